@@ -1,0 +1,54 @@
+/* What every C file of corelane starts from: visibility, cache lines, atomics, branch hints.
+ *
+ * Atomics are the compiler's __atomic builtins on plain integer fields, so that cffi, numpy, numba and C++ see ordinary
+ * struct members. Every use names its order; a comment at the use says why that order is enough. */
+#ifndef CORELANE_RUNTIME_BASE_H
+#define CORELANE_RUNTIME_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define CL_EXTERN_C_BEGIN extern "C" {
+#define CL_EXTERN_C_END }
+#define _Static_assert static_assert
+#else
+#define CL_EXTERN_C_BEGIN
+#define CL_EXTERN_C_END
+#endif
+
+#define CL_API __attribute__((visibility("default")))
+#define CL_HOT __attribute__((hot))
+#define CL_NOINLINE __attribute__((noinline))
+#define CL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define CL_ALIGNED(n) __attribute__((aligned(n)))
+#define CL_CACHELINE 64
+
+#define cl_likely(x) __builtin_expect(!!(x), 1)
+#define cl_unlikely(x) __builtin_expect(!!(x), 0)
+#define cl_container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+#define cl_min(a, b) ((a) < (b) ? (a) : (b))
+#define cl_max(a, b) ((a) > (b) ? (a) : (b))
+
+#define cl_load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+#define cl_load_acquire(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define cl_store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+#define cl_store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+#define cl_exchange(p, v) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL)
+#define cl_fence_seq_cst() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+
+/* Single-writer counter: the writer need not use a locked instruction, readers see whole values. */
+#define cl_count(p, n) cl_store_relaxed((p), cl_load_relaxed(p) + (n))
+
+/* Tell the core that this is a spin-wait loop. */
+static inline void cl_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* See park.h. */
+#include "park.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct timespec to_timespec(int64_t ns)
+{
+    return (struct timespec){ns / 1000000000, ns % 1000000000};
+}
+
+void cl_park_begin(struct cl_parker *p)
+{
+    cl_store_relaxed(p->word, CL_PARK_PARKED);
+    cl_fence_seq_cst(); /* before the look at the work sources */
+}
+
+void cl_park_cancel(struct cl_parker *p)
+{
+    /* Relaxed: only this thread acts on RUNNING; a waker that raced has made at most one needless system call. */
+    cl_store_relaxed(p->word, CL_PARK_RUNNING);
+}
+
+void cl_park_wait(struct cl_parker *p, int64_t timeout_ns)
+{
+    struct timespec ts = to_timespec(timeout_ns);
+    /* Not FUTEX_PRIVATE: the waker may be another process. EAGAIN (woken already), EINTR, ETIMEDOUT all mean: go and look. */
+    if (timeout_ns != 0)
+        syscall(SYS_futex, p->word, FUTEX_WAIT, CL_PARK_PARKED, timeout_ns < 0 ? NULL : &ts, NULL, 0);
+    cl_store_relaxed(p->word, CL_PARK_RUNNING);
+}
+
+int cl_park_wait_fd(struct cl_parker *p, int device_fd, int64_t timeout_ns)
+{
+    struct pollfd fds[2] = {{p->event_fd, POLLIN, 0}, {device_fd, POLLIN, 0}};
+    struct timespec ts = to_timespec(timeout_ns);
+    int n = ppoll(fds, device_fd >= 0 ? 2 : 1, timeout_ns < 0 ? NULL : &ts, NULL);
+    int err = n < 0 && errno != EINTR ? -errno : 0;
+    cl_store_relaxed(p->word, CL_PARK_RUNNING);
+    if (n > 0 && (fds[0].revents & POLLIN)) {
+        uint64_t drained;
+        if (read(p->event_fd, &drained, sizeof drained) < 0 && errno != EAGAIN)
+            err = -errno;
+    }
+    return err;
+}
+
+bool cl_park_wake(struct cl_parker *p)
+{
+    cl_fence_seq_cst(); /* after the work was published */
+    if (cl_load_relaxed(p->word) != CL_PARK_PARKED || cl_exchange(p->word, CL_PARK_RUNNING) != CL_PARK_PARKED)
+        return false;
+    if (p->event_fd >= 0) {
+        uint64_t one = 1;
+        /* The only failure of an eventfd write that matters, EAGAIN, means that a wake-up is pending anyway. */
+        ssize_t ignored = write(p->event_fd, &one, sizeof one);
+        (void)ignored;
+    } else {
+        syscall(SYS_futex, p->word, FUTEX_WAKE, 1, NULL, NULL, 0);
+    }
+    return true;
+}

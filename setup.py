@@ -1,0 +1,236 @@
+"""Builds the C core: one shared library of all C sources, and one thin cffi module a floor.
+
+Needs gcc (or $CC) and nothing else. Objects and dependency files stay in build/obj/<variant>, so changing one C file
+recompiles one object. The library, the cffi modules and the public headers land beside the Python files that use them:
+
+    runtime/_lib/libcorelane.so            every C source of every floor
+    runtime/_include/corelane/<floor>/*.h  what a custom C server compiles against
+    <floor>/_native.abi3.so                cffi bindings of that floor's headers
+
+What cffi sees of a header is the text between the lines "// cffi: begin" and "// cffi: end".
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
+
+ROOT = Path(__file__).resolve().parent
+# Lower floors first: a cffi module includes the modules of the floors below it.
+FLOORS = ("runtime", "drivers", "iokernel", "libos", "apps", "bench")
+BELOW = {
+    "runtime": (),
+    "drivers": ("runtime",),
+    "iokernel": ("runtime", "drivers"),
+    "libos": ("runtime", "drivers"),
+    "apps": ("runtime", "drivers", "libos"),
+    "bench": ("runtime", "drivers", "iokernel", "libos", "apps"),
+}
+CFLAGS = shlex.split(
+    "-std=gnu11 -O2 -g -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-omit-frame-pointer "
+    "-fno-strict-aliasing -pthread -Wall -Wextra -Werror -D_GNU_SOURCE"
+)
+LDFLAGS = shlex.split("-shared -pthread -Wl,-z,defs -Wl,-z,now -Wl,-z,noexecstack -Wl,-soname,libcorelane.so")
+
+
+def c_sources() -> list[Path]:
+    """Every C and assembly source of the library, relative to the root; never empty."""
+    found = [p for floor in FLOORS for ext in ("*.c", "*.S") for p in (ROOT / floor).rglob(ext)]
+    found = sorted(p.relative_to(ROOT) for p in found if "_include" not in p.parts and not p.name.startswith("_native"))
+    if not found:
+        raise SystemExit("no C sources found: the source tree is incomplete (an sdist made without its .c files?)")
+    return found
+
+
+def headers(floor: str) -> list[Path]:
+    """Every header of a floor, relative to the root."""
+    return sorted(p.relative_to(ROOT) for p in (ROOT / floor).rglob("*.h") if "_include" not in p.parts)
+
+
+def cdef_of(header: Path) -> str:
+    """The part of a header meant for cffi, with what cffi's parser does not know taken out.
+
+    Structs get a trailing "...": the compiler, not cffi, decides on offsets and sizes.
+    """
+    text = (ROOT / header).read_text()
+    parts = re.findall(r"^// cffi: begin$(.*?)^// cffi: end$", text, re.M | re.S)
+    out = "\n".join(parts)
+    out = re.sub(r"/\*.*?\*/", "", out, flags=re.S)
+    out = re.sub(r"//[^\n]*", "", out)
+    out = re.sub(r"\bCL_API\b|\bCL_HOT\b", "", out)
+    out = re.sub(r"\b(CL_ALIGNED|_Alignas|CL_PRINTF)\s*\((?:[^()]|\([^()]*\))*\)", "", out)
+    out = re.sub(r"_Static_assert\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*;", "", out)
+    out = re.sub(r"^\s*#define\s+(\w+)\s+.*$", r"#define \1 ...", out, flags=re.M)
+    return re.sub(r"(\bstruct\s+\w+\s*\{)(.*?)(\n\})", r"\1\2\n...;\3", out, flags=re.S)
+
+
+def run(command: list[str]) -> None:
+    """Run a compiler command; show what it printed and stop the build if it fails."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.stderr:
+        sys.stderr.write(done.stderr)
+    if done.returncode:
+        raise SystemExit(f"failed: {shlex.join(command)}")
+
+
+def stale(target: Path, depfile: Path, command_hash: str) -> bool:
+    """Whether an object is older than anything that it was made from, or was made by another command."""
+    if not target.exists() or not depfile.exists():
+        return True
+    stamp = depfile.with_suffix(".cmd")
+    if not stamp.exists() or stamp.read_text() != command_hash:
+        return True
+    made = target.stat().st_mtime_ns
+    words = depfile.read_text().replace("\\\n", " ").split(":", 1)[1].split()
+    return any(not (ROOT / w).exists() or (ROOT / w).stat().st_mtime_ns > made for w in words)
+
+
+def compile_one(source: Path, objdir: Path, flags: list[str]) -> tuple[Path, bool]:
+    """Compile one source if it is stale; returns the object and whether it was compiled."""
+    target = objdir / (str(source).replace("/", "__") + ".o")
+    depfile = target.with_suffix(".d")
+    cc = shlex.split(os.environ.get("CC", "gcc"))
+    command = [*cc, *flags, "-MMD", "-MF", str(depfile), "-c", str(source), "-o", str(target)]
+    digest = hashlib.sha256(shlex.join(command).encode()).hexdigest()
+    if not stale(target, depfile, digest):
+        return target, False
+    run(command)
+    depfile.with_suffix(".cmd").write_text(digest)
+    return target, True
+
+
+def build_library(out: Path, objdir: Path) -> None:
+    """Compile and link libcorelane.so into the folder `out`."""
+    objdir.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        done = list(pool.map(lambda s: compile_one(s, objdir, CFLAGS), c_sources()))
+    library = out / "libcorelane.so"
+    listing = "\n".join(str(o) for o, _ in done)
+    linked = objdir / "linked"
+    if any(new for _, new in done) or not library.exists() or not linked.exists() or linked.read_text() != listing:
+        cc = shlex.split(os.environ.get("CC", "gcc"))
+        run([*cc, *LDFLAGS, *(str(o) for o, _ in done), "-ldl", "-lm", "-o", str(library)])
+        linked.write_text(listing)
+
+
+def install_headers(out: Path) -> None:
+    """Copy the public headers, keeping their folders, so that they include each other as in the tree."""
+    for floor in FLOORS:
+        for header in headers(floor):
+            target = out / "corelane" / header
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.exists() or target.read_bytes() != (ROOT / header).read_bytes():
+                shutil.copyfile(ROOT / header, target)
+
+
+def make_ffis() -> dict[str, object]:
+    """One cffi builder a floor that has anything to bind."""
+    from cffi import FFI
+
+    ffis: dict[str, object] = {}
+    includes: dict[str, str] = {}
+    for floor in FLOORS:
+        declared = [(h, cdef_of(h)) for h in headers(floor)]
+        declared = [(h, text) for h, text in declared if text.strip()]
+        if not declared:
+            continue
+        ffi = FFI()
+        for lower in BELOW[floor]:
+            if lower in ffis:
+                ffi.include(ffis[lower])
+        # Order headers so that what is included comes first.
+        order = {str(h): i for i, (h, _) in enumerate(topological(declared))}
+        declared.sort(key=lambda item: order[str(item[0])])
+        ffi.cdef("\n".join(text for _, text in declared))
+        includes[floor] = "".join(f'#include "{h}"\n' for h, _ in declared)
+        preamble = "".join(includes.get(f, "") for f in (*BELOW[floor], floor))
+        ffi.set_source(f"corelane.{floor}._native", preamble, py_limited_api=True)
+        ffis[floor] = ffi
+    return ffis
+
+
+def topological(declared: list[tuple[Path, str]]) -> list[tuple[Path, str]]:
+    """Headers after those that they include."""
+    by_name = {str(h): (h, text) for h, text in declared}
+    out: list[tuple[Path, str]] = []
+    seen: set[str] = set()
+
+    def visit(name: str) -> None:
+        if name in seen or name not in by_name:
+            return
+        seen.add(name)
+        header, _ = by_name[name]
+        for inc in re.findall(r'^#include "([^"]+)"', (ROOT / header).read_text(), re.M):
+            visit(os.path.normpath(header.parent / inc))
+        out.append(by_name[name])
+
+    for name in sorted(by_name):
+        visit(name)
+    return out
+
+
+class BuildNative(build_ext):
+    """Builds the library once, then the cffi module of each floor."""
+
+    def run(self) -> None:
+        inplace = bool(self.inplace)
+        base = ROOT if inplace else Path(self.build_lib).resolve() / "corelane"
+        objdir = ROOT / "build" / "obj" / "plain"
+        lib = base / "runtime" / "_lib"
+        build_library(lib, objdir)
+        install_headers(base / "runtime" / "_include")
+        for floor, ffi in make_ffis().items():
+            self.build_module(floor, ffi, base / floor, lib, objdir)
+
+    def build_module(self, floor: str, ffi: object, out: Path, lib: Path, objdir: Path) -> None:
+        """Emit, compile and link corelane.<floor>._native."""
+        source = ROOT / "build" / "cffi" / f"{floor}_native.c"
+        source.parent.mkdir(parents=True, exist_ok=True)
+        fresh = source.with_suffix(".new")
+        ffi.emit_c_code(str(fresh))  # type: ignore[attr-defined]
+        if not source.exists() or source.read_bytes() != fresh.read_bytes():
+            shutil.copyfile(fresh, source)
+        flags = [f for f in CFLAGS if f not in ("-Wall", "-Wextra", "-Werror")]
+        flags += ["-w", "-DPy_LIMITED_API=0x030B0000", f"-I{sysconfig.get_paths()['include']}", f"-I{ROOT}"]
+        target, compiled = compile_one(source.relative_to(ROOT), objdir, flags)
+        out.mkdir(parents=True, exist_ok=True)
+        module = out / "_native.abi3.so"
+        if compiled or not module.exists():
+            cc = shlex.split(os.environ.get("CC", "gcc"))
+            rpath = "$ORIGIN/../runtime/_lib"
+            run([*cc, "-shared", "-pthread", str(target), f"-L{lib}", "-lcorelane", f"-Wl,-rpath,{rpath}", "-o", str(module)])
+
+    def get_outputs(self) -> list[str]:
+        base = Path(self.build_lib) / "corelane"
+        return [str(p) for p in base.rglob("*") if p.is_file() and ("_lib" in p.parts or "_include" in p.parts or p.suffix == ".so")]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        return {}
+
+
+class Sdist(sdist):
+    """An sdist without its C sources builds an empty library: refuse to make one."""
+
+    def run(self) -> None:
+        c_sources()
+        super().run()
+
+
+setup(
+    ext_modules=[Extension(f"corelane.{f}._native", sources=[], py_limited_api=True) for f in FLOORS],
+    cmdclass={"build_ext": BuildNative, "sdist": Sdist},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+)
