@@ -1,1 +1,1 @@
-"""TBD."""
+"""Ground floor."""

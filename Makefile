@@ -1,0 +1,71 @@
+# make demo    sets up, starts the iokernel and the key-value store, loads them, prints a table and writes a plot
+# make test    sets up, checks style and types, runs every test
+#
+# Other targets: setup build lint types format test-asan test-tsan clean. PYTHON=python3.12 chooses the interpreter,
+# PYTEST_ARGS="-k ring" goes to pytest, CC=... chooses the C compiler.
+
+PYTHON ?= python3
+CC ?= gcc
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.corelane-setup
+CLANG_FORMAT ?= clang-format-14
+JOBS ?= auto
+PYTEST_ARGS ?=
+FLOORS := runtime drivers iokernel libos apps bench cli
+C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' 2>/dev/null)
+
+.PHONY: setup build test test-asan test-tsan lint types check-format format demo clean
+
+setup: $(STAMP)
+
+# The compiler and venv are looked at first, so that what is missing is one line and not a page of pip's.
+$(STAMP): pyproject.toml
+	@command -v $(firstword $(CC)) >/dev/null || { echo "no C compiler: apt-get install gcc libc6-dev"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: PYTHON=..."; exit 1; }
+	@test -x $(PY) || { echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); } || \
+	    { rm -rf $(VENV); echo "cannot make a virtual environment: apt-get install python3-venv"; exit 1; }
+	@echo "installing corelane and its test tools into $(VENV) (a few minutes the first time)"
+	$(PY) -m pip install --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+build: $(STAMP)
+	@$(PY) setup.py -q build_ext --inplace
+
+demo: build
+	@mkdir -p out
+	$(VENV)/bin/corelane bench demo --plot out/demo.png --json out/demo.json
+
+test: build lint types check-format
+	$(PY) -m pytest -n $(JOBS) $(PYTEST_ARGS)
+
+# Only what runs C under the sanitizer is worth running again: the C programs.
+test-asan: build
+	CORELANE_SANITIZE=asan $(PY) -m pytest -n $(JOBS) -m c_program $(PYTEST_ARGS)
+
+test-tsan: build
+	CORELANE_SANITIZE=tsan $(PY) -m pytest -n $(JOBS) -m c_program $(PYTEST_ARGS)
+
+lint: $(STAMP)
+	$(PY) -m ruff check .
+
+# mypy sees the floors under the name that they install as, through symlinks: it knows no package-dir mapping.
+types: $(STAMP)
+	@rm -rf build/mypy && mkdir -p build/mypy/corelane
+	@for f in $(FLOORS); do ln -s ../../../$$f build/mypy/corelane/$$f; done
+	$(PY) -m mypy $(FLOORS:%=-p corelane.%)
+	MYPYPATH=tests/support $(PY) -m mypy -p cltest
+
+check-format:
+	@if ! command -v $(CLANG_FORMAT) >/dev/null; then \
+	    echo "format check skipped: no $(CLANG_FORMAT) (apt-get install clang-format-14)"; \
+	elif [ -n "$(C_FILES)" ]; then $(CLANG_FORMAT) --dry-run -Werror $(C_FILES); fi
+
+format:
+	$(PY) -m ruff check -q --fix . && $(PY) -m ruff format -q .
+	$(CLANG_FORMAT) -i $(C_FILES)
+
+clean:
+	rm -rf build dist out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(FLOORS:%=%/_native.abi3.so) runtime/_lib runtime/_include
+	find $(FLOORS) tests -name __pycache__ -prune -exec rm -rf {} +

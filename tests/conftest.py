@@ -1,0 +1,98 @@
+"""Fixtures for all tests. See tests/support/cltest for what stands behind them.
+
+    c_program    compile a C test with the library and get a function that runs it (plain, ASan or TSan)
+    c_library    the same as a shared library, for calling inline header code from Python
+    c_fuzzer     the same under libFuzzer
+    netns        namespaces and veth pairs of this test alone (root)
+    seed         the seed of this run, printed
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import hypothesis
+import pytest
+from cltest import CBuild, NetnsFactory, netns_missing
+
+DEFAULT_SEED = 20240607
+
+# The same examples at every run, so that CI fails for a change and not by luck; CORELANE_HYPOTHESIS=random explores.
+hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, print_blob=True, database=None)
+hypothesis.settings.register_profile("random", deadline=None, max_examples=1000, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("CORELANE_HYPOTHESIS", "fixed"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what uses `c_program`, so that `-m c_program` selects what a sanitizer build is for."""
+    for item in items:
+        if "c_program" in getattr(item, "fixturenames", ()):
+            item.add_marker("c_program")
+
+
+@pytest.fixture(scope="session")
+def c_program() -> Callable[..., Callable[..., str]]:
+    """`run = c_program("tests/runtime/c/x.c", sources=None, cflags=())`; `run(*args, timeout_s=60)` returns the output.
+
+    `sources` None links the whole library, [] nothing, or give the C files wanted. CORELANE_SANITIZE=asan|tsan builds
+    everything that way. A program that fails raises with what it printed.
+    """
+    builder = CBuild()
+
+    def make(
+        source: str, sources: Sequence[str | Path] | None = None, cflags: Sequence[str] = ()
+    ) -> Callable[..., str]:
+        return builder.runner(builder.build(source, sources, cflags))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def c_library() -> Callable[..., Path]:
+    """`path = c_library("tests/runtime/c/x.c", sources=[])`: a shared library, always built plain."""
+    builder = CBuild("plain")
+
+    def make(source: str, sources: Sequence[str | Path] | None = (), cflags: Sequence[str] = ()) -> Path:
+        return builder.build(source, sources, cflags, shared=True)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def c_fuzzer() -> Callable[..., Callable[..., str]]:
+    """`run = c_fuzzer("tests/x/c/fuzz_y.c")`; `run("-runs=20000", "-seed=1")` fuzzes a bounded number of inputs."""
+    builder = CBuild("fuzz")
+    try:
+        builder.compiler()
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+
+    def make(
+        source: str, sources: Sequence[str | Path] | None = None, cflags: Sequence[str] = ()
+    ) -> Callable[..., str]:
+        return builder.runner(builder.build(source, sources, [*cflags, "-fsanitize=fuzzer-no-link"]))
+
+    return make
+
+
+@pytest.fixture
+def netns() -> Iterator[NetnsFactory]:
+    """Makes network namespaces and veth pairs that are removed after the test; skips where that is not possible."""
+    missing = netns_missing()
+    if missing:
+        pytest.skip(missing)
+    factory = NetnsFactory()
+    try:
+        yield factory
+    finally:
+        factory.close()
+
+
+@pytest.fixture
+def seed() -> int:
+    """Seed for every pseudo-random choice of a test: CORELANE_SEED, or a fixed one. Printed, so shown on failure."""
+    value = int(os.environ.get("CORELANE_SEED", DEFAULT_SEED))
+    print(f"seed {value} (CORELANE_SEED={value} repeats this run)")
+    return value

@@ -1,0 +1,14 @@
+"""What the tests share: building C programs, network namespaces, waiting for a condition.
+
+Importable as `cltest` (pytest's `pythonpath` points here), since under `--import-mode=importlib` test modules cannot
+import each other. `tests/conftest.py` makes fixtures of it.
+
+    from cltest import wait_until
+    wait_until(lambda: stats().rx_frames == 100, 5.0, "100 frames to arrive")
+"""
+
+from .cbuild import CBuild, CompileError, ProgramFailed
+from .netns import Namespace, NetnsFactory, netns_missing
+from .waiting import wait_until
+
+__all__ = ["CBuild", "CompileError", "Namespace", "NetnsFactory", "ProgramFailed", "netns_missing", "wait_until"]

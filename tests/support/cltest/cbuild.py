@@ -1,0 +1,192 @@
+"""Compiles C test programs together with the library's own sources, plain or under a sanitizer.
+
+Objects stay in `build/ctest/<variant>/`, one for each source, and are recompiled only when the source, a header that
+it includes or the command changed (the dependency tracking is setup.py's). A file lock for each variant makes this safe
+for several pytest workers: the first compiles, the others find everything made.
+
+Variants: `plain`, `asan` (address + undefined), `tsan`, `fuzz` (libFuzzer + address + undefined; needs clang). The
+sanitizer builds define CORELANE_DEBUG=1, which turns on the library's own checks (buffer pools find double frees, ...).
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import fcntl
+import functools
+import hashlib
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[3]
+
+_COMMON = "-O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all -DCORELANE_DEBUG=1"
+_EXTRA: dict[str, list[str]] = {
+    "plain": [],
+    "asan": shlex.split(f"-fsanitize=address,undefined {_COMMON}"),
+    # TSan does not model stand-alone fences and gcc says so: they order only words that are atomic themselves.
+    "tsan": shlex.split(f"-fsanitize=thread {_COMMON} -Wno-tsan"),
+    "fuzz": shlex.split(f"-fsanitize=fuzzer-no-link,address,undefined {_COMMON}"),
+}
+_LINK: dict[str, list[str]] = {
+    "plain": [],
+    "asan": ["-fsanitize=address,undefined"],
+    "tsan": ["-fsanitize=thread"],
+    "fuzz": ["-fsanitize=fuzzer,address,undefined"],
+}
+_ENV = {
+    "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=0:abort_on_error=0:exitcode=99",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:exitcode=98",
+}
+
+
+class CompileError(AssertionError):
+    """A C source did not compile or link; the text is the compiler's."""
+
+
+class ProgramFailed(AssertionError):
+    """A C program exited non-zero, was killed, or ran past its time; the text is what it printed."""
+
+
+@functools.cache
+def setup_module() -> ModuleType:
+    """setup.py as a module (its setup() runs only as __main__): the one list of sources, flags and floors."""
+    spec = importlib.util.spec_from_file_location("corelane_setup_py", ROOT / "setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@functools.cache
+def _tsan_prefix() -> tuple[str, ...]:
+    """TSan's shadow layout of this compiler does not fit a kernel with much address randomisation: switch that off."""
+    setarch = shutil.which("setarch")
+    if setarch and subprocess.run([setarch, "-R", "true"], capture_output=True, check=False).returncode == 0:
+        return (setarch, "-R")
+    return ()
+
+
+def default_variant() -> str:
+    """The variant that CORELANE_SANITIZE asks for: plain, asan or tsan."""
+    name = os.environ.get("CORELANE_SANITIZE", "") or "plain"
+    if name not in ("plain", "asan", "tsan"):
+        raise ValueError(f"CORELANE_SANITIZE={name!r}: expected asan, tsan or nothing")
+    return name
+
+
+class CBuild:
+    """Builds programs and shared libraries of one variant."""
+
+    def __init__(self, variant: str | None = None) -> None:
+        self.variant = variant or default_variant()
+        self.dir = ROOT / "build" / "ctest" / self.variant
+        self.objdir = self.dir / "obj"
+
+    def compiler(self) -> list[str]:
+        """The compiler of this variant: $CC or gcc; clang for `fuzz`."""
+        if self.variant == "fuzz":
+            found = shutil.which("clang-14") or shutil.which("clang")
+            if not found:
+                raise FileNotFoundError("fuzzing needs clang: apt-get install clang-14 libclang-rt-14-dev")
+            return [found]
+        return shlex.split(os.environ.get("CC", "gcc"))
+
+    def flags(self, extra: Sequence[str] = ()) -> list[str]:
+        """Compiler flags: the library's, the variant's, then `extra`."""
+        return [*setup_module().CFLAGS, "-I.", *_EXTRA[self.variant], *extra]
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.objdir.mkdir(parents=True, exist_ok=True)
+        with (self.dir / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _objects(self, sources: Sequence[Path], flags: Sequence[str]) -> list[Path]:
+        compile_one = setup_module().compile_one
+        cc = self.compiler()
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            jobs = [pool.submit(compile_one, s, self.objdir, list(flags), cc) for s in sources]
+            try:
+                return [job.result()[0] for job in jobs]
+            except SystemExit as error:
+                raise CompileError(str(error)) from None
+
+    def _link(self, target: Path, objects: Sequence[Path], flags: Sequence[str]) -> Path:
+        command = [*self.compiler(), "-pthread", *flags, *map(str, objects), "-ldl", "-lm", "-o", str(target)]
+        stamp = target.with_name(target.name + ".cmd")
+        digest = hashlib.sha256(shlex.join(command).encode()).hexdigest()
+        newest = max(o.stat().st_mtime_ns for o in objects)
+        made = target.exists() and stamp.exists() and stamp.read_text() == digest
+        if made and target.stat().st_mtime_ns >= newest:
+            return target
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CompileError(f"failed: {shlex.join(command)}\n{done.stderr}")
+        stamp.write_text(digest)
+        return target
+
+    def build(
+        self,
+        source: str | Path,
+        sources: Sequence[str | Path] | None = None,
+        cflags: Sequence[str] = (),
+        shared: bool = False,
+    ) -> Path:
+        """Compile `source` (relative to the root) with `sources` (default: the whole library) and return the binary.
+
+        `cflags` apply to `source` alone. `shared` makes a shared library instead of a program.
+        """
+        library = setup_module().c_sources() if sources is None else [Path(s) for s in sources]
+        main = Path(source)
+        name = str(main.with_suffix("")).replace("/", "__")
+        if cflags:
+            name += "-" + hashlib.sha256(shlex.join(cflags).encode()).hexdigest()[:8]
+        target = self.dir / (name + (".so" if shared else ""))
+        with self._locked():
+            objects = self._objects(library, self.flags())
+            objects += self._objects([main], self.flags(cflags))
+            return self._link(target, objects, [*_LINK[self.variant], *(["-shared"] if shared else [])])
+
+    def runner(self, binary: Path) -> Callable[..., str]:
+        """A function that runs `binary`: `run(*args, timeout_s=60, env={}) -> what it printed`.
+
+        ProgramFailed, with all that was printed, if it exits non-zero, dies by a signal or takes longer than
+        `timeout_s` (a sanitizer gets four times as long).
+        """
+        prefix = _tsan_prefix() if self.variant == "tsan" else ()
+        slower = 1 if self.variant == "plain" else 4
+
+        def run(*args: object, timeout_s: float = 60.0, env: dict[str, str] | None = None, cwd: Path = ROOT) -> str:
+            command = [*prefix, str(binary), *map(str, args)]
+            limit = timeout_s * slower
+            try:
+                done = subprocess.run(
+                    command,
+                    cwd=cwd,
+                    env={**os.environ, **_ENV, **(env or {})},
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    errors="replace",
+                    timeout=limit,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired as error:
+                said = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""
+                raise ProgramFailed(f"{shlex.join(command)}: still running after {limit:g} s\n{said}") from None
+            if done.returncode:
+                how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
+                raise ProgramFailed(f"{shlex.join(command)}: {how} ({self.variant} build)\n{done.stdout}")
+            return done.stdout
+
+        return run
