@@ -100,9 +100,7 @@ def stale(target: Path, depfile: Path, command_hash: str) -> bool:
     return any(not (ROOT / w).exists() or (ROOT / w).stat().st_mtime_ns > made for w in words)
 
 
-def compile_one(
-    source: Path, objdir: Path, flags: list[str], compiler: list[str] | None = None
-) -> tuple[Path, bool]:
+def compile_one(source: Path, objdir: Path, flags: list[str], compiler: list[str] | None = None) -> tuple[Path, bool]:
     """Compile one source if it is stale; returns the object and whether it was compiled."""
     target = objdir / (str(source).replace("/", "__") + ".o")
     depfile = target.with_suffix(".d")

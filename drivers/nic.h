@@ -1,21 +1,21 @@
 /* The one vtable that every NIC implements, and what its user may rely on.
  *
- * A NIC has n_queues receive and as many transmit queues and one set of packet buffers for all of them. Frames are passed
- * by value in bursts; a frame names its buffer, and whoever holds the frame owns the buffer:
+ * A NIC has n_queues receive and as many transmit queues and one set of packet buffers for all of them. Frames are
+ * passed by value in bursts; a frame names its buffer, and whoever holds the frame owns the buffer:
  *
  *   rx_burst  gives frames to the caller.
- *   tx_burst  takes the first `returned` frames from the caller; the rest stay the caller's (queue full: EAGAIN in spirit).
- *             One call is one doorbell. The NIC frees the buffers when the frames have left.
- *   alloc     gives empty buffers (data = start of the payload area, len = 0, room = bytes available from data on).
- *   free      takes frames back unsent.
+ *   tx_burst  takes the first `returned` frames from the caller; the rest stay the caller's (queue full: EAGAIN in
+ * spirit). One call is one doorbell. The NIC frees the buffers when the frames have left. alloc     gives empty buffers
+ * (data = start of the payload area, len = 0, room = bytes available from data on). free      takes frames back unsent.
  *
- * Queue q is used by one thread at a time (its owner, or the holder of the owner's lock when a sibling steals rx). A frame
- * received on one queue may be sent or freed on another. No call blocks, allocates or makes more than one system call a
- * burst, but for `wait`.
+ * Queue q is used by one thread at a time (its owner, or the holder of the owner's lock when a sibling steals rx). A
+ * frame received on one queue may be sent or freed on another. No call blocks, allocates or makes more than one system
+ * call a burst, but for `wait`.
  *
- * Sleeping: the thread that polls queue q owns cl_nic_parker(nic, q). After cl_park_begin it must look at its queues once
- * more, then call wait, which returns when a frame has come, when somebody called cl_park_wake on that parker, or at the
- * timeout. Whoever puts a frame into a queue calls cl_park_wake on that queue's parker, or lets the kernel's poll() do so.
+ * Sleeping: the thread that polls queue q owns cl_nic_parker(nic, q). After cl_park_begin it must look at its queues
+ * once more, then call wait, which returns when a frame has come, when somebody called cl_park_wake on that parker, or
+ * at the timeout. Whoever puts a frame into a queue calls cl_park_wake on that queue's parker, or lets the kernel's
+ * poll() do so.
  *
  * Every frame is counted: what a NIC received is what it delivered plus what it dropped, by reason. */
 #ifndef CORELANE_DRIVERS_NIC_H
@@ -77,10 +77,10 @@ struct cl_nic {
     uint32_t buffer_bytes; /* room of a fresh buffer */
     uint32_t mtu;          /* largest IP packet: a frame is at most mtu + 14 bytes */
     uint8_t mac[6];
-    uint8_t gone;          /* set once by the NIC when its peer or device has vanished; rx then stays empty */
+    uint8_t gone; /* set once by the NIC when its peer or device has vanished; rx then stays empty */
     uint8_t pad;
-    uint32_t ipv4;         /* host byte order; 0 if none is given by the device */
-    uint32_t ipv4_prefix;  /* bits */
+    uint32_t ipv4;        /* host byte order; 0 if none is given by the device */
+    uint32_t ipv4_prefix; /* bits */
 };
 
 /* The same operations as functions, for callers from Python and for tests; C loops call the ops straight. */

@@ -29,7 +29,8 @@ void cl_park_cancel(struct cl_parker *p)
 void cl_park_wait(struct cl_parker *p, int64_t timeout_ns)
 {
     struct timespec ts = to_timespec(timeout_ns);
-    /* Not FUTEX_PRIVATE: the waker may be another process. EAGAIN (woken already), EINTR, ETIMEDOUT all mean: go and look. */
+    /* Not FUTEX_PRIVATE: the waker may be another process. EAGAIN (woken already), EINTR, ETIMEDOUT all mean: go and
+     * look. */
     if (timeout_ns != 0)
         syscall(SYS_futex, p->word, FUTEX_WAIT, CL_PARK_PARKED, timeout_ns < 0 ? NULL : &ts, NULL, 0);
     cl_store_relaxed(p->word, CL_PARK_RUNNING);

@@ -1,4 +1,5 @@
-/* Park and wake: how a polling thread goes to sleep without losing work, and how it is woken across threads and processes.
+/* Park and wake: how a polling thread goes to sleep without losing work, and how it is woken across threads and
+ * processes.
  *
  *   sleeper                                   waker
  *   cl_park_begin:  word = PARKED; fence      publish the work (ring push, run queue, ...)
@@ -6,12 +7,12 @@
  *     work found:  cl_park_cancel               exchange(word, RUNNING) == PARKED: futex wake or eventfd write
  *     none:        cl_park_wait (or poll())
  *
- * Both fences are sequentially consistent: of "store word, load work" and "store work, load word" at least one side sees
- * the other's store, so either the sleeper finds the work or the waker finds PARKED (Dekker's argument; the model-checked
- * form is tests/runtime/c/park_stress.c under TSan, and a spin model in the next issue).
+ * Both fences are sequentially consistent: of "store word, load work" and "store work, load word" at least one side
+ * sees the other's store, so either the sleeper finds the work or the waker finds PARKED (Dekker's argument; the
+ * model-checked form is tests/runtime/c/park_stress.c under TSan, and a spin model in the next issue).
  *
- * The word may lie in memory shared with a process that is not trusted: a lie costs the waker one system call or the liar
- * its wake-up, nothing else. */
+ * The word may lie in memory shared with a process that is not trusted: a lie costs the waker one system call or the
+ * liar its wake-up, nothing else. */
 #ifndef CORELANE_RUNTIME_PARK_H
 #define CORELANE_RUNTIME_PARK_H
 

@@ -1,8 +1,8 @@
 /* Buffer pool: indices of fixed-size buffers, a cache for each thread, a locked depot behind them.
  *
  * The pool hands out indices 0..capacity-1 and never touches the buffers, so one implementation serves arenas, UMEM and
- * software NICs. Caches are last-in first-out: a steady flow reuses the few buffers that are warm in the core's cache, and
- * memory that was never needed is never touched. All of it is private memory of one process.
+ * software NICs. Caches are last-in first-out: a steady flow reuses the few buffers that are warm in the core's cache,
+ * and memory that was never needed is never touched. All of it is private memory of one process.
  *
  * Invariant: indices in all caches + depot + held by users = capacity (asserted by tests/runtime/test_pool.py). */
 #ifndef CORELANE_RUNTIME_POOL_H

@@ -2,9 +2,10 @@
  *
  * A descriptor carries its own phase bit (bit 63 of `word`), which flips every lap. The consumer learns that a slot is
  * filled from the slot itself, so an idle poll touches one cache line, a message moves one line for four descriptors,
- * and no head or tail index bounces between the cores. The producer learns of free space from `head`, a counter that the
- * consumer publishes once a burst in a line of its own and that the producer reads only when its cached copy is used up.
- * (The idea is that of Shenango's and Caladan's lrpc channels; after zeroed memory the first lap's phase is 1.)
+ * and no head or tail index bounces between the cores. The producer learns of free space from `head`, a counter that
+ * the consumer publishes once a burst in a line of its own and that the producer reads only when its cached copy is
+ * used up. (The idea is that of Shenango's and Caladan's lrpc channels; after zeroed memory the first lap's phase
+ * is 1.)
  *
  * The two halves live in private memory of their owners; only the slots and `head` are shared. Each side may distrust
  * the other: a producer takes a `head` that cannot be as "no space", a consumer copies each slot once before it looks.

@@ -1,10 +1,10 @@
 """Fixtures for all tests. See tests/support/cltest for what stands behind them.
 
-    c_program    compile a C test with the library and get a function that runs it (plain, ASan or TSan)
-    c_library    the same as a shared library, for calling inline header code from Python
-    c_fuzzer     the same under libFuzzer
-    netns        namespaces and veth pairs of this test alone (root)
-    seed         the seed of this run, printed
+c_program    compile a C test with the library and get a function that runs it (plain, ASan or TSan)
+c_library    the same as a shared library, for calling inline header code from Python
+c_fuzzer     the same under libFuzzer
+netns        namespaces and veth pairs of this test alone (root)
+seed         the seed of this run, printed
 """
 
 from __future__ import annotations
