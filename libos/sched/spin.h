@@ -1,0 +1,37 @@
+/* Spinlock for sections of a few instructions, and the list of waiting uthreads that such a lock guards.
+ *
+ * The holder may be preempted by the kernel (more kthreads than cores, a foreign thread posting a semaphore), so a
+ * waiter that has spun for about a microsecond gives its core away with sched_yield() instead of burning the holder's
+ * time. A lock held by a uthread that is being switched out is released by the context switched to, on the same
+ * kthread. */
+#ifndef CORELANE_LIBOS_SCHED_SPIN_H
+#define CORELANE_LIBOS_SCHED_SPIN_H
+
+#include "../../runtime/base.h"
+
+/* Zero is an unlocked lock. */
+struct cl_spin {
+    uint32_t word; /* writers and readers: anybody; 0 free, 1 held */
+};
+
+/* The slow half of cl_spin_lock. */
+CL_API void cl_spin_wait(struct cl_spin *l);
+
+static inline bool cl_spin_try(struct cl_spin *l)
+{
+    /* Acquire: the previous holder's writes happen before ours. */
+    return __atomic_exchange_n(&l->word, 1, __ATOMIC_ACQUIRE) == 0;
+}
+
+static inline void cl_spin_lock(struct cl_spin *l)
+{
+    if (cl_unlikely(!cl_spin_try(l)))
+        cl_spin_wait(l);
+}
+
+static inline void cl_spin_unlock(struct cl_spin *l)
+{
+    cl_store_release(&l->word, 0); /* release: our writes happen before the next holder's */
+}
+
+#endif
