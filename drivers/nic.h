@@ -48,6 +48,7 @@ struct cl_nic_stats {
     uint64_t tx_dropped_malformed; /* given to tx_burst with an impossible length */
     uint64_t tx_dropped_error;     /* the device refused it for another reason */
     uint64_t tx_full;              /* times that tx_burst took fewer frames than offered */
+    uint64_t alloc_short;          /* times that alloc gave fewer buffers than asked for */
     uint64_t syscalls;             /* system calls made by rx_burst, tx_burst and wait */
 };
 

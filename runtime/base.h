@@ -51,4 +51,18 @@ static inline void cl_relax(void)
 #endif
 }
 
+/* Bring a line near, to read it. */
+#define cl_prefetch(p) __builtin_prefetch((p), 0, 3)
+
+/* Bring a line near and take it from the other cores, to write it. Without -mprfchw gcc makes a plain prefetch of
+ * __builtin_prefetch(p, 1) on x86-64, though every 64-bit processor executes prefetchw, at worst as a no-op. */
+static inline void cl_prefetch_write(const void *p)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
+#else
+    __builtin_prefetch(p, 1, 3);
+#endif
+}
+
 #endif

@@ -1,0 +1,86 @@
+"""Pairs of NICs that face each other, for the common driver tests (test_nic.py).
+
+A new driver joins by one entry in PAIRS: a generator that yields a `Pair` and cleans up. The tests then run on it
+unchanged. What a driver does by its nature (loses frames when full, cannot carry short frames) it says in the Pair.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from corelane.drivers._native import ffi, lib
+from corelane.drivers.memory import memory_link
+from corelane.drivers.nic import Nic, ipv4_to_int, mac_to_bytes
+
+
+@dataclass
+class Pair:
+    """Two NICs: what `a` sends, `b` receives, and the other way round."""
+
+    a: Nic
+    b: Nic
+    lossless: bool = True  # a full queue refuses frames and never drops them
+    short_frames: bool = True  # carries frames of less than 60 bytes
+    hears_close: bool = True  # one end notices that the other has closed
+
+    def __post_init__(self) -> None:
+        ends = ((self.a, "10.77.9.1"), (self.b, "10.77.9.2"))
+        self.addresses = [(mac_to_bytes(nic.mac), ipv4_to_int(nic.ipv4 or default)) for nic, default in ends]
+
+    def frame(self, payload: bytes, flow: int = 0, *, back: bool = False) -> bytes:
+        """An Ethernet frame with a UDP datagram from a to b (or back), of one of many flows."""
+        (src_mac, src), (dst_mac, dst) = self.addresses[::-1] if back else self.addresses
+        buf = ffi.new("uint8_t[]", lib.CL_UDP_HEADERS + len(payload))
+        ffi.buffer(buf)[lib.CL_UDP_HEADERS :] = payload
+        lib.cl_net_udp_headers(buf, src_mac, dst_mac, src, dst, 20000 + flow, 9000, len(payload), True)
+        return bytes(ffi.buffer(buf))
+
+    def collect(self, nic: Nic, n: int, deadline_s: float = 10.0) -> list[bytes]:
+        """Receive on all queues until n datagrams for port 9000 have come; fewer only after the deadline."""
+        out: list[bytes] = []
+        end = time.monotonic() + deadline_s
+        while len(out) < n and time.monotonic() < end:
+            for queue in range(nic.queues):
+                out += [f for f in nic.recv(queue=queue) if f[36:38] == b"\x23\x28"]
+        return out
+
+
+@contextlib.contextmanager
+def memory_pair(**options: object) -> Iterator[Pair]:
+    a, b = memory_link(**options)  # type: ignore[arg-type]
+    with a, b:
+        yield Pair(a, b)
+
+
+PAIRS: dict[str, Callable[[], contextlib.AbstractContextManager[Pair]]] = {
+    "memory": memory_pair,
+    "memory-4x3": lambda: memory_pair(queues=(4, 3)),
+    "memory-jumbo": lambda: memory_pair(buffer_bytes=16384, mtu=9000),
+}
+
+
+@pytest.fixture(params=sorted(PAIRS))
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """Each registered pair of NICs in turn; afterwards no buffer may be missing at an end still open."""
+    with PAIRS[request.param]() as made:
+        yield made
+        for nic in (made.a, made.b):
+            if not nic.closed:
+                for queue in range(nic.queues):
+                    while nic.recv(queue=queue):
+                        pass
+        for nic in (made.a, made.b):
+            if not nic.closed:
+                assert nic.buffers_free == nic.buffers, f"{nic} leaks"
+
+
+@pytest.fixture
+def rng(seed: int) -> random.Random:
+    """A generator from the run's printed seed."""
+    return random.Random(seed)
