@@ -14,26 +14,34 @@ static struct timespec to_timespec(int64_t ns)
     return (struct timespec){ns / 1000000000, ns % 1000000000};
 }
 
+/* A NIC may move a parker to another word (drivers/port.c, rx_sync) while others look. Relaxed is enough: in cl_park_wake
+ * this load comes after the fence, so a waker that still gets the old word is one whose work the sleeper will see. */
+static uint32_t *word_of(struct cl_parker *p)
+{
+    return cl_load_relaxed(&p->word);
+}
+
 void cl_park_begin(struct cl_parker *p)
 {
-    cl_store_relaxed(p->word, CL_PARK_PARKED);
+    cl_store_relaxed(word_of(p), CL_PARK_PARKED);
     cl_fence_seq_cst(); /* before the look at the work sources */
 }
 
 void cl_park_cancel(struct cl_parker *p)
 {
     /* Relaxed: only this thread acts on RUNNING; a waker that raced has made at most one needless system call. */
-    cl_store_relaxed(p->word, CL_PARK_RUNNING);
+    cl_store_relaxed(word_of(p), CL_PARK_RUNNING);
 }
 
 void cl_park_wait(struct cl_parker *p, int64_t timeout_ns)
 {
     struct timespec ts = to_timespec(timeout_ns);
+    uint32_t *word = word_of(p);
     /* Not FUTEX_PRIVATE: the waker may be another process. EAGAIN (woken already), EINTR, ETIMEDOUT all mean: go and
      * look. */
     if (timeout_ns != 0)
-        syscall(SYS_futex, p->word, FUTEX_WAIT, CL_PARK_PARKED, timeout_ns < 0 ? NULL : &ts, NULL, 0);
-    cl_store_relaxed(p->word, CL_PARK_RUNNING);
+        syscall(SYS_futex, word, FUTEX_WAIT, CL_PARK_PARKED, timeout_ns < 0 ? NULL : &ts, NULL, 0);
+    cl_store_relaxed(word_of(p), CL_PARK_RUNNING);
 }
 
 int cl_park_wait_fd(struct cl_parker *p, int device_fd, int64_t timeout_ns)
@@ -42,7 +50,7 @@ int cl_park_wait_fd(struct cl_parker *p, int device_fd, int64_t timeout_ns)
     struct timespec ts = to_timespec(timeout_ns);
     int n = ppoll(fds, device_fd >= 0 ? 2 : 1, timeout_ns < 0 ? NULL : &ts, NULL);
     int err = n < 0 && errno != EINTR ? -errno : 0;
-    cl_store_relaxed(p->word, CL_PARK_RUNNING);
+    cl_store_relaxed(word_of(p), CL_PARK_RUNNING);
     if (n > 0 && (fds[0].revents & POLLIN)) {
         uint64_t drained;
         if (read(p->event_fd, &drained, sizeof drained) < 0 && errno != EAGAIN)
@@ -54,7 +62,8 @@ int cl_park_wait_fd(struct cl_parker *p, int device_fd, int64_t timeout_ns)
 bool cl_park_wake(struct cl_parker *p)
 {
     cl_fence_seq_cst(); /* after the work was published */
-    if (cl_load_relaxed(p->word) != CL_PARK_PARKED || cl_exchange(p->word, CL_PARK_RUNNING) != CL_PARK_PARKED)
+    uint32_t *word = word_of(p);
+    if (cl_load_relaxed(word) != CL_PARK_PARKED || cl_exchange(word, CL_PARK_RUNNING) != CL_PARK_PARKED)
         return false;
     if (p->event_fd >= 0) {
         uint64_t one = 1;
@@ -62,7 +71,7 @@ bool cl_park_wake(struct cl_parker *p)
         ssize_t ignored = write(p->event_fd, &one, sizeof one);
         (void)ignored;
     } else {
-        syscall(SYS_futex, p->word, FUTEX_WAKE, 1, NULL, NULL, 0);
+        syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
     }
     return true;
 }

@@ -1,0 +1,442 @@
+/* Attaching a port, watching its iokernel, attaching again. See port.h; nothing here is on the data path. */
+#include "port_internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define DEFAULT_TIMEOUT_MS 5000
+#define HEARTBEAT_LOOK_MS 2000 /* two looks without a heartbeat: stalled */
+
+static void arena_free(struct port_arena *a)
+{
+    if (!a)
+        return;
+    if (a->base && !a->released)
+        cl_shm_unmap(a->base, a->layout.total_bytes);
+    else if (a->base)
+        cl_shm_unmap(a->base, a->layout.rx_offset);
+    cl_shm_unmap(a->state, a->state_bytes);
+    if (a->doorbell >= 0)
+        close(a->doorbell);
+    cl_pool_delete(a->pool);
+    free(a->shadows);
+    free(a->give_backs);
+    free(a->counts);
+    free(a);
+}
+
+/* Check what the iokernel wrote into the two segments against what it said in ACCEPT. */
+static int check_segments(const struct port_arena *a, const struct cl_control_accept *acc, char *err)
+{
+    const struct cl_arena_header *h = (const struct cl_arena_header *)a->base;
+    const struct cl_state_header *s = a->state;
+    if (h->magic != CL_ARENA_MAGIC || h->version != CL_SHM_VERSION || h->generation != acc->generation ||
+        h->total_bytes != acc->layout.total_bytes || s->magic != CL_STATE_MAGIC || s->version != CL_SHM_VERSION ||
+        s->generation != acc->generation || acc->loop >= s->n_loops ||
+        s->loops_offset + (uint64_t)s->n_loops * sizeof(struct cl_state_loop) > acc->state_bytes) {
+        snprintf(err, CL_CONTROL_ERR_BYTES, "the iokernel passed segments that do not match what it accepted");
+        return -EPROTO;
+    }
+    return 0;
+}
+
+/* Build an attachment from an acceptance. Takes over fds[2]; closes the others. */
+static struct port_arena *arena_new(const struct cl_control_accept *acc, int *fds, int *rc, char *err)
+{
+    struct port_arena *a = calloc(1, sizeof *a);
+    uint32_t q = acc->layout.n_kthreads;
+    *rc = -ENOMEM;
+    snprintf(err, CL_CONTROL_ERR_BYTES, "out of memory for a port of %u queues", q);
+    if (a) {
+        void *base = NULL;
+        a->doorbell = fds[2];
+        a->layout = acc->layout;
+        a->state_bytes = acc->state_bytes;
+        a->pool = cl_pool_new(a->layout.n_rx, a->layout.n_tx, q);
+        a->shadows = malloc((size_t)q * a->layout.tx_slots * sizeof(uint32_t));
+        a->give_backs = malloc((size_t)q * a->layout.n_rx * sizeof(uint32_t)); /* touched only as far as it is used */
+        a->counts = aligned_alloc(CL_CACHELINE, q * sizeof(*a->counts));
+        if (a->pool && a->shadows && a->give_backs && a->counts) {
+            memset(a->counts, 0, q * sizeof(*a->counts));
+            *rc = cl_shm_map(fds[0], a->layout.total_bytes, true, &base, err);
+            a->base = base;
+            if (*rc == 0)
+                *rc = cl_shm_map(fds[1], a->state_bytes, false, &a->state, err);
+            if (*rc == 0)
+                *rc = check_segments(a, acc, err);
+        }
+    } else {
+        close(fds[2]);
+    }
+    close(fds[0]);
+    close(fds[1]);
+    if (*rc < 0) {
+        arena_free(a);
+        return NULL;
+    }
+    const struct cl_state_header *s = a->state;
+    a->buffers = a->base + a->layout.buffers_offset;
+    a->loop = (const struct cl_state_loop *)((const uint8_t *)a->state + s->loops_offset) + acc->loop;
+    a->never_sleeps = s->never_sleeps;
+    a->give_back_at = cl_max(3u, cl_min(48u, a->layout.n_rx / (4 * q)));
+    return a;
+}
+
+uint32_t port_held(struct port *port, struct port_arena *a)
+{
+    uint64_t held = 0;
+    for (unsigned q = 0; q < port->nic.n_queues; q++)
+        held += cl_load_relaxed(&a->counts[q].received) + cl_load_relaxed(&a->counts[q].allocated) -
+                cl_load_relaxed(&a->counts[q].returned);
+    return (uint32_t)held;
+}
+
+void port_return_old(struct port *port, unsigned queue, const struct cl_frame *f)
+{
+    for (struct port_arena *a = cl_load_acquire(&port->current); a; a = a->older)
+        if (a->tag == f->tag) {
+            cl_count(&a->counts[queue].returned, 1);
+            return;
+        }
+}
+
+/* Whether every queue has moved on from an old arena, and no frame of it is out. */
+static bool arena_idle(struct port *port, struct port_arena *a)
+{
+    for (unsigned q = 0; q < port->nic.n_queues; q++)
+        /* Acquire: the counts that a queue wrote before it moved on are seen. */
+        if (cl_load_acquire(&port->rx[q].arena) == a || cl_load_acquire(&port->tx[q].arena) == a)
+            return false;
+    return port_held(port, a) == 0;
+}
+
+/* Unmap rings and buffers of old arenas that nobody can reach any more. Under lock. */
+static void release_old(struct port *port)
+{
+    for (struct port_arena *a = port->current->older; a; a = a->older) {
+        if (a->released || !arena_idle(port, a))
+            continue;
+        /* Fails, harmlessly, where pages are larger than the parts' alignment: then all goes at close. */
+        a->released = munmap(a->base + a->layout.rx_offset, a->layout.total_bytes - a->layout.rx_offset) == 0;
+    }
+}
+
+static void wake_all(struct port *port)
+{
+    for (unsigned q = 0; q < port->nic.n_queues; q++)
+        cl_park_wake(&port->parkers[q]);
+}
+
+/* Make a new attachment the current one. Under lock (or before there are other threads). */
+static void publish(struct port *port, struct port_arena *a, const struct cl_control_accept *acc, int fd)
+{
+    struct cl_nic *nic = &port->nic;
+    port->control_fd = fd;
+    a->older = port->current;
+    a->tag = a->older ? a->older->tag + 1 : 1;
+    const struct cl_state_header *s = a->state;
+    port->info = (struct cl_port_info){.state = CL_PORT_ATTACHED,
+                                       .app = acc->app,
+                                       .loop = acc->loop,
+                                       .attached = a->tag,
+                                       .generation = acc->generation,
+                                       .may_spin = acc->may_spin,
+                                       .iokernel_pid = s->pid,
+                                       .arena_bytes = a->layout.total_bytes};
+    memcpy(port->info.cpus, acc->cpus, sizeof port->info.cpus);
+    snprintf(port->info.text, sizeof port->info.text, "attached to the iokernel with pid %u on %s", s->pid,
+             port->socket_path);
+    cl_store_release(&port->current, a); /* release: see rx_sync in port.c */
+    cl_store_relaxed(&nic->gone, 0);
+}
+
+/* Connect and register. The first time the iokernel chooses what the user left open; later all must be as it was. */
+static int attach(struct port *port, char *err)
+{
+    struct cl_control_accept acc;
+    int fds[CL_CONTROL_FDS];
+    int fd = cl_control_connect(port->socket_path, (int)port->timeout_ms, err);
+    if (fd < 0)
+        return fd;
+    int rc = cl_control_attach(fd, &port->wishes, &acc, fds, (int)port->timeout_ms, err);
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    struct port_arena *a = arena_new(&acc, fds, &rc, err);
+    if (!a) {
+        close(fd);
+        return rc;
+    }
+    struct cl_nic *nic = &port->nic;
+    if (!port->current) {
+        nic->n_queues = a->layout.n_kthreads;
+        nic->n_buffers = a->layout.n_rx + a->layout.n_tx;
+        nic->buffer_bytes = a->layout.buffer_bytes;
+        nic->mtu = acc.mtu;
+        nic->ipv4 = acc.ipv4;
+        nic->ipv4_prefix = acc.ipv4_prefix;
+        memcpy(nic->mac, acc.mac, sizeof nic->mac);
+        struct cl_control_hello *w = &port->wishes;
+        w->n_kthreads = a->layout.n_kthreads;
+        w->rx_slots = a->layout.rx_slots;
+        w->tx_slots = a->layout.tx_slots;
+        w->n_rx = a->layout.n_rx;
+        w->n_tx = a->layout.n_tx;
+        w->buffer_bytes = a->layout.buffer_bytes;
+        w->ipv4 = acc.ipv4;
+    } else if (memcmp(&a->layout, &port->current->layout, sizeof a->layout) || memcmp(acc.mac, nic->mac, 6) ||
+               acc.ipv4 != nic->ipv4) {
+        snprintf(err, CL_CONTROL_ERR_BYTES, "the new iokernel on %s gives this application another address or layout",
+                 port->socket_path);
+        arena_free(a);
+        close(fd);
+        return -EPROTO;
+    }
+    publish(port, a, &acc, fd);
+    return 0;
+}
+
+/* Record a change of state and tell the user. Called without the lock. */
+static void report(struct port *port, int state, const char *text)
+{
+    pthread_mutex_lock(&port->lock);
+    port->info.state = state;
+    snprintf(port->info.text, sizeof port->info.text, "%s", text);
+    pthread_mutex_unlock(&port->lock);
+    if (port->on_change)
+        port->on_change(port->arg, state, text);
+}
+
+static int reattach_locked(struct port *port, char *err)
+{
+    pthread_mutex_lock(&port->lock);
+    int rc = -EALREADY;
+    snprintf(err, CL_CONTROL_ERR_BYTES, "still attached");
+    if (port->control_fd < 0) {
+        rc = attach(port, err);
+        if (rc == 0)
+            release_old(port);
+    }
+    pthread_mutex_unlock(&port->lock);
+    if (rc == 0)
+        wake_all(port); /* they take over the new arena */
+    return rc;
+}
+
+/* The peer is gone: links down, everybody awake. */
+static void detach(struct port *port)
+{
+    char text[256];
+    pthread_mutex_lock(&port->lock);
+    close(port->control_fd);
+    port->control_fd = -1;
+    cl_store_relaxed(&port->nic.gone, 1); /* relaxed: a flag; whoever misses it sends into a dead arena once more */
+    pthread_mutex_unlock(&port->lock);
+    snprintf(text, sizeof text, "the iokernel on %s is gone: %s", port->socket_path,
+             port->reattach_ms ? "attaching again when one listens there"
+                               : "no packets until this port is attached again");
+    report(port, CL_PORT_GONE, text);
+    wake_all(port);
+}
+
+/* Try until an iokernel accepts. Returns false to stop. Reports a refusal once per text, not once per attempt. */
+static bool attach_again(struct port *port)
+{
+    char err[CL_CONTROL_ERR_BYTES], told[CL_CONTROL_ERR_BYTES] = "";
+    for (;;) {
+        struct pollfd p = {port->stop_fd, POLLIN, 0};
+        poll(&p, 1, port->reattach_ms ? (int)port->reattach_ms : -1);
+        if (cl_load_acquire(&port->stopping))
+            return false;
+        if (p.revents & POLLIN) {
+            uint64_t drained; /* cl_port_reattach has done it */
+            ssize_t ignored = read(port->stop_fd, &drained, sizeof drained);
+            (void)ignored;
+        }
+        int rc = port->reattach_ms ? reattach_locked(port, err) : port->info.state == CL_PORT_GONE ? -EAGAIN : 0;
+        if (rc == 0 || rc == -EALREADY)
+            return true;
+        if (rc != -ENOENT && rc != -ECONNREFUSED && rc != -EAGAIN && strcmp(err, told)) {
+            snprintf(told, sizeof told, "%s", err);
+            report(port, CL_PORT_GONE, err);
+        }
+    }
+}
+
+/* A look at the heartbeat; `last` and `stalled` are the watcher's memory. */
+static void look_at_heartbeat(struct port *port, uint64_t *last, bool *stalled)
+{
+    const struct cl_state_loop *loop = port->current->loop;
+    uint64_t beat = cl_load_relaxed(&loop->heartbeat_tsc);
+    bool silent = beat == *last && !cl_load_relaxed(&loop->sleeping);
+    *last = beat;
+    if (silent == *stalled)
+        return;
+    *stalled = silent;
+    report(port, silent ? CL_PORT_STALLED : CL_PORT_ATTACHED,
+           silent ? "the iokernel does not poll: is it stopped, or its core taken away?" : "the iokernel polls again");
+}
+
+static void *watch(void *arg)
+{
+    struct port *port = arg;
+    uint64_t beat = 0;
+    bool stalled = false;
+    for (;;) {
+        struct pollfd fds[2] = {{port->stop_fd, POLLIN, 0}, {port->control_fd, POLLIN | POLLRDHUP, 0}};
+        int n = poll(fds, 2, HEARTBEAT_LOOK_MS);
+        if (cl_load_acquire(&port->stopping))
+            return NULL;
+        if (n == 0) {
+            look_at_heartbeat(port, &beat, &stalled);
+            continue;
+        }
+        char byte;
+        /* The iokernel sends nothing after ACCEPT; whatever it sends is skipped, its end is what matters. */
+        if (n < 0 || !fds[1].revents || recv(port->control_fd, &byte, 1, MSG_DONTWAIT) > 0)
+            continue;
+        detach(port);
+        if (!attach_again(port))
+            return NULL;
+        beat = 0;
+        stalled = false;
+        report(port, CL_PORT_ATTACHED, "attached again, to a new iokernel");
+    }
+}
+
+int cl_port_reattach(struct cl_nic *nic, char *err)
+{
+    struct port *port = port_of(nic);
+    int rc = reattach_locked(port, err);
+    uint64_t one = 1;
+    if (rc == 0 && write(port->stop_fd, &one, sizeof one) < 0) /* the watcher goes back to watching */
+        return -errno;
+    return rc;
+}
+
+void cl_port_info(struct cl_nic *nic, struct cl_port_info *out)
+{
+    struct port *port = port_of(nic);
+    pthread_mutex_lock(&port->lock);
+    *out = port->info;
+    pthread_mutex_unlock(&port->lock);
+}
+
+void port_close(struct cl_nic *nic)
+{
+    struct port *port = port_of(nic);
+    if (port->watching) {
+        uint64_t one = 1;
+        cl_store_release(&port->stopping, true);
+        ssize_t ignored = write(port->stop_fd, &one, sizeof one);
+        (void)ignored;
+        pthread_join(port->watcher, NULL);
+    }
+    if (port->stop_fd >= 0)
+        close(port->stop_fd);
+    if (port->control_fd >= 0)
+        close(port->control_fd);
+    for (struct port_arena *a = port->current, *older; a; a = older) {
+        older = a->older;
+        arena_free(a);
+    }
+    pthread_mutex_destroy(&port->lock);
+    free(port->parkers);
+    free(port->rx);
+    free(port->tx);
+    free(port->socket_path);
+    free(port);
+}
+
+/* Queue state, all on the first arena from the start. */
+static int make_queues(struct port *port)
+{
+    unsigned n = port->nic.n_queues;
+    port->parkers = calloc(n, sizeof *port->parkers);
+    port->rx = aligned_alloc(CL_CACHELINE, n * sizeof *port->rx);
+    port->tx = aligned_alloc(CL_CACHELINE, n * sizeof *port->tx);
+    if (!port->parkers || !port->rx || !port->tx)
+        return -ENOMEM;
+    memset(port->rx, 0, n * sizeof *port->rx);
+    memset(port->tx, 0, n * sizeof *port->tx);
+    for (unsigned q = 0; q < n; q++)
+        port->parkers[q] = (struct cl_parker){&port_lines(port->current, q)->park, -1};
+    return 0;
+}
+
+/* The watcher inherits no signal: those are the application's. */
+static int start_watcher(struct port *port)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 128 * 1024);
+    int rc = pthread_create(&port->watcher, &attr, watch, port);
+    pthread_attr_destroy(&attr);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    port->watching = rc == 0;
+    return -rc;
+}
+
+static int fill_wishes(struct port *port, const struct cl_port_config *c, char *err)
+{
+    size_t n = c->name ? strlen(c->name) : 0;
+    if (n == 0 || n >= CL_SHM_NAME_BYTES) {
+        snprintf(err, CL_CONTROL_ERR_BYTES, "an application's name must have 1 to %d bytes", CL_SHM_NAME_BYTES - 1);
+        return -EINVAL;
+    }
+    port->wishes = (struct cl_control_hello){.n_kthreads = c->n_kthreads ? c->n_kthreads : 1,
+                                             .rx_slots = c->rx_slots,
+                                             .tx_slots = c->tx_slots,
+                                             .n_rx = c->n_rx,
+                                             .n_tx = c->n_tx,
+                                             .buffer_bytes = c->buffer_bytes,
+                                             .ipv4 = c->ipv4};
+    memcpy(port->wishes.name, c->name, n);
+    return 0;
+}
+
+int cl_port_nic_new(const struct cl_port_config *c, struct cl_nic **out, char *err)
+{
+    struct port *port = calloc(1, sizeof *port);
+    if (!port) {
+        snprintf(err, CL_CONTROL_ERR_BYTES, "out of memory for a port");
+        return -ENOMEM;
+    }
+    port->nic.ops = &port_ops;
+    port->control_fd = port->stop_fd = -1;
+    port->timeout_ms = c->timeout_ms ? c->timeout_ms : DEFAULT_TIMEOUT_MS;
+    port->reattach_ms = c->reattach_ms;
+    port->on_change = c->on_change;
+    port->arg = c->arg;
+    port->socket_path = c->socket_path ? strdup(c->socket_path) : strdup("");
+    pthread_mutex_init(&port->lock, NULL);
+    int rc = fill_wishes(port, c, err);
+    if (rc == 0)
+        rc = port->socket_path ? attach(port, err) : -ENOMEM;
+    if (rc == 0) {
+        snprintf(err, CL_CONTROL_ERR_BYTES, "cannot make the port's queues and its watcher");
+        rc = make_queues(port);
+    }
+    if (rc == 0) {
+        port->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        rc = port->stop_fd < 0 ? -errno : start_watcher(port);
+    }
+    if (rc < 0) {
+        port_close(&port->nic);
+        return rc;
+    }
+    *out = &port->nic;
+    return 0;
+}

@@ -1,0 +1,108 @@
+/* The control protocol between an application and an iokernel: a unix stream socket, fixed structs, one message a time.
+ *
+ *   client                               iokernel
+ *   connect, HELLO            ->
+ *                             <-         ACCEPT, with three descriptors (SCM_RIGHTS): arena, state, doorbell eventfd
+ *                             <-    or   REFUSE: says why and what to do; then the iokernel closes
+ *   (the socket stays open; its end, of either side, is the end of the registration)
+ *
+ *   connect, STATS            ->
+ *                             <-         STATS_REPLY: header and a JSON text; any number of times on one connection
+ *
+ * All fields are in the byte order of the machine: both ends run on it. Every message begins with cl_control_header; a
+ * receiver checks magic, then version, then type and length, so that ends of different versions can tell each other so
+ * (the header and the REFUSE message never change). Who may connect is decided by the socket file's mode and by the
+ * peer credentials that the kernel gives (SO_PEERCRED).
+ *
+ * Here: the messages and the client. The server is iokernel/server.py; a server in C needs this header only.
+ * Errors: -errno and one line in err (at least CL_CONTROL_ERR_BYTES). Calls block up to their timeout; not for hot
+ * paths.
+ *
+ * Tests: tests/runtime/test_control.py, tests/iokernel/test_server.py. */
+#ifndef CORELANE_RUNTIME_CONTROL_H
+#define CORELANE_RUNTIME_CONTROL_H
+
+#include "base.h"
+#include "shm.h"
+
+// cffi: begin
+#define CL_CONTROL_MAGIC 0x4c726f43 /* "CorL" */
+#define CL_CONTROL_VERSION 1
+#define CL_CONTROL_MAX_BYTES 1024     /* longest message a client sends */
+#define CL_CONTROL_MAX_REPLY 16777216 /* longest STATS_REPLY */
+#define CL_CONTROL_FDS 3              /* with ACCEPT: arena, state, doorbell */
+#define CL_CONTROL_ERR_BYTES 256
+#define CL_CONTROL_TEXT_BYTES 240
+
+#define CL_CONTROL_HELLO 1
+#define CL_CONTROL_ACCEPT 2
+#define CL_CONTROL_REFUSE 3
+#define CL_CONTROL_STATS 4
+#define CL_CONTROL_STATS_REPLY 5
+
+struct cl_control_header {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type;
+    uint32_t bytes; /* of the whole message, this header included */
+    uint32_t reserved;
+};
+
+/* "I am NAME; give me this much." 0 in a number: the iokernel's default. */
+struct cl_control_hello {
+    struct cl_control_header header;
+    char name[32]; /* letters, digits, '-', '_', '.', ':'; zero-terminated and zero-filled */
+    uint32_t n_kthreads;
+    uint32_t rx_slots, tx_slots; /* powers of two */
+    uint32_t n_rx, n_tx;         /* buffers */
+    uint32_t buffer_bytes;
+    uint32_t ipv4; /* host byte order; 0: derived from the name */
+    uint32_t reserved[9];
+};
+
+struct cl_control_accept {
+    struct cl_control_header header;
+    uint32_t app;  /* id, unique in the life of this iokernel */
+    uint32_t loop; /* that serves it: index into the state segment */
+    struct cl_arena_layout layout;
+    uint64_t generation;
+    uint64_t state_bytes;
+    uint8_t mac[6];
+    uint8_t may_spin; /* 0: more kthreads than cores, so a kthread must park rather than spin */
+    uint8_t pad;
+    uint32_t ipv4, ipv4_prefix; /* host byte order; bits */
+    uint32_t mtu;
+    uint32_t reserved;
+    int32_t cpus[64]; /* where kthread k should run; -1: anywhere */
+};
+
+struct cl_control_refuse {
+    struct cl_control_header header;
+    uint32_t code; /* an errno value that fits best */
+    uint32_t reserved;
+    char text[240]; /* one line, zero-terminated */
+};
+
+/* Connect. -ENOENT or -ECONNREFUSED: nobody listens there; -EACCES: not allowed; -ETIMEDOUT: it does not accept.
+ * Returns a blocking socket, close-on-exec. */
+CL_API int cl_control_connect(const char *path, int timeout_ms, char *err);
+/* Say HELLO on a connected socket and read the answer. `hello` needs its name and wishes; the header is filled in.
+ * On success fds holds the three descriptors, the caller's to close. Refused: -code of the refusal, err its text.
+ * -EPROTO: the peer speaks another version, or no corelane at all. The socket stays the caller's in any case. */
+CL_API int cl_control_attach(int fd, struct cl_control_hello *hello, struct cl_control_accept *accept, int *fds,
+                             int timeout_ms, char *err);
+/* Ask for statistics. Returns the length of the zero-terminated JSON text in *json (free() it: cl_control_free). */
+CL_API int cl_control_stats(int fd, char **json, int timeout_ms, char *err);
+CL_API void cl_control_free(char *json);
+CL_API void cl_control_close(int fd);
+// cffi: end
+
+_Static_assert(sizeof(struct cl_control_header) == 16, "never changes");
+_Static_assert(sizeof(struct cl_control_hello) == 112, "no hidden padding");
+_Static_assert(sizeof(struct cl_control_refuse) == 264, "never changes");
+_Static_assert(sizeof(struct cl_arena_layout) == 72, "part of ACCEPT");
+_Static_assert(sizeof(struct cl_control_accept) == 392, "no hidden padding");
+_Static_assert(sizeof(((struct cl_control_accept *)0)->cpus) == 4 * CL_SHM_MAX_KTHREADS, "one CPU a kthread");
+_Static_assert(sizeof(((struct cl_control_hello *)0)->name) == CL_SHM_NAME_BYTES, "name");
+
+#endif

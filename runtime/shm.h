@@ -1,0 +1,206 @@
+/* Everything that an iokernel and an application share, and nothing else is shared between them.
+ *
+ * Two memory files a registration:
+ *
+ *   arena   one sealed memfd an application: header, one block of lines a kthread, rx and tx rings, packet buffers.
+ * Both map it writable. Applications never see each other's arenas. state   one memfd an iokernel: its sleeping flags,
+ * heartbeats, later the owner of each core. Applications get a descriptor that can be mapped read-only only
+ * (F_SEAL_FUTURE_WRITE).
+ *
+ * Who trusts whom: the application trusts its iokernel (it hands it its packets). The iokernel trusts nothing in an
+ * arena: it keeps geometry, free lists and ring positions in private memory, never reads the header back, copies each
+ * word that it does read exactly once, and checks the copy. A lie costs the liar its packets and is counted.
+ *
+ * Arena, in file order; each part begins on a page:
+ *
+ *   cl_arena_header                                   constant after creation
+ *   cl_arena_kthread[n_kthreads]                      512 bytes each, see there
+ *   rx rings: cl_desc[n_kthreads][rx_slots]           producer iokernel, consumer kthread k (or its thief, under k's
+ * lock) tx rings: cl_desc[n_kthreads][tx_slots]           producer kthread k, consumer iokernel buffers:  [n_rx + n_tx]
+ * of buffer_stride bytes    [0, n_rx) receive, the rest send
+ *
+ * Buffers. The iokernel owns the receive buffers and lends one with every RX descriptor; it comes back by a FREE
+ * descriptor, piggybacked on a SEND, or by being sent itself. The application owns the send buffers. The iokernel
+ * COPIES a frame before it publishes the tx ring's head, so a send is complete when the head has passed its slot, and
+ * no completion messages exist. The stride is an odd number of cache lines: with a power of two all frames would start
+ * in a few sets of the L1 cache. At least 64 bytes after buffer_bytes are slack, so that a 64-byte read of a header
+ * stays in the buffer.
+ *
+ * Layouts are checked below and, against cffi and DWARF, by tests/runtime/test_shm.py. */
+#ifndef CORELANE_RUNTIME_SHM_H
+#define CORELANE_RUNTIME_SHM_H
+
+#include "base.h"
+#include "ring.h"
+
+// cffi: begin
+#define CL_SHM_VERSION 1
+#define CL_SHM_PAGE 4096
+#define CL_SHM_NAME_BYTES 32 /* an application's name with its terminating zero */
+#define CL_SHM_MAX_KTHREADS 64
+#define CL_SHM_MAX_LOOPS 16
+#define CL_SHM_MAX_CORES 256
+#define CL_SHM_MIN_BUFFER_BYTES 256
+#define CL_SHM_MAX_BUFFER_BYTES 16384
+#define CL_SHM_NO_BUFFER 0xffffff /* "no buffer" in a 24-bit index field */
+
+/* First page of an arena. Writer: iokernel, before it passes the descriptor; reader: application, once. */
+struct cl_arena_header {
+    uint64_t magic;      /* CL_ARENA_MAGIC */
+    uint32_t version;    /* CL_SHM_VERSION */
+    uint32_t n_kthreads; /* 1..CL_SHM_MAX_KTHREADS */
+    uint32_t rx_slots, tx_slots;
+    uint32_t n_rx, n_tx;
+    uint32_t buffer_bytes;  /* longest frame that fits */
+    uint32_t buffer_stride; /* bytes from one buffer to the next */
+    uint64_t lines_offset, rx_offset, tx_offset, buffers_offset, total_bytes;
+    uint64_t generation; /* of the iokernel that made it, equal to cl_state_header.generation */
+    char name[32];
+};
+
+/* The lines of one kthread. Lines of one writer are paired, since the hardware prefetches lines in pairs of 128 bytes.
+ */
+struct cl_arena_kthread {
+    /* Line 0: park word, the handshake of park.h. Writers: kthread (relaxed store, then seq_cst fence) and iokernel and
+     * siblings (exchange PARKED -> RUNNING). Readers: the same. Changes only when the kthread goes to sleep or wakes.
+     */
+    uint32_t park CL_ALIGNED(64);
+    /* Line 1: slots consumed from the rx ring, modulo 2^32. Writer: kthread (release). Reader: iokernel (acquire), only
+     * when its copy says that the ring is full. */
+    uint32_t rx_head CL_ALIGNED(64);
+    /* Line 2: slots consumed from the tx ring. Writer: iokernel (release: the frames before it have been copied out).
+     * Reader: kthread (acquire): these send buffers are free again. */
+    uint32_t tx_head CL_ALIGNED(64);
+    /* Line 3: reserved for words that the iokernel writes for this kthread. Zero. */
+    uint8_t reserved_iokernel[64] CL_ALIGNED(64);
+    /* Line 4: reserved for the kthread's exported queue state (congestion signals). Writer: kthread. Zero. */
+    uint8_t reserved_signals[64] CL_ALIGNED(64);
+    /* Lines 5 to 7: reserved. Zero. */
+    uint8_t reserved[192] CL_ALIGNED(64);
+};
+
+/* First page of the state segment. Writer: iokernel, before the first application; readers: applications. Constant. */
+struct cl_state_header {
+    uint64_t magic; /* CL_STATE_MAGIC */
+    uint32_t version;
+    uint32_t n_loops;
+    uint64_t generation;   /* random, never 0: tells one run of an iokernel from the next */
+    uint32_t never_sleeps; /* 1: polling mode is "spin", an application need not look at `sleeping` */
+    uint32_t pid;          /* of the iokernel, for messages only */
+    uint64_t loops_offset, cores_offset, total_bytes;
+    uint32_t n_cores; /* cl_state_core entries, indexed by CPU id */
+    uint32_t reserved;
+};
+
+/* A loop's words. Writer: that loop. */
+struct cl_state_loop {
+    /* Line 0: 1 while the loop sleeps or is about to. Writer: loop (relaxed store, seq_cst fence, then a last look at
+     * all rings). Readers: applications (seq_cst fence after publishing to a tx ring, then relaxed). Changes rarely. */
+    uint32_t sleeping CL_ALIGNED(64);
+    /* Line 1: cl_tsc() of a recent round. Writer: loop, about once a millisecond while awake (relaxed). Readers: the
+     * port's watcher, a few times a second. Stale, with sleeping = 0: the loop is stopped or starved. */
+    uint64_t heartbeat_tsc CL_ALIGNED(64);
+};
+
+/* Reserved for the owner of each core. Writer: iokernel. Zero. */
+struct cl_state_core {
+    uint8_t reserved[64] CL_ALIGNED(64);
+};
+
+/* Geometry of an arena: what is asked for, and what follows from it. */
+struct cl_arena_layout {
+    uint32_t n_kthreads, rx_slots, tx_slots, n_rx, n_tx, buffer_bytes;
+    uint32_t buffer_stride;
+    uint32_t reserved;
+    uint64_t lines_offset, rx_offset, tx_offset, buffers_offset, total_bytes;
+};
+// cffi: end
+
+#define CL_ARENA_MAGIC 0x616e6572616c63ull   /* "clarena" */
+#define CL_STATE_MAGIC 0x6574617473006c63ull /* "cl", 0, "state" */
+
+_Static_assert(sizeof(struct cl_arena_header) == 120, "no hidden padding, one page is plenty");
+_Static_assert(offsetof(struct cl_arena_header, lines_offset) == 40, "64-bit fields aligned");
+_Static_assert(sizeof(((struct cl_arena_header *)0)->name) == CL_SHM_NAME_BYTES, "name");
+_Static_assert(sizeof(struct cl_arena_kthread) == 512, "eight lines a kthread");
+_Static_assert(offsetof(struct cl_arena_kthread, park) == 0, "line 0");
+_Static_assert(offsetof(struct cl_arena_kthread, rx_head) == 64, "line 1, the same writer as line 0");
+_Static_assert(offsetof(struct cl_arena_kthread, tx_head) == 128, "line 2, another pair: another writer");
+_Static_assert(offsetof(struct cl_arena_kthread, reserved_iokernel) == 192, "line 3, the same writer as line 2");
+_Static_assert(offsetof(struct cl_arena_kthread, reserved_signals) == 256, "line 4");
+_Static_assert(sizeof(struct cl_state_header) == 64, "no hidden padding");
+_Static_assert(sizeof(struct cl_state_loop) == 128, "two lines");
+_Static_assert(offsetof(struct cl_state_loop, heartbeat_tsc) == 64,
+               "the heartbeat does not disturb readers of sleeping");
+_Static_assert(sizeof(struct cl_state_core) == 64, "one line a core");
+
+/* Work out the layout from its first six fields. -EINVAL if one of them is out of bounds. */
+static inline int cl_arena_layout_init(struct cl_arena_layout *l)
+{
+    const uint64_t page = CL_SHM_PAGE;
+    uint32_t most = cl_max(l->rx_slots, l->tx_slots), least = cl_min(l->rx_slots, l->tx_slots);
+    if (l->n_kthreads < 1 || l->n_kthreads > CL_SHM_MAX_KTHREADS || least < 16 || most > (1u << 20) ||
+        (l->rx_slots & (l->rx_slots - 1)) || (l->tx_slots & (l->tx_slots - 1)) || l->n_rx < 16 || l->n_tx < 16 ||
+        l->n_rx >= CL_SHM_NO_BUFFER || l->n_tx >= CL_SHM_NO_BUFFER || l->n_rx + l->n_tx >= CL_SHM_NO_BUFFER ||
+        l->buffer_bytes < CL_SHM_MIN_BUFFER_BYTES || l->buffer_bytes > CL_SHM_MAX_BUFFER_BYTES)
+        return -EINVAL;
+    uint32_t lines = (l->buffer_bytes + 2 * CL_CACHELINE - 1) / CL_CACHELINE; /* with 64 bytes of slack */
+    l->buffer_stride = (lines | 1) * CL_CACHELINE;
+    l->lines_offset = page;
+    l->rx_offset = l->lines_offset + (l->n_kthreads * sizeof(struct cl_arena_kthread) + page - 1) / page * page;
+    uint64_t rx_bytes = (uint64_t)l->n_kthreads * l->rx_slots * sizeof(struct cl_desc);
+    uint64_t tx_bytes = (uint64_t)l->n_kthreads * l->tx_slots * sizeof(struct cl_desc);
+    l->tx_offset = l->rx_offset + (rx_bytes + page - 1) / page * page;
+    l->buffers_offset = l->tx_offset + (tx_bytes + page - 1) / page * page;
+    uint64_t buffers = (uint64_t)(l->n_rx + l->n_tx) * l->buffer_stride;
+    l->total_bytes = l->buffers_offset + (buffers + page - 1) / page * page;
+    return 0;
+}
+
+/* Descriptors (ring.h: bit 63 of `word` is the ring's phase).
+ *
+ *   rx       word     0..31 RSS hash, 32..47 length, 48..62 zero
+ *            payload  0..23 buffer, 24..39 offset of the frame in it, 40..63 zero
+ *   tx SEND  word     0..15 length, 16..31 offset, 32..55 buffer, 56..62 CL_TX_SEND
+ *            payload  0..23 and 24..47 buffers given back (CL_SHM_NO_BUFFER: none), 48..63 zero
+ *            A receive buffer may be sent: it is given back thereby.
+ *   tx FREE  word     32..55 buffer given back, 56..62 CL_TX_FREE
+ *            payload  as for SEND: up to three buffers in all */
+#define CL_TX_SEND 1u
+#define CL_TX_FREE 2u
+
+static inline uint64_t cl_rx_word(uint32_t hash, uint32_t len)
+{
+    return hash | (uint64_t)len << 32;
+}
+
+static inline uint64_t cl_rx_payload(uint32_t buffer, uint32_t offset)
+{
+    return buffer | (uint64_t)offset << 24;
+}
+
+static inline uint64_t cl_tx_word(uint32_t kind, uint32_t buffer, uint32_t offset, uint32_t len)
+{
+    return (uint64_t)kind << 56 | (uint64_t)buffer << 32 | (uint64_t)offset << 16 | len;
+}
+
+static inline uint64_t cl_tx_payload(uint32_t free0, uint32_t free1)
+{
+    return free0 | (uint64_t)free1 << 24;
+}
+
+// cffi: begin
+/* Make a memfd of `bytes` zeroed bytes that can neither shrink nor grow (a mapping of it cannot fault by a truncation
+ * of the other side), mapped writable at *map. Returns the descriptor or -errno with a reason. */
+CL_API int cl_shm_create(const char *name, uint64_t bytes, void **map, char *err);
+/* Forbid all further writable mappings and writes: those that exist stay. 0 or -errno. */
+CL_API int cl_shm_seal_readonly(int fd);
+/* Map a descriptor that a peer passed, after checking that it is sealed against shrinking and has at least `bytes`.
+ * 0 or -errno with a reason. */
+CL_API int cl_shm_map(int fd, uint64_t bytes, bool writable, void **map, char *err);
+CL_API void cl_shm_unmap(void *map, uint64_t bytes);
+/* As cl_arena_layout_init, for bindings. */
+CL_API int cl_shm_layout(struct cl_arena_layout *layout);
+// cffi: end
+
+#endif
