@@ -15,7 +15,7 @@
 
 CL_EXTERN_C_BEGIN
 
-// cffi: begin
+/* cffi later: begin */
 /* Events, with one line for people. Called from a thread of the runtime that may not be blocked for long. */
 #define CL_EVENT_ATTACHED 1 /* (again) attached to an iokernel */
 #define CL_EVENT_STALLED 2  /* the iokernel answers no more, but lives */
@@ -86,7 +86,7 @@ CL_API struct cl_sched *cl_runtime_sched(struct cl_runtime *rt);
 CL_API struct cl_runtime *cl_runtime_self(void);
 /* What this library was built from: keys caches of compiled handlers. */
 CL_API const char *cl_build_id(void);
-// cffi: end
+/* cffi later: end */
 
 CL_EXTERN_C_END
 #endif

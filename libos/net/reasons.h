@@ -10,7 +10,7 @@
 
 #include "../../runtime/base.h"
 
-// cffi: begin
+/* cffi later: begin */
 enum cl_drop {
     CL_DROP_NONE = 0,       /* not dropped */
     CL_DROP_ETH_SHORT,      /* shorter than an Ethernet header */
@@ -72,7 +72,7 @@ struct cl_net_stats {
 
 /* Name of a reason, as in statistics: "udp_checksum". "?" beyond the last. */
 CL_API const char *cl_drop_name(unsigned reason);
-// cffi: end
+/* cffi later: end */
 _Static_assert(CL_DROP_REASONS <= 32, "dropped[] has room for every reason");
 
 #endif
