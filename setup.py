@@ -76,6 +76,7 @@ def cdef_of(header: Path) -> str:
     out = re.sub(r"\b(CL_ALIGNED|_Alignas|CL_PRINTF)\s*\((?:[^()]|\([^()]*\))*\)", "", out)
     out = re.sub(r"_Static_assert\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*;", "", out)
     out = re.sub(r"^\s*#define\s+(\w+)\s+.*$", r"#define \1 ...", out, flags=re.M)
+    out = re.sub(r"\[\s*[A-Z]\w*\s*\]", "[...]", out)  # arrays sized by a macro: the compiler knows how long
     return re.sub(r"(\bstruct\s+\w+\s*\{)(.*?)(\n\})", r"\1\2\n...;\3", out, flags=re.S)
 
 

@@ -1,1 +1,16 @@
-"""TBD."""
+"""corelane.cli: the `corelane` command.
+
+    main.py     finds the subcommand, prints errors as one sentence, turns them into exit codes
+    doctor.py   what this machine gives, what is missing, the command that mends it
+    up.py       the iokernel in the foreground
+    run.py      an application: built in, module:handler, or a compiled .so (elf.py reads it first)
+    ps.py       the running iokernel and its applications
+    bench.py    benchmarks, their list, their reports
+    config.py   flags for compiling C against corelane
+
+A subcommand is a module with add_arguments(parser) and run(options) -> exit code, imported only when it is called, so
+that `corelane --help` starts in the time of Python itself (tests/cli/test_main.py).
+
+Exit codes: 0 done; 1 it could not be done, or the answer is no; 2 the command line was wrong. Results go to stdout,
+progress and errors to stderr. Every subcommand takes --json and then prints one JSON document on stdout.
+"""

@@ -1,0 +1,57 @@
+"""How long this machine keeps a spinning thread from running: the canary by itself, on every core measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .harness.numbers import number
+from .harness.plot import Canvas
+from .harness.session import Session
+
+SUMMARY = "the machine's own jitter: gaps seen by a spinning thread on each core"
+FIGURES = ()
+
+
+def run(session: Session) -> None:
+    """Watch the cores for session.seconds, in ten slices; one arm a core."""
+    slices = 10
+    for i in range(slices):
+        session.say(f"slice {i + 1} of {slices}")
+        session.take_canary(session.seconds / slices)
+    for gaps in session.canary.by_cpu.values():
+        long_gaps = sum(n for start, (n, _) in gaps.buckets.items() if start >= 1000)
+        session.arm(
+            f"core {gaps.cpu}",
+            n=gaps.polls,
+            lost_percent=100 * gaps.lost_fraction,
+            gaps_over_1us=long_gaps,
+            gaps_over_1us_per_s=long_gaps / gaps.seconds,
+            longest_us=gaps.max_ns / 1e3,
+        )
+    session.settings["message"] = "one reading of the time stamp counter"
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """How often gaps at least so long happen, a line a core."""
+    canary = document["canary"]
+    canvas = Canvas(
+        "canary: gaps of a spinning thread",
+        message=document["settings"]["message"],
+        n=sum(c["polls"] for c in canary["cores"]),
+    )
+    for i, core in enumerate(canary["cores"]):
+        lengths, rates, seen = [], [], 0
+        for start, count, _ in reversed(core["gaps"]):
+            seen += count
+            lengths.append(float(start) / 1e3)
+            rates.append(seen / core["seconds"])
+        canvas.curve(lengths[::-1], rates[::-1], label=f"core {core['cpu']}", colour=i)
+    axis = canvas.axes[0]
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("length of the gap (us)")
+    axis.set_ylabel("gaps at least so long (1/s)")
+    tail = ", ".join(f"{k} {number(v):.3g}" for k, v in canary["delay_us"].items())
+    canvas.caption(f"Delay of a request that arrives at a random time, from these gaps alone, us: {tail}.")
+    canvas.caption("Each line stops at the longest gap seen in the run.")
+    return canvas

@@ -1,0 +1,66 @@
+"""Every figure that corelane promises: its name in the JSON documents, its goal, and which way is better.
+
+Declared once, here. A benchmark sets a figure by name; reports and tests read this table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Sense = Literal["at least", "at most"]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One promised figure.
+
+    goal: the bound in the figure's unit. sense: "at least" or "at most" the goal. unit: "x" for a ratio.
+    meaning: one line for tables and reports.
+    """
+
+    name: str
+    goal: float
+    sense: Sense
+    unit: str
+    meaning: str
+
+    @property
+    def bench(self) -> str:
+        """The part of the name before the dot: the subject. (See `registry.bench_of_figure` for the benchmark.)"""
+        return self.name.split(".", 1)[0]
+
+    def met(self, value: float) -> bool:
+        """Whether `value` reaches the goal."""
+        return value >= self.goal if self.sense == "at least" else value <= self.goal
+
+
+def _table(*goals: Goal) -> dict[str, Goal]:
+    return {g.name: g for g in goals}
+
+
+GOALS: dict[str, Goal] = _table(
+    Goal(
+        "echo.p50_over_cacheline", 4.0, "at most", "x", "unloaded echo p50 over the memory NIC / cache-line round trip"
+    ),
+    Goal("echo.rps_per_core", 5e6, "at least", "1/s", "echo requests through one worker core"),
+    Goal(
+        "kv.get_rps_per_core", 4e6, "at least", "1/s", "kv GETs through one worker core (16 B / 64 B, 1 M, Zipf 0.99)"
+    ),
+    Goal("kv.over_memcached_udp", 10.0, "at least", "x", "kv GETs / stock memcached, one thread, kernel UDP"),
+    Goal("afxdp.p50_over_reflector", 1.15, "at most", "x", "echo p50 over AF_XDP, embedded / bare AF_XDP reflector"),
+    Goal("afxdp.linux_spin_over_ours", 1.3, "at least", "x", "p50 of a spinning Linux UDP server / ours"),
+    Goal("afxdp.linux_block_over_ours", 2.0, "at least", "x", "p50 of a blocking Linux UDP server / ours"),
+    Goal("threads.yield_ns", 40.0, "at most", "ns", "uthread yield"),
+    Goal("threads.spawn_join_ns", 90.0, "at most", "ns", "uthread spawn and join"),
+    Goal("threads.mutex_ns", 20.0, "at most", "ns", "uncontended mutex lock and unlock"),
+    Goal("threads.condvar_ns", 80.0, "at most", "ns", "condition variable hand-over"),
+    Goal("threads.pthread_over_ours", 10.0, "at least", "x", "pthread / ours, smallest of yield, spawn+join, condvar"),
+    Goal("handlers.numba_over_c", 0.95, "at least", "x", "throughput of a numba handler / the C handler"),
+    Goal("handlers.python_rps", 400e3, "at least", "1/s", "requests through a Python callable"),
+    Goal("handlers.python_over_asyncio", 4.0, "at least", "x", "the same / an asyncio UDP server on Linux"),
+    Goal("isolation.victim_p99_ratio", 1.3, "at most", "x", "victim's p99 beside a flooding neighbour / alone"),
+    Goal("memory.used_over_needed", 1.5, "at most", "x", "PSS of idle application and iokernel / rings and buffers"),
+    Goal("memory.c_app_mib", 64.0, "at most", "MiB", "PSS of an idle C application and the iokernel, by default"),
+    Goal("idle.busy_fraction", 0.02, "at most", "core", "busy fraction of idle iokernel, of idle application (larger)"),
+)

@@ -1,0 +1,21 @@
+"""corelane.bench.harness: the rules of measuring, so that no benchmark has its own.
+
+    session.py   one run of one benchmark: interleaving, canary slices, arms, figures, the document
+    jitter.py    the canary: gaps of spinning threads, and which percentiles they alone explain
+    openloop.py  load points, peak search, sweeps that say where they stopped and why
+    numbers.py   percentiles with unanswered requests as infinite, pairwise ratios
+    machine.py   what the measurement ran on; the cache-line round trip between the cores used
+    power.py     /dev/cpu_dma_latency, held for all arms or for none
+    usage.py     CPU time and context switches of threads
+    document.py  the JSON document: its shape, and the check of it
+    table.py     the text a person reads
+    plot.py      plots by matplotlib, and the lint that every one of them passes
+
+Nothing here imports numpy; matplotlib only when a plot is asked for.
+"""
+
+from .numbers import Ratio, pairwise
+from .openloop import Point
+from .session import Session
+
+__all__ = ["Point", "Ratio", "Session", "pairwise"]

@@ -1,0 +1,99 @@
+"""The JSON document of a benchmark (bench, version, machine, settings, canary, arms, figures), and its check."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ...runtime.errors import CorelaneError
+from ..goals import GOALS
+
+MEMBERS = ("bench", "version", "machine", "settings", "canary", "arms", "figures")
+FIGURE_MEMBERS = ("value", "goal", "sense", "met", "runs")
+
+
+def corelane_version() -> str:
+    """The installed version, or "unknown" in a tree that was never installed."""
+    try:
+        return version("corelane")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def figure(name: str, value: float | None, runs: list[float], reason: str | None) -> dict[str, Any]:
+    """One member of "figures". `value` None needs a reason."""
+    goal = GOALS[name]
+    out: dict[str, Any] = {
+        "value": value,
+        "goal": goal.goal,
+        "sense": goal.sense,
+        "met": None if value is None else goal.met(value),
+        "runs": runs,
+    }
+    if value is None:
+        if not reason:
+            raise ValueError(f"figure {name} has neither a value nor a reason")
+        out["reason"] = reason
+    return out
+
+
+def problems(document: Any) -> list[str]:
+    """What is wrong with the shape of a document; empty if nothing is."""
+    if not isinstance(document, dict):
+        return ["not a JSON object"]
+    out = [f"member {m!r} is missing" for m in MEMBERS if m not in document]
+    out += [f"unknown member {m!r}" for m in document if m not in MEMBERS]
+    if out:
+        return out
+    for arm in document["arms"]:
+        if not isinstance(arm, dict) or not isinstance(arm.get("name"), str):
+            out.append(f"an arm has no name: {arm!r}")
+    for name, fig in document["figures"].items():
+        out += [f"{name}: {p}" for p in _figure_problems(name, fig)]
+    return out
+
+
+def _figure_problems(name: str, fig: Any) -> list[str]:
+    if name not in GOALS:
+        return ["is not declared in goals.py"]
+    if not isinstance(fig, dict) or any(m not in fig for m in FIGURE_MEMBERS):
+        return [f"needs the members {', '.join(FIGURE_MEMBERS)}"]
+    out = []
+    if (fig["goal"], fig["sense"]) != (GOALS[name].goal, GOALS[name].sense):
+        out.append("states another goal than goals.py")
+    if fig["value"] is None:
+        if not fig.get("reason"):
+            out.append("has neither a value nor a reason")
+        if fig["met"] is not None:
+            out.append("is met or missed without a value")
+    elif fig["met"] is not GOALS[name].met(fig["value"]):
+        out.append("says wrongly whether it is met")
+    return out
+
+
+def write(document: dict[str, Any], path: Path) -> None:
+    """Write the document, checked, whole or not at all."""
+    wrong = problems(document)
+    if wrong:
+        raise ValueError(f"not a document: {'; '.join(wrong)}")
+    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text)
+    fresh.replace(path)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read a document; CorelaneError that says what is wrong with it."""
+    try:
+        document: dict[str, Any] = json.loads(path.read_text())
+    except OSError as e:
+        raise CorelaneError(f"{path}: {e.strerror}: give a file written by corelane bench NAME --json FILE") from e
+    except ValueError as e:
+        raise CorelaneError(f"{path} is not JSON ({e}): give a file written by corelane bench NAME --json FILE") from e
+    wrong = problems(document)
+    if wrong:
+        raise CorelaneError(f"{path} is not a benchmark document: {wrong[0]}")
+    return document

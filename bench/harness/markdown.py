@@ -1,0 +1,66 @@
+"""Markdown from documents: `corelane bench report`. Results in docs/ are made by this, never typed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..goals import GOALS
+from .numbers import number
+from .table import LOAD_COLUMNS, canary_line, machine_line, quantity
+
+
+def figures(documents: Sequence[dict[str, Any]]) -> str:
+    """One table of every promised figure, in the order of goals.py; what no document has is said to be missing."""
+    have = {name: fig for d in documents for name, fig in d["figures"].items()}
+    lines = ["| figure | meaning | goal | value | runs | met |", "|---|---|---|---|---|---|"]
+    for name, goal in GOALS.items():
+        fig = have.get(name)
+        value, runs, met = "not in these files", "", ""
+        if fig is not None and fig["value"] is None:
+            value = f"not taken: {fig['reason']}"
+        elif fig is not None:
+            value = f"{quantity(fig['value'])} {goal.unit if goal.unit != 'x' else ''}".rstrip()
+            met = "yes" if fig["met"] else "no"
+            runs = f"{quantity(min(fig['runs']))} .. {quantity(max(fig['runs']))}" if len(fig["runs"]) > 1 else ""
+        lines.append(f"| `{name}` | {goal.meaning} | {goal.sense} {quantity(goal.goal)} | {value} | {runs} | {met} |")
+    return "\n".join(lines)
+
+
+def arms(document: dict[str, Any]) -> str:
+    """The arms of one document as a table. A star: the canary alone explains half of the value or more."""
+    rows = document["arms"]
+    if not rows:
+        return ""
+    keys = [k for k, _ in LOAD_COLUMNS if any(k in r for r in rows)] if any("offered_rps" in r for r in rows) else []
+    if not keys:
+        for row in rows:
+            keys += [k for k, v in row.items() if k not in keys and k != "name" and not isinstance(v, dict | list)]
+    titles = dict(LOAD_COLUMNS)
+    lines = [f"| arm | {' | '.join(titles.get(k, k) for k in keys)} |", "|---" + "|---:" * len(keys) + "|"]
+    for row in rows:
+        cells = []
+        for key in keys:
+            value = number(row[key]) if key.endswith("_us") and row.get(key) is not None else row.get(key)
+            star = "\\*" if key.removesuffix("_us") in row.get("explained_by_canary", ()) else ""
+            cells.append(quantity(value) + star)
+        lines.append(f"| {row['name']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def report(documents: Sequence[dict[str, Any]]) -> str:
+    """Figures first, then each benchmark's arms, machine, canary, stops and notes."""
+    parts = ["## Figures", figures(documents)]
+    for d in documents:
+        settings = d["settings"]
+        parts += [
+            f"## {d['bench']}",
+            f"{machine_line(d['machine'])}; {settings['power']}.",
+            arms(d),
+            canary_line(d["canary"]),
+        ]
+        said = [f"- {arm} stops: {why}" for arm, why in settings["stops"].items()]
+        said += [f"- not measured: {arm}: {why}" for arm, why in settings["skipped"].items()]
+        said += [f"- {text}" for text in settings["notes"]]
+        parts.append("\n".join(said))
+    return "\n\n".join(p for p in parts if p)

@@ -1,0 +1,68 @@
+"""Percentiles and ratios, as DESIGN's measuring rules define them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+PERCENTILES: tuple[tuple[str, float], ...] = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999))
+
+
+def percentile(sorted_values: Sequence[float], q: float, unanswered: int = 0) -> float:
+    """The smallest value that at least a fraction `q` of all requests did not exceed (nearest rank).
+
+    sorted_values: latencies of the answered requests, ascending. unanswered: requests without an answer; they count as
+    infinite. Returns inf when the rank falls among them, nan when there was no request at all.
+    """
+    total = len(sorted_values) + unanswered
+    if total == 0:
+        return math.nan
+    rank = max(math.ceil(q * total), 1)
+    return sorted_values[rank - 1] if rank <= len(sorted_values) else math.inf
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Ratios of two interleaved arms, pair by pair."""
+
+    pairs: tuple[float, ...]
+
+    @property
+    def min(self) -> float:
+        return min(self.pairs)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.pairs)
+
+    @property
+    def max(self) -> float:
+        return max(self.pairs)
+
+    def __str__(self) -> str:
+        return f"{self.median:.3g} ({self.min:.3g} .. {self.max:.3g})"
+
+
+def pairwise(above: Sequence[float], below: Sequence[float]) -> Ratio:
+    """above[i] / below[i] for every round i of an interleaved run. Both have one value a round, at least one."""
+    if len(above) != len(below) or not above:
+        raise ValueError(f"pairs need as many values on both sides, at least one: {len(above)} and {len(below)}")
+    return Ratio(tuple(a / b if b else math.inf for a, b in zip(above, below, strict=True)))
+
+
+def plain(value: float | None) -> float | str | None:
+    """A number as JSON can hold it: inf becomes the string "inf", nan becomes None."""
+    if value is None or math.isnan(value):
+        return None
+    return "inf" if math.isinf(value) else value
+
+
+def number(value: object) -> float:
+    """The reverse of `plain`."""
+    if value is None:
+        return math.nan
+    if isinstance(value, int | float | str):
+        return float(value)
+    raise TypeError(f"not a number: {value!r}")

@@ -1,0 +1,175 @@
+"""Open-loop load: points, the search for the peak, and sweeps that say where they stopped and why.
+
+A *point* is one offered load kept for a while. It is *carried* when less than 0.1 % of its requests stay unanswered and
+the achieved rate is within 1 % of the offered one. The peak is the highest carried load found.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .numbers import PERCENTILES, plain
+
+LOSS_LIMIT = 0.001
+RATE_SLACK = 0.01
+
+
+@dataclass
+class Point:
+    """One offered load and what became of it. Latencies in microseconds from the intended send time; inf if unanswered.
+
+    late: sent later than intended by more than the generator's slack; sent and charged all the same. dropped: refused
+    by the link before the server saw them. busy_core_s: CPU seconds of the server's cores. extra: the benchmark's own.
+    """
+
+    offered_rps: float
+    achieved_rps: float
+    sent: int
+    answered: int
+    late: int = 0
+    dropped: int = 0
+    p50_us: float = math.nan
+    p90_us: float = math.nan
+    p99_us: float = math.nan
+    p999_us: float = math.nan
+    max_us: float = math.nan
+    busy_core_s: float = math.nan
+    seconds: float = 0.0
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def loss(self) -> float:
+        """Fraction of the sent requests that nobody answered."""
+        return 1.0 - self.answered / self.sent if self.sent else 1.0
+
+    @property
+    def carried(self) -> bool:
+        return self.loss < LOSS_LIMIT and self.achieved_rps >= (1 - RATE_SLACK) * self.offered_rps
+
+    def why_not(self) -> str:
+        """Why the load was not carried, for a person; empty if it was."""
+        if self.loss >= LOSS_LIMIT:
+            return f"{100 * self.loss:.2g} % unanswered at {self.offered_rps:,.0f} requests/s offered"
+        if not self.carried:
+            return f"{self.achieved_rps:,.0f} of {self.offered_rps:,.0f} requests/s achieved"
+        return ""
+
+    def latencies_us(self) -> dict[str, float]:
+        return {name: float(getattr(self, f"{name}_us")) for name, _ in PERCENTILES}
+
+    def row(self, name: str) -> dict[str, Any]:
+        """The point as an arm of the JSON document."""
+        out: dict[str, Any] = {"name": name}
+        for key in ("offered_rps", "achieved_rps", "p50_us", "p90_us", "p99_us", "p999_us", "max_us"):
+            out[key] = plain(float(getattr(self, key)))
+        for key in ("sent", "answered", "late", "dropped"):
+            out[key] = int(getattr(self, key))
+        out["busy_core_s"] = plain(self.busy_core_s)
+        out["seconds"] = self.seconds
+        return out | self.extra
+
+
+def middle(points: Sequence[Point]) -> Point:
+    """One point for several runs of the same load: counts and seconds added, rates and percentiles their medians."""
+    if not points:
+        raise ValueError("no points")
+
+    def median(key: str) -> float:
+        return statistics.median(float(getattr(p, key)) for p in points)
+
+    def total(key: str) -> int:
+        return sum(int(getattr(p, key)) for p in points)
+
+    return Point(
+        median("offered_rps"),
+        median("achieved_rps"),
+        total("sent"),
+        total("answered"),
+        total("late"),
+        total("dropped"),
+        median("p50_us"),
+        median("p90_us"),
+        median("p99_us"),
+        median("p999_us"),
+        max(p.max_us for p in points),
+        sum(p.busy_core_s for p in points),
+        sum(p.seconds for p in points),
+        dict(points[-1].extra) | {"runs": len(points)},
+    )
+
+
+Measure = Callable[[float, float], Point]  # (offered requests a second, seconds) -> what became of it
+
+
+@dataclass
+class Curve:
+    """Points in ascending load and the reason why there are no more."""
+
+    points: list[Point]
+    stop: str
+
+    @property
+    def peak(self) -> Point | None:
+        """The carried point of the highest rate; None if no load was carried."""
+        return max((p for p in self.points if p.carried), key=lambda p: p.achieved_rps, default=None)
+
+    @property
+    def peak_rps(self) -> float:
+        peak = self.peak
+        return peak.achieved_rps if peak else 0.0
+
+
+def search_peak(
+    measure: Measure, *, start_rps: float, seconds: float, most_rps: float = 200e6, tries: int = 12, again: int = 2
+) -> Curve:
+    """Find the highest carried load: double from `start_rps` until one is not, then halve the interval.
+
+    seconds: for the whole search; each of the at most `tries` tries gets its share. A load fails only when `again`
+    tries in a row failed, so that one interruption by the machine does not end the search.
+    """
+    slot = seconds / tries
+    seen: list[Point] = []
+    left = tries
+
+    def carried(rate: float) -> bool:
+        nonlocal left
+        for _ in range(again):
+            if left == 0:
+                return False
+            left -= 1
+            seen.append(measure(rate, slot))
+            if seen[-1].carried:
+                return True
+        return False
+
+    low, high, rate = 0.0, math.inf, start_rps
+    while left and high / max(low, 1e-9) > 1 + 2 * RATE_SLACK and rate <= most_rps:
+        if carried(rate):
+            low = rate
+            rate = rate * 2 if math.isinf(high) else (low + high) / 2
+        else:
+            high = rate
+            # What was achieved in overload says where to look: nearer than halving.
+            hint = max((p.achieved_rps for p in seen if p.offered_rps == rate), default=0.0)
+            rate = hint if low < hint < 0.98 * high and low else (low + high) / 2 if low else rate / 2
+    failed = [p for p in seen if not p.carried and p.offered_rps == high]
+    stop = failed[-1].why_not() if failed else f"still carried at {low:,.0f} requests/s when the search ended"
+    return Curve(sorted(seen, key=lambda p: p.offered_rps), stop)
+
+
+def sweep(measure: Measure, *, peak_rps: float, seconds: float, fractions: Sequence[float] = ()) -> Curve:
+    """Latency against load: points at fractions of a known peak, ascending, until one is not carried.
+
+    The first point not carried is kept (it shows the wall) and its reason is the curve's stop.
+    """
+    loads = list(fractions) or [0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1]
+    points: list[Point] = []
+    for fraction in loads:
+        points.append(measure(fraction * peak_rps, seconds / len(loads)))
+        if not points[-1].carried:
+            return Curve(points, points[-1].why_not())
+    return Curve(points, f"the last load asked for, {points[-1].offered_rps:,.0f} requests/s, was carried")

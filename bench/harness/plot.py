@@ -1,0 +1,268 @@
+"""Plots, and the lint that every one of them passes before it is written.
+
+A plot says how many requests stand behind it, what a message is, what its axes are in which unit, how percentiles were
+taken, which cores and canary it was measured with, and where each curve stops and why. `lint` checks what a program can
+check: labels and units, a legend over several series, every compared arm present, axes that fit the data.
+
+matplotlib is an optional dependency, imported when a plot is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...runtime.errors import CorelaneError
+from .numbers import number
+from .table import quantity
+
+COLOURS = ("#0b6e99", "#d1495b", "#3c8d40", "#7b4ea3", "#c77d0a", "#4a4a4a", "#17a2a2", "#a33b20")
+STYLES = {"p50_us": ("-", "o"), "p99_us": ("--", "s"), "p999_us": (":", "^")}
+NAMES = {"p50_us": "p50", "p90_us": "p90", "p99_us": "p99", "p999_us": "p99.9"}
+LEAST_FILL = 0.3  # part of an axis that the data must span
+
+
+class Canvas:
+    """A figure under construction. `axes` are matplotlib's; `expect` names the series that must appear."""
+
+    def __init__(
+        self, title: str, *, message: str, n: int, panels: int = 1, size: tuple[float, float] = (9.0, 6.0)
+    ) -> None:
+        plt = _pyplot()
+        self.figure, axes = plt.subplots(1, panels, figsize=size, squeeze=False)
+        self.axes: list[Any] = list(axes[0])
+        self.figure.suptitle(title, fontsize=13, fontweight="bold", x=0.02, ha="left")
+        self.captions = [f"n = {n:,}; a message is {message}."]
+        self.expect: set[str] = set()
+        for axis in self.axes:
+            axis.grid(True, which="major", color="#dddddd", linewidth=0.8)
+            axis.grid(True, which="minor", color="#f0f0f0", linewidth=0.5)
+            axis.set_axisbelow(True)
+            for side in ("top", "right"):
+                axis.spines[side].set_visible(False)
+
+    def caption(self, text: str) -> None:
+        """Add a sentence below the plot."""
+        self.captions.append(text)
+
+    def bars(self, labels: Sequence[str], values: Sequence[float], *, ylabel: str, panel: int = 0) -> None:
+        """Horizontal bars with their values written at their ends; `ylabel` is the quantity and its unit."""
+        axis = self.axes[panel]
+        places = list(range(len(labels)))
+        axis.barh(places, values, color=[COLOURS[i % len(COLOURS)] for i in places], height=0.6)
+        axis.set_yticks(places, labels)
+        axis.invert_yaxis()
+        axis.set_xlabel(ylabel)
+        axis.set_ylabel("arm")
+        for place, value in zip(places, values, strict=True):
+            axis.annotate(quantity(value), (value, place), xytext=(4, 0), textcoords="offset points", va="center")
+        axis.set_xlim(0, max(values) * 1.15 if values and max(values) > 0 else 1)
+        self.expect.update(labels)
+
+    def curve(
+        self,
+        x: Sequence[float],
+        y: Sequence[float],
+        *,
+        label: str,
+        colour: int = 0,
+        style: str = "-",
+        marker: str = "o",
+        panel: int = 0,
+    ) -> None:
+        """A labelled line through the finite points of x, y."""
+        kept = [(a, b) for a, b in zip(x, y, strict=True) if math.isfinite(a) and math.isfinite(b)]
+        self.axes[panel].plot(
+            [a for a, _ in kept],
+            [b for _, b in kept],
+            style,
+            marker=marker,
+            markersize=4,
+            linewidth=1.6,
+            label=label,
+            color=COLOURS[colour % len(COLOURS)],
+        )
+        self.expect.add(label)
+
+    def latency_curves(self, document: dict[str, Any], arms: Iterable[str] | None = None, panel: int = 0) -> None:
+        """Latency against achieved load: p50, p99 and p99.9 of every arm, the canary's own delays, the stops."""
+        axis = self.axes[panel]
+        rows = [a for a in document["arms"] if "offered_rps" in a]
+        names = list(arms) if arms is not None else list(dict.fromkeys(a["name"] for a in rows))
+        for i, name in enumerate(names):
+            points = sorted((a for a in rows if a["name"] == name), key=lambda a: float(a["offered_rps"]))
+            for key, (style, marker) in STYLES.items():
+                x = [number(p["achieved_rps"]) for p in points]
+                y = [number(p[key]) for p in points]
+                self.curve(x, y, label=f"{name} {NAMES[key]}", colour=i, style=style, marker=marker, panel=panel)
+        delays = document["canary"]["delay_us"]
+        for key, style in (("p99", "--"), ("p999", ":")):
+            value = number(delays[key])
+            if value > 0:
+                label = f"canary alone {NAMES[key + '_us']}"
+                axis.axhline(value, color="#999999", linestyle=style, linewidth=1.2, label=label)
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.set_xlabel("achieved load (requests/s)")
+        axis.set_ylabel("latency from the intended send time (us)")
+        for name, why in document["settings"]["stops"].items():
+            self.caption(f"{name} stops: {why}.")
+
+    def finish(self, path: Path, document: dict[str, Any]) -> None:
+        """Lint and write the PNG. ValueError with the lint's findings if the plot may not be shown."""
+        for axis in self.axes:
+            if len(axis.get_legend_handles_labels()[1]) > 1:
+                axis.legend(fontsize=8, frameon=False, loc="best")
+        self._standing_captions(document)
+        lines = [line for c in self.captions for line in textwrap.wrap(c, 165)]
+        height = 0.024 * len(lines) + 0.02
+        self.figure.text(0.02, 0.01, "\n".join(lines), fontsize=7.5, va="bottom", color="#444444", linespacing=1.35)
+        self.figure.tight_layout(rect=(0, min(height, 0.45), 1, 0.98))
+        found = lint(self.figure, self.expect)
+        if found:
+            raise ValueError(f"the plot of {document['bench']} breaks its rules: {'; '.join(found)}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.figure.savefig(path, dpi=140)
+        _pyplot().close(self.figure)
+
+    def _standing_captions(self, document: dict[str, Any]) -> None:
+        from .table import canary_line, machine_line
+
+        self.caption("Percentiles by nearest rank over all requests, open loop; unanswered requests count as infinite.")
+        self.caption(f"{machine_line(document['machine'])}; {document['settings']['power']}.")
+        text = canary_line(document["canary"])
+        self.caption(f"{text[0].upper()}{text[1:]}.")
+        for arm, why in document["settings"]["skipped"].items():
+            self.caption(f"Not measured: {arm}: {why}")
+
+
+def _pyplot() -> Any:
+    """matplotlib.pyplot on the Agg backend; CorelaneError if it is not installed."""
+    try:
+        import matplotlib
+    except ImportError as e:
+        raise CorelaneError("plots need matplotlib, which is not installed: pip install 'corelane[plot]'") from e
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def default_plot(document: dict[str, Any]) -> Canvas:
+    """Latency curves where arms have loads, else bars of the first value that all arms share."""
+    arms = document["arms"]
+    loads = [a for a in arms if "offered_rps" in a]
+    message = document["settings"].get("message", "one request and its reply")
+    if loads:
+        canvas = Canvas(
+            f"{document['bench']}: latency against load", message=message, n=sum(int(a["sent"]) for a in loads)
+        )
+        canvas.latency_curves(document)
+        return canvas
+    shared = [
+        k
+        for k in (arms[0] if arms else {})
+        if all(isinstance(a.get(k), int | float) for a in arms) and k not in ("n", "runs")
+    ]
+    if not shared:
+        raise CorelaneError(f"{document['bench']} has nothing to plot: no value that all its arms share")
+    canvas = Canvas(
+        f"{document['bench']}: {shared[0]}", message=message, n=sum(int(a.get("n", 1)) for a in arms), size=(9, 5)
+    )
+    canvas.bars([a["name"] for a in arms], [float(a[shared[0]]) for a in arms], ylabel=_with_unit(shared[0]))
+    return canvas
+
+
+def _with_unit(key: str) -> str:
+    """An axis label from a key whose last word is its unit: yield_ns -> "yield (ns)"."""
+    words = key.split("_")
+    units = {"ns": "ns", "us": "us", "s": "s", "rps": "requests/s", "mops": "million/s", "bytes": "bytes", "mib": "MiB"}
+    if words[-1] in units and len(words) > 1:
+        return f"{' '.join(words[:-1])} ({units[words[-1]]})"
+    return f"{' '.join(words)} ({units.get(words[-1], '1')})"
+
+
+def lint(figure: Any, expect: Iterable[str] = ()) -> list[str]:
+    """What is wrong with a matplotlib figure; empty if nothing is.
+
+    expect: labels of series (or names of bars) that must appear in it.
+    """
+    out: list[str] = []
+    texts = [t.get_text() for t in figure.texts] + [figure.get_suptitle()]
+    shown: set[str] = set()
+    if not figure.get_suptitle():
+        out.append("it has no title")
+    if not any(re.search(r"\bn = [\d,]+", t) for t in texts):
+        out.append("it does not say n")
+    if not any("message is" in t for t in texts):
+        out.append("it does not say what a message is")
+    if any("ignore" in t.lower() for t in texts):
+        out.append("a caption asks to ignore something")
+    if not figure.axes:
+        out.append("it has no axes")
+    for axis in figure.axes:
+        out += _lint_axis(axis, shown)
+    out += [f"series {name!r} is missing" for name in sorted(set(expect) - shown)]
+    return out
+
+
+def _lint_axis(axis: Any, shown: set[str]) -> list[str]:
+    out = []
+    for which, label in (("x", axis.get_xlabel()), ("y", axis.get_ylabel())):
+        if not label:
+            out.append(f"the {which} axis has no label")
+        elif not re.search(r"\(.+\)", label) and label not in ("arm",):
+            out.append(f"the {which} axis {label!r} has no unit")
+    labels = axis.get_legend_handles_labels()[1]
+    shown.update(labels)
+    shown.update(t.get_text() for t in (*axis.get_yticklabels(), *axis.get_xticklabels()))
+    unlabelled = [line for line in axis.lines if str(line.get_label()).startswith("_")]
+    if unlabelled:
+        out.append(f"{len(unlabelled)} line(s) without a label")
+    if len(labels) > 1 and axis.get_legend() is None:
+        out.append("several series and no legend")
+    if not axis.lines and not axis.patches and not axis.collections:
+        out.append("an axis without data")
+    for line in axis.lines:
+        if len(line.get_xdata()) == 0:
+            out.append(f"series {line.get_label()!r} is empty")
+    out += _lint_fit(axis, "x", axis.get_xlim(), axis.get_xscale())
+    out += _lint_fit(axis, "y", axis.get_ylim(), axis.get_yscale())
+    return out
+
+
+def _lint_fit(axis: Any, which: str, limits: tuple[float, float], scale: str) -> list[str]:
+    """The data must lie within the axis and fill a fair part of it (one value alone fits any axis)."""
+    values: list[float] = []
+    for line in axis.lines:
+        data = line.get_xdata() if which == "x" else line.get_ydata()
+        # axhline and axvline span one axis in its own units, from 0 to 1.
+        spans = line.get_transform() != axis.transData
+        if not (spans and list(data) == [0, 1]):
+            values += [float(v) for v in data]
+    for bar in axis.patches:
+        values += (
+            [bar.get_x(), bar.get_x() + bar.get_width()]
+            if which == "x"
+            else [bar.get_y(), bar.get_y() + bar.get_height()]
+        )
+    for points in axis.collections:
+        values += [float(p[0 if which == "x" else 1]) for p in points.get_offsets()]
+    low, high = min(limits), max(limits)
+    if scale == "log":
+        values = [math.log10(v) for v in values if v > 0]
+        low, high = math.log10(low), math.log10(high)
+    if not values:
+        return []
+    out = []
+    slack = (high - low) * 1e-6
+    if min(values) < low - slack or max(values) > high + slack:
+        out.append(f"data lies outside of the {which} axis")
+    span = max(values) - min(values)
+    if span > 0 and span < LEAST_FILL * (high - low):
+        out.append(f"the data fills {100 * span / (high - low):.0f} % of the {which} axis")
+    return out

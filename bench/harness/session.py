@@ -1,0 +1,214 @@
+"""One run of one benchmark, by the rules.
+
+    with Session("ring", seconds=5) as s:
+        rates = s.interleave({"ours": one_round, "theirs": other_round}, rounds=5)   # A B A B, canary in between
+        s.arm("ours", rate=median(rates["ours"]))
+        s.ratio_figure("ring.something", rates["ours"], rates["theirs"])             # pair by pair
+    document = s.document()
+
+A session holds the power setting for all arms, measures the cache-line round trip between its cores at both ends, and
+takes the canary on them. Progress goes to stderr; nothing else is printed here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TextIO, TypeVar
+
+from ...runtime.errors import CorelaneError
+from ..goals import GOALS
+from . import document as doc
+from . import machine
+from .jitter import Canary
+from .numbers import Ratio, number, pairwise
+from .openloop import Curve, Point
+from .power import ShallowIdle
+
+T = TypeVar("T")
+
+
+def choose_cores(wanted: Sequence[int] | None) -> tuple[int, ...]:
+    """The cores to measure on: those given, else the first two that this process may use.
+
+    CorelaneError if a given one is not allowed. One core only if there is no second.
+    """
+    allowed = machine.allowed_cpus()
+    if not wanted:
+        return tuple(allowed[:2])
+    for cpu in wanted:
+        if cpu not in allowed:
+            raise CorelaneError(f"core {cpu} may not be used by this process: choose from {allowed} with --cores")
+    return tuple(wanted)
+
+
+class Session:
+    """State of a run. Public attributes: name, seconds, cores, baseline, options, settings, arms, stops."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        seconds: float = 10.0,
+        cores: Sequence[int] | None = None,
+        baseline: bool = True,
+        options: argparse.Namespace | None = None,
+        shallow_idle: bool = True,
+        progress: TextIO | None = None,
+    ) -> None:
+        self.name = name
+        self.seconds = seconds
+        self.cores = choose_cores(cores)
+        self.baseline = baseline
+        self.options = options or argparse.Namespace()
+        self.settings: dict[str, Any] = {}
+        self.arms: list[dict[str, Any]] = []
+        self.figures: dict[str, dict[str, Any]] = {}
+        self.stops: dict[str, str] = {}
+        self.skipped: dict[str, str] = {}
+        self.notes: list[str] = []
+        self.canary = Canary(self.cores)
+        self.cacheline_ns: list[float] = []
+        self._power = ShallowIdle(wanted=shallow_idle)
+        self._progress = sys.stderr if progress is None else progress
+        self._machine: dict[str, Any] = {}
+        self._started = time.monotonic()
+        self._stolen_at_start = machine.steal_seconds()
+
+    @property
+    def two_cores(self) -> tuple[int, int]:
+        """The first two cores; CorelaneError if there is only one."""
+        if len(self.cores) < 2:
+            raise CorelaneError("this benchmark needs two cores and this process may use one: allow it a second one")
+        return self.cores[0], self.cores[1]
+
+    def __enter__(self) -> Session:
+        self._power.__enter__()
+        self._machine = machine.describe(self.cores)
+        self.measure_cacheline()
+        self.take_canary()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self.take_canary()
+                self.measure_cacheline()
+        finally:
+            self._power.close()
+
+    def say(self, text: str) -> None:
+        """Show progress."""
+        elapsed = time.monotonic() - self._started
+        print(f"  [{elapsed:5.1f} s] {self.name}: {text}", file=self._progress, flush=True)
+
+    def take_canary(self, seconds: float | None = None) -> None:
+        """One slice of the canary on all measured cores, now: a twentieth of the run, at most half a second."""
+        self.canary.slice(min(max(self.seconds / 20, 0.01), 0.5) if seconds is None else seconds)
+
+    def measure_cacheline(self) -> float:
+        """Measure the cache-line round trip between the first two cores now; its median in ns. 0 with one core."""
+        if len(self.cores) < 2:
+            return 0.0
+        values = machine.cacheline_roundtrip_ns(*self.two_cores, seconds=min(max(self.seconds / 50, 0.01), 0.1))
+        self.cacheline_ns.append(statistics.median(values))
+        return self.cacheline_ns[-1]
+
+    def interleave(self, arms: Mapping[str, Callable[[], T]], rounds: int = 5) -> dict[str, list[T]]:
+        """Run the arms A B .. A B .., `rounds` times, with a slice of the canary before each round.
+
+        Returns what each arm returned, by arm, in the order of the rounds: value i of one arm pairs with value i of
+        another.
+        """
+        out: dict[str, list[T]] = {name: [] for name in arms}
+        for i in range(rounds):
+            self.take_canary()
+            for name, body in arms.items():
+                self.say(f"round {i + 1} of {rounds}: {name}")
+                out[name].append(body())
+        return out
+
+    def arm(self, arm: str, **values: Any) -> dict[str, Any]:
+        """Add a row to "arms". Values are numbers, strings or lists; units are in their names."""
+        row = {"name": arm, **values}
+        self.arms.append(row)
+        return row
+
+    def point(self, arm: str, point: Point) -> dict[str, Any]:
+        """Add a load point as a row of "arms"."""
+        row = point.row(arm)
+        self.arms.append(row)
+        return row
+
+    def curve(self, arm: str, curve: Curve) -> None:
+        """Add a curve: a row a point, and why it stops."""
+        for point in curve.points:
+            self.point(arm, point)
+        self.stops[arm] = curve.stop
+
+    def skip(self, arm: str, reason: str) -> None:
+        """Say that an arm was left out, and why."""
+        self.skipped[arm] = reason
+        self.say(f"skipped {arm}: {reason}")
+
+    def note(self, text: str) -> None:
+        """A sentence that belongs beside the result: what bounded it, what it does not cover."""
+        self.notes.append(text)
+
+    def figure(
+        self, name: str, value: float | None = None, *, runs: Sequence[float] = (), reason: str | None = None
+    ) -> None:
+        """Set a figure of goals.py, with the values of the single runs; or None with the reason why not."""
+        if name not in GOALS:
+            raise KeyError(f"figure {name} is not declared in bench/goals.py")
+        self.figures[name] = doc.figure(name, value, [float(r) for r in runs], reason)
+
+    def ratio_figure(self, name: str, above: Sequence[float], below: Sequence[float]) -> Ratio:
+        """Set a figure to the median of above[i] / below[i] over the rounds of an interleaved run."""
+        ratio = pairwise(above, below)
+        self.figure(name, ratio.median, runs=ratio.pairs)
+        return ratio
+
+    def finish(self, figures: Sequence[str]) -> None:
+        """Excuse every figure of `figures` that the run did not set, with the arms that it skipped as the reason."""
+        why = "; ".join(f"{arm}: {reason}" for arm, reason in self.skipped.items()) or "the benchmark did not take it"
+        for name in figures:
+            if name not in self.figures:
+                self.figure(name, None, reason=why)
+
+    def document(self) -> dict[str, Any]:
+        """The document of the run so far."""
+        described = dict(self._machine or machine.describe(self.cores))
+        described["cacheline_roundtrip_ns"] = (
+            machine.summary(self.cacheline_ns) | {"cores": list(self.cores[:2])} if self.cacheline_ns else None
+        )
+        described["stolen_s"] = round(machine.steal_seconds() - self._stolen_at_start, 3)
+        settings = {
+            "seconds": self.seconds,
+            "power": self._power.state,
+            "baseline": self.baseline,
+            "stops": self.stops,
+            "skipped": self.skipped,
+            "notes": self.notes,
+            **self.settings,
+        }
+        return {
+            "bench": self.name,
+            "version": doc.corelane_version(),
+            "machine": described,
+            "settings": settings,
+            "canary": self.canary.document(),
+            "arms": [self._marked(row) for row in self.arms],
+            "figures": self.figures,
+        }
+
+    def _marked(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row with the percentiles that the canary alone explains."""
+        latencies = {
+            k.removesuffix("_us"): number(v) for k, v in row.items() if k in ("p50_us", "p90_us", "p99_us", "p999_us")
+        }
+        return row | {"explained_by_canary": self.canary.explained(latencies)} if latencies else row

@@ -1,0 +1,145 @@
+"""The text a person reads: aligned tables of arms, figures and the canary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..goals import GOALS
+from .numbers import number
+
+LOAD_COLUMNS = (
+    ("offered_rps", "offered/s"),
+    ("achieved_rps", "achieved/s"),
+    ("p50_us", "p50 us"),
+    ("p90_us", "p90 us"),
+    ("p99_us", "p99 us"),
+    ("p999_us", "p99.9 us"),
+    ("sent", "sent"),
+    ("answered", "answered"),
+    ("late", "late"),
+    ("dropped", "dropped"),
+)
+_HIDDEN = {"name", "explained_by_canary", "p50_us", "p90_us", "p99_us", "p999_us"} | {k for k, _ in LOAD_COLUMNS}
+
+
+def quantity(value: object) -> str:
+    """A value for a table: grouped thousands, three or four digits, "inf", "-" for none."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "-"
+        if math.isinf(value):
+            return "inf"
+        if abs(value) >= 10000:
+            return f"{value:,.0f}"
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return " ".join(quantity(v) for v in value)
+    return str(value)
+
+
+def align(rows: Iterable[Sequence[str]], indent: str = "  ") -> str:
+    """Columns padded to their widest cell: the first to the left, the others to the right."""
+    listed = [list(r) for r in rows]
+    if not listed:
+        return ""
+    widths = [max(len(r[i]) if i < len(r) else 0 for r in listed) for i in range(max(map(len, listed)))]
+    lines = []
+    for r in listed:
+        cells = [c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=False))]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def _cell(row: dict[str, Any], key: str) -> str:
+    mark = "*" if key.removesuffix("_us") in row.get("explained_by_canary", ()) else ""
+    value = row.get(key)
+    if key.endswith("_us") and value is not None:
+        value = number(value)
+    return quantity(value) + mark
+
+
+def load_table(arms: Sequence[dict[str, Any]]) -> str:
+    """Arms with latencies. A star: the canary alone explains the percentile."""
+    rows = [["arm", *(title for _, title in LOAD_COLUMNS)]]
+    rows += [[row["name"], *(_cell(row, key) for key, _ in LOAD_COLUMNS)] for row in arms]
+    return align(rows)
+
+
+def value_table(arms: Sequence[dict[str, Any]]) -> str:
+    """Arms without latencies: every value that any of them has, in the order of appearance."""
+    keys: list[str] = []
+    for row in arms:
+        keys += [k for k, v in row.items() if k not in keys and k not in ("name",) and not isinstance(v, dict | list)]
+    return align([["arm", *keys], *([row["name"], *(quantity(row.get(k)) for k in keys)] for row in arms)])
+
+
+def figure_table(figures: dict[str, dict[str, Any]]) -> str:
+    """Every figure with its goal; the lowest and highest of its runs where there are several."""
+    rows = [["figure", "value", "runs", "goal", "", "meaning"]]
+    for name, fig in figures.items():
+        goal = GOALS[name]
+        bound = f"{goal.sense} {quantity(goal.goal)}"
+        if fig["value"] is None:
+            rows.append([name, "-", "", bound, "not taken", fig["reason"]])
+            continue
+        runs = fig["runs"]
+        spread = f"{quantity(min(runs))} .. {quantity(max(runs))}" if len(runs) > 1 else ""
+        rows.append([name, quantity(fig["value"]), spread, bound, "met" if fig["met"] else "NOT MET", goal.meaning])
+    widths = [max(len(r[i]) for r in rows) for i in range(5)]
+    return "\n".join(
+        ("  " + "  ".join([*(c.ljust(w) for c, w in zip(r, widths, strict=False)), r[5]])).rstrip() for r in rows
+    )
+
+
+def canary_line(canary: dict[str, Any]) -> str:
+    """The canary in one line."""
+    cores = ", ".join(f"core {c['cpu']} lost {100 * c['lost_fraction']:.2g} %" for c in canary["cores"])
+    d = canary["delay_us"]
+    tail = " / ".join(quantity(number(d[k])) for k in ("p50", "p90", "p99", "p999"))
+    return (
+        f"canary ({canary['seconds']:.2g} core seconds in {canary['slices']} slices): {cores}; longest gap "
+        f"{quantity(float(canary['max_us']))} us; the machine alone delays p50/p90/p99/p99.9 by {tail} us"
+    )
+
+
+def machine_line(machine: dict[str, Any]) -> str:
+    """The machine in one line."""
+    line = machine.get("cacheline_roundtrip_ns")
+    trip = f", cache-line round trip {line['median']:.0f} ns ({line['min']:.0f} .. {line['max']:.0f})" if line else ""
+    virtual = " (virtual machine)" if machine["virtualised"] else ""
+    cores = ",".join(map(str, machine["cores_used"]))
+    return (
+        f"{machine['cpu_model']}{virtual}, Linux {machine['kernel']}, cores {cores} of {machine['logical_cpus']}, "
+        f"clock {machine['clock_source']}{trip}"
+    )
+
+
+def report(document: dict[str, Any]) -> str:
+    """The whole document as text."""
+    settings = document["settings"]
+    parts = [f"{document['bench']}: {machine_line(document['machine'])}", f"power: {settings['power']}"]
+    loads = [a for a in document["arms"] if "offered_rps" in a]
+    others = [a for a in document["arms"] if "offered_rps" not in a]
+    if loads:
+        parts.append(load_table(loads))
+        if any(a.get("explained_by_canary") for a in loads):
+            parts.append(
+                "  * the gaps that the canary saw make half of this value or more: it says little of the program"
+            )
+    if others:
+        parts.append(value_table(others))
+    parts.append(canary_line(document["canary"]))
+    parts += [f"{arm}: stops at: {why}" for arm, why in settings["stops"].items()]
+    parts += [f"skipped {arm}: {why}" for arm, why in settings["skipped"].items()]
+    parts += [f"note: {text}" for text in settings["notes"]]
+    if document["figures"]:
+        parts.append(figure_table(document["figures"]))
+    return "\n".join(parts)

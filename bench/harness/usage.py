@@ -1,0 +1,86 @@
+"""What threads cost: CPU time and context switches, of this process's threads or of another's (/proc)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Of a set of threads: busy seconds (user, system) and context switches (voluntary, involuntary)."""
+
+    user_s: float = 0.0
+    system_s: float = 0.0
+    voluntary: int = 0
+    involuntary: int = 0
+
+    @property
+    def busy_s(self) -> float:
+        return self.user_s + self.system_s
+
+    @property
+    def switches(self) -> int:
+        return self.voluntary + self.involuntary
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.user_s + other.user_s,
+            self.system_s + other.system_s,
+            self.voluntary + other.voluntary,
+            self.involuntary + other.involuntary,
+        )
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(
+            self.user_s - other.user_s,
+            self.system_s - other.system_s,
+            self.voluntary - other.voluntary,
+            self.involuntary - other.involuntary,
+        )
+
+
+def threads(pid: int | str = "self") -> dict[int, str]:
+    """Thread ids of a process and their names; empty if it is gone."""
+    out: dict[int, str] = {}
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            out[int(task.name)] = (task / "comm").read_text().strip()
+    except OSError:
+        pass
+    return out
+
+
+def of_thread(tid: int, pid: int | str = "self") -> Usage:
+    """Usage of one thread so far; zeros if it is gone. CPU time is that of schedstat (ns) where there is one."""
+    base = Path(f"/proc/{pid}/task/{tid}")
+    try:
+        status = dict(line.split(":", 1) for line in (base / "status").read_text().splitlines() if ":" in line)
+        fields = (base / "stat").read_text().rpartition(")")[2].split()
+        user_s, system_s = int(fields[11]) * _TICK_S, int(fields[12]) * _TICK_S
+        ran_ns = _schedstat_ns(base)
+    except (OSError, ValueError):
+        return Usage()
+    if ran_ns is not None:  # exact total; the tick-based split is only a proportion
+        total = user_s + system_s
+        share = user_s / total if total else 1.0
+        user_s, system_s = ran_ns * 1e-9 * share, ran_ns * 1e-9 * (1 - share)
+    return Usage(user_s, system_s, int(status["voluntary_ctxt_switches"]), int(status["nonvoluntary_ctxt_switches"]))
+
+
+def _schedstat_ns(base: Path) -> int | None:
+    try:
+        return int((base / "schedstat").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def of_process(pid: int | str = "self") -> Usage:
+    """Usage of all living threads of a process so far."""
+    total = Usage()
+    for tid in threads(pid):
+        total = total + of_thread(tid, pid)
+    return total

@@ -1,0 +1,166 @@
+"""corelane bench NAME | all | report FILE... | --list"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..bench import registry
+from ..runtime.errors import CorelaneError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments that every benchmark takes; a benchmark's own ones are added when its name is known."""
+    parser.usage = "corelane bench [--list] [NAME | all | report FILE...] [options]"
+    parser.add_argument("name", nargs="?", help="a benchmark, all, or report")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.add_argument("--list", action="store_true", help="list the benchmarks and their figures")
+    parser.add_argument("--json", action="store_true", help="with --list: as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Dispatch on the name."""
+    if options.list:
+        return _list(options.json)
+    if options.name is None:
+        raise CorelaneError(f"name a benchmark: {', '.join(registry.entries())}, all, or report FILE...")
+    if options.name == "report":
+        return _report(options.rest)
+    names = [n for n in registry.entries() if n not in registry.SHOWS] if options.name == "all" else [options.name]
+    return _measure(names, options.rest, every=options.name == "all")
+
+
+def _list(as_json: bool) -> int:
+    found = registry.entries()
+    if as_json:
+        listed = [{"name": e.name, "summary": e.summary, "figures": list(e.figures)} for e in found.values()]
+        print(json.dumps(listed, indent=1))
+        return 0
+    width = max(map(len, found))
+    for e in found.values():
+        print(f"{e.name.ljust(width)}  {e.summary}")
+        for figure in e.figures:
+            print(f"{' ' * width}    {figure}")
+    return 0
+
+
+def _common(parser: argparse.ArgumentParser, every: bool) -> None:
+    where = "DIR" if every else "FILE"
+    parser.add_argument("--seconds", type=float, default=10.0, metavar="S", help="measuring time (default 10)")
+    parser.add_argument("--json", nargs="?", const="-", metavar=where, help=f"write JSON to {where}, or to stdout")
+    parser.add_argument("--plot", metavar=where if every else "FILE.png", help="write a plot (needs matplotlib)")
+    parser.add_argument(
+        "--cores", type=_cores, metavar="A,B", help="cores to measure on (default: the first two allowed)"
+    )
+    parser.add_argument(
+        "--baseline",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="measure the systems compared with in the same run (default: yes)",
+    )
+    parser.add_argument(
+        "--deep-idle", action="store_true", help="leave idle states alone instead of holding /dev/cpu_dma_latency at 0"
+    )
+
+
+def _cores(text: str) -> tuple[int, ...]:
+    try:
+        cores = tuple(int(word) for word in text.split(","))
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of cores like 0,1") from e
+    if not cores or len(set(cores)) != len(cores):
+        raise argparse.ArgumentTypeError(f"{text!r} names a core twice, or none")
+    return cores
+
+
+def _measure(names: list[str], args: list[str], every: bool) -> int:
+    from ..bench.harness.table import report
+    from .main import Parser
+
+    code = 0
+    for name in names:
+        entry = registry.find(name)
+        module = entry.load()
+        parser = Parser(prog=f"corelane bench {'all' if every else name}", description=entry.summary)
+        _common(parser, every)
+        if hasattr(module, "add_arguments") and not every:
+            module.add_arguments(parser)
+        options = parser.parse_args(args)
+        if not 0 < options.seconds <= 3600:
+            parser.error("--seconds takes a number above 0 and at most 3600")
+        try:
+            document = measure(name, options, defaults=every)
+        except CorelaneError as e:
+            if not every:
+                raise
+            print(f"corelane bench {name}: {e}", file=sys.stderr)
+            code = 1
+            continue
+        if options.json != "-":
+            print(getattr(module, "report", report)(document))
+        _write(document, module, options, every)
+    return code
+
+
+def measure(name: str, options: argparse.Namespace, defaults: bool = False) -> dict[str, Any]:
+    """Run one benchmark and return its document.
+
+    options: those of `corelane bench NAME`. defaults: give the benchmark's own options their defaults.
+    """
+    from ..bench.harness.session import Session
+
+    entry = registry.find(name)
+    module = entry.load()
+    if defaults and hasattr(module, "add_arguments"):
+        own = argparse.ArgumentParser()
+        module.add_arguments(own)
+        options = argparse.Namespace(**vars(own.parse_args([])) | vars(options))
+    with Session(
+        name,
+        seconds=options.seconds,
+        cores=options.cores,
+        baseline=options.baseline,
+        options=options,
+        shallow_idle=not options.deep_idle,
+    ) as session:
+        module.run(session)
+    session.finish(entry.figures)
+    return session.document()
+
+
+def _write(document: dict[str, Any], module: Any, options: argparse.Namespace, every: bool) -> None:
+    from ..bench.harness import document as doc
+
+    name = document["bench"]
+    if options.json == "-":
+        print(json.dumps(document, indent=1, allow_nan=False))
+    elif options.json:
+        path = Path(options.json) / f"{name}.json" if every else Path(options.json)
+        doc.write(document, path)
+        print(f"wrote {path}")
+    if options.plot:
+        from ..bench.harness.plot import default_plot
+
+        path = Path(options.plot) / f"{name}.png" if every else Path(options.plot)
+        getattr(module, "plot", default_plot)(document).finish(path, document)
+        print(f"wrote {path}")
+
+
+def _report(args: list[str]) -> int:
+    """Markdown tables from documents."""
+    from ..bench.harness import document as doc
+    from ..bench.harness.markdown import report
+    from .main import Parser
+
+    parser = Parser(prog="corelane bench report", description="Markdown tables from files written by --json")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files, or folders of them")
+    files: list[Path] = []
+    for path in parser.parse_args(args).files:
+        files += sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not files:
+        raise CorelaneError("no documents found: write some with corelane bench all --json DIR")
+    print(report([doc.read(path) for path in files]))
+    return 0

@@ -1,0 +1,145 @@
+"""Documents: shape, figures against goals, writing and refusing."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from corelane.bench import registry
+from corelane.bench.goals import GOALS
+from corelane.bench.harness import document as doc
+from corelane.bench.harness import markdown, table
+from corelane.bench.harness.openloop import Point
+from corelane.bench.harness.session import Session
+from corelane.runtime.errors import CorelaneError
+
+ISSUE_TABLE = {
+    "echo.p50_over_cacheline",
+    "echo.rps_per_core",
+    "kv.get_rps_per_core",
+    "kv.over_memcached_udp",
+    "afxdp.p50_over_reflector",
+    "afxdp.linux_spin_over_ours",
+    "afxdp.linux_block_over_ours",
+    "threads.yield_ns",
+    "threads.spawn_join_ns",
+    "threads.mutex_ns",
+    "threads.condvar_ns",
+    "threads.pthread_over_ours",
+    "handlers.numba_over_c",
+    "handlers.python_rps",
+    "handlers.python_over_asyncio",
+    "isolation.victim_p99_ratio",
+    "memory.used_over_needed",
+    "idle.busy_fraction",
+}
+
+
+def session(**kwargs: object) -> Session:
+    return Session("test", seconds=0.05, progress=io.StringIO(), **kwargs)  # type: ignore[arg-type]
+
+
+def test_every_promised_figure_is_declared() -> None:
+    assert set(GOALS) >= ISSUE_TABLE
+
+
+def test_benchmarks_set_only_declared_figures_and_no_figure_twice() -> None:
+    setters: dict[str, str] = {}
+    for entry in registry.entries().values():
+        for figure in entry.figures:
+            assert figure in GOALS, f"{entry.name} names {figure}"
+            if entry.name not in registry.SHOWS:
+                assert setters.setdefault(figure, entry.name) == entry.name
+
+
+def test_arms_are_interleaved_with_the_canary_between() -> None:
+    order: list[str] = []
+    with session() as s:
+        before = s.canary.slices
+        got = s.interleave({"a": lambda: order.append("a") or len(order), "b": lambda: order.append("b")}, rounds=3)
+        assert s.canary.slices == before + 3
+    assert order == ["a", "b"] * 3
+    assert got == {"a": [1, 3, 5], "b": [None, None, None]}
+    assert s.canary.slices == before + 4
+
+
+def test_document_has_the_shape(tmp_path: Path) -> None:
+    with session() as s:
+        s.point("ours", Point(1000, 1000, 10, 9, p50_us=1.0, p999_us=float("inf"), seconds=0.1))
+        s.ratio_figure("kv.over_memcached_udp", [100.0, 120.0], [10.0, 10.0])
+        s.skip("theirs", "it is not installed")
+    s.finish(["kv.over_memcached_udp", "kv.get_rps_per_core"])
+    document = s.document()
+    assert list(document) == list(doc.MEMBERS)
+    assert doc.problems(document) == []
+    assert document["figures"]["kv.over_memcached_udp"] == {
+        "value": 11.0,
+        "goal": 10.0,
+        "sense": "at least",
+        "met": True,
+        "runs": [10.0, 12.0],
+    }
+    missing = document["figures"]["kv.get_rps_per_core"]
+    assert (missing["value"], missing["met"]) == (None, None)
+    assert "theirs: it is not installed" in missing["reason"]
+    row = document["arms"][0]
+    assert row["p999_us"] == "inf"
+    for key in ("offered_rps", "achieved_rps", "p50_us", "p90_us", "p99_us", "sent", "answered", "late", "dropped"):
+        assert key in row
+    path = tmp_path / "deep" / "x.json"
+    doc.write(document, path)
+    assert doc.read(path) == json.loads(path.read_text())
+    text = table.report(document)
+    assert "kv.over_memcached_udp" in text
+    assert "skipped theirs: it is not installed" in text
+    page = markdown.report([document])
+    assert "not taken: theirs" in page
+    assert all(f"`{name}`" in page for name in GOALS)
+
+
+def test_an_undeclared_figure_is_refused() -> None:
+    with session() as s, pytest.raises(KeyError, match=r"goals\.py"):
+        s.figure("echo.invented", 1.0)
+
+
+def test_a_figure_without_value_needs_a_reason() -> None:
+    with pytest.raises(ValueError, match="reason"):
+        doc.figure("echo.rps_per_core", None, [], None)
+
+
+def test_wrong_documents_are_named(tmp_path: Path) -> None:
+    with session() as s:
+        s.figure("echo.rps_per_core", 6e6)
+    good = s.document()
+    for change, finding in (
+        ({"figures": {"echo.rps_per_core": good["figures"]["echo.rps_per_core"] | {"goal": 1}}}, "another goal"),
+        ({"figures": {"echo.rps_per_core": good["figures"]["echo.rps_per_core"] | {"met": False}}}, "wrongly"),
+        ({"figures": {"echo.invented": good["figures"]["echo.rps_per_core"]}}, "not declared"),
+        ({"arms": [{}]}, "no name"),
+        ({"more": 1}, "unknown member"),
+    ):
+        bad = good | change
+        assert any(finding in p for p in doc.problems(bad)), finding
+        with pytest.raises(ValueError, match="not a document"):
+            doc.write(bad, tmp_path / "bad.json")
+    assert not (tmp_path / "bad.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "finding"), [("", "not JSON"), ("[1]", "not a JSON object"), ("{}", "'bench' is missing")]
+)
+def test_reading_says_what_is_wrong(tmp_path: Path, text: str, finding: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(CorelaneError, match=finding):
+        doc.read(path)
+    with pytest.raises(CorelaneError, match="No such file"):
+        doc.read(tmp_path / "absent.json")
+
+
+def test_met_follows_the_sense() -> None:
+    assert GOALS["echo.rps_per_core"].met(5e6)
+    assert not GOALS["echo.rps_per_core"].met(4.9e6)
+    assert GOALS["threads.yield_ns"].met(40)
+    assert not GOALS["threads.yield_ns"].met(41)

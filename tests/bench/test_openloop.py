@@ -1,0 +1,84 @@
+"""Peak search and sweeps, against servers that are formulas."""
+
+import math
+
+import pytest
+
+from corelane.bench.harness.openloop import Point, middle, search_peak, sweep
+
+
+class Server:
+    """Carries `capacity` requests a second; the rest stay unanswered. Records what it was asked."""
+
+    def __init__(self, capacity: float, interruptions: frozenset[int] = frozenset()) -> None:
+        self.capacity = capacity
+        self.asked: list[tuple[float, float]] = []
+        self.interruptions = interruptions
+
+    def measure(self, rate: float, seconds: float) -> Point:
+        self.asked.append((rate, seconds))
+        capacity = 0.5 * rate if len(self.asked) in self.interruptions else self.capacity
+        sent = max(int(rate * seconds), 1)
+        answered = int(min(rate, capacity) * seconds)
+        load = min(rate / self.capacity if self.capacity else 1, 0.999)
+        return Point(
+            rate, answered / seconds, sent, answered, p50_us=1 / (1 - load), p99_us=5 / (1 - load), seconds=seconds
+        )
+
+
+@pytest.mark.parametrize("capacity", [3e3, 1e5, 5.3e6])
+def test_peak_is_found_within_the_tries(capacity: float) -> None:
+    server = Server(capacity)
+    curve = search_peak(server.measure, start_rps=1e5, seconds=12, tries=24)
+    assert curve.peak_rps == pytest.approx(capacity, rel=0.1)
+    assert curve.peak_rps <= capacity
+    assert len(server.asked) <= 24
+    assert sum(s for _, s in server.asked) <= 12
+    assert [p.offered_rps for p in curve.points] == sorted(p.offered_rps for p in curve.points)
+    assert "unanswered" in curve.stop
+
+
+def test_one_interruption_does_not_end_the_search() -> None:
+    calm = search_peak(Server(1e6).measure, start_rps=1e5, seconds=12, tries=20)
+    disturbed = search_peak(Server(1e6, frozenset({3})).measure, start_rps=1e5, seconds=12, tries=20)
+    assert disturbed.peak_rps == pytest.approx(calm.peak_rps, rel=0.05)
+
+
+def test_search_is_bounded_for_a_server_without_limit() -> None:
+    server = Server(math.inf)
+    curve = search_peak(server.measure, start_rps=1e6, seconds=1, most_rps=8e6)
+    assert curve.peak_rps == pytest.approx(8e6)
+    assert "still carried" in curve.stop
+
+
+def test_a_dead_server_has_no_peak() -> None:
+    curve = search_peak(Server(0).measure, start_rps=1e5, seconds=1)
+    assert curve.peak is None
+    assert curve.peak_rps == 0
+    assert "unanswered" in curve.stop
+
+
+def test_sweep_stops_at_the_first_load_that_is_not_carried() -> None:
+    curve = sweep(Server(1e5).measure, peak_rps=1e5, seconds=1, fractions=(0.5, 0.9, 1.2, 1.5))
+    assert [p.carried for p in curve.points] == [True, True, False]
+    assert "unanswered at 120,000 requests/s" in curve.stop
+
+
+def test_sweep_that_saw_no_wall_says_so() -> None:
+    curve = sweep(Server(1e6).measure, peak_rps=1e5, seconds=1, fractions=(0.5, 1.0))
+    assert len(curve.points) == 2
+    assert "was carried" in curve.stop
+
+
+def test_carried_needs_the_rate_as_well() -> None:
+    assert Point(1000, 1000, 1000, 1000).carried
+    assert not Point(1000, 900, 900, 900).carried
+    assert "900 of 1,000" in Point(1000, 900, 900, 900).why_not()
+    assert not Point(1000, 1000, 10_000, 9_980).carried
+
+
+def test_middle_adds_counts_and_takes_medians() -> None:
+    points = [Point(10, 9, 100, 90, p50_us=v, max_us=v, seconds=1.0) for v in (1.0, 5.0, 2.0)]
+    one = middle(points)
+    assert (one.sent, one.answered, one.p50_us, one.max_us, one.seconds) == (300, 270, 2.0, 5.0, 3.0)
+    assert one.row("x")["runs"] == 3

@@ -1,0 +1,99 @@
+"""The plot lint: it passes what the harness draws and finds each fault that it is for."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corelane.bench.harness.openloop import Curve, Point
+from corelane.bench.harness.plot import Canvas, default_plot, lint
+from corelane.bench.harness.session import Session
+
+pyplot = pytest.importorskip("matplotlib.pyplot", reason="needs matplotlib: pip install 'corelane[plot]'")
+
+
+@pytest.fixture(autouse=True)
+def _close_figures() -> Iterator[None]:
+    yield
+    pyplot.close("all")
+
+
+def document() -> dict[str, Any]:
+    with Session("test", seconds=0.05, progress=io.StringIO()) as s:
+        for name, scale in (("ours", 1.0), ("theirs", 8.0)):
+            points = [
+                Point(r, r, 1000, 1000, p50_us=scale * r / 1e4, p99_us=scale * r / 1e3, p999_us=scale * r / 3e2)
+                for r in (1e4, 1e5, 1e6)
+            ]
+            s.curve(name, Curve(points, "0.4 % unanswered at 1,100,000 requests/s offered"))
+    return s.document()
+
+
+def canvas() -> Canvas:
+    c = Canvas("title", message="one request and its reply", n=10)
+    c.curve([1, 2, 3], [1, 2, 3], label="a")
+    c.curve([1, 2, 3], [3, 2, 1], label="b", colour=1)
+    c.axes[0].set_xlabel("load (requests/s)")
+    c.axes[0].set_ylabel("latency (us)")
+    c.axes[0].legend()
+    c.figure.text(0, 0, c.captions[0])
+    return c
+
+
+def test_latency_curves_pass_and_are_written(tmp_path: Path) -> None:
+    d = document()
+    c = default_plot(d)
+    c.finish(tmp_path / "x" / "y.png", d)
+    assert (tmp_path / "x" / "y.png").read_bytes().startswith(b"\x89PNG")
+    said = " ".join(t.get_text().replace("\n", " ") for t in c.figure.texts)
+    assert "n = 6,000" in said
+    assert "ours stops: 0.4 % unanswered" in said
+    assert {"ours p99", "theirs p99.9"} <= c.expect
+
+
+def test_bars_pass(tmp_path: Path) -> None:
+    with Session("test", seconds=0.05, progress=io.StringIO()) as s:
+        s.arm("ours", yield_ns=12.0, n=5)
+        s.arm("theirs", yield_ns=700.0, n=5)
+    d = s.document()
+    default_plot(d).finish(tmp_path / "bars.png", d)
+    assert (tmp_path / "bars.png").exists()
+
+
+def test_a_good_figure_has_no_findings() -> None:
+    c = canvas()
+    assert lint(c.figure, c.expect) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "finding"),
+    [
+        (lambda c: c.axes[0].set_xlim(0, 1000), "fills"),
+        (lambda c: c.axes[0].set_ylim(1.5, 3), "outside"),
+        (lambda c: c.axes[0].get_legend().remove(), "no legend"),
+        (lambda c: c.axes[0].plot([1, 2], [1, 2]), "without a label"),
+        (lambda c: c.axes[0].set_xlabel(""), "no label"),
+        (lambda c: c.axes[0].set_ylabel("latency"), "no unit"),
+        (lambda c: c.expect.add("the third arm"), "missing"),
+        (lambda c: c.figure.suptitle(""), "no title"),
+        (lambda c: c.figure.texts[-1].set_text("n = 5"), "what a message is"),
+        (lambda c: c.figure.texts[-1].set_text("a message is x"), "does not say n"),
+        (lambda c: c.figure.text(0, 0.5, "ignore the outliers"), "ignore"),
+        (lambda c: c.axes[0].plot([], [], label="c"), "is empty"),
+    ],
+)
+def test_each_fault_is_found(spoil: Any, finding: str) -> None:
+    c = canvas()
+    spoil(c)
+    assert any(finding in p for p in lint(c.figure, c.expect))
+
+
+def test_a_plot_with_findings_is_not_written(tmp_path: Path) -> None:
+    d = document()
+    c = default_plot(d)
+    c.expect.add("an arm that nobody drew")
+    with pytest.raises(ValueError, match="an arm that nobody drew"):
+        c.finish(tmp_path / "bad.png", d)
+    assert not (tmp_path / "bad.png").exists()

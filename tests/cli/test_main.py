@@ -1,0 +1,98 @@
+"""The command: its overview, its errors, its exit codes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from corelane.cli.main import COMMANDS, main
+
+# What starting the command may not import: each costs more than the whole budget.
+HEAVY = {
+    "numpy",
+    "numba",
+    "llvmlite",
+    "matplotlib",
+    "psutil",
+    "elftools",
+    "cffi",
+    "_cffi_backend",
+    "ctypes",
+    "asyncio",
+    "json",
+}
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"  {name} " in text for name in COMMANDS)
+
+
+def test_help_imports_next_to_nothing() -> None:
+    script = (
+        "import sys; from corelane.cli.main import main; main(['--help']); print(*sorted(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    assert not loaded & HEAVY
+    ours = {m for m in loaded if m.startswith("corelane.")}
+    assert ours == {"corelane.cli", "corelane.cli.main", "corelane.runtime", "corelane.runtime.errors"}
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "finding"),
+    [
+        (["fly"], 2, "no command 'fly'"),
+        (["bench", "nonsense"], 1, "no benchmark named 'nonsense'"),
+        (["bench"], 1, "name a benchmark"),
+        (["bench", "canary", "--seconds", "-1"], 2, "--seconds"),
+        (["bench", "canary", "--seconds", "x"], 2, "invalid float"),
+        (["bench", "canary", "--cores", "0,0"], 2, "names a core twice"),
+        (["bench", "canary", "--cores", "99999"], 1, "core 99999 may not be used"),
+        (["bench", "report", "/nonexistent.json"], 1, "No such file"),
+        (["bench", "--wrong"], 2, "unrecognized arguments"),
+    ],
+)
+def test_errors_are_one_sentence(args: list[str], code: int, finding: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        got = main(args)
+    except SystemExit as e:
+        got = e.code  # type: ignore[assignment]
+    err = capsys.readouterr().err
+    assert got == code
+    assert finding in err
+    assert len(err.strip().splitlines()) == 1
+    assert "Traceback" not in err
+
+
+def test_bench_list_as_json_names_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert {"canary"} <= {e["name"] for e in listed}
+    assert all(set(e) == {"name", "summary", "figures"} for e in listed)
+
+
+def test_bench_canary_writes_document_plot_and_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'corelane[plot]'")
+    out, png = tmp_path / "c.json", tmp_path / "c.png"
+    assert main(["bench", "canary", "--seconds", "0.2", "--json", str(out), "--plot", str(png)]) == 0
+    assert "longest gap" in capsys.readouterr().out
+    assert png.stat().st_size > 1000
+    assert main(["bench", "report", str(tmp_path)]) == 0
+    assert "## canary" in capsys.readouterr().out
+    assert main(["bench", "canary", "--seconds", "0.1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bench"] == "canary"
+
+
+def test_a_reader_that_leaves_causes_no_traceback() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m corelane.cli.main bench --list | true",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
