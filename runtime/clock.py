@@ -1,0 +1,137 @@
+"""Clocks for Python: stamps, their conversion, and timelines of corrections. The reasons are in clock.h.
+
+clock = default_clock()
+start = tsc()
+...
+print(clock.ticks_to_ns(tsc() - start))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._native import ffi, lib
+from .errors import check
+
+SOURCES = {
+    lib.CL_CLOCK_MEASURED: "measured",
+    lib.CL_CLOCK_KERNEL: "kernel",
+    lib.CL_CLOCK_ARCH: "architecture",
+    lib.CL_CLOCK_MONOTONIC: "monotonic",
+}
+
+_MASK = (1 << 64) - 1
+
+
+def tsc() -> int:
+    """A stamp: the raw value of the processor's counter, or of CLOCK_MONOTONIC_RAW in ns where there is none usable."""
+    return int(lib.cl_tsc_read())
+
+
+class Clock:
+    """One calibration: constant, so it may be shared by threads and processes of one machine.
+
+    hz: ticks a second; error_ppb: bound on the rate's error; source: "measured", "kernel", "architecture", "monotonic".
+    """
+
+    def __init__(self, ptr: Any, owner: Any = None) -> None:
+        self.ptr = ptr
+        """`const struct cl_clock *`, for C."""
+        self._owner = owner
+
+    @classmethod
+    def calibrate(cls) -> Clock:
+        """Measure now: 2 to 10 ms, mostly asleep."""
+        clock = ffi.new("struct cl_clock *")
+        check(lib.cl_clock_calibrate(clock), "calibrate the clock")
+        return cls(clock)
+
+    @classmethod
+    def from_hz(cls, hz: int, base_tsc: int = 0, base_ns: int = 0) -> Clock:
+        """A clock of known rate (1 MHz to 32 GHz), for tests and for replaying another machine's stamps."""
+        clock = ffi.new("struct cl_clock *")
+        check(lib.cl_clock_from_hz(clock, hz, base_tsc & _MASK, base_ns), f"make a clock of {hz} Hz")
+        return cls(clock)
+
+    @property
+    def hz(self) -> int:
+        """Ticks a second, rounded."""
+        return int(self.ptr.hz)
+
+    @property
+    def error_ppb(self) -> int:
+        """Bound on the relative error of the rate against CLOCK_MONOTONIC, in parts in 10^9."""
+        return int(self.ptr.error_ppb)
+
+    @property
+    def source(self) -> str:
+        """Where the rate comes from."""
+        return SOURCES[self.ptr.source]
+
+    def now_ns(self) -> int:
+        """CLOCK_MONOTONIC now, through the counter."""
+        return self.tsc_to_ns(tsc())
+
+    def tsc_to_ns(self, stamp: int) -> int:
+        """CLOCK_MONOTONIC in ns at a stamp."""
+        return int(lib.cl_clock_tsc_to_ns(self.ptr, stamp & _MASK))
+
+    def ns_to_tsc(self, ns: int) -> int:
+        """The stamp at a time of CLOCK_MONOTONIC."""
+        return int(lib.cl_clock_ns_to_tsc(self.ptr, ns))
+
+    def ticks_to_ns(self, ticks: int) -> int:
+        """Length of an interval in ns; it may be negative."""
+        return int(lib.cl_clock_ticks_to_ns(self.ptr, ticks))
+
+    def ns_to_ticks(self, ns: int) -> int:
+        """Length of an interval in ticks; it may be negative."""
+        return int(lib.cl_clock_ns_to_ticks(self.ptr, ns))
+
+    def as_dict(self) -> dict[str, object]:
+        """For `corelane doctor` and the machine section of results."""
+        return {
+            "hz": self.hz,
+            "source": self.source,
+            "error_ppb": self.error_ppb,
+            "base_error_ns": int(self.ptr.base_error_ns),
+            "window_us": int(self.ptr.window_us),
+        }
+
+
+def default_clock() -> Clock:
+    """The process's clock, the same that C code uses; calibrated at the first call."""
+    return Clock(lib.cl_clock_default())
+
+
+class Timeline:
+    """A clock that is corrected now and then (wall time, a PTP master), as offsets from CLOCK_MONOTONIC.
+
+    A correction changes what later stamps mean, never earlier ones, also if it steps backwards: stored stamps are not
+    rewritten, and what was read in the light of an older version can be read so again.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.ptr = ffi.new("struct cl_timeline *")
+
+    @property
+    def version(self) -> int:
+        """Corrections so far."""
+        return int(self.ptr.n)
+
+    def step(self, from_tsc: int, offset_ns: int) -> int:
+        """From stamp `from_tsc` on, this clock is CLOCK_MONOTONIC + offset_ns. Returns the new version.
+
+        CorelaneError if `from_tsc` lies before the last correction or the timeline is full.
+        """
+        return check(
+            lib.cl_timeline_step(self.ptr, from_tsc & _MASK, offset_ns),
+            "correct the clock",
+            hint="corrections are appended in the order of their stamps, 256 at most",
+        )
+
+    def ns(self, stamp: int, version: int | None = None) -> int:
+        """This clock's time in ns at a stamp, in the light of the first `version` corrections (default: of all)."""
+        upto = 0xFFFFFFFF if version is None else version
+        return int(lib.cl_timeline_ns(self.ptr, self.clock.ptr, stamp & _MASK, upto))
