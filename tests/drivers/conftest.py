@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from corelane.drivers import netns
 from corelane.drivers._native import ffi, lib
+from corelane.drivers.af_xdp import AfXdp
 from corelane.drivers.memory import memory_link
 from corelane.drivers.nic import Nic, ipv4_to_int, mac_to_bytes
 
@@ -58,9 +60,28 @@ def memory_pair(**options: object) -> Iterator[Pair]:
         yield Pair(a, b)
 
 
+@contextlib.contextmanager
+def af_xdp_pair(queues: int = 1, **options: object) -> Iterator[Pair]:
+    """AF_XDP on both ends of a veth pair, each taking every frame."""
+    missing = netns.missing()
+    if missing:
+        pytest.skip(missing)
+    with contextlib.ExitStack() as stack:
+        ends = stack.enter_context(netns.link(queues=queues))
+        nics = []
+        for end in ends:
+            with end.namespace.entered():
+                nics.append(stack.enter_context(AfXdp(end.name, steer="all", **options)))  # type: ignore[arg-type]
+        # The kernel drops what finds no free chunk; a removed program is not heard of at the other end.
+        yield Pair(*nics, lossless=False, hears_close=False)
+
+
 PAIRS: dict[str, Callable[[], contextlib.AbstractContextManager[Pair]]] = {
     "memory": memory_pair,
     "memory-4x3": lambda: memory_pair(queues=(4, 3)),
+    "af_xdp": af_xdp_pair,
+    "af_xdp-3": lambda: af_xdp_pair(queues=3),
+    "af_xdp-generic": lambda: af_xdp_pair(mode="generic", need_wakeup=False, buffer_bytes=4096, buffers=800, fill=256),
     "memory-jumbo": lambda: memory_pair(buffer_bytes=16384, mtu=9000),
 }
 
