@@ -1,6 +1,7 @@
 /* See canary.h. The loop is a counter read, a subtraction and a comparison: its own period is some ten nanoseconds. */
 #include "canary.h"
 #include "pinned.h"
+#include "../runtime/clock.h"
 
 #define SUB_BITS 3 /* eight buckets an octave */
 #define CHECK_EVERY 4096
@@ -34,10 +35,10 @@ uint64_t cl_canary_bucket_start(unsigned i)
 /* Ticks of floor_ns, from a first look at both clocks; exact scaling comes from the whole run. */
 static uint64_t floor_ticks(uint64_t floor_ns)
 {
-    uint64_t wall = cl_bench_wall_ns(), tick = cl_bench_ticks();
+    uint64_t wall = cl_bench_wall_ns(), tick = cl_tsc();
     while (cl_bench_wall_ns() - wall < 200000)
         ;
-    uint64_t ticks = cl_bench_ticks() - tick, ns = cl_bench_wall_ns() - wall;
+    uint64_t ticks = cl_tsc() - tick, ns = cl_bench_wall_ns() - wall;
     return cl_max(ticks * floor_ns / ns, (uint64_t)2);
 }
 
@@ -48,11 +49,11 @@ static void *watch(void *arg)
     uint64_t floor = floor_ticks(w->floor_ns);
     while (!cl_load_acquire(w->go)) /* acquire: pairs with the release store after all watchers exist */
         cl_relax();
-    uint64_t wall = cl_bench_wall_ns(), first = cl_bench_ticks(), last = first, polls = 0;
+    uint64_t wall = cl_bench_wall_ns(), first = cl_tsc(), last = first, polls = 0;
     uint64_t end = wall + w->duration_ns;
     do {
         for (unsigned i = 0; i < CHECK_EVERY; i++) {
-            uint64_t now = cl_bench_ticks(), gap = now - last;
+            uint64_t now = cl_tsc(), gap = now - last;
             last = now;
             if (cl_unlikely(gap >= floor && gap < 1ull << 62)) { /* upper bound: a counter behind on another core */
                 unsigned b = bucket_of(gap);
@@ -66,7 +67,7 @@ static void *watch(void *arg)
     } while (cl_bench_wall_ns() < end);
     uint64_t ns = cl_bench_wall_ns() - wall;
     out->seconds = (double)ns * 1e-9;
-    out->ns_per_tick = (double)ns / (double)(cl_bench_ticks() - first);
+    out->ns_per_tick = (double)ns / (double)(cl_tsc() - first);
     out->polls = polls;
     return NULL;
 }

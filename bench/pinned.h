@@ -19,20 +19,6 @@ static inline uint64_t cl_bench_wall_ns(void)
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-/* The raw counter: invariant where the clock source is the TSC; the canary scales it over its own run. */
-static inline uint64_t cl_bench_ticks(void)
-{
-#if defined(__x86_64__)
-    return __builtin_ia32_rdtsc();
-#elif defined(__aarch64__)
-    uint64_t v;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(v));
-    return v;
-#else
-    return cl_bench_wall_ns();
-#endif
-}
-
 /* Start `body(arg)` on `cpu`. -errno with a reason in err; no thread then exists. */
 static inline int cl_bench_start_pinned(pthread_t *thread, int cpu, void *(*body)(void *), void *arg, char *err)
 {

@@ -1,0 +1,126 @@
+"""What `corelane doctor` looks at: files under a root, and a few probes of the kernel that a test can replace."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+AF_XDP = 44
+CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_IPC_LOCK": 14, "CAP_SYS_NICE": 23, "CAP_BPF": 39}
+
+
+def _afxdp_errno() -> int:
+    """0 if this kernel makes AF_XDP sockets for us, else the error."""
+    try:
+        socket.socket(AF_XDP, socket.SOCK_RAW, 0).close()
+    except OSError as e:
+        return e.errno or 1
+    return 0
+
+
+def _memlock_bytes() -> int:
+    """Soft limit of locked memory; -1 for unlimited."""
+    return resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+
+
+def parse_cpus(text: str) -> list[int]:
+    """The kernel's list format: "0-2,5" is [0, 1, 2, 5]; "" is []."""
+    out: list[int] = []
+    for part in text.strip().split(","):
+        low, _, high = part.partition("-")
+        if low.isdigit():
+            out += range(int(low), int(high or low) + 1)
+    return out
+
+
+@dataclass(frozen=True)
+class Interrupt:
+    """A device's interrupt: its number, name, and how often each CPU took it."""
+
+    number: int
+    name: str
+    by_cpu: dict[int, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_cpu.values())
+
+
+@dataclass
+class System:
+    """A machine as doctor sees it. root: where /proc and /sys are. The probes default to this machine's."""
+
+    root: Path = Path("/")
+    machine: str = field(default_factory=platform.machine)
+    allowed: list[int] = field(default_factory=lambda: sorted(os.sched_getaffinity(0)))
+    afxdp_errno: Callable[[], int] = _afxdp_errno
+    memlock_bytes: Callable[[], int] = _memlock_bytes
+    may_write: Callable[[Path], bool] = lambda path: os.access(path, os.W_OK)
+
+    def path(self, name: str) -> Path:
+        """A file by its absolute name."""
+        return self.root / name.lstrip("/")
+
+    def read(self, name: str) -> str | None:
+        """Text of a file without surrounding space; None if it cannot be read."""
+        try:
+            return self.path(name).read_text().strip()
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def cpuinfo(self, key: str) -> str:
+        """First value of a key of /proc/cpuinfo; "" if there is none."""
+        for line in (self.read("/proc/cpuinfo") or "").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == key:
+                return value.strip()
+        return ""
+
+    def kernel(self) -> tuple[int, int]:
+        """Major and minor version; (0, 0) if unknown."""
+        words = (self.read("/proc/sys/kernel/osrelease") or "").split(".")
+        try:
+            return int(words[0]), int("".join(c for c in words[1] if c.isdigit()))
+        except (ValueError, IndexError):
+            return 0, 0
+
+    def capabilities(self) -> set[str]:
+        """Those of CAPABILITIES that are in effect."""
+        for line in (self.read("/proc/self/status") or "").splitlines():
+            if line.startswith("CapEff:"):
+                mask = int(line.split()[1], 16)
+                return {name for name, bit in CAPABILITIES.items() if mask >> bit & 1}
+        return set()
+
+    def meminfo_kib(self, key: str) -> int | None:
+        """A value of /proc/meminfo."""
+        for line in (self.read("/proc/meminfo") or "").splitlines():
+            name, _, value = line.partition(":")
+            if name == key:
+                return int(value.split()[0])
+        return None
+
+    def siblings(self, cpu: int) -> list[int]:
+        """The logical CPUs that share the core of `cpu`, itself included."""
+        text = self.read(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        return parse_cpus(text) if text else [cpu]
+
+    def interrupts(self) -> list[Interrupt]:
+        """Interrupts of devices (not timers and the like) from /proc/interrupts."""
+        lines = (self.read("/proc/interrupts") or "").splitlines()
+        if not lines:
+            return []
+        cpus = [int(word[3:]) for word in lines[0].split() if word.startswith("CPU")]
+        out = []
+        for line in lines[1:]:
+            label, _, rest = line.partition(":")
+            words = rest.split()
+            if label.strip().isdigit() and len(words) > len(cpus):
+                counts = dict(zip(cpus, map(int, words[: len(cpus)]), strict=True))
+                out.append(Interrupt(int(label), words[-1], counts))
+        return out
