@@ -2,7 +2,6 @@
 #include "park.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <sys/syscall.h>
@@ -33,15 +32,18 @@ void cl_park_cancel(struct cl_parker *p)
     cl_store_relaxed(word_of(p), CL_PARK_RUNNING);
 }
 
+static int futex_flag(const struct cl_parker *p)
+{
+    return p->event_fd == CL_PARK_FUTEX_PRIVATE ? FUTEX_PRIVATE_FLAG : 0;
+}
+
 void cl_park_wait(struct cl_parker *p, int64_t timeout_ns)
 {
     struct timespec ts = to_timespec(timeout_ns);
-    uint32_t *word = word_of(p);
-    /* Not FUTEX_PRIVATE: the waker may be another process. EAGAIN (woken already), EINTR, ETIMEDOUT all mean: go and
-     * look. */
+    /* EAGAIN (woken already), EINTR, ETIMEDOUT all mean: go and look. */
     if (timeout_ns != 0)
-        syscall(SYS_futex, word, FUTEX_WAIT, CL_PARK_PARKED, timeout_ns < 0 ? NULL : &ts, NULL, 0);
-    cl_store_relaxed(word_of(p), CL_PARK_RUNNING);
+        syscall(SYS_futex, p->word, FUTEX_WAIT | futex_flag(p), CL_PARK_PARKED, timeout_ns < 0 ? NULL : &ts, NULL, 0);
+    cl_store_relaxed(p->word, CL_PARK_RUNNING); /* relaxed, for the reason given in cl_park_cancel */
 }
 
 int cl_park_wait_fd(struct cl_parker *p, int device_fd, int64_t timeout_ns)
@@ -61,9 +63,13 @@ int cl_park_wait_fd(struct cl_parker *p, int device_fd, int64_t timeout_ns)
 
 bool cl_park_wake(struct cl_parker *p)
 {
-    cl_fence_seq_cst(); /* after the work was published */
-    uint32_t *word = word_of(p);
-    if (cl_load_relaxed(word) != CL_PARK_PARKED || cl_exchange(word, CL_PARK_RUNNING) != CL_PARK_PARKED)
+    return cl_park_wake_fast(p);
+}
+
+bool cl_park_wake_parked(struct cl_parker *p)
+{
+    /* One of several wakers makes the system call. Acquire-release: the sleeper's word is handed on whole. */
+    if (cl_exchange(p->word, CL_PARK_RUNNING) != CL_PARK_PARKED)
         return false;
     if (p->event_fd >= 0) {
         uint64_t one = 1;
@@ -71,7 +77,7 @@ bool cl_park_wake(struct cl_parker *p)
         ssize_t ignored = write(p->event_fd, &one, sizeof one);
         (void)ignored;
     } else {
-        syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+        syscall(SYS_futex, p->word, FUTEX_WAKE | futex_flag(p), 1, NULL, NULL, 0);
     }
     return true;
 }

@@ -8,8 +8,12 @@
  *     none:        cl_park_wait (or poll())
  *
  * Both fences are sequentially consistent: of "store word, load work" and "store work, load word" at least one side
- * sees the other's store, so either the sleeper finds the work or the waker finds PARKED (Dekker's argument; the
- * model-checked form is tests/runtime/c/park_stress.c under TSan, and a spin model in the next issue).
+ * sees the other's store, so either the sleeper finds the work or the waker finds PARKED (Dekker's argument).
+ * tests/runtime/test_park.py checks every interleaving of this on a machine with store buffers, and that it breaks without
+ * either fence; tests/runtime/c/park_stress.c runs it.
+ *
+ * A wake-up that comes late (the waker was preempted between exchange and system call) ends a later sleep too early, never
+ * too late: every return from a sleep means only "go and look".
  *
  * The word may lie in memory shared with a process that is not trusted: a lie costs the waker one system call or the
  * liar its wake-up, nothing else. */
@@ -21,8 +25,11 @@
 // cffi: begin
 #define CL_PARK_RUNNING 0
 #define CL_PARK_PARKED 1
+#define CL_PARK_FUTEX -1         /* event_fd: sleep on the futex; wakers may be in other processes */
+#define CL_PARK_FUTEX_PRIVATE -2 /* event_fd: sleep on the futex; all wakers are in this process, which is cheaper */
 
-/* A place to sleep. `event_fd` >= 0: the sleeper waits in poll() on it and its device; else on the futex `word`. */
+/* A place to sleep. `event_fd` >= 0: the sleeper waits in poll() on it and its device; else on the futex `word`.
+ * word: writers: the sleeper (both values) and wakers (exchange to RUNNING); readers: wakers. */
 struct cl_parker {
     uint32_t *word;
     int event_fd;
@@ -36,6 +43,22 @@ CL_API void cl_park_wait(struct cl_parker *p, int64_t timeout_ns);
 CL_API int cl_park_wait_fd(struct cl_parker *p, int device_fd, int64_t timeout_ns);
 /* Wake the sleeper if it is parked. Returns true if a system call was made. */
 CL_API bool cl_park_wake(struct cl_parker *p);
+/* The slow half of it: the word was seen PARKED. */
+CL_API bool cl_park_wake_parked(struct cl_parker *p);
 // cffi: end
+
+/* Wake after a burst: the caller made one cl_fence_seq_cst() after publishing work to several sleepers. */
+static inline bool cl_park_wake_fenced(struct cl_parker *p)
+{
+    /* Relaxed: the fences of both sides order it; the exchange of the slow half decides between wakers. */
+    return cl_unlikely(cl_load_relaxed(p->word) == CL_PARK_PARKED) && cl_park_wake_parked(p);
+}
+
+/* cl_park_wake for hot paths: a fence and a load when nobody sleeps. */
+static inline bool cl_park_wake_fast(struct cl_parker *p)
+{
+    cl_fence_seq_cst(); /* after the work was published */
+    return cl_park_wake_fenced(p);
+}
 
 #endif

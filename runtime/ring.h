@@ -8,7 +8,8 @@
  * is 1.)
  *
  * The two halves live in private memory of their owners; only the slots and `head` are shared. Each side may distrust
- * the other: a producer takes a `head` that cannot be as "no space", a consumer copies each slot once before it looks.
+ * the other: a producer takes a `head` that cannot be as "no space" and counts it, a consumer copies each slot once
+ * before it looks. Positions count modulo 2^32, of which every size is a divisor, so nothing happens at the wrap.
  *
  *   slots   writer: producer; reader: consumer. `word` is stored with release after `payload`, loaded with acquire.
  *   head    writer: consumer (release: the slots before it have been copied out); reader: producer (acquire).
@@ -113,16 +114,19 @@ static inline bool cl_ring_ready(const struct cl_ring_rx *r)
 /* Copy up to n descriptors out (word without its phase bit), without publishing. Returns how many. */
 static inline unsigned cl_ring_pop(struct cl_ring_rx *r, struct cl_desc *out, unsigned n)
 {
+    /* Locals: `out` might alias *r for all that the compiler knows. */
+    const struct cl_desc *slots = r->slots;
+    uint32_t head = r->head, size = r->size;
     unsigned i = 0;
-    for (; i < n; i++) {
-        const struct cl_desc *d = &r->slots[r->head & (r->size - 1)];
+    for (; i < n; i++, head++) {
+        const struct cl_desc *d = &slots[head & (size - 1)];
         uint64_t word = cl_load_acquire(&d->word); /* acquire: the payload and the frame it names come after */
-        if ((word & CL_RING_PHASE) != cl_ring_phase(r->size, r->head))
+        if ((word ^ cl_ring_phase(size, head)) & CL_RING_PHASE)
             break;
         out[i].word = word & ~CL_RING_PHASE;
-        out[i].payload = cl_load_relaxed(&d->payload);
-        r->head++;
+        out[i].payload = cl_load_relaxed(&d->payload); /* a hostile producer may change it now; it is read only once */
     }
+    r->head = head;
     return i;
 }
 
