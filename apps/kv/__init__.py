@@ -1,0 +1,18 @@
+"""kv: a key-value store of bounded memory that speaks memcached's ASCII protocol over UDP.
+
+What is where (start reading at store.h):
+  store.h      the store: what it promises, its memory, its concurrency      layout.h  structures and the read side
+  store.c      making and describing it     index.c  buckets     log.c  the circular log     ops.c  operations
+  check.c      the invariants, walked       hash.h   keyed hash  number.h  decimal numbers
+  command.h    memcached's commands over byte buffers, whichever transport they came by
+  command.c    parsing and storing          retrieve.c  get and its kin      stats.c  the stats command
+  udp.h udp.c  datagrams, and the burst handler
+  store.py     the store from Python
+
+Threads: each kthread works through its own cl_kv_thread and cl_kv_udp; the store's partitions have a lock for writers,
+readers take none.
+"""
+
+from .store import Session, Store
+
+__all__ = ["Session", "Store"]

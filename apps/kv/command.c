@@ -1,0 +1,348 @@
+/* Splitting input into commands, and all commands but retrieval and statistics. */
+#include "command_layout.h"
+
+void kv_answer(struct kv_command *c, const char *text)
+{
+    if (c->noreply)
+        return;
+    size_t n = strlen(text);
+    uint8_t *p = c->out->data + c->out->len;
+    memcpy(p, text, n);
+    memcpy(p + n, "\r\n", 2);
+    c->out->len += n + 2;
+}
+
+static void refuse(struct kv_command *c, const char *text)
+{
+    cl_count(&c->thread->counters.bad_commands, 1);
+    kv_answer(c, text);
+}
+
+static void take_noreply(struct kv_command *c)
+{
+    if (c->n_tokens <= KV_MAX_TOKENS && kv_token_is(c->token[c->n_tokens - 1], "noreply"))
+        c->noreply = true;
+}
+
+/* Whether the command has from lo to hi words, its name counted; else it is answered ERROR. */
+static bool has_words(struct kv_command *c, unsigned lo, unsigned hi)
+{
+    if (c->n_tokens >= lo && c->n_tokens <= hi)
+        return true;
+    refuse(c, "ERROR");
+    return false;
+}
+
+static const char *stored_text(int rc)
+{
+    switch (rc) {
+    case CL_KV_OK:
+        return "STORED";
+    case CL_KV_NOT_STORED:
+        return "NOT_STORED";
+    case CL_KV_EXISTS:
+        return "EXISTS";
+    case CL_KV_NOT_FOUND:
+        return "NOT_FOUND";
+    case CL_KV_TOO_LARGE:
+        return "SERVER_ERROR object too large for cache";
+    default:
+        return "SERVER_ERROR out of memory storing object";
+    }
+}
+
+/* set, add, replace, append, prepend, cas. False: the data has not all come yet. */
+static bool do_store(struct kv_command *c, int mode)
+{
+    const struct kv_token *w = c->token;
+    uint64_t flags, cas = 0; /* flags over 32 bits are cut, as memcached cuts them */
+    int32_t exptime, bytes;
+    take_noreply(c);
+    if (w[1].len > CL_KV_KEY_MAX || !kv_parse_u64(w[2].p, w[2].len, &flags) ||
+        !kv_parse_i32(w[3].p, w[3].len, &exptime) || !kv_parse_i32(w[4].p, w[4].len, &bytes) ||
+        (mode == CL_KV_CAS && !kv_parse_u64(w[5].p, w[5].len, &cas)) || bytes < 0 || bytes > INT32_MAX - 2) {
+        refuse(c, KV_BAD_FORMAT);
+        return true;
+    }
+    uint64_t block = (uint64_t)bytes + 2;
+    struct cl_kv_key key = kv_key_of(c->thread, w[1]);
+    bool fits = (uint64_t)bytes + key.len + KV_OVERHEAD_BYTES <= c->thread->store->item_max_bytes;
+    if (fits && c->data_len < block) {
+        c->session->want = (uint64_t)(c->data - c->line) + block;
+        return false;
+    }
+    if (fits && memcmp(c->data + bytes, "\r\n", 2) != 0) {
+        c->data_used = block;
+        refuse(c, "CLIENT_ERROR bad data chunk");
+        return true;
+    }
+    int rc = cl_kv_store(c->thread, &key, mode, (uint32_t)flags, cl_kv_expiry(c->thread, exptime), c->data,
+                         (uint32_t)bytes, cas);
+    c->data_used = cl_min(block, c->data_len);
+    c->session->swallow = block - c->data_used;
+    kv_answer(c, stored_text(rc));
+    return true;
+}
+
+static void do_delta(struct kv_command *c, bool incr)
+{
+    uint64_t delta, value;
+    take_noreply(c);
+    if (c->token[1].len > CL_KV_KEY_MAX) {
+        refuse(c, KV_BAD_FORMAT);
+        return;
+    }
+    if (!kv_parse_u64(c->token[2].p, c->token[2].len, &delta)) {
+        refuse(c, "CLIENT_ERROR invalid numeric delta argument");
+        return;
+    }
+    struct cl_kv_key key = kv_key_of(c->thread, c->token[1]);
+    int rc = cl_kv_delta(c->thread, &key, incr, delta, &value);
+    if (rc == CL_KV_OK) {
+        char text[KV_DECIMAL_MAX + 1];
+        text[kv_format_u64((uint8_t *)text, value)] = 0;
+        kv_answer(c, text);
+    } else if (rc == CL_KV_NON_NUMERIC) {
+        refuse(c, "CLIENT_ERROR cannot increment or decrement non-numeric value");
+    } else {
+        kv_answer(c, rc == CL_KV_NOT_FOUND ? "NOT_FOUND" : "SERVER_ERROR out of memory");
+    }
+}
+
+static void do_touch(struct kv_command *c)
+{
+    int32_t exptime;
+    take_noreply(c);
+    if (c->token[1].len > CL_KV_KEY_MAX) {
+        refuse(c, KV_BAD_FORMAT);
+        return;
+    }
+    if (!kv_parse_i32(c->token[2].p, c->token[2].len, &exptime)) {
+        refuse(c, "CLIENT_ERROR invalid exptime argument");
+        return;
+    }
+    struct cl_kv_key key = kv_key_of(c->thread, c->token[1]);
+    int rc = cl_kv_touch(c->thread, &key, cl_kv_expiry(c->thread, exptime));
+    kv_answer(c, rc == CL_KV_OK ? "TOUCHED" : "NOT_FOUND");
+}
+
+static void do_delete(struct kv_command *c)
+{
+    if (c->n_tokens > 2) {
+        /* A time of 0 is taken, as clients of old send it. */
+        bool zero = kv_token_is(c->token[2], "0");
+        take_noreply(c);
+        if (!(c->n_tokens == 3 ? zero || c->noreply : zero && c->noreply)) {
+            refuse(c, KV_BAD_FORMAT ".  Usage: delete <key> [noreply]");
+            return;
+        }
+    }
+    if (c->token[1].len > CL_KV_KEY_MAX) {
+        refuse(c, KV_BAD_FORMAT);
+        return;
+    }
+    struct cl_kv_key key = kv_key_of(c->thread, c->token[1]);
+    kv_answer(c, cl_kv_delete_key(c->thread, &key) == CL_KV_OK ? "DELETED" : "NOT_FOUND");
+}
+
+static void do_flush_all(struct kv_command *c)
+{
+    int32_t delay = 0;
+    take_noreply(c);
+    if (c->n_tokens != (c->noreply ? 2u : 1u) && !kv_parse_i32(c->token[1].p, c->token[1].len, &delay)) {
+        refuse(c, "CLIENT_ERROR invalid exptime argument");
+        return;
+    }
+    cl_kv_flush_all(c->thread, delay > 0 ? cl_kv_expiry(c->thread, delay) : c->thread->now_s);
+    kv_answer(c, "OK");
+}
+
+/* Taken and checked; there is no log to make more talkative. */
+static void do_verbosity(struct kv_command *c)
+{
+    uint64_t level;
+    take_noreply(c);
+    if (kv_parse_u64(c->token[1].p, c->token[1].len, &level))
+        kv_answer(c, "OK");
+    else
+        refuse(c, KV_BAD_FORMAT);
+}
+
+enum verb {
+    V_NONE,
+    V_GET,
+    V_GETS,
+    V_GAT,
+    V_GATS,
+    V_SET,
+    V_ADD,
+    V_REPLACE,
+    V_APPEND,
+    V_PREPEND,
+    V_CAS,
+    V_INCR,
+    V_DECR,
+    V_TOUCH,
+    V_DELETE,
+    V_FLUSH_ALL,
+    V_VERSION,
+    V_VERBOSITY,
+    V_STATS,
+    V_QUIT
+};
+
+/* Words that a command may have, its name counted. */
+static const struct form {
+    const char *name;
+    enum verb verb;
+    unsigned lo, hi;
+} FORMS[] = {{"set", V_SET, 5, 6},
+             {"get", V_GET, 2, ~0u},
+             {"gets", V_GETS, 2, ~0u},
+             {"add", V_ADD, 5, 6},
+             {"replace", V_REPLACE, 5, 6},
+             {"append", V_APPEND, 5, 6},
+             {"prepend", V_PREPEND, 5, 6},
+             {"cas", V_CAS, 6, 7},
+             {"incr", V_INCR, 3, 4},
+             {"decr", V_DECR, 3, 4},
+             {"touch", V_TOUCH, 3, 4},
+             {"delete", V_DELETE, 2, 4},
+             {"gat", V_GAT, 2, ~0u},
+             {"gats", V_GATS, 2, ~0u},
+             {"flush_all", V_FLUSH_ALL, 1, 3},
+             {"version", V_VERSION, 1, ~0u},
+             {"verbosity", V_VERBOSITY, 2, ~0u},
+             {"stats", V_STATS, 1, ~0u},
+             {"quit", V_QUIT, 1, ~0u},
+             {"bget", V_GET, 2, ~0u}};
+
+static const struct form *form_of(struct kv_token name)
+{
+    for (unsigned i = 0; i < sizeof(FORMS) / sizeof(FORMS[0]); i++)
+        if (kv_token_is(name, FORMS[i].name))
+            return &FORMS[i];
+    return NULL;
+}
+
+static void split(struct kv_command *c)
+{
+    const uint8_t *p = c->line;
+    for (c->n_tokens = 0; c->n_tokens <= KV_MAX_TOKENS; c->n_tokens++) {
+        struct kv_token t = kv_next_token(p, c->line_end);
+        if (!t.len)
+            return;
+        if (c->n_tokens < KV_MAX_TOKENS)
+            c->token[c->n_tokens] = t;
+        p = t.p + t.len;
+    }
+}
+
+/* Execute one command, whose line is complete. */
+static int execute(struct kv_command *c)
+{
+    split(c);
+    if (!c->n_tokens || c->token[0].len < 2) {
+        refuse(c, "ERROR");
+        return CL_KV_MORE;
+    }
+    const struct form *f = form_of(c->token[0]);
+    if (!f) {
+        refuse(c, "ERROR");
+        return CL_KV_MORE;
+    }
+    if (!has_words(c, f->lo, f->hi))
+        return CL_KV_MORE;
+    switch (f->verb) {
+    case V_GET:
+    case V_GETS:
+    case V_GAT:
+    case V_GATS:
+        return kv_retrieve(c) ? CL_KV_MORE : CL_KV_FULL;
+    case V_SET:
+    case V_ADD:
+    case V_REPLACE:
+    case V_APPEND:
+    case V_PREPEND:
+    case V_CAS:
+        return do_store(c, (int)f->verb - V_SET + CL_KV_SET) ? CL_KV_MORE : -1;
+    case V_INCR:
+    case V_DECR:
+        do_delta(c, f->verb == V_INCR);
+        break;
+    case V_TOUCH:
+        do_touch(c);
+        break;
+    case V_DELETE:
+        do_delete(c);
+        break;
+    case V_FLUSH_ALL:
+        do_flush_all(c);
+        break;
+    case V_VERSION:
+        kv_answer(c, "VERSION " KV_VERSION);
+        break;
+    case V_VERBOSITY:
+        do_verbosity(c);
+        break;
+    case V_STATS:
+        return kv_stats(c) ? CL_KV_MORE : CL_KV_FULL;
+    case V_QUIT:
+        return CL_KV_QUIT;
+    case V_NONE:
+        break;
+    }
+    return CL_KV_MORE;
+}
+
+/* Find the end of the line that starts at in. False: it has not come yet. */
+static bool cut_line(struct kv_command *c, const uint8_t *in, uint64_t len)
+{
+    const uint8_t *end = memchr(in, '\n', cl_min(len, (uint64_t)CL_KV_LINE_MAX));
+    if (!end)
+        return false;
+    c->line = in;
+    c->data = end + 1;
+    c->data_len = len - (uint64_t)(c->data - in);
+    c->line_end = end - in > 1 && end[-1] == '\r' ? end - 1 : end;
+    const uint8_t *nul = memchr(in, 0, (size_t)(c->line_end - in));
+    if (nul) /* what follows a zero byte in a line is not looked at */
+        c->line_end = nul;
+    return true;
+}
+
+int cl_kv_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, uint64_t *consumed, struct cl_kv_out *out)
+{
+    uint64_t at = 0;
+    int rc = CL_KV_MORE;
+    s->want = 0;
+    for (;;) {
+        uint64_t thrown = cl_min(s->swallow, len - at);
+        at += thrown;
+        s->swallow -= thrown;
+        if (at == len)
+            break;
+        struct kv_command c = {.session = s, .thread = s->thread, .out = out};
+        if (!cut_line(&c, in + at, len - at)) {
+            if (len - at >= CL_KV_LINE_MAX)
+                rc = CL_KV_QUIT;
+            break;
+        }
+        if (!kv_out_room(out, KV_SHORT_ANSWER_BYTES)) {
+            rc = CL_KV_FULL;
+            break;
+        }
+        rc = execute(&c);
+        if (rc == CL_KV_FULL)
+            break;
+        if (rc < 0) { /* its data is missing */
+            rc = CL_KV_MORE;
+            break;
+        }
+        at += (uint64_t)(c.data - c.line) + c.data_used;
+        if (rc == CL_KV_QUIT)
+            break;
+    }
+    *consumed = at;
+    return rc;
+}

@@ -1,0 +1,47 @@
+/* memcached's ASCII commands over byte buffers, whichever transport they came by.
+ *
+ * cl_kv_process takes bytes and a place for the answer, executes what commands are complete, and says how far it came:
+ *
+ *   CL_KV_MORE  everything complete was done; the rest of the input waits for more bytes (session.want says how many bytes
+ *               from its start on would complete the command, as far as that is known)
+ *   CL_KV_FULL  the answer has no room for the next piece; call again from where it stopped with more room
+ *   CL_KV_QUIT  the client asked to be disconnected, or sent a line without end
+ *
+ * Commands: get gets gat gats set add replace append prepend cas incr decr touch delete flush_all version verbosity stats
+ * quit. Not there: the binary protocol, meta commands, and those that steer slabs, LRU or external storage.
+ * Answers are those of memcached 1.6, byte for byte, but for what docs/kv.md lists. */
+#ifndef CORELANE_APPS_KV_COMMAND_H
+#define CORELANE_APPS_KV_COMMAND_H
+
+#include "store.h"
+
+// cffi: begin
+#define CL_KV_MORE 0
+#define CL_KV_FULL 1
+#define CL_KV_QUIT 2
+#define CL_KV_LINE_MAX 65536  /* longest command line */
+#define CL_KV_ANSWER_MAX 4096 /* longest answer but for values */
+
+/* State between calls. One a stream; for datagrams, zeroed before each. */
+struct cl_kv_session {
+    struct cl_kv_thread *thread;
+    uint64_t swallow; /* input bytes to be thrown away: the data of a refused store */
+    uint64_t want;    /* with CL_KV_MORE and unconsumed input: bytes needed from its start, 0 if unknown */
+    uint32_t skip;    /* a retrieval that stopped for room goes on this far into its line */
+};
+
+/* Where answers go. When `room` does not do, what there is moves to `spill`, once, and the answer goes on there.
+ * One of them must be able to take CL_KV_ANSWER_MAX bytes plus the largest value, or CL_KV_FULL may come for ever. */
+struct cl_kv_out {
+    uint8_t *data;
+    uint64_t len, room;
+    uint8_t *spill; /* NULL: none */
+    uint64_t spill_room;
+};
+
+/* Execute commands from in[0..len); *consumed is how many bytes are done with. Returns CL_KV_MORE, _FULL or _QUIT. */
+CL_API int cl_kv_process(struct cl_kv_session *session, const uint8_t *in, uint64_t len, uint64_t *consumed,
+                         struct cl_kv_out *out);
+// cffi: end
+
+#endif

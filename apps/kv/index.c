@@ -1,0 +1,142 @@
+/* The index's write side: slots into buckets, overflow buckets, and who goes when there is no more room. */
+#include "layout.h"
+
+uint64_t kv_slot_make(const struct kv_partition *p, const struct kv_item *it)
+{
+    uint64_t place = (uint64_t)((const uint8_t *)it - p->log) / 8 + 1;
+    uint64_t lines = (kv_item_bytes(it) + 63) / 64 + 1; /* an item rarely starts at a line's start */
+    return cl_min(lines, 255ull) << 40 | place;
+}
+
+static unsigned slots_of(const struct kv_bucket *b)
+{
+    return b->chained ? KV_SLOTS - 1 : KV_SLOTS;
+}
+
+static struct kv_bucket *next_of(struct kv_partition *p, const struct kv_bucket *b)
+{
+    return b->chained ? &p->overflow[b->slot[KV_SLOTS - 1]] : NULL;
+}
+
+static void set_refs(struct kv_bucket *b, unsigned slot, unsigned refs)
+{
+    /* Relaxed, and a reader's concurrent update may be lost: a reference count is a hint. */
+    uint16_t others = (uint16_t)(cl_load_relaxed(&b->refs) & ~(KV_REF_CAP << (2 * slot)));
+    cl_store_relaxed(&b->refs, (uint16_t)(others | refs << (2 * slot)));
+}
+
+static unsigned get_refs(const struct kv_bucket *b, unsigned slot)
+{
+    return (cl_load_relaxed(&b->refs) >> (2 * slot)) & KV_REF_CAP;
+}
+
+static void put(struct kv_bucket *b, unsigned i, uint64_t slot, unsigned refs)
+{
+    cl_store_relaxed(&b->slot[i], slot); /* relaxed: published by kv_bucket_leave */
+    set_refs(b, i, refs);
+}
+
+static bool overflow_take(struct kv_partition *p, uint64_t *number)
+{
+    if (p->overflow_free != UINT32_MAX) {
+        *number = p->overflow_free;
+        p->overflow_free = (uint32_t)p->overflow[*number].slot[0];
+    } else if (p->overflow_fresh < p->n_overflow) {
+        *number = p->overflow_fresh++;
+    } else {
+        return false;
+    }
+    p->overflow_used++;
+    struct kv_bucket *b = &p->overflow[*number];
+    cl_store_relaxed(&b->chained, 0);
+    for (unsigned i = 0; i < KV_SLOTS; i++)
+        put(b, i, 0, 0);
+    return true;
+}
+
+static void overflow_give(struct kv_partition *p, uint64_t number)
+{
+    cl_store_relaxed(&p->overflow[number].slot[0], (uint64_t)p->overflow_free);
+    p->overflow_free = (uint32_t)number;
+    p->overflow_used--;
+}
+
+/* Drop the least used item of a chain; what the log holds of it is dead. */
+static void evict_from(struct kv_partition *p, struct kv_bucket *head)
+{
+    struct kv_bucket *worst = NULL;
+    unsigned worst_slot = 0;
+    for (struct kv_bucket *b = head; b; b = next_of(p, b))
+        for (unsigned i = 0; i < slots_of(b); i++)
+            if (b->slot[i] && (!worst || get_refs(b, i) < get_refs(worst, worst_slot))) {
+                worst = b;
+                worst_slot = i;
+            }
+    kv_log_dead(p, kv_slot_item(p, worst->slot[worst_slot]));
+    kv_index_remove(p, head, worst, worst_slot);
+    p->index_evictions++;
+}
+
+bool kv_index_insert(struct kv_partition *p, struct kv_bucket *head, uint64_t slot, unsigned refs)
+{
+    for (;;) {
+        struct kv_bucket *b = head;
+        for (;; b = next_of(p, b)) {
+            for (unsigned i = 0; i < slots_of(b); i++)
+                if (!b->slot[i]) {
+                    put(b, i, slot, refs);
+                    return true;
+                }
+            if (!b->chained)
+                break;
+        }
+        uint64_t number;
+        if (overflow_take(p, &number)) {
+            struct kv_bucket *o = &p->overflow[number];
+            put(o, 0, b->slot[KV_SLOTS - 1], get_refs(b, KV_SLOTS - 1));
+            put(o, 1, slot, refs);
+            put(b, KV_SLOTS - 1, number, 0);
+            cl_store_relaxed(&b->chained, 1);
+            return true;
+        }
+        evict_from(p, head);
+    }
+}
+
+void kv_index_remove(struct kv_partition *p, struct kv_bucket *head, struct kv_bucket *bucket, unsigned slot)
+{
+    struct kv_bucket *before = NULL, *last = head;
+    while (last->chained) {
+        before = last;
+        last = next_of(p, last);
+    }
+    /* The hole is filled from the chain's last bucket, so that only that one can become empty. */
+    unsigned i = KV_SLOTS;
+    while (!last->slot[--i])
+        ;
+    if (bucket != last || i > slot)
+        put(bucket, slot, last->slot[i], get_refs(last, i));
+    put(last, i, 0, 0);
+    if (i == 0 && before) {
+        uint64_t number = before->slot[KV_SLOTS - 1];
+        cl_store_relaxed(&before->chained, 0);
+        put(before, KV_SLOTS - 1, 0, 0);
+        overflow_give(p, number);
+    }
+}
+
+bool kv_index_locate(struct kv_partition *p, const struct kv_item *it, struct kv_ref *r)
+{
+    uint64_t place = (uint64_t)((const uint8_t *)it - p->log) / 8 + 1;
+    r->head = &p->buckets[(it->size_hash >> 32) & p->bucket_mask];
+    r->version = r->head->version;
+    r->item = (struct kv_item *)it;
+    for (struct kv_bucket *b = r->head; b; b = next_of(p, b))
+        for (unsigned i = 0; i < slots_of(b); i++)
+            if (b->slot[i] && (b->slot[i] & ((1ull << 40) - 1)) == place) {
+                r->bucket = b;
+                r->slot = i;
+                return true;
+            }
+    return false;
+}

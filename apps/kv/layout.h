@@ -1,0 +1,302 @@
+/* The store's memory layout, and its read side, which the command layer inlines. Private to apps/kv. */
+#ifndef CORELANE_APPS_KV_LAYOUT_H
+#define CORELANE_APPS_KV_LAYOUT_H
+
+#include "store.h"
+
+#define KV_SLOTS 7
+#define KV_REF_CAP 3u        /* a 2-bit reference count */
+#define KV_READ_TRIES 16     /* lock-free tries before a reader takes the lock */
+#define KV_HEADER_BYTES 32   /* of an item */
+#define KV_OVERHEAD_BYTES 48 /* what an item is charged against item_max_bytes beside key and value */
+
+enum kv_state { KV_LIVE = 1, KV_DEAD = 2, KV_PAD = 3 };
+
+/* An item in the log, 8-byte aligned. Words are read by lock-free readers while they may be overwritten: always relaxed
+ * atomics on whole words. Writer: the holder of the partition's lock.
+ *   size_hash   bytes / 8 of the item (low 32), low half of the key's hash (high 32): names the bucket
+ *   flags_exp   flags (low 32), expires_s (high 32)
+ *   lengths     value bytes (low 32), key length (bits 32..39), state (bits 40..47; the log's own, never read
+ * lock-free) body        key padded with zeros to 8 bytes, value padded with whatever was there */
+struct kv_item {
+    uint64_t size_hash;
+    uint64_t flags_exp;
+    uint64_t cas;
+    uint64_t lengths;
+    uint64_t body[];
+};
+_Static_assert(sizeof(struct kv_item) == KV_HEADER_BYTES, "an item's header");
+
+/* Writer of version and slots: the lock holder. `refs` is written by readers too, without the lock: a lost update costs
+ * a reference count, nothing else. When `chained` is set, the last slot is the number of the next bucket. A slot: tag
+ * (top 16 bits), lines of the item (8 bits, at most 255), its place in the log / 8 + 1 (40 bits); 0: empty. */
+struct kv_bucket {
+    uint32_t version; /* odd while a writer is inside; that of the first bucket counts for its whole chain */
+    uint16_t refs;    /* 2 bits a slot */
+    uint16_t chained;
+    uint64_t slot[KV_SLOTS];
+} CL_ALIGNED(64);
+_Static_assert(sizeof(struct kv_bucket) == 64, "a bucket is a cache line");
+
+struct kv_partition {
+    /* Line 0: constant after creation, but for the two flush words (writer: lock holder; readers: anybody, relaxed). */
+    struct kv_bucket *buckets;
+    struct kv_bucket *overflow;
+    uint8_t *log;
+    uint64_t log_bytes;
+    uint64_t bucket_mask;
+    uint64_t flush_cas;  /* items with a cas up to this one are gone */
+    uint32_t flush_at_s; /* 0, or when the next flush is due */
+    uint32_t n_overflow;
+    uint64_t number;
+
+    /* Line 1 on: of the lock holder alone. */
+    uint32_t lock CL_ALIGNED(64);
+    uint32_t overflow_free; /* first of the free list, UINT32_MAX at its end; linked through slot[0] */
+    uint32_t overflow_used;
+    uint32_t overflow_fresh; /* overflow buckets from this one on were never used */
+    uint64_t head, tail;     /* bytes ever appended, reclaimed; place = position modulo log_bytes */
+    uint64_t cursor;         /* where the sweep goes on */
+    uint64_t live_bytes;
+    uint64_t cas_count;
+    uint64_t items, total_items, evictions, index_evictions, reclaimed, moved;
+} CL_ALIGNED(64);
+
+struct kv_thread_line {
+    struct cl_kv_thread thread;
+} CL_ALIGNED(64);
+
+struct cl_kv {
+    struct kv_secret secret;
+    uint32_t partition_shift; /* partition = (hash >> shift) modulo n_partitions */
+    uint32_t n_partitions;
+    uint32_t n_threads;
+    uint32_t huge_pages;
+    uint64_t item_max_bytes;
+    uint64_t memory_bytes;
+    uint64_t index_bytes;
+    int64_t unix_base_s;
+    int64_t mono_base_s;
+    uint32_t manual_clock;
+    uint32_t manual_now_s;
+    struct kv_partition *partitions;
+    struct kv_thread_line *threads;
+};
+
+static inline struct kv_partition *kv_partition_of(const struct cl_kv *s, uint64_t hash)
+{
+    return &s->partitions[(hash >> s->partition_shift) & (s->n_partitions - 1)];
+}
+
+static inline struct kv_bucket *kv_bucket_of(const struct kv_partition *p, uint64_t hash)
+{
+    return &p->buckets[hash & p->bucket_mask];
+}
+
+static inline uint64_t kv_tag(uint64_t hash)
+{
+    return hash >> 32 << 48; /* bits 32..47: neither the bucket's bits (below 2^32 buckets) nor the partition's */
+}
+
+static inline struct kv_item *kv_slot_item(const struct kv_partition *p, uint64_t slot)
+{
+    return (struct kv_item *)(p->log + (((slot & ((1ull << 40) - 1)) - 1) << 3));
+}
+
+static inline uint32_t kv_key_words(uint32_t key_len)
+{
+    return (key_len + 7) >> 3;
+}
+
+static inline uint64_t kv_item_bytes(const struct kv_item *it)
+{
+    return (cl_load_relaxed(&it->size_hash) & UINT32_MAX) << 3;
+}
+
+static inline uint32_t kv_item_key_len(const struct kv_item *it)
+{
+    return (uint32_t)(cl_load_relaxed(&it->lengths) >> 32) & 0xff;
+}
+
+static inline enum kv_state kv_item_state(const struct kv_item *it)
+{
+    return (enum kv_state)((cl_load_relaxed(&it->lengths) >> 40) & 0xff);
+}
+
+static inline const uint64_t *kv_item_value(const struct kv_item *it)
+{
+    return it->body + kv_key_words(kv_item_key_len(it));
+}
+
+static inline bool kv_key_equal(const struct kv_item *it, const uint8_t *key, uint32_t len)
+{
+    if (kv_item_key_len(it) != len)
+        return false;
+    uint32_t i = 0;
+    for (; i + 8 <= len; i += 8)
+        if (cl_load_relaxed(&it->body[i >> 3]) != kv_read64(key + i))
+            return false;
+    return i == len || cl_load_relaxed(&it->body[i >> 3]) == kv_read_tail(key, len, len - i);
+}
+
+/* Copy n bytes out of item words. Relaxed word by word: see the concurrency note in store.h. */
+static inline void kv_copy_out(uint8_t *to, const uint64_t *from, uint32_t n)
+{
+    uint32_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t w = cl_load_relaxed(&from[i >> 3]);
+        memcpy(to + i, &w, 8);
+    }
+    if (i < n) {
+        uint64_t w = cl_load_relaxed(&from[i >> 3]);
+        for (; i < n; i++, w >>= 8)
+            to[i] = (uint8_t)w;
+    }
+}
+
+/* Where a key was found. */
+struct kv_ref {
+    struct kv_bucket *head;
+    struct kv_bucket *bucket;
+    struct kv_item *item; /* NULL: not there */
+    unsigned slot;
+    uint32_t version;
+};
+
+/* gcc's TSan does not model fences; all data below them is atomic, so it has no race to miss. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wunknown-warning-option"
+#pragma GCC diagnostic ignored "-Wtsan"
+/* Whether what was read since the reference was taken is of one piece. */
+static inline bool kv_ref_valid(const struct kv_ref *r)
+{
+    /* Acquire fence: the relaxed loads before it stay before the load of version; pairs with the release fence in
+     * kv_bucket_enter: having read a word written after that fence, we see its odd version or a later one. */
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return cl_load_relaxed(&r->head->version) == r->version;
+}
+
+static inline void kv_bucket_enter(struct kv_bucket *head)
+{
+    /* Relaxed: one writer at a time, ordered among themselves by the lock. */
+    cl_store_relaxed(&head->version, cl_load_relaxed(&head->version) + 1);
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* the odd version is out before any change it announces */
+}
+#pragma GCC diagnostic pop
+
+static inline void kv_bucket_leave(struct kv_bucket *head)
+{
+    /* Release: the changes are out before the even version. */
+    cl_store_release(&head->version, cl_load_relaxed(&head->version) + 1);
+}
+
+/* Find a key in its bucket's chain. Lock-free: believe the answer only if r->version is even and kv_ref_valid holds.
+ * Every pointer followed stays inside the arena whatever was read. */
+static inline void kv_find(const struct kv_partition *p, const uint8_t *key, uint32_t len, uint64_t hash,
+                           struct kv_ref *r)
+{
+    struct kv_bucket *b = kv_bucket_of(p, hash);
+    uint64_t tag = kv_tag(hash);
+    r->head = b;
+    r->item = NULL;
+    r->version = cl_load_acquire(&b->version); /* acquire: slots and items are read after it */
+    for (uint32_t hops = 0; hops <= p->n_overflow; hops++) {
+        bool chained = cl_load_relaxed(&b->chained) != 0;
+        unsigned n = chained ? KV_SLOTS - 1 : KV_SLOTS;
+        for (unsigned i = 0; i < n; i++) {
+            uint64_t slot = cl_load_relaxed(&b->slot[i]);
+            if ((slot ^ tag) >> 48 || !slot)
+                continue;
+            struct kv_item *it = kv_slot_item(p, slot);
+            if (kv_key_equal(it, key, len)) {
+                r->bucket = b;
+                r->slot = i;
+                r->item = it;
+                return;
+            }
+        }
+        if (!chained)
+            return;
+        uint64_t next = cl_load_relaxed(&b->slot[KV_SLOTS - 1]);
+        if (next >= p->n_overflow || cl_load_relaxed(&r->head->version) != r->version)
+            return; /* a writer is changing the chain: the caller's check fails */
+        b = &p->overflow[next];
+    }
+}
+
+/* Note that an item was asked for. Writes only while the count is below its cap. */
+static inline void kv_ref_use(const struct kv_ref *r)
+{
+    uint16_t refs = cl_load_relaxed(&r->bucket->refs);
+    unsigned shift = 2 * r->slot;
+    if (((refs >> shift) & KV_REF_CAP) != KV_REF_CAP)
+        cl_store_relaxed(&r->bucket->refs, (uint16_t)(refs + (1u << shift)));
+}
+
+/* Whether an item has expired or been flushed. */
+static inline bool kv_item_gone(const struct kv_partition *p, uint64_t flags_exp, uint64_t cas, uint32_t now_s)
+{
+    uint32_t expires = (uint32_t)(flags_exp >> 32);
+    return (expires && expires <= now_s) || cas <= cl_load_relaxed(&p->flush_cas);
+}
+
+/* First stage of a burst: fetch the bucket's line. */
+static inline void kv_prefetch_bucket(const struct cl_kv *s, uint64_t hash)
+{
+    __builtin_prefetch(kv_bucket_of(kv_partition_of(s, hash), hash), 0, 3);
+}
+
+/* Second stage, when the bucket has come: fetch the lines of the item that it seems to name. */
+static inline void kv_prefetch_item(const struct cl_kv *s, uint64_t hash)
+{
+    const struct kv_partition *p = kv_partition_of(s, hash);
+    const struct kv_bucket *b = kv_bucket_of(p, hash);
+    uint64_t tag = kv_tag(hash);
+    for (unsigned i = 0; i < KV_SLOTS; i++) {
+        uint64_t slot = cl_load_relaxed(&b->slot[i]);
+        if ((slot ^ tag) >> 48 || !slot)
+            continue;
+        const char *line = (const char *)kv_slot_item(p, slot);
+        unsigned lines = (slot >> 40) & 0xff;
+        for (unsigned k = 0; k < cl_min(lines, 6u); k++)
+            __builtin_prefetch(line + 64 * k, 0, 3);
+        return;
+    }
+    if (cl_load_relaxed(&b->chained)) {
+        uint64_t next = cl_load_relaxed(&b->slot[KV_SLOTS - 1]);
+        if (next < p->n_overflow)
+            __builtin_prefetch(&p->overflow[next], 0, 3);
+    }
+}
+
+/* Look a key up for reading (apps/kv/ops.c). True: found, *meta is of one piece, and r->item's value may be copied;
+ * then call kv_look_done, and start again if it says false. False: a miss, counted. With `locked`, the partition's lock
+ * is held from a true return until kv_look_done, which then always says true. */
+bool kv_look(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, struct cl_kv_meta *meta,
+             bool locked);
+bool kv_look_done(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, bool locked);
+
+/* The lock of a partition (apps/kv/store.c). */
+void kv_lock(struct kv_partition *p);
+void kv_unlock(struct kv_partition *p);
+/* Apply a delayed flush whose time has come (apps/kv/ops.c). Takes the lock. */
+void kv_flush_due(struct kv_partition *p, uint32_t now_s);
+
+/* Index (apps/kv/index.c). Lock held; the caller is between kv_bucket_enter and kv_bucket_leave of the key's bucket. */
+bool kv_index_insert(struct kv_partition *p, struct kv_bucket *head, uint64_t slot, unsigned refs);
+void kv_index_remove(struct kv_partition *p, struct kv_bucket *head, struct kv_bucket *bucket, unsigned slot);
+/* The slot that points at an item, by its place. Lock held. */
+bool kv_index_locate(struct kv_partition *p, const struct kv_item *it, struct kv_ref *r);
+uint64_t kv_slot_make(const struct kv_partition *p, const struct kv_item *it);
+
+/* Log (apps/kv/log.c). Lock held. */
+/* Room for an item of `bytes` (a multiple of 8) at the head, evicting as needed. NULL if it can never fit. */
+struct kv_item *kv_log_append(struct kv_partition *p, uint64_t bytes, uint32_t now_s);
+/* Mark an item that is out of the index as dead. */
+void kv_log_dead(struct kv_partition *p, struct kv_item *it);
+uint32_t kv_log_sweep(struct kv_partition *p, uint32_t now_s, uint32_t budget);
+/* Take an item out of index and log. */
+void kv_unlink(struct kv_partition *p, const struct kv_ref *r);
+
+#endif

@@ -1,0 +1,429 @@
+/* Operations on items. Semantics are memcached's; where its text is silent, those of memcached 1.6. */
+#include "layout.h"
+#include "number.h"
+
+#define COUNT(t, what) cl_count(&(t)->counters.what, 1) /* relaxed: one writer, see cl_kv_counters */
+
+static uint64_t next_cas(const struct cl_kv *s, struct kv_partition *p)
+{
+    return ++p->cas_count * s->n_partitions + (s->n_partitions > 1 ? p->number : 0);
+}
+
+static void flush_now(const struct cl_kv *s, struct kv_partition *p)
+{
+    cl_store_relaxed(&p->flush_cas, next_cas(s, p)); /* relaxed: a read that races with a flush may go either way */
+    cl_store_relaxed(&p->flush_at_s, 0);
+}
+
+/* Apply a delayed flush whose time has come. */
+static void flush_if_due(struct cl_kv_thread *t, struct kv_partition *p)
+{
+    uint32_t at = cl_load_relaxed(&p->flush_at_s);
+    if (cl_likely(!at || at > t->now_s))
+        return;
+    kv_lock(p);
+    if (p->flush_at_s && p->flush_at_s <= t->now_s)
+        flush_now(t->store, p);
+    kv_unlock(p);
+}
+
+/* Drop an item that a reader found expired, if it is still that item. */
+static void drop_gone(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key)
+{
+    struct kv_ref r;
+    kv_lock(p);
+    kv_find(p, key->data, key->len, key->hash, &r);
+    if (r.item && kv_item_gone(p, r.item->flags_exp, r.item->cas, t->now_s)) {
+        kv_unlink(p, &r);
+        p->reclaimed++;
+    }
+    kv_unlock(p);
+}
+
+bool kv_look(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, struct cl_kv_meta *meta,
+             bool locked)
+{
+    struct kv_partition *p = kv_partition_of(t->store, key->hash);
+    flush_if_due(t, p);
+    for (unsigned tries = 0;; tries++) {
+        if (tries == KV_READ_TRIES && !locked) {
+            cl_relax();
+            tries = 0;
+        }
+        if (locked)
+            kv_lock(p);
+        kv_find(p, key->data, key->len, key->hash, r);
+        bool even = !(r->version & 1);
+        if (r->item) {
+            uint64_t flags_exp = cl_load_relaxed(&r->item->flags_exp);
+            uint64_t lengths = cl_load_relaxed(&r->item->lengths);
+            meta->cas = cl_load_relaxed(&r->item->cas);
+            meta->flags = (uint32_t)flags_exp;
+            meta->expires_s = (uint32_t)(flags_exp >> 32);
+            meta->value_bytes = (uint32_t)lengths;
+        }
+        if (cl_unlikely(!even || !kv_ref_valid(r))) {
+            COUNT(t, read_retries);
+            cl_relax();
+            continue;
+        }
+        if (!r->item)
+            break;
+        if (cl_likely(!kv_item_gone(p, (uint64_t)meta->expires_s << 32, meta->cas, t->now_s)))
+            return true;
+        if (locked)
+            kv_unlock(p);
+        cl_count(meta->cas <= cl_load_relaxed(&p->flush_cas) ? &t->counters.get_flushed : &t->counters.get_expired, 1);
+        drop_gone(t, p, key);
+        return false;
+    }
+    if (locked)
+        kv_unlock(p);
+    return false;
+}
+
+bool kv_look_done(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, bool locked)
+{
+    if (locked) {
+        kv_ref_use(r);
+        kv_unlock(kv_partition_of(t->store, key->hash));
+        return true;
+    }
+    if (cl_likely(kv_ref_valid(r))) {
+        kv_ref_use(r);
+        return true;
+    }
+    COUNT(t, read_retries);
+    return false;
+}
+
+int cl_kv_get(struct cl_kv_thread *t, const struct cl_kv_key *key, struct cl_kv_meta *meta, uint8_t *value,
+              uint32_t room)
+{
+    COUNT(t, cmd_get);
+    for (unsigned tries = 0;; tries++) {
+        struct kv_ref r;
+        bool locked = tries >= KV_READ_TRIES;
+        if (!kv_look(t, key, &r, meta, locked)) {
+            COUNT(t, get_misses);
+            return CL_KV_NOT_FOUND;
+        }
+        kv_copy_out(value, kv_item_value(r.item), cl_min(room, meta->value_bytes));
+        if (kv_look_done(t, key, &r, locked)) {
+            COUNT(t, get_hits);
+            return CL_KV_OK;
+        }
+    }
+}
+
+/* Find a key with the lock held; what has expired is dropped. */
+static bool find_live(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key, struct kv_ref *r)
+{
+    kv_find(p, key->data, key->len, key->hash, r);
+    if (r->item && kv_item_gone(p, r->item->flags_exp, r->item->cas, t->now_s)) {
+        kv_unlink(p, r);
+        p->reclaimed++;
+        r->item = NULL;
+    }
+    return r->item != NULL;
+}
+
+static uint64_t item_bytes(uint32_t key_len, uint64_t value_bytes)
+{
+    return KV_HEADER_BYTES + 8ull * kv_key_words(key_len) + ((value_bytes + 7) & ~7ull);
+}
+
+/* A value made of two pieces, of which one may lie in an item. */
+struct pieces {
+    const uint8_t *data[2];
+    uint32_t bytes[2];
+};
+
+/* Write the pieces to item words. Word by word, since lock-free readers may be looking. */
+static void write_value(uint64_t *to, const struct pieces *v)
+{
+    uint64_t word = 0;
+    unsigned fill = 0; /* bytes in word */
+    for (unsigned k = 0; k < 2; k++) {
+        const uint8_t *from = v->data[k];
+        uint32_t n = v->bytes[k], i = 0;
+        for (; fill == 0 && i + 8 <= n; i += 8)
+            cl_store_relaxed(to++, kv_read64(from + i));
+        for (; i < n; i++) {
+            word |= (uint64_t)from[i] << (8 * fill);
+            if (++fill == 8) {
+                cl_store_relaxed(to++, word);
+                word = 0;
+                fill = 0;
+            }
+        }
+    }
+    if (fill)
+        cl_store_relaxed(to, word);
+}
+
+static void write_item(struct kv_item *it, const struct cl_kv_key *key, uint64_t flags_exp, uint64_t cas,
+                       const struct pieces *v)
+{
+    uint64_t size = cl_load_relaxed(&it->size_hash) & UINT32_MAX;
+    cl_store_relaxed(&it->size_hash, size | (key->hash << 32));
+    cl_store_relaxed(&it->flags_exp, flags_exp);
+    cl_store_relaxed(&it->cas, cas);
+    uint64_t value_bytes = (uint64_t)v->bytes[0] + v->bytes[1];
+    cl_store_relaxed(&it->lengths, value_bytes | (uint64_t)key->len << 32 | (uint64_t)KV_LIVE << 40);
+    struct pieces k = {{key->data, NULL}, {key->len, 0}};
+    write_value(it->body, &k);
+    write_value(it->body + kv_key_words(key->len), v);
+}
+
+/* Replace the value where it is, if the new one fits and does not waste more than half of the place. */
+static bool replace_in_place(const struct kv_ref *r, const struct cl_kv_key *key, uint64_t flags_exp, uint64_t cas,
+                             const struct pieces *v)
+{
+    uint64_t need = item_bytes(key->len, (uint64_t)v->bytes[0] + v->bytes[1]), have = kv_item_bytes(r->item);
+    if (need > have || need * 2 < have)
+        return false;
+    kv_bucket_enter(r->head);
+    write_item(r->item, key, flags_exp, cas, v);
+    kv_bucket_leave(r->head);
+    kv_ref_use(r);
+    return true;
+}
+
+/* Write a new item and let the index point to it; the key's old item, if there still is one, is dropped. */
+static int put_new(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key, uint64_t flags_exp,
+                   uint64_t cas, const struct pieces *v, bool joins_old)
+{
+    uint64_t bytes = item_bytes(key->len, (uint64_t)v->bytes[0] + v->bytes[1]);
+    struct kv_item *it = kv_log_append(p, bytes, t->now_s);
+    if (!it)
+        return CL_KV_NO_MEMORY;
+    struct kv_ref old;
+    kv_find(p, key->data, key->len, key->hash, &old); /* again: making room may have moved or evicted it */
+    struct pieces joined = *v;
+    if (joins_old) {
+        if (!old.item) {
+            cl_store_relaxed(&it->lengths, (uint64_t)KV_LIVE << 40);
+            kv_log_dead(p, it);
+            return CL_KV_NOT_STORED;
+        }
+        joined.data[v->data[0] ? 1 : 0] = (const uint8_t *)kv_item_value(old.item);
+    }
+    write_item(it, key, flags_exp, cas, &joined);
+    uint64_t slot = kv_slot_make(p, it) | kv_tag(key->hash);
+    kv_bucket_enter(old.head);
+    if (old.item) {
+        cl_store_relaxed(&old.bucket->slot[old.slot], slot);
+        kv_log_dead(p, old.item);
+        kv_ref_use(&old);
+    } else {
+        kv_index_insert(p, old.head, slot, 0);
+    }
+    kv_bucket_leave(old.head);
+    return CL_KV_OK;
+}
+
+/* Whether `mode` may go on, given what is there. CL_KV_OK if so. */
+static int may_store(struct cl_kv_thread *t, int mode, const struct kv_ref *r, uint64_t cas)
+{
+    bool there = r->item != NULL;
+    switch (mode) {
+    case CL_KV_ADD:
+        if (there)
+            kv_ref_use(r); /* memcached: a failed add counts as use */
+        return there ? CL_KV_NOT_STORED : CL_KV_OK;
+    case CL_KV_REPLACE:
+    case CL_KV_APPEND:
+    case CL_KV_PREPEND:
+        return there ? CL_KV_OK : CL_KV_NOT_STORED;
+    case CL_KV_CAS:
+        if (!there) {
+            COUNT(t, cas_misses);
+            return CL_KV_NOT_FOUND;
+        }
+        if (r->item->cas != cas) {
+            COUNT(t, cas_badval);
+            return CL_KV_EXISTS;
+        }
+        COUNT(t, cas_hits);
+        return CL_KV_OK;
+    default:
+        return CL_KV_OK;
+    }
+}
+
+static bool fits(const struct cl_kv *s, uint32_t key_len, uint64_t value_bytes)
+{
+    return KV_OVERHEAD_BYTES + key_len + value_bytes <= s->item_max_bytes;
+}
+
+static int store_locked(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key, int mode,
+                        uint64_t flags_exp, const struct pieces *value, uint64_t cas)
+{
+    struct kv_ref old;
+    find_live(t, p, key, &old);
+    int rc = may_store(t, mode, &old, cas);
+    if (rc)
+        return rc;
+    struct pieces v = *value;
+    bool joins = mode == CL_KV_APPEND || mode == CL_KV_PREPEND;
+    if (joins) {
+        uint32_t old_bytes = (uint32_t)old.item->lengths;
+        if (!fits(t->store, key->len, (uint64_t)old_bytes + v.bytes[0])) {
+            COUNT(t, store_too_large);
+            return CL_KV_NOT_STORED; /* as memcached answers; the old value stays */
+        }
+        flags_exp = old.item->flags_exp;
+        unsigned other = mode == CL_KV_APPEND;
+        v.data[other] = value->data[0];
+        v.bytes[other] = value->bytes[0];
+        v.data[!other] = NULL; /* filled in by put_new */
+        v.bytes[!other] = old_bytes;
+        kv_ref_use(&old);
+    }
+    uint64_t new_cas = next_cas(t->store, p);
+    p->total_items++;
+    if (!joins && old.item && replace_in_place(&old, key, flags_exp, new_cas, &v))
+        return CL_KV_OK;
+    return put_new(t, p, key, flags_exp, new_cas, &v, joins);
+}
+
+int cl_kv_store(struct cl_kv_thread *t, const struct cl_kv_key *key, int mode, uint32_t flags, uint32_t expires_s,
+                const uint8_t *value, uint32_t value_bytes, uint64_t cas)
+{
+    struct kv_partition *p = kv_partition_of(t->store, key->hash);
+    COUNT(t, cmd_set);
+    if (!fits(t->store, key->len, value_bytes)) {
+        COUNT(t, store_too_large);
+        if (mode == CL_KV_SET) /* memcached: a value that is out of date is worse than none */
+            cl_kv_delete_key(&(struct cl_kv_thread){.store = t->store, .now_s = t->now_s}, key);
+        return CL_KV_TOO_LARGE;
+    }
+    flush_if_due(t, p);
+    struct pieces v = {{value ? value : (const uint8_t *)"", NULL}, {value_bytes, 0}};
+    kv_lock(p);
+    int rc = store_locked(t, p, key, mode, (uint64_t)expires_s << 32 | flags, &v, cas);
+    kv_unlock(p);
+    if (rc == CL_KV_NO_MEMORY)
+        COUNT(t, store_no_memory);
+    return rc;
+}
+
+int cl_kv_delete_key(struct cl_kv_thread *t, const struct cl_kv_key *key)
+{
+    struct kv_partition *p = kv_partition_of(t->store, key->hash);
+    struct kv_ref r;
+    flush_if_due(t, p);
+    kv_lock(p);
+    bool found = find_live(t, p, key, &r);
+    if (found)
+        kv_unlink(p, &r);
+    kv_unlock(p);
+    cl_count(found ? &t->counters.delete_hits : &t->counters.delete_misses, 1);
+    return found ? CL_KV_OK : CL_KV_NOT_FOUND;
+}
+
+int cl_kv_touch(struct cl_kv_thread *t, const struct cl_kv_key *key, uint32_t expires_s)
+{
+    struct kv_partition *p = kv_partition_of(t->store, key->hash);
+    struct kv_ref r;
+    COUNT(t, cmd_touch);
+    flush_if_due(t, p);
+    kv_lock(p);
+    bool found = find_live(t, p, key, &r);
+    if (found) {
+        kv_bucket_enter(r.head);
+        cl_store_relaxed(&r.item->flags_exp, (uint64_t)expires_s << 32 | (uint32_t)r.item->flags_exp);
+        kv_bucket_leave(r.head);
+        kv_ref_use(&r);
+    }
+    kv_unlock(p);
+    cl_count(found ? &t->counters.touch_hits : &t->counters.touch_misses, 1);
+    return found ? CL_KV_OK : CL_KV_NOT_FOUND;
+}
+
+/* Write a counter's digits over the old value; one that got shorter keeps its length, filled up with spaces. */
+static void write_counter(const struct kv_ref *r, const uint8_t *text, uint32_t n, uint64_t cas)
+{
+    uint32_t bytes = (uint32_t)r->item->lengths;
+    uint64_t *to = (uint64_t *)kv_item_value(r->item);
+    kv_bucket_enter(r->head);
+    cl_store_relaxed(&r->item->cas, cas);
+    for (uint32_t i = 0; i < bytes; i += 8) {
+        uint64_t word = 0x2020202020202020ull;
+        for (uint32_t k = i; k < n && k < i + 8; k++)
+            word ^= (uint64_t)(uint8_t)(' ' ^ text[k]) << (8 * (k - i));
+        cl_store_relaxed(to++, word);
+    }
+    kv_bucket_leave(r->head);
+    kv_ref_use(r);
+}
+
+static int delta_locked(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key, bool incr,
+                        uint64_t delta, uint64_t *out)
+{
+    struct kv_ref r;
+    if (!find_live(t, p, key, &r))
+        return CL_KV_NOT_FOUND;
+    uint32_t old_bytes = (uint32_t)r.item->lengths;
+    const uint8_t *old = (const uint8_t *)kv_item_value(r.item);
+    uint64_t value;
+    if (!old_bytes || !kv_parse_u64(old, old_bytes, &value))
+        return CL_KV_NON_NUMERIC;
+    cl_count(incr ? &t->counters.incr_hits : &t->counters.decr_hits, 1);
+    value = incr ? value + delta : value > delta ? value - delta : 0;
+    *out = value;
+    uint8_t text[KV_DECIMAL_MAX];
+    uint32_t n = kv_format_u64(text, value);
+    uint64_t cas = next_cas(t->store, p);
+    if (n <= old_bytes) {
+        write_counter(&r, text, n, cas);
+        return CL_KV_OK;
+    }
+    struct pieces v = {{text, NULL}, {n, 0}};
+    uint64_t flags_exp = r.item->flags_exp;
+    if (replace_in_place(&r, key, flags_exp, cas, &v))
+        return CL_KV_OK;
+    return put_new(t, p, key, flags_exp, cas, &v, false);
+}
+
+int cl_kv_delta(struct cl_kv_thread *t, const struct cl_kv_key *key, bool incr, uint64_t delta, uint64_t *out)
+{
+    struct kv_partition *p = kv_partition_of(t->store, key->hash);
+    flush_if_due(t, p);
+    kv_lock(p);
+    int rc = delta_locked(t, p, key, incr, delta, out);
+    kv_unlock(p);
+    if (rc == CL_KV_NOT_FOUND)
+        cl_count(incr ? &t->counters.incr_misses : &t->counters.decr_misses, 1);
+    return rc;
+}
+
+void cl_kv_flush_all(struct cl_kv_thread *t, uint32_t at_s)
+{
+    struct cl_kv *s = t->store;
+    COUNT(t, cmd_flush);
+    for (uint32_t i = 0; i < s->n_partitions; i++) {
+        struct kv_partition *p = &s->partitions[i];
+        kv_lock(p);
+        if (at_s <= t->now_s)
+            flush_now(s, p);
+        else
+            cl_store_relaxed(&p->flush_at_s, at_s);
+        kv_unlock(p);
+    }
+}
+
+uint32_t cl_kv_sweep(struct cl_kv_thread *t, uint32_t budget)
+{
+    struct cl_kv *s = t->store;
+    uint32_t dropped = 0;
+    for (uint32_t i = 0; i < s->n_partitions; i++) {
+        struct kv_partition *p = &s->partitions[i];
+        flush_if_due(t, p);
+        kv_lock(p);
+        dropped += kv_log_sweep(p, t->now_s, budget);
+        kv_unlock(p);
+    }
+    return dropped;
+}
