@@ -16,6 +16,7 @@
 
 #include "sched/spin.h"
 
+// cffi: begin
 struct cl_waiter;
 
 /* Waiting uthreads in order of arrival. Guarded by the lock beside it. */
@@ -84,5 +85,6 @@ CL_API int cl_wait_group_add(struct cl_wait_group *g, int32_t n);
 CL_API int cl_wait_group_done(struct cl_wait_group *g);
 /* Block while the count is not 0. 0; -EDEADLK. */
 CL_API int cl_wait_group_wait(struct cl_wait_group *g);
+// cffi: end
 
 #endif

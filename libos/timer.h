@@ -12,6 +12,7 @@
 
 #include "../runtime/base.h"
 
+// cffi: begin
 struct cl_timer;
 typedef void (*cl_timer_fn)(struct cl_timer *timer, void *arg);
 
@@ -20,9 +21,10 @@ struct cl_timer {
     uint64_t deadline_ns;
     cl_timer_fn fn;
     void *arg;
-    void *home;      /* kthread whose heap it was last in; atomic: read before the lock is taken */
+    void *home;      /* kthread whose heap it is or was in; leaves a heap under its lock, read (acquire) before */
+    void *kthreads;  /* of its scheduler; constant from the first arming */
     uint32_t pos;    /* place in the heap + 1; 0: not armed */
-    uint32_t runner; /* kthread that ran it last + 1 */
+    uint32_t runner; /* kthread that ran it last + 1; relaxed */
 };
 
 CL_API void cl_timer_init(struct cl_timer *timer, cl_timer_fn fn, void *arg);
@@ -30,7 +32,9 @@ CL_API void cl_timer_init(struct cl_timer *timer, cl_timer_fn fn, void *arg);
  * Calls on one timer must not overlap each other (they may overlap its callback). */
 CL_API int cl_timer_arm(struct cl_timer *timer, uint64_t deadline_ns);
 /* Disarm, and wait for a callback that is just running elsewhere, so that afterwards the memory is the caller's. From
- * its own callback it does not wait. Returns 1 if the timer was armed and now will not run, 0 if not. Any kthread. */
+ * its own callback it does not wait; two callbacks must not cancel each other's timers, which would wait for ever. Returns 1 if
+ * the timer was armed and now will not run, 0 if not. Any thread. */
 CL_API int cl_timer_cancel(struct cl_timer *timer);
+// cffi: end
 
 #endif

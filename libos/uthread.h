@@ -8,6 +8,7 @@
 
 #include "../runtime/base.h"
 
+// cffi: begin
 /* The thread itself: only ever a pointer, good as long as the uthread lives. */
 struct cl_uthread;
 /* A name for a uthread that is never used again: a stale one is refused, not confused with a later thread's. 0: none.
@@ -32,11 +33,16 @@ CL_API int cl_uthread_exit(void);
 /* The calling uthread; NULL elsewhere. */
 CL_API struct cl_uthread *cl_uthread_self(void);
 CL_API cl_uthread_id cl_uthread_id_of(const struct cl_uthread *t);
+/* One pointer that belongs to the calling uthread, NULL at its start: what a thread-local cannot be here. NULL, and -EPERM
+ * for set, elsewhere. */
+CL_API void *cl_uthread_local(void);
+CL_API int cl_uthread_set_local(void *local);
 /* Sleep for at least so long on the scheduler's clock. On a uthread. -EDEADLK; -ENOSPC: too many timers (timer.h). */
 CL_API int cl_uthread_sleep_ns(uint64_t ns);
 /* The same until an instant of cl_sched_now_ns. Returns at once if it has passed. */
 CL_API int cl_uthread_sleep_until_ns(uint64_t deadline_ns);
 /* Bytes of stack left below the caller's frame; 0 elsewhere than on a uthread. */
 CL_API uint64_t cl_uthread_stack_left_bytes(void);
+// cffi: end
 
 #endif

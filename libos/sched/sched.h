@@ -35,6 +35,7 @@
 #include "../uthread.h"
 #include "spin.h"
 
+// cffi: begin
 #define CL_SCHED_MAX_KTHREADS 64
 #define CL_SCHED_STACK_FLOOR_BYTES 16384
 
@@ -170,5 +171,6 @@ CL_API void cl_uthread_ready(struct cl_uthread *t);
 /* Ask that a uthread which overruns its stack is named on stderr before the process dies of SIGSEGV as it would anyway.
  * Installs a SIGSEGV handler for the process that passes every other fault on to the one before it. -errno. */
 CL_API int cl_sched_report_overflow(void);
+// cffi: end
 
 #endif

@@ -9,10 +9,12 @@
 
 #include "../../runtime/base.h"
 
+// cffi: begin
 /* Zero is an unlocked lock. */
 struct cl_spin {
     uint32_t word; /* writers and readers: anybody; 0 free, 1 held */
 };
+// cffi: end
 
 /* The slow half of cl_spin_lock. */
 CL_API void cl_spin_wait(struct cl_spin *l);

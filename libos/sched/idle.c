@@ -1,0 +1,215 @@
+/* A kthread without work: it spins, looks at its siblings, and goes to sleep; and how it is woken.
+ *
+ * Two shared words, both changed by read-modify-write with sequentially consistent order:
+ *   parked     bit k: kthread k sleeps or is about to. Set by k after its park word; taken by k or by the one who wakes it.
+ *   searching  how many kthreads are awake and look for work, including ones just woken.
+ *
+ * Whoever publishes work that others should take calls cl_wake_one after it: a full fence, then, only if nobody searches
+ * already, one sleeper is counted as searching and woken. Whoever searches and goes to sleep stops searching first, says
+ * that it parks, and after a full fence looks at all work once more. So of publisher and sleeper at least one sees the
+ * other (the argument of park.h, with `searching` as a second flag on which the same argument holds): no wake-up is lost,
+ * and a burst of work wakes siblings one after another, each when the one before has found something, not all at once.
+ *
+ * Not covered by this: work that appears behind a kthread's back while it is inside a long handler (frames in its queue, a
+ * lone ready uthread). Siblings that are awake notice that it is stuck (steal.c); for the case that all sleep, none sleeps
+ * longer than watch_ns, doubling up to 64 times that while nothing happens.
+ *
+ * Tests: tests/libos/sched/c/park_wake.c (lost wake-ups, watch_ns = 0). */
+#include "runq.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LOOK_EVERY 8    /* turns without work between two looks at siblings: their lines are theirs */
+#define SEARCH_AFTER 16 /* turns without work before one counts as searching, so that short gaps touch nothing shared */
+#define YIELD_EVERY 32  /* mode spin with more kthreads than CPUs: turns between two sched_yield() */
+#define PROMISING_TURNS 64 /* how long something not yet worth stealing keeps one awake */
+#define LONE_WAKE_NS 50000 /* a spawn of one uthread wakes a sibling at most so often */
+
+static void wake(struct cl_sched *s, struct cl_kthread *waker, unsigned k)
+{
+    cl_park_wake(s->kthreads[k].parker);
+    if (waker)
+        cl_count(&waker->stats.wakes_sent, 1);
+}
+
+/* The parked kthread nearest to the waker. */
+static unsigned choose(const struct cl_sched *s, const struct cl_kthread *waker, uint64_t parked)
+{
+    for (uint32_t i = 0; waker && i + 1 < s->n_kthreads; i++)
+        if (parked & 1ull << waker->order[i])
+            return waker->order[i];
+    return (unsigned)__builtin_ctzll(parked);
+}
+
+void cl_wake_one(struct cl_sched *s, struct cl_kthread *waker)
+{
+    cl_fence_seq_cst(); /* after the work was published, before the look for sleepers */
+    while (cl_load_relaxed(&s->parked) && cl_load_relaxed(&s->searching) == 0) {
+        uint32_t none = 0;
+        if (!__atomic_compare_exchange_n(&s->searching, &none, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+            return;
+        uint64_t parked;
+        while ((parked = cl_load_relaxed(&s->parked))) {
+            unsigned k = choose(s, waker, parked);
+            if (__atomic_fetch_and(&s->parked, ~(1ull << k), __ATOMIC_SEQ_CST) & 1ull << k) {
+                wake(s, waker, k); /* it takes over our count in `searching` */
+                return;
+            }
+        }
+        /* All woke by themselves. One that parked in between saw us searching: so look again. */
+        __atomic_fetch_sub(&s->searching, 1, __ATOMIC_SEQ_CST);
+    }
+}
+
+void cl_wake_for_lone(struct cl_kthread *k)
+{
+    struct cl_sched *s = k->sched;
+    if (!cl_load_relaxed(&s->parked) || cl_load_relaxed(&s->searching)) /* relaxed: a hint; the watch covers a miss */
+        return;
+    uint64_t now = cl_sched_clock(s);
+    if (now - k->last_lone_wake_ns < LONE_WAKE_NS)
+        return;
+    k->last_lone_wake_ns = now;
+    cl_wake_one(s, k);
+}
+
+void cl_wake_all(struct cl_sched *s)
+{
+    for (uint32_t k = 0; k < s->n_kthreads; k++)
+        cl_park_wake(s->kthreads[k].parker); /* begins with a full fence */
+}
+
+/* Work that this kthread could do at once and that nobody would wake it for. */
+static bool work_visible(struct cl_kthread *k)
+{
+    struct cl_sched *s = k->sched;
+    if (cl_load_relaxed(&s->n_inject) || cl_load_relaxed(&s->ending) || cl_runq_len(&k->runq))
+        return true;
+    if (s->has_source && (s->source.pending(s->source.arg, k->index) || s->source.ready(s->source.arg, k->index)))
+        return true;
+    for (uint32_t i = 0; i < s->n_kthreads; i++)
+        if (i != k->index && cl_runq_len(&s->kthreads[i].runq) > 1)
+            return true;
+    return false;
+}
+
+static void stop_searching(struct cl_kthread *k, bool found)
+{
+    struct cl_sched *s = k->sched;
+    if (!k->searching)
+        return;
+    k->searching = false;
+    /* The last one to stop since it found work passes the search on, if there is more than it took. */
+    if (__atomic_fetch_sub(&s->searching, 1, __ATOMIC_SEQ_CST) == 1 && found && cl_load_relaxed(&s->parked)) {
+        cl_fence_seq_cst();
+        if (work_visible(k))
+            cl_wake_one(s, k);
+    }
+}
+
+void cl_idle_over(struct cl_kthread *k)
+{
+    k->idle_turns = 0;
+    k->watch_ns = k->sched->watch_ns;
+    if (cl_unlikely(k->searching))
+        stop_searching(k, true);
+}
+
+/* How long to sleep: to the next timer, and not longer than the watch. < 0: for ever; 0: not at all. */
+static int64_t sleep_ns(struct cl_kthread *k)
+{
+    const struct cl_sched *s = k->sched;
+    uint64_t next_ns = cl_load_relaxed(&k->timers.next_ns), ns = k->watch_ns ? k->watch_ns : CL_NEVER;
+    if (next_ns != CL_NEVER) {
+        uint64_t now = cl_sched_clock(s);
+        ns = next_ns <= now ? 0 : cl_min(ns, next_ns - now);
+    }
+    return ns > INT64_MAX ? -1 : (int64_t)ns;
+}
+
+static void sleep_on(struct cl_kthread *k, int64_t ns)
+{
+    const struct cl_work_source *source = &k->sched->source;
+    cl_count(&k->stats.parks, 1);
+    if (!source->wait)
+        cl_park_wait(k->parker, ns);
+    else if (source->wait(source->arg, k->index, ns) < 0)
+        cl_count(&k->stats.wait_errors, 1);
+    if (k->watch_ns && k->watch_ns < 64 * k->sched->watch_ns)
+        k->watch_ns *= 2;
+}
+
+static void park(struct cl_kthread *k)
+{
+    struct cl_sched *s = k->sched;
+    uint64_t bit = 1ull << k->index;
+    stop_searching(k, false);
+    cl_park_begin(k->parker); /* before the bit: who takes the bit must find the word parked */
+    __atomic_fetch_or(&s->parked, bit, __ATOMIC_SEQ_CST);
+    cl_fence_seq_cst(); /* before the last look */
+    int64_t ns = sleep_ns(k);
+    if (ns == 0 || work_visible(k)) {
+        cl_park_cancel(k->parker);
+        cl_count(&k->stats.parks_cancelled, 1);
+    } else {
+        sleep_on(k, ns);
+    }
+    /* If somebody else took the bit, he counted us as searching. */
+    k->searching = !(__atomic_fetch_and(&s->parked, ~bit, __ATOMIC_SEQ_CST) & bit);
+    k->idle_turns = 0;
+}
+
+/* Whether adaptive idling goes on without sleep. */
+static bool spin_on(struct cl_kthread *k)
+{
+    const struct cl_sched *s = k->sched;
+    uint64_t now = cl_sched_clock(s);
+    if (k->idle_turns == 1)
+        k->idle_since_ns = now;
+    if (now - k->idle_since_ns >= s->spin_ns)
+        return false;
+    /* After the first half rest more between looks: less power, and more for the other hyper-thread. */
+    for (unsigned i = 0; i < 8 && now - k->idle_since_ns >= s->spin_ns / 2; i++)
+        cl_relax();
+    cl_relax();
+    return true;
+}
+
+void cl_idle(struct cl_kthread *k)
+{
+    struct cl_sched *s = k->sched;
+    bool promising = false;
+    k->idle_turns++;
+    if (s->n_kthreads > 1) {
+        if (s->sleeps && !k->searching && k->idle_turns >= SEARCH_AFTER) {
+            k->searching = true;
+            __atomic_fetch_add(&s->searching, 1, __ATOMIC_SEQ_CST);
+        }
+        if ((k->idle_turns % LOOK_EVERY == 1 || s->mode == CL_SCHED_BLOCK) && cl_steal(k, &promising)) {
+            cl_idle_over(k);
+            return;
+        }
+    }
+    if (s->mode == CL_SCHED_SPIN) {
+        if (cl_unlikely(s->oversubscribed) && k->idle_turns % YIELD_EVERY == 0)
+            sched_yield();
+        else
+            cl_relax();
+    } else if (s->mode == CL_SCHED_BLOCK || !spin_on(k)) {
+        if (promising && k->idle_turns < PROMISING_TURNS)
+            cl_relax();
+        else
+            park(k);
+    }
+}
+
+void cl_drain_check(struct cl_sched *s)
+{
+    if (cl_load_relaxed(&s->drained) || cl_sched_live(s))
+        return;
+    cl_store_release(&s->drained, 1); /* release: what the uthreads did happens before cl_sched_stop returns */
+    syscall(SYS_futex, &s->drained, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}

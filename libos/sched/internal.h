@@ -1,0 +1,237 @@
+/* The scheduler's structures. Private to libos/sched. */
+#ifndef CORELANE_LIBOS_SCHED_INTERNAL_H
+#define CORELANE_LIBOS_SCHED_INTERNAL_H
+
+#include "../timer.h"
+#include "sched.h"
+#include "switch.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#define CL_RUNQ_SIZE 256u /* slots of a run queue's ring */
+#define CL_BUDGET 64      /* uthreads run one after another before the loop looks at timers and the network again */
+#define CL_STACK_CACHE 64 /* free uthreads that a kthread keeps; half of them move at a time */
+#define CL_STACK_SLAB 64  /* stacks mapped at a time */
+#define CL_TIMERS_MAX (1u << 20)
+#define CL_NEVER UINT64_MAX
+
+/* cl_uthread.join: 0, the address of the joiner, or one of these. */
+#define CL_JOIN_DONE 1ull
+#define CL_JOIN_DETACHED 2ull
+#define CL_JOIN_CLAIMED 3ull
+
+/* A uthread object: it keeps its stack for life, and is recycled through LIFO caches. All of it belongs to the kthread
+ * that runs it, or to who holds it in a queue, but for `join` and `gen`. */
+struct cl_uthread {
+    void *sp;                /* saved context, while it does not run */
+    struct cl_uthread *next; /* link in a cache, the depot, an overflow list, the inject queue */
+    cl_uthread_fn fn;
+    void *arg;
+    uint64_t join;   /* writers: joiner, detacher and the context after its end, by CAS and exchange (acq_rel) */
+    uint32_t gen;    /* bumped when recycled; read by joiners (relaxed: an id comes to them by some synchronisation) */
+    uint32_t index;  /* constant: place in cl_sched.uthreads */
+    void *local;     /* the user's, see cl_uthread_local */
+    char *stack_lo;  /* constant: lowest usable byte; the guard page is below */
+    char *stack_top; /* constant: where its first frame goes */
+    struct cl_sched *sched;
+    int32_t result; /* of a join that could not be, set before the joiner is resumed */
+    uint32_t pad;
+    void *fake_stack; /* ASan */
+    void *fiber;      /* TSan */
+} CL_ALIGNED(64);
+
+enum cl_after_op {
+    CL_AFTER_NOTHING,
+    CL_AFTER_READY,  /* push t to the run queue */
+    CL_AFTER_UNLOCK, /* release the lock p */
+    CL_AFTER_JOIN,   /* t wants to join p */
+    CL_AFTER_EXIT,   /* t has ended */
+    CL_AFTER_FREE,   /* t has ended and is nobody's: recycle it */
+    CL_AFTER_CALL,   /* the loop shall run call_fn(p) on its stack and come back to t */
+};
+
+/* What the context switched to has to do for the one that switched away, now that that one's state is saved. */
+struct cl_after {
+    enum cl_after_op op;
+    struct cl_uthread *t;
+    void *p;
+};
+
+struct cl_runq {
+    uint32_t head;
+    uint32_t tail;
+    uint32_t n_overflow; /* writers: under the lock; readers: all */
+    struct cl_spin lock;
+    struct cl_uthread *first, *last; /* overflow, under the lock */
+    uint64_t overflowed;             /* owner */
+    bool shared;                     /* constant */
+    struct cl_uthread *ring[CL_RUNQ_SIZE];
+} CL_ALIGNED(128);
+
+struct cl_timer_slot {
+    uint64_t deadline_ns;
+    struct cl_timer *timer;
+};
+
+/* Timers armed on a kthread: a 4-ary heap in memory that is reserved once and touched as it fills. */
+struct cl_timers {
+    struct cl_spin lock;
+    uint32_t n;
+    uint64_t next_ns; /* deadline of the first; writers: under the lock; readers: all, relaxed: a hint, checked again */
+    struct cl_timer_slot *heap;
+} CL_ALIGNED(64);
+
+/* What a thief remembers of a sibling between two looks. */
+struct cl_seen {
+    uint32_t head;  /* of its run queue, when that held one uthread */
+    uint32_t alone; /* looks for which that one has been there */
+    uint64_t turns; /* of its loop */
+    uint32_t stuck; /* looks for which the loop has not turned */
+};
+
+struct cl_kthread {
+    /* Private to the kthread. */
+    struct cl_sched *sched;
+    struct cl_uthread *current; /* NULL in the loop */
+    struct cl_after after;
+    int32_t budget;
+    uint32_t no_switch;
+    uint32_t index;
+    bool searching;     /* counted in sched->searching */
+    bool on_loop_stack; /* inside cl_kthread_call */
+    void (*call_fn)(void *arg);
+    struct cl_uthread loop; /* the loop's own context */
+    struct cl_uthread *idle_runner;
+    struct cl_uthread *cache;
+    uint32_t n_cache;
+    uint32_t idle_turns;    /* turns of the loop without work */
+    uint64_t idle_since_ns; /* adaptive: when they began */
+    uint64_t watch_ns;      /* how long to sleep at most, while it doubles */
+    uint64_t service_ns;    /* moving average of a frame's handling */
+    uint64_t last_lone_wake_ns;
+    struct cl_seen seen[CL_SCHED_MAX_KTHREADS];
+    uint8_t order[CL_SCHED_MAX_KTHREADS]; /* siblings, nearest first */
+    int32_t cpu;
+    pthread_t thread;
+    void *signal_stack;
+    struct cl_sched_stats stats; /* writer: the kthread; readers: all, relaxed */
+
+    /* Looked at by siblings. */
+    uint64_t
+        turns CL_ALIGNED(128); /* of the loop; writer: the kthread; readers: thieves, relaxed: only change matters */
+    struct cl_timer *firing;   /* writer: the kthread; readers: cl_timer_cancel (acquire) */
+    struct cl_parker *parker;  /* constant after new */
+    struct cl_parker own_parker;
+    struct cl_timers timers;
+    struct cl_runq runq;
+    uint32_t park_word CL_ALIGNED(64); /* of own_parker */
+} CL_ALIGNED(128);
+
+struct cl_sched {
+    /* Constant after cl_sched_new. */
+    uint32_t n_kthreads;
+    uint32_t mode;
+    bool has_source;
+    bool oversubscribed; /* more kthreads than CPUs */
+    bool sleeps;         /* kthreads may park: not in mode spin */
+    bool started;
+    uint64_t spin_ns, watch_ns;
+    uint64_t (*clock)(void *arg);
+    void *clock_arg;
+    uint64_t fp_control;
+    struct cl_work_source source;
+    struct cl_kthread *kthreads;
+    struct cl_uthread *uthreads; /* max_uthreads objects, touched as they are needed */
+    char **slabs;                /* mappings of CL_STACK_SLAB stacks each */
+    uint32_t max_uthreads, stack_bytes, page_bytes;
+    size_t stack_stride, slab_bytes, uthreads_bytes, slabs_bytes;
+
+    /* Sleeping and waking; see idle.c. All RMW. */
+    uint64_t parked CL_ALIGNED(64); /* bit k: kthread k sleeps or is about to */
+    uint32_t searching;             /* kthreads awake that look for work */
+
+    /* uthreads made ready by foreign threads. */
+    struct cl_spin inject_lock CL_ALIGNED(64);
+    uint32_t n_inject; /* writers: under the lock; readers: all */
+    struct cl_uthread *inject_first, *inject_last;
+    uint64_t foreign_spawned; /* under the lock; readers relaxed */
+
+    /* Free uthreads behind the kthreads' caches. Under the lock. */
+    struct cl_spin depot_lock CL_ALIGNED(64);
+    struct cl_uthread *depot;
+    uint32_t n_depot;
+    uint32_t created;  /* objects ever made; readers: all, relaxed */
+    bool light_guards; /* the kernel has guard pages without mappings of their own */
+
+    /* Stopping: writers under nothing but order (cl_sched_stop); readers: kthreads, relaxed at each turn. */
+    uint32_t stopping CL_ALIGNED(64); /* drain */
+    uint32_t drained;                 /* futex: nothing alive was seen while stopping */
+    uint32_t ending;                  /* leave the loop */
+    int stopped;                      /* result of the first stop + 1 */
+};
+
+/* The calling kthread, NULL on a foreign thread. Never inlined and never assumed unchanged: a uthread that has switched
+ * may be on another kthread, and compilers keep addresses of thread-locals across calls. */
+struct cl_kthread *cl_kthread_self(void);
+void cl_kthread_bind(struct cl_kthread *k);
+
+/* stack.c */
+int cl_stacks_new(struct cl_sched *s, const struct cl_sched_config *config, char err[256]);
+void cl_stacks_delete(struct cl_sched *s);
+struct cl_uthread *cl_stack_get(struct cl_kthread *k); /* NULL: none left */
+void cl_stack_put(struct cl_kthread *k, struct cl_uthread *t);
+struct cl_uthread *cl_stack_get_foreign(struct cl_sched *s);
+
+/* uthread.c */
+void cl_uthread_prepare(struct cl_uthread *t, cl_uthread_fn fn, void *arg, uint64_t join);
+void cl_after_switch(struct cl_kthread *k);
+/* Switch from the running context to `next`; the caller has filled k->after. Returns when the caller is resumed. */
+void cl_switch_to(struct cl_kthread *k, struct cl_uthread *me, struct cl_uthread *next);
+int cl_block(struct cl_kthread *k, enum cl_after_op op, void *p);
+
+/* timer.c */
+int cl_timers_new(struct cl_timers *h);
+void cl_timers_delete(struct cl_timers *h);
+/* Run what is due in the heap of `owner` on k; at most a bounded number. Returns how many. */
+unsigned cl_timers_run(struct cl_kthread *k, struct cl_kthread *owner, uint64_t now_ns);
+/* Arm on k and leave the heap locked, for cl_block(.., CL_AFTER_UNLOCK, &k->timers.lock). Not armed: 0 or -ENOSPC. */
+int cl_timer_arm_locked(struct cl_kthread *k, struct cl_timer *timer, uint64_t deadline_ns);
+
+/* steal.c, order.c, idle.c, runner.c, kthread.c, guard.c */
+unsigned cl_steal(struct cl_kthread *k, bool *promising);
+void cl_order_init(struct cl_sched *s);
+void cl_wake_one(struct cl_sched *s, struct cl_kthread *waker);
+void cl_wake_for_lone(struct cl_kthread *k);
+void cl_wake_all(struct cl_sched *s);
+void cl_idle(struct cl_kthread *k);
+void cl_idle_over(struct cl_kthread *k);
+void cl_drain_check(struct cl_sched *s);
+bool cl_run_runner(struct cl_kthread *k);
+void cl_dispatch(struct cl_kthread *k, struct cl_uthread *t);
+unsigned cl_turn(struct cl_kthread *k);
+void *cl_kthread_main(void *arg);
+void cl_inject(struct cl_sched *s, struct cl_uthread *t, bool spawned);
+int cl_signal_stack_install(struct cl_kthread *k);
+void cl_signal_stack_remove(struct cl_kthread *k);
+void cl_loop_stack_bounds(struct cl_kthread *k);
+
+static inline uint64_t cl_sched_clock(const struct cl_sched *s)
+{
+    return s->clock(s->clock_arg);
+}
+
+/* Release: whoever sees this end (cl_sched_live) sees the start that came before it, on whatever kthread. */
+static inline void cl_count_finished(struct cl_kthread *k)
+{
+    cl_store_release(&k->stats.finished, k->stats.finished + 1);
+}
+
+/* Whether the caller is on a uthread that may switch. */
+static inline bool cl_may_block(const struct cl_kthread *k)
+{
+    return cl_likely(k && k->current && !k->no_switch);
+}
+
+#endif

@@ -1,0 +1,203 @@
+/* A kthread: the scheduler loop. One turn: timers that are due, uthreads woken from outside, at most CL_BUDGET uthreads
+ * from the run queue, the own network queue, a runner for what it brought. A turn without any of these is idle (idle.c). */
+#include "runq.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#if defined(__has_attribute)
+#if __has_attribute(noipa)
+#define CL_NOIPA __attribute__((noipa))
+#endif
+#endif
+#ifndef CL_NOIPA
+#define CL_NOIPA
+#endif
+
+#define INJECT_BATCH 64
+
+static __thread struct cl_kthread *this_kthread __attribute__((tls_model("initial-exec")));
+
+CL_NOINLINE CL_NOIPA struct cl_kthread *cl_kthread_self(void)
+{
+    struct cl_kthread *k = this_kthread;
+    __asm__ volatile("" : "+r"(k)); /* not a constant of the thread, whatever the compiler thinks of threads */
+    return k;
+}
+
+CL_NOINLINE CL_NOIPA void cl_kthread_bind(struct cl_kthread *k)
+{
+    this_kthread = k;
+}
+
+void cl_dispatch(struct cl_kthread *k, struct cl_uthread *t)
+{
+    cl_count(&k->stats.switches, 1);
+    for (;;) {
+        cl_switch_to(k, &k->loop, t);
+        k->current = NULL;
+        if (cl_likely(k->after.op != CL_AFTER_CALL))
+            return;
+        /* The uthread asked for a call on this stack, see cl_kthread_call. */
+        struct cl_after call = k->after;
+        k->after.op = CL_AFTER_NOTHING;
+        k->current = t = call.t;
+        k->no_switch++;
+        k->on_loop_stack = true;
+        k->call_fn(call.p);
+        k->on_loop_stack = false;
+        k->no_switch--;
+    }
+}
+
+int cl_kthread_call(void (*fn)(void *arg), void *arg)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (!k)
+        return -EPERM;
+    if (!k->current || k->on_loop_stack) { /* there already */
+        fn(arg);
+        return 0;
+    }
+    if (k->no_switch)
+        return -EDEADLK;
+    k->call_fn = fn;
+    k->after = (struct cl_after){CL_AFTER_CALL, k->current, arg};
+    cl_switch_to(k, k->current, &k->loop);
+    return 0;
+}
+
+void cl_sched_no_switch_enter(void)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (k)
+        k->no_switch++;
+}
+
+void cl_sched_no_switch_leave(void)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (k && k->no_switch)
+        k->no_switch--;
+}
+
+struct cl_sched *cl_sched_self(void)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    return k ? k->sched : NULL;
+}
+
+int cl_kthread_index(void)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    return k ? (int)k->index : -1;
+}
+
+static void inject_push(struct cl_sched *s, struct cl_uthread *t, bool spawned)
+{
+    t->next = NULL;
+    cl_spin_lock(&s->inject_lock);
+    if (s->inject_last)
+        s->inject_last->next = t;
+    else
+        s->inject_first = t;
+    s->inject_last = t;
+    cl_store_relaxed(&s->n_inject, s->n_inject + 1);
+    if (spawned)
+        cl_count(&s->foreign_spawned, 1);
+    cl_spin_unlock(&s->inject_lock);
+}
+
+void cl_inject(struct cl_sched *s, struct cl_uthread *t, bool spawned)
+{
+    inject_push(s, t, spawned);
+    cl_wake_one(s, NULL);
+}
+
+/* Move uthreads that foreign threads made ready to the run queue. */
+static unsigned take_injected(struct cl_kthread *k)
+{
+    struct cl_sched *s = k->sched;
+    struct cl_uthread *batch[INJECT_BATCH];
+    unsigned n = 0;
+    uint32_t len = 0;
+    cl_spin_lock(&s->inject_lock);
+    for (; n < INJECT_BATCH && s->inject_first; n++) {
+        batch[n] = s->inject_first;
+        s->inject_first = batch[n]->next;
+    }
+    if (!s->inject_first)
+        s->inject_last = NULL;
+    cl_store_relaxed(&s->n_inject, s->n_inject - n);
+    cl_spin_unlock(&s->inject_lock);
+    for (unsigned i = 0; i < n; i++)
+        len = cl_runq_push(&k->runq, batch[i]);
+    cl_count(&k->stats.injected, n);
+    if (len > 1 && s->sleeps)
+        cl_wake_one(s, k);
+    return n;
+}
+
+static void flush(struct cl_kthread *k)
+{
+    const struct cl_work_source *source = &k->sched->source;
+    if (source->flush)
+        source->flush(source->arg, k->index);
+}
+
+static unsigned look_at_network(struct cl_kthread *k, bool ran)
+{
+    const struct cl_work_source *source = &k->sched->source;
+    if (ran)
+        flush(k);
+    unsigned frames = source->poll(source->arg, k->index, k->index);
+    cl_count(&k->stats.polls, 1);
+    cl_count(&k->stats.frames, frames);
+    if (source->pending(source->arg, k->index) == 0 || !cl_run_runner(k))
+        return frames;
+    flush(k);
+    return frames + 1;
+}
+
+unsigned cl_turn(struct cl_kthread *k)
+{
+    struct cl_sched *s = k->sched;
+    unsigned work = 0;
+    cl_count(&k->turns, 1);
+    if (cl_load_relaxed(&k->timers.next_ns) != CL_NEVER) /* relaxed: only we arm in our heap */
+        work += cl_timers_run(k, k, cl_sched_clock(s));
+    if (cl_load_relaxed(&s->n_inject)) /* relaxed: looked at again under the lock, and before sleeping */
+        work += take_injected(k);
+    k->budget = CL_BUDGET;
+    struct cl_uthread *t = cl_runq_pop(&k->runq);
+    if (t) {
+        cl_dispatch(k, t);
+        work++;
+    }
+    if (s->has_source)
+        work += look_at_network(k, work != 0);
+    return work;
+}
+
+void *cl_kthread_main(void *arg)
+{
+    struct cl_kthread *k = arg;
+    struct cl_sched *s = k->sched;
+    cl_kthread_bind(k);
+    cl_loop_stack_bounds(k);
+    cl_signal_stack_install(k);
+    /* Sleeps end when a timer is due, not up to 50 us later. Failing costs only that. */
+    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+    while (!cl_load_acquire(&s->ending)) { /* acquire: pairs with cl_sched_stop */
+        if (cl_turn(k))
+            cl_idle_over(k);
+        else
+            cl_idle(k);
+        if (cl_unlikely(cl_load_relaxed(&s->stopping)))
+            cl_drain_check(s);
+    }
+    cl_signal_stack_remove(k);
+    cl_kthread_bind(NULL);
+    return NULL;
+}

@@ -1,0 +1,317 @@
+/* The scheduler as an object: new, start, stop, delete, work from foreign threads, statistics. */
+#include "runq.h"
+
+#include "../../runtime/clock.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SHORT_SPIN_NS 2000 /* adaptive with more kthreads than CPUs */
+
+static uint64_t machine_clock(void *arg)
+{
+    return (uint64_t)cl_tsc_to_ns(arg, cl_tsc());
+}
+
+void cl_sched_config_init(struct cl_sched_config *config)
+{
+    *config = (struct cl_sched_config){
+        .n_kthreads = 1,
+        .mode = CL_SCHED_ADAPTIVE,
+        .stack_bytes = 65536,
+        .max_uthreads = 65536,
+        .spin_ns = 20000,
+        .watch_ns = 1000000,
+    };
+}
+
+static int check(const struct cl_sched_config *c, char err[256])
+{
+    const struct cl_work_source *source = c->source;
+    if (c->n_kthreads < 1 || c->n_kthreads > CL_SCHED_MAX_KTHREADS)
+        snprintf(err, 256, "n_kthreads is %u: expected 1 to %u", c->n_kthreads, CL_SCHED_MAX_KTHREADS);
+    else if (c->mode > CL_SCHED_BLOCK)
+        snprintf(err, 256, "mode is %u: expected 0 (spin), 1 (adaptive) or 2 (block)", c->mode);
+    else if (source && !(source->poll && source->ready && source->pending && source->run))
+        snprintf(err, 256, "the work source lacks one of poll, ready, pending, run");
+    else
+        return 0;
+    return -EINVAL;
+}
+
+static uint32_t cpus_allowed(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) ? 1 : (uint32_t)CPU_COUNT(&set);
+}
+
+static int init_kthread(struct cl_sched *s, uint32_t index, const struct cl_sched_config *c)
+{
+    struct cl_kthread *k = &s->kthreads[index];
+    k->sched = s;
+    k->index = index;
+    k->cpu = c->cpus ? c->cpus[index] : -1;
+    k->watch_ns = s->watch_ns;
+    k->budget = CL_BUDGET;
+    k->runq.shared = s->n_kthreads > 1;
+    k->own_parker = (struct cl_parker){.word = &k->park_word, .event_fd = -1};
+    k->parker = s->source.parker ? s->source.parker(s->source.arg, index) : NULL;
+    if (!k->parker)
+        k->parker = &k->own_parker;
+    return cl_timers_new(&k->timers);
+}
+
+static void init_fields(struct cl_sched *s, const struct cl_sched_config *c)
+{
+    s->n_kthreads = c->n_kthreads;
+    s->mode = c->mode;
+    s->sleeps = c->mode != CL_SCHED_SPIN;
+    s->oversubscribed = c->n_kthreads > cpus_allowed();
+    s->spin_ns = s->oversubscribed ? cl_min(c->spin_ns, SHORT_SPIN_NS) : c->spin_ns;
+    s->watch_ns = c->watch_ns;
+    s->clock = c->clock ? c->clock : machine_clock;
+    s->clock_arg = c->clock ? c->clock_arg : (void *)(uintptr_t)cl_clock_default();
+    s->fp_control = cl_switch_fp_control();
+    s->has_source = c->source != NULL;
+    if (c->source)
+        s->source = *c->source;
+}
+
+int cl_sched_new(const struct cl_sched_config *config, struct cl_sched **out, char err[256])
+{
+    int rc = check(config, err);
+    if (rc)
+        return rc;
+    struct cl_sched *s = aligned_alloc(128, (sizeof *s + 127) & ~127ul);
+    struct cl_kthread *kthreads = aligned_alloc(128, config->n_kthreads * sizeof *kthreads);
+    if (!s || !kthreads) {
+        snprintf(err, 256, "out of memory for %u kthreads", config->n_kthreads);
+        free(s);
+        free(kthreads);
+        return -ENOMEM;
+    }
+    memset(s, 0, sizeof *s);
+    memset(kthreads, 0, config->n_kthreads * sizeof *kthreads);
+    s->kthreads = kthreads;
+    init_fields(s, config);
+    rc = cl_stacks_new(s, config, err);
+    for (uint32_t k = 0; k < s->n_kthreads && rc == 0; k++) {
+        rc = init_kthread(s, k, config);
+        if (rc)
+            snprintf(err, 256, "no address space for the timers of kthread %u", k);
+    }
+    if (rc) {
+        cl_sched_delete(s);
+        return rc;
+    }
+    cl_order_init(s);
+    *out = s;
+    return 0;
+}
+
+/* All signals but those that a fault of the running code raises. */
+static void signals_to_block(sigset_t *set)
+{
+    static const int kept[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
+    sigfillset(set);
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        sigdelset(set, kept[i]);
+}
+
+static int start_kthread(struct cl_kthread *k, char err[256])
+{
+    pthread_attr_t attr;
+    cpu_set_t cpus;
+    char name[16];
+    pthread_attr_init(&attr);
+    CPU_ZERO(&cpus);
+    if (k->cpu >= 0) {
+        if (k->cpu < CPU_SETSIZE)
+            CPU_SET(k->cpu, &cpus);
+        pthread_attr_setaffinity_np(&attr, sizeof cpus, &cpus);
+    }
+    int rc = pthread_create(&k->thread, &attr, cl_kthread_main, k);
+    pthread_attr_destroy(&attr);
+    if (rc) {
+        snprintf(err, 256, "kthread %u on cpu %d cannot start: %s", k->index, k->cpu, strerror(rc));
+        return -rc;
+    }
+    snprintf(name, sizeof name, "cl-kthread-%u", k->index);
+    pthread_setname_np(k->thread, name);
+    return 0;
+}
+
+static void join_kthreads(struct cl_sched *s, uint32_t n)
+{
+    cl_store_release(&s->ending, 1);
+    cl_wake_all(s);
+    for (uint32_t k = 0; k < n; k++)
+        pthread_join(s->kthreads[k].thread, NULL);
+}
+
+int cl_sched_start(struct cl_sched *s, char err[256])
+{
+    sigset_t block, before;
+    if (s->started || s->stopped) {
+        snprintf(err, 256, "the scheduler was started already");
+        return -EALREADY;
+    }
+    signals_to_block(&block);
+    pthread_sigmask(SIG_SETMASK, &block, &before);
+    int rc = 0;
+    uint32_t k = 0;
+    for (; k < s->n_kthreads; k++)
+        if ((rc = start_kthread(&s->kthreads[k], err)))
+            break;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc) {
+        join_kthreads(s, k);
+        s->stopped = 1;
+    } else {
+        s->started = true;
+    }
+    return rc;
+}
+
+/* Wait until a kthread has seen that nothing is alive, or the time is over. */
+static void wait_drained(struct cl_sched *s, int64_t timeout_ns)
+{
+    uint64_t start = cl_monotonic_raw_ns();
+    while (!cl_load_acquire(&s->drained)) {
+        int64_t left = timeout_ns - (int64_t)(cl_monotonic_raw_ns() - start);
+        if (timeout_ns >= 0 && left <= 0)
+            return;
+        struct timespec ts = {left / 1000000000, left % 1000000000};
+        syscall(SYS_futex, &s->drained, FUTEX_WAIT_PRIVATE, 0, timeout_ns < 0 ? NULL : &ts, NULL, 0);
+    }
+}
+
+int cl_sched_stop(struct cl_sched *s, int64_t timeout_ns)
+{
+    struct cl_kthread *self = cl_kthread_self();
+    if (self && self->sched == s)
+        return -EDEADLK;
+    if (s->stopped)
+        return s->stopped - 1;
+    cl_store_relaxed(&s->stopping, 1); /* relaxed: cl_wake_all begins with a fence */
+    if (s->started) {
+        cl_wake_all(s);
+        wait_drained(s, timeout_ns);
+        join_kthreads(s, s->n_kthreads);
+    }
+    s->stopped = (int)cl_sched_live(s) + 1;
+    return s->stopped - 1;
+}
+
+void cl_sched_delete(struct cl_sched *s)
+{
+    if (!s)
+        return;
+    if (s->started)
+        cl_sched_stop(s, 0);
+    for (uint32_t k = 0; k < s->n_kthreads; k++)
+        cl_timers_delete(&s->kthreads[k].timers);
+    cl_stacks_delete(s);
+    free(s->kthreads);
+    free(s);
+}
+
+int cl_sched_spawn(struct cl_sched *s, cl_uthread_fn fn, void *arg)
+{
+    if (cl_load_relaxed(&s->stopping))
+        return -ESHUTDOWN;
+    struct cl_uthread *t = cl_stack_get_foreign(s);
+    if (!t)
+        return -EAGAIN;
+    cl_uthread_prepare(t, fn, arg, CL_JOIN_DETACHED);
+    cl_inject(s, t, true);
+    return 0;
+}
+
+struct run {
+    cl_uthread_fn fn;
+    void *arg;
+    uint32_t done;
+};
+
+static void run_and_tell(void *arg)
+{
+    struct run *run = arg;
+    run->fn(run->arg);
+    cl_store_release(&run->done, 1);
+    /* `run` may be gone by now; a wake of nobody does no harm. */
+    syscall(SYS_futex, &run->done, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+int cl_sched_run(struct cl_sched *s, cl_uthread_fn fn, void *arg)
+{
+    struct run run = {fn, arg, 0};
+    if (cl_kthread_self())
+        return -EDEADLK;
+    if (!s->started)
+        return -EINVAL;
+    int rc = cl_sched_spawn(s, run_and_tell, &run);
+    while (rc == 0 && !cl_load_acquire(&run.done)) /* acquire: what fn did */
+        syscall(SYS_futex, &run.done, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+    return rc;
+}
+
+int cl_sched_step(struct cl_sched *s, unsigned index)
+{
+    if (index >= s->n_kthreads)
+        return -EINVAL;
+    if (s->started || s->stopped)
+        return -EBUSY;
+    if (cl_kthread_self())
+        return -EDEADLK;
+    struct cl_kthread *k = &s->kthreads[index];
+    bool promising;
+    cl_kthread_bind(k);
+    cl_loop_stack_bounds(k);
+    unsigned work = cl_turn(k);
+    if (work == 0 && s->n_kthreads > 1)
+        work = cl_steal(k, &promising);
+    cl_kthread_bind(NULL);
+    return (int)work;
+}
+
+int cl_sched_stats(const struct cl_sched *s, unsigned k, struct cl_sched_stats *out)
+{
+    if (k >= s->n_kthreads)
+        return -EINVAL;
+    const uint64_t *from = (const uint64_t *)&s->kthreads[k].stats;
+    uint64_t *to = (uint64_t *)out;
+    for (size_t i = 0; i < sizeof *out / sizeof *to; i++)
+        to[i] = cl_load_relaxed(&from[i]);
+    out->overflowed = cl_load_relaxed(&s->kthreads[k].runq.overflowed);
+    if (k == 0)
+        out->spawned += cl_load_relaxed(&s->foreign_spawned);
+    return 0;
+}
+
+uint64_t cl_sched_live(const struct cl_sched *s)
+{
+    /* Ends are summed before starts. If both sums are equal, then as many had started as had ended at the instant in
+     * between, so nothing was alive then. Acquire: see cl_count_finished. */
+    uint64_t finished = 0, spawned = 0;
+    for (uint32_t k = 0; k < s->n_kthreads; k++)
+        finished += cl_load_acquire(&s->kthreads[k].stats.finished);
+    for (uint32_t k = 0; k < s->n_kthreads; k++)
+        spawned += cl_load_acquire(&s->kthreads[k].stats.spawned);
+    return spawned + cl_load_relaxed(&s->foreign_spawned) - finished;
+}
+
+uint64_t cl_sched_now_ns(const struct cl_sched *s)
+{
+    return cl_sched_clock(s);
+}
+
+unsigned cl_sched_kthreads(const struct cl_sched *s)
+{
+    return s->n_kthreads;
+}

@@ -1,0 +1,82 @@
+/* What a kthread without work takes from its siblings: half of a run queue, frames, timers that are overdue.
+ *
+ * Nothing is taken from a sibling that gets on with it. One ready uthread alone is left for some looks, since it usually is
+ * the other half of a hand-over (signal, then wait) and would only drag its data along. Frames and timers are taken only from
+ * a sibling whose loop has not turned for some looks: it is inside a long handler, or its core runs something else. Both
+ * are counted in looks, not in time, so that they work the same on an injected clock. */
+#include "runq.h"
+
+#define ALONE_LOOKS 12
+#define STUCK_LOOKS 6
+
+static unsigned steal_uthreads(struct cl_kthread *k, struct cl_kthread *v, struct cl_seen *seen, bool *promising)
+{
+    uint32_t len = cl_runq_len(&v->runq);
+    if (len == 0 || len > (1u << 31)) {
+        seen->alone = 0;
+        return 0;
+    }
+    if (len == 1) {
+        uint32_t head = cl_load_relaxed(&v->runq.head); /* relaxed: only whether it has changed */
+        seen->alone = head == seen->head ? seen->alone + 1 : 0;
+        seen->head = head;
+        if (seen->alone < ALONE_LOOKS) {
+            *promising = true;
+            return 0;
+        }
+    }
+    unsigned n;
+    struct cl_uthread *t = cl_runq_steal(&k->runq, &v->runq, &n);
+    if (!t)
+        return 0;
+    seen->alone = 0;
+    cl_count(&k->stats.stolen_uthreads, n);
+    cl_idle_over(k);
+    k->budget = CL_BUDGET;
+    cl_dispatch(k, t);
+    return n;
+}
+
+static unsigned steal_from_stuck(struct cl_kthread *k, struct cl_kthread *v, struct cl_seen *seen, bool *promising)
+{
+    struct cl_sched *s = k->sched;
+    uint64_t turns = cl_load_relaxed(&v->turns), next_ns = cl_load_relaxed(&v->timers.next_ns);
+    if (turns != seen->turns) {
+        seen->turns = turns;
+        seen->stuck = 0;
+        return 0;
+    }
+    /* One that sleeps wakes by itself for its queue and its timers. Relaxed: a wrong guess costs a look. */
+    if (cl_load_relaxed(&s->parked) & 1ull << v->index)
+        return 0;
+    bool frames = s->has_source && s->source.ready(s->source.arg, v->index);
+    bool timers = next_ns != CL_NEVER && next_ns <= cl_sched_clock(s);
+    if (!frames && !timers)
+        return 0;
+    if (++seen->stuck < STUCK_LOOKS) {
+        *promising = true;
+        return 0;
+    }
+    unsigned n = timers ? cl_timers_run(k, v, cl_sched_clock(s)) : 0;
+    if (n || !frames)
+        return n;
+    n = s->source.poll(s->source.arg, k->index, v->index);
+    cl_count(&k->stats.stolen_frames, n);
+    return n;
+}
+
+unsigned cl_steal(struct cl_kthread *k, bool *promising)
+{
+    struct cl_sched *s = k->sched;
+    *promising = false;
+    for (uint32_t i = 0; i + 1 < s->n_kthreads; i++) {
+        struct cl_kthread *v = &s->kthreads[k->order[i]];
+        struct cl_seen *seen = &k->seen[v->index];
+        unsigned n = steal_uthreads(k, v, seen, promising);
+        if (!n)
+            n = steal_from_stuck(k, v, seen, promising);
+        if (n)
+            return n;
+    }
+    return 0;
+}

@@ -1,0 +1,222 @@
+/* Timers: see ../timer.h. One 4-ary heap a kthread, behind a spinlock, since siblings run the timers of a kthread that is
+ * busy and cancel timers armed elsewhere.
+ *
+ * A timer that is taken out of the heap to be run is noted, under the lock, in `firing` of the kthread that runs it. The
+ * timer itself is not touched any more once its callback has begun, so the callback may free it; cl_timer_cancel waits
+ * until that kthread no longer points to it. */
+#include "internal.h"
+
+#include "../uthread.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#define BATCH 64 /* timers run before the loop looks at other things */
+
+int cl_timers_new(struct cl_timers *h)
+{
+    void *p = mmap(NULL, CL_TIMERS_MAX * sizeof(struct cl_timer_slot), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return -ENOMEM;
+    h->heap = p;
+    h->next_ns = CL_NEVER;
+    return 0;
+}
+
+void cl_timers_delete(struct cl_timers *h)
+{
+    if (h->heap)
+        munmap(h->heap, CL_TIMERS_MAX * sizeof(struct cl_timer_slot));
+}
+
+static void place(struct cl_timers *h, uint32_t i, struct cl_timer_slot slot)
+{
+    h->heap[i] = slot;
+    slot.timer->pos = i + 1;
+}
+
+/* Put `slot` where it belongs at or above the hole i. */
+static void sift_up(struct cl_timers *h, uint32_t i, struct cl_timer_slot slot)
+{
+    while (i > 0 && slot.deadline_ns < h->heap[(i - 1) / 4].deadline_ns) {
+        place(h, i, h->heap[(i - 1) / 4]);
+        i = (i - 1) / 4;
+    }
+    place(h, i, slot);
+}
+
+/* The same, at or below. */
+static void sift_down(struct cl_timers *h, uint32_t i, struct cl_timer_slot slot)
+{
+    for (;;) {
+        uint32_t first = 4 * i + 1, last = cl_min(first + 4, h->n), least = first;
+        if (first >= h->n)
+            break;
+        for (uint32_t c = first + 1; c < last; c++)
+            if (h->heap[c].deadline_ns < h->heap[least].deadline_ns)
+                least = c;
+        if (slot.deadline_ns <= h->heap[least].deadline_ns)
+            break;
+        place(h, i, h->heap[least]);
+        i = least;
+    }
+    place(h, i, slot);
+}
+
+static void publish(struct cl_timers *h)
+{
+    cl_store_relaxed(&h->next_ns, h->n ? h->heap[0].deadline_ns : CL_NEVER);
+}
+
+static void remove_locked(struct cl_timers *h, struct cl_timer *t)
+{
+    uint32_t i = t->pos - 1;
+    struct cl_timer_slot last = h->heap[--h->n];
+    t->pos = 0;
+    if (last.timer != t) {
+        if (i > 0 && last.deadline_ns < h->heap[(i - 1) / 4].deadline_ns)
+            sift_up(h, i, last);
+        else
+            sift_down(h, i, last);
+    }
+    publish(h);
+}
+
+void cl_timer_init(struct cl_timer *timer, cl_timer_fn fn, void *arg)
+{
+    *timer = (struct cl_timer){.fn = fn, .arg = arg};
+}
+
+/* Take it out of the heap it is in; `move`: it is about to enter another. Returns whether it was in one.
+ *
+ * `home` leaves a heap only under that heap's lock, so that one who holds the lock and finds it there may trust `pos`. */
+static bool disarm(struct cl_timer *timer, bool move)
+{
+    for (;;) {
+        /* Acquire: pairs with the release in arm; and if a callback is moving it, `runner` is seen by the caller. */
+        struct cl_kthread *home = cl_load_acquire(&timer->home);
+        if (!home)
+            return false;
+        cl_spin_lock(&home->timers.lock);
+        bool here = cl_load_relaxed(&timer->home) == home, armed = here && timer->pos != 0;
+        if (armed)
+            remove_locked(&home->timers, timer);
+        if (here && move)
+            cl_store_release(&timer->home, NULL);
+        cl_spin_unlock(&home->timers.lock);
+        if (here)
+            return armed;
+    }
+}
+
+int cl_timer_arm_locked(struct cl_kthread *k, struct cl_timer *timer, uint64_t deadline_ns)
+{
+    struct cl_timers *h = &k->timers;
+    if (cl_load_relaxed(&timer->home) != k) /* relaxed: a timer is armed by one thread at a time */
+        disarm(timer, true);
+    cl_spin_lock(&h->lock);
+    if (timer->pos)
+        remove_locked(h, timer);
+    if (h->n == CL_TIMERS_MAX) {
+        cl_spin_unlock(&h->lock);
+        return -ENOSPC;
+    }
+    timer->deadline_ns = deadline_ns;
+    timer->kthreads = k->sched->kthreads;
+    cl_store_release(&timer->home, k);
+    sift_up(h, h->n++, (struct cl_timer_slot){deadline_ns, timer});
+    publish(h);
+    return 0;
+}
+
+int cl_timer_arm(struct cl_timer *timer, uint64_t deadline_ns)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (!k)
+        return -EPERM;
+    int rc = cl_timer_arm_locked(k, timer, deadline_ns);
+    if (rc == 0)
+        cl_spin_unlock(&k->timers.lock);
+    return rc;
+}
+
+/* The kthread inside the timer's callback, or NULL. */
+static struct cl_kthread *firing_on(struct cl_timer *timer, struct cl_kthread *kthreads)
+{
+    uint32_t runner = cl_load_relaxed(&timer->runner); /* relaxed: seen with `home` or the heap's lock, see disarm */
+    /* Acquire: what the callback did happens before the canceller goes on. */
+    if (!runner || cl_load_acquire(&kthreads[runner - 1].firing) != timer)
+        return NULL;
+    return &kthreads[runner - 1];
+}
+
+int cl_timer_cancel(struct cl_timer *timer)
+{
+    struct cl_kthread *self = cl_kthread_self(), *runner;
+    struct cl_kthread *kthreads = timer->kthreads; /* set before the timer was first armed */
+    int cancelled = disarm(timer, false);
+    for (unsigned i = 1; kthreads && (runner = firing_on(timer, kthreads)) && runner != self; i++) {
+        if (i % 128)
+            cl_relax();
+        else
+            sched_yield();
+        cancelled |= disarm(timer, false); /* the callback may have armed it again */
+    }
+    return cancelled;
+}
+
+unsigned cl_timers_run(struct cl_kthread *k, struct cl_kthread *owner, uint64_t now_ns)
+{
+    struct cl_timers *h = &owner->timers;
+    unsigned n = 0;
+    for (; n < BATCH; n++) {
+        cl_spin_lock(&h->lock);
+        if (h->n == 0 || h->heap[0].deadline_ns > now_ns) {
+            cl_spin_unlock(&h->lock);
+            break;
+        }
+        struct cl_timer *timer = h->heap[0].timer;
+        cl_timer_fn fn = timer->fn;
+        void *arg = timer->arg;
+        remove_locked(h, timer);
+        cl_store_relaxed(&timer->runner, k->index + 1);
+        cl_store_relaxed(&k->firing, timer); /* published by the unlock */
+        cl_spin_unlock(&h->lock);
+        fn(timer, arg);
+        cl_store_release(&k->firing, NULL); /* release: what the callback did, for cl_timer_cancel */
+    }
+    cl_count(&k->stats.timers, n);
+    if (owner != k)
+        cl_count(&k->stats.stolen_timers, n);
+    return n;
+}
+
+static void wake(struct cl_timer *timer, void *arg)
+{
+    (void)timer;
+    cl_uthread_ready(arg);
+}
+
+int cl_uthread_sleep_until_ns(uint64_t deadline_ns)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (!cl_may_block(k))
+        return -EDEADLK;
+    if (deadline_ns <= cl_sched_clock(k->sched))
+        return 0;
+    /* On this stack: nobody touches it after the callback has begun, and we do not return before that. */
+    struct cl_timer timer;
+    cl_timer_init(&timer, wake, k->current);
+    int rc = cl_timer_arm_locked(k, &timer, deadline_ns);
+    return rc ? rc : cl_block(k, CL_AFTER_UNLOCK, &k->timers.lock);
+}
+
+int cl_uthread_sleep_ns(uint64_t ns)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (!cl_may_block(k))
+        return -EDEADLK;
+    uint64_t now = cl_sched_clock(k->sched);
+    return cl_uthread_sleep_until_ns(ns < CL_NEVER - now ? now + ns : CL_NEVER);
+}

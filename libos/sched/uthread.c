@@ -1,0 +1,314 @@
+/* uthreads: switching, and what happens between one context and the next; spawn, join, yield, exit.
+ *
+ * A switch never goes through the loop if another uthread is ready and the budget lasts: the one that leaves picks the next
+ * and says in k->after what has to be done once its own context is saved (be queued, release a lock, be joined, be
+ * recycled). The one that arrives does it first of all. */
+#include "runq.h"
+
+#include "../uthread.h"
+
+void cl_switch_to(struct cl_kthread *k, struct cl_uthread *me, struct cl_uthread *next)
+{
+    k->current = next;
+#if CL_TSAN
+    __tsan_switch_to_fiber(next->fiber, 0);
+#endif
+#if CL_ASAN
+    bool ended = me->fn == NULL && me != &k->loop; /* then its fake stack is not to be kept */
+    __sanitizer_start_switch_fiber(ended ? NULL : &me->fake_stack, next->stack_lo,
+                                   (size_t)(next->stack_top - next->stack_lo));
+#endif
+    cl_switch(&me->sp, next->sp);
+#if CL_ASAN
+    __sanitizer_finish_switch_fiber(me->fake_stack, NULL, NULL);
+#endif
+    cl_after_switch(cl_kthread_self());
+}
+
+/* The uthread to run when the current one leaves: the oldest ready one, or the loop. */
+static inline struct cl_uthread *pick_next(struct cl_kthread *k)
+{
+    if (cl_likely(k->budget > 0)) {
+        struct cl_uthread *t = cl_runq_pop(&k->runq);
+        if (t) {
+            k->budget--;
+            cl_count(&k->stats.switches, 1);
+            return t;
+        }
+    }
+    return &k->loop;
+}
+
+/* Make t runnable on k, and fetch help if that is more than k can do at once. */
+static inline void ready_here(struct cl_kthread *k, struct cl_uthread *t)
+{
+    if (cl_runq_push(&k->runq, t) > 1 && k->sched->sleeps)
+        cl_wake_one(k->sched, k);
+}
+
+static void finish_join(struct cl_kthread *k, struct cl_uthread *joiner, struct cl_uthread *t)
+{
+    uint64_t old = 0;
+    joiner->result = 0;
+    /* Release: the joiner's saved context; acquire: all that the ended uthread did. */
+    if (__atomic_compare_exchange_n(&t->join, &old, (uint64_t)(uintptr_t)joiner, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE))
+        return;
+    if (old == CL_JOIN_DONE) {
+        cl_store_relaxed(&t->join, CL_JOIN_CLAIMED);
+    } else {
+        joiner->result = -EINVAL;
+    }
+    ready_here(k, joiner);
+}
+
+static void finish_exit(struct cl_kthread *k, struct cl_uthread *t)
+{
+    /* Release: what it did; acquire: the joiner's saved context. */
+    uint64_t old = __atomic_exchange_n(&t->join, CL_JOIN_DONE, __ATOMIC_ACQ_REL);
+    if (old == CL_JOIN_DETACHED)
+        cl_stack_put(k, t);
+    else if (old != 0)
+        ready_here(k, (struct cl_uthread *)(uintptr_t)old);
+}
+
+void cl_after_switch(struct cl_kthread *k)
+{
+    struct cl_after after = k->after;
+    k->after.op = CL_AFTER_NOTHING;
+    switch (after.op) {
+    case CL_AFTER_READY:
+        ready_here(k, after.t);
+        break;
+    case CL_AFTER_UNLOCK:
+        cl_spin_unlock(after.p);
+        break;
+    case CL_AFTER_JOIN:
+        finish_join(k, after.t, after.p);
+        break;
+    case CL_AFTER_EXIT:
+        finish_exit(k, after.t);
+        break;
+    case CL_AFTER_FREE:
+        cl_stack_put(k, after.t);
+        break;
+    case CL_AFTER_CALL: /* the loop sees to it, see cl_dispatch */
+        k->after = after;
+        break;
+    case CL_AFTER_NOTHING:
+        break;
+    }
+}
+
+int cl_block(struct cl_kthread *k, enum cl_after_op op, void *p)
+{
+    struct cl_uthread *me = k->current;
+    k->after = (struct cl_after){op, me, p};
+    cl_switch_to(k, me, pick_next(k));
+    return 0;
+}
+
+/* The end of every uthread. Runs on its stack; does not come back. */
+#if CL_TSAN
+__attribute__((no_sanitize("thread")))
+#endif
+static void
+leave(void)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    struct cl_uthread *me = k->current, *next;
+    cl_count_finished(k);
+    uint64_t join = cl_load_acquire(&me->join); /* acquire: the joiner's saved context */
+    if (join > CL_JOIN_CLAIMED && k->budget > 0) {
+        /* Somebody sleeps until we end, and nobody else may touch us: go straight to the joiner, which recycles us. */
+        next = (struct cl_uthread *)(uintptr_t)join;
+        k->budget--;
+        cl_count(&k->stats.switches, 1);
+        cl_store_relaxed(&me->join, CL_JOIN_CLAIMED);
+        k->after.op = CL_AFTER_NOTHING;
+    } else {
+        next = pick_next(k);
+        k->after = (struct cl_after){join == CL_JOIN_DETACHED ? CL_AFTER_FREE : CL_AFTER_EXIT, me, NULL};
+    }
+    me->fn = NULL;
+    cl_switch_to(k, me, next);
+    __builtin_unreachable();
+}
+
+/* Where a fresh context starts. */
+#if CL_TSAN
+__attribute__((no_sanitize("thread")))
+#endif
+static void
+enter(void)
+{
+#if CL_ASAN
+    __sanitizer_finish_switch_fiber(NULL, NULL, NULL);
+#endif
+    struct cl_kthread *k = cl_kthread_self();
+    cl_after_switch(k);
+    struct cl_uthread *me = k->current;
+    me->fn(me->arg);
+    leave();
+}
+
+void cl_uthread_prepare(struct cl_uthread *t, cl_uthread_fn fn, void *arg, uint64_t join)
+{
+    t->fn = fn;
+    t->arg = arg;
+    t->local = NULL;
+    t->fake_stack = NULL;
+    cl_store_relaxed(&t->join, join); /* published with the id, or by the run queue */
+    t->sp = cl_switch_prepare(t->stack_top, enter, t->sched->fp_control);
+#if CL_TSAN
+    t->fiber = __tsan_create_fiber(0);
+#endif
+}
+
+static cl_uthread_id id_of(const struct cl_uthread *t)
+{
+    return (uint64_t)cl_load_relaxed(&t->gen) << 32 | (t->index + 1);
+}
+
+int cl_uthread_spawn(cl_uthread_fn fn, void *arg, cl_uthread_id *out)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (cl_unlikely(!k))
+        return -EPERM;
+    struct cl_uthread *t = cl_stack_get(k);
+    if (cl_unlikely(!t))
+        return -EAGAIN;
+    cl_uthread_prepare(t, fn, arg, out ? 0 : CL_JOIN_DETACHED);
+    if (out)
+        *out = id_of(t);
+    cl_count(&k->stats.spawned, 1);
+    uint32_t len = cl_runq_push(&k->runq, t);
+    if (k->sched->sleeps) {
+        if (len > 1)
+            cl_wake_one(k->sched, k);
+        else
+            cl_wake_for_lone(k);
+    }
+    return 0;
+}
+
+/* The live object that an id names, or NULL. */
+static struct cl_uthread *find(struct cl_sched *s, cl_uthread_id id)
+{
+    uint32_t index = (uint32_t)id - 1;
+    if (index >= cl_load_relaxed(&s->created))
+        return NULL;
+    struct cl_uthread *t = &s->uthreads[index];
+    return cl_load_relaxed(&t->gen) == (uint32_t)(id >> 32) ? t : NULL;
+}
+
+int cl_uthread_join(cl_uthread_id id)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (!cl_may_block(k))
+        return -EDEADLK;
+    struct cl_uthread *t = find(k->sched, id);
+    if (!t)
+        return -ESRCH;
+    if (t == k->current)
+        return -EDEADLK;
+    uint64_t join = cl_load_acquire(&t->join); /* acquire: all that it did */
+    if (join == CL_JOIN_DONE) {
+        /* The CAS lets one of several joiners, which is misuse, have it. */
+        if (!__atomic_compare_exchange_n(&t->join, &join, CL_JOIN_CLAIMED, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            return -ESRCH;
+    } else if (join != 0) {
+        return -EINVAL;
+    } else {
+        struct cl_uthread *me = k->current;
+        cl_block(k, CL_AFTER_JOIN, t);
+        if (me->result)
+            return me->result;
+        k = cl_kthread_self();
+    }
+    cl_stack_put(k, t);
+    return 0;
+}
+
+int cl_uthread_detach(cl_uthread_id id)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (!k)
+        return -EPERM;
+    struct cl_uthread *t = find(k->sched, id);
+    if (!t)
+        return -ESRCH;
+    uint64_t join = 0;
+    if (__atomic_compare_exchange_n(&t->join, &join, CL_JOIN_DETACHED, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return 0;
+    if (join == CL_JOIN_DONE &&
+        __atomic_compare_exchange_n(&t->join, &join, CL_JOIN_CLAIMED, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        cl_stack_put(k, t);
+        return 0;
+    }
+    return -EINVAL;
+}
+
+int cl_uthread_yield(void)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (!cl_may_block(k))
+        return -EDEADLK;
+    return cl_block(k, CL_AFTER_READY, NULL);
+}
+
+int cl_uthread_exit(void)
+{
+    if (!cl_may_block(cl_kthread_self()))
+        return -EDEADLK;
+    leave();
+    return 0;
+}
+
+struct cl_uthread *cl_uthread_self(void)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    return k ? k->current : NULL;
+}
+
+cl_uthread_id cl_uthread_id_of(const struct cl_uthread *t)
+{
+    return t ? id_of(t) : 0;
+}
+
+void *cl_uthread_local(void)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    return k && k->current ? k->current->local : NULL;
+}
+
+int cl_uthread_set_local(void *local)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (!k || !k->current)
+        return -EPERM;
+    k->current->local = local;
+    return 0;
+}
+
+uint64_t cl_uthread_stack_left_bytes(void)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    char *here = __builtin_frame_address(0);
+    return k && k->current && !k->on_loop_stack ? (uint64_t)(here - k->current->stack_lo) : 0;
+}
+
+int cl_sched_block(struct cl_spin *held)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    return cl_may_block(k) ? cl_block(k, CL_AFTER_UNLOCK, held) : -EDEADLK;
+}
+
+void cl_uthread_ready(struct cl_uthread *t)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (cl_likely(k && k->sched == t->sched))
+        ready_here(k, t);
+    else
+        cl_inject(t->sched, t, false);
+}
