@@ -1,7 +1,8 @@
 """Open-loop load: points, the search for the peak, and sweeps that say where they stopped and why.
 
 A *point* is one offered load kept for a while. It is *carried* when less than 0.1 % of its requests stay unanswered and
-the achieved rate is within 1 % of the offered one. The peak is the highest carried load found.
+the achieved rate is within 1 % of the rate that was due. The achieved rate counts from the first answer to the last, so
+that a server that works off a backlog after the end is seen. The peak is the highest carried load found.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .numbers import PERCENTILES, plain
+
+if TYPE_CHECKING:
+    from ...runtime.hist import Hist
 
 LOSS_LIMIT = 0.001
 RATE_SLACK = 0.01
@@ -40,15 +44,32 @@ class Point:
     busy_core_s: float = math.nan
     seconds: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
+    hist: Hist | None = field(default=None, repr=False, compare=False)
+
+    def set_percentiles(self, hist: Hist) -> None:
+        """Take the latencies from a histogram in ns that holds the unanswered requests as infinite."""
+        for name, q in PERCENTILES:
+            setattr(self, f"{name}_us", hist.percentile(100 * q) / 1e3)
+        self.max_us = hist.max / 1e3
+
+    @property
+    def due(self) -> int:
+        """Requests that the schedule asked for: what was sent and what the link took no more."""
+        return self.sent + self.dropped
 
     @property
     def loss(self) -> float:
-        """Fraction of the sent requests that nobody answered."""
-        return 1.0 - self.answered / self.sent if self.sent else 1.0
+        """Fraction of the due requests that nobody answered."""
+        return 1.0 - self.answered / self.due if self.due else 1.0
+
+    @property
+    def due_rps(self) -> float:
+        """The rate that the arrivals drawn really had: it differs from the offered one by chance in a short run."""
+        return self.due / self.seconds if self.seconds else self.offered_rps
 
     @property
     def carried(self) -> bool:
-        return self.loss < LOSS_LIMIT and self.achieved_rps >= (1 - RATE_SLACK) * self.offered_rps
+        return self.loss < LOSS_LIMIT and self.achieved_rps >= (1 - RATE_SLACK) * self.due_rps
 
     def why_not(self) -> str:
         """Why the load was not carried, for a person; empty if it was."""
@@ -74,7 +95,10 @@ class Point:
 
 
 def middle(points: Sequence[Point]) -> Point:
-    """One point for several runs of the same load: counts and seconds added, rates and percentiles their medians."""
+    """One point for several runs of the same load: counts and seconds added, rates their medians.
+
+    Percentiles are those of all requests together where the runs kept their histograms, else the runs' medians.
+    """
     if not points:
         raise ValueError("no points")
 
@@ -84,7 +108,7 @@ def middle(points: Sequence[Point]) -> Point:
     def total(key: str) -> int:
         return sum(int(getattr(p, key)) for p in points)
 
-    return Point(
+    out = Point(
         median("offered_rps"),
         median("achieved_rps"),
         total("sent"),
@@ -100,6 +124,13 @@ def middle(points: Sequence[Point]) -> Point:
         sum(p.seconds for p in points),
         dict(points[-1].extra) | {"runs": len(points)},
     )
+    kept = [p.hist for p in points if p.hist is not None]
+    if len(kept) == len(points):
+        out.hist = kept[0].snapshot()
+        for hist in kept[1:]:
+            out.hist.merge(hist)
+        out.set_percentiles(out.hist)
+    return out
 
 
 Measure = Callable[[float, float], Point]  # (offered requests a second, seconds) -> what became of it
