@@ -56,7 +56,7 @@ class ProgramFailed(AssertionError):
 
 
 @functools.cache
-def setup_module() -> ModuleType:
+def setup_py() -> ModuleType:
     """setup.py as a module (its setup() runs only as __main__): the one list of sources, flags and floors."""
     spec = importlib.util.spec_from_file_location("corelane_setup_py", ROOT / "setup.py")
     assert spec is not None
@@ -102,7 +102,7 @@ class CBuild:
 
     def flags(self, extra: Sequence[str] = ()) -> list[str]:
         """Compiler flags: the library's, the variant's, then `extra`."""
-        return [*setup_module().CFLAGS, "-I.", *_EXTRA[self.variant], *extra]
+        return [*setup_py().CFLAGS, "-I.", *_EXTRA[self.variant], *extra]
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -112,7 +112,7 @@ class CBuild:
             yield
 
     def _objects(self, sources: Sequence[Path], flags: Sequence[str]) -> list[Path]:
-        compile_one = setup_module().compile_one
+        compile_one = setup_py().compile_one
         cc = self.compiler()
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             jobs = [pool.submit(compile_one, s, self.objdir, list(flags), cc) for s in sources]
@@ -146,7 +146,7 @@ class CBuild:
 
         `cflags` apply to `source` alone. `shared` makes a shared library instead of a program.
         """
-        library = setup_module().c_sources() if sources is None else [Path(s) for s in sources]
+        library = setup_py().c_sources() if sources is None else [Path(s) for s in sources]
         main = Path(source)
         name = str(main.with_suffix("")).replace("/", "__")
         if cflags:
