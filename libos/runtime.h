@@ -15,7 +15,7 @@
 
 CL_EXTERN_C_BEGIN
 
-/* cffi later: begin */
+// cffi: begin
 /* Events, with one line for people. Called from a thread of the runtime that may not be blocked for long. */
 #define CL_EVENT_ATTACHED 1 /* (again) attached to an iokernel */
 #define CL_EVENT_STALLED 2  /* the iokernel answers no more, but lives */
@@ -82,11 +82,7 @@ CL_API int cl_runtime_sched_stats(const struct cl_runtime *rt, int k, struct cl_
 CL_API void cl_runtime_info(const struct cl_runtime *rt, struct cl_runtime_info *out);
 CL_API struct cl_nic *cl_runtime_nic(struct cl_runtime *rt);
 CL_API struct cl_sched *cl_runtime_sched(struct cl_runtime *rt);
-/* The runtime of the calling kthread; NULL elsewhere. */
-CL_API struct cl_runtime *cl_runtime_self(void);
-/* What this library was built from: keys caches of compiled handlers. */
-CL_API const char *cl_build_id(void);
-/* cffi later: end */
+// cffi: end
 
 CL_EXTERN_C_END
 #endif

@@ -18,7 +18,7 @@
 
 CL_EXTERN_C_BEGIN
 
-/* cffi later: begin */
+// cffi: begin
 #define CL_UDP_BURST 32 /* most requests that a burst handler gets at a time */
 #define CL_HANDLER_ERROR -1
 #define CL_HANDLER_RAISED -2 /* a compiled Python handler raised: counted as a fault too */
@@ -80,7 +80,7 @@ CL_API int64_t cl_udp_sendto(struct cl_udp_socket *s, const void *data, int64_t 
  * -ESHUTDOWN (closed), -EDEADLK (not on a uthread, and it would have to wait). `from` may be NULL. */
 CL_API int64_t cl_udp_recvfrom(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_addr *from,
                                int64_t timeout_ns);
-/* cffi later: end */
+// cffi: end
 
 CL_EXTERN_C_END
 #endif

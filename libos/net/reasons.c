@@ -32,7 +32,7 @@ static const char *const names[CL_DROP_REASONS] = {
     [CL_DROP_UDP_NO_PORT] = "udp_no_port",
     [CL_DROP_UDP_QUEUE_FULL] = "udp_queue_full",
     [CL_DROP_NO_TX_BUFFER] = "no_tx_buffer",
-    [CL_DROP_NIC_GONE] = "nic_gone",
+    [CL_DROP_STOPPED] = "stopped",
 };
 
 const char *cl_drop_name(unsigned reason)

@@ -3,14 +3,15 @@
  * Balance, asserted by every test of the stack (tests/libos/test_net_input.py and others):
  *   rx_frames = delivered + answered + sum(dropped)                        frames taken from the NIC
  *   delivered = to handlers (handled) + to sockets + consumed by ARP (learned)
- *   handled   = replied + unanswered + handler_errors + frames waiting in an inbox or held by a running handler
+ *   delivered to handlers = handled + unhandled + frames in inboxes
+ *   handled   = replied + unanswered + handler_errors + requests whose handler runs or is blocked
  * A transmit that could not be made is counted in tx_dropped_*, apart: it is ours, not received. */
 #ifndef CORELANE_LIBOS_NET_REASONS_H
 #define CORELANE_LIBOS_NET_REASONS_H
 
 #include "../../runtime/base.h"
 
-/* cffi later: begin */
+// cffi: begin
 enum cl_drop {
     CL_DROP_NONE = 0,       /* not dropped */
     CL_DROP_ETH_SHORT,      /* shorter than an Ethernet header */
@@ -42,7 +43,7 @@ enum cl_drop {
     CL_DROP_UDP_NO_PORT,    /* nobody listens */
     CL_DROP_UDP_QUEUE_FULL, /* the socket's queue is full */
     CL_DROP_NO_TX_BUFFER,   /* an answer was due and no buffer was free */
-    CL_DROP_NIC_GONE,       /* the iokernel or device went away while the frame waited */
+    CL_DROP_STOPPED,        /* taken from the NIC, and the runtime was stopped before it was looked at */
     CL_DROP_REASONS         /* how many there are */
 };
 
@@ -59,6 +60,9 @@ struct cl_net_stats {
     uint64_t handler_faults;  /* of these: a compiled handler went beyond its views, or raised */
     uint64_t extra_replies;   /* datagrams sent by cl_udp_reply_more */
     uint64_t stolen;          /* datagrams taken from a sibling's inbox or queue */
+    uint64_t unhandled;       /* datagrams that still waited for a handler when the runtime was stopped */
+    uint64_t to_sockets;      /* datagrams put into sockets' queues */
+    uint64_t learned;         /* ARP messages taken in */
     uint64_t sent;            /* datagrams sent by cl_udp_sendto */
     uint64_t tx_frames;       /* frames that the NIC took */
     uint64_t tx_dropped_full; /* frames dropped since the NIC's queue stayed full */
@@ -72,7 +76,7 @@ struct cl_net_stats {
 
 /* Name of a reason, as in statistics: "udp_checksum". "?" beyond the last. */
 CL_API const char *cl_drop_name(unsigned reason);
-/* cffi later: end */
+// cffi: end
 _Static_assert(CL_DROP_REASONS <= 32, "dropped[] has room for every reason");
 
 #endif

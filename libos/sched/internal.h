@@ -33,6 +33,7 @@ struct cl_uthread {
     uint32_t gen;    /* bumped when recycled; read by joiners (relaxed: an id comes to them by some synchronisation) */
     uint32_t index;  /* constant: place in cl_sched.uthreads */
     void *local;     /* the user's, see cl_uthread_local */
+    void *runner;    /* the work source's, see cl_runner_local */
     char *stack_lo;  /* constant: lowest usable byte; the guard page is below */
     char *stack_top; /* constant: where its first frame goes */
     struct cl_sched *sched;

@@ -168,6 +168,11 @@ CL_API int cl_sched_block(struct cl_spin *held);
  */
 CL_API void cl_uthread_ready(struct cl_uthread *t);
 
+/* A second pointer of the calling uthread, like cl_uthread_local, that belongs to the work source: inside run it finds
+ * there what it is working on, whatever the handler keeps in its own. NULL elsewhere than on a uthread. */
+CL_API void *cl_runner_local(void);
+CL_API void cl_runner_set_local(void *local);
+
 /* Ask that a uthread which overruns its stack is named on stderr before the process dies of SIGSEGV as it would anyway.
  * Installs a SIGSEGV handler for the process that passes every other fault on to the one before it. -errno. */
 CL_API int cl_sched_report_overflow(void);

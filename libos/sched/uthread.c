@@ -157,6 +157,7 @@ void cl_uthread_prepare(struct cl_uthread *t, cl_uthread_fn fn, void *arg, uint6
     t->fn = fn;
     t->arg = arg;
     t->local = NULL;
+    t->runner = NULL;
     t->fake_stack = NULL;
     cl_store_relaxed(&t->join, join); /* published with the id, or by the run queue */
     t->sp = cl_switch_prepare(t->stack_top, enter, t->sched->fp_control);
@@ -311,4 +312,17 @@ void cl_uthread_ready(struct cl_uthread *t)
         ready_here(k, t);
     else
         cl_inject(t->sched, t, false);
+}
+
+void *cl_runner_local(void)
+{
+    const struct cl_kthread *k = cl_kthread_self();
+    return k && k->current ? k->current->runner : NULL;
+}
+
+void cl_runner_set_local(void *local)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (k && k->current)
+        k->current->runner = local;
 }

@@ -1,0 +1,168 @@
+/* Running handlers: from the inbox to the reply.
+ *
+ * This runs on a runner uthread. A handler may block, and then the runner resumes on any kthread, while the scheduler
+ * has started another runner for the rest of the inbox. So nothing of a kthread outlives a call of a handler: the queue is looked
+ * up again after each, and the reply leaves through the queue of the kthread on which the handler ended. */
+#include "netif.h"
+
+#include <errno.h>
+
+/* The runner keeps the request at hand in its own frame and says where by a word of the uthread (sched.h). */
+struct cl_udp_req *cl_current_request(void)
+{
+    struct cl_udp_req *req = cl_runner_local();
+    return req && req->socket ? req : NULL;
+}
+
+void cl_handler_fault(void)
+{
+    struct cl_udp_req *req = cl_current_request();
+    if (req)
+        req->faulted = 1;
+}
+
+static inline void set_room(const struct cl_netif *nif, struct cl_udp_req *req)
+{
+    req->reply = req->tx.data + CL_UDP_HEADERS;
+    req->room = (int64_t)cl_min((uint32_t)req->tx.room, nif->mtu + CL_ETH_HLEN) - CL_UDP_HEADERS;
+}
+
+/* Everything of a request but the reply's buffer. */
+static inline void open_request(struct cl_udp_req *req, const struct cl_rx_item *item)
+{
+    const uint8_t *frame = item->frame.data;
+    const struct cl_udp *udp = (const struct cl_udp *)(frame + item->l4);
+    const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(frame + CL_ETH_HLEN);
+    req->data = frame + item->l4 + CL_UDP_HLEN;
+    req->len = item->payload_len;
+    req->reply_len = 0;
+    req->peer.ipv4 = cl_be32(ip->src_be);
+    req->peer.port = cl_be16(udp->src_port_be);
+    req->port = cl_be16(udp->dst_port_be);
+    req->broadcast = (uint8_t)item->broadcast;
+    req->faulted = 0;
+    req->rx_tsc = item->rx_tsc;
+    req->socket = item->socket;
+    req->rx = item->frame;
+}
+
+/* Headers in front of a reply of `len` bytes: the request's with source and destination exchanged, no ARP look-up. */
+static inline void send_reply(struct cl_netq *q, struct cl_udp_req *req, int64_t len)
+{
+    struct cl_netif *nif = q->nif;
+    const struct cl_eth *eth = (const struct cl_eth *)req->rx.data;
+    cl_udp_fill((struct cl_udp_frame *)req->tx.data, eth->src, nif->self.mac, nif->self.ip_be, cl_be32(req->peer.ipv4),
+                cl_be16(req->port), cl_be16(req->peer.port), (unsigned)len, nif->udp_checksum);
+    req->tx.len = (uint16_t)(CL_UDP_HEADERS + len);
+    cl_netq_push(q, &req->tx);
+}
+
+/* The handler has decided: send or not, count, give both buffers back. */
+static inline void close_request(struct cl_netq *q, struct cl_udp_req *req, int64_t len)
+{
+    if (cl_likely(len > 0 && len <= req->room && !req->faulted)) {
+        send_reply(q, req, len);
+        cl_count(&q->stats.replied, 1);
+    } else {
+        bool error = len != 0 || req->faulted;
+        cl_count(error ? &q->stats.handler_errors : &q->stats.unanswered, 1);
+        if (req->faulted || len == CL_HANDLER_RAISED)
+            cl_count(&q->stats.handler_faults, 1);
+        if (req->room)
+            cl_netq_untake(q, &req->tx);
+    }
+    cl_netq_done(q, &req->rx);
+}
+
+/* A buffer for the reply. Without one the handler still runs, with no room: its state changes must happen. */
+static inline void give_room(struct cl_netq *q, struct cl_udp_req *req)
+{
+    if (cl_likely(cl_netq_take(q, &req->tx))) {
+        set_room(q->nif, req);
+    } else {
+        req->reply = NULL;
+        req->room = 0;
+    }
+}
+
+int cl_udp_reply_more(struct cl_udp_req *req, int64_t used)
+{
+    if (used < 1 || used > req->room)
+        return -EINVAL;
+    struct cl_netq *q = cl_netq_self(req->socket->nif);
+    send_reply(q, req, used);
+    cl_count(&q->stats.extra_replies, 1);
+    give_room(q, req);
+    return req->room ? 0 : -ENOBUFS;
+}
+
+static inline struct cl_netq *run_plain(struct cl_netif *nif, struct cl_netq *q, const struct cl_rx_item *item,
+                                        struct cl_udp_req *req)
+{
+    struct cl_udp_socket *s = item->socket;
+    open_request(req, item);
+    give_room(q, req);
+    cl_count(&q->stats.handled, 1);
+    int64_t len = s->fn.plain(req->data, req->len, req->reply, req->room, s->arg);
+    q = cl_netq_self(nif);
+    close_request(q, req, len);
+    req->socket = NULL;
+    return q;
+}
+
+struct foreign_call {
+    struct cl_udp_socket *socket;
+    struct cl_udp_req *reqs;
+    unsigned n;
+};
+
+static void call_foreign(void *arg)
+{
+    struct foreign_call *call = arg;
+    call->socket->fn.burst(call->reqs, call->n, call->socket->arg);
+}
+
+static CL_NOINLINE struct cl_netq *run_burst(struct cl_netif *nif, struct cl_netq *q, struct cl_rx_item *items,
+                                             unsigned n)
+{
+    struct cl_udp_socket *s = items[0].socket;
+    struct cl_udp_req reqs[CL_UDP_BURST];
+    for (unsigned i = 0; i < n; i++) {
+        open_request(&reqs[i], &items[i]);
+        give_room(q, &reqs[i]);
+    }
+    cl_count(&q->stats.handled, n);
+    if (s->kind == CL_UDP_FOREIGN) {
+        struct foreign_call call = {s, reqs, n};
+        if (cl_kthread_call(call_foreign, &call) < 0)
+            for (unsigned i = 0; i < n; i++)
+                reqs[i].reply_len = CL_HANDLER_ERROR;
+    } else {
+        s->fn.burst(reqs, n, s->arg);
+    }
+    q = cl_netq_self(nif);
+    for (unsigned i = 0; i < n; i++)
+        close_request(q, &reqs[i], reqs[i].reply_len);
+    return q;
+}
+
+CL_HOT void cl_netif_run(void *arg, unsigned self)
+{
+    struct cl_netif *nif = arg;
+    struct cl_netq *q = &nif->queues[self];
+    struct cl_rx_item items[CL_UDP_BURST];
+    struct cl_udp_req req;
+    req.socket = NULL;
+    cl_runner_set_local(&req);
+    /* One at a time, so that siblings can take the others; a burst handler asked for more. */
+    while (cl_inbox_take_one(&q->inbox, &items[0])) {
+        unsigned kind = items[0].socket->kind;
+        if (cl_likely(kind == CL_UDP_PLAIN)) {
+            q = run_plain(nif, q, &items[0], &req);
+            continue;
+        }
+        unsigned more = cl_inbox_take_of(&q->inbox, items + 1, CL_UDP_BURST - 1, items[0].socket);
+        q = run_burst(nif, q, items, 1 + more);
+    }
+    cl_runner_set_local(NULL);
+}

@@ -1,0 +1,78 @@
+/* ICMP messages that we answer and send. */
+#include "icmp.h"
+
+unsigned cl_icmp_check(const uint8_t *message, unsigned len, bool broadcast)
+{
+    const struct cl_icmp *icmp = (const struct cl_icmp *)message;
+    if (len < sizeof *icmp)
+        return CL_DROP_ICMP_SHORT;
+    if (cl_csum(message, len) != 0)
+        return CL_DROP_ICMP_CHECKSUM;
+    switch (icmp->type) {
+    case CL_ICMP_ECHO:
+        if (icmp->code != 0)
+            return CL_DROP_ICMP_TYPE;
+        return broadcast ? CL_DROP_ICMP_BROADCAST : CL_DROP_NONE;
+    case CL_ICMP_UNREACHABLE:
+    case 4:  /* source quench */
+    case 5:  /* redirect */
+    case 11: /* time exceeded */
+    case 12: /* parameter problem */
+        return CL_DROP_ICMP_ERROR;
+    default:
+        return CL_DROP_ICMP_TYPE;
+    }
+}
+
+bool cl_icmp_allow(struct cl_icmp_limit *limit, uint64_t now_ns)
+{
+    const uint64_t per_token_ns = 1000000000ull / CL_ICMP_PER_S;
+    uint64_t earned = (now_ns - limit->last_ns) / per_token_ns;
+    if (limit->last_ns == 0 || earned >= CL_ICMP_BURST) {
+        limit->tokens = CL_ICMP_BURST;
+        limit->last_ns = now_ns;
+    } else {
+        limit->tokens = cl_min(limit->tokens + (uint32_t)earned, (uint32_t)CL_ICMP_BURST);
+        limit->last_ns += earned * per_token_ns;
+    }
+    if (limit->tokens == 0)
+        return false;
+    limit->tokens--;
+    return true;
+}
+
+unsigned cl_icmp_echo_reply(const struct cl_net_self *self, const uint8_t *frame, const struct cl_rx_info *info,
+                            uint8_t *out, unsigned room)
+{
+    const struct cl_eth *eth = (const struct cl_eth *)frame;
+    const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(frame + CL_ETH_HLEN);
+    unsigned len = CL_ETH_HLEN + CL_IPV4_HLEN + info->l4_len;
+    if (len > room)
+        return 0;
+    cl_eth_fill((struct cl_eth *)out, eth->src, self->mac, CL_ETHERTYPE_IPV4);
+    cl_ipv4_fill((struct cl_ipv4 *)(out + CL_ETH_HLEN), self->ip_be, ip->src_be, CL_IPPROTO_ICMP, info->l4_len);
+    struct cl_icmp *reply = (struct cl_icmp *)(out + CL_ETH_HLEN + CL_IPV4_HLEN);
+    memcpy(reply, frame + info->l4, info->l4_len);
+    uint16_t was = cl_get16(reply);
+    reply->type = CL_ICMP_ECHO_REPLY;
+    reply->check = cl_csum_update16(reply->check, was, cl_get16(reply));
+    return len;
+}
+
+unsigned cl_icmp_port_unreachable(const struct cl_net_self *self, const uint8_t *frame, const struct cl_rx_info *info,
+                                  uint8_t *out, unsigned room)
+{
+    const struct cl_eth *eth = (const struct cl_eth *)frame;
+    const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(frame + CL_ETH_HLEN);
+    unsigned quoted = info->l4 - CL_ETH_HLEN + cl_min(info->l4_len, 8u); /* header with options, and 8 bytes */
+    unsigned icmp_len = (unsigned)sizeof(struct cl_icmp) + quoted, len = CL_ETH_HLEN + CL_IPV4_HLEN + icmp_len;
+    if (len > room)
+        return 0;
+    cl_eth_fill((struct cl_eth *)out, eth->src, self->mac, CL_ETHERTYPE_IPV4);
+    cl_ipv4_fill((struct cl_ipv4 *)(out + CL_ETH_HLEN), self->ip_be, ip->src_be, CL_IPPROTO_ICMP, icmp_len);
+    struct cl_icmp *error = (struct cl_icmp *)(out + CL_ETH_HLEN + CL_IPV4_HLEN);
+    *error = (struct cl_icmp){.type = CL_ICMP_UNREACHABLE, .code = CL_ICMP_CODE_PORT};
+    memcpy(error + 1, ip, quoted);
+    error->check = cl_csum(error, icmp_len);
+    return len;
+}

@@ -1,0 +1,38 @@
+/* ICMP: echo replies and "port unreachable".
+ *
+ * Implemented: RFC 792 echo and echo reply (identifier, sequence and data returned as they came); destination
+ * unreachable, code 3, with the offending header and 8 bytes, limited to a rate, and never about an ICMP message, a
+ * broadcast or a fragment (RFC 1122, section 3.2.2). Not implemented: sending echo requests, redirects, source quench,
+ * timestamp; error messages about our own datagrams are counted (icmp_error), not passed to sockets. */
+#ifndef CORELANE_LIBOS_NET_ICMP_H
+#define CORELANE_LIBOS_NET_ICMP_H
+
+#include "ipv4.h"
+
+#define CL_ICMP_UNREACHABLE 3
+#define CL_ICMP_CODE_PORT 3
+#define CL_ICMP_PER_S 1000 /* errors a second and kthread, bursts of CL_ICMP_BURST (the order of Linux' own limit) */
+#define CL_ICMP_BURST 50
+
+/* Token bucket. Owner: one kthread. */
+struct cl_icmp_limit {
+    uint64_t last_ns;
+    uint32_t tokens;
+};
+
+/* Validate an ICMP message. CL_DROP_NONE: an echo request to answer; else the reason. */
+unsigned cl_icmp_check(const uint8_t *icmp, unsigned len, bool broadcast);
+
+/* Whether an error may be sent now. */
+bool cl_icmp_allow(struct cl_icmp_limit *limit, uint64_t now_ns);
+
+/* Write the answer to the echo request in `frame` (parsed: info) into out (room bytes). Returns its length, 0 if it
+ * does not fit. */
+unsigned cl_icmp_echo_reply(const struct cl_net_self *self, const uint8_t *frame, const struct cl_rx_info *info,
+                            uint8_t *out, unsigned room);
+
+/* Write "port unreachable" about the datagram in `frame` into out. Returns its length, 0 if it does not fit. */
+unsigned cl_icmp_port_unreachable(const struct cl_net_self *self, const uint8_t *frame, const struct cl_rx_info *info,
+                                  uint8_t *out, unsigned room);
+
+#endif

@@ -1,0 +1,69 @@
+/* The parser's slow path: every frame, every reason. */
+#include "input.h"
+#include "arp.h"
+#include "icmp.h"
+
+static unsigned parse_ipv4(const struct cl_net_self *self, const uint8_t *frame, unsigned len, struct cl_rx_info *out)
+{
+    const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(frame + CL_ETH_HLEN);
+    unsigned hlen = 0, total = 0;
+    unsigned reason = cl_ipv4_check(self, frame + CL_ETH_HLEN, len - CL_ETH_HLEN, &hlen, &total, &out->broadcast);
+    if (reason != CL_DROP_NONE)
+        return reason;
+    out->l4 = (uint16_t)(CL_ETH_HLEN + hlen);
+    out->l4_len = (uint16_t)(total - hlen);
+    if (ip->proto == CL_IPPROTO_ICMP) {
+        out->verdict = CL_RX_ICMP;
+        return cl_icmp_check(frame + out->l4, out->l4_len, out->broadcast);
+    }
+    if (ip->proto != CL_IPPROTO_UDP)
+        return CL_DROP_IP_PROTOCOL;
+    unsigned udp_len = 0;
+    reason = cl_udp_check(self, ip, frame + out->l4, out->l4_len, &udp_len);
+    if (reason != CL_DROP_NONE)
+        return reason;
+    out->verdict = CL_RX_UDP;
+    out->l4_len = (uint16_t)udp_len;
+    out->payload = (uint16_t)(out->l4 + CL_UDP_HLEN);
+    out->payload_len = (uint16_t)(udp_len - CL_UDP_HLEN);
+    return CL_DROP_NONE;
+}
+
+void cl_rx_parse_slow(const struct cl_net_self *self, const uint8_t *frame, unsigned len, struct cl_rx_info *out)
+{
+    *out = (struct cl_rx_info){0};
+    unsigned reason = CL_DROP_ETH_SHORT;
+    if (len >= CL_ETH_HLEN) {
+        const struct cl_eth *eth = (const struct cl_eth *)frame;
+        reason = cl_eth_check(self, eth, &out->broadcast);
+        if (reason == CL_DROP_NONE && eth->type_be == cl_be16(CL_ETHERTYPE_IPV4)) {
+            reason = parse_ipv4(self, frame, len, out);
+        } else if (reason == CL_DROP_NONE && eth->type_be == cl_be16(CL_ETHERTYPE_ARP)) {
+            out->verdict = CL_RX_ARP;
+            out->l4 = CL_ETH_HLEN;
+            out->l4_len = (uint16_t)(len - CL_ETH_HLEN);
+            reason = cl_arp_check(frame + CL_ETH_HLEN, len - CL_ETH_HLEN);
+        } else if (reason == CL_DROP_NONE) {
+            reason = CL_DROP_ETH_TYPE;
+        }
+    }
+    if (reason != CL_DROP_NONE) {
+        out->verdict = CL_RX_DROP;
+        out->reason = (uint8_t)reason;
+    }
+}
+
+void cl_rx_parse_any(const struct cl_net_self *self, const uint8_t *frame, unsigned len, struct cl_rx_info *out)
+{
+    cl_rx_parse(self, frame, len, out);
+}
+
+void cl_net_self_set(struct cl_net_self *self, const uint8_t *mac, uint32_t ipv4, unsigned prefix, uint32_t gateway)
+{
+    uint32_t mask = prefix == 0 ? 0 : prefix >= 32 ? 0xffffffffu : ~(0xffffffffu >> prefix);
+    *self = (struct cl_net_self){.ip_be = cl_be32(ipv4), .mask_be = cl_be32(mask), .gateway_be = cl_be32(gateway)};
+    memcpy(self->mac, mac, 6);
+    /* A /31 or /32 has no broadcast address (RFC 3021). */
+    self->broadcast_be = prefix == 0 || prefix >= 31 ? 0 : cl_be32(ipv4 | ~mask);
+    self->verify_udp = 1;
+}

@@ -1,0 +1,196 @@
+/* The network interface of a runtime: its NIC, its addresses, its sockets, and what each kthread owns of it.
+ *
+ *   NIC queue k --poll (receive.c)--> parse (input.h) --> handler's inbox (inbox.h) --run (handler.c)--> reply --+
+ *                                        |                socket's queue (socket.c) --> cl_udp_recvfrom          |
+ *                                        +--> ARP, ICMP answered at once                                         v
+ *   NIC queue k <------------------------------------------------------- flush (netif.c) <-- transmit batch <----+
+ *
+ * Threads: a cl_netq belongs to kthread k. Everything in it is used by that kthread alone but for the inbox (inbox.h) and
+ * the receive side of the NIC queue, which siblings may poll under rx_lock. Statistics: writer kthread k, readers anybody.
+ * Received buffers are freed, replies sent, on the queue of the kthread that finishes the request, whoever received it.
+ *
+ * Start reading at receive.c. */
+#ifndef CORELANE_LIBOS_NET_NETIF_H
+#define CORELANE_LIBOS_NET_NETIF_H
+
+#include "../../runtime/clock.h"
+#include "../sched/sched.h"
+#include "../timer.h"
+#include "../udp.h"
+#include "arp.h"
+#include "icmp.h"
+#include "inbox.h"
+#include "input.h"
+
+#define CL_NETQ_TX 64     /* frames that may wait for the NIC's queue */
+#define CL_NETQ_SPARE 32  /* empty buffers kept ready */
+#define CL_NETQ_FLUSH 8   /* replies a doorbell, when they come faster than one a microsecond */
+#define CL_NETQ_STASH 8   /* frames taken by a look, for the next poll */
+#define CL_NETQ_ROUTES 16 /* remembered neighbours, direct-mapped */
+#define CL_UDP_PORTS 65536
+#define CL_UDP_MAX_SOCKETS 4096
+
+struct cl_netif;
+
+/* A neighbour as of cache epoch `epoch`. */
+struct cl_route {
+    uint32_t ip_be;
+    uint32_t epoch;
+    uint64_t until_ns;
+    uint8_t mac[6];
+};
+
+/* What kthread k owns. */
+struct cl_netq {
+    struct cl_netif *nif;
+    struct cl_nic *nic;
+    uint32_t index;
+    uint32_t n_tx, n_spare, n_done;
+    uint32_t flush_at; /* 1 or CL_NETQ_FLUSH */
+    uint64_t last_flush_tsc;
+    struct cl_frame tx[CL_NETQ_TX];       /* to be sent */
+    struct cl_frame spare[CL_NETQ_SPARE]; /* empty */
+    struct cl_frame done[CL_NIC_BURST];   /* received, to be given back */
+    struct cl_route routes[CL_NETQ_ROUTES];
+    struct cl_icmp_limit icmp;
+    struct cl_net_stats stats;
+    /* The NIC queue's receive side: owner and thieves, under rx_lock. A NIC cannot be asked whether a frame waits without
+     * taking it, so whoever asks puts what it finds into the stash. n_stash is also read without the lock. */
+    struct cl_spin rx_lock CL_ALIGNED(CL_CACHELINE);
+    uint32_t n_stash;
+    struct cl_frame stash[CL_NETQ_STASH];
+    struct cl_inbox inbox;
+} CL_ALIGNED(CL_CACHELINE);
+
+enum cl_udp_kind { CL_UDP_CLOSED = 0, CL_UDP_PLAIN, CL_UDP_BURSTS, CL_UDP_FOREIGN, CL_UDP_QUEUE };
+
+struct cl_udp_queue; /* socket.c */
+
+/* A bound port. Its memory is recycled but never freed while the runtime lives, so that a stale pointer finds a socket,
+ * perhaps closed. Handlers are never unbound. */
+struct cl_udp_socket {
+    uint16_t port;
+    uint16_t kind; /* enum cl_udp_kind; set before the socket is published (release), CLOSED under queue->lock */
+    uint32_t pad;
+    union {
+        cl_udp_handler plain;
+        cl_udp_burst_handler burst;
+    } fn;
+    void *arg;
+    struct cl_netif *nif;
+    struct cl_udp_queue *queue;
+    struct cl_udp_socket *next_free;
+};
+
+struct cl_netif {
+    struct cl_net_self self; /* constant while running */
+    struct cl_nic *nic;
+    struct cl_sched *sched; /* set before the kthreads start */
+    struct cl_runtime *rt;
+    uint32_t n_queues;
+    uint32_t mtu;
+    uint32_t ticks_per_us;
+    bool udp_checksum, steal;
+    uint32_t running;  /* writer: start and stop; readers: any thread, relaxed: it guards against misuse, not races */
+    uint32_t stopping; /* writer: stop; readers: kthreads, relaxed: nothing is received any more */
+    struct cl_udp_socket **ports; /* [65536] by port in network byte order; acquire/release */
+    struct cl_spin table_lock;    /* of what follows */
+    uint32_t n_sockets;
+    uint16_t next_ephemeral;
+    struct cl_udp_socket *free_sockets;
+    struct cl_udp_socket **all; /* [CL_UDP_MAX_SOCKETS] */
+    struct cl_arp_cache *arp;
+    struct cl_timer arp_timer;
+    uint32_t arp_timer_armed; /* exchanged by whoever asks first */
+    void (*on_conflict)(void *arg);
+    void *conflict_arg;
+    struct cl_netq *queues;
+};
+
+/* New interface on `nic`, with n kthreads. -errno with a reason. */
+int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix, uint32_t gateway,
+                 struct cl_netif **out, char *err);
+/* Free everything but the NIC. No kthread runs. */
+void cl_netif_delete(struct cl_netif *nif);
+/* Give every buffer back to the NIC that is not held by a uthread. No kthread runs. */
+void cl_netif_drain(struct cl_netif *nif);
+
+/* The work source's callbacks; `arg` is the netif. */
+unsigned cl_netif_poll(void *arg, unsigned self, unsigned queue);
+bool cl_netif_ready(void *arg, unsigned queue);
+unsigned cl_netif_pending(void *arg, unsigned queue);
+void cl_netif_run(void *arg, unsigned self);
+void cl_netif_flush(void *arg, unsigned self);
+
+/* The calling kthread's queue. Not inlined: the answer changes across a call that may block, and a compiler that sees a
+ * thread-local would keep it. NULL off this interface's kthreads. */
+struct cl_netq *cl_netq_self(struct cl_netif *nif);
+
+/* Owner's calls. */
+void cl_netq_ring(struct cl_netq *q);   /* send what waits, give back what is done */
+bool cl_netq_refill(struct cl_netq *q); /* get empty buffers; false: there are none */
+void cl_netq_push_slow(struct cl_netq *q, const struct cl_frame *f);
+/* Ask who has an address; mac NULL: by broadcast. */
+void cl_netq_ask(struct cl_netq *q, uint32_t ip_be, const uint8_t *mac);
+/* Send an ARP reply to a request, or (request NULL) announce our address. */
+bool cl_netq_arp_reply(struct cl_netq *q, const struct cl_arp *request);
+/* Send a frame whose headers are complete but for the destination MAC. Takes the frame. -EHOSTUNREACH: no route. */
+int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be);
+/* Give a datagram to the queue of its socket. False: the socket is closed or full (*reason). Takes the frame if true. */
+bool cl_udp_deliver(struct cl_udp_socket *s, const struct cl_rx_item *item, unsigned *reason);
+void cl_udp_sockets_drain(struct cl_netif *nif);
+void cl_udp_sockets_delete(struct cl_netif *nif);
+int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, uint32_t size, struct cl_udp_socket **out);
+int cl_udp_bind(struct cl_netif *nif, uint16_t port, unsigned kind, void (*fn)(void), void *arg);
+
+/* An empty buffer. False: none. */
+static inline bool cl_netq_take(struct cl_netq *q, struct cl_frame *out)
+{
+    if (cl_unlikely(q->n_spare == 0) && !cl_netq_refill(q))
+        return false;
+    *out = q->spare[--q->n_spare];
+    return true;
+}
+
+/* Give an empty buffer back: it is warm, so it is the next to be used. */
+static inline void cl_netq_untake(struct cl_netq *q, const struct cl_frame *f)
+{
+    if (cl_likely(q->n_spare < CL_NETQ_SPARE))
+        q->spare[q->n_spare++] = *f;
+    else
+        q->nic->ops->free(q->nic, q->index, (struct cl_frame *)f, 1);
+}
+
+/* A received frame is no longer needed. */
+static inline void cl_netq_done(struct cl_netq *q, const struct cl_frame *f)
+{
+    q->done[q->n_done++] = *f;
+    if (cl_unlikely(q->n_done == CL_NIC_BURST)) {
+        q->nic->ops->free(q->nic, q->index, q->done, q->n_done);
+        q->n_done = 0;
+    }
+}
+
+/* Send a frame with the next doorbell. */
+static inline void cl_netq_push(struct cl_netq *q, const struct cl_frame *f)
+{
+    if (cl_unlikely(q->n_tx == CL_NETQ_TX)) {
+        cl_netq_push_slow(q, f);
+        return;
+    }
+    q->tx[q->n_tx++] = *f;
+    if (q->n_tx >= q->flush_at)
+        cl_netq_ring(q);
+}
+
+static inline bool cl_netif_running(const struct cl_netif *nif)
+{
+    return cl_load_relaxed(&nif->running) != 0;
+}
+
+static inline void cl_netq_drop(struct cl_netq *q, unsigned reason)
+{
+    cl_count(&q->stats.dropped[reason], 1);
+}
+
+#endif

@@ -1,0 +1,243 @@
+/* Receiving: frames from a NIC queue to inboxes, sockets, or an answer at once; and what siblings take.
+ *
+ * Every frame taken from the NIC is counted exactly once, under delivered, answered or a reason (reasons.h). */
+#include "netif.h"
+
+#include <string.h>
+
+#define POLL_BURST 32
+#define STEAL_BURST 16
+
+/* State of one burst: items go into the inbox of `q` and are published together. */
+struct burst {
+    struct cl_netq *q;
+    uint64_t rx_tsc;
+    unsigned queued;    /* put into the inbox, not yet published */
+    unsigned delivered; /* the same and to sockets, ... */
+};
+
+static void answer_icmp(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
+{
+    struct cl_frame out;
+    if (!cl_netq_take(q, &out)) {
+        cl_netq_drop(q, CL_DROP_NO_TX_BUFFER);
+        return;
+    }
+    unsigned room = cl_min((unsigned)out.room, q->nif->mtu + CL_ETH_HLEN);
+    out.len = (uint16_t)cl_icmp_echo_reply(&q->nif->self, f->data, info, out.data, room);
+    if (out.len == 0) { /* a request larger than what we may send */
+        cl_netq_untake(q, &out);
+        cl_netq_drop(q, CL_DROP_NO_TX_BUFFER);
+        return;
+    }
+    cl_netq_push(q, &out);
+    cl_count(&q->stats.answered, 1);
+}
+
+static void refuse_port(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
+{
+    struct cl_frame out;
+    cl_netq_drop(q, CL_DROP_UDP_NO_PORT);
+    if (info->broadcast)
+        return;
+    if (!cl_icmp_allow(&q->icmp, cl_sched_now_ns(q->nif->sched)) || !cl_netq_take(q, &out)) {
+        cl_count(&q->stats.icmp_rate_limited, 1);
+        return;
+    }
+    out.len = (uint16_t)cl_icmp_port_unreachable(&q->nif->self, f->data, info, out.data, out.room);
+    cl_netq_push(q, &out);
+    cl_count(&q->stats.icmp_unreachable_sent, 1);
+}
+
+static void take_arp(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
+{
+    struct cl_netif *nif = q->nif;
+    const struct cl_arp *arp = (const struct cl_arp *)(f->data + info->l4);
+    struct cl_arp_todo todo;
+    cl_arp_input(nif->arp, &nif->self, arp, cl_sched_now_ns(nif->sched), &todo);
+    for (unsigned i = 0; i < todo.n_out; i++) {
+        memcpy(todo.out[i].data, todo.mac, 6);
+        cl_netq_push(q, &todo.out[i]);
+    }
+    if (todo.announce)
+        cl_netq_arp_reply(q, NULL);
+    if (todo.conflict) {
+        cl_count(&q->stats.arp_conflicts, 1);
+        cl_netq_drop(q, CL_DROP_ARP_CONFLICT);
+        if (nif->on_conflict)
+            nif->on_conflict(nif->conflict_arg);
+    } else if (todo.reply && cl_netq_arp_reply(q, arp)) {
+        cl_count(&q->stats.answered, 1);
+    } else if (todo.reply) {
+        cl_netq_drop(q, CL_DROP_NO_TX_BUFFER);
+    } else if (todo.learned) {
+        cl_count(&q->stats.learned, 1);
+        cl_count(&q->stats.delivered, 1);
+    } else {
+        cl_netq_drop(q, CL_DROP_ARP_NOT_OURS);
+    }
+}
+
+/* A datagram for a socket's queue. */
+static void to_socket(struct burst *b, const struct cl_rx_item *item)
+{
+    unsigned reason;
+    if (cl_udp_deliver(item->socket, item, &reason)) {
+        cl_count(&b->q->stats.to_sockets, 1);
+        b->delivered++;
+    } else {
+        cl_netq_drop(b->q, reason);
+        cl_netq_done(b->q, &item->frame);
+    }
+}
+
+static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+{
+    switch (info->verdict) {
+    case CL_RX_ARP:
+        take_arp(b->q, f, info);
+        break;
+    case CL_RX_ICMP:
+        answer_icmp(b->q, f, info);
+        break;
+    case CL_RX_UDP:
+        refuse_port(b->q, f, info);
+        break;
+    default:
+        cl_netq_drop(b->q, info->reason);
+    }
+    cl_netq_done(b->q, f);
+}
+
+static inline void one_frame(struct burst *b, const struct cl_frame *f)
+{
+    struct cl_netif *nif = b->q->nif;
+    struct cl_rx_info info;
+    cl_rx_parse(&nif->self, f->data, f->len, &info);
+    if (cl_likely(info.verdict == CL_RX_UDP)) {
+        const struct cl_udp *udp = (const struct cl_udp *)(f->data + info.l4);
+        /* Acquire: the socket's fields were written before it was published. */
+        struct cl_udp_socket *s = cl_load_acquire(&nif->ports[udp->dst_port_be]);
+        if (cl_likely(s != NULL)) {
+            struct cl_rx_item item = {
+                .frame = *f,
+                .socket = s,
+                .rx_tsc = b->rx_tsc,
+                .l4 = info.l4,
+                .payload_len = info.payload_len,
+                .broadcast = info.broadcast,
+            };
+            if (cl_unlikely(s->kind == CL_UDP_QUEUE || s->kind == CL_UDP_CLOSED)) {
+                to_socket(b, &item);
+                return;
+            }
+            cl_inbox_put(&b->q->inbox, b->queued++, &item);
+            b->delivered++;
+            return;
+        }
+    }
+    slow_frame(b, f, &info);
+}
+
+/* Take frames in for kthread self. There is room for n in its inbox. */
+static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
+{
+    struct burst b = {.q = q, .rx_tsc = cl_tsc()};
+    for (unsigned i = 0; i < n; i++)
+        one_frame(&b, &frames[i]);
+    if (b.queued)
+        cl_inbox_publish(&q->inbox, b.queued);
+    cl_count(&q->stats.rx_frames, n);
+    cl_count(&q->stats.delivered, b.delivered);
+    if (cl_unlikely(b.queued == 0) && (q->n_tx | q->n_done))
+        cl_netq_ring(q); /* answers made here wait for no handler */
+    return n;
+}
+
+/* The plain load keeps a loser from taking the line away. */
+static inline bool lock_rx(struct cl_netq *victim)
+{
+    return cl_load_relaxed(&victim->rx_lock.word) == 0 && cl_spin_try(&victim->rx_lock);
+}
+
+/* Frames of a queue whose lock is held: those of the stash came first. */
+static inline unsigned rx_locked(struct cl_netq *victim, struct cl_frame *frames, unsigned n)
+{
+    unsigned got = 0;
+    if (cl_unlikely(victim->n_stash)) {
+        if (n < CL_NETQ_STASH)
+            return 0; /* a corner of the inbox: the next poll has room */
+        got = victim->n_stash;
+        memcpy(frames, victim->stash, got * sizeof frames[0]);
+        cl_store_relaxed(&victim->n_stash, 0);
+    }
+    return got + victim->nic->ops->rx_burst(victim->nic, victim->index, frames + got, n - got);
+}
+
+static unsigned receive(struct cl_netq *q, struct cl_netq *victim, unsigned n)
+{
+    struct cl_frame frames[POLL_BURST];
+    bool shared = q->nif->n_queues > 1; /* with one kthread there are no thieves */
+    if (shared && !lock_rx(victim))
+        return 0;
+    n = rx_locked(victim, frames, n);
+    if (shared)
+        cl_spin_unlock(&victim->rx_lock);
+    return n ? take_in(q, frames, n) : 0;
+}
+
+bool cl_netif_ready(void *arg, unsigned queue)
+{
+    struct cl_netif *nif = arg;
+    struct cl_netq *q = &nif->queues[queue];
+    if (cl_load_relaxed(&nif->stopping))
+        return false;
+    if (cl_inbox_count(&q->inbox) || cl_load_relaxed(&q->n_stash))
+        return true;
+    if (!lock_rx(q))
+        return false; /* its owner or a thief is looking at this moment */
+    if (q->n_stash == 0)
+        cl_store_relaxed(&q->n_stash, q->nic->ops->rx_burst(q->nic, queue, q->stash, CL_NETQ_STASH));
+    bool found = q->n_stash != 0;
+    cl_spin_unlock(&q->rx_lock);
+    return found;
+}
+
+static unsigned steal(struct cl_netq *q, unsigned queue)
+{
+    struct cl_netif *nif = q->nif;
+    struct cl_netq *victim = &nif->queues[queue];
+    unsigned space = cl_inbox_space(&q->inbox);
+    if (!nif->steal || space < STEAL_BURST)
+        return 0;
+    struct cl_rx_item items[STEAL_BURST];
+    unsigned waiting = cl_inbox_count(&victim->inbox);
+    unsigned got =
+        waiting ? cl_inbox_take_of(&victim->inbox, items, cl_min((waiting + 1) / 2, (unsigned)STEAL_BURST), NULL) : 0;
+    for (unsigned i = 0; i < got; i++)
+        cl_inbox_put(&q->inbox, i, &items[i]);
+    if (got)
+        cl_inbox_publish(&q->inbox, got);
+    else
+        got = receive(q, victim, STEAL_BURST);
+    cl_count(&q->stats.stolen, got);
+    return got;
+}
+
+CL_HOT unsigned cl_netif_poll(void *arg, unsigned self, unsigned queue)
+{
+    struct cl_netif *nif = arg;
+    struct cl_netq *q = &nif->queues[self];
+    /* Relaxed: frames that come while we stop stay in the NIC. */
+    if (cl_unlikely(cl_load_relaxed(&nif->stopping)))
+        return 0;
+    if (cl_unlikely(queue != self))
+        return steal(q, queue);
+    unsigned space = cl_inbox_space(&q->inbox);
+    return space ? receive(q, q, cl_min(space, (unsigned)POLL_BURST)) : 0;
+}
+
+unsigned cl_netif_pending(void *arg, unsigned queue)
+{
+    return cl_inbox_count(&((struct cl_netif *)arg)->queues[queue].inbox);
+}

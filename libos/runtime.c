@@ -1,0 +1,295 @@
+/* The runtime: puts scheduler, NIC and network stack together. See runtime.h. */
+#include "runtime.h"
+#include "../drivers/port.h"
+#include "net/netif.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct cl_runtime {
+    struct cl_sched *sched;
+    struct cl_netif *nif;
+    struct cl_nic *nic;
+    bool own_nic; /* attached mode: the port is ours to close */
+    bool started, stopped;
+    int left; /* what cl_runtime_stop returned */
+    cl_runtime_event on_event;
+    void *event_arg;
+};
+
+static int refuse(char *err, int rc, const char *why)
+{
+    if (err)
+        snprintf(err, 256, "%s", why);
+    return rc;
+}
+
+/* The port's watcher thread tells; its states are our events. */
+static void on_port(void *arg, int state, const char *text)
+{
+    struct cl_runtime *rt = arg;
+    _Static_assert(CL_EVENT_ATTACHED == CL_PORT_ATTACHED && CL_EVENT_STALLED == CL_PORT_STALLED &&
+                       CL_EVENT_GONE == CL_PORT_GONE,
+                   "events pass through");
+    if (rt->on_event)
+        rt->on_event(rt->event_arg, state, text);
+}
+
+static void on_conflict(void *arg)
+{
+    struct cl_runtime *rt = arg;
+    if (rt->on_event)
+        rt->on_event(rt->event_arg, CL_EVENT_CONFLICT,
+                     "another host answers ARP for this runtime's IPv4 address; give one of them another address");
+}
+
+static int attach(struct cl_runtime *rt, const struct cl_runtime_config *c, char *err)
+{
+    struct cl_port_config port = {.socket_path = c->socket_path,
+                                  .name = c->name ? c->name : program_invocation_short_name,
+                                  .n_kthreads = c->kthreads ? c->kthreads : 1,
+                                  .rx_slots = c->rx_slots,
+                                  .tx_slots = c->tx_slots,
+                                  .n_rx = c->n_rx,
+                                  .n_tx = c->n_tx,
+                                  .ipv4 = c->ipv4,
+                                  .reattach_ms = c->reattach_ms ? c->reattach_ms : 100,
+                                  .on_change = on_port,
+                                  .arg = rt};
+    rt->own_nic = true;
+    return cl_port_nic_new(&port, &rt->nic, err);
+}
+
+static int source_wait(void *arg, unsigned k, int64_t timeout_ns)
+{
+    struct cl_nic *nic = ((struct cl_netif *)arg)->nic;
+    return nic->ops->wait(nic, k, timeout_ns);
+}
+
+static struct cl_parker *source_parker(void *arg, unsigned k)
+{
+    struct cl_nic *nic = ((struct cl_netif *)arg)->nic;
+    return nic->ops->parker(nic, k);
+}
+
+static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, unsigned kthreads, char *err)
+{
+    struct cl_work_source source = {.arg = rt->nif,
+                                    .poll = cl_netif_poll,
+                                    .ready = cl_netif_ready,
+                                    .pending = cl_netif_pending,
+                                    .run = cl_netif_run,
+                                    .flush = cl_netif_flush,
+                                    .parker = source_parker,
+                                    .wait = source_wait};
+    struct cl_sched_config s;
+    struct cl_port_info granted;
+    cl_sched_config_init(&s);
+    s.n_kthreads = kthreads;
+    s.source = &source;
+    s.cpus = c->cpus;
+    if (c->mode_set)
+        s.mode = c->mode;
+    if (c->stack_bytes)
+        s.stack_bytes = c->stack_bytes;
+    if (c->max_uthreads)
+        s.max_uthreads = c->max_uthreads;
+    if (c->spin_ns)
+        s.spin_ns = c->spin_ns;
+    if (rt->own_nic) {
+        cl_port_info(rt->nic, &granted);
+        if (!s.cpus)
+            s.cpus = granted.cpus;
+        if (!granted.may_spin && s.mode == CL_SCHED_SPIN)
+            s.mode = CL_SCHED_ADAPTIVE; /* it shares its cores: spinning would take them from others */
+    }
+    return cl_sched_new(&s, &rt->sched, err);
+}
+
+static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char *err)
+{
+    int rc;
+    if (!c->nic == !c->socket_path)
+        return refuse(err, -EINVAL, "give either a NIC (embedded mode) or the socket of an iokernel, and not both");
+    if (c->kthreads > CL_SCHED_MAX_KTHREADS)
+        return refuse(err, -EINVAL, "a runtime has at most 64 kthreads");
+    rt->on_event = c->on_event;
+    rt->event_arg = c->event_arg;
+    rt->nic = c->nic;
+    if (!rt->nic && (rc = attach(rt, c, err)) < 0)
+        return rc;
+    unsigned kthreads = c->kthreads ? c->kthreads : rt->own_nic ? 1 : rt->nic->n_queues;
+    uint32_t ipv4 = c->ipv4 && !rt->own_nic ? c->ipv4 : rt->nic->ipv4;
+    uint32_t prefix = c->ipv4_prefix ? c->ipv4_prefix : rt->nic->ipv4_prefix ? rt->nic->ipv4_prefix : 24;
+    if (kthreads < rt->nic->n_queues)
+        return refuse(err, -EINVAL,
+                      "the NIC has more queues than the runtime kthreads: frames would wait in the others");
+    rc = cl_netif_new(rt->nic, kthreads, ipv4, prefix, c->gateway, &rt->nif, err);
+    if (rc < 0)
+        return rc;
+    rt->nif->rt = rt;
+    rt->nif->udp_checksum = !c->no_udp_checksum;
+    rt->nif->steal = !c->no_steal;
+    rt->nif->on_conflict = on_conflict;
+    rt->nif->conflict_arg = rt;
+    if ((rc = make_sched(rt, c, kthreads, err)) < 0)
+        return rc;
+    rt->nif->sched = rt->sched;
+    return 0;
+}
+
+int cl_runtime_new(const struct cl_runtime_config *config, struct cl_runtime **out, char err[256])
+{
+    struct cl_runtime *rt = calloc(1, sizeof *rt);
+    if (!rt)
+        return refuse(err, -ENOMEM, "out of memory");
+    int rc = build(rt, config, err);
+    if (rc < 0) {
+        cl_runtime_delete(rt);
+        return rc;
+    }
+    *out = rt;
+    return 0;
+}
+
+int cl_runtime_bind_udp(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg)
+{
+    return cl_udp_bind(rt->nif, port, CL_UDP_PLAIN, (void (*)(void))fn, arg);
+}
+
+int cl_runtime_bind_udp_burst(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg)
+{
+    return cl_udp_bind(rt->nif, port, CL_UDP_BURSTS, (void (*)(void))fn, arg);
+}
+
+int cl_runtime_bind_udp_foreign(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg)
+{
+    return cl_udp_bind(rt->nif, port, CL_UDP_FOREIGN, (void (*)(void))fn, arg);
+}
+
+int cl_udp_open(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_udp_socket **out)
+{
+    return cl_udp_queue_open(rt->nif, port, queue, out);
+}
+
+int cl_runtime_add_neighbour(struct cl_runtime *rt, uint32_t ipv4, const uint8_t *mac)
+{
+    return cl_arp_add_static(rt->nif->arp, cl_be32(ipv4), mac);
+}
+
+int cl_runtime_spawn(struct cl_runtime *rt, cl_uthread_fn fn, void *arg)
+{
+    return cl_sched_spawn(rt->sched, fn, arg);
+}
+
+/* First thing on the wire: who we are, so that switches and neighbours learn it (RFC 5227, section 2.3). */
+static void announce(void *arg)
+{
+    struct cl_netif *nif = arg;
+    struct cl_netq *q = cl_netq_self(nif);
+    cl_netq_arp_reply(q, NULL);
+    cl_netq_ring(q);
+}
+
+int cl_runtime_start(struct cl_runtime *rt, char err[256])
+{
+    if (rt->started)
+        return refuse(err, -EALREADY, "this runtime was started before; make a new one");
+    cl_store_relaxed(&rt->nif->running, 1);
+    int rc = cl_sched_start(rt->sched, err);
+    if (rc < 0) {
+        cl_store_relaxed(&rt->nif->running, 0);
+        return rc;
+    }
+    rt->started = true;
+    cl_sched_spawn(rt->sched, announce, rt->nif);
+    return 0;
+}
+
+int cl_runtime_stop(struct cl_runtime *rt, int64_t timeout_ns)
+{
+    if (!rt->started || rt->stopped)
+        return rt->left;
+    if (cl_sched_self() == rt->sched)
+        return -EDEADLK;
+    cl_store_relaxed(&rt->nif->stopping, 1);
+    rt->left = cl_sched_stop(rt->sched, timeout_ns);
+    if (rt->left < 0)
+        return rt->left;
+    rt->stopped = true;
+    cl_store_relaxed(&rt->nif->running, 0);
+    cl_netif_drain(rt->nif);
+    return rt->left;
+}
+
+void cl_runtime_delete(struct cl_runtime *rt)
+{
+    if (!rt)
+        return;
+    if (rt->started)
+        cl_runtime_stop(rt, 0);
+    else if (rt->nif)
+        cl_netif_drain(rt->nif);
+    cl_sched_delete(rt->sched);
+    if (rt->nif)
+        cl_netif_delete(rt->nif);
+    if (rt->own_nic && rt->nic)
+        cl_nic_close(rt->nic);
+    free(rt);
+}
+
+static void add_words(uint64_t *sum, const uint64_t *words, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        sum[i] += cl_load_relaxed(&words[i]);
+}
+
+int cl_runtime_net_stats(const struct cl_runtime *rt, int k, struct cl_net_stats *out)
+{
+    *out = (struct cl_net_stats){0};
+    if (k < -1 || k >= (int)rt->nif->n_queues)
+        return -EINVAL;
+    for (unsigned i = 0; i < rt->nif->n_queues; i++)
+        if (k == -1 || k == (int)i)
+            add_words((uint64_t *)out, (const uint64_t *)&rt->nif->queues[i].stats, sizeof *out / sizeof(uint64_t));
+    return 0;
+}
+
+int cl_runtime_sched_stats(const struct cl_runtime *rt, int k, struct cl_sched_stats *out)
+{
+    struct cl_sched_stats one;
+    *out = (struct cl_sched_stats){0};
+    if (k < -1 || k >= (int)rt->nif->n_queues)
+        return -EINVAL;
+    for (unsigned i = 0; i < rt->nif->n_queues; i++) {
+        if (k != -1 && k != (int)i)
+            continue;
+        cl_sched_stats(rt->sched, i, &one);
+        add_words((uint64_t *)out, (const uint64_t *)&one, sizeof one / sizeof(uint64_t));
+    }
+    return 0;
+}
+
+void cl_runtime_info(const struct cl_runtime *rt, struct cl_runtime_info *out)
+{
+    *out = (struct cl_runtime_info){.kthreads = (uint16_t)rt->nif->n_queues,
+                                    .ipv4 = cl_be32(rt->nif->self.ip_be),
+                                    .ipv4_prefix = (uint32_t)__builtin_popcount(rt->nif->self.mask_be),
+                                    .mtu = rt->nif->mtu,
+                                    .attached = rt->own_nic,
+                                    .running = cl_netif_running(rt->nif),
+                                    .gone = cl_load_relaxed(&rt->nic->gone)};
+    memcpy(out->mac, rt->nif->self.mac, 6);
+}
+
+struct cl_nic *cl_runtime_nic(struct cl_runtime *rt)
+{
+    return rt->nic;
+}
+
+struct cl_sched *cl_runtime_sched(struct cl_runtime *rt)
+{
+    return rt->sched;
+}
