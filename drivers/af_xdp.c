@@ -25,6 +25,7 @@
 struct queue {
     struct cl_xsk xsk;
     bool kick_pending; /* frames are in the tx ring and the last sendto did not take them all */
+    uint32_t released; /* rx.ours as the kernel was last told */
     uint32_t empty_waits;
     uint32_t tx_lost; /* frames that the device refused in copy mode (EBUSY) */
     struct cl_parker parker;
@@ -117,18 +118,22 @@ static CL_NOINLINE void kick(struct af_xdp *a, struct queue *q)
     }
 }
 
-/* What there is to do when no frame has come. Returns whether it made a system call. */
-static CL_NOINLINE bool housekeeping(struct af_xdp *a, struct queue *q, unsigned queue)
+/* Give the rx slots back, take sent chunks back, top up the fill ring: what nobody waits for. */
+static CL_NOINLINE void settle(struct af_xdp *a, struct queue *q, unsigned queue)
 {
+    cl_xsk_release(&q->xsk.rx);
+    q->released = q->xsk.rx.ours;
     if (tx_outstanding(q))
         reap(a, q, queue);
     uint32_t missing = fill_missing(a, q);
     if (missing)
         fill(a, q, queue, missing);
-    bool kicks = q->kick_pending;
-    if (kicks)
-        kick(a, q);
-    return kicks;
+}
+
+/* Whether there is anything to settle. */
+static inline bool unsettled(const struct af_xdp *a, const struct queue *q)
+{
+    return (q->xsk.rx.ours - q->released) | tx_outstanding(q) | fill_missing(a, q);
 }
 
 /* Let the kernel work for the receive queue on our core, if the user asked for this or the driver does. */
@@ -148,8 +153,12 @@ static CL_HOT unsigned rx_burst(struct cl_nic *nic, unsigned queue, struct cl_fr
     struct cl_xsk_ring *r = &q->xsk.rx;
     uint32_t ready = cl_xsk_ready(r);
     if (!ready) {
-        if (!(tx_outstanding(q) | fill_missing(a, q) | q->kick_pending) || !housekeeping(a, q, queue))
-            drive_rx(a, q); /* else at the next call: one system call a burst */
+        if (unsettled(a, q))
+            settle(a, q, queue);
+        if (cl_unlikely(q->kick_pending))
+            kick(a, q);
+        else
+            drive_rx(a, q); /* one system call a burst at most */
         return 0;
     }
     n = cl_min(n, ready);
@@ -165,12 +174,10 @@ static CL_HOT unsigned rx_burst(struct cl_nic *nic, unsigned queue, struct cl_fr
         frames[i].tag = 0;
         bytes += d->len;
     }
-    cl_xsk_release(r);
     cl_count(&q->stats.rx_frames, n);
     cl_count(&q->stats.rx_bytes, bytes);
-    uint32_t missing = fill_missing(a, q);
-    if (cl_unlikely(missing >= a->fill_low))
-        fill(a, q, queue, missing);
+    if (cl_unlikely(fill_missing(a, q) >= a->fill_low || r->ours - q->released >= r->size / 4))
+        settle(a, q, queue);
     return n;
 }
 
@@ -218,6 +225,9 @@ static CL_HOT unsigned tx_burst(struct cl_nic *nic, unsigned queue, struct cl_fr
         cl_count(&q->stats.tx_full, 1);
     if ((placed || q->kick_pending || take < n) && (!q->xsk.need_wakeup || cl_xsk_wants_wakeup(r)))
         kick(a, q);
+    /* In copy mode the frames are sent when the doorbell returns. Now is better than when the next frame has come. */
+    if (!q->xsk.zero_copy && !q->kick_pending)
+        settle(a, q, queue);
     return take;
 }
 
@@ -277,7 +287,9 @@ static int wait_frames(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
 {
     struct af_xdp *a = self(nic);
     struct queue *q = &a->queues[queue];
-    housekeeping(a, q, queue); /* or the kernel has no chunk to wake us with */
+    settle(a, q, queue); /* or the kernel has no chunk to wake us with */
+    if (q->kick_pending)
+        kick(a, q);
     if (q->kick_pending && (timeout_ns < 0 || timeout_ns > RETRY_NS))
         timeout_ns = RETRY_NS;
     if (cl_xsk_ready(&q->xsk.rx)) {

@@ -11,8 +11,8 @@
  * sendto is made only when the kernel asks for it.
  *
  * Chunks are in one place each: the pool, a user's hands, fill ring to rx ring (kernel), tx ring to completion ring
- * (kernel). What can wait waits until a poll finds nothing: completions are reaped and the fill ring is topped up then,
- * off the path of a request; under load, when the fill ring has sunk by a quarter or the tx ring is half used.
+ * (kernel). What the peer does not wait for comes after the doorbell or when a poll finds nothing: rx slots are given
+ * back, completions reaped, the fill ring topped up. Under load without sending: when a quarter of a ring is used up.
  *
  * Threads: queue q belongs to its thread, as in nic.h; the pool has a cache for each queue. Statistics may be read by
  * any. Tests: tests/drivers/test_af_xdp.py, and the common suite of all drivers. */

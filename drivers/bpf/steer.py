@@ -4,7 +4,8 @@ Which frames are the application's (steer="addresses"):
   - IPv4, untagged Ethernet, destination address in map `addresses` (exact) or in `subnets` (longest prefix). Fragments,
     options and any protocol included: the address is the application's, so all of its traffic is.
   - ARP for IPv4 over Ethernet whose target protocol address is such an address.
-steer="all" takes every frame of the device; the load generator uses it.
+steer="all" takes every frame of the device; the load generator uses it. steer="bare" does so without counting: the
+least that a program can do, which is what a floor is measured with.
 
 A frame goes to the socket bound to the receive queue it came in on; if that queue has none, Linux keeps it. Truncated
 frames, VLAN-tagged frames, IPv6, multicast, broadcast other than ARP: Linux. (A tag that the driver has stripped into
@@ -111,6 +112,16 @@ def _assemble_all() -> Code:
     return a.assemble()
 
 
+def _assemble_bare() -> Code:
+    a = Assembler()
+    a.load("u32", R2, R1, _MD_RX_QUEUE)
+    a.load_map(R1, "xsks")
+    a.move(R3, XDP_PASS)
+    a.call(Helper.REDIRECT_MAP)
+    a.exit()
+    return a.assemble()
+
+
 def _assemble_addresses() -> Code:
     a = Assembler()
     a.move(R6, R1)
@@ -168,12 +179,14 @@ def _assemble_addresses() -> Code:
 
 @cache
 def steer_object(steer: str = "addresses") -> bytes:
-    """The ELF object of the program. steer: "addresses" or "all". Raises CorelaneError for another word."""
+    """The ELF object of the program. steer: "addresses", "all" or "bare". Raises CorelaneError for another word."""
+    if steer == "bare":
+        return write_object(_assemble_bare(), {"xsks": MAPS["xsks"]}, function=FUNCTION)
     if steer == "all":
         return write_object(_assemble_all(), {k: MAPS[k] for k in ("xsks", "counters")}, function=FUNCTION)
     if steer == "addresses":
         return write_object(_assemble_addresses(), MAPS, function=FUNCTION)
-    raise CorelaneError(f"steer={steer!r}: choose 'addresses' or 'all'")
+    raise CorelaneError(f"steer={steer!r}: choose 'addresses', 'all' or 'bare'")
 
 
 def address_key(address: str) -> bytes:

@@ -19,6 +19,7 @@ from corelane.drivers._native import ffi, lib
 from corelane.drivers.af_xdp import AfXdp
 from corelane.drivers.memory import memory_link
 from corelane.drivers.nic import Nic, ipv4_to_int, mac_to_bytes
+from corelane.drivers.tap import Tap
 
 
 @dataclass
@@ -76,9 +77,28 @@ def af_xdp_pair(queues: int = 1, **options: object) -> Iterator[Pair]:
         yield Pair(*nics, lossless=False, hears_close=False)
 
 
+@contextlib.contextmanager
+def tap_pair(queues: int = 1) -> Iterator[Pair]:
+    """Two taps joined by a bridge of a namespace."""
+    missing = netns.missing()
+    if missing:
+        pytest.skip(missing)
+    with netns.namespace("tap") as space, contextlib.ExitStack() as stack:
+        space.ip("link", "add", "bridge0", "type", "bridge", "forward_delay", "0", "mcast_snooping", "0")
+        space.ip("link", "set", "bridge0", "up")
+        nics = []
+        with space.entered():
+            for name in ("tapa", "tapb"):
+                nics.append(stack.enter_context(Tap(name, queues)))
+                space.ip("link", "set", name, "master", "bridge0", "txqueuelen", "4096")
+        yield Pair(*nics, lossless=False, hears_close=False)
+
+
 PAIRS: dict[str, Callable[[], contextlib.AbstractContextManager[Pair]]] = {
     "memory": memory_pair,
     "memory-4x3": lambda: memory_pair(queues=(4, 3)),
+    "tap": tap_pair,
+    "tap-3": lambda: tap_pair(queues=3),
     "af_xdp": af_xdp_pair,
     "af_xdp-3": lambda: af_xdp_pair(queues=3),
     "af_xdp-generic": lambda: af_xdp_pair(mode="generic", need_wakeup=False, buffer_bytes=4096, buffers=800, fill=256),

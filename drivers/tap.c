@@ -1,0 +1,373 @@
+/* See tap.h. */
+#include "tap.h"
+
+#include "../runtime/pool.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_link.h>
+#include <linux/if_tun.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ERR_BYTES 256
+#define ETHERNET_BYTES 14
+
+/* Private to the queue's thread, but for `stats` (read by anybody, relaxed). */
+struct queue {
+    int fd;
+    struct cl_parker parker;
+    uint32_t park_word CL_ALIGNED(CL_CACHELINE); /* written by wakers too: a line of its own */
+    struct cl_nic_stats stats CL_ALIGNED(CL_CACHELINE);
+} CL_ALIGNED(CL_CACHELINE);
+
+struct tap {
+    struct cl_nic nic;
+    struct cl_pool *pool;
+    uint8_t *area;
+    size_t area_bytes;
+    int netlink; /* asks for the interface's counters */
+    int ifindex;
+    struct queue *queues;
+};
+
+static inline struct tap *self(struct cl_nic *nic)
+{
+    return cl_container_of(nic, struct tap, nic);
+}
+
+static inline uint8_t *buffer(const struct tap *t, uint32_t index)
+{
+    return t->area + (size_t)index * t->nic.buffer_bytes;
+}
+
+static void look_for_gone(struct tap *t, int error)
+{
+    if (error == EBADFD)                   /* the interface was deleted under us */
+        cl_store_relaxed(&t->nic.gone, 1); /* relaxed: a flag that only says "stop", it orders nothing */
+}
+
+static unsigned rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
+{
+    struct tap *t = self(nic);
+    struct queue *q = &t->queues[queue];
+    unsigned got = 0, calls = 0;
+    uint64_t bytes = 0;
+    uint32_t index;
+    /* Without a buffer nothing is read: the frames wait in the kernel. */
+    while (got < n && cl_pool_get(t->pool, queue, &index, 1)) {
+        uint8_t *data = buffer(t, index);
+        ssize_t len = read(q->fd, data, nic->buffer_bytes);
+        calls++;
+        bool whole = len >= ETHERNET_BYTES && (size_t)len <= nic->mtu + ETHERNET_BYTES;
+        if (cl_unlikely(!whole))
+            cl_pool_put(t->pool, queue, &index, 1);
+        if (len < 0) {
+            look_for_gone(t, errno);
+            break;
+        }
+        if (cl_unlikely(!whole)) { /* the kernel cuts a longer one to the buffer without a word */
+            cl_count(&q->stats.rx_dropped_malformed, 1);
+            continue;
+        }
+        frames[got++] =
+            (struct cl_frame){.data = data, .buf = index, .len = (uint16_t)len, .room = (uint16_t)nic->buffer_bytes};
+        bytes += (uint64_t)len;
+    }
+    cl_count(&q->stats.syscalls, calls);
+    cl_count(&q->stats.rx_frames, got);
+    cl_count(&q->stats.rx_bytes, bytes);
+    return got;
+}
+
+/* Send one frame. False: the device takes no more now. */
+static bool send_one(struct tap *t, struct queue *q, const struct cl_frame *f)
+{
+    if (cl_unlikely(f->len < ETHERNET_BYTES || f->len > t->nic.mtu + ETHERNET_BYTES)) {
+        cl_count(&q->stats.tx_dropped_malformed, 1);
+        return true;
+    }
+    ssize_t sent = write(q->fd, f->data, f->len);
+    cl_count(&q->stats.syscalls, 1);
+    if (cl_likely(sent == f->len)) {
+        cl_count(&q->stats.tx_frames, 1);
+        cl_count(&q->stats.tx_bytes, f->len);
+        return true;
+    }
+    if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR))
+        return false;
+    if (sent < 0)
+        look_for_gone(t, errno); /* EIO: the interface is only down */
+    cl_count(&q->stats.tx_dropped_error, 1);
+    return true;
+}
+
+static unsigned tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
+{
+    struct tap *t = self(nic);
+    struct queue *q = &t->queues[queue];
+    unsigned taken = 0;
+    for (; taken < n; taken++) {
+        if (!send_one(t, q, &frames[taken])) {
+            cl_count(&q->stats.tx_full, 1);
+            break;
+        }
+        cl_pool_put(t->pool, queue, &frames[taken].buf, 1);
+    }
+    return taken;
+}
+
+static unsigned alloc_frames(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
+{
+    struct tap *t = self(nic);
+    uint32_t index[CL_NIC_BURST];
+    n = cl_min(n, (unsigned)CL_NIC_BURST);
+    unsigned got = cl_pool_get(t->pool, queue, index, n);
+    if (cl_unlikely(got < n))
+        cl_count(&t->queues[queue].stats.alloc_short, 1);
+    for (unsigned i = 0; i < got; i++)
+        frames[i] =
+            (struct cl_frame){.data = buffer(t, index[i]), .buf = index[i], .room = (uint16_t)nic->buffer_bytes};
+    return got;
+}
+
+static void free_frames(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        cl_pool_put(self(nic)->pool, queue, &frames[i].buf, 1);
+}
+
+static struct cl_parker *parker(struct cl_nic *nic, unsigned queue)
+{
+    return &self(nic)->queues[queue].parker;
+}
+
+static int wait_frames(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
+{
+    struct queue *q = &self(nic)->queues[queue];
+    cl_count(&q->stats.syscalls, 1);
+    return cl_park_wait_fd(&q->parker, q->fd, timeout_ns);
+}
+
+/* Frames that Linux wanted to send and had no room for, of all queues together; from a socket of the tap's namespace. */
+static uint64_t kernel_drops(const struct tap *t)
+{
+    struct {
+        struct nlmsghdr header;
+        struct ifinfomsg info;
+    } request = {{sizeof request, RTM_GETLINK, NLM_F_REQUEST, 1, 0}, {.ifi_index = t->ifindex}};
+    char reply[8192] CL_ALIGNED(8);
+    if (t->netlink < 0 || send(t->netlink, &request, sizeof request, 0) < 0)
+        return 0;
+    ssize_t n = recv(t->netlink, reply, sizeof reply, 0);
+    const struct nlmsghdr *h = (const void *)reply;
+    if (n < (ssize_t)NLMSG_SPACE(sizeof(struct ifinfomsg)) || h->nlmsg_type != RTM_NEWLINK)
+        return 0;
+    int left = (int)n - (int)NLMSG_SPACE(sizeof(struct ifinfomsg));
+    const struct rtattr *a = (const void *)(reply + NLMSG_SPACE(sizeof(struct ifinfomsg)));
+    for (; RTA_OK(a, left); a = RTA_NEXT(a, left))
+        if (a->rta_type == IFLA_STATS64 && RTA_PAYLOAD(a) >= sizeof(struct rtnl_link_stats64)) {
+            struct rtnl_link_stats64 s;
+            memcpy(&s, RTA_DATA(a), sizeof s);
+            return s.tx_dropped;
+        }
+    return 0;
+}
+
+static void stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out)
+{
+    const uint64_t *from = (const uint64_t *)&self(nic)->queues[queue].stats;
+    uint64_t *to = (uint64_t *)out;
+    for (unsigned i = 0; i < sizeof *out / sizeof *to; i++)
+        to[i] = cl_load_relaxed(&from[i]); /* relaxed: whole values, no order between them */
+    if (queue == 0)                        /* the kernel does not say for which queue it dropped */
+        out->rx_dropped_ring_full += kernel_drops(self(nic));
+}
+
+static uint32_t buffers_free(struct cl_nic *nic)
+{
+    return cl_pool_available(self(nic)->pool);
+}
+
+static int queue_fd(struct cl_nic *nic, unsigned queue)
+{
+    return self(nic)->queues[queue].fd;
+}
+
+static void destroy(struct cl_nic *nic)
+{
+    struct tap *t = self(nic);
+    for (unsigned i = 0; t->queues && i < nic->n_queues; i++) {
+        if (t->queues[i].fd >= 0)
+            close(t->queues[i].fd);
+        if (t->queues[i].parker.event_fd >= 0)
+            close(t->queues[i].parker.event_fd);
+    }
+    if (t->netlink >= 0)
+        close(t->netlink);
+    if (t->area)
+        munmap(t->area, t->area_bytes);
+    cl_pool_delete(t->pool);
+    free(t->queues);
+    free(t);
+}
+
+static const struct cl_nic_ops OPS = {
+    .name = "tap",
+    .rx_burst = rx_burst,
+    .tx_burst = tx_burst,
+    .alloc = alloc_frames,
+    .free = free_frames,
+    .parker = parker,
+    .wait = wait_frames,
+    .stats = stats,
+    .buffers_free = buffers_free,
+    .fd = queue_fd,
+    .close = destroy,
+};
+
+static int open_queue(struct queue *q, const char *ifname, bool several, char *chosen, char *err)
+{
+    q->parker.word = &q->park_word;
+    q->parker.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    q->fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    if (q->fd < 0 || q->parker.event_fd < 0) {
+        int code = -errno;
+        snprintf(err, ERR_BYTES,
+                 "/dev/net/tun: %s (the tun driver is missing: `modprobe tun`; in a container give it "
+                 "the device)",
+                 strerror(-code));
+        return code;
+    }
+    struct ifreq request = {.ifr_flags = (short)(IFF_TAP | IFF_NO_PI | (several ? IFF_MULTI_QUEUE : 0))};
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", ifname);
+    if (ioctl(q->fd, TUNSETIFF, &request)) {
+        int code = -errno;
+        const char *hint = code == -EPERM
+                               ? ": needs CAP_NET_ADMIN, or a tap made for you: `ip tuntap add dev NAME mode "
+                                 "tap user $USER`"
+                           : code == -EBUSY  ? ": somebody holds it; taps with one queue have one user"
+                           : code == -EINVAL ? ": it exists with another number of queues (multi_queue) or is no tap"
+                           : code == -E2BIG  ? ": it has no more queues"
+                                             : "";
+        snprintf(err, ERR_BYTES, "tap %s: %s%s", ifname, strerror(-code), hint);
+        return code;
+    }
+    memcpy(chosen, request.ifr_name, IFNAMSIZ);
+    return 0;
+}
+
+static int allocate(struct tap *t, const struct cl_tap_config *c, char *err)
+{
+    size_t bytes = c->n_queues * sizeof(struct queue);
+    t->queues = aligned_alloc(CL_CACHELINE, bytes);
+    t->pool = cl_pool_new(0, c->n_buffers, c->n_queues);
+    t->area_bytes = (size_t)c->n_buffers * t->nic.buffer_bytes;
+    void *area = mmap(NULL, t->area_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    t->area = area == MAP_FAILED ? NULL : area;
+    if (t->queues) {
+        memset(t->queues, 0, bytes);
+        for (unsigned i = 0; i < c->n_queues; i++)
+            t->queues[i].fd = t->queues[i].parker.event_fd = -1;
+    }
+    if (t->queues && t->pool && t->area)
+        return 0;
+    snprintf(err, ERR_BYTES, "out of memory for %u buffers of %u bytes", c->n_buffers, t->nic.buffer_bytes);
+    return -ENOMEM;
+}
+
+static int check(const struct cl_tap_config *c, char *err)
+{
+    if (c->n_queues < 1 || c->n_queues > CL_NIC_MAX_QUEUES)
+        snprintf(err, ERR_BYTES, "%u queues: from 1 to %d are possible", c->n_queues, CL_NIC_MAX_QUEUES);
+    else if (c->mtu < 68 || c->mtu > 16000)
+        snprintf(err, ERR_BYTES, "MTU %u: from 68 to 16000 are possible", c->mtu);
+    else if (c->n_buffers < c->n_queues * CL_NIC_BURST)
+        snprintf(err, ERR_BYTES, "%u buffers: at least %u are needed", c->n_buffers, c->n_queues * CL_NIC_BURST);
+    else if (strlen(c->ifname) >= IFNAMSIZ)
+        snprintf(err, ERR_BYTES, "interface name %.32s: at most 15 characters are possible", c->ifname);
+    else
+        return 0;
+    return -EINVAL;
+}
+
+int cl_tap_nic_new(const struct cl_tap_config *c, struct cl_nic **out, char *ifname, char *err)
+{
+    int r = check(c, err);
+    if (r)
+        return r;
+    struct tap *t = calloc(1, sizeof *t);
+    if (!t)
+        return -ENOMEM;
+    t->nic = (struct cl_nic){.ops = &OPS, .n_queues = c->n_queues, .n_buffers = c->n_buffers, .mtu = c->mtu};
+    /* One byte more than the longest frame, so that a longer one shows; then whole cache lines. */
+    t->nic.buffer_bytes = (c->mtu + ETHERNET_BYTES + 1 + CL_CACHELINE - 1) / CL_CACHELINE * CL_CACHELINE;
+    memcpy(t->nic.mac, c->mac, 6);
+    t->netlink = -1;
+    r = allocate(t, c, err);
+    snprintf(ifname, IFNAMSIZ, "%s", c->ifname);
+    for (unsigned i = 0; !r && i < c->n_queues; i++) {
+        char name[IFNAMSIZ];
+        memcpy(name, ifname, IFNAMSIZ); /* from the second queue on the name that the kernel chose */
+        r = open_queue(&t->queues[i], name, c->n_queues > 1, ifname, err);
+    }
+    if (r) {
+        destroy(&t->nic);
+        return r;
+    }
+    t->ifindex = (int)if_nametoindex(ifname);
+    t->netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE); /* without it that counter stays 0 */
+    *out = &t->nic;
+    return 0;
+}
+
+static int set_address(int fd, struct ifreq *request, unsigned long command, uint32_t address)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = address};
+    memcpy(&request->ifr_addr, &a, sizeof a);
+    return ioctl(fd, command, request);
+}
+
+int cl_tap_set_up(const char *ifname, uint32_t mtu, uint32_t address, uint32_t prefix, char *err)
+{
+    struct ifreq request = {0};
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", ifname);
+    const char *step = "socket";
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int r = fd < 0 ? -1 : 0;
+    if (!r) {
+        step = "setting the MTU";
+        request.ifr_mtu = (int)mtu;
+        r = ioctl(fd, SIOCSIFMTU, &request);
+    }
+    if (!r && address) {
+        step = "setting the address";
+        r = set_address(fd, &request, SIOCSIFADDR, address);
+        if (!r)
+            r = set_address(fd, &request, SIOCSIFNETMASK, htonl(prefix ? ~0u << (32 - prefix) : 0));
+    }
+    if (!r) {
+        step = "setting it up";
+        r = ioctl(fd, SIOCGIFFLAGS, &request);
+        request.ifr_flags |= IFF_UP;
+        if (!r)
+            r = ioctl(fd, SIOCSIFFLAGS, &request);
+    }
+    int code = r ? -errno : 0;
+    if (code)
+        snprintf(err, ERR_BYTES, "tap %s: %s: %s%s", ifname, step, strerror(-code),
+                 code == -EPERM ? ": needs CAP_NET_ADMIN; or have root set it up and pass set_up=False" : "");
+    if (fd >= 0)
+        close(fd);
+    return code;
+}
