@@ -1,0 +1,63 @@
+/* UDP echo: the payload is {sequence number, magic, pattern}; the answer must be the same bytes. The magic depends on the
+ * seed, so that answers to another generator's requests are not taken for ours. */
+#include "engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static uint32_t magic_of(const struct cl_loadgen *lg)
+{
+    return (uint32_t)(lg->config.seed * 0x9e3779b97f4a7c15ull >> 32) ^ 0x6f686365u;
+}
+
+int cl_echo_init(struct cl_loadgen *lg, char *err)
+{
+    uint32_t n = lg->config.payload_bytes;
+    if (n < 8 || n > lg->config.mtu - (CL_UDP_HEADERS - CL_ETH_HLEN)) {
+        snprintf(err, 256, "payload_bytes must be from 8 to mtu - 28 = %u", lg->config.mtu - 28);
+        return -EINVAL;
+    }
+    lg->echo.expected = malloc(n);
+    if (!lg->echo.expected)
+        return -ENOMEM;
+    cl_put32(lg->echo.expected, 0);
+    cl_put32(lg->echo.expected + 4, magic_of(lg));
+    for (uint32_t i = 8; i < n; i++)
+        lg->echo.expected[i] = (uint8_t)(i * 131 + 7);
+    return cl_shape_build(lg, &lg->echo.request, lg->echo.expected, n);
+}
+
+void cl_echo_free(struct cl_loadgen *lg)
+{
+    cl_shape_free(&lg->echo.request);
+    free(lg->echo.expected);
+}
+
+CL_HOT void cl_echo_fill(struct cl_loadgen *lg, struct cl_frame *frame, uint32_t seq)
+{
+    uint32_t flow = seq & lg->flow_mask;
+    cl_shape_copy(&lg->echo.request, frame, flow);
+    cl_put32(frame->data + CL_UDP_HEADERS, seq);
+    cl_shape_checksum(lg, &lg->echo.request, frame, flow);
+}
+
+CL_HOT void cl_echo_take(struct cl_loadgen *lg, uint64_t now, const uint8_t *payload, uint32_t len, uint32_t flow)
+{
+    const uint8_t *expected = lg->echo.expected;
+    if (cl_unlikely(len < 8 || cl_get32(payload + 4) != cl_get32(expected + 4))) {
+        cl_count(&lg->other.foreign, 1);
+        return;
+    }
+    uint32_t seq = cl_get32(payload);
+    struct cl_slot *slot = cl_slot_of(lg, seq);
+    if (cl_unlikely(!slot)) {
+        cl_count(&lg->other.stray, 1);
+        return;
+    }
+    if (cl_unlikely(len != lg->config.payload_bytes || flow != (seq & lg->flow_mask) ||
+                    memcmp(payload + 8, expected + 8, len - 8) != 0)) {
+        cl_count(&cl_settle(lg, now, slot)->counts.wrong, 1);
+        return;
+    }
+    cl_answered(lg, now, slot);
+}
