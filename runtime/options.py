@@ -8,7 +8,8 @@ A section is a dataclass whose fields are made by `option`:
         mode: str = option("auto", "how XDP is attached", choices=("auto", "native", "generic"))
 
 Types of fields: bool, int, float, str, `X | None`, tuple[X, ...], another section, and dict[str, section] for tables
-with names of the user's own. `check` functions see a value of the right type and raise ValueError with what was expected.
+with names of the user's own. `check` functions see a value of the right type and raise ValueError with what was
+expected instead.
 runtime/config.py has corelane's sections.
 """
 
