@@ -125,14 +125,15 @@ class Runtime:
         if cpus is not None:
             if kthreads is not None and len(cpus) != kthreads:
                 raise CorelaneError("make a runtime", f"{len(cpus)} cpus for {kthreads} kthreads", "one CPU a kthread")
-            config.cpus = ffi.new("int32_t[]", list(cpus))
-            keep.append(config.cpus)
+            keep.append(owned := ffi.new("int32_t[]", list(cpus)))
+            config.cpus = owned
         config.no_udp_checksum, config.no_steal = not udp_checksums, not steal
         config.stack_bytes, config.max_uthreads, config.spin_ns = stack_bytes, max_uthreads, int(spin_us * 1000)
         config.reattach_ms = reattach_ms
         config.on_event = self._event_callback
         out, err = ffi.new("struct cl_runtime **"), ffi.new("char[256]")
         check(lib.cl_runtime_new(config, out, err), "make a runtime", err)
+        del keep
         self._ptr = out[0]
 
     @staticmethod
@@ -143,13 +144,14 @@ class Runtime:
             raise CorelaneError(
                 "make a runtime", "it needs a place", "give the path of an iokernel's socket or nic=, not both"
             )
-        keep = []
+        # What a C struct points to must be kept: cffi frees it with its Python object.
+        keep: list[Any] = []
         if socket is not None:
-            config.socket_path = ffi.new("char[]", socket.encode())
-            keep.append(config.socket_path)
+            keep.append(owned := ffi.new("char[]", socket.encode()))
+            config.socket_path = owned
         if name is not None:
-            config.name = ffi.new("char[]", name.encode())
-            keep.append(config.name)
+            keep.append(owned := ffi.new("char[]", name.encode()))
+            config.name = owned
         if nic is not None:
             config.nic = nic.ptr
         try:
