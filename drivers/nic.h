@@ -69,6 +69,9 @@ struct cl_nic_ops {
     /* A descriptor that poll() reports readable when a frame waits, or -1 if the NIC sleeps on a futex. */
     int (*fd)(struct cl_nic *nic, unsigned queue);
     void (*close)(struct cl_nic *nic);
+    /* The stamp (cl_tsc) from which on rx_burst may have frames that no wake-up announces, UINT64_MAX: none is known.
+     * NULL for devices whose frames all announce themselves. By the thread that uses the queue. */
+    uint64_t (*next_tsc)(struct cl_nic *nic, unsigned queue);
 };
 
 /* What every NIC begins with. Constant after creation. */

@@ -52,10 +52,15 @@ static unsigned port_rx_burst(struct cl_nic *nic, unsigned queue, struct cl_fram
     uint64_t bytes = 0;
     for (unsigned i = 0; i < got; i++) {
         uint32_t buf = (uint32_t)d[i].payload & 0xffffff;
-        uint8_t *data = a->buffers + (size_t)buf * a->layout.buffer_stride + ((d[i].payload >> 24) & 0xffff);
+        uint32_t offset = (d[i].payload >> 24) & 0xffff;
+        uint8_t *data = a->buffers + (size_t)buf * a->layout.buffer_stride + offset;
         __builtin_prefetch(data);
-        frames[i] = (struct cl_frame){
-            .data = data, .buf = buf, .len = (uint16_t)(d[i].word >> 32), .hash = (uint32_t)d[i].word, .tag = a->tag};
+        frames[i] = (struct cl_frame){.data = data,
+                                      .buf = buf,
+                                      .len = (uint16_t)(d[i].word >> 32),
+                                      .room = (uint16_t)(a->layout.buffer_bytes - offset),
+                                      .hash = (uint32_t)d[i].word,
+                                      .tag = a->tag};
         bytes += frames[i].len;
     }
     cl_ring_publish(&rx->ring);
@@ -156,7 +161,7 @@ static bool sendable(struct port_tx *tx, const struct cl_frame *f, uint32_t *off
         return false;
     }
     *offset = (uint32_t)(f->data - (a->buffers + (size_t)f->buf * a->layout.buffer_stride));
-    if (cl_unlikely(f->len < CL_ETH_HLEN || *offset + f->len > a->layout.buffer_bytes)) {
+    if (cl_unlikely(f->len < CL_ETH_HLEN || f->len > a->max_frame || *offset > a->layout.buffer_bytes - f->len)) {
         cl_count(&tx->dropped_malformed, 1);
         return false;
     }

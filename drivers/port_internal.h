@@ -2,6 +2,7 @@
 #ifndef CORELANE_DRIVERS_PORT_INTERNAL_H
 #define CORELANE_DRIVERS_PORT_INTERNAL_H
 
+#include "../runtime/memory.h"
 #include "../runtime/net.h"
 #include "../runtime/pool.h"
 #include "port.h"
@@ -21,13 +22,13 @@ struct port_arena {
     struct port_arena *older; /* kept while frames of it may be held; all chained until the port is closed */
     struct cl_arena_layout layout;
     uint32_t tag; /* 1 for the first */
-    uint8_t *base, *buffers;
+    struct cl_memory memory, state;
+    uint8_t *base, *buffers; /* memory.base, and the buffers in it */
     const struct cl_state_loop *loop;
-    void *state;
-    uint64_t state_bytes;
     int doorbell;
     bool never_sleeps;
-    bool released; /* rings and buffers unmapped (the lines stay: a sibling may still look at an old park word) */
+    bool released;      /* rings and buffers unmapped (the lines stay: a sibling may still look at an old park word) */
+    uint32_t max_frame; /* longest frame that the iokernel takes */
     uint32_t give_back_at; /* lent buffers that a queue collects before it flushes them */
     struct cl_pool *pool;
     uint32_t *shadows, *give_backs;

@@ -19,11 +19,8 @@ static void arena_free(struct port_arena *a)
 {
     if (!a)
         return;
-    if (a->base && !a->released)
-        cl_shm_unmap(a->base, a->layout.total_bytes);
-    else if (a->base)
-        cl_shm_unmap(a->base, a->layout.rx_offset);
-    cl_shm_unmap(a->state, a->state_bytes);
+    cl_memory_close(&a->memory);
+    cl_memory_close(&a->state);
     if (a->doorbell >= 0)
         close(a->doorbell);
     cl_pool_delete(a->pool);
@@ -37,7 +34,7 @@ static void arena_free(struct port_arena *a)
 static int check_segments(const struct port_arena *a, const struct cl_control_accept *acc, char *err)
 {
     const struct cl_arena_header *h = (const struct cl_arena_header *)a->base;
-    const struct cl_state_header *s = a->state;
+    const struct cl_state_header *s = a->state.base;
     if (h->magic != CL_ARENA_MAGIC || h->version != CL_SHM_VERSION || h->generation != acc->generation ||
         h->total_bytes != acc->layout.total_bytes || s->magic != CL_STATE_MAGIC || s->version != CL_SHM_VERSION ||
         s->generation != acc->generation || acc->loop >= s->n_loops ||
@@ -48,7 +45,22 @@ static int check_segments(const struct port_arena *a, const struct cl_control_ac
     return 0;
 }
 
-/* Build an attachment from an acceptance. Takes over fds[2]; closes the others. */
+/* Map what the iokernel passed; takes over what it maps. */
+static int map_segments(struct port_arena *a, const struct cl_control_accept *acc, int *fds, char *err)
+{
+    int rc = cl_memory_map(fds[0], a->layout.total_bytes, true, &a->memory, err);
+    if (rc < 0)
+        return rc;
+    fds[0] = -1;
+    a->base = a->memory.base;
+    rc = cl_memory_map(fds[1], acc->state_bytes, false, &a->state, err);
+    if (rc < 0)
+        return rc;
+    fds[1] = -1;
+    return check_segments(a, acc, err);
+}
+
+/* Build an attachment from an acceptance. Takes over the descriptors. */
 static struct port_arena *arena_new(const struct cl_control_accept *acc, int *fds, int *rc, char *err)
 {
     struct port_arena *a = calloc(1, sizeof *a);
@@ -56,36 +68,30 @@ static struct port_arena *arena_new(const struct cl_control_accept *acc, int *fd
     *rc = -ENOMEM;
     snprintf(err, CL_CONTROL_ERR_BYTES, "out of memory for a port of %u queues", q);
     if (a) {
-        void *base = NULL;
         a->doorbell = fds[2];
+        fds[2] = -1;
         a->layout = acc->layout;
-        a->state_bytes = acc->state_bytes;
         a->pool = cl_pool_new(a->layout.n_rx, a->layout.n_tx, q);
         a->shadows = malloc((size_t)q * a->layout.tx_slots * sizeof(uint32_t));
         a->give_backs = malloc((size_t)q * a->layout.n_rx * sizeof(uint32_t)); /* touched only as far as it is used */
         a->counts = aligned_alloc(CL_CACHELINE, q * sizeof(*a->counts));
         if (a->pool && a->shadows && a->give_backs && a->counts) {
             memset(a->counts, 0, q * sizeof(*a->counts));
-            *rc = cl_shm_map(fds[0], a->layout.total_bytes, true, &base, err);
-            a->base = base;
-            if (*rc == 0)
-                *rc = cl_shm_map(fds[1], a->state_bytes, false, &a->state, err);
-            if (*rc == 0)
-                *rc = check_segments(a, acc, err);
+            *rc = map_segments(a, acc, fds, err);
         }
-    } else {
-        close(fds[2]);
     }
-    close(fds[0]);
-    close(fds[1]);
+    for (unsigned i = 0; i < CL_CONTROL_FDS; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
     if (*rc < 0) {
         arena_free(a);
         return NULL;
     }
-    const struct cl_state_header *s = a->state;
+    const struct cl_state_header *s = a->state.base;
     a->buffers = a->base + a->layout.buffers_offset;
-    a->loop = (const struct cl_state_loop *)((const uint8_t *)a->state + s->loops_offset) + acc->loop;
+    a->loop = (const struct cl_state_loop *)((const uint8_t *)a->state.base + s->loops_offset) + acc->loop;
     a->never_sleeps = s->never_sleeps;
+    a->max_frame = cl_min(acc->mtu + CL_ETH_HLEN, a->layout.buffer_bytes);
     a->give_back_at = cl_max(3u, cl_min(48u, a->layout.n_rx / (4 * q)));
     return a;
 }
@@ -125,7 +131,9 @@ static void release_old(struct port *port)
         if (a->released || !arena_idle(port, a))
             continue;
         /* Fails, harmlessly, where pages are larger than the parts' alignment: then all goes at close. */
-        a->released = munmap(a->base + a->layout.rx_offset, a->layout.total_bytes - a->layout.rx_offset) == 0;
+        a->released = munmap(a->base + a->layout.rx_offset, a->memory.bytes - a->layout.rx_offset) == 0;
+        if (a->released)
+            a->memory.bytes = a->layout.rx_offset;
     }
 }
 
@@ -142,7 +150,7 @@ static void publish(struct port *port, struct port_arena *a, const struct cl_con
     port->control_fd = fd;
     a->older = port->current;
     a->tag = a->older ? a->older->tag + 1 : 1;
-    const struct cl_state_header *s = a->state;
+    const struct cl_state_header *s = a->state.base;
     port->info = (struct cl_port_info){.state = CL_PORT_ATTACHED,
                                        .app = acc->app,
                                        .loop = acc->loop,

@@ -1,1 +1,18 @@
-"""TBD."""
+"""The dedicated core: polls the network, switches frames between applications and the outside, keeps them apart.
+
+Owns: the loops (C threads, each pinned to a core), the arenas of all applications, the control socket.
+Threads: n loops in C; one Python thread for registration, statistics and signals, never on a polled core.
+Invariants: a loop never blocks but when idle, never allocates, and believes nothing that an application wrote; every
+frame ends in exactly one counter; what an application does costs that application.
+
+Start reading at iokernel.h (what a round does, what balances), then loop.c; on the Python side iokernel.py.
+Files in C: setup (life of an iokernel), app (registration), loop, steer (frames from outside), switch (frames from
+applications), deliver (copying), limits (token buckets, turns), wake, idle. In Python: iokernel, server (control
+socket), addresses, cores, main (`corelane up`).
+
+Importing this package imports neither numpy nor numba: an iokernel's memory is a promise (docs/iokernel.md).
+"""
+
+from .iokernel import AppSettings, ArenaDefaults, Iokernel
+
+__all__ = ["AppSettings", "ArenaDefaults", "Iokernel"]

@@ -1,6 +1,8 @@
 /* See control.h. The client end. */
 #include "control.h"
 
+#include "memory.h"
+
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -89,35 +91,6 @@ static int wait_readable(int fd, int64_t deadline_ms, char *err)
     }
 }
 
-/* Receive once, collecting descriptors into fds from *n_fds on; more than max_fds are closed. */
-static ssize_t receive_some(int fd, void *to, size_t n, int *fds, unsigned max_fds, unsigned *n_fds)
-{
-    union {
-        char bytes[CMSG_SPACE(16 * sizeof(int))];
-        struct cmsghdr align;
-    } control;
-    struct iovec iov = {to, n};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes};
-    msg.msg_controllen = sizeof control.bytes;
-    ssize_t got = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    if (got < 0)
-        return errno == EAGAIN || errno == EINTR ? -EAGAIN : -errno;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count; i++) {
-            int one;
-            memcpy(&one, CMSG_DATA(c) + i * sizeof(int), sizeof one);
-            if (*n_fds < max_fds)
-                fds[(*n_fds)++] = one;
-            else
-                close(one);
-        }
-    }
-    return got;
-}
-
 static int receive_all(int fd, void *to, size_t n, int *fds, unsigned max_fds, unsigned *n_fds, int64_t deadline_ms,
                        char *err)
 {
@@ -126,8 +99,8 @@ static int receive_all(int fd, void *to, size_t n, int *fds, unsigned max_fds, u
         int rc = wait_readable(fd, deadline_ms, err);
         if (rc < 0)
             return rc;
-        ssize_t got = receive_some(fd, p, n, fds, max_fds, n_fds);
-        if (got == -EAGAIN)
+        int64_t got = cl_fds_receive(fd, p, n, MSG_DONTWAIT, fds, max_fds, n_fds);
+        if (got == -EAGAIN || got == -EINTR)
             continue;
         if (got < 0)
             return fail(err, (int)-got, "cannot receive from the iokernel: %s", strerror((int)-got));

@@ -190,15 +190,6 @@ static inline uint64_t cl_tx_payload(uint32_t free0, uint32_t free1)
 }
 
 // cffi: begin
-/* Make a memfd of `bytes` zeroed bytes that can neither shrink nor grow (a mapping of it cannot fault by a truncation
- * of the other side), mapped writable at *map. Returns the descriptor or -errno with a reason. */
-CL_API int cl_shm_create(const char *name, uint64_t bytes, void **map, char *err);
-/* Forbid all further writable mappings and writes: those that exist stay. 0 or -errno. */
-CL_API int cl_shm_seal_readonly(int fd);
-/* Map a descriptor that a peer passed, after checking that it is sealed against shrinking and has at least `bytes`.
- * 0 or -errno with a reason. */
-CL_API int cl_shm_map(int fd, uint64_t bytes, bool writable, void **map, char *err);
-CL_API void cl_shm_unmap(void *map, uint64_t bytes);
 /* As cl_arena_layout_init, for bindings. */
 CL_API int cl_shm_layout(struct cl_arena_layout *layout);
 // cffi: end

@@ -138,6 +138,12 @@ static int load_fd(struct cl_nic *nic, unsigned queue)
     return -1;
 }
 
+static uint64_t load_next_tsc(struct cl_nic *nic, unsigned queue)
+{
+    (void)queue;
+    return cl_loadgen_next_tsc(((struct load_nic *)nic)->lg);
+}
+
 static void load_close(struct cl_nic *nic)
 {
     struct load_nic *l = (struct load_nic *)nic;
@@ -160,6 +166,7 @@ static const struct cl_nic_ops load_ops = {
     .buffers_free = load_buffers_free,
     .fd = load_fd,
     .close = load_close,
+    .next_tsc = load_next_tsc,
 };
 
 int cl_loadgen_nic_new(struct cl_loadgen *lg, uint32_t buffers, struct cl_nic **out, char *err)

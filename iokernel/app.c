@@ -1,0 +1,337 @@
+/* Registration and removal. Everything that allocates or may block happens in the controlling thread; a loop only takes
+ * pointers in and out of its tables, at the start of a round, by commands from a ring.
+ *
+ * Removal: every loop forgets the application and says so; only then is its memory unmapped. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ACK_TIMEOUT_MS 5000
+#define WAKES_PER_S 250000
+#define WAKES_BURST 64
+#define PREFAULT_BUFFERS 256 /* receive buffers whose pages are there from the start, lest the loop pay for them */
+
+static void table_put(struct io_slot *table, uint64_t key, struct io_app *app)
+{
+    uint32_t i = io_slot_of(key);
+    while (table[i].app)
+        i = (i + 1) & (IO_TABLE - 1);
+    table[i] = (struct io_slot){key, app};
+}
+
+/* Linear probing without tombstones: what follows in the cluster is put in anew. */
+static void table_take(struct io_slot *table, const struct io_app *app)
+{
+    for (uint32_t i = 0; i < IO_TABLE; i++) {
+        if (table[i].app != app)
+            continue;
+        table[i].app = NULL;
+        for (uint32_t j = (i + 1) & (IO_TABLE - 1); table[j].app; j = (j + 1) & (IO_TABLE - 1)) {
+            struct io_slot moved = table[j];
+            table[j].app = NULL;
+            table_put(table, moved.key, moved.app);
+        }
+        return;
+    }
+}
+
+static void loop_add(struct io_loop *loop, struct io_app *app)
+{
+    table_put(loop->by_mac, app->mac, app);
+    table_put(loop->by_ip, app->ip_be, app);
+    if (app->loop == loop->index)
+        loop->apps[loop->n_apps++] = app;
+}
+
+static void loop_remove(struct io_loop *loop, struct io_app *app)
+{
+    table_take(loop->by_mac, app);
+    table_take(loop->by_ip, app);
+    if (app->loop != loop->index)
+        return;
+    uint32_t at = 0, keep = 0;
+    while (loop->apps[at] != app)
+        at++;
+    memmove(&loop->apps[at], &loop->apps[at + 1], (--loop->n_apps - at) * sizeof loop->apps[0]);
+    if (loop->next_app >= loop->n_apps)
+        loop->next_app = 0;
+    for (uint32_t i = 0; i < loop->n_touched; i++)
+        if (loop->touched[i]->app != app)
+            loop->touched[keep++] = loop->touched[i];
+    loop->n_touched = keep;
+    for (uint32_t u = 0; u < loop->n_uplinks; u++)
+        for (uint32_t i = 0; i < loop->uplinks[u].n_staged; i++)
+            if (loop->uplinks[u].owner[i] == app) {
+                loop->uplinks[u].owner[i] = NULL;
+                loop->uplinks[u].staged_other++;
+            }
+}
+
+bool io_commands_pending(const struct io_loop *loop)
+{
+    return cl_ring_ready(&loop->commands);
+}
+
+void io_commands(struct io_loop *loop)
+{
+    struct cl_desc d;
+    while (cl_unlikely(cl_ring_pop(&loop->commands, &d, 1) == 1)) {
+        cl_ring_publish(&loop->commands);
+        struct io_app *app = (struct io_app *)(uintptr_t)d.payload;
+        if (d.word == IO_ADD)
+            loop_add(loop, app);
+        else
+            loop_remove(loop, app);
+        io_count(loop->stats.commands, 1);
+        /* Release: what we last wrote to the application's fields is seen by whoever frees it. */
+        cl_store_release(&loop->commands_done, loop->commands_done + 1);
+    }
+}
+
+/* Have every loop carry out a command. */
+static int command_all(struct cl_io *io, uint64_t kind, struct io_app *app, char *err)
+{
+    for (uint32_t l = 0; l < io->config.n_loops; l++) {
+        struct io_loop *loop = &io->loops[l];
+        if (!cl_ring_push(&loop->commands_tx, kind, (uint64_t)(uintptr_t)app))
+            return snprintf(err, IO_ERR_BYTES, "loop %u does not take commands: is its core taken away?", l), -EBUSY;
+        loop->commands_sent++;
+        if (!io->running) {
+            io_commands(loop);
+            continue;
+        }
+        uint64_t one = 1;
+        if (write(loop->event_fd, &one, sizeof one) < 0 && errno != EAGAIN)
+            return snprintf(err, IO_ERR_BYTES, "cannot wake loop %u: %s", l, strerror(errno)), -errno;
+    }
+    const struct timespec nap = {0, 20000};
+    for (uint32_t l = 0; l < io->config.n_loops; l++)
+        for (unsigned waited_us = 0; cl_load_acquire(&io->loops[l].commands_done) != io->loops[l].commands_sent;
+             waited_us += 70) {
+            if (waited_us > ACK_TIMEOUT_MS * 1000u)
+                return snprintf(err, IO_ERR_BYTES, "loop %u does not answer: is its core taken away?", l), -ETIMEDOUT;
+            nanosleep(&nap, NULL);
+        }
+    return 0;
+}
+
+static void app_free(struct io_app *app)
+{
+    if (!app)
+        return;
+    cl_memory_close(&app->memory);
+    if (app->doorbell_fd >= 0)
+        close(app->doorbell_fd);
+    free(app->kthreads);
+    free(app->free);
+    free(app->lent);
+    free(app);
+}
+
+static int make_arena(struct cl_io *io, struct io_app *app, const char *name, char *err)
+{
+    struct cl_arena_layout *l = &app->layout;
+    int rc = cl_memory_create("corelane-arena", l->total_bytes, io->config.memory_flags, &app->memory, err);
+    if (rc < 0)
+        return rc;
+    struct cl_arena_header *h = app->memory.base;
+    *h = (struct cl_arena_header){.magic = CL_ARENA_MAGIC,
+                                  .version = CL_SHM_VERSION,
+                                  .n_kthreads = l->n_kthreads,
+                                  .rx_slots = l->rx_slots,
+                                  .tx_slots = l->tx_slots,
+                                  .n_rx = l->n_rx,
+                                  .n_tx = l->n_tx,
+                                  .buffer_bytes = l->buffer_bytes,
+                                  .buffer_stride = l->buffer_stride,
+                                  .lines_offset = l->lines_offset,
+                                  .rx_offset = l->rx_offset,
+                                  .tx_offset = l->tx_offset,
+                                  .buffers_offset = l->buffers_offset,
+                                  .total_bytes = l->total_bytes,
+                                  .generation = io->config.generation};
+    memcpy(h->name, name, sizeof h->name - 1);
+    uint64_t warm = l->buffers_offset + (uint64_t)cl_min(l->n_rx, (uint32_t)PREFAULT_BUFFERS) * l->buffer_stride;
+#ifdef MADV_POPULATE_WRITE
+    madvise(app->memory.base, warm / CL_SHM_PAGE * CL_SHM_PAGE,
+            MADV_POPULATE_WRITE); /* may fail before Linux 5.14: then it faults */
+#endif
+    app->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (app->doorbell_fd < 0)
+        return snprintf(err, IO_ERR_BYTES, "cannot make a doorbell: %s", strerror(errno)), -errno;
+    return 0;
+}
+
+static void make_kthreads(struct io_app *app)
+{
+    const struct cl_arena_layout *l = &app->layout;
+    struct cl_arena_kthread *lines = (struct cl_arena_kthread *)((uint8_t *)app->memory.base + l->lines_offset);
+    struct cl_desc *rx = (struct cl_desc *)((uint8_t *)app->memory.base + l->rx_offset);
+    struct cl_desc *tx = (struct cl_desc *)((uint8_t *)app->memory.base + l->tx_offset);
+    for (uint32_t k = 0; k < l->n_kthreads; k++) {
+        struct io_kthread *kt = &app->kthreads[k];
+        cl_ring_tx_init(&kt->rx, rx + (size_t)k * l->rx_slots, &lines[k].rx_head, l->rx_slots);
+        cl_ring_rx_init(&kt->tx, tx + (size_t)k * l->tx_slots, &lines[k].tx_head, l->tx_slots);
+        kt->park = &lines[k].park;
+        kt->app = app;
+    }
+    for (uint32_t i = 0; i < l->n_rx; i++)
+        app->free[i] = l->n_rx - 1 - i; /* low indices first: those are prefaulted */
+    app->n_free = l->n_rx;
+    cl_store_relaxed(&app->stats.buffers_free, app->n_free);
+}
+
+static struct io_app *app_new(struct cl_io *io, const struct cl_io_app_config *c, int *rc, char *err)
+{
+    struct cl_arena_layout l = c->layout;
+    *rc = cl_arena_layout_init(&l);
+    if (*rc < 0) {
+        snprintf(err, IO_ERR_BYTES, "impossible arena: %u kthreads, rings of %u and %u, %u and %u buffers of %u bytes",
+                 l.n_kthreads, l.rx_slots, l.tx_slots, l.n_rx, l.n_tx, l.buffer_bytes);
+        return NULL;
+    }
+    struct io_app *app = aligned_alloc(CL_CACHELINE, sizeof *app);
+    *rc = -ENOMEM;
+    snprintf(err, IO_ERR_BYTES, "out of memory for an application");
+    if (!app)
+        return NULL;
+    memset(app, 0, sizeof *app);
+    app->doorbell_fd = -1;
+    app->layout = l;
+    app->mac = io_mac(c->mac);
+    app->ip_be = cl_be32(c->ipv4);
+    app->loop = c->loop;
+    app->n_kthreads = l.n_kthreads;
+    app->n_rx = l.n_rx;
+    app->n_buffers = l.n_rx + l.n_tx;
+    app->buffer_bytes = l.buffer_bytes;
+    app->stride = l.buffer_stride;
+    app->kthreads = calloc(l.n_kthreads, sizeof *app->kthreads);
+    app->free = malloc(l.n_rx * sizeof *app->free);
+    app->lent = calloc(l.n_rx, 1);
+    if (app->kthreads && app->free && app->lent)
+        *rc = make_arena(io, app, c->name, err);
+    if (*rc < 0) {
+        app_free(app);
+        return NULL;
+    }
+    app->buffers = (uint8_t *)app->memory.base + l.buffers_offset;
+    make_kthreads(app);
+    const struct cl_io_limits *lim = &c->limits;
+    uint64_t hz = io->clock->hz, now = cl_tsc();
+    cl_bucket_init(&app->frames, lim->frames_per_s, lim->burst_frames ? lim->burst_frames : 64, hz, now);
+    cl_bucket_init(&app->bytes, lim->bytes_per_s, cl_max(lim->burst_bytes ? lim->burst_bytes : 65536, l.buffer_bytes),
+                   hz, now);
+    cl_bucket_init(&app->wakes, WAKES_PER_S, WAKES_BURST, hz, now);
+    return app;
+}
+
+/* What an application may not have, since another has it or it makes no sense. */
+static int check_config(const struct cl_io *io, const struct cl_io_app_config *c, char *err)
+{
+    if (io->n_apps == CL_IO_MAX_APPS)
+        return snprintf(err, IO_ERR_BYTES, "%d applications are attached already", CL_IO_MAX_APPS), -ENOSPC;
+    if (c->loop >= io->config.n_loops || cl_mac_is_group(c->mac) || io_mac(c->mac) == 0 || c->ipv4 == 0)
+        return snprintf(err, IO_ERR_BYTES, "no such loop, or an impossible address"), -EINVAL;
+    for (const struct io_app *a = io->apps; a; a = a->next)
+        if (a->mac == io_mac(c->mac) || a->ip_be == cl_be32(c->ipv4))
+            return snprintf(err, IO_ERR_BYTES, "another application has this address: give one of them another"),
+                   -EEXIST;
+    return 0;
+}
+
+int cl_io_app_add(struct cl_io *io, const struct cl_io_app_config *config, struct cl_io_app_grant *grant, char *err)
+{
+    int rc = check_config(io, config, err);
+    if (rc < 0)
+        return rc;
+    struct io_app *app = app_new(io, config, &rc, err);
+    if (!app)
+        return rc;
+    rc = io_idle_watch(&io->loops[app->loop], app->doorbell_fd, true);
+    if (rc < 0) {
+        snprintf(err, IO_ERR_BYTES, "cannot watch a doorbell: %s", strerror(-rc));
+        app_free(app);
+        return rc;
+    }
+    app->id = ++io->next_id;
+    app->next = io->apps;
+    io->apps = app;
+    io->n_apps++;
+    *grant = (struct cl_io_app_grant){app->id, app->memory.fd, app->doorbell_fd, app->layout};
+    return command_all(io, IO_ADD, app, err);
+}
+
+/* Receive buffers that are neither in the free list, once, nor lent. */
+static uint32_t count_lost(struct io_app *app)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < app->n_rx; i++)
+        found += app->lent[i];
+    for (uint32_t i = 0; i < app->n_free; i++) {
+        found += app->lent[app->free[i]] == 0;
+        app->lent[app->free[i]] = 2;
+    }
+    return app->n_rx - found;
+}
+
+static void copy_stats(void *to, const void *from, size_t bytes)
+{
+    /* Word by word, so that no counter is torn. */
+    for (size_t i = 0; i < bytes / 8; i++)
+        ((uint64_t *)to)[i] = cl_load_relaxed((const uint64_t *)from + i);
+}
+
+static void app_stats(const struct io_app *app, struct cl_io_app_stats *out)
+{
+    copy_stats(out, &app->stats, sizeof *out);
+    for (uint32_t k = 0; k < app->n_kthreads; k++)
+        out->lies += cl_load_relaxed(&app->kthreads[k].rx.lies);
+    out->buffers_lent = out->rx_delivered - out->frees;
+}
+
+int cl_io_app_remove(struct cl_io *io, uint32_t id, struct cl_io_app_final *final, char *err)
+{
+    struct io_app **at = &io->apps;
+    while (*at && (*at)->id != id)
+        at = &(*at)->next;
+    struct io_app *app = *at;
+    if (!app)
+        return snprintf(err, IO_ERR_BYTES, "no application has id %u", id), -ENOENT;
+    int rc = command_all(io, IO_REMOVE, app, err);
+    if (rc < 0)
+        return rc; /* a loop may still use it: it stays */
+    io_idle_forget(&io->loops[app->loop], app->doorbell_fd);
+    *at = app->next;
+    io->n_apps--;
+    if (final) {
+        app_stats(app, &final->stats);
+        final->buffers_lost = count_lost(app);
+    }
+    app_free(app);
+    return 0;
+}
+
+int cl_io_app_stats(const struct cl_io *io, uint32_t id, struct cl_io_app_stats *out)
+{
+    for (const struct io_app *a = io->apps; a; a = a->next)
+        if (a->id == id) {
+            app_stats(a, out);
+            return 0;
+        }
+    return -ENOENT;
+}
+
+int cl_io_loop_stats(const struct cl_io *io, uint32_t loop, struct cl_io_loop_stats *out)
+{
+    if (loop >= io->config.n_loops)
+        return -ENOENT;
+    copy_stats(out, &io->loops[loop].stats, sizeof *out);
+    return 0;
+}

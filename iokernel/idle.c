@@ -1,0 +1,154 @@
+/* What a loop does when a round found nothing: spin, then pause, then sleep in epoll_wait.
+ *
+ * Going to sleep is Dekker's handshake with everybody who gives us work: sleeping = 1; fence; a last full round; sleep.
+ * They publish; fence; read `sleeping` (applications: drivers/port.c; other loops: wake.c), or use the parker of an
+ * uplink's queue, which is pointed at our event descriptor.
+ *
+ * Doorbells are watched edge-triggered and never read: the eventfd is shared with an application, which could clear its
+ * O_NONBLOCK and empty it between our poll and our read, and so block the loop for ever. Every write makes a new edge
+ * (fs/eventfd.c wakes on each write).
+ *
+ * An uplink that has neither a descriptor, nor a parker, nor a time at which it has something (nic.h, next_tsc) keeps the
+ * loop polling. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define NEVER UINT64_MAX
+#define PAUSES 32        /* cl_relax calls between rounds when pausing */
+#define SHORTEST_NS 3000 /* a sleep shorter than going to sleep takes is no sleep */
+#define RETRY_NS 100000  /* how often frames that an uplink did not take are offered again */
+
+int io_idle_watch(struct io_loop *loop, int fd, bool edge)
+{
+    struct epoll_event e = {.events = EPOLLIN | (edge ? EPOLLET : 0u), .data.fd = fd};
+    return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
+}
+
+void io_idle_forget(struct io_loop *loop, int fd)
+{
+    epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+int io_idle_init(struct io_loop *loop, char *err)
+{
+    loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    loop->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (loop->epoll_fd < 0 || loop->event_fd < 0 || io_idle_watch(loop, loop->event_fd, false) < 0) {
+        int code = errno;
+        snprintf(err, IO_ERR_BYTES, "cannot make a loop's epoll descriptor: %s", strerror(code));
+        return -code;
+    }
+    return 0;
+}
+
+/* Calls fn for each receive queue of an uplink that this loop polls. */
+#define FOR_EACH_QUEUE(loop, i, q)                                                                                     \
+    for (uint32_t i = 0; i < (loop)->n_uplinks; i++)                                                                   \
+        for (uint32_t q = (loop)->index; q < (loop)->uplinks[i].nic->n_queues; q += (loop)->io->config.n_loops)
+
+/* When the earliest work falls due that nobody will announce. 0: at any time, so do not sleep. */
+static uint64_t next_due(struct io_loop *loop, uint64_t now)
+{
+    uint64_t due = loop->n_touched ? 0 : NEVER; /* delayed wake-ups */
+    for (uint32_t i = 0; i < loop->n_apps; i++) {
+        const struct io_app *app = loop->apps[i];
+        if (!app->held_back)
+            continue;
+        uint64_t wait = cl_max(cl_bucket_wait(&app->frames), cl_bucket_wait(&app->bytes));
+        due = cl_min(due, now + wait);
+    }
+    for (uint32_t i = 0; i < loop->n_uplinks; i++)
+        if (loop->uplinks[i].n_staged)
+            due = cl_min(due, now + (uint64_t)cl_ns_to_ticks(loop->io->clock, RETRY_NS));
+    FOR_EACH_QUEUE(loop, i, q)
+    {
+        struct cl_nic *nic = loop->uplinks[i].nic;
+        if (nic->ops->next_tsc)
+            due = cl_min(due, nic->ops->next_tsc(nic, q));
+        if (nic->ops->fd(nic, q) < 0 && !nic->ops->parker(nic, q) && !nic->ops->next_tsc)
+            due = 0;
+    }
+    return due;
+}
+
+static void park_uplinks(struct io_loop *loop, bool parked)
+{
+    FOR_EACH_QUEUE(loop, i, q)
+    {
+        struct cl_nic *nic = loop->uplinks[i].nic;
+        struct cl_parker *p = nic->ops->fd(nic, q) < 0 ? nic->ops->parker(nic, q) : NULL;
+        if (!p)
+            continue;
+        if (parked)
+            cl_park_begin(p);
+        else
+            cl_park_cancel(p);
+    }
+}
+
+/* Sleep until an event or `ns` have passed (< 0: for ever). */
+static void wait_for_event(struct io_loop *loop, int64_t ns)
+{
+    struct epoll_event events[8];
+    struct timespec ts = {ns / 1000000000, ns % 1000000000};
+    int n;
+#ifdef SYS_epoll_pwait2
+    n = (int)syscall(SYS_epoll_pwait2, loop->epoll_fd, events, 8, ns < 0 ? NULL : &ts, NULL, 0);
+    if (n < 0 && errno == ENOSYS) /* before Linux 5.11: milliseconds, rounded down, since late is worse than early */
+#endif
+        n = epoll_wait(loop->epoll_fd, events, 8, ns < 0 ? -1 : (int)cl_min(ns / 1000000, (int64_t)INT32_MAX));
+    (void)ts;
+    io_count(loop->stats.syscalls, 1);
+    io_count(loop->stats.sleeps, 1);
+    for (int i = 0; i < n; i++) {
+        uint64_t drained;
+        if (events[i].data.fd == loop->event_fd && read(loop->event_fd, &drained, sizeof drained) > 0)
+            io_count(loop->stats.syscalls, 1);
+    }
+}
+
+static void sleep_unless_work(struct io_loop *loop)
+{
+    cl_store_relaxed(&loop->state->sleeping, 1);
+    park_uplinks(loop, true);
+    cl_fence_seq_cst(); /* our flags before the last look; see the head of this file */
+    uint64_t now = cl_tsc();
+    bool busy = io_round(loop, now);
+    uint64_t due = next_due(loop, now);
+    int64_t ns = due == NEVER ? -1 : due <= now ? 0 : cl_ticks_to_ns(loop->io->clock, (int64_t)(due - now));
+    if (!busy && !io_commands_pending(loop) && !cl_load_relaxed(&loop->stop) && (ns < 0 || ns >= SHORTEST_NS))
+        wait_for_event(loop, ns);
+    cl_store_relaxed(&loop->state->sleeping, 0);
+    park_uplinks(loop, false);
+    cl_store_relaxed(&loop->state->heartbeat_tsc, cl_tsc());
+    if (busy)
+        loop->idle_since = now;
+}
+
+void io_idle(struct io_loop *loop, bool busy)
+{
+    const struct cl_io *io = loop->io;
+    if (busy) {
+        loop->idle_since = loop->now;
+        return;
+    }
+    if (io->config.mode == CL_IO_SPIN)
+        return;
+    uint64_t idle = loop->now - loop->idle_since;
+    if (io->config.mode == CL_IO_ADAPTIVE && idle < io->spin_ticks) {
+        cl_relax();
+        return;
+    }
+    if (io->config.mode == CL_IO_ADAPTIVE && idle < io->spin_ticks + io->pause_ticks) {
+        for (unsigned i = 0; i < PAUSES; i++)
+            cl_relax();
+        return;
+    }
+    sleep_unless_work(loop);
+}

@@ -1,0 +1,411 @@
+"""The iokernel as an object: loops in C, control socket and bookkeeping in one Python thread.
+
+    with Iokernel("/tmp/x.sock", uplinks=[nic], loop_cpus=[0], worker_cpus=[1]) as iok:
+        ...
+        iok.stats()["apps"]
+
+Several may live in one process, on different socket paths. `corelane up` runs one (main.py).
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from ..drivers.nic import Nic
+from ..runtime.errors import ConfigError, CorelaneError, Refused, check
+from ._native import ffi, lib
+from .addresses import stable_ipv4, stable_mac
+from .cores import CoreAssigner
+from .server import ControlServer, Grant, Peer
+
+MODES: Mapping[str, int] = {"spin": lib.CL_IO_SPIN, "adaptive": lib.CL_IO_ADAPTIVE, "block": lib.CL_IO_BLOCK}
+DEFAULT_SUBNET = "10.77.0.0/16"
+_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,31}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class AppSettings:
+    """What the configuration says about one application; None and 0 leave it to the defaults.
+
+    mac: "02:..", ipv4: "10.77.0.9". max_kthreads: more are refused. cpus: where its kthreads run. may_spin: whether
+    idle kthreads may keep a core that they have for themselves. loop: index of the loop that serves it. rx_slots,
+    tx_slots: descriptors in a ring; rx_buffers, tx_buffers: packet buffers in all; these win over what it asks for.
+    frames_per_s, bytes_per_s: limits of what it may send; burst_frames, burst_bytes: what it may send at once after a
+    pause (64 frames and 64 KiB).
+    """
+
+    mac: str | None = None
+    ipv4: str | None = None
+    max_kthreads: int = 0
+    cpus: tuple[int, ...] = ()
+    may_spin: bool = True
+    loop: int | None = None
+    rx_slots: int = 0
+    tx_slots: int = 0
+    rx_buffers: int = 0
+    tx_buffers: int = 0
+    frames_per_s: int = 0
+    bytes_per_s: int = 0
+    burst_frames: int = 0
+    burst_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaDefaults:
+    """Geometry of an application's arena where it does not ask for another.
+
+    slots: descriptors in a ring, a power of two. rx_buffers, tx_buffers: packet buffers a kthread, at least
+    `min_buffers` in all. buffer_bytes: longest frame.
+    """
+
+    rx_slots: int = 1024
+    tx_slots: int = 1024
+    rx_buffers: int = 2048
+    tx_buffers: int = 2048
+    min_buffers: int = 4096
+    buffer_bytes: int = 2048
+
+
+@dataclass(slots=True)
+class _App:
+    id: int
+    name: str
+    peer: Peer
+    mac: bytes
+    ipv4: int
+    loop: int
+    cpus: tuple[int, ...]
+    may_spin: bool
+    layout: dict[str, int]
+    since: float
+
+
+def _struct(ptr: Any, kind: str) -> dict[str, int]:
+    """The integer fields of a flat C struct."""
+    return {name: int(getattr(ptr, name)) for name, _ in ffi.typeof(kind).fields}
+
+
+class Iokernel:
+    """An iokernel on a socket path.
+
+    uplinks: NICs that lead outside; they stay the caller's and must outlive the iokernel. share_mac: applications
+    appear outside under the uplink's MAC. loop_cpus: CPU of each loop (-1: anywhere); worker_cpus: CPUs for the
+    applications' kthreads, none: anywhere. mode: "spin", "adaptive" (spins spin_us after the last work, then polls more
+    slowly for pause_us, then sleeps) or "block". apps: settings by application name, app_defaults: of all others. uids,
+    gids: who may attach besides root and our own user. huge: arenas on huge pages ("huge"), transparent ones ("thp"),
+    or neither ("").
+
+    `start` raises Refused if another iokernel has the path, SystemLimit and ConfigError for what cannot be.
+    """
+
+    def __init__(
+        self,
+        socket_path: str,
+        *,
+        uplinks: Sequence[Nic] = (),
+        share_mac: bool = False,
+        loop_cpus: Sequence[int] = (-1,),
+        worker_cpus: Sequence[int] = (),
+        mode: str = "adaptive",
+        spin_us: int = 0,
+        pause_us: int = 0,
+        subnet: str = DEFAULT_SUBNET,
+        mtu: int = 1500,
+        arena: ArenaDefaults | None = None,
+        apps: Mapping[str, AppSettings] | None = None,
+        app_defaults: AppSettings | None = None,
+        max_apps: int = lib.CL_IO_MAX_APPS,
+        max_arena_bytes: int = 1 << 32,
+        uids: Collection[int] = (),
+        gids: Collection[int] = (),
+        socket_mode: int = 0o600,
+        huge: str = "",
+        patience_s: float = 2.0,
+    ) -> None:
+        if mode not in MODES:
+            raise ConfigError("polling mode", f"{mode!r} is none", f"choose one of {', '.join(MODES)}")
+        if huge not in ("", "huge", "thp"):
+            raise ConfigError("huge pages", f"{huge!r} is no choice", 'choose "huge", "thp" or ""')
+        if not loop_cpus or set(loop_cpus) & set(worker_cpus) - {-1}:
+            raise ConfigError(
+                "loop CPUs", f"{list(loop_cpus)} with worker CPUs {list(worker_cpus)}", "a loop needs a CPU of its own"
+            )
+        try:
+            self.subnet = ipaddress.IPv4Network(subnet)
+        except ValueError as error:
+            raise ConfigError("subnet", str(error), f"write it as in {DEFAULT_SUBNET}") from error
+        self.socket_path = socket_path
+        self.mode = mode
+        self._uplinks = tuple(uplinks)
+        self._share_mac = share_mac
+        self._loop_cpus = tuple(loop_cpus)
+        self._cores = CoreAssigner(worker_cpus)
+        self._arena = arena or ArenaDefaults()
+        self._settings = dict(apps or {})
+        self._default_settings = app_defaults or AppSettings()
+        self._most = (max_apps, max_arena_bytes)
+        self._access = (socket_mode, tuple(uids), tuple(gids), patience_s)
+        self._polling = (spin_us, pause_us, mtu)
+        self._memory_flags = {"": 0, "huge": lib.CL_MEMORY_HUGE, "thp": lib.CL_MEMORY_THP}[huge]
+        self._apps: dict[int, _App] = {}
+        self._departed = {"apps": 0, "buffers_lost": 0}
+        self._lock = threading.Lock()  # guards _apps, _departed and every call that takes _io
+        self._io: Any = None
+        self._server: ControlServer | None = None
+        self._thread: threading.Thread | None = None
+        self._started = 0.0
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Take the socket path, start the loops and the control thread. Once stopped, it can be started again."""
+        if self._io is not None:
+            raise CorelaneError("start the iokernel", "it is running", "stop it first")
+        mode, uids, gids, patience_s = self._access
+        self._server = ControlServer(self.socket_path, self, mode=mode, uids=uids, gids=gids, patience_s=patience_s)
+        try:
+            self._io = self._make_io()
+            err = ffi.new("char[256]")
+            check(lib.cl_io_start(self._io, err), "start the iokernel's loops", err)
+        except BaseException:
+            self._server.close()
+            self._delete_io()
+            raise
+        self._started = time.monotonic()
+        self._thread = threading.Thread(target=self._server.serve, name="corelane-control", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close the socket (applications see it), stop the loops, free everything. Idempotent."""
+        if self._server is not None and self._thread is not None:
+            self._server.stop()
+            self._thread.join()
+        self._server = self._thread = None
+        self._delete_io()
+
+    def _make_io(self) -> Any:
+        config = ffi.new("struct cl_io_config *")
+        config.n_loops = len(self._loop_cpus)
+        config.mode = MODES[self.mode]
+        config.spin_us, config.pause_us, config.mtu = self._polling
+        config.ipv4, config.ipv4_prefix = int(self.subnet.network_address), self.subnet.prefixlen
+        config.memory_flags = self._memory_flags
+        for loop, cpu in enumerate(self._loop_cpus):
+            config.cpus[loop] = cpu
+        out, err = ffi.new("struct cl_io **"), ffi.new("char[256]")
+        check(lib.cl_io_new(config, out, err), "make an iokernel", err)
+        try:
+            for nic in self._uplinks:
+                check(lib.cl_io_add_uplink(out[0], nic.ptr, self._share_mac, err), f"add uplink {nic.name}", err)
+        except BaseException:
+            lib.cl_io_delete(out[0])
+            raise
+        return out[0]
+
+    def _delete_io(self) -> None:
+        with self._lock:
+            if self._io is not None:
+                io, self._io = self._io, None
+                lib.cl_io_delete(io)
+            self._apps.clear()
+
+    # What the control server calls, in its thread (server.Registry).
+
+    def register(self, hello: Any, peer: Peer) -> Grant:
+        """Register an application (server.Registry). Raises Refused with the reason if it may not have what it asks."""
+        raw = bytes(ffi.buffer(hello.name))
+        name = raw.split(b"\0", 1)[0].decode("ascii", errors="replace")
+        if raw[-1] or not _NAME.match(name):
+            raise _refused(f"{name!r} is no application name", "use 1 to 31 letters, digits and _.:-")
+        if (other := self.find(name)) is not None:
+            pid = self._apps[other].peer.pid
+            raise _refused(f"an application named {name} is attached (pid {pid})", "choose another name with --name")
+        if len(self._apps) >= self._most[0]:
+            raise _refused(f"{self._most[0]} applications are attached already", "stop one, or raise max_apps")
+        settings = self._settings.get(name, self._default_settings)
+        config = ffi.new("struct cl_io_app_config *")
+        ffi.memmove(config.name, name.encode(), len(name))
+        self._fill_layout(config.layout, hello, settings)
+        config.ipv4 = self._address(name, settings, int(hello.ipv4))
+        mac = bytes.fromhex(settings.mac.replace(":", "")) if settings.mac else stable_mac(name)
+        ffi.memmove(config.mac, mac, 6)
+        config.loop = self._home(settings)
+        limits = config.limits
+        limits.frames_per_s, limits.bytes_per_s = settings.frames_per_s, settings.bytes_per_s
+        limits.burst_frames, limits.burst_bytes = settings.burst_frames, settings.burst_bytes
+        grant, err = ffi.new("struct cl_io_app_grant *"), ffi.new("char[256]")
+        with self._lock:
+            check(lib.cl_io_app_add(self._io, config, grant, err), f"register {name}", err)
+            cpus, alone = self._cores.take(int(grant.app), int(grant.layout.n_kthreads), settings.cpus)
+            app = _App(
+                id=int(grant.app),
+                name=name,
+                peer=peer,
+                mac=mac,
+                ipv4=int(config.ipv4),
+                loop=int(config.loop),
+                cpus=cpus,
+                may_spin=alone and settings.may_spin,
+                layout=_struct(grant.layout, "struct cl_arena_layout"),
+                since=time.monotonic(),
+            )
+            self._apps[app.id] = app
+        fds = (int(grant.arena_fd), int(lib.cl_io_state_fd(self._io)), int(grant.doorbell_fd))
+        return Grant(app.id, self._accept_message(app, grant), fds)
+
+    def unregister(self, app: int) -> None:
+        """An application has gone (server.Registry): its cores and buffers are taken back."""
+        final, err = ffi.new("struct cl_io_app_final *"), ffi.new("char[256]")
+        with self._lock:
+            self._apps.pop(app, None)
+            self._cores.give_back(app)
+            check(lib.cl_io_app_remove(self._io, app, final, err), f"remove application {app}", err)
+            self._departed["apps"] += 1
+            self._departed["buffers_lost"] += int(final.buffers_lost)
+
+    def find(self, name: str) -> int | None:
+        """Id of the attached application of that name (server.Registry)."""
+        return next((a.id for a in self._apps.values() if a.name == name), None)
+
+    def stats_json(self) -> bytes:
+        """`stats` as JSON (server.Registry)."""
+        return json.dumps(self.stats()).encode()
+
+    def _fill_layout(self, layout: Any, hello: Any, settings: AppSettings) -> None:
+        """What the configuration says, else what the application asks for, else the defaults."""
+        default, kthreads = self._arena, int(hello.n_kthreads) or 1
+        if settings.max_kthreads and kthreads > settings.max_kthreads:
+            raise _refused(f"{kthreads} kthreads are too many", f"it may have {settings.max_kthreads}")
+        layout.n_kthreads = kthreads
+        layout.rx_slots = settings.rx_slots or hello.rx_slots or default.rx_slots
+        layout.tx_slots = settings.tx_slots or hello.tx_slots or default.tx_slots
+        layout.n_rx = settings.rx_buffers or hello.n_rx or max(default.min_buffers, default.rx_buffers * kthreads)
+        layout.n_tx = settings.tx_buffers or hello.n_tx or max(default.min_buffers, default.tx_buffers * kthreads)
+        layout.buffer_bytes = hello.buffer_bytes or default.buffer_bytes
+        if lib.cl_shm_layout(ffi.addressof(layout)) < 0:
+            raise _refused(
+                f"an arena of {kthreads} kthreads, rings of {layout.rx_slots} and {layout.tx_slots} slots, "
+                f"{layout.n_rx} and {layout.n_tx} buffers of {layout.buffer_bytes} bytes cannot be",
+                f"1 to {lib.CL_SHM_MAX_KTHREADS} kthreads, rings of 16 to 2^20 (powers of two), 16 to 2^24 buffers of "
+                f"{lib.CL_SHM_MIN_BUFFER_BYTES} to {lib.CL_SHM_MAX_BUFFER_BYTES} bytes",
+            )
+        if layout.total_bytes > self._most[1]:
+            raise _refused(f"an arena of {layout.total_bytes >> 20} MiB is too large", "ask for fewer buffers")
+
+    def _address(self, name: str, settings: AppSettings, wanted: int) -> int:
+        if settings.ipv4:
+            return int(ipaddress.IPv4Address(settings.ipv4))
+        if not wanted:
+            return stable_ipv4(name, self.subnet)
+        if ipaddress.IPv4Address(wanted) not in self.subnet:
+            raise _refused(f"{ipaddress.IPv4Address(wanted)} is not in {self.subnet}", "choose an address in it")
+        return wanted
+
+    def _home(self, settings: AppSettings) -> int:
+        """The loop that serves an application: the configured one, or the one with the fewest."""
+        loops = range(len(self._loop_cpus))
+        if settings.loop is not None and settings.loop in loops:
+            return settings.loop
+        users = [a.loop for a in self._apps.values()]
+        return min(loops, key=users.count)
+
+    def _accept_message(self, app: _App, grant: Any) -> bytes:
+        message = ffi.new("struct cl_control_accept *")
+        header = message.header
+        header.magic, header.version = lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION
+        header.type, header.bytes = lib.CL_CONTROL_ACCEPT, ffi.sizeof("struct cl_control_accept")
+        message.app, message.loop, message.layout = app.id, app.loop, grant.layout
+        message.generation = lib.cl_io_generation(self._io)
+        message.state_bytes = lib.cl_io_state_bytes(self._io)
+        ffi.memmove(message.mac, app.mac, 6)
+        message.may_spin = app.may_spin
+        message.ipv4, message.ipv4_prefix = app.ipv4, self.subnet.prefixlen
+        message.mtu = min(int(lib.cl_io_mtu(self._io)), app.layout["buffer_bytes"] - lib.CL_ETH_HLEN)
+        for k in range(lib.CL_SHM_MAX_KTHREADS):
+            message.cpus[k] = app.cpus[k] if k < len(app.cpus) else -1
+        return bytes(ffi.buffer(message))
+
+    # Statistics.
+
+    def stats(self) -> dict[str, Any]:
+        """Everything that is counted, as it can go into JSON, read while the loops run.
+
+        loops: `struct cl_io_loop_stats` each, with cpu and busy_s. apps: `struct cl_io_app_stats` each, with name, pid,
+        addresses, cpus, arena. uplinks: name, mac, `struct cl_nic_stats` summed over queues. control: what the control
+        socket saw. departed: applications that have left, and buffers lost by them (always 0).
+        """
+        with self._lock:
+            if self._io is None:
+                raise CorelaneError("read the iokernel's statistics", "it is not running", "start it")
+            hz = int(lib.cl_clock_default().hz)
+            return {
+                "version": 1,
+                "pid": os.getpid(),
+                "socket": self.socket_path,
+                "mode": self.mode,
+                "generation": int(lib.cl_io_generation(self._io)),
+                "uptime_s": time.monotonic() - self._started,
+                "subnet": str(self.subnet),
+                "loops": [self._loop_stats(i, hz) for i in range(len(self._loop_cpus))],
+                "apps": [self._app_stats(a) for a in self._apps.values()],
+                "uplinks": [self._uplink_stats(nic) for nic in self._uplinks],
+                "control": {**self._server.counts, "last_error": self._server.last_error} if self._server else {},
+                "departed": dict(self._departed),
+            }
+
+    def _loop_stats(self, loop: int, hz: int) -> dict[str, Any]:
+        out = ffi.new("struct cl_io_loop_stats *")
+        check(lib.cl_io_loop_stats(self._io, loop, out), "read a loop's statistics")
+        counted = _struct(out, "struct cl_io_loop_stats")
+        return {"cpu": self._loop_cpus[loop], "busy_s": counted["busy_ticks"] / hz, **counted}
+
+    def _app_stats(self, app: _App) -> dict[str, Any]:
+        out = ffi.new("struct cl_io_app_stats *")
+        check(lib.cl_io_app_stats(self._io, app.id, out), f"read the statistics of {app.name}")
+        return {
+            "id": app.id,
+            "name": app.name,
+            "pid": app.peer.pid,
+            "uid": app.peer.uid,
+            "mac": app.mac.hex(":"),
+            "ipv4": str(ipaddress.IPv4Address(app.ipv4)),
+            "loop": app.loop,
+            "kthreads": app.layout["n_kthreads"],
+            "cpus": list(app.cpus),
+            "may_spin": app.may_spin,
+            "arena": app.layout,
+            "age_s": time.monotonic() - app.since,
+            **_struct(out, "struct cl_io_app_stats"),
+        }
+
+    def _uplink_stats(self, nic: Nic) -> dict[str, Any]:
+        stats = nic.stats()
+        counted = {name: getattr(stats, name) for name in type(stats).__dataclass_fields__}
+        return {"name": nic.name, "mac": nic.mac, "gone": nic.gone, "buffers_free": nic.buffers_free, **counted}
+
+    @property
+    def apps(self) -> tuple[str, ...]:
+        """Names of the attached applications."""
+        with self._lock:
+            return tuple(a.name for a in self._apps.values())
+
+
+def _refused(why: str, hint: str) -> Refused:
+    return Refused(why, hint=hint, errno=errno.EINVAL)
