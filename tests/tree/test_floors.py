@@ -1,0 +1,271 @@
+"""The tree keeps its own rules: floors, names, comments, what a library may not do."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cltest.cbuild import ROOT, setup_py
+from elftools.elf.elffile import ELFFile
+
+FLOORS = (*setup_py().FLOORS, "cli")
+BELOW = {**setup_py().BELOW, "cli": setup_py().FLOORS}
+
+
+def files(*patterns: str, folders: tuple[str, ...] = FLOORS) -> list[Path]:
+    """Source files of the floors, relative to the root, without what the build made."""
+    found = [p for folder in folders for pattern in patterns for p in (ROOT / folder).rglob(pattern)]
+    made = ("_include", "__pycache__")
+    return sorted(p.relative_to(ROOT) for p in found if not set(made) & set(p.parts))
+
+
+def imported(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, floor) of every import of a floor; "" stands for one that is not relative."""
+    package = path.parent.parts
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                if name.name.split(".")[0] in (*FLOORS, "corelane"):
+                    yield node.lineno, ""
+        elif isinstance(node, ast.ImportFrom):
+            words = (node.module or "").split(".")
+            if node.level == 0:
+                if words[0] in (*FLOORS, "corelane"):
+                    yield node.lineno, ""
+                continue
+            base = package[: len(package) - node.level + 1]
+            targets = [[*base, *words]] if node.module else [[*base, name.name] for name in node.names]
+            for target in targets:
+                parts = [p for p in target if p]
+                if parts:
+                    yield node.lineno, parts[0]
+
+
+def test_python_imports_respect_the_floors():
+    wrong = []
+    for path in files("*.py"):
+        floor = path.parts[0]
+        for line, target in imported(path):
+            if target == "":
+                wrong.append(f"{path}:{line}: inside the tree imports are relative (from ..runtime import x)")
+            elif target != floor and target not in BELOW[floor]:
+                wrong.append(
+                    f"{path}:{line}: {floor} may not import {target}, only {', '.join(BELOW[floor]) or 'nothing'}"
+                )
+    assert not wrong, "\n".join(wrong)
+
+
+def test_c_includes_respect_the_floors():
+    wrong = []
+    for path in files("*.c", "*.h", "*.S"):
+        floor = path.parts[0]
+        for name in re.findall(r'^\s*#\s*include "([^"]+)"', (ROOT / path).read_text(), re.M):
+            target = Path(os.path.normpath(path.parent / name))
+            if not (ROOT / target).exists():
+                wrong.append(f"{path}: includes {name}, which is not relative to it")
+            elif target.parts[0] != floor and target.parts[0] not in BELOW[floor]:
+                wrong.append(f"{path}: {floor} may not include {target}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_slashes_begin_only_cffi_markers():
+    wrong = []
+    for path in files("*.c", "*.h"):
+        for number, line in enumerate((ROOT / path).read_text().splitlines(), 1):
+            bare = re.sub(r'"(\\.|[^"\\])*"', '""', line)
+            if (
+                "//" in bare
+                and line not in ("// cffi: begin", "// cffi: end")
+                and not re.search(r"https?://|/\*.*//", bare)
+            ):
+                wrong.append(f"{path}:{number}: {line.strip()}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_module_begins_with_what_it_is():
+    missing = [str(p) for p in files("*.py") if not ast.get_docstring(ast.parse((ROOT / p).read_text()))]
+    missing += [str(p) for p in files("*.c", "*.h", "*.S") if not (ROOT / p).read_text().lstrip().startswith("/*")]
+    assert not missing, f"no opening comment: {missing}"
+
+
+def test_no_bare_floor_is_importable():
+    """A user's own `drivers/` or `apps/` must not meet ours: everything is under `corelane`."""
+    code = (
+        "import sys, importlib, json\n"
+        f"for m in {[f'corelane.{f}' for f in FLOORS]!r}: importlib.import_module(m)\n"
+        f"print([m for m in {list(FLOORS)!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd="/", capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert not [m for m in FLOORS if m in sys.modules]
+
+
+@pytest.mark.parametrize("floor", ["runtime", "drivers", "iokernel", "cli"])
+def test_light_floors_stay_light(floor):
+    """numpy and numba cost 94 MB and a quarter of a second: no process pays for them that does not use them."""
+    modules = [".".join(["corelane", *p.with_suffix("").parts]) for p in files("*.py", folders=(floor,))]
+    modules = [m.removesuffix(".__init__") for m in modules if not m.endswith("__main__")]
+    heavy = ("numpy", "numba", "llvmlite", "matplotlib", "scipy")
+    code = (
+        f"import sys, importlib\nfor m in {modules!r}: importlib.import_module(m)\n"
+        f"print([m for m in {heavy!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd="/", capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def stems(folder: Path) -> set[str]:
+    """Names of sources and folders below a source folder."""
+    return {p.stem if p.is_file() else p.name for p in folder.rglob("*") if "__pycache__" not in p.parts} | {
+        folder.name
+    }
+
+
+def test_tests_mirror_the_tree():
+    """tests/<floor>/<folder>/test_<what>.py tests something of <floor>/<folder>: name or docstring says what."""
+    wrong = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        where = path.relative_to(ROOT / "tests").parent
+        if where.parts[:1] == ("tree",):
+            continue
+        source = ROOT / where
+        if not source.is_dir():
+            wrong.append(f"{path.relative_to(ROOT)}: there is no folder {where}/")
+            continue
+        name = path.stem.removeprefix("test_")
+        named = any(name == s or name.startswith(f"{s}_") for s in stems(source))
+        said = ast.get_docstring(ast.parse(path.read_text())) or ""
+        if not named and len(said.split()) < 4:
+            wrong.append(f"{path.relative_to(ROOT)}: neither its name nor its docstring says what of {where}/ it tests")
+    assert not wrong, "\n".join(wrong)
+
+
+LIBRARY = ROOT / "runtime" / "_lib" / "libcorelane.so"
+# A library never ends the process, prints, or uses what cannot be used safely.
+NEVER = {
+    "abort",
+    "exit",
+    "_exit",
+    "quick_exit",
+    "printf",
+    "puts",
+    "putchar",
+    "vprintf",
+    "perror",
+    "gets",
+    "strcpy",
+    "strcat",
+    "vsprintf",
+    "tmpnam",
+    "system",
+    "popen",
+    "rand",
+    "srand",
+    "gethostbyname",
+    "localtime",
+    "strtok",
+}
+
+
+def test_the_library_never_prints_or_ends_the_process():
+    with LIBRARY.open("rb") as file:
+        symbols = ELFFile(file).get_section_by_name(".dynsym")
+        wanted = {
+            s.name.removeprefix("__").removesuffix("_chk")
+            for s in symbols.iter_symbols()
+            if s["st_shndx"] == "SHN_UNDEF"
+        }
+    assert not wanted & NEVER
+
+
+def test_the_library_exports_only_its_prefix():
+    with LIBRARY.open("rb") as file:
+        symbols = ELFFile(file).get_section_by_name(".dynsym")
+        exported = {
+            s.name
+            for s in symbols.iter_symbols()
+            if s["st_shndx"] != "SHN_UNDEF" and s["st_info"]["bind"] != "STB_LOCAL"
+        }
+    assert len(exported) > 50
+    assert not {name for name in exported if not name.startswith("cl_")}
+
+
+def hot_functions() -> set[str]:
+    """Functions that the sources call hot."""
+    out: set[str] = set()
+    for path in files("*.c"):
+        out |= set(re.findall(r"\bCL_HOT\b[^;{(]*?\b(\w+)\s*\(", (ROOT / path).read_text()))
+    return out
+
+
+def call_graph() -> dict[str, set[str]]:
+    """Function -> functions that it calls or jumps to, by the machine code (calls through pointers are not seen)."""
+    done = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", str(LIBRARY)], capture_output=True, text=True, check=True
+    )
+    graph: dict[str, set[str]] = {}
+    here = ""
+    for line in done.stdout.splitlines():
+        header = re.match(r"[0-9a-f]+ <([^>]+)>:", line)
+        if header:
+            here = header[1].split(".")[0]
+            graph.setdefault(here, set())
+            continue
+        target = re.search(
+            r"\b(?:call|jmp|j[a-z]{1,3}|b|bl)\s+[0-9a-f]+ <([A-Za-z_][\w.]*)(@plt)?(?:\+0x[0-9a-f]+)?>", line
+        )
+        if target:
+            graph[here].add(target[1].split(".")[0])
+    return graph
+
+
+HOT_NEVER = {
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "aligned_alloc",
+    "posix_memalign",
+    "strdup",
+    "mmap",
+    "munmap",
+    "fopen",
+    "open",
+    "getenv",
+    "pthread_create",
+    "pthread_mutex_lock",
+    "pthread_cond_wait",
+    "nanosleep",
+    "usleep",
+    "snprintf",
+    "vsnprintf",
+    "fprintf",
+}
+
+
+def test_hot_functions_do_not_allocate_lock_sleep_or_format():
+    graph, hot = call_graph(), hot_functions()
+    assert hot, "nothing is marked CL_HOT"
+    wrong = []
+    for start in sorted(hot & set(graph)):
+        came_from = {start: ""}
+        todo = [start]
+        while todo:
+            name = todo.pop()
+            for target in graph.get(name, ()):
+                if target in HOT_NEVER:
+                    chain, step = [target], name
+                    while step:
+                        chain.append(step)
+                        step = came_from[step]
+                    wrong.append(" <- ".join(chain))
+                elif target not in came_from:
+                    came_from[target] = name
+                    todo.append(target)
+    assert not wrong, "\n".join(wrong)
