@@ -64,7 +64,7 @@ static void take_arp(struct cl_netq *q, const struct cl_frame *f, const struct c
     if (todo.conflict) {
         cl_count(&q->stats.arp_conflicts, 1);
         cl_netq_drop(q, CL_DROP_ARP_CONFLICT);
-        if (nif->on_conflict)
+        if (nif->on_conflict && todo.announce) /* as rarely as we defend the address */
             nif->on_conflict(nif->conflict_arg);
     } else if (todo.reply && cl_netq_arp_reply(q, arp)) {
         cl_count(&q->stats.answered, 1);

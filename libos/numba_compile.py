@@ -1,0 +1,192 @@
+"""Compiling a Python function into a request handler that C calls without the GIL.
+
+The handler itself is an ordinary njit function on `PacketView`s (numba_views.py), cached on disk. Around it goes a
+small entry point with the C signature of `cl_udp_handler`. A handler that raises makes the entry return
+CL_HANDLER_RAISED: the request is counted as faulted, nobody takes the GIL, and the server goes on.
+
+At registration the LLVM code is looked at. What can make a request slow or fail is named, with the line where numba
+knows it: raising, allocating, reference counting of Python objects.
+Importing this module imports numba.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pickle
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+from llvmlite import binding as llvm
+from numba import types
+from numba.core.errors import NumbaError
+from numba.core.extending import intrinsic
+
+from ..runtime.errors import CorelaneError
+from ._native import lib
+from .numba_cache import enable_cache, library_path
+from .numba_views import make_view, reply_view_t, request_view_t
+
+_SIGNATURE = types.int64(
+    types.CPointer(types.uint8), types.int64, types.CPointer(types.uint8), types.int64, types.voidptr
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledHandler:
+    """A handler as C sees it.
+
+    address: of the entry point. remarks: what the lint found, one line each. cached: whether the code came from or went
+    to the disk. keep: what must stay alive as long as C may call the address.
+    """
+
+    address: int
+    remarks: tuple[str, ...]
+    cached: bool
+    keep: tuple[object, ...]
+
+
+def load_library() -> None:
+    """Make the C library's functions known to the code that numba emits. Repeating it costs nothing."""
+    llvm.load_library_permanently(library_path())
+
+
+def _guarded(dispatcher: Any, argtypes: tuple[Any, ...]) -> Any:
+    """An intrinsic that calls one overload and turns a raised exception into CL_HANDLER_RAISED."""
+    overload = dispatcher.overloads[argtypes]
+    returns = overload.signature.return_type
+    if not isinstance(returns, types.Integer | types.NoneType):
+        raise CorelaneError(
+            f"compile handler {dispatcher.py_func.__qualname__}",
+            f"it returns {returns}",
+            "return the reply's length as an integer, 0 for no reply",
+        )
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        context.add_linking_libs((overload.library,))
+        status, result = context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
+        raised = context.get_constant(types.int64, lib.CL_HANDLER_RAISED)
+        length = context.get_constant(types.int64, 0)
+        if isinstance(returns, types.Integer):
+            length = context.cast(builder, result, returns, types.int64)
+        return builder.select(status.is_error, raised, length)
+
+    @intrinsic
+    def call(typingctx: Any, request: Any, reply: Any) -> Any:
+        return types.int64(request, reply), emit
+
+    @intrinsic
+    def call_with_state(typingctx: Any, request: Any, reply: Any, state: Any) -> Any:
+        return types.int64(request, reply, state), emit
+
+    return call if len(argtypes) == 2 else call_with_state
+
+
+def _state_type(state: Any) -> Any:
+    try:
+        typed = numba.typeof(state)
+    except (ValueError, NumbaError) as error:
+        raise CorelaneError("compile a handler", f"its state cannot be typed: {error}", "give a numpy array") from error
+    if not isinstance(typed, types.Array) or typed.layout != "C":
+        raise CorelaneError("compile a handler", f"its state is {typed}", "give a C-contiguous numpy array")
+    return typed
+
+
+def _entry(call: Any, state: Any) -> Callable[..., Any]:
+    """The C entry point as a Python function for numba to compile."""
+    if state is None:
+
+        def entry(request: Any, length: int, reply: Any, room: int, arg: Any) -> Any:
+            return call(make_view(request, length, True), make_view(reply, room, False))
+
+        return entry
+    shape, dtype = state.shape, state.dtype
+
+    def entry_with_state(request: Any, length: int, reply: Any, room: int, arg: Any) -> Any:
+        view = numba.carray(arg, shape, dtype)
+        return call(make_view(request, length, True), make_view(reply, room, False), view)
+
+    return entry_with_state
+
+
+def _exceptions(text: str) -> list[str]:
+    """What numba's code may raise, from the pickled exceptions among its constants: 'ValueError: ... (line 12)'."""
+    found = []
+    raised = set(re.findall(r"store ptr @\.const\.picklebuf\.(\w+),", text))
+    for match in re.finditer(r'@\.const\.pickledata\.(\w+) = [^\n]*?c"([^"\n]*)"\n', text):
+        if match[1] not in raised:
+            continue
+        raw = re.sub(r"\\([0-9A-Fa-f]{2})", lambda m: chr(int(m[1], 16)), match[2]).encode("latin-1")
+        try:
+            kind, args, where = pickle.loads(raw)
+        except Exception:  # what numba keeps there is its own business: a remark less
+            continue
+        name = getattr(kind, "__name__", str(kind))
+        what = str(args[0]) if args else ""
+        line = f" (line {where[2]})" if where else ""
+        found.append(f"may raise {name}: {what}{line}" if what else f"may raise {name}{line}")
+    return sorted(set(found))
+
+
+def _allocating_lines(function: Callable[..., Any]) -> str:
+    """Lines of calls that are known to allocate, as far as the source tells."""
+    try:
+        source, first = inspect.getsourcelines(function)
+        tree = ast.parse(inspect.cleandoc("".join(source)))
+    except (OSError, SyntaxError, TypeError):
+        return ""
+    names = {"empty", "zeros", "ones", "full", "array", "arange", "copy", "concatenate", "list", "dict", "bytes", "str"}
+    lines = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.List | ast.Dict | ast.ListComp | ast.JoinedStr):
+            lines.add(node.lineno)
+        elif isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in names:
+                lines.add(node.lineno)
+    return " (line " + ", ".join(str(first + n - 1) for n in sorted(lines)) + ")" if lines else ""
+
+
+def lint(text: str, function: Callable[..., Any]) -> tuple[str, ...]:
+    """Remarks on a handler's LLVM code: what may raise, allocate or need the GIL."""
+    remarks = _exceptions(text)
+    called = set(re.findall(r"\bcall\b[^\n]*?@([\w.$]+)", text))
+    if any(name.startswith("PyErr_") for name in called) and not remarks:
+        remarks.append("may raise")
+    if any(name.startswith(("NRT_MemInfo_alloc", "NRT_Allocate")) for name in called):
+        remarks.append(f"allocates memory for a request{_allocating_lines(function)}")
+    if "numba_gil_ensure" in called:
+        remarks.append("takes the GIL, so it waits for Python code of this process")
+    return tuple(remarks)
+
+
+def compile_handler(function: Callable[..., Any], state: Any = None, *, cache: bool = True) -> CompiledHandler:
+    """Compile `function(request, reply)` or `function(request, reply, state)`.
+
+    request, reply: `PacketView`s, uint8 views of the datagram's payload and of the room for the reply. state: a
+    C-contiguous numpy array that all calls share (its contents change, its address and shape must not), or None. An
+    already jitted function is taken by its Python source. Raises CorelaneError with numba's reason if it cannot be
+    compiled.
+    """
+    load_library()
+    python = getattr(function, "py_func", function)
+    argtypes: tuple[Any, ...] = (request_view_t, reply_view_t)
+    if state is not None:
+        argtypes += (_state_type(state),)
+    dispatcher = numba.njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(python)
+    cached = cache and enable_cache(dispatcher)
+    try:
+        dispatcher.compile(argtypes)
+        call = _guarded(dispatcher, argtypes)
+        entry = numba.cfunc(_SIGNATURE, error_model="numpy", nopython=True)(_entry(call, state))
+    except NumbaError as error:
+        raise CorelaneError(
+            f"compile handler {python.__qualname__}",
+            str(error),
+            "mend it, or run it as plain Python with compiled=False",
+        ) from error
+    text = dispatcher.overloads[argtypes].library.get_llvm_str()
+    return CompiledHandler(entry.address, lint(text, python), cached, (dispatcher, entry, call, state))

@@ -1,0 +1,352 @@
+"""The runtime: a scheduler, a NIC and a network stack as one object. libos/runtime.h is the C side.
+
+Attached to an iokernel (`Runtime("/run/corelane.sock")`) or embedded on a NIC of its own (`Runtime(nic=nic)`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from ..drivers.nic import Nic
+from ..runtime.errors import CorelaneError, check
+from ._native import ffi, lib
+from .handlers import Handler, as_handler, check_port
+
+POWER = {"spin": lib.CL_SCHED_SPIN, "adaptive": lib.CL_SCHED_ADAPTIVE, "block": lib.CL_SCHED_BLOCK}
+EVENTS = {
+    lib.CL_EVENT_ATTACHED: "attached",
+    lib.CL_EVENT_STALLED: "stalled",
+    lib.CL_EVENT_GONE: "gone",
+    lib.CL_EVENT_CONFLICT: "conflict",
+}
+
+_log = logging.getLogger("corelane.libos")
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeStats:
+    """Counters, summed over the kthreads or of one. Names are those of the C structs, where each is explained.
+
+    net: struct cl_net_stats (libos/net/reasons.h), without `dropped`. dropped: frames by reason, all reasons.
+    sched: struct cl_sched_stats (libos/sched/sched.h).
+    """
+
+    net: dict[str, int]
+    dropped: dict[str, int]
+    sched: dict[str, int]
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every received frame is accounted for: received = delivered + answered + dropped.
+
+        Sure of a runtime that is idle or stopped; while frames move the counters are of different instants.
+        """
+        net = self.net
+        return net["rx_frames"] == net["delivered"] + net["answered"] + sum(self.dropped.values())
+
+
+class UdpSocket:
+    """A UDP socket for uthreads: compiled handlers send and receive on it by its `address` (numba_calls).
+
+    Made by Runtime.open_udp. It is closed with its runtime.
+    """
+
+    def __init__(self, pointer: Any) -> None:
+        self._pointer = pointer
+
+    @property
+    def address(self) -> int:
+        """The `struct cl_udp_socket *` as a number. Give it to a compiled handler in its state, never as a global."""
+        return int(ffi.cast("uintptr_t", self._pointer))
+
+    @property
+    def port(self) -> int:
+        """Its UDP port."""
+        return int(lib.cl_udp_port(self._pointer))
+
+
+class Runtime:
+    """An application's kthreads, network stack and handlers.
+
+    socket: path of an iokernel's socket (attached mode), or nic: a Nic, which stays the caller's and must stay open
+    (embedded mode); exactly one of them. name: of the application; address and MAC follow from it. kthreads: C threads
+    that run uthreads and handlers; embedded: the number of the NIC's queues. power: "spin", "adaptive" or "block", what
+    a kthread without work does. address: "10.77.0.9" or "10.77.0.9/16", for a NIC that has none. gateway: for
+    destinations beyond the subnet. udp_checksums: generate them (off only for trusted links). steal: siblings
+    take requests from a kthread that is stuck in a long handler. cpus: CPU of each kthread, -1 for any. stack_bytes: of
+    a uthread. on_event: called with ("attached" | "stalled" | "gone" | "conflict", text) on a thread of the runtime;
+    without it they are logged as warnings of the logger "corelane.libos".
+
+    Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...
+    """
+
+    def __init__(
+        self,
+        socket: str | None = None,
+        *,
+        nic: Nic | None = None,
+        name: str | None = None,
+        kthreads: int | None = None,
+        power: str = "adaptive",
+        address: str | None = None,
+        gateway: str | None = None,
+        udp_checksums: bool = True,
+        steal: bool = True,
+        cpus: Sequence[int] | None = None,
+        stack_bytes: int = 0,
+        max_uthreads: int = 0,
+        spin_us: float = 0.0,
+        reattach_ms: int = 0,
+        on_event: Callable[[str, str], None] | None = None,
+    ) -> None:
+        self._ptr: Any = None
+        self._nic = nic
+        self._handlers: list[Handler] = []
+        self._done = threading.Event()
+        self._lock = threading.Lock()
+        self._on_event = on_event
+        self._event_callback = ffi.callback("cl_runtime_event", self._event)
+        config = ffi.new("struct cl_runtime_config *")
+        keep = self._fill_place(config, socket, nic, name, address, gateway)
+        if power not in POWER:
+            raise CorelaneError("make a runtime", f"power {power!r}", f"one of: {', '.join(POWER)}")
+        config.mode, config.mode_set = POWER[power], 1
+        if kthreads is not None and kthreads < 1:
+            raise CorelaneError("make a runtime", f"{kthreads} kthreads", "at least 1")
+        config.kthreads = kthreads or 0
+        if cpus is not None:
+            if kthreads is not None and len(cpus) != kthreads:
+                raise CorelaneError("make a runtime", f"{len(cpus)} cpus for {kthreads} kthreads", "one CPU a kthread")
+            keep.append(owned := ffi.new("int32_t[]", list(cpus)))
+            config.cpus = owned
+        config.no_udp_checksum, config.no_steal = not udp_checksums, not steal
+        config.stack_bytes, config.max_uthreads, config.spin_ns = stack_bytes, max_uthreads, int(spin_us * 1000)
+        config.reattach_ms = reattach_ms
+        config.on_event = self._event_callback
+        out, err = ffi.new("struct cl_runtime **"), ffi.new("char[256]")
+        check(lib.cl_runtime_new(config, out, err), "make a runtime", err)
+        del keep
+        self._ptr = out[0]
+
+    @staticmethod
+    def _fill_place(
+        config: Any, socket: str | None, nic: Nic | None, name: str | None, address: str | None, gateway: str | None
+    ) -> list[Any]:
+        if (socket is None) == (nic is None):
+            raise CorelaneError(
+                "make a runtime", "it needs a place", "give the path of an iokernel's socket or nic=, not both"
+            )
+        # What a C struct points to must be kept: cffi frees it with its Python object.
+        keep: list[Any] = []
+        if socket is not None:
+            keep.append(owned := ffi.new("char[]", socket.encode()))
+            config.socket_path = owned
+        if name is not None:
+            keep.append(owned := ffi.new("char[]", name.encode()))
+            config.name = owned
+        if nic is not None:
+            config.nic = nic.ptr
+        try:
+            if address is not None:
+                interface = ipaddress.IPv4Interface(address)
+                config.ipv4 = int(interface.ip)
+                config.ipv4_prefix = interface.network.prefixlen if "/" in address else 0
+            if gateway is not None:
+                config.gateway = int(ipaddress.IPv4Address(gateway))
+        except ValueError as error:
+            raise CorelaneError(
+                "make a runtime", str(error), "addresses as in 10.77.0.9/16, gateways as in 10.77.0.1"
+            ) from error
+        return keep
+
+    # Life
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # C threads must not outlive the callbacks that they call.
+        if getattr(self, "_ptr", None) is not None:
+            self.close()
+
+    @property
+    def ptr(self) -> Any:
+        """The `struct cl_runtime *`. Raises CorelaneError once closed."""
+        if self._ptr is None:
+            raise CorelaneError("use a runtime", "it is closed", "make a new one")
+        return self._ptr
+
+    def start(self) -> Self:
+        """Start the kthreads. Once. Raises CorelaneError if a thread cannot be made or pinned."""
+        err = ffi.new("char[256]")
+        check(lib.cl_runtime_start(self.ptr, err), "start the runtime", err)
+        return self
+
+    def stop(self, timeout_s: float = 1.0) -> int:
+        """Stop receiving, wait up to timeout_s for uthreads, end the kthreads; `wait` then returns.
+
+        Returns how many uthreads were still alive (blocked for good, or in an endless loop of yields). From any thread
+        but a handler. May be called twice.
+        """
+        with self._lock:
+            left = check(lib.cl_runtime_stop(self.ptr, int(timeout_s * 1e9)), "stop the runtime")
+        self._done.set()
+        return left
+
+    def close(self) -> None:
+        """Stop, free everything, and unregister from the iokernel. May be called twice."""
+        with self._lock:
+            if self._ptr is not None:
+                ptr, self._ptr = self._ptr, None
+                lib.cl_runtime_delete(ptr)
+        self._done.set()
+        self._handlers.clear()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Sleep until `stop` is called, or on the main thread until SIGINT or SIGTERM; then True.
+
+        False: time is over.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return self._done.wait(timeout_s)
+        stop = threading.Event()
+
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            stop.set()
+            self._done.set()
+
+        before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            return self._done.wait(timeout_s)
+        finally:
+            for number, action in before.items():
+                signal.signal(number, action)
+
+    def serve(self, *handlers: Any) -> None:
+        """Bind, start, and run until Ctrl-C, SIGTERM or `stop`; then close. Handlers as for `bind`."""
+        with self:
+            for handler in handlers:
+                self.bind(handler)
+            self.start()
+            self.wait()
+            self.stop()
+
+    # Handlers and sockets
+
+    def bind(self, handler: Any, port: int | None = None) -> Handler:
+        """Give a port to a handler: made by `udp` or `c_handler`, or a bare function, which is compiled.
+
+        port overrides the handler's own. Before or after start. Raises CorelaneError: port in use, none given, or the
+        function cannot be compiled. Returns the Handler.
+        """
+        made = as_handler(handler)
+        check_port(port)
+        number = port if port is not None else made.port
+        if number is None:
+            raise CorelaneError("bind a handler", "it has no port", "give one: bind(handler, port=9000)")
+        prepared = made.prepare()
+        self._handlers.append(made)
+        bind = {
+            "request": lib.cl_runtime_bind_udp,
+            "burst": lib.cl_runtime_bind_udp_burst,
+            "foreign": lib.cl_runtime_bind_udp_foreign,
+        }[prepared.kind]
+        check(bind(self.ptr, number, prepared.pointer, prepared.arg), f"bind a handler to UDP port {number}")
+        return made
+
+    def open_udp(self, port: int = 0, *, queue: int = 0) -> UdpSocket:
+        """A UDP socket for uthreads.
+
+        port 0: any free one. queue: datagrams that may wait (256). Raises CorelaneError.
+        """
+        out = ffi.new("struct cl_udp_socket **")
+        check(lib.cl_udp_open(self.ptr, port, queue, out), f"open a UDP socket on port {port}")
+        return UdpSocket(out[0])
+
+    def add_neighbour(self, address: str, mac: str) -> None:
+        """A static ARP entry. Raises CorelaneError if its set of the cache holds only static ones."""
+        raw = bytes.fromhex(mac.replace(":", ""))
+        check(
+            lib.cl_runtime_add_neighbour(self.ptr, int(ipaddress.IPv4Address(address)), raw), f"add neighbour {address}"
+        )
+
+    def spawn(self, function: Any, arg: Any = None) -> None:
+        """Start a C function `void (*)(void *)` (cffi pointer or address) on a uthread. Raises CorelaneError."""
+        pointer = ffi.cast("cl_uthread_fn", function)
+        check(lib.cl_runtime_spawn(self.ptr, pointer, ffi.NULL if arg is None else ffi.cast("void *", arg)), "spawn")
+
+    # What it is doing
+
+    def stats(self, kthread: int | None = None) -> RuntimeStats:
+        """Counters of one kthread, or of all."""
+        k = -1 if kthread is None else kthread
+        net, sched = ffi.new("struct cl_net_stats *"), ffi.new("struct cl_sched_stats *")
+        check(lib.cl_runtime_net_stats(self.ptr, k, net), f"statistics of kthread {k}")
+        check(lib.cl_runtime_sched_stats(self.ptr, k, sched), f"statistics of kthread {k}")
+        names = [ffi.string(lib.cl_drop_name(r)).decode() for r in range(lib.CL_DROP_REASONS)]
+        return RuntimeStats(
+            net={n: int(getattr(net, n)) for n, _ in ffi.typeof("struct cl_net_stats").fields if n != "dropped"},
+            dropped={n: int(net.dropped[r]) for r, n in enumerate(names) if r},
+            sched={n: int(getattr(sched, n)) for n, _ in ffi.typeof("struct cl_sched_stats").fields},
+        )
+
+    def _info(self) -> Any:
+        info = ffi.new("struct cl_runtime_info *")
+        lib.cl_runtime_info(self.ptr, info)
+        return info
+
+    @property
+    def address(self) -> str:
+        """Its IPv4 address."""
+        return str(ipaddress.IPv4Address(int(self._info().ipv4)))
+
+    @property
+    def mac(self) -> str:
+        """Its MAC address."""
+        return bytes(ffi.buffer(self._info().mac)).hex(":")
+
+    @property
+    def kthreads(self) -> int:
+        """Number of kthreads."""
+        return int(self._info().kthreads)
+
+    @property
+    def attached(self) -> bool:
+        """Whether it is an application of an iokernel."""
+        return bool(self._info().attached)
+
+    @property
+    def gone(self) -> bool:
+        """Whether the iokernel or NIC is away at this moment."""
+        return bool(self._info().gone)
+
+    def wait_until(self, condition: Callable[[RuntimeStats], bool], timeout_s: float = 5.0) -> RuntimeStats:
+        """Look at the statistics until a condition holds; returns them. Raises CorelaneError when time is over."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            stats = self.stats()
+            if condition(stats):
+                return stats
+            if time.monotonic() >= deadline:
+                raise CorelaneError("wait for the runtime", f"not so after {timeout_s} s: {stats}")
+            time.sleep(0.0005)
+
+    def _event(self, arg: Any, event: int, text: Any) -> None:
+        name, line = EVENTS.get(event, str(event)), ffi.string(text).decode(errors="replace")
+        if self._on_event is not None:
+            self._on_event(name, line)
+        else:
+            _log.warning("%s", line)

@@ -1,0 +1,199 @@
+"""corelane's configuration file: its sections, options, defaults and what may stand in them.
+
+    config = load("corelane.toml")
+    config.iokernel.socket, config.nic.queues, config.app("kv").rate_frames_per_s
+
+Everything has a default, so an empty file, or none, is a configuration. `sample()` writes all options with comments;
+docs/runtime.md shows it. The machinery, and how errors look, is in options.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import options
+from ._native import lib
+from .options import option
+
+DEFAULT_SOCKET = "/run/corelane.sock"
+DEFAULT_SUBNET = "10.77.0.0/16"
+POLL_MODES = ("spin", "adaptive", "block")
+
+
+def _socket_path(value: str) -> None:
+    # sun_path of struct sockaddr_un, with its terminating zero (unix(7)).
+    if not 0 < len(value.encode()) < 108:
+        raise ValueError("a path of at most 107 bytes")
+
+
+def _subnet(value: str) -> None:
+    import ipaddress
+
+    try:
+        net = ipaddress.IPv4Network(value)
+    except ValueError as error:
+        raise ValueError(f"an IPv4 network like {DEFAULT_SUBNET!r} ({error})") from None
+    if not 8 <= net.prefixlen <= 30:
+        raise ValueError("an IPv4 network of 8 to 30 bits")
+
+
+def _address(value: str) -> None:
+    import ipaddress
+
+    try:
+        ipaddress.IPv4Address(value)
+    except ValueError as error:
+        raise ValueError(f"an IPv4 address like '10.77.0.5' ({error})") from None
+
+
+def _mac(value: str) -> None:
+    if not re.fullmatch(r"([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}", value):
+        raise ValueError("a MAC address like '02:00:00:00:00:01'")
+    if int(value[:2], 16) & 1:
+        raise ValueError("a unicast MAC address: the first byte even")
+
+
+def _app_name(value: str) -> None:
+    if not re.fullmatch(rf"[A-Za-z0-9_.:-]{{1,{lib.CL_SHM_NAME_BYTES - 1}}}", value):
+        raise ValueError(f"1 to {lib.CL_SHM_NAME_BYTES - 1} letters, digits, '-', '_', '.' or ':'")
+
+
+def _power_of_two(value: int) -> None:
+    if value and value & (value - 1):
+        raise ValueError("a power of two, or 0 for the default")
+
+
+def _cpus(value: str | tuple[int, ...]) -> None:
+    if isinstance(value, str):
+        if value != "auto":
+            raise ValueError('"auto" or a list of CPU numbers')
+    elif len(set(value)) != len(value):
+        raise ValueError("each CPU once")
+
+
+@dataclass(frozen=True)
+class IokernelConfig:
+    """[iokernel]"""
+
+    socket: str = option(DEFAULT_SOCKET, "control socket of the iokernel", check=_socket_path)
+    socket_mode: int = option(0o660, "permissions of the socket file (0o660: owner and group)", low=0, high=0o777)
+    cores: str | tuple[int, ...] = option(
+        "auto", '"auto" or the CPUs to poll on, a loop each', low=0, high=4095, check=_cpus
+    )
+    loops: int = option(1, 'loops when cores is "auto"', low=1, high=lib.CL_SHM_MAX_LOOPS)
+    poll: str = option("adaptive", "what an idle loop does", choices=POLL_MODES)
+    spin_us: int = option(50, "adaptive: how long an idle loop spins", low=0, high=1_000_000)
+    pause_us: int = option(
+        200, "adaptive: how long it then pauses between looks before it sleeps", low=0, high=1_000_000
+    )
+    huge_pages: bool = option(False, "arenas of huge pages, where the machine has some")
+    hold_cpu_latency: bool = option(False, "hold /dev/cpu_dma_latency at 0: quick wake-ups, more power")
+    max_apps: int = option(64, "applications registered at the same time", low=1, high=4096)
+    max_arena_mib: int = option(1024, "largest arena that an application may ask for", low=1, high=1 << 20)
+
+
+@dataclass(frozen=True)
+class NicConfig:
+    """[nic]"""
+
+    driver: str = option("none", "the uplink", choices=("none", "af_xdp", "tap", "pcap"))
+    device: str = option("", "network device of af_xdp or tap, file of pcap")
+    queues: int = option(1, "receive and transmit queues", low=1, high=64)
+    mode: str = option("auto", "af_xdp: how XDP is attached", choices=("auto", "native", "generic"))
+    zero_copy: str = option("auto", "af_xdp: zero copy", choices=("auto", "yes", "no"))
+    program: str = option("", "af_xdp: a compiled XDP object of your own instead of the package's")
+    buffers: int = option(4096, "packet buffers", low=64, high=1 << 20)
+    ring_slots: int = option(1024, "descriptors of each device ring", low=64, high=1 << 16, check=_power_of_two)
+
+    def check(self) -> None:
+        """ValueError if options do not go together."""
+        if self.driver != "none" and not self.device:
+            raise ValueError(f"driver {self.driver!r} needs `device`")
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """[network]"""
+
+    subnet: str = option(DEFAULT_SUBNET, "addresses of applications are taken from here", check=_subnet)
+    gateway: str | None = option(None, "next hop for what is outside of the subnet", check=_address)
+    mtu: int = option(1500, "largest IP packet in bytes", low=576, high=9000)
+
+
+@dataclass(frozen=True)
+class AppConfig:
+    """[apps.NAME] and [app_defaults]: what an application of this name gets, whatever it asks for."""
+
+    ip: str | None = option(None, "address; default: from a hash of the name, within the subnet", check=_address)
+    mac: str | None = option(None, "MAC address; default: from a hash of the name", check=_mac)
+    kthreads: int = option(0, "most kthreads; 0: as it asks", low=0, high=lib.CL_SHM_MAX_KTHREADS)
+    cores: str | tuple[int, ...] = option("auto", '"auto" or the CPUs of its kthreads', low=0, high=4095, check=_cpus)
+    may_spin: bool = option(True, "whether its idle kthreads may keep their cores")
+    rx_slots: int = option(0, "slots of a receive ring; 0: the default", low=0, high=1 << 20, check=_power_of_two)
+    tx_slots: int = option(0, "slots of a transmit ring; 0: the default", low=0, high=1 << 20, check=_power_of_two)
+    rx_buffers: int = option(0, "receive buffers; 0: the default", low=0, high=1 << 20)
+    tx_buffers: int = option(0, "transmit buffers; 0: the default", low=0, high=1 << 20)
+    rate_frames_per_s: int = option(0, "most frames it may send a second; 0: no limit", low=0, high=10**12)
+    rate_bytes_per_s: int = option(0, "most bytes it may send a second; 0: no limit", low=0, high=10**12)
+    burst_frames: int = option(64, "frames it may send at once after a pause", low=1, high=1 << 20)
+    burst_bytes: int = option(65536, "bytes it may send at once after a pause", low=1514, high=1 << 30)
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole file."""
+
+    iokernel: IokernelConfig = option(IokernelConfig, "the iokernel process")
+    nic: NicConfig = option(NicConfig, "the uplink NIC")
+    network: NetworkConfig = option(NetworkConfig, "addresses")
+    app_defaults: AppConfig = option(AppConfig, "for applications without a section of their own")
+    apps: dict[str, AppConfig] = option(dict, "one section an application", check=_app_name)
+
+    def app(self, name: str) -> AppConfig:
+        """What holds for the application `name`."""
+        return self.apps.get(name, self.app_defaults)
+
+    def check(self) -> None:
+        """ValueError if sections do not go together."""
+        import ipaddress
+
+        net = ipaddress.IPv4Network(self.network.subnet)
+        for what in ("ip", "mac"):
+            owners: dict[str, str] = {}
+            for name, app in self.apps.items():
+                value = getattr(app, what)
+                if value is not None and owners.setdefault(value.lower(), name) != name:
+                    raise ValueError(f"apps {owners[value.lower()]!r} and {name!r} have the same {what} {value}")
+        for name, app in self.apps.items():
+            if app.ip is not None and ipaddress.IPv4Address(app.ip) not in net:
+                raise ValueError(f"apps.{name}.ip {app.ip} is outside of network.subnet {self.network.subnet}")
+        if self.app_defaults.ip or self.app_defaults.mac:
+            raise ValueError("app_defaults cannot give an address: it would be that of several applications")
+
+
+def load(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
+    """Read a configuration file (None: all defaults), then apply assignments like "iokernel.poll=spin".
+
+    ConfigError names file, line, key, value and what was expected.
+    """
+    config = Config() if path is None else options.load(Config, path)
+    return options.override(config, overrides)
+
+
+def loads(text: str, source: str = "<text>", overrides: Sequence[str] = ()) -> Config:
+    """The same from a TOML text."""
+    return options.loads(Config, text, source, overrides)
+
+
+def sample() -> str:
+    """A commented configuration file with every option at its default."""
+    return options.sample(Config, name="kv")
+
+
+def as_dict(config: Config) -> dict[str, object]:
+    """For JSON."""
+    return dataclasses.asdict(config)

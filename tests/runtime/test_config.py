@@ -1,0 +1,73 @@
+"""corelane's own sections."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from corelane.runtime import config
+from corelane.runtime.config import AppConfig, Config
+from corelane.runtime.errors import ConfigError
+
+
+def test_an_empty_file_is_a_configuration():
+    assert config.loads("") == config.load() == Config()
+    assert json.loads(json.dumps(config.as_dict(Config())))["iokernel"]["poll"] == "adaptive"
+
+
+def test_the_sample_says_all_defaults():
+    assert config.loads(config.sample()) == Config(apps={"kv": AppConfig()})
+
+
+def test_a_file(tmp_path):
+    path = tmp_path / "corelane.toml"
+    path.write_text(
+        """
+        [iokernel]
+        cores = [0]
+        poll = "spin"
+        [nic]
+        driver = "af_xdp"
+        device = "veth0"
+        [apps.kv]
+        ip = "10.77.0.9"
+        rate_frames_per_s = 1_000_000
+        """
+    )
+    got = config.load(path, ["nic.queues=2", "apps.echo.kthreads=4"])
+    assert got.iokernel.cores == (0,)
+    assert (got.nic.device, got.nic.queues) == ("veth0", 2)
+    assert got.app("kv").rate_frames_per_s == 1_000_000
+    assert got.app("echo").kthreads == 4
+    assert got.app("other") == AppConfig()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[iokernel]\npol = "spin"', "iokernel.pol: no such option (did you mean 'poll'?)"),
+        ('[iokernel]\npoll = "fast"', 'is "fast" (expected one of "spin", "adaptive", "block")'),
+        ('[iokernel]\ncores = "all"', 'expected "auto" or a list of CPU numbers'),
+        ("[iokernel]\ncores = [1, 1]", "expected each CPU once"),
+        ("[iokernel]\ncores = [-1]", "is -1"),
+        (f'[iokernel]\nsocket = "{"x" * 108}"', "a path of at most 107 bytes"),
+        ('[nic]\ndriver = "tap"', "nic: driver 'tap' needs `device`"),
+        ("[nic]\nring_slots = 100", "expected a power of two"),
+        ('[network]\nsubnet = "10.77.0.1/16"', "expected an IPv4 network like '10.77.0.0/16'"),
+        ('[network]\nsubnet = "10.0.0.0/31"', "8 to 30 bits"),
+        ('[network]\ngateway = "10.77.0"', "expected an IPv4 address like"),
+        ('[apps.kv]\nmac = "01:00:00:00:00:01"', "a unicast MAC address"),
+        ('[apps.kv]\nmac = "02-00"', "expected a MAC address like"),
+        ('[apps.kv]\nip = "192.168.0.1"', "outside of network.subnet"),
+        ('[apps.a]\nip = "10.77.0.1"\n[apps.b]\nip = "10.77.0.1"', "apps 'a' and 'b' have the same ip"),
+        ('[app_defaults]\nip = "10.77.0.1"', "app_defaults cannot give an address"),
+        ('[apps."no spaces"]', "the name 'no spaces' cannot be used"),
+        (f"[apps.{'x' * 32}]", "1 to 31 letters"),
+    ],
+)
+def test_what_is_refused(text, said):
+    with pytest.raises(ConfigError) as caught:
+        config.loads(text, "corelane.toml")
+    assert said in str(caught.value)
+    assert str(caught.value).startswith("corelane.toml")

@@ -1,0 +1,184 @@
+"""Sections from TOML: types, ranges, and errors that say everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corelane.runtime import options
+from corelane.runtime.errors import ConfigError
+from corelane.runtime.options import option
+
+
+def _even(value: int) -> None:
+    if value % 2:
+        raise ValueError("an even number")
+
+
+def _short(name: str) -> None:
+    if len(name) > 4:
+        raise ValueError("four letters at most")
+
+
+@dataclass(frozen=True)
+class Inner:
+    size: int = option(4, "size", low=1, high=10)
+    even: int = option(0, "even", check=_even)
+    ratio: float = option(0.5, "ratio", low=0, high=1)
+    mode: str = option("a", "mode", choices=("a", "b"))
+    on: bool = option(False, "on")
+    maybe: str | None = option(None, "maybe")
+    cores: str | tuple[int, ...] = option("auto", "cores", low=0, high=7)
+    words: tuple[str, ...] = option((), "words")
+
+    def check(self) -> None:
+        if self.mode == "b" and not self.on:
+            raise ValueError("mode b needs on = true")
+
+
+@dataclass(frozen=True)
+class Outer:
+    title: str = option("", "title")
+    inner: Inner = option(Inner, "the inner one")
+    named: dict[str, Inner] = option(dict, "named ones", check=_short)
+
+
+def refusal(text: str) -> str:
+    """The error that a text causes."""
+    with pytest.raises(ConfigError) as caught:
+        options.loads(Outer, text, "f.toml")
+    return str(caught.value)
+
+
+def test_everything_has_a_default():
+    assert options.loads(Outer, "") == Outer()
+
+
+def test_values_of_all_types():
+    text = """
+        title = "t"
+        [inner]
+        size = 10
+        ratio = 1
+        on = true
+        maybe = "x"
+        cores = [1, 2]
+        words = ["a", "b"]
+        [named.one]
+        size = 1
+    """
+    got = options.loads(Outer, text)
+    assert got == Outer("t", Inner(10, 0, 1.0, "a", True, "x", (1, 2), ("a", "b")), {"one": Inner(1)})
+    assert type(got.inner.ratio) is float
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("size = 11", "f.toml:2: inner.size: is 11 (expected a whole number from 1 to 10)"),
+        ("size = 0", "is 0 (expected a whole number from 1 to 10)"),
+        ('size = "4"', 'is "4" (expected a whole number from 1 to 10)'),
+        ("size = true", "is true (expected a whole number"),
+        ("size = 1.0", "is 1.0 (expected a whole number"),
+        ("even = 3", "inner.even: is 3 (expected an even number)"),
+        ("ratio = nan", "is nan (expected a number from 0 to 1)"),
+        ("ratio = 2", "is 2.0 (expected a number from 0 to 1)"),
+        ('mode = "c"', 'inner.mode: is "c" (expected one of "a", "b")'),
+        ("on = 1", "is 1 (expected true or false)"),
+        ("maybe = 5", "is 5 (expected a text in quotes)"),
+        ("cores = 3", "is 3 (expected a text in quotes or a list, each a whole number from 0 to 7)"),
+        ("cores = [1, 8]", "is 8 (expected a whole number from 0 to 7)"),
+        ('words = "a"', 'is "a" (expected a list, each a text in quotes)'),
+        ("words = [1]", "is 1 (expected a text in quotes)"),
+        ("sise = 1", "f.toml:2: inner.sise: no such option (did you mean 'size'?)"),
+        ("xyzzy = 1", "no such option (known here: cores, even, maybe, mode, on, ratio, size, words)"),
+        ('mode = "b"', "f.toml:1: inner: mode b needs on = true"),
+    ],
+)
+def test_errors_name_file_line_key_value_and_what_was_expected(line, said):
+    assert said in refusal(f"[inner]\n{line}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("inner = 5", "f.toml:1: inner: is 5 (expected a table)"),
+        ("named = 5", "named: is 5 (expected a table)"),
+        ("named.x = 5", "named.x: is 5 (expected a table)"),
+        (
+            "[named.toolong]",
+            "f.toml:1: named.toolong: the name 'toolong' cannot be used (expected four letters at most)",
+        ),
+        ("[named.x]\nsize = 99", "f.toml:2: named.x.size: is 99"),
+        ("[named.'y']\n\n'size' = 99", "f.toml:3: named.y.size: is 99"),
+        ("named = {x = {size = 99}}", "f.toml:1: named.x.size: is 99"),
+        ("[inne]", "f.toml:1: inne: no such option (did you mean 'inner'?)"),
+        ("[inner", "f.toml: not valid TOML: "),
+    ],
+)
+def test_errors_in_tables(text, said):
+    assert said in refusal(text)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(ConfigError, match=r"none\.toml: No such file"):
+        options.load(Outer, tmp_path / "none.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match=r"binary\.toml"):
+        options.load(Outer, tmp_path / "binary.toml")
+
+
+def test_overrides():
+    base = Outer(title="t")
+    got = options.override(base, ["inner.size=7", "inner.maybe=hello world", "named.x.on=true"])
+    assert got == Outer("t", Inner(7, maybe="hello world"), {"x": Inner(on=True)})
+    assert options.override(got, ["named.x.size = 2"]).named == {"x": Inner(2, on=True)}
+    assert options.override(base, ["inner.cores=[1,2]"]).inner.cores == (1, 2)
+    assert base == Outer(title="t")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "said"),
+    [
+        ("inner.size", "not of the form key=value"),
+        ("=3", "not of the form key=value"),
+        ("inner.size=99", "--set inner.size=99: inner.size: is 99 (expected a whole number from 1 to 10)"),
+        ("inner.siz=9", "did you mean 'size'?"),
+        ("title.x=1", "title is no table"),
+        ("named.x=1", "is no table of options"),
+        ("named.toolong.size=1", "four letters at most"),
+        ("inner.mode=b", "mode b needs on = true"),
+    ],
+)
+def test_overrides_are_checked(assignment, said):
+    with pytest.raises(ConfigError) as caught:
+        options.override(Outer(), [assignment])
+    assert said in str(caught.value)
+
+
+def test_sample_is_the_default():
+    text = options.sample(Outer, name="one")
+    assert "# size: a whole number from 1 to 10\nsize = 4\n" in text
+    assert options.loads(Outer, text) == Outer(named={"one": Inner()})
+
+
+json_like = st.recursive(
+    st.one_of(st.booleans(), st.integers(-5, 20), st.floats(), st.text(max_size=3)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)),
+    max_leaves=6,
+)
+keys = st.sampled_from(["size", "even", "ratio", "mode", "on", "maybe", "cores", "words", "other"])
+
+
+@given(st.dictionaries(keys, json_like, max_size=4))
+def test_any_data_is_taken_or_refused_in_one_line(data):
+    try:
+        got = options._Reader("f", "").section(Outer, {"inner": data}, ())
+    except ConfigError as error:
+        assert str(error).startswith("f: inner")
+        assert "\n" not in str(error).replace("\\n", "")
+    else:
+        assert isinstance(got.inner, Inner)
