@@ -1,0 +1,183 @@
+"""TAP NICs with Linux's own stack at the other end of the wire as the oracle."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+
+import pytest
+from cltest import wait_until
+
+from corelane.drivers import netns as spaces
+from corelane.drivers._native import ffi, lib
+from corelane.drivers.nic import ipv4_to_int, mac_to_bytes
+from corelane.drivers.tap import Tap
+from corelane.runtime.errors import CorelaneError
+
+pytestmark = pytest.mark.root
+LINUX, APP = "10.79.5.1", "10.79.5.2"
+
+
+@pytest.fixture
+def space(netns):
+    return netns.add("tap")
+
+
+def open_tap(space: spaces.Namespace, name: str = "cltap", *args, **options) -> Tap:
+    options.setdefault("address", f"{LINUX}/24")
+    with space.entered():
+        return Tap(name, *args, **options)
+
+
+def interface_mac(space: spaces.Namespace, name: str) -> bytes:
+    return bytes.fromhex(space.ip("-br", "link", "show", name).split()[2].replace(":", ""))
+
+
+def know_app(space: spaces.Namespace, nic: Tap) -> None:
+    space.ip("neigh", "replace", APP, "lladdr", nic.mac, "dev", nic.ifname, "nud", "permanent")
+
+
+def arrives(nic: Tap, port: int = 9000) -> bytes:
+    """The next datagram for a port; Linux also sends frames of its own."""
+    found: list[bytes] = []
+
+    def look() -> bool:
+        for queue in range(nic.queues):
+            frames = nic.recv(queue=queue)
+            found.extend(f for f in frames if f[12:14] == b"\x08\0" and f[36:38] == struct.pack(">H", port))
+        return bool(found)
+
+    wait_until(look, what="a datagram")
+    return found[0]
+
+
+def test_datagrams_to_and_from_a_kernel_socket(space):
+    with open_tap(space) as nic, space.udp_socket((LINUX, 0)) as sock:
+        know_app(space, nic)
+        port = sock.getsockname()[1]
+        for size in (0, 1, 100, 1472):
+            payload = os.urandom(size)
+            sock.sendto(payload, (APP, 9000))
+            frame = arrives(nic)
+            assert frame[42:] == payload
+            buf = ffi.new("uint8_t[]", lib.CL_UDP_HEADERS + size)
+            ffi.buffer(buf)[lib.CL_UDP_HEADERS :] = payload[::-1]
+            addresses = (ipv4_to_int(APP), ipv4_to_int(LINUX))
+            macs = (mac_to_bytes(nic.mac), interface_mac(space, nic.ifname))
+            lib.cl_net_udp_headers(buf, *macs, *addresses, 9000, port, size, True)
+            assert nic.send(bytes(ffi.buffer(buf))) == 1
+            assert sock.recvfrom(2048) == (payload[::-1], (APP, 9000))
+        assert nic.buffers_free == nic.buffers
+
+
+def test_it_takes_a_free_name_and_vanishes_with_the_nic(space):
+    with open_tap(space, "many%d") as nic:
+        assert nic.ifname == "many0"
+        assert f"{LINUX}/24" in space.ip("-br", "address", "show", "many0")
+        with open_tap(space, "many%d", address="10.79.6.1/30", mtu=1400) as other:
+            assert other.ifname == "many1"
+            assert other.mtu == 1400
+            assert "10.79.6.1/30" in space.ip("-br", "address", "show", "many1")
+    assert "many" not in space.ip("link")
+
+
+def test_flows_spread_over_the_queues(space):
+    with open_tap(space, queues=4) as nic, space.udp_socket((LINUX, 0)) as sock:
+        know_app(space, nic)
+        for port in range(9000, 9100):
+            sock.sendto(b"flow", (APP, port))
+        per_queue = [0] * 4
+
+        def all_there() -> bool:
+            for queue in range(4):
+                per_queue[queue] += sum(f[42:46] == b"flow" for f in nic.recv(queue=queue))
+            return sum(per_queue) == 100
+
+        wait_until(all_there)
+        assert min(per_queue) > 0
+
+
+def test_what_linux_had_no_room_for_is_counted(space):
+    with open_tap(space) as nic, space.udp_socket((LINUX, 0)) as sock:
+        know_app(space, nic)
+        space.ip("link", "set", nic.ifname, "txqueuelen", "50")
+        sent = 0
+        for _ in range(400):
+            try:
+                sent += sock.sendto(b"flood", (APP, 9000)) == 5
+            except OSError:  # ENOBUFS: Linux says so itself
+                continue
+        got = 0
+
+        def settled() -> bool:
+            nonlocal got
+            got += sum(f[36:38] == struct.pack(">H", 9000) for f in nic.recv())
+            return got + nic.stats().rx_dropped_ring_full >= sent
+
+        wait_until(settled, what=lambda: f"{sent} accounted for: {got} + {nic.stats()}")
+        assert nic.stats().rx_dropped_ring_full > 0
+
+
+def test_a_frame_costs_a_system_call(space):
+    with open_tap(space) as nic:
+        nic.recv()
+        before = nic.stats().syscalls
+        assert nic.send([b"\x02" * 60] * 20) == 20
+        assert nic.stats().syscalls == before + 20
+
+
+def test_a_deleted_interface_is_noticed(space):
+    with open_tap(space) as nic:
+        space.ip("link", "delete", nic.ifname)
+        wait_until(lambda: not nic.recv() and nic.gone, what="the NIC to see that its tap is gone")
+
+
+def test_a_prepared_tap_is_opened_as_it_is(space):
+    space.ip("tuntap", "add", "dev", "ready", "mode", "tap", "multi_queue")
+    with open_tap(space, "ready", 2, set_up=False) as nic:
+        assert nic.ifname == "ready"
+        assert LINUX not in space.ip("address", "show", "ready")
+    assert "ready" in space.ip("link"), "a persistent tap stays"
+    with pytest.raises(CorelaneError, match="another number of queues"):
+        open_tap(space, "ready", 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"queues": 0}, "0 queues: from 1 to 64"),
+        ({"queues": 65}, "65 queues: from 1 to 64"),
+        ({"mtu": 20}, "MTU 20: from 68"),
+        ({"buffers": 3}, "3 buffers: at least 64"),
+        ({"address": "10.79.5.1"}, ""),
+        ({"address": "10.79.5.1/40"}, "no IPv4 address with its prefix"),
+        ({"mac": "02:00"}, "not a MAC address"),
+    ],
+)
+def test_refusals_say_why_and_leave_nothing_behind(space, options, reason):
+    descriptors = len(os.listdir("/proc/self/fd"))
+    if options == {"address": "10.79.5.1"}:  # a host address is one too
+        with open_tap(space, **options) as nic:
+            assert "10.79.5.1/32" in space.ip("-br", "address", "show", nic.ifname)
+    else:
+        with pytest.raises(CorelaneError, match=reason):
+            open_tap(space, **options)
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert "cltap" not in space.ip("link")
+
+
+def test_a_long_name_and_a_busy_tap_are_refused(space):
+    with pytest.raises(CorelaneError, match="at most 15 characters"):
+        open_tap(space, "x" * 16)
+    with open_tap(space), pytest.raises(CorelaneError, match="Device or resource busy: somebody holds it"):
+        open_tap(space)
+
+
+def test_linux_asks_for_the_address_by_arp(space):
+    with open_tap(space) as nic, space.udp_socket((LINUX, 0)) as sock:
+        sock.sendto(b"x", (APP, 9000))
+        seen: list[bytes] = []
+        wait_until(lambda: seen.extend(nic.recv()) or any(f[12:14] == b"\x08\x06" for f in seen))
+        request = next(f for f in seen if f[12:14] == b"\x08\x06")
+        assert request[38:42] == socket.inet_aton(APP)
