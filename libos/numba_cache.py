@@ -87,3 +87,26 @@ def enable_cache(dispatcher: Any) -> bool:
     except (RuntimeError, OSError, TypeError):
         return False
     return True
+
+
+def _remarks_file(dispatcher: Any, argtypes: object) -> Path:
+    code = dispatcher.py_func.__code__
+    key = hashlib.sha256(repr((argtypes, code.co_code, code.co_consts, code.co_names)).encode()).hexdigest()[:16]
+    cache = dispatcher._cache
+    return Path(cache.cache_path) / f"{cache._impl.filename_base}.{key}.remarks"
+
+
+def save_remarks(dispatcher: Any, argtypes: object, remarks: tuple[str, ...]) -> None:
+    """Keep a handler's remarks beside its code, which cannot be looked at again when it comes from the disk."""
+    try:
+        _remarks_file(dispatcher, argtypes).write_text("\n".join(remarks))
+    except OSError:
+        return  # without them the next start says nothing: no worse than not asking
+
+
+def load_remarks(dispatcher: Any, argtypes: object) -> tuple[str, ...]:
+    """The remarks kept with a handler's code; none if they are gone."""
+    try:
+        return tuple(_remarks_file(dispatcher, argtypes).read_text().splitlines())
+    except OSError:
+        return ()

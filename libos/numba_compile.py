@@ -27,7 +27,7 @@ from numba.core.extending import intrinsic
 
 from ..runtime.errors import CorelaneError
 from ._native import lib
-from .numba_cache import enable_cache, library_path
+from .numba_cache import enable_cache, library_path, load_remarks, save_remarks
 from .numba_views import make_view, reply_view_t, request_view_t
 
 _SIGNATURE = types.int64(
@@ -45,7 +45,7 @@ class CompiledHandler:
 
     address: int
     remarks: tuple[str, ...]
-    cached: bool
+    from_cache: bool
     keep: tuple[object, ...]
 
 
@@ -188,5 +188,11 @@ def compile_handler(function: Callable[..., Any], state: Any = None, *, cache: b
             str(error),
             "mend it, or run it as plain Python with compiled=False",
         ) from error
-    text = dispatcher.overloads[argtypes].library.get_llvm_str()
-    return CompiledHandler(entry.address, lint(text, python), cached, (dispatcher, entry, call, state))
+    from_cache = cached and bool(dispatcher.stats.cache_hits)
+    if from_cache:
+        remarks = load_remarks(dispatcher, argtypes)
+    else:
+        remarks = lint(dispatcher.overloads[argtypes].library.get_llvm_str(), python)
+        if cached:
+            save_remarks(dispatcher, argtypes, remarks)
+    return CompiledHandler(entry.address, remarks, from_cache, (dispatcher, entry, call, state))
