@@ -63,4 +63,8 @@ GOALS: dict[str, Goal] = _table(
     Goal("memory.used_over_needed", 1.5, "at most", "x", "PSS of idle application and iokernel / rings and buffers"),
     Goal("memory.c_app_mib", 64.0, "at most", "MiB", "PSS of an idle C application and the iokernel, by default"),
     Goal("idle.busy_fraction", 0.02, "at most", "core", "busy fraction of idle iokernel, of idle application (larger)"),
+    Goal(
+        "sim.erlang_error", 0.01, "at most", "x", "mean wait against Erlang-C, 1 to 64 servers, largest relative error"
+    ),
+    Goal("sim.events_per_s", 5e6, "at least", "1/s", "simulator speed, one core"),
 )

@@ -50,15 +50,17 @@ def _declared(path: Path) -> dict[str, object]:
 def entries() -> dict[str, Entry]:
     """Every benchmark by name, sorted."""
     found: dict[str, Entry] = {}
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        if path.stem.startswith("_") or path.stem in ("goals", "registry"):
+    here = Path(__file__).parent
+    for path in sorted([*here.glob("*.py"), *here.glob("*/__init__.py")]):
+        name = path.parent.name if path.name == "__init__.py" else path.stem
+        if name.startswith("_") or name in ("goals", "registry"):
             continue
         declared = _declared(path)
         if "SUMMARY" in declared:
             figures = declared.get("FIGURES", ())
             assert isinstance(figures, tuple)
-            found[path.stem] = Entry(path.stem, str(declared["SUMMARY"]), figures)
-    return found
+            found[name] = Entry(name, str(declared["SUMMARY"]), figures)
+    return dict(sorted(found.items()))
 
 
 def find(name: str) -> Entry:

@@ -1,0 +1,41 @@
+"""corelane.bench.sim: the scheduler's world in a discrete-event simulator, for more cores than the machine has.
+
+    model.py     what a simulation is made of: applications, distributions, costs, results
+    engine.py    the event loop, compiled by numba; calls the very policies that the iokernel calls
+    formulas.py  queueing theory to check it by
+    studies.py   the questions asked of it: policies against load, cores needed against the reallocation interval
+
+As a benchmark (`corelane bench sim`) it checks itself against Erlang-C and Pollaczek-Khinchine, measures its own speed
+and draws the studies.
+
+Does not deal with: caches, NUMA, contention between hyper-threads, packets that are lost and sent again. What a move or
+a packet costs is a parameter, to be taken from `corelane bench` on the machine in question.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..harness.plot import Canvas
+    from ..harness.session import Session
+
+SUMMARY = "simulator: checked against queueing theory, then 4 to 256 cores under each policy"
+FIGURES = ("sim.erlang_error", "sim.events_per_s")
+
+
+def run(session: Session) -> None:
+    """Half of session.seconds for the formulas, the rest for the studies."""
+    from . import studies
+
+    studies.check_formulas(session, session.seconds / 2)
+    studies.policies_against_load(session, session.seconds / 4)
+    studies.cores_against_interval(session, session.seconds / 4)
+    session.settings["message"] = "one simulated request, from arrival to completion"
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """Tail against load for each policy, and cores needed against the reallocation interval."""
+    from . import studies
+
+    return studies.draw(document)

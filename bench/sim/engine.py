@@ -1,0 +1,455 @@
+"""The event loop, compiled by numba: applications, cores, and a policy called at every interval.
+
+State lies in flat arrays made by `model.Simulation`. One slot an event source: slot a < n_apps is the next arrival of
+application a; slot n_apps + c is what core c does next (finish, quantum over, move done); then the next call of the
+policy, and the next request that leaves each loop of the iokernel. A winner tree over the slots' times gives the next
+event in O(log slots) without allocating.
+
+An application has one first-in first-out queue: its cores share work perfectly, and what sharing costs is a parameter
+(`steal_ns`, paid when a request runs on another core than the one its flow hashes to). The iokernel is a server too:
+each of its loops hands out one packet at a time, and the first loop stands still while it decides and moves cores.
+Times are int64 ns. Randomness is one xoshiro256++ stream an application (Blackman and Vigna, 2019), so runs are
+bit-identical by seed and one application's arrivals do not depend on another's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+FAR = 1 << 62
+
+# Kinds of distribution of service and of gaps between arrivals, by the columns of `dist`: kind, mean, second, share.
+CONSTANT, EXPONENTIAL, BIMODAL, LOGNORMAL, NEVER = 0, 1, 2, 3, 4
+
+# What a core does.
+FREE, IDLE, BUSY, MOVING, BATCHING = 0, 1, 2, 3, 4
+
+# Columns of `counts`, a row an application.
+ARRIVED, DONE, GAINED, LOST, DROPPED, VIOLATIONS, BIGGEST_QUEUE = 0, 1, 2, 3, 4, 5, 6
+N_COUNTS = 7
+# Columns of `times`, ns summed, a row an application.
+WAIT, SOJOURN, WORK, HELD = 0, 1, 2, 3
+N_TIMES = 4
+# Entries of `world`.
+NOW, EVENTS, TICKS, CHANGED_GRANTS, DECISIONS = 0, 1, 2, 3, 4
+N_WORLD = 5
+# Entries of `settings`.
+INTERVAL, MOVE_BUSY, MOVE_IDLE, STEAL, PACKET, DECIDE, ACTUATE = 0, 1, 2, 3, 4, 5, 6
+
+SUB_BITS = 6  # a histogram bucket is 1/64 of an octave: a value is known to 1.6 %
+N_BUCKETS = 64 << SUB_BITS
+
+
+class State(NamedTuple):
+    """The arrays that every step needs. Rows: slots, applications or cores.
+
+    when, tree: times of the slots and the winner tree over them. rng: four words an application. core: owner (-1 none),
+    state, whether it was at work when it was taken, last owner, next idle core. job: arrived, ns left after this run,
+    started, length of this run. app_n: cores held, idle, in batch work, first idle core.
+    """
+
+    when: Any
+    tree: Any
+    rng: Any
+    core: Any
+    job: Any
+    app_n: Any
+    quantum: Any
+    settings: Any
+    times: Any
+
+
+@intrinsic
+def call_policy(typingctx: Any, address: Any, view: Any, apps: Any) -> Any:
+    """Call the function at `address`, a cl_policy_fn, with the addresses of its two tables (all uint64)."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        from llvmlite import ir
+
+        word = ir.IntType(64)
+        kind = ir.FunctionType(ir.VoidType(), [word, word])
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), [args[1], args[2]])
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, types.uint64, types.uint64), codegen
+
+
+@njit(inline="always")
+def _rotl(x: Any, k: Any) -> Any:
+    return (x << np.uint64(k)) | (x >> np.uint64(64 - k))
+
+
+@njit
+def uniform(rng: Any, a: Any) -> Any:
+    """A float64 in (0, 1] from stream `a`."""
+    s = rng[a]
+    out = _rotl(s[0] + s[3], 23) + s[0]
+    t = s[1] << np.uint64(17)
+    s[2] ^= s[0]
+    s[3] ^= s[1]
+    s[1] ^= s[2]
+    s[0] ^= s[3]
+    s[2] ^= t
+    s[3] = _rotl(s[3], 45)
+    return (np.float64(out >> np.uint64(11)) + 1.0) * (1.0 / 9007199254740992.0)
+
+
+@njit(inline="always")
+def draw(dist: Any, rng: Any, a: Any) -> Any:
+    """One value in ns (float64) from row `a` of a table of distributions."""
+    kind = dist[a, 0]
+    if kind == EXPONENTIAL:
+        return -math.log(uniform(rng, a)) * dist[a, 1]
+    if kind == CONSTANT:
+        return dist[a, 1]
+    if kind == BIMODAL:
+        return dist[a, 2] if uniform(rng, a) <= dist[a, 3] else dist[a, 1]
+    # Log-normal by its mean and the sigma of the logarithm (Box and Muller).
+    normal = math.sqrt(-2.0 * math.log(uniform(rng, a))) * math.cos(2.0 * math.pi * uniform(rng, a))
+    return dist[a, 1] * math.exp(dist[a, 2] * normal - 0.5 * dist[a, 2] * dist[a, 2])
+
+
+@njit(inline="always")
+def schedule(when: Any, tree: Any, slot: Any, t: Any) -> None:
+    """Set the time of a slot and replay its path in the winner tree (leaves at len(when) + slot)."""
+    when[slot] = t
+    node = (len(when) + slot) >> 1
+    while node:
+        left, right = tree[2 * node], tree[2 * node + 1]
+        tree[node] = left if when[left] <= when[right] else right
+        node >>= 1
+
+
+@njit
+def bucket_of(value: Any) -> Any:
+    """Histogram bucket of a time in ns: exact below 64, then 64 buckets an octave."""
+    if value < (1 << SUB_BITS):
+        return max(value, 0)
+    shift = 0
+    top = value >> SUB_BITS
+    while top > 1:
+        top >>= 1
+        shift += 1
+    return ((shift + 1) << SUB_BITS) + (value >> shift) - (1 << SUB_BITS)
+
+
+@njit(inline="always")
+def start_job(now: Any, a: Any, c: Any, arrived: Any, left: Any, fresh: Any, s: Any) -> None:
+    """Core c of application a begins a request, or goes on with one."""
+    cost = 0
+    if s.settings[STEAL] and s.app_n[a, 0] > 1 and uniform(s.rng, a) * s.app_n[a, 0] > 1.0:
+        cost = s.settings[STEAL]
+    if fresh:
+        s.times[a, WAIT] += now - arrived
+    s.core[c, 1] = BUSY
+    s.job[c, 0] = arrived
+    run = left
+    if s.quantum[a] and left > s.quantum[a]:
+        run = s.quantum[a]
+    s.job[c, 1] = left - run
+    s.job[c, 2] = now
+    s.job[c, 3] = run
+    schedule(s.when, s.tree, len(s.app_n) + c, now + run + cost)
+
+
+@njit(inline="always")
+def push_job(now: Any, a: Any, arrived: Any, left: Any, queue: Any, ends: Any, counts: Any) -> None:
+    """Append to the application's queue: (arrived, ns left or minus that once it has run, queued at).
+
+    A full queue drops: the load is beyond what the cores can serve.
+    """
+    size = queue.shape[1]
+    length = ends[a, 1] - ends[a, 0]
+    if length == size:
+        counts[a, DROPPED] += 1
+        return
+    i = ends[a, 1] & (size - 1)
+    queue[a, i, 0] = arrived
+    queue[a, i, 1] = left
+    queue[a, i, 2] = now
+    ends[a, 1] += 1
+    if length >= counts[a, BIGGEST_QUEUE]:
+        counts[a, BIGGEST_QUEUE] = length + 1
+
+
+@njit(inline="always")
+def account(now: Any, app_n: Any, since: Any, times: Any) -> None:
+    """Bring the integrals of cores held and of batch work up to now."""
+    d = now - since[0]
+    if d:
+        for a in range(len(app_n)):
+            times[a, HELD] += app_n[a, 0] * d
+            times[a, WORK] += app_n[a, 2] * d
+        since[0] = now
+
+
+@njit(inline="always")
+def next_for(now: Any, a: Any, c: Any, queue: Any, ends: Any, kinds: Any, s: Any) -> None:
+    """What core c of application a does now: the next request, batch work, or nothing."""
+    size = queue.shape[1]
+    if ends[a, 1] != ends[a, 0]:
+        i = ends[a, 0] & (size - 1)
+        ends[a, 0] += 1
+        left = queue[a, i, 1]
+        fresh = left >= 0
+        start_job(now, a, c, queue[a, i, 0], left if fresh else -left, fresh, s)
+    elif kinds[a]:
+        s.core[c, 1] = BATCHING
+        s.app_n[a, 2] += 1
+        schedule(s.when, s.tree, len(s.app_n) + c, FAR)
+    else:
+        s.core[c, 1] = IDLE
+        s.core[c, 4] = s.app_n[a, 3]
+        s.app_n[a, 3] = c
+        s.app_n[a, 1] += 1
+        schedule(s.when, s.tree, len(s.app_n) + c, FAR)
+
+
+@njit
+def unlink_idle(a: Any, c: Any, core: Any, app_n: Any) -> None:
+    """Take core c, somewhere in it, from the application's stack of idle cores."""
+    app_n[a, 1] -= 1
+    if app_n[a, 3] == c:
+        app_n[a, 3] = core[c, 4]
+        return
+    at = app_n[a, 3]
+    while core[at, 4] != c:
+        at = core[at, 4]
+    core[at, 4] = core[c, 4]
+
+
+@njit
+def release(now: Any, a: Any, c: Any, queue: Any, ends: Any, counts: Any, s: Any) -> None:
+    """Take core c from application a. A request that runs goes back to the queue with what is left of it."""
+    state = s.core[c, 1]
+    s.core[c, 2] = 1 if state in (BUSY, BATCHING) else 0
+    if state == IDLE:
+        unlink_idle(a, c, s.core, s.app_n)
+    elif state == BATCHING:
+        s.app_n[a, 2] -= 1
+    elif state == BUSY:
+        ran = min(now - s.job[c, 2], s.job[c, 3] - 1)
+        s.times[a, WORK] += ran
+        push_job(now, a, s.job[c, 0], -(s.job[c, 1] + s.job[c, 3] - ran), queue, ends, counts)
+    s.core[c, 0] = -1
+    s.core[c, 1] = FREE
+    s.core[c, 3] = a
+    s.app_n[a, 0] -= 1
+    counts[a, LOST] += 1
+    schedule(s.when, s.tree, len(s.app_n) + c, FAR)
+
+
+@njit
+def apply_grants(now: Any, table: Any, queue: Any, ends: Any, counts: Any, s: Any) -> Any:
+    """Move cores so that each application holds what it was granted. Returns how many cores changed hands."""
+    n_apps, n_cores = len(s.app_n), len(s.core)
+    moved = 0
+    now += s.settings[DECIDE] * n_apps
+    for a in range(n_apps):
+        surplus = s.app_n[a, 0] - np.int64(table[a]["grant"])
+        for wanted in (IDLE, MOVING, BATCHING, BUSY):
+            if surplus <= 0:
+                break
+            for c in range(n_cores):
+                if surplus > 0 and s.core[c, 0] == a and s.core[c, 1] == wanted:
+                    release(now, a, c, queue, ends, counts, s)
+                    surplus -= 1
+    for a in range(n_apps):
+        missing = np.int64(table[a]["grant"]) - s.app_n[a, 0]
+        # First the cores that were its own last, then any.
+        for own in (1, 0):
+            if missing <= 0:
+                break
+            for c in range(n_cores):
+                if missing > 0 and s.core[c, 0] < 0 and (s.core[c, 3] == a or not own):
+                    cost = s.settings[MOVE_BUSY] if s.core[c, 2] else s.settings[MOVE_IDLE]
+                    s.core[c, 0] = a
+                    s.core[c, 1] = MOVING
+                    s.app_n[a, 0] += 1
+                    counts[a, GAINED] += 1
+                    moved += 1
+                    cost = cost if s.core[c, 3] != a or s.core[c, 2] else 0
+                    schedule(s.when, s.tree, n_apps + c, now + moved * s.settings[ACTUATE] + cost)
+                    missing -= 1
+    return moved
+
+
+@njit
+def fill_table(now: Any, table: Any, queue: Any, ends: Any, app_n: Any, times: Any) -> None:
+    """The signals of this instant, as an iokernel would read them."""
+    size = queue.shape[1]
+    for a in range(len(app_n)):
+        oldest: Any = np.int64(0)
+        if ends[a, 1] != ends[a, 0]:
+            head = ends[a, 0] & (size - 1)
+            oldest = max(now - queue[a, head, 2], 1)
+            if queue[a, head, 1] < 0:
+                table[a]["thread_delay_ns"] = np.uint64(oldest)
+                table[a]["packet_delay_ns"] = np.uint64(0)
+            else:
+                table[a]["packet_delay_ns"] = np.uint64(oldest)
+                table[a]["thread_delay_ns"] = np.uint64(0)
+        else:
+            table[a]["packet_delay_ns"] = np.uint64(0)
+            table[a]["thread_delay_ns"] = np.uint64(0)
+        table[a]["cores"] = np.uint32(app_n[a, 0])
+        table[a]["idle"] = np.uint32(app_n[a, 1])
+        table[a]["attained_ns"] = np.uint64(times[a, HELD])
+
+
+@njit(inline="always")
+def deliver(now: Any, a: Any, arrived: Any, length: Any, queue: Any, ends: Any, counts: Any, s: Any) -> None:
+    """A request reaches its application: an idle core starts it, else it waits."""
+    c = s.app_n[a, 3]
+    if c >= 0:
+        s.app_n[a, 1] -= 1
+        s.app_n[a, 3] = s.core[c, 4]
+        start_job(now, a, c, arrived, length, True, s)
+    else:
+        push_job(now, a, arrived, length, queue, ends, counts)
+
+
+@njit
+def enter_iokernel(now: Any, a: Any, length: Any, passing: Any, loops: Any, counts: Any, s: Any) -> None:
+    """A packet queues at its loop.
+
+    Columns of `loops`: free at, head, tail; of `passing`: application, arrived, length, out at.
+    """
+    loop = a % len(loops)
+    size = passing.shape[1]
+    if loops[loop, 2] - loops[loop, 1] == size:
+        counts[a, DROPPED] += 1
+        return
+    loops[loop, 0] = max(loops[loop, 0], now) + s.settings[PACKET]
+    p = passing[loop, loops[loop, 2] & (size - 1)]
+    p[0], p[1], p[2], p[3] = a, now, length, loops[loop, 0]
+    if loops[loop, 2] == loops[loop, 1]:
+        schedule(s.when, s.tree, len(s.app_n) + len(s.core) + 1 + loop, p[3])
+    loops[loop, 2] += 1
+
+
+@njit
+def leave_iokernel(now: Any, loop: Any, passing: Any, loops: Any, queue: Any, ends: Any, counts: Any, s: Any) -> None:
+    """The oldest packet of a loop is handed to its application."""
+    mask = passing.shape[1] - 1
+    p = passing[loop, loops[loop, 1] & mask]
+    loops[loop, 1] += 1
+    more = loops[loop, 1] != loops[loop, 2]
+    schedule(
+        s.when,
+        s.tree,
+        len(s.app_n) + len(s.core) + 1 + loop,
+        max(passing[loop, loops[loop, 1] & mask, 3], now) if more else FAR,
+    )
+    deliver(now, p[0], p[1], p[2], queue, ends, counts, s)
+
+
+@njit(cache=True)
+def run(
+    max_events: Any,
+    until: Any,
+    world: Any,
+    view: Any,
+    table: Any,
+    addresses: Any,
+    kinds: Any,
+    gap: Any,
+    service: Any,
+    queue: Any,
+    ends: Any,
+    counts: Any,
+    hist: Any,
+    since: Any,
+    passing: Any,
+    loops: Any,
+    s: Any,
+) -> None:
+    """Run until `max_events` more events have happened or the clock is at `until`."""
+    n_apps, n_cores = len(s.app_n), len(s.core)
+    tick = n_apps + n_cores
+    now = world[NOW]
+    for _ in range(max_events):
+        slot = s.tree[1]
+        t = s.when[slot]
+        if t > until:
+            now = until
+            break
+        now = t
+        world[EVENTS] += 1
+        if slot < n_apps:
+            a = slot
+            schedule(s.when, s.tree, slot, now + np.int64(draw(gap, s.rng, a) + 0.5))
+            counts[a, ARRIVED] += 1
+            length = max(np.int64(draw(service, s.rng, a) + 0.5), 1)
+            if s.settings[PACKET]:
+                enter_iokernel(now, a, length, passing, loops, counts, s)
+            else:
+                deliver(now, a, now, length, queue, ends, counts, s)
+        elif slot > tick:
+            leave_iokernel(now, slot - tick - 1, passing, loops, queue, ends, counts, s)
+        elif slot < tick:
+            c = slot - n_apps
+            a = s.core[c, 0]
+            if s.core[c, 1] == BUSY:
+                s.times[a, WORK] += s.job[c, 3]
+                if s.job[c, 1]:  # the s.quantum is over
+                    push_job(now, a, s.job[c, 0], -s.job[c, 1], queue, ends, counts)
+                else:
+                    counts[a, DONE] += 1
+                    sojourn = now - s.job[c, 0]
+                    s.times[a, SOJOURN] += sojourn
+                    hist[a, bucket_of(sojourn)] += 1
+            elif s.core[c, 1] == MOVING:
+                account(now, s.app_n, since, s.times)
+            next_for(now, a, c, queue, ends, kinds, s)
+        else:
+            account(now, s.app_n, since, s.times)
+            fill_table(now, table, queue, ends, s.app_n, s.times)
+            view[0]["now_ns"] = np.uint64(now)
+            call_policy(addresses[0], addresses[2], addresses[3])  # type: ignore[call-arg]  # numba passes the context
+            world[CHANGED_GRANTS] += settle(addresses[1], addresses[2], addresses[3])
+            world[TICKS] += 1
+            moved = apply_grants(now, table, queue, ends, counts, s)
+            world[DECISIONS] += moved
+            conserve(now, ends, queue, s.core, s.app_n, table, s.settings, counts)
+            loops[0, 0] = max(loops[0, 0], now) + s.settings[DECIDE] * n_apps + s.settings[ACTUATE] * moved
+            later = max(now + s.settings[INTERVAL], loops[0, 0])
+            schedule(s.when, s.tree, slot, later if s.settings[INTERVAL] else FAR)
+    account(now, s.app_n, since, s.times)
+    world[NOW] = now
+
+
+@njit
+def conserve(now: Any, ends: Any, queue: Any, core: Any, app_n: Any, table: Any, settings: Any, counts: Any) -> None:
+    """Count an application that has waited a whole interval, may have more cores, and is left with one unowned."""
+    unowned = 0
+    for c in range(len(core)):
+        unowned += core[c, 0] < 0
+    if not unowned:
+        return
+    size = queue.shape[1]
+    for a in range(len(app_n)):
+        if ends[a, 1] == ends[a, 0] or app_n[a, 0] >= np.int64(table[a]["maximum"]):
+            continue
+        if now - queue[a, ends[a, 0] & (size - 1), 2] > settings[INTERVAL]:
+            counts[a, VIOLATIONS] += 1
+
+
+@intrinsic
+def settle(typingctx: Any, address: Any, view: Any, apps: Any) -> Any:
+    """Call cl_policy_settle at `address`; returns how many grants it changed."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        from llvmlite import ir
+
+        word = ir.IntType(64)
+        kind = ir.FunctionType(ir.IntType(32), [word, word])
+        out = builder.call(builder.inttoptr(args[0], kind.as_pointer()), [args[1], args[2]])
+        return builder.zext(out, word)
+
+    return types.int64(types.uint64, types.uint64, types.uint64), codegen

@@ -1,0 +1,303 @@
+"""What a simulation is made of, in words of the field; `engine` runs it.
+
+    sim = Simulation([App("kv", rate_rps=8e5, service=Exponential(1000)), App("batch", batch=True)],
+                     cores=4, policy="delay", interval_ns=5000, costs=Costs(move_busy_ns=2000))
+    sim.run(events=1_000_000)            # warm-up
+    sim.reset()
+    sim.run(events=5_000_000)
+    sim.result("kv").percentile_us(99)
+
+A policy is the name of a built-in one (the same C function that the iokernel calls), a numba cfunc of the signature
+`void(uint64 view_address, uint64 apps_address)`, or the address of a C function of type cl_policy_fn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...iokernel._native import ffi, lib
+from ...runtime import layout
+from ...runtime.errors import CorelaneError
+from . import engine as e
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Service times or gaps, ns. Use Constant, Exponential, Bimodal or LogNormal."""
+
+    kind: int
+    mean: float
+    second: float = 0.0
+    share: float = 0.0
+
+    def moments(self) -> tuple[float, float]:
+        """First and second moment, in ns and ns^2."""
+        if self.kind == e.CONSTANT:
+            return self.mean, self.mean**2
+        if self.kind == e.EXPONENTIAL:
+            return self.mean, 2 * self.mean**2
+        if self.kind == e.BIMODAL:
+            p = self.share
+            return (1 - p) * self.mean + p * self.second, (1 - p) * self.mean**2 + p * self.second**2
+        return self.mean, self.mean**2 * math.exp(self.second**2)
+
+
+def Constant(ns: float) -> Distribution:
+    """Always the same."""
+    return Distribution(e.CONSTANT, ns)
+
+
+def Exponential(mean_ns: float) -> Distribution:
+    """Memoryless."""
+    return Distribution(e.EXPONENTIAL, mean_ns)
+
+
+def Bimodal(short_ns: float, long_ns: float, long_share: float) -> Distribution:
+    """Short, or with probability long_share long."""
+    return Distribution(e.BIMODAL, short_ns, long_ns, long_share)
+
+
+def LogNormal(mean_ns: float, sigma: float) -> Distribution:
+    """Log-normal of that mean; sigma of the logarithm."""
+    return Distribution(e.LOGNORMAL, mean_ns, sigma)
+
+
+@dataclass(frozen=True)
+class App:
+    """An application. maximum None: all cores. quantum_ns 0: requests run to completion."""
+
+    name: str
+    rate_rps: float = 0.0
+    service: Distribution = field(default_factory=lambda: Exponential(1000.0))
+    batch: bool = False
+    guaranteed: int = 0
+    maximum: int | None = None
+    weight: int = 1
+    deadline_ns: int = 0
+    quantum_ns: int = 0
+    constant_gaps: bool = False
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the mechanisms cost, ns.
+
+    move_busy_ns, move_idle_ns: until a core that worked, that was idle, runs its new owner. steal_ns: running a request
+    that another core received. packet_ns: of an iokernel loop for a request and its reply. decide_ns: of the first loop
+    for a decision, per application. actuate_ns: of the same for each core moved.
+    """
+
+    move_busy_ns: int = 0
+    move_idle_ns: int = 0
+    steal_ns: int = 0
+    packet_ns: int = 0
+    decide_ns: int = 0
+    actuate_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one application saw since the last reset. Latency is from arrival to completion."""
+
+    name: str
+    seconds: float
+    arrived: int
+    done: int
+    dropped: int
+    mean_wait_ns: float
+    mean_latency_ns: float
+    cores_held: float
+    cores_worked: float
+    moves: int
+    violations: int
+    histogram: Any
+
+    def percentile_us(self, p: float) -> float:
+        """Latency in us at percentile p, the middle of its bucket (within 0.8 %); infinite where requests dropped."""
+        total = int(self.histogram.sum()) + self.dropped
+        if total == 0:
+            return math.nan
+        at = int(np.searchsorted(np.cumsum(self.histogram), math.ceil(total * p / 100)))
+        return math.inf if at >= len(self.histogram) else bucket_middle_ns(at) / 1e3
+
+
+def bucket_middle_ns(bucket: int) -> float:
+    """Middle of a histogram bucket of the engine."""
+    sub = 1 << e.SUB_BITS
+    if bucket < sub:
+        return float(bucket)
+    shift = (bucket >> e.SUB_BITS) - 1
+    low = ((bucket & (sub - 1)) + sub) << shift
+    return low + ((1 << shift) - 1) / 2
+
+
+def _policy_address(policy: Any) -> int:
+    if isinstance(policy, str):
+        fn = lib.cl_policy_find(policy.encode())
+        if fn == ffi.NULL:
+            names: list[str] = []
+            while (name := lib.cl_policy_name(len(names))) != ffi.NULL:
+                names.append(ffi.string(name).decode())
+            raise CorelaneError(
+                f"simulate policy {policy!r}", "there is none of that name", f"one of {', '.join(names)}"
+            )
+        return int(ffi.cast("uintptr_t", fn))
+    return int(policy) if isinstance(policy, int) else int(policy.address)
+
+
+class Simulation:
+    """A world of applications on `cores` cores. `params`: the policy's settings. Same arguments and seed, same run."""
+
+    QUEUE = 1 << 15  # requests an application can have waiting
+
+    def __init__(
+        self,
+        apps: Sequence[App],
+        cores: int,
+        *,
+        policy: Any = "static",
+        interval_ns: int = 5000,
+        params: Sequence[int] = (),
+        costs: Costs | None = None,
+        loops: int = 1,
+        seed: int = 1,
+    ) -> None:
+        if cores < 1 or not apps:
+            raise CorelaneError("simulate", "there must be a core and an application")
+        costs = costs or Costs()
+        n = len(apps)
+        self.apps = tuple(apps)
+        self.cores = cores
+        self._policy = policy  # kept alive: a cfunc's code goes with it
+        self._view = np.zeros(1, layout.dtype(ffi, "struct cl_policy_view"))
+        self._table = np.zeros(n, layout.dtype(ffi, "struct cl_policy_app"))
+        self._view[0]["interval_ns"], self._view[0]["n_apps"], self._view[0]["n_cores"] = interval_ns, n, cores
+        for i, value in enumerate(params):
+            self._view[0]["params"][i] = value
+        for row, app in zip(self._table, apps, strict=True):
+            row["kind"] = app.batch
+            row["guaranteed"], row["weight"], row["deadline_ns"] = app.guaranteed, app.weight, app.deadline_ns
+            row["maximum"] = cores if app.maximum is None else app.maximum
+        settle = int(ffi.cast("uintptr_t", ffi.addressof(lib, "cl_policy_settle")))
+        addresses = [_policy_address(policy), settle, self._view.ctypes.data, self._table.ctypes.data]
+        self._addresses = np.array(addresses, np.uint64)
+        self._kinds = np.array([a.batch for a in apps], np.int64)
+        self._gap = self._distributions(apps)
+        self._service = np.array([(a.service.kind, a.service.mean, a.service.second, a.service.share) for a in apps])
+        self._queue = np.zeros((n, self.QUEUE, 3), np.int64)
+        self._ends = np.zeros((n, 2), np.int64)
+        self._counts = np.zeros((n, e.N_COUNTS), np.int64)
+        self._hist = np.zeros((n, e.N_BUCKETS), np.int64)
+        self._since = np.zeros(1, np.int64)
+        self._world = np.zeros(e.N_WORLD, np.int64)
+        self._times = np.zeros((n, e.N_TIMES), np.int64)
+        self._passing = np.zeros((loops, self.QUEUE if costs.packet_ns else 1, 4), np.int64)
+        self._loops = np.zeros((loops, 3), np.int64)
+        self._reset_at = 0
+        self._state = self._cores_and_slots(n, interval_ns, costs, loops, seed)
+
+    @staticmethod
+    def _distributions(apps: Sequence[App]) -> Any:
+        """Gaps between arrivals; an application without a rate never has one."""
+        rows = []
+        for a in apps:
+            kind = e.NEVER if not a.rate_rps else e.CONSTANT if a.constant_gaps else e.EXPONENTIAL
+            rows.append((kind, 1e9 / a.rate_rps if a.rate_rps else 0.0, 0.0, 0.0))
+        return np.array(rows)
+
+    def _cores_and_slots(self, n: int, interval_ns: int, costs: Costs, loops: int, seed: int) -> Any:
+        slots = n + self.cores + 1 + loops
+        size = 1 << (slots - 1).bit_length()
+        when = np.full(size, e.FAR, np.int64)
+        tree = np.zeros(2 * size, np.int64)
+        tree[size:] = np.arange(size)
+        for node in range(size - 1, 0, -1):
+            tree[node] = tree[2 * node]
+        rng = np.stack([np.random.SeedSequence([seed, a]).generate_state(4, np.uint64) for a in range(n)])
+        core = np.full((self.cores, 5), -1, np.int64)
+        core[:, 1:3] = 0
+        job = np.zeros((self.cores, 4), np.int64)
+        app_n = np.zeros((n, 4), np.int64)
+        app_n[:, 3] = -1
+        quantum = np.array([a.quantum_ns for a in self.apps], np.int64)
+        settings = np.array(
+            [
+                interval_ns,
+                costs.move_busy_ns,
+                costs.move_idle_ns,
+                costs.steal_ns,
+                costs.packet_ns,
+                costs.decide_ns,
+                costs.actuate_ns,
+            ],
+            np.int64,
+        )
+        for a in range(n):
+            if self._gap[a, 0] != e.NEVER:
+                e.schedule(when, tree, a, 1 + int(e.draw(self._gap, rng, a)))
+        e.schedule(when, tree, n + self.cores, 0)
+        return e.State(when, tree, rng, core, job, app_n, quantum, settings, self._times)
+
+    def run(self, events: int = 1 << 60, until_ns: int = e.FAR - 1) -> None:
+        """Go on for so many events, or until the clock stands at until_ns."""
+        e.run(
+            events,
+            until_ns,
+            self._world,
+            self._view,
+            self._table,
+            self._addresses,
+            self._kinds,
+            self._gap,
+            self._service,
+            self._queue,
+            self._ends,
+            self._counts,
+            self._hist,
+            self._since,
+            self._passing,
+            self._loops,
+            self._state,
+        )
+
+    def reset(self) -> None:
+        """Forget what was counted, for the end of a warm-up; the state of the world stays."""
+        self._counts[:] = 0
+        self._hist[:] = 0
+        self._times[:] = 0
+        self._reset_at = self.now_ns
+
+    @property
+    def now_ns(self) -> int:
+        """The simulated clock."""
+        return int(self._world[e.NOW])
+
+    @property
+    def events(self) -> int:
+        """Events so far: arrivals, what cores did, calls of the policy."""
+        return int(self._world[e.EVENTS])
+
+    def result(self, name: str) -> Result:
+        """What application `name` saw since the last reset."""
+        a = next(i for i, app in enumerate(self.apps) if app.name == name)
+        counts, times = self._counts[a], self._times[a]
+        done, span = max(int(counts[e.DONE]), 1), max(self.now_ns - self._reset_at, 1)
+        return Result(
+            name=name,
+            seconds=span / 1e9,
+            arrived=int(counts[e.ARRIVED]),
+            done=int(counts[e.DONE]),
+            dropped=int(counts[e.DROPPED]),
+            mean_wait_ns=float(times[e.WAIT] / done),
+            mean_latency_ns=float(times[e.SOJOURN] / done),
+            cores_held=float(times[e.HELD] / span),
+            cores_worked=float(times[e.WORK] / span),
+            moves=int(counts[e.GAINED]),
+            violations=int(counts[e.VIOLATIONS]),
+            histogram=self._hist[a].copy(),
+        )

@@ -1,0 +1,39 @@
+/* delay: one core more when the oldest waiting thing is older than a target, one less after a calm spell.
+ *
+ * After Caladan's use of queueing delay (OSDI 2020, section 4.3), with hysteresis on both sides: growing needs the delay
+ * above the target, shrinking needs `calm` checks in a row with an idle core and the delay under half of the target. So
+ * a target of some microseconds gives the best tail and a target of tens batches the work: fewer moves, more for batch.
+ *
+ * params[0]: target in ns (default 10 us). params[1]: calm checks before an idle core goes back (default 2).
+ * memory[0]: calm checks so far. */
+#include "../policy.h"
+
+#define DEFAULT_TARGET_NS 10000
+#define DEFAULT_CALM 2
+
+void cl_policy_delay(const struct cl_policy_view *view, struct cl_policy_app *apps)
+{
+    uint64_t target_ns = view->params[0] ? view->params[0] : DEFAULT_TARGET_NS;
+    uint64_t calm = view->params[1] ? view->params[1] : DEFAULT_CALM;
+    for (uint32_t i = 0; i < view->n_apps; i++) {
+        struct cl_policy_app *a = &apps[i];
+        if (a->kind == CL_POLICY_BATCH)
+            continue;
+        uint64_t limit_ns = a->deadline_ns ? cl_min(a->deadline_ns, target_ns) : target_ns;
+        uint64_t oldest_ns = cl_policy_oldest_ns(a);
+        a->grant = a->cores;
+        if (oldest_ns > limit_ns) {
+            a->memory[0] = 0;
+            a->grant = a->cores + 1;
+        } else if (a->idle && oldest_ns <= limit_ns / 2) {
+            if (++a->memory[0] >= calm) {
+                /* All of them: work conserving. The first request after this pays for one move. */
+                a->grant = a->cores - cl_min(a->idle, a->cores);
+                a->memory[0] = 0;
+            }
+        } else {
+            a->memory[0] = 0;
+        }
+    }
+    cl_policy_share_rest(view, apps);
+}

@@ -1,0 +1,84 @@
+/* What a core-allocation policy is: a function that looks at a table of applications and writes how many cores each
+ * should have. Mechanisms (which core, how it moves) are elsewhere; the discrete-event simulator in bench/sim calls the
+ * very same functions.
+ *
+ * Contract. A policy is called every `interval_ns` by one thread. It reads `view` and `apps[0..n_apps)`, writes
+ * `grant` of every application, and may use `memory` (zero when the application registers, never touched by others). It
+ * allocates nothing, calls nothing, keeps no state elsewhere, and takes time in O(n_apps). The mechanism trusts none of
+ * it: cl_policy_settle brings each grant into [guaranteed if it has work, maximum], and when the grants exceed the cores,
+ * cuts them, batch before latency, most over its guarantee first.
+ *
+ * Signals are ages: how long the oldest packet, runnable thread, overdue timer or storage completion of the application
+ * has been waiting at this instant; 0 if none waits (Shenango, NSDI 2019, section 4.1; Caladan, OSDI 2020, section 4).
+ *
+ * Tests: tests/iokernel/test_policies.py. */
+#ifndef CORELANE_IOKERNEL_POLICY_H
+#define CORELANE_IOKERNEL_POLICY_H
+
+#include "../runtime/base.h"
+
+// cffi: begin
+#define CL_POLICY_LATENCY 0 /* requests wait for it: served before batch */
+#define CL_POLICY_BATCH 1   /* uses what it gets; never "congested" */
+#define CL_POLICY_PARAMS 8
+#define CL_POLICY_MEMORY 4
+
+/* One application, two cache lines. All but grant and memory are read-only for the policy. */
+struct cl_policy_app {
+    uint64_t packet_delay_ns;
+    uint64_t thread_delay_ns;
+    uint64_t timer_delay_ns;
+    uint64_t storage_delay_ns;
+    uint64_t attained_ns; /* core time held so far */
+    uint64_t deadline_ns; /* what the application asks its tail to stay under; 0: nothing asked */
+    uint32_t cores;       /* held now, those on their way to it included */
+    uint32_t idle;        /* of those, cores without work at this instant */
+    uint32_t guaranteed;  /* never less, if it wants them */
+    uint32_t maximum;     /* never more */
+    uint32_t kind;        /* CL_POLICY_LATENCY or CL_POLICY_BATCH */
+    uint32_t weight;      /* share among equals; at least 1 */
+    uint32_t grant;       /* OUT: cores that it should have */
+    uint32_t reserved;
+    uint64_t memory[4]; /* the policy's own */
+    uint64_t pad[2];
+};
+
+struct cl_policy_view {
+    uint64_t now_ns;
+    uint64_t interval_ns; /* time between two calls */
+    uint32_t n_apps;
+    uint32_t n_cores;   /* that can be granted */
+    uint64_t params[8]; /* the policy's settings, in its own order; 0: its default */
+};
+
+typedef void (*cl_policy_fn)(const struct cl_policy_view *view, struct cl_policy_app *apps);
+
+/* A built-in policy by name: static, shenango, delay, fair. NULL if there is none of that name. */
+CL_API cl_policy_fn cl_policy_find(const char *name);
+/* Names, one after the other, by index; NULL past the end. */
+CL_API const char *cl_policy_name(unsigned index);
+/* Cut grants to what is allowed (see above). Returns how many grants had to be changed. */
+CL_API unsigned cl_policy_settle(const struct cl_policy_view *view, struct cl_policy_app *apps);
+// cffi: end
+
+_Static_assert(sizeof(struct cl_policy_app) == 128, "two cache lines");
+
+/* The built-in ones, one a file in policies/. */
+void cl_policy_static(const struct cl_policy_view *view, struct cl_policy_app *apps);
+void cl_policy_shenango(const struct cl_policy_view *view, struct cl_policy_app *apps);
+void cl_policy_delay(const struct cl_policy_view *view, struct cl_policy_app *apps);
+void cl_policy_fair(const struct cl_policy_view *view, struct cl_policy_app *apps);
+
+/* Age of the oldest thing that waits, whatever it is. */
+static inline uint64_t cl_policy_oldest_ns(const struct cl_policy_app *a)
+{
+    uint64_t packet = cl_max(a->packet_delay_ns, a->thread_delay_ns);
+    uint64_t other = cl_max(a->timer_delay_ns, a->storage_delay_ns);
+    return cl_max(packet, other);
+}
+
+/* Give what the latency applications leave to the batch ones, one core at a time to the one that has least for its
+ * weight. For the end of a policy. */
+void cl_policy_share_rest(const struct cl_policy_view *view, struct cl_policy_app *apps);
+
+#endif

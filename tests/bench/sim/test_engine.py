@@ -1,0 +1,141 @@
+"""The simulator against queueing theory, and what must hold in any world."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import cfunc, types
+
+from corelane.bench.sim import engine, formulas
+from corelane.bench.sim.model import App, Bimodal, Constant, Costs, Exponential, LogNormal, Simulation, bucket_middle_ns
+from corelane.runtime.errors import CorelaneError
+
+
+def alone(service: Any, load: float, servers: int = 1, events: int = 600_000, **more: Any) -> Any:
+    """One application on its own cores, warmed up."""
+    rate = load * servers / service.moments()[0] * 1e9
+    world = Simulation([App("a", rate_rps=rate, service=service, guaranteed=servers)], servers, interval_ns=0, **more)
+    world.run(events=100_000)
+    world.reset()
+    world.run(events=events)
+    return world.result("a")
+
+
+@pytest.mark.parametrize("servers", [1, 2, 8, 64])
+def test_mean_wait_is_erlangs(servers: int) -> None:
+    seen = alone(Exponential(100_000.0), 0.8, servers, events=4_000_000)
+    expected = formulas.mean_wait_mmn(servers, 0.8 * servers / 1e5, 1e5)
+    assert seen.mean_wait_ns == pytest.approx(expected, rel=0.06)
+    assert seen.cores_worked == pytest.approx(0.8 * servers, rel=0.01)
+
+
+@pytest.mark.parametrize("service", [Constant(1e5), LogNormal(1e5, 0.8), Bimodal(5e4, 1e6, 0.02)])
+def test_mean_wait_is_pollaczek_and_khinchines(service: Any) -> None:
+    seen = alone(service, 0.7, events=4_000_000)
+    first, second = service.moments()
+    assert seen.mean_wait_ns == pytest.approx(formulas.mean_wait_mg1(0.7 / first, first, second), rel=0.04)
+
+
+def test_the_iokernel_is_a_server_of_constant_service() -> None:
+    app = App("a", rate_rps=4e6, service=Constant(10.0), guaranteed=16)
+    world = Simulation([app], 16, interval_ns=0, costs=Costs(packet_ns=200))
+    world.run(events=100_000)
+    world.reset()
+    world.run(events=3_000_000)
+    expected = formulas.mean_wait_mg1(4e-3, 200, 200**2) + 210
+    assert world.result("a").mean_latency_ns == pytest.approx(expected, rel=0.03)
+
+
+def test_erlang_c_by_hand() -> None:
+    assert formulas.erlang_c(1, 0.5) == pytest.approx(0.5)
+    assert formulas.erlang_c(2, 1.0) == pytest.approx(1 / 3)
+
+
+def mixed(policy: Any, seed: int, **more: Any) -> Simulation:
+    """A latency and a batch application on four cores, with every cost."""
+    costs = Costs(move_busy_ns=2000, move_idle_ns=500, steal_ns=100, packet_ns=100, decide_ns=20, actuate_ns=50)
+    apps = [App("kv", rate_rps=1.5e6, service=Exponential(1000.0), guaranteed=1, **more), App("batch", batch=True)]
+    return Simulation(apps, 4, policy=policy, costs=costs, seed=seed)
+
+
+@pytest.mark.parametrize("policy", ["static", "shenango", "delay", "fair"])
+def test_same_seed_same_run(policy: str) -> None:
+    runs = []
+    for _ in range(2):
+        world = mixed(policy, seed=9)
+        world.run(events=150_000)
+        kv, batch = world.result("kv"), world.result("batch")
+        runs.append((world.now_ns, kv.done, kv.moves, kv.mean_latency_ns, batch.cores_worked, kv.histogram.tolist()))
+    assert runs[0] == runs[1]
+    other = mixed(policy, seed=10)
+    other.run(events=150_000)
+    assert other.now_ns != runs[0][0]
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    policy=st.sampled_from(["static", "shenango", "delay", "fair"]),
+    seed=st.integers(0, 2**31),
+    quantum=st.sampled_from([0, 500, 5000]),
+    events=st.integers(1, 30_000),
+)
+def test_nothing_is_lost_and_no_core_has_two_owners(policy: str, seed: int, quantum: int, events: int) -> None:
+    world = mixed(policy, seed, quantum_ns=quantum)
+    world.run(events=events)
+    kv = world.result("kv")
+    core, app_n = world._state[3], world._state[5]
+    running = int(np.sum((core[:, 0] == 0) & (core[:, 1] == engine.BUSY)))
+    queued = int(world._ends[0, 1] - world._ends[0, 0])
+    passing = int(np.sum(world._loops[:, 2] - world._loops[:, 1]))
+    assert kv.arrived == kv.done + kv.dropped + running + queued + passing
+    for a in range(2):
+        assert app_n[a, 0] == np.sum(core[:, 0] == a)
+        assert app_n[a, 1] == np.sum((core[:, 0] == a) & (core[:, 1] == engine.IDLE))
+        assert app_n[a, 2] == np.sum((core[:, 0] == a) & (core[:, 1] == engine.BATCHING))
+    assert kv.cores_held + world.result("batch").cores_held <= 4 + 1e-9
+
+
+@pytest.mark.parametrize("policy", ["shenango", "delay", "fair"])
+def test_work_conserving(policy: str) -> None:
+    world = mixed(policy, seed=4)
+    world.run(events=500_000)
+    assert world.result("kv").violations == 0
+
+
+def test_preemption_helps_short_requests() -> None:
+    service = Bimodal(1000.0, 500_000.0, 0.005)
+    plain = alone(service, 0.6, events=2_000_000, seed=3)
+    rate = 0.6 / service.moments()[0] * 1e9
+    app = App("a", rate_rps=rate, service=service, guaranteed=1, quantum_ns=5000)
+    world = Simulation([app], 1, interval_ns=0, seed=3)
+    world.run(events=4_000_000)
+    assert world.result("a").percentile_us(90) < plain.percentile_us(90) / 10
+
+
+@cfunc(types.void(types.uint64, types.uint64))  # type: ignore[untyped-decorator]
+def _asks_for_nothing(view: int, apps: int) -> None:
+    """A policy that leaves every grant as it was: 0."""
+
+
+def test_a_policy_of_the_users_own_and_one_that_gives_nothing() -> None:
+    world = mixed(_asks_for_nothing, seed=1)
+    world.run(events=20_000)
+    kv = world.result("kv")
+    # The mechanism still gives a guaranteed core to whoever has work.
+    assert kv.done > 0
+    assert kv.cores_held <= 1.0 + 1e-9
+
+
+def test_an_unknown_policy_is_refused_by_name() -> None:
+    with pytest.raises(CorelaneError, match="shenango"):
+        mixed("nonesuch", seed=1)
+
+
+@given(st.integers(0, 1 << 50))
+def test_buckets_hold_their_values(value: int) -> None:
+    middle = bucket_middle_ns(engine.bucket_of(value))
+    assert middle == pytest.approx(value, rel=1 / 64, abs=0.5)
