@@ -70,8 +70,11 @@ void cl_wake_for_lone(struct cl_kthread *k)
     if (!cl_load_relaxed(&s->parked) || cl_load_relaxed(&s->searching)) /* relaxed: a hint; the watch covers a miss */
         return;
     uint64_t now = cl_sched_clock(s);
-    if (now - k->last_lone_wake_ns < LONE_WAKE_NS)
+    if (now - k->last_lone_wake_ns < k->lone_wake_ns)
         return;
+    /* Wakes that lead to no theft are made more and more rarely. Relaxed: the flag orders nothing. */
+    k->lone_wake_ns = cl_load_relaxed(&k->robbed) ? LONE_WAKE_NS : cl_min(2 * k->lone_wake_ns, 100 * LONE_WAKE_NS);
+    cl_store_relaxed(&k->robbed, 0);
     k->last_lone_wake_ns = now;
     cl_wake_one(s, k);
 }
@@ -96,26 +99,29 @@ static bool work_visible(struct cl_kthread *k)
     return false;
 }
 
-static void stop_searching(struct cl_kthread *k, bool found)
+static void stop_searching(struct cl_kthread *k)
 {
-    struct cl_sched *s = k->sched;
     if (!k->searching)
         return;
     k->searching = false;
-    /* The last one to stop since it found work passes the search on, if there is more than it took. */
-    if (__atomic_fetch_sub(&s->searching, 1, __ATOMIC_SEQ_CST) == 1 && found && cl_load_relaxed(&s->parked)) {
-        cl_fence_seq_cst();
-        if (work_visible(k))
-            cl_wake_one(s, k);
-    }
+    __atomic_fetch_sub(&k->sched->searching, 1, __ATOMIC_SEQ_CST);
 }
 
 void cl_idle_over(struct cl_kthread *k)
 {
+    struct cl_sched *s = k->sched;
+    bool was_idle = k->idle_turns != 0 || k->searching;
     k->idle_turns = 0;
-    k->watch_ns = k->sched->watch_ns;
-    if (cl_unlikely(k->searching))
-        stop_searching(k, true);
+    k->watch_ns = s->watch_ns;
+    if (cl_likely(!was_idle) || !s->sleeps || s->n_kthreads == 1)
+        return;
+    stop_searching(k);
+    /* Pass the search on, if there is more than we took: pushes that saw us searching woke nobody. */
+    if (cl_load_relaxed(&s->parked)) {
+        cl_fence_seq_cst(); /* after the end of our search, before the look at the queues */
+        if (work_visible(k))
+            cl_wake_one(s, k);
+    }
 }
 
 /* How long to sleep: to the next timer, and not longer than the watch. < 0: for ever; 0: not at all. */
@@ -146,7 +152,7 @@ static void park(struct cl_kthread *k)
 {
     struct cl_sched *s = k->sched;
     uint64_t bit = 1ull << k->index;
-    stop_searching(k, false);
+    stop_searching(k);
     cl_park_begin(k->parker); /* before the bit: who takes the bit must find the word parked */
     __atomic_fetch_or(&s->parked, bit, __ATOMIC_SEQ_CST);
     cl_fence_seq_cst(); /* before the last look */
@@ -159,23 +165,32 @@ static void park(struct cl_kthread *k)
     }
     /* If somebody else took the bit, he counted us as searching. */
     k->searching = !(__atomic_fetch_and(&s->parked, ~bit, __ATOMIC_SEQ_CST) & bit);
-    k->idle_turns = 0;
+    k->idle_turns = 1; /* still idle, see cl_idle_over; and adaptive does not spin anew for nothing */
 }
 
-/* Whether adaptive idling goes on without sleep. */
-static bool spin_on(struct cl_kthread *k)
+/* Whether it is time to sleep. */
+static bool tired(struct cl_kthread *k)
 {
     const struct cl_sched *s = k->sched;
+    if (s->mode != CL_SCHED_ADAPTIVE)
+        return s->mode == CL_SCHED_BLOCK;
     uint64_t now = cl_sched_clock(s);
     if (k->idle_turns == 1)
         k->idle_since_ns = now;
     if (now - k->idle_since_ns >= s->spin_ns)
-        return false;
+        return true;
     /* After the first half rest more between looks: less power, and more for the other hyper-thread. */
     for (unsigned i = 0; i < 8 && now - k->idle_since_ns >= s->spin_ns / 2; i++)
         cl_relax();
-    cl_relax();
-    return true;
+    return false;
+}
+
+static void search(struct cl_kthread *k)
+{
+    if (k->sched->sleeps && !k->searching && k->idle_turns >= SEARCH_AFTER) {
+        k->searching = true;
+        __atomic_fetch_add(&k->sched->searching, 1, __ATOMIC_SEQ_CST);
+    }
 }
 
 void cl_idle(struct cl_kthread *k)
@@ -183,27 +198,20 @@ void cl_idle(struct cl_kthread *k)
     struct cl_sched *s = k->sched;
     bool promising = false;
     k->idle_turns++;
+    bool sleep = tired(k);
     if (s->n_kthreads > 1) {
-        if (s->sleeps && !k->searching && k->idle_turns >= SEARCH_AFTER) {
-            k->searching = true;
-            __atomic_fetch_add(&s->searching, 1, __ATOMIC_SEQ_CST);
-        }
-        if ((k->idle_turns % LOOK_EVERY == 1 || s->mode == CL_SCHED_BLOCK) && cl_steal(k, &promising)) {
+        search(k);
+        if ((sleep || k->idle_turns % LOOK_EVERY == 1) && cl_steal(k, &promising)) {
             cl_idle_over(k);
             return;
         }
     }
-    if (s->mode == CL_SCHED_SPIN) {
-        if (cl_unlikely(s->oversubscribed) && k->idle_turns % YIELD_EVERY == 0)
-            sched_yield();
-        else
-            cl_relax();
-    } else if (s->mode == CL_SCHED_BLOCK || !spin_on(k)) {
-        if (promising && k->idle_turns < PROMISING_TURNS)
-            cl_relax();
-        else
-            park(k);
-    }
+    if (sleep && !(promising && k->idle_turns < PROMISING_TURNS))
+        park(k);
+    else if (cl_unlikely(s->oversubscribed) && !s->sleeps && k->idle_turns % YIELD_EVERY == 0)
+        sched_yield();
+    else
+        cl_relax();
 }
 
 void cl_drain_check(struct cl_sched *s)

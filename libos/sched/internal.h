@@ -24,9 +24,9 @@
 
 /* A uthread object: it keeps its stack for life, and is recycled through LIFO caches. All of it belongs to the kthread
  * that runs it, or to who holds it in a queue, but for `join` and `gen`. */
-struct cl_uthread {
-    void *sp;                /* saved context, while it does not run */
-    struct cl_uthread *next; /* link in a cache, the depot, an overflow list, the inject queue */
+struct CL_ALIGNED(64) cl_uthread {
+    struct cl_context context; /* while it does not run */
+    struct cl_uthread *next;   /* link in a cache, the depot, an overflow list, the inject queue */
     cl_uthread_fn fn;
     void *arg;
     uint64_t join;   /* writers: joiner, detacher and the context after its end, by CAS and exchange (acq_rel) */
@@ -41,7 +41,7 @@ struct cl_uthread {
     uint32_t pad;
     void *fake_stack; /* ASan */
     void *fiber;      /* TSan */
-} CL_ALIGNED(64);
+};
 
 enum cl_after_op {
     CL_AFTER_NOTHING,
@@ -101,6 +101,7 @@ struct cl_kthread {
     uint32_t no_switch;
     uint32_t index;
     bool searching;     /* counted in sched->searching */
+    bool ran;           /* something ran since the last flush of the source */
     bool on_loop_stack; /* inside cl_kthread_call */
     void (*call_fn)(void *arg);
     struct cl_uthread loop; /* the loop's own context */
@@ -111,7 +112,7 @@ struct cl_kthread {
     uint64_t idle_since_ns; /* adaptive: when they began */
     uint64_t watch_ns;      /* how long to sleep at most, while it doubles */
     uint64_t service_ns;    /* moving average of a frame's handling */
-    uint64_t last_lone_wake_ns;
+    uint64_t last_lone_wake_ns, lone_wake_ns;
     struct cl_seen seen[CL_SCHED_MAX_KTHREADS];
     uint8_t order[CL_SCHED_MAX_KTHREADS]; /* siblings, nearest first */
     int32_t cpu;
@@ -122,6 +123,7 @@ struct cl_kthread {
     /* Looked at by siblings. */
     uint64_t
         turns CL_ALIGNED(128); /* of the loop; writer: the kthread; readers: thieves, relaxed: only change matters */
+    uint32_t robbed;           /* writers: thieves (1) and the kthread (0); relaxed */
     struct cl_timer *firing;   /* writer: the kthread; readers: cl_timer_cancel (acquire) */
     struct cl_parker *parker;  /* constant after new */
     struct cl_parker own_parker;
@@ -187,7 +189,6 @@ struct cl_uthread *cl_stack_get_foreign(struct cl_sched *s);
 
 /* uthread.c */
 void cl_uthread_prepare(struct cl_uthread *t, cl_uthread_fn fn, void *arg, uint64_t join);
-void cl_after_switch(struct cl_kthread *k);
 /* Switch from the running context to `next`; the caller has filled k->after. Returns when the caller is resumed. */
 void cl_switch_to(struct cl_kthread *k, struct cl_uthread *me, struct cl_uthread *next);
 int cl_block(struct cl_kthread *k, enum cl_after_op op, void *p);

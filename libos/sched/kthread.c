@@ -34,6 +34,7 @@ CL_NOINLINE CL_NOIPA void cl_kthread_bind(struct cl_kthread *k)
 void cl_dispatch(struct cl_kthread *k, struct cl_uthread *t)
 {
     cl_count(&k->stats.switches, 1);
+    k->ran = true;
     for (;;) {
         cl_switch_to(k, &k->loop, t);
         k->current = NULL;
@@ -139,18 +140,21 @@ static unsigned take_injected(struct cl_kthread *k)
     return n;
 }
 
+/* Doorbells for what uthreads and timers have sent since the last time. */
 static void flush(struct cl_kthread *k)
 {
     const struct cl_work_source *source = &k->sched->source;
+    if (!k->ran)
+        return;
+    k->ran = false;
     if (source->flush)
         source->flush(source->arg, k->index);
 }
 
-static unsigned look_at_network(struct cl_kthread *k, bool ran)
+static unsigned look_at_network(struct cl_kthread *k)
 {
     const struct cl_work_source *source = &k->sched->source;
-    if (ran)
-        flush(k);
+    flush(k);
     unsigned frames = source->poll(source->arg, k->index, k->index);
     cl_count(&k->stats.polls, 1);
     cl_count(&k->stats.frames, frames);
@@ -176,7 +180,7 @@ unsigned cl_turn(struct cl_kthread *k)
         work++;
     }
     if (s->has_source)
-        work += look_at_network(k, work != 0);
+        work += look_at_network(k);
     return work;
 }
 

@@ -58,6 +58,7 @@ static int init_kthread(struct cl_sched *s, uint32_t index, const struct cl_sche
     k->cpu = c->cpus ? c->cpus[index] : -1;
     k->watch_ns = s->watch_ns;
     k->budget = CL_BUDGET;
+    k->lone_wake_ns = 50000;
     k->runq.shared = s->n_kthreads > 1;
     k->own_parker = (struct cl_parker){.word = &k->park_word, .event_fd = -1};
     k->parker = s->source.parker ? s->source.parker(s->source.arg, index) : NULL;
@@ -76,7 +77,7 @@ static void init_fields(struct cl_sched *s, const struct cl_sched_config *c)
     s->watch_ns = c->watch_ns;
     s->clock = c->clock ? c->clock : machine_clock;
     s->clock_arg = c->clock ? c->clock_arg : (void *)(uintptr_t)cl_clock_default();
-    s->fp_control = cl_switch_fp_control();
+    s->fp_control = cl_context_fp_control();
     s->has_source = c->source != NULL;
     if (c->source)
         s->source = *c->source;

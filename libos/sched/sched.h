@@ -129,7 +129,8 @@ CL_API int cl_sched_start(struct cl_sched *sched, char err[256]);
  * still in inboxes stay there. Returns the number of uthreads that were still alive (their stacks go with
  * cl_sched_delete), or -EDEADLK from a kthread of this scheduler. A second call returns the same number. */
 CL_API int cl_sched_stop(struct cl_sched *sched, int64_t timeout_ns);
-/* Stop (timeout 0) if need be, and free everything. From a foreign thread. NULL is allowed. */
+/* Stop (timeout 0) if need be, and free everything. From a foreign thread, while no other is inside a call that wakes a
+ * uthread of this scheduler. NULL is allowed. */
 CL_API void cl_sched_delete(struct cl_sched *sched);
 /* A detached uthread from any thread, before or after cl_sched_start. -EAGAIN: max_uthreads; -ESHUTDOWN: stopped. */
 CL_API int cl_sched_spawn(struct cl_sched *sched, cl_uthread_fn fn, void *arg);

@@ -30,6 +30,7 @@ static unsigned steal_uthreads(struct cl_kthread *k, struct cl_kthread *v, struc
     if (!t)
         return 0;
     seen->alone = 0;
+    cl_store_relaxed(&v->robbed, 1);
     cl_count(&k->stats.stolen_uthreads, n);
     cl_idle_over(k);
     k->budget = CL_BUDGET;

@@ -1,5 +1,17 @@
-/* The context switch: cl_switch in switch_<machine>.S, how a first context is laid out for it, and what the sanitizers
- * have to be told about it. */
+/* The context switch, and what the sanitizers are told about it.
+ *
+ * cl_context_switch saves stack pointer, frame pointer, resume address and floating-point control words to *save and goes
+ * on where *to was saved. It is inline assembly that declares every other register as overwritten, so that the compiler saves
+ * just those that it needs. Being inline is what makes it fast: processors predict returns by counting calls, and a switch
+ * that is called and left by a jump (or called on one stack and returned from on another) puts that count out of step, so
+ * that the returns after it all miss. Here each side makes as many calls as returns, and the one indirect jump mostly goes to
+ * the same place. It is used in one function that is not inlined itself and in the end of a uthread.
+ *
+ * The floating-point control words (rounding, exception masks, flush to zero) belong to a uthread, as the ABIs want it of
+ * any call. Loading them costs more than all the rest, so they are loaded only where they differ; status bits do not count.
+ *
+ * CET: a jump to another stack is not possible under shadow stacks. Nothing here is marked as fit for them, so the dynamic
+ * loader leaves them off in a process that loads this library; resume points carry the branch-target marks (endbr64, bti). */
 #ifndef CORELANE_LIBOS_SCHED_SWITCH_H
 #define CORELANE_LIBOS_SCHED_SWITCH_H
 
@@ -19,47 +31,23 @@
 #define CL_TSAN 0
 #endif
 
-/* Save the callee-saved state on this stack and its address to *save_sp; load that at to_sp. Returns when somebody
- * switches back, perhaps on another kthread. */
-void cl_switch(void **save_sp, void *to_sp);
+/* A context that does not run. The assembly knows these offsets. */
+struct cl_context {
+    void *sp;
+    void *fp;
+    void *pc;
+    uint64_t fp_control; /* x86-64: mxcsr | x87 control word << 32; aarch64: fpcr */
+};
+_Static_assert(offsetof(struct cl_context, fp) == 8 && offsetof(struct cl_context, pc) == 16 &&
+                   offsetof(struct cl_context, fp_control) == 24,
+               "offsets in switch_x86_64.h and switch_aarch64.h");
 
-/* The floating-point control state of the calling thread, in the form of the frame of cl_switch. */
-static inline uint64_t cl_switch_fp_control(void)
-{
 #if defined(__x86_64__)
-    uint32_t mxcsr;
-    uint16_t x87;
-    __asm__("stmxcsr %0\n\tfnstcw %1" : "=m"(mxcsr), "=m"(x87));
-    return (mxcsr & ~0x3full) | (uint64_t)x87 << 32;
+#include "switch_x86_64.h"
 #elif defined(__aarch64__)
-    uint64_t fpcr;
-    __asm__("mrs %0, fpcr" : "=r"(fpcr));
-    return fpcr;
+#include "switch_aarch64.h"
 #else
 #error "corelane has context switches for x86-64 and aarch64 only"
 #endif
-}
-
-/* Lay out a context below `top` (16-byte aligned) that starts in `entry`, which must not return. The entry finds the stack
- * aligned as after a call, and a zero return address and frame pointer, where unwinders stop. */
-static inline void *cl_switch_prepare(char *top, void (*entry)(void), uint64_t fp_control)
-{
-#if defined(__x86_64__)
-    uint64_t *frame = (uint64_t *)(top - 16) - 7;
-    frame[0] = fp_control;
-    frame[6] = 0; /* rbp; the others may hold anything */
-    frame[7] = (uint64_t)(uintptr_t)entry;
-    frame[8] = 0; /* return address of entry: rsp % 16 == 8 there */
-    return frame;
-#else
-    void cl_switch_start(void);
-    uint64_t *frame = (uint64_t *)(top - 176);
-    frame[0] = (uint64_t)(uintptr_t)entry; /* x19, where cl_switch_start goes */
-    frame[10] = 0;                         /* x29 */
-    frame[11] = (uint64_t)(uintptr_t)cl_switch_start;
-    frame[20] = fp_control;
-    return frame;
-#endif
-}
 
 #endif

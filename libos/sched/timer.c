@@ -123,7 +123,7 @@ int cl_timer_arm_locked(struct cl_kthread *k, struct cl_timer *timer, uint64_t d
         return -ENOSPC;
     }
     timer->deadline_ns = deadline_ns;
-    timer->kthreads = k->sched->kthreads;
+    cl_store_relaxed(&timer->kthreads, k->sched->kthreads); /* the same each time; published by home */
     cl_store_release(&timer->home, k);
     sift_up(h, h->n++, (struct cl_timer_slot){deadline_ns, timer});
     publish(h);
@@ -154,7 +154,7 @@ static struct cl_kthread *firing_on(struct cl_timer *timer, struct cl_kthread *k
 int cl_timer_cancel(struct cl_timer *timer)
 {
     struct cl_kthread *self = cl_kthread_self(), *runner;
-    struct cl_kthread *kthreads = timer->kthreads; /* set before the timer was first armed */
+    struct cl_kthread *kthreads = cl_load_relaxed(&timer->kthreads); /* the caller knows of the first arming */
     int cancelled = disarm(timer, false);
     for (unsigned i = 1; kthreads && (runner = firing_on(timer, kthreads)) && runner != self; i++) {
         if (i % 128)
@@ -186,6 +186,7 @@ unsigned cl_timers_run(struct cl_kthread *k, struct cl_kthread *owner, uint64_t 
         fn(timer, arg);
         cl_store_release(&k->firing, NULL); /* release: what the callback did, for cl_timer_cancel */
     }
+    k->ran |= n != 0;
     cl_count(&k->stats.timers, n);
     if (owner != k)
         cl_count(&k->stats.stolen_timers, n);

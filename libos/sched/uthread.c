@@ -7,24 +7,6 @@
 
 #include "../uthread.h"
 
-void cl_switch_to(struct cl_kthread *k, struct cl_uthread *me, struct cl_uthread *next)
-{
-    k->current = next;
-#if CL_TSAN
-    __tsan_switch_to_fiber(next->fiber, 0);
-#endif
-#if CL_ASAN
-    bool ended = me->fn == NULL && me != &k->loop; /* then its fake stack is not to be kept */
-    __sanitizer_start_switch_fiber(ended ? NULL : &me->fake_stack, next->stack_lo,
-                                   (size_t)(next->stack_top - next->stack_lo));
-#endif
-    cl_switch(&me->sp, next->sp);
-#if CL_ASAN
-    __sanitizer_finish_switch_fiber(me->fake_stack, NULL, NULL);
-#endif
-    cl_after_switch(cl_kthread_self());
-}
-
 /* The uthread to run when the current one leaves: the oldest ready one, or the loop. */
 static inline struct cl_uthread *pick_next(struct cl_kthread *k)
 {
@@ -72,32 +54,71 @@ static void finish_exit(struct cl_kthread *k, struct cl_uthread *t)
         ready_here(k, (struct cl_uthread *)(uintptr_t)old);
 }
 
-void cl_after_switch(struct cl_kthread *k)
+static CL_NOINLINE void after_rare(struct cl_kthread *k, enum cl_after_op op)
 {
-    struct cl_after after = k->after;
-    k->after.op = CL_AFTER_NOTHING;
-    switch (after.op) {
-    case CL_AFTER_READY:
-        ready_here(k, after.t);
-        break;
-    case CL_AFTER_UNLOCK:
-        cl_spin_unlock(after.p);
-        break;
+    switch (op) {
     case CL_AFTER_JOIN:
-        finish_join(k, after.t, after.p);
+        finish_join(k, k->after.t, k->after.p);
         break;
     case CL_AFTER_EXIT:
-        finish_exit(k, after.t);
+        finish_exit(k, k->after.t);
         break;
     case CL_AFTER_FREE:
-        cl_stack_put(k, after.t);
+        cl_stack_put(k, k->after.t);
         break;
     case CL_AFTER_CALL: /* the loop sees to it, see cl_dispatch */
-        k->after = after;
+        k->after.op = op;
         break;
-    case CL_AFTER_NOTHING:
+    default:
         break;
     }
+}
+
+/* Fields are read one by one, as they were written: a wider load would wait for the stores to drain. */
+static inline void after_switch(struct cl_kthread *k)
+{
+    enum cl_after_op op = k->after.op;
+    k->after.op = CL_AFTER_NOTHING;
+    if (op == CL_AFTER_READY)
+        ready_here(k, k->after.t);
+    else if (op == CL_AFTER_UNLOCK)
+        cl_spin_unlock(k->after.p);
+    else if (op != CL_AFTER_NOTHING)
+        after_rare(k, op);
+}
+
+/* Before a switch: tell the sanitizers. `fake_stack`: where ASan keeps the leaver's, NULL if it ends. Always inline, like all
+ * between it and the switch: TSan would take the end of a function for one of the next uthread's. */
+static inline __attribute__((always_inline)) void announce(struct cl_uthread *next, void **fake_stack)
+{
+#if CL_TSAN
+    __tsan_switch_to_fiber(next->fiber, 0);
+#endif
+#if CL_ASAN
+    __sanitizer_start_switch_fiber(fake_stack, next->stack_lo, (size_t)(next->stack_top - next->stack_lo));
+#endif
+    (void)next;
+    (void)fake_stack;
+}
+
+/* After a switch: do what the one that left asked for. */
+static inline __attribute__((always_inline)) void arrive(void *fake_stack)
+{
+#if CL_ASAN
+    __sanitizer_finish_switch_fiber(fake_stack, NULL, NULL);
+#endif
+    (void)fake_stack;
+    struct cl_kthread *k = cl_kthread_self(); /* not the one that we left, perhaps */
+    after_switch(k);
+}
+
+/* Not inlined: see switch.h. */
+CL_NOINLINE void cl_switch_to(struct cl_kthread *k, struct cl_uthread *me, struct cl_uthread *next)
+{
+    k->current = next;
+    announce(next, &me->fake_stack);
+    cl_context_switch(&me->context, &next->context);
+    arrive(me->fake_stack);
 }
 
 int cl_block(struct cl_kthread *k, enum cl_after_op op, void *p)
@@ -109,11 +130,7 @@ int cl_block(struct cl_kthread *k, enum cl_after_op op, void *p)
 }
 
 /* The end of every uthread. Runs on its stack; does not come back. */
-#if CL_TSAN
-__attribute__((no_sanitize("thread")))
-#endif
-static void
-leave(void)
+static void leave(void)
 {
     struct cl_kthread *k = cl_kthread_self();
     struct cl_uthread *me = k->current, *next;
@@ -130,24 +147,17 @@ leave(void)
         next = pick_next(k);
         k->after = (struct cl_after){join == CL_JOIN_DETACHED ? CL_AFTER_FREE : CL_AFTER_EXIT, me, NULL};
     }
-    me->fn = NULL;
-    cl_switch_to(k, me, next);
+    k->current = next;
+    announce(next, NULL);
+    cl_context_switch(&me->context, &next->context);
     __builtin_unreachable();
 }
 
 /* Where a fresh context starts. */
-#if CL_TSAN
-__attribute__((no_sanitize("thread")))
-#endif
-static void
-enter(void)
+static void enter(void)
 {
-#if CL_ASAN
-    __sanitizer_finish_switch_fiber(NULL, NULL, NULL);
-#endif
-    struct cl_kthread *k = cl_kthread_self();
-    cl_after_switch(k);
-    struct cl_uthread *me = k->current;
+    arrive(NULL);
+    struct cl_uthread *me = cl_kthread_self()->current;
     me->fn(me->arg);
     leave();
 }
@@ -160,7 +170,7 @@ void cl_uthread_prepare(struct cl_uthread *t, cl_uthread_fn fn, void *arg, uint6
     t->runner = NULL;
     t->fake_stack = NULL;
     cl_store_relaxed(&t->join, join); /* published with the id, or by the run queue */
-    t->sp = cl_switch_prepare(t->stack_top, enter, t->sched->fp_control);
+    cl_context_prepare(&t->context, t->stack_top, enter, t->sched->fp_control);
 #if CL_TSAN
     t->fiber = __tsan_create_fiber(0);
 #endif

@@ -1,0 +1,90 @@
+"""The uthread scheduler: C programs, run plain or under a sanitizer (CORELANE_SANITIZE).
+
+On fewer and on more kthreads than this machine has cores. What each program checks is said at its top.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+Program = Callable[..., Callable[..., str]]
+
+SANITIZED = bool(os.environ.get("CORELANE_SANITIZE"))
+# Kthreads and idle mode: alone; more than the cores of a small machine; and spinning, which on one core yields.
+SHAPES = [(1, "block"), (4, "block"), (4, "adaptive"), (2, "spin")]
+shapes = pytest.mark.parametrize(("kthreads", "mode"), SHAPES)
+
+
+def program(name: str) -> str:
+    """Path of a test program."""
+    return f"tests/libos/sched/c/{name}.c"
+
+
+@shapes
+def test_contract_of_every_call(c_program: Program, kthreads: int, mode: str) -> None:
+    c_program(program("basics"))(kthreads, mode)
+
+
+@shapes
+def test_registers_rounding_and_alignment_are_kept(c_program: Program, kthreads: int, mode: str) -> None:
+    c_program(program("registers"))(kthreads, mode)
+
+
+def test_stack_overflow_hits_the_guard_and_is_reported(c_program: Program) -> None:
+    assert "ran over its stack" in c_program(program("overflow"))()
+
+
+@shapes
+def test_primitives_under_stress(c_program: Program, kthreads: int, mode: str, seed: int) -> None:
+    c_program(program("sync_stress"))(kthreads, mode, 100 if SANITIZED else 1000, seed)
+
+
+@shapes
+def test_spawn_storm_runs_each_once_and_spreads(c_program: Program, kthreads: int, mode: str) -> None:
+    c_program(program("spawn_storm"))(kthreads, mode, 5 if SANITIZED else 8)
+
+
+@shapes
+def test_no_wake_up_is_lost(c_program: Program, kthreads: int, mode: str) -> None:
+    c_program(program("park_wake"))(kthreads, mode, 500 if SANITIZED else 3000)
+
+
+@shapes
+def test_timers_racing_with_cancel(c_program: Program, kthreads: int, mode: str, seed: int) -> None:
+    c_program(program("timers"))(kthreads, mode, 1000 if SANITIZED else 10000, seed)
+
+
+@shapes
+def test_work_source_frames_are_handled_once(c_program: Program, kthreads: int, mode: str, seed: int) -> None:
+    c_program(program("source"))(kthreads, mode, 5000 if SANITIZED else 40000, seed)
+
+
+@shapes
+def test_start_stop_fork_and_two_schedulers(c_program: Program, kthreads: int, mode: str) -> None:
+    c_program(program("lifecycle"))(kthreads, mode)
+
+
+@pytest.mark.parametrize("shared", [0, 1])
+def test_run_queue_against_a_model(c_program: Program, shared: int, seed: int) -> None:
+    run = c_program(program("runq_model"))
+    for i in range(5):
+        run(shared, 100_000, seed + i)
+
+
+@pytest.mark.parametrize("thieves", [1, 3])
+def test_run_queue_with_thieves(c_program: Program, thieves: int, seed: int) -> None:
+    c_program(program("runq_stress"))(thieves, 50_000 if SANITIZED else 500_000, seed)
+
+
+def test_stepped_run_is_deterministic_and_timers_are_ordered(c_program: Program, seed: int) -> None:
+    run = c_program(program("step"))
+    for i in range(5):
+        run(seed + i)
+
+
+@pytest.mark.skipif(SANITIZED, reason="sanitizers make system calls of their own: run without CORELANE_SANITIZE")
+def test_steady_loop_makes_no_system_call(c_program: Program) -> None:
+    assert c_program(program("steady"))() == "no system call\n"
