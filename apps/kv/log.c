@@ -94,7 +94,7 @@ struct allowance {
     uint32_t now_s;
 };
 
-/* Deal with what lies at the tail. False if it should stay, as there is room enough already. */
+/* Deal with what lies at the tail. False if it should stay for now, as there is room enough already. */
 static bool reclaim_one(struct kv_partition *p, struct allowance *a)
 {
     uint64_t rest = rest_at(p, p->tail);
@@ -110,16 +110,16 @@ static bool reclaim_one(struct kv_partition *p, struct allowance *a)
         struct kv_ref r;
         kv_index_locate(p, it, &r);
         bool room = gap_of(p) >= need_of(p, bytes) && a->move_bytes >= bytes;
-        bool compacting = p->live_bytes < p->log_bytes / 8 * 7;
         unsigned refs = (cl_load_relaxed(&r.bucket->refs) >> (2 * r.slot)) & KV_REF_CAP;
+        bool keep = refs || p->live_bytes < p->log_bytes / 8 * 7;
         if (kv_item_gone(p, it->flags_exp, it->cas, a->now_s)) {
             kv_unlink(p, &r);
             p->reclaimed++;
-        } else if (room && (refs || compacting)) {
+        } else if (keep && room) {
             a->move_bytes -= bytes;
             move(p, &r, bytes);
-        } else if (compacting && gap_of(p) >= a->need) {
-            return false;
+        } else if (keep && gap_of(p) >= a->need) {
+            return false; /* the gap is there for stretches that are worth keeping: later appends move on through it */
         } else {
             kv_unlink(p, &r);
             p->evictions++;

@@ -251,3 +251,8 @@ void cl_kv_udp_batch(struct cl_kv_udp *u, struct cl_udp_req *reqs, unsigned n)
     for (unsigned i = 0; i < n; i += BATCH_MAX)
         batch(u, reqs + i, cl_min(n - i, (unsigned)BATCH_MAX));
 }
+
+void cl_kv_udp_handler(struct cl_udp_req *reqs, unsigned n, void *arg)
+{
+    cl_kv_udp_batch(arg, reqs, n);
+}

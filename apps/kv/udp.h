@@ -44,6 +44,8 @@ CL_API void cl_kv_server_delete(struct cl_kv_server *server);
 CL_API struct cl_kv_udp *cl_kv_server_udp(struct cl_kv_server *server, uint32_t i);
 /* Handle up to 64 requests on the thread that owns `udp`. */
 CL_API void cl_kv_udp_batch(struct cl_kv_udp *udp, struct cl_udp_req *reqs, unsigned n);
+/* The same as a burst handler; arg is the cl_kv_udp. */
+CL_API void cl_kv_udp_handler(struct cl_udp_req *reqs, unsigned n, void *arg);
 // cffi: end
 
 #endif

@@ -1,0 +1,110 @@
+/* See spin.h. */
+#include "spin.h"
+#include "../libos/sched/sched.h"
+#include "../runtime/clock.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A kthread's own: where it is in the table, and what it did. Writer: that kthread; readers: anybody (relaxed). */
+struct walker {
+    uint64_t next, requests, ticks;
+} CL_ALIGNED(64);
+
+struct cl_spinner {
+    struct walker walker[CL_SCHED_MAX_KTHREADS + 1]; /* the last one is for threads that are no kthread */
+    uint64_t times[CL_SPINNER_TIMES];
+};
+
+/* Splitmix64; uniform in (0, 1]. */
+static double draw(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return (double)(((z ^ (z >> 31)) >> 11) + 1) * 0x1p-53;
+}
+
+static double service_ns(const struct cl_spinner_config *c, uint64_t *state)
+{
+    switch (c->distribution) {
+    case CL_SPINNER_EXPONENTIAL:
+        return -log(draw(state)) * c->mean_ns;
+    case CL_SPINNER_BIMODAL:
+        return draw(state) <= c->long_part ? c->long_ns : c->mean_ns;
+    default:
+        return c->mean_ns;
+    }
+}
+
+static const char *reason_against(const struct cl_spinner_config *c)
+{
+    if (c->distribution > CL_SPINNER_BIMODAL)
+        return "the distribution must be constant, exponential or bimodal";
+    if (!(c->mean_ns >= 0 && c->mean_ns <= 1e9))
+        return "the service time must be from 0 to 1e9 ns";
+    if (c->distribution == CL_SPINNER_BIMODAL &&
+        !(c->long_ns >= 0 && c->long_ns <= 1e9 && c->long_part >= 0 && c->long_part <= 1))
+        return "the long service time must be from 0 to 1e9 ns, its part from 0 to 1";
+    return NULL;
+}
+
+int cl_spinner_new(const struct cl_spinner_config *config, struct cl_spinner **out, char err[256])
+{
+    const char *why = reason_against(config);
+    if (why) {
+        snprintf(err, 256, "%s", why);
+        return -EINVAL;
+    }
+    struct cl_spinner *s = aligned_alloc(64, sizeof(*s));
+    if (!s) {
+        snprintf(err, 256, "out of memory");
+        return -ENOMEM;
+    }
+    memset(s, 0, sizeof(*s));
+    const struct cl_clock *clock = cl_clock_default();
+    uint64_t state = config->seed;
+    for (unsigned i = 0; i < CL_SPINNER_TIMES; i++)
+        s->times[i] = (uint64_t)cl_clock_ns_to_ticks(clock, (int64_t)service_ns(config, &state));
+    for (unsigned k = 0; k <= CL_SCHED_MAX_KTHREADS; k++) /* apart, so that kthreads do not march in step */
+        s->walker[k].next = (uint64_t)k * (CL_SPINNER_TIMES / (CL_SCHED_MAX_KTHREADS + 1));
+    *out = s;
+    return 0;
+}
+
+void cl_spinner_delete(struct cl_spinner *s)
+{
+    free(s);
+}
+
+int64_t cl_spinner_handler(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg)
+{
+    struct cl_spinner *s = arg;
+    uint64_t start = cl_tsc();
+    int k = cl_kthread_index();
+    struct walker *w = &s->walker[k >= 0 ? k : CL_SCHED_MAX_KTHREADS];
+    uint64_t ticks = s->times[w->next++ % CL_SPINNER_TIMES];
+    cl_count(&w->requests, 1);
+    cl_count(&w->ticks, ticks);
+    int64_t n = cl_min(len, room);
+    memcpy(reply, request, (size_t)n);
+    while (cl_tsc() - start < ticks)
+        cl_relax();
+    return n;
+}
+
+const uint64_t *cl_spinner_times(const struct cl_spinner *s)
+{
+    return s->times;
+}
+
+void cl_spinner_stats(const struct cl_spinner *s, uint64_t *requests, uint64_t *ticks)
+{
+    *requests = *ticks = 0;
+    for (unsigned k = 0; k <= CL_SCHED_MAX_KTHREADS; k++) {
+        *requests += cl_load_relaxed(&s->walker[k].requests);
+        *ticks += cl_load_relaxed(&s->walker[k].ticks);
+    }
+}

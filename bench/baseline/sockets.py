@@ -1,0 +1,202 @@
+"""C servers on the kernel's UDP sockets (linux_udp.c), as a thread of this process or as a process of their own.
+
+    with LinuxUdp(mode="spin", cpu=1, batch=32) as server:      # echo
+        ... server.port ...
+    with LinuxUdp(mode="block", store=store) as server:         # the kv command layer on a kernel socket
+    with LinuxUdpProcess(mode="spin", cpu=1) as server:         # the same echo in its own process
+
+Which form is the strongest: measured by `corelane bench echo` and written up in docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+from ...apps.kv import Store
+from ...runtime.errors import CorelaneError, check, check_pointer
+from .._native import ffi, lib
+
+MODES = {"block": lib.CL_LINUX_BLOCK, "spin": lib.CL_LINUX_SPIN}
+
+
+def ipv4_number(address: str) -> int:
+    """A dotted address as the number that C takes, host byte order."""
+    return int.from_bytes(bytes(int(part) for part in address.split(".")), "big")
+
+
+@contextlib.contextmanager
+def _namespace_fd(name: str) -> Iterator[int]:
+    """A descriptor of the network namespace that `ip netns` knows by `name`; -1 for "" (this one)."""
+    if not name:
+        yield -1
+        return
+    try:
+        fd = os.open(Path("/run/netns") / name, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise CorelaneError(f"enter namespace {name}", os.strerror(error.errno or 0), "see `ip netns`") from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+class LinuxUdp:
+    """A thread of this process that serves a UDP socket; it runs from construction to `close`.
+
+    mode: "block" or "spin"; cpu: where it is pinned, -1 nowhere; address, port: where it listens (0: any free port);
+    netns: a namespace's name; batch: datagrams a system call, 1..64; datagram_bytes: the largest either way; store:
+    serve this store, through its thread 0; without one, echo; handler, arg: a burst handler of one's own, as C
+    pointers.
+    Raises CorelaneError with the reason if it cannot serve.
+    """
+
+    def __init__(
+        self,
+        *,
+        mode: str = "block",
+        cpu: int = -1,
+        address: str = "127.0.0.1",
+        port: int = 0,
+        netns: str = "",
+        batch: int = 1,
+        datagram_bytes: int = 2048,
+        store: Store | None = None,
+        handler: Any = None,
+        arg: Any = None,
+    ) -> None:
+        if mode not in MODES:
+            raise CorelaneError("serve a UDP socket", f"mode {mode!r} is not known", f"one of {', '.join(MODES)}")
+        self._ptr = self._kv = ffi.NULL
+        self._store = store
+        if store is not None:
+            out = ffi.new("struct cl_kv_server **")
+            more = ffi.addressof(lib, "cl_linux_udp_reply_more")
+            check(lib.cl_kv_server_new(store.ptr, more, out), "serve the store on a UDP socket")
+            self._kv = out[0]
+            handler, arg = ffi.addressof(lib, "cl_kv_udp_handler"), lib.cl_kv_server_udp(self._kv, 0)
+        with _namespace_fd(netns) as netns_fd:
+            fields = {
+                "netns_fd": netns_fd,
+                "cpu": cpu,
+                "ipv4": ipv4_number(address),
+                "port": port,
+                "mode": MODES[mode],
+                "batch": batch,
+                "datagram_bytes": datagram_bytes,
+                "handler": handler or ffi.NULL,
+                "arg": arg or ffi.NULL,
+            }
+            server, err = ffi.new("struct cl_linux_udp **"), ffi.new("char[256]")
+            rc = lib.cl_linux_udp_start(ffi.new("struct cl_linux_udp_config *", fields), server, err)
+        if rc < 0:
+            lib.cl_kv_server_delete(self._kv)
+            check(rc, f"serve UDP on {address}", err)
+        self._ptr = server[0]
+        self.address = address
+        self.port = int(lib.cl_linux_udp_port(self._ptr))
+
+    def stats(self) -> dict[str, int]:
+        """Counters: received = answered + silent + failed; extra datagrams; syscalls."""
+        out = ffi.new("struct cl_linux_udp_stats *")
+        lib.cl_linux_udp_stats(check_pointer(self._ptr, "read the server's counters", "it is closed"), out)
+        return {name: int(getattr(out, name)) for name, _ in ffi.typeof(out[0]).fields}
+
+    def close(self) -> None:
+        """Stop serving. Closing twice is allowed."""
+        ptr, self._ptr = self._ptr, ffi.NULL
+        lib.cl_linux_udp_stop(ptr)
+        kv, self._kv = self._kv, ffi.NULL
+        lib.cl_kv_server_delete(kv)
+
+    def __enter__(self) -> LinuxUdp:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+class ServerProcess:
+    """A Python process that serves and prints one line of JSON with its "port" when it does; it ends with its stdin."""
+
+    def __init__(self, module: str, arguments: Sequence[str] = (), netns: str = "") -> None:
+        prefix = ["ip", "netns", "exec", netns] if netns else []
+        self._process: subprocess.Popen[str] | None = subprocess.Popen(
+            [*prefix, sys.executable, "-m", module, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self._process.pid
+        line = self._process.stdout.readline() if self._process.stdout else ""
+        if not line:
+            self.close()
+            raise CorelaneError(f"start {module}", "it ended before it served; its reason stands above")
+        said = cast("dict[str, Any]", json.loads(line))
+        self.port = int(said["port"])
+
+    def close(self) -> None:
+        """End it and wait. Closing twice is allowed."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+_MODULE = "corelane.bench.baseline.sockets"
+
+
+class LinuxUdpProcess(ServerProcess):
+    """The echo server of LinuxUdp in a process of its own."""
+
+    def __init__(
+        self,
+        *,
+        mode: str = "block",
+        cpu: int = -1,
+        address: str = "127.0.0.1",
+        port: int = 0,
+        batch: int = 1,
+        netns: str = "",
+    ) -> None:
+        words = ["--mode", mode, "--cpu", cpu, "--address", address, "--port", port, "--batch", batch]
+        super().__init__(_MODULE, [str(word) for word in words], netns)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve until stdin ends."""
+    parser = argparse.ArgumentParser(description="UDP echo on a kernel socket, until stdin ends")
+    parser.add_argument("--mode", choices=sorted(MODES), default="block")
+    parser.add_argument("--cpu", type=int, default=-1)
+    parser.add_argument("--address", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--batch", type=int, default=1)
+    with LinuxUdp(**vars(parser.parse_args(arguments))) as server:
+        print(json.dumps({"port": server.port}), flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
