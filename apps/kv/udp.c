@@ -210,13 +210,13 @@ static CL_NOINLINE void long_way(struct cl_kv_udp *u, struct cl_udp_req *req)
     if (room >= KV_SHORT_ANSWER_BYTES)
         o = (struct cl_kv_out){req->reply + CL_KV_UDP_HEADER, 0, (uint64_t)room, u->spill, u->spill_room};
     run_commands(u, req, &o);
-    if (!o.len || room <= 0) {
+    if (o.len > (uint64_t)cl_max(room, (int64_t)0) && !u->more)
+        answer_text(&o, "SERVER_ERROR object too large for a datagram\r\n");
+    if (!o.len || room <= 0 || (o.len > (uint64_t)room && !u->more)) {
         cl_count(&u->silent, 1);
         return;
     }
     cl_count(&u->answered, 1);
-    if (o.len > (uint64_t)room && !u->more)
-        answer_text(&o, "SERVER_ERROR object too large for a datagram\r\n");
     if (o.len > (uint64_t)room) {
         send_split(u, req, o.data, o.len, (uint64_t)room);
         return;

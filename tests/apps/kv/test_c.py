@@ -1,0 +1,32 @@
+"""The C programs: threads on one store, and arbitrary bytes to the command layer. Also under ASan and TSan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+Make = Callable[..., Callable[..., str]]
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_threads_on_one_store(c_program: Make, seed: int, partitions: int) -> None:
+    rounds = (20_000 if os.environ.get("CORELANE_SANITIZE") else 50_000) * partitions
+    run = c_program("tests/apps/kv/c/kv_stress.c")
+    assert "evictions" in run(4, rounds, partitions, seed, "mixed")
+
+
+def test_no_count_is_lost(c_program: Make, seed: int) -> None:
+    rounds = 10_000 if os.environ.get("CORELANE_SANITIZE") else 50_000
+    c_program("tests/apps/kv/c/kv_stress.c")(4, rounds, 2, seed, "counting")
+
+
+def test_mutated_commands(c_program: Make, seed: int) -> None:
+    rounds = 20_000
+    assert f"{rounds} inputs" in c_program("tests/apps/kv/c/fuzz_commands.c")(rounds, seed)
+
+
+def test_fuzz_commands(c_fuzzer: Make) -> None:
+    run = c_fuzzer("tests/apps/kv/c/fuzz_commands.c", cflags=["-DFUZZER"])
+    run("-runs=30000", "-seed=1", "-max_len=1500", "-max_total_time=40")
