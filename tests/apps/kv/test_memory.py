@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from corelane.apps.kv import Store
 from corelane.runtime.errors import CorelaneError
 

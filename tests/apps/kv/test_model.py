@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from corelane.apps.kv import Store
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from corelane.apps.kv import Store
 
 KEYS = [b"a", b"bb", b"key-of-16-bytes!", b"x" * 250]
 keys = st.sampled_from(KEYS)

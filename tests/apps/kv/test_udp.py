@@ -7,10 +7,11 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+from kvclient import HEADER, UdpClient
+
 from corelane.apps.kv import Session, Store
 from corelane.bench.baseline.memcached import Memcached
 from corelane.bench.baseline.sockets import LinuxUdp
-from kvclient import HEADER, UdpClient
 
 
 @pytest.fixture(params=[1, 32], ids=["recvfrom", "recvmmsg"])

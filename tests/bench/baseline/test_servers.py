@@ -7,6 +7,7 @@ import socket
 
 import pytest
 from cltest import NetnsFactory
+
 from corelane.bench.baseline import memcached
 from corelane.bench.baseline.asyncio_echo import AsyncioEcho
 from corelane.bench.baseline.sockets import LinuxUdp, LinuxUdpProcess
