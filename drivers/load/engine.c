@@ -361,7 +361,9 @@ uint64_t cl_loadgen_next_tsc(const struct cl_loadgen *lg)
             return 0;
         if (lg->config.arrivals == CL_ARRIVALS_CLOSED && lg->next_tsc != CL_NEVER)
             return lg->window_used < lg->config.window ? 0 : lg->sched->end_tsc;
-        return lg->next_tsc != CL_NEVER ? lg->next_tsc : lg->phases[lg->n_phases - 1].end_tsc + lg->drain_ticks;
+        if (lg->next_tsc != CL_NEVER)
+            return lg->next_tsc;
+        return lg->phases[lg->n_phases - 1].end_tsc + (lg->settled == lg->sent ? 0 : lg->drain_ticks + 1);
     default:
         return CL_NEVER;
     }

@@ -69,7 +69,8 @@ static void start_clock(struct cl_loadgen *lg, uint64_t now)
     for (uint32_t i = 0; i < lg->n_phases; i++) {
         struct cl_phase *p = &lg->phases[i];
         p->end_tsc = at + p->end_tsc; /* cl_loadgen_run left the duration there */
-        p->start_tsc = p->counts.start_tsc = at;
+        p->start_tsc = at;
+        cl_store_relaxed(&p->counts.start_tsc, at);
         at = p->end_tsc;
         p->first_seq = UINT64_MAX; /* not begun */
     }
@@ -86,7 +87,7 @@ static void finish(struct cl_loadgen *lg, uint32_t state)
 {
     for (uint32_t i = 0; i < lg->n_phases; i++) {
         struct cl_loadgen_counts *c = &lg->phases[i].counts;
-        c->dropped = c->offered - c->sent;
+        cl_store_relaxed(&c->dropped, c->offered - c->sent);
         if (lg->phases[i].latency)
             cl_hist_add_infinite(lg->phases[i].latency, c->offered - c->answered);
     }
