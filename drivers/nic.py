@@ -230,6 +230,9 @@ class Nic:
         if self._ptr is not None:
             ptr, self._ptr = self._ptr, None
             lib.cl_nic_close(ptr)
+            for kept in self._keep:
+                if isinstance(kept, Nic):  # a NIC that this one wrapped: closed in C, but it may hold more than that
+                    kept.close()
             self._keep = ()
 
     def release(self) -> Any:

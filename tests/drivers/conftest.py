@@ -19,6 +19,7 @@ from cltest import wait_until
 from corelane.drivers import netns
 from corelane.drivers._native import ffi, lib
 from corelane.drivers.af_xdp import AfXdp
+from corelane.drivers.fault import FaultNic
 from corelane.drivers.memory import memory_link
 from corelane.drivers.nic import Nic, ipv4_to_int, mac_to_bytes
 from corelane.drivers.port import open_port
@@ -63,6 +64,14 @@ def memory_pair(**options: object) -> Iterator[Pair]:
     a, b = memory_link(**options)  # type: ignore[arg-type]
     with a, b:
         yield Pair(a, b)
+
+
+@contextlib.contextmanager
+def fault_pair() -> Iterator[Pair]:
+    """Wrappers without faults, around NICs with several queues."""
+    a, b = memory_link((2, 2))
+    with FaultNic(a) as faulty_a, FaultNic(b) as faulty_b:
+        yield Pair(faulty_a, faulty_b)
 
 
 @contextlib.contextmanager
@@ -119,6 +128,7 @@ PAIRS: dict[str, Callable[[], contextlib.AbstractContextManager[Pair]]] = {
     "af_xdp-generic": lambda: af_xdp_pair(mode="generic", need_wakeup=False, buffer_bytes=4096, buffers=800, fill=256),
     "port": port_pair,
     "port-3x2-block": lambda: port_pair((3, 2), "block"),
+    "fault": fault_pair,
     "memory-jumbo": lambda: memory_pair(buffer_bytes=16384, mtu=9000),
 }
 
