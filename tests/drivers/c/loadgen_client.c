@@ -45,11 +45,25 @@ static void *serve(void *arg)
         for (unsigned sent = 0; sent < n;) {
             unsigned taken = nic->ops->tx_burst(nic, queue, frames + sent, n - sent);
             sent += taken;
+            if (!taken && cl_load_relaxed(&finished)) { /* nobody receives any more */
+                nic->ops->free(nic, queue, frames + sent, n - sent);
+                break;
+            }
             if (!taken)
                 sched_yield();
         }
     }
     return NULL;
+}
+
+/* An ended run leaves requests and answers under way. */
+static void empty(struct cl_nic *nic)
+{
+    struct cl_frame frames[CL_NIC_BURST];
+    unsigned n;
+    for (unsigned q = 0; q < nic->n_queues; q++)
+        while ((n = cl_nic_rx(nic, q, frames, CL_NIC_BURST)))
+            cl_nic_free(nic, q, frames, n);
 }
 
 static int one_run(struct cl_loadgen *lg, double rate, bool abort)
@@ -105,10 +119,8 @@ int main(int argc, char **argv)
         cl_park_wake(ends[1]->ops->parker(ends[1], q));
         pthread_join(servers[q], NULL);
     }
-    struct cl_frame frames[CL_NIC_BURST];
-    unsigned n;
-    while ((n = cl_nic_rx(ends[0], 0, frames, CL_NIC_BURST)))
-        cl_nic_free(ends[0], 0, frames, n);
+    empty(ends[0]);
+    empty(ends[1]);
     printf("%u of %u buffers free\n", cl_nic_buffers_free(ends[0]), ends[0]->n_buffers);
     rc |= cl_nic_buffers_free(ends[0]) != ends[0]->n_buffers;
     cl_nic_close(ends[0]);
