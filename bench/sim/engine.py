@@ -411,7 +411,7 @@ def run(
             account(now, s.app_n, since, s.times)
             fill_table(now, table, queue, ends, s.app_n, s.times)
             view[0]["now_ns"] = np.uint64(now)
-            call_policy(addresses[0], addresses[2], addresses[3])  # type: ignore[call-arg]  # numba passes the context
+            call_policy(addresses[0], addresses[2], addresses[3])  # numba passes the context
             world[CHANGED_GRANTS] += settle(addresses[1], addresses[2], addresses[3])
             world[TICKS] += 1
             moved = apply_grants(now, table, queue, ends, counts, s)

@@ -6,7 +6,7 @@ import math
 import time
 from typing import Any
 
-from numba import carray, cfunc, from_dtype, types  # type: ignore[attr-defined]  # carray is not in __all__
+from numba import carray, cfunc, from_dtype, types
 
 from ...iokernel._native import ffi
 from ...runtime import layout
@@ -150,7 +150,7 @@ HEADROOM_VIEW = from_dtype(layout.dtype(ffi, "struct cl_policy_view"))
 HEADROOM_APP = from_dtype(layout.dtype(ffi, "struct cl_policy_app"))
 
 
-POLICY = types.void(types.CPointer(HEADROOM_VIEW), types.CPointer(HEADROOM_APP))  # type: ignore[no-untyped-call]
+POLICY = types.void(types.CPointer(HEADROOM_VIEW), types.CPointer(HEADROOM_APP))
 
 
 @cfunc(POLICY)

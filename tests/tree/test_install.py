@@ -1,0 +1,96 @@
+"""What `pip install` makes is whole: every package, the library, the headers, and a C program built against them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from cltest.cbuild import ROOT, setup_py
+
+CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def packages() -> set[str]:
+    """Every folder of the floors that is a package, by its installed name."""
+    found = [p.parent for f in (*setup_py().FLOORS, "cli") for p in (ROOT / f).rglob("__init__.py")]
+    return {".".join(["corelane", *p.relative_to(ROOT).parts]) for p in found}
+
+
+def test_every_package_is_listed():
+    listed = CONFIG["tool"]["setuptools"]
+    assert set(listed["packages"]) == packages()
+    for name, folder in listed["package-dir"].items():
+        assert name == ".".join(["corelane", *folder.split("/")])
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A copy of the tree, built and installed into a folder of its own as pip does it."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("needs a git checkout, to copy what belongs to the tree and nothing else")
+    tree, site = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("site")
+    listing = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in listing.stdout.splitlines():
+        if (ROOT / name).is_file() and not name.startswith("tests/"):
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, tree / name)
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(site)]
+    done = subprocess.run([*command, str(tree)], capture_output=True, text=True, check=False, cwd=site)
+    assert done.returncode == 0, done.stderr
+    return site
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_an_installed_corelane_is_whole(installed):
+    for floor in setup_py().make_ffis():
+        assert (installed / "corelane" / floor / "_native.abi3.so").exists()
+    code = (
+        "import importlib, corelane.runtime as r\n"
+        f"for m in {sorted(packages())!r}: importlib.import_module(m)\n"
+        "from corelane.runtime.clock import default_clock\n"
+        "print(r.__file__, default_clock().hz)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=installed,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(installed))
+    assert (installed / "corelane" / "runtime" / "py.typed").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_c_program_builds_against_it(installed, tmp_path):
+    base = installed / "corelane" / "runtime"
+    # Public headers: those with something to bind. The others are installed since these include some of them.
+    headers = [h for f in setup_py().FLOORS for h in setup_py().headers(f) if setup_py().cdef_of(h).strip()]
+    assert Path("runtime/ring.h") in headers
+    source = tmp_path / "main.c"
+    text = "".join(f"#include <corelane/{h}>\n" for h in headers)
+    source.write_text(f"{text}int main(void) {{ return cl_clock_default()->hz > 0 ? 0 : 1; }}\n")
+    flags = [
+        "-Wall",
+        "-Werror",
+        "-pthread",
+        f"-I{base / '_include'}",
+        f"-L{base / '_lib'}",
+        f"-Wl,-rpath,{base / '_lib'}",
+    ]
+    subprocess.run(
+        ["gcc", "-std=gnu11", "-D_GNU_SOURCE", *flags, str(source), "-o", str(tmp_path / "main"), "-lcorelane"],
+        check=True,
+    )
+    subprocess.run([str(tmp_path / "main")], check=True)
