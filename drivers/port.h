@@ -55,6 +55,7 @@ struct cl_port_info {
     uint64_t generation; /* of the iokernel attached to last */
     bool may_spin;
     uint32_t iokernel_pid;
+    uint32_t gateway; /* host byte order; 0: none */
     uint64_t arena_bytes;
     int32_t cpus[64];
     char text[256]; /* what happened last, for people */

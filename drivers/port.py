@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ class PortInfo:
     generation: int
     may_spin: bool
     iokernel_pid: int
+    gateway: str | None
     arena_bytes: int
     cpus: tuple[int, ...]
     text: str
@@ -51,6 +53,7 @@ class Port(Nic):
             generation=int(out.generation),
             may_spin=bool(out.may_spin),
             iokernel_pid=int(out.iokernel_pid),
+            gateway=str(ipaddress.IPv4Address(int(out.gateway))) if out.gateway else None,
             arena_bytes=int(out.arena_bytes),
             cpus=tuple(int(out.cpus[k]) for k in range(self.queues)),
             text=ffi.string(out.text).decode(errors="replace"),

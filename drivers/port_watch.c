@@ -158,6 +158,7 @@ static void publish(struct port *port, struct port_arena *a, const struct cl_con
                                        .generation = acc->generation,
                                        .may_spin = acc->may_spin,
                                        .iokernel_pid = s->pid,
+                                       .gateway = acc->gateway,
                                        .arena_bytes = a->layout.total_bytes};
     memcpy(port->info.cpus, acc->cpus, sizeof port->info.cpus);
     snprintf(port->info.text, sizeof port->info.text, "attached to the iokernel with pid %u on %s", s->pid,

@@ -61,6 +61,8 @@ static void loop_remove(struct io_loop *loop, struct io_app *app)
     memmove(&loop->apps[at], &loop->apps[at + 1], (--loop->n_apps - at) * sizeof loop->apps[0]);
     if (loop->next_app >= loop->n_apps)
         loop->next_app = 0;
+    if (loop->active == app)
+        loop->active = NULL;
     for (uint32_t i = 0; i < loop->n_touched; i++)
         if (loop->touched[i]->app != app)
             loop->touched[keep++] = loop->touched[i];
@@ -224,7 +226,7 @@ static struct io_app *app_new(struct cl_io *io, const struct cl_io_app_config *c
     app->buffers = (uint8_t *)app->memory.base + l.buffers_offset;
     make_kthreads(app);
     const struct cl_io_limits *lim = &c->limits;
-    uint64_t hz = io->clock->hz, now = cl_tsc();
+    uint64_t hz = io->clock->hz, now = io->config.tsc_hz ? 0 : cl_tsc(); /* a clock of the caller's starts at 0 */
     cl_bucket_init(&app->frames, lim->frames_per_s, lim->burst_frames ? lim->burst_frames : 64, hz, now);
     cl_bucket_init(&app->bytes, lim->bytes_per_s, cl_max(lim->burst_bytes ? lim->burst_bytes : 65536, l.buffer_bytes),
                    hz, now);

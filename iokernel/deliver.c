@@ -77,6 +77,7 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
         cl_prefetch_write(app->buffers + (size_t)app->free[app->n_free - 2] * app->stride);
     io_count(app->stats.rx_delivered, 1);
     io_count(app->stats.rx_bytes, f->len);
+    io_active(loop, app);
     if (!k->touched) {
         k->touched = true;
         loop->touched[loop->n_touched++] = k;

@@ -122,9 +122,9 @@ struct io_loop {
     struct io_kthread **touched;
     uint64_t last_fence;
 
-    uint64_t now;          /* stamp at the start of the round */
-    uint64_t shared_until; /* round until which several sources count as busy */
-    uint32_t sources;      /* that had work in this round */
+    uint64_t now;                /* stamp at the start of the round */
+    const struct io_app *active; /* that last had work */
+    uint64_t shared_until;       /* round until which several applications count as busy */
 
     /* idle.c */
     uint64_t idle_since, last_heartbeat;
@@ -193,6 +193,15 @@ static inline struct io_app *io_find(const struct io_slot *table, uint64_t key)
 
 /* Counters of the loop's own: single writer (base.h). */
 #define io_count(field, n) cl_count(&(field), (n))
+
+/* An application has work: if it is another than the last one, they share the loop for a while (limits.h). */
+static inline void io_active(struct io_loop *loop, const struct io_app *app)
+{
+    if (cl_unlikely(loop->active != app)) {
+        loop->active = app;
+        loop->shared_until = loop->stats.rounds + SHARED_ROUNDS;
+    }
+}
 
 /* app.c */
 void io_commands(struct io_loop *loop);

@@ -105,6 +105,8 @@ class Iokernel:
     gids: who may attach besides root and our own user. huge: arenas on huge pages ("huge"), transparent ones ("thp"),
     or neither ("").
 
+    manual_hz: for tests. Loops are not started: `step` runs a round at a stamp of the caller's, on a clock of that rate.
+
     `start` raises Refused if another iokernel has the path, SystemLimit and ConfigError for what cannot be.
     """
 
@@ -120,6 +122,7 @@ class Iokernel:
         spin_us: int = 0,
         pause_us: int = 0,
         subnet: str = DEFAULT_SUBNET,
+        gateway: str | None = None,
         mtu: int = 1500,
         arena: ArenaDefaults | None = None,
         apps: Mapping[str, AppSettings] | None = None,
@@ -131,6 +134,7 @@ class Iokernel:
         socket_mode: int = 0o600,
         huge: str = "",
         patience_s: float = 2.0,
+        manual_hz: int = 0,
     ) -> None:
         if mode not in MODES:
             raise ConfigError("polling mode", f"{mode!r} is none", f"choose one of {', '.join(MODES)}")
@@ -142,8 +146,9 @@ class Iokernel:
             )
         try:
             self.subnet = ipaddress.IPv4Network(subnet)
+            self._gateway = int(ipaddress.IPv4Address(gateway)) if gateway else 0
         except ValueError as error:
-            raise ConfigError("subnet", str(error), f"write it as in {DEFAULT_SUBNET}") from error
+            raise ConfigError("subnet or gateway", str(error), f"write it as in {DEFAULT_SUBNET}") from error
         self.socket_path = socket_path
         self.mode = mode
         self._uplinks = tuple(uplinks)
@@ -156,6 +161,7 @@ class Iokernel:
         self._most = (max_apps, max_arena_bytes)
         self._access = (socket_mode, tuple(uids), tuple(gids), patience_s)
         self._polling = (spin_us, pause_us, mtu)
+        self._manual_hz = manual_hz
         self._memory_flags = {"": 0, "huge": lib.CL_MEMORY_HUGE, "thp": lib.CL_MEMORY_THP}[huge]
         self._apps: dict[int, _App] = {}
         self._departed = {"apps": 0, "buffers_lost": 0}
@@ -183,14 +189,22 @@ class Iokernel:
         try:
             self._io = self._make_io()
             err = ffi.new("char[256]")
-            check(lib.cl_io_start(self._io, err), "start the iokernel's loops", err)
+            if not self._manual_hz:
+                check(lib.cl_io_start(self._io, err), "start the iokernel's loops", err)
         except BaseException:
             self._server.close()
             self._delete_io()
             raise
         self._started = time.monotonic()
-        self._thread = threading.Thread(target=self._server.serve, name="corelane-control", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="corelane-control", daemon=True)
         self._thread.start()
+
+    def _serve(self) -> None:
+        others = os.sched_getaffinity(0) - set(self._loop_cpus)
+        if others:
+            os.sched_setaffinity(0, others)  # this thread alone: off the polled cores
+        assert self._server is not None  # made by start, which started this thread
+        self._server.serve()
 
     def stop(self) -> None:
         """Close the socket (applications see it), stop the loops, free everything. Idempotent."""
@@ -200,13 +214,19 @@ class Iokernel:
         self._server = self._thread = None
         self._delete_io()
 
+    def step(self, now: int, loop: int = 0) -> bool:
+        """One round of a loop at stamp `now`, with manual_hz; returns whether it did something."""
+        if not self._manual_hz:
+            raise CorelaneError("step a loop", "the loops run by themselves", "make the Iokernel with manual_hz")
+        return bool(lib.cl_io_step(self._io, loop, now))
+
     def _make_io(self) -> Any:
         config = ffi.new("struct cl_io_config *")
         config.n_loops = len(self._loop_cpus)
         config.mode = MODES[self.mode]
         config.spin_us, config.pause_us, config.mtu = self._polling
         config.ipv4, config.ipv4_prefix = int(self.subnet.network_address), self.subnet.prefixlen
-        config.memory_flags = self._memory_flags
+        config.memory_flags, config.tsc_hz = self._memory_flags, self._manual_hz
         for loop, cpu in enumerate(self._loop_cpus):
             config.cpus[loop] = cpu
         out, err = ffi.new("struct cl_io **"), ffi.new("char[256]")
@@ -338,6 +358,7 @@ class Iokernel:
         message.may_spin = app.may_spin
         message.ipv4, message.ipv4_prefix = app.ipv4, self.subnet.prefixlen
         message.mtu = min(int(lib.cl_io_mtu(self._io)), app.layout["buffer_bytes"] - lib.CL_ETH_HLEN)
+        message.gateway = self._gateway
         for k in range(lib.CL_SHM_MAX_KTHREADS):
             message.cpus[k] = app.cpus[k] if k < len(app.cpus) else -1
         return bytes(ffi.buffer(message))

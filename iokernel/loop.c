@@ -9,7 +9,6 @@ CL_HOT bool io_round(struct io_loop *loop, uint64_t now)
     if (loop->was_busy)
         io_count(loop->stats.busy_ticks, now - loop->now);
     loop->now = now;
-    loop->sources = 0;
     io_commands(loop);
     bool busy = io_poll_uplinks(loop);
     busy |= io_poll_handovers(loop);
@@ -18,8 +17,6 @@ CL_HOT bool io_round(struct io_loop *loop, uint64_t now)
     if (cl_unlikely(loop->io->config.n_loops > 1))
         io_wake_loops(loop);
     io_wake(loop, !busy);
-    if (loop->sources > 1)
-        loop->shared_until = loop->stats.rounds + SHARED_ROUNDS;
     io_count(loop->stats.rounds, 1);
     io_count(loop->stats.busy_rounds, busy);
     loop->was_busy = busy;

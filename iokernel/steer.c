@@ -176,7 +176,6 @@ bool io_poll_uplinks(struct io_loop *loop)
             steer_burst(loop, i, frames, n);
             nic->ops->free(nic, q, frames, n);
             busy = true;
-            loop->sources++;
         }
     }
     return busy;
@@ -215,7 +214,6 @@ bool io_poll_handovers(struct io_loop *loop)
         }
         cl_ring_publish(&h->rx); /* after the frames, which lie in the slots' own buffers, have been copied */
         io_count(loop->stats.loop_in, n);
-        loop->sources++;
         busy = true;
     }
     return busy;

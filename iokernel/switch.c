@@ -268,7 +268,8 @@ static CL_HOT bool poll_app(struct io_loop *loop, struct io_app *app, int32_t qu
         io_count(app->stats.tx_held_back, 1);
     else if (app->deficit <= 0)
         io_count(app->stats.backlogged, 1);
-    loop->sources += any;
+    if (any)
+        io_active(loop, app);
     return any;
 }
 

@@ -72,7 +72,7 @@ struct cl_control_accept {
     uint8_t pad;
     uint32_t ipv4, ipv4_prefix; /* host byte order; bits */
     uint32_t mtu;
-    uint32_t reserved;
+    uint32_t gateway; /* next hop for what is outside of the subnet; 0: none */
     int32_t cpus[64]; /* where kthread k should run; -1: anywhere */
 };
 

@@ -1,0 +1,140 @@
+"""An iokernel in the foreground, from a configuration: what `corelane up` runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+from ..drivers.nic import Nic
+from ..runtime.config import AppConfig, Config
+from ..runtime.errors import ConfigError, SystemLimit
+from ..runtime.placement import Placement, choose
+from ..runtime.topology import Topology
+from .iokernel import AppSettings, Iokernel
+
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def open_uplink(config: Config) -> Nic | None:
+    """The NIC of [nic], or None for driver "none". Drivers are imported only if they are used."""
+    nic = config.nic
+    if nic.driver == "none":
+        return None
+    if nic.driver == "af_xdp":
+        from ..drivers.af_xdp import AfXdp
+
+        zero_copy = {"auto": "auto", "yes": "require", "no": "copy"}[nic.zero_copy]
+        return AfXdp(
+            nic.device,
+            nic.queues,
+            subnets=[config.network.subnet],
+            program=nic.program or None,
+            mode=nic.mode,
+            zero_copy=zero_copy,
+            ring_slots=nic.ring_slots,
+            buffers=nic.buffers,
+            promiscuous=True,
+        )
+    if nic.driver == "tap":
+        from ..drivers.tap import Tap
+
+        return Tap(nic.device, nic.queues, mtu=config.network.mtu, buffers=nic.buffers)
+    raise ConfigError(f"nic.driver {nic.driver!r}", "it cannot be an uplink", 'choose "none", "tap" or "af_xdp"')
+
+
+def settings(app: AppConfig) -> AppSettings:
+    """What an [apps.NAME] section says, as the iokernel takes it."""
+    return AppSettings(
+        mac=app.mac,
+        ipv4=app.ip,
+        max_kthreads=app.kthreads,
+        cpus=() if isinstance(app.cores, str) else app.cores,
+        may_spin=app.may_spin,
+        rx_slots=app.rx_slots,
+        tx_slots=app.tx_slots,
+        rx_buffers=app.rx_buffers,
+        tx_buffers=app.tx_buffers,
+        frames_per_s=app.rate_frames_per_s,
+        bytes_per_s=app.rate_bytes_per_s,
+        burst_frames=app.burst_frames,
+        burst_bytes=app.burst_bytes,
+    )
+
+
+def place(config: Config, machine: Topology | None = None) -> Placement:
+    """CPUs of the loops, and those left for applications. On one CPU, the loop shares it by sleeping."""
+    machine = machine or Topology.read()
+    fixed = () if isinstance(config.iokernel.cores, str) else config.iokernel.cores
+    return choose(machine, kthreads=max(1, len(machine.usable) - 1), loops=config.iokernel.loops, fixed_loops=fixed)
+
+
+def make(config: Config, uplink: Nic | None, plan: Placement) -> Iokernel:
+    """The Iokernel object that a configuration describes."""
+    io, workers = config.iokernel, [cpu for cpu in dict.fromkeys(plan.kthreads) if cpu not in plan.iokernel]
+    if not workers and io.poll == "spin":
+        raise SystemLimit("poll all the time", "no CPU is left for applications", 'set iokernel.poll = "adaptive"')
+    return Iokernel(
+        io.socket,
+        uplinks=[uplink] if uplink is not None else [],
+        loop_cpus=plan.iokernel,
+        worker_cpus=workers,
+        mode=io.poll,
+        spin_us=io.spin_us,
+        pause_us=io.pause_us,
+        subnet=config.network.subnet,
+        gateway=config.network.gateway,
+        mtu=config.network.mtu,
+        apps={name: settings(app) for name, app in config.apps.items()},
+        app_defaults=settings(config.app_defaults),
+        max_apps=io.max_apps,
+        max_arena_bytes=io.max_arena_mib << 20,
+        socket_mode=io.socket_mode,
+        huge="huge" if io.huge_pages else "",
+    )
+
+
+@contextlib.contextmanager
+def _cpu_latency_held(wanted: bool) -> Iterator[None]:
+    """Idle states stay shallow while this is open (Documentation/power/pm_qos_interface.rst)."""
+    if not wanted:
+        yield
+        return
+    try:
+        fd = os.open("/dev/cpu_dma_latency", os.O_WRONLY)
+    except OSError as error:
+        hint = "run as root, or set iokernel.hold_cpu_latency = false"
+        raise SystemLimit("hold /dev/cpu_dma_latency", str(error.strerror), hint) from error
+    try:
+        os.write(fd, (0).to_bytes(4, "little"))
+        yield
+    finally:
+        os.close(fd)
+
+
+def run(config: Config, report: Callable[[str], None] = print) -> int:
+    """Run an iokernel until SIGINT or SIGTERM; `report` gets lines for people. Call it in the main thread.
+
+    Raises CorelaneError (Refused, SystemLimit, ConfigError) if it cannot start. Returns 0.
+    """
+    plan = place(config)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_cpu_latency_held(config.iokernel.hold_cpu_latency))
+            uplink = open_uplink(config)
+            if uplink is not None:
+                stack.enter_context(uplink)
+            iokernel = stack.enter_context(make(config, uplink, plan))
+            if others := os.sched_getaffinity(0) - set(plan.iokernel):
+                os.sched_setaffinity(0, others)  # this thread, after the loops have started, keeps off their CPUs
+            where = f"uplink {uplink.name} {uplink.mac}" if uplink is not None else "no uplink"
+            for reason in plan.reasons:
+                report(reason)
+            report(f"iokernel on {iokernel.socket_path}: {iokernel.mode} on CPU {plan.iokernel}, {where}; ^C stops it")
+            caught = signal.sigwait(_STOP_SIGNALS)
+            report(f"stopping on {signal.Signals(caught).name}")
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+    return 0

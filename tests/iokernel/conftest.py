@@ -1,0 +1,86 @@
+"""Fixtures for the iokernel's tests: sockets of their own, frames, applications in other processes."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cltest.switching import assert_balanced
+
+from corelane.drivers.memory import memory_link
+from corelane.drivers.nic import Nic
+from corelane.drivers.port import Port, open_port
+from corelane.iokernel import Iokernel
+
+
+@pytest.fixture
+def socket_path() -> Iterator[str]:
+    """A path for a control socket; short, since a unix socket's path is limited to 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="cl-io-") as folder:
+        yield f"{folder}/s"
+
+
+@pytest.fixture
+def link() -> Iterator[Callable[..., tuple[Nic, Nic]]]:
+    """`inner, outer = link(**options)`: a memory link to use as an uplink; open until the iokernel has stopped."""
+    with ExitStack() as stack:
+
+        def make(**options: Any) -> tuple[Nic, Nic]:
+            inner, outer = memory_link(**options)
+            return stack.enter_context(inner), stack.enter_context(outer)
+
+        yield make
+
+
+@pytest.fixture
+def start(link: object, socket_path: str) -> Iterator[Callable[..., Iokernel]]:
+    """`io = start(**options)`: a running iokernel, whose counters must balance at the end."""
+    with ExitStack() as stack:
+
+        def make(path: str = socket_path, **options: Any) -> Iokernel:
+            iokernel = stack.enter_context(Iokernel(path, **options))
+            stack.callback(assert_balanced, iokernel)
+            return iokernel
+
+        yield make
+
+
+@pytest.fixture
+def attach(socket_path: str) -> Iterator[Callable[..., Port]]:
+    """`port = attach("name", **options)`: an application on the test's socket path."""
+    with ExitStack() as stack:
+        yield lambda name, **options: stack.enter_context(open_port(socket_path, name=name, **options))
+
+
+@pytest.fixture
+def child() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """`p = child("script.py", *args)`: a Python program of tests/iokernel/programs that has printed "ready"."""
+    running: list[subprocess.Popen[str]] = []
+
+    def spawn(script: str, *args: str) -> subprocess.Popen[str]:
+        path = Path(__file__).parent / "programs" / script
+        process = subprocess.Popen([sys.executable, str(path), *args], stdout=subprocess.PIPE, text=True)
+        running.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "ready"
+        return process
+
+    yield spawn
+    for process in running:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@pytest.fixture
+def rng(seed: int) -> random.Random:
+    """A generator from the run's printed seed."""
+    return random.Random(seed)
