@@ -39,8 +39,8 @@ _SIGNATURE = types.int64(
 class CompiledHandler:
     """A handler as C sees it.
 
-    address: of the entry point. remarks: what the lint found, one line each. cached: whether the code came from or went
-    to the disk. keep: what must stay alive as long as C may call the address.
+    address: of the entry point. remarks: what the lint found, one line each. from_cache: whether the code came from
+    the disk. keep: what must stay alive as long as C may call the address.
     """
 
     address: int

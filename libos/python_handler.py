@@ -3,8 +3,8 @@
 C calls `PythonHandler.callback` on the kthread's own large stack with no stack switching (cl_runtime_bind_udp_foreign).
 The requests' fields are read as words out of one memoryview, and payloads are slices of one memoryview over the address
 space, which costs less than making a buffer object for each. Both views of a request are released after the call, so
-that one that was kept raises ValueError instead of showing another request's bytes. (A slice of one, if kept, does show
-them; an array made of one is noticed and counted in kept_views.)
+that one that was kept raises ValueError instead of showing another request's bytes. What holds
+the buffer itself is noticed and counted in kept_views; slices and arrays of a view are not: copy what you keep.
 
 An exception in a handler fails that request alone (handler_errors); it is counted, and logged with its traceback, at
 most once in LOG_EVERY_S seconds.

@@ -53,9 +53,11 @@ unsigned cl_icmp_echo_reply(const struct cl_net_self *self, const uint8_t *frame
     cl_ipv4_fill((struct cl_ipv4 *)(out + CL_ETH_HLEN), self->ip_be, ip->src_be, CL_IPPROTO_ICMP, info->l4_len);
     struct cl_icmp *reply = (struct cl_icmp *)(out + CL_ETH_HLEN + CL_IPV4_HLEN);
     memcpy(reply, frame + info->l4, info->l4_len);
-    uint16_t was = cl_get16(reply);
+    /* Summed anew: an incremental update (RFC 1624) cannot tell the two zeros of ones' complement apart, and a message of
+     * nothing but zeros needs the one that it would not give. */
     reply->type = CL_ICMP_ECHO_REPLY;
-    reply->check = cl_csum_update16(reply->check, was, cl_get16(reply));
+    reply->check = 0;
+    reply->check = cl_csum(reply, info->l4_len);
     return len;
 }
 

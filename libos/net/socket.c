@@ -155,9 +155,9 @@ bool cl_udp_deliver(struct cl_udp_socket *s, const struct cl_rx_item *item, unsi
             taken = true;
         }
     }
-    cl_spin_unlock(&queue->lock);
     if (taken)
-        cl_sem_post(&queue->filled);
+        cl_sem_post(&queue->filled); /* under the lock: a post that came after a close would count in the next socket */
+    cl_spin_unlock(&queue->lock);
     return taken;
 }
 
@@ -177,38 +177,44 @@ static bool queue_take(struct cl_udp_socket *s, struct cl_rx_item *item, bool *c
     return found;
 }
 
-int cl_udp_close(struct cl_udp_socket *s)
+/* Give back what waits, and take the socket out of the table. False: somebody else has closed it. */
+static bool unpublish(struct cl_udp_socket *s, struct cl_netq *q)
 {
     struct cl_netif *nif = s->nif;
-    struct cl_netq *q = cl_netq_self(nif);
-    if (!q && cl_netif_running(nif))
-        return -EPERM;
-    if (s->kind != CL_UDP_QUEUE)
-        return -EINVAL; /* closed, or a handler's port, which is bound for good */
-    q = q ? q : &nif->queues[0];
-    struct cl_rx_item item;
-    bool closed;
-    while (queue_take(s, &item, &closed))
-        cl_netq_done(q, &item.frame);
+    struct cl_udp_queue *queue = s->queue;
     cl_spin_lock(&nif->table_lock);
-    cl_spin_lock(&s->queue->lock);
-    closed = s->kind != CL_UDP_QUEUE;
+    cl_spin_lock(&queue->lock);
+    bool open = s->kind == CL_UDP_QUEUE;
     s->kind = CL_UDP_CLOSED;
-    /* What came between the two: */
-    for (; s->queue->count; s->queue->count--, s->queue->head = (s->queue->head + 1) % s->queue->size)
-        cl_netq_done(q, &s->queue->items[s->queue->head].frame);
-    cl_spin_unlock(&s->queue->lock);
-    if (!closed) {
-        cl_store_release(&nif->ports[cl_be16(s->port)], NULL);
+    for (; open && queue->count; queue->count--, queue->head = (queue->head + 1) % queue->size)
+        cl_netq_done(q, &queue->items[queue->head].frame);
+    cl_spin_unlock(&queue->lock);
+    if (open) {
+        cl_store_release(&nif->ports[cl_be16(s->port)], NULL); /* release: for symmetry; a late finder looks at kind */
         s->next_free = nif->free_sockets;
         nif->free_sockets = s;
     }
     cl_spin_unlock(&nif->table_lock);
-    if (closed)
-        return -EINVAL;
-    cl_sem_post(&s->queue->filled); /* the first reader; it passes the post on */
+    return open;
+}
+
+int cl_udp_close(struct cl_udp_socket *s)
+{
+    struct cl_netif *nif = s->nif;
+    struct cl_udp_queue *queue = s->queue;
+    struct cl_netq *q = cl_netq_self(nif);
+    if (!q && cl_netif_running(nif))
+        return -EPERM;
+    if (!queue)
+        return -EINVAL; /* a handler's port is bound for good */
+    q = q ? q : &nif->queues[0];
+    __atomic_fetch_add(&queue->readers, 1, __ATOMIC_ACQUIRE); /* not reused before we have posted */
+    bool open = unpublish(s, q);
+    if (open)
+        cl_sem_post(&queue->filled); /* the first reader; it passes the post on */
+    __atomic_fetch_sub(&queue->readers, 1, __ATOMIC_RELEASE);
     cl_netq_ring(q);
-    return 0;
+    return open ? 0 : -EINVAL;
 }
 
 uint16_t cl_udp_port(const struct cl_udp_socket *s)
@@ -262,7 +268,7 @@ static int wait_filled(struct cl_udp_socket *s, int64_t timeout_ns)
 int64_t cl_udp_recvfrom(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_addr *from, int64_t timeout_ns)
 {
     struct cl_udp_queue *queue = s->queue;
-    struct cl_rx_item item;
+    struct cl_rx_item item = {0};
     bool closed = false;
     if (!queue || room < 0)
         return -EINVAL;
@@ -270,7 +276,7 @@ int64_t cl_udp_recvfrom(struct cl_udp_socket *s, void *data, int64_t room, struc
         return -EPERM;
     __atomic_fetch_add(&queue->readers, 1, __ATOMIC_ACQUIRE);
     int64_t rc = wait_filled(s, timeout_ns);
-    if (rc == 0 && !queue_take(s, &item, &closed)) {
+    if (rc == 0 && !queue_take(s, &item, &closed)) { /* a post without a datagram is that of the close */
         cl_sem_post(&queue->filled);
         rc = -ESHUTDOWN;
     }

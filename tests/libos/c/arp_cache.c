@@ -1,0 +1,169 @@
+/* The ARP cache as a state machine: time and messages are made up. Prints "ok". */
+#include "libos/net/arp.h"
+#include "libos/net/input.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(x)                                                                                                       \
+    do {                                                                                                               \
+        if (!(x)) {                                                                                                    \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                                    \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+#define S 1000000000ull
+
+static struct cl_net_self self;
+static struct cl_arp_cache *cache;
+static const uint8_t mac_b[6] = {2, 0, 0, 0, 0, 0xb}, mac_c[6] = {2, 0, 0, 0, 0, 0xc};
+
+static uint32_t ip(unsigned n)
+{
+    return cl_be32(0x0a000000u + n);
+}
+
+static struct cl_arp_todo say(uint16_t op, unsigned sender, const uint8_t *mac, unsigned target, uint64_t now)
+{
+    struct cl_arp m = {.op_be = cl_be16(op), .sender_ip_be = sender ? ip(sender) : 0, .target_ip_be = ip(target)};
+    memcpy(m.sender_mac, mac, 6);
+    struct cl_arp_todo todo;
+    cl_arp_input(cache, &self, &m, now, &todo);
+    return todo;
+}
+
+static enum cl_arp_result ask(unsigned n, uint64_t now, uint8_t mac[6], uint32_t buf, uint32_t *lost)
+{
+    struct cl_frame f = {.buf = buf}, evicted = {0};
+    bool dropped = false;
+    enum cl_arp_result r = cl_arp_lookup(cache, ip(n), now, mac, buf ? &f : NULL, &evicted, &dropped);
+    *lost = dropped ? evicted.buf : 0;
+    return r;
+}
+
+static void fresh(void)
+{
+    free(cache);
+    cache = calloc(1, sizeof *cache);
+    CHECK(cache);
+}
+
+static void resolves_and_keeps_the_latest(void)
+{
+    uint8_t mac[6];
+    uint32_t lost;
+    fresh();
+    CHECK(ask(9, S, mac, 1, &lost) == CL_ARP_ASK && !lost);
+    for (uint32_t buf = 2; buf <= 4; buf++)
+        CHECK(ask(9, S, mac, buf, &lost) == CL_ARP_WAIT && !lost);
+    CHECK(ask(9, S, mac, 5, &lost) == CL_ARP_WAIT && lost == 1);
+    CHECK(cache->n_pending == 1);
+    struct cl_arp_todo todo = say(CL_ARP_REPLY, 9, mac_b, 1, 2 * S);
+    CHECK(todo.learned && !todo.reply && todo.n_out == 4 && cl_mac_equal(todo.mac, mac_b));
+    for (unsigned i = 0; i < 4; i++)
+        CHECK(todo.out[i].buf == 2 + i);
+    CHECK(cache->n_pending == 0);
+    CHECK(ask(9, 3 * S, mac, 6, &lost) == CL_ARP_FOUND && cl_mac_equal(mac, mac_b) && !lost);
+}
+
+static void refreshes_by_unicast_then_expires(void)
+{
+    uint8_t mac[6];
+    uint32_t lost;
+    fresh();
+    say(CL_ARP_REQUEST, 9, mac_b, 1, S);
+    CHECK(ask(9, S + CL_ARP_REFRESH_NS - 1, mac, 0, &lost) == CL_ARP_FOUND);
+    CHECK(ask(9, S + CL_ARP_REFRESH_NS, mac, 0, &lost) == CL_ARP_ASK_UNICAST);
+    CHECK(ask(9, S + CL_ARP_REFRESH_NS + 1, mac, 0, &lost) == CL_ARP_FOUND); /* not more than once a second */
+    CHECK(ask(9, S + CL_ARP_EXPIRE_NS, mac, 1, &lost) == CL_ARP_ASK);
+}
+
+static void gives_up(void)
+{
+    uint8_t mac[6];
+    uint32_t lost, ask_be;
+    struct cl_arp_todo todo;
+    uint64_t now = S;
+    fresh();
+    CHECK(ask(9, now, mac, 7, &lost) == CL_ARP_ASK);
+    CHECK(!cl_arp_tick(cache, now + CL_ARP_RETRY_NS - 1, &ask_be, &todo));
+    for (unsigned i = 1; i < CL_ARP_TRIES; i++) {
+        now += CL_ARP_RETRY_NS;
+        CHECK(cl_arp_tick(cache, now, &ask_be, &todo) && ask_be == ip(9) && todo.n_out == 0);
+        CHECK(!cl_arp_tick(cache, now, &ask_be, &todo));
+    }
+    now += CL_ARP_RETRY_NS;
+    CHECK(cl_arp_tick(cache, now, &ask_be, &todo) && ask_be == 0 && todo.n_out == 1 && todo.out[0].buf == 7);
+    CHECK(cache->n_pending == 0 && !cl_arp_tick(cache, now, &ask_be, &todo));
+    CHECK(ask(9, now, mac, 8, &lost) == CL_ARP_ASK); /* asked anew */
+}
+
+static void learns_only_what_concerns_us(void)
+{
+    uint8_t mac[6];
+    uint32_t lost;
+    fresh();
+    CHECK(!say(CL_ARP_REQUEST, 9, mac_b, 5, S).learned); /* to another host */
+    CHECK(ask(9, S, mac, 0, &lost) == CL_ARP_ASK);
+    fresh();
+    struct cl_arp_todo todo = say(CL_ARP_REQUEST, 9, mac_b, 1, S);
+    CHECK(todo.reply && todo.learned);
+    todo = say(CL_ARP_REQUEST, 9, mac_c, 9, 2 * S); /* it announces a new MAC: known, so updated */
+    CHECK(todo.learned && !todo.reply);
+    CHECK(ask(9, 2 * S, mac, 0, &lost) == CL_ARP_FOUND && cl_mac_equal(mac, mac_c));
+    CHECK(!say(CL_ARP_REQUEST, 0, mac_b, 1, S).learned); /* a probe has no address */
+    struct cl_arp m = {.op_be = cl_be16(1), .sender_ip_be = cl_be32(0x0b000001), .target_ip_be = ip(1)};
+    memcpy(m.sender_mac, mac_b, 6);
+    cl_arp_input(cache, &self, &m, S, &todo); /* not of our subnet: answered, not learned */
+    CHECK(todo.reply && !todo.learned);
+}
+
+static void static_entries_stay(void)
+{
+    uint8_t mac[6];
+    uint32_t lost;
+    fresh();
+    CHECK(cl_arp_add_static(cache, ip(9), mac_b) == 0);
+    say(CL_ARP_REPLY, 9, mac_c, 1, S);
+    CHECK(ask(9, 1000 * S, mac, 0, &lost) == CL_ARP_FOUND && cl_mac_equal(mac, mac_b));
+    CHECK(ask(10, S, mac, 1, &lost) == CL_ARP_ASK);
+    CHECK(cl_arp_add_static(cache, ip(10), mac_b) == -EBUSY);
+}
+
+/* A flood of forged senders: memory stays bounded, static and pending entries survive, every datagram is accounted for. */
+static void flood(void)
+{
+    uint8_t mac[6];
+    uint32_t lost, held = 0, freed = 0;
+    fresh();
+    CHECK(cl_arp_add_static(cache, ip(9), mac_b) == 0);
+    for (unsigned n = 20; n < 5000; n++) {
+        self.mask_be = cl_be32(0xffff0000);
+        say(CL_ARP_REQUEST, n, mac_c, 1, n * S);
+        ask(n + 10000, n * S, mac, n, &lost);
+        held++;
+        freed += lost != 0;
+    }
+    CHECK(ask(9, S, mac, 0, &lost) == CL_ARP_FOUND && cl_mac_equal(mac, mac_b));
+    struct cl_frame f;
+    while (cl_arp_drain(cache, &f))
+        freed++;
+    CHECK(held == freed && cache->n_pending == 0);
+}
+
+int main(void)
+{
+    cl_net_self_set(&self, (const uint8_t[6]){2, 0, 0, 0, 0, 1}, 0x0a000001, 24, 0);
+    resolves_and_keeps_the_latest();
+    refreshes_by_unicast_then_expires();
+    gives_up();
+    learns_only_what_concerns_us();
+    static_entries_stay();
+    flood();
+    free(cache);
+    printf("ok\n");
+    return 0;
+}

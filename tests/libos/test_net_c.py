@@ -1,0 +1,30 @@
+"""The network stack's C programs: sockets on uthreads, the inbox under stress, the fuzzer. Under sanitizers too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Program = Callable[..., Callable[..., str]]
+
+
+@pytest.mark.parametrize("kthreads", [1, 2, 4])
+def test_sockets(c_program: Program, kthreads: int) -> None:
+    assert c_program("tests/libos/c/udp_sockets.c")(40, kthreads) == "ok\n"
+
+
+def test_inbox_stress(c_program: Program) -> None:
+    assert c_program("tests/libos/c/inbox_stress.c", [])(200_000) == "ok\n"
+
+
+def test_arp_cache(c_program: Program) -> None:
+    assert c_program("tests/libos/c/arp_cache.c")() == "ok\n"
+
+
+def test_fuzz_with_own_mutator(c_program: Program, seed: int) -> None:
+    assert c_program("tests/libos/c/fuzz_input.c")(seed, 200_000) == "ok\n"
+
+
+def test_fuzz_with_libfuzzer(c_fuzzer: Program, seed: int) -> None:
+    c_fuzzer("tests/libos/c/fuzz_input.c", cflags=["-DFUZZ"])("-runs=50000", f"-seed={seed}", "-max_len=200")
