@@ -1,11 +1,23 @@
-"""A memcached UDP client of 60 lines: for tests, against whatever listens."""
+"""A memcached UDP client for tests, against whatever listens, and a wait for a server's counters to settle."""
 
 from __future__ import annotations
 
 import socket
 import struct
+import time
+from collections.abc import Callable
 
 HEADER = struct.Struct(">HHHH")  # request id, sequence, datagrams, zero
+
+
+def settled(stats: Callable[[], dict[str, int]]) -> dict[str, int]:
+    """A baseline server's counters once they balance: an answer may arrive before the server has counted it."""
+    deadline = time.monotonic() + 10
+    while True:
+        seen = stats()
+        if seen["received"] == seen["answered"] + seen["silent"] + seen["failed"]:
+            return seen
+        assert time.monotonic() < deadline, seen
 
 
 class UdpClient:
