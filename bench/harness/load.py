@@ -69,7 +69,7 @@ class Load:
         lib.cl_loadgen_counts(self.engine.ptr, 1, counts)
         hist = Hist.view(lib.cl_loadgen_latency(self.engine.ptr, 1), self.engine).snapshot()
         # A server that falls behind answers the last requests after the phase: that time counts as well.
-        took_s = lib.cl_clock_ticks_to_ns(lib.cl_clock_default(), int(counts.last_tsc) - int(counts.first_tsc)) * 1e-9
+        took_s = lib.cl_clock_ticks_to_ns(lib.cl_clock_default(), int(counts.last_tsc) - int(counts.start_tsc)) * 1e-9
         point = Point(
             rate_rps,
             int(counts.answered) / max(took_s, seconds),
