@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +30,9 @@ from ..drivers.af_xdp import AfXdp
 from ..drivers.loadgen import Echo, Loadgen
 from ..drivers.netns import Interface
 from .harness.load import Load
+from .harness.numbers import number
 from .harness.openloop import Point, middle
+from .harness.plot import Canvas
 from .harness.session import Session
 
 SUMMARY = "UDP echo over AF_XDP on veth against a bare reflector and Linux's own stack"
@@ -196,3 +199,22 @@ def _report(session: Session, points: Mapping[str, list[Point]]) -> None:
         + ("; loop and kthread share one core here and wake each other" if sharing else "")
     )
     session.note("both directions are one sendto each, in which the kernel copies the frame to the other end's memory")
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """The median of every arm; the tail is the machine's, and in the table."""
+    arms = document["arms"]
+    canvas = Canvas(
+        "afxdp: median round trip of an unloaded echo on a veth",
+        message=document["settings"].get("message", "a UDP echo"),
+        n=sum(int(a["sent"]) for a in arms),
+        size=(9, 5),
+    )
+    finite = {str(a["name"]): number(a["p50_us"]) for a in arms if math.isfinite(number(a["p50_us"]))}
+    canvas.bars(list(finite), list(finite.values()), ylabel="p50 from the intended send time (us)")
+    if lost := [str(a["name"]) for a in arms if a["name"] not in finite]:
+        canvas.caption(f"Not shown, since half of its requests were not answered: {', '.join(lost)}.")
+    for name, figure in document["figures"].items():
+        if figure["value"] is not None:
+            canvas.caption(f"{name} = {figure['value']:.3g} (goal {figure['goal']}, {figure['sense']}).")
+    return canvas
