@@ -29,6 +29,7 @@ from ..drivers import netns
 from ..drivers.af_xdp import AfXdp
 from ..drivers.loadgen import Echo, Loadgen
 from ..drivers.netns import Interface
+from ..runtime.errors import CorelaneError
 from .harness.load import Load
 from .harness.numbers import number
 from .harness.openloop import Point, middle
@@ -186,19 +187,32 @@ def _report(session: Session, points: Mapping[str, list[Point]]) -> None:
     for name, several in points.items():
         session.point(name, middle(several))
     p50 = {name: [p.p50_us for p in several] for name, several in points.items()}
-    session.ratio_figure("afxdp.p50_over_reflector", p50["embedded"], p50["reflector"])
+    _ratio(session, "afxdp.p50_over_reflector", p50["embedded"], p50["reflector"])
     for figure, name in (("linux_spin", "linux spin"), ("linux_block", "linux block")):
         if name in p50:
-            session.ratio_figure(f"afxdp.{figure}_over_ours", p50[name], p50["embedded"])
+            _ratio(session, f"afxdp.{figure}_over_ours", p50[name], p50["embedded"])
         else:
             session.figure(f"afxdp.{figure}_over_ours", None, reason="baselines were not asked for")
-    over = statistics.median(p50["iokernel"]) / statistics.median(p50["reflector"])
+    iokernel, floor = statistics.median(p50["iokernel"]), statistics.median(p50["reflector"])
     sharing = len(session.cores) < 3
     session.note(
-        f"iokernel mode: p50 {statistics.median(p50['iokernel']):.2f} us, {over:.2f} times the reflector's"
+        f"iokernel mode: p50 {iokernel:.2f} us, the reflector's {floor:.2f}"
         + ("; loop and kthread share one core here and wake each other" if sharing else "")
     )
     session.note("both directions are one sendto each, in which the kernel copies the frame to the other end's memory")
+
+
+def _ratio(session: Session, figure: str, above: list[float], below: list[float]) -> None:
+    """The figure from the rounds in which both arms answered at least half of their requests; says how many did not."""
+    pairs = [(a, b) for a, b in zip(above, below, strict=True) if math.isfinite(a) and math.isfinite(b)]
+    lost = len(above) - len(pairs)
+    if 2 * lost >= len(above):
+        why = f"in {lost} of {len(above)} rounds an arm left half of its requests unanswered: is the machine this busy?"
+        session.figure(figure, None, reason=why)
+        return
+    if lost:
+        session.note(f"{figure} is without {lost} of {len(above)} rounds: an arm left half of its requests unanswered")
+    session.ratio_figure(figure, [a for a, _ in pairs], [b for _, b in pairs])
 
 
 def plot(document: dict[str, Any]) -> Canvas:
@@ -211,6 +225,8 @@ def plot(document: dict[str, Any]) -> Canvas:
         size=(9, 5),
     )
     finite = {str(a["name"]): number(a["p50_us"]) for a in arms if math.isfinite(number(a["p50_us"]))}
+    if not finite:
+        raise CorelaneError("no arm of afxdp answered half of its requests", "nothing to plot", "is the machine busy?")
     canvas.bars(list(finite), list(finite.values()), ylabel="p50 from the intended send time (us)")
     if lost := [str(a["name"]) for a in arms if a["name"] not in finite]:
         canvas.caption(f"Not shown, since half of its requests were not answered: {', '.join(lost)}.")
