@@ -22,6 +22,7 @@ from corelane.drivers.af_xdp import AfXdp
 from corelane.drivers.fault import FaultNic
 from corelane.drivers.memory import memory_link
 from corelane.drivers.nic import Nic, ipv4_to_int, mac_to_bytes
+from corelane.drivers.pcap import PcapNic
 from corelane.drivers.port import open_port
 from corelane.drivers.tap import Tap
 from corelane.iokernel import Iokernel
@@ -72,6 +73,15 @@ def fault_pair() -> Iterator[Pair]:
     a, b = memory_link((2, 2))
     with FaultNic(a) as faulty_a, FaultNic(b) as faulty_b:
         yield Pair(faulty_a, faulty_b)
+
+
+@contextlib.contextmanager
+def pcap_pair() -> Iterator[Pair]:
+    """Both ends recorded."""
+    a, b = memory_link((2, 1))
+    with tempfile.TemporaryDirectory() as folder:
+        with PcapNic(a, f"{folder}/a.pcap") as recorded_a, PcapNic(b, f"{folder}/b.pcap") as recorded_b:
+            yield Pair(recorded_a, recorded_b)
 
 
 @contextlib.contextmanager
@@ -129,6 +139,7 @@ PAIRS: dict[str, Callable[[], contextlib.AbstractContextManager[Pair]]] = {
     "port": port_pair,
     "port-3x2-block": lambda: port_pair((3, 2), "block"),
     "fault": fault_pair,
+    "pcap": pcap_pair,
     "memory-jumbo": lambda: memory_pair(buffer_bytes=16384, mtu=9000),
 }
 
