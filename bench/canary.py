@@ -39,18 +39,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         message=document["settings"]["message"],
         n=sum(c["polls"] for c in canary["cores"]),
     )
-    for i, core in enumerate(canary["cores"]):
-        lengths, rates, seen = [], [], 0
-        for start, count, _ in reversed(core["gaps"]):
-            seen += count
-            lengths.append(float(start) / 1e3)
-            rates.append(seen / core["seconds"])
-        canvas.curve(lengths[::-1], rates[::-1], label=f"core {core['cpu']}", colour=i)
-    axis = canvas.axes[0]
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_xlabel("length of the gap (us)")
-    axis.set_ylabel("gaps at least so long (1/s)")
+    canvas.canary_curves(document)
     tail = ", ".join(f"{k} {number(v):.3g}" for k, v in canary["delay_us"].items())
     canvas.caption(f"Delay of a request that arrives at a random time, from these gaps alone, us: {tail}.")
     canvas.caption("Each line stops at the longest gap seen in the run.")

@@ -194,7 +194,6 @@ class ControlServer:
                         self._accept()
                     elif key.fd == self._wake:
                         os.eventfd_read(self._wake)
-                        self._stopping = True
                     else:
                         self._handle(key.data, events)
                 self._expire()
@@ -203,7 +202,7 @@ class ControlServer:
 
     def stop(self) -> None:
         """Make `serve` return. From any thread or signal handler."""
-        # Only the write tells: a flag set before it would let `serve` close the descriptor under us.
+        self._stopping = True
         os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:

@@ -155,52 +155,61 @@ class Curve:
 
 
 def search_peak(
-    measure: Measure, *, start_rps: float, seconds: float, most_rps: float = 200e6, tries: int = 12, again: int = 2
+    measure: Measure, *, start_rps: float, seconds: float, most_rps: float = 200e6, tries: int = 14
 ) -> Curve:
-    """Find the highest carried load: double from `start_rps` until one is not, then halve the interval.
+    """Find the highest carried load: double from `start_rps` until two loads in a row are not, then halve the interval.
 
-    seconds: for the whole search; each of the at most `tries` tries gets its share. A load fails only when `again`
-    tries in a row failed, so that one interruption by the machine does not end the search.
+    seconds: for the whole search; each of the at most `tries` tries gets its share. One interruption by the machine
+    must not end the search: a doubling that failed is passed over once, a halving fails only at its second try.
     """
-    slot = seconds / tries
     seen: list[Point] = []
-    left = tries
 
-    def carried(rate: float) -> bool:
-        nonlocal left
-        for _ in range(again):
-            if left == 0:
-                return False
-            left -= 1
-            seen.append(measure(rate, slot))
+    def carried(rate: float, times: int) -> bool:
+        for _ in range(min(times, tries - len(seen))):
+            seen.append(measure(rate, seconds / tries))
             if seen[-1].carried:
                 return True
         return False
 
-    low, high, rate = 0.0, math.inf, start_rps
-    while left and high / max(low, 1e-9) > 1 + 2 * RATE_SLACK and rate <= most_rps:
-        if carried(rate):
+    failed: list[float] = []
+    low, rate = 0.0, start_rps
+    while len(failed) < 2 and rate <= most_rps and len(seen) < tries:
+        if carried(rate, 1):
+            low, failed = rate, []
+        else:
+            failed.append(rate)
+        rate *= 2
+    high = min(failed, default=math.inf)
+    while len(seen) < tries and math.isfinite(high) and high > low * (1 + 2 * RATE_SLACK):
+        # What was achieved in overload says where to look: nearer than halving.
+        hint = max((p.achieved_rps for p in seen if p.offered_rps == high), default=0.0)
+        middle_rate = (low + high) / 2 if low else high / 2
+        rate = hint if max(low, middle_rate) < hint < 0.98 * high else middle_rate
+        if carried(rate, 2):
             low = rate
-            rate = rate * 2 if math.isinf(high) else (low + high) / 2
         else:
             high = rate
-            # What was achieved in overload says where to look: nearer than halving.
-            hint = max((p.achieved_rps for p in seen if p.offered_rps == rate), default=0.0)
-            rate = hint if low < hint < 0.98 * high and low else (low + high) / 2 if low else rate / 2
-    failed = [p for p in seen if not p.carried and p.offered_rps == high]
-    stop = failed[-1].why_not() if failed else f"still carried at {low:,.0f} requests/s when the search ended"
+    above = [p for p in seen if not p.carried and p.offered_rps > low]
+    wall = min(above, key=lambda p: p.offered_rps, default=None)
+    stop = wall.why_not() if wall else f"still carried at {low:,.0f} requests/s when the search ended"
     return Curve(sorted(seen, key=lambda p: p.offered_rps), stop)
 
 
 def sweep(measure: Measure, *, peak_rps: float, seconds: float, fractions: Sequence[float] = ()) -> Curve:
-    """Latency against load: points at fractions of a known peak, ascending, until one is not carried.
+    """Latency against load: points at fractions of a known peak, ascending, until two in a row are not carried.
 
-    The first point not carried is kept (it shows the wall) and its reason is the curve's stop.
+    A load that was not carried is offered once more first. The points beyond the wall are kept, they show it; the
+    curve's stop is the reason of the first of them.
     """
-    loads = list(fractions) or [0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1]
+    loads = list(fractions) or [0.02, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25]
     points: list[Point] = []
     for fraction in loads:
-        points.append(measure(fraction * peak_rps, seconds / len(loads)))
-        if not points[-1].carried:
-            return Curve(points, points[-1].why_not())
-    return Curve(points, f"the last load asked for, {points[-1].offered_rps:,.0f} requests/s, was carried")
+        point = measure(fraction * peak_rps, seconds / len(loads))
+        if not point.carried:
+            point = measure(fraction * peak_rps, seconds / len(loads))
+        points.append(point)
+        if len(points) > 1 and not point.carried and not points[-2].carried:
+            return Curve(points, points[-2].why_not())
+    if points[-1].carried:
+        return Curve(points, f"the last load asked for, {points[-1].offered_rps:,.0f} requests/s, was carried")
+    return Curve(points, points[-1].why_not())

@@ -30,10 +30,18 @@ class Canvas:
     """A figure under construction. `axes` are matplotlib's; `expect` names the series that must appear."""
 
     def __init__(
-        self, title: str, *, message: str, n: int, panels: int = 1, size: tuple[float, float] = (9.0, 6.0)
+        self,
+        title: str,
+        *,
+        message: str,
+        n: int,
+        panels: int = 1,
+        size: tuple[float, float] = (9.0, 6.0),
+        widths: Sequence[float] | None = None,
     ) -> None:
         plt = _pyplot()
-        self.figure, axes = plt.subplots(1, panels, figsize=size, squeeze=False)
+        ratios = {"width_ratios": widths} if widths else None
+        self.figure, axes = plt.subplots(1, panels, figsize=size, squeeze=False, gridspec_kw=ratios)
         self.axes: list[Any] = list(axes[0])
         self.figure.suptitle(title, fontsize=13, fontweight="bold", x=0.02, ha="left")
         self.captions = [f"n = {n:,}; a message is {message}."]
@@ -99,6 +107,7 @@ class Canvas:
                 x = [number(p["achieved_rps"]) for p in points]
                 y = [number(p[key]) for p in points]
                 self.curve(x, y, label=f"{name} {NAMES[key]}", colour=i, style=style, marker=marker, panel=panel)
+            self._name_curve(axis, name, points, COLOURS[i % len(COLOURS)])
         delays = document["canary"]["delay_us"]
         for key, style in (("p99", "--"), ("p999", ":")):
             value = number(delays[key])
@@ -107,19 +116,58 @@ class Canvas:
                 axis.axhline(value, color="#999999", linestyle=style, linewidth=1.2, label=label)
         axis.set_xscale("log")
         axis.set_yscale("log")
+        axis.xaxis.set_major_formatter(_engineering)
+        axis.yaxis.set_major_formatter(_engineering)
         axis.set_xlabel("achieved load (requests/s)")
         axis.set_ylabel("latency from the intended send time (us)")
         for name, why in document["settings"]["stops"].items():
-            self.caption(f"{name} stops: {why}.")
+            self.caption(f"{name} stops (\u00d7): {why}.")
+
+    def _name_curve(self, axis: Any, name: str, points: Sequence[dict[str, Any]], colour: str) -> None:
+        """Write the arm's name at the low end of its median, and a cross where it ends."""
+        finite = [(number(p["achieved_rps"]), number(p["p50_us"])) for p in points]
+        finite = [p for p in finite if all(map(math.isfinite, p)) and min(p) > 0]
+        if not finite:
+            return
+        style = {"color": colour, "textcoords": "offset points", "fontweight": "bold"}
+        axis.annotate(name, finite[0], xytext=(2, 7), fontsize=9, **style)
+        axis.annotate("\u00d7", finite[-1], xytext=(-4, -5), fontsize=13, **style)
+
+    def canary_curves(self, document: dict[str, Any], panel: int = 0) -> None:
+        """How often the machine itself held a spinning thread up for at least so long, a line a core."""
+        axis = self.axes[panel]
+        for i, core in enumerate(document["canary"]["cores"]):
+            lengths, rates, seen = [], [], 0
+            for start, count, _ in reversed(core["gaps"]):
+                seen += count
+                lengths.append(float(start) / 1e3)
+                rates.append(seen / core["seconds"])
+            if lengths:
+                self.curve(
+                    lengths[::-1], rates[::-1], label=f"core {core['cpu']}", colour=5 + i, marker="", panel=panel
+                )
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.xaxis.set_major_formatter(_engineering)
+        axis.yaxis.set_major_formatter(_engineering)
+        axis.set_xlabel("length of the gap (us)")
+        axis.set_ylabel("gaps at least so long (1/s)")
 
     def finish(self, path: Path, document: dict[str, Any]) -> None:
         """Lint and write the PNG. ValueError with the lint's findings if the plot may not be shown."""
         for axis in self.axes:
-            if len(axis.get_legend_handles_labels()[1]) > 1:
+            entries = len(axis.get_legend_handles_labels()[1])
+            if entries > 4:  # below the axis, a column an arm: over the curves it would hide some
+                columns = math.ceil(entries / len(STYLES))
+                axis.legend(
+                    fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.11), ncol=min(columns, 5)
+                )
+            elif entries > 1:
                 axis.legend(fontsize=8, frameon=False, loc="best")
         self._standing_captions(document)
-        lines = [line for c in self.captions for line in textwrap.wrap(c, 165)]
-        height = 0.024 * len(lines) + 0.02
+        width, tall = self.figure.get_size_inches()
+        lines = [line for c in self.captions for line in textwrap.wrap(c, int(17.5 * width))]
+        height = 0.16 * (len(lines) + 1) / tall
         self.figure.text(0.02, 0.01, "\n".join(lines), fontsize=7.5, va="bottom", color="#444444", linespacing=1.35)
         self.figure.tight_layout(rect=(0, min(height, 0.45), 1, 0.98))
         found = lint(self.figure, self.expect)
@@ -138,6 +186,14 @@ class Canvas:
         self.caption(f"{text[0].upper()}{text[1:]}.")
         for arm, why in document["settings"]["skipped"].items():
             self.caption(f"Not measured: {arm}: {why}")
+
+
+def _engineering(value: float, _: object = None) -> str:
+    """Tick labels that read at a glance: 20 k, 1.5 M, 0.2."""
+    for size, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
 
 
 def _pyplot() -> Any:

@@ -21,7 +21,8 @@ LOAD_COLUMNS = (
     ("late", "late"),
     ("dropped", "dropped"),
 )
-_HIDDEN = {"name", "explained_by_canary", "p50_us", "p90_us", "p99_us", "p999_us"} | {k for k, _ in LOAD_COLUMNS}
+# In the documents, and not worth a column.
+_QUIET = {"explained_by_canary", "max_us", "seconds", "runs", "busy_core_s", *(k for k, _ in LOAD_COLUMNS)}
 
 
 def quantity(value: object) -> str:
@@ -130,6 +131,9 @@ def report(document: dict[str, Any]) -> str:
     others = [a for a in document["arms"] if "offered_rps" not in a]
     if loads:
         parts.append(load_table(loads))
+        more = [{k: v for k, v in a.items() if k not in _QUIET} for a in loads]
+        if any(len(a) > 1 for a in more):
+            parts.append(value_table([a for a in more if len(a) > 1]))
         if any(a.get("explained_by_canary") for a in loads):
             parts.append(
                 "  * the gaps that the canary saw make half of this value or more: it says little of the program"

@@ -49,7 +49,7 @@ def test_latency_curves_pass_and_are_written(tmp_path: Path) -> None:
     assert (tmp_path / "x" / "y.png").read_bytes().startswith(b"\x89PNG")
     said = " ".join(t.get_text().replace("\n", " ") for t in c.figure.texts)
     assert "n = 6,000" in said
-    assert "ours stops: 0.4 % unanswered" in said
+    assert "ours stops (×): 0.4 % unanswered" in said
     assert {"ours p99", "theirs p99.9"} <= c.expect
 
 

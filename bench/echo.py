@@ -1,0 +1,156 @@
+"""Echo: the least that a server can do, so that what it costs is what corelane costs.
+
+Four parts in one session: the unloaded round trip over the cache line's, the peak of one worker core, latency against
+load, and system calls and context switches a request in each power mode. Arms: embedded (a runtime on a software link),
+iokernel (the loop on one core, the application's process on the other), and as root Linux UDP servers over AF_XDP on a
+veth pair.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from functools import partial
+from typing import Any
+
+from ..apps import echo as app
+from ..drivers import netns
+from .baseline.sockets import LinuxUdp
+from .harness import rig
+from .harness.numbers import pairwise
+from .harness.openloop import Curve, Measure, Point, middle, search_peak, sweep
+from .harness.plot import Canvas
+from .harness.session import Session
+
+SUMMARY = "UDP echo: unloaded latency, peak of a core, latency against load, system calls in each power mode"
+FIGURES = ("echo.p50_over_cacheline", "echo.rps_per_core")
+
+UNLOADED_RPS = 20_000.0
+MODE_RPS = 20_000.0
+PORT = 9000
+LINUX = {"Linux UDP, spinning": "spin", "Linux UDP, blocking": "block"}  # arm: mode of the server
+
+
+def run(session: Session) -> None:
+    """Measure all four parts."""
+    cores = session.two_cores
+    session.settings |= {
+        "message": "one request of 22 bytes (a frame of one cache line) and its reply",
+        "unloaded_rps": UNLOADED_RPS,
+        "handler": "C",
+    }
+    with contextlib.ExitStack() as stack:
+        embedded = stack.enter_context(rig.embedded(lambda rt: rt.bind(app.handler("c", PORT)), cores))
+        attached = stack.enter_context(rig.iokernel(["echo"], cores))
+        arms: dict[str, Measure] = {"embedded": embedded.load.measure, "iokernel": attached.load.measure}
+        arms |= linux_arms(session, stack, cores)
+        unloaded(session, arms)
+        peaks = find_peaks(session, arms)
+        curves(session, arms, peaks)
+    modes(session, cores)
+
+
+def linux_arms(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int]) -> dict[str, Measure]:
+    """The Linux baselines, or why there are none."""
+    why = None if session.baseline else "--no-baseline was given"
+    why = why or netns.missing()
+    if why:
+        for name in LINUX:
+            session.skip(name, why)
+        return {}
+    link = rig.LinuxLink(stack, cores, port=PORT)
+
+    def arm(mode: str) -> Measure:
+        def serve(far: netns.Interface, port: int) -> contextlib.AbstractContextManager[Any]:
+            where = {"address": far.address, "port": port, "netns": far.namespace.name}
+            return contextlib.closing(LinuxUdp(mode=mode, cpu=cores[1], **where))  # type: ignore[arg-type]
+
+        def measure(rate: float, seconds: float) -> Point:
+            point, counted = link.measure(serve, rate, seconds)
+            if rate == UNLOADED_RPS:  # a spinning server's depend on the load; one row says it
+                point.extra["syscalls_per_request"] = counted["syscalls"] / max(counted["received"], 1)
+            return point
+
+        return measure
+
+    return {name: arm(mode) for name, mode in LINUX.items()}
+
+
+def unloaded(session: Session, arms: dict[str, Measure], rounds: int = 5) -> None:
+    """p50 at a load so low that requests do not meet, beside the cache-line round trip of the same rounds."""
+    slot = 0.2 * session.seconds / rounds / len(arms)
+    bodies: dict[str, Any] = {"cache line": session.measure_cacheline}
+    bodies |= {name: partial(measure, UNLOADED_RPS, slot) for name, measure in arms.items()}
+    got = session.interleave(bodies, rounds)
+    for name in arms:
+        session.point(f"{name}, unloaded", middle(got[name]))
+    if all(ns > 0 for ns in got["cache line"]):
+        p50_ns = {name: [p.p50_us * 1e3 for p in got[name]] for name in arms}
+        session.ratio_figure("echo.p50_over_cacheline", p50_ns["embedded"], got["cache line"])
+        over = pairwise(p50_ns["iokernel"], got["cache line"])
+        session.note(f"through an iokernel in another process: {over} cache-line round trips")
+
+
+def find_peaks(session: Session, arms: dict[str, Measure], rounds: int = 3) -> dict[str, float]:
+    """The highest load that each arm carries: the searches interleaved."""
+    slot = 0.35 * session.seconds / rounds / len(arms)
+    bodies = {
+        name: partial(search_peak, measure, start_rps=5e4 if name in LINUX else 1e6, seconds=slot)
+        for name, measure in arms.items()
+    }
+    found: dict[str, list[Curve]] = session.interleave(bodies, rounds)
+    peaks = {}
+    for name, curves_found in found.items():
+        rates = [curve.peak_rps for curve in curves_found]
+        peaks[name] = statistics.median(rates)
+        best = max((curve.peak for curve in curves_found if curve.peak), key=lambda p: p.achieved_rps, default=None)
+        if best:
+            session.point(f"{name}, peak", best)
+        session.settings.setdefault("peak_stops", {})[name] = [curve.stop for curve in curves_found]
+    rates = [curve.peak_rps for curve in found["embedded"]]
+    session.figure("echo.rps_per_core", statistics.median(rates), runs=rates)
+    session.note(f"through an iokernel: {peaks['iokernel']:,.0f} requests/s through the application's core")
+    return peaks
+
+
+def curves(session: Session, arms: dict[str, Measure], peaks: dict[str, float]) -> None:
+    """Latency against load, each arm up to its own peak."""
+    slot = 0.3 * session.seconds / len(arms)
+    for name, measure in arms.items():
+        if peaks[name] <= 0:
+            session.skip(f"{name}, curve", "no load was carried")
+            continue
+        session.take_canary()
+        session.say(f"latency against load: {name}")
+        session.curve(name, sweep(measure, peak_rps=peaks[name], seconds=slot))
+
+
+def modes(session: Session, cores: tuple[int, int]) -> None:
+    """System calls and context switches a request when the server polls, adapts or blocks (embedded, memory NIC)."""
+    slot = 0.15 * session.seconds / 3
+    for power in ("spin", "adaptive", "block"):
+        session.say(f"{MODE_RPS:,.0f} requests/s with a server in mode {power}")
+        with rig.embedded(lambda rt: rt.bind(app.handler("c", PORT)), cores, power=power, spin_us=0) as made:
+            assert made.server_nic is not None
+            before, used = made.server_nic.stats(), made.usage()
+            point = made.load.measure(MODE_RPS, slot)
+            after, cost = made.server_nic.stats(), made.usage() - used
+        served = max(after.rx_frames - before.rx_frames, 1)
+        row = session.point(f"mode {power}", point)
+        row["syscalls_per_request"] = (after.syscalls - before.syscalls) / served
+        row["context_switches_per_request"] = cost.switches / served
+        row["busy_fraction"] = cost.busy_s / slot
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """The curves; unloaded and peak points are on them, modes in the table."""
+    named = list(document["settings"]["stops"])
+    shown = [a for a in document["arms"] if a["name"] in named]
+    canvas = Canvas(
+        "UDP echo: latency against load",
+        message=document["settings"]["message"],
+        n=sum(int(a["sent"]) for a in shown),
+        size=(11, 7),
+    )
+    canvas.latency_curves(document, named)
+    return canvas

@@ -1,0 +1,94 @@
+"""NICs by their names on the command line: DRIVER[:DEVICE][,key=value...], as in tap:cl0 or loadgen:echo,rate=1e5."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..runtime.errors import CorelaneError
+
+if TYPE_CHECKING:
+    from ..drivers.nic import Nic
+
+FORMS = "tap:NAME, af_xdp:IF, loadgen:echo|memcached[,rate=R][,seconds=S]"
+
+
+def parse(text: str) -> tuple[str, str, dict[str, str]]:
+    """("af_xdp", "eth0", {"queues": "2"}) of "af_xdp:eth0,queues=2". CorelaneError for anything that is not a name."""
+    driver, _, rest = text.partition(":")
+    device, *words = rest.split(",")
+    options: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not key or not equals:
+            raise CorelaneError(f"--nic {text}", f"{word!r} is not of the form key=value", FORMS)
+        options[key] = value
+    return driver, device, options
+
+
+def _take(text: str, options: dict[str, str], key: str, kind: type, default: Any) -> Any:
+    try:
+        return kind(options.pop(key)) if key in options else default
+    except ValueError as e:
+        raise CorelaneError(f"--nic {text}", f"{key}: {e}") from e
+
+
+def open_nic(text: str, queues: int, address: str | None) -> tuple[Nic, Any]:
+    """Open a NIC for embedded mode. Returns it, and the load generator if it is one (else None).
+
+    address: the application's own, "a.b.c.d" with or without a prefix; a load generator's server address.
+    """
+    driver, device, options = parse(text)
+    if driver == "loadgen":
+        return _loadgen(text, device, options, address)
+    if driver not in ("tap", "af_xdp") or not device:
+        raise CorelaneError(f"--nic {text}", "there is no such NIC for embedded mode", f"one of: {FORMS}")
+    nic: Nic
+    if driver == "tap":
+        from ..drivers.tap import Tap
+
+        nic = Tap(device, queues, address=options.pop("host", None))
+    else:
+        from ..drivers.af_xdp import AfXdp
+
+        if address is None:
+            raise CorelaneError(
+                f"--nic {text}", "it takes the traffic of one address", "give it with --address a.b.c.d/n"
+            )
+        number = _take(text, options, "queues", int, queues)
+        nic = AfXdp(device, number, addresses=[address.partition("/")[0]], mode=options.pop("mode", "auto"))
+    if options:
+        nic.close()
+        raise CorelaneError(f"--nic {text}", f"{driver} has no option {next(iter(options))!r}")
+    return nic, None
+
+
+def _loadgen(text: str, traffic: str, options: dict[str, str], address: str | None) -> tuple[Nic, Any]:
+    from ..drivers.loadgen import Echo, Loadgen, Memcached, Phase
+
+    if traffic not in ("echo", "memcached"):
+        raise CorelaneError(f"--nic {text}", f"there is no traffic {traffic!r}", "loadgen:echo or loadgen:memcached")
+    rate = _take(text, options, "rate", float, 1e5)
+    seconds = _take(text, options, "seconds", float, 5.0)
+    port = _take(text, options, "port", int, 9000 if traffic == "echo" else 11211)
+    keys = _take(text, options, "keys", int, 100_000)
+    if options:
+        raise CorelaneError(f"--nic {text}", f"loadgen has no option {next(iter(options))!r}")
+    kind = Echo() if traffic == "echo" else Memcached(keys=keys, get_fraction=0.9)
+    generator = Loadgen(
+        kind,
+        server_ip=(address or "10.77.0.2").partition("/")[0],
+        server_port=port,
+        schedule=[Phase(min(0.2, seconds / 5), rate, measured=False), Phase(seconds, rate)],
+    )
+    return generator.nic(), generator
+
+
+def describe_load(name: str, generator: Any) -> tuple[str, dict[str, Any]]:
+    """What became of a generated load: a line for people, and the numbers for JSON (infinite ones as "inf")."""
+    got = generator.result()
+    tail = got.percentiles()
+    line = ", ".join(f"{key.removesuffix('_us')} {value:.3g} us" for key, value in tail.items())
+    text = f"{name}: {got.sent:,} requests at {got.offered_rps:,.0f}/s, {got.answered:,} answered, {got.late:,} late"
+    numbers: dict[str, Any] = {key: value if value < 1e12 else "inf" for key, value in tail.items()}
+    numbers |= {key: getattr(got, key) for key in ("sent", "answered", "late", "dropped")}
+    return f"{text}: {line}", numbers

@@ -1,0 +1,120 @@
+"""corelane ps: the iokernel behind a socket and its applications, with rates and drops over a short interval."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+from ..runtime.errors import CorelaneError
+
+# Counters of an application that count lost frames: everything of that name.
+_DROP = "_dropped_"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: /run/corelane.sock)")
+    parser.add_argument("--interval", type=float, default=0.5, metavar="S", help="rates over so long (default 0.5)")
+    parser.add_argument("--wait", type=float, default=0, metavar="S", help="wait so long for the iokernel to come up")
+    parser.add_argument("--json", action="store_true", help="print all counters as JSON")
+
+
+def snapshot(path: str, wait_s: float = 0.0) -> dict[str, Any]:
+    """The iokernel's statistics. CorelaneError if none answers there within wait_s."""
+    import errno
+
+    from ..runtime._native import ffi, lib
+    from ..runtime.errors import check
+
+    err, text = ffi.new("char[256]"), ffi.new("char **")
+    deadline = time.monotonic() + wait_s
+    while (fd := lib.cl_control_connect(path.encode(), 1000, err)) in (-errno.ENOENT, -errno.ECONNREFUSED):
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(0.05)
+    if fd in (-errno.ENOENT, -errno.ECONNREFUSED):
+        raise CorelaneError(f"no iokernel listens on {path}", hint="start one: corelane up", errno=-fd)
+    check(fd, f"connect to {path}", err)
+    try:
+        check(lib.cl_control_stats(fd, text, 2000, err), f"ask the iokernel on {path}", err)
+        document: dict[str, Any] = json.loads(ffi.string(text[0]))
+        lib.cl_control_free(text[0])
+        return document
+    finally:
+        lib.cl_control_close(fd)
+
+
+def rates(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """`after`, with a "rates" member in each loop, application and uplink: counters a second since `before`."""
+    seconds = max(after["uptime_s"] - before["uptime_s"], 1e-9)
+    out = dict(after)
+    for group, key in (("loops", None), ("apps", "id"), ("uplinks", None)):
+        rows = []
+        for i, row in enumerate(after.get(group, [])):
+            earlier = [r for j, r in enumerate(before.get(group, [])) if (r["id"] == row["id"] if key else i == j)]
+            old = earlier[0] if earlier else {}
+            moved = {
+                k: (v - old.get(k, 0)) / seconds
+                for k, v in row.items()
+                if isinstance(v, int | float) and not isinstance(v, bool) and isinstance(old.get(k, 0), int | float)
+            }
+            rows.append(row | {"rates": moved})
+        out[group] = rows
+    return out
+
+
+def dropped(row: dict[str, Any]) -> dict[str, int]:
+    """The non-zero drop counters of an application, a loop or an uplink."""
+    return {k: int(v) for k, v in row.items() if _DROP in k and v}
+
+
+def render(stats: dict[str, Any]) -> str:
+    """The statistics as text: the iokernel, then a line an application, then what was dropped."""
+    head = f"iokernel pid {stats['pid']} on {stats['socket']}, up {stats['uptime_s']:.0f} s, {stats['mode']} polling"
+    rows = [["NAME", "PID", "ADDRESS", "KTHREADS", "CPUS", "IN/s", "OUT/s", "DROPPED", "BUFFERS LENT"]]
+    for app in stats["apps"]:
+        moved = app.get("rates", {})
+        rows.append(
+            [
+                app["name"],
+                str(app["pid"]),
+                app["ipv4"],
+                str(app["kthreads"]),
+                ",".join(str(c) for c in app["cpus"]) or "any",
+                f"{moved.get('rx_delivered', 0):,.0f}",
+                f"{moved.get('tx_taken', 0):,.0f}",
+                f"{sum(dropped(app).values()):,}",
+                f"{app['buffers_lent']:,}",
+            ]
+        )
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
+    lines = [head]
+    for loop in stats["loops"]:
+        busy = 100 * loop.get("rates", {}).get("busy_s", 0.0)
+        lines.append(f"  loop on cpu {loop['cpu']}: {busy:.1f} % busy, {loop['sleeps']:,} sleeps")
+    for uplink in stats["uplinks"]:
+        moved = uplink.get("rates", {})
+        state = "gone" if uplink["gone"] else "up"
+        into, out = moved.get("rx_frames", 0), moved.get("tx_frames", 0)
+        lines.append(f"  uplink {uplink['name']} {uplink['mac']} {state}: {into:,.0f} in/s, {out:,.0f} out/s")
+    lines += ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
+    if not stats["apps"]:
+        lines[-1] = "no application is attached: corelane run NAME attaches one"
+    for row in (*stats["apps"], *stats["loops"], *stats["uplinks"]):
+        label = row.get("name") or f"loop on cpu {row['cpu']}"
+        if lost := dropped(row):
+            lines.append(f"{label} dropped: " + ", ".join(f"{n:,} {k}" for k, n in lost.items()))
+    return "\n".join(lines)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print statistics with rates over --interval."""
+    from ..runtime.config import DEFAULT_SOCKET
+
+    path = options.socket or DEFAULT_SOCKET
+    before = snapshot(path, options.wait)
+    time.sleep(options.interval)
+    stats = rates(before, snapshot(path))
+    print(json.dumps(stats, indent=1) if options.json else render(stats))
+    return 0

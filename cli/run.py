@@ -1,0 +1,163 @@
+"""corelane run TARGET: an application, attached to an iokernel or embedded on a NIC of its own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..runtime.errors import CorelaneError
+
+if TYPE_CHECKING:
+    from ..libos import Runtime
+    from .targets import Service, Target
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", help="a built-in application's name, module:handler, or a compiled .so")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--socket", metavar="PATH", help="attach to the iokernel there (default: /run/corelane.sock)")
+    place.add_argument(
+        "--nic", metavar="NIC", help="embedded mode: tap:NAME, af_xdp:IF, loadgen:echo|memcached[,rate=R]"
+    )
+    parser.add_argument("--name", help="the application's name; its addresses follow from it")
+    parser.add_argument(
+        "--kthreads", type=_positive, default=1, metavar="N", help="threads that run handlers (default 1)"
+    )
+    parser.add_argument("--cpus", type=_cpus, metavar="A,B", help="CPU of each kthread (default: as the iokernel says)")
+    parser.add_argument(
+        "--poll", choices=("spin", "adaptive", "block"), default="adaptive", help="what a kthread without work does"
+    )
+    parser.add_argument("--spin-us", type=float, default=0, metavar="US", help="adaptive: how long it spins first")
+    parser.add_argument("--address", metavar="A.B.C.D/N", help="embedded mode: the application's IPv4 address")
+    parser.add_argument("--port", type=int, metavar="P", help="UDP port, instead of the handler's own")
+    parser.add_argument("--plain", action="store_true", help="module:handler: call it as it is, do not compile it")
+    parser.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the application")
+    parser.add_argument("--seconds", type=float, metavar="S", help="end after so long (default: at Ctrl-C)")
+    parser.add_argument(
+        "--wait", type=float, default=5, metavar="S", help="how long to wait for the iokernel to come up (default 5)"
+    )
+    parser.add_argument("--json", action="store_true", help="print events and the final counters as JSON lines")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return value
+
+
+def _cpus(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of CPUs like 0,1") from e
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run until SIGINT or SIGTERM, the end of --seconds, or the end of the generated load."""
+    from . import targets
+
+    target = targets.resolve(options.target, options.option, port=options.port, plain=options.plain)
+    name = options.name or target.name
+    nic = generator = None
+    address = options.address
+    if options.nic:
+        from .nics import open_nic
+
+        nic, generator = open_nic(options.nic, options.kthreads, address)
+        if address is None and (generator is not None or nic.ipv4 is None):
+            address = "10.77.0.2/16"  # whom a generated load asks for
+    try:
+        with _runtime(options, name, nic, address) as runtime:
+            return _serve(options, name, target, runtime, generator)
+    finally:
+        if generator is not None:
+            generator.close()
+        elif nic is not None:
+            nic.close()
+
+
+def _runtime(options: argparse.Namespace, name: str, nic: Any, address: str | None) -> Runtime:
+    """The runtime; waits for an iokernel that is still starting."""
+    from ..libos import Runtime
+    from ..runtime.config import DEFAULT_SOCKET
+
+    deadline = time.monotonic() + (options.wait if nic is None else 0)
+    while True:
+        try:
+            return Runtime(
+                None if nic is not None else options.socket or DEFAULT_SOCKET,
+                nic=nic,
+                name=name,
+                kthreads=options.kthreads,
+                power=options.poll,
+                spin_us=options.spin_us,
+                address=address,
+                cpus=options.cpus,
+                udp_checksums=options.nic is None or not options.nic.startswith("loadgen"),
+                on_event=lambda event, text: _say(options, event, text),
+            )
+        except CorelaneError as e:
+            import errno
+
+            if e.errno not in (errno.ENOENT, errno.ECONNREFUSED) or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.05)
+
+
+def _say(options: argparse.Namespace, event: str, text: str, **more: object) -> None:
+    """One line about what happens: JSON on stdout, or text on stderr."""
+    if options.json:
+        print(json.dumps({"event": event, "text": text, **more}), flush=True)
+    else:
+        print(f"corelane run: {text}", file=sys.stderr, flush=True)
+
+
+def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runtime, generator: Any) -> int:
+    service = target.setup(runtime)
+    try:
+        runtime.start()
+        ports = ", ".join(map(str, service.ports))
+        where = (
+            "attached to " + (options.socket or "the iokernel") if runtime.attached else f"embedded on {options.nic}"
+        )
+        _say(
+            options,
+            "serving",
+            f"{name} serves UDP port {ports} at {runtime.address} ({where}, {runtime.kthreads} kthreads)",
+            name=name,
+            ports=list(service.ports),
+            address=runtime.address,
+            mac=runtime.mac,
+            kthreads=runtime.kthreads,
+            attached=runtime.attached,
+        )
+        if generator is not None:
+            generator.start()
+            generator.wait()
+        else:
+            runtime.wait(options.seconds)
+        runtime.stop()
+        _finish(options, name, runtime, service, generator)
+    finally:
+        # Handlers point into the service: the runtime goes first.
+        runtime.close()
+        service.close()
+    return 0
+
+
+def _finish(options: argparse.Namespace, name: str, runtime: Runtime, service: Service, generator: Any) -> None:
+    """The final counters."""
+    stats = runtime.stats()
+    dropped = {reason: n for reason, n in stats.dropped.items() if n}
+    text = f"{name} handled {stats.net['handled']:,} requests, replied to {stats.net['replied']:,}"
+    text += f", dropped {', '.join(f'{n:,} {r}' for r, n in dropped.items())}" if dropped else ", dropped none"
+    _say(options, "stopped", text, net=stats.net, dropped=dropped, sched=stats.sched, service=service.stats())
+    if generator is not None:
+        from .nics import describe_load
+
+        line, numbers = describe_load(name, generator)
+        _say(options, "load", line, **numbers)

@@ -1,0 +1,218 @@
+"""What `corelane run TARGET` can run: a built-in application, module:handler, or a compiled .so.
+
+Each becomes a Target: `setup(runtime)` binds its handlers to a runtime that has not started. It returns a service,
+to be closed after the runtime has stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..runtime.errors import CorelaneError
+
+if TYPE_CHECKING:
+    from ..libos import Runtime
+
+
+class Service(Protocol):
+    """What runs: its UDP ports and its own counters."""
+
+    @property
+    def ports(self) -> tuple[int, ...]: ...
+
+    def stats(self) -> dict[str, int]: ...
+
+    def close(self) -> None: ...
+
+
+@dataclasses.dataclass
+class Target:
+    """name: what the application is called unless --name says otherwise."""
+
+    name: str
+    setup: Callable[[Runtime], Service]
+
+
+@dataclasses.dataclass
+class Bound:
+    """A service that owns nothing but its handlers."""
+
+    ports: tuple[int, ...]
+    handlers: tuple[Any, ...] = ()
+
+    def stats(self) -> dict[str, int]:
+        """The counters of Python callables; compiled handlers have none of their own."""
+        out: dict[str, int] = {}
+        for handler in self.handlers:
+            for name, value in handler.counters.items():
+                out[name] = out.get(name, 0) + value
+        return out
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+def resolve(text: str, words: Sequence[str], *, port: int | None, plain: bool) -> Target:
+    """The target that a command line names. CorelaneError says what it could have been.
+
+    words: "key=value" options. port: overrides a handler's own. plain: do not compile a Python function.
+    """
+    if text.endswith(".so") or "/" in text:
+        return _compiled(Path(text), words, port)
+    if ":" in text:
+        return _python(text, words, port, plain)
+    return _built_in(text, words, port)
+
+
+def pairs(words: Sequence[str]) -> dict[str, str]:
+    """{"key": "value"} of "key=value" words."""
+    out = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not key or not equals:
+            raise CorelaneError(f"--option {word}", "it is not of the form key=value", "as in --option port=9000")
+        out[key] = value
+    return out
+
+
+def _convert(kind: object, text: str, what: str) -> Any:
+    """A value of a dataclass field's type from text."""
+    name = kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
+    try:
+        if name == "bool":
+            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
+        if name == "int":
+            return int(text.replace("_", ""), 0)
+        if name == "float":
+            return float(text)
+    except (ValueError, KeyError):
+        raise CorelaneError(what, f"{text!r} is no {name}", f"give a value of type {name}") from None
+    return text
+
+
+def _built_in(name: str, words: Sequence[str], port: int | None) -> Target:
+    from ..apps import registry
+
+    try:
+        app = registry.load(name)
+    except CorelaneError as e:
+        raise CorelaneError(e.what, e.why, f"{e.hint}; or module:handler, or a file ending in .so") from e
+    fields = {f.name: f for f in dataclasses.fields(app.options)}
+    given = pairs(words)
+    if port is not None:
+        given["port"] = str(port)
+    values = {}
+    for key, text in given.items():
+        if key not in fields:
+            raise CorelaneError(f"--option {key}", f"{name} has no such option", f"one of: {', '.join(fields)}")
+        values[key] = _convert(fields[key].type, text, f"--option {key}={text}")
+    options = app.options(**values)
+    return Target(name, lambda runtime: app.setup(runtime, options))
+
+
+def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> Target:
+    module_name, _, attribute = text.partition(":")
+    if words:
+        raise CorelaneError(f"run {text}", "a Python handler takes no --option", "let it read its environment")
+    # As `python -m` does: modules of the current folder come first.
+    sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as e:
+        missing = e.name == module_name or e.name == module_name.partition(".")[0]
+        hint = "start it in the module's folder, or install it" if missing else f"{module_name} needs it"
+        raise CorelaneError(f"run {text}", str(e), hint) from e
+    except Exception as e:
+        raise CorelaneError(f"run {text}", f"importing {module_name} failed: {type(e).__name__}: {e}") from e
+    found = getattr(module, attribute, None)
+    if found is None:
+        names = [n for n in vars(module) if not n.startswith("_")]
+        raise CorelaneError(f"run {text}", f"{module_name} has no {attribute!r}", f"it has: {', '.join(names)}")
+    from ..libos import Handler, udp
+
+    if not isinstance(found, Handler) and not callable(found):
+        raise CorelaneError(f"run {text}", f"{attribute} is a {type(found).__name__}", "name a function or a handler")
+    handler = found if isinstance(found, Handler) else udp(compiled=not plain)(found)
+    if isinstance(found, Handler) and plain and found.compiled:
+        handler = udp(found.port, compiled=False)(found.function)
+    number = port if port is not None else handler.port
+    if number is None:
+        raise CorelaneError(
+            f"run {text}", "it names no UDP port", "decorate it with @libos.udp(port=...), or give --port"
+        )
+
+    def setup(runtime: Runtime) -> Service:
+        runtime.bind(handler, number)
+        return Bound((number,), (handler,))
+
+    return Target(attribute, setup)
+
+
+def _compiled(path: Path, words: Sequence[str], port: int | None) -> Target:
+    from . import config, elf
+
+    exports = elf.inspect(path, config.library())
+    handlers = [e for e in exports if e.kind != "setup"]
+    if port is not None and len(handlers) != 1:
+        raise CorelaneError(f"run {path}", f"it has {len(handlers)} handlers, and --port gives one port")
+    pairs(words)  # refuse malformed options before anything is loaded
+    ports = tuple(e.port if port is None else port for e in handlers)
+
+    def setup(runtime: Runtime) -> Service:
+        from ..libos import c_handler
+        from ..libos._native import ffi
+
+        object_ = _load(path)
+        arg = ffi.new("void **")
+        keep = [ffi.new("char[]", word.encode()) for word in words]
+        for export in exports:
+            if export.kind == "setup":
+                function = ffi.cast("int (*)(void *, char **, void **, char *)", object_.address(export.symbol))
+                err = ffi.new("char[256]")
+                rc = function(runtime.ptr, ffi.new("char *[]", [*keep, ffi.NULL]), arg, err)
+                if rc < 0:
+                    raise CorelaneError(f"run {path}", ffi.string(err).decode(errors="replace") or f"error {-rc}")
+        made = tuple(
+            c_handler(object_.address(e.symbol), number, burst=e.kind == "burst", arg=arg[0] or None)
+            for e, number in zip(handlers, ports, strict=True)
+        )
+        for handler in made:
+            runtime.bind(handler)
+        return Loaded(ports, made, (object_, keep))
+
+    return Target(path.stem[:31], setup)
+
+
+@dataclasses.dataclass
+class Loaded(Bound):
+    """Handlers of a shared object, and what must stay loaded with them."""
+
+    keep: tuple[object, ...] = ()
+
+
+class _SharedObject:
+    """A loaded shared object. It is never unloaded: its code may be on a stack."""
+
+    def __init__(self, path: Path) -> None:
+        import ctypes
+
+        self._ctypes = ctypes
+        self._library = ctypes.CDLL(str(path.resolve()))
+
+    def address(self, symbol: str) -> int:
+        """Address of an exported function."""
+        value = self._ctypes.cast(getattr(self._library, symbol), self._ctypes.c_void_p).value
+        assert value is not None
+        return value
+
+
+def _load(path: Path) -> _SharedObject:
+    try:
+        return _SharedObject(path)
+    except OSError as e:
+        raise CorelaneError(f"load {path}", str(e), "see what the linker misses: ldd") from e

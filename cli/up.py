@@ -1,0 +1,120 @@
+"""corelane up: an iokernel in the foreground, from a configuration file and what the command line says otherwise."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..runtime.config import Config
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", metavar="FILE", help="TOML file; without one, all defaults")
+    parser.add_argument("--socket", metavar="PATH", help="control socket (default: /run/corelane.sock)")
+    parser.add_argument(
+        "--nic",
+        metavar="NIC",
+        help="uplink: none, tap:NAME, af_xdp:IF, or loadgen:echo|memcached[,rate=R][,seconds=S][,app=NAME]",
+    )
+    parser.add_argument("--cores", metavar="A,B", help="CPUs to poll on, a loop each (default: the quietest)")
+    parser.add_argument("--poll", choices=("spin", "adaptive", "block"), help="what an idle loop does")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="any option, as in network.subnet=10.9.0.0/16"
+    )
+    parser.add_argument("--sample", action="store_true", help="print a configuration file with every option, and end")
+    parser.add_argument("--json", action="store_true", help="print events as JSON lines")
+
+
+def configuration(options: argparse.Namespace) -> Config:
+    """The configuration of a command line. ConfigError names what is wrong in file or option."""
+    from ..runtime import config
+
+    overrides = []
+    if options.socket is not None:
+        overrides.append(f"iokernel.socket={options.socket}")
+    if options.cores is not None:
+        overrides.append(f"iokernel.cores=[{options.cores}]" if options.cores != "auto" else "iokernel.cores=auto")
+    if options.poll is not None:
+        overrides.append(f"iokernel.poll={options.poll}")
+    if options.nic is not None and not options.nic.startswith("loadgen"):
+        driver, _, device = options.nic.partition(":")
+        if device:
+            overrides.append(f"nic.device={device}")
+        overrides.append(f"nic.driver={driver}")
+    return config.load(options.config, [*overrides, *options.set])
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run until SIGINT or SIGTERM, or until the generated load has ended."""
+    if options.sample:
+        from ..runtime import config
+
+        print(config.sample(), end="")
+        return 0
+    settled = configuration(options)
+    if options.nic is not None and options.nic.startswith("loadgen"):
+        return _under_load(options, settled)
+    from ..iokernel import main
+
+    return main.run(settled, lambda text: _say(options, "iokernel", text))
+
+
+def _say(options: argparse.Namespace, event: str, text: str, **more: object) -> None:
+    if options.json:
+        print(json.dumps({"event": event, "text": text, **more}), flush=True)
+    else:
+        print(f"corelane up: {text}", file=sys.stderr, flush=True)
+
+
+def _under_load(options: argparse.Namespace, config: Config) -> int:
+    """An iokernel whose uplink is the load generator: loads the application of that name once it is attached."""
+    import ipaddress
+
+    from ..iokernel import main
+    from ..iokernel.addresses import stable_ipv4
+    from .nics import open_nic, parse
+
+    _, traffic, words = parse(options.nic)
+    name = words.pop("app", "kv" if traffic == "memcached" else "echo")
+    subnet = ipaddress.IPv4Network(config.network.subnet)
+    address = config.app(name).ip or str(ipaddress.IPv4Address(stable_ipv4(name, subnet)))
+    spec = f"loadgen:{traffic}" + "".join(f",{key}={value}" for key, value in words.items())
+    nic, generator = open_nic(spec, 1, address)
+    try:
+        with main.make(config, nic, main.place(config)) as iokernel:
+            _say(options, "iokernel", f"iokernel on {iokernel.socket_path} waits for the application {name} to load it")
+            stop = threading.Event()
+            _on_signals(stop)
+            while name not in iokernel.apps:
+                if stop.wait(0.05):
+                    return 0
+            # Attached is not yet serving: its handlers are bound within moments.
+            stop.wait(0.3)
+            _load(options, name, generator, stop)
+    finally:
+        generator.close()
+    return 0
+
+
+def _on_signals(stop: threading.Event) -> None:
+    import signal
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+
+
+def _load(options: argparse.Namespace, name: str, generator: Any, stop: threading.Event) -> None:
+    from .nics import describe_load
+
+    generator.start()
+    while generator.running:
+        if stop.wait(0.05):
+            generator.abort()
+            return
+    generator.wait()
+    text, numbers = describe_load(name, generator)
+    _say(options, "load", text, **numbers)

@@ -1,0 +1,251 @@
+"""up, run and ps as a user starts them: processes of their own on a socket of the test's own, ended by their pids."""
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corelane.cli import config
+
+DEADLINE_S = 60.0
+
+SHOUT = """
+from corelane import libos
+
+@libos.udp(port=9000)
+def compiled(request, reply):
+    for i in range(len(request)):
+        reply[i] = request[i]
+    return len(request)
+
+def plain(request, reply):
+    reply[: len(request)] = request
+    return len(request)
+"""
+
+C_ECHO = """
+#include <corelane/libos/handler.h>
+#include <stdlib.h>
+#include <string.h>
+static int64_t extra;
+int begin(struct cl_runtime *rt, const char *const *options, void **arg, char *err)
+{
+    (void)rt;
+    for (; *options; options++)
+        if (!strncmp(*options, "fail=", 5)) { strcpy(err, "asked to fail"); return -22; }
+    extra = 1;
+    *arg = &extra;
+    return 0;
+}
+CL_SETUP(begin);
+int64_t serve(const uint8_t *q, int64_t n, uint8_t *r, int64_t room, void *arg)
+{
+    if (n > room || *(int64_t *)arg != 1) return CL_HANDLER_ERROR;
+    memcpy(r, q, (size_t)n);
+    return n;
+}
+CL_HANDLER(serve, 9000);
+"""
+
+
+class Command:
+    """`corelane ARGS` in a process; `event` waits for a JSON line with that event."""
+
+    def __init__(self, args: Sequence[str], cwd: Path) -> None:
+        self.errors = (cwd / f"stderr-{time.monotonic_ns()}").open("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "corelane.cli.main", *args],
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+        )
+
+    def event(self, name: str) -> dict[str, Any]:
+        deadline = time.monotonic() + DEADLINE_S
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while selector.select(max(deadline - time.monotonic(), 0)):
+                line = self.process.stdout.readline()
+                if not line:
+                    break
+                told: dict[str, Any] = json.loads(line)
+                if told["event"] == name:
+                    return told
+        self.errors.seek(0)
+        raise AssertionError(f"no event {name}: {self.errors.read()}")
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(20)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.errors.close()
+        return code
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Any]:
+    """`start("run", "echo", ...)` returns a Command; all are ended after the test."""
+    started: list[Command] = []
+
+    def begin(*args: str) -> Command:
+        started.append(Command(args, tmp_path))
+        return started[-1]
+
+    yield begin
+    for command in reversed(started):
+        if command.process.poll() is None:
+            command.process.kill()
+        command.process.wait(20)
+        if command.process.stdout is not None:
+            command.process.stdout.close()
+        command.errors.close()
+
+
+def ask(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "corelane.cli.main", *args], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_up_run_ps(start: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "io.sock")
+    # The application is started first: it waits for the iokernel, as `corelane up & corelane run` needs.
+    run = start("run", "echo", "--socket", path, "--wait", "30", "--json")
+    up = start("up", "--socket", path, "--json")
+    up.event("iokernel")
+    serving = run.event("serving")
+    assert serving["attached"] is True
+    assert serving["ports"] == [9000]
+
+    shown = ask("ps", "--socket", path, "--interval", "0.05")
+    assert shown.returncode == 0, shown.stderr
+    assert "echo" in shown.stdout
+    assert serving["address"] in shown.stdout
+    stats = json.loads(ask("ps", "--socket", path, "--interval", "0.05", "--json").stdout)
+    assert [a["name"] for a in stats["apps"]] == ["echo"]
+    assert stats["apps"][0]["pid"] == run.process.pid
+    assert "rates" in stats["apps"][0]
+
+    second = ask("up", "--socket", path)
+    assert second.returncode == 1
+    assert f"pid {up.process.pid}" in second.stderr
+    twin = ask("run", "echo", "--socket", path)
+    assert twin.returncode == 1
+    assert "--name" in twin.stderr
+
+    assert run.stop() == 0
+    assert up.stop() == 0
+    gone = ask("ps", "--socket", path)
+    assert gone.returncode == 1
+    assert "corelane up" in gone.stderr
+
+
+def test_an_application_outlives_its_iokernel(start: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "io.sock")
+    first = start("up", "--socket", path, "--json")
+    run = start("run", "echo", "--socket", path, "--wait", "30", "--json")
+    run.event("serving")
+    os.kill(first.process.pid, signal.SIGKILL)
+    first.process.wait(20)
+    assert path in run.event("gone")["text"]
+    second = start("up", "--socket", path, "--json")
+    run.event("attached")
+    names: list[str] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while names != ["echo"] and time.monotonic() < deadline:
+        got = ask("ps", "--socket", path, "--interval", "0", "--json")
+        names = [a["name"] for a in json.loads(got.stdout)["apps"]] if got.returncode == 0 else []
+    assert names == ["echo"]
+    assert run.stop() == 0
+    assert second.stop() == 0
+
+
+@pytest.mark.parametrize(
+    "target",
+    [["echo"], ["shout:compiled"], ["shout:plain", "--plain", "--port", "9000"], ["./serve.so"]],
+    ids=["built-in", "numba", "python", "compiled"],
+)
+def test_every_kind_of_target_serves_a_generated_load(tmp_path: Path, target: list[str]) -> None:
+    """Embedded, without root and without an iokernel: the load generator is the NIC."""
+    (tmp_path / "shout.py").write_text(SHOUT)
+    if target == ["./serve.so"]:
+        build_c(tmp_path)
+    nic = "loadgen:echo,rate=2e3,seconds=0.5"
+    command = [sys.executable, "-m", "corelane.cli.main", "run", *target, "--nic", nic, "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr
+    events = {e["event"]: e for e in map(json.loads, done.stdout.splitlines())}
+    assert events["load"]["sent"] > 500
+    assert events["load"]["answered"] == events["load"]["sent"]
+    assert events["stopped"]["net"]["handler_errors"] == 0
+
+
+def test_an_iokernel_loads_its_application(start: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "io.sock")
+    up = start("up", "--socket", path, "--nic", "loadgen:echo,rate=2e3,seconds=0.5", "--json")
+    run = start("run", "echo", "--socket", path, "--wait", "30", "--json")
+    run.event("serving")
+    load = up.event("load")
+    assert load["answered"] > 0.9 * load["sent"] > 400
+    assert up.process.wait(20) == 0
+
+
+def build_c(folder: Path) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc: apt-get install gcc libc6-dev")
+    (folder / "serve.c").write_text(C_ECHO)
+    flags = ["-O1", "-shared", "-fPIC", f"-I{config.folders()[0]}", "-D_GNU_SOURCE"]
+    subprocess.run(["gcc", *flags, "serve.c", "-o", "serve.so"], cwd=folder, check=True)
+
+
+def test_setup_of_a_compiled_application_may_refuse(tmp_path: Path) -> None:
+    build_c(tmp_path)
+    target = str(tmp_path / "serve.so")
+    done = ask("run", target, "--nic", "loadgen:echo,rate=1e3,seconds=0.2", "--option", "fail=1")
+    assert done.returncode == 1
+    assert "asked to fail" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "finding"),
+    [
+        (["up", "--set", "iokernel.pol=spin"], "did you mean 'poll'"),
+        (["up", "--nic", "quantum:q0"], '"none", "af_xdp", "tap"'),
+        (["up", "--config", "/nonexistent.toml"], "/nonexistent.toml"),
+        (["up", "--cores", "4000", "--socket", "SOCK"], "CPU 4000"),
+        (["run", "echo", "--socket", "SOCK", "--wait", "0"], "corelane up"),
+        (["run", "echo", "--nic", "loadgen:quic"], "loadgen:echo"),
+        (["run", "echo", "--nic", "loadgen:echo,speed=1"], "no option 'speed'"),
+        (["run", "echo", "--nic", "af_xdp:lo"], "--address"),
+        (["ps", "--socket", "SOCK"], "corelane up"),
+    ],
+)
+def test_errors_are_one_sentence(tmp_path: Path, args: list[str], finding: str) -> None:
+    done = ask(*[str(tmp_path / "none.sock") if a == "SOCK" else a for a in args])
+    assert done.returncode in (1, 2)
+    assert finding in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_sample_configuration_is_a_configuration(tmp_path: Path) -> None:
+    sample = ask("up", "--sample")
+    assert sample.returncode == 0
+    from corelane.runtime.config import loads
+
+    assert loads(sample.stdout).iokernel.poll == "adaptive"

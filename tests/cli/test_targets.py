@@ -1,0 +1,79 @@
+"""What `corelane run` takes as a target, and what it says about what it does not take."""
+
+from pathlib import Path
+
+import pytest
+
+from corelane.cli import targets
+from corelane.cli.nics import parse
+from corelane.runtime.errors import CorelaneError
+
+MODULE = """
+from corelane import libos
+
+@libos.udp(port=7001, compiled=False)
+def plain(request, reply):
+    return 0
+
+def bare(request, reply):
+    return 0
+
+number = 5
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module in the current folder; its name is this test's own."""
+    name = f"handlers_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return name
+
+
+def resolve(text: str, *words: str, port: int | None = None, plain: bool = False) -> targets.Target:
+    return targets.resolve(text, words, port=port, plain=plain)
+
+
+def test_the_three_kinds_are_told_apart(module: str) -> None:
+    assert resolve("echo").name == "echo"
+    assert resolve(f"{module}:plain").name == "plain"
+    with pytest.raises(CorelaneError, match="cannot read"):
+        resolve("./absent.so")
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "finding"),
+    [
+        ("nosuch", (), "echo, kv, spin"),
+        ("echo", ("port",), "key=value"),
+        ("echo", ("colour=red",), "one of: port, handler"),
+        ("echo", ("port=x",), "'x' is no int"),
+        ("no_such_module:f", (), "start it in the module's folder"),
+        ("MODULE:nobody", (), "it has: "),
+        ("MODULE:number", (), "is a int"),
+        ("MODULE:bare", (), "no UDP port"),
+        ("MODULE:plain", ("a=b",), "takes no --option"),
+    ],
+)
+def test_wrong_targets_are_refused_with_the_way_out(
+    module: str, text: str, words: tuple[str, ...], finding: str
+) -> None:
+    with pytest.raises(CorelaneError, match=finding) as caught:
+        resolve(text.replace("MODULE", module), *words)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_module_that_fails_is_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fails_at_import.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(CorelaneError, match="ZeroDivisionError"):
+        resolve("fails_at_import:f")
+
+
+def test_nic_names() -> None:
+    assert parse("loadgen:echo,rate=1e5,seconds=2") == ("loadgen", "echo", {"rate": "1e5", "seconds": "2"})
+    assert parse("tap:cl0") == ("tap", "cl0", {})
+    with pytest.raises(CorelaneError, match="key=value"):
+        parse("tap:cl0,fast")

@@ -1,0 +1,110 @@
+"""What README.md and docs/ tell a reader to type is typed here.
+
+Fenced blocks, in the order of the page, in one folder of the test's own:
+
+    ```python file=echo.py     written to that file (any language)
+    ```sh                      run by bash, all of a page's blocks as one script that stops at the first failure;
+                               without root, a block with `sudo` is left out; as root, `sudo` is dropped
+    <!-- not run: REASON -->   above a block: it is not run, for this reason
+
+Background processes of a page are ended after it. Other fenced blocks (```text, indented code) are only read.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"(?:<!-- not run: (?P<why>.+?) -->\n)?^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.M | re.S)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its info string, its text, and why it is not run."""
+
+    info: str
+    body: str
+    why_not: str
+
+    @property
+    def file(self) -> str | None:
+        named = re.search(r"file=(\S+)", self.info)
+        return named.group(1) if named else None
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(m["info"].strip(), m["body"], m["why"] or "") for m in FENCE.finditer(page.read_text())]
+
+
+def script(page: Path) -> str:
+    """The page's shell blocks as one script; empty if there is none."""
+    parts = []
+    for block in blocks(page):
+        if block.info != "sh" or block.why_not:
+            continue
+        if "sudo " in block.body and os.geteuid() != 0:
+            continue
+        parts.append(re.sub(r"\bsudo (-E )?", "", block.body))
+    return "\n".join(parts)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_fences_are_closed_and_reasons_given(page: Path) -> None:
+    text = page.read_text()
+    assert len(re.findall(r"^```", text, re.M)) % 2 == 0
+    for block in blocks(page):
+        assert not (block.info == "sh" and block.why_not == "" and not block.body.strip())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?://|#)([^)#]+)[^)]*\)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if script(p)], ids=lambda p: p.name)
+def test_commands_of_the_page_work(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page):
+        if block.file:
+            (tmp_path / block.file).write_text(block.body)
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    said = tmp_path / "said.txt"  # a file, since background jobs would hold a pipe open
+    with said.open("w") as file:
+        shell = subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", script(page)],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        code = shell.wait(timeout=110)
+        # What the page started in the background must have come up, too.
+        wanted = len(re.findall(r"^corelane run .*&$", script(page), re.M))
+        deadline = time.monotonic() + 30
+        while code == 0 and said.read_text().count(" serves UDP port ") < wanted and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGTERM)
+        shell.wait(timeout=10)
+    out = said.read_text()
+    print(out)
+    assert code == 0, out
+    assert out.count(" serves UDP port ") == wanted, out
+    assert "Traceback" not in out
