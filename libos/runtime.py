@@ -159,6 +159,8 @@ class Runtime:
                 interface = ipaddress.IPv4Interface(address)
                 config.ipv4 = int(interface.ip)
                 config.ipv4_prefix = interface.network.prefixlen if "/" in address else 0
+                if "/" in address and interface.network.prefixlen == 0:
+                    raise ValueError(f"prefix of {address} must be 1 to 32 bits")
             if gateway is not None:
                 config.gateway = int(ipaddress.IPv4Address(gateway))
         except ValueError as error:

@@ -86,6 +86,9 @@ def serve() -> Iterator[Callable[..., Served]]:
         assert served.runtime.stop() == 0, "no uthread is left"
         while served.end.recv():
             pass
+        for queue in range(served.nic.queues):  # what came after the stop is the NIC's
+            while served.nic.recv(queue=queue):
+                pass
         stats = served.runtime.stats()
         assert stats.balanced, stats
         net = stats.net

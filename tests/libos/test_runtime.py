@@ -1,0 +1,263 @@
+"""The runtime as an object: life, refusals, signals, stealing, what happens when the NIC goes away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cltest import wait_until
+from cltest.packets import Host, read_datagram
+
+from corelane import libos
+from corelane.apps.echo import handler as echo_handler
+from corelane.drivers.memory import memory_link
+from corelane.libos import numba_atomics as atomics
+from corelane.runtime.errors import CorelaneError
+
+SERVER = Host("02:00:00:00:00:01", "10.0.0.1")
+CLIENT = Host("02:00:00:00:00:02", "10.0.0.2")
+Serve = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def link(queues: int = 1, address: bool = True) -> Any:
+    return memory_link((queues, 1), ipv4=(SERVER.ip if address else None, None), ipv4_prefix=24)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"power": "turbo"}, "one of: spin, adaptive, block"),
+        ({"kthreads": 0}, "at least 1"),
+        ({"kthreads": 2}, "fewer queues than kthreads"),
+        ({"kthreads": 65}, "at most 64"),
+        ({"cpus": [0, 1], "kthreads": 1}, "one CPU a kthread"),
+        ({"address": "10.0.0"}, "addresses as in"),
+        ({"address": "224.0.0.1"}, "unicast"),
+        ({"address": "10.0.0.1/0"}, "1 to 32 bits"),
+        ({"gateway": "nowhere"}, "gateways as in"),
+        ({"stack_bytes": 100}, "stack"),
+    ],
+)
+def test_wrong_options_are_refused_with_the_reason(options: dict[str, Any], says: str) -> None:
+    nic, end = link()
+    with nic, end:
+        with pytest.raises(CorelaneError, match=says):
+            libos.Runtime(nic=nic, **options)
+        assert nic.buffers_free == nic.buffers
+
+
+def test_a_place_is_needed_and_only_one() -> None:
+    with pytest.raises(CorelaneError, match="needs a place"):
+        libos.Runtime()
+    with pytest.raises(CorelaneError, match=r"(?i)no such file|cannot|connect"):
+        libos.Runtime("/nonexistent/corelane.sock")
+    nic, end = link(address=False)
+    with nic, end:
+        with pytest.raises(CorelaneError, match="so give one"):
+            libos.Runtime(nic=nic)
+        with libos.Runtime(nic=nic, address="10.1.2.3/16") as runtime:
+            assert (runtime.address, runtime.mac, runtime.kthreads) == ("10.1.2.3", nic.mac, 1)
+            assert not runtime.attached
+            assert not runtime.gone
+    nic, end = link(queues=2)
+    with nic, end, pytest.raises(CorelaneError, match="more queues than the runtime kthreads"):
+        libos.Runtime(nic=nic, kthreads=1)
+
+
+def test_life_in_every_order() -> None:
+    nic, end = link()
+    with nic, end:
+        full = nic.buffers_free
+        libos.Runtime(nic=nic).close()
+        runtime = libos.Runtime(nic=nic)
+        assert runtime.stop() == 0, "never started"
+        runtime.close()
+        runtime.close()
+        with pytest.raises(CorelaneError, match="closed"):
+            runtime.start()
+        with libos.Runtime(nic=nic) as runtime:
+            runtime.start()
+            with pytest.raises(CorelaneError, match="started before"):
+                runtime.start()
+            assert runtime.stop() == runtime.stop() == 0
+            assert runtime.wait(0.0), "stopped is the end of waiting"
+        while end.recv():
+            pass
+        assert nic.buffers_free == full
+
+
+def test_two_runtimes_in_one_process(serve: Serve) -> None:
+    one, two = serve(echo_handler("c")), serve(echo_handler("numba"))
+    assert one.ask(b"to one") == b"to one"
+    assert two.ask(b"to two") == b"to two"
+    assert one.runtime.stats().net["replied"] == two.runtime.stats().net["replied"] == 1
+
+
+def test_wait_ends_when_another_thread_stops(serve: Serve) -> None:
+    served = serve(echo_handler("c"))
+    assert not served.runtime.wait(0.001)
+    thread = threading.Thread(target=served.runtime.stop)
+    thread.start()
+    assert served.runtime.wait(20)
+    thread.join()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_serve(number: signal.Signals) -> None:
+    """`serve` in a process of its own ends by Ctrl-C or SIGTERM, with status 0 and nothing on stderr."""
+    code = (
+        "from corelane import libos\n"
+        "from corelane.apps.echo import handler\n"
+        "from corelane.drivers.memory import memory_link\n"
+        "a, b = memory_link(ipv4=('10.0.0.1', None))\n"
+        "class Loud(libos.Runtime):\n"
+        "    def wait(self, timeout_s=None):\n"
+        "        import threading\n"
+        "        threading.Timer(0.05, print, ['serving'], {'flush': True}).start()\n"
+        "        return super().wait(timeout_s)\n"
+        "Loud(nic=a).serve(handler('python'))\n"
+        "print('over')\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "serving\n"
+    child.send_signal(number)
+    out, err = child.communicate(timeout=30)
+    assert (child.returncode, out, err) == (0, "over\n", "")
+
+
+gate = np.zeros(4, np.uint64)
+
+
+@libos.udp(9000, state=gate)
+def holds(request: Any, reply: Any, state: Any) -> int:
+    """Byte 0 = 1: burn the core until the gate opens; else answer at once."""
+    if request[0] == 1:
+        atomics.store_atomic(state, 1, 1)
+        while atomics.load_atomic(state, 0) == 0:
+            pass
+    reply[0] = request[0]
+    return 1
+
+
+def test_a_long_handler_strands_nothing(serve: Serve) -> None:
+    """While a handler burns its kthread, a sibling answers what waits behind it, in queue and inbox."""
+    gate[:] = 0
+    served = serve(holds, kthreads=2)
+    try:
+        served.send(*[CLIENT.datagram(SERVER, bytes([n])) for n in (1, 2, 3, 4)])
+        wait_until(lambda: gate[1] == 1, 20, "the long handler to start")
+        served.send(*[CLIENT.datagram(SERVER, bytes([n])) for n in (5, 6)])
+        assert sorted(d.payload[0] for d in served.datagrams(5)) == [2, 3, 4, 5, 6]
+        assert served.runtime.stats().net["stolen"] >= 5
+    finally:
+        gate[0] = 1
+    assert served.datagrams(1)[0].payload == b"\1"
+
+
+def test_no_stealing_when_told_so(serve: Serve) -> None:
+    gate[:] = 0
+    served = serve(holds, kthreads=2, steal=False)
+    try:
+        served.send(CLIENT.datagram(SERVER, b"\1"), CLIENT.datagram(SERVER, b"\2"))
+        wait_until(lambda: gate[1] == 1, 20, "the long handler to start")
+    finally:
+        gate[0] = 1
+    assert [d.payload for d in served.datagrams(2)] == [b"\1", b"\2"]
+    assert served.runtime.stats().net["stolen"] == 0
+
+
+def test_requests_that_wait_when_it_stops_are_counted(serve: Serve) -> None:
+    """Each is handled or counted as unhandled, and no buffer is lost (the fixture looks)."""
+    served = serve(echo_handler("c"))
+    for _ in range(20):
+        served.send(*[CLIENT.datagram(SERVER, b"x" * 20) for _ in range(20)])
+    served.runtime.stop()
+    stats = served.runtime.stats()
+    assert stats.balanced
+    assert stats.net["delivered"] == stats.net["handled"] + stats.net["unhandled"]
+
+
+def test_the_other_end_of_the_link_goes_away(serve: Serve) -> None:
+    nic, end = link()
+    with nic, libos.Runtime(nic=nic) as runtime:
+        runtime.bind(echo_handler("c"))
+        runtime.start()
+        wait_until(lambda: end.recv(), 20, "the announcement")
+        end.send([CLIENT.datagram(SERVER, b"last words")] * 5)
+        runtime.wait_until(lambda s: s.net["replied"] == 5)
+        end.close()
+        wait_until(lambda: runtime.gone, 20, "the runtime to notice")
+        assert runtime.stop() == 0
+        assert runtime.stats().balanced
+        runtime.close()
+        assert nic.buffers_free == nic.buffers
+
+
+def test_no_buffer_for_a_reply(serve: Serve) -> None:
+    """With every buffer in the client's hands the handler runs without room, and the failure is counted."""
+    served = serve(echo_handler("c"), link={"buffers": 160})
+    held = []
+    from corelane.drivers._native import ffi, lib
+
+    frames = ffi.new("struct cl_frame[]", 64)
+    request = CLIENT.datagram(SERVER, b"x" * 30)
+    served.ask(b"warm")
+    served.send(*[request] * 8)
+    while n := lib.cl_nic_alloc(served.end.ptr, 0, frames, 64):
+        held += [(frames[i].data, frames[i].buf, frames[i].tag) for i in range(n)]
+    stats = served.settled(lambda s: s.net["handled"] == 9)
+    assert stats.net["replied"] + stats.net["handler_errors"] == 9
+    for data, buf, tag in held:
+        frames[0].data, frames[0].buf, frames[0].tag = data, buf, tag
+        lib.cl_nic_free(served.end.ptr, 0, frames, 1)
+    served.receive(stats.net["replied"] - 1)
+    assert served.ask(b"and on") == b"and on"
+
+
+def test_system_calls_of_a_busy_loop(serve: Serve) -> None:
+    """In mode spin a request costs no system call: the NIC counts its own, and the kernel sees no voluntary switch."""
+    served = serve(echo_handler("c"), power="spin")
+    for _ in range(10):
+        served.ask(b"warm")
+    tasks = f"/proc/self/task/{_kthread_tid()}/status"
+    before, calls = _voluntary(tasks), served.nic.stats().syscalls
+    for _ in range(300):
+        served.send(*[CLIENT.datagram(SERVER, b"x" * 20) for _ in range(10)])
+        served.receive(10)
+    assert served.nic.stats().syscalls == calls
+    assert _voluntary(tasks) - before <= 2
+
+
+def _kthread_tid() -> int:
+    tasks = Path("/proc/self/task").iterdir()
+    (tid,) = [int(t.name) for t in tasks if (t / "comm").read_text().startswith("cl-kthread")]
+    return tid
+
+
+def _voluntary(path: str) -> int:
+    with open(path) as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("voluntary_ctxt"))
+
+
+def test_read_datagram_is_strict() -> None:
+    frame = bytearray(CLIENT.datagram(SERVER, b"hello"))
+    assert read_datagram(bytes(frame)).payload == b"hello"
+    frame[-1] ^= 1
+    with pytest.raises(AssertionError, match="checksum"):
+        read_datagram(bytes(frame))
