@@ -194,6 +194,7 @@ class ControlServer:
                         self._accept()
                     elif key.fd == self._wake:
                         os.eventfd_read(self._wake)
+                        self._stopping = True
                     else:
                         self._handle(key.data, events)
                 self._expire()
@@ -202,7 +203,7 @@ class ControlServer:
 
     def stop(self) -> None:
         """Make `serve` return. From any thread or signal handler."""
-        self._stopping = True
+        # Only the write tells: a flag set before it would let `serve` close the descriptor under us.
         os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
