@@ -1,0 +1,100 @@
+"""The test harness itself: it must fail when it should."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+
+import pytest
+from cltest import CBuild, CompileError, ProgramFailed, wait_until
+from cltest.cbuild import ROOT
+
+
+def program(tmp_path, body: str, headers: str = "") -> str:
+    """A C source with this main; its path."""
+    source = tmp_path / "p.c"
+    source.write_text(
+        f"#include <stdio.h>\n#include <stdlib.h>\n{headers}\nint main(int argc, char **argv)\n{{\n{body}\n}}\n"
+    )
+    return str(source)
+
+
+def test_a_program_that_fails_shows_what_it_printed(tmp_path):
+    builder = CBuild("plain")
+    source = program(tmp_path, '(void)argc; printf("look here\\n"); return atoi(argv[1]);')
+    run = builder.runner(builder.build(source, []))
+    assert run(0) == "look here\n"
+    with pytest.raises(ProgramFailed, match="exit status 3 .plain build.\nlook here"):
+        run(3)
+
+
+def test_a_program_that_hangs_is_ended(tmp_path):
+    builder = CBuild("plain")
+    source = program(tmp_path, "(void)argc; (void)argv; for (;;) pause();", "#include <unistd.h>")
+    run = builder.runner(builder.build(source, []))
+    with pytest.raises(ProgramFailed, match="still running after"):
+        run(timeout_s=0.2)
+
+
+def test_what_does_not_compile_says_why(tmp_path):
+    with pytest.raises(CompileError):
+        CBuild("plain").build(program(tmp_path, "unused_variable_here;"), [])
+
+
+@pytest.mark.parametrize(
+    ("variant", "body", "said"),
+    [
+        ("asan", "char *p = malloc((size_t)argc); (void)argv; p[argc] = 1; free(p); return 0;", "heap-buffer-overflow"),
+        ("asan", "(void)argv; return argc + 2147483647 == 0;", "signed integer overflow"),
+        ("asan", "(void)argv; return malloc((size_t)argc * 100) == NULL;", "LeakSanitizer"),
+        ("tsan", "", "data race"),
+    ],
+)
+def test_sanitizers_see_what_they_are_for(tmp_path, variant, body, said):
+    source = program(tmp_path, body)
+    if variant == "tsan":
+        race = "static int shared;\nstatic void *add(void *arg) { shared++; return arg; }\n"
+        body = (
+            "(void)argc; (void)argv; pthread_t a, b; pthread_create(&a, NULL, add, NULL);"
+            "pthread_create(&b, NULL, add, NULL); pthread_join(a, NULL); return pthread_join(b, NULL);"
+        )
+        source = program(tmp_path, body, f"#include <pthread.h>\n{race}")
+    builder = CBuild(variant)
+    with pytest.raises(ProgramFailed, match=said):
+        builder.runner(builder.build(source, [], ["-O0"]))()
+
+
+def test_wait_until():
+    answers = iter([0, "", "yes"])
+    assert wait_until(lambda: next(answers), 5.0) == "yes"
+    with pytest.raises(AssertionError, match=r"waited 0.01 s in vain for rain \(last value 0\)"):
+        wait_until(lambda: 0, 0.01, "rain")
+
+
+def test_the_seed_can_be_chosen(seed, monkeypatch):
+    assert seed == int(os.environ.get("CORELANE_SEED", seed))
+
+
+@pytest.mark.root
+def test_namespaces_are_joined_and_separate(netns):
+    a, b = netns.add("a"), netns.add("b")
+    netns.veth(a, b, address_a="10.9.0.1/24", address_b="10.9.0.2/24", queues=2)
+    wait_until(lambda: "state UP" in a.ip("link", "show", "veth0") and "state UP" in b.ip("link", "show", "veth0"))
+    assert "10.9.0.2" in b.run(["ip", "-4", "addr"])
+    assert "10.9.0.1" not in subprocess.run(["ip", "-4", "addr"], capture_output=True, text=True, check=True).stdout
+    with a.entered():
+        assert "veth0" in [name for _, name in socket.if_nameindex()]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inside:
+            inside.bind(("10.9.0.1", 0))
+    names = [a.name, b.name]
+    netns.close()
+    assert not set(names) & set(os.listdir("/run/netns"))
+
+
+def test_make_names_what_is_missing(tmp_path):
+    (tmp_path / "pyproject.toml").touch()
+    command = ["make", "-f", str(ROOT / "Makefile"), "setup", "CC=no-such-compiler", f"VENV={tmp_path}/venv"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "no C compiler: apt-get install gcc" in done.stdout
