@@ -79,9 +79,12 @@ def fault_pair() -> Iterator[Pair]:
 def pcap_pair() -> Iterator[Pair]:
     """Both ends recorded."""
     a, b = memory_link((2, 1))
-    with tempfile.TemporaryDirectory() as folder:
-        with PcapNic(a, f"{folder}/a.pcap") as recorded_a, PcapNic(b, f"{folder}/b.pcap") as recorded_b:
-            yield Pair(recorded_a, recorded_b)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        PcapNic(a, f"{folder}/a.pcap") as recorded_a,
+        PcapNic(b, f"{folder}/b.pcap") as recorded_b,
+    ):
+        yield Pair(recorded_a, recorded_b)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from corelane.runtime.errors import CorelaneError
 
 
 def read_pcap(data: bytes) -> list[tuple[int, bytes, int]]:
-    """(nanoseconds, kept bytes, length on the wire) of each record of a nanosecond file of this machine's byte order."""
+    """(nanoseconds, kept bytes, length on the wire) of each record of a nanosecond file in native byte order."""
     magic, major, minor, _, _, _, link = struct.unpack_from("=IHHIIII", data)
     assert (magic, major, minor, link) == (0xA1B23C4D, 2, 4, 1)
     out, at = [], 24

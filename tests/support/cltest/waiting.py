@@ -23,7 +23,7 @@ def wait_until(
         if value:
             return value
         if time.monotonic() >= end:
-            said = what() if callable(what) else what
-            raise AssertionError(f"waited {deadline_s:g} s in vain for {said or predicate!r} (last value {value!r})")
+            said = (what() if callable(what) else what) or repr(predicate)
+            raise AssertionError(f"waited {deadline_s:g} s in vain for {said} (last value {value!r})")
         time.sleep(poll_s)
         poll_s = min(poll_s * 1.5, 0.05)
