@@ -105,7 +105,8 @@ class Iokernel:
     gids: who may attach besides root and our own user. huge: arenas on huge pages ("huge"), transparent ones ("thp"),
     or neither ("").
 
-    manual_hz: for tests. Loops are not started: `step` runs a round at a stamp of the caller's, on a clock of that rate.
+    manual_hz: for tests. Loops are not started: `step` runs a round at a stamp of the caller's, on a clock of that
+    rate.
 
     `start` raises Refused if another iokernel has the path, SystemLimit and ConfigError for what cannot be.
     """

@@ -142,10 +142,10 @@ unsigned cl_pool_get(struct cl_pool *pool, unsigned cache, uint32_t *out, unsign
             if (c->count == 0)
                 break;
         }
-        uint32_t take = cl_min(n - got, c->count), count = c->count;
-        for (uint32_t i = 0; i < take; i++)
-            out[got++] = c->index[--count];
-        cl_store_relaxed(&c->count, count);
+        uint32_t take = cl_min(n - got, c->count), left = c->count - take;
+        memcpy(&out[got], &c->index[left], take * sizeof(uint32_t));
+        got += take;
+        cl_store_relaxed(&c->count, left);
     }
 #ifdef CORELANE_DEBUG
     for (unsigned i = 0; i < got; i++)
@@ -162,15 +162,17 @@ void cl_pool_put(struct cl_pool *pool, unsigned cache, const uint32_t *in, unsig
         if (c->count == pool->cache_limit)
             spill(pool, c);
         uint32_t take = cl_min(n, pool->cache_limit - c->count), count = c->count;
-        for (uint32_t i = 0; i < take; i++) {
 #ifdef CORELANE_DEBUG
-            if (!mark(pool, in[i], false)) {
+        for (uint32_t i = 0; i < take; i++) {
+            if (mark(pool, in[i], false))
+                c->index[count++] = in[i];
+            else
                 refuse(pool, 1);
-                continue;
-            }
-#endif
-            c->index[count++] = in[i];
         }
+#else
+        memcpy(&c->index[count], in, take * sizeof(uint32_t));
+        count += take;
+#endif
         cl_store_relaxed(&c->count, count);
         in += take;
         n -= take;

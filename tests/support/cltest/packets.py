@@ -16,7 +16,7 @@ def ones_sum(data: bytes) -> int:
     """Folded ones' complement sum of 16-bit big-endian words (RFC 1071), odd lengths padded with a zero byte."""
     if len(data) % 2:
         data += b"\0"
-    total = sum(word for (word,) in struct.iter_unpack(">H", data))
+    total: int = sum(word for (word,) in struct.iter_unpack(">H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total
