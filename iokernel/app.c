@@ -186,7 +186,6 @@ static void make_kthreads(struct io_app *app)
     for (uint32_t i = 0; i < l->n_rx; i++)
         app->free[i] = l->n_rx - 1 - i; /* low indices first: those are prefaulted */
     app->n_free = l->n_rx;
-    cl_store_relaxed(&app->stats.buffers_free, app->n_free);
 }
 
 static struct io_app *app_new(struct cl_io *io, const struct cl_io_app_config *c, int *rc, char *err)
@@ -227,10 +226,10 @@ static struct io_app *app_new(struct cl_io *io, const struct cl_io_app_config *c
     make_kthreads(app);
     const struct cl_io_limits *lim = &c->limits;
     uint64_t hz = io->clock->hz, now = io->config.tsc_hz ? 0 : cl_tsc(); /* a clock of the caller's starts at 0 */
-    cl_bucket_init(&app->frames, lim->frames_per_s, lim->burst_frames ? lim->burst_frames : 64, hz, now);
+    cl_bucket_init(&app->frames, lim->frames_per_s, lim->burst_frames ? lim->burst_frames : 64, true, hz, now);
     cl_bucket_init(&app->bytes, lim->bytes_per_s, cl_max(lim->burst_bytes ? lim->burst_bytes : 65536, l.buffer_bytes),
-                   hz, now);
-    cl_bucket_init(&app->wakes, WAKES_PER_S, WAKES_BURST, hz, now);
+                   false, hz, now);
+    cl_bucket_init(&app->wakes, WAKES_PER_S, WAKES_BURST, true, hz, now);
     return app;
 }
 
@@ -295,6 +294,7 @@ static void app_stats(const struct io_app *app, struct cl_io_app_stats *out)
     copy_stats(out, &app->stats, sizeof *out);
     for (uint32_t k = 0; k < app->n_kthreads; k++)
         out->lies += cl_load_relaxed(&app->kthreads[k].rx.lies);
+    out->buffers_free = cl_load_relaxed(&app->n_free);
     out->buffers_lent = out->rx_delivered - out->frees;
 }
 

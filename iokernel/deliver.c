@@ -67,7 +67,8 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
         io_count(app->stats.rx_dropped_too_long, 1);
         return;
     }
-    uint32_t buffer = app->free[--app->n_free];
+    uint32_t buffer = app->free[app->n_free - 1];
+    cl_count(&app->n_free, -1u);
     uint8_t *to = app->buffers + (size_t)buffer * app->stride;
     copy_frame(to, f);
     app->lent[buffer] = 1;

@@ -44,7 +44,7 @@ struct io_app {
     uint8_t *buffers; /* in the arena */
     struct io_kthread *kthreads;
 
-    uint32_t n_free CL_ALIGNED(CL_CACHELINE);
+    uint32_t n_free CL_ALIGNED(CL_CACHELINE); /* writer: home loop; readers: anybody (relaxed) */
     uint32_t *free; /* stack of receive buffers: the last that came back goes first, it is warm */
     uint8_t *lent;  /* 1: the application holds this receive buffer */
     int32_t deficit;

@@ -1,9 +1,9 @@
 /* See limits.h. */
 #include "limits.h"
 
-void cl_bucket_init(struct cl_bucket *b, uint64_t per_s, uint64_t burst, uint64_t hz, uint64_t now)
+void cl_bucket_init(struct cl_bucket *b, uint64_t per_s, uint64_t burst, bool whole, uint64_t hz, uint64_t now)
 {
-    *b = (struct cl_bucket){.last = now};
+    *b = (struct cl_bucket){.last = now, .need = whole ? BUCKET_UNIT : 1};
     if (per_s == 0)
         return;
     burst = cl_min(cl_max(burst, 1u), 1ull << 28);
@@ -18,6 +18,6 @@ uint64_t cl_bucket_wait(const struct cl_bucket *b)
 {
     if (cl_bucket_open(b))
         return 0;
-    unsigned __int128 missing = ((unsigned __int128)(uint64_t)(1 - b->tokens) << 16) - b->remainder;
+    unsigned __int128 missing = ((unsigned __int128)(uint64_t)(b->need - b->tokens) << 16) - b->remainder;
     return (uint64_t)((missing + b->rate - 1) / b->rate);
 }

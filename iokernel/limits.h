@@ -1,8 +1,9 @@
 /* Token buckets, and what frames cost when applications take turns.
  *
- * Bucket: tokens in units of 1/2^16 grow at a fixed rate up to the burst; it may go below zero by one frame, which is
- * then paid back, so that a frame longer than what is left is neither refused for ever nor free. No division in the hot
- * path. Time is passed in. (The usual construction; RFC 2697 describes such a meter.)
+ * Bucket: tokens in units of 1/2^16 grow at a fixed rate up to the burst. It is open from `need` tokens on: one for frames;
+ * any for bytes, where it may go below zero by one frame, which is then paid back, so that a frame longer than what is
+ * left is neither refused for ever nor free. No division in the hot path. Time is passed in. (The usual construction;
+ * RFC 2697 describes such a meter.)
  *
  * Turns: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995), with the work that a frame makes for the loop in
  * place of its length: a neighbour that floods is kept to its share of the loop's time, whatever it sends. */
@@ -24,16 +25,16 @@
 
 /* Writer: the home loop. */
 struct cl_bucket {
-    int64_t tokens, burst; /* units of 1/BUCKET_UNIT */
-    uint64_t rate;         /* units a tick, times 2^16; 0: unlimited */
-    uint64_t last;         /* stamp of the last refill */
-    uint64_t remainder;    /* of the last refill, so that no time is lost to rounding */
-    uint64_t full_ticks;   /* a longer pause fills the bucket: keeps the multiplication in 64 bits */
+    int64_t tokens, burst, need; /* units of 1/BUCKET_UNIT */
+    uint64_t rate;               /* units a tick, times 2^16; 0: unlimited */
+    uint64_t last;               /* stamp of the last refill */
+    uint64_t remainder;          /* of the last refill, so that no time is lost to rounding */
+    uint64_t full_ticks;         /* a longer pause fills the bucket: keeps the multiplication in 64 bits */
 };
 
-/* `per_s` tokens a second, at most `burst` at once, on a clock of `hz`. Starts full. */
-void cl_bucket_init(struct cl_bucket *b, uint64_t per_s, uint64_t burst, uint64_t hz, uint64_t now);
-/* Ticks until the bucket is above zero; 0 if it is. */
+/* `per_s` tokens a second, at most `burst` at once, on a clock of `hz`. Starts full. whole: needs a whole token. */
+void cl_bucket_init(struct cl_bucket *b, uint64_t per_s, uint64_t burst, bool whole, uint64_t hz, uint64_t now);
+/* Ticks until the bucket is open; 0 if it is. */
 uint64_t cl_bucket_wait(const struct cl_bucket *b);
 
 static inline void cl_bucket_refill(struct cl_bucket *b, uint64_t now)
@@ -56,7 +57,7 @@ static inline void cl_bucket_refill(struct cl_bucket *b, uint64_t now)
 
 static inline bool cl_bucket_open(const struct cl_bucket *b)
 {
-    return b->rate == 0 || b->tokens > 0;
+    return b->rate == 0 || b->tokens >= b->need;
 }
 
 static inline void cl_bucket_take(struct cl_bucket *b, uint64_t n)

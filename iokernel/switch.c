@@ -16,7 +16,8 @@ static inline void give_back(struct io_app *app, uint32_t buffer)
         return;
     }
     app->lent[buffer] = 0;
-    app->free[app->n_free++] = buffer;
+    app->free[app->n_free] = buffer;
+    cl_count(&app->n_free, 1);
     io_count(app->stats.frees, 1);
 }
 
@@ -244,7 +245,6 @@ bool io_app_has_work(const struct io_app *app)
 
 static CL_HOT bool poll_app(struct io_loop *loop, struct io_app *app, int32_t quantum)
 {
-    cl_store_relaxed(&app->stats.buffers_free, app->n_free);
     if (!io_app_has_work(app)) {
         app->deficit = 0;
         app->held_back = false;
