@@ -1,0 +1,147 @@
+"""An iokernel that is killed with SIGKILL: applications notice, say so, and attach to the next one."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+from cltest import wait_until
+from cltest.switching import between, collect, ip_int, mac_bytes
+
+from corelane.drivers import port as port_module
+from corelane.drivers._native import ffi, lib
+from corelane.drivers.port import open_port
+from corelane.runtime.errors import CorelaneError
+
+
+def kill(process) -> None:
+    process.kill()
+    process.wait()
+
+
+def test_applications_notice_say_so_and_attach_again(child, attach, socket_path):
+    first = child("iokernel.py", socket_path)
+    said: list[tuple[int, str]] = []
+    a = attach("a", on_change=lambda state, text: said.append((state, text)), reattach_s=0.02)
+    b = attach("b", kthreads=2, reattach_s=0.02)
+    addresses = [(mac_bytes(p), ip_int(p)) for p in (a, b)]
+    assert a.send([between(a, b, b"before")] * 10) == 10
+    collect(b, 10)
+    kill(first)
+    wait_until(lambda: a.gone and b.gone)
+    wait_until(lambda: said and said[0][0] == port_module.GONE)
+    assert said[0][1] == f"the iokernel on {socket_path} is gone: attaching again when one listens there"
+    assert a.info().state == port_module.GONE
+    # The link is down: frames are taken and dropped, nothing blocks, nothing leaks.
+    assert a.send([between(a, b, b"lost")] * 10) == 10
+    assert a.stats().tx_dropped_error == 10
+    assert a.recv(timeout_s=0.01) == []
+
+    for generation in (2, 3):
+        process = child("iokernel.py", socket_path)
+        wait_until(lambda n=generation: a.info().attached == n and b.info().attached == n)
+        wait_until(lambda: not a.gone and not b.gone)
+        assert [(mac_bytes(p), ip_int(p)) for p in (a, b)] == addresses
+        frames = [between(a, b, b"after %d" % i, i) for i in range(50)]
+        assert a.send(frames) == 50
+        assert sorted(collect(b, 50)) == sorted(frames)
+        for p in (a, b):
+            wait_until(lambda p=p: p.buffers_free == p.buffers)
+        assert a.info().iokernel_pid == process.pid
+        if generation == 2:
+            kill(process)
+            wait_until(lambda: a.gone and b.gone)
+    wait_until(lambda: said[-1][0] == port_module.ATTACHED)
+
+
+def test_frames_of_the_old_arena_stay_readable_until_they_are_given_back(child, attach, socket_path):
+    first = child("iokernel.py", socket_path)
+    a, b = attach("a", reattach_s=0.02), attach("b", reattach_s=0.02)
+    frame = between(a, b, b"keep me" * 20)
+    assert a.send([frame] * 3) == 3
+    held = ffi.new("struct cl_frame[8]")
+    got = 0
+
+    def receive() -> bool:
+        nonlocal got
+        got += lib.cl_nic_rx(b.ptr, 0, held + got, 8 - got)
+        return got == 3
+
+    wait_until(receive)
+    empty = ffi.new("struct cl_frame[2]")
+    assert lib.cl_nic_alloc(b.ptr, 0, empty, 2) == 2
+    kill(first)
+    wait_until(lambda: b.gone)
+    child("iokernel.py", socket_path)
+    wait_until(lambda: b.info().attached == 2 and a.info().attached == 2)
+    assert a.send(between(a, b, b"new")) == 1
+    assert len(collect(b, 1)) == 1
+    assert [bytes(ffi.buffer(held[i].data, held[i].len)) for i in range(3)] == [frame] * 3
+    # One is sent, as a late answer would be; the others are freed. All of them belong to the old arena.
+    before = b.stats().tx_dropped_error
+    assert lib.cl_nic_tx(b.ptr, 0, held, 1) == 1
+    assert b.stats().tx_dropped_error == before + 1
+    lib.cl_nic_free(b.ptr, 0, held + 1, 2)
+    lib.cl_nic_free(b.ptr, 0, empty, 2)
+    wait_until(lambda: b.buffers_free == b.buffers)
+
+
+def test_a_sleeper_wakes_when_the_iokernel_dies_and_when_the_next_one_brings_frames(child, attach, socket_path):
+    first = child("iokernel.py", socket_path)
+    a, b = attach("a", reattach_s=0.02), attach("b", reattach_s=0.02)
+    got: list[bytes] = []
+
+    def sleeper() -> None:
+        got.extend(b.recv(timeout_s=60))  # sleeps, wakes for the death, sleeps again until a frame comes
+
+    thread = threading.Thread(target=sleeper)
+    thread.start()
+    parker = b.ptr.ops.parker(b.ptr, 0)
+    wait_until(lambda: parker.word[0] == lib.CL_PARK_PARKED)
+    kill(first)
+    wait_until(lambda: b.gone)
+    child("iokernel.py", socket_path)
+    wait_until(lambda: a.info().attached == 2 and b.info().attached == 2)
+    frame = between(a, b, b"good morning")
+    assert a.send(frame) == 1
+    thread.join(20)
+    assert not thread.is_alive()
+    assert got == [frame]
+
+
+def test_without_reattach_it_stays_gone_until_asked(child, attach, socket_path):
+    first = child("iokernel.py", socket_path)
+    a = attach("a", reattach_s=0)
+    with pytest.raises(CorelaneError, match="still attached"):
+        a.reattach()
+    kill(first)
+    wait_until(lambda: a.gone)
+    assert "no packets until this port is attached again" in a.info().text
+    with pytest.raises(CorelaneError, match="no iokernel listens"):
+        a.reattach()
+    second = child("iokernel.py", socket_path)
+    a.reattach()
+    assert (a.gone, a.info().attached) == (False, 2)
+    kill(second)
+    wait_until(lambda: a.gone)  # the watcher watches the new one
+
+
+def test_a_stop_is_told_from_a_death(child, attach, socket_path):
+    process = child("iokernel.py", socket_path, "spin")
+    said: list[int] = []
+    a = attach("a", on_change=lambda state, _text: said.append(state))
+    process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: said == [port_module.STALLED], 20)
+    assert not a.gone
+    assert "is it stopped" in a.info().text
+    process.send_signal(signal.SIGCONT)
+    wait_until(lambda: said == [port_module.STALLED, port_module.ATTACHED], 20)
+
+
+def test_closing_while_attaching_again_does_not_hang(child, socket_path):
+    process = child("iokernel.py", socket_path)
+    a = open_port(socket_path, name="a", reattach_s=0.01)
+    kill(process)
+    wait_until(lambda: a.gone)
+    a.close()
