@@ -1,0 +1,12 @@
+"""C programs: the fuzzer of the rings and the stress of loops, ports and attaching again. Best under sanitizers."""
+
+from __future__ import annotations
+
+import os
+
+
+def test_the_reading_of_rings_withstands_a_fuzzer(c_program, seed):
+    run = c_program("tests/iokernel/c/fuzz_rings.c")
+    steps = 60_000 if os.environ.get("CORELANE_SANITIZE") else 200_000
+    for i in range(3):
+        assert "arrived whole" in run(str(seed + i), str(steps), timeout_s=100)
