@@ -80,6 +80,10 @@ void cl_sem_post(struct cl_sem *s)
             if (swap(&s->word, &word, word + 2))
                 return;
         cl_spin_lock(&s->guard);
+        if (!(cl_load_relaxed(&s->word) & WAITERS)) { /* others have posted since, and may have left a count */
+            cl_spin_unlock(&s->guard);
+            continue;
+        }
         struct cl_waiter *w = cl_wait_pop(&s->waiters);
         if (!s->waiters.first)
             cl_store_release(&s->word, 0); /* under the guard a word with WAITERS changes only by us */
@@ -107,7 +111,7 @@ static void wake_group(struct cl_wait_group *g)
     cl_spin_lock(&g->guard);
     struct cl_waiter *w = g->waiters.first;
     g->waiters = (struct cl_wait_list){0};
-    cl_store_release(&g->word, cl_load_relaxed(&g->word) & ~WAITERS);
+    __atomic_fetch_and(&g->word, ~WAITERS, __ATOMIC_RELEASE);
     cl_spin_unlock(&g->guard);
     while (w) {
         struct cl_waiter *next = w->next; /* before it may go */

@@ -10,8 +10,10 @@
  * hottest lines of all stacks would share a few sets of the L1 cache. */
 #include "internal.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef MADV_GUARD_INSTALL
@@ -85,10 +87,16 @@ static char *map_slab(struct cl_sched *s, uint32_t slab)
     return s->slabs[slab] = p;
 }
 
+static bool unreadable(const char *at)
+{
+    return syscall(SYS_faccessat, AT_FDCWD, at, F_OK) < 0 && errno == EFAULT;
+}
+
 static int install_guard(struct cl_sched *s, char *lo)
 {
     if (s->light_guards) {
-        if (madvise(lo, s->page_bytes, MADV_GUARD_INSTALL) == 0)
+        /* Emulators answer 0 to advice that they ignore: the first time, let a system call try to read there. */
+        if (madvise(lo, s->page_bytes, MADV_GUARD_INSTALL) == 0 && (s->created || unreadable(lo)))
             return 0;
         s->light_guards = false;
     }

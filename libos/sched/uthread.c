@@ -129,8 +129,8 @@ int cl_block(struct cl_kthread *k, enum cl_after_op op, void *p)
     return 0;
 }
 
-/* The end of every uthread. Runs on its stack; does not come back. */
-static void leave(void)
+/* The end of every uthread. Runs on its stack; does not come back, so it must not be called either: see switch.h. */
+static inline __attribute__((always_inline)) void leave(void)
 {
     struct cl_kthread *k = cl_kthread_self();
     struct cl_uthread *me = k->current, *next;

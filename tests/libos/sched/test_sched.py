@@ -6,7 +6,9 @@ On fewer and on more kthreads than this machine has cores. What each program che
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -49,7 +51,7 @@ def test_spawn_storm_runs_each_once_and_spreads(c_program: Program, kthreads: in
 
 @shapes
 def test_no_wake_up_is_lost(c_program: Program, kthreads: int, mode: str) -> None:
-    c_program(program("park_wake"))(kthreads, mode, 500 if SANITIZED else 3000)
+    c_program(program("park_wake"))(kthreads, mode, 500 if SANITIZED else 20_000)
 
 
 @shapes
@@ -88,3 +90,11 @@ def test_stepped_run_is_deterministic_and_timers_are_ordered(c_program: Program,
 @pytest.mark.skipif(SANITIZED, reason="sanitizers make system calls of their own: run without CORELANE_SANITIZE")
 def test_steady_loop_makes_no_system_call(c_program: Program) -> None:
     assert c_program(program("steady"))() == "no system call\n"
+
+
+def test_the_example_of_the_guide_runs(c_program: Program, tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[3]
+    (example,) = re.findall(r"^```c$(.*?)^```$", (root / "docs" / "uthreads.md").read_text(), re.M | re.S)
+    source = tmp_path / "example.c"
+    source.write_text(example)
+    c_program(str(source), cflags=[f"-I{root / 'runtime' / '_include'}"])()
