@@ -1,0 +1,118 @@
+"""Handlers in C, numba and Python, and an asyncio server on Linux: what a request through each costs.
+
+All do the same: echo 22 bytes. C, numba and Python run in embedded mode on one core, loaded over a memory link from the
+other; asyncio runs on Linux' UDP stack, loaded over AF_XDP on a veth pair by the same generator (root). First each
+arm's peak is looked for; then, arm by arm in turn, OVERLOAD times that peak is offered and the answers a second are
+counted: in overload the server is busy throughout, so two arms differ by what a request costs them and not by when a
+search stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..apps import echo as app
+from ..drivers import netns
+from .baseline.asyncio_echo import AsyncioEcho
+from .harness import rig
+from .harness.openloop import Measure, Point, middle, search_peak
+from .harness.plot import Canvas
+from .harness.session import Session
+
+SUMMARY = "echo through a C, a numba and a Python handler; an asyncio UDP server on Linux"
+FIGURES = ("handlers.numba_over_c", "handlers.python_rps", "handlers.python_over_asyncio")
+
+KINDS = ("c", "numba", "python")
+ASYNCIO = "asyncio on Linux"
+PORT = 9000
+ROUNDS = 7
+OVERLOAD = 1.3
+START_RPS = {"c": 1e6, "numba": 1e6, "python": 5e4, ASYNCIO: 5e3}
+
+
+def run(session: Session) -> None:
+    """Find the peaks, then overload all arms in turn."""
+    cores = session.two_cores
+    session.settings |= {
+        "message": "one request of 22 bytes (a frame of one cache line) and its reply",
+        "throughput": f"answers a second while {OVERLOAD} times the arm's peak is offered",
+    }
+    with contextlib.ExitStack() as stack:
+        arms: dict[str, Measure] = {}
+        for kind in KINDS:
+            made = stack.enter_context(rig.embedded(partial(_bind, kind), cores))
+            arms[kind] = made.load.measure
+        arms |= _asyncio_arm(session, stack, cores)
+        rates = _peaks(session, arms)
+        rates["c"] = rates["numba"] = max(rates["c"], rates["numba"])  # a ratio is of equal loads
+        slot = 0.6 * session.seconds / (ROUNDS * len(arms))
+        bodies: dict[str, Callable[[], Point]] = {
+            name: partial(measure, OVERLOAD * rates[name], slot) for name, measure in arms.items()
+        }
+        points = session.interleave(bodies, ROUNDS)
+    achieved = {name: [p.achieved_rps for p in taken] for name, taken in points.items()}
+    for name in arms:
+        session.point(f"{name}, overloaded", middle(points[name]))
+    session.ratio_figure("handlers.numba_over_c", achieved["numba"], achieved["c"])
+    session.figure("handlers.python_rps", statistics.median(achieved["python"]), runs=achieved["python"])
+    if ASYNCIO in arms:
+        session.ratio_figure("handlers.python_over_asyncio", achieved["python"], achieved[ASYNCIO])
+    else:
+        session.figure("handlers.python_over_asyncio", None, reason=session.skipped[ASYNCIO])
+
+
+def _bind(kind: str, runtime: Any) -> None:
+    runtime.bind(app.handler(kind, PORT))
+
+
+def _asyncio_arm(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int]) -> dict[str, Measure]:
+    """The asyncio server, started for each measurement, or why there is none."""
+    why = None if session.baseline else "--no-baseline was given"
+    why = why or netns.missing()
+    if why:
+        session.skip(ASYNCIO, why)
+        return {}
+    link = rig.LinuxLink(stack, cores, port=PORT)
+
+    def serve(far: netns.Interface, port: int) -> contextlib.AbstractContextManager[Any]:
+        return AsyncioEcho(cpu=cores[1], address=far.address, port=port, netns=far.namespace.name)
+
+    def measure(rate: float, seconds: float) -> Point:
+        return link.measure(serve, rate, seconds)[0]
+
+    return {ASYNCIO: measure}
+
+
+def _peaks(session: Session, arms: dict[str, Measure]) -> dict[str, float]:
+    """Each arm's highest carried load, as points; 0.35 of the time."""
+    slot = 0.35 * session.seconds / len(arms)
+    rates = {}
+    for name, measure in arms.items():
+        session.say(f"peak of {name}")
+        found = search_peak(measure, start_rps=START_RPS[name], seconds=slot)
+        # Nothing carried: overload what it did answer.
+        rates[name] = found.peak_rps or max(p.achieved_rps for p in found.points) or START_RPS[name]
+        if found.peak:
+            session.point(f"{name}, peak", found.peak)
+        session.settings.setdefault("peak_stops", {})[name] = found.stop
+    return rates
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """Answers a second of each arm in overload."""
+    shown = [a for a in document["arms"] if a["name"].endswith(", overloaded")]
+    canvas = Canvas(
+        "Echo through handlers of each kind",
+        message=document["settings"]["message"],
+        n=sum(int(a["sent"]) for a in shown),
+    )
+    names = [a["name"].removesuffix(", overloaded") for a in shown]
+    canvas.bars(names, [a["achieved_rps"] for a in shown], ylabel="answers a second, one core")
+    canvas.axes[0].set_xscale("log")
+    canvas.axes[0].set_xlim(1e3, 3 * max(a["achieved_rps"] for a in shown))
+    canvas.caption(f"Median of {ROUNDS} interleaved rounds; {OVERLOAD} times each arm's peak offered, open loop.")
+    return canvas
