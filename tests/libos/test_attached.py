@@ -1,0 +1,211 @@
+"""A runtime as an application of an iokernel: the same handlers, the examples, and an iokernel that dies."""
+
+from __future__ import annotations
+
+import random
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cltest import wait_until
+from cltest.packets import BROADCAST, Host, arp, ethernet, read_datagram
+
+from corelane import libos
+from corelane.apps.echo import handler as echo_handler
+from corelane.drivers.memory import memory_link
+from corelane.drivers.nic import Nic
+from corelane.iokernel import Iokernel
+
+ROOT = Path(__file__).resolve().parents[2]
+CLIENT = Host("02:00:00:00:00:99", "10.77.0.99")
+
+
+class Outside:
+    """The wire behind the iokernel's uplink."""
+
+    def __init__(self, nic: Nic) -> None:
+        self.nic = nic
+
+    def next_datagram(self, deadline_s: float = 20.0) -> Any:
+        """The next UDP datagram for the client."""
+        found: list[bytes] = []
+
+        def look() -> bool:
+            found.extend(f for f in self.nic.recv() if f[12:14] == b"\x08\x00")
+            return bool(found)
+
+        wait_until(look, deadline_s, "a datagram from the application")
+        return read_datagram(found[0])
+
+    def resolve(self, address: str) -> Host:
+        """Ask by ARP until the application answers."""
+        ask = ethernet(arp(1, CLIENT.mac, CLIENT.ip, "00:00:00:00:00:00", address), CLIENT.mac, BROADCAST, 0x0806)
+        hosts: list[Host] = []
+
+        def look() -> bool:
+            self.nic.send(ask)
+            for f in self.nic.recv(timeout_s=0.02):
+                if f[12:14] == b"\x08\x06" and f[20:22] == b"\0\2":
+                    hosts.append(Host(f[22:28].hex(":"), ".".join(map(str, f[28:32]))))
+            return bool(hosts)
+
+        wait_until(look, 20, f"an ARP reply from {address}")
+        return hosts[0]
+
+    def ask(self, server: Host, payload: bytes) -> bytes:
+        """One request and its reply."""
+        self.nic.send(CLIENT.datagram(server, payload))
+        return bytes(self.next_datagram().payload)
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Iterator[tuple[Outside, str, Callable[[], Iokernel]]]:
+    """A wire, the path of the control socket, and a function that starts an iokernel there."""
+    path = f"/tmp/cl-{tmp_path.name[-20:]}.sock"
+    started: list[Iokernel] = []
+    inner, outer = memory_link()
+
+    def start() -> Iokernel:
+        kernel = Iokernel(path, uplinks=[inner] if not started else [], mode="adaptive")
+        kernel.start()
+        started.append(kernel)
+        return kernel
+
+    yield Outside(outer), path, start
+    for kernel in started:
+        kernel.stop()
+    inner.close()
+    outer.close()
+
+
+@pytest.mark.parametrize("kind", ["c", "numba", "python"])
+def test_echo_through_an_iokernel(outside: Any, kind: str) -> None:
+    wire, path, start = outside
+    start()
+    with libos.Runtime(path, name=f"echo-{kind}", kthreads=2 if kind == "c" else 1) as runtime:
+        runtime.bind(echo_handler(kind))
+        runtime.start()
+        server = wire.resolve(runtime.address)
+        assert (server.mac, server.ip) == (runtime.mac, runtime.address)
+        assert runtime.attached
+        for n in (1, 22, 300, 1400):
+            payload = random.Random(n).randbytes(n)
+            assert wire.ask(server, payload) == payload
+        runtime.stop()
+        stats = runtime.stats()
+        assert stats.balanced
+        assert stats.net["replied"] == 4
+
+
+def test_two_applications_by_their_sockets(outside: Any) -> None:
+    """One application asks another through the switch, with ARP between them, and no uplink takes part."""
+    _, path, start = outside
+    start()
+    import numpy as np
+
+    from corelane.libos import numba_calls as calls
+
+    state = np.zeros(4, np.uint64)
+
+    def ask(request: Any, reply: Any, s: Any) -> int:
+        calls.udp_send(s[0], np.uint32(s[1]), 9000, request)
+        return int(calls.udp_recv(s[0], reply, 5_000_000_000))
+
+    with libos.Runtime(path, name="inner") as inner, libos.Runtime(path, name="front") as front:
+        inner.bind(echo_handler("c"))
+        inner.start()
+        socket = front.open_udp()
+        state[0] = socket.address
+        state[1] = int.from_bytes(bytes(map(int, inner.address.split("."))), "big")
+        front.bind(libos.udp(9000, state=state)(ask))
+        front.start()
+        wire = outside[0]
+        server = wire.resolve(front.address)
+        assert wire.ask(server, b"pass it on") == b"pass it on"
+        assert inner.stats().net["replied"] == 1
+
+
+def test_an_iokernel_that_goes_and_one_that_comes(outside: Any) -> None:
+    """The runtime says in one line each what happened, keeps its handlers and sockets, and serves the next iokernel."""
+    _, path, start = outside
+    events: list[tuple[str, str]] = []
+    first = start()
+    with libos.Runtime(
+        path, name="patient", reattach_ms=20, on_event=lambda name, text: events.append((name, text))
+    ) as runtime:
+        runtime.bind(echo_handler("c"))
+        runtime.start()
+        address, mac = runtime.address, runtime.mac
+        first.stop()
+        wait_until(lambda: runtime.gone, 20, "the runtime to notice")
+        second = start()
+        wait_until(lambda: not runtime.gone, 20, "the runtime to attach again")
+        assert (runtime.address, runtime.mac) == (address, mac)
+        with libos.Runtime(path, name="neighbour") as other:
+            other.start()
+            wait_until(lambda: len(second.apps) == 2, 20, "both applications")
+        names = [name for name, _ in events if name in ("gone", "attached")]
+        assert names[-2:] == ["gone", "attached"]
+        assert all("\n" not in text and text for _, text in events)
+
+
+def _serve(command: list[str], wire: Outside, kernel: Iokernel, name: str) -> tuple[subprocess.Popen[str], Host]:
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: name in kernel.apps or child.poll() is not None, 60, f"{name} to register")
+    if child.poll() is not None:
+        raise AssertionError(child.communicate())
+    address = next(a["ipv4"] for a in kernel.stats()["apps"] if a["name"] == name)
+    return child, wire.resolve(address)
+
+
+def _end(child: subprocess.Popen[str]) -> str:
+    child.send_signal(signal.SIGTERM)
+    out, err = child.communicate(timeout=30)
+    assert (child.returncode, err) == (0, ""), err
+    return out
+
+
+@pytest.mark.parametrize(
+    ("script", "name", "request_", "reply"),
+    [
+        ("numba_echo.py", "numba-echo", b"hello", b"hello"),
+        ("python_upper.py", "python-upper", b"hello", b"10.77.0.99 said HELLO"),
+        ("numba_counter.py", "numba-counter", b"\x02", b"\1" + bytes(7)),
+    ],
+)
+def test_python_examples(outside: Any, script: str, name: str, request_: bytes, reply: bytes) -> None:
+    wire, path, start = outside
+    kernel = start()
+    child, server = _serve([sys.executable, str(ROOT / "examples" / script), path], wire, kernel, name)
+    try:
+        assert wire.ask(server, request_) == reply
+        assert _end(child) == ""
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_c_example_builds_against_the_installed_headers(outside: Any, tmp_path: Path) -> None:
+    wire, path, start = outside
+    kernel = start()
+    config = [sys.executable, "-m", "corelane.cli.main", "config", "--cflags", "--libs"]
+    flags = shlex.split(subprocess.run(config, capture_output=True, text=True, check=True).stdout)
+    program = tmp_path / "c_echo"
+    # Away from the source tree: only what is installed may be found.
+    subprocess.run(
+        ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", ROOT / "examples" / "c_echo.c", "-o", program, *flags],
+        cwd=tmp_path,
+        check=True,
+    )
+    child, server = _serve([str(program), path], wire, kernel, "c-echo")
+    try:
+        assert wire.ask(server, b"from C") == b"from C"
+        assert _end(child) == "1 requests, 1 replies\n"
+    finally:
+        child.kill()
+        child.communicate()
