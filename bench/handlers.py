@@ -111,7 +111,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         n=sum(int(a["sent"]) for a in shown),
     )
     names = [a["name"].removesuffix(", overloaded") for a in shown]
-    canvas.bars(names, [a["achieved_rps"] for a in shown], ylabel="answers a second, one core")
+    canvas.bars(names, [a["achieved_rps"] for a in shown], ylabel="throughput of one core (requests/s)")
     canvas.axes[0].set_xscale("log")
     canvas.axes[0].set_xlim(1e3, 3 * max(a["achieved_rps"] for a in shown))
     canvas.caption(f"Median of {ROUNDS} interleaved rounds; {OVERLOAD} times each arm's peak offered, open loop.")
