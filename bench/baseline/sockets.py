@@ -22,9 +22,11 @@ from types import TracebackType
 from typing import Any, cast
 
 from ...apps.kv import Store
+from ...drivers.nic import Nic
 from ...runtime.errors import CorelaneError, check, check_pointer
 from .._native import ffi, lib
 
+CLIENT_MAC, SERVER_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 MODES = {"block": lib.CL_LINUX_BLOCK, "spin": lib.CL_LINUX_SPIN}
 
 
@@ -122,6 +124,27 @@ class LinuxUdp:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+def socket_nic(server: str, port: int, generator_ip: str, generator_port: int, buffers: int = 0) -> Nic:
+    """A NIC whose only peer is the UDP server at server:port, by a kernel socket: for a load generator without root.
+
+    generator_ip, generator_port: the generator's `ip` and `first_port`; give it `flows=1` and `server_mac=SERVER_MAC`.
+    Raises CorelaneError if the socket cannot be opened.
+    """
+    fields = {
+        "server_ipv4": ipv4_number(server),
+        "server_port": port,
+        "client_ipv4": ipv4_number(generator_ip),
+        "client_port": generator_port,
+        "client_mac": bytes.fromhex(CLIENT_MAC.replace(":", "")),
+        "server_mac": bytes.fromhex(SERVER_MAC.replace(":", "")),
+        "buffers": buffers,
+    }
+    out, err = ffi.new("struct cl_nic **"), ffi.new("char[256]")
+    config = ffi.new("struct cl_socket_nic_config *", fields)
+    check(lib.cl_socket_nic_new(config, out, err), f"reach {server}:{port}", err)
+    return Nic(out[0])
 
 
 class ServerProcess:

@@ -9,9 +9,11 @@ import pytest
 from cltest import NetnsFactory
 from kvclient import settled
 
+from corelane.apps.kv import Store
 from corelane.bench.baseline import memcached
 from corelane.bench.baseline.asyncio_echo import AsyncioEcho
-from corelane.bench.baseline.sockets import LinuxUdp, LinuxUdpProcess
+from corelane.bench.baseline.sockets import SERVER_MAC, LinuxUdp, LinuxUdpProcess, socket_nic
+from corelane.drivers.loadgen import Loadgen, Memcached
 from corelane.runtime.errors import CorelaneError
 
 
@@ -84,3 +86,20 @@ def test_memcached() -> None:
         assert ask(server.udp_port, [header + b"get k7\r\n"]) == [header + b"VALUE k7 0 10\r\nvvvvvvvvvv\r\nEND\r\n"]
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_generator_over_a_kernel_socket() -> None:
+    """The load generator reaches a server on loopback through the socket NIC, and gives every buffer back."""
+    traffic = Memcached(keys=500, value_bytes=1000, get_fraction=0.9)
+    with (
+        Store(4 << 20) as store,
+        LinuxUdp(mode="block", batch=32, store=store) as server,
+        Loadgen(traffic, server_mac=SERVER_MAC, server_ip="127.0.0.1", server_port=server.port, flows=1) as load,
+        socket_nic("127.0.0.1", server.port, "10.77.0.1", 20000) as nic,
+    ):
+        load.start_client(nic, spin=False)
+        result = load.run(2000, 0.5, warmup_s=0)
+        load.stop_client()
+        assert nic.buffers_free == nic.buffers
+    assert (result.wrong, result.errors, result.misses) == (0, 0, 0)
+    assert result.answered == result.sent > 0

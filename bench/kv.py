@@ -1,0 +1,265 @@
+"""The key-value store under memcached's traffic: a million keys of 16 bytes, values of 64, Zipf 0.99.
+
+Three parts in one session: the peak of one worker core, interleaved with stock memcached on one thread; latency against
+load; and value sizes from 8 bytes to what a datagram carries, our stack on AF_XDP against the same command layer behind
+a kernel UDP socket, both over a veth pair. Arms: embedded (a runtime on a software link), iokernel (the loop on one
+core, the store's process on the other), and as root what needs a veth pair, loaded over AF_XDP by the same generator.
+Without root memcached is loaded over loopback, by the same generator on a kernel socket: the settings say which.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..apps.kv import Store
+from ..apps.kv import app as kv_app
+from ..drivers import netns
+from ..drivers.af_xdp import AfXdp
+from ..drivers.loadgen import Loadgen
+from ..drivers.loadgen import Memcached as Traffic
+from ..libos import Runtime
+from .baseline import memcached
+from .baseline.sockets import CLIENT_MAC, SERVER_MAC, LinuxUdp, socket_nic
+from .harness import rig
+from .harness.load import Load
+from .harness.openloop import Curve, search_peak, sweep
+from .harness.plot import Canvas
+from .harness.session import Session
+
+SUMMARY = (
+    "key-value store: GETs through one core, latency against load, value sizes; memcached and kernel UDP beside it"
+)
+FIGURES = ("kv.get_rps_per_core", "kv.over_memcached_udp")
+
+PORT = 11211
+MEMORY_BYTES = 256 << 20
+SIZES = (8, 64, 256, 512, 1024, 1300)
+SWEEP_KEYS = 10_000
+FRACTIONS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of this benchmark alone."""
+    parser.add_argument("--keys", type=int, default=1_000_000, help="keys, all of them preloaded (%(default)s)")
+    parser.add_argument("--value-bytes", type=int, default=64, help="bytes of a value (%(default)s)")
+
+
+def run(session: Session) -> None:
+    """Measure all three parts."""
+    traffic = Traffic(
+        keys=int(getattr(session.options, "keys", 1_000_000)),
+        value_bytes=int(getattr(session.options, "value_bytes", 64)),
+    )
+    session.settings |= {
+        "message": f"one GET of a {traffic.key_bytes}-byte key and its {traffic.value_bytes}-byte value",
+        "keys": traffic.keys,
+        "zipf": traffic.zipf,
+        "memory_bytes": MEMORY_BYTES,
+    }
+    cores = session.two_cores
+    with contextlib.ExitStack() as stack:
+        rigs = {
+            "embedded": stack.enter_context(rig.embedded(bind, cores, traffic=traffic, port=PORT)),
+            "iokernel": stack.enter_context(
+                rig.iokernel(["kv", "--option", f"memory_bytes={MEMORY_BYTES}"], cores, traffic=traffic, port=PORT)
+            ),
+        }
+        add_memcached(session, rigs, stack, traffic)
+        peaks = find_peaks(session, rigs)
+        curves(session, rigs, peaks)
+    sizes(session)
+
+
+def bind(runtime: Runtime) -> kv_app.KvService:
+    """The store on a runtime; it is closed with the rig."""
+    return kv_app.setup(runtime, kv_app.Options(port=PORT, memory_bytes=MEMORY_BYTES))
+
+
+def why_no_link(session: Session) -> str:
+    """Why there are no arms over a veth pair; "" if there are."""
+    if not session.baseline:
+        return "--no-baseline was given"
+    return netns.missing() or ""
+
+
+@dataclass
+class UdpPort:
+    """What rig.linux wants of a server: its port."""
+
+    port: int
+
+
+def add_memcached(session: Session, rigs: dict[str, rig.Rig], stack: contextlib.ExitStack, traffic: Traffic) -> None:
+    """Stock memcached with one thread on the server's core, or why it is left out. It sleeps when it is not asked."""
+    why = memcached.missing() if session.baseline else "--no-baseline was given"
+    if why:
+        session.skip("memcached UDP", why)
+    elif why_no_link(session):
+        session.settings["memcached_load"] = f"kernel UDP on loopback, since this {why_no_link(session)}"
+        rigs["memcached UDP"] = stack.enter_context(on_loopback(session.two_cores, traffic))
+    else:
+        session.settings["memcached_load"] = "AF_XDP on a veth pair"
+
+        @contextlib.contextmanager
+        def serve(far: netns.Interface) -> Iterator[UdpPort]:
+            with memcached.Memcached(
+                memory_mib=1024, address=far.address, netns=far.namespace.name, cpu=session.two_cores[1]
+            ) as server:
+                yield UdpPort(server.udp_port)
+
+        rigs["memcached UDP"], _ = stack.enter_context(rig.linux(serve, session.two_cores, traffic=traffic))
+
+
+@contextlib.contextmanager
+def on_loopback(cores: tuple[int, int], traffic: Traffic) -> Iterator[rig.Rig]:
+    """memcached loaded by the same generator, whose frames leave by a kernel UDP socket."""
+    ip, port = rig.CLIENT_IP, 20000
+    with (
+        memcached.Memcached(memory_mib=1024, cpu=cores[1]) as server,
+        Loadgen(
+            traffic,
+            mac=CLIENT_MAC,
+            ip=ip,
+            server_ip=server.address,
+            server_mac=SERVER_MAC,
+            server_port=server.udp_port,
+            first_port=port,
+            flows=1,
+        ) as generator,
+        socket_nic(server.address, server.udp_port, ip, port) as nic,
+    ):
+        generator.start_client(nic, cpu=cores[0])
+        try:
+            yield rig.Rig(Load(generator), generator, ())
+        finally:
+            generator.stop_client()
+
+
+def find_peaks(session: Session, rigs: dict[str, rig.Rig], rounds: int = 3) -> dict[str, float]:
+    """The highest load that each arm carries: the searches interleaved, so that their ratio is taken pair by pair."""
+    slot = 0.45 * session.seconds / rounds / len(rigs)
+
+    def search(name: str) -> Callable[[], Curve]:
+        ours = name != "memcached UDP"
+        start_rps, tries = (1e6, 14) if ours else (5e4, 8)
+        return lambda: search_peak(rigs[name].load.measure, start_rps=start_rps, seconds=slot, tries=tries)
+
+    for name, made in rigs.items():
+        session.say(f"storing the keys: {name}")
+        made.load.measure(1000, 0.05)
+    found = session.interleave({name: search(name) for name in rigs}, rounds)
+    peaks = {}
+    for name, searched in found.items():
+        rates = [curve.peak_rps for curve in searched]
+        peaks[name] = statistics.median(rates)
+        best = max((c.peak for c in searched if c.peak), key=lambda p: p.achieved_rps, default=None)
+        if best:
+            session.point(f"{name}, peak", best)
+        session.settings.setdefault("peak_stops", {})[name] = [curve.stop for curve in searched]
+    rates = [curve.peak_rps for curve in found["embedded"]]
+    session.figure("kv.get_rps_per_core", statistics.median(rates), runs=rates)
+    session.note(f"through an iokernel: {peaks['iokernel']:,.0f} GETs/s through the application's core")
+    theirs = [curve.peak_rps for curve in found.get("memcached UDP", [])]
+    if theirs and all(rate > 0 for rate in theirs):
+        session.ratio_figure("kv.over_memcached_udp", rates, theirs)
+    return peaks
+
+
+def curves(session: Session, rigs: dict[str, rig.Rig], peaks: dict[str, float]) -> None:
+    """Latency against load, each arm up to its own peak."""
+    slot = 0.3 * session.seconds / len(rigs)
+    for name, made in rigs.items():
+        if peaks[name] <= 0:
+            session.skip(f"{name}, curve", "no load was carried")
+            continue
+        session.take_canary()
+        session.say(f"latency against load: {name}")
+        session.curve(name, sweep(made.load.measure, peak_rps=peaks[name], seconds=slot, fractions=FRACTIONS))
+
+
+# Value sizes: both sides over the same kind of link.
+
+
+@contextlib.contextmanager
+def on_af_xdp(far: netns.Interface, cpu: int) -> Iterator[UdpPort]:
+    """The store in embedded mode on the far end of the link."""
+    with contextlib.ExitStack() as stack:
+        with far.namespace.entered():
+            nic = AfXdp(far.name, addresses=[far.address])
+        stack.callback(nic.close)
+        runtime = Runtime(nic=nic, kthreads=1, cpus=[cpu], spin_us=rig.SPIN_US, address=f"{far.address}/{far.prefix}")
+        stack.callback(runtime.close)
+        service = kv_app.setup(runtime, kv_app.Options(port=PORT, memory_bytes=MEMORY_BYTES))
+        stack.callback(service.close)
+        stack.callback(runtime.close)  # first: handlers point into the store
+        runtime.start()
+        yield UdpPort(PORT)
+
+
+@contextlib.contextmanager
+def on_kernel_udp(far: netns.Interface, cpu: int) -> Iterator[UdpPort]:
+    """The same command layer behind a kernel UDP socket, in its strongest form: polling, 32 datagrams a system call."""
+    with (
+        Store(MEMORY_BYTES) as store,
+        LinuxUdp(
+            mode="spin", cpu=cpu, address=far.address, netns=far.namespace.name, port=PORT, batch=32, store=store
+        ) as server,
+    ):
+        yield UdpPort(server.port)
+
+
+Serve = Callable[[netns.Interface, int], contextlib.AbstractContextManager[UdpPort]]
+
+
+def peak_of(session: Session, serve: Serve, value_bytes: int, seconds: float) -> Curve:
+    """The peak of a server made for this alone: two that poll would share the core."""
+    cores = session.two_cores
+    traffic = Traffic(keys=SWEEP_KEYS, value_bytes=value_bytes)
+    with rig.linux(lambda far: serve(far, cores[1]), cores, traffic=traffic) as (made, _):
+        return search_peak(made.load.measure, start_rps=5e4, seconds=seconds, tries=8)
+
+
+def sizes(session: Session) -> None:
+    """GETs a second by value size on both sides, and the size from which the kernel's socket is no slower."""
+    why = why_no_link(session)
+    if why:
+        session.skip("value sizes", why)
+        return
+    slot = 0.25 * session.seconds / len(SIZES) / 2
+    arms: dict[str, Serve] = {"AF_XDP": on_af_xdp, "kernel UDP": on_kernel_udp}
+    rates: dict[str, dict[int, float]] = {name: {} for name in arms}
+    for size in SIZES:
+        session.take_canary()
+        for name, serve in arms.items():
+            session.say(f"values of {size} bytes: {name}")
+            curve = peak_of(session, serve, size, slot)
+            rates[name][size] = curve.peak_rps
+            if curve.peak:
+                session.point(f"{name}, {size} B", curve.peak)["value_bytes"] = size
+    crossed = [size for size in SIZES if rates["kernel UDP"][size] >= rates["AF_XDP"][size] > 0]
+    session.settings["value_sizes"] = rates
+    session.settings["crossover_bytes"] = crossed[0] if crossed else None
+    session.note(
+        f"values from {crossed[0]} bytes on: the kernel's UDP socket is no slower"
+        if crossed
+        else f"no crossover: up to {SIZES[-1]} bytes, what one datagram carries, AF_XDP is ahead of the kernel's socket"
+    )
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """The curves; peaks are on them, value sizes in the table."""
+    named = list(document["settings"]["stops"])
+    shown = [a for a in document["arms"] if a["name"] in named]
+    canvas = Canvas(
+        "kv GET: latency against load",
+        message=document["settings"]["message"],
+        n=sum(int(a["sent"]) for a in shown),
+        size=(11, 7),
+    )
+    canvas.latency_curves(document, named)
+    return canvas
