@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from ..apps.kv import Store
@@ -27,7 +26,7 @@ from .baseline import memcached
 from .baseline.sockets import CLIENT_MAC, SERVER_MAC, LinuxUdp, socket_nic
 from .harness import rig
 from .harness.load import Load
-from .harness.openloop import Curve, search_peak, sweep
+from .harness.openloop import Curve, Measure, search_peak, sweep
 from .harness.plot import Canvas
 from .harness.session import Session
 
@@ -36,6 +35,8 @@ SUMMARY = (
 )
 FIGURES = ("kv.get_rps_per_core", "kv.over_memcached_udp")
 
+KEYS = 1_000_000
+FEW_KEYS, SHORT_S = 10_000, 3.0  # storing a million keys three times takes longer than a short run
 PORT = 11211
 MEMORY_BYTES = 256 << 20
 SIZES = (8, 64, 256, 512, 1024, 1300)
@@ -45,16 +46,18 @@ FRACTIONS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of this benchmark alone."""
-    parser.add_argument("--keys", type=int, default=1_000_000, help="keys, all of them preloaded (%(default)s)")
+    parser.add_argument(
+        "--keys", type=int, help=f"keys, all of them preloaded ({KEYS}; {FEW_KEYS} with less than {SHORT_S:g} seconds)"
+    )
     parser.add_argument("--value-bytes", type=int, default=64, help="bytes of a value (%(default)s)")
 
 
 def run(session: Session) -> None:
     """Measure all three parts."""
-    traffic = Traffic(
-        keys=int(getattr(session.options, "keys", 1_000_000)),
-        value_bytes=int(getattr(session.options, "value_bytes", 64)),
-    )
+    keys = getattr(session.options, "keys", None) or (FEW_KEYS if session.seconds < SHORT_S else KEYS)
+    traffic = Traffic(keys=int(keys), value_bytes=int(getattr(session.options, "value_bytes", 64)))
+    if traffic.keys < KEYS or traffic.value_bytes != 64:
+        session.note(f"the figures are meant for {KEYS} keys and values of 64 bytes; this run took less or other ones")
     session.settings |= {
         "message": f"one GET of a {traffic.key_bytes}-byte key and its {traffic.value_bytes}-byte value",
         "keys": traffic.keys,
@@ -63,15 +66,13 @@ def run(session: Session) -> None:
     }
     cores = session.two_cores
     with contextlib.ExitStack() as stack:
-        rigs = {
-            "embedded": stack.enter_context(rig.embedded(bind, cores, traffic=traffic, port=PORT)),
-            "iokernel": stack.enter_context(
-                rig.iokernel(["kv", "--option", f"memory_bytes={MEMORY_BYTES}"], cores, traffic=traffic, port=PORT)
-            ),
-        }
-        add_memcached(session, rigs, stack, traffic)
-        peaks = find_peaks(session, rigs)
-        curves(session, rigs, peaks)
+        embedded = stack.enter_context(rig.embedded(bind, cores, traffic=traffic, port=PORT))
+        words = ["kv", "--option", f"memory_bytes={MEMORY_BYTES}"]
+        attached = stack.enter_context(rig.iokernel(words, cores, traffic=traffic, port=PORT))
+        arms: dict[str, Measure] = {"embedded": embedded.load.measure, "iokernel": attached.load.measure}
+        add_memcached(session, arms, stack, traffic)
+        peaks = find_peaks(session, arms)
+        curves(session, arms, peaks)
     sizes(session)
 
 
@@ -87,36 +88,30 @@ def why_no_link(session: Session) -> str:
     return netns.missing() or ""
 
 
-@dataclass
-class UdpPort:
-    """What rig.linux wants of a server: its port."""
-
-    port: int
-
-
-def add_memcached(session: Session, rigs: dict[str, rig.Rig], stack: contextlib.ExitStack, traffic: Traffic) -> None:
+def add_memcached(session: Session, arms: dict[str, Measure], stack: contextlib.ExitStack, traffic: Traffic) -> None:
     """Stock memcached with one thread on the server's core, or why it is left out. It sleeps when it is not asked."""
     why = memcached.missing() if session.baseline else "--no-baseline was given"
     if why:
         session.skip("memcached UDP", why)
     elif why_no_link(session):
         session.settings["memcached_load"] = f"kernel UDP on loopback, since this {why_no_link(session)}"
-        rigs["memcached UDP"] = stack.enter_context(on_loopback(session.two_cores, traffic))
+        arms["memcached UDP"] = stack.enter_context(on_loopback(session.two_cores, traffic)).measure
     else:
         session.settings["memcached_load"] = "AF_XDP on a veth pair"
-
-        @contextlib.contextmanager
-        def serve(far: netns.Interface) -> Iterator[UdpPort]:
-            with memcached.Memcached(
-                memory_mib=1024, address=far.address, netns=far.namespace.name, cpu=session.two_cores[1]
-            ) as server:
-                yield UdpPort(server.udp_port)
-
-        rigs["memcached UDP"], _ = stack.enter_context(rig.linux(serve, session.two_cores, traffic=traffic))
+        link = rig.LinuxLink(stack, session.two_cores, traffic=traffic, port=PORT)
+        server = memcached.Memcached(
+            memory_mib=1024,
+            address=link.far.address,
+            netns=link.far.namespace.name,
+            port=PORT,
+            cpu=session.two_cores[1],
+        )
+        stack.enter_context(server)
+        arms["memcached UDP"] = link.load.measure
 
 
 @contextlib.contextmanager
-def on_loopback(cores: tuple[int, int], traffic: Traffic) -> Iterator[rig.Rig]:
+def on_loopback(cores: tuple[int, int], traffic: Traffic) -> Iterator[Load]:
     """memcached loaded by the same generator, whose frames leave by a kernel UDP socket."""
     ip, port = rig.CLIENT_IP, 20000
     with (
@@ -135,24 +130,24 @@ def on_loopback(cores: tuple[int, int], traffic: Traffic) -> Iterator[rig.Rig]:
     ):
         generator.start_client(nic, cpu=cores[0])
         try:
-            yield rig.Rig(Load(generator), generator, ())
+            yield Load(generator)
         finally:
             generator.stop_client()
 
 
-def find_peaks(session: Session, rigs: dict[str, rig.Rig], rounds: int = 3) -> dict[str, float]:
+def find_peaks(session: Session, arms: dict[str, Measure], rounds: int = 3) -> dict[str, float]:
     """The highest load that each arm carries: the searches interleaved, so that their ratio is taken pair by pair."""
-    slot = 0.45 * session.seconds / rounds / len(rigs)
+    slot = 0.45 * session.seconds / rounds / len(arms)
 
     def search(name: str) -> Callable[[], Curve]:
         ours = name != "memcached UDP"
         start_rps, tries = (1e6, 14) if ours else (5e4, 8)
-        return lambda: search_peak(rigs[name].load.measure, start_rps=start_rps, seconds=slot, tries=tries)
+        return lambda: search_peak(arms[name], start_rps=start_rps, seconds=slot, tries=tries)
 
-    for name, made in rigs.items():
+    for name, measure in arms.items():
         session.say(f"storing the keys: {name}")
-        made.load.measure(1000, 0.05)
-    found = session.interleave({name: search(name) for name in rigs}, rounds)
+        measure(1000, 0.05)
+    found = session.interleave({name: search(name) for name in arms}, rounds)
     peaks = {}
     for name, searched in found.items():
         rates = [curve.peak_rps for curve in searched]
@@ -164,29 +159,40 @@ def find_peaks(session: Session, rigs: dict[str, rig.Rig], rounds: int = 3) -> d
     rates = [curve.peak_rps for curve in found["embedded"]]
     session.figure("kv.get_rps_per_core", statistics.median(rates), runs=rates)
     session.note(f"through an iokernel: {peaks['iokernel']:,.0f} GETs/s through the application's core")
-    theirs = [curve.peak_rps for curve in found.get("memcached UDP", [])]
-    if theirs and all(rate > 0 for rate in theirs):
-        session.ratio_figure("kv.over_memcached_udp", rates, theirs)
+    compare_with_memcached(session, rates, [curve.peak_rps for curve in found.get("memcached UDP", [])])
     return peaks
 
 
-def curves(session: Session, rigs: dict[str, rig.Rig], peaks: dict[str, float]) -> None:
+def compare_with_memcached(session: Session, ours: list[float], theirs: list[float]) -> None:
+    """The ratio, over the rounds in which both carried a load."""
+    pairs = [(a, b) for a, b in zip(ours, theirs, strict=False) if a > 0 and b > 0]
+    if pairs:
+        session.ratio_figure("kv.over_memcached_udp", [a for a, _ in pairs], [b for _, b in pairs])
+    elif theirs:
+        session.figure("kv.over_memcached_udp", None, reason="in no round did both carry a load")
+    if theirs and len(pairs) < len(ours):
+        session.note(
+            f"{len(ours) - len(pairs)} of {len(ours)} rounds against memcached left out: a side carried no load"
+        )
+
+
+def curves(session: Session, arms: dict[str, Measure], peaks: dict[str, float]) -> None:
     """Latency against load, each arm up to its own peak."""
-    slot = 0.3 * session.seconds / len(rigs)
-    for name, made in rigs.items():
+    slot = 0.3 * session.seconds / len(arms)
+    for name, measure in arms.items():
         if peaks[name] <= 0:
             session.skip(f"{name}, curve", "no load was carried")
             continue
         session.take_canary()
         session.say(f"latency against load: {name}")
-        session.curve(name, sweep(made.load.measure, peak_rps=peaks[name], seconds=slot, fractions=FRACTIONS))
+        session.curve(name, sweep(measure, peak_rps=peaks[name], seconds=slot, fractions=FRACTIONS))
 
 
 # Value sizes: both sides over the same kind of link.
 
 
 @contextlib.contextmanager
-def on_af_xdp(far: netns.Interface, cpu: int) -> Iterator[UdpPort]:
+def on_af_xdp(far: netns.Interface, cpu: int) -> Iterator[None]:
     """The store in embedded mode on the far end of the link."""
     with contextlib.ExitStack() as stack:
         with far.namespace.entered():
@@ -198,30 +204,30 @@ def on_af_xdp(far: netns.Interface, cpu: int) -> Iterator[UdpPort]:
         stack.callback(service.close)
         stack.callback(runtime.close)  # first: handlers point into the store
         runtime.start()
-        yield UdpPort(PORT)
+        yield
 
 
 @contextlib.contextmanager
-def on_kernel_udp(far: netns.Interface, cpu: int) -> Iterator[UdpPort]:
+def on_kernel_udp(far: netns.Interface, cpu: int) -> Iterator[None]:
     """The same command layer behind a kernel UDP socket, in its strongest form: polling, 32 datagrams a system call."""
     with (
         Store(MEMORY_BYTES) as store,
-        LinuxUdp(
-            mode="spin", cpu=cpu, address=far.address, netns=far.namespace.name, port=PORT, batch=32, store=store
-        ) as server,
+        LinuxUdp(mode="spin", cpu=cpu, address=far.address, netns=far.namespace.name, port=PORT, batch=32, store=store),
     ):
-        yield UdpPort(server.port)
+        yield
 
 
-Serve = Callable[[netns.Interface, int], contextlib.AbstractContextManager[UdpPort]]
+Serve = Callable[[netns.Interface, int], contextlib.AbstractContextManager[None]]
 
 
 def peak_of(session: Session, serve: Serve, value_bytes: int, seconds: float) -> Curve:
     """The peak of a server made for this alone: two that poll would share the core."""
     cores = session.two_cores
     traffic = Traffic(keys=SWEEP_KEYS, value_bytes=value_bytes)
-    with rig.linux(lambda far: serve(far, cores[1]), cores, traffic=traffic) as (made, _):
-        return search_peak(made.load.measure, start_rps=5e4, seconds=seconds, tries=8)
+    with contextlib.ExitStack() as stack:
+        link = rig.LinuxLink(stack, cores, traffic=traffic, port=PORT)
+        stack.enter_context(serve(link.far, cores[1]))
+        return search_peak(link.load.measure, start_rps=5e4, seconds=seconds, tries=8)
 
 
 def sizes(session: Session) -> None:
@@ -241,14 +247,14 @@ def sizes(session: Session) -> None:
             rates[name][size] = curve.peak_rps
             if curve.peak:
                 session.point(f"{name}, {size} B", curve.peak)["value_bytes"] = size
-    crossed = [size for size in SIZES if rates["kernel UDP"][size] >= rates["AF_XDP"][size] > 0]
+    both = [size for size in SIZES if rates["kernel UDP"][size] > 0 and rates["AF_XDP"][size] > 0]
+    crossed = [size for size in both if rates["kernel UDP"][size] >= rates["AF_XDP"][size]]
     session.settings["value_sizes"] = rates
     session.settings["crossover_bytes"] = crossed[0] if crossed else None
-    session.note(
-        f"values from {crossed[0]} bytes on: the kernel's UDP socket is no slower"
-        if crossed
-        else f"no crossover: up to {SIZES[-1]} bytes, what one datagram carries, AF_XDP is ahead of the kernel's socket"
-    )
+    if crossed:
+        session.note(f"with values of {crossed[0]} bytes the kernel's UDP socket is no slower")
+    elif both:
+        session.note(f"no crossover: with values of {both} bytes AF_XDP is ahead of the kernel's UDP socket")
 
 
 def plot(document: dict[str, Any]) -> Canvas:
