@@ -49,6 +49,7 @@
 #define CL_LOAD_RUNNING 3
 #define CL_LOAD_DRAINING 4
 #define CL_LOAD_FAILED 5 /* the server's address was not resolved, or the preload got nowhere */
+#define CL_LOAD_ASKED 6  /* asked for a run, which the engine's thread has not seen yet */
 
 #define CL_LOAD_MAX_PHASES 1024
 

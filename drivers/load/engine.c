@@ -180,7 +180,8 @@ int cl_loadgen_run(struct cl_loadgen *lg, const struct cl_loadgen_phase *phases,
         return -ENOMEM;
     }
     cl_store_relaxed(&lg->aborted, 0);
-    cl_store_relaxed(&lg->state, CL_LOAD_RESOLVING);
+    /* Not yet RESOLVING: the engine's thread would act on it, and then again on the request. */
+    cl_store_relaxed(&lg->state, CL_LOAD_ASKED);
     cl_store_release(&lg->requested, lg->requested + 1); /* release: the phases */
     if (lg->wake)
         cl_park_wake(lg->wake);
@@ -336,7 +337,7 @@ CL_HOT void cl_loadgen_receive(struct cl_loadgen *lg, uint64_t now, const struct
             cl_wire_other(lg, &frames[i]);
             continue;
         }
-        if (cl_unlikely(state == CL_LOAD_IDLE || state == CL_LOAD_FAILED || state == CL_LOAD_RESOLVING)) {
+        if (cl_unlikely(state == CL_LOAD_IDLE || state >= CL_LOAD_FAILED || state == CL_LOAD_RESOLVING)) {
             cl_count(&lg->other.stray, 1);
             continue;
         }
@@ -351,8 +352,10 @@ CL_HOT void cl_loadgen_receive(struct cl_loadgen *lg, uint64_t now, const struct
 uint64_t cl_loadgen_next_tsc(const struct cl_loadgen *lg)
 {
     switch (cl_state(lg)) {
-    case CL_LOAD_RESOLVING: /* in this state before it was obeyed, too: then at once */
-        return cl_load_relaxed(&lg->requested) != lg->obeyed ? 0 : cl_min(lg->arp_next_tsc, lg->arp_until_tsc);
+    case CL_LOAD_ASKED:
+        return 0;
+    case CL_LOAD_RESOLVING:
+        return cl_min(lg->arp_next_tsc, lg->arp_until_tsc);
     case CL_LOAD_PRELOADING:
         return lg->preload.progress_tsc + lg->resend_ticks;
     case CL_LOAD_RUNNING:

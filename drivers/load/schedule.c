@@ -120,6 +120,7 @@ void cl_run_obey(struct cl_loadgen *lg, uint64_t now)
     uint32_t state = cl_state(lg);
     if (requested != lg->obeyed) {
         lg->obeyed = requested;
+        cl_store_relaxed(&lg->state, CL_LOAD_RESOLVING);
         lg->arp_next_tsc = now;
         lg->arp_until_tsc = now + lg->give_up_ticks;
         if (lg->resolved)
