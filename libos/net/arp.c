@@ -56,7 +56,7 @@ static void confirm(struct cl_arp_cache *cache, struct cl_arp_entry *e, const ui
                     struct cl_arp_todo *todo)
 {
     if (e->state == CL_ARP_PENDING) {
-        cache->n_pending--;
+        cl_count(&cache->n_pending, -1u);
         todo->n_out = e->n_held;
         memcpy(todo->out, e->held, e->n_held * sizeof e->held[0]);
         memcpy(todo->mac, mac, 6);
@@ -139,7 +139,7 @@ enum cl_arp_result cl_arp_lookup(struct cl_arp_cache *cache, uint32_t ip_be, uin
         }
         *e = (struct cl_arp_entry){
             .ip_be = ip_be, .state = CL_ARP_PENDING, .tries = 1, .confirmed_ns = now_ns, .asked_ns = now_ns};
-        cache->n_pending++;
+        cl_count(&cache->n_pending, 1u);
         bump(cache);
         result = CL_ARP_ASK;
     }
@@ -170,7 +170,7 @@ bool cl_arp_tick(struct cl_arp_cache *cache, uint64_t now_ns, uint32_t *ask_be, 
             memcpy(todo->out, e->held, e->n_held * sizeof e->held[0]);
             e->state = CL_ARP_FREE;
             e->n_held = 0;
-            cache->n_pending--;
+            cl_count(&cache->n_pending, -1u);
         }
     }
     cl_spin_unlock(&cache->lock);
@@ -205,7 +205,7 @@ bool cl_arp_drain(struct cl_arp_cache *cache, struct cl_frame *out)
             found = true;
         } else if (e->state == CL_ARP_PENDING) {
             e->state = CL_ARP_FREE;
-            cache->n_pending--;
+            cl_count(&cache->n_pending, -1u);
         }
     }
     cl_spin_unlock(&cache->lock);

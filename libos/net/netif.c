@@ -93,11 +93,16 @@ static void arp_timer_fn(struct cl_timer *timer, void *arg)
             cl_netq_done(q, &todo.out[i]);
         }
     }
-    /* Relaxed: whoever asks next arms the timer if we do not; at worst it is armed twice, which only moves it. */
-    if (cl_load_relaxed(&nif->arp->n_pending))
-        cl_timer_arm(&nif->arp_timer, now_ns + CL_ARP_RETRY_NS / 4);
-    else
+    bool again = cl_load_relaxed(&nif->arp->n_pending) != 0;
+    if (!again) {
+        /* Of "say not armed, look at pending" here and "make pending, look at armed" in cl_netq_ask at least one sees the
+         * other: the fences on both sides are sequentially consistent (the argument of runtime/park.h). */
         cl_store_relaxed(&nif->arp_timer_armed, 0);
+        cl_fence_seq_cst();
+        again = cl_load_relaxed(&nif->arp->n_pending) && !cl_exchange(&nif->arp_timer_armed, 1);
+    }
+    if (again)
+        cl_timer_arm(&nif->arp_timer, now_ns + CL_ARP_RETRY_NS / 4);
     cl_netq_ring(q);
 }
 
@@ -105,7 +110,10 @@ void cl_netq_ask(struct cl_netq *q, uint32_t ip_be, const uint8_t *mac)
 {
     cl_count(&q->stats.arp_requests_sent, 1);
     send_arp(q, CL_ARP_REQUEST, mac ? mac : broadcast_mac, zero_mac, ip_be);
-    if (!mac && !cl_exchange(&q->nif->arp_timer_armed, 1))
+    if (mac)
+        return;
+    cl_fence_seq_cst(); /* after the entry was made pending; see arp_timer_fn */
+    if (!cl_exchange(&q->nif->arp_timer_armed, 1))
         cl_timer_arm(&q->nif->arp_timer, cl_sched_now_ns(q->nif->sched) + CL_ARP_RETRY_NS / 4);
 }
 
