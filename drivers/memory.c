@@ -5,9 +5,12 @@
 #include "../runtime/pool.h"
 #include "../runtime/ring.h"
 
+#include <linux/membarrier.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* Descriptor: word = buffer index | length << 32 | offset << 48 (bit 63 is the ring's), payload = RSS hash. */
 #define LEN_SHIFT 32
@@ -28,8 +31,13 @@ struct tx_side {              /* user: the thread that sends on the queue */
     uint64_t *ring_full; /* drops, for each queue of the other end */
 } CL_ALIGNED(CL_CACHELINE);
 
-struct park_side { /* the word is written by the queue's user and by whoever wakes it */
+/* word:   written by the queue's user and by whoever wakes it.
+ * sleeps: whether the user has ever slept. Writer: the user, once; readers: senders, relaxed. Set before the first sleep and
+ *         followed by a barrier on all threads: a sender whose look at `sleeps` came before that barrier has its frames
+ *         visible after it, where the user looks again; one whose look comes after it sees the 1, and fences from then on. */
+struct park_side {
     uint32_t word;
+    uint32_t sleeps;
     uint64_t syscalls; /* writer: the queue's user */
     struct cl_parker parker;
 } CL_ALIGNED(CL_CACHELINE);
@@ -146,9 +154,14 @@ static unsigned tx_to_nobody(struct end *e, unsigned queue, struct cl_frame *fra
 
 static void wake_queues(struct end *e, struct tx_side *tx, uint64_t touched)
 {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the looks below come after the pushes in the program; see park_side */
     while (touched) {
         unsigned q = (unsigned)__builtin_ctzll(touched);
         touched &= touched - 1;
+        struct park_side *park = &e->peer->queues[q].park;
+        /* One that has its own descriptor sleeps without calling wait. */
+        if (!cl_load_relaxed(&park->sleeps) && park->parker.event_fd < 0)
+            continue;
         if (cl_park_wake(&e->peer->queues[q].park.parker))
             cl_count(&tx->syscalls, 1);
     }
@@ -227,9 +240,27 @@ static struct cl_parker *memory_parker(struct cl_nic *nic, unsigned queue)
     return &((struct end *)nic)->queues[queue].park.parker;
 }
 
+static bool frame_waits(struct end *e, unsigned queue)
+{
+    for (unsigned i = 0; i < e->peer->nic.n_queues; i++)
+        if (cl_ring_ready(&e->queues[queue].rx.rings[i]))
+            return true;
+    return false;
+}
+
 static int memory_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
 {
     struct park_side *park = &((struct end *)nic)->queues[queue].park;
+    if (cl_unlikely(!cl_load_relaxed(&park->sleeps))) {
+        cl_store_relaxed(&park->sleeps, 1);
+        cl_count(&park->syscalls, 1);
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0,
+                0); /* registered, or `sleeps` was 1 from the start */
+        if (frame_waits((struct end *)nic, queue)) {
+            cl_park_cancel(&park->parker);
+            return 0;
+        }
+    }
     cl_count(&park->syscalls, timeout_ns != 0);
     cl_park_wait(&park->parker, timeout_ns);
     return 0;
@@ -363,6 +394,7 @@ static void *map_lazily(size_t len)
 
 static bool end_alloc(struct end *e, unsigned peers)
 {
+    bool barriers = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
     e->queues = aligned_alloc(PREFETCH_PAIR, e->nic.n_queues * sizeof(*e->queues));
     if (!e->queues)
         return false;
@@ -373,6 +405,7 @@ static bool end_alloc(struct end *e, unsigned peers)
         queue->tx.rings = calloc(peers, sizeof(*queue->tx.rings));
         queue->tx.ring_full = calloc(peers, sizeof(*queue->tx.ring_full));
         queue->park.parker = (struct cl_parker){&queue->park.word, -1};
+        queue->park.sleeps = !barriers; /* an old kernel, or a filter: then senders always fence */
         if (!queue->rx.rings || !queue->tx.rings || !queue->tx.ring_full)
             return false;
     }

@@ -15,8 +15,9 @@
  *
  * Sleeping: the thread that polls queue q owns cl_nic_parker(nic, q). After cl_park_begin it must look at its queues
  * once more, then call wait, which returns when a frame has come, when somebody called cl_park_wake on that parker, or
- * at the timeout. Whoever puts a frame into a queue calls cl_park_wake on that queue's parker, or lets the kernel's
- * poll() do so.
+ * at the timeout. Who sleeps in another way must have set the parker's event_fd before. Whoever puts a frame into a queue
+ * calls cl_park_wake on that queue's parker, or lets the kernel's poll() do so; a NIC may leave it out for a queue that has
+ * neither called wait nor an event_fd.
  *
  * Every frame is counted: what a NIC received is what it delivered plus what it dropped, by reason. */
 #ifndef CORELANE_DRIVERS_NIC_H

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#define REST_NS 2000000
 #define WORTH_SLEEPING_NS 50000 /* less than what a sleep and a wake-up take on an idle machine, with a margin */
 
 struct cl_loadgen_client {
@@ -20,6 +21,10 @@ struct cl_loadgen_client {
     uint32_t stop; /* writer: cl_loadgen_client_stop; reader: the thread. Relaxed: it guards nothing */
     pthread_t thread;
     uint64_t cpu_ns;
+    struct cl_parker
+        own; /* spin: where the thread sleeps between runs, so that the queue itself never sleeps: senders to a
+                           * queue that never sleeps need not look (drivers/memory.h) */
+    uint32_t word;
     struct cl_frame waiting[CL_NIC_BURST]; /* generated, and not taken by the NIC yet */
     unsigned n_waiting;
 };
@@ -63,6 +68,18 @@ static unsigned generate(struct cl_loadgen_client *c)
     return due;
 }
 
+/* Between the runs of a spinning client: sleep until one is asked for, and answer ARP now and then. */
+static void rest(struct cl_loadgen_client *c)
+{
+    cl_park_begin(&c->own);
+    generate(c);
+    uint32_t state = cl_state(c->lg);
+    if (cl_load_relaxed(&c->stop) || (state != CL_LOAD_IDLE && state != CL_LOAD_FAILED))
+        cl_park_cancel(&c->own);
+    else
+        cl_park_wait(&c->own, REST_NS);
+}
+
 /* Sleep until a frame comes, something is due, or a run or the end is asked for. */
 static void sleep_a_while(struct cl_loadgen_client *c)
 {
@@ -91,8 +108,10 @@ static void *client_main(void *arg)
         if (receive(c) | generate(c))
             continue;
         uint32_t state = cl_state(c->lg);
-        if (!c->spin || state == CL_LOAD_IDLE || state == CL_LOAD_FAILED)
+        if (!c->spin)
             sleep_a_while(c);
+        else if (state == CL_LOAD_IDLE || state == CL_LOAD_FAILED)
+            rest(c);
     }
     cl_loadgen_abort(c->lg);
     cl_loadgen_due(c->lg, cl_tsc(), 0); /* obeys the order: the results become final */
@@ -141,7 +160,8 @@ int cl_loadgen_client_start(struct cl_loadgen *lg, struct cl_nic *nic, unsigned 
         CPU_SET((unsigned)cpu, &set);
         rc = cpu < CPU_SETSIZE ? pthread_attr_setaffinity_np(&attr, sizeof set, &set) : EINVAL;
     }
-    lg->wake = nic->ops->parker(nic, queue);
+    c->own = (struct cl_parker){&c->word, -1};
+    lg->wake = spin ? &c->own : nic->ops->parker(nic, queue);
     if (!rc)
         rc = pthread_create(&c->thread, &attr, client_main, c);
     pthread_attr_destroy(&attr);
@@ -157,7 +177,7 @@ int cl_loadgen_client_start(struct cl_loadgen *lg, struct cl_nic *nic, unsigned 
 uint64_t cl_loadgen_client_stop(struct cl_loadgen_client *client)
 {
     cl_store_relaxed(&client->stop, 1);
-    cl_park_wake(client->nic->ops->parker(client->nic, client->queue));
+    cl_park_wake(client->lg->wake);
     pthread_join(client->thread, NULL);
     uint64_t cpu_ns = client->cpu_ns;
     client->lg->wake = NULL;
