@@ -129,6 +129,17 @@ def test_a_full_link_makes_requests_late_and_loses_none():
     assert a.closed
 
 
+def test_stopping_the_client_ends_the_run_however_young_it_is():
+    a, b = memory_link()
+    with a, b, Loadgen(Echo(), server_mac="02:00:00:00:00:02") as load:
+        for spin in (True, False) * 10:
+            load.start_client(a, spin=spin)
+            load.start([Phase(60, 1000)])
+            load.stop_client()
+            assert not load.running
+            assert load.result().answered == 0
+
+
 def test_misuse_is_refused():
     a, b = memory_link(mtu=600)
     with a, b, Loadgen(Echo(payload_bytes=1000), server_mac="02:00:00:00:00:02") as load:
