@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", type=float, default=5, metavar="S", help="how long to wait for the iokernel to come up (default 5)"
     )
+    parser.add_argument("--with-parent", action="store_true", help="end when the process that started this one ends")
     parser.add_argument("--json", action="store_true", help="print events and the final counters as JSON lines")
 
 
@@ -60,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
     """Run until SIGINT or SIGTERM, the end of --seconds, or the end of the generated load."""
     from . import targets
 
+    if options.with_parent:
+        _end_with_parent()
     target = targets.resolve(options.target, options.option, port=options.port, plain=options.plain)
     name = options.name or target.name
     nic = generator = None
@@ -78,6 +81,18 @@ def run(options: argparse.Namespace) -> int:
             generator.close()
         elif nic is not None:
             nic.close()
+
+
+def _end_with_parent() -> None:
+    """Have the kernel send SIGTERM when the parent ends, however it does (prctl(2), PR_SET_PDEATHSIG)."""
+    import ctypes
+    import os
+    import signal
+
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(1, int(signal.SIGTERM))
+    if os.getppid() != parent:  # it ended before we asked
+        raise CorelaneError("run with the parent", "it has ended already")
 
 
 def _runtime(options: argparse.Namespace, name: str, nic: Any, address: str | None) -> Runtime:

@@ -22,7 +22,8 @@ def figures(documents: Sequence[dict[str, Any]]) -> str:
         elif fig is not None:
             value = f"{quantity(fig['value'])} {goal.unit if goal.unit != 'x' else ''}".rstrip()
             met = "yes" if fig["met"] else "no"
-            runs = f"{quantity(min(fig['runs']))} .. {quantity(max(fig['runs']))}" if len(fig["runs"]) > 1 else ""
+            taken = [number(r) for r in fig["runs"]]
+            runs = f"{quantity(min(taken))} .. {quantity(max(taken))}" if len(taken) > 1 else ""
         lines.append(f"| `{name}` | {goal.meaning} | {goal.sense} {quantity(goal.goal)} | {value} | {runs} | {met} |")
     return "\n".join(lines)
 

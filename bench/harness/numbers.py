@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 PERCENTILES: tuple[tuple[str, float], ...] = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999))
 
@@ -57,6 +58,17 @@ def plain(value: float | None) -> float | str | None:
     if value is None or math.isnan(value):
         return None
     return "inf" if math.isinf(value) else value
+
+
+def plain_all(value: Any) -> Any:
+    """`plain` for every float within dicts, lists and tuples."""
+    if isinstance(value, float):
+        return plain(value)
+    if isinstance(value, dict):
+        return {k: plain_all(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_all(v) for v in value]
+    return value
 
 
 def number(value: object) -> float:

@@ -115,7 +115,7 @@ class App:
     """`corelane run ...` in a process of its own, from its start until `close`. `info`: its "serving" event."""
 
     def __init__(self, arguments: Sequence[str], timeout_s: float = 30.0) -> None:
-        command = [sys.executable, "-m", "corelane.cli.main", "run", *arguments, "--json"]
+        command = [sys.executable, "-m", "corelane.cli.main", "run", *arguments, "--with-parent", "--json"]
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in close
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._errors, text=True

@@ -13,6 +13,7 @@ takes the canary on them. Progress goes to stderr; nothing else is printed here.
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 import time
@@ -25,7 +26,7 @@ from ..goals import GOALS
 from . import document as doc
 from . import machine
 from .jitter import Canary
-from .numbers import Ratio, number, pairwise
+from .numbers import Ratio, number, pairwise, plain_all
 from .openloop import Curve, Point
 from .power import ShallowIdle
 
@@ -165,6 +166,8 @@ class Session:
         """Set a figure of goals.py, with the values of the single runs; or None with the reason why not."""
         if name not in GOALS:
             raise KeyError(f"figure {name} is not declared in bench/goals.py")
+        if value is not None and not math.isfinite(value):
+            value, reason = None, f"half of the runs or more gave {value}: requests stayed unanswered"
         self.figures[name] = doc.figure(name, value, [float(r) for r in runs], reason)
 
     def ratio_figure(self, name: str, above: Sequence[float], below: Sequence[float]) -> Ratio:
@@ -196,7 +199,7 @@ class Session:
             "notes": self.notes,
             **self.settings,
         }
-        return {
+        whole = {
             "bench": self.name,
             "version": doc.corelane_version(),
             "machine": described,
@@ -205,6 +208,8 @@ class Session:
             "arms": [self._marked(row) for row in self.arms],
             "figures": self.figures,
         }
+        out: dict[str, Any] = plain_all(whole)
+        return out
 
     def _marked(self, row: dict[str, Any]) -> dict[str, Any]:
         """The row with the percentiles that the canary alone explains."""

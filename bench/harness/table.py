@@ -91,7 +91,7 @@ def figure_table(figures: dict[str, dict[str, Any]]) -> str:
         if fig["value"] is None:
             rows.append([name, "-", "", bound, "not taken", fig["reason"]])
             continue
-        runs = fig["runs"]
+        runs = [number(r) for r in fig["runs"]]
         spread = f"{quantity(min(runs))} .. {quantity(max(runs))}" if len(runs) > 1 else ""
         rows.append([name, quantity(fig["value"]), spread, bound, "met" if fig["met"] else "NOT MET", goal.meaning])
     widths = [max(len(r[i]) for r in rows) for i in range(5)]

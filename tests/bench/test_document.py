@@ -143,3 +143,18 @@ def test_met_follows_the_sense() -> None:
     assert not GOALS["echo.rps_per_core"].met(4.9e6)
     assert GOALS["threads.yield_ns"].met(40)
     assert not GOALS["threads.yield_ns"].met(41)
+
+
+def test_what_is_infinite_stays_json() -> None:
+    with session() as s:
+        s.arm("x", rate=float("inf"), parts=[1.0, float("nan")])
+        s.ratio_figure("kv.over_memcached_udp", [float("inf")] * 3, [1.0] * 3)
+        s.ratio_figure("echo.p50_over_cacheline", [float("inf"), 2.0, 3.0], [1.0] * 3)
+    document = s.document()
+    json.dumps(document, allow_nan=False)
+    assert document["arms"][0] == {"name": "x", "rate": "inf", "parts": [1.0, None]}
+    assert document["figures"]["kv.over_memcached_udp"]["value"] is None
+    assert "unanswered" in document["figures"]["kv.over_memcached_udp"]["reason"]
+    assert document["figures"]["echo.p50_over_cacheline"]["runs"] == ["inf", 2.0, 3.0]
+    assert "2 .. inf" in table.report(document)
+    assert "2 .. inf" in markdown.report([document])

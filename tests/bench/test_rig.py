@@ -1,0 +1,93 @@
+"""The wiring of benchmarks: servers under load, in this process and in others."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from corelane.apps import echo
+from corelane.bench.harness import rig, usage
+from corelane.drivers.loadgen import Echo, Loadgen, Phase
+from corelane.libos import Runtime
+
+pytestmark = pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="needs two cores that this process may use: taskset -pc 0-1 $$"
+)
+
+
+@pytest.fixture
+def cores() -> tuple[int, int]:
+    first, second = sorted(os.sched_getaffinity(0))[:2]
+    return first, second
+
+
+def test_embedded_server_answers_every_request(cores: tuple[int, int]) -> None:
+    with rig.embedded(lambda rt: rt.bind(echo.handler("c", 9000)), cores) as made:
+        point = made.load.measure(5e3, 0.3)
+        assert point.sent > 500
+        assert point.answered == point.sent
+        assert point.hist is not None
+        assert point.hist.count == point.due
+        assert made.server_nic is not None
+        assert made.server_nic.stats().rx_frames >= point.sent
+        assert made.usage().busy_s > 0
+    assert point.busy_core_s > 0
+
+
+def test_application_behind_an_iokernel(cores: tuple[int, int]) -> None:
+    with rig.iokernel(["echo"], cores) as made:
+        assert made.process is not None
+        pid = made.process.pid
+        point = made.load.measure(5e3, 0.3)
+        assert point.sent > 500
+        assert point.answered > 0.9 * point.sent
+        assert made.tids
+        assert set(made.tids) <= set(usage.threads(pid))
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_an_application_ends_with_its_parent() -> None:
+    """However the benchmark ends: the kernel tells the application."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read_end)
+        command = [sys.executable, "-m", "corelane.cli.main", "run", "echo", "--nic", "loadgen:echo,rate=10,seconds=60"]
+        with open(os.devnull, "w") as null:
+            process = subprocess.Popen([*command, "--with-parent", "--json"], stdout=subprocess.PIPE, stderr=null)
+        assert process.stdout is not None
+        process.stdout.readline()
+        os.write(write_end, str(process.pid).encode())
+        os._exit(0)
+    os.close(write_end)
+    pid = int(os.read(read_end, 32))
+    os.close(read_end)
+    os.waitpid(child, 0)
+    deadline = time.monotonic() + 30
+    while os.path.exists(f"/proc/{pid}") and _running(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not os.path.exists(f"/proc/{pid}") or not _running(pid)
+
+
+def _running(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_runs_follow_each_other_on_a_polled_generator() -> None:
+    """A new run is taken up once, by whoever polls, however the poll falls into the request."""
+    generator = Loadgen(Echo(), server_ip="10.77.0.2")
+    nic = generator.nic()
+    with Runtime(nic=nic, power="spin", address="10.77.0.2/16", udp_checksums=False) as runtime:
+        runtime.bind(echo.handler("c", 9000))
+        runtime.start()
+        for _ in range(300):
+            generator.start([Phase(0.0005, 2e5)])
+            generator.wait(20)
+            assert 0 < generator.result().offered < 250
+    generator.close()
