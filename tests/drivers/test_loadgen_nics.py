@@ -21,9 +21,14 @@ def echo_once(nic: Nic, burst, queue: int = 0) -> int:
         f = ffi.buffer(burst[i].data, burst[i].len)
         f[26:34] = bytes(f[30:34]) + bytes(f[26:30])
         f[34:38] = bytes(f[36:38]) + bytes(f[34:36])
-    sent = lib.cl_nic_tx(nic.ptr, queue, burst, n) if n else 0
-    if sent < n:
-        lib.cl_nic_free(nic.ptr, queue, burst + sent, n - sent)
+    sent = 0
+
+    def all_sent() -> bool:
+        nonlocal sent
+        sent += lib.cl_nic_tx(nic.ptr, queue, burst + sent, n - sent) if sent < n else 0
+        return sent == n
+
+    wait_until(all_sent, what="a place for the answers")
     return n
 
 
