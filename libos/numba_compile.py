@@ -112,6 +112,13 @@ def _entry(call: Any, state: Any) -> Callable[..., Any]:
     return entry_with_state
 
 
+def _unescape(text: str) -> bytes:
+    """The bytes of an LLVM string constant: a backslash is written twice, other odd bytes as two hexadecimal digits."""
+    return re.sub(r"\\(\\|[0-9A-Fa-f]{2})", lambda m: "\\" if m[1] == "\\" else chr(int(m[1], 16)), text).encode(
+        "latin-1"
+    )
+
+
 def _exceptions(text: str) -> list[str]:
     """What numba's code may raise, from the pickled exceptions among its constants: 'ValueError: ... (line 12)'."""
     found = []
@@ -119,7 +126,7 @@ def _exceptions(text: str) -> list[str]:
     for match in re.finditer(r'@\.const\.pickledata\.(\w+) = [^\n]*?c"([^"\n]*)"\n', text):
         if match[1] not in raised:
             continue
-        raw = re.sub(r"\\([0-9A-Fa-f]{2})", lambda m: chr(int(m[1], 16)), match[2]).encode("latin-1")
+        raw = _unescape(match[2])
         try:
             kind, args, where = pickle.loads(raw)
         except Exception:  # what numba keeps there is its own business: a remark less
