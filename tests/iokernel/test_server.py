@@ -102,7 +102,7 @@ def test_other_files_in_its_place_are_refused(socket_path):
 
 
 def test_nobody_listens(socket_path):
-    with pytest.raises(CorelaneError, match="no iokernel listens on .*: start one with `corelane up`"):
+    with pytest.raises(CorelaneError, match=r"no iokernel listens on .*: start one with `corelane up`"):
         open_port(socket_path, name="x")
 
 
