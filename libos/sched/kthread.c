@@ -33,6 +33,9 @@ CL_NOINLINE CL_NOIPA void cl_kthread_bind(struct cl_kthread *k)
 
 void cl_dispatch(struct cl_kthread *k, struct cl_uthread *t)
 {
+    /* Before it runs, which may take long: while we count as searching nobody is woken. */
+    if (cl_unlikely(k->idle_turns || k->searching))
+        cl_idle_over(k);
     cl_count(&k->stats.switches, 1);
     k->ran = true;
     for (;;) {

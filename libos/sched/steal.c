@@ -32,7 +32,6 @@ static unsigned steal_uthreads(struct cl_kthread *k, struct cl_kthread *v, struc
     seen->alone = 0;
     cl_store_relaxed(&v->robbed, 1);
     cl_count(&k->stats.stolen_uthreads, n);
-    cl_idle_over(k);
     k->budget = CL_BUDGET;
     cl_dispatch(k, t);
     return n;

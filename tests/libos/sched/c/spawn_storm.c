@@ -2,6 +2,8 @@
  * gives every mapping back. Usage: spawn_storm KTHREADS MODE DEPTH */
 #include "check.h"
 
+#include <sched.h>
+
 static unsigned depth;
 static uint64_t executed, per_kthread[CL_SCHED_MAX_KTHREADS];
 static struct cl_wait_group group;
@@ -58,16 +60,25 @@ static void root(void *arg)
     CHECK_EQ(executed, nodes(depth));
 }
 
-/* Long jobs, all started on one kthread: each of the others must take some of them. */
+/* Jobs, all started on one kthread, that keep theirs until each kthread has one: so all others must be woken and steal, one
+ * after the other, without any help from the clock. */
 static uint64_t ends;
+
+static bool all_have_one(unsigned n_kthreads)
+{
+    for (unsigned k = 0; k < n_kthreads; k++)
+        if (!__atomic_load_n(&per_kthread[k], __ATOMIC_RELAXED))
+            return false;
+    return true;
+}
 
 static void long_job(void *arg)
 {
     struct cl_sched *s = cl_sched_self();
-    uint64_t end = cl_sched_now_ns(s) + 500000;
-    while (cl_sched_now_ns(s) < end)
-        ;
+    uint64_t deadline = cl_sched_now_ns(s) + 30000000000;
     __atomic_fetch_add(&per_kthread[cl_kthread_index()], 1, __ATOMIC_RELAXED);
+    while (!all_have_one(cl_sched_kthreads(s)) && cl_sched_now_ns(s) < deadline)
+        sched_yield();
     __atomic_fetch_add(&ends, 1, __ATOMIC_RELAXED);
     cl_wait_group_done(arg);
 }
