@@ -15,7 +15,9 @@ What a benchmark is
         FIGURES = ("name.figure", ...)             # declared in goals.py; each one set or excused by run()
         def add_arguments(parser): ...             # optional: its own options
         def run(session): ...                      # measures; see harness/session.py
-        def plot(document, canvas): ...            # optional; see harness/plot.py. Default: curves or bars of the arms
+        def plot(document) -> Canvas: ...          # optional; see harness/plot.py. Default: curves or bars of the arms
+        def report(document) -> str: ...           # optional; the text. Default: harness/table.py
+        def closing(document) -> str: ...          # optional; the very last line
 
 Invariants
     Load is open loop and latency counts from the intended time. Arms are interleaved. The power setting is the same for

@@ -91,6 +91,8 @@ def _measure(names: list[str], args: list[str], every: bool) -> int:
         options = parser.parse_args(args)
         if not 0 < options.seconds <= 3600:
             parser.error("--seconds takes a number above 0 and at most 3600")
+        if name in registry.SHOWS and options.json != "-":
+            _show_doctor()
         try:
             document = measure(name, options, defaults=every)
         except CorelaneError as e:
@@ -102,7 +104,18 @@ def _measure(names: list[str], args: list[str], every: bool) -> int:
         if options.json != "-":
             print(getattr(module, "report", report)(document))
         _write(document, module, options, every)
+        if hasattr(module, "closing") and options.json != "-":
+            print(module.closing(document))
     return code
+
+
+def _show_doctor() -> None:
+    """What this machine gives, in short, before a demonstration."""
+    from .checks import examine
+    from .doctor import render
+    from .system import System
+
+    print(render(examine(System()), brief=True, colour=sys.stdout.isatty()), flush=True)
 
 
 def measure(name: str, options: argparse.Namespace, defaults: bool = False) -> dict[str, Any]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LOSS_LIMIT = 0.001
 RATE_SLACK = 0.01
+EXTRA_LOADS, EXTRA_STEP = 6, 1.3
+SWEEP_TRIES = 3
 
 
 @dataclass
@@ -160,7 +162,7 @@ def search_peak(
     """Find the highest carried load: double from `start_rps` until two loads in a row are not, then halve the interval.
 
     seconds: for the whole search; each of the at most `tries` tries gets its share. One interruption by the machine
-    must not end the search: a doubling that failed is passed over once, a halving fails only at its second try.
+    must not end the search: a load fails only at its second try, and a doubling that failed is passed over once.
     """
     seen: list[Point] = []
 
@@ -174,7 +176,7 @@ def search_peak(
     failed: list[float] = []
     low, rate = 0.0, start_rps
     while len(failed) < 2 and rate <= most_rps and len(seen) < tries:
-        if carried(rate, 1):
+        if carried(rate, 2):
             low, failed = rate, []
         else:
             failed.append(rate)
@@ -198,18 +200,24 @@ def search_peak(
 def sweep(measure: Measure, *, peak_rps: float, seconds: float, fractions: Sequence[float] = ()) -> Curve:
     """Latency against load: points at fractions of a known peak, ascending, until two in a row are not carried.
 
-    A load that was not carried is offered once more first. The points beyond the wall are kept, they show it; the
-    curve's stop is the reason of the first of them.
+    A load is offered SWEEP_TRIES times before it counts as not carried. The points beyond the wall are kept, they show
+    it; the curve's stop is the reason of the first of them. If even the last load is carried (the search for the peak
+    was disturbed), up to EXTRA_LOADS higher ones follow.
     """
     loads = list(fractions) or [0.02, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25]
+    slot = seconds / (len(loads) + EXTRA_LOADS / 2)
     points: list[Point] = []
-    for fraction in loads:
-        point = measure(fraction * peak_rps, seconds / len(loads))
-        if not point.carried:
-            point = measure(fraction * peak_rps, seconds / len(loads))
+    while loads:
+        rate = loads.pop(0) * peak_rps
+        for _ in range(SWEEP_TRIES):
+            point = measure(rate, slot)
+            if point.carried:
+                break
         points.append(point)
         if len(points) > 1 and not point.carried and not points[-2].carried:
             return Curve(points, points[-2].why_not())
+        if not loads and point.carried and len(points) < len(fractions or range(10)) + EXTRA_LOADS:
+            loads.append(EXTRA_STEP * rate / peak_rps)
     if points[-1].carried:
         return Curve(points, f"the last load asked for, {points[-1].offered_rps:,.0f} requests/s, was carried")
     return Curve(points, points[-1].why_not())

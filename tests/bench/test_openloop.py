@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from corelane.bench.harness.openloop import Point, middle, search_peak, sweep
+from corelane.bench.harness.openloop import EXTRA_LOADS, Point, middle, search_peak, sweep
 
 
 class Server:
@@ -65,15 +65,22 @@ def test_sweep_stops_at_two_loads_that_are_not_carried() -> None:
 
 
 def test_one_interruption_does_not_end_a_sweep() -> None:
-    server = Server(1e5, frozenset({2, 3}))
+    server = Server(1e5, frozenset({2, 3, 4}))
     curve = sweep(server.measure, peak_rps=1e5, seconds=1, fractions=(0.5, 0.7, 0.9))
-    assert [p.carried for p in curve.points] == [True, False, True]
-    assert "was carried" in curve.stop
+    assert [p.carried for p in curve.points][:3] == [True, False, True]
+    assert "unanswered" in curve.stop
+
+
+def test_sweep_goes_on_when_the_peak_was_underestimated() -> None:
+    curve = sweep(Server(2e5).measure, peak_rps=1e5, seconds=1, fractions=(0.5, 1.0))
+    assert curve.peak_rps > 1.5e5
+    assert not curve.points[-1].carried
+    assert "unanswered" in curve.stop
 
 
 def test_sweep_that_saw_no_wall_says_so() -> None:
-    curve = sweep(Server(1e6).measure, peak_rps=1e5, seconds=1, fractions=(0.5, 1.0))
-    assert len(curve.points) == 2
+    curve = sweep(Server(math.inf).measure, peak_rps=1e5, seconds=1, fractions=(0.5, 1.0))
+    assert len(curve.points) == 2 + EXTRA_LOADS
     assert "was carried" in curve.stop
 
 

@@ -1,0 +1,151 @@
+"""`make demo`: an iokernel on one core, the key-value store in its own process on another, and an open-loop load.
+
+The iokernel's uplink is the load generator. Beside it, under the same load in the same run: stock memcached, if it is
+installed, and the store's own command layer behind a kernel UDP socket, as root (veth and AF_XDP). What was left out is
+said in one line with what it would have needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any
+
+from ..apps.kv import Store
+from ..drivers import netns
+from ..drivers.loadgen import Memcached as Traffic
+from .baseline.sockets import LinuxUdp
+from .harness import rig
+from .harness.numbers import number
+from .harness.openloop import Measure, Point, search_peak, sweep
+from .harness.plot import Canvas
+from .harness.session import Session
+from .harness.table import align, canary_line, machine_line, quantity
+from .kv import add_memcached
+
+SUMMARY = "a short tour: the key-value store under load beside Linux' own sockets (make demo)"
+FIGURES = ()
+
+KEYS = 100_000
+PORT = 11211
+MEMORY_BYTES = 64 << 20
+OURS = "corelane kv"
+LINUX_KV = "kv on a Linux socket"
+FRACTIONS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.85, 1.0, 1.15)
+
+
+def run(session: Session) -> None:
+    """Find each server's peak, then sweep it."""
+    cores = session.two_cores
+    traffic = Traffic(keys=KEYS, get_fraction=0.9)
+    session.settings |= {
+        "message": f"one GET (90 %) or SET of a {traffic.key_bytes}-byte key and a {traffic.value_bytes}-byte value",
+        "keys": KEYS,
+        "zipf": traffic.zipf,
+    }
+    words = ["kv", "--option", f"memory_bytes={MEMORY_BYTES}"]
+    with contextlib.ExitStack() as stack:
+        ours = stack.enter_context(rig.iokernel(words, cores, traffic=traffic, port=PORT))
+        assert ours.process is not None
+        session.say(f"iokernel on core {cores[0]}, kv in process {ours.process.pid} on core {cores[1]}")
+        arms: dict[str, Measure] = {OURS: ours.load.measure}
+        add_memcached(session, arms, stack, traffic)
+        add_linux_kv(session, arms, stack, traffic)
+        for name, measure in arms.items():
+            session.say(f"storing {KEYS:,} keys: {name}")
+            measure(1000, 0.05)
+        slot = session.seconds / len(arms)
+        for name, measure in arms.items():
+            session.take_canary()
+            session.say(f"how much it carries: {name}")
+            peak = search_peak(measure, start_rps=5e5 if name == OURS else 5e4, seconds=0.4 * slot).peak_rps
+            if peak <= 0:
+                session.skip(name, "no load was carried: is the machine busy with something else?")
+                continue
+            session.say(f"latency against load, up to {peak:,.0f} requests/s: {name}")
+            session.curve(name, sweep(measure, peak_rps=peak, seconds=0.6 * slot, fractions=FRACTIONS))
+
+
+def add_linux_kv(session: Session, arms: dict[str, Measure], stack: contextlib.ExitStack, traffic: Traffic) -> None:
+    """The store's command layer behind a kernel UDP socket in its strongest form, or why it is left out."""
+    why = netns.missing() if session.baseline else "--no-baseline was given"
+    if why:
+        session.skip(LINUX_KV, why)
+        return
+    link = rig.LinuxLink(stack, session.two_cores, traffic=traffic, port=PORT)
+    store = stack.enter_context(Store(MEMORY_BYTES))
+
+    def serve(far: netns.Interface, port: int) -> contextlib.AbstractContextManager[Any]:
+        where = {"address": far.address, "netns": far.namespace.name, "port": port}
+        return contextlib.closing(LinuxUdp(mode="spin", cpu=session.two_cores[1], batch=32, store=store, **where))  # type: ignore[arg-type]
+
+    def measure(rate: float, seconds: float) -> Point:
+        return link.measure(serve, rate, seconds)[0]
+
+    arms[LINUX_KV] = measure
+
+
+def _curves(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The points of each arm, by arm."""
+    out: dict[str, list[dict[str, Any]]] = {}
+    for arm in document["arms"]:
+        out.setdefault(arm["name"], []).append(arm)
+    return out
+
+
+def _best(points: list[dict[str, Any]]) -> float:
+    """The highest load of a curve that was carried."""
+    carried = [a for a in points if a["answered"] >= 0.999 * (a["sent"] + a["dropped"])]
+    return max((float(a["achieved_rps"]) for a in carried), default=math.nan)
+
+
+def report(document: dict[str, Any]) -> str:
+    """The table of the demo: latency against load, the canary as its last row."""
+    settings = document["settings"]
+    columns = ("p50_us", "p90_us", "p99_us", "p999_us")
+    rows = [["", "requests/s", "answered", "p50 us", "p90 us", "p99 us", "p99.9 us"]]
+    for name, points in _curves(document).items():
+        for i, p in enumerate(points):
+            starred = p.get("explained_by_canary", ())
+            tail = [quantity(number(p[c])) + ("*" if c.removesuffix("_us") in starred else " ") for c in columns]
+            due = max(p["sent"] + p["dropped"], 1)
+            share = f"{100 * p['answered'] / due:.4g} %"
+            rows.append([name if i == 0 else "", f"{float(p['achieved_rps']):,.0f}", share, *tail])
+    delays = document["canary"]["delay_us"]
+    rows.append(["the machine alone (canary)", "", "", *(quantity(number(delays[k])) + " " for k in delays)])
+    parts = [machine_line(document["machine"]), f"power: {settings['power']}", f"a message: {settings['message']}", ""]
+    parts += [align(rows), "  * the machine's own gaps, which the canary saw, make half of this value or more", ""]
+    parts += [canary_line(document["canary"])]
+    parts += [f"{name} stops at: {why}" for name, why in settings["stops"].items()]
+    parts += [f"skipped {name}: {why}" for name, why in settings["skipped"].items()]
+    return "\n".join(parts)
+
+
+def closing(document: dict[str, Any]) -> str:
+    """The last line: what it comes to."""
+    curves = _curves(document)
+    if OURS not in curves:
+        return "no load was carried: see corelane doctor, and keep the machine free of other work"
+    ours = _best(curves[OURS])
+    low = number(curves[OURS][0]["p50_us"])
+    said = f"corelane kv: {ours / 1e6:.2f} million requests/s through one core, p50 {low:.2g} us when unloaded"
+    others = [f"{ours / _best(p):.0f} times {n}" for n, p in curves.items() if n != OURS and _best(p) > 0]
+    return f"{said}; {', '.join(others)}" if others else said
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """Latency against load, with the machine's own gaps beside it."""
+    shown = [a for a in document["arms"] if "offered_rps" in a]
+    canvas = Canvas(
+        "A key-value store on its own cores: latency against load",
+        message=document["settings"]["message"],
+        n=sum(int(a["sent"]) for a in shown),
+        panels=2,
+        size=(13.5, 7.5),
+        widths=(2.6, 1),
+    )
+    canvas.latency_curves(document)
+    canvas.canary_curves(document, panel=1)
+    canvas.axes[0].set_title("kv under an open-loop load", loc="left", fontsize=10)
+    canvas.axes[1].set_title("the machine alone (canary)", loc="left", fontsize=10)
+    return canvas
