@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -174,10 +174,12 @@ def iokernel(
     spin_us: int = SPIN_US,
     flows: int = 64,
     seed: int = 1,
+    apps: Mapping[str, AppSettings] | None = None,
 ) -> Iterator[Rig]:
     """An iokernel in this process, its loop on cores[0], its uplink the load generator.
 
-    application: arguments of `corelane run`; it runs in its own process with one kthread on cores[1].
+    application: arguments of `corelane run`; it runs in its own process with one kthread on cores[1]. apps: settings of
+    others that will attach.
     """
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-bench-"))
@@ -194,6 +196,7 @@ def iokernel(
             mode=mode,
             spin_us=spin_us,
             app_defaults=AppSettings(ipv4=SERVER_IP),
+            apps=apps,
         )
         kernel.start()
         stack.callback(kernel.stop)

@@ -1,0 +1,158 @@
+"""Footprint: what an iokernel and an idle C application take while nothing happens, in memory and in time.
+
+Both run as a user would run them: `corelane up` with all defaults (adaptive polling) and a C program that serves UDP
+with one kthread, adaptive too. Memory is the proportional set size of both processes (smaps_rollup), needed is what the
+application's rings and buffers were configured to; they are mapped in full and touched only as far as they are used.
+Time is what the kernel charged to all threads of a process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..drivers.port import open_port
+from ..runtime.control import statistics
+from ..runtime.errors import CorelaneError
+from .harness import usage
+from .harness.plot import Canvas
+from .harness.session import Session
+
+SUMMARY = "memory and time that an iokernel and an idle C application take"
+FIGURES = ("memory.used_over_needed", "memory.c_app_mib", "idle.busy_fraction")
+
+SERVER = r"""
+#include <corelane/libos/libos.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int64_t echo(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg)
+{
+    (void)arg;
+    int64_t n = len < room ? len : room;
+    memcpy(reply, request, (size_t)n);
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    char err[256] = "usage";
+    struct cl_runtime_config config = {.socket_path = argv[argc - 1], .name = "idle"};
+    struct cl_runtime *rt;
+    if (argc != 2 || cl_runtime_new(&config, &rt, err) < 0 || cl_runtime_bind_udp(rt, 9000, echo, NULL) < 0 ||
+        cl_runtime_start(rt, err) < 0) {
+        fprintf(stderr, "%s\n", err);
+        return 1;
+    }
+    puts("ready");
+    fflush(stdout);
+    pause();
+    return 0;
+}
+"""
+
+
+def run(session: Session) -> None:
+    """Start both, let them settle, watch them for session.seconds."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        session.skip("idle C application", "no C compiler: apt-get install gcc libc6-dev")
+        return
+    with tempfile.TemporaryDirectory(prefix="corelane-bench-") as folder, contextlib.ExitStack() as stack:
+        program = _compile(compiler, Path(folder))
+        path = f"{folder}/io.sock"
+        up = [sys.executable, "-m", "corelane.cli.main", "up", "--socket", path, "--json"]
+        pids = {"iokernel": stack.enter_context(_process(up, '"event"'))}
+        pids["application"] = stack.enter_context(_process([str(program), path], "ready"))
+        _warm(path)
+        time.sleep(0.5)
+        _measure(session, path, pids)
+
+
+def _measure(session: Session, path: str, pids: dict[str, int]) -> None:
+    before = {name: usage.of_process(pid) for name, pid in pids.items()}
+    started = time.monotonic()
+    session.say(f"watching both for {session.seconds:g} s")
+    time.sleep(session.seconds)
+    passed = time.monotonic() - started
+    layout = next(a["arena"] for a in statistics(path)["apps"] if a["name"] == "idle")
+    needed = layout["total_bytes"] - layout["rx_offset"]
+    pss, busy = {}, {}
+    for name, pid in pids.items():
+        cost = usage.of_process(pid) - before[name]
+        pss[name], busy[name] = pss_bytes(pid), cost.busy_s / passed
+        session.arm(name, pss_mib=pss[name] / 2**20, busy_fraction=busy[name], switches_per_s=cost.switches / passed)
+    used = sum(pss.values())
+    session.settings |= {"message": "none: both are idle", "needed_mib": needed / 2**20, "used_mib": used / 2**20}
+    session.figure("memory.used_over_needed", used / needed)
+    session.figure("memory.c_app_mib", used / 2**20)
+    session.figure("idle.busy_fraction", max(busy.values()))
+
+
+def pss_bytes(pid: int) -> int:
+    """Proportional set size of a process: its own pages, and its share of those that it shares."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    raise CorelaneError("read a process's memory", f"/proc/{pid}/smaps_rollup has no Pss", "Linux 4.14 or newer has it")
+
+
+def _compile(compiler: str, folder: Path) -> Path:
+    base = Path(__file__).resolve().parent.parent / "runtime"
+    source, program = folder / "idle.c", folder / "idle"
+    source.write_text(SERVER)
+    flags = ["-O2", "-D_GNU_SOURCE", "-pthread", f"-I{base / '_include'}"]
+    libs = [f"-L{base / '_lib'}", f"-Wl,-rpath,{base / '_lib'}", "-lcorelane"]
+    done = subprocess.run([compiler, *flags, str(source), "-o", str(program), *libs], capture_output=True, text=True)
+    if done.returncode:
+        raise CorelaneError("compile the idle application", (done.stderr.strip().splitlines() or ["no reason"])[0])
+    return program
+
+
+@contextlib.contextmanager
+def _process(command: list[str], until: str) -> Iterator[int]:
+    """A process that has printed a line with `until`; its pid."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        if until not in process.stdout.readline():
+            raise CorelaneError("start " + command[0], "it ended without a word")
+        yield process.pid
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _warm(path: str) -> None:
+    """Some traffic, so that both have touched what they touch: a second application asks the first one's address."""
+    with open_port(path, name="warm", rx_buffers=64, tx_buffers=64, rx_slots=64, tx_slots=64) as port:
+        mac = bytes.fromhex(port.mac.replace(":", ""))
+        for _ in range(20):
+            port.send(b"\xff" * 6 + mac + b"\x88\xb5" + bytes(50))
+            port.recv(timeout_s=0.01)
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """Memory of both processes beside what was configured."""
+    canvas = Canvas("footprint: an idle iokernel and an idle C application", message="none", n=len(document["arms"]))
+    labels = [str(a["name"]) for a in document["arms"]] + ["rings and buffers"]
+    values = [float(a["pss_mib"]) for a in document["arms"]] + [float(document["settings"]["needed_mib"])]
+    canvas.bars(labels, values, ylabel="MiB")
+    for arm in document["arms"]:
+        canvas.caption(f"{arm['name']}: {100 * float(arm['busy_fraction']):.2g} % of a core while idle.")
+    return canvas
