@@ -113,7 +113,10 @@ def report(document: dict[str, Any]) -> str:
             rows.append([name if i == 0 else "", f"{float(p['achieved_rps']):,.0f}", share, *tail])
     delays = document["canary"]["delay_us"]
     rows.append(["the machine alone (canary)", "", "", *(quantity(number(delays[k])) + " " for k in delays)])
-    parts = [machine_line(document["machine"]), f"power: {settings['power']}", f"a message: {settings['message']}", ""]
+    parts = [machine_line(document["machine"]), f"power: {settings['power']}", f"a message: {settings['message']}"]
+    if "memcached_load" in settings:
+        parts.append(f"memcached is loaded over {settings['memcached_load']}")
+    parts.append("")
     parts += [align(rows), "  * the machine's own gaps, which the canary saw, make half of this value or more", ""]
     parts += [canary_line(document["canary"])]
     parts += [f"{name} stops at: {why}" for name, why in settings["stops"].items()]

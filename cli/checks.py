@@ -11,9 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from .system import CAPABILITIES, Interrupt, System, parse_cpus
+from ..runtime.placement import choose
+from ..runtime.topology import format_cpu_list
+from .system import CAPABILITIES, System
 
 State = Literal["ok", "warn", "missing"]
+BUSY_INTERRUPTS = 1000  # since boot; fewer are set-up and do not matter
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,6 @@ class Check:
     meaning: str = ""
     mend: str = ""
     required: bool = False
-
-
-def _cpus_text(cpus: list[int]) -> str:
-    return ",".join(map(str, cpus)) or "none"
 
 
 def machine(system: System) -> Check:
@@ -49,43 +48,38 @@ def machine(system: System) -> Check:
 
 
 def cpus(system: System) -> Check:
-    """How many CPUs this process may use."""
-    n = len(system.allowed)
-    found = f"{n} usable: {_cpus_text(system.allowed)}"
-    if n == 0:
-        return Check("cpus", "missing", found, "no CPU may be used", "taskset -pc 0-1 $$", required=True)
-    if n == 1:
+    """How many CPUs this process may use, and how they would be shared out."""
+    usable = system.topology.usable
+    found = f"{len(usable)} usable: {format_cpu_list(usable)}"
+    if len(usable) == 1:
         meaning = "iokernel and application share one core, by blocking: use embedded mode, or allow a second core"
         return Check("cpus", "warn", found, meaning, "taskset -pc 0-1 $$")
-    return Check("cpus", "ok", found, "one for the iokernel, the others for applications")
+    plan = choose(system.topology, kthreads=len(usable) - 1)
+    return Check("cpus", "ok", f"{found}; `corelane up` polls on CPU {format_cpu_list(plan.iokernel)}")
 
 
 def smt(system: System) -> Check:
     """Hyper-threads: two spinning threads on one core take each other's half."""
-    shared = sorted({tuple(system.siblings(c)) for c in system.allowed if len(system.siblings(c)) > 1})
+    machine_, usable = system.topology, set(system.topology.usable)
+    shared = sorted({tuple(sorted(set(machine_.cpus[c].siblings) & usable)) for c in usable})
+    shared = [s for s in shared if len(s) > 1]
     if not shared:
         return Check("smt", "ok", "no core is shared by two usable CPUs")
-    found = "CPUs that share a core: " + " ".join(_cpus_text(list(s)) for s in shared)
-    cores = list(dict.fromkeys(min(system.siblings(c)) for c in system.allowed))
-    meaning = "a polled CPU slows its sibling down: give corelane one CPU of each core"
-    mend = (
-        f"corelane up --cores {cores[0]}"
-        if len(cores) > 1
-        else "echo off | sudo tee /sys/devices/system/cpu/smt/control"
-    )
-    return Check("smt", "warn", found, meaning, mend)
+    found = "CPUs that share a core: " + " ".join(format_cpu_list(s) for s in shared)
+    meaning = "a polled CPU slows its sibling down: corelane takes whole cores first, and then has fewer CPUs"
+    return Check("smt", "warn", found, meaning, "echo off | sudo tee /sys/devices/system/cpu/smt/control")
 
 
 def isolation(system: System) -> Check:
     """isolcpus and nohz_full."""
-    isolated = parse_cpus(system.read("/sys/devices/system/cpu/isolated") or "")
-    tickless = parse_cpus(system.read("/sys/devices/system/cpu/nohz_full") or "")
+    usable = system.topology.usable
+    isolated = [c for c in usable if system.topology.cpus[c].isolated]
+    tickless = [c for c in usable if system.topology.cpus[c].tickless]
     if isolated and set(isolated) <= set(tickless):
-        return Check("isolation", "ok", f"isolated and without tick: {_cpus_text(isolated)}")
-    found = f"isolated: {_cpus_text(isolated)}; without tick: {_cpus_text(tickless)}"
+        return Check("isolation", "ok", f"isolated and without tick: {format_cpu_list(isolated)}")
+    found = f"isolated: {format_cpu_list(isolated)}; without tick: {format_cpu_list(tickless)}"
     meaning = "other threads and the timer tick interrupt polled cores: tens of microseconds, from p99.5 on"
-    wanted = system.allowed[1:] or system.allowed
-    cores = _cpus_text(wanted)
+    cores = format_cpu_list(list(usable[1:] or usable))
     options = f"isolcpus={cores} nohz_full={cores} rcu_nocbs={cores}"
     mend = f"sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&{options} /' /etc/default/grub && sudo update-grub && sudo reboot"
     return Check("isolation", "warn", found, meaning, mend)
@@ -94,9 +88,9 @@ def isolation(system: System) -> Check:
 def idle(system: System) -> Check:
     """Deep idle states, and whether /dev/cpu_dma_latency may be held at 0."""
     driver = system.read("/sys/devices/system/cpu/cpuidle/current_driver") or "none"
-    first = system.allowed[0] if system.allowed else 0
-    states = sorted(system.path(f"/sys/devices/system/cpu/cpu{first}/cpuidle").glob("state[0-9]*/latency"))
-    deepest = max((int(p.read_text()) for p in states), default=0)
+    machine_ = system.topology
+    states = any(machine_.cpus[c].idle_states for c in machine_.usable)
+    deepest = max((machine_.cpus[c].deepest_idle_us for c in machine_.usable), default=0)
     device = system.path("/dev/cpu_dma_latency")
     found = f"driver {driver}, deepest state takes {deepest} us to leave" if states else f"driver {driver}"
     if system.may_write(device):
@@ -112,13 +106,13 @@ def idle(system: System) -> Check:
 def governor(system: System) -> Check:
     """Frequency governors."""
     found: dict[str, list[int]] = {}
-    for cpu in system.allowed:
+    for cpu in system.topology.usable:
         name = system.read(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor")
         if name:
             found.setdefault(name, []).append(cpu)
     if not found:
         return Check("governor", "ok", "no frequency scaling that this system can see")
-    text = ", ".join(f"{name}: CPUs {_cpus_text(cpus)}" for name, cpus in found.items())
+    text = ", ".join(f"{name}: CPUs {format_cpu_list(cpus)}" for name, cpus in found.items())
     if set(found) == {"performance"}:
         return Check("governor", "ok", text)
     mend = "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
@@ -216,41 +210,30 @@ def clock(system: System) -> Check:
     return Check("clock", "warn", found, "timestamps come from clock_gettime: tens of nanoseconds each, or more", mend)
 
 
-def _of_device(interrupt: Interrupt) -> bool:
-    """Whether an interrupt is a disk's or a NIC's data queue, judged by its name."""
-    name = interrupt.name.lower()
-    quiet = ("config", "stats", "balloon", "inflate", "deflate", "reporting", "ttys", "rtc", "acpi")
-    if any(word in name for word in quiet):
-        return False
-    return any(
-        word in name for word in ("req", "nvme", "ahci", "scsi", "input", "output", "rx", "tx", "eth", "en", "mlx")
-    )
-
-
 def interrupts(system: System) -> Check:
-    """Which CPU takes the interrupts of disks and NICs: the worst place for a thread that spins."""
-    busy: dict[int, list[Interrupt]] = {}
-    for interrupt in system.interrupts():
-        if _of_device(interrupt) and interrupt.total >= 1000:
-            cpu = max(interrupt.by_cpu, key=lambda c: interrupt.by_cpu[c])
-            if cpu in system.allowed:
-                busy.setdefault(cpu, []).append(interrupt)
-    if not busy:
-        return Check("interrupts", "ok", "no busy device interrupt on a usable CPU")
-    names = "; ".join(f"CPU {cpu}: {', '.join(i.name for i in found)}" for cpu, found in sorted(busy.items()))
-    weight = {cpu: sum(i.total for i in busy.get(cpu, [])) for cpu in system.allowed}
-    quiet = min(weight, key=lambda c: weight[c])
-    worst = max((i for found in busy.values() for i in found), key=lambda i: i.total)
+    """Which CPUs take the interrupts of disks and NICs: the worst places for a thread that spins."""
+    machine_ = system.topology
+    busy = [i for i in machine_.interrupts if i.kind in ("disk", "nic") and i.total >= BUSY_INTERRUPTS]
+    by_cpu = {cpu: [i for i in busy if cpu in i.cpus] for cpu in machine_.usable}
+    if not any(by_cpu.values()):
+        return Check("interrupts", "ok", "no busy disk or NIC interrupt on a usable CPU")
+    found = "; ".join(f"CPU {cpu}: {', '.join(i.name for i in on)}" for cpu, on in by_cpu.items() if on)
+    polled = choose(machine_, kthreads=max(len(machine_.usable) - 1, 1)).iokernel
+    disks = [cpu for cpu, on in by_cpu.items() if any(i.kind == "disk" for i in on)]
+    if not disks:
+        meaning = "the kernel's work for these NICs is done on the same CPU, between the turns of a thread that spins"
+        return Check("interrupts", "ok", found, meaning)
     meaning = (
-        "a disk write completes in a kernel thread on that CPU: a thread that spins there delays it to the next tick, "
-        f"up to 4 ms; poll on CPU {quiet}"
+        f"a disk write completes in a kernel thread on CPU {format_cpu_list(disks)}: a thread that spins there delays "
+        f"it to the next tick, up to 4 ms; `corelane up` polls on CPU {format_cpu_list(polled)}"
     )
-    mend = (
-        f"echo {quiet} | sudo tee /proc/irq/{worst.number}/smp_affinity_list  # then poll on another CPU than {quiet}"
-    )
-    if len(system.allowed) > 1:
-        mend = f"corelane up --cores {quiet}"
-    return Check("interrupts", "warn", names, meaning, mend)
+    others = [cpu for cpu in machine_.usable if cpu not in disks]
+    if not others:
+        return Check("interrupts", "warn", found, meaning, "corelane up --poll adaptive")
+    worst = max((i for i in busy if i.kind == "disk"), key=lambda i: i.total)
+    mend = f"echo {format_cpu_list(polled)} | sudo tee /proc/irq/{worst.number}/smp_affinity_list"
+    mend += "  # if applications shall spin on the others; else leave it"
+    return Check("interrupts", "warn", found, meaning, mend)
 
 
 def memory(system: System) -> Check:
@@ -264,39 +247,18 @@ def memory(system: System) -> Check:
     return Check("memory", "ok", f"{free >> 10} MiB available")
 
 
-def _quota(system: System) -> float | None:
-    """CPUs that the cgroup allows this process, v2 or v1; None for no limit."""
-    for line in (system.read("/proc/self/cgroup") or "").splitlines():
-        number, controllers, path = line.split(":", 2)
-        if number == "0" and not controllers:
-            base = f"/sys/fs/cgroup{path}"
-            while True:
-                words = (system.read(f"{base}/cpu.max") or "max").split()
-                if words[0] != "max" and len(words) == 2:
-                    return int(words[0]) / int(words[1])
-                if base.rstrip("/") in ("/sys/fs/cgroup", ""):
-                    break
-                base = base.rstrip("/").rpartition("/")[0]
-        elif "cpu" in controllers.split(","):
-            quota = system.read(f"/sys/fs/cgroup/cpu{path}/cpu.cfs_quota_us")
-            period = system.read(f"/sys/fs/cgroup/cpu{path}/cpu.cfs_period_us")
-            if quota and period and int(quota) > 0:
-                return int(quota) / int(period)
-    return None
-
-
 def container(system: System) -> Check:
     """CPU limits of a container: throttling stops a polling thread for tens of milliseconds."""
-    quota = _quota(system)
+    quota = system.topology.quota_cpus
     inside = system.path("/.dockerenv").exists() or system.path("/run/.containerenv").exists()
     where = "in a container" if inside else "no container that this system can see"
     if quota is None:
         return Check("cgroup", "ok", f"{where}; no CPU limit")
     meaning = "threads that spin use the quota up and are then stopped for the rest of each period"
-    if quota >= len(system.allowed):
+    if quota >= len(system.topology.usable):
         return Check("cgroup", "ok", f"{where}; limit {quota:g} CPUs, no less than may be used")
     mend = "docker run --cpuset-cpus 0,1 ...  # cores instead of a quota; or: corelane up --poll adaptive"
-    return Check("cgroup", "warn", f"{where}; limit {quota:g} of {len(system.allowed)} CPUs", meaning, mend)
+    return Check("cgroup", "warn", f"{where}; limit {quota:g} of {len(system.topology.usable)} CPUs", meaning, mend)
 
 
 def virtual(system: System) -> Check:

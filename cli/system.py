@@ -8,7 +8,10 @@ import resource
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+
+from ..runtime.topology import Topology
 
 AF_XDP = 44
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_IPC_LOCK": 14, "CAP_SYS_NICE": 23, "CAP_BPF": 39}
@@ -26,29 +29,6 @@ def _afxdp_errno() -> int:
 def _memlock_bytes() -> int:
     """Soft limit of locked memory; -1 for unlimited."""
     return resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-
-
-def parse_cpus(text: str) -> list[int]:
-    """The kernel's list format: "0-2,5" is [0, 1, 2, 5]; "" is []."""
-    out: list[int] = []
-    for part in text.strip().split(","):
-        low, _, high = part.partition("-")
-        if low.isdigit():
-            out += range(int(low), int(high or low) + 1)
-    return out
-
-
-@dataclass(frozen=True)
-class Interrupt:
-    """A device's interrupt: its number, name, and how often each CPU took it."""
-
-    number: int
-    name: str
-    by_cpu: dict[int, int]
-
-    @property
-    def total(self) -> int:
-        return sum(self.by_cpu.values())
 
 
 @dataclass
@@ -105,22 +85,7 @@ class System:
                 return int(value.split()[0])
         return None
 
-    def siblings(self, cpu: int) -> list[int]:
-        """The logical CPUs that share the core of `cpu`, itself included."""
-        text = self.read(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-        return parse_cpus(text) if text else [cpu]
-
-    def interrupts(self) -> list[Interrupt]:
-        """Interrupts of devices (not timers and the like) from /proc/interrupts."""
-        lines = (self.read("/proc/interrupts") or "").splitlines()
-        if not lines:
-            return []
-        cpus = [int(word[3:]) for word in lines[0].split() if word.startswith("CPU")]
-        out = []
-        for line in lines[1:]:
-            label, _, rest = line.partition(":")
-            words = rest.split()
-            if label.strip().isdigit() and len(words) > len(cpus):
-                counts = dict(zip(cpus, map(int, words[: len(cpus)]), strict=True))
-                out.append(Interrupt(int(label), words[-1], counts))
-        return out
+    @cached_property
+    def topology(self) -> Topology:
+        """CPUs, who shares a core, idle states, interrupts, cgroup limits."""
+        return Topology.read(self.root, tuple(self.allowed))

@@ -22,6 +22,8 @@ from types import TracebackType
 from typing import Any, TextIO, TypeVar
 
 from ...runtime.errors import CorelaneError
+from ...runtime.placement import choose
+from ...runtime.topology import Topology
 from ..goals import GOALS
 from . import document as doc
 from . import machine
@@ -34,13 +36,14 @@ T = TypeVar("T")
 
 
 def choose_cores(wanted: Sequence[int] | None) -> tuple[int, ...]:
-    """The cores to measure on: those given, else the first two that this process may use.
+    """The cores to measure on: those given, else the two that an iokernel and its application would be given.
 
     CorelaneError if a given one is not allowed. One core only if there is no second.
     """
     allowed = machine.allowed_cpus()
     if not wanted:
-        return tuple(allowed[:2])
+        plan = choose(Topology.read(), kthreads=1)
+        return tuple(dict.fromkeys((*plan.iokernel[:1], *plan.kthreads[:1])))
     for cpu in wanted:
         if cpu not in allowed:
             raise CorelaneError(f"core {cpu} may not be used by this process: choose from {allowed} with --cores")
