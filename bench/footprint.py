@@ -152,7 +152,7 @@ def plot(document: dict[str, Any]) -> Canvas:
     canvas = Canvas("footprint: an idle iokernel and an idle C application", message="none", n=len(document["arms"]))
     labels = [str(a["name"]) for a in document["arms"]] + ["rings and buffers"]
     values = [float(a["pss_mib"]) for a in document["arms"]] + [float(document["settings"]["needed_mib"])]
-    canvas.bars(labels, values, ylabel="MiB")
+    canvas.bars(labels, values, ylabel="memory (MiB)")
     for arm in document["arms"]:
         canvas.caption(f"{arm['name']}: {100 * float(arm['busy_fraction']):.2g} % of a core while idle.")
     return canvas

@@ -117,14 +117,19 @@ def _neighbour(made: rig.Rig) -> dict[str, Any]:
 
 
 def plot(document: dict[str, Any]) -> Canvas:
-    """Percentiles of each arm, side by side."""
+    """The p99 of each arm, or what there is in its place if that is infinite."""
     canvas = Canvas(
         "isolation: a victim at half load beside a flooding neighbour",
         message=document["settings"]["message"],
         n=sum(int(a["sent"]) for a in document["arms"]),
     )
-    shown = [a for a in document["arms"] if isinstance(a["p99_us"], int | float)]
-    canvas.bars([str(a["name"]) for a in shown], [float(a["p99_us"]) for a in shown], ylabel="p99, us")
+    arms = document["arms"]
+    finite = [p for p in ("p99_us", "p90_us", "p50_us") if all(isinstance(a[p], int | float) for a in arms)]
+    key = finite[0] if finite else "achieved_rps"
+    label = f"{key.removesuffix('_us')} (us)" if finite else "answered (requests/s)"
+    canvas.bars([str(a["name"]) for a in arms], [float(a[key]) for a in arms], ylabel=label)
+    if key != "p99_us":
+        canvas.caption("No p99: requests stayed unanswered in some arm.")
     for arm in document["arms"]:
         if "neighbour_fps" in arm:
             share = 100 * float(arm["neighbour_core_share"])
