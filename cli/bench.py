@@ -95,15 +95,15 @@ def _measure(names: list[str], args: list[str], every: bool) -> int:
             _show_doctor()
         try:
             document = measure(name, options, defaults=every)
+            if options.json != "-":
+                print(getattr(module, "report", report)(document))
+            _write(document, module, options, every)
         except CorelaneError as e:
             if not every:
                 raise
             print(f"corelane bench {name}: {e}", file=sys.stderr)
             code = 1
             continue
-        if options.json != "-":
-            print(getattr(module, "report", report)(document))
-        _write(document, module, options, every)
         if hasattr(module, "closing") and options.json != "-":
             print(module.closing(document))
     return code

@@ -154,7 +154,7 @@ class Canvas:
         axis.set_ylabel("gaps at least so long (1/s)")
 
     def finish(self, path: Path, document: dict[str, Any]) -> None:
-        """Lint and write the PNG. ValueError with the lint's findings if the plot may not be shown."""
+        """Lint and write the PNG. CorelaneError with the lint's findings if the plot may not be shown."""
         for axis in self.axes:
             entries = len(axis.get_legend_handles_labels()[1])
             if entries > 4:  # below the axis, a column an arm: over the curves it would hide some
@@ -172,7 +172,7 @@ class Canvas:
         self.figure.tight_layout(rect=(0, min(height, 0.45), 1, 0.98))
         found = lint(self.figure, self.expect)
         if found:
-            raise ValueError(f"the plot of {document['bench']} breaks its rules: {'; '.join(found)}")
+            raise CorelaneError(f"plot {document['bench']}", f"it breaks the rules of plots: {'; '.join(found)}")
         path.parent.mkdir(parents=True, exist_ok=True)
         self.figure.savefig(path, dpi=140)
         _pyplot().close(self.figure)

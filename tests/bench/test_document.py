@@ -158,3 +158,7 @@ def test_what_is_infinite_stays_json() -> None:
     assert document["figures"]["echo.p50_over_cacheline"]["runs"] == ["inf", 2.0, 3.0]
     assert "2 .. inf" in table.report(document)
     assert "2 .. inf" in markdown.report([document])
+
+
+def test_every_declared_figure_has_a_benchmark() -> None:
+    assert [name for name in GOALS if registry.bench_of_figure(name) is None] == []

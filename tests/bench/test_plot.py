@@ -10,6 +10,7 @@ import pytest
 from corelane.bench.harness.openloop import Curve, Point
 from corelane.bench.harness.plot import Canvas, default_plot, lint
 from corelane.bench.harness.session import Session
+from corelane.runtime.errors import CorelaneError
 
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="needs matplotlib: pip install 'corelane[plot]'")
 
@@ -94,6 +95,6 @@ def test_a_plot_with_findings_is_not_written(tmp_path: Path) -> None:
     d = document()
     c = default_plot(d)
     c.expect.add("an arm that nobody drew")
-    with pytest.raises(ValueError, match="an arm that nobody drew"):
+    with pytest.raises(CorelaneError, match="an arm that nobody drew"):
         c.finish(tmp_path / "bad.png", d)
     assert not (tmp_path / "bad.png").exists()
