@@ -165,15 +165,22 @@ def _write(document: dict[str, Any], module: Any, options: argparse.Namespace, e
 def _report(args: list[str]) -> int:
     """Markdown tables from documents."""
     from ..bench.harness import document as doc
-    from ..bench.harness.markdown import report
+    from ..bench.harness.markdown import report, write_into
     from .main import Parser
 
     parser = Parser(prog="corelane bench report", description="Markdown tables from files written by --json")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files, or folders of them")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="write between the page's result markers instead")
+    options = parser.parse_args(args)
     files: list[Path] = []
-    for path in parser.parse_args(args).files:
+    for path in options.files:
         files += sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
         raise CorelaneError("no documents found: write some with corelane bench all --json DIR")
-    print(report([doc.read(path) for path in files]))
+    text = report([doc.read(path) for path in files])
+    if options.into is None:
+        print(text)
+    else:
+        write_into(options.into, text)
+        print(f"wrote {options.into}")
     return 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from ...runtime.errors import CorelaneError
 from ..goals import GOALS
 from .numbers import number
 from .table import LOAD_COLUMNS, canary_line, machine_line, quantity
@@ -65,3 +67,19 @@ def report(documents: Sequence[dict[str, Any]]) -> str:
         said += [f"- {text}" for text in settings["notes"]]
         parts.append("\n".join(said))
     return "\n\n".join(p for p in parts if p)
+
+
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+
+
+def write_into(page: Path, text: str) -> None:
+    """Put a report between the result markers of a page. CorelaneError if it has none."""
+    try:
+        old = page.read_text()
+    except OSError as e:
+        raise CorelaneError(f"write into {page}", str(e.strerror)) from e
+    before, begin, rest = old.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise CorelaneError(f"write into {page}", "it has no result markers", f"add the lines {BEGIN} and {END}")
+    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")

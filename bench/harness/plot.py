@@ -180,7 +180,8 @@ class Canvas:
     def _standing_captions(self, document: dict[str, Any]) -> None:
         from .table import canary_line, machine_line
 
-        self.caption("Percentiles by nearest rank over all requests, open loop; unanswered requests count as infinite.")
+        if any("offered_rps" in a for a in document["arms"]):
+            self.caption("Percentiles by nearest rank over all requests; unanswered requests count as infinite.")
         self.caption(f"{machine_line(document['machine'])}; {document['settings']['power']}.")
         text = canary_line(document["canary"])
         self.caption(f"{text[0].upper()}{text[1:]}.")

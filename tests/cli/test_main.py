@@ -83,6 +83,15 @@ def test_bench_canary_writes_document_plot_and_report(tmp_path: Path, capsys: py
     assert png.stat().st_size > 1000
     assert main(["bench", "report", str(tmp_path)]) == 0
     assert "## canary" in capsys.readouterr().out
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- results: begin -->\nold\n<!-- results: end -->\nafter\n")
+    assert main(["bench", "report", str(out), "--into", str(page)]) == 0
+    assert page.read_text().startswith("before\n<!-- results: begin -->\n\n## Figures")
+    assert page.read_text().endswith("<!-- results: end -->\nafter\n")
+    assert "old" not in page.read_text()
+    page.write_text("no markers")
+    assert main(["bench", "report", str(out), "--into", str(page)]) == 1
+    assert "has no result markers" in capsys.readouterr().err
     assert main(["bench", "canary", "--seconds", "0.1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["bench"] == "canary"
 
