@@ -42,8 +42,9 @@ void cl_park_wait(struct cl_parker *p, int64_t timeout_ns)
     struct timespec ts = to_timespec(timeout_ns);
     /* EAGAIN (woken already), EINTR, ETIMEDOUT all mean: go and look. */
     if (timeout_ns != 0)
-        syscall(SYS_futex, p->word, FUTEX_WAIT | futex_flag(p), CL_PARK_PARKED, timeout_ns < 0 ? NULL : &ts, NULL, 0);
-    cl_store_relaxed(p->word, CL_PARK_RUNNING); /* relaxed, for the reason given in cl_park_cancel */
+        syscall(SYS_futex, word_of(p), FUTEX_WAIT | futex_flag(p), CL_PARK_PARKED, timeout_ns < 0 ? NULL : &ts, NULL,
+                0);
+    cl_store_relaxed(word_of(p), CL_PARK_RUNNING); /* relaxed, for the reason given in cl_park_cancel */
 }
 
 int cl_park_wait_fd(struct cl_parker *p, int device_fd, int64_t timeout_ns)
@@ -68,8 +69,9 @@ bool cl_park_wake(struct cl_parker *p)
 
 bool cl_park_wake_parked(struct cl_parker *p)
 {
+    uint32_t *word = word_of(p); /* once: the one that was exchanged is the one to wake */
     /* One of several wakers makes the system call. Acquire-release: the sleeper's word is handed on whole. */
-    if (cl_exchange(p->word, CL_PARK_RUNNING) != CL_PARK_PARKED)
+    if (cl_exchange(word, CL_PARK_RUNNING) != CL_PARK_PARKED)
         return false;
     if (p->event_fd >= 0) {
         uint64_t one = 1;
@@ -77,7 +79,7 @@ bool cl_park_wake_parked(struct cl_parker *p)
         ssize_t ignored = write(p->event_fd, &one, sizeof one);
         (void)ignored;
     } else {
-        syscall(SYS_futex, p->word, FUTEX_WAKE | futex_flag(p), 1, NULL, NULL, 0);
+        syscall(SYS_futex, word, FUTEX_WAKE | futex_flag(p), 1, NULL, NULL, 0);
     }
     return true;
 }

@@ -50,8 +50,9 @@ CL_API bool cl_park_wake_parked(struct cl_parker *p);
 /* Wake after a burst: the caller made one cl_fence_seq_cst() after publishing work to several sleepers. */
 static inline bool cl_park_wake_fenced(struct cl_parker *p)
 {
-    /* Relaxed: the fences of both sides order it; the exchange of the slow half decides between wakers. */
-    return cl_unlikely(cl_load_relaxed(p->word) == CL_PARK_PARKED) && cl_park_wake_parked(p);
+    /* Relaxed: the fences of both sides order it; the exchange of the slow half decides between wakers. The pointer is
+     * loaded as an atomic, since a port moves its parkers to another arena's words (drivers/port.c, rx_sync). */
+    return cl_unlikely(cl_load_relaxed(cl_load_relaxed(&p->word)) == CL_PARK_PARKED) && cl_park_wake_parked(p);
 }
 
 /* cl_park_wake for hot paths: a fence and a load when nobody sleeps. */

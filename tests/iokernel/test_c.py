@@ -10,3 +10,8 @@ def test_the_reading_of_rings_withstands_a_fuzzer(c_program, seed):
     steps = 60_000 if os.environ.get("CORELANE_SANITIZE") else 200_000
     for i in range(3):
         assert "arrived whole" in run(str(seed + i), str(steps), timeout_s=100)
+
+
+def test_loops_ports_and_attaching_again_under_stress(c_program, socket_path):
+    run = c_program("tests/iokernel/c/switch_stress.c")
+    assert "arrived whole in 3 lives" in run(socket_path, "20000", timeout_s=100)
