@@ -13,7 +13,7 @@
 #define TIMEOUT_MS 5000
 #define BUFFERS 2048 /* more than an L2 cache holds: copying a full frame costs the loop what it costs in life */
 #define DRAIN_NS 2000000000ll
-#define SILENT_FRAMES 8192 /* about what a loop that also serves a victim takes in a millisecond */
+#define SILENT_FRAMES 32768 /* about what a loop that also serves a victim takes in a pause of 2 ms */
 
 struct cl_flood {
     struct cl_control_accept accept;

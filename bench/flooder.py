@@ -19,7 +19,7 @@ from typing import Any
 from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
 
-PAUSE_NS = 1_000_000
+PAUSE_NS = 2_000_000  # shorter pauses cost the shared core more: each ends in a context switch
 UPLINK_IP = 0x0A4D0001  # 10.77.0.1: any address that is not an application's
 
 

@@ -5,9 +5,9 @@ carries alone. The neighbour keeps its transmit ring full all the time, with sma
 uplink, and with frames to itself, which it never reads, so that they end in drops. It is attached in every arm; alone
 means that it is silent.
 
-With a third core the neighbour runs there. With two it shares the victim's: it sleeps, and fills its ring every
-millisecond for some microseconds. That time is taken from the victim and so part of the figure; its share is printed,
-and one more arm, a neighbour that takes such time and sends nothing, shows what of the figure it explains.
+With a third core the neighbour runs there. With two it shares the victim's: it sleeps, and fills its ring every two
+milliseconds. That time is taken from the victim and so part of the figure; its share is printed, and one more arm, a
+neighbour that takes such time and sends nothing, shows what of the figure it explains.
 """
 
 from __future__ import annotations
@@ -88,7 +88,14 @@ def judge(session: Session, got: dict[str, list[Point]]) -> None:
         ratios[name] = pairwise([f for f, _ in pairs], [a for _, a in pairs])
         left_out = f", {lost} rounds with an infinite p99 left out" if lost else ""
         session.note(f"p99 {name} over alone: {ratios[name]}{left_out}")
-    ratios.pop(SILENT, None)
+    if ratios.pop(SILENT, None):
+        silent = [p.p99_us for p in got[SILENT]]
+        for name in FLOODS:
+            pairs = [(p.p99_us, s) for p, s in zip(got[name], silent, strict=True)]
+            finite = [(f, s) for f, s in pairs if math.isfinite(f) and math.isfinite(s)]
+            if finite:
+                over = pairwise([f for f, _ in finite], [s for _, s in finite])
+                session.note(f"p99 {name} over {SILENT}, the switch's own part: {over}")
     worst = max(ratios, key=lambda name: ratios[name].median)
     session.settings["figure_from"] = worst
     session.figure(FIGURES[0], ratios[worst].median, runs=ratios[worst].pairs)
