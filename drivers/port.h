@@ -2,11 +2,12 @@
  *
  * Queue k is the rx and tx ring of kthread k; its parker is the park word in the arena, so that the iokernel wakes it.
  *
- *   rx     descriptors out of the ring; the frame stays where the iokernel put it. free() gives the buffer back with
- * the next sends (two indices ride on a SEND) or in FREE descriptors of three. tx     a SEND descriptor a frame; send
- * buffers come back when the ring's published head has passed them (a private shadow of the slots says which). A
- * received frame may be sent as it is. doorbell  an iokernel that polls never needs one. If it may sleep, tx_burst
- * looks at its sleeping flag after a fence and writes the eventfd if it is set.
+ *   rx        descriptors out of the ring; the frame stays where the iokernel put it. free() gives the buffer back with
+ *             the next sends (two indices ride on a SEND) or in FREE descriptors of three.
+ *   tx        a SEND descriptor a frame; send buffers come back when the ring's published head has passed them (a private
+ *             shadow of the slots says which). A received frame may be sent as it is.
+ *   doorbell  an iokernel that polls never needs one. If it may sleep, tx_burst looks at its sleeping flag after a fence
+ *             and writes the eventfd if it is set.
  *
  * When the iokernel dies. A watcher thread, asleep in poll(), sees the control socket end. It sets nic->gone, wakes
  * every kthread and reports one line. From then on rx is empty, and frames given to tx are dropped and counted
@@ -19,7 +20,7 @@
  * Threads: queue k's rx side by one thread at a time, its tx side (tx, alloc, free) by one thread at a time, these two
  * may be different. Watcher: one thread a port, which touches no queue.
  *
- * Tests: tests/drivers/test_port.py, tests/iokernel/test_reattach.py, tests/iokernel/c/switch_stress.c (TSan). */
+ * Tests: tests/iokernel/test_switch.py, tests/iokernel/test_reattach.py, tests/iokernel/c/switch_stress.c (TSan). */
 #ifndef CORELANE_DRIVERS_PORT_H
 #define CORELANE_DRIVERS_PORT_H
 
@@ -65,8 +66,8 @@ struct cl_port_info {
 CL_API int cl_port_nic_new(const struct cl_port_config *config, struct cl_nic **out, char *err);
 /* What the iokernel granted and how it is. Any thread. */
 CL_API void cl_port_info(struct cl_nic *nic, struct cl_port_info *out);
-/* Try now to attach again; for ports made with reattach_ms = 0. -EALREADY while attached. Any thread but the watcher.
- */
+/* Try now to attach again; for ports made with reattach_ms = 0. -EALREADY while attached, and for ports that try by
+ * themselves. Any thread but the watcher. */
 CL_API int cl_port_reattach(struct cl_nic *nic, char *err);
 // cffi: end
 

@@ -68,7 +68,7 @@ struct port {
     pthread_t watcher;
     bool watching;
     int stop_fd;          /* eventfd: close() or cl_port_reattach() wants the watcher's attention */
-    bool stopping;        /* under lock */
+    bool stopping;        /* writer: close (release); reader: the watcher (acquire) */
     pthread_mutex_t lock; /* guards control_fd, info and attaching */
     int control_fd;
     struct cl_port_info info;

@@ -214,15 +214,28 @@ static int attach(struct port *port, char *err)
     return 0;
 }
 
-/* Record a change of state and tell the user. Called without the lock. */
+/* Record a change of state. Under lock, together with what has changed: a reader, or a cl_port_reattach in between, must
+ * not see one without the other. */
+static void record(struct port *port, int state, const char *text)
+{
+    port->info.state = state;
+    snprintf(port->info.text, sizeof port->info.text, "%s", text);
+}
+
+/* Tell the user. Without the lock: the callback may ask for cl_port_info. */
+static void tell(struct port *port, int state, const char *text)
+{
+    if (port->on_change)
+        port->on_change(port->arg, state, text);
+}
+
+/* A change of state that changes nothing else. By the watcher, which alone ends an attachment. */
 static void report(struct port *port, int state, const char *text)
 {
     pthread_mutex_lock(&port->lock);
-    port->info.state = state;
-    snprintf(port->info.text, sizeof port->info.text, "%s", text);
+    record(port, state, text);
     pthread_mutex_unlock(&port->lock);
-    if (port->on_change)
-        port->on_change(port->arg, state, text);
+    tell(port, state, text);
 }
 
 static int reattach_locked(struct port *port, char *err)
@@ -245,19 +258,37 @@ static int reattach_locked(struct port *port, char *err)
 static void detach(struct port *port)
 {
     char text[256];
+    snprintf(text, sizeof text, "the iokernel on %s is gone: %s", port->socket_path,
+             port->reattach_ms ? "attaching again when one listens there"
+                               : "no packets until this port is attached again");
     pthread_mutex_lock(&port->lock);
     close(port->control_fd);
     port->control_fd = -1;
     cl_store_relaxed(&port->nic.gone, 1); /* relaxed: a flag; whoever misses it sends into a dead arena once more */
+    record(port, CL_PORT_GONE, text);
     pthread_mutex_unlock(&port->lock);
-    snprintf(text, sizeof text, "the iokernel on %s is gone: %s", port->socket_path,
-             port->reattach_ms ? "attaching again when one listens there"
-                               : "no packets until this port is attached again");
-    report(port, CL_PORT_GONE, text);
     wake_all(port);
+    tell(port, CL_PORT_GONE, text);
 }
 
-/* Try until an iokernel accepts. Returns false to stop. Reports a refusal once per text, not once per attempt. */
+static bool is_attached(struct port *port)
+{
+    pthread_mutex_lock(&port->lock);
+    bool attached = port->control_fd >= 0;
+    pthread_mutex_unlock(&port->lock);
+    return attached;
+}
+
+/* Take what was written to stop_fd off it, lest poll() return for it for ever. */
+static void drain_stop(struct port *port)
+{
+    uint64_t drained;
+    ssize_t ignored = read(port->stop_fd, &drained, sizeof drained); /* EAGAIN: nothing was written */
+    (void)ignored;
+}
+
+/* Try until an iokernel accepts, or wait until cl_port_reattach has found one. Returns false to stop. Reports a refusal
+ * once per text, not once per attempt. */
 static bool attach_again(struct port *port)
 {
     char err[CL_CONTROL_ERR_BYTES], told[CL_CONTROL_ERR_BYTES] = "";
@@ -266,13 +297,14 @@ static bool attach_again(struct port *port)
         poll(&p, 1, port->reattach_ms ? (int)port->reattach_ms : -1);
         if (cl_load_acquire(&port->stopping))
             return false;
-        if (p.revents & POLLIN) {
-            uint64_t drained; /* cl_port_reattach has done it */
-            ssize_t ignored = read(port->stop_fd, &drained, sizeof drained);
-            (void)ignored;
+        drain_stop(port);
+        if (port->reattach_ms == 0) {
+            if (is_attached(port))
+                return true;
+            continue;
         }
-        int rc = port->reattach_ms ? reattach_locked(port, err) : port->info.state == CL_PORT_GONE ? -EAGAIN : 0;
-        if (rc == 0 || rc == -EALREADY)
+        int rc = reattach_locked(port, err);
+        if (rc == 0)
             return true;
         if (rc != -ENOENT && rc != -ECONNREFUSED && rc != -EAGAIN && strcmp(err, told)) {
             snprintf(told, sizeof told, "%s", err);
@@ -309,6 +341,8 @@ static void *watch(void *arg)
             look_at_heartbeat(port, &beat, &stalled);
             continue;
         }
+        if (n > 0 && fds[0].revents)
+            drain_stop(port); /* a cl_port_reattach that attach_again has already noticed */
         char byte;
         /* The iokernel sends nothing after ACCEPT; whatever it sends is skipped, its end is what matters. */
         if (n < 0 || !fds[1].revents || recv(port->control_fd, &byte, 1, MSG_DONTWAIT) > 0)
@@ -325,9 +359,14 @@ static void *watch(void *arg)
 int cl_port_reattach(struct cl_nic *nic, char *err)
 {
     struct port *port = port_of(nic);
+    if (port->reattach_ms) {
+        snprintf(err, CL_CONTROL_ERR_BYTES, "this port tries by itself, every %u ms", port->reattach_ms);
+        return -EALREADY;
+    }
     int rc = reattach_locked(port, err);
     uint64_t one = 1;
-    if (rc == 0 && write(port->stop_fd, &one, sizeof one) < 0) /* the watcher goes back to watching */
+    /* The watcher goes back to watching. EAGAIN: the counter is full, and so it is awake. */
+    if (rc == 0 && write(port->stop_fd, &one, sizeof one) < 0 && errno != EAGAIN)
         return -errno;
     return rc;
 }

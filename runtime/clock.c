@@ -26,6 +26,7 @@
 
 uint32_t cl_tsc_fallback;
 
+#if defined(__x86_64__)
 /* Whether the kernel lists the TSC as a clock source; it takes it off the list when it finds it unstable. */
 static bool kernel_trusts_tsc(void)
 {
@@ -44,6 +45,7 @@ static bool kernel_trusts_tsc(void)
             return true;
     return false;
 }
+#endif
 
 static bool counter_usable(void)
 {
@@ -90,6 +92,7 @@ static int take_bracket(struct bracket *out)
     return 0;
 }
 
+#if !defined(__aarch64__)
 /* Ticks a second by the kernel's conversion, 0 if it does not say. */
 static double kernel_hz(void)
 {
@@ -113,6 +116,7 @@ static double kernel_hz(void)
     munmap(page, bytes);
     return hz;
 }
+#endif
 
 static double stated_hz(uint32_t *source)
 {

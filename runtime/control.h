@@ -18,7 +18,7 @@
  * Errors: -errno and one line in err (at least CL_CONTROL_ERR_BYTES). Calls block up to their timeout; not for hot
  * paths.
  *
- * Tests: tests/runtime/test_control.py, tests/iokernel/test_server.py. */
+ * Tests: tests/iokernel/test_server.py (client and server, versions, refusals, fuzzing). */
 #ifndef CORELANE_RUNTIME_CONTROL_H
 #define CORELANE_RUNTIME_CONTROL_H
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 
@@ -12,6 +13,7 @@ from cltest.switching import between, collect, ip_int, mac_bytes
 from corelane.drivers import port as port_module
 from corelane.drivers._native import ffi, lib
 from corelane.drivers.port import open_port
+from corelane.iokernel import Iokernel
 from corelane.runtime.errors import CorelaneError
 
 
@@ -145,3 +147,38 @@ def test_closing_while_attaching_again_does_not_hang(child, socket_path):
     kill(process)
     wait_until(lambda: a.gone)
     a.close()
+
+
+def test_a_manual_reattach_meets_the_watcher_at_any_moment(socket_path, attach):
+    """Another thread asks without pause: no end of an attachment may overwrite the next one's beginning."""
+    io = Iokernel(socket_path)
+    io.start()
+    a = attach("a", reattach_s=0)
+    over = threading.Event()
+
+    def insist() -> None:
+        while not over.is_set():
+            with contextlib.suppress(CorelaneError):  # still attached, or nobody listens at the moment
+                a.reattach()
+
+    thread = threading.Thread(target=insist)
+    thread.start()
+    try:
+        for life in range(2, 22):
+            io.stop()
+            io = Iokernel(socket_path)
+            io.start()
+            wait_until(lambda n=life: a.info().attached == n)
+            wait_until(lambda: a.info().state == port_module.ATTACHED and not a.gone)
+    finally:
+        over.set()
+        thread.join()
+        io.stop()
+    wait_until(lambda: a.info().state == port_module.GONE and a.gone)  # the watcher was watching the last one
+
+
+def test_a_port_that_tries_by_itself_refuses_to_be_asked(start, attach):
+    start()
+    a = attach("a", reattach_s=0.02)
+    with pytest.raises(CorelaneError, match="tries by itself, every 20 ms"):
+        a.reattach()

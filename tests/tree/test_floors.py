@@ -269,3 +269,20 @@ def test_hot_functions_do_not_allocate_lock_sleep_or_format():
                     came_from[target] = name
                     todo.append(target)
     assert not wrong, "\n".join(wrong)
+
+
+def test_named_tests_exist():
+    """A comment or a page that says where something is tested says where that really is."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("needs git and its checkout: the list of the tree's own files comes from there")
+    sources = [f for f in listed.stdout.split() if f.endswith((".c", ".h", ".S", ".py", ".md"))]
+    named = re.compile(r"(?<![\w/.])(tests/[\w./-]*[\w/])(?![\w*{])")
+    wrong = []
+    for source in sources:
+        for number, line in enumerate((ROOT / source).read_text().splitlines(), 1):
+            for path in named.findall(line):
+                example = source in ("tests/conftest.py", "tests/support/cltest/cbuild.py")
+                if not (ROOT / path).exists() and not example and "{" not in line:
+                    wrong.append(f"{source}:{number}: {path} does not exist")
+    assert len(sources) > 300 and not wrong, "\n".join(wrong)
