@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         return _list(options.json)
     if options.name is None:
-        raise CorelaneError(f"name a benchmark: {', '.join(registry.entries())}, all, or report FILE...")
+        raise CorelaneError("name a benchmark", "", f"one of {', '.join(registry.entries())}, all, or report FILE...")
     if options.name == "report":
         return _report(options.rest)
     names = [n for n in registry.entries() if n not in registry.SHOWS] if options.name == "all" else [options.name]
@@ -78,7 +79,7 @@ def _cores(text: str) -> tuple[int, ...]:
 
 def _measure(names: list[str], args: list[str], every: bool) -> int:
     from ..bench.harness.table import report
-    from .main import Parser
+    from .main import Parser, say_error
 
     code = 0
     for name in names:
@@ -91,6 +92,8 @@ def _measure(names: list[str], args: list[str], every: bool) -> int:
         options = parser.parse_args(args)
         if not 0 < options.seconds <= 3600:
             parser.error("--seconds takes a number above 0 and at most 3600")
+        for path in _outputs(name, options, every).values():
+            _check_writable(path)
         if name in registry.SHOWS and options.json != "-":
             _show_doctor()
         try:
@@ -101,7 +104,7 @@ def _measure(names: list[str], args: list[str], every: bool) -> int:
         except CorelaneError as e:
             if not every:
                 raise
-            print(f"corelane bench {name}: {e}", file=sys.stderr)
+            say_error(f"corelane bench {name}", e, options.json is not None)
             code = 1
             continue
         if hasattr(module, "closing") and options.json != "-":
@@ -144,22 +147,36 @@ def measure(name: str, options: argparse.Namespace, defaults: bool = False) -> d
     return session.document()
 
 
+def _outputs(name: str, options: argparse.Namespace, every: bool) -> dict[str, Path]:
+    """Files that a benchmark is to write: those of "json" and "plot" that were asked for."""
+    asked = {"json": options.json if options.json != "-" else None, "plot": options.plot}
+    endings = {"json": "json", "plot": "png"}
+    return {k: Path(to) / f"{name}.{endings[k]}" if every else Path(to) for k, to in asked.items() if to}
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse before measuring what could not be written after it."""
+    folder = next(p for p in path.absolute().parents if p.exists())
+    if path.is_dir():
+        raise CorelaneError(f"write {path}", "it is a folder", "give a file's name")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise CorelaneError(f"write {path}", f"{folder} is not a folder that may be written", "give another place")
+
+
 def _write(document: dict[str, Any], module: Any, options: argparse.Namespace, every: bool) -> None:
     from ..bench.harness import document as doc
 
-    name = document["bench"]
     if options.json == "-":
         print(json.dumps(document, indent=1, allow_nan=False))
-    elif options.json:
-        path = Path(options.json) / f"{name}.json" if every else Path(options.json)
-        doc.write(document, path)
-        print(f"wrote {path}")
-    if options.plot:
+    outputs = _outputs(document["bench"], options, every)
+    if "json" in outputs:
+        doc.write(document, outputs["json"])
+    if "plot" in outputs:
         from ..bench.harness.plot import default_plot
 
-        path = Path(options.plot) / f"{name}.png" if every else Path(options.plot)
-        getattr(module, "plot", default_plot)(document).finish(path, document)
-        print(f"wrote {path}")
+        getattr(module, "plot", default_plot)(document).finish(outputs["plot"], document)
+    for path in outputs.values():
+        print(f"wrote {path}", file=sys.stderr if options.json == "-" else sys.stdout)
 
 
 def _report(args: list[str]) -> int:
@@ -171,13 +188,19 @@ def _report(args: list[str]) -> int:
     parser = Parser(prog="corelane bench report", description="Markdown tables from files written by --json")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files, or folders of them")
     parser.add_argument("--into", type=Path, metavar="PAGE", help="write between the page's result markers instead")
+    parser.add_argument("--json", action="store_true", help="print the documents as one JSON object instead")
     options = parser.parse_args(args)
     files: list[Path] = []
     for path in options.files:
         files += sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
-        raise CorelaneError("no documents found: write some with corelane bench all --json DIR")
-    text = report([doc.read(path) for path in files])
+        raise CorelaneError("report", "no documents found", "write some: corelane bench all --json DIR")
+    documents = [doc.read(path) for path in files]
+    if options.json:
+        figures = {name: figure for d in documents for name, figure in d["figures"].items()}
+        print(json.dumps({"figures": figures, "documents": documents}, indent=1, allow_nan=False))
+        return 0
+    text = report(documents)
     if options.into is None:
         print(text)
     else:

@@ -15,7 +15,7 @@ def folders() -> tuple[Path, Path]:
     base = Path(__file__).resolve().parent.parent / "runtime"
     include, lib = base / "_include", base / "_lib"
     if not (lib / "libcorelane.so").exists() or not include.is_dir():
-        raise CorelaneError(f"the C core is not built ({lib} has no libcorelane.so): pip install . builds it")
+        raise CorelaneError("find the C core", f"{lib} has no libcorelane.so", "build it: pip install .")
     return include, lib
 
 
@@ -51,6 +51,6 @@ def run(options: argparse.Namespace) -> int:
     if options.libs:
         words += libs
     if not words:
-        raise CorelaneError("say what to print: --cflags, --libs, --include-dir or --json")
+        raise CorelaneError("say what to print", "", "--cflags, --libs, --include-dir or --json")
     print(shlex.join(words))
     return 0

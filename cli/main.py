@@ -21,11 +21,30 @@ COMMANDS = {
 }
 
 
+class WrongUsage(CorelaneError):
+    """The command line was wrong: exit code 2."""
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, with errors of one sentence and no usage dump."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        raise WrongUsage(self.prog, message, f"see {self.prog} --help")
+
+
+def wants_json(args: Sequence[str]) -> bool:
+    """Whether a command line asks for JSON: errors are then an object on stdout, too."""
+    return any(word == "--json" or word.startswith("--json=") for word in args)
+
+
+def say_error(command: str, error: CorelaneError, as_json: bool) -> None:
+    """An error as one sentence on stderr and, if asked for, as {"error": {"what", "why", "hint"}} on stdout."""
+    text = str(error)
+    print(text if text.startswith(command) else f"{command}: {text}", file=sys.stderr, flush=True)
+    if as_json:
+        import json
+
+        print(json.dumps({"error": {"what": error.what, "why": error.why, "hint": error.hint}}), flush=True)
 
 
 def _overview() -> str:
@@ -43,35 +62,45 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not args or args[0] in ("-h", "--help", "help"):
         print(_overview(), end="")
         return 0 if args else 2
-    if args[0] == "--version":
-        from importlib.metadata import version
-
-        print(f"corelane {version('corelane')}")
-        return 0
-    if args[0] not in COMMANDS:
-        print(f"corelane: there is no command {args[0]!r}: choose one of {', '.join(COMMANDS)}", file=sys.stderr)
-        return 2
-    return _call(args[0], args[1:])
-
-
-def _call(command: str, args: list[str]) -> int:
-    """Import a subcommand, parse its arguments and run it."""
-    module = importlib.import_module(f"{__package__}.{command}")
-    parser = Parser(prog=f"corelane {command}", description=COMMANDS[command])
     try:
-        module.add_arguments(parser)
-        code = module.run(parser.parse_args(args))
+        code = _version(args[1:]) if args[0] == "--version" else _call(args[0], args[1:])
         sys.stdout.flush()
     except CorelaneError as e:
-        print(f"corelane {command}: {e}", file=sys.stderr)
-        return 1
+        command = f"corelane {args[0]}" if args[0] in COMMANDS else "corelane"
+        say_error(command, e, wants_json(args))
+        return 2 if isinstance(e, WrongUsage) else 1
     except KeyboardInterrupt:
-        print(f"corelane {command}: interrupted", file=sys.stderr)
+        say_error(f"corelane {args[0]}", CorelaneError("interrupted"), wants_json(args))
         return 130
     except BrokenPipeError:
         # Whoever read us has gone: nothing more to say, and nothing for the interpreter's own flush to fail on.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    return code
+
+
+def _version(args: list[str]) -> int:
+    """The installed version."""
+    from importlib.metadata import version
+
+    number = version("corelane")
+    if not wants_json(args):
+        print(f"corelane {number}")
+        return 0
+    import json
+
+    print(json.dumps({"version": number}))
+    return 0
+
+
+def _call(command: str, args: list[str]) -> int:
+    """Import a subcommand, parse its arguments and run it."""
+    if command not in COMMANDS:
+        raise WrongUsage(f"there is no command {command!r}", "", f"choose one of {', '.join(COMMANDS)}")
+    module = importlib.import_module(f"{__package__}.{command}")
+    parser = Parser(prog=f"corelane {command}", description=COMMANDS[command])
+    module.add_arguments(parser)
+    code = module.run(parser.parse_args(args))
     assert isinstance(code, int)
     return code
 

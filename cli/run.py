@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.config import DEFAULT_SOCKET
 from ..runtime.errors import CorelaneError
 
 if TYPE_CHECKING:
@@ -86,7 +88,6 @@ def run(options: argparse.Namespace) -> int:
 def _end_with_parent() -> None:
     """Have the kernel send SIGTERM when the parent ends, however it does (prctl(2), PR_SET_PDEATHSIG)."""
     import ctypes
-    import os
     import signal
 
     parent = os.getppid()
@@ -98,7 +99,6 @@ def _end_with_parent() -> None:
 def _runtime(options: argparse.Namespace, name: str, nic: Any, address: str | None) -> Runtime:
     """The runtime; waits for an iokernel that is still starting."""
     from ..libos import Runtime
-    from ..runtime.config import DEFAULT_SOCKET
 
     deadline = time.monotonic() + (options.wait if nic is None else 0)
     while True:
@@ -131,6 +131,19 @@ def _say(options: argparse.Namespace, event: str, text: str, **more: object) -> 
         print(f"corelane run: {text}", file=sys.stderr, flush=True)
 
 
+def _cpus_of(options: argparse.Namespace, name: str, runtime: Runtime) -> list[int]:
+    """CPUs of the kthreads: as asked for, else as the iokernel gave them; empty: they were not pinned."""
+    if options.cpus is not None or not (options.json and runtime.attached):
+        return list(options.cpus or ())
+    from .ps import snapshot
+
+    try:
+        apps = snapshot(options.socket or DEFAULT_SOCKET)["apps"]
+    except CorelaneError:  # it has just gone, and that is an event of its own
+        return []
+    return next((list(app["cpus"]) for app in apps if app["name"] == name), [])
+
+
 def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runtime, generator: Any) -> int:
     service = target.setup(runtime)
     try:
@@ -143,12 +156,18 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
             options,
             "serving",
             f"{name} serves UDP port {ports} at {runtime.address} ({where}, {runtime.kthreads} kthreads)",
-            name=name,
+            app=name,
+            target=options.target,
+            pid=os.getpid(),
+            port=service.ports[0] if service.ports else None,
             ports=list(service.ports),
             address=runtime.address,
             mac=runtime.mac,
+            cpus=_cpus_of(options, name, runtime),
             kthreads=runtime.kthreads,
             attached=runtime.attached,
+            socket=(options.socket or DEFAULT_SOCKET) if runtime.attached else None,
+            nic=options.nic,
         )
         if generator is not None:
             generator.start()

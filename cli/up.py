@@ -60,7 +60,10 @@ def run(options: argparse.Namespace) -> int:
         return _under_load(options, settled)
     from ..iokernel import main
 
-    return main.run(settled, lambda text: _say(options, "iokernel", text))
+    def report(event: str, text: str, /, **facts: object) -> None:
+        _say(options, event, text, **facts)
+
+    return main.run(settled, report)
 
 
 def _say(options: argparse.Namespace, event: str, text: str, **more: object) -> None:
@@ -86,7 +89,8 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
     nic, generator = open_nic(spec, 1, address)
     try:
         with main.make(config, nic, main.place(config)) as iokernel:
-            _say(options, "iokernel", f"iokernel on {iokernel.socket_path} waits for the application {name} to load it")
+            text = f"iokernel on {iokernel.socket_path} waits for the application {name} to load it"
+            _say(options, "iokernel", text, **main.facts(iokernel, "loadgen"))
             stop = threading.Event()
             _on_signals(stop)
             while name not in iokernel.apps:

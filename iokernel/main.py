@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 from ..drivers.nic import Nic
 from ..runtime.config import AppConfig, Config
@@ -95,6 +96,32 @@ def make(config: Config, uplink: Nic | None, plan: Placement) -> Iokernel:
     )
 
 
+def facts(iokernel: Iokernel, driver: str) -> dict[str, Any]:
+    """What programs want to know of an iokernel that has started.
+
+    {"socket", "pid", "cpus": one a loop, "mode", "uplink": None or {"driver", "name", "mac"}}
+    """
+    stats = iokernel.stats()
+    uplinks = [{"driver": driver, "name": u["name"], "mac": u["mac"]} for u in stats["uplinks"]]
+    return {
+        "socket": iokernel.socket_path,
+        "pid": os.getpid(),
+        "cpus": [loop["cpu"] for loop in stats["loops"]],
+        "mode": iokernel.mode,
+        "uplink": uplinks[0] if uplinks else None,
+    }
+
+
+class Report(Protocol):
+    """Takes what happens ("placement"; "iokernel": it has started, with `facts`; "stopping") and a line for people."""
+
+    def __call__(self, event: str, text: str, /, **facts: Any) -> None: ...
+
+
+def _print(_event: str, text: str, /, **_facts: Any) -> None:
+    print(text)
+
+
 @contextlib.contextmanager
 def _cpu_latency_held(wanted: bool) -> Iterator[None]:
     """Idle states stay shallow while this is open (Documentation/power/pm_qos_interface.rst)."""
@@ -113,8 +140,8 @@ def _cpu_latency_held(wanted: bool) -> Iterator[None]:
         os.close(fd)
 
 
-def run(config: Config, report: Callable[[str], None] = print) -> int:
-    """Run an iokernel until SIGINT or SIGTERM; `report` gets lines for people. Call it in the main thread.
+def run(config: Config, report: Report = _print) -> int:
+    """Run an iokernel until SIGINT or SIGTERM; `report` gets what happens. Call it in the main thread.
 
     Raises CorelaneError (Refused, SystemLimit, ConfigError) if it cannot start. Returns 0.
     """
@@ -131,10 +158,11 @@ def run(config: Config, report: Callable[[str], None] = print) -> int:
                 os.sched_setaffinity(0, others)  # this thread, after the loops have started, keeps off their CPUs
             where = f"uplink {uplink.name} {uplink.mac}" if uplink is not None else "no uplink"
             for reason in plan.reasons:
-                report(reason)
-            report(f"iokernel on {iokernel.socket_path}: {iokernel.mode} on CPU {plan.iokernel}, {where}; ^C stops it")
+                report("placement", reason)
+            text = f"iokernel on {iokernel.socket_path}: {iokernel.mode} on CPU {plan.iokernel}, {where}; ^C stops it"
+            report("iokernel", text, **facts(iokernel, config.nic.driver))
             caught = signal.sigwait(_STOP_SIGNALS)
-            report(f"stopping on {signal.Signals(caught).name}")
+            report("stopping", f"stopping on {signal.Signals(caught).name}")
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
     return 0

@@ -126,10 +126,12 @@ def test_up_run_ps(start: Any, tmp_path: Path) -> None:
     # The application is started first: it waits for the iokernel, as `corelane up & corelane run` needs.
     run = start("run", "echo", "--socket", path, "--wait", "30", "--json")
     up = start("up", "--socket", path, "--json")
-    up.event("iokernel")
+    begun = up.event("iokernel")
+    assert (begun["socket"], begun["pid"], begun["uplink"]) == (path, up.process.pid, None)
+    assert len(begun["cpus"]) == 1
     serving = run.event("serving")
-    assert serving["attached"] is True
-    assert serving["ports"] == [9000]
+    assert (serving["app"], serving["attached"], serving["pid"]) == ("echo", True, run.process.pid)
+    assert (serving["port"], serving["ports"]) == (9000, [9000])
 
     shown = ask("ps", "--socket", path, "--interval", "0.05")
     assert shown.returncode == 0, shown.stderr
@@ -139,6 +141,11 @@ def test_up_run_ps(start: Any, tmp_path: Path) -> None:
     assert [a["name"] for a in stats["apps"]] == ["echo"]
     assert stats["apps"][0]["pid"] == run.process.pid
     assert "rates" in stats["apps"][0]
+    assert {k: serving[k] for k in ("address", "mac", "cpus")} == {
+        "address": stats["apps"][0]["ipv4"],
+        "mac": stats["apps"][0]["mac"],
+        "cpus": stats["apps"][0]["cpus"],
+    }
 
     second = ask("up", "--socket", path)
     assert second.returncode == 1
@@ -200,8 +207,15 @@ def test_an_iokernel_loads_its_application(start: Any, tmp_path: Path) -> None:
     run = start("run", "echo", "--socket", path, "--wait", "30", "--json")
     run.event("serving")
     load = up.event("load")
-    assert load["answered"] > 0.9 * load["sent"] > 400
+    # How many are answered in time is the machine's affair; that answers come and each request is accounted for, ours.
+    assert load["sent"] > 400
+    assert 0 < load["answered"] <= load["sent"]
     assert up.process.wait(20) == 0
+    run.event("gone")
+    run.process.send_signal(signal.SIGTERM)
+    net = run.event("stopped")["net"]
+    assert load["answered"] <= net["replied"] <= net["handled"]
+    assert run.process.wait(20) == 0
 
 
 def build_c(folder: Path) -> None:

@@ -57,15 +57,57 @@ def test_help_imports_next_to_nothing() -> None:
     ],
 )
 def test_errors_are_one_sentence(args: list[str], code: int, finding: str, capsys: pytest.CaptureFixture[str]) -> None:
-    try:
-        got = main(args)
-    except SystemExit as e:
-        got = e.code  # type: ignore[assignment]
-    err = capsys.readouterr().err
-    assert got == code
+    assert main(args) == code
+    out, err = capsys.readouterr()
     assert finding in err
     assert len(err.strip().splitlines()) == 1
     assert "Traceback" not in err
+    assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "finding"),
+    [
+        (["fly", "--json"], 2, "no command 'fly'"),
+        (["bench", "nonsense", "--json"], 1, "no benchmark named 'nonsense'"),
+        (["bench", "--json"], 1, "name a benchmark"),
+        (["bench", "canary", "--seconds", "-1", "--json"], 2, "--seconds"),
+        (["bench", "canary", "--cores", "99999", "--json=out.json"], 1, "core 99999 may not be used"),
+        (["bench", "canary", "--json", "/dev/null/x.json"], 1, "not a folder that may be written"),
+        (["bench", "report", "--json", "/nonexistent.json"], 1, "No such file"),
+        (["doctor", "--json", "--wrong"], 2, "unrecognized arguments"),
+        (["ps", "--json", "--socket", "/nonexistent.sock"], 1, "no iokernel listens"),
+        (["run", "--json"], 2, "target"),
+        (["run", "nosuch", "--json"], 1, "nosuch"),
+        (["up", "--json", "--config", "/nonexistent.toml"], 1, "/nonexistent.toml"),
+        (["config", "--json", "--wrong"], 2, "unrecognized arguments"),
+    ],
+)
+def test_errors_are_objects_where_json_is_asked_for(
+    args: list[str], code: int, finding: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(args) == code
+    out, err = capsys.readouterr()
+    (line,) = out.splitlines()
+    told = json.loads(line)
+    assert set(told) == {"error"}
+    assert set(told["error"]) == {"what", "why", "hint"}
+    assert all(isinstance(text, str) for text in told["error"].values())
+    assert told["error"]["what"]
+    assert finding in " ".join(told["error"].values())
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_version_and_config_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version", "--json"]) == 0
+    number = json.loads(capsys.readouterr().out)["version"]
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"corelane {number}\n"
+    assert main(["config", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert set(told) == {"cflags", "libs", "include_dir", "library"}
+    assert Path(told["library"]).exists()
+    assert "-lcorelane" in told["libs"]
 
 
 def test_bench_list_as_json_names_figures(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,6 +125,10 @@ def test_bench_canary_writes_document_plot_and_report(tmp_path: Path, capsys: py
     assert png.stat().st_size > 1000
     assert main(["bench", "report", str(tmp_path)]) == 0
     assert "## canary" in capsys.readouterr().out
+    assert main(["bench", "report", "--json", str(tmp_path)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [d["bench"] for d in told["documents"]] == ["canary"]
+    assert told["figures"] == told["documents"][0]["figures"]
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- results: begin -->\nold\n<!-- results: end -->\nafter\n")
     assert main(["bench", "report", str(out), "--into", str(page)]) == 0
