@@ -40,7 +40,7 @@ static bool overflow_take(struct kv_partition *p, uint64_t *number)
 {
     if (p->overflow_free != UINT32_MAX) {
         *number = p->overflow_free;
-        p->overflow_free = (uint32_t)p->overflow[*number].slot[0];
+        p->overflow_free = p->overflow[*number].version;
     } else if (p->overflow_fresh < p->n_overflow) {
         *number = p->overflow_fresh++;
     } else {
@@ -54,9 +54,10 @@ static bool overflow_take(struct kv_partition *p, uint64_t *number)
     return true;
 }
 
+/* The bucket is empty. Its slots stay so: a reader that came here before it was taken from its chain may still look. */
 static void overflow_give(struct kv_partition *p, uint64_t number)
 {
-    cl_store_relaxed(&p->overflow[number].slot[0], (uint64_t)p->overflow_free);
+    p->overflow[number].version = p->overflow_free;
     p->overflow_free = (uint32_t)number;
     p->overflow_used--;
 }

@@ -16,8 +16,8 @@ enum kv_state { KV_LIVE = 1, KV_DEAD = 2, KV_PAD = 3 };
  * atomics on whole words. Writer: the holder of the partition's lock.
  *   size_hash   bytes / 8 of the item (low 32), low half of the key's hash (high 32): names the bucket
  *   flags_exp   flags (low 32), expires_s (high 32)
- *   lengths     value bytes (low 32), key length (bits 32..39), state (bits 40..47; the log's own, never read
- * lock-free) body        key padded with zeros to 8 bytes, value padded with whatever was there */
+ *   lengths     value bytes (low 32), key length (bits 32..39), state (bits 40..47; the log's own, never read lock-free)
+ *   body        key padded with zeros to 8 bytes, value padded with whatever was there */
 struct kv_item {
     uint64_t size_hash;
     uint64_t flags_exp;
@@ -31,8 +31,10 @@ _Static_assert(sizeof(struct kv_item) == KV_HEADER_BYTES, "an item's header");
  * a reference count, nothing else. When `chained` is set, the last slot is the number of the next bucket. A slot: tag
  * (top 16 bits), lines of the item (8 bits, at most 255), its place in the log / 8 + 1 (40 bits); 0: empty. */
 struct kv_bucket {
-    uint32_t version; /* odd while a writer is inside; that of the first bucket counts for its whole chain */
-    uint16_t refs;    /* 2 bits a slot */
+    /* Of a chain's first bucket: odd while a writer is inside; counts for the whole chain. Of an overflow bucket: the next
+     * one in the free list; read and written by the lock holder alone, so no reader takes a link for a slot. */
+    uint32_t version;
+    uint16_t refs; /* 2 bits a slot */
     uint16_t chained;
     uint64_t slot[KV_SLOTS];
 } CL_ALIGNED(64);
@@ -52,7 +54,7 @@ struct kv_partition {
 
     /* Line 1 on: of the lock holder alone. */
     uint32_t lock CL_ALIGNED(64);
-    uint32_t overflow_free; /* first of the free list, UINT32_MAX at its end; linked through slot[0] */
+    uint32_t overflow_free; /* first of the free list, UINT32_MAX at its end; linked through version */
     uint32_t overflow_used;
     uint32_t overflow_fresh; /* overflow buckets from this one on were never used */
     uint64_t head, tail;     /* bytes ever appended, reclaimed; place = position modulo log_bytes */
@@ -98,9 +100,11 @@ static inline uint64_t kv_tag(uint64_t hash)
     return hash >> 32 << 48; /* bits 32..47: neither the bucket's bits (below 2^32 buckets) nor the partition's */
 }
 
+/* The item that a slot points at. NULL: the word is no slot; a lock-free reader may meet one in a chain that changes. */
 static inline struct kv_item *kv_slot_item(const struct kv_partition *p, uint64_t slot)
 {
-    return (struct kv_item *)(p->log + (((slot & ((1ull << 40) - 1)) - 1) << 3));
+    uint64_t place = ((slot & ((1ull << 40) - 1)) - 1) << 3;
+    return cl_likely(place < p->log_bytes) ? (struct kv_item *)(p->log + place) : NULL;
 }
 
 static inline uint32_t kv_key_words(uint32_t key_len)
@@ -209,7 +213,7 @@ static inline void kv_find(const struct kv_partition *p, const uint8_t *key, uin
             if ((slot ^ tag) >> 48 || !slot)
                 continue;
             struct kv_item *it = kv_slot_item(p, slot);
-            if (kv_key_equal(it, key, len)) {
+            if (it && kv_key_equal(it, key, len)) {
                 r->bucket = b;
                 r->slot = i;
                 r->item = it;
@@ -258,7 +262,7 @@ static inline void kv_prefetch_item(const struct cl_kv *s, uint64_t hash)
         if ((slot ^ tag) >> 48 || !slot)
             continue;
         const char *line = (const char *)kv_slot_item(p, slot);
-        unsigned lines = (slot >> 40) & 0xff;
+        unsigned lines = line ? (slot >> 40) & 0xff : 0;
         for (unsigned k = 0; k < cl_min(lines, 6u); k++)
             __builtin_prefetch(line + 64 * k, 0, 3);
         return;
@@ -271,17 +275,16 @@ static inline void kv_prefetch_item(const struct cl_kv *s, uint64_t hash)
 }
 
 /* Look a key up for reading (apps/kv/ops.c). True: found, *meta is of one piece, and r->item's value may be copied;
- * then call kv_look_done, and start again if it says false. False: a miss, counted. With `locked`, the partition's lock
- * is held from a true return until kv_look_done, which then always says true. */
+ * then call kv_look_done, and start again if it says false. False: a miss, no lock held. *locked: take the partition's
+ * lock; set here when KV_READ_TRIES lock-free tries met a writer, so that one that lost its core is not waited for by
+ * spinning. With *locked, the lock is held from a true return until kv_look_done, which then always says true. */
 bool kv_look(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, struct cl_kv_meta *meta,
-             bool locked);
+             bool *locked);
 bool kv_look_done(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, bool locked);
 
 /* The lock of a partition (apps/kv/store.c). */
 void kv_lock(struct kv_partition *p);
 void kv_unlock(struct kv_partition *p);
-/* Apply a delayed flush whose time has come (apps/kv/ops.c). Takes the lock. */
-void kv_flush_due(struct kv_partition *p, uint32_t now_s);
 
 /* Index (apps/kv/index.c). Lock held; the caller is between kv_bucket_enter and kv_bucket_leave of the key's bucket. */
 bool kv_index_insert(struct kv_partition *p, struct kv_bucket *head, uint64_t slot, unsigned refs);

@@ -41,17 +41,14 @@ static void drop_gone(struct cl_kv_thread *t, struct kv_partition *p, const stru
 }
 
 bool kv_look(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, struct cl_kv_meta *meta,
-             bool locked)
+             bool *locked)
 {
     struct kv_partition *p = kv_partition_of(t->store, key->hash);
     flush_if_due(t, p);
     for (unsigned tries = 0;; tries++) {
-        if (tries == KV_READ_TRIES && !locked) {
-            cl_relax();
-            tries = 0;
-        }
-        if (locked)
-            kv_lock(p);
+        *locked = *locked || tries == KV_READ_TRIES;
+        if (cl_unlikely(*locked))
+            kv_lock(p); /* the first try under the lock is of one piece: no second one takes it again */
         kv_find(p, key->data, key->len, key->hash, r);
         bool even = !(r->version & 1);
         if (r->item) {
@@ -71,13 +68,13 @@ bool kv_look(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref 
             break;
         if (cl_likely(!kv_item_gone(p, (uint64_t)meta->expires_s << 32, meta->cas, t->now_s)))
             return true;
-        if (locked)
+        if (*locked)
             kv_unlock(p);
         cl_count(meta->cas <= cl_load_relaxed(&p->flush_cas) ? &t->counters.get_flushed : &t->counters.get_expired, 1);
         drop_gone(t, p, key);
         return false;
     }
-    if (locked)
+    if (*locked)
         kv_unlock(p);
     return false;
 }
@@ -104,7 +101,7 @@ int cl_kv_get(struct cl_kv_thread *t, const struct cl_kv_key *key, struct cl_kv_
     for (unsigned tries = 0;; tries++) {
         struct kv_ref r;
         bool locked = tries >= KV_READ_TRIES;
-        if (!kv_look(t, key, &r, meta, locked)) {
+        if (!kv_look(t, key, &r, meta, &locked)) {
             COUNT(t, get_misses);
             return CL_KV_NOT_FOUND;
         }

@@ -23,7 +23,7 @@ static bool append_value(struct kv_command *c, const struct cl_kv_key *key, bool
         struct kv_ref r;
         struct cl_kv_meta meta;
         bool locked = tries >= KV_READ_TRIES;
-        if (!kv_look(c->thread, key, &r, &meta, locked)) {
+        if (!kv_look(c->thread, key, &r, &meta, &locked)) {
             cl_count(&c->thread->counters.get_misses, 1);
             return true;
         }

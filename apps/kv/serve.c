@@ -12,7 +12,7 @@
 struct cl_kv_service {
     struct cl_kv *store;
     struct cl_kv_server *server;
-    uint32_t threads, sweep_items;
+    uint32_t sweep_items;
     struct cl_timer timer;
 };
 
@@ -71,7 +71,6 @@ int cl_kv_serve(struct cl_runtime *rt, struct cl_kv *store, uint16_t port, struc
         return -ENOMEM;
     }
     s->store = store;
-    s->threads = usage.threads;
     s->sweep_items = cl_max(SWEEP_ITEMS / usage.partitions, 16u);
     int rc = bind_all(s, rt, port, err);
     if (rc)

@@ -4,14 +4,19 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static void line_u64(struct cl_kv_out *o, const char *name, uint64_t v)
-{
-    o->len += (uint64_t)sprintf((char *)o->data + o->len, "STAT %s %" PRIu64 "\r\n", name, v);
-}
-
 static void line_text(struct cl_kv_out *o, const char *name, const char *v)
 {
-    o->len += (uint64_t)sprintf((char *)o->data + o->len, "STAT %s %s\r\n", name, v);
+    uint64_t room = o->room - o->len;
+    int n = snprintf((char *)o->data + o->len, room, "STAT %s %s\r\n", name, v);
+    if (n > 0 && (uint64_t)n < room) /* a line that does not fit is left out whole; kv_stats made room for all */
+        o->len += (uint64_t)n;
+}
+
+static void line_u64(struct cl_kv_out *o, const char *name, uint64_t v)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%" PRIu64, v);
+    line_text(o, name, text);
 }
 
 static void counter_lines(struct cl_kv_out *o, const struct cl_kv_counters *n)

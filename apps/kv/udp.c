@@ -122,15 +122,19 @@ static inline bool fast_get(struct cl_kv_udp *u, struct cl_udp_req *req, const s
     uint8_t *p = req->reply + CL_KV_UDP_HEADER;
     if (cl_unlikely(req->room < CL_KV_UDP_HEADER + END_BYTES))
         return false;
-    if (kv_look(t, key, &r, &meta, false)) {
-        if (cl_unlikely(CL_KV_UDP_HEADER + KV_VALUE_LINE_MAX + 2ull + END_BYTES + meta.value_bytes > room))
+    bool locked = false;
+    if (kv_look(t, key, &r, &meta, &locked)) {
+        if (cl_unlikely(CL_KV_UDP_HEADER + KV_VALUE_LINE_MAX + 2ull + END_BYTES + meta.value_bytes > room)) {
+            if (locked)
+                kv_unlock(kv_partition_of(t->store, key->hash));
             return false;
+        }
         p = kv_format_value_line(p, key->data, key->len, &meta, false);
         kv_copy_out(p, kv_item_value(r.item), meta.value_bytes);
         p += meta.value_bytes;
         memcpy(p, "\r\n", 2);
         p += 2;
-        if (cl_unlikely(!kv_look_done(t, key, &r, false)))
+        if (cl_unlikely(!kv_look_done(t, key, &r, locked)))
             return false;
         cl_count(&t->counters.get_hits, 1);
     } else {

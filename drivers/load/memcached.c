@@ -15,6 +15,7 @@
 #define MAX_KEY 250
 #define MAX_VALUE 65536
 #define FLAGS "7"
+#define WORDS_BYTES 24 /* flags, a zero and a length between key and value */
 
 /* Eight letters 'a'..'p' of a number, the lowest four bits first. */
 static inline uint64_t letters_of(uint32_t k)
@@ -63,6 +64,15 @@ unsigned cl_loadgen_value(const struct cl_loadgen *lg, uint32_t k, uint8_t *out)
     return lg->config.value_bytes;
 }
 
+/* " 7 0 LEN\r\n" of a set, " 7 LEN\r\n" of the answer to a get, at `at`; returns its length. */
+static uint32_t put_words(uint8_t *at, const char *before_length, uint32_t value_bytes)
+{
+    char words[WORDS_BYTES + 1];
+    int n = snprintf(words, sizeof(words), "%s%u\r\n", before_length, value_bytes);
+    memcpy(at, words, (size_t)n);
+    return (uint32_t)n;
+}
+
 /* "get KEY\r\n" and "set KEY 7 0 LEN\r\nVALUE\r\n" behind their headers. */
 static int build_requests(struct cl_loadgen *lg, uint8_t *text)
 {
@@ -78,7 +88,7 @@ static int build_requests(struct cl_loadgen *lg, uint8_t *text)
     memcpy(text + HEADER, "set ", 4);
     m->set_key = HEADER + 4;
     m->set_value = m->set_key + c->key_bytes;
-    m->set_value += (uint32_t)sprintf((char *)text + m->set_value, " " FLAGS " 0 %u\r\n", c->value_bytes);
+    m->set_value += put_words(text + m->set_value, " " FLAGS " 0 ", c->value_bytes);
     write_value(lg, text + m->set_value);
     memcpy(text + m->set_value + c->value_bytes, "\r\n", 2);
     uint32_t len = m->set_value + c->value_bytes + 2;
@@ -102,8 +112,7 @@ static int build_expected(struct cl_loadgen *lg)
     m->expected_key = 6;
     write_key(lg, m->expected + 6);
     m->expected_value = 6 + c->key_bytes;
-    m->expected_value +=
-        (uint32_t)sprintf((char *)m->expected + m->expected_value, " " FLAGS " %u\r\n", c->value_bytes);
+    m->expected_value += put_words(m->expected + m->expected_value, " " FLAGS " ", c->value_bytes);
     write_value(lg, m->expected + m->expected_value);
     memcpy(m->expected + m->expected_value + c->value_bytes, "\r\nEND\r\n", 7);
     m->expected_len = m->expected_value + c->value_bytes + 7;

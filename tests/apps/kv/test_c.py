@@ -22,6 +22,11 @@ def test_no_count_is_lost(c_program: Make, seed: int) -> None:
     c_program("tests/apps/kv/c/kv_stress.c")(4, rounds, 2, seed, "counting")
 
 
+def test_readers_of_chains_that_grow_and_shrink(c_program: Make, seed: int) -> None:
+    rounds = 3_000 if os.environ.get("CORELANE_SANITIZE") else 20_000
+    assert "retries" in c_program("tests/apps/kv/c/kv_chains.c")(3, rounds, seed)
+
+
 def test_mutated_commands(c_program: Make, seed: int) -> None:
     rounds = 20_000
     assert f"{rounds} inputs" in c_program("tests/apps/kv/c/fuzz_commands.c")(rounds, seed)
