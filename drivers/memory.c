@@ -160,7 +160,7 @@ static void wake_queues(struct end *e, struct tx_side *tx, uint64_t touched)
         touched &= touched - 1;
         struct park_side *park = &e->peer->queues[q].park;
         /* One that has its own descriptor sleeps without calling wait. */
-        if (!cl_load_relaxed(&park->sleeps) && park->parker.event_fd < 0)
+        if (!cl_load_relaxed(&park->sleeps) && cl_load_relaxed(&park->parker.event_fd) < 0)
             continue;
         if (cl_park_wake(&e->peer->queues[q].park.parker))
             cl_count(&tx->syscalls, 1);

@@ -13,7 +13,7 @@
  * frame received on one queue may be sent or freed on another. No call blocks, allocates or makes more than one system
  * call a burst, but for `wait`.
  *
- * Sleeping: the thread that polls queue q owns cl_nic_parker(nic, q). After cl_park_begin it must look at its queues
+ * Sleeping: the thread that polls queue q owns the parker ops->parker(nic, q). After cl_park_begin it must look at its queues
  * once more, then call wait, which returns when a frame has come, when somebody called cl_park_wake on that parker, or
  * at the timeout. Who sleeps in another way must have set the parker's event_fd before. Whoever puts a frame into a queue
  * calls cl_park_wake on that queue's parker, or lets the kernel's poll() do so; a NIC may leave it out for a queue that has

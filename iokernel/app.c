@@ -1,7 +1,8 @@
 /* Registration and removal. Everything that allocates or may block happens in the controlling thread; a loop only takes
  * pointers in and out of its tables, at the start of a round, by commands from a ring.
  *
- * Removal: every loop forgets the application and says so; only then is its memory unmapped. */
+ * Removal: every loop forgets the application and says so; only then is its memory unmapped. A loop whose core was taken
+ * away does not say so in time: the application is then doomed, keeps its address, and removing it is tried again. */
 #include "internal.h"
 
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ACK_TIMEOUT_MS 5000
 #define WAKES_PER_S 250000
 #define WAKES_BURST 64
 #define PREFAULT_BUFFERS 256 /* receive buffers whose pages are there from the start, lest the loop pay for them */
@@ -56,8 +56,10 @@ static void loop_remove(struct io_loop *loop, struct io_app *app)
     if (app->loop != loop->index)
         return;
     uint32_t at = 0, keep = 0;
-    while (loop->apps[at] != app)
+    while (at < loop->n_apps && loop->apps[at] != app)
         at++;
+    if (at == loop->n_apps)
+        return; /* its IO_ADD never got here */
     memmove(&loop->apps[at], &loop->apps[at + 1], (--loop->n_apps - at) * sizeof loop->apps[0]);
     if (loop->next_app >= loop->n_apps)
         loop->next_app = 0;
@@ -96,30 +98,42 @@ void io_commands(struct io_loop *loop)
     }
 }
 
-/* Have every loop carry out a command. */
-static int command_all(struct cl_io *io, uint64_t kind, struct io_app *app, char *err)
+/* Put a command on its way to a loop; one that does not run carries it out at once. */
+static int tell_loop(struct cl_io *io, struct io_loop *loop, uint64_t kind, struct io_app *app, char *err)
 {
-    for (uint32_t l = 0; l < io->config.n_loops; l++) {
-        struct io_loop *loop = &io->loops[l];
-        if (!cl_ring_push(&loop->commands_tx, kind, (uint64_t)(uintptr_t)app))
-            return snprintf(err, IO_ERR_BYTES, "loop %u does not take commands: is its core taken away?", l), -EBUSY;
-        loop->commands_sent++;
-        if (!io->running) {
-            io_commands(loop);
-            continue;
-        }
-        uint64_t one = 1;
-        if (write(loop->event_fd, &one, sizeof one) < 0 && errno != EAGAIN)
-            return snprintf(err, IO_ERR_BYTES, "cannot wake loop %u: %s", l, strerror(errno)), -errno;
+    if (!io->running)
+        io_commands(loop); /* what was under way when it stopped */
+    if (!cl_ring_push(&loop->commands_tx, kind, (uint64_t)(uintptr_t)app)) {
+        snprintf(err, IO_ERR_BYTES, "loop %u does not take commands: is its core taken away?", loop->index);
+        return -EBUSY;
     }
+    loop->commands_sent++;
+    if (!io->running) {
+        io_commands(loop);
+        return 0;
+    }
+    uint64_t one = 1;
+    ssize_t ignored = write(loop->event_fd, &one, sizeof one); /* EAGAIN: it is being woken anyway */
+    (void)ignored;
+    return 0;
+}
+
+/* Wait until the loops have carried out all commands, for wait_ms at most. */
+static int await_loops(struct cl_io *io, uint32_t wait_ms, char *err)
+{
     const struct timespec nap = {0, 20000};
-    for (uint32_t l = 0; l < io->config.n_loops; l++)
-        for (unsigned waited_us = 0; cl_load_acquire(&io->loops[l].commands_done) != io->loops[l].commands_sent;
+    for (uint32_t l = 0; l < io->config.n_loops; l++) {
+        if (!io->running)
+            io_commands(&io->loops[l]);
+        for (uint64_t waited_us = 0; cl_load_acquire(&io->loops[l].commands_done) != io->loops[l].commands_sent;
              waited_us += 70) {
-            if (waited_us > ACK_TIMEOUT_MS * 1000u)
-                return snprintf(err, IO_ERR_BYTES, "loop %u does not answer: is its core taken away?", l), -ETIMEDOUT;
+            if (waited_us >= wait_ms * 1000ull) {
+                snprintf(err, IO_ERR_BYTES, "loop %u does not answer: is its core taken away?", l);
+                return -ETIMEDOUT;
+            }
             nanosleep(&nap, NULL);
         }
+    }
     return 0;
 }
 
@@ -165,8 +179,11 @@ static int make_arena(struct cl_io *io, struct io_app *app, const char *name, ch
             MADV_POPULATE_WRITE); /* may fail before Linux 5.14: then it faults */
 #endif
     app->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (app->doorbell_fd < 0)
-        return snprintf(err, IO_ERR_BYTES, "cannot make a doorbell: %s", strerror(errno)), -errno;
+    if (app->doorbell_fd < 0) {
+        rc = -errno;
+        snprintf(err, IO_ERR_BYTES, "cannot make a doorbell: %s", strerror(-rc));
+        return rc;
+    }
     return 0;
 }
 
@@ -241,15 +258,19 @@ static int check_config(const struct cl_io *io, const struct cl_io_app_config *c
     if (c->loop >= io->config.n_loops || cl_mac_is_group(c->mac) || io_mac(c->mac) == 0 || c->ipv4 == 0)
         return snprintf(err, IO_ERR_BYTES, "no such loop, or an impossible address"), -EINVAL;
     for (const struct io_app *a = io->apps; a; a = a->next)
-        if (a->mac == io_mac(c->mac) || a->ip_be == cl_be32(c->ipv4))
-            return snprintf(err, IO_ERR_BYTES, "another application has this address: give one of them another"),
-                   -EEXIST;
+        if (a->mac == io_mac(c->mac) || a->ip_be == cl_be32(c->ipv4)) {
+            snprintf(err, IO_ERR_BYTES, "%s",
+                     a->doomed ? "the last application with this address is still leaving: try again"
+                               : "another application has this address: give one of them another");
+            return a->doomed ? -EBUSY : -EEXIST;
+        }
     return 0;
 }
 
 int cl_io_app_add(struct cl_io *io, const struct cl_io_app_config *config, struct cl_io_app_grant *grant, char *err)
 {
     int rc = check_config(io, config, err);
+    grant->app = 0;
     if (rc < 0)
         return rc;
     struct io_app *app = app_new(io, config, &rc, err);
@@ -266,7 +287,12 @@ int cl_io_app_add(struct cl_io *io, const struct cl_io_app_config *config, struc
     io->apps = app;
     io->n_apps++;
     *grant = (struct cl_io_app_grant){app->id, app->memory.fd, app->doorbell_fd, app->layout};
-    return command_all(io, IO_ADD, app, err);
+    for (uint32_t l = 0; rc == 0 && l < io->config.n_loops; l++)
+        rc = tell_loop(io, &io->loops[l], IO_ADD, app, err);
+    if (rc == 0)
+        rc = await_loops(io, io->config.command_timeout_ms, err);
+    app->doomed = rc < 0; /* a loop may have it, or get it yet, so that it can only be removed */
+    return rc;
 }
 
 /* Receive buffers that are neither in the free list, once, nor lent. */
@@ -306,7 +332,16 @@ int cl_io_app_remove(struct cl_io *io, uint32_t id, struct cl_io_app_final *fina
     struct io_app *app = *at;
     if (!app)
         return snprintf(err, IO_ERR_BYTES, "no application has id %u", id), -ENOENT;
-    int rc = command_all(io, IO_REMOVE, app, err);
+    int rc = 0;
+    uint32_t wait_ms = app->doomed ? 0 : io->config.command_timeout_ms; /* it was waited for once */
+    app->doomed = true;
+    for (uint32_t l = 0; l < io->config.n_loops; l++) {
+        int told = app->removing >> l & 1 ? 0 : tell_loop(io, &io->loops[l], IO_REMOVE, app, err);
+        app->removing |= told == 0 ? 1u << l : 0;
+        rc = told < 0 ? told : rc;
+    }
+    if (rc == 0)
+        rc = await_loops(io, wait_ms, err);
     if (rc < 0)
         return rc; /* a loop may still use it: it stays */
     io_idle_forget(&io->loops[app->loop], app->doorbell_fd);

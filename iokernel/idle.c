@@ -35,10 +35,42 @@ void io_idle_forget(struct io_loop *loop, int fd)
     epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
+/* Event descriptors that an uplink's parker had. Whoever fills that uplink's queue (the other end of a memory link) may
+ * have read the number before it was taken back, and write to it any time later. So these are never closed, lest the
+ * write go to a stranger's file, but serve the next loop, which such a write wakes once for nothing. */
+static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
+static int spare[64];
+static unsigned n_spare;
+
+static int take_event_fd(void)
+{
+    int fd = -1;
+    pthread_mutex_lock(&spare_lock);
+    if (n_spare)
+        fd = spare[--n_spare];
+    pthread_mutex_unlock(&spare_lock);
+    return fd >= 0 ? fd : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+}
+
+void io_idle_close(struct io_loop *loop)
+{
+    if (loop->epoll_fd >= 0)
+        close(loop->epoll_fd);
+    if (loop->event_fd >= 0 && !loop->event_fd_shared)
+        close(loop->event_fd);
+    if (loop->event_fd >= 0 && loop->event_fd_shared) {
+        pthread_mutex_lock(&spare_lock);
+        if (n_spare < sizeof spare / sizeof spare[0])
+            spare[n_spare++] = loop->event_fd; /* beyond that: left open, for the same reason */
+        pthread_mutex_unlock(&spare_lock);
+    }
+    loop->epoll_fd = loop->event_fd = -1;
+}
+
 int io_idle_init(struct io_loop *loop, char *err)
 {
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    loop->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    loop->event_fd = take_event_fd();
     if (loop->epoll_fd < 0 || loop->event_fd < 0 || io_idle_watch(loop, loop->event_fd, false) < 0) {
         int code = errno;
         snprintf(err, IO_ERR_BYTES, "cannot make a loop's epoll descriptor: %s", strerror(code));

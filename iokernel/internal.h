@@ -58,14 +58,15 @@ struct io_app {
     struct cl_memory memory;
     struct cl_arena_layout layout;
     int doorbell_fd;
+    bool doomed;       /* cannot be used any more, only be removed */
+    uint32_t removing; /* bit l: loop l has its IO_REMOVE */
     struct io_app *next;
 };
 
 /* What a loop reads of a frame before it moves it. */
 struct io_frame {
-    const uint8_t
-        *header;         /* private copy of the first min(len, IO_HEADER) bytes, or the frame itself if it is trusted */
-    const uint8_t *rest; /* where bytes from IO_HEADER on are; may change under our eyes */
+    const uint8_t *header; /* private copy of the first min(len, IO_HEADER) bytes, or the frame itself if trusted */
+    const uint8_t *rest;   /* where bytes from IO_HEADER on are; may change under our eyes */
     uint32_t len;
     uint32_t hash; /* RSS hash, 0: not yet computed */
 };
@@ -130,6 +131,7 @@ struct io_loop {
     uint64_t idle_since, last_heartbeat;
     bool was_busy;
     int epoll_fd, event_fd;
+    bool event_fd_shared; /* an uplink's parker has it: whoever fills that queue may write to it even after our end */
     struct cl_state_loop *state; /* shared, we write */
 
     struct cl_io_loop_stats stats CL_ALIGNED(CL_CACHELINE);
@@ -231,6 +233,7 @@ void io_wake_loops(struct io_loop *loop);
 /* idle.c */
 void io_idle(struct io_loop *loop, bool busy);
 int io_idle_init(struct io_loop *loop, char *err);
+void io_idle_close(struct io_loop *loop);
 int io_idle_watch(struct io_loop *loop, int fd, bool edge);
 void io_idle_forget(struct io_loop *loop, int fd);
 /* loop.c */

@@ -39,6 +39,7 @@
 #define CL_IO_ADAPTIVE 1 /* polls for spin_us after the last work, more slowly for pause_us, then sleeps */
 #define CL_IO_BLOCK 2    /* sleeps as soon as a round found nothing */
 #define CL_IO_MAX_APPS 256
+#define CL_IO_NO_TIME 0xffffffff
 #define CL_IO_MAX_UPLINKS 4
 
 struct cl_io;
@@ -47,17 +48,18 @@ struct cl_io;
 struct cl_io_config {
     uint32_t n_loops;  /* 1..CL_SHM_MAX_LOOPS [1] */
     uint32_t mode;     /* CL_IO_... */
-    uint32_t spin_us;  /* [50] */
-    uint32_t pause_us; /* [200] */
+    uint32_t spin_us;  /* [50]; CL_IO_NO_TIME: not at all */
+    uint32_t pause_us; /* [200]; CL_IO_NO_TIME: not at all */
     uint32_t mtu;      /* [1500]; no more than every uplink's */
     uint32_t ipv4;     /* host byte order: the subnet of the applications, for ACCEPT */
     uint32_t ipv4_prefix;
-    uint32_t memory_flags; /* of arenas: CL_MEMORY_HUGE, CL_MEMORY_THP, CL_MEMORY_PREFAULT. Huge pages only for
+    uint32_t memory_flags;       /* of arenas: CL_MEMORY_HUGE, CL_MEMORY_THP, CL_MEMORY_PREFAULT. Huge pages only for
                             * applications that are trusted: one could give pages back that the loop then misses */
-    uint64_t rss_key;      /* [CL_RSS_KEY] */
-    uint64_t generation;   /* [random] */
-    uint64_t tsc_hz;       /* of the stamps given to cl_io_step [the process's clock] */
-    int32_t cpus[16];      /* where loop l runs; -1: anywhere */
+    uint64_t rss_key;            /* [CL_RSS_KEY] */
+    uint64_t generation;         /* [random] */
+    uint64_t tsc_hz;             /* of the stamps given to cl_io_step [the process's clock] */
+    uint32_t command_timeout_ms; /* how long a loop may take to admit or forget an application [5000] */
+    int32_t cpus[16];            /* where loop l runs; -1: anywhere */
 };
 
 /* Limits of what an application may send. 0: no limit. */
@@ -135,10 +137,12 @@ CL_API void cl_io_stop(struct cl_io *io);
 /* Stop, remove all applications, free everything. */
 CL_API void cl_io_delete(struct cl_io *io);
 
-/* Register an application. -EEXIST: MAC or address in use; -ENOSPC: too many; -EINVAL; -ENOMEM. */
+/* Register an application. -EEXIST: MAC or address in use; -ENOSPC: too many; -EINVAL; -ENOMEM. -EBUSY, -ETIMEDOUT: a loop
+ * did not answer; if grant->app is then not 0, that application cannot be used, but must be removed. */
 CL_API int cl_io_app_add(struct cl_io *io, const struct cl_io_app_config *config, struct cl_io_app_grant *grant,
                          char *err);
-/* Remove it: its rings are read no more, its memory goes when it, too, lets go. final may be NULL. */
+/* Remove it: its rings are read no more, its memory goes when it, too, lets go. final may be NULL. -EBUSY, -ETIMEDOUT: a
+ * loop did not answer; call again later, which does not wait. Its address is taken until then. */
 CL_API int cl_io_app_remove(struct cl_io *io, uint32_t app, struct cl_io_app_final *final, char *err);
 CL_API int cl_io_app_stats(const struct cl_io *io, uint32_t app, struct cl_io_app_stats *out);
 CL_API int cl_io_loop_stats(const struct cl_io *io, uint32_t loop, struct cl_io_loop_stats *out);
@@ -152,5 +156,7 @@ CL_API uint32_t cl_io_mtu(const struct cl_io *io);
  * something. */
 CL_API bool cl_io_step(struct cl_io *io, uint32_t loop, uint64_t now);
 // cffi: end
+
+_Static_assert(CL_IO_MAX_APPS == CL_SHM_MAX_APPS, "what the configuration allows");
 
 #endif

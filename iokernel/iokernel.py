@@ -103,7 +103,8 @@ class Iokernel:
     applications' kthreads, none: anywhere. mode: "spin", "adaptive" (spins spin_us after the last work, then polls more
     slowly for pause_us, then sleeps) or "block". apps: settings by application name, app_defaults: of all others. uids,
     gids: who may attach besides root and our own user. huge: arenas on huge pages ("huge"), transparent ones ("thp"),
-    or neither ("").
+    or neither (""). command_timeout_s: how long a loop may take to admit or forget an application; one that could not
+    be forgotten is `leaving` in the statistics, keeps its address, and is tried again until it is gone.
 
     manual_hz: for tests. Loops are not started: `step` runs a round at a stamp of the caller's, on a clock of that
     rate.
@@ -120,8 +121,8 @@ class Iokernel:
         loop_cpus: Sequence[int] = (-1,),
         worker_cpus: Sequence[int] = (),
         mode: str = "adaptive",
-        spin_us: int = 0,
-        pause_us: int = 0,
+        spin_us: int | None = None,
+        pause_us: int | None = None,
         subnet: str = DEFAULT_SUBNET,
         gateway: str | None = None,
         mtu: int = 1500,
@@ -135,6 +136,7 @@ class Iokernel:
         socket_mode: int = 0o600,
         huge: str = "",
         patience_s: float = 2.0,
+        command_timeout_s: float = 5.0,
         manual_hz: int = 0,
     ) -> None:
         if mode not in MODES:
@@ -161,10 +163,14 @@ class Iokernel:
         self._default_settings = app_defaults or AppSettings()
         self._most = (max_apps, max_arena_bytes)
         self._access = (socket_mode, tuple(uids), tuple(gids), patience_s)
-        self._polling = (spin_us, pause_us, mtu)
+        # C takes 0 for its default.
+        times = tuple(0 if us is None else us or lib.CL_IO_NO_TIME for us in (spin_us, pause_us))
+        self._polling = (*times, mtu)
+        self._command_timeout_ms = max(1, int(command_timeout_s * 1000))
         self._manual_hz = manual_hz
         self._memory_flags = {"": 0, "huge": lib.CL_MEMORY_HUGE, "thp": lib.CL_MEMORY_THP}[huge]
         self._apps: dict[int, _App] = {}
+        self._leaving: dict[int, str] = {}  # of these some loop has not said yet that it has forgotten them
         self._departed = {"apps": 0, "buffers_lost": 0}
         self._lock = threading.Lock()  # guards _apps, _departed and every call that takes _io
         self._io: Any = None
@@ -227,6 +233,7 @@ class Iokernel:
         config.mode = MODES[self.mode]
         config.spin_us, config.pause_us, config.mtu = self._polling
         config.ipv4, config.ipv4_prefix = int(self.subnet.network_address), self.subnet.prefixlen
+        config.command_timeout_ms = self._command_timeout_ms
         config.memory_flags, config.tsc_hz = self._memory_flags, self._manual_hz
         for loop, cpu in enumerate(self._loop_cpus):
             config.cpus[loop] = cpu
@@ -246,6 +253,7 @@ class Iokernel:
                 io, self._io = self._io, None
                 lib.cl_io_delete(io)
             self._apps.clear()
+            self._leaving.clear()
 
     # What the control server calls, in its thread (server.Registry).
 
@@ -273,7 +281,10 @@ class Iokernel:
         limits.burst_frames, limits.burst_bytes = settings.burst_frames, settings.burst_bytes
         grant, err = ffi.new("struct cl_io_app_grant *"), ffi.new("char[256]")
         with self._lock:
-            check(lib.cl_io_app_add(self._io, config, grant, err), f"register {name}", err)
+            rc = lib.cl_io_app_add(self._io, config, grant, err)
+            if rc < 0 and grant.app:
+                self._leaving[int(grant.app)] = name
+            check(rc, f"register {name}", err)
             cpus, alone = self._cores.take(int(grant.app), int(grant.layout.n_kthreads), settings.cpus)
             app = _App(
                 id=int(grant.app),
@@ -293,13 +304,32 @@ class Iokernel:
 
     def unregister(self, app: int) -> None:
         """An application has gone (server.Registry): its cores and buffers are taken back."""
-        final, err = ffi.new("struct cl_io_app_final *"), ffi.new("char[256]")
         with self._lock:
-            self._apps.pop(app, None)
+            left = self._apps.pop(app, None)
             self._cores.give_back(app)
-            check(lib.cl_io_app_remove(self._io, app, final, err), f"remove application {app}", err)
+            self._leaving[app] = left.name if left else "?"
+            err = ffi.new("char[256]")
+            check(self._remove(app, err), f"remove application {app}", err)
+
+    def _remove(self, app: int, err: Any) -> int:
+        """Have the loops forget an application. Negative: not all have; it stays among those that leave."""
+        final = ffi.new("struct cl_io_app_final *")
+        rc = int(lib.cl_io_app_remove(self._io, app, final, err))
+        if rc == 0:
+            del self._leaving[app]
             self._departed["apps"] += 1
             self._departed["buffers_lost"] += int(final.buffers_lost)
+        return rc
+
+    def sweep(self) -> bool:
+        """Try again to remove those that leave (server.Registry); returns whether there are still some."""
+        if not self._leaving:
+            return False
+        with self._lock:
+            err = ffi.new("char[256]")
+            for app in list(self._leaving):
+                self._remove(app, err)
+            return bool(self._leaving)
 
     def find(self, name: str) -> int | None:
         """Id of the attached application of that name (server.Registry)."""
@@ -371,7 +401,8 @@ class Iokernel:
 
         loops: `struct cl_io_loop_stats` each, with cpu and busy_s. apps: `struct cl_io_app_stats` each, with name, pid,
         addresses, cpus, arena. uplinks: name, mac, `struct cl_nic_stats` summed over queues. control: what the control
-        socket saw. departed: applications that have left, and buffers lost by them (always 0).
+        socket saw. departed: applications that have left, and buffers lost by them (always 0). leaving: names of those
+        that a loop without a core has not let go.
         """
         with self._lock:
             if self._io is None:
@@ -390,6 +421,7 @@ class Iokernel:
                 "uplinks": [self._uplink_stats(nic) for nic in self._uplinks],
                 "control": {**self._server.counts, "last_error": self._server.last_error} if self._server else {},
                 "departed": dict(self._departed),
+                "leaving": list(self._leaving.values()),
             }
 
     def _loop_stats(self, loop: int, hz: int) -> dict[str, Any]:

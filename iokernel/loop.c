@@ -1,9 +1,6 @@
 /* The loop: one round after the other, on a core of its own. Start reading here; iokernel.h says what a round does. */
 #include "internal.h"
 
-#include <sched.h>
-#include <stdio.h>
-
 CL_HOT bool io_round(struct io_loop *loop, uint64_t now)
 {
     if (loop->was_busy)
@@ -30,13 +27,6 @@ CL_HOT bool io_round(struct io_loop *loop, uint64_t now)
 void *io_loop_main(void *arg)
 {
     struct io_loop *loop = arg;
-    int cpu = loop->io->config.cpus[loop->index];
-    if (cpu >= 0) {
-        cpu_set_t set;
-        CPU_ZERO(&set);
-        CPU_SET((unsigned)cpu, &set);
-        pthread_setaffinity_np(pthread_self(), sizeof set, &set); /* checked by cl_io_start before it started us */
-    }
     loop->idle_since = cl_tsc();
     /* Relaxed: `stop` orders nothing; the controlling thread joins us before it touches anything of ours. */
     while (!cl_load_relaxed(&loop->stop))

@@ -35,6 +35,7 @@ _HEADER = struct.Struct("=IHHII")  # struct cl_control_header
 _SO_PEERGROUPS = 59  # asm-generic/socket.h; Linux 4.13
 _HELLO_BYTES: int = ffi.sizeof("struct cl_control_hello")
 _MAX_CONNECTIONS = 1024
+_SWEEP_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,9 @@ class Registry(Protocol):
 
     def unregister(self, app: int) -> None:
         """Its connection has ended."""
+
+    def sweep(self) -> bool:
+        """Try again what `unregister` could not finish; returns whether something is left for the next time."""
 
     def find(self, name: str) -> int | None:
         """Id of the registered application of that name."""
@@ -158,6 +162,7 @@ class ControlServer:
         self._connections: dict[int, _Connection] = {}
         self._apps: dict[int, _Connection] = {}
         self._stopping = False
+        self._unfinished = False
         try:
             self._lock_fd = _lock(path)
         except OSError as error:
@@ -198,6 +203,7 @@ class ControlServer:
                     else:
                         self._handle(key.data, events)
                 self._expire()
+                self._unfinished = self._registry.sweep()
         finally:
             self.close()
 
@@ -223,6 +229,8 @@ class ControlServer:
 
     def _timeout(self) -> float | None:
         deadline = min((c.deadline for c in self._connections.values()), default=float("inf"))
+        if self._unfinished:
+            deadline = min(deadline, time.monotonic() + _SWEEP_S)
         return None if deadline == float("inf") else max(0.0, deadline - time.monotonic())
 
     def _expire(self) -> None:

@@ -11,6 +11,7 @@
 
 #define DEFAULT_SPIN_US 50
 #define DEFAULT_PAUSE_US 200
+#define DEFAULT_COMMAND_TIMEOUT_MS 5000
 #define HEARTBEAT_NS 1000000
 #define FENCE_NS 1000 /* see wake.c */
 
@@ -87,12 +88,16 @@ static int check_config(struct cl_io_config *c, char *err)
 {
     c->n_loops = c->n_loops ? c->n_loops : 1;
     c->mtu = c->mtu ? c->mtu : 1500;
-    c->spin_us = c->spin_us ? c->spin_us : DEFAULT_SPIN_US;
-    c->pause_us = c->pause_us ? c->pause_us : DEFAULT_PAUSE_US;
+    c->spin_us = c->spin_us == CL_IO_NO_TIME ? 0 : c->spin_us ? c->spin_us : DEFAULT_SPIN_US;
+    c->pause_us = c->pause_us == CL_IO_NO_TIME ? 0 : c->pause_us ? c->pause_us : DEFAULT_PAUSE_US;
+    c->command_timeout_ms = c->command_timeout_ms ? c->command_timeout_ms : DEFAULT_COMMAND_TIMEOUT_MS;
     c->rss_key = c->rss_key ? c->rss_key : CL_RSS_KEY;
     while (c->generation == 0)
-        if (getrandom(&c->generation, sizeof c->generation, 0) < 0)
-            return snprintf(err, IO_ERR_BYTES, "getrandom: %s", strerror(errno)), -errno;
+        if (getrandom(&c->generation, sizeof c->generation, 0) < 0) {
+            int code = errno;
+            snprintf(err, IO_ERR_BYTES, "getrandom: %s", strerror(code));
+            return -code;
+        }
     if (c->n_loops > CL_SHM_MAX_LOOPS || c->mode > CL_IO_BLOCK || c->mtu < 68 || c->mtu > CL_SHM_MAX_BUFFER_BYTES - 64)
         return snprintf(err, IO_ERR_BYTES, "at most %d loops, a mode of 0 to %d, an MTU of 68 to %d", CL_SHM_MAX_LOOPS,
                         CL_IO_BLOCK, CL_SHM_MAX_BUFFER_BYTES - 64),
@@ -152,8 +157,10 @@ int cl_io_add_uplink(struct cl_io *io, struct cl_nic *nic, bool share_mac, char 
         for (uint32_t q = l; q < nic->n_queues; q += io->config.n_loops) {
             int fd = nic->ops->fd(nic, q);
             struct cl_parker *p = fd < 0 ? nic->ops->parker(nic, q) : NULL;
-            if (p)
-                p->event_fd = loop->event_fd; /* whoever fills this queue wakes our epoll_wait */
+            if (p) {
+                cl_store_relaxed(&p->event_fd, loop->event_fd); /* whoever fills this queue wakes our epoll_wait */
+                loop->event_fd_shared = true;
+            }
             int rc = fd >= 0 ? io_idle_watch(loop, fd, false) : 0;
             if (rc < 0 && rc != -EEXIST)
                 return snprintf(err, IO_ERR_BYTES, "cannot watch the uplink's descriptor: %s", strerror(-rc)), rc;
@@ -168,8 +175,7 @@ int cl_io_add_uplink(struct cl_io *io, struct cl_nic *nic, bool share_mac, char 
 static int start_loop(struct io_loop *loop, char *err)
 {
     int cpu = loop->io->config.cpus[loop->index];
-    cpu_set_t allowed;
-    if (cpu >= 0 && (sched_getaffinity(0, sizeof allowed, &allowed) < 0 || cpu >= CPU_SETSIZE))
+    if (cpu >= CPU_SETSIZE)
         return snprintf(err, IO_ERR_BYTES, "CPU %d does not exist", cpu), -EINVAL;
     sigset_t all, old;
     sigfillset(&all);
@@ -235,7 +241,8 @@ static void return_frames(struct io_loop *loop, struct io_uplink *u)
     for (uint32_t q = loop->index; q < u->nic->n_queues; q += loop->io->config.n_loops) {
         struct cl_parker *p = u->nic->ops->fd(u->nic, q) < 0 ? u->nic->ops->parker(u->nic, q) : NULL;
         if (p)
-            p->event_fd = -1;
+            cl_store_relaxed(&p->event_fd,
+                             CL_PARK_FUTEX); /* relaxed: who reads the old one writes to a descriptor that stays */
     }
     if (!u->has_tx)
         return;
@@ -255,10 +262,8 @@ static void free_loop(struct cl_io *io, struct io_loop *loop)
             free(loop->out[i]->frames);
             free(loop->out[i]);
         }
-    if (loop->io && loop->epoll_fd >= 0)
-        close(loop->epoll_fd);
-    if (loop->io && loop->event_fd >= 0)
-        close(loop->event_fd);
+    if (loop->io)
+        io_idle_close(loop);
     free(loop->touched);
     free(loop->uplinks);
     free(loop->in);

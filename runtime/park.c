@@ -34,7 +34,7 @@ void cl_park_cancel(struct cl_parker *p)
 
 static int futex_flag(const struct cl_parker *p)
 {
-    return p->event_fd == CL_PARK_FUTEX_PRIVATE ? FUTEX_PRIVATE_FLAG : 0;
+    return cl_load_relaxed(&p->event_fd) == CL_PARK_FUTEX_PRIVATE ? FUTEX_PRIVATE_FLAG : 0;
 }
 
 void cl_park_wait(struct cl_parker *p, int64_t timeout_ns)
@@ -73,10 +73,12 @@ bool cl_park_wake_parked(struct cl_parker *p)
     /* One of several wakers makes the system call. Acquire-release: the sleeper's word is handed on whole. */
     if (cl_exchange(word, CL_PARK_RUNNING) != CL_PARK_PARKED)
         return false;
-    if (p->event_fd >= 0) {
+    /* Relaxed: an iokernel takes an uplink's parker over and gives it back while others wake it (iokernel/idle.c). */
+    int event_fd = cl_load_relaxed(&p->event_fd);
+    if (event_fd >= 0) {
         uint64_t one = 1;
         /* The only failure of an eventfd write that matters, EAGAIN, means that a wake-up is pending anyway. */
-        ssize_t ignored = write(p->event_fd, &one, sizeof one);
+        ssize_t ignored = write(event_fd, &one, sizeof one);
         (void)ignored;
     } else {
         syscall(SYS_futex, word, FUTEX_WAKE | futex_flag(p), 1, NULL, NULL, 0);

@@ -39,6 +39,7 @@
 #define CL_SHM_NAME_BYTES 32 /* an application's name with its terminating zero */
 #define CL_SHM_MAX_KTHREADS 64
 #define CL_SHM_MAX_LOOPS 16
+#define CL_SHM_MAX_APPS 256 /* of an iokernel */
 #define CL_SHM_MAX_CORES 256
 #define CL_SHM_MIN_BUFFER_BYTES 256
 #define CL_SHM_MAX_BUFFER_BYTES 16384

@@ -285,4 +285,5 @@ def test_named_tests_exist():
                 example = source in ("tests/conftest.py", "tests/support/cltest/cbuild.py")
                 if not (ROOT / path).exists() and not example and "{" not in line:
                     wrong.append(f"{source}:{number}: {path} does not exist")
-    assert len(sources) > 300 and not wrong, "\n".join(wrong)
+    assert len(sources) > 300
+    assert not wrong, "\n".join(wrong)
