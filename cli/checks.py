@@ -1,7 +1,8 @@
 """The checks of `corelane doctor`: one function each, from a System to a Check. Add one by writing it into CHECKS.
 
 A check is `ok`, `warn` (works, but slower or less predictable) or `missing` (a feature cannot be used). A missing check
-that is `required` means that even the default path, the software NIC without root, cannot run.
+that is `required` means that even the default path, the software NIC without root, cannot run. What is not ok has a
+command that mends it, or the reason why none does here; never neither, never both.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ BUSY_INTERRUPTS = 1000  # since boot; fewer are set-up and do not matter
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the doctor. found: what is. meaning: what follows from it. mend: a command, "" if there is none."""
+    """One line of the doctor.
+
+    found: what is. meaning: what follows from it. mend: a command to type as it stands, "" if there is none; stuck: why
+    there is none.
+    """
 
     name: str
     state: State
@@ -29,6 +34,18 @@ class Check:
     meaning: str = ""
     mend: str = ""
     required: bool = False
+    stuck: str = ""
+
+
+def kernel_option(options: str) -> str:
+    """A command that adds options to the kernel's command line and starts the machine anew."""
+    return f"sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&{options} /' /etc/default/grub && sudo update-grub && sudo reboot"
+
+
+def newer_kernel(system: System) -> str:
+    """A command that installs the distribution's current kernel."""
+    kind = {"aarch64": "arm64"}.get(system.machine, "amd64")
+    return f"sudo apt-get install linux-image-{kind} && sudo reboot"
 
 
 def machine(system: System) -> Check:
@@ -37,13 +54,13 @@ def machine(system: System) -> Check:
     found = f"{system.machine}, Linux {system.read('/proc/sys/kernel/osrelease') or 'of unknown version'}"
     if system.machine not in ("x86_64", "aarch64"):
         meaning = "user-level threads are written for x86-64 and aarch64 only"
-        return Check("machine", "missing", found, meaning, "run on an x86-64 or aarch64 machine", required=True)
+        return Check("machine", "missing", found, meaning, required=True, stuck="it needs another machine")
     if (major, minor) < (5, 1):
         meaning = "sealed read-only memory (F_SEAL_FUTURE_WRITE) came with Linux 5.1"
-        return Check("machine", "missing", found, meaning, "sudo apt-get install linux-image-amd64", required=True)
+        return Check("machine", "missing", found, meaning, newer_kernel(system), required=True)
     if (major, minor) < (5, 11):
         meaning = "AF_XDP without memlock limits and with busy polling came with Linux 5.11"
-        return Check("machine", "warn", found, meaning, "sudo apt-get install linux-image-amd64")
+        return Check("machine", "warn", found, meaning, newer_kernel(system))
     return Check("machine", "ok", found)
 
 
@@ -53,7 +70,14 @@ def cpus(system: System) -> Check:
     found = f"{len(usable)} usable: {format_cpu_list(usable)}"
     if len(usable) == 1:
         meaning = "iokernel and application share one core, by blocking: use embedded mode, or allow a second core"
-        return Check("cpus", "warn", found, meaning, "taskset -pc 0-1 $$")
+        if len(system.topology.cpus) == 1:
+            return Check("cpus", "warn", found, meaning, stuck="the machine has one CPU")
+        wide = format_cpu_list(sorted(system.topology.cpus))
+        cpuset = system.topology.cpuset
+        if cpuset is not None and len(cpuset) == 1:
+            why = "the cgroup's cpuset allows one CPU: whoever started the container sets it"
+            return Check("cpus", "warn", found, meaning, stuck=why)
+        return Check("cpus", "warn", found, meaning, f"taskset -pc {wide} $$")
     plan = choose(system.topology, kthreads=len(usable) - 1)
     return Check("cpus", "ok", f"{found}; `corelane up` polls on CPU {format_cpu_list(plan.iokernel)}")
 
@@ -80,8 +104,7 @@ def isolation(system: System) -> Check:
     found = f"isolated: {format_cpu_list(isolated)}; without tick: {format_cpu_list(tickless)}"
     meaning = "other threads and the timer tick interrupt polled cores: tens of microseconds, from p99.5 on"
     cores = format_cpu_list(list(usable[1:] or usable))
-    options = f"isolcpus={cores} nohz_full={cores} rcu_nocbs={cores}"
-    mend = f"sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&{options} /' /etc/default/grub && sudo update-grub && sudo reboot"
+    mend = kernel_option(f"isolcpus={cores} nohz_full={cores} rcu_nocbs={cores}")
     return Check("isolation", "warn", found, meaning, mend)
 
 
@@ -95,12 +118,18 @@ def idle(system: System) -> Check:
     found = f"driver {driver}, deepest state takes {deepest} us to leave" if states else f"driver {driver}"
     if system.may_write(device):
         return Check("idle states", "ok", f"{found}; /dev/cpu_dma_latency may be held at 0")
-    if not device.exists():
-        return Check("idle states", "warn", f"{found}; no /dev/cpu_dma_latency", "waking a sleeping core takes longer")
     meaning = "waking a sleeping core takes up to tens of microseconds: matters for adaptive and blocking mode"
-    return Check(
-        "idle states", "warn", f"{found}; /dev/cpu_dma_latency not writable", meaning, f"sudo chmod o+w {device}"
-    )
+    if device.exists():
+        mend = "sudo chmod o+w /dev/cpu_dma_latency"
+        return Check("idle states", "warn", f"{found}; /dev/cpu_dma_latency not writable", meaning, mend)
+    found += "; no /dev/cpu_dma_latency"
+    if number := system.misc_device("cpu_dma_latency"):
+        mend = f"sudo mknod -m 666 /dev/cpu_dma_latency c 10 {number}"
+        return Check("idle states", "warn", found, meaning, mend)
+    if states:
+        mend = "echo 1 | sudo tee /sys/devices/system/cpu/cpu*/cpuidle/state[1-9]*/disable"
+        return Check("idle states", "warn", found, meaning, mend)
+    return Check("idle states", "warn", found, meaning, stuck="the host, not this system, puts the cores to sleep")
 
 
 def governor(system: System) -> Check:
@@ -136,10 +165,12 @@ def thp(system: System) -> Check:
     chosen = text.partition("[")[2].partition("]")[0] or "unknown"
     if chosen in ("always", "within_size", "advise", "force"):
         return Check("transparent huge pages", "ok", f"for shared memory: {chosen}")
+    meaning = "arenas get no huge pages unasked"
+    if not text:
+        why = "this kernel has none (CONFIG_TRANSPARENT_HUGEPAGE)"
+        return Check("transparent huge pages", "warn", f"for shared memory: {chosen}", meaning, stuck=why)
     mend = "echo advise | sudo tee /sys/kernel/mm/transparent_hugepage/shmem_enabled"
-    return Check(
-        "transparent huge pages", "warn", f"for shared memory: {chosen}", "arenas get no huge pages unasked", mend
-    )
+    return Check("transparent huge pages", "warn", f"for shared memory: {chosen}", meaning, mend)
 
 
 def memlock(system: System) -> Check:
@@ -149,7 +180,8 @@ def memlock(system: System) -> Check:
         return Check("memlock", "ok", "unlimited" if limit < 0 else f"{limit >> 20} MiB")
     if "CAP_IPC_LOCK" in system.capabilities():
         return Check("memlock", "ok", f"{limit >> 10} KiB, and CAP_IPC_LOCK lifts it")
-    mend = "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/corelane.conf  # then log in again"
+    line = r"printf '* - memlock unlimited\nroot - memlock unlimited\n'"
+    mend = f"{line} | sudo tee /etc/security/limits.d/corelane.conf  # then log in again"
     return Check(
         "memlock", "warn", f"{limit >> 10} KiB", "buffers may be swapped, and AF_XDP may be refused memory", mend
     )
@@ -162,7 +194,12 @@ def capabilities(system: System) -> Check:
     if not missing:
         return Check("capabilities", "ok", "all that any driver needs")
     meaning = "AF_XDP and tap cannot be set up; the software NIC needs none of them"
-    return Check("capabilities", "missing", f"without {', '.join(missing)}", meaning, "sudo corelane up")
+    found = f"without {', '.join(missing)}"
+    if system.is_root():
+        flags = " ".join(f"--cap-add={name.removeprefix('CAP_')}" for name in missing)
+        why = f"this root is a container's, and is given capabilities only when it is started (docker run {flags})"
+        return Check("capabilities", "missing", found, meaning, stuck=why)
+    return Check("capabilities", "missing", found, meaning, 'sudo "$(command -v corelane)" up')
 
 
 def afxdp(system: System) -> Check:
@@ -172,13 +209,27 @@ def afxdp(system: System) -> Check:
         btf = system.path("/sys/kernel/btf/vmlinux").exists()
         return Check("AF_XDP", "ok", "sockets can be made" + ("" if btf else "; the kernel carries no BTF"))
     if code in (errno.EPERM, errno.EACCES):
-        return Check(
-            "AF_XDP", "missing", "not permitted", "real NICs need CAP_NET_RAW", "sudo corelane up --nic af_xdp:IF"
-        )
+        meaning = "real NICs need CAP_NET_RAW: use the software NIC"
+        if "CAP_NET_RAW" in system.capabilities():
+            why = "CAP_NET_RAW is there, so a filter of system calls refuses (docker run --security-opt seccomp=FILE)"
+            return Check("AF_XDP", "missing", "not permitted", meaning, stuck=why)
+        if system.is_root():
+            why = "a container is given CAP_NET_RAW only when it is started (docker run --cap-add=NET_RAW)"
+            return Check("AF_XDP", "missing", "not permitted", meaning, stuck=why)
+        return Check("AF_XDP", "missing", "not permitted", meaning, 'sudo "$(command -v corelane)" doctor')
     if code == errno.EAFNOSUPPORT:
         meaning = "this kernel has no AF_XDP (CONFIG_XDP_SOCKETS): use --nic tap:IF, or the software NIC"
-        return Check("AF_XDP", "missing", "not in this kernel", meaning, "sudo apt-get install linux-image-amd64")
-    return Check("AF_XDP", "missing", errno.errorcode.get(code, str(code)), "use --nic tap:IF, or the software NIC")
+        return Check("AF_XDP", "missing", "not in this kernel", meaning, newer_kernel(system))
+    found, meaning = errno.errorcode.get(code, str(code)), "use --nic tap:IF, or the software NIC"
+    if code in (errno.EMFILE, errno.ENFILE):
+        mend = "ulimit -n 65536" if code == errno.EMFILE else "sudo sysctl -w fs.file-max=1000000"
+        return Check("AF_XDP", "missing", f"{found}: too many open files", meaning, mend)
+    if code in (errno.ENOMEM, errno.ENOBUFS):
+        return Check(
+            "AF_XDP", "missing", f"{found}: no memory for it", meaning, "sudo prlimit --pid $$ --memlock=unlimited"
+        )
+    why = f"making a socket of family AF_XDP fails with {found}, which no setting of this system explains"
+    return Check("AF_XDP", "missing", found, meaning, stuck=why)
 
 
 def tun(system: System) -> Check:
@@ -189,7 +240,11 @@ def tun(system: System) -> Check:
         return Check("tap", "missing", "no /dev/net/tun", "tap devices cannot be made", mend)
     if not system.may_write(device):
         return Check(
-            "tap", "missing", "/dev/net/tun is not writable", "tap devices cannot be made", f"sudo chmod 666 {device}"
+            "tap",
+            "missing",
+            "/dev/net/tun is not writable",
+            "tap devices cannot be made",
+            "sudo chmod 666 /dev/net/tun",
         )
     return Check("tap", "ok", "/dev/net/tun may be opened")
 
@@ -206,8 +261,14 @@ def clock(system: System) -> Check:
         return Check("clock", "ok", found)
     if invariant and source in ("kvm-clock", "hyperv_clocksource_tsc_page", "xen"):
         return Check("clock", "ok", found, "timestamps are taken from the TSC all the same")
-    mend = "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"
-    return Check("clock", "warn", found, "timestamps come from clock_gettime: tens of nanoseconds each, or more", mend)
+    meaning = "timestamps come from clock_gettime: tens of nanoseconds each, or more"
+    if not invariant:
+        return Check("clock", "warn", found, meaning, stuck="the processor's counter changes its rate, or stops")
+    choice = system.read("/sys/devices/system/clocksource/clocksource0/available_clocksource") or ""
+    if "tsc" in choice.split():
+        mend = "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"
+        return Check("clock", "warn", found, meaning, mend)
+    return Check("clock", "warn", found, meaning, kernel_option("tsc=reliable"))
 
 
 def interrupts(system: System) -> Check:
@@ -240,10 +301,16 @@ def memory(system: System) -> Check:
     """Free memory for the default arenas."""
     free = system.meminfo_kib("MemAvailable")
     if free is None:
-        return Check("memory", "warn", "unknown", "/proc/meminfo cannot be read")
+        mend = "sudo mount -t proc proc /proc"
+        return Check("memory", "warn", "unknown", "/proc/meminfo cannot be read", mend)
     if free < 128 << 10:
         meaning = "an iokernel and one application take up to 128 MiB"
-        return Check("memory", "missing", f"{free >> 10} MiB available", meaning, "free some memory", required=True)
+        if system.meminfo_kib("HugePages_Free"):
+            mend = "echo 0 | sudo tee /proc/sys/vm/nr_hugepages"
+        else:
+            swap = "/var/corelane-swap"
+            mend = f"sudo fallocate -l 1G {swap} && sudo chmod 600 {swap} && sudo mkswap {swap} && sudo swapon {swap}"
+        return Check("memory", "missing", f"{free >> 10} MiB available", meaning, mend, required=True)
     return Check("memory", "ok", f"{free >> 10} MiB available")
 
 
@@ -257,8 +324,15 @@ def container(system: System) -> Check:
     meaning = "threads that spin use the quota up and are then stopped for the rest of each period"
     if quota >= len(system.topology.usable):
         return Check("cgroup", "ok", f"{where}; limit {quota:g} CPUs, no less than may be used")
-    mend = "docker run --cpuset-cpus 0,1 ...  # cores instead of a quota; or: corelane up --poll adaptive"
-    return Check("cgroup", "warn", f"{where}; limit {quota:g} of {len(system.topology.usable)} CPUs", meaning, mend)
+    found = f"{where}; limit {quota:g} of {len(system.topology.usable)} CPUs"
+    name = system.read("/proc/sys/kernel/hostname")
+    if inside:
+        if not name:
+            return Check("cgroup", "warn", found, meaning, stuck="whoever started the container set the limit")
+        mend = f"docker update --cpu-quota=-1 {name}  # on the host"
+        return Check("cgroup", "warn", found, meaning, mend)
+    limits = " && ".join(f"echo {word} | sudo tee {path}" for path, word in system.quota_files())
+    return Check("cgroup", "warn", found, meaning, limits or "corelane up --poll adaptive")
 
 
 def virtual(system: System) -> Check:
@@ -272,8 +346,8 @@ def virtual(system: System) -> Check:
         f"{'virtual machine' if inside else 'no hypervisor seen'}, {100 * stolen:.2g} % of CPU time stolen since boot"
     )
     if stolen >= 0.01:
-        meaning = "the host runs others on these CPUs: tails are its, see corelane bench canary"
-        return Check("virtualisation", "warn", found, meaning, "corelane bench canary")
+        meaning = "the host runs others on these CPUs: tails are its (corelane bench canary shows them)"
+        return Check("virtualisation", "warn", found, meaning, stuck="only the host can give these CPUs to it alone")
     return Check("virtualisation", "ok", found)
 
 

@@ -48,6 +48,8 @@ def render(checks: list[Check], brief: bool = False, colour: bool = False) -> st
             lines.append(f"{indent}{c.meaning}")
         if c.mend:
             lines.append(f"{indent}$ {c.mend}")
+        if c.stuck:
+            lines.append(f"{indent}nothing mends it here: {c.stuck}")
     return "\n".join([*lines, verdict(checks)])
 
 

@@ -77,6 +77,39 @@ class System:
                 return {name for name, bit in CAPABILITIES.items() if mask >> bit & 1}
         return set()
 
+    def is_root(self) -> bool:
+        """Whether the effective user is root: of the machine, or of a container."""
+        for line in (self.read("/proc/self/status") or "").splitlines():
+            if line.startswith("Uid:"):
+                return line.split()[2] == "0"
+        return False
+
+    def misc_device(self, name: str) -> int | None:
+        """The minor number of a "misc" device that the kernel has, whether or not there is a file for it."""
+        for line in (self.read("/proc/misc") or "").splitlines():
+            number, _, device = line.strip().partition(" ")
+            if device == name:
+                return int(number)
+        return None
+
+    def quota_files(self) -> list[tuple[str, str]]:
+        """The cgroup files that limit our CPU time, and what lifts each limit: ("/sys/fs/cgroup/x/cpu.max", "max")."""
+        out = []
+        for line in (self.read("/proc/self/cgroup") or "").splitlines():
+            _, kinds, own = line.split(":", 2)
+            if not kinds:
+                base, file, lifted = "/sys/fs/cgroup", "cpu.max", "max"
+            elif "cpu" in kinds.split(","):
+                base, file, lifted = "/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "-1"
+            else:
+                continue
+            for folder in (Path(own), *Path(own).parents):
+                name = f"{base}{folder if str(folder) != '/' else ''}/{file}"
+                limit = (self.read(name) or lifted).split()[0]
+                if limit != lifted:
+                    out.append((name, lifted))
+        return out
+
     def meminfo_kib(self, key: str) -> int | None:
         """A value of /proc/meminfo."""
         for line in (self.read("/proc/meminfo") or "").splitlines():

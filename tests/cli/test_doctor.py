@@ -2,6 +2,8 @@
 
 import errno
 import json
+import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,6 +80,7 @@ def test_an_empty_machine_is_described_and_not_crashed_on(tmp_path: Path) -> Non
     found = examine(system)
     assert len(found) == len(checks.CHECKS)
     assert not can_run(found)
+    assert [c.name for c in found if c.state != "ok" and bool(c.mend) == bool(c.stuck)] == []
 
 
 @pytest.mark.parametrize(
@@ -85,8 +88,24 @@ def test_an_empty_machine_is_described_and_not_crashed_on(tmp_path: Path) -> Non
     [
         (checks.machine, {"/proc/sys/kernel/osrelease": "4.19.0"}, {}, "missing", "4.19", "apt-get"),
         (checks.machine, {"/proc/sys/kernel/osrelease": "5.4.0"}, {}, "warn", "5.4", "apt-get"),
-        (checks.machine, {}, {"machine": "riscv64"}, "missing", "riscv64", "x86-64"),
-        (checks.cpus, {}, {"allowed": (1,)}, "warn", "1 usable: 1", "taskset"),
+        (checks.machine, {}, {"machine": "riscv64"}, "missing", "riscv64", "STUCK another machine"),
+        (
+            checks.machine,
+            {"/proc/sys/kernel/osrelease": "4.9.0"},
+            {"machine": "aarch64"},
+            "missing",
+            "4.9",
+            "image-arm64",
+        ),
+        (checks.cpus, {}, {"allowed": (1,)}, "warn", "1 usable: 1", "taskset -pc 0-1 $$"),
+        (
+            checks.cpus,
+            {"/sys/devices/system/cpu/online": "0"},
+            {"allowed": (0,)},
+            "warn",
+            "1 usable: 0",
+            "STUCK the machine has one CPU",
+        ),
         (
             checks.smt,
             {
@@ -107,7 +126,27 @@ def test_an_empty_machine_is_described_and_not_crashed_on(tmp_path: Path) -> Non
             "isolcpus=1 nohz_full=1",
         ),
         (checks.idle, {}, {"writable": False}, "warn", "133 us", "chmod"),
-        (checks.idle, {"/dev/cpu_dma_latency": None}, {}, "warn", "no /dev/cpu_dma_latency", ""),
+        (
+            checks.idle,
+            {"/dev/cpu_dma_latency": None, "/proc/misc": "234 btrfs-control\n 59 cpu_dma_latency\n"},
+            {},
+            "warn",
+            "no /dev/cpu_dma_latency",
+            "mknod -m 666 /dev/cpu_dma_latency c 10 59",
+        ),
+        (checks.idle, {"/dev/cpu_dma_latency": None}, {}, "warn", "no /dev/cpu", "cpuidle/state[1-9]*/disable"),
+        (
+            checks.idle,
+            {
+                "/dev/cpu_dma_latency": None,
+                "/sys/devices/system/cpu/cpu0/cpuidle/state0/latency": None,
+                "/sys/devices/system/cpu/cpu0/cpuidle/state3/latency": None,
+            },
+            {},
+            "warn",
+            "no /dev/cpu_dma_latency",
+            "STUCK the host",
+        ),
         (
             checks.governor,
             {"/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "powersave"},
@@ -133,6 +172,14 @@ def test_an_empty_machine_is_described_and_not_crashed_on(tmp_path: Path) -> Non
             "echo advise",
         ),
         (
+            checks.thp,
+            {"/sys/kernel/mm/transparent_hugepage/shmem_enabled": None},
+            {},
+            "warn",
+            "unknown",
+            "STUCK CONFIG_TRANSPARENT_HUGEPAGE",
+        ),
+        (
             checks.memlock,
             {"/proc/self/status": "CapEff:\t0000000000000000\n"},
             {"memlock": 8 << 20},
@@ -149,18 +196,58 @@ def test_an_empty_machine_is_described_and_not_crashed_on(tmp_path: Path) -> Non
             "without CAP_NET_ADMIN, CAP_IPC_LOCK",
             "sudo",
         ),
-        (checks.afxdp, {}, {"afxdp": errno.EPERM}, "missing", "not permitted", "sudo"),
+        (
+            checks.capabilities,
+            {"/proc/self/status": "Uid:\t0\t0\t0\t0\nCapEff:\t00000000a80425fb\n"},
+            {},
+            "missing",
+            "without CAP_NET_ADMIN",
+            "STUCK --cap-add=NET_ADMIN",
+        ),
+        (
+            checks.afxdp,
+            {"/proc/self/status": "CapEff: 0\n"},
+            {"afxdp": errno.EPERM},
+            "missing",
+            "not permitted",
+            "sudo",
+        ),
+        (checks.afxdp, {}, {"afxdp": errno.EPERM}, "missing", "not permitted", "STUCK filter of system calls"),
+        (
+            checks.afxdp,
+            {"/proc/self/status": "Uid: 0 0 0 0\nCapEff: 0\n"},
+            {"afxdp": errno.EACCES},
+            "missing",
+            "not permitted",
+            "STUCK --cap-add=NET_RAW",
+        ),
+        (checks.afxdp, {}, {"afxdp": errno.EMFILE}, "missing", "EMFILE", "ulimit -n"),
+        (checks.afxdp, {}, {"afxdp": errno.ENFILE}, "missing", "ENFILE", "sysctl -w fs.file-max"),
+        (checks.afxdp, {}, {"afxdp": errno.ENOBUFS}, "missing", "ENOBUFS", "--memlock=unlimited"),
+        (checks.afxdp, {}, {"afxdp": errno.EPROTO}, "missing", "EPROTO", "STUCK no setting"),
         (checks.afxdp, {}, {"afxdp": errno.EAFNOSUPPORT}, "missing", "not in this kernel", "apt-get"),
         (checks.tun, {"/dev/net/tun": None}, {}, "missing", "no /dev/net/tun", "mknod"),
         (checks.tun, {}, {"writable": False}, "missing", "not writable", "chmod"),
+        (
+            checks.clock,
+            {
+                "/sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet",
+                "/sys/devices/system/clocksource/clocksource0/available_clocksource": "hpet tsc acpi_pm",
+            },
+            {},
+            "warn",
+            "hpet",
+            "echo tsc",
+        ),
         (
             checks.clock,
             {"/sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"},
             {},
             "warn",
             "hpet",
-            "echo tsc",
+            "&tsc=reliable /",
         ),
+        (checks.clock, {"/proc/cpuinfo": "flags : fpu tsc\n"}, {}, "warn", "not invariant", "STUCK the processor"),
         (
             checks.interrupts,
             {"/proc/interrupts": "      CPU0  CPU1\n 36:  3  90000  PCI-MSIX 1-edge  virtio1-req.0\n"},
@@ -169,8 +256,17 @@ def test_an_empty_machine_is_described_and_not_crashed_on(tmp_path: Path) -> Non
             "CPU 1: virtio1-req.0",
             "/proc/irq/36/smp_affinity_list",
         ),
-        (checks.virtual, {"/proc/stat": "cpu 100 0 100 1000 0 0 0 300 0 0\n"}, {}, "warn", "20 %", "bench canary"),
-        (checks.memory, {"/proc/meminfo": "MemAvailable: 1000 kB\n"}, {}, "missing", "0 MiB", "free"),
+        (checks.virtual, {"/proc/stat": "cpu 100 0 100 1000 0 0 0 300 0 0\n"}, {}, "warn", "20 %", "STUCK host"),
+        (checks.memory, {"/proc/meminfo": None}, {}, "warn", "unknown", "mount -t proc"),
+        (checks.memory, {"/proc/meminfo": "MemAvailable: 1000 kB\n"}, {}, "missing", "0 MiB", "swapon"),
+        (
+            checks.memory,
+            {"/proc/meminfo": "MemAvailable: 1000 kB\nHugePages_Free: 9\n"},
+            {},
+            "missing",
+            "0 MiB",
+            "echo 0 | sudo tee /proc/sys/vm/nr_hugepages",
+        ),
         (
             checks.container,
             {
@@ -181,7 +277,7 @@ def test_an_empty_machine_is_described_and_not_crashed_on(tmp_path: Path) -> Non
             {},
             "warn",
             "1.5 of 2 CPUs",
-            "cpuset",
+            "echo max | sudo tee /sys/fs/cgroup/x/cpu.max",
         ),
         (
             checks.container,
@@ -193,7 +289,21 @@ def test_an_empty_machine_is_described_and_not_crashed_on(tmp_path: Path) -> Non
             {},
             "warn",
             "0.5 of 2 CPUs",
-            "cpuset",
+            "echo -1 | sudo tee /sys/fs/cgroup/cpu/d/cpu.cfs_quota_us",
+        ),
+        (
+            checks.container,
+            {
+                "/.dockerenv": "",
+                "/proc/sys/kernel/hostname": "0123abcd",
+                "/proc/self/cgroup": "0::/\n",
+                "/sys/fs/cgroup/cgroup.controllers": "cpu",
+                "/sys/fs/cgroup/cpu.max": "50000 100000",
+            },
+            {},
+            "warn",
+            "0.5 of 2 CPUs",
+            "docker update --cpu-quota=-1 0123abcd",
         ),
     ],
 )
@@ -209,9 +319,17 @@ def test_each_fault_is_found_and_mended(
     got = check(make(files, **options))
     assert got.state == state
     assert finding in got.found
-    assert mend in got.mend
+    if mend.startswith("STUCK "):
+        assert mend.removeprefix("STUCK ") in got.stuck
+    else:
+        assert mend in got.mend
     if state != "ok":
         assert got.meaning
+        assert bool(got.mend) != bool(got.stuck)
+    if got.mend:
+        # A command to type as it stands: no holes to fill in, and the shell's grammar.
+        assert not re.search(r"\.\.\.|<\w+>|\bIF\b", got.mend)
+        subprocess.run(["sh", "-n", "-c", got.mend], check=True)
 
 
 def test_the_disk_interrupt_decides_the_polled_core(make: Make) -> None:
@@ -238,6 +356,9 @@ def test_rendering_says_what_and_how(make: Make) -> None:
     assert "$ sudo mkdir -p /dev/net" in text
     assert text.endswith("corelane runs here, without tap; 1 thing(s) would make it faster or steadier")
     assert "machine" not in render(found, brief=True)
+    assert "nothing mends it here: only the host" in render(
+        examine(make({"/proc/stat": "cpu 100 0 100 1000 0 0 0 300 0 0\n"}))
+    )
     assert "\x1b[33m" in render(found, colour=True)
 
 
@@ -246,4 +367,4 @@ def test_this_machine_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(capsys.readouterr().out)
     assert document["can_run"] is (code == 0)
     assert {c["name"] for c in document["checks"]} >= {"cpus", "AF_XDP", "clock", "interrupts"}
-    assert all(set(c) == {"name", "state", "found", "meaning", "mend", "required"} for c in document["checks"])
+    assert all(set(c) == {"name", "state", "found", "meaning", "mend", "required", "stuck"} for c in document["checks"])
