@@ -126,7 +126,13 @@ static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char 
     if (kthreads < rt->nic->n_queues)
         return refuse(err, -EINVAL,
                       "the NIC has more queues than the runtime kthreads: frames would wait in the others");
-    rc = cl_netif_new(rt->nic, kthreads, ipv4, prefix, c->gateway, &rt->nif, err);
+    uint32_t gateway = c->gateway;
+    if (!gateway && rt->own_nic) {
+        struct cl_port_info granted;
+        cl_port_info(rt->nic, &granted);
+        gateway = granted.gateway;
+    }
+    rc = cl_netif_new(rt->nic, kthreads, ipv4, prefix, gateway, &rt->nif, err);
     if (rc < 0)
         return rc;
     rt->nif->rt = rt;
