@@ -19,7 +19,7 @@ struct cl_udp_queue {
     struct cl_spin lock; /* of the ring, and of the socket's kind */
     uint32_t size;       /* datagrams at most */
     uint32_t head, count;
-    uint32_t readers; /* inside recvfrom; the socket is reused when none is */
+    uint32_t readers; /* inside recvfrom, close, or about to post; the socket is reused when none is */
     struct cl_sem filled;
     struct cl_rx_item *items;
 };
@@ -152,12 +152,17 @@ bool cl_udp_deliver(struct cl_udp_socket *s, const struct cl_rx_item *item, unsi
         *reason = CL_DROP_UDP_QUEUE_FULL;
         if (queue->count < queue->size) {
             queue->items[(queue->head + queue->count++) % queue->size] = *item;
+            /* A reader until it has posted, for the post must not count in the socket's next life. Relaxed: the lock
+             * orders it before the close, and so before the look of socket_new. */
+            __atomic_fetch_add(&queue->readers, 1, __ATOMIC_RELAXED);
             taken = true;
         }
     }
-    if (taken)
-        cl_sem_post(&queue->filled); /* under the lock: a post that came after a close would count in the next socket */
     cl_spin_unlock(&queue->lock);
+    if (taken) {
+        cl_sem_post(&queue->filled); /* without the lock: waking a kthread may take a system call */
+        __atomic_fetch_sub(&queue->readers, 1, __ATOMIC_RELEASE); /* release: the post comes before the reuse */
+    }
     return taken;
 }
 
