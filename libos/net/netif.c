@@ -39,6 +39,13 @@ bool cl_netq_refill(struct cl_netq *q)
     return q->n_spare != 0;
 }
 
+void cl_netq_renew(struct cl_netq *q)
+{
+    if (q->n_spare)
+        q->nic->ops->free(q->nic, q->index, q->spare, q->n_spare);
+    q->n_spare = 0;
+}
+
 void cl_netq_push_slow(struct cl_netq *q, const struct cl_frame *f)
 {
     cl_netq_ring(q);
@@ -50,11 +57,12 @@ void cl_netq_push_slow(struct cl_netq *q, const struct cl_frame *f)
     q->tx[q->n_tx++] = *f;
 }
 
-void cl_netif_flush(void *arg, unsigned self)
+bool cl_netif_flush(void *arg, unsigned self)
 {
     struct cl_netq *q = &((struct cl_netif *)arg)->queues[self];
     if (q->n_tx | q->n_done)
         cl_netq_ring(q);
+    return q->n_tx != 0;
 }
 
 CL_NOINLINE struct cl_netq *cl_netq_self(struct cl_netif *nif)
@@ -264,9 +272,7 @@ void cl_netif_drain(struct cl_netif *nif)
             nic->ops->free(nic, k, q->tx, q->n_tx);
             q->n_tx = 0;
         }
-        if (q->n_spare)
-            nic->ops->free(nic, k, q->spare, q->n_spare);
-        q->n_spare = 0;
+        cl_netq_renew(q);
     }
 }
 

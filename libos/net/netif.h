@@ -47,6 +47,7 @@ struct cl_netq {
     uint32_t index;
     uint32_t n_tx, n_spare, n_done;
     uint32_t flush_at; /* 1 or CL_NETQ_FLUSH */
+    uint32_t tag;      /* of what the NIC received last */
     uint64_t last_flush_tsc;
     struct cl_frame tx[CL_NETQ_TX];       /* to be sent */
     struct cl_frame spare[CL_NETQ_SPARE]; /* empty */
@@ -120,7 +121,7 @@ unsigned cl_netif_poll(void *arg, unsigned self, unsigned queue);
 bool cl_netif_ready(void *arg, unsigned queue);
 unsigned cl_netif_pending(void *arg, unsigned queue);
 void cl_netif_run(void *arg, unsigned self);
-void cl_netif_flush(void *arg, unsigned self);
+bool cl_netif_flush(void *arg, unsigned self);
 
 /* The calling kthread's queue. Not inlined: the answer changes across a call that may block, and a compiler that sees a
  * thread-local would keep it. NULL off this interface's kthreads. */
@@ -130,6 +131,8 @@ struct cl_netq *cl_netq_self(struct cl_netif *nif);
 void cl_netq_ring(struct cl_netq *q);   /* send what waits, give back what is done */
 bool cl_netq_refill(struct cl_netq *q); /* get empty buffers; false: there are none */
 void cl_netq_push_slow(struct cl_netq *q, const struct cl_frame *f);
+/* Give the empty buffers back, for those of a NIC that went away and came again can be sent no more. */
+void cl_netq_renew(struct cl_netq *q);
 /* Ask who has an address; mac NULL: by broadcast. */
 void cl_netq_ask(struct cl_netq *q, uint32_t ip_be, const uint8_t *mac);
 /* Send an ARP reply to a request, or (request NULL) announce our address. */

@@ -139,10 +139,20 @@ static inline void one_frame(struct burst *b, const struct cl_frame *f)
     slow_frame(b, f, &info);
 }
 
+/* A NIC that has come again (drivers/port.h) gives frames of another tag, and takes none of the buffers it gave before. */
+static inline void look_at_tag(struct cl_netq *q, const struct cl_frame *f)
+{
+    if (cl_unlikely(f->tag != q->tag)) {
+        q->tag = f->tag;
+        cl_netq_renew(q);
+    }
+}
+
 /* Take frames in for kthread self. There is room for n in its inbox. */
 static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
 {
     struct burst b = {.q = q, .rx_tsc = cl_tsc()};
+    look_at_tag(q, &frames[0]);
     for (unsigned i = 0; i < n; i++)
         one_frame(&b, &frames[i]);
     if (b.queued)
@@ -183,7 +193,11 @@ static unsigned receive(struct cl_netq *q, struct cl_netq *victim, unsigned n)
     n = rx_locked(victim, frames, n);
     if (shared)
         cl_spin_unlock(&victim->rx_lock);
-    return n ? take_in(q, frames, n) : 0;
+    if (n)
+        return take_in(q, frames, n);
+    if (cl_unlikely(cl_load_relaxed(&q->nic->gone)))
+        cl_netq_renew(q); /* a kthread that only sends would not notice otherwise; all are woken when it goes */
+    return 0;
 }
 
 bool cl_netif_ready(void *arg, unsigned queue)
@@ -195,7 +209,7 @@ bool cl_netif_ready(void *arg, unsigned queue)
     if (cl_inbox_count(&q->inbox) || cl_load_relaxed(&q->n_stash))
         return true;
     if (!lock_rx(q))
-        return false; /* its owner or a thief is looking at this moment */
+        return true; /* owner or thief is taking what there is: of these two the owner must not sleep on a guess */
     if (q->n_stash == 0)
         cl_store_relaxed(&q->n_stash, q->nic->ops->rx_burst(q->nic, queue, q->stash, CL_NETQ_STASH));
     bool found = q->n_stash != 0;
@@ -216,10 +230,12 @@ static unsigned steal(struct cl_netq *q, unsigned queue)
         waiting ? cl_inbox_take_of(&victim->inbox, items, cl_min((waiting + 1) / 2, (unsigned)STEAL_BURST), NULL) : 0;
     for (unsigned i = 0; i < got; i++)
         cl_inbox_put(&q->inbox, i, &items[i]);
-    if (got)
+    if (got) {
+        look_at_tag(q, &items[0].frame);
         cl_inbox_publish(&q->inbox, got);
-    else
+    } else {
         got = receive(q, victim, STEAL_BURST);
+    }
     cl_count(&q->stats.stolen, got);
     return got;
 }

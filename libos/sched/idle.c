@@ -124,11 +124,14 @@ void cl_idle_over(struct cl_kthread *k)
     }
 }
 
-/* How long to sleep: to the next timer, and not longer than the watch. < 0: for ever; 0: not at all. */
+/* How long to sleep: to the next timer, not longer than the watch, and briefly while frames wait to be sent. < 0: for ever;
+ * 0: not at all. */
 static int64_t sleep_ns(struct cl_kthread *k)
 {
     const struct cl_sched *s = k->sched;
     uint64_t next_ns = cl_load_relaxed(&k->timers.next_ns), ns = k->watch_ns ? k->watch_ns : CL_NEVER;
+    if (k->ran)
+        ns = cl_min(ns, k->retry_ns);
     if (next_ns != CL_NEVER) {
         uint64_t now = cl_sched_clock(s);
         ns = next_ns <= now ? 0 : cl_min(ns, next_ns - now);
@@ -146,6 +149,8 @@ static void sleep_on(struct cl_kthread *k, int64_t ns)
         cl_count(&k->stats.wait_errors, 1);
     if (k->watch_ns && k->watch_ns < 64 * k->sched->watch_ns)
         k->watch_ns *= 2;
+    if (k->ran && k->retry_ns < 16 * CL_RETRY_NS)
+        k->retry_ns *= 2;
 }
 
 static void park(struct cl_kthread *k)
@@ -156,6 +161,8 @@ static void park(struct cl_kthread *k)
     cl_park_begin(k->parker); /* before the bit: who takes the bit must find the word parked */
     __atomic_fetch_or(&s->parked, bit, __ATOMIC_SEQ_CST);
     cl_fence_seq_cst(); /* before the last look */
+    if (cl_unlikely(cl_load_relaxed(&s->stopping)))
+        cl_drain_check(s); /* of those that ended the last uthreads and now sleep, the last sees all ends */
     int64_t ns = sleep_ns(k);
     if (ns == 0 || work_visible(k)) {
         cl_park_cancel(k->parker);

@@ -16,6 +16,8 @@
 #define CL_STACK_SLAB 64  /* stacks mapped at a time */
 #define CL_TIMERS_MAX (1u << 20)
 #define CL_NEVER UINT64_MAX
+#define CL_RETRY_NS                                                                                                    \
+    50000 /* first sleep while the source has frames that the NIC did not take; doubles up to 16 times that */
 
 /* cl_uthread.join: 0, the address of the joiner, or one of these. */
 #define CL_JOIN_DONE 1ull
@@ -101,7 +103,7 @@ struct cl_kthread {
     uint32_t no_switch;
     uint32_t index;
     bool searching;     /* counted in sched->searching */
-    bool ran;           /* something ran since the last flush of the source */
+    bool ran;           /* something ran since the last flush of the source, or that left frames behind */
     bool on_loop_stack; /* inside cl_kthread_call */
     void (*call_fn)(void *arg);
     struct cl_uthread loop; /* the loop's own context */
@@ -111,6 +113,7 @@ struct cl_kthread {
     uint32_t idle_turns;    /* turns of the loop without work */
     uint64_t idle_since_ns; /* adaptive: when they began */
     uint64_t watch_ns;      /* how long to sleep at most, while it doubles */
+    uint64_t retry_ns;      /* the same while frames wait for room in the NIC's queue */
     uint64_t service_ns;    /* moving average of a frame's handling */
     uint64_t last_lone_wake_ns, lone_wake_ns;
     struct cl_seen seen[CL_SCHED_MAX_KTHREADS];

@@ -143,15 +143,15 @@ static unsigned take_injected(struct cl_kthread *k)
     return n;
 }
 
-/* Doorbells for what uthreads and timers have sent since the last time. */
+/* Doorbells for what uthreads, timers and polls have sent since the last time, or could not be sent then. */
 static void flush(struct cl_kthread *k)
 {
     const struct cl_work_source *source = &k->sched->source;
     if (!k->ran)
         return;
-    k->ran = false;
-    if (source->flush)
-        source->flush(source->arg, k->index);
+    k->ran = source->flush && source->flush(source->arg, k->index);
+    if (!k->ran)
+        k->retry_ns = CL_RETRY_NS;
 }
 
 static unsigned look_at_network(struct cl_kthread *k)
@@ -161,6 +161,8 @@ static unsigned look_at_network(struct cl_kthread *k)
     unsigned frames = source->poll(source->arg, k->index, k->index);
     cl_count(&k->stats.polls, 1);
     cl_count(&k->stats.frames, frames);
+    if (frames)
+        k->ran = true; /* it may have answered some at once */
     if (source->pending(source->arg, k->index) == 0 || !cl_run_runner(k))
         return frames;
     flush(k);
@@ -174,6 +176,8 @@ unsigned cl_turn(struct cl_kthread *k)
     cl_count(&k->turns, 1);
     if (cl_load_relaxed(&k->timers.next_ns) != CL_NEVER) /* relaxed: only we arm in our heap */
         work += cl_timers_run(k, k, cl_sched_clock(s));
+    if (work)
+        k->ran = true;
     if (cl_load_relaxed(&s->n_inject)) /* relaxed: looked at again under the lock, and before sleeping */
         work += take_injected(k);
     k->budget = CL_BUDGET;

@@ -57,6 +57,7 @@ static int init_kthread(struct cl_sched *s, uint32_t index, const struct cl_sche
     k->index = index;
     k->cpu = c->cpus ? c->cpus[index] : -1;
     k->watch_ns = s->watch_ns;
+    k->retry_ns = CL_RETRY_NS;
     k->budget = CL_BUDGET;
     k->lone_wake_ns = 50000;
     k->runq.shared = s->n_kthreads > 1;

@@ -63,8 +63,10 @@ struct cl_work_source {
      * then its NIC queue. Thieves and owner run at the same time: the callee takes the queue's lock by trylock and
      * returns 0 if it is held. */
     unsigned (*poll)(void *arg, unsigned self, unsigned queue);
-    /* S, any kthread: whether poll(.., queue) would find something, in the NIC queue or in the inbox of `queue`. Takes
-     * no lock, may be wrong either way while others run, but after a full fence must see what was there before it. */
+    /* S, any kthread: whether poll(.., queue) would find something, in the NIC queue or in the inbox of `queue`. Waits
+     * for no lock: a callee that has to lock the queue to look tries once, and returns true if the lock is held. May be
+     * wrong while others run, but says false only if after a full fence it has seen that nothing was there before it.
+     * What it had to take out of the NIC's queue in order to look stays visible to every later call. */
     bool (*ready)(void *arg, unsigned queue);
     /* S, any kthread: how many frames wait in the inbox of `queue`. The same rules as for ready. */
     unsigned (*pending)(void *arg, unsigned queue);
@@ -74,9 +76,11 @@ struct cl_work_source {
      * take a frame out of the inbox before its handler is called, and keep nothing of the kthread in variables across
      * it. Several runners may be inside run at the same time, at most one of them running on each kthread. */
     void (*run)(void *arg, unsigned self);
-    /* S. Ring doorbells for what was queued for sending on kthread `self`. Called after uthreads ran, before the next
-     * poll and before sleeping; cheap when there is nothing. May be NULL. */
-    void (*flush)(void *arg, unsigned self);
+    /* S. Ring doorbells for what was queued for sending on kthread `self`, and return whether something had to stay
+     * because the NIC's queue is full. Called after uthreads, timers and polls that found something, before the next
+     * poll and before sleeping; cheap when there is nothing. While something stays it is called each turn, and the
+     * kthread sleeps briefly only, for nobody wakes it when the NIC's queue drains. May be NULL. */
+    bool (*flush)(void *arg, unsigned self);
     /* The place where kthread k sleeps, constant for the life of the source; asked once at cl_sched_new. NULL (or a
      * NULL answer): the scheduler brings futexes of its own. */
     struct cl_parker *(*parker)(void *arg, unsigned k);

@@ -51,6 +51,13 @@ static unsigned steal_from_stuck(struct cl_kthread *k, struct cl_kthread *v, str
         return 0;
     bool frames = s->has_source && s->source.ready(s->source.arg, v->index);
     bool timers = next_ns != CL_NEVER && next_ns <= cl_sched_clock(s);
+    /* The look may have taken a frame from where it would have woken the owner, and the owner may have gone to sleep since.
+     * Its bit is set before its last look, ours was a look, and looks exclude each other: one of us sees the other. */
+    cl_fence_seq_cst();
+    if (frames && cl_load_relaxed(&s->parked) & 1ull << v->index) {
+        cl_park_wake(v->parker);
+        return 0;
+    }
     if (!frames && !timers)
         return 0;
     if (++seen->stuck < STUCK_LOOKS) {
@@ -58,6 +65,7 @@ static unsigned steal_from_stuck(struct cl_kthread *k, struct cl_kthread *v, str
         return 0;
     }
     unsigned n = timers ? cl_timers_run(k, v, cl_sched_clock(s)) : 0;
+    k->ran = true; /* what timers and poll have sent */
     if (n || !frames)
         return n;
     n = s->source.poll(s->source.arg, k->index, v->index);

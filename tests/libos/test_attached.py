@@ -19,7 +19,8 @@ from corelane import libos
 from corelane.apps.echo import handler as echo_handler
 from corelane.drivers.memory import memory_link
 from corelane.drivers.nic import Nic
-from corelane.iokernel import Iokernel
+from corelane.drivers.port import open_port
+from corelane.iokernel import AppSettings, ArenaDefaults, Iokernel
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = Host("02:00:00:00:00:99", "10.77.0.99")
@@ -70,8 +71,8 @@ def outside(tmp_path: Path) -> Iterator[tuple[Outside, str, Callable[[], Iokerne
     started: list[Iokernel] = []
     inner, outer = memory_link()
 
-    def start() -> Iokernel:
-        kernel = Iokernel(path, uplinks=[inner] if not started else [], mode="adaptive")
+    def start(**options: Any) -> Iokernel:
+        kernel = Iokernel(path, uplinks=[inner] if not started else [], mode="adaptive", **options)
         kernel.start()
         started.append(kernel)
         return kernel
@@ -100,6 +101,69 @@ def test_echo_through_an_iokernel(outside: Any, kind: str) -> None:
         stats = runtime.stats()
         assert stats.balanced
         assert stats.net["replied"] == 4
+
+
+def test_a_burst_beyond_a_rate_limit_is_sent_to_the_end(outside: Any) -> None:
+    """The token bucket fills the application's ring; what waits behind it leaves although no request comes any more."""
+    wire, path, start = outside
+    start(
+        apps={"slow": AppSettings(frames_per_s=2000, burst_frames=1)},
+        arena=ArenaDefaults(tx_slots=32),
+    )
+    with libos.Runtime(path, name="slow", power="block") as runtime:
+        runtime.bind(echo_handler("c"))
+        runtime.start()
+        server = wire.resolve(runtime.address)
+        n = 32 + 64 + 100
+        for i in range(n):
+            assert wire.nic.send(CLIENT.datagram(server, i.to_bytes(2))) == 1
+        runtime.wait_until(lambda stats: stats.net["replied"] == n, 20)
+        got: list[bytes] = []
+
+        def all_sent() -> bool:
+            got.extend(f for f in wire.nic.recv() if f[12:14] == b"\x08\x00")
+            return len(got) + runtime.stats().net["tx_dropped_full"] == n
+
+        wait_until(all_sent, 20, lambda: f"{n} replies, have {len(got)}: {runtime.stats()}")
+        assert len(got) >= 32 + 64
+        assert len({read_datagram(f).payload for f in got}) == len(got)
+
+
+def test_the_gateway_that_the_iokernel_grants_is_used(outside: Any) -> None:
+    """A destination beyond the subnet: the application asks for the gateway by ARP and sends the frame to its MAC."""
+    wire, path, start = outside
+    start(gateway="10.77.0.99")
+    import numpy as np
+
+    from corelane.libos import numba_calls as calls
+
+    state = np.zeros(1, np.uint64)
+
+    def pass_on(request: Any, reply: Any, s: Any) -> int:
+        calls.udp_send(s[0], np.uint32(0xC0000207), 9000, request)
+        return 0
+
+    with libos.Runtime(path, name="far") as runtime:
+        state[0] = runtime.open_udp().address
+        runtime.bind(libos.udp(9000, state=state)(pass_on))
+        runtime.start()
+        server = wire.resolve(runtime.address)
+        wire.nic.send(CLIENT.datagram(server, b"beyond"))
+        frames: list[bytes] = []
+
+        def look() -> bool:
+            for f in wire.nic.recv():
+                if f[12:14] == b"\x08\x06" and f[20:22] == b"\0\1" and f[38:42] == bytes([10, 77, 0, 99]):
+                    answer = arp(2, CLIENT.mac, CLIENT.ip, server.mac, server.ip)
+                    wire.nic.send(ethernet(answer, CLIENT.mac, server.mac, 0x0806))
+                elif f[12:14] == b"\x08\x00":
+                    frames.append(f)
+            return bool(frames)
+
+        wait_until(look, 20, "the datagram for 192.0.2.7")
+        sent = read_datagram(frames[0])
+        assert (sent.dst, sent.payload) == ("192.0.2.7", b"beyond")
+        assert frames[0][:6] == bytes.fromhex(CLIENT.mac.replace(":", ""))
 
 
 def test_two_applications_by_their_sockets(outside: Any) -> None:
@@ -152,6 +216,36 @@ def test_an_iokernel_that_goes_and_one_that_comes(outside: Any) -> None:
         names = [name for name, _ in events if name in ("gone", "attached")]
         assert names[-2:] == ["gone", "attached"]
         assert all("\n" not in text and text for _, text in events)
+
+
+def test_requests_are_served_after_the_iokernel_was_killed(outside: Any) -> None:
+    """SIGKILL, in the middle of traffic between two applications; the next iokernel has the wire, and is asked there."""
+    wire, path, start = outside
+    program = ROOT / "tests" / "iokernel" / "programs" / "iokernel.py"
+    first = subprocess.Popen([sys.executable, str(program), path], stdout=subprocess.PIPE, text=True)
+    try:
+        assert first.stdout is not None and first.stdout.readline() == "ready\n"
+        with libos.Runtime(path, name="survivor", kthreads=2, reattach_ms=20, on_event=lambda *_: None) as runtime:
+            runtime.bind(echo_handler("c"))
+            runtime.start()
+            address, mac = runtime.address, runtime.mac
+            with open_port(path, name="asker", reattach_s=0) as asker:
+                asker.send([Host(asker.mac, str(asker.ipv4)).datagram(Host(mac, address), b"under way")] * 64)
+                wait_until(lambda: runtime.stats().net["replied"] > 0, 20, "a reply")
+                first.kill()
+                first.wait(20)
+            wait_until(lambda: runtime.gone, 20, "the runtime to notice")
+            start()
+            wait_until(lambda: not runtime.gone, 20, "the runtime to attach again")
+            server = wire.resolve(address)
+            assert (server.mac, server.ip) == (mac, address)
+            for n in (1, 22, 300, 1400):
+                payload = random.Random(n).randbytes(n)
+                assert wire.ask(server, payload) == payload
+    finally:
+        first.kill()
+        first.wait()
+        first.stdout.close()
 
 
 def _serve(command: list[str], wire: Outside, kernel: Iokernel, name: str) -> tuple[subprocess.Popen[str], Host]:

@@ -199,3 +199,24 @@ def test_kthreads_share_the_flows(serve: Serve) -> None:
     served.send(*[CLIENT.datagram(SERVER, b"x" * 8, port) for port in range(20000, 20064)])
     served.receive(64)
     assert all(served.runtime.stats(k).net["replied"] > 10 for k in range(2))
+
+
+@pytest.mark.parametrize("power", ["spin", "adaptive", "block"])
+def test_replies_behind_a_full_queue_leave_without_another_request(serve: Serve, power: str) -> None:
+    """The link's ring holds 8, the runtime keeps 64 more; when the ring drains, nobody rings at the runtime's door."""
+    served = serve(echo_handler("c"), link={"ring_slots": 8}, power=power)
+    for i in range(8 + 64):
+        assert served.end.send(CLIENT.datagram(SERVER, bytes([i]))) == 1
+        served.settled(lambda stats, n=i + 1: stats.net["replied"] == n)
+    assert served.runtime.stats().net["tx_frames"] == 1 + 8, "the announcement, and a ring of replies"
+    assert [d.payload[0] for d in served.datagrams(72)] == list(range(72))
+
+
+def test_echo_replies_behind_a_full_queue_leave_too(serve: Serve) -> None:
+    """ICMP is answered inside the poll, where no uthread runs."""
+    served = serve(link={"ring_slots": 8}, power="block")
+    for i in range(40):
+        body = icmp(8, 0, struct.pack("!HH", 1, i) + b"ping")
+        served.send(ethernet(ipv4(body, CLIENT.ip, SERVER.ip, proto=1), CLIENT.mac, SERVER.mac))
+        served.settled(lambda stats, n=i + 1: stats.net["answered"] == n)
+    assert len(served.receive(40)) == 40

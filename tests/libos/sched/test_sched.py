@@ -69,6 +69,11 @@ def test_start_stop_fork_and_two_schedulers(c_program: Program, kthreads: int, m
     c_program(program("lifecycle"))(kthreads, mode)
 
 
+@shapes
+def test_stop_at_any_moment_sees_the_end(c_program: Program, kthreads: int, mode: str, seed: int) -> None:
+    c_program(program("stop_race"))(kthreads, mode, 200 if SANITIZED else 1500, seed)
+
+
 @pytest.mark.parametrize("shared", [0, 1])
 def test_run_queue_against_a_model(c_program: Program, shared: int, seed: int) -> None:
     run = c_program(program("runq_model"))
