@@ -65,4 +65,15 @@ static inline void cl_prefetch_write(const void *p)
 #endif
 }
 
+/* Hint: another core reads this line next. It moves from our private caches to the shared one, where that core's load
+ * finds it without asking us. A no-operation where the CPU does not know it (x86 reserves the encoding as one). */
+static inline void cl_demote(const void *p)
+{
+#if defined(__x86_64__)
+    __asm__ volatile(".byte 0x0f, 0x1c, 0x00" ::"a"(p) : "memory"); /* cldemote (%rax) */
+#else
+    (void)p;
+#endif
+}
+
 #endif

@@ -103,6 +103,13 @@ static inline bool cl_ring_push(struct cl_ring_tx *r, uint64_t word, uint64_t pa
     return true;
 }
 
+/* Push the line of the last descriptor towards a consumer that polls it (base.h). For single messages: in a stream the
+ * producer writes to that line again. */
+static inline void cl_ring_demote(const struct cl_ring_tx *r)
+{
+    cl_demote(&r->slots[(r->tail - 1) & (r->size - 1)]);
+}
+
 /* Whether a descriptor is waiting. */
 static inline bool cl_ring_ready(const struct cl_ring_rx *r)
 {

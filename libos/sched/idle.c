@@ -22,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define CLOCK_EVERY 16  /* turns without work between two looks at the clock */
 #define LOOK_EVERY 8    /* turns without work between two looks at siblings: their lines are theirs */
 #define SEARCH_AFTER 16 /* turns without work before one counts as searching, so that short gaps touch nothing shared */
 #define YIELD_EVERY 32  /* mode spin with more kthreads than CPUs: turns between two sched_yield() */
@@ -181,6 +182,9 @@ static bool tired(struct cl_kthread *k)
     const struct cl_sched *s = k->sched;
     if (s->mode != CL_SCHED_ADAPTIVE)
         return s->mode == CL_SCHED_BLOCK;
+    /* Reading the clock takes longer than a turn: not each time. */
+    if (k->idle_turns % CLOCK_EVERY != 1)
+        return false;
     uint64_t now = cl_sched_clock(s);
     if (k->idle_turns == 1)
         k->idle_since_ns = now;
@@ -217,8 +221,8 @@ void cl_idle(struct cl_kthread *k)
         park(k);
     else if (cl_unlikely(s->oversubscribed) && !s->sleeps && k->idle_turns % YIELD_EVERY == 0)
         sched_yield();
-    else
-        cl_relax();
+    else if (s->smt)
+        cl_relax(); /* for the other hyper-thread; without one it only makes us see work later */
 }
 
 void cl_drain_check(struct cl_sched *s)

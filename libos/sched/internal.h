@@ -141,6 +141,7 @@ struct cl_sched {
     uint32_t mode;
     bool has_source;
     bool oversubscribed; /* more kthreads than CPUs */
+    bool smt; /* hyper-threads share cores on this machine */
     bool sleeps;         /* kthreads may park: not in mode spin */
     bool started;
     uint64_t spin_ns, watch_ns;

@@ -5,11 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static long read_long(int cpu, const char *file)
+static long read_number(const char *path)
 {
-    char path[128];
     long value = -1;
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/%s", cpu, file);
     FILE *f = fopen(path, "re");
     if (!f)
         return -1;
@@ -17,6 +15,13 @@ static long read_long(int cpu, const char *file)
         value = -1;
     fclose(f);
     return value;
+}
+
+static long read_long(int cpu, const char *file)
+{
+    char path[128];
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/%s", cpu, file);
+    return read_number(path);
 }
 
 struct place {
@@ -45,6 +50,7 @@ static int distance(struct place a, struct place b)
 void cl_order_init(struct cl_sched *s)
 {
     struct place places[CL_SCHED_MAX_KTHREADS];
+    s->smt = read_number("/sys/devices/system/cpu/smt/active") != 0; /* unknown: as if there were */
     for (uint32_t k = 0; k < s->n_kthreads; k++)
         places[k] = place_of(s->kthreads[k].cpu);
     for (uint32_t k = 0; k < s->n_kthreads; k++) {
