@@ -18,7 +18,8 @@ from ..drivers import netns
 from .baseline.sockets import LinuxUdp
 from .harness import rig
 from .harness.numbers import pairwise
-from .harness.openloop import Curve, Measure, Point, middle, search_peak, sweep
+from .harness.openloop import Measure, Point, middle
+from .harness.peaks import find_peaks
 from .harness.plot import Canvas
 from .harness.session import Session
 
@@ -38,6 +39,8 @@ def run(session: Session) -> None:
         "message": "one request of 22 bytes (a frame of one cache line) and its reply",
         "unloaded_rps": UNLOADED_RPS,
         "handler": "C",
+        "checksums": rig.CHECKSUMS,
+        "links": "embedded: memory link in one process; iokernel: generator as uplink; Linux: AF_XDP on a veth pair",
     }
     with contextlib.ExitStack() as stack:
         embedded = stack.enter_context(rig.embedded(lambda rt: rt.bind(app.handler("c", PORT)), cores))
@@ -45,8 +48,7 @@ def run(session: Session) -> None:
         arms: dict[str, Measure] = {"embedded": embedded.load.measure, "iokernel": attached.load.measure}
         arms |= linux_arms(session, stack, cores)
         unloaded(session, arms)
-        peaks = find_peaks(session, arms)
-        curves(session, arms, peaks)
+        session.curves(arms, peaks(session, arms), seconds=0.3 * session.seconds)
     modes(session, cores)
 
 
@@ -91,38 +93,16 @@ def unloaded(session: Session, arms: dict[str, Measure], rounds: int = 5) -> Non
         session.note(f"through an iokernel in another process: {over} cache-line round trips")
 
 
-def find_peaks(session: Session, arms: dict[str, Measure], rounds: int = 3) -> dict[str, float]:
-    """The highest load that each arm carries: the searches interleaved."""
-    slot = 0.35 * session.seconds / rounds / len(arms)
-    bodies = {
-        name: partial(search_peak, measure, start_rps=5e4 if name in LINUX else 1e6, seconds=slot)
-        for name, measure in arms.items()
+def peaks(session: Session, arms: dict[str, Measure]) -> dict[str, float]:
+    """The highest load that each arm carries: medians."""
+    found = {
+        name: [curve.peak_rps for curve in searched]
+        for name, searched in find_peaks(session, arms, seconds=0.35 * session.seconds).items()
     }
-    found: dict[str, list[Curve]] = session.interleave(bodies, rounds)
-    peaks = {}
-    for name, curves_found in found.items():
-        rates = [curve.peak_rps for curve in curves_found]
-        peaks[name] = statistics.median(rates)
-        best = max((curve.peak for curve in curves_found if curve.peak), key=lambda p: p.achieved_rps, default=None)
-        if best:
-            session.point(f"{name}, peak", best)
-        session.settings.setdefault("peak_stops", {})[name] = [curve.stop for curve in curves_found]
-    rates = [curve.peak_rps for curve in found["embedded"]]
-    session.figure("echo.rps_per_core", statistics.median(rates), runs=rates)
-    session.note(f"through an iokernel: {peaks['iokernel']:,.0f} requests/s through the application's core")
-    return peaks
-
-
-def curves(session: Session, arms: dict[str, Measure], peaks: dict[str, float]) -> None:
-    """Latency against load, each arm up to its own peak."""
-    slot = 0.3 * session.seconds / len(arms)
-    for name, measure in arms.items():
-        if peaks[name] <= 0:
-            session.skip(f"{name}, curve", "no load was carried")
-            continue
-        session.take_canary()
-        session.say(f"latency against load: {name}")
-        session.curve(name, sweep(measure, peak_rps=peaks[name], seconds=slot))
+    carried = {name: statistics.median(rates) for name, rates in found.items()}
+    session.figure("echo.rps_per_core", carried["embedded"], runs=found["embedded"])
+    session.note(f"through an iokernel: {carried['iokernel']:,.0f} requests/s through the application's core")
+    return carried
 
 
 def modes(session: Session, cores: tuple[int, int]) -> None:

@@ -1,7 +1,8 @@
 """Handlers in C, numba and Python, and an asyncio server on Linux: what a request through each costs.
 
 All do the same: echo 22 bytes. C, numba and Python run in embedded mode on one core, loaded over a memory link from the
-other; asyncio runs on Linux' UDP stack, loaded over AF_XDP on a veth pair by the same generator (root). First each
+other; asyncio runs on Linux' UDP stack, loaded over AF_XDP on a veth pair by the same generator (root). The Python
+handler runs once more over AF_XDP on such a pair, so that asyncio is compared over the same link too. First each
 arm's peak is looked for; then, arm by arm in turn, OVERLOAD times that peak is offered and the answers a second are
 counted: in overload the server is busy throughout, so two arms differ by what a request costs them and not by when a
 search stopped.
@@ -19,6 +20,7 @@ from ..apps import echo as app
 from ..drivers import netns
 from .baseline.asyncio_echo import AsyncioEcho
 from .harness import rig
+from .harness.numbers import pairwise
 from .harness.openloop import Measure, Point, middle, search_peak
 from .harness.plot import Canvas
 from .harness.session import Session
@@ -28,10 +30,16 @@ FIGURES = ("handlers.numba_over_c", "handlers.python_rps", "handlers.python_over
 
 KINDS = ("c", "numba", "python")
 ASYNCIO = "asyncio on Linux"
+OVER_AF_XDP = "python over AF_XDP"
 PORT = 9000
 ROUNDS = 7
 OVERLOAD = 1.3
-START_RPS = {"c": 1e6, "numba": 1e6, "python": 5e4, ASYNCIO: 5e3}
+START_RPS = {"c": 1e6, "numba": 1e6, "python": 5e4, ASYNCIO: 5e3, OVER_AF_XDP: 5e4}
+LINKS = {
+    "c, numba, python": "memory link: generator and server in one process",
+    OVER_AF_XDP: "generator and server each on AF_XDP, on a veth pair",
+    ASYNCIO: "generator on AF_XDP, server on the kernel's UDP, on a veth pair",
+}
 
 
 def run(session: Session) -> None:
@@ -39,6 +47,8 @@ def run(session: Session) -> None:
     cores = session.two_cores
     session.settings |= {
         "message": "one request of 22 bytes (a frame of one cache line) and its reply",
+        "checksums": rig.CHECKSUMS,
+        "links": LINKS,
         "throughput": f"answers a second while {OVERLOAD} times the arm's peak is offered",
     }
     with contextlib.ExitStack() as stack:
@@ -46,7 +56,7 @@ def run(session: Session) -> None:
         for kind in KINDS:
             made = stack.enter_context(rig.embedded(partial(_bind, kind), cores))
             arms[kind] = made.load.measure
-        arms |= _asyncio_arm(session, stack, cores)
+        arms |= _veth_arms(session, stack, cores)
         rates = _peaks(session, arms)
         rates["c"] = rates["numba"] = max(rates["c"], rates["numba"])  # a ratio is of equal loads
         slot = 0.6 * session.seconds / (ROUNDS * len(arms))
@@ -61,6 +71,9 @@ def run(session: Session) -> None:
     session.figure("handlers.python_rps", statistics.median(achieved["python"]), runs=achieved["python"])
     if ASYNCIO in arms:
         session.ratio_figure("handlers.python_over_asyncio", achieved["python"], achieved[ASYNCIO])
+        ratio = pairwise(achieved[OVER_AF_XDP], achieved[ASYNCIO])
+        session.settings["python_over_asyncio_same_link"] = {"value": ratio.median, "runs": ratio.pairs}
+        session.note(f"both over AF_XDP and a veth pair, the same generator: {ratio} times asyncio's answers/s")
     else:
         session.figure("handlers.python_over_asyncio", None, reason=session.skipped[ASYNCIO])
 
@@ -69,12 +82,13 @@ def _bind(kind: str, runtime: Any) -> None:
     runtime.bind(app.handler(kind, PORT))
 
 
-def _asyncio_arm(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int]) -> dict[str, Measure]:
-    """The asyncio server, started for each measurement, or why there is none."""
+def _veth_arms(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int]) -> dict[str, Measure]:
+    """The asyncio server, started for each measurement, and ours on such a link; or why there are none."""
     why = None if session.baseline else "--no-baseline was given"
     why = why or netns.missing()
     if why:
         session.skip(ASYNCIO, why)
+        session.skip(OVER_AF_XDP, why)
         return {}
     link = rig.LinuxLink(stack, cores, port=PORT)
 
@@ -84,7 +98,9 @@ def _asyncio_arm(session: Session, stack: contextlib.ExitStack, cores: tuple[int
     def measure(rate: float, seconds: float) -> Point:
         return link.measure(serve, rate, seconds)[0]
 
-    return {ASYNCIO: measure}
+    ours = rig.LinuxLink(stack, cores, port=PORT)
+    stack.enter_context(rig.on_af_xdp(ours.far, cores[1], partial(_bind, "python")))
+    return {ASYNCIO: measure, OVER_AF_XDP: ours.load.measure}
 
 
 def _peaks(session: Session, arms: dict[str, Measure]) -> dict[str, float]:

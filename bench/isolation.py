@@ -43,6 +43,7 @@ def run(session: Session) -> None:
     apart = session.cores[2] if len(session.cores) > 2 else worker
     session.settings |= {
         "message": "one request of 22 bytes (a frame of one cache line) and its reply",
+        "checksums": rig.CHECKSUMS,
         "neighbour_cpu": apart,
         "neighbour_shares_the_victims_core": apart == worker,
     }

@@ -4,7 +4,8 @@ Three parts in one session: the peak of one worker core, interleaved with stock 
 load; and value sizes from 8 bytes to what a datagram carries, our stack on AF_XDP against the same command layer behind
 a kernel UDP socket, both over a veth pair. Arms: embedded (a runtime on a software link), iokernel (the loop on one
 core, the store's process on the other), and as root what needs a veth pair, loaded over AF_XDP by the same generator.
-Without root memcached is loaded over loopback, by the same generator on a kernel socket: the settings say which.
+The figure over memcached compares our memory link with its veth pair; beside it stands the ratio with both on a veth
+pair. Without root memcached is loaded over loopback, by the same generator on a kernel socket: the settings say which.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from typing import Any
 from ..apps.kv import Store
 from ..apps.kv import app as kv_app
 from ..drivers import netns
-from ..drivers.af_xdp import AfXdp
 from ..drivers.loadgen import Loadgen
 from ..drivers.loadgen import Memcached as Traffic
 from ..libos import Runtime
@@ -26,7 +26,9 @@ from .baseline import memcached
 from .baseline.sockets import CLIENT_MAC, SERVER_MAC, LinuxUdp, socket_nic
 from .harness import rig
 from .harness.load import Load
-from .harness.openloop import Curve, Measure, search_peak, sweep
+from .harness.numbers import pairwise
+from .harness.openloop import NEAR_STEP, Curve, Measure, guess_peak, search_peak
+from .harness.peaks import START_SHARE, find_peaks
 from .harness.plot import Canvas
 from .harness.session import Session
 
@@ -41,6 +43,13 @@ PORT = 11211
 MEMORY_BYTES = 256 << 20
 SIZES = (8, 64, 256, 512, 1024, 1300)
 SWEEP_KEYS = 10_000
+SIZE_ROUNDS, SIZE_TRIES = 2, 12
+MEMCACHED, OVER_AF_XDP = "memcached UDP", "AF_XDP"
+LINKS = {
+    "embedded": "memory link: generator and server in one process",
+    "iokernel": "the generator is the uplink of the iokernel; the server is another process",
+    OVER_AF_XDP: "generator and server each on AF_XDP, on a veth pair",
+}
 FRACTIONS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1)
 
 
@@ -63,6 +72,8 @@ def run(session: Session) -> None:
         "keys": traffic.keys,
         "zipf": traffic.zipf,
         "memory_bytes": MEMORY_BYTES,
+        "checksums": rig.CHECKSUMS,
+        "links": dict(LINKS),
     }
     cores = session.two_cores
     with contextlib.ExitStack() as stack:
@@ -71,8 +82,7 @@ def run(session: Session) -> None:
         attached = stack.enter_context(rig.iokernel(words, cores, traffic=traffic, port=PORT))
         arms: dict[str, Measure] = {"embedded": embedded.load.measure, "iokernel": attached.load.measure}
         add_memcached(session, arms, stack, traffic)
-        peaks = find_peaks(session, arms)
-        curves(session, arms, peaks)
+        session.curves(arms, peaks(session, arms), seconds=0.25 * session.seconds, fractions=FRACTIONS)
     sizes(session)
 
 
@@ -89,15 +99,18 @@ def why_no_link(session: Session) -> str:
 
 
 def add_memcached(session: Session, arms: dict[str, Measure], stack: contextlib.ExitStack, traffic: Traffic) -> None:
-    """Stock memcached with one thread on the server's core, or why it is left out. It sleeps when it is not asked."""
+    """Stock memcached with one thread on the server's core, and ours on such a link; or why memcached is left out.
+
+    Both sleep when they are not asked.
+    """
     why = memcached.missing() if session.baseline else "--no-baseline was given"
     if why:
-        session.skip("memcached UDP", why)
+        session.skip(MEMCACHED, why)
     elif why_no_link(session):
-        session.settings["memcached_load"] = f"kernel UDP on loopback, since this {why_no_link(session)}"
-        arms["memcached UDP"] = stack.enter_context(on_loopback(session.two_cores, traffic)).measure
+        session.settings["links"][MEMCACHED] = f"kernel UDP on loopback, since this {why_no_link(session)}"
+        arms[MEMCACHED] = stack.enter_context(on_loopback(session.two_cores, traffic)).measure
     else:
-        session.settings["memcached_load"] = "AF_XDP on a veth pair"
+        session.settings["links"][MEMCACHED] = "generator on AF_XDP, server on the kernel's UDP, on a veth pair"
         link = rig.LinuxLink(stack, session.two_cores, traffic=traffic, port=PORT)
         server = memcached.Memcached(
             memory_mib=1024,
@@ -107,7 +120,10 @@ def add_memcached(session: Session, arms: dict[str, Measure], stack: contextlib.
             cpu=session.two_cores[1],
         )
         stack.enter_context(server)
-        arms["memcached UDP"] = link.load.measure
+        arms[MEMCACHED] = link.load.measure
+        ours = rig.LinuxLink(stack, session.two_cores, traffic=traffic, port=PORT)
+        stack.enter_context(on_af_xdp(ours.far, session.two_cores[1]))
+        arms[OVER_AF_XDP] = ours.load.measure
 
 
 @contextlib.contextmanager
@@ -135,32 +151,20 @@ def on_loopback(cores: tuple[int, int], traffic: Traffic) -> Iterator[Load]:
             generator.stop_client()
 
 
-def find_peaks(session: Session, arms: dict[str, Measure], rounds: int = 3) -> dict[str, float]:
-    """The highest load that each arm carries: the searches interleaved, so that their ratio is taken pair by pair."""
-    slot = 0.45 * session.seconds / rounds / len(arms)
-
-    def search(name: str) -> Callable[[], Curve]:
-        ours = name != "memcached UDP"
-        start_rps, tries = (1e6, 14) if ours else (5e4, 8)
-        return lambda: search_peak(arms[name], start_rps=start_rps, seconds=slot, tries=tries)
-
+def peaks(session: Session, arms: dict[str, Measure]) -> dict[str, float]:
+    """The highest load that each arm carries: medians. Ratios are taken pair by pair."""
     for name, measure in arms.items():
         session.say(f"storing the keys: {name}")
         measure(1000, 0.05)
-    found = session.interleave({name: search(name) for name in arms}, rounds)
-    peaks = {}
-    for name, searched in found.items():
-        rates = [curve.peak_rps for curve in searched]
-        peaks[name] = statistics.median(rates)
-        best = max((c.peak for c in searched if c.peak), key=lambda p: p.achieved_rps, default=None)
-        if best:
-            session.point(f"{name}, peak", best)
-        session.settings.setdefault("peak_stops", {})[name] = [curve.stop for curve in searched]
-    rates = [curve.peak_rps for curve in found["embedded"]]
-    session.figure("kv.get_rps_per_core", statistics.median(rates), runs=rates)
-    session.note(f"through an iokernel: {peaks['iokernel']:,.0f} GETs/s through the application's core")
-    compare_with_memcached(session, rates, [curve.peak_rps for curve in found.get("memcached UDP", [])])
-    return peaks
+    searched = find_peaks(session, arms, seconds=0.4 * session.seconds)
+    found = {name: [curve.peak_rps for curve in curves] for name, curves in searched.items()}
+    carried = {name: statistics.median(rates) for name, rates in found.items()}
+    session.figure("kv.get_rps_per_core", carried["embedded"], runs=found["embedded"])
+    session.note(f"through an iokernel: {carried['iokernel']:,.0f} GETs/s through the application's core")
+    compare_with_memcached(session, found["embedded"], found.get(MEMCACHED, []))
+    if OVER_AF_XDP in found:
+        compare_on_one_link(session, found[OVER_AF_XDP], found[MEMCACHED])
+    return carried
 
 
 def compare_with_memcached(session: Session, ours: list[float], theirs: list[float]) -> None:
@@ -176,35 +180,23 @@ def compare_with_memcached(session: Session, ours: list[float], theirs: list[flo
         )
 
 
-def curves(session: Session, arms: dict[str, Measure], peaks: dict[str, float]) -> None:
-    """Latency against load, each arm up to its own peak."""
-    slot = 0.3 * session.seconds / len(arms)
-    for name, measure in arms.items():
-        if peaks[name] <= 0:
-            session.skip(f"{name}, curve", "no load was carried")
-            continue
-        session.take_canary()
-        session.say(f"latency against load: {name}")
-        session.curve(name, sweep(measure, peak_rps=peaks[name], seconds=slot, fractions=FRACTIONS))
+def compare_on_one_link(session: Session, ours: list[float], theirs: list[float]) -> None:
+    """The same ratio with both servers behind a veth pair: what is left when our own link is taken away."""
+    pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a > 0 and b > 0]
+    if not pairs:
+        session.note("over the same link: in no round did both carry a load")
+        return
+    ratio = pairwise([a for a, _ in pairs], [b for _, b in pairs])
+    session.settings["over_memcached_udp_same_link"] = {"value": ratio.median, "runs": ratio.pairs}
+    session.note(f"both over AF_XDP and a veth pair, the same generator: {ratio} times memcached's GETs/s")
 
 
 # Value sizes: both sides over the same kind of link.
 
 
-@contextlib.contextmanager
-def on_af_xdp(far: netns.Interface, cpu: int) -> Iterator[None]:
+def on_af_xdp(far: netns.Interface, cpu: int) -> contextlib.AbstractContextManager[None]:
     """The store in embedded mode on the far end of the link."""
-    with contextlib.ExitStack() as stack:
-        with far.namespace.entered():
-            nic = AfXdp(far.name, addresses=[far.address])
-        stack.callback(nic.close)
-        runtime = Runtime(nic=nic, kthreads=1, cpus=[cpu], spin_us=rig.SPIN_US, address=f"{far.address}/{far.prefix}")
-        stack.callback(runtime.close)
-        service = kv_app.setup(runtime, kv_app.Options(port=PORT, memory_bytes=MEMORY_BYTES))
-        stack.callback(service.close)
-        stack.callback(runtime.close)  # first: handlers point into the store
-        runtime.start()
-        yield
+    return rig.on_af_xdp(far, cpu, bind)
 
 
 @contextlib.contextmanager
@@ -220,36 +212,59 @@ def on_kernel_udp(far: netns.Interface, cpu: int) -> Iterator[None]:
 Serve = Callable[[netns.Interface, int], contextlib.AbstractContextManager[None]]
 
 
-def peak_of(session: Session, serve: Serve, value_bytes: int, seconds: float) -> Curve:
-    """The peak of a server made for this alone: two that poll would share the core."""
+def peak_of(session: Session, serve: Serve, value_bytes: int, guess_rps: float, seconds: float) -> Curve:
+    """The peak of a server made for this alone: two that poll would share the core. guess_rps 0: none yet."""
     cores = session.two_cores
     traffic = Traffic(keys=SWEEP_KEYS, value_bytes=value_bytes)
     with contextlib.ExitStack() as stack:
         link = rig.LinuxLink(stack, cores, traffic=traffic, port=PORT)
         stack.enter_context(serve(link.far, cores[1]))
-        return search_peak(link.load.measure, start_rps=5e4, seconds=seconds, tries=8)
+        guess_rps = guess_rps or guess_peak(link.load.measure, seconds=seconds / 2)
+        return search_peak(
+            link.load.measure, start_rps=START_SHARE * guess_rps, step=NEAR_STEP, seconds=seconds, tries=SIZE_TRIES
+        )
 
 
 def sizes(session: Session) -> None:
-    """GETs a second by value size on both sides, and the size from which the kernel's socket is no slower."""
+    """GETs a second by value size on both sides, and the size from which the kernel's socket is no slower.
+
+    Two rounds, the second in the opposite order; each search starts near what the arm carried last.
+    """
     why = why_no_link(session)
     if why:
         session.skip("value sizes", why)
         return
-    slot = 0.25 * session.seconds / len(SIZES) / 2
+    slot = 0.3 * session.seconds / len(SIZES) / 2 / SIZE_ROUNDS
     arms: dict[str, Serve] = {"AF_XDP": on_af_xdp, "kernel UDP": on_kernel_udp}
-    rates: dict[str, dict[int, float]] = {name: {} for name in arms}
+    last = dict.fromkeys(arms, 0.0)
+    found: dict[str, dict[int, list[Curve]]] = {name: {size: [] for size in SIZES} for name in arms}
+    for number in range(SIZE_ROUNDS):
+        backwards = number % 2 == 1
+        for size in sorted(SIZES, reverse=backwards):
+            session.take_canary()
+            for name in sorted(arms, reverse=backwards):
+                session.say(f"round {number + 1} of {SIZE_ROUNDS}, values of {size} bytes: {name}")
+                found[name][size].append(peak_of(session, arms[name], size, last[name], slot))
+                last[name] = found[name][size][-1].peak_rps or last[name]
+    report_sizes(session, found)
+
+
+def report_sizes(session: Session, found: dict[str, dict[int, list[Curve]]]) -> None:
+    """The best point of each size as a row, the medians of the rounds and where they cross in the settings."""
+    rates: dict[str, dict[int, float]] = {name: {} for name in found}
     for size in SIZES:
-        session.take_canary()
-        for name, serve in arms.items():
-            session.say(f"values of {size} bytes: {name}")
-            curve = peak_of(session, serve, size, slot)
-            rates[name][size] = curve.peak_rps
-            if curve.peak:
-                session.point(f"{name}, {size} B", curve.peak)["value_bytes"] = size
+        for name in found:
+            curves = found[name][size]
+            rates[name][size] = statistics.median(curve.peak_rps for curve in curves)
+            best = max((c.peak for c in curves if c.peak), key=lambda p: p.achieved_rps, default=None)
+            if best:
+                session.point(f"{name}, {size} B", best)["value_bytes"] = size
     both = [size for size in SIZES if rates["kernel UDP"][size] > 0 and rates["AF_XDP"][size] > 0]
     crossed = [size for size in both if rates["kernel UDP"][size] >= rates["AF_XDP"][size]]
     session.settings["value_sizes"] = rates
+    session.settings["value_sizes_runs"] = {
+        name: {size: [curve.peak_rps for curve in curves] for size, curves in of.items()} for name, of in found.items()
+    }
     session.settings["crossover_bytes"] = crossed[0] if crossed else None
     if crossed:
         session.note(f"with values of {crossed[0]} bytes the kernel's UDP socket is no slower")

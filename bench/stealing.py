@@ -22,6 +22,7 @@ from typing import Any
 from ..drivers.loadgen import Echo, Loadgen
 from ..drivers.memory import memory_link
 from ..libos import Runtime, udp
+from .harness import rig
 from .harness.load import Load
 from .harness.numbers import pairwise
 from .harness.openloop import Point, middle, search_peak
@@ -80,6 +81,7 @@ def _server(session: Session, set_bytes: int, flows: int, steal: bool) -> Iterat
             server_port=9000,
             first_port=FIRST_PORT,
             flows=flows,
+            checksum=True,
         )
         stack.callback(generator.close)
         generator.start_client(client_end, cpu=cores[0], spin=False)
@@ -98,6 +100,7 @@ def run(session: Session) -> None:
     """For each working set: the peak of one kthread, then both shapes with stealing on and off."""
     session.settings |= {
         "message": "one request of 22 bytes that touches its flow's working set, and its reply",
+        "checksums": rig.CHECKSUMS,
         "load": {shape: f"{share} of what one kthread carries" for shape, share in LOAD.items()},
     }
     part = session.seconds / len(SETS_BYTES)

@@ -78,6 +78,7 @@ def _loadgen(text: str, traffic: str, options: dict[str, str], address: str | No
         kind,
         server_ip=(address or "10.77.0.2").partition("/")[0],
         server_port=port,
+        checksum=True,
         schedule=[Phase(min(0.2, seconds / 5), rate, measured=False), Phase(seconds, rate)],
     )
     return generator.nic(), generator

@@ -112,7 +112,6 @@ def _runtime(options: argparse.Namespace, name: str, nic: Any, address: str | No
                 spin_us=options.spin_us,
                 address=address,
                 cpus=options.cpus,
-                udp_checksums=options.nic is None or not options.nic.startswith("loadgen"),
                 on_event=lambda event, text: _say(options, event, text),
             )
         except CorelaneError as e:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,9 @@ LOSS_LIMIT = 0.001
 RATE_SLACK = 0.01
 EXTRA_LOADS, EXTRA_STEP = 6, 1.3
 SWEEP_TRIES = 3
+GUESS_FROM_RPS, GUESS_FAILURES = 20_000.0, 3
+ASCENT = 3
+NEAR_STEP = 1.25  # of a search that starts near the peak
 
 
 @dataclass
@@ -156,13 +159,40 @@ class Curve:
         return peak.achieved_rps if peak else 0.0
 
 
-def search_peak(
-    measure: Measure, *, start_rps: float, seconds: float, most_rps: float = 200e6, tries: int = 14
-) -> Curve:
-    """Find the highest carried load: double from `start_rps` until two loads in a row are not, then halve the interval.
+def guess_peak(
+    measure: Measure, *, seconds: float, start_rps: float = GUESS_FROM_RPS, most_rps: float = 200e6, tries: int = 14
+) -> float:
+    """Roughly what a server carries, for `search_peak` to start near: the highest rate achieved by loads that double.
 
-    seconds: for the whole search; each of the at most `tries` tries gets its share. One interruption by the machine
-    must not end the search: a load fails only at its second try, and a doubling that failed is passed over once.
+    Ends at GUESS_FAILURES loads in a row that are not carried. seconds: for at most `tries` loads, each of which
+    gets its share.
+    """
+    best, failed, rate = 0.0, 0, start_rps
+    for _ in range(tries):
+        point = measure(rate, seconds / tries)
+        best = max(best, point.achieved_rps)
+        failed = 0 if point.carried else failed + 1
+        rate *= 2
+        if failed == GUESS_FAILURES or rate > most_rps:
+            break
+    return best or start_rps
+
+
+def search_peak(
+    measure: Measure,
+    *,
+    start_rps: float,
+    seconds: float,
+    most_rps: float = 200e6,
+    tries: int = 14,
+    step: float = 2.0,
+) -> Curve:
+    """Find the highest carried load: ascend from `start_rps` until two loads in a row are not, then halve the interval.
+
+    seconds: for the whole search; each of the at most `tries` tries gets its share. step: each load over the one
+    before, until ASCENT of them were carried: then the start was far off, and steps grow up to 2. One interruption by
+    the machine must not end the search: a load fails only at its second try, and an ascent that failed is passed over
+    once.
     """
     seen: list[Point] = []
 
@@ -174,13 +204,14 @@ def search_peak(
         return False
 
     failed: list[float] = []
-    low, rate = 0.0, start_rps
+    low, rate, ascended = 0.0, start_rps, 0
     while len(failed) < 2 and rate <= most_rps and len(seen) < tries:
         if carried(rate, 2):
-            low, failed = rate, []
+            low, failed, ascended = rate, [], ascended + 1
+            step = min(step * step, 2.0) if ascended >= ASCENT else step
         else:
             failed.append(rate)
-        rate *= 2
+        rate *= step
     high = min(failed, default=math.inf)
     while len(seen) < tries and math.isfinite(high) and high > low * (1 + 2 * RATE_SLACK):
         # What was achieved in overload says where to look: nearer than halving.
@@ -197,27 +228,74 @@ def search_peak(
     return Curve(sorted(seen, key=lambda p: p.offered_rps), stop)
 
 
-def sweep(measure: Measure, *, peak_rps: float, seconds: float, fractions: Sequence[float] = ()) -> Curve:
+class Sweep:
     """Latency against load: points at fractions of a known peak, ascending, until two in a row are not carried.
 
     A load is offered SWEEP_TRIES times before it counts as not carried. The points beyond the wall are kept, they show
     it; the curve's stop is the reason of the first of them. If even the last load is carried (the search for the peak
     was disturbed), up to EXTRA_LOADS higher ones follow.
     """
-    loads = list(fractions) or [0.02, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25]
-    slot = seconds / (len(loads) + EXTRA_LOADS / 2)
-    points: list[Point] = []
-    while loads:
-        rate = loads.pop(0) * peak_rps
+
+    def __init__(self, measure: Measure, *, peak_rps: float, seconds: float, fractions: Sequence[float] = ()) -> None:
+        self._measure = measure
+        self._peak_rps = peak_rps
+        self._loads = list(fractions) or [0.02, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25]
+        self._most = len(self._loads) + EXTRA_LOADS
+        self._slot = seconds / (len(self._loads) + EXTRA_LOADS / 2)
+        self._points: list[Point] = []
+
+    def advance(self) -> bool:
+        """Measure the next load. False, with nothing measured, if there is none left."""
+        points = self._points
+        if not self._loads or (len(points) > 1 and not points[-1].carried and not points[-2].carried):
+            return False
+        rate = self._loads.pop(0) * self._peak_rps
         for _ in range(SWEEP_TRIES):
-            point = measure(rate, slot)
+            point = self._measure(rate, self._slot)
             if point.carried:
                 break
         points.append(point)
-        if len(points) > 1 and not point.carried and not points[-2].carried:
-            return Curve(points, points[-2].why_not())
-        if not loads and point.carried and len(points) < len(fractions or range(10)) + EXTRA_LOADS:
-            loads.append(EXTRA_STEP * rate / peak_rps)
-    if points[-1].carried:
-        return Curve(points, f"the last load asked for, {points[-1].offered_rps:,.0f} requests/s, was carried")
-    return Curve(points, points[-1].why_not())
+        if not self._loads and point.carried and len(points) < self._most:
+            self._loads.append(EXTRA_STEP * rate / self._peak_rps)
+        return True
+
+    @property
+    def curve(self) -> Curve:
+        """What was measured so far; there must be a point."""
+        points = self._points
+        if points[-1].carried:
+            return Curve(points, f"the last load asked for, {points[-1].offered_rps:,.0f} requests/s, was carried")
+        walled = len(points) > 1 and not points[-2].carried
+        return Curve(points, points[-2 if walled else -1].why_not())
+
+
+def sweep(measure: Measure, *, peak_rps: float, seconds: float, fractions: Sequence[float] = ()) -> Curve:
+    """One arm's `Sweep` to its end."""
+    one = Sweep(measure, peak_rps=peak_rps, seconds=seconds, fractions=fractions)
+    while one.advance():
+        pass
+    return one.curve
+
+
+def sweep_in_turns(
+    arms: Mapping[str, Measure],
+    peaks_rps: Mapping[str, float],
+    *,
+    seconds: float,
+    fractions: Sequence[float] = (),
+    before_load: Callable[[int], object] = lambda number: None,
+) -> dict[str, Curve]:
+    """A `Sweep` of every arm, interleaved by load: all arms at their first load, then all at their second.
+
+    seconds: for all arms together. before_load: called before each load with its number from 1.
+    """
+    sweeps = {
+        name: Sweep(measure, peak_rps=peaks_rps[name], seconds=seconds / len(arms), fractions=fractions)
+        for name, measure in arms.items()
+    }
+    left, number = list(sweeps), 0
+    while left:
+        number += 1
+        before_load(number)
+        left = [name for name in left if sweeps[name].advance()]
+    return {name: one.curve for name, one in sweeps.items()}

@@ -29,7 +29,7 @@ from . import document as doc
 from . import machine
 from .jitter import Canary
 from .numbers import Ratio, number, pairwise, plain_all
-from .openloop import Curve, Point
+from .openloop import Curve, Measure, Point, sweep_in_turns
 from .power import ShallowIdle
 
 T = TypeVar("T")
@@ -153,6 +153,32 @@ class Session:
         for point in curve.points:
             self.point(arm, point)
         self.stops[arm] = curve.stop
+
+    def curves(
+        self,
+        arms: Mapping[str, Measure],
+        peaks_rps: Mapping[str, float],
+        *,
+        seconds: float,
+        fractions: Sequence[float] = (),
+    ) -> None:
+        """Latency against load, each arm up to its own peak: all arms at a load, then at the next one.
+
+        A slice of the canary before each load. seconds: for all arms together. An arm that carried no load is skipped.
+        """
+        carried = {name: measure for name, measure in arms.items() if peaks_rps[name] > 0}
+        for name in arms:
+            if name not in carried:
+                self.skip(f"{name}, curve", "no load was carried")
+
+        def before(number: int) -> None:
+            self.take_canary(min(max(self.seconds / 100, 0.01), 0.1))
+            self.say(f"latency against load, load {number}: {', '.join(carried)}")
+
+        if carried:
+            swept = sweep_in_turns(carried, peaks_rps, seconds=seconds, fractions=fractions, before_load=before)
+            for name, curve in swept.items():
+                self.curve(name, curve)
 
     def skip(self, arm: str, reason: str) -> None:
         """Say that an arm was left out, and why."""

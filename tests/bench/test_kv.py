@@ -27,7 +27,7 @@ def test_memcached_over_loopback() -> None:
         pytest.skip(why)
     with session(baseline=True) as made, kv.on_loopback(made.two_cores, Traffic(keys=500)) as load:
         point = load.measure(2000, 0.3)
-    assert point.answered == point.sent > 0
+    assert 0 < point.answered <= point.sent
     assert point.extra["hits"] == point.answered
 
 

@@ -4,7 +4,17 @@ import math
 
 import pytest
 
-from corelane.bench.harness.openloop import EXTRA_LOADS, Point, middle, search_peak, sweep
+from corelane.bench.harness.openloop import (
+    EXTRA_LOADS,
+    NEAR_STEP,
+    Measure,
+    Point,
+    guess_peak,
+    middle,
+    search_peak,
+    sweep,
+    sweep_in_turns,
+)
 
 
 class Server:
@@ -38,6 +48,18 @@ def test_peak_is_found_within_the_tries(capacity: float) -> None:
     assert "unanswered" in curve.stop
 
 
+@pytest.mark.parametrize("capacity", [3.1e4, 1.7e5, 5.3e6, 2.1e7])
+def test_a_slow_and_a_fast_server_are_searched_alike(capacity: float) -> None:
+    """From the guess on, the default tries find the peak to the slack of "carried", whatever the rate."""
+    server = Server(capacity)
+    guess = guess_peak(server.measure, seconds=1)
+    assert guess == pytest.approx(capacity, rel=0.05)
+    before = len(server.asked)
+    curve = search_peak(server.measure, start_rps=0.8 * guess, step=NEAR_STEP, seconds=10)
+    assert curve.peak_rps == pytest.approx(capacity, rel=0.03)
+    assert len(server.asked) - before <= 14
+
+
 def test_one_interruption_does_not_end_the_search() -> None:
     calm = search_peak(Server(1e6).measure, start_rps=1e5, seconds=12, tries=20)
     disturbed = search_peak(Server(1e6, frozenset({3})).measure, start_rps=1e5, seconds=12, tries=20)
@@ -62,6 +84,43 @@ def test_sweep_stops_at_two_loads_that_are_not_carried() -> None:
     curve = sweep(Server(1e5).measure, peak_rps=1e5, seconds=1, fractions=(0.5, 0.9, 1.2, 1.5, 2.0))
     assert [p.carried for p in curve.points] == [True, True, False, False]
     assert "unanswered at 120,000 requests/s" in curve.stop
+
+
+def test_a_search_that_starts_far_below_the_peak_still_finds_it() -> None:
+    curve = search_peak(Server(1e6).measure, start_rps=5e4, step=NEAR_STEP, seconds=10, tries=20)
+    assert curve.peak_rps == pytest.approx(1e6, rel=0.05)
+
+
+def test_sweeps_of_several_arms_take_turns_at_every_load() -> None:
+    asked: list[str] = []
+    servers = {"slow": Server(1e4), "fast": Server(1e6)}
+
+    def measure(name: str) -> Measure:
+        def one(rate: float, seconds: float) -> Point:
+            asked.append(f"{name} {rate / servers[name].capacity:g}")
+            return servers[name].measure(rate, seconds)
+
+        return one
+
+    loads: list[int] = []
+    found = sweep_in_turns(
+        {name: measure(name) for name in servers},
+        {name: server.capacity for name, server in servers.items()},
+        seconds=1,
+        fractions=(0.1, 0.5, 0.9),
+        before_load=loads.append,
+    )
+    assert asked[:6] == ["slow 0.1", "fast 0.1", "slow 0.5", "fast 0.5", "slow 0.9", "fast 0.9"]
+    assert loads == list(range(1, len(loads) + 1))
+    for name, curve in found.items():
+        alone = sweep(
+            Server(servers[name].capacity).measure,
+            peak_rps=servers[name].capacity,
+            seconds=0.5,
+            fractions=(0.1, 0.5, 0.9),
+        )
+        assert [p.offered_rps for p in curve.points] == [p.offered_rps for p in alone.points]
+        assert curve.stop == alone.stop
 
 
 def test_one_interruption_does_not_end_a_sweep() -> None:

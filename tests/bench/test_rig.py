@@ -83,7 +83,7 @@ def test_runs_follow_each_other_on_a_polled_generator() -> None:
     """A new run is taken up once, by whoever polls, however the poll falls into the request."""
     generator = Loadgen(Echo(), server_ip="10.77.0.2")
     nic = generator.nic()
-    with Runtime(nic=nic, power="spin", address="10.77.0.2/16", udp_checksums=False) as runtime:
+    with Runtime(nic=nic, power="spin", address="10.77.0.2/16") as runtime:
         runtime.bind(echo.handler("c", 9000))
         runtime.start()
         for _ in range(300):
@@ -91,3 +91,29 @@ def test_runs_follow_each_other_on_a_polled_generator() -> None:
             generator.wait(20)
             assert 0 < generator.result().offered < 250
     generator.close()
+
+
+@pytest.mark.parametrize("made", ["embedded", "iokernel"])
+def test_checksums_are_on_both_ways(made: str, cores: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured is what a user gets: neither side is built with less than the product's defaults."""
+    given: list[dict[str, object]] = []
+
+    def spied(kind: type) -> object:
+        def make(*args: object, **options: object) -> object:
+            given.append(options)
+            return kind(*args, **options)
+
+        return make
+
+    monkeypatch.setattr(rig, "Loadgen", spied(rig.Loadgen))
+    monkeypatch.setattr(rig, "Runtime", spied(rig.Runtime))
+    with (
+        rig.embedded(lambda rt: rt.bind(echo.handler("c", 9000)), cores)
+        if made == "embedded"
+        else rig.iokernel(["echo"], cores)
+    ) as one:
+        point = one.load.measure(2000, 0.1)
+    assert point.answered == point.sent > 0
+    generators = [options for options in given if "server_port" in options]
+    assert [options["checksum"] for options in generators] == [True]
+    assert all(options.get("udp_checksums", True) is True for options in given)
