@@ -71,6 +71,29 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_every_page_is_in_the_index() -> None:
+    linked = set(re.findall(r"\]\(([\w.]+\.md)\)", (ROOT / "docs" / "index.md").read_text()))
+    assert linked == {p.name for p in PAGES if p.parent.name == "docs"} - {"index.md"}
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.name)
+def test_every_page_says_where_it_ends(page: Path) -> None:
+    """What a feature does not deal with is said on its page; pages that describe none are named here."""
+    if page.name not in ("index.md", "contributing.md", "critique.md"):
+        assert re.search(r"does not deal with", page.read_text(), re.I), page
+
+
+def test_every_benchmark_is_described() -> None:
+    text = (ROOT / "docs" / "benchmarks.md").read_text()
+    from corelane.bench import registry
+
+    for entry in registry.entries().values():
+        part = re.search(rf"^## {entry.name}$(.*?)(?=^## )", text, re.M | re.S)
+        assert part, entry.name
+        described = set(re.findall(r"`(\w+\.\w+)`", part[1]))
+        assert set(entry.figures) <= described, entry.name
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if script(p)], ids=lambda p: p.name)
 def test_commands_of_the_page_work(page: Path, tmp_path: Path) -> None:
     for block in blocks(page):
