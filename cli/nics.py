@@ -9,7 +9,9 @@ from ..runtime.errors import CorelaneError
 if TYPE_CHECKING:
     from ..drivers.nic import Nic
 
-FORMS = "tap:NAME, af_xdp:IF, loadgen:echo|memcached[,rate=R][,seconds=S]"
+FORMS = "tap:NAME, af_xdp:IF, pcap:FILE, loadgen:echo|memcached[,rate=R][,seconds=S]"
+WRAPPING = ("record", "loss", "duplicate", "reorder", "delay", "corrupt", "delay_us", "seed")
+"""Words that any NIC may have: options of `wrapped` in drivers/wrap.py."""
 
 
 def parse(text: str) -> tuple[str, str, dict[str, str]]:
@@ -25,6 +27,12 @@ def parse(text: str) -> tuple[str, str, dict[str, str]]:
     return driver, device, options
 
 
+def split_wrapping(options: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """(words for what is put around the NIC, the NIC's own words)."""
+    around = {key: value for key, value in options.items() if key in WRAPPING}
+    return around, {key: value for key, value in options.items() if key not in WRAPPING}
+
+
 def _take(text: str, options: dict[str, str], key: str, kind: type, default: Any) -> Any:
     try:
         return kind(options.pop(key)) if key in options else default
@@ -37,16 +45,46 @@ def open_nic(text: str, queues: int, address: str | None) -> tuple[Nic, Any]:
 
     address: the application's own, "a.b.c.d" with or without a prefix; a load generator's server address.
     """
-    driver, device, options = parse(text)
+    driver, device, words = parse(text)
+    around, options = split_wrapping(words)
+    nic, generator = _open_device(text, driver, device, options, queues, address)
+    try:
+        return _wrap(text, nic, around), generator
+    except CorelaneError:
+        nic.close()
+        if generator is not None:
+            generator.close()
+        raise
+
+
+def _wrap(text: str, nic: Nic, words: dict[str, str]) -> Nic:
+    """`nic` with what the words ask for around it."""
+    from ..drivers.wrap import RATES, wrapped
+
+    rates = {rate: _take(text, words, rate, float, 0.0) for rate in RATES}
+    delay_us, seed = _take(text, words, "delay_us", float, 0.0), _take(text, words, "seed", int, 1)
+    return wrapped(nic, rates=rates, delay_us=delay_us, seed=seed, record=words.pop("record", ""))
+
+
+def _open_device(
+    text: str, driver: str, device: str, options: dict[str, str], queues: int, address: str | None
+) -> tuple[Nic, Any]:
     if driver == "loadgen":
         return _loadgen(text, device, options, address)
-    if driver not in ("tap", "af_xdp") or not device:
+    if driver not in ("tap", "af_xdp", "pcap") or not device:
         raise CorelaneError(f"--nic {text}", "there is no such NIC for embedded mode", f"one of: {FORMS}")
     nic: Nic
     if driver == "tap":
         from ..drivers.tap import Tap
 
         nic = Tap(device, queues, address=options.pop("host", None))
+    elif driver == "pcap":
+        from ..drivers.pcap import ReplayNic
+
+        if queues != 1:
+            raise CorelaneError(f"--nic {text}", "a replay has one queue", "use one kthread")
+        speed, loops = _take(text, options, "speed", float, 1.0), _take(text, options, "loops", int, 1)
+        nic = ReplayNic(device, speed=speed, loops=loops)
     else:
         from ..drivers.af_xdp import AfXdp
 

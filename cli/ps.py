@@ -14,7 +14,7 @@ _DROP = "_dropped_"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: /run/corelane.sock)")
+    parser.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: the user's own, or root's)")
     parser.add_argument("--interval", type=float, default=0.5, metavar="S", help="rates over so long (default 0.5)")
     parser.add_argument("--wait", type=float, default=0, metavar="S", help="wait so long for the iokernel to come up")
     parser.add_argument("--json", action="store_true", help="print all counters as JSON")
@@ -110,9 +110,9 @@ def render(stats: dict[str, Any]) -> str:
 
 def run(options: argparse.Namespace) -> int:
     """Print statistics with rates over --interval."""
-    from ..runtime.config import DEFAULT_SOCKET
+    from ..runtime.paths import default_socket
 
-    path = options.socket or DEFAULT_SOCKET
+    path = options.socket or default_socket()
     before = snapshot(path, options.wait)
     time.sleep(options.interval)
     stats = rates(before, snapshot(path))

@@ -9,8 +9,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.config import DEFAULT_SOCKET
 from ..runtime.errors import CorelaneError
+from ..runtime.paths import default_socket
 
 if TYPE_CHECKING:
     from ..libos import Runtime
@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="a built-in application's name, module:handler, or a compiled .so")
     place = parser.add_mutually_exclusive_group()
-    place.add_argument("--socket", metavar="PATH", help="attach to the iokernel there (default: /run/corelane.sock)")
     place.add_argument(
-        "--nic", metavar="NIC", help="embedded mode: tap:NAME, af_xdp:IF, loadgen:echo|memcached[,rate=R]"
+        "--socket", metavar="PATH", help="attach to the iokernel there (default: the user's own, or root's)"
+    )
+    place.add_argument(
+        "--nic",
+        metavar="NIC",
+        help="embedded mode: tap:NAME[,host=ADDRESS/N], af_xdp:IF, pcap:FILE, "
+        "loadgen:echo|memcached[,rate=R]; record=FILE, loss=P, ... as in corelane up --help",
     )
     parser.add_argument("--name", help="the application's name; its addresses follow from it")
     parser.add_argument(
@@ -79,10 +84,10 @@ def run(options: argparse.Namespace) -> int:
         with _runtime(options, name, nic, address) as runtime:
             return _serve(options, name, target, runtime, generator)
     finally:
+        if nic is not None:
+            nic.close()
         if generator is not None:
             generator.close()
-        elif nic is not None:
-            nic.close()
 
 
 def _end_with_parent() -> None:
@@ -104,7 +109,7 @@ def _runtime(options: argparse.Namespace, name: str, nic: Any, address: str | No
     while True:
         try:
             return Runtime(
-                None if nic is not None else options.socket or DEFAULT_SOCKET,
+                None if nic is not None else options.socket or default_socket(),
                 nic=nic,
                 name=name,
                 kthreads=options.kthreads,
@@ -137,7 +142,7 @@ def _cpus_of(options: argparse.Namespace, name: str, runtime: Runtime) -> list[i
     from .ps import snapshot
 
     try:
-        apps = snapshot(options.socket or DEFAULT_SOCKET)["apps"]
+        apps = snapshot(options.socket or default_socket())["apps"]
     except CorelaneError:  # it has just gone, and that is an event of its own
         return []
     return next((list(app["cpus"]) for app in apps if app["name"] == name), [])
@@ -165,7 +170,7 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
             cpus=_cpus_of(options, name, runtime),
             kthreads=runtime.kthreads,
             attached=runtime.attached,
-            socket=(options.socket or DEFAULT_SOCKET) if runtime.attached else None,
+            socket=(options.socket or default_socket()) if runtime.attached else None,
             nic=options.nic,
         )
         if generator is not None:

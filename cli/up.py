@@ -14,11 +14,18 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="TOML file; without one, all defaults")
-    parser.add_argument("--socket", metavar="PATH", help="control socket (default: /run/corelane.sock)")
+    parser.add_argument(
+        "--socket",
+        metavar="PATH",
+        help="control socket (default: /run/corelane.sock as root, else in $XDG_RUNTIME_DIR)",
+    )
     parser.add_argument(
         "--nic",
         metavar="NIC",
-        help="uplink: none, tap:NAME, af_xdp:IF, or loadgen:echo|memcached[,rate=R][,seconds=S][,app=NAME]",
+        help="uplink: none, tap:NAME[,host=ADDRESS], af_xdp:IF, pcap:FILE[,speed=X][,loops=N] (a replay), or "
+        "loadgen:echo|memcached[,rate=R][,seconds=S][,app=NAME]; on each of them record=FILE writes its traffic to a "
+        "pcap file, and loss, duplicate, reorder, delay, corrupt=PROBABILITY, delay_us=US, seed=N make it a bad wire; "
+        "other words are options of [nic], as in tap:cl0,queues=2",
     )
     parser.add_argument("--cores", metavar="A,B", help="CPUs to poll on, a loop each (default: the quietest)")
     parser.add_argument("--poll", choices=("spin", "adaptive", "block"), help="what an idle loop does")
@@ -40,12 +47,24 @@ def configuration(options: argparse.Namespace) -> Config:
         overrides.append(f"iokernel.cores=[{options.cores}]" if options.cores != "auto" else "iokernel.cores=auto")
     if options.poll is not None:
         overrides.append(f"iokernel.poll={options.poll}")
-    if options.nic is not None and not options.nic.startswith("loadgen"):
-        driver, _, device = options.nic.partition(":")
-        if device:
-            overrides.append(f"nic.device={device}")
-        overrides.append(f"nic.driver={driver}")
+    if options.nic is not None:
+        overrides += _nic_overrides(options.nic)
     return config.load(options.config, [*overrides, *options.set])
+
+
+def _nic_overrides(text: str) -> list[str]:
+    """The assignments that --nic stands for. A load generator's own words are not options: `_under_load` reads them."""
+    from .nics import parse, split_wrapping
+
+    driver, device, words = parse(text)
+    wrapping, rest = split_wrapping(words)
+    made = [f"nic.{'' if key == 'record' else 'fault.'}{key}={value}" for key, value in wrapping.items()]
+    if driver == "loadgen":
+        return made
+    if "host" in rest:
+        made.append(f"network.host_address={rest.pop('host')}")
+    made += [f"nic.{key}={value}" for key, value in rest.items()]
+    return [*made, *([f"nic.device={device}"] if device else []), f"nic.driver={driver}"]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -79,14 +98,16 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
 
     from ..iokernel import main
     from ..iokernel.addresses import stable_ipv4
-    from .nics import open_nic, parse
+    from .nics import open_nic, parse, split_wrapping
 
     _, traffic, words = parse(options.nic)
+    _, words = split_wrapping(words)  # `config` has those
     name = words.pop("app", "kv" if traffic == "memcached" else "echo")
     subnet = ipaddress.IPv4Network(config.network.subnet)
     address = config.app(name).ip or str(ipaddress.IPv4Address(stable_ipv4(name, subnet)))
     spec = f"loadgen:{traffic}" + "".join(f",{key}={value}" for key, value in words.items())
-    nic, generator = open_nic(spec, 1, address)
+    inner, generator = open_nic(spec, 1, address)
+    nic = main.wrap(inner, config)
     try:
         with main.make(config, nic, main.place(config)) as iokernel:
             text = f"iokernel on {iokernel.socket_path} waits for the application {name} to load it"
@@ -100,6 +121,7 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
             stop.wait(0.3)
             _load(options, name, generator, stop)
     finally:
+        nic.close()
         generator.close()
     return 0
 

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..runtime.paths import default_socket
 from ._native import ffi, lib
 from .nic import Nic, check, ipv4_to_int
 
 ATTACHED: int = lib.CL_PORT_ATTACHED
 STALLED: int = lib.CL_PORT_STALLED
 GONE: int = lib.CL_PORT_GONE
-
-DEFAULT_SOCKET = "/run/corelane.sock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class Port(Nic):
 
 
 def open_port(
-    socket_path: str = DEFAULT_SOCKET,
+    socket_path: str | None = None,
     *,
     name: str,
     kthreads: int = 1,
@@ -80,7 +79,7 @@ def open_port(
     reattach_s: float = 0.1,
     on_change: Callable[[int, str], None] | None = None,
 ) -> Port:
-    """Attach to the iokernel that listens on `socket_path` as the application `name`.
+    """Attach to the iokernel that listens on `socket_path` (None: runtime/paths.py) as the application `name`.
 
     rx_slots, tx_slots: frames that wait in a ring, powers of two; rx_buffers, tx_buffers: packet buffers of all
     kthreads together; zero chooses the iokernel's default. reattach_s: pause between attempts to attach again after the
@@ -88,7 +87,7 @@ def open_port(
     change of state. Raises CorelaneError: nobody listens, refused (with the iokernel's reason), another version.
     """
     config = ffi.new("struct cl_port_config *")
-    path, label = ffi.new("char[]", socket_path.encode()), ffi.new("char[]", name.encode())
+    path, label = ffi.new("char[]", (socket_path or default_socket()).encode()), ffi.new("char[]", name.encode())
     config.socket_path, config.name, config.n_kthreads = path, label, kthreads
     config.rx_slots, config.tx_slots, config.buffer_bytes = rx_slots, tx_slots, buffer_bytes
     config.n_rx, config.n_tx = rx_buffers, tx_buffers

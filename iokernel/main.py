@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from ..drivers.nic import Nic
 from ..runtime.config import AppConfig, Config
 from ..runtime.errors import ConfigError, SystemLimit
+from ..runtime.paths import default_socket
 from ..runtime.placement import Placement, choose
 from ..runtime.topology import Topology
 from .iokernel import AppSettings, Iokernel
@@ -19,10 +20,24 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def open_uplink(config: Config) -> Nic | None:
-    """The NIC of [nic], or None for driver "none". Drivers are imported only if they are used."""
-    nic = config.nic
-    if nic.driver == "none":
+    """The NIC of [nic] with its faults and its recorder, or None for driver "none"."""
+    if config.nic.driver == "none":
         return None
+    return wrap(_open_device(config), config)
+
+
+def wrap(nic: Nic, config: Config) -> Nic:
+    """`nic` behind what [nic] says of faults and recording. It owns `nic`."""
+    from ..drivers.wrap import RATES, wrapped
+
+    fault = config.nic.fault
+    rates = {name: getattr(fault, name) for name in RATES}
+    return wrapped(nic, rates=rates, delay_us=fault.delay_us, seed=fault.seed, record=config.nic.record)
+
+
+def _open_device(config: Config) -> Nic:
+    """The NIC itself. Drivers are imported only if they are used."""
+    nic = config.nic
     if nic.driver == "af_xdp":
         from ..drivers.af_xdp import AfXdp
 
@@ -41,8 +56,33 @@ def open_uplink(config: Config) -> Nic | None:
     if nic.driver == "tap":
         from ..drivers.tap import Tap
 
-        return Tap(nic.device, nic.queues, mtu=config.network.mtu, buffers=nic.buffers)
-    raise ConfigError(f"nic.driver {nic.driver!r}", "it cannot be an uplink", 'choose "none", "tap" or "af_xdp"')
+        address = f"{config.host_address()}/{config.network.subnet.partition('/')[2]}"
+        return Tap(nic.device, nic.queues, address=address, mtu=config.network.mtu, buffers=nic.buffers)
+    from ..drivers.pcap import ReplayNic
+
+    return ReplayNic(nic.device, speed=nic.speed, loops=nic.loops, buffers=nic.buffers)
+
+
+def _ids(names: Iterable[str | int], find: Callable[[str], int], option: str) -> tuple[int, ...]:
+    """Numbers of users or groups. ConfigError for a name that this machine does not know."""
+    ids = []
+    for name in names:
+        try:
+            ids.append(name if isinstance(name, int) else find(name))
+        except KeyError:
+            raise ConfigError(f"iokernel.{option}", f"{name!r} does not exist on this machine") from None
+    return tuple(ids)
+
+
+def allowed(config: Config) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Ids of the users and of the groups that may attach, and the socket file's mode."""
+    import grp
+    import pwd
+
+    io = config.iokernel
+    uids = _ids(io.users, lambda name: pwd.getpwnam(name).pw_uid, "users")
+    gids = _ids(io.groups, lambda name: grp.getgrnam(name).gr_gid, "groups")
+    return uids, gids, io.socket_mode | 0o666 if uids or gids else io.socket_mode
 
 
 def settings(app: AppConfig) -> AppSettings:
@@ -53,6 +93,7 @@ def settings(app: AppConfig) -> AppSettings:
         max_kthreads=app.kthreads,
         cpus=() if isinstance(app.cores, str) else app.cores,
         may_spin=app.may_spin,
+        loop=app.loop,
         rx_slots=app.rx_slots,
         tx_slots=app.tx_slots,
         rx_buffers=app.rx_buffers,
@@ -76,8 +117,16 @@ def make(config: Config, uplink: Nic | None, plan: Placement) -> Iokernel:
     io, workers = config.iokernel, [cpu for cpu in dict.fromkeys(plan.kthreads) if cpu not in plan.iokernel]
     if not workers and io.poll == "spin":
         raise SystemLimit("poll all the time", "no CPU is left for applications", 'set iokernel.poll = "adaptive"')
+    for name, app in (*config.apps.items(), ("", config.app_defaults)):
+        if app.loop is not None and app.loop >= len(plan.iokernel):
+            where = f"apps.{name}.loop" if name else "app_defaults.loop"
+            raise ConfigError(where, f"there is no loop {app.loop}", f"{len(plan.iokernel)} run, counted from 0")
+    uids, gids, mode = allowed(config)
     return Iokernel(
-        io.socket,
+        io.socket or default_socket(listen=True),
+        share_mac=config.nic.share_mac,
+        uids=uids,
+        gids=gids,
         uplinks=[uplink] if uplink is not None else [],
         loop_cpus=plan.iokernel,
         worker_cpus=workers,
@@ -91,7 +140,7 @@ def make(config: Config, uplink: Nic | None, plan: Placement) -> Iokernel:
         app_defaults=settings(config.app_defaults),
         max_apps=io.max_apps,
         max_arena_bytes=io.max_arena_mib << 20,
-        socket_mode=io.socket_mode,
+        socket_mode=mode,
         huge="huge" if io.huge_pages else "",
     )
 

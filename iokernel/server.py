@@ -261,7 +261,7 @@ class ControlServer:
             if len(self._connections) > _MAX_CONNECTIONS:
                 self._refuse(connection, "too_many", errno.EMFILE, f"{_MAX_CONNECTIONS} connections are open already")
             elif peer.uid not in self._uids and not (peer.groups | {peer.gid}) & self._gids:
-                text = f"user {peer.uid} may not attach: the iokernel's config must allow its id or one of its groups"
+                text = f"user {peer.uid} may not attach: allow it in iokernel.users or iokernel.groups"
                 self._refuse(connection, "not_allowed", errno.EACCES, text)
 
     def _handle(self, connection: _Connection, events: int) -> None:

@@ -18,15 +18,15 @@ from pathlib import Path
 from . import options
 from ._native import lib
 from .options import option
+from .paths import DEFAULT_SOCKET_DOC
 
-DEFAULT_SOCKET = "/run/corelane.sock"
 DEFAULT_SUBNET = "10.77.0.0/16"
 POLL_MODES = ("spin", "adaptive", "block")
 
 
 def _socket_path(value: str) -> None:
     # sun_path of struct sockaddr_un, with its terminating zero (unix(7)).
-    if not 0 < len(value.encode()) < 108:
+    if len(value.encode()) >= 108:
         raise ValueError("a path of at most 107 bytes")
 
 
@@ -79,8 +79,18 @@ def _cpus(value: str | tuple[int, ...]) -> None:
 class IokernelConfig:
     """[iokernel]"""
 
-    socket: str = option(DEFAULT_SOCKET, "control socket of the iokernel", check=_socket_path)
+    socket: str = option("", f'control socket; "": {DEFAULT_SOCKET_DOC}', check=_socket_path)
     socket_mode: int = option(0o660, "permissions of the socket file (0o660: owner and group)", low=0, high=0o777)
+    users: tuple[str | int, ...] = option(
+        (), "users, by name or id, who may attach besides root and the iokernel's own", low=0, high=2**32 - 2
+    )
+    groups: tuple[str | int, ...] = option(
+        (),
+        "groups, by name or id, whose members may attach; with users or groups the socket file is open to all, and "
+        "the kernel's word on who connects decides",
+        low=0,
+        high=2**32 - 2,
+    )
     cores: str | tuple[int, ...] = option(
         "auto", '"auto" or the CPUs to poll on, a loop each', low=0, high=4095, check=_cpus
     )
@@ -92,22 +102,40 @@ class IokernelConfig:
     )
     huge_pages: bool = option(False, "arenas of huge pages, where the machine has some")
     hold_cpu_latency: bool = option(False, "hold /dev/cpu_dma_latency at 0: quick wake-ups, more power")
-    max_apps: int = option(64, "applications registered at the same time", low=1, high=4096)
+    max_apps: int = option(64, "applications registered at the same time", low=1, high=lib.CL_SHM_MAX_APPS)
     max_arena_mib: int = option(1024, "largest arena that an application may ask for", low=1, high=1 << 20)
+
+
+@dataclass(frozen=True)
+class FaultConfig:
+    """[nic.fault]"""
+
+    loss: float = option(0.0, "of the frames, in each direction: lost", low=0, high=1)
+    duplicate: float = option(0.0, "delivered twice", low=0, high=1)
+    reorder: float = option(0.0, "overtaken by later ones", low=0, high=1)
+    delay: float = option(0.0, "delayed", low=0, high=1)
+    corrupt: float = option(0.0, "with a bit turned over", low=0, high=1)
+    delay_us: float = option(0.0, "longest delay", low=0, high=1e6)
+    seed: int = option(1, "of all these choices", low=0, high=2**63 - 1)
 
 
 @dataclass(frozen=True)
 class NicConfig:
     """[nic]"""
 
-    driver: str = option("none", "the uplink", choices=("none", "af_xdp", "tap", "pcap"))
-    device: str = option("", "network device of af_xdp or tap, file of pcap")
+    driver: str = option("none", "the uplink; pcap replays a recording", choices=("none", "af_xdp", "tap", "pcap"))
+    device: str = option("", "network device of af_xdp or tap, file to replay of pcap")
+    share_mac: bool = option(False, "applications appear outside under the NIC's own MAC address")
+    record: str = option("", 'pcap file to which the uplink\'s traffic is recorded; "": none')
+    speed: float = option(1.0, "pcap: 1 as recorded, 2 twice as fast, 0 at once", low=0, high=1e6)
+    loops: int = option(1, "pcap: how often the file is replayed; 0: for ever", low=0, high=1 << 31)
     queues: int = option(1, "receive and transmit queues", low=1, high=64)
     mode: str = option("auto", "af_xdp: how XDP is attached", choices=("auto", "native", "generic"))
     zero_copy: str = option("auto", "af_xdp: zero copy", choices=("auto", "yes", "no"))
     program: str = option("", "af_xdp: a compiled XDP object of your own instead of the package's")
     buffers: int = option(4096, "packet buffers", low=64, high=1 << 20)
     ring_slots: int = option(1024, "descriptors of each device ring", low=64, high=1 << 16, check=_power_of_two)
+    fault: FaultConfig = option(FaultConfig, "a bad wire in front of the uplink, for tests")
 
     def check(self) -> None:
         """ValueError if options do not go together."""
@@ -120,6 +148,9 @@ class NetworkConfig:
     """[network]"""
 
     subnet: str = option(DEFAULT_SUBNET, "addresses of applications are taken from here", check=_subnet)
+    host_address: str | None = option(
+        None, "tap: this machine's own address on the device; default: the subnet's first", check=_address
+    )
     gateway: str | None = option(None, "next hop for what is outside of the subnet", check=_address)
     mtu: int = option(1500, "largest IP packet in bytes", low=576, high=9000)
 
@@ -132,6 +163,9 @@ class AppConfig:
     mac: str | None = option(None, "MAC address; default: from a hash of the name", check=_mac)
     kthreads: int = option(0, "most kthreads; 0: as it asks", low=0, high=lib.CL_SHM_MAX_KTHREADS)
     cores: str | tuple[int, ...] = option("auto", '"auto" or the CPUs of its kthreads', low=0, high=4095, check=_cpus)
+    loop: int | None = option(
+        None, "index of the loop that serves it; default: the one with the fewest", low=0, high=lib.CL_SHM_MAX_LOOPS - 1
+    )
     may_spin: bool = option(True, "whether its idle kthreads may keep their cores")
     rx_slots: int = option(0, "slots of a receive ring; 0: the default", low=0, high=1 << 20, check=_power_of_two)
     tx_slots: int = option(0, "slots of a transmit ring; 0: the default", low=0, high=1 << 20, check=_power_of_two)
@@ -157,6 +191,12 @@ class Config:
         """What holds for the application `name`."""
         return self.apps.get(name, self.app_defaults)
 
+    def host_address(self) -> str:
+        """This machine's own address on a tap; no application gets it by its name (iokernel/addresses.py)."""
+        import ipaddress
+
+        return self.network.host_address or str(ipaddress.IPv4Network(self.network.subnet)[1])
+
     def check(self) -> None:
         """ValueError if sections do not go together."""
         import ipaddress
@@ -171,6 +211,12 @@ class Config:
         for name, app in self.apps.items():
             if app.ip is not None and ipaddress.IPv4Address(app.ip) not in net:
                 raise ValueError(f"apps.{name}.ip {app.ip} is outside of network.subnet {self.network.subnet}")
+        host = self.host_address()
+        if ipaddress.IPv4Address(host) not in net:
+            raise ValueError(f"network.host_address {host} is outside of network.subnet {self.network.subnet}")
+        for name, app in self.apps.items():
+            if self.nic.driver == "tap" and app.ip == host:
+                raise ValueError(f"apps.{name}.ip {app.ip} is this machine's own (network.host_address)")
         if self.app_defaults.ip or self.app_defaults.mac:
             raise ValueError("app_defaults cannot give an address: it would be that of several applications")
 

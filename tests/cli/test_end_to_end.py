@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cltest import die_with_parent
 
 from corelane.cli import config
 
@@ -69,6 +70,7 @@ class Command:
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
+            preexec_fn=die_with_parent,
         )
 
     def event(self, name: str) -> dict[str, Any]:
@@ -224,6 +226,57 @@ def build_c(folder: Path) -> None:
     (folder / "serve.c").write_text(C_ECHO)
     flags = ["-O1", "-shared", "-fPIC", f"-I{config.folders()[0]}", "-D_GNU_SOURCE"]
     subprocess.run(["gcc", *flags, "serve.c", "-o", "serve.so"], cwd=folder, check=True)
+
+
+@pytest.mark.root
+def test_every_program_of_the_machine_talks_through_a_tap(start: Any, netns: Any, tmp_path: Path) -> None:
+    """README: `corelane up --nic tap:cl0`. Linux has an address on it, and answers ARP as the iokernel does."""
+    space = netns.add("tap")
+    path, record = str(tmp_path / "io.sock"), tmp_path / "up.pcap"
+    with space.entered():  # the process inherits the namespace
+        up = start("up", "--socket", path, "--nic", f"tap:cl0,record={record}", "--json")
+    run = start("run", "echo", "--socket", path, "--wait", "30", "--json")
+    up.event("iokernel")
+    address = run.event("serving")["address"].partition("/")[0]
+    assert "10.77.0.1/16" in space.ip("-br", "address", "show", "cl0")
+    with space.udp_socket(("0.0.0.0", 0), timeout_s=20) as sock:
+        for size in (1, 100, 1472):
+            payload = os.urandom(size)
+            sock.sendto(payload, (address, 9000))
+            assert sock.recvfrom(2048) == (payload, (address, 9000))
+    if shutil.which("ping"):
+        done = space.run(["ping", "-c", "3", "-i", "0.05", "-W", "5", address])
+        assert done.returncode == 0, done.stdout
+        assert " 0% packet loss" in done.stdout
+    assert run.stop() == 0
+    assert up.stop() == 0
+    assert record.stat().st_size > 24 + 3 * 2 * 16 + 2 * (1 + 100 + 1472)
+
+
+def test_a_bad_wire_and_a_recording_in_embedded_mode(tmp_path: Path) -> None:
+    record = tmp_path / "x.pcap"
+    done = ask("run", "echo", "--nic", f"loadgen:echo,rate=2e3,seconds=0.5,loss=0.5,seed=3,record={record}", "--json")
+    assert done.returncode == 0, done.stderr
+    load = next(e for e in map(json.loads, done.stdout.splitlines()) if e["event"] == "load")
+    assert load["sent"] > 500
+    assert 0 < load["answered"] < load["sent"] / 2, "a quarter comes through both directions"
+    assert record.stat().st_size > load["answered"] * 2 * 60
+
+
+@pytest.mark.parametrize("nic", ["socket", "loadgen:echo,rate=100,seconds=600"])
+def test_an_application_ends_promptly_when_asked(start: Any, tmp_path: Path, nic: str) -> None:
+    path = str(tmp_path / "io.sock")
+    if nic == "socket":
+        up = start("up", "--socket", path, "--json")
+        run = start("run", "echo", "--socket", path, "--wait", "30", "--json")
+        run.event("serving")
+        os.kill(up.process.pid, signal.SIGKILL)  # it tries to attach again from now on
+        run.event("gone")
+    else:
+        run = start("run", "echo", "--nic", nic, "--json")
+        run.event("serving")
+    run.process.send_signal(signal.SIGTERM)
+    assert run.process.wait(20) in (0, -signal.SIGTERM)
 
 
 def test_setup_of_a_compiled_application_may_refuse(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cltest import die_with_parent
 from cltest.switching import assert_balanced
 
 from corelane.drivers.memory import memory_link
@@ -66,7 +67,9 @@ def child() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def spawn(script: str, *args: str) -> subprocess.Popen[str]:
         path = Path(__file__).parent / "programs" / script
-        process = subprocess.Popen([sys.executable, str(path), *args], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, str(path), *args], stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent
+        )
         running.append(process)
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "ready"

@@ -114,7 +114,7 @@ def test_more_commands_than_fit_are_carried_out_in_the_end(gate, starved, attach
     wait_until(lambda: len(starved.stats()["leaving"]) == 40)
     refused = 0
     for i in range(40):
-        with pytest.raises(CorelaneError, match="does not (answer|take commands)"):
+        with pytest.raises(CorelaneError, match=r"does not (answer|take commands)"):
             open_port(socket_path, name=f"new{i}", rx_buffers=16, tx_buffers=16)
         refused += 1
     gate.open()

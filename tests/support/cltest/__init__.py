@@ -8,7 +8,17 @@ import each other. `tests/conftest.py` makes fixtures of it.
 """
 
 from .cbuild import CBuild, CompileError, ProgramFailed
+from .children import die_with_parent
 from .netns import Namespace, NetnsFactory, netns_missing
 from .waiting import wait_until
 
-__all__ = ["CBuild", "CompileError", "Namespace", "NetnsFactory", "ProgramFailed", "netns_missing", "wait_until"]
+__all__ = [
+    "CBuild",
+    "CompileError",
+    "Namespace",
+    "NetnsFactory",
+    "ProgramFailed",
+    "die_with_parent",
+    "netns_missing",
+    "wait_until",
+]

@@ -1,0 +1,49 @@
+"""Where the control socket is when nobody says: the same answer for `corelane up`, `run`, `ps` and the Python classes.
+
+    as root          /run/corelane.sock
+    otherwise        $XDG_RUNTIME_DIR/corelane.sock, or /tmp/corelane-UID/corelane.sock where that is not set
+
+A client without root also finds an iokernel that root has started, unless its own user runs one.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from .errors import SystemLimit
+
+SYSTEM_SOCKET = "/run/corelane.sock"
+TEMPORARY = "/tmp"
+DEFAULT_SOCKET_DOC = f"{SYSTEM_SOCKET} as root, else $XDG_RUNTIME_DIR/corelane.sock"
+"""For help texts."""
+
+
+def _own_folder(make: bool) -> Path | None:
+    """The folder of this user's sockets; None if it does not exist. SystemLimit if it is another's: its owner could
+    pass himself off as our iokernel."""
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    if given and Path(given).is_dir():
+        return Path(given)
+    folder = Path(TEMPORARY) / f"corelane-{os.geteuid()}"
+    if make:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise SystemLimit(f"use {folder}", "others can write there", "set XDG_RUNTIME_DIR, or give --socket PATH")
+    return folder
+
+
+def default_socket(*, listen: bool = False) -> str:
+    """The path of the control socket. listen: to listen on (its folder is made), else to find an iokernel."""
+    if os.geteuid() == 0:
+        return SYSTEM_SOCKET
+    folder = _own_folder(listen)
+    own = None if folder is None else folder / "corelane.sock"
+    if own is None or not (listen or own.exists()):
+        return SYSTEM_SOCKET if own is None or Path(SYSTEM_SOCKET).exists() else str(own)
+    return str(own)
