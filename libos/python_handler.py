@@ -42,8 +42,8 @@ _DATA, _LEN, _REPLY, _ROOM, _REPLY_LEN = (_word(n) for n in ("data", "len", "rep
 assert _BYTES % 8 == 0
 assert [_LEN, _REPLY, _ROOM] == [_DATA + 1, _DATA + 2, _DATA + 3]
 
-# User space, but for the page at 0: 47 bits on x86-64 and 48 on aarch64, 57 and 52 with the longer page tables that either
-# may have. No byte of it is touched by making the view or slicing it.
+# User space, but for the page at 0: 47 bits on x86-64 and 48 on aarch64; 56 and 52 with the longer page tables that
+# either may have. No byte of it is touched by making the view or slicing it.
 _BASE = 4096
 _SPACE = (1 << 57) - 2 * _BASE
 

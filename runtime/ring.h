@@ -110,12 +110,13 @@ static inline void cl_ring_demote(const struct cl_ring_tx *r)
     cl_demote(&r->slots[(r->tail - 1) & (r->size - 1)]);
 }
 
-/* Whether a descriptor is waiting. */
+/* Whether a descriptor is waiting. Asked while another thread pops, it may say so of one that is being popped. */
 static inline bool cl_ring_ready(const struct cl_ring_rx *r)
 {
-    /* Relaxed: the pop that follows loads again with acquire. */
-    uint64_t word = cl_load_relaxed(&r->slots[r->head & (r->size - 1)].word);
-    return (word & CL_RING_PHASE) == cl_ring_phase(r->size, r->head);
+    /* Relaxed: the pop that follows loads again with acquire; and a thread that does not pop only guesses. */
+    uint32_t head = cl_load_relaxed(&r->head);
+    uint64_t word = cl_load_relaxed(&r->slots[head & (r->size - 1)].word);
+    return (word & CL_RING_PHASE) == cl_ring_phase(r->size, head);
 }
 
 /* Copy up to n descriptors out (word without its phase bit), without publishing. Returns how many. */
@@ -133,7 +134,7 @@ static inline unsigned cl_ring_pop(struct cl_ring_rx *r, struct cl_desc *out, un
         out[i].word = word & ~CL_RING_PHASE;
         out[i].payload = cl_load_relaxed(&d->payload); /* a hostile producer may change it now; it is read only once */
     }
-    r->head = head;
+    cl_store_relaxed(&r->head, head); /* relaxed: for cl_ring_ready; one thread at a time pops */
     return i;
 }
 

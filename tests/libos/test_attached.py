@@ -219,12 +219,13 @@ def test_an_iokernel_that_goes_and_one_that_comes(outside: Any) -> None:
 
 
 def test_requests_are_served_after_the_iokernel_was_killed(outside: Any) -> None:
-    """SIGKILL, in the middle of traffic between two applications; the next iokernel has the wire, and is asked there."""
+    """SIGKILL, in the middle of traffic between two applications; the next iokernel has a wire and is asked there."""
     wire, path, start = outside
     program = ROOT / "tests" / "iokernel" / "programs" / "iokernel.py"
     first = subprocess.Popen([sys.executable, str(program), path], stdout=subprocess.PIPE, text=True)
     try:
-        assert first.stdout is not None and first.stdout.readline() == "ready\n"
+        assert first.stdout is not None
+        assert first.stdout.readline() == "ready\n"
         with libos.Runtime(path, name="survivor", kthreads=2, reattach_ms=20, on_event=lambda *_: None) as runtime:
             runtime.bind(echo_handler("c"))
             runtime.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +13,13 @@ Program = Callable[..., Callable[..., str]]
 @pytest.mark.parametrize("kthreads", [1, 2, 4])
 def test_sockets(c_program: Program, kthreads: int) -> None:
     assert c_program("tests/libos/c/udp_sockets.c")(40, kthreads) == "ok\n"
+
+
+@pytest.mark.parametrize("kthreads", [2, 4])
+@pytest.mark.parametrize("mode", ["adaptive", "block"])
+def test_no_frame_is_slept_on(c_program: Program, kthreads: int, mode: str, seed: int) -> None:
+    rounds = 3_000 if os.environ.get("CORELANE_SANITIZE") else 30_000
+    assert c_program("tests/libos/c/steal_wake.c")(kthreads, mode, rounds, seed).endswith("ok\n")
 
 
 def test_inbox_stress(c_program: Program) -> None:
