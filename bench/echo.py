@@ -29,7 +29,11 @@ FIGURES = ("echo.p50_over_cacheline", "echo.rps_per_core")
 UNLOADED_RPS = 20_000.0
 MODE_RPS = 20_000.0
 PORT = 9000
-LINUX = {"Linux UDP, spinning": "spin", "Linux UDP, blocking": "block"}  # arm: mode of the server
+LINUX = {  # arm: mode of the server, datagrams a system call
+    "Linux UDP, spinning": ("spin", 1),
+    "Linux UDP, spinning, recvmmsg": ("spin", 32),
+    "Linux UDP, blocking": ("block", 1),
+}
 
 
 def run(session: Session) -> None:
@@ -62,10 +66,10 @@ def linux_arms(session: Session, stack: contextlib.ExitStack, cores: tuple[int, 
         return {}
     link = rig.LinuxLink(stack, cores, port=PORT)
 
-    def arm(mode: str) -> Measure:
+    def arm(mode: str, batch: int) -> Measure:
         def serve(far: netns.Interface, port: int) -> contextlib.AbstractContextManager[Any]:
             where = {"address": far.address, "port": port, "netns": far.namespace.name}
-            return contextlib.closing(LinuxUdp(mode=mode, cpu=cores[1], **where))  # type: ignore[arg-type]
+            return contextlib.closing(LinuxUdp(mode=mode, batch=batch, cpu=cores[1], **where))  # type: ignore[arg-type]
 
         def measure(rate: float, seconds: float) -> Point:
             point, counted = link.measure(serve, rate, seconds)
@@ -75,7 +79,7 @@ def linux_arms(session: Session, stack: contextlib.ExitStack, cores: tuple[int, 
 
         return measure
 
-    return {name: arm(mode) for name, mode in LINUX.items()}
+    return {name: arm(*form) for name, form in LINUX.items()}
 
 
 def unloaded(session: Session, arms: dict[str, Measure], rounds: int = 5) -> None:

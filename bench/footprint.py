@@ -2,7 +2,8 @@
 
 Both run as a user would run them: `corelane up` with all defaults (adaptive polling) and a C program that serves UDP
 with one kthread, adaptive too. Memory is the proportional set size of both processes (smaps_rollup), needed is what the
-application's rings and buffers were configured to; they are mapped in full and touched only as far as they are used.
+application's rings and buffers were configured to; they are mapped in full and touched only as far as they are used, so
+what was touched of them stands beside what was reserved.
 Time is what the kernel charged to all threads of a process.
 """
 
@@ -92,17 +93,29 @@ def _measure(session: Session, path: str, pids: dict[str, int]) -> None:
         pss[name], busy[name] = pss_bytes(pid), cost.busy_s / passed
         session.arm(name, pss_mib=pss[name] / 2**20, busy_fraction=busy[name], switches_per_s=cost.switches / passed)
     used = sum(pss.values())
+    touched = sum(pss_bytes(pid, "memfd:") for pid in pids.values())
+    session.arm("rings and buffers", reserved_mib=layout["total_bytes"] / 2**20, touched_mib=touched / 2**20)
+    session.note(f"{touched / 2**20:.1f} MiB of the {layout['total_bytes'] / 2**20:.1f} MiB reserved were ever touched")
     session.settings |= {"message": "none: both are idle", "needed_mib": needed / 2**20, "used_mib": used / 2**20}
     session.figure("memory.used_over_needed", used / needed)
     session.figure("memory.c_app_mib", used / 2**20)
     session.figure("idle.busy_fraction", max(busy.values()))
 
 
-def pss_bytes(pid: int) -> int:
-    """Proportional set size of a process: its own pages, and its share of those that it shares."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
+def pss_bytes(pid: int, mapping: str = "") -> int:
+    """Proportional set size of a process: its own pages, and its share of those that it shares.
+
+    mapping: only of the mappings whose name has this in it; over all processes that map them, the sum of these is what
+    was ever touched.
+    """
+    total, wanted, seen = 0, not mapping, False
+    for line in Path(f"/proc/{pid}/{'smaps' if mapping else 'smaps_rollup'}").read_text().splitlines():
+        if mapping and "-" in line.split(" ", 1)[0]:
+            wanted = mapping in line
+        elif wanted and line.startswith("Pss:"):
+            total, seen = total + int(line.split()[1]) * 1024, True
+    if seen or mapping:
+        return total
     raise CorelaneError("read a process's memory", f"/proc/{pid}/smaps_rollup has no Pss", "Linux 4.14 or newer has it")
 
 
@@ -150,9 +163,10 @@ def _warm(path: str) -> None:
 def plot(document: dict[str, Any]) -> Canvas:
     """Memory of both processes beside what was configured."""
     canvas = Canvas("footprint: an idle iokernel and an idle C application", message="none", n=len(document["arms"]))
-    labels = [str(a["name"]) for a in document["arms"]] + ["rings and buffers"]
-    values = [float(a["pss_mib"]) for a in document["arms"]] + [float(document["settings"]["needed_mib"])]
+    processes = [a for a in document["arms"] if "pss_mib" in a]
+    labels = [str(a["name"]) for a in processes] + ["rings and buffers"]
+    values = [float(a["pss_mib"]) for a in processes] + [float(document["settings"]["needed_mib"])]
     canvas.bars(labels, values, ylabel="memory (MiB)")
-    for arm in document["arms"]:
+    for arm in processes:
         canvas.caption(f"{arm['name']}: {100 * float(arm['busy_fraction']):.2g} % of a core while idle.")
     return canvas

@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import statistics
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from ..apps.kv import Store
@@ -44,6 +45,7 @@ MEMORY_BYTES = 256 << 20
 SIZES = (8, 64, 256, 512, 1024, 1300)
 SWEEP_KEYS = 10_000
 SIZE_ROUNDS, SIZE_TRIES = 2, 12
+BATCHES, BATCH_ROUNDS = (1, 32), 3  # datagrams a system call of the kernel's socket
 MEMCACHED, OVER_AF_XDP = "memcached UDP", "AF_XDP"
 LINKS = {
     "embedded": "memory link: generator and server in one process",
@@ -200,11 +202,19 @@ def on_af_xdp(far: netns.Interface, cpu: int) -> contextlib.AbstractContextManag
 
 
 @contextlib.contextmanager
-def on_kernel_udp(far: netns.Interface, cpu: int) -> Iterator[None]:
-    """The same command layer behind a kernel UDP socket, in its strongest form: polling, 32 datagrams a system call."""
+def on_kernel_udp(far: netns.Interface, cpu: int, batch: int = 32) -> Iterator[None]:
+    """The same command layer behind a kernel UDP socket that is polled, up to `batch` datagrams a system call."""
     with (
         Store(MEMORY_BYTES) as store,
-        LinuxUdp(mode="spin", cpu=cpu, address=far.address, netns=far.namespace.name, port=PORT, batch=32, store=store),
+        LinuxUdp(
+            mode="spin",
+            cpu=cpu,
+            address=far.address,
+            netns=far.namespace.name,
+            port=PORT,
+            batch=batch,
+            store=store,
+        ),
     ):
         yield
 
@@ -225,6 +235,22 @@ def peak_of(session: Session, serve: Serve, value_bytes: int, guess_rps: float, 
         )
 
 
+def stronger_batch(session: Session, seconds: float) -> int:
+    """Datagrams a system call with which the kernel's socket carries more: peaks at 64 bytes, in turns."""
+    slot = seconds / len(BATCHES) / BATCH_ROUNDS
+    last = dict.fromkeys(BATCHES, 0.0)
+
+    def search(batch: int) -> float:
+        last[batch] = peak_of(session, partial(on_kernel_udp, batch=batch), 64, last[batch], slot).peak_rps
+        return last[batch]
+
+    bodies = {f"kernel UDP, {batch} a system call": partial(search, batch) for batch in BATCHES}
+    rates = dict(zip(BATCHES, session.interleave(bodies, BATCH_ROUNDS).values(), strict=True))
+    chosen = max(BATCHES, key=lambda batch: statistics.median(rates[batch]))
+    session.settings["kernel_udp_batch"] = {"chosen": chosen, "peaks_rps": rates}
+    return chosen
+
+
 def sizes(session: Session) -> None:
     """GETs a second by value size on both sides, and the size from which the kernel's socket is no slower.
 
@@ -234,8 +260,9 @@ def sizes(session: Session) -> None:
     if why:
         session.skip("value sizes", why)
         return
-    slot = 0.3 * session.seconds / len(SIZES) / 2 / SIZE_ROUNDS
-    arms: dict[str, Serve] = {"AF_XDP": on_af_xdp, "kernel UDP": on_kernel_udp}
+    batch = stronger_batch(session, 0.05 * session.seconds)
+    slot = 0.25 * session.seconds / len(SIZES) / 2 / SIZE_ROUNDS
+    arms: dict[str, Serve] = {"AF_XDP": on_af_xdp, "kernel UDP": partial(on_kernel_udp, batch=batch)}
     last = dict.fromkeys(arms, 0.0)
     found: dict[str, dict[int, list[Curve]]] = {name: {size: [] for size in SIZES} for name in arms}
     for number in range(SIZE_ROUNDS):
