@@ -37,7 +37,7 @@ struct cl_runtime_config {
     const int32_t *cpus;     /* CPU of each kthread, -1 unpinned [attached: as the iokernel says; embedded: unpinned] */
     uint32_t ipv4;           /* host byte order [the NIC's] */
     uint32_t ipv4_prefix;    /* [the NIC's, else 24] */
-    uint32_t gateway;        /* [none] */
+    uint32_t gateway;        /* next hop beyond the subnet [attached: as the iokernel says; embedded: none] */
     uint32_t no_udp_checksum; /* do not generate UDP checksums (RFC 768 permits 0). For trusted links only */
     uint32_t no_steal;        /* siblings take nothing: each flow stays on its kthread */
     uint32_t reattach_ms;     /* attached: pause between attempts after the iokernel died [100] */

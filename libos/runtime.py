@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import os
+import select
 import signal
 import threading
 import time
@@ -53,6 +55,30 @@ class RuntimeStats:
         return net["rx_frames"] == net["delivered"] + net["answered"] + sum(self.dropped.values())
 
 
+class _Flag:
+    """Is set once, and waited for. Setting is a system call without a lock, so that a signal handler may do it that has
+    interrupted a waiter or another setter, which threading.Event does not allow."""
+
+    _fd = -1
+
+    def __init__(self) -> None:
+        self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def set(self) -> None:
+        if self._fd >= 0:  # the collector may finalize us before the runtime
+            os.eventfd_write(self._fd, 1)
+
+    def wait(self, timeout_s: float | None) -> bool:
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        return bool(poll.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000))
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
 class UdpSocket:
     """A UDP socket for uthreads: compiled handlers send and receive on it by its `address` (numba_calls).
 
@@ -77,13 +103,14 @@ class Runtime:
     """An application's kthreads, network stack and handlers.
 
     socket: path of an iokernel's socket (attached mode), or nic: a Nic, which stays the caller's and must stay open
-    (embedded mode); exactly one of them. name: of the application; address and MAC follow from it. kthreads: C threads
-    that run uthreads and handlers; embedded: the number of the NIC's queues. power: "spin", "adaptive" or "block", what
-    a kthread without work does. address: "10.77.0.9" or "10.77.0.9/16", for a NIC that has none. gateway: for
-    destinations beyond the subnet. udp_checksums: generate them (off only for trusted links). steal: siblings
-    take requests from a kthread that is stuck in a long handler. cpus: CPU of each kthread, -1 for any. stack_bytes: of
-    a uthread. on_event: called with ("attached" | "stalled" | "gone" | "conflict", text) on a thread of the runtime;
-    without it they are logged as warnings of the logger "corelane.libos".
+    (embedded mode); exactly one of them. name: of the application; address and MAC follow from it. kthreads: C
+    threads that run uthreads and handlers; embedded: the number of the NIC's queues. power: "spin", "adaptive" or
+    "block", what a kthread without work does. address: "10.77.0.9" or "10.77.0.9/16", for a NIC that has none.
+    gateway: for destinations beyond the subnet (None: the iokernel's). udp_checksums: generate them (off only for
+    trusted links). steal: siblings take requests from a kthread that is stuck in a long handler. cpus: CPU of each
+    kthread, -1 for any. stack_bytes: of a uthread. on_event: called with ("attached" | "stalled" | "gone" |
+    "conflict", text) on a thread of the runtime; without it they are logged as warnings of the logger
+    "corelane.libos".
 
     Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...
     """
@@ -110,7 +137,7 @@ class Runtime:
         self._ptr: Any = None
         self._nic = nic
         self._handlers: list[Handler] = []
-        self._done = threading.Event()
+        self._done = _Flag()
         self._lock = threading.Lock()
         self._on_event = on_event
         self._event_callback = ffi.callback("cl_runtime_event", self._event)
@@ -224,10 +251,8 @@ class Runtime:
         """
         if threading.current_thread() is not threading.main_thread():
             return self._done.wait(timeout_s)
-        stop = threading.Event()
 
         def on_signal(number: int, frame: FrameType | None) -> None:
-            stop.set()
             self._done.set()
 
         before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}

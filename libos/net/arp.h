@@ -4,8 +4,9 @@
  * created only by one aimed at us); announcements and conflict detection with one defence in 10 s (RFC 5227,
  * sections 2.3 and 2.4); retries at most once a second (RFC 1122, section 2.3.2.1), at most CL_ARP_TRIES of them;
  * entries are asked about again by unicast when they near their age limit; static entries; CL_ARP_HELD datagrams wait
- * for each unresolved neighbour, the oldest gives way. Not implemented: probing before an address is taken (it is given
- * by the iokernel, the device or the user), proxy ARP, RARP.
+ * for each unresolved neighbour, the oldest gives way.
+ * Not implemented: probing before an address is taken (it is given by the iokernel, the device or the user), proxy ARP,
+ * RARP.
  *
  * Memory is bounded: CL_ARP_SETS sets of CL_ARP_WAYS entries. A full set gives up its least recently confirmed entry,
  * never a static one, so a flood of forged senders costs at most re-resolution.

@@ -2,8 +2,9 @@
  *
  * Implemented: RFC 792 echo and echo reply (identifier, sequence and data returned as they came); destination
  * unreachable, code 3, with the offending header and 8 bytes, limited to a rate, and never about an ICMP message, a
- * broadcast or a fragment (RFC 1122, section 3.2.2). Not implemented: sending echo requests, redirects, source quench,
- * timestamp; error messages about our own datagrams are counted (icmp_error), not passed to sockets. */
+ * broadcast or a fragment (RFC 1122, section 3.2.2).
+ * Not implemented: sending echo requests, redirects, source quench, timestamp; error messages about our own datagrams
+ * are counted (icmp_error), not passed to sockets. */
 #ifndef CORELANE_LIBOS_NET_ICMP_H
 #define CORELANE_LIBOS_NET_ICMP_H
 

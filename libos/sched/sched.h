@@ -1,13 +1,18 @@
 /* The scheduler: user-level threads (uthreads) multiplexed over N kernel threads (kthreads), with work stealing.
  *
  * What is where (start reading at kthread.c, the loop):
- *   sched.h    the scheduler as an object, and the work source, its only window on the network
- *   ../uthread.h ../sync.h ../timer.h   what application code calls on a uthread
- *   internal.h the structures, and who writes which line of them
- *   switch_*.S context switch     stack.c  uthread objects and their stacks      runq.h  run queues
- *   kthread.c  the loop           idle.c   spinning, parking, waking siblings    steal.c  what an idle kthread takes
- *   runner.c   the uthreads that run the work source                             sched.c  new, start, stop, statistics
- *   uthread.c  spawn, join, yield mutex.c cond.c sem.c  timer.c                  guard.c  stack overflow report
+ *   sched.h     the scheduler as an object, and the work source, its only window on the network
+ *   internal.h  the structures, and who writes which line of them
+ *   uthread.c mutex.c cond.c sem.c timer.c  what code on a uthread calls (../uthread.h ../sync.h ../timer.h)
+ *   kthread.c   the loop
+ *   idle.c      spinning, parking, waking siblings
+ *   steal.c     what an idle kthread takes
+ *   runq.h      run queues
+ *   runner.c    the uthreads that run the work source
+ *   switch.h    the context switch (switch_x86_64.h, switch_aarch64.h)
+ *   stack.c     uthread objects and their stacks
+ *   sched.c     new, start, stop, statistics
+ *   guard.c     stack overflow report
  *
  * Threads: kthread k is one pthread, which runs the scheduler loop on its own stack and uthreads on theirs. It alone
  * pushes to its run queue; siblings take from it. A uthread runs on one kthread at a time and may resume on another
@@ -16,17 +21,17 @@
  *
  * Invariants
  *   - A uthread is in at most one of: running, a run queue, a wait list. It enters a queue or list only after its
- * context has been saved, which the context switched to sees to (struct cl_after in internal.h).
+ *     context has been saved, which the context switched to sees to (struct cl_after in internal.h).
  *   - Work is never lost to sleep: whoever publishes work that somebody else should take does so before a full fence
- * and before looking for sleepers; whoever goes to sleep says so before a full fence and before looking for work
- * (idle.c).
+ *     and before looking for sleepers; whoever goes to sleep says so before a full fence and before looking for work
+ *     (idle.c).
  *   - spawned = finished + live, summed over the kthreads; steals out of a queue = steals into another.
  *   - After start-up a kthread makes no system call while it has work, or ever in mode `spin`, but for the yield of a
  *     contended spinlock (spin.h), the first use of more stacks (stack.c) and waking a sleeping sibling.
  *
  * Does not deal with: preemption of a uthread that never reaches a scheduling point, priorities, cancellation, more
  * than one scheduler a kthread, fork (the child has no kthreads: only exec and _exit are useful there), CET shadow
- * stacks (switch_x86_64.S says why the library never carries the mark that would turn them on). */
+ * stacks (switch.h says why the library never carries the mark that would turn them on). */
 #ifndef CORELANE_LIBOS_SCHED_SCHED_H
 #define CORELANE_LIBOS_SCHED_SCHED_H
 
@@ -84,9 +89,9 @@ struct cl_work_source {
     /* The place where kthread k sleeps, constant for the life of the source; asked once at cl_sched_new. NULL (or a
      * NULL answer): the scheduler brings futexes of its own. */
     struct cl_parker *(*parker)(void *arg, unsigned k);
-    /* S, after cl_park_begin on parker k and a last look: sleep until woken, until a frame comes, or for timeout_ns (<
-     * 0: for ever). Returns with the word RUNNING; a result < 0 is counted in wait_errors. NULL: cl_park_wait is
-     * called. */
+    /* S, after cl_park_begin on parker k and a last look: sleep until woken, until a frame comes, or for timeout_ns
+     * (negative: for ever). Returns with the word RUNNING; a result < 0 is counted in wait_errors. NULL: cl_park_wait
+     * is called. */
     int (*wait)(void *arg, unsigned k, int64_t timeout_ns);
 };
 
