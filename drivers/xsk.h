@@ -1,18 +1,21 @@
 /* AF_XDP sockets: the packet memory (UMEM), the four rings that a socket shares with the kernel, and binding it to a
  * queue.
  *
- *   fill        we produce chunks for the kernel to receive into     rx          the kernel produces received frames
- *   tx          we produce frames to send                            completion  the kernel produces chunks that were
- * sent
+ *   fill         we produce chunks for the kernel to receive into
+ *   rx           the kernel produces received frames
+ *   tx           we produce frames to send
+ *   completion   the kernel produces chunks that were sent
  *
  * One UMEM serves every socket of a device: the first socket registers it, the others share it (XDP_SHARED_UMEM, each
  * with fill and completion rings of its own, which the kernel allows between queues since 5.10). So a frame received on
  * one queue can be sent on another without a copy.
  *
- * Ring indices are free-running 32-bit counters, one written by us, the other by the kernel, each pair on lines of its
- * own: producer index  written with release after the entries, read with acquire before them consumer index  written
- * with release after the entries were copied, read with acquire before they are overwritten A side keeps private copies
- * (`ours`, `theirs`) and re-reads the other's index only when its copy is used up.
+ * Ring indices are free-running 32-bit counters, one written by us, the other by the kernel, each pair on lines of its own:
+ *
+ *   producer index   written with release after the entries, read with acquire before them
+ *   consumer index   written with release after the entries were copied, read with acquire before they are overwritten
+ *
+ * A side keeps private copies (`ours`, `theirs`) and re-reads the other's index only when its copy is used up.
  *
  * No threads, no pool, no statistics: drivers/af_xdp.c adds these, bench/reflector.c does without them.
  * Reference: kernel, Documentation/networking/af_xdp.rst and net/xdp/xsk_queue.h. */

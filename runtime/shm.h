@@ -2,10 +2,10 @@
  *
  * Two memory files a registration:
  *
- *   arena   one sealed memfd an application: header, one block of lines a kthread, rx and tx rings, packet buffers.
- * Both map it writable. Applications never see each other's arenas. state   one memfd an iokernel: its sleeping flags,
- * heartbeats, later the owner of each core. Applications get a descriptor that can be mapped read-only only
- * (F_SEAL_FUTURE_WRITE).
+ *   arena   one sealed memfd an application: header, one block of lines a kthread, rx and tx rings, packet buffers. Both
+ *           map it writable. Applications never see each other's arenas.
+ *   state   one memfd an iokernel: its sleeping flags, heartbeats, later the owner of each core. Applications get a
+ *           descriptor that can be mapped read-only only (F_SEAL_FUTURE_WRITE).
  *
  * Who trusts whom: the application trusts its iokernel (it hands it its packets). The iokernel trusts nothing in an
  * arena: it keeps geometry, free lists and ring positions in private memory, never reads the header back, copies each
@@ -13,11 +13,11 @@
  *
  * Arena, in file order; each part begins on a page:
  *
- *   cl_arena_header                                   constant after creation
- *   cl_arena_kthread[n_kthreads]                      512 bytes each, see there
- *   rx rings: cl_desc[n_kthreads][rx_slots]           producer iokernel, consumer kthread k (or its thief, under k's
- * lock) tx rings: cl_desc[n_kthreads][tx_slots]           producer kthread k, consumer iokernel buffers:  [n_rx + n_tx]
- * of buffer_stride bytes    [0, n_rx) receive, the rest send
+ *   cl_arena_header                            constant after creation
+ *   cl_arena_kthread[n_kthreads]               512 bytes each, see there
+ *   rx rings: cl_desc[n_kthreads][rx_slots]    producer: iokernel; consumer: kthread k, or its thief under k's lock
+ *   tx rings: cl_desc[n_kthreads][tx_slots]    producer: kthread k; consumer: iokernel
+ *   buffers: [n_rx + n_tx] of buffer_stride    [0, n_rx) receive, the rest send
  *
  * Buffers. The iokernel owns the receive buffers and lends one with every RX descriptor; it comes back by a FREE
  * descriptor, piggybacked on a SEND, or by being sent itself. The application owns the send buffers. The iokernel

@@ -29,7 +29,7 @@
         }                                                                                                              \
     } while (0)
 
-#define PORTS 4
+#define PORTS 4 /* that stay; one more, the guest, comes and goes */
 #define KTHREADS 2
 #define LOOPS 2
 #define LIVES 3
@@ -37,15 +37,15 @@
 static char err[256];
 static const char *path;
 static uint32_t stopping;
-static uint64_t arrived;
+static uint64_t arrived, visits;
 
 /* The server: one thread, one iokernel a life. */
 
 struct server {
     struct cl_io *io;
     int listener, stop_fd;
-    struct pollfd fds[PORTS + 2];
-    uint32_t apps[PORTS + 2];
+    struct pollfd fds[PORTS + 3];
+    uint32_t apps[PORTS + 3];
     unsigned n;
     pthread_t thread;
 };
@@ -100,7 +100,7 @@ static void *serve(void *arg)
         for (unsigned i = s->n; i-- > 2;)
             if (s->fds[i].revents)
                 drop_app(s, i);
-        if (s->n < PORTS + 2 && s->fds[1].revents)
+        if (s->n < PORTS + 3 && s->fds[1].revents)
             accept_app(s, accept(s->listener, NULL, NULL));
     }
     for (unsigned i = 2; i < s->n; i++)
@@ -155,7 +155,7 @@ static void send_some(struct kthread *k)
     unsigned n = k->nic->ops->alloc(k->nic, k->queue, f, 1 + rnd(k, 8));
     for (unsigned i = 0; i < n; i++) {
         struct cl_udp_frame *u = (struct cl_udp_frame *)f[i].data;
-        unsigned to = rnd(k, PORTS), len = 16 + rnd(k, 300);
+        unsigned to = rnd(k, PORTS + 1), len = 16 + rnd(k, 300);
         uint8_t mac[6] = {2, 0, 0, 0, 0, (uint8_t)('0' + to)};
         cl_udp_headers(u, k->nic->mac, mac, k->nic->ipv4, 0x0a4d0010u + '0' + to, (uint16_t)rnd(k, 100), 9000,
                        (uint16_t)len);
@@ -207,11 +207,53 @@ static void *run_kthread(void *arg)
     return NULL;
 }
 
-static void await(uint64_t target)
+/* An application that comes, sends, receives and goes again, with frames of its own and for it under way. */
+static void *come_and_go(void *arg)
+{
+    (void)arg;
+    pthread_mutex_t locks[1] = {PTHREAD_MUTEX_INITIALIZER};
+    struct cl_port_config c = {.socket_path = path, .name = "p4", .n_kthreads = 1};
+    struct kthread k = {.port = PORTS, .random = 99, .rx_locks = locks};
+    const struct timespec nap = {0, 1000000};
+    while (!cl_load_relaxed(&stopping)) {
+        char why[256];
+        if (cl_port_nic_new(&c, &k.nic, why) < 0) { /* no iokernel at the moment */
+            nanosleep(&nap, NULL);
+            continue;
+        }
+        for (unsigned i = rnd(&k, 200); i-- && !cl_load_relaxed(&stopping);) {
+            send_some(&k);
+            receive_from(&k, 0);
+        }
+        k.nic->ops->close(k.nic);
+        __atomic_fetch_add(&visits, 1, __ATOMIC_RELAXED);
+    }
+    return NULL;
+}
+
+/* With nobody sending any more, every buffer comes home. */
+static void conserved(struct cl_nic *nic)
+{
+    struct cl_frame f[16];
+    struct timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    while (nic->ops->buffers_free(nic) != nic->n_buffers) {
+        for (unsigned q = 0; q < KTHREADS; q++) {
+            nic->ops->free(nic, q, f, nic->ops->rx_burst(nic, q, f, 16));
+            cl_park_begin(nic->ops->parker(nic, q));
+            nic->ops->wait(nic, q, 1000000);
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        CHECK(now.tv_sec - start.tv_sec < 20);
+    }
+}
+
+static void await(uint64_t target, uint64_t target_visits)
 {
     struct timespec nap = {0, 2000000}, start, now;
     clock_gettime(CLOCK_MONOTONIC, &start);
-    while (__atomic_load_n(&arrived, __ATOMIC_RELAXED) < target) {
+    while (__atomic_load_n(&arrived, __ATOMIC_RELAXED) < target ||
+           __atomic_load_n(&visits, __ATOMIC_RELAXED) < target_visits) {
         nanosleep(&nap, NULL);
         clock_gettime(CLOCK_MONOTONIC, &now);
         CHECK(now.tv_sec - start.tv_sec < 60);
@@ -240,24 +282,30 @@ int main(int argc, char **argv)
             CHECK(pthread_create(&kthreads[p][q].thread, NULL, run_kthread, &kthreads[p][q]) == 0);
         }
     }
+    pthread_t guest;
+    CHECK(pthread_create(&guest, NULL, come_and_go, NULL) == 0);
     for (unsigned life = 1;; life++) {
-        await(__atomic_load_n(&arrived, __ATOMIC_RELAXED) + frames);
+        await(__atomic_load_n(&arrived, __ATOMIC_RELAXED) + frames, __atomic_load_n(&visits, __ATOMIC_RELAXED) + 3);
         if (life == LIVES)
             break;
         server_kill(&server);
         server_start(&server);
     }
     cl_store_relaxed(&stopping, 1);
+    pthread_join(guest, NULL);
+    for (unsigned i = 0; i < PORTS * KTHREADS; i++)
+        pthread_join(kthreads[i / KTHREADS][i % KTHREADS].thread, NULL);
+    for (unsigned p = 0; p < PORTS; p++)
+        conserved(nics[p]);
     for (unsigned p = 0; p < PORTS; p++) {
         struct cl_port_info info;
-        for (unsigned q = 0; q < KTHREADS; q++)
-            pthread_join(kthreads[p][q].thread, NULL);
         cl_port_info(nics[p], &info);
         CHECK(info.attached <= LIVES);
         nics[p]->ops->close(nics[p]);
     }
     server_kill(&server);
     unlink(path);
-    printf("%llu frames arrived whole in %d lives\n", (unsigned long long)arrived, LIVES);
+    printf("%llu frames arrived whole in %d lives, %llu visits\n", (unsigned long long)arrived, LIVES,
+           (unsigned long long)visits);
     return 0;
 }
