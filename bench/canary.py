@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .harness.numbers import number
 from .harness.plot import Canvas
 from .harness.session import Session
 
@@ -40,7 +39,5 @@ def plot(document: dict[str, Any]) -> Canvas:
         n=sum(c["polls"] for c in canary["cores"]),
     )
     canvas.canary_curves(document)
-    tail = ", ".join(f"{k} {number(v):.3g}" for k, v in canary["delay_us"].items())
-    canvas.caption(f"Delay of a request that arrives at a random time, from these gaps alone, us: {tail}.")
     canvas.caption("Each line stops at the longest gap seen in the run.")
     return canvas

@@ -162,7 +162,8 @@ def _warm(path: str) -> None:
 
 def plot(document: dict[str, Any]) -> Canvas:
     """Memory of both processes beside what was configured."""
-    canvas = Canvas("footprint: an idle iokernel and an idle C application", message="none", n=len(document["arms"]))
+    title = "footprint: an idle iokernel and an idle C application"
+    canvas = Canvas(title, message="nothing here: both are idle", n=len(document["arms"]))
     processes = [a for a in document["arms"] if "pss_mib" in a]
     labels = [str(a["name"]) for a in processes] + ["rings and buffers"]
     values = [float(a["pss_mib"]) for a in processes] + [float(document["settings"]["needed_mib"])]

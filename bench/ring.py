@@ -110,7 +110,10 @@ def plot(document: dict[str, Any]) -> Canvas:
         "ring: a message from core to core", message=document["settings"]["message"], n=sum(row["n"] for row in rows)
     )
     canvas.bars(
-        [row["name"] for row in rows], [row["ns"] for row in rows], ylabel="time of a message or round trip (ns)"
+        [row["name"] for row in rows],
+        [row["ns"] for row in rows],
+        ylabel="time of a message or round trip (ns)",
+        colours=[[*CARRIERS, "cache line"].index(row["name"].partition(",")[0]) for row in rows],
     )
     canvas.axes[0].set_xscale("log")
     canvas.axes[0].set_xlim(0.5, 3 * max(row["ns"] for row in rows))

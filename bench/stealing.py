@@ -140,6 +140,11 @@ def plot(document: dict[str, Any]) -> Canvas:
         message=document["settings"]["message"],
         n=sum(int(row["sent"]) for row in rows),
     )
-    canvas.bars([row["name"] for row in rows], [row["achieved_rps"] for row in rows], ylabel="throughput (requests/s)")
+    canvas.bars(
+        [row["name"] for row in rows],
+        [row["achieved_rps"] for row in rows],
+        ylabel="throughput (requests/s)",
+        colours=[int(row["name"].endswith("no stealing")) for row in rows],
+    )
     canvas.caption(f"Median of {ROUNDS} interleaved rounds, open loop. skewed: 1 flow; even: 64 flows on two kthreads.")
     return canvas

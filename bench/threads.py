@@ -158,7 +158,12 @@ def plot(document: dict[str, Any]) -> Canvas:
     canvas = Canvas(
         "threads: uthreads and pthreads", message=document["settings"]["message"], n=sum(row["n"] for row in rows)
     )
-    canvas.bars([row["name"] for row in rows], [row["ns"] for row in rows], ylabel="time of an operation (ns)")
+    canvas.bars(
+        [row["name"] for row in rows],
+        [row["ns"] for row in rows],
+        ylabel="time of an operation (ns)",
+        colours=[int(row["name"].endswith("pthread")) for row in rows],
+    )
     canvas.axes[0].set_xscale("log")
     canvas.axes[0].set_xlim(1, 3 * max(row["ns"] for row in rows))
     canvas.caption(f"Median of {ROUNDS} interleaved rounds. Closed loops on pinned cores; no load is left out.")

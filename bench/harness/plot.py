@@ -23,6 +23,7 @@ from .table import quantity
 COLOURS = ("#0b6e99", "#d1495b", "#3c8d40", "#7b4ea3", "#c77d0a", "#4a4a4a", "#17a2a2", "#a33b20")
 STYLES = {"p50_us": ("-", "o"), "p99_us": ("--", "s"), "p999_us": (":", "^")}
 NAMES = {"p50_us": "p50", "p90_us": "p90", "p99_us": "p99", "p999_us": "p99.9"}
+WITHOUT_UNIT = ("arm",)  # axes of names
 LEAST_FILL = 0.3  # part of an axis that the data must span
 
 
@@ -46,6 +47,7 @@ class Canvas:
         self.figure.suptitle(title, fontsize=13, fontweight="bold", x=0.02, ha="left")
         self.captions = [f"n = {n:,}; a message is {message}."]
         self.expect: set[str] = set()
+        self._names: list[Any] = []
         for axis in self.axes:
             axis.grid(True, which="major", color="#dddddd", linewidth=0.8)
             axis.grid(True, which="minor", color="#f0f0f0", linewidth=0.5)
@@ -57,11 +59,22 @@ class Canvas:
         """Add a sentence below the plot."""
         self.captions.append(text)
 
-    def bars(self, labels: Sequence[str], values: Sequence[float], *, ylabel: str, panel: int = 0) -> None:
-        """Horizontal bars with their values written at their ends; `ylabel` is the quantity and its unit."""
+    def bars(
+        self,
+        labels: Sequence[str],
+        values: Sequence[float],
+        *,
+        ylabel: str,
+        panel: int = 0,
+        colours: Sequence[int] | None = None,
+    ) -> None:
+        """Horizontal bars with their values written at their ends; `ylabel` is the quantity and its unit.
+
+        colours: a number for each bar; bars of one system share theirs. By default all differ.
+        """
         axis = self.axes[panel]
         places = list(range(len(labels)))
-        axis.barh(places, values, color=[COLOURS[i % len(COLOURS)] for i in places], height=0.6)
+        axis.barh(places, values, color=[COLOURS[i % len(COLOURS)] for i in colours or places], height=0.6)
         axis.set_yticks(places, labels)
         axis.invert_yaxis()
         axis.set_xlabel(ylabel)
@@ -116,8 +129,6 @@ class Canvas:
                 axis.axhline(value, color="#999999", linestyle=style, linewidth=1.2, label=label)
         axis.set_xscale("log")
         axis.set_yscale("log")
-        axis.xaxis.set_major_formatter(_engineering)
-        axis.yaxis.set_major_formatter(_engineering)
         axis.set_xlabel("achieved load (requests/s)")
         axis.set_ylabel("latency from the intended send time (us)")
         for name, why in document["settings"]["stops"].items():
@@ -130,8 +141,23 @@ class Canvas:
         if not finite:
             return
         style = {"color": colour, "textcoords": "offset points", "fontweight": "bold"}
-        axis.annotate(name, finite[0], xytext=(2, 7), fontsize=9, **style)
+        from matplotlib.patheffects import withStroke
+
+        halo = [withStroke(linewidth=3, foreground="white")]
+        self._names.append(axis.annotate(name, finite[0], xytext=(2, 7), fontsize=9, path_effects=halo, **style))
         axis.annotate("\u00d7", finite[-1], xytext=(-4, -5), fontsize=13, **style)
+
+    def _part_names(self) -> None:
+        """Lift names of curves that lie on one another."""
+        renderer = self.figure.canvas.get_renderer()
+        placed: list[Any] = []
+        for text in self._names:
+            for _ in range(len(self._names)):
+                if not any(text.get_window_extent(renderer).overlaps(box) for box in placed):
+                    break
+                x, y = text.xyann
+                text.xyann = (x, y + 12)
+            placed.append(text.get_window_extent(renderer))
 
     def canary_curves(self, document: dict[str, Any], panel: int = 0) -> None:
         """How often the machine itself held a spinning thread up for at least so long, a line a core."""
@@ -148,14 +174,15 @@ class Canvas:
                 )
         axis.set_xscale("log")
         axis.set_yscale("log")
-        axis.xaxis.set_major_formatter(_engineering)
-        axis.yaxis.set_major_formatter(_engineering)
         axis.set_xlabel("length of the gap (us)")
         axis.set_ylabel("gaps at least so long (1/s)")
 
     def finish(self, path: Path, document: dict[str, Any]) -> None:
         """Lint and write the PNG. CorelaneError with the lint's findings if the plot may not be shown."""
         for axis in self.axes:
+            for side in (axis.xaxis, axis.yaxis):
+                if side.get_label_text() not in WITHOUT_UNIT:
+                    side.set_major_formatter(_engineering)
             entries = len(axis.get_legend_handles_labels()[1])
             if entries > 4:  # below the axis, a column an arm: over the curves it would hide some
                 columns = math.ceil(entries / len(STYLES))
@@ -170,6 +197,7 @@ class Canvas:
         height = 0.16 * (len(lines) + 1) / tall
         self.figure.text(0.02, 0.01, "\n".join(lines), fontsize=7.5, va="bottom", color="#444444", linespacing=1.35)
         self.figure.tight_layout(rect=(0, min(height, 0.45), 1, 0.98))
+        self._part_names()
         found = lint(self.figure, self.expect)
         if found:
             raise CorelaneError(f"plot {document['bench']}", f"it breaks the rules of plots: {'; '.join(found)}")
@@ -272,7 +300,7 @@ def _lint_axis(axis: Any, shown: set[str]) -> list[str]:
     for which, label in (("x", axis.get_xlabel()), ("y", axis.get_ylabel())):
         if not label:
             out.append(f"the {which} axis has no label")
-        elif not re.search(r"\(.+\)", label) and label not in ("arm",):
+        elif not re.search(r"\(.+\)", label) and label not in WITHOUT_UNIT:
             out.append(f"the {which} axis {label!r} has no unit")
     labels = axis.get_legend_handles_labels()[1]
     shown.update(labels)

@@ -13,6 +13,7 @@ from corelane.bench.harness.session import Session
 from corelane.runtime.errors import CorelaneError
 
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="needs matplotlib: pip install 'corelane[plot]'")
+from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402  after the skip
 
 
 @pytest.fixture(autouse=True)
@@ -98,3 +99,26 @@ def test_a_plot_with_findings_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(CorelaneError, match="an arm that nobody drew"):
         c.finish(tmp_path / "bad.png", d)
     assert not (tmp_path / "bad.png").exists()
+
+
+def test_names_of_curves_that_lie_on_one_another_are_parted(tmp_path: Path) -> None:
+    d = document()
+    loads = [a for a in d["arms"] if "offered_rps" in a]
+    d["arms"] += [a | {"name": f"{a['name']} again"} for a in loads]
+    c = default_plot(d)
+    c.finish(tmp_path / "parted.png", d)
+    renderer = FigureCanvasAgg(c.figure).get_renderer()
+    boxes = [text.get_window_extent(renderer) for text in c._names]
+    assert len(boxes) >= 2
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def test_bars_of_one_system_share_a_colour_and_ticks_are_read_at_a_glance(tmp_path: Path) -> None:
+    d = document()
+    c = Canvas("t", message="a thing", n=1)
+    c.bars(["a", "b", "a too"], [100_000.0, 250_000.0, 60_000.0], ylabel="rate (1/s)", colours=[0, 1, 0])
+    c.finish(tmp_path / "bars.png", d)
+    first, second, third = (bar.get_facecolor() for bar in c.axes[0].patches)
+    assert first == third != second
+    assert [t.get_text() for t in c.axes[0].get_yticklabels()] == ["a", "b", "a too"]
+    assert "200 k" in [t.get_text() for t in c.axes[0].get_xticklabels()]
