@@ -28,13 +28,15 @@ $(STAMP): pyproject.toml
 	@echo "installing corelane and its test tools into $(VENV) (a few minutes the first time)"
 	$(PY) -m pip install --disable-pip-version-check -e '.[test]'
 	@touch $@
+	@echo "set up in $(VENV)"
 
 build: $(STAMP)
 	@$(PY) setup.py -q build_ext --inplace
 
 demo: build
 	@mkdir -p out
-	$(VENV)/bin/corelane bench demo --plot out/demo.png --json out/demo.json
+	@echo "measuring for about half a minute; first what the machine gives (all of it: $(VENV)/bin/corelane doctor)"
+	@$(VENV)/bin/corelane bench demo --plot out/demo.png --json out/demo.json
 
 test: build lint types check-format
 	$(PY) -m pytest -n $(JOBS) $(PYTEST_ARGS)
