@@ -1,33 +1,32 @@
 /* See af_xdp.h. */
 #include "af_xdp.h"
 
+#include "../runtime/net.h"
 #include "../runtime/pool.h"
 
 #include <errno.h>
 #include <linux/if_xdp.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ETHERNET_BYTES 14
 #define REAP_BATCH 64
 /* A queue that the kernel could not drain is tried again after at most this long asleep. */
 #define RETRY_NS 50000
 /* Every so many fruitless waits the socket is asked whether its device is still there. */
 #define GONE_CHECK 16
 
-/* Private to the queue's thread, but for `stats` (read by anybody, relaxed). */
+/* Private to the queue's thread, but for `stats` (read by anybody, relaxed) and `look`. */
 struct queue {
     struct cl_xsk xsk;
     bool kick_pending; /* frames are in the tx ring and the last sendto did not take them all */
     uint32_t released; /* rx.ours as the kernel was last told */
     uint32_t empty_waits;
     uint32_t tx_lost; /* frames that the device refused in copy mode (EBUSY) */
+    uint32_t look;    /* writers: stats (1, any thread), the queue's thread (0). Relaxed: it asks for a look, no more */
     struct cl_parker parker;
     uint32_t park_word CL_ALIGNED(CL_CACHELINE); /* written by wakers too: a line of its own */
     struct cl_nic_stats stats CL_ALIGNED(CL_CACHELINE);
@@ -136,6 +135,28 @@ static inline bool unsettled(const struct af_xdp *a, const struct queue *q)
     return (q->xsk.rx.ours - q->released) | tx_outstanding(q) | fill_missing(a, q);
 }
 
+/* Whether the kernel must be told of what is in the tx ring. In copy mode always: nobody else looks into it, and the
+ * kernel set the flag when the socket was bound, for good. With zero copy the driver sets it before it stops looking: of
+ * our "write entries, read flag" and its "set flag, look once more" at least one sees the other's store, if there is a
+ * full fence between ours. Not every driver looks once more: unsent() mends that. */
+static inline bool must_kick(const struct queue *q)
+{
+    if (!q->xsk.need_wakeup)
+        return true;
+    if (q->xsk.zero_copy)
+        cl_fence_seq_cst(); /* after cl_xsk_submit */
+    return cl_xsk_wants_wakeup(&q->xsk.tx);
+}
+
+/* Whether a zero-copy driver has fallen asleep over entries that were there. */
+static inline bool unsent(const struct queue *q)
+{
+    return q->xsk.zero_copy && q->xsk.need_wakeup && tx_outstanding(q) &&
+           cl_load_relaxed(q->xsk.tx.consumer) !=
+               q->xsk.tx.ours && /* relaxed: a hint, looked at again at the next poll */
+           cl_xsk_wants_wakeup(&q->xsk.tx);
+}
+
 /* Let the kernel work for the receive queue on our core, if the user asked for this or the driver does. */
 static inline void drive_rx(struct af_xdp *a, struct queue *q)
 {
@@ -144,6 +165,29 @@ static inline void drive_rx(struct af_xdp *a, struct queue *q)
         (void)ignored; /* nothing is read: the call is the doorbell */
         cl_count(&q->stats.syscalls, 1);
     }
+}
+
+/* The kernel tells of a lost device by an error on the socket, which poll() does not show. A device that is only down
+ * may come back; a removed one has unbound the socket, and then a doorbell answers ENXIO. By the queue's thread alone:
+ * the doorbell sends what is in its ring. */
+static CL_NOINLINE void look_for_gone(struct af_xdp *a, struct queue *q)
+{
+    int error = 0;
+    socklen_t length = sizeof error;
+    cl_store_relaxed(&q->look, 0);
+    cl_count(&q->stats.syscalls, 1);
+    if (!getsockopt(q->xsk.fd, SOL_SOCKET, SO_ERROR, &error, &length) && error == ENETDOWN &&
+        cl_xsk_kick(&q->xsk) == -ENXIO)
+        cl_store_relaxed(&a->nic.gone, 1); /* relaxed: see kick */
+}
+
+/* Fetch the frame that comes next while its descriptor is still on its way from the other core. The kernel takes chunks
+ * in the order of the fill ring, whose entries are ours to read until as many have been received; where it has not, the
+ * prefetch is in vain. */
+static inline void prefetch_next(const struct af_xdp *a, const struct queue *q)
+{
+    const uint64_t *filled = q->xsk.fill.entries;
+    cl_prefetch(a->umem.area + filled[q->xsk.rx.ours & q->xsk.fill.mask] + CL_XSK_HEADROOM);
 }
 
 static CL_HOT unsigned rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
@@ -155,12 +199,16 @@ static CL_HOT unsigned rx_burst(struct cl_nic *nic, unsigned queue, struct cl_fr
     if (!ready) {
         if (unsettled(a, q))
             settle(a, q, queue);
-        if (cl_unlikely(q->kick_pending))
+        /* One system call a burst at most. */
+        if (cl_unlikely(q->kick_pending || unsent(q)))
             kick(a, q);
+        else if (cl_unlikely(cl_load_relaxed(&q->look)))
+            look_for_gone(a, q);
         else
-            drive_rx(a, q); /* one system call a burst at most */
+            drive_rx(a, q);
         return 0;
     }
+    prefetch_next(a, q);
     n = cl_min(n, ready);
     const struct xdp_desc *entries = r->entries;
     uint64_t bytes = 0;
@@ -185,8 +233,8 @@ static CL_HOT unsigned rx_burst(struct cl_nic *nic, unsigned queue, struct cl_fr
 static inline bool place(struct af_xdp *a, struct cl_xsk_ring *r, const struct cl_frame *f)
 {
     uint64_t at = (uint64_t)(f->data - a->umem.area);
-    if (cl_unlikely(f->len < ETHERNET_BYTES || f->len > a->nic.mtu + ETHERNET_BYTES ||
-                    (at >> a->chunk_shift) != f->buf || (at & a->chunk_mask) + f->len > a->umem.chunk_bytes))
+    if (cl_unlikely(f->len < CL_ETH_HLEN || f->len > a->nic.mtu + CL_ETH_HLEN || (at >> a->chunk_shift) != f->buf ||
+                    (at & a->chunk_mask) + f->len > a->umem.chunk_bytes))
         return false;
     struct xdp_desc *d = (struct xdp_desc *)r->entries + (r->ours & r->mask);
     d->addr = at;
@@ -223,7 +271,7 @@ static CL_HOT unsigned tx_burst(struct cl_nic *nic, unsigned queue, struct cl_fr
     }
     if (cl_unlikely(take < n))
         cl_count(&q->stats.tx_full, 1);
-    if ((placed || q->kick_pending || take < n) && (!q->xsk.need_wakeup || cl_xsk_wants_wakeup(r)))
+    if ((placed || q->kick_pending || take < n) && must_kick(q))
         kick(a, q);
     /* In copy mode the frames are sent when the doorbell returns. Now is better than when the next frame has come. */
     if (!q->xsk.zero_copy && !q->kick_pending)
@@ -271,24 +319,12 @@ static struct cl_parker *parker(struct cl_nic *nic, unsigned queue)
     return &self(nic)->queues[queue].parker;
 }
 
-/* The kernel tells of a lost device by an error on the socket, which poll() does not show. A device that is only down
- * may come back; a removed one has unbound the socket, and then a doorbell answers ENXIO. */
-static void look_for_gone(struct af_xdp *a, const struct queue *q)
-{
-    int error = 0;
-    socklen_t length = sizeof error;
-    if (getsockopt(q->xsk.fd, SOL_SOCKET, SO_ERROR, &error, &length) || error != ENETDOWN)
-        return;
-    if (sendto(q->xsk.fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 && errno == ENXIO)
-        cl_store_relaxed(&a->nic.gone, 1); /* relaxed: see kick */
-}
-
 static int wait_frames(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
 {
     struct af_xdp *a = self(nic);
     struct queue *q = &a->queues[queue];
-    settle(a, q, queue); /* or the kernel has no chunk to wake us with */
-    if (q->kick_pending)
+    settle(a, q, queue);              /* or the kernel has no chunk to wake us with */
+    if (q->kick_pending || unsent(q)) /* after cl_park_begin's fence */
         kick(a, q);
     if (q->kick_pending && (timeout_ns < 0 || timeout_ns > RETRY_NS))
         timeout_ns = RETRY_NS;
@@ -298,7 +334,7 @@ static int wait_frames(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
     }
     int r = cl_park_wait_fd(&q->parker, q->xsk.fd, timeout_ns);
     cl_count(&q->stats.syscalls, 1);
-    if (!cl_xsk_ready(&q->xsk.rx) && ++q->empty_waits % GONE_CHECK == 0)
+    if (!cl_xsk_ready(&q->xsk.rx) && (++q->empty_waits % GONE_CHECK == 0 || cl_load_relaxed(&q->look)))
         look_for_gone(a, q);
     return r;
 }
@@ -337,7 +373,9 @@ static void stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out)
     uint64_t refused = k[2] + cl_load_relaxed(&q->tx_lost);
     out->tx_dropped_error = refused;
     out->tx_frames -= cl_min(refused, out->tx_frames);
-    look_for_gone(a, q);
+    /* The queue's thread asks for the device the next time that it has nothing else to do. */
+    cl_store_relaxed(&q->look, 1);
+    cl_park_wake(&q->parker);
 }
 
 static uint32_t buffers_free(struct cl_nic *nic)
@@ -391,53 +429,6 @@ bool cl_af_xdp_zero_copy(const struct cl_nic *nic)
     return cl_container_of(nic, struct af_xdp, nic)->queues[0].xsk.zero_copy;
 }
 
-static int check(const struct cl_af_xdp_config *c, char *err)
-{
-    if (c->n_queues < 1 || c->n_queues > CL_NIC_MAX_QUEUES) {
-        snprintf(err, CL_ERR_BYTES, "%u queues: from 1 to %d are possible", c->n_queues, CL_NIC_MAX_QUEUES);
-        return -EINVAL;
-    }
-    uint32_t need = c->n_queues * (c->fill_target + CL_NIC_BURST);
-    if (c->fill_target < 1 || c->fill_target > c->socket.fill_size || c->n_buffers < need) {
-        snprintf(err, CL_ERR_BYTES,
-                 "%u buffers for %u queues that keep %u in fill rings of %u: at least %u buffers are needed, and a "
-                 "fill ring no shorter than what it keeps",
-                 c->n_buffers, c->n_queues, c->fill_target, c->socket.fill_size, need);
-        return -EINVAL;
-    }
-    return 0;
-}
-
-/* MAC and MTU of the interface. */
-static int read_interface(struct af_xdp *a, const char *ifname, char *err)
-{
-    struct ifreq request = {0};
-    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", ifname);
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    int r = fd < 0 || ioctl(fd, SIOCGIFMTU, &request) ? -errno : 0;
-    if (!r)
-        a->nic.mtu = (uint32_t)request.ifr_mtu;
-    if (!r && ioctl(fd, SIOCGIFHWADDR, &request))
-        r = -errno;
-    if (!r)
-        memcpy(a->nic.mac, request.ifr_hwaddr.sa_data, 6);
-    if (fd >= 0)
-        close(fd);
-    if (r) {
-        snprintf(err, CL_ERR_BYTES, "interface %s: %s (see `ip link` in this network namespace)", ifname, strerror(-r));
-        return r;
-    }
-    uint32_t most = a->umem.chunk_bytes - CL_XSK_HEADROOM - ETHERNET_BYTES;
-    if (a->nic.mtu > most) {
-        snprintf(err, CL_ERR_BYTES,
-                 "interface %s has MTU %u, and a frame of %u bytes holds %u: `ip link set %s mtu %u`%s", ifname,
-                 a->nic.mtu, a->umem.chunk_bytes, most, ifname, most,
-                 a->umem.chunk_bytes < 4096 ? ", or use frames of 4096" : "");
-        return -EMSGSIZE;
-    }
-    return 0;
-}
-
 static int open_queues(struct af_xdp *a, const struct cl_af_xdp_config *c, char *err)
 {
     for (unsigned i = 0; i < c->n_queues; i++) {
@@ -458,7 +449,7 @@ static int open_queues(struct af_xdp *a, const struct cl_af_xdp_config *c, char 
 
 int cl_af_xdp_nic_new(const struct cl_af_xdp_config *c, struct cl_nic **out, char *err)
 {
-    int r = check(c, err);
+    int r = cl_af_xdp_check(c, err);
     if (r)
         return r;
     struct af_xdp *a = calloc(1, sizeof *a);
@@ -488,7 +479,7 @@ int cl_af_xdp_nic_new(const struct cl_af_xdp_config *c, struct cl_nic **out, cha
     a->busy_poll = c->socket.busy_poll_us > 0;
     r = cl_umem_init(&a->umem, c->n_buffers, c->buffer_bytes, err);
     if (!r)
-        r = read_interface(a, c->socket.ifname, err);
+        r = cl_af_xdp_read_interface(&a->nic, c, err);
     if (!r)
         r = open_queues(a, c, err);
     if (r) {

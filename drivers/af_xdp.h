@@ -5,10 +5,10 @@
  *
  * Where the kernel is still on the path (copy mode, which is all that veth and most virtual devices have):
  *   receive   no system call. The kernel copies the frame into a chunk from the fill ring and produces into rx.
- *   send      one sendto a burst: the kernel makes an skb of each frame and hands it to the driver in this call; on
- * veth it even runs the receiver's side up to its socket before it returns. That call is most of an echo's time. sleep
- * ppoll on the socket and the parker's eventfd. With zero copy and need_wakeup the device reads the rings itself and
- * sendto is made only when the kernel asks for it.
+ *   send      one sendto a burst: the kernel makes an skb of each frame and hands it to the driver in this call; on a
+ *             veth it even runs the receiver's side up to its socket before it returns. It is most of an echo's time.
+ *   sleep     ppoll on the socket and the parker's eventfd.
+ * With zero copy and need_wakeup the device reads the rings itself; sendto is made only when the kernel asks for it.
  *
  * Chunks are in one place each: the pool, a user's hands, fill ring to rx ring (kernel), tx ring to completion ring
  * (kernel). What the peer does not wait for comes after the doorbell or when a poll finds nothing: rx slots are given
@@ -39,5 +39,9 @@ CL_API bool cl_af_xdp_zero_copy(const struct cl_nic *nic);
  * rx_ring_full, rx_fill_ring_empty_descs, tx_ring_empty_descs. 0 or -errno. */
 CL_API int cl_af_xdp_kernel_stats(const struct cl_nic *nic, unsigned queue, uint64_t out[6]);
 // cffi: end
+
+/* af_xdp_check.c: whether the configuration can be; MAC and MTU of the interface. 0 or -errno, the reason in err. */
+int cl_af_xdp_check(const struct cl_af_xdp_config *c, char *err);
+int cl_af_xdp_read_interface(struct cl_nic *nic, const struct cl_af_xdp_config *c, char *err);
 
 #endif

@@ -231,7 +231,7 @@ def test_a_removed_interface_is_noticed(netns):
     with open_nic(near, steer="all") as nic:
         assert not nic.gone
         far.namespace.ip("link", "delete", far.name)
-        wait_until(lambda: nic.stats() and nic.gone, what="the NIC to see that its device is gone")
+        wait_until(lambda: nic.stats() and not nic.recv() and nic.gone, what="the NIC to see that its device is gone")
         assert nic.recv() == []
         far.namespace.ip(
             "link", "add", far.name, "type", "veth", "peer", "name", near.name, "netns", near.namespace.name
