@@ -117,8 +117,8 @@ static inline void cl_xsk_release(struct cl_xsk_ring *r)
 
 static inline bool cl_xsk_wants_wakeup(const struct cl_xsk_ring *r)
 {
-    /* Relaxed: a hint. The kernel sets it before it stops looking, and the full fence of the caller's submit (tx) or
-     * the next poll (fill) repairs a stale read. */
+    /* Relaxed: a hint. In copy mode the flag of the tx ring is constant. Else whoever must not miss it has a full fence
+     * between its cl_xsk_submit, which is a release only, and this load, or looks again later (af_xdp.c). */
     return cl_load_relaxed(r->flags) & 1; /* XDP_RING_NEED_WAKEUP */
 }
 
