@@ -7,6 +7,7 @@ import socket
 from types import TracebackType
 from typing import Self
 
+from ..drivers.af_xdp import xdp_mode
 from ..drivers.bpf import loader, steer
 from ..drivers.bpf.object import read_object
 from ..runtime.errors import CorelaneError
@@ -47,7 +48,7 @@ class Reflector:
             self._ptr = out[0]
             undo.callback(lib.cl_reflector_delete, self._ptr)
             program.maps["xsks"].update(queue, lib.cl_reflector_fd(self._ptr))
-            link = loader.attach(program.program_fd, socket.if_nametoindex(ifname), mode)
+            link = loader.attach(program.program_fd, socket.if_nametoindex(ifname), xdp_mode(ifname, mode))
             undo.callback(link.close)
             self.mode = link.mode
             self._undo = undo.pop_all()

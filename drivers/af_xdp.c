@@ -136,9 +136,9 @@ static inline bool unsettled(const struct af_xdp *a, const struct queue *q)
 }
 
 /* Whether the kernel must be told of what is in the tx ring. In copy mode always: nobody else looks into it, and the
- * kernel set the flag when the socket was bound, for good. With zero copy the driver sets it before it stops looking: of
- * our "write entries, read flag" and its "set flag, look once more" at least one sees the other's store, if there is a
- * full fence between ours. Not every driver looks once more: unsent() mends that. */
+ * kernel set the flag for good when the socket was bound. With zero copy the driver sets it before it stops looking: of
+ * our "write entries, read flag" and its "set flag, look once more" at least one sees the other's store, given a fence
+ * between ours. Not every driver looks once more: unsent() mends that. */
 static inline bool must_kick(const struct queue *q)
 {
     if (!q->xsk.need_wakeup)

@@ -16,7 +16,7 @@ from ..runtime.errors import CorelaneError
 _SIOCETHTOOL = 0x8946
 # Commands that take a struct ethtool_value {cmd u32, data u32}.
 _OFFLOADS = {"rx-checksum": 0x15, "tx-checksum": 0x17, "tso": 0x1F, "gso": 0x24, "gro": 0x2C}
-_GTXCSUM = 0x16
+_GDRVINFO, _GTXCSUM = 0x03, 0x16
 _GFLAGS, _SFLAGS, _GCHANNELS = 0x25, 0x26, 0x3C
 _FLAG_TXVLAN, _FLAG_RXVLAN = 1 << 7, 1 << 8
 
@@ -40,6 +40,15 @@ def _set(name: str, command: int, value: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def driver(name: str) -> str:
+    """Name of the device's driver, such as "veth" or "ixgbe"; empty if it does not say."""
+    try:
+        reply = _call(name, struct.pack("I192x", _GDRVINFO))
+    except OSError:
+        return ""
+    return reply[4:36].split(b"\0", 1)[0].decode(errors="replace")
 
 
 def tx_checksum(name: str) -> bool:

@@ -56,6 +56,18 @@ def checksum_holds(frame: bytes) -> bool:
     return total == 0xFFFF
 
 
+def test_auto_is_generic_on_a_veth_of_one_queue_and_left_to_the_kernel_elsewhere(netns):
+    several, _ = netns.link(queues=2)
+    with open_nic(several, addresses=[APP]) as nic:
+        assert nic.mode == "native"
+    near, _ = netns.link()
+    with open_nic(near, addresses=[APP]) as nic:
+        assert nic.mode == "generic"
+    with open_nic(near, addresses=[APP], mode="native") as nic:
+        assert nic.mode == "native"
+    assert near.namespace.call(lambda: af_xdp.xdp_mode("lo")) == "auto"
+
+
 @pytest.mark.parametrize("mode", ["native", "generic"])
 def test_datagrams_to_and_from_a_kernel_socket(link, mode):
     near, far = link
