@@ -169,6 +169,11 @@ def _write(document: dict[str, Any], module: Any, options: argparse.Namespace, e
     if options.json == "-":
         print(json.dumps(document, indent=1, allow_nan=False))
     outputs = _outputs(document["bench"], options, every)
+    told = sys.stderr if options.json == "-" else sys.stdout
+    if "plot" in outputs and not document["arms"]:
+        why = "; ".join(f"{arm}: {reason}" for arm, reason in document["settings"]["skipped"].items())
+        print(f"no plot written, since nothing was measured ({why})", file=told)
+        del outputs["plot"]
     if "json" in outputs:
         doc.write(document, outputs["json"])
     if "plot" in outputs:
@@ -176,7 +181,7 @@ def _write(document: dict[str, Any], module: Any, options: argparse.Namespace, e
 
         getattr(module, "plot", default_plot)(document).finish(outputs["plot"], document)
     for path in outputs.values():
-        print(f"wrote {path}", file=sys.stderr if options.json == "-" else sys.stdout)
+        print(f"wrote {path}", file=told)
 
 
 def _report(args: list[str]) -> int:
