@@ -101,9 +101,9 @@ class Iokernel:
     uplinks: NICs that lead outside; they stay the caller's and must outlive the iokernel. share_mac: applications
     appear outside under the uplink's MAC. loop_cpus: CPU of each loop (-1: anywhere); worker_cpus: CPUs for the
     applications' kthreads, none: anywhere. mode: "spin", "adaptive" (spins spin_us after the last work, then polls more
-    slowly for pause_us, then sleeps) or "block". apps: settings by application name, app_defaults: of all others. uids,
-    gids: who may attach besides root and our own user. huge: arenas on huge pages ("huge"), transparent ones ("thp"),
-    or neither (""). command_timeout_s: how long a loop may take to admit or forget an application; one that could not
+    slowly for pause_us, then sleeps) or "block". apps: settings by application name, app_defaults: of all others.
+    reserved: addresses of the subnet that no application may ask for. uids, gids: who may attach besides root and our
+    own user. huge: arenas on huge pages ("huge"), transparent ones ("thp"), or neither (""). command_timeout_s: how long a loop may take to admit or forget an application; one that could not
     be forgotten is `leaving` in the statistics, keeps its address, and is tried again until it is gone.
 
     manual_hz: for tests. Loops are not started: `step` runs a round at a stamp of the caller's, on a clock of that
@@ -125,6 +125,7 @@ class Iokernel:
         pause_us: int | None = None,
         subnet: str = DEFAULT_SUBNET,
         gateway: str | None = None,
+        reserved: Collection[str] = (),
         mtu: int = 1500,
         arena: ArenaDefaults | None = None,
         apps: Mapping[str, AppSettings] | None = None,
@@ -149,6 +150,7 @@ class Iokernel:
             )
         try:
             self.subnet = ipaddress.IPv4Network(subnet)
+            self._reserved = {int(ipaddress.IPv4Address(a)) for a in reserved}
             self._gateway = int(ipaddress.IPv4Address(gateway)) if gateway else 0
         except ValueError as error:
             raise ConfigError("subnet or gateway", str(error), f"write it as in {DEFAULT_SUBNET}") from error
@@ -367,6 +369,8 @@ class Iokernel:
             return stable_ipv4(name, self.subnet)
         if ipaddress.IPv4Address(wanted) not in self.subnet:
             raise _refused(f"{ipaddress.IPv4Address(wanted)} is not in {self.subnet}", "choose an address in it")
+        if wanted in self._reserved:
+            raise _refused(f"{ipaddress.IPv4Address(wanted)} is this machine's own address", "choose another")
         return wanted
 
     def _home(self, settings: AppSettings) -> int:

@@ -135,6 +135,7 @@ def make(config: Config, uplink: Nic | None, plan: Placement) -> Iokernel:
         pause_us=io.pause_us,
         subnet=config.network.subnet,
         gateway=config.network.gateway,
+        reserved=[config.host_address()] if config.nic.driver == "tap" else (),
         mtu=config.network.mtu,
         apps={name: settings(app) for name, app in config.apps.items()},
         app_defaults=settings(config.app_defaults),

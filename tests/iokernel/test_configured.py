@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import grp
+import os
 import pwd
 import struct
 
@@ -51,6 +52,28 @@ def test_loops_of_applications(socket_path):
             port.close()
     with pytest.raises(ConfigError, match=r"apps\.a\.loop: there is no loop 1 \(1 run, counted from 0\)"):
         make(text, socket_path)
+
+
+def test_no_application_gets_this_machines_own_address(socket_path):
+    with make('[nic]\ndriver = "tap"\ndevice = "unused"', socket_path):
+        with pytest.raises(CorelaneError, match=r"10\.77\.0\.1 is this machine's own address"):
+            open_port(socket_path, name="a", ipv4="10.77.0.1")
+        open_port(socket_path, name="a", ipv4="10.77.0.3").close()
+
+
+def test_the_other_end_of_an_uplink_may_write_after_the_end(socket_path):
+    """Its wake-ups go to a descriptor that stays open, which the next iokernel takes: none leaks."""
+    inner, outer = memory_link()
+    with inner, outer:
+        frame = udp_frame(WORLD, (WORLD[0], WORLD[1]), b"x")
+        counted = []
+        for _ in range(20):
+            with make("", socket_path, inner) as io:
+                assert outer.send(frame) == 1
+                wait_until(lambda io=io: io.stats()["loops"][0]["up_received"] >= 1)
+            outer.send(frame)
+            counted.append(len(os.listdir("/proc/self/fd")))
+        assert counted == [counted[0]] * 20
 
 
 def test_share_mac_record_and_faults(socket_path, tmp_path):
