@@ -103,8 +103,9 @@ class Iokernel:
     applications' kthreads, none: anywhere. mode: "spin", "adaptive" (spins spin_us after the last work, then polls more
     slowly for pause_us, then sleeps) or "block". apps: settings by application name, app_defaults: of all others.
     reserved: addresses of the subnet that no application may ask for. uids, gids: who may attach besides root and our
-    own user. huge: arenas on huge pages ("huge"), transparent ones ("thp"), or neither (""). command_timeout_s: how long a loop may take to admit or forget an application; one that could not
-    be forgotten is `leaving` in the statistics, keeps its address, and is tried again until it is gone.
+    own user. huge: arenas on huge pages ("huge"), transparent ones ("thp"), or neither (""). command_timeout_s: how
+    long a loop may take to admit or forget an application; one that could not be forgotten is `leaving` in the
+    statistics, keeps its address, and is tried again until it is gone.
 
     manual_hz: for tests. Loops are not started: `step` runs a round at a stamp of the caller's, on a clock of that
     rate.
