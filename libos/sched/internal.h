@@ -16,6 +16,8 @@
 #define CL_STACK_SLAB 64  /* stacks mapped at a time */
 #define CL_TIMERS_MAX (1u << 20)
 #define CL_NEVER UINT64_MAX
+#define CL_BEHIND_FRAMES 16 /* of one poll, and */
+#define CL_BEHIND_POLLS 8   /* polls in a row: a kthread falls behind, see steal.c */
 #define CL_RETRY_NS                                                                                                    \
     50000 /* first sleep while the source has frames that the NIC did not take; doubles up to 16 times that */
 
@@ -126,9 +128,10 @@ struct cl_kthread {
     /* Looked at by siblings. */
     uint64_t
         turns CL_ALIGNED(128); /* of the loop; writer: the kthread; readers: thieves, relaxed: only change matters */
-    uint32_t robbed;           /* writers: thieves (1) and the kthread (0); relaxed */
-    struct cl_timer *firing;   /* writer: the kthread; readers: cl_timer_cancel (acquire) */
-    struct cl_parker *parker;  /* constant after new */
+    uint32_t behind; /* polls in a row that brought CL_BEHIND_FRAMES; writer: the kthread; readers: thieves, relaxed */
+    uint32_t robbed; /* writers: thieves (1) and the kthread (0); relaxed */
+    struct cl_timer *firing;  /* writer: the kthread; readers: cl_timer_cancel (acquire) */
+    struct cl_parker *parker; /* constant after new */
     struct cl_parker own_parker;
     struct cl_timers timers;
     struct cl_runq runq;
@@ -141,7 +144,7 @@ struct cl_sched {
     uint32_t mode;
     bool has_source;
     bool oversubscribed; /* more kthreads than CPUs */
-    bool smt; /* hyper-threads share cores on this machine */
+    bool smt;            /* hyper-threads share cores on this machine */
     bool sleeps;         /* kthreads may park: not in mode spin */
     bool started;
     uint64_t spin_ns, watch_ns;

@@ -161,6 +161,8 @@ static unsigned look_at_network(struct cl_kthread *k)
     unsigned frames = source->poll(source->arg, k->index, k->index);
     cl_count(&k->stats.polls, 1);
     cl_count(&k->stats.frames, frames);
+    if (k->sched->n_kthreads > 1)
+        cl_store_relaxed(&k->behind, frames >= CL_BEHIND_FRAMES ? k->behind + (k->behind < CL_BEHIND_POLLS) : 0);
     if (frames)
         k->ran = true; /* it may have answered some at once */
     if (source->pending(source->arg, k->index) == 0 || !cl_run_runner(k))

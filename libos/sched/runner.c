@@ -27,10 +27,10 @@ static void runner_main(void *arg)
     }
 }
 
-/* Fetch a sibling if what waits in the inbox would take long. */
+/* Fetch a sibling if what waits in the inbox would take long, or we fall behind all the time. */
 static void share(struct cl_kthread *k, unsigned pending)
 {
-    if (k->sched->sleeps && pending > 1 && pending * k->service_ns > WORTH_WAKING_NS)
+    if (k->sched->sleeps && pending > 1 && (pending * k->service_ns > WORTH_WAKING_NS || k->behind == CL_BEHIND_POLLS))
         cl_wake_one(k->sched, k);
 }
 

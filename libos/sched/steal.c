@@ -3,7 +3,11 @@
  * Nothing is taken from a sibling that gets on with it. One ready uthread alone is left for some looks, since it usually is
  * the other half of a hand-over (signal, then wait) and would only drag its data along. Frames and timers are taken only from
  * a sibling whose loop has not turned for some looks: it is inside a long handler, or its core runs something else. Both
- * are counted in looks, not in time, so that they work the same on an injected clock. */
+ * are counted in looks, not in time, so that they work the same on an injected clock.
+ *
+ * Frames are also taken from a sibling that gets on and still falls behind: CL_BEHIND_POLLS polls one after another have
+ * brought it CL_BEHIND_FRAMES or more. Under a load that it can carry the polls of a loop bring few frames, for what comes
+ * while one batch is handled is the next batch; so this is a queue that stays. It ends with the first shorter poll. */
 #include "runq.h"
 
 #define ALONE_LOOKS 12
@@ -73,6 +77,18 @@ static unsigned steal_from_stuck(struct cl_kthread *k, struct cl_kthread *v, str
     return n;
 }
 
+static unsigned steal_from_behind(struct cl_kthread *k, struct cl_kthread *v)
+{
+    struct cl_sched *s = k->sched;
+    /* Relaxed: a hint. One that sleeps is not behind: its last poll found nothing. */
+    if (!s->has_source || cl_load_relaxed(&v->behind) < CL_BEHIND_POLLS)
+        return 0;
+    unsigned n = s->source.poll(s->source.arg, k->index, v->index);
+    k->ran = true;
+    cl_count(&k->stats.stolen_frames, n);
+    return n;
+}
+
 unsigned cl_steal(struct cl_kthread *k, bool *promising)
 {
     struct cl_sched *s = k->sched;
@@ -83,6 +99,8 @@ unsigned cl_steal(struct cl_kthread *k, bool *promising)
         unsigned n = steal_uthreads(k, v, seen, promising);
         if (!n)
             n = steal_from_stuck(k, v, seen, promising);
+        if (!n)
+            n = steal_from_behind(k, v);
         if (n)
             return n;
     }

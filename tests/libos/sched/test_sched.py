@@ -92,6 +92,10 @@ def test_stepped_run_is_deterministic_and_timers_are_ordered(c_program: Program,
         run(seed + i)
 
 
+def test_short_requests_that_overload_one_kthread_spread(c_program: Program) -> None:
+    c_program(program("behind"))()
+
+
 @pytest.mark.skipif(SANITIZED, reason="sanitizers make system calls of their own: run without CORELANE_SANITIZE")
 def test_steady_loop_makes_no_system_call(c_program: Program) -> None:
     assert c_program(program("steady"))() == "no system call\n"
