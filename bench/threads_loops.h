@@ -10,9 +10,12 @@
 #include "../runtime/base.h"
 
 // cffi: begin
-/* yield: two threads, each yields n / 2 times. spawn: one spawns a thread that does nothing and joins it, n times. mutex: one
- * locks and unlocks a free mutex n times. condvar: two hand a turn to and fro under a mutex, n turns. semaphore: two post
- * each other's semaphore and wait on their own, n posts. */
+/* The loops, n operations each:
+ *   yield      two threads, each yields n / 2 times
+ *   spawn      one spawns a thread that does nothing and joins it
+ *   mutex      one locks and unlocks a free mutex
+ *   condvar    two hand a turn to and fro under a mutex
+ *   semaphore  two post each other's semaphore and wait on their own */
 #define CL_BENCH_THREADS_YIELD 0
 #define CL_BENCH_THREADS_SPAWN 1
 #define CL_BENCH_THREADS_MUTEX 2

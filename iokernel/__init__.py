@@ -10,6 +10,9 @@ Files in C: setup (life of an iokernel), app (registration), loop, steer (frames
 applications), deliver (copying), limits (token buckets, turns), wake, idle. In Python: iokernel, server (control
 socket), addresses, cores, main (`corelane up`).
 
+The policies (policy.h, policies/) decide how many cores an application gets. At present the simulator alone calls them
+(bench/sim); an iokernel gives out cores when an application attaches (cores.py) and moves none.
+
 Importing this package imports neither numpy nor numba: an iokernel's memory is a promise (docs/iokernel.md).
 """
 

@@ -3,6 +3,7 @@
     model.py     what a simulation is made of: applications, distributions, costs, results
     engine.py    the event loop, compiled by numba; calls the very policies that the iokernel calls
     formulas.py  queueing theory to check it by
+    recursion.py the same queue without events, from the same draws: takes the sampling error out of that check
     studies.py   the questions asked of it: policies against load, cores needed against the reallocation interval
 
 As a benchmark (`corelane bench sim`) it checks itself against Erlang-C and Pollaczek-Khinchine, measures its own speed

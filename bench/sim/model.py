@@ -200,6 +200,7 @@ class Simulation:
         self._loops = np.zeros((loops, 3), np.int64)
         self._reset_at = 0
         self._state = self._cores_and_slots(n, interval_ns, costs, loops, seed)
+        self._seed = seed
 
     @staticmethod
     def _distributions(apps: Sequence[App]) -> Any:
@@ -210,6 +211,10 @@ class Simulation:
             rows.append((kind, 1e9 / a.rate_rps if a.rate_rps else 0.0, 0.0, 0.0))
         return np.array(rows)
 
+    @staticmethod
+    def _streams(n: int, seed: int) -> Any:
+        return np.stack([np.random.SeedSequence([seed, a]).generate_state(4, np.uint64) for a in range(n)])
+
     def _cores_and_slots(self, n: int, interval_ns: int, costs: Costs, loops: int, seed: int) -> Any:
         slots = n + self.cores + 1 + loops
         size = 1 << (slots - 1).bit_length()
@@ -218,7 +223,7 @@ class Simulation:
         tree[size:] = np.arange(size)
         for node in range(size - 1, 0, -1):
             tree[node] = tree[2 * node]
-        rng = np.stack([np.random.SeedSequence([seed, a]).generate_state(4, np.uint64) for a in range(n)])
+        rng = self._streams(n, seed)
         core = np.full((self.cores, 5), -1, np.int64)
         core[:, 1:3] = 0
         job = np.zeros((self.cores, 4), np.int64)
@@ -271,6 +276,17 @@ class Simulation:
         self._hist[:] = 0
         self._times[:] = 0
         self._reset_at = self.now_ns
+
+    def progress(self, name: str) -> tuple[int, int]:
+        """Of application `name`: requests begun, less those that waited at the reset; waits summed since it, ns."""
+        a = next(i for i, app in enumerate(self.apps) if app.name == name)
+        waiting = int(self._ends[a, 1] - self._ends[a, 0])
+        return int(self._counts[a, e.ARRIVED]) - waiting, int(self._times[a, e.WAIT])
+
+    def draws(self, name: str) -> tuple[Any, Any, Any]:
+        """Application `name`'s gaps and service as tables of one row, and its stream of randomness at the start."""
+        a = next(i for i, app in enumerate(self.apps) if app.name == name)
+        return self._gap[a : a + 1], self._service[a : a + 1], self._streams(len(self.apps), self._seed)[a : a + 1]
 
     @property
     def now_ns(self) -> int:

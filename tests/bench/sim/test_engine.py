@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import cfunc, types
 
-from corelane.bench.sim import engine, formulas
+from corelane.bench.sim import engine, formulas, recursion, studies
 from corelane.bench.sim.model import App, Bimodal, Constant, Costs, Exponential, LogNormal, Simulation, bucket_middle_ns
 from corelane.runtime.errors import CorelaneError
 
@@ -48,6 +49,31 @@ def test_the_iokernel_is_a_server_of_constant_service() -> None:
     world.run(events=3_000_000)
     expected = formulas.mean_wait_mg1(4e-3, 200, 200**2) + 210
     assert world.result("a").mean_latency_ns == pytest.approx(expected, rel=0.03)
+
+
+@pytest.mark.parametrize("service", [Exponential(1e5), LogNormal(1e5, 1.0)])
+@pytest.mark.parametrize("servers", [1, 2, 7, 64])
+def test_every_wait_is_the_recursions(servers: int, service: Any) -> None:
+    rate = 0.9 * servers / service.moments()[0] * 1e9
+    world = Simulation([App("a", rate_rps=rate, service=service, guaranteed=servers)], servers, interval_ns=0, seed=3)
+    world.run(events=30_000)
+    skip, _ = world.progress("a")
+    world.reset()
+    waiting, _ = world.progress("a")
+    world.run(events=200_000)
+    n, waits = world.progress("a")
+    assert n - waiting > 90_000
+    assert recursion.sums(*world.draws("a"), servers, skip, n - waiting)[0] == waits
+
+
+def test_the_control_variate_hides_no_error() -> None:
+    right = studies.Checked(1000, 101.0, 1.0, 101.0, 10.0, 9.0, 1.0)
+    assert studies.judge(right, 100.0, 0.1, 9.0) == 0
+    assert studies.judge(replace(right, recursion_wait_ns=100.0), 100.0, 0.1, 9.0) == pytest.approx(0.01)
+    assert studies.judge(replace(right, mean_gap_ns=10.2), 100.0, 0.1, 9.0) == pytest.approx(0.02)
+    assert studies.judge(replace(right, mean_service_ns=9.9), 100.0, 0.1, 9.0) == pytest.approx(0.1)
+    far = replace(right, mean_wait_ns=105.0, recursion_wait_ns=105.0)  # five standard errors
+    assert studies.judge(far, 100.0, 0.1, 9.0) == pytest.approx(0.05)
 
 
 def test_erlang_c_by_hand() -> None:
