@@ -40,9 +40,9 @@ struct cl_kv_config {
     uint64_t index_bytes;    /* 0: up to an eighth of memory_bytes */
     uint32_t partitions;     /* power of two; 0: 1 */
     uint32_t threads;        /* cl_kv_thread contexts; 0: 1 */
-    uint32_t huge_pages;   /* 0: ordinary pages, 1: ask for transparent ones, 2: hugetlb, refused if there are none */
-    uint32_t manual_clock; /* 1: time moves by cl_kv_set_time only (tests) */
-    uint64_t seed;         /* of the hash secret; 0: from the kernel's random generator */
+    uint32_t huge_pages;     /* 0: ordinary pages, 1: ask for transparent ones, 2: hugetlb, refused if there are none */
+    uint32_t manual_clock;   /* 1: time moves by cl_kv_set_time only (tests) */
+    uint64_t seed;           /* of the hash secret; 0: from the kernel's random generator */
 };
 
 /* Outcomes of operations. */
