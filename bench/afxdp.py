@@ -12,7 +12,7 @@ the same address, on the same core, under the same power setting:
 All of them, the generator too, use the XDP mode that users of AfXdp get ("auto"). Reflector and embedded run once more
 on a second pair in the other mode, which shows whether "auto" chose well. The XDP program is attached only while a
 server that uses it runs: the Linux arms have the plain veth. Every frame on a veth is copied by the kernel in its
-sender's system call, so two such calls are the largest part of every arm.
+sender's system call, so two such calls are the largest part of every arm: the reflector says how long its own takes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PORT = 9000
 PAYLOAD_BYTES = 22
 ADDRESSES = ("10.77.0.2", "10.77.0.1")  # server, client: in the iokernel's default subnet
 PREFIX = 16
-ROUNDS = 7
+ROUNDS = 15  # short ones: arms of one round shall meet the same phase of a machine that others use too
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -157,6 +157,7 @@ def run(session: Session) -> None:
         arms = {name: (serve, first) for name, serve in (OURS | (LINUX if session.baseline else {})).items()}
         arms |= {f"{name} {other}": (OURS[name], second) for name in BESIDE}
         points = _measure(session, arms, rate)
+        session.settings["doorbell_us"] = _doorbell_us(session, first, rate)
     _report(session, points)
 
 
@@ -205,6 +206,20 @@ def _measure(session: Session, arms: Mapping[str, tuple[Serve, _Bench]], rate: f
     return session.interleave({name: arm(*one) for name, one in arms.items()}, ROUNDS)
 
 
+def _doorbell_us(session: Session, bench: _Bench, rate: float) -> float:
+    """Median time of the system call in which the reflector sends one answer; 0 if there were none."""
+    from .reflector import Reflector
+
+    place = bench.place
+    with place.end.namespace.entered():
+        reflector = Reflector(place.end.name, cpu=place.cpu, mode=place.mode)
+    with reflector:
+        reflector.time_doorbells()
+        bench.load.measure(rate, session.seconds / 20)
+        taken = reflector.doorbells_ns
+    return statistics.median(taken) / 1e3 if taken else 0.0
+
+
 def _report(session: Session, points: Mapping[str, list[Point]]) -> None:
     for name, several in points.items():
         session.point(name, middle(several))
@@ -228,6 +243,11 @@ def _report(session: Session, points: Mapping[str, list[Point]]) -> None:
                 where = f"{key}: p50 {statistics.median(values):.2f} us"
                 session.note(f"{where}; in {mode} XDP mode, that of the figures: {statistics.median(ours):.2f} us")
     session.note("both directions are one sendto each, in which the kernel copies the frame to the other end's memory")
+    if bell := session.settings.get("doorbell_us"):
+        session.note(
+            f"the server's sendto takes {bell:.2f} us (median), {100 * bell / floor:.0f} % of the reflector's round "
+            "trip; the client's is its like"
+        )
 
 
 def _ratio(session: Session, figure: str, above: list[float], below: list[float]) -> None:

@@ -1,6 +1,7 @@
 /* See reflector.h. */
 #include "reflector.h"
 
+#include "../runtime/clock.h"
 #include "pinned.h"
 
 #include <linux/if_xdp.h>
@@ -8,6 +9,7 @@
 
 #define BURST 64
 #define CHUNK_BYTES 2048
+#define TIMED 4096  /* doorbells remembered; power of two */
 #define SHORTEST 42 /* Ethernet, IPv4 without options, UDP */
 
 struct cl_reflector {
@@ -16,8 +18,11 @@ struct cl_reflector {
     pthread_t thread;
     bool started;
     uint32_t stop CL_ALIGNED(CL_CACHELINE);      /* writer: delete (relaxed, it orders nothing); reader: the thread */
+    uint32_t timed;                              /* writer: time_doorbells; reader: the thread; relaxed as well */
     uint64_t reflected CL_ALIGNED(CL_CACHELINE); /* writer: the thread; readers: counts (relaxed) */
     uint64_t ignored;
+    uint32_t n_doorbells;  /* writer: the thread (release after the entry); readers: doorbells */
+    uint32_t ticks[TIMED]; /* of the last ones; relaxed */
 };
 
 /* Turn a UDP datagram round; false for any other frame. */
@@ -77,6 +82,18 @@ static inline uint32_t reflect(struct cl_reflector *r, struct cl_xsk *x, uint32_
     return turned;
 }
 
+/* The doorbell, with its time if that was asked for. */
+static inline int ring(struct cl_reflector *r, struct cl_xsk *x)
+{
+    if (cl_likely(!cl_load_relaxed(&r->timed)))
+        return cl_xsk_kick(x);
+    uint64_t start = cl_tsc();
+    int rc = cl_xsk_kick(x);
+    cl_store_relaxed(&r->ticks[r->n_doorbells & (TIMED - 1)], (uint32_t)(cl_tsc() - start));
+    cl_store_release(&r->n_doorbells, r->n_doorbells + 1);
+    return rc;
+}
+
 static void *loop(void *arg)
 {
     struct cl_reflector *r = arg;
@@ -90,7 +107,7 @@ static void *loop(void *arg)
         }
         uint32_t turned = reflect(r, x, n);
         if ((turned || again) && (!x->need_wakeup || cl_xsk_wants_wakeup(&x->tx)))
-            again = cl_xsk_kick(x) < 0;
+            again = ring(r, x) < 0;
         cl_xsk_release(&x->rx);
         cl_xsk_submit(&x->fill);
         recycle(x);
@@ -143,6 +160,20 @@ void cl_reflector_counts(const struct cl_reflector *r, uint64_t *reflected, uint
 {
     *reflected = cl_load_relaxed(&r->reflected);
     *ignored = cl_load_relaxed(&r->ignored);
+}
+
+void cl_reflector_time_doorbells(struct cl_reflector *r)
+{
+    cl_store_relaxed(&r->timed, 1);
+}
+
+unsigned cl_reflector_doorbells(const struct cl_reflector *r, double *ns, unsigned n)
+{
+    uint32_t have = cl_load_acquire(&r->n_doorbells); /* acquire: the entries before it */
+    n = cl_min(n, cl_min(have, (uint32_t)TIMED));
+    for (unsigned i = 0; i < n; i++)
+        ns[i] = (double)cl_ticks_to_ns(cl_clock_default(), cl_load_relaxed(&r->ticks[(have - n + i) & (TIMED - 1)]));
+    return n;
 }
 
 void cl_reflector_delete(struct cl_reflector *r)

@@ -21,6 +21,10 @@ CL_API int cl_reflector_fd(const struct cl_reflector *r);
 /* Frames reflected, and frames of other kinds received and dropped. */
 CL_API void cl_reflector_counts(const struct cl_reflector *r, uint64_t *reflected, uint64_t *ignored);
 /* Stop the thread, close the socket, free everything. */
+/* From now on take the time of every doorbell, which is one system call that sends. */
+CL_API void cl_reflector_time_doorbells(struct cl_reflector *r);
+/* The last doorbells' times, at most n and 4096 of them, in ns; returns how many. */
+CL_API unsigned cl_reflector_doorbells(const struct cl_reflector *r, double *ns, unsigned n);
 CL_API void cl_reflector_delete(struct cl_reflector *r);
 // cffi: end
 

@@ -60,6 +60,16 @@ class Reflector:
         lib.cl_reflector_counts(self._ptr, pair, pair + 1)
         return int(pair[0]), int(pair[1])
 
+    def time_doorbells(self) -> None:
+        """From now on take the time of each doorbell, the system call that sends; not while latency is measured."""
+        lib.cl_reflector_time_doorbells(self._ptr)
+
+    @property
+    def doorbells_ns(self) -> list[float]:
+        """The times of the last doorbells, at most 4096."""
+        out = ffi.new("double[4096]")
+        return [float(v) for v in out[0 : lib.cl_reflector_doorbells(self._ptr, out, 4096)]]
+
     def close(self) -> None:
         """Detach, stop the thread, free everything. May be called twice; `counts` ends here."""
         self._undo.close()

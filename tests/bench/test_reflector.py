@@ -33,6 +33,22 @@ def test_it_reflects_datagrams_of_a_kernel_socket(netns, mode):
     assert near.namespace.call(lambda: loader.attached(near.index)) == 0
 
 
+def test_it_takes_the_time_of_its_doorbells_when_asked_to(netns):
+    near, far = netns.link()
+    with near.namespace.entered():
+        reflector = Reflector(near.name, cpu=min(os.sched_getaffinity(0)), chunks=64, ring_slots=64)
+    with reflector, far.namespace.udp_socket() as sock:
+        for asked in (False, True):
+            if asked:
+                assert reflector.doorbells_ns == []
+                reflector.time_doorbells()
+            for _ in range(20):
+                sock.sendto(b"there", (near.address, 9000))
+                assert sock.recvfrom(100)[0] == b"there"
+        wait_until(lambda: len(reflector.doorbells_ns) == 20, what="the last time, which follows the answer")
+        assert min(reflector.doorbells_ns) > 0
+
+
 def test_refusals(netns):
     near, _ = netns.link()
     with near.namespace.entered():
