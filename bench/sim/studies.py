@@ -125,9 +125,7 @@ def check(world: Simulation, servers: int, seconds: float, chunk: int = 50_000) 
     means = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(edges)]
     n, waits = seen[-1]
     by_recursion, gaps, lengths = recursion.sums(*world.draws("a"), servers, skip, n)
-    return Checked(
-        n, waits / n, statistics.stdev(means) / BATCHES**0.5, by_recursion / n, gaps / n, lengths / n, speed
-    )
+    return Checked(n, waits / n, statistics.stdev(means) / BATCHES**0.5, by_recursion / n, gaps / n, lengths / n, speed)
 
 
 def judge(checked: Checked, expected_ns: float, rate: float, mean_ns: float) -> float:
