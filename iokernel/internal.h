@@ -48,6 +48,7 @@ struct io_app {
     uint32_t *free; /* stack of receive buffers: the last that came back goes first, it is warm */
     uint8_t *lent;  /* 1: the application holds this receive buffer */
     int32_t deficit;
+    uint32_t greedy_turns; /* turns in a row that ended with frames left */
     uint32_t next_kthread; /* whose turn it is within the application */
     uint32_t staged;       /* of its frames wait for uplinks */
     bool held_back;        /* a limit keeps frames in its rings */
@@ -126,6 +127,7 @@ struct io_loop {
     uint64_t now;                /* stamp at the start of the round */
     const struct io_app *active; /* that last had work */
     uint64_t shared_until;       /* round until which several applications count as busy */
+    uint64_t modest_until;       /* round until which one of them counts as not greedy */
 
     /* idle.c */
     uint64_t idle_since, last_heartbeat;

@@ -4,8 +4,8 @@
  * on the copy, and the first 64 bytes of a frame copied before its addresses are checked (deliver.c delivers that copy).
  *
  * Turns. Each application with frames gets a quantum of work a round (limits.h), shorter while other sources have work,
- * so that the wait behind a neighbour's turn is bounded by some 8 small frames, whatever the neighbour does. What it may
- * not send yet stays in its ring: that is its back-pressure. A frame that ends in a drop is charged, too. */
+ * so that the wait behind a neighbour's turn is bounded by some 8 small frames, whatever the neighbour does, and by 2 once
+ * the neighbour has had more to send than it may for 64 turns while somebody else has not. What it may not send yet stays in its ring: that is its back-pressure. A frame that ends in a drop is charged, too. */
 #include "internal.h"
 
 /* A receive buffer comes back. A buffer that the application does not hold: a lie, and nothing happens. */
@@ -243,10 +243,28 @@ bool io_app_has_work(const struct io_app *app)
     return false;
 }
 
+static inline bool greedy(const struct io_app *app)
+{
+    return app->greedy_turns >= GREEDY_TURNS;
+}
+
+/* Decided once a round for all, so that equals get equal turns. */
+struct quanta {
+    int32_t modest, greedy;
+};
+
+static inline struct quanta quanta_of(const struct io_loop *loop)
+{
+    if (loop->stats.rounds >= loop->shared_until)
+        return (struct quanta){QUANTUM_ALONE, QUANTUM_ALONE};
+    return (struct quanta){QUANTUM_SHARED, loop->stats.rounds < loop->modest_until ? QUANTUM_GREEDY : QUANTUM_SHARED};
+}
+
 static CL_HOT bool poll_app(struct io_loop *loop, struct io_app *app, int32_t quantum)
 {
     if (!io_app_has_work(app)) {
         app->deficit = 0;
+        app->greedy_turns = 0;
         app->held_back = false;
         return false;
     }
@@ -255,6 +273,7 @@ static CL_HOT bool poll_app(struct io_loop *loop, struct io_app *app, int32_t qu
     app->deficit = cl_min(app->deficit + quantum, quantum);
     app->held_back = false;
     bool any = false;
+    uint64_t sent_before = app->stats.tx_taken;
     uint32_t k = app->next_kthread;
     for (uint32_t i = 0; i < app->n_kthreads; i++) {
         any |= poll_ring(loop, app, &app->kthreads[k]);
@@ -264,12 +283,18 @@ static CL_HOT bool poll_app(struct io_loop *loop, struct io_app *app, int32_t qu
             break; /* the next turn begins with the next kthread */
     }
     app->next_kthread = k;
+    bool backlogged = !app->held_back && app->deficit <= 0;
+    app->greedy_turns = backlogged ? app->greedy_turns + 1 : 0;
     if (app->held_back)
         io_count(app->stats.tx_held_back, 1);
-    else if (app->deficit <= 0)
+    else if (backlogged)
         io_count(app->stats.backlogged, 1);
-    if (any)
+    if (any) {
         io_active(loop, app);
+        /* Who only gives buffers back is the flood's receiver, and not hurt by it. */
+        if (!greedy(app) && app->stats.tx_taken != sent_before)
+            loop->modest_until = loop->stats.rounds + SHARED_ROUNDS;
+    }
     return any;
 }
 
@@ -277,11 +302,12 @@ bool io_poll_apps(struct io_loop *loop)
 {
     if (loop->n_apps == 0)
         return false;
-    int32_t quantum = loop->stats.rounds < loop->shared_until ? QUANTUM_SHARED : QUANTUM_ALONE;
+    const struct quanta quanta = quanta_of(loop);
     bool busy = false;
     uint32_t at = loop->next_app;
     for (uint32_t i = 0; i < loop->n_apps; i++) {
-        busy |= poll_app(loop, loop->apps[at], quantum);
+        struct io_app *app = loop->apps[at];
+        busy |= poll_app(loop, app, greedy(app) ? quanta.greedy : quanta.modest);
         if (++at >= loop->n_apps)
             at = 0;
     }

@@ -92,6 +92,33 @@ def test_a_flooding_neighbour_leaves_every_round_to_the_others(start, attach):
     assert stats_of(io, "a")["backlogged"] >= 490
 
 
+def test_who_floods_for_long_gets_the_shortest_turns_beside_a_modest_neighbour(start, attach):
+    """... and the long ones again when the neighbour is silent."""
+    io = start(manual_hz=HZ)
+    flooder, victim, sink = attach("a"), attach("victim"), attach("sink")
+    now = 0
+
+    def taken_in_a_round(victim_sends: bool) -> int:
+        nonlocal now
+        flooder.send([between(flooder, sink, b"x")] * 1024)
+        if victim_sends:
+            victim.send(between(victim, sink, b"mine"))
+        before = stats_of(io, "a")["tx_taken"]
+        io.step(now := now + ROUND_NS)
+        while sink.recv(64):
+            pass
+        return stats_of(io, "a")["tx_taken"] - before
+
+    beside = [taken_in_a_round(True) for _ in range(200)]
+    assert max(beside[3:60]) > 4, "not at once: a burst is no flood"
+    # 112 units a turn, 48 and more a frame, and what one turn exceeds the next is short of.
+    assert max(beside[100:]) <= 4
+    assert sum(beside[100:]) >= 150
+    alone = [taken_in_a_round(False) for _ in range(600)]
+    assert min(alone[-100:]) >= 7  # the receiver, which gives buffers back, still counts as present
+    assert stats_of(io, "victim")["tx_local"] == 200
+
+
 def test_equal_floods_get_equal_turns(start, attach):
     io = start(manual_hz=HZ)
     sink = attach("sink")
