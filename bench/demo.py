@@ -21,7 +21,7 @@ from .harness.openloop import Measure, Point, search_peak, sweep
 from .harness.plot import Canvas
 from .harness.session import Session
 from .harness.table import align, canary_line, machine_line, quantity
-from .kv import add_memcached
+from .kv import MEMCACHED, add_memcached
 
 SUMMARY = "a short tour: the key-value store under load beside Linux' own sockets (make demo)"
 FIGURES = ()
@@ -42,6 +42,7 @@ def run(session: Session) -> None:
         "message": f"one GET (90 %) or SET of a {traffic.key_bytes}-byte key and a {traffic.value_bytes}-byte value",
         "keys": KEYS,
         "zipf": traffic.zipf,
+        "links": {OURS: "the generator is the iokernel's uplink"},
     }
     words = ["kv", "--option", f"memory_bytes={MEMORY_BYTES}"]
     with contextlib.ExitStack() as stack:
@@ -114,8 +115,7 @@ def report(document: dict[str, Any]) -> str:
     delays = document["canary"]["delay_us"]
     rows.append(["the machine alone (canary)", "", "", *(quantity(number(delays[k])) + " " for k in delays)])
     parts = [machine_line(document["machine"]), f"power: {settings['power']}", f"a message: {settings['message']}"]
-    if "memcached_load" in settings:
-        parts.append(f"memcached is loaded over {settings['memcached_load']}")
+    parts += [f"how {name} is loaded: {link}" for name, link in settings["links"].items()]
     parts.append("")
     parts += [align(rows), "  * the machine's own gaps, which the canary saw, make half of this value or more", ""]
     parts += [canary_line(document["canary"])]
@@ -132,7 +132,8 @@ def closing(document: dict[str, Any]) -> str:
     ours = _best(curves[OURS])
     low = number(curves[OURS][0]["p50_us"])
     said = f"corelane kv: {ours / 1e6:.2f} million requests/s through one core, p50 {low:.2g} us when unloaded"
-    others = [f"{ours / _best(p):.0f} times {n}" for n, p in curves.items() if n != OURS and _best(p) > 0]
+    linux = {n: _best(p) for n, p in curves.items() if n in (MEMCACHED, LINUX_KV) and _best(p) > 0}
+    others = [f"{ours / best:.0f} times {n}" for n, best in linux.items()]
     return f"{said}; {', '.join(others)}" if others else said
 
 

@@ -46,7 +46,7 @@ SIZES = (8, 64, 256, 512, 1024, 1300)
 SWEEP_KEYS = 10_000
 SIZE_ROUNDS, SIZE_TRIES = 2, 12
 BATCHES, BATCH_ROUNDS = (1, 32), 3  # datagrams a system call of the kernel's socket
-MEMCACHED, OVER_AF_XDP = "memcached UDP", "AF_XDP"
+MEMCACHED, OVER_AF_XDP = "memcached UDP", "embedded, AF_XDP"
 LINKS = {
     "embedded": "memory link: generator and server in one process",
     "iokernel": "the generator is the uplink of the iokernel; the server is another process",
@@ -113,6 +113,7 @@ def add_memcached(session: Session, arms: dict[str, Measure], stack: contextlib.
         arms[MEMCACHED] = stack.enter_context(on_loopback(session.two_cores, traffic)).measure
     else:
         session.settings["links"][MEMCACHED] = "generator on AF_XDP, server on the kernel's UDP, on a veth pair"
+        session.settings["links"][OVER_AF_XDP] = LINKS[OVER_AF_XDP]
         link = rig.LinuxLink(stack, session.two_cores, traffic=traffic, port=PORT)
         server = memcached.Memcached(
             memory_mib=1024,
