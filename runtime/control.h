@@ -4,6 +4,8 @@
  *   connect, HELLO            ->
  *                             <-         ACCEPT, with three descriptors (SCM_RIGHTS): arena, state, doorbell eventfd
  *                             <-    or   REFUSE: says why and what to do; then the iokernel closes
+ *   KTHREADS                  ->         if ACCEPT says that cores are managed: who the kthreads are, once they exist
+ *                             <-         KTHREADS_OK, or REFUSE as above
  *   (the socket stays open; its end, of either side, is the end of the registration)
  *
  *   connect, STATS            ->
@@ -27,7 +29,7 @@
 
 // cffi: begin
 #define CL_CONTROL_MAGIC 0x4c726f43 /* "CorL" */
-#define CL_CONTROL_VERSION 1
+#define CL_CONTROL_VERSION 2
 #define CL_CONTROL_MAX_BYTES 1024     /* longest message a client sends */
 #define CL_CONTROL_MAX_REPLY 16777216 /* longest STATS_REPLY */
 #define CL_CONTROL_FDS 3              /* with ACCEPT: arena, state, doorbell */
@@ -39,6 +41,8 @@
 #define CL_CONTROL_REFUSE 3
 #define CL_CONTROL_STATS 4
 #define CL_CONTROL_STATS_REPLY 5
+#define CL_CONTROL_KTHREADS 6
+#define CL_CONTROL_KTHREADS_OK 7
 
 struct cl_control_header {
     uint32_t magic;
@@ -57,7 +61,24 @@ struct cl_control_hello {
     uint32_t n_rx, n_tx;         /* buffers */
     uint32_t buffer_bytes;
     uint32_t ipv4; /* host byte order; 0: derived from the name */
-    uint32_t reserved[9];
+    /* What it wants of the cores, where they are managed; the iokernel's configuration wins over it. */
+    uint32_t kind;        /* CL_CONTROL_LATENCY, CL_CONTROL_BATCH; 0: latency */
+    uint32_t guaranteed;  /* cores */
+    uint32_t maximum;     /* cores; 0: as many as kthreads */
+    uint32_t weight;      /* among equals; 0: 1 */
+    uint32_t deadline_us; /* what its tail should stay under; 0: nothing asked */
+    uint32_t quantum_us;  /* a uthread that ran for so long yields to others at its next probe; 0: never */
+    uint32_t reserved[3];
+};
+#define CL_CONTROL_LATENCY 1
+#define CL_CONTROL_BATCH 2
+
+/* The kthreads' thread ids, and the signal that asks one to step aside (its handler is installed). */
+struct cl_control_kthreads {
+    struct cl_control_header header;
+    uint32_t n;
+    int32_t signal;
+    int32_t tids[64];
 };
 
 struct cl_control_accept {
@@ -69,11 +90,13 @@ struct cl_control_accept {
     uint64_t state_bytes;
     uint8_t mac[6];
     uint8_t may_spin; /* 0: more kthreads than cores, so a kthread must park rather than spin */
-    uint8_t pad;
+    uint8_t managed;  /* 1: its kthreads run only while they own a core; slots below */
     uint32_t ipv4, ipv4_prefix; /* host byte order; bits */
     uint32_t mtu;
     uint32_t gateway; /* next hop for what is outside of the subnet; 0: none */
     int32_t cpus[64]; /* where kthread k should run; -1: anywhere */
+    uint32_t slot; /* of kthread 0 in the state segment; kthread k has slot + k */
+    uint32_t pad2;
 };
 
 struct cl_control_refuse {
@@ -101,7 +124,8 @@ _Static_assert(sizeof(struct cl_control_header) == 16, "never changes");
 _Static_assert(sizeof(struct cl_control_hello) == 112, "no hidden padding");
 _Static_assert(sizeof(struct cl_control_refuse) == 264, "never changes");
 _Static_assert(sizeof(struct cl_arena_layout) == 72, "part of ACCEPT");
-_Static_assert(sizeof(struct cl_control_accept) == 392, "no hidden padding");
+_Static_assert(sizeof(struct cl_control_accept) == 400, "no hidden padding");
+_Static_assert(sizeof(struct cl_control_kthreads) == 280, "no hidden padding");
 _Static_assert(sizeof(((struct cl_control_accept *)0)->cpus) == 4 * CL_SHM_MAX_KTHREADS, "one CPU a kthread");
 _Static_assert(sizeof(((struct cl_control_hello *)0)->name) == CL_SHM_NAME_BYTES, "name");
 

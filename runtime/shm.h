@@ -4,8 +4,10 @@
  *
  *   arena   one sealed memfd an application: header, one block of lines a kthread, rx and tx rings, packet buffers. Both
  *           map it writable. Applications never see each other's arenas.
- *   state   one memfd an iokernel: its sleeping flags, heartbeats, later the owner of each core. Applications get a
+ *   state   one memfd an iokernel: its sleeping flags, heartbeats, the owner of each core. Applications get a
  *           descriptor that can be mapped read-only only (F_SEAL_FUTURE_WRITE).
+ *
+ * How a core moves from one kthread to another is told in docs/cores.md; the words are declared here.
  *
  * Who trusts whom: the application trusts its iokernel (it hands it its packets). The iokernel trusts nothing in an
  * arena: it keeps geometry, free lists and ring positions in private memory, never reads the header back, copies each
@@ -34,13 +36,14 @@
 #include "ring.h"
 
 // cffi: begin
-#define CL_SHM_VERSION 1
+#define CL_SHM_VERSION 2
 #define CL_SHM_PAGE 4096
 #define CL_SHM_NAME_BYTES 32 /* an application's name with its terminating zero */
 #define CL_SHM_MAX_KTHREADS 64
 #define CL_SHM_MAX_LOOPS 16
 #define CL_SHM_MAX_APPS 256 /* of an iokernel */
 #define CL_SHM_MAX_CORES 256
+#define CL_SHM_MAX_SLOTS 1024 /* kthreads of all applications of an iokernel */
 #define CL_SHM_MIN_BUFFER_BYTES 256
 #define CL_SHM_MAX_BUFFER_BYTES 16384
 #define CL_SHM_NO_BUFFER 0xffffff /* "no buffer" in a 24-bit index field */
@@ -59,25 +62,62 @@ struct cl_arena_header {
     char name[32];
 };
 
+/* Second line pair of the header's page, at CL_ARENA_LOOK_OFFSET in every arena, so that a port can map this page at one
+ * address for its whole life, whichever iokernel it is attached to (drivers/port.h). */
+#define CL_ARENA_LOOK_OFFSET 128
+struct cl_arena_look {
+    /* Bit k: kthread k is to look at its core (cl_probe_slow): it lost it, or its uthread has run for a quantum while
+     * others wait. Writer: the home loop (relaxed, after the words that it announces, which are stored with release).
+     * Readers: scheduling points and probes of the kthreads, often: the line changes only when a core moves or a
+     * quantum is over. */
+    uint64_t look CL_ALIGNED(64);
+};
+
+/* Values of cl_arena_kthread.park. Without managed cores only the first two occur (park.h). */
+#define CL_KTHREAD_RUNNING 0
+#define CL_KTHREAD_PARKED 1       /* without work, asleep on its futex or about to be */
+#define CL_KTHREAD_PARKED_HOT 2   /* without work, waits for its core by sched_yield() */
+#define CL_KTHREAD_ASIDE 3        /* has work but lost its core; asleep on its futex or about to be */
+#define CL_KTHREAD_ASIDE_HOT 4    /* the same, waits by sched_yield() */
+
+/* Congestion signals of a kthread: positions only, so that a store costs a cycle. The iokernel notes when it first saw
+ * each position and so knows how old the oldest entry is (iokernel/signals.c). Writer: kthread (relaxed); reader:
+ * iokernel (relaxed): a stale or torn view delays a decision by one interval, no more. All positions count modulo 2^32. */
+struct cl_signals {
+    uint32_t inbox_tail, inbox_head; /* frames put into the inbox of this kthread, and taken out of it */
+    uint32_t runq_tail, runq_head;   /* uthreads made ready here, overflow included, and taken to run or stolen */
+    uint32_t switches;               /* uthreads switched to: unchanged means that one and the same runs */
+    uint32_t acted;                  /* last cl_state_kthread.grant that it acts on: "I run" */
+    uint64_t timer_tsc;              /* when its first timer is due; UINT64_MAX: none is armed */
+    uint32_t storage_done, storage_seen; /* completions on its storage queues, and those collected */
+    uint32_t in_uthread;             /* 1: a uthread runs, 0: the scheduler's loop does */
+    uint32_t preempted;              /* times that it stepped aside, for people */
+    uint64_t reserved[2];
+};
+
 /* The lines of one kthread. Lines of one writer are paired, since the hardware prefetches lines in pairs of 128 bytes.
  */
 struct cl_arena_kthread {
-    /* Line 0: park word, the handshake of park.h. Writers: kthread (relaxed store, then seq_cst fence) and iokernel and
-     * siblings (exchange PARKED -> RUNNING). Readers: the same. Changes only when the kthread goes to sleep or wakes.
-     */
+    /* Line 0: park word, the handshake of park.h: CL_KTHREAD_*. Writers: kthread (relaxed store, then seq_cst fence) and,
+     * without managed cores, iokernel and siblings (exchange PARKED -> RUNNING). Readers: the same. Changes only when the
+     * kthread goes to sleep or wakes. */
     uint32_t park CL_ALIGNED(64);
     /* Line 1: slots consumed from the rx ring, modulo 2^32. Writer: kthread (release). Reader: iokernel (acquire), only
-     * when its copy says that the ring is full. */
+     * when its copy says that the ring is full, and for the signals. */
     uint32_t rx_head CL_ALIGNED(64);
     /* Line 2: slots consumed from the tx ring. Writer: iokernel (release: the frames before it have been copied out).
      * Reader: kthread (acquire): these send buffers are free again. */
     uint32_t tx_head CL_ALIGNED(64);
     /* Line 3: reserved for words that the iokernel writes for this kthread. Zero. */
     uint8_t reserved_iokernel[64] CL_ALIGNED(64);
-    /* Line 4: reserved for the kthread's exported queue state (congestion signals). Writer: kthread. Zero. */
-    uint8_t reserved_signals[64] CL_ALIGNED(64);
-    /* Lines 5 to 7: reserved. Zero. */
-    uint8_t reserved[192] CL_ALIGNED(64);
+    /* Line 4: see there. */
+    struct cl_signals signals CL_ALIGNED(64);
+    /* Line 5: "there is work for more kthreads than run" (uthreads spawned from outside, a sibling with too much).
+     * Writers: any thread of the application (atomic add, relaxed; then a seq_cst fence and a look at the loop's
+     * `sleeping`). Reader: iokernel (relaxed). Of kthread 0 only. */
+    uint32_t help CL_ALIGNED(64);
+    /* Lines 6 and 7: reserved. Zero. */
+    uint8_t reserved[128] CL_ALIGNED(64);
 };
 
 /* First page of the state segment. Writer: iokernel, before the first application; readers: applications. Constant. */
@@ -89,8 +129,10 @@ struct cl_state_header {
     uint32_t never_sleeps; /* 1: polling mode is "spin", an application need not look at `sleeping` */
     uint32_t pid;          /* of the iokernel, for messages only */
     uint64_t loops_offset, cores_offset, total_bytes;
-    uint32_t n_cores; /* cl_state_core entries, indexed by CPU id */
-    uint32_t reserved;
+    uint32_t n_cores;      /* cl_state_core entries, indexed by CPU id */
+    uint32_t manages_cores; /* 1: kthreads run only while they own a core (docs/cores.md) */
+    uint64_t kthreads_offset; /* cl_state_kthread[CL_SHM_MAX_SLOTS] */
+    uint64_t reserved[7];
 };
 
 /* A loop's words. Writer: that loop. */
@@ -103,9 +145,25 @@ struct cl_state_loop {
     uint64_t heartbeat_tsc CL_ALIGNED(64);
 };
 
-/* Reserved for the owner of each core. Writer: iokernel. Zero. */
+/* Who has a core. Writer: the loop that manages it. Readers: kthreads (owner: acquire). Changes when the core moves.
+ *
+ * `owner` is the one authority: a kthread runs uthreads only while it is the owner of its core. It is changed at the
+ * moment of the decision; the old owner steps aside when it looks, the new one begins when the old one has. */
 struct cl_state_core {
-    uint8_t reserved[64] CL_ALIGNED(64);
+    uint32_t owner CL_ALIGNED(64); /* slot + 1 of a kthread; 0: nobody */
+    uint32_t wake;                 /* the owner sleeps on the futex of its slot: who steps aside for it wakes it */
+    uint32_t wanted;               /* somebody else could use this core: an owner without work parks at once */
+    uint32_t moves;                /* times that the owner changed */
+    uint64_t decided_tsc;          /* when it last did */
+};
+
+/* Words of a kthread, by slot. Writer: its home loop. Readers: the kthread (acquire). */
+struct cl_state_kthread {
+    /* Futex. Bumped (release, after `cpu` and the core's `owner`) each time the kthread is given a core, or is woken
+     * while it has one. FUTEX_WAIT and FUTEX_WAKE work on a read-only shared mapping. */
+    uint32_t grant CL_ALIGNED(64);
+    int32_t cpu;  /* the core it is to run on or wait for */
+    uint32_t hot; /* 1: wait by sched_yield(), this core changes hands often; 0: wait on the futex */
 };
 
 /* Geometry of an arena: what is asked for, and what follows from it. */
@@ -128,12 +186,17 @@ _Static_assert(offsetof(struct cl_arena_kthread, park) == 0, "line 0");
 _Static_assert(offsetof(struct cl_arena_kthread, rx_head) == 64, "line 1, the same writer as line 0");
 _Static_assert(offsetof(struct cl_arena_kthread, tx_head) == 128, "line 2, another pair: another writer");
 _Static_assert(offsetof(struct cl_arena_kthread, reserved_iokernel) == 192, "line 3, the same writer as line 2");
-_Static_assert(offsetof(struct cl_arena_kthread, reserved_signals) == 256, "line 4");
-_Static_assert(sizeof(struct cl_state_header) == 64, "no hidden padding");
+_Static_assert(offsetof(struct cl_arena_kthread, signals) == 256, "line 4");
+_Static_assert(offsetof(struct cl_arena_kthread, help) == 320, "line 5");
+_Static_assert(sizeof(struct cl_signals) == 64, "one line");
+_Static_assert(sizeof(struct cl_state_header) == 128, "no hidden padding");
 _Static_assert(sizeof(struct cl_state_loop) == 128, "two lines");
 _Static_assert(offsetof(struct cl_state_loop, heartbeat_tsc) == 64,
                "the heartbeat does not disturb readers of sleeping");
 _Static_assert(sizeof(struct cl_state_core) == 64, "one line a core");
+_Static_assert(sizeof(struct cl_arena_header) <= CL_ARENA_LOOK_OFFSET, "the look line comes after it");
+_Static_assert(sizeof(struct cl_arena_look) == 64, "one line");
+_Static_assert(sizeof(struct cl_state_kthread) == 64, "one line a kthread");
 
 /* Work out the layout from its first six fields. -EINVAL if one of them is out of bounds. */
 static inline int cl_arena_layout_init(struct cl_arena_layout *l)

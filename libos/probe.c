@@ -1,0 +1,18 @@
+/* See probe.h. */
+#include "probe.h"
+
+#include "sched/sched.h"
+
+static const uint64_t nothing CL_ALIGNED(64) = 0;
+
+CL_EXPORT __thread const uint64_t *cl_probe_word_self __attribute__((tls_model("initial-exec"))) = &nothing;
+
+const uint64_t *cl_probe_word(void)
+{
+    return cl_probe_word_self;
+}
+
+void cl_probe_slow(void)
+{
+    cl_sched_look();
+}
