@@ -14,10 +14,12 @@
  *
  *   runtime.h  create, bind, start, stop, statistics      udp.h    handlers, requests, sockets
  *   uthread.h  user-level threads                         sync.h   mutex, condition variable, semaphore, wait group
+ *   probe.h    letting go of a core in long loops
  *   timer.h    timers                                     sched/sched.h  the scheduler alone */
 #ifndef CORELANE_LIBOS_LIBOS_H
 #define CORELANE_LIBOS_LIBOS_H
 
+#include "probe.h"
 #include "runtime.h"
 #include "sync.h"
 #include "timer.h"

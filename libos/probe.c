@@ -5,7 +5,7 @@
 
 static const uint64_t nothing CL_ALIGNED(64) = 0;
 
-CL_EXPORT __thread const uint64_t *cl_probe_word_self __attribute__((tls_model("initial-exec"))) = &nothing;
+CL_API __thread const uint64_t *cl_probe_word_self __attribute__((tls_model("initial-exec"))) = &nothing;
 
 const uint64_t *cl_probe_word(void)
 {

@@ -28,7 +28,7 @@ CL_API void cl_probe_slow(void);
 
 /* The same as cl_probe_word() without a call. Initial-exec: one load from the thread block. All kthreads of a runtime
  * have the same value, so a copy that the compiler keeps across a move is as good. */
-extern CL_EXPORT __thread const uint64_t *cl_probe_word_self __attribute__((tls_model("initial-exec")));
+extern CL_API __thread const uint64_t *cl_probe_word_self __attribute__((tls_model("initial-exec")));
 
 #define CL_PROBE()                                                                                                     \
     do {                                                                                                               \

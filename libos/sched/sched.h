@@ -170,6 +170,9 @@ CL_API void cl_sched_no_switch_leave(void);
  * rule, and return. For code that needs more stack than a uthread has. On a uthread; -EDEADLK under no-switch. */
 CL_API int cl_kthread_call(void (*fn)(void *arg), void *arg);
 
+/* What cl_probe_slow does (../probe.h): let go of the core if it is not ours any more, or yield if the quantum is over. */
+CL_API void cl_sched_look(void);
+
 /* The primitive under all blocking calls: put the caller to sleep and release `held` once its context is saved, so that
  * a waker that takes the lock finds a uthread that can be resumed. It is resumed by cl_uthread_ready, once. -EDEADLK,
  * with the lock still held, in a place that may not block. */
