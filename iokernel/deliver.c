@@ -182,8 +182,11 @@ CL_HOT bool io_to_uplink(struct io_loop *loop, unsigned uplink, const struct io_
 bool io_hand_over(struct io_loop *loop, unsigned to, const struct io_frame *f, unsigned kind, unsigned uplink)
 {
     struct io_handover *h = loop->out[to];
-    if (f->len > h->stride || cl_ring_tx_space(&h->tx, 1) == 0)
+    if (f->len > h->stride || cl_ring_tx_space(&h->tx, 1) == 0) {
+        io_count(loop->stats.loop_out_dropped_full, 1);
         return false;
+    }
+    io_count(loop->stats.loop_out, 1);
     copy_frame(h->frames + (size_t)(h->tx.tail & (IO_HANDOVER_SLOTS - 1)) * h->stride, f);
     cl_ring_push(&h->tx, f->len | (uint64_t)kind << 32 | (uint64_t)uplink << 40, hash_of(loop, f));
     loop->handed[to] = true;

@@ -22,6 +22,7 @@
  *   application, receiving  rx_offered  = rx_delivered + rx_dropped_*
  *   loop, uplink in         up_received = up_local + up_remote + up_flooded + up_answered + up_dropped_*
  *   loop, uplink out        out_offered = out_sent + out_dropped_* + out_staged
+ *   between loops           sum of loop_out = sum of loop_in, and what is in the rings
  *   buffers                 n_rx        = buffers_free + buffers_lent, at every moment
  *
  * where "local", "remote", "uplink" say where a frame was handed on to: whether it was taken there, that place counts.
@@ -116,7 +117,8 @@ struct cl_io_loop_stats {
     uint64_t up_dropped_not_ours, up_dropped_malformed, up_dropped_loop_full;
     uint64_t out_offered, out_sent, out_bytes, out_staged;
     uint64_t out_dropped_no_buffer, out_dropped_full, out_dropped_too_long, out_dropped_no_uplink;
-    uint64_t loop_in, loop_in_gone; /* from other loops: all, and those whose application had left */
+    uint64_t loop_in, loop_in_gone;           /* from other loops: all, and those whose application had left */
+    uint64_t loop_out, loop_out_dropped_full; /* to other loops: handed over, and lost since the ring there was full */
 };
 
 /* What an application that was removed had, for the record and for the leak check. */

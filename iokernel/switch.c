@@ -81,7 +81,7 @@ static bool out_towards(struct io_loop *loop, struct io_app *app, uint64_t dst, 
     if (cl_likely(loop->n_uplinks == 1))
         return out(loop, app, 0, f);
     uint64_t known = loop->fdb[io_slot_of(dst) & (IO_FDB - 1)];
-    if (known >> 16 == dst && !(dst & 1))
+    if (known && known >> 16 == dst) /* an empty slot is no entry for the address 00:00:00:00:00:00 */
         return out(loop, app, (unsigned)(known & 0xffff) - 1, f);
     bool any = false;
     for (unsigned i = 0; i < loop->n_uplinks; i++)

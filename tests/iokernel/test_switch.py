@@ -251,6 +251,33 @@ def test_several_uplinks_learn_who_is_behind_which(start, attach, link):
         assert ends[1 - i][1].recv() == []
 
 
+def test_an_empty_place_of_the_learned_addresses_is_not_the_address_zero(start, attach, link):
+    ends = [link(mac=(f"02:00:00:00:01:0{i}", f"02:00:00:00:02:0{i}")) for i in range(2)]
+    start(uplinks=[inner for inner, _ in ends])
+    a = attach("a")
+    nobody = udp_frame((mac_bytes(a), ip_int(a)), (bytes(6), WORLD[1]), b"nobody has this address")
+    assert a.send(nobody) == 1
+    for _, outer in ends:
+        assert collect(outer, 1) == [nobody]
+
+
+def test_copies_that_find_the_ring_to_another_loop_full_are_counted(start, attach):
+    apps = {"a": AppSettings(loop=0), "b": AppSettings(loop=1)}
+    io = start(loop_cpus=[-1, -1], apps=apps, manual_hz=10**9)
+    a, b = attach("a"), attach("b")
+    call = udp_frame((mac_bytes(a), ip_int(a)), (BROADCAST, 0xFFFFFFFF), b"all")
+    for now in range(1, 1001):  # loop 1 does not run meanwhile
+        assert a.send(call) == 1
+        io.step(now * 1000)
+    first = io.stats()["loops"][0]
+    assert first["loop_out"] + first["loop_out_dropped_full"] == 1000
+    assert first["loop_out_dropped_full"] > 0
+    for now in range(1001, 1100):
+        io.step(now * 1000, loop=1)
+        b.recv()
+    assert io.stats()["loops"][1]["loop_in"] == first["loop_out"]
+
+
 @pytest.mark.parametrize("loops", [2, 3])
 def test_loops_hand_frames_to_each_other(start, attach, outside, loops):
     inner, outer = outside
