@@ -69,6 +69,7 @@ def loads(cls: type[T], text: str, source: str = "<text>", overrides: Sequence[s
 
 def override(section: T, overrides: Sequence[str]) -> T:
     """A copy of `section` with assignments like "nic.queues=4" made; a bare word is taken as a text."""
+    paths = []
     for assignment in overrides:
         key, equals, value = assignment.partition("=")
         path = tuple(part.strip() for part in key.split("."))
@@ -79,6 +80,11 @@ def override(section: T, overrides: Sequence[str]) -> T:
         except tomllib.TOMLDecodeError:
             parsed = value.strip()
         section = _Reader(f"--set {assignment}", "").changed(section, path, parsed, ())
+        paths.append(path)
+    # What must go together is looked at when all are made: their order says nothing.
+    whole = _Reader(f"--set {overrides[0]}" if len(overrides) == 1 else "the command line", "")
+    for path in paths:
+        whole.check_along(section, path)
     return section
 
 
@@ -151,7 +157,7 @@ class _Reader:
     def refuse(self, path: tuple[str, ...], why: str, hint: str = "") -> ConfigError:
         line = self.line_of(path)
         where = f"{self.source}:{line}" if line else self.source
-        return ConfigError(f"{where}: {'.'.join(path)}", why, hint)
+        return ConfigError(f"{where}: {'.'.join(path)}" if path else where, why, hint)
 
     def line_of(self, path: tuple[str, ...]) -> int:
         """Line of a key, 0 if it was not found: tomllib does not say, so this looks for the text of it."""
@@ -189,7 +195,15 @@ class _Reader:
             try:
                 check()
             except ValueError as error:
-                raise self.refuse(path or ("(whole file)",), str(error)) from None
+                raise self.refuse(path, str(error)) from None
+
+    def check_along(self, section: Any, path: tuple[str, ...]) -> None:
+        """`check_whole` of the sections on the way to the option at `path`, the innermost first."""
+        below = [section]
+        for key in path[:-1]:
+            below.append(below[-1][key] if isinstance(below[-1], dict) else getattr(below[-1], key))
+        for depth in reversed(range(len(below))):
+            self.check_whole(below[depth], path[:depth])
 
     def unknown(self, cls: type[Any], key: str, path: tuple[str, ...]) -> ConfigError:
         import difflib  # only for this message
@@ -277,9 +291,7 @@ class _Reader:
             new = {**old, rest[0]: self.changed(inner, rest[1:], value, (*here, rest[0]))}
         else:
             raise self.refuse((*done, *path), "no such option", f"{'.'.join(here)} is no table of options")
-        made = dataclasses.replace(section, **{key: new})
-        self.check_whole(made, done)
-        return made
+        return dataclasses.replace(section, **{key: new})
 
 
 def _split_key(text: str) -> list[str]:

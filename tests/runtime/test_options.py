@@ -159,6 +159,14 @@ def test_overrides_are_checked(assignment, said):
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize("assignments", [["inner.mode=b", "inner.on=true"], ["inner.on=true", "inner.mode=b"]])
+def test_overrides_that_go_together_may_come_in_any_order(assignments):
+    inner = options.override(Outer(), assignments).inner
+    assert (inner.mode, inner.on) == ("b", True)
+    with pytest.raises(ConfigError, match=r"^the command line: inner: mode b needs on = true"):
+        options.override(Outer(), ["inner.size=7", "inner.mode=b"])
+
+
 def test_sample_is_the_default():
     text = options.sample(Outer, name="one")
     assert "# size: a whole number from 1 to 10\nsize = 4\n" in text
