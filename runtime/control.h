@@ -89,13 +89,13 @@ struct cl_control_accept {
     uint64_t generation;
     uint64_t state_bytes;
     uint8_t mac[6];
-    uint8_t may_spin; /* 0: more kthreads than cores, so a kthread must park rather than spin */
-    uint8_t managed;  /* 1: its kthreads run only while they own a core; slots below */
+    uint8_t may_spin;           /* 0: more kthreads than cores, so a kthread must park rather than spin */
+    uint8_t managed;            /* 1: its kthreads run only while they own a core; slots below */
     uint32_t ipv4, ipv4_prefix; /* host byte order; bits */
     uint32_t mtu;
     uint32_t gateway; /* next hop for what is outside of the subnet; 0: none */
     int32_t cpus[64]; /* where kthread k should run; -1: anywhere */
-    uint32_t slot; /* of kthread 0 in the state segment; kthread k has slot + k */
+    uint32_t slot;    /* of kthread 0 in the state segment; kthread k has slot + k */
     uint32_t pad2;
 };
 

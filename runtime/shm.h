@@ -75,23 +75,23 @@ struct cl_arena_look {
 
 /* Values of cl_arena_kthread.park. Without managed cores only the first two occur (park.h). */
 #define CL_KTHREAD_RUNNING 0
-#define CL_KTHREAD_PARKED 1       /* without work, asleep on its futex or about to be */
-#define CL_KTHREAD_PARKED_HOT 2   /* without work, waits for its core by sched_yield() */
-#define CL_KTHREAD_ASIDE 3        /* has work but lost its core; asleep on its futex or about to be */
-#define CL_KTHREAD_ASIDE_HOT 4    /* the same, waits by sched_yield() */
+#define CL_KTHREAD_PARKED 1     /* without work, asleep on its futex or about to be */
+#define CL_KTHREAD_PARKED_HOT 2 /* without work, waits for its core by sched_yield() */
+#define CL_KTHREAD_ASIDE 3      /* has work but lost its core; asleep on its futex or about to be */
+#define CL_KTHREAD_ASIDE_HOT 4  /* the same, waits by sched_yield() */
 
 /* Congestion signals of a kthread: positions only, so that a store costs a cycle. The iokernel notes when it first saw
  * each position and so knows how old the oldest entry is (iokernel/signals.c). Writer: kthread (relaxed); reader:
  * iokernel (relaxed): a stale or torn view delays a decision by one interval, no more. All positions count modulo 2^32. */
 struct cl_signals {
-    uint32_t inbox_tail, inbox_head; /* frames put into the inbox of this kthread, and taken out of it */
-    uint32_t runq_tail, runq_head;   /* uthreads made ready here, overflow included, and taken to run or stolen */
-    uint32_t switches;               /* uthreads switched to: unchanged means that one and the same runs */
-    uint32_t acted;                  /* last cl_state_kthread.grant that it acts on: "I run" */
-    uint64_t timer_tsc;              /* when its first timer is due; UINT64_MAX: none is armed */
+    uint32_t inbox_tail, inbox_head;     /* frames put into the inbox of this kthread, and taken out of it */
+    uint32_t runq_tail, runq_head;       /* uthreads made ready here, overflow included, and taken to run or stolen */
+    uint32_t switches;                   /* uthreads switched to: unchanged means that one and the same runs */
+    uint32_t acted;                      /* last cl_state_kthread.grant that it acts on: "I run" */
+    uint64_t timer_tsc;                  /* when its first timer is due; UINT64_MAX: none is armed */
     uint32_t storage_done, storage_seen; /* completions on its storage queues, and those collected */
-    uint32_t in_uthread;             /* 1: a uthread runs, 0: the scheduler's loop does */
-    uint32_t preempted;              /* times that it stepped aside, for people */
+    uint32_t in_uthread;                 /* 1: a uthread runs, 0: the scheduler's loop does */
+    uint32_t preempted;                  /* times that it stepped aside, for people */
     uint64_t reserved[2];
 };
 
@@ -129,8 +129,8 @@ struct cl_state_header {
     uint32_t never_sleeps; /* 1: polling mode is "spin", an application need not look at `sleeping` */
     uint32_t pid;          /* of the iokernel, for messages only */
     uint64_t loops_offset, cores_offset, total_bytes;
-    uint32_t n_cores;      /* cl_state_core entries, indexed by CPU id */
-    uint32_t manages_cores; /* 1: kthreads run only while they own a core (docs/cores.md) */
+    uint32_t n_cores;         /* cl_state_core entries, indexed by CPU id */
+    uint32_t manages_cores;   /* 1: kthreads run only while they own a core (docs/cores.md) */
     uint64_t kthreads_offset; /* cl_state_kthread[CL_SHM_MAX_SLOTS] */
     uint64_t reserved[7];
 };

@@ -4,10 +4,11 @@
     engine.py    the event loop, compiled by numba; calls the very policies that the iokernel calls
     formulas.py  queueing theory to check it by
     recursion.py the same queue without events, from the same draws: takes the sampling error out of that check
+    box.py       the same requests through the simulator and through this machine's cores
     studies.py   the questions asked of it: policies against load, cores needed against the reallocation interval
 
-As a benchmark (`corelane bench sim`) it checks itself against Erlang-C and Pollaczek-Khinchine, measures its own speed
-and draws the studies.
+As a benchmark (`corelane bench sim`) it checks itself against Erlang-C, Pollaczek-Khinchine and the machine at one and
+two cores, measures its own speed and draws the studies.
 
 Does not deal with: caches, NUMA, contention between hyper-threads, packets that are lost and sent again. What a move or
 a packet costs is a parameter, to be taken from `corelane bench` on the machine in question.
@@ -26,17 +27,18 @@ FIGURES = ("sim.erlang_error", "sim.events_per_s")
 
 
 def run(session: Session) -> None:
-    """Half of session.seconds for the formulas, the rest for the studies."""
-    from . import studies
+    """0.4 of session.seconds for the formulas, 0.2 for the machine, the rest for the studies."""
+    from . import box, studies
 
-    studies.check_formulas(session, session.seconds / 2)
-    studies.policies_against_load(session, session.seconds / 4)
-    studies.cores_against_interval(session, session.seconds / 4)
+    studies.check_formulas(session, 0.4 * session.seconds)
+    box.compare(session, 0.2 * session.seconds)
+    studies.policies_against_load(session, 0.2 * session.seconds)
+    studies.cores_against_interval(session, 0.2 * session.seconds)
     session.settings["message"] = "one simulated request, from arrival to completion"
 
 
 def plot(document: dict[str, Any]) -> Canvas:
-    """Tail against load for each policy, and cores needed against the reallocation interval."""
+    """Tail against load for each policy, cores needed against the reallocation interval, the machine and its model."""
     from . import studies
 
     return studies.draw(document)

@@ -270,7 +270,8 @@ def cores_against_interval(session: Session, seconds: float) -> None:
 
 
 def draw(document: dict[str, Any]) -> Canvas:
-    """Left: p99.9 against load, policies by colour, cores by line style. Right: cores held against the interval."""
+    """Left: p99.9 against load, policies by colour, cores by line style. Middle: cores held against the interval.
+    Right: latency of the machine and of the simulator on the same requests."""
     rows = document["arms"]
     points = [r for r in rows if "policy" in r]
     slow = [r for r in rows if "interval_us" in r]
@@ -278,8 +279,8 @@ def draw(document: dict[str, Any]) -> Canvas:
         "sim: policies, cores and the price of deciding rarely",
         message=document["settings"]["message"],
         n=sum(int(r["n"]) for r in rows),
-        panels=2,
-        size=(13.0, 7.5),
+        panels=3,
+        size=(17.0, 7.5),
     )
     lines = list(STYLES.values())
     shown = (CORES[0], CORES[-1])
@@ -308,5 +309,24 @@ def draw(document: dict[str, Any]) -> Canvas:
     for arm, why in document["settings"]["stops"].items():
         if any(arm.endswith(f", {c} cores") for c in shown):
             canvas.caption(f"{arm} stops: {why}.")
-    canvas.caption(f"Right: least headroom that keeps p99.9 under {LIMIT_US:g} us at 40 % load, log-normal service.")
+    canvas.caption(f"Middle: least headroom that keeps p99.9 under {LIMIT_US:g} us at 40 % load, log-normal service.")
+    _draw_box(canvas, [r for r in rows if "servers" in r])
     return canvas
+
+
+def _draw_box(canvas: Canvas, rows: list[dict[str, Any]]) -> None:
+    """p50 and p90 of the machine (markers) and the simulator (lines) against load."""
+    axes = canvas.axes[2]
+    for i, servers in enumerate(sorted({r["servers"] for r in rows})):
+        mine = [r for r in rows if r["servers"] == servers]
+        for j, p in enumerate((50, 90)):
+            colour = 2 * i + j
+            x = [r["load"] for r in mine]
+            name = f"p{p}, {servers} core{'s' if servers > 1 else ''}"
+            canvas.curve(x, [r[f"model_p{p}_us"] for r in mine], label=f"simulator {name}", colour=colour, panel=2)
+            y = [r[f"box_p{p}_us"] for r in mine]
+            canvas.curve(x, y, label=f"machine {name}", colour=colour, style="", marker="x", panel=2)
+    axes.set_yscale("log")
+    axes.set_xlabel("load (share of the cores)")
+    axes.set_ylabel("latency (us)")
+    canvas.caption("Right: crosses are this machine on the same requests, exponential service of 20 us.")
