@@ -1,15 +1,22 @@
 /* What a core-allocation policy is: a function that looks at a table of applications and writes how many cores each
  * should have. Mechanisms (which core, how it moves) are elsewhere; the discrete-event simulator in bench/sim calls the
- * very same functions.
+ * very same functions. docs/policies.md is this page for users.
  *
- * Contract. A policy is called every `interval_ns` by one thread. It reads `view` and `apps[0..n_apps)`, writes
- * `grant` of every application, and may use `memory` (zero when the application registers, never touched by others). It
- * allocates nothing, calls nothing, keeps no state elsewhere, and takes time in O(n_apps). The mechanism trusts none of
- * it: cl_policy_settle brings each grant into [guaranteed if it has work, maximum], and when the grants exceed the cores,
- * cuts them, batch before latency, most over its guarantee first.
+ * Contract. A policy is called every `interval_ns` by one thread. It reads `view` and `apps[0..n_apps)`, writes `grant` of
+ * every application, and may use `memory` (zero when the application registers and when the policy is swapped in, never
+ * touched by others). It allocates nothing, locks nothing, calls nothing, keeps no state elsewhere, gives the same grants
+ * for the same table, and takes time in O(n_apps). None of it is trusted: policy_trial.h tries a policy before it is
+ * installed, policy_host.h bounds it while it runs, and cl_policy_settle brings each grant into [guaranteed if it has
+ * work, maximum], and when the grants exceed the cores, cuts them, batch before latency, most over its guarantee first.
  *
  * Signals are ages: how long the oldest packet, runnable thread, overdue timer or storage completion of the application
  * has been waiting at this instant; 0 if none waits (Shenango, NSDI 2019, section 4.1; Caladan, OSDI 2020, section 4).
+ *
+ * A policy in C is a shared object that includes this header alone:
+ *
+ *     #include <corelane/iokernel/policy.h>
+ *     void mine(const struct cl_policy_view *view, struct cl_policy_app *apps) { ... view->params[0] ... }
+ *     CL_POLICY(mine, "spare")
  *
  * Tests: tests/iokernel/test_policies.py. */
 #ifndef CORELANE_IOKERNEL_POLICY_H
@@ -22,6 +29,8 @@
 #define CL_POLICY_BATCH 1   /* uses what it gets; never "congested" */
 #define CL_POLICY_PARAMS 8
 #define CL_POLICY_MEMORY 4
+#define CL_POLICY_MAX_APPS 256 /* rows in a table, at most */
+#define CL_POLICY_ABI 1        /* of this header, for a policy compiled elsewhere */
 
 /* One application, two cache lines. All but grant and memory are read-only for the policy. */
 struct cl_policy_app {
@@ -62,6 +71,17 @@ CL_API unsigned cl_policy_settle(const struct cl_policy_view *view, struct cl_po
 // cffi: end
 
 _Static_assert(sizeof(struct cl_policy_app) == 128, "two cache lines");
+_Static_assert(offsetof(struct cl_policy_app, grant) == 72, "what a policy only reads comes first");
+
+/* What a compiled policy says of itself: exported as NAME_policy beside the function NAME, and read from the file before
+ * anything of it is loaded. */
+struct cl_policy_note {
+    uint32_t abi;
+    uint32_t app_bytes;
+    char params[120]; /* names of its settings, in the order of view->params, separated by spaces */
+};
+#define CL_POLICY(function, names)                                                                                     \
+    CL_API const struct cl_policy_note function##_policy = {CL_POLICY_ABI, sizeof(struct cl_policy_app), names};
 
 /* The built-in ones, one a file in policies/. */
 void cl_policy_static(const struct cl_policy_view *view, struct cl_policy_app *apps);
