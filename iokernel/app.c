@@ -286,7 +286,8 @@ int cl_io_app_add(struct cl_io *io, const struct cl_io_app_config *config, struc
     app->next = io->apps;
     io->apps = app;
     io->n_apps++;
-    *grant = (struct cl_io_app_grant){app->id, app->memory.fd, app->doorbell_fd, app->layout};
+    *grant = (struct cl_io_app_grant){
+        .app = app->id, .arena_fd = app->memory.fd, .doorbell_fd = app->doorbell_fd, .layout = app->layout};
     for (uint32_t l = 0; rc == 0 && l < io->config.n_loops; l++)
         rc = tell_loop(io, &io->loops[l], IO_ADD, app, err);
     if (rc == 0)

@@ -32,8 +32,10 @@
 #define CORELANE_IOKERNEL_IOKERNEL_H
 
 #include "../drivers/nic.h"
+#include "../runtime/hist.h"
 #include "../runtime/memory.h"
 #include "../runtime/shm.h"
+#include "policy_host.h"
 
 // cffi: begin
 #define CL_IO_SPIN 0     /* polls for ever */
@@ -61,6 +63,15 @@ struct cl_io_config {
     uint64_t tsc_hz;             /* of the stamps given to cl_io_step [the process's clock] */
     uint32_t command_timeout_ms; /* how long a loop may take to admit or forget an application [5000] */
     int32_t cpus[16];            /* where loop l runs; -1: anywhere */
+    /* Managed cores (docs/cores.md). Worker CPU i is managed by loop i % n_loops, for the applications homed there. */
+    uint32_t manage_cores; /* 1: kthreads run only while they own one of the worker CPUs */
+    uint32_t n_worker_cpus;
+    int32_t worker_cpus[256];
+    uint32_t interval_us;  /* from one decision to the next [5] */
+    uint32_t ask_us;       /* how long an owner may take to step aside until it is interrupted [10] */
+    uint32_t interrupt_us; /* and from then on until it is evicted [50] */
+    uint32_t start_us;     /* how long a new owner may take to begin until its core is taken back [5000] */
+    uint32_t hot_us;       /* how long after a move a core counts as changing hands often [50000] */
 };
 
 /* Limits of what an application may send. 0: no limit. */
@@ -77,6 +88,13 @@ struct cl_io_app_config {
     uint8_t mac[6];
     uint8_t pad[2];
     struct cl_io_limits limits;
+    /* Where cores are managed; the meaning is that of struct cl_policy_app and cl_control_hello. */
+    uint32_t kind;        /* CL_POLICY_LATENCY, CL_POLICY_BATCH */
+    uint32_t guaranteed;  /* cores */
+    uint32_t maximum;     /* cores; 0: as many as kthreads */
+    uint32_t weight;      /* 0: 1 */
+    uint32_t deadline_us; /* 0: nothing asked */
+    uint32_t quantum_us;  /* 0: never */
 };
 
 /* What the control server needs to answer an application. The descriptors are the iokernel's. */
@@ -84,6 +102,7 @@ struct cl_io_app_grant {
     uint32_t app; /* id, counts up from 1 */
     int arena_fd, doorbell_fd;
     struct cl_arena_layout layout;
+    uint32_t slot; /* of kthread 0 in the state segment; kthread k has slot + k. Where cores are managed */
 };
 
 /* Writer: the home loop. Readers: anybody (relaxed). */
@@ -121,6 +140,74 @@ struct cl_io_loop_stats {
     uint64_t loop_out, loop_out_dropped_full; /* to other loops: handed over, and lost since the ring there was full */
 };
 
+/* The cores of one application. Writer: the home loop. Readers: anybody (relaxed). */
+struct cl_io_app_cores {
+    uint64_t core_ns;           /* core time that it held with work to do */
+    uint64_t checks, congested; /* decisions that looked at it, and those that found something waiting in it */
+    uint64_t moves_in, moves_out;
+    uint64_t wakes;       /* of kthreads that had parked and kept their core */
+    uint64_t asked;       /* as old owner: by the word in its arena */
+    uint64_t interrupted; /* by signal, since it did not answer */
+    uint64_t evicted;     /* by demotion, since it did not answer that either */
+    uint64_t not_started; /* as new owner: did not begin in time, so that the core was taken back */
+    uint64_t delayed;     /* decisions in which it got no core, since it had used up its system calls */
+    uint64_t quantum;     /* uthreads told that they had run for long enough */
+    uint64_t lies;        /* positions that no honest application writes */
+    uint64_t cores;       /* held now */
+    uint64_t waiting;     /* things that waited in it at the last decision */
+};
+
+/* The steps by which a kthread got its core: the last one that was taken. */
+#define CL_IO_STEP_IDLE 0      /* nobody had it */
+#define CL_IO_STEP_WAKE 1      /* it had kept it while parked */
+#define CL_IO_STEP_PARKED 2    /* its owner had parked */
+#define CL_IO_STEP_ASK 3       /* its owner stepped aside when asked */
+#define CL_IO_STEP_INTERRUPT 4 /* when it got the signal */
+#define CL_IO_STEP_EVICT 5     /* it did not, and was demoted */
+#define CL_IO_STEPS 6
+
+/* The allocator of one loop. Writer: the loop. Readers: anybody (relaxed). */
+struct cl_io_cores_stats {
+    uint64_t decisions, decisions_timed, decision_ns; /* all; those timed, and the sum of their times */
+    uint64_t urgent;                                  /* of the decisions: before the interval was over */
+    uint64_t
+        violations; /* spells of an interval and a move in which a core was idle beside an application that waited */
+    uint64_t moves, wakes, asked, interrupted, evicted, not_started, died;
+    uint64_t affinities;        /* kthreads moved to another CPU first */
+    uint64_t affinities_failed; /* sched_setaffinity refused */
+    uint64_t evictions_failed;  /* sched_setscheduler refused: EPERM as a rule */
+    uint64_t interrupts_failed; /* tgkill refused */
+    uint64_t syscalls;          /* made to move cores, failed ones and futex wakes included */
+    uint64_t steers;            /* times that an application's flows were spread anew */
+};
+
+/* One worker CPU. Writer: its loop. Readers: anybody (relaxed). */
+struct cl_io_core_stats {
+    uint32_t cpu, loop;
+    uint32_t owner;   /* slot + 1; 0: nobody */
+    uint32_t app;     /* the owner's application; 0: nobody */
+    uint32_t kthread; /* the owner's number in it */
+    uint32_t busy;    /* 1: the owner has work, or is on its way */
+    uint64_t moves, busy_ns;
+};
+
+/* Why an entry was written. */
+#define CL_IO_LOG_WANTED 1  /* owner changed: an application should have more cores */
+#define CL_IO_LOG_DONE 2    /* the new owner runs; step says how it came to that */
+#define CL_IO_LOG_STALLED 3 /* owner changed: the new owner did not begin, nobody has the core */
+#define CL_IO_LOG_DIED 4    /* owner changed: its thread does not exist any more */
+#define CL_IO_LOG_LEFT 5    /* owner changed: its application was removed */
+#define CL_IO_LOG_WOKEN 6   /* a parked owner was given work */
+
+/* One entry of a loop's log of moves. In DONE and WOKEN, from and to are the same. */
+struct cl_io_move {
+    uint64_t tsc;
+    uint32_t core;     /* CPU id */
+    uint16_t from, to; /* slot + 1; 0: nobody */
+    uint8_t what, step;
+    uint8_t pad[6];
+};
+
 /* What an application that was removed had, for the record and for the leak check. */
 struct cl_io_app_final {
     struct cl_io_app_stats stats;
@@ -153,6 +240,36 @@ CL_API int cl_io_state_fd(const struct cl_io *io);
 CL_API uint64_t cl_io_state_bytes(const struct cl_io *io);
 CL_API uint64_t cl_io_generation(const struct cl_io *io);
 CL_API uint32_t cl_io_mtu(const struct cl_io *io);
+
+/* Managed cores: who the kthreads of an application are. From here on they are given cores; without it none is. The caller
+ * has made sure that the threads are the application's own. signal: asks a kthread to step aside; 0: it has no handler, so
+ * that step is left out. -EINVAL: cores are not managed, n is not its number of kthreads, told before; -EBUSY, -ETIMEDOUT as
+ * cl_io_app_add. */
+CL_API int cl_io_app_threads(struct cl_io *io, uint32_t app, int32_t pid, const int32_t *tids, uint32_t n,
+                             int32_t signal, char *err);
+/* Have another policy decide, on all loops, from their next decision on (policy_host.h). -errno with a reason. Returns a
+ * ticket (> 0) for cl_io_policy_taken: then no older function is called any more. */
+CL_API int64_t cl_io_policy_set(struct cl_io *io, const struct cl_policy_setting *setting, char *err);
+CL_API bool cl_io_policy_taken(struct cl_io *io, int64_t ticket);
+/* A loop's host, for what policy_host.h tells of it. NULL: no such loop, or cores are not managed. */
+CL_API struct cl_policy_host *cl_io_policy_host(struct cl_io *io, uint32_t loop);
+
+CL_API int cl_io_app_cores(const struct cl_io *io, uint32_t app, struct cl_io_app_cores *out);
+CL_API int cl_io_cores_stats(const struct cl_io *io, uint32_t loop, struct cl_io_cores_stats *out);
+/* Worker CPU `index` of the configuration. */
+CL_API int cl_io_core_stats(const struct cl_io *io, uint32_t index, struct cl_io_core_stats *out);
+/* Histograms, ns; to be copied (hist.h) as they are being written. Those of an application live until it is removed, those
+ * of a loop as long as the iokernel. NULL: there is none. */
+/* From the moment that the oldest thing began to wait, as far as the loop knows it, to the decision to give a core. */
+CL_API const struct cl_hist *cl_io_detection(const struct cl_io *io, uint32_t app);
+/* From the decision to the moment that the loop saw the new owner run, by step. */
+CL_API const struct cl_hist *cl_io_actuation(const struct cl_io *io, uint32_t loop, uint32_t step);
+/* Time of a decision (one in sixteen is timed). */
+CL_API const struct cl_hist *cl_io_decision_time(const struct cl_io *io, uint32_t loop);
+/* Entries of a loop's log from number *next on, at most n. Returns how many, and moves *next behind the last; *lost grows by
+ * those that had been overwritten. The loop does not wait. */
+CL_API uint32_t cl_io_moves(struct cl_io *io, uint32_t loop, uint64_t *next, struct cl_io_move *out, uint32_t n,
+                            uint64_t *lost);
 
 /* One round of a loop that is not running, at stamp `now`: for tests with a clock of their own. Returns whether it did
  * something. */
