@@ -114,7 +114,7 @@ def modes(session: Session, cores: tuple[int, int]) -> None:
     slot = 0.15 * session.seconds / 3
     for power in ("spin", "adaptive", "block"):
         session.say(f"{MODE_RPS:,.0f} requests/s with a server in mode {power}")
-        with rig.embedded(lambda rt: rt.bind(app.handler("c", PORT)), cores, power=power, spin_us=0) as made:
+        with rig.embedded(lambda rt: rt.bind(app.handler("c", PORT)), cores, power=power, spin_us=None) as made:
             assert made.server_nic is not None
             before, used = made.server_nic.stats(), made.usage()
             point = made.load.measure(MODE_RPS, slot)

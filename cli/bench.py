@@ -11,6 +11,7 @@ from typing import Any
 
 from ..bench import registry
 from ..runtime.errors import CorelaneError
+from . import values
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +55,7 @@ def _common(parser: argparse.ArgumentParser, every: bool) -> None:
     parser.add_argument("--json", nargs="?", const="-", metavar=where, help=f"write JSON to {where}, or to stdout")
     parser.add_argument("--plot", metavar=where if every else "FILE.png", help="write a plot (needs matplotlib)")
     parser.add_argument(
-        "--cores", type=_cores, metavar="A,B", help="cores to measure on (default: the first two allowed)"
+        "--cores", type=values.distinct_cpus, metavar="A,B", help="cores to measure on (default: the first two allowed)"
     )
     parser.add_argument(
         "--baseline",
@@ -65,16 +66,6 @@ def _common(parser: argparse.ArgumentParser, every: bool) -> None:
     parser.add_argument(
         "--deep-idle", action="store_true", help="leave idle states alone instead of holding /dev/cpu_dma_latency at 0"
     )
-
-
-def _cores(text: str) -> tuple[int, ...]:
-    try:
-        cores = tuple(int(word) for word in text.split(","))
-    except ValueError as e:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of cores like 0,1") from e
-    if not cores or len(set(cores)) != len(cores):
-        raise argparse.ArgumentTypeError(f"{text!r} names a core twice, or none")
-    return cores
 
 
 def _measure(names: list[str], args: list[str], every: bool) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import CorelaneError
+from .values import DAY_S
 
 if TYPE_CHECKING:
     from ..drivers.nic import Nic
@@ -38,6 +39,13 @@ def _take(text: str, options: dict[str, str], key: str, kind: type, default: Any
         return kind(options.pop(key)) if key in options else default
     except ValueError as e:
         raise CorelaneError(f"--nic {text}", f"{key}: {e}") from e
+
+
+def _take_between(text: str, options: dict[str, str], key: str, kind: type, default: Any, low: Any, high: Any) -> Any:
+    value = _take(text, options, key, kind, default)
+    if not low <= value <= high:
+        raise CorelaneError(f"--nic {text}", f"{key}: {value} is outside of its limits", f"give {low:g} to {high:g}")
+    return value
 
 
 def open_nic(text: str, queues: int, address: str | None) -> tuple[Nic, Any]:
@@ -105,10 +113,10 @@ def _loadgen(text: str, traffic: str, options: dict[str, str], address: str | No
 
     if traffic not in ("echo", "memcached"):
         raise CorelaneError(f"--nic {text}", f"there is no traffic {traffic!r}", "loadgen:echo or loadgen:memcached")
-    rate = _take(text, options, "rate", float, 1e5)
-    seconds = _take(text, options, "seconds", float, 5.0)
-    port = _take(text, options, "port", int, 9000 if traffic == "echo" else 11211)
-    keys = _take(text, options, "keys", int, 100_000)
+    rate = _take_between(text, options, "rate", float, 1e5, 0.01, 1e9)
+    seconds = _take_between(text, options, "seconds", float, 5.0, 0.001, DAY_S)
+    port = _take_between(text, options, "port", int, 9000 if traffic == "echo" else 11211, 1, 65535)
+    keys = _take_between(text, options, "keys", int, 100_000, 1, 1 << 28)
     if options:
         raise CorelaneError(f"--nic {text}", f"loadgen has no option {next(iter(options))!r}")
     kind = Echo() if traffic == "echo" else Memcached(keys=keys, get_fraction=0.9)
@@ -123,11 +131,20 @@ def _loadgen(text: str, traffic: str, options: dict[str, str], address: str | No
 
 
 def describe_load(name: str, generator: Any) -> tuple[str, dict[str, Any]]:
-    """What became of a generated load: a line for people, and the numbers for JSON (infinite ones as "inf")."""
+    """What became of a generated load: a line for people, and the numbers for JSON (infinite ones as "inf").
+
+    wrong: answers that are not what the traffic asks for, as an echo with other bytes; errors: those that say so.
+    strays: answers that belong to no request, as those of a handler that changes the bytes. None counts as answered.
+    """
     got = generator.result()
     tail = got.percentiles()
     line = ", ".join(f"{key.removesuffix('_us')} {value:.3g} us" for key, value in tail.items())
     text = f"{name}: {got.sent:,} requests at {got.offered_rps:,.0f}/s, {got.answered:,} answered, {got.late:,} late"
+    text += "".join(f", {getattr(got, key):,} {key}" for key in ("wrong", "errors") if getattr(got, key))
+    other = generator.other()
+    if strays := other["stray"] + other["foreign"]:
+        text += f", {strays:,} frames that answer nothing that was asked"
     numbers: dict[str, Any] = {key: value if value < 1e12 else "inf" for key, value in tail.items()}
-    numbers |= {key: getattr(got, key) for key in ("sent", "answered", "late", "dropped")}
+    numbers |= {key: getattr(got, key) for key in ("sent", "answered", "late", "dropped", "wrong", "errors")}
+    numbers["strays"] = strays
     return f"{text}: {line}", numbers

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from ..runtime.errors import CorelaneError
+from . import values
 
 # Counters of an application that count lost frames: everything of that name.
 _DROP = "_dropped_"
@@ -15,8 +16,12 @@ _DROP = "_dropped_"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: the user's own, or root's)")
-    parser.add_argument("--interval", type=float, default=0.5, metavar="S", help="rates over so long (default 0.5)")
-    parser.add_argument("--wait", type=float, default=0, metavar="S", help="wait so long for the iokernel to come up")
+    parser.add_argument(
+        "--interval", type=values.seconds, default=0.5, metavar="S", help="rates over so long (default 0.5)"
+    )
+    parser.add_argument(
+        "--wait", type=values.seconds, default=0, metavar="S", help="wait so long for the iokernel to come up"
+    )
     parser.add_argument("--json", action="store_true", help="print all counters as JSON")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import CorelaneError
 from ..runtime.paths import default_socket
+from . import values
 
 if TYPE_CHECKING:
     from ..libos import Runtime
@@ -31,37 +32,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", help="the application's name; its addresses follow from it")
     parser.add_argument(
-        "--kthreads", type=_positive, default=1, metavar="N", help="threads that run handlers (default 1)"
+        "--kthreads", type=values.positive, default=1, metavar="N", help="threads that run handlers (default 1)"
     )
-    parser.add_argument("--cpus", type=_cpus, metavar="A,B", help="CPU of each kthread (default: as the iokernel says)")
+    parser.add_argument(
+        "--cpus", type=values.cpus, metavar="A,B", help="CPU of each kthread (default: as the iokernel says)"
+    )
     parser.add_argument(
         "--poll", choices=("spin", "adaptive", "block"), default="adaptive", help="what a kthread without work does"
     )
-    parser.add_argument("--spin-us", type=float, default=0, metavar="US", help="adaptive: how long it spins first")
+    parser.add_argument(
+        "--spin-us", type=values.microseconds, metavar="US", help="adaptive: how long it spins first (default 20)"
+    )
     parser.add_argument("--address", metavar="A.B.C.D/N", help="embedded mode: the application's IPv4 address")
     parser.add_argument("--port", type=int, metavar="P", help="UDP port, instead of the handler's own")
     parser.add_argument("--plain", action="store_true", help="module:handler: call it as it is, do not compile it")
     parser.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the application")
-    parser.add_argument("--seconds", type=float, metavar="S", help="end after so long (default: at Ctrl-C)")
+    parser.add_argument("--seconds", type=values.seconds, metavar="S", help="end after so long (default: at Ctrl-C)")
     parser.add_argument(
-        "--wait", type=float, default=5, metavar="S", help="how long to wait for the iokernel to come up (default 5)"
+        "--wait",
+        type=values.seconds,
+        default=5,
+        metavar="S",
+        help="how long to wait for the iokernel to come up (default 5)",
     )
     parser.add_argument("--with-parent", action="store_true", help="end when the process that started this one ends")
     parser.add_argument("--json", action="store_true", help="print events and the final counters as JSON lines")
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
-    return value
-
-
-def _cpus(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) for word in text.split(","))
-    except ValueError as e:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of CPUs like 0,1") from e
 
 
 def run(options: argparse.Namespace) -> int:
@@ -84,6 +79,7 @@ def run(options: argparse.Namespace) -> int:
         with _runtime(options, name, nic, address) as runtime:
             return _serve(options, name, target, runtime, generator)
     finally:
+        _tell_recording(options, nic)
         if nic is not None:
             nic.close()
         if generator is not None:
@@ -185,6 +181,14 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
         runtime.close()
         service.close()
     return 0
+
+
+def _tell_recording(options: argparse.Namespace, nic: Any) -> None:
+    """What became of record=FILE."""
+    from ..drivers.wrap import recorded
+
+    if nic is not None and (told := recorded(nic)):
+        _say(options, "recording", told.text, **told.facts)
 
 
 def _finish(options: argparse.Namespace, name: str, runtime: Runtime, service: Service, generator: Any) -> None:

@@ -96,6 +96,7 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
     """An iokernel whose uplink is the load generator: loads the application of that name once it is attached."""
     import ipaddress
 
+    from ..drivers.wrap import recorded
     from ..iokernel import main
     from ..iokernel.addresses import stable_ipv4
     from .nics import open_nic, parse, split_wrapping
@@ -120,6 +121,8 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
             # Attached is not yet serving: its handlers are bound within moments.
             stop.wait(0.3)
             _load(options, name, generator, stop)
+            if told := recorded(nic):
+                _say(options, "recording", told.text, **told.facts)
     finally:
         nic.close()
         generator.close()

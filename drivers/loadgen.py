@@ -242,18 +242,21 @@ class Loadgen:
         clock: Any = None,
     ) -> None:
         c = ffi.new("struct cl_loadgen_config *")
-        c.seed, c.flows, c.ips, c.mtu, c.outstanding = seed & (2**64 - 1), flows, ips, mtu, outstanding
         c.ip, c.server_ip = ipv4_to_int(ip), ipv4_to_int(server_ip)
-        c.server_port, c.first_port, c.checksum = server_port, first_port, checksum
-        c.late_ns, c.drain_ns, c.give_up_ns = (int(s * 1e9) for s in (late_us / 1e6, drain_s, give_up_s))
+        try:
+            c.seed, c.flows, c.ips, c.mtu, c.outstanding = seed & (2**64 - 1), flows, ips, mtu, outstanding
+            c.server_port, c.first_port, c.checksum = server_port, first_port, checksum
+            c.late_ns, c.drain_ns, c.give_up_ns = (int(s * 1e9) for s in (late_us / 1e6, drain_s, give_up_s))
+            self._set_traffic(c, traffic)
+            self._set_arrivals(c, arrivals)
+        except (OverflowError, ValueError) as error:  # negative, or more than the field holds
+            raise CorelaneError("load generator", str(error), "drivers/loadgen.h gives the limits") from error
         if mac is not None:
             ffi.memmove(c.mac, mac_to_bytes(mac), 6)
         if server_mac is not None:
             ffi.memmove(c.server_mac, mac_to_bytes(server_mac), 6)
         if clock is not None:
             c.clock = clock
-        self._set_traffic(c, traffic)
-        self._set_arrivals(c, arrivals)
         self.traffic = traffic
         self.arrivals = arrivals
         self.schedule: tuple[Phase, ...] = tuple(schedule)
@@ -342,6 +345,8 @@ class Loadgen:
             raise CorelaneError("nothing to run: give a schedule, as in [Phase(seconds=1, rate=1e6)]")
         array = ffi.new("struct cl_loadgen_phase[]", len(phases))
         for made, phase in zip(array, phases, strict=True):
+            if not 0 <= phase.seconds <= 86400:
+                raise CorelaneError("load generator run", f"a phase of {phase.seconds} s", "give 0 to 86400, a day")
             made.duration_ns, made.rate, made.measured = int(phase.seconds * 1e9), phase.rate, phase.measured
         err = ffi.new("char[256]")
         check(lib.cl_loadgen_run(self.ptr, array, len(phases), err), err, "load generator run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..runtime.errors import CorelaneError
@@ -36,3 +37,29 @@ def wrapped(
         top.close()
         raise
     return top
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What became of a recording: a line for people, and the recorder's counters by name."""
+
+    text: str
+    facts: dict[str, int]
+
+
+def recorded(nic: Nic) -> Recorded | None:
+    """What a recorder made by `wrapped` has in its file by now, or why it stopped; None if `nic` is no recorder."""
+    from .pcap import PcapNic
+
+    if not isinstance(nic, PcapNic):
+        return None
+    stopped = ""
+    try:
+        nic.flush()
+    except CorelaneError as error:
+        stopped = str(error)
+    counts = nic.counts()
+    text = stopped or f"{counts.recorded:,} frames recorded, {counts.missed:,} missed: the recorder did not keep up"
+    if not stopped and not counts.missed:
+        text = f"{counts.recorded:,} frames recorded"
+    return Recorded(text, {name: getattr(counts, name) for name in counts.__dataclass_fields__})

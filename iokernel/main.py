@@ -190,6 +190,13 @@ def _cpu_latency_held(wanted: bool) -> Iterator[None]:
         os.close(fd)
 
 
+def _tell_recording(uplink: Nic, report: Report) -> None:
+    from ..drivers.wrap import recorded
+
+    if told := recorded(uplink):
+        report("recording", told.text, **told.facts)
+
+
 def run(config: Config, report: Report = _print) -> int:
     """Run an iokernel until SIGINT or SIGTERM; `report` gets what happens. Call it in the main thread.
 
@@ -203,6 +210,7 @@ def run(config: Config, report: Report = _print) -> int:
             uplink = open_uplink(config)
             if uplink is not None:
                 stack.enter_context(uplink)
+                stack.callback(_tell_recording, uplink, report)  # once the loops have stopped
             iokernel = stack.enter_context(make(config, uplink, plan))
             if others := os.sched_getaffinity(0) - set(plan.iokernel):
                 os.sched_setaffinity(0, others)  # this thread, after the loops have started, keeps off their CPUs

@@ -108,7 +108,8 @@ class Runtime:
     "block", what a kthread without work does. address: "10.77.0.9" or "10.77.0.9/16", for a NIC that has none.
     gateway: for destinations beyond the subnet (None: the iokernel's). udp_checksums: generate them (off only for
     trusted links). steal: siblings take requests from a kthread that is stuck in a long handler. cpus: CPU of each
-    kthread, -1 for any. stack_bytes: of a uthread. on_event: called with ("attached" | "stalled" | "gone" |
+    kthread, -1 for any. stack_bytes: of a uthread. spin_us: how long a kthread without work
+    spins before it sleeps, if power is "adaptive" (None: 20). on_event: called with ("attached" | "stalled" | "gone" |
     "conflict", text) on a thread of the runtime; without it they are logged as warnings of the logger
     "corelane.libos".
 
@@ -130,7 +131,7 @@ class Runtime:
         cpus: Sequence[int] | None = None,
         stack_bytes: int = 0,
         max_uthreads: int = 0,
-        spin_us: float = 0.0,
+        spin_us: float | None = None,
         reattach_ms: int = 0,
         on_event: Callable[[str, str], None] | None = None,
     ) -> None:
@@ -155,7 +156,11 @@ class Runtime:
             keep.append(owned := ffi.new("int32_t[]", list(cpus)))
             config.cpus = owned
         config.no_udp_checksum, config.no_steal = not udp_checksums, not steal
-        config.stack_bytes, config.max_uthreads, config.spin_ns = stack_bytes, max_uthreads, int(spin_us * 1000)
+        config.stack_bytes, config.max_uthreads = stack_bytes, max_uthreads
+        if spin_us is not None:
+            if not 0 <= spin_us <= 1e6:
+                raise CorelaneError("make a runtime", f"spin_us is {spin_us}", "0 to 1e6, a second")
+            config.spin_ns = int(spin_us * 1000) or 1  # C takes 0 for its default
         config.reattach_ms = reattach_ms
         config.on_event = self._event_callback
         out, err = ffi.new("struct cl_runtime **"), ffi.new("char[256]")

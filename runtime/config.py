@@ -123,7 +123,11 @@ class FaultConfig:
 class NicConfig:
     """[nic]"""
 
-    driver: str = option("none", "the uplink; pcap replays a recording", choices=("none", "af_xdp", "tap", "pcap"))
+    driver: str = option(
+        "none",
+        "the uplink; pcap replays a recording; a load generator is asked for by `corelane up --nic loadgen:...` alone",
+        choices=("none", "af_xdp", "tap", "pcap"),
+    )
     device: str = option("", "network device of af_xdp or tap, file to replay of pcap")
     share_mac: bool = option(False, "applications appear outside under the NIC's own MAC address")
     record: str = option("", 'pcap file to which the uplink\'s traffic is recorded; "": none')

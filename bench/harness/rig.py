@@ -65,7 +65,7 @@ def embedded(
     traffic: Echo | Memcached | None = None,
     port: int = 9000,
     power: str = "adaptive",
-    spin_us: float = SPIN_US,
+    spin_us: float | None = SPIN_US,
     client_spins: bool = True,
     flows: int = 64,
     seed: int = 1,

@@ -257,10 +257,31 @@ def test_a_bad_wire_and_a_recording_in_embedded_mode(tmp_path: Path) -> None:
     record = tmp_path / "x.pcap"
     done = ask("run", "echo", "--nic", f"loadgen:echo,rate=2e3,seconds=0.5,loss=0.5,seed=3,record={record}", "--json")
     assert done.returncode == 0, done.stderr
-    load = next(e for e in map(json.loads, done.stdout.splitlines()) if e["event"] == "load")
+    events = {e["event"]: e for e in map(json.loads, done.stdout.splitlines())}
+    load, recording = events["load"], events["recording"]
+    assert recording["recorded"] == recording["written"] > load["answered"] * 2
+    assert (recording["failed_errno"], recording["file_bytes"]) == (0, record.stat().st_size)
     assert load["sent"] > 500
     assert 0 < load["answered"] < load["sent"] / 2, "a quarter comes through both directions"
     assert record.stat().st_size > load["answered"] * 2 * 60
+
+
+def test_a_recording_that_stops_is_told(tmp_path: Path) -> None:
+    done = ask("run", "echo", "--nic", "loadgen:echo,rate=2e3,seconds=0.1,record=/dev/full")
+    assert done.returncode == 0, done.stderr
+    assert "the recording stopped: No space left on device" in done.stderr
+
+
+def test_answers_to_nothing_that_was_asked_are_told(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("def other(request):\n    return b'something else'\n")
+    command = [sys.executable, "-m", "corelane.cli.main", "run", "other:other", "--plain", "--port", "9000"]
+    command += ["--nic", "loadgen:echo,rate=1e3,seconds=0.2", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    load = next(e for e in map(json.loads, done.stdout.splitlines()) if e["event"] == "load")
+    assert load["answered"] == 0
+    assert load["strays"] + load["wrong"] + load["errors"] > 0
+    assert "answer nothing that was asked" in load["text"]
 
 
 @pytest.mark.parametrize("nic", ["socket", "loadgen:echo,rate=100,seconds=600"])
@@ -299,7 +320,12 @@ def test_setup_of_a_compiled_application_may_refuse(tmp_path: Path) -> None:
         (["run", "echo", "--nic", "loadgen:quic"], "loadgen:echo"),
         (["run", "echo", "--nic", "loadgen:echo,speed=1"], "no option 'speed'"),
         (["run", "echo", "--nic", "af_xdp:lo"], "--address"),
+        (["run", "echo", "--nic", "loadgen:echo", "--spin-us", "-1"], "from 0 to 1000000"),
+        (["run", "echo", "--nic", "loadgen:echo", "--spin-us", "nan"], "from 0 to 1000000"),
+        (["run", "echo", "--nic", "loadgen:echo", "--seconds", "-1"], "from 0 to a day"),
+        (["run", "echo", "--kthreads", "0"], "whole number from 1 on"),
         (["ps", "--socket", "SOCK"], "corelane up"),
+        (["ps", "--interval", "-1"], "from 0 to a day"),
     ],
 )
 def test_errors_are_one_sentence(tmp_path: Path, args: list[str], finding: str) -> None:

@@ -50,7 +50,7 @@ def test_help_imports_next_to_nothing() -> None:
         (["bench"], 1, "name a benchmark"),
         (["bench", "canary", "--seconds", "-1"], 2, "--seconds"),
         (["bench", "canary", "--seconds", "x"], 2, "invalid float"),
-        (["bench", "canary", "--cores", "0,0"], 2, "names a core twice"),
+        (["bench", "canary", "--cores", "0,0"], 2, "names a CPU twice"),
         (["bench", "canary", "--cores", "99999"], 1, "core 99999 may not be used"),
         (["bench", "report", "/nonexistent.json"], 1, "No such file"),
         (["bench", "--wrong"], 2, "unrecognized arguments"),

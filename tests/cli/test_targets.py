@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from corelane.cli import targets
-from corelane.cli.nics import parse
+from corelane.cli.nics import open_nic, parse
 from corelane.runtime.errors import CorelaneError
 
 MODULE = """
@@ -77,3 +77,27 @@ def test_nic_names() -> None:
     assert parse("tap:cl0") == ("tap", "cl0", {})
     with pytest.raises(CorelaneError, match="key=value"):
         parse("tap:cl0,fast")
+
+
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        ("loadgen:echo,seconds=-1", "seconds: -1.0 is outside of its limits"),
+        ("loadgen:echo,seconds=nan", "seconds: nan is outside"),
+        ("loadgen:echo,rate=0", "rate: 0.0 is outside of its limits (give 0.01 to 1e+09)"),
+        ("loadgen:echo,rate=fast", "could not convert"),
+        ("loadgen:memcached,keys=0", "keys: 0 is outside"),
+        ("loadgen:memcached,keys=-3", "keys: -3 is outside"),
+        ("loadgen:echo,port=0", "port: 0 is outside"),
+        ("loadgen:tea", "there is no traffic 'tea'"),
+        ("loadgen:echo,sugar=1", "loadgen has no option 'sugar'"),
+        ("tap", "there is no such NIC for embedded mode"),
+        ("af_xdp:nosuch0", "--address"),
+        ("floppy:a", "there is no such NIC for embedded mode"),
+    ],
+)
+def test_wrong_nics_are_refused_in_a_sentence(text: str, finding: str) -> None:
+    with pytest.raises(CorelaneError) as caught:
+        open_nic(text, 1, None)
+    assert finding in str(caught.value)
+    assert "\n" not in str(caught.value)

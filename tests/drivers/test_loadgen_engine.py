@@ -358,6 +358,9 @@ def test_questions_for_its_own_addresses_are_answered():
         ({"traffic": Memcached(keys=10, zipf=-1)}, "zipf"),
         ({"server_mac": "02:00"}, "not a MAC address"),
         ({"ip": "10.0.0"}, "not an IPv4 address"),
+        ({"traffic": Memcached(keys=-3)}, "the limits"),
+        ({"flows": -1}, "the limits"),
+        ({"drain_s": math.nan}, "the limits"),
     ],
 )
 def test_impossible_settings_are_refused(options, message):
@@ -370,5 +373,8 @@ def test_impossible_phases_are_refused(phase):
     fake = FakeLoad(Echo())
     with pytest.raises(CorelaneError, match="a phase lasts"):
         fake.load.start([phase])
+    for seconds in (-1.0, math.nan, 1e9):
+        with pytest.raises(CorelaneError, match="give 0 to 86400"):
+            fake.load.start([Phase(seconds, 1)])
     with pytest.raises(CorelaneError, match="nothing to run"):
         fake.load.start()

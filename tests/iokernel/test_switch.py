@@ -37,6 +37,21 @@ def test_two_applications_exchange_frames(start, attach, mode):
     wait_until(lambda: stats_of(io, "a")["tx_local"] == 200 and stats_of(io, "b")["tx_local"] == 200)
 
 
+def test_without_spinning_and_pausing_an_adaptive_loop_sleeps_at_once(start, attach):
+    """0 is a time, not the default: every round that finds nothing is followed by a sleep."""
+    io = start(mode="adaptive", spin_us=0, pause_us=0)
+    a = attach("a")
+    nobody = udp_frame((mac_bytes(a), ip_int(a)), STRANGER, b"nobody")
+    before = io.stats()["loops"][0]
+    for n in range(1, 51):
+        assert a.send(nobody) == 1
+        wait_until(lambda n=n: stats_of(io, "a")["tx_dropped_no_route"] == n)
+    after = io.stats()["loops"][0]
+    rounds, busy, sleeps = (after[k] - before[k] for k in ("rounds", "busy_rounds", "sleeps"))
+    assert sleeps > 0
+    assert rounds - busy <= 2 * (sleeps + busy) + 10, "one finds nothing, one makes sure"
+
+
 def test_frames_of_every_length_arrive_whole_and_nothing_beyond_them(start, attach, rng):
     start()
     a, b = attach("a"), attach("b")

@@ -49,6 +49,9 @@ def link(queues: int = 1, address: bool = True) -> Any:
         ({"address": "10.0.0.1/0"}, "1 to 32 bits"),
         ({"gateway": "nowhere"}, "gateways as in"),
         ({"stack_bytes": 100}, "stack"),
+        ({"spin_us": -1}, "0 to 1e6"),
+        ({"spin_us": float("nan")}, "0 to 1e6"),
+        ({"spin_us": 1e7}, "0 to 1e6"),
     ],
 )
 def test_wrong_options_are_refused_with_the_reason(options: dict[str, Any], says: str) -> None:
@@ -168,6 +171,16 @@ def test_a_long_handler_strands_nothing(serve: Serve) -> None:
     finally:
         gate[0] = 1
     assert served.datagrams(1)[0].payload == b"\1"
+
+
+def test_without_spinning_a_kthread_sleeps_at_once(serve: Serve) -> None:
+    """0 is a time, not the default of 20 us."""
+    served = serve(echo_handler("c"), spin_us=0)
+    for _ in range(50):
+        assert served.ask(b"?") == b"?"
+    sched = served.runtime.stats().sched
+    # It reads the clock at every sixteenth look; 20 us are some thousand looks.
+    assert sched["polls"] <= 40 * (sched["parks"] + sched["parks_cancelled"] + sched["frames"])
 
 
 def test_no_stealing_when_told_so(serve: Serve) -> None:

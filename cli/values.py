@@ -1,0 +1,55 @@
+"""Numbers on command lines: types for argparse, whose errors say what is allowed."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+DAY_S = 86400.0
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return value
+
+
+def seconds(text: str) -> float:
+    """A time in seconds, from 0 to a day."""
+    return _within(text, DAY_S, "seconds, from 0 to a day")
+
+
+def microseconds(text: str) -> float:
+    """A time in microseconds, from 0 to a second."""
+    return _within(text, 1e6, "microseconds, from 0 to 1000000")
+
+
+def _within(text: str, most: float, expected: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= most:  # not a number is neither
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of {expected}")
+    return value
+
+
+def cpus(text: str) -> tuple[int, ...]:
+    """CPU numbers as in 0,1."""
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of CPUs like 0,1") from e
+
+
+def distinct_cpus(text: str) -> tuple[int, ...]:
+    """CPU numbers, none of them twice."""
+    found = cpus(text)
+    if len(set(found)) != len(found):
+        raise argparse.ArgumentTypeError(f"{text!r} names a CPU twice")
+    return found
