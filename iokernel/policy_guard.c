@@ -21,6 +21,14 @@
 #define STACK_BYTES 65536u
 #define ERR_BYTES 256
 
+/* Whether the jump brings the signal mask back. It needs not, see SA_NODEFER, and it would be a system call a decision;
+ * ThreadSanitizer blocks all signals in handlers all the same. */
+#if defined(__SANITIZE_THREAD__)
+#define RESTORE_MASK 1
+#else
+#define RESTORE_MASK 0
+#endif
+
 /* Layout of the mapping: guard page, table, guard page, view, guard page, signal stack. */
 #define TABLE_AT PAGE
 #define VIEW_AT (TABLE_AT + TABLE_BYTES + PAGE)
@@ -45,6 +53,7 @@ struct cl_policy_guard {
     int signal;
     uintptr_t address;
     sigjmp_buf way_out;
+    stack_t stack_before; /* of the thread that calls */
 
     pthread_mutex_t lock; /* of what follows: the controlling thread's and the watch's */
     pthread_cond_t changed;
@@ -174,10 +183,8 @@ void cl_policy_guard_delete(struct cl_policy_guard *g)
     if (g->has_watch)
         pthread_join(g->watch, NULL);
     stack_t stack;
-    if (sigaltstack(NULL, &stack) == 0 && stack.ss_sp == g->map + STACK_AT) {
-        stack = (stack_t){.ss_flags = SS_DISABLE};
-        sigaltstack(&stack, NULL);
-    }
+    if (sigaltstack(NULL, &stack) == 0 && stack.ss_sp == g->map + STACK_AT)
+        sigaltstack(&g->stack_before, NULL);
     pthread_cond_destroy(&g->changed);
     pthread_mutex_destroy(&g->lock);
     munmap(g->map, MAP_BYTES);
@@ -263,11 +270,11 @@ struct cl_policy_app *cl_policy_guard_table(struct cl_policy_guard *g, uint32_t 
  * through, since loop threads begin with all of them blocked. */
 static void arm(struct cl_policy_guard *g)
 {
-    stack_t stack;
-    if (sigaltstack(NULL, &stack) == 0 && (stack.ss_flags & SS_DISABLE)) {
-        stack = (stack_t){.ss_sp = g->map + STACK_AT, .ss_size = STACK_BYTES};
+    stack_t stack = {.ss_sp = g->map + STACK_AT, .ss_size = STACK_BYTES};
+    /* One that is there may be too small for a frame with AVX-512 registers (CPython's faulthandler makes such). */
+    if (sigaltstack(NULL, &g->stack_before) == 0 &&
+        ((g->stack_before.ss_flags & SS_DISABLE) || g->stack_before.ss_size < STACK_BYTES))
         sigaltstack(&stack, NULL);
-    }
     sigset_t set;
     sigemptyset(&set);
     for (unsigned i = 0; i < N_FAULTS; i++)
@@ -302,7 +309,7 @@ uint32_t cl_policy_guard_call(struct cl_policy_guard *g, cl_policy_fn fn, const 
         arm(g);
     struct cl_policy_view *copy = (struct cl_policy_view *)(g->map + VIEW_AT);
     *copy = *view;
-    if (sigsetjmp(g->way_out, 0)) { /* 0: the mask needs not be restored, see SA_NODEFER */
+    if (sigsetjmp(g->way_out, RESTORE_MASK)) {
         uint32_t reason = describe(g, table, event);
         cl_store_relaxed(&g->entered, 0);
         return reason;

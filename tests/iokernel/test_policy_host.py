@@ -211,3 +211,7 @@ def test_the_loop_lives_on_while_policies_are_swapped_under_it(host: Any, bad: C
     assert tickets == sorted(set(tickets))
     assert stats(host).put_aside >= 1
     assert current(host).fn == lib.cl_policy_find(b"static")
+
+
+def test_swapping_under_a_loop(c_program: Callable[..., Callable[..., str]]) -> None:
+    assert "put aside" in c_program("tests/iokernel/c/policy_swap.c")("3000")
