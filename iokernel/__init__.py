@@ -8,7 +8,8 @@ frame ends in exactly one counter; what an application does costs that applicati
 Start reading at iokernel.h (what a round does, what balances), then loop.c; on the Python side iokernel.py.
 Files in C: setup (life of an iokernel), app (registration), loop, steer (frames from outside), switch (frames from
 applications), deliver (copying), limits (token buckets, turns), wake, idle. In Python: iokernel, server (control
-socket), addresses, cores, main (`corelane up`).
+socket, with lock, peers, worker), addresses, settings, cores and manager (who gets cores), kthreads (whether they may
+be managed), report (statistics), main (`corelane up`).
 
 The policies (policy.h, policies/) decide how many cores an application gets. At present the simulator alone calls them
 (bench/sim); an iokernel gives out cores when an application attaches (cores.py) and moves none.
@@ -16,6 +17,7 @@ The policies (policy.h, policies/) decide how many cores an application gets. At
 Importing this package imports neither numpy nor numba: an iokernel's memory is a promise (docs/iokernel.md).
 """
 
-from .iokernel import AppSettings, ArenaDefaults, Iokernel
+from .iokernel import Iokernel
+from .settings import AppSettings, ArenaDefaults
 
 __all__ = ["AppSettings", "ArenaDefaults", "Iokernel"]

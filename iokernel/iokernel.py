@@ -23,59 +23,19 @@ from typing import Any, Self
 
 from ..drivers.nic import Nic
 from ..runtime.errors import ConfigError, CorelaneError, Refused, check
+from . import report
 from ._native import ffi, lib
 from .addresses import stable_ipv4, stable_mac
-from .cores import CoreAssigner
-from .server import ControlServer, Grant, Peer
+from .cores import Claim, CoreAssigner, claim
+from .kthreads import check_threads
+from .manager import CoreManager, Timing, load, parse_params
+from .peers import Peer
+from .server import ControlServer, Grant
+from .settings import AppSettings, ArenaDefaults
 
 MODES: Mapping[str, int] = {"spin": lib.CL_IO_SPIN, "adaptive": lib.CL_IO_ADAPTIVE, "block": lib.CL_IO_BLOCK}
 DEFAULT_SUBNET = "10.77.0.0/16"
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,31}\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class AppSettings:
-    """What the configuration says about one application; None and 0 leave it to the defaults.
-
-    mac: "02:..", ipv4: "10.77.0.9". max_kthreads: more are refused. cpus: where its kthreads run. may_spin: whether
-    idle kthreads may keep a core that they have for themselves. loop: index of the loop that serves it. rx_slots,
-    tx_slots: descriptors in a ring; rx_buffers, tx_buffers: packet buffers in all; these win over what it asks for.
-    frames_per_s, bytes_per_s: limits of what it may send; burst_frames, burst_bytes: what it may send at once after a
-    pause (64 frames and 64 KiB).
-    """
-
-    mac: str | None = None
-    ipv4: str | None = None
-    max_kthreads: int = 0
-    cpus: tuple[int, ...] = ()
-    may_spin: bool = True
-    loop: int | None = None
-    rx_slots: int = 0
-    tx_slots: int = 0
-    rx_buffers: int = 0
-    tx_buffers: int = 0
-    frames_per_s: int = 0
-    bytes_per_s: int = 0
-    burst_frames: int = 0
-    burst_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ArenaDefaults:
-    """Geometry of an application's arena where it does not ask for another.
-
-    slots: descriptors in a ring, a power of two. rx_buffers, tx_buffers: packet buffers a kthread, at least
-    `min_buffers` in all. buffer_bytes: longest frame. On a virtual machine the host takes a core away for milliseconds
-    at a time, in which a receive ring must hold what comes: 4096 frames are 2 ms of two million a second. Buffers that
-    no such pause fills are never touched.
-    """
-
-    rx_slots: int = 4096
-    tx_slots: int = 1024
-    rx_buffers: int = 4096
-    tx_buffers: int = 2048
-    min_buffers: int = 4096
-    buffer_bytes: int = 2048
 
 
 @dataclass(slots=True)
@@ -88,13 +48,9 @@ class _App:
     loop: int
     cpus: tuple[int, ...]
     may_spin: bool
+    claim: Claim | None  # None: its cores are not managed
     layout: dict[str, int]
     since: float
-
-
-def _struct(ptr: Any, kind: str) -> dict[str, int]:
-    """The integer fields of a flat C struct."""
-    return {name: int(getattr(ptr, name)) for name, _ in ffi.typeof(kind).fields}
 
 
 class Iokernel:
@@ -102,7 +58,9 @@ class Iokernel:
 
     uplinks: NICs that lead outside; they stay the caller's and must outlive the iokernel. share_mac: applications
     appear outside under the uplink's MAC. loop_cpus: CPU of each loop (-1: anywhere); worker_cpus: CPUs for the
-    applications' kthreads, none: anywhere. mode: "spin", "adaptive" (spins spin_us after the last work, then polls more
+    applications' kthreads, none: anywhere. policy: who decides how they move ("delay", "module:function",
+    "file.so:symbol"; None: kthreads stay where they were put), with policy_params by name; interval_us, ask_us,
+    interrupt_us: `struct cl_io_config`. mode: "spin", "adaptive" (spins spin_us after the last work, then polls more
     slowly for pause_us, then sleeps) or "block". apps: settings by application name, app_defaults: of all others.
     reserved: addresses of the subnet that no application may ask for. uids, gids: who may attach besides root and our
     own user. huge: arenas on huge pages ("huge"), transparent ones ("thp"), or neither (""). command_timeout_s: how
@@ -123,6 +81,11 @@ class Iokernel:
         share_mac: bool = False,
         loop_cpus: Sequence[int] = (-1,),
         worker_cpus: Sequence[int] = (),
+        policy: str | None = None,
+        policy_params: Mapping[str, int | float] | None = None,
+        interval_us: int = 0,
+        ask_us: int = 0,
+        interrupt_us: int = 0,
         mode: str = "adaptive",
         spin_us: int | None = None,
         pause_us: int | None = None,
@@ -163,6 +126,10 @@ class Iokernel:
         self._share_mac = share_mac
         self._loop_cpus = tuple(loop_cpus)
         self._cores = CoreAssigner(worker_cpus)
+        timing = Timing(interval_us, ask_us, interrupt_us)
+        self._manager: CoreManager | None = None
+        if policy is not None:
+            self._manager = CoreManager(worker_cpus, len(loop_cpus), policy, policy_params or {}, timing)
         self._arena = arena or ArenaDefaults()
         self._settings = dict(apps or {})
         self._default_settings = app_defaults or AppSettings()
@@ -242,11 +209,15 @@ class Iokernel:
         config.memory_flags, config.tsc_hz = self._memory_flags, self._manual_hz
         for loop, cpu in enumerate(self._loop_cpus):
             config.cpus[loop] = cpu
+        if self._manager is not None:
+            self._manager.configure(config)
         out, err = ffi.new("struct cl_io **"), ffi.new("char[256]")
         check(lib.cl_io_new(config, out, err), "make an iokernel", err)
         try:
             for nic in self._uplinks:
                 check(lib.cl_io_add_uplink(out[0], nic.ptr, self._share_mac, err), f"add uplink {nic.name}", err)
+            if self._manager is not None:
+                self._manager.install(out[0])
         except BaseException:
             lib.cl_io_delete(out[0])
             raise
@@ -280,7 +251,10 @@ class Iokernel:
         config.ipv4 = self._address(name, settings, int(hello.ipv4))
         mac = bytes.fromhex(settings.mac.replace(":", "")) if settings.mac else stable_mac(name)
         ffi.memmove(config.mac, mac, 6)
-        config.loop = self._home(settings)
+        claimed = claim(name, hello, settings, int(config.layout.n_kthreads)) if self._manager is not None else None
+        config.loop = self._home(name, settings, claimed)
+        if self._manager is not None and claimed is not None:
+            self._manager.fill(config, claimed)
         limits = config.limits
         limits.frames_per_s, limits.bytes_per_s = settings.frames_per_s, settings.bytes_per_s
         limits.burst_frames, limits.burst_bytes = settings.burst_frames, settings.burst_bytes
@@ -290,7 +264,7 @@ class Iokernel:
             if rc < 0 and grant.app:
                 self._leaving[int(grant.app)] = name
             check(rc, f"register {name}", err)
-            cpus, alone = self._cores.take(int(grant.app), int(grant.layout.n_kthreads), settings.cpus)
+            cpus, alone = self._place(int(grant.app), int(config.loop), int(grant.layout.n_kthreads), settings)
             app = _App(
                 id=int(grant.app),
                 name=name,
@@ -300,7 +274,8 @@ class Iokernel:
                 loop=int(config.loop),
                 cpus=cpus,
                 may_spin=alone and settings.may_spin,
-                layout=_struct(grant.layout, "struct cl_arena_layout"),
+                claim=claimed,
+                layout=report.fields(grant.layout, "struct cl_arena_layout"),
                 since=time.monotonic(),
             )
             self._apps[app.id] = app
@@ -315,6 +290,33 @@ class Iokernel:
             self._leaving[app] = left.name if left else "?"
             err = ffi.new("char[256]")
             check(self._remove(app, err), f"remove application {app}", err)
+
+    def manage(self, app: int, pid: int, tids: Sequence[int], number: int) -> None:
+        """Give cores to the kthreads of an application from now on (server.Registry)."""
+        known = self._apps[app]
+        if known.claim is None:
+            raise _refused("cores are not managed here", "kthreads need not be named")
+        if len(tids) != known.layout["n_kthreads"]:
+            raise _refused(f"{len(tids)} kthreads are named", f"{known.name} registered {known.layout['n_kthreads']}")
+        check_threads(pid, tids, number)
+        err = ffi.new("char[256]")
+        with self._lock:
+            rc = lib.cl_io_app_threads(self._io, app, pid, list(tids), len(tids), number, err)
+            check(rc, f"manage the kthreads of {known.name}", err)
+
+    def set_policy(self, spec: str, params: str = "") -> str:
+        """Have another policy decide who gets the cores; params: "name=value" words. Returns what decides now, a line.
+
+        From any thread; loading may take seconds, in which the old one decides. Raises CorelaneError if cores are not
+        managed or the policy cannot be used; the old one then stays.
+        """
+        if self._manager is None:
+            raise _refused("cores are not managed here", "start the iokernel with a policy: corelane up --policy delay")
+        policy = load(spec, parse_params(params))
+        with self._lock:
+            if self._io is None:
+                raise CorelaneError("set the policy", "the iokernel is not running", "start it")
+            return self._manager.install(self._io, policy)
 
     def _remove(self, app: int, err: Any) -> int:
         """Have the loops forget an application. Negative: not all have; it stays among those that leave."""
@@ -352,8 +354,9 @@ class Iokernel:
         layout.n_kthreads = kthreads
         layout.rx_slots = settings.rx_slots or hello.rx_slots or default.rx_slots
         layout.tx_slots = settings.tx_slots or hello.tx_slots or default.tx_slots
-        layout.n_rx = settings.rx_buffers or hello.n_rx or max(default.min_buffers, default.rx_buffers * kthreads)
-        layout.n_tx = settings.tx_buffers or hello.n_tx or max(default.min_buffers, default.tx_buffers * kthreads)
+        few = min(kthreads, lib.CL_SHM_MAX_KTHREADS)  # more are refused below, with all else that cannot be
+        layout.n_rx = settings.rx_buffers or hello.n_rx or max(default.min_buffers, default.rx_buffers * few)
+        layout.n_tx = settings.tx_buffers or hello.n_tx or max(default.min_buffers, default.tx_buffers * few)
         layout.buffer_bytes = hello.buffer_bytes or default.buffer_bytes
         if lib.cl_shm_layout(ffi.addressof(layout)) < 0:
             raise _refused(
@@ -376,11 +379,21 @@ class Iokernel:
             raise _refused(f"{ipaddress.IPv4Address(wanted)} is this machine's own address", "choose another")
         return wanted
 
-    def _home(self, settings: AppSettings) -> int:
+    def _place(self, app: int, loop: int, kthreads: int, settings: AppSettings) -> tuple[tuple[int, ...], bool]:
+        """CPUs of the kthreads, of managed ones where they begin, and whether nobody else gets these."""
+        if self._manager is not None:
+            return self._manager.cores.begin(loop, kthreads), True
+        return self._cores.take(app, kthreads, settings.cpus)
+
+    def _home(self, name: str, settings: AppSettings, claimed: Claim | None) -> int:
         """The loop that serves an application: the configured one, or the one with the fewest."""
         loops = range(len(self._loop_cpus))
-        if settings.loop is not None and settings.loop in loops:
-            return settings.loop
+        fixed = settings.loop if settings.loop in loops else None
+        if self._manager is not None and claimed is not None:
+            others = [(a.name, a.loop, a.claim.guaranteed) for a in self._apps.values() if a.claim is not None]
+            return self._manager.cores.home(name, claimed.guaranteed, others, fixed)
+        if fixed is not None:
+            return fixed
         users = [a.loop for a in self._apps.values()]
         return min(loops, key=users.count)
 
@@ -394,6 +407,7 @@ class Iokernel:
         message.state_bytes = lib.cl_io_state_bytes(self._io)
         ffi.memmove(message.mac, app.mac, 6)
         message.may_spin = app.may_spin
+        message.managed, message.slot = app.claim is not None, grant.slot
         message.ipv4, message.ipv4_prefix = app.ipv4, self.subnet.prefixlen
         message.mtu = min(int(lib.cl_io_mtu(self._io)), app.layout["buffer_bytes"] - lib.CL_ETH_HLEN)
         message.gateway = self._gateway
@@ -407,9 +421,10 @@ class Iokernel:
         """Everything that is counted, as it can go into JSON, read while the loops run.
 
         loops: `struct cl_io_loop_stats` each, with cpu and busy_s. apps: `struct cl_io_app_stats` each, with name, pid,
-        addresses, cpus, arena. uplinks: name, mac, `struct cl_nic_stats` summed over queues. control: what the control
-        socket saw. departed: applications that have left, and buffers lost by them (always 0). leaving: names of those
-        that a loop without a core has not let go.
+        addresses, cpus, arena, and cores (CoreManager.app_stats, None: not managed). uplinks: name, mac, `struct
+        cl_nic_stats` summed over queues. control: what the control socket saw. departed: applications that have left,
+        and buffers lost by them (always 0). leaving: names of those that a loop without a core has not let go. cores:
+        CoreManager.stats, None: they are not managed.
         """
         with self._lock:
             if self._io is None:
@@ -423,23 +438,19 @@ class Iokernel:
                 "generation": int(lib.cl_io_generation(self._io)),
                 "uptime_s": time.monotonic() - self._started,
                 "subnet": str(self.subnet),
-                "loops": [self._loop_stats(i, hz) for i in range(len(self._loop_cpus))],
+                "loops": [report.loop_stats(self._io, i, cpu, hz) for i, cpu in enumerate(self._loop_cpus)],
                 "apps": [self._app_stats(a) for a in self._apps.values()],
-                "uplinks": [self._uplink_stats(nic) for nic in self._uplinks],
+                "uplinks": [report.uplink_stats(nic) for nic in self._uplinks],
+                "cores": self._manager.stats(self._io, {a.id: a.name for a in self._apps.values()})
+                if self._manager is not None
+                else None,
                 "control": {**self._server.counts, "last_error": self._server.last_error} if self._server else {},
                 "departed": dict(self._departed),
                 "leaving": list(self._leaving.values()),
             }
 
-    def _loop_stats(self, loop: int, hz: int) -> dict[str, Any]:
-        out = ffi.new("struct cl_io_loop_stats *")
-        check(lib.cl_io_loop_stats(self._io, loop, out), "read a loop's statistics")
-        counted = _struct(out, "struct cl_io_loop_stats")
-        return {"cpu": self._loop_cpus[loop], "busy_s": counted["busy_ticks"] / hz, **counted}
-
     def _app_stats(self, app: _App) -> dict[str, Any]:
-        out = ffi.new("struct cl_io_app_stats *")
-        check(lib.cl_io_app_stats(self._io, app.id, out), f"read the statistics of {app.name}")
+        age_s = time.monotonic() - app.since
         return {
             "id": app.id,
             "name": app.name,
@@ -452,14 +463,12 @@ class Iokernel:
             "cpus": list(app.cpus),
             "may_spin": app.may_spin,
             "arena": app.layout,
-            "age_s": time.monotonic() - app.since,
-            **_struct(out, "struct cl_io_app_stats"),
+            "age_s": age_s,
+            **report.app_stats(self._io, app.id, app.name),
+            "cores": self._manager.app_stats(self._io, app.id, app.name, app.loop, app.claim, age_s)
+            if self._manager is not None and app.claim is not None
+            else None,
         }
-
-    def _uplink_stats(self, nic: Nic) -> dict[str, Any]:
-        stats = nic.stats()
-        counted = {name: getattr(stats, name) for name in type(stats).__dataclass_fields__}
-        return {"name": nic.name, "mac": nic.mac, "gone": nic.gone, "buffers_free": nic.buffers_free, **counted}
 
     @property
     def apps(self) -> tuple[str, ...]:

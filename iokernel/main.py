@@ -14,7 +14,8 @@ from ..runtime.errors import ConfigError, SystemLimit
 from ..runtime.paths import default_socket
 from ..runtime.placement import Placement, choose
 from ..runtime.topology import Topology
-from .iokernel import AppSettings, Iokernel
+from .iokernel import Iokernel
+from .settings import AppSettings
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -102,6 +103,12 @@ def settings(app: AppConfig) -> AppSettings:
         bytes_per_s=app.rate_bytes_per_s,
         burst_frames=app.burst_frames,
         burst_bytes=app.burst_bytes,
+        kind=app.class_,
+        guaranteed=app.guaranteed_cores,
+        maximum=app.max_cores,
+        weight=app.weight,
+        deadline_us=app.deadline_us,
+        quantum_us=app.quantum_us,
     )
 
 

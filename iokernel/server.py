@@ -1,9 +1,11 @@
 """The control socket: who listens on it, who may speak to it, and what is done with what they say.
 
-Runs in one Python thread, never on a polled core. Every message of a client is a fixed struct of runtime/control.h. A
-client gets `patience_s` to finish a message that it began and to take an answer; what does not fit the protocol is
-refused with a reason, counted, and the connection closed. The end of a registered client's connection is the end of the
-application: `Registry.unregister` is called at once.
+Runs in one Python thread, never on a polled core; policies, whose loading may take seconds, are loaded by another.
+Every message of a client is a fixed struct of runtime/control.h. A client gets `patience_s` to finish a message that it
+began and to take an answer; what does not fit the protocol is refused with a reason, counted, and the connection
+closed. The end of a registered client's connection is the end of the application: `Registry.unregister` is called at
+once. So is the end of a process whose kthreads are managed, since its thread ids are then free for others while a child
+of it may still hold the connection.
 
 One iokernel a path: a lock file beside the socket is held for as long as we live, so the kernel lets go of it even
 after SIGKILL, and the socket file that was left behind is replaced.
@@ -16,36 +18,31 @@ from __future__ import annotations
 import array
 import contextlib
 import errno
-import fcntl
 import os
 import selectors
 import socket
-import stat
 import struct
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..runtime.errors import CorelaneError, Refused, SystemLimit
+from ..runtime.errors import CorelaneError, SystemLimit
 from ._native import ffi, lib
+from .lock import lock, remove_stale
+from .peers import Peer, peer_of, pidfd_of
+from .worker import Worker
 
 _HEADER = struct.Struct("=IHHII")  # struct cl_control_header
-_SO_PEERGROUPS = 59  # asm-generic/socket.h; Linux 4.13
-_HELLO_BYTES: int = ffi.sizeof("struct cl_control_hello")
+_BYTES = {
+    lib.CL_CONTROL_HELLO: ffi.sizeof("struct cl_control_hello"),
+    lib.CL_CONTROL_STATS: _HEADER.size,
+    lib.CL_CONTROL_KTHREADS: ffi.sizeof("struct cl_control_kthreads"),
+    lib.CL_CONTROL_POLICY: ffi.sizeof("struct cl_control_policy"),
+}
 _MAX_CONNECTIONS = 1024
 _SWEEP_S = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Credentials of a client when it connected, as the kernel tells them."""
-
-    pid: int
-    uid: int
-    gid: int
-    groups: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +63,15 @@ class Registry(Protocol):
     def unregister(self, app: int) -> None:
         """Its connection has ended."""
 
+    def manage(self, app: int, pid: int, tids: Sequence[int], number: int) -> None:
+        """Its kthreads are the threads `tids` of process `pid`; signal `number` interrupts one. Or CorelaneError."""
+
+    def set_policy(self, spec: str, params: str) -> str:
+        """Have another policy decide; "name=value" settings, separated by blanks. Returns what decides now, in a line.
+
+        Raises CorelaneError to refuse it. Called in a thread of its own, since it may compile.
+        """
+
     def sweep(self) -> bool:
         """Try again what `unregister` could not finish; returns whether something is left for the next time."""
 
@@ -84,54 +90,14 @@ class _Connection:
     received: bytearray = field(default_factory=bytearray)
     to_send: bytearray = field(default_factory=bytearray)
     app: int | None = None
+    named: bool = False  # its kthreads are known
+    pidfd: int = -1  # of the process that they belong to
+    waits: bool = False  # for a policy that is being loaded; what else it sends is refused
     closing: bool = False  # close once to_send is empty
 
 
 class _Bad(Exception):
     """A message that is refused; (counter, errno, text)."""
-
-
-def _lock(path: str) -> int:
-    """Take the lock of a socket path; returns its descriptor. Raises Refused if another iokernel holds it."""
-    while True:
-        fd = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "?"
-            os.close(fd)
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-            raise Refused(
-                f"start an iokernel on {path}",
-                f"one listens there already (pid {holder})",
-                "stop it, or choose another socket path",
-                errno.EADDRINUSE,
-            ) from None
-        with contextlib.suppress(FileNotFoundError):
-            if os.stat(path + ".lock").st_ino == os.fstat(fd).st_ino:  # else: its holder has just removed it
-                os.ftruncate(fd, 0)
-                os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-                return fd
-        os.close(fd)
-
-
-def _remove_stale(path: str) -> None:
-    """Remove a dead iokernel's socket file; refuse whatever else is there. Under the lock."""
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise Refused(f"listen on {path}", "a file of another kind is there", "remove it, or choose another path")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        code = probe.connect_ex(path)
-    if code not in (errno.ECONNREFUSED, errno.ENOENT):
-        raise Refused(
-            f"listen on {path}", "another program listens there", "choose another socket path", errno.EADDRINUSE
-        )
-    os.unlink(path)
 
 
 class ControlServer:
@@ -164,19 +130,20 @@ class ControlServer:
         self._stopping = False
         self._unfinished = False
         try:
-            self._lock_fd = _lock(path)
+            self._lock_fd = lock(path)
         except OSError as error:
             raise SystemLimit(f"lock {path}.lock", str(error.strerror), "is its folder writable?") from error
         try:
-            _remove_stale(path)
+            remove_stale(path)
             self._listener = self._listen(mode)
         except BaseException:
             os.close(self._lock_fd)
             raise
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._loader = Worker()  # of policies
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self._selector.register(self._wake, selectors.EVENT_READ)
+        for readable in (self._listener, self._wake, self._loader.fd):
+            self._selector.register(readable, selectors.EVENT_READ)
 
     def _listen(self, mode: int) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -200,6 +167,11 @@ class ControlServer:
                     elif key.fd == self._wake:
                         os.eventfd_read(self._wake)
                         self._stopping = True
+                    elif key.fd == self._loader.fd:
+                        self._answer_policy()
+                    elif key.fd == key.data.pidfd:
+                        self.counts["process_ended"] += 1
+                        self._close(key.data)
                     else:
                         self._handle(key.data, events)
                 self._expire()
@@ -221,6 +193,7 @@ class ControlServer:
         self._selector.close()
         self._listener.close()
         os.close(self._wake)
+        self._loader.close()
         for leftover in (self.path, self.path + ".lock"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(leftover)
@@ -250,7 +223,7 @@ class ControlServer:
                 return
             sock.setblocking(False)
             try:
-                connection = _Connection(sock, _peer_of(sock), time.monotonic() + self._patience_s)
+                connection = _Connection(sock, peer_of(sock), time.monotonic() + self._patience_s)
             except OSError:
                 sock.close()
                 continue
@@ -309,34 +282,34 @@ class ControlServer:
         if version != lib.CL_CONTROL_VERSION:
             text = f"this iokernel speaks control protocol {lib.CL_CONTROL_VERSION}, the application {version}"
             raise _Bad("wrong_version", errno.EPROTO, f"{text}: use the same corelane for both")
-        expected = {lib.CL_CONTROL_HELLO: _HELLO_BYTES, lib.CL_CONTROL_STATS: _HEADER.size}.get(kind)
-        if expected is None or n_bytes != expected:
+        if n_bytes != _BYTES.get(kind, 0):
             raise _Bad("garbage", errno.EPROTO, f"no message of type {kind} and {n_bytes} bytes exists")
         if len(got) < n_bytes:
             return False
         message = bytes(got[:n_bytes])
         del got[:n_bytes]
-        if kind == lib.CL_CONTROL_STATS:
-            self._answer_stats(connection)
-        else:
-            self._register(connection, message)
+        if connection.waits:
+            raise _Bad("greedy", errno.EBUSY, "ask again when the policy is loaded")
+        take = {
+            lib.CL_CONTROL_HELLO: self._register,
+            lib.CL_CONTROL_STATS: self._answer_stats,
+            lib.CL_CONTROL_KTHREADS: self._manage,
+            lib.CL_CONTROL_POLICY: self._load_policy,
+        }[kind]
+        take(connection, message)
         return True
 
-    def _answer_stats(self, connection: _Connection) -> None:
+    def _answer_stats(self, connection: _Connection, _message: bytes) -> None:
         if len(connection.to_send) > lib.CL_CONTROL_MAX_REPLY:
             raise _Bad("greedy", errno.EBUSY, "ask again when the answers have been read")
-        text = self._registry.stats_json()
-        header = _HEADER.pack(
-            lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION, lib.CL_CONTROL_STATS_REPLY, _HEADER.size + len(text), 0
-        )
         self.counts["stats"] += 1
-        self._send(connection, header + text)
+        self._send(connection, _message_of(lib.CL_CONTROL_STATS_REPLY, self._registry.stats_json()))
 
     def _register(self, connection: _Connection, message: bytes) -> None:
         if connection.app is not None:
             raise _Bad("garbage", errno.EALREADY, "this connection is registered already")
         hello = ffi.cast("struct cl_control_hello *", ffi.from_buffer(message))
-        self._forget_dead(bytes(ffi.buffer(hello.name)).split(b"\0", 1)[0].decode(errors="replace"))
+        self._forget_dead(_text(hello.name))
         try:
             grant = self._registry.register(hello, connection.peer)
         except CorelaneError as error:
@@ -354,6 +327,54 @@ class ControlServer:
             self._close(connection)
             raise _Bad("accept_lost", errno.EPIPE, "")
         self.counts["accepted"] += 1
+
+    def _manage(self, connection: _Connection, message: bytes) -> None:
+        """The kthreads of a registered application, once a registration."""
+        said = ffi.cast("struct cl_control_kthreads *", ffi.from_buffer(message))
+        if connection.app is None or connection.named:
+            why = "are known already" if connection.named else "belong to a registered application"
+            raise _Bad("garbage", errno.EPROTO, f"kthreads {why}")
+        if not 0 < said.n <= lib.CL_SHM_MAX_KTHREADS:
+            raise _Bad("garbage", errno.EPROTO, f"{said.n} kthreads are not 1 to {lib.CL_SHM_MAX_KTHREADS}")
+        try:
+            # Before its threads are looked up: from here on its end is seen, and no id of it is taken for another's.
+            connection.pidfd = pidfd_of(connection.sock, connection.peer.pid)
+            self._registry.manage(connection.app, connection.peer.pid, list(said.tids[0 : said.n]), int(said.signal))
+        except CorelaneError as error:
+            raise _Bad("refused", error.errno or errno.EINVAL, str(error)) from error
+        if connection.pidfd >= 0:
+            self._selector.register(connection.pidfd, selectors.EVENT_READ, connection)
+        connection.named = True
+        self.counts["managed"] += 1
+        self._send(connection, _message_of(lib.CL_CONTROL_KTHREADS_OK))
+
+    def _load_policy(self, connection: _Connection, message: bytes) -> None:
+        """Start loading a policy; `_answer_policy` says how it went."""
+        said = ffi.cast("struct cl_control_policy *", ffi.from_buffer(message))
+        spec, params = _text(said.spec), _text(said.params)
+        uid = connection.peer.uid
+        if uid not in (0, os.geteuid()):  # loading code is more than attaching
+            who = "root" if os.geteuid() == 0 else f"root and user {os.geteuid()}"
+            raise _Bad("not_allowed", errno.EACCES, f"user {uid} may not choose the policy, only {who} may")
+        if self._loader.busy:
+            raise _Bad("busy", errno.EBUSY, "another policy is being loaded: try again when it is")
+        connection.waits = True
+        self._loader.start(connection, lambda: self._registry.set_policy(spec, params))
+
+    def _answer_policy(self) -> None:
+        """Tell who asked whether its policy decides now."""
+        connection, result = self._loader.result()
+        connection.waits = False
+        if connection.sock.fileno() not in self._connections:
+            return  # it did not wait for the answer
+        if isinstance(result, Exception):
+            code = result.errno if isinstance(result, CorelaneError) else 0
+            text = str(result) if isinstance(result, CorelaneError) else f"{type(result).__name__}: {result}"
+            self._refuse(connection, "policy_refused", code or errno.EINVAL, text)
+            return
+        self.counts["policies"] += 1
+        body = _line(result).ljust(lib.CL_CONTROL_TEXT_BYTES, b"\0")
+        self._send(connection, _message_of(lib.CL_CONTROL_POLICY_OK, body))
 
     def _forget_dead(self, name: str) -> None:
         """An application that was killed and starts again may be faster than our look at its old connection's end."""
@@ -383,7 +404,7 @@ class ControlServer:
         )
         header.bytes = ffi.sizeof("struct cl_control_refuse")
         message.code = code
-        line = text.replace("\n", " ").encode()[: lib.CL_CONTROL_TEXT_BYTES - 1]
+        line = _line(text)
         ffi.memmove(message.text, line, len(line))
         connection.closing = True
         connection.received.clear()
@@ -420,6 +441,11 @@ class ControlServer:
         if self._connections.pop(fd, None) is None:
             return
         self._selector.unregister(connection.sock)
+        if connection.pidfd >= 0:
+            with contextlib.suppress(KeyError):  # refused before it was registered
+                self._selector.unregister(connection.pidfd)
+            os.close(connection.pidfd)
+            connection.pidfd = -1
         connection.sock.close()
         if connection.app is not None:
             app, connection.app = connection.app, None
@@ -431,10 +457,14 @@ class ControlServer:
                 self.last_error = str(error)
 
 
-def _peer_of(sock: socket.socket) -> Peer:
-    pid, uid, gid = struct.unpack("=iii", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    groups: frozenset[int] = frozenset()
-    with contextlib.suppress(OSError):  # more than 256 groups, or an old kernel: only the primary group counts
-        raw = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 1024)
-        groups = frozenset(struct.unpack(f"={len(raw) // 4}I", raw))
-    return Peer(pid, uid, gid, groups)
+def _message_of(kind: int, body: bytes = b"") -> bytes:
+    return _HEADER.pack(lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION, kind, _HEADER.size + len(body), 0) + body
+
+
+def _text(field: Any) -> str:
+    return bytes(ffi.buffer(field)).split(b"\0", 1)[0].decode(errors="replace")
+
+
+def _line(text: str) -> bytes:
+    """A text as it fits into a message: one line, zero-terminated by the field's last byte."""
+    return text.replace("\n", " ").encode()[: lib.CL_CONTROL_TEXT_BYTES - 1]

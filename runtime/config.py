@@ -22,6 +22,7 @@ from .paths import DEFAULT_SOCKET_DOC
 
 DEFAULT_SUBNET = "10.77.0.0/16"
 POLL_MODES = ("spin", "adaptive", "block")
+MAX_KTHREADS: int = lib.CL_SHM_MAX_KTHREADS
 
 
 def _socket_path(value: str) -> None:
@@ -60,6 +61,16 @@ def _mac(value: str) -> None:
 def _app_name(value: str) -> None:
     if not re.fullmatch(rf"[A-Za-z0-9_.:-]{{1,{lib.CL_SHM_NAME_BYTES - 1}}}", value):
         raise ValueError(f"1 to {lib.CL_SHM_NAME_BYTES - 1} letters, digits, '-', '_', '.' or ':'")
+
+
+def _policy(value: str) -> None:
+    if not value or len(value.encode()) >= 240:
+        raise ValueError('a policy\'s name, module:function, file.so:symbol, or "none"')
+
+
+def _param_name(value: str) -> None:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,31}", value):
+        raise ValueError("the name of one of the policy's settings")
 
 
 def _power_of_two(value: int) -> None:
@@ -104,6 +115,21 @@ class IokernelConfig:
     hold_cpu_latency: bool = option(False, "hold /dev/cpu_dma_latency at 0: quick wake-ups, more power")
     max_apps: int = option(64, "applications registered at the same time", low=1, high=lib.CL_SHM_MAX_APPS)
     max_arena_mib: int = option(1024, "largest arena that an application may ask for", low=1, high=1 << 20)
+
+
+@dataclass(frozen=True)
+class CoresConfig:
+    """[cores]"""
+
+    policy: str = option(
+        "delay",
+        "who decides which application has which core: static, shenango, delay, fair, module:function or "
+        "file.so:symbol; none: kthreads stay where they were put",
+        check=_policy,
+    )
+    interval_us: int = option(5, "time between two decisions", low=1, high=1_000_000)
+    ask_us: int = option(10, "how long a kthread has to step aside when asked", low=1, high=1_000_000)
+    interrupt_us: int = option(50, "how long it then has when interrupted, before it is evicted", low=1, high=1_000_000)
 
 
 @dataclass(frozen=True)
@@ -165,12 +191,33 @@ class AppConfig:
 
     ip: str | None = option(None, "address; default: from a hash of the name, within the subnet", check=_address)
     mac: str | None = option(None, "MAC address; default: from a hash of the name", check=_mac)
-    kthreads: int = option(0, "most kthreads; 0: as it asks", low=0, high=lib.CL_SHM_MAX_KTHREADS)
+    kthreads: int = option(0, "most kthreads; 0: as it asks", low=0, high=MAX_KTHREADS)
     cores: str | tuple[int, ...] = option("auto", '"auto" or the CPUs of its kthreads', low=0, high=4095, check=_cpus)
     loop: int | None = option(
         None, "index of the loop that serves it; default: the one with the fewest", low=0, high=lib.CL_SHM_MAX_LOOPS - 1
     )
     may_spin: bool = option(True, "whether its idle kthreads may keep their cores")
+    class_: str | None = option(
+        None,
+        "what it is served as where cores move: latency before batch; default: as it asks, else latency",
+        choices=("latency", "batch"),
+    )
+    guaranteed_cores: int | None = option(
+        None, "cores that it has whenever it wants them; default: as it asks, else 0", low=0, high=MAX_KTHREADS
+    )
+    max_cores: int | None = option(
+        None, "most cores; default: as it asks, else one a kthread", low=1, high=MAX_KTHREADS
+    )
+    weight: int | None = option(None, "share among equals; default: as it asks, else 1", low=1, high=1000)
+    deadline_us: int | None = option(
+        None, "what its tail should stay under, 0: nothing; default: as it asks", low=0, high=10_000_000
+    )
+    quantum_us: int | None = option(
+        None,
+        "how long a uthread runs before it yields to others at its next probe, 0: for ever; default: as it asks",
+        low=0,
+        high=10_000_000,
+    )
     rx_slots: int = option(0, "slots of a receive ring; 0: the default", low=0, high=1 << 20, check=_power_of_two)
     tx_slots: int = option(0, "slots of a transmit ring; 0: the default", low=0, high=1 << 20, check=_power_of_two)
     rx_buffers: int = option(0, "receive buffers; 0: the default", low=0, high=1 << 20)
@@ -186,6 +233,10 @@ class Config:
     """A whole file."""
 
     iokernel: IokernelConfig = option(IokernelConfig, "the iokernel process")
+    cores: CoresConfig = option(CoresConfig, "how cores move between applications")
+    policy: dict[str, int | float] = option(
+        dict, "the policy's settings by name, as in target_us = 10", check=_param_name
+    )
     nic: NicConfig = option(NicConfig, "the uplink NIC")
     network: NetworkConfig = option(NetworkConfig, "addresses")
     app_defaults: AppConfig = option(AppConfig, "for applications without a section of their own")
@@ -223,6 +274,14 @@ class Config:
                 raise ValueError(f"apps.{name}.ip {app.ip} is this machine's own (network.host_address)")
         if self.app_defaults.ip or self.app_defaults.mac:
             raise ValueError("app_defaults cannot give an address: it would be that of several applications")
+        for where, app in (
+            *((f"apps.{name}", app) for name, app in self.apps.items()),
+            ("app_defaults", self.app_defaults),
+        ):
+            if (app.guaranteed_cores or 0) > (app.max_cores or MAX_KTHREADS):
+                raise ValueError(
+                    f"{where}.guaranteed_cores {app.guaranteed_cores} is more than max_cores {app.max_cores}"
+                )
 
 
 def load(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:

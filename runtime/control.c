@@ -215,6 +215,39 @@ int cl_control_stats(int fd, char **json, int timeout_ms, char *err)
     return (int)n;
 }
 
+int cl_control_policy(int fd, const char *spec, const char *params, char *text, int timeout_ms, char *err)
+{
+    struct cl_control_policy ask = {
+        .header = {CL_CONTROL_MAGIC, CL_CONTROL_VERSION, CL_CONTROL_POLICY, sizeof ask, 0},
+    };
+    struct cl_control_policy_ok answer;
+    if (strlen(spec) >= sizeof ask.spec || strlen(params) >= sizeof ask.params)
+        return fail(err, ENAMETOOLONG, "the policy's name has at most %zu bytes, its settings together %zu",
+                    sizeof ask.spec - 1, sizeof ask.params - 1);
+    memcpy(ask.spec, spec, strlen(spec));
+    memcpy(ask.params, params, strlen(params));
+    int64_t deadline_ms = now_ms() + timeout_ms;
+    unsigned none = 0;
+    int rc = send_all(fd, &ask, sizeof ask, err);
+    if (rc < 0 && rc != -EPIPE)
+        return rc;
+    rc = receive_header(fd, &answer.header, sizeof(struct cl_control_refuse), NULL, 0, &none, deadline_ms, err);
+    if (rc < 0)
+        return rc;
+    if (answer.header.type == CL_CONTROL_REFUSE)
+        return refused(fd, &answer.header, deadline_ms, err);
+    if (answer.header.type != CL_CONTROL_POLICY_OK || answer.header.bytes != sizeof answer)
+        return fail(err, EPROTO, "the iokernel answered with type %u of %u bytes", answer.header.type,
+                    answer.header.bytes);
+    rc = receive_all(fd, (char *)&answer + sizeof answer.header, sizeof answer - sizeof answer.header, NULL, 0, &none,
+                     deadline_ms, err);
+    if (rc < 0)
+        return rc;
+    memcpy(text, answer.text, sizeof answer.text);
+    text[sizeof answer.text - 1] = 0;
+    return 0;
+}
+
 void cl_control_free(char *json)
 {
     free(json);

@@ -11,6 +11,9 @@
  *   connect, STATS            ->
  *                             <-         STATS_REPLY: header and a JSON text; any number of times on one connection
  *
+ *   connect, POLICY           ->         have another policy decide who gets the cores; for the iokernel's user and root
+ *                             <-         POLICY_OK, or REFUSE with what its trial found
+ *
  * All fields are in the byte order of the machine: both ends run on it. Every message begins with cl_control_header; a
  * receiver checks magic, then version, then type and length, so that ends of different versions can tell each other so
  * (the header and the REFUSE message never change). Who may connect is decided by the socket file's mode and by the
@@ -42,7 +45,9 @@
 #define CL_CONTROL_STATS 4
 #define CL_CONTROL_STATS_REPLY 5
 #define CL_CONTROL_KTHREADS 6
-#define CL_CONTROL_KTHREADS_OK 7
+#define CL_CONTROL_KTHREADS_OK 7 /* a header alone */
+#define CL_CONTROL_POLICY 8
+#define CL_CONTROL_POLICY_OK 9
 
 struct cl_control_header {
     uint32_t magic;
@@ -99,6 +104,17 @@ struct cl_control_accept {
     uint32_t pad2;
 };
 
+struct cl_control_policy {
+    struct cl_control_header header;
+    char spec[240];   /* a built-in one's name, module:function or file.so:symbol; zero-terminated */
+    char params[256]; /* its settings, "name=value" separated by blanks; zero-terminated */
+};
+
+struct cl_control_policy_ok {
+    struct cl_control_header header;
+    char text[240]; /* what decides now, one line, zero-terminated */
+};
+
 struct cl_control_refuse {
     struct cl_control_header header;
     uint32_t code; /* an errno value that fits best */
@@ -117,6 +133,9 @@ CL_API int cl_control_attach(int fd, struct cl_control_hello *hello, struct cl_c
 /* Ask for statistics. Returns the length of the zero-terminated JSON text in *json (free() it: cl_control_free). */
 CL_API int cl_control_stats(int fd, char **json, int timeout_ms, char *err);
 CL_API void cl_control_free(char *json);
+/* Have another policy decide. It is loaded and tried first, which takes seconds if it must be compiled. text
+ * (CL_CONTROL_TEXT_BYTES): what decides now. Refused: -code of the refusal, err its text; the old one goes on. */
+CL_API int cl_control_policy(int fd, const char *spec, const char *params, char *text, int timeout_ms, char *err);
 CL_API void cl_control_close(int fd);
 // cffi: end
 
@@ -126,6 +145,9 @@ _Static_assert(sizeof(struct cl_control_refuse) == 264, "never changes");
 _Static_assert(sizeof(struct cl_arena_layout) == 72, "part of ACCEPT");
 _Static_assert(sizeof(struct cl_control_accept) == 400, "no hidden padding");
 _Static_assert(sizeof(struct cl_control_kthreads) == 280, "no hidden padding");
+_Static_assert(sizeof(struct cl_control_policy) == 512 && sizeof(struct cl_control_policy) <= CL_CONTROL_MAX_BYTES,
+               "no hidden padding");
+_Static_assert(sizeof(struct cl_control_policy_ok) == 256, "no hidden padding");
 _Static_assert(sizeof(((struct cl_control_accept *)0)->cpus) == 4 * CL_SHM_MAX_KTHREADS, "one CPU a kthread");
 _Static_assert(sizeof(((struct cl_control_hello *)0)->name) == CL_SHM_NAME_BYTES, "name");
 

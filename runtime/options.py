@@ -7,9 +7,9 @@ A section is a dataclass whose fields are made by `option`:
         queues: int = option(1, "receive and transmit queues", low=1, high=64)
         mode: str = option("auto", "how XDP is attached", choices=("auto", "native", "generic"))
 
-Types of fields: bool, int, float, str, `X | None`, tuple[X, ...], another section, and dict[str, section] for tables
-with names of the user's own. `check` functions see a value of the right type and raise ValueError with what was
-expected instead.
+Types of fields: bool, int, float, str, `X | None`, tuple[X, ...], another section, and dict[str, section] or
+dict[str, X] for tables with names of the user's own. `check` functions see a value of the right type, of a table each
+name, and raise ValueError with what was expected instead. A field `class_` is the option `class`.
 runtime/config.py has corelane's sections.
 """
 
@@ -95,16 +95,25 @@ def sample(cls: type[Any], prefix: str = "", name: str = "NAME") -> str:
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
         kind = hints[field.name]
-        path = f"{prefix}.{field.name}" if prefix else field.name
+        path = f"{prefix}.{_key(field)}" if prefix else _key(field)
         doc = field.metadata.get("doc", "")
         if dataclasses.is_dataclass(kind):
             tables.append(f"# {doc}\n[{path}]\n{sample(typing.cast(type[Any], kind), path, name)}")
         elif typing.get_origin(kind) is dict:
             inner = typing.get_args(kind)[1]
-            tables.append(f"# {doc}\n[{path}.{name}]\n{sample(inner, f'{path}.{name}', name)}")
+            if dataclasses.is_dataclass(inner):
+                made = sample(typing.cast(type[Any], inner), f"{path}.{name}", name)
+                tables.append(f"# {doc}\n[{path}.{name}]\n{made}")
+            else:
+                tables.append(f"# {doc}: each {_expected(inner, field.metadata)}\n[{path}]\n")
         else:
             values.append(f"# {doc}: {_expected(kind, field.metadata)}\n{_default_line(field)}\n")
     return "\n".join(["".join(values), *tables]) if values else "\n".join(tables)
+
+
+def _key(field: dataclasses.Field[Any]) -> str:
+    """The option of a field: its name, without the underscore that keeps Python's own words free."""
+    return field.name.rstrip("_")
 
 
 def _default_line(field: dataclasses.Field[Any]) -> str:
@@ -113,7 +122,7 @@ def _default_line(field: dataclasses.Field[Any]) -> str:
     else:
         assert field.default_factory is not dataclasses.MISSING  # every option has one of the two
         value = field.default_factory()
-    return f"# {field.name} =" if value is None else f"{field.name} = {_toml(value)}"
+    return f"# {_key(field)} =" if value is None else f"{_key(field)} = {_toml(value)}"
 
 
 def _toml(value: Any) -> str:
@@ -178,12 +187,15 @@ class _Reader:
     def section(self, cls: type[Any], data: Any, path: tuple[str, ...]) -> Any:
         if not isinstance(data, dict):
             raise self.refuse(path, f"is {_toml(data)}", "expected a table")
-        fields = {f.name: f for f in dataclasses.fields(cls)}
+        fields = {_key(f): f for f in dataclasses.fields(cls)}
         hints = typing.get_type_hints(cls)
         for key in data:
             if key not in fields:
                 raise self.unknown(cls, key, path)
-        values = {k: self.value(hints[k], fields[k].metadata, v, (*path, k)) for k, v in data.items()}
+        values = {}
+        for key, value in data.items():
+            field = fields[key]
+            values[field.name] = self.value(hints[field.name], field.metadata, value, (*path, key))
         made = cls(**values)
         self.check_whole(made, path)
         return made
@@ -208,7 +220,7 @@ class _Reader:
     def unknown(self, cls: type[Any], key: str, path: tuple[str, ...]) -> ConfigError:
         import difflib  # only for this message
 
-        known = [f.name for f in dataclasses.fields(cls)]
+        known = [_key(f) for f in dataclasses.fields(cls)]
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else "known here: " + ", ".join(sorted(known))
         return self.refuse((*path, key), "no such option", hint)
@@ -253,7 +265,7 @@ class _Reader:
                     metadata["check"](name)
                 except ValueError as error:
                     raise self.refuse((*path, name), f"the name {name!r} cannot be used", f"expected {error}") from None
-            yield name, self.section(kind, inner, (*path, name))
+            yield name, self.value(kind, {**metadata, "check": None}, inner, (*path, name))
 
     def wrong(self, kind: Any, metadata: Mapping[str, Any], value: Any, path: tuple[str, ...]) -> ConfigError:
         return self.refuse(path, f"is {_toml(value)}", f"expected {_expected(kind, metadata)}")
@@ -277,21 +289,25 @@ class _Reader:
         """`section` with the option at `path` replaced; tables of the user's own names are made as needed."""
         key, rest = path[0], path[1:]
         hints = typing.get_type_hints(type(section))
-        fields = {f.name: f for f in dataclasses.fields(section)}
+        fields = {_key(f): f for f in dataclasses.fields(section)}
         if key not in fields:
             raise self.unknown(type(section), key, done)
-        old, kind, here = getattr(section, key), hints[key], (*done, key)
+        field = fields[key]
+        old, kind, here = getattr(section, field.name), hints[field.name], (*done, key)
+        entry = typing.get_args(kind)[1] if typing.get_origin(kind) is dict else None
         if not rest:
-            new = self.value(kind, fields[key].metadata, value, here)
+            new = self.value(kind, field.metadata, value, here)
         elif dataclasses.is_dataclass(kind):
             new = self.changed(old, rest, value, here)
-        elif typing.get_origin(kind) is dict and len(rest) > 1:
-            inner = old.get(rest[0]) or typing.get_args(kind)[1]()
-            dict(self.table(type(inner), fields[key].metadata, {rest[0]: {}}, here))  # is the name allowed?
+        elif entry is not None and not dataclasses.is_dataclass(entry) and len(rest) == 1:
+            new = {**old, **dict(self.table(entry, field.metadata, {rest[0]: value}, here))}
+        elif entry is not None and dataclasses.is_dataclass(entry) and len(rest) > 1:
+            inner = old.get(rest[0]) or typing.cast(type[Any], entry)()
+            dict(self.table(type(inner), field.metadata, {rest[0]: {}}, here))  # is the name allowed?
             new = {**old, rest[0]: self.changed(inner, rest[1:], value, (*here, rest[0]))}
         else:
             raise self.refuse((*done, *path), "no such option", f"{'.'.join(here)} is no table of options")
-        return dataclasses.replace(section, **{key: new})
+        return dataclasses.replace(section, **{field.name: new})
 
 
 def _split_key(text: str) -> list[str]:

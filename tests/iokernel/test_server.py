@@ -6,55 +6,18 @@ import os
 import random
 import socket
 import stat
-import struct
 import subprocess
 import sys
 import threading
 
 import pytest
 from cltest import wait_until
+from cltest.control import HEADER, answer, connect, hello, kthreads, policy, refusal
 
 from corelane.drivers.port import open_port
 from corelane.iokernel import AppSettings, Iokernel
 from corelane.iokernel._native import ffi, lib
 from corelane.runtime.errors import CorelaneError, Refused
-
-HEADER = struct.Struct("=IHHII")
-
-
-def hello(name: bytes = b"x", **fields: int) -> bytearray:
-    message = ffi.new("struct cl_control_hello *")
-    header = message.header
-    header.magic, header.version = lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION
-    header.type, header.bytes = lib.CL_CONTROL_HELLO, ffi.sizeof("struct cl_control_hello")
-    ffi.memmove(message.name, name, len(name))
-    for key, value in fields.items():
-        setattr(message, key, value)
-    return bytearray(ffi.buffer(message))
-
-
-def connect(path: str) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.settimeout(10)
-    sock.connect(path)
-    return sock
-
-
-def answer(sock: socket.socket) -> bytes:
-    """One message; b"" if the connection ended."""
-    got = b""
-    while len(got) < HEADER.size or len(got) < HEADER.unpack_from(got)[3]:
-        data = sock.recv(4096)
-        if not data:
-            return b""
-        got += data
-    return got
-
-
-def refusal(sock: socket.socket) -> str:
-    message = answer(sock)
-    assert HEADER.unpack_from(message)[2] == lib.CL_CONTROL_REFUSE, message
-    return message[HEADER.size + 8 :].split(b"\0", 1)[0].decode()
 
 
 def control(io: Iokernel) -> dict:
@@ -127,6 +90,7 @@ def test_impossible_names_are_refused(start, socket_path, name):
     "fields",
     [
         {"n_kthreads": 65},
+        {"n_kthreads": 0xFFFFFFFF},
         {"rx_slots": 100},
         {"tx_slots": 1 << 21},
         {"n_rx": 1},
@@ -177,6 +141,18 @@ def other_version() -> bytes:
     message = hello()
     message[4:6] = (lib.CL_CONTROL_VERSION + 1).to_bytes(2, sys.byteorder)
     return bytes(message)
+
+
+def test_without_managed_cores_there_is_nothing_to_name_or_to_choose(start, socket_path):
+    start()
+    with connect(socket_path) as sock:
+        sock.sendall(hello())
+        answer(sock)
+        sock.sendall(kthreads([os.getpid()], 34))
+        assert "cores are not managed here" in refusal(sock)
+    with connect(socket_path) as sock:
+        sock.sendall(policy(b"fair"))
+        assert "corelane up --policy delay" in refusal(sock)
 
 
 def of_size(n: int) -> bytes:
@@ -315,7 +291,8 @@ def test_random_bytes_never_end_the_server(start, socket_path, seed):
     rng = random.Random(seed)
     stats_request = HEADER.pack(lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION, lib.CL_CONTROL_STATS, HEADER.size, 0)
     for _ in range(400):
-        message = bytearray(rng.choice([hello(b"f%d" % rng.randrange(9)), stats_request, rng.randbytes(200)]))
+        sent = [hello(b"f%d" % rng.randrange(9)), stats_request, rng.randbytes(200), kthreads([1], 34), policy(b"fair")]
+        message = bytearray(rng.choice(sent))
         for _ in range(rng.choice([0, 0, 1, 3, 20])):
             message[rng.randrange(len(message))] = rng.randrange(256)
         if rng.random() < 0.3:

@@ -79,3 +79,31 @@ def test_what_is_refused(text, said):
         config.loads(text, "corelane.toml")
     assert said in str(caught.value)
     assert str(caught.value).startswith("corelane.toml")
+
+
+def test_what_applications_get_of_the_cores():
+    got = config.loads(
+        """
+        [cores]
+        policy = "fair"
+        interval_us = 20
+        [policy]
+        slice_us = 100
+        [apps.job]
+        class = "batch"
+        guaranteed_cores = 1
+        max_cores = 2
+        weight = 3
+        deadline_us = 0
+        """,
+        overrides=["policy.calm=2", "cores.ask_us=30"],
+    )
+    assert (got.cores.policy, got.cores.interval_us, got.cores.ask_us) == ("fair", 20, 30)
+    assert got.policy == {"slice_us": 100, "calm": 2}
+    job = got.app("job")
+    assert (job.class_, job.guaranteed_cores, job.max_cores, job.weight) == ("batch", 1, 2, 3)
+    assert (job.deadline_us, job.quantum_us) == (0, None), "0 overrules a wish, nothing does not"
+    with pytest.raises(ConfigError, match=r"apps\.job\.guaranteed_cores 3 is more than max_cores 2"):
+        config.loads("[apps.job]\nguaranteed_cores = 3\nmax_cores = 2")
+    with pytest.raises(ConfigError, match="expected the name of one of the policy's settings"):
+        config.loads("[policy]\n'a b' = 1")

@@ -190,3 +190,34 @@ def test_any_data_is_taken_or_refused_in_one_line(data):
         assert "\n" not in str(error).replace("\\n", "")
     else:
         assert isinstance(got.inner, Inner)
+
+
+@dataclass(frozen=True)
+class Free:
+    class_: str | None = option(None, "a word of Python's own", choices=("x", "y"))
+    numbers: dict[str, int | float] = option(dict, "numbers by name", check=_short)
+
+
+def test_a_field_with_an_underscore_is_an_option_without():
+    assert options.loads(Free, 'class = "y"') == Free(class_="y")
+    assert options.loads(Free, "", overrides=["class=x"]) == Free(class_="x")
+    with pytest.raises(ConfigError, match=r"clas: no such option \(did you mean 'class'\?\)"):
+        options.loads(Free, 'clas = "y"')
+    with pytest.raises(ConfigError, match=r"class_: no such option"):
+        options.loads(Free, 'class_ = "y"')
+
+
+def test_a_table_of_values_by_names_of_the_users_own():
+    got = options.loads(Free, "[numbers]\na = 1\nb = 2.5", overrides=["numbers.c=3", "numbers.a=4"])
+    assert got.numbers == {"a": 4, "b": 2.5, "c": 3}
+    assert options.loads(Free, options.sample(Free)) == Free()
+    for text, said in (
+        ("[numbers]\nlonger = 1", "the name 'longer' cannot be used (expected four letters at most)"),
+        ('[numbers]\na = "1"', 'numbers.a: is "1" (expected a whole number or a number)'),
+        ("numbers = 3", "numbers: is 3 (expected a table)"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            options.loads(Free, text)
+        assert said in str(caught.value)
+    with pytest.raises(ConfigError, match="no such option"):
+        options.loads(Free, "", overrides=["numbers.a.b=1"])

@@ -1,0 +1,93 @@
+"""What an iokernel counts, as it goes into JSON. Each function reads one thing while the loops run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..drivers.nic import Nic
+from ..runtime.errors import check
+from ..runtime.hist import Hist
+from ._native import ffi, lib
+
+STEPS = ("idle", "wake", "parked", "ask", "interrupt", "evict")  # CL_IO_STEP_*: how a kthread got its core
+
+
+def fields(ptr: Any, kind: str) -> dict[str, int]:
+    """The integer fields of a flat C struct."""
+    return {name: int(getattr(ptr, name)) for name, _ in ffi.typeof(kind).fields}
+
+
+def _read(kind: str, call: Callable[[Any], int], what: str) -> dict[str, int]:
+    out = ffi.new(f"struct {kind} *")
+    check(call(out), what)
+    return fields(out, f"struct {kind}")
+
+
+def loop_stats(io: Any, loop: int, cpu: int, hz: int) -> dict[str, Any]:
+    """`struct cl_io_loop_stats` with cpu and busy_s."""
+    counted = _read("cl_io_loop_stats", lambda out: lib.cl_io_loop_stats(io, loop, out), "read a loop's statistics")
+    return {"cpu": cpu, "busy_s": counted["busy_ticks"] / hz, **counted}
+
+
+def app_stats(io: Any, app: int, name: str) -> dict[str, int]:
+    """`struct cl_io_app_stats`."""
+    return _read("cl_io_app_stats", lambda out: lib.cl_io_app_stats(io, app, out), f"read the statistics of {name}")
+
+
+def uplink_stats(nic: Nic) -> dict[str, Any]:
+    """Name, state and counters of an uplink, summed over its queues."""
+    stats = nic.stats()
+    counted = {name: getattr(stats, name) for name in type(stats).__dataclass_fields__}
+    return {"name": nic.name, "mac": nic.mac, "gone": nic.gone, "buffers_free": nic.buffers_free, **counted}
+
+
+def summary(hist: Any) -> dict[str, float | int | None]:
+    """{"n", "p50_us", "p90_us", "p99_us", "max_us"} of a `const struct cl_hist *` of ns; None in an empty one."""
+    if not hist:
+        return {"n": 0, "p50_us": None, "p90_us": None, "p99_us": None, "max_us": None}
+    seen = Hist.view(hist).snapshot()  # C goes on writing it
+
+    def us(ns: float) -> float | None:
+        return round(ns / 1e3, 3) if seen.count and math.isfinite(ns) else None
+
+    marks = {f"p{p}_us": us(seen.percentile(p)) for p in (50, 90, 99)}
+    return {"n": seen.count, **marks, "max_us": us(seen.max)}
+
+
+def app_cores(io: Any, app: int, name: str, age_s: float, managed: int) -> dict[str, Any]:
+    """`struct cl_io_app_cores` with core_s, share (of the `managed` cores, since it came) and its detection times."""
+    counted = _read("cl_io_app_cores", lambda out: lib.cl_io_app_cores(io, app, out), f"read the cores of {name}")
+    core_s = counted["core_ns"] / 1e9
+    share = core_s / (age_s * managed) if age_s > 0 and managed else 0.0
+    return {**counted, "core_s": core_s, "share": share, "detection": summary(lib.cl_io_detection(io, app))}
+
+
+def allocator(io: Any, loop: int) -> dict[str, Any]:
+    """`struct cl_io_cores_stats` of a loop, its policy host's, and the times of decisions and of moves by step."""
+    counted = _read("cl_io_cores_stats", lambda out: lib.cl_io_cores_stats(io, loop, out), "read a loop's moves")
+    steps = {name: summary(lib.cl_io_actuation(io, loop, step)) for step, name in enumerate(STEPS)}
+    out: dict[str, Any] = {"loop": loop, **counted, "decision": summary(lib.cl_io_decision_time(io, loop))}
+    out |= {"actuation": steps, "policy": None}
+    host = lib.cl_io_policy_host(io, loop)
+    if host:
+        stats = ffi.new("struct cl_policy_stats *")
+        lib.cl_policy_host_stats(host, stats)
+        out["policy"] = fields(stats, "struct cl_policy_stats")
+    return out
+
+
+def core(io: Any, index: int, names: Mapping[int, str]) -> dict[str, Any]:
+    """One worker CPU: {"cpu", "loop", "owner": an application's name or None, "kthread", "busy", "moves", "busy_s"}."""
+    counted = _read("cl_io_core_stats", lambda out: lib.cl_io_core_stats(io, index, out), f"read core {index}")
+    owned = counted["owner"] != 0
+    return {
+        "cpu": counted["cpu"],
+        "loop": counted["loop"],
+        "owner": names.get(counted["app"]) if owned else None,
+        "kthread": counted["kthread"] if owned else None,
+        "busy": bool(counted["busy"]),
+        "moves": counted["moves"],
+        "busy_s": counted["busy_ns"] / 1e9,
+    }

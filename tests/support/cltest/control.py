@@ -1,0 +1,71 @@
+"""Control messages as bytes, for tests that speak the protocol by hand (runtime/control.h)."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Sequence
+
+from corelane.iokernel._native import ffi, lib
+
+HEADER = struct.Struct("=IHHII")
+
+
+def hello(name: bytes = b"x", **fields: int) -> bytearray:
+    message = ffi.new("struct cl_control_hello *")
+    header = message.header
+    header.magic, header.version = lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION
+    header.type, header.bytes = lib.CL_CONTROL_HELLO, ffi.sizeof("struct cl_control_hello")
+    ffi.memmove(message.name, name, len(name))
+    for key, value in fields.items():
+        setattr(message, key, value)
+    return bytearray(ffi.buffer(message))
+
+
+def kthreads(tids: Sequence[int], signal: int, n: int | None = None) -> bytes:
+    message = ffi.new("struct cl_control_kthreads *")
+    header = message.header
+    header.magic, header.version = lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION
+    header.type, header.bytes = lib.CL_CONTROL_KTHREADS, ffi.sizeof("struct cl_control_kthreads")
+    message.n, message.signal = len(tids) if n is None else n, signal
+    for i, tid in enumerate(tids):
+        message.tids[i] = tid
+    return bytes(ffi.buffer(message))
+
+
+def policy(spec: bytes, params: bytes = b"") -> bytes:
+    message = ffi.new("struct cl_control_policy *")
+    header = message.header
+    header.magic, header.version = lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION
+    header.type, header.bytes = lib.CL_CONTROL_POLICY, ffi.sizeof("struct cl_control_policy")
+    ffi.memmove(message.spec, spec, len(spec))
+    ffi.memmove(message.params, params, len(params))
+    return bytes(ffi.buffer(message))
+
+
+def kind_of(message: bytes) -> int:
+    return int(HEADER.unpack_from(message)[2])
+
+
+def connect(path: str) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(10)
+    sock.connect(path)
+    return sock
+
+
+def answer(sock: socket.socket) -> bytes:
+    """One message; b"" if the connection ended."""
+    got = b""
+    while len(got) < HEADER.size or len(got) < HEADER.unpack_from(got)[3]:
+        data = sock.recv(4096)
+        if not data:
+            return b""
+        got += data
+    return got
+
+
+def refusal(sock: socket.socket) -> str:
+    message = answer(sock)
+    assert HEADER.unpack_from(message)[2] == lib.CL_CONTROL_REFUSE, message
+    return message[HEADER.size + 8 :].split(b"\0", 1)[0].decode()
