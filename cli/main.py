@@ -16,6 +16,8 @@ COMMANDS = {
     "up": "start the iokernel",
     "run": "run an application: a built-in one, module:handler, or a compiled .so",
     "ps": "show the iokernel and its applications, with rates and drops",
+    "top": "watch who has the cores, how long work waits, and how cores move",
+    "policy": "say which policy decides who gets the cores, or set another",
     "bench": "measure: benchmarks by name, their list, reports from their files",
     "config": "print flags for compiling C against corelane",
 }

@@ -7,11 +7,8 @@ import json
 import time
 from typing import Any
 
-from ..runtime.errors import CorelaneError
 from . import values
-
-# Counters of an application that count lost frames: everything of that name.
-_DROP = "_dropped_"
+from .watch import dropped, policy_line, rates, snapshot
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,55 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--wait", type=values.seconds, default=0, metavar="S", help="wait so long for the iokernel to come up"
     )
     parser.add_argument("--json", action="store_true", help="print all counters as JSON")
-
-
-def snapshot(path: str, wait_s: float = 0.0) -> dict[str, Any]:
-    """The iokernel's statistics. CorelaneError if none answers there within wait_s."""
-    import errno
-
-    from ..runtime._native import ffi, lib
-    from ..runtime.errors import check
-
-    err, text = ffi.new("char[256]"), ffi.new("char **")
-    deadline = time.monotonic() + wait_s
-    while (fd := lib.cl_control_connect(path.encode(), 1000, err)) in (-errno.ENOENT, -errno.ECONNREFUSED):
-        if time.monotonic() >= deadline:
-            break
-        time.sleep(0.05)
-    if fd in (-errno.ENOENT, -errno.ECONNREFUSED):
-        raise CorelaneError(f"no iokernel listens on {path}", hint="start one: corelane up", errno=-fd)
-    check(fd, f"connect to {path}", err)
-    try:
-        check(lib.cl_control_stats(fd, text, 2000, err), f"ask the iokernel on {path}", err)
-        document: dict[str, Any] = json.loads(ffi.string(text[0]))
-        lib.cl_control_free(text[0])
-        return document
-    finally:
-        lib.cl_control_close(fd)
-
-
-def rates(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """`after`, with a "rates" member in each loop, application and uplink: counters a second since `before`."""
-    seconds = max(after["uptime_s"] - before["uptime_s"], 1e-9)
-    out = dict(after)
-    for group, key in (("loops", None), ("apps", "id"), ("uplinks", None)):
-        rows = []
-        for i, row in enumerate(after.get(group, [])):
-            earlier = [r for j, r in enumerate(before.get(group, [])) if (r["id"] == row["id"] if key else i == j)]
-            old = earlier[0] if earlier else {}
-            moved = {
-                k: (v - old.get(k, 0)) / seconds
-                for k, v in row.items()
-                if isinstance(v, int | float) and not isinstance(v, bool) and isinstance(old.get(k, 0), int | float)
-            }
-            rows.append(row | {"rates": moved})
-        out[group] = rows
-    return out
-
-
-def dropped(row: dict[str, Any]) -> dict[str, int]:
-    """The non-zero drop counters of an application, a loop or an uplink."""
-    return {k: int(v) for k, v in row.items() if _DROP in k and v}
 
 
 def render(stats: dict[str, Any]) -> str:
@@ -103,6 +51,7 @@ def render(stats: dict[str, Any]) -> str:
         state = "gone" if uplink["gone"] else "up"
         into, out = moved.get("rx_frames", 0), moved.get("tx_frames", 0)
         lines.append(f"  uplink {uplink['name']} {uplink['mac']} {state}: {into:,.0f} in/s, {out:,.0f} out/s")
+    lines.append(f"  {policy_line(stats)}")
     lines += ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
     if not stats["apps"]:
         lines[-1] = "no application is attached: corelane run NAME attaches one"

@@ -135,7 +135,7 @@ def _cpus_of(options: argparse.Namespace, name: str, runtime: Runtime) -> list[i
     """CPUs of the kthreads: as asked for, else as the iokernel gave them; empty: they were not pinned."""
     if options.cpus is not None or not (options.json and runtime.attached):
         return list(options.cpus or ())
-    from .ps import snapshot
+    from .watch import snapshot
 
     try:
         apps = snapshot(options.socket or default_socket())["apps"]

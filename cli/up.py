@@ -30,6 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cores", metavar="A,B", help="CPUs to poll on, a loop each (default: the quietest)")
     parser.add_argument("--poll", choices=("spin", "adaptive", "block"), help="what an idle loop does")
     parser.add_argument(
+        "--policy",
+        metavar="SPEC",
+        help="who gets the worker cores: static, shenango, delay (the default), fair, module:function or "
+        "file.so:symbol; none: kthreads stay where they were put. Its settings: --set policy.NAME=VALUE",
+    )
+    parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="any option, as in network.subnet=10.9.0.0/16"
     )
     parser.add_argument("--sample", action="store_true", help="print a configuration file with every option, and end")
@@ -47,6 +53,8 @@ def configuration(options: argparse.Namespace) -> Config:
         overrides.append(f"iokernel.cores=[{options.cores}]" if options.cores != "auto" else "iokernel.cores=auto")
     if options.poll is not None:
         overrides.append(f"iokernel.poll={options.poll}")
+    if options.policy is not None:
+        overrides.append(f"cores.policy={options.policy}")
     if options.nic is not None:
         overrides += _nic_overrides(options.nic)
     return config.load(options.config, [*overrides, *options.set])

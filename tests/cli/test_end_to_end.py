@@ -149,6 +149,14 @@ def test_up_run_ps(start: Any, tmp_path: Path) -> None:
         "cpus": stats["apps"][0]["cpus"],
     }
 
+    shown = ask("top", "--socket", path, "-d", "0.05", "--once")
+    assert shown.returncode == 0, shown.stderr
+    assert "echo" in shown.stdout
+    top = [
+        json.loads(line) for line in ask("top", "--socket", path, "-d", "0.05", "-n", "2", "--json").stdout.splitlines()
+    ]
+    assert [[a["name"] for a in stats["apps"]] for stats in top] == [["echo"], ["echo"]]
+
     second = ask("up", "--socket", path)
     assert second.returncode == 1
     assert f"pid {up.process.pid}" in second.stderr
@@ -325,6 +333,11 @@ def test_setup_of_a_compiled_application_may_refuse(tmp_path: Path) -> None:
         (["run", "echo", "--nic", "loadgen:echo", "--seconds", "-1"], "from 0 to a day"),
         (["run", "echo", "--kthreads", "0"], "whole number from 1 on"),
         (["ps", "--socket", "SOCK"], "corelane up"),
+        (["top", "--socket", "SOCK"], "corelane up"),
+        (["top", "--socket", "SOCK", "-n", "0"], "whole number from 1 on"),
+        (["policy", "--socket", "SOCK"], "corelane up"),
+        (["policy", "fair", "--socket", "SOCK"], "corelane up"),
+        (["policy", "--set", "target_us=1", "--socket", "SOCK"], "name it: corelane policy"),
         (["ps", "--interval", "-1"], "from 0 to a day"),
     ],
 )

@@ -1,0 +1,106 @@
+"""Asking an iokernel for its statistics, twice, so that its counters become rates: for `ps` and `top`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ..runtime.errors import CorelaneError
+
+# Counters of an application that count lost frames: everything of that name.
+_DROP = "_dropped_"
+
+
+def snapshot(path: str, wait_s: float = 0.0) -> dict[str, Any]:
+    """The iokernel's statistics. CorelaneError if none answers there within wait_s."""
+    import errno
+
+    from ..runtime._native import ffi, lib
+    from ..runtime.errors import check
+
+    err, text = ffi.new("char[256]"), ffi.new("char **")
+    deadline = time.monotonic() + wait_s
+    while (fd := lib.cl_control_connect(path.encode(), 1000, err)) in (-errno.ENOENT, -errno.ECONNREFUSED):
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(0.05)
+    if fd in (-errno.ENOENT, -errno.ECONNREFUSED):
+        raise CorelaneError(f"no iokernel listens on {path}", hint="start one: corelane up", errno=-fd)
+    check(fd, f"connect to {path}", err)
+    try:
+        check(lib.cl_control_stats(fd, text, 2000, err), f"ask the iokernel on {path}", err)
+        document: dict[str, Any] = json.loads(ffi.string(text[0]))
+        lib.cl_control_free(text[0])
+        return document
+    finally:
+        lib.cl_control_close(fd)
+
+
+def rates(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """`after`, with a "rates" member in each loop, application, uplink, worker CPU and allocator, and in what an
+    application has of the cores: counters a second since `before`."""
+    if before["generation"] != after["generation"]:
+        before = {"uptime_s": 0.0}  # another iokernel: it has counted from 0 on
+    seconds = max(after["uptime_s"] - before["uptime_s"], 1e-9)
+    out = dict(after)
+    for group, key in (("loops", None), ("apps", "id"), ("uplinks", None)):
+        out[group] = _group(before.get(group, []), after.get(group, []), key, seconds)
+    if after.get("cores") is not None:
+        old, new = before.get("cores") or {}, dict(after["cores"])
+        for group, key in (("cpus", "cpu"), ("allocators", "loop")):
+            new[group] = _group(old.get(group, []), new[group], key, seconds)
+        out["cores"] = new
+    return out
+
+
+def _group(
+    before: list[dict[str, Any]], after: list[dict[str, Any]], key: str | None, seconds: float
+) -> list[dict[str, Any]]:
+    """Rows with their rates; a row's earlier self is the one with the same `key`, or the one in its place."""
+    rows = []
+    for i, row in enumerate(after):
+        earlier = [r for j, r in enumerate(before) if (r[key] == row[key] if key else i == j)]
+        old = earlier[0] if earlier else {}
+        made = row | {"rates": _moved(old, row, seconds)}
+        if row.get("cores") is not None:
+            made["cores"] = row["cores"] | {"rates": _moved(old.get("cores") or {}, row["cores"], seconds)}
+        rows.append(made)
+    return rows
+
+
+def _moved(old: Mapping[str, Any], new: Mapping[str, Any], seconds: float) -> dict[str, float]:
+    def is_number(value: Any) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+
+    return {k: (v - old.get(k, 0)) / seconds for k, v in new.items() if is_number(v) and is_number(old.get(k, 0))}
+
+
+def dropped(row: Mapping[str, Any]) -> dict[str, int]:
+    """The non-zero drop counters of an application, a loop or an uplink."""
+    return {k: int(v) for k, v in row.items() if _DROP in k and v}
+
+
+def columns(rows: list[list[str]], left: int = 1) -> list[str]:
+    """Rows of text in columns: the first `left` ones to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if i < left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def policy_line(stats: Mapping[str, Any]) -> str:
+    """Who decides which application has which core, in a line."""
+    cores = stats.get("cores")
+    if cores is None:
+        return "cores stay where they were given out: corelane up --policy NAME has them move"
+    policy = cores["policy"]
+    settings = "".join(f" {key}={value}" for key, value in policy["params"].items())
+    if policy["put_aside"]:
+        return f"policy delay, in place of {policy['name']}{settings}: {policy['put_aside']}"
+    return f"policy {policy['name']}{settings}, {len(cores['cpus'])} worker cores"

@@ -1,0 +1,232 @@
+"""What `top` makes of statistics, and `watch` of two of them. With an iokernel: test_end_to_end.py."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from corelane.cli import top, watch
+from corelane.runtime.errors import CorelaneError
+
+STEPS = ("idle", "wake", "parked", "ask", "interrupt", "evict")
+NOTHING = {"n": 0, "p50_us": None, "p90_us": None, "p99_us": None, "max_us": None}
+
+
+def times(n: int, *us: float) -> dict[str, Any]:
+    return {"n": n, **dict(zip(("p50_us", "p90_us", "p99_us", "max_us"), us, strict=True))}
+
+
+def app(name: str, number: int, kind: str, **cores: Any) -> dict[str, Any]:
+    got = {"class": kind, "guaranteed": 0, "maximum": 1, "weight": 1, "deadline_us": 0, "quantum_us": 0}
+    got |= {"cores": 0, "core_s": 0.0, "moves_in": 0, "moves_out": 0, "asked": 0, "interrupted": 0, "evicted": 0}
+    got |= {"packet_age_ns": 0, "thread_age_ns": 0, "detection": NOTHING}
+    out = {"id": number, "name": name, "pid": 100 + number, "ipv4": f"10.77.0.{number}", "kthreads": 1, "cpus": [1]}
+    out |= {"buffers_lent": 0, "rx_delivered": 0, "tx_taken": 0, "rx_dropped_ring_full": 0, "cores": got | cores}
+    return out
+
+
+def statistics() -> dict[str, Any]:
+    return {
+        "pid": 42,
+        "socket": "/run/corelane.sock",
+        "mode": "adaptive",
+        "generation": 7,
+        "uptime_s": 10.0,
+        "loops": [{"cpu": 0, "busy_s": 1.0, "sleeps": 3}],
+        "uplinks": [],
+        "apps": [app("kv", 1, "latency", guaranteed=1), app("job", 2, "batch")],
+        "cores": {
+            "policy": {"name": "delay", "params": {"target_us": 10}, "put_aside": None},
+            "cpus": [
+                {"cpu": 1, "loop": 0, "owner": "job", "kthread": 0, "busy": True, "moves": 0, "busy_s": 0.0},
+                {"cpu": 2, "loop": 0, "owner": None, "kthread": None, "busy": False, "moves": 0, "busy_s": 0.0},
+            ],
+            "allocators": [
+                {
+                    "loop": 0,
+                    "decisions": 0,
+                    "moves": 0,
+                    "violations": 2,
+                    "interrupts_failed": 0,
+                    "evictions_failed": 3,
+                    "decision": times(1000, 0.21, 0.3, 0.48, 9.0),
+                    "actuation": dict.fromkeys(STEPS, NOTHING) | {"ask": times(50, 1.9, 2.2, 3.5, 40.0)},
+                    "policy": None,
+                }
+            ],
+        },
+    }
+
+
+def later() -> dict[str, Any]:
+    stats = copy.deepcopy(statistics())
+    stats["uptime_s"] = 12.0
+    stats["loops"][0]["busy_s"] = 2.0
+    kv, job = stats["apps"]
+    kv |= {"rx_delivered": 200_000, "tx_taken": 199_000, "rx_dropped_ring_full": 20}
+    kv["cores"] |= {"cores": 1, "core_s": 0.5, "moves_in": 100, "asked": 4, "packet_age_ns": 1500}
+    kv["cores"]["detection"] = times(100, 5.0, 6.0, 1234.0, 5000.0)
+    job["cores"] |= {"core_s": 1.4, "moves_out": 98, "interrupted": 2, "evicted": 1, "thread_age_ns": 2_500_000}
+    stats["cores"]["cpus"][0] |= {"moves": 200, "busy_s": 1.9}
+    stats["cores"]["allocators"][0] |= {"decisions": 400_000, "moves": 200}
+    return stats
+
+
+def row_of(text: str, name: str) -> list[str]:
+    return next(line for line in text.splitlines() if line.split()[:1] == [name]).split()
+
+
+def test_rates_are_differences_over_the_iokernels_own_time():
+    got = watch.rates(statistics(), later())
+    kv, job = got["apps"]
+    assert kv["rates"]["rx_delivered"] == 100_000
+    assert kv["cores"]["rates"]["moves_in"] == 50
+    assert job["cores"]["rates"]["core_s"] == pytest.approx(0.7)
+    assert got["loops"][0]["rates"]["busy_s"] == 0.5
+    assert got["cores"]["cpus"][0]["rates"]["moves"] == 100
+    assert got["cores"]["allocators"][0]["rates"]["decisions"] == 200_000
+
+
+def test_an_application_that_came_since_has_counted_from_nothing():
+    before = statistics()
+    del before["apps"][0]
+    assert watch.rates(before, later())["apps"][0]["rates"]["tx_taken"] == 99_500
+
+
+def test_another_iokernel_has_counted_from_nothing():
+    before, after = statistics(), later()
+    before["apps"][0]["rx_delivered"], before["generation"] = 10**9, 6
+    assert watch.rates(before, after)["apps"][0]["rates"]["rx_delivered"] == 200_000 / 12
+
+
+def test_what_top_shows():
+    text = top.render(watch.rates(statistics(), later()))
+    lines = text.splitlines()
+    assert lines[0] == "iokernel pid 42 on /run/corelane.sock, up 12 s, adaptive polling"
+    assert lines[1] == "policy delay target_us=10, 2 worker cores"
+    assert row_of(text, "NAME") == [*top._HEAD]
+    kv = dict(zip(top._HEAD, row_of(text, "kv"), strict=True))
+    assert kv == {
+        "NAME": "kv",
+        "CLASS": "latency",
+        "CORES": "1",
+        "CORE%": "25.0",
+        "GUAR/MAX": "1/1",
+        "IN/s": "100,000",
+        "OUT/s": "99,500",
+        "PKT-AGE": "1.5us",
+        "THR-AGE": "0us",
+        "DETECT99": "1.2ms",
+        "GAINED/s": "50",
+        "LOST/s": "0",
+        "ASK/s": "2",
+        "INT/s": "0",
+        "EVICT/s": "0",
+        "DROPS/s": "10",
+    }
+    job = dict(zip(top._HEAD, row_of(text, "job"), strict=True))
+    assert (job["CORE%"], job["THR-AGE"], job["DETECT99"], job["LOST/s"]) == ("70.0", "2.5ms", "-", "49")
+    assert text.index("\njob") < text.index("\nkv"), "most core use first"
+    assert row_of(text, "1") == ["1", "job.0", "runs", "95.0", "100"]
+    assert row_of(text, "2") == ["2", "nobody", "free", "0.0", "0"]
+    said = "allocator of loop 0: 200,000 decisions/s, p50 0.2us, p99 0.5us; 100 moves/s; "
+    assert said + "2 times work waited beside an idle core" in text
+    assert row_of(text, "ask") == ["ask", "50", "1.9us", "2.2us", "3.5us", "40.0us"]
+    assert "evict " not in text, "steps that never happened take no line"
+    assert "refused by the kernel: 3 evictions" in text
+    assert lines[-1] == "loop on cpu 0: 50.0 % busy"
+
+
+def test_columns_are_under_their_heads():
+    text = top.render(watch.rates(statistics(), later())).splitlines()
+    at = next(i for i, line in enumerate(text) if line.startswith("NAME"))
+    ends = [text[at].index(head) + len(head) for head in top._HEAD[2:]]
+    for line in text[at + 1 : at + 3]:
+        assert all(line[end - 1] != " " and line[end : end + 1] in ("", " ") for end in ends), line
+
+
+def test_without_managed_cores_top_says_how_to_get_them():
+    before, after = statistics(), later()
+    for stats in (before, after):
+        stats["cores"] = None
+        for each in stats["apps"]:
+            each["cores"] = None
+    text = top.render(watch.rates(before, after))
+    assert "corelane up --policy NAME has them move" in text
+    assert row_of(text, "kv")[:7] == ["kv", "-", "-", "-", "-", "100,000", "99,500"]
+
+
+def test_a_policy_that_was_put_aside_is_told():
+    stats = later()
+    stats["cores"]["policy"]["put_aside"] = "a decision took longer than allowed"
+    assert watch.policy_line(stats) == (
+        "policy delay, in place of delay target_us=10: a decision took longer than allowed"
+    )
+
+
+def test_nobody_attached():
+    stats = statistics()
+    stats["apps"] = []
+    assert "no application is attached" in top.render(watch.rates(stats, stats))
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [(None, "-"), (0, "0us"), (0.25, "0.2us"), (9.96, "10.0us"), (123.4, "123us"), (1000, "1.0ms"), (2.5e6, "2.5s")],
+)
+def test_times_are_short(us: float | None, text: str):
+    assert top._us(us) == text
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """top.run sees these statistics, one after the other, and then no iokernel."""
+    given: list[dict[str, Any]] = []
+
+    def snapshot(path: str, wait_s: float = 0.0) -> dict[str, Any]:
+        if not given:
+            raise CorelaneError(f"no iokernel listens on {path}", hint="start one: corelane up")
+        return given.pop(0)
+
+    monkeypatch.setattr(top, "snapshot", snapshot)
+    return given
+
+
+def options(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    top.add_arguments(parser)
+    return parser.parse_args(["--socket", "/x.sock", "-d", "0", *words])
+
+
+def test_blocks_without_a_terminal(shown, capsys):
+    shown += [statistics(), later(), later()]
+    assert top.run(options("-n", "2")) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert out.count("iokernel pid 42") == 2
+
+
+def test_a_screen_that_is_redrawn_in_a_terminal(shown, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    shown += [statistics(), later()]
+    assert top.run(options("--once")) == 0
+    assert capsys.readouterr().out.startswith("\x1b[H\x1b[Jiokernel pid 42")
+
+
+def test_json_is_a_line_each_time(shown, capsys):
+    shown += [statistics(), later(), later()]
+    top.run(options("-n", "2", "--json"))
+    first, _second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert first["apps"][0]["rates"]["rx_delivered"] == 100_000
+
+
+def test_the_end_of_the_iokernel_is_a_sentence(shown):
+    with pytest.raises(CorelaneError, match="no iokernel listens"):
+        top.run(options())
+    shown += [statistics(), later()]
+    with pytest.raises(CorelaneError, match=r"the iokernel on /x\.sock has ended"):
+        top.run(options())
