@@ -60,6 +60,8 @@ static void loop_remove(struct io_loop *loop, struct io_app *app)
         at++;
     if (at == loop->n_apps)
         return; /* its IO_ADD never got here */
+    if (app->cores.told)
+        io_cores_remove(loop, app);
     memmove(&loop->apps[at], &loop->apps[at + 1], (--loop->n_apps - at) * sizeof loop->apps[0]);
     if (loop->next_app >= loop->n_apps)
         loop->next_app = 0;
@@ -90,16 +92,19 @@ void io_commands(struct io_loop *loop)
         struct io_app *app = (struct io_app *)(uintptr_t)d.payload;
         if (d.word == IO_ADD)
             loop_add(loop, app);
-        else
+        else if (d.word == IO_REMOVE)
             loop_remove(loop, app);
+        else if (d.word == IO_THREADS)
+            io_cores_add(loop, app);
+        else
+            loop->cores.urgent = true; /* IO_POLICY: the next decision takes it */
         io_count(loop->stats.commands, 1);
         /* Release: what we last wrote to the application's fields is seen by whoever frees it. */
         cl_store_release(&loop->commands_done, loop->commands_done + 1);
     }
 }
 
-/* Put a command on its way to a loop; one that does not run carries it out at once. */
-static int tell_loop(struct cl_io *io, struct io_loop *loop, uint64_t kind, struct io_app *app, char *err)
+int io_tell_loop(struct cl_io *io, struct io_loop *loop, uint64_t kind, struct io_app *app, char *err)
 {
     if (!io->running)
         io_commands(loop); /* what was under way when it stopped */
@@ -118,8 +123,7 @@ static int tell_loop(struct cl_io *io, struct io_loop *loop, uint64_t kind, stru
     return 0;
 }
 
-/* Wait until the loops have carried out all commands, for wait_ms at most. */
-static int await_loops(struct cl_io *io, uint32_t wait_ms, char *err)
+int io_await_loops(struct cl_io *io, uint32_t wait_ms, char *err)
 {
     const struct timespec nap = {0, 20000};
     for (uint32_t l = 0; l < io->config.n_loops; l++) {
@@ -147,6 +151,7 @@ static void app_free(struct io_app *app)
     free(app->kthreads);
     free(app->free);
     free(app->lent);
+    cl_hist_delete(app->cores.detection);
     free(app);
 }
 
@@ -199,6 +204,7 @@ static void make_kthreads(struct io_app *app)
         cl_ring_rx_init(&kt->tx, tx + (size_t)k * l->tx_slots, &lines[k].tx_head, l->tx_slots);
         kt->park = &lines[k].park;
         kt->app = app;
+        kt->sampled = true;
     }
     for (uint32_t i = 0; i < l->n_rx; i++)
         app->free[i] = l->n_rx - 1 - i; /* low indices first: those are prefaulted */
@@ -247,6 +253,11 @@ static struct io_app *app_new(struct cl_io *io, const struct cl_io_app_config *c
     cl_bucket_init(&app->bytes, lim->bytes_per_s, cl_max(lim->burst_bytes ? lim->burst_bytes : 65536, l.buffer_bytes),
                    false, hz, now);
     cl_bucket_init(&app->wakes, WAKES_PER_S, WAKES_BURST, true, hz, now);
+    *rc = io->config.manage_cores ? io_allot(io, app, c, err) : 0;
+    if (*rc < 0) {
+        app_free(app);
+        return NULL;
+    }
     return app;
 }
 
@@ -279,6 +290,7 @@ int cl_io_app_add(struct cl_io *io, const struct cl_io_app_config *config, struc
     rc = io_idle_watch(&io->loops[app->loop], app->doorbell_fd, true);
     if (rc < 0) {
         snprintf(err, IO_ERR_BYTES, "cannot watch a doorbell: %s", strerror(-rc));
+        io_unallot(io, app);
         app_free(app);
         return rc;
     }
@@ -286,12 +298,15 @@ int cl_io_app_add(struct cl_io *io, const struct cl_io_app_config *config, struc
     app->next = io->apps;
     io->apps = app;
     io->n_apps++;
-    *grant = (struct cl_io_app_grant){
-        .app = app->id, .arena_fd = app->memory.fd, .doorbell_fd = app->doorbell_fd, .layout = app->layout};
+    *grant = (struct cl_io_app_grant){.app = app->id,
+                                      .arena_fd = app->memory.fd,
+                                      .doorbell_fd = app->doorbell_fd,
+                                      .layout = app->layout,
+                                      .slot = app->kthreads[0].member.slot};
     for (uint32_t l = 0; rc == 0 && l < io->config.n_loops; l++)
-        rc = tell_loop(io, &io->loops[l], IO_ADD, app, err);
+        rc = io_tell_loop(io, &io->loops[l], IO_ADD, app, err);
     if (rc == 0)
-        rc = await_loops(io, io->config.command_timeout_ms, err);
+        rc = io_await_loops(io, io->config.command_timeout_ms, err);
     app->doomed = rc < 0; /* a loop may have it, or get it yet, so that it can only be removed */
     return rc;
 }
@@ -337,12 +352,12 @@ int cl_io_app_remove(struct cl_io *io, uint32_t id, struct cl_io_app_final *fina
     uint32_t wait_ms = app->doomed ? 0 : io->config.command_timeout_ms; /* it was waited for once */
     app->doomed = true;
     for (uint32_t l = 0; l < io->config.n_loops; l++) {
-        int told = app->removing >> l & 1 ? 0 : tell_loop(io, &io->loops[l], IO_REMOVE, app, err);
+        int told = app->removing >> l & 1 ? 0 : io_tell_loop(io, &io->loops[l], IO_REMOVE, app, err);
         app->removing |= told == 0 ? 1u << l : 0;
         rc = told < 0 ? told : rc;
     }
     if (rc == 0)
-        rc = await_loops(io, wait_ms, err);
+        rc = io_await_loops(io, wait_ms, err);
     if (rc < 0)
         return rc; /* a loop may still use it: it stays */
     io_idle_forget(&io->loops[app->loop], app->doorbell_fd);
@@ -352,6 +367,7 @@ int cl_io_app_remove(struct cl_io *io, uint32_t id, struct cl_io_app_final *fina
         app_stats(app, &final->stats);
         final->buffers_lost = count_lost(app);
     }
+    io_unallot(io, app);
     app_free(app);
     return 0;
 }

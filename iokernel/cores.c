@@ -1,73 +1,361 @@
-/* Managed cores as the controlling thread sees them: the questions that it may ask. docs/cores.md is the protocol. */
+/* Managed cores: set-up, registration, and the questions of the controlling thread. See cores.h. */
 #include "internal.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-int cl_io_app_threads(struct cl_io *io, uint32_t app, int32_t pid, const int32_t *tids, uint32_t n, int32_t signal,
+#define DEFAULT_INTERVAL_US 5
+#define DEFAULT_ASK_US 10
+#define DEFAULT_INTERRUPT_US 50
+#define DEFAULT_START_US 5000
+#define DEFAULT_HOT_US 50000
+#define URGENT_GAP_NS 1000    /* decisions that applications bring about, from one to the next */
+#define HOLD_BATCH_NS 1000000 /* see allocate.c */
+#define HOLD_LATENCY_NS 20000
+#define HIST_DIGITS 2
+#define HIST_LIMIT_NS 10000000000ull
+
+static uint64_t ticks(const struct cl_io *io, uint64_t ns)
+{
+    return (uint64_t)cl_ns_to_ticks(io->clock, (int64_t)ns);
+}
+
+int io_cores_check(struct cl_io_config *c, char *err)
+{
+    c->interval_us = c->interval_us ? c->interval_us : DEFAULT_INTERVAL_US;
+    c->ask_us = c->ask_us ? c->ask_us : DEFAULT_ASK_US;
+    c->interrupt_us = c->interrupt_us ? c->interrupt_us : DEFAULT_INTERRUPT_US;
+    c->hot_us = c->hot_us ? c->hot_us : DEFAULT_HOT_US;
+    c->start_us = cl_max(c->start_us ? c->start_us : DEFAULT_START_US, 2 * (c->ask_us + c->interrupt_us));
+    if (!c->manage_cores)
+        return 0;
+    if (c->n_worker_cpus < c->n_loops || c->n_worker_cpus > CL_SHM_MAX_CORES)
+        return snprintf(err, IO_ERR_BYTES,
+                        "%u worker CPUs for %u loops: give each loop one at least, %d at most in all", c->n_worker_cpus,
+                        c->n_loops, CL_SHM_MAX_CORES),
+               -EINVAL;
+    for (uint32_t i = 0; i < c->n_worker_cpus; i++) {
+        bool twice = c->worker_cpus[i] < 0 || c->worker_cpus[i] >= CL_SHM_MAX_CORES;
+        for (uint32_t j = 0; j < i; j++)
+            twice |= c->worker_cpus[i] == c->worker_cpus[j];
+        if (twice)
+            return snprintf(err, IO_ERR_BYTES, "worker CPU %d: name each of 0 to %d at most once", c->worker_cpus[i],
+                            CL_SHM_MAX_CORES - 1),
+                   -EINVAL;
+    }
+    return 0;
+}
+
+static int make_histograms(struct io_cores *c)
+{
+    bool all = true;
+    for (unsigned i = 0; i < CL_IO_STEPS; i++)
+        all &= (c->actuation[i] = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS)) != NULL;
+    return all && (c->decision = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS)) ? 0 : -ENOMEM;
+}
+
+int io_cores_init(struct io_loop *loop, char *err)
+{
+    const struct cl_io *io = loop->io;
+    const struct cl_io_config *config = &io->config;
+    const struct cl_state_header *h = io->state.base;
+    struct cl_state_core *shared = (struct cl_state_core *)((uint8_t *)io->state.base + h->cores_offset);
+    struct io_cores *c = &loop->cores;
+    for (uint32_t i = loop->index; i < config->n_worker_cpus; i += config->n_loops)
+        c->n++;
+    c->core = calloc(c->n, sizeof *c->core);
+    c->table = aligned_alloc(CL_CACHELINE, CL_IO_MAX_APPS * sizeof *c->table);
+    c->log = calloc(IO_MOVES_LOG, sizeof *c->log);
+    if (!c->core || !c->table || !c->log || make_histograms(c) < 0)
+        return snprintf(err, IO_ERR_BYTES, "out of memory for the cores of loop %u", loop->index), -ENOMEM;
+    for (uint32_t i = 0; i < c->n; i++) {
+        uint32_t cpu = (uint32_t)config->worker_cpus[loop->index + i * config->n_loops];
+        c->core[i].cpu = c->core[i].stats.cpu = cpu;
+        c->core[i].stats.loop = loop->index;
+        c->core[i].state = &shared[cpu];
+    }
+    c->interval = ticks(io, config->interval_us * 1000ull);
+    c->ask = ticks(io, config->ask_us * 1000ull);
+    c->interrupt = ticks(io, config->interrupt_us * 1000ull);
+    c->start = ticks(io, config->start_us * 1000ull);
+    c->hot = ticks(io, config->hot_us * 1000ull);
+    c->urgent_gap = ticks(io, URGENT_GAP_NS);
+    c->hold_batch = ticks(io, HOLD_BATCH_NS);
+    c->hold_latency = ticks(io, HOLD_LATENCY_NS);
+    c->next_due = UINT64_MAX;
+    c->view = (struct cl_policy_view){.interval_ns = config->interval_us * 1000ull, .n_cores = c->n};
+    return cl_policy_host_new(0, 0, &c->host, err);
+}
+
+void io_cores_free(struct io_loop *loop)
+{
+    struct io_cores *c = &loop->cores;
+    for (unsigned i = 0; i < CL_IO_STEPS; i++)
+        cl_hist_delete(c->actuation[i]);
+    cl_hist_delete(c->decision);
+    cl_policy_host_delete(c->host);
+    free(c->core);
+    free(c->table);
+    free(c->log);
+}
+
+/* A run of free slots; first fit. -ENOSPC. */
+static int take_slots(struct cl_io *io, uint32_t n)
+{
+    for (uint32_t at = 0, run = 0; at < CL_SHM_MAX_SLOTS; at++) {
+        run = io->slots_used[at / 64] >> at % 64 & 1 ? 0 : run + 1;
+        if (run < n)
+            continue;
+        for (uint32_t i = at + 1 - n; i <= at; i++)
+            io->slots_used[i / 64] |= 1ull << i % 64;
+        return (int)(at + 1 - n);
+    }
+    return -ENOSPC;
+}
+
+int io_allot(struct cl_io *io, struct io_app *app, const struct cl_io_app_config *config, char *err)
+{
+    const struct cl_state_header *h = io->state.base;
+    struct cl_state_kthread *states = (struct cl_state_kthread *)((uint8_t *)io->state.base + h->kthreads_offset);
+    struct cl_arena_kthread *lines =
+        (struct cl_arena_kthread *)((uint8_t *)app->memory.base + app->layout.lines_offset);
+    struct io_allotment *a = &app->cores;
+    if (config->kind > CL_POLICY_BATCH)
+        return snprintf(err, IO_ERR_BYTES, "an application is of latency or batch class, not %u", config->kind),
+               -EINVAL;
+    int slot = take_slots(io, app->n_kthreads);
+    if (slot < 0)
+        return snprintf(err, IO_ERR_BYTES, "%d kthreads are attached already", CL_SHM_MAX_SLOTS), -ENOSPC;
+    a->kind = config->kind;
+    a->maximum = cl_min(config->maximum ? config->maximum : app->n_kthreads, app->n_kthreads);
+    a->guaranteed = cl_min(config->guaranteed, a->maximum);
+    a->weight = cl_min(cl_max(config->weight, 1u), 65536u);
+    a->over_weight = 65536 / a->weight;
+    a->deadline_ns = config->deadline_us * 1000ull;
+    a->quantum_ticks = ticks(io, config->quantum_us * 1000ull);
+    a->shared_look = (uint64_t *)((uint8_t *)app->memory.base + CL_ARENA_LOOK_OFFSET);
+    a->shared_help = &lines[0].help;
+    for (uint32_t k = 0; k < app->n_kthreads; k++) {
+        struct io_member *m = &app->kthreads[k].member;
+        m->slot = (uint32_t)slot + k;
+        m->state = &states[m->slot];
+        m->grant = m->state->grant; /* counts on from whoever had the slot before */
+        m->pinned = -1;
+        m->signals.shared = &lines[k].signals;
+        app->kthreads[k].sampled = false;
+    }
+    a->detection = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS);
+    if (a->detection)
+        return 0;
+    io_unallot(io, app);
+    return snprintf(err, IO_ERR_BYTES, "out of memory for an application"), -ENOMEM;
+}
+
+void io_unallot(struct cl_io *io, struct io_app *app)
+{
+    for (uint32_t k = 0; k < app->n_kthreads && app->kthreads[k].member.state; k++) {
+        uint32_t slot = app->kthreads[k].member.slot;
+        io->slots_used[slot / 64] &= ~(1ull << slot % 64);
+    }
+}
+
+void io_cores_add(struct io_loop *loop, struct io_app *app)
+{
+    struct io_cores *c = &loop->cores;
+    struct io_allotment *a = &app->cores;
+    a->told = true;
+    a->row = c->n_apps;
+    a->lift_ns = c->floor_ns * a->weight;
+    c->apps[c->n_apps++] = app;
+    c->view.n_apps = c->n_apps;
+    c->table[a->row] = (struct cl_policy_app){.kind = a->kind, .weight = a->weight, .deadline_ns = a->deadline_ns};
+    c->urgent = true;
+}
+
+void io_cores_remove(struct io_loop *loop, struct io_app *app)
+{
+    struct io_cores *c = &loop->cores;
+    for (uint32_t i = 0; i < c->n; i++) {
+        struct io_core *core = &c->core[i];
+        bool owns = core->owner && core->owner->app == app;
+        if (core->from && core->from->app == app) {
+            io_move_demote(loop, core->from, core); /* should it live on, then not on that core */
+            core->from = NULL;
+        }
+        for (unsigned h = 0; h < 2; h++)
+            if (core->hot[h] && core->hot[h]->app == app)
+                core->hot[h] = NULL;
+        if (!owns)
+            continue;
+        struct io_kthread *k = core->owner;
+        io_move_release(loop, core, CL_IO_LOG_LEFT, loop->now);
+        if (cl_load_relaxed(k->park) == CL_KTHREAD_RUNNING)
+            io_move_demote(loop, k, core);
+    }
+    for (uint32_t k = 0; k < app->n_kthreads; k++)
+        c->n_quantum -= app->kthreads[k].member.look_quantum;
+    c->n_apps--;
+    for (uint32_t i = app->cores.row; i < c->n_apps; i++) {
+        c->apps[i] = c->apps[i + 1];
+        c->table[i] = c->table[i + 1];
+        c->apps[i]->cores.row = i;
+    }
+    c->view.n_apps = c->n_apps;
+    c->urgent = true;
+}
+
+static struct io_app *find(const struct cl_io *io, uint32_t id)
+{
+    struct io_app *a = io->apps;
+    while (a && a->id != id)
+        a = a->next;
+    return a;
+}
+
+int cl_io_app_threads(struct cl_io *io, uint32_t id, int32_t pid, const int32_t *tids, uint32_t n, int32_t signal,
                       char *err)
 {
-    (void)io, (void)app, (void)pid, (void)tids, (void)n, (void)signal;
-    return snprintf(err, IO_ERR_BYTES, "this iokernel does not manage cores"), -EINVAL;
+    struct io_app *app = find(io, id);
+    if (!app || !io->config.manage_cores || app->cores.pid || app->doomed)
+        return snprintf(err, IO_ERR_BYTES, "the threads of application %u cannot be told, or not again", id), -EINVAL;
+    bool good = n == app->n_kthreads && pid > 0 && signal >= 0 && signal <= 64;
+    for (uint32_t k = 0; good && k < n; k++)
+        good = tids[k] > 0;
+    if (!good)
+        return snprintf(err, IO_ERR_BYTES, "application %u has %u kthreads; these are %u, or not all exist", id,
+                        app->n_kthreads, n),
+               -EINVAL;
+    app->cores.pid = pid;
+    app->cores.signal = signal;
+    for (uint32_t k = 0; k < n; k++) {
+        app->kthreads[k].member.tid = tids[k];
+        if (sched_getscheduler(tids[k]) == SCHED_IDLE) /* demoted when it was attached before */
+            sched_setscheduler(tids[k], SCHED_OTHER, &(struct sched_param){0});
+    }
+    int rc = io_tell_loop(io, &io->loops[app->loop], IO_THREADS, app, err);
+    if (rc < 0)
+        app->cores.pid = 0;
+    return rc < 0 ? rc : io_await_loops(io, io->config.command_timeout_ms, err);
 }
 
 int64_t cl_io_policy_set(struct cl_io *io, const struct cl_policy_setting *setting, char *err)
 {
-    (void)io, (void)setting;
-    return snprintf(err, IO_ERR_BYTES, "this iokernel does not manage cores"), -EINVAL;
+    int64_t ticket = -EINVAL;
+    if (!io->config.manage_cores)
+        return snprintf(err, IO_ERR_BYTES, "this iokernel does not manage cores"), -EINVAL;
+    for (uint32_t l = 0; l < io->config.n_loops; l++) {
+        ticket = cl_policy_host_set(io->loops[l].cores.host, setting, err);
+        if (ticket < 0)
+            return ticket;
+        io_tell_loop(io, &io->loops[l], IO_POLICY, NULL, err); /* refused: it is taken at a later decision */
+    }
+    return ticket;
 }
 
 bool cl_io_policy_taken(struct cl_io *io, int64_t ticket)
 {
-    (void)io, (void)ticket;
-    return false;
+    bool taken = io->config.manage_cores;
+    for (uint32_t l = 0; taken && l < io->config.n_loops; l++)
+        taken = cl_policy_host_taken(io->loops[l].cores.host, ticket);
+    return taken;
 }
 
 struct cl_policy_host *cl_io_policy_host(struct cl_io *io, uint32_t loop)
 {
-    (void)io, (void)loop;
-    return NULL;
+    return loop < io->config.n_loops ? io->loops[loop].cores.host : NULL;
 }
 
-int cl_io_app_cores(const struct cl_io *io, uint32_t app, struct cl_io_app_cores *out)
+static void copy_words(void *to, const void *from, size_t bytes)
 {
-    (void)io, (void)app, (void)out;
-    return -ENOENT;
+    for (size_t i = 0; i < bytes / 8; i++)
+        ((uint64_t *)to)[i] = cl_load_relaxed((const uint64_t *)from + i);
+}
+
+int cl_io_app_cores(const struct cl_io *io, uint32_t id, struct cl_io_app_cores *out)
+{
+    const struct io_app *app = find(io, id);
+    if (!app)
+        return -ENOENT;
+    copy_words(out, &app->cores.stats, sizeof *out);
+    return 0;
 }
 
 int cl_io_cores_stats(const struct cl_io *io, uint32_t loop, struct cl_io_cores_stats *out)
 {
-    (void)io, (void)loop, (void)out;
-    return -ENOENT;
+    if (loop >= io->config.n_loops)
+        return -ENOENT;
+    copy_words(out, &io->loops[loop].cores.stats, sizeof *out);
+    return 0;
 }
 
 int cl_io_core_stats(const struct cl_io *io, uint32_t index, struct cl_io_core_stats *out)
 {
-    (void)io, (void)index, (void)out;
-    return -ENOENT;
+    if (!io->config.manage_cores || index >= io->config.n_worker_cpus)
+        return -ENOENT;
+    const struct io_cores *c = &io->loops[index % io->config.n_loops].cores;
+    copy_words(out, &c->core[index / io->config.n_loops].stats, sizeof *out);
+    return 0;
 }
 
-const struct cl_hist *cl_io_detection(const struct cl_io *io, uint32_t app)
+const struct cl_hist *cl_io_detection(const struct cl_io *io, uint32_t id)
 {
-    (void)io, (void)app;
-    return NULL;
+    const struct io_app *app = find(io, id);
+    return app ? app->cores.detection : NULL;
 }
 
 const struct cl_hist *cl_io_actuation(const struct cl_io *io, uint32_t loop, uint32_t step)
 {
-    (void)io, (void)loop, (void)step;
-    return NULL;
+    return loop < io->config.n_loops && step < CL_IO_STEPS ? io->loops[loop].cores.actuation[step] : NULL;
 }
 
 const struct cl_hist *cl_io_decision_time(const struct cl_io *io, uint32_t loop)
 {
-    (void)io, (void)loop;
-    return NULL;
+    return loop < io->config.n_loops ? io->loops[loop].cores.decision : NULL;
+}
+
+/* The log. Writer: the loop. The count is published after an entry, and a fence keeps the next entry's words behind it: a
+ * reader who finds afterwards that the count is less than a lap ahead has read a whole entry. */
+void io_cores_log(struct io_cores *c, uint64_t tsc, const struct io_core *core, uint32_t from, uint32_t to,
+                  unsigned what, unsigned step)
+{
+    const struct cl_io_move move = {.tsc = tsc,
+                                    .core = core->cpu,
+                                    .from = (uint16_t)from,
+                                    .to = (uint16_t)to,
+                                    .what = (uint8_t)what,
+                                    .step = (uint8_t)step};
+    uint64_t words[sizeof move / 8], *to_words = (uint64_t *)&c->log[c->logged % IO_MOVES_LOG];
+    memcpy(words, &move, sizeof move);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    for (unsigned i = 0; i < sizeof move / 8; i++)
+        cl_store_relaxed(&to_words[i], words[i]);
+    cl_store_release(&c->logged, c->logged + 1);
 }
 
 uint32_t cl_io_moves(struct cl_io *io, uint32_t loop, uint64_t *next, struct cl_io_move *out, uint32_t n,
                      uint64_t *lost)
 {
-    (void)io, (void)loop, (void)next, (void)out, (void)n, (void)lost;
-    return 0;
+    uint32_t got = 0;
+    if (loop >= io->config.n_loops || !io->config.manage_cores)
+        return 0;
+    const struct io_cores *c = &io->loops[loop].cores;
+    while (got < n) {
+        uint64_t logged = cl_load_acquire(&c->logged);
+        if (*next >= logged)
+            break;
+        copy_words(&out[got], &c->log[*next % IO_MOVES_LOG], sizeof out[got]);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the words before the second look at the count */
+        logged = cl_load_relaxed(&c->logged);
+        if (logged - *next >= IO_MOVES_LOG) { /* it may have been written over meanwhile */
+            uint64_t oldest = logged - IO_MOVES_LOG + IO_MOVES_LOG / 16;
+            *lost += oldest - *next;
+            *next = oldest;
+            continue;
+        }
+        ++*next;
+        got++;
+    }
+    return got;
 }

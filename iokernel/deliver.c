@@ -53,7 +53,9 @@ static inline uint32_t hash_of(const struct io_loop *loop, const struct io_frame
 CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io_frame *f)
 {
     uint32_t hash = hash_of(loop, f);
-    struct io_kthread *k = &app->kthreads[cl_rss_queue(hash, app->n_kthreads)];
+    uint32_t to_kthread = cl_unlikely(app->cores.steered) ? app->cores.steer[cl_rss_queue(hash, IO_STEER)]
+                                                          : cl_rss_queue(hash, app->n_kthreads);
+    struct io_kthread *k = &app->kthreads[to_kthread];
     io_count(app->stats.rx_offered, 1);
     if (cl_unlikely(cl_ring_tx_space(&k->rx, 1) == 0)) {
         io_count(app->stats.rx_dropped_ring_full, 1);
@@ -78,6 +80,11 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
         cl_prefetch_write(app->buffers + (size_t)app->free[app->n_free - 2] * app->stride);
     io_count(app->stats.rx_delivered, 1);
     io_count(app->stats.rx_bytes, f->len);
+    if (cl_unlikely(!k->sampled)) {
+        k->sampled = true;
+        k->sample_tail = k->rx.tail;
+        k->sample_tsc = loop->now;
+    }
     io_active(loop, app);
     if (!k->touched) {
         k->touched = true;

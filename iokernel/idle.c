@@ -87,7 +87,9 @@ int io_idle_init(struct io_loop *loop, char *err)
 /* When the earliest work falls due that nobody will announce. 0: at any time, so do not sleep. */
 static uint64_t next_due(struct io_loop *loop, uint64_t now)
 {
-    uint64_t due = loop->n_touched ? 0 : NEVER; /* delayed wake-ups */
+    uint64_t due = loop->n_touched || loop->cores.awake ? 0 : NEVER; /* delayed wake-ups; cores that move */
+    if (loop->cores.n_apps)
+        due = cl_min(due, loop->cores.next_due);
     for (uint32_t i = 0; i < loop->n_apps; i++) {
         const struct io_app *app = loop->apps[i];
         if (!app->held_back)
@@ -151,6 +153,8 @@ static void sleep_unless_work(struct io_loop *loop)
     park_uplinks(loop, true);
     cl_fence_seq_cst(); /* our flags before the last look; see the head of this file */
     uint64_t now = cl_tsc();
+    loop->cores.urgent = true; /* look at the applications' words once more behind the fence */
+    loop->cores.next_urgent = now;
     bool busy = io_round(loop, now);
     uint64_t due = next_due(loop, now);
     int64_t ns = due == NEVER ? -1 : due <= now ? 0 : cl_ticks_to_ns(loop->io->clock, (int64_t)(due - now));
@@ -166,7 +170,7 @@ static void sleep_unless_work(struct io_loop *loop)
 void io_idle(struct io_loop *loop, bool busy)
 {
     const struct cl_io *io = loop->io;
-    if (busy) {
+    if (busy || loop->cores.awake) {
         loop->idle_since = loop->now;
         return;
     }

@@ -7,6 +7,7 @@
 #include "../runtime/memory.h"
 #include "../runtime/net.h"
 #include "../runtime/ring.h"
+#include "cores.h"
 #include "iokernel.h"
 #include "limits.h"
 
@@ -32,6 +33,11 @@ struct io_kthread {
     uint32_t *park;       /* its park word, in the arena */
     struct io_app *app;
     bool touched; /* in the loop's list of kthreads to look after */
+    /* The first push since the last look at its signals; sampled is set where nobody looks. */
+    bool sampled;
+    uint32_t sample_tail;
+    uint64_t sample_tsc;
+    struct io_member member; /* where cores are managed */
 };
 
 /* A registered application. Fields above `kthreads` are constant and may be read by every loop; the rest is the home
@@ -48,12 +54,13 @@ struct io_app {
     uint32_t *free; /* stack of receive buffers: the last that came back goes first, it is warm */
     uint8_t *lent;  /* 1: the application holds this receive buffer */
     int32_t deficit;
-    uint32_t greedy_turns; /* turns in a row that ended with frames left */
-    uint32_t next_kthread; /* whose turn it is within the application */
-    uint32_t staged;       /* of its frames wait for uplinks */
-    bool held_back;        /* a limit keeps frames in its rings */
-    struct cl_bucket frames, bytes, wakes;
+    uint32_t greedy_turns;                 /* turns in a row that ended with frames left */
+    uint32_t next_kthread;                 /* whose turn it is within the application */
+    uint32_t staged;                       /* of its frames wait for uplinks */
+    bool held_back;                        /* a limit keeps frames in its rings */
+    struct cl_bucket frames, bytes, wakes; /* wakes: system calls that we make for it */
     struct cl_io_app_stats stats CL_ALIGNED(CL_CACHELINE);
+    struct io_allotment cores; /* where cores are managed */
 
     /* The controlling thread's. */
     struct cl_memory memory;
@@ -124,6 +131,8 @@ struct io_loop {
     struct io_kthread **touched;
     uint64_t last_fence;
 
+    struct io_cores cores; /* empty where cores are not managed */
+
     uint64_t now;                /* stamp at the start of the round */
     const struct io_app *active; /* that last had work */
     uint64_t shared_until;       /* round until which several applications count as busy */
@@ -163,10 +172,13 @@ struct cl_io {
     bool running;
     uint32_t next_id, n_apps;
     struct io_app *apps;
+    uint64_t slots_used[CL_SHM_MAX_SLOTS / 64]; /* of the state segment, by kthreads */
 };
 
 #define IO_ADD 1u
 #define IO_REMOVE 2u
+#define IO_THREADS 3u /* the application's threads are known */
+#define IO_POLICY 4u  /* another policy waits to be taken; no application */
 
 /* 48-bit key of a MAC address. */
 static inline uint64_t io_mac(const uint8_t *mac)
@@ -208,6 +220,10 @@ static inline void io_active(struct io_loop *loop, const struct io_app *app)
 }
 
 /* app.c */
+/* Put a command on its way to a loop; one that does not run carries it out at once. */
+int io_tell_loop(struct cl_io *io, struct io_loop *loop, uint64_t kind, struct io_app *app, char *err);
+/* Wait until the loops have carried out all commands, for wait_ms at most. */
+int io_await_loops(struct cl_io *io, uint32_t wait_ms, char *err);
 void io_commands(struct io_loop *loop);
 bool io_commands_pending(const struct io_loop *loop);
 /* steer.c: frames from uplinks and other loops. */

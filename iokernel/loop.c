@@ -14,6 +14,7 @@ CL_HOT bool io_round(struct io_loop *loop, uint64_t now)
     if (cl_unlikely(loop->io->config.n_loops > 1))
         io_wake_loops(loop);
     io_wake(loop, !busy);
+    io_cores_round(loop, now);
     io_count(loop->stats.rounds, 1);
     io_count(loop->stats.busy_rounds, busy);
     loop->was_busy = busy;

@@ -19,7 +19,8 @@ static int make_state(struct cl_io *io, char *err)
 {
     uint64_t loops = CL_SHM_PAGE, cores = loops + io->config.n_loops * sizeof(struct cl_state_loop);
     cores = (cores + CL_SHM_PAGE - 1) / CL_SHM_PAGE * CL_SHM_PAGE;
-    uint64_t bytes = cores + CL_SHM_MAX_CORES * sizeof(struct cl_state_core);
+    uint64_t kthreads = cores + CL_SHM_MAX_CORES * sizeof(struct cl_state_core);
+    uint64_t bytes = kthreads + CL_SHM_MAX_SLOTS * sizeof(struct cl_state_kthread);
     int rc = cl_memory_create("corelane-state", bytes, CL_MEMORY_PEERS_READ, &io->state, err);
     if (rc < 0)
         return rc;
@@ -32,7 +33,9 @@ static int make_state(struct cl_io *io, char *err)
                                                                          .loops_offset = loops,
                                                                          .cores_offset = cores,
                                                                          .total_bytes = bytes,
-                                                                         .n_cores = CL_SHM_MAX_CORES};
+                                                                         .n_cores = CL_SHM_MAX_CORES,
+                                                                         .manages_cores = io->config.manage_cores,
+                                                                         .kthreads_offset = kthreads};
     return 0;
 }
 
@@ -66,7 +69,8 @@ static int make_loop(struct cl_io *io, uint32_t index, char *err)
     loop->out = calloc(io->config.n_loops, sizeof *loop->out);
     if (!loop->touched || !loop->uplinks || !loop->in || !loop->out)
         return snprintf(err, IO_ERR_BYTES, "out of memory for loop %u", index), -ENOMEM;
-    return io_idle_init(loop, err);
+    int rc = io->config.manage_cores ? io_cores_init(loop, err) : 0;
+    return rc < 0 ? rc : io_idle_init(loop, err);
 }
 
 static int connect_loops(struct cl_io *io, char *err)
@@ -102,7 +106,7 @@ static int check_config(struct cl_io_config *c, char *err)
         return snprintf(err, IO_ERR_BYTES, "at most %d loops, a mode of 0 to %d, an MTU of 68 to %d", CL_SHM_MAX_LOOPS,
                         CL_IO_BLOCK, CL_SHM_MAX_BUFFER_BYTES - 64),
                -EINVAL;
-    return 0;
+    return io_cores_check(c, err);
 }
 
 int cl_io_new(const struct cl_io_config *config, struct cl_io **out, char *err)
@@ -264,6 +268,7 @@ static void free_loop(struct cl_io *io, struct io_loop *loop)
         }
     if (loop->io)
         io_idle_close(loop);
+    io_cores_free(loop);
     free(loop->touched);
     free(loop->uplinks);
     free(loop->in);

@@ -33,6 +33,23 @@ static bool wake_one(struct io_loop *loop, struct io_kthread *k)
     return true;
 }
 
+/* Where cores are managed: frames for a kthread without a core are the allocator's business, at once if none of its
+ * siblings runs; one that has a core and parked is given its work. Returns false if it must be looked at again. */
+static bool wake_managed(struct io_loop *loop, struct io_kthread *k, bool fence)
+{
+    const struct io_core *core = k->member.core;
+    if (!core) {
+        if (k->app->cores.told && k->app->cores.held == 0)
+            loop->cores.urgent = true;
+        return true;
+    }
+    if (core->moving) /* it may look at its queues, and park again, before we see that it began */
+        return false;
+    if (cl_load_relaxed(k->park) == CL_KTHREAD_RUNNING)
+        return fence;
+    return io_move_wake(loop, k, loop->now);
+}
+
 void io_wake(struct io_loop *loop, bool idle)
 {
     if (loop->n_touched == 0)
@@ -45,8 +62,12 @@ void io_wake(struct io_loop *loop, bool idle)
     uint32_t keep = 0;
     for (uint32_t i = 0; i < loop->n_touched; i++) {
         struct io_kthread *k = loop->touched[i];
-        bool parked = cl_load_relaxed(k->park) == CL_PARK_PARKED;
-        if (parked ? wake_one(loop, k) : fence)
+        bool done;
+        if (cl_unlikely(loop->cores.n))
+            done = wake_managed(loop, k, fence);
+        else
+            done = cl_load_relaxed(k->park) == CL_PARK_PARKED ? wake_one(loop, k) : fence;
+        if (done)
             k->touched = false;
         else
             loop->touched[keep++] = k;

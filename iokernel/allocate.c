@@ -1,0 +1,466 @@
+/* Who should have which core. Once an interval, and at once when a frame comes for an application without a core or an
+ * owner parks, the applications' signals fill the policy's table, the policy says how many cores each should have, and
+ * what differs is moved (move.c).
+ *
+ * What the policy does not see. An application's `maximum` is what it could use at this moment: kthreads that run, and
+ * those that would find work. `attained_ns` of one that wanted nothing for a while is lifted to the least among those that
+ * did, so that time not asked for is not owed. And two of one class do not take cores from each other faster than
+ * HOLD_*: a policy that compares attained times would have them alternate every interval.
+ *
+ * Work conservation is not left to the policy: what it grants nobody goes to whoever waits for longer than an interval, or
+ * has no core; except under `static`, which is there to show what happens without. */
+#include "internal.h"
+
+#include <string.h>
+
+static inline uint32_t park_of(const struct io_kthread *k)
+{
+    return cl_load_relaxed(k->park);
+}
+
+/* The owner runs, or is on its way. */
+static inline bool has_work(const struct io_core *core)
+{
+    return core->owner && (core->moving || park_of(core->owner) == CL_KTHREAD_RUNNING);
+}
+
+static inline struct cl_policy_app *row_of(struct io_cores *c, const struct io_app *app)
+{
+    return &c->table[app->cores.row];
+}
+
+/* Core time since the last look goes to whoever had work then. */
+static void account(struct io_loop *loop, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    for (uint32_t i = 0; i < c->n_apps; i++)
+        c->apps[i]->cores.held = 0;
+    c->next_due = UINT64_MAX;
+    for (uint32_t i = 0; i < c->n; i++) {
+        struct io_core *core = &c->core[i];
+        uint64_t ticks = now - core->accounted;
+        core->accounted = now;
+        if (core->owner && core->busy && (int64_t)ticks > 0) {
+            core->owner->app->cores.core_ticks += ticks;
+            io_count(core->stats.busy_ns, (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)ticks));
+        }
+        core->busy = has_work(core);
+        if (core->busy)
+            core->owner->app->cores.held++;
+        cl_store_relaxed(&core->stats.busy, core->busy);
+        if (core->hot_until && (int64_t)(now - core->hot_until) >= 0)
+            io_core_cool(core);
+        if (core->hot_until)
+            c->next_due = cl_min(c->next_due, core->hot_until);
+    }
+}
+
+/* Whether k could be given a core, or has one; and take notice of what changed about that. */
+static bool usable(struct io_kthread *k, uint64_t now)
+{
+    struct io_member *m = &k->member;
+    bool running = m->signals.park == CL_KTHREAD_RUNNING;
+    if (m->evicted && !running)
+        m->evicted = false;
+    if (m->look_move && !m->core && !m->leaving && !running) { /* siblings need not look on its account */
+        m->look_move = false;
+        io_look(k);
+    }
+    if (cl_unlikely(m->stalled)) {
+        if ((int64_t)(now - m->retry) >= 0 || io_signals_mark(&m->signals, k->park, k->rx.shared_head) != m->stall_mark)
+            m->stalled = false;
+    }
+    return !m->dead && !m->stalled && !m->evicted && !m->leaving;
+}
+
+/* A uthread has run for a quantum while others wait behind it. */
+static void look_for_quantum(struct io_cores *c, struct io_kthread *k, uint64_t now)
+{
+    struct io_member *m = &k->member;
+    const struct cl_signals *s = m->signals.shared;
+    uint32_t switches = cl_load_relaxed(&s->switches);
+    if (switches != m->switches || !cl_load_relaxed(&s->in_uthread)) {
+        m->switches = switches;
+        m->switches_since = now;
+        return;
+    }
+    if (m->look_quantum || m->signals.waiting == 0 || now - m->switches_since < k->app->cores.quantum_ticks)
+        return;
+    m->look_quantum = true;
+    c->n_quantum++;
+    io_count(k->app->cores.stats.quantum, 1);
+    io_look(k);
+}
+
+/* Those that were told to look, and have: without waiting for the interval, lest the next uthread look, too. */
+static void watch_quanta(struct io_cores *c)
+{
+    for (uint32_t i = 0; i < c->n && c->n_quantum; i++) {
+        struct io_kthread *k = c->core[i].owner;
+        if (k && k->member.look_quantum && cl_load_relaxed(&k->member.signals.shared->switches) != k->member.switches)
+            io_end_quantum(c, k);
+    }
+}
+
+struct found {
+    uint64_t packet, thread, timer, stored; /* ticks */
+    uint32_t usable, extra;                 /* extra: cores beyond those held that it could use */
+    uint64_t waiting;
+};
+
+static inline void look_at_kthread(struct io_loop *loop, struct io_kthread *k, struct found *f, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    struct io_member *m = &k->member;
+    struct io_signals *s = &m->signals;
+    if (k->sampled) {
+        io_age_sample(&s->rx, k->sample_tail, k->sample_tsc);
+        k->sampled = false;
+    }
+    uint32_t lies = io_signals_look(s, k->park, k->rx.shared_head, k->rx.tail, k->rx.size, now);
+    if (cl_unlikely(lies))
+        io_count(k->app->cores.stats.lies, lies);
+    bool owns = m->core && m->core->busy;
+    if (!usable(k, now) && !owns)
+        return; /* nothing that it says gets it a core */
+    f->usable++;
+    f->packet = cl_max(f->packet, s->packet);
+    f->thread = cl_max(f->thread, s->thread);
+    f->timer = cl_max(f->timer, s->timer);
+    f->stored = cl_max(f->stored, s->stored);
+    f->waiting += s->waiting;
+    if (owns) {
+        f->extra += s->waiting;
+        if (k->app->cores.quantum_ticks)
+            look_for_quantum(c, k, now);
+    } else {
+        f->extra += s->waiting != 0;
+        c->next_due = cl_min(c->next_due, s->next_timer);
+    }
+}
+
+/* "There is work for more kthreads than run": counts as one uthread that waits, until one that got a core since has begun,
+ * or nothing is seen to wait where some run. */
+static void look_at_help(struct io_loop *loop, struct io_app *app, struct found *f, uint64_t now)
+{
+    struct io_allotment *a = &app->cores;
+    uint32_t help = cl_load_relaxed(a->shared_help);
+    if (help != a->help) {
+        a->help = help;
+        a->help_since = a->help_since ? a->help_since : now;
+    }
+    if (cl_likely(a->help_since == 0))
+        return;
+    const struct io_core *last = a->last_run ? a->last_run->member.core : NULL;
+    bool came = last && last->begun && (int64_t)(last->decided - a->help_since) >= 0;
+    if (came || (a->held && f->waiting == 0 && now - a->help_since > loop->cores.interval)) {
+        a->help_since = 0;
+        return;
+    }
+    f->thread = cl_max(f->thread, cl_max(now - a->help_since, 1u));
+    f->extra++;
+    f->waiting++;
+}
+
+static inline uint64_t to_ns(const struct io_loop *loop, uint64_t ticks)
+{
+    return ticks ? cl_max((uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)ticks), 1u) : 0;
+}
+
+/* What it attained, over its weight, as the policy is to see it. */
+static void fill_attained(struct io_loop *loop, struct io_app *app, struct cl_policy_app *row, uint64_t *floor)
+{
+    struct io_allotment *a = &app->cores;
+    bool wants = a->demand > 0;
+    uint64_t ns = to_ns(loop, a->core_ticks);
+    row->attained_ns = ns + a->lift_ns;
+    cl_store_relaxed(&a->stats.core_ns, ns);
+    uint64_t level = row->attained_ns * a->over_weight >> 16;
+    if (wants && !a->wanted && level < loop->cores.floor_ns) {
+        a->lift_ns += (loop->cores.floor_ns - level) * a->weight;
+        row->attained_ns = ns + a->lift_ns;
+        level = loop->cores.floor_ns;
+    }
+    a->wanted = wants;
+    if (wants)
+        *floor = cl_min(*floor, level);
+}
+
+static void look_at_app(struct io_loop *loop, struct io_app *app, struct cl_policy_app *row, uint64_t *floor)
+{
+    struct io_allotment *a = &app->cores;
+    struct found f = {0};
+    for (uint32_t k = 0; k < app->n_kthreads; k++)
+        look_at_kthread(loop, &app->kthreads[k], &f, loop->now);
+    look_at_help(loop, app, &f, loop->now);
+    a->usable = f.usable;
+    a->demand = cl_min(cl_min(a->held + f.extra, a->maximum), f.usable);
+    a->demand = cl_max(a->demand, a->held);
+    row->packet_delay_ns = to_ns(loop, f.packet);
+    row->thread_delay_ns = to_ns(loop, f.thread);
+    row->timer_delay_ns = to_ns(loop, f.timer);
+    row->storage_delay_ns = to_ns(loop, f.stored);
+    row->cores = a->held;
+    row->maximum = cl_min(a->demand, a->maximum);
+    row->guaranteed = cl_min(a->guaranteed, row->maximum);
+    fill_attained(loop, app, row, floor);
+    io_count(a->stats.checks, 1);
+    io_count(a->stats.congested, f.waiting != 0);
+    cl_store_relaxed(&a->stats.waiting, f.waiting);
+}
+
+static void look(struct io_loop *loop)
+{
+    struct io_cores *c = &loop->cores;
+    uint64_t floor = UINT64_MAX;
+    for (uint32_t i = 0; i < c->n_apps; i++)
+        look_at_app(loop, c->apps[i], &c->table[i], &floor);
+    if (floor != UINT64_MAX)
+        c->floor_ns = cl_max(c->floor_ns, floor);
+}
+
+static inline bool wants_more(const struct io_app *app)
+{
+    return app->cores.demand > app->cores.held;
+}
+
+/* What the policy grants nobody, to those that wait. */
+static void share_idle(struct io_loop *loop)
+{
+    struct io_cores *c = &loop->cores;
+    struct cl_policy_setting now;
+    uint32_t granted = 0;
+    for (uint32_t i = 0; i < c->n_apps; i++)
+        granted += cl_max(c->table[i].grant, c->apps[i]->cores.held);
+    if (granted >= c->n)
+        return;
+    cl_policy_host_current(c->host, &now);
+    if (now.fn == cl_policy_static)
+        return;
+    for (uint32_t kind = CL_POLICY_LATENCY; kind <= CL_POLICY_BATCH; kind++)
+        for (uint32_t i = 0; i < c->n_apps && granted < c->n; i++) {
+            struct cl_policy_app *row = &c->table[i];
+            const struct io_allotment *a = &c->apps[i]->cores;
+            if (row->kind != kind || !wants_more(c->apps[i]) || row->grant > a->held)
+                continue;
+            if (a->held && cl_policy_oldest_ns(row) < c->view.interval_ns)
+                continue;
+            row->grant = a->held + 1;
+            granted++;
+        }
+}
+
+/* Whether `app` may take this core from an owner that has work. */
+static bool may_take(struct io_cores *c, const struct io_app *app, const struct io_core *core, uint64_t now)
+{
+    const struct io_app *has = core->owner->app;
+    const struct io_allotment *a = &app->cores, *b = &has->cores;
+    if (has == app || b->held <= row_of(c, has)->grant || !io_core_settled(c, core, now))
+        return false;
+    if (a->kind != b->kind || a->held < row_of(c, app)->guaranteed || core->moving)
+        return true;
+    return now - core->decided >= (a->kind == CL_POLICY_BATCH ? c->hold_batch : c->hold_latency);
+}
+
+/* How good a core is for k; 0: it may not have it. */
+static uint32_t merit(struct io_cores *c, const struct io_kthread *k, const struct io_core *core, uint64_t now)
+{
+    bool last = core == k->member.last;
+    if (!has_work(core))
+        return core->moving ? 0 : 1000000 + 2 * last + (core->owner == NULL);
+    if (!may_take(c, k->app, core, now))
+        return 0;
+    const struct io_allotment *b = &core->owner->app->cores;
+    uint32_t over = cl_min(b->held - row_of(c, core->owner->app)->grant, 1000u);
+    return 1 + last + 4 * over + (b->kind == CL_POLICY_BATCH) * 10000;
+}
+
+static struct io_core *best_core(struct io_cores *c, const struct io_kthread *k, uint64_t now)
+{
+    struct io_core *best = NULL;
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < c->n; i++) {
+        uint32_t m = merit(c, k, &c->core[i], now);
+        if (m > most) {
+            most = m;
+            best = &c->core[i];
+        }
+    }
+    return best;
+}
+
+/* The kthread that should get a core: one with work of its own, that has a core and parked, that ran last; in this order. */
+static struct io_kthread *best_kthread(struct io_app *app)
+{
+    struct io_kthread *best = NULL;
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < app->n_kthreads; i++) {
+        struct io_kthread *k = &app->kthreads[i];
+        struct io_member *m = &k->member;
+        if (m->dead || m->stalled || m->evicted || m->leaving || (m->core && has_work(m->core)))
+            continue;
+        bool free = m->last && !m->core && !has_work(m->last);
+        uint32_t merit =
+            1 + 8 * (m->signals.waiting != 0) + 4 * (m->core != NULL) + 2 * free + (k == app->cores.last_run);
+        if (merit > most) {
+            most = merit;
+            best = k;
+        }
+    }
+    return best;
+}
+
+static void note_detection(struct io_loop *loop, struct io_app *app)
+{
+    const struct cl_policy_app *row = row_of(&loop->cores, app);
+    uint64_t oldest = cl_policy_oldest_ns(row);
+    if (oldest && app->cores.kind == CL_POLICY_LATENCY)
+        cl_hist_record(app->cores.detection, oldest);
+}
+
+/* Give `app` one core more. */
+static bool give_one(struct io_loop *loop, struct io_app *app, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    cl_bucket_refill(&app->wakes, now);
+    if (!cl_bucket_open(&app->wakes)) {
+        io_count(app->cores.stats.delayed, 1);
+        return false;
+    }
+    struct io_kthread *k = best_kthread(app);
+    if (!k)
+        return false;
+    if (k->member.core) { /* parked, and nobody has taken its core */
+        if (!io_move_wake(loop, k, now))
+            return false;
+    } else {
+        struct io_core *core = best_core(c, k, now);
+        struct io_app *loser = core && core->owner && has_work(core) ? core->owner->app : NULL;
+        if (!core || !io_move(loop, core, k, now))
+            return false;
+        if (loser && loser->cores.held)
+            loser->cores.held--;
+        core->busy = true;
+        app->cores.held++;
+    }
+    note_detection(loop, app);
+    return true;
+}
+
+/* Guarantees first, then latency, then batch. */
+static void act(struct io_loop *loop, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    for (uint32_t pass = 0; pass < 3; pass++)
+        for (uint32_t i = 0; i < c->n_apps; i++) {
+            struct io_app *app = c->apps[i];
+            const struct cl_policy_app *row = &c->table[i];
+            uint32_t until = pass == 0 ? cl_min(row->guaranteed, row->grant) : row->grant;
+            if (pass && row->kind != pass - 1)
+                continue;
+            while (wants_more(app) && app->cores.held < until)
+                if (!give_one(loop, app, now))
+                    break;
+        }
+}
+
+static void set_wanted(struct io_core *core, bool wanted)
+{
+    if (core->wanted == wanted)
+        return;
+    core->wanted = wanted;
+    cl_store_relaxed(&core->state->wanted, wanted); /* advice: orders nothing */
+}
+
+/* Who still waits, and what follows: owners without work park at once, and the loop watches them. */
+static void survey(struct io_loop *loop, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    const struct io_app *one = NULL;
+    bool starving = false, below = false, quanta = false;
+    uint32_t idle = 0;
+    c->n_waiting = 0;
+    for (uint32_t i = 0; i < c->n_apps; i++) {
+        struct io_app *app = c->apps[i];
+        struct io_allotment *a = &app->cores;
+        cl_store_relaxed(&a->stats.cores, a->held);
+        below |= a->held && a->held < cl_min(cl_min(a->maximum, a->usable), c->n);
+        quanta |= a->held && a->quantum_ticks;
+        if (!wants_more(app))
+            continue;
+        one = app;
+        c->n_waiting++;
+        starving |= cl_bucket_open(&app->wakes);
+    }
+    for (uint32_t i = 0; i < c->n; i++) {
+        struct io_core *core = &c->core[i];
+        idle += !has_work(core);
+        set_wanted(core, c->n_waiting > 1 || (one && (!core->owner || core->owner->app != one)));
+    }
+    c->contested = c->n_waiting > 0;
+    c->awake = c->n_waiting || c->n_moving || below || quanta;
+    if (!starving || idle == 0) {
+        c->idle_waits = 0;
+    } else if (c->idle_waits == 0 || now - c->last_check > 4 * c->interval) { /* or we did not look in between */
+        c->idle_waits = now;
+    } else if (now - c->idle_waits > c->interval + c->ask + c->interrupt) {
+        c->idle_waits = now;
+        io_count(c->stats.violations, 1);
+    }
+}
+
+static void decide(struct io_loop *loop, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    bool timed = c->stats.decisions % IO_TIMED == 0;
+    uint64_t begin = timed ? cl_tsc() : 0;
+    account(loop, now);
+    look(loop);
+    c->view.now_ns = (uint64_t)cl_tsc_to_ns(loop->io->clock, now);
+    cl_policy_run(c->host, &c->view, c->table);
+    share_idle(loop);
+    act(loop, now);
+    survey(loop, now);
+    c->last_check = now;
+    io_count(c->stats.decisions, 1);
+    if (timed) {
+        uint64_t ns = (uint64_t)cl_ticks_to_ns(cl_clock_default(), (int64_t)(cl_tsc() - begin));
+        io_count(c->stats.decisions_timed, 1);
+        io_count(c->stats.decision_ns, ns);
+        cl_hist_record(c->decision, ns);
+    }
+}
+
+/* An owner has no work any more while others wait for a core. */
+static bool owner_parked(const struct io_cores *c)
+{
+    for (uint32_t i = 0; i < c->n; i++)
+        if (c->core[i].busy && !has_work(&c->core[i]))
+            return true;
+    return false;
+}
+
+CL_HOT void io_cores_round(struct io_loop *loop, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    if (c->n_apps == 0) {
+        c->awake = false;
+        return;
+    }
+    if (c->n_moving && io_moves_poll(loop, now))
+        c->urgent = true;
+    if (cl_unlikely(c->n_quantum))
+        watch_quanta(c);
+    if (c->contested && owner_parked(c))
+        c->urgent = true;
+    if (cl_likely((int64_t)(now - c->next_check) < 0)) {
+        /* What an application can bring about by its words costs the others a decision a microsecond, no more. */
+        if (cl_likely(!c->urgent) || (int64_t)(now - c->next_urgent) < 0)
+            return;
+        io_count(c->stats.urgent, 1);
+    }
+    c->urgent = false;
+    decide(loop, now);
+    c->next_check = now + c->interval;
+    c->next_urgent = now + c->urgent_gap;
+}

@@ -1,0 +1,479 @@
+/* How a core changes hands: docs/cores.md tells the protocol, this is the iokernel's side of it.
+ *
+ * Order of the words of one change. Where the kthread is to run, whether to wake it and whether to wait hot, then the
+ * owner (release), then the kthread's grant (release; it is the futex), then the old owner's look bit (release): who sees
+ * one sees what was stored before it. Then a fence and a second look at both park words, against a kthread that changes
+ * its mind meanwhile: it stores its park word, fences, and looks at owner and grant. One of the two sees the other.
+ *
+ * A move ends when the new owner says that it runs (`acted`) and the old one that it does not (park word), or was
+ * evicted. Nothing else waits: each step has its time, whatever the application's words say. */
+#include "internal.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static inline uint32_t slot_of(const struct io_kthread *k)
+{
+    return k ? k->member.slot + 1 : 0;
+}
+
+static inline uint32_t park_of(const struct io_kthread *k)
+{
+    return cl_load_relaxed(k->park);
+}
+
+/* Count a system call; the application that it is made for pays for it (the bucket is looked at before a move begins). */
+static void charge(struct io_loop *loop, struct io_app *app)
+{
+    cl_bucket_take(&app->wakes, 1);
+    io_count(loop->stats.syscalls, 1);
+    io_count(loop->cores.stats.syscalls, 1);
+}
+
+static void futex_wake(struct io_loop *loop, struct io_kthread *k)
+{
+    charge(loop, k->app);
+    syscall(SYS_futex, &k->member.state->grant, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+/* Send `signal` (0: none, only ask whether the thread is there) to k's thread. -errno. */
+static int thread_kill(struct io_loop *loop, struct io_kthread *k, int signal)
+{
+    charge(loop, k->app);
+    int rc = syscall(SYS_tgkill, k->app->cores.pid, k->member.tid, signal) < 0 ? -errno : 0;
+    if (rc == -ESRCH)
+        k->member.dead = true;
+    return rc;
+}
+
+/* A thread's number may be another process's by now: tgkill is the one call that asks for both. */
+static bool alive(struct io_loop *loop, struct io_kthread *k)
+{
+    return !k->member.dead && thread_kill(loop, k, 0) != -ESRCH;
+}
+
+static void set_affinity(struct io_loop *loop, struct io_kthread *k, const cpu_set_t *set)
+{
+    charge(loop, k->app);
+    io_count(loop->cores.stats.affinities, 1);
+    if (sched_setaffinity(k->member.tid, sizeof *set, set) < 0)
+        io_count(loop->cores.stats.affinities_failed, 1);
+}
+
+static int set_policy(struct io_loop *loop, struct io_kthread *k, int policy)
+{
+    charge(loop, k->app);
+    return sched_setscheduler(k->member.tid, policy, &(struct sched_param){0}) < 0 ? -errno : 0;
+}
+
+/* Have k run on `core`, at a common priority. False: it is dead. */
+static bool place(struct io_loop *loop, struct io_kthread *k, const struct io_core *core)
+{
+    struct io_member *m = &k->member;
+    if (cl_likely(m->pinned == (int32_t)core->cpu && !m->demoted))
+        return true;
+    if (!alive(loop, k))
+        return false;
+    if (m->demoted) {
+        set_policy(loop, k, SCHED_OTHER);
+        m->demoted = false;
+    }
+    if (m->pinned != (int32_t)core->cpu) {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        CPU_SET(core->cpu, &set);
+        set_affinity(loop, k, &set);
+        m->pinned = (int32_t)core->cpu; /* also if it failed: it runs where it is, and asking again helps nobody */
+    }
+    return true;
+}
+
+void io_look(struct io_kthread *k)
+{
+    struct io_allotment *a = &k->app->cores;
+    uint64_t bit = 1ull << (k - k->app->kthreads);
+    uint64_t look = k->member.look_move || k->member.look_quantum ? a->look | bit : a->look & ~bit;
+    if (look == a->look)
+        return;
+    a->look = look;
+    /* Release: who sees the bit sees the owner that it announces. */
+    cl_store_release(a->shared_look, look);
+}
+
+void io_end_quantum(struct io_cores *c, struct io_kthread *k)
+{
+    if (!k->member.look_quantum)
+        return;
+    k->member.look_quantum = false;
+    c->n_quantum--;
+    io_look(k);
+}
+
+static void set_look_move(struct io_kthread *k, bool on)
+{
+    k->member.look_move = on;
+    io_look(k);
+}
+
+static void set_hot(struct io_kthread *k, struct io_core *core)
+{
+    struct io_member *m = &k->member;
+    if (!m->hot_core != !core)
+        cl_store_relaxed(&m->state->hot, core != NULL);
+    m->hot_core = core;
+}
+
+void io_core_cool(struct io_core *core)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        if (core->hot[i] && core->hot[i]->member.hot_core == core)
+            set_hot(core->hot[i], NULL);
+        core->hot[i] = NULL;
+    }
+    core->hot_until = 0;
+}
+
+/* The two between which the core changes hands wait for it hot for a while, and nobody else does. */
+static void heat(const struct io_cores *c, struct io_core *core, struct io_kthread *a, struct io_kthread *b,
+                 uint64_t now)
+{
+    bool same = core->hot[0] == b && core->hot[1] == a;
+    if (!same && !(core->hot[0] == a && core->hot[1] == b)) {
+        for (unsigned i = 0; i < 2; i++) {
+            struct io_kthread *k = core->hot[i];
+            if (k && k != a && k != b && k->member.hot_core == core)
+                set_hot(k, NULL);
+        }
+        core->hot[0] = a;
+        core->hot[1] = b;
+    }
+    set_hot(a, core);
+    if (b)
+        set_hot(b, core);
+    core->hot_until = now + c->hot;
+}
+
+static void set_moving(struct io_cores *c, struct io_core *core, bool moving)
+{
+    c->n_moving += moving - core->moving;
+    core->moving = moving;
+}
+
+static void set_owner(struct io_cores *c, struct io_core *core, struct io_kthread *k, uint64_t now)
+{
+    if (core->owner) {
+        core->owner->member.core = NULL;
+        io_end_quantum(c, core->owner);
+    }
+    core->owner = k;
+    if (k)
+        k->member.core = k->member.last = core;
+    /* Release: `wake` and the kthread's `cpu` and `hot` come before. */
+    cl_store_release(&core->state->owner, slot_of(k));
+    cl_store_relaxed(&core->state->moves, core->state->moves + 1);
+    cl_store_relaxed(&core->state->decided_tsc, now);
+    cl_store_relaxed(&core->stats.owner, slot_of(k));
+    cl_store_relaxed(&core->stats.app, k ? k->app->id : 0);
+    cl_store_relaxed(&core->stats.kthread, k ? (uint32_t)(k - k->app->kthreads) : 0);
+    io_count(core->stats.moves, 1);
+}
+
+static void bump(struct io_kthread *k)
+{
+    struct io_member *m = &k->member;
+    m->grant++;
+    cl_store_release(&m->state->grant, m->grant); /* release: the core's owner comes before */
+}
+
+static void begin(struct io_cores *c, struct io_core *core, struct io_kthread *from, unsigned step, uint64_t now)
+{
+    core->from = from;
+    core->step = (uint8_t)step;
+    core->stage = 0;
+    core->begun = false;
+    core->decided = now;
+    core->next_stage = now + c->ask;
+    set_moving(c, core, true);
+    if (from)
+        from->member.leaving = true;
+}
+
+static void ask(struct io_loop *loop, struct io_core *core)
+{
+    core->step = CL_IO_STEP_ASK;
+    set_look_move(core->from, true);
+    io_count(loop->cores.stats.asked, 1);
+    io_count(core->from->app->cores.stats.asked, 1);
+}
+
+bool io_core_settled(const struct io_cores *c, const struct io_core *core, uint64_t now)
+{
+    return !core->moving || now - core->decided > c->ask + c->interrupt;
+}
+
+/* What is left of a move that did not end. */
+static void abandon(struct io_core *core)
+{
+    if (core->moving && core->from)
+        core->from->member.leaving = false;
+    core->from = NULL;
+}
+
+bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    struct io_kthread *old = core->owner;
+    if (!place(loop, k, core))
+        return false;
+    abandon(core);
+    bool running = old && park_of(old) == CL_KTHREAD_RUNNING;
+    bool cold = !io_park_is_hot(park_of(k));
+    heat(c, core, k, old, now);
+    cl_store_relaxed(&k->member.state->cpu, (int32_t)core->cpu);
+    cl_store_relaxed(&core->state->wake, cold && running);
+    set_look_move(k, false);
+    set_owner(c, core, k, now);
+    bump(k);
+    begin(c, core, old, !old ? CL_IO_STEP_IDLE : CL_IO_STEP_PARKED, now);
+    if (running)
+        ask(loop, core);
+    cl_fence_seq_cst(); /* see the head of this file */
+    if (old && !running && park_of(old) == CL_KTHREAD_RUNNING)
+        ask(loop, core);
+    else if (running && park_of(old) != CL_KTHREAD_RUNNING)
+        running = false; /* it may have stepped aside before it could see `wake` */
+    if (!io_park_is_hot(park_of(k)) && !(cold && running))
+        futex_wake(loop, k);
+    io_cores_log(c, now, core, slot_of(old), slot_of(k), CL_IO_LOG_WANTED, core->step);
+    io_count(c->stats.moves, 1);
+    io_count(k->app->cores.stats.moves_in, 1);
+    if (old)
+        io_count(old->app->cores.stats.moves_out, 1);
+    k->app->cores.last_run = k;
+    if (old && old->app != k->app)
+        io_steer(loop, old->app);
+    io_steer(loop, k->app);
+    return true;
+}
+
+bool io_move_wake(struct io_loop *loop, struct io_kthread *k, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    struct io_core *core = k->member.core;
+    cl_bucket_refill(&k->app->wakes, now);
+    if (!cl_bucket_open(&k->app->wakes)) {
+        io_count(k->app->stats.wakes_delayed, 1);
+        return false;
+    }
+    bump(k);
+    begin(c, core, NULL, CL_IO_STEP_WAKE, now);
+    if (!core->busy) {
+        core->busy = true;
+        core->accounted = now;
+        k->app->cores.held++;
+    }
+    cl_fence_seq_cst(); /* it stores its park word, fences, and looks at the grant; or sleeps on the old one, and is woken */
+    if (!io_park_is_hot(park_of(k)))
+        futex_wake(loop, k);
+    io_cores_log(c, now, core, slot_of(k), slot_of(k), CL_IO_LOG_WOKEN, CL_IO_STEP_WAKE);
+    io_count(k->app->stats.wakes, 1);
+    io_count(k->app->cores.stats.wakes, 1);
+    io_count(c->stats.wakes, 1);
+    return true;
+}
+
+void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    struct io_kthread *k = core->owner;
+    io_cores_log(c, now, core, slot_of(k), 0, what, core->step);
+    abandon(core);
+    set_moving(c, core, false);
+    cl_store_relaxed(&core->state->wake, 0);
+    set_owner(c, core, NULL, now);
+    c->urgent = true;
+    if (!k)
+        return;
+    set_look_move(k, true); /* should it run after all, it is to see that it may not */
+    io_count(k->app->cores.stats.moves_out, 1);
+    if (k->app->cores.held)
+        k->app->cores.held--;
+    io_steer(loop, k->app);
+}
+
+/* The new owner did not begin. It is not considered again until it does anything, or, since one that was only stopped has
+ * nothing to do when it goes on, after a while that doubles each time. */
+static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
+{
+    struct io_kthread *k = core->owner;
+    struct io_member *m = &k->member;
+    m->stalled = true;
+    m->stall_mark = io_signals_mark(&m->signals, k->park, k->rx.shared_head);
+    m->retry = now + (loop->cores.start << (4 + cl_min(m->stalls, 6u)));
+    m->stalls++;
+    io_count(loop->cores.stats.not_started, 1);
+    io_count(k->app->cores.stats.not_started, 1);
+    io_move_release(loop, core, CL_IO_LOG_STALLED, now);
+}
+
+static void died(struct io_loop *loop, struct io_core *core, uint64_t now)
+{
+    core->owner->member.dead = true;
+    io_count(loop->cores.stats.died, 1);
+    io_move_release(loop, core, CL_IO_LOG_DIED, now);
+}
+
+/* The old owner need not be waited for any more. */
+static void forget_from(struct io_core *core)
+{
+    core->from->member.leaving = false;
+    core->from = NULL;
+}
+
+static void interrupt(struct io_loop *loop, struct io_core *core)
+{
+    struct io_kthread *from = core->from;
+    int signal = from->app->cores.signal;
+    cl_bucket_refill(&from->app->wakes, loop->now);
+    if (signal == 0 || !cl_bucket_open(&from->app->wakes))
+        return; /* that step is left out */
+    core->step = CL_IO_STEP_INTERRUPT;
+    int rc = thread_kill(loop, from, signal);
+    if (rc == -ESRCH) {
+        forget_from(core);
+    } else if (rc < 0) {
+        io_count(loop->cores.stats.interrupts_failed, 1);
+    } else {
+        io_count(loop->cores.stats.interrupted, 1);
+        io_count(from->app->cores.stats.interrupted, 1);
+    }
+}
+
+void io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_core *off)
+{
+    struct io_cores *c = &loop->cores;
+    if (!alive(loop, k))
+        return;
+    int rc = set_policy(loop, k, SCHED_IDLE);
+    if (rc < 0)
+        io_count(c->stats.evictions_failed, 1);
+    k->member.demoted = rc == 0;
+    if (c->n > 1) {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        for (uint32_t i = 0; i < c->n; i++)
+            if (&c->core[i] != off)
+                CPU_SET(c->core[i].cpu, &set);
+        set_affinity(loop, k, &set);
+        k->member.pinned = -1;
+    }
+}
+
+static void evict(struct io_loop *loop, struct io_core *core)
+{
+    struct io_kthread *from = core->from;
+    core->step = CL_IO_STEP_EVICT;
+    io_move_demote(loop, from, core);
+    io_count(loop->cores.stats.evicted, 1);
+    io_count(from->app->cores.stats.evicted, 1);
+    from->member.evicted = !from->member.dead;
+    forget_from(core);
+}
+
+/* A step's time is over. Returns whether the core came free. */
+static bool escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    bool in_the_way = core->from && park_of(core->from) == CL_KTHREAD_RUNNING;
+    if (core->stage == 2 && core->begun) { /* the old one said that it had stepped aside, and runs again */
+        evict(loop, core);
+        return false;
+    }
+    if (core->stage == 2) {
+        stalled(loop, core, now);
+        return true;
+    }
+    core->stage++;
+    core->next_stage = core->stage == 1 ? now + c->interrupt : core->decided + c->start;
+    if (in_the_way && core->stage == 1)
+        interrupt(loop, core);
+    if (in_the_way && core->stage == 2)
+        evict(loop, core);
+    if (core->begun)
+        return false;
+    if (core->stage == 2 && !alive(loop, core->owner)) {
+        died(loop, core, now);
+        return true;
+    }
+    if (!in_the_way || core->stage == 2) /* who should have woken it has died, or lies; or it was nobody's duty */
+        futex_wake(loop, core->owner);
+    return false;
+}
+
+static void done(struct io_loop *loop, struct io_core *core, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    struct io_kthread *k = core->owner;
+    core->begun = true;
+    k->member.stalls = 0;
+    cl_hist_record(c->actuation[core->step], (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(now - core->decided)));
+    io_cores_log(c, now, core, slot_of(k), slot_of(k), CL_IO_LOG_DONE, core->step);
+}
+
+static bool poll_move(struct io_loop *loop, struct io_core *core, uint64_t now)
+{
+    struct io_kthread *k = core->owner;
+    /* Acquire: what it stored before, its park word among it, is seen by what we load next. */
+    if (!core->begun && cl_load_acquire(&k->member.signals.shared->acted) == k->member.grant)
+        done(loop, core, now);
+    if (core->from) {
+        bool running = park_of(core->from) == CL_KTHREAD_RUNNING;
+        if (cl_unlikely(running && !core->from->member.look_move))
+            ask(loop, core); /* it had parked, and went on before it could see that its core had gone */
+        if (!running && core->begun) {
+            set_look_move(core->from, false);
+            forget_from(core);
+        }
+    }
+    if (core->begun && !core->from) {
+        set_moving(&loop->cores, core, false);
+        return false;
+    }
+    return (int64_t)(now - core->next_stage) >= 0 && escalate(loop, core, now);
+}
+
+bool io_moves_poll(struct io_loop *loop, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    bool freed = false;
+    for (uint32_t i = 0, left = c->n_moving; left && i < c->n; i++)
+        if (c->core[i].moving) {
+            left--;
+            freed |= poll_move(loop, &c->core[i], now);
+        }
+    return freed;
+}
+
+void io_steer(struct io_loop *loop, struct io_app *app)
+{
+    struct io_allotment *a = &app->cores;
+    uint8_t active[CL_SHM_MAX_KTHREADS];
+    uint32_t n = 0;
+    if (app->n_kthreads == 1)
+        return;
+    for (uint32_t k = 0; k < app->n_kthreads; k++)
+        if (app->kthreads[k].member.core)
+            active[n++] = (uint8_t)k;
+    if (n == 0) /* the one that ran last runs next, as a rule */
+        active[n++] = a->last_run ? (uint8_t)(a->last_run - app->kthreads) : 0;
+    for (uint32_t i = 0; i < IO_STEER; i++) {
+        /* A flow stays with its kthread as long as that one has a core. */
+        uint32_t home = i * app->n_kthreads / IO_STEER;
+        a->steer[i] = app->kthreads[home].member.core ? (uint8_t)home : active[i % n];
+    }
+    a->steered = true;
+    io_count(loop->cores.stats.steers, 1);
+}

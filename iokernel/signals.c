@@ -1,0 +1,109 @@
+/* See signals.h. */
+#include "signals.h"
+
+#define MOST_WAITING 65536u     /* in one queue; more says nothing more */
+#define MOST_TICKS (1ull << 36) /* some twenty seconds: an age is no more than that */
+#define SLOT(a, i) (((a)->first + (i)) & (IO_SAMPLES - 1))
+
+void io_age_sample(struct io_ages *a, uint32_t tail, uint64_t tsc)
+{
+    if (a->n && a->tail == tail)
+        return;
+    uint32_t at = a->n < IO_SAMPLES ? SLOT(a, a->n++) : SLOT(a, IO_SAMPLES - 1);
+    a->pos[at] = a->tail = tail;
+    a->tsc[at] = tsc;
+}
+
+uint64_t io_age(struct io_ages *a, uint32_t head, uint32_t tail, uint64_t now)
+{
+    if ((int32_t)(tail - head) <= 0) { /* empty, or a torn look, or a lie */
+        a->n = 0;
+        return 0;
+    }
+    io_age_sample(a, tail, now);
+    while (a->n && (int32_t)(a->pos[a->first] - head) <= 0) {
+        a->first = (a->first + 1) & (IO_SAMPLES - 1);
+        a->n--;
+    }
+    if (a->n == 0) /* the tail went back: no honest one does */
+        io_age_sample(a, tail, now);
+    uint64_t age = now - a->tsc[a->first];
+    return (int64_t)age <= 0 ? 1 : cl_min(age, MOST_TICKS);
+}
+
+static inline uint32_t waiting(uint32_t head, uint32_t tail)
+{
+    uint32_t n = tail - head;
+    return (int32_t)n <= 0 ? 0 : cl_min(n, MOST_WAITING);
+}
+
+/* A queue of the signals line. The head is read first: an entry that comes and goes between the two loads then looks as
+ * if it still waited, for one look, and none is missed. Relaxed: shm.h says why a torn look does no harm. */
+static inline uint64_t look_at(struct io_ages *a, const uint32_t *head_at, const uint32_t *tail_at, uint64_t now,
+                               uint32_t *n)
+{
+    uint32_t head = cl_load_acquire(head_at), tail = cl_load_relaxed(tail_at);
+    if (cl_likely(head == tail)) {
+        a->n = 0;
+        return 0;
+    }
+    *n += waiting(head, tail);
+    return io_age(a, head, tail, now);
+}
+
+static void look_at_timer(struct io_signals *s, uint64_t now)
+{
+    uint64_t due = cl_load_relaxed(&s->shared->timer_tsc);
+    s->timer = 0;
+    s->next_timer = UINT64_MAX;
+    if (due == 0) /* as the arena was made: it never said anything */
+        return;
+    if ((int64_t)(now - due) < 0 || due == UINT64_MAX) {
+        s->next_timer = due;
+        return;
+    }
+    s->timer = cl_min(cl_max(now - due, 1u), MOST_TICKS);
+    s->waiting++;
+}
+
+uint32_t io_signals_look(struct io_signals *s, const uint32_t *park, const uint32_t *rx_head, uint32_t rx_tail,
+                         uint32_t rx_slots, uint64_t now)
+{
+    const struct cl_signals *shared = s->shared;
+    uint32_t lies = 0, head = cl_load_relaxed(rx_head);
+    s->park = cl_load_relaxed(park);
+    s->waiting = 0;
+    s->packet = s->thread = 0;
+    if (cl_unlikely(rx_tail - head > rx_slots)) {
+        lies++;
+        s->rx.n = 0;
+    } else if (rx_tail != head) {
+        s->waiting += rx_tail - head;
+        s->packet = io_age(&s->rx, head, rx_tail, now);
+    } else {
+        s->rx.n = 0;
+    }
+    uint64_t inbox = look_at(&s->inbox, &shared->inbox_head, &shared->inbox_tail, now, &s->waiting);
+    s->packet = cl_max(s->packet, inbox);
+    s->thread = look_at(&s->runq, &shared->runq_head, &shared->runq_tail, now, &s->waiting);
+    s->stored = look_at(&s->storage, &shared->storage_seen, &shared->storage_done, now, &s->waiting);
+    look_at_timer(s, now);
+    if (io_park_is_aside(s->park)) {
+        s->aside_since = s->aside_since ? s->aside_since : now;
+        s->thread = cl_max(s->thread, cl_max(now - s->aside_since, 1u));
+        s->waiting++;
+    } else {
+        s->aside_since = 0;
+    }
+    return lies;
+}
+
+uint32_t io_signals_mark(const struct io_signals *s, const uint32_t *park, const uint32_t *rx_head)
+{
+    const struct cl_signals *shared = s->shared;
+    uint32_t mark = cl_load_relaxed(park) + cl_load_relaxed(rx_head) * 3;
+    mark = mark * 31 + cl_load_relaxed(&shared->acted);
+    mark = mark * 31 + cl_load_relaxed(&shared->switches);
+    mark = mark * 31 + cl_load_relaxed(&shared->runq_head);
+    return mark * 31 + cl_load_relaxed(&shared->inbox_head);
+}

@@ -1,0 +1,60 @@
+/* What an application's kthreads say about waiting work: positions in, ages out.
+ *
+ * A kthread exports how far each of its queues was filled and emptied (runtime/shm.h, cl_signals), no times. Here each
+ * queue has a short list of samples "by this stamp the tail was there". The entry at the head is as old as the first
+ * sample beyond it: too young by at most the time between two looks, never too old. A list that is full forgets its
+ * newest sample for the one that comes, so the oldest entry keeps its age.
+ *
+ * Nothing that is read here is believed: a head beyond its tail means an empty queue, a tail that goes back starts anew,
+ * times are bounded. A lie gets the liar a core that the policy would give to a batch application for the asking, or
+ * none.
+ *
+ * Tests: tests/iokernel/c/cores_steps.c. */
+#ifndef CORELANE_IOKERNEL_SIGNALS_H
+#define CORELANE_IOKERNEL_SIGNALS_H
+
+#include "../runtime/base.h"
+#include "../runtime/shm.h"
+
+#define IO_SAMPLES 8
+
+struct io_ages {
+    uint32_t first, n; /* samples: s[first], s[first + 1], ... modulo IO_SAMPLES */
+    uint32_t tail;     /* position of the last sample */
+    uint32_t pos[IO_SAMPLES];
+    uint64_t tsc[IO_SAMPLES];
+};
+
+/* The queues of one kthread as the home loop sees them, and what it found at its last look. */
+struct io_signals {
+    struct cl_signals *shared; /* in the arena */
+    struct io_ages rx, inbox, runq, storage;
+    uint64_t aside_since; /* when it was first seen to wait for a core with work in hand; 0: it does not */
+
+    uint32_t park; /* copy of its park word, not checked beyond comparisons */
+    uint32_t waiting;
+    uint64_t packet, thread, timer, stored; /* ages in ticks, 0: nothing waits */
+    uint64_t next_timer;                    /* stamp, UINT64_MAX: none */
+};
+
+/* Age in ticks, at least 1, of the entry at `head` of a queue that was filled up to `tail`; 0 if it is empty. */
+uint64_t io_age(struct io_ages *a, uint32_t head, uint32_t tail, uint64_t now);
+/* A sample of a tail that was there at `tsc`, not later than the next look. */
+void io_age_sample(struct io_ages *a, uint32_t tail, uint64_t tsc);
+/* Look at everything of one kthread. rx_head, rx_tail: of its receive ring, of rx_slots. Returns lies found. */
+uint32_t io_signals_look(struct io_signals *s, const uint32_t *park, const uint32_t *rx_head, uint32_t rx_tail,
+                         uint32_t rx_slots, uint64_t now);
+/* A number that changes when the kthread does anything. */
+uint32_t io_signals_mark(const struct io_signals *s, const uint32_t *park, const uint32_t *rx_head);
+
+static inline bool io_park_is_aside(uint32_t park)
+{
+    return park == CL_KTHREAD_ASIDE || park == CL_KTHREAD_ASIDE_HOT;
+}
+
+static inline bool io_park_is_hot(uint32_t park)
+{
+    return park == CL_KTHREAD_PARKED_HOT || park == CL_KTHREAD_ASIDE_HOT;
+}
+
+#endif

@@ -1,0 +1,323 @@
+/* An iokernel that manages cores, stepped on a clock of its own, and applications whose kthreads are words that the test
+ * writes. Each kthread has a real thread behind it, asleep, so that signals, affinities and demotions go somewhere. */
+#ifndef CORES_WORLD_H
+#define CORES_WORLD_H
+
+#include "../../../iokernel/iokernel.h"
+#include "../../../runtime/net.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define CHECK(x)                                                                                                       \
+    do {                                                                                                               \
+        if (!(x)) {                                                                                                    \
+            fprintf(stderr, "%s:%d: %s (%s; %s)\n", __FILE__, __LINE__, #x, scenario, err);                            \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+#define US 1000ull /* the clock counts nanoseconds */
+#define MS 1000000ull
+#define MAX_KTHREADS 4
+#define MAX_APPS 8
+#define SLOTS 64
+#define BUFFERS 64
+#define SIGNAL SIGURG
+
+static const char *scenario = "";
+static char err[256];
+
+struct kthread {
+    struct cl_arena_kthread *line;
+    struct cl_state_kthread *state;
+    uint32_t slot;
+    pthread_t thread;
+    int32_t tid;
+    sem_t born, may_end;
+    bool blocks; /* the signal */
+    bool ended;
+};
+
+struct app {
+    uint32_t id, n, ip;
+    uint8_t mac[6];
+    struct cl_arena_layout l;
+    uint8_t *base;
+    uint64_t *look;
+    struct kthread k[MAX_KTHREADS];
+    struct cl_ring_tx tx;
+    struct cl_ring_rx rx[MAX_KTHREADS];
+};
+
+struct world {
+    struct cl_io *io;
+    uint64_t now;
+    uint8_t *state;
+    struct cl_state_core *cores; /* by CPU */
+    uint32_t n_cores;
+    struct app apps[MAX_APPS];
+    uint32_t n_apps;
+    uint64_t log_next, log_lost;
+};
+
+static sem_t signalled;
+static volatile sig_atomic_t signals_seen;
+
+static void on_signal(int s)
+{
+    (void)s;
+    signals_seen++;
+    sem_post(&signalled);
+}
+
+static void *sleeper(void *arg)
+{
+    struct kthread *k = arg;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGNAL);
+    pthread_sigmask(k->blocks ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+    k->tid = (int32_t)syscall(SYS_gettid);
+    sem_post(&k->born);
+    while (sem_wait(&k->may_end) < 0)
+        continue;
+    return NULL;
+}
+
+static void end_thread(struct kthread *k)
+{
+    if (k->ended)
+        return;
+    k->ended = true;
+    sem_post(&k->may_end);
+    pthread_join(k->thread, NULL);
+}
+
+struct setting { /* of a world; 0: what cl_io_config says */
+    const char *policy;
+    uint32_t cores, ask_us, interrupt_us, start_us, hot_us;
+    uint64_t params[8];
+};
+
+static void set_policy(struct world *w, const char *name, const uint64_t *params)
+{
+    struct cl_policy_setting s = {.fn = cl_policy_find(name)};
+    memcpy(s.params, params, sizeof s.params);
+    CHECK(s.fn);
+    CHECK(cl_io_policy_set(w->io, &s, err) > 0);
+}
+
+static void world_new(struct world *w, struct setting s)
+{
+    struct cl_io_config c = {.tsc_hz = 1000000000,
+                             .mode = CL_IO_SPIN,
+                             .mtu = 400,
+                             .manage_cores = 1,
+                             .n_worker_cpus = s.cores ? s.cores : 1,
+                             .ask_us = s.ask_us,
+                             .interrupt_us = s.interrupt_us,
+                             .start_us = s.start_us,
+                             .hot_us = s.hot_us};
+    for (uint32_t i = 0; i < c.n_worker_cpus; i++)
+        c.worker_cpus[i] = (int32_t)i; /* CPUs that do not exist cannot be bound to, which is counted */
+    memset(w, 0, sizeof *w);
+    w->now = 1 * MS;
+    w->n_cores = c.n_worker_cpus;
+    CHECK(cl_io_new(&c, &w->io, err) == 0);
+    w->state = mmap(NULL, cl_io_state_bytes(w->io), PROT_READ, MAP_SHARED, cl_io_state_fd(w->io), 0);
+    CHECK(w->state != MAP_FAILED);
+    const struct cl_state_header *h = (struct cl_state_header *)w->state;
+    CHECK(h->manages_cores == 1);
+    w->cores = (struct cl_state_core *)(w->state + h->cores_offset);
+    set_policy(w, s.policy ? s.policy : "shenango", s.params);
+    sem_init(&signalled, 0, 0);
+    signals_seen = 0;
+    struct sigaction sa = {.sa_handler = on_signal};
+    sigaction(SIGNAL, &sa, NULL);
+}
+
+struct wish { /* of an application */
+    uint32_t kind, kthreads, guaranteed, maximum, weight, quantum_us;
+    bool blocks, mute; /* mute: do not tell its threads */
+};
+
+static void tell_threads(struct world *w, struct app *a)
+{
+    int32_t tids[MAX_KTHREADS];
+    for (uint32_t i = 0; i < a->n; i++)
+        tids[i] = a->k[i].tid;
+    CHECK(cl_io_app_threads(w->io, a->id, getpid(), tids, a->n, SIGNAL, err) == 0);
+}
+
+static struct app *app_at(struct world *w, uint32_t at, struct wish wish)
+{
+    const struct cl_state_header *h = (struct cl_state_header *)w->state;
+    uint32_t n = wish.kthreads ? wish.kthreads : 1;
+    struct cl_io_app_config c = {.layout = {n, SLOTS, SLOTS, BUFFERS, BUFFERS, 512},
+                                 .ipv4 = 0x0a4d0001u + at,
+                                 .mac = {2, 0, 0, 0, 0, (uint8_t)(at + 1)},
+                                 .kind = wish.kind,
+                                 .guaranteed = wish.guaranteed,
+                                 .maximum = wish.maximum,
+                                 .weight = wish.weight,
+                                 .quantum_us = wish.quantum_us};
+    struct cl_io_app_grant g;
+    struct app *a = &w->apps[at];
+    snprintf(c.name, sizeof c.name, "app%u", at);
+    CHECK(cl_io_app_add(w->io, &c, &g, err) == 0);
+    *a = (struct app){.id = g.app, .n = n, .ip = c.ipv4, .l = g.layout};
+    memcpy(a->mac, c.mac, 6);
+    a->base = mmap(NULL, a->l.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, g.arena_fd, 0);
+    CHECK(a->base != MAP_FAILED);
+    a->look = (uint64_t *)(a->base + CL_ARENA_LOOK_OFFSET);
+    struct cl_arena_kthread *lines = (struct cl_arena_kthread *)(a->base + a->l.lines_offset);
+    struct cl_desc *rx = (struct cl_desc *)(a->base + a->l.rx_offset);
+    cl_ring_tx_init(&a->tx, (struct cl_desc *)(a->base + a->l.tx_offset), &lines[0].tx_head, SLOTS);
+    for (uint32_t i = 0; i < n; i++) {
+        struct kthread *k = &a->k[i];
+        k->line = &lines[i];
+        k->slot = g.slot + i;
+        k->state = (struct cl_state_kthread *)(w->state + h->kthreads_offset) + k->slot;
+        k->line->park = CL_KTHREAD_PARKED; /* waits for its first grant */
+        k->line->signals.timer_tsc = UINT64_MAX;
+        k->blocks = wish.blocks;
+        cl_ring_rx_init(&a->rx[i], rx + (size_t)i * SLOTS, &lines[i].rx_head, SLOTS);
+        sem_init(&k->born, 0, 0);
+        sem_init(&k->may_end, 0, 0);
+        CHECK(pthread_create(&k->thread, NULL, sleeper, k) == 0);
+        sem_wait(&k->born);
+    }
+    if (!wish.mute)
+        tell_threads(w, a);
+    return a;
+}
+
+static struct app *app_add(struct world *w, struct wish wish)
+{
+    return app_at(w, w->n_apps++, wish);
+}
+
+static void app_remove(struct world *w, struct app *a)
+{
+    struct cl_io_app_final final;
+    CHECK(cl_io_app_remove(w->io, a->id, &final, err) == 0);
+    CHECK(final.buffers_lost == 0);
+    for (uint32_t i = 0; i < a->n; i++)
+        end_thread(&a->k[i]);
+    munmap(a->base, a->l.total_bytes);
+    a->id = 0;
+}
+
+static void world_delete(struct world *w)
+{
+    for (uint32_t i = 0; i < w->n_apps; i++)
+        if (w->apps[i].id)
+            app_remove(w, &w->apps[i]);
+    munmap(w->state, cl_io_state_bytes(w->io));
+    cl_io_delete(w->io);
+}
+
+/* Rounds of the loop, a microsecond apart. */
+static void run(struct world *w, uint64_t ns)
+{
+    for (uint64_t end = w->now + ns; w->now < end;)
+        cl_io_step(w->io, 0, w->now += US);
+}
+
+static bool owns(const struct world *w, const struct kthread *k)
+{
+    return w->cores[k->state->cpu].owner == k->slot + 1;
+}
+
+/* What an honest kthread does when it looks: runs if it has its core, steps aside if not. */
+static bool acts(struct world *w, struct kthread *k)
+{
+    if (owns(w, k)) {
+        k->line->signals.acted = k->state->grant;
+        k->line->park = CL_KTHREAD_RUNNING;
+        return true;
+    }
+    if (k->line->park == CL_KTHREAD_RUNNING)
+        k->line->park = k->state->hot ? CL_KTHREAD_ASIDE_HOT : CL_KTHREAD_ASIDE;
+    return false;
+}
+
+static void ready(struct kthread *k, uint32_t n) /* uthreads become ready on k */
+{
+    k->line->signals.runq_tail += n;
+}
+
+static void drain(struct kthread *k) /* everything that waited on k is taken */
+{
+    struct cl_signals *s = &k->line->signals;
+    s->switches += s->runq_tail - s->runq_head;
+    s->runq_head = s->runq_tail;
+    s->inbox_head = s->inbox_tail;
+    s->storage_seen = s->storage_done;
+}
+
+static void park(struct kthread *k)
+{
+    k->line->signals.in_uthread = 0;
+    k->line->park = k->state->hot ? CL_KTHREAD_PARKED_HOT : CL_KTHREAD_PARKED;
+}
+
+/* Get k running: work, a decision, its answer. */
+static void start(struct world *w, struct kthread *k)
+{
+    ready(k, 1);
+    run(w, 10 * US);
+    CHECK(acts(w, k));
+    k->line->signals.in_uthread = 1;
+    drain(k);
+    run(w, 2 * US);
+}
+
+static struct cl_io_app_cores cores_of(const struct world *w, const struct app *a)
+{
+    struct cl_io_app_cores s;
+    CHECK(cl_io_app_cores(w->io, a->id, &s) == 0);
+    return s;
+}
+
+static struct cl_io_cores_stats stats_of(const struct world *w)
+{
+    struct cl_io_cores_stats s;
+    CHECK(cl_io_cores_stats(w->io, 0, &s) == 0);
+    return s;
+}
+
+static uint64_t moves_by(const struct world *w, uint32_t step)
+{
+    return cl_hist_count(cl_io_actuation(w->io, 0, step));
+}
+
+/* A frame from `from` to `to`, by the first's first kthread. */
+static inline void send_frame(struct app *from, const struct app *to, uint16_t port)
+{
+    uint32_t b = BUFFERS + (from->tx.tail & (SLOTS - 1));
+    struct cl_udp_frame *f = (struct cl_udp_frame *)(from->base + from->l.buffers_offset + b * from->l.buffer_stride);
+    cl_udp_headers(f, from->mac, to->mac, from->ip, to->ip, port, 9, 32);
+    memset(f->payload, 0, 32);
+    CHECK(cl_ring_push(&from->tx, cl_tx_word(CL_TX_SEND, b, 0, CL_UDP_HEADERS + 32),
+                       cl_tx_payload(CL_SHM_NO_BUFFER, CL_SHM_NO_BUFFER)));
+}
+
+static inline unsigned receive(struct app *a, uint32_t k)
+{
+    struct cl_desc d[SLOTS];
+    unsigned n = cl_ring_pop(&a->rx[k], d, SLOTS);
+    cl_ring_publish(&a->rx[k]);
+    return n;
+}
+
+#endif
