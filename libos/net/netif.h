@@ -71,7 +71,9 @@ struct cl_udp_queue; /* socket.c */
  * perhaps closed. Handlers are never unbound. */
 struct cl_udp_socket {
     uint16_t port;
-    uint16_t kind; /* enum cl_udp_kind; set before the socket is published (release), CLOSED under queue->lock */
+    uint16_t
+        kind; /* enum cl_udp_kind; set before the socket is published (release); QUEUE and CLOSED, which may follow each
+                    * other, under queue->lock */
     uint32_t pad;
     union {
         cl_udp_handler plain;

@@ -127,7 +127,9 @@ static inline void one_frame(struct burst *b, const struct cl_frame *f)
                 .payload_len = info.payload_len,
                 .broadcast = info.broadcast,
             };
-            if (cl_unlikely(s->kind == CL_UDP_QUEUE || s->kind == CL_UDP_CLOSED)) {
+            /* Relaxed: a handler's kind never changes, and to a queue's socket its lock says what it is now. */
+            unsigned kind = cl_load_relaxed(&s->kind);
+            if (cl_unlikely(kind == CL_UDP_QUEUE || kind == CL_UDP_CLOSED)) {
                 to_socket(b, &item);
                 return;
             }

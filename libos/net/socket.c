@@ -24,13 +24,14 @@ struct cl_udp_queue {
     struct cl_rx_item *items;
 };
 
-/* Under table_lock: a socket to fill in, recycled or new. */
-static struct cl_udp_socket *socket_new(struct cl_netif *nif)
+/* Under table_lock: a socket to fill in, new or recycled. Recycled are sockets with a queue, for another queue: whoever still
+ * has a pointer to one asks the queue first (cl_udp_deliver), while a handler would just be called. */
+static struct cl_udp_socket *socket_new(struct cl_netif *nif, bool queued)
 {
     struct cl_udp_socket **at = &nif->free_sockets;
-    for (; *at; at = &(*at)->next_free) {
+    for (; queued && *at; at = &(*at)->next_free) {
         struct cl_udp_socket *s = *at;
-        if (!s->queue || cl_load_acquire(&s->queue->readers) == 0) { /* acquire: the last reader has left */
+        if (cl_load_acquire(&s->queue->readers) == 0) { /* acquire: the last reader has left */
             *at = s->next_free;
             return s;
         }
@@ -64,30 +65,29 @@ static uint16_t choose_port(struct cl_netif *nif, uint16_t port)
     return 0;
 }
 
-/* Under table_lock. A reused socket keeps its queue object, since a late frame may be at its lock, and gets a new ring. */
+/* Under table_lock. A recycled socket keeps its queue object, since a late frame may be at its lock, and gets a new ring. */
 static void fill_in(struct cl_netif *nif, struct cl_udp_socket *s, uint16_t port, const struct cl_udp_socket *fields,
                     struct cl_udp_queue *queue)
 {
     struct cl_udp_queue *old = s->queue;
-    struct cl_rx_item *items = NULL;
-    if (old)
-        cl_spin_lock(&old->lock);
-    *s = *fields;
+    if (!old) {
+        *s = *fields;
+        s->port = port;
+        s->nif = nif;
+        s->queue = queue;
+        return;
+    }
+    cl_spin_lock(&old->lock);
+    struct cl_rx_item *items = old->items;
+    old->items = queue->items;
+    old->size = queue->size;
+    old->head = old->count = 0;
+    cl_sem_init(&old->filled, 0);
     s->port = port;
-    s->nif = nif;
-    s->queue = old ? old : queue;
-    if (old && queue) {
-        items = old->items;
-        old->items = queue->items;
-        old->size = queue->size;
-        old->head = old->count = 0;
-        cl_sem_init(&old->filled, 0);
-    }
-    if (old) {
-        cl_spin_unlock(&old->lock);
-        free(items);
-        free(queue);
-    }
+    cl_store_relaxed(&s->kind, CL_UDP_QUEUE); /* relaxed: who acts on it looks again under the lock */
+    cl_spin_unlock(&old->lock);
+    free(items);
+    free(queue);
 }
 
 /* Enter a socket into the table. The fields are written before it can be found (release). */
@@ -97,7 +97,7 @@ static int publish(struct cl_netif *nif, uint16_t port, const struct cl_udp_sock
     int rc = 0;
     cl_spin_lock(&nif->table_lock);
     uint16_t chosen = choose_port(nif, port);
-    struct cl_udp_socket *s = chosen ? socket_new(nif) : NULL;
+    struct cl_udp_socket *s = chosen ? socket_new(nif, queue != NULL) : NULL;
     if (!chosen) {
         rc = -EADDRINUSE;
     } else if (!s) {
@@ -190,7 +190,7 @@ static bool unpublish(struct cl_udp_socket *s, struct cl_netq *q)
     cl_spin_lock(&nif->table_lock);
     cl_spin_lock(&queue->lock);
     bool open = s->kind == CL_UDP_QUEUE;
-    s->kind = CL_UDP_CLOSED;
+    cl_store_relaxed(&s->kind, CL_UDP_CLOSED); /* relaxed: as in fill_in */
     for (; open && queue->count; queue->count--, queue->head = (queue->head + 1) % queue->size)
         cl_netq_done(q, &queue->items[queue->head].frame);
     cl_spin_unlock(&queue->lock);

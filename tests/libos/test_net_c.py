@@ -16,6 +16,12 @@ def test_sockets(c_program: Program, kthreads: int) -> None:
 
 
 @pytest.mark.parametrize("kthreads", [2, 4])
+def test_sockets_that_are_closed_and_opened_again_under_load(c_program: Program, kthreads: int) -> None:
+    rounds = 30_000 if os.environ.get("CORELANE_SANITIZE") else 500_000
+    assert c_program("tests/libos/c/socket_reuse.c")(rounds, kthreads) == "ok\n"
+
+
+@pytest.mark.parametrize("kthreads", [2, 4])
 @pytest.mark.parametrize("mode", ["adaptive", "block"])
 def test_no_frame_is_slept_on(c_program: Program, kthreads: int, mode: str, seed: int) -> None:
     rounds = 3_000 if os.environ.get("CORELANE_SANITIZE") else 30_000
