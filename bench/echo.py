@@ -20,7 +20,7 @@ from .harness import rig
 from .harness.numbers import pairwise
 from .harness.openloop import Measure, Point, middle
 from .harness.peaks import find_peaks
-from .harness.plot import Canvas
+from .harness.plot import Canvas, searched_curves
 from .harness.session import Session
 
 SUMMARY = "UDP echo: unloaded latency, peak of a core, latency against load, system calls in each power mode"
@@ -128,13 +128,4 @@ def modes(session: Session, cores: tuple[int, int]) -> None:
 
 def plot(document: dict[str, Any]) -> Canvas:
     """The curves; unloaded and peak points are on them, modes in the table."""
-    named = list(document["settings"]["stops"])
-    shown = [a for a in document["arms"] if a["name"] in named]
-    canvas = Canvas(
-        "UDP echo: latency against load",
-        message=document["settings"]["message"],
-        n=sum(int(a["sent"]) for a in shown),
-        size=(11, 7),
-    )
-    canvas.latency_curves(document, named)
-    return canvas
+    return searched_curves(document, "UDP echo: latency against load")

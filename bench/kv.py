@@ -30,7 +30,7 @@ from .harness.load import Load
 from .harness.numbers import pairwise
 from .harness.openloop import NEAR_STEP, Curve, Measure, guess_peak, search_peak
 from .harness.peaks import START_SHARE, find_peaks
-from .harness.plot import Canvas
+from .harness.plot import Canvas, searched_curves
 from .harness.session import Session
 
 SUMMARY = (
@@ -302,13 +302,4 @@ def report_sizes(session: Session, found: dict[str, dict[int, list[Curve]]]) -> 
 
 def plot(document: dict[str, Any]) -> Canvas:
     """The curves; peaks are on them, value sizes in the table."""
-    named = list(document["settings"]["stops"])
-    shown = [a for a in document["arms"] if a["name"] in named]
-    canvas = Canvas(
-        "kv GET: latency against load",
-        message=document["settings"]["message"],
-        n=sum(int(a["sent"]) for a in shown),
-        size=(11, 7),
-    )
-    canvas.latency_curves(document, named)
-    return canvas
+    return searched_curves(document, "kv GET: latency against load")

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -109,7 +108,7 @@ static CL_NOINLINE void kick(struct af_xdp *a, struct queue *q)
         cl_store_relaxed(&a->nic.gone, 1); /* relaxed: a flag that only says "stop", it orders nothing */
         break;
     case -EBUSY: /* net/xdp/xsk.c: one frame completed but refused by the device; the rest is still in the ring */
-        q->tx_lost++;
+        cl_count(&q->tx_lost, 1);
         q->kick_pending = true;
         break;
     default: /* EAGAIN: budget used up or the device's queue is full; ENETDOWN; ENOBUFS: the frames wait in the ring */
@@ -359,10 +358,7 @@ static void stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out)
 {
     struct af_xdp *a = self(nic);
     struct queue *q = &a->queues[queue];
-    const uint64_t *from = (const uint64_t *)&q->stats;
-    uint64_t *to = (uint64_t *)out;
-    for (unsigned i = 0; i < sizeof *out / sizeof *to; i++)
-        to[i] = cl_load_relaxed(&from[i]); /* relaxed: whole values, no order between them */
+    cl_nic_stats_read(&q->stats, out);
     uint64_t k[6];
     if (cl_af_xdp_kernel_stats(nic, queue, k))
         return;
@@ -401,8 +397,7 @@ static void destroy(struct cl_nic *nic)
     /* The socket that registered the UMEM last: the others refer to it. */
     for (unsigned i = nic->n_queues; a->queues && i-- > 0;) {
         cl_xsk_close(&a->queues[i].xsk);
-        if (a->queues[i].parker.event_fd >= 0)
-            close(a->queues[i].parker.event_fd);
+        cl_park_close_fd(&a->queues[i].parker);
     }
     cl_umem_exit(&a->umem);
     cl_pool_delete(a->pool);
@@ -433,13 +428,12 @@ static int open_queues(struct af_xdp *a, const struct cl_af_xdp_config *c, char 
 {
     for (unsigned i = 0; i < c->n_queues; i++) {
         struct queue *q = &a->queues[i];
-        q->parker.word = &q->park_word;
-        q->parker.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-        if (q->parker.event_fd < 0) {
-            snprintf(err, CL_ERR_BYTES, "eventfd: %s", strerror(errno));
-            return -errno;
+        int r = cl_park_open_fd(&q->parker, &q->park_word);
+        if (r) {
+            snprintf(err, CL_ERR_BYTES, "an eventfd for queue %u: %s", i, strerror(-r));
+            return r;
         }
-        int r = cl_xsk_open(&q->xsk, &a->umem, &c->socket, c->first_queue + i, err);
+        r = cl_xsk_open(&q->xsk, &a->umem, &c->socket, c->first_queue + i, err);
         if (r)
             return r;
         fill(a, q, i, a->fill_target);

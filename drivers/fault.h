@@ -14,7 +14,7 @@
  * The wrapper owns the wrapped NIC: closing it closes both. Statistics are the wrapped NIC's, but for frames, bytes and
  * tx_full, which are counted at the wrapper's own boundary.
  * Does not deal with: bandwidth limits, correlated (bursty) loss.
- * Tests: tests/drivers/test_fault.py, and the common suite. */
+ * Tests: tests/drivers/test_fault.py, c/wrapped_stress.c, and the common suite. */
 #ifndef CORELANE_DRIVERS_FAULT_H
 #define CORELANE_DRIVERS_FAULT_H
 

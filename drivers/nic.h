@@ -100,6 +100,14 @@ CL_API void cl_nic_stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats
 CL_API uint32_t cl_nic_buffers_free(struct cl_nic *nic);
 CL_API void cl_nic_close(struct cl_nic *nic);
 // cffi: end
+
+/* Another thread's counters: whole values, in no order between them. */
+static inline void cl_nic_stats_read(const struct cl_nic_stats *from, struct cl_nic_stats *out)
+{
+    const uint64_t *words = &from->rx_frames;
+    for (unsigned i = 0; i < sizeof *out / sizeof *words; i++)
+        (&out->rx_frames)[i] = cl_load_relaxed(&words[i]);
+}
 _Static_assert(sizeof(struct cl_frame) == 32 || sizeof(struct cl_frame) == 24, "a burst of frames stays in L1");
 
 #endif

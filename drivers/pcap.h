@@ -11,7 +11,7 @@
  * Files: the classic pcap format (draft-ietf-opsawg-pcap), nanosecond magic when writing; both resolutions and both byte
  * orders when reading. Link type 1, Ethernet.
  * Does not deal with: pcapng, the direction of a frame (pcap has no field for it; the MAC addresses say it), compression.
- * Tests: tests/drivers/test_pcap.py, and the common suite. */
+ * Tests: tests/drivers/test_pcap.py, c/wrapped_stress.c, and the common suite. */
 #ifndef CORELANE_DRIVERS_PCAP_H
 #define CORELANE_DRIVERS_PCAP_H
 

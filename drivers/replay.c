@@ -155,10 +155,8 @@ static int replay_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
 
 static void replay_stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out)
 {
-    const uint64_t *from = &((struct replay_nic *)nic)->stats.rx_frames;
     (void)queue;
-    for (size_t i = 0; i < sizeof(*out) / sizeof(uint64_t); i++)
-        ((uint64_t *)out)[i] = cl_load_relaxed(&from[i]);
+    cl_nic_stats_read(&((struct replay_nic *)nic)->stats, out);
 }
 
 static uint32_t replay_buffers_free(struct cl_nic *nic)

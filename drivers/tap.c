@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -38,6 +37,7 @@ struct tap {
     size_t area_bytes;
     int netlink; /* asks for the interface's counters */
     int ifindex;
+    uint64_t kernel_drops; /* as last answered. Writers: whoever reads statistics. Relaxed: a counter */
     struct queue *queues;
 };
 
@@ -159,8 +159,9 @@ static int wait_frames(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
     return cl_park_wait_fd(&q->parker, q->fd, timeout_ns);
 }
 
-/* Frames that Linux wanted to send and had no room for, of all queues together; from a socket of the tap's namespace. */
-static uint64_t kernel_drops(const struct tap *t)
+/* Frames that Linux wanted to send and had no room for, of all queues together; from a socket of the tap's namespace. 0 if
+ * the interface has gone. */
+static uint64_t ask_drops(const struct tap *t)
 {
     struct {
         struct nlmsghdr header;
@@ -186,12 +187,13 @@ static uint64_t kernel_drops(const struct tap *t)
 
 static void stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out)
 {
-    const uint64_t *from = (const uint64_t *)&self(nic)->queues[queue].stats;
-    uint64_t *to = (uint64_t *)out;
-    for (unsigned i = 0; i < sizeof *out / sizeof *to; i++)
-        to[i] = cl_load_relaxed(&from[i]); /* relaxed: whole values, no order between them */
-    if (queue == 0)                        /* the kernel does not say for which queue it dropped */
-        out->rx_dropped_ring_full += kernel_drops(self(nic));
+    cl_nic_stats_read(&self(nic)->queues[queue].stats, out);
+    if (queue == 0) { /* the kernel does not say for which queue it dropped */
+        struct tap *t = self(nic);
+        uint64_t drops = cl_max(ask_drops(t), cl_load_relaxed(&t->kernel_drops));
+        cl_store_relaxed(&t->kernel_drops, drops);
+        out->rx_dropped_ring_full += drops;
+    }
 }
 
 static uint32_t buffers_free(struct cl_nic *nic)
@@ -210,8 +212,7 @@ static void destroy(struct cl_nic *nic)
     for (unsigned i = 0; t->queues && i < nic->n_queues; i++) {
         if (t->queues[i].fd >= 0)
             close(t->queues[i].fd);
-        if (t->queues[i].parker.event_fd >= 0)
-            close(t->queues[i].parker.event_fd);
+        cl_park_close_fd(&t->queues[i].parker);
     }
     if (t->netlink >= 0)
         close(t->netlink);
@@ -238,15 +239,17 @@ static const struct cl_nic_ops OPS = {
 
 static int open_queue(struct queue *q, const char *ifname, bool several, char *chosen, char *err)
 {
-    q->parker.word = &q->park_word;
-    q->parker.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    int rc = cl_park_open_fd(&q->parker, &q->park_word);
+    if (rc) {
+        snprintf(err, ERR_BYTES, "an eventfd for tap %s: %s", ifname, strerror(-rc));
+        return rc;
+    }
     q->fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
-    if (q->fd < 0 || q->parker.event_fd < 0) {
+    if (q->fd < 0) {
         int code = -errno;
-        snprintf(err, ERR_BYTES,
-                 "/dev/net/tun: %s (the tun driver is missing: `modprobe tun`; in a container give it "
-                 "the device)",
-                 strerror(-code));
+        bool missing = code == -ENOENT || code == -ENODEV || code == -ENXIO || code == -EPERM;
+        snprintf(err, ERR_BYTES, "/dev/net/tun: %s%s", strerror(-code),
+                 missing ? " (the tun driver is missing: `modprobe tun`; in a container give it the device)" : "");
         return code;
     }
     struct ifreq request = {.ifr_flags = (short)(IFF_TAP | IFF_NO_PI | (several ? IFF_MULTI_QUEUE : 0))};

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +19,19 @@ static struct timespec to_timespec(int64_t ns)
 static uint32_t *word_of(struct cl_parker *p)
 {
     return cl_load_relaxed(&p->word);
+}
+
+int cl_park_open_fd(struct cl_parker *p, uint32_t *word)
+{
+    *p = (struct cl_parker){word, eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+    return p->event_fd < 0 ? -errno : 0;
+}
+
+void cl_park_close_fd(struct cl_parker *p)
+{
+    if (p->event_fd >= 0)
+        close(p->event_fd);
+    p->event_fd = -1;
 }
 
 void cl_park_begin(struct cl_parker *p)

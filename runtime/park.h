@@ -47,6 +47,10 @@ CL_API bool cl_park_wake(struct cl_parker *p);
 CL_API bool cl_park_wake_parked(struct cl_parker *p);
 // cffi: end
 
+/* A sleeper that waits on a device's descriptor has an event_fd of its own. -errno; the parker is then not open. */
+int cl_park_open_fd(struct cl_parker *p, uint32_t *word);
+void cl_park_close_fd(struct cl_parker *p);
+
 /* Wake after a burst: the caller made one cl_fence_seq_cst() after publishing work to several sleepers. */
 static inline bool cl_park_wake_fenced(struct cl_parker *p)
 {

@@ -237,6 +237,15 @@ def _pyplot() -> Any:
     return pyplot
 
 
+def searched_curves(document: dict[str, Any], title: str) -> Canvas:
+    """Latency against load of the arms whose peak was searched (Session.curves); other arms are in the table."""
+    named = list(document["settings"]["stops"])
+    n = sum(int(a["sent"]) for a in document["arms"] if a["name"] in named)
+    canvas = Canvas(title, message=document["settings"]["message"], n=n, size=(11, 7))
+    canvas.latency_curves(document, named)
+    return canvas
+
+
 def default_plot(document: dict[str, Any]) -> Canvas:
     """Latency curves where arms have loads, else bars of the first value that all arms share."""
     arms = document["arms"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import struct
 
@@ -116,7 +117,25 @@ def test_what_linux_had_no_room_for_is_counted(space):
             return got + nic.stats().rx_dropped_ring_full >= sent
 
         wait_until(settled, what=lambda: f"{sent} accounted for: {got} + {nic.stats()}")
-        assert nic.stats().rx_dropped_ring_full > 0
+        dropped = nic.stats().rx_dropped_ring_full
+        assert dropped > 0
+        space.ip("link", "delete", nic.ifname)
+        assert nic.stats().rx_dropped_ring_full >= dropped, "a counter does not go back when its interface has gone"
+
+
+def test_too_many_open_files_are_no_missing_driver(space):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for spare in range(3):  # for neither, one and both of the queue's two descriptors
+        with space.entered():
+            lowest = os.open("/dev/null", os.O_RDONLY)
+            os.close(lowest)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, limits[1]))
+            try:
+                with pytest.raises(CorelaneError, match="Too many open files") as caught:
+                    Tap("cltap", set_up=spare == 2)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert "modprobe" not in str(caught.value)
 
 
 def test_a_frame_costs_a_system_call(space):
