@@ -9,7 +9,9 @@ veth pair.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import statistics
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -29,6 +31,10 @@ FIGURES = ("echo.p50_over_cacheline", "echo.rps_per_core")
 UNLOADED_RPS = 20_000.0
 MODE_RPS = 20_000.0
 PORT = 9000
+OVER_LINE = ("embedded", "iokernel")
+PIECES = 4
+LINE_S = 0.01
+Piece = tuple[Point, float]  # a short measurement, and the cache-line round trip around it in ns
 LINUX = {  # arm: mode of the server, datagrams a system call
     "Linux UDP, spinning": ("spin", 1),
     "Linux UDP, spinning, recvmmsg": ("spin", 32),
@@ -83,18 +89,42 @@ def linux_arms(session: Session, stack: contextlib.ExitStack, cores: tuple[int, 
 
 
 def unloaded(session: Session, arms: dict[str, Measure], rounds: int = 5) -> None:
-    """p50 at a load so low that requests do not meet, beside the cache-line round trip of the same rounds."""
+    """p50 at a load so low that requests do not meet; of the arms between these two cores, over the cache line's way.
+
+    That way may be four times as long from one second to the next. So an arm that is set against it is measured in
+    PIECES short pieces a round, each with a look at the line just before and just after it, and each piece gives a
+    ratio.
+    """
     slot = 0.2 * session.seconds / rounds / len(arms)
-    bodies: dict[str, Any] = {"cache line": session.measure_cacheline}
-    bodies |= {name: partial(measure, UNLOADED_RPS, slot) for name, measure in arms.items()}
-    got = session.interleave(bodies, rounds)
+    bodies: dict[str, Callable[[], list[Piece]]] = {}
+    for name, measure in arms.items():
+        pieces = PIECES if name in OVER_LINE else 1
+        bodies[name] = partial(beside_line, session, measure, slot / pieces, pieces)
+    got = {name: list(itertools.chain(*found)) for name, found in session.interleave(bodies, rounds).items()}
     for name in arms:
-        session.point(f"{name}, unloaded", middle(got[name]))
-    if all(ns > 0 for ns in got["cache line"]):
-        p50_ns = {name: [p.p50_us * 1e3 for p in got[name]] for name in arms}
-        session.ratio_figure("echo.p50_over_cacheline", p50_ns["embedded"], got["cache line"])
-        over = pairwise(p50_ns["iokernel"], got["cache line"])
+        session.point(f"{name}, unloaded", middle([point for point, _ in got[name]]))
+    if all(ns > 0 for name in OVER_LINE for _, ns in got[name]):
+        p50_ns = {name: [point.p50_us * 1e3 for point, _ in got[name]] for name in OVER_LINE}
+        line_ns = {name: [ns for _, ns in got[name]] for name in OVER_LINE}
+        session.ratio_figure("echo.p50_over_cacheline", p50_ns["embedded"], line_ns["embedded"])
+        session.settings["cacheline_pairs"] = {
+            name: [[round(p), round(ns)] for p, ns in zip(p50_ns[name], line_ns[name], strict=True)]
+            for name in OVER_LINE
+        }
+        over = pairwise(p50_ns["iokernel"], line_ns["iokernel"])
         session.note(f"through an iokernel in another process: {over} cache-line round trips")
+
+
+def beside_line(session: Session, measure: Measure, seconds: float, pieces: int) -> list[Piece]:
+    """Points of an unloaded arm, each with the mean of the cache-line round trips before and after it, in ns."""
+    found = []
+    before = session.measure_cacheline(LINE_S)
+    for _ in range(pieces):
+        point = measure(UNLOADED_RPS, seconds)
+        after = session.measure_cacheline(LINE_S)
+        found.append((point, (before + after) / 2))
+        before = after
+    return found
 
 
 def peaks(session: Session, arms: dict[str, Measure]) -> dict[str, float]:

@@ -226,6 +226,15 @@ static CL_HOT unsigned memory_tx(struct cl_nic *nic, unsigned queue, struct cl_f
     return i;
 }
 
+/* The receiver that polls has a copy of the next descriptor's line, which must be taken from it before the push is seen. With
+ * several receiving queues the hash will say later which line it is. */
+static CL_HOT void memory_prepare(struct cl_nic *nic, unsigned queue)
+{
+    struct end *e = (struct end *)nic;
+    if (e->peer->nic.n_queues == 1)
+        cl_ring_prepare(&e->queues[queue].tx.rings[0]);
+}
+
 static CL_HOT unsigned memory_alloc(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct end *e = (struct end *)nic;
@@ -360,6 +369,7 @@ static const struct cl_nic_ops memory_ops = {
     .buffers_free = memory_buffers_free,
     .fd = memory_fd,
     .close = memory_close,
+    .prepare = memory_prepare,
 };
 
 static int refuse(char *err, const char *why)

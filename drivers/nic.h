@@ -73,6 +73,9 @@ struct cl_nic_ops {
     /* The stamp (cl_tsc) from which on rx_burst may have frames that no wake-up announces, UINT64_MAX: none is known.
      * NULL for devices whose frames all announce themselves. By the thread that uses the queue. */
     uint64_t (*next_tsc)(struct cl_nic *nic, unsigned queue);
+    /* The caller will send a frame on this queue in some 20 to 50 ns: take what that needs away from the other cores now. Not
+     * earlier, a receiver that polls fetches it back. A hint; NULL for devices that have no use for it. */
+    void (*prepare)(struct cl_nic *nic, unsigned queue);
 };
 
 /* What every NIC begins with. Constant after creation. */
@@ -108,6 +111,13 @@ static inline void cl_nic_stats_read(const struct cl_nic_stats *from, struct cl_
     for (unsigned i = 0; i < sizeof *out / sizeof *words; i++)
         (&out->rx_frames)[i] = cl_load_relaxed(&words[i]);
 }
+
+static inline void cl_nic_prepare(struct cl_nic *nic, unsigned queue)
+{
+    if (nic->ops->prepare)
+        nic->ops->prepare(nic, queue);
+}
+
 _Static_assert(sizeof(struct cl_frame) == 32 || sizeof(struct cl_frame) == 24, "a burst of frames stays in L1");
 
 #endif

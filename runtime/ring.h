@@ -103,6 +103,13 @@ static inline bool cl_ring_push(struct cl_ring_tx *r, uint64_t word, uint64_t pa
     return true;
 }
 
+/* Take the line of the next descriptor away from a consumer that polls it, while the producer still works on the message: a
+ * push finds it there. The consumer's next poll takes it back, so not long before. */
+static inline void cl_ring_prepare(const struct cl_ring_tx *r)
+{
+    cl_prefetch_write(&r->slots[r->tail & (r->size - 1)]);
+}
+
 /* Push the line of the last descriptor towards a consumer that polls it (base.h). For single messages: in a stream the
  * producer writes to that line again. */
 static inline void cl_ring_demote(const struct cl_ring_tx *r)

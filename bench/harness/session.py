@@ -114,11 +114,15 @@ class Session:
         """One slice of the canary on all measured cores, now: a twentieth of the run, at most half a second."""
         self.canary.slice(min(max(self.seconds / 20, 0.01), 0.5) if seconds is None else seconds)
 
-    def measure_cacheline(self) -> float:
-        """Measure the cache-line round trip between the first two cores now; its median in ns. 0 with one core."""
+    def measure_cacheline(self, seconds: float | None = None) -> float:
+        """Measure the cache-line round trip between the first two cores now; its median in ns. 0 with one core.
+
+        seconds: a fiftieth of the run, at most a tenth of a second, unless given.
+        """
         if len(self.cores) < 2:
             return 0.0
-        values = machine.cacheline_roundtrip_ns(*self.two_cores, seconds=min(max(self.seconds / 50, 0.01), 0.1))
+        slice_s = min(max(self.seconds / 50, 0.01), 0.1) if seconds is None else seconds
+        values = machine.cacheline_roundtrip_ns(*self.two_cores, seconds=slice_s)
         self.cacheline_ns.append(statistics.median(values))
         return self.cacheline_ns[-1]
 

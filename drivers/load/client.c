@@ -66,6 +66,8 @@ static unsigned generate(struct cl_loadgen_client *c)
             c->n_spare += c->nic->ops->alloc(c->nic, c->queue, c->spare + c->n_spare, KEEP - c->n_spare);
         return 0;
     }
+    if (due == 1)
+        cl_nic_prepare(c->nic, c->queue);
     unsigned got = 0;
     while (got < due && c->n_spare)
         c->waiting[got++] = c->spare[--c->n_spare];

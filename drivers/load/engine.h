@@ -45,7 +45,8 @@ struct cl_phase {
 
 struct cl_echo {
     struct cl_shape request;
-    uint8_t *expected; /* payload with sequence number 0 */
+    uint8_t *expected;    /* payload with sequence number 0 */
+    uint64_t payload_sum; /* partial checksum of it */
 };
 
 /* Reassembly of an answer that comes in several datagrams. */

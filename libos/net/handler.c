@@ -102,6 +102,8 @@ static inline struct cl_netq *run_plain(struct cl_netif *nif, struct cl_netq *q,
     struct cl_udp_socket *s = item->socket;
     open_request(req, item);
     give_room(q, req);
+    if (q->flush_at == 1) /* the reply, if there is one, leaves by itself */
+        cl_nic_prepare(q->nic, q->index);
     cl_count(&q->stats.handled, 1);
     int64_t len = s->fn.plain(req->data, req->len, req->reply, req->room, s->arg);
     q = cl_netq_self(nif);

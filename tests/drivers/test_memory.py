@@ -42,6 +42,19 @@ def test_frames_start_on_a_cache_line_and_spread_over_the_sets():
         lib.cl_nic_free(a.ptr, 0, burst, BURST)
 
 
+@pytest.mark.parametrize("queues", [(1, 1), (1, 3)])
+def test_the_hint_before_a_frame_changes_nothing_that_can_be_seen(queues):
+    a, b = memory_link(queues=queues, ring_slots=4)
+    with a, b:
+        for round_number in range(4):  # an empty ring, and one that is full
+            a.ptr.ops.prepare(a.ptr, 0)
+            assert a.send([bytes([2, round_number]) * 30]) == 1
+        a.ptr.ops.prepare(a.ptr, 0)
+        got = [frame for queue in range(queues[1]) for frame in b.recv(queue=queue)]
+        assert got == [bytes([2, n]) * 30 for n in range(4)]
+        assert a.buffers_free == a.buffers
+
+
 def test_what_lies_in_the_rings_of_a_closed_end_is_not_lost():
     a, b = memory_link()
     with a, b:
