@@ -207,6 +207,10 @@ static void look_at_app(struct io_loop *loop, struct io_app *app, struct cl_poli
     io_count(a->stats.checks, 1);
     io_count(a->stats.congested, f.waiting != 0);
     cl_store_relaxed(&a->stats.waiting, f.waiting);
+    cl_store_relaxed(&a->stats.packet_age_ns, row->packet_delay_ns);
+    cl_store_relaxed(&a->stats.thread_age_ns, row->thread_delay_ns);
+    cl_store_relaxed(&a->stats.timer_age_ns, row->timer_delay_ns);
+    cl_store_relaxed(&a->stats.storage_age_ns, row->storage_delay_ns);
 }
 
 static void look(struct io_loop *loop)

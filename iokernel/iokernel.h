@@ -155,6 +155,8 @@ struct cl_io_app_cores {
     uint64_t lies;        /* positions that no honest application writes */
     uint64_t cores;       /* held now */
     uint64_t waiting;     /* things that waited in it at the last decision */
+    uint64_t packet_age_ns, thread_age_ns, timer_age_ns,
+        storage_age_ns; /* of the oldest of each, then; 0: none waited */
 };
 
 /* The steps by which a kthread got its core: the last one that was taken. */

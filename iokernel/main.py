@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from ..drivers.nic import Nic
@@ -119,6 +119,23 @@ def place(config: Config, machine: Topology | None = None) -> Placement:
     return choose(machine, kthreads=max(1, len(machine.usable) - 1), loops=config.iokernel.loops, fixed_loops=fixed)
 
 
+def _managed(config: Config, workers: Sequence[int]) -> bool:
+    """Whether cores move: by a policy, and if there are some. ConfigError for what cannot be kept if they do."""
+    if config.cores.policy == "none" or not workers:
+        return False
+    for name, app in (
+        *((f"apps.{name}", app) for name, app in config.apps.items()),
+        ("app_defaults", config.app_defaults),
+    ):
+        if app.cores != "auto":
+            raise ConfigError(
+                f"{name}.cores",
+                f"the policy {config.cores.policy} moves cores between applications",
+                'leave it out and give guaranteed_cores, or set cores.policy = "none"',
+            )
+    return True
+
+
 def make(config: Config, uplink: Nic | None, plan: Placement) -> Iokernel:
     """The Iokernel object that a configuration describes."""
     io, workers = config.iokernel, [cpu for cpu in dict.fromkeys(plan.kthreads) if cpu not in plan.iokernel]
@@ -129,6 +146,7 @@ def make(config: Config, uplink: Nic | None, plan: Placement) -> Iokernel:
             where = f"apps.{name}.loop" if name else "app_defaults.loop"
             raise ConfigError(where, f"there is no loop {app.loop}", f"{len(plan.iokernel)} run, counted from 0")
     uids, gids, mode = allowed(config)
+    managed = _managed(config, workers)
     return Iokernel(
         io.socket or default_socket(listen=True),
         share_mac=config.nic.share_mac,
@@ -137,6 +155,11 @@ def make(config: Config, uplink: Nic | None, plan: Placement) -> Iokernel:
         uplinks=[uplink] if uplink is not None else [],
         loop_cpus=plan.iokernel,
         worker_cpus=workers,
+        policy=config.cores.policy if managed else None,
+        policy_params=config.policy,
+        interval_us=config.cores.interval_us,
+        ask_us=config.cores.ask_us,
+        interrupt_us=config.cores.interrupt_us,
         mode=io.poll,
         spin_us=io.spin_us,
         pause_us=io.pause_us,
@@ -156,15 +179,19 @@ def make(config: Config, uplink: Nic | None, plan: Placement) -> Iokernel:
 def facts(iokernel: Iokernel, driver: str) -> dict[str, Any]:
     """What programs want to know of an iokernel that has started.
 
-    {"socket", "pid", "cpus": one a loop, "mode", "uplink": None or {"driver", "name", "mac"}}
+    {"socket", "pid", "cpus": one a loop, "mode", "policy" and "worker_cpus": None if cores do not move, "uplink": None
+    or {"driver", "name", "mac"}}
     """
     stats = iokernel.stats()
     uplinks = [{"driver": driver, "name": u["name"], "mac": u["mac"]} for u in stats["uplinks"]]
+    cores = stats["cores"]
     return {
         "socket": iokernel.socket_path,
         "pid": os.getpid(),
         "cpus": [loop["cpu"] for loop in stats["loops"]],
         "mode": iokernel.mode,
+        "policy": cores["policy"]["name"] if cores is not None else None,
+        "worker_cpus": [core["cpu"] for core in cores["cpus"]] if cores is not None else None,
         "uplink": uplinks[0] if uplinks else None,
     }
 

@@ -25,12 +25,11 @@ _PUT_ASIDE = {
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """interval_us: from one decision to the next. ask_us, interrupt_us: how long a kthread has for each step of a move.
-    0: the default of `struct cl_io_config`."""
+    """interval_us: from one decision to the next. ask_us, interrupt_us: what a kthread has for each step of a move."""
 
-    interval_us: int = 0
-    ask_us: int = 0
-    interrupt_us: int = 0
+    interval_us: int = 5
+    ask_us: int = 10
+    interrupt_us: int = 50
 
 
 class CoreManager:
@@ -47,7 +46,8 @@ class CoreManager:
         self._kept: list[tuple[int, Any]] = []  # (ticket, policy): what the loops may still call
 
     def configure(self, config: Any) -> None:
-        """Fill in the part of a `struct cl_io_config` that is about cores."""
+        """Fill in the part of a `struct cl_io_config` that is about cores, for an iokernel that is about to be made."""
+        self._kept.clear()  # of one that was stopped: its loops call nothing any more
         config.manage_cores, config.n_worker_cpus = 1, len(self.cores.cpus)
         for i, cpu in enumerate(self.cores.cpus):
             config.worker_cpus[i] = cpu
@@ -57,13 +57,16 @@ class CoreManager:
     def install(self, io: Any, policy: Any = None) -> str:
         """Have a loaded policy decide from the next decision on; returns that in a line. Raises CorelaneError."""
         policy = policy or self._policy
-        err = ffi.new("char[256]")
-        ticket = check(lib.cl_io_policy_set(io, policy.setting, err), f"install the policy {policy.name}", err)
+        setting, err = ffi.new("struct cl_policy_setting *"), ffi.new("char[256]")
+        setting.fn, setting.guarded = ffi.cast("cl_policy_fn", policy.address), policy.guarded
+        setting.params[0 : len(policy.params)] = policy.params
+        ticket = check(lib.cl_io_policy_set(io, setting, err), f"install the policy {policy.spec}", err)
         self._kept.append((ticket, policy))
+        # What was loaded stays until no loop calls it any more: from the next one on that all of them have taken.
         newest = max((t for t, _ in self._kept if lib.cl_io_policy_taken(io, t)), default=0)
         self._kept = [(t, p) for t, p in self._kept if t >= newest]
         self._policy = policy
-        return f"{policy.name} decides" + (f" with {_words(policy.params)}" if policy.params else "")
+        return f"{policy.spec} decides" + (f" with {_words(policy.settings)}" if policy.settings else "")
 
     def fill(self, config: Any, claim: Claim) -> None:
         """Fill in the part of a `struct cl_io_app_config` that is about cores."""
@@ -82,8 +85,8 @@ class CoreManager:
         loops = [loop for loop in range(self.cores.loops) if self.cores.of_loop(loop)]
         return {
             "policy": {
-                "name": self._policy.name,
-                "params": dict(self._policy.params),
+                "name": self._policy.spec,
+                "params": dict(self._policy.settings),
                 "put_aside": next((why for loop in loops if (why := _put_aside(io, loop))), None),
             },
             **asdict(self._timing),
@@ -105,14 +108,16 @@ def _put_aside(io: Any, loop: int) -> str | None:
 
 
 def _words(params: Mapping[str, int | float]) -> str:
-    return " ".join(f"{key}={value}" for key, value in params.items())
+    return " ".join(f"{key}={value:g}" for key, value in params.items())
 
 
 @dataclass(frozen=True)
 class _BuiltIn:
-    name: str
-    params: Mapping[str, int | float]
-    setting: Any
+    spec: str
+    address: int
+    params: tuple[int, ...]
+    settings: Mapping[str, int | float]
+    guarded: bool
 
 
 def load(spec: str, params: Mapping[str, int | float]) -> Any:
@@ -120,9 +125,7 @@ def load(spec: str, params: Mapping[str, int | float]) -> Any:
     function = lib.cl_policy_find(spec.encode())
     if not function:
         raise ConfigError(f"policy {spec}", "there is none of that name", "static, shenango, delay or fair")
-    setting = ffi.new("struct cl_policy_setting *")
-    setting.fn = function
-    return _BuiltIn(spec, params, setting)
+    return _BuiltIn(spec, int(ffi.cast("uintptr_t", function)), (), params, False)
 
 
 def parse_params(text: str) -> dict[str, int | float]:

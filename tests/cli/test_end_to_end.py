@@ -63,30 +63,41 @@ class Command:
 
     def __init__(self, args: Sequence[str], cwd: Path) -> None:
         self.errors = (cwd / f"stderr-{time.monotonic_ns()}").open("w+")
+        self.read = b""
         self.process = subprocess.Popen(
             [sys.executable, "-m", "corelane.cli.main", *args],
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self.errors,
-            text=True,
             preexec_fn=die_with_parent,
         )
 
     def event(self, name: str) -> dict[str, Any]:
         deadline = time.monotonic() + DEADLINE_S
+        for line in self.lines(deadline):
+            told: dict[str, Any] = json.loads(line)
+            if told["event"] == name:
+                return told
+        self.errors.seek(0)
+        raise AssertionError(f"no event {name}: {self.errors.read()}")
+
+    def lines(self, deadline: float) -> Iterator[bytes]:
+        """Lines as they come, until the deadline or the end. Several may come at once: `read` has those left over."""
         assert self.process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
-            while selector.select(max(deadline - time.monotonic(), 0)):
-                line = self.process.stdout.readline()
-                if not line:
-                    break
-                told: dict[str, Any] = json.loads(line)
-                if told["event"] == name:
-                    return told
-        self.errors.seek(0)
-        raise AssertionError(f"no event {name}: {self.errors.read()}")
+            while True:
+                line, newline, rest = self.read.partition(b"\n")
+                if newline:
+                    self.read = rest
+                    yield line
+                    continue
+                if not selector.select(max(deadline - time.monotonic(), 0)):
+                    return
+                if not (data := os.read(self.process.stdout.fileno(), 65536)):
+                    return
+                self.read += data
 
     def stop(self) -> int:
         if self.process.poll() is None:

@@ -107,7 +107,7 @@ def test_what_top_shows():
     text = top.render(watch.rates(statistics(), later()))
     lines = text.splitlines()
     assert lines[0] == "iokernel pid 42 on /run/corelane.sock, up 12 s, adaptive polling"
-    assert lines[1] == "policy delay target_us=10, 2 worker cores"
+    assert lines[1] == "policy delay target_us=10, worker cores 1, 2"
     assert row_of(text, "NAME") == [*top._HEAD]
     kv = dict(zip(top._HEAD, row_of(text, "kv"), strict=True))
     assert kv == {
