@@ -3,9 +3,11 @@
 
 #include "../runtime/net.h"
 #include "../runtime/pool.h"
+#include "netdev.h"
 
 #include <errno.h>
 #include <linux/if_xdp.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +40,7 @@ struct af_xdp {
     uint32_t chunk_shift, chunk_mask;
     uint32_t fill_target, fill_low; /* refill under load when so many are missing */
     bool busy_poll;
+    int netlink, ifindex; /* to ask whether the device is still there; from any thread */
     struct queue *queues;
 };
 
@@ -369,6 +372,9 @@ static void stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out)
     uint64_t refused = k[2] + cl_load_relaxed(&q->tx_lost);
     out->tx_dropped_error = refused;
     out->tx_frames -= cl_min(refused, out->tx_frames);
+    uint64_t ignored;
+    if (cl_netdev_tx_dropped(a->netlink, a->ifindex, &ignored) == -ENODEV)
+        cl_store_relaxed(&a->nic.gone, 1); /* relaxed: see kick. Its queues' threads may sleep for long */
     /* The queue's thread asks for the device the next time that it has nothing else to do. */
     cl_store_relaxed(&q->look, 1);
     cl_park_wake(&q->parker);
@@ -401,6 +407,8 @@ static void destroy(struct cl_nic *nic)
     }
     cl_umem_exit(&a->umem);
     cl_pool_delete(a->pool);
+    if (a->netlink >= 0)
+        close(a->netlink);
     free(a->queues);
     free(a);
 }
@@ -471,6 +479,8 @@ int cl_af_xdp_nic_new(const struct cl_af_xdp_config *c, struct cl_nic **out, cha
     a->fill_target = c->fill_target;
     a->fill_low = cl_max(c->fill_target / 4, 1u);
     a->busy_poll = c->socket.busy_poll_us > 0;
+    a->netlink = cl_netdev_open(); /* without it a lost device shows at the next frame */
+    a->ifindex = (int)if_nametoindex(c->socket.ifname);
     r = cl_umem_init(&a->umem, c->n_buffers, c->buffer_bytes, err);
     if (!r)
         r = cl_af_xdp_read_interface(&a->nic, c, err);

@@ -304,6 +304,7 @@ static void fault_stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats 
     struct fault_nic *f = (struct fault_nic *)nic;
     const struct side *rx = side_of(nic, queue, CL_FAULT_RX), *tx = side_of(nic, queue, CL_FAULT_TX);
     f->inner->ops->stats(f->inner, queue, out);
+    look_if_gone(f);
     if (f->faulty[CL_FAULT_RX]) {
         out->rx_frames = cl_load_relaxed(&rx->frames);
         out->rx_bytes = cl_load_relaxed(&rx->bytes);

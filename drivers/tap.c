@@ -2,14 +2,12 @@
 #include "tap.h"
 
 #include "../runtime/pool.h"
+#include "netdev.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/if_link.h>
 #include <linux/if_tun.h>
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,40 +157,15 @@ static int wait_frames(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
     return cl_park_wait_fd(&q->parker, q->fd, timeout_ns);
 }
 
-/* Frames that Linux wanted to send and had no room for, of all queues together; from a socket of the tap's namespace. 0 if
- * the interface has gone. */
-static uint64_t ask_drops(const struct tap *t)
-{
-    struct {
-        struct nlmsghdr header;
-        struct ifinfomsg info;
-    } request = {{sizeof request, RTM_GETLINK, NLM_F_REQUEST, 1, 0}, {.ifi_index = t->ifindex}};
-    char reply[8192] CL_ALIGNED(8);
-    if (t->netlink < 0 || send(t->netlink, &request, sizeof request, 0) < 0)
-        return 0;
-    ssize_t n = recv(t->netlink, reply, sizeof reply, 0);
-    const struct nlmsghdr *h = (const void *)reply;
-    if (n < (ssize_t)NLMSG_SPACE(sizeof(struct ifinfomsg)) || h->nlmsg_type != RTM_NEWLINK)
-        return 0;
-    int left = (int)n - (int)NLMSG_SPACE(sizeof(struct ifinfomsg));
-    const struct rtattr *a = (const void *)(reply + NLMSG_SPACE(sizeof(struct ifinfomsg)));
-    for (; RTA_OK(a, left); a = RTA_NEXT(a, left))
-        if (a->rta_type == IFLA_STATS64 && RTA_PAYLOAD(a) >= sizeof(struct rtnl_link_stats64)) {
-            struct rtnl_link_stats64 s;
-            memcpy(&s, RTA_DATA(a), sizeof s);
-            return s.tx_dropped;
-        }
-    return 0;
-}
-
 static void stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out)
 {
     cl_nic_stats_read(&self(nic)->queues[queue].stats, out);
     if (queue == 0) { /* the kernel does not say for which queue it dropped */
         struct tap *t = self(nic);
-        uint64_t drops = cl_max(ask_drops(t), cl_load_relaxed(&t->kernel_drops));
-        cl_store_relaxed(&t->kernel_drops, drops);
-        out->rx_dropped_ring_full += drops;
+        uint64_t drops = cl_load_relaxed(&t->kernel_drops);
+        if (cl_netdev_tx_dropped(t->netlink, t->ifindex, &drops) == 0)
+            cl_store_relaxed(&t->kernel_drops, drops);
+        out->rx_dropped_ring_full += drops; /* of a deleted interface: as last answered */
     }
 }
 
@@ -329,7 +302,7 @@ int cl_tap_nic_new(const struct cl_tap_config *c, struct cl_nic **out, char *ifn
         return r;
     }
     t->ifindex = (int)if_nametoindex(ifname);
-    t->netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE); /* without it that counter stays 0 */
+    t->netlink = cl_netdev_open(); /* without it that counter stays 0 */
     *out = &t->nic;
     return 0;
 }

@@ -18,6 +18,7 @@ from .iokernel import Iokernel
 from .settings import AppSettings
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_LOOK_S = 1.0
 
 
 def open_uplink(config: Config) -> Nic | None:
@@ -231,6 +232,20 @@ def _tell_recording(uplink: Nic, report: Report) -> None:
         report("recording", told.text, **told.facts)
 
 
+def _wait_for_signal(uplink: Nic | None, report: Report) -> int:
+    """Sleep until one of `_STOP_SIGNALS` comes, which this returns; tell once if the uplink's device vanishes."""
+    watched = uplink
+    while (caught := signal.sigtimedwait(_STOP_SIGNALS, _LOOK_S)) is None:
+        if watched is None:
+            continue
+        watched.stats()  # asks the device whether it is there, should no frame do so
+        if watched.gone:
+            text = f"the uplink {watched.name} is gone: its device was removed"
+            report("gone", f"{text}; applications still reach each other; start the iokernel again for another uplink")
+            watched = None
+    return caught.si_signo
+
+
 def run(config: Config, report: Report = _print) -> int:
     """Run an iokernel until SIGINT or SIGTERM; `report` gets what happens. Call it in the main thread.
 
@@ -253,7 +268,7 @@ def run(config: Config, report: Report = _print) -> int:
                 report("placement", reason)
             text = f"iokernel on {iokernel.socket_path}: {iokernel.mode} on CPU {plan.iokernel}, {where}; ^C stops it"
             report("iokernel", text, **facts(iokernel, config.nic.driver))
-            caught = signal.sigwait(_STOP_SIGNALS)
+            caught = _wait_for_signal(uplink, report)
             report("stopping", f"stopping on {signal.Signals(caught).name}")
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)

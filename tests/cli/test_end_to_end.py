@@ -272,6 +272,24 @@ def test_every_program_of_the_machine_talks_through_a_tap(start: Any, netns: Any
     assert record.stat().st_size > 24 + 3 * 2 * 16 + 2 * (1 + 100 + 1472)
 
 
+@pytest.mark.root
+@pytest.mark.parametrize("driver", ["tap", "af_xdp"])
+def test_an_idle_iokernel_tells_when_its_uplink_vanishes(start: Any, netns: Any, tmp_path: Path, driver: str) -> None:
+    space = netns.add(driver)
+    path = str(tmp_path / "io.sock")
+    if driver == "af_xdp":
+        space.ip("link", "add", "cl0", "type", "veth", "peer", "name", "cl1")
+        space.ip("link", "set", "cl0", "up")
+    with space.entered():  # the process inherits the namespace
+        up = start("up", "--socket", path, "--nic", f"{driver}:cl0", "--json")
+    up.event("iokernel")
+    space.ip("link", "delete", "cl0")
+    assert "its device was removed" in up.event("gone")["text"]
+    shown = ask("ps", "--socket", path, "--interval", "0.01", "--json")
+    assert json.loads(shown.stdout)["uplinks"][0]["gone"] is True
+    assert up.stop() == 0
+
+
 def test_a_bad_wire_and_a_recording_in_embedded_mode(tmp_path: Path) -> None:
     record = tmp_path / "x.pcap"
     done = ask("run", "echo", "--nic", f"loadgen:echo,rate=2e3,seconds=0.5,loss=0.5,seed=3,record={record}", "--json")

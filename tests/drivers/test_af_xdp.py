@@ -250,6 +250,20 @@ def test_a_removed_interface_is_noticed(netns):
         )
 
 
+def test_statistics_notice_a_removed_interface_by_themselves(netns):
+    """A loop that sleeps receives nothing and is woken by nothing."""
+    near, far = netns.link()
+    with open_nic(near, steer="all") as nic:
+        nic.stats()
+        assert not nic.gone
+        far.namespace.ip("link", "delete", far.name)
+        nic.stats()
+        assert nic.gone
+        far.namespace.ip(
+            "link", "add", far.name, "type", "veth", "peer", "name", near.name, "netns", near.namespace.name
+        )
+
+
 def test_an_interface_that_goes_down_and_up_works_again(link):
     near, far = link
     with open_nic(near, steer="all") as nic, open_nic(far, steer="all") as peer:

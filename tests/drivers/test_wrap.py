@@ -16,6 +16,14 @@ def test_recorder_bad_wire_and_replay_with_all_threads_at_once(c_program, tmp_pa
     assert "80000 sent" in run(tmp_path / "x.pcap", 20_000, seed)
 
 
+def test_whoever_reads_statistics_sees_that_the_device_is_gone(tmp_path):
+    a, b = memory_link()
+    with wrapped(a, rates={"loss": 0.5}, record=tmp_path / "x.pcap") as nic:
+        b.close()
+        nic.stats()
+        assert nic.gone
+
+
 def test_nothing_asked_for_wraps_nothing():
     a, b = memory_link()
     with a, b:
