@@ -234,16 +234,16 @@ def _tell_recording(uplink: Nic, report: Report) -> None:
 
 def _wait_for_signal(uplink: Nic | None, report: Report) -> int:
     """Sleep until one of `_STOP_SIGNALS` comes, which this returns; tell once if the uplink's device vanishes."""
-    watched = uplink
-    while (caught := signal.sigtimedwait(_STOP_SIGNALS, _LOOK_S)) is None:
-        if watched is None:
-            continue
-        watched.stats()  # asks the device whether it is there, should no frame do so
-        if watched.gone:
-            text = f"the uplink {watched.name} is gone: its device was removed"
+    while uplink is not None:
+        caught = signal.sigtimedwait(_STOP_SIGNALS, _LOOK_S)
+        if caught is not None:
+            return caught.si_signo
+        uplink.stats()  # asks the device whether it is there, should no frame do so
+        if uplink.gone:
+            text = f"the uplink {uplink.name} is gone: its device was removed"
             report("gone", f"{text}; applications still reach each other; start the iokernel again for another uplink")
-            watched = None
-    return caught.si_signo
+            uplink = None
+    return signal.sigwait(_STOP_SIGNALS)
 
 
 def run(config: Config, report: Report = _print) -> int:
