@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..runtime.elf import check_kind, check_whole, dynamic_symbols, refused
 from ..runtime.errors import CorelaneError
 
 # libos/handler.h is the source of these; tests/cli/test_elf.py compiles it and compares.
@@ -23,7 +24,6 @@ OWNER = "corelane"
 NOTE_TYPE = 1
 KINDS = {1: "request", 2: "burst", 3: "setup"}
 _DESC = struct.Struct("=IHH64s")
-_MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 
 
 @dataclass(frozen=True)
@@ -47,19 +47,19 @@ def inspect(path: Path, library: Path | None = None) -> list[Export]:
     try:
         with path.open("rb") as file:
             if file.read(4) != b"\x7fELF":
-                raise _refused(path, "it is not an ELF file", "compile it with cc -shared -fPIC")
+                raise refused(path, "it is not an ELF file", "compile it with cc -shared -fPIC")
             file.seek(0)
             try:
                 elf = ELFFile(file)
-                _check_kind(path, elf)
-                _check_whole(path, elf)
+                check_kind(path, elf)
+                check_whole(path, elf)
                 exports = list(_notes(path, elf))
-                defined, undefined = _dynamic_symbols(elf)
+                defined, undefined = dynamic_symbols(elf)
                 needed = _needed(elf)
             except CorelaneError:
                 raise
             except Exception as e:  # whatever the parser stumbles over in a damaged file is the file's fault
-                raise _refused(path, f"it is cut short or damaged ({e or type(e).__name__})", "compile it again") from e
+                raise refused(path, f"it is cut short or damaged ({e or type(e).__name__})", "compile it again") from e
     except OSError as e:
         raise CorelaneError(f"cannot read {path}: {e.strerror}") from e
     _check_exports(path, exports, defined)
@@ -67,37 +67,6 @@ def inspect(path: Path, library: Path | None = None) -> list[Export]:
     if library is not None:
         _check_used(path, undefined, library)
     return exports
-
-
-def _refused(path: Path, reason: str, mend: str) -> CorelaneError:
-    return CorelaneError(f"{path} is refused: {reason}; {mend}")
-
-
-def _check_kind(path: Path, elf: Any) -> None:
-    """Class, machine and type of the object."""
-    wanted = _MACHINES.get(platform.machine(), platform.machine())
-    machine = str(elf["e_machine"])
-    if elf.elfclass != 64:
-        raise _refused(path, "it is for a 32-bit machine", f"compile it for {platform.machine()}")
-    if machine != wanted:
-        name = machine.removeprefix("EM_").lower()
-        raise _refused(path, f"it is for {name}, and this machine is {platform.machine()}", "compile it here")
-    kind = str(elf["e_type"])
-    if kind == "ET_REL":
-        raise _refused(path, "it is an object file that was not linked", "link it with cc -shared")
-    if kind != "ET_DYN" or any(s["p_type"] == "PT_INTERP" for s in elf.iter_segments()):
-        raise _refused(path, "it is a program and no shared object", "link it with cc -shared -fPIC")
-
-
-def _check_whole(path: Path, elf: Any) -> None:
-    """Nothing that the headers name lies beyond the end of the file."""
-    size = path.stat().st_size
-    segments = [(s["p_offset"], s["p_filesz"]) for s in elf.iter_segments()]
-    sections = [(s["sh_offset"], s["sh_size"]) for s in elf.iter_sections() if s["sh_type"] != "SHT_NOBITS"]
-    table = (elf["e_shoff"], elf["e_shnum"] * elf["e_shentsize"])
-    ends = [int(start + length) for start, length in (*segments, *sections, table)]
-    if max(ends) > size:
-        raise _refused(path, f"it is cut short: {size} bytes of {max(ends)}", "compile or copy it again")
 
 
 def _notes(path: Path, elf: Any) -> Iterator[Export]:
@@ -113,16 +82,16 @@ def _notes(path: Path, elf: Any) -> Iterator[Export]:
             abi = struct.unpack_from("=I", desc)[0] if len(desc) >= 4 else 0
             if abi != ABI:
                 mend = "compile it against this corelane's headers" if abi < ABI else "install a newer corelane"
-                raise _refused(path, f"it is of handler ABI {abi}, and this corelane has {ABI}", mend)
+                raise refused(path, f"it is of handler ABI {abi}, and this corelane has {ABI}", mend)
             if kind != NOTE_TYPE or len(desc) < _DESC.size:
-                raise _refused(path, "its corelane note is damaged", "compile it again")
+                raise refused(path, "its corelane note is damaged", "compile it again")
             _, what, port, symbol = _DESC.unpack_from(desc)
             if what not in KINDS:
-                raise _refused(path, f"it exports a handler of unknown kind {what}", "install a newer corelane")
+                raise refused(path, f"it exports a handler of unknown kind {what}", "install a newer corelane")
             yield Export(symbol.split(b"\0")[0].decode("ascii"), KINDS[what], port)
     if not seen:
         mend = "add CL_HANDLER(function, port) of corelane/libos/handler.h"
-        raise _refused(path, "it names no handler (no .note.corelane)", mend)
+        raise refused(path, "it names no handler (no .note.corelane)", mend)
 
 
 def _raw_notes(data: bytes) -> Iterator[tuple[str, int, bytes]]:
@@ -135,20 +104,6 @@ def _raw_notes(data: bytes) -> Iterator[tuple[str, int, bytes]]:
         at += (owner_bytes + 3) & ~3
         yield owner, kind, data[at : at + desc_bytes]
         at += (desc_bytes + 3) & ~3
-
-
-def _dynamic_symbols(elf: Any) -> tuple[set[str], set[str]]:
-    """Names of the exported functions, and of what must come from elsewhere (weak ones left out)."""
-    defined, undefined = set(), set()
-    table = elf.get_section_by_name(".dynsym")
-    for symbol in table.iter_symbols() if table is not None else ():
-        info = symbol["st_info"]
-        if symbol["st_shndx"] == "SHN_UNDEF":
-            if symbol.name and info["bind"] == "STB_GLOBAL":
-                undefined.add(str(symbol.name))
-        elif info["type"] == "STT_FUNC" and info["bind"] in ("STB_GLOBAL", "STB_WEAK"):
-            defined.add(str(symbol.name))
-    return defined, undefined
 
 
 def _needed(elf: Any) -> tuple[list[str], list[str]]:
@@ -170,15 +125,15 @@ def _check_exports(path: Path, exports: list[Export], defined: set[str]) -> None
     for export in exports:
         if export.symbol not in defined:
             mend = "define it, with external linkage and default visibility"
-            raise _refused(path, f"it does not export the function {export.symbol!r} that its note names", mend)
+            raise refused(path, f"it does not export the function {export.symbol!r} that its note names", mend)
     if sum(e.kind == "setup" for e in exports) > 1:
-        raise _refused(path, "it has more than one CL_SETUP", "leave one")
+        raise refused(path, "it has more than one CL_SETUP", "leave one")
     if not any(e.kind != "setup" for e in exports):
-        raise _refused(path, "it has a CL_SETUP and no handler", "add CL_HANDLER(function, port)")
+        raise refused(path, "it has a CL_SETUP and no handler", "add CL_HANDLER(function, port)")
     ports = [e.port for e in exports if e.kind != "setup"]
     twice = next((p for p in ports if ports.count(p) > 1), None)
     if twice is not None or 0 in ports:
-        raise _refused(path, f"port {twice or 0} is " + ("served twice" if twice else "no port"), "choose another")
+        raise refused(path, f"port {twice or 0} is " + ("served twice" if twice else "no port"), "choose another")
 
 
 def _library_folders() -> list[Path]:
@@ -213,15 +168,15 @@ def _check_needed(path: Path, needed: tuple[list[str], list[str]]) -> None:
         if name == "libcorelane.so" or any((folder / name).exists() for folder in folders):
             continue
         mend = "install it, or link with -Wl,-rpath,FOLDER"
-        raise _refused(path, f"the library {name} that it needs was not found", mend)
+        raise refused(path, f"the library {name} that it needs was not found", mend)
 
 
 def _check_used(path: Path, undefined: set[str], library: Path) -> None:
     from elftools.elf.elffile import ELFFile
 
     with library.open("rb") as file:
-        ours, _ = _dynamic_symbols(ELFFile(file))
+        ours, _ = dynamic_symbols(ELFFile(file))
     lacking = sorted(name for name in undefined if name.startswith("cl_") and name not in ours)
     if lacking:
         mend = "compile it against this corelane's headers"
-        raise _refused(path, f"it uses {', '.join(lacking)}, which this corelane does not have", mend)
+        raise refused(path, f"it uses {', '.join(lacking)}, which this corelane does not have", mend)

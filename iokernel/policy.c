@@ -1,4 +1,4 @@
-/* See policy.h: finding a policy, sharing what is left, cutting what is too much. */
+/* See policy.h: finding a policy, cutting what is too much. */
 #include "policy.h"
 
 #include <string.h>
@@ -26,45 +26,72 @@ const char *cl_policy_name(unsigned index)
     return index < sizeof builtin / sizeof *builtin ? builtin[index].name : NULL;
 }
 
-void cl_policy_share_rest(const struct cl_policy_view *view, struct cl_policy_app *apps)
+/* What is taken away when more was granted than there is: */
+struct tier {
+    uint32_t kind;
+    bool guaranteed; /* also what was guaranteed */
+};
+
+static uint32_t floor_of(const struct cl_policy_app *a, const struct tier *t)
 {
-    uint32_t used = 0;
-    for (uint32_t i = 0; i < view->n_apps; i++) {
-        if (apps[i].kind == CL_POLICY_BATCH)
-            apps[i].grant = cl_min(apps[i].guaranteed, apps[i].maximum);
-        used += apps[i].grant;
-    }
-    while (used < view->n_cores) {
-        struct cl_policy_app *least = NULL;
-        for (uint32_t i = 0; i < view->n_apps; i++) {
-            struct cl_policy_app *a = &apps[i];
-            if (a->kind != CL_POLICY_BATCH || a->grant >= a->maximum)
-                continue;
-            /* grant / weight compared without division */
-            if (!least ||
-                (uint64_t)a->grant * cl_max(least->weight, 1u) < (uint64_t)least->grant * cl_max(a->weight, 1u))
-                least = a;
-        }
-        if (!least)
-            return;
-        least->grant++;
-        used++;
-    }
+    return t->guaranteed ? 0 : cl_min(a->guaranteed, a->grant);
 }
 
-/* The application to take a core from: batch before latency, then the one most over its guarantee. */
-static struct cl_policy_app *most_over(const struct cl_policy_view *view, struct cl_policy_app *apps)
+/* Cores that come free when nobody of the tier keeps more than `level` over its guarantee. */
+static uint64_t freed_at(const struct cl_policy_view *view, const struct cl_policy_app *apps, const struct tier *t,
+                         int64_t level)
 {
-    struct cl_policy_app *worst = NULL;
+    uint64_t freed = 0;
     for (uint32_t i = 0; i < view->n_apps; i++) {
-        struct cl_policy_app *a = &apps[i];
-        if (a->grant == 0)
-            continue;
-        if (!worst || a->kind > worst->kind ||
-            (a->kind == worst->kind && (int64_t)a->grant - a->guaranteed > (int64_t)worst->grant - worst->guaranteed))
-            worst = a;
+        const struct cl_policy_app *a = &apps[i];
+        int64_t over = (int64_t)a->grant - a->guaranteed - level, room = (int64_t)a->grant - floor_of(a, t);
+        if (a->kind == t->kind)
+            freed += (uint64_t)cl_max(cl_min(over, room), (int64_t)0);
     }
-    return worst;
+    return freed;
+}
+
+/* Take at most `most` cores from whoever of the tier has more than `level` over its guarantee. */
+static uint64_t take_down(const struct cl_policy_view *view, struct cl_policy_app *apps, const struct tier *t,
+                          int64_t level, uint64_t most)
+{
+    uint64_t taken = 0;
+    for (uint32_t i = 0; i < view->n_apps && taken < most; i++) {
+        struct cl_policy_app *a = &apps[i];
+        int64_t over = (int64_t)a->grant - a->guaranteed - level, room = (int64_t)a->grant - floor_of(a, t);
+        if (a->kind != t->kind || over <= 0 || room <= 0)
+            continue;
+        uint64_t cut = cl_min((uint64_t)cl_min(over, room), most - taken);
+        a->grant -= (uint32_t)cut;
+        taken += cut;
+    }
+    return taken;
+}
+
+/* Take `excess` cores from a tier, or all that it has: one by one from whoever is most over its guarantee, the first of
+ * several, but found by bisection. Returns how many were taken. */
+static uint64_t cut_tier(const struct cl_policy_view *view, struct cl_policy_app *apps, const struct tier *t,
+                         uint64_t excess)
+{
+    int64_t lo = INT32_MAX, hi = INT32_MIN;
+    for (uint32_t i = 0; i < view->n_apps; i++) {
+        const struct cl_policy_app *a = &apps[i];
+        if (a->kind != t->kind || a->grant <= floor_of(a, t))
+            continue;
+        lo = cl_min(lo, (int64_t)floor_of(a, t) - a->guaranteed);
+        hi = cl_max(hi, (int64_t)a->grant - a->guaranteed);
+    }
+    if (lo > hi)
+        return 0;
+    /* From here on freed_at(lo) >= excess > freed_at(hi). */
+    if (freed_at(view, apps, t, lo) <= excess)
+        return take_down(view, apps, t, lo, excess);
+    while (hi - lo > 1) {
+        int64_t middle = lo + (hi - lo) / 2;
+        *(freed_at(view, apps, t, middle) >= excess ? &lo : &hi) = middle;
+    }
+    uint64_t taken = take_down(view, apps, t, hi, excess);
+    return taken + take_down(view, apps, t, lo, excess - taken);
 }
 
 unsigned cl_policy_settle(const struct cl_policy_view *view, struct cl_policy_app *apps)
@@ -81,11 +108,12 @@ unsigned cl_policy_settle(const struct cl_policy_view *view, struct cl_policy_ap
         a->grant = grant;
         sum += grant;
     }
-    while (sum > view->n_cores) {
-        struct cl_policy_app *worst = most_over(view, apps);
-        worst->grant--;
-        changed++;
-        sum--;
+    static const struct tier order[] = {
+        {CL_POLICY_BATCH, false}, {CL_POLICY_LATENCY, false}, {CL_POLICY_BATCH, true}, {CL_POLICY_LATENCY, true}};
+    for (unsigned t = 0; sum > view->n_cores && t < sizeof order / sizeof *order; t++) {
+        uint64_t taken = cut_tier(view, apps, &order[t], sum - view->n_cores);
+        changed += (unsigned)taken;
+        sum -= taken;
     }
     return changed;
 }

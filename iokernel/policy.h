@@ -7,7 +7,8 @@
  * touched by others). It allocates nothing, locks nothing, calls nothing, keeps no state elsewhere, gives the same grants
  * for the same table, and takes time in O(n_apps). None of it is trusted: policy_trial.h tries a policy before it is
  * installed, policy_host.h bounds it while it runs, and cl_policy_settle brings each grant into [guaranteed if it has
- * work, maximum], and when the grants exceed the cores, cuts them, batch before latency, most over its guarantee first.
+ * work, maximum], and when the grants exceed the cores, cuts them: what is over a guarantee before what was guaranteed,
+ * of either batch before latency, and among equals whoever is most over its guarantee first.
  *
  * Signals are ages: how long the oldest packet, runnable thread, overdue timer or storage completion of the application
  * has been waiting at this instant; 0 if none waits (Shenango, NSDI 2019, section 4.1; Caladan, OSDI 2020, section 4).
@@ -66,7 +67,7 @@ typedef void (*cl_policy_fn)(const struct cl_policy_view *view, struct cl_policy
 CL_API cl_policy_fn cl_policy_find(const char *name);
 /* Names, one after the other, by index; NULL past the end. */
 CL_API const char *cl_policy_name(unsigned index);
-/* Cut grants to what is allowed (see above). Returns how many grants had to be changed. */
+/* Bring grants to what is allowed (see above). Returns how many were brought into their bounds, and cores cut. */
 CL_API unsigned cl_policy_settle(const struct cl_policy_view *view, struct cl_policy_app *apps);
 // cffi: end
 
@@ -97,8 +98,10 @@ static inline uint64_t cl_policy_oldest_ns(const struct cl_policy_app *a)
     return cl_max(packet, other);
 }
 
-/* Give what the latency applications leave to the batch ones, one core at a time to the one that has least for its
- * weight. For the end of a policy. */
+/* For the end of a policy: give what the latency applications leave to the batch ones, by attained time over weight
+ * (policy_deal.h). Uses the batch applications' memory[2] and [3]. */
 void cl_policy_share_rest(const struct cl_policy_view *view, struct cl_policy_app *apps);
+/* After that: cores that nobody wants go, one each, to latency applications in which anything waits at all. */
+void cl_policy_use_spare(const struct cl_policy_view *view, struct cl_policy_app *apps);
 
 #endif

@@ -7,20 +7,21 @@
     sim.run(events=5_000_000)
     sim.result("kv").percentile_us(99)
 
-A policy is the name of a built-in one (the same C function that the iokernel calls), a numba cfunc of the signature
-`void(uint64 view_address, uint64 apps_address)`, or the address of a C function of type cl_policy_fn.
+A policy is a `policy.Policy`, or what `policy.load` takes: the name of a built-in one (the same C function that the
+iokernel calls), "module:function" or "file.so:function", with `params`, its settings by name.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ...iokernel._native import ffi, lib
+from ...iokernel.policy import Policy, load
 from ...runtime import layout
 from ...runtime.errors import CorelaneError
 from . import engine as e
@@ -136,22 +137,18 @@ def bucket_middle_ns(bucket: int) -> float:
     return low + ((1 << shift) - 1) / 2
 
 
-def _policy_address(policy: Any) -> int:
+def _loaded(policy: str | Policy | Any, params: Mapping[str, float] | Sequence[int]) -> Policy:
+    """What was given as a policy; a numba cfunc of two addresses is one too, and params then are words."""
     if isinstance(policy, str):
-        fn = lib.cl_policy_find(policy.encode())
-        if fn == ffi.NULL:
-            names: list[str] = []
-            while (name := lib.cl_policy_name(len(names))) != ffi.NULL:
-                names.append(ffi.string(name).decode())
-            raise CorelaneError(
-                f"simulate policy {policy!r}", "there is none of that name", f"one of {', '.join(names)}"
-            )
-        return int(ffi.cast("uintptr_t", fn))
-    return int(policy) if isinstance(policy, int) else int(policy.address)
+        return load(policy, params)
+    if isinstance(policy, Policy):
+        return policy
+    words = tuple(int(word) for word in params)
+    return Policy("cfunc", int(policy.address), words + (0,) * (8 - len(words)), {}, True, (policy,))
 
 
 class Simulation:
-    """A world of applications on `cores` cores. `params`: the policy's settings. Same arguments and seed, same run."""
+    """A world of applications on `cores` cores. params: the policy's settings. Same arguments and seed: same run."""
 
     QUEUE = 1 << 15  # requests an application can have waiting
 
@@ -160,9 +157,9 @@ class Simulation:
         apps: Sequence[App],
         cores: int,
         *,
-        policy: Any = "static",
+        policy: str | Policy | Any = "static",
         interval_ns: int = 5000,
-        params: Sequence[int] = (),
+        params: Mapping[str, float] | Sequence[int] = (),
         costs: Costs | None = None,
         loops: int = 1,
         seed: int = 1,
@@ -173,18 +170,17 @@ class Simulation:
         n = len(apps)
         self.apps = tuple(apps)
         self.cores = cores
-        self._policy = policy  # kept alive: a cfunc's code goes with it
+        self._policy = _loaded(policy, params)  # kept alive, and its code with it
         self._view = np.zeros(1, layout.dtype(ffi, "struct cl_policy_view"))
         self._table = np.zeros(n, layout.dtype(ffi, "struct cl_policy_app"))
         self._view[0]["interval_ns"], self._view[0]["n_apps"], self._view[0]["n_cores"] = interval_ns, n, cores
-        for i, value in enumerate(params):
-            self._view[0]["params"][i] = value
+        self._view[0]["params"][:] = self._policy.params
         for row, app in zip(self._table, apps, strict=True):
             row["kind"] = app.batch
             row["guaranteed"], row["weight"], row["deadline_ns"] = app.guaranteed, app.weight, app.deadline_ns
             row["maximum"] = cores if app.maximum is None else app.maximum
         settle = int(ffi.cast("uintptr_t", ffi.addressof(lib, "cl_policy_settle")))
-        addresses = [_policy_address(policy), settle, self._view.ctypes.data, self._table.ctypes.data]
+        addresses = [self._policy.address, settle, self._view.ctypes.data, self._table.ctypes.data]
         self._addresses = np.array(addresses, np.uint64)
         self._kinds = np.array([a.batch for a in apps], np.int64)
         self._gap = self._distributions(apps)

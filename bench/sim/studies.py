@@ -9,10 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from numba import carray, cfunc, from_dtype, types
-
-from ...iokernel._native import ffi
-from ...runtime import layout
+from ...iokernel.policy import load as load_policy
 from ..harness.numbers import number
 from ..harness.plot import STYLES, Canvas
 from ..harness.session import Session
@@ -215,22 +212,12 @@ def _why(policy: str, cores: int, load: float) -> str:
     return "moves follow the bursts too late at this load"
 
 
-HEADROOM_VIEW = from_dtype(layout.dtype(ffi, "struct cl_policy_view"))
-HEADROOM_APP = from_dtype(layout.dtype(ffi, "struct cl_policy_app"))
-
-
-POLICY = types.void(types.CPointer(HEADROOM_VIEW), types.CPointer(HEADROOM_APP))
-
-
-@cfunc(POLICY)
-def headroom(view_at: Any, apps_at: Any) -> None:
-    """A policy that keeps params[0] cores spare: what a slow allocator must do, since bursts do not wait for it."""
-    view = carray(view_at, 1)[0]
-    apps = carray(apps_at, view["n_apps"])
-    for i in range(view["n_apps"]):
-        busy = apps[i]["cores"] - apps[i]["idle"]
-        waiting = 1 if apps[i]["packet_delay_ns"] > 0 else 0
-        apps[i]["grant"] = busy + waiting + view["params"][0]
+def headroom(view: Any, apps: Any, spare: int = 1) -> None:
+    """A policy that keeps cores spare: what a slow allocator must do, since bursts do not wait for it."""
+    for i in range(view.n_apps):
+        busy = apps[i].cores - apps[i].idle
+        waiting = 1 if apps[i].packet_delay_ns > 0 else 0
+        apps[i].grant = busy + waiting + spare
 
 
 def cores_against_interval(session: Session, seconds: float) -> None:
@@ -240,15 +227,15 @@ def cores_against_interval(session: Session, seconds: float) -> None:
     keeps the limit is searched; what it holds on average is the price of deciding rarely.
     """
     part = seconds / (len(INTERVALS_US) * (BURST_CORES + 1))
+    policy = load_policy(f"{__name__}:headroom")
     for interval_us in INTERVALS_US:
         session.say(f"cores needed with a decision every {interval_us} us")
         best: tuple[int, Any] | None = None
         for spare in range(BURST_CORES + 1):
             rate = 0.4 * BURST_CORES / SERVICE_NS * 1e9
             app = App("kv", rate_rps=rate, service=LogNormal(SERVICE_NS, 0.6))
-            world = Simulation(
-                [app], BURST_CORES, policy=headroom, interval_ns=interval_us * 1000, params=[spare], costs=COSTS, seed=5
-            )
+            chosen = policy.with_settings(spare=spare)
+            world = Simulation([app], BURST_CORES, policy=chosen, interval_ns=interval_us * 1000, costs=COSTS, seed=5)
             spend(world, part, chunk=100_000)
             seen = world.result("kv")
             if seen.percentile_us(99.9) <= LIMIT_US:

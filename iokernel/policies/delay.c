@@ -2,14 +2,17 @@
  *
  * After Caladan's use of queueing delay (OSDI 2020, section 4.3), with hysteresis on both sides: growing needs the delay
  * above the target, shrinking needs `calm` checks in a row with an idle core and the delay under half of the target. So
- * a target of some microseconds gives the best tail and a target of tens batches the work: fewer moves, more for batch.
+ * a target of some microseconds gives the best tail and a target of tens batches the work: fewer moves, more for batch. An
+ * application with a deadline has half of that for its target, if it is the shorter one: at the deadline itself it would be
+ * too late. A core that nobody wants is given to whoever has anything waiting.
  *
- * params[0]: target in ns (default 10 us). params[1]: calm checks before an idle core goes back (default 2).
+ * params[0]: target in ns (default 10 us). params[1]: calm checks before an idle core goes back (default 1: at once; with
+ * more, a core may stand idle beside runnable batch work for that many intervals).
  * memory[0]: calm checks so far. */
 #include "../policy.h"
 
 #define DEFAULT_TARGET_NS 10000
-#define DEFAULT_CALM 2
+#define DEFAULT_CALM 1
 
 void cl_policy_delay(const struct cl_policy_view *view, struct cl_policy_app *apps)
 {
@@ -19,16 +22,16 @@ void cl_policy_delay(const struct cl_policy_view *view, struct cl_policy_app *ap
         struct cl_policy_app *a = &apps[i];
         if (a->kind == CL_POLICY_BATCH)
             continue;
-        uint64_t limit_ns = a->deadline_ns ? cl_min(a->deadline_ns, target_ns) : target_ns;
+        uint64_t limit_ns = a->deadline_ns ? cl_min(a->deadline_ns / 2, target_ns) : target_ns;
         uint64_t oldest_ns = cl_policy_oldest_ns(a);
-        a->grant = a->cores;
+        a->grant = cl_min(a->cores, a->maximum);
         if (oldest_ns > limit_ns) {
             a->memory[0] = 0;
-            a->grant = a->cores + 1;
+            a->grant = cl_min(a->cores + 1, a->maximum);
         } else if (a->idle && oldest_ns <= limit_ns / 2) {
             if (++a->memory[0] >= calm) {
                 /* All of them: work conserving. The first request after this pays for one move. */
-                a->grant = a->cores - cl_min(a->idle, a->cores);
+                a->grant -= cl_min(a->idle, a->grant);
                 a->memory[0] = 0;
             }
         } else {
@@ -36,4 +39,5 @@ void cl_policy_delay(const struct cl_policy_view *view, struct cl_policy_app *ap
         }
     }
     cl_policy_share_rest(view, apps);
+    cl_policy_use_spare(view, apps);
 }

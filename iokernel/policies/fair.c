@@ -1,11 +1,15 @@
-/* fair: applications that want more share the cores by attained time over weight; the least served first.
+/* fair: core by core to whoever has attained least for its weight, latency applications before batch.
  *
  * A latency application wants one core more than it holds if something waits, and no more than it uses otherwise; a batch
- * application always wants its maximum. Cores are then dealt one by one to whoever wants one and has attained least for
- * its weight (max-min fairness over the long run; latency class breaks ties only by its guarantee, which is dealt first).
+ * application always wants its maximum. Guarantees come first, then the latency applications among themselves, then batch:
+ * weighted max-min fairness among equals over the length of the credit (policy_deal.h).
  *
- * memory[0]: cores dealt in this call. No settings. */
-#include "../policy.h"
+ * params[0]: slice, ns: a core stays until its holder is so far ahead (default 50 us). params[1]: credit, ns: how far
+ * behind an application can fall and be owed it (default 10 ms). memory[2], [3]: policy_deal.h. */
+#include "../policy_deal.h"
+
+#define DEFAULT_SLICE_NS 50000
+#define DEFAULT_CREDIT_NS 10000000
 
 static uint32_t wanted(const struct cl_policy_app *a)
 {
@@ -17,30 +21,17 @@ static uint32_t wanted(const struct cl_policy_app *a)
 
 void cl_policy_fair(const struct cl_policy_view *view, struct cl_policy_app *apps)
 {
+    double slice_ns = (double)(view->params[0] ? view->params[0] : DEFAULT_SLICE_NS);
+    double credit_ns = (double)(view->params[1] ? view->params[1] : DEFAULT_CREDIT_NS);
     uint32_t left = view->n_cores;
-    for (uint32_t i = 0; i < view->n_apps; i++) {
-        struct cl_policy_app *a = &apps[i];
-        a->grant = cl_min(cl_min(wanted(a), a->guaranteed), left);
-        left -= a->grant;
-    }
-    while (left) {
-        struct cl_policy_app *next = NULL;
-        double least = 0;
+    for (uint32_t kind = CL_POLICY_LATENCY; kind <= CL_POLICY_BATCH; kind++)
         for (uint32_t i = 0; i < view->n_apps; i++) {
             struct cl_policy_app *a = &apps[i];
-            if (a->grant >= wanted(a))
+            if (a->kind != kind)
                 continue;
-            /* What it will have attained by the next check with one core more. */
-            double served =
-                ((double)a->attained_ns + (double)(a->grant + 1) * (double)view->interval_ns) / cl_max(a->weight, 1u);
-            if (!next || served < least) {
-                next = a;
-                least = served;
-            }
+            a->grant = cl_min(cl_min(wanted(a), a->guaranteed), left);
+            left -= a->grant;
         }
-        if (!next)
-            return;
-        next->grant++;
-        left--;
-    }
+    for (uint32_t kind = CL_POLICY_LATENCY; kind <= CL_POLICY_BATCH; kind++)
+        left = cl_policy_deal(view, apps, kind, wanted, left, slice_ns, credit_ns);
 }

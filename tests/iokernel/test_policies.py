@@ -40,7 +40,7 @@ def table(rows: list[dict[str, int]], cores: int) -> tuple[Any, Any]:
     for a, row in zip(out, rows, strict=True):
         for key, value in row.items():
             setattr(a, key, value)
-        a.idle = 0 if a.packet_delay_ns else a.cores // 2
+        a.idle = row.get("idle", 0 if a.packet_delay_ns else a.cores // 2)
     return view, out
 
 
@@ -52,10 +52,199 @@ def test_settled_grants_fit(name: str, rows: list[dict[str, int]], cores: int) -
     lib.cl_policy_settle(view, out)
     assert sum(a.grant for a in out) <= cores
     assert all(a.grant <= a.maximum for a in out)
-    # Latency goes without what it was guaranteed and can use only where no batch application holds anything.
-    latency = [a for a in out if a.kind == lib.CL_POLICY_LATENCY and max(a.packet_delay_ns, a.thread_delay_ns)]
-    if any(a.grant < min(a.guaranteed, a.maximum, cores) for a in latency):
+    # Nobody goes without what it was guaranteed and can use while anybody has more than that; and where guarantees
+    # exceed the cores, batch goes without first.
+    if any(a.grant < due(a, cores) for a in out):
+        assert all(a.grant <= min(a.guaranteed, a.maximum) for a in out)
+    if any(a.grant < due(a, cores) for a in out if a.kind == lib.CL_POLICY_LATENCY):
         assert all(a.grant == 0 for a in out if a.kind == lib.CL_POLICY_BATCH)
+    reserved = sum(min(a.guaranteed, a.maximum, cores) if name == "static" else due(a, cores) for a in out)
+    if reserved <= cores:
+        assert all(a.grant >= due(a, cores) for a in out)
+
+
+def waits(a: Any) -> bool:
+    return bool(max(a.packet_delay_ns, a.thread_delay_ns))
+
+
+def due(a: Any, cores: int) -> int:
+    """What an application is guaranteed and can use."""
+    return int(min(a.guaranteed, a.maximum, cores)) if a.kind == lib.CL_POLICY_BATCH or waits(a) else 0
+
+
+def congested(name: str, a: Any) -> bool:
+    """Whether a policy owes a latency application a core more."""
+    oldest = max(a.packet_delay_ns, a.thread_delay_ns)
+    if name == "shenango":
+        return oldest >= 5000 or (oldest > 0 and a.cores == 0)
+    return bool(oldest)
+
+
+@pytest.mark.parametrize("name", ["shenango", "delay", "fair"])
+@given(rows=tables, cores=st.integers(1, 16))
+def test_no_core_is_left_over_that_somebody_could_use(name: str, rows: list[dict[str, int]], cores: int) -> None:
+    view, out = table(rows, cores)
+    lib.cl_policy_find(name.encode())(view, out)
+    lib.cl_policy_settle(view, out)
+    if sum(a.grant for a in out) < cores:
+        assert all(a.grant == min(a.maximum, cores) for a in out if a.kind == lib.CL_POLICY_BATCH)
+        for a in out:
+            if a.kind == lib.CL_POLICY_LATENCY and congested(name, a):
+                assert a.grant >= min(a.cores + 1, a.maximum, cores)
+
+
+@pytest.mark.parametrize("name", ["shenango", "delay", "fair"])
+@given(rows=tables, cores=st.integers(1, 16))
+def test_latency_comes_before_batch(name: str, rows: list[dict[str, int]], cores: int) -> None:
+    """A congested latency application that goes without leaves batch with what was guaranteed."""
+    view, out = table(rows, cores)
+    lib.cl_policy_find(name.encode())(view, out)
+    lib.cl_policy_settle(view, out)
+    overdue = [a for a in out if a.kind == lib.CL_POLICY_LATENCY and a.packet_delay_ns > 10_000]
+    if any(a.grant < min(a.cores + 1, a.maximum) for a in overdue):
+        assert all(a.grant <= min(a.guaranteed, a.maximum) for a in out if a.kind == lib.CL_POLICY_BATCH)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(rows=tables, cores=st.integers(1, 300))
+def test_the_same_table_gets_the_same_grants(name: str, rows: list[dict[str, int]], cores: int) -> None:
+    answers = []
+    for _ in range(2):
+        view, out = table(rows, cores)
+        for _ in range(3):
+            lib.cl_policy_find(name.encode())(view, out)
+        answers.append([(a.grant, list(a.memory)) for a in out])
+    assert answers[0] == answers[1]
+
+
+def settled_one_by_one(rows: list[dict[str, int]], cores: int) -> list[int]:
+    """What cl_policy_settle does, by its definition: a core at a time."""
+    grants = []
+    for row in rows:
+        most = min(row["maximum"], cores)
+        least = min(row["guaranteed"], most) if row["kind"] or row["packet_delay_ns"] else 0
+        grants.append(max(min(row["grant"], most), least))
+    while sum(grants) > cores:
+        for kind, guaranteed_too in ((1, False), (0, False), (1, True), (0, True)):
+            over = {
+                i: grants[i] - row["guaranteed"]
+                for i, row in enumerate(rows)
+                if row["kind"] == kind and grants[i] > (0 if guaranteed_too else min(row["guaranteed"], grants[i]))
+            }
+            if over:
+                grants[max(over, key=lambda i: (over[i], -i))] -= 1
+                break
+    return grants
+
+
+@given(
+    rows=st.lists(
+        st.fixed_dictionaries(
+            {
+                "grant": st.integers(0, 40),
+                "guaranteed": st.integers(0, 12),
+                "maximum": st.integers(0, 30),
+                "kind": st.integers(0, 1),
+                "packet_delay_ns": st.sampled_from([0, 1]),
+            }
+        ),
+        min_size=1,
+        max_size=16,
+    ),
+    cores=st.integers(1, 64),
+)
+def test_settling_cuts_as_if_core_by_core(rows: list[dict[str, int]], cores: int) -> None:
+    view, out = table(rows, cores)
+    changed = lib.cl_policy_settle(view, out)
+    assert [a.grant for a in out] == settled_one_by_one(rows, cores)
+    assert bool(changed) == ([a.grant for a in out] != [row["grant"] for row in rows])
+
+
+def dealt_one_by_one(rows: list[dict[str, int]], cores: int, slice_ns: float, credit_ns: float) -> list[int]:
+    """What `fair` gives batch applications at its first call, by its definition: a core at a time."""
+    grants = [0] * len(rows)
+    for i, row in enumerate(rows):
+        grants[i] = min(row["maximum"], row["guaranteed"], cores - sum(grants))
+    rest = [i for i, row in enumerate(rows) if row["maximum"] > grants[i]]
+    if not rest:
+        return grants
+    per = [1.0 / row["weight"] for row in rows]
+    lag = [row["attained_ns"] * p for row, p in zip(rows, per, strict=True)]
+    total = weights = 0.0
+    for i in rest:
+        total, weights = total + lag[i] * rows[i]["weight"], weights + rows[i]["weight"]
+    lag = [min(max(x - total / weights, -credit_ns), credit_ns) for x in lag]
+
+    def key(i: int) -> tuple[float, int]:
+        slack = slice_ns * per[i] if grants[i] < rows[i]["cores"] else 0
+        return lag[i] + (grants[i] + 1) * (5000.0 * per[i]) - slack, i
+
+    while sum(grants) < cores and (wanting := [i for i in rest if grants[i] < rows[i]["maximum"]]):
+        grants[min(wanting, key=key)] += 1
+    return grants
+
+
+@given(
+    rows=st.lists(
+        st.fixed_dictionaries(
+            {
+                "attained_ns": st.integers(0, 10**6),
+                "cores": st.integers(0, 40),
+                "guaranteed": st.integers(0, 4),
+                "maximum": st.integers(0, 256),
+                "kind": st.just(1),
+                "weight": st.integers(1, 7),
+            }
+        ),
+        min_size=1,
+        max_size=20,
+    ),
+    cores=st.integers(1, 256),
+)
+def test_fair_deals_as_if_core_by_core(rows: list[dict[str, int]], cores: int) -> None:
+    """However many cores: most of them are dealt at once, by bisection, and it must not show."""
+    for row in rows:
+        row["packet_delay_ns"] = 0
+    view, out = table(rows, cores)
+    lib.cl_policy_find(b"fair")(view, out)
+    assert [a.grant for a in out] == dealt_one_by_one(rows, cores, 50_000.0, 1e7)
+
+
+@pytest.mark.parametrize("name", ["fair", "delay", "static"])
+@pytest.mark.parametrize(("weights", "cores"), [((1, 1), 1), ((3, 1), 1), ((1, 2, 4), 3), ((5, 1, 1), 4)])
+def test_batch_shares_cores_by_weight_over_time(name: str, weights: tuple[int, ...], cores: int) -> None:
+    """Core time in proportion to weight, and cores that do not change hands at every check."""
+    view, out = table([{"kind": 1, "maximum": cores, "weight": w, "packet_delay_ns": 0} for w in weights], cores)
+    moves, checks = 0, 40_000
+    for a in out:
+        a.idle = 0
+    for _ in range(checks):
+        lib.cl_policy_find(name.encode())(view, out)
+        for a in out:
+            moves += max(a.grant - a.cores, 0)
+            a.cores = a.grant
+            a.attained_ns += a.grant * 5000
+    total = sum(a.attained_ns for a in out)
+    assert total == checks * cores * 5000
+    for a, weight in zip(out, weights, strict=True):
+        entitled = min(weight / sum(weights), 1.0)
+        assert a.attained_ns / total == pytest.approx(entitled, rel=0.03)
+    assert moves < checks * cores / 8
+
+
+def test_fair_owes_a_newcomer_no_more_than_its_credit() -> None:
+    view, out = table([{"kind": 1, "maximum": 1, "weight": 1, "packet_delay_ns": 0} for _ in range(2)], 1)
+    out[0].attained_ns = 3600 * 10**9
+    out[0].idle = 0
+    held = 0
+    for _ in range(10_000):  # 50 ms
+        lib.cl_policy_find(b"fair")(view, out)
+        for a in out:
+            a.cores = a.grant
+            a.attained_ns += a.grant * 5000
+        held += out[0].grant
+    # 20 ms ahead in all (credit on either side), then half and half.
+    assert held * 5000 == pytest.approx(15e6, rel=0.05)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -97,12 +286,24 @@ def test_shenango_adds_a_core_for_what_outlived_a_check() -> None:
 
 
 def test_delay_has_hysteresis() -> None:
-    assert grants_of("delay", [{"cores": 2, "packet_delay_ns": 9_999}]) == [2]
-    assert grants_of("delay", [{"cores": 2, "packet_delay_ns": 10_001}]) == [3]
-    assert grants_of("delay", [{"cores": 2, "packet_delay_ns": 10_001}], params=(50_000,)) == [2]
-    assert grants_of("delay", [{"cores": 4}]) == [4]  # calm, but not for long enough
-    assert grants_of("delay", [{"cores": 4}], calls=2) == [2]
-    assert grants_of("delay", [{"cores": 2, "packet_delay_ns": 7_000, "deadline_ns": 6_000}]) == [3]
+    batch = {"kind": 1}  # which has every core that nobody else needs
+    assert grants_of("delay", [{"cores": 2, "packet_delay_ns": 9_999}, batch]) == [2, 6]
+    assert grants_of("delay", [{"cores": 2, "packet_delay_ns": 10_001}, batch]) == [3, 5]
+    assert grants_of("delay", [{"cores": 2, "packet_delay_ns": 10_001}, batch], params=(50_000,)) == [2, 6]
+    assert grants_of("delay", [{"cores": 4}]) == [2]  # two are idle
+    assert grants_of("delay", [{"cores": 4}], params=(0, 3), calls=2) == [4]  # calm, but not for long enough
+    assert grants_of("delay", [{"cores": 4}], params=(0, 3), calls=3) == [2]
+    assert grants_of("delay", [{"cores": 4, "packet_delay_ns": 5_001, "idle": 1}, batch]) == [4, 4]  # neither
+
+
+def test_delay_gives_half_of_a_deadline_to_waiting() -> None:
+    row = {"cores": 2, "deadline_ns": 12_000}
+    assert grants_of("delay", [row | {"packet_delay_ns": 6_000}, {"kind": 1}]) == [2, 6]
+    assert grants_of("delay", [row | {"packet_delay_ns": 6_001}, {"kind": 1}]) == [3, 5]
+
+
+def test_delay_gives_a_core_that_nobody_wants_to_whoever_waits_at_all() -> None:
+    assert grants_of("delay", [{"cores": 2, "packet_delay_ns": 1}]) == [3]
 
 
 def test_fair_serves_whoever_attained_least() -> None:

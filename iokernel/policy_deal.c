@@ -1,0 +1,177 @@
+/* See policy_deal.h. */
+#include "policy_deal.h"
+
+#include <string.h>
+
+#define SLICE_NS 200000.0 /* of batch work under the policies that are not about it: a move is one per cent of that */
+#define CREDIT_NS 10000000.0 /* ten milliseconds: the jitter of a machine, and no long memory */
+#define BISECTIONS 64        /* more than enough for the range of a double's exponent that occurs */
+
+/* One that competes. The key of its g-th core (from 0) is lag + (g + 1) * step, less `slice` for a core that it holds; the
+ * next core goes to the lowest key. All per unit of weight. */
+struct claim {
+    struct cl_policy_app *app;
+    double lag, step, slice, key;
+    uint32_t granted, held, want;
+};
+
+static double key_of(const struct claim *c, uint32_t g)
+{
+    return c->lag + (double)(g + 1) * c->step - (g < c->held ? c->slice : 0);
+}
+
+static double lag_of(const struct cl_policy_app *a)
+{
+    double lag;
+    memcpy(&lag, &a->memory[3], sizeof lag);
+    return lag;
+}
+
+static void keep_lag(struct cl_policy_app *a, double lag)
+{
+    memcpy(&a->memory[3], &lag, sizeof lag);
+}
+
+/* Bring everybody's lag up to now; list those that want more than they were granted. Returns how many. */
+static uint32_t claims_of(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t kind,
+                          uint32_t (*want)(const struct cl_policy_app *), struct claim *claims)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < view->n_apps && i < CL_POLICY_MAX_APPS; i++) {
+        struct cl_policy_app *a = &apps[i];
+        if (a->kind != kind)
+            continue;
+        double per_weight = 1.0 / (double)cl_max(a->weight, 1u);
+        double lag = lag_of(a) + (double)(a->attained_ns - a->memory[2]) * per_weight;
+        a->memory[2] = a->attained_ns;
+        uint32_t wanted = want(a);
+        if (wanted <= a->grant) {
+            keep_lag(a, cl_max(lag, 0.0)); /* what it did not want it is not owed */
+            continue;
+        }
+        claims[n++] = (struct claim){.app = a,
+                                     .lag = lag,
+                                     .step = cl_max((double)view->interval_ns, 1.0) * per_weight,
+                                     .slice = per_weight,
+                                     .granted = a->grant,
+                                     .held = a->cores,
+                                     .want = wanted};
+    }
+    return n;
+}
+
+static void bound_lags(struct claim *claims, uint32_t n, double slice_ns, double credit_ns)
+{
+    double sum = 0, weights = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double weight = (double)cl_max(claims[i].app->weight, 1u);
+        sum += claims[i].lag * weight;
+        weights += weight;
+    }
+    double average = sum / weights;
+    for (uint32_t i = 0; i < n; i++) {
+        struct claim *c = &claims[i];
+        c->lag = cl_min(cl_max(c->lag - average, -credit_ns), credit_ns);
+        keep_lag(c->app, c->lag);
+        c->slice *= slice_ns;
+    }
+}
+
+/* What an application has once every core with a key below `level` was dealt: by division, and then exactly. */
+static uint32_t below(const struct claim *c, double level)
+{
+    double plain = (level - c->lag) / c->step - 1, held = plain + c->slice / c->step;
+    double about = cl_max(plain, cl_min(held, (double)c->held));
+    uint32_t g = about <= (double)c->granted ? c->granted : about >= (double)c->want ? c->want : (uint32_t)about;
+    while (g > c->granted && key_of(c, g - 1) >= level)
+        g--;
+    while (g < c->want && key_of(c, g) < level)
+        g++;
+    return g;
+}
+
+/* Deal most of many cores at once: all with a key below the highest level found for which they do not exceed `left`.
+ * Returns what is left, mostly fewer cores than there are claims. */
+static uint32_t deal_level(struct claim *claims, uint32_t n, uint32_t left)
+{
+    double lo = key_of(&claims[0], claims[0].granted), hi = lo;
+    for (uint32_t i = 0; i < n; i++) {
+        lo = cl_min(lo, key_of(&claims[i], claims[i].granted));
+        hi = cl_max(hi, key_of(&claims[i], claims[i].granted + left));
+    }
+    uint32_t fits = 0;
+    for (unsigned k = 0; k < BISECTIONS && left - fits > n; k++) {
+        double middle = lo + (hi - lo) / 2;
+        uint64_t dealt = 0;
+        for (uint32_t i = 0; i < n; i++)
+            dealt += below(&claims[i], middle) - claims[i].granted;
+        if (dealt <= left) {
+            lo = middle;
+            fits = (uint32_t)dealt;
+        } else {
+            hi = middle;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        claims[i].granted = below(&claims[i], lo);
+    return left - fits;
+}
+
+uint32_t cl_policy_deal(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t kind,
+                        uint32_t (*want)(const struct cl_policy_app *), uint32_t cores, double slice_ns,
+                        double credit_ns)
+{
+    struct claim claims[CL_POLICY_MAX_APPS];
+    uint32_t n = claims_of(view, apps, kind, want, claims);
+    if (n == 0)
+        return cores;
+    bound_lags(claims, n, slice_ns, credit_ns);
+    if (cores > 2 * n)
+        cores = deal_level(claims, n, cores);
+    for (uint32_t i = 0; i < n; i++)
+        claims[i].key = claims[i].granted < claims[i].want ? key_of(&claims[i], claims[i].granted) : __builtin_inf();
+    while (cores) {
+        struct claim *least = &claims[0];
+        for (uint32_t i = 1; i < n; i++)
+            least = claims[i].key < least->key ? &claims[i] : least;
+        if (least->granted >= least->want)
+            break;
+        least->granted++;
+        cores--;
+        least->key = least->granted < least->want ? key_of(least, least->granted) : __builtin_inf();
+    }
+    for (uint32_t i = 0; i < n; i++)
+        claims[i].app->grant = claims[i].granted;
+    return cores;
+}
+
+static uint32_t all(const struct cl_policy_app *a)
+{
+    return a->maximum;
+}
+
+void cl_policy_share_rest(const struct cl_policy_view *view, struct cl_policy_app *apps)
+{
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < view->n_apps; i++) {
+        if (apps[i].kind == CL_POLICY_BATCH)
+            apps[i].grant = cl_min(apps[i].guaranteed, apps[i].maximum);
+        used += apps[i].grant;
+    }
+    uint32_t rest = used < view->n_cores ? (uint32_t)(view->n_cores - used) : 0;
+    cl_policy_deal(view, apps, CL_POLICY_BATCH, all, rest, SLICE_NS, CREDIT_NS);
+}
+
+void cl_policy_use_spare(const struct cl_policy_view *view, struct cl_policy_app *apps)
+{
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < view->n_apps; i++)
+        used += apps[i].grant;
+    for (uint32_t i = 0; i < view->n_apps && used < view->n_cores; i++) {
+        struct cl_policy_app *a = &apps[i];
+        if (a->kind == CL_POLICY_BATCH || a->grant > a->cores || a->grant >= a->maximum || !cl_policy_oldest_ns(a))
+            continue;
+        a->grant++;
+        used++;
+    }
+}

@@ -1,0 +1,178 @@
+"""A core-allocation policy written in Python, compiled by numba to the C function that a policy is.
+
+    def headroom(view, apps, spare=1):
+        for i in range(view.n_apps):
+            apps[i].grant = apps[i].cores - apps[i].idle + spare
+
+`view` and `apps[i]` are records with the fields of struct cl_policy_view and struct cl_policy_app (policy.h), whose
+integers are signed here: so 1 - 2 is -1, and nothing turns into a float on the way. Parameters after the two are the
+policy's settings, by name, with their defaults: integers, or floats where the default is one.
+
+The function must need nothing but arithmetic: whatever it calls outside (the interpreter, an allocator, a lock) is
+found in the machine code's references, and refused; so is what may raise. numba is imported when such a policy is used.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from ..runtime import layout
+from ..runtime.errors import Refused
+from ._native import ffi, lib
+
+# What arithmetic may turn into: the C library's mathematics and plain memory; and what frees an array, which is reached
+# by none that numba did not allocate.
+HARMLESS = frozenset(
+    (
+        *("memcpy", "memmove", "memset", "fabs", "floor", "ceil", "trunc", "round", "rint", "sqrt", "cbrt", "exp"),
+        *("exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "fmod", "hypot", "sin", "cos", "tan", "asin"),
+        *("acos", "atan", "atan2", "sinh", "cosh", "tanh", "ldexp", "frexp", "copysign"),
+    )
+)
+_NUMBA_HARMLESS = HARMLESS | {"NRT_MemInfo_call_dtor"}
+
+
+def parameters(function: Callable[..., Any]) -> dict[str, int | float]:
+    """Names and defaults of a policy's settings. Refused if its signature is not that of a policy."""
+    what = f"use policy {function.__qualname__}"
+    wanted = list(inspect.signature(function).parameters.values())
+    if len(wanted) < 2 or any(p.kind not in (p.POSITIONAL_OR_KEYWORD, p.POSITIONAL_ONLY) for p in wanted):
+        raise Refused(
+            what, "a policy takes a view, the applications, and its settings", "def mine(view, apps, spare=1)"
+        )
+    settings = {p.name: 0 if p.default is p.empty else p.default for p in wanted[2:]}
+    if len(settings) > lib.CL_POLICY_PARAMS:
+        raise Refused(what, f"it has {len(settings)} settings", f"a policy has {lib.CL_POLICY_PARAMS} at most")
+    for name, default in settings.items():
+        if type(default) not in (int, float):
+            raise Refused(what, f"the default of {name} is {default!r}", "give a number")
+    return settings
+
+
+def words(settings: dict[str, int | float], defaults: dict[str, int | float]) -> list[int]:
+    """Settings as the words of view.params: int64 or, where the default is a float, the bits of a double."""
+    out = []
+    for name, default in defaults.items():
+        value = settings.get(name, default)
+        raw = struct.pack("=d", value) if isinstance(default, float) else struct.pack("=q", int(value))
+        out.append(int(struct.unpack("=Q", raw)[0]))
+    return out
+
+
+def _signed(dtype: Any) -> Any:
+    """The same layout with signed integers."""
+    import numpy
+
+    fields = {name: (_signed(kind), offset) for name, (kind, offset, *_) in (dtype.fields or {}).items()}
+    if fields:
+        return numpy.dtype(
+            {
+                "names": list(fields),
+                "formats": [kind for kind, _ in fields.values()],
+                "offsets": [offset for _, offset in fields.values()],
+                "itemsize": dtype.itemsize,
+            }
+        )
+    if dtype.subdtype:
+        item, shape = dtype.subdtype
+        return numpy.dtype((_signed(item), shape))
+    return numpy.dtype(f"i{dtype.itemsize}") if dtype.kind == "u" else dtype
+
+
+def _bits_to_float() -> Any:
+    """An intrinsic: the double whose bits an int64 holds."""
+    from numba import types
+    from numba.core.extending import intrinsic
+
+    @intrinsic
+    def to_float(typingctx: Any, bits: Any) -> Any:
+        def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return builder.bitcast(args[0], context.get_value_type(types.float64))
+
+        return types.float64(types.int64), emit
+
+    return to_float
+
+
+def _body(policy: Any, defaults: dict[str, int | float]) -> Any:
+    """The policy as a function of the two tables alone, compiled without wrappers for Python."""
+    import numba
+
+    words = [f"view['params'][{i}]" for i in range(len(defaults))]
+    settings = [f"to_float({w})" if isinstance(d, float) else w for w, d in zip(words, defaults.values(), strict=True)]
+    scope = {"policy": policy, "to_float": _bits_to_float()}
+    exec(f"def body(view, apps):\n    policy({', '.join(['view', 'apps', *settings])})\n", scope)
+    options = {"error_model": "numpy", "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(**options)(scope["body"])
+
+
+def _entry(body: Any) -> Callable[[Any, Any], None]:
+    """The C entry point as a Python function for numba to compile: it takes no notice of exceptions (see _needs)."""
+    from numba import carray, types
+    from numba.core.extending import intrinsic
+
+    @intrinsic
+    def call(typingctx: Any, view: Any, apps: Any) -> Any:
+        body.compile((view, apps))
+        overload = body.overloads[(view, apps)]
+
+        def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            context.add_linking_libs((overload.library,))
+            context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
+            return context.get_dummy_value()
+
+        return types.void(view, apps), emit
+
+    def entry(view_at: Any, apps_at: Any) -> None:
+        view = carray(view_at, 1)[0]
+        call(view, carray(apps_at, view["n_apps"]))
+
+    return entry
+
+
+def _needs(text: str) -> set[str]:
+    """Functions outside of itself that a compiled module calls."""
+    defined = set(re.findall(r"^define\b[^\n]*?@\"?([\w.$]+)", text, re.M))
+    called = set(re.findall(r"\b(?:call|invoke)\b[^\n]*?@\"?([\w.$]+)", text))
+    if "@.const.picklebuf" in text:  # an exception that is ready to be raised
+        called.add("PyErr_SetObject")
+    return {name for name in called - defined if not name.startswith("llvm.")} - _NUMBA_HARMLESS
+
+
+def _why_not(needs: set[str]) -> str:
+    if any(name.startswith("NRT_") for name in needs):
+        return "it allocates memory"
+    if any(name.startswith(("Py", "numba_")) for name in needs):
+        return "it may raise an exception, or needs the interpreter"
+    return f"it calls {', '.join(sorted(needs))}"
+
+
+def compile_policy(function: Callable[..., Any], name: str) -> tuple[int, dict[str, int | float], tuple[object, ...]]:
+    """Address of the C function, its settings with their defaults, and what must stay alive. Raises Refused."""
+    import numba
+    from numba import types
+    from numba.core.errors import NumbaError
+
+    python = getattr(function, "py_func", function)
+    defaults = parameters(python)
+    what = f"use policy {name}"
+    view, app = (
+        numba.from_dtype(_signed(layout.dtype(ffi, t))) for t in ("struct cl_policy_view", "struct cl_policy_app")
+    )
+    signature = types.void(types.CPointer(view), types.CPointer(app))
+    try:
+        inner = numba.njit(error_model="numpy", nogil=True)(python)
+        body = _body(inner, defaults)
+        entry = numba.cfunc(signature, error_model="numpy", nopython=True)(_entry(body))
+    except NumbaError as error:
+        raise Refused(
+            what, f"numba cannot compile it: {error}", "loops, arithmetic and the table's fields suffice"
+        ) from (error)
+    needs = set().union(*(_needs(overload.library.get_llvm_str()) for overload in body.overloads.values()))
+    if needs:
+        raise Refused(what, _why_not(needs), "a policy is arithmetic on the table it is given, and nothing else")
+    return int(entry.address), defaults, (inner, body, entry)

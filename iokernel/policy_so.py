@@ -1,0 +1,86 @@
+"""A core-allocation policy in a shared object: what is read from the file before anything of it is loaded.
+
+A policy is a function of the signature cl_policy_fn and a note that CL_POLICY (policy.h) puts beside it. It is refused
+if the file is not for this machine, if the note is missing or of another ABI, or if the object refers to any function
+of others that is not plain arithmetic: a policy calls nothing, allocates nothing and holds no lock, which is what makes
+it possible to leave it in the middle (policy_guard.h).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from pathlib import Path
+from typing import Any
+
+from ..runtime.elf import check_kind, check_whole, dynamic_symbols, refused
+from ..runtime.errors import CorelaneError
+from ._native import ffi, lib
+from .policy_numba import HARMLESS
+
+_NOTE = struct.Struct("=II120s")  # struct cl_policy_note; a test compiles one and compares
+# What the compiler's start files refer to; all of them do without.
+_STARTUP = {"__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"}
+_MEND = "compile it against this corelane's headers"
+
+
+def inspect(path: Path, symbol: str) -> tuple[str, ...]:
+    """Names of the settings of policy `symbol` in a shared object. CorelaneError says why it cannot run here."""
+    try:
+        from elftools.elf.elffile import ELFFile
+    except ImportError as e:
+        raise CorelaneError(f"reading {path} needs pyelftools: pip install pyelftools") from e
+    try:
+        with path.open("rb") as file:
+            if file.read(4) != b"\x7fELF":
+                raise refused(path, "it is not an ELF file", "compile it with cc -shared -fPIC")
+            file.seek(0)
+            try:
+                elf = ELFFile(file)
+                check_kind(path, elf)
+                check_whole(path, elf)
+                defined, undefined = dynamic_symbols(elf)
+                note = _note(elf, f"{symbol}_policy")
+            except CorelaneError:
+                raise
+            except Exception as e:  # whatever the parser stumbles over in a damaged file is the file's fault
+                raise refused(path, f"it is cut short or damaged ({e or type(e).__name__})", "compile it again") from e
+    except OSError as e:
+        raise CorelaneError(f"cannot read {path}: {e.strerror}") from e
+    if symbol not in defined:
+        raise refused(path, f"it does not export the function {symbol!r}", "give it external linkage and visibility")
+    if note is None:
+        raise refused(
+            path, f"policy {symbol!r} has no note", f'add CL_POLICY({symbol}, "") of corelane/iokernel/policy.h'
+        )
+    abi, app_bytes, names = _NOTE.unpack(note)
+    if abi != lib.CL_POLICY_ABI or app_bytes != ffi.sizeof("struct cl_policy_app"):
+        raise refused(path, f"it is of policy ABI {abi}, and this corelane has {lib.CL_POLICY_ABI}", _MEND)
+    calls = sorted(undefined - HARMLESS - _STARTUP)
+    if calls:
+        raise refused(path, f"it calls {', '.join(calls)}", "a policy is arithmetic on its table, and calls nothing")
+    return tuple(names.split(b"\0")[0].decode("ascii", "replace").split())
+
+
+def _note(elf: Any, name: str) -> bytes | None:
+    """The bytes of an exported constant."""
+    table = elf.get_section_by_name(".dynsym")
+    found = table.get_symbol_by_name(name) if table is not None else None
+    if not found or found[0]["st_shndx"] == "SHN_UNDEF":
+        return None
+    at = int(found[0]["st_value"])
+    for segment in elf.iter_segments("PT_LOAD"):
+        start = int(segment["p_vaddr"])
+        if start <= at and at + _NOTE.size <= start + int(segment["p_filesz"]):
+            return bytes(segment.data()[at - start : at - start + _NOTE.size])
+    return None
+
+
+def load(path: Path, symbol: str) -> tuple[int, object]:
+    """The address of a policy that `inspect` found well, and the library, which must stay loaded."""
+    try:
+        library = ctypes.CDLL(str(path.resolve()))
+        function = getattr(library, symbol)
+    except (OSError, AttributeError) as e:
+        raise refused(path, str(e), "compile it again") from e
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0), library

@@ -1,0 +1,172 @@
+"""Policies by name, settings by name and in their units, the [policy] section, and installing in a host that runs."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cltest.cbuild import ROOT
+
+from corelane.iokernel import policy
+from corelane.iokernel._native import ffi, lib
+from corelane.runtime.errors import ConfigError, CorelaneError, check
+
+
+def test_the_table_of_built_in_ones_is_whole() -> None:
+    names = []
+    while (name := lib.cl_policy_name(len(names))) != ffi.NULL:
+        names.append(ffi.string(name).decode())
+    assert names == list(policy.BUILTIN)
+
+
+def test_settings_have_units() -> None:
+    loaded = policy.load("delay", {"target_us": 2.5, "calm": 3})
+    assert loaded.params == (2500, 3, 0, 0, 0, 0, 0, 0)
+    assert str(loaded) == "delay (target_us=2.5, calm=3)"
+    assert not loaded.guarded
+    assert policy.load("delay").params[:2] == (10_000, 1)
+    assert policy.load("delay", {"target_us": 0}).params[0] == 1  # not C's "default"
+    assert policy.load("delay", [2500]).params == (2500, 0, 0, 0, 0, 0, 0, 0)
+    assert policy.load("delay", [2500]).settings == {"target_us": 2.5}
+
+
+@pytest.mark.parametrize("name", list(policy.BUILTIN))
+def test_defaults_are_those_of_c(name: str) -> None:
+    """With the defaults of Python a policy decides as with C's, which are those of a zero."""
+    answers = []
+    for params in (policy.load(name).params, (0,) * 8):
+        view, apps = ffi.new("struct cl_policy_view *"), ffi.new("struct cl_policy_app[]", 16)
+        grants = []
+        for seed in range(300):
+            lib.cl_policy_generate(seed, view, apps, 16, 8)
+            view.params[0:8] = params
+            lib.cl_policy_find(name.encode())(view, apps)
+            grants.append([a.grant for a in apps])
+        answers.append(grants)
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({}, "policy.name: '' names no policy"),
+        ({"name": 5}, "5 names no policy"),
+        ({"name": "fare"}, "'fare'.*there is none of that name.*static, shenango, delay, fair"),
+        ({"name": "delay", "target": 5}, "policy.target: this policy has no such setting .it has target_us, calm"),
+        ({"name": "static", "target_us": 5}, "policy.target_us.*it has none"),
+        ({"name": "delay", "calm": -1}, "policy.calm: -1 is no setting"),
+        ({"name": "delay", "calm": 1.5}, "policy.calm: 1.5 is no setting .a whole number"),
+        ({"name": "delay", "target_us": True}, "True is no setting"),
+        ({"name": "delay", "target_us": "10"}, "'10' is no setting"),
+        ({"name": "delay", "target_us": float("inf")}, "inf is no setting"),
+        ({"name": "no_such_module:f"}, "cannot import no_such_module"),
+        ({"name": "math:no_such"}, "math has no no_such"),
+        ({"name": "math:pi"}, "pi is no function"),
+    ],
+)
+def test_a_section_that_is_wrong_names_the_key(section: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        policy.check_section(section)
+
+
+def test_a_section_becomes_a_policy() -> None:
+    assert policy.from_section({"name": "fair", "slice_us": 20}).params[:2] == (20_000, 10_000_000)
+
+
+@pytest.fixture
+def looping() -> Iterator[policy.PolicyHost]:
+    """A host whose loop decides without a pause, in a thread of its own."""
+    out, err = ffi.new("struct cl_policy_host **"), ffi.new("char[256]")
+    check(lib.cl_policy_host_new(0, 1_000_000, out, err), "make a host", err)
+    view, apps = ffi.new("struct cl_policy_view *"), ffi.new("struct cl_policy_app[]", 2)
+    view.n_apps, view.n_cores, view.interval_ns = 2, 2, 5000
+    stop = threading.Event()
+
+    def loop() -> None:
+        while not stop.is_set():
+            lib.cl_policy_run(out[0], view, apps)
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    yield policy.PolicyHost(out[0])
+    stop.set()
+    thread.join()
+    lib.cl_policy_host_delete(out[0])
+
+
+def test_installing_while_the_loop_runs(looping: policy.PolicyHost) -> None:
+    assert looping.current == "static"
+    looping.install(policy.load("delay", {"target_us": 50}))
+    assert looping.current == "delay (target_us=50, calm=1)"
+    assert looping.event() == ""
+    counts = looping.stats()
+    assert counts["swaps"] == 1
+    assert counts["put_aside"] == 0
+    assert counts["decisions"] > 0
+    assert counts["most_ns"] >= counts["last_ns"] > 0
+
+
+def test_a_policy_that_goes_wrong_makes_an_event(looping: policy.PolicyHost, c_library: Callable[..., Path]) -> None:
+    bad = str(c_library("tests/iokernel/c/bad_policies.c"))
+    for name, said in (
+        ("divides", "it divided by zero"),
+        ("beyond", "it touched memory outside of its table, where apps[2] would be"),
+        ("loops", "it had not returned after"),
+    ):
+        before = looping.stats()["put_aside"]
+        looping.install(policy.load(f"{bad}:{name}", trial=False))
+        while looping.stats()["put_aside"] == before:
+            pass
+        event = looping.event()
+        assert event.startswith(f"policy {bad}:{name} was put aside: {said}")
+        assert event.endswith("; `delay` decides now")
+        assert looping.event() == ""
+        assert looping.current == "delay"
+
+
+def test_a_loop_that_does_not_decide_is_said(c_library: Callable[..., Path]) -> None:
+    out, err = ffi.new("struct cl_policy_host **"), ffi.new("char[256]")
+    check(lib.cl_policy_host_new(0, 0, out, err), "make a host", err)
+    with pytest.raises(CorelaneError, match="no decision was made in 0"):
+        policy.PolicyHost(out[0]).install(policy.load("fair"), timeout_s=0.01)
+    lib.cl_policy_host_delete(out[0])
+
+
+@pytest.mark.parametrize("name", list(policy.BUILTIN))
+def test_a_decision_can_be_timed(name: str) -> None:
+    setting, err = ffi.new("struct cl_policy_setting *"), ffi.new("char[256]")
+    setting.fn = lib.cl_policy_find(name.encode())
+    for guarded in (0, 1):
+        setting.guarded = guarded
+        out = ffi.new("double[]", 100)
+        check(lib.cl_policy_measure(setting, 16, 8, 1, 100, out, err), "time a decision", err)
+        assert all(ns >= 0 for ns in out)
+        assert max(out) > 0
+
+
+def test_the_example_of_the_documentation_decides_in_a_host(
+    looping: policy.PolicyHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "policies.md").read_text()
+    found = re.search(r"^```python file=headroom.py$(.*?)^```$", page, re.M | re.S)
+    assert found is not None
+    assert len(found[1].splitlines()) < 30
+    (tmp_path / "headroom_of_docs.py").write_text(found[1])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    loaded = policy.load("headroom_of_docs:headroom", {"spare": 2})
+    looping.install(loaded)
+    assert looping.current == "headroom_of_docs:headroom (spare=2)"
+    view, apps = ffi.new("struct cl_policy_view *"), ffi.new("struct cl_policy_app[]", 2)
+    view.n_apps, view.n_cores = 2, 8
+    view.params[0:8] = loaded.params
+    apps[0].cores, apps[0].maximum, apps[0].thread_delay_ns = 3, 8, 1
+    apps[1].kind, apps[1].maximum = lib.CL_POLICY_BATCH, 8
+    ffi.cast("cl_policy_fn", loaded.address)(view, apps)
+    assert [a.grant for a in apps] == [6, 2]
+    counts = looping.stats()
+    assert counts["nonsense"] == counts["overwritten"] == counts["put_aside"] == 0
+    assert loaded.with_settings(spare=5).params[0] == 5
