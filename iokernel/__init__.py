@@ -11,9 +11,9 @@ applications), deliver (copying), limits (token buckets, turns), wake, idle. In 
 socket, with lock, peers, worker), addresses, settings, cores and manager (who gets cores), kthreads (whether they may
 be managed), report (statistics), main (`corelane up`).
 
-The policies (policy.h, policies/, docs/policies.md) decide how many cores an application gets; the simulator (bench/sim)
-calls the same functions. policy_host is where the loop calls one, policy_guard what bounds one that is not built in,
-policy_trial what refuses it before; policy.py loads policies by name and installs them.
+The policies (policy.h, policies/, docs/policies.md) decide how many cores an application gets; the simulator
+(bench/sim) calls the same functions. policy_host is where the loop calls one, policy_guard what bounds one that is not
+built in, policy_trial what refuses it before; policy.py loads policies by name and installs them.
 
 Importing this package imports neither numpy nor numba: an iokernel's memory is a promise (docs/iokernel.md).
 """
