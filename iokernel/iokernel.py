@@ -28,8 +28,9 @@ from ._native import ffi, lib
 from .addresses import stable_ipv4, stable_mac
 from .cores import Claim, CoreAssigner, claim
 from .kthreads import check_threads
-from .manager import CoreManager, Timing, load, parse_params
+from .manager import CoreManager, Timing, parse_params
 from .peers import Peer
+from .policy import load
 from .server import ControlServer, Grant
 from .settings import AppSettings, ArenaDefaults
 

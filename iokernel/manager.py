@@ -14,6 +14,7 @@ from ..runtime.errors import ConfigError, check
 from . import report
 from ._native import ffi, lib
 from .cores import KINDS, Claim, ManagedCores
+from .policy import Policy, load
 
 # Why a policy was put aside (CL_POLICY_LATE, ...).
 _PUT_ASIDE = {
@@ -43,7 +44,7 @@ class CoreManager:
         self.cores = ManagedCores(cpus, n_loops)
         self._timing = timing
         self._policy = load(policy, params)  # decides since the last `install`
-        self._kept: list[tuple[int, Any]] = []  # (ticket, policy): what the loops may still call
+        self._kept: list[tuple[int, Policy]] = []  # (ticket, policy): what the loops may still call
 
     def configure(self, config: Any) -> None:
         """Fill in the part of a `struct cl_io_config` that is about cores, for an iokernel that is about to be made."""
@@ -54,7 +55,7 @@ class CoreManager:
         timing = self._timing
         config.interval_us, config.ask_us, config.interrupt_us = timing.interval_us, timing.ask_us, timing.interrupt_us
 
-    def install(self, io: Any, policy: Any = None) -> str:
+    def install(self, io: Any, policy: Policy | None = None) -> str:
         """Have a loaded policy decide from the next decision on; returns that in a line. Raises CorelaneError."""
         policy = policy or self._policy
         setting, err = ffi.new("struct cl_policy_setting *"), ffi.new("char[256]")
@@ -109,23 +110,6 @@ def _put_aside(io: Any, loop: int) -> str | None:
 
 def _words(params: Mapping[str, int | float]) -> str:
     return " ".join(f"{key}={value:g}" for key, value in params.items())
-
-
-@dataclass(frozen=True)
-class _BuiltIn:
-    spec: str
-    address: int
-    params: tuple[int, ...]
-    settings: Mapping[str, int | float]
-    guarded: bool
-
-
-def load(spec: str, params: Mapping[str, int | float]) -> Any:
-    """A policy by its name, "module:function" or "file.so:symbol". Raises CorelaneError with what is wrong with it."""
-    function = lib.cl_policy_find(spec.encode())
-    if not function:
-        raise ConfigError(f"policy {spec}", "there is none of that name", "static, shenango, delay or fair")
-    return _BuiltIn(spec, int(ffi.cast("uintptr_t", function)), (), params, False)
 
 
 def parse_params(text: str) -> dict[str, int | float]:

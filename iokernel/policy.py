@@ -97,25 +97,12 @@ def load(spec: str, params: Mapping[str, Number] | Sequence[int] = (), *, trial:
     return Policy(spec, address, found.words(spec, params), found.named(spec, params), True, keep)
 
 
-def check_section(section: Mapping[str, Any], where: str = "policy") -> None:
-    """Check a [policy] section: `name`, and that policy's settings. ConfigError names the key and what was expected.
+def validate(spec: str, settings: Mapping[str, Any], where: str = "policy") -> None:
+    """Check a policy's name and its settings, as a configuration gives them. ConfigError names the key.
 
     Loads no C code and compiles nothing; a Python policy's module is imported, for its settings.
     """
-    name = section.get("name", "")
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f"{where}.name", f"{name!r} names no policy", f"one of {', '.join(BUILTIN)}, or your own")
-    try:
-        found = _find(name)
-    except CorelaneError as error:
-        raise ConfigError(f"{where}.name", f"{error.what}: {error.why}", error.hint) from error
-    found.words(where, {key: value for key, value in section.items() if key != "name"})
-
-
-def from_section(section: Mapping[str, Any], where: str = "policy") -> Policy:
-    """The policy of a [policy] section, checked and loaded."""
-    check_section(section, where)
-    return load(section["name"], {key: value for key, value in section.items() if key != "name"})
+    _find(spec).words(where, settings)
 
 
 @dataclass(frozen=True)

@@ -53,8 +53,7 @@ def test_defaults_are_those_of_c(name: str) -> None:
 @pytest.mark.parametrize(
     ("section", "said"),
     [
-        ({}, "policy.name: '' names no policy"),
-        ({"name": 5}, "5 names no policy"),
+        ({"name": ""}, "policy ''.*there is none of that name"),
         ({"name": "fare"}, "'fare'.*there is none of that name.*static, shenango, delay, fair"),
         ({"name": "delay", "target": 5}, "policy.target: this policy has no such setting .it has target_us, calm"),
         ({"name": "static", "target_us": 5}, "policy.target_us.*it has none"),
@@ -68,13 +67,12 @@ def test_defaults_are_those_of_c(name: str) -> None:
         ({"name": "math:pi"}, "pi is no function"),
     ],
 )
-def test_a_section_that_is_wrong_names_the_key(section: dict[str, Any], said: str) -> None:
+def test_a_setting_that_is_wrong_is_named(section: dict[str, Any], said: str) -> None:
+    settings = {key: value for key, value in section.items() if key != "name"}
     with pytest.raises(ConfigError, match=said):
-        policy.check_section(section)
-
-
-def test_a_section_becomes_a_policy() -> None:
-    assert policy.from_section({"name": "fair", "slice_us": 20}).params[:2] == (20_000, 10_000_000)
+        policy.validate(section["name"], settings)
+    with pytest.raises(ConfigError):
+        policy.load(section["name"], settings)
 
 
 @pytest.fixture
