@@ -205,7 +205,8 @@ def test_an_iokernel_that_was_stopped_starts_with_the_policy_it_had(socket_path)
     with io:
         io.set_policy("fair")
     with io:
-        assert io.stats()["cores"]["policy"] == {"name": "fair", "params": {}, "put_aside": None}
+        settings = {"slice_us": 50.0, "credit_us": 10_000.0}
+        assert io.stats()["cores"]["policy"] == {"name": "fair", "params": settings, "put_aside": None}
 
 
 def test_what_top_shows_of_it(start, socket_path):
@@ -214,7 +215,7 @@ def test_what_top_shows_of_it(start, socket_path):
     with sock:
         before = watch.snapshot(socket_path)
         text = top.render(watch.rates(before, io.stats()))
-        assert f"policy delay, worker core {CPU}" in text
+        assert f"policy delay target_us=10 calm=1, worker core {CPU}" in text
         assert "kv    latency      0    0.0       1/1" in text
         assert f"{CPU}     nobody  free" in text
 
