@@ -100,7 +100,7 @@ def _embedded(place: _Place) -> Iterator[None]:
 def _iokernel(place: _Place) -> Iterator[None]:
     """Loop and kthread spin on cores of their own where there is a third one; else they share one and sleep in turn."""
     from ..apps.echo import handler
-    from ..iokernel.iokernel import AppSettings, Iokernel
+    from ..iokernel import AppSettings, Iokernel
     from ..libos import Runtime
 
     third = place.cpus[2] if len(place.cpus) > 2 else None

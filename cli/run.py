@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from .targets import Service, Target
 
 
+_HINTS = {
+    "udp_checksum": "wrong sums from a sender on this machine are left to its device: ethtool -K ITS_INTERFACE tx off"
+}
+"""What to do about frames that were dropped for a reason that is not the sender's fault."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="a built-in application's name, module:handler, or a compiled .so")
     place = parser.add_mutually_exclusive_group()
@@ -195,8 +201,11 @@ def _finish(options: argparse.Namespace, name: str, runtime: Runtime, service: S
     """The final counters."""
     stats = runtime.stats()
     dropped = {reason: n for reason, n in stats.dropped.items() if n}
+    dropped |= {reason: n for reason, n in stats.net.items() if n and reason.startswith("tx_dropped_")}
     text = f"{name} handled {stats.net['handled']:,} requests, replied to {stats.net['replied']:,}"
+    text += f", failed {failed:,} in the handler" if (failed := stats.net["handler_errors"]) else ""
     text += f", dropped {', '.join(f'{n:,} {r}' for r, n in dropped.items())}" if dropped else ", dropped none"
+    text += "".join(f"; {hint}" for reason, hint in _HINTS.items() if reason in dropped)
     _say(options, "stopped", text, net=stats.net, dropped=dropped, sched=stats.sched, service=service.stats())
     if generator is not None:
         from .nics import describe_load

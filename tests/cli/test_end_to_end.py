@@ -1,7 +1,9 @@
 """up, run and ps as a user starts them: processes of their own on a socket of the test's own, ended by their pids."""
 
+import contextlib
 import json
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -319,6 +321,37 @@ def test_answers_to_nothing_that_was_asked_are_told(tmp_path: Path) -> None:
     assert load["answered"] == 0
     assert load["strays"] + load["wrong"] + load["errors"] > 0
     assert "answer nothing that was asked" in load["text"]
+
+
+def test_requests_that_fail_in_the_handler_are_told(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("def bad(request):\n    raise LookupError('no')\n")
+    command = [sys.executable, "-m", "corelane.cli.main", "run", "bad:bad", "--plain", "--port", "9000"]
+    command += ["--nic", "loadgen:echo,rate=1e3,seconds=0.1"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"replied to 0, failed [1-9]\d* in the handler, dropped none", done.stderr), done.stderr
+
+
+@pytest.mark.root
+def test_sums_that_a_sender_leaves_to_its_device_are_explained(start: Any, netns: Any, tmp_path: Path) -> None:
+    """A veth whose offloads are on, as a user makes it: AF_XDP sees the datagram before the sum is filled in."""
+    space = netns.add("xdp")
+    space.ip("link", "add", "cl0", "type", "veth", "peer", "name", "cl1")
+    for name in ("cl0", "cl1"):
+        space.ip("link", "set", name, "up")
+    space.ip("address", "add", "10.79.9.1/24", "dev", "cl1")
+    with space.entered():
+        run = start("run", "echo", "--nic", "af_xdp:cl0", "--address", "10.79.9.2/24", "--json")
+    mac = run.event("serving")["mac"]
+    space.ip("neigh", "replace", "10.79.9.2", "lladdr", mac, "dev", "cl1", "nud", "permanent")
+    with space.udp_socket(("10.79.9.1", 0), timeout_s=0.2) as sock, contextlib.suppress(TimeoutError):
+        sock.sendto(b"?" * 30, ("10.79.9.2", 9000))
+        sock.recv(100)
+    run.process.send_signal(signal.SIGTERM)
+    told = run.event("stopped")
+    if "udp_checksum" not in told["dropped"]:
+        pytest.skip("this kernel fills the sums in on a veth")
+    assert "ethtool -K ITS_INTERFACE tx off" in told["text"]
 
 
 @pytest.mark.parametrize("nic", ["socket", "loadgen:echo,rate=100,seconds=600"])
