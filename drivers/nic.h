@@ -24,6 +24,7 @@
 #define CORELANE_DRIVERS_NIC_H
 
 #include "../runtime/base.h"
+#include "../runtime/cores.h"
 #include "../runtime/park.h"
 
 // cffi: begin
@@ -91,6 +92,8 @@ struct cl_nic {
     uint8_t pad;
     uint32_t ipv4;        /* host byte order; 0 if none is given by the device */
     uint32_t ipv4_prefix; /* bits */
+    struct cl_cores
+        *cores; /* who owns the cores of those that use the queues, kthread k queue k; NULL: nobody manages */
 };
 
 /* The same operations as functions, for callers from Python and for tests; C loops call the ops straight. */

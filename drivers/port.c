@@ -250,15 +250,20 @@ static struct cl_parker *port_parker(struct cl_nic *nic, unsigned queue)
     return &port_of(nic)->parkers[queue];
 }
 
-static int port_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
+void port_give_back(struct port *port, unsigned queue)
 {
-    struct port *port = port_of(nic);
     struct port_tx *tx = &port->tx[queue];
     tx_sync(port, queue, tx);
     /* The iokernel is not woken for these: it needs them only when frames come, and then it is awake. */
     reclaim(tx, queue);
     flush_give_back(tx, 0);
-    cl_count(&tx->syscalls, 1);
+}
+
+static int port_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
+{
+    struct port *port = port_of(nic);
+    port_give_back(port, queue);
+    cl_count(&port->tx[queue].syscalls, 1);
     cl_park_wait(&port->parkers[queue], timeout_ns);
     return 0;
 }

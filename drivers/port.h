@@ -17,6 +17,10 @@
  * arena): freed they vanish, sent they count as tx_dropped_error. The parker structs keep their address; their `word`
  * changes. Name, MAC and address stay.
  *
+ * Cores. If ACCEPT says that they are managed, nic->cores is there (runtime/cores.h, port_cores.c). The look word and the
+ * kthreads' lines of each arena are mapped once more, at addresses that stay for the port's life; between two iokernels
+ * private memory is there.
+ *
  * Threads: queue k's rx side by one thread at a time, its tx side (tx, alloc, free) by one thread at a time, these two
  * may be different. Watcher: one thread a port, which touches no queue.
  *
@@ -43,6 +47,8 @@ struct cl_port_config {
     uint32_t timeout_ms;  /* for connecting and for each answer; 0: 5000 */
     uint32_t reattach_ms; /* pause between attempts to attach again after the iokernel died; 0: do not */
     uint32_t reserved;
+    /* What it wants of the cores, where they are managed: cl_control_hello says what each is. */
+    uint32_t kind, guaranteed, maximum, weight, deadline_us, quantum_us;
     /* Called by the watcher thread at each change of state, with one line for people. May be NULL. Must not close the
      * port. */
     void (*on_change)(void *arg, int state, const char *text);
@@ -55,6 +61,7 @@ struct cl_port_info {
     uint32_t attached;   /* times, the first included */
     uint64_t generation; /* of the iokernel attached to last */
     bool may_spin;
+    bool managed; /* kthreads run only while they own a core (docs/cores.md) */
     uint32_t iokernel_pid;
     uint32_t gateway; /* host byte order; 0: none */
     uint64_t arena_bytes;

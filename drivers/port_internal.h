@@ -30,6 +30,11 @@ struct port_arena {
     bool released;      /* rings and buffers unmapped (the lines stay: a sibling may still look at an old park word) */
     uint32_t max_frame; /* longest frame that the iokernel takes */
     uint32_t give_back_at; /* lent buffers that a queue collects before it flushes them */
+    bool managed;          /* the iokernel manages the cores; the next four are of use then */
+    uint32_t slot;         /* of kthread 0 in `slots` */
+    uint32_t n_cores;      /* entries of `cores` */
+    const struct cl_state_core *cores;
+    const struct cl_state_kthread *slots; /* of all applications */
     struct cl_pool *pool;
     uint32_t *shadows, *give_backs;
     struct port_counts *counts;
@@ -53,9 +58,27 @@ struct port_tx {
     uint64_t frames, bytes, dropped_malformed, dropped_error, full, alloc_short, syscalls;
 };
 
+/* What a kthread that waits for its core keeps. */
+struct port_waiter {
+    /* Writer: the kthread (relaxed, then a seq_cst fence); readers: who wants it out, see port_cores_kick. */
+    uint32_t waiting CL_ALIGNED(CL_CACHELINE);
+    uint32_t seen;            /* of its grant, at cl_cores_ops.park_begin; the kthread's own */
+    struct port_arena *arena; /* that it parked with; the kthread's own */
+};
+
 struct port {
     struct cl_nic nic;
-    struct port_arena *current; /* writer: creator, then watcher or cl_port_reattach under `lock` (release) */
+    struct cl_cores cores;
+    /* The arena whose iokernel manages the cores, NULL: nobody does. Writer: port_cores_manage and _unmanage, under `lock`
+     * (release: tables and the mapping at `view`); readers: kthreads (acquire). */
+    struct port_arena *managed;
+    uint8_t *view; /* page 0 and the kthreads' lines of `managed`, or private memory; constant address */
+    size_t view_bytes;
+    struct port_waiter *waiters;
+    uint32_t
+        released; /* kthreads end: nobody waits any more. Writer: cl_cores_ops.release; readers: kthreads, acquire */
+    struct cl_control_kthreads kthreads; /* under `lock`; n 0: not known yet */
+    struct port_arena *current;          /* writer: creator, then watcher or cl_port_reattach under `lock` (release) */
     struct cl_parker *parkers;
     struct port_rx *rx;
     struct port_tx *tx;
@@ -96,5 +119,19 @@ void port_return_old(struct port *port, unsigned queue, const struct cl_frame *f
 /* Frames of an arena in its user's hands. Exact while nobody is inside a call. */
 uint32_t port_held(struct port *port, struct port_arena *a);
 void port_close(struct cl_nic *nic);
+/* Before the thread that sends on the queue sleeps: give back what it no longer needs. */
+void port_give_back(struct port *port, unsigned queue);
+
+/* port_cores.c. Check what ACCEPT says of managed cores, and where they are. -EPROTO with a reason. */
+int port_cores_find(struct port_arena *a, const struct cl_control_accept *acc, char *err);
+/* Addresses for look word and lines, with private memory behind; of a port that is attached for the first time. */
+int port_cores_new(struct port *port, char *err);
+void port_cores_delete(struct port *port);
+/* Tell the iokernel of the current arena who the kthreads are, and be managed by it. Under `lock`. */
+int port_cores_manage(struct port *port, char *err);
+/* The iokernel is gone: nobody waits for it any more. Under `lock`. */
+void port_cores_unmanage(struct port *port);
+/* Interrupt the kthreads, so that they see that they are managed (again). */
+void port_cores_interrupt(struct port *port);
 
 #endif

@@ -57,7 +57,8 @@ static int map_segments(struct port_arena *a, const struct cl_control_accept *ac
     if (rc < 0)
         return rc;
     fds[1] = -1;
-    return check_segments(a, acc, err);
+    rc = check_segments(a, acc, err);
+    return rc < 0 ? rc : port_cores_find(a, acc, err);
 }
 
 /* Build an attachment from an acceptance. Takes over the descriptors. */
@@ -157,6 +158,7 @@ static void publish(struct port *port, struct port_arena *a, const struct cl_con
                                        .attached = a->tag,
                                        .generation = acc->generation,
                                        .may_spin = acc->may_spin,
+                                       .managed = acc->managed,
                                        .iokernel_pid = s->pid,
                                        .gateway = acc->gateway,
                                        .arena_bytes = a->layout.total_bytes};
@@ -211,7 +213,16 @@ static int attach(struct port *port, char *err)
         return -EPROTO;
     }
     publish(port, a, &acc, fd);
-    return 0;
+    if (!a->managed || port->kthreads.n == 0)
+        return 0;
+    rc = port_cores_manage(port, err);
+    if (rc < 0) {
+        close(fd); /* as if it had refused; its arena is one more that nobody fills */
+        port->control_fd = -1;
+        port->info.state = CL_PORT_GONE;
+        cl_store_relaxed(&nic->gone, 1);
+    }
+    return rc;
 }
 
 /* Record a change of state. Under lock, together with what has changed: a reader, or a cl_port_reattach in between, must
@@ -249,8 +260,11 @@ static int reattach_locked(struct port *port, char *err)
             release_old(port);
     }
     pthread_mutex_unlock(&port->lock);
-    if (rc == 0)
+    if (rc == 0) {
         wake_all(port); /* they take over the new arena */
+        if (cl_load_acquire(&port->managed))
+            port_cores_interrupt(port);
+    }
     return rc;
 }
 
@@ -265,6 +279,7 @@ static void detach(struct port *port)
     close(port->control_fd);
     port->control_fd = -1;
     cl_store_relaxed(&port->nic.gone, 1); /* relaxed: a flag; whoever misses it sends into a dead arena once more */
+    port_cores_unmanage(port);
     record(port, CL_PORT_GONE, text);
     pthread_mutex_unlock(&port->lock);
     wake_all(port);
@@ -327,6 +342,18 @@ static void look_at_heartbeat(struct port *port, uint64_t *last, bool *stalled)
            silent ? "the iokernel does not poll: is it stopped, or its core taken away?" : "the iokernel polls again");
 }
 
+/* Whether the control socket has ended. The iokernel sends only answers after ACCEPT, and who asks takes them under the
+ * lock; anything else is skipped. */
+static bool ended(struct port *port)
+{
+    char byte;
+    pthread_mutex_lock(&port->lock);
+    ssize_t n = recv(port->control_fd, &byte, 1, MSG_DONTWAIT);
+    bool over = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+    pthread_mutex_unlock(&port->lock);
+    return over;
+}
+
 static void *watch(void *arg)
 {
     struct port *port = arg;
@@ -343,9 +370,7 @@ static void *watch(void *arg)
         }
         if (n > 0 && fds[0].revents)
             drain_stop(port); /* a cl_port_reattach that attach_again has already noticed */
-        char byte;
-        /* The iokernel sends nothing after ACCEPT; whatever it sends is skipped, its end is what matters. */
-        if (n < 0 || !fds[1].revents || recv(port->control_fd, &byte, 1, MSG_DONTWAIT) > 0)
+        if (n < 0 || !fds[1].revents || !ended(port))
             continue;
         detach(port);
         if (!attach_again(port))
@@ -398,6 +423,7 @@ void port_close(struct cl_nic *nic)
         arena_free(a);
     }
     pthread_mutex_destroy(&port->lock);
+    port_cores_delete(port);
     free(port->parkers);
     free(port->rx);
     free(port->tx);
@@ -450,7 +476,13 @@ static int fill_wishes(struct port *port, const struct cl_port_config *c, char *
                                              .n_rx = c->n_rx,
                                              .n_tx = c->n_tx,
                                              .buffer_bytes = c->buffer_bytes,
-                                             .ipv4 = c->ipv4};
+                                             .ipv4 = c->ipv4,
+                                             .kind = c->kind,
+                                             .guaranteed = c->guaranteed,
+                                             .maximum = c->maximum,
+                                             .weight = c->weight,
+                                             .deadline_us = c->deadline_us,
+                                             .quantum_us = c->quantum_us};
     memcpy(port->wishes.name, c->name, n);
     return 0;
 }
@@ -477,6 +509,8 @@ int cl_port_nic_new(const struct cl_port_config *c, struct cl_nic **out, char *e
         snprintf(err, CL_CONTROL_ERR_BYTES, "cannot make the port's queues and its watcher");
         rc = make_queues(port);
     }
+    if (rc == 0)
+        rc = port_cores_new(port, err);
     if (rc == 0) {
         port->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         rc = port->stop_fd < 0 ? -errno : start_watcher(port);

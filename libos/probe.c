@@ -12,7 +12,12 @@ const uint64_t *cl_probe_word(void)
     return cl_probe_word_self;
 }
 
-void cl_probe_slow(void)
+void cl_probe_bind(const uint64_t *word)
+{
+    cl_probe_word_self = word ? word : &nothing;
+}
+
+CL_PROBE_TEXT void cl_probe_slow(void)
 {
     cl_sched_look();
 }

@@ -30,6 +30,13 @@ CL_API void cl_probe_slow(void);
  * have the same value, so a copy that the compiler keeps across a move is as good. */
 extern CL_API __thread const uint64_t *cl_probe_word_self __attribute__((tls_model("initial-exec")));
 
+/* The calling thread is a kthread of a runtime with this word; NULL: of none. */
+void cl_probe_bind(const uint64_t *word);
+
+/* What runs between a probe and the moment that the scheduler knows of it: code that may not be interrupted like that
+ * around the probe (sched/interrupt.c tells them apart by the section). */
+#define CL_PROBE_TEXT __attribute__((section("cl_probe_text")))
+
 #define CL_PROBE()                                                                                                     \
     do {                                                                                                               \
         /* Relaxed: the word only says "look"; what is seen then is loaded with acquire. */                            \

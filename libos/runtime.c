@@ -45,6 +45,8 @@ static void on_conflict(void *arg)
                      "another host answers ARP for this runtime's IPv4 address; give one of them another address");
 }
 
+_Static_assert(CL_RUNTIME_LATENCY == CL_CONTROL_LATENCY && CL_RUNTIME_BATCH == CL_CONTROL_BATCH, "passed through");
+
 static int attach(struct cl_runtime *rt, const struct cl_runtime_config *c, char *err)
 {
     struct cl_port_config port = {.socket_path = c->socket_path,
@@ -56,6 +58,12 @@ static int attach(struct cl_runtime *rt, const struct cl_runtime_config *c, char
                                   .n_tx = c->n_tx,
                                   .ipv4 = c->ipv4,
                                   .reattach_ms = c->reattach_ms ? c->reattach_ms : 100,
+                                  .kind = c->kind,
+                                  .guaranteed = c->guaranteed,
+                                  .maximum = c->max_cores,
+                                  .weight = c->weight,
+                                  .deadline_us = c->deadline_us,
+                                  .quantum_us = c->quantum_us,
                                   .on_change = on_port,
                                   .arg = rt};
     rt->own_nic = true;
@@ -83,12 +91,15 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
                                     .run = cl_netif_run,
                                     .flush = cl_netif_flush,
                                     .parker = source_parker,
-                                    .wait = source_wait};
+                                    .wait = source_wait,
+                                    .export_positions = cl_netif_export};
     struct cl_sched_config s;
     struct cl_port_info granted;
     cl_sched_config_init(&s);
     s.n_kthreads = kthreads;
     s.source = &source;
+    s.cores = rt->nic->cores;
+    s.quantum_ns = c->quantum_us * 1000ull;
     s.cpus = c->cpus;
     if (c->mode_set)
         s.mode = c->mode;
@@ -102,7 +113,7 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
         cl_port_info(rt->nic, &granted);
         if (!s.cpus)
             s.cpus = granted.cpus;
-        if (!granted.may_spin && s.mode == CL_SCHED_SPIN)
+        if ((!granted.may_spin || granted.managed) && s.mode == CL_SCHED_SPIN)
             s.mode = CL_SCHED_ADAPTIVE; /* it shares its cores: spinning would take them from others */
     }
     return cl_sched_new(&s, &rt->sched, err);

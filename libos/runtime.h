@@ -23,6 +23,9 @@ CL_EXTERN_C_BEGIN
 #define CL_EVENT_CONFLICT 4 /* another host on the link claims our address */
 typedef void (*cl_runtime_event)(void *arg, int event, const char *text);
 
+#define CL_RUNTIME_LATENCY 1
+#define CL_RUNTIME_BATCH 2
+
 /* Zero means the default, given in brackets. Start from zeroed memory. */
 struct cl_runtime_config {
     struct cl_nic *nic;      /* embedded mode: this NIC; or NULL */
@@ -42,7 +45,15 @@ struct cl_runtime_config {
     uint32_t no_steal;        /* siblings take nothing: each flow stays on its kthread */
     uint32_t reattach_ms;     /* attached: pause between attempts after the iokernel died [100] */
     uint32_t rx_slots, tx_slots, n_rx, n_tx; /* attached: rings and buffers [the iokernel's] */
-    cl_runtime_event on_event;               /* may be NULL */
+    /* What it wants of the cores where an iokernel manages them (docs/cores.md); the iokernel's configuration wins. */
+    uint32_t kind;        /* CL_RUNTIME_LATENCY, _BATCH [latency] */
+    uint32_t guaranteed;  /* cores that it gets whenever it has work for them [0] */
+    uint32_t max_cores;   /* [as many as kthreads] */
+    uint32_t weight;      /* among equals [1] */
+    uint32_t deadline_us; /* what its tail should stay under [nothing asked] */
+    uint32_t
+        quantum_us; /* a uthread that ran for so long lets others go first at its next probe; in every mode [never] */
+    cl_runtime_event on_event; /* may be NULL */
     void *event_arg;
 };
 

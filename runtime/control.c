@@ -186,6 +186,25 @@ int cl_control_attach(int fd, struct cl_control_hello *hello, struct cl_control_
     return rc;
 }
 
+int cl_control_kthreads(int fd, struct cl_control_kthreads *kthreads, int timeout_ms, char *err)
+{
+    struct cl_control_header h = {CL_CONTROL_MAGIC, CL_CONTROL_VERSION, CL_CONTROL_KTHREADS, sizeof *kthreads, 0};
+    int64_t deadline_ms = now_ms() + timeout_ms;
+    unsigned none = 0;
+    kthreads->header = h;
+    int rc = send_all(fd, kthreads, sizeof *kthreads, err);
+    if (rc < 0 && rc != -EPIPE)
+        return rc;
+    rc = receive_header(fd, &h, sizeof(struct cl_control_refuse), NULL, 0, &none, deadline_ms, err);
+    if (rc < 0)
+        return rc;
+    if (h.type == CL_CONTROL_REFUSE)
+        return refused(fd, &h, deadline_ms, err);
+    if (h.type != CL_CONTROL_KTHREADS_OK || h.bytes != sizeof h)
+        return fail(err, EPROTO, "the iokernel answered with type %u of %u bytes", h.type, h.bytes);
+    return 0;
+}
+
 int cl_control_stats(int fd, char **json, int timeout_ms, char *err)
 {
     struct cl_control_header h = {CL_CONTROL_MAGIC, CL_CONTROL_VERSION, CL_CONTROL_STATS, sizeof h, 0};

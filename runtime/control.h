@@ -130,6 +130,9 @@ CL_API int cl_control_connect(const char *path, int timeout_ms, char *err);
  * -EPROTO: the peer speaks another version, or no corelane at all. The socket stays the caller's in any case. */
 CL_API int cl_control_attach(int fd, struct cl_control_hello *hello, struct cl_control_accept *accept, int *fds,
                              int timeout_ms, char *err);
+/* Say who the kthreads are, on an attached socket whose ACCEPT says that cores are managed; the header is filled in.
+ * Refused: -code, err its text. */
+CL_API int cl_control_kthreads(int fd, struct cl_control_kthreads *kthreads, int timeout_ms, char *err);
 /* Ask for statistics. Returns the length of the zero-terminated JSON text in *json (free() it: cl_control_free). */
 CL_API int cl_control_stats(int fd, char **json, int timeout_ms, char *err);
 CL_API void cl_control_free(char *json);

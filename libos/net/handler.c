@@ -159,6 +159,7 @@ CL_HOT void cl_netif_run(void *arg, unsigned self)
     /* One at a time, so that siblings can take the others; a burst handler asked for more. */
     while (cl_inbox_take_one(&q->inbox, &items[0])) {
         unsigned kind = items[0].socket->kind;
+        cl_netq_note_inbox(q);
         if (cl_likely(kind == CL_UDP_PLAIN)) {
             q = run_plain(nif, q, &items[0], &req);
             continue;

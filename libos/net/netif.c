@@ -65,6 +65,11 @@ bool cl_netif_flush(void *arg, unsigned self)
     return q->n_tx != 0;
 }
 
+void cl_netif_export(void *arg, unsigned self)
+{
+    cl_netq_note_inbox(&((struct cl_netif *)arg)->queues[self]);
+}
+
 CL_NOINLINE struct cl_netq *cl_netq_self(struct cl_netif *nif)
 {
     int k = cl_kthread_index();
@@ -238,6 +243,7 @@ int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix,
         q->nic = nic;
         q->index = k;
         q->flush_at = 1;
+        q->signals = nic->cores ? nic->cores->ops->signals(nic->cores, k) : &q->own_signals;
     }
     *out = nif;
     return 0;

@@ -14,6 +14,8 @@
 #define CORELANE_LIBOS_NET_NETIF_H
 
 #include "../../runtime/clock.h"
+#include "../../runtime/cores.h"
+#include "../../runtime/shm.h"
 #include "../sched/sched.h"
 #include "../timer.h"
 #include "../udp.h"
@@ -55,6 +57,8 @@ struct cl_netq {
     struct cl_route routes[CL_NETQ_ROUTES];
     struct cl_icmp_limit icmp;
     struct cl_net_stats stats;
+    struct cl_signals *signals; /* positions of the inbox are exported there, or to own_signals */
+    struct cl_signals own_signals;
     /* The NIC queue's receive side: owner and thieves, under rx_lock. A NIC cannot be asked whether a frame waits without
      * taking it, so whoever asks puts what it finds into the stash. n_stash is also read without the lock. */
     struct cl_spin rx_lock CL_ALIGNED(CL_CACHELINE);
@@ -124,6 +128,7 @@ bool cl_netif_ready(void *arg, unsigned queue);
 unsigned cl_netif_pending(void *arg, unsigned queue);
 void cl_netif_run(void *arg, unsigned self);
 bool cl_netif_flush(void *arg, unsigned self);
+void cl_netif_export(void *arg, unsigned self);
 
 /* The calling kthread's queue. Not inlined: the answer changes across a call that may block, and a compiler that sees a
  * thread-local would keep it. NULL off this interface's kthreads. */
@@ -191,6 +196,13 @@ static inline void cl_netq_push(struct cl_netq *q, const struct cl_frame *f)
 static inline bool cl_netif_running(const struct cl_netif *nif)
 {
     return cl_load_relaxed(&nif->running) != 0;
+}
+
+/* The inbox of q has changed. Relaxed: see cl_signals; a thief's store may come late, the owner's before it sleeps is right. */
+static inline void cl_netq_note_inbox(struct cl_netq *q)
+{
+    cl_store_relaxed(&q->signals->inbox_tail, cl_load_relaxed(&q->inbox.tail));
+    cl_store_relaxed(&q->signals->inbox_head, cl_load_relaxed(&q->inbox.head));
 }
 
 static inline void cl_netq_drop(struct cl_netq *q, unsigned reason)

@@ -157,8 +157,10 @@ static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
     look_at_tag(q, &frames[0]);
     for (unsigned i = 0; i < n; i++)
         one_frame(&b, &frames[i]);
-    if (b.queued)
+    if (b.queued) {
         cl_inbox_publish(&q->inbox, b.queued);
+        cl_netq_note_inbox(q);
+    }
     cl_count(&q->stats.rx_frames, n);
     cl_count(&q->stats.delivered, b.delivered);
     if (cl_unlikely(b.queued == 0) && (q->n_tx | q->n_done))
@@ -235,6 +237,8 @@ static unsigned steal(struct cl_netq *q, unsigned queue)
     if (got) {
         look_at_tag(q, &items[0].frame);
         cl_inbox_publish(&q->inbox, got);
+        cl_netq_note_inbox(q);
+        cl_netq_note_inbox(victim);
     } else {
         got = receive(q, victim, STEAL_BURST);
     }

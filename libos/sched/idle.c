@@ -45,9 +45,26 @@ static unsigned choose(const struct cl_sched *s, const struct cl_kthread *waker,
     return (unsigned)__builtin_ctzll(parked);
 }
 
+/* Where cores are managed the iokernel decides who runs: it is told that there is more work than runs, once until a kthread
+ * comes; work from foreign threads each time, since no kthread's signals tell of that. */
+static void ask_for_help(struct cl_sched *s, struct cl_kthread *waker)
+{
+    /* Relaxed: hints. The iokernel sees what waits in run queues and inboxes without it. */
+    if (!cl_load_relaxed(&s->parked) || (waker && (cl_load_relaxed(&s->searching) || cl_load_relaxed(&s->help_asked))))
+        return;
+    cl_store_relaxed(&s->help_asked, 1);
+    s->cores->ops->help(s->cores);
+    if (waker)
+        cl_count(&waker->stats.wakes_sent, 1);
+}
+
 void cl_wake_one(struct cl_sched *s, struct cl_kthread *waker)
 {
     cl_fence_seq_cst(); /* after the work was published, before the look for sleepers */
+    if (cl_managed(s)) {
+        ask_for_help(s, waker);
+        return;
+    }
     while (cl_load_relaxed(&s->parked) && cl_load_relaxed(&s->searching) == 0) {
         uint32_t none = 0;
         if (!__atomic_compare_exchange_n(&s->searching, &none, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
@@ -87,16 +104,20 @@ void cl_wake_all(struct cl_sched *s)
 }
 
 /* Work that this kthread could do at once and that nobody would wake it for. */
-static bool work_visible(struct cl_kthread *k)
+bool cl_work_visible(struct cl_kthread *k)
 {
     struct cl_sched *s = k->sched;
-    if (cl_load_relaxed(&s->n_inject) || cl_load_relaxed(&s->ending) || cl_runq_len(&k->runq))
+    if (cl_load_relaxed(&k->front) || cl_load_relaxed(&s->n_inject) || cl_load_relaxed(&s->ending) ||
+        cl_runq_len(&k->runq))
         return true;
     if (s->has_source && (s->source.pending(s->source.arg, k->index) || s->source.ready(s->source.arg, k->index)))
         return true;
-    for (uint32_t i = 0; i < s->n_kthreads; i++)
-        if (i != k->index && cl_runq_len(&s->kthreads[i].runq) > 1)
+    for (uint32_t i = 0; i < s->n_kthreads; i++) {
+        struct cl_kthread *v = &s->kthreads[i];
+        uint32_t enough = cl_load_relaxed(&v->aside) ? 0 : 1;
+        if (i != k->index && (cl_runq_len(&v->runq) > enough || cl_load_relaxed(&v->front)))
             return true;
+    }
     return false;
 }
 
@@ -120,17 +141,17 @@ void cl_idle_over(struct cl_kthread *k)
     /* Pass the search on, if there is more than we took: pushes that saw us searching woke nobody. */
     if (cl_load_relaxed(&s->parked)) {
         cl_fence_seq_cst(); /* after the end of our search, before the look at the queues */
-        if (work_visible(k))
+        if (cl_work_visible(k))
             cl_wake_one(s, k);
     }
 }
 
 /* How long to sleep: to the next timer, not longer than the watch, and briefly while frames wait to be sent. < 0: for ever;
- * 0: not at all. */
-static int64_t sleep_ns(struct cl_kthread *k)
+ * 0: not at all. `managed`: the iokernel watches. */
+static int64_t sleep_ns(struct cl_kthread *k, bool managed)
 {
     const struct cl_sched *s = k->sched;
-    uint64_t next_ns = cl_load_relaxed(&k->timers.next_ns), ns = k->watch_ns ? k->watch_ns : CL_NEVER;
+    uint64_t next_ns = cl_load_relaxed(&k->timers.next_ns), ns = k->watch_ns && !managed ? k->watch_ns : CL_NEVER;
     if (k->ran)
         ns = cl_min(ns, k->retry_ns);
     if (next_ns != CL_NEVER) {
@@ -154,23 +175,52 @@ static void sleep_on(struct cl_kthread *k, int64_t ns)
         k->retry_ns *= 2;
 }
 
-static void park(struct cl_kthread *k)
+/* Work was seen on the last look: do not sleep. Managed: the core may be gone meanwhile, and there is work. */
+static void cancel(struct cl_kthread *k, bool managed)
+{
+    struct cl_cores *c = k->sched->cores;
+    cl_count(&k->stats.parks_cancelled, 1);
+    if (!managed) {
+        cl_park_cancel(k->parker);
+        return;
+    }
+    cl_store_relaxed(&k->aside, 1);
+    c->ops->park_cancel(c, k->index);
+    cl_store_relaxed(&k->aside, 0);
+}
+
+static void sleep_for_core(struct cl_kthread *k, int64_t ns)
+{
+    struct cl_cores *c = k->sched->cores;
+    cl_count(&k->stats.parks, 1);
+    c->ops->park_wait(c, k->index, ns);
+    cl_store_relaxed(&k->sched->help_asked, 0);
+    cl_export(k);
+}
+
+void cl_park_kthread(struct cl_kthread *k)
 {
     struct cl_sched *s = k->sched;
     uint64_t bit = 1ull << k->index;
     stop_searching(k);
-    cl_park_begin(k->parker); /* before the bit: who takes the bit must find the word parked */
+    if (s->cores)
+        cl_export(k);
+    k->away = true;
+    bool managed = s->cores && s->cores->ops->park_begin(s->cores, k->index);
+    if (!managed)
+        cl_park_begin(k->parker); /* before the bit: who takes the bit must find the word parked */
     __atomic_fetch_or(&s->parked, bit, __ATOMIC_SEQ_CST);
     cl_fence_seq_cst(); /* before the last look */
     if (cl_unlikely(cl_load_relaxed(&s->stopping)))
         cl_drain_check(s); /* of those that ended the last uthreads and now sleep, the last sees all ends */
-    int64_t ns = sleep_ns(k);
-    if (ns == 0 || work_visible(k)) {
-        cl_park_cancel(k->parker);
-        cl_count(&k->stats.parks_cancelled, 1);
-    } else {
+    int64_t ns = sleep_ns(k, managed);
+    if (ns == 0 || cl_work_visible(k))
+        cancel(k, managed);
+    else if (managed)
+        sleep_for_core(k, ns);
+    else
         sleep_on(k, ns);
-    }
+    k->away = false;
     /* If somebody else took the bit, he counted us as searching. */
     k->searching = !(__atomic_fetch_and(&s->parked, ~bit, __ATOMIC_SEQ_CST) & bit);
     k->idle_turns = 1; /* still idle, see cl_idle_over; and adaptive does not spin anew for nothing */
@@ -180,6 +230,8 @@ static void park(struct cl_kthread *k)
 static bool tired(struct cl_kthread *k)
 {
     const struct cl_sched *s = k->sched;
+    if (s->cores && s->cores->ops->wanted(s->cores, k->index))
+        return true; /* what would be spun away here somebody else could use */
     if (s->mode != CL_SCHED_ADAPTIVE)
         return s->mode == CL_SCHED_BLOCK;
     /* Reading the clock takes longer than a turn: not each time. */
@@ -218,7 +270,7 @@ void cl_idle(struct cl_kthread *k)
         }
     }
     if (sleep && !(promising && k->idle_turns < PROMISING_TURNS))
-        park(k);
+        cl_park_kthread(k);
     else if (cl_unlikely(s->oversubscribed) && !s->sleeps && k->idle_turns % YIELD_EVERY == 0)
         sched_yield();
     else if (s->smt)

@@ -2,12 +2,16 @@
 #ifndef CORELANE_LIBOS_SCHED_INTERNAL_H
 #define CORELANE_LIBOS_SCHED_INTERNAL_H
 
+#include "../../runtime/clock.h"
+#include "../../runtime/cores.h"
+#include "../../runtime/shm.h"
 #include "../timer.h"
 #include "sched.h"
 #include "switch.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 
 #define CL_RUNQ_SIZE 256u /* slots of a run queue's ring */
@@ -16,8 +20,9 @@
 #define CL_STACK_SLAB 64  /* stacks mapped at a time */
 #define CL_TIMERS_MAX (1u << 20)
 #define CL_NEVER UINT64_MAX
-#define CL_BEHIND_FRAMES 16 /* of one poll, and */
-#define CL_BEHIND_POLLS 8   /* polls in a row: a kthread falls behind, see steal.c */
+#define CL_SCHED_SIGNAL SIGURG /* asks for the core; ignored by default, used by nobody else in a process as a rule */
+#define CL_BEHIND_FRAMES 16    /* of one poll, and */
+#define CL_BEHIND_POLLS 8      /* polls in a row: a kthread falls behind, see steal.c */
 #define CL_RETRY_NS                                                                                                    \
     50000 /* first sleep while the source has frames that the NIC did not take; doubles up to 16 times that */
 
@@ -41,8 +46,8 @@ struct CL_ALIGNED(64) cl_uthread {
     char *stack_lo;  /* constant: lowest usable byte; the guard page is below */
     char *stack_top; /* constant: where its first frame goes */
     struct cl_sched *sched;
-    int32_t result; /* of a join that could not be, set before the joiner is resumed */
-    uint32_t pad;
+    int32_t result;   /* of a join that could not be, set before the joiner is resumed */
+    bool preemptible; /* between cl_preemptible_begin and _end; read by the handler of the thread that runs it */
     void *fake_stack; /* ASan */
     void *fiber;      /* TSan */
 };
@@ -50,6 +55,7 @@ struct CL_ALIGNED(64) cl_uthread {
 enum cl_after_op {
     CL_AFTER_NOTHING,
     CL_AFTER_READY,  /* push t to the run queue */
+    CL_AFTER_FRONT,  /* t is the next to run here, and siblings may take it */
     CL_AFTER_UNLOCK, /* release the lock p */
     CL_AFTER_JOIN,   /* t wants to join p */
     CL_AFTER_EXIT,   /* t has ended */
@@ -68,6 +74,9 @@ struct cl_runq {
     uint32_t head;
     uint32_t tail;
     uint32_t n_overflow; /* writers: under the lock; readers: all */
+    /* What makes of tail and head the positions that are exported (cl_signals): tail + beyond and head + passed, which count
+     * uthreads that went past the ring, too. Writers: under the lock; readers: all, relaxed. */
+    uint32_t beyond, passed;
     struct cl_spin lock;
     struct cl_uthread *first, *last; /* overflow, under the lock */
     uint64_t overflowed;             /* owner */
@@ -104,9 +113,17 @@ struct cl_kthread {
     int32_t budget;
     uint32_t no_switch;
     uint32_t index;
-    bool searching;     /* counted in sched->searching */
-    bool ran;           /* something ran since the last flush of the source, or that left frames behind */
-    bool on_loop_stack; /* inside cl_kthread_call */
+    bool searching;             /* counted in sched->searching */
+    bool ran;                   /* something ran since the last flush of the source, or that left frames behind */
+    bool on_loop_stack;         /* inside cl_kthread_call */
+    bool network_first;         /* a uthread's quantum is over: look at the network before the run queue */
+    bool away;                  /* waits for its core. Looked at by the handler of the thread itself, as the next one */
+    uint32_t asked;             /* an interrupt came where it could not be answered: the loop sees to it */
+    const uint64_t *look;       /* word of cl_cores, or a zero, and ... */
+    uint64_t look_bit;          /* ... our bit in it */
+    struct cl_signals *signals; /* exported to the iokernel, or own_signals */
+    uint64_t quantum_ticks;     /* copy of the scheduler's */
+    uint64_t switched_tsc;      /* with a quantum: when the uthread that runs was switched to */
     void (*call_fn)(void *arg);
     struct cl_uthread loop; /* the loop's own context */
     struct cl_uthread *idle_runner;
@@ -122,6 +139,7 @@ struct cl_kthread {
     uint8_t order[CL_SCHED_MAX_KTHREADS]; /* siblings, nearest first */
     int32_t cpu;
     pthread_t thread;
+    int32_t tid; /* futex: 0 until the thread runs */
     void *signal_stack;
     struct cl_sched_stats stats; /* writer: the kthread; readers: all, relaxed */
 
@@ -130,12 +148,16 @@ struct cl_kthread {
         turns CL_ALIGNED(128); /* of the loop; writer: the kthread; readers: thieves, relaxed: only change matters */
     uint32_t behind; /* polls in a row that brought CL_BEHIND_FRAMES; writer: the kthread; readers: thieves, relaxed */
     uint32_t robbed; /* writers: thieves (1) and the kthread (0); relaxed */
+    uint32_t
+        aside; /* it has lost its core: all that it has may be taken. Writer: the kthread; readers: thieves, relaxed */
+    struct cl_uthread *front; /* that ran when it lost its core. Writers: the kthread, and who takes it, by exchange */
     struct cl_timer *firing;  /* writer: the kthread; readers: cl_timer_cancel (acquire) */
     struct cl_parker *parker; /* constant after new */
     struct cl_parker own_parker;
     struct cl_timers timers;
     struct cl_runq runq;
     uint32_t park_word CL_ALIGNED(64); /* of own_parker */
+    struct cl_signals own_signals CL_ALIGNED(64);
 } CL_ALIGNED(128);
 
 struct cl_sched {
@@ -152,6 +174,9 @@ struct cl_sched {
     void *clock_arg;
     uint64_t fp_control;
     struct cl_work_source source;
+    struct cl_cores *cores; /* NULL: nobody manages them */
+    uint64_t quantum_ticks; /* 0: none */
+    const uint64_t *probe_word;
     struct cl_kthread *kthreads;
     struct cl_uthread *uthreads; /* max_uthreads objects, touched as they are needed */
     char **slabs;                /* mappings of CL_STACK_SLAB stacks each */
@@ -161,6 +186,7 @@ struct cl_sched {
     /* Sleeping and waking; see idle.c. All RMW. */
     uint64_t parked CL_ALIGNED(64); /* bit k: kthread k sleeps or is about to */
     uint32_t searching;             /* kthreads awake that look for work */
+    uint32_t help_asked; /* the iokernel was asked for help, and no kthread has come since. Relaxed: a hint */
 
     /* uthreads made ready by foreign threads. */
     struct cl_spin inject_lock CL_ALIGNED(64);
@@ -179,6 +205,7 @@ struct cl_sched {
     uint32_t stopping CL_ALIGNED(64); /* drain */
     uint32_t drained;                 /* futex: nothing alive was seen while stopping */
     uint32_t ending;                  /* leave the loop */
+    uint32_t go;                      /* futex: kthreads may begin */
     int stopped;                      /* result of the first stop + 1 */
 };
 
@@ -199,12 +226,16 @@ void cl_uthread_prepare(struct cl_uthread *t, cl_uthread_fn fn, void *arg, uint6
 /* Switch from the running context to `next`; the caller has filled k->after. Returns when the caller is resumed. */
 void cl_switch_to(struct cl_kthread *k, struct cl_uthread *me, struct cl_uthread *next);
 int cl_block(struct cl_kthread *k, enum cl_after_op op, void *p);
+/* The same for the loop to go on, whoever is ready. */
+int cl_block_to_loop(struct cl_kthread *k, enum cl_after_op op);
 
 /* timer.c */
 int cl_timers_new(struct cl_timers *h);
 void cl_timers_delete(struct cl_timers *h);
 /* Run what is due in the heap of `owner` on k; at most a bounded number. Returns how many. */
 unsigned cl_timers_run(struct cl_kthread *k, struct cl_kthread *owner, uint64_t now_ns);
+/* Tell the iokernel when the first is due. */
+void cl_timers_export(struct cl_kthread *k);
 /* Arm on k and leave the heap locked, for cl_block(.., CL_AFTER_UNLOCK, &k->timers.lock). Not armed: 0 or -ENOSPC. */
 int cl_timer_arm_locked(struct cl_kthread *k, struct cl_timer *timer, uint64_t deadline_ns);
 
@@ -216,15 +247,32 @@ void cl_wake_for_lone(struct cl_kthread *k);
 void cl_wake_all(struct cl_sched *s);
 void cl_idle(struct cl_kthread *k);
 void cl_idle_over(struct cl_kthread *k);
+void cl_park_kthread(struct cl_kthread *k);
+bool cl_work_visible(struct cl_kthread *k);
 void cl_drain_check(struct cl_sched *s);
 bool cl_run_runner(struct cl_kthread *k);
 void cl_dispatch(struct cl_kthread *k, struct cl_uthread *t);
 unsigned cl_turn(struct cl_kthread *k);
+/* Doorbells for what uthreads, timers and polls have sent since the last time, or could not be sent then. */
+void cl_flush(struct cl_kthread *k);
 void *cl_kthread_main(void *arg);
 void cl_inject(struct cl_sched *s, struct cl_uthread *t, bool spawned);
 int cl_signal_stack_install(struct cl_kthread *k);
 void cl_signal_stack_remove(struct cl_kthread *k);
 void cl_loop_stack_bounds(struct cl_kthread *k);
+
+/* aside.c: cores that others may take. */
+/* The loop was asked to look: if the core is lost, let go of it, and come back with it. */
+void cl_step_aside(struct cl_kthread *k);
+/* The same where the uthread cannot be switched away from. Async-signal-safe. */
+void cl_aside_in_place(struct cl_kthread *k);
+/* Take the uthread that ran when v lost its core. */
+struct cl_uthread *cl_take_front(struct cl_kthread *v);
+void cl_export(struct cl_kthread *k);
+/* interrupt.c: the signal by which an iokernel takes a core from code that does not look. */
+int cl_interrupt_install(int signal, char err[256]);
+/* Trampoline's call: the uthread was interrupted where that is safe. */
+void cl_preempted(void);
 
 static inline uint64_t cl_sched_clock(const struct cl_sched *s)
 {
@@ -235,6 +283,37 @@ static inline uint64_t cl_sched_clock(const struct cl_sched *s)
 static inline void cl_count_finished(struct cl_kthread *k)
 {
     cl_store_release(&k->stats.finished, k->stats.finished + 1);
+}
+
+static inline bool cl_managed(const struct cl_sched *s)
+{
+    return cl_unlikely(s->cores != NULL) && s->cores->ops->managed(s->cores);
+}
+
+/* Whether k is to look at its core. Relaxed: the word only says "look". */
+static inline bool cl_asked(const struct cl_kthread *k)
+{
+    return cl_unlikely((cl_load_relaxed(k->look) & k->look_bit) != 0);
+}
+
+/* Export run queue positions: uthreads made ready, and taken. Relaxed, see cl_signals. */
+static inline void cl_note_ready(struct cl_kthread *k)
+{
+    cl_store_relaxed(&k->signals->runq_tail, k->runq.tail + cl_load_relaxed(&k->runq.beyond));
+}
+
+static inline void cl_note_taken(struct cl_kthread *k)
+{
+    cl_store_relaxed(&k->signals->runq_head, cl_load_relaxed(&k->runq.head) + cl_load_relaxed(&k->runq.passed));
+}
+
+/* A uthread is about to be switched to. */
+static inline void cl_note_switch(struct cl_kthread *k)
+{
+    cl_count(&k->stats.switches, 1);
+    cl_store_relaxed(&k->signals->switches, (uint32_t)k->stats.switches);
+    if (cl_unlikely(k->quantum_ticks))
+        k->switched_tsc = cl_tsc();
 }
 
 /* Whether the caller is on a uthread that may switch. */

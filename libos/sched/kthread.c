@@ -2,9 +2,14 @@
  * from the run queue, the own network queue, a runner for what it brought. A turn without any of these is idle (idle.c). */
 #include "runq.h"
 
+#include "../probe.h"
+
+#include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #if defined(__has_attribute)
 #if __has_attribute(noipa)
@@ -19,7 +24,7 @@
 
 static __thread struct cl_kthread *this_kthread __attribute__((tls_model("initial-exec")));
 
-CL_NOINLINE CL_NOIPA struct cl_kthread *cl_kthread_self(void)
+CL_PROBE_TEXT CL_NOINLINE CL_NOIPA struct cl_kthread *cl_kthread_self(void)
 {
     struct cl_kthread *k = this_kthread;
     __asm__ volatile("" : "+r"(k)); /* not a constant of the thread, whatever the compiler thinks of threads */
@@ -29,6 +34,7 @@ CL_NOINLINE CL_NOIPA struct cl_kthread *cl_kthread_self(void)
 CL_NOINLINE CL_NOIPA void cl_kthread_bind(struct cl_kthread *k)
 {
     this_kthread = k;
+    cl_probe_bind(k ? k->sched->probe_word : NULL);
 }
 
 void cl_dispatch(struct cl_kthread *k, struct cl_uthread *t)
@@ -36,13 +42,16 @@ void cl_dispatch(struct cl_kthread *k, struct cl_uthread *t)
     /* Before it runs, which may take long: while we count as searching nobody is woken. */
     if (cl_unlikely(k->idle_turns || k->searching))
         cl_idle_over(k);
-    cl_count(&k->stats.switches, 1);
+    cl_note_switch(k);
+    cl_store_relaxed(&k->signals->in_uthread, 1);
     k->ran = true;
     for (;;) {
         cl_switch_to(k, &k->loop, t);
         k->current = NULL;
-        if (cl_likely(k->after.op != CL_AFTER_CALL))
+        if (cl_likely(k->after.op != CL_AFTER_CALL)) {
+            cl_store_relaxed(&k->signals->in_uthread, 0);
             return;
+        }
         /* The uthread asked for a call on this stack, see cl_kthread_call. */
         struct cl_after call = k->after;
         k->after.op = CL_AFTER_NOTHING;
@@ -137,14 +146,14 @@ static unsigned take_injected(struct cl_kthread *k)
     cl_spin_unlock(&s->inject_lock);
     for (unsigned i = 0; i < n; i++)
         len = cl_runq_push(&k->runq, batch[i]);
+    cl_note_ready(k);
     cl_count(&k->stats.injected, n);
     if (len > 1 && s->sleeps)
         cl_wake_one(s, k);
     return n;
 }
 
-/* Doorbells for what uthreads, timers and polls have sent since the last time, or could not be sent then. */
-static void flush(struct cl_kthread *k)
+void cl_flush(struct cl_kthread *k)
 {
     const struct cl_work_source *source = &k->sched->source;
     if (!k->ran)
@@ -157,7 +166,7 @@ static void flush(struct cl_kthread *k)
 static unsigned look_at_network(struct cl_kthread *k)
 {
     const struct cl_work_source *source = &k->sched->source;
-    flush(k);
+    cl_flush(k);
     unsigned frames = source->poll(source->arg, k->index, k->index);
     cl_count(&k->stats.polls, 1);
     cl_count(&k->stats.frames, frames);
@@ -165,9 +174,9 @@ static unsigned look_at_network(struct cl_kthread *k)
         cl_store_relaxed(&k->behind, frames >= CL_BEHIND_FRAMES ? k->behind + (k->behind < CL_BEHIND_POLLS) : 0);
     if (frames)
         k->ran = true; /* it may have answered some at once */
-    if (source->pending(source->arg, k->index) == 0 || !cl_run_runner(k))
+    if (source->pending(source->arg, k->index) == 0 || cl_asked(k) || !cl_run_runner(k))
         return frames;
-    flush(k);
+    cl_flush(k);
     return frames + 1;
 }
 
@@ -176,6 +185,8 @@ unsigned cl_turn(struct cl_kthread *k)
     struct cl_sched *s = k->sched;
     unsigned work = 0;
     cl_count(&k->turns, 1);
+    if (cl_unlikely(cl_asked(k) || k->asked))
+        cl_step_aside(k);
     if (cl_load_relaxed(&k->timers.next_ns) != CL_NEVER) /* relaxed: only we arm in our heap */
         work += cl_timers_run(k, k, cl_sched_clock(s));
     if (work)
@@ -183,14 +194,35 @@ unsigned cl_turn(struct cl_kthread *k)
     if (cl_load_relaxed(&s->n_inject)) /* relaxed: looked at again under the lock, and before sleeping */
         work += take_injected(k);
     k->budget = CL_BUDGET;
+    if (cl_unlikely(k->network_first) && s->has_source) {
+        k->network_first = false;
+        work += look_at_network(k);
+    }
     struct cl_uthread *t = cl_runq_pop(&k->runq);
     if (t) {
+        cl_note_taken(k);
         cl_dispatch(k, t);
         work++;
+        if (cl_asked(k))
+            return work;
     }
     if (s->has_source)
         work += look_at_network(k);
     return work;
+}
+
+/* Say who we are, and wait until the iokernel knows it, if there is one that manages cores; nothing is ours then. */
+static void begin(struct cl_kthread *k)
+{
+    struct cl_sched *s = k->sched;
+    if (!s->cores)
+        return;
+    cl_store_release(&k->tid, (int32_t)syscall(SYS_gettid));
+    syscall(SYS_futex, &k->tid, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    while (!cl_load_acquire(&s->go)) /* acquire: pairs with cl_sched_start */
+        syscall(SYS_futex, &s->go, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+    cl_export(k);
+    k->asked = 1;
 }
 
 void *cl_kthread_main(void *arg)
@@ -202,6 +234,7 @@ void *cl_kthread_main(void *arg)
     cl_signal_stack_install(k);
     /* Sleeps end when a timer is due, not up to 50 us later. Failing costs only that. */
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+    begin(k);
     while (!cl_load_acquire(&s->ending)) { /* acquire: pairs with cl_sched_stop */
         if (cl_turn(k))
             cl_idle_over(k);
@@ -213,9 +246,4 @@ void *cl_kthread_main(void *arg)
     cl_signal_stack_remove(k);
     cl_kthread_bind(NULL);
     return NULL;
-}
-
-void cl_sched_look(void)
-{
-    cl_uthread_yield(); /* answers -EDEADLK where it may not */
 }

@@ -11,12 +11,13 @@ void cl_runq_overflow(struct cl_runq *q, struct cl_uthread *t)
         q->first = t;
     q->last = t;
     cl_store_relaxed(&q->n_overflow, q->n_overflow + 1);
+    cl_store_relaxed(&q->beyond, q->beyond + 1);
     cl_spin_unlock(&q->lock);
     q->overflowed++;
 }
 
-/* Take up to n uthreads off the overflow list into out, oldest first. */
-static unsigned take_overflow(struct cl_runq *q, struct cl_uthread **out, unsigned n)
+/* Take up to n uthreads off the overflow list into out, oldest first. `own`: all but the first go to the ring. */
+static unsigned take_overflow(struct cl_runq *q, struct cl_uthread **out, unsigned n, bool own)
 {
     unsigned i = 0;
     cl_spin_lock(&q->lock);
@@ -27,6 +28,8 @@ static unsigned take_overflow(struct cl_runq *q, struct cl_uthread **out, unsign
     if (!q->first)
         q->last = NULL;
     cl_store_relaxed(&q->n_overflow, q->n_overflow - i);
+    cl_store_relaxed(&q->beyond, q->beyond - (own && i ? i - 1 : 0));
+    cl_store_relaxed(&q->passed, q->passed + (own && i ? 1 : i));
     cl_spin_unlock(&q->lock);
     return i;
 }
@@ -44,7 +47,7 @@ static void append(struct cl_runq *q, struct cl_uthread **t, unsigned n)
 struct cl_uthread *cl_runq_refill(struct cl_runq *q)
 {
     struct cl_uthread *batch[CL_RUNQ_REFILL];
-    unsigned n = take_overflow(q, batch, CL_RUNQ_REFILL);
+    unsigned n = take_overflow(q, batch, CL_RUNQ_REFILL, true);
     if (n > 1)
         append(q, batch + 1, n - 1);
     return n ? batch[0] : NULL;
@@ -75,7 +78,8 @@ struct cl_uthread *cl_runq_steal(struct cl_runq *own, struct cl_runq *victim, un
     struct cl_uthread *batch[CL_RUNQ_SIZE / 2];
     *n = grab(victim, batch);
     if (*n == 0 && cl_load_relaxed(&victim->n_overflow))
-        *n = take_overflow(victim, batch, cl_min(CL_RUNQ_REFILL, (cl_load_relaxed(&victim->n_overflow) + 1) / 2));
+        *n =
+            take_overflow(victim, batch, cl_min(CL_RUNQ_REFILL, (cl_load_relaxed(&victim->n_overflow) + 1) / 2), false);
     if (*n > 1)
         append(own, batch + 1, *n - 1);
     return *n ? batch[0] : NULL;

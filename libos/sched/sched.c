@@ -50,6 +50,9 @@ static uint32_t cpus_allowed(void)
     return sched_getaffinity(0, sizeof set, &set) ? 1 : (uint32_t)CPU_COUNT(&set);
 }
 
+/* Look words where no iokernel says anything: never; and with a quantum, at each probe. */
+static const uint64_t no_look = 0, always_look = UINT64_MAX;
+
 static int init_kthread(struct cl_sched *s, uint32_t index, const struct cl_sched_config *c)
 {
     struct cl_kthread *k = &s->kthreads[index];
@@ -65,6 +68,11 @@ static int init_kthread(struct cl_sched *s, uint32_t index, const struct cl_sche
     k->parker = s->source.parker ? s->source.parker(s->source.arg, index) : NULL;
     if (!k->parker)
         k->parker = &k->own_parker;
+    struct cl_cores *cores = s->cores;
+    k->look = cores ? cores->look : &no_look;
+    k->look_bit = 1ull << index;
+    k->signals = cores ? cores->ops->signals(cores, index) : &k->own_signals;
+    k->quantum_ticks = s->quantum_ticks;
     return cl_timers_new(&k->timers);
 }
 
@@ -80,6 +88,9 @@ static void init_fields(struct cl_sched *s, const struct cl_sched_config *c)
     s->clock_arg = c->clock ? c->clock_arg : (void *)(uintptr_t)cl_clock_default();
     s->fp_control = cl_context_fp_control();
     s->has_source = c->source != NULL;
+    s->cores = c->cores;
+    s->quantum_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), (int64_t)c->quantum_ns);
+    s->probe_word = c->cores ? c->cores->look : c->quantum_ns ? &always_look : &no_look;
     if (c->source)
         s->source = *c->source;
 }
@@ -119,7 +130,7 @@ int cl_sched_new(const struct cl_sched_config *config, struct cl_sched **out, ch
 /* All signals but those that a fault of the running code raises. */
 static void signals_to_block(sigset_t *set)
 {
-    static const int kept[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
+    static const int kept[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF, CL_SCHED_SIGNAL};
     sigfillset(set);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         sigdelset(set, kept[i]);
@@ -148,9 +159,29 @@ static int start_kthread(struct cl_kthread *k, char err[256])
     return 0;
 }
 
+/* Let the kthreads that wait for it begin. */
+static void begin(struct cl_sched *s)
+{
+    cl_store_release(&s->go, 1); /* release: what cl_sched_start has done */
+    syscall(SYS_futex, &s->go, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* Tell the iokernel who the kthreads are. */
+static int register_kthreads(struct cl_sched *s, char err[256])
+{
+    int32_t tids[CL_SCHED_MAX_KTHREADS];
+    for (uint32_t k = 0; k < s->n_kthreads; k++)
+        while ((tids[k] = cl_load_acquire(&s->kthreads[k].tid)) == 0) /* acquire: nothing else, it runs */
+            syscall(SYS_futex, &s->kthreads[k].tid, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+    return s->cores->ops->threads(s->cores, tids, s->n_kthreads, CL_SCHED_SIGNAL, err);
+}
+
 static void join_kthreads(struct cl_sched *s, uint32_t n)
 {
     cl_store_release(&s->ending, 1);
+    begin(s);
+    if (s->cores)
+        s->cores->ops->release(s->cores);
     cl_wake_all(s);
     for (uint32_t k = 0; k < n; k++)
         pthread_join(s->kthreads[k].thread, NULL);
@@ -163,19 +194,24 @@ int cl_sched_start(struct cl_sched *s, char err[256])
         snprintf(err, 256, "the scheduler was started already");
         return -EALREADY;
     }
+    int rc = s->cores ? cl_interrupt_install(CL_SCHED_SIGNAL, err) : 0;
+    if (rc)
+        return rc;
     signals_to_block(&block);
     pthread_sigmask(SIG_SETMASK, &block, &before);
-    int rc = 0;
     uint32_t k = 0;
     for (; k < s->n_kthreads; k++)
         if ((rc = start_kthread(&s->kthreads[k], err)))
             break;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0 && s->cores)
+        rc = register_kthreads(s, err);
     if (rc) {
         join_kthreads(s, k);
         s->stopped = 1;
     } else {
         s->started = true;
+        begin(s);
     }
     return rc;
 }
@@ -203,6 +239,8 @@ int cl_sched_stop(struct cl_sched *s, int64_t timeout_ns)
     cl_store_relaxed(&s->stopping, 1); /* relaxed: cl_wake_all begins with a fence */
     if (s->started) {
         cl_wake_all(s);
+        if (s->cores)
+            cl_drain_check(s); /* kthreads without a core are not woken by that, and look no more */
         wait_drained(s, timeout_ns);
         join_kthreads(s, s->n_kthreads);
     }

@@ -7,6 +7,8 @@
  *   kthread.c   the loop
  *   idle.c      spinning, parking, waking siblings
  *   steal.c     what an idle kthread takes
+ *   aside.c     cores that others may take, and the quantum
+ *   interrupt.c the signal that takes a core from code that does not look
  *   runq.h      run queues
  *   runner.c    the uthreads that run the work source
  *   switch.h    the context switch (switch_x86_64.h, switch_aarch64.h)
@@ -29,7 +31,7 @@
  *   - After start-up a kthread makes no system call while it has work, or ever in mode `spin`, but for the yield of a
  *     contended spinlock (spin.h), the first use of more stacks (stack.c) and waking a sleeping sibling.
  *
- * Does not deal with: preemption of a uthread that never reaches a scheduling point, priorities, cancellation, more
+ * Does not deal with: preemption inside a runtime of a uthread that reaches no scheduling point and no probe, priorities, cancellation, more
  * than one scheduler a kthread, fork (the child has no kthreads: only exec and _exit are useful there), CET shadow
  * stacks (switch.h says why the library never carries the mark that would turn them on). */
 #ifndef CORELANE_LIBOS_SCHED_SCHED_H
@@ -93,6 +95,8 @@ struct cl_work_source {
      * (negative: for ever). Returns with the word RUNNING; a result < 0 is counted in wait_errors. NULL: cl_park_wait
      * is called. */
     int (*wait)(void *arg, unsigned k, int64_t timeout_ns);
+    /* S. Store the positions of the inbox of `self` in its signals (runtime/shm.h), where cores are managed. */
+    void (*export_positions)(void *arg, unsigned self);
 };
 
 /* Everything that a scheduler is told. Start from cl_sched_config_init. */
@@ -105,7 +109,9 @@ struct cl_sched_config {
     uint64_t watch_ns;     /* longest first sleep; doubles up to 64 times that. 0: no limit. default 1 ms */
     const int32_t *cpus;   /* CPU of kthread k, -1 for unpinned; NULL: none pinned. Copied. */
     const struct cl_work_source *source; /* NULL: none. Copied. */
-    uint64_t (*clock)(void *arg);        /* monotonic nanoseconds; NULL: the machine's clock */
+    struct cl_cores *cores;              /* who owns the kthreads' cores (runtime/cores.h); NULL: nobody manages them */
+    uint64_t quantum_ns;          /* a uthread that ran for so long lets others go first, at its next probe; 0: never */
+    uint64_t (*clock)(void *arg); /* monotonic nanoseconds; NULL: the machine's clock */
     void *clock_arg;
 };
 
@@ -126,6 +132,9 @@ struct cl_sched_stats {
     uint64_t injected;          /* uthreads taken from the queue that foreign threads fill */
     uint64_t overflowed;        /* uthreads that did not fit into the ring of the run queue */
     uint64_t wait_errors;       /* source->wait failed */
+    uint64_t preempted;         /* uthreads whose quantum was over while others waited */
+    uint64_t asides;            /* uthreads that found at a probe that the core was lost */
+    uint64_t interrupts;        /* signals that found the core lost */
 };
 
 /* Defaults into *config. */
@@ -172,6 +181,16 @@ CL_API int cl_kthread_call(void (*fn)(void *arg), void *arg);
 
 /* What cl_probe_slow does (../probe.h): let go of the core if it is not ours any more, or yield if the quantum is over. */
 CL_API void cl_sched_look(void);
+
+/* Code that an interrupt may switch away from, since it holds nothing that others wait for, has no thread-local's address
+ * in a register and calls nothing outside of the range (outside it waits in place): compiled numeric code. -ENOSPC, -EINVAL.
+ * Any thread. Remove it before the memory is used for something else. */
+CL_API int cl_preemptible_add(const void *begin, const void *end);
+CL_API void cl_preemptible_remove(const void *begin);
+/* The same for what the calling uthread runs between these two: no calls but probes, no spinlocks, no thread-locals. -EPERM
+ * in a place that may not switch. */
+CL_API int cl_preemptible_begin(void);
+CL_API void cl_preemptible_end(void);
 
 /* The primitive under all blocking calls: put the caller to sleep and release `held` once its context is saved, so that
  * a waker that takes the lock finds a uthread that can be resumed. It is resumed by cl_uthread_ready, once. -EDEADLK,

@@ -5,6 +5,8 @@
 
 #define SPINS 128 /* about a microsecond of pauses: longer than any critical section that is not preempted */
 
+CL_API __thread uint32_t cl_spins_held __attribute__((tls_model("initial-exec")));
+
 void cl_spin_wait(struct cl_spin *l)
 {
     for (unsigned i = 1;; i++) {

@@ -16,13 +16,21 @@ struct cl_spin {
 };
 // cffi: end
 
+/* Spinlocks that the calling thread holds. A kthread that holds one is not made to wait for its core by an interrupt: its
+ * siblings would spin. A lock is released on the thread that took it. */
+extern CL_API __thread uint32_t cl_spins_held __attribute__((tls_model("initial-exec")));
+
 /* The slow half of cl_spin_lock. */
 CL_API void cl_spin_wait(struct cl_spin *l);
 
 static inline bool cl_spin_try(struct cl_spin *l)
 {
+    cl_spins_held++; /* before: an interrupt may come in between */
     /* Acquire: the previous holder's writes happen before ours. */
-    return __atomic_exchange_n(&l->word, 1, __ATOMIC_ACQUIRE) == 0;
+    if (__atomic_exchange_n(&l->word, 1, __ATOMIC_ACQUIRE) == 0)
+        return true;
+    cl_spins_held--;
+    return false;
 }
 
 static inline void cl_spin_lock(struct cl_spin *l)
@@ -34,6 +42,7 @@ static inline void cl_spin_lock(struct cl_spin *l)
 static inline void cl_spin_unlock(struct cl_spin *l)
 {
     cl_store_release(&l->word, 0); /* release: our writes happen before the next holder's */
+    cl_spins_held--;
 }
 
 #endif

@@ -7,7 +7,9 @@
  *
  * Frames are also taken from a sibling that gets on and still falls behind: CL_BEHIND_POLLS polls one after another have
  * brought it CL_BEHIND_FRAMES or more. Under a load that it can carry the polls of a loop bring few frames, for what comes
- * while one batch is handled is the next batch; so this is a queue that stays. It ends with the first shorter poll. */
+ * while one batch is handled is the next batch; so this is a queue that stays. It ends with the first shorter poll.
+ *
+ * From a sibling that has lost its core (aside.c) everything is taken at once. */
 #include "runq.h"
 
 #define ALONE_LOOKS 12
@@ -16,11 +18,18 @@
 static unsigned steal_uthreads(struct cl_kthread *k, struct cl_kthread *v, struct cl_seen *seen, bool *promising)
 {
     uint32_t len = cl_runq_len(&v->runq);
+    struct cl_uthread *front = cl_take_front(v);
+    if (front) {
+        cl_count(&k->stats.stolen_uthreads, 1);
+        k->budget = CL_BUDGET;
+        cl_dispatch(k, front);
+        return 1;
+    }
     if (len == 0 || len > (1u << 31)) {
         seen->alone = 0;
         return 0;
     }
-    if (len == 1) {
+    if (len == 1 && !cl_load_relaxed(&v->aside)) {
         uint32_t head = cl_load_relaxed(&v->runq.head); /* relaxed: only whether it has changed */
         seen->alone = head == seen->head ? seen->alone + 1 : 0;
         seen->head = head;
@@ -35,6 +44,8 @@ static unsigned steal_uthreads(struct cl_kthread *k, struct cl_kthread *v, struc
         return 0;
     seen->alone = 0;
     cl_store_relaxed(&v->robbed, 1);
+    cl_note_taken(v);
+    cl_note_ready(k);
     cl_count(&k->stats.stolen_uthreads, n);
     k->budget = CL_BUDGET;
     cl_dispatch(k, t);
@@ -45,26 +56,28 @@ static unsigned steal_from_stuck(struct cl_kthread *k, struct cl_kthread *v, str
 {
     struct cl_sched *s = k->sched;
     uint64_t turns = cl_load_relaxed(&v->turns), next_ns = cl_load_relaxed(&v->timers.next_ns);
-    if (turns != seen->turns) {
+    if (turns != seen->turns && !cl_load_relaxed(&v->aside)) {
         seen->turns = turns;
         seen->stuck = 0;
         return 0;
     }
-    /* One that sleeps wakes by itself for its queue and its timers. Relaxed: a wrong guess costs a look. */
-    if (cl_load_relaxed(&s->parked) & 1ull << v->index)
+    /* One that sleeps wakes by itself for its queue and its timers. Relaxed: a wrong guess costs a look. Where cores are
+     * managed it may not have one to wake on. */
+    bool managed = cl_managed(s);
+    if (!managed && cl_load_relaxed(&s->parked) & 1ull << v->index)
         return 0;
     bool frames = s->has_source && s->source.ready(s->source.arg, v->index);
     bool timers = next_ns != CL_NEVER && next_ns <= cl_sched_clock(s);
     /* The look may have taken a frame from where it would have woken the owner, and the owner may have gone to sleep since.
      * Its bit is set before its last look, ours was a look, and looks exclude each other: one of us sees the other. */
     cl_fence_seq_cst();
-    if (frames && cl_load_relaxed(&s->parked) & 1ull << v->index) {
+    if (frames && !managed && cl_load_relaxed(&s->parked) & 1ull << v->index) {
         cl_park_wake(v->parker);
         return 0;
     }
     if (!frames && !timers)
         return 0;
-    if (++seen->stuck < STUCK_LOOKS) {
+    if (!cl_load_relaxed(&v->aside) && ++seen->stuck < STUCK_LOOKS) {
         *promising = true;
         return 0;
     }

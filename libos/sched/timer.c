@@ -64,9 +64,21 @@ static void sift_down(struct cl_timers *h, uint32_t i, struct cl_timer_slot slot
     place(h, i, slot);
 }
 
+void cl_timers_export(struct cl_kthread *k)
+{
+    uint64_t next_ns = cl_load_relaxed(&k->timers.next_ns);
+    if (k->sched && k->sched->cores)
+        cl_store_relaxed(&k->signals->timer_tsc,
+                         next_ns >= INT64_MAX ? CL_NEVER : cl_ns_to_tsc(cl_clock_default(), (int64_t)next_ns));
+}
+
 static void publish(struct cl_timers *h)
 {
-    cl_store_relaxed(&h->next_ns, h->n ? h->heap[0].deadline_ns : CL_NEVER);
+    uint64_t next_ns = h->n ? h->heap[0].deadline_ns : CL_NEVER;
+    if (next_ns == h->next_ns)
+        return;
+    cl_store_relaxed(&h->next_ns, next_ns);
+    cl_timers_export(cl_container_of(h, struct cl_kthread, timers));
 }
 
 static void remove_locked(struct cl_timers *h, struct cl_timer *t)

@@ -10,11 +10,12 @@
 /* The uthread to run when the current one leaves: the oldest ready one, or the loop. */
 static inline struct cl_uthread *pick_next(struct cl_kthread *k)
 {
-    if (cl_likely(k->budget > 0)) {
+    if (cl_likely(k->budget > 0 && !cl_asked(k))) {
         struct cl_uthread *t = cl_runq_pop(&k->runq);
         if (t) {
             k->budget--;
-            cl_count(&k->stats.switches, 1);
+            cl_note_taken(k);
+            cl_note_switch(k);
             return t;
         }
     }
@@ -24,7 +25,9 @@ static inline struct cl_uthread *pick_next(struct cl_kthread *k)
 /* Make t runnable on k, and fetch help if that is more than k can do at once. */
 static inline void ready_here(struct cl_kthread *k, struct cl_uthread *t)
 {
-    if (cl_runq_push(&k->runq, t) > 1 && k->sched->sleeps)
+    uint32_t len = cl_runq_push(&k->runq, t);
+    cl_note_ready(k);
+    if (len > 1 && k->sched->sleeps)
         cl_wake_one(k->sched, k);
 }
 
@@ -65,6 +68,9 @@ static CL_NOINLINE void after_rare(struct cl_kthread *k, enum cl_after_op op)
         break;
     case CL_AFTER_FREE:
         cl_stack_put(k, k->after.t);
+        break;
+    case CL_AFTER_FRONT:
+        cl_store_release(&k->front, k->after.t); /* release: its saved context; only a loop that leaves gets here */
         break;
     case CL_AFTER_CALL: /* the loop sees to it, see cl_dispatch */
         k->after.op = op;
@@ -121,6 +127,14 @@ CL_NOINLINE void cl_switch_to(struct cl_kthread *k, struct cl_uthread *me, struc
     arrive(me->fake_stack);
 }
 
+int cl_block_to_loop(struct cl_kthread *k, enum cl_after_op op)
+{
+    struct cl_uthread *me = k->current;
+    k->after = (struct cl_after){op, me, NULL};
+    cl_switch_to(k, me, &k->loop);
+    return 0;
+}
+
 int cl_block(struct cl_kthread *k, enum cl_after_op op, void *p)
 {
     struct cl_uthread *me = k->current;
@@ -140,7 +154,7 @@ static inline __attribute__((always_inline)) void leave(void)
         /* Somebody sleeps until we end, and nobody else may touch us: go straight to the joiner, which recycles us. */
         next = (struct cl_uthread *)(uintptr_t)join;
         k->budget--;
-        cl_count(&k->stats.switches, 1);
+        cl_note_switch(k);
         cl_store_relaxed(&me->join, CL_JOIN_CLAIMED);
         k->after.op = CL_AFTER_NOTHING;
     } else {
@@ -168,6 +182,7 @@ void cl_uthread_prepare(struct cl_uthread *t, cl_uthread_fn fn, void *arg, uint6
     t->arg = arg;
     t->local = NULL;
     t->runner = NULL;
+    t->preemptible = false;
     t->fake_stack = NULL;
     cl_store_relaxed(&t->join, join); /* published with the id, or by the run queue */
     cl_context_prepare(&t->context, t->stack_top, enter, t->sched->fp_control);
@@ -194,6 +209,7 @@ int cl_uthread_spawn(cl_uthread_fn fn, void *arg, cl_uthread_id *out)
         *out = id_of(t);
     cl_count(&k->stats.spawned, 1);
     uint32_t len = cl_runq_push(&k->runq, t);
+    cl_note_ready(k);
     if (k->sched->sleeps) {
         if (len > 1)
             cl_wake_one(k->sched, k);

@@ -1,0 +1,410 @@
+/* The port's side of docs/cores.md: where the words are, waiting for a core, telling the iokernel who the kthreads are.
+ *
+ * Waiting (wait_core) is async-signal-safe, since a kthread that is interrupted in the middle of foreign code waits inside
+ * the handler: it stores words, yields, sleeps on a futex, and calls nothing else.
+ *
+ * Getting a waiter out when the iokernel has died, or the kthreads are to end: its condition is changed first (`managed`,
+ * `released`), then its futex is woken until it says that it waits no more. Once would not do: it may be between the last
+ * look at the condition and its sleep, and the futex's value is not ours to change. */
+#include "port_internal.h"
+
+#include "../runtime/clock.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define YIELDS_ALONE 16       /* yields in a row that came back at once: nobody else is runnable here */
+#define YIELD_AT_ONCE_NS 1500 /* less than two switches */
+#define GRANT_LOOKS 64        /* between a core's owner and the grant the iokernel makes two stores */
+#define KICK_US 50
+
+static struct port *port_of_cores(struct cl_cores *c)
+{
+    return cl_container_of(c, struct port, cores);
+}
+
+static void wake_futex(const uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static const struct cl_state_kthread *slot_of(const struct port_arena *a, unsigned k)
+{
+    return &a->slots[a->slot + k];
+}
+
+/* The core that k is to run on; NULL if the iokernel has not given it any. */
+static const struct cl_state_core *core_of(const struct port_arena *a, unsigned k)
+{
+    /* Acquire: the core's owner was stored before it. */
+    uint32_t cpu = (uint32_t)cl_load_acquire(&slot_of(a, k)->cpu);
+    return cpu < a->n_cores ? &a->cores[cpu] : NULL;
+}
+
+static bool owns(const struct port_arena *a, unsigned k)
+{
+    const struct cl_state_core *core = core_of(a, k);
+    return core && cl_load_acquire(&core->owner) == a->slot + k + 1;
+}
+
+/* Whether it still makes sense to wait for this iokernel. */
+static bool waits_for(struct port *port, const struct port_arena *a)
+{
+    /* Acquire: with `managed` comes the mapping behind `view`. */
+    return cl_load_acquire(&port->managed) == a && !cl_load_acquire(&port->released);
+}
+
+/* Wake the owner for whom k stepped aside, if it sleeps. Returns whether a wake was made. */
+static bool wake_owner(const struct port_arena *a, unsigned k)
+{
+    const struct cl_state_core *core = core_of(a, k);
+    if (!core || !cl_load_acquire(&core->wake))
+        return false;
+    uint32_t owner = cl_load_acquire(&core->owner);
+    if (owner == 0 || owner > CL_SHM_MAX_SLOTS || owner == a->slot + k + 1)
+        return false;
+    wake_futex(&a->slots[owner - 1].grant);
+    return true;
+}
+
+static void say(struct port_arena *a, unsigned k, uint32_t state)
+{
+    cl_store_relaxed(&port_lines(a, k)->park, state);
+    cl_fence_seq_cst(); /* before the look at owner and grant, see docs/cores.md, lost wake-ups */
+}
+
+static void sleep_on_grant(const struct port_arena *a, unsigned k, uint32_t grant, int64_t timeout_ns)
+{
+    struct timespec ts = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+    /* EAGAIN, EINTR, ETIMEDOUT: go and look. */
+    syscall(SYS_futex, &slot_of(a, k)->grant, FUTEX_WAIT, grant, timeout_ns < 0 ? NULL : &ts, NULL, 0);
+}
+
+/* One wait: what k says while it lasts, and what ends it before the owner's word does. */
+struct wait {
+    bool parked; /* without work: being the owner is not enough, the grant must have changed from `seen` ... */
+    uint32_t seen;
+    uint64_t deadline_tsc; /* ... or this be over; UINT64_MAX: never */
+    unsigned alone;        /* yields in a row that came back at once */
+    bool woke;             /* the owner for whom we stepped aside */
+};
+
+/* Wait hot once, or cold. `grant` was read before the condition was looked at. */
+static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t grant, uint32_t *said)
+{
+    bool hot = cl_load_relaxed(&slot_of(a, k)->hot) && w->alone < YIELDS_ALONE;
+    uint32_t state =
+        w->parked ? (hot ? CL_KTHREAD_PARKED_HOT : CL_KTHREAD_PARKED) : (hot ? CL_KTHREAD_ASIDE_HOT : CL_KTHREAD_ASIDE);
+    if (state != *said) {
+        say(a, k, state);
+        *said = state;
+        return; /* look once more after the fence */
+    }
+    uint64_t now = cl_tsc();
+    const struct cl_clock *clock = cl_clock_default();
+    if (hot) {
+        sched_yield();
+        bool at_once = cl_ticks_to_ns(clock, (int64_t)(cl_tsc() - now)) < YIELD_AT_ONCE_NS;
+        w->alone = at_once ? w->alone + 1 : 0;
+    } else {
+        /* A timer that is due brings no core: the iokernel sees it in the signals and decides. */
+        bool timed = w->deadline_tsc != UINT64_MAX && w->deadline_tsc > now;
+        sleep_on_grant(a, k, grant, timed ? cl_ticks_to_ns(clock, (int64_t)(w->deadline_tsc - now)) + 1 : -1);
+    }
+}
+
+/* Wait until k owns a core of `a`, as `w` says; false: there is nothing to wait for any more. */
+static bool wait_owner(struct port *port, struct port_arena *a, unsigned k, struct wait *w, uint32_t said)
+{
+    for (;;) {
+        if (!waits_for(port, a))
+            return false;
+        uint32_t grant = cl_load_acquire(&slot_of(a, k)->grant); /* before the owner: see sleep_on_grant */
+        bool mine = owns(a, k);
+        if (mine && (!w->parked || grant != w->seen || cl_tsc() >= w->deadline_tsc))
+            return true;
+        if (!mine && !w->woke)
+            w->woke = wake_owner(a, k);
+        wait_once(a, k, w, grant, &said);
+    }
+}
+
+/* Say that k runs. The grant comes right after the owner, which we may have seen in between: without a new one (`fresh`)
+ * look some times. */
+static void run(struct port_arena *a, unsigned k, bool fresh)
+{
+    struct cl_arena_kthread *lines = port_lines(a, k);
+    uint32_t grant = cl_load_acquire(&slot_of(a, k)->grant);
+    for (unsigned i = 0; fresh && i < GRANT_LOOKS && grant == lines->signals.acted; i++) {
+        cl_relax();
+        grant = cl_load_acquire(&slot_of(a, k)->grant);
+    }
+    say(a, k, CL_KTHREAD_RUNNING);
+    cl_store_release(&lines->signals.acted, grant); /* release: whoever sees it sees RUNNING */
+}
+
+/* The whole of a wait. The iokernel may take the core from one that it sees parked while that one gets up by itself, so
+ * the owner's word is looked at again after RUNNING was said. */
+static void wait_core(struct port *port, struct port_arena *a, unsigned k, struct wait *w)
+{
+    struct port_waiter *me = &port->waiters[k];
+    uint32_t said = cl_load_relaxed(&port_lines(a, k)->park);
+    cl_store_relaxed(&me->waiting, 1);
+    cl_fence_seq_cst(); /* before the look at `managed` and `released`, see kick */
+    for (;;) {
+        bool had = owns(a, k);
+        if (!wait_owner(port, a, k, w, said))
+            break;
+        run(a, k, !had);
+        if (owns(a, k))
+            break;
+        w->parked = false;
+        said = CL_KTHREAD_RUNNING;
+    }
+    cl_store_relaxed(&port_lines(a, k)->park,
+                     CL_KTHREAD_RUNNING); /* relaxed: no iokernel reads it, if it ended early */
+    cl_store_release(&me->waiting, 0);
+}
+
+static bool cores_managed(struct cl_cores *c)
+{
+    return cl_load_acquire(&port_of_cores(c)->managed) != NULL;
+}
+
+static bool cores_lost(struct cl_cores *c, unsigned k)
+{
+    struct port *port = port_of_cores(c);
+    struct port_arena *a = cl_load_acquire(&port->managed);
+    return a && !owns(a, k) && waits_for(port, a);
+}
+
+static bool cores_wanted(struct cl_cores *c, unsigned k)
+{
+    struct port_arena *a = cl_load_acquire(&port_of_cores(c)->managed);
+    const struct cl_state_core *core = a ? core_of(a, k) : NULL;
+    return core && cl_load_relaxed(&core->wanted); /* relaxed: a hint */
+}
+
+static void cores_aside(struct cl_cores *c, unsigned k)
+{
+    struct port *port = port_of_cores(c);
+    struct port_arena *a = cl_load_acquire(&port->managed);
+    struct wait w = {.deadline_tsc = UINT64_MAX};
+    if (!a)
+        return;
+    cl_count(&port_lines(a, k)->signals.preempted, 1);
+    wait_core(port, a, k, &w);
+}
+
+static bool cores_park_begin(struct cl_cores *c, unsigned k)
+{
+    struct port *port = port_of_cores(c);
+    struct port_arena *a = cl_load_acquire(&port->managed);
+    if (!a || cl_load_acquire(&port->released))
+        return false;
+    port_give_back(port, k);
+    port->waiters[k].arena = a;
+    port->waiters[k].seen = cl_load_acquire(&slot_of(a, k)->grant);
+    /* Hot or cold alike: who reads PARKED wakes the futex, which costs a call if nobody sleeps there yet. */
+    say(a, k, cl_load_relaxed(&slot_of(a, k)->hot) ? CL_KTHREAD_PARKED_HOT : CL_KTHREAD_PARKED);
+    return true;
+}
+
+static void cores_park_cancel(struct cl_cores *c, unsigned k)
+{
+    struct port *port = port_of_cores(c);
+    struct port_arena *a = port->waiters[k].arena;
+    struct wait w = {.deadline_tsc = UINT64_MAX};
+    wait_core(port, a, k, &w);
+}
+
+static void cores_park_wait(struct cl_cores *c, unsigned k, int64_t timeout_ns)
+{
+    struct port *port = port_of_cores(c);
+    struct port_waiter *me = &port->waiters[k];
+    struct wait w = {.parked = true, .seen = me->seen, .deadline_tsc = UINT64_MAX};
+    if (timeout_ns >= 0)
+        w.deadline_tsc = cl_tsc() + (uint64_t)cl_ns_to_ticks(cl_clock_default(), timeout_ns);
+    wait_core(port, me->arena, k, &w);
+}
+
+static void cores_help(struct cl_cores *c)
+{
+    struct port *port = port_of_cores(c);
+    struct port_arena *a = cl_load_acquire(&port->managed);
+    if (!a)
+        return;
+    __atomic_fetch_add(&port_lines(a, 0)->help, 1, __ATOMIC_RELAXED);
+    if (a->never_sleeps)
+        return;
+    cl_fence_seq_cst(); /* as in ring_doorbell: our word before its flag */
+    if (cl_load_relaxed(&a->loop->sleeping)) {
+        uint64_t one = 1;
+        ssize_t ignored = write(a->doorbell, &one, sizeof one); /* EAGAIN: a ring is pending anyway */
+        (void)ignored;
+    }
+}
+
+static struct cl_signals *cores_signals(struct cl_cores *c, unsigned k)
+{
+    return &((struct cl_arena_kthread *)(port_of_cores(c)->view + CL_SHM_PAGE))[k].signals;
+}
+
+/* Wake waiters of `a` until none waits; their condition has been changed. */
+static void kick(struct port *port, struct port_arena *a)
+{
+    cl_fence_seq_cst(); /* after the change, before the look at `waiting` */
+    for (unsigned k = 0; k < port->nic.n_queues; k++)
+        /* Acquire: what it did while it waited is done. */
+        while (cl_load_acquire(&port->waiters[k].waiting)) {
+            wake_futex(&slot_of(a, k)->grant);
+            usleep(KICK_US);
+        }
+}
+
+static void cores_release(struct cl_cores *c)
+{
+    struct port *port = port_of_cores(c);
+    pthread_mutex_lock(&port->lock); /* the watcher may be about to exchange the arena */
+    struct port_arena *a = port->managed;
+    cl_store_release(&port->released, 1);
+    if (a)
+        kick(port, a);
+    pthread_mutex_unlock(&port->lock);
+}
+
+static int cores_threads(struct cl_cores *c, const int32_t *tids, unsigned n, int signal, char err[256])
+{
+    struct port *port = port_of_cores(c);
+    pthread_mutex_lock(&port->lock);
+    port->kthreads.n = n;
+    port->kthreads.signal = signal;
+    memcpy(port->kthreads.tids, tids, n * sizeof *tids);
+    int rc = port->current->managed && port->control_fd >= 0 ? port_cores_manage(port, err) : 0;
+    pthread_mutex_unlock(&port->lock);
+    return rc;
+}
+
+static const struct cl_cores_ops cores_ops = {
+    .managed = cores_managed,
+    .lost = cores_lost,
+    .wanted = cores_wanted,
+    .aside = cores_aside,
+    .park_begin = cores_park_begin,
+    .park_cancel = cores_park_cancel,
+    .park_wait = cores_park_wait,
+    .help = cores_help,
+    .signals = cores_signals,
+    .threads = cores_threads,
+    .release = cores_release,
+};
+
+int port_cores_find(struct port_arena *a, const struct cl_control_accept *acc, char *err)
+{
+    const struct cl_state_header *s = a->state.base;
+    const uint8_t *base = a->state.base;
+    if (!acc->managed)
+        return 0;
+    uint64_t cores_end = s->cores_offset + (uint64_t)s->n_cores * sizeof(struct cl_state_core);
+    uint64_t slots_end = s->kthreads_offset + CL_SHM_MAX_SLOTS * sizeof(struct cl_state_kthread);
+    if (!s->manages_cores || s->n_cores > CL_SHM_MAX_CORES || s->cores_offset > acc->state_bytes ||
+        s->kthreads_offset > acc->state_bytes || cores_end > acc->state_bytes || slots_end > acc->state_bytes ||
+        acc->slot > CL_SHM_MAX_SLOTS || acc->layout.n_kthreads > CL_SHM_MAX_SLOTS - acc->slot) {
+        snprintf(err, CL_CONTROL_ERR_BYTES, "the iokernel manages cores in a state segment that has no room for them");
+        return -EPROTO;
+    }
+    a->cores = (const struct cl_state_core *)(base + s->cores_offset);
+    a->slots = (const struct cl_state_kthread *)(base + s->kthreads_offset);
+    a->n_cores = s->n_cores;
+    a->slot = acc->slot;
+    a->managed = true;
+    return 0;
+}
+
+/* Put private memory at the port's addresses. */
+static int view_nothing(struct port *port)
+{
+    int how = MAP_PRIVATE | MAP_ANONYMOUS | (port->view ? MAP_FIXED : 0);
+    uint8_t *p = mmap(port->view, port->view_bytes, PROT_READ | PROT_WRITE, how, -1, 0);
+    if (p == MAP_FAILED)
+        return -errno;
+    port->view = p;
+    return 0;
+}
+
+/* Put the current arena there. The look word is the iokernel's to write. */
+static int view_arena(struct port *port, struct port_arena *a)
+{
+    size_t page = CL_SHM_PAGE, lines = port->view_bytes - page;
+    for (unsigned k = 0; k < port->nic.n_queues; k++)
+        cl_store_relaxed(&port_lines(a, k)->signals.timer_tsc, UINT64_MAX); /* zero would be overdue */
+    if (mmap(port->view + page, lines, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, a->memory.fd, (off_t)page) ==
+            MAP_FAILED ||
+        mmap(port->view, page, PROT_READ, MAP_SHARED | MAP_FIXED, a->memory.fd, 0) == MAP_FAILED)
+        return -errno;
+    return 0;
+}
+
+int port_cores_new(struct port *port, char *err)
+{
+    unsigned n = port->nic.n_queues;
+    port->view_bytes = port->current->layout.rx_offset;
+    port->waiters = aligned_alloc(CL_CACHELINE, n * sizeof *port->waiters);
+    int rc = port->waiters ? view_nothing(port) : -ENOMEM;
+    if (rc < 0) {
+        snprintf(err, CL_CONTROL_ERR_BYTES, "no memory for a port of %u queues", n);
+        return rc;
+    }
+    memset(port->waiters, 0, n * sizeof *port->waiters);
+    port->cores.ops = &cores_ops;
+    port->cores.look = &((const struct cl_arena_look *)(port->view + CL_ARENA_LOOK_OFFSET))->look;
+    if (port->current->managed)
+        port->nic.cores = &port->cores;
+    return 0;
+}
+
+void port_cores_delete(struct port *port)
+{
+    if (port->view)
+        munmap(port->view, port->view_bytes);
+    free(port->waiters);
+}
+
+int port_cores_manage(struct port *port, char *err)
+{
+    struct port_arena *a = port->current;
+    int rc = view_arena(port, a);
+    if (rc < 0)
+        snprintf(err, CL_CONTROL_ERR_BYTES, "cannot map the words by which cores move: %s", strerror(-rc));
+    else
+        rc = cl_control_kthreads(port->control_fd, &port->kthreads, (int)port->timeout_ms, err);
+    if (rc < 0)
+        view_nothing(port);
+    else
+        cl_store_release(&port->managed, a); /* release: the mapping */
+    return rc;
+}
+
+void port_cores_unmanage(struct port *port)
+{
+    struct port_arena *a = port->managed;
+    if (!a)
+        return;
+    cl_store_release(&port->managed, NULL);
+    view_nothing(port); /* fails where address space does: then the dead arena's words stay, which nobody changes */
+    kick(port, a);
+}
+
+void port_cores_interrupt(struct port *port)
+{
+    for (unsigned k = 0; k < port->kthreads.n; k++)
+        syscall(SYS_tgkill, getpid(), port->kthreads.tids[k], port->kthreads.signal);
+}

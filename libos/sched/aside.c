@@ -1,0 +1,161 @@
+/* Cores that others may take (docs/cores.md): looking, stepping aside, exporting positions; and the quantum.
+ *
+ * A kthread looks at one bit (cl_asked) wherever it chooses what runs next, and uthreads do by probes. If its core is lost:
+ *   in the loop          it lets go of the core there (cl_step_aside)
+ *   on a uthread         that one is switched away from, put in front, and the loop lets go
+ *   where that may not   the kthread waits in place (cl_aside_in_place): the caller has frames of another language
+ *   switch stacks        run-time on the stack, or was interrupted in the middle of foreign code
+ *
+ * What a kthread that is aside has ready, its inbox, its frames and its timers may be taken by siblings at once (steal.c),
+ * but for the uthread that it waits in. The one in front is the first to run when the core comes back; it is not at the head
+ * of the run queue's ring, since a thief that has copied slots relies on head never going back.
+ *
+ * Tests: tests/libos/sched/c/aside.c, aside_stress.c, tests/drivers/c/port_cores.c. */
+#include "runq.h"
+
+#include "../probe.h"
+
+void cl_export(struct cl_kthread *k)
+{
+    const struct cl_work_source *source = &k->sched->source;
+    cl_note_ready(k);
+    cl_note_taken(k);
+    cl_timers_export(k);
+    if (source->export_positions)
+        source->export_positions(source->arg, k->index);
+}
+
+struct cl_uthread *cl_take_front(struct cl_kthread *v)
+{
+    if (!cl_load_relaxed(&v->front))
+        return NULL;
+    /* Acquire: its saved context. */
+    return __atomic_exchange_n(&v->front, NULL, __ATOMIC_ACQ_REL);
+}
+
+/* Tell siblings that what we have is theirs to take, and wait for a core. Async-signal-safe. */
+static void wait_aside(struct cl_kthread *k)
+{
+    struct cl_cores *c = k->sched->cores;
+    k->away = true;
+    cl_store_relaxed(&k->aside, 1);
+    c->ops->aside(c, k->index);
+    cl_store_relaxed(&k->aside, 0);
+    cl_store_relaxed(&k->sched->help_asked, 0);
+    k->away = false;
+}
+
+void cl_aside_in_place(struct cl_kthread *k)
+{
+    k->asked = 0;
+    wait_aside(k);
+}
+
+/* Something that only a kthread with a core gets done. */
+static bool has_work(struct cl_kthread *k)
+{
+    const struct cl_sched *s = k->sched;
+    return cl_load_relaxed(&k->front) || cl_runq_len(&k->runq) ||
+           (s->has_source && s->source.pending(s->source.arg, k->index));
+}
+
+void cl_step_aside(struct cl_kthread *k)
+{
+    struct cl_sched *s = k->sched;
+    struct cl_cores *c = s->cores;
+    k->asked = 0;
+    if (c && c->ops->lost(c, k->index) && !cl_load_relaxed(&s->ending)) {
+        cl_flush(k); /* what was sent before */
+        cl_export(k);
+        if (has_work(k)) {
+            if (k->searching)
+                cl_idle_over(k);
+            wait_aside(k);
+        } else {
+            cl_park_kthread(k);
+        }
+        cl_export(k); /* siblings may have taken what we had; perhaps to another iokernel */
+    }
+    struct cl_uthread *t = cl_take_front(k);
+    if (t)
+        cl_dispatch(k, t);
+}
+
+/* Whether something waits for this kthread while its uthread runs. */
+static bool others_wait(struct cl_kthread *k)
+{
+    struct cl_sched *s = k->sched;
+    uint64_t next_ns = cl_load_relaxed(&k->timers.next_ns);
+    if (cl_runq_len(&k->runq) || cl_load_relaxed(&s->n_inject) || (next_ns != CL_NEVER && next_ns <= cl_sched_clock(s)))
+        return true;
+    return s->has_source && (s->source.pending(s->source.arg, k->index) || s->source.ready(s->source.arg, k->index));
+}
+
+/* The uthread has run for a quantum: let others go first. It goes to the end of the queue, so that those that run for long
+ * share the processor; what comes from the network goes before it, since the loop looks there first. */
+static void quantum_over(struct cl_kthread *k)
+{
+    if (!others_wait(k)) {
+        k->switched_tsc += k->quantum_ticks / 4; /* a look at the queues costs more than a probe should */
+        return;
+    }
+    k->network_first = true;
+    cl_count(&k->stats.preempted, 1);
+    cl_block_to_loop(k, CL_AFTER_READY);
+}
+
+static CL_NOINLINE void look(struct cl_kthread *k)
+{
+    struct cl_cores *c = k->sched->cores;
+    if (k->away)
+        return;
+    if (c && (cl_asked(k) || k->asked) && c->ops->lost(c, k->index)) {
+        cl_count(&k->stats.asides, 1);
+        if (k->no_switch)
+            cl_aside_in_place(k);
+        else
+            cl_block_to_loop(k, CL_AFTER_FRONT);
+        return;
+    }
+    if (k->quantum_ticks && !k->no_switch && cl_tsc() - k->switched_tsc >= k->quantum_ticks)
+        quantum_over(k);
+}
+
+CL_PROBE_TEXT void cl_sched_look(void)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    struct cl_uthread *me = k ? k->current : NULL;
+    if (!me)
+        return;
+    bool marked = me->preemptible;
+    me->preemptible = false; /* what follows may not be interrupted like the caller's code */
+    look(k);
+    me->preemptible = marked;
+}
+
+void cl_preempted(void)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    struct cl_uthread *me = k->current;
+    bool marked = me->preemptible;
+    me->preemptible = false;
+    k->asked = 1; /* the word in the arena is not what this hangs on */
+    look(k);
+    me->preemptible = marked;
+}
+
+CL_PROBE_TEXT int cl_preemptible_begin(void)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (!k || !k->current || k->no_switch)
+        return -EPERM;
+    k->current->preemptible = true;
+    return 0;
+}
+
+CL_PROBE_TEXT void cl_preemptible_end(void)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (k && k->current)
+        k->current->preemptible = false;
+}
