@@ -23,8 +23,7 @@
 
 #define YIELDS_ALONE 16       /* yields in a row that came back at once: nobody else is runnable here */
 #define YIELD_AT_ONCE_NS 1500 /* less than two switches */
-#define GRANT_LOOKS 64        /* between a core's owner and the grant the iokernel makes two stores */
-#define KICK_US 50
+#define END_WAIT_US 50
 
 static struct port *port_of_cores(struct cl_cores *c)
 {
@@ -88,11 +87,13 @@ static void sleep_on_grant(const struct port_arena *a, unsigned k, uint32_t gran
     syscall(SYS_futex, &slot_of(a, k)->grant, FUTEX_WAIT, grant, timeout_ns < 0 ? NULL : &ts, NULL, 0);
 }
 
-/* One wait: what k says while it lasts, and what ends it before the owner's word does. */
+/* One wait. It ends when k owns its core and its grant has changed from `seen`: the grant follows the owner, and without it
+ * the iokernel would not know which of its words we act on. */
 struct wait {
-    bool parked; /* without work: being the owner is not enough, the grant must have changed from `seen` ... */
+    bool parked; /* without work */
+    bool lost;   /* k was not the owner some time since `seen`: only a new grant ends it */
     uint32_t seen;
-    uint64_t deadline_tsc; /* ... or this be over; UINT64_MAX: never */
+    uint64_t deadline_tsc; /* or this, if k owned its core all the time; UINT64_MAX: never, 0: at once */
     unsigned alone;        /* yields in a row that came back at once */
     bool woke;             /* the owner for whom we stepped aside */
 };
@@ -129,7 +130,8 @@ static bool wait_owner(struct port *port, struct port_arena *a, unsigned k, stru
             return false;
         uint32_t grant = cl_load_acquire(&slot_of(a, k)->grant); /* before the owner: see sleep_on_grant */
         bool mine = owns(a, k);
-        if (mine && (!w->parked || grant != w->seen || cl_tsc() >= w->deadline_tsc))
+        w->lost |= !mine;
+        if (mine && (grant != w->seen || (!w->lost && cl_tsc() >= w->deadline_tsc)))
             return true;
         if (!mine && !w->woke)
             w->woke = wake_owner(a, k);
@@ -137,18 +139,12 @@ static bool wait_owner(struct port *port, struct port_arena *a, unsigned k, stru
     }
 }
 
-/* Say that k runs. The grant comes right after the owner, which we may have seen in between: without a new one (`fresh`)
- * look some times. */
-static void run(struct port_arena *a, unsigned k, bool fresh)
+/* k runs: say which grant it acts on. */
+static void act(struct port_arena *a, unsigned k)
 {
-    struct cl_arena_kthread *lines = port_lines(a, k);
-    uint32_t grant = cl_load_acquire(&slot_of(a, k)->grant);
-    for (unsigned i = 0; fresh && i < GRANT_LOOKS && grant == lines->signals.acted; i++) {
-        cl_relax();
-        grant = cl_load_acquire(&slot_of(a, k)->grant);
-    }
-    say(a, k, CL_KTHREAD_RUNNING);
-    cl_store_release(&lines->signals.acted, grant); /* release: whoever sees it sees RUNNING */
+    uint32_t grant = cl_load_acquire(&slot_of(a, k)->grant), *acted = &port_lines(a, k)->signals.acted;
+    if (grant != cl_load_relaxed(acted))
+        cl_store_release(acted, grant); /* release: whoever sees it sees RUNNING */
 }
 
 /* The whole of a wait. The iokernel may take the core from one that it sees parked while that one gets up by itself, so
@@ -158,15 +154,13 @@ static void wait_core(struct port *port, struct port_arena *a, unsigned k, struc
     struct port_waiter *me = &port->waiters[k];
     uint32_t said = cl_load_relaxed(&port_lines(a, k)->park);
     cl_store_relaxed(&me->waiting, 1);
-    cl_fence_seq_cst(); /* before the look at `managed` and `released`, see kick */
-    for (;;) {
-        bool had = owns(a, k);
-        if (!wait_owner(port, a, k, w, said))
-            break;
-        run(a, k, !had);
+    cl_fence_seq_cst(); /* before the look at `managed` and `released`, see end_waits */
+    while (wait_owner(port, a, k, w, said)) {
+        say(a, k, CL_KTHREAD_RUNNING);
+        act(a, k);
         if (owns(a, k))
             break;
-        w->parked = false;
+        *w = (struct wait){.lost = true, .seen = port_lines(a, k)->signals.acted};
         said = CL_KTHREAD_RUNNING;
     }
     cl_store_relaxed(&port_lines(a, k)->park,
@@ -183,13 +177,22 @@ static bool cores_lost(struct cl_cores *c, unsigned k)
 {
     struct port *port = port_of_cores(c);
     struct port_arena *a = cl_load_acquire(&port->managed);
-    return a && !owns(a, k) && waits_for(port, a);
+    if (!a)
+        return false;
+    if (!owns(a, k))
+        return waits_for(port, a);
+    act(a, k); /* a grant that came while k got up by itself */
+    return false;
 }
 
 static bool cores_wanted(struct cl_cores *c, unsigned k)
 {
     struct port_arena *a = cl_load_acquire(&port_of_cores(c)->managed);
-    const struct cl_state_core *core = a ? core_of(a, k) : NULL;
+    if (!a)
+        return false;
+    if (owns(a, k))
+        act(a, k); /* as in cores_lost */
+    const struct cl_state_core *core = core_of(a, k);
     return core && cl_load_relaxed(&core->wanted); /* relaxed: a hint */
 }
 
@@ -197,9 +200,9 @@ static void cores_aside(struct cl_cores *c, unsigned k)
 {
     struct port *port = port_of_cores(c);
     struct port_arena *a = cl_load_acquire(&port->managed);
-    struct wait w = {.deadline_tsc = UINT64_MAX};
     if (!a)
         return;
+    struct wait w = {.lost = true, .seen = port_lines(a, k)->signals.acted};
     cl_count(&port_lines(a, k)->signals.preempted, 1);
     wait_core(port, a, k, &w);
 }
@@ -212,7 +215,8 @@ static bool cores_park_begin(struct cl_cores *c, unsigned k)
         return false;
     port_give_back(port, k);
     port->waiters[k].arena = a;
-    port->waiters[k].seen = cl_load_acquire(&slot_of(a, k)->grant);
+    port->waiters[k].seen = cl_load_acquire(&slot_of(a, k)->grant); /* before the owner, which it follows */
+    port->waiters[k].lost = !owns(a, k);
     /* Hot or cold alike: who reads PARKED wakes the futex, which costs a call if nobody sleeps there yet. */
     say(a, k, cl_load_relaxed(&slot_of(a, k)->hot) ? CL_KTHREAD_PARKED_HOT : CL_KTHREAD_PARKED);
     return true;
@@ -221,16 +225,16 @@ static bool cores_park_begin(struct cl_cores *c, unsigned k)
 static void cores_park_cancel(struct cl_cores *c, unsigned k)
 {
     struct port *port = port_of_cores(c);
-    struct port_arena *a = port->waiters[k].arena;
-    struct wait w = {.deadline_tsc = UINT64_MAX};
-    wait_core(port, a, k, &w);
+    struct port_waiter *me = &port->waiters[k];
+    struct wait w = {.lost = me->lost, .seen = me->seen};
+    wait_core(port, me->arena, k, &w);
 }
 
 static void cores_park_wait(struct cl_cores *c, unsigned k, int64_t timeout_ns)
 {
     struct port *port = port_of_cores(c);
     struct port_waiter *me = &port->waiters[k];
-    struct wait w = {.parked = true, .seen = me->seen, .deadline_tsc = UINT64_MAX};
+    struct wait w = {.parked = true, .lost = me->lost, .seen = me->seen, .deadline_tsc = UINT64_MAX};
     if (timeout_ns >= 0)
         w.deadline_tsc = cl_tsc() + (uint64_t)cl_ns_to_ticks(cl_clock_default(), timeout_ns);
     wait_core(port, me->arena, k, &w);
@@ -259,14 +263,14 @@ static struct cl_signals *cores_signals(struct cl_cores *c, unsigned k)
 }
 
 /* Wake waiters of `a` until none waits; their condition has been changed. */
-static void kick(struct port *port, struct port_arena *a)
+static void end_waits(struct port *port, struct port_arena *a)
 {
     cl_fence_seq_cst(); /* after the change, before the look at `waiting` */
     for (unsigned k = 0; k < port->nic.n_queues; k++)
         /* Acquire: what it did while it waited is done. */
         while (cl_load_acquire(&port->waiters[k].waiting)) {
             wake_futex(&slot_of(a, k)->grant);
-            usleep(KICK_US);
+            usleep(END_WAIT_US);
         }
 }
 
@@ -277,7 +281,7 @@ static void cores_release(struct cl_cores *c)
     struct port_arena *a = port->managed;
     cl_store_release(&port->released, 1);
     if (a)
-        kick(port, a);
+        end_waits(port, a);
     pthread_mutex_unlock(&port->lock);
 }
 
@@ -400,7 +404,7 @@ void port_cores_unmanage(struct port *port)
         return;
     cl_store_release(&port->managed, NULL);
     view_nothing(port); /* fails where address space does: then the dead arena's words stay, which nobody changes */
-    kick(port, a);
+    end_waits(port, a);
 }
 
 void port_cores_interrupt(struct port *port)

@@ -60,10 +60,11 @@ struct port_tx {
 
 /* What a kthread that waits for its core keeps. */
 struct port_waiter {
-    /* Writer: the kthread (relaxed, then a seq_cst fence); readers: who wants it out, see port_cores_kick. */
+    /* Writer: the kthread (relaxed, then a seq_cst fence); readers: who wants it out, see end_waits in port_cores.c. */
     uint32_t waiting CL_ALIGNED(CL_CACHELINE);
-    uint32_t seen;            /* of its grant, at cl_cores_ops.park_begin; the kthread's own */
-    struct port_arena *arena; /* that it parked with; the kthread's own */
+    uint32_t seen;            /* of its grant, at cl_cores_ops.park_begin; the kthread's own, as the next two */
+    bool lost;                /* it did not own its core then */
+    struct port_arena *arena; /* that it parked with */
 };
 
 struct port {

@@ -21,7 +21,7 @@ struct cl_cores_ops {
     bool (*managed)(struct cl_cores *c);
     /* Whether k runs on a core that it does not own. */
     bool (*lost)(struct cl_cores *c, unsigned k);
-    /* Whether somebody else could use k's core: without work it parks at once. */
+    /* Whether somebody else could use k's core: without work it parks at once. Called again and again while k has none. */
     bool (*wanted)(struct cl_cores *c, unsigned k);
     /* Let go of the core, and return when k owns one again. */
     void (*aside)(struct cl_cores *c, unsigned k);

@@ -10,7 +10,7 @@
  * but for the uthread that it waits in. The one in front is the first to run when the core comes back; it is not at the head
  * of the run queue's ring, since a thief that has copied slots relies on head never going back.
  *
- * Tests: tests/libos/sched/c/aside.c, aside_stress.c, tests/drivers/c/port_cores.c. */
+ * Tests: tests/libos/sched/c/aside.c. */
 #include "runq.h"
 
 #include "../probe.h"
@@ -47,8 +47,10 @@ static void wait_aside(struct cl_kthread *k)
 
 void cl_aside_in_place(struct cl_kthread *k)
 {
-    k->asked = 0;
-    wait_aside(k);
+    do {
+        k->asked = 0;
+        wait_aside(k);
+    } while (k->asked); /* another iokernel came just when we got up: see on_interrupt */
 }
 
 /* Something that only a kthread with a core gets done. */
@@ -59,7 +61,7 @@ static bool has_work(struct cl_kthread *k)
            (s->has_source && s->source.pending(s->source.arg, k->index));
 }
 
-void cl_step_aside(struct cl_kthread *k)
+bool cl_step_aside(struct cl_kthread *k)
 {
     struct cl_sched *s = k->sched;
     struct cl_cores *c = s->cores;
@@ -79,6 +81,7 @@ void cl_step_aside(struct cl_kthread *k)
     struct cl_uthread *t = cl_take_front(k);
     if (t)
         cl_dispatch(k, t);
+    return t != NULL;
 }
 
 /* Whether something waits for this kthread while its uthread runs. */
@@ -109,7 +112,7 @@ static CL_NOINLINE void look(struct cl_kthread *k)
     struct cl_cores *c = k->sched->cores;
     if (k->away)
         return;
-    if (c && (cl_asked(k) || k->asked) && c->ops->lost(c, k->index)) {
+    if (c && cl_asked(k) && c->ops->lost(c, k->index)) {
         cl_count(&k->stats.asides, 1);
         if (k->no_switch)
             cl_aside_in_place(k);

@@ -262,8 +262,8 @@ void cl_signal_stack_remove(struct cl_kthread *k);
 void cl_loop_stack_bounds(struct cl_kthread *k);
 
 /* aside.c: cores that others may take. */
-/* The loop was asked to look: if the core is lost, let go of it, and come back with it. */
-void cl_step_aside(struct cl_kthread *k);
+/* The loop was asked to look: if the core is lost, let go of it, and come back with it. Returns whether a uthread was run then. */
+bool cl_step_aside(struct cl_kthread *k);
 /* The same where the uthread cannot be switched away from. Async-signal-safe. */
 void cl_aside_in_place(struct cl_kthread *k);
 /* Take the uthread that ran when v lost its core. */
@@ -293,7 +293,7 @@ static inline bool cl_managed(const struct cl_sched *s)
 /* Whether k is to look at its core. Relaxed: the word only says "look". */
 static inline bool cl_asked(const struct cl_kthread *k)
 {
-    return cl_unlikely((cl_load_relaxed(k->look) & k->look_bit) != 0);
+    return cl_unlikely(((cl_load_relaxed(k->look) & k->look_bit) | k->asked) != 0);
 }
 
 /* Export run queue positions: uthreads made ready, and taken. Relaxed, see cl_signals. */

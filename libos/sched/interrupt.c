@@ -10,7 +10,7 @@
  *
  *   Waits in place, if it is other code: that may hold locks and thread-local state.
  *
- *   Returns, if the kthread is in the scheduler's loop, which looks soon, or holds a spinlock, for which a sibling that has
+ *   Returns, if the kthread waits for its core already, is in the scheduler's loop, which looks soon, or holds a spinlock, for which a sibling that has
  *   a core would wait while it keeps that core. The loop sees to it then (k->asked); if it does not come to that in time,
  *   the iokernel evicts the kthread.
  *
@@ -200,9 +200,9 @@ static void on_interrupt(int signal, siginfo_t *info, void *context)
     struct cl_cores *c = k ? k->sched->cores : NULL;
     if (!c) {
         pass_on(signal, info, context);
-    } else if (!k->away && c->ops->lost(c, k->index)) {
+    } else if (c->ops->lost(c, k->index)) {
         cl_count(&k->stats.interrupts, 1);
-        if (!k->current || cl_spins_held)
+        if (k->away || !k->current || cl_spins_held)
             k->asked = 1;
         else if (!switch_away(k, context))
             cl_aside_in_place(k);

@@ -185,8 +185,8 @@ unsigned cl_turn(struct cl_kthread *k)
     struct cl_sched *s = k->sched;
     unsigned work = 0;
     cl_count(&k->turns, 1);
-    if (cl_unlikely(cl_asked(k) || k->asked))
-        cl_step_aside(k);
+    if (cl_asked(k) && cl_step_aside(k))
+        return 1;
     if (cl_load_relaxed(&k->timers.next_ns) != CL_NEVER) /* relaxed: only we arm in our heap */
         work += cl_timers_run(k, k, cl_sched_clock(s));
     if (work)

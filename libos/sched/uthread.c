@@ -70,7 +70,11 @@ static CL_NOINLINE void after_rare(struct cl_kthread *k, enum cl_after_op op)
         cl_stack_put(k, k->after.t);
         break;
     case CL_AFTER_FRONT:
-        cl_store_release(&k->front, k->after.t); /* release: its saved context; only a loop that leaves gets here */
+        k->asked = 1; /* the loop is to look, whatever the word says by then */
+        if (cl_load_relaxed(&k->front))
+            ready_here(k, k->after.t);
+        else
+            cl_store_release(&k->front, k->after.t); /* release: its saved context */
         break;
     case CL_AFTER_CALL: /* the loop sees to it, see cl_dispatch */
         k->after.op = op;

@@ -1,0 +1,421 @@
+/* Cores that an iokernel gives and takes, from the application's side, against words that the test writes: asking, the
+ * interrupt in place and with the uthread resumed on a sibling, parking with timers, help, stopping, and an iokernel that
+ * dies and comes again.
+ *
+ * Usage: aside SCENARIO HOT. */
+#include "fake_iokernel.h"
+
+#include "libos/probe.h"
+#include "runtime/clock.h"
+
+static struct fake fake;
+static struct cl_nic *nic;
+static struct cl_sched *sched;
+static uint64_t counter; /* what the uthread at hand does */
+static uint32_t over, done;
+
+static void start(unsigned kthreads, bool hot, uint32_t reattach_ms)
+{
+    struct cl_sched_config c;
+    char err[256] = "";
+    alarm(60); /* a lost wake-up hangs: die and say so by the signal */
+    fake_new(&fake, hot);
+    nic = fake_attach(&fake, kthreads, reattach_ms);
+    cl_sched_config_init(&c);
+    c.n_kthreads = kthreads;
+    c.cores = nic->cores;
+    sched = sched_new(&c);
+    int rc = cl_sched_start(sched, err);
+    if (rc)
+        fprintf(stderr, "%s\n", err);
+    CHECK_EQ(rc, 0);
+    CHECK(cl_load_acquire(&fake.managed));
+}
+
+static void stop(int left)
+{
+    cl_store_release(&over, left == 0);
+    CHECK_EQ(cl_sched_stop(sched, left ? 0 : 20000000000), left);
+    cl_sched_delete(sched);
+    cl_nic_close(nic);
+    fake_down(&fake);
+}
+
+/* Nothing happens, however often others run. */
+static void stands_still(void)
+{
+    uint64_t before = cl_load_relaxed(&counter);
+    for (int i = 0; i < 200; i++)
+        sched_yield();
+    CHECK_EQ(cl_load_relaxed(&counter), before);
+}
+
+static void goes_on(void)
+{
+    uint64_t before = cl_load_relaxed(&counter);
+    UNTIL(cl_load_relaxed(&counter) > before);
+}
+
+static void yields(void *arg)
+{
+    (void)arg;
+    while (!cl_load_acquire(&over)) {
+        cl_count(&counter, 1);
+        cl_uthread_yield();
+    }
+    cl_count(&done, 1);
+}
+
+static void probes(void *arg)
+{
+    (void)arg;
+    while (!cl_load_acquire(&over)) {
+        cl_count(&counter, 1);
+        CL_PROBE();
+    }
+    cl_count(&done, 1);
+}
+
+static void never_looks(void *arg)
+{
+    (void)arg;
+    while (!cl_load_acquire(&over))
+        cl_count(&counter, 1);
+    cl_count(&done, 1);
+}
+
+static void never_switches(void *arg)
+{
+    cl_sched_no_switch_enter();
+    probes(arg);
+    cl_sched_no_switch_leave();
+}
+
+/* Without a core nothing runs; work from outside asks for help. */
+static void first_core(bool hot)
+{
+    start(2, hot, 0);
+    UNTIL(fake_is_parked(&fake, 0) && fake_is_parked(&fake, 1));
+    uint32_t help = cl_load_relaxed(&fake_lines(&fake, 0)->help);
+    CHECK_EQ(cl_sched_spawn(sched, yields, NULL), 0);
+    CHECK(cl_load_relaxed(&fake_lines(&fake, 0)->help) != help);
+    stands_still();
+    fake_give(&fake, 1, 0);
+    goes_on();
+    UNTIL(fake_runs(&fake, 1));
+    CHECK(fake_is_parked(&fake, 0));
+    stop(0);
+    CHECK_EQ(done, 1);
+}
+
+/* Ask, and give back, over and over: by a scheduling point, by a probe, by a probe that may not switch. */
+static void asked(cl_uthread_fn fn, bool hot)
+{
+    start(1, hot, 0);
+    unsigned cpu = 1;
+    CHECK_EQ(cl_sched_spawn(sched, fn, NULL), 0);
+    fake_give(&fake, 0, cpu);
+    for (int i = 0; i < 200; i++) {
+        goes_on();
+        UNTIL(fake_runs(&fake, 0));
+        fake_take(&fake, 0, cpu);
+        UNTIL(fake_is_aside(&fake, 0));
+        if (i % 20 == 0)
+            stands_still();
+        cpu = (unsigned)i % FAKE_CPUS;
+        fake_give(&fake, 0, cpu);
+    }
+    CHECK(cl_load_relaxed(&fake_lines(&fake, 0)->signals.preempted) >= 200);
+    stop(0);
+    CHECK_EQ(done, 1);
+}
+
+/* The uthread that was running when the core was lost goes on where a sibling has one; it had never yielded. */
+static void resumed_elsewhere(bool hot)
+{
+    start(2, hot, 0);
+    CHECK_EQ(cl_sched_spawn(sched, probes, NULL), 0);
+    fake_give(&fake, 0, 0);
+    for (unsigned i = 0; i < 200; i++) {
+        unsigned from = i % 2, to = 1 - from;
+        goes_on();
+        fake_take(&fake, from, 0);
+        UNTIL(fake_is_aside(&fake, from) || fake_is_parked(&fake, from));
+        fake_give(&fake, to, 0);
+    }
+    goes_on();
+    stop(0);
+    CHECK_EQ(done, 1);
+}
+
+/* Code that does not look is interrupted, and waits where it was. */
+static void interrupted(bool hot)
+{
+    start(1, hot, 0);
+    CHECK_EQ(cl_sched_spawn(sched, never_looks, NULL), 0);
+    fake_give(&fake, 0, 0);
+    for (int i = 0; i < 200; i++) {
+        goes_on();
+        UNTIL(fake_runs(&fake, 0));
+        fake_signal(&fake, 0); /* of no meaning: it still owns its core */
+        fake_take(&fake, 0, 0);
+        fake_signal(&fake, 0);
+        UNTIL(fake_is_aside(&fake, 0));
+        if (i % 20 == 0)
+            stands_still();
+        CHECK_EQ(cl_load_relaxed(&fake_lines(&fake, 0)->signals.in_uthread), 1);
+        fake_give(&fake, 0, 0);
+    }
+    struct cl_sched_stats st;
+    CHECK_EQ(cl_sched_stats(sched, 0, &st), 0);
+    CHECK(st.interrupts >= 200);
+    stop(0);
+    CHECK_EQ(done, 1);
+}
+
+/* A computation that lives in registers: general, vector, and the flags of a carry chain. */
+typedef uint64_t vec __attribute__((vector_size(32)));
+
+static inline __attribute__((always_inline)) uint64_t churn(uint64_t seed, uint64_t rounds, uint64_t *progress)
+{
+    vec a = {seed, seed + 1, seed + 2, seed + 3}, b = a * 3, c = a + 7, d = b ^ 0x9e3779b97f4a7c15ull;
+    double x = (double)(seed % 1000) + 0.5, y = 1.0;
+    for (uint64_t i = 0; i < rounds; i++) {
+        a = (a ^ (a << 13)) + b;
+        b = (b ^ (b >> 7)) + c;
+        c = (c << 17) ^ d ^ a;
+        d = d * 5 + b;
+        x = x * 1.0000001 + y;
+        y = y * 0.9999999 + 1e-9 * x;
+        if ((i & 0xff) == 0)
+            cl_store_relaxed(progress, i + 1);
+    }
+    vec all = a ^ b ^ c ^ d;
+    uint64_t bits[2];
+    memcpy(&bits[0], &x, 8);
+    memcpy(&bits[1], &y, 8);
+    return all[0] ^ all[1] ^ all[2] ^ all[3] ^ bits[0] ^ bits[1];
+}
+
+#define NO_SANITIZER __attribute__((noinline, no_sanitize("thread"), no_sanitize("address"), no_sanitize("undefined")))
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) NO_SANITIZER __attribute__((section("batch_text"))) static uint64_t
+churn_wide(uint64_t seed, uint64_t rounds, uint64_t *progress)
+{
+    return churn(seed, rounds, progress);
+}
+#endif
+
+NO_SANITIZER __attribute__((section("batch_text"))) static uint64_t churn_plain(uint64_t seed, uint64_t rounds,
+                                                                                uint64_t *progress)
+{
+    return churn(seed, rounds, progress);
+}
+
+static uint64_t churn_any(uint64_t seed, uint64_t rounds, uint64_t *progress)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2"))
+        return churn_wide(seed, rounds, progress);
+#endif
+    return churn_plain(seed, rounds, progress);
+}
+
+extern char __start_batch_text[], __stop_batch_text[];
+
+#define CHURNERS 3
+static uint64_t churn_rounds, churned[CHURNERS], churn_progress[CHURNERS];
+static bool marked;
+
+static void churner(void *arg)
+{
+    uint64_t i = (uint64_t)(uintptr_t)arg;
+    if (marked)
+        CHECK_EQ(cl_preemptible_begin(), 0);
+    churned[i] = churn_any(i + 1, churn_rounds, &churn_progress[i]);
+    if (marked)
+        cl_preemptible_end();
+    __atomic_fetch_add(&done, 1, __ATOMIC_ACQ_REL);
+}
+
+/* Interruptible code goes on elsewhere, with all its registers: the core goes round among kthreads of which each has lost
+ * it in the middle of the computation. */
+static void churns(bool hot, bool by_mark)
+{
+    uint64_t progress, expected[CHURNERS];
+    marked = by_mark;
+    churn_rounds = 20000000;
+    for (unsigned i = 0; i < CHURNERS; i++)
+        expected[i] = churn_any(i + 1, churn_rounds, &progress);
+    start(3, hot, 0);
+    if (!marked)
+        CHECK_EQ(cl_preemptible_add(__start_batch_text, __stop_batch_text), 0);
+    for (uint64_t i = 0; i < CHURNERS; i++)
+        CHECK_EQ(cl_sched_spawn(sched, churner, (void *)(uintptr_t)i), 0);
+    unsigned k = 0, moves = 0;
+    fake_give(&fake, k, 0);
+    while (cl_load_acquire(&done) < CHURNERS) {
+        UNTIL(fake_runs(&fake, k) || cl_load_acquire(&done) == CHURNERS || fake_is_parked(&fake, k));
+        for (int i = 0; i < 20; i++)
+            sched_yield();
+        fake_take(&fake, k, 0);
+        UNTIL((fake_signal(&fake, k), fake_is_aside(&fake, k) || fake_is_parked(&fake, k)));
+        k = (k + 1) % 3;
+        fake_give(&fake, k, 0);
+        moves++;
+    }
+    printf("%u moves\n", moves);
+    for (unsigned i = 0; i < CHURNERS; i++)
+        CHECK_EQ(churned[i], expected[i]);
+    uint64_t interrupts = 0, stolen = 0;
+    for (unsigned i = 0; i < 3; i++) {
+        struct cl_sched_stats st;
+        CHECK_EQ(cl_sched_stats(sched, i, &st), 0);
+        interrupts += st.interrupts;
+        stolen += st.stolen_uthreads;
+    }
+    printf("%llu interrupts, %llu stolen\n", (unsigned long long)interrupts, (unsigned long long)stolen);
+    CHECK(interrupts > 0);
+#if defined(__x86_64__)
+    CHECK(stolen > 0);
+#endif
+    if (!marked)
+        cl_preemptible_remove(__start_batch_text);
+    stop(0);
+}
+
+static void sleeps(void *arg)
+{
+    (void)arg;
+    while (!cl_load_acquire(&over)) {
+        cl_count(&counter, 1);
+        cl_uthread_sleep_ns(200000);
+    }
+    cl_count(&done, 1);
+}
+
+/* A parked owner gets up for its timer; one that has lost its core leaves that to the iokernel, who sees it coming. */
+static void timers(bool hot)
+{
+    start(1, hot, 0);
+    CHECK_EQ(cl_sched_spawn(sched, sleeps, NULL), 0);
+    fake_give(&fake, 0, 0);
+    for (int i = 0; i < 20; i++)
+        goes_on();
+    struct cl_signals *sig = &fake_lines(&fake, 0)->signals;
+    for (int i = 0; i < 20; i++) {
+        UNTIL(fake_is_parked(&fake, 0));
+        fake_take(&fake, 0, 0);
+        UNTIL(fake_is_parked(&fake, 0) || fake_is_aside(&fake, 0));
+        UNTIL(cl_load_relaxed(&sig->timer_tsc) < cl_tsc()); /* due, and still */
+        if (!fake_is_aside(&fake, 0))
+            stands_still();
+        fake_give(&fake, 0, 0);
+        goes_on();
+    }
+    stop(0);
+    CHECK_EQ(done, 1);
+}
+
+/* Positions add up once all is at rest. */
+static void positions(bool hot)
+{
+    start(1, hot, 0);
+    for (int i = 0; i < 1000; i++) /* more than the ring holds */
+        CHECK_EQ(cl_sched_spawn(sched, sleeps, NULL), 0);
+    fake_give(&fake, 0, 0);
+    UNTIL(cl_load_relaxed(&counter) > 3000);
+    cl_store_release(&over, 1);
+    UNTIL(cl_load_relaxed(&done) == 1000 && fake_is_parked(&fake, 0));
+    const struct cl_signals *sig = &fake_lines(&fake, 0)->signals;
+    CHECK_EQ(sig->runq_tail, sig->runq_head);
+    CHECK(sig->runq_tail >= 4000);
+    CHECK(sig->switches >= 3000);
+    CHECK(sig->timer_tsc == UINT64_MAX);
+    CHECK_EQ(sig->in_uthread, 0);
+    stop(0);
+}
+
+/* Ending goes before waiting. */
+static void stop_without_core(bool hot)
+{
+    start(2, hot, 0);
+    CHECK_EQ(cl_sched_spawn(sched, yields, NULL), 0);
+    fake_give(&fake, 0, 0);
+    goes_on();
+    fake_take(&fake, 0, 0);
+    UNTIL(fake_is_aside(&fake, 0));
+    stop(1);
+    CHECK_EQ(done, 0);
+}
+
+/* The iokernel dies while one waits aside and one is parked: both go on by themselves. The next one manages them again. */
+static void death(bool hot, cl_uthread_fn fn)
+{
+    start(2, hot, 1);
+    for (int round = 0; round < 5; round++) {
+        if (round == 0)
+            CHECK_EQ(cl_sched_spawn(sched, fn, NULL), 0);
+        fake_give(&fake, 0, 0);
+        fake_give(&fake, 1, 1);
+        goes_on();
+        fake_take(&fake, 0, 0);
+        fake_take(&fake, 1, 1);
+        UNTIL((fake_signal(&fake, 0), fake_signal(&fake, 1),
+               (fake_is_aside(&fake, 0) || fake_is_parked(&fake, 0)) &&
+                   (fake_is_aside(&fake, 1) || fake_is_parked(&fake, 1))));
+        stands_still();
+        fake_down(&fake);
+        goes_on();
+        fake_up(&fake);
+        UNTIL(cl_load_acquire(&fake.managed));
+        /* Managed again, with nothing. */
+        UNTIL((fake_is_aside(&fake, 0) || fake_is_parked(&fake, 0)) &&
+              (fake_is_aside(&fake, 1) || fake_is_parked(&fake, 1)));
+        stands_still();
+        CHECK(cl_load_relaxed(&fake_lines(&fake, 0)->signals.timer_tsc) == UINT64_MAX);
+    }
+    fake_give(&fake, 0, 0);
+    fake_give(&fake, 1, 1);
+    stop(0);
+    CHECK_EQ(done, 1);
+}
+
+int main(int argc, char **argv)
+{
+    CHECK_EQ(argc, 3);
+    const char *name = argv[1];
+    bool hot = atoi(argv[2]);
+    if (!strcmp(name, "first_core"))
+        first_core(hot);
+    else if (!strcmp(name, "asked_yield"))
+        asked(yields, hot);
+    else if (!strcmp(name, "asked_probe"))
+        asked(probes, hot);
+    else if (!strcmp(name, "asked_no_switch"))
+        asked(never_switches, hot);
+    else if (!strcmp(name, "resumed_elsewhere"))
+        resumed_elsewhere(hot);
+    else if (!strcmp(name, "interrupted"))
+        interrupted(hot);
+    else if (!strcmp(name, "registers_range"))
+        churns(hot, false);
+    else if (!strcmp(name, "registers_mark"))
+        churns(hot, true);
+    else if (!strcmp(name, "timers"))
+        timers(hot);
+    else if (!strcmp(name, "positions"))
+        positions(hot);
+    else if (!strcmp(name, "stop_without_core"))
+        stop_without_core(hot);
+    else if (!strcmp(name, "death_yield"))
+        death(hot, yields);
+    else if (!strcmp(name, "death_probe"))
+        death(hot, probes);
+    else if (!strcmp(name, "death_in_place"))
+        death(hot, never_looks);
+    else
+        CHECK(!"a scenario");
+    return 0;
+}

@@ -1,0 +1,30 @@
+"""Cores that are given and taken, from the application's side. tests/libos/sched/c/aside.c says what each scenario does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+SCENARIOS = (
+    "first_core",
+    "asked_yield",
+    "asked_probe",
+    "asked_no_switch",
+    "resumed_elsewhere",
+    "interrupted",
+    "registers_range",
+    "registers_mark",
+    "timers",
+    "positions",
+    "stop_without_core",
+    "death_yield",
+    "death_probe",
+    "death_in_place",
+)
+
+
+@pytest.mark.parametrize("hot", [0, 1], ids=["cold", "hot"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_cores_given_and_taken(c_program: Callable[..., Callable[..., str]], scenario: str, hot: int) -> None:
+    c_program("tests/libos/sched/c/aside.c")(scenario, hot)
