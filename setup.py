@@ -45,7 +45,7 @@ CFLAGS = shlex.split(
 # Calls within the library go straight, not through the PLT: nobody interposes its functions.
 LDFLAGS = shlex.split(
     "-shared -pthread -Wl,-z,defs -Wl,-z,now -Wl,-z,noexecstack -Wl,-Bsymbolic-functions "
-    "-Wl,-z,start-stop-visibility=hidden -Wl,-soname,libcorelane.so"
+    "-Wl,--version-script=runtime/library.map -Wl,-soname,libcorelane.so"
 )
 
 
