@@ -1,8 +1,8 @@
 """The flooding neighbour in a process of its own: `python -m corelane.bench.flooder SOCKET NAME CPU SLOTS`.
 
 Reads requests from stdin, one JSON object a line: {"kind": "uplink" | "self" | "silent", "bytes": n, "seconds": s,
-"uplink": MAC}, answers each with one: {"sent": n, "fills": n, "empty": n} or {"error": text}. First it says
-{"ready": true}.
+"uplink": MAC, "frames": n}, answers each with one: {"sent": n, "fills": n, "empty": n} or {"error": text}. First it
+says {"ready": true}.
 `Flooder` is the other end.
 """
 
@@ -19,7 +19,9 @@ from typing import Any
 from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
 
-PAUSE_NS = 2_000_000  # shorter pauses cost the shared core more: each ends in a context switch
+PAUSE_NS = (
+    500_000  # shorter ones cost the shared core more, each ends in a context switch; longer ones make longer fills
+)
 UPLINK_IP = 0x0A4D0001  # 10.77.0.1: any address that is not an application's
 
 
@@ -39,10 +41,10 @@ class Flooder:
     def pid(self) -> int:
         return self._process.pid
 
-    def start(self, kind: str, frame_bytes: int, seconds: float, uplink_mac: str) -> None:
-        """Begin to flood for some seconds; `wait` must follow."""
+    def start(self, kind: str, frame_bytes: int, seconds: float, uplink_mac: str, frames: int = 1) -> None:
+        """Begin to flood for some seconds; `wait` must follow. frames: written at each fill by a silent one."""
         assert self._process.stdin is not None
-        request = {"kind": kind, "bytes": frame_bytes, "seconds": seconds, "uplink": uplink_mac}
+        request = {"kind": kind, "bytes": frame_bytes, "seconds": seconds, "uplink": uplink_mac, "frames": frames}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
 
@@ -75,7 +77,7 @@ class Flooder:
 def _flood(flood: Any, request: dict[str, Any]) -> dict[str, Any]:
     mac, ip = ffi.new("uint8_t[6]"), ffi.new("uint32_t *")
     lib.cl_flood_address(flood, mac, ip)
-    own, silent = request["kind"] == "self", request["kind"] == "silent"
+    own, silent = request["kind"] == "self", max(1, request["frames"]) if request["kind"] == "silent" else 0
     dst_mac = bytes(ffi.buffer(mac)) if own else bytes.fromhex(request["uplink"].replace(":", ""))
     n = int(request["bytes"])
     frame = ffi.new("uint8_t[]", n)

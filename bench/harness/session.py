@@ -126,15 +126,17 @@ class Session:
         self.cacheline_ns.append(statistics.median(values))
         return self.cacheline_ns[-1]
 
-    def interleave(self, arms: Mapping[str, Callable[[], T]], rounds: int = 5) -> dict[str, list[T]]:
+    def interleave(
+        self, arms: Mapping[str, Callable[[], T]], rounds: int = 5, canary_s: float | None = None
+    ) -> dict[str, list[T]]:
         """Run the arms A B .. A B .., `rounds` times, with a slice of the canary before each round.
 
         Returns what each arm returned, by arm, in the order of the rounds: value i of one arm pairs with value i of
-        another.
+        another. canary_s: length of a slice, if not the usual one (see `take_canary`).
         """
         out: dict[str, list[T]] = {name: [] for name in arms}
         for i in range(rounds):
-            self.take_canary()
+            self.take_canary(canary_s)
             for name, body in arms.items():
                 self.say(f"round {i + 1} of {rounds}: {name}")
                 out[name].append(body())
