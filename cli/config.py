@@ -27,6 +27,9 @@ def library() -> Path:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cflags", action="store_true", help="flags for compiling")
     parser.add_argument(
+        "--probe-cflags", action="store_true", help="flags that have the compiler put probes in (docs/probes.md)"
+    )
+    parser.add_argument(
         "--libs", action="store_true", help="flags for linking; the library is then found at run time too"
     )
     parser.add_argument(
@@ -39,18 +42,22 @@ def run(options: argparse.Namespace) -> int:
     """Print what was asked for on one line."""
     include, lib = folders()
     cflags = [f"-I{include}", "-D_GNU_SOURCE", "-pthread"]
+    probe = ["-fsanitize-coverage=trace-pc", "-include", "corelane/libos/trace_pc.h"]
     libs = [f"-L{lib}", f"-Wl,-rpath,{lib}", "-lcorelane"]
     if options.json:
-        print(json.dumps({"cflags": cflags, "libs": libs, "include_dir": str(include), "library": str(library())}))
+        folder = {"include_dir": str(include), "library": str(library())}
+        print(json.dumps({"cflags": cflags, "probe_cflags": probe, "libs": libs, **folder}))
         return 0
     words: list[str] = []
     if options.include_dir:
         words.append(str(include))
     if options.cflags:
         words += cflags
+    if options.probe_cflags:
+        words += probe
     if options.libs:
         words += libs
     if not words:
-        raise CorelaneError("say what to print", "", "--cflags, --libs, --include-dir or --json")
+        raise CorelaneError("say what to print", "", "--cflags, --probe-cflags, --libs, --include-dir or --json")
     print(shlex.join(words))
     return 0

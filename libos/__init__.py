@@ -3,6 +3,7 @@
     runtime.py         Runtime: attach to an iokernel, or run embedded on a NIC; bind, serve, stop, statistics
     handlers.py        what may be a handler: numba function, C function, Python callable
     python_handler.py  calling Python callables in bursts
+    batch*.py          batch work: compiling with probes, jobs (start at batch_work.py)
     numba_*.py         compiling handlers; atomics and libos calls in them. Imported only when a handler is compiled
     libos.h            the C API, one header
     sched/             the scheduler of user-level threads (start at sched.h)
@@ -25,22 +26,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .batch_work import Batch, Job, batch
     from .handlers import Handler, c_handler, udp
     from .python_handler import Request, current_request
     from .runtime import Runtime, RuntimeStats, UdpSocket
 
 __all__ = [
+    "Batch",
     "Handler",
+    "Job",
     "Request",
     "Runtime",
     "RuntimeStats",
     "UdpSocket",
+    "batch",
     "c_handler",
     "current_request",
     "udp",
 ]
 
 _HOME = {
+    "Batch": "batch_work",
+    "Job": "batch_work",
+    "batch": "batch_work",
     "Handler": "handlers",
     "c_handler": "handlers",
     "udp": "handlers",

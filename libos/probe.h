@@ -3,8 +3,8 @@
  * One word an application, written by the iokernel (runtime/shm.h, cl_arena_look), says whether one of its kthreads is
  * to look: because its core was given to somebody else, or because its uthread has run for a quantum while others wait.
  * A probe is one load of that word and a branch; what is behind the branch is slow and rare. Numba code gets probes from
- * `@libos.batch` (batch.py), C code from CL_PROBE() in its loops or from the compiler (-fsanitize-coverage=trace-pc, see
- * trace_pc.c). Put one about every microsecond: a loop of a few nanoseconds a turn is better split in two, with the probe
+ * `@libos.batch` (batch_work.py), C code from CL_PROBE() in its loops or from the compiler (-fsanitize-coverage=trace-pc, see
+ * trace_pc.h). Put one about every microsecond: a loop of a few nanoseconds a turn is better split in two, with the probe
  * in the outer one.
  *
  * The word's address does not change while a runtime lives, and is the same for all of its kthreads, so it may be kept

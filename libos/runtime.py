@@ -15,12 +15,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ..drivers.nic import Nic
 from ..runtime.errors import CorelaneError, check
 from ._native import ffi, lib
 from .handlers import Handler, as_handler, check_port
+
+if TYPE_CHECKING:
+    from .batch_work import Job
 
 POWER = {"spin": lib.CL_SCHED_SPIN, "adaptive": lib.CL_SCHED_ADAPTIVE, "block": lib.CL_SCHED_BLOCK}
 EVENTS = {
@@ -139,6 +142,7 @@ class Runtime:
         self._nic = nic
         self._handlers: list[Handler] = []
         self._done = _Flag()
+        self._stopped = False
         self._lock = threading.Lock()
         self._on_event = on_event
         self._event_callback = ffi.callback("cl_runtime_event", self._event)
@@ -237,6 +241,7 @@ class Runtime:
         """
         with self._lock:
             left = check(lib.cl_runtime_stop(self.ptr, int(timeout_s * 1e9)), "stop the runtime")
+            self._stopped = True
         self._done.set()
         return left
 
@@ -314,6 +319,21 @@ class Runtime:
         check(
             lib.cl_runtime_add_neighbour(self.ptr, int(ipaddress.IPv4Address(address)), raw), f"add neighbour {address}"
         )
+
+    def batch(self, function: Any, *args: Any, **kwargs: Any) -> Job:
+        """Start a function as batch work on a uthread; before or after `start`.
+
+        function: made by `libos.batch`, or bare, which is compiled. Raises CorelaneError if it cannot be compiled for
+        these arguments. See docs/probes.md.
+        """
+        from .batch_work import start
+
+        return start(self, function, args, kwargs)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` or `close` was called and came to its end."""
+        return self._stopped or self._ptr is None
 
     def spawn(self, function: Any, arg: Any = None) -> None:
         """Start a C function `void (*)(void *)` (cffi pointer or address) on a uthread. Raises CorelaneError."""

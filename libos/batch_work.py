@@ -1,0 +1,297 @@
+"""Batch work: functions that run for long on what cores are left over, and let go of them within microseconds.
+
+    @libos.batch
+    def work(a, b):            # compiled by numba, with probes in its loops (batch_probes.py)
+        ...
+
+    with libos.Runtime("/run/corelane.sock") as runtime:
+        runtime.start()
+        job = runtime.batch(work, a, b)     # on a uthread
+        print(job.result())
+
+docs/probes.md is the page for users. Importing this module does not import numba; calling a compiled function does.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..runtime.errors import CorelaneError
+from ._native import ffi, lib
+
+
+class Batch:
+    """A function as batch work, made by `batch`. Calling it calls the function here and now, with probes that find
+    nothing to do.
+
+    function: the Python function. report: of the last compilation, which loops got which probes; None before.
+    """
+
+    __name__: str
+
+    def __init__(self, function: Callable[..., Any], *, compiled: bool, error_model: str) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.compiled = compiled
+        self.error_model = error_model
+        self.report: Any = None
+        self._ranges: dict[Any, tuple[int, int]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return (self._probed if self.compiled else self.function)(*args, **kwargs)
+
+    @functools.cached_property
+    def _probed(self) -> Any:
+        """The dispatcher whose code has probes."""
+        import numba
+
+        from .batch_compile import default_target, probed_compiler
+
+        pipeline = probed_compiler(default_target())
+        return numba.njit(nogil=True, error_model=self.error_model, pipeline_class=pipeline)(self.function)
+
+    @functools.cached_property
+    def _numba_type_(self) -> Any:
+        """What numba takes this object for in other compiled functions: an ordinary function.
+
+        It gets its probes when it becomes a part of the caller's code.
+        """
+        from numba import types
+
+        return types.Dispatcher(self._plain)  # which refers to it weakly
+
+    @functools.cached_property
+    def _plain(self) -> Any:
+        import numba
+
+        return numba.njit(nogil=True, error_model=self.error_model)(self.function)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Arguments in order, defaults filled in. Raises CorelaneError if they do not fit."""
+        try:
+            bound = inspect.signature(self.function).bind(*args, **kwargs)
+        except TypeError as error:
+            raise CorelaneError(f"run batch function {self.__name__}", str(error)) from error
+        bound.apply_defaults()
+        if bound.kwargs:
+            raise CorelaneError(
+                f"run batch function {self.__name__}", "it has keyword-only parameters", "make them ordinary"
+            )
+        return bound.args
+
+    def compile(self, argtypes: tuple[Any, ...]) -> Any:
+        """numba's result for argument types, and let the runtime know that its code may be interrupted anywhere."""
+        from numba.core.errors import NumbaError
+
+        with self._lock:
+            try:
+                self._probed.compile(argtypes)
+            except NumbaError as error:
+                raise CorelaneError(
+                    f"compile batch function {self.__name__}",
+                    str(error),
+                    "mend it, or run it as plain Python with compiled=False",
+                ) from error
+            made = self._probed.overloads[argtypes]
+            self.report = made.library.report
+            if argtypes not in self._ranges:
+                self._ranges[argtypes] = made.library.code_range(made.fndesc.llvm_func_name)
+                _add_preemptible(*self._ranges[argtypes])
+            return made
+
+
+def _add_preemptible(begin: int, end: int) -> None:
+    """Machine code that a signal may interrupt and leave for another kthread to resume (docs/cores.md)."""
+    add = getattr(lib, "cl_preemptible_add", None)  # a scheduler without interrupts has none
+    if add is not None:
+        add(begin, end)
+
+
+def batch(function: Any = None, *, compiled: bool = True, error_model: str = "python") -> Any:
+    """Decorator: make a function batch work, for `Runtime.batch`.
+
+    compiled=True: numba compiles it (nopython, nogil) when it is first called with arguments of a type, and its loops
+    and recursive calls get probes; so do those of compiled functions that it calls. The results are those of the same
+    function under `numba.njit`, bit for bit. error_model: numba's, "python" or "numpy". compiled=False: any Python
+    function; it moves by the signal only.
+
+    Raises CorelaneError for generators and for what cannot be called.
+    """
+    if error_model not in ("python", "numpy"):
+        raise CorelaneError("make a batch function", f"error_model {error_model!r}", 'one of: "python", "numpy"')
+
+    def decorate(target: Any) -> Batch:
+        python = getattr(target, "py_func", target)  # what njit has wrapped is compiled anew
+        if not callable(python):
+            raise CorelaneError("make a batch function", f"{target!r} cannot be called", "decorate a function")
+        if inspect.isgeneratorfunction(python) or inspect.iscoroutinefunction(python):
+            raise CorelaneError(
+                f"make a batch function of {python.__name__}",
+                "it is a generator or a coroutine, which runs on its caller's stack",
+                "put the loop that uses it into the batch function",
+            )
+        if getattr(target, "targetoptions", {}).get("parallel"):
+            raise CorelaneError(
+                f"make a batch function of {python.__name__}",
+                "parallel=True starts threads that the runtime knows nothing of",
+                "start one job for each part",
+            )
+        return Batch(python, compiled=compiled, error_model=error_model)
+
+    return decorate if function is None else decorate(function)
+
+
+# Jobs whose uthread may still run: what it works on must stay, whatever becomes of the handle.
+_alive: set[Job] = set()
+
+
+class Job:
+    """A batch function at work, from `Runtime.batch`. May be used from any Python thread."""
+
+    def __init__(self, name: str, stopped: Callable[[], bool]) -> None:
+        self._name = name
+        self._stopped = stopped
+        self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._lock = threading.Lock()
+        self._fetched = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def start(self, spawn: Callable[[Any, Any], None]) -> None:
+        """Spawn the uthread. Once, by Runtime.batch."""
+        function, arg = self._prepare()
+        _alive.add(self)
+        try:
+            spawn(function, arg)
+        except BaseException:
+            _alive.discard(self)
+            raise
+
+    def _prepare(self) -> tuple[Any, Any]:
+        raise NotImplementedError
+
+    def _fetch(self) -> Any:
+        """The result, or raises what the function raised."""
+        raise NotImplementedError
+
+    def done(self) -> bool:
+        """Whether it has ended, well or badly."""
+        return self._fetched or self._wait(0.0)
+
+    def result(self, timeout_s: float | None = None) -> Any:
+        """What the function returned, or raises what it raised. May be called again.
+
+        Raises TimeoutError after timeout_s, and CorelaneError if the runtime was stopped before the job ended.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._fetched:
+            rest = 0.1 if deadline is None else min(0.1, max(0.0, deadline - time.monotonic()))
+            stopped = self._stopped()  # before the wait: what ended before the stop is seen by it
+            if self._wait(rest):
+                self._take()
+            elif stopped:
+                raise CorelaneError(f"result of {self._name}", "the runtime was stopped before it ended")
+            elif deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"{self._name} has not ended after {timeout_s} s")
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def _wait(self, seconds: float) -> bool:
+        poll = select.poll()
+        poll.register(self._event, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+
+    def _take(self) -> None:
+        with self._lock:
+            if self._fetched:
+                return
+            try:
+                self._value = self._fetch()
+            except BaseException as error:
+                self._error = error
+            self._fetched = True
+        _alive.discard(self)
+
+    def __del__(self) -> None:
+        if getattr(self, "_event", -1) >= 0:
+            os.close(self._event)
+
+
+class CompiledJob(Job):
+    """Of a compiled function: its arguments and its result lie in a frame (batch_frame.py)."""
+
+    def __init__(self, function: Batch, args: tuple[Any, ...], stopped: Callable[[], bool]) -> None:
+        super().__init__(function.__name__, stopped)
+        import numba
+        from numba.core.errors import NumbaError
+
+        from . import batch_frame
+
+        try:
+            argtypes = tuple(numba.typeof(arg) for arg in args)
+        except (ValueError, NumbaError) as error:
+            raise CorelaneError(
+                f"run batch function {self._name}", str(error), "give numbers and numpy arrays"
+            ) from error
+        made = function.compile(argtypes)
+        if isinstance(made.signature.return_type, numba.types.Generator):
+            raise CorelaneError(f"run batch function {self._name}", "it returns a generator", "return an array")
+        self._calls = batch_frame.calls(made.signature.return_type, argtypes)
+        self._keep = (function, made, args)
+        self._memory = ffi.new("uint64_t[]", (self._calls.bytes + 7) // 8 + 7)
+        self._frame = (int(ffi.cast("uintptr_t", self._memory)) + 63) & ~63
+        head = ffi.cast("uint64_t *", self._frame)
+        head[0] = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+        head[1] = self._event
+        self._calls.store(self._frame, *args)
+
+    def _prepare(self) -> tuple[Any, Any]:
+        return self._calls.entry, self._frame
+
+    def _fetch(self) -> Any:
+        return self._calls.fetch(self._frame)
+
+
+class PythonJob(Job):
+    """Of a plain Python function: called on the kthread's own stack, since frames of CPython must nest."""
+
+    def __init__(self, function: Batch, args: tuple[Any, ...], stopped: Callable[[], bool]) -> None:
+        super().__init__(function.__name__, stopped)
+        self._function, self._args = function.function, args
+        self._callback = ffi.callback("void (void *)", self._run)
+        self._call = ffi.new("struct cl_batch_call *", {"fn": self._callback, "arg": ffi.NULL})
+        self._returned: Any = None
+        self._raised: BaseException | None = None
+
+    def _prepare(self) -> tuple[Any, Any]:
+        return ffi.addressof(lib, "cl_batch_foreign"), self._call
+
+    def _run(self, arg: Any) -> None:
+        try:
+            self._returned = self._function(*self._args)
+        except BaseException as error:
+            self._raised = error
+        os.eventfd_write(self._event, 1)
+
+    def _fetch(self) -> Any:
+        if self._raised is not None:
+            raise self._raised
+        return self._returned
+
+
+def start(runtime: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job:
+    """What Runtime.batch does."""
+    made = function if isinstance(function, Batch) else batch(function)
+    kind = CompiledJob if made.compiled else PythonJob
+    job = kind(made, made.bind(args, kwargs), lambda: runtime.stopped)
+    job.start(runtime.spawn)
+    return job

@@ -1,0 +1,200 @@
+"""Batch functions at work on a runtime: arguments, results, exceptions, several at a time, and a runtime that stops."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from cltest import wait_until
+
+from corelane import libos
+from corelane.drivers.memory import memory_link
+from corelane.libos import Runtime, batch_work
+from corelane.libos.numba_atomics import load_atomic
+from corelane.runtime.errors import CorelaneError
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    nic, end = memory_link((2, 1))
+    with nic, end, Runtime(nic=nic, kthreads=2, address="10.0.0.1/24") as made:
+        yield made.start()
+
+
+@libos.batch
+def dot(a, b, scale=1.0):
+    s = 0.0
+    for i in range(len(a)):
+        s += a[i] * b[i]
+    return s * scale
+
+
+@libos.batch
+def squares(n):
+    out = np.empty(n)
+    for i in range(n):
+        out[i] = i * i
+    return out
+
+
+@libos.batch
+def refuse(a, at):
+    if at >= len(a):
+        raise ValueError("no such element")
+    return a[at]
+
+
+@libos.batch
+def sum_of_dots(a, n):
+    s = 0.0
+    for _ in range(n):
+        s += dot(a, a)
+    return s
+
+
+@libos.batch
+def wait_for(word):
+    n = 0
+    while load_atomic(word, 0) == 0:
+        n += 1
+    return n
+
+
+def test_it_is_an_ordinary_function_outside_a_runtime():
+    a = np.arange(10.0)
+    assert dot(a, a) == dot.function(a, a) == 285.0
+    assert dot(a, b=a, scale=2.0) == 570.0
+
+
+def test_a_job_takes_scalars_and_arrays_and_gives_its_result(runtime):
+    a = np.arange(100_000.0)
+    job = runtime.batch(dot, a, a, scale=0.5)
+    assert job.result(30) == dot(a, a, 0.5)
+    assert job.done()
+    assert job.result() == dot(a, a, 0.5), "may be asked again"
+
+
+def test_an_array_that_was_made_in_the_job_comes_back(runtime):
+    out = runtime.batch(squares, 1000).result(30)
+    assert np.array_equal(out, np.arange(1000.0) ** 2)
+    again = [runtime.batch(squares, n) for n in range(1, 20)]
+    assert [len(job.result(30)) for job in again] == list(range(1, 20))
+    assert np.array_equal(out, np.arange(1000.0) ** 2), "its memory is its own"
+
+
+def test_arguments_live_as_long_as_the_job(runtime):
+    job = runtime.batch(dot, np.ones(1 << 20), np.ones(1 << 20))
+    assert job.result(30) == 1 << 20
+
+
+def test_exceptions_come_back(runtime):
+    job = runtime.batch(refuse, np.zeros(3), 7)
+    with pytest.raises(ValueError, match="no such element"):
+        job.result(30)
+    with pytest.raises(ValueError, match="no such element"):
+        job.result(30)
+    assert runtime.batch(refuse, np.ones(3), 1).result(30) == 1.0
+
+
+def test_batch_functions_call_batch_functions(runtime):
+    a = np.ones(1000)
+    assert runtime.batch(sum_of_dots, a, 50).result(30) == 50_000.0
+    assert sum_of_dots.report.functions >= 1
+
+
+def test_jobs_run_side_by_side(runtime):
+    """One of two kthreads runs a job that waits for the other's."""
+    word = np.zeros(1, np.uint64)
+
+    @libos.batch
+    def release(word):
+        word[0] = 1
+        return 0
+
+    waiting = runtime.batch(wait_for, word)
+    assert not waiting.done()
+    with pytest.raises(TimeoutError, match="wait_for"):
+        waiting.result(0.0)
+    assert runtime.batch(release, word).result(30) == 0
+    assert waiting.result(30) >= 0
+
+
+def test_plain_python_runs_on_the_kthreads_own_stack(runtime):
+    def work(depth, threads):
+        threads.append(threading.get_native_id())
+        return depth if depth == 0 else work(depth - 1, threads)
+
+    threads: list[int] = []
+    job = runtime.batch(libos.batch(compiled=False)(work), 200, threads)
+    assert job.result(30) == 0
+    assert len(set(threads)) == 1
+    assert threads[0] != threading.get_native_id()
+
+
+def test_plain_python_fails_as_python_does(runtime):
+    @libos.batch(compiled=False)
+    def work():
+        return {}["missing"]
+
+    with pytest.raises(KeyError, match="missing"):
+        runtime.batch(work).result(30)
+
+
+def test_a_runtime_that_was_stopped_says_so():
+    word = np.zeros(1, np.uint64)
+    nic, end = memory_link((1, 1))
+    with nic, end, Runtime(nic=nic, kthreads=1, address="10.0.0.1/24") as made:
+        before_start = made.batch(wait_for, word)
+        assert not before_start.done()
+    with pytest.raises(CorelaneError, match="stopped before it ended"):
+        before_start.result(30)
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ((), "missing"),
+        ((1, 2, 3, 4), "too many"),
+        (("text", "more"), "compile batch function dot"),
+        ((object(), 1), "numbers"),
+    ],
+)
+def test_what_does_not_fit_is_refused(runtime, args, says):
+    with pytest.raises(CorelaneError, match=says):
+        runtime.batch(dot, *args)
+
+
+def test_what_cannot_be_batch_work_is_refused():
+    import numba
+
+    def generator():
+        yield 1
+
+    with pytest.raises(CorelaneError, match="generator"):
+        libos.batch(generator)
+    with pytest.raises(CorelaneError, match="cannot be called"):
+        libos.batch(3)
+    with pytest.raises(CorelaneError, match="parallel"):
+        libos.batch(numba.njit(parallel=True)(lambda n: n))
+    with pytest.raises(CorelaneError, match="error_model"):
+        libos.batch(error_model="java")
+
+
+def test_the_registered_range_holds_the_code():
+    dot(np.ones(3), np.ones(3))
+    (signature,) = [s for s in dot._probed.overloads if len(s) == 3][:1]
+    made = dot._probed.overloads[signature]
+    begin, end = made.library.code_range(made.fndesc.llvm_func_name)
+    address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+    assert begin <= address < end
+    assert end - begin < 1 << 20
+
+
+def test_a_job_that_ended_is_let_go(runtime):
+    job = runtime.batch(squares, 10)
+    wait_until(job.done, 10)
+    assert job in batch_work._alive
+    job.result()
+    assert job not in batch_work._alive

@@ -1,0 +1,256 @@
+"""Probes leave what a function computes as it was, and are met often.
+
+Strips of a turn or two and next to no fuel make every path of the inserted code run."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corelane.bench._native import ffi
+from corelane.bench._native import lib as bench
+from corelane.libos import batch_probes
+from corelane.libos.batch_compile import ProbedLibrary, default_target, probed_compiler
+from corelane.libos.batch_ir import parse
+
+LOOKS = dataclasses.replace(default_target(), slow="cl_bench_gap", always=True)
+
+
+def tiny(monkeypatch):
+    monkeypatch.setattr(batch_probes, "FIRST_STRIP", 2)
+    monkeypatch.setattr(batch_probes, "FIRST_FUEL", 16)
+    monkeypatch.setattr(batch_probes, "MOST_FUEL", 24)
+    monkeypatch.setattr(batch_probes, "FEW", 0)
+
+
+def probed(function, target=LOOKS):
+    """njit with probes that always call the slow path, and a copy of it without."""
+    made = numba.njit(nogil=True, pipeline_class=probed_compiler(target))(function)
+    return made, numba.njit(nogil=True)(function)
+
+
+def looks(call):
+    """How often probes looked during a call."""
+    kept = ffi.new("uint32_t[1]")
+    bench.cl_bench_gaps_begin(kept, 1)
+    call()
+    return bench.cl_bench_gaps_end()
+
+
+def source_of(draw, depth=0):
+    """Lines of a random loop nest over the variables of `nest` below."""
+    kind = draw(st.sampled_from(["up", "down", "step", "while", "array", "enumerate", "plain", "held"]))
+    v = f"i{depth}"
+    bound = draw(st.sampled_from(["n", "m", "n + m", "7", "min(n, 33)"]))
+    head = {
+        "up": f"for {v} in range({bound}):",
+        "down": f"for {v} in range({bound}, {draw(st.integers(-3, 2))}, {draw(st.sampled_from([-1, -2, -3]))}):",
+        "step": f"for {v} in range({draw(st.integers(-2, 3))}, {bound}, {draw(st.sampled_from([2, 3, 5, 8]))}):",
+        "held": f"r{depth} = range(1, {bound}, 2)\nfor {v} in r{depth}:",
+        "while": f"{v} = 0\nwhile {v} < {bound} and s % 1001 != 17:\n    {v} += {draw(st.integers(1, 3))}",
+        "array": f"for {v} in a:",
+        "enumerate": f"for {v}, x{depth} in enumerate(a):",
+        "plain": f"for {v} in range({bound}):",
+    }[kind]
+    body = [f"s = (s * {draw(st.integers(1, 9))} + {v} * {draw(st.integers(-4, 4))} + a[s % len(a)]) % 100003"]
+    if draw(st.booleans()):
+        body.append(f"a[{v} % len(a)] += s % 5")
+    if depth < 2 and draw(st.booleans()):
+        body += source_of(draw, depth + 1).split("\n")
+    way = draw(st.sampled_from(["", "", "break", "continue", "return s", "raise ValueError"]))
+    if way:
+        body.append(f"if s % {draw(st.sampled_from([97, 997, 9973]))} == 3:\n        {way}".replace("        ", "    "))
+    body.append(f"t += {v}")
+    lines = "\n".join(body).replace("\n", "\n    ")
+    otherwise = "\nelse:\n    s += 1" if draw(st.booleans()) else ""
+    return f"{head}\n    {lines}{otherwise}"
+
+
+@st.composite
+def nests(draw):
+    body = "\n".join(source_of(draw) for _ in range(draw(st.integers(1, 2)))).replace("\n", "\n    ")
+    return f"def nest(a, n, m):\n    s, t = 1, 0\n    {body}\n    return s * 7 + t\n"
+
+
+def outcome(function, *args):
+    try:
+        return function(*args)
+    except ValueError:
+        return "ValueError"
+
+
+@pytest.mark.parametrize("part", range(4))
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_random_loop_nests_compute_the_same(part, data):
+    monkeypatch = pytest.MonkeyPatch()
+    text = data.draw(nests())
+    numbers = data.draw(st.lists(st.tuples(st.integers(-2, 40), st.integers(0, 90)), min_size=3, max_size=3))
+    try:
+        if part % 2:
+            tiny(monkeypatch)
+        space: dict = {}
+        exec(text, space)
+        made, _ = probed(space["nest"])
+        for n, m in numbers:
+            ours, python = np.arange(1, 30), np.arange(1, 30)
+            got, expected = outcome(made, ours, n, m), outcome(space["nest"], python, n, m)
+            assert got == expected, (text, n, m)
+            assert np.array_equal(ours, python), (text, n, m)
+    finally:
+        monkeypatch.undo()
+
+
+def total(a):
+    s = 0
+    for x in a:
+        s += x
+    return s
+
+
+def saxpy(k, x, y):
+    for i in range(len(x)):
+        y[i] += k * x[i]
+
+
+def stencil(x, y):
+    for i in range(1, x.shape[0] - 1):
+        for j in range(1, x.shape[1] - 1):
+            y[i, j] = x[i, j] + 0.25 * (x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1])
+
+
+def float_total(a):
+    s = 0.0
+    for x in a:
+        s += x
+    return s
+
+
+def fresh(name):
+    rng = np.random.default_rng(3)
+    return {
+        "total": (rng.integers(0, 1 << 40, 400_003),),
+        "float_total": (rng.random(400_003),),
+        "saxpy": (0.5, rng.random(400_003), rng.random(400_003)),
+        "stencil": (rng.random((301, 403)), np.zeros((301, 403))),
+    }[name]
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("function", [total, float_total, saxpy, stencil])
+def test_results_are_those_of_njit_bit_for_bit(function, small, monkeypatch):
+    if small:
+        tiny(monkeypatch)
+    made, plain = probed(function)
+    ours, theirs = fresh(function.__name__), fresh(function.__name__)
+    assert made(*ours) == plain(*theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("function", [total, saxpy, stencil])
+def test_vector_loops_stay_vector_loops(function):
+    """As many packed arithmetic instructions as without probes, or more: loops have a copy in strips."""
+    made, plain = probed(function, default_target())
+    args = fresh(function.__name__)
+    made(*args)
+    plain(*args)
+    packed = re.compile(r"\b(vpaddq|vaddpd|vmulpd|vfmadd\w+pd|addpd|mulpd|paddq|fadd\s+v\d+|fmul\s+v\d+|add\s+v\d+)")
+    counts = [len(packed.findall(f.inspect_asm(f.signatures[0]))) for f in (made, plain)]
+    assert counts[0] >= counts[1] > 0, counts
+    library = made.overloads[made.signatures[0]].library
+    assert library.report.strips > 0
+
+
+@pytest.mark.parametrize("function", [total, float_total, saxpy, stencil])
+def test_long_loops_look_often(function):
+    made, _ = probed(function)
+    args = fresh(function.__name__)
+    made(*args)
+    assert looks(lambda: made(*args)) > 10
+
+
+def test_array_expressions_and_sorting_get_probes_too():
+    def work(a, b):
+        c = a + b * 2.0
+        c.sort()
+        return c[0] + np.sum(a)
+
+    made, plain = probed(work)
+    a, b = np.random.default_rng(1).random((2, 100_000))
+    assert made(a, b) == plain(a, b)
+    assert looks(lambda: made(a, b)) > 50
+
+
+def test_callees_get_probes_too():
+    @numba.njit
+    def inner(a):
+        s = 0.0
+        for x in a:
+            s += np.sqrt(x)
+        return s
+
+    def outer(a):
+        s = 0.0
+        for _ in range(20):
+            s += inner(a)
+        return s
+
+    made, plain = probed(outer)
+    a = np.arange(100_000.0)
+    assert made(a) == plain(a)
+    assert looks(lambda: made(a)) > 100
+
+
+def test_recursion_looks_at_every_call():
+    @numba.njit
+    def fib(n):
+        return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+    def start(n):
+        return fib(n)
+
+    made, plain = probed(start)
+    assert made(15) == plain(15) == 610
+    assert looks(lambda: made(15)) > 900
+
+
+def test_short_functions_get_nothing():
+    def add(a, b):
+        return a + b
+
+    made, _ = probed(add)
+    assert made(1, 2) == 3
+    assert made.overloads[made.signatures[0]].library.report.functions == 0
+
+
+def test_a_loop_that_ends_by_another_thread_looks_until_then():
+    """`while` on a flag: the slow path is called by the thread that waits."""
+    from corelane.libos.numba_atomics import load_atomic, store_atomic
+
+    def spin(word, turns):
+        n = 0
+        while load_atomic(word, 0) == 0:
+            n += 1
+            if n == turns:
+                store_atomic(word, 0, np.uint64(1))
+        return n
+
+    made, _ = probed(spin)
+    assert looks(lambda: made(np.zeros(1, np.uint64), 1_000_000)) > 100
+
+
+def test_text_of_a_module_is_written_as_it_was_read():
+    class Same(ProbedLibrary):
+        def _replace(self, text, report):
+            super()._replace(str(parse(str(self._final_module))), report)
+
+    made = numba.njit(pipeline_class=probed_compiler(default_target(), Same))(float_total)
+    a = np.arange(1000.0)
+    assert made(a) == a.sum()
