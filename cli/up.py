@@ -87,6 +87,8 @@ def run(options: argparse.Namespace) -> int:
         return _under_load(options, settled)
     from ..iokernel import main
 
+    sys.path.insert(0, "")  # as `python -m` does: a policy of the user's own lies in the current folder
+
     def report(event: str, text: str, /, **facts: object) -> None:
         _say(options, event, text, **facts)
 

@@ -10,18 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..runtime.clock import default_clock
 from ..runtime.errors import ConfigError, check
 from . import report
 from ._native import ffi, lib
 from .cores import KINDS, Claim, ManagedCores
-from .policy import Policy, load
-
-# Why a policy was put aside (CL_POLICY_LATE, ...).
-_PUT_ASIDE = {
-    lib.CL_POLICY_LATE: "a decision took longer than allowed",
-    lib.CL_POLICY_OUTSIDE: "it touched memory outside of its table",
-    lib.CL_POLICY_FAULT: "it faulted",
-}
+from .policy import Policy, because, load
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +61,7 @@ class CoreManager:
         newest = max((t for t, _ in self._kept if lib.cl_io_policy_taken(io, t)), default=0)
         self._kept = [(t, p) for t, p in self._kept if t >= newest]
         self._policy = policy
-        return f"{policy.spec} decides" + (f" with {_words(policy.settings)}" if policy.settings else "")
+        return f"{policy} decides"
 
     def fill(self, config: Any, claim: Claim) -> None:
         """Fill in the part of a `struct cl_io_app_config` that is about cores."""
@@ -88,7 +82,7 @@ class CoreManager:
             "policy": {
                 "name": self._policy.spec,
                 "params": dict(self._policy.settings),
-                "put_aside": next((why for loop in loops if (why := _put_aside(io, loop))), None),
+                "put_aside": next((why for loop in loops if (why := _put_aside(io, loop, self._kept[-1][0]))), None),
             },
             **asdict(self._timing),
             "cpus": [report.core(io, i, names) for i in range(len(self.cores.cpus))],
@@ -96,20 +90,15 @@ class CoreManager:
         }
 
 
-def _put_aside(io: Any, loop: int) -> str | None:
-    """Why `delay` decides in place of the policy that was chosen; None: it does not."""
+def _put_aside(io: Any, loop: int, ticket: int) -> str | None:
+    """Why `delay` decides in place of the policy that was installed with that ticket; None: it does not."""
     host = lib.cl_io_policy_host(io, loop)
-    if not host:
+    event = ffi.new("struct cl_policy_event *")
+    if not host or not lib.cl_policy_host_event(host, event) or event.ticket != ticket:
         return None
-    event, current = ffi.new("struct cl_policy_event *"), ffi.new("struct cl_policy_setting *")
-    if not lib.cl_policy_host_event(host, event):
-        return None
-    lib.cl_policy_host_current(host, current)
-    return _PUT_ASIDE.get(int(event.reason), "it failed") if event.ticket == current.ticket else None
-
-
-def _words(params: Mapping[str, int | float]) -> str:
-    return " ".join(f"{key}={value:g}" for key, value in params.items())
+    ms = default_clock().ticks_to_ns(int(event.ticks)) / 1e6
+    why = because(int(event.reason), int(event.signal), int(event.offset), 0, f"had not returned after {ms:.3g} ms")
+    return f"it {why}"
 
 
 def parse_params(text: str) -> dict[str, int | float]:

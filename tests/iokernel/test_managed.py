@@ -18,6 +18,7 @@ from cltest.switching import stats_of
 from corelane.cli import top, watch
 from corelane.iokernel import AppSettings, Iokernel, main
 from corelane.iokernel._native import ffi, lib
+from corelane.iokernel.policy import load
 from corelane.runtime import config
 from corelane.runtime.errors import ConfigError, CorelaneError, Refused
 from corelane.runtime.placement import Placement
@@ -200,13 +201,41 @@ def test_policies_are_swapped_while_it_runs(start, socket_path, threads):
         assert io.stats()["cores"]["policy"]["name"] == "delay"
 
 
+def test_a_policy_of_the_users_own_that_never_returns_is_put_aside(start, socket_path, threads, tmp_path, monkeypatch):
+    """Its trial would refuse it; so it is installed without one, as if it had behaved until now."""
+    (tmp_path / "endless_policy.py").write_text(
+        "def endless(view, apps):\n    while view.n_apps >= 0:\n        apps[0].grant = 1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    io = start(worker_cpus=[CPU], policy="delay")
+    sock, _ = register(socket_path, b"a")
+    with sock:
+        sock.sendall(kthreads(threads(1), SIGNAL))
+        answer(sock)
+        with pytest.raises(Refused, match="did not return within"):
+            io.set_policy("endless_policy:endless")
+        assert io._manager is not None
+        io._manager.install(io._io, load("endless_policy:endless", trial=False))
+        wait_until(lambda: io.stats()["cores"]["policy"]["put_aside"] is not None, 20)
+        stats = io.stats()
+        assert "it had not returned after" in stats["cores"]["policy"]["put_aside"]
+        assert watch.policy_line(stats).startswith(
+            "policy delay, in place of endless_policy:endless: it had not returned"
+        )
+        io.set_policy("fair")
+        assert io.stats()["cores"]["policy"]["put_aside"] is None
+
+
 def test_an_iokernel_that_was_stopped_starts_with_the_policy_it_had(socket_path):
     io = Iokernel(socket_path, worker_cpus=[CPU], policy="delay")
     with io:
-        io.set_policy("fair")
+        assert io.set_policy("fair", "slice_us=20") == "fair (slice_us=20, credit_us=10000) decides"
     with io:
-        settings = {"slice_us": 50.0, "credit_us": 10_000.0}
-        assert io.stats()["cores"]["policy"] == {"name": "fair", "params": settings, "put_aside": None}
+        assert io.stats()["cores"]["policy"] == {
+            "name": "fair",
+            "params": {"slice_us": 20, "credit_us": 10_000},
+            "put_aside": None,
+        }
 
 
 def test_what_top_shows_of_it(start, socket_path):
