@@ -130,10 +130,9 @@ def start(tmp_path: Path) -> Iterator[Any]:
         command.errors.close()
 
 
-def ask(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "corelane.cli.main", *args], capture_output=True, text=True, check=False, timeout=60
-    )
+def ask(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "corelane.cli.main", *args]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=60)
 
 
 def test_up_run_ps(start: Any, tmp_path: Path) -> None:
@@ -182,6 +181,48 @@ def test_up_run_ps(start: Any, tmp_path: Path) -> None:
     gone = ask("ps", "--socket", path)
     assert gone.returncode == 1
     assert "corelane up" in gone.stderr
+
+
+POLICY = """
+def spare(view, apps, cores=1):
+    for i in range(view.n_apps):
+        apps[i].grant = min(apps[i].cores - apps[i].idle + cores, apps[i].maximum)
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: none is left to be managed")
+def test_another_policy_while_it_runs(start: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "io.sock")
+    (tmp_path / "mine.py").write_text(POLICY)
+    up = start("up", "--socket", path, "--policy", "delay", "--set", "policy.target_us=20", "--json")
+    begun = up.event("iokernel")
+    assert begun["policy"] == "delay"
+    assert len(begun["worker_cpus"]) >= 1
+    told = ask("policy", "--socket", path)
+    assert told.stdout.startswith("policy delay target_us=20 calm=1, worker core")
+
+    for words, name, settings in (
+        (("fair", "--set", "slice_us=20"), "fair", {"slice_us": 20, "credit_us": 10_000}),
+        (("mine:spare", "--set", "cores=2"), "mine:spare", {"cores": 2}),
+    ):
+        told = ask("policy", *words, "--socket", path, "--json")
+        assert told.returncode == 0, told.stderr
+        assert json.loads(told.stdout) == {"name": name, "params": settings, "put_aside": None}
+    assert "policy mine:spare cores=2, worker core" in ask("ps", "--socket", path, "--interval", "0").stdout
+
+    for words, said in (
+        (("nonsense",), "there is none of that name"),
+        (("fair", "--set", "slice=1"), "this policy has no such setting"),
+        (("fair", "--set", "slice_us"), "name=number"),
+        (("./none.so:f",), str(tmp_path / "none.so")),
+        (("x" * 300,), "239"),
+    ):
+        told = ask("policy", *words, "--socket", path, cwd=tmp_path)
+        assert told.returncode == 1, words
+        assert said in told.stderr
+        assert len(told.stderr.strip().splitlines()) == 1
+    assert json.loads(ask("policy", "--socket", path, "--json").stdout)["name"] == "mine:spare"
+    assert up.stop() == 0
 
 
 def test_an_application_outlives_its_iokernel(start: Any, tmp_path: Path) -> None:
