@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import os
 import select
 import threading
@@ -25,6 +26,8 @@ from typing import Any
 
 from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
+
+_log = logging.getLogger("corelane.libos")
 
 
 class Batch:
@@ -109,10 +112,13 @@ class Batch:
 
 
 def _add_preemptible(begin: int, end: int) -> None:
-    """Machine code that a signal may interrupt and leave for another kthread to resume (docs/cores.md)."""
-    add = getattr(lib, "cl_preemptible_add", None)  # a scheduler without interrupts has none
-    if add is not None:
-        add(begin, end)
+    """Machine code that a signal may interrupt and leave for another kthread to resume (docs/cores.md).
+
+    It is never taken back: numba frees no code.
+    """
+    err = lib.cl_preemptible_add(ffi.cast("void *", begin), ffi.cast("void *", end))
+    if err:  # no room for more: this code is stepped aside from in place, like any other
+        _log.warning("no room to register a batch function as interruptible: %s", os.strerror(-err))
 
 
 def batch(function: Any = None, *, compiled: bool = True, error_model: str = "python") -> Any:
