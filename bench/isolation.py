@@ -97,7 +97,7 @@ def capacity(measure: Measure, *, seconds: float) -> tuple[float, float]:
     end = time.monotonic() + seconds
     most, failed, rate, limit_us = 0.0, 0, FROM_RPS, P99_LIMIT_US
     while failed < FAILURES and (most == 0.0 or time.monotonic() < end):
-        tries = []
+        tries: list[Point] = []
         while len(tries) < TRIES and not any(p.carried and p.p99_us <= limit_us for p in tries):
             tries.append(measure(rate, SLICE_S))
         best_us = min(p.p99_us for p in tries)
