@@ -70,7 +70,7 @@ static bool usable(struct io_kthread *k, uint64_t now)
         if ((int64_t)(now - m->retry) >= 0 || io_signals_mark(&m->signals, k->park, k->rx.shared_head) != m->stall_mark)
             m->stalled = false;
     }
-    return !m->dead && !m->stalled && !m->evicted && !m->leaving;
+    return !m->dead && !m->stalled && !m->evicted && !(m->leaving && running);
 }
 
 /* A uthread has run for a quantum while others wait behind it. */
@@ -121,7 +121,8 @@ static inline void look_at_kthread(struct io_loop *loop, struct io_kthread *k, s
     if (cl_unlikely(lies))
         io_count(k->app->cores.stats.lies, lies);
     bool owns = m->core && m->core->busy;
-    if (!usable(k, now) && !owns)
+    m->usable = usable(k, now);
+    if (!m->usable && !owns)
         return; /* nothing that it says gets it a core */
     f->usable++;
     f->packet = cl_max(f->packet, s->packet);
@@ -130,7 +131,8 @@ static inline void look_at_kthread(struct io_loop *loop, struct io_kthread *k, s
     f->stored = cl_max(f->stored, s->stored);
     f->waiting += s->waiting;
     if (owns) {
-        f->extra += s->waiting;
+        /* One that is still on its way will take one of them. */
+        f->extra += s->waiting - (s->waiting && m->core->moving && !m->core->begun);
         if (k->app->cores.quantum_ticks)
             look_for_quantum(c, k, now);
     } else {
@@ -301,7 +303,7 @@ static struct io_kthread *best_kthread(struct io_app *app)
     for (uint32_t i = 0; i < app->n_kthreads; i++) {
         struct io_kthread *k = &app->kthreads[i];
         struct io_member *m = &k->member;
-        if (m->dead || m->stalled || m->evicted || m->leaving || (m->core && has_work(m->core)))
+        if (!m->usable || (m->core && has_work(m->core)))
             continue;
         bool free = m->last && !m->core && !has_work(m->last);
         uint32_t merit =

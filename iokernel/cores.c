@@ -142,6 +142,8 @@ int io_allot(struct cl_io *io, struct io_app *app, const struct cl_io_app_config
         m->slot = (uint32_t)slot + k;
         m->state = &states[m->slot];
         m->grant = m->state->grant; /* counts on from whoever had the slot before */
+        m->state->cpu = -1;         /* nobody reads it before the application is answered */
+        m->state->hot = 0;
         m->pinned = -1;
         m->signals.shared = &lines[k].signals;
         app->kthreads[k].sampled = false;

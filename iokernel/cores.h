@@ -5,7 +5,7 @@
  *   move.c       carries it out: owner, ask, interrupt, evict
  *   cores.c      set-up, registration, statistics (controlling thread)
  *
- * Invariants. A core has at most one owner and a kthread at most one core. A
+ * Invariants, checked by tests/iokernel/c/cores_random.c. A core has at most one owner and a kthread at most one core. A
  * core whose last move has not ended (`moving`) changes hands only after the time of all three steps. All of it is the
  * loop thread's own, but for what is marked. */
 #ifndef CORELANE_IOKERNEL_CORES_H
@@ -34,6 +34,7 @@ struct io_member {
     uint32_t slot, grant;         /* grant: as in state */
     int32_t tid;                  /* 0: not told yet */
     int32_t pinned;               /* CPU that we bound it to; -1: unknown */
+    bool usable;                  /* as of the last decision: could be given a core */
     bool leaving;                 /* its core went to another, and it has not stepped aside */
     bool evicted;                 /* it never did; until its park word says so */
     bool demoted;                 /* SCHED_IDLE, until it is given a core again */

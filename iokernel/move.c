@@ -162,6 +162,13 @@ static void set_moving(struct io_cores *c, struct io_core *core, bool moving)
     core->moving = moving;
 }
 
+static void bump(struct io_kthread *k)
+{
+    struct io_member *m = &k->member;
+    m->grant++;
+    cl_store_release(&m->state->grant, m->grant); /* release: the core's owner comes before */
+}
+
 static void set_owner(struct io_cores *c, struct io_core *core, struct io_kthread *k, uint64_t now)
 {
     if (core->owner) {
@@ -171,21 +178,16 @@ static void set_owner(struct io_cores *c, struct io_core *core, struct io_kthrea
     core->owner = k;
     if (k)
         k->member.core = k->member.last = core;
-    /* Release: `wake` and the kthread's `cpu` and `hot` come before. */
-    cl_store_release(&core->state->owner, slot_of(k));
     cl_store_relaxed(&core->state->moves, core->state->moves + 1);
     cl_store_relaxed(&core->state->decided_tsc, now);
+    /* Release: `wake` and the kthread's `cpu` and `hot` come before. */
+    cl_store_release(&core->state->owner, slot_of(k));
+    if (k)
+        bump(k); /* at once: who sees itself as owner looks for the grant that goes with it */
     cl_store_relaxed(&core->stats.owner, slot_of(k));
     cl_store_relaxed(&core->stats.app, k ? k->app->id : 0);
     cl_store_relaxed(&core->stats.kthread, k ? (uint32_t)(k - k->app->kthreads) : 0);
     io_count(core->stats.moves, 1);
-}
-
-static void bump(struct io_kthread *k)
-{
-    struct io_member *m = &k->member;
-    m->grant++;
-    cl_store_release(&m->state->grant, m->grant); /* release: the core's owner comes before */
 }
 
 static void begin(struct io_cores *c, struct io_core *core, struct io_kthread *from, unsigned step, uint64_t now)
@@ -214,12 +216,21 @@ bool io_core_settled(const struct io_cores *c, const struct io_core *core, uint6
     return !core->moving || now - core->decided > c->ask + c->interrupt;
 }
 
-/* What is left of a move that did not end. */
-static void abandon(struct io_core *core)
+/* Nobody need be waited for on this core any more. */
+static void forget_from(struct io_core *core)
 {
-    if (core->moving && core->from)
-        core->from->member.leaving = false;
+    if (!core->from)
+        return;
+    core->from->member.leaving = false;
     core->from = NULL;
+}
+
+/* k has stepped aside for a move that has not ended, and is to have a core again: from here on it may run. */
+static void came_back(struct io_cores *c, const struct io_kthread *k)
+{
+    for (uint32_t i = 0; k->member.leaving && i < c->n; i++)
+        if (c->core[i].from == k)
+            forget_from(&c->core[i]);
 }
 
 bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, uint64_t now)
@@ -228,7 +239,8 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
     struct io_kthread *old = core->owner;
     if (!place(loop, k, core))
         return false;
-    abandon(core);
+    forget_from(core);
+    came_back(c, k);
     bool running = old && park_of(old) == CL_KTHREAD_RUNNING;
     bool cold = !io_park_is_hot(park_of(k));
     heat(c, core, k, old, now);
@@ -236,7 +248,6 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
     cl_store_relaxed(&core->state->wake, cold && running);
     set_look_move(k, false);
     set_owner(c, core, k, now);
-    bump(k);
     begin(c, core, old, !old ? CL_IO_STEP_IDLE : CL_IO_STEP_PARKED, now);
     if (running)
         ask(loop, core);
@@ -290,7 +301,7 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
     struct io_cores *c = &loop->cores;
     struct io_kthread *k = core->owner;
     io_cores_log(c, now, core, slot_of(k), 0, what, core->step);
-    abandon(core);
+    forget_from(core);
     set_moving(c, core, false);
     cl_store_relaxed(&core->state->wake, 0);
     set_owner(c, core, NULL, now);
@@ -324,13 +335,6 @@ static void died(struct io_loop *loop, struct io_core *core, uint64_t now)
     core->owner->member.dead = true;
     io_count(loop->cores.stats.died, 1);
     io_move_release(loop, core, CL_IO_LOG_DIED, now);
-}
-
-/* The old owner need not be waited for any more. */
-static void forget_from(struct io_core *core)
-{
-    core->from->member.leaving = false;
-    core->from = NULL;
 }
 
 static void interrupt(struct io_loop *loop, struct io_core *core)

@@ -43,6 +43,8 @@ static bool wake_managed(struct io_loop *loop, struct io_kthread *k, bool fence)
             loop->cores.urgent = true;
         return true;
     }
+    if (!core->busy && k->app->cores.held >= k->app->cores.maximum)
+        return true;  /* it has as many as it may: a sibling takes the frames, or k gets its turn by a decision */
     if (core->moving) /* it may look at its queues, and park again, before we see that it began */
         return false;
     if (cl_load_relaxed(k->park) == CL_KTHREAD_RUNNING)

@@ -161,6 +161,366 @@ static void new_owner_dies(void)
     world_delete(&p.w);
 }
 
+/* It parks, and loses its core before it looks once more: it goes on, and is asked. */
+static void old_owner_changes_its_mind(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){0}, (struct wish){0});
+    ready(p.l, 1);
+    p.b->line->park = CL_KTHREAD_PARKED;
+    run(&p.w, 5 * US);
+    CHECK(owns(&p.w, p.l) && *p.bat->look == 0);
+    p.b->line->park = CL_KTHREAD_RUNNING;
+    run(&p.w, 1 * US);
+    CHECK(*p.bat->look == 1);
+    CHECK(acts(&p.w, p.l)); /* by the kernel's own preemption */
+    run(&p.w, 4 * US);
+    CHECK(*p.bat->look == 1); /* the other one still does not know */
+    CHECK(!acts(&p.w, p.b));
+    run(&p.w, 1 * US);
+    CHECK(*p.bat->look == 0 && moves_by(&p.w, CL_IO_STEP_ASK) == 1);
+    world_delete(&p.w);
+}
+
+static void parked_owner_is_woken_in_place(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){0}, (struct wish){0});
+    start(&p.w, p.l);
+    CHECK(!acts(&p.w, p.b));
+    p.b->line->park = CL_KTHREAD_PARKED; /* it has nothing to do any more */
+    run(&p.w, 5 * US);
+    park(p.l);
+    run(&p.w, 100 * US);
+    uint32_t grant = p.l->state->grant;
+    CHECK(owns(&p.w, p.l)); /* a core nobody else wants stays with its last owner */
+    send_frame(p.bat, p.lat, 1);
+    run(&p.w, 1 * US);
+    CHECK(p.l->state->grant == grant + 1 && cores_of(&p.w, p.lat).wakes == 1);
+    run(&p.w, 3 * US);
+    send_frame(p.bat, p.lat, 1);
+    run(&p.w, 3 * US);
+    CHECK(p.l->state->grant == grant + 1); /* it is on its way */
+    CHECK(acts(&p.w, p.l) && receive(p.lat, 0) == 2);
+    run(&p.w, 3 * US);
+    park(p.l);
+    run(&p.w, 10 * US);
+    p.l->line->signals.timer_tsc = p.w.now + 20 * US;
+    run(&p.w, 19 * US);
+    CHECK(p.l->state->grant == grant + 1);
+    run(&p.w, 6 * US);
+    CHECK(p.l->state->grant == grant + 2 && moves_by(&p.w, CL_IO_STEP_WAKE) == 1);
+    world_delete(&p.w);
+}
+
+static void frame_for_an_application_without_core(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){0}, (struct wish){0});
+    run(&p.w, 2 * US); /* in the middle of an interval */
+    send_frame(p.bat, p.lat, 1);
+    run(&p.w, 1 * US);
+    CHECK(owns(&p.w, p.l) && stats_of(&p.w).urgent > 0);
+    world_delete(&p.w);
+}
+
+static void help_gets_a_core(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){0}, (struct wish){0});
+    p.l->line->help++;
+    run(&p.w, 5 * US);
+    CHECK(owns(&p.w, p.l) && !acts(&p.w, p.b) && acts(&p.w, p.l));
+    run(&p.w, 2 * US);
+    park(p.l);
+    run(&p.w, 1 * US);
+    CHECK(owns(&p.w, p.b)); /* heeded: it does not get another for that */
+    acts(&p.w, p.b);
+    run(&p.w, 100 * US);
+    CHECK(owns(&p.w, p.b));
+    world_delete(&p.w);
+}
+
+static void hot_and_cold(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){.hot_us = 1000}, (struct wish){0});
+    CHECK(p.l->state->hot == 0);
+    start(&p.w, p.l);
+    CHECK(p.l->state->hot == 1 && p.b->state->hot == 1 && p.w.cores[0].wake == 1);
+    CHECK(!acts(&p.w, p.b) && p.b->line->park == CL_KTHREAD_ASIDE_HOT);
+    run(&p.w, 2 * US);
+    park(p.l);
+    run(&p.w, 2 * US);
+    CHECK(owns(&p.w, p.b) && p.w.cores[0].wake == 0); /* it yields, and sees for itself */
+    uint64_t calls = stats_of(&p.w).syscalls;
+    CHECK(acts(&p.w, p.b));
+    ready(p.l, 1);
+    run(&p.w, 5 * US);
+    CHECK(owns(&p.w, p.l) && p.w.cores[0].wake == 0 && !acts(&p.w, p.b) && acts(&p.w, p.l));
+    drain(p.l);
+    run(&p.w, 2 * US);
+    CHECK(stats_of(&p.w).syscalls == calls);
+    struct app *third = app_add(&p.w, (struct wish){.kind = LATENCY});
+    park(p.l);
+    ready(&third->k[0], 1);
+    run(&p.w, 5 * US);
+    CHECK(p.b->state->hot + p.l->state->hot + third->k[0].state->hot == 2); /* no more than two of a core */
+    acts(&p.w, &third->k[0]);
+    acts(&p.w, p.b);
+    run(&p.w, 3 * US);
+    drain(&third->k[0]);
+    p.b->line->park = CL_KTHREAD_PARKED;
+    run(&p.w, 1100 * US);
+    CHECK(p.b->state->hot + p.l->state->hot + third->k[0].state->hot == 0);
+    world_delete(&p.w);
+}
+
+static void quantum(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){0});
+    struct app *a = app_add(&w, (struct wish){.kind = LATENCY, .kthreads = 2, .maximum = 1, .quantum_us = 20});
+    struct kthread *k = &a->k[0];
+    start(&w, k);
+    run(&w, 100 * US);
+    CHECK(*a->look == 0); /* nobody waits */
+    ready(k, 1);
+    run(&w, 6 * US);
+    CHECK(*a->look == 1 && cores_of(&w, a).quantum == 1);
+    k->line->signals.switches++;
+    run(&w, 1 * US);
+    CHECK(*a->look == 0);
+    run(&w, 15 * US);
+    CHECK(*a->look == 0);
+    run(&w, 15 * US);
+    CHECK(*a->look == 1);
+    k->line->signals.in_uthread = 0;
+    drain(k);
+    run(&w, 10 * US);
+    CHECK(*a->look == 0);
+    k->line->signals.in_uthread = 1;
+    ready(k, 1);
+    run(&w, 40 * US);
+    CHECK(*a->look == 1);
+    app_remove(&w, a);
+    world_delete(&w);
+}
+
+static void classes(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){.cores = 2});
+    struct app *best = app_add(&w, (struct wish){.kind = BATCH, .kthreads = 2});
+    struct app *burst = app_add(&w, (struct wish){.kind = BATCH, .kthreads = 2, .guaranteed = 1});
+    struct app *lat = app_add(&w, (struct wish){.kind = LATENCY, .kthreads = 2, .maximum = 1, .guaranteed = 1});
+    start(&w, &best->k[0]);
+    start(&w, &best->k[1]);
+    CHECK(cores_of(&w, best).cores == 2);
+    ready(&burst->k[0], 1);
+    ready(&burst->k[1], 1);
+    run(&w, 10 * US); /* one of them at once, since it is guaranteed */
+    CHECK(owns(&w, &burst->k[0]) + owns(&w, &burst->k[1]) == 1);
+    for (unsigned i = 0; i < 2; i++)
+        acts(&w, &best->k[i]), acts(&w, &burst->k[i]);
+    run(&w, 10 * US);
+    ready(&lat->k[0], 3);
+    run(&w, 10 * US); /* from the one that is over its guarantee, and one only, which is its maximum */
+    CHECK(owns(&w, &lat->k[0]) && owns(&w, &burst->k[0]) + owns(&w, &burst->k[1]) == 1);
+    for (unsigned i = 0; i < 2; i++)
+        acts(&w, &best->k[i]), acts(&w, &burst->k[i]), acts(&w, &lat->k[i]);
+    run(&w, 200 * US);
+    CHECK(cores_of(&w, lat).cores == 1 && cores_of(&w, burst).cores == 1 && cores_of(&w, best).cores == 0);
+    CHECK(stats_of(&w).violations == 0);
+    world_delete(&w);
+}
+
+static void batch_takes_turns(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){.policy = "fair"});
+    struct app *a = app_add(&w, (struct wish){.kind = BATCH, .weight = 3});
+    struct app *b = app_add(&w, (struct wish){.kind = BATCH});
+    for (unsigned i = 0; i < 2; i++)
+        ready(&w.apps[i].k[0], 1000);
+    for (unsigned i = 0; i < 40000; i++) {
+        run(&w, 5 * US);
+        acts(&w, &a->k[0]);
+        acts(&w, &b->k[0]);
+    }
+    struct cl_io_app_cores ca = cores_of(&w, a), cb = cores_of(&w, b);
+    CHECK(ca.core_ns > 140 * MS && cb.core_ns > 45 * MS && ca.core_ns < 155 * MS); /* three to one */
+    CHECK(ca.moves_in > 20 && ca.moves_in < 210);                                  /* not every interval */
+    CHECK(stats_of(&w).violations == 0);
+    world_delete(&w);
+}
+
+static void last_core(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){.cores = 4});
+    struct app *a = app_add(&w, (struct wish){.kind = LATENCY, .kthreads = 4});
+    struct app *b = app_add(&w, (struct wish){.kind = BATCH, .kthreads = 4});
+    int32_t cpu[4];
+    for (unsigned i = 0; i < 4; i++) {
+        start(&w, &a->k[i]);
+        cpu[i] = a->k[i].state->cpu;
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        drain(&a->k[i]);
+        park(&a->k[i]);
+        start(&w, &b->k[i]);
+    }
+    uint64_t affinities = stats_of(&w).affinities;
+    CHECK(affinities == 8 && cores_of(&w, b).cores == 4); /* each kthread once */
+    CHECK(stats_of(&w).affinities_failed == 8 - 2 * (uint64_t)cl_min(sysconf(_SC_NPROCESSORS_ONLN), 4));
+    for (int i = 3; i >= 0; i--) {
+        ready(&a->k[i], 1);
+        run(&w, 12 * US); /* with a core already, only what waits for an interval counts */
+        CHECK(owns(&w, &a->k[i]) && a->k[i].state->cpu == cpu[i]);
+        for (unsigned j = 0; j < 4; j++)
+            acts(&w, &b->k[j]);
+        CHECK(acts(&w, &a->k[i]));
+        drain(&a->k[i]);
+        run(&w, 2 * US);
+    }
+    CHECK(stats_of(&w).affinities == affinities);
+    world_delete(&w);
+}
+
+static void removed_in_the_middle(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){0}, (struct wish){0});
+    ready(p.l, 1);
+    run(&p.w, 5 * US);
+    CHECK(owns(&p.w, p.l));
+    app_remove(&p.w, p.lat); /* the new owner goes before it began; the old one is still there */
+    CHECK(p.w.cores[0].owner == 0);
+    acts(&p.w, p.b);
+    run(&p.w, 10 * US);
+    CHECK(owns(&p.w, p.b) && acts(&p.w, p.b));
+    p.lat = app_at(&p.w, 0, (struct wish){.kind = LATENCY});
+    p.l = &p.lat->k[0];
+    run(&p.w, 5 * US);
+    ready(p.l, 1);
+    run(&p.w, 5 * US);
+    CHECK(owns(&p.w, p.l));
+    int32_t tid = p.b->tid;
+    struct cl_io_app_final final; /* the old one goes without stepping aside: demoted, should it live on */
+    CHECK(cl_io_app_remove(p.w.io, p.bat->id, &final, err) == 0);
+    CHECK(sched_getscheduler(tid) == SCHED_IDLE);
+    end_thread(p.b);
+    p.bat->id = 0;
+    CHECK(acts(&p.w, p.l));
+    run(&p.w, 5 * US);
+    CHECK(owns(&p.w, p.l));
+    uint64_t next = 0, lost = 0;
+    struct cl_io_move moves[64];
+    uint32_t n = cl_io_moves(p.w.io, 0, &next, moves, 64, &lost), owner = 0, left = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK(moves[i].from == owner); /* one owner after the other */
+        owner = moves[i].to;
+        left += moves[i].what == CL_IO_LOG_LEFT;
+    }
+    CHECK(n > 4 && lost == 0 && left == 1 && owner == p.l->slot + 1);
+    world_delete(&p.w);
+}
+
+static void static_lets_cores_idle(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){.policy = "static"});
+    struct app *a = app_add(&w, (struct wish){.kind = LATENCY});
+    ready(&a->k[0], 1);
+    run(&w, 1000 * US);
+    CHECK(w.cores[0].owner == 0 && stats_of(&w).violations > 5);
+    uint64_t before = stats_of(&w).violations;
+    set_policy(&w, "delay", (uint64_t[8]){0});
+    run(&w, 10 * US);
+    CHECK(owns(&w, &a->k[0]) && acts(&w, &a->k[0])); /* though it has not waited for as long as the target */
+    drain(&a->k[0]);
+    run(&w, 1000 * US);
+    CHECK(stats_of(&w).violations == before);
+    world_delete(&w);
+}
+
+static void flows_go_to_those_that_run(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){.cores = 2});
+    struct app *from = app_add(&w, (struct wish){.kind = LATENCY});
+    struct app *a = app_add(&w, (struct wish){.kind = LATENCY, .kthreads = 3});
+    start(&w, &a->k[1]);
+    for (uint16_t port = 0; port < 40; port++) {
+        send_frame(from, a, port);
+        run(&w, 1 * US);
+        CHECK(receive(a, 0) == 0 && receive(a, 1) == 1 && receive(a, 2) == 0);
+    }
+    start(&w, &a->k[2]);
+    for (uint16_t port = 0; port < 20; port++)
+        send_frame(from, a, port);
+    run(&w, 8 * US);
+    unsigned one = receive(a, 1), two = receive(a, 2);
+    CHECK(receive(a, 0) == 0 && one > 0 && two > 0 && one + two == 20);
+    world_delete(&w);
+}
+
+/* Whatever its words say, it gets no more than a policy would give it for the asking, and costs a bounded number of calls. */
+static void hostile_words(void)
+{
+    static const uint32_t values[] = {0, 1, 2, 3, 4, 5, 0x7fffffff, 0x80000000, 0xffffffff, 65536};
+    struct pair p;
+    uint64_t x = 88172645463325252ull;
+    pair_new(&p, (struct setting){0}, (struct wish){.guaranteed = 0});
+    for (unsigned i = 0; i < 20000; i++) {
+        uint32_t *words = (uint32_t *)&p.b->line->signals;
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        words[x % 16] = values[x / 16 % 10] + (uint32_t)(x >> 60 == 0) * (uint32_t)p.w.now;
+        if (x >> 50 & 1)
+            p.b->line->park = values[x / 256 % 10];
+        if (x >> 51 & 1)
+            p.b->line->rx_head = values[x / 4096 % 10];
+        if (x >> 52 & 1)
+            p.b->line->help++;
+        run(&p.w, 2 * US);
+        if (i % 500 == 0) { /* the honest one gets its core within the steps' times */
+            ready(p.l, 1);
+            run(&p.w, 80 * US);
+            CHECK(owns(&p.w, p.l) && acts(&p.w, p.l));
+            drain(p.l);
+            run(&p.w, 70 * US);
+            CHECK(owns(&p.w, p.l) || p.l->line->park != CL_KTHREAD_RUNNING);
+            park(p.l);
+        }
+    }
+    struct cl_io_cores_stats s = stats_of(&p.w);
+    CHECK(cores_of(&p.w, p.bat).lies > 0);
+    CHECK(s.syscalls < (p.w.now - 1 * MS) / (4 * US) + 64); /* 250000 a second, and what a bucket holds */
+    world_delete(&p.w);
+}
+
+/* A frame's age counts from its push; a queue's from the look that saw it. */
+static void ages_are_from_below(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){.policy = "delay", .params = {30 * US}}, (struct wish){0});
+    for (unsigned i = 0; i < 8; i++) { /* one comes each 10 us, one goes each 10 us: none is older than 20 */
+        ready(p.l, 1);
+        run(&p.w, 10 * US);
+        if (i)
+            p.l->line->signals.runq_head++;
+    }
+    CHECK(owns(&p.w, p.b));
+    uint64_t began = p.w.now;
+    while (!owns(&p.w, p.l))
+        run(&p.w, 1 * US);
+    CHECK(p.w.now - began >= 20 * US - 5 * US && p.w.now - began <= 35 * US);
+    const struct cl_hist *h = cl_io_detection(p.w.io, p.lat->id);
+    CHECK(h->max > 30 * US && h->max <= 36 * US);
+    world_delete(&p.w);
+}
+
 static const struct {
     const char *name;
     void (*fn)(void);
@@ -172,6 +532,20 @@ static const struct {
     {"old_owner_dies", old_owner_dies},
     {"new_owner_is_stopped", new_owner_is_stopped},
     {"new_owner_dies", new_owner_dies},
+    {"old_owner_changes_its_mind", old_owner_changes_its_mind},
+    {"parked_owner_is_woken_in_place", parked_owner_is_woken_in_place},
+    {"frame_for_an_application_without_core", frame_for_an_application_without_core},
+    {"help_gets_a_core", help_gets_a_core},
+    {"hot_and_cold", hot_and_cold},
+    {"quantum", quantum},
+    {"classes", classes},
+    {"batch_takes_turns", batch_takes_turns},
+    {"last_core", last_core},
+    {"removed_in_the_middle", removed_in_the_middle},
+    {"static_lets_cores_idle", static_lets_cores_idle},
+    {"flows_go_to_those_that_run", flows_go_to_those_that_run},
+    {"hostile_words", hostile_words},
+    {"ages_are_from_below", ages_are_from_below},
 };
 
 int main(int argc, char **argv)

@@ -28,7 +28,7 @@
 #define US 1000ull /* the clock counts nanoseconds */
 #define MS 1000000ull
 #define MAX_KTHREADS 4
-#define MAX_APPS 8
+#define MAX_APPS 16
 #define SLOTS 64
 #define BUFFERS 64
 #define SIGNAL SIGURG
@@ -37,6 +37,7 @@ static const char *scenario = "";
 static char err[256];
 
 struct kthread {
+    volatile sig_atomic_t interrupted;
     struct cl_arena_kthread *line;
     struct cl_state_kthread *state;
     uint32_t slot;
@@ -72,16 +73,20 @@ struct world {
 static sem_t signalled;
 static volatile sig_atomic_t signals_seen;
 
-static void on_signal(int s)
+static __thread struct kthread *self;
+
+static inline void on_signal(int s)
 {
     (void)s;
+    if (self)
+        self->interrupted = 1;
     signals_seen++;
     sem_post(&signalled);
 }
 
-static void *sleeper(void *arg)
+static inline void *sleeper(void *arg)
 {
-    struct kthread *k = arg;
+    struct kthread *k = self = arg;
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGNAL);
@@ -93,7 +98,7 @@ static void *sleeper(void *arg)
     return NULL;
 }
 
-static void end_thread(struct kthread *k)
+static inline void end_thread(struct kthread *k)
 {
     if (k->ended)
         return;
@@ -108,7 +113,7 @@ struct setting { /* of a world; 0: what cl_io_config says */
     uint64_t params[8];
 };
 
-static void set_policy(struct world *w, const char *name, const uint64_t *params)
+static inline void set_policy(struct world *w, const char *name, const uint64_t *params)
 {
     struct cl_policy_setting s = {.fn = cl_policy_find(name)};
     memcpy(s.params, params, sizeof s.params);
@@ -116,7 +121,7 @@ static void set_policy(struct world *w, const char *name, const uint64_t *params
     CHECK(cl_io_policy_set(w->io, &s, err) > 0);
 }
 
-static void world_new(struct world *w, struct setting s)
+static inline void world_new(struct world *w, struct setting s)
 {
     struct cl_io_config c = {.tsc_hz = 1000000000,
                              .mode = CL_IO_SPIN,
@@ -150,7 +155,7 @@ struct wish { /* of an application */
     bool blocks, mute; /* mute: do not tell its threads */
 };
 
-static void tell_threads(struct world *w, struct app *a)
+static inline void tell_threads(struct world *w, struct app *a)
 {
     int32_t tids[MAX_KTHREADS];
     for (uint32_t i = 0; i < a->n; i++)
@@ -158,7 +163,7 @@ static void tell_threads(struct world *w, struct app *a)
     CHECK(cl_io_app_threads(w->io, a->id, getpid(), tids, a->n, SIGNAL, err) == 0);
 }
 
-static struct app *app_at(struct world *w, uint32_t at, struct wish wish)
+static inline struct app *app_at(struct world *w, uint32_t at, struct wish wish)
 {
     const struct cl_state_header *h = (struct cl_state_header *)w->state;
     uint32_t n = wish.kthreads ? wish.kthreads : 1;
@@ -201,12 +206,12 @@ static struct app *app_at(struct world *w, uint32_t at, struct wish wish)
     return a;
 }
 
-static struct app *app_add(struct world *w, struct wish wish)
+static inline struct app *app_add(struct world *w, struct wish wish)
 {
     return app_at(w, w->n_apps++, wish);
 }
 
-static void app_remove(struct world *w, struct app *a)
+static inline void app_remove(struct world *w, struct app *a)
 {
     struct cl_io_app_final final;
     CHECK(cl_io_app_remove(w->io, a->id, &final, err) == 0);
@@ -217,7 +222,7 @@ static void app_remove(struct world *w, struct app *a)
     a->id = 0;
 }
 
-static void world_delete(struct world *w)
+static inline void world_delete(struct world *w)
 {
     for (uint32_t i = 0; i < w->n_apps; i++)
         if (w->apps[i].id)
@@ -227,19 +232,19 @@ static void world_delete(struct world *w)
 }
 
 /* Rounds of the loop, a microsecond apart. */
-static void run(struct world *w, uint64_t ns)
+static inline void run(struct world *w, uint64_t ns)
 {
     for (uint64_t end = w->now + ns; w->now < end;)
         cl_io_step(w->io, 0, w->now += US);
 }
 
-static bool owns(const struct world *w, const struct kthread *k)
+static inline bool owns(const struct world *w, const struct kthread *k)
 {
-    return w->cores[k->state->cpu].owner == k->slot + 1;
+    return k->state->cpu >= 0 && w->cores[k->state->cpu].owner == k->slot + 1;
 }
 
 /* What an honest kthread does when it looks: runs if it has its core, steps aside if not. */
-static bool acts(struct world *w, struct kthread *k)
+static inline bool acts(struct world *w, struct kthread *k)
 {
     if (owns(w, k)) {
         k->line->signals.acted = k->state->grant;
@@ -251,12 +256,12 @@ static bool acts(struct world *w, struct kthread *k)
     return false;
 }
 
-static void ready(struct kthread *k, uint32_t n) /* uthreads become ready on k */
+static inline void ready(struct kthread *k, uint32_t n) /* uthreads become ready on k */
 {
     k->line->signals.runq_tail += n;
 }
 
-static void drain(struct kthread *k) /* everything that waited on k is taken */
+static inline void drain(struct kthread *k) /* everything that waited on k is taken */
 {
     struct cl_signals *s = &k->line->signals;
     s->switches += s->runq_tail - s->runq_head;
@@ -265,14 +270,14 @@ static void drain(struct kthread *k) /* everything that waited on k is taken */
     s->storage_seen = s->storage_done;
 }
 
-static void park(struct kthread *k)
+static inline void park(struct kthread *k)
 {
     k->line->signals.in_uthread = 0;
     k->line->park = k->state->hot ? CL_KTHREAD_PARKED_HOT : CL_KTHREAD_PARKED;
 }
 
 /* Get k running: work, a decision, its answer. */
-static void start(struct world *w, struct kthread *k)
+static inline void start(struct world *w, struct kthread *k)
 {
     ready(k, 1);
     run(w, 10 * US);
@@ -282,21 +287,21 @@ static void start(struct world *w, struct kthread *k)
     run(w, 2 * US);
 }
 
-static struct cl_io_app_cores cores_of(const struct world *w, const struct app *a)
+static inline struct cl_io_app_cores cores_of(const struct world *w, const struct app *a)
 {
     struct cl_io_app_cores s;
     CHECK(cl_io_app_cores(w->io, a->id, &s) == 0);
     return s;
 }
 
-static struct cl_io_cores_stats stats_of(const struct world *w)
+static inline struct cl_io_cores_stats stats_of(const struct world *w)
 {
     struct cl_io_cores_stats s;
     CHECK(cl_io_cores_stats(w->io, 0, &s) == 0);
     return s;
 }
 
-static uint64_t moves_by(const struct world *w, uint32_t step)
+static inline uint64_t moves_by(const struct world *w, uint32_t step)
 {
     return cl_hist_count(cl_io_actuation(w->io, 0, step));
 }

@@ -1,0 +1,216 @@
+/* Random applications on managed cores, and what must hold at every instant: a core has one owner, an application no more
+ * than its maximum, one that wants what it was guaranteed gets it within the time of the steps, no core idles beside an
+ * application that waits, and the log tells all of it.
+ *
+ *   cores_random POLICY SEED STEPS
+ *
+ * Kthreads answer promptly, late, by signal only, or not at all; are stopped for a while; and applications come and go. */
+#include "cores_world.h"
+
+#define CORES 3
+#define APPS 6
+#define BOUND (90 * US) /* a move that nobody answers, an interval, and a core that had just been given away */
+
+enum manner { PROMPT, LATE, BY_SIGNAL, DEAF, MANNERS };
+
+struct actor {
+    enum manner manner;
+    uint64_t frozen_until;
+    uint32_t grant; /* last one acted on */
+};
+
+struct part {
+    struct wish wish;
+    struct actor actor[MAX_KTHREADS];
+    uint64_t wants_since; /* something waits and it holds less than it was guaranteed; 0: no */
+};
+
+static uint64_t seed, state;
+static struct part parts[APPS];
+static struct world w;
+static uint32_t owner_by_log[CORES];
+
+static uint32_t rnd(uint32_t n) /* xorshift64*: Vigna 2016 */
+{
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    return (uint32_t)((state * 0x2545f4914f6cdd1dull) >> 33) % n;
+}
+
+static void enter(uint32_t at)
+{
+    struct part *p = &parts[at];
+    *p = (struct part){.wish = {.kind = at < 3 ? CL_POLICY_LATENCY : CL_POLICY_BATCH,
+                                .kthreads = 1 + rnd(MAX_KTHREADS),
+                                .guaranteed = at == 0 || at == 3, /* two of three cores */
+                                .maximum = 1 + rnd(MAX_KTHREADS),
+                                .weight = 1 + rnd(4),
+                                .quantum_us = rnd(2) * 20}};
+    enum manner manner = rnd(2) ? PROMPT : rnd(MANNERS);
+    if (p->wish.guaranteed)
+        manner = PROMPT; /* what it does with its own cores is its own affair */
+    p->wish.blocks = manner == DEAF;
+    app_at(&w, at, p->wish);
+    for (uint32_t i = 0; i < MAX_KTHREADS; i++)
+        p->actor[i].manner = manner;
+}
+
+/* Whether k looks at its core in this microsecond, though it runs. */
+static bool looks(struct app *a, struct kthread *k, const struct actor *actor)
+{
+    bool interrupted = k->interrupted;
+    k->interrupted = 0;
+    switch (actor->manner) {
+    case PROMPT:
+        return (*a->look >> (k - a->k) & 1) && rnd(3) == 0;
+    case LATE:
+        return rnd(30) == 0;
+    case BY_SIGNAL:
+        return interrupted;
+    default:
+        return rnd(500) == 0;
+    }
+}
+
+static bool has_ready(const struct kthread *k)
+{
+    return k->line->signals.runq_tail != k->line->signals.runq_head;
+}
+
+static void work(struct part *p, struct kthread *k)
+{
+    struct cl_signals *s = &k->line->signals;
+    if (rnd(4) == 0) {
+        s->switches++;
+        s->runq_head += has_ready(k);
+    }
+    s->in_uthread = 1;
+    if (p->wish.kind == CL_POLICY_BATCH && rnd(3000) && !has_ready(k))
+        s->runq_tail++;
+    if (!has_ready(k) && rnd(20) == 0)
+        park(k);
+}
+
+static void act(struct part *p, struct app *a, uint32_t i)
+{
+    struct kthread *k = &a->k[i];
+    struct actor *actor = &p->actor[i];
+    if (w.now < actor->frozen_until)
+        return;
+    if (!p->wish.guaranteed && rnd(20000) == 0)
+        actor->frozen_until = w.now + rnd(20000) * US; /* SIGSTOP */
+    if (k->line->park == CL_KTHREAD_RUNNING && k->line->signals.acted) {
+        if (owns(&w, k))
+            work(p, k);
+        if (looks(a, k, actor))
+            acts(&w, k);
+    } else if (owns(&w, k) && k->state->grant != actor->grant && rnd(3) == 0) {
+        actor->grant = k->state->grant;
+        acts(&w, k);
+    }
+}
+
+static void check_owners(void)
+{
+    uint32_t held[APPS] = {0}, owned = 0;
+    for (uint32_t c = 0; c < CORES; c++) {
+        uint32_t owner = w.cores[c].owner;
+        owned += owner != 0;
+        for (uint32_t d = 0; d < c; d++)
+            CHECK(owner == 0 || w.cores[d].owner != owner);
+        for (uint32_t at = 0; at < APPS; at++) {
+            const struct app *a = &w.apps[at];
+            bool ours = a->id && owner > a->k[0].slot && owner <= a->k[0].slot + a->n;
+            owned -= ours;
+            held[at] += ours && a->k[owner - 1 - a->k[0].slot].line->park == CL_KTHREAD_RUNNING;
+        }
+    }
+    CHECK(owned == 0); /* nobody who is gone */
+    for (uint32_t at = 0; at < APPS; at++)
+        CHECK(held[at] <= cl_min(parts[at].wish.maximum, w.apps[at].n));
+}
+
+static void check_guarantee(struct part *p, const struct app *a)
+{
+    uint32_t ready = 0, owned = 0;
+    for (uint32_t i = 0; i < a->n; i++) {
+        ready +=
+            has_ready(&a->k[i]) || a->k[i].line->park == CL_KTHREAD_ASIDE || a->k[i].line->park == CL_KTHREAD_ASIDE_HOT;
+        owned += owns(&w, &a->k[i]);
+    }
+    if (ready == 0 || owned > 0)
+        p->wants_since = 0;
+    else if (p->wants_since == 0)
+        p->wants_since = w.now;
+    CHECK(p->wants_since == 0 || w.now - p->wants_since <= BOUND);
+}
+
+static void check_log(void)
+{
+    struct cl_io_move m[256];
+    uint32_t n;
+    while ((n = cl_io_moves(w.io, 0, &w.log_next, m, 256, &w.log_lost)) > 0)
+        for (uint32_t i = 0; i < n; i++) {
+            CHECK(m[i].core < CORES && m[i].from == owner_by_log[m[i].core]);
+            owner_by_log[m[i].core] = m[i].to;
+        }
+    CHECK(w.log_lost == 0);
+    for (uint32_t c = 0; c < CORES; c++)
+        CHECK(w.cores[c].owner == owner_by_log[c]);
+}
+
+static void step(void)
+{
+    uint32_t at = rnd(APPS);
+    struct app *a = &w.apps[at];
+    if (rnd(parts[at].wish.kind == CL_POLICY_BATCH ? 100 : 10) == 0)
+        ready(&a->k[rnd(a->n)], 1 + rnd(3));
+    if (rnd(500) == 0)
+        send_frame(&w.apps[rnd(APPS)], a, (uint16_t)rnd(64));
+    for (uint32_t i = 0; i < APPS; i++)
+        for (uint32_t k = 0; k < w.apps[i].n; k++) {
+            act(&parts[i], &w.apps[i], k);
+            if (rnd(8) == 0)
+                receive(&w.apps[i], k);
+        }
+    run(&w, 1 * US);
+    check_owners();
+    for (uint32_t i = 0; i < APPS; i++)
+        if (parts[i].wish.guaranteed)
+            check_guarantee(&parts[i], &w.apps[i]);
+}
+
+int main(int argc, char **argv)
+{
+    static char name[64];
+    CHECK(argc == 4);
+    seed = strtoull(argv[2], NULL, 0);
+    state = seed * 0x9e3779b97f4a7c15ull | 1;
+    snprintf(name, sizeof name, "%s, seed %s", argv[1], argv[2]);
+    scenario = name;
+    alarm(100);
+    world_new(&w, (struct setting){.policy = argv[1], .cores = CORES});
+    w.n_apps = APPS;
+    for (uint32_t i = 0; i < APPS; i++)
+        enter(i);
+    for (uint64_t i = strtoull(argv[3], NULL, 0); i; i--) {
+        step();
+        if (rnd(20000) == 0) {
+            uint32_t at = rnd(APPS);
+            app_remove(&w, &w.apps[at]);
+            check_log();
+            enter(at);
+        }
+        if (i % 64 == 0)
+            check_log();
+    }
+    struct cl_io_cores_stats s = stats_of(&w);
+    CHECK(s.violations == 0);
+    CHECK(s.moves > 100 && s.asked && s.interrupted && s.evicted);
+    printf("%llu moves, %llu asked, %llu interrupted, %llu evicted, %llu not started, %llu violations\n",
+           (unsigned long long)s.moves, (unsigned long long)s.asked, (unsigned long long)s.interrupted,
+           (unsigned long long)s.evicted, (unsigned long long)s.not_started, (unsigned long long)s.violations);
+    world_delete(&w);
+    return 0;
+}
