@@ -94,9 +94,11 @@ _Static_assert(sizeof(struct cl_udp_frame) == CL_UDP_HEADERS, "the frame is its 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define cl_be16(x) ((uint16_t)__builtin_bswap16((uint16_t)(x)))
 #define cl_be32(x) __builtin_bswap32((uint32_t)(x))
+#define cl_be64(x) __builtin_bswap64((uint64_t)(x))
 #else
 #define cl_be16(x) ((uint16_t)(x))
 #define cl_be32(x) ((uint32_t)(x))
+#define cl_be64(x) ((uint64_t)(x))
 #endif
 
 /* Loads and stores at any alignment, host order. */

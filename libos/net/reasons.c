@@ -5,6 +5,7 @@ static const char *const names[CL_DROP_REASONS] = {
     [CL_DROP_NONE] = "none",
     [CL_DROP_ETH_SHORT] = "eth_short",
     [CL_DROP_ETH_NOT_OURS] = "eth_not_ours",
+    [CL_DROP_ETH_SOURCE] = "eth_source",
     [CL_DROP_ETH_TYPE] = "eth_type",
     [CL_DROP_ARP_MALFORMED] = "arp_malformed",
     [CL_DROP_ARP_NOT_OURS] = "arp_not_ours",

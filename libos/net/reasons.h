@@ -16,6 +16,7 @@ enum cl_drop {
     CL_DROP_NONE = 0,       /* not dropped */
     CL_DROP_ETH_SHORT,      /* shorter than an Ethernet header */
     CL_DROP_ETH_NOT_OURS,   /* unicast to another address, or a multicast group: none is ever joined */
+    CL_DROP_ETH_SOURCE,     /* the source is a group address: an answer would go to many */
     CL_DROP_ETH_TYPE,       /* neither IPv4 nor ARP */
     CL_DROP_ARP_MALFORMED,  /* short, not IPv4 over Ethernet, impossible sender */
     CL_DROP_ARP_NOT_OURS,   /* asks for another host, and says nothing about one that we know */

@@ -51,6 +51,13 @@ MALFORMED = {
     "13 bytes": (bytes(13), "eth_short"),
     "another host's": (ethernet(packet(), YOU.mac, "02:00:00:00:00:09"), "eth_not_ours"),
     "multicast": (ethernet(packet(), YOU.mac, "01:00:5e:00:00:01"), "eth_not_ours"),
+    "from a group": (ethernet(packet(), "01:00:5e:00:00:01", ME.mac), "eth_source"),
+    "from broadcast": (ethernet(packet(), BROADCAST, ME.mac), "eth_source"),
+    "from broadcast to broadcast": (ethernet(packet(), BROADCAST, BROADCAST), "eth_source"),
+    "ARP in a frame from a group": (
+        ethernet(arp(1, YOU.mac, YOU.ip, ME.mac, ME.ip), "01:00:00:00:00:02", BROADCAST, 0x0806),
+        "eth_source",
+    ),
     "IPv6": (to_me(packet(), 0x86DD), "eth_type"),
     "VLAN": (to_me(b"\0\1\x08\0" + packet(), 0x8100), "eth_type"),
     "nothing behind Ethernet": (to_me(b""), "ip_short"),

@@ -148,6 +148,8 @@ def verdict(frame: bytes, mac: str, ip: str, prefix: int = 24) -> str:
     broadcast = frame[:6] == b"\xff" * 6
     if not broadcast and frame[:6] != mac_bytes(mac):
         return "eth_not_ours"
+    if frame[6] & 1:
+        return "eth_source"
     if frame[12:14] == b"\x08\x06":
         return _arp_verdict(frame[14:])
     if frame[12:14] != b"\x08\x00":
