@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import selectors
 import subprocess
 import sys
@@ -140,9 +141,8 @@ class App:
     def __init__(self, arguments: Sequence[str], timeout_s: float = 30.0) -> None:
         command = [sys.executable, "-m", "corelane.cli.main", "run", *arguments, "--with-parent", "--json"]
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in close
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._errors, text=True
-        )
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._errors)
+        self._said = b""  # read, and not looked at yet
         try:
             self.info = self._await("serving", timeout_s)
         except BaseException:
@@ -158,15 +158,21 @@ class App:
         deadline = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            while selector.select(max(deadline - time.monotonic(), 0)):
-                line = self._process.stdout.readline()
-                if not line:
+            while True:
+                # Lines that came together first: the pipe says nothing of what was taken off it.
+                while b"\n" in self._said:
+                    line, _, self._said = self._said.partition(b"\n")
+                    told: dict[str, Any] = json.loads(line)
+                    if told.get("event") == event:
+                        return told
+                if not selector.select(max(deadline - time.monotonic(), 0)):
+                    break
+                got = os.read(self._process.stdout.fileno(), 65536)
+                if not got:
                     self._errors.seek(0)
                     said = self._errors.read().strip().splitlines() or ["it said nothing"]
                     raise CorelaneError("start the application", said[-1])
-                told: dict[str, Any] = json.loads(line)
-                if told.get("event") == event:
-                    return told
+                self._said += got
         raise CorelaneError("start the application", f"it was not serving after {timeout_s:.0f} s")
 
     def threads(self) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -46,6 +47,18 @@ def test_application_behind_an_iokernel(cores: tuple[int, int]) -> None:
         assert made.tids
         assert set(made.tids) <= set(usage.threads(pid))
     assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_two_lines_that_come_at_once_are_both_seen() -> None:
+    said = b'{"event": "attached"}\n{"event": "serving", "port": 7}\n'
+    script = f"import os, sys; os.write(1, {said!r}); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        app = rig.App.__new__(rig.App)
+        app._process, app._said, app._errors = process, b"", tempfile.TemporaryFile("w+")
+        try:
+            assert app._await("serving", 5.0)["port"] == 7
+        finally:
+            app.close()
 
 
 def test_an_application_ends_with_its_parent() -> None:
