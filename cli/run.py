@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--kthreads", type=values.positive, default=1, metavar="N", help="threads that run handlers (default 1)"
     )
     parser.add_argument(
-        "--cpus", type=values.cpus, metavar="A,B", help="CPU of each kthread (default: as the iokernel says)"
+        "--cpus", type=values.own_cpus, metavar="A,B", help="CPU of each kthread (default: as the iokernel says)"
     )
     parser.add_argument(
         "--poll", choices=("spin", "adaptive", "block"), default="adaptive", help="what a kthread without work does"

@@ -47,6 +47,27 @@ def cpus(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of CPUs like 0,1") from e
 
 
+def own_cpus(text: str) -> tuple[int, ...]:
+    """CPU numbers that this process may run on, whatever its affinity is now."""
+    import os
+
+    found, before = cpus(text), os.sched_getaffinity(0)
+    try:
+        for cpu in found:
+            os.sched_setaffinity(0, {cpu})  # asks the kernel, which alone knows the cpuset, what is online, and how
+    except (OSError, ValueError, OverflowError) as e:
+        from ..runtime.topology import Topology, format_cpu_list
+
+        topology = Topology.read()
+        allowed = sorted(set(topology.cpus) & set(topology.cpuset or topology.cpus))
+        raise argparse.ArgumentTypeError(
+            f"CPU {cpu} does not exist or may not be used: choose from {format_cpu_list(allowed)}"
+        ) from e
+    finally:
+        os.sched_setaffinity(0, before)
+    return found
+
+
 def distinct_cpus(text: str) -> tuple[int, ...]:
     """CPU numbers, none of them twice."""
     found = cpus(text)

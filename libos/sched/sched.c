@@ -150,6 +150,11 @@ static int start_kthread(struct cl_kthread *k, char err[256])
     }
     int rc = pthread_create(&k->thread, &attr, cl_kthread_main, k);
     pthread_attr_destroy(&attr);
+    if (rc == EINVAL && k->cpu >= 0) {
+        snprintf(err, 256, "kthread %u cannot run on CPU %d: it does not exist, or this process may not use it",
+                 k->index, k->cpu);
+        return -rc;
+    }
     if (rc) {
         snprintf(err, 256, "kthread %u on cpu %d cannot start: %s", k->index, k->cpu, strerror(rc));
         return -rc;

@@ -52,6 +52,8 @@ def test_help_imports_next_to_nothing() -> None:
         (["bench", "canary", "--seconds", "x"], 2, "invalid float"),
         (["bench", "canary", "--cores", "0,0"], 2, "names a CPU twice"),
         (["bench", "canary", "--cores", "99999"], 1, "core 99999 may not be used"),
+        (["run", "echo", "--cpus", "0,99999"], 2, "argument --cpus: CPU 99999 does not exist or may not be used"),
+        (["run", "echo", "--cpus", "-1"], 2, "argument --cpus: CPU -1 does not exist or may not be used"),
         (["bench", "report", "/nonexistent.json"], 1, "No such file"),
         (["bench", "--wrong"], 2, "unrecognized arguments"),
     ],
