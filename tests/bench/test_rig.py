@@ -54,7 +54,8 @@ def test_two_lines_that_come_at_once_are_both_seen() -> None:
     script = f"import os, sys; os.write(1, {said!r}); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         app = rig.App.__new__(rig.App)
-        app._process, app._said, app._errors = process, b"", tempfile.TemporaryFile("w+")
+        app._process, app._said = process, b""
+        app._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by app.close
         try:
             assert app._await("serving", 5.0)["port"] == 7
         finally:
