@@ -323,7 +323,7 @@ static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
     struct io_member *m = &k->member;
     m->stalled = true;
     m->stall_mark = io_signals_mark(&m->signals, k->park, k->rx.shared_head);
-    m->retry = now + (loop->cores.start << (4 + cl_min(m->stalls, 6u)));
+    m->retry = now + (loop->cores.start / 16 << cl_min(m->stalls, 12u));
     m->stalls++;
     io_count(loop->cores.stats.not_started, 1);
     io_count(k->app->cores.stats.not_started, 1);
