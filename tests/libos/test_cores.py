@@ -1,0 +1,92 @@
+"""Runtimes whose cores an iokernel manages: two of them and one worker core."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cltest import wait_until
+from cltest.packets import BROADCAST, Host, arp, ethernet, read_datagram
+
+from corelane import libos
+from corelane.apps.echo import handler as echo_handler
+from corelane.drivers.memory import memory_link
+from corelane.drivers.nic import Nic
+from corelane.iokernel import Iokernel
+from corelane.runtime.errors import CorelaneError
+
+CLIENT = Host("02:00:00:00:00:99", "10.77.0.99")
+CPUS = sorted(os.sched_getaffinity(0))
+
+
+@pytest.fixture
+def managed(tmp_path: Path) -> Iterator[tuple[Nic, str, Iokernel]]:
+    """The wire, the control socket, and an iokernel that manages one worker core."""
+    path = f"/tmp/cl-{tmp_path.name[-20:]}.sock"
+    inner, outer = memory_link()
+    kernel = Iokernel(
+        path, uplinks=[inner], mode="adaptive", loop_cpus=[CPUS[0]], worker_cpus=[CPUS[-1]], policy="delay"
+    )
+    kernel.start()
+    yield outer, path, kernel
+    kernel.stop()
+    inner.close()
+    outer.close()
+
+
+pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="needs a CPU for the iokernel's loop and one to give away")
+
+
+def replies(wire: Nic, request: bytes, kind: bytes) -> list[bytes]:
+    """Send until frames of this Ethernet type come back: a datagram may be lost, as anywhere."""
+    found: list[bytes] = []
+
+    def look() -> bool:
+        if request:
+            wire.send(request)
+        found.extend(f for f in wire.recv(timeout_s=0.05) if f[12:14] == kind)
+        return bool(found)
+
+    wait_until(look, 20, "a reply")
+    return found
+
+
+def ask(wire: Nic, server: Host, payload: bytes) -> None:
+    """A request, again until it is answered; answers to earlier ones that were sent twice may come before."""
+    request = CLIENT.datagram(server, payload)
+    while payload not in [bytes(read_datagram(f).payload) for f in replies(wire, request, b"\x08\x00")]:
+        pass
+
+
+def resolve(wire: Nic, address: str) -> Host:
+    """Ask by ARP until the application answers, so it has got a core."""
+    ask = ethernet(arp(1, CLIENT.mac, CLIENT.ip, "00:00:00:00:00:00", address), CLIENT.mac, BROADCAST, 0x0806)
+    while True:
+        for f in replies(wire, ask, b"\x08\x06"):
+            if f[20:22] == b"\0\2" and ".".join(map(str, f[28:32])) == address:
+                return Host(f[22:28].hex(":"), address)
+
+
+def test_one_core_goes_to_whom_a_request_is_for(managed: Any) -> None:
+    wire, path, kernel = managed
+    with libos.Runtime(path, name="a", kthreads=2) as a, libos.Runtime(path, name="b") as b:
+        servers = []
+        for runtime in (a, b):
+            runtime.bind(echo_handler("c"))
+            runtime.start()
+            servers.append(resolve(wire, runtime.address))
+        for n in range(200):
+            ask(wire, servers[n % 2], n.to_bytes(4))
+        cores = kernel.stats()["cores"]
+        assert sum(cpu["moves"] for cpu in cores["cpus"]) >= 100, cores
+        assert a.stop() == 0
+        assert b.stop() == 0
+
+
+@pytest.mark.parametrize(("wish", "said"), [({"kind": "fast"}, "kind 'fast'"), ({"weight": -1}, "weight -1")])
+def test_wishes_that_make_no_sense_are_refused(managed: Any, wish: dict[str, Any], said: str) -> None:
+    with pytest.raises(CorelaneError, match=said):
+        libos.Runtime(managed[1], **wish)
