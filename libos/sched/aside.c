@@ -37,9 +37,18 @@ struct cl_uthread *cl_take_front(struct cl_kthread *v)
 static void wait_aside(struct cl_kthread *k)
 {
     struct cl_cores *c = k->sched->cores;
+    bool one = k->current || cl_load_relaxed(&k->front);
     k->away = true;
     cl_store_relaxed(&k->aside, 1);
+    if (one) { /* the uthread that ran waits for a core, like those in the queue: let the iokernel see it */
+        cl_store_relaxed(&k->runq.beyond, k->runq.beyond + 1); /* relaxed: only we change it */
+        cl_note_ready(k);
+    }
     c->ops->aside(c, k->index);
+    if (one) {
+        __atomic_fetch_add(&k->runq.passed, 1, __ATOMIC_RELAXED); /* thieves add to it, too */
+        cl_note_taken(k);
+    }
     cl_store_relaxed(&k->aside, 0);
     cl_store_relaxed(&k->sched->help_asked, 0);
     k->away = false;

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numba
+import numpy as np
 import pytest
 from cltest import wait_until
 from cltest.packets import BROADCAST, Host, arp, ethernet, read_datagram
@@ -16,6 +18,7 @@ from corelane.apps.echo import handler as echo_handler
 from corelane.drivers.memory import memory_link
 from corelane.drivers.nic import Nic
 from corelane.iokernel import Iokernel
+from corelane.libos.numba_atomics import atomic_add, load_atomic
 from corelane.runtime.errors import CorelaneError
 
 CLIENT = Host("02:00:00:00:00:99", "10.77.0.99")
@@ -84,6 +87,34 @@ def test_one_core_goes_to_whom_a_request_is_for(managed: Any) -> None:
         assert sum(cpu["moves"] for cpu in cores["cpus"]) >= 100, cores
         assert a.stop() == 0
         assert b.stop() == 0
+
+
+@numba.cfunc("void(voidptr)")
+def count_for_ever(arg):
+    words = numba.carray(arg, 2, np.int64)
+    while load_atomic(words, 1) == 0:
+        atomic_add(words, 0, 1)
+
+
+def test_batch_that_never_looks_gives_the_core_to_requests_and_goes_on(managed: Any) -> None:
+    wire, path, kernel = managed
+    words = np.zeros(2, np.int64)
+    with libos.Runtime(path, name="kv") as kv, libos.Runtime(path, name="batch", kind="batch") as batch:
+        batch.start()
+        batch.spawn(count_for_ever.address, words.ctypes.data)
+        wait_until(lambda: words[0] > 0, 20, "the batch job to run")
+        kv.bind(echo_handler("c"))
+        kv.start()
+        server = resolve(wire, kv.address)
+        for n in range(50):
+            before = int(words[0])
+            ask(wire, server, n.to_bytes(4))
+            wait_until(lambda b=before: int(words[0]) > b, 20, "the batch job to go on")
+        print(kernel.stats()["cores"])
+        assert batch.stats().sched["interrupts"] > 0
+        words[1] = 1
+        assert batch.stop() == 0
+        assert kv.stop() == 0
 
 
 @pytest.mark.parametrize(("wish", "said"), [({"kind": "fast"}, "kind 'fast'"), ({"weight": -1}, "weight -1")])
