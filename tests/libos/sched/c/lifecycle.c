@@ -85,7 +85,7 @@ static void test_pinning(struct cl_sched_config c)
     s = sched_new(&c);
     CHECK_EQ(cl_sched_start(s, err), -EINVAL);
     printf("%s\n", err);
-    CHECK(strstr(err, "cpu 1023"));
+    CHECK(strstr(err, "CPU 1023"));
     CHECK_EQ(cl_sched_start(s, err), -EALREADY);
     cl_sched_delete(s);
 }
