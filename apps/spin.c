@@ -1,12 +1,17 @@
 /* See spin.h. */
 #include "spin.h"
+#include "../libos/probe.h"
 #include "../libos/sched/sched.h"
 #include "../runtime/clock.h"
+#include "../runtime/net.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define PROBE_NS 200        /* a probe that took longer than this let somebody else run */
+#define MOST_NS 1000000000u /* that a request may ask for */
 
 /* A kthread's own: where it is in the table, and what it did. Writer: that kthread; readers: anybody (relaxed). */
 struct walker {
@@ -14,6 +19,8 @@ struct walker {
 } CL_ALIGNED(64);
 
 struct cl_spinner {
+    bool asked; /* CL_SPINNER_REQUEST */
+    uint64_t probe_ticks;
     struct walker walker[CL_SCHED_MAX_KTHREADS + 1]; /* the last one is for threads that are no kthread */
     uint64_t times[CL_SPINNER_TIMES];
 };
@@ -41,8 +48,8 @@ static double service_ns(const struct cl_spinner_config *c, uint64_t *state)
 
 static const char *reason_against(const struct cl_spinner_config *c)
 {
-    if (c->distribution > CL_SPINNER_BIMODAL)
-        return "the distribution must be constant, exponential or bimodal";
+    if (c->distribution > CL_SPINNER_REQUEST)
+        return "the distribution must be constant, exponential, bimodal or request";
     if (!(c->mean_ns >= 0 && c->mean_ns <= 1e9))
         return "the service time must be from 0 to 1e9 ns";
     if (c->distribution == CL_SPINNER_BIMODAL &&
@@ -65,6 +72,8 @@ int cl_spinner_new(const struct cl_spinner_config *config, struct cl_spinner **o
     }
     memset(s, 0, sizeof(*s));
     const struct cl_clock *clock = cl_clock_default();
+    s->asked = config->distribution == CL_SPINNER_REQUEST;
+    s->probe_ticks = (uint64_t)cl_clock_ns_to_ticks(clock, PROBE_NS);
     uint64_t state = config->seed;
     for (unsigned i = 0; i < CL_SPINNER_TIMES; i++)
         s->times[i] = (uint64_t)cl_clock_ns_to_ticks(clock, (int64_t)service_ns(config, &state));
@@ -79,19 +88,41 @@ void cl_spinner_delete(struct cl_spinner *s)
     free(s);
 }
 
+/* Keep the kthread busy for so long, what others run in between not counted. */
+static void spend(uint64_t ticks, uint64_t start, uint64_t probe_ticks)
+{
+    for (uint64_t last = start, spent = 0; spent < ticks;) {
+        CL_PROBE();
+        uint64_t probed = cl_tsc();
+        if (cl_unlikely(probed - last > probe_ticks))
+            last = probed;
+        cl_relax();
+        uint64_t now = cl_tsc();
+        spent += now - last;
+        last = now;
+    }
+}
+
+/* What the request asks for, in ticks; 0 if it is too short to say. */
+static uint64_t asked_ticks(const uint8_t *request, int64_t len)
+{
+    if (len < CL_SPINNER_AT + 4)
+        return 0;
+    return (uint64_t)cl_clock_ns_to_ticks(cl_clock_default(), cl_min(cl_get32(request + CL_SPINNER_AT), MOST_NS));
+}
+
 int64_t cl_spinner_handler(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg)
 {
     struct cl_spinner *s = arg;
     uint64_t start = cl_tsc();
     int k = cl_kthread_index();
     struct walker *w = &s->walker[k >= 0 ? k : CL_SCHED_MAX_KTHREADS];
-    uint64_t ticks = s->times[w->next++ % CL_SPINNER_TIMES];
+    uint64_t ticks = s->asked ? asked_ticks(request, len) : s->times[w->next++ % CL_SPINNER_TIMES];
     cl_count(&w->requests, 1);
     cl_count(&w->ticks, ticks);
     int64_t n = cl_min(len, room);
     memcpy(reply, request, (size_t)n);
-    while (cl_tsc() - start < ticks)
-        cl_relax();
+    spend(ticks, start, s->probe_ticks);
     return n;
 }
 

@@ -1,5 +1,8 @@
 /* A server with synthetic service times: each request keeps its kthread busy for a time drawn beforehand, then is echoed.
  *
+ * It probes (libos/probe.h) all the time, so it can be interrupted for another application or at the end of a quantum; what
+ * it then waits is not counted as service.
+ *
  * Times are drawn once, from a seed, into a table of ticks of the time-stamp counter, which the kthreads walk from places
  * of their own. Drawing at run time would cost what short services last. */
 #ifndef CORELANE_APPS_SPIN_H
@@ -11,6 +14,8 @@
 #define CL_SPINNER_CONSTANT 0
 #define CL_SPINNER_EXPONENTIAL 1
 #define CL_SPINNER_BIMODAL 2
+#define CL_SPINNER_REQUEST 3 /* as the request says: ns, 4 bytes in the machine's order, up to a second ... */
+#define CL_SPINNER_AT 8      /* ... at this place */
 #define CL_SPINNER_TIMES 65536 /* in the table */
 
 struct cl_spinner_config {

@@ -13,6 +13,7 @@ DISTRIBUTIONS = {
     "constant": lib.CL_SPINNER_CONSTANT,
     "exponential": lib.CL_SPINNER_EXPONENTIAL,
     "bimodal": lib.CL_SPINNER_BIMODAL,
+    "request": lib.CL_SPINNER_REQUEST,
 }
 
 
@@ -21,7 +22,7 @@ class Options:
     """What `corelane run spin` takes."""
 
     port: int = option(9001, "UDP port")
-    distribution: str = option("exponential", "of service times: constant, exponential or bimodal")
+    distribution: str = option("exponential", "of service times: constant, exponential, bimodal, request")
     mean_us: float = option(10.0, "mean service time; bimodal: the short one")
     long_us: float = option(500.0, "bimodal: the long service time")
     long_part: float = option(0.005, "bimodal: part of the requests that take long")

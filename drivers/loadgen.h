@@ -14,7 +14,8 @@
  *   unanswered includes wrong and errors: a wrong answer is no answer. offered = sent + dropped.
  *
  * A run is a list of phases, each with its rate and duration, counts and histogram; a phase that is not `measured`
- * (warm-up) has no histogram. A request belongs to the phase of its intended time. After the last phase the engine
+ * (warm-up) has no histogram, and phases of the same `series` share one: the same stretch of a load that repeats. The rate
+ * changes from one request to the next. A request belongs to the phase of its intended time. After the last phase the engine
  * sends what is still due and waits for answers for `drain_ns` at most. Runs follow each other on one engine; the
  * preload is done once.
  *
@@ -52,37 +53,42 @@
 #define CL_LOAD_ASKED 6  /* asked for a run, which the engine's thread has not seen yet */
 
 #define CL_LOAD_MAX_PHASES 1024
+#define CL_LOAD_SERVICE_AT 8 /* where a payload says what to spend: ns, 4 bytes, in the machine's order */
 
 /* Zero means the default, given in brackets. IPv4 addresses and ports in host byte order. */
 struct cl_loadgen_config {
     uint32_t traffic;
     uint32_t arrivals;
     uint64_t seed;
-    uint8_t mac[6];          /* own address [02:00:00:00:00:01] */
-    uint8_t server_mac[6];   /* [asked for by ARP] */
-    uint32_t ip;             /* first own address [10.77.0.1] */
-    uint32_t server_ip;      /* [10.77.0.2] */
-    uint16_t server_port;    /* [9000] */
-    uint16_t first_port;     /* own ports are first_port .. first_port + flows - 1 [20000] */
-    uint32_t flows;          /* a power of two up to 16384 [64] */
-    uint32_t ips;            /* own addresses, over which the flows are spread; a power of two up to `flows` [1] */
-    uint32_t checksum;       /* 1: UDP checksums are computed (real peers); 0: they are 0, which RFC 768 permits */
-    uint32_t mtu;            /* [1500] */
-    uint32_t outstanding;    /* requests that may await an answer; a power of two [262144, or what `flows` permits] */
-    uint32_t burst;          /* bursty: mean number of requests in a burst [16] */
-    double duty;             /* bursty: fraction of time that bursts take, 0 (all at once) .. 1 */
-    uint32_t window;         /* closed: requests kept outstanding [64] */
-    uint64_t late_ns;        /* sent later than this after its time: counted as late [10000] */
-    uint64_t drain_ns;       /* how long answers are awaited after the last request [50 ms] */
-    uint64_t give_up_ns;     /* resolving, and preloading without progress: after this it has failed [5 s] */
-    uint32_t payload_bytes;  /* echo: 8 .. mtu - 28 [22] */
-    uint32_t keys;           /* memcached [1000000] */
-    uint32_t key_bytes;      /* memcached: 1..250 [16] */
-    uint32_t value_bytes;    /* memcached: 1..65536 [64] */
-    uint32_t preload;        /* memcached: 1: set every key before the first run */
-    uint32_t preload_window; /* memcached: SETs outstanding while preloading; a power of two [64] */
-    double get_fraction;     /* memcached: of requests that are GETs, 0..1 */
-    double zipf;             /* memcached: exponent of the popularity of keys; 0: all alike */
+    uint8_t mac[6];         /* own address [02:00:00:00:00:01] */
+    uint8_t server_mac[6];  /* [asked for by ARP] */
+    uint32_t ip;            /* first own address [10.77.0.1] */
+    uint32_t server_ip;     /* [10.77.0.2] */
+    uint16_t server_port;   /* [9000] */
+    uint16_t first_port;    /* own ports are first_port .. first_port + flows - 1 [20000] */
+    uint32_t flows;         /* a power of two up to 16384 [64] */
+    uint32_t ips;           /* own addresses, over which the flows are spread; a power of two up to `flows` [1] */
+    uint32_t checksum;      /* 1: UDP checksums are computed (real peers); 0: they are 0, which RFC 768 permits */
+    uint32_t mtu;           /* [1500] */
+    uint32_t outstanding;   /* requests that may await an answer; a power of two [262144, or what `flows` permits] */
+    uint32_t burst;         /* bursty: mean number of requests in a burst [16] */
+    double duty;            /* bursty: fraction of time that bursts take, 0 (all at once) .. 1 */
+    uint32_t window;        /* closed: requests kept outstanding [64] */
+    uint64_t late_ns;       /* sent later than this after its time: counted as late [10000] */
+    uint64_t drain_ns;      /* how long answers are awaited after the last request [50 ms] */
+    uint64_t give_up_ns;    /* resolving, and preloading without progress: after this it has failed [5 s] */
+    uint32_t payload_bytes; /* echo: 8 .. mtu - 28 [22] */
+    /* echo: what a server of synthetic service times is to spend on a request (CL_LOAD_SERVICE_AT in the payload, which has
+     * then 16 bytes at least): long_ns for `long_fraction` of them, chosen beforehand, service_ns for the others */
+    uint32_t service_ns, long_ns;
+    double long_fraction;         /* 0..1; long requests have histograms of their own */
+    uint32_t keys;                /* memcached [1000000] */
+    uint32_t key_bytes;           /* memcached: 1..250 [16] */
+    uint32_t value_bytes;         /* memcached: 1..65536 [64] */
+    uint32_t preload;             /* memcached: 1: set every key before the first run */
+    uint32_t preload_window;      /* memcached: SETs outstanding while preloading; a power of two [64] */
+    double get_fraction;          /* memcached: of requests that are GETs, 0..1 */
+    double zipf;                  /* memcached: exponent of the popularity of keys; 0: all alike */
     const struct cl_clock *clock; /* [the process's] */
 };
 
@@ -90,6 +96,7 @@ struct cl_loadgen_phase {
     uint64_t duration_ns;
     double rate; /* requests a second; 0: a pause */
     uint32_t measured;
+    uint32_t series; /* measured phases of the same number share a histogram; 0: it has its own */
 };
 
 /* What became of a phase. Writer: the engine's thread; whole and final once the run is over. */
@@ -103,8 +110,9 @@ struct cl_loadgen_counts {
     uint64_t errors;  /* answers that say that the server failed (memcached: ERROR, SERVER_ERROR, CLIENT_ERROR) */
     uint64_t hits, misses, stored;
     uint64_t late_max_ns;
-    uint64_t start_tsc; /* when the phase began by the schedule */
-    uint64_t last_tsc;  /* when its last right answer came */
+    uint64_t start_tsc;                /* when the phase began by the schedule */
+    uint64_t last_tsc;                 /* when its last right answer came */
+    uint64_t sent_long, answered_long; /* of `sent` and `answered` */
 };
 
 /* What belongs to no phase. */
@@ -132,8 +140,9 @@ CL_API const char *cl_loadgen_reason(const struct cl_loadgen *lg);
 /* Counts of a phase of the last run; -EINVAL if there is none of that number. */
 CL_API int cl_loadgen_counts(const struct cl_loadgen *lg, unsigned phase, struct cl_loadgen_counts *out);
 /* Latencies in ns of a measured phase, infinite ones included once the run is over; NULL for others. Valid until the
- * next run. */
+ * next run. With long requests: those of the others (what was due and never sent is among these), and of the long ones. */
 CL_API const struct cl_hist *cl_loadgen_latency(const struct cl_loadgen *lg, unsigned phase);
+CL_API const struct cl_hist *cl_loadgen_latency_long(const struct cl_loadgen *lg, unsigned phase);
 CL_API void cl_loadgen_other(const struct cl_loadgen *lg, struct cl_loadgen_other *out);
 
 /* The engine's thread. How many requests (at most n <= CL_NIC_BURST) are due, ARP included. */

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -24,9 +24,16 @@ from .nic import Nic, check, ipv4_to_int, mac_to_bytes
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """UDP echo: `payload_bytes` (8..mtu - 28) come back unchanged. 22 bytes make a frame of exactly one cache line."""
+    """UDP echo: `payload_bytes` (8..mtu - 28) come back unchanged. 22 bytes make a frame of exactly one cache line.
+
+    service_us, long_us: what the application `spin`, if it is told to, spends on a request: long_us on `long_fraction`
+    of them, chosen beforehand, and service_us on the others. The long ones' latencies are then told apart.
+    """
 
     payload_bytes: int = 22
+    service_us: float = 0.0
+    long_us: float = 0.0
+    long_fraction: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +77,16 @@ Arrivals = Literal["poisson", "uniform"] | Bursty | Closed
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of a run: `rate` requests a second (0: pause) for `seconds`; not measured: warm-up, only counted."""
+    """A stretch of a run: `rate` requests a second (0: pause) for `seconds`; not measured: warm-up, only counted.
+
+    series: measured phases of the same number share a histogram (Loadgen.series); 0: a phase has its own.
+    """
 
     seconds: float
     rate: float
     measured: bool = True
     label: str = ""
+    series: int = 0
 
 
 class Latency:
@@ -157,6 +168,9 @@ class Result:
     open_loop: bool = True
     label: str = ""
     windows: list[Result] = field(default_factory=list)
+    short: Latency | None = None  # with long requests: those of the others, and of the long ones
+    long: Latency | None = None
+    series: int = 0
 
     @property
     def unanswered(self) -> int:
@@ -177,11 +191,20 @@ class Result:
         return {f"p{str(p).replace('.', '')}_us": self.percentile_us(p) for p in percents}
 
 
+def _merged(parts: Iterable[Latency]) -> Latency:
+    """All latencies in one."""
+    out = Latency(ffi.NULL)
+    for part in parts:
+        out.merge(part)
+    return out
+
+
 def _sum(parts: Sequence[Result]) -> Result:
     """One result for consecutive parts of a run."""
-    latency = Latency(ffi.NULL)
-    for part in parts:
-        latency.merge(part.latency)
+    # Parts of a series have the same histogram.
+    apart = list({part.series or -i: part for i, part in enumerate(parts, 1)}.values())
+    latency = _merged(part.latency for part in apart)
+    kinds = bool(parts) and parts[0].long is not None
 
     def total(name: str) -> int:
         return sum(int(getattr(part, name)) for part in parts)
@@ -205,6 +228,8 @@ def _sum(parts: Sequence[Result]) -> Result:
         span_s=max((sum(q.seconds for q in parts[:i]) + part.span_s for i, part in enumerate(parts)), default=0.0),
         latency=latency,
         open_loop=all(part.open_loop for part in parts),
+        short=_merged(part.short for part in apart if part.short) if kinds else None,
+        long=_merged(part.long for part in apart if part.long) if kinds else None,
     )
 
 
@@ -275,6 +300,8 @@ class Loadgen:
     def _set_traffic(c: Any, traffic: Echo | Memcached) -> None:
         if isinstance(traffic, Echo):
             c.traffic, c.payload_bytes = lib.CL_LOAD_ECHO, traffic.payload_bytes
+            c.service_ns, c.long_ns = int(traffic.service_us * 1e3), int(traffic.long_us * 1e3)
+            c.long_fraction = traffic.long_fraction
             return
         c.traffic, c.keys, c.key_bytes, c.value_bytes = (
             lib.CL_LOAD_MEMCACHED,
@@ -348,6 +375,7 @@ class Loadgen:
             if not 0 <= phase.seconds <= 86400:
                 raise CorelaneError("load generator run", f"a phase of {phase.seconds} s", "give 0 to 86400, a day")
             made.duration_ns, made.rate, made.measured = int(phase.seconds * 1e9), phase.rate, phase.measured
+            made.series = phase.series
         err = ffi.new("char[256]")
         check(lib.cl_loadgen_run(self.ptr, array, len(phases), err), err, "load generator run")
         self._phases = phases
@@ -391,6 +419,11 @@ class Loadgen:
         total.windows = parts
         return total
 
+    def series(self) -> dict[int, Latency]:
+        """Latencies of the last run by the phases' series; with long requests, of the others."""
+        first = {p.series: i for i, p in reversed(list(enumerate(self._phases))) if p.series and p.measured}
+        return {number: Latency(lib.cl_loadgen_latency(self.ptr, first[number])) for number in sorted(first)}
+
     def run(self, rate: float | None = None, seconds: float = 1.0, warmup_s: float = 0.1, windows: int = 1) -> Result:
         """A run at one rate: warm-up, then `seconds` measured in `windows` equal parts. Returns when it is over."""
         rate = self.rate if rate is None else rate
@@ -431,6 +464,10 @@ class Loadgen:
         c = ffi.new("struct cl_loadgen_counts *")
         check(lib.cl_loadgen_counts(self.ptr, index, c), ffi.new("char[256]"), f"phase {index}")
         span = lib.cl_clock_ticks_to_ns(self._clock, c.last_tsc - c.start_tsc) / 1e9 if c.last_tsc else 0.0
+        latency, short, long = Latency(lib.cl_loadgen_latency(self.ptr, index)), None, None
+        if lib.cl_loadgen_latency_long(self.ptr, index) != ffi.NULL:
+            long = Latency(lib.cl_loadgen_latency_long(self.ptr, index))
+            latency, short = _merged((latency, long)), latency
         return Result(
             phase.seconds,
             phase.rate,
@@ -446,7 +483,10 @@ class Loadgen:
             stored=c.stored,
             late_max_us=c.late_max_ns / 1000,
             span_s=max(phase.seconds, span),
-            latency=Latency(lib.cl_loadgen_latency(self.ptr, index)),
+            latency=latency,
             open_loop=not isinstance(self.arrivals, Closed),
             label=phase.label,
+            short=short,
+            long=long,
+            series=phase.series,
         )

@@ -54,6 +54,8 @@ static int settle_config(struct cl_loadgen_config *c, char *err)
         return refuse(err, "outstanding must be a power of two from 256 to 2^24, and at most 65536 for each flow");
     if (c->window > c->outstanding)
         return refuse(err, "window must not be larger than outstanding");
+    if (!(c->long_fraction >= 0 && c->long_fraction <= 1) || c->service_ns > 1000000000 || c->long_ns > 1000000000)
+        return refuse(err, "long_fraction must be from 0 to 1, service times up to 1e9 ns");
     if (!power_of_two(c->preload_window) || c->preload_window > c->outstanding)
         return refuse(err, "preload_window must be a power of two, at most outstanding");
     if (c->traffic != CL_LOAD_MEMCACHED)
@@ -123,7 +125,10 @@ int cl_loadgen_new(const struct cl_loadgen_config *config, struct cl_loadgen **o
 static void phases_free(struct cl_loadgen *lg)
 {
     for (uint32_t i = 0; i < lg->n_phases; i++)
-        cl_hist_delete(lg->phases[i].latency);
+        if (!lg->phases[i].shares) {
+            cl_hist_delete(lg->phases[i].latency);
+            cl_hist_delete(lg->phases[i].latency_long);
+        }
     free(lg->phases);
     lg->phases = NULL;
     lg->n_phases = 0;
@@ -141,6 +146,29 @@ void cl_loadgen_delete(struct cl_loadgen *lg)
     free(lg);
 }
 
+/* Give phase i its histograms: those of the first phase of its series, or new ones. */
+static int phase_measure(struct cl_loadgen *lg, const struct cl_loadgen_phase *phases, unsigned i)
+{
+    struct cl_phase *made = lg->phases;
+    unsigned first = 0;
+    while (first < i && !(phases[i].series && phases[first].measured && phases[first].series == phases[i].series))
+        first++;
+    if (first < i) {
+        made[i].latency = made[first].latency;
+        made[i].latency_long = made[first].latency_long;
+        made[i].shares = true;
+        return 0;
+    }
+    made[i].latency = cl_hist_new(CL_HIST_DIGITS, CL_HIST_LIMIT_NS);
+    if (lg->echo.items)
+        made[i].latency_long = cl_hist_new(CL_HIST_DIGITS, CL_HIST_LIMIT_NS);
+    if (!made[i].latency || (lg->echo.items && !made[i].latency_long))
+        return -ENOMEM;
+    if (phases[i].series) /* short: its few requests are not to wait for fresh pages */
+        memset(cl_hist_counts(made[i].latency), 0, made[i].latency->n_buckets * sizeof(uint64_t));
+    return 0;
+}
+
 static int phases_set(struct cl_loadgen *lg, const struct cl_loadgen_phase *phases, unsigned n)
 {
     struct cl_phase *made = calloc(n, sizeof(*made));
@@ -153,10 +181,7 @@ static int phases_set(struct cl_loadgen *lg, const struct cl_loadgen_phase *phas
         double hz = (double)lg->clock->hz;
         made[i].end_tsc = (uint64_t)cl_ns_to_ticks(lg->clock, (int64_t)phases[i].duration_ns);
         made[i].mean_gap = phases[i].rate > 0 ? (uint64_t)(hz / phases[i].rate * (1 << 24) + 0.5) : 0;
-        if (!phases[i].measured)
-            continue;
-        made[i].latency = cl_hist_new(CL_HIST_DIGITS, CL_HIST_LIMIT_NS);
-        if (!made[i].latency)
+        if (phases[i].measured && phase_measure(lg, phases, i))
             return -ENOMEM;
     }
     return 0;
@@ -225,6 +250,11 @@ const struct cl_hist *cl_loadgen_latency(const struct cl_loadgen *lg, unsigned p
     return phase < lg->n_phases ? lg->phases[phase].latency : NULL;
 }
 
+const struct cl_hist *cl_loadgen_latency_long(const struct cl_loadgen *lg, unsigned phase)
+{
+    return phase < lg->n_phases ? lg->phases[phase].latency_long : NULL;
+}
+
 void cl_loadgen_other(const struct cl_loadgen *lg, struct cl_loadgen_other *out)
 {
     copy_words((uint64_t *)out, &lg->other.stray, sizeof(*out) / sizeof(uint64_t));
@@ -269,7 +299,10 @@ static inline void emit(struct cl_loadgen *lg, uint64_t now, uint64_t intended, 
     }
     uint32_t item = 0;
     if (lg->config.traffic == CL_LOAD_ECHO) {
-        cl_echo_fill(lg, frame, seq);
+        item = lg->echo.items ? lg->echo.items[seq & (CL_ITEMS - 1)] : 0;
+        if (cl_unlikely(item))
+            cl_count(&phase->counts.sent_long, 1);
+        cl_echo_fill(lg, frame, seq, item);
     } else {
         item = lg->memcached.items[seq & (CL_ITEMS - 1)];
         cl_memcached_fill(lg, frame, seq, item);

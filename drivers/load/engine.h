@@ -15,6 +15,7 @@
 #include <errno.h>
 
 #define CL_ITEM_SET (1u << 31) /* memcached: the request is a SET; the other bits are the key's number */
+#define CL_ITEM_LONG 1u        /* echo: a long request */
 #define CL_ITEMS (1u << 20)    /* entries of the table of requests drawn beforehand */
 #define CL_ARP_QUEUE 8
 #define CL_NEVER UINT64_MAX
@@ -37,7 +38,9 @@ struct cl_shape {
 
 struct cl_phase {
     struct cl_loadgen_counts counts;
-    struct cl_hist *latency; /* NULL: not measured */
+    struct cl_hist *latency;      /* NULL: not measured */
+    struct cl_hist *latency_long; /* NULL: not measured, or there are no long requests */
+    bool shares;                  /* the histograms are those of an earlier phase, which frees them */
     uint64_t start_tsc, end_tsc;
     uint64_t mean_gap;  /* ticks, 24 binary places; 0: a pause */
     uint64_t first_seq; /* of the requests that belong to it, once it has begun */
@@ -45,8 +48,11 @@ struct cl_phase {
 
 struct cl_echo {
     struct cl_shape request;
-    uint8_t *expected;    /* payload with sequence number 0 */
-    uint64_t payload_sum; /* partial checksum of it */
+    uint8_t *expected;       /* payload with sequence number 0 */
+    uint8_t *items;          /* CL_ITEM_LONG or 0 [CL_ITEMS]; NULL: there are no long requests */
+    bool serves;             /* requests say what to spend */
+    uint32_t service[2];     /* ns, by item */
+    uint64_t payload_sum[2]; /* partial checksum of the payload with sequence number 0, by item */
 };
 
 /* Reassembly of an answer that comes in several datagrams. */
@@ -148,7 +154,7 @@ unsigned cl_wire_arp(struct cl_loadgen *lg, uint64_t now, struct cl_frame *frame
 /* echo.c, memcached.c */
 int cl_echo_init(struct cl_loadgen *lg, char *err);
 void cl_echo_free(struct cl_loadgen *lg);
-void cl_echo_fill(struct cl_loadgen *lg, struct cl_frame *frame, uint32_t seq);
+void cl_echo_fill(struct cl_loadgen *lg, struct cl_frame *frame, uint32_t seq, uint32_t item);
 void cl_echo_take(struct cl_loadgen *lg, uint64_t now, const uint8_t *payload, uint32_t len, uint32_t flow);
 int cl_memcached_init(struct cl_loadgen *lg, char *err);
 void cl_memcached_free(struct cl_loadgen *lg);
@@ -205,7 +211,12 @@ static inline struct cl_phase *cl_answered(struct cl_loadgen *lg, uint64_t now, 
     cl_store_relaxed(&phase->counts.last_tsc, now);
     if (cl_likely(phase->latency != NULL)) {
         int64_t ns = now > intended ? cl_ticks_to_ns(lg->clock, (int64_t)(now - intended)) : 0;
-        cl_hist_record(phase->latency, (uint64_t)ns);
+        struct cl_hist *hist = phase->latency;
+        if (cl_unlikely(phase->latency_long && (slot->item & CL_ITEM_LONG))) {
+            hist = phase->latency_long;
+            cl_count(&phase->counts.answered_long, 1);
+        }
+        cl_hist_record(hist, (uint64_t)ns);
     }
     return phase;
 }

@@ -88,8 +88,13 @@ static void finish(struct cl_loadgen *lg, uint32_t state)
     for (uint32_t i = 0; i < lg->n_phases; i++) {
         struct cl_loadgen_counts *c = &lg->phases[i].counts;
         cl_store_relaxed(&c->dropped, c->offered - c->sent);
+        uint64_t lost = c->offered - c->answered, lost_long = c->sent_long - c->answered_long;
+        if (lg->phases[i].latency_long) {
+            cl_hist_add_infinite(lg->phases[i].latency_long, lost_long);
+            lost -= lost_long;
+        }
         if (lg->phases[i].latency)
-            cl_hist_add_infinite(lg->phases[i].latency, c->offered - c->answered);
+            cl_hist_add_infinite(lg->phases[i].latency, lost);
     }
     lg->n_pending = 0;
     lg->next_tsc = CL_NEVER;

@@ -73,6 +73,20 @@ def test_spin_under_load() -> None:
         assert service.stats()["requests"] == result.sent
 
 
+def test_spin_spends_what_the_requests_say_and_the_two_kinds_are_told_apart() -> None:
+    traffic = Echo(service_us=2.0, long_us=300.0, long_fraction=0.1)
+    with loaded("spin", traffic, distribution="request") as (service, load, _):
+        result = load.run(500, 0.5, warmup_s=0)
+        assert result.answered == result.sent > 0
+        assert result.short is not None
+        assert result.long is not None
+        assert result.long.count > 0
+        assert result.short.count + result.long.count == result.latency.count == result.sent
+        # No speed: a request takes at least what it asks for.
+        assert result.long.percentile_us(0) >= 300 > 2
+        assert service.stats()["requests"] == result.sent
+
+
 def test_spin_times_follow_their_distribution() -> None:
     from corelane.runtime.clock import default_clock
 

@@ -378,3 +378,90 @@ def test_impossible_phases_are_refused(phase):
             fake.load.start([Phase(seconds, 1)])
     with pytest.raises(CorelaneError, match="nothing to run"):
         fake.load.start()
+
+
+def test_phases_of_a_series_share_a_histogram_and_nothing_is_counted_twice():
+    """A load that jumps tenfold and back, three times over: the two windows have a histogram each."""
+    fake = FakeLoad(Echo(), arrivals="uniform")
+    pattern = [Phase(0.001, 1e5, series=1), Phase(0.001, 1e6, series=2), Phase(0.0005, 1e5, measured=False)]
+    fake.start(*pattern * 3)
+    fake.serve(echo, fake.now + 80 * MS, step_ns=100, delay_ns=3_000)
+    parts = fake.load.results()
+    assert [p.offered for p in parts] == [99, 999, 49] * 3
+    series = fake.load.series()
+    assert {number: h.count for number, h in series.items()} == {1: 3 * 99, 2: 3 * 999}
+    assert 3.0 <= series[2].percentile_us(0) <= series[2].percentile_us(100) <= 3.21
+    whole = fake.load.result()
+    assert whole.latency.count == whole.offered == 3 * (99 + 999)
+
+
+def test_the_load_jumps_from_one_request_to_the_next():
+    fake = FakeLoad(Echo(), arrivals="uniform")
+    fake.start(Phase(0.0001, 1e5, series=1), Phase(0.0001, 1e6, series=2))
+    start, times = fake.now, []
+    for _ in range(2_200):
+        times += [fake.now - start] * len(fake.poll())
+        fake.now += 100
+    assert [t // 1000 for t in times] == [*range(10, 100, 10), *range(101, 200)]
+
+
+def test_lost_requests_of_a_series_are_infinite_in_it():
+    fake = FakeLoad(Echo(), arrivals="uniform")
+    fake.start(Phase(0.001, 1e5, series=7), Phase(0.001, 1e5, series=7))
+    for _ in range(20_000):
+        fake.poll()
+        fake.now += 100
+    run_to_end(fake)
+    (latency,) = fake.load.series().values()
+    assert latency.count == latency.infinite == 2 * 99
+
+
+def test_long_requests_have_a_histogram_of_their_own():
+    """The server answers short ones at once, long ones after 50 us, as their payload says."""
+    fake = FakeLoad(Echo(service_us=1, long_us=50, long_fraction=0.25), arrivals="uniform", seed=5)
+    fake.start(Phase(0.01, 1e5))
+    begin, waiting, kinds = fake.now, [], {1000: 0, 50_000: 0}
+    for _ in range(120_000):
+        for frame in fake.poll():
+            ns = int.from_bytes(frame[50:54], "little")
+            kinds[ns] += 1
+            waiting.append((fake.now + ns, frame))
+        for at, frame in [w for w in waiting if w[0] <= fake.now]:
+            fake.receive(swap(bytearray(frame)))
+            waiting.remove((at, frame))
+        fake.now += 100
+    assert fake.now > begin
+    run_to_end(fake)
+    result = fake.load.result()
+    balances(result)
+    assert result.answered == result.sent == sum(kinds.values())
+    assert (result.short.count, result.long.count) == (kinds[1000], kinds[50_000])
+    assert kinds[50_000] == pytest.approx(250, abs=60)
+    assert result.short.percentile_us(100) < 2 < 50 <= result.long.percentile_us(0)
+
+
+def test_a_long_request_answered_as_a_short_one_is_wrong():
+    fake = FakeLoad(Echo(service_us=1, long_us=50, long_fraction=1.0), arrivals="uniform")
+    fake.start(Phase(0.001, 1e4))
+    sent = 0
+    for _ in range(12_000):
+        for frame in fake.poll():
+            sent += 1
+            fake.receive(swap(bytearray(frame[:50] + (1000).to_bytes(4, "little") + frame[54:])))
+        fake.now += 100
+    run_to_end(fake)
+    result = fake.load.result()
+    assert (result.wrong, result.answered) == (sent, 0)
+    assert result.long.infinite == sent > 0
+
+
+@pytest.mark.parametrize(
+    ("traffic", "reason"),
+    [
+        (Echo(payload_bytes=12, service_us=1), "16 at least"),
+        (Echo(long_fraction=1.5), "long_fraction must be from 0 to 1"),
+    ],
+)
+def test_refusals_of_service_times(traffic, reason):
+    with pytest.raises(CorelaneError, match=reason):
+        FakeLoad(traffic)

@@ -69,7 +69,7 @@ static void empty(struct cl_nic *nic)
 static int one_run(struct cl_loadgen *lg, double rate, bool abort)
 {
     char err[256];
-    struct cl_loadgen_phase phases[3] = {{5000000, rate, 0}, {10000000, rate, 1}, {5000000, rate / 2, 1}};
+    struct cl_loadgen_phase phases[3] = {{5000000, rate, 0, 0}, {10000000, rate, 1, 0}, {5000000, rate / 2, 1, 0}};
     struct cl_loadgen_counts counts;
     if (cl_loadgen_run(lg, phases, 3, err))
         return puts(err), 1;
