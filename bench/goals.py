@@ -69,5 +69,15 @@ GOALS: dict[str, Goal] = _table(
     Goal(
         "sim.erlang_error", 0.01, "at most", "x", "mean wait against Erlang-C, 1 to 64 servers, largest relative error"
     ),
+    Goal("handoff.ask_p50_us", 2.0, "at most", "us", "a busy core to another process: to its first instruction, p50"),
+    Goal("handoff.ask_p99_us", 4.0, "at most", "us", "the same, p99"),
+    Goal("handoff.interrupt_over_ask", 5.0, "at least", "x", "better of signal and futex over a busy core / ask, p50"),
+    Goal("allocator.decision_ns", 500.0, "at most", "ns", "iokernel time for one decision over 16 applications"),
+    Goal("colocate.low_p99_added_us", 4.0, "at most", "us", "kv's p99 at 50 000 requests/s beside batch less alone"),
+    Goal("colocate.low_batch_share", 0.75, "at least", "x", "batch work beside that load / alone on the core"),
+    Goal("colocate.linux_p99_over_ours", 3.0, "at least", "x", "that load on Linux, SCHED_IDLE batch: its p99 / ours"),
+    Goal("colocate.batch_over_linux", 1.4, "at least", "x", "our batch work beside that load / Linux's"),
+    Goal("colocate.half_batch_share", 0.9, "at least", "x", "kv at half its peak: batch work / (1 - kv's share)"),
+    Goal("bimodal.p99_gain", 10.0, "at least", "x", "short requests' p99 without preemption / with it"),
     Goal("sim.events_per_s", 5e6, "at least", "1/s", "simulator speed, one core"),
 )

@@ -194,6 +194,13 @@ class Iokernel:
         self._server = self._thread = None
         self._delete_io()
 
+    @property
+    def ptr(self) -> Any:
+        """The `struct cl_io *`, for what C alone tells (iokernel.h: histograms, log of moves). Good until `stop`."""
+        if self._io is None:
+            raise CorelaneError("read from the iokernel", "it is not running", "start it")
+        return self._io
+
     def step(self, now: int, loop: int = 0) -> bool:
         """One round of a loop at stamp `now`, with manual_hz; returns whether it did something."""
         if not self._manual_hz:

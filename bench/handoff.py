@@ -1,0 +1,217 @@
+"""Hand-over: the time from the decision to give a busy core to another process to that process's first instruction.
+
+Three kinds of arms, in turns. The kernel's own ways, between two processes and a thread that decides (handoff_loops.h).
+The same with an idle core. And the real path: an iokernel with two applications on its worker core, a batch job and a
+server that is asked now and then, so that each request moves the core there and back: once with a job that probes
+(ask), once with one that does not (interrupt), once with one that blocks signals as well (evict). The iokernel's own
+histogram, from the decision to when it saw the new owner run, is checked against what the application itself noted: the
+time-stamp counter at the beginning of its handler, which adds the path of a frame through the network stack.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from ..runtime.errors import CorelaneError
+from . import decision
+from ._native import ffi, lib
+from .harness import shared
+from .harness.numbers import PERCENTILES, pairwise, percentile
+from .harness.plot import Canvas
+from .harness.session import Session
+
+SUMMARY = "moving a core between two processes: ask, interrupt and evict beside the kernel's own ways"
+FIGURES = ("handoff.ask_p50_us", "handoff.ask_p99_us", "handoff.interrupt_over_ask", "allocator.decision_ns")
+
+WAYS = {  # arm: the kernel's own way
+    "flag, sched_yield": lib.CL_HANDOFF_YIELD,
+    "flag, futex wake and wait": lib.CL_HANDOFF_FUTEX,
+    "signal": lib.CL_HANDOFF_SIGNAL,
+    "futex over a busy core": lib.CL_HANDOFF_WAKE,
+    "futex over a SCHED_IDLE one": lib.CL_HANDOFF_WAKE_IDLE,
+    "signal, affinity, eventfd (Shenango)": lib.CL_HANDOFF_EVENTFD,
+    "idle core, sched_yield": lib.CL_HANDOFF_IDLE_YIELD,
+    "idle core, futex": lib.CL_HANDOFF_IDLE_FUTEX,
+    "idle core, affinity, eventfd": lib.CL_HANDOFF_IDLE_EVENTFD,
+}
+INTERRUPTS = ("signal", "futex over a busy core", "futex over a SCHED_IDLE one")
+STEPS = {"ask": "probes", "interrupt": "plain", "evict": "deaf"}  # the real path: what the job looks at
+ROUNDS = 5
+SETTLE_NS = 30_000
+MOST = 200_000
+ASKED_RPS = 5_000.0  # of the witness: each request finds the core with the job again
+DECISION_APPS = 16
+
+
+@dataclass
+class Times:
+    """Of one round of an arm. ns: each hand-over; missed: those that did not come within 20 ms; more: for the row."""
+
+    ns: list[float]
+    missed: int = 0
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def us(self, q: float) -> float:
+        """A percentile; a hand-over that never came counts as infinite."""
+        return percentile(sorted(self.ns), q, self.missed) / 1e3
+
+
+def run(session: Session) -> None:
+    """Measure all arms in turns, then one decision over many applications."""
+    cores = session.two_cores
+    session.settings |= {
+        "message": "one hand-over of a core to another process: decision to its first instruction",
+        "settle_ns": SETTLE_NS,
+        "asked_rps": ASKED_RPS,
+        "decision_apps": DECISION_APPS,
+    }
+    arms: dict[str, Callable[[], Times]] = {}
+    with contextlib.ExitStack() as stack:
+        real = Real(stack, cores)
+        slot = 0.8 * session.seconds / ROUNDS / (len(WAYS) + len(STEPS))
+        for step in STEPS:
+            arms[step] = partial(real.measure, step, slot)
+        for name, way in WAYS.items():
+            arms[name] = partial(raw, way, cores, slot)
+        got = session.interleave(arms, ROUNDS)
+    for name, rounds in got.items():
+        row(session, name, rounds)
+    judge(session, got)
+    one_decision(session, 0.1 * session.seconds)
+
+
+def raw(way: int, cores: tuple[int, int], seconds: float) -> Times:
+    """One round of one of the kernel's ways."""
+    ns, out, err = ffi.new("double[]", MOST), ffi.new("struct cl_handoff_result *"), ffi.new("char[256]")
+    fields = {
+        "way": way,
+        "decider_cpu": cores[0],
+        "worker_cpu": cores[1],
+        "settle_ns": SETTLE_NS,
+        "rounds": MOST,
+        "limit_ns": int(seconds * 1e9),
+    }
+    if lib.cl_handoff_run(ffi.new("struct cl_handoff_config *", fields), ns, out, err) < 0:
+        raise CorelaneError("hand over a core", ffi.string(err).decode())
+    return Times(ffi.unpack(ns, out.rounds) if out.rounds else [], int(out.missed))
+
+
+class Real:
+    """The real path: a witness that is asked now and then, and a job of each kind, of which one at a time works."""
+
+    def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int]) -> None:
+        apps = {"witness": shared.latency(), **{step: shared.batch() for step in STEPS}}
+        # shenango: a request for an application without a core is enough, however young it is.
+        self.made = stack.enter_context(shared.shared(cores, apps=apps, policy="shenango"))
+        self.witness = self.made.tenant("witness", "witness")
+        self.jobs = {step: self.made.tenant("batch", step, looks=looks, paused=True) for step, looks in STEPS.items()}
+        self.made.load.measure(ASKED_RPS, 0.05)
+
+    def measure(self, step: str, seconds: float) -> Times:
+        """Ask for `seconds` while the step's job computes."""
+        if step != "evict":
+            with self.jobs[step].working():
+                self.made.load.measure(ASKED_RPS, 0.02)  # the core changes hands
+        self.made.moves()
+        calls, before = self.witness.calls, self.made.actuation(step)
+        end = time.monotonic() + seconds
+        sent = 0
+        while True:
+            # An evicted job is below everybody else until it has paused: one sample a turn of it.
+            turn = 0.02 if step == "evict" else seconds
+            with self.jobs[step].working():
+                sent += self.made.load.measure(ASKED_RPS, turn).sent
+            if time.monotonic() >= end:
+                break
+            time.sleep(0.04)
+        moves, hist = self.made.moves(), self.made.actuation(step).since(before)
+        ns, noted = spans(moves, shared.STEPS[step], self.witness.stamps(calls))
+        more: dict[str, Any] = {"asked": sent, "log_lost": self.made.log_lost}
+        if ns:
+            more["iokernel_p50_us"] = hist.percentile(50) / 1e3
+        if noted:
+            more |= {f"handler_p{q}_us": percentile(sorted(noted), q / 100) / 1e3 for q in (50, 99)}
+        return Times(ns, more=more)
+
+
+def spans(moves: Sequence[shared.Move], step: int, stamps: Sequence[int]) -> tuple[list[float], list[float]]:
+    """From each decision whose move ended by `step`: ns to when the loop saw the new owner run, and ns to the first
+    stamp of its handler, if there was one before the next move.
+
+    moves: of one core, in order. A move that was overtaken by another one has no end.
+    """
+    ends, to_handler = [], []
+    at = 0
+    for wanted, done, after in zip(moves, moves[1:], [*moves[2:], None], strict=False):
+        if wanted.what != lib.CL_IO_LOG_WANTED or done.what != lib.CL_IO_LOG_DONE or done.step != step:
+            continue
+        ends.append(shared.tsc_ns(done.tsc - wanted.tsc))
+        while at < len(stamps) and stamps[at] < wanted.tsc:
+            at += 1
+        if at < len(stamps) and (after is None or stamps[at] < after.tsc):
+            to_handler.append(shared.tsc_ns(stamps[at] - wanted.tsc))
+    return ends, to_handler
+
+
+def row(session: Session, name: str, rounds: Sequence[Times]) -> None:
+    """One arm: all hand-overs of all rounds together."""
+    ns = sorted(value for times in rounds for value in times.ns)
+    missed = sum(times.missed for times in rounds)
+    values = {f"{name}_us": percentile(ns, q, missed) / 1e3 for name, q in PERCENTILES}
+    more: dict[str, Any] = {}
+    for times in rounds:
+        more |= times.more
+    session.arm(name, n=len(ns) + missed, missed=missed, **values, **more)
+
+
+def judge(session: Session, got: dict[str, list[Times]]) -> None:
+    """The figures of the rounds."""
+    ask = [times for times in got["ask"] if times.ns]
+    if len(ask) < ROUNDS:
+        why = f"in {ROUNDS - len(ask)} of {ROUNDS} rounds no core was asked for"
+        for name in FIGURES[:3]:
+            session.figure(name, None, reason=why)
+        return
+    p50, p99 = [t.us(0.5) for t in ask], [t.us(0.99) for t in ask]
+    session.figure("handoff.ask_p50_us", statistics.median(p50), runs=p50)
+    session.figure("handoff.ask_p99_us", statistics.median(p99), runs=p99)
+    better = [min(got[name][i].us(0.5) for name in INTERRUPTS) for i in range(ROUNDS)]
+    session.ratio_figure("handoff.interrupt_over_ask", better, p50)
+    fastest = [t.us(0.5) for t in got["flag, sched_yield"]]
+    session.note(f"ask over the bare flag and sched_yield, p50: {pairwise(p50, fastest)}")
+
+
+def one_decision(session: Session, seconds: float) -> None:
+    """The iokernel's time for one decision over 16 applications."""
+    session.say(f"one decision over {DECISION_APPS} applications")
+    found = decision.measure(session.two_cores, DECISION_APPS, seconds)
+    session.arm("one decision", n=found.n, mean_ns=found.mean_ns, p50_ns=found.p50_ns, p99_ns=found.p99_ns)
+    session.figure("allocator.decision_ns", found.p50_ns, runs=found.runs_ns)
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """Medians and 99th percentiles, side by side."""
+    arms = [a for a in document["arms"] if isinstance(a.get("p50_us"), int | float)]
+    names = [str(a["name"]) for a in arms]
+    canvas = Canvas(
+        "handoff: a core moves to another process",
+        message=document["settings"]["message"],
+        n=sum(int(a["n"]) for a in arms),
+        panels=2,
+        size=(13, 6),
+    )
+    colours = [0 if name in STEPS else 6 if name.startswith("idle") else 1 for name in names]
+    for panel, key in enumerate(("p50_us", "p99_us")):
+        values = [float(a[key]) if isinstance(a[key], int | float) else 0.0 for a in arms]
+        canvas.bars(names, values, ylabel=f"{key[:3]} (us)", panel=panel, colours=colours)
+    canvas.caption("Blue: through an iokernel. Red: the kernel's own ways, core busy. Teal: the same, core idle.")
+    for a in arms:
+        if a["p99_us"] == "inf":
+            canvas.caption(f"{a['name']}: p99 is infinite: {a['missed']} of {a['n']} did not come within 20 ms.")
+    return canvas

@@ -1,0 +1,244 @@
+"""Applications that share a core in the benchmarks, each in a process of its own, and the handle of who measures them.
+
+    with Tenant("batch", socket=path, looks="probes") as job:      # attached to an iokernel, a uthread
+    with Tenant("batch", cpu=1, policy="idle") as job:             # a plain thread on Linux
+        before = job.work
+        ...
+        done = job.work - before                                   # products of matrices
+
+A tenant counts in a page of shared memory (tenant_loops.h). It ends with its stdin, and so with who started it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import mmap
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from ..runtime.errors import CorelaneError
+from ._native import ffi, lib
+
+LOOKS = {"probes": lib.CL_TENANT_PROBES, "plain": lib.CL_TENANT_PLAIN, "deaf": lib.CL_TENANT_DEAF}
+POLICIES = ("other", "nice 19", "idle")
+PAGE_BYTES = int(ffi.sizeof("struct cl_tenant_page"))
+
+
+class Tenant:
+    """A tenant's process, running from construction to `close`.
+
+    role: "batch", the job; "witness", a UDP echo on port 9000 that notes when its handler was called; or "crowd", as
+    many idle applications as `crowd` says, in one process. paused: the job begins when that is set to False. socket:
+    the iokernel that it attaches to as `name`; None: no iokernel, a thread pinned to `cpu` ("batch" only). looks:
+    "probes", "plain" (none) or "deaf" (none, and all signals blocked). Of a plain thread: code: "c" or "numba"; policy:
+    "other", "nice 19" or "idle" (SCHED_IDLE). Raises CorelaneError with its reason if it does not come up.
+    """
+
+    def __init__(
+        self,
+        role: str,
+        *,
+        socket: str | None = None,
+        name: str | None = None,
+        cpu: int = -1,
+        code: str = "c",
+        looks: str = "probes",
+        policy: str = "other",
+        crowd: int = 1,
+        paused: bool = False,
+        timeout_s: float = 60.0,
+    ) -> None:
+        self._fd = os.memfd_create("corelane-tenant")
+        os.ftruncate(self._fd, PAGE_BYTES)
+        self._map = mmap.mmap(self._fd, PAGE_BYTES)
+        self._page = ffi.cast("struct cl_tenant_page *", ffi.from_buffer(self._map))
+        self.paused = paused
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in close
+        words = {"fd": self._fd, "socket": socket or "", "name": name or role, "cpu": cpu, "code": code}
+        words |= {"looks": looks, "policy": policy, "crowd": crowd}
+        command = [sys.executable, "-m", "corelane.bench.tenant", role]
+        command += [word for key, value in words.items() for word in (f"--{key}", str(value))]
+        self._process: subprocess.Popen[str] | None = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            pass_fds=(self._fd,),
+        )
+        self.pid = self._process.pid
+        try:
+            self._await(timeout_s)
+        except BaseException:
+            self.close()
+            raise
+
+    def _await(self, timeout_s: float) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(timeout_s):
+                raise CorelaneError("start a tenant", f"it was not ready after {timeout_s:.0f} s")
+        if not self._process.stdout.readline():
+            self._errors.seek(0)
+            said = self._errors.read().strip().splitlines() or ["it said nothing"]
+            raise CorelaneError("start a tenant", said[-1])
+
+    @property
+    def work(self) -> int:
+        """Units done so far."""
+        return int(self._page.work)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the job is to do nothing. It notices within some milliseconds."""
+        return bool(self._page.pause)
+
+    @paused.setter
+    def paused(self, value: bool) -> None:
+        self._page.pause = value
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """The job's turn: not paused. Begins when it works, or after a second."""
+        before, deadline = self.work, time.monotonic() + 1
+        self.paused = False
+        try:
+            while self.work == before and time.monotonic() < deadline:
+                time.sleep(0.001)
+            yield
+        finally:
+            self.paused = True
+
+    @property
+    def calls(self) -> int:
+        """Calls of the witness's handler so far."""
+        return int(self._page.calls)
+
+    def stamps(self, first: int) -> list[int]:
+        """cl_tsc() at the beginning of each call from number `first` on, of the last CL_TENANT_STAMPS at most."""
+        calls, most = self.calls, int(lib.CL_TENANT_STAMPS)
+        return [int(self._page.stamps[n % most]) for n in range(max(first, calls - most), calls)]
+
+    def close(self) -> None:
+        """End it and wait. Closing twice is allowed."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+        self._errors.close()
+        del self._page
+        os.close(self._fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+# The tenant's process.
+
+_crowd: list[Any] = []
+
+
+def _demote(policy: str) -> None:
+    """The calling thread's scheduling, and of those that it will start."""
+    if policy == "idle":
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    elif policy == "nice 19":
+        os.nice(19)
+
+
+def _in_a_thread(options: argparse.Namespace, page: Any) -> threading.Thread:
+    """The job on a pinned thread of the kernel's; the others of this process stay where they are."""
+
+    work = lib.cl_tenant_run
+    if options.code == "numba":
+        from .tenant_numba import compiled
+
+        work = compiled()  # before the thread is below everybody else
+
+    def body() -> None:
+        os.sched_setaffinity(0, {options.cpu})
+        _demote(options.policy)
+        work(page)
+
+    thread = threading.Thread(target=body, daemon=True)
+    thread.start()
+    return thread
+
+
+def _attach(options: argparse.Namespace, page: Any) -> Any:
+    """The job, the witness or the last of a crowd on a runtime; the others of a crowd go with the process."""
+    from ..libos import Runtime
+
+    for number in range(1, options.crowd):
+        _crowd.append(Runtime(options.socket, name=f"{options.name}-{number}", kthreads=1).start())
+    runtime = Runtime(options.socket, name=options.name, kthreads=1, power="adaptive")
+    if options.code == "numba":
+        raise CorelaneError("start the batch job", "on a runtime it is written in C", "leave out --code")
+    if options.role == "witness":
+        lib.cl_runtime_bind_udp(runtime.ptr, 9000, ffi.addressof(lib, "cl_tenant_handler"), page)
+    runtime.start()
+    if options.role != "batch":
+        return runtime
+    if lib.cl_tenant_spawn(runtime.ptr, page, LOOKS[options.looks]) < 0:
+        raise CorelaneError("start the batch job", "out of memory")
+    return runtime
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run until stdin ends."""
+    parser = argparse.ArgumentParser(description="an application of the benchmarks, until stdin ends")
+    parser.add_argument("role", choices=("batch", "witness", "crowd"))
+    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--socket", default="")
+    parser.add_argument("--name", default="batch")
+    parser.add_argument("--cpu", type=int, default=-1)
+    parser.add_argument("--code", choices=("c", "numba"), default="c")
+    parser.add_argument("--looks", choices=sorted(LOOKS), default="probes")
+    parser.add_argument("--policy", choices=POLICIES, default="other")
+    parser.add_argument("--crowd", type=int, default=1)
+    options = parser.parse_args(arguments)
+    mapped = mmap.mmap(options.fd, PAGE_BYTES)
+    page = ffi.cast("struct cl_tenant_page *", ffi.from_buffer(mapped))
+    runtime = thread = None
+    try:
+        if options.socket:
+            runtime = _attach(options, page)
+        else:
+            thread = _in_a_thread(options, page)
+    except CorelaneError as error:
+        sys.exit(str(error))
+    print(json.dumps({"ready": True}), flush=True)
+    sys.stdin.read()
+    page.stop = 1
+    for one in (runtime, *_crowd):
+        if one is not None:
+            one.close()
+    if thread is not None:
+        thread.join(2)
+
+
+if __name__ == "__main__":
+    main()
