@@ -1,5 +1,7 @@
 /* See linux_udp.h. */
 #include "linux_udp.h"
+
+#include "../../apps/spin.h"
 #include "../pinned.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -293,4 +295,10 @@ void cl_linux_udp_stats(const struct cl_linux_udp *s, struct cl_linux_udp_stats 
     const uint64_t *from = (const uint64_t *)&s->stats;
     for (unsigned i = 0; i < sizeof(*out) / 8; i++)
         ((uint64_t *)out)[i] = cl_load_relaxed(&from[i]);
+}
+
+void cl_linux_udp_spin(struct cl_udp_req *reqs, unsigned n, void *arg)
+{
+    for (unsigned i = 0; i < n; i++)
+        reqs[i].reply_len = cl_spinner_handler(reqs[i].data, reqs[i].len, reqs[i].reply, reqs[i].room, arg);
 }

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, cast
 
 from ...apps.kv import Store
+from ...apps.spin import Spin
 from ...drivers.nic import Nic
 from ...runtime.errors import CorelaneError, check, check_pointer
 from .._native import ffi, lib
@@ -56,8 +57,8 @@ class LinuxUdp:
 
     mode: "block" or "spin"; cpu: where it is pinned, -1 nowhere; address, port: where it listens (0: any free port);
     netns: a namespace's name; batch: datagrams a system call, 1..64; datagram_bytes: the largest either way; store:
-    serve this store, through its thread 0; without one, echo; handler, arg: a burst handler of one's own, as C
-    pointers.
+    serve this store, through its thread 0; spin: serve this spin application; without either, echo; handler, arg: a
+    burst handler of one's own, as C pointers.
     Raises CorelaneError with the reason if it cannot serve.
     """
 
@@ -72,6 +73,7 @@ class LinuxUdp:
         batch: int = 1,
         datagram_bytes: int = 2048,
         store: Store | None = None,
+        spin: Spin | None = None,
         handler: Any = None,
         arg: Any = None,
     ) -> None:
@@ -85,6 +87,9 @@ class LinuxUdp:
             check(lib.cl_kv_server_new(store.ptr, more, out), "serve the store on a UDP socket")
             self._kv = out[0]
             handler, arg = ffi.addressof(lib, "cl_kv_udp_handler"), lib.cl_kv_server_udp(self._kv, 0)
+        if spin is not None:
+            self._spin = spin
+            handler, arg = ffi.addressof(lib, "cl_linux_udp_spin"), spin.ptr
         with _namespace_fd(netns) as netns_fd:
             fields = {
                 "netns_fd": netns_fd,

@@ -1,0 +1,238 @@
+"""Load shift: the load jumps tenfold and back from one request to the next; what happens in the 100 us windows around.
+
+A batch job shares the worker core with the spin application, whose requests take a microsecond. Before a jump the job
+has nearly all of the core, after it the server needs a good part: how soon does the core follow, and what does the tail
+see?
+Arms: corelane with the policies `delay` and `shenango`; `static`, where the core is the server's all the time and the
+job has none; and the same server behind a kernel socket with the job under SCHED_IDLE.
+
+The same shift is repeated some hundred times, and each window's requests of all repetitions share a histogram. The
+schedule is drawn beforehand, as always: a request that is late in a window is charged to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from ..apps.spin import Options as SpinOptions
+from ..apps.spin import Spin
+from ..drivers import netns
+from ..drivers.loadgen import Echo, Latency, Loadgen, Phase
+from .baseline.sockets import LinuxUdp
+from .harness import rig, shared
+from .harness.numbers import plain
+from .harness.plot import Canvas
+from .harness.session import Session
+from .tenant import Tenant
+
+SUMMARY = "the load jumps tenfold and back within a microsecond: the tail in windows of 100 us around the jumps"
+FIGURES: tuple[str, ...] = ()
+
+SERVICE_US = 1.0
+LOW_RPS, HIGH_RPS = 15_000.0, 150_000.0  # what a server on a kernel socket carries as well
+WINDOW_S = 100e-6
+BEFORE, DURING, AFTER = 5, 20, 15  # windows: at the low load, at the high one, at the low one again
+PAUSE_S = 2e-3  # at the low load, not measured: from one shift to the next
+MOST_SHIFTS = 1023 // (BEFORE + DURING + AFTER + 1)  # of a run: a phase each
+ROUNDS = 3
+PORT = 9001
+LINUX = "Linux, batch under SCHED_IDLE"
+
+
+@dataclass
+class Windows:
+    """What the shifts of an arm came to, added up over its rounds: latencies by window, and counts."""
+
+    latency: dict[int, Latency] = field(default_factory=dict)
+    sent: int = 0
+    answered: int = 0
+    late: int = 0
+    shifts: int = 0
+    work: float = 0.0  # units of the job
+    seconds: float = 0.0
+
+    def add(self, generator: Loadgen, shifts: int, work: int, seconds: float) -> None:
+        """Add the run that the generator has just ended."""
+        for number, latency in generator.series().items():
+            if number in self.latency:
+                self.latency[number].merge(latency)
+            else:
+                self.latency[number] = latency
+        for result in generator.results():
+            self.sent += result.sent
+            self.answered += result.answered
+            self.late += result.late
+        self.shifts += shifts
+        self.work += work
+        self.seconds += seconds
+
+
+Arm = Callable[[Windows, float], None]  # (where to add to, seconds)
+
+
+def schedule(shifts: int) -> list[Phase]:
+    """So many shifts. Window i has series i + 1; window BEFORE is the first at the high load."""
+    rates = [LOW_RPS] * BEFORE + [HIGH_RPS] * DURING + [LOW_RPS] * AFTER
+    one = [Phase(PAUSE_S, LOW_RPS, measured=False)]
+    one += [Phase(WINDOW_S, rate, series=i) for i, rate in enumerate(rates, 1)]
+    return one * shifts
+
+
+def shift_s() -> float:
+    """How long one takes."""
+    return sum(phase.seconds for phase in schedule(1))
+
+
+def run(session: Session) -> None:
+    """Measure all arms in turns."""
+    cores = session.two_cores
+    session.settings |= {
+        "message": f"one request of 22 bytes that takes {SERVICE_US:g} us, and its reply",
+        "low_rps": LOW_RPS,
+        "high_rps": HIGH_RPS,
+        "window_us": WINDOW_S * 1e6,
+        "windows_before_during_after": [BEFORE, DURING, AFTER],
+        "job": "products of two 32 by 32 matrices of doubles",
+        "checksums": rig.CHECKSUMS,
+    }
+    with contextlib.ExitStack() as stack:
+        ours = Ours(stack, cores)
+        arms: dict[str, Arm] = {
+            "delay": partial(ours.shift, "delay"),
+            "shenango": partial(ours.shift, "shenango"),
+            "static": partial(ours.shift, "static"),
+        }
+        add_linux(session, arms, stack, cores)
+        slot = 0.85 * session.seconds / ROUNDS / len(arms)
+        got = {name: Windows() for name in arms}
+        session.interleave({name: partial(arm, got[name], slot) for name, arm in arms.items()}, ROUNDS)
+    for name, windows in got.items():
+        add_rows(session, name, windows)
+
+
+def play(generator: Loadgen, job: Tenant | None, into: Windows, seconds: float) -> None:
+    """Runs of shifts for about so long, one at least."""
+    left = max(1, round(seconds / shift_s()))
+    while left:
+        shifts = min(left, MOST_SHIFTS)
+        before = job.work if job else 0
+        generator.start(schedule(shifts))
+        generator.wait()
+        into.add(generator, shifts, (job.work if job else 0) - before, shifts * shift_s())
+        left -= shifts
+
+
+class Ours:
+    """The iokernel with the server and the job. The server is guaranteed the core: what `static` goes by."""
+
+    def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int]) -> None:
+        apps = {"spin": shared.latency(guaranteed=1), "batch": shared.batch()}
+        self.made = stack.enter_context(shared.shared(cores, apps=apps, traffic=traffic(), port=PORT))
+        self.made.run(["spin", "--option", "distribution=request"], "spin")
+        self.job = self.made.tenant("batch", "batch", paused=True)
+
+    def shift(self, policy: str, into: Windows, seconds: float) -> None:
+        """Shifts under a policy."""
+        self.made.set_policy(policy)
+        with self.job.working():
+            play(self.made.generator, self.job, into, seconds)
+
+
+def traffic() -> Echo:
+    """Requests that say how long they take."""
+    return Echo(service_us=SERVICE_US)
+
+
+def add_linux(session: Session, arms: dict[str, Arm], stack: contextlib.ExitStack, cores: tuple[int, int]) -> None:
+    """The arm on Linux, or why there is none."""
+    why = None if session.baseline else "--no-baseline was given"
+    why = why or netns.missing()
+    if why:
+        session.skip(LINUX, why)
+        return
+    link = rig.LinuxLink(stack, cores, traffic=traffic(), port=PORT)
+    spin = Spin(SpinOptions(distribution="request"))
+    stack.callback(spin.close)
+    where = {"address": link.far.address, "port": PORT, "netns": link.far.namespace.name}
+    server = LinuxUdp(mode="block", batch=1, cpu=cores[1], spin=spin, **where)  # type: ignore[arg-type]
+    stack.enter_context(server)
+    job = stack.enter_context(Tenant("batch", cpu=cores[1], policy="idle", paused=True))
+
+    def shift(into: Windows, seconds: float) -> None:
+        with job.working():
+            play(link.generator, job, into, seconds)
+
+    arms[LINUX] = shift
+
+
+def add_rows(session: Session, name: str, windows: Windows) -> None:
+    """One row an arm, with the windows as lists: the time of each, its p50, its p99 and how many requests it had."""
+    numbers = sorted(windows.latency)
+    at_us = [(number - 1 - BEFORE) * WINDOW_S * 1e6 for number in numbers]
+    p50 = [windows.latency[number].percentile_us(50) for number in numbers]
+    p99 = [windows.latency[number].percentile_us(99) for number in numbers]
+    session.arm(
+        name,
+        shifts=windows.shifts,
+        sent=windows.sent,
+        answered=windows.answered,
+        late=windows.late,
+        work_per_s=windows.work / windows.seconds if windows.seconds else None,
+        p99_before_us=plain(_worst(p99[:BEFORE])),
+        p99_first_window_us=plain(p99[BEFORE]) if len(p99) > BEFORE else None,
+        p99_worst_us=plain(_worst(p99)),
+        windows_over_twice_settled=after_jump(p99),
+        window_start_us=at_us,
+        window_p50_us=[plain(v) for v in p50],
+        window_p99_us=[plain(v) for v in p99],
+        window_requests=[windows.latency[number].count for number in numbers],
+    )
+
+
+def _worst(values: Sequence[float]) -> float:
+    return max((v for v in values if not math.isnan(v)), default=math.nan)
+
+
+def after_jump(p99_us: Sequence[float]) -> int | None:
+    """Windows from the jump until the first whose p99 is at most twice that of the settled high load, the median of the
+    last half of its windows. None: that is infinite, or there are not that many windows."""
+    high = list(p99_us[BEFORE : BEFORE + DURING])
+    if len(high) < DURING:
+        return None
+    settled = sorted(high[DURING // 2 :])[DURING // 4]
+    if not math.isfinite(settled):
+        return None
+    return next((i for i, value in enumerate(high) if value <= 2 * settled), DURING)
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """p99 and p50 by window."""
+    arms: Sequence[Mapping[str, Any]] = document["arms"]
+    canvas = Canvas(
+        f"loadshift: {LOW_RPS:,.0f} to {HIGH_RPS:,.0f} requests/s and back, a batch job on the same core",
+        message=document["settings"]["message"],
+        n=sum(int(a["sent"]) for a in arms),
+        panels=2,
+        size=(13, 6.5),
+    )
+    for panel, key in enumerate(("p99", "p50")):
+        for i, arm in enumerate(arms):
+            values = [math.nan if v is None else float(v) for v in arm[f"window_{key}_us"]]
+            middle = [at + WINDOW_S * 0.5e6 for at in arm["window_start_us"]]
+            canvas.curve(middle, values, label=str(arm["name"]), colour=i, panel=panel)
+        axis = canvas.axes[panel]
+        axis.axvline(0, color="#999999", linestyle="--", linewidth=1.2, label="the load goes up")
+        down = DURING * WINDOW_S * 1e6
+        axis.axvline(down, color="#999999", linestyle=":", linewidth=1.2, label="and down again")
+        axis.set_yscale("log")
+        axis.set_xlabel("time since the jump, windows of 100 us (us)")
+        axis.set_ylabel(f"{key} of the window's requests (us)")
+    shifts = ", ".join(f"{a['name']}: {a['shifts']}" for a in arms)
+    canvas.caption(f"Shifts: {shifts}. The curves end where the next pause at the low load begins.")
+    canvas.caption("Infinite percentiles (unanswered requests) are not drawn; the table has them.")
+    return canvas

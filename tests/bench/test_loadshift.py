@@ -1,0 +1,51 @@
+"""The shape of the shifting load, and how its windows are added up and judged."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from cltest.fakeload import FakeLoad, echo
+
+from corelane.bench import loadshift
+from corelane.drivers.loadgen import Echo
+
+
+def test_a_schedule_jumps_tenfold_and_back_in_windows() -> None:
+    phases = loadshift.schedule(2)
+    one = loadshift.BEFORE + loadshift.DURING + loadshift.AFTER
+    assert len(phases) == 2 * (one + 1)
+    assert [p.series for p in phases[: one + 1]] == [0, *range(1, one + 1)]
+    assert not phases[0].measured
+    assert phases[loadshift.BEFORE].rate * 10 == phases[loadshift.BEFORE + 1].rate == loadshift.HIGH_RPS
+    assert loadshift.MOST_SHIFTS * (one + 1) < 1024
+    assert loadshift.shift_s() == pytest.approx(one * 1e-4 + loadshift.PAUSE_S)
+
+
+def test_windows_of_all_repetitions_are_added_up() -> None:
+    fake = FakeLoad(Echo(), arrivals="uniform")
+    windows = loadshift.Windows()
+    for _ in range(2):
+        fake.start(*loadshift.schedule(3))
+        fake.serve(echo, fake.now + 200_000_000, step_ns=1000, delay_ns=2000)
+        windows.add(fake.load, 3, 10, 0.5)
+    assert windows.shifts == 6
+    assert windows.work == 20
+    assert windows.sent == windows.answered > 0
+    first_high = windows.latency[loadshift.BEFORE + 1]
+    per_window = loadshift.HIGH_RPS * loadshift.WINDOW_S
+    assert first_high.count == pytest.approx(6 * per_window, rel=0.2)
+    assert 2 <= first_high.percentile_us(99) < 5
+
+
+@pytest.mark.parametrize(
+    ("high", "windows"),
+    [
+        ([10.0] * 20, 0),
+        ([90.0, 50.0, 25.0, 19.0] + [10.0] * 16, 3),
+        ([math.inf] * 20, None),
+        ([10.0] * 3, None),
+    ],
+)
+def test_windows_until_the_tail_has_settled(high: list[float], windows: int | None) -> None:
+    assert loadshift.after_jump([5.0] * loadshift.BEFORE + high) == windows
