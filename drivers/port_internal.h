@@ -92,9 +92,11 @@ struct port {
     pthread_t watcher;
     bool watching;
     int stop_fd;          /* eventfd: close() or cl_port_reattach() wants the watcher's attention */
-    bool stopping;        /* writer: close (release); reader: the watcher (acquire) */
-    pthread_mutex_t lock; /* guards control_fd, info and attaching */
+    bool stopping;        /* writer: close, under `lock` (release); reader: the watcher (acquire) */
+    pthread_mutex_t lock; /* guards control_fd, joining_fd, attaching, info and what is published */
     int control_fd;
+    int joining_fd; /* on which a handshake waits, for port_close to end it; -1: none */
+    bool attaching; /* a thread has begun to, and does so without the lock */
     struct cl_port_info info;
 };
 

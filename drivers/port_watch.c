@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define DEFAULT_TIMEOUT_MS 5000
-#define HEARTBEAT_LOOK_MS 2000 /* two looks without a heartbeat: stalled */
+#define HEARTBEAT_LOOK_MS 2000 /* no heartbeat from one look to the next: stalled */
 
 static void arena_free(struct port_arena *a)
 {
@@ -169,33 +169,57 @@ static void publish(struct port *port, struct port_arena *a, const struct cl_con
     cl_store_relaxed(&nic->gone, 0);
 }
 
-/* Connect and register. The first time the iokernel chooses what the user left open; later all must be as it was. */
-static int attach(struct port *port, char *err)
-{
+/* What an iokernel has granted, before it counts. */
+struct grant {
+    int fd;
     struct cl_control_accept acc;
+    struct port_arena *arena;
+};
+
+/* Let port_close end the handshake on `fd`, or, with -1, no more. False: it has begun already. */
+static bool may_wait_on(struct port *port, int fd)
+{
+    pthread_mutex_lock(&port->lock);
+    port->joining_fd = fd;
+    bool may = !cl_load_relaxed(&port->stopping); /* relaxed: port_close sets it under the lock */
+    pthread_mutex_unlock(&port->lock);
+    return may;
+}
+
+/* Connect and register. Without the lock, since a stopped iokernel answers only by the timeout; of two threads that try,
+ * `attaching` lets one in, which therefore has `wishes` for itself. */
+static int ask(struct port *port, struct grant *g, char *err)
+{
     int fds[CL_CONTROL_FDS];
-    int fd = cl_control_connect(port->socket_path, (int)port->timeout_ms, err);
-    if (fd < 0)
-        return fd;
-    int rc = cl_control_attach(fd, &port->wishes, &acc, fds, (int)port->timeout_ms, err);
-    if (rc < 0) {
-        close(fd);
-        return rc;
-    }
-    struct port_arena *a = arena_new(&acc, fds, &rc, err);
-    if (!a) {
-        close(fd);
-        return rc;
-    }
+    g->fd = cl_control_connect(port->socket_path, (int)port->timeout_ms, err);
+    if (g->fd < 0)
+        return g->fd;
+    int rc = -ECANCELED;
+    if (may_wait_on(port, g->fd))
+        rc = cl_control_attach(g->fd, &port->wishes, &g->acc, fds, (int)port->timeout_ms, err);
+    else
+        snprintf(err, CL_CONTROL_ERR_BYTES, "the port is being closed");
+    may_wait_on(port, -1);
+    g->arena = rc < 0 ? NULL : arena_new(&g->acc, fds, &rc, err);
+    if (!g->arena)
+        close(g->fd);
+    return rc;
+}
+
+/* Take what was granted. The first time the iokernel chooses what the user left open; later all must be as it was. Under
+ * lock (or before there are other threads). */
+static int take(struct port *port, struct grant *g, char *err)
+{
+    struct port_arena *a = g->arena;
     struct cl_nic *nic = &port->nic;
     if (!port->current) {
         nic->n_queues = a->layout.n_kthreads;
         nic->n_buffers = a->layout.n_rx + a->layout.n_tx;
         nic->buffer_bytes = a->layout.buffer_bytes;
-        nic->mtu = acc.mtu;
-        nic->ipv4 = acc.ipv4;
-        nic->ipv4_prefix = acc.ipv4_prefix;
-        memcpy(nic->mac, acc.mac, sizeof nic->mac);
+        nic->mtu = g->acc.mtu;
+        nic->ipv4 = g->acc.ipv4;
+        nic->ipv4_prefix = g->acc.ipv4_prefix;
+        memcpy(nic->mac, g->acc.mac, sizeof nic->mac);
         struct cl_control_hello *w = &port->wishes;
         w->n_kthreads = a->layout.n_kthreads;
         w->rx_slots = a->layout.rx_slots;
@@ -203,21 +227,21 @@ static int attach(struct port *port, char *err)
         w->n_rx = a->layout.n_rx;
         w->n_tx = a->layout.n_tx;
         w->buffer_bytes = a->layout.buffer_bytes;
-        w->ipv4 = acc.ipv4;
-    } else if (memcmp(&a->layout, &port->current->layout, sizeof a->layout) || memcmp(acc.mac, nic->mac, 6) ||
-               acc.ipv4 != nic->ipv4) {
+        w->ipv4 = g->acc.ipv4;
+    } else if (memcmp(&a->layout, &port->current->layout, sizeof a->layout) || memcmp(g->acc.mac, nic->mac, 6) ||
+               g->acc.ipv4 != nic->ipv4) {
         snprintf(err, CL_CONTROL_ERR_BYTES, "the new iokernel on %s gives this application another address or layout",
                  port->socket_path);
         arena_free(a);
-        close(fd);
+        close(g->fd);
         return -EPROTO;
     }
-    publish(port, a, &acc, fd);
+    publish(port, a, &g->acc, g->fd);
     if (!a->managed || port->kthreads.n == 0)
         return 0;
-    rc = port_cores_manage(port, err);
+    int rc = port_cores_manage(port, err);
     if (rc < 0) {
-        close(fd); /* as if it had refused; its arena is one more that nobody fills */
+        close(g->fd); /* as if it had refused; its arena is one more that nobody fills */
         port->control_fd = -1;
         port->info.state = CL_PORT_GONE;
         cl_store_relaxed(&nic->gone, 1);
@@ -249,16 +273,36 @@ static void report(struct port *port, int state, const char *text)
     tell(port, state, text);
 }
 
-static int reattach_locked(struct port *port, char *err)
+/* Whether this thread is the one to attach again; -EALREADY with the reason if not. */
+static int begin_attaching(struct port *port, char *err)
 {
-    pthread_mutex_lock(&port->lock);
     int rc = -EALREADY;
-    snprintf(err, CL_CONTROL_ERR_BYTES, "still attached");
-    if (port->control_fd < 0) {
-        rc = attach(port, err);
-        if (rc == 0)
-            release_old(port);
+    pthread_mutex_lock(&port->lock);
+    if (port->control_fd >= 0) {
+        snprintf(err, CL_CONTROL_ERR_BYTES, "still attached");
+    } else if (port->attaching) {
+        snprintf(err, CL_CONTROL_ERR_BYTES, "another thread is attaching it again");
+    } else {
+        port->attaching = true;
+        rc = 0;
     }
+    pthread_mutex_unlock(&port->lock);
+    return rc;
+}
+
+static int reattach(struct port *port, char *err)
+{
+    struct grant g;
+    int rc = begin_attaching(port, err);
+    if (rc < 0)
+        return rc;
+    rc = ask(port, &g, err);
+    pthread_mutex_lock(&port->lock);
+    port->attaching = false;
+    if (rc == 0)
+        rc = take(port, &g, err);
+    if (rc == 0)
+        release_old(port);
     pthread_mutex_unlock(&port->lock);
     if (rc == 0) {
         wake_all(port); /* they take over the new arena */
@@ -318,26 +362,42 @@ static bool attach_again(struct port *port)
                 return true;
             continue;
         }
-        int rc = reattach_locked(port, err);
+        int rc = reattach(port, err);
         if (rc == 0)
             return true;
-        if (rc != -ENOENT && rc != -ECONNREFUSED && rc != -EAGAIN && strcmp(err, told)) {
+        if (rc != -ECANCELED && !cl_load_acquire(&port->stopping) && rc != -ENOENT && rc != -ECONNREFUSED &&
+            rc != -EAGAIN && strcmp(err, told)) {
             snprintf(told, sizeof told, "%s", err);
             report(port, CL_PORT_GONE, err);
         }
     }
 }
 
-/* A look at the heartbeat; `last` and `stalled` are the watcher's memory. */
-static void look_at_heartbeat(struct port *port, uint64_t *last, bool *stalled)
+/* The watcher's memory from one look at the iokernel to the next. */
+struct looks {
+    uint64_t beat;
+    bool rung; /* it slept, and was woken for the sake of a heartbeat */
+    bool stalled;
+};
+
+/* A look at the heartbeat. One that sleeps shows no sign of life: it is woken, and has beaten by the next look unless it
+ * is stopped. That is once in HEARTBEAT_LOOK_MS, some microseconds of an idle iokernel's time. */
+static void look_at_heartbeat(struct port *port, struct looks *l)
 {
-    const struct cl_state_loop *loop = port->current->loop;
-    uint64_t beat = cl_load_relaxed(&loop->heartbeat_tsc);
-    bool silent = beat == *last && !cl_load_relaxed(&loop->sleeping);
-    *last = beat;
-    if (silent == *stalled)
+    const struct port_arena *a = port->current;
+    uint64_t beat = cl_load_relaxed(&a->loop->heartbeat_tsc);
+    bool sleeping = cl_load_relaxed(&a->loop->sleeping); /* relaxed: wrong at one look, it is right at the next */
+    bool silent = beat == l->beat && (!sleeping || l->rung);
+    l->beat = beat;
+    l->rung = sleeping;
+    if (sleeping) {
+        uint64_t one = 1;
+        ssize_t ignored = write(a->doorbell, &one, sizeof one); /* EAGAIN: a ring is pending anyway */
+        (void)ignored;
+    }
+    if (silent == l->stalled)
         return;
-    *stalled = silent;
+    l->stalled = silent;
     report(port, silent ? CL_PORT_STALLED : CL_PORT_ATTACHED,
            silent ? "the iokernel does not poll: is it stopped, or its core taken away?" : "the iokernel polls again");
 }
@@ -354,18 +414,27 @@ static bool ended(struct port *port)
     return over;
 }
 
+/* An old arena that was still in use when the port attached again: its last frame may have come back, or a sleeping
+ * kthread moved on, without a word to anybody. */
+static void look_at_old(struct port *port)
+{
+    pthread_mutex_lock(&port->lock);
+    release_old(port);
+    pthread_mutex_unlock(&port->lock);
+}
+
 static void *watch(void *arg)
 {
     struct port *port = arg;
-    uint64_t beat = 0;
-    bool stalled = false;
+    struct looks looks = {0};
     for (;;) {
         struct pollfd fds[2] = {{port->stop_fd, POLLIN, 0}, {port->control_fd, POLLIN | POLLRDHUP, 0}};
         int n = poll(fds, 2, HEARTBEAT_LOOK_MS);
         if (cl_load_acquire(&port->stopping))
             return NULL;
         if (n == 0) {
-            look_at_heartbeat(port, &beat, &stalled);
+            look_at_heartbeat(port, &looks);
+            look_at_old(port);
             continue;
         }
         if (n > 0 && fds[0].revents)
@@ -375,8 +444,7 @@ static void *watch(void *arg)
         detach(port);
         if (!attach_again(port))
             return NULL;
-        beat = 0;
-        stalled = false;
+        looks = (struct looks){0};
         report(port, CL_PORT_ATTACHED, "attached again, to a new iokernel");
     }
 }
@@ -388,7 +456,7 @@ int cl_port_reattach(struct cl_nic *nic, char *err)
         snprintf(err, CL_CONTROL_ERR_BYTES, "this port tries by itself, every %u ms", port->reattach_ms);
         return -EALREADY;
     }
-    int rc = reattach_locked(port, err);
+    int rc = reattach(port, err);
     uint64_t one = 1;
     /* The watcher goes back to watching. EAGAIN: the counter is full, and so it is awake. */
     if (rc == 0 && write(port->stop_fd, &one, sizeof one) < 0 && errno != EAGAIN)
@@ -409,7 +477,11 @@ void port_close(struct cl_nic *nic)
     struct port *port = port_of(nic);
     if (port->watching) {
         uint64_t one = 1;
+        pthread_mutex_lock(&port->lock);
         cl_store_release(&port->stopping, true);
+        if (port->joining_fd >= 0)
+            shutdown(port->joining_fd, SHUT_RDWR); /* ends a handshake that nobody answers */
+        pthread_mutex_unlock(&port->lock);
         ssize_t ignored = write(port->stop_fd, &one, sizeof one);
         (void)ignored;
         pthread_join(port->watcher, NULL);
@@ -489,13 +561,14 @@ static int fill_wishes(struct port *port, const struct cl_port_config *c, char *
 
 int cl_port_nic_new(const struct cl_port_config *c, struct cl_nic **out, char *err)
 {
+    struct grant g;
     struct port *port = calloc(1, sizeof *port);
     if (!port) {
         snprintf(err, CL_CONTROL_ERR_BYTES, "out of memory for a port");
         return -ENOMEM;
     }
     port->nic.ops = &port_ops;
-    port->control_fd = port->stop_fd = -1;
+    port->control_fd = port->stop_fd = port->joining_fd = -1;
     port->timeout_ms = c->timeout_ms ? c->timeout_ms : DEFAULT_TIMEOUT_MS;
     port->reattach_ms = c->reattach_ms;
     port->on_change = c->on_change;
@@ -504,7 +577,9 @@ int cl_port_nic_new(const struct cl_port_config *c, struct cl_nic **out, char *e
     pthread_mutex_init(&port->lock, NULL);
     int rc = fill_wishes(port, c, err);
     if (rc == 0)
-        rc = port->socket_path ? attach(port, err) : -ENOMEM;
+        rc = port->socket_path ? ask(port, &g, err) : -ENOMEM;
+    if (rc == 0)
+        rc = take(port, &g, err);
     if (rc == 0) {
         snprintf(err, CL_CONTROL_ERR_BYTES, "cannot make the port's queues and its watcher");
         rc = make_queues(port);

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import socket
 import threading
+from pathlib import Path
 
 import pytest
 from cltest import wait_until
@@ -139,6 +141,123 @@ def test_a_stop_is_told_from_a_death(child, attach, socket_path):
     assert "is it stopped" in a.info().text
     process.send_signal(signal.SIGCONT)
     wait_until(lambda: said == [port_module.STALLED, port_module.ATTACHED], 20)
+
+
+def test_a_stop_is_noticed_while_the_iokernel_sleeps(child, attach, socket_path):
+    process = child("iokernel.py", socket_path, "block")
+    said: list[int] = []
+    attach("a", on_change=lambda state, _text: said.append(state))
+    tasks = Path(f"/proc/{process.pid}/task")
+    wait_until(lambda: all(" S " in (task / "stat").read_text() for task in tasks.iterdir()))
+    process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: said == [port_module.STALLED], 20)
+    process.send_signal(signal.SIGCONT)
+    wait_until(lambda: said == [port_module.STALLED, port_module.ATTACHED], 20)
+
+
+def _mapped_bytes(inode: int) -> int:
+    """Of the memory object `inode`, in this process."""
+    total = 0
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, _, _, _, number = line.split()[:5]
+        if int(number) == inode:
+            start, end = (int(word, 16) for word in span.split("-"))
+            total += end - start
+    return total
+
+
+def _inodes(size: int) -> set[int]:
+    """Memory objects mapped in this process whole, by a mapping of `size` bytes."""
+    found = set()
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, _, _, _, number, *name = line.split()
+        start, end = (int(word, 16) for word in span.split("-"))
+        if end - start == size and name and name[0].startswith("/memfd:"):
+            found.add(int(number))
+    return found
+
+
+def test_an_old_arena_is_let_go_when_its_last_frame_comes_back(child, attach, socket_path):
+    first = child("iokernel.py", socket_path)
+    before = None
+    a = attach("a", reattach_s=0.02)
+    size = a.info().arena_bytes
+    before = _inodes(size)
+    held = ffi.new("struct cl_frame[1]")
+    assert lib.cl_nic_alloc(a.ptr, 0, held, 1) == 1
+    kill(first)
+    wait_until(lambda: a.gone)
+    child("iokernel.py", socket_path)
+    wait_until(lambda: a.info().attached == 2 and not a.gone)
+    assert a.recv(timeout_s=0) == []  # each side of the queue moves on
+    assert before <= _inodes(size), "mapped as long as a frame of it is out"
+    lib.cl_nic_free(a.ptr, 0, held, 1)
+    assert a.send(between(a, a, b"x")) == 1
+    wait_until(lambda: not before & _inodes(size), 20)
+
+
+@pytest.fixture
+def mute(socket_path):
+    """`connection = mute()`: in place of an iokernel one that accepts, hears HELLO, and never answers."""
+    with contextlib.ExitStack() as stack:
+
+        def listen() -> socket.socket:
+            Path(socket_path).unlink(missing_ok=True)
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            listener.bind(socket_path)
+            listener.listen()
+            connection = stack.enter_context(listener.accept()[0])
+            assert connection.recv(4)
+            return connection
+
+        yield listen
+
+
+def _is_open(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    while True:
+        try:
+            if not connection.recv(4096):
+                return False
+        except BlockingIOError:
+            return True
+
+
+def test_an_iokernel_that_does_not_answer_blocks_neither_questions_nor_close(child, socket_path, mute):
+    process = child("iokernel.py", socket_path)
+    port = open_port(socket_path, name="a", reattach_s=0.01, timeout_s=600)
+    kill(process)
+    wait_until(lambda: port.gone)
+    connection = mute()
+    assert port.info().state == port_module.GONE
+    assert _is_open(connection), "the handshake was not over when the question was answered"
+    port.close()
+
+
+def test_of_two_that_attach_again_one_is_told(child, attach, socket_path, mute):
+    process = child("iokernel.py", socket_path)
+    a = attach("a", reattach_s=0, timeout_s=600)
+    kill(process)
+    wait_until(lambda: a.gone)
+    Path(socket_path).unlink()
+    refused: list[str] = []
+
+    def wait_for_mute() -> None:
+        wait_until(Path(socket_path).exists)
+        while not refused or "closed the connection" not in refused[-1]:
+            try:
+                a.reattach()
+            except CorelaneError as error:
+                refused.append(str(error))
+
+    thread = threading.Thread(target=wait_for_mute)
+    thread.start()
+    connection = mute()
+    with pytest.raises(CorelaneError, match="another thread is attaching"):
+        a.reattach()
+    connection.shutdown(socket.SHUT_RDWR)
+    thread.join(20)
+    assert not thread.is_alive()
 
 
 def test_closing_while_attaching_again_does_not_hang(child, socket_path):

@@ -62,6 +62,13 @@ def test_wrong_options_are_refused_with_the_reason(options: dict[str, Any], says
         assert nic.buffers_free == nic.buffers
 
 
+def test_a_cpu_that_cannot_be_used_is_named() -> None:
+    nic, end = link()
+    with nic, end, libos.Runtime(nic=nic, cpus=[99999]) as runtime:
+        with pytest.raises(CorelaneError, match="kthread 0 cannot run on CPU 99999: it does not exist"):
+            runtime.start()
+
+
 def test_a_place_is_needed_and_only_one() -> None:
     with pytest.raises(CorelaneError, match="needs a place"):
         libos.Runtime()
