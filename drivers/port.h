@@ -73,8 +73,8 @@ struct cl_port_info {
 CL_API int cl_port_nic_new(const struct cl_port_config *config, struct cl_nic **out, char *err);
 /* What the iokernel granted and how it is. Any thread. */
 CL_API void cl_port_info(struct cl_nic *nic, struct cl_port_info *out);
-/* Try now to attach again; for ports made with reattach_ms = 0. -EALREADY while attached, and for ports that try by
- * themselves. Any thread but the watcher. */
+/* Try now to attach again; for ports made with reattach_ms = 0. -EALREADY while attached, while
+ * another thread is at it, and for ports that try by themselves. Any thread but the watcher. */
 CL_API int cl_port_reattach(struct cl_nic *nic, char *err);
 // cffi: end
 

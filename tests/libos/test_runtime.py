@@ -64,9 +64,9 @@ def test_wrong_options_are_refused_with_the_reason(options: dict[str, Any], says
 
 def test_a_cpu_that_cannot_be_used_is_named() -> None:
     nic, end = link()
-    with nic, end, libos.Runtime(nic=nic, cpus=[99999]) as runtime:
-        with pytest.raises(CorelaneError, match="kthread 0 cannot run on CPU 99999: it does not exist"):
-            runtime.start()
+    says = "kthread 0 cannot run on CPU 99999: it does not exist"
+    with nic, end, libos.Runtime(nic=nic, cpus=[99999]) as runtime, pytest.raises(CorelaneError, match=says):
+        runtime.start()
 
 
 def test_a_place_is_needed_and_only_one() -> None:
