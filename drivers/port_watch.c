@@ -188,7 +188,7 @@ static bool may_wait_on(struct port *port, int fd)
 
 /* Connect and register. Without the lock, since a stopped iokernel answers only by the timeout; of two threads that try,
  * `attaching` lets one in, which therefore has `wishes` for itself. */
-static int ask(struct port *port, struct grant *g, char *err)
+static int request_grant(struct port *port, struct grant *g, char *err)
 {
     int fds[CL_CONTROL_FDS];
     g->fd = cl_control_connect(port->socket_path, (int)port->timeout_ms, err);
@@ -208,7 +208,7 @@ static int ask(struct port *port, struct grant *g, char *err)
 
 /* Take what was granted. The first time the iokernel chooses what the user left open; later all must be as it was. Under
  * lock (or before there are other threads). */
-static int take(struct port *port, struct grant *g, char *err)
+static int adopt_grant(struct port *port, struct grant *g, char *err)
 {
     struct port_arena *a = g->arena;
     struct cl_nic *nic = &port->nic;
@@ -296,11 +296,11 @@ static int reattach(struct port *port, char *err)
     int rc = begin_attaching(port, err);
     if (rc < 0)
         return rc;
-    rc = ask(port, &g, err);
+    rc = request_grant(port, &g, err);
     pthread_mutex_lock(&port->lock);
     port->attaching = false;
     if (rc == 0)
-        rc = take(port, &g, err);
+        rc = adopt_grant(port, &g, err);
     if (rc == 0)
         release_old(port);
     pthread_mutex_unlock(&port->lock);
@@ -577,9 +577,9 @@ int cl_port_nic_new(const struct cl_port_config *c, struct cl_nic **out, char *e
     pthread_mutex_init(&port->lock, NULL);
     int rc = fill_wishes(port, c, err);
     if (rc == 0)
-        rc = port->socket_path ? ask(port, &g, err) : -ENOMEM;
+        rc = port->socket_path ? request_grant(port, &g, err) : -ENOMEM;
     if (rc == 0)
-        rc = take(port, &g, err);
+        rc = adopt_grant(port, &g, err);
     if (rc == 0) {
         snprintf(err, CL_CONTROL_ERR_BYTES, "cannot make the port's queues and its watcher");
         rc = make_queues(port);
