@@ -10,12 +10,12 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ..runtime.errors import CorelaneError
 
 # Name -> module whose `APP` it is. Modules are imported when asked for: `corelane --help` needs none of them.
-_MODULES = {"echo": "echo", "kv": "kv.app", "spin": "spin"}
+_MODULES = {"batch": "batch", "echo": "echo", "kv": "kv.app", "spin": "spin"}
 
 
 class Service(Protocol):
@@ -32,14 +32,27 @@ class Service(Protocol):
         """Free everything. The runtime must have stopped."""
 
 
+@runtime_checkable
+class Work(Protocol):
+    """A service that works by itself rather than on requests."""
+
+    def progress(self) -> tuple[str, dict[str, Any]]:
+        """What was done since the last call: a line for people, and numbers."""
+
+    def end(self) -> None:
+        """Have it come to an end; before the runtime is stopped."""
+
+
 @dataclasses.dataclass(frozen=True)
 class App:
-    """A built-in application. options: a dataclass type whose fields say their help in their metadata."""
+    """A built-in application. options: a dataclass type whose fields say their help in their metadata. kind: "latency"
+    or "batch", what it is to an iokernel that moves cores unless its user says otherwise."""
 
     name: str
     help: str
     options: type[Any]
     setup: Callable[[Any, Any], Service]
+    kind: str = "latency"
 
 
 def option(default: Any, help: str) -> Any:

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -49,10 +50,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spin-us", type=values.microseconds, metavar="US", help="adaptive: how long it spins first (default 20)"
     )
+    cores = parser.add_argument_group("what it wants of cores that an iokernel moves; [apps.NAME] there wins")
+    cores.add_argument(
+        "--class",
+        dest="kind",
+        choices=("latency", "batch"),
+        help="latency goes before batch (default: as it is made)",
+    )
+    cores.add_argument("--guaranteed", type=values.whole, default=0, metavar="N", help="cores whenever it wants them")
+    cores.add_argument("--max-cores", type=values.positive, metavar="N", help="most cores (default: one a kthread)")
+    cores.add_argument("--weight", type=values.positive, metavar="N", help="share among equals (default 1)")
+    cores.add_argument(
+        "--deadline-us", type=values.whole, default=0, metavar="US", help="what its tail should stay under"
+    )
+    cores.add_argument(
+        "--quantum-us",
+        type=values.whole,
+        default=0,
+        metavar="US",
+        help="a user-level thread that ran for so long lets others go first at its next probe",
+    )
     parser.add_argument("--address", metavar="A.B.C.D/N", help="embedded mode: the application's IPv4 address")
     parser.add_argument("--port", type=int, metavar="P", help="UDP port, instead of the handler's own")
     parser.add_argument("--plain", action="store_true", help="module:handler: call it as it is, do not compile it")
     parser.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the application")
+    parser.add_argument(
+        "--every", type=values.seconds, default=1.0, metavar="S", help="how often batch work is reported (default 1)"
+    )
     parser.add_argument("--seconds", type=values.seconds, metavar="S", help="end after so long (default: at Ctrl-C)")
     parser.add_argument(
         "--wait",
@@ -82,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
         if address is None and (generator is not None or nic.ipv4 is None):
             address = "10.77.0.2/16"  # whom a generated load asks for
     try:
-        with _runtime(options, name, nic, address) as runtime:
+        with _runtime(options, name, target.kind, nic, address) as runtime:
             return _serve(options, name, target, runtime, generator)
     finally:
         _tell_recording(options, nic)
@@ -103,7 +127,7 @@ def _end_with_parent() -> None:
         raise CorelaneError("run with the parent", "it has ended already")
 
 
-def _runtime(options: argparse.Namespace, name: str, nic: Any, address: str | None) -> Runtime:
+def _runtime(options: argparse.Namespace, name: str, kind: str, nic: Any, address: str | None) -> Runtime:
     """The runtime; waits for an iokernel that is still starting."""
     from ..libos import Runtime
 
@@ -119,6 +143,12 @@ def _runtime(options: argparse.Namespace, name: str, nic: Any, address: str | No
                 spin_us=options.spin_us,
                 address=address,
                 cpus=options.cpus,
+                kind=options.kind or kind,
+                guaranteed=options.guaranteed,
+                max_cores=options.max_cores or 0,
+                weight=options.weight or 0,
+                deadline_us=options.deadline_us,
+                quantum_us=options.quantum_us,
                 on_event=lambda event, text: _say(options, event, text),
             )
         except CorelaneError as e:
@@ -154,14 +184,14 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
     service = target.setup(runtime)
     try:
         runtime.start()
-        ports = ", ".join(map(str, service.ports))
+        does = f"serves UDP port {', '.join(map(str, service.ports))}" if service.ports else "works"
         where = (
             "attached to " + (options.socket or "the iokernel") if runtime.attached else f"embedded on {options.nic}"
         )
         _say(
             options,
             "serving",
-            f"{name} serves UDP port {ports} at {runtime.address} ({where}, {runtime.kthreads} kthreads)",
+            f"{name} {does} at {runtime.address} ({where}, {runtime.kthreads} kthreads)",
             app=name,
             target=options.target,
             pid=os.getpid(),
@@ -179,7 +209,7 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
             generator.start()
             generator.wait()
         else:
-            runtime.wait(options.seconds)
+            _wait(options, runtime, service)
         runtime.stop()
         _finish(options, name, runtime, service, generator)
     finally:
@@ -187,6 +217,30 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
         runtime.close()
         service.close()
     return 0
+
+
+def _wait(options: argparse.Namespace, runtime: Runtime, service: Service) -> None:
+    """Until a signal, or the end of --seconds. What works by itself is reported each --every seconds."""
+    from ..apps.registry import Work
+
+    if not isinstance(service, Work):
+        runtime.wait(options.seconds)
+        return
+    over = threading.Event()
+
+    def report() -> None:
+        while not over.wait(options.every):
+            text, numbers = service.progress()
+            _say(options, "work", text, **numbers)
+
+    reporter = threading.Thread(target=report, name="corelane-report")
+    reporter.start()
+    try:
+        runtime.wait(options.seconds)  # here, in the main thread: it takes the signals
+    finally:
+        over.set()
+        reporter.join()
+        service.end()
 
 
 def _tell_recording(options: argparse.Namespace, nic: Any) -> None:

@@ -32,10 +32,11 @@ class Service(Protocol):
 
 @dataclasses.dataclass
 class Target:
-    """name: what the application is called unless --name says otherwise."""
+    """name: what the application is called unless --name says otherwise. kind: "latency" or "batch"."""
 
     name: str
     setup: Callable[[Runtime], Service]
+    kind: str = "latency"
 
 
 @dataclasses.dataclass
@@ -112,7 +113,7 @@ def _built_in(name: str, words: Sequence[str], port: int | None) -> Target:
             raise CorelaneError(f"--option {key}", f"{name} has no such option", f"one of: {', '.join(fields)}")
         values[key] = _convert(fields[key].type, text, f"--option {key}={text}")
     options = app.options(**values)
-    return Target(name, lambda runtime: app.setup(runtime, options))
+    return Target(name, lambda runtime: app.setup(runtime, options), app.kind)
 
 
 def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> Target:

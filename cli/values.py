@@ -19,6 +19,17 @@ def positive(text: str) -> int:
     return value
 
 
+def whole(text: str) -> int:
+    """A whole number from 0 on."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    return value
+
+
 def seconds(text: str) -> float:
     """A time in seconds, from 0 to a day."""
     return _within(text, DAY_S, "seconds, from 0 to a day")
