@@ -122,7 +122,7 @@ class CoresConfig:
     """[cores]"""
 
     policy: str = option(
-        "none",
+        "delay",
         "who decides which application has which core: static, shenango, delay, fair, module:function or "
         "file.so:symbol; none: kthreads stay where they were put",
         check=_policy,

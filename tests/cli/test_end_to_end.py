@@ -183,6 +183,33 @@ def test_up_run_ps(start: Any, tmp_path: Path) -> None:
     assert "corelane up" in gone.stderr
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: none is left to be managed")
+def test_a_server_and_batch_work_share_a_core(start: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "io.sock")
+    up = start("up", "--socket", path, "--nic", "loadgen:echo,rate=2e3,seconds=2", "--json")
+    assert up.event("iokernel")["policy"] == "delay"
+    job = start("run", "batch", "--socket", path, "--option", "size=32", "--every", "0.1", "--json")
+    assert job.event("serving")["ports"] == []
+    assert job.event("work")["kernel"] == "matmul"
+    run = start("run", "echo", "--socket", path, "--guaranteed", "1", "--deadline-us", "100", "--json")
+    run.event("serving")
+    top = ask("top", "--socket", path, "-d", "0.2", "--once", "--json")
+    apps = {a["name"]: a["cores"] for a in json.loads(top.stdout)["apps"]}
+    assert {name: (c["class"], c["guaranteed"], c["deadline_us"]) for name, c in apps.items()} == {
+        "batch": ("batch", 0, 0),
+        "echo": ("latency", 1, 100),
+    }
+    assert apps["batch"]["moves_in"] > 0
+    load = up.event("load")
+    assert load["sent"] > 1000
+    assert 0 < load["answered"] <= load["sent"]
+    run.event("gone")
+    assert job.event("gone")["text"]
+    assert run.stop() == 0
+    assert job.stop() == 0
+    assert up.process.wait(20) == 0
+
+
 POLICY = """
 def spare(view, apps, cores=1):
     for i in range(view.n_apps):
