@@ -87,6 +87,16 @@ static void sleep_on_grant(const struct port_arena *a, unsigned k, uint32_t gran
     syscall(SYS_futex, &slot_of(a, k)->grant, FUTEX_WAIT, grant, timeout_ns < 0 ? NULL : &ts, NULL, 0);
 }
 
+/* The loop sleeps when it knows of nothing to do; the caller has stored what it is to see, and fenced. */
+static void rouse_loop(const struct port_arena *a)
+{
+    if (a->never_sleeps || !cl_load_relaxed(&a->loop->sleeping))
+        return;
+    uint64_t one = 1;
+    ssize_t ignored = write(a->doorbell, &one, sizeof one); /* EAGAIN: a ring is pending anyway */
+    (void)ignored;
+}
+
 /* One wait. It ends when k owns its core and its grant has changed from `seen`: the grant follows the owner, and without it
  * the iokernel would not know which of its words we act on. */
 struct wait {
@@ -116,6 +126,8 @@ static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t
         bool at_once = cl_ticks_to_ns(clock, (int64_t)(cl_tsc() - now)) < YIELD_AT_ONCE_NS;
         w->alone = at_once ? w->alone + 1 : 0;
     } else {
+        if (!w->parked) /* one that was stopped, and evicted, steps aside when nobody looks any more */
+            rouse_loop(a);
         /* A timer that is due brings no core: the iokernel sees it in the signals and decides. */
         bool timed = w->deadline_tsc != UINT64_MAX && w->deadline_tsc > now;
         sleep_on_grant(a, k, grant, timed ? cl_ticks_to_ns(clock, (int64_t)(w->deadline_tsc - now)) + 1 : -1);
@@ -247,14 +259,8 @@ static void cores_help(struct cl_cores *c)
     if (!a)
         return;
     __atomic_fetch_add(&port_lines(a, 0)->help, 1, __ATOMIC_RELAXED);
-    if (a->never_sleeps)
-        return;
     cl_fence_seq_cst(); /* as in ring_doorbell: our word before its flag */
-    if (cl_load_relaxed(&a->loop->sleeping)) {
-        uint64_t one = 1;
-        ssize_t ignored = write(a->doorbell, &one, sizeof one); /* EAGAIN: a ring is pending anyway */
-        (void)ignored;
-    }
+    rouse_loop(a);
 }
 
 static struct cl_signals *cores_signals(struct cl_cores *c, unsigned k)

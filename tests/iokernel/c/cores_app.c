@@ -1,0 +1,146 @@
+/* An application that fights for cores, for test_cores_hostile.py: it answers datagrams, or computes for ever, and
+ * notes in a file when it ran.
+ *
+ *   cores_app SOCKET NAME FILE latency            echo on port 9000; computes for WORK turns a request
+ *   cores_app SOCKET NAME FILE probed             computes, with probes
+ *   cores_app SOCKET NAME FILE unprobed           computes, and never looks at anything
+ *   cores_app SOCKET NAME FILE blocking           the same, with every signal blocked
+ *
+ * Prints "ready", then reads commands from its standard input: x: _exit; end of file: stop and unregister.
+ *
+ * The file (struct notes) is made by the test and mapped by both. A run is a stretch of stamps of cl_tsc(), each at most
+ * GAP_US behind the one before: whoever is not on the core, for whatever reason, makes no stamps, so that the noted runs
+ * never hold more than what the application did run. */
+#include "../../../drivers/port_internal.h"
+#include "../../../libos/libos.h"
+#include "../../../runtime/clock.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define RUNS 65536
+#define GAP_US 20
+#define WORK 300
+
+struct run {
+    uint64_t begin, end; /* cl_tsc() */
+    uint64_t stamps;
+    uint64_t cpu;
+};
+
+/* Writer: the kthread (one), but for the head. Readers: the test, relaxed; `n` is stored after the run (release). */
+struct notes {
+    uint64_t slot, gap_ticks, work, n;
+    struct run runs[RUNS];
+};
+
+static struct notes *notes;
+static bool probed, blocking;
+
+static void note(uint64_t begin, uint64_t end, uint64_t stamps)
+{
+    struct run *r = &notes->runs[notes->n % RUNS];
+    r->begin = begin;
+    r->end = end;
+    r->stamps = stamps;
+    r->cpu = (uint64_t)sched_getcpu();
+    cl_store_release(&notes->n, notes->n + 1);
+}
+
+static void compute(void)
+{
+    for (unsigned i = 0; i < WORK; i++)
+        __asm__ volatile("");
+    cl_store_relaxed(&notes->work, notes->work + 1);
+}
+
+static void job(void *arg)
+{
+    uint64_t begin = cl_tsc(), last = begin, stamps = 1;
+    (void)arg;
+    if (blocking) {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, NULL);
+    }
+    for (;;) {
+        compute();
+        uint64_t now = cl_tsc();
+        if (now - last > notes->gap_ticks) {
+            note(begin, last, stamps);
+            begin = now;
+            stamps = 0;
+        }
+        last = now;
+        stamps++;
+        if (probed)
+            CL_PROBE();
+    }
+}
+
+static int64_t answer(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg)
+{
+    uint64_t begin = cl_tsc();
+    (void)arg;
+    compute();
+    if (len > room)
+        return CL_HANDLER_ERROR;
+    memcpy(reply, request, (size_t)len);
+    uint64_t end = cl_tsc();
+    if (end - begin <= notes->gap_ticks) {
+        note(begin, end, 2);
+    } else {
+        note(begin, begin, 1);
+        note(end, end, 1);
+    }
+    return len;
+}
+
+static struct notes *map(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    void *at = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *notes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+/* The iokernel's number of our kthread, as it stands in the log. */
+static uint32_t slot(struct cl_runtime *rt)
+{
+    struct port *port = port_of(cl_runtime_nic(rt));
+    return cl_load_acquire(&port->current)->slot + 1;
+}
+
+int main(int argc, char **argv)
+{
+    char err[256] = "", command;
+    struct cl_runtime *rt;
+    if (argc != 5 || !(notes = map(argv[3])))
+        return fprintf(stderr, "cores_app SOCKET NAME FILE KIND\n"), 2;
+    bool latency = strcmp(argv[4], "latency") == 0;
+    probed = strcmp(argv[4], "probed") == 0;
+    blocking = strcmp(argv[4], "blocking") == 0;
+    notes->gap_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), GAP_US * 1000);
+    struct cl_runtime_config config = {.socket_path = argv[1],
+                                       .name = argv[2],
+                                       .kthreads = 1,
+                                       .kind = latency ? CL_RUNTIME_LATENCY : CL_RUNTIME_BATCH};
+    if (cl_runtime_new(&config, &rt, err) < 0)
+        return fprintf(stderr, "%s\n", err), 1;
+    int rc = latency ? cl_runtime_bind_udp(rt, 9000, answer, NULL) : cl_runtime_spawn(rt, job, NULL);
+    if (rc < 0 || cl_runtime_start(rt, err) < 0)
+        return fprintf(stderr, "%s\n", err), 1;
+    cl_store_relaxed(&notes->slot, slot(rt));
+    printf("ready\n");
+    fflush(stdout);
+    while (read(STDIN_FILENO, &command, 1) == 1)
+        if (command == 'x')
+            _exit(0);
+    if (latency) /* the others never end */
+        cl_runtime_delete(rt);
+    return 0;
+}

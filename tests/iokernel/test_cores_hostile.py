@@ -1,0 +1,172 @@
+"""Batch applications that do not let go of a core: the latency application gets it all the same (docs/cores.md).
+
+Real processes, a real iokernel, one core. Each time a bounded open-loop run of requests is answered to the last one,
+the counters say by which step the core was taken, and afterwards all is as before: counters balance, no buffer is
+missing, and a new batch application gets the core. How long anything takes is not looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cltest import wait_until
+from cltest.cores import FightingApp, two_cpus
+from cltest.switching import assert_balanced, stats_of
+
+from corelane.drivers.loadgen import Echo, Loadgen, Phase
+from corelane.iokernel import AppSettings, Iokernel
+
+LATENCY_IP = "10.77.0.2"
+WAIT_S = 20.0
+
+
+class Fight:
+    """An iokernel with one worker core, a latency application on it, and a generator of requests for that."""
+
+    def __init__(self, io: Iokernel, generator: Loadgen, add: Callable[[str, str], FightingApp]) -> None:
+        self.io, self.generator, self.add = io, generator, add
+        self.echo = add("echo", "latency")
+        self.echo.await_ready()
+
+    def batch(self, kind: str, name: str = "batch") -> FightingApp:
+        """A batch application that has the core."""
+        app = self.add(name, kind)
+        app.await_ready()
+        app.await_work()
+        return app
+
+    def begin(self, rate: float = 2000, seconds: float = 0.5) -> None:
+        self.generator.start([Phase(seconds, rate)])
+
+    def all_answered(self) -> None:
+        """The run that was begun is over, and each of its requests was answered, once and rightly."""
+        self.generator.wait(WAIT_S)
+        result = self.generator.result()
+        assert result.offered > 0
+        assert (result.answered, result.wrong, result.errors, result.dropped) == (result.offered, 0, 0, 0)
+
+    def serve(self) -> None:
+        self.begin()
+        self.all_answered()
+
+    def counted(self, name: str = "") -> dict[str, int]:
+        """Of an application, or of the allocator."""
+        return stats_of(self.io, name)["cores"] if name else self.io.stats()["cores"]["allocators"][0]
+
+    def took(self, step: str) -> int:
+        """Moves in which the new owner began after this step."""
+        return int(self.counted()["actuation"][step]["n"])  # type: ignore[index]
+
+    def gone(self, name: str = "batch") -> None:
+        wait_until(lambda: name not in self.io.apps, WAIT_S, f"{name} to be removed")
+
+    def sound(self) -> None:
+        """Afterwards: requests are answered, beside a new batch application, which gets the core between them."""
+        fresh = self.batch("probed", "fresh")
+        self.serve()
+        fresh.await_work()
+        assert self.counted()["asked"] > 0
+        fresh.kill()
+        self.gone("fresh")
+        self.serve()
+        assert_balanced(self.io)
+
+
+@pytest.fixture
+def fight(socket_path: str, tmp_path: Path) -> Iterator[Fight]:
+    loop, workers = two_cpus()
+    if not workers:
+        pytest.skip("needs two CPUs: one for the iokernel, one to fight for")
+    with contextlib.ExitStack() as stack:
+        generator = stack.enter_context(
+            Loadgen(Echo(), seed=1, server_ip=LATENCY_IP, checksum=True, drain_s=WAIT_S, give_up_s=WAIT_S)
+        )
+        io = stack.enter_context(
+            Iokernel(
+                socket_path,
+                uplinks=[generator.nic()],
+                loop_cpus=[loop],
+                worker_cpus=workers[:1],
+                policy="delay",
+                apps={"echo": AppSettings(ipv4=LATENCY_IP)},
+            )
+        )
+
+        def add(name: str, kind: str) -> FightingApp:
+            app = FightingApp(socket_path, name, kind, tmp_path)
+            stack.callback(app.kill)
+            return app
+
+        yield Fight(io, generator, add)
+
+
+def test_one_that_never_looks_is_interrupted(fight):
+    batch = fight.batch("unprobed")
+    fight.serve()
+    wait_until(lambda: (fight.serve(), fight.took("interrupt"))[1], WAIT_S, "a move by the signal")
+    assert fight.counted("batch")["interrupted"] > 0
+    batch.await_work()  # between requests the core is its own
+    batch.kill()
+    fight.gone()
+    fight.sound()
+
+
+def test_one_that_blocks_the_signal_is_evicted(fight):
+    batch = fight.batch("blocking")
+    wait_until(lambda: (fight.serve(), fight.took("evict"))[1], WAIT_S, "a move by eviction")
+    assert fight.counted("batch")["evicted"] > 0
+    assert fight.counted()["evictions_failed"] == 0
+    batch.await_work()  # at what the kernel gives it
+    batch.kill()
+    fight.gone()
+    fight.sound()
+
+
+@pytest.mark.parametrize("kind", ["probed", "unprobed"])
+def test_one_that_exits_while_it_has_the_core(fight, kind):
+    for _ in range(5):
+        batch = fight.batch(kind)
+        fight.begin()
+        batch.tell("x")
+        batch.reap(WAIT_S)
+        fight.all_answered()
+        fight.gone()
+    assert fight.io.stats()["departed"] == {"apps": 5, "buffers_lost": 0}
+    fight.sound()
+
+
+def test_one_that_is_stopped_while_it_has_the_core_is_evicted(fight):
+    """The signal of the second step does not reach it, so that the third is taken. It goes on when it is continued."""
+    batch = fight.batch("probed")
+    evicted = 0
+    for _ in range(5):
+        batch.await_work()
+        batch.signal(signal.SIGSTOP)
+        fight.serve()
+        evicted += fight.counted("batch")["evicted"] > 0
+        batch.signal(signal.SIGCONT)
+        batch.await_work()
+        fight.serve()
+    assert evicted
+    batch.kill()
+    fight.gone()
+    fight.sound()
+
+
+def test_one_that_is_killed_at_any_point_of_hand_overs(fight, rng):
+    """Requests come all the time, so that hundreds of hand-overs a second are cut off somewhere."""
+    rounds = 25
+    for i in range(rounds):
+        batch = fight.batch(rng.choice(["probed", "probed", "unprobed"]))
+        fight.begin(rate=rng.choice([500, 5000]), seconds=0.25)
+        enough = fight.counted()["asked"] + rng.randrange(1, 60)
+        wait_until(lambda n=enough: fight.counted()["asked"] >= n or not fight.generator.running, WAIT_S)
+        batch.kill()
+        fight.all_answered()
+        fight.gone()
+        assert fight.io.stats()["departed"] == {"apps": i + 1, "buffers_lost": 0}
+    fight.sound()

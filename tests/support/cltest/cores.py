@@ -1,0 +1,87 @@
+"""Applications that fight for cores (tests/iokernel/c/cores_app.c)."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+from .cbuild import CBuild
+from .children import die_with_parent
+from .waiting import wait_until
+
+RUNS = 65536  # as in cores_app.c
+_RUN = np.dtype([("begin", "u8"), ("end", "u8"), ("stamps", "u8"), ("cpu", "u8")])
+_HEAD = np.dtype([("slot", "u8"), ("gap_ticks", "u8"), ("work", "u8"), ("n", "u8")])
+_BYTES = _HEAD.itemsize + RUNS * _RUN.itemsize
+
+
+class FightingApp:
+    """One such process. kind: "latency", "probed", "unprobed" or "blocking"."""
+
+    def __init__(self, socket_path: str, name: str, kind: str, folder: Path) -> None:
+        self.name, self.kind = name, kind
+        self.path = folder / f"{name}.notes"
+        with self.path.open("wb") as file:
+            file.truncate(_BYTES)
+        with self.path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), _BYTES)
+        self._head = np.frombuffer(self._map, _HEAD, 1)
+        binary = CBuild("plain").build("tests/iokernel/c/cores_app.c")
+        self.process = subprocess.Popen(
+            [str(binary), socket_path, name, str(self.path), kind],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=die_with_parent,
+        )
+
+    def await_ready(self, deadline_s: float = 60.0) -> None:
+        """Wait until it has registered and its kthread runs."""
+        wait_until(lambda: self.slot or self.process.poll() is not None, deadline_s, f"{self.name} to attach")
+        assert self.process.poll() is None, f"{self.name} ended with {self.process.poll()}"
+
+    @property
+    def slot(self) -> int:
+        """The iokernel's number of its kthread, plus 1, as the log has it; 0: not attached yet."""
+        return int(self._head["slot"][0])
+
+    @property
+    def work(self) -> int:
+        """How often it has computed."""
+        return int(self._head["work"][0])
+
+    def await_work(self, deadline_s: float = 60.0) -> None:
+        """Wait until it has computed more than up to now."""
+        before = self.work
+        wait_until(lambda: self.work > before, deadline_s, f"{self.name} to get the core")
+
+    def tell(self, command: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(command)
+        self.process.stdin.flush()
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, and its file with it."""
+        self.process.kill()
+        self.reap()
+
+    def reap(self, deadline_s: float = 60.0) -> None:
+        """Wait for its end."""
+        self.process.wait(deadline_s)
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                stream.close()
+        self.path.unlink(missing_ok=True)
+
+
+def two_cpus() -> tuple[int, list[int]]:
+    """A CPU for the loop, and those for applications: none if this machine has one only."""
+    cpus = sorted(os.sched_getaffinity(0))
+    return cpus[0], cpus[1:3]
