@@ -97,7 +97,10 @@ static void watch_quanta(struct io_cores *c)
 {
     for (uint32_t i = 0; i < c->n && c->n_quantum; i++) {
         struct io_kthread *k = c->core[i].owner;
-        if (k && k->member.look_quantum && cl_load_relaxed(&k->member.signals.shared->switches) != k->member.switches)
+        if (!k || !k->member.look_quantum)
+            continue;
+        const struct cl_signals *s = k->member.signals.shared;
+        if (cl_load_relaxed(&s->switches) != k->member.switches || !cl_load_relaxed(&s->in_uthread))
             io_end_quantum(c, k);
     }
 }

@@ -129,7 +129,9 @@ static CL_NOINLINE void look(struct cl_kthread *k)
             cl_block_to_loop(k, CL_AFTER_FRONT);
         return;
     }
-    if (k->quantum_ticks && !k->no_switch && cl_tsc() - k->switched_tsc >= k->quantum_ticks)
+    /* Asked, and the core is ours: the iokernel says that the quantum is over, ours or the one that it was configured with. */
+    bool told = c && cl_asked(k);
+    if (!k->no_switch && (told || (k->quantum_ticks && cl_tsc() - k->switched_tsc >= k->quantum_ticks)))
         quantum_over(k);
 }
 

@@ -174,7 +174,9 @@ static unsigned look_at_network(struct cl_kthread *k)
         cl_store_relaxed(&k->behind, frames >= CL_BEHIND_FRAMES ? k->behind + (k->behind < CL_BEHIND_POLLS) : 0);
     if (frames)
         k->ran = true; /* it may have answered some at once */
-    if (source->pending(source->arg, k->index) == 0 || cl_asked(k) || !cl_run_runner(k))
+    /* Asked on account of a quantum that is over, the kthread goes on: else nothing would switch, and the bit would stay. */
+    bool lost = cl_asked(k) && k->sched->cores && k->sched->cores->ops->lost(k->sched->cores, k->index);
+    if (source->pending(source->arg, k->index) == 0 || lost || !cl_run_runner(k))
         return frames;
     cl_flush(k);
     return frames + 1;
