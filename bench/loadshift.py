@@ -223,6 +223,9 @@ def plot(document: dict[str, Any]) -> Canvas:
     for panel, key in enumerate(("p99", "p50")):
         for i, arm in enumerate(arms):
             values = [math.nan if v is None else float(v) for v in arm[f"window_{key}_us"]]
+            if not any(map(math.isfinite, values)):
+                canvas.caption(f"{arm['name']}: every {key} is infinite.")
+                continue
             middle = [at + WINDOW_S * 0.5e6 for at in arm["window_start_us"]]
             canvas.curve(middle, values, label=str(arm["name"]), colour=i, panel=panel)
         axis = canvas.axes[panel]
