@@ -520,7 +520,8 @@ static void ages_are_from_below(void)
         run(&p.w, 1 * US);
     CHECK(p.w.now - began >= 20 * US - 5 * US && p.w.now - began <= 35 * US);
     const struct cl_hist *h = cl_io_detection(p.w.io, p.lat->id);
-    CHECK(h->max > 30 * US && h->max <= 36 * US);
+    /* The last check before the target: without a core it would only grow older (policies/delay.c). */
+    CHECK(h->max > 20 * US && h->max <= 31 * US);
     world_delete(&p.w);
 }
 
