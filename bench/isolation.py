@@ -71,6 +71,7 @@ def run(session: Session) -> None:
         if most == 0.0:
             why = f"alone, {FROM_RPS:,.0f} requests/s had no p99 within {limit_us:.3g} us: the cores are not ours"
             session.figure(FIGURES[0], None, reason=why)
+            session.skip("alone, and beside floods", why)
             return
         rate = most / 2
         session.settings |= {"victim_capacity_rps": most, "victim_p99_limit_us": limit_us, "victim_rps": rate}

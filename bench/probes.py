@@ -147,7 +147,7 @@ def plot(document: dict[str, Any]) -> Canvas:
     canvas.bars(
         [row["name"] + (" (held out)" if row["held_out"] else "") for row in rows],
         [row["probed_over_plain"] for row in rows],
-        ylabel="probed / plain",
+        ylabel="time probed over time plain (x)",
         colours=[int(row["held_out"]) for row in rows],
     )
     canvas.caption("Median of the ratios of pairs that ran one after the other. 1.00: probes cost nothing.")
