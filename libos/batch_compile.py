@@ -17,7 +17,7 @@ from numba.core.compiler import Compiler
 
 from ..runtime import clock
 from ._native import ffi, lib
-from .batch_probes import Report, Target, add_naive_probes, add_probes
+from .batch_probes import Report, Target, add_naive_probes, add_probes, place
 from .numba_cache import library_path
 from .numba_compile import load_library
 
@@ -70,7 +70,7 @@ class ProbedLibrary(JITCodeLibrary):
     def _replace(self, text: str, report: Report) -> None:
         self.report = report
         name = self._final_module.name
-        self._final_module = llvm.parse_assembly(text)
+        self._final_module = llvm.parse_assembly(place(text, self.target.pad))
         self._final_module.name = name
         self._final_module.verify()
         passes = llvm.create_new_module_pass_manager()
@@ -94,7 +94,15 @@ class NaiveLibrary(ProbedLibrary):
         JITCodeLibrary._optimize_final_module(self)
 
 
-@functools.lru_cache(maxsize=8)
+class PlainLibrary(ProbedLibrary):
+    """No probes at all; only Target.pad is heeded."""
+
+    def _optimize_final_module(self) -> None:
+        JITCodeLibrary._optimize_final_module(self)
+        self._replace(str(self._final_module), Report())
+
+
+@functools.lru_cache(maxsize=16)
 def probed_compiler(target: Target, library: type[ProbedLibrary] = ProbedLibrary) -> type[Any]:
     """A numba pipeline class (`njit(pipeline_class=...)`) that puts probes into what it compiles."""
 

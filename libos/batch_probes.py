@@ -50,11 +50,16 @@ from .batch_ir import (
 )
 
 TARGET_US = 1.1
+RAISE = 3  # an interval that was too short grows by gave >> RAISE
 FIRST_FUEL = 1024  # of a site's first interval: a tenth of a microsecond or so, until it was measured
 LEAST_FUEL, MOST_FUEL = 16, 1 << 22
 FEW = 512  # loops that cost less than this altogether are not looked at
 FIRST_STRIP = 1024  # a loop that costs no more than this is run as it was
 CHEAP_TURN = 24  # where two instructions more a turn would show
+
+# Without weights the register allocator takes what is between strips for as hot as the strips.
+_UNLIKELY, _LIKELY, _RARE, _USUAL = (f"!prof !99000{n}" for n in (1, 2, 3, 4))
+_WEIGHTS = {_UNLIKELY: (1, 100_000), _LIKELY: (1000, 1), _RARE: (1, 32), _USUAL: (32, 1)}
 
 _COSTS = (
     (re.compile(r"\b(phi|bitcast|getelementptr|freeze|inttoptr|ptrtoint|trunc)\b"), 0),
@@ -69,6 +74,7 @@ _COMPARE = re.compile(r"icmp (?:samesign )?(\w+) (i\d+) (\S+), (\S+)$")
 _ADD = re.compile(r"add (?:nuw |nsw )*i\d+ (\S+), (-?\d+)$")
 _BRANCH = re.compile(rf"^  br i1 ({NAME}), label ({NAME}), label ({NAME})")
 _CALLED = re.compile(r'\bcall\b[^@\n]*@("[^"]*"|[-\w.$]+)\(')
+_THROUGH_POINTER = re.compile(rf"\bcall\b[^@%(]*{NAME}\(")
 _OPPOSITE = {"eq": "ne", "ne": "eq", "slt": "sge", "sge": "slt", "sgt": "sle", "sle": "sgt"} | {
     "ult": "uge",
     "uge": "ult",
@@ -89,7 +95,8 @@ class Target:
 
     word_offset: of the pointer to the word, from the thread pointer (a thread-local in the initial-exec model). slow:
     the C function `void (void)` for a word that is not 0. ticks_per_us: of the time stamp counter. always: act as if
-    the word were never 0, for measuring when probes look. word: its address, for naive probes only.
+    the word were never 0, for measuring when probes look. word: its address, for naive probes only. pad: bytes ahead of
+    each function behind a 64-byte line's begin, for measuring what the place of code does; -1: wherever it comes to lie.
     """
 
     word_offset: int
@@ -97,16 +104,19 @@ class Target:
     ticks_per_us: float
     always: bool = False
     word: int = 0
+    pad: int = -1
 
 
 @dataclass
 class Report:
-    """What was done: number of loops by kind, and functions that got probes."""
+    """What was done: number of loops by kind, and functions that got probes. unprobed_calls: places that call compiled
+    functions whose code is not here (through a pointer, or compiled apart), which run without probes."""
 
     functions: int = 0
     strips: int = 0
     countdowns: int = 0
     short: int = 0
+    unprobed_calls: int = 0
 
 
 @dataclass(frozen=True)
@@ -149,7 +159,7 @@ entry:
   %wanted = {wanted}
   %look = icmp ne i64 %wanted, 0
   %now = call i64 @llvm.readcyclecounter()
-  br i1 %look, label %slow, label %measure, !prof !990001
+  br i1 %look, label %slow, label %measure, {_UNLIKELY}
 slow:
   call preserve_allcc void @clp.slow()
   %after = call i64 @llvm.readcyclecounter()
@@ -175,7 +185,7 @@ perhaps:
   %short = icmp ult i64 %took, {ticks - ticks // 6}
   br i1 %short, label %more, label %same
 more:
-  %part = lshr i64 %gave, 3
+  %part = lshr i64 %gave, {RAISE}
   %higher = add i64 %gave, %part
   %ceiling = call i64 @llvm.umin.i64(i64 %higher, i64 {MOST_FUEL})
   br label %set
@@ -234,6 +244,9 @@ class _Prober:
         self._outer_strips = {
             id(x) for x in found if x.children and counts[id(x)] is not None and self._children_are_rare(x)
         }
+        for loop in found:
+            if id(loop) in self._outer_strips:
+                self._call_children_rare(loop)
         short: dict[int, int] = {}
         for loop in found:
             cost = sum(self._costs[b] for b in loop.own() if b in self._costs)
@@ -274,6 +287,24 @@ class _Prober:
                     seen.add(to)
                     todo.append(to)
         return False
+
+    def _call_children_rare(self, loop: Loop) -> None:
+        """Tell the register allocator that short turns are the rule: else it spills what they need, for the sake of the
+        loops within."""
+        own = loop.own()
+        passes, grew = set(loop.latches), True
+        while grew:  # backwards from the latch: what gets there by no loop within
+            more = {b for b in own - passes if passes & set(self.function.blocks[b].succ) and b not in loop.latches}
+            grew = bool(more)
+            passes |= more
+        for name in passes - set(loop.latches):
+            block = self.function.blocks[name]
+            branch = _BRANCH.match(block.terminator)
+            if not branch or "!prof" in block.terminator:
+                continue
+            stays = [to in passes for to in branch.group(2, 3)]
+            if stays[0] != stays[1] and branch[3 if stays[0] else 2] in loop.blocks:
+                block.terminator += f", {_USUAL if stays[0] else _RARE}"
 
     def _count(self, loop: Loop, idom: dict[str, str]) -> _Count | None:
         """An exit test that every turn comes by, of a counter with a constant step against a bound that stays."""
@@ -381,7 +412,13 @@ class _Prober:
         while around:
             around.blocks |= copy.blocks
             around = around.parent
-        left, lines = self._left(count, first)
+        rare = loop.parent is not None and id(loop.parent) in self._outer_strips
+        lines = []
+        if rare:  # what follows stays here: computed ahead of the outer loop, it would take that one's registers
+            at = fresh("at")
+            lines, first = [f'  {at} = call {count.kind} asm sideeffect "", "=r,0"({count.kind} {first})'], at
+        left, distance = self._left(count, first)
+        lines += distance
         few, old, new = fresh("few"), fresh("fuel"), fresh("fuel")
         units, paid = self._units(left, count, shift)
         before.lines += [*lines, f"  {few} = icmp ule i64 {left}, {max(1, FIRST_STRIP >> shift) * abs(count.step)}"]
@@ -389,7 +426,7 @@ class _Prober:
         short.lines.append(f"  store i64 {new}, ptr %clp.fuel")
         split_edge(function, before.name, loop.header, short)
         short.terminator = f"  br label {loop.header}"
-        if loop.parent and id(loop.parent) in self._outer_strips:
+        if rare:
             self._look_if_low(short, loop.header, new)
         before.terminator = f"  br i1 {few}, label {short.name}, label {begin}"
         limit = fresh("lim")
@@ -418,7 +455,7 @@ class _Prober:
         on, look, grant = Block(names[0]), Block(self.fresh("look")), Block(names[1])
         fuel, low, full = (self.fresh(n) for n in ("fuel", "low", "fuel"))
         on.lines = [f"  {fuel} = load i64, ptr %clp.fuel", f"  {low} = icmp sle i64 {fuel}, 0"]
-        on.terminator = f"  br i1 {low}, label {look.name}, label {grant.name}"
+        on.terminator = f"  br i1 {low}, label {look.name}, label {grant.name}, {_UNLIKELY}"
         look.lines = [self._refill(full), f"  store i64 {full}, ptr %clp.fuel"]
         look.terminator = f"  br label {grant.name}"
         grant.lines = self._next_strip(count, at, limit, shift, ahead)
@@ -430,7 +467,7 @@ class _Prober:
         """On the way into a loop whose parent does not look at each turn."""
         low, full, look = self.fresh("low"), self.fresh("fuel"), Block(self.fresh("look"))
         before.lines.append(f"  {low} = icmp slt i64 {fuel}, 0")
-        before.terminator = f"  br i1 {low}, label {look.name}, label {header}, !prof !990001"
+        before.terminator = f"  br i1 {low}, label {look.name}, label {header}, {_UNLIKELY}"
         look.lines = [self._refill(full), f"  store i64 {full}, ptr %clp.fuel"]
         look.terminator = f"  br label {header}"
         self.function.blocks[look.name] = look
@@ -446,7 +483,7 @@ class _Prober:
         branch = _BRANCH.match(block.terminator)
         assert branch
         stay, out = (branch[2], branch[3]) if count.stays_if_true else (branch[3], branch[2])
-        bound, inside, goes_on = fresh("end"), fresh("in"), fresh("goes")
+        bound, inside, at, goes_on = fresh("end"), fresh("in"), fresh("at"), fresh("goes")
         if count.unused:
             block.lines = [line for line in block.lines if not line.startswith(f"  {count.unused} = ")]
         block.lines += [
@@ -455,13 +492,18 @@ class _Prober:
         ]
         end, on, grant = Block(fresh("end")), fresh("on"), fresh("grant")
         tail = re.search(r"(, !llvm\.loop ![0-9]+)", block.terminator)
-        block.terminator = f"  br i1 {inside}, label {stay}, label {end.name}{tail[1] if tail else ''}"
+        block.terminator = f"  br i1 {inside}, label {stay}, label {end.name}, {_LIKELY}{tail[1] if tail else ''}"
         for phi in function.blocks[out].phis:
             phi.incoming[end.name] = phi.incoming.pop(count.at)
-        end.lines = [f"  {goes_on} = icmp {count.predicate} {count.kind} {count.value}, {count.bound}"]
+        # Nobody may see that this is the loop's counter: loop strength reduction would make a second counter of the
+        # distance to the bound, and count both every turn.
+        end.lines = [
+            f'  {at} = call {count.kind} asm "", "=r,0"({count.kind} {count.value})',
+            f"  {goes_on} = icmp {count.predicate} {count.kind} {at}, {count.bound}",
+        ]
         end.terminator = f"  br i1 {goes_on}, label {on}, label {out}"
         function.blocks[end.name] = end
-        self._grant(count, count.value, limit, shift, (on, grant, stay))
+        self._grant(count, at, limit, shift, (on, grant, stay))
         also_from(function, stay, count.at, grant)
         around = loop.parent
         while around:  # leaving this loop may be a turn of the next one
@@ -549,7 +591,7 @@ class _Prober:
                 f"  store i64 {full}, ptr %clp.fuel",
             ]
             look.terminator = f"  br label {header}"
-            block.terminator = f"  br i1 {low}, label {look.name}, label {header}, !prof !990001"
+            block.terminator = f"  br i1 {low}, label {look.name}, label {header}, {_UNLIKELY}"
             self.function.blocks[look.name] = look
             also_from(self.function, header, block.name, look.name)
 
@@ -576,7 +618,7 @@ class _Prober:
             f"  %clp.wanted = {wanted}",
             "  %clp.look = icmp ne i64 %clp.wanted, 0",
         ]
-        entry.terminator = f"  br i1 %clp.look, label {slow.name}, label {old.name}, !prof !990001"
+        entry.terminator = f"  br i1 %clp.look, label {slow.name}, label {old.name}, {_UNLIKELY}"
         slow.lines = ["  call preserve_allcc void @clp.slow()"]
         slow.terminator = f"  br label {old.name}"
         function.blocks = {entry.name: entry, **function.blocks, slow.name: slow}
@@ -613,6 +655,16 @@ def _ours(function: Function) -> bool:
     return not function.name.strip('"').startswith(("_ZN7cpython", "cfunc.", "NRT_", "numba_"))
 
 
+def _unprobed_calls(functions: list[Function]) -> int:
+    """Calls of compiled functions that are not in this module: they are other libraries' code, without probes."""
+    here, total = {f.name for f in functions}, 0
+    for line in (line for f in functions for block in f.blocks.values() for line in block.lines):
+        called = _CALLED.search(line)
+        apart = called is not None and called[1].strip('"').startswith("_ZN") and called[1] not in here
+        total += apart or _THROUGH_POINTER.search(line) is not None
+    return total
+
+
 _serial = itertools.count()
 
 
@@ -637,6 +689,7 @@ def add_probes(text: str, target: Target) -> tuple[str, Report]:
     """The text of a module with probes in its loops and recursive functions, and what was done."""
     module, report = parse(text), Report()
     ours = [f for f in module.functions() if _ours(f)]
+    report.unprobed_calls = _unprobed_calls(ours)
     recursive = _recursive(ours)
     inner: dict[str, int] = {}
     looping = set()
@@ -668,8 +721,16 @@ def add_probes(text: str, target: Target) -> tuple[str, Report]:
     ]
     if not re.search(rf"^declare .*@{target.slow}\(", whole, re.M):
         declared.append(f"declare void @{target.slow}()")
-    weights = '!990001 = !{!"branch_weights", i32 1, i32 100000}'
-    return whole + _refill(target) + "\n".join(declared) + "\n" + weights + "\n", report
+    weights = [f'{name[6:]} = !{{!"branch_weights", i32 {a}, i32 {b}}}' for name, (a, b) in _WEIGHTS.items()]
+    return whole + _refill(target) + "\n".join([*declared, *weights, ""]), report
+
+
+def place(text: str, pad: int) -> str:
+    """Let functions begin so many bytes (a multiple of 16) behind the begin of a line of 64."""
+
+    return text if pad < 0 else re.sub(
+        r"^(define .*) \{$", rf'\1 "patchable-function-prefix"="{pad}" align 64 {{', text, flags=re.M
+    )
 
 
 def add_naive_probes(text: str, target: Target) -> str:

@@ -46,6 +46,7 @@ class Batch:
         self.error_model = error_model
         self.report: Any = None
         self._ranges: dict[Any, tuple[int, int]] = {}
+        self._warned = False
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -108,6 +109,13 @@ class Batch:
             if argtypes not in self._ranges:
                 self._ranges[argtypes] = made.library.code_range(made.fndesc.llvm_func_name)
                 _add_preemptible(*self._ranges[argtypes])
+                if self.report.unprobed_calls and not self._warned:
+                    self._warned = True
+                    _log.warning(
+                        "batch function %s calls functions through pointers, which run without probes: until they return, "
+                        "its core moves by the signal; call them by name",
+                        self.__name__,
+                    )
             return made
 
 

@@ -2,9 +2,8 @@
  * block. Compile with what `corelane config --probe-cflags` prints, which includes this file into each unit; nothing in
  * the code has to change. The linker keeps one of the definitions.
  *
- * Every CL_TRACE_PC_EVERY-th call looks at the word. A call costs a nanosecond or two at each block, so this suits code
- * whose blocks are long or that is not worth touching; hot loops are better off with CL_PROBE() (probe.h) every few
- * hundred turns. docs/probes.md has the figures.
+ * Every CL_TRACE_PC_EVERY-th call looks at the word. Each block pays for a call, so this suits code whose blocks are long
+ * or that is not worth touching; hot loops are better off with CL_PROBE() (probe.h) every few hundred turns.
  *
  * Does not deal with: functions of other libraries, and assembly. Code that must not be left (a signal handler, a
  * section that holds a lock of the C library) is compiled without the flag. */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
+import numba
 import numpy as np
 import pytest
 from cltest import wait_until
@@ -198,3 +199,33 @@ def test_a_job_that_ended_is_let_go(runtime):
     assert job in batch_work._alive
     job.result()
     assert job not in batch_work._alive
+
+
+@numba.njit
+def total_of(n):
+    s = 0
+    for i in range(n):
+        s += i * i % 7
+    return s
+
+
+@numba.cfunc("int64(int64)")
+def twice(x):
+    return 2 * x
+
+
+def test_calls_through_pointers_are_warned_of_once(caplog):
+    @libos.batch
+    def through(function, n):
+        return function(n)
+
+    @libos.batch
+    def by_name(n):
+        return total_of(n)
+
+    for kind in (numba.int64, numba.int32):
+        through.compile((numba.typeof(twice), kind))
+    by_name.compile((numba.int64,))
+    assert through.report.unprobed_calls and not by_name.report.unprobed_calls
+    (said,) = (record.getMessage() for record in caplog.records if "pointers" in record.getMessage())
+    assert "batch function through calls functions through pointers" in said
