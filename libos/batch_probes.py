@@ -22,6 +22,10 @@ Estimates are bad where memory is slow, so they are corrected while running: eac
 `@clp.sites` with the fuel that it gives out; the next refill measures by the time stamp counter how long that lasted,
 and adjusts the giver's cell. Only how often a probe looks depends on it, never a result.
 
+What keeps a strip as tight as the plain loop: branch weights, so that the register allocator knows what lies between
+strips as rare, and an empty `asm` around the counter behind a strip, through which loop strength reduction cannot see
+(it would count the distance to the bound as well, every turn).
+
 All counters live in allocas, which LLVM's SROA turns into registers afterwards (batch_compile.py runs it).
 """
 
@@ -95,8 +99,9 @@ class Target:
 
     word_offset: of the pointer to the word, from the thread pointer (a thread-local in the initial-exec model). slow:
     the C function `void (void)` for a word that is not 0. ticks_per_us: of the time stamp counter. always: act as if
-    the word were never 0, for measuring when probes look. word: its address, for naive probes only. pad: bytes ahead of
-    each function behind a 64-byte line's begin, for measuring what the place of code does; -1: wherever it comes to lie.
+    the word were never 0, for measuring when probes look. word: its address, for naive probes only. pad: bytes ahead
+    of each function behind a 64-byte line's begin, for measuring what the place of code does; -1: wherever it comes
+    to lie.
     """
 
     word_offset: int
@@ -495,8 +500,7 @@ class _Prober:
         block.terminator = f"  br i1 {inside}, label {stay}, label {end.name}, {_LIKELY}{tail[1] if tail else ''}"
         for phi in function.blocks[out].phis:
             phi.incoming[end.name] = phi.incoming.pop(count.at)
-        # Nobody may see that this is the loop's counter: loop strength reduction would make a second counter of the
-        # distance to the bound, and count both every turn.
+        # Hidden, or loop strength reduction would make a second counter of the distance to the bound.
         end.lines = [
             f'  {at} = call {count.kind} asm "", "=r,0"({count.kind} {count.value})',
             f"  {goes_on} = icmp {count.predicate} {count.kind} {at}, {count.bound}",
@@ -727,10 +731,10 @@ def add_probes(text: str, target: Target) -> tuple[str, Report]:
 
 def place(text: str, pad: int) -> str:
     """Let functions begin so many bytes (a multiple of 16) behind the begin of a line of 64."""
-
-    return text if pad < 0 else re.sub(
-        r"^(define .*) \{$", rf'\1 "patchable-function-prefix"="{pad}" align 64 {{', text, flags=re.M
-    )
+    if pad < 0:
+        return text
+    attributes = f'"patchable-function-prefix"="{pad}" align 64'
+    return re.sub(r"^(define .*) \{$", rf"\1 {attributes} {{", text, flags=re.M)
 
 
 def add_naive_probes(text: str, target: Target) -> str:

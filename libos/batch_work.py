@@ -112,8 +112,8 @@ class Batch:
                 if self.report.unprobed_calls and not self._warned:
                     self._warned = True
                     _log.warning(
-                        "batch function %s calls functions through pointers, which run without probes: until they return, "
-                        "its core moves by the signal; call them by name",
+                        "batch function %s calls functions through pointers, which run without probes: until they "
+                        "return, its core moves by the signal; call them by name",
                         self.__name__,
                     )
             return made
