@@ -54,7 +54,7 @@ from .batch_ir import (
 )
 
 TARGET_US = 0.8
-RAISE = 4  # an interval that was too short grows by 1 in 16: slowly, since turns that are cheap now may become dear again
+RAISE = 4  # a short interval grows by 1 in 16: slowly, since turns that are cheap now may become dear again
 FIRST_FUEL = 1024  # of a site's first interval: a tenth of a microsecond or so, until it was measured
 LEAST_FUEL, MOST_FUEL = 16, 1 << 22
 FEW = 512  # loops that cost less than this altogether are not looked at
