@@ -351,11 +351,16 @@ static int map_at(struct port *port, uint8_t *at, size_t bytes, int access, int 
     return 0;
 }
 
-/* Put private memory at the port's addresses. */
+/* Put private memory at the port's addresses. With a quantum nobody says when one is over: probes look at the clock each
+ * time. The bits of kthreads stay 0, which say that the iokernel asks; so with 64 kthreads there is no quantum meanwhile. */
 static int view_nothing(struct port *port)
 {
     int how = MAP_PRIVATE | MAP_ANONYMOUS | (port->view ? MAP_FIXED : 0);
-    return map_at(port, port->view, port->view_bytes, PROT_READ | PROT_WRITE, how, -1, 0);
+    int rc = map_at(port, port->view, port->view_bytes, PROT_READ | PROT_WRITE, how, -1, 0);
+    unsigned n = port->nic.n_queues;
+    if (rc == 0 && port->wishes.quantum_us) /* relaxed: the word only says "look" */
+        cl_store_relaxed((uint64_t *)(port->view + CL_ARENA_LOOK_OFFSET), n < 64 ? ~0ull << n : 0);
+    return rc;
 }
 
 /* Put the current arena there. The look word is the iokernel's to write. */

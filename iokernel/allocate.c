@@ -298,7 +298,14 @@ static struct io_core *best_core(struct io_cores *c, const struct io_kthread *k,
     return best;
 }
 
-/* The kthread that should get a core: one with work of its own, that has a core and parked, that ran last; in this order. */
+/* Whether k waits for a core in the middle of a uthread. That one may hold locks, and no sibling can go on with it. */
+static bool is_stuck(const struct io_member *m)
+{
+    return io_park_is_aside(m->signals.park) && cl_load_relaxed(&m->signals.shared->in_uthread) == 1;
+}
+
+/* The kthread that should get a core: one that waits inside a uthread, one with work of its own, that has a core and parked,
+ * that ran last; in this order. */
 static struct io_kthread *best_kthread(struct io_app *app)
 {
     struct io_kthread *best = NULL;
@@ -309,8 +316,8 @@ static struct io_kthread *best_kthread(struct io_app *app)
         if (!m->usable || (m->core && has_work(m->core)))
             continue;
         bool free = m->last && !m->core && !has_work(m->last);
-        uint32_t merit =
-            1 + 8 * (m->signals.waiting != 0) + 4 * (m->core != NULL) + 2 * free + (k == app->cores.last_run);
+        uint32_t merit = 1 + 16 * is_stuck(m) + 8 * (m->signals.waiting != 0) + 4 * (m->core != NULL) + 2 * free +
+                         (k == app->cores.last_run);
         if (merit > most) {
             most = merit;
             best = k;

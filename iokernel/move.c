@@ -412,6 +412,11 @@ static bool escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
         died(loop, core, now);
         return true;
     }
+    if (core->stage == 1 && park_of(core->owner) == CL_KTHREAD_RUNNING) {
+        /* It got up by itself before it could see this grant. Busy as it is, it need not look for longer than start_us. */
+        set_look_move(core->owner, true);
+        return false;
+    }
     if (!in_the_way || core->stage == 2) /* who should have woken it has died, or lies; or it was nobody's duty */
         futex_wake(loop, core->owner);
     return false;
@@ -423,6 +428,7 @@ static void done(struct io_loop *loop, struct io_core *core, uint64_t now)
     struct io_kthread *k = core->owner;
     core->begun = true;
     k->member.stalls = 0;
+    set_look_move(k, false); /* if it was told to look at this grant */
     cl_hist_record(c->actuation[core->step], (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(now - core->decided)));
     io_cores_log(c, now, core, slot_of(k), slot_of(k), CL_IO_LOG_DONE, core->step);
 }

@@ -46,7 +46,8 @@ struct cl_cores_ops {
 struct cl_cores {
     const struct cl_cores_ops *ops;
     /* Bit k: kthread k is to look whether its core is lost, or its quantum over. Constant address; the word is the
-     * iokernel's (cl_arena_look) and 0, or ~0 with a quantum, while there is none. */
+     * iokernel's (cl_arena_look). While there is none it is 0, or with a quantum not 0, so that each probe looks at the
+     * clock: bits of no kthread. */
     const uint64_t *look;
 };
 

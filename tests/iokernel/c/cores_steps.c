@@ -216,6 +216,67 @@ static void parked_owner_is_woken_in_place(void)
     world_delete(&p.w);
 }
 
+/* It got up by itself between its grant and the wake, and is busy: it is told to look, and keeps its core. */
+static void busy_owner_is_told_of_its_grant(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){0}, (struct wish){0});
+    ready(p.l, 1);
+    run(&p.w, 5 * US);
+    CHECK(owns(&p.w, p.l) && !acts(&p.w, p.b));
+    p.l->line->park = CL_KTHREAD_RUNNING;
+    CHECK(*p.lat->look == 0);
+    run(&p.w, 12 * US);
+    CHECK(*p.lat->look == 1);
+    CHECK(signals_seen == 0 && stats_of(&p.w).interrupted == 0); /* the old one is not to blame */
+    run(&p.w, 1000 * US);
+    CHECK(owns(&p.w, p.l) && *p.lat->look == 1 && cores_of(&p.w, p.lat).not_started == 0);
+    CHECK(acts(&p.w, p.l));
+    run(&p.w, 1 * US);
+    CHECK(*p.lat->look == 0 && owns(&p.w, p.l) && *p.bat->look == 0);
+    park(p.l); /* and the same where it was woken on the core that it had kept */
+    p.b->line->park = CL_KTHREAD_PARKED;
+    drain(p.l);
+    run(&p.w, 10 * US);
+    uint32_t grant = p.l->state->grant;
+    send_frame(p.bat, p.lat, 1);
+    run(&p.w, 1 * US);
+    CHECK(owns(&p.w, p.l) && p.l->state->grant == grant + 1);
+    p.l->line->park = CL_KTHREAD_RUNNING;
+    run(&p.w, 12 * US);
+    CHECK(*p.lat->look == 1 && signals_seen == 0);
+    run(&p.w, 5100 * US); /* it never looks: as if it had not begun */
+    CHECK(!owns(&p.w, p.l) && cores_of(&p.w, p.lat).not_started == 1);
+    world_delete(&p.w);
+}
+
+/* The uthread that it waits in may hold a lock: whatever its siblings have ready, it comes first. */
+static void kthread_inside_a_uthread_comes_first(void)
+{
+    for (unsigned stuck = 0; stuck < 2; stuck++) {
+        struct pair p;
+        pair_new(&p, (struct setting){0}, (struct wish){.kthreads = 2});
+        ready(p.b, 1); /* another uthread, so that each kthread has one and the sibling ran last */
+        ready(p.l, 1);
+        run(&p.w, 5 * US);
+        CHECK(owns(&p.w, p.l));
+        CHECK(!acts(&p.w, p.b) && acts(&p.w, p.l));
+        p.b->line->signals.in_uthread = stuck;
+        drain(p.b);
+        struct kthread *sibling = &p.bat->k[1];
+        ready(sibling, 5);
+        drain(p.l);
+        run(&p.w, 2 * US);
+        sibling->line->park = CL_KTHREAD_ASIDE; /* aside, too, but its uthread can be taken */
+        p.b->line->park = stuck ? CL_KTHREAD_ASIDE : CL_KTHREAD_PARKED;
+        run(&p.w, 10 * US);
+        park(p.l);
+        run(&p.w, 5 * US);
+        CHECK(stuck ? owns(&p.w, p.b) : owns(&p.w, sibling));
+        world_delete(&p.w);
+    }
+}
+
 static void frame_for_an_application_without_core(void)
 {
     struct pair p;
@@ -538,6 +599,8 @@ static const struct {
     {"new_owner_dies", new_owner_dies},
     {"old_owner_changes_its_mind", old_owner_changes_its_mind},
     {"parked_owner_is_woken_in_place", parked_owner_is_woken_in_place},
+    {"busy_owner_is_told_of_its_grant", busy_owner_is_told_of_its_grant},
+    {"kthread_inside_a_uthread_comes_first", kthread_inside_a_uthread_comes_first},
     {"frame_for_an_application_without_core", frame_for_an_application_without_core},
     {"help_gets_a_core", help_gets_a_core},
     {"hot_and_cold", hot_and_cold},
