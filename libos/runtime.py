@@ -112,11 +112,12 @@ class Runtime:
     "block", what a kthread without work does. address: "10.77.0.9" or "10.77.0.9/16", for a NIC that has none.
     gateway: for destinations beyond the subnet (None: the iokernel's). udp_checksums: generate them (off only for
     trusted links). steal: siblings take requests from a kthread that is stuck in a long handler. cpus: CPU of each
-    kthread, -1 for any. kind: "latency" or "batch", and guaranteed, max_cores, weight, deadline_us: what it wants of the
-    cores where the iokernel manages them (docs/cores.md; the iokernel's configuration wins). quantum_us: a uthread that
-    has run for so long lets others go first, at its next probe (0: never). stack_bytes: of a uthread. spin_us: how long a kthread without work
-    spins before it sleeps, if power is "adaptive" (None: 20). on_event: called with ("attached" | "stalled" | "gone" |
-    "conflict", text) on a thread of the runtime; without it they are logged as warnings of the logger
+    kthread, -1 for any. kind: "latency" or "batch", and guaranteed, max_cores, weight, deadline_us: what it wants of
+    the cores where the iokernel manages them (docs/cores.md; the iokernel's configuration wins). quantum_us: a uthread
+    that has run for so long lets others go first, at its next probe (0: never). stack_bytes: of a uthread. spin_us: how
+    long a kthread without work spins before it sleeps, if power is "adaptive" (None: 20). on_event: called with
+    ("attached" | "stalled" | "gone" | "conflict", text) on a thread of the runtime; without it they are logged as
+    warnings of the logger
     "corelane.libos".
 
     Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...

@@ -1,4 +1,4 @@
-"""Cores that are given and taken, from the application's side. tests/libos/sched/c/aside.c says what each scenario does."""
+"""Cores that are given and taken, from the application's side. c/aside.c says what each scenario does."""
 
 from __future__ import annotations
 
