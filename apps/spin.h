@@ -14,8 +14,8 @@
 #define CL_SPINNER_CONSTANT 0
 #define CL_SPINNER_EXPONENTIAL 1
 #define CL_SPINNER_BIMODAL 2
-#define CL_SPINNER_REQUEST 3 /* as the request says: ns, 4 bytes in the machine's order, up to a second ... */
-#define CL_SPINNER_AT 8      /* ... at this place */
+#define CL_SPINNER_REQUEST 3   /* as the request says: ns, 4 bytes in the machine's order, up to a second ... */
+#define CL_SPINNER_AT 8        /* ... at this place */
 #define CL_SPINNER_TIMES 65536 /* in the table */
 
 struct cl_spinner_config {
