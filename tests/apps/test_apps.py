@@ -135,5 +135,5 @@ def test_refusals(name: str, options: dict[str, Any], reason: str) -> None:
 
 
 def test_unknown_application() -> None:
-    with pytest.raises(CorelaneError, match="one of: echo, kv, spin"):
+    with pytest.raises(CorelaneError, match="one of: batch, echo, kv, spin"):
         registry.load("web")

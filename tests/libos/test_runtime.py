@@ -174,7 +174,8 @@ def test_a_long_handler_strands_nothing(serve: Serve) -> None:
         wait_until(lambda: gate[1] == 1, 20, "the long handler to start")
         served.send(*[CLIENT.datagram(SERVER, bytes([n])) for n in (5, 6)])
         assert sorted(d.payload[0] for d in served.datagrams(5)) == [2, 3, 4, 5, 6]
-        assert served.runtime.stats().net["stolen"] >= 5
+        # All five if the queue's own kthread took the long one; one, the long one itself, if the sibling stole that.
+        assert served.runtime.stats().net["stolen"] >= 1
     finally:
         gate[0] = 1
     assert served.datagrams(1)[0].payload == b"\1"
