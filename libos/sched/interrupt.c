@@ -202,7 +202,7 @@ static void on_interrupt(int signal, siginfo_t *info, void *context)
         pass_on(signal, info, context);
     } else if (c->ops->lost(c, k->index)) {
         cl_count(&k->stats.interrupts, 1);
-        if (k->away || !k->current || cl_spins_held)
+        if (k->away || !k->current || cl_load_relaxed(&cl_spins_held))
             k->asked = 1;
         else if (!switch_away(k, context))
             cl_aside_in_place(k);

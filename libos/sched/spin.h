@@ -20,16 +20,23 @@ struct cl_spin {
  * siblings would spin. A lock is released on the thread that took it. */
 extern CL_API __thread uint32_t cl_spins_held __attribute__((tls_model("initial-exec")));
 
+/* Relaxed: only the thread's own interrupts look. Atomic, since uthreads of one kthread share it, which TSan takes for
+ * threads that race. */
+static inline void cl_spins_count(uint32_t add)
+{
+    cl_store_relaxed(&cl_spins_held, cl_load_relaxed(&cl_spins_held) + add);
+}
+
 /* The slow half of cl_spin_lock. */
 CL_API void cl_spin_wait(struct cl_spin *l);
 
 static inline bool cl_spin_try(struct cl_spin *l)
 {
-    cl_spins_held++; /* before: an interrupt may come in between */
+    cl_spins_count(1); /* before: an interrupt may come in between */
     /* Acquire: the previous holder's writes happen before ours. */
     if (__atomic_exchange_n(&l->word, 1, __ATOMIC_ACQUIRE) == 0)
         return true;
-    cl_spins_held--;
+    cl_spins_count(-1u);
     return false;
 }
 
@@ -42,7 +49,7 @@ static inline void cl_spin_lock(struct cl_spin *l)
 static inline void cl_spin_unlock(struct cl_spin *l)
 {
     cl_store_release(&l->word, 0); /* release: our writes happen before the next holder's */
-    cl_spins_held--;
+    cl_spins_count(-1u);
 }
 
 #endif

@@ -59,8 +59,7 @@ static void enter(uint32_t at)
 /* Whether k looks at its core in this microsecond, though it runs. */
 static bool looks(struct app *a, struct kthread *k, const struct actor *actor)
 {
-    bool interrupted = k->interrupted;
-    k->interrupted = 0;
+    bool interrupted = __atomic_exchange_n(&k->interrupted, 0, __ATOMIC_RELAXED);
     switch (actor->manner) {
     case PROMPT:
         return (*a->look >> (k - a->k) & 1) && rnd(3) == 0;

@@ -62,7 +62,7 @@ static void ask_answered(void)
     CHECK(owns(&p.w, p.b) && acts(&p.w, p.b));
     run(&p.w, 10 * US);
     CHECK(moves_by(&p.w, CL_IO_STEP_PARKED) == 1 && p.w.cores[0].wanted == 0);
-    CHECK(signals_seen == 0 && stats_of(&p.w).violations == 0);
+    CHECK(seen_signals() == 0 && stats_of(&p.w).violations == 0);
     world_delete(&p.w);
 }
 
@@ -72,11 +72,11 @@ static void interrupt_answered(void)
     pair_new(&p, (struct setting){0}, (struct wish){0});
     ready(p.l, 1);
     run(&p.w, 12 * US);
-    CHECK(owns(&p.w, p.l) && signals_seen == 0);
+    CHECK(owns(&p.w, p.l) && seen_signals() == 0);
     run(&p.w, 6 * US);
     while (sem_wait(&signalled) < 0)
         continue;
-    CHECK(signals_seen == 1);
+    CHECK(seen_signals() == 1);
     CHECK(!acts(&p.w, p.b) && acts(&p.w, p.l));
     run(&p.w, 2 * US);
     CHECK(moves_by(&p.w, CL_IO_STEP_INTERRUPT) == 1 && cores_of(&p.w, p.bat).interrupted == 1 && *p.bat->look == 0);
@@ -90,7 +90,7 @@ static void evicted(void)
     pair_new(&p, (struct setting){0}, (struct wish){.blocks = true});
     ready(p.l, 1);
     run(&p.w, 70 * US);
-    CHECK(sched_getscheduler(p.b->tid) == SCHED_IDLE && signals_seen == 0 && owns(&p.w, p.l));
+    CHECK(sched_getscheduler(p.b->tid) == SCHED_IDLE && seen_signals() == 0 && owns(&p.w, p.l));
     CHECK(acts(&p.w, p.l));
     drain(p.l);
     run(&p.w, 2 * US);
@@ -228,7 +228,7 @@ static void busy_owner_is_told_of_its_grant(void)
     CHECK(*p.lat->look == 0);
     run(&p.w, 12 * US);
     CHECK(*p.lat->look == 1);
-    CHECK(signals_seen == 0 && stats_of(&p.w).interrupted == 0); /* the old one is not to blame */
+    CHECK(seen_signals() == 0 && stats_of(&p.w).interrupted == 0); /* the old one is not to blame */
     run(&p.w, 1000 * US);
     CHECK(owns(&p.w, p.l) && *p.lat->look == 1 && cores_of(&p.w, p.lat).not_started == 0);
     CHECK(acts(&p.w, p.l));
@@ -244,7 +244,7 @@ static void busy_owner_is_told_of_its_grant(void)
     CHECK(owns(&p.w, p.l) && p.l->state->grant == grant + 1);
     p.l->line->park = CL_KTHREAD_RUNNING;
     run(&p.w, 12 * US);
-    CHECK(*p.lat->look == 1 && signals_seen == 0);
+    CHECK(*p.lat->look == 1 && seen_signals() == 0);
     run(&p.w, 5100 * US); /* it never looks: as if it had not begun */
     CHECK(!owns(&p.w, p.l) && cores_of(&p.w, p.lat).not_started == 1);
     world_delete(&p.w);

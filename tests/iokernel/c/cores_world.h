@@ -75,12 +75,17 @@ static volatile sig_atomic_t signals_seen;
 
 static __thread struct kthread *self;
 
+static inline int seen_signals(void)
+{
+    return __atomic_load_n(&signals_seen, __ATOMIC_RELAXED);
+}
+
 static inline void on_signal(int s)
 {
     (void)s;
     if (self)
-        self->interrupted = 1;
-    signals_seen++;
+        __atomic_store_n(&self->interrupted, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&signals_seen, 1, __ATOMIC_RELAXED);
     sem_post(&signalled);
 }
 
@@ -145,7 +150,7 @@ static inline void world_new(struct world *w, struct setting s)
     w->cores = (struct cl_state_core *)(w->state + h->cores_offset);
     set_policy(w, s.policy ? s.policy : "shenango", s.params);
     sem_init(&signalled, 0, 0);
-    signals_seen = 0;
+    __atomic_store_n(&signals_seen, 0, __ATOMIC_RELAXED);
     struct sigaction sa = {.sa_handler = on_signal};
     sigaction(SIGNAL, &sa, NULL);
 }
