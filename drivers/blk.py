@@ -1,0 +1,250 @@
+"""Python face of `struct cl_blk`: what every block driver's constructor returns, and what the floors above are given.
+
+A `Blk` owns one C object and closes it once. The data path is C (drivers/blk.h); `read`, `write` and `flush` here block
+and copy, for control, tools and tests, and `Request` with `submit` and `poll` shows the queues as they are.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from types import TracebackType
+from typing import Any, Self
+
+from ..runtime.errors import CorelaneError
+from ._native import ffi, lib
+from .nic import check
+
+READ: int = lib.CL_BLK_READ
+WRITE: int = lib.CL_BLK_WRITE
+FLUSH: int = lib.CL_BLK_FLUSH
+DURABLE: int = lib.CL_BLK_DURABLE
+
+
+@dataclass(frozen=True, slots=True)
+class BlkStats:
+    """Counters of one queue or of all of them; the fields of `struct cl_blk_stats`, where each is explained."""
+
+    submitted: int
+    completed: int
+    reads: int
+    read_bytes: int
+    writes: int
+    write_bytes: int
+    flushes: int
+    failed: int
+    full: int
+    continued: int
+    syscalls: int
+
+    def __add__(self, other: BlkStats) -> BlkStats:
+        return BlkStats(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+class BlkError(CorelaneError):
+    """A request failed. `errno` says how; the blocks of a failed write or flush are in an unknown state."""
+
+    @classmethod
+    def of(cls, code: int, what: str) -> BlkError:
+        """The error for a positive errno."""
+        return cls(what, os.strerror(code), errno=code)
+
+
+class Request:
+    """One request and its buffer: page-aligned memory of its own, seen through `data`.
+
+    op: READ, WRITE or FLUSH. data: what to write, or how many bytes to read. It may not be changed or read from the
+    submit that takes it to the poll that returns it; the `Blk` keeps it alive meanwhile.
+    """
+
+    def __init__(self, op: int, offset: int = 0, data: bytes | int = 0, *, durable: bool = False) -> None:
+        size = data if isinstance(data, int) else len(data)
+        self._map = mmap.mmap(-1, max(size, 1))
+        if not isinstance(data, int):
+            self._map[:size] = data
+        self._view = ffi.from_buffer(self._map)
+        self.c: Any = ffi.new("struct cl_blk_req *")
+        self.c.op, self.c.offset, self.c.bytes, self.c.buf = op, offset, size, self._view
+        self.c.flags = DURABLE if durable else 0
+
+    @property
+    def result(self) -> int:
+        """0, or a negative errno."""
+        return int(self.c.result)
+
+    @property
+    def view(self) -> memoryview:
+        """The buffer itself."""
+        return memoryview(self._map)
+
+    @property
+    def data(self) -> bytes:
+        """The buffer's bytes."""
+        return self._map[: self.c.bytes]
+
+
+class Blk:
+    """A block device with `queues` queues. A context manager; leaving it closes the device.
+
+    `ptr` is the `struct cl_blk *` for C. One thread at a time uses a queue. `keep` holds Python objects (the device
+    that this one wraps, callbacks) alive as long as it is open.
+    """
+
+    def __init__(self, ptr: Any, keep: Sequence[object] = ()) -> None:
+        self._ptr: Any = ptr
+        self._keep: tuple[object, ...] = tuple(keep)
+        self._flying: dict[int, Request] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return "<Blk closed>" if self.closed else f"<Blk {self.name} bytes={self.size_bytes} queues={self.queues}>"
+
+    @property
+    def ptr(self) -> Any:
+        """The `struct cl_blk *`. Raises CorelaneError once closed or handed to a wrapping device."""
+        if self._ptr is None:
+            raise CorelaneError("this block device is closed, or belongs to the one that wraps it; open a new one")
+        return self._ptr
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called or ownership was given away."""
+        return self._ptr is None
+
+    @property
+    def name(self) -> str:
+        """Name of the driver."""
+        return str(ffi.string(self.ptr.ops.name).decode())
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the device."""
+        return int(self.ptr.bytes)
+
+    @property
+    def queues(self) -> int:
+        """Number of queues."""
+        return int(self.ptr.n_queues)
+
+    @property
+    def depth(self) -> int:
+        """Requests that may be in flight on a queue."""
+        return int(self.ptr.depth)
+
+    @property
+    def block_bytes(self) -> int:
+        """Unit of offset and size, and alignment of buffers."""
+        return int(self.ptr.block_bytes)
+
+    @property
+    def atomic_bytes(self) -> int:
+        """A crash tears a write only at multiples of this."""
+        return int(self.ptr.atomic_bytes)
+
+    @property
+    def gone(self) -> bool:
+        """Whether the device has failed for good."""
+        return bool(self.ptr.gone)
+
+    def stats(self, queue: int | None = None) -> BlkStats:
+        """Counters of one queue, or the sum over all queues."""
+        if queue is None:
+            total = self.stats(0)
+            for q in range(1, self.queues):
+                total = total + self.stats(q)
+            return total
+        out = ffi.new("struct cl_blk_stats *")
+        lib.cl_blk_stats(self.ptr, self._queue(queue), out)
+        return BlkStats(*(int(getattr(out, f.name)) for f in fields(BlkStats)))
+
+    def submit(self, requests: Sequence[Request], queue: int = 0) -> int:
+        """Submit requests by one doorbell; returns how many of the first ones were taken."""
+        array = ffi.new("struct cl_blk_req *[]", [r.c for r in requests])
+        for request in requests:  # before the device has them: it may finish them at once
+            self._flying[int(ffi.cast("uintptr_t", request.c))] = request
+        taken = int(lib.cl_blk_submit(self.ptr, self._queue(queue), array, len(requests)))
+        for request in requests[taken:]:
+            del self._flying[int(ffi.cast("uintptr_t", request.c))]
+        return taken
+
+    def poll(self, queue: int = 0, n: int = 256) -> list[Request]:
+        """Up to n requests that are done."""
+        array = ffi.new("struct cl_blk_req *[]", n)
+        got = int(lib.cl_blk_poll(self.ptr, self._queue(queue), array, n))
+        return [self._flying.pop(int(ffi.cast("uintptr_t", array[i]))) for i in range(got)]
+
+    def wait(self, queue: int = 0, timeout_s: float = -1.0) -> None:
+        """Wait until a request is done, none is in flight, or the timeout (< 0: none) is over."""
+        rc = lib.cl_blk_wait(self.ptr, self._queue(queue), int(timeout_s * 1e9) if timeout_s >= 0 else -1)
+        if rc < 0 and rc != -errno.EINTR:
+            raise BlkError.of(-rc, f"cannot wait for {self.name} requests")
+
+    def finish(self, count: int, queue: int = 0, timeout_s: float = 30.0) -> list[Request]:
+        """Poll and wait until count requests are done; fewer only after the timeout."""
+        out: list[Request] = []
+        deadline = time.monotonic() + timeout_s
+        while len(out) < count and time.monotonic() < deadline:
+            out += self.poll(queue, count - len(out))
+            if len(out) < count:
+                self.wait(queue, max(0.0, min(0.1, deadline - time.monotonic())))
+        return out
+
+    def read(self, offset: int, size: int, queue: int = 0) -> bytes:
+        """Read and wait, with nothing else in flight on the queue. Raises BlkError."""
+        return self._do(Request(READ, offset, size), queue, f"cannot read {size} bytes at {offset}").data
+
+    def write(self, offset: int, data: bytes, queue: int = 0, *, durable: bool = False) -> None:
+        """Write and wait, with nothing else in flight on the queue. Raises BlkError."""
+        self._do(Request(WRITE, offset, data, durable=durable), queue, f"cannot write {len(data)} bytes at {offset}")
+
+    def flush(self, queue: int = 0) -> None:
+        """Make durable what has been written. Raises BlkError."""
+        self._do(Request(FLUSH), queue, "cannot flush")
+
+    def _do(self, request: Request, queue: int, what: str) -> Request:
+        rc = lib.cl_blk_do(self.ptr, self._queue(queue), request.c)
+        if rc < 0:
+            raise BlkError.of(-rc, f"{self.name}: {what}")
+        return request
+
+    def close(self) -> None:
+        """Wait for what is in flight and close the device. Nobody may be using it. May be called twice."""
+        if self._ptr is not None:
+            ptr, self._ptr = self._ptr, None
+            lib.cl_blk_close(ptr)
+            self._flying.clear()
+            for kept in self._keep:
+                if isinstance(kept, Blk):
+                    kept.close()
+            self._keep = ()
+
+    def release(self) -> Any:
+        """Give ownership away (to a device that wraps this one): returns `ptr`; this object then counts as closed."""
+        ptr, self._ptr = self.ptr, None
+        return ptr
+
+    def _queue(self, queue: int) -> int:
+        if not 0 <= queue < self.queues:
+            raise CorelaneError(f"queue {queue} of a block device with {self.queues}; queues count from 0")
+        return queue
+
+
+def memory_blk(size: int = 0, *, queues: int = 0, depth: int = 0, block_bytes: int = 0, atomic_bytes: int = 0) -> Blk:
+    """A block device in memory (drivers/blk_memory.h). Zero chooses the default. Raises CorelaneError."""
+    config = ffi.new("struct cl_blk_memory_config *")
+    config.bytes, config.queues, config.depth = size, queues, depth
+    config.block_bytes, config.atomic_bytes = block_bytes, atomic_bytes
+    out, err = ffi.new("struct cl_blk **"), ffi.new("char[256]")
+    check(lib.cl_blk_memory_new(config, out, err), err, "block device in memory")
+    return Blk(out[0])
