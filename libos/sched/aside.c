@@ -77,6 +77,7 @@ bool cl_step_aside(struct cl_kthread *k)
     k->asked = 0;
     if (c && c->ops->lost(c, k->index) && !cl_load_relaxed(&s->ending)) {
         cl_flush(k); /* what was sent before */
+        cl_requeue(k);
         cl_export(k);
         if (has_work(k)) {
             if (k->searching)
@@ -103,8 +104,9 @@ static bool others_wait(struct cl_kthread *k)
     return s->has_source && (s->source.pending(s->source.arg, k->index) || s->source.ready(s->source.arg, k->index));
 }
 
-/* The uthread has run for a quantum: let others go first. It goes to the end of the queue, so that those that run for long
- * share the processor; what comes from the network goes before it, since the loop looks there first. */
+/* The uthread has run for a quantum: let others go first. The loop puts it behind all that is ready by then, what timers and
+ * foreign threads have woken included (cl_requeue), so that those that run for long share the processor; what comes from
+ * the network goes before it, since the loop looks there first. */
 static void quantum_over(struct cl_kthread *k)
 {
     if (!others_wait(k)) {
@@ -113,7 +115,7 @@ static void quantum_over(struct cl_kthread *k)
     }
     k->network_first = true;
     cl_count(&k->stats.preempted, 1);
-    cl_block_to_loop(k, CL_AFTER_READY);
+    cl_block_to_loop(k, CL_AFTER_OVER);
 }
 
 static CL_NOINLINE void look(struct cl_kthread *k)

@@ -55,6 +55,7 @@ struct CL_ALIGNED(64) cl_uthread {
 enum cl_after_op {
     CL_AFTER_NOTHING,
     CL_AFTER_READY,  /* push t to the run queue */
+    CL_AFTER_OVER,   /* the quantum of t is over: the loop queues it behind what waits by then */
     CL_AFTER_FRONT,  /* t is the next to run here, and siblings may take it */
     CL_AFTER_UNLOCK, /* release the lock p */
     CL_AFTER_JOIN,   /* t wants to join p */
@@ -118,6 +119,7 @@ struct cl_kthread {
     bool on_loop_stack;         /* inside cl_kthread_call */
     bool network_first;         /* a uthread's quantum is over: look at the network before the run queue */
     bool away;                  /* waits for its core. Looked at by the handler of the thread itself, as the next one */
+    struct cl_uthread *over;    /* its quantum is over, and it is in no queue yet: see cl_requeue */
     uint32_t asked;             /* an interrupt came where it could not be answered: the loop sees to it */
     const uint64_t *look;       /* word of cl_cores, or a zero, and ... */
     uint64_t look_bit;          /* ... our bit in it */
@@ -252,6 +254,8 @@ bool cl_work_visible(struct cl_kthread *k);
 void cl_drain_check(struct cl_sched *s);
 bool cl_run_runner(struct cl_kthread *k);
 void cl_dispatch(struct cl_kthread *k, struct cl_uthread *t);
+/* Queue the uthread whose quantum is over, if there is one. */
+void cl_requeue(struct cl_kthread *k);
 unsigned cl_turn(struct cl_kthread *k);
 /* Doorbells for what uthreads, timers and polls have sent since the last time, or could not be sent then. */
 void cl_flush(struct cl_kthread *k);

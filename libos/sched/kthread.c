@@ -182,6 +182,16 @@ static unsigned look_at_network(struct cl_kthread *k)
     return frames + 1;
 }
 
+/* Not when it was switched away from, but after timers and foreign threads were looked at: what they have woken waited while
+ * it ran, and would wait for its next quantum, too. */
+void cl_requeue(struct cl_kthread *k)
+{
+    struct cl_uthread *t = k->over;
+    k->over = NULL;
+    if (t)
+        cl_uthread_ready(t);
+}
+
 unsigned cl_turn(struct cl_kthread *k)
 {
     struct cl_sched *s = k->sched;
@@ -195,6 +205,8 @@ unsigned cl_turn(struct cl_kthread *k)
         k->ran = true;
     if (cl_load_relaxed(&s->n_inject)) /* relaxed: looked at again under the lock, and before sleeping */
         work += take_injected(k);
+    if (cl_unlikely(k->over != NULL))
+        cl_requeue(k);
     k->budget = CL_BUDGET;
     if (cl_unlikely(k->network_first) && s->has_source) {
         k->network_first = false;

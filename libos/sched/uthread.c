@@ -69,6 +69,9 @@ static CL_NOINLINE void after_rare(struct cl_kthread *k, enum cl_after_op op)
     case CL_AFTER_FREE:
         cl_stack_put(k, k->after.t);
         break;
+    case CL_AFTER_OVER:
+        k->over = k->after.t;
+        break;
     case CL_AFTER_FRONT:
         k->asked = 1; /* the loop is to look, whatever the word says by then */
         if (cl_load_relaxed(&k->front))

@@ -188,6 +188,60 @@ static void frames(void)
     cl_sched_delete(sched);
 }
 
+/* What comes while it runs, from a foreign thread or by a timer, goes before the rest of it: it does not wait for another
+ * quantum. The clock stands still but for what the test does. */
+static uint64_t now_ns = 1000;
+
+static uint64_t stepped_clock(void *arg)
+{
+    (void)arg;
+    return now_ns;
+}
+
+static void timer_spawns(struct cl_timer *timer, void *arg)
+{
+    (void)timer;
+    CHECK_EQ(cl_uthread_spawn(is_short, arg, NULL), 0);
+}
+
+static void works_while_others_come(void *arg)
+{
+    static struct cl_timer timer;
+    (void)arg;
+    cl_timer_init(&timer, timer_spawns, "t");
+    CHECK_EQ(cl_timer_arm(&timer, now_ns + 100), 0);
+    note('A');
+    CL_PROBE(); /* nobody waits */
+    note('A');
+    spawn(is_short, "x"); /* by way of the foreign threads' queue, whoever calls */
+    spawn(is_short, "y");
+    CL_PROBE();
+    note('A');
+    now_ns += 100;
+    CL_PROBE();
+    note('A');
+    now_ns += 100;
+    spawn(is_short, "x");
+    cl_store_release(&arrived, 1);
+    CL_PROBE();
+    note('A');
+}
+
+static void others_come(void)
+{
+    struct cl_sched_config c;
+    cl_sched_config_init(&c);
+    c.quantum_ns = ALWAYS_NS;
+    c.source = &network;
+    c.clock = stepped_clock;
+    sched = sched_new(&c);
+    spawn(works_while_others_come, NULL);
+    step_to_the_end();
+    expect("AAxyAtAfxA");
+    CHECK_EQ(preempted(), 3);
+    cl_sched_delete(sched);
+}
+
 /* Attached: a kthread of its own, whose look word the test writes. */
 static void start(uint64_t quantum_us)
 {
@@ -345,6 +399,8 @@ int main(int argc, char **argv)
         no_order_but_theirs();
     else if (!strcmp(name, "frames"))
         frames();
+    else if (!strcmp(name, "others_come"))
+        others_come();
     else if (!strcmp(name, "attached"))
         attached();
     else if (!strcmp(name, "told"))
