@@ -120,6 +120,7 @@ struct cl_kthread {
     bool network_first;         /* a uthread's quantum is over: look at the network before the run queue */
     bool away;                  /* waits for its core. Looked at by the handler of the thread itself, as the next one */
     struct cl_uthread *over;    /* its quantum is over, and it is in no queue yet: see cl_requeue */
+    bool watched;               /* constant: an iokernel looks at the signals, or there is a quantum */
     uint32_t asked;             /* an interrupt came where it could not be answered: the loop sees to it */
     const uint64_t *look;       /* word of cl_cores, or a zero, and ... */
     uint64_t look_bit;          /* ... our bit in it */
@@ -297,26 +298,31 @@ static inline bool cl_managed(const struct cl_sched *s)
 /* Whether k is to look at its core. Relaxed: the word only says "look". */
 static inline bool cl_asked(const struct cl_kthread *k)
 {
-    return cl_unlikely(((cl_load_relaxed(k->look) & k->look_bit) | k->asked) != 0);
+    return cl_unlikely(k->watched) && cl_unlikely(((cl_load_relaxed(k->look) & k->look_bit) | k->asked) != 0);
 }
 
-/* Export run queue positions: uthreads made ready, and taken. Relaxed, see cl_signals. */
+/* Export run queue positions: uthreads made ready, and taken. Relaxed, see cl_signals. Where nobody looks they are not
+ * stored: that would be an eighth of a switch. */
 static inline void cl_note_ready(struct cl_kthread *k)
 {
-    cl_store_relaxed(&k->signals->runq_tail, k->runq.tail + cl_load_relaxed(&k->runq.beyond));
+    if (cl_unlikely(k->watched))
+        cl_store_relaxed(&k->signals->runq_tail, k->runq.tail + cl_load_relaxed(&k->runq.beyond));
 }
 
 static inline void cl_note_taken(struct cl_kthread *k)
 {
-    cl_store_relaxed(&k->signals->runq_head, cl_load_relaxed(&k->runq.head) + cl_load_relaxed(&k->runq.passed));
+    if (cl_unlikely(k->watched))
+        cl_store_relaxed(&k->signals->runq_head, cl_load_relaxed(&k->runq.head) + cl_load_relaxed(&k->runq.passed));
 }
 
 /* A uthread is about to be switched to. */
 static inline void cl_note_switch(struct cl_kthread *k)
 {
     cl_count(&k->stats.switches, 1);
+    if (cl_likely(!k->watched))
+        return;
     cl_store_relaxed(&k->signals->switches, (uint32_t)k->stats.switches);
-    if (cl_unlikely(k->quantum_ticks))
+    if (k->quantum_ticks)
         k->switched_tsc = cl_tsc();
 }
 
