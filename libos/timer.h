@@ -21,10 +21,10 @@ struct cl_timer {
     uint64_t deadline_ns;
     cl_timer_fn fn;
     void *arg;
-    void *home;      /* kthread whose heap it is or was in; leaves a heap under its lock, read (acquire) before */
-    void *kthreads;  /* of its scheduler; constant from the first arming */
-    uint32_t pos;    /* place in the heap + 1; 0: not armed */
-    uint32_t runner; /* kthread that ran it last + 1; relaxed */
+    void *home;     /* kthread whose heap it is or was in; leaves a heap under its lock, read (acquire) before */
+    void *kthreads; /* of its scheduler; constant from the first arming */
+    uint32_t pos;   /* place in the heap + 1; 0: not armed */
+    uint32_t fired; /* times that it was taken out to be run, * 128 + kthread that did it last + 1; 0: never */
 };
 
 CL_API void cl_timer_init(struct cl_timer *timer, cl_timer_fn fn, void *arg);

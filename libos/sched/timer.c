@@ -3,7 +3,9 @@
  *
  * A timer that is taken out of the heap to be run is noted, under the lock, in `firing` of the kthread that runs it. The
  * timer itself is not touched any more once its callback has begun, so the callback may free it; cl_timer_cancel waits
- * until that kthread no longer points to it. */
+ * until that kthread no longer points to it. No other kthread runs it before that.
+ *
+ * tests/libos/sched/c/timer_model.c runs this file through the interleavings of two kthreads and one that cancels. */
 #include "internal.h"
 
 #include "../uthread.h"
@@ -11,7 +13,8 @@
 #include <sched.h>
 #include <sys/mman.h>
 
-#define BATCH 64 /* timers run before the loop looks at other things */
+#define CL_TIMER_RUNNERS 128u /* of cl_timer.fired: more than kthreads */
+#define BATCH 64              /* timers run before the loop looks at other things */
 
 int cl_timers_new(struct cl_timers *h)
 {
@@ -100,18 +103,21 @@ void cl_timer_init(struct cl_timer *timer, cl_timer_fn fn, void *arg)
     *timer = (struct cl_timer){.fn = fn, .arg = arg};
 }
 
-/* Take it out of the heap it is in; `move`: it is about to enter another. Returns whether it was in one.
+/* Take it out of the heap it is in; `move`: it is about to enter another. Returns whether it was in one, or -1: it is just
+ * being moved. *fired is as of that moment.
  *
  * `home` leaves a heap only under that heap's lock, so that one who holds the lock and finds it there may trust `pos`. */
-static bool disarm(struct cl_timer *timer, bool move)
+static int disarm(struct cl_timer *timer, bool move, uint32_t *fired)
 {
     for (;;) {
-        /* Acquire: pairs with the release in arm; and if a callback is moving it, `runner` is seen by the caller. */
+        /* Acquire: pairs with the release in arm. */
         struct cl_kthread *home = cl_load_acquire(&timer->home);
         if (!home)
-            return false;
+            return -1;
         cl_spin_lock(&home->timers.lock);
         bool here = cl_load_relaxed(&timer->home) == home, armed = here && timer->pos != 0;
+        if (here)
+            *fired = timer->fired;
         if (armed)
             remove_locked(&home->timers, timer);
         if (here && move)
@@ -125,18 +131,20 @@ static bool disarm(struct cl_timer *timer, bool move)
 int cl_timer_arm_locked(struct cl_kthread *k, struct cl_timer *timer, uint64_t deadline_ns)
 {
     struct cl_timers *h = &k->timers;
+    uint32_t fired = 0;
     if (cl_load_relaxed(&timer->home) != k) /* relaxed: a timer is armed by one thread at a time */
-        disarm(timer, true);
+        disarm(timer, true, &fired);
     cl_spin_lock(&h->lock);
     if (timer->pos)
         remove_locked(h, timer);
+    cl_store_relaxed(&timer->kthreads, k->sched->kthreads); /* the same each time; published by home */
+    cl_store_release(&timer->home,
+                     k); /* also if there is no room: NULL means that it is on its way, or never was armed */
     if (h->n == CL_TIMERS_MAX) {
         cl_spin_unlock(&h->lock);
         return -ENOSPC;
     }
     timer->deadline_ns = deadline_ns;
-    cl_store_relaxed(&timer->kthreads, k->sched->kthreads); /* the same each time; published by home */
-    cl_store_release(&timer->home, k);
     sift_up(h, h->n++, (struct cl_timer_slot){deadline_ns, timer});
     publish(h);
     return 0;
@@ -153,29 +161,62 @@ int cl_timer_arm(struct cl_timer *timer, uint64_t deadline_ns)
     return rc;
 }
 
-/* The kthread inside the timer's callback, or NULL. */
-static struct cl_kthread *firing_on(struct cl_timer *timer, struct cl_kthread *kthreads)
+/* The kthread inside the timer's callback, or NULL, for a value of `fired`. */
+static struct cl_kthread *firing_on(const struct cl_timer *timer, struct cl_kthread *kthreads, uint32_t fired)
 {
-    uint32_t runner = cl_load_relaxed(&timer->runner); /* relaxed: seen with `home` or the heap's lock, see disarm */
-    /* Acquire: what the callback did happens before the canceller goes on. */
+    uint32_t runner = fired % CL_TIMER_RUNNERS;
+    /* Acquire: what the callback did happens before the caller goes on. */
     if (!runner || cl_load_acquire(&kthreads[runner - 1].firing) != timer)
         return NULL;
     return &kthreads[runner - 1];
 }
 
+/* A callback that runs may arm the timer again, so "not armed, then no callback seen" proves nothing: it may have armed it
+ * and ended in between. "Not armed, no callback, not armed, and not fired between the two" does: a callback that was
+ * there at the first look was over at the second one, and what it had armed would be armed still. */
 int cl_timer_cancel(struct cl_timer *timer)
 {
-    struct cl_kthread *self = cl_kthread_self(), *runner;
+    struct cl_kthread *self = cl_kthread_self();
     struct cl_kthread *kthreads = cl_load_relaxed(&timer->kthreads); /* the caller knows of the first arming */
-    int cancelled = disarm(timer, false);
-    for (unsigned i = 1; kthreads && (runner = firing_on(timer, kthreads)) && runner != self; i++) {
+    uint32_t fired = 0, fired_before = 0;
+    bool looked =
+        false; /* it was not armed, nor did a callback run after that, when it had fired `fired_before` times */
+    int cancelled = 0;
+    if (!kthreads)
+        return 0;
+    for (unsigned i = 1;; i++) {
+        int armed = disarm(timer, false, &fired);
+        cancelled |= armed > 0;
+        if (armed >= 0) {
+            struct cl_kthread *runner = firing_on(timer, kthreads, fired);
+            if (runner == self && self)
+                return cancelled;
+            if (!runner && (!fired || (looked && !armed && fired == fired_before)))
+                return cancelled;
+            looked = !runner;
+            fired_before = fired;
+            if (looked)
+                continue;
+        }
         if (i % 128)
             cl_relax();
         else
             sched_yield();
-        cancelled |= disarm(timer, false); /* the callback may have armed it again */
     }
-    return cancelled;
+}
+
+/* Take the first timer of h out of it, to be run by k, if it is due and no callback of it is at its end elsewhere. */
+static struct cl_timer *take_due(struct cl_kthread *k, struct cl_timers *h, uint64_t now_ns)
+{
+    if (h->n == 0 || h->heap[0].deadline_ns > now_ns)
+        return NULL;
+    struct cl_timer *timer = h->heap[0].timer;
+    if (firing_on(timer, k->sched->kthreads, timer->fired))
+        return NULL;
+    remove_locked(h, timer);
+    timer->fired = (timer->fired | (CL_TIMER_RUNNERS - 1)) + 1 + (k->index + 1);
+    cl_store_relaxed(&k->firing, timer); /* published by the unlock */
+    return timer;
 }
 
 unsigned cl_timers_run(struct cl_kthread *k, struct cl_kthread *owner, uint64_t now_ns)
@@ -184,17 +225,12 @@ unsigned cl_timers_run(struct cl_kthread *k, struct cl_kthread *owner, uint64_t 
     unsigned n = 0;
     for (; n < BATCH; n++) {
         cl_spin_lock(&h->lock);
-        if (h->n == 0 || h->heap[0].deadline_ns > now_ns) {
-            cl_spin_unlock(&h->lock);
-            break;
-        }
-        struct cl_timer *timer = h->heap[0].timer;
-        cl_timer_fn fn = timer->fn;
-        void *arg = timer->arg;
-        remove_locked(h, timer);
-        cl_store_relaxed(&timer->runner, k->index + 1);
-        cl_store_relaxed(&k->firing, timer); /* published by the unlock */
+        struct cl_timer *timer = take_due(k, h, now_ns);
+        cl_timer_fn fn = timer ? timer->fn : NULL;
+        void *arg = timer ? timer->arg : NULL;
         cl_spin_unlock(&h->lock);
+        if (!timer)
+            break;
         fn(timer, arg);
         cl_store_release(&k->firing, NULL); /* release: what the callback did, for cl_timer_cancel */
     }

@@ -59,6 +59,11 @@ def test_timers_racing_with_cancel(c_program: Program, kthreads: int, mode: str,
     c_program(program("timers"))(kthreads, mode, 1000 if SANITIZED else 10000, seed)
 
 
+@pytest.mark.skipif(SANITIZED, reason="switches stacks by ucontext, which the sanitizers do not follow; it runs plain")
+def test_timers_in_every_interleaving_with_cancel(c_program: Program) -> None:
+    assert c_program(program("timer_model"))(3).count("interleavings") == 3
+
+
 @shapes
 def test_work_source_frames_are_handled_once(c_program: Program, kthreads: int, mode: str, seed: int) -> None:
     c_program(program("source"))(kthreads, mode, 5000 if SANITIZED else 40000, seed)
