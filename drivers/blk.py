@@ -248,3 +248,102 @@ def memory_blk(size: int = 0, *, queues: int = 0, depth: int = 0, block_bytes: i
     out, err = ffi.new("struct cl_blk **"), ffi.new("char[256]")
     check(lib.cl_blk_memory_new(config, out, err), err, "block device in memory")
     return Blk(out[0])
+
+
+@dataclass(frozen=True, slots=True)
+class BlkFaultCounts:
+    """What a fault device did; the fields of `struct cl_blk_fault_counts`, where each is explained."""
+
+    seen: int
+    vanished: int
+    read_errors: int
+    write_errors: int
+    flush_errors: int
+    no_space: int
+    dropped: int
+    read_rotted: int
+    write_rotted: int
+    refused: int
+    crashes: int
+    pieces_written: int
+    pieces_stored: int
+    pieces_superseded: int
+    pieces_dropped: int
+    pieces_lost: int
+    pieces_cached: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlkFaults:
+    """The faults of a device; the fields of `struct cl_blk_fault_config`, explained in drivers/blk_fault.h."""
+
+    read_error: float = 0.0
+    write_error: float = 0.0
+    flush_error: float = 0.0
+    no_space: float = 0.0
+    drop: float = 0.0
+    read_rot: float = 0.0
+    write_rot: float = 0.0
+    survive: float = 0.5
+    torn: float = 0.5
+    latency_min_ns: int = 0
+    latency_max_ns: int = 0
+    full_from: int = 0
+    fail_after: int = 0
+    cut_after: int = 0
+    cache_bytes: int = 0
+
+    def c(self) -> Any:
+        """A `struct cl_blk_fault_config`."""
+        return ffi.new("struct cl_blk_fault_config *", {f.name: getattr(self, f.name) for f in fields(self)})
+
+
+class FaultBlk(Blk):
+    """A bad disk around a device, which then belongs to it (drivers/blk_fault.h).
+
+    virtual_clock: time stands still until `now_ns` is set. Raises CorelaneError for faults outside their limits.
+    """
+
+    def __init__(
+        self, inner: Blk, faults: BlkFaults | None = None, *, seed: int = 0, virtual_clock: bool = False
+    ) -> None:
+        config, out, err = (faults or BlkFaults()).c(), ffi.new("struct cl_blk **"), ffi.new("char[256]")
+        self._clock: Any = ffi.new("uint64_t *")
+        config.seed = seed
+        if virtual_clock:
+            config.clock = ffi.addressof(lib, "cl_blk_fault_clock_word")
+            config.clock_arg = self._clock
+        check(lib.cl_blk_fault_new(inner.ptr, config, out, err), err, "fault device")
+        inner.release()
+        super().__init__(out[0], keep=(inner, self._clock))
+
+    @property
+    def now_ns(self) -> int:
+        """The virtual clock."""
+        return int(self._clock[0])
+
+    @now_ns.setter
+    def now_ns(self, value: int) -> None:
+        self._clock[0] = value
+
+    def set(self, faults: BlkFaults) -> None:
+        """Other faults from now on; a device that has failed works again. Raises CorelaneError."""
+        err = ffi.new("char[256]")
+        check(lib.cl_blk_fault_set(self.ptr, faults.c(), err), err, "fault device")
+
+    def crash(self) -> int:
+        """Cut the power and restore it; requests in flight vanish. Returns how many pieces of writes were lost."""
+        self._flying.clear()
+        return int(lib.cl_blk_fault_crash(self.ptr))
+
+    def rot(self, offset: int, size: int, bits: int = 1) -> None:
+        """Flip bits at rest, at drawn places of a range. Raises BlkError."""
+        rc = lib.cl_blk_fault_rot(self.ptr, offset, size, bits)
+        if rc < 0:
+            raise BlkError.of(-rc, f"cannot flip bits at {offset}")
+
+    def counts(self) -> BlkFaultCounts:
+        """What has happened so far."""
+        out = ffi.new("struct cl_blk_fault_counts *")
+        lib.cl_blk_fault_counts(self.ptr, out)
+        return BlkFaultCounts(*(int(getattr(out, f.name)) for f in fields(BlkFaultCounts)))

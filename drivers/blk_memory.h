@@ -4,7 +4,7 @@
  * makes it: until it is closed. Queues share nothing but the bytes. The memory is zero at first and is touched as it is written.
  *
  * Does not deal with: losing anything at a crash (wrap it in a fault device, blk_fault.h), other processes.
- * Tests: tests/drivers/test_blk.py. */
+ * Tests: tests/drivers/test_blk.py, c/blk_stress.c. */
 #ifndef CORELANE_DRIVERS_BLK_MEMORY_H
 #define CORELANE_DRIVERS_BLK_MEMORY_H
 

@@ -16,13 +16,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from corelane.drivers._native import ffi, lib
-from corelane.drivers.blk import FLUSH, READ, WRITE, Blk, BlkError, Request, memory_blk
+from corelane.drivers.blk import FLUSH, READ, WRITE, Blk, BlkError, BlkFaults, FaultBlk, Request, memory_blk
 from corelane.runtime.errors import CorelaneError
 
 MIB = 1 << 20
 
 DEVICES: dict[str, Callable[[], contextlib.AbstractContextManager[Blk]]] = {
     "memory": lambda: memory_blk(8 * MIB),
+    "fault": lambda: FaultBlk(memory_blk(8 * MIB, queues=2, depth=64), BlkFaults()),
+    "fault-late": lambda: FaultBlk(
+        memory_blk(8 * MIB, depth=64), BlkFaults(latency_min_ns=1000, latency_max_ns=300_000)
+    ),
     "memory-3": lambda: memory_blk(8 * MIB, queues=3, depth=64, block_bytes=512),
 }
 
@@ -233,3 +237,9 @@ def test_bytes_of_a_memory_device_are_those_written(rng):
         data = rng.randbytes(4096)
         blk.write(8192, data)
         assert bytes(ffi.buffer(lib.cl_blk_memory_data(blk.ptr), MIB))[8192:12288] == data
+
+
+@pytest.mark.parametrize("kind", ["memory", "fault"])
+def test_all_queues_at_once(c_program, seed, kind):
+    out = c_program("tests/drivers/c/blk_stress.c")(kind, 3000, seed)
+    assert int(out.split()[1]) > 3000

@@ -1,0 +1,547 @@
+/* See blk_fault.h. Requests wait in their queue, in the order of the time at which they are done; poll does them. */
+#include "blk_cache.h"
+
+#include "../runtime/clock.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CACHE_BYTES (64ull << 20)
+
+enum fate { FATE_OK, FATE_ERROR, FATE_NO_SPACE, FATE_DROP, FATE_ROT, FATE_NO_MEMORY };
+
+/* A request in flight. */
+struct flight {
+    struct flight *next;
+    struct cl_blk_req *req;
+    uint64_t due_ns;
+    uint64_t number; /* a flush: of the last write that was done when it was submitted */
+    struct cl_blk_dirty *write;
+    enum fate fate;
+    uint64_t draw; /* for what the fate needs */
+};
+
+struct queue {
+    struct flight *first;
+    uint32_t in_flight;
+    bool armed;
+    int timer_fd; /* -1: not asked for yet */
+    struct cl_blk_stats stats;
+};
+
+struct fault_blk {
+    struct cl_blk blk;
+    struct cl_blk *inner;
+    struct cl_blk_fault_config config;
+    pthread_mutex_t lock; /* of all that follows */
+    struct cl_random fates, crashes;
+    uint64_t served; /* since the configuration was set */
+    bool failed;     /* after fail_after requests */
+    struct cl_blk_cache cache;
+    struct cl_blk_fault_counts counts;
+    struct flight *free;
+    struct queue *queues;
+};
+
+static uint64_t clock_monotonic(void *arg)
+{
+    (void)arg;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t cl_blk_fault_clock_word(void *arg)
+{
+    return cl_load_relaxed((uint64_t *)arg); /* the caller's own time orders nothing */
+}
+
+static uint64_t now_of(const struct fault_blk *f)
+{
+    return f->config.clock(f->config.clock_arg);
+}
+
+/* The timer says when to look: at the time of the first request, or, with a clock of the caller's, at once. */
+static void announce(struct fault_blk *f, struct queue *q)
+{
+    if (!q->armed || !q->first)
+        return;
+    uint64_t at_ns = f->config.clock == clock_monotonic ? cl_max(q->first->due_ns, 1u) : 1;
+    struct itimerspec at = {.it_value = {(time_t)(at_ns / 1000000000u), (long)(at_ns % 1000000000u)}};
+    cl_count(&q->stats.syscalls, 1);
+    timerfd_settime(q->timer_fd, TFD_TIMER_ABSTIME, &at, NULL); /* fails for nonsense only */
+}
+
+static bool drawn(uint64_t draw, double probability)
+{
+    return (double)((draw >> 11) + 1) * 0x1p-53 <= probability;
+}
+
+/* Four draws, whatever the request is. */
+static void draw_fate(struct fault_blk *f, struct flight *t)
+{
+    const struct cl_blk_fault_config *c = &f->config;
+    const struct cl_blk_req *r = t->req;
+    uint64_t error = cl_random_next(&f->fates), other = cl_random_next(&f->fates), late = cl_random_next(&f->fates);
+    t->draw = cl_random_next(&f->fates);
+    uint64_t span = c->latency_max_ns - c->latency_min_ns;
+    uint64_t latency = c->latency_min_ns + (span ? late % (span + 1) : 0);
+    t->due_ns = c->latency_max_ns ? now_of(f) + latency : 0;
+    t->fate = FATE_OK;
+    if (r->op == CL_BLK_FLUSH) {
+        t->fate = drawn(error, c->flush_error) ? FATE_ERROR : FATE_OK;
+    } else if (r->op == CL_BLK_READ) {
+        t->fate = drawn(error, c->read_error) ? FATE_ERROR : drawn(other, c->read_rot) ? FATE_ROT : FATE_OK;
+    } else if ((c->full_from && r->offset + r->bytes > c->full_from) || drawn(t->draw, c->no_space)) {
+        t->fate = FATE_NO_SPACE;
+    } else if (drawn(error, c->write_error)) {
+        t->fate = FATE_ERROR;
+    } else if (drawn(other, c->drop + c->write_rot)) {
+        t->fate = drawn(other, c->drop) ? FATE_DROP : FATE_ROT;
+    }
+}
+
+static void flip_bit(uint8_t *bytes, uint64_t n, uint64_t draw)
+{
+    uint64_t bit = draw % (8 * n);
+    bytes[bit / 8] ^= (uint8_t)(1u << (bit % 8));
+}
+
+/* A request that makes sense gets its fate, and a write its copy: its buffer may be gone by the time of a crash. */
+static void prepare(struct fault_blk *f, struct flight *t)
+{
+    struct cl_blk_req *r = t->req;
+    r->result = cl_blk_check(&f->blk, r);
+    f->counts.seen++;
+    t->write = NULL;
+    t->number = f->cache.n_done;
+    draw_fate(f, t);
+    if (f->config.fail_after && f->served++ >= f->config.fail_after) {
+        f->failed = true;
+        cl_store_relaxed(&f->blk.gone, 1); /* relaxed: a hint to users; what is refused is decided under the lock */
+    }
+    if (r->result || r->op != CL_BLK_WRITE)
+        return;
+    t->write = cl_blk_cache_copy(&f->cache, r->offset, r->buf, r->bytes);
+    if (!t->write)
+        t->fate = FATE_NO_MEMORY;
+    else if (t->fate == FATE_ROT)
+        flip_bit(t->write->data, r->bytes, t->draw);
+}
+
+static struct flight *flight_get(struct fault_blk *f)
+{
+    struct flight *t = f->free;
+    if (t)
+        f->free = t->next;
+    return t;
+}
+
+static void flight_put(struct fault_blk *f, struct flight *t)
+{
+    t->next = f->free;
+    f->free = t;
+}
+
+static void enqueue(struct queue *q, struct flight *t)
+{
+    struct flight **at = &q->first;
+    while (*at && (*at)->due_ns <= t->due_ns)
+        at = &(*at)->next;
+    t->next = *at;
+    *at = t;
+}
+
+static unsigned fault_submit(struct cl_blk *blk, unsigned queue, struct cl_blk_req **reqs, unsigned n)
+{
+    struct fault_blk *f = (struct fault_blk *)blk;
+    struct queue *q = &f->queues[queue];
+    pthread_mutex_lock(&f->lock);
+    unsigned take = cl_min(n, blk->depth - q->in_flight);
+    for (unsigned i = 0; i < take; i++) {
+        struct flight *t = flight_get(f); /* there are as many as may be in flight on all queues */
+        t->req = reqs[i];
+        prepare(f, t);
+        enqueue(q, t);
+    }
+    q->in_flight += take;
+    cl_count(&q->stats.submitted, take);
+    if (take < n)
+        cl_count(&q->stats.full, 1);
+    if (take)
+        announce(f, q);
+    pthread_mutex_unlock(&f->lock);
+    return take;
+}
+
+static int do_read(struct fault_blk *f, unsigned queue, struct flight *t)
+{
+    struct cl_blk_req *r = t->req;
+    if (t->fate == FATE_ERROR) {
+        f->counts.read_errors++;
+        return -EIO;
+    }
+    int rc = cl_blk_read(f->inner, queue, r->offset, r->buf, r->bytes);
+    if (rc)
+        return rc;
+    cl_blk_cache_overlay(&f->cache, r->offset, r->buf, r->bytes);
+    if (t->fate == FATE_ROT) {
+        flip_bit(r->buf, r->bytes, t->draw);
+        f->counts.read_rotted++;
+    }
+    return 0;
+}
+
+static int do_flush(struct fault_blk *f, unsigned queue, struct flight *t)
+{
+    if (t->fate != FATE_ERROR)
+        return cl_blk_cache_flush(&f->cache, queue, t->number);
+    f->counts.flush_errors++;
+    cl_blk_cache_flush_badly(&f->cache, queue, t->number, &f->fates);
+    return -EIO;
+}
+
+/* The write that is not done: any of its pieces may be there all the same. */
+static int fail_write(struct fault_blk *f, struct flight *t)
+{
+    f->counts.write_errors++;
+    cl_blk_cache_tear(&f->cache, t->write, &f->fates);
+    uint64_t pieces = cl_blk_cache_pieces(&f->cache, t->write);
+    f->counts.pieces_written += pieces;
+    if (pieces)
+        cl_blk_cache_add(&f->cache, t->write);
+    else
+        cl_blk_cache_free(&f->cache, t->write);
+    return -EIO;
+}
+
+static int do_write(struct fault_blk *f, unsigned queue, struct flight *t)
+{
+    uint64_t pieces = t->req->bytes / f->blk.atomic_bytes;
+    if (t->fate == FATE_ERROR)
+        return fail_write(f, t);
+    if (t->fate == FATE_NO_SPACE) {
+        f->counts.no_space++;
+        cl_blk_cache_free(&f->cache, t->write);
+        return -ENOSPC;
+    }
+    f->counts.pieces_written += pieces;
+    if (t->fate == FATE_DROP) {
+        f->counts.dropped++;
+        f->counts.pieces_dropped += pieces;
+        cl_blk_cache_free(&f->cache, t->write);
+        return 0;
+    }
+    f->counts.write_rotted += t->fate == FATE_ROT;
+    if (t->req->flags & CL_BLK_DURABLE) {
+        cl_blk_cache_supersede(&f->cache, t->write, UINT64_MAX);
+        return cl_blk_cache_store(&f->cache, queue, t->write, CL_BLK_DURABLE);
+    }
+    cl_blk_cache_add(&f->cache, t->write);
+    return f->cache.bytes > f->config.cache_bytes ? cl_blk_cache_shrink(&f->cache, queue, f->config.cache_bytes) : 0;
+}
+
+static int refuse_request(struct fault_blk *f, struct flight *t, int error)
+{
+    f->counts.refused += error == -EIO;
+    if (t->write)
+        cl_blk_cache_free(&f->cache, t->write);
+    return error;
+}
+
+static void serve(struct fault_blk *f, unsigned queue, struct flight *t)
+{
+    struct cl_blk_req *r = t->req;
+    if (r->result)
+        return;
+    if (f->blk.gone)
+        r->result = refuse_request(f, t, -EIO);
+    else if (t->fate == FATE_NO_MEMORY)
+        r->result = refuse_request(f, t, -ENOMEM);
+    else if (r->op == CL_BLK_READ)
+        r->result = do_read(f, queue, t);
+    else
+        r->result = r->op == CL_BLK_WRITE ? do_write(f, queue, t) : do_flush(f, queue, t);
+    if (f->cache.left == 0)
+        cl_store_relaxed(&f->blk.gone, 1); /* the power is cut */
+}
+
+static unsigned fault_poll(struct cl_blk *blk, unsigned queue, struct cl_blk_req **done, unsigned n)
+{
+    struct fault_blk *f = (struct fault_blk *)blk;
+    struct queue *q = &f->queues[queue];
+    pthread_mutex_lock(&f->lock);
+    uint64_t now = q->first && q->first->due_ns ? now_of(f) : 0;
+    unsigned got = 0;
+    while (got < n && q->first && q->first->due_ns <= now) {
+        struct flight *t = q->first;
+        q->first = t->next;
+        serve(f, queue, t);
+        done[got++] = t->req;
+        cl_blk_count(&q->stats, t->req);
+        flight_put(f, t);
+    }
+    q->in_flight -= got;
+    if (got)
+        announce(f, q);
+    pthread_mutex_unlock(&f->lock);
+    return got;
+}
+
+static uint64_t fault_next_ns(struct cl_blk *blk, unsigned queue)
+{
+    struct fault_blk *f = (struct fault_blk *)blk;
+    pthread_mutex_lock(&f->lock);
+    uint64_t ns = f->queues[queue].first ? f->queues[queue].first->due_ns : UINT64_MAX;
+    pthread_mutex_unlock(&f->lock);
+    return ns;
+}
+
+/* With a clock of the caller's there is nothing to wait for: he moves it. */
+static int fault_wait(struct cl_blk *blk, unsigned queue, int64_t timeout_ns)
+{
+    struct fault_blk *f = (struct fault_blk *)blk;
+    uint64_t next_ns = fault_next_ns(blk, queue), now = clock_monotonic(NULL);
+    if (f->config.clock != clock_monotonic || next_ns == UINT64_MAX || next_ns <= now || timeout_ns == 0)
+        return 0;
+    uint64_t ns = next_ns - now;
+    if (timeout_ns > 0)
+        ns = cl_min(ns, (uint64_t)timeout_ns);
+    struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    cl_count(&f->queues[queue].stats.syscalls, 1);
+    return nanosleep(&t, NULL) < 0 ? -errno : 0;
+}
+
+static int fault_fd(struct cl_blk *blk, unsigned queue)
+{
+    struct queue *q = &((struct fault_blk *)blk)->queues[queue];
+    if (q->timer_fd < 0)
+        q->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    return q->timer_fd;
+}
+
+static void fault_arm(struct cl_blk *blk, unsigned queue, bool on)
+{
+    struct fault_blk *f = (struct fault_blk *)blk;
+    struct queue *q = &f->queues[queue];
+    pthread_mutex_lock(&f->lock);
+    q->armed = on && fault_fd(blk, queue) >= 0;
+    announce(f, q);
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* Buffers do not reach the wrapped device. */
+static int fault_register(struct cl_blk *blk, void *ptr, uint64_t bytes)
+{
+    (void)blk;
+    (void)ptr;
+    (void)bytes;
+    return -EOPNOTSUPP;
+}
+
+static void fault_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out)
+{
+    cl_blk_stats_read(&((struct fault_blk *)blk)->queues[queue].stats, out);
+}
+
+static void flights_delete(struct flight *t)
+{
+    for (struct flight *next; t; t = next) {
+        next = t->next;
+        free(t);
+    }
+}
+
+/* Everything but the wrapped device. */
+static void fault_delete(struct fault_blk *f)
+{
+    for (unsigned i = 0; f->queues && i < f->blk.n_queues; i++) {
+        struct queue *q = &f->queues[i];
+        for (struct flight *t = q->first; t; t = t->next)
+            if (t->write && !t->req->result)
+                cl_blk_cache_free(&f->cache, t->write);
+        flights_delete(q->first);
+        if (q->timer_fd >= 0)
+            close(q->timer_fd);
+    }
+    flights_delete(f->free);
+    cl_blk_cache_fini(&f->cache);
+    pthread_mutex_destroy(&f->lock);
+    free(f->queues);
+    free(f);
+}
+
+static void fault_close(struct cl_blk *blk)
+{
+    struct fault_blk *f = (struct fault_blk *)blk;
+    struct cl_blk *inner = f->inner;
+    fault_delete(f);
+    cl_blk_close(inner);
+}
+
+static const struct cl_blk_ops fault_ops = {
+    .name = "fault",
+    .submit = fault_submit,
+    .poll = fault_poll,
+    .wait = fault_wait,
+    .fd = fault_fd,
+    .arm = fault_arm,
+    .register_memory = fault_register,
+    .stats = fault_stats,
+    .close = fault_close,
+    .next_ns = fault_next_ns,
+};
+
+/* Of what was in flight everything may have happened, in any order: the order in which it is taken here. */
+static void crash_queue(struct fault_blk *f, struct queue *q, const struct cl_blk_fault_config *config)
+{
+    f->counts.vanished += q->in_flight;
+    for (; q->in_flight; q->in_flight--) {
+        struct flight **at = &q->first;
+        for (uint64_t skip = cl_random_below(&f->crashes, q->in_flight); skip; skip--)
+            at = &(*at)->next;
+        struct flight *t = *at;
+        *at = t->next;
+        if (t->write && (t->fate == FATE_NO_SPACE || t->fate == FATE_DROP)) {
+            cl_blk_cache_free(&f->cache, t->write);
+        } else if (t->write) {
+            f->counts.pieces_written += cl_blk_cache_pieces(&f->cache, t->write);
+            cl_blk_cache_crash_one(&f->cache, t->write, config, &f->crashes);
+        }
+        flight_put(f, t);
+    }
+}
+
+uint64_t cl_blk_fault_crash(struct cl_blk *blk)
+{
+    struct fault_blk *f = (struct fault_blk *)blk;
+    pthread_mutex_lock(&f->lock);
+    uint64_t before = f->counts.pieces_lost;
+    struct cl_blk_fault_config config = f->config;
+    if (f->cache.left == 0)
+        config.survive = 0; /* the power went earlier: what it left is there already */
+    f->cache.left = UINT64_MAX;
+    cl_blk_cache_crash(&f->cache, &config, &f->crashes);
+    for (unsigned i = 0; i < blk->n_queues; i++)
+        crash_queue(f, &f->queues[i], &config);
+    f->counts.crashes++;
+    cl_store_relaxed(&blk->gone, f->failed);
+    pthread_mutex_unlock(&f->lock);
+    return f->counts.pieces_lost - before;
+}
+
+int cl_blk_fault_rot(struct cl_blk *blk, uint64_t offset, uint64_t bytes, unsigned n)
+{
+    struct fault_blk *f = (struct fault_blk *)blk;
+    uint32_t block = blk->block_bytes;
+    if (bytes == 0 || offset > blk->bytes || bytes > blk->bytes - offset)
+        return -ERANGE;
+    int rc = 0;
+    pthread_mutex_lock(&f->lock);
+    for (unsigned i = 0; i < n && !rc; i++) {
+        uint64_t at = offset + cl_random_below(&f->crashes, bytes);
+        rc = cl_blk_read(f->inner, 0, at & ~(uint64_t)(block - 1), f->cache.scratch, block);
+        f->cache.scratch[at % block] ^= (uint8_t)(1u << cl_random_below(&f->crashes, 8));
+        rc = rc ? rc : cl_blk_write(f->inner, 0, at & ~(uint64_t)(block - 1), f->cache.scratch, block, CL_BLK_DURABLE);
+    }
+    pthread_mutex_unlock(&f->lock);
+    return rc;
+}
+
+void cl_blk_fault_counts(struct cl_blk *blk, struct cl_blk_fault_counts *out)
+{
+    struct fault_blk *f = (struct fault_blk *)blk;
+    pthread_mutex_lock(&f->lock);
+    *out = f->counts;
+    pthread_mutex_unlock(&f->lock);
+}
+
+static int refuse(char *err, int error, const char *why)
+{
+    if (err)
+        snprintf(err, 256, "%s", why);
+    return error;
+}
+
+/* Defaults filled in, limits checked. */
+static int settle(struct cl_blk_fault_config *c, char *err)
+{
+    const double rates[] = {c->read_error, c->write_error, c->flush_error, c->no_space, c->drop,
+                            c->read_rot,   c->write_rot,   c->survive,     c->torn,     c->drop + c->write_rot};
+    for (unsigned i = 0; i < sizeof rates / sizeof *rates; i++)
+        if (!(rates[i] >= 0 && rates[i] <= 1))
+            return refuse(err, -EINVAL, "probabilities are from 0 to 1, and so is the sum of drop and write_rot");
+    if (c->latency_min_ns > c->latency_max_ns)
+        return refuse(err, -EINVAL, "latency_min_ns is greater than latency_max_ns");
+    c->cache_bytes = c->cache_bytes ? c->cache_bytes : CACHE_BYTES;
+    c->clock = c->clock ? c->clock : clock_monotonic;
+    return 0;
+}
+
+static void apply(struct fault_blk *f, const struct cl_blk_fault_config *c)
+{
+    f->config = *c;
+    f->served = 0;
+    f->failed = false;
+    f->cache.left = c->cut_after ? c->cut_after : UINT64_MAX;
+    cl_store_relaxed(&f->blk.gone, 0);
+}
+
+int cl_blk_fault_set(struct cl_blk *blk, const struct cl_blk_fault_config *config, char *err)
+{
+    struct fault_blk *f = (struct fault_blk *)blk;
+    struct cl_blk_fault_config c = *config;
+    int rc = settle(&c, err);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&f->lock);
+    c.seed = f->config.seed;
+    c.clock = f->config.clock;
+    c.clock_arg = f->config.clock_arg;
+    apply(f, &c);
+    pthread_mutex_unlock(&f->lock);
+    return 0;
+}
+
+static bool flights_new(struct fault_blk *f)
+{
+    for (uint64_t i = 0; i < (uint64_t)f->blk.depth * f->blk.n_queues; i++) {
+        struct flight *t = malloc(sizeof(*t));
+        if (!t)
+            return false;
+        flight_put(f, t);
+    }
+    return true;
+}
+
+int cl_blk_fault_new(struct cl_blk *inner, const struct cl_blk_fault_config *config, struct cl_blk **out, char *err)
+{
+    struct cl_blk_fault_config c = *config;
+    int rc = settle(&c, err);
+    if (rc)
+        return rc;
+    struct fault_blk *f = calloc(1, sizeof(*f));
+    if (!f)
+        return refuse(err, -ENOMEM, "out of memory");
+    f->blk = *inner;
+    f->blk.ops = &fault_ops;
+    f->inner = inner;
+    pthread_mutex_init(&f->lock, NULL);
+    f->queues = calloc(inner->n_queues, sizeof(*f->queues));
+    for (unsigned i = 0; f->queues && i < inner->n_queues; i++)
+        f->queues[i].timer_fd = -1;
+    if (cl_blk_cache_init(&f->cache, inner, &f->counts) < 0 || !f->queues || !flights_new(f)) {
+        fault_delete(f);
+        return refuse(err, -ENOMEM, "out of memory");
+    }
+    f->fates.state = c.seed;
+    f->crashes.state = c.seed ^ 0x6a09e667f3bcc908ull; /* any other start */
+    apply(f, &c);
+    *out = &f->blk;
+    return 0;
+}
