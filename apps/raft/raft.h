@@ -61,6 +61,7 @@
 
 #include "../../runtime/base.h"
 
+// cffi: begin
 #define CL_RAFT_MAX_NODES 16 /* of both configurations of a change and learners together */
 
 /* Roles. */
@@ -108,7 +109,7 @@ struct cl_raft_members {
 struct cl_raft_config {
     uint32_t id;                    /* this node, not 0 */
     uint32_t election_ticks;        /* [10] at least 3 */
-    uint32_t heartbeat_ticks;       /* [1] less than election_ticks */
+    uint32_t heartbeat_ticks;       /* [a fifth of election_ticks] less than election_ticks */
     uint32_t lease_reads;           /* 1: see above */
     uint32_t lease_margin_ticks;    /* [a quarter of election_ticks] clock drift allowed for, in election_ticks */
     uint32_t inflight_messages;     /* [64] AppendEntries under way to one follower; at most 256 */
@@ -261,7 +262,8 @@ CL_API int cl_raft_change_members(struct cl_raft *raft, const uint32_t *voters, 
 /* Hand leadership to a voter. It takes effect when `to` has caught up, or is given up after election_ticks. -EPERM: not
  * leader; -EINVAL: no such voter; -EBUSY: another transfer; -EALREADY: it is this node. */
 CL_API int cl_raft_transfer(struct cl_raft *raft, uint32_t to);
-/* Campaign now, without waiting for the election timeout: pre-vote first. Tests and tools. */
+/* Campaign now, without waiting for the election timeout: pre-vote first. Does nothing where a leader may hold a lease that
+ * this node granted. */
 CL_API void cl_raft_campaign(struct cl_raft *raft);
 
 /* Fill *ready. 1: there is something to do; 0: nothing. */
@@ -282,11 +284,13 @@ CL_API void cl_raft_fail(struct cl_raft *raft);
 CL_API void cl_raft_applied(struct cl_raft *raft, uint64_t index);
 
 /* A durable snapshot of `bytes` bytes covers all up to `index`, which is applied. *first: entries before it are not needed
- * any more (drop them from the durable log). -EINVAL: not applied, or older than the one before. */
+ * any more (drop them from the durable log). -EINVAL: not applied, older than the one
+ * before, or cl_raft_members_at does not know. */
 CL_API int cl_raft_compact(struct cl_raft *raft, uint64_t index, uint64_t bytes, uint64_t *first);
 /* 1: a follower is being sent the newest snapshot. */
 CL_API int cl_raft_snapshot_in_use(const struct cl_raft *raft);
-/* The configuration as of an applied index, to be kept with a snapshot of it. -EINVAL: not known (any more). */
+/* The configuration as of an applied index, to be kept with a snapshot of it. -EINVAL: not known any more, or not
+ * yet: a node added later knows none before the entry that added it. */
 CL_API int cl_raft_members_at(const struct cl_raft *raft, uint64_t index, struct cl_raft_members *out);
 /* The chunk that ready told of was taken (ok 1), or could not be stored (ok 0: the leader will begin anew). */
 CL_API void cl_raft_chunk_taken(struct cl_raft *raft, int ok);
@@ -296,5 +300,6 @@ CL_API int cl_raft_snapshot_installed(struct cl_raft *raft, int ok);
 
 CL_API void cl_raft_status(const struct cl_raft *raft, struct cl_raft_status *out);
 CL_API void cl_raft_counters(const struct cl_raft *raft, struct cl_raft_counters *out);
+// cffi: end
 
 #endif

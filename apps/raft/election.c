@@ -1,0 +1,175 @@
+/* Elections: the timeout, pre-vote (thesis 9.6), votes, and who refuses to vote while a leader is heard from (4.2.3). */
+#include "internal.h"
+#include <errno.h>
+
+static uint64_t next_random(struct cl_raft *r)
+{
+    /* splitmix64 (Steele, Lea, Flood 2014) */
+    uint64_t z = (r->random += 0x9e3779b97f4a7c15ull);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
+
+void raft_reset_timeout(struct cl_raft *r)
+{
+    r->elapsed = 0;
+    r->timeout = r->config.election_ticks + (uint32_t)(next_random(r) % r->config.election_ticks);
+}
+
+bool raft_promotable(const struct cl_raft *r)
+{
+    return r->role != CL_RAFT_FAILED && raft_is_voter(&r->members, r->config.id) && !r->in.installing;
+}
+
+/* A live leader is known, so nobody is to become another. A leader counts: it steps down by itself when it has lost its quorum. */
+bool raft_sticky(const struct cl_raft *r)
+{
+    if (r->role == CL_RAFT_LEADER || r->ticks < r->shy_ticks)
+        return true;
+    return r->leader && r->elapsed < r->config.election_ticks;
+}
+
+static uint64_t vote_of(const struct cl_raft *r, uint32_t id)
+{
+    if (id == r->config.id)
+        return r->self_vote;
+    const struct raft_peer *p = raft_find_peer((struct cl_raft *)r, id);
+    return p && p->vote == 1;
+}
+
+static uint64_t not_refused(const struct cl_raft *r, uint32_t id)
+{
+    const struct raft_peer *p = id == r->config.id ? NULL : raft_find_peer((struct cl_raft *)r, id);
+    return !p || p->vote != 2;
+}
+
+/* Count the votes; go on if they decide something. */
+static void tally(struct cl_raft *r)
+{
+    if (raft_quorum(r, vote_of)) {
+        if (r->role == CL_RAFT_PRE_CANDIDATE)
+            raft_campaign(r, false);
+        else
+            raft_lead(r);
+    } else if (!raft_quorum(r, not_refused)) {
+        raft_become_follower(r, r->term, 0);
+    }
+}
+
+static void ask_for_votes(struct cl_raft *r)
+{
+    for (uint32_t i = 0; i < r->n_peers; i++)
+        r->peers[i].vote_due = !r->peers[i].vote && raft_is_voter(&r->members, r->peers[i].id);
+}
+
+static void clear_votes(struct cl_raft *r)
+{
+    for (uint32_t i = 0; i < r->n_peers; i++)
+        r->peers[i].vote = r->peers[i].vote_due = 0;
+    r->self_vote = 0;
+}
+
+void raft_campaign_pre(struct cl_raft *r)
+{
+    r->role = CL_RAFT_PRE_CANDIDATE;
+    r->leader = 0;
+    r->force = 0;
+    r->ack_due = 0;
+    raft_reset_timeout(r);
+    r->heartbeat_elapsed = 0;
+    r->count.prevotes++;
+    clear_votes(r);
+    r->self_vote = 1; /* a pre-vote promises nothing */
+    ask_for_votes(r);
+    tally(r);
+}
+
+void raft_campaign(struct cl_raft *r, bool force)
+{
+    raft_become_follower(r, r->term + 1, 0);
+    r->role = CL_RAFT_CANDIDATE;
+    r->vote = r->config.id;
+    r->force = force;
+    raft_hard_changed(r);
+    r->heartbeat_elapsed = 0;
+    r->count.elections++;
+    clear_votes(r);
+}
+
+/* The candidate's own vote counts now, and it may ask the others. */
+void raft_on_vote_durable(struct cl_raft *r)
+{
+    if (r->role != CL_RAFT_CANDIDATE || r->self_vote || !raft_hard_ok(r))
+        return;
+    r->self_vote = 1;
+    ask_for_votes(r);
+    tally(r);
+}
+
+void raft_election_tick(struct cl_raft *r)
+{
+    r->elapsed++;
+    if (!raft_promotable(r))
+        return;
+    if (r->elapsed >= r->timeout) {
+        raft_campaign_pre(r);
+        return;
+    }
+    bool asking = r->role == CL_RAFT_PRE_CANDIDATE || (r->role == CL_RAFT_CANDIDATE && r->self_vote);
+    if (asking && ++r->heartbeat_elapsed >= r->config.heartbeat_ticks) {
+        r->heartbeat_elapsed = 0;
+        ask_for_votes(r); /* again, those who did not answer */
+    }
+}
+
+static bool up_to_date(const struct cl_raft *r, const struct cl_raft_msg *m)
+{
+    uint64_t term = raft_log_term(&r->log, r->log.last);
+    return m->log_term > term || (m->log_term == term && m->index >= r->log.last);
+}
+
+/* m->term is the term that the sender would campaign in, ours or a later one; nothing of ours changes. A term that is ours
+ * already is only asked for by nodes that lag. */
+int raft_on_prevote(struct cl_raft *r, const struct cl_raft_msg *m)
+{
+    bool grant = m->term > r->term && up_to_date(r, m);
+    struct cl_raft_msg *reply = raft_reply(r, CL_RAFT_PREVOTE_REPLY, m->from);
+    if (grant)
+        reply->term = m->term;
+    else
+        reply->flags = CL_RAFT_REJECT;
+    return 0;
+}
+
+int raft_on_vote(struct cl_raft *r, const struct cl_raft_msg *m)
+{
+    bool free_to = r->vote == m->from || (!r->vote && !r->leader);
+    if (!free_to || !up_to_date(r, m)) {
+        raft_reply(r, CL_RAFT_VOTE_REPLY, m->from)->flags = CL_RAFT_REJECT;
+        return 0;
+    }
+    if (!r->vote) {
+        r->vote = m->from;
+        raft_hard_changed(r);
+    }
+    r->elapsed = 0;
+    r->grant_to = m->from; /* told when the vote is durable */
+    return 0;
+}
+
+int raft_on_vote_reply(struct cl_raft *r, const struct cl_raft_msg *m)
+{
+    uint32_t role = m->type == CL_RAFT_PREVOTE_REPLY ? CL_RAFT_PRE_CANDIDATE : CL_RAFT_CANDIDATE;
+    bool reject = m->flags & CL_RAFT_REJECT;
+    uint64_t term = role == CL_RAFT_PRE_CANDIDATE && !reject ? r->term + 1 : r->term;
+    struct raft_peer *p = raft_find_peer(r, m->from);
+    if (r->role != role || m->term != term || !p || p->vote || (role == CL_RAFT_CANDIDATE && !r->self_vote)) {
+        r->count.ignored++;
+        return 1;
+    }
+    p->vote = reject ? 2 : 1;
+    p->vote_due = 0;
+    tally(r);
+    return 0;
+}
