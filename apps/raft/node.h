@@ -1,0 +1,143 @@
+/* A Raft node: the core (raft.h), its log on a device (libos/storage/log.h) or in memory, client sessions, and the user's state
+ * machine, behind an environment that gives it time and a network. It has no thread, no clock and no socket of its own: the
+ * same code runs in the simulation (sim/) and over libos UDP (serve.h). One thread at a time is inside calls on a node.
+ *
+ *   cl_raft_node_new      takes an opened log; the node is RECOVERING until polls have read it
+ *   cl_raft_node_receive  a frame from another node      \
+ *   cl_raft_node_submit   a client's command              > then cl_raft_node_poll, once for a burst of them
+ *   cl_raft_node_query    a client's read                /
+ *   cl_raft_node_poll     does everything that is to be done: ticks, log, messages, applying, answers; returns when to call
+ *                         it again at the latest. Also call it when the log's device has completed something.
+ *
+ * Commands are answered once applied. On a node that does not lead they are forwarded to the leader and the answer comes back
+ * through the node that was asked; what gets lost on the way is not sent again: that is the client's part, for only the client
+ * knows for how long it wants an answer. A status of CL_RAFT_RETRY means that the outcome is not known.
+ *
+ * Exactly once (thesis 6.3). A client opens a session by a command (CL_RAFT_OPEN; the answer is the session's number, 8 bytes little
+ * endian) and numbers its commands 1, 2, 3, ..., one outstanding at a time. A command that comes again gets the answer of the
+ * first time. Sessions are part of the replicated state and of snapshots. A session ends when nothing came in it for session_ms of
+ * the log's clock, which the leaders' stamps in the log drive, or when max_sessions others were used since; then its commands
+ * answer CL_RAFT_EXPIRED and are not applied. Session 0 is none: a command that is sent twice may be applied twice.
+ *
+ * Reads are linearizable: read index, or lease where raft.lease_reads is set. They are made by the leader.
+ *
+ * Snapshots are taken inside poll when the log is half full (compact_bytes), as a whole and at once: saving and restoring stop the
+ * node for as long as copying takes. The newest is kept in memory too, to be sent to others.
+ *
+ * Failure. A write or flush that fails, or damage in the log, makes the node FAILED: it says nothing more to anybody, and
+ * cl_raft_node_why says what happened. A log that is full is no failure: proposals are refused until a snapshot makes room.
+ *
+ * Bounds: raft's, plus max_sessions, CL_RAFT_WAITING commands forwarded and as many queries at one time. Everything refused is
+ * counted. Not here: batching of several commands into an entry (the log's flush and AppendEntries batch them already). */
+#ifndef CORELANE_APPS_RAFT_NODE_H
+#define CORELANE_APPS_RAFT_NODE_H
+
+#include "raft.h"
+#include "wire.h"
+
+struct cl_log;
+
+#define CL_RAFT_WAITING 4096 /* power of two */
+
+/* States of a node. */
+#define CL_RAFT_RECOVERING 0
+#define CL_RAFT_RUNNING 1
+#define CL_RAFT_STOPPED 2 /* failed, for good */
+
+/* How a command or query ended. */
+#define CL_RAFT_OK 0
+#define CL_RAFT_RETRY                                                                                                  \
+    1 /* not known: leadership was lost, or there is no leader. Ask again (in a session: with the same number) */
+#define CL_RAFT_BUSY 2         /* not done: the log or a queue is full */
+#define CL_RAFT_EXPIRED 3      /* not done: there is no such session (any more) */
+#define CL_RAFT_OUT_OF_ORDER 4 /* not done: the session has had later commands */
+#define CL_RAFT_TOO_LARGE 5    /* not done */
+
+/* Kinds of commands. */
+#define CL_RAFT_APPLY 0 /* for the state machine */
+#define CL_RAFT_OPEN 1  /* open a session: no data */
+#define CL_RAFT_CLOSE 2 /* end `session` */
+
+/* Who asked: the environment's own words, given back with the answer. */
+struct cl_raft_token {
+    uint64_t words[4];
+};
+
+/* What the node needs of the world. All are called inside calls on the node, and must not call it. */
+struct cl_raft_env {
+    void *arg;
+    uint64_t (*now_ns)(void *arg);  /* monotonic */
+    uint64_t (*wall_ms)(void *arg); /* stamps the log when this node leads; may jump: the log's clock never goes back */
+    /* Send a frame to a node, or lose it. `data` is the node's own and is used again at once. */
+    void (*send)(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes);
+    /* A command or query ended. `reply` is good during the call. */
+    void (*answer)(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes);
+};
+
+/* The user's state machine. apply must be deterministic: the same commands in the same order give the same state and the same
+ * replies, on every replica and after a restart. clock_ms is the log's clock. */
+struct cl_raft_machine {
+    void *arg;
+    /* Returns the reply's bytes, at most `room`. */
+    int64_t (*apply)(void *arg, uint64_t index, uint64_t clock_ms, const uint8_t *command, uint32_t bytes,
+                     uint8_t *reply, uint32_t room);
+    /* The same for a read: may change nothing. */
+    int64_t (*query)(void *arg, uint64_t clock_ms, const uint8_t *query, uint32_t bytes, uint8_t *reply, uint32_t room);
+    /* Copy up to `room` bytes of the state as it is, from byte `at` on; 0 at its end. Between the calls of one snapshot, which
+     * begins at 0, nothing is applied. < 0: -errno, and there is no snapshot. */
+    int64_t (*save)(void *arg, uint64_t at, uint8_t *out, uint64_t room);
+    /* Become what save saved: called with consecutive pieces; at == 0: forget everything first; at + bytes == total: the last.
+     * < 0: -errno; the node fails, as it has no state any more. */
+    int (*load)(void *arg, uint64_t at, const uint8_t *data, uint64_t bytes, uint64_t total);
+};
+
+struct cl_raft_node_config {
+    struct cl_raft_config raft;
+    struct cl_raft_env env;
+    struct cl_raft_machine machine;
+    struct cl_log *log; /* READY, empty or of this node; stays the caller's. NULL: in memory, lost with the process */
+    uint64_t tick_ns;   /* [1 ms] */
+    uint64_t compact_bytes; /* take a snapshot when the log holds so many bytes [half of raft.log_bytes] */
+    uint64_t
+        snapshot_bytes; /* largest snapshot, sessions included [1 GiB]; with a log, what it has set apart counts too */
+    uint32_t max_sessions; /* [1024] */
+    uint32_t reply_bytes;  /* largest reply [1400]; one is kept a session */
+    uint64_t session_ms;   /* [1 hour] */
+};
+
+struct cl_raft_node_counters {
+    uint64_t frames_in, frames_refused; /* refused: neither of the core nor of a node */
+    uint64_t commands, queries;         /* of own clients and forwarded */
+    uint64_t answered, answers_busy, answers_retry, answers_refused;
+    uint64_t applied, duplicates;                      /* duplicates: answered from the session, not applied again */
+    uint64_t forwarded, forward_answers, forward_lost; /* lost: the slot was needed again before an answer came */
+    uint64_t sessions_opened, sessions_closed, sessions_expired;
+    uint64_t snapshots, snapshots_put_off, snapshots_failed, log_full;
+};
+
+struct cl_raft_node;
+
+/* Memory for everything. -EINVAL, -ENOMEM with a reason in err. */
+CL_API int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_node **out, char err[256]);
+/* The log is not closed; with writes in flight, cl_log_close or cl_log_discard comes first. */
+CL_API void cl_raft_node_delete(struct cl_raft_node *node);
+
+CL_API void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);
+/* kind: CL_RAFT_APPLY... The answer comes through env.answer, inside this call or a later one. */
+CL_API void cl_raft_node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence,
+                                const uint8_t *data, uint32_t bytes, const struct cl_raft_token *token);
+CL_API void cl_raft_node_query(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes,
+                               const struct cl_raft_token *token);
+/* Returns when to call it again at the latest, on env.now_ns. */
+CL_API uint64_t cl_raft_node_poll(struct cl_raft_node *node);
+
+CL_API int cl_raft_node_state(const struct cl_raft_node *node);
+CL_API const char *cl_raft_node_why(const struct cl_raft_node *node); /* STOPPED: one sentence; else "" */
+/* The core, for its status, and to change members or transfer leadership; poll afterwards. */
+CL_API struct cl_raft *cl_raft_node_core(struct cl_raft_node *node);
+CL_API void cl_raft_node_counters(const struct cl_raft_node *node, struct cl_raft_node_counters *out);
+CL_API void cl_raft_node_wire(const struct cl_raft_node *node, struct cl_raft_wire_counters *out);
+/* Take a snapshot at the next poll, whatever the log holds. */
+CL_API void cl_raft_node_compact(struct cl_raft_node *node);
+
+#endif
