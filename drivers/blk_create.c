@@ -13,7 +13,7 @@
 #define UNIT 4096
 
 /* Zeros from `from` to `to`, on the disk. */
-static int fill(int fd, uint64_t from, uint64_t to, int (*progress)(void *, uint64_t, uint64_t), void *arg)
+static int write_zeros(int fd, uint64_t from, uint64_t to, int (*progress)(void *, uint64_t, uint64_t), void *arg)
 {
     int rc = posix_fallocate(fd, (off_t)from, (off_t)(to - from)); /* no space: known at once */
     void *zeros = aligned_alloc(UNIT, CHUNK);
@@ -67,7 +67,7 @@ int cl_blk_file_create(const char *path, uint64_t bytes, int (*progress)(void *a
     int fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return cl_blk_file_refuse(err, -errno, "cannot create %s: %s", fresh, strerror(errno));
-    int rc = fill(fd, 0, bytes, progress, arg);
+    int rc = write_zeros(fd, 0, bytes, progress, arg);
     close(fd);
     /* link, not rename: it never takes the place of a file that is there. */
     if (!rc && link(fresh, path) < 0)
@@ -89,7 +89,7 @@ int cl_blk_file_grow(const char *path, uint64_t bytes, char *err)
     else if (bytes % UNIT || bytes <= (uint64_t)st.st_size)
         rc = cl_blk_file_refuse(err, -EINVAL,
                                 "the new size must be a multiple of 4096 bytes, and more than the old one");
-    if (!rc && (rc = fill(fd, (uint64_t)st.st_size & ~(uint64_t)(UNIT - 1), bytes, NULL, NULL)) < 0) {
+    if (!rc && (rc = write_zeros(fd, (uint64_t)st.st_size & ~(uint64_t)(UNIT - 1), bytes, NULL, NULL)) < 0) {
         int back = ftruncate(fd, st.st_size);
         cl_blk_file_refuse(err, rc, "cannot grow %s: %s%s", path, strerror(-rc), back ? "; it is larger now" : "");
     }

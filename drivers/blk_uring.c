@@ -36,7 +36,7 @@ struct ring {
     bool armed;
     bool sqpoll;
     uint32_t in_flight;
-    uint32_t tail; /* entries written; published by publish() */
+    uint32_t tail; /* entries written; published by ring_doorbell() */
     uint32_t sq_mask, cq_mask;
     uint32_t *sq_head, *sq_tail, *sq_flags, *cq_head, *cq_tail, *cq_flags;
     struct io_uring_sqe *sqes;
@@ -68,7 +68,7 @@ static inline struct ring *ring_of(struct cl_blk *blk, unsigned queue)
     return &((struct uring *)((struct cl_blk_file *)blk)->engine)->rings[queue];
 }
 
-static void push(struct cl_blk_req **first, struct cl_blk_req **last, struct cl_blk_req *r)
+static void list_push(struct cl_blk_req **first, struct cl_blk_req **last, struct cl_blk_req *r)
 {
     r->next = NULL;
     if (*last)
@@ -78,7 +78,7 @@ static void push(struct cl_blk_req **first, struct cl_blk_req **last, struct cl_
     *last = r;
 }
 
-static struct cl_blk_req *pop(struct cl_blk_req **first, struct cl_blk_req **last)
+static struct cl_blk_req *list_pop(struct cl_blk_req **first, struct cl_blk_req **last)
 {
     struct cl_blk_req *r = *first;
     if (r && !(*first = r->next))
@@ -122,7 +122,7 @@ static void fill_sync(struct ring *r, uint64_t user_data)
 }
 
 /* Write the entries of a request, or of what is left of it. */
-static void fill(struct cl_blk_file *f, struct ring *r, struct cl_blk_req *req)
+static void fill_entries(struct cl_blk_file *f, struct ring *r, struct cl_blk_req *req)
 {
     const struct uring *u = f->engine;
     struct state *s = state_of(req);
@@ -164,7 +164,7 @@ static void fill(struct cl_blk_file *f, struct ring *r, struct cl_blk_req *req)
 static void finish(struct ring *r, struct cl_blk_req *req, int result)
 {
     req->result = result;
-    push(&r->done_first, &r->done_last, req);
+    list_push(&r->done_first, &r->done_last, req);
 }
 
 /* The kernel will take nothing more: what it has not taken is answered. */
@@ -183,7 +183,7 @@ static void give_up(struct cl_blk_file *f, struct ring *r)
 }
 
 /* Publish the entries and ring the doorbell. What the kernel does not take now (it is short of memory) stays in the ring. */
-static void publish(struct cl_blk_file *f, struct ring *r)
+static void ring_doorbell(struct cl_blk_file *f, struct ring *r)
 {
     cl_store_release(r->sq_tail, r->tail);
     if (r->sqpoll) {
@@ -200,7 +200,7 @@ static void publish(struct cl_blk_file *f, struct ring *r)
         give_up(f, r);
 }
 
-static void announce(struct ring *r)
+static void announce_done(struct ring *r)
 {
     cl_count(&r->stats.syscalls, 1);
     (void)eventfd_write(r->event_fd, 1); /* EAGAIN: it is readable */
@@ -216,7 +216,7 @@ static CL_HOT unsigned uring_submit(struct cl_blk *blk, unsigned queue, struct c
         int rc = cl_blk_check(blk, reqs[i]);
         reqs[i]->priv[0] = 0;
         if (cl_likely(!rc && !blk->gone)) {
-            fill(f, r, reqs[i]);
+            fill_entries(f, r, reqs[i]);
         } else {
             finish(r, reqs[i], rc ? rc : -EIO);
             nonsense = true;
@@ -227,9 +227,9 @@ static CL_HOT unsigned uring_submit(struct cl_blk *blk, unsigned queue, struct c
     if (take < n)
         cl_count(&r->stats.full, 1);
     if (take)
-        publish(f, r);
+        ring_doorbell(f, r);
     if (cl_unlikely(nonsense && r->armed))
-        announce(r);
+        announce_done(r);
     return take;
 }
 
@@ -248,7 +248,7 @@ static void data_done(struct cl_blk_file *f, struct cl_blk_req *req, int res)
 }
 
 /* The last completion of a request has come: it is done, or goes on. Returns whether it is done. */
-static bool settle(struct cl_blk_file *f, struct ring *r, struct cl_blk_req *req)
+static bool request_ended(struct cl_blk_file *f, struct ring *r, struct cl_blk_req *req)
 {
     struct state *s = state_of(req);
     bool data = req->op != CL_BLK_FLUSH, durable = data && req->flags & CL_BLK_DURABLE;
@@ -266,7 +266,7 @@ static bool settle(struct cl_blk_file *f, struct ring *r, struct cl_blk_req *req
         return true;
     }
     cl_count(&r->stats.continued, 1);
-    push(&r->again_first, &r->again_last, req);
+    list_push(&r->again_first, &r->again_last, req);
     return false;
 }
 
@@ -285,15 +285,15 @@ static bool take_cqe(struct cl_blk_file *f, struct ring *r, const struct io_urin
     } else {
         data_done(f, req, res);
     }
-    return --s->pending == 0 && settle(f, r, req);
+    return --s->pending == 0 && request_ended(f, r, req);
 }
 
 /* What the kernel has not taken yet, and what has to go once more. */
 static void push_on(struct cl_blk_file *f, struct ring *r)
 {
-    for (struct cl_blk_req *req; (req = pop(&r->again_first, &r->again_last));)
-        fill(f, r, req);
-    publish(f, r);
+    for (struct cl_blk_req *req; (req = list_pop(&r->again_first, &r->again_last));)
+        fill_entries(f, r, req);
+    ring_doorbell(f, r);
 }
 
 static CL_HOT unsigned uring_poll(struct cl_blk *blk, unsigned queue, struct cl_blk_req **done, unsigned n)
@@ -318,7 +318,7 @@ static CL_HOT unsigned uring_poll(struct cl_blk *blk, unsigned queue, struct cl_
         }
     }
     cl_store_release(r->cq_head, head); /* the kernel may write these entries again */
-    for (struct cl_blk_req *req; got < n && cl_unlikely((req = pop(&r->done_first, &r->done_last)));) {
+    for (struct cl_blk_req *req; got < n && cl_unlikely((req = list_pop(&r->done_first, &r->done_last)));) {
         done[got++] = req;
         cl_blk_count(&r->stats, req);
     }
@@ -373,7 +373,7 @@ static void uring_arm(struct cl_blk *blk, unsigned queue, bool on)
     __atomic_fetch_and(r->cq_flags, ~(uint32_t)IORING_CQ_EVENTFD_DISABLED, __ATOMIC_SEQ_CST);
     cl_fence_seq_cst();
     if (something_done(r))
-        announce(r);
+        announce_done(r);
 }
 
 static int uring_register(struct cl_blk *blk, void *ptr, uint64_t bytes)
