@@ -37,6 +37,7 @@
 
 #include "../../drivers/blk.h"
 
+// cffi: begin
 #define CL_LOG_BLOCK_BYTES 4096 /* the device's block_bytes must divide it */
 #define CL_LOG_META_BYTES 256   /* the meta blob at most */
 #define CL_LOG_WHY_BYTES 256
@@ -53,7 +54,7 @@ struct cl_log_layout {
 
 /* Make an empty log of the area. Blocks the calling thread (cl_blk_do): for setting up. What was there is lost, though not
  * erased. -EINVAL, -ENOSPC (too small: at least 4 flushes), or the device's error; one line in err[256] (may be NULL). */
-int cl_log_format(struct cl_blk *blk, unsigned queue, const struct cl_log_layout *layout, char *err);
+CL_API int cl_log_format(struct cl_blk *blk, unsigned queue, const struct cl_log_layout *layout, char *err);
 
 /* What to do with damage before the end. */
 #define CL_LOG_REFUSE 0 /* fail: -EBADMSG */
@@ -78,6 +79,7 @@ struct cl_log_config {
 #define CL_LOG_OPENING 0 /* recovering: pump */
 #define CL_LOG_READY 1
 #define CL_LOG_FAILED 2 /* for good: cl_log_error and cl_log_why say what happened */
+#define CL_LOG_CLOSED 3
 
 /* How the log ended. */
 #define CL_LOG_TAIL_CLEAN 0 /* nothing that looks like a later flush */
@@ -102,30 +104,33 @@ struct cl_log_report {
 };
 
 /* Begin to open. The log is OPENING: pump it until it is not. -EINVAL, -ENOMEM; err[256] (may be NULL). */
-int cl_log_open(const struct cl_log_config *config, struct cl_log **out, char *err);
+CL_API int cl_log_open(const struct cl_log_config *config, struct cl_log **out, char *err);
 /* The same, and wait, blocking the calling thread in the device's `wait`. Then it is READY; or the result says why not, one line is
  * in err, report (may be NULL) is filled and there is no log. */
-int cl_log_open_wait(const struct cl_log_config *config, struct cl_log **out, struct cl_log_report *report, char *err);
+CL_API int cl_log_open_wait(const struct cl_log_config *config, struct cl_log **out, struct cl_log_report *report,
+                            char *err);
 /* Finish what is in flight, write down that all is well, and free the log; the device stays open. Blocks like cl_log_open_wait.
  * The result is that of the last writes: without 0 the next open recovers as after a crash. */
-int cl_log_close(struct cl_log *log);
-/* Free the log at once, as a crash would leave it. No request may be in flight that the device still knows of: it was closed, or
- * crashed (blk_fault.h). No callback is called. */
-void cl_log_discard(struct cl_log *log);
+CL_API int cl_log_close(struct cl_log *log);
+/* The same in two parts, for who may not block: begin, pump until the state is CL_LOG_CLOSED, or FAILED and not busy; then discard. */
+CL_API void cl_log_close_begin(struct cl_log *log);
+/* Free the log at once, as a crash would leave it. No request may be in flight that the device still knows of: the log is
+ * not busy, or the device was closed, or crashed (blk_fault.h). No callback is called. */
+CL_API void cl_log_discard(struct cl_log *log);
 
-int cl_log_state(const struct cl_log *log);
-int cl_log_error(const struct cl_log *log);       /* 0, or -errno if FAILED */
-const char *cl_log_why(const struct cl_log *log); /* one sentence if FAILED, else "" */
-void cl_log_report(const struct cl_log *log, struct cl_log_report *out);
+CL_API int cl_log_state(const struct cl_log *log);
+CL_API int cl_log_error(const struct cl_log *log);       /* 0, or -errno if FAILED */
+CL_API const char *cl_log_why(const struct cl_log *log); /* one sentence if FAILED, else "" */
+CL_API void cl_log_report(const struct cl_log *log, struct cl_log_report *out);
 
 /* Collect what the device has done, call back, send what should go now. Returns how many things happened; 0: nothing to do until
  * the device completes something. Not from a callback. */
-unsigned cl_log_pump(struct cl_log *log);
+CL_API unsigned cl_log_pump(struct cl_log *log);
 /* Something is in flight or waits to go: pump again when the device has completed something. */
-bool cl_log_busy(const struct cl_log *log);
+CL_API bool cl_log_busy(const struct cl_log *log);
 /* When to pump at the latest though the device completed nothing: only with fixed_wait_ns and for devices with clocks of their
  * own (blk->ops->next_ns); UINT64_MAX: never. */
-uint64_t cl_log_next_ns(const struct cl_log *log);
+CL_API uint64_t cl_log_next_ns(const struct cl_log *log);
 
 /* Something asked of the log: the caller's memory until `done` is called. */
 struct cl_log_op {
@@ -149,26 +154,26 @@ struct cl_log_op {
  *   or the error that ended the log. */
 
 /* Append; op->index is its index. */
-int cl_log_append(struct cl_log *log, struct cl_log_op *op);
+CL_API int cl_log_append(struct cl_log *log, struct cl_log_op *op);
 /* Give up the records from `from` on, which is first_index at least; the next append gets that index. Once done, those records never
  * come back. -ERANGE. */
-int cl_log_truncate(struct cl_log *log, uint64_t from, struct cl_log_op *op);
+CL_API int cl_log_truncate(struct cl_log *log, uint64_t from, struct cl_log_op *op);
 /* Give up all records; the next append gets `index`, not less than first_index. For a snapshot that replaces the log. -ERANGE. */
-int cl_log_restart(struct cl_log *log, uint64_t index, struct cl_log_op *op);
+CL_API int cl_log_restart(struct cl_log *log, uint64_t index, struct cl_log_op *op);
 /* Replace the meta blob (op->data, op->bytes). The newest survives trim, truncation and restart. */
-int cl_log_meta_set(struct cl_log *log, struct cl_log_op *op);
+CL_API int cl_log_meta_set(struct cl_log *log, struct cl_log_op *op);
 
 /* Bytes of the durable meta blob copied into buf (CL_LOG_META_BYTES); 0: never set. */
-uint32_t cl_log_meta_get(const struct cl_log *log, void *buf);
+CL_API uint32_t cl_log_meta_get(const struct cl_log *log, void *buf);
 /* Records before first_kept are not needed any more: their space is free once this is durable. first_kept is at most one more than
- * the last durable index; less than first_index does nothing. op may be NULL. -ERANGE. */
-int cl_log_trim(struct cl_log *log, uint64_t first_kept, struct cl_log_op *op);
+ * the last durable index, and at most next_index; less than first_index does nothing. op may be NULL. -ERANGE. */
+CL_API int cl_log_trim(struct cl_log *log, uint64_t first_kept, struct cl_log_op *op);
 
-uint64_t cl_log_first_index(const struct cl_log *log);   /* durable records are first_index .. durable_index */
-uint64_t cl_log_durable_index(const struct cl_log *log); /* first_index - 1: none */
-uint64_t cl_log_next_index(const struct cl_log *log);    /* what the next append gets */
-uint32_t cl_log_max_bytes(const struct cl_log *log);     /* of one record */
-uint64_t cl_log_free_bytes(const struct cl_log *log);    /* left for flushes, headers and padding included */
+CL_API uint64_t cl_log_first_index(const struct cl_log *log);   /* durable records are first_index .. durable_index */
+CL_API uint64_t cl_log_durable_index(const struct cl_log *log); /* first_index - 1: none */
+CL_API uint64_t cl_log_next_index(const struct cl_log *log);    /* what the next append gets */
+CL_API uint32_t cl_log_max_bytes(const struct cl_log *log);     /* of one record */
+CL_API uint64_t cl_log_free_bytes(const struct cl_log *log);    /* left for flushes, headers and padding included */
 
 /* Reading durable records, in order, from an index on. A cursor may be open while the log goes on, and sees what becomes durable;
  * what is trimmed or truncated under it ends it with -ESTALE. Close all before the log. */
@@ -181,13 +186,13 @@ struct cl_log_record {
     uint8_t kind;
 };
 /* -ENOENT: there is no such durable record (next_index is allowed: the cursor waits there). -ENOMEM. */
-int cl_log_cursor_open(struct cl_log *log, uint64_t index, struct cl_log_cursor **out);
+CL_API int cl_log_cursor_open(struct cl_log *log, uint64_t index, struct cl_log_cursor **out);
 /* 1: *out is the next record, its data good until the next call on the cursor; 0: no more are durable. -EAGAIN: being read, pump and
  * call again. -EBADMSG: the record on the device is damaged (cl_log_cursor_why); -ESTALE, or the device's error. */
-int cl_log_cursor_next(struct cl_log_cursor *cursor, struct cl_log_record *out);
-const char *cl_log_cursor_why(const struct cl_log_cursor *cursor);
-/* Not while the cursor's read is in flight (-EBUSY: pump and close again), unless the log has failed. */
-int cl_log_cursor_close(struct cl_log_cursor *cursor);
+CL_API int cl_log_cursor_next(struct cl_log_cursor *cursor, struct cl_log_record *out);
+CL_API const char *cl_log_cursor_why(const struct cl_log_cursor *cursor);
+/* Not while the cursor's read is in flight: -EBUSY, pump and close again. */
+CL_API int cl_log_cursor_close(struct cl_log_cursor *cursor);
 
 /* Snapshots: at most one being written and one kept. The kept one stays until another is committed, which is atomic. */
 struct cl_log_snapshot {
@@ -195,18 +200,18 @@ struct cl_log_snapshot {
     uint64_t bytes;
     uint64_t number; /* 0: there is none; grows with each */
 };
-void cl_log_snapshot_get(const struct cl_log *log, struct cl_log_snapshot *out);
+CL_API void cl_log_snapshot_get(const struct cl_log *log, struct cl_log_snapshot *out);
 /* Begin one; one begun before and not committed is given up. -EAGAIN: writes of that are still in flight. -ENOTSUP: no space was set
  * apart. */
-int cl_log_snapshot_begin(struct cl_log *log, uint64_t index, uint64_t tag);
+CL_API int cl_log_snapshot_begin(struct cl_log *log, uint64_t index, uint64_t tag);
 /* Take the next bytes. Returns how many it took (pump and offer the rest); -ENOSPC; -EINVAL: none begun; or the log's error. */
-int64_t cl_log_snapshot_write(struct cl_log *log, const void *data, uint64_t bytes);
+CL_API int64_t cl_log_snapshot_write(struct cl_log *log, const void *data, uint64_t bytes);
 /* Make what was written the snapshot; op->done when that is durable. Does not trim. -EINVAL: none begun; -EBUSY: being committed. */
-int cl_log_snapshot_commit(struct cl_log *log, struct cl_log_op *op);
-void cl_log_snapshot_abort(struct cl_log *log);
+CL_API int cl_log_snapshot_commit(struct cl_log *log, struct cl_log_op *op);
+CL_API void cl_log_snapshot_abort(struct cl_log *log);
 /* Copy up to `room` bytes of snapshot `number` from `at` on into buf: how many, 0 at its end. -EAGAIN: being read, pump and call
  * again with the same arguments. -ESTALE: there is a newer one; -EBADMSG: damaged. One reader at a time. */
-int64_t cl_log_snapshot_read(struct cl_log *log, uint64_t number, uint64_t at, void *buf, uint64_t room);
+CL_API int64_t cl_log_snapshot_read(struct cl_log *log, uint64_t number, uint64_t at, void *buf, uint64_t room);
 
 /* Counters. Writer: who is inside the log; readers: the same. */
 struct cl_log_stats {
@@ -216,6 +221,7 @@ struct cl_log_stats {
     uint64_t superblocks;           /* written */
     uint64_t trims, truncates, restarts, metas, snapshots;
 };
-void cl_log_stats(const struct cl_log *log, struct cl_log_stats *out);
+CL_API void cl_log_stats(const struct cl_log *log, struct cl_log_stats *out);
+// cffi: end
 
 #endif

@@ -1,0 +1,389 @@
+/* Opening: find the newest superblock, apply the flushes behind its head one after another, and judge what ends them.
+ *
+ * The ring is read once around from the head on, in segments that are read side by side while the one before is checked. The first
+ * flush that is not whole, or is not the one that comes next, ends the log. Then the rest of the lap is searched for proof that there was
+ * more: a later flush of this epoch that says the bad one had been acknowledged when it was sent, a flush of an epoch that the
+ * superblock does not know, or the superblock's own word. With proof it is damage; without, a write that a crash cut short.
+ *
+ * Before the log takes appends a superblock with a higher epoch is made durable, which says where that epoch begins. Flushes that
+ * were in flight at the crash and became durable behind the gap that another one left are of an older epoch: they never match. */
+#include "log_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define READ_BYTES (256u << 10)
+#define SEGMENT_BYTES (4u << 20)
+#define READS (SEGMENT_BYTES / READ_BYTES)
+
+struct segment {
+    struct cl_log_io reads[READS];
+    uint8_t *room, *base; /* flush_bytes before base: the beginning of a flush that ends in this segment */
+    uint64_t place, bytes;
+    unsigned waiting;
+};
+
+struct cl_log_recover {
+    enum { SUPERS, STREAM, DRAIN, EPOCH } phase;
+    struct cl_log_io supers[2];
+    uint8_t *blocks; /* of the two */
+    unsigned waiting;
+    struct segment segments[2];
+    unsigned current;
+    uint64_t read_place; /* where the next segment begins */
+    uint64_t end;        /* of the lap, or of the search */
+    uint64_t at;         /* place of the next flush, or of the next block to look at */
+    bool searching, proof, torn;
+    uint64_t bad_place, beyond_place;
+    const char *bad_why;
+    uint64_t highest_epoch;
+};
+
+static void super_read(struct cl_log *log, struct cl_log_io *io)
+{
+    log->recover->waiting--;
+    if (io->req.result)
+        cl_log_fail(log, io->req.result, "reading the superblock at offset %llu failed: %s",
+                    (unsigned long long)io->req.offset, strerror(-io->req.result));
+}
+
+int cl_log_recover_start(struct cl_log *log)
+{
+    struct cl_log_recover *r = log->recover = calloc(1, sizeof *r);
+    if (!r || !(r->blocks = cl_log_blocks(2 * CL_LOG_BLOCK_BYTES)))
+        return -ENOMEM;
+    for (unsigned i = 0; i < 2; i++) {
+        r->supers[i].complete = super_read;
+        cl_log_post(log, &r->supers[i], CL_BLK_READ, 0, i * CL_LOG_BLOCK_BYTES, r->blocks + i * CL_LOG_BLOCK_BYTES,
+                    CL_LOG_BLOCK_BYTES);
+    }
+    r->waiting = 2;
+    return 0;
+}
+
+void cl_log_recover_free(struct cl_log *log)
+{
+    if (!log->recover)
+        return;
+    free(log->recover->segments[0].room);
+    free(log->recover->segments[1].room);
+    free(log->recover->blocks);
+    free(log->recover);
+    log->recover = NULL;
+}
+
+/* Whether a superblock's fields make sense together: checksums say that we wrote it, this that it is of this area. */
+static bool fits(const struct cl_log *log, const struct cl_log_disk_super *s)
+{
+    uint64_t mask = CL_LOG_BLOCK_BYTES - 1;
+    return s->area_bytes <= log->blk->bytes && s->flush_bytes >= CL_LOG_FLUSH_LEAST &&
+           s->flush_bytes <= CL_LOG_FLUSH_MOST && !((s->flush_bytes | s->ring_offset | s->ring_bytes) & mask) &&
+           s->ring_bytes >= (uint64_t)CL_LOG_RING_FLUSHES * s->flush_bytes && s->ring_offset <= s->area_bytes &&
+           s->ring_bytes <= s->area_bytes - s->ring_offset && s->meta_bytes <= CL_LOG_META_BYTES &&
+           !((s->snapshot_offset | s->snapshot_bytes | s->head_place) & mask) &&
+           s->snapshot_bytes <= s->ring_offset / 2 && s->snapshot_offset + 2 * s->snapshot_bytes <= s->ring_offset &&
+           s->snapshot_length <= s->snapshot_bytes && s->first_index && s->next_index && s->head_lsn &&
+           s->head_lsn <= s->durable_lsn + 1;
+}
+
+/* The newer of the whole superblocks; NULL: the log has failed. */
+static const struct cl_log_disk_super *choose(struct cl_log *log)
+{
+    static const struct cl_log_disk_super zeros;
+    const struct cl_log_disk_super *best = NULL;
+    bool zero[2];
+    for (unsigned i = 0; i < 2; i++) {
+        const struct cl_log_disk_super *s = (const void *)(log->recover->blocks + i * CL_LOG_BLOCK_BYTES);
+        zero[i] = memcmp(s, &zeros, sizeof zeros) == 0;
+        if (s->magic != CL_LOG_SUPER_MAGIC || s->crc != cl_log_super_crc(s) || (s->generation & 1) != i) {
+            log->report.bad_superblocks |= 1u << i;
+            continue;
+        }
+        if (s->version != CL_LOG_VERSION) {
+            cl_log_fail(log, -EPROTO, "the log is of format version %u, and this program knows version %u", s->version,
+                        CL_LOG_VERSION);
+            return NULL;
+        }
+        if (!fits(log, s)) {
+            cl_log_fail(log, -EINVAL,
+                        "the superblock at offset %u is of an area of %llu bytes, which this device of %llu is not",
+                        i * CL_LOG_BLOCK_BYTES, (unsigned long long)s->area_bytes, (unsigned long long)log->blk->bytes);
+            return NULL;
+        }
+        if (!best || s->generation > best->generation)
+            best = s;
+    }
+    if (!best)
+        cl_log_fail(log, -EBADMSG, "there is no log: neither of the superblocks, at offsets 0 and %u, is whole",
+                    CL_LOG_BLOCK_BYTES);
+    else if (best->generation == 2 && zero[1])
+        log->report.bad_superblocks = 0; /* as cl_log_format leaves it */
+    return best;
+}
+
+static int adopt(struct cl_log *log, const struct cl_log_disk_super *s)
+{
+    struct cl_log_recover *r = log->recover;
+    struct cl_log_view *v = &log->view;
+    log->super.now = *s;
+    log->area_id = s->area_id;
+    log->ring_offset = s->ring_offset;
+    log->ring_bytes = s->ring_bytes;
+    log->flush_bytes = s->flush_bytes;
+    log->head_place = s->head_place;
+    v->first_index = s->first_index;
+    v->next_index = s->durable_lsn >= s->head_lsn ? s->first_index : s->next_index;
+    v->lsn = s->head_lsn - 1;
+    v->end_place = s->head_place;
+    v->meta_number = s->meta_number;
+    v->meta_bytes = s->meta_bytes;
+    memcpy(v->meta, s->meta, s->meta_bytes);
+    r->highest_epoch = s->epoch;
+    r->at = r->read_place = s->head_place;
+    r->end = s->head_place + s->ring_bytes;
+    for (unsigned i = 0; i < 2; i++) {
+        struct segment *g = &r->segments[i];
+        g->room = cl_log_blocks(s->flush_bytes + cl_min(s->ring_bytes, SEGMENT_BYTES));
+        if (!g->room)
+            return -ENOMEM;
+        g->base = g->room + s->flush_bytes;
+    }
+    return 0;
+}
+
+static void segment_read(struct cl_log *log, struct cl_log_io *io)
+{
+    struct segment *g = io->req.user;
+    g->waiting--;
+    log->report.read_bytes += io->req.bytes;
+    if (io->req.result)
+        cl_log_fail(log, io->req.result, "reading %u bytes at offset %llu failed: %s", (unsigned)io->req.bytes,
+                    (unsigned long long)io->req.offset, strerror(-io->req.result));
+}
+
+/* Send the reads of the next segment, up to the end of the ring or of the lap. */
+static void read_ahead(struct cl_log *log, struct segment *g)
+{
+    struct cl_log_recover *r = log->recover;
+    uint64_t left = log->ring_bytes - r->read_place % log->ring_bytes;
+    g->place = r->read_place;
+    g->bytes = r->read_place < r->end ? cl_min(cl_min(left, r->end - r->read_place), (uint64_t)SEGMENT_BYTES) : 0;
+    unsigned n = 0;
+    for (uint64_t at = 0; at < g->bytes; at += READ_BYTES, n++) {
+        g->reads[n].complete = segment_read;
+        cl_log_post(log, &g->reads[n], CL_BLK_READ, 0, cl_log_offset_of(log, g->place + at), g->base + at,
+                    cl_min(g->bytes - at, (uint64_t)READ_BYTES));
+        g->reads[n].req.user = g;
+    }
+    g->waiting = n;
+    r->read_place += g->bytes;
+}
+
+/* Why a header is not that of the next flush; NULL: it is. */
+static const char *unexpected(const struct cl_log *log, const struct cl_log_disk_flush *h, uint64_t place)
+{
+    const struct cl_log_disk_super *s = &log->super.now;
+    if (h->magic != CL_LOG_FLUSH_MAGIC)
+        return "no flush begins there";
+    if (!cl_log_flush_ours(log, h, cl_log_offset_of(log, place)))
+        return "the header of the flush has a wrong checksum";
+    if (h->lsn != log->view.lsn + 1 || h->place != place)
+        return "what lies there is a flush of an earlier time";
+    if (h->lsn < s->epoch_lsn ? h->epoch >= s->epoch : h->epoch != s->epoch)
+        return "what lies there is a flush of another epoch";
+    if (h->lsn != s->head_lsn && h->first_index != log->view.next_index)
+        return "the flush does not begin at the index at which the one before it ended";
+    if (place % log->ring_bytes + cl_log_round(h->bytes) > log->ring_bytes)
+        return "the flush runs past the end of the ring";
+    return NULL;
+}
+
+static const uint8_t *at_place(const struct segment *g, uint64_t place)
+{
+    return g->base + (int64_t)(place - g->place);
+}
+
+/* The log ends before r->at. */
+static void end_at(struct cl_log *log, const char *why, uint64_t in_flush)
+{
+    struct cl_log_recover *r = log->recover;
+    const struct cl_log_disk_super *s = &log->super.now;
+    uint64_t lsn = log->view.lsn + 1;
+    r->bad_place = r->at;
+    r->bad_why = why;
+    log->report.bad_offset = cl_log_offset_of(log, r->at) + in_flush;
+    r->torn = in_flush != 0;
+    r->proof = lsn < s->epoch_lsn || lsn <= s->durable_lsn;
+    r->searching = true;
+    if (log->config.search_bytes)
+        r->end = cl_min(r->end, r->at + log->config.search_bytes);
+    if (s->closed && lsn == s->durable_lsn + 1)
+        r->end = r->at; /* nothing was written since: nothing to look for */
+}
+
+/* Apply the flushes of a segment. False: the rest of it belongs to one that ends in the next segment, or nothing is left. */
+static void scan(struct cl_log *log, const struct segment *g)
+{
+    struct cl_log_recover *r = log->recover;
+    uint64_t seg_end = g->place + g->bytes;
+    while (r->at < seg_end && r->at < r->end) {
+        const struct cl_log_disk_flush *h = (const struct cl_log_disk_flush *)at_place(g, r->at);
+        const char *why = unexpected(log, h, r->at);
+        uint64_t in_flush = 0;
+        if (!why && r->at + cl_log_round(h->bytes) > seg_end && seg_end < r->end)
+            return;
+        if (!why && r->at + cl_log_round(h->bytes) > r->end)
+            why = "the flush runs into the head of the log";
+        if (!why)
+            why = cl_log_flush_records(log, (const uint8_t *)h, &in_flush);
+        if (why) {
+            end_at(log, why, in_flush);
+            return;
+        }
+        if (h->lsn == log->super.now.head_lsn)
+            log->view.next_index = h->first_index;
+        if (cl_log_view_apply(log, (const uint8_t *)h)) {
+            cl_log_fail(log, -ENOMEM, "no memory for the index of the records");
+            return;
+        }
+        log->report.flushes++;
+        log->report.records += h->records;
+        log->report.acknowledged_index = cl_max(log->report.acknowledged_index, h->durable_index);
+        r->at = log->view.end_place;
+    }
+}
+
+/* Look in a segment for what proves that the log went on behind the bad flush. */
+static void search(struct cl_log *log, const struct segment *g)
+{
+    struct cl_log_recover *r = log->recover;
+    const struct cl_log_disk_super *s = &log->super.now;
+    uint64_t seg_end = cl_min(g->place + g->bytes, r->end), lsn = log->view.lsn + 1;
+    for (; r->at < seg_end; r->at += CL_LOG_BLOCK_BYTES) {
+        const struct cl_log_disk_flush *h = (const struct cl_log_disk_flush *)at_place(g, r->at);
+        if (h->lsn < lsn || h->epoch < s->epoch || h->place != r->at ||
+            !cl_log_flush_ours(log, h, cl_log_offset_of(log, r->at)))
+            continue;
+        r->torn = true;
+        r->highest_epoch = cl_max(r->highest_epoch, h->epoch);
+        log->report.acknowledged_index = cl_max(log->report.acknowledged_index, h->durable_index);
+        if ((h->epoch > s->epoch || h->durable_lsn >= lsn) && r->beyond_place == 0) {
+            r->proof = true;
+            r->beyond_place = r->at;
+            log->report.beyond_offset = cl_log_offset_of(log, r->at);
+        }
+    }
+}
+
+static void judge(struct cl_log *log)
+{
+    struct cl_log_recover *r = log->recover;
+    struct cl_log_report *p = &log->report;
+    const struct cl_log_disk_super *s = &log->super.now;
+    struct cl_log_view *v = &log->view;
+    p->tail = r->proof ? CL_LOG_TAIL_DAMAGED : r->torn ? CL_LOG_TAIL_TORN : CL_LOG_TAIL_CLEAN;
+    if (p->tail == CL_LOG_TAIL_CLEAN)
+        p->bad_offset = 0;
+    p->area_id = log->area_id;
+    p->epoch = s->epoch;
+    p->last_offset = cl_log_offset_of(log, v->end_place);
+    p->bad_index = p->tail == CL_LOG_TAIL_CLEAN ? 0 : v->next_index;
+    p->acknowledged_index = cl_max(p->acknowledged_index, s->durable_index);
+    v->next_index = cl_max(v->next_index, v->first_index);
+    p->first_index = v->first_index;
+    p->next_index = v->next_index;
+    if (p->tail == CL_LOG_TAIL_TORN)
+        snprintf(
+            p->why, sizeof p->why,
+            "the last flush is torn at offset %llu, where index %llu was to come: %s; nothing says that it had been "
+            "acknowledged",
+            (unsigned long long)p->bad_offset, (unsigned long long)p->bad_index, r->bad_why);
+    if (p->tail == CL_LOG_TAIL_DAMAGED && p->beyond_offset)
+        snprintf(
+            p->why, sizeof p->why,
+            "damage at offset %llu, where index %llu was to come: %s; the flush at offset %llu was written after it "
+            "had been acknowledged",
+            (unsigned long long)p->bad_offset, (unsigned long long)p->bad_index, r->bad_why,
+            (unsigned long long)p->beyond_offset);
+    else if (p->tail == CL_LOG_TAIL_DAMAGED)
+        snprintf(p->why, sizeof p->why,
+                 "damage at offset %llu, where index %llu was to come: %s; the superblock says that it had been "
+                 "acknowledged",
+                 (unsigned long long)p->bad_offset, (unsigned long long)p->bad_index, r->bad_why);
+}
+
+/* All is read: refuse, or begin a new epoch. */
+static void conclude(struct cl_log *log)
+{
+    struct cl_log_recover *r = log->recover;
+    judge(log);
+    if (log->report.tail == CL_LOG_TAIL_DAMAGED && log->config.on_damage == CL_LOG_REFUSE) {
+        cl_log_fail(log, -EBADMSG, "%.*s", CL_LOG_WHY_BYTES - 1, log->report.why);
+        return;
+    }
+    log->epoch = r->highest_epoch + 1;
+    if (log->epoch > UINT32_MAX) {
+        cl_log_fail(log, -EOVERFLOW, "the log has been opened 2^32 times: copy it to a new one");
+        return;
+    }
+    if (cl_log_flushes_start(log)) {
+        cl_log_fail(log, -ENOMEM, "no memory for %u flushes of %u bytes", log->n_flushes, log->flush_bytes);
+        return;
+    }
+    r->phase = EPOCH;
+    if (log->config.on_damage == CL_LOG_READ_ONLY)
+        return;
+    log->super.now.epoch_lsn = log->view.lsn + 1;
+    cl_log_super_want(log, NULL);
+    cl_log_super_step(log);
+}
+
+static void stream(struct cl_log *log)
+{
+    struct cl_log_recover *r = log->recover;
+    struct segment *g = &r->segments[r->current], *other = &r->segments[r->current ^ 1];
+    if (!r->searching && r->at < g->place) /* the beginning of a flush, in the segment before */
+        memcpy(g->base - (g->place - r->at), at_place(other, r->at), g->place - r->at);
+    read_ahead(log, other);
+    if (!r->searching)
+        scan(log, g);
+    if (r->searching)
+        search(log, g);
+    r->current ^= 1;
+    if (r->at >= r->end || other->bytes == 0)
+        r->phase = DRAIN;
+}
+
+bool cl_log_recover_step(struct cl_log *log)
+{
+    struct cl_log_recover *r = log->recover;
+    if (r->phase == SUPERS) {
+        if (r->waiting)
+            return false;
+        const struct cl_log_disk_super *s = choose(log);
+        if (s && adopt(log, s))
+            cl_log_fail(log, -ENOMEM, "no memory for reading the log");
+        if (log->state == CL_LOG_FAILED)
+            return true;
+        read_ahead(log, &r->segments[0]);
+        r->phase = STREAM;
+        return true;
+    }
+    if (r->phase == STREAM) {
+        if (r->segments[r->current].waiting)
+            return false;
+        stream(log);
+        return true;
+    }
+    if (r->phase == DRAIN) {
+        if (r->segments[0].waiting || r->segments[1].waiting)
+            return false;
+        conclude(log);
+        return true;
+    }
+    if (log->super.busy)
+        return false;
+    log->state = CL_LOG_READY;
+    cl_log_recover_free(log);
+    return true;
+}

@@ -1,0 +1,114 @@
+/* The superblocks: where recovery begins, the epoch, the meta blob as of then, which snapshot is the one.
+ *
+ * There are two slots, written in turns and one at a time, so the last whole one is there whatever a crash tears. What a superblock
+ * frees or makes valid counts only when it is durable: until then nothing is written over what the old one needs. */
+#include "log_internal.h"
+
+uint32_t cl_log_super_crc(const struct cl_log_disk_super *s)
+{
+    struct cl_log_disk_super copy = *s;
+    copy.crc = 0;
+    return cl_crc32c(cl_log_seed(s->generation & 1, 0, 0), &copy, sizeof copy);
+}
+
+void cl_log_super_want(struct cl_log *log, struct cl_log_op *op)
+{
+    struct cl_log_super *s = &log->super;
+    s->wanted = true;
+    if (!op)
+        return;
+    op->next = NULL;
+    if (s->waiting)
+        s->waiting_last->next = op;
+    else
+        s->waiting = op;
+    s->waiting_last = op;
+}
+
+/* The superblock that says what is durable at this moment. */
+static void fill(struct cl_log *log, struct cl_log_disk_super *out)
+{
+    const struct cl_log_view *v = &log->view;
+    *out = log->super.now;
+    out->generation++;
+    out->closed = log->closed;
+    out->epoch = log->epoch;
+    out->durable_lsn = v->lsn;
+    out->durable_index = v->next_index - 1;
+    out->head_lsn = v->begin < v->end ? v->spans[v->begin].lsn : v->lsn + 1;
+    out->head_place = v->begin < v->end ? v->spans[v->begin].place : v->end_place;
+    out->first_index = v->first_index;
+    out->next_index = v->next_index;
+    out->meta_number = v->meta_number;
+    out->meta_bytes = v->meta_bytes;
+    memset(out->meta, 0, sizeof out->meta);
+    memcpy(out->meta, v->meta, v->meta_bytes);
+    if (log->snap.publish) {
+        const struct cl_log_snapshot *n = &log->snap.next;
+        out->snapshot_number = n->number;
+        out->snapshot_index = n->index;
+        out->snapshot_tag = n->tag;
+        out->snapshot_length = n->bytes;
+    }
+    out->crc = cl_log_super_crc(out);
+}
+
+static void completed(struct cl_log *log, struct cl_log_io *io)
+{
+    struct cl_log_super *s = &log->super;
+    s->busy = false;
+    if (io->req.result) {
+        cl_log_fail(log, io->req.result, "writing the superblock at offset %llu failed: %s",
+                    (unsigned long long)io->req.offset, strerror(-io->req.result));
+        return;
+    }
+    bool published = s->block->snapshot_number != s->now.snapshot_number;
+    s->now = *s->block;
+    log->head_place = s->now.head_place;
+    log->stats.superblocks++;
+    struct cl_log_op *ops = s->riding;
+    s->riding = NULL;
+    if (published)
+        cl_log_snapshot_published(log);
+    cl_log_done(log, ops, 0);
+}
+
+bool cl_log_super_step(struct cl_log *log)
+{
+    struct cl_log_super *s = &log->super;
+    if (s->busy || !s->wanted)
+        return false;
+    s->wanted = false;
+    s->busy = true;
+    s->riding = s->waiting;
+    s->waiting = s->waiting_last = NULL;
+    fill(log, s->block);
+    s->io.complete = completed;
+    cl_log_post(log, &s->io, CL_BLK_WRITE, CL_BLK_DURABLE, (s->block->generation & 1) * CL_LOG_BLOCK_BYTES, s->block,
+                CL_LOG_BLOCK_BYTES);
+    return true;
+}
+
+void cl_log_super_fail(struct cl_log *log)
+{
+    struct cl_log_op *riding = log->super.riding, *waiting = log->super.waiting;
+    log->super.riding = log->super.waiting = NULL;
+    cl_log_done(log, riding, log->error);
+    cl_log_done(log, waiting, log->error);
+}
+
+int cl_log_trim(struct cl_log *log, uint64_t first_kept, struct cl_log_op *op)
+{
+    if (log->state != CL_LOG_READY)
+        return log->state == CL_LOG_FAILED ? log->error : -EBUSY;
+    if (log->config.on_damage == CL_LOG_READ_ONLY)
+        return -EROFS;
+    /* open_index: a truncation that is under way may have gone below what is durable. */
+    if (first_kept > cl_min(log->view.next_index, log->open_index))
+        return -ERANGE;
+    if (first_kept > log->view.first_index)
+        cl_log_view_trim(&log->view, first_kept);
+    log->stats.trims++;
+    cl_log_super_want(log, op);
+    return 0;
+}

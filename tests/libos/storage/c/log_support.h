@@ -1,0 +1,106 @@
+/* What the log's C tests share: a bad disk with a clock of its own, opening, pumping, and a generator of numbers. */
+#ifndef TESTS_LIBOS_STORAGE_C_LOG_SUPPORT_H
+#define TESTS_LIBOS_STORAGE_C_LOG_SUPPORT_H
+
+#include "drivers/blk_fault.h"
+#include "drivers/blk_memory.h"
+#include "libos/storage/log.h"
+#include "libos/storage/log_disk.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(condition, ...)                                                                                          \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition);                                            \
+            fprintf(stderr, __VA_ARGS__);                                                                              \
+            fprintf(stderr, "\n");                                                                                     \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+/* splitmix64 */
+static uint64_t rng_state;
+static inline uint64_t rng(void)
+{
+    uint64_t z = rng_state += 0x9e3779b97f4a7c15ull;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+    return z ^ z >> 31;
+}
+static inline uint64_t below(uint64_t n)
+{
+    return rng() % n;
+}
+
+static uint64_t now_ns;
+
+static inline struct cl_blk *memory_disk(uint64_t bytes)
+{
+    struct cl_blk_memory_config config = {.bytes = bytes};
+    struct cl_blk *blk;
+    char err[256];
+    CHECK(cl_blk_memory_new(&config, &blk, err) == 0, "%s", err);
+    return blk;
+}
+
+static inline struct cl_blk *bad_disk(struct cl_blk *inner, struct cl_blk_fault_config config)
+{
+    struct cl_blk *blk;
+    char err[256];
+    config.clock = cl_blk_fault_clock_word;
+    config.clock_arg = &now_ns;
+    CHECK(cl_blk_fault_new(inner, &config, &blk, err) == 0, "%s", err);
+    return blk;
+}
+
+/* Pump until nothing is in flight. */
+static inline void settle(struct cl_log *log)
+{
+    while (cl_log_busy(log))
+        if (cl_log_pump(log) == 0 && cl_log_next_ns(log) != UINT64_MAX)
+            now_ns = cl_max(now_ns, cl_log_next_ns(log));
+}
+
+/* Pump until it is not opening; virtual time goes on as the device asks. */
+static inline struct cl_log *open_log(const struct cl_log_config *config, int expect, struct cl_log_report *report)
+{
+    struct cl_log *log;
+    char err[256];
+    CHECK(cl_log_open(config, &log, err) == 0, "%s", err);
+    while (cl_log_state(log) == CL_LOG_OPENING)
+        if (cl_log_pump(log) == 0 && cl_log_next_ns(log) != UINT64_MAX)
+            now_ns = cl_max(now_ns, cl_log_next_ns(log));
+    struct cl_log_report mine;
+    cl_log_report(log, report ? report : &mine);
+    CHECK(cl_log_error(log) == expect, "%d: %s", cl_log_error(log), cl_log_why(log));
+    if (expect == 0)
+        return log;
+    CHECK(strlen(cl_log_why(log)) > 10, "no reason");
+    settle(log);
+    cl_log_discard(log);
+    return NULL;
+}
+
+static inline int close_log(struct cl_log *log)
+{
+    cl_log_close_begin(log);
+    settle(log);
+    int rc = cl_log_error(log);
+    cl_log_discard(log);
+    return rc;
+}
+
+/* The next record of a cursor, waiting for reads. */
+static inline int next_record(struct cl_log *log, struct cl_log_cursor *cursor, struct cl_log_record *record)
+{
+    int rc;
+    while ((rc = cl_log_cursor_next(cursor, record)) == -EAGAIN)
+        if (cl_log_pump(log) == 0 && cl_log_next_ns(log) != UINT64_MAX)
+            now_ns = cl_max(now_ns, cl_log_next_ns(log));
+    return rc;
+}
+
+#endif
