@@ -11,18 +11,71 @@ import errno
 import os
 import random
 import select
+import tempfile
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from corelane.drivers import blk_loop
 from corelane.drivers._native import ffi, lib
 from corelane.drivers.blk import FLUSH, READ, WRITE, Blk, BlkError, BlkFaults, FaultBlk, Request, memory_blk
+from corelane.drivers.blk_file import FileBlk, create
 from corelane.runtime.errors import CorelaneError
 
 MIB = 1 << 20
 
+
+@contextlib.contextmanager
+def file_device(**options: object) -> Iterator[Blk]:
+    """A file of its own, opened as asked for, or a reason to skip."""
+    with tempfile.TemporaryDirectory(prefix="cl-blk-") as folder:
+        path = f"{folder}/file"
+        create(path, 8 * MIB)
+        try:
+            blk = FileBlk(path, **options)  # type: ignore[arg-type]
+        except CorelaneError as error:
+            if "io_uring is refused" not in str(error) and "direct I/O" not in str(error):
+                raise
+            pytest.skip(str(error))
+        with blk:
+            yield blk
+
+
+@contextlib.contextmanager
+def raw_device() -> Iterator[Blk]:
+    """A loop device over a part of a file."""
+    if why := blk_loop.missing():
+        pytest.skip(why)
+    with tempfile.TemporaryDirectory(prefix="cl-blk-") as folder:
+        create(f"{folder}/file", 10 * MIB)
+        with open(f"{folder}/file", "rb+") as file:
+            fd, path = blk_loop.attach(file.fileno(), MIB, 8 * MIB)
+            try:
+                with FileBlk(path, depth=64) as blk:
+                    assert blk.info().raw
+                    assert blk.size_bytes == 8 * MIB
+                    yield blk
+            finally:
+                os.close(fd)
+
+
+@contextlib.contextmanager
+def fault_file() -> Iterator[Blk]:
+    """A fault device around a file."""
+    with file_device(depth=64, queues=2) as inner, FaultBlk(inner) as blk:
+        yield blk
+
+
 DEVICES: dict[str, Callable[[], contextlib.AbstractContextManager[Blk]]] = {
     "memory": lambda: memory_blk(8 * MIB),
+    "file-uring": lambda: file_device(engine="uring", depth=64),
+    "file-linked": lambda: file_device(engine="uring", queues=2, depth=64, no_dsync=True),
+    "file-sqpoll": lambda: file_device(engine="uring", depth=64, sqpoll=True),
+    "file-threads": lambda: file_device(engine="threads", queues=2, depth=64),
+    "file-threads-linked": lambda: file_device(engine="threads", depth=64, no_dsync=True, threads=1),
+    "file-buffered": lambda: file_device(direct=False, depth=64),
+    "raw": raw_device,
+    "fault-file": fault_file,
     "fault": lambda: FaultBlk(memory_blk(8 * MIB, queues=2, depth=64), BlkFaults()),
     "fault-late": lambda: FaultBlk(
         memory_blk(8 * MIB, depth=64), BlkFaults(latency_min_ns=1000, latency_max_ns=300_000)
@@ -239,7 +292,10 @@ def test_bytes_of_a_memory_device_are_those_written(rng):
         assert bytes(ffi.buffer(lib.cl_blk_memory_data(blk.ptr), MIB))[8192:12288] == data
 
 
-@pytest.mark.parametrize("kind", ["memory", "fault"])
-def test_all_queues_at_once(c_program, seed, kind):
-    out = c_program("tests/drivers/c/blk_stress.c")(kind, 3000, seed)
-    assert int(out.split()[1]) > 3000
+@pytest.mark.parametrize(("kind", "rounds"), [("memory", 3000), ("fault", 3000), ("uring", 150), ("threads", 150)])
+def test_all_queues_at_once(c_program, tmp_path, seed, kind, rounds):
+    files = [tmp_path / "f"] if kind in ("uring", "threads") else []
+    out = c_program("tests/drivers/c/blk_stress.c")(kind, rounds, seed, *files)
+    if out.startswith("skip"):
+        pytest.skip(out[5:])
+    assert int(out.split()[1]) > rounds

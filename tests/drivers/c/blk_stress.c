@@ -1,8 +1,9 @@
 /* Every queue of a block device at once: each thread writes, reads back and checks blocks of its own with as many requests in
  * flight as there may be, flushes, arms and disarms, while another thread reads statistics. With faults, what fails is counted as
  * failed. Run plain, under ASan and under TSan.
- * Usage: blk_stress memory|fault ROUNDS SEED */
+ * Usage: blk_stress memory|fault|uring|threads ROUNDS SEED FILE */
 #include "drivers/blk_fault.h"
+#include "drivers/blk_file.h"
 #include "drivers/blk_memory.h"
 #include "drivers/load/random.h"
 
@@ -142,9 +143,25 @@ static void *run(void *arg)
     return NULL;
 }
 
-static void open_device(const char *kind, uint64_t seed)
+static void open_file(const char *kind, const char *path)
 {
     char err[256] = "";
+    struct cl_blk_file_config c = {.path = path, .queues = QUEUES, .depth = DEPTH};
+    c.engine = strcmp(kind, "uring") == 0 ? CL_BLK_ENGINE_URING : CL_BLK_ENGINE_THREADS;
+    CHECK(cl_blk_file_create(path, QUEUES * BLOCKS * 4096, NULL, NULL, err) == 0);
+    if (cl_blk_file_open(&c, &blk, err) < 0) {
+        printf("skip %s\n", err);
+        exit(0);
+    }
+}
+
+static void open_device(const char *kind, uint64_t seed, const char *path)
+{
+    char err[256] = "";
+    if (path) {
+        open_file(kind, path);
+        return;
+    }
     struct cl_blk_memory_config memory = {.queues = QUEUES, .depth = DEPTH, .bytes = 4 << 20};
     CHECK(cl_blk_memory_new(&memory, &blk, err) == 0);
     if (strcmp(kind, "fault") == 0) {
@@ -171,10 +188,10 @@ static void check_stats(struct worker *workers)
 
 int main(int argc, char **argv)
 {
-    CHECK(argc == 4);
+    CHECK(argc == 4 || argc == 5);
     rounds = strtoull(argv[2], NULL, 0);
     uint64_t seed = strtoull(argv[3], NULL, 0);
-    open_device(argv[1], seed);
+    open_device(argv[1], seed, argc == 5 ? argv[4] : NULL);
     struct worker *workers = calloc(QUEUES, sizeof(*workers));
     for (unsigned i = 0; i < QUEUES; i++) {
         workers[i].queue = i;

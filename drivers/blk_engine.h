@@ -1,0 +1,25 @@
+/* What blk_file.c and its two engines share. Not a public header. */
+#ifndef CORELANE_DRIVERS_BLK_ENGINE_H
+#define CORELANE_DRIVERS_BLK_ENGINE_H
+
+#include "blk_file.h"
+
+/* Constant after opening, but for what says otherwise. */
+struct cl_blk_file {
+    struct cl_blk blk;
+    int fd;
+    uint32_t
+        no_dsync; /* writers: any queue's thread, once RWF_DSYNC was refused; readers: all, relaxed: it changes how, not what */
+    struct cl_blk_file_info info;
+    void *engine; /* the engine's own */
+};
+
+/* Start the engine: fills blk.ops. -errno with a reason in err[256]. */
+int cl_blk_uring_start(struct cl_blk_file *f, const struct cl_blk_file_config *config, char *err);
+int cl_blk_threads_start(struct cl_blk_file *f, const struct cl_blk_file_config *config, char *err);
+/* Closes the descriptor and frees f; by the engine's close. */
+void cl_blk_file_delete(struct cl_blk_file *f);
+/* Format into err[256], which may be NULL; returns `error`. */
+int cl_blk_file_refuse(char *err, int error, const char *format, ...) CL_PRINTF(3, 4);
+
+#endif

@@ -1,0 +1,114 @@
+"""Files and raw block devices as block devices (drivers/blk_file.h): opening, creating and growing them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..runtime.errors import CorelaneError
+from ._native import ffi, lib
+from .blk import Blk
+from .nic import check
+
+_ENGINES = {
+    "auto": lib.CL_BLK_ENGINE_AUTO,
+    "uring": lib.CL_BLK_ENGINE_URING,
+    "threads": lib.CL_BLK_ENGINE_THREADS,
+}
+_DIRECT = {None: lib.CL_BLK_DIRECT_AUTO, True: lib.CL_BLK_DIRECT_ONLY, False: lib.CL_BLK_DIRECT_NEVER}
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """What came of opening a file.
+
+    engine: "uring" or "threads". direct: O_DIRECT. dsync: durable writes carry RWF_DSYNC, else an fdatasync follows.
+    raw: a block device, not a file. holes: the file has blocks that were never written. regions: of memory, registered.
+    why: what was refused, and why; empty if nothing was.
+    """
+
+    engine: str
+    direct: bool
+    dsync: bool
+    sqpoll: bool
+    raw: bool
+    holes: bool
+    regions: int
+    why: str
+
+
+class FileBlk(Blk):
+    """A file or raw block device.
+
+    path: of an existing file (see `create`) or block device; or an open descriptor, which is then the device's.
+    engine: "auto", "uring" or "threads". direct: None for O_DIRECT where it is to be had, True: or fail, False: through
+    the page cache. The rest is explained in drivers/blk_file.h. Raises CorelaneError saying why it cannot be opened.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | int,
+        *,
+        queues: int = 1,
+        depth: int = 0,
+        block_bytes: int = 0,
+        engine: Literal["auto", "uring", "threads"] = "auto",
+        direct: bool | None = None,
+        no_dsync: bool = False,
+        sqpoll: bool = False,
+        threads: int = 0,
+        shared: bool = False,
+    ) -> None:
+        config, out, err = ffi.new("struct cl_blk_file_config *"), ffi.new("struct cl_blk **"), ffi.new("char[256]")
+        name = ffi.NULL if isinstance(path, int) else ffi.new("char[]", os.fsencode(path))
+        config.path, config.fd = name, path if isinstance(path, int) else -1
+        config.queues, config.depth, config.block_bytes, config.threads = queues, depth, block_bytes, threads
+        config.engine, config.direct = _ENGINES[engine], _DIRECT[direct]
+        config.no_dsync, config.sqpoll, config.shared = no_dsync, sqpoll, shared
+        check(lib.cl_blk_file_open(config, out, err), err, f"block device {path}")
+        super().__init__(out[0])
+
+    def info(self) -> FileInfo:
+        """How it was opened."""
+        c = ffi.new("struct cl_blk_file_info *")
+        lib.cl_blk_file_info(self.ptr, c)
+        engine = "uring" if c.engine == lib.CL_BLK_ENGINE_URING else "threads"
+        why = ffi.string(c.why).decode(errors="replace")
+        return FileInfo(
+            engine, bool(c.direct), bool(c.dsync), bool(c.sqpoll), bool(c.raw), bool(c.holes), int(c.regions), why
+        )
+
+
+def create(path: str | os.PathLike[str], size: int, progress: Callable[[int, int], object] | None = None) -> None:
+    """A new file of zeros that are on the disk; it has its name only once it is whole.
+
+    size: a multiple of 4096 bytes. progress: called with the bytes done and the bytes to do; what it raises ends it.
+    Raises CorelaneError: it exists, there is no space...
+    """
+    raised: list[BaseException] = []
+
+    def report(_arg: Any, done: int, of: int) -> int:
+        try:
+            if progress:
+                progress(done, of)
+        except BaseException as error:
+            raised.append(error)
+        return len(raised)
+
+    callback = ffi.callback("int(void *, uint64_t, uint64_t)", report)
+    err = ffi.new("char[256]")
+    rc = lib.cl_blk_file_create(os.fsencode(path), size, callback, ffi.NULL, err)
+    if raised:
+        raise raised[0]
+    if rc < 0:
+        raise CorelaneError(ffi.string(err).decode(errors="replace"), errno=-rc)
+
+
+def grow(path: str | os.PathLike[str], size: int) -> None:
+    """Make a file larger by zeros that are on the disk. Raises CorelaneError; it then has its old size."""
+    err = ffi.new("char[256]")
+    rc = lib.cl_blk_file_grow(os.fsencode(path), size, err)
+    if rc < 0:
+        raise CorelaneError(ffi.string(err).decode(errors="replace"), errno=-rc)

@@ -1,0 +1,310 @@
+/* The engine of the file device (blk_file.h) for systems without io_uring: worker threads that make plain system calls.
+ *
+ * A queue has one list of requests to do, under its lock, and one of requests done, which workers push to without it. A submit wakes
+ * as many workers as it has brought requests; poll takes the whole done list by one exchange. */
+#include "blk_engine.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef RWF_DSYNC
+#define RWF_DSYNC 2
+#endif
+
+struct queue {
+    struct cl_blk_file *file;
+    pthread_mutex_t lock; /* of the list to do, and of `ending` */
+    pthread_cond_t work;
+    struct cl_blk_req *first, *last;
+    bool ending;
+    pthread_t *threads;
+    uint32_t n_threads;
+
+    /* The user's. */
+    uint32_t in_flight CL_ALIGNED(CL_CACHELINE);
+    struct cl_blk_req *taken; /* from the done list, not given back yet */
+    struct cl_blk_stats stats;
+
+    /* Workers push (release: the results), the user takes all (acquire). */
+    struct cl_blk_req *done CL_ALIGNED(CL_CACHELINE);
+    uint32_t
+        armed; /* writer: the user; readers: workers. Both sides fence between this word and `done`: one sees the other */
+    uint64_t continued; /* RMW, relaxed: a statistic */
+    int event_fd;
+};
+
+static struct queue *queue_of(struct cl_blk *blk, unsigned queue)
+{
+    return &((struct queue *)((struct cl_blk_file *)blk)->engine)[queue];
+}
+
+static void announce(struct queue *q)
+{
+    (void)eventfd_write(q->event_fd, 1); /* EAGAIN: it is readable */
+}
+
+static void push_done(struct queue *q, struct cl_blk_req *r)
+{
+    r->next = cl_load_relaxed(&q->done);
+    while (!__atomic_compare_exchange_n(&q->done, &r->next, r, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        ;
+    cl_fence_seq_cst(); /* after the push, before the look at `armed` */
+    if (cl_load_relaxed(&q->armed))
+        announce(q);
+}
+
+static int sync_data(struct queue *q)
+{
+    return fdatasync(q->file->fd) < 0 ? -errno : 0;
+}
+
+/* One call; how much was done, or -errno. */
+static ssize_t move(struct queue *q, const struct cl_blk_req *r, uint32_t done)
+{
+    struct iovec iov = {(uint8_t *)r->buf + done, r->bytes - done};
+    off_t at = (off_t)(r->offset + done);
+    bool dsync = r->flags & CL_BLK_DURABLE && !cl_load_relaxed(&q->file->no_dsync);
+    ssize_t n = r->op == CL_BLK_READ ? preadv2(q->file->fd, &iov, 1, at, 0)
+                                     : pwritev2(q->file->fd, &iov, 1, at, dsync ? RWF_DSYNC : 0);
+    if (n < 0 && (errno == EOPNOTSUPP || errno == ENOSYS) && dsync) {
+        cl_store_relaxed(&q->file->no_dsync, 1);
+        return 0;
+    }
+    return n < 0 ? (errno == EINTR || errno == EAGAIN ? 0 : -errno) : n == 0 ? -EIO : n;
+}
+
+static int serve(struct queue *q, const struct cl_blk_req *r)
+{
+    if (r->op == CL_BLK_FLUSH)
+        return sync_data(q);
+    uint32_t unit = q->file->blk.block_bytes - 1;
+    for (uint32_t done = 0; done < r->bytes;) {
+        ssize_t n = move(q, r, done);
+        if (n < 0)
+            return (int)n;
+        done += (uint32_t)n;
+        if (done < r->bytes) {
+            done &= ~unit; /* direct I/O goes on at a block */
+            __atomic_fetch_add(&q->continued, 1, __ATOMIC_RELAXED);
+        }
+    }
+    return r->flags & CL_BLK_DURABLE && cl_load_relaxed(&q->file->no_dsync) ? sync_data(q) : 0;
+}
+
+static void *work(void *arg)
+{
+    struct queue *q = arg;
+    pthread_mutex_lock(&q->lock);
+    for (;;) {
+        struct cl_blk_req *r = q->first;
+        if (!r) {
+            if (q->ending)
+                break;
+            pthread_cond_wait(&q->work, &q->lock);
+            continue;
+        }
+        if (!(q->first = r->next))
+            q->last = NULL;
+        pthread_mutex_unlock(&q->lock);
+        r->result = serve(q, r);
+        push_done(q, r);
+        pthread_mutex_lock(&q->lock);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+static unsigned threads_submit(struct cl_blk *blk, unsigned queue, struct cl_blk_req **reqs, unsigned n)
+{
+    struct queue *q = queue_of(blk, queue);
+    unsigned take = cl_min(n, blk->depth - q->in_flight), todo = 0;
+    struct cl_blk_req *first = NULL, *last = NULL;
+    for (unsigned i = 0; i < take; i++) {
+        struct cl_blk_req *r = reqs[i];
+        r->next = NULL;
+        if ((r->result = cl_blk_check(blk, r))) {
+            push_done(q, r);
+            continue;
+        }
+        *(last ? &last->next : &first) = r;
+        last = r;
+        todo++;
+    }
+    q->in_flight += take;
+    cl_count(&q->stats.submitted, take);
+    if (take < n)
+        cl_count(&q->stats.full, 1);
+    if (!todo)
+        return take;
+    pthread_mutex_lock(&q->lock);
+    *(q->last ? &q->last->next : &q->first) = first;
+    q->last = last;
+    pthread_mutex_unlock(&q->lock);
+    cl_count(&q->stats.syscalls, 1);
+    if (todo == 1)
+        pthread_cond_signal(&q->work);
+    else
+        pthread_cond_broadcast(&q->work);
+    return take;
+}
+
+static unsigned threads_poll(struct cl_blk *blk, unsigned queue, struct cl_blk_req **done, unsigned n)
+{
+    struct queue *q = queue_of(blk, queue);
+    unsigned got = 0;
+    while (got < n) {
+        if (!q->taken &&
+            (!cl_load_relaxed(&q->done) || !(q->taken = __atomic_exchange_n(&q->done, NULL, __ATOMIC_ACQUIRE))))
+            break;
+        struct cl_blk_req *r = done[got++] = q->taken;
+        q->taken = r->next;
+        cl_blk_count(&q->stats, r);
+    }
+    q->in_flight -= got;
+    return got;
+}
+
+static int threads_fd(struct cl_blk *blk, unsigned queue)
+{
+    return queue_of(blk, queue)->event_fd;
+}
+
+static void set_armed(struct queue *q, bool on)
+{
+    cl_store_relaxed(&q->armed, on);
+    cl_fence_seq_cst(); /* before the look at `done` */
+}
+
+static void threads_arm(struct cl_blk *blk, unsigned queue, bool on)
+{
+    struct queue *q = queue_of(blk, queue);
+    set_armed(q, on);
+    if (on && (q->taken || cl_load_relaxed(&q->done)))
+        announce(q);
+}
+
+static int threads_wait(struct cl_blk *blk, unsigned queue, int64_t timeout_ns)
+{
+    struct queue *q = queue_of(blk, queue);
+    bool armed = q->armed;
+    int rc = 0;
+    set_armed(q, true);
+    if (q->in_flight && !q->taken && !cl_load_relaxed(&q->done) && timeout_ns) {
+        struct timespec t = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+        struct pollfd p = {.fd = q->event_fd, .events = POLLIN};
+        cl_count(&q->stats.syscalls, 1);
+        rc = ppoll(&p, 1, timeout_ns < 0 ? NULL : &t, NULL) < 0 ? -errno : 0;
+    }
+    if (!armed) {
+        uint64_t count;
+        set_armed(q, false);
+        if (read(q->event_fd, &count, sizeof count) < 0 && errno != EAGAIN)
+            rc = -errno;
+        cl_count(&q->stats.syscalls, 1);
+    }
+    return rc;
+}
+
+static int threads_register(struct cl_blk *blk, void *ptr, uint64_t bytes)
+{
+    (void)blk;
+    (void)ptr;
+    (void)bytes;
+    return -EOPNOTSUPP;
+}
+
+static void threads_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out)
+{
+    struct queue *q = queue_of(blk, queue);
+    cl_blk_stats_read(&q->stats, out);
+    out->continued += cl_load_relaxed(&q->continued);
+}
+
+/* What is to do is done first. */
+static void queues_delete(struct queue *queues, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        struct queue *q = &queues[i];
+        pthread_mutex_lock(&q->lock);
+        q->ending = true;
+        pthread_cond_broadcast(&q->work);
+        pthread_mutex_unlock(&q->lock);
+        for (unsigned t = 0; t < q->n_threads; t++)
+            pthread_join(q->threads[t], NULL);
+        free(q->threads);
+        if (q->event_fd >= 0)
+            close(q->event_fd);
+        pthread_cond_destroy(&q->work);
+        pthread_mutex_destroy(&q->lock);
+    }
+    free(queues);
+}
+
+static void threads_close(struct cl_blk *blk)
+{
+    struct cl_blk_file *f = (struct cl_blk_file *)blk;
+    queues_delete(f->engine, blk->n_queues);
+    cl_blk_file_delete(f);
+}
+
+static const struct cl_blk_ops threads_ops = {
+    .name = "file",
+    .submit = threads_submit,
+    .poll = threads_poll,
+    .wait = threads_wait,
+    .fd = threads_fd,
+    .arm = threads_arm,
+    .register_memory = threads_register,
+    .stats = threads_stats,
+    .close = threads_close,
+};
+
+/* Workers take no signals: those are the application's. */
+static int start_workers(struct queue *q, uint32_t n)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = 0;
+    q->threads = calloc(n, sizeof(*q->threads));
+    if (!q->threads)
+        rc = -ENOMEM;
+    for (; !rc && q->n_threads < n; q->n_threads += !rc)
+        rc = -pthread_create(&q->threads[q->n_threads], NULL, work, q);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+int cl_blk_threads_start(struct cl_blk_file *f, const struct cl_blk_file_config *config, char *err)
+{
+    unsigned n = f->blk.n_queues;
+    struct queue *queues = aligned_alloc(CL_CACHELINE, n * sizeof(*queues));
+    if (!queues)
+        return cl_blk_file_refuse(err, -ENOMEM, "out of memory");
+    memset(queues, 0, n * sizeof(*queues));
+    for (unsigned i = 0; i < n; i++) {
+        queues[i].file = f;
+        queues[i].event_fd = -1;
+        pthread_mutex_init(&queues[i].lock, NULL);
+        pthread_cond_init(&queues[i].work, NULL);
+    }
+    for (unsigned i = 0; i < n; i++) {
+        queues[i].event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        int rc = queues[i].event_fd < 0 ? -errno : start_workers(&queues[i], config->threads ? config->threads : 4);
+        if (rc) {
+            queues_delete(queues, n);
+            return cl_blk_file_refuse(err, rc, "cannot start worker threads: %s", strerror(-rc));
+        }
+    }
+    f->engine = queues;
+    f->blk.ops = &threads_ops;
+    f->info.engine = CL_BLK_ENGINE_THREADS;
+    return 0;
+}

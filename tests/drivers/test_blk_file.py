@@ -1,0 +1,233 @@
+"""Files and raw devices: how they are opened, what is refused and said, and what a file that changes beneath does."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from corelane.drivers import blk_loop
+from corelane.drivers._native import lib
+from corelane.drivers.blk import READ, WRITE, BlkError, Request
+from corelane.drivers.blk_file import FileBlk, create, grow
+from corelane.runtime.errors import CorelaneError
+
+MIB, UNIT = 1 << 20, 4096
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "blocks"
+    create(file, MIB)
+    return file
+
+
+def test_a_new_file_is_whole_zero_and_without_holes(tmp_path):
+    seen: list[tuple[int, int]] = []
+    create(tmp_path / "f", 3 * MIB, lambda done, of: seen.append((done, of)))
+    assert seen == [(MIB, 3 * MIB), (2 * MIB, 3 * MIB), (3 * MIB, 3 * MIB)]
+    assert (tmp_path / "f").read_bytes() == bytes(3 * MIB)
+    with FileBlk(tmp_path / "f") as blk:
+        assert not blk.info().holes
+        assert blk.size_bytes == 3 * MIB
+        assert blk.atomic_bytes in (512, 1024, 2048, 4096)
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_a_file_that_is_there_is_not_created_again(path):
+    path.write_bytes(b"x" * UNIT)
+    with pytest.raises(CorelaneError, match="File exists") as caught:
+        create(path, MIB)
+    assert caught.value.errno == errno.EEXIST
+    assert path.read_bytes() == b"x" * UNIT
+    assert os.listdir(path.parent) == ["blocks"]
+
+
+def test_creation_can_be_ended_and_leaves_nothing(tmp_path):
+    def stop(done: int, of: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        create(tmp_path / "f", 2 * MIB, stop)
+    with pytest.raises(CorelaneError, match="multiple of 4096"):
+        create(tmp_path / "f", 1000)
+    with pytest.raises(CorelaneError, match=r"No space|too large"):
+        create(tmp_path / "f", 1 << 55)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_grows_and_keeps_what_it_holds(path):
+    with FileBlk(path) as blk:
+        blk.write(0, b"a" * UNIT, durable=True)
+    grow(path, 2 * MIB)
+    with FileBlk(path) as blk:
+        assert blk.size_bytes == 2 * MIB
+        assert not blk.info().holes
+        assert blk.read(0, 2 * UNIT) == b"a" * UNIT + bytes(UNIT)
+        assert blk.read(2 * MIB - UNIT, UNIT) == bytes(UNIT)
+    with pytest.raises(CorelaneError, match="more than the old one"):
+        grow(path, MIB)
+    with pytest.raises(CorelaneError, match="cannot grow"):
+        grow(path, 1 << 55)
+    assert path.stat().st_size == 2 * MIB
+
+
+def test_holes_are_told_of(tmp_path):
+    (tmp_path / "f").touch()
+    os.truncate(tmp_path / "f", MIB)
+    with FileBlk(tmp_path / "f") as blk:
+        assert blk.info().holes
+
+
+@pytest.mark.parametrize("engine", ["uring", "threads"])
+def test_a_file_has_one_user_and_is_free_as_soon_as_it_is_closed(path, engine):
+    for _ in range(5):
+        with FileBlk(path, engine=engine) as blk:
+            with pytest.raises(CorelaneError, match="open in another place"):
+                FileBlk(path)
+            with FileBlk(path, shared=True) as other:
+                blk.write(0, b"b" * UNIT, durable=True)
+                assert other.read(0, UNIT) == b"b" * UNIT
+
+
+def test_an_open_descriptor_will_do(path):
+    fd = os.open(path, os.O_RDWR)
+    with FileBlk(fd) as blk:
+        blk.write(UNIT, b"c" * UNIT, durable=True)
+        assert blk.read(UNIT, UNIT) == b"c" * UNIT
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+
+
+def test_what_cannot_be_opened_is_refused_with_the_reason(tmp_path, path):
+    with pytest.raises(CorelaneError, match="No such file"):
+        FileBlk(tmp_path / "none")
+    with pytest.raises(CorelaneError, match="neither a file nor a block device"):
+        FileBlk(tmp_path)
+    (tmp_path / "small").write_bytes(b"x")
+    with pytest.raises(CorelaneError, match="no block of 4096 bytes"):
+        FileBlk(tmp_path / "small")
+    with pytest.raises(CorelaneError, match="depth must be"):
+        FileBlk(path, depth=5000)
+    with pytest.raises(CorelaneError, match="power of two"):
+        FileBlk(path, block_bytes=1000)
+
+
+@pytest.mark.parametrize("engine", ["uring", "threads"])
+def test_a_file_that_shrinks_is_an_error_where_it_ends(path, engine):
+    with FileBlk(path, engine=engine) as blk:
+        os.truncate(path, 8 * UNIT)
+        assert blk.read(7 * UNIT, UNIT) == bytes(UNIT)
+        with pytest.raises(BlkError) as caught:
+            blk.read(6 * UNIT, 4 * UNIT)  # in two pieces: what is there, and the end
+        assert caught.value.errno == errno.EIO
+        assert blk.stats().continued == 1
+        with pytest.raises(BlkError):
+            blk.read(20 * UNIT, UNIT)
+
+
+@pytest.mark.parametrize("engine", ["uring", "threads"])
+def test_a_read_only_descriptor_fails_writes_alone(path, engine):
+    with FileBlk(os.open(path, os.O_RDONLY), engine=engine) as blk:
+        assert blk.read(0, UNIT) == bytes(UNIT)
+        for durable in (False, True):
+            with pytest.raises(BlkError) as caught:
+                blk.write(0, b"d" * UNIT, durable=durable)
+            assert caught.value.errno == errno.EBADF
+
+
+def test_how_it_was_opened_is_said(path):
+    with FileBlk(path, engine="threads", direct=False, no_dsync=True) as blk:
+        info = blk.info()
+        assert (info.engine, info.direct, info.dsync, info.sqpoll, info.raw) == ("threads", False, False, False, False)
+        assert info.why == ""  # asked for, not refused
+
+
+def test_registered_memory_is_used(path):
+    with FileBlk(path) as blk:
+        if blk.info().engine != "uring":
+            pytest.skip(blk.info().why)
+        request = Request(WRITE, 0, b"e" * 4 * UNIT, durable=True)
+        for expected in range(1, 3):
+            assert lib.cl_blk_register_memory(blk.ptr, request.c.buf, 4 * UNIT) == 0
+            assert blk.info().regions == expected
+        assert blk.submit([request]) == 1
+        assert blk.finish(1)[0].result == 0
+        # Beyond the region's end it is memory as any other.
+        request.c.op, request.c.flags, request.c.offset = READ, 0, 8 * UNIT
+        assert blk.submit([request]) == 1
+        assert blk.finish(1)[0].data == bytes(4 * UNIT)
+
+
+# io_uring_setup answers EPERM, as in a container whose filter does not know it.
+REFUSED = """
+import ctypes, platform, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+program = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *i) for i in (
+    (0x20, 0, 0, 0),                # load the system call's number: io_uring_setup is 425 everywhere
+    (0x15, 0, 1, 425), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000))))
+class Fprog(ctypes.Structure):
+    _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+fprog = Fprog(4, ctypes.cast(program, ctypes.c_void_p))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.byref(fprog), 0, 0) == 0
+from corelane.drivers.blk_file import FileBlk
+with FileBlk(sys.argv[1]) as blk:
+    blk.write(0, b"f" * 4096, durable=True)
+    assert blk.read(0, 4096) == b"f" * 4096
+    print(blk.info().engine, blk.info().why)
+try:
+    FileBlk(sys.argv[1], engine="uring")
+except Exception as error:
+    print(error)
+"""
+
+
+def test_where_io_uring_is_refused_threads_do_the_same_and_it_is_said(path):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(REFUSED), str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first.startswith("threads io_uring is refused (Operation not permitted): see kernel.io_uring_disabled")
+    assert "io_uring is refused" in second
+
+
+def test_a_raw_device_in_use_is_refused(path):
+    if why := blk_loop.missing():
+        pytest.skip(why)
+    with open(path, "rb+") as file:
+        fd, loop = blk_loop.attach(file.fileno(), 0, MIB)
+    try:
+        claim = os.open(loop, os.O_RDONLY | os.O_EXCL)
+        with pytest.raises(CorelaneError, match="in use: it, or a partition of it, is mounted or claimed"):
+            FileBlk(loop)
+        os.close(claim)
+        for engine in ("uring", "threads"):
+            with FileBlk(loop, engine=engine) as blk:  # type: ignore[arg-type]
+                blk.write(0, b"g" * UNIT, durable=True)
+    finally:
+        os.close(fd)
+    assert path.read_bytes()[:UNIT] == b"g" * UNIT
+
+
+def test_a_loop_device_ends_where_its_part_ends(path):
+    if why := blk_loop.missing():
+        pytest.skip(why)
+    with open(path, "rb+") as file:
+        fd, _ = blk_loop.attach(file.fileno(), 4 * UNIT, 2 * UNIT)
+    with FileBlk(fd) as blk:
+        assert blk.size_bytes == 2 * UNIT
+        blk.write(UNIT, b"h" * UNIT, durable=True)
+        with pytest.raises(BlkError):
+            blk.write(2 * UNIT, b"h" * UNIT)
+    data = path.read_bytes()
+    assert data == bytes(5 * UNIT) + b"h" * UNIT + bytes(MIB - 6 * UNIT)
