@@ -150,6 +150,7 @@ def spans(moves: Sequence[shared.Move], step: int, stamps: Sequence[int]) -> tup
     moves: of one core, in order. A move that was overtaken by another one has no end.
     """
     ends, to_handler = [], []
+    moves = [move for move in moves if move.what not in (lib.CL_IO_LOG_EVICTED, lib.CL_IO_LOG_ASIDE)]
     at = 0
     for wanted, done, after in zip(moves, moves[1:], [*moves[2:], None], strict=False):
         if wanted.what != lib.CL_IO_LOG_WANTED or done.what != lib.CL_IO_LOG_DONE or done.step != step:

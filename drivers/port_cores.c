@@ -126,8 +126,9 @@ static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t
         bool at_once = cl_ticks_to_ns(clock, (int64_t)(cl_tsc() - now)) < YIELD_AT_ONCE_NS;
         w->alone = at_once ? w->alone + 1 : 0;
     } else {
-        if (!w->parked) /* one that was stopped, and evicted, steps aside when nobody looks any more */
-            rouse_loop(a);
+        /* One that was stopped, and evicted, steps aside when nobody looks any more; one that parks is not to be charged
+         * for the time from here on. */
+        rouse_loop(a);
         /* A timer that is due brings no core: the iokernel sees it in the signals and decides. */
         bool timed = w->deadline_tsc != UINT64_MAX && w->deadline_tsc > now;
         sleep_on_grant(a, k, grant, timed ? cl_ticks_to_ns(clock, (int64_t)(w->deadline_tsc - now)) + 1 : -1);
@@ -145,7 +146,9 @@ static bool wait_owner(struct port *port, struct port_arena *a, unsigned k, stru
         w->lost |= !mine;
         if (mine && (grant != w->seen || (!w->lost && cl_tsc() >= w->deadline_tsc)))
             return true;
-        if (!mine && !w->woke)
+        /* Not before it has said that it waits: the wake takes some microseconds, or lets the other one run at once, and
+         * the iokernel would interrupt a kthread that is about to be out of the way. */
+        if (!mine && !w->woke && said != CL_KTHREAD_RUNNING)
             w->woke = wake_owner(a, k);
         wait_once(a, k, w, grant, &said);
     }

@@ -29,7 +29,22 @@ static inline struct cl_policy_app *row_of(struct io_cores *c, const struct io_a
     return &c->table[app->cores.row];
 }
 
-/* Core time since the last look goes to whoever had work then. */
+/* A loop that sleeps accounts for nothing, so whoever asks adds the time since (cores.c). What was accounted, and up to
+ * when, must fit: while they change, `accounted` is 0. */
+void io_core_account(struct io_loop *loop, struct io_core *core, uint64_t now)
+{
+    uint64_t ticks = now - core->accounted;
+    struct io_allotment *a = core->owner && core->busy ? &core->owner->app->cores : NULL;
+    if (a && (int64_t)ticks > 0) {
+        cl_store_relaxed(&core->accounted, 0);
+        __atomic_thread_fence(__ATOMIC_RELEASE); /* the 0 before what changes */
+        a->core_ticks += ticks;
+        cl_store_relaxed(&a->stats.core_ns, (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)a->core_ticks));
+        io_count(core->stats.busy_ns, (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)ticks));
+    }
+    cl_store_release(&core->accounted, now); /* release: after what changed */
+}
+
 static void account(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
@@ -38,12 +53,7 @@ static void account(struct io_loop *loop, uint64_t now)
     c->next_due = UINT64_MAX;
     for (uint32_t i = 0; i < c->n; i++) {
         struct io_core *core = &c->core[i];
-        uint64_t ticks = now - core->accounted;
-        core->accounted = now;
-        if (core->owner && core->busy && (int64_t)ticks > 0) {
-            core->owner->app->cores.core_ticks += ticks;
-            io_count(core->stats.busy_ns, (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)ticks));
-        }
+        io_core_account(loop, core, now);
         core->busy = has_work(core);
         if (core->busy)
             core->owner->app->cores.held++;
@@ -179,7 +189,6 @@ static void fill_attained(struct io_loop *loop, struct io_app *app, struct cl_po
     bool wants = a->demand > 0;
     uint64_t ns = to_ns(loop, a->core_ticks);
     row->attained_ns = ns + a->lift_ns;
-    cl_store_relaxed(&a->stats.core_ns, ns);
     uint64_t level = row->attained_ns * a->over_weight >> 16;
     if (wants && !a->wanted && level < loop->cores.floor_ns) {
         a->lift_ns += (loop->cores.floor_ns - level) * a->weight;
@@ -264,7 +273,7 @@ static bool may_take(struct io_cores *c, const struct io_app *app, const struct 
 {
     const struct io_app *has = core->owner->app;
     const struct io_allotment *a = &app->cores, *b = &has->cores;
-    if (has == app || b->held <= row_of(c, has)->grant || !io_core_settled(c, core, now))
+    if (has == app || b->held <= row_of(c, has)->grant || !io_core_settled(core))
         return false;
     if (a->kind != b->kind || a->held < row_of(c, app)->guaranteed || core->moving)
         return true;

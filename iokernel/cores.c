@@ -14,6 +14,7 @@
 #define URGENT_GAP_NS 1000    /* decisions that applications bring about, from one to the next */
 #define HOLD_BATCH_NS 1000000 /* see allocate.c */
 #define HOLD_LATENCY_NS 20000
+#define ACCOUNT_TRIES 100
 #define HIST_DIGITS 2
 #define HIST_LIMIT_NS 10000000000ull
 
@@ -269,10 +270,37 @@ struct cl_policy_host *cl_io_policy_host(struct cl_io *io, uint32_t loop)
     return loop < io->config.n_loops ? io->loops[loop].cores.host : NULL;
 }
 
+/* Ticks since a stamp. A loop that is stepped has a clock of its own, which stands still: 0. */
+static uint64_t since(const struct io_loop *loop, uint64_t stamp)
+{
+    uint64_t ticks = loop->io->running ? cl_tsc() - stamp : 0;
+    return (int64_t)ticks > 0 ? ticks : 0;
+}
+
 static void copy_words(void *to, const void *from, size_t bytes)
 {
     for (size_t i = 0; i < bytes / 8; i++)
         ((uint64_t *)to)[i] = cl_load_relaxed((const uint64_t *)from + i);
+}
+
+/* Ticks for which an application has had cores since they were last accounted for. Returns a number that stays as long as
+ * none of them is; 0: one is at this moment. */
+static uint64_t unaccounted(const struct io_loop *loop, uint32_t id, uint64_t *ticks)
+{
+    uint64_t mark = 1;
+    *ticks = 0;
+    for (uint32_t i = 0; i < loop->cores.n; i++) {
+        const struct io_core *core = &loop->cores.core[i];
+        uint64_t accounted = cl_load_acquire(&core->accounted); /* acquire: before what it is the end of */
+        if (cl_load_relaxed(&core->stats.app) != id || !cl_load_relaxed(&core->stats.busy))
+            continue;
+        if (accounted == 0)
+            return 0;
+        mark = mark * 31 + accounted;
+        *ticks += since(loop, accounted);
+    }
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return mark;
 }
 
 int cl_io_app_cores(const struct cl_io *io, uint32_t id, struct cl_io_app_cores *out)
@@ -280,7 +308,15 @@ int cl_io_app_cores(const struct cl_io *io, uint32_t id, struct cl_io_app_cores 
     const struct io_app *app = find(io, id);
     if (!app)
         return -ENOENT;
-    copy_words(out, &app->cores.stats, sizeof *out);
+    const struct io_loop *loop = &io->loops[app->loop];
+    uint64_t mark, ticks;
+    unsigned tries = 0;
+    do { /* until it was not accounted for in between, which takes a moment once an interval */
+        mark = unaccounted(loop, id, &ticks);
+        copy_words(out, &app->cores.stats, sizeof *out);
+    } while ((mark == 0 || unaccounted(loop, id, &ticks) != mark) && ++tries < ACCOUNT_TRIES);
+    if (tries < ACCOUNT_TRIES)
+        out->core_ns += (uint64_t)cl_ticks_to_ns(io->clock, (int64_t)ticks);
     return 0;
 }
 
@@ -296,8 +332,17 @@ int cl_io_core_stats(const struct cl_io *io, uint32_t index, struct cl_io_core_s
 {
     if (!io->config.manage_cores || index >= io->config.n_worker_cpus)
         return -ENOENT;
-    const struct io_cores *c = &io->loops[index % io->config.n_loops].cores;
-    copy_words(out, &c->core[index / io->config.n_loops].stats, sizeof *out);
+    const struct io_loop *loop = &io->loops[index % io->config.n_loops];
+    const struct io_core *core = &loop->cores.core[index / io->config.n_loops];
+    uint64_t accounted;
+    unsigned tries = 0;
+    do {
+        accounted = cl_load_acquire(&core->accounted);
+        copy_words(out, &core->stats, sizeof *out);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the words before the second look */
+    } while ((accounted == 0 || cl_load_relaxed(&core->accounted) != accounted) && ++tries < ACCOUNT_TRIES);
+    if (tries < ACCOUNT_TRIES && out->busy)
+        out->busy_ns += (uint64_t)cl_ticks_to_ns(io->clock, (int64_t)since(loop, accounted));
     return 0;
 }
 
@@ -319,10 +364,12 @@ const struct cl_hist *cl_io_decision_time(const struct cl_io *io, uint32_t loop)
 
 /* The log. Writer: the loop. The count is published after an entry, and a fence keeps the next entry's words behind it: a
  * reader who finds afterwards that the count is less than a lap ahead has read a whole entry. */
-void io_cores_log(struct io_cores *c, uint64_t tsc, const struct io_core *core, uint32_t from, uint32_t to,
+void io_cores_log(struct io_loop *loop, uint64_t now, const struct io_core *core, uint32_t from, uint32_t to,
                   unsigned what, unsigned step)
 {
-    const struct cl_io_move move = {.tsc = tsc,
+    struct io_cores *c = &loop->cores;
+    const struct cl_io_move move = {.tsc = now,
+                                    .after = (uint32_t)cl_min(since(loop, now), (uint64_t)UINT32_MAX),
                                     .core = core->cpu,
                                     .from = (uint16_t)from,
                                     .to = (uint16_t)to,

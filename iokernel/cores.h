@@ -6,7 +6,7 @@
  *   cores.c      set-up, registration, statistics (controlling thread)
  *
  * Invariants, checked by tests/iokernel/c/cores_random.c. A core has at most one owner and a kthread at most one core. A
- * core whose last move has not ended (`moving`) changes hands only after the time of all three steps. All of it is the
+ * core whose last move has not ended (`moving`) changes hands only after all three steps have been taken. All of it is the
  * loop thread's own, but for what is marked. */
 #ifndef CORELANE_IOKERNEL_CORES_H
 #define CORELANE_IOKERNEL_CORES_H
@@ -79,7 +79,7 @@ struct io_core {
     struct io_kthread *owner;    /* NULL: nobody */
     struct io_kthread *from;     /* moving: who must step aside first; NULL: nobody */
     uint32_t cpu;
-    bool moving;   /* the owner has not begun, or `from` has not stepped aside */
+    bool moving;   /* the owner, if any, has not begun, or `from` has not stepped aside */
     bool begun;    /* the owner has begun */
     bool busy;     /* as of the last decision: the owner has work, or is on its way */
     bool wanted;   /* as in state */
@@ -88,7 +88,7 @@ struct io_core {
     uint64_t decided, next_stage;
     uint64_t hot_until; /* 0: it is not hot */
     struct io_kthread *hot[2];
-    uint64_t accounted;
+    uint64_t accounted; /* up to when; 0: being changed, see io_core_account. Writer: loop; readers: anybody */
     struct cl_io_core_stats stats; /* writer: loop; readers: anybody (relaxed) */
 };
 
@@ -124,11 +124,13 @@ void io_unallot(struct cl_io *io, struct io_app *app);
 /* Loop: the application's threads are known; it is removed. */
 void io_cores_add(struct io_loop *loop, struct io_app *app);
 void io_cores_remove(struct io_loop *loop, struct io_app *app);
-void io_cores_log(struct io_cores *c, uint64_t tsc, const struct io_core *core, uint32_t from, uint32_t to,
+void io_cores_log(struct io_loop *loop, uint64_t now, const struct io_core *core, uint32_t from, uint32_t to,
                   unsigned what, unsigned step);
 
 /* allocate.c: once a round. */
 void io_cores_round(struct io_loop *loop, uint64_t now);
+/* Core time up to now goes to whoever had work on it at the last look; before its owner changes. */
+void io_core_account(struct io_loop *loop, struct io_core *core, uint64_t now);
 
 /* move.c */
 /* Give `core` to k. False: it cannot have it now. */
@@ -139,9 +141,10 @@ bool io_move_wake(struct io_loop *loop, struct io_kthread *k, uint64_t now);
 bool io_moves_poll(struct io_loop *loop, uint64_t now);
 /* Take a core from its owner, for nobody. */
 void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, uint64_t now);
-void io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_core *off);
-/* Whether the core may be given to another: its last move has ended, or should have long ago. */
-bool io_core_settled(const struct io_cores *c, const struct io_core *core, uint64_t now);
+/* False: it is dead. */
+bool io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_core *off);
+/* Whether the core may be given to another: its last move has ended, or all three steps of it have been taken. */
+bool io_core_settled(const struct io_core *core);
 void io_core_cool(struct io_core *core);
 /* Store the look bit that follows from why it should be set. */
 void io_look(struct io_kthread *k);

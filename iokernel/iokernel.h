@@ -175,6 +175,9 @@ struct cl_io_cores_stats {
     uint64_t
         violations; /* spells of an interval and a move in which a core was idle beside an application that waited */
     uint64_t moves, wakes, asked, interrupted, evicted, not_started, died;
+    /* Of those evicted: the new owner ran already, or there was none; and the new owner did not begin either. The others
+     * are the moves that ended by that step, or have not ended. */
+    uint64_t evicted_late, evicted_void;
     uint64_t affinities;        /* kthreads moved to another CPU first */
     uint64_t affinities_failed; /* sched_setaffinity refused */
     uint64_t evictions_failed;  /* sched_setscheduler refused: EPERM as a rule */
@@ -200,14 +203,18 @@ struct cl_io_core_stats {
 #define CL_IO_LOG_DIED 4    /* owner changed: its thread does not exist any more */
 #define CL_IO_LOG_LEFT 5    /* owner changed: its application was removed */
 #define CL_IO_LOG_WOKEN 6   /* a parked owner was given work */
+#define CL_IO_LOG_EVICTED 7 /* the owner before did not step aside, and was demoted */
+#define CL_IO_LOG_ASIDE 8   /* the owner before stepped aside, after the new one was seen to run, or there was none */
 
-/* One entry of a loop's log of moves. In DONE and WOKEN, from and to are the same. */
+/* One entry of a loop's log of moves. From WOKEN on, and in DONE, from and to are the owner. What an entry tells of
+ * happened before tsc + after; a new owner was decided on at tsc or later. */
 struct cl_io_move {
-    uint64_t tsc;
+    uint64_t tsc;      /* of the round */
     uint32_t core;     /* CPU id */
     uint16_t from, to; /* slot + 1; 0: nobody */
     uint8_t what, step;
-    uint8_t pad[6];
+    uint8_t pad[2];
+    uint32_t after; /* ticks */
 };
 
 /* What an application that was removed had, for the record and for the leak check. */

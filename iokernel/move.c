@@ -211,9 +211,20 @@ static void ask(struct io_loop *loop, struct io_core *core)
     io_count(core->from->app->cores.stats.asked, 1);
 }
 
-bool io_core_settled(const struct io_cores *c, const struct io_core *core, uint64_t now)
+bool io_core_settled(const struct io_core *core)
 {
-    return !core->moving || now - core->decided > c->ask + c->interrupt;
+    return !core->moving || core->stage == 2;
+}
+
+static inline bool in_the_way(const struct io_core *core)
+{
+    return core->from && park_of(core->from) == CL_KTHREAD_RUNNING;
+}
+
+/* An entry of the log that does not change the owner. */
+static void note(struct io_loop *loop, const struct io_core *core, unsigned what, uint64_t now)
+{
+    io_cores_log(loop, now, core, slot_of(core->owner), slot_of(core->owner), what, core->step);
 }
 
 /* Nobody need be waited for on this core any more. */
@@ -233,13 +244,40 @@ static void came_back(struct io_cores *c, const struct io_kthread *k)
             forget_from(&c->core[i]);
 }
 
+/* It did not step aside: the new owner need not share the core with it as with an equal. */
+static void evict(struct io_loop *loop, struct io_core *core, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    struct io_kthread *from = core->from;
+    if (io_move_demote(loop, from, core)) {
+        io_count(c->stats.evicted, 1);
+        io_count(from->app->cores.stats.evicted, 1);
+        from->member.evicted = true;
+        if (core->begun || !core->owner)
+            io_count(c->stats.evicted_late, 1);
+        else
+            core->step = CL_IO_STEP_EVICT;
+        note(loop, core, CL_IO_LOG_EVICTED, now);
+    }
+    forget_from(core);
+}
+
+/* The move goes no further: it was overtaken, or the new owner did not begin. */
+static void abandon(struct io_cores *c, const struct io_core *core)
+{
+    io_count(c->stats.evicted_void, core->moving && core->owner && !core->begun && core->step == CL_IO_STEP_EVICT);
+}
+
 bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     struct io_kthread *old = core->owner;
     if (!place(loop, k, core))
         return false;
+    if (core->from != k && in_the_way(core)) /* it had stepped aside, and runs again */
+        evict(loop, core, now);
     forget_from(core);
+    abandon(c, core);
     came_back(c, k);
     bool running = old && park_of(old) == CL_KTHREAD_RUNNING;
     bool cold = !io_park_is_hot(park_of(k));
@@ -247,6 +285,7 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
     cl_store_relaxed(&k->member.state->cpu, (int32_t)core->cpu);
     cl_store_relaxed(&core->state->wake, cold && running);
     set_look_move(k, false);
+    io_core_account(loop, core, now);
     set_owner(c, core, k, now);
     begin(c, core, old, !old ? CL_IO_STEP_IDLE : CL_IO_STEP_PARKED, now);
     if (running)
@@ -258,7 +297,7 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
         running = false; /* it may have stepped aside before it could see `wake` */
     if (!io_park_is_hot(park_of(k)) && !(cold && running))
         futex_wake(loop, k);
-    io_cores_log(c, now, core, slot_of(old), slot_of(k), CL_IO_LOG_WANTED, core->step);
+    io_cores_log(loop, now, core, slot_of(old), slot_of(k), CL_IO_LOG_WANTED, core->step);
     io_count(c->stats.moves, 1);
     io_count(k->app->cores.stats.moves_in, 1);
     if (old)
@@ -282,14 +321,14 @@ bool io_move_wake(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     bump(k);
     begin(c, core, NULL, CL_IO_STEP_WAKE, now);
     if (!core->busy) {
+        io_core_account(loop, core, now);
         core->busy = true;
-        core->accounted = now;
         k->app->cores.held++;
     }
     cl_fence_seq_cst(); /* it stores its park word, fences, and looks at the grant; or sleeps on the old one, and is woken */
     if (!io_park_is_hot(park_of(k)))
         futex_wake(loop, k);
-    io_cores_log(c, now, core, slot_of(k), slot_of(k), CL_IO_LOG_WOKEN, CL_IO_STEP_WAKE);
+    note(loop, core, CL_IO_LOG_WOKEN, now);
     io_count(k->app->stats.wakes, 1);
     io_count(k->app->cores.stats.wakes, 1);
     io_count(c->stats.wakes, 1);
@@ -300,9 +339,13 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
 {
     struct io_cores *c = &loop->cores;
     struct io_kthread *k = core->owner;
-    io_cores_log(c, now, core, slot_of(k), 0, what, core->step);
-    forget_from(core);
-    set_moving(c, core, false);
+    io_cores_log(loop, now, core, slot_of(k), 0, what, core->step);
+    io_core_account(loop, core, now);
+    abandon(c, core);
+    if (!in_the_way(core)) {
+        forget_from(core);
+        set_moving(c, core, false);
+    } /* else nobody gets the core before the steps have been taken */
     cl_store_relaxed(&core->state->wake, 0);
     set_owner(c, core, NULL, now);
     c->urgent = true;
@@ -328,6 +371,14 @@ static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
     io_count(loop->cores.stats.not_started, 1);
     io_count(k->app->cores.stats.not_started, 1);
     io_move_release(loop, core, CL_IO_LOG_STALLED, now);
+    if (park_of(k) != CL_KTHREAD_RUNNING)
+        return;
+    core->from = k; /* it got up by itself, and runs on without a look at its grant: now it must go */
+    m->leaving = true;
+    core->stage = 0;
+    core->next_stage = now + loop->cores.ask;
+    set_moving(&loop->cores, core, true);
+    ask(loop, core);
 }
 
 static void died(struct io_loop *loop, struct io_core *core, uint64_t now)
@@ -344,23 +395,24 @@ static void interrupt(struct io_loop *loop, struct io_core *core)
     cl_bucket_refill(&from->app->wakes, loop->now);
     if (signal == 0 || !cl_bucket_open(&from->app->wakes))
         return; /* that step is left out */
-    core->step = CL_IO_STEP_INTERRUPT;
     int rc = thread_kill(loop, from, signal);
     if (rc == -ESRCH) {
         forget_from(core);
     } else if (rc < 0) {
         io_count(loop->cores.stats.interrupts_failed, 1);
     } else {
+        if (!core->begun)
+            core->step = CL_IO_STEP_INTERRUPT;
         io_count(loop->cores.stats.interrupted, 1);
         io_count(from->app->cores.stats.interrupted, 1);
     }
 }
 
-void io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_core *off)
+bool io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_core *off)
 {
     struct io_cores *c = &loop->cores;
     if (!alive(loop, k))
-        return;
+        return false;
     int rc = set_policy(loop, k, SCHED_IDLE);
     if (rc < 0)
         io_count(c->stats.evictions_failed, 1);
@@ -374,26 +426,16 @@ void io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_
         set_affinity(loop, k, &set);
         k->member.pinned = -1;
     }
-}
-
-static void evict(struct io_loop *loop, struct io_core *core)
-{
-    struct io_kthread *from = core->from;
-    core->step = CL_IO_STEP_EVICT;
-    io_move_demote(loop, from, core);
-    io_count(loop->cores.stats.evicted, 1);
-    io_count(from->app->cores.stats.evicted, 1);
-    from->member.evicted = !from->member.dead;
-    forget_from(core);
+    return true;
 }
 
 /* A step's time is over. Returns whether the core came free. */
 static bool escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
-    bool in_the_way = core->from && park_of(core->from) == CL_KTHREAD_RUNNING;
-    if (core->stage == 2 && core->begun) { /* the old one said that it had stepped aside, and runs again */
-        evict(loop, core);
+    bool waits_for_old = in_the_way(core), nobody = core->begun || !core->owner; /* nobody who is to begin */
+    if (core->stage == 2 && nobody) { /* the old one said that it had stepped aside, and runs again */
+        evict(loop, core, now);
         return false;
     }
     if (core->stage == 2) {
@@ -402,11 +444,11 @@ static bool escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
     }
     core->stage++;
     core->next_stage = core->stage == 1 ? now + c->interrupt : core->decided + c->start;
-    if (in_the_way && core->stage == 1)
+    if (waits_for_old && core->stage == 1)
         interrupt(loop, core);
-    if (in_the_way && core->stage == 2)
-        evict(loop, core);
-    if (core->begun)
+    if (waits_for_old && core->stage == 2)
+        evict(loop, core, now);
+    if (nobody)
         return false;
     if (core->stage == 2 && !alive(loop, core->owner)) {
         died(loop, core, now);
@@ -417,7 +459,7 @@ static bool escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
         set_look_move(core->owner, true);
         return false;
     }
-    if (!in_the_way || core->stage == 2) /* who should have woken it has died, or lies; or it was nobody's duty */
+    if (!waits_for_old || core->stage == 2) /* who should have woken it has died, or lies; or it was nobody's duty */
         futex_wake(loop, core->owner);
     return false;
 }
@@ -430,27 +472,40 @@ static void done(struct io_loop *loop, struct io_core *core, uint64_t now)
     k->member.stalls = 0;
     set_look_move(k, false); /* if it was told to look at this grant */
     cl_hist_record(c->actuation[core->step], (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(now - core->decided)));
-    io_cores_log(c, now, core, slot_of(k), slot_of(k), CL_IO_LOG_DONE, core->step);
+    note(loop, core, CL_IO_LOG_DONE, now);
+}
+
+/* How it goes on with the old owner. `seen`: the new one was seen to run before this look. */
+static void poll_old(struct io_loop *loop, struct io_core *core, bool seen, uint64_t now)
+{
+    struct io_kthread *from = core->from;
+    if (in_the_way(core)) {
+        if (cl_likely(from->member.look_move))
+            return;
+        ask(loop,
+            core); /* it had parked, and went on before it could see that its core had gone: its time begins now */
+        core->stage = 0;
+        core->next_stage = now + loop->cores.ask;
+    } else if (core->begun || !core->owner) {
+        set_look_move(from, false);
+        forget_from(core);
+        if (seen || !core->owner)
+            note(loop, core, CL_IO_LOG_ASIDE, now);
+    }
 }
 
 static bool poll_move(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     struct io_kthread *k = core->owner;
+    bool seen = core->begun;
     /* Acquire: what it stored before, its park word among it, is seen by what we load next. */
-    if (!core->begun && cl_load_acquire(&k->member.signals.shared->acted) == k->member.grant)
+    if (k && !core->begun && cl_load_acquire(&k->member.signals.shared->acted) == k->member.grant)
         done(loop, core, now);
-    if (core->from) {
-        bool running = park_of(core->from) == CL_KTHREAD_RUNNING;
-        if (cl_unlikely(running && !core->from->member.look_move))
-            ask(loop, core); /* it had parked, and went on before it could see that its core had gone */
-        if (!running && core->begun) {
-            set_look_move(core->from, false);
-            forget_from(core);
-        }
-    }
-    if (core->begun && !core->from) {
+    if (core->from)
+        poll_old(loop, core, seen, now);
+    if ((core->begun || !k) && !core->from) {
         set_moving(&loop->cores, core, false);
-        return false;
+        return !k;
     }
     return (int64_t)(now - core->next_stage) >= 0 && escalate(loop, core, now);
 }

@@ -170,3 +170,23 @@ def test_one_that_is_killed_at_any_point_of_hand_overs(fight, rng):
         fight.gone()
         assert fight.io.stats()["departed"] == {"apps": i + 1, "buffers_lost": 0}
     fight.sound()
+
+
+def test_core_time_goes_on_while_the_loop_sleeps(fight):
+    """Only one application wants the core, so that there is nothing to decide."""
+    batch = fight.batch("probed")
+    loops = fight.io.stats
+
+    def asleep() -> bool:
+        sleeps, decisions = loops()["loops"][0]["sleeps"], fight.counted()["decisions"]
+        before, work = fight.counted("batch")["core_s"], batch.work
+        wait_until(lambda: batch.work > work + 100_000, WAIT_S)
+        after = fight.counted("batch")["core_s"]
+        assert after >= before
+        slept = (loops()["loops"][0]["sleeps"], fight.counted()["decisions"]) == (sleeps, decisions)
+        return slept and after > before
+
+    wait_until(asleep, WAIT_S, "core time to be told of without a decision")
+    asked = fight.counted("batch")["core_s"]
+    fight.serve()  # the loop wakes, and accounts for it
+    assert fight.counted("batch")["core_s"] >= asked

@@ -16,7 +16,8 @@ enum manner { PROMPT, LATE, BY_SIGNAL, DEAF, MANNERS };
 struct actor {
     enum manner manner;
     uint64_t frozen_until;
-    uint32_t grant; /* last one acted on */
+    uint32_t grant;   /* last one acted on */
+    uint64_t handles; /* BY_SIGNAL: when the handler of a signal that has come runs; 0: none has */
 };
 
 struct part {
@@ -25,10 +26,13 @@ struct part {
     uint64_t wants_since; /* something waits and it holds less than it was guaranteed; 0: no */
 };
 
-static uint64_t seed, state;
+static uint64_t seed, state, sent_to_deaf;
 static struct part parts[APPS];
 static struct world w;
 static uint32_t owner_by_log[CORES];
+static bool evicting[CORES]; /* by the log: the last move has come to that step, and not ended */
+static bool begun[CORES];
+static uint64_t logged_evictions;
 
 static uint32_t rnd(uint32_t n) /* xorshift64*: Vigna 2016 */
 {
@@ -38,7 +42,8 @@ static uint32_t rnd(uint32_t n) /* xorshift64*: Vigna 2016 */
     return (uint32_t)((state * 0x2545f4914f6cdd1dull) >> 33) % n;
 }
 
-static void enter(uint32_t at)
+/* An application comes. manner: of its kthreads; MANNERS: any. */
+static void enter(uint32_t at, enum manner manner)
 {
     struct part *p = &parts[at];
     *p = (struct part){.wish = {.kind = at < 3 ? CL_POLICY_LATENCY : CL_POLICY_BATCH,
@@ -47,7 +52,8 @@ static void enter(uint32_t at)
                                 .maximum = 1 + rnd(MAX_KTHREADS),
                                 .weight = 1 + rnd(4),
                                 .quantum_us = rnd(2) * 20}};
-    enum manner manner = rnd(2) ? PROMPT : rnd(MANNERS);
+    if (manner == MANNERS)
+        manner = rnd(2) ? PROMPT : rnd(MANNERS);
     if (p->wish.guaranteed)
         manner = PROMPT; /* what it does with its own cores is its own affair */
     p->wish.blocks = manner == DEAF;
@@ -56,10 +62,25 @@ static void enter(uint32_t at)
         p->actor[i].manner = manner;
 }
 
-/* Whether k looks at its core in this microsecond, though it runs. */
-static bool looks(struct app *a, struct kthread *k, const struct actor *actor)
+/* Wait for the handlers of all signals that were sent, so that only the seed decides what happens when. */
+static void await_signals(void)
 {
-    bool interrupted = __atomic_exchange_n(&k->interrupted, 0, __ATOMIC_RELAXED);
+    uint64_t to_deaf = sent_to_deaf;
+    for (uint32_t i = 0; i < APPS; i++)
+        if (w.apps[i].id && parts[i].wish.blocks)
+            to_deaf += cores_of(&w, &w.apps[i]).interrupted;
+    uint64_t expected = stats_of(&w).interrupted - to_deaf;
+    while ((uint64_t)seen_signals() < expected)
+        sem_wait(&signalled);
+}
+
+/* Whether k looks at its core in this microsecond, though it runs. */
+static bool looks(struct app *a, struct kthread *k, struct actor *actor)
+{
+    if (__atomic_exchange_n(&k->interrupted, 0, __ATOMIC_RELAXED))
+        actor->handles = w.now + (rnd(4) ? 0 : rnd(300) * US);
+    bool interrupted = actor->handles && w.now >= actor->handles;
+    actor->handles = interrupted ? 0 : actor->handles;
     switch (actor->manner) {
     case PROMPT:
         return (*a->look >> (k - a->k) & 1) && rnd(3) == 0;
@@ -153,6 +174,11 @@ static void check_log(void)
         for (uint32_t i = 0; i < n; i++) {
             CHECK(m[i].core < CORES && m[i].from == owner_by_log[m[i].core]);
             owner_by_log[m[i].core] = m[i].to;
+            logged_evictions += m[i].what == CL_IO_LOG_EVICTED;
+            if (m[i].what != CL_IO_LOG_ASIDE)
+                evicting[m[i].core] =
+                    m[i].what == CL_IO_LOG_EVICTED && m[i].to && m[i].step == CL_IO_STEP_EVICT && !begun[m[i].core];
+            begun[m[i].core] = m[i].what == CL_IO_LOG_DONE || (begun[m[i].core] && m[i].what >= CL_IO_LOG_EVICTED);
         }
     CHECK(w.log_lost == 0);
     for (uint32_t c = 0; c < CORES; c++)
@@ -174,6 +200,7 @@ static void step(void)
                 receive(&w.apps[i], k);
         }
     run(&w, 1 * US);
+    await_signals();
     check_owners();
     for (uint32_t i = 0; i < APPS; i++)
         if (parts[i].wish.guaranteed)
@@ -192,20 +219,28 @@ int main(int argc, char **argv)
     world_new(&w, (struct setting){.policy = argv[1], .cores = CORES});
     w.n_apps = APPS;
     for (uint32_t i = 0; i < APPS; i++)
-        enter(i);
+        enter(i, i == 4 ? DEAF : i == 5 ? BY_SIGNAL : MANNERS); /* so that each step is taken, whatever the seed */
     for (uint64_t i = strtoull(argv[3], NULL, 0); i; i--) {
         step();
         if (rnd(20000) == 0) {
             uint32_t at = rnd(APPS);
+            sent_to_deaf += parts[at].wish.blocks ? cores_of(&w, &w.apps[at]).interrupted : 0;
             app_remove(&w, &w.apps[at]);
             check_log();
-            enter(at);
+            enter(at, MANNERS);
         }
         if (i % 64 == 0)
             check_log();
     }
+    check_log();
     struct cl_io_cores_stats s = stats_of(&w);
     CHECK(s.violations == 0);
+    /* Each eviction is one of a move that ended by it, of one that never ended, or after the end. */
+    uint64_t under_way = 0, ended = cl_hist_count(cl_io_actuation(w.io, 0, CL_IO_STEP_EVICT));
+    for (uint32_t c = 0; c < CORES; c++)
+        under_way += evicting[c];
+    CHECK(s.evicted == ended + s.evicted_late + s.evicted_void + under_way);
+    CHECK(s.evicted == logged_evictions);
     CHECK(s.moves > 100 && s.asked && s.interrupted && s.evicted);
     printf("%llu moves, %llu asked, %llu interrupted, %llu evicted, %llu not started, %llu violations\n",
            (unsigned long long)s.moves, (unsigned long long)s.asked, (unsigned long long)s.interrupted,

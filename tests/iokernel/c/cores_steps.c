@@ -185,6 +185,116 @@ static void old_owner_changes_its_mind(void)
     world_delete(&p.w);
 }
 
+/* It has stepped aside in time; that the one it woke takes long is not its fault. */
+static void slow_wake_is_an_ask(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){0}, (struct wish){0});
+    ready(p.l, 1);
+    run(&p.w, 5 * US);
+    CHECK(owns(&p.w, p.l) && p.w.cores[0].wake == 1);
+    CHECK(!acts(&p.w, p.b));
+    run(&p.w, 300 * US);
+    CHECK(acts(&p.w, p.l));
+    run(&p.w, 2 * US);
+    CHECK(moves_by(&p.w, CL_IO_STEP_ASK) == 1 && seen_signals() == 0);
+    CHECK(cl_io_actuation(p.w.io, 0, CL_IO_STEP_ASK)->sum > 300 * US);
+    CHECK(stats_of(&p.w).interrupted == 0 && stats_of(&p.w).evicted == 0);
+    world_delete(&p.w);
+}
+
+/* Its time begins when it is asked, be that long after the decision. */
+static void asked_late_it_has_all_its_time(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){0}, (struct wish){0});
+    ready(p.l, 1);
+    p.b->line->park = CL_KTHREAD_PARKED;
+    run(&p.w, 5 * US);
+    CHECK(owns(&p.w, p.l));
+    run(&p.w, 200 * US); /* the new one is slow */
+    p.b->line->park = CL_KTHREAD_RUNNING;
+    run(&p.w, 9 * US);
+    CHECK(*p.bat->look == 1 && stats_of(&p.w).interrupted == 0);
+    run(&p.w, 5 * US);
+    CHECK(stats_of(&p.w).interrupted == 1 && stats_of(&p.w).evicted == 0);
+    run(&p.w, 40 * US);
+    CHECK(stats_of(&p.w).evicted == 0);
+    run(&p.w, 20 * US);
+    CHECK(stats_of(&p.w).evicted == 1 && acts(&p.w, p.l));
+    run(&p.w, 2 * US);
+    CHECK(moves_by(&p.w, CL_IO_STEP_EVICT) == 1);
+    world_delete(&p.w);
+}
+
+/* The loop does not come around for longer than all steps take: these are taken all the same before the core goes on. */
+static void no_step_is_left_out_by_a_pause_of_the_loop(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){0}, (struct wish){.blocks = true});
+    ready(p.l, 1);
+    run(&p.w, 5 * US);
+    CHECK(owns(&p.w, p.l));
+    struct app *third = app_add(&p.w, (struct wish){.kind = LATENCY, .guaranteed = 1});
+    ready(&third->k[0], 1);
+    p.w.now += 500 * US;
+    run(&p.w, 20 * US);
+    CHECK(owns(&p.w, p.l) && stats_of(&p.w).evicted == 0);
+    run(&p.w, 50 * US);
+    CHECK(stats_of(&p.w).evicted == 1 && owns(&p.w, &third->k[0]));
+    CHECK(sched_getscheduler(p.b->tid) == SCHED_IDLE);
+    CHECK(stats_of(&p.w).evicted_void == 1); /* overtaken */
+    world_delete(&p.w);
+}
+
+/* The new owner goes in the middle of the move, and the old one does not look: nobody gets the core beside it. */
+static void old_owner_outlasts_its_heir(void)
+{
+    for (unsigned blocks = 0; blocks < 2; blocks++) {
+        struct pair p;
+        pair_new(&p, (struct setting){0}, (struct wish){.blocks = blocks});
+        ready(p.l, 1);
+        run(&p.w, 5 * US);
+        CHECK(owns(&p.w, p.l));
+        app_remove(&p.w, p.lat);
+        CHECK(p.w.cores[0].owner == 0);
+        struct app *third = app_add(&p.w, (struct wish){.kind = LATENCY});
+        ready(&third->k[0], 1);
+        run(&p.w, 15 * US);
+        CHECK(p.w.cores[0].owner == 0 && stats_of(&p.w).interrupted == 1);
+        if (!blocks) {
+            CHECK(!acts(&p.w, p.b));
+            run(&p.w, 5 * US);
+            CHECK(owns(&p.w, &third->k[0]) && stats_of(&p.w).evicted == 0 && *p.bat->look == 0);
+        } else {
+            run(&p.w, 55 * US);
+            CHECK(owns(&p.w, &third->k[0]) && stats_of(&p.w).evicted == 1 && stats_of(&p.w).evicted_late == 1);
+            CHECK(sched_getscheduler(p.b->tid) == SCHED_IDLE);
+        }
+        CHECK(acts(&p.w, &third->k[0]));
+        run(&p.w, 100 * US);
+        CHECK(owns(&p.w, &third->k[0]) && moves_by(&p.w, CL_IO_STEP_EVICT) == 0);
+        world_delete(&p.w);
+    }
+}
+
+/* A loop that slept charges whoever had the core meanwhile. */
+static void time_slept_is_charged(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){0}, (struct wish){0});
+    run(&p.w, 10 * US);
+    uint64_t before = cores_of(&p.w, p.bat).core_ns;
+    p.w.now += 1000 * MS;
+    ready(p.l, 1);
+    run(&p.w, 5 * US);
+    CHECK(owns(&p.w, p.l));
+    CHECK(cores_of(&p.w, p.bat).core_ns - before > 1000 * MS && cores_of(&p.w, p.lat).core_ns == 0);
+    struct cl_io_core_stats core;
+    CHECK(cl_io_core_stats(p.w.io, 0, &core) == 0 && core.busy_ns > 1000 * MS);
+    world_delete(&p.w);
+}
+
 static void parked_owner_is_woken_in_place(void)
 {
     struct pair p;
@@ -245,8 +355,9 @@ static void busy_owner_is_told_of_its_grant(void)
     p.l->line->park = CL_KTHREAD_RUNNING;
     run(&p.w, 12 * US);
     CHECK(*p.lat->look == 1 && seen_signals() == 0);
-    run(&p.w, 5100 * US); /* it never looks: as if it had not begun */
+    run(&p.w, 5100 * US); /* it never looks: as if it had not begun, and it is made to go */
     CHECK(!owns(&p.w, p.l) && cores_of(&p.w, p.lat).not_started == 1);
+    CHECK(stats_of(&p.w).evicted_late == 1 && sched_getscheduler(p.l->tid) == SCHED_IDLE);
     world_delete(&p.w);
 }
 
@@ -491,6 +602,43 @@ static void removed_in_the_middle(void)
     world_delete(&p.w);
 }
 
+/* Two loops with two cores each: an application gets cores of its home loop, and of no other, whatever waits in it. */
+static void loops_keep_to_their_own_cores(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){.cores = 4, .loops = 2});
+    struct app *a = app_add(&w, (struct wish){.kind = LATENCY, .kthreads = 4, .loop = 0});
+    struct app *b = app_add(&w, (struct wish){.kind = LATENCY, .kthreads = 4, .loop = 1});
+    for (unsigned i = 0; i < 4; i++)
+        ready(&a->k[i], 3);
+    run(&w, 50 * US);
+    CHECK(cores_of(&w, a).cores == 2 && w.cores[0].owner && w.cores[2].owner && !w.cores[1].owner && !w.cores[3].owner);
+    send_frame(a, b, 1); /* from a running kthread of one loop to an application of the other that has no core */
+    run(&w, 10 * US);
+    CHECK(cores_of(&w, b).cores == 1 && (w.cores[1].owner || w.cores[3].owner));
+    for (unsigned i = 0; i < 4; i++)
+        acts(&w, &a->k[i]), acts(&w, &b->k[i]);
+    run(&w, 10 * US);
+    CHECK(cores_of(&w, a).cores == 2 && cores_of(&w, a).asked == 0 && cores_of(&w, b).asked == 0);
+    struct app *c = app_add(&w, (struct wish){.kind = LATENCY, .guaranteed = 1, .loop = 0});
+    set_policy(&w, "fair", (uint64_t[8]){0}); /* of both */
+    ready(&c->k[0], 1);
+    run(&w, 10 * US);
+    CHECK(owns(&w, &c->k[0]) && c->k[0].state->cpu % 2 == 0 && cores_of(&w, a).asked == 1);
+    app_remove(&w, a);
+    run(&w, 10 * US);
+    CHECK(cores_of(&w, b).cores && acts(&w, &c->k[0]));
+    for (uint32_t l = 0; l < 2; l++) {
+        uint64_t next = 0, lost = 0;
+        struct cl_io_move moves[64];
+        uint32_t n = cl_io_moves(w.io, l, &next, moves, 64, &lost);
+        CHECK(n > 0 && lost == 0);
+        for (uint32_t i = 0; i < n; i++)
+            CHECK(moves[i].core % 2 == l);
+    }
+    world_delete(&w);
+}
+
 static void static_lets_cores_idle(void)
 {
     struct world w;
@@ -598,6 +746,11 @@ static const struct {
     {"new_owner_is_stopped", new_owner_is_stopped},
     {"new_owner_dies", new_owner_dies},
     {"old_owner_changes_its_mind", old_owner_changes_its_mind},
+    {"slow_wake_is_an_ask", slow_wake_is_an_ask},
+    {"asked_late_it_has_all_its_time", asked_late_it_has_all_its_time},
+    {"no_step_is_left_out_by_a_pause_of_the_loop", no_step_is_left_out_by_a_pause_of_the_loop},
+    {"old_owner_outlasts_its_heir", old_owner_outlasts_its_heir},
+    {"time_slept_is_charged", time_slept_is_charged},
     {"parked_owner_is_woken_in_place", parked_owner_is_woken_in_place},
     {"busy_owner_is_told_of_its_grant", busy_owner_is_told_of_its_grant},
     {"kthread_inside_a_uthread_comes_first", kthread_inside_a_uthread_comes_first},
@@ -609,6 +762,7 @@ static const struct {
     {"batch_takes_turns", batch_takes_turns},
     {"last_core", last_core},
     {"removed_in_the_middle", removed_in_the_middle},
+    {"loops_keep_to_their_own_cores", loops_keep_to_their_own_cores},
     {"static_lets_cores_idle", static_lets_cores_idle},
     {"flows_go_to_those_that_run", flows_go_to_those_that_run},
     {"hostile_words", hostile_words},

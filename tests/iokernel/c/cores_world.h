@@ -64,7 +64,7 @@ struct world {
     uint64_t now;
     uint8_t *state;
     struct cl_state_core *cores; /* by CPU */
-    uint32_t n_cores;
+    uint32_t n_cores, n_loops;
     struct app apps[MAX_APPS];
     uint32_t n_apps;
     uint64_t log_next, log_lost;
@@ -114,7 +114,7 @@ static inline void end_thread(struct kthread *k)
 
 struct setting { /* of a world; 0: what cl_io_config says */
     const char *policy;
-    uint32_t cores, ask_us, interrupt_us, start_us, hot_us;
+    uint32_t cores, loops, ask_us, interrupt_us, start_us, hot_us;
     uint64_t params[8];
 };
 
@@ -132,6 +132,7 @@ static inline void world_new(struct world *w, struct setting s)
                              .mode = CL_IO_SPIN,
                              .mtu = 400,
                              .manage_cores = 1,
+                             .n_loops = s.loops ? s.loops : 1,
                              .n_worker_cpus = s.cores ? s.cores : 1,
                              .ask_us = s.ask_us,
                              .interrupt_us = s.interrupt_us,
@@ -142,6 +143,7 @@ static inline void world_new(struct world *w, struct setting s)
     memset(w, 0, sizeof *w);
     w->now = 1 * MS;
     w->n_cores = c.n_worker_cpus;
+    w->n_loops = c.n_loops;
     CHECK(cl_io_new(&c, &w->io, err) == 0);
     w->state = mmap(NULL, cl_io_state_bytes(w->io), PROT_READ, MAP_SHARED, cl_io_state_fd(w->io), 0);
     CHECK(w->state != MAP_FAILED);
@@ -156,7 +158,7 @@ static inline void world_new(struct world *w, struct setting s)
 }
 
 struct wish { /* of an application */
-    uint32_t kind, kthreads, guaranteed, maximum, weight, quantum_us;
+    uint32_t loop, kind, kthreads, guaranteed, maximum, weight, quantum_us;
     bool blocks, mute; /* mute: do not tell its threads */
 };
 
@@ -173,6 +175,7 @@ static inline struct app *app_at(struct world *w, uint32_t at, struct wish wish)
     const struct cl_state_header *h = (struct cl_state_header *)w->state;
     uint32_t n = wish.kthreads ? wish.kthreads : 1;
     struct cl_io_app_config c = {.layout = {n, SLOTS, SLOTS, BUFFERS, BUFFERS, 512},
+                                 .loop = wish.loop,
                                  .ipv4 = 0x0a4d0001u + at,
                                  .mac = {2, 0, 0, 0, 0, (uint8_t)(at + 1)},
                                  .kind = wish.kind,
@@ -236,11 +239,14 @@ static inline void world_delete(struct world *w)
     cl_io_delete(w->io);
 }
 
-/* Rounds of the loop, a microsecond apart. */
+/* Rounds of each loop, a microsecond apart. */
 static inline void run(struct world *w, uint64_t ns)
 {
-    for (uint64_t end = w->now + ns; w->now < end;)
-        cl_io_step(w->io, 0, w->now += US);
+    for (uint64_t end = w->now + ns; w->now < end;) {
+        w->now += US;
+        for (uint32_t l = 0; l < w->n_loops; l++)
+            cl_io_step(w->io, l, w->now);
+    }
 }
 
 static inline bool owns(const struct world *w, const struct kthread *k)

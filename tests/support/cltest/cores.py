@@ -30,6 +30,9 @@ class FightingApp:
         with self.path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), _BYTES)
         self._head = np.frombuffer(self._map, _HEAD, 1)
+        self._runs = np.frombuffer(self._map, _RUN, RUNS, _HEAD.itemsize)
+        self._read = 0
+        self.runs_lost = 0  # written over before they were read
         binary = CBuild("plain").build("tests/iokernel/c/cores_app.c")
         self.process = subprocess.Popen(
             [str(binary), socket_path, name, str(self.path), kind],
@@ -48,6 +51,20 @@ class FightingApp:
     def slot(self) -> int:
         """The iokernel's number of its kthread, plus 1, as the log has it; 0: not attached yet."""
         return int(self._head["slot"][0])
+
+    @property
+    def gap_ticks(self) -> int:
+        """Longest time between two stamps of one run."""
+        return int(self._head["gap_ticks"][0])
+
+    def runs(self) -> np.ndarray:
+        """When it ran, as far as it noted that since the last call: begin, end, stamps, cpu."""
+        n = int(self._head["n"][0])
+        first = max(self._read, n - RUNS + RUNS // 16)  # what is being written over meanwhile is not read
+        self.runs_lost += first - self._read
+        self._read = n
+        out: np.ndarray = self._runs[np.arange(first, n) % RUNS].copy()
+        return out
 
     @property
     def work(self) -> int:

@@ -1,0 +1,132 @@
+"""The checkers of the soak (cltest/moves.py) find what is wrong: logs and notes that no iokernel wrote."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cltest.moves import ASIDE, DIED, DONE, EVICTED, LEFT, STALLED, WANTED, WOKEN, Move, MoveChecker, ran_unowned
+
+CPU = 1
+A, B, C = 1, 2, 3
+RUN = np.dtype([("begin", "u8"), ("end", "u8"), ("stamps", "u8"), ("cpu", "u8")])
+GAP, SKEW = 20, 2
+GOOD = [
+    Move(100, CPU, 0, A, WANTED),
+    Move(110, CPU, A, A, DONE, after=1),
+    Move(200, CPU, A, B, WANTED),
+    Move(210, CPU, B, B, DONE, after=2),
+    Move(300, CPU, B, A, WANTED),
+    Move(310, CPU, A, A, DONE),
+    Move(320, CPU, A, A, WOKEN),
+    Move(330, CPU, A, A, DONE),
+    Move(400, CPU, A, B, WANTED),
+    Move(460, CPU, B, B, EVICTED),
+    Move(470, CPU, B, B, DONE),
+    Move(500, CPU, B, A, WANTED),
+    Move(510, CPU, A, A, DONE),
+    Move(530, CPU, A, A, ASIDE),
+    Move(600, CPU, A, 0, LEFT),
+]
+
+
+def checked(moves: list[Move], slots: tuple[int, ...] = (A, B)) -> MoveChecker:
+    checker = MoveChecker()
+    for slot in slots:
+        checker.came(slot, 50)
+    checker.feed(moves)
+    checker.check_owners()
+    return checker
+
+
+def test_a_log_that_is_right() -> None:
+    checker = checked(GOOD)
+    assert checker.faults == []
+    assert checker.seen == {WANTED: 5, DONE: 6, WOKEN: 1, EVICTED: 1, ASIDE: 1, LEFT: 1}
+    checker.went(A, 700)
+    assert checker.faults == []
+
+
+@pytest.mark.parametrize("at", range(len(GOOD)))
+def test_an_entry_that_is_missing_is_noticed_if_it_changed_the_owner(at: int) -> None:
+    """A gap: the next entry does not begin with the owner. (The last one: see the application that is gone.)"""
+    checker = checked(GOOD[:at] + GOOD[at + 1 :])
+    if GOOD[at].what == WANTED:
+        assert checker.faults
+    elif GOOD[at].what == LEFT:
+        checker.went(A, 700)
+        assert "the owner is gone" in checker.faults[0]
+
+
+@pytest.mark.parametrize(
+    ("entry", "fault"),
+    [
+        (Move(700, CPU, B, A, WANTED), "does not begin with the owner"),
+        (Move(700, CPU, A, B, DONE), "another owner, though nothing moved"),
+        (Move(700, CPU, A, A, DONE), "begun without a move"),
+        (Move(700, CPU, A, A, WANTED), "a second core for one kthread, or the same again"),
+        (Move(700, CPU + 1, 0, A, WANTED), "a second core for one kthread"),
+        (Move(700, CPU, A, C, WANTED), "an owner that is not registered"),
+        (Move(700, CPU, A, 0, WANTED), "an owner where there is none"),
+        (Move(700, CPU, A, B, STALLED), "an owner where there is none"),
+        (Move(700, CPU + 1, 0, 0, DIED), "an owner where there is none"),
+        (Move(700, CPU + 1, 0, 0, ASIDE), "an owner before, though there was none"),
+        (Move(700, CPU + 1, 0, 0, WOKEN), "or nobody"),
+        (Move(1, CPU, A, B, WANTED), "a stamp went back"),
+        (Move(700, CPU, A, A, 99), "no such entry"),
+    ],
+)
+def test_an_entry_that_cannot_be_is_noticed(entry: Move, fault: str) -> None:
+    checker = checked([*GOOD[:-1], entry])
+    assert any(fault in found for found in checker.faults), checker.faults
+
+
+def test_a_slot_that_another_application_had_is_not_its_own() -> None:
+    checker = checked(GOOD)
+    checker.went(A, 700)
+    checker.feed([Move(800, CPU, 0, A, WANTED)])
+    checker.check_owners()
+    assert "an owner that is not registered" in checker.faults[0]
+    again = checked(GOOD)
+    again.went(A, 700)
+    again.came(A, 750)
+    again.feed([Move(800, CPU, 0, A, WANTED)])
+    again.check_owners()
+    assert again.faults == []
+
+
+def faults_of(slot: int, *runs: tuple[int, int], cpu: int = CPU) -> list[str]:
+    """What is wrong if the application of this slot noted these runs beside the good log."""
+    spans = checked(GOOD).went(slot, 700)
+    noted = np.array([(begin, end, 2, cpu) for begin, end in runs], RUN)
+    return ran_unowned(noted, spans, (50, 700), GAP, SKEW)
+
+
+def test_runs_that_the_log_allows() -> None:
+    assert faults_of(A, (101, 211), (300, 480), (485, 590)) == []  # evicted, it may go on beside the other
+    assert faults_of(B, (200, 310), (420, 529)) == []  # until it stepped aside, which was later than the other began
+    assert faults_of(A, (190, 213)) == []  # the loop saw the other one run at 212 only
+
+
+@pytest.mark.parametrize(
+    ("slot", "run"),
+    [
+        (A, (60, 90)),  # before it had the core
+        (A, (190, 220)),  # after the other one was seen to run
+        (A, (230, 240)),  # in the middle of the other one's time
+        (A, (190, 320)),  # without a pause, though it was off for longer than a gap
+        (B, (320, 390)),
+        (B, (500, 540)),
+    ],
+)
+def test_runs_that_the_log_does_not_allow(slot: int, run: tuple[int, int]) -> None:
+    assert faults_of(slot, run)
+
+
+def test_a_pause_too_short_to_be_seen_in_a_run_is_none() -> None:
+    spans = checked([*GOOD[:2], Move(200, CPU, A, B, WANTED), Move(201, CPU, B, B, DONE), Move(215, CPU, B, A, WANTED)])
+    noted = np.array([(150, 250, 9, CPU)], RUN)
+    assert ran_unowned(noted, spans.went(A, 300), (50, 300), GAP, SKEW) == []
+
+
+def test_a_cpu_that_was_never_its_own() -> None:
+    assert faults_of(A, (120, 150), cpu=CPU + 1)

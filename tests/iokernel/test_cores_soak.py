@@ -1,0 +1,215 @@
+"""Applications that fight for a core for a while, and die at any moment: what the log says, and what they noted.
+
+A real iokernel and real processes: one answers requests, the others compute with probes, without, or with signals
+blocked. At random they are stopped, killed, in the middle of hand-overs as well, exit while they have the core, and
+come again; policies change. At any time the core has one owner by the log, and nobody ran who was not (but for who was
+evicted). 15 seconds; CORELANE_SOAK_S=300 for longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cltest import wait_until
+from cltest.cores import FightingApp, two_cpus
+from cltest.moves import DONE, EVICTED, WANTED, MoveChecker, MoveLog, ran_unowned
+from cltest.switching import assert_balanced
+
+from corelane.drivers.loadgen import Echo, Loadgen, Phase
+from corelane.iokernel import AppSettings, Iokernel
+from corelane.runtime.clock import default_clock, tsc
+
+LATENCY_IP = "10.77.0.2"
+SOAK_S = float(os.environ.get("CORELANE_SOAK_S", "15"))
+WAIT_S = 30.0
+SKEW_NS = 2000
+MOST_JOBS = 4
+POLICIES = [("delay", ""), ("delay", "target_us=50"), ("shenango", ""), ("fair", ""), ("fair", "slice_us=200")]
+KINDS = ["probed", "probed", "unprobed", "blocking"]
+
+
+class Soak:
+    """The applications that live, and what is known of those that do not."""
+
+    def __init__(self, io: Iokernel, generator: Loadgen, folder: Path, rng: random.Random) -> None:
+        self.io, self.generator, self.folder, self.rng = io, generator, folder, rng
+        self.log, self.checker = MoveLog(io), MoveChecker()
+        self.apps: dict[str, FightingApp] = {}
+        self.born: dict[str, int] = {}
+        self.runs: dict[str, list[np.ndarray]] = {}
+        self.stopped: dict[str, float] = {}  # until when
+        self.did: Counter[str] = Counter()
+        self.faults: list[str] = []
+        self.noted = self.started = 0
+        self.come("echo", "latency")
+
+    def come(self, name: str, kind: str) -> FightingApp:
+        born = tsc()
+        app = self.apps[name] = FightingApp(self.io.socket_path, name, kind, self.folder)
+        app.await_ready(WAIT_S)
+        self.born[name], self.runs[name] = born, []
+        self.checker.came(app.slot, born)
+        return app
+
+    def come_as_job(self) -> None:
+        self.started += 1
+        kind = KINDS[self.started % len(KINDS)]
+        self.did[kind] += 1
+        self.come(f"{kind}{self.started}", kind)
+
+    def look(self) -> None:
+        """Read what was logged and noted since."""
+        self.checker.feed(self.log.read())
+        for name, app in self.apps.items():
+            self.runs[name].append(app.runs())
+
+    def go(self, name: str, how: str) -> None:
+        """An application ends; afterwards what it noted is compared with the log."""
+        app = self.apps[name]
+        if how == "exit":
+            app.tell("x")
+            app.signal(signal.SIGCONT)
+        else:
+            app.process.kill()
+        app.process.wait(WAIT_S)
+        wait_until(lambda: name not in self.io.apps, WAIT_S, f"{name} to be removed")
+        self.look()
+        gone = tsc()
+        clock = default_clock()
+        runs = np.concatenate(self.runs.pop(name))
+        found = ran_unowned(
+            runs,
+            self.checker.went(app.slot, gone),
+            (self.born[name], gone),
+            app.gap_ticks,
+            clock.ns_to_ticks(SKEW_NS),
+        )
+        self.noted += len(runs)
+        self.faults += [f"{name}: {fault}" for fault in found[:10]]
+        assert app.runs_lost == 0, f"notes of {name} were not read in time"
+        self.stopped.pop(name, None)
+        app.reap(WAIT_S)
+        del self.apps[name]
+
+    @property
+    def jobs(self) -> list[str]:
+        return [name for name in self.apps if name != "echo"]
+
+    def act(self) -> None:
+        """One random thing."""
+        what = self.rng.choice(["come", "come", "kill", "exit", "cut", "cut", "stop", "stop", "stop echo", "policy"])
+        jobs = self.jobs
+        if what == "come":
+            if len(jobs) < MOST_JOBS:
+                self.come_as_job()
+        elif what == "policy":
+            self.io.set_policy(*self.rng.choice(POLICIES))
+        elif what == "stop echo":
+            self.stop("echo", 0.02)
+        elif not jobs:
+            return
+        elif what == "stop":
+            self.stop(self.rng.choice(jobs), 0.05)
+        elif what == "cut":  # in the middle of hand-overs, which come by the hundred
+            moves = self.moves() + self.rng.randrange(1, 30)
+            end = time.monotonic() + 0.5
+            wait_until(lambda: self.moves() >= moves or time.monotonic() > end, WAIT_S, "moves", poll_s=0.0005)
+            self.go(self.rng.choice(jobs), "kill")
+        else:
+            self.go(self.rng.choice(jobs), what)
+        self.did[what] += 1
+
+    def stop(self, name: str, most_s: float) -> None:
+        self.apps[name].signal(signal.SIGSTOP)
+        self.stopped[name] = time.monotonic() + self.rng.uniform(0, most_s)
+
+    def resume(self, at: float) -> None:
+        """Those whose time is over by then go on."""
+        for name, until in list(self.stopped.items()):
+            if until <= at:
+                self.apps[name].signal(signal.SIGCONT)
+                del self.stopped[name]
+
+    def moves(self) -> int:
+        return int(self.io.stats()["cores"]["allocators"][0]["moves"])
+
+    def load(self) -> None:
+        """One run of requests after the other; each was answered to the last request."""
+        if self.generator.running:
+            return
+        if self.did["load"]:
+            self.generator.wait(WAIT_S)
+            got = self.generator.result()
+            assert got.offered > 0
+            assert (got.answered, got.wrong, got.errors, got.dropped) == (got.offered, 0, 0, 0)
+        self.did["load"] += 1
+        if self.rng.random() < 0.1 and self.did["load"] > 1:
+            self.go("echo", "kill")
+            self.come("echo", "latency")
+            self.did["echo restarted"] += 1
+        self.generator.start([Phase(self.rng.uniform(0.1, 0.5), self.rng.choice([200, 2000, 5000]))])
+
+    def run(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        for _ in KINDS:
+            self.come_as_job()
+        while time.monotonic() < end:
+            self.resume(time.monotonic())
+            self.load()
+            self.act()
+            self.look()
+            time.sleep(min(self.rng.expovariate(100), 0.05))
+        self.resume(float("inf"))
+        self.generator.wait(WAIT_S)
+        for name in list(self.apps):
+            self.go(name, "kill")
+        self.checker.check_owners()
+
+
+@pytest.fixture
+def soak(socket_path: str, tmp_path: Path, rng: random.Random) -> Iterator[Soak]:
+    loop, workers = two_cpus()
+    if not workers:
+        pytest.skip("needs two CPUs: one for the iokernel, one to fight for")
+    with contextlib.ExitStack() as stack:
+        generator = stack.enter_context(
+            Loadgen(Echo(), seed=1, server_ip=LATENCY_IP, checksum=True, drain_s=WAIT_S, give_up_s=WAIT_S)
+        )
+        io = stack.enter_context(
+            Iokernel(
+                socket_path,
+                uplinks=[generator.nic()],
+                loop_cpus=[loop],
+                worker_cpus=workers[:1],
+                policy="delay",
+                apps={"echo": AppSettings(ipv4=LATENCY_IP)},
+            )
+        )
+        soak = Soak(io, generator, tmp_path, rng)
+        stack.callback(lambda: [app.kill() for app in soak.apps.values()])
+        yield soak
+
+
+def test_the_core_has_one_owner_whatever_happens_to_the_applications(soak):
+    soak.run(SOAK_S)
+    allocator = soak.io.stats()["cores"]["allocators"][0]
+    counts = {k: v for k, v in allocator.items() if isinstance(v, int)}
+    print(dict(soak.did), dict(soak.checker.seen), f"{soak.noted} runs", counts)
+    assert soak.log.lost == 0
+    assert soak.checker.faults == []
+    assert soak.faults == []
+    assert all(soak.checker.seen[what] for what in (WANTED, DONE, EVICTED))
+    assert soak.noted > 0
+    assert allocator["interrupted"] > 0
+    ended = allocator["actuation"]["evict"]["n"] + allocator["evicted_late"] + allocator["evicted_void"]
+    assert allocator["evicted"] == soak.checker.seen[EVICTED] == ended
+    assert_balanced(soak.io)
