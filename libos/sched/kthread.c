@@ -211,13 +211,15 @@ unsigned cl_turn(struct cl_kthread *k)
     if (cl_unlikely(k->network_first) && s->has_source) {
         k->network_first = false;
         work += look_at_network(k);
+        if (k->over) /* a handler's quantum: it is queued before anything else runs */
+            return work;
     }
     struct cl_uthread *t = cl_runq_pop(&k->runq);
     if (t) {
         cl_note_taken(k);
         cl_dispatch(k, t);
         work++;
-        if (cl_asked(k))
+        if (cl_asked(k) || cl_unlikely(k->over != NULL))
             return work;
     }
     if (s->has_source)

@@ -42,6 +42,7 @@ static void expect(const char *order)
 
 /* A network of one queue: what test code puts into `arrived` is polled, and handled by short_frame. */
 static uint32_t arrived, inbox;
+static bool long_frames;
 
 static unsigned poll_frames(void *arg, unsigned self, unsigned queue)
 {
@@ -69,6 +70,10 @@ static void run_frames(void *arg, unsigned self)
     while (inbox) {
         cl_store_relaxed(&inbox, inbox - 1);
         note('f');
+        if (long_frames) {
+            CL_PROBE();
+            note('g');
+        }
         cl_store_release(&short_done, short_done + 1);
     }
 }
@@ -185,6 +190,25 @@ static void frames(void)
     step_to_the_end();
     expect("AfA");
     CHECK_EQ(preempted(), 1);
+    cl_sched_delete(sched);
+}
+
+/* The quantum of a handler is over like that of any other, also when it went before those in the queue. */
+static void sends_a_frame_and_probes(void *arg)
+{
+    cl_store_release(&arrived, 2);
+    probes_five(arg);
+}
+
+static void long_handlers(void)
+{
+    stepped(ALWAYS_NS);
+    long_frames = true;
+    spawn(sends_a_frame_and_probes, "A");
+    spawn(probes_five, "B");
+    step_to_the_end();
+    expect("AffBAggBABABAB");
+    CHECK(preempted() >= 10);
     cl_sched_delete(sched);
 }
 
@@ -399,6 +423,8 @@ int main(int argc, char **argv)
         no_order_but_theirs();
     else if (!strcmp(name, "frames"))
         frames();
+    else if (!strcmp(name, "long_handlers"))
+        long_handlers();
     else if (!strcmp(name, "others_come"))
         others_come();
     else if (!strcmp(name, "attached"))
