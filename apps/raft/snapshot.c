@@ -67,8 +67,10 @@ static void send_again_from_acked(struct raft_peer *p)
 
 void raft_snapshot_tick(struct cl_raft *r, struct raft_peer *p)
 {
+    /* From the start, for the receiver may have begun anew and its word of it been lost. It answers the first chunk with
+     * how far it is, and the transfer goes on from there. */
     if (p->state == CL_RAFT_SNAPSHOTTING && ++p->snap_stall >= r->config.election_ticks)
-        send_again_from_acked(p);
+        send_anew(r, p);
 }
 
 bool raft_poll_snapshot(struct cl_raft *r, struct raft_peer *p, struct cl_raft_msg *m)
@@ -99,7 +101,7 @@ int raft_on_snapshot_reply(struct cl_raft *r, struct raft_peer *p, const struct 
         return -EINVAL;
     }
     raft_peer_heard(r, p, m->round);
-    if (p->state != CL_RAFT_SNAPSHOTTING || m->index != p->snap_index || m->offset > p->snap_sent) {
+    if (p->state != CL_RAFT_SNAPSHOTTING || m->index != p->snap_index || m->offset > r->snapshot_bytes) {
         r->count.ignored++;
         return 1;
     }
@@ -108,6 +110,10 @@ int raft_on_snapshot_reply(struct cl_raft *r, struct raft_peer *p, const struct 
     } else if (m->offset > p->snap_acked) {
         p->snap_acked = m->offset;
         p->snap_stall = 0;
+        if (p->snap_sent < p->snap_acked) { /* it kept what an earlier transfer brought it */
+            p->snap_sent = p->snap_acked;
+            p->snap_last_sent = p->snap_sent == r->snapshot_bytes;
+        }
     } else if (m->offset == p->snap_acked && m->offset < p->snap_sent && p->snap_rewound != m->offset) {
         p->snap_rewound = m->offset; /* one behind it came, so it was lost; more answers like this are on their way */
         send_again_from_acked(p);

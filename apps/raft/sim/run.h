@@ -1,0 +1,69 @@
+/* Running simulated clusters from seeds: what Python, the benchmark and the tests call. See world.h for what a run is. */
+#ifndef CORELANE_APPS_RAFT_SIM_RUN_H
+#define CORELANE_APPS_RAFT_SIM_RUN_H
+
+#include "../../../runtime/base.h"
+
+// cffi: begin
+#define CL_RAFT_SIM_MOST_NODES 9 /* first members */
+
+#define CL_RAFT_SIM_CORE 0 /* nodes are the bare core on modelled stable storage */
+#define CL_RAFT_SIM_NODE 1 /* nodes are the real node on the real log, on block devices that fail */
+
+/* Mistakes of the core's driver, on purpose: the tests show that each is found. */
+#define CL_RAFT_SIM_NO_MUTANT 0
+#define CL_RAFT_SIM_VOTE_NOT_KEPT 1 /* votes are said to be durable and are not */
+#define CL_RAFT_SIM_EARLY_DURABLE 2 /* entries are said to be durable when their write begins */
+#define CL_RAFT_SIM_STALE_DURABLE 3 /* a write that was overtaken by a truncation counts for what came after */
+#define CL_RAFT_SIM_EARLY_ANSWER 4  /* clients are answered when a command is proposed */
+#define CL_RAFT_SIM_UNASKED_READ 5  /* who takes itself for the leader answers reads at once */
+#define CL_RAFT_SIM_NO_SESSIONS 6   /* a command that is tried again is carried out again */
+#define CL_RAFT_SIM_IGNORED_ERROR 7 /* a write that failed is taken for done */
+#define CL_RAFT_SIM_LOST_SESSIONS 8 /* snapshots leave the sessions out */
+#define CL_RAFT_SIM_EARLY_READ 9    /* reads are answered before their index is applied */
+#define CL_RAFT_SIM_MUTANTS 10
+
+struct cl_raft_sim_options {
+    uint64_t seed;
+    uint32_t nodes; /* the first members: 1 to CL_RAFT_SIM_MOST_NODES */
+    uint32_t steps; /* with faults and load; 0: 2500 */
+    uint32_t mode;  /* CL_RAFT_SIM_CORE, ... */
+    uint32_t mutant;
+    uint32_t trace;         /* 1: keep a readable trace */
+    uint32_t outcomes_only; /* 1: do not look into disks when something is promised; what comes of it must show */
+};
+
+#define CL_RAFT_SIM_REASON_BYTES 512
+
+/* What a run came to. All but `reason` are sums: cl_raft_sim_run adds, so that the results of many seeds are one. */
+struct cl_raft_sim_result {
+    uint64_t runs, failures;
+    uint64_t failed_seed; /* the first that failed */
+    uint64_t steps, virtual_ns;
+    uint64_t elections, entries_committed, entries_truncated;
+    uint64_t ops_answered, ops_unknown, ops_retried, ops_refused_sessions;
+    uint64_t crashes, restarts, partitions, one_way_cuts, stalls, transfers, member_changes, slow_disks, failed_disks;
+    uint64_t snapshots_made, snapshots_installed;
+    uint64_t datagrams, datagrams_lost, datagrams_duplicated, datagrams_cut;
+    uint64_t cut_short;                    /* runs that grew out of the tables of the checks and were ended early */
+    uint64_t configurations;               /* of the search of the histories */
+    uint64_t hash;                         /* digest of all that happened: equal for equal seeds */
+    char reason[CL_RAFT_SIM_REASON_BYTES]; /* of the first failure */
+};
+
+struct cl_raft_sim;
+
+/* Memory for a world. NULL without it. Used by one thread at a time. */
+CL_API struct cl_raft_sim *cl_raft_sim_new(void);
+CL_API void cl_raft_sim_delete(struct cl_raft_sim *sim);
+/* Run one seed. 0: everything held; 1: something did not, and result->reason says what; -EINVAL, -ENOMEM. */
+CL_API int cl_raft_sim_run(struct cl_raft_sim *sim, const struct cl_raft_sim_options *options,
+                           struct cl_raft_sim_result *result);
+/* Run `count` seeds from options->seed on and stop at the first that fails. As cl_raft_sim_run. */
+CL_API int cl_raft_sim_many(struct cl_raft_sim *sim, const struct cl_raft_sim_options *options, uint64_t count,
+                            struct cl_raft_sim_result *result);
+/* The trace of the last run that kept one; its end if it was long. */
+CL_API const char *cl_raft_sim_trace(const struct cl_raft_sim *sim);
+// cffi: end
+
+#endif

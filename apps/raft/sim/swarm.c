@@ -1,0 +1,101 @@
+/* What a seed draws before its world begins. Each kind of fault is on in about half of the seeds and has a strength of its
+ * own: a world with everything at once hides what a world with one strong fault shows (Groce et al., "Swarm testing",
+ * ISSTA 2012). */
+#include "world.h"
+
+static uint64_t below(struct sim_world *w, uint64_t n)
+{
+    return cl_random_below(&w->random[SIM_R_SWARM], n);
+}
+
+/* 0 in half of the seeds, else 1..most. */
+static uint32_t sometimes(struct sim_world *w, uint32_t most)
+{
+    return below(w, 2) ? 1 + (uint32_t)below(w, most) : 0;
+}
+
+static uint64_t one_of(struct sim_world *w, const uint64_t *values, uint64_t n)
+{
+    return values[below(w, n)];
+}
+#define ONE_OF(w, ...) one_of(w, (const uint64_t[]){__VA_ARGS__}, sizeof((const uint64_t[]){__VA_ARGS__}) / 8)
+
+static void draw_network(struct sim_world *w, struct sim_swarm *s)
+{
+    s->link = (struct sim_link){
+        .loss_ppm = sometimes(w, 200000),
+        .duplicate_ppm = sometimes(w, 100000),
+        .slow_ppm = sometimes(w, 20000),
+        .base_ns = ONE_OF(w, 10000, 50000, 200000, 1000000),
+        .spread_ns = ONE_OF(w, 1000, 100000, 1000000, 5000000),
+        .slow_ns = ONE_OF(w, 2000000, 10000000),
+    };
+    s->partition = sometimes(w, 10);
+    s->one_way = sometimes(w, 10);
+    s->cut_link = sometimes(w, 10);
+}
+
+static void draw_faults(struct sim_world *w, struct sim_swarm *s)
+{
+    s->fault_gap_ns = ONE_OF(w, 5, 15, 40) * SIM_MS;
+    s->crash = sometimes(w, 20);
+    s->crash_many = sometimes(w, 3);
+    s->crash_point_ppm = sometimes(w, 3000);
+    s->restart_ms = (uint32_t)ONE_OF(w, 1, 10, 60);
+    s->stall = sometimes(w, 8);
+    s->transfer = sometimes(w, 8);
+    s->members = sometimes(w, 10);
+    s->slow_disk = sometimes(w, 8);
+    s->fail_disk = sometimes(w, 4);
+    s->drift_ppm = below(w, 2) ? (uint32_t)ONE_OF(w, 100, 10000, 80000) : 0;
+}
+
+static void draw_clients(struct sim_world *w, struct sim_swarm *s)
+{
+    s->clients = 1 + (uint32_t)below(w, SIM_CLIENTS);
+    s->think_ns = (uint32_t)ONE_OF(w, 1, 3, 10) * (uint32_t)SIM_MS;
+    s->get_ppm = (uint32_t)ONE_OF(w, 200000, 500000);
+    s->by_log_ppm = (uint32_t)ONE_OF(w, 0, 200000);
+    s->give_up = (uint32_t)ONE_OF(w, 4, 20, 1000);
+    s->client_loss_ppm = sometimes(w, 150000);
+}
+
+static void draw_core(struct sim_world *w, struct sim_swarm *s)
+{
+    struct cl_raft_config *c = &s->config;
+    *c = (struct cl_raft_config){
+        .election_ticks = (uint32_t)ONE_OF(w, 5, 10, 20),
+        .heartbeat_ticks = (uint32_t)ONE_OF(w, 0, 1, 2),
+        .inflight_messages = (uint32_t)ONE_OF(w, 1, 3, 16, 64),
+        .message_bytes = (uint32_t)ONE_OF(w, 300, 1000, 60000),
+        .entry_bytes = 512,
+        .log_entries = (uint32_t)ONE_OF(w, 64, 256, 1024),
+        .log_bytes = 65536,
+        .pending_reads = (uint32_t)ONE_OF(w, 4, 64),
+        .cluster = 7,
+        .seed = cl_random_next(&w->random[SIM_R_CORE]),
+    };
+    s->lease_reads = c->lease_reads = (uint32_t)below(w, 2);
+    s->snapshot_entries = (uint32_t)ONE_OF(w, 6, 20, 40);
+    if (c->log_entries == 1024 && below(w, 2))
+        s->snapshot_entries = 0;
+    c->trailing_entries = (uint32_t)ONE_OF(w, 0, 1, 5);
+    c->members.n_voters = w->options.nodes;
+    for (uint32_t i = 0; i < w->options.nodes; i++)
+        c->members.voters[i] = i + 1;
+}
+
+void sim_swarm_draw(struct sim_world *w)
+{
+    struct sim_swarm *s = &w->swarm;
+    *s = (struct sim_swarm){.tick_ns = SIM_MS};
+    draw_network(w, s);
+    draw_faults(w, s);
+    draw_clients(w, s);
+    draw_core(w, s);
+    s->write_ns = ONE_OF(w, 10000, 100000, 1000000);
+    s->write_spread_ns = ONE_OF(w, 1000, 100000, 3000000);
+    s->rot_ppm = sometimes(w, 1000);
+    s->torn = (uint32_t)below(w, 2);
+    s->disk_error_ppm = sometimes(w, 500);
+}

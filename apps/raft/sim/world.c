@@ -1,0 +1,390 @@
+/* The loop of a simulated world, its beginning and its end (see world.h). */
+#include "world.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REST_MS 3000      /* to come to rest in, after everything is mended */
+#define REST_STEPS 200000 /* the same, in steps */
+#define HISTORY_CONFIGURATIONS 2000000
+#define HISTORY_BYTES (64u << 20)
+
+struct cl_raft_sim {
+    struct sim_world world;
+};
+
+void sim_fail(struct sim_world *w, const char *format, ...)
+{
+    if (w->stopped)
+        return;
+    w->stopped = true;
+    if (w->result->failures++ == 0) {
+        char why[CL_RAFT_SIM_REASON_BYTES - 96];
+        va_list args;
+        va_start(args, format);
+        vsnprintf(why, sizeof(why), format, args);
+        va_end(args);
+        w->result->failed_seed = w->options.seed;
+        snprintf(w->result->reason, sizeof(w->result->reason), "seed %lu with %u nodes, at %.3f ms: %s",
+                 w->options.seed, w->options.nodes, (double)w->queue.now_ns / 1e6, why);
+        sim_say(w, "!! %s", why);
+    }
+}
+
+void sim_at(struct sim_world *w, uint64_t at_ns, enum sim_kind kind, uint32_t node, uint64_t argument)
+{
+    struct sim_event e = {.at_ns = at_ns, .argument = argument, .kind = (uint8_t)kind, .node = (uint8_t)node};
+    if (kind <= SIM_WAKE && kind != SIM_DELIVER)
+        e.epoch = w->nodes[node].epoch;
+    if (sim_queue_put(&w->queue, e))
+        sim_fail(w, "out of memory");
+}
+
+struct sim_packet *sim_packet(struct sim_world *w, uint32_t bytes)
+{
+    struct sim_packet *p = malloc(sizeof(*p) + bytes);
+    if (!p) {
+        sim_fail(w, "out of memory");
+        return NULL;
+    }
+    p->refs = 1;
+    p->bytes = bytes;
+    return p;
+}
+
+void sim_packet_drop(struct sim_packet *p)
+{
+    if (--p->refs == 0)
+        free(p);
+}
+
+void sim_send(struct sim_world *w, uint32_t from, uint32_t to, struct sim_packet *packet)
+{
+    uint64_t delays[SIM_COPIES];
+    uint32_t copies = sim_net_send(&w->net, from, to, delays);
+    packet->refs += copies;
+    for (uint32_t i = 0; i < copies; i++)
+        sim_at(w, w->queue.now_ns + delays[i], SIM_DELIVER, to, (uint64_t)(uintptr_t)packet);
+    sim_packet_drop(packet);
+}
+
+int sim_start(struct sim_world *w, struct sim_node *n)
+{
+    n->epoch++;
+    n->failed = false;
+    n->born_local_ns = sim_local_ns(w, n);
+    n->ticks_done = 0;
+    int rc = w->body->start(w, n);
+    if (rc)
+        return rc;
+    n->up = true;
+    sim_check_start(w, n);
+    sim_say(w, "#%u starts, term %lu, log to %lu", n->id, n->watch.term, n->watch.last);
+    sim_at(w, w->queue.now_ns + sim_clock_span(&n->clock, w->swarm.tick_ns), SIM_TICK, n->slot, 0);
+    return 0;
+}
+
+void sim_crash(struct sim_world *w, struct sim_node *n)
+{
+    sim_say(w, "-- #%u crashes", n->id);
+    w->body->crash(w, n);
+    n->up = false;
+    n->epoch++;
+    w->result->crashes++;
+}
+
+struct sim_node *sim_leader(struct sim_world *w)
+{
+    struct sim_node *found = NULL;
+    for (uint32_t i = 0; i < w->n_nodes; i++) {
+        struct sim_node *n = &w->nodes[i];
+        if (n->up && n->watch.role == CL_RAFT_LEADER && (!found || n->watch.term > found->watch.term))
+            found = n;
+    }
+    return found;
+}
+
+static bool owns_packet(uint8_t kind)
+{
+    return kind == SIM_DELIVER || kind == SIM_REQUEST || kind == SIM_ANSWER;
+}
+
+/* An event that is a node's. */
+static void node_event(struct sim_world *w, struct sim_event *e)
+{
+    struct sim_node *n = &w->nodes[e->node];
+    if (!n->up || (!owns_packet(e->kind) && e->epoch != n->epoch))
+        return;
+    w->body->event(w, n, e);
+    if (!w->stopped && n->up)
+        sim_check_node(w, n);
+    if (e->kind == SIM_TICK && n->up && !w->stopped) {
+        uint64_t next_local = n->born_local_ns + (n->ticks_done + 1) * w->swarm.tick_ns, now = sim_local_ns(w, n);
+        uint64_t wait = next_local > now ? next_local - now : 1;
+        sim_at(w, w->queue.now_ns + sim_clock_span(&n->clock, wait) + 1, SIM_TICK, n->slot, 0);
+    }
+}
+
+/* Checks after something that was done to a leader from outside. */
+static void check_all(struct sim_world *w)
+{
+    for (uint32_t i = 0; i < w->n_nodes && !w->stopped; i++)
+        if (w->nodes[i].up)
+            sim_check_node(w, &w->nodes[i]);
+}
+
+static void restart(struct sim_world *w, struct sim_node *n, bool failed)
+{
+    if (failed && n->up && n->failed)
+        sim_crash(w, n);
+    if (n->up)
+        return;
+    w->result->restarts++;
+    sim_start(w, n);
+}
+
+/* Another step. False: the world has come to an end. */
+static bool step(struct sim_world *w)
+{
+    struct sim_event e;
+    if (w->stopped || !sim_queue_take(&w->queue, &e))
+        return false;
+    bool of_node = e.kind <= SIM_REQUEST;
+    struct sim_node *n = &w->nodes[e.node];
+    if (of_node && n->stalled_until_ns > e.at_ns) { /* the process is stopped: everything waits */
+        e.at_ns = n->stalled_until_ns;
+        if (sim_queue_put(&w->queue, e))
+            sim_fail(w, "out of memory");
+        return true;
+    }
+    w->result->steps++;
+    sim_note(w, e.at_ns ^ (uint64_t)e.kind << 56 ^ (uint64_t)e.node << 48);
+    if (of_node)
+        node_event(w, &e);
+    else if (e.kind == SIM_ANSWER)
+        sim_client_answer(w, e.node, (const struct sim_reply *)((struct sim_packet *)(uintptr_t)e.argument)->data);
+    else if (e.kind == SIM_CLIENT)
+        sim_client_turn(w, e.node, e.argument);
+    else if (e.kind == SIM_RESTART)
+        restart(w, n, e.argument != 0);
+    else if (e.kind == SIM_MEND)
+        sim_mend_network(w);
+    else if (e.kind == SIM_FAULT) {
+        sim_fault(w);
+        check_all(w);
+    }
+    if (owns_packet(e.kind))
+        sim_packet_drop((struct sim_packet *)(uintptr_t)e.argument);
+    return true;
+}
+
+/* Where everybody is, for the trace of a run that got stuck. */
+static void say_state(struct sim_world *w)
+{
+    static const char *const roles[] = {"follower", "pre-candidate", "candidate", "leader", "failed"};
+    for (uint32_t i = 0; i < w->n_nodes; i++) {
+        struct sim_node *n = &w->nodes[i];
+        struct cl_raft_status s;
+        if (!n->up)
+            continue;
+        cl_raft_status(w->body->core(n), &s);
+        sim_say(w,
+                "#%u: %s of term %lu, log %lu..%lu durable %lu commit %lu applied %lu snapshot %lu, %u+%u+%u members "
+                "at %lu",
+                n->id, roles[s.role], s.term, s.first, s.last, s.durable, s.commit, s.applied, s.snapshot_index,
+                s.members.n_voters, s.members.n_outgoing, s.members.n_learners, s.members_index);
+    }
+    for (uint32_t i = 0; i < w->swarm.clients; i++)
+        if (w->clients[i].op != SIM_OPS)
+            sim_say(w, "client %u waits for %u of session %u", i, w->clients[i].sequence, w->clients[i].session);
+}
+
+/* Run until `done`, which must be so within bounds. */
+static void until(struct sim_world *w, bool (*done)(struct sim_world *), const char *what)
+{
+    uint64_t deadline_ns = w->queue.now_ns + REST_MS * SIM_MS, steps = 0;
+    while (!w->stopped && !done(w)) {
+        if (w->queue.now_ns > deadline_ns || ++steps > REST_STEPS || !step(w)) {
+            say_state(w);
+            sim_fail(w, "no progress: %s %d ms after everything was mended", what, REST_MS);
+            break;
+        }
+    }
+}
+
+static bool rests(struct sim_world *w)
+{
+    return sim_clients_idle(w) && sim_at_rest(w);
+}
+
+static bool idle(struct sim_world *w)
+{
+    return sim_clients_idle(w);
+}
+
+static void judge_history(struct sim_world *w)
+{
+    struct cl_history_result r;
+    cl_history_check(w->history, w->ops, w->n_ops, &r);
+    w->result->configurations += r.configurations;
+    if (r.verdict == CL_HISTORY_RIGHT)
+        return;
+    const struct cl_history_op *op = &w->ops[r.bad_op];
+    for (uint64_t i = 0; i < w->n_ops; i++) {
+        const struct cl_history_op *o = &w->ops[i];
+        if (o->key == r.bad_key)
+            sim_say(w, "history: %lu..%ld client %u kind %u%s in %016lx expected %016lx out %016lx", o->invoked,
+                    (long)o->returned, o->client, o->kind, o->flags & CL_HISTORY_REFUSED ? " refused" : "", o->input,
+                    o->other, o->output);
+    }
+    sim_fail(
+        w, "the history of register %lu is %s: %lu of %lu operations fit, then client %u's of kind %u at %lu does not",
+        r.bad_key, r.verdict == CL_HISTORY_WRONG ? "not linearizable" : "undecided", r.bad_done, r.bad_ops, op->client,
+        op->kind, op->invoked);
+}
+
+static void begin(struct sim_world *w)
+{
+    const struct cl_raft_sim_options *o = &w->options;
+    w->body = &sim_bare;
+    w->stopped = w->calm = false;
+    w->stamp = 0;
+    w->hash = o->seed;
+    w->text_bytes = 0;
+    if (w->text)
+        w->text[0] = 0;
+    sim_queue_clear(&w->queue);
+    for (uint32_t i = 0; i < SIM_STREAMS; i++)
+        w->random[i].state = sim_stream(o->seed, i);
+    sim_swarm_draw(w);
+    w->n_nodes = o->nodes + SIM_SPARES;
+    sim_net_init(&w->net, w->n_nodes, sim_stream(o->seed, SIM_R_NET), w->swarm.link);
+    sim_check_begin(w);
+    for (uint32_t i = 0; i < w->n_nodes && !w->stopped; i++) {
+        struct sim_node *n = &w->nodes[i];
+        n->id = i + 1;
+        n->slot = i;
+        n->up = false;
+        n->epoch = 0;
+        n->stalled_until_ns = n->slow_disk_until_ns = 0;
+        uint64_t drift = w->swarm.drift_ppm;
+        n->clock.drift_ppm = drift ? (int32_t)cl_random_below(&w->random[SIM_R_CLOCK], 2 * drift) - (int32_t)drift : 0;
+        n->clock.offset_ns = cl_random_below(&w->random[SIM_R_CLOCK], 1000 * SIM_MS);
+        w->body->reset(w, n);
+        sim_start(w, n);
+    }
+    sim_clients_begin(w);
+    sim_faults_begin(w);
+}
+
+static void finish(struct sim_world *w)
+{
+    const struct sim_net_counts *c = &w->net.counts;
+    struct cl_raft_sim_result *r = w->result;
+    r->runs++;
+    r->virtual_ns += w->queue.now_ns;
+    r->datagrams += c->sent;
+    r->datagrams_lost += c->lost;
+    r->datagrams_duplicated += c->duplicated;
+    r->datagrams_cut += c->cut;
+    r->hash ^= w->hash + 0x9e3779b97f4a7c15ull * w->options.seed;
+    for (struct sim_event e; sim_queue_take(&w->queue, &e);)
+        if (owns_packet(e.kind))
+            sim_packet_drop((struct sim_packet *)(uintptr_t)e.argument);
+    for (uint32_t i = 0; i < w->n_nodes; i++) {
+        w->nodes[i].up = false;
+        w->body->reset(w, &w->nodes[i]);
+    }
+}
+
+int cl_raft_sim_run(struct cl_raft_sim *sim, const struct cl_raft_sim_options *options,
+                    struct cl_raft_sim_result *result)
+{
+    struct sim_world *w = &sim->world;
+    if (!options->nodes || options->nodes > CL_RAFT_SIM_MOST_NODES || options->mode > CL_RAFT_SIM_NODE ||
+        options->mutant >= CL_RAFT_SIM_MUTANTS)
+        return -EINVAL;
+    uint64_t failures = result->failures, steps = options->steps ? options->steps : 2500;
+    w->options = *options;
+    w->result = result;
+    begin(w);
+    for (uint64_t end = result->steps + steps; result->steps < end && step(w);)
+        ;
+    if (!w->stopped)
+        sim_calm(w);
+    until(w, rests, "the cluster does not come to rest");
+    sim_check_end(w);
+    for (uint8_t key = 0; key < SIM_KEYS && !w->stopped; key++) {
+        sim_clients_read(w, key);
+        until(w, idle, "a read is not answered");
+    }
+    if (!w->stopped)
+        judge_history(w);
+    finish(w);
+    return result->failures != failures;
+}
+
+int cl_raft_sim_many(struct cl_raft_sim *sim, const struct cl_raft_sim_options *options, uint64_t count,
+                     struct cl_raft_sim_result *result)
+{
+    struct cl_raft_sim_options one = *options;
+    for (uint64_t i = 0; i < count; i++, one.seed++) {
+        int rc = cl_raft_sim_run(sim, &one, result);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+const char *cl_raft_sim_trace(const struct cl_raft_sim *sim)
+{
+    return sim->world.text ? sim->world.text : "";
+}
+
+struct cl_raft_sim *cl_raft_sim_new(void)
+{
+    struct cl_raft_sim *sim = calloc(1, sizeof(*sim));
+    if (!sim)
+        return NULL;
+    struct sim_world *w = &sim->world;
+    w->ops = calloc(SIM_OPS, sizeof(*w->ops));
+    w->leaders = calloc(SIM_TERMS + 1, sizeof(*w->leaders));
+    w->votes = calloc(SIM_TERMS + 1, sizeof(*w->votes));
+    w->committed = calloc(SIM_ENTRIES, sizeof(*w->committed));
+    w->machines = calloc(SIM_ENTRIES, sizeof(*w->machines));
+    w->seen = calloc(SIM_SEEN, sizeof(*w->seen));
+    w->history = cl_history_new(HISTORY_CONFIGURATIONS, HISTORY_BYTES);
+    bool made = w->ops && w->leaders && w->votes && w->committed && w->machines && w->seen && w->history;
+    for (uint32_t i = 0; i < SIM_NODES && made; i++) {
+        struct sim_node *n = &w->nodes[i];
+        n->watch.terms = calloc(SIM_ENTRIES, sizeof(*n->watch.terms));
+        made = n->watch.terms && sim_bare.make(w, n) == 0;
+    }
+    if (made)
+        return sim;
+    cl_raft_sim_delete(sim);
+    return NULL;
+}
+
+void cl_raft_sim_delete(struct cl_raft_sim *sim)
+{
+    if (!sim)
+        return;
+    struct sim_world *w = &sim->world;
+    for (uint32_t i = 0; i < SIM_NODES; i++) {
+        free(w->nodes[i].watch.terms);
+        sim_bare.unmake(w, &w->nodes[i]);
+    }
+    cl_history_delete(w->history);
+    sim_queue_free(&w->queue);
+    free(w->ops);
+    free(w->leaders);
+    free(w->votes);
+    free(w->committed);
+    free(w->machines);
+    free(w->seen);
+    free(w->text);
+    free(sim);
+}

@@ -1,0 +1,255 @@
+/* A simulated cluster: nodes, clients and faults on one virtual clock, all from one seed.
+ *
+ * One thread runs a world; worlds share nothing. A step is one event: a datagram that arrives, a tick, a write that is
+ * done, a client's turn, a fault. After each step that touched a node its invariants are checked (check.h). The world
+ * stops at the first thing that is wrong.
+ *
+ * A run has three parts: faults and load for as many steps as asked; then everything is mended and the cluster must
+ * come to rest with all replicas equal, within a bounded time; then every register is read once more, and the history
+ * of all clients must be linearizable.
+ *
+ * What is where:
+ *   swarm.c    what a seed draws: which faults there are and how strong, how the cluster is set up
+ *   world.c    the loop, the end of a run
+ *   faults.c   crashes, restarts, partitions, stalls, membership changes, transfers
+ *   client.c   clients with sessions that try again
+ *   bare.c     a node: the bare core with modelled stable storage (disk.h)
+ *   check.c    the invariants
+ *   trace.c    the readable trace, and the digest by which two runs are compared */
+#ifndef CORELANE_APPS_RAFT_SIM_WORLD_H
+#define CORELANE_APPS_RAFT_SIM_WORLD_H
+
+#include "../raft.h"
+#include "disk.h"
+#include "machine.h"
+#include "network.h"
+#include "queue.h"
+#include "run.h"
+
+#define SIM_SPARES 2 /* nodes beside the first members, that changes of membership may bring in */
+#define SIM_CLIENTS 5
+_Static_assert(CL_RAFT_SIM_MOST_NODES + SIM_SPARES < SIM_NODES, "ids count from 1");
+#define SIM_OPS 4096
+#define SIM_TERMS 8192
+#define SIM_MS 1000000ull
+
+/* Kinds of events. */
+enum sim_kind {
+    SIM_DELIVER, /* argument: struct sim_packet, owned by the event */
+    SIM_TICK,
+    SIM_WRITTEN,
+    SIM_HARD_WRITTEN,
+    SIM_SNAPSHOT_WRITTEN,
+    SIM_INSTALLED,
+    SIM_WAKE,    /* a node's own */
+    SIM_REQUEST, /* to a node; argument: struct sim_packet */
+    SIM_ANSWER,  /* to a client; argument: struct sim_packet */
+    SIM_CLIENT,  /* a client's turn: argument is its attempt, or begins something new */
+    SIM_FAULT,
+    SIM_MEND,
+    SIM_RESTART,
+};
+
+/* Streams of random numbers, one for each concern. */
+enum sim_concern {
+    SIM_R_SWARM,
+    SIM_R_NET,
+    SIM_R_DISK,
+    SIM_R_FAULT,
+    SIM_R_CLIENT,
+    SIM_R_CORE,
+    SIM_R_CLOCK,
+    SIM_STREAMS
+};
+
+/* Something on its way. Copies of a datagram share it. */
+struct sim_packet {
+    uint32_t refs, bytes;
+    uint8_t data[];
+};
+
+/* A client's request, and the answer to it. */
+struct sim_request {
+    uint32_t client;
+    uint32_t by_log; /* a GET that goes through the log as a command */
+    struct sim_command command;
+};
+#define SIM_DONE 0
+#define SIM_ELSEWHERE 1 /* not the leader, or it cannot now: try another */
+struct sim_reply {
+    uint32_t client, session, sequence;
+    uint32_t leader; /* a hint; 0: unknown */
+    uint8_t status;
+    struct sim_outcome outcome;
+};
+
+/* What a seed drew. Rates are per million; 0: this fault is off. */
+struct sim_swarm {
+    struct sim_link link;
+    uint64_t tick_ns, write_ns, write_spread_ns;
+    uint64_t fault_gap_ns; /* mean time between faults */
+    uint32_t crash, crash_many, crash_point_ppm, restart_ms;
+    uint32_t partition, one_way, cut_link, stall, transfer, members, slow_disk, fail_disk; /* weights among faults */
+    uint32_t drift_ppm;
+    uint32_t clients, think_ns, by_log_ppm, get_ppm, give_up;
+    uint64_t client_loss_ppm;
+    uint32_t snapshot_entries; /* one after so many applied; 0: never */
+    uint32_t lease_reads;
+    uint32_t rot_ppm, torn, disk_error_ppm; /* the real node's disks */
+    struct cl_raft_config config;
+};
+
+struct sim_world;
+struct sim_node;
+
+/* A kind of node. */
+struct sim_body {
+    int (*make)(struct sim_world *w, struct sim_node *n); /* once a world */
+    void (*unmake)(struct sim_world *w, struct sim_node *n);
+    void (*reset)(struct sim_world *w, struct sim_node *n); /* a new run: nothing durable */
+    int (*start)(struct sim_world *w, struct sim_node *n);  /* from what is durable */
+    void (*crash)(struct sim_world *w, struct sim_node *n);
+    void (*event)(struct sim_world *w, struct sim_node *n, const struct sim_event *e);
+    struct cl_raft *(*core)(struct sim_node *n); /* NULL: it is not up */
+    int (*change_members)(struct sim_world *w, struct sim_node *n, const struct cl_raft_members *m);
+    int (*transfer)(struct sim_world *w, struct sim_node *n, uint32_t to);
+    /* A write fails: the replica is to fall silent. NULL: the body has disks that fail by themselves. */
+    void (*fail_disk)(struct sim_world *w, struct sim_node *n);
+    const struct sim_machine *(*machine)(struct sim_node *n);
+    /* Whether an entry is durable at this node. NULL: the world cannot look. */
+    bool (*holds)(struct sim_node *n, uint64_t index, uint64_t term);
+};
+
+extern const struct sim_body sim_bare;
+
+/* What the checks know of a node. */
+struct sim_watch {
+    uint64_t term, commit, last, applied, members_index;
+    uint32_t role, leader;
+    bool full;       /* its log has little room left: a snapshot is due */
+    uint32_t *terms; /* [SIM_ENTRIES]: of its log's entries, by index, as of the last check */
+};
+
+struct sim_node {
+    uint32_t id, slot; /* id = slot + 1 */
+    bool up;
+    bool failed; /* its disk said no: it is silent until it is restarted */
+    uint32_t epoch;
+    uint64_t stalled_until_ns;
+    uint64_t slow_disk_until_ns;
+    struct sim_clock clock;
+    uint64_t ticks_done; /* local ticks accounted for in this life */
+    uint64_t born_local_ns;
+    struct sim_watch watch;
+    void *body;
+};
+
+struct sim_client {
+    uint32_t session, sequence, attempt, attempts, target;
+    uint64_t op; /* of the history; SIM_OPS: idle */
+    struct sim_request request;
+};
+
+/* An entry that was committed. */
+struct sim_committed {
+    uint64_t digest;        /* 0: nobody's log showed it, it came with a snapshot */
+    uint32_t term, by_term; /* by_term: of the node that saw it committed first */
+};
+
+/* An entry that was in anybody's log, by index and term. */
+struct sim_seen {
+    uint64_t digest;
+    uint32_t index, term, before, run; /* term of the entry before; run: of which run this is */
+};
+
+struct sim_world {
+    struct cl_raft_sim_options options;
+    struct cl_raft_sim_result *result;
+    const struct sim_body *body;
+    struct sim_swarm swarm;
+    struct cl_random random[SIM_STREAMS];
+    struct sim_queue queue;
+    struct sim_net net;
+    struct sim_node nodes[SIM_NODES];
+    uint32_t n_nodes;
+    uint64_t stamp; /* orders the history */
+    uint32_t run;
+    bool calm; /* no more faults */
+    bool stopped;
+    /* Clients. */
+    struct sim_client clients[SIM_CLIENTS];
+    uint32_t sessions, values;
+    struct cl_history_op *ops; /* [SIM_OPS] */
+    uint64_t n_ops;
+    struct cl_history *history;
+    /* What the checks know of the whole. */
+    uint32_t *leaders; /* [SIM_TERMS]: node + 1 */
+    uint32_t terms_used;
+    uint8_t (*votes)[SIM_NODES];     /* [SIM_TERMS][voter]: whom it voted for */
+    struct sim_committed *committed; /* [SIM_ENTRIES] */
+    uint64_t n_committed;            /* the highest index */
+    uint64_t *machines;              /* [SIM_ENTRIES]: digest of the state machine after each entry */
+    uint64_t n_applied;              /* the highest index that anybody applied */
+    struct cl_raft_members committed_members;
+    struct sim_seen *seen; /* SIM_SEEN slots, open addressing */
+    uint32_t n_seen;
+    /* Trace. */
+    uint64_t hash;
+    char *text;
+    uint64_t text_bytes, text_room;
+};
+
+#define SIM_SEEN 32768 /* power of two */
+
+/* world.c */
+void sim_fail(struct sim_world *w, const char *format, ...) CL_PRINTF(2, 3);
+void sim_at(struct sim_world *w, uint64_t at_ns, enum sim_kind kind, uint32_t node, uint64_t argument);
+struct sim_packet *sim_packet(struct sim_world *w, uint32_t bytes);
+void sim_packet_drop(struct sim_packet *p);
+/* Put a node's datagram on the network: takes the packet over. */
+void sim_send(struct sim_world *w, uint32_t from, uint32_t to, struct sim_packet *packet);
+int sim_start(struct sim_world *w, struct sim_node *n);
+void sim_crash(struct sim_world *w, struct sim_node *n);
+/* The node that leads the highest term; NULL: none does. */
+struct sim_node *sim_leader(struct sim_world *w);
+static inline uint64_t sim_local_ns(struct sim_world *w, struct sim_node *n)
+{
+    return sim_clock_read(&n->clock, w->queue.now_ns);
+}
+
+/* swarm.c */
+void sim_swarm_draw(struct sim_world *w);
+
+/* faults.c */
+void sim_faults_begin(struct sim_world *w);
+void sim_fault(struct sim_world *w);
+void sim_mend_network(struct sim_world *w);
+void sim_calm(struct sim_world *w);
+
+/* client.c */
+void sim_clients_begin(struct sim_world *w);
+void sim_client_turn(struct sim_world *w, uint32_t client, uint64_t attempt);
+void sim_client_answer(struct sim_world *w, uint32_t client, const struct sim_reply *reply);
+/* A node answers. */
+void sim_answer(struct sim_world *w, const struct sim_reply *reply);
+bool sim_clients_idle(const struct sim_world *w);
+/* Let an idle client read a register. */
+void sim_clients_read(struct sim_world *w, uint8_t key);
+
+/* check.c */
+void sim_check_begin(struct sim_world *w);
+void sim_check_start(struct sim_world *w, struct sim_node *n);
+void sim_check_node(struct sim_world *w, struct sim_node *n);
+void sim_check_vote(struct sim_world *w, uint32_t voter, uint32_t candidate, uint64_t term);
+/* The state machine of a node, right after it applied an entry. */
+void sim_check_applied(struct sim_world *w, struct sim_node *n, uint64_t index, uint64_t machine_digest);
+/* At rest: every log compared in whole. */
+void sim_check_end(struct sim_world *w);
+bool sim_at_rest(struct sim_world *w);
+
+/* trace.c */
+void sim_note(struct sim_world *w, uint64_t word);
+void sim_say(struct sim_world *w, const char *format, ...) CL_PRINTF(2, 3);
+void sim_trace_message(struct sim_world *w, uint32_t at, const struct cl_raft_msg *m);
+
+#endif

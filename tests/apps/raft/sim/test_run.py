@@ -1,0 +1,17 @@
+"""Simulated clusters as C programs: also under ASan and TSan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+Make = Callable[..., Callable[..., str]]
+
+
+@pytest.mark.parametrize("nodes", [3, 5, 7])
+def test_seeds(c_program: Make, nodes: int) -> None:
+    count = 60 if os.environ.get("CORELANE_SANITIZE") else 300
+    run = c_program("tests/apps/raft/sim/c/seeds.c")
+    assert f"{count} runs" in run(0, 1, count, nodes)
