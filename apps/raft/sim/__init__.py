@@ -1,7 +1,7 @@
 """The simulated world of Raft clusters: from one seed, clocks, a network, disks, crashes and clients.
 
 What is where (start reading at world.h):
-  run.h                what a run takes and gives        world.py   from Python: seeds, many at a time, on several threads
+  run.h                what a run takes and gives        world.py   from Python: many seeds, on several threads
   world.h world.c      the cluster on its virtual clock; which file has what
   history.h history.c  whether a client history is linearizable; used on real clusters, too     history.py  from Python
   queue.h queue.c      events in order of virtual time, clocks that drift

@@ -129,8 +129,8 @@ def run_many(
 ) -> Result:
     """Run the seeds first..first+count-1 and stop at the first that fails; its readable trace is in the result.
 
-    threads: worlds at a time, each on a core of its own. progress: called with the number of seeds done, by one thread at
-    a time. With several threads the seed reported is the lowest of those that failed.
+    threads: worlds at a time, each on a core of its own. progress: called with the number of seeds done, by one thread
+    at a time. With several threads the seed reported is the lowest of those that failed.
     """
     chunks = itertools.count(0, CHUNK)
     lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Whole clusters from seeds: what must hold holds, a seed is one run, every fault happens, and known mistakes are found."""
+"""Whole clusters from seeds: what must hold holds, a seed is one run, every fault happens, known mistakes are found."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def test_every_failure_can_be_read():
         assert word in result.trace
 
 
-# How many seeds find a mistake at the latest, and what shows it. Outcomes only: nobody looks into disks at promises, so a
-# mistake has to have consequences.
+# How many seeds find a mistake at the latest, and what shows it. Outcomes only: nobody looks into disks at promises, so
+# a mistake has to have consequences.
 MISTAKES = [
     ("vote-not-kept", False, 10, "votes for"),
     ("vote-not-kept", True, 500, "both lead|leader completeness|safety|linearizable|restored|no progress"),
