@@ -1,8 +1,11 @@
-"""C programs: the fuzzer of the rings and the stress of loops, ports and attaching again. Best under sanitizers."""
+"""C programs, best under sanitizers: the fuzzer of the rings, the stress of loops, ports and attaching again, and that of
+cores that move between real threads."""
 
 from __future__ import annotations
 
 import os
+
+import pytest
 
 
 def test_the_reading_of_rings_withstands_a_fuzzer(c_program, seed):
@@ -15,3 +18,11 @@ def test_the_reading_of_rings_withstands_a_fuzzer(c_program, seed):
 def test_loops_ports_and_attaching_again_under_stress(c_program, socket_path):
     run = c_program("tests/iokernel/c/switch_stress.c")
     assert "arrived whole in 3 lives" in run(socket_path, "20000", timeout_s=100)
+
+
+@pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs that this process may use: taskset -pc 0-1 $$"
+)
+def test_cores_that_move_between_real_threads(c_program, socket_path, seed):
+    run = c_program("tests/iokernel/c/cores_threads.c")
+    assert "all work was done" in run(socket_path, str(seed), "1000", timeout_s=110)
