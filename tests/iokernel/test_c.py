@@ -1,5 +1,5 @@
-"""C programs, best under sanitizers: the fuzzer of the rings, the stress of loops, ports and attaching again, and that of
-cores that move between real threads."""
+"""C programs, best under sanitizers: the fuzzer of the rings, the stress of loops, ports and attaching again, and that
+of cores that move between real threads."""
 
 from __future__ import annotations
 
