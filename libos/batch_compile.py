@@ -17,7 +17,9 @@ from numba.core.compiler import Compiler
 
 from ..runtime import clock
 from ._native import ffi, lib
-from .batch_probes import Report, Target, add_naive_probes, add_probes, place
+from .batch_probes import add_naive_probes, add_probes, place
+from .batch_refill import Target
+from .batch_strips import Report
 from .numba_cache import library_path
 from .numba_compile import load_library
 

@@ -1,4 +1,4 @@
-"""LLVM's text of a module as functions and blocks that can be changed: what `batch_probes.py` stands on.
+"""LLVM's text of a module as functions and blocks that can be changed: what batch_probes.py stands on.
 
 llvmlite reads modules but cannot change them, so this reads the text that LLVM prints and writes it again. Only what
 finding loops needs is understood: labels, phis, terminators; every other line stays as it is.
@@ -295,34 +295,6 @@ def preheader(function: Function, loop: Loop, fresh: Callable[[str], str]) -> Bl
         around.blocks.add(made.name)
         around = around.parent
     return made
-
-
-def clone_loop(function: Function, loop: Loop, before: str, fresh: Callable[[str], str]) -> dict[str, str]:
-    """A second copy of an innermost loop that is entered from block `before`, which need not exist yet. What is used
-    behind the loop has to come through phis of its exits (LCSSA). Returns the new names of its blocks and values."""
-    names = {name: fresh("c") for name in loop.blocks}
-    for name, (block, _) in definitions(function).items():
-        if block in loop.blocks:
-            names[name] = fresh("c")
-
-    def renamed(text: str) -> str:
-        return re.sub(NAME, lambda m: names.get(m[0], m[0]), text)
-
-    for name in [b for b in function.blocks if b in loop.blocks]:
-        old = function.blocks[name]
-        new = Block(names[name], lines=[renamed(line) for line in old.lines], terminator=renamed(old.terminator))
-        for phi in old.phis:
-            incoming = {names[b]: renamed(v) for b, v in phi.incoming.items() if b in loop.blocks}
-            if name == loop.header:
-                (start,) = {v for b, v in phi.incoming.items() if b not in loop.blocks}
-                incoming[before] = start
-            new.phis.append(Phi(names[phi.name], phi.kind, incoming))
-        function.blocks[new.name] = new
-        for to in old.succ:
-            if to not in loop.blocks:
-                for phi in function.blocks[to].phis:
-                    phi.incoming[new.name] = renamed(phi.incoming[name])
-    return names
 
 
 def definitions(function: Function) -> dict[str, tuple[str, str]]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from corelane.bench._native import ffi
 from corelane.bench._native import lib as bench
-from corelane.libos import batch_probes
+from corelane.libos import batch_cost, batch_refill
 from corelane.libos.batch_compile import ProbedLibrary, default_target, probed_compiler
 from corelane.libos.batch_ir import parse
 
@@ -23,10 +23,9 @@ LOOKS = dataclasses.replace(default_target(), slow="cl_bench_gap", always=True)
 
 
 def tiny(monkeypatch):
-    monkeypatch.setattr(batch_probes, "FIRST_STRIP", 2)
-    monkeypatch.setattr(batch_probes, "FIRST_FUEL", 16)
-    monkeypatch.setattr(batch_probes, "MOST_FUEL", 24)
-    monkeypatch.setattr(batch_probes, "FEW", 0)
+    monkeypatch.setattr(batch_refill, "FIRST_FUEL", 16)
+    monkeypatch.setattr(batch_refill, "MOST_FUEL", 24)
+    monkeypatch.setattr(batch_cost, "FEW", 0)
 
 
 def probed(function, target=LOOKS):

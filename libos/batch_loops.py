@@ -1,0 +1,185 @@
+"""What is known of loops: which of them count, how far, and which seldom come by the loops within them.
+
+Only reads a function. batch_strips.py asks this before it changes a loop; answers are about the text as it is now.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .batch_ir import NAME, Block, Function, Loop, definitions, dominates
+
+BRANCH = re.compile(rf"^  br i1 ({NAME}), label ({NAME}), label ({NAME})")
+_COMPARE = re.compile(r"icmp (?:samesign )?(\w+) (i\d+) (\S+), (\S+)$")
+_ADD = re.compile(r"add (?:nuw |nsw )*i\d+ (\S+), (-?\d+)$")
+_NUMBER = re.compile(r"-?\d+")
+_OPPOSITE = {"eq": "ne", "ne": "eq", "slt": "sge", "sge": "slt", "sgt": "sle", "sle": "sgt"} | {
+    "ult": "uge",
+    "uge": "ult",
+    "ugt": "ule",
+    "ule": "ugt",
+}
+_SWAPPED = {"eq": "eq", "ne": "ne", "slt": "sgt", "sgt": "slt", "sle": "sge", "sge": "sle"} | {
+    "ult": "ugt",
+    "ugt": "ult",
+    "ule": "uge",
+    "uge": "ule",
+}
+
+
+@dataclass(frozen=True)
+class Count:
+    """An exit test that counts: the branch of block `at` leaves the loop when `predicate` (of value against bound) is
+    false."""
+
+    at: str
+    stays_if_true: bool
+    predicate: str  # of staying in the loop
+    kind: str
+    value: str  # what is compared
+    bound: str
+    counter: str  # the phi of the header that counts
+    first: str  # what it starts from; the phi itself if that comes from several blocks
+    step: int
+    unused: str  # the compare, if nobody else uses it
+
+
+def count_of(function: Function, loop: Loop, idom: dict[str, str]) -> Count | None:
+    """An exit test that every turn comes by, of a counter with a constant step against a bound that stays."""
+    if len(loop.latches) != 1:
+        return None
+    known = definitions(function)
+    own = loop.own()
+    for name in (b for b in function.blocks if b in own):
+        block = function.blocks[name]
+        branch = BRANCH.match(block.terminator)
+        if not branch or name not in idom or not dominates(idom, name, loop.latches[0]):
+            continue
+        if (branch[2] in loop.blocks) == (branch[3] in loop.blocks):
+            continue
+        where, line = known.get(branch[1], ("", ""))
+        compare = _COMPARE.match(line)
+        if not compare or where != name:
+            continue
+        found = _as_count(function, loop, block, branch, compare, known)
+        if found:
+            return found
+    return None
+
+
+def _as_count(
+    function: Function,
+    loop: Loop,
+    block: Block,
+    branch: re.Match[str],
+    compare: re.Match[str],
+    known: dict[str, tuple[str, str]],
+) -> Count | None:
+    predicate, kind, left, right = compare.groups()
+    if kind not in ("i32", "i64"):
+        return None
+    stays = branch[2] in loop.blocks
+    for value, bound, pred in ((left, right, predicate), (right, left, _SWAPPED[predicate])):
+        if bound.startswith("%") and known.get(bound, ("", ""))[0] in loop.blocks:
+            continue
+        if not bound.startswith("%") and not _NUMBER.fullmatch(bound):
+            continue
+        found = _counter(function, loop, value, known)
+        if found is None:
+            continue
+        counter, first, step = found
+        staying = pred if stays else _OPPOSITE[pred]
+        up, down = staying[1:] in ("lt", "le"), staying[1:] in ("gt", "ge")
+        if staying == "ne" or (up and step > 0) or (down and step < 0):
+            unused = branch[1] if _uses(function, branch[1]) == 2 else ""
+            return Count(block.name, stays, staying, kind, value, bound, counter, first, step, unused)
+    return None
+
+
+def _uses(function: Function, name: str) -> int:
+    """How often a value is named, its definition included; more if another's name begins like it."""
+    uses = 0
+    for block in function.blocks.values():
+        uses += sum(line.count(name) for line in block.lines) + block.terminator.count(name)
+        uses += sum(list(phi.incoming.values()).count(name) for phi in block.phis)
+    return uses
+
+
+def _counter(
+    function: Function, loop: Loop, value: str, known: dict[str, tuple[str, str]]
+) -> tuple[str, str, int] | None:
+    """The phi of the header that `value` is, or that it becomes in the next turn; where it starts, and its step."""
+    for phi in function.blocks[loop.header].phis:
+        following = phi.incoming[loop.latches[0]]
+        if value not in (phi.name, following):
+            continue
+        added = _ADD.match(known.get(following, ("", ""))[1])
+        if not added or added[1] != phi.name or int(added[2]) == 0 or abs(int(added[2])) > 1 << 20:
+            continue
+        starts = {v for block, v in phi.incoming.items() if block != loop.latches[0]}
+        # Of several starts, the preheader that will be made has a phi.
+        return phi.name, starts.pop() if len(starts) == 1 else phi.name, int(added[2])
+    return None
+
+
+def most_turns(function: Function, count: Count) -> int | None:
+    """The most turns that the bound allows, if that shows: constants, or what was masked (remainders of unrolling)."""
+    known = definitions(function)
+    if _NUMBER.fullmatch(count.first):
+        if _NUMBER.fullmatch(count.bound):
+            turns = (int(count.bound) - int(count.first)) // count.step + 1
+            return turns if turns > 0 else None
+        most = _masked(count.bound, known)
+        return None if most is None or count.first != "0" or count.step < 0 else most // count.step + 1
+    if count.bound == "0" and count.step < 0:  # counts what was masked down to 0
+        return _masked(count.first, known)
+    return None
+
+
+def _masked(value: str, known: dict[str, tuple[str, str]]) -> int | None:
+    found = re.match(r"and i\d+ \S+, (\d+)$", known.get(value, ("", ""))[1])
+    return int(found[1]) if found else None
+
+
+def children_are_rare(function: Function, loop: Loop) -> bool:
+    """Whether a turn may come by none of the loops within. (Those then look for themselves.)"""
+    own, seen, todo = loop.own(), {loop.header}, [loop.header]
+    while todo:
+        name = todo.pop()
+        if name in loop.latches:
+            return len(loop.latches) == 1
+        for to in function.blocks[name].succ:
+            if to in own and to not in seen:
+                seen.add(to)
+                todo.append(to)
+    return False
+
+
+def ways_past_children(function: Function, loop: Loop) -> list[tuple[Block, bool]]:
+    """Branches between the loops within and a way to the latch that meets none of them; True: taken if true."""
+    own = loop.own()
+    passes, grew = set(loop.latches), True
+    while grew:  # backwards from the latch
+        more = {b for b in own - passes if passes & set(function.blocks[b].succ) and b not in loop.latches}
+        grew = bool(more)
+        passes |= more
+    found = []
+    for block in (b for name, b in function.blocks.items() if name in passes and name not in loop.latches):
+        branch = BRANCH.match(block.terminator)
+        if not branch or "!prof" in block.terminator:
+            continue
+        stays = [to in passes for to in branch.group(2, 3)]
+        if stays[0] != stays[1] and branch[3 if stays[0] else 2] in loop.blocks:
+            found.append((block, stays[0]))
+    return found
+
+
+def early_exits(function: Function, loop: Loop, count: Count) -> list[tuple[str, str]]:
+    """Edges that leave an innermost loop, but for that of the exit test that counts."""
+    return [
+        (name, to)
+        for name in (b for b in function.blocks if b in loop.blocks)
+        for to in function.blocks[name].succ
+        if to not in loop.blocks and name != count.at
+    ]

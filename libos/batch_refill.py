@@ -1,0 +1,129 @@
+"""What is behind a probe: looking at the word, and how much fuel to give out until the next look.
+
+Estimates are bad where memory is slow, so they are corrected while running: each place that refills has a cell of
+`@clp.sites` with the fuel that it gives out; the next refill measures by the time stamp counter how long that lasted,
+and adjusts the giver's cell towards TARGET_US. Only how often a probe looks depends on it, never a result. Threads that
+run the same code share the cells: loads and stores are monotonic, and a lost update is one correction less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TARGET_US = 0.8
+RAISE = 4  # a short interval grows by 1 in 16: slowly, since turns that are cheap now may become dear again
+FIRST_FUEL = 1024  # of a site's first interval: a tenth of a microsecond or so, until it was measured
+LEAST_FUEL, MOST_FUEL = 16, 1 << 22
+
+# Without weights the register allocator takes what is between strips for as hot as the strips.
+UNLIKELY, LIKELY, RARE, USUAL = (f"!prof !99000{n}" for n in (1, 2, 3, 4))
+_WEIGHTS = {UNLIKELY: (1, 100_000), LIKELY: (1000, 1), RARE: (1, 32), USUAL: (32, 1)}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What probes look at and call.
+
+    word_offset: of the pointer to the word, from the thread pointer (a thread-local in the initial-exec model). slow:
+    the C function `void (void)` for a word that is not 0. ticks_per_us: of the time stamp counter. always: act as if
+    the word were never 0, for measuring when probes look. word: its address, for naive probes only. pad: bytes ahead
+    of each function behind a 64-byte line's begin, for measuring what the place of code does; -1: wherever it comes
+    to lie.
+    """
+
+    word_offset: int
+    slow: str
+    ticks_per_us: float
+    always: bool = False
+    word: int = 0
+    pad: int = -1
+
+
+def weights() -> list[str]:
+    """Definitions of UNLIKELY, LIKELY, RARE and USUAL, at the end of a module."""
+    return [f'{name[6:]} = !{{!"branch_weights", i32 {a}, i32 {b}}}' for name, (a, b) in _WEIGHTS.items()]
+
+
+def cells(sites: int) -> str:
+    """The fuel that each place gives out."""
+    n = max(sites, 1)
+    return f"@clp.sites = internal global [{n} x i64] [{', '.join([f'i64 {FIRST_FUEL}'] * n)}]"
+
+
+def cell(site: int) -> str:
+    """A pointer to it."""
+    return f"getelementptr inbounds (i64, ptr @clp.sites, i64 {site})"
+
+
+def functions(target: Target) -> str:
+    """The functions behind the probes. preserve_allcc: the callers' registers are left alone, vectors above all."""
+    ticks = int(TARGET_US * target.ticks_per_us)
+    wanted = "or i64 %seen, 1" if target.always else "or i64 %seen, 0"
+    return f"""
+define internal preserve_allcc void @clp.slow() noinline cold nounwind {{
+  call void @{target.slow}()
+  ret void
+}}
+
+define internal preserve_allcc i64 @clp.refill(ptr %site, ptr %last) noinline cold nounwind {{
+entry:
+  %fuel = load atomic i64, ptr %site monotonic, align 8
+  %then = load i64, ptr %last, align 8
+  %giver_at = getelementptr i8, ptr %last, i64 8
+  %giver = load ptr, ptr %giver_at, align 8
+  store ptr %site, ptr %giver_at, align 8
+  %tp = call ptr @llvm.thread.pointer.p0()
+  %pointer = getelementptr i8, ptr %tp, i64 {target.word_offset}
+  %word = load ptr, ptr %pointer, align 8
+  %seen = load atomic i64, ptr %word monotonic, align 8
+  %wanted = {wanted}
+  %look = icmp ne i64 %wanted, 0
+  %now = call i64 @llvm.readcyclecounter()
+  br i1 %look, label %slow, label %measure, {UNLIKELY}
+slow:
+  call preserve_allcc void @clp.slow()
+  %after = call i64 @llvm.readcyclecounter()
+  br label %measure
+measure:
+  %from = phi i64 [ %now, %entry ], [ %after, %slow ]
+  store i64 %from, ptr %last, align 8
+  %took = sub i64 %now, %then
+  %unknown = icmp eq i64 %then, 0
+  br i1 %unknown, label %same, label %known
+known:
+  %gave = load atomic i64, ptr %giver monotonic, align 8
+  %long = icmp ugt i64 %took, {ticks + ticks // 6}
+  br i1 %long, label %less, label %perhaps
+less:
+  %scaled = mul i64 %gave, {ticks}
+  %exact = udiv i64 %scaled, %took
+  %eighth = lshr i64 %gave, 3
+  %lower = call i64 @llvm.umax.i64(i64 %exact, i64 %eighth)
+  %floor = call i64 @llvm.umax.i64(i64 %lower, i64 {LEAST_FUEL})
+  br label %set
+perhaps:
+  %short = icmp ult i64 %took, {ticks - ticks // 6}
+  br i1 %short, label %more, label %same
+more:
+  %part = lshr i64 %gave, {RAISE}
+  %higher = add i64 %gave, %part
+  %ceiling = call i64 @llvm.umin.i64(i64 %higher, i64 {MOST_FUEL})
+  br label %set
+set:
+  %new = phi i64 [ %floor, %less ], [ %ceiling, %more ]
+  store atomic i64 %new, ptr %giver monotonic, align 8
+  br label %same
+same:
+  ret i64 %fuel
+}}
+"""
+
+
+DECLARED = {
+    "ptr @llvm.thread.pointer.p0()": "llvm.thread.pointer.p0",
+    "i64 @llvm.readcyclecounter()": "llvm.readcyclecounter",
+    "i64 @llvm.umax.i64(i64, i64)": "llvm.umax.i64",
+    "i64 @llvm.umin.i64(i64, i64)": "llvm.umin.i64",
+    "i64 @llvm.smax.i64(i64, i64)": "llvm.smax.i64",
+    "i64 @llvm.usub.sat.i64(i64, i64)": "llvm.usub.sat.i64",
+}

@@ -1,0 +1,374 @@
+"""Putting probes into the loops of one function (batch_probes.py says what is put where, and why).
+
+The fuel and the ends of strips live in allocas, `%clp.fuel` and `%clp.lim.N`, which LLVM's SROA turns into registers
+afterwards (batch_compile.py runs it).
+
+Invariant: fuel is 0 or more wherever a loop begins. Within a loop that runs in strips its top bit, MARK, says that the
+loop is not paid for to its end; every way out of the loop takes the mark off. So behind a loop one test of the sign is
+all, and the bound need not be kept in a register.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from . import batch_cost, batch_refill
+from .batch_ir import (
+    NAME,
+    Block,
+    Function,
+    Loop,
+    also_from,
+    dominators,
+    loops,
+    preheader,
+    split_edge,
+)
+from .batch_loops import BRANCH, Count, children_are_rare, count_of, early_exits, most_turns, ways_past_children
+from .batch_refill import LIKELY, RARE, UNLIKELY, USUAL, Target, cell
+
+MARK = 1 << 63
+
+
+@dataclass
+class Report:
+    """What was done: number of loops by kind, and functions that got probes. unprobed_calls: places that call compiled
+    functions whose code is not here (through a pointer, or compiled apart), which run without probes."""
+
+    functions: int = 0
+    strips: int = 0
+    countdowns: int = 0
+    short: int = 0
+    unprobed_calls: int = 0
+
+
+@dataclass
+class _Strips:
+    """A loop that is cut: its exit test, log2 of a turn's cost, and the alloca of the strip's end."""
+
+    loop: Loop
+    count: Count
+    shift: int
+    limit: str
+    search: bool  # half of the fuel is left to the loops within, and none of it is owed at the end
+    cold: list[Block] = field(default_factory=list)
+
+    @property
+    def by(self) -> int:
+        """log2 of the fuel for a distance of 1; the step rounded down to a power of two."""
+        return self.shift - (abs(self.count.step).bit_length() - 1)
+
+
+class Prober:
+    """Puts probes into one function. site: the next free cell."""
+
+    def __init__(self, function: Function, target: Target, report: Report, inner: dict[str, int], site: int) -> None:
+        self.function = function
+        self.target = target
+        self.report = report
+        self.site = site
+        self._names = 0
+        self._limits: list[tuple[str, str]] = []
+        self._searches: set[int] = set()
+        self._costs = {b.name: batch_cost.cost(b.lines, inner) + 1 for b in function.blocks.values()}
+
+    def fresh(self, what: str) -> str:
+        self._names += 1
+        return f"%clp.{what}.{self._names}"
+
+    def run(self) -> None:
+        """Change the function. Innermost loops come first, since what is short adds to the cost of its parent."""
+        idom = dominators(self.function)
+        found, odd = loops(self.function, idom)
+        counts = {id(loop): count_of(self.function, loop, idom) for loop in found}
+        for loop in found:
+            if loop.children and counts[id(loop)] is not None and self._is_search(loop):
+                self._searches.add(id(loop))
+                for block, past in ways_past_children(self.function, loop):
+                    # Else the register allocator spills what short turns need, for the sake of the loops within.
+                    block.terminator += f", {USUAL if past else RARE}"
+        short: dict[int, int] = {}
+        for loop in found:
+            cost = sum(self._costs[b] for b in loop.own() if b in self._costs)
+            cost += sum(short.get(id(child), 4) for child in loop.children)
+            count = counts[id(loop)]
+            turns = None if count is None else most_turns(self.function, count)
+            if turns is not None and turns * cost < batch_cost.FEW:
+                short[id(loop)] = turns * cost
+                self.report.short += 1
+            elif count is not None and (not loop.children or id(loop) in self._searches):
+                self._cut(loop, count, cost)
+                self.report.strips += 1
+            else:
+                self._count_down([(latch, loop.header) for latch in loop.latches], cost)
+                self.report.countdowns += 1
+        for edge in odd:
+            self._count_down([edge], 20)
+            self.report.countdowns += 1
+        self._enter(bool(found or odd))
+        self.report.functions += 1
+
+    def _is_search(self, loop: Loop) -> bool:
+        """Short turns that may come by none of the loops within."""
+        own = sum(self._costs[b] for b in loop.own())
+        return own <= batch_cost.CHEAP_TURN and children_are_rare(self.function, loop)
+
+    def _cut(self, loop: Loop, count: Count, cost: int) -> None:
+        """Let a loop run in strips; one that can be paid for at its beginning is one strip, without further ado."""
+        strips = _Strips(
+            loop, count, max(0, (cost - 1).bit_length()), self.fresh("lim"), search=id(loop) in self._searches
+        )
+        self._limits.append((strips.limit, count.kind))
+        exits = [] if strips.search else early_exits(self.function, loop, count)
+        self._begin(strips)
+        self._end_of_strip(strips)
+        for source, to in exits:
+            self._give_back(strips, source, to)
+        around = loop.parent
+        while around:
+            around.blocks |= {block.name for block in strips.cold}
+            around = around.parent
+        for block in strips.cold:
+            self.function.blocks[block.name] = block
+
+    def _begin(self, strips: _Strips) -> None:
+        """On the way into the loop: pay for all of it, or for a first strip."""
+        function, fresh, loop, count = self.function, self.fresh, strips.loop, strips.count
+        before = preheader(function, loop, fresh)
+        first = self._first(loop, count, before)
+        begin, grant = fresh("begin"), fresh("grant")
+        if strips.search:
+            before.retarget(loop.header, begin)
+            for phi in function.blocks[loop.header].phis:
+                phi.incoming[grant] = phi.incoming.pop(before.name)
+            self._grant(strips, first, (begin, grant, loop.header), entry=True)
+            return
+        if loop.parent is not None and id(loop.parent) in self._searches:
+            # What follows stays here: computed ahead of the search, it would take that one's registers.
+            at = fresh("at")
+            before.lines.append(f'  {at} = call {count.kind} asm sideeffect "", "=r,0"({count.kind} {first})')
+            first = at
+        fuel, lasts, enough, rest = (fresh(n) for n in ("fuel", "lasts", "enough", "fuel"))
+        left, distance = self._left(count, first, count.bound)
+        paid = Block(fresh("paid"), terminator=f"  br label {loop.header}")
+        before.lines += [
+            *distance,
+            f"  {fuel} = load i64, ptr %clp.fuel",
+            f"  {lasts} = {'lshr' if strips.by >= 0 else 'shl'} i64 {fuel}, {abs(strips.by)}",
+            f"  {enough} = icmp ule i64 {left}, {lasts}",
+        ]
+        units, price = self._units(strips, left)
+        paid.lines = [
+            *price,
+            f"  {rest} = sub i64 {fuel}, {units}",
+            f"  store i64 {rest}, ptr %clp.fuel",
+            f"  store {count.kind} {count.bound}, ptr {strips.limit}",
+        ]
+        split_edge(function, before.name, loop.header, paid)
+        strips.cold.append(paid)
+        before.terminator = f"  br i1 {enough}, label {paid.name}, label {begin}, {LIKELY}"
+        self._grant(strips, first, (begin, grant, loop.header), entry=True)
+        also_from(function, loop.header, paid.name, grant)
+
+    def _grant(self, strips: _Strips, at: str, names: tuple[str, str, str], *, entry: bool) -> None:
+        """Blocks that give out a strip: look if the fuel does not last for a turn, then set the strip's end. names: of
+        the first, the last, and where that goes on. entry: on the way into the loop, where the bound may lie behind;
+        elsewhere the last strip has used up the fuel."""
+        on, look, grant = Block(names[0]), Block(self.fresh("look")), Block(names[1])
+        fuel, low, full = (self.fresh(n) for n in ("fuel", "low", "fuel"))
+        if entry:
+            on.lines = [f"  {fuel} = load i64, ptr %clp.fuel", f"  {low} = icmp ult i64 {fuel}, {1 << strips.shift}"]
+            on.terminator = f"  br i1 {low}, label {look.name}, label {grant.name}, {UNLIKELY}"
+        else:
+            on.terminator = f"  br label {look.name}"
+        look.lines = [self._refill(full), f"  store i64 {full}, ptr %clp.fuel"]
+        look.terminator = f"  br label {grant.name}"
+        grant.lines = self._next_strip(strips, at, ahead=entry and strips.count.predicate != "ne")
+        grant.terminator = f"  br label {names[2]}"
+        strips.cold += [on, look, grant]
+
+    def _refill(self, into: str) -> str:
+        self.site += 1
+        return f"  {into} = call preserve_allcc i64 @clp.refill(ptr {cell(self.site - 1)}, ptr %clp.last)"
+
+    def _end_of_strip(self, strips: _Strips) -> None:
+        """The exit test compares with the strip's end; what follows it tells that from the bound, and goes on."""
+        function, fresh, count = self.function, self.fresh, strips.count
+        block = function.blocks[count.at]
+        branch = BRANCH.match(block.terminator)
+        assert branch
+        stay, out = (branch[2], branch[3]) if count.stays_if_true else (branch[3], branch[2])
+        bound, inside, at, goes_on = fresh("end"), fresh("in"), fresh("at"), fresh("goes")
+        if count.unused:
+            block.lines = [line for line in block.lines if not line.startswith(f"  {count.unused} = ")]
+        block.lines += [
+            f"  {bound} = load {count.kind}, ptr {strips.limit}",
+            f"  {inside} = icmp {count.predicate} {count.kind} {count.value}, {bound}",
+        ]
+        end, owes, on, grant = Block(fresh("end")), Block(fresh("owes")), fresh("on"), fresh("grant")
+        tail = re.search(r"(, !llvm\.loop ![0-9]+)", block.terminator)
+        block.terminator = f"  br i1 {inside}, label {stay}, label {end.name}, {LIKELY}{tail[1] if tail else ''}"
+        for phi in function.blocks[out].phis:
+            phi.incoming[end.name] = phi.incoming.pop(count.at)
+        # Hidden, or loop strength reduction would make a second counter of the distance to the bound.
+        owes.lines = [
+            f'  {at} = call {count.kind} asm "", "=r,0"({count.kind} {count.value})',
+            f"  {goes_on} = icmp {count.predicate} {count.kind} {at}, {count.bound}",
+        ]
+        owes.terminator = f"  br i1 {goes_on}, label {on}, label {out}"
+        if strips.search:
+            owes.name = end.name
+            strips.cold.append(owes)
+        else:
+            fuel, more, plain = fresh("fuel"), fresh("more"), fresh("fuel")
+            end.lines = [f"  {fuel} = load i64, ptr %clp.fuel", f"  {more} = icmp slt i64 {fuel}, 0"]
+            end.terminator = f"  br i1 {more}, label {owes.name}, label {out}, {UNLIKELY}"
+            owes.lines += [f"  {plain} = and i64 {fuel}, {MARK - 1}", f"  store i64 {plain}, ptr %clp.fuel"]
+            strips.cold += [end, owes]
+            also_from(function, out, end.name, owes.name)
+        self._grant(strips, at, (on, grant, stay), entry=False)
+        also_from(function, stay, count.at, grant)
+        around = strips.loop.parent
+        while around:  # leaving this loop may be a turn of the next one
+            if out == around.header:
+                around.latches = [name for name in around.latches if name != count.at]
+                around.latches += list(dict.fromkeys([end.name, owes.name]))
+            around = around.parent
+
+    def _give_back(self, strips: _Strips, source: str, to: str) -> None:
+        """Behind an exit that was not counted for: the fuel of the turns that were not run, and no mark."""
+        fresh, count = self.fresh, strips.count
+        back = Block(fresh("back"), terminator=f"  br label {to}")
+        limit, fuel, plain, more = (fresh(n) for n in ("lim", "fuel", "fuel", "fuel"))
+        back.lines = [f"  {limit} = load {count.kind}, ptr {strips.limit}"]
+        left, distance = self._left(count, count.counter, limit, "sext")
+        back.lines += distance
+        if count.predicate != "ne":  # the last step may have gone beyond
+            clamped = fresh("d")
+            back.lines.append(f"  {clamped} = call i64 @llvm.smax.i64(i64 {left}, i64 0)")
+            left = clamped
+        units, price = self._units(strips, left)
+        back.lines += [
+            *price,
+            f"  {fuel} = load i64, ptr %clp.fuel",
+            f"  {plain} = and i64 {fuel}, {MARK - 1}",
+            f"  {more} = add i64 {plain}, {units}",
+            f"  store i64 {more}, ptr %clp.fuel",
+        ]
+        split_edge(self.function, source, to, back)
+        strips.cold.append(back)
+
+    def _first(self, loop: Loop, count: Count, before: Block) -> str:
+        """What the counter starts from, as the preheader sees it."""
+        for phi in self.function.blocks[loop.header].phis:
+            if phi.name == count.first:
+                return phi.incoming[before.name]
+        return count.first
+
+    def _left(self, count: Count, at: str, bound: str, extend: str = "zext") -> tuple[str, list[str]]:
+        """The distance from `at` to the bound, an i64."""
+        distance = self.fresh("d")
+        pair = f"{bound}, {at}" if count.step > 0 else f"{at}, {bound}"
+        lines = [f"  {distance} = sub {count.kind} {pair}"]
+        if count.kind == "i32":
+            wide = self.fresh("d")
+            lines.append(f"  {wide} = {extend} i32 {distance} to i64")
+            distance = wide
+        return distance, lines
+
+    def _units(self, strips: _Strips, distance: str) -> tuple[str, list[str]]:
+        """Fuel for a distance (that it lasts for): its turns, rounded up if the step is no power of two, times the
+        cost."""
+        units = self.fresh("u")
+        return units, [f"  {units} = {'shl' if strips.by >= 0 else 'lshr'} i64 {distance}, {abs(strips.by)}"]
+
+    def _moved(self, count: Count, at: str, distance: str) -> tuple[str, list[str]]:
+        """The counter, so far on from `at`."""
+        to, lines = self.fresh("to"), []
+        if count.kind == "i32":
+            narrow = self.fresh("d")
+            lines.append(f"  {narrow} = trunc i64 {distance} to i32")
+            distance = narrow
+        return to, [*lines, f"  {to} = {'add' if count.step > 0 else 'sub'} {count.kind} {at}, {distance}"]
+
+    def _next_strip(self, strips: _Strips, at: str, *, ahead: bool) -> list[str]:
+        """As many turns as the fuel lasts, one at least; what they cost is taken off the fuel, and the mark is set if
+        there will be more to pay."""
+        count, fresh = strips.count, self.fresh
+        fuel, turns, some, span, part, rest = (fresh(n) for n in ("fuel", "n", "n", "span", "part", "fuel"))
+        left, lines = self._left(count, at, count.bound)
+        lines += [
+            f"  {fuel} = load i64, ptr %clp.fuel",
+            f"  {turns} = lshr i64 {fuel}, {strips.shift + strips.search}",
+            f"  {some} = call i64 @llvm.umax.i64(i64 {turns}, i64 1)",
+            f"  {span} = mul i64 {some}, {abs(count.step)}",
+            f"  {part} = call i64 @llvm.umin.i64(i64 {left}, i64 {span})",
+        ]
+        comes = "true"
+        if ahead:
+            comes, chosen = fresh("ahead"), fresh("part")
+            lines.append(f"  {comes} = icmp {count.predicate} {count.kind} {at}, {count.bound}")
+            lines.append(f"  {chosen} = select i1 {comes}, i64 {part}, i64 0")
+            part = chosen
+        units, price = self._units(strips, part)
+        lines += [*price, f"  {rest} = call i64 @llvm.usub.sat.i64(i64 {fuel}, i64 {units})"]
+        if not strips.search:
+            goes, more, mark, marked = (fresh(n) for n in ("more", "more", "mark", "fuel"))
+            lines += [
+                f"  {goes} = icmp ne i64 {part}, {left}",
+                f"  {more} = and i1 {goes}, {comes}",
+                f"  {mark} = select i1 {more}, i64 {MARK - (1 << 64)}, i64 0",
+                f"  {marked} = or i64 {rest}, {mark}",
+            ]
+            rest = marked
+        to, moved = self._moved(count, at, part)
+        lines += [f"  store i64 {rest}, ptr %clp.fuel", *moved, f"  store {count.kind} {to}, ptr {strips.limit}"]
+        return lines
+
+    def _count_down(self, edges: list[tuple[str, str]], cost: int) -> None:
+        """Take fuel off on each of the edges, which go back in one loop."""
+        for latch, header in edges:
+            old, new, low, full = (self.fresh(n) for n in ("fuel", "fuel", "low", "fuel"))
+            block, look = Block(self.fresh("turn")), Block(self.fresh("look"))
+            block.lines = [
+                f"  {old} = load i64, ptr %clp.fuel",
+                f"  {new} = sub i64 {old}, {cost}",
+                f"  store i64 {new}, ptr %clp.fuel",
+                f"  {low} = icmp slt i64 {new}, 0",
+            ]
+            block.terminator = f"  br label {header}"
+            split_edge(self.function, latch, header, block)
+            look.lines = [self._refill(full), f"  store i64 {full}, ptr %clp.fuel"]
+            look.terminator = f"  br label {header}"
+            block.terminator = f"  br i1 {low}, label {look.name}, label {header}, {UNLIKELY}"
+            self.function.blocks[look.name] = look
+            also_from(self.function, header, block.name, look.name)
+
+    def _enter(self, has_loops: bool) -> None:
+        """The counters, and a look at the word."""
+        function = self.function
+        old = function.entry
+        entry, slow = Block("%clp.entry"), Block("%clp.entry.slow")
+        moved = [line for line in old.lines if re.match(rf"  {NAME} = alloca ", line)]
+        old.lines = [line for line in old.lines if line not in moved]
+        entry.lines = moved
+        if has_loops:
+            entry.lines += ["  %clp.fuel = alloca i64", "  %clp.last = alloca [2 x i64]"]
+            entry.lines += [f"  {name} = alloca {kind}" for name, kind in self._limits]
+            entry.lines += ["  store i64 0, ptr %clp.last"]
+            entry.lines += [f"  %clp.full = load atomic i64, ptr {cell(self.site - 1)} monotonic, align 8"]
+            entry.lines += ["  store i64 %clp.full, ptr %clp.fuel"]
+        wanted = "or i64 %clp.seen, 1" if self.target.always else "or i64 %clp.seen, 0"
+        entry.lines += [
+            "  %clp.tp = call ptr @llvm.thread.pointer.p0()",
+            f"  %clp.at = getelementptr i8, ptr %clp.tp, i64 {self.target.word_offset}",
+            "  %clp.word = load ptr, ptr %clp.at, align 8",
+            "  %clp.seen = load atomic i64, ptr %clp.word monotonic, align 8",
+            f"  %clp.wanted = {wanted}",
+            "  %clp.look = icmp ne i64 %clp.wanted, 0",
+        ]
+        entry.terminator = f"  br i1 %clp.look, label {slow.name}, label {old.name}, {UNLIKELY}"
+        slow.lines = ["  call preserve_allcc void @clp.slow()"]
+        slow.terminator = f"  br label {old.name}"
+        function.blocks = {entry.name: entry, **function.blocks, slow.name: slow}
