@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from llvmlite import binding as llvm
+
 NAME = r'%(?:"[^"]*"|[-\w.$]+)'
 _LABEL = re.compile(r'^("[^"]*"|[-\w.$]+):')
 _INCOMING = re.compile(rf"\[ (.*?), ({NAME}) \]")
@@ -307,3 +309,19 @@ def definitions(function: Function) -> dict[str, tuple[str, str]]:
             if found := re.match(rf"\s*({NAME}) = (.*)", line):
                 out[found[1]] = (block.name, found[2])
     return out
+
+
+def types_of(text: str) -> dict[str, dict[str, str]]:
+    """LLVM types of arguments and instructions, by function and by name. The text has no numbered values."""
+    out = {}
+    for function in llvm.parse_assembly(text).functions:
+        kinds = {value.name: str(value.type) for value in function.arguments}
+        for block in function.blocks:
+            kinds |= {value.name: str(value.type) for value in block.instructions if value.name}
+        out[function.name] = {_quoted(name): kind for name, kind in kinds.items()}
+    return out
+
+
+def _quoted(name: str) -> str:
+    """A value's name as LLVM prints it."""
+    return f"%{name}" if re.fullmatch(r"[-$._a-zA-Z][-$._a-zA-Z0-9]*", name) else f'%"{name}"'

@@ -33,7 +33,7 @@ import re
 
 from . import batch_refill
 from .batch_cost import CALLED, cost
-from .batch_ir import NAME, Block, Function, Module, also_from, dominators, loops, parse, split_edge
+from .batch_ir import NAME, Block, Function, Module, also_from, dominators, loops, parse, split_edge, types_of
 from .batch_refill import Target
 from .batch_strips import Prober, Report
 
@@ -107,19 +107,22 @@ def add_probes(text: str, target: Target) -> tuple[str, Report]:
             looping.add(function.name)
         elif function.name not in recursive:
             inner[function.name] = 10 + sum(cost(b.lines, {}) for b in function.blocks.values())
+    types = types_of(str(module))
     renamed = _make_private(module)
+    made: list[Function] = []
     site = 0
     for function in ours:
         if function.name not in looping | recursive:
             continue
-        prober = Prober(function, target, report, inner, site)
+        prober = Prober(function, types[function.name.strip('"')], target, report, inner, site)
         prober.run()
+        made += prober.made
         site = prober.site
         # The attributes say what the function does to memory, and it now does more.
         function.header = re.sub(r" #\d+( |$)", r" nounwind\1", function.header)
     if report.functions == 0:
         return text, report
-    module.parts.append(batch_refill.cells(site))
+    module.parts += [batch_refill.cells(site), *made]
     whole = _rename(str(module), renamed)
     declared = [
         f"declare {line}"

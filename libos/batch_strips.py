@@ -3,15 +3,13 @@
 The fuel and the ends of strips live in allocas, `%clp.fuel` and `%clp.lim.N`, which LLVM's SROA turns into registers
 afterwards (batch_compile.py runs it).
 
-Invariant: fuel is 0 or more wherever a loop begins. Within a loop that runs in strips its top bit, MARK, says that the
-loop is not paid for to its end; every way out of the loop takes the mark off. So behind a loop one test of the sign is
-all, and the bound need not be kept in a register.
+Invariant: fuel is 0 or more wherever a loop begins.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from . import batch_cost, batch_refill
 from .batch_ir import (
@@ -26,10 +24,8 @@ from .batch_ir import (
     split_edge,
 )
 from .batch_loops import BRANCH, Count, children_are_rare, count_of, early_exits, most_turns, ways_past_children
+from .batch_outline import Outlined, outline
 from .batch_refill import LIKELY, RARE, UNLIKELY, USUAL, Target, cell
-
-MARK = 1 << 63
-
 
 @dataclass
 class Report:
@@ -51,8 +47,7 @@ class _Strips:
     count: Count
     shift: int
     limit: str
-    search: bool  # half of the fuel is left to the loops within, and none of it is owed at the end
-    cold: list[Block] = field(default_factory=list)
+    search: bool  # half of the fuel is left to the loops within
 
     @property
     def by(self) -> int:
@@ -61,15 +56,27 @@ class _Strips:
 
 
 class Prober:
-    """Puts probes into one function. site: the next free cell."""
+    """Puts probes into one function. types: of its values (batch_ir.types_of). inner: see batch_cost.cost. site: the
+    next free cell. made: functions that go with it."""
 
-    def __init__(self, function: Function, target: Target, report: Report, inner: dict[str, int], site: int) -> None:
+    def __init__(
+        self,
+        function: Function,
+        types: dict[str, str],
+        target: Target,
+        report: Report,
+        inner: dict[str, int],
+        site: int,
+    ) -> None:
         self.function = function
+        self.types = types
+        self.made: list[Function] = []
         self.target = target
         self.report = report
         self.site = site
         self._names = 0
         self._limits: list[tuple[str, str]] = []
+        self._outs: list[tuple[str, str]] = []
         self._searches: set[int] = set()
         self._costs = {b.name: batch_cost.cost(b.lines, inner) + 1 for b in function.blocks.values()}
 
@@ -97,8 +104,11 @@ class Prober:
             if turns is not None and turns * cost < batch_cost.FEW:
                 short[id(loop)] = turns * cost
                 self.report.short += 1
-            elif count is not None and (not loop.children or id(loop) in self._searches):
-                self._cut(loop, count, cost)
+            elif count is not None and not loop.children:
+                self._pay(loop, count, cost)
+                self.report.strips += 1
+            elif count is not None and id(loop) in self._searches:
+                self._search(loop, count, cost)
                 self.report.strips += 1
             else:
                 self._count_down([(latch, loop.header) for latch in loop.latches], cost)
@@ -114,36 +124,17 @@ class Prober:
         own = sum(self._costs[b] for b in loop.own())
         return own <= batch_cost.CHEAP_TURN and children_are_rare(self.function, loop)
 
-    def _cut(self, loop: Loop, count: Count, cost: int) -> None:
-        """Let a loop run in strips; one that can be paid for at its beginning is one strip, without further ado."""
-        strips = _Strips(
-            loop, count, max(0, (cost - 1).bit_length()), self.fresh("lim"), search=id(loop) in self._searches
-        )
-        self._limits.append((strips.limit, count.kind))
-        exits = [] if strips.search else early_exits(self.function, loop, count)
-        self._begin(strips)
-        self._end_of_strip(strips)
-        for source, to in exits:
-            self._give_back(strips, source, to)
-        around = loop.parent
-        while around:
-            around.blocks |= {block.name for block in strips.cold}
-            around = around.parent
-        for block in strips.cold:
-            self.function.blocks[block.name] = block
-
-    def _begin(self, strips: _Strips) -> None:
-        """On the way into the loop: pay for all of it, or for a first strip."""
-        function, fresh, loop, count = self.function, self.fresh, strips.loop, strips.count
+    def _pay(self, loop: Loop, count: Count, cost: int) -> None:
+        """An innermost loop that counts: pay for it when it begins and let it be, or leave it to a copy that runs in
+        strips, which is a function of its own."""
+        function, fresh = self.function, self.fresh
+        strips = _Strips(loop, count, max(0, (cost - 1).bit_length()), self.fresh("lim"), search=False)
         before = preheader(function, loop, fresh)
+        away = outline(function, loop, before, self.types, fresh)
+        self.made.append(away.function)
+        self._outs.append((away.out, away.out_kind))
+        self._strip_apart(away, count, strips.shift)
         first = self._first(loop, count, before)
-        begin, grant = fresh("begin"), fresh("grant")
-        if strips.search:
-            before.retarget(loop.header, begin)
-            for phi in function.blocks[loop.header].phis:
-                phi.incoming[grant] = phi.incoming.pop(before.name)
-            self._grant(strips, first, (begin, grant, loop.header), entry=True)
-            return
         if loop.parent is not None and id(loop.parent) in self._searches:
             # What follows stays here: computed ahead of the search, it would take that one's registers.
             at = fresh("at")
@@ -159,17 +150,43 @@ class Prober:
             f"  {enough} = icmp ule i64 {left}, {lasts}",
         ]
         units, price = self._units(strips, left)
-        paid.lines = [
-            *price,
-            f"  {rest} = sub i64 {fuel}, {units}",
-            f"  store i64 {rest}, ptr %clp.fuel",
-            f"  store {count.kind} {count.bound}, ptr {strips.limit}",
-        ]
+        paid.lines = [*price, f"  {rest} = sub i64 {fuel}, {units}", f"  store i64 {rest}, ptr %clp.fuel"]
         split_edge(function, before.name, loop.header, paid)
-        strips.cold.append(paid)
-        before.terminator = f"  br i1 {enough}, label {paid.name}, label {begin}, {LIKELY}"
+        before.terminator = f"  br i1 {enough}, label {paid.name}, label {away.call.name}, {LIKELY}"
+        function.blocks[away.call.name] = away.call
+        for source, to in early_exits(function, loop, count):
+            self._give_back(strips, source, to, count.bound)
+
+    def _strip_apart(self, away: Outlined, count: Count, shift: int) -> None:
+        """Let the copy run in strips."""
+        whole, self.function = self.function, away.function
+        strips = _Strips(away.loop, count, shift, self.fresh("lim"), search=False)
+        away.function.entry.lines.insert(0, f"  {strips.limit} = alloca {count.kind}")
+        exits = early_exits(self.function, away.loop, count)
+        self._strip(strips)
+        for source, to in exits:
+            limit = self.fresh("lim")
+            back = self._give_back(strips, source, to, limit)
+            back.lines.insert(0, f"  {limit} = load {count.kind}, ptr {strips.limit}")
+        self.function = whole
+
+    def _search(self, loop: Loop, count: Count, cost: int) -> None:
+        """Let a loop that seldom comes by those within it run in strips."""
+        strips = _Strips(loop, count, max(0, (cost - 1).bit_length()), self.fresh("lim"), search=True)
+        self._limits.append((strips.limit, count.kind))
+        self._strip(strips)
+
+    def _strip(self, strips: _Strips) -> None:
+        """Cut the loop: a strip on the way in, and another where the exit test finds that it is at the end of one."""
+        loop, count = strips.loop, strips.count
+        before = preheader(self.function, loop, self.fresh)
+        first = self._first(loop, count, before)
+        begin, grant = self.fresh("begin"), self.fresh("grant")
+        before.retarget(loop.header, begin)
+        for phi in self.function.blocks[loop.header].phis:
+            phi.incoming[grant] = phi.incoming.pop(before.name)
         self._grant(strips, first, (begin, grant, loop.header), entry=True)
-        also_from(function, loop.header, paid.name, grant)
+        self._end_of_strip(strips)
 
     def _grant(self, strips: _Strips, at: str, names: tuple[str, str, str], *, entry: bool) -> None:
         """Blocks that give out a strip: look if the fuel does not last for a turn, then set the strip's end. names: of
@@ -186,7 +203,8 @@ class Prober:
         look.terminator = f"  br label {grant.name}"
         grant.lines = self._next_strip(strips, at, ahead=entry and strips.count.predicate != "ne")
         grant.terminator = f"  br label {names[2]}"
-        strips.cold += [on, look, grant]
+        for made in (on, look, grant):
+            self.function.blocks[made.name] = made
 
     def _refill(self, into: str) -> str:
         self.site += 1
@@ -206,44 +224,33 @@ class Prober:
             f"  {bound} = load {count.kind}, ptr {strips.limit}",
             f"  {inside} = icmp {count.predicate} {count.kind} {count.value}, {bound}",
         ]
-        end, owes, on, grant = Block(fresh("end")), Block(fresh("owes")), fresh("on"), fresh("grant")
+        end, on, grant = Block(fresh("end")), fresh("on"), fresh("grant")
         tail = re.search(r"(, !llvm\.loop ![0-9]+)", block.terminator)
         block.terminator = f"  br i1 {inside}, label {stay}, label {end.name}, {LIKELY}{tail[1] if tail else ''}"
         for phi in function.blocks[out].phis:
             phi.incoming[end.name] = phi.incoming.pop(count.at)
         # Hidden, or loop strength reduction would make a second counter of the distance to the bound.
-        owes.lines = [
+        end.lines = [
             f'  {at} = call {count.kind} asm "", "=r,0"({count.kind} {count.value})',
             f"  {goes_on} = icmp {count.predicate} {count.kind} {at}, {count.bound}",
         ]
-        owes.terminator = f"  br i1 {goes_on}, label {on}, label {out}"
-        if strips.search:
-            owes.name = end.name
-            strips.cold.append(owes)
-        else:
-            fuel, more, plain = fresh("fuel"), fresh("more"), fresh("fuel")
-            end.lines = [f"  {fuel} = load i64, ptr %clp.fuel", f"  {more} = icmp slt i64 {fuel}, 0"]
-            end.terminator = f"  br i1 {more}, label {owes.name}, label {out}, {UNLIKELY}"
-            owes.lines += [f"  {plain} = and i64 {fuel}, {MARK - 1}", f"  store i64 {plain}, ptr %clp.fuel"]
-            strips.cold += [end, owes]
-            also_from(function, out, end.name, owes.name)
+        end.terminator = f"  br i1 {goes_on}, label {on}, label {out}"
+        function.blocks[end.name] = end
         self._grant(strips, at, (on, grant, stay), entry=False)
         also_from(function, stay, count.at, grant)
         around = strips.loop.parent
         while around:  # leaving this loop may be a turn of the next one
+            around.blocks.add(end.name)
             if out == around.header:
-                around.latches = [name for name in around.latches if name != count.at]
-                around.latches += list(dict.fromkeys([end.name, owes.name]))
+                around.latches = [end.name if name == count.at else name for name in around.latches]
             around = around.parent
 
-    def _give_back(self, strips: _Strips, source: str, to: str) -> None:
-        """Behind an exit that was not counted for: the fuel of the turns that were not run, and no mark."""
+    def _give_back(self, strips: _Strips, source: str, to: str, limit: str) -> Block:
+        """Behind an exit that was not counted for: the fuel of the turns up to `limit` that were not run."""
         fresh, count = self.fresh, strips.count
         back = Block(fresh("back"), terminator=f"  br label {to}")
-        limit, fuel, plain, more = (fresh(n) for n in ("lim", "fuel", "fuel", "fuel"))
-        back.lines = [f"  {limit} = load {count.kind}, ptr {strips.limit}"]
-        left, distance = self._left(count, count.counter, limit, "sext")
-        back.lines += distance
+        fuel, more = fresh("fuel"), fresh("fuel")
+        left, back.lines = self._left(count, count.counter, limit, "sext")
         if count.predicate != "ne":  # the last step may have gone beyond
             clamped = fresh("d")
             back.lines.append(f"  {clamped} = call i64 @llvm.smax.i64(i64 {left}, i64 0)")
@@ -252,19 +259,16 @@ class Prober:
         back.lines += [
             *price,
             f"  {fuel} = load i64, ptr %clp.fuel",
-            f"  {plain} = and i64 {fuel}, {MARK - 1}",
-            f"  {more} = add i64 {plain}, {units}",
+            f"  {more} = add i64 {fuel}, {units}",
             f"  store i64 {more}, ptr %clp.fuel",
         ]
         split_edge(self.function, source, to, back)
-        strips.cold.append(back)
+        return back
 
     def _first(self, loop: Loop, count: Count, before: Block) -> str:
         """What the counter starts from, as the preheader sees it."""
-        for phi in self.function.blocks[loop.header].phis:
-            if phi.name == count.first:
-                return phi.incoming[before.name]
-        return count.first
+        (counter,) = (phi for phi in self.function.blocks[loop.header].phis if phi.name == count.counter)
+        return counter.incoming[before.name]
 
     def _left(self, count: Count, at: str, bound: str, extend: str = "zext") -> tuple[str, list[str]]:
         """The distance from `at` to the bound, an i64."""
@@ -293,8 +297,7 @@ class Prober:
         return to, [*lines, f"  {to} = {'add' if count.step > 0 else 'sub'} {count.kind} {at}, {distance}"]
 
     def _next_strip(self, strips: _Strips, at: str, *, ahead: bool) -> list[str]:
-        """As many turns as the fuel lasts, one at least; what they cost is taken off the fuel, and the mark is set if
-        there will be more to pay."""
+        """As many turns as the fuel lasts, one at least; what they cost is taken off the fuel."""
         count, fresh = strips.count, self.fresh
         fuel, turns, some, span, part, rest = (fresh(n) for n in ("fuel", "n", "n", "span", "part", "fuel"))
         left, lines = self._left(count, at, count.bound)
@@ -305,7 +308,6 @@ class Prober:
             f"  {span} = mul i64 {some}, {abs(count.step)}",
             f"  {part} = call i64 @llvm.umin.i64(i64 {left}, i64 {span})",
         ]
-        comes = "true"
         if ahead:
             comes, chosen = fresh("ahead"), fresh("part")
             lines.append(f"  {comes} = icmp {count.predicate} {count.kind} {at}, {count.bound}")
@@ -313,15 +315,6 @@ class Prober:
             part = chosen
         units, price = self._units(strips, part)
         lines += [*price, f"  {rest} = call i64 @llvm.usub.sat.i64(i64 {fuel}, i64 {units})"]
-        if not strips.search:
-            goes, more, mark, marked = (fresh(n) for n in ("more", "more", "mark", "fuel"))
-            lines += [
-                f"  {goes} = icmp ne i64 {part}, {left}",
-                f"  {more} = and i1 {goes}, {comes}",
-                f"  {mark} = select i1 {more}, i64 {MARK - (1 << 64)}, i64 0",
-                f"  {marked} = or i64 {rest}, {mark}",
-            ]
-            rest = marked
         to, moved = self._moved(count, at, part)
         lines += [f"  store i64 {rest}, ptr %clp.fuel", *moved, f"  store {count.kind} {to}, ptr {strips.limit}"]
         return lines
@@ -355,7 +348,7 @@ class Prober:
         entry.lines = moved
         if has_loops:
             entry.lines += ["  %clp.fuel = alloca i64", "  %clp.last = alloca [2 x i64]"]
-            entry.lines += [f"  {name} = alloca {kind}" for name, kind in self._limits]
+            entry.lines += [f"  {name} = alloca {kind}" for name, kind in self._limits + self._outs]
             entry.lines += ["  store i64 0, ptr %clp.last"]
             entry.lines += [f"  %clp.full = load atomic i64, ptr {cell(self.site - 1)} monotonic, align 8"]
             entry.lines += ["  store i64 %clp.full, ptr %clp.fuel"]
