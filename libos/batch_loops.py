@@ -142,18 +142,33 @@ def _masked(value: str, known: dict[str, tuple[str, str]]) -> int | None:
     return int(found[1]) if found else None
 
 
-def children_are_rare(function: Function, loop: Loop) -> bool:
-    """Whether a turn may come by none of the loops within. (Those then look for themselves.)"""
-    own, seen, todo = loop.own(), {loop.header}, [loop.header]
-    while todo:
-        name = todo.pop()
-        if name in loop.latches:
-            return len(loop.latches) == 1
-        for to in function.blocks[name].succ:
-            if to in own and to not in seen:
-                seen.add(to)
-                todo.append(to)
+def children_are_rare(function: Function, loop: Loop, counts: list[Count | None]) -> bool:
+    """Whether a turn may come by none of the loops within, by a choice that is not just that those have no turns to
+    run. counts: of the loops within."""
+    if len(loop.latches) != 1:
+        return False
+    known = definitions(function)
+    ranges = set()
+    for count in counts:
+        if count is not None:
+            ranges |= _origins(count.first, known) | _origins(count.bound, known)
+    for block, _ in ways_past_children(function, loop):
+        branch = BRANCH.match(block.terminator)
+        if branch and not _origins(branch[1], known) & ranges:
+            return True
     return False
+
+
+def _origins(value: str, known: dict[str, tuple[str, str]], depth: int = 8) -> set[str]:
+    """What a value is computed from, itself included; loads and phis are where that ends."""
+    if not value.startswith("%"):
+        return set()
+    line = known.get(value, ("", ""))[1]
+    found = {value}
+    if depth and not re.match(r"(tail )?(load|call|phi|alloca) ?", line):
+        for name in re.findall(NAME, line):
+            found |= _origins(name, known, depth - 1)
+    return found
 
 
 def ways_past_children(function: Function, loop: Loop) -> list[tuple[Block, bool]]:

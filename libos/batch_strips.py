@@ -90,7 +90,7 @@ class Prober:
         found, odd = loops(self.function, idom)
         counts = {id(loop): count_of(self.function, loop, idom) for loop in found}
         for loop in found:
-            if loop.children and counts[id(loop)] is not None and self._is_search(loop):
+            if loop.children and counts[id(loop)] is not None and self._is_search(loop, counts):
                 self._searches.add(id(loop))
                 for block, past in ways_past_children(self.function, loop):
                     # Else the register allocator spills what short turns need, for the sake of the loops within.
@@ -111,18 +111,19 @@ class Prober:
                 self._search(loop, count, cost)
                 self.report.strips += 1
             else:
-                self._count_down([(latch, loop.header) for latch in loop.latches], cost)
+                self._count_down(loop.header, cost)
                 self.report.countdowns += 1
-        for edge in odd:
-            self._count_down([edge], 20)
+        for latch, header in odd:
+            self._count_down_edge(latch, header, 20)
             self.report.countdowns += 1
         self._enter(bool(found or odd))
         self.report.functions += 1
 
-    def _is_search(self, loop: Loop) -> bool:
+    def _is_search(self, loop: Loop, counts: dict[int, Count | None]) -> bool:
         """Short turns that may come by none of the loops within."""
         own = sum(self._costs[b] for b in loop.own())
-        return own <= batch_cost.CHEAP_TURN and children_are_rare(self.function, loop)
+        within = [counts[id(child)] for child in loop.children]
+        return own <= batch_cost.CHEAP_TURN and children_are_rare(self.function, loop, within)
 
     def _pay(self, loop: Loop, count: Count, cost: int) -> None:
         """An innermost loop that counts: pay for it when it begins and let it be, or leave it to a copy that runs in
@@ -319,24 +320,41 @@ class Prober:
         lines += [f"  store i64 {rest}, ptr %clp.fuel", *moved, f"  store {count.kind} {to}, ptr {strips.limit}"]
         return lines
 
-    def _count_down(self, edges: list[tuple[str, str]], cost: int) -> None:
-        """Take fuel off on each of the edges, which go back in one loop."""
-        for latch, header in edges:
-            old, new, low, full = (self.fresh(n) for n in ("fuel", "fuel", "low", "fuel"))
-            block, look = Block(self.fresh("turn")), Block(self.fresh("look"))
-            block.lines = [
-                f"  {old} = load i64, ptr %clp.fuel",
-                f"  {new} = sub i64 {old}, {cost}",
-                f"  store i64 {new}, ptr %clp.fuel",
-                f"  {low} = icmp slt i64 {new}, 0",
-            ]
-            block.terminator = f"  br label {header}"
-            split_edge(self.function, latch, header, block)
-            look.lines = [self._refill(full), f"  store i64 {full}, ptr %clp.fuel"]
-            look.terminator = f"  br label {header}"
-            block.terminator = f"  br i1 {low}, label {look.name}, label {header}, {UNLIKELY}"
-            self.function.blocks[look.name] = look
-            also_from(self.function, header, block.name, look.name)
+    def _count_down(self, header: str, cost: int) -> None:
+        """Take fuel off at the beginning of each turn. Not at its end: the block that jumps back stays the one that
+        tests for the exit, as loop strength reduction and the placement of blocks like it."""
+        function = self.function
+        first = function.blocks[header]
+        rest = Block(self.fresh("turn"), lines=first.lines, terminator=first.terminator)
+        for to in rest.succ:
+            for phi in function.blocks[to].phis:
+                phi.incoming[rest.name] = phi.incoming.pop(header)
+        first.lines = []
+        look = self._less(first, cost, rest.name)
+        for made in (rest, look):
+            function.blocks[made.name] = made
+
+    def _count_down_edge(self, latch: str, header: str, cost: int) -> None:
+        """Take fuel off on the way from one block to another."""
+        block = Block(self.fresh("turn"), terminator=f"  br label {header}")
+        split_edge(self.function, latch, header, block)
+        look = self._less(block, cost, header)
+        self.function.blocks[look.name] = look
+        also_from(self.function, header, block.name, look.name)
+
+    def _less(self, block: Block, cost: int, then: str) -> Block:
+        """Take fuel off at the end of a block that goes on to `then`; the block that looks if none is left."""
+        old, new, low, full = (self.fresh(n) for n in ("fuel", "fuel", "low", "fuel"))
+        look = Block(self.fresh("look"), terminator=f"  br label {then}")
+        block.lines += [
+            f"  {old} = load i64, ptr %clp.fuel",
+            f"  {new} = sub i64 {old}, {cost}",
+            f"  store i64 {new}, ptr %clp.fuel",
+            f"  {low} = icmp slt i64 {new}, 0",
+        ]
+        block.terminator = f"  br i1 {low}, label {look.name}, label {then}, {UNLIKELY}"
+        look.lines = [self._refill(full), f"  store i64 {full}, ptr %clp.fuel"]
+        return look
 
     def _enter(self, has_loops: bool) -> None:
         """The counters, and a look at the word."""
