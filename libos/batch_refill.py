@@ -2,7 +2,7 @@
 
 Estimates are bad where memory is slow, so they are corrected while running: each place that refills has a cell of
 `@clp.sites` with the fuel that it gives out; the next refill measures by the time stamp counter how long that lasted,
-and adjusts the giver's cell towards TARGET_US. Only how often a probe looks depends on it, never a result. Threads that
+and adjusts the giver's cell towards TARGET_US; for a part of it in proportion, unless that is less than a quarter. Only how often a probe looks depends on it, never a result. Threads that
 run the same code share the cells: loads and stores are monotonic, and a lost update is one correction less.
 """
 
@@ -65,7 +65,7 @@ define internal preserve_allcc void @clp.slow() noinline cold nounwind {{
   ret void
 }}
 
-define internal preserve_allcc i64 @clp.refill(ptr %site, ptr %last) noinline cold nounwind {{
+define internal preserve_allcc i64 @clp.refill(ptr %site, ptr %last, i64 %rest) noinline cold nounwind {{
 entry:
   %fuel = load atomic i64, ptr %site monotonic, align 8
   %then = load i64, ptr %last, align 8
@@ -87,11 +87,19 @@ slow:
 measure:
   %from = phi i64 [ %now, %entry ], [ %after, %slow ]
   store i64 %from, ptr %last, align 8
-  %took = sub i64 %now, %then
+  %lasted = sub i64 %now, %then
   %unknown = icmp eq i64 %then, 0
   br i1 %unknown, label %same, label %known
 known:
   %gave = load atomic i64, ptr %giver monotonic, align 8
+  %used = call i64 @llvm.usub.sat.i64(i64 %gave, i64 %rest)
+  %quarter = lshr i64 %gave, 2
+  %little = icmp ult i64 %used, %quarter
+  br i1 %little, label %same, label %judge
+judge:
+  %some = call i64 @llvm.umax.i64(i64 %used, i64 1)
+  %product = mul i64 %lasted, %gave
+  %took = udiv i64 %product, %some
   %long = icmp ugt i64 %took, {ticks + ticks // 6}
   br i1 %long, label %less, label %perhaps
 less:

@@ -141,22 +141,35 @@ class Prober:
             at = fresh("at")
             before.lines.append(f'  {at} = call {count.kind} asm sideeffect "", "=r,0"({count.kind} {first})')
             first = at
-        fuel, lasts, enough, rest = (fresh(n) for n in ("fuel", "lasts", "enough", "fuel"))
         left, distance = self._left(count, first, count.bound)
-        paid = Block(fresh("paid"), terminator=f"  br label {loop.header}")
-        before.lines += [
-            *distance,
+        before.lines += distance
+        paid, low = Block(fresh("paid"), terminator=f"  br label {loop.header}"), Block(fresh("low"))
+        fuel, units, rest, full = (fresh(n) for n in ("fuel", "u", "fuel", "fuel"))
+        paid.lines = [
+            *self._units(strips, left, units),
+            f"  {fuel} = load i64, ptr %clp.fuel",
+            f"  {rest} = sub i64 {fuel}, {units}",
+            f"  store i64 {rest}, ptr %clp.fuel",
+        ]
+        split_edge(function, before.name, loop.header, paid)
+        old = self._enough(strips, left, before, paid.name, low.name)
+        low.lines = self._refill(full, old)  # early: a copy that is called for the rest of the fuel costs more
+        self._enough(strips, left, low, paid.name, away.call.name)
+        for made in (low, away.call):
+            function.blocks[made.name] = made
+        for source, to in early_exits(function, loop, count):
+            self._give_back(strips, source, to, count.bound)
+
+    def _enough(self, strips: _Strips, left: str, block: Block, paid: str, otherwise: str) -> str:
+        """Let a block go to `paid` if the fuel lasts for the distance that is left, and likely so; what it has."""
+        fuel, lasts, enough = (self.fresh(n) for n in ("fuel", "lasts", "enough"))
+        block.lines += [
             f"  {fuel} = load i64, ptr %clp.fuel",
             f"  {lasts} = {'lshr' if strips.by >= 0 else 'shl'} i64 {fuel}, {abs(strips.by)}",
             f"  {enough} = icmp ule i64 {left}, {lasts}",
         ]
-        units, price = self._units(strips, left)
-        paid.lines = [*price, f"  {rest} = sub i64 {fuel}, {units}", f"  store i64 {rest}, ptr %clp.fuel"]
-        split_edge(function, before.name, loop.header, paid)
-        before.terminator = f"  br i1 {enough}, label {paid.name}, label {away.call.name}, {LIKELY}"
-        function.blocks[away.call.name] = away.call
-        for source, to in early_exits(function, loop, count):
-            self._give_back(strips, source, to, count.bound)
+        block.terminator = f"  br i1 {enough}, label {paid}, label {otherwise}, {LIKELY}"
+        return fuel
 
     def _strip_apart(self, away: Outlined, count: Count, shift: int) -> None:
         """Let the copy run in strips."""
@@ -200,16 +213,20 @@ class Prober:
             on.terminator = f"  br i1 {low}, label {look.name}, label {grant.name}, {UNLIKELY}"
         else:
             on.terminator = f"  br label {look.name}"
-        look.lines = [self._refill(full), f"  store i64 {full}, ptr %clp.fuel"]
+        look.lines = self._refill(full, fuel if entry else "0")
         look.terminator = f"  br label {grant.name}"
         grant.lines = self._next_strip(strips, at, ahead=entry and strips.count.predicate != "ne")
         grant.terminator = f"  br label {names[2]}"
         for made in (on, look, grant):
             self.function.blocks[made.name] = made
 
-    def _refill(self, into: str) -> str:
+    def _refill(self, into: str, rest: str = "0") -> list[str]:
+        """Look, and set the fuel. rest: the fuel that was left."""
         self.site += 1
-        return f"  {into} = call preserve_allcc i64 @clp.refill(ptr {cell(self.site - 1)}, ptr %clp.last)"
+        return [
+            f"  {into} = call preserve_allcc i64 @clp.refill(ptr {cell(self.site - 1)}, ptr %clp.last, i64 {rest})",
+            f"  store i64 {into}, ptr %clp.fuel",
+        ]
 
     def _end_of_strip(self, strips: _Strips) -> None:
         """The exit test compares with the strip's end; what follows it tells that from the bound, and goes on."""
@@ -256,9 +273,9 @@ class Prober:
             clamped = fresh("d")
             back.lines.append(f"  {clamped} = call i64 @llvm.smax.i64(i64 {left}, i64 0)")
             left = clamped
-        units, price = self._units(strips, left)
+        units = fresh("u")
         back.lines += [
-            *price,
+            *self._units(strips, left, units),
             f"  {fuel} = load i64, ptr %clp.fuel",
             f"  {more} = add i64 {fuel}, {units}",
             f"  store i64 {more}, ptr %clp.fuel",
@@ -282,11 +299,10 @@ class Prober:
             distance = wide
         return distance, lines
 
-    def _units(self, strips: _Strips, distance: str) -> tuple[str, list[str]]:
+    def _units(self, strips: _Strips, distance: str, into: str) -> list[str]:
         """Fuel for a distance (that it lasts for): its turns, rounded up if the step is no power of two, times the
         cost."""
-        units = self.fresh("u")
-        return units, [f"  {units} = {'shl' if strips.by >= 0 else 'lshr'} i64 {distance}, {abs(strips.by)}"]
+        return [f"  {into} = {'shl' if strips.by >= 0 else 'lshr'} i64 {distance}, {abs(strips.by)}"]
 
     def _moved(self, count: Count, at: str, distance: str) -> tuple[str, list[str]]:
         """The counter, so far on from `at`."""
@@ -314,8 +330,8 @@ class Prober:
             lines.append(f"  {comes} = icmp {count.predicate} {count.kind} {at}, {count.bound}")
             lines.append(f"  {chosen} = select i1 {comes}, i64 {part}, i64 0")
             part = chosen
-        units, price = self._units(strips, part)
-        lines += [*price, f"  {rest} = call i64 @llvm.usub.sat.i64(i64 {fuel}, i64 {units})"]
+        units = fresh("u")
+        lines += [*self._units(strips, part, units), f"  {rest} = call i64 @llvm.usub.sat.i64(i64 {fuel}, i64 {units})"]
         to, moved = self._moved(count, at, part)
         lines += [f"  store i64 {rest}, ptr %clp.fuel", *moved, f"  store {count.kind} {to}, ptr {strips.limit}"]
         return lines
@@ -353,7 +369,7 @@ class Prober:
             f"  {low} = icmp slt i64 {new}, 0",
         ]
         block.terminator = f"  br i1 {low}, label {look.name}, label {then}, {UNLIKELY}"
-        look.lines = [self._refill(full), f"  store i64 {full}, ptr %clp.fuel"]
+        look.lines = self._refill(full)
         return look
 
     def _enter(self, has_loops: bool) -> None:
