@@ -13,6 +13,7 @@ from .batch_ir import NAME, Block, Function, Loop, definitions, dominates
 BRANCH = re.compile(rf"^  br i1 ({NAME}), label ({NAME}), label ({NAME})")
 _COMPARE = re.compile(r"icmp (?:samesign )?(\w+) (i\d+) (\S+), (\S+)$")
 _ADD = re.compile(r"add (?:nuw |nsw )*i\d+ (\S+), (-?\d+)$")
+_AFFINE = re.compile(rf"\s*({NAME}) = (add|sub|mul|shl|or|sext|zext|trunc|getelementptr)\b(.*)")
 _NUMBER = re.compile(r"-?\d+")
 _OPPOSITE = {"eq": "ne", "ne": "eq", "slt": "sge", "sge": "slt", "sgt": "sle", "sle": "sgt"} | {
     "ult": "uge",
@@ -121,6 +122,17 @@ def _counter(
         # Of several starts, the preheader that will be made has a phi.
         return phi.name, starts.pop() if len(starts) == 1 else phi.name, int(added[2])
     return None
+
+
+def multiples(function: Function, loop: Loop, counter: str) -> int:
+    """How many values within a loop follow from a phi of its header by additions and multiplications."""
+    found, grew = {counter}, True
+    lines = [match for name in loop.blocks for line in function.blocks[name].lines if (match := _AFFINE.match(line))]
+    while grew:
+        more = {line[1] for line in lines if line[1] not in found and not found.isdisjoint(re.findall(NAME, line[3]))}
+        grew = bool(more)
+        found |= more
+    return len(found)
 
 
 def most_turns(function: Function, count: Count) -> int | None:

@@ -74,7 +74,9 @@ def _inputs(function: Function, loop: Loop, blocks: list[Block]) -> list[str]:
         defined |= {phi.name for phi in block.phis}
         defined |= {found[1] for line in block.lines if (found := re.match(rf"\s*({NAME}) = ", line))}
         text += [*block.lines, block.terminator]
-    text += [v for to in function.blocks.values() for phi in to.phis for b, v in phi.incoming.items() if b in loop.blocks]
+    text += [
+        v for to in function.blocks.values() for phi in to.phis for b, v in phi.incoming.items() if b in loop.blocks
+    ]
     used = dict.fromkeys(name for line in text for name in re.findall(NAME, line))
     return [name for name in used if name not in defined]
 
@@ -112,7 +114,12 @@ def _leaves(
 
 
 def _call(
-    function: Function, what: tuple[str, list[str]], exits: list[str], slots: _Slots, out: str, fresh: Callable[[str], str]
+    function: Function,
+    what: tuple[str, list[str]],
+    exits: list[str],
+    slots: _Slots,
+    out: str,
+    fresh: Callable[[str], str],
 ) -> Block:
     """Call the copy, and go on where it left the loop."""
     block, fuel, left, pointer, way = Block(fresh("long")), fresh("fuel"), fresh("fuel"), fresh("p"), fresh("way")

@@ -23,9 +23,21 @@ from .batch_ir import (
     preheader,
     split_edge,
 )
-from .batch_loops import BRANCH, Count, children_are_rare, count_of, early_exits, most_turns, ways_past_children
+from .batch_loops import (
+    BRANCH,
+    Count,
+    children_are_rare,
+    count_of,
+    early_exits,
+    most_turns,
+    multiples,
+    ways_past_children,
+)
 from .batch_outline import Outlined, outline
 from .batch_refill import LIKELY, RARE, UNLIKELY, USUAL, Target, cell
+
+MANY = 128  # of values that follow from one counter
+
 
 @dataclass
 class Report:
@@ -95,6 +107,8 @@ class Prober:
                 for block, past in ways_past_children(self.function, loop):
                     # Else the register allocator spills what short turns need, for the sake of the loops within.
                     block.terminator += f", {USUAL if past else RARE}"
+            if loop.children:
+                self._hide_counters(loop)
         short: dict[int, int] = {}
         for loop in found:
             cost = sum(self._costs[b] for b in loop.own() if b in self._costs)
@@ -124,6 +138,29 @@ class Prober:
         own = sum(self._costs[b] for b in loop.own())
         within = [counts[id(child)] for child in loop.children]
         return own <= batch_cost.CHEAP_TURN and children_are_rare(self.function, loop, within)
+
+    def _hide_counters(self, loop: Loop) -> None:
+        """Hide from loop strength reduction a counter that more values follow from than there are registers: it would
+        keep a counter in memory for each, and step them all at each turn."""
+        for phi in self.function.blocks[loop.header].phis:
+            if phi.kind not in ("i32", "i64") or multiples(self.function, loop, phi.name) < MANY:
+                continue
+            hidden = self.fresh("hid")
+            self.types[hidden] = phi.kind
+            named = re.compile(rf"{re.escape(phi.name)}(?![-\w.$])")
+            for block in (self.function.blocks[name] for name in loop.blocks):
+                block.lines = [
+                    line
+                    if re.search(rf"= (add|icmp)\b.* {named.pattern}", line) and block.name in loop.own()
+                    else named.sub(hidden, line)
+                    for line in block.lines
+                ]
+                block.terminator = named.sub(hidden, block.terminator)
+                for other in block.phis:
+                    if block.name != loop.header:
+                        other.incoming = {b: hidden if v == phi.name else v for b, v in other.incoming.items()}
+            first = self.function.blocks[loop.header]
+            first.lines.insert(0, f'  {hidden} = call {phi.kind} asm "", "=r,0"({phi.kind} {phi.name})')
 
     def _pay(self, loop: Loop, count: Count, cost: int) -> None:
         """An innermost loop that counts: pay for it when it begins and let it be, or leave it to a copy that runs in
