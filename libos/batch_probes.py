@@ -5,18 +5,18 @@ vectorised and unrolled already and stay as they are. So the results of a probed
 bit for bit, and array expressions and numba's own helpers (sorting, say) get probes like the code of the user. The text
 has passed loop-simplify and LCSSA: one latch a loop, and phis behind it for what is used there.
 
-How often to look is counted in *fuel*: units of the estimated cost of an instruction (batch_cost.py). A function has one
-fuel count. Where it runs out, `@clp.refill` looks at the word, and sets the count anew (batch_refill.py).
+How often to look is counted in *fuel*: units of the estimated cost of an instruction (batch_cost.py). A function has
+one fuel count. Where it runs out, `@clp.refill` looks at the word, and sets the count anew (batch_refill.py).
 
     innermost loop that counts to an invariant bound (batch_loops.py): if the fuel lasts to its end, that is taken off
-        when the loop begins, and it runs as it was. Else it runs in strips: the exit test compares with the end of the
-        strip, `lim`, instead of the bound; what follows the strip looks and goes on. Inside the loop no instruction is
-        added, and there is one copy of it: a second would double what the loops around it have to keep in registers,
-        and what loop strength reduction has to count. An exit before the end gives back what it did not use.
+        when the loop begins, and it runs as it was; an exit before the end gives back what it did not use. Else a copy
+        of it runs in strips: the exit test compares with the end of the strip, `lim`, instead of the bound; what
+        follows the strip looks and goes on. Inside either no instruction is added. The copy is a function of its own
+        (batch_outline.py): a second loop here would double what the loops around it have to keep in registers.
     loop of cheap turns that seldom comes by the loops within it (a search): strips of half the fuel; the loops within
         look for themselves.
     loop whose turns are few, as the bound shows (remainders of unrolling): no probe; its cost is in its parent's turn.
-    every other loop: fuel is taken off at the end of each turn, and a branch.
+    every other loop: fuel is taken off at the beginning of each turn, and a branch.
     function that has loops or may call itself: looks when it is entered, by a load and a branch.
 
 What keeps a strip as tight as the plain loop: branch weights, so that the register allocator knows what lies between
@@ -135,11 +135,22 @@ def add_probes(text: str, target: Target) -> tuple[str, Report]:
 
 
 def place(text: str, pad: int) -> str:
-    """Let functions begin so many bytes (a multiple of 16) behind the begin of a line of 64."""
+    """For measuring: let innermost loops begin at a cache line of 64 bytes, and functions so many bytes (a multiple of
+    16) behind the begin of one, so that it does not depend on the code around it how well a loop lies. pad -1: as is.
+    """
     if pad < 0:
         return text
+    module, number, nodes = parse(text), itertools.count(980_000, 2), []
+    for function in module.functions():
+        for loop in loops(function, dominators(function))[0]:
+            for latch in () if loop.children else loop.latches:
+                n = next(number)
+                nodes += [f"!{n} = distinct !{{!{n}, !{n + 1}}}", f'!{n + 1} = !{{!"llvm.loop.align", i32 64}}']
+                block = function.blocks[latch]
+                block.terminator = re.sub(r", !llvm\.loop !\d+", "", block.terminator) + f", !llvm.loop !{n}"
     attributes = f'"patchable-function-prefix"="{pad}" align 64'
-    return re.sub(r"^(define .*) \{$", rf"\1 {attributes} {{", text, flags=re.M)
+    whole = str(module) + "\n".join([*nodes, ""])
+    return re.sub(r"^(define .*) \{$", rf"\1 {attributes} {{", whole, flags=re.M)
 
 
 def add_naive_probes(text: str, target: Target) -> str:

@@ -1,16 +1,17 @@
 """What is behind a probe: looking at the word, and how much fuel to give out until the next look.
 
-Estimates are bad where memory is slow, so they are corrected while running: each place that refills has a cell of
+Estimates are bad where memory is slow, so they are corrected while running: each loop that refills has a cell of
 `@clp.sites` with the fuel that it gives out; the next refill measures by the time stamp counter how long that lasted,
-and adjusts the giver's cell towards TARGET_US; for a part of it in proportion, unless that is less than a quarter. Only how often a probe looks depends on it, never a result. Threads that
-run the same code share the cells: loads and stores are monotonic, and a lost update is one correction less.
+and adjusts the giver's cell towards TARGET_US; for a part of it in proportion, unless that is less than a quarter. Only
+how often a probe looks depends on it, never a result. Threads that run the same code share the cells: loads and stores
+are monotonic, and a lost update is one correction less.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-TARGET_US = 0.8
+TARGET_US = 1.1
 RAISE = 4  # a short interval grows by 1 in 16: slowly, since turns that are cheap now may become dear again
 FIRST_FUEL = 1024  # of a site's first interval: a tenth of a microsecond or so, until it was measured
 LEAST_FUEL, MOST_FUEL = 16, 1 << 22
@@ -45,7 +46,7 @@ def weights() -> list[str]:
 
 
 def cells(sites: int) -> str:
-    """The fuel that each place gives out."""
+    """The fuel that each loop gives out."""
     n = max(sites, 1)
     return f"@clp.sites = internal global [{n} x i64] [{', '.join([f'i64 {FIRST_FUEL}'] * n)}]"
 
