@@ -37,6 +37,7 @@
 
 struct cl_log;
 
+// cffi: begin
 #define CL_RAFT_WAITING 4096 /* power of two */
 
 /* States of a node. */
@@ -46,8 +47,7 @@ struct cl_log;
 
 /* How a command or query ended. */
 #define CL_RAFT_OK 0
-#define CL_RAFT_RETRY                                                                                                  \
-    1 /* not known: leadership was lost, or there is no leader. Ask again (in a session: with the same number) */
+#define CL_RAFT_RETRY 1        /* not known: no leader, or it changed. Ask again (in a session: with the same number) */
 #define CL_RAFT_BUSY 2         /* not done: the log or a queue is full */
 #define CL_RAFT_EXPIRED 3      /* not done: there is no such session (any more) */
 #define CL_RAFT_OUT_OF_ORDER 4 /* not done: the session has had later commands */
@@ -139,5 +139,6 @@ CL_API void cl_raft_node_counters(const struct cl_raft_node *node, struct cl_raf
 CL_API void cl_raft_node_wire(const struct cl_raft_node *node, struct cl_raft_wire_counters *out);
 /* Take a snapshot at the next poll, whatever the log holds. */
 CL_API void cl_raft_node_compact(struct cl_raft_node *node);
+// cffi: end
 
 #endif

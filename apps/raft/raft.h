@@ -10,8 +10,8 @@
  *     ready.first .. ready.last         2. write these entries (cl_raft_entry), after 1; when entry i is durable, and all
  *                                          before it: cl_raft_persisted(raft, i, its term, its generation)
  *     ready.hard                        3. write term and vote, in any order with 2; when durable: cl_raft_hard_persisted
- *     ready.chunk                       4. a piece of a snapshot that the leader sends (see below)
- *     ready.apply_first .. apply_last   5. committed: apply these in order, then cl_raft_applied(raft, i)
+ *     ready.apply_first .. apply_last   4. committed: apply these in order, then cl_raft_applied(raft, i)
+ *     ready.chunk                       5. a piece of a snapshot that the leader sends (see below)
  *   cl_raft_poll_message(raft, &msg)    until 0: encode (wire.h's cl_raft_encode) and send. Do not wait for the writes first:
  *                                       what must wait for a write is not there before persisted() was called.
  *   cl_raft_poll_read(raft, &read)      until 0: reads that may be answered once `read.index` is applied
@@ -298,6 +298,8 @@ CL_API void cl_raft_chunk_taken(struct cl_raft *raft, int ok);
  * durable log holds up to chunk_index is void, and so is all behind it unless 1 is returned: those entries are kept. */
 CL_API int cl_raft_snapshot_installed(struct cl_raft *raft, int ok);
 
+/* Who leads, as far as this node knows; 0: nobody. */
+CL_API uint32_t cl_raft_leader(const struct cl_raft *raft);
 CL_API void cl_raft_status(const struct cl_raft *raft, struct cl_raft_status *out);
 CL_API void cl_raft_counters(const struct cl_raft *raft, struct cl_raft_counters *out);
 // cffi: end

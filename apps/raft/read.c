@@ -2,7 +2,7 @@
 #include "internal.h"
 #include <errno.h>
 
-static void answer(struct cl_raft *r, const struct raft_pending_read *read, uint64_t index)
+static void answer_read(struct cl_raft *r, const struct raft_pending_read *read, uint64_t index)
 {
     if (read->from) {
         struct cl_raft_msg *reply = raft_reply(r, CL_RAFT_READ_REPLY, read->from);
@@ -57,7 +57,7 @@ void raft_reads_confirm(struct cl_raft *r)
             break;
         r->reads_head = (r->reads_head + 1) % r->config.pending_reads;
         r->reads_count--;
-        answer(r, read, read->index ? read->index : r->commit);
+        answer_read(r, read, read->index ? read->index : r->commit);
     }
 }
 
@@ -79,7 +79,7 @@ void raft_reads_begin_round(struct cl_raft *r)
 void raft_reads_fail(struct cl_raft *r)
 {
     while (r->reads_count) {
-        answer(r, &r->reads[r->reads_head], 0);
+        answer_read(r, &r->reads[r->reads_head], 0);
         r->reads_head = (r->reads_head + 1) % r->config.pending_reads;
         r->reads_count--;
     }
@@ -93,7 +93,7 @@ static int lead_read(struct cl_raft *r, uint64_t context, uint32_t from)
     r->count.reads++;
     if (known && r->ticks < r->lease_until) {
         r->count.reads_by_lease++;
-        answer(r, &read, r->commit);
+        answer_read(r, &read, r->commit);
         return 0;
     }
     if (r->reads_count + r->answers_count >= r->config.pending_reads)
@@ -118,14 +118,14 @@ int raft_on_read(struct cl_raft *r, const struct cl_raft_msg *m)
 {
     struct raft_pending_read refused = {.context = m->context, .from = m->from};
     if (r->role != CL_RAFT_LEADER || lead_read(r, m->context, m->from))
-        answer(r, &refused, 0);
+        answer_read(r, &refused, 0);
     return 0;
 }
 
 int raft_on_read_reply(struct cl_raft *r, const struct cl_raft_msg *m)
 {
     struct raft_pending_read mine = {.context = m->context};
-    answer(r, &mine, m->flags & CL_RAFT_REJECT ? 0 : m->index);
+    answer_read(r, &mine, m->flags & CL_RAFT_REJECT ? 0 : m->index);
     return 0;
 }
 

@@ -46,6 +46,11 @@ void cl_raft_status(const struct cl_raft *r, struct cl_raft_status *out)
         peer_status(r, &r->peers[i], &out->peers[i]);
 }
 
+uint32_t cl_raft_leader(const struct cl_raft *r)
+{
+    return r->leader;
+}
+
 void cl_raft_counters(const struct cl_raft *r, struct cl_raft_counters *out)
 {
     *out = r->count;

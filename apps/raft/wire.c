@@ -1,38 +1,12 @@
 /* See wire.h. */
 #include "internal.h"
-#include "crc.h"
-#include <endian.h>
+#include "bytes.h"
+#include "../../libos/storage/crc32c.h"
 #include <errno.h>
 #include <string.h>
 
 #define MAGIC 0x46524c43u /* "CLRF" */
 #define VERSION 1
-
-static inline void put32(uint8_t *p, uint32_t v)
-{
-    v = htole32(v);
-    memcpy(p, &v, 4);
-}
-
-static inline void put64(uint8_t *p, uint64_t v)
-{
-    v = htole64(v);
-    memcpy(p, &v, 8);
-}
-
-static inline uint32_t get32(const uint8_t *p)
-{
-    uint32_t v;
-    memcpy(&v, p, 4);
-    return le32toh(v);
-}
-
-static inline uint64_t get64(const uint8_t *p)
-{
-    uint64_t v;
-    memcpy(&v, p, 8);
-    return le64toh(v);
-}
 
 static uint8_t *put_ids(uint8_t *p, const uint32_t *ids, uint32_t n)
 {
@@ -152,16 +126,16 @@ int64_t cl_raft_encode(const struct cl_raft *r, const struct cl_raft_msg *m, uin
         if (m->data_bytes)
             memcpy(p, m->data, m->data_bytes);
     }
-    put32(out + 8, raft_crc32c(0, out, bytes));
+    put32(out + 8, cl_crc32c(0, out, bytes));
     return bytes;
 }
 
 static bool crc_good(const uint8_t *in, uint64_t len)
 {
     static const uint8_t zeros[4];
-    uint32_t crc = raft_crc32c(0, in, 8);
-    crc = raft_crc32c(crc, zeros, 4);
-    return raft_crc32c(crc, in + 12, len - 12) == get32(in + 8);
+    uint32_t crc = cl_crc32c(0, in, 8);
+    crc = cl_crc32c(crc, zeros, 4);
+    return cl_crc32c(crc, in + 12, len - 12) == get32(in + 8);
 }
 
 static void get_header(const uint8_t *in, struct cl_raft_msg *m)

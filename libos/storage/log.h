@@ -173,6 +173,7 @@ CL_API uint64_t cl_log_first_index(const struct cl_log *log);   /* durable recor
 CL_API uint64_t cl_log_durable_index(const struct cl_log *log); /* first_index - 1: none */
 CL_API uint64_t cl_log_next_index(const struct cl_log *log);    /* what the next append gets */
 CL_API uint32_t cl_log_max_bytes(const struct cl_log *log);     /* of one record */
+CL_API uint64_t cl_log_ring_bytes(const struct cl_log *log);    /* what free_bytes is out of, but for a reserve */
 CL_API uint64_t cl_log_free_bytes(const struct cl_log *log);    /* left for flushes, headers and padding included */
 
 /* Reading durable records, in order, from an index on. A cursor may be open while the log goes on, and sees what becomes durable;

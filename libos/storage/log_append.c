@@ -177,6 +177,11 @@ uint32_t cl_log_max_bytes(const struct cl_log *log)
     return log->flush_bytes - (uint32_t)(sizeof(struct cl_log_disk_flush) + sizeof(struct cl_log_disk_record));
 }
 
+uint64_t cl_log_ring_bytes(const struct cl_log *log)
+{
+    return log->ring_bytes;
+}
+
 uint64_t cl_log_free_bytes(const struct cl_log *log)
 {
     if (!log->flushes)

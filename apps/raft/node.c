@@ -1,0 +1,209 @@
+/* A node: making one, its loop, and frames that come in. See node.h. */
+#include "node_internal.h"
+#include "bytes.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void set_defaults(struct cl_raft_node_config *c)
+{
+    c->tick_ns = c->tick_ns ? c->tick_ns : 1000000;
+    c->raft.entry_bytes = c->raft.entry_bytes ? c->raft.entry_bytes : 1 << 20;
+    c->raft.message_bytes = c->raft.message_bytes ? c->raft.message_bytes : 60000;
+    c->raft.log_entries = c->raft.log_entries ? c->raft.log_entries : 65536;
+    c->raft.log_bytes = c->raft.log_bytes ? c->raft.log_bytes : 64 << 20;
+    c->raft.election_ticks = c->raft.election_ticks ? c->raft.election_ticks : 10;
+    c->compact_bytes = c->compact_bytes ? c->compact_bytes : c->raft.log_bytes / 2;
+    c->snapshot_bytes = c->snapshot_bytes ? c->snapshot_bytes : 1ull << 30;
+    c->max_sessions = c->max_sessions ? c->max_sessions : 1024;
+    c->reply_bytes = c->reply_bytes ? c->reply_bytes : 1400;
+    c->session_ms = c->session_ms ? c->session_ms : 3600 * 1000;
+}
+
+static int take_memory(struct cl_raft_node *node)
+{
+    const struct cl_raft_node_config *c = &node->config;
+    uint64_t largest = cl_max(c->raft.message_bytes, c->raft.entry_bytes + 16u);
+    node->out_room = cl_max(largest, (uint64_t)c->reply_bytes) + CL_RAFT_HEADER_BYTES + CL_RAFT_MEMBERS_BYTES;
+    node->out = malloc(node->out_room);
+    node->reply = malloc(c->reply_bytes);
+    node->scratch = malloc(c->raft.entry_bytes);
+    node->pending = calloc(c->raft.log_entries, sizeof(*node->pending));
+    node->queries = calloc(CL_RAFT_WAITING, sizeof(*node->queries));
+    node->forwards = calloc(CL_RAFT_WAITING, sizeof(*node->forwards));
+    bool all = node->out && node->reply && node->scratch && node->pending && node->queries && node->forwards;
+    return all ? raft_sessions_new(&node->sessions, c->max_sessions, c->reply_bytes) : -ENOMEM;
+}
+
+int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_node **out, char err[256])
+{
+    struct cl_raft_node *node = calloc(1, sizeof(*node));
+    if (!node) {
+        snprintf(err, 256, "no memory for a Raft node");
+        return -ENOMEM;
+    }
+    node->config = *config;
+    set_defaults(&node->config);
+    node->query_next = node->query_oldest = node->ticket_next = 1;
+    int rc = cl_raft_new(&node->config.raft, &node->raft, err);
+    if (!rc && (rc = take_memory(node)))
+        snprintf(err, 256, "no memory for a Raft node");
+    if (!rc)
+        rc = node_disk_new(node, err);
+    if (rc) {
+        cl_raft_node_delete(node);
+        return rc;
+    }
+    *out = node;
+    return 0;
+}
+
+void cl_raft_node_delete(struct cl_raft_node *node)
+{
+    if (!node)
+        return;
+    node_disk_delete(node);
+    node_blob_free(&node->snapshot);
+    node_blob_free(&node->incoming);
+    node_blob_free(&node->saving);
+    raft_sessions_free(&node->sessions);
+    free(node->out);
+    free(node->reply);
+    free(node->scratch);
+    free(node->pending);
+    free(node->queries);
+    free(node->forwards);
+    cl_raft_delete(node->raft);
+    free(node);
+}
+
+void node_stop(struct cl_raft_node *node, const char *why, ...)
+{
+    if (node->state == CL_RAFT_STOPPED)
+        return;
+    va_list args;
+    va_start(args, why);
+    vsnprintf(node->why, sizeof(node->why), why, args);
+    va_end(args);
+    node->state = CL_RAFT_STOPPED;
+    cl_raft_fail(node->raft);
+    node_lost_leadership(node);
+}
+
+static void send_messages(struct cl_raft_node *node)
+{
+    struct cl_raft_msg m;
+    while (cl_raft_poll_message(node->raft, &m)) {
+        if (m.type == CL_RAFT_SNAPSHOT && m.offset + m.data_bytes <= node->snapshot.bytes)
+            m.data = node->snapshot.data + m.offset;
+        int64_t bytes = cl_raft_encode(node->raft, &m, node->out, node->out_room);
+        if (bytes > 0)
+            node->config.env.send(node->config.env.arg, m.to, node->out, (uint32_t)bytes);
+    }
+}
+
+/* Everything that can be done now without waiting for the disk. */
+void node_drive(struct cl_raft_node *node)
+{
+    struct cl_raft_ready ready;
+    do {
+        while (node->state == CL_RAFT_RUNNING && cl_raft_ready(node->raft, &ready)) {
+            node_disk_write(node, &ready);
+            if (ready.apply_first)
+                node_apply(node, ready.apply_first, ready.apply_last);
+            if (ready.chunk)
+                node_chunk(node, &ready);
+        }
+    } while (node->state == CL_RAFT_RUNNING && node_disk_pump(node));
+    if (node->state != CL_RAFT_RUNNING)
+        return;
+    bool leads = cl_raft_leader(node->raft) == node->config.raft.id;
+    if (node->leading && !leads)
+        node_lost_leadership(node);
+    node->leading = leads;
+    send_messages(node);
+    node_answer_reads(node);
+}
+
+/* Ticks for the time that has gone by. After a long stop, as many as any timeout needs. */
+static void advance_ticks(struct cl_raft_node *node)
+{
+    const struct cl_raft_node_config *c = &node->config;
+    node->now_ns = c->env.now_ns(c->env.arg);
+    if (!node->next_tick_ns)
+        node->next_tick_ns = node->now_ns + c->tick_ns;
+    for (uint32_t n = 0; node->now_ns >= node->next_tick_ns; n++) {
+        if (n == 4 * c->raft.election_ticks) {
+            node->next_tick_ns = node->now_ns + c->tick_ns;
+            break;
+        }
+        cl_raft_tick(node->raft);
+        node->next_tick_ns += c->tick_ns;
+    }
+}
+
+uint64_t cl_raft_node_poll(struct cl_raft_node *node)
+{
+    if (node->state == CL_RAFT_RECOVERING)
+        node_disk_recover(node);
+    if (node->state == CL_RAFT_RECOVERING)
+        return node_disk_next_ns(node);
+    if (node->state == CL_RAFT_STOPPED)
+        return UINT64_MAX;
+    advance_ticks(node);
+    node_drive(node);
+    if (node->state == CL_RAFT_RUNNING && node_snapshot_maybe(node))
+        node_drive(node);
+    return cl_min(node->next_tick_ns, node_disk_next_ns(node));
+}
+
+void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes)
+{
+    cl_count(&node->count.frames_in, 1);
+    if (node->state != CL_RAFT_RUNNING) {
+        cl_count(&node->count.frames_refused, 1);
+        return;
+    }
+    if (node_frame(node, data, bytes))
+        return;
+    struct cl_raft_msg m;
+    if (cl_raft_decode(node->config.raft.cluster, data, bytes, &m, &node->wire)) {
+        cl_count(&node->count.frames_refused, 1);
+        return;
+    }
+    cl_raft_step(node->raft, &m);
+    if (m.type == CL_RAFT_SNAPSHOT)
+        node_drive(node); /* its chunk points into `data` */
+}
+
+int cl_raft_node_state(const struct cl_raft_node *node)
+{
+    return node->state;
+}
+
+const char *cl_raft_node_why(const struct cl_raft_node *node)
+{
+    return node->why;
+}
+
+struct cl_raft *cl_raft_node_core(struct cl_raft_node *node)
+{
+    return node->raft;
+}
+
+void cl_raft_node_counters(const struct cl_raft_node *node, struct cl_raft_node_counters *out)
+{
+    *out = node->count;
+}
+
+void cl_raft_node_wire(const struct cl_raft_node *node, struct cl_raft_wire_counters *out)
+{
+    *out = node->wire;
+}
+
+void cl_raft_node_compact(struct cl_raft_node *node)
+{
+    node->compact_asked = 1;
+}

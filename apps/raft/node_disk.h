@@ -1,0 +1,52 @@
+/* A node's side of its log: what is in flight and what waits. See node_disk.c (writes), node_save.c (snapshots),
+ * node_recover.c (reading back). */
+#ifndef CORELANE_APPS_RAFT_NODE_DISK_H
+#define CORELANE_APPS_RAFT_NODE_DISK_H
+
+#include "../../libos/storage/log.h"
+#include "node_internal.h"
+
+#define NODE_OPS 1024
+#define NODE_META_MAGIC 0x4d524c43u /* "CLRM" */
+#define NODE_META_BYTES 32          /* u32 magic, u32 id, u64 cluster, u64 term, u64 vote */
+
+enum node_what { NODE_ENTRY, NODE_HARD, NODE_CUT };
+
+/* Something asked of the log. */
+struct node_op {
+    struct cl_log_op op;
+    uint64_t index, term, hard_seq;
+    uint32_t generation;
+    int what;
+};
+
+enum node_save_state { SAVE_NOTHING, SAVE_BEGIN, SAVE_WRITING, SAVE_COMMIT, SAVE_COMMITTING, SAVE_DONE };
+enum node_recover_state { RECOVER_BEGIN, RECOVER_SNAPSHOT, RECOVER_CORE, RECOVER_ENTRIES };
+
+struct node_disk {
+    struct cl_raft_node *node;
+    struct cl_log *log;
+    struct node_op ops[NODE_OPS]; /* in flight: a ring */
+    uint32_t ops_head, ops_count;
+    uint64_t write_next, write_last; /* entries that wait to be written */
+    uint64_t truncate, restart;      /* to be told to the log before them; 0: nothing */
+    uint64_t trim;                   /* records before it may go; 0: nothing */
+    uint64_t hard_seq, term;
+    uint32_t vote;
+    uint8_t hard; /* term and vote wait */
+
+    enum node_save_state save;
+    uint8_t save_received; /* the incoming blob, else the saving one */
+    uint64_t save_at;
+    struct cl_log_op save_op;
+
+    enum node_recover_state recover;
+    uint64_t recover_at;
+    struct cl_log_snapshot recover_snapshot;
+    struct cl_log_cursor *cursor;
+};
+
+/* Go on with the snapshot that is being made durable. Whether something happened. */
+bool node_save_step(struct node_disk *d);
+
+#endif

@@ -1,0 +1,133 @@
+/* What the files of a node share. See node.h.
+ *
+ * node.c           making one, the loop, frames in          node_client.c    commands, queries, answers
+ * node_forward.c   asking the leader                        node_snapshot.c  snapshots, taken and installed
+ * node_disk.c      writes          node_save.c   snapshots made durable          node_recover.c   reading back
+ * session.c        sessions */
+#ifndef CORELANE_APPS_RAFT_NODE_INTERNAL_H
+#define CORELANE_APPS_RAFT_NODE_INTERNAL_H
+
+#include "node.h"
+#include "session.h"
+
+#define NODE_QUERY_BYTES 1500
+#define NODE_COMMAND_HEADER 32 /* u8 kind, 7 zero, u64 session, u64 sequence, u64 stamp_ms */
+#define NODE_FRAME_HEADER 56
+
+/* Who gets an answer: a client of this node, or of node `from`, which knows it by `ticket`. */
+struct node_asker {
+    struct cl_raft_token token;
+    uint64_t ticket;
+    uint32_t from;
+};
+
+/* A command of this leader that is in the log. */
+struct node_pending {
+    uint64_t index, term; /* index 0: none */
+    struct node_asker asker;
+};
+
+struct node_query {
+    uint64_t context; /* 0: free */
+    uint64_t index;   /* may be answered once this is applied; 0: not known yet */
+    uint32_t bytes;
+    struct node_asker asker;
+    uint8_t data[NODE_QUERY_BYTES];
+};
+
+/* A command or query of ours that the leader was sent. */
+struct node_forward {
+    uint64_t ticket; /* 0: free */
+    struct cl_raft_token token;
+};
+
+/* A snapshot in memory. */
+struct node_blob {
+    uint8_t *data;
+    uint64_t bytes, room;
+    uint64_t index, term;
+};
+
+struct cl_raft_node {
+    struct cl_raft_node_config config;
+    struct cl_raft_node_counters count;
+    struct cl_raft_wire_counters wire;
+    struct cl_raft *raft;
+    struct raft_sessions sessions;
+    int state;
+    char why[256];
+    uint64_t now_ns, next_tick_ns;
+    uint64_t clock_ms; /* the log's: the newest stamp applied */
+    uint64_t applied;
+    uint8_t leading;
+    uint8_t compact_asked;
+
+    struct node_pending *pending;      /* by index, modulo raft.log_entries */
+    uint64_t pending_last;             /* the newest index proposed */
+    struct node_query *queries;        /* by context, modulo CL_RAFT_WAITING */
+    uint64_t query_next, query_oldest; /* contexts given out, and the first that may not be answered yet */
+    struct node_forward *forwards;     /* by ticket, modulo CL_RAFT_WAITING */
+    uint64_t ticket_next;
+
+    struct node_blob snapshot; /* the newest, as the core knows it */
+    struct node_blob incoming; /* being received or read back */
+    struct node_blob saving;   /* being written to the log */
+    struct cl_raft_members incoming_members;
+    struct node_disk *disk; /* NULL: in memory */
+
+    uint8_t *reply;   /* config.reply_bytes */
+    uint8_t *scratch; /* the largest command, with its header */
+    uint8_t *out;     /* the largest frame */
+    uint64_t out_room;
+};
+
+/* node.c */
+void node_stop(struct cl_raft_node *node, const char *why, ...) CL_PRINTF(2, 3);
+void node_drive(struct cl_raft_node *node);
+
+/* node_client.c */
+void node_answer(struct cl_raft_node *node, const struct node_asker *asker, int status, const uint8_t *reply,
+                 uint32_t bytes);
+void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
+                 uint32_t bytes, const struct node_asker *asker);
+void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, const struct node_asker *asker);
+void node_apply(struct cl_raft_node *node, uint64_t first, uint64_t last);
+void node_answer_reads(struct cl_raft_node *node);
+void node_lost_leadership(struct cl_raft_node *node);
+
+/* node_forward.c */
+bool node_forward(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
+                  uint32_t bytes, const struct node_asker *asker);
+void node_send_answer(struct cl_raft_node *node, const struct node_asker *asker, int status, const uint8_t *reply,
+                      uint32_t bytes);
+/* Returns whether it was a node's frame. */
+bool node_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);
+
+/* node_snapshot.c */
+void node_blob_free(struct node_blob *blob);
+bool node_blob_room(struct node_blob *blob, uint64_t room);
+/* Take a snapshot if it is time for one. Whether one was begun. */
+bool node_snapshot_maybe(struct cl_raft_node *node);
+void node_chunk(struct cl_raft_node *node, const struct cl_raft_ready *ready);
+/* The saving blob is durable: it is the snapshot now. False: it is not used. */
+bool node_snapshot_saved(struct cl_raft_node *node);
+/* The incoming blob is durable: restore from it. Returns cl_raft_snapshot_installed, or < 0. */
+int node_snapshot_received(struct cl_raft_node *node);
+/* Fill sessions, clock and state machine from a blob. 0 or -errno. */
+int node_restore(struct cl_raft_node *node, const struct node_blob *blob, struct cl_raft_members *members);
+
+/* node_disk.c */
+int node_disk_new(struct cl_raft_node *node, char err[256]);
+void node_disk_delete(struct cl_raft_node *node);
+void node_disk_recover(struct cl_raft_node *node);
+void node_disk_write(struct cl_raft_node *node, const struct cl_raft_ready *ready);
+/* Have the device begin what it can, take what it has done. Returns whether something happened. */
+bool node_disk_pump(struct cl_raft_node *node);
+/* Make a snapshot durable; node_snapshot_saved, or node_snapshot_received follows. */
+void node_disk_save(struct cl_raft_node *node, bool received);
+bool node_disk_saving(const struct cl_raft_node *node);
+/* Less than one part in `parts` of the log's area is free. */
+bool node_disk_low(const struct cl_raft_node *node, unsigned parts);
+uint64_t node_disk_next_ns(const struct cl_raft_node *node);
+
+#endif

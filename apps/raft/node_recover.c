@@ -1,0 +1,183 @@
+/* What a node knows when it starts: the snapshot, the entries behind it, term and vote. */
+#include "node_disk.h"
+#include "bytes.h"
+#include <errno.h>
+#include <string.h>
+
+static bool read_snapshot(struct node_disk *d)
+{
+    struct cl_raft_node *node = d->node;
+    struct node_blob *b = &node->incoming;
+    const struct cl_log_snapshot *s = &d->recover_snapshot;
+    if (!node_blob_room(b, cl_max(s->bytes, 1ull))) {
+        node_stop(node, "no memory for a snapshot of %llu bytes", (unsigned long long)s->bytes);
+        return false;
+    }
+    while (d->recover_at < s->bytes) {
+        uint64_t room = s->bytes - d->recover_at;
+        int64_t n = cl_log_snapshot_read(d->log, s->number, d->recover_at, b->data + d->recover_at, room);
+        if (n == -EAGAIN)
+            return false;
+        if (n <= 0) {
+            node_stop(node, "the snapshot of entry %llu cannot be read: %s", (unsigned long long)s->index,
+                      n ? strerror((int)-n) : "it is cut short");
+            return false;
+        }
+        d->recover_at += (uint64_t)n;
+    }
+    b->bytes = s->bytes;
+    b->index = s->index;
+    b->term = s->tag;
+    return true;
+}
+
+/* Term and vote from the meta blob. False: it is another node's. */
+static bool read_meta(struct node_disk *d, uint64_t *term, uint32_t *vote)
+{
+    uint8_t meta[CL_LOG_META_BYTES];
+    uint32_t bytes = cl_log_meta_get(d->log, meta);
+    const struct cl_raft_config *c = &d->node->config.raft;
+    *term = 0;
+    *vote = 0;
+    if (!bytes)
+        return true;
+    if (bytes != NODE_META_BYTES || get32(meta) != NODE_META_MAGIC) {
+        node_stop(d->node, "the log is not a Raft node's: give it an empty one");
+        return false;
+    }
+    if (get32(meta + 4) != c->id || get64(meta + 8) != c->cluster) {
+        node_stop(d->node, "the log is of node %u of cluster %llu, not of node %u of cluster %llu", get32(meta + 4),
+                  (unsigned long long)get64(meta + 8), c->id, (unsigned long long)c->cluster);
+        return false;
+    }
+    *term = get64(meta + 16);
+    *vote = (uint32_t)get64(meta + 24);
+    return true;
+}
+
+static bool restore_core(struct node_disk *d)
+{
+    struct cl_raft_node *node = d->node;
+    struct cl_raft_members members;
+    const struct cl_log_snapshot *s = &d->recover_snapshot;
+    uint64_t term;
+    uint32_t vote;
+    if (!read_meta(d, &term, &vote))
+        return false;
+    int rc = s->number ? node_restore(node, &node->incoming, &members) : 0;
+    if (!rc)
+        rc = cl_raft_restore(node->raft, term, vote, s->number ? s->index : 0, s->tag, s->bytes,
+                             s->number ? &members : NULL);
+    if (rc) {
+        node_stop(node, "the snapshot of entry %llu cannot be restored from: %s", (unsigned long long)s->index,
+                  strerror(-rc));
+        return false;
+    }
+    struct node_blob old = node->snapshot;
+    node->snapshot = node->incoming;
+    node->incoming = old;
+    return true;
+}
+
+/* Where to read entries from; the record of the snapshot's own entry too, to compare. False: nothing is to be read. */
+static bool open_cursor(struct node_disk *d)
+{
+    uint64_t s = d->recover_snapshot.number ? d->recover_snapshot.index : 0;
+    uint64_t first = cl_log_first_index(d->log), durable = cl_log_durable_index(d->log);
+    if (first > s + 1) {
+        node_stop(d->node, "the log begins at entry %llu, but the snapshot ends at %llu", (unsigned long long)first,
+                  (unsigned long long)s);
+        return false;
+    }
+    d->write_next = s + 1;
+    d->write_last = s;
+    if (durable < s) {
+        d->restart = s + 1; /* a crash came between the snapshot and this */
+        return false;
+    }
+    if (durable < first)
+        return false;
+    int rc = cl_log_cursor_open(d->log, cl_max(first, cl_max(s, 1ull)), &d->cursor);
+    if (rc)
+        node_stop(d->node, "the log cannot be read: %s", strerror(-rc));
+    return !rc;
+}
+
+/* Take one record in. False: no further ones are wanted. */
+static bool take_record(struct node_disk *d, const struct cl_log_record *record)
+{
+    const struct cl_log_snapshot *s = &d->recover_snapshot;
+    if (s->number && record->index == s->index) {
+        if (record->tag == s->tag)
+            return true;
+        d->restart = s->index + 1; /* the snapshot came from a leader whose log was another one */
+        return false;
+    }
+    int rc = cl_raft_restore_entry(d->node->raft, record->tag, record->kind, record->data, record->bytes);
+    if (rc) {
+        node_stop(d->node, "entry %llu of the log cannot be used: %s", (unsigned long long)record->index,
+                  rc == -ENOSPC ? "log_bytes and log_entries are too small to hold all of it" : strerror(-rc));
+        return false;
+    }
+    d->write_next = record->index + 1;
+    d->write_last = record->index;
+    return true;
+}
+
+/* True: all are read. */
+static bool read_entries(struct node_disk *d)
+{
+    struct cl_log_record record;
+    int rc = 0;
+    while (d->cursor && (rc = cl_log_cursor_next(d->cursor, &record)) == 1)
+        if (!take_record(d, &record))
+            break;
+    if (rc == -EAGAIN)
+        return false;
+    if (rc < 0)
+        node_stop(d->node, "the log cannot be read: %s", cl_log_cursor_why(d->cursor));
+    if (d->cursor && cl_log_cursor_close(d->cursor) == -EBUSY)
+        return false;
+    d->cursor = NULL;
+    return true;
+}
+
+static bool recover_step(struct node_disk *d)
+{
+    switch (d->recover) {
+    case RECOVER_BEGIN:
+        cl_log_snapshot_get(d->log, &d->recover_snapshot);
+        d->recover = d->recover_snapshot.number ? RECOVER_SNAPSHOT : RECOVER_CORE;
+        return true;
+    case RECOVER_SNAPSHOT:
+        if (!read_snapshot(d))
+            return false;
+        d->recover = RECOVER_CORE;
+        return true;
+    case RECOVER_CORE:
+        if (restore_core(d))
+            open_cursor(d);
+        d->recover = RECOVER_ENTRIES;
+        return true;
+    default:
+        if (read_entries(d) && d->node->state == CL_RAFT_RECOVERING)
+            d->node->state = CL_RAFT_RUNNING;
+        return false;
+    }
+}
+
+void node_disk_recover(struct cl_raft_node *node)
+{
+    struct node_disk *d = node->disk;
+    if (!d) {
+        node->state = CL_RAFT_RUNNING;
+        return;
+    }
+    /* A device may complete at the next look what it was given at this one. */
+    for (unsigned idle = 0; idle < 2 && node->state == CL_RAFT_RECOVERING;) {
+        bool happened = cl_log_pump(d->log) > 0;
+        while (node->state == CL_RAFT_RECOVERING && recover_step(d))
+            happened = true;
+        idle = happened ? 0 : idle + 1;
+    }
+}

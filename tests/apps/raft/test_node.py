@@ -1,0 +1,187 @@
+"""A cluster of nodes in memory: commands, forwarding, reads, sessions, snapshots, new members."""
+
+from __future__ import annotations
+
+import pytest
+from raftnodes import Nodes
+
+from corelane.apps._native import ffi, lib
+
+
+@pytest.fixture
+def nodes() -> Nodes:
+    cluster = Nodes(3)
+    cluster.leader()
+    return cluster
+
+
+def followers(nodes: Nodes, leader: int) -> list[int]:
+    return [i for i in nodes.group if i != leader]
+
+
+def change(nodes: Nodes, leader: int, voters: list[int], learners: list[int] = ()) -> int:
+    core = nodes.nodes[leader].core
+    rc = lib.cl_raft_change_members(core, voters, len(voters), list(learners), len(learners))
+    nodes.settle()
+    return int(rc)
+
+
+def test_a_command_is_applied_everywhere_and_answered_once(nodes):
+    leader = nodes.leader()
+    assert nodes.command(leader, b"one") == ("ok", b"1")
+    assert nodes.command(leader, b"two") == ("ok", b"2")
+    nodes.run(5)
+    assert all(m.commands == [b"one", b"two"] for m in nodes.machines.values())
+    assert all(len(a) == 1 for a in nodes.answers.values())
+
+
+def test_a_follower_forwards_commands_and_queries(nodes):
+    leader = nodes.leader()
+    for n, i in enumerate(followers(nodes, leader), 1):
+        assert nodes.command(i, b"from %d" % i) == ("ok", b"%d" % n)
+        assert nodes.query(i) == ("ok", nodes.query(leader)[1])
+    assert nodes.nodes[leader].counters()["commands"] == 2
+    assert nodes.nodes[followers(nodes, leader)[0]].counters()["forward_answers"] == 2
+
+
+def test_a_read_sees_what_was_answered_before(nodes):
+    leader = nodes.leader()
+    for i in range(20):
+        nodes.command(leader, b"%d" % i)
+        status, seen = nodes.query(nodes.group[i % 3])
+        assert status == "ok"
+        assert seen.split(b",")[-1] == b"%d" % i
+
+
+def test_a_deposed_leader_answers_no_read(nodes):
+    old = nodes.leader()
+    nodes.command(old, b"before")
+    nodes.cut.add(old)
+    new = nodes.leader()
+    assert nodes.command(new, b"after")[0] == "ok"
+    answer = nodes.query(old)
+    nodes.run(30)
+    answer = nodes.answers.get(nodes.token, [answer])[0]
+    assert answer is None or answer[0] == "retry"
+
+
+def test_without_a_leader_the_answer_is_retry():
+    nodes = Nodes(3)
+    nodes.cut |= {2, 3}
+    nodes.settle()
+    assert nodes.command(1, b"x") == ("retry", b"")
+    assert nodes.query(1) == ("retry", b"")
+
+
+def test_a_leader_that_loses_its_place_says_that_it_does_not_know(nodes):
+    old = nodes.leader()
+    nodes.cut.add(old)
+    assert nodes.command(old, b"lost") is None
+    token = nodes.token
+    nodes.run(40)
+    assert nodes.answers[token] == [("retry", b"")]
+    nodes.cut.clear()
+    nodes.run(50)
+    assert nodes.answers[token] == [("retry", b"")]
+    assert b"lost" not in nodes.machines[nodes.leader()].commands
+
+
+def test_a_command_of_a_session_is_applied_once(nodes):
+    leader = nodes.leader()
+    s = nodes.session(leader)
+    assert nodes.command(leader, b"a", session=s, sequence=1) == ("ok", b"1")
+    for i in nodes.group:
+        assert nodes.command(i, b"a", session=s, sequence=1) == ("ok", b"1")
+    assert nodes.command(leader, b"b", session=s, sequence=2) == ("ok", b"2")
+    assert nodes.command(leader, b"a", session=s, sequence=1) == ("out of order", b"")
+    nodes.run(5)
+    assert all(m.commands == [b"a", b"b"] for m in nodes.machines.values())
+    assert nodes.nodes[leader].counters()["duplicates"] == 3
+
+
+def test_a_session_survives_its_leader(nodes):
+    old = nodes.leader()
+    s = nodes.session(old)
+    assert nodes.command(old, b"a", session=s, sequence=1) == ("ok", b"1")
+    nodes.run(5)
+    nodes.stop(old)
+    nodes.group.remove(old)
+    new = nodes.leader()
+    assert nodes.command(new, b"a", session=s, sequence=1) == ("ok", b"1")
+    assert nodes.machines[new].commands == [b"a"]
+
+
+def test_sessions_end_by_the_clock_of_the_log_and_by_being_closed():
+    nodes = Nodes(3, session_ms=1000)
+    leader = nodes.leader()
+    kept, closed, idle = (nodes.session(leader) for _ in range(3))
+    assert nodes.command(leader, b"", session=closed, kind="close")[0] == "ok"
+    assert nodes.command(leader, b"x", session=closed, sequence=1)[0] == "expired"
+    for n in range(1, 5):
+        nodes.wall_ms += 400
+        assert nodes.command(leader, b"x", session=kept, sequence=n)[0] == "ok"
+    assert nodes.command(leader, b"x", session=idle, sequence=1)[0] == "expired"
+    assert nodes.command(leader, b"x", session=kept, sequence=5)[0] == "ok"
+
+
+def test_the_session_not_used_for_longest_makes_room():
+    nodes = Nodes(3, max_sessions=4)
+    leader = nodes.leader()
+    first, *others = [nodes.session(leader) for _ in range(4)]
+    assert nodes.command(leader, b"x", session=first, sequence=1)[0] == "ok"
+    nodes.session(leader)
+    assert nodes.command(leader, b"x", session=others[0], sequence=1)[0] == "expired"
+    assert nodes.command(leader, b"x", session=first, sequence=2)[0] == "ok"
+
+
+def test_the_log_is_compacted_and_who_lags_gets_a_snapshot(nodes):
+    leader = nodes.leader()
+    s = nodes.session(leader)
+    behind = followers(nodes, leader)[0]
+    nodes.cut.add(behind)
+    for n in range(1, 1001):
+        assert nodes.command(leader, b"%04d" % n * 20, session=s, sequence=n)[0] == "ok"
+    assert nodes.nodes[leader].counters()["snapshots"] > 3
+    nodes.cut.clear()
+    nodes.run(100)
+    assert nodes.machines[behind].commands == nodes.machines[leader].commands
+    # Its sessions came with it.
+    nodes.group = [behind, *[i for i in nodes.group if i not in (leader, behind)]]
+    nodes.stop(leader)
+    new = nodes.leader()
+    assert nodes.command(new, b"again", session=s, sequence=1000) == ("ok", b"1000")
+
+
+def test_members_come_and_go_while_commands_are_answered(nodes):
+    leader = nodes.leader()
+    nodes.start(4)
+    for n in range(400):
+        nodes.command(leader, b"%d" % n * 20)
+    assert change(nodes, leader, [1, 2, 3], [4]) == 0
+    nodes.run(100)
+    assert nodes.machines[4].commands == nodes.machines[leader].commands
+    gone = followers(nodes, leader)[0]
+    assert change(nodes, leader, [i for i in (1, 2, 3, 4) if i != gone]) == 0
+    nodes.run(20)
+    nodes.stop(gone)
+    nodes.group = [i for i in (1, 2, 3, 4) if i != gone]
+    assert nodes.command(nodes.leader(), b"last")[0] == "ok"
+    nodes.run(5)
+    assert all(nodes.machines[i].commands[-1] == b"last" for i in nodes.group)
+
+
+def test_what_is_too_large_or_broken_is_refused_and_counted(nodes):
+    leader = nodes.leader()
+    assert nodes.command(leader, b"x" * 9000) == ("too large", b"")
+    assert nodes.query(leader, b"x" * 2000) == ("too large", b"")
+    before = nodes.nodes[leader].counters()["frames_refused"]
+    for junk in (b"", b"CLRQ", b"CLRQ" + bytes(60), b"CLRA" + bytes(60), b"CLRF" + bytes(100), b"x" * 500):
+        nodes.nodes[leader].receive(junk)
+    assert nodes.nodes[leader].counters()["frames_refused"] == before + 6
+
+
+def test_a_node_cannot_be_made_with_nonsense():
+    config = ffi.new("struct cl_raft_node_config *")
+    out, err = ffi.new("struct cl_raft_node **"), ffi.new("char[256]")
+    assert lib.cl_raft_node_new(config, out, err) < 0
+    assert b"id" in ffi.string(err)

@@ -1,0 +1,182 @@
+"""Nodes on logs that survive: restarts, crashes at any step, disks that fail, fill up, belong to another node."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from raftdisks import Disk
+from raftnodes import Nodes
+
+from corelane.apps._native import lib
+
+
+@pytest.fixture
+def disks() -> Iterator[list[Disk]]:
+    made: list[Disk] = []
+    yield made
+    for disk in made:
+        disk.close()
+
+
+def cluster(disks: list[Disk], n: int = 3, **settings: int) -> Nodes:
+    disks += [Disk(seed=i + 1) for i in range(n)]
+    return Nodes(n, {i + 1: d.open() for i, d in enumerate(disks)}, **settings)
+
+
+def restart(nodes: Nodes, disks: list[Disk], i: int) -> None:
+    """Crash node i, unless it is down, and start it from its disk."""
+    if i in nodes.nodes:
+        disks[i - 1].crash()
+        nodes.stop(i)
+    nodes.start(i, disks[i - 1].open())
+
+
+def test_a_cluster_that_lost_its_power_has_all_that_was_acknowledged(disks):
+    nodes = cluster(disks)
+    leader = nodes.leader()
+    sent = [b"%d" % n for n in range(50)]
+    assert [nodes.command(leader, c)[0] for c in sent] == ["ok"] * 50
+    for i in (1, 2, 3):
+        restart(nodes, disks, i)
+    assert nodes.query(nodes.leader()) == ("ok", b",".join(sent))
+
+
+def test_a_restarted_node_votes_as_it_did(disks):
+    nodes = cluster(disks)
+    leader = nodes.leader()
+    other = 1 + leader % 3
+
+    status = nodes_status(nodes, other)
+    restart(nodes, disks, other)
+    nodes.nodes[other].poll()
+    again = nodes_status(nodes, other)
+    assert (again["term"], again["vote"]) == (status["term"], status["vote"])
+
+
+def nodes_status(nodes: Nodes, i: int) -> dict[str, int]:
+    from corelane.apps._native import ffi
+
+    s = ffi.new("struct cl_raft_status *")
+    lib.cl_raft_status(nodes.nodes[i].core, s)
+    return {"term": int(s.term), "vote": int(s.vote), "commit": int(s.commit), "role": int(s.role)}
+
+
+def test_snapshots_and_compacted_logs_come_back(disks):
+    nodes = cluster(disks)
+    leader = nodes.leader()
+    s = nodes.session(leader)
+    for n in range(1, 401):
+        assert nodes.command(leader, b"%03d" % n * 20, session=s, sequence=n)[0] == "ok"
+    assert nodes.nodes[leader].counters()["snapshots"] > 1
+    before = list(nodes.machines[leader].commands)
+    for i in (1, 2, 3):
+        restart(nodes, disks, i)
+    leader = nodes.leader()
+    assert nodes.command(leader, b"x", session=s, sequence=400) == ("ok", b"400")
+    assert nodes.machines[leader].commands == before
+
+
+def test_a_snapshot_that_was_installed_comes_back(disks):
+    nodes = cluster(disks)
+    leader = nodes.leader()
+    behind = 1 + leader % 3
+    nodes.cut.add(behind)
+    for n in range(400):
+        assert nodes.command(leader, b"%03d" % n * 20)[0] == "ok"
+    nodes.cut.clear()
+    nodes.run(100)
+    assert nodes.machines[behind].commands == nodes.machines[leader].commands
+    restart(nodes, disks, behind)
+    nodes.run(50)
+    assert nodes.machines[behind].commands == nodes.machines[leader].commands
+
+
+@pytest.mark.parametrize("round", range(4))
+def test_nothing_acknowledged_is_lost_by_crashes(disks, seed, round):
+    rng = random.Random(seed + round)
+    nodes = cluster(disks, seed=rng.randrange(1 << 30))
+    acknowledged: list[bytes] = []
+    for n in range(300):
+        if rng.random() < 0.04:
+            i = rng.choice(list(nodes.nodes))
+            disks[i - 1].crash()
+            nodes.stop(i)
+        for i in (1, 2, 3):
+            if i not in nodes.nodes and rng.random() < 0.2:
+                nodes.start(i, disks[i - 1].open())
+        nodes.run(rng.randrange(3))
+        if nodes.nodes:
+            command = b"%d-" % n * rng.randint(1, 30)
+            answer = nodes.command(rng.choice(list(nodes.nodes)), command)
+            if answer and answer[0] == "ok":
+                acknowledged.append(command)
+    for i in (1, 2, 3):
+        restart(nodes, disks, i)
+    leader = nodes.leader()
+    nodes.run(50)
+    kept = nodes.machines[leader].commands
+    assert len(acknowledged) > 50
+    assert [c for c in kept if c in set(acknowledged)] == acknowledged
+    assert all(m.commands == kept for m in nodes.machines.values())
+
+
+def test_a_disk_that_fails_silences_its_node_and_nobody_else(disks):
+    nodes = cluster(disks)
+    leader = nodes.leader()
+    disks[leader - 1].faults(fail_after=1)
+    for n in range(3):
+        nodes.command(leader, b"%d" % n)
+    nodes.run(5)
+    assert nodes.nodes[leader].state == "stopped"
+    assert "votes no more" in nodes.nodes[leader].why
+    frames = len(nodes.frames)
+    nodes.nodes[leader].poll()
+    assert len(nodes.frames) == frames
+    nodes.cut.add(leader)
+    new = nodes.leader()
+    assert nodes.command(new, b"b")[0] == "ok"
+
+
+def test_a_failed_flush_is_not_tried_again_as_if_nothing_had_happened(disks):
+    nodes = cluster(disks)
+    leader = nodes.leader()
+    follower = 1 + leader % 3
+    disks[follower - 1].faults(write_error=1.0, flush_error=1.0)
+    assert nodes.command(leader, b"a")[0] == "ok"
+    disks[follower - 1].faults()
+    nodes.run(20)
+    assert nodes.nodes[follower].state == "stopped"
+    assert nodes_status(nodes, follower)["role"] == lib.CL_RAFT_FAILED
+
+
+def test_a_full_disk_is_refused_or_compacted_and_never_success(disks):
+    disks += [Disk(seed=i + 1, size=384 << 10, snapshot_bytes=64 << 10) for i in range(3)]
+    nodes = Nodes(3, {i + 1: d.open() for i, d in enumerate(disks)})
+    leader = nodes.leader()
+    done = []
+    for n in range(600):
+        answer = nodes.command(nodes.leader() if leader not in nodes.nodes else leader, b"%04d" % n * 10)
+        if answer and answer[0] == "ok":
+            done.append(b"%04d" % n * 10)
+        nodes.run(1)
+    assert len(done) > 100
+    for i in (1, 2, 3):
+        restart(nodes, disks, i)
+    leader = nodes.leader()
+    kept = nodes.machines[leader].commands
+    assert [c for c in kept if c in set(done)] == done
+
+
+def test_a_log_of_another_node_is_refused(disks):
+    nodes = cluster(disks)
+    nodes.leader()
+    disks[0].crash()
+    nodes.stop(1)
+    disks[1].crash()
+    nodes.stop(2)
+    nodes.start(1, disks[1].open())
+    nodes.nodes[1].poll()
+    assert nodes.nodes[1].state == "stopped"
+    assert "of node 2" in nodes.nodes[1].why

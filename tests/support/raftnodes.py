@@ -1,0 +1,127 @@
+"""Raft nodes in one process: virtual time, frames in order, state machines in Python."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from corelane.apps.raft.node import Node
+
+
+class Journal:
+    """A state machine that keeps every command. apply answers with the length; query with the whole."""
+
+    def __init__(self) -> None:
+        self.commands: list[bytes] = []
+
+    def apply(self, command: bytes) -> bytes:
+        """Keep it."""
+        self.commands.append(command)
+        return b"%d" % len(self.commands)
+
+    def query(self, query: bytes) -> bytes:
+        """All of it."""
+        return b",".join(self.commands)[-1000:]
+
+    def save(self) -> bytes:
+        """With lengths, so that commands may hold anything."""
+        return b"".join(len(c).to_bytes(4, "big") + c for c in self.commands)
+
+    def load(self, state: bytes) -> None:
+        """What save saved."""
+        self.commands, at = [], 0
+        while at < len(state):
+            size = int.from_bytes(state[at : at + 4], "big")
+            self.commands.append(state[at + 4 : at + 4 + size])
+            at += 4 + size
+
+
+SMALL = {"log_entries": 256, "log_bytes": 65536, "entry_bytes": 8192, "message_bytes": 2048, "trailing_entries": 8}
+
+
+class Nodes:
+    """A cluster of n. `logs`: an opened `struct cl_log *` for each, or none: in memory."""
+
+    def __init__(self, n: int = 3, logs: dict[int, Any] | None = None, spare: int = 0, **settings: int) -> None:
+        self.limits = {k: settings.pop(k) for k in ("max_sessions", "session_ms", "compact_bytes") if k in settings}
+        self.settings = {**SMALL, "seed": 7, **settings}
+        self.now_ns, self.wall_ms = 1_000_000_000, 1_000_000
+        self.group = list(range(1, n + 1))
+        self.frames: deque[tuple[int, int, bytes]] = deque()
+        self.answers: dict[int, list[tuple[str, bytes]]] = {}
+        self.cut: set[int] = set()
+        self.machines: dict[int, Journal] = {}
+        self.nodes: dict[int, Node] = {}
+        self.token = 0
+        for i in range(1, n + spare + 1):
+            self.start(i, (logs or {}).get(i))
+
+    def start(self, i: int, log: Any = None) -> Node:
+        """Start node i (again)."""
+        self.machines[i] = Journal()
+        self.nodes[i] = Node(
+            i,
+            self.group if i in self.group else [],
+            self.machines[i],
+            lambda to, frame: self.frames.append((i, to, frame)),
+            lambda token, status, reply: self.answers.setdefault(token, []).append((status, reply)),
+            now_ns=lambda: self.now_ns,
+            wall_ms=lambda: self.wall_ms,
+            log=log,
+            limits=self.limits,
+            **self.settings,
+        )
+        return self.nodes[i]
+
+    def stop(self, i: int) -> None:
+        """Node i is gone with what it had in memory."""
+        del self.nodes[i]
+
+    def settle(self, steps: int = 20000) -> None:
+        """Poll and deliver until nothing happens any more."""
+        for node in list(self.nodes.values()):
+            node.poll()
+        while self.frames:
+            steps -= 1
+            assert steps, "frames without end"
+            source, to, frame = self.frames.popleft()
+            if to in self.nodes and not {source, to} & self.cut:
+                self.nodes[to].receive(frame)
+                self.nodes[to].poll()
+
+    def run(self, ms: int) -> None:
+        """Let time pass, a millisecond at a time."""
+        for _ in range(ms):
+            self.now_ns += 1_000_000
+            self.wall_ms += 1
+            self.settle()
+
+    def leader(self) -> int:
+        """Run until all that are not cut off agree on a leader; its id."""
+        for _ in range(500):
+            self.run(1)
+            seen = {n.leader for i, n in self.nodes.items() if i not in self.cut and i in self.group}
+            if len(seen) == 1 and seen <= set(self.nodes) - self.cut:
+                return seen.pop()
+        raise AssertionError("no leader")
+
+    def command(self, i: int, data: bytes, **session: Any) -> tuple[str, bytes] | None:
+        """Submit at node i and settle; the answer, or None."""
+        self.token += 1
+        self.nodes[i].submit(data, self.token, **session)
+        self.settle()
+        return self.answers.get(self.token, [None])[0]
+
+    def query(self, i: int, data: bytes = b"") -> tuple[str, bytes] | None:
+        """The same for a read."""
+        self.token += 1
+        self.nodes[i].query(data, self.token)
+        self.settle()
+        return self.answers.get(self.token, [None])[0]
+
+    def session(self, i: int) -> int:
+        """Open a session."""
+        answer = self.command(i, b"", kind="open")
+        assert answer is not None
+        assert answer[0] == "ok"
+        return int.from_bytes(answer[1], "little")
