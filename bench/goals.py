@@ -80,4 +80,12 @@ GOALS: dict[str, Goal] = _table(
     Goal("colocate.half_batch_share", 0.9, "at least", "x", "kv at half its peak: batch work / (1 - kv's share)"),
     Goal("bimodal.p99_gain", 10.0, "at least", "x", "short requests' p99 without preemption / with it"),
     Goal("sim.events_per_s", 5e6, "at least", "1/s", "simulator speed, one core"),
+    Goal(
+        "raft-sim.steps_per_s",
+        200e3,
+        "at least",
+        "1/s",
+        "steps of simulated clusters of 5 nodes, all checked, one core",
+    ),
+    Goal("raft-sim.seeds", 10_000, "at least", "seeds", "of 5 nodes that CI runs, run here without a failure"),
 )

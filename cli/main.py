@@ -18,6 +18,7 @@ COMMANDS = {
     "ps": "show the iokernel and its applications, with rates and drops",
     "top": "watch who has the cores, how long work waits, and how cores move",
     "policy": "say which policy decides who gets the cores, or set another",
+    "raft-sim": "run simulated Raft clusters from seeds and check what must hold",
     "bench": "measure: benchmarks by name, their list, reports from their files",
     "config": "print flags for compiling C against corelane",
 }
@@ -99,7 +100,7 @@ def _call(command: str, args: list[str]) -> int:
     """Import a subcommand, parse its arguments and run it."""
     if command not in COMMANDS:
         raise WrongUsage(f"there is no command {command!r}", "", f"choose one of {', '.join(COMMANDS)}")
-    module = importlib.import_module(f"{__package__}.{command}")
+    module = importlib.import_module(f"{__package__}.{command.replace('-', '_')}")
     parser = Parser(prog=f"corelane {command}", description=COMMANDS[command])
     module.add_arguments(parser)
     code = module.run(parser.parse_args(args))

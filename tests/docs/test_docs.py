@@ -90,7 +90,7 @@ def test_every_benchmark_is_described() -> None:
     for entry in registry.entries().values():
         part = re.search(rf"^## {entry.name}$(.*?)(?=^## )", text, re.M | re.S)
         assert part, entry.name
-        described = set(re.findall(r"`(\w+\.\w+)`", part[1]))
+        described = set(re.findall(r"`([\w-]+\.\w+)`", part[1]))
         assert set(entry.figures) <= described, entry.name
 
 

@@ -41,7 +41,7 @@ struct cl_raft_sim_result {
     uint64_t failed_seed; /* the first that failed */
     uint64_t steps, virtual_ns;
     uint64_t elections, entries_committed, entries_truncated;
-    uint64_t ops_answered, ops_unknown, ops_retried, ops_refused_sessions;
+    uint64_t ops_answered, ops_unknown, ops_retried;
     uint64_t crashes, restarts, partitions, one_way_cuts, stalls, transfers, member_changes, slow_disks, failed_disks;
     uint64_t snapshots_made, snapshots_installed;
     uint64_t datagrams, datagrams_lost, datagrams_duplicated, datagrams_cut;

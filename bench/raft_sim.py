@@ -1,0 +1,82 @@
+"""How fast simulated Raft clusters run, all checks on, and the seeds of 5 nodes that CI runs.
+
+The rate is of one thread on one core: steps by CPU time, over seeds of their own for each round, so that no round is
+easier for having been run before. Seeds differ in length and work by what they draw; hundreds of them are in each round.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from typing import Any
+
+from ..apps.raft.sim.world import run_many
+from ..runtime.errors import CorelaneError
+from .harness.plot import Canvas
+from .harness.session import Session
+
+SUMMARY = "simulated Raft clusters: steps a second with all checks, and CI's seeds"
+FIGURES = ("raft-sim.steps_per_s", "raft-sim.seeds")
+
+NODES = (3, 5, 7)
+ROUNDS = 5
+SEEDS = 10_000  # of 5 nodes: as many as tests/apps/raft/sim/test_world.py runs, and the same
+WHOLE_S = 10.0  # a shorter run has no time for them
+BATCH = 50
+
+
+def _round(first: int, nodes: int, seconds: float) -> dict[str, float]:
+    """Seeds from `first` on for so long, on this thread."""
+    steps = seeds = 0
+    began, cpu = time.monotonic(), time.process_time()
+    while seeds == 0 or time.monotonic() - began < seconds:
+        result = run_many(first + seeds, BATCH, nodes)
+        if result.failed:
+            raise CorelaneError(f"raft_sim: {result.reason}")
+        steps, seeds = steps + result.steps, seeds + BATCH
+    return {"steps_per_s": steps / (time.process_time() - cpu), "steps": steps, "seeds": seeds}
+
+
+def run(session: Session) -> None:
+    """Half of session.seconds for the rates; then the seeds, for as long as they take."""
+    os.sched_setaffinity(0, {session.cores[-1]})
+    slice_s = session.seconds / 2 / ROUNDS / len(NODES)
+    firsts = iter(range(1_000_000, 10**9, 1_000_000))
+    took = session.interleave({f"{n} nodes": lambda n=n: _round(next(firsts), n, slice_s) for n in NODES}, ROUNDS)
+    for name, rounds in took.items():
+        rates = [r["steps_per_s"] for r in rounds]
+        session.arm(
+            name,
+            steps_per_s=statistics.median(rates),
+            steps_per_s_min=min(rates),
+            steps_per_s_max=max(rates),
+            n=int(sum(r["steps"] for r in rounds)),
+            seeds=int(sum(r["seeds"] for r in rounds)),
+        )
+    rates = [r["steps_per_s"] for r in took["5 nodes"]]
+    session.figure("raft-sim.steps_per_s", statistics.median(rates), runs=rates)
+    session.settings["message"] = "one step of a simulated cluster, with its checks"
+    if session.seconds < WHOLE_S:
+        session.figure("raft-sim.seeds", None, reason=f"{SEEDS} seeds take longer: give --seconds {WHOLE_S:.0f}")
+        return
+    os.sched_setaffinity(0, set(session.cores))
+    session.say(f"{SEEDS} seeds of 5 nodes on {len(session.cores)} cores")
+    began = time.monotonic()
+    result = run_many(1, SEEDS, 5, threads=len(session.cores))
+    if result.failed:
+        raise CorelaneError(f"raft_sim: {result.reason}")
+    session.settings["seeds_s"] = time.monotonic() - began
+    session.settings["sums"] = {k: v for k, v in result.counts.items() if k != "hash"}
+    session.figure("raft-sim.seeds", result.runs)
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """Steps a second by size of the cluster."""
+    rows = document["arms"]
+    canvas = Canvas(
+        "raft_sim: simulated clusters", message=document["settings"]["message"], n=sum(row["n"] for row in rows)
+    )
+    canvas.bars([row["name"] for row in rows], [row["steps_per_s"] for row in rows], ylabel="steps (1/s)")
+    canvas.caption(f"Median of {ROUNDS} interleaved rounds, one thread, CPU time. Every step is checked.")
+    return canvas
