@@ -1,7 +1,7 @@
 """How fast simulated Raft clusters run, all checks on, and the seeds of 5 nodes that CI runs.
 
 The rate is of one thread on one core: steps by CPU time, over seeds of their own for each round, so that no round is
-easier for having been run before. Seeds differ in length and work by what they draw; hundreds of them are in each round.
+easier for having been run before. Seeds differ in length and work by what they draw; hundreds are in each round.
 """
 
 from __future__ import annotations

@@ -62,8 +62,9 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(
             f"{result.runs} seeds of {options.nodes} nodes passed: {result.steps} steps, "
-            f"{result.virtual_ns / 1e9:.0f} s of virtual time, {result.elections} elections, {result.entries_committed} entries, "
-            f"{result.crashes} crashes, {result.member_changes} changes of membership"
+            f"{result.virtual_ns / 1e9:.0f} s of virtual time, {result.elections} elections, "
+            f"{result.entries_committed} entries, {result.crashes} crashes, "
+            f"{result.member_changes} changes of membership"
         )
     return int(result.failed)
 

@@ -72,7 +72,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    linked = set(re.findall(r"\]\(([\w.]+\.md)\)", (ROOT / "docs" / "index.md").read_text()))
+    linked = set(re.findall(r"\]\(([\w.-]+\.md)\)", (ROOT / "docs" / "index.md").read_text()))
     assert linked == {p.name for p in PAGES if p.parent.name == "docs"} - {"index.md"}
 
 
