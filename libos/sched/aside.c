@@ -21,6 +21,7 @@ void cl_export(struct cl_kthread *k)
     cl_note_ready(k);
     cl_note_taken(k);
     cl_timers_export(k);
+    cl_completions_export(k);
     if (source->export_positions)
         source->export_positions(source->arg, k->index);
 }
@@ -77,6 +78,8 @@ bool cl_step_aside(struct cl_kthread *k)
     k->asked = 0;
     if (c && c->ops->lost(c, k->index) && !cl_load_relaxed(&s->ending)) {
         cl_flush(k); /* what was sent before */
+        if (cl_load_relaxed(&k->flying))
+            cl_completions_poll(k, k);
         cl_requeue(k);
         cl_export(k);
         if (has_work(k)) {

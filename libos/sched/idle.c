@@ -26,8 +26,10 @@
 #define LOOK_EVERY 8    /* turns without work between two looks at siblings: their lines are theirs */
 #define SEARCH_AFTER 16 /* turns without work before one counts as searching, so that short gaps touch nothing shared */
 #define YIELD_EVERY 32  /* mode spin with more kthreads than CPUs: turns between two sched_yield() */
-#define PROMISING_TURNS 64 /* how long something not yet worth stealing keeps one awake */
-#define LONE_WAKE_NS 50000 /* a spawn of one uthread wakes a sibling at most so often */
+#define FLYING_SPIN_NS 200000   /* adaptive, with completions to come: time without work before sleeping */
+#define FLYING_SLEEP_NS 5000000 /* longest sleep then: finds what a device did not announce */
+#define PROMISING_TURNS 64      /* how long something not yet worth stealing keeps one awake */
+#define LONE_WAKE_NS 50000      /* a spawn of one uthread wakes a sibling at most so often */
 
 static void wake(struct cl_sched *s, struct cl_kthread *waker, unsigned k)
 {
@@ -154,6 +156,8 @@ static int64_t sleep_ns(struct cl_kthread *k, bool managed)
     uint64_t next_ns = cl_load_relaxed(&k->timers.next_ns), ns = k->watch_ns && !managed ? k->watch_ns : CL_NEVER;
     if (k->ran)
         ns = cl_min(ns, k->retry_ns);
+    if (cl_load_relaxed(&k->flying))
+        ns = cl_min(ns, FLYING_SLEEP_NS);
     if (next_ns != CL_NEVER) {
         uint64_t now = cl_sched_clock(s);
         ns = next_ns <= now ? 0 : cl_min(ns, next_ns - now);
@@ -213,6 +217,11 @@ void cl_park_kthread(struct cl_kthread *k)
         cl_park_begin(k->parker); /* before the bit: who takes the bit must find the word parked */
     __atomic_fetch_or(&s->parked, bit, __ATOMIC_SEQ_CST);
     cl_fence_seq_cst(); /* before the last look */
+    bool armed = cl_load_relaxed(&k->flying);
+    if (armed) {
+        cl_completions_arm(k, true);
+        cl_completions_poll(k, k); /* whom it makes ready is seen below */
+    }
     if (cl_unlikely(cl_load_relaxed(&s->stopping)))
         cl_drain_check(s); /* of those that ended the last uthreads and now sleep, the last sees all ends */
     int64_t ns = sleep_ns(k, managed);
@@ -223,6 +232,8 @@ void cl_park_kthread(struct cl_kthread *k)
     else
         sleep_on(k, ns);
     k->away = false;
+    if (armed)
+        cl_completions_arm(k, false);
     /* If somebody else took the bit, he counted us as searching. */
     k->searching = !(__atomic_fetch_and(&s->parked, ~bit, __ATOMIC_SEQ_CST) & bit);
     k->idle_turns = 1; /* still idle, see cl_idle_over; and adaptive does not spin anew for nothing */
@@ -240,12 +251,14 @@ static bool tired(struct cl_kthread *k)
     if (k->idle_turns % CLOCK_EVERY != 1)
         return false;
     uint64_t now = cl_sched_clock(s);
+    bool longer = cl_load_relaxed(&k->flying) && !s->oversubscribed;
+    uint64_t spin_ns = longer ? cl_max(s->spin_ns, FLYING_SPIN_NS) : s->spin_ns;
     if (k->idle_turns == 1)
         k->idle_since_ns = now;
-    if (now - k->idle_since_ns >= s->spin_ns)
+    if (now - k->idle_since_ns >= spin_ns)
         return true;
     /* After the first half rest more between looks: less power, and more for the other hyper-thread. */
-    for (unsigned i = 0; i < 8 && now - k->idle_since_ns >= s->spin_ns / 2; i++)
+    for (unsigned i = 0; i < 8 && now - k->idle_since_ns >= spin_ns / 2; i++)
         cl_relax();
     return false;
 }
@@ -273,6 +286,8 @@ void cl_idle(struct cl_kthread *k)
     }
     if (sleep && !(promising && k->idle_turns < PROMISING_TURNS))
         cl_park_kthread(k);
+    else if (cl_unlikely(cl_load_relaxed(&k->flying)))
+        sched_yield(); /* what the kthread waits for may need this CPU to get done, see complete.h */
     else if (cl_unlikely(s->oversubscribed) && !s->sleeps && k->idle_turns % YIELD_EVERY == 0)
         sched_yield();
     else if (s->smt)

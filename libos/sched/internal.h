@@ -138,6 +138,7 @@ struct cl_kthread {
     uint64_t retry_ns;      /* the same while frames wait for room in the NIC's queue */
     uint64_t service_ns;    /* moving average of a frame's handling */
     uint64_t last_lone_wake_ns, lone_wake_ns;
+    uint64_t let_go_tsc; /* while something flies: when it last let the CPU go */
     struct cl_seen seen[CL_SCHED_MAX_KTHREADS];
     uint8_t order[CL_SCHED_MAX_KTHREADS]; /* siblings, nearest first */
     int32_t cpu;
@@ -153,6 +154,7 @@ struct cl_kthread {
     uint32_t robbed; /* writers: thieves (1) and the kthread (0); relaxed */
     uint32_t
         aside; /* it has lost its core: all that it has may be taken. Writer: the kthread; readers: thieves, relaxed */
+    uint32_t flying; /* requests in complete.h's queues. Writers: the kthread, and who collects for it; RMW, relaxed */
     struct cl_uthread *front; /* that ran when it lost its core. Writers: the kthread, and who takes it, by exchange */
     struct cl_timer *firing;  /* writer: the kthread; readers: cl_timer_cancel (acquire) */
     struct cl_parker *parker; /* constant after new */
@@ -180,6 +182,9 @@ struct cl_sched {
     struct cl_cores *cores; /* NULL: nobody manages them */
     uint64_t quantum_ticks; /* 0: none */
     const uint64_t *probe_word;
+    struct cl_completions *completions;
+    struct cl_watcher *watcher;
+    uint64_t let_go_ticks;
     struct cl_kthread *kthreads;
     struct cl_uthread *uthreads; /* max_uthreads objects, touched as they are needed */
     char **slabs;                /* mappings of CL_STACK_SLAB stacks each */
@@ -265,6 +270,13 @@ void cl_inject(struct cl_sched *s, struct cl_uthread *t, bool spawned);
 int cl_signal_stack_install(struct cl_kthread *k);
 void cl_signal_stack_remove(struct cl_kthread *k);
 void cl_loop_stack_bounds(struct cl_kthread *k);
+
+/* complete.c. What is done on the queues of `of`; for ourselves; before and after sleeping. */
+unsigned cl_completions_poll(struct cl_kthread *k, struct cl_kthread *of);
+unsigned cl_completions_look(struct cl_kthread *k);
+void cl_completions_arm(struct cl_kthread *k, bool on);
+void cl_completions_export(struct cl_kthread *k);
+void cl_watcher_stop(struct cl_sched *s);
 
 /* aside.c: cores that others may take. */
 /* The loop was asked to look: if the core is lost, let go of it, and come back with it. Returns whether a uthread was run then. */

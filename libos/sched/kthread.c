@@ -1,4 +1,4 @@
-/* A kthread: the scheduler loop. One turn: timers that are due, uthreads woken from outside, at most CL_BUDGET uthreads
+/* A kthread: the scheduler loop. One turn: timers that are due, completions, uthreads woken from outside, at most CL_BUDGET uthreads
  * from the run queue, the own network queue, a runner for what it brought. A turn without any of these is idle (idle.c). */
 #include "runq.h"
 
@@ -203,6 +203,8 @@ unsigned cl_turn(struct cl_kthread *k)
         work += cl_timers_run(k, k, cl_sched_clock(s));
     if (work)
         k->ran = true;
+    if (cl_unlikely(cl_load_relaxed(&k->flying)))
+        work += cl_completions_look(k);
     if (cl_load_relaxed(&s->n_inject)) /* relaxed: looked at again under the lock, and before sleeping */
         work += take_injected(k);
     if (cl_unlikely(k->over != NULL))

@@ -262,6 +262,7 @@ void cl_sched_delete(struct cl_sched *s)
         cl_sched_stop(s, 0);
     for (uint32_t k = 0; k < s->n_kthreads; k++)
         cl_timers_delete(&s->kthreads[k].timers);
+    cl_watcher_stop(s);
     cl_stacks_delete(s);
     free(s->kthreads);
     free(s);

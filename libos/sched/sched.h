@@ -7,6 +7,7 @@
  *   kthread.c   the loop
  *   idle.c      spinning, parking, waking siblings
  *   steal.c     what an idle kthread takes
+ *   complete.h  completions that uthreads wait for (storage)
  *   aside.c     cores that others may take, and the quantum
  *   interrupt.c the signal that takes a core from code that does not look
  *   runq.h      run queues
@@ -29,7 +30,7 @@
  *     (idle.c).
  *   - spawned = finished + live, summed over the kthreads; steals out of a queue = steals into another.
  *   - After start-up a kthread makes no system call while it has work, or ever in mode `spin`, but for the yield of a
- *     contended spinlock (spin.h), the first use of more stacks (stack.c) and waking a sleeping sibling.
+ *     contended spinlock (spin.h), what completions in flight take (complete.h), the first use of more stacks (stack.c) and waking a sleeping sibling.
  *
  * Does not deal with: preemption inside a runtime of a uthread that reaches no scheduling point and no probe, priorities, cancellation, more
  * than one scheduler a kthread, fork (the child has no kthreads: only exec and _exit are useful there), CET shadow

@@ -75,7 +75,8 @@ static unsigned steal_from_stuck(struct cl_kthread *k, struct cl_kthread *v, str
         cl_park_wake(v->parker);
         return 0;
     }
-    if (!frames && !timers)
+    bool flying = cl_load_relaxed(&v->flying);
+    if (!frames && !timers && !flying)
         return 0;
     if (!cl_load_relaxed(&v->aside) && ++seen->stuck < STUCK_LOOKS) {
         *promising = true;
@@ -83,6 +84,8 @@ static unsigned steal_from_stuck(struct cl_kthread *k, struct cl_kthread *v, str
     }
     unsigned n = timers ? cl_timers_run(k, v, cl_sched_clock(s)) : 0;
     k->ran = true; /* what timers and poll have sent */
+    if (flying && !n)
+        n = cl_completions_poll(k, v);
     if (n || !frames)
         return n;
     n = s->source.poll(s->source.arg, k->index, v->index);

@@ -1,0 +1,178 @@
+/* See complete.h. */
+#include "complete.h"
+
+#include "runq.h"
+
+#include "../../runtime/clock.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define YIELD_EVERY_NS 50000 /* while something flies and there is work */
+#define STOP_TAG UINT64_MAX
+
+/* The thread that sleeps on descriptors for kthreads that sleep. */
+struct cl_watcher {
+    struct cl_sched *sched;
+    int epoll_fd, stop_fd;
+    pthread_t thread;
+};
+
+unsigned cl_completions_poll(struct cl_kthread *k, struct cl_kthread *of)
+{
+    unsigned n = 0;
+    for (struct cl_completions *c = k->sched->completions; c; c = c->next)
+        n += c->poll(c->arg, k->index, of->index);
+    return n;
+}
+
+unsigned cl_completions_look(struct cl_kthread *k)
+{
+    uint64_t now = cl_tsc();
+    if (now - k->let_go_tsc >= k->sched->let_go_ticks) {
+        k->let_go_tsc = now;
+        sched_yield();
+    }
+    return cl_completions_poll(k, k);
+}
+
+void cl_completions_arm(struct cl_kthread *k, bool on)
+{
+    for (struct cl_completions *c = k->sched->completions; c; c = c->next)
+        c->arm(c->arg, k->index, on);
+}
+
+void cl_sched_flying(unsigned n)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    /* Relaxed: what flies is found under its queue's lock, and the owner reads its own writes. */
+    __atomic_fetch_add(&k->flying, n, __ATOMIC_RELAXED);
+}
+
+void cl_sched_landed(struct cl_sched *s, unsigned index, unsigned n)
+{
+    struct cl_kthread *k = &s->kthreads[index];
+    __atomic_fetch_sub(&k->flying, n, __ATOMIC_RELAXED); /* as above; a sibling's comes late by a look at worst */
+    uint32_t seen = __atomic_add_fetch(&k->signals->storage_seen, n, __ATOMIC_RELAXED);
+    cl_store_relaxed(&k->signals->storage_done, seen); /* what the watcher added was a guess */
+}
+
+/* The watcher may have counted what had just been collected. Relaxed: signals. */
+void cl_completions_export(struct cl_kthread *k)
+{
+    uint32_t seen = cl_load_relaxed(&k->signals->storage_seen);
+    if (!cl_load_relaxed(&k->flying) && cl_load_relaxed(&k->signals->storage_done) != seen)
+        cl_store_relaxed(&k->signals->storage_done, seen);
+}
+
+/* Something of kthread k, which sleeps or is about to, is done. */
+static void tell(struct cl_sched *s, unsigned index)
+{
+    struct cl_kthread *k = &s->kthreads[index];
+    if (!cl_managed(s)) {
+        cl_park_wake(k->parker);
+        return;
+    }
+    /* Relaxed: a position like all signals. One that k stores over it has been seen to by k. */
+    __atomic_fetch_add(&k->signals->storage_done, 1, __ATOMIC_RELAXED);
+    s->cores->ops->help(s->cores);
+}
+
+static void *watch(void *arg)
+{
+    struct cl_watcher *w = arg;
+    struct epoll_event events[16];
+    for (;;) {
+        int n = epoll_wait(w->epoll_fd, events, 16, -1);
+        for (int i = 0; i < n; i++) {
+            uint64_t count;
+            if (events[i].data.u64 == STOP_TAG)
+                return NULL;
+            /* Nothing to be read (EAGAIN) is a wake-up too many, no more. */
+            if (read((int)(events[i].data.u64 >> 32), &count, sizeof count) == sizeof count)
+                tell(w->sched, (uint32_t)events[i].data.u64);
+        }
+    }
+}
+
+static int watch_fd(struct cl_watcher *w, int fd, uint64_t tag)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = tag};
+    return epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+static void watcher_free(struct cl_watcher *w)
+{
+    if (w->epoll_fd >= 0)
+        close(w->epoll_fd);
+    if (w->stop_fd >= 0)
+        close(w->stop_fd);
+    free(w);
+}
+
+static int watcher_start(struct cl_sched *s)
+{
+    struct cl_watcher *w = malloc(sizeof *w);
+    if (!w)
+        return -ENOMEM;
+    *w = (struct cl_watcher){s, epoll_create1(EPOLL_CLOEXEC), eventfd(0, EFD_CLOEXEC), 0};
+    int rc = w->epoll_fd < 0 || w->stop_fd < 0 ? -errno : watch_fd(w, w->stop_fd, STOP_TAG);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = rc ? rc : -pthread_create(&w->thread, NULL, watch, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc) {
+        watcher_free(w);
+        return rc;
+    }
+    pthread_setname_np(w->thread, "cl-watcher");
+    s->watcher = w;
+    return 0;
+}
+
+void cl_watcher_stop(struct cl_sched *s)
+{
+    struct cl_watcher *w = s->watcher;
+    if (!w)
+        return;
+    s->watcher = NULL;
+    (void)eventfd_write(w->stop_fd, 1); /* cannot fail: the count is 0 */
+    pthread_join(w->thread, NULL);
+    watcher_free(w);
+}
+
+int cl_sched_completions_add(struct cl_sched *s, struct cl_completions *c, char err[256])
+{
+    int rc = s->started ? -EBUSY : s->watcher ? 0 : watcher_start(s);
+    for (unsigned k = 0; k < s->n_kthreads && !rc; k++) {
+        int fd = c->fd(c->arg, k);
+        rc = fd < 0 ? -EMFILE : watch_fd(s->watcher, fd, (uint64_t)(uint32_t)fd << 32 | k);
+    }
+    if (rc) {
+        snprintf(err, 256, "cannot watch for completions: %s",
+                 s->started ? "the scheduler runs already" : strerror(-rc));
+        return rc;
+    }
+    s->let_go_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), YIELD_EVERY_NS);
+    c->next = s->completions;
+    s->completions = c;
+    return 0;
+}
+
+void cl_sched_completions_remove(struct cl_sched *s, struct cl_completions *c)
+{
+    struct cl_completions **at = &s->completions;
+    while (*at && *at != c)
+        at = &(*at)->next;
+    if (!*at)
+        return;
+    *at = c->next;
+    for (unsigned k = 0; k < s->n_kthreads && s->watcher; k++)
+        epoll_ctl(s->watcher->epoll_fd, EPOLL_CTL_DEL, c->fd(c->arg, k), NULL);
+}

@@ -1,0 +1,43 @@
+/* Completions: what uthreads wait for that nobody delivers and a kthread has to collect, such as storage requests.
+ *
+ * Whoever has queues to be looked at gives the scheduler a `struct cl_completions`; queue k belongs to kthread k. The scheduler asks
+ * for nothing as long as nothing flies (cl_sched_flying). While something of kthread k flies
+ *   - k polls at each turn of its loop, and between uthreads every so often lets the CPU go with sched_yield, also when it is busy:
+ *     the second half of a durable write runs in a kernel worker on the CPU that took the disk's interrupt, which else waits for
+ *     the next tick (4 ms);
+ *   - without work k polls on for some 200 us, with a sched_yield between looks, and then parks like any other (at once where
+ *     somebody else could use its core, or in mode `block`), its queues armed: their descriptors are watched by a thread of
+ *     the scheduler's, which wakes k, or, where cores are managed, counts the completion in k's signals and asks the iokernel;
+ *   - a sibling polls for k when k is stuck or has lost its core.
+ * So a uthread that waits costs no core, and a lone one is told within a look.
+ *
+ * Does not deal with: adding and removing while the scheduler runs (adding is possible before cl_sched_start, removing after
+ * cl_sched_stop). Tests: tests/libos/storage/test_io.py. */
+#ifndef CORELANE_LIBOS_SCHED_COMPLETE_H
+#define CORELANE_LIBOS_SCHED_COMPLETE_H
+
+#include "sched.h"
+
+/* Contexts as in cl_work_source: S = scheduler loop of kthread `self`. */
+struct cl_completions {
+    struct cl_completions *next; /* the scheduler's */
+    void *arg;
+    /* S. Submit what waits to be submitted on queue k, collect what is done, make ready who waited for it, and say how many were
+     * collected. self != k: for a sibling, which may be at it itself: the callee takes the queue's lock by trylock then. */
+    unsigned (*poll)(void *arg, unsigned self, unsigned k);
+    /* S, k itself. While armed, a completion on queue k makes fd(k) readable, also one that was there before. */
+    void (*arm)(void *arg, unsigned k, bool on);
+    /* Asked once, when it is added; reading eight bytes makes it unreadable again. */
+    int (*fd)(void *arg, unsigned k);
+};
+
+/* Before cl_sched_start, from any thread. -errno with a reason in err[256]. */
+CL_API int cl_sched_completions_add(struct cl_sched *s, struct cl_completions *c, char err[256]);
+/* After cl_sched_stop, or before cl_sched_start. */
+CL_API void cl_sched_completions_remove(struct cl_sched *s, struct cl_completions *c);
+/* On a uthread, a timer or in S: the calling kthread submits n requests more, on its own queue. */
+CL_API void cl_sched_flying(unsigned n);
+/* In poll: n requests of queue k have been collected. */
+CL_API void cl_sched_landed(struct cl_sched *s, unsigned k, unsigned n);
+
+#endif
