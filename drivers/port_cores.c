@@ -402,14 +402,38 @@ void port_cores_delete(struct port *port)
     free(port->waiters);
 }
 
+/* Without the lock, since a stopped iokernel answers only by the timeout. Meanwhile the watcher does not detach, and nobody
+ * attaches again, so that the attachment is the same afterwards; port_close ends the wait. */
+static int tell_kthreads(struct port *port, char *err)
+{
+    struct cl_control_kthreads kthreads = port->kthreads;
+    int fd = port->control_fd;
+    if (cl_load_relaxed(&port->stopping)) { /* relaxed: port_close sets it under the lock */
+        snprintf(err, CL_CONTROL_ERR_BYTES, "the port is being closed");
+        return -ECANCELED;
+    }
+    port->telling = true;
+    port->joining_fd = fd;
+    pthread_mutex_unlock(&port->lock);
+    int rc = cl_control_kthreads(fd, &kthreads, (int)port->timeout_ms, err);
+    pthread_mutex_lock(&port->lock);
+    port->joining_fd = -1;
+    port->telling = false;
+    return rc;
+}
+
 int port_cores_manage(struct port *port, char *err)
 {
     struct port_arena *a = port->current;
+    if (port->telling) {
+        snprintf(err, CL_CONTROL_ERR_BYTES, "another thread is telling the iokernel of the kthreads");
+        return -EBUSY;
+    }
     int rc = view_arena(port, a);
     if (rc < 0)
         snprintf(err, CL_CONTROL_ERR_BYTES, "cannot map the words by which cores move: %s", strerror(-rc));
     else
-        rc = cl_control_kthreads(port->control_fd, &port->kthreads, (int)port->timeout_ms, err);
+        rc = tell_kthreads(port, err);
     if (rc < 0)
         view_nothing(port);
     else

@@ -1,4 +1,5 @@
-/* Private to the port driver: shared by port.c (data path) and port_watch.c (attaching and watching). */
+/* Private to the port driver: port.c (data path), port_watch.c (attaching and watching), port_arena.c (what it is attached
+ * to) and port_cores.c (cores that move). */
 #ifndef CORELANE_DRIVERS_PORT_INTERNAL_H
 #define CORELANE_DRIVERS_PORT_INTERNAL_H
 
@@ -93,9 +94,10 @@ struct port {
     bool watching;
     int stop_fd;          /* eventfd: close() or cl_port_reattach() wants the watcher's attention */
     bool stopping;        /* writer: close, under `lock` (release); reader: the watcher (acquire) */
-    pthread_mutex_t lock; /* guards control_fd, joining_fd, attaching, info and what is published */
+    pthread_mutex_t lock; /* guards control_fd, joining_fd, attaching, telling, info and what is published */
     int control_fd;
-    int joining_fd; /* on which a handshake waits, for port_close to end it; -1: none */
+    int joining_fd; /* on which a thread waits for an answer, for port_close to end it; -1: none */
+    bool telling;   /* a thread waits for an answer on control_fd, which is its own to read and to keep open */
     bool attaching; /* a thread has begun to, and does so without the lock */
     struct cl_port_info info;
 };
@@ -117,6 +119,11 @@ static inline struct cl_desc *port_slots(struct port_arena *a, uint64_t offset, 
     return (struct cl_desc *)(a->base + offset) + (size_t)queue * slots;
 }
 
+/* port_arena.c. Build an attachment from an acceptance. Takes over the descriptors. NULL: *rc and err say why. */
+struct port_arena *port_arena_new(const struct cl_control_accept *acc, int *fds, int *rc, char *err);
+void port_arena_free(struct port_arena *a);
+/* Unmap rings and buffers of old arenas that nobody can reach any more. Under lock. */
+void port_release_old(struct port *port);
 /* A frame of an older arena comes back: counted there, so that the arena can be let go. */
 void port_return_old(struct port *port, unsigned queue, const struct cl_frame *f);
 /* Frames of an arena in its user's hands. Exact while nobody is inside a call. */
@@ -130,7 +137,8 @@ int port_cores_find(struct port_arena *a, const struct cl_control_accept *acc, c
 /* Addresses for look word and lines, with private memory behind; of a port that is attached for the first time. */
 int port_cores_new(struct port *port, char *err);
 void port_cores_delete(struct port *port);
-/* Tell the iokernel of the current arena who the kthreads are, and be managed by it. Under `lock`. */
+/* Tell the iokernel of the current arena who the kthreads are, and be managed by it. Under `lock`, which is let go of while
+ * the answer is waited for. -EBUSY: another thread does so at this moment. */
 int port_cores_manage(struct port *port, char *err);
 /* The iokernel is gone: nobody waits for it any more. Under `lock`. */
 void port_cores_unmanage(struct port *port);

@@ -8,135 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #define DEFAULT_TIMEOUT_MS 5000
+#define TELLING_NAP_NS 100000
 #define HEARTBEAT_LOOK_MS 2000 /* no heartbeat from one look to the next: stalled */
-
-static void arena_free(struct port_arena *a)
-{
-    if (!a)
-        return;
-    cl_memory_close(&a->memory);
-    cl_memory_close(&a->state);
-    if (a->doorbell >= 0)
-        close(a->doorbell);
-    cl_pool_delete(a->pool);
-    free(a->shadows);
-    free(a->give_backs);
-    free(a->counts);
-    free(a);
-}
-
-/* Check what the iokernel wrote into the two segments against what it said in ACCEPT. */
-static int check_segments(const struct port_arena *a, const struct cl_control_accept *acc, char *err)
-{
-    const struct cl_arena_header *h = (const struct cl_arena_header *)a->base;
-    const struct cl_state_header *s = a->state.base;
-    if (h->magic != CL_ARENA_MAGIC || h->version != CL_SHM_VERSION || h->generation != acc->generation ||
-        h->total_bytes != acc->layout.total_bytes || s->magic != CL_STATE_MAGIC || s->version != CL_SHM_VERSION ||
-        s->generation != acc->generation || acc->loop >= s->n_loops ||
-        s->loops_offset + (uint64_t)s->n_loops * sizeof(struct cl_state_loop) > acc->state_bytes) {
-        snprintf(err, CL_CONTROL_ERR_BYTES, "the iokernel passed segments that do not match what it accepted");
-        return -EPROTO;
-    }
-    return 0;
-}
-
-/* Map what the iokernel passed; takes over what it maps. */
-static int map_segments(struct port_arena *a, const struct cl_control_accept *acc, int *fds, char *err)
-{
-    int rc = cl_memory_map(fds[0], a->layout.total_bytes, true, &a->memory, err);
-    if (rc < 0)
-        return rc;
-    fds[0] = -1;
-    a->base = a->memory.base;
-    rc = cl_memory_map(fds[1], acc->state_bytes, false, &a->state, err);
-    if (rc < 0)
-        return rc;
-    fds[1] = -1;
-    rc = check_segments(a, acc, err);
-    return rc < 0 ? rc : port_cores_find(a, acc, err);
-}
-
-/* Build an attachment from an acceptance. Takes over the descriptors. */
-static struct port_arena *arena_new(const struct cl_control_accept *acc, int *fds, int *rc, char *err)
-{
-    struct port_arena *a = calloc(1, sizeof *a);
-    uint32_t q = acc->layout.n_kthreads;
-    *rc = -ENOMEM;
-    snprintf(err, CL_CONTROL_ERR_BYTES, "out of memory for a port of %u queues", q);
-    if (a) {
-        a->doorbell = fds[2];
-        fds[2] = -1;
-        a->layout = acc->layout;
-        a->pool = cl_pool_new(a->layout.n_rx, a->layout.n_tx, q);
-        a->shadows = malloc((size_t)q * a->layout.tx_slots * sizeof(uint32_t));
-        a->give_backs = malloc((size_t)q * a->layout.n_rx * sizeof(uint32_t)); /* touched only as far as it is used */
-        a->counts = aligned_alloc(CL_CACHELINE, q * sizeof(*a->counts));
-        if (a->pool && a->shadows && a->give_backs && a->counts) {
-            memset(a->counts, 0, q * sizeof(*a->counts));
-            *rc = map_segments(a, acc, fds, err);
-        }
-    }
-    for (unsigned i = 0; i < CL_CONTROL_FDS; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
-    if (*rc < 0) {
-        arena_free(a);
-        return NULL;
-    }
-    const struct cl_state_header *s = a->state.base;
-    a->buffers = a->base + a->layout.buffers_offset;
-    a->loop = (const struct cl_state_loop *)((const uint8_t *)a->state.base + s->loops_offset) + acc->loop;
-    a->never_sleeps = s->never_sleeps;
-    a->max_frame = cl_min(acc->mtu + CL_ETH_HLEN, a->layout.buffer_bytes);
-    a->give_back_at = cl_max(3u, cl_min(48u, a->layout.n_rx / (4 * q)));
-    return a;
-}
-
-uint32_t port_held(struct port *port, struct port_arena *a)
-{
-    uint64_t held = 0;
-    for (unsigned q = 0; q < port->nic.n_queues; q++)
-        held += cl_load_relaxed(&a->counts[q].received) + cl_load_relaxed(&a->counts[q].allocated) -
-                cl_load_relaxed(&a->counts[q].returned);
-    return (uint32_t)held;
-}
-
-void port_return_old(struct port *port, unsigned queue, const struct cl_frame *f)
-{
-    for (struct port_arena *a = cl_load_acquire(&port->current); a; a = a->older)
-        if (a->tag == f->tag) {
-            cl_count(&a->counts[queue].returned, 1);
-            return;
-        }
-}
-
-/* Whether every queue has moved on from an old arena, and no frame of it is out. */
-static bool arena_idle(struct port *port, struct port_arena *a)
-{
-    for (unsigned q = 0; q < port->nic.n_queues; q++)
-        /* Acquire: the counts that a queue wrote before it moved on are seen. */
-        if (cl_load_acquire(&port->rx[q].arena) == a || cl_load_acquire(&port->tx[q].arena) == a)
-            return false;
-    return port_held(port, a) == 0;
-}
-
-/* Unmap rings and buffers of old arenas that nobody can reach any more. Under lock. */
-static void release_old(struct port *port)
-{
-    for (struct port_arena *a = port->current->older; a; a = a->older) {
-        if (a->released || !arena_idle(port, a))
-            continue;
-        /* Fails, harmlessly, where pages are larger than the parts' alignment: then all goes at close. */
-        a->released = munmap(a->base + a->layout.rx_offset, a->memory.bytes - a->layout.rx_offset) == 0;
-        if (a->released)
-            a->memory.bytes = a->layout.rx_offset;
-    }
-}
 
 static void wake_all(struct port *port)
 {
@@ -200,7 +78,7 @@ static int request_grant(struct port *port, struct grant *g, char *err)
     else
         snprintf(err, CL_CONTROL_ERR_BYTES, "the port is being closed");
     may_wait_on(port, -1);
-    g->arena = rc < 0 ? NULL : arena_new(&g->acc, fds, &rc, err);
+    g->arena = rc < 0 ? NULL : port_arena_new(&g->acc, fds, &rc, err);
     if (!g->arena)
         close(g->fd);
     return rc;
@@ -232,7 +110,7 @@ static int adopt_grant(struct port *port, struct grant *g, char *err)
                g->acc.ipv4 != nic->ipv4) {
         snprintf(err, CL_CONTROL_ERR_BYTES, "the new iokernel on %s gives this application another address or layout",
                  port->socket_path);
-        arena_free(a);
+        port_arena_free(a);
         close(g->fd);
         return -EPROTO;
     }
@@ -302,7 +180,7 @@ static int reattach(struct port *port, char *err)
     if (rc == 0)
         rc = adopt_grant(port, &g, err);
     if (rc == 0)
-        release_old(port);
+        port_release_old(port);
     pthread_mutex_unlock(&port->lock);
     if (rc == 0) {
         wake_all(port); /* they take over the new arena */
@@ -402,15 +280,18 @@ static void look_at_heartbeat(struct port *port, struct looks *l)
            silent ? "the iokernel does not poll: is it stopped, or its core taken away?" : "the iokernel polls again");
 }
 
-/* Whether the control socket has ended. The iokernel sends only answers after ACCEPT, and who asks takes them under the
- * lock; anything else is skipped. */
+/* Whether the control socket has ended. The iokernel sends only answers after ACCEPT, for whoever is `telling`, who sees
+ * the end, too; anything else is skipped. */
 static bool ended(struct port *port)
 {
     char byte;
     pthread_mutex_lock(&port->lock);
-    ssize_t n = recv(port->control_fd, &byte, 1, MSG_DONTWAIT);
+    bool busy = port->telling;
+    ssize_t n = busy ? 1 : recv(port->control_fd, &byte, 1, MSG_DONTWAIT);
     bool over = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
     pthread_mutex_unlock(&port->lock);
+    if (busy)
+        nanosleep(&(struct timespec){0, TELLING_NAP_NS}, NULL); /* poll() returns for that answer until it is read */
     return over;
 }
 
@@ -419,7 +300,7 @@ static bool ended(struct port *port)
 static void look_at_old(struct port *port)
 {
     pthread_mutex_lock(&port->lock);
-    release_old(port);
+    port_release_old(port);
     pthread_mutex_unlock(&port->lock);
 }
 
@@ -492,7 +373,7 @@ void port_close(struct cl_nic *nic)
         close(port->control_fd);
     for (struct port_arena *a = port->current, *older; a; a = older) {
         older = a->older;
-        arena_free(a);
+        port_arena_free(a);
     }
     pthread_mutex_destroy(&port->lock);
     port_cores_delete(port);

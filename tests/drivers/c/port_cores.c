@@ -5,10 +5,13 @@
 #include "../../../drivers/port_internal.h"
 
 #include <linux/futex.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -61,7 +64,7 @@ static void world_new(bool hot)
     port.current = &arena;
     port.tx = &tx;
     arena.layout.n_kthreads = 1;
-    arena.layout.rx_offset = CL_SHM_PAGE;
+    arena.layout.rx_offset = 2 * CL_SHM_PAGE;
     char err[256];
     CHECK(port_cores_new(&port, err) == 0);
     free(port.waiters);
@@ -299,6 +302,54 @@ static void nobody_waits_when_the_kthreads_end(void)
     pthread_mutex_destroy(&port.lock);
 }
 
+static int32_t told;
+
+static void *tell(void *err)
+{
+    const int32_t tid = 1;
+    told = cores->ops->threads(cores, &tid, 1, 10, err);
+    return NULL;
+}
+
+/* The iokernel takes its time to answer who asks to be managed: meanwhile others use the port, and may close it. */
+static void telling_keeps_nobody_waiting(void)
+{
+    for (unsigned cut = 0; cut < 2; cut++) {
+        char err[256] = "", refusal[256];
+        int fds[2];
+        pthread_t t;
+        struct cl_control_kthreads k;
+        struct cl_control_header ok = {CL_CONTROL_MAGIC, CL_CONTROL_VERSION, CL_CONTROL_KTHREADS_OK, sizeof ok, 0};
+        struct cl_port_info info;
+        port.managed = NULL;
+        port.timeout_ms = 30000;
+        pthread_mutex_init(&port.lock, NULL);
+        CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
+        arena.memory.fd = memfd_create("arena", 0);
+        CHECK(ftruncate(arena.memory.fd, 2 * CL_SHM_PAGE) == 0);
+        port.control_fd = fds[0];
+        port.joining_fd = -1;
+        CHECK(pthread_create(&t, NULL, tell, err) == 0);
+        CHECK(recv(fds[1], &k, sizeof k, MSG_WAITALL) == sizeof k && k.n == 1 && k.tids[0] == 1 && k.signal == 10);
+        cl_port_info(&port.nic, &info); /* would wait for the answer, which comes only later */
+        CHECK(cores->ops->threads(cores, k.tids, 1, 10, refusal) == -EBUSY && !cores->ops->managed(cores));
+        if (cut) {
+            pthread_mutex_lock(&port.lock);
+            CHECK(port.joining_fd == fds[0] && shutdown(port.joining_fd, SHUT_RDWR) == 0); /* as port_close does */
+            pthread_mutex_unlock(&port.lock);
+        } else {
+            CHECK(send(fds[1], &ok, sizeof ok, 0) == sizeof ok);
+        }
+        CHECK(pthread_join(t, NULL) == 0);
+        CHECK(cut ? told < 0 && !port.managed : told == 0 && port.managed == &arena);
+        CHECK(port.joining_fd == -1 && !port.telling);
+        close(fds[0]);
+        close(fds[1]);
+        close(arena.memory.fd);
+        pthread_mutex_destroy(&port.lock);
+    }
+}
+
 static const struct {
     const char *name;
     void (*fn)(void);
@@ -311,6 +362,7 @@ static const struct {
     {"a_timeout_brings_no_core", a_timeout_brings_no_core},
     {"cancelled_without_a_core", cancelled_without_a_core},
     {"owner_before_grant", owner_before_grant},
+    {"telling_keeps_nobody_waiting", telling_keeps_nobody_waiting},
     {"nobody_waits_when_the_kthreads_end", nobody_waits_when_the_kthreads_end},
 };
 
