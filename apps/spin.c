@@ -20,6 +20,7 @@ struct walker {
 
 struct cl_spinner {
     bool asked; /* CL_SPINNER_REQUEST */
+    uint32_t boundary_ns;
     uint64_t probe_ticks;
     struct walker walker[CL_SCHED_MAX_KTHREADS + 1]; /* the last one is for threads that are no kthread */
     uint64_t times[CL_SPINNER_TIMES];
@@ -73,6 +74,7 @@ int cl_spinner_new(const struct cl_spinner_config *config, struct cl_spinner **o
     memset(s, 0, sizeof(*s));
     const struct cl_clock *clock = cl_clock_default();
     s->asked = config->distribution == CL_SPINNER_REQUEST;
+    s->boundary_ns = config->boundary_ns;
     s->probe_ticks = (uint64_t)cl_clock_ns_to_ticks(clock, PROBE_NS);
     uint64_t state = config->seed;
     for (unsigned i = 0; i < CL_SPINNER_TIMES; i++)
@@ -124,6 +126,12 @@ int64_t cl_spinner_handler(const uint8_t *request, int64_t len, uint8_t *reply, 
     memcpy(reply, request, (size_t)n);
     spend(ticks, start, s->probe_ticks);
     return n;
+}
+
+int64_t cl_spinner_classify(const uint8_t *request, int64_t len, void *arg)
+{
+    const struct cl_spinner *s = arg;
+    return len >= CL_SPINNER_AT + 4 && cl_get32(request + CL_SPINNER_AT) > s->boundary_ns;
 }
 
 const uint64_t *cl_spinner_times(const struct cl_spinner *s)

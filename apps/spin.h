@@ -24,6 +24,7 @@ struct cl_spinner_config {
     double long_ns;   /* bimodal: the long one */
     double long_part; /* bimodal: part of the requests that take long, 0..1 */
     uint64_t seed;
+    uint32_t boundary_ns; /* between the two types of requests, for cl_spinner_classify */
 };
 
 struct cl_spinner;
@@ -33,6 +34,8 @@ CL_API int cl_spinner_new(const struct cl_spinner_config *config, struct cl_spin
 CL_API void cl_spinner_delete(struct cl_spinner *spin);
 /* A handler (libos/udp.h); arg is the cl_spinner. */
 CL_API int64_t cl_spinner_handler(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg);
+/* A classifier (libos/udp.h) for CL_SPINNER_REQUEST: 0 for requests that ask for `boundary_ns` or less, else 1. */
+CL_API int64_t cl_spinner_classify(const uint8_t *request, int64_t len, void *arg);
 /* The table, in ticks. */
 CL_API const uint64_t *cl_spinner_times(const struct cl_spinner *spin);
 /* Requests handled and ticks spun, by all kthreads. */

@@ -27,6 +27,9 @@ class Options:
     long_us: float = option(500.0, "bimodal: the long service time")
     long_part: float = option(0.005, "bimodal: part of the requests that take long")
     seed: int = option(1, "of the service times drawn")
+    short_most_us: float = option(0.0, "request: those that ask for this or less are a type of their own; 0: one queue")
+    short_target_us: int = option(10, "how long requests of that type should wait at most")
+    long_target_us: int = option(1000, "the same for the others")
 
 
 class Spin:
@@ -43,7 +46,12 @@ class Spin:
             "long_ns": options.long_us * 1e3,
             "long_part": options.long_part,
             "seed": options.seed,
+            "boundary_ns": int(options.short_most_us * 1e3),
         }
+        if options.short_most_us and options.distribution != "request":
+            raise CorelaneError("run spin", "types are for distribution=request", "leave short_most_us out")
+        if not 0 <= options.short_most_us <= 1e6:
+            raise CorelaneError("run spin", f"short_most_us is {options.short_most_us:g}", "0 to 1e6")
         out, err = ffi.new("struct cl_spinner **"), ffi.new("char[256]")
         check(lib.cl_spinner_new(ffi.new("struct cl_spinner_config *", fields), out, err), "run spin", err)
         self._ptr = out[0]
@@ -83,11 +91,31 @@ class Spin:
 def setup(runtime: Any, options: Options) -> Spin:
     """Draw the service times and bind the handler to a libos Runtime."""
     spin = Spin(options)
-    rc = lib.cl_runtime_bind_udp(runtime.ptr, options.port, spin.handler, spin.ptr)
-    if rc < 0:
+    try:
+        _bind(runtime, options, spin)
+    except CorelaneError:
         spin.close()
-        check(rc, f"serve UDP port {options.port}")
+        raise
     return spin
+
+
+def _bind(runtime: Any, options: Options, spin: Spin) -> None:
+    what = f"serve UDP port {options.port}"
+    if not options.short_most_us:
+        check(lib.cl_runtime_bind_udp(runtime.ptr, options.port, spin.handler, spin.ptr), what)
+        return
+    targets = [options.short_target_us, options.long_target_us]
+    if not all(1 <= target < 2**32 for target in targets):
+        raise CorelaneError(what, f"targets of {targets} us", "1 or more")
+    fields = {
+        "n": 2,
+        "target_us": targets,
+        "classify": ffi.addressof(lib, "cl_spinner_classify"),
+        "arg": spin.ptr,
+    }
+    types, err = ffi.new("struct cl_udp_types *", fields), ffi.new("char[256]")
+    rc = lib.cl_runtime_bind_udp_typed(runtime.ptr, options.port, spin.handler, spin.ptr, types, err)
+    check(rc, what, err)
 
 
 APP = App("spin", "synthetic service times: constant, exponential or bimodal, then an echo", Options, setup)

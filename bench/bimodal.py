@@ -1,9 +1,11 @@
-"""Bimodal: 99.5 % of the requests take 1 us, 0.5 % take 500 us, on one worker core, with and without preemption.
+"""Bimodal: 99.5 % of the requests take 1 us, 0.5 % take 500 us, on one worker core, with and without preemption, types.
 
-Without it a short request that comes behind a long one waits for what is left of it. With a quantum the long one lets
-others go first at a probe (libos/probe.h), after Shinjuku (NSDI 2019, section 5) and Concord (SOSP 2023). The generator
-decides beforehand which request is long and says so in it, and keeps the two kinds' latencies apart. Load is the time
-that the requests ask for over the time that there is; what the stack takes comes on top.
+Without preemption a short request that comes behind a long one waits for what is left of it. With a quantum the long
+one lets others go first at a probe (libos/probe.h), after Shinjuku (NSDI 2019, section 5) and Concord (SOSP 2023). With
+types the two kinds wait in queues of their own (libos/net/typed.h), so that a short one does not wait for the first
+quantum of long ones before it, either. The generator decides beforehand which request is long and says so in it, and
+keeps the two kinds' latencies apart. Load is the time that the requests ask for over the time that there is; what the
+stack takes comes on top.
 """
 
 from __future__ import annotations
@@ -22,15 +24,22 @@ from .harness.openloop import Point, middle
 from .harness.plot import Canvas
 from .harness.session import Session
 
-SUMMARY = "short requests behind long ones, with and without preemption"
+SUMMARY = "short requests behind long ones, with and without preemption and queues by type"
 FIGURES = ("bimodal.p99_gain",)
 
 SHORT_US, LONG_US, LONG_FRACTION = 1.0, 500.0, 0.005
 MEAN_US = (1 - LONG_FRACTION) * SHORT_US + LONG_FRACTION * LONG_US
 LOAD = 0.6
 LOADS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)
-QUANTA_US = {"run to completion": 0, "quantum 5 us": 5, "quantum 20 us": 20}
-COMPARED = ("run to completion", "quantum 5 us")
+QUANTUM_US = 5
+TARGETS_US = (10, 1000)  # of the short and of the long: how long they should wait at most
+ARMS = {  # quantum in us (0: none), and whether requests wait by type
+    "run to completion": (0, False),
+    "quantum": (QUANTUM_US, False),
+    "typed": (0, True),
+    "typed, quantum": (QUANTUM_US, True),
+}
+COMPARED = ("run to completion", "quantum")
 ROUNDS = 3
 PORT = 9001
 
@@ -44,11 +53,13 @@ def run(session: Session) -> None:
         "message": f"one request of 22 bytes that takes {SHORT_US:g} us ({100 * LONG_FRACTION:g} %: {LONG_US:g} us)",
         "load": LOAD,
         "loads": LOADS,
+        "quantum_us": QUANTUM_US,
+        "targets_us": TARGETS_US,
         "checksums": rig.CHECKSUMS,
     }
-    slot = session.seconds / (ROUNDS + 0.5 * len(LOADS)) / len(QUANTA_US)
+    slot = session.seconds / (ROUNDS + 0.5 * len(LOADS)) / len(ARMS)
     with contextlib.ExitStack() as stack:
-        arms = {name: stack.enter_context(server(cores, quantum)) for name, quantum in QUANTA_US.items()}
+        arms = {name: stack.enter_context(server(cores, *how)) for name, how in ARMS.items()}
         got = session.interleave({name: partial(arm, LOAD, slot) for name, arm in arms.items()}, ROUNDS)
         for name, points in got.items():
             add_row(session, name, LOAD, points)
@@ -64,12 +75,20 @@ def run(session: Session) -> None:
 
 
 @contextlib.contextmanager
-def server(cores: tuple[int, int], quantum_us: int) -> Any:
+def server(cores: tuple[int, int], quantum_us: int, typed: bool) -> Any:
     """The spin application behind an iokernel that tells its uthreads when their quantum is over."""
     apps = {"spin": shared.latency(quantum_us=quantum_us)}
     traffic = Echo(service_us=SHORT_US, long_us=LONG_US, long_fraction=LONG_FRACTION)
     with shared.shared(cores, apps=apps, traffic=traffic, port=PORT) as made:
-        made.run(["spin", "--option", "distribution=request"], "spin")
+        options = {"distribution": "request"}
+        if typed:
+            options |= {
+                "short_most_us": f"{SHORT_US:g}",
+                "short_target_us": f"{TARGETS_US[0]}",
+                "long_target_us": f"{TARGETS_US[1]}",
+            }
+        words = [word for name, value in options.items() for word in ("--option", f"{name}={value}")]
+        made.run(["spin", *words], "spin")
         yield partial(measure, made)
 
 
@@ -112,7 +131,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         size=(13, 6),
     )
     for panel, kind in enumerate(("short", "long")):
-        for i, name in enumerate(QUANTA_US):
+        for i, name in enumerate(ARMS):
             rows = sorted((a for a in arms if a["name"] == name), key=lambda a: float(a["load"]))
             values = [_finite(a[f"{kind}_p99_us"]) for a in rows]
             if not any(map(math.isfinite, values)):

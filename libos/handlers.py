@@ -6,16 +6,15 @@ In order of speed: a C function, a function compiled by numba (the default for P
 
 from __future__ import annotations
 
-import ctypes
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ..runtime.errors import CorelaneError
 from ._native import ffi
-
-_CFUNC: Any = ctypes.CFUNCTYPE(None).__mro__[1]
+from .c_functions import address_of_function, is_c_function
+from .request_types import Types, as_c, types_of
 
 Kind = Literal["request", "burst", "foreign"]
 
@@ -26,12 +25,16 @@ class HandlerWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A handler as C takes it. pointer and arg are cdata; keep holds what must outlive the runtime."""
+    """A handler as C takes it. pointer and arg are cdata; keep holds what must outlive the runtime.
+
+    types: `struct cl_udp_types *`, or None.
+    """
 
     kind: Kind
     pointer: Any
     arg: Any
     keep: tuple[object, ...]
+    types: Any = None
 
 
 @dataclass(eq=False)
@@ -50,6 +53,7 @@ class Handler:
     cache: bool = True
     arg: Any = None
     keep: tuple[object, ...] = ()
+    types: Types | None = None
     _prepared: Prepared | None = field(default=None, repr=False)
 
     def __call__(self, *args: Any) -> Any:
@@ -64,7 +68,11 @@ class Handler:
         Raises CorelaneError if that is not possible; warns HandlerWarning what the lint found.
         """
         if self._prepared is None:
-            self._prepared = self._make()
+            made = self._make()
+            if self.types is not None:
+                types, keep = as_c(self.types)
+                made = replace(made, types=types, keep=(*made.keep, *keep))
+            self._prepared = made
         return self._prepared
 
     def _make(self) -> Prepared:
@@ -94,7 +102,13 @@ class Handler:
 
 
 def udp(
-    port: int | None = None, *, compiled: bool = True, state: Any = None, cache: bool = True
+    port: int | None = None,
+    *,
+    compiled: bool = True,
+    state: Any = None,
+    cache: bool = True,
+    classify: Any = None,
+    targets_us: Sequence[int] | None = None,
 ) -> Callable[[Callable[..., Any]], Handler]:
     """Decorator: make a function the handler of a UDP port.
 
@@ -107,9 +121,18 @@ def udp(
     compiled=False: any callable. `handler(request, reply) -> length`, or `handler(request) -> bytes | None`. request is
     a read-only, reply a writable memoryview; both are released when the handler returns. It must not block.
 
-    Raises CorelaneError for a port outside 1..65535.
+    classify, targets_us: for compiled handlers. Requests wait in queues by type; `classify(request) -> type` is
+    compiled too and called for each when it arrives. The next request is the one that has waited longest for its type's
+    target, in microseconds (docs/handlers.md).
+
+    Raises CorelaneError for a port outside 1..65535, or types that cannot be.
     """
     check_port(port)
+    types = types_of(classify, targets_us)
+    if types is not None and not compiled:
+        raise CorelaneError(
+            "sort requests by type", "Python callables get theirs in bursts", "compile the handler, or write it in C"
+        )
     if state is not None and not compiled:
         raise CorelaneError("make a handler", "state is for compiled handlers", "let the Python callable close over it")
 
@@ -117,45 +140,45 @@ def udp(
         if not callable(function):
             raise CorelaneError("make a handler", f"{function!r} cannot be called", "decorate a function")
         kind: Kind = "request" if compiled else "foreign"
-        return Handler(function, port, kind, compiled, state, cache)
+        return Handler(function, port, kind, compiled, state, cache, types=types)
 
     return decorate
 
 
-def c_handler(function: Any, port: int | None = None, *, burst: bool = False, arg: Any = None) -> Handler:
+def c_handler(
+    function: Any,
+    port: int | None = None,
+    *,
+    burst: bool = False,
+    arg: Any = None,
+    classify: Any = None,
+    targets_us: Sequence[int] | None = None,
+) -> Handler:
     """A C function as a handler.
 
     function: a cffi function pointer (`cl_udp_handler` or `cl_udp_burst_handler`; the type tells which), a ctypes
     function, a numba cfunc, or an address as int. burst: for those without a type, that it is a cl_udp_burst_handler.
     arg: passed on as `void *arg`: a cffi pointer, a numpy array, an address, None. What the addresses point to is kept
-    alive as long as the handler is. Raises CorelaneError for anything else.
+    alive as long as the handler is. classify, targets_us: requests in queues by type, as for `udp`; classify may be a C
+    function too, whose arg is NULL. Raises CorelaneError for anything else.
     """
     check_port(port)
+    types = types_of(classify, targets_us)
     if isinstance(function, ffi.CData):
         burst = _is_burst(function, burst)
-        address = int(ffi.cast("uintptr_t", function))
-    elif isinstance(function, int) and not isinstance(function, bool):
-        address = function
-    elif isinstance(function, _CFUNC):
-        address = ctypes.cast(function, ctypes.c_void_p).value or 0
-    elif isinstance(getattr(function, "address", None), int):
-        address = function.address
-    else:
+    if types is not None and burst:
         raise CorelaneError(
-            "make a C handler",
-            f"{type(function).__name__} is no C function",
-            "give a cffi or ctypes function pointer, a numba cfunc, or an address; for Python functions there is udp()",
+            "sort requests by type", "a burst handler takes requests of all types at once", "give a cl_udp_handler"
         )
-    if address == 0:
-        raise CorelaneError("make a C handler", "the function pointer is NULL")
-    return Handler(address, port, "burst" if burst else "request", True, arg=arg, keep=(function,))
+    address = address_of_function(function)
+    return Handler(address, port, "burst" if burst else "request", True, arg=arg, keep=(function,), types=types)
 
 
 def as_handler(what: Any) -> Handler:
     """A Handler as it is; a bare function as `udp()` would make it; a C function as `c_handler` would."""
     if isinstance(what, Handler):
         return what
-    if callable(what) and not isinstance(what, ffi.CData | _CFUNC) and not hasattr(what, "address"):
+    if callable(what) and not is_c_function(what):
         return udp()(what)
     return c_handler(what)
 

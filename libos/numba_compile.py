@@ -33,6 +33,12 @@ from .numba_views import make_view, reply_view_t, request_view_t
 _SIGNATURE = types.int64(
     types.CPointer(types.uint8), types.int64, types.CPointer(types.uint8), types.int64, types.voidptr
 )
+_CLASSIFIER = types.int64(types.CPointer(types.uint8), types.int64, types.voidptr)
+# What is compiled: what it may return besides an integer, and what to do if it returns anything else.
+_ANSWERS = {
+    "handler": (types.NoneType, "return the reply's length as an integer, 0 for no reply"),
+    "classifier": (types.Boolean, "return the request's type, an integer from 0 on"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +60,16 @@ def load_library() -> None:
     llvm.load_library_permanently(library_path())
 
 
-def _guarded(dispatcher: Any, argtypes: tuple[Any, ...]) -> Any:
+def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
     """An intrinsic that calls one overload and turns a raised exception into CL_HANDLER_RAISED."""
     overload = dispatcher.overloads[argtypes]
     returns = overload.signature.return_type
-    if not isinstance(returns, types.Integer | types.NoneType):
+    other, mend = _ANSWERS[what]
+    if not isinstance(returns, types.Integer | other):
         raise CorelaneError(
-            f"compile handler {dispatcher.py_func.__qualname__}",
+            f"compile {what} {dispatcher.py_func.__qualname__}",
             f"it returns {returns}",
-            "return the reply's length as an integer, 0 for no reply",
+            mend,
         )
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -70,9 +77,13 @@ def _guarded(dispatcher: Any, argtypes: tuple[Any, ...]) -> Any:
         status, result = context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
         raised = context.get_constant(types.int64, lib.CL_HANDLER_RAISED)
         length = context.get_constant(types.int64, 0)
-        if isinstance(returns, types.Integer):
+        if not isinstance(returns, types.NoneType):
             length = context.cast(builder, result, returns, types.int64)
         return builder.select(status.is_error, raised, length)
+
+    @intrinsic
+    def call_classifier(typingctx: Any, request: Any) -> Any:
+        return types.int64(request), emit
 
     @intrinsic
     def call(typingctx: Any, request: Any, reply: Any) -> Any:
@@ -82,7 +93,7 @@ def _guarded(dispatcher: Any, argtypes: tuple[Any, ...]) -> Any:
     def call_with_state(typingctx: Any, request: Any, reply: Any, state: Any) -> Any:
         return types.int64(request, reply, state), emit
 
-    return call if len(argtypes) == 2 else call_with_state
+    return (call_classifier, call, call_with_state)[len(argtypes) - 1]
 
 
 def _state_type(state: Any) -> Any:
@@ -178,23 +189,48 @@ def compile_handler(function: Callable[..., Any], state: Any = None, *, cache: b
     already jitted function is taken by its Python source. Raises CorelaneError with numba's reason if it cannot be
     compiled.
     """
-    load_library()
-    python = getattr(function, "py_func", function)
     argtypes: tuple[Any, ...] = (request_view_t, reply_view_t)
     if state is not None:
         argtypes += (_state_type(state),)
+    return _compile(function, "handler", argtypes, lambda call: (_SIGNATURE, _entry(call, state)), cache, (state,))
+
+
+def compile_classifier(function: Callable[..., Any], *, cache: bool = True) -> CompiledHandler:
+    """Compile `function(request) -> type` into a cl_udp_classifier; one that raises names no type.
+
+    Raises CorelaneError with numba's reason if it cannot be compiled.
+    """
+
+    def entry_of(call: Any) -> tuple[Any, Callable[..., Any]]:
+        def entry(request: Any, length: int, arg: Any) -> Any:
+            return call(make_view(request, length, True))
+
+        return _CLASSIFIER, entry
+
+    return _compile(function, "classifier", (request_view_t,), entry_of, cache, ())
+
+
+def _compile(
+    function: Callable[..., Any],
+    what: str,
+    argtypes: tuple[Any, ...],
+    entry_of: Callable[[Any], tuple[Any, Callable[..., Any]]],
+    cache: bool,
+    keep: tuple[object, ...],
+) -> CompiledHandler:
+    """One overload of the function, and the entry point that C calls."""
+    load_library()
+    python = getattr(function, "py_func", function)
     dispatcher = numba.njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(python)
     cached = cache and enable_cache(dispatcher)
     try:
         dispatcher.compile(argtypes)
-        call = _guarded(dispatcher, argtypes)
-        entry = numba.cfunc(_SIGNATURE, error_model="numpy", nopython=True)(_entry(call, state))
+        call = _guarded(dispatcher, argtypes, what)
+        signature, python_entry = entry_of(call)
+        entry = numba.cfunc(signature, error_model="numpy", nopython=True)(python_entry)
     except NumbaError as error:
-        raise CorelaneError(
-            f"compile handler {python.__qualname__}",
-            str(error),
-            "mend it, or run it as plain Python with compiled=False",
-        ) from error
+        mend = "mend it, or run it as plain Python with compiled=False" if what == "handler" else "mend it"
+        raise CorelaneError(f"compile {what} {python.__qualname__}", str(error), mend) from error
     from_cache = cached and bool(dispatcher.stats.cache_hits)
     if from_cache:
         remarks = load_remarks(dispatcher, argtypes)
@@ -202,4 +238,4 @@ def compile_handler(function: Callable[..., Any], state: Any = None, *, cache: b
         remarks = lint(dispatcher.overloads[argtypes].library.get_llvm_str(), python)
         if cached:
             save_remarks(dispatcher, argtypes, remarks)
-    return CompiledHandler(entry.address, remarks, from_cache, (dispatcher, entry, call, state))
+    return CompiledHandler(entry.address, remarks, from_cache, (dispatcher, entry, call, *keep))

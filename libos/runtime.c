@@ -92,7 +92,9 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
                                     .flush = cl_netif_flush,
                                     .parker = source_parker,
                                     .wait = source_wait,
-                                    .export_positions = cl_netif_export};
+                                    .export_positions = cl_netif_export,
+                                    .preempted = cl_netif_preempted,
+                                    .takeable = cl_netif_takeable};
     struct cl_sched_config s;
     struct cl_port_info granted;
     cl_sched_config_init(&s);
@@ -179,6 +181,12 @@ int cl_runtime_bind_udp(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn,
 int cl_runtime_bind_udp_burst(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg)
 {
     return cl_udp_bind(rt->nif, port, CL_UDP_BURSTS, (void (*)(void))fn, arg);
+}
+
+int cl_runtime_bind_udp_typed(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg,
+                              const struct cl_udp_types *types, char err[256])
+{
+    return cl_udp_bind_typed(rt->nif, port, fn, arg, types, err);
 }
 
 int cl_runtime_bind_udp_foreign(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg)

@@ -320,6 +320,11 @@ class Runtime:
             raise CorelaneError("bind a handler", "it has no port", "give one: bind(handler, port=9000)")
         prepared = made.prepare()
         self._handlers.append(made)
+        if prepared.types is not None:
+            err = ffi.new("char[256]")
+            rc = lib.cl_runtime_bind_udp_typed(self.ptr, number, prepared.pointer, prepared.arg, prepared.types, err)
+            check(rc, f"bind a handler to UDP port {number}", err)
+            return made
         bind = {
             "request": lib.cl_runtime_bind_udp,
             "burst": lib.cl_runtime_bind_udp_burst,

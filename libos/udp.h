@@ -19,6 +19,7 @@
 CL_EXTERN_C_BEGIN
 
 // cffi: begin
+#define CL_UDP_TYPES 16 /* types that all handlers of a runtime have together at most */
 #define CL_UDP_BURST 32 /* most requests that a burst handler gets at a time */
 #define CL_HANDLER_ERROR -1
 #define CL_HANDLER_RAISED -2 /* a compiled Python handler raised: counted as a fault too */
@@ -45,6 +46,7 @@ struct cl_udp_req {
     uint8_t broadcast;            /* in: it was sent to a broadcast address */
     uint8_t faulted;              /* set by cl_handler_fault */
     uint64_t rx_tsc;              /* in: cl_tsc() when the frame was taken from the NIC */
+    uint32_t type;                /* libos' own, as the rest: in the runtime's table of types */
     struct cl_udp_socket *socket; /* the rest is libos' own */
     struct cl_frame rx, tx;
 };
@@ -54,6 +56,18 @@ typedef int64_t (*cl_udp_handler)(const uint8_t *request, int64_t len, uint8_t *
 /* Handler of 1..CL_UDP_BURST requests of one port at a time, for applications that prefetch. It sets reply_len of each.
  * If it blocks or takes long, all of its requests wait. */
 typedef void (*cl_udp_burst_handler)(struct cl_udp_req *reqs, unsigned n, void *arg);
+
+/* The type of a request, 0 to n - 1; anything else is counted in type_errors and means the last. Called when the datagram
+ * arrives, on the kthread that received it, in its loop: it must not block and should be short. */
+typedef int64_t (*cl_udp_classifier)(const uint8_t *request, int64_t len, void *arg);
+/* Requests in queues by type. The next one is the head of the queue with the largest ratio of waiting time to target; so a
+ * type of half the target waits half as long. A queue holds 256 requests a kthread; what finds it full is dropped. */
+struct cl_udp_types {
+    uint32_t n;                       /* 1..CL_UDP_TYPES */
+    uint32_t target_us[CL_UDP_TYPES]; /* how long requests of each type should wait at most; not 0 */
+    cl_udp_classifier classify;
+    void *arg; /* of classify */
+};
 
 /* The request that the calling uthread is handling: peer, port, stamps. NULL outside a handler, and in burst handlers,
  * which hold theirs. */

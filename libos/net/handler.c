@@ -112,6 +112,28 @@ static inline struct cl_netq *run_plain(struct cl_netif *nif, struct cl_netq *q,
     return q;
 }
 
+/* The next request of those that wait by type. False: the loop is to go on, since there is none, or another uthread
+ * is next, or the one that is could wait and the NIC was not looked at since something ran (`polled` false): it is chosen
+ * among all that have come. */
+static CL_NOINLINE bool run_typed(struct cl_netif *nif, struct cl_netq **q, struct cl_udp_req *req, bool polled)
+{
+    struct cl_typed *typed = (*q)->typed;
+    struct cl_rx_item item;
+    int type = cl_typed_choose(typed, cl_tsc());
+    if (type < 0 || (!polled && cl_typed_can_wait(typed->types, (unsigned)type)))
+        return false;
+    if (!cl_typed_take(typed, (unsigned)type, &item))
+        return true; /* a sibling was faster */
+    cl_netq_note_inbox(*q);
+    if (!item.frame.data) {
+        cl_uthread_ready(item.uthread);
+        return false;
+    }
+    req->type = (uint32_t)type;
+    *q = run_plain(nif, *q, &item, req);
+    return true;
+}
+
 struct foreign_call {
     struct cl_udp_socket *socket;
     struct cl_udp_req *reqs;
@@ -155,17 +177,24 @@ CL_HOT void cl_netif_run(void *arg, unsigned self)
     struct cl_rx_item items[CL_UDP_BURST];
     struct cl_udp_req req;
     req.socket = NULL;
+    bool polled = true; /* nothing has run since the loop looked at the NIC */
     cl_runner_set_local(&req);
+again:
     /* One at a time, so that siblings can take the others; a burst handler asked for more. */
     while (cl_inbox_take_one(&q->inbox, &items[0])) {
         unsigned kind = items[0].socket->kind;
         cl_netq_note_inbox(q);
+        polled = false;
         if (cl_likely(kind == CL_UDP_PLAIN)) {
             q = run_plain(nif, q, &items[0], &req);
             continue;
         }
         unsigned more = cl_inbox_take_of(&q->inbox, items + 1, CL_UDP_BURST - 1, items[0].socket);
         q = run_burst(nif, q, items, 1 + more);
+    }
+    if (cl_unlikely(cl_load_acquire(&q->typed) != NULL) && run_typed(nif, &q, &req, polled)) {
+        polled = false;
+        goto again;
     }
     cl_runner_set_local(NULL);
 }

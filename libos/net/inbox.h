@@ -18,17 +18,22 @@
 #define CL_INBOX_ITEMS 256 /* power of two; a frame that finds it full waits in the NIC's queue */
 
 struct cl_udp_socket;
+struct cl_uthread;
 
-/* A datagram on its way to its handler. */
+/* A datagram on its way to its handler; in queues by type (typed.h) also a uthread in the middle of one. */
 struct cl_rx_item {
     struct cl_frame frame;
-    struct cl_udp_socket *socket;
+    union {
+        struct cl_udp_socket *socket;
+        struct cl_uthread *uthread; /* frame.data is NULL */
+    };
     uint64_t rx_tsc;
     uint16_t l4; /* offset of the UDP header: what precedes it may hold IP options */
     uint16_t payload_len;
     uint16_t broadcast;
 };
 #define CL_RX_ITEM_WORDS 6
+#define CL_RX_ITEM_TSC 4 /* the word of rx_tsc */
 
 struct cl_inbox {
     uint32_t tail CL_ALIGNED(CL_CACHELINE);
@@ -51,7 +56,7 @@ static inline void cl_rx_item_pack(const struct cl_rx_item *item, uint64_t *word
     words[1] = item->frame.buf | (uint64_t)item->frame.len << 32 | (uint64_t)item->frame.room << 48;
     words[2] = item->frame.hash | (uint64_t)item->frame.tag << 32;
     words[3] = (uint64_t)(uintptr_t)item->socket;
-    words[4] = item->rx_tsc;
+    words[CL_RX_ITEM_TSC] = item->rx_tsc;
     words[5] = item->l4 | (uint64_t)item->payload_len << 16 | (uint64_t)item->broadcast << 32;
 }
 
@@ -64,7 +69,7 @@ static inline void cl_rx_item_unpack(const uint64_t *words, struct cl_rx_item *i
                                     .hash = (uint32_t)words[2],
                                     .tag = (uint32_t)(words[2] >> 32)};
     item->socket = (struct cl_udp_socket *)(uintptr_t)words[3];
-    item->rx_tsc = words[4];
+    item->rx_tsc = words[CL_RX_ITEM_TSC];
     item->l4 = (uint16_t)words[5];
     item->payload_len = (uint16_t)(words[5] >> 16);
     item->broadcast = (uint16_t)(words[5] >> 32);

@@ -237,6 +237,7 @@ int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix,
     nif->ticks_per_us = (uint32_t)cl_ns_to_ticks(cl_clock_default(), 1000);
     cl_net_self_set(&nif->self, nic->mac, ipv4, prefix, gateway);
     cl_timer_init(&nif->arp_timer, arp_timer_fn, nif);
+    pthread_mutex_init(&nif->types_lock, NULL);
     for (unsigned k = 0; k < n; k++) {
         struct cl_netq *q = &nif->queues[k];
         q->nif = nif;
@@ -260,6 +261,7 @@ void cl_netif_drain(struct cl_netif *nif)
         nic->ops->free(nic, 0, &f, 1);
     }
     cl_udp_sockets_drain(nif);
+    cl_typed_drain(nif);
     for (unsigned k = 0; k < nif->n_queues; k++) {
         struct cl_netq *q = &nif->queues[k];
         while (cl_inbox_take_one(&q->inbox, &item)) {
@@ -285,6 +287,7 @@ void cl_netif_drain(struct cl_netif *nif)
 void cl_netif_delete(struct cl_netif *nif)
 {
     cl_udp_sockets_delete(nif);
+    cl_typed_delete(nif);
     free(nif->queues);
     free(nif->arp);
     free(nif->ports);

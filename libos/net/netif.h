@@ -23,6 +23,9 @@
 #include "icmp.h"
 #include "inbox.h"
 #include "input.h"
+#include "typed.h"
+
+#include <pthread.h>
 
 #define CL_NETQ_TX 64     /* frames that may wait for the NIC's queue */
 #define CL_NETQ_SPARE 32  /* empty buffers kept ready */
@@ -64,10 +67,11 @@ struct cl_netq {
     struct cl_spin rx_lock CL_ALIGNED(CL_CACHELINE);
     uint32_t n_stash;
     struct cl_frame stash[CL_NETQ_STASH];
+    struct cl_typed *typed; /* queues by type, or NULL: no handler sorts. Set once (release); readers: anybody */
     struct cl_inbox inbox;
 } CL_ALIGNED(CL_CACHELINE);
 
-enum cl_udp_kind { CL_UDP_CLOSED = 0, CL_UDP_PLAIN, CL_UDP_BURSTS, CL_UDP_FOREIGN, CL_UDP_QUEUE };
+enum cl_udp_kind { CL_UDP_CLOSED = 0, CL_UDP_PLAIN, CL_UDP_BURSTS, CL_UDP_FOREIGN, CL_UDP_QUEUE, CL_UDP_TYPED };
 
 struct cl_udp_queue; /* socket.c */
 
@@ -78,12 +82,14 @@ struct cl_udp_socket {
     uint16_t
         kind; /* enum cl_udp_kind; set before the socket is published (release); QUEUE and CLOSED, which may follow each
                     * other, under queue->lock */
-    uint32_t pad;
+    uint16_t first_type, n_types; /* TYPED */
     union {
         cl_udp_handler plain;
         cl_udp_burst_handler burst;
     } fn;
     void *arg;
+    cl_udp_classifier classify; /* TYPED */
+    void *classify_arg;
     struct cl_netif *nif;
     struct cl_udp_queue *queue;
     struct cl_udp_socket *next_free;
@@ -107,6 +113,8 @@ struct cl_netif {
     struct cl_udp_socket *free_sockets;
     struct cl_udp_socket **all; /* [CL_UDP_MAX_SOCKETS] */
     struct cl_arp_cache *arp;
+    pthread_mutex_t types_lock; /* of binding handlers that sort */
+    struct cl_types *types;     /* NULL: none does */
     struct cl_timer arp_timer;
     uint32_t arp_timer_armed; /* exchanged by whoever asks first */
     void (*on_conflict)(void *arg);
@@ -129,6 +137,8 @@ unsigned cl_netif_pending(void *arg, unsigned queue);
 void cl_netif_run(void *arg, unsigned self);
 bool cl_netif_flush(void *arg, unsigned self);
 void cl_netif_export(void *arg, unsigned self);
+bool cl_netif_preempted(void *arg, unsigned self, struct cl_uthread *t, void *runner);
+unsigned cl_netif_takeable(void *arg, unsigned queue);
 
 /* The calling kthread's queue. Not inlined: the answer changes across a call that may block, and a compiler that sees a
  * thread-local would keep it. NULL off this interface's kthreads. */
@@ -152,6 +162,8 @@ void cl_udp_sockets_drain(struct cl_netif *nif);
 void cl_udp_sockets_delete(struct cl_netif *nif);
 int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, uint32_t size, struct cl_udp_socket **out);
 int cl_udp_bind(struct cl_netif *nif, uint16_t port, unsigned kind, void (*fn)(void), void *arg);
+int cl_udp_publish_typed(struct cl_netif *nif, uint16_t port, cl_udp_handler fn, void *arg,
+                         const struct cl_udp_types *types, uint16_t first_type);
 
 /* An empty buffer. False: none. */
 static inline bool cl_netq_take(struct cl_netq *q, struct cl_frame *out)
@@ -198,11 +210,25 @@ static inline bool cl_netif_running(const struct cl_netif *nif)
     return cl_load_relaxed(&nif->running) != 0;
 }
 
-/* The inbox of q has changed. Relaxed: see cl_signals; a thief's store may come late, the owner's before it sleeps is right. */
+/* The inbox of q has changed, or its queues by type, which are exported as a part of it. Relaxed: see cl_signals; a thief's
+ * store may come late, the owner's before it sleeps is right. */
 static inline void cl_netq_note_inbox(struct cl_netq *q)
 {
-    cl_store_relaxed(&q->signals->inbox_tail, cl_load_relaxed(&q->inbox.tail));
-    cl_store_relaxed(&q->signals->inbox_head, cl_load_relaxed(&q->inbox.head));
+    const struct cl_typed *typed = cl_load_relaxed(&q->typed);
+    uint32_t put = 0, taken = 0;
+    if (cl_unlikely(typed != NULL)) {
+        put = cl_load_relaxed(&typed->put);
+        taken = cl_load_relaxed(&typed->taken);
+    }
+    cl_store_relaxed(&q->signals->inbox_tail, cl_load_relaxed(&q->inbox.tail) + put);
+    cl_store_relaxed(&q->signals->inbox_head, cl_load_relaxed(&q->inbox.head) + taken);
+}
+
+/* Anybody: what waits for a handler. */
+static inline unsigned cl_netq_waiting(const struct cl_netq *q)
+{
+    const struct cl_typed *typed = cl_load_acquire(&q->typed);
+    return cl_inbox_count(&q->inbox) + (cl_unlikely(typed != NULL) ? cl_typed_count(typed) : 0);
 }
 
 static inline void cl_netq_drop(struct cl_netq *q, unsigned reason)

@@ -32,6 +32,7 @@ static const char *const names[CL_DROP_REASONS] = {
     [CL_DROP_UDP_PORT_ZERO] = "udp_port_zero",
     [CL_DROP_UDP_NO_PORT] = "udp_no_port",
     [CL_DROP_UDP_QUEUE_FULL] = "udp_queue_full",
+    [CL_DROP_TYPE_FULL] = "type_queue_full",
     [CL_DROP_NO_TX_BUFFER] = "no_tx_buffer",
     [CL_DROP_STOPPED] = "stopped",
 };

@@ -91,6 +91,26 @@ static void to_socket(struct burst *b, const struct cl_rx_item *item)
     }
 }
 
+/* A request for the queue of its type. */
+static CL_NOINLINE void to_type(struct burst *b, const struct cl_rx_item *item)
+{
+    struct cl_netq *q = b->q;
+    const struct cl_udp_socket *s = item->socket;
+    const uint8_t *data = item->frame.data + item->l4 + CL_UDP_HLEN;
+    int64_t type = s->classify(data, item->payload_len, s->classify_arg);
+    if (cl_unlikely(type < 0 || type >= s->n_types)) {
+        cl_count(&q->stats.type_errors, 1);
+        type = s->n_types - 1;
+    }
+    if (cl_likely(cl_typed_put(q->typed, s->first_type + (unsigned)type, item))) {
+        b->delivered++;
+        cl_netq_note_inbox(q);
+    } else { /* it does not wait in the NIC's queue, where it would hold up other types */
+        cl_netq_drop(q, CL_DROP_TYPE_FULL);
+        cl_netq_done(q, &item->frame);
+    }
+}
+
 static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
     switch (info->verdict) {
@@ -129,8 +149,11 @@ static inline void one_frame(struct burst *b, const struct cl_frame *f)
             };
             /* Relaxed: a handler's kind never changes, and to a queue's socket its lock says what it is now. */
             unsigned kind = cl_load_relaxed(&s->kind);
-            if (cl_unlikely(kind == CL_UDP_QUEUE || kind == CL_UDP_CLOSED)) {
-                to_socket(b, &item);
+            if (cl_unlikely(kind < CL_UDP_PLAIN || kind > CL_UDP_FOREIGN)) {
+                if (kind == CL_UDP_TYPED)
+                    to_type(b, &item);
+                else
+                    to_socket(b, &item);
                 return;
             }
             cl_inbox_put(&b->q->inbox, b->queued++, &item);
@@ -210,7 +233,7 @@ bool cl_netif_ready(void *arg, unsigned queue)
     struct cl_netq *q = &nif->queues[queue];
     if (cl_load_relaxed(&nif->stopping))
         return false;
-    if (cl_inbox_count(&q->inbox) || cl_load_relaxed(&q->n_stash))
+    if (cl_netq_waiting(q) || cl_load_relaxed(&q->n_stash))
         return true;
     if (!lock_rx(q))
         return true; /* owner or thief is taking what there is: of these two the owner must not sleep on a guess */
@@ -219,6 +242,30 @@ bool cl_netif_ready(void *arg, unsigned queue)
     bool found = q->n_stash != 0;
     cl_spin_unlock(&q->rx_lock);
     return found;
+}
+
+/* Half of what waits by type at a sibling, in the order of the rule. */
+static unsigned steal_typed(struct cl_netq *q, struct cl_netq *victim)
+{
+    struct cl_typed *own = cl_load_acquire(&q->typed), *theirs = cl_load_acquire(&victim->typed);
+    struct cl_rx_item item;
+    unsigned n = 0;
+    if (cl_likely(!own || !theirs))
+        return 0;
+    unsigned most = cl_min((cl_typed_count(theirs) + 1) / 2, (unsigned)STEAL_BURST);
+    for (int type; n < most && (type = cl_typed_choose(theirs, cl_tsc())) >= 0; n++) {
+        /* Only we put into our rings: the room stays. */
+        if (cl_inbox_space(own->ring[type]) == 0 || !cl_typed_take(theirs, (unsigned)type, &item))
+            break;
+        if (item.frame.data)
+            look_at_tag(q, &item.frame);
+        cl_typed_put(own, (unsigned)type, &item);
+    }
+    if (n) {
+        cl_netq_note_inbox(q);
+        cl_netq_note_inbox(victim);
+    }
+    return n;
 }
 
 static unsigned steal(struct cl_netq *q, unsigned queue)
@@ -239,7 +286,7 @@ static unsigned steal(struct cl_netq *q, unsigned queue)
         cl_inbox_publish(&q->inbox, got);
         cl_netq_note_inbox(q);
         cl_netq_note_inbox(victim);
-    } else {
+    } else if ((got = steal_typed(q, victim)) == 0) {
         got = receive(q, victim, STEAL_BURST);
     }
     cl_count(&q->stats.stolen, got);
@@ -261,5 +308,5 @@ CL_HOT unsigned cl_netif_poll(void *arg, unsigned self, unsigned queue)
 
 unsigned cl_netif_pending(void *arg, unsigned queue)
 {
-    return cl_inbox_count(&((struct cl_netif *)arg)->queues[queue].inbox);
+    return cl_netq_waiting(&((struct cl_netif *)arg)->queues[queue]);
 }

@@ -123,6 +123,19 @@ int cl_udp_bind(struct cl_netif *nif, uint16_t port, unsigned kind, void (*fn)(v
     return publish(nif, port, &fields, NULL, &s);
 }
 
+int cl_udp_publish_typed(struct cl_netif *nif, uint16_t port, cl_udp_handler fn, void *arg,
+                         const struct cl_udp_types *types, uint16_t first_type)
+{
+    struct cl_udp_socket *s, fields = {.kind = CL_UDP_TYPED,
+                                       .first_type = first_type,
+                                       .n_types = (uint16_t)types->n,
+                                       .fn.plain = fn,
+                                       .arg = arg,
+                                       .classify = types->classify,
+                                       .classify_arg = types->arg};
+    return port && fn ? publish(nif, port, &fields, NULL, &s) : -EINVAL;
+}
+
 int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, uint32_t size, struct cl_udp_socket **out)
 {
     struct cl_udp_socket fields = {.kind = CL_UDP_QUEUE};

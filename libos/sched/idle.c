@@ -119,6 +119,8 @@ bool cl_work_visible(struct cl_kthread *k)
         uint32_t enough = cl_load_relaxed(&v->aside) ? 0 : 1;
         if (i != k->index && (cl_runq_len(&v->runq) > enough || cl_load_relaxed(&v->front)))
             return true;
+        if (i != k->index && s->has_source && s->source.takeable && s->source.takeable(s->source.arg, i))
+            return true;
     }
     return false;
 }

@@ -100,10 +100,11 @@ struct cl_timers {
 
 /* What a thief remembers of a sibling between two looks. */
 struct cl_seen {
-    uint32_t head;  /* of its run queue, when that held one uthread */
-    uint32_t alone; /* looks for which that one has been there */
-    uint64_t turns; /* of its loop */
-    uint32_t stuck; /* looks for which the loop has not turned */
+    uint32_t head;     /* of its run queue, when that held one uthread */
+    uint32_t alone;    /* looks for which that one has been there */
+    uint64_t turns;    /* of its loop */
+    uint32_t stuck;    /* looks for which the loop has not turned */
+    uint32_t takeable; /* looks for which the source had something to take */
 };
 
 struct cl_kthread {

@@ -187,9 +187,16 @@ static unsigned look_at_network(struct cl_kthread *k)
 void cl_requeue(struct cl_kthread *k)
 {
     struct cl_uthread *t = k->over;
+    const struct cl_work_source *source = &k->sched->source;
     k->over = NULL;
-    if (t)
+    if (!t)
+        return;
+    if (t->runner && source->preempted && source->preempted(source->arg, k->index, t, t->runner)) {
+        if (k->sched->sleeps && k->sched->n_kthreads > 1)
+            cl_wake_one(k->sched, k); /* there is more than we can do at once */
+    } else {
         cl_uthread_ready(t);
+    }
 }
 
 unsigned cl_turn(struct cl_kthread *k)

@@ -98,6 +98,13 @@ struct cl_work_source {
     int (*wait)(void *arg, unsigned k, int64_t timeout_ns);
     /* S. Store the positions of the inbox of `self` in its signals (runtime/shm.h), where cores are managed. */
     void (*export_positions)(void *arg, unsigned self);
+    /* S. The quantum of uthread `t`, which is inside run, is over. `runner` is its cl_runner_local, not NULL. True: the
+     * source keeps it, counts it as pending, and has run call cl_uthread_ready(t) when its turn comes; false: it goes to the
+     * run queue. May be NULL. */
+    bool (*preempted)(void *arg, unsigned self, struct cl_uthread *t, void *runner);
+    /* S, any kthread: how many of what is pending at `queue` a sibling without work should take although its owner gets
+     * on with others. May be NULL. */
+    unsigned (*takeable)(void *arg, unsigned queue);
 };
 
 /* Everything that a scheduler is told. Start from cl_sched_config_init. */

@@ -9,6 +9,8 @@
  * brought it CL_BEHIND_FRAMES or more. Under a load that it can carry the polls of a loop bring few frames, for what comes
  * while one batch is handled is the next batch; so this is a queue that stays. It ends with the first shorter poll.
  *
+ * What the source says may be taken in any case (its takeable) is taken after as many looks.
+ *
  * From a sibling that has lost its core (aside.c) everything is taken at once. */
 #include "runq.h"
 
@@ -93,11 +95,22 @@ static unsigned steal_from_stuck(struct cl_kthread *k, struct cl_kthread *v, str
     return n;
 }
 
-static unsigned steal_from_behind(struct cl_kthread *k, struct cl_kthread *v)
+/* Whether something has been there to be taken for some looks. */
+static bool takeable(const struct cl_sched *s, const struct cl_kthread *v, struct cl_seen *seen, bool *promising)
+{
+    if (!s->source.takeable || s->source.takeable(s->source.arg, v->index) == 0) {
+        seen->takeable = 0;
+        return false;
+    }
+    *promising = true;
+    return ++seen->takeable >= STUCK_LOOKS;
+}
+
+static unsigned steal_from_behind(struct cl_kthread *k, struct cl_kthread *v, struct cl_seen *seen, bool *promising)
 {
     struct cl_sched *s = k->sched;
     /* Relaxed: a hint. One that sleeps is not behind: its last poll found nothing. */
-    if (!s->has_source || cl_load_relaxed(&v->behind) < CL_BEHIND_POLLS)
+    if (!s->has_source || (cl_load_relaxed(&v->behind) < CL_BEHIND_POLLS && !takeable(s, v, seen, promising)))
         return 0;
     unsigned n = s->source.poll(s->source.arg, k->index, v->index);
     k->ran = true;
@@ -116,7 +129,7 @@ unsigned cl_steal(struct cl_kthread *k, bool *promising)
         if (!n)
             n = steal_from_stuck(k, v, seen, promising);
         if (!n)
-            n = steal_from_behind(k, v);
+            n = steal_from_behind(k, v, seen, promising);
         if (n)
             return n;
     }
