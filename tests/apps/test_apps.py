@@ -87,6 +87,18 @@ def test_spin_spends_what_the_requests_say_and_the_two_kinds_are_told_apart() ->
         assert service.stats()["requests"] == result.sent
 
 
+def test_spin_serves_short_and_long_by_type() -> None:
+    traffic = Echo(service_us=1.0, long_us=40.0, long_fraction=0.1)
+    with loaded("spin", traffic, distribution="request", short_most_us=1.0) as (service, load, runtime):
+        result = load.run(1000, 0.5, warmup_s=0)
+        assert result.answered == result.sent > 0
+        assert result.short is not None
+        assert result.short.count > 0
+        assert service.stats()["requests"] == result.sent
+        stats = runtime.stats()
+        assert (stats.net["type_errors"], stats.dropped["type_queue_full"]) == (0, 0)
+
+
 def test_spin_times_follow_their_distribution() -> None:
     from corelane.runtime.clock import default_clock
 
@@ -124,6 +136,9 @@ def test_every_application_describes_itself(name: str) -> None:
         ("kv", {"port": 0}, "port 0"),
         ("spin", {"distribution": "normal"}, "'normal' is not known"),
         ("spin", {"mean_us": -1.0}, "service time"),
+        ("spin", {"short_most_us": 1.0}, "types are for distribution=request"),
+        ("spin", {"short_most_us": -1.0, "distribution": "request"}, "short_most_us is -1"),
+        ("spin", {"short_most_us": 1.0, "distribution": "request", "short_target_us": 0}, "1 or more"),
         ("spin", {"distribution": "bimodal", "long_part": 2.0}, "its part from 0 to 1"),
     ],
 )
