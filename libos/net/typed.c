@@ -127,7 +127,7 @@ bool cl_netif_preempted(void *arg, unsigned self, struct cl_uthread *t, void *ru
     const struct cl_udp_req *req = runner;
     if (!req->socket || req->socket->kind != CL_UDP_TYPED)
         return false;
-    struct cl_rx_item item = {.uthread = t, .rx_tsc = req->rx_tsc};
+    struct cl_rx_item item = {.uthread = t, .rx_tsc = cl_tsc()}; /* it has not waited while it ran */
     if (!cl_typed_put(q->typed, req->type, &item)) {
         cl_count(&q->stats.requeue_full, 1);
         return false;

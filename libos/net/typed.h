@@ -6,7 +6,9 @@
  * bound, so no type starves while others are served.
  *
  * An entry is a datagram, or a uthread that was switched away from in the middle of one since its quantum was over. That
- * one goes to the end of its type's queue with the arrival of its datagram, and so shares the processor with those like it.
+ * one goes to the end of its type's queue, waits anew, and so shares the processor with those like it. Counted from the
+ * arrival of its datagram its wait would grow while it runs, and a long request that is nearly done would go before short
+ * ones for all of its rest.
  *
  *   poll (receive.c) --classify--> ring of the type --choose--> handler, on a runner (handler.c)
  *                                    ^                                |
