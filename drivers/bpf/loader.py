@@ -226,10 +226,13 @@ def _variables(name: str, data: bytes) -> Map:
     """The one-element array that stands for a section of global variables."""
     constant = name.startswith(".rodata")
     m = Map(name, MapDef(ARRAY, 4, len(data), 1, RDONLY_PROG if constant else 0))
-    m.update(0, data)
-    if constant and (code := lib.cl_bpf_map_freeze(m.fd)) < 0:
+    try:
+        m.update(0, data)
+        if constant and (code := lib.cl_bpf_map_freeze(m.fd)) < 0:
+            raise BpfError(f"cannot freeze eBPF map {name!r}: {_reason(code)}")
+    except BaseException:
         m.close()
-        raise BpfError(f"cannot freeze eBPF map {name!r}: {_reason(code)}")
+        raise
     return m
 
 

@@ -279,6 +279,19 @@ def test_maps_check_their_keys_and_say_what_fails():
 
 @needs_root
 @pytest.mark.root
+def test_a_section_that_cannot_be_filled_leaves_no_map_open(monkeypatch):
+    def refuse(self, key, value):
+        raise loader.BpfError("no update today")
+
+    monkeypatch.setattr(loader.Map, "update", refuse)
+    before = sorted(os.listdir("/proc/self/fd"))
+    with pytest.raises(loader.BpfError, match="no update today"):
+        loader._variables(".data", b"1234")
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+@needs_root
+@pytest.mark.root
 def test_helpers_see_the_relocated_maps():
     maps = {"one": MapDef(loader.ARRAY, 4, 4, 2), "two": MapDef(loader.ARRAY, 4, 4, 2)}
     a = Assembler()
