@@ -3,15 +3,21 @@
 Three kinds of arms, in turns. The kernel's own ways, between two processes and a thread that decides (handoff_loops.h).
 The same with an idle core. And the real path: an iokernel with two applications on its worker core, a batch job and a
 server that is asked now and then, so that each request moves the core there and back: once with a job that probes
-(ask), once with one that does not (interrupt), once with one that blocks signals as well (evict). The iokernel's own
-histogram, from the decision to when it saw the new owner run, is checked against what the application itself noted: the
-time-stamp counter at the beginning of its handler, which adds the path of a frame through the network stack.
+(ask), once with one that does not (interrupt), once with one that blocks signals as well (evict).
+
+Everybody who takes part in a hand-over stamps his steps with the time-stamp counter (runtime/shm.h, cl_signals), and
+the iokernel's log of moves has the stamps. A move is timed from the decision, before its first store, to the new owner's
+first instruction after its own wait in the kernel, and an ask is broken down into its steps beside those of the bare
+flag. Two other views are printed with it: the iokernel's own histogram, from the beginning of the round that decides to
+that of the round that sees the new owner run; and the beginning of the application's handler, which adds the network
+stack.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -43,6 +49,14 @@ WAYS = {  # arm: the kernel's own way
 }
 INTERRUPTS = ("signal", "futex over a busy core", "futex over a SCHED_IDLE one")
 STEPS = {"ask": "probes", "interrupt": "plain", "evict": "deaf"}  # the real path: what the job looks at
+# Steps of an ask. The third to the fifth are the move, the others are outside of it.
+BEFORE, STORED = "round until the decision", "words stored and seen by all"
+SEEN, LEAVES, SWITCH = "decision until the old owner sees it", "old owner until it yields", "yield until the new runs"
+SIGHT = "new owner runs until the loop sees it"
+ALL_STEPS = (BEFORE, STORED, SEEN, LEAVES, SWITCH, SIGHT)
+WORD = 1 << 32  # of a stamp
+ROUND_TICKS = 1 << 20  # far more than a round of the loop
+BROKEN_DOWN = ("ask", "flag, sched_yield")
 ROUNDS = 5
 SETTLE_NS = 30_000
 MOST = 200_000
@@ -52,10 +66,12 @@ DECISION_APPS = 16
 
 @dataclass
 class Times:
-    """Of one round of an arm. ns: each hand-over; missed: those that did not come within 20 ms; more: for the row."""
+    """Of one round of an arm. ns: each hand-over; missed: those that did not come within 20 ms; steps: ns of each step
+    of a hand-over by its name; more: for the row."""
 
     ns: list[float]
     missed: int = 0
+    steps: dict[str, list[float]] = field(default_factory=dict)
     more: dict[str, Any] = field(default_factory=dict)
 
     def us(self, q: float) -> float:
@@ -83,13 +99,15 @@ def run(session: Session) -> None:
         got = session.interleave(arms, ROUNDS)
     for name, rounds in got.items():
         row(session, name, rounds)
+    break_down(session, got)
     judge(session, got)
     one_decision(session, 0.1 * session.seconds)
 
 
 def raw(way: int, cores: tuple[int, int], seconds: float) -> Times:
     """One round of one of the kernel's ways."""
-    ns, out, err = ffi.new("double[]", MOST), ffi.new("struct cl_handoff_result *"), ffi.new("char[256]")
+    times, out = ffi.new("struct cl_handoff_times[]", MOST), ffi.new("struct cl_handoff_result *")
+    err = ffi.new("char[256]")
     fields = {
         "way": way,
         "decider_cpu": cores[0],
@@ -98,11 +116,16 @@ def raw(way: int, cores: tuple[int, int], seconds: float) -> Times:
         "rounds": MOST,
         "limit_ns": int(seconds * 1e9),
     }
-    rc = lib.cl_handoff_run(ffi.new("struct cl_handoff_config *", fields), ns, out, err)
+    rc = lib.cl_handoff_run(ffi.new("struct cl_handoff_config *", fields), times, out, err)
     if rc < 0 and rc != -errno.ETIMEDOUT:
         raise CorelaneError("hand over a core", ffi.string(err).decode())
     # A machine that keeps one of the two processes from running for the length of a round misses that hand-over.
-    return Times(ffi.unpack(ns, out.rounds) if out.rounds else [], int(out.missed) + (rc < 0))
+    began = [one.began for one in times[0 : out.rounds]]
+    seen = [one.seen for one in times[0 : out.rounds]]
+    steps: dict[str, list[float]] = {}
+    if all(seen):
+        steps = {SEEN: seen, SWITCH: [b - s for b, s in zip(began, seen, strict=True)]}
+    return Times(began, int(out.missed) + (rc < 0), steps)
 
 
 class Real:
@@ -134,33 +157,55 @@ class Real:
                 break
             time.sleep(0.04)
         moves, hist = self.made.moves(), self.made.actuation(step).since(before)
-        ns, noted = spans(moves, shared.STEPS[step], self.witness.stamps(calls))
+        noted = to_handler(moves, shared.STEPS[step], self.witness.stamps(calls))
+        steps = [one for one in (broken_down(*pair) for pair in pairs(moves, shared.STEPS[step])) if one]
+        ns = [sum(one[name] for name in (SEEN, LEAVES, SWITCH)) for one in steps]
         more: dict[str, Any] = {"asked": sent, "log_lost": self.made.log_lost}
         if ns:
             more["iokernel_p50_us"] = hist.percentile(50) / 1e3
         if noted:
             more |= {f"handler_p{q}_us": percentile(sorted(noted), q / 100) / 1e3 for q in (50, 99)}
-        return Times(ns, more=more)
+        return Times(ns, steps={name: [one[name] for one in steps] for name in ALL_STEPS if steps}, more=more)
 
 
-def spans(moves: Sequence[shared.Move], step: int, stamps: Sequence[int]) -> tuple[list[float], list[float]]:
-    """From each decision whose move ended by `step`: ns to when the loop saw the new owner run, and ns to the first
-    stamp of its handler, if there was one before the next move.
+def pairs(moves: Sequence[shared.Move], step: int) -> list[tuple[shared.Move, shared.Move, shared.Move | None]]:
+    """Each decision whose move ended by `step`, the entry of its end, and the decision after it, if there is one.
 
     moves: of one core, in order. A move that was overtaken by another one has no end.
     """
-    ends, to_handler = [], []
-    moves = [move for move in moves if move.what not in (lib.CL_IO_LOG_EVICTED, lib.CL_IO_LOG_ASIDE)]
-    at = 0
-    for wanted, done, after in zip(moves, moves[1:], [*moves[2:], None], strict=False):
-        if wanted.what != lib.CL_IO_LOG_WANTED or done.what != lib.CL_IO_LOG_DONE or done.step != step:
-            continue
-        ends.append(shared.tsc_ns(done.tsc - wanted.tsc))
+    kept = [m for m in moves if m.what not in (lib.CL_IO_LOG_EVICTED, lib.CL_IO_LOG_ASIDE)]
+    return [
+        (wanted, done, after)
+        for wanted, done, after in zip(kept, kept[1:], [*kept[2:], None], strict=False)
+        if wanted.what == lib.CL_IO_LOG_WANTED and done.what == lib.CL_IO_LOG_DONE and done.step == step
+    ]
+
+
+def broken_down(wanted: shared.Move, done: shared.Move, _: shared.Move | None) -> dict[str, float] | None:
+    """ns of each step of a move. None: a stamp is missing, or is of another move."""
+    times = [done.decided, done.lost, done.left, done.back]
+    if not all(times):
+        return None
+    # Low words of the counter, a second or two: modulo that, what is out of order is much longer than the whole.
+    points = [wanted.tsc, *times, done.tsc]
+    before, seen, leaves, switch, sight = ((b - a) % WORD for a, b in itertools.pairwise(points))
+    if before + seen + leaves + switch > done.tsc - wanted.tsc + ROUND_TICKS:
+        return None
+    # The round that saw the new owner run may have begun, and taken its stamp, before that one did.
+    values = [before, (done.stored - done.decided) % WORD, seen, leaves, switch, 0 if sight > WORD // 2 else sight]
+    return {name: shared.tsc_ns(ticks) for name, ticks in zip(ALL_STEPS, values, strict=True)}
+
+
+def to_handler(moves: Sequence[shared.Move], step: int, stamps: Sequence[int]) -> list[float]:
+    """From each decision whose move ended by `step`: ns to the first stamp of the new owner's handler, if there was one
+    before the next move."""
+    found, at = [], 0
+    for wanted, _, after in pairs(moves, step):
         while at < len(stamps) and stamps[at] < wanted.tsc:
             at += 1
         if at < len(stamps) and (after is None or stamps[at] < after.tsc):
-            to_handler.append(shared.tsc_ns(stamps[at] - wanted.tsc))
-    return ends, to_handler
+            found.append(shared.tsc_ns(stamps[at] - wanted.tsc))
+    return found
 
 
 def row(session: Session, name: str, rounds: Sequence[Times]) -> None:
@@ -172,6 +217,16 @@ def row(session: Session, name: str, rounds: Sequence[Times]) -> None:
     for times in rounds:
         more |= times.more
     session.arm(name, n=len(ns) + missed, missed=missed, **values, **more)
+
+
+def break_down(session: Session, got: dict[str, list[Times]]) -> None:
+    """The steps of an ask, and of the bare flag, as rows: medians do not add up exactly, means do."""
+    for arm in BROKEN_DOWN:
+        for step in ALL_STEPS:
+            ns = sorted(value for times in got[arm] for value in times.steps.get(step, ()))
+            if ns:
+                values = {f"{name}_us": percentile(ns, q, 0) / 1e3 for name, q in PERCENTILES}
+                session.arm(f"{arm}: {step}", n=len(ns), missed=0, **values, mean_us=statistics.fmean(ns) / 1e3)
 
 
 def judge(session: Session, got: dict[str, list[Times]]) -> None:

@@ -27,8 +27,10 @@ struct board {
     uint32_t owner CL_ALIGNED(128);
     /* When the new owner began; 0: not yet. Writers: the decider (0), the new owner. */
     uint64_t began_tsc CL_ALIGNED(128);
-    /* Turns of the old owner's loop: it computes if this changes. Writer: the old owner (relaxed). */
+    /* Turns of the old owner's loop: it computes if this changes; and when it saw the flag last. Writer: the old owner
+     * (relaxed: it is on the new owner's core, and stored the stamp before it let that one run). */
     uint64_t turns CL_ALIGNED(128);
+    uint64_t seen_tsc;
     /* 1: the process waits, or is about to. Writers: each its own (release). */
     uint32_t waits[2] CL_ALIGNED(128);
     /* Futexes, bumped by whoever wakes. */
@@ -130,6 +132,7 @@ static void be_old(struct board *b)
             __asm__ volatile("");
         cl_store_relaxed(&b->turns, turns);
         if (looks && cl_unlikely(cl_load_acquire(&b->owner) != OLD)) {
+            cl_store_relaxed(&b->seen_tsc, cl_tsc());
             if (b->way == CL_HANDOFF_FUTEX)
                 futex_wake(b, NEW);
             wait_until_owner(b, OLD);
@@ -263,8 +266,13 @@ static int decide(struct bout *h)
     return rc ? rc : write(b->event[NEW], &one, sizeof one) < 0 ? -errno : 0;
 }
 
-/* One round: ticks from the decision to the new owner's stamp; 0: missed. Negative: -errno. */
-static int64_t one_round(struct bout *h)
+static double since(uint64_t start, uint64_t stamp)
+{
+    return (double)cl_ticks_to_ns(cl_clock_default(), (int64_t)(stamp - start));
+}
+
+/* One round. 1: done, 0: missed. Negative: -errno. */
+static int one_round(struct bout *h, struct cl_handoff_times *out)
 {
     struct board *b = h->board;
     cl_store_relaxed(&b->began_tsc, 0); /* ordered before `owner`, which is stored with release */
@@ -274,27 +282,28 @@ static int64_t one_round(struct bout *h)
     if (rc)
         return rc;
     for (uint64_t began, n = 0;; n++) {
-        if ((began = cl_load_acquire(&b->began_tsc)))
-            return (int64_t)cl_max(began - start, (uint64_t)1);
+        if ((began = cl_load_acquire(&b->began_tsc))) {
+            uint64_t seen = cl_load_relaxed(&b->seen_tsc);
+            *out = (struct cl_handoff_times){since(start, began), (int64_t)(seen - start) > 0 ? since(start, seen) : 0};
+            return 1;
+        }
         if (n % 256 == 255 && cl_bench_wall_ns() > limit)
             return 0;
     }
 }
 
-static int rounds(struct bout *h, double *ns, struct cl_handoff_result *out)
+static int rounds(struct bout *h, struct cl_handoff_times *times, struct cl_handoff_result *out)
 {
     uint64_t limit = cl_bench_wall_ns() + h->config->limit_ns;
     while (out->rounds + out->missed < h->config->rounds && cl_bench_wall_ns() < limit) {
         int rc = settle(h, out->rounds + out->missed == 0);
         if (rc)
             return rc;
-        int64_t ticks = one_round(h);
-        if (ticks < 0)
-            return (int)ticks;
-        if (ticks)
-            ns[out->rounds++] = (double)cl_ticks_to_ns(cl_clock_default(), ticks);
-        else
-            out->missed++;
+        rc = one_round(h, &times[out->rounds]);
+        if (rc < 0)
+            return rc;
+        out->rounds += rc == 1;
+        out->missed += rc == 0;
     }
     return 0;
 }
@@ -316,7 +325,8 @@ static int prepare(struct bout *h)
     return 0;
 }
 
-int cl_handoff_run(const struct cl_handoff_config *config, double *ns, struct cl_handoff_result *out, char *err)
+int cl_handoff_run(const struct cl_handoff_config *config, struct cl_handoff_times *times,
+                   struct cl_handoff_result *out, char *err)
 {
     struct bout h = {.config = config};
     cpu_set_t before;
@@ -335,7 +345,7 @@ int cl_handoff_run(const struct cl_handoff_config *config, double *ns, struct cl
     if (!rc)
         rc = prepare(&h);
     if (!rc)
-        rc = rounds(&h, ns, out);
+        rc = rounds(&h, times, out);
     end(&h);
     sched_setaffinity(0, sizeof before, &before);
     if (rc == -ETIMEDOUT)

@@ -38,15 +38,22 @@ struct cl_handoff_config {
     uint64_t limit_ns;  /* for all of them */
 };
 
+/* One hand-over, ns from the decision. */
+struct cl_handoff_times {
+    double began; /* the new owner's first instruction */
+    double seen;  /* the old owner has seen the flag, and is about to enter the kernel; 0: it does not look */
+};
+
 struct cl_handoff_result {
-    uint32_t rounds; /* those in which the new owner began: entries of `ns` */
+    uint32_t rounds; /* those in which the new owner began: entries of `times` */
     uint32_t missed; /* those in which it did not within 20 ms */
 };
 
-/* Run rounds until they are done or time is up. ns: room for config->rounds times. The calling thread is pinned to
+/* Run rounds until they are done or time is up. times: room for config->rounds. The calling thread is pinned to
  * decider_cpu meanwhile. -errno with a reason in err[256]: a CPU that is not ours, no process or memory to be had, or the
  * two never got to where a round begins. */
-CL_API int cl_handoff_run(const struct cl_handoff_config *config, double *ns, struct cl_handoff_result *out, char *err);
+CL_API int cl_handoff_run(const struct cl_handoff_config *config, struct cl_handoff_times *times,
+                          struct cl_handoff_result *out, char *err);
 // cffi: end
 
 #endif

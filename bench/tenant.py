@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -39,9 +39,10 @@ class Tenant:
 
     role: "batch", the job; "witness", a UDP echo on port 9000 that notes when its handler was called; or "crowd", as
     many idle applications as `crowd` says, in one process. paused: the job begins when that is set to False. socket:
-    the iokernel that it attaches to as `name`; None: no iokernel, a thread pinned to `cpu` ("batch" only). looks:
-    "probes", "plain" (none) or "deaf" (none, and all signals blocked). Of a plain thread: code: "c" or "numba"; policy:
-    "other", "nice 19" or "idle" (SCHED_IDLE). Raises CorelaneError with its reason if it does not come up.
+    the iokernel that it attaches to as `name`; None: no iokernel, a thread pinned to `cpu` ("batch" only). code: "c" or
+    "numba". looks: "probes", "plain" (none) or "deaf" (none, and all signals blocked); with numba on an iokernel always
+    "probes". policy: of a plain thread, "other", "nice 19" or "idle" (SCHED_IDLE). Raises CorelaneError with its reason
+    if it does not come up.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Tenant:
         os.ftruncate(self._fd, PAGE_BYTES)
         self._map = mmap.mmap(self._fd, PAGE_BYTES)
         self._page = ffi.cast("struct cl_tenant_page *", ffi.from_buffer(self._map))
-        self.paused = paused
+        self._page.turn = 0 if paused else 1
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in close
         words = {"fd": self._fd, "socket": socket or "", "name": name or role, "cpu": cpu, "code": code}
         words |= {"looks": looks, "policy": policy, "crowd": crowd}
@@ -76,6 +77,7 @@ class Tenant:
             text=True,
             pass_fds=(self._fd,),
         )
+        self._spawns = bool(socket) and role == "batch"
         self.pid = self._process.pid
         try:
             self._await(timeout_s)
@@ -102,12 +104,18 @@ class Tenant:
 
     @property
     def paused(self) -> bool:
-        """Whether the job is to do nothing. It notices within some milliseconds."""
-        return bool(self._page.pause)
+        """Whether the job is to do nothing. It notices at once when it is, and in some milliseconds when it is not."""
+        return int(self._page.turn) % 2 == 0
 
     @paused.setter
     def paused(self, value: bool) -> None:
-        self._page.pause = value
+        if value == self.paused:
+            return
+        self._page.turn += 1
+        if not value and self._spawns and self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.write("turn\n")
+            self._process.stdin.flush()
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -174,9 +182,9 @@ def _in_a_thread(options: argparse.Namespace, page: Any) -> threading.Thread:
 
     work = lib.cl_tenant_run
     if options.code == "numba":
-        from .tenant_numba import compiled
+        from .tenant_numba import in_a_thread
 
-        work = compiled()  # before the thread is below everybody else
+        work = in_a_thread(page)  # before the thread is below everybody else
 
     def body() -> None:
         os.sched_setaffinity(0, {options.cpu})
@@ -188,23 +196,31 @@ def _in_a_thread(options: argparse.Namespace, page: Any) -> threading.Thread:
     return thread
 
 
-def _attach(options: argparse.Namespace, page: Any) -> Any:
-    """The job, the witness or the last of a crowd on a runtime; the others of a crowd go with the process."""
+def _attach(options: argparse.Namespace, page: Any) -> tuple[Any, Callable[[], None]]:
+    """The runtime of the job, the witness or the last of a crowd, and what begins a turn of the job; the others of a
+    crowd go with the process."""
     from ..libos import Runtime
 
     for number in range(1, options.crowd):
         _crowd.append(Runtime(options.socket, name=f"{options.name}-{number}", kthreads=1).start())
     runtime = Runtime(options.socket, name=options.name, kthreads=1, power="adaptive")
-    if options.code == "numba":
-        raise CorelaneError("start the batch job", "on a runtime it is written in C", "leave out --code")
     if options.role == "witness":
         lib.cl_runtime_bind_udp(runtime.ptr, 9000, ffi.addressof(lib, "cl_tenant_handler"), page)
     runtime.start()
     if options.role != "batch":
-        return runtime
-    if lib.cl_tenant_spawn(runtime.ptr, page, LOOKS[options.looks]) < 0:
-        raise CorelaneError("start the batch job", "out of memory")
-    return runtime
+        return runtime, lambda: None
+    if options.code == "numba":
+        from .tenant_numba import OnRuntime
+
+        spawn = OnRuntime(runtime, page).spawn
+    else:
+
+        def spawn() -> None:
+            if lib.cl_tenant_spawn(runtime.ptr, page, LOOKS[options.looks]) < 0:
+                raise CorelaneError("start the batch job", "out of memory")
+
+    spawn()
+    return runtime, spawn
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -223,16 +239,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     mapped = mmap.mmap(options.fd, PAGE_BYTES)
     page = ffi.cast("struct cl_tenant_page *", ffi.from_buffer(mapped))
     runtime = thread = None
+    spawn: Callable[[], None] = lambda: None  # noqa: E731
     try:
         if options.socket:
-            runtime = _attach(options, page)
+            runtime, spawn = _attach(options, page)
         else:
             thread = _in_a_thread(options, page)
     except CorelaneError as error:
         sys.exit(str(error))
     print(json.dumps({"ready": True}), flush=True)
-    sys.stdin.read()
-    page.stop = 1
+    for _ in sys.stdin:  # a line a turn
+        spawn()
+    page.turn = lib.CL_TENANT_END
     for one in (runtime, *_crowd):
         if one is not None:
             one.close()

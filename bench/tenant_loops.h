@@ -11,16 +11,16 @@
 
 // cffi: begin
 #define CL_TENANT_STAMPS 262144 /* power of two */
+#define CL_TENANT_END 0xfffffffffffffffe
 
 /* Shared by a tenant and who measures it. */
 struct cl_tenant_page {
     /* Units done. Writer: the job (relaxed); reader: who measures. */
     uint64_t work CL_ALIGNED(64);
-    /* 1: the job is to end. Writer: the tenant's control thread; reader: the job; relaxed. */
-    uint64_t stop CL_ALIGNED(64);
-    /* 1: the job has nothing to do, and on a uthread it sleeps, so that its application lets go of the core. Writer: who
-     * measures; reader: the job; relaxed. */
-    uint64_t pause;
+    /* Odd: the job works. Each turn has a number of its own, and a job that is spawned works until it changes: while it is
+     * even an application has neither a uthread nor a timer, and lets go of its core for good. Writer: who measures, and in the
+     * end the tenant (CL_TENANT_END); readers: the tenant and the job; relaxed. */
+    uint64_t turn CL_ALIGNED(64);
     /* Calls of the handler, and cl_tsc() at its beginning, of the last ones. Writer: the handler (release after the stamp);
      * reader: who measures (acquire). */
     uint64_t calls CL_ALIGNED(64);
@@ -31,9 +31,9 @@ struct cl_tenant_page {
 #define CL_TENANT_PLAIN 1  /* none */
 #define CL_TENANT_DEAF 2   /* none, and the thread blocks all signals */
 
-/* Run the job on a uthread of a runtime that has started, until page->stop. */
+/* Run the job on a uthread of a runtime that has started, for this turn. */
 CL_API int cl_tenant_spawn(struct cl_runtime *rt, struct cl_tenant_page *page, uint32_t looks);
-/* Run it on the calling thread, without probes, until page->stop. */
+/* Run it on the calling thread, without probes, in every turn until the end. */
 CL_API void cl_tenant_run(struct cl_tenant_page *page);
 /* A handler (libos/udp.h) that echoes; arg: the page. */
 CL_API int64_t cl_tenant_handler(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg);

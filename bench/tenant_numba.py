@@ -1,4 +1,8 @@
-"""The batch job of tenant_loops.h as a numba function without probes: the same product of the same matrices."""
+"""The batch job of tenant_loops.h as a numba function: the same product of the same matrices.
+
+One function is compiled twice: by numba alone, for a plain thread, and by `libos.batch`, which adds probes to its
+loops. Importing this module imports numba.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,18 @@ from typing import Any
 import numba
 import numpy as np
 
-from ._native import ffi
+from ..libos import batch
+from ..libos.numba_atomics import load_atomic, store_atomic
+from ._native import ffi, lib
 
 SIDE = 32
-ROUND = 1000  # products between two looks at `stop`
 PAUSE_S = 0.03
 
 
-def products(a: Any, b: Any, c: Any, words: Any, rounds: int) -> None:
-    """c = a * b, `rounds` times; each is counted in words[0]."""
-    for _ in range(rounds):
+def products(a: Any, b: Any, c: Any, work: Any, turn: Any, mine: Any) -> None:
+    """c = a * b, again and again, while turn[0] is `mine`; each is counted in work[0]."""
+    done = load_atomic(work, 0)
+    while load_atomic(turn, 0) == mine:
         for i in range(a.shape[0]):
             for n in range(b.shape[1]):
                 c[i, n] = 0.0
@@ -27,31 +33,52 @@ def products(a: Any, b: Any, c: Any, words: Any, rounds: int) -> None:
                 for n in range(b.shape[1]):
                     c[i, n] += x * b[k, n]
         a[0, 0] = c[-1, -1] * 1e-3  # so that each product needs the one before
-        words[0] += 1
+        done += np.uint64(1)
+        store_atomic(work, 0, done)
 
 
-def matrices() -> tuple[Any, Any, Any]:
-    """a, b and c as the C job has them."""
+probed = batch(products)
+plain = numba.njit(nogil=True)(products)
+
+
+def arguments(page: Any) -> tuple[Any, ...]:
+    """Of `products` without the last: the matrices as the C job has them, and the page's words as arrays of one."""
     i, k = np.indices((SIDE, SIDE))
-    return 1.0 / (1 + i + k), 1.0 / (1 + i * k), np.zeros((SIDE, SIDE))
+    words = [np.frombuffer(ffi.buffer(ffi.addressof(page[0], name), 8), dtype=np.uint64) for name in ("work", "turn")]
+    return 1.0 / (1 + i + k), 1.0 / (1 + i * k), np.zeros((SIDE, SIDE)), *words
 
 
-def _words(page: Any) -> Any:
-    """The page's counter as an array of one element."""
-    return np.frombuffer(ffi.buffer(ffi.addressof(page[0], "work"), 8), dtype=np.uint64)
-
-
-def compiled() -> Callable[[Any], None]:
-    """The job as a function of the page, which it works on until page.stop; compiled when this returns."""
-    plain = numba.njit(nogil=True)(products)
-    a, b, c = matrices()
-    plain(a, b, c, np.zeros(1, dtype=np.uint64), 0)
+def in_a_thread(page: Any) -> Callable[[Any], None]:
+    """The job as a function of the page, in every turn until the end; compiled when this returns."""
+    args = arguments(page)
+    plain(*args, np.uint64(lib.CL_TENANT_END - 2))
 
     def run(page: Any) -> None:
-        words = _words(page)
-        while not page.stop:
-            plain(a, b, c, words, 0 if page.pause else ROUND)
-            if page.pause:
+        while (turn := int(page.turn)) != lib.CL_TENANT_END:
+            if turn % 2:
+                plain(*args, np.uint64(turn))
+            else:
                 time.sleep(PAUSE_S)
 
     return run
+
+
+class OnRuntime:
+    """The job on uthreads of a runtime, one a turn; compiled when this is made."""
+
+    def __init__(self, runtime: Any, page: Any) -> None:
+        self._runtime, self._page = runtime, page
+        self._args = arguments(page)
+        self._job: Any = None
+        self._spawn(lib.CL_TENANT_END - 2)
+
+    def _spawn(self, turn: int) -> None:
+        if self._job is not None:
+            self._job.result(10)  # of the turn before: it has ended, or is about to
+        self._job = self._runtime.batch(probed, *self._args, np.uint64(turn))
+
+    def spawn(self) -> None:
+        """For this turn."""
+        turn = int(self._page.turn)
+        if turn % 2:
+            self._spawn(turn)

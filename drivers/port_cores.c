@@ -74,6 +74,14 @@ static bool wake_owner(const struct port_arena *a, unsigned k)
     return true;
 }
 
+/* Lines that the iokernel has read since k wrote them, and that k writes when it lets go of a core or begins: their way
+ * here takes as long as that to the other core and back, each, and k waits for it at its fences. */
+static void fetch_lines(struct port_arena *a, unsigned k)
+{
+    cl_prefetch_write(&port_lines(a, k)->park);
+    cl_prefetch_write(&port_lines(a, k)->signals);
+}
+
 static void say(struct port_arena *a, unsigned k, uint32_t state)
 {
     cl_store_relaxed(&port_lines(a, k)->park, state);
@@ -105,6 +113,7 @@ struct wait {
     uint32_t seen;
     uint64_t deadline_tsc; /* or this, if k owned its core all the time; UINT64_MAX: never, 0: at once */
     unsigned alone;        /* yields in a row that came back at once */
+    uint64_t back_tsc;     /* the last yield or sleep came back */
     bool woke;             /* the owner for whom we stepped aside */
 };
 
@@ -121,9 +130,12 @@ static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t
     }
     uint64_t now = cl_tsc();
     const struct cl_clock *clock = cl_clock_default();
+    cl_store_relaxed(&port_lines(a, k)->signals.left_tsc, (uint32_t)now); /* see cl_signals, as the other two */
     if (hot) {
         sched_yield();
-        bool at_once = cl_ticks_to_ns(clock, (int64_t)(cl_tsc() - now)) < YIELD_AT_ONCE_NS;
+        fetch_lines(a, k); /* together with the owner's line, which is looked at next */
+        w->back_tsc = cl_tsc();
+        bool at_once = cl_ticks_to_ns(clock, (int64_t)(w->back_tsc - now)) < YIELD_AT_ONCE_NS;
         w->alone = at_once ? w->alone + 1 : 0;
     } else {
         /* One that was stopped, and evicted, steps aside when nobody looks any more; one that parks is not to be charged
@@ -132,6 +144,7 @@ static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t
         /* A timer that is due brings no core: the iokernel sees it in the signals and decides. */
         bool timed = w->deadline_tsc != UINT64_MAX && w->deadline_tsc > now;
         sleep_on_grant(a, k, grant, timed ? cl_ticks_to_ns(clock, (int64_t)(w->deadline_tsc - now)) + 1 : -1);
+        w->back_tsc = cl_tsc();
     }
 }
 
@@ -171,6 +184,7 @@ static void wait_core(struct port *port, struct port_arena *a, unsigned k, struc
     cl_store_relaxed(&me->waiting, 1);
     cl_fence_seq_cst(); /* before the look at `managed` and `released`, see end_waits */
     while (wait_owner(port, a, k, w, said)) {
+        cl_store_relaxed(&port_lines(a, k)->signals.back_tsc, (uint32_t)w->back_tsc);
         say(a, k, CL_KTHREAD_RUNNING);
         act(a, k);
         if (owns(a, k))
@@ -180,6 +194,7 @@ static void wait_core(struct port *port, struct port_arena *a, unsigned k, struc
     }
     cl_store_relaxed(&port_lines(a, k)->park,
                      CL_KTHREAD_RUNNING); /* relaxed: no iokernel reads it, if it ended early */
+    me->noticed = false;
     cl_store_release(&me->waiting, 0);
 }
 
@@ -188,14 +203,26 @@ static bool cores_managed(struct cl_cores *c)
     return cl_load_acquire(&port_of_cores(c)->managed) != NULL;
 }
 
+/* Async-signal-safe: k's own words. */
+static void note_lost(struct port *port, struct port_arena *a, unsigned k)
+{
+    if (port->waiters[k].noticed)
+        return;
+    port->waiters[k].noticed = true;
+    fetch_lines(a, k);
+    cl_store_relaxed(&port_lines(a, k)->signals.lost_tsc, (uint32_t)cl_tsc());
+}
+
 static bool cores_lost(struct cl_cores *c, unsigned k)
 {
     struct port *port = port_of_cores(c);
     struct port_arena *a = cl_load_acquire(&port->managed);
     if (!a)
         return false;
-    if (!owns(a, k))
+    if (!owns(a, k)) {
+        note_lost(port, a, k);
         return waits_for(port, a);
+    }
     act(a, k); /* a grant that came while k got up by itself */
     return false;
 }
@@ -208,7 +235,10 @@ static bool cores_wanted(struct cl_cores *c, unsigned k)
     if (owns(a, k))
         act(a, k); /* as in cores_lost */
     const struct cl_state_core *core = core_of(a, k);
-    return core && cl_load_relaxed(&core->wanted); /* relaxed: a hint */
+    if (!core || !cl_load_relaxed(&core->wanted)) /* relaxed: a hint */
+        return false;
+    fetch_lines(a, k); /* it is about to park */
+    return true;
 }
 
 static void cores_aside(struct cl_cores *c, unsigned k)

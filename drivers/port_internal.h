@@ -65,6 +65,7 @@ struct port_waiter {
     uint32_t waiting CL_ALIGNED(CL_CACHELINE);
     uint32_t seen;            /* of its grant, at cl_cores_ops.park_begin; the kthread's own, as the next two */
     bool lost;                /* it did not own its core then */
+    bool noticed;             /* it has seen that its core is another's, and says when */
     struct port_arena *arena; /* that it parked with */
 };
 

@@ -374,7 +374,12 @@ void io_cores_log(struct io_loop *loop, uint64_t now, const struct io_core *core
                                     .from = (uint16_t)from,
                                     .to = (uint16_t)to,
                                     .what = (uint8_t)what,
-                                    .step = (uint8_t)step};
+                                    .step = (uint8_t)step,
+                                    .decided = core->stamps.decided,
+                                    .stored = core->stamps.stored,
+                                    .lost = core->stamps.lost,
+                                    .left = core->stamps.left,
+                                    .back = core->stamps.back};
     uint64_t words[sizeof move / 8], *to_words = (uint64_t *)&c->log[c->logged % IO_MOVES_LOG];
     memcpy(words, &move, sizeof move);
     __atomic_thread_fence(__ATOMIC_RELEASE);

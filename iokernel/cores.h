@@ -73,6 +73,10 @@ struct io_allotment {
     uint8_t steer[IO_STEER];
 };
 
+struct io_stamps {
+    uint32_t decided, stored, lost, left, back;
+};
+
 /* A worker CPU. */
 struct io_core {
     struct cl_state_core *state; /* shared, we write */
@@ -88,6 +92,7 @@ struct io_core {
     uint64_t decided, next_stage;
     uint64_t hot_until; /* 0: it is not hot */
     struct io_kthread *hot[2];
+    struct io_stamps stamps; /* of the last hand-over, see struct cl_io_move */
     uint64_t accounted; /* up to when; 0: being changed, see io_core_account. Writer: loop; readers: anybody */
     struct cl_io_core_stats stats; /* writer: loop; readers: anybody (relaxed) */
 };

@@ -215,6 +215,11 @@ struct cl_io_move {
     uint8_t what, step;
     uint8_t pad[2];
     uint32_t after; /* ticks */
+    /* Low words of cl_tsc() at the steps of the core's last hand-over, those up to here: the loop has decided; its words are
+     * stored and seen by all. And in DONE, as the two applications say (cl_signals): the old owner has seen it; it yields;
+     * the new owner's first instruction. 0: unknown. */
+    uint32_t decided, stored, lost, left, back;
+    uint32_t pad2;
 };
 
 /* What an application that was removed had, for the record and for the leak check. */

@@ -272,6 +272,7 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
 {
     struct io_cores *c = &loop->cores;
     struct io_kthread *old = core->owner;
+    core->stamps = (struct io_stamps){.decided = (uint32_t)cl_tsc()};
     if (!place(loop, k, core))
         return false;
     if (core->from != k && in_the_way(core)) /* it had stepped aside, and runs again */
@@ -291,6 +292,7 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
     if (running)
         ask(loop, core);
     cl_fence_seq_cst(); /* see the head of this file */
+    core->stamps.stored = (uint32_t)cl_tsc_ordered();
     if (old && !running && park_of(old) == CL_KTHREAD_RUNNING)
         ask(loop, core);
     else if (running && park_of(old) != CL_KTHREAD_RUNNING)
@@ -464,11 +466,23 @@ static bool escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
     return false;
 }
 
+/* What the two say of when they did it. Relaxed: the new owner stored its stamp before `acted`, which was read with acquire, and
+ * the old one its own before it yielded to that one. */
+static void stamp(struct io_core *core)
+{
+    core->stamps.back = cl_load_relaxed(&core->owner->member.signals.shared->back_tsc);
+    if (!core->from)
+        return;
+    core->stamps.lost = cl_load_relaxed(&core->from->member.signals.shared->lost_tsc);
+    core->stamps.left = cl_load_relaxed(&core->from->member.signals.shared->left_tsc);
+}
+
 static void done(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     struct io_kthread *k = core->owner;
     core->begun = true;
+    stamp(core);
     k->member.stalls = 0;
     set_look_move(k, false); /* if it was told to look at this grant */
     cl_hist_record(c->actuation[core->step], (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(now - core->decided)));

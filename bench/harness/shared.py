@@ -52,13 +52,19 @@ def batch(**settings: Any) -> AppSettings:
 
 @dataclass(frozen=True)
 class Move:
-    """An entry of the log of moves. from_slot, to_slot: slot + 1 of a kthread, 0: nobody."""
+    """An entry of the log of moves. from_slot, to_slot: slot + 1 of a kthread, 0: nobody. The last five: low words of
+    cl_tsc() at the steps of the hand-over, 0: unknown (struct cl_io_move)."""
 
     tsc: int
     from_slot: int
     to_slot: int
     what: int
     step: int
+    decided: int = 0
+    stored: int = 0
+    lost: int = 0
+    left: int = 0
+    back: int = 0
 
 
 class Shared:
@@ -123,7 +129,10 @@ class Shared:
         out, lost, found = ffi.new("struct cl_io_move[]", LOG_BATCH), ffi.new("uint64_t *"), []
         while n := int(lib.cl_io_moves(self.kernel.ptr, 0, self._logged, out, LOG_BATCH, lost)):
             # `from` is a word of Python's.
-            found += [Move(m.tsc, getattr(m, "from"), m.to, m.what, m.step) for m in out[0:n]]
+            found += [
+                Move(m.tsc, getattr(m, "from"), m.to, m.what, m.step, m.decided, m.stored, m.lost, m.left, m.back)
+                for m in out[0:n]
+            ]
         self.log_lost += int(lost[0])
         return found
 

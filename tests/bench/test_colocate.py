@@ -11,8 +11,10 @@ from corelane.bench.harness.openloop import Point
 from corelane.bench.harness.session import Session
 
 
-def slot(p99_us: float, work: float = math.nan) -> colocate.Beside:
-    return colocate.Beside(Point(1e5, 1e5, 100, 100, p99_us=p99_us), work)
+def slot(p99_us: float, work: float = math.nan, kv_core_share: float = 0.0) -> colocate.Beside:
+    point = Point(1e5, 1e5, 100, 100, p99_us=p99_us)
+    point.extra["kv_core_share"] = kv_core_share
+    return colocate.Beside(point, work)
 
 
 @pytest.fixture
@@ -46,9 +48,8 @@ def test_unanswered_requests_make_no_figure(session: Session) -> None:
 
 @pytest.mark.parametrize(("p99_us", "value"), [(74.0, 0.92), (76.0, None), (math.inf, None)])
 def test_half_of_the_peak(session: Session, p99_us: float, value: float | None) -> None:
-    """Half of the peak takes half of the core: 46 of 100 units in the other half are 0.92."""
-    session.settings["peak_rps"] = 2e6
-    got = {"beside": [slot(p99_us, 46)] * 3, "batch alone": [slot(math.nan, 100)] * 3, "kv alone": [slot(10)] * 3}
+    """kv had half of the core: 46 of 100 units in the other half are 0.92."""
+    got = {"beside": [slot(p99_us, 46, 0.5)] * 3, "batch alone": [slot(math.nan, 100)] * 3, "kv alone": [slot(10)] * 3}
     colocate.judge_half(session, got, 1e6)
     figure = session.figures["colocate.half_batch_share"]
     assert figure["value"] == (None if value is None else pytest.approx(value))

@@ -47,8 +47,9 @@ def test_refusals(changed: dict[str, int], reason: str) -> None:
     fields = {"way": 0, "decider_cpu": min(os.sched_getaffinity(0)), "worker_cpu": 1, "rounds": 1, "limit_ns": 10**8}
     if fields["decider_cpu"] == fields["worker_cpu"]:
         fields["worker_cpu"] = 0
-    out, err, ns = ffi.new("struct cl_handoff_result *"), ffi.new("char[256]"), ffi.new("double[1]")
-    rc = lib.cl_handoff_run(ffi.new("struct cl_handoff_config *", fields | changed), ns, out, err)
+    out, err = ffi.new("struct cl_handoff_result *"), ffi.new("char[256]")
+    times = ffi.new("struct cl_handoff_times[1]")
+    rc = lib.cl_handoff_run(ffi.new("struct cl_handoff_config *", fields | changed), times, out, err)
     assert rc < 0
     assert reason in ffi.string(err).decode()
 
@@ -67,9 +68,29 @@ def test_decisions_are_matched_with_their_ends_and_with_the_handlers_stamps() ->
         Move(310 * us, 2, 1, WANTED, lib.CL_IO_STEP_PARKED),
     ]
     stamps = [90 * us, 103 * us, 105 * us, 320 * us]  # of another call, of the first move, of the same, of none
-    ends, to_handler = handoff.spans(moves, ASK, stamps)
-    assert [round(v / 1e3, 2) for v in ends] == [2.0, 4.0]
-    assert [round(v / 1e3, 2) for v in to_handler] == [3.0]
+    found = handoff.pairs(moves, ASK)
+    assert [(wanted.tsc // us, done.tsc // us) for wanted, done, _ in found] == [(100, 102), (300, 304)]
+    assert [round(v / 1e3, 2) for v in handoff.to_handler(moves, ASK, stamps)] == [3.0]
+
+
+def move(start: int, **changed: int) -> tuple[Move, Move]:
+    """A decision at `start` and its end, with stamps 10, 20, ... ticks later; `changed`: other stamps."""
+    stamps = {"decided": start + 10, "stored": start + 15, "lost": start + 30, "left": start + 60, "back": start + 100}
+    words = {name: value & 0xFFFFFFFF for name, value in (stamps | changed).items()}
+    return Move(start, 1, 2, WANTED, ASK), Move(start + 150, 2, 2, DONE, ASK, **words)
+
+
+@pytest.mark.parametrize("start", [1 << 40, (1 << 40) - 5, (1 << 40) - 45, (1 << 40) - 120])
+def test_a_move_is_broken_down_by_its_stamps_which_are_low_words(start: int) -> None:
+    found = handoff.broken_down(*move(start), None)
+    assert found is not None
+    ticks = [round(value * default_clock().hz / 1e9) for value in found.values()]
+    assert dict(zip(found, ticks, strict=True)) == dict(zip(handoff.ALL_STEPS, (10, 5, 20, 30, 40, 50), strict=True))
+
+
+@pytest.mark.parametrize("changed", [{"lost": 0}, {"left": (1 << 40) - 1000}, {"back": (1 << 40) + (1 << 31)}])
+def test_a_stamp_that_is_missing_or_of_another_move_leaves_the_move_out(changed: dict[str, int]) -> None:
+    assert handoff.broken_down(*move(1 << 40, **changed), None) is None
 
 
 def test_a_hand_over_that_never_came_counts_as_infinite() -> None:

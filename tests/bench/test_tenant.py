@@ -39,6 +39,25 @@ def test_a_job_pauses() -> None:
         assert job.paused
 
 
+@two_cores
+@pytest.mark.parametrize("code", ["c", "numba"])
+def test_a_job_on_an_iokernel_ends_and_begins_with_its_turns(code: str) -> None:
+    apps = {"batch": shared.batch()}
+    with shared.shared((CORES[0], CORES[1]), apps=apps) as made:
+        job = made.tenant("batch", "batch", code=code, paused=True)
+        assert job.work == 0
+        for _ in range(3):
+            before = job.work
+            with job.working():
+                wait_until(lambda before=before: job.work > before, what="work in a turn", deadline_s=60)
+            wait_until(lambda: made.counts()["moves"] > 0, what="a core for it")
+            cores = next(app["cores"] for app in made.kernel.stats()["apps"] if app["name"] == "batch")
+            assert cores["core_s"] > 0
+        done = job.work
+        with job.working():
+            wait_until(lambda: job.work > done, what="work in a last turn", deadline_s=60)
+
+
 def test_a_tenant_without_an_iokernel_says_so() -> None:
     with pytest.raises(CorelaneError, match="iokernel"):
         Tenant("batch", socket="/nowhere/io.sock")
