@@ -6,11 +6,11 @@ server that is asked now and then, so that each request moves the core there and
 (ask), once with one that does not (interrupt), once with one that blocks signals as well (evict).
 
 Everybody who takes part in a hand-over stamps his steps with the time-stamp counter (runtime/shm.h, cl_signals), and
-the iokernel's log of moves has the stamps. A move is timed from the decision, before its first store, to the new owner's
-first instruction after its own wait in the kernel, and an ask is broken down into its steps beside those of the bare
-flag. Two other views are printed with it: the iokernel's own histogram, from the beginning of the round that decides to
-that of the round that sees the new owner run; and the beginning of the application's handler, which adds the network
-stack.
+the iokernel's log of moves has the stamps. A move is timed from the decision, before its first store, to the new
+owner's first instruction after its wait in the kernel, and an ask is broken down into its steps beside those of the
+bare flag. Two other views are printed with it: the iokernel's own histogram, from the beginning of the round that
+decides to that of the round that sees the new owner run; and the beginning of the application's handler, which adds the
+network stack.
 """
 
 from __future__ import annotations

@@ -88,6 +88,18 @@ static void say(struct port_arena *a, unsigned k, uint32_t state)
     cl_fence_seq_cst(); /* before the look at owner and grant, see docs/cores.md, lost wake-ups */
 }
 
+/* sched_yield() without libc's page of code and the page of its address: right after a switch of address spaces each page
+ * that is touched costs a walk of the page tables, on both sides. */
+static void yield_now(void)
+{
+#if defined(__x86_64__)
+    long rc;
+    __asm__ volatile("syscall" : "=a"(rc) : "0"((long)SYS_sched_yield) : "rcx", "r11", "memory");
+#else
+    sched_yield();
+#endif
+}
+
 static void sleep_on_grant(const struct port_arena *a, unsigned k, uint32_t grant, int64_t timeout_ns)
 {
     struct timespec ts = {timeout_ns / 1000000000, timeout_ns % 1000000000};
@@ -132,7 +144,7 @@ static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t
     const struct cl_clock *clock = cl_clock_default();
     cl_store_relaxed(&port_lines(a, k)->signals.left_tsc, (uint32_t)now); /* see cl_signals, as the other two */
     if (hot) {
-        sched_yield();
+        yield_now();
         fetch_lines(a, k); /* together with the owner's line, which is looked at next */
         w->back_tsc = cl_tsc();
         bool at_once = cl_ticks_to_ns(clock, (int64_t)(w->back_tsc - now)) < YIELD_AT_ONCE_NS;

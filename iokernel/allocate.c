@@ -210,6 +210,11 @@ static void look_at_app(struct io_loop *loop, struct io_app *app, struct cl_poli
     a->usable = f.usable;
     a->demand = cl_min(cl_min(a->held + f.extra, a->maximum), f.usable);
     a->demand = cl_max(a->demand, a->held);
+    if (a->demand > a->held &&
+        a->last_run) { /* if it gets a core it is this one as a rule, for which these are written */
+        cl_prefetch_write(a->last_run->member.state);
+        cl_prefetch_write(a->last_run->member.last->state);
+    }
     row->packet_delay_ns = to_ns(loop, f.packet);
     row->thread_delay_ns = to_ns(loop, f.thread);
     row->timer_delay_ns = to_ns(loop, f.timer);
