@@ -154,21 +154,24 @@ static inline void look_at_kthread(struct io_loop *loop, struct io_kthread *k, s
     }
 }
 
-/* "There is work for more kthreads than run": counts as one uthread that waits, until one that got a core since has begun,
- * or nothing is seen to wait where some run. */
+/* "There is work for more kthreads than run": counts as one uthread that waits, until one that got a core since it was said
+ * last has begun, or nothing is seen to wait where some run, who look for such work before they park. Not while one is on its
+ * way: it may never begin. */
 static void look_at_help(struct io_loop *loop, struct io_app *app, struct found *f, uint64_t now)
 {
     struct io_allotment *a = &app->cores;
     uint32_t help = cl_load_relaxed(a->shared_help);
     if (help != a->help) {
         a->help = help;
+        a->help_last = now;
         a->help_since = a->help_since ? a->help_since : now;
     }
     if (cl_likely(a->help_since == 0))
         return;
     const struct io_core *last = a->last_run ? a->last_run->member.core : NULL;
-    bool came = last && last->begun && (int64_t)(last->decided - a->help_since) >= 0;
-    if (came || (a->held && f->waiting == 0 && now - a->help_since > loop->cores.interval)) {
+    bool came = last && last->begun && (int64_t)(last->decided - a->help_last) >= 0;
+    bool under_way = last && !last->begun, some_run = a->held && f->waiting == 0 && !under_way;
+    if (came || (some_run && now - a->help_last > loop->cores.interval)) {
         a->help_since = 0;
         return;
     }

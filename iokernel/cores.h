@@ -58,7 +58,8 @@ struct io_allotment {
     uint64_t *shared_look;
     const uint32_t *shared_help;
     uint32_t help;               /* last seen */
-    uint64_t help_since;         /* 0: heeded */
+    uint64_t help_since;         /* when it was said first; 0: heeded */
+    uint64_t help_last;          /* and last */
     uint32_t held;               /* cores whose owner is one of its kthreads and has work or is on its way */
     uint32_t usable;             /* kthreads that could be given a core, those that have one included */
     uint32_t demand;             /* cores that it could use at this moment, those held included */

@@ -279,6 +279,8 @@ void cl_completions_arm(struct cl_kthread *k, bool on);
 void cl_completions_export(struct cl_kthread *k);
 void cl_watcher_stop(struct cl_sched *s);
 
+/* rseq.c: have the kernel switch to this thread sooner. */
+void cl_rseq_give_up(void);
 /* aside.c: cores that others may take. */
 /* The loop was asked to look: if the core is lost, let go of it, and come back with it. Returns whether a uthread was run then. */
 bool cl_step_aside(struct cl_kthread *k);

@@ -242,6 +242,7 @@ static void begin(struct cl_kthread *k)
     struct cl_sched *s = k->sched;
     if (!s->cores)
         return;
+    cl_rseq_give_up();
     cl_store_release(&k->tid, (int32_t)syscall(SYS_gettid));
     syscall(SYS_futex, &k->tid, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     while (!cl_load_acquire(&s->go)) /* acquire: pairs with cl_sched_start */

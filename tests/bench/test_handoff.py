@@ -85,12 +85,14 @@ def test_a_move_is_broken_down_by_its_stamps_which_are_low_words(start: int) -> 
     found = handoff.broken_down(*move(start), None)
     assert found is not None
     ticks = [round(value * default_clock().hz / 1e9) for value in found.values()]
+    assert handoff.took(*move(start), None) == pytest.approx(90 * 1e9 / default_clock().hz)
     assert dict(zip(found, ticks, strict=True)) == dict(zip(handoff.ALL_STEPS, (10, 5, 20, 30, 40, 50), strict=True))
 
 
 @pytest.mark.parametrize("changed", [{"lost": 0}, {"left": (1 << 40) - 1000}, {"back": (1 << 40) + (1 << 31)}])
 def test_a_stamp_that_is_missing_or_of_another_move_leaves_the_move_out(changed: dict[str, int]) -> None:
     assert handoff.broken_down(*move(1 << 40, **changed), None) is None
+    assert (handoff.took(*move(1 << 40, **changed), None) is None) == ("back" in changed)
 
 
 def test_a_hand_over_that_never_came_counts_as_infinite() -> None:

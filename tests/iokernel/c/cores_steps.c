@@ -416,6 +416,40 @@ static void help_gets_a_core(void)
     world_delete(&p.w);
 }
 
+/* What was asked for when the kthread that was meant for an earlier call was seen to run may be too late for that one. */
+static void help_that_comes_while_a_kthread_begins_is_not_lost(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){0}, (struct wish){0});
+    p.l->line->help++;
+    run(&p.w, 5 * US);
+    CHECK(owns(&p.w, p.l) && !acts(&p.w, p.b));
+    uint32_t grant = p.l->state->grant;
+    CHECK(acts(&p.w, p.l));
+    park(p.l);
+    p.l->line->help++;
+    run(&p.w, 10 * US);
+    CHECK(owns(&p.w, p.l) && p.l->state->grant != grant);
+    CHECK(acts(&p.w, p.l));
+    world_delete(&p.w);
+}
+
+/* The kthread that was to come did not begin: the work still waits. */
+static void help_outlives_a_kthread_that_does_not_begin(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){0}, (struct wish){0});
+    p.l->line->help++;
+    run(&p.w, 5 * US);
+    CHECK(owns(&p.w, p.l) && !acts(&p.w, p.b));
+    run(&p.w, 5100 * US);
+    CHECK(cores_of(&p.w, p.lat).not_started == 1);
+    run(&p.w, 500 * US);
+    CHECK(owns(&p.w, p.l)); /* tried once more */
+    CHECK(acts(&p.w, p.l));
+    world_delete(&p.w);
+}
+
 static void hot_and_cold(void)
 {
     struct pair p;
@@ -756,6 +790,8 @@ static const struct {
     {"kthread_inside_a_uthread_comes_first", kthread_inside_a_uthread_comes_first},
     {"frame_for_an_application_without_core", frame_for_an_application_without_core},
     {"help_gets_a_core", help_gets_a_core},
+    {"help_that_comes_while_a_kthread_begins_is_not_lost", help_that_comes_while_a_kthread_begins_is_not_lost},
+    {"help_outlives_a_kthread_that_does_not_begin", help_outlives_a_kthread_that_does_not_begin},
     {"hot_and_cold", hot_and_cold},
     {"quantum", quantum},
     {"classes", classes},
