@@ -94,7 +94,7 @@ struct io_core {
     uint64_t hot_until; /* 0: it is not hot */
     struct io_kthread *hot[2];
     struct io_stamps stamps; /* of the last hand-over, see struct cl_io_move */
-    uint64_t accounted; /* up to when; 0: being changed, see io_core_account. Writer: loop; readers: anybody */
+    uint64_t accounted;      /* up to when; 0: being changed, see io_core_account. Writer: loop; readers: anybody */
     struct cl_io_core_stats stats; /* writer: loop; readers: anybody (relaxed) */
 };
 
