@@ -1,5 +1,5 @@
 /* See port.h. This file: the data path. port_watch.c: attaching, watching, attaching again; port_arena.c: what
- * is attached to. */
+ * it is attached to. */
 #include "port_internal.h"
 
 #include <stdlib.h>

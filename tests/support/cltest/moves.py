@@ -119,6 +119,11 @@ class MoveChecker:
                 self._fault("the owner is gone, and the core was not taken from it", cpu, slot)
         return self.spans.pop(slot, [])
 
+    @property
+    def cpus(self) -> list[int]:
+        """That ever had an owner."""
+        return list(self._cores)
+
     def check_owners(self) -> None:
         """Whoever became an owner was registered then."""
         for slot, at in self._owned:
