@@ -17,6 +17,7 @@ COMMANDS = {
     "run": "run an application: a built-in one, module:handler, or a compiled .so",
     "ps": "show the iokernel and its applications, with rates and drops",
     "top": "watch who has the cores, how long work waits, and how cores move",
+    "areas": "list, make, grow and delete storage areas",
     "policy": "say which policy decides who gets the cores, or set another",
     "raft-sim": "run simulated Raft clusters from seeds and check what must hold",
     "bench": "measure: benchmarks by name, their list, reports from their files",

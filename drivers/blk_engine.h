@@ -8,6 +8,7 @@
 struct cl_blk_file {
     struct cl_blk blk;
     int fd;
+    uint64_t start; /* of the part that is ours */
     uint32_t
         no_dsync; /* writers: any queue's thread, once RWF_DSYNC was refused; readers: all, relaxed: it changes how, not what */
     struct cl_blk_file_info info;

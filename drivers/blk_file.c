@@ -102,19 +102,27 @@ static int take_file(struct cl_blk_file *f, const struct cl_blk_file_config *c, 
     return rc;
 }
 
-static int measure(struct cl_blk_file *f, const struct stat *st, char *err)
+static int measure(struct cl_blk_file *f, const struct cl_blk_file_config *c, const struct stat *st, char *err)
 {
     uint64_t bytes = (uint64_t)st->st_size;
     if (f->info.raw && ioctl(f->fd, BLKGETSIZE64, &bytes) < 0)
         return cl_blk_file_refuse(err, -errno, "cannot find out the device's size: %s", strerror(errno));
+    if (c->part_bytes) {
+        if ((c->part_offset | c->part_bytes) & (f->blk.block_bytes - 1) || c->part_bytes > bytes ||
+            c->part_offset > bytes - c->part_bytes)
+            return cl_blk_file_refuse(err, -EINVAL,
+                                      "it has no such part, or the part does not begin and end at a block");
+        f->start = c->part_offset;
+        bytes = c->part_bytes;
+    }
     f->blk.bytes = bytes & ~(uint64_t)(f->blk.block_bytes - 1);
     f->blk.atomic_bytes = cl_min(sector_bytes(f->info.raw ? st->st_rdev : st->st_dev), f->blk.block_bytes);
     if (!f->blk.bytes)
         return cl_blk_file_refuse(err, -EINVAL, "it holds no block of %u bytes; make it larger first",
                                   f->blk.block_bytes);
     if (!f->info.raw) {
-        off_t hole = lseek(f->fd, 0, SEEK_HOLE);
-        f->info.holes = hole >= 0 && (uint64_t)hole < bytes;
+        off_t hole = lseek(f->fd, (off_t)f->start, SEEK_HOLE);
+        f->info.holes = hole >= 0 && (uint64_t)hole < f->start + bytes;
     }
     return 0;
 }
@@ -197,7 +205,7 @@ int cl_blk_file_open(const struct cl_blk_file_config *config, struct cl_blk **ou
         free(f);
         return rc;
     }
-    rc = measure(f, &st, err);
+    rc = measure(f, &c, &st, err);
     rc = rc ? rc : try_direct(f, &c, err);
     rc = rc ? rc : start(f, &c, err);
     if (rc) {

@@ -48,9 +48,10 @@ struct cl_blk_file_config {
     uint32_t direct;      /* CL_BLK_DIRECT_* */
     uint32_t no_dsync;    /* link an fdatasync to durable writes, as if RWF_DSYNC were refused */
     uint32_t sqpoll;      /* a kernel thread looks for submissions; it sleeps after sqpoll_idle_ms without any [off] */
-    uint32_t sqpoll_idle_ms; /* [10] */
-    uint32_t threads;        /* engine threads: workers a queue, 1..64 [4] */
-    uint32_t shared;         /* do not lock it: others may have it open */
+    uint32_t sqpoll_idle_ms;          /* [10] */
+    uint32_t threads;                 /* engine threads: workers a queue, 1..64 [4] */
+    uint64_t part_offset, part_bytes; /* only this part of it, multiples of block_bytes [all] */
+    uint32_t shared;                  /* do not lock it: others may have it open */
 };
 
 struct cl_blk_file_info {

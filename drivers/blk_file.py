@@ -44,7 +44,8 @@ class FileBlk(Blk):
 
     path: of an existing file (see `create`) or block device; or an open descriptor, which is then the device's.
     engine: "auto", "uring" or "threads". direct: None for O_DIRECT where it is to be had, True: or fail, False: through
-    the page cache. The rest is explained in drivers/blk_file.h. Raises CorelaneError saying why it cannot be opened.
+    the page cache. part: (offset, bytes) of it only. The rest is explained in drivers/blk_file.h. Raises CorelaneError
+    saying why it cannot be opened.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class FileBlk(Blk):
         sqpoll: bool = False,
         threads: int = 0,
         shared: bool = False,
+        part: tuple[int, int] = (0, 0),
     ) -> None:
         config, out, err = ffi.new("struct cl_blk_file_config *"), ffi.new("struct cl_blk **"), ffi.new("char[256]")
         name = ffi.NULL if isinstance(path, int) else ffi.new("char[]", os.fsencode(path))
@@ -67,6 +69,7 @@ class FileBlk(Blk):
         config.queues, config.depth, config.block_bytes, config.threads = queues, depth, block_bytes, threads
         config.engine, config.direct = _ENGINES[engine], _DIRECT[direct]
         config.no_dsync, config.sqpoll, config.shared = no_dsync, sqpoll, shared
+        config.part_offset, config.part_bytes = part
         check(lib.cl_blk_file_open(config, out, err), err, f"block device {path}")
         super().__init__(out[0])
 

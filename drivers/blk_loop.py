@@ -11,6 +11,7 @@ import fcntl
 import os
 import struct
 import time
+from pathlib import Path
 
 from ..runtime.errors import SystemLimit
 
@@ -59,3 +60,13 @@ def attach(fd: int, offset: int, size: int, block_bytes: int = 512) -> tuple[int
     with contextlib.suppress(OSError):  # through the page cache then, and still flushed when asked to
         fcntl.ioctl(loop, _SET_DIRECT_IO, 1)
     return loop, path
+
+
+def parts(path: str) -> list[int]:
+    """Offsets of the loop devices that there are over parts of a file or device, whoever made them."""
+    out = []
+    for loop in Path("/sys/block").glob("loop*/loop"):
+        with contextlib.suppress(OSError, ValueError):  # it went away while we looked
+            if (loop / "backing_file").read_text().strip() == path:
+                out.append(int((loop / "offset").read_text()))
+    return out

@@ -69,7 +69,7 @@ static int sync_data(struct queue *q)
 static ssize_t move(struct queue *q, const struct cl_blk_req *r, uint32_t done)
 {
     struct iovec iov = {(uint8_t *)r->buf + done, r->bytes - done};
-    off_t at = (off_t)(r->offset + done);
+    off_t at = (off_t)(q->file->start + r->offset + done);
     bool dsync = r->flags & CL_BLK_DURABLE && !cl_load_relaxed(&q->file->no_dsync);
     ssize_t n = r->op == CL_BLK_READ ? preadv2(q->file->fd, &iov, 1, at, 0)
                                      : pwritev2(q->file->fd, &iov, 1, at, dsync ? RWF_DSYNC : 0);

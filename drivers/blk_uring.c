@@ -146,7 +146,7 @@ static void fill_entries(struct cl_blk_file *f, struct ring *r, struct cl_blk_re
     } else {
         e->opcode = write ? IORING_OP_WRITE : IORING_OP_READ;
     }
-    e->off = req->offset + done;
+    e->off = f->start + req->offset + done;
     e->addr = (uintptr_t)buf;
     e->len = req->bytes - done;
     e->user_data = (uintptr_t)req;

@@ -19,7 +19,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ..drivers.nic import Nic
 from ..runtime.errors import ConfigError, CorelaneError, Refused, check
@@ -33,6 +33,9 @@ from .peers import Peer
 from .policy import load
 from .server import ControlServer, Grant
 from .settings import AppSettings, ArenaDefaults
+
+if TYPE_CHECKING:
+    from .areas import Areas
 
 MODES: Mapping[str, int] = {"spin": lib.CL_IO_SPIN, "adaptive": lib.CL_IO_ADAPTIVE, "block": lib.CL_IO_BLOCK}
 DEFAULT_SUBNET = "10.77.0.0/16"
@@ -66,7 +69,8 @@ class Iokernel:
     reserved: addresses of the subnet that no application may ask for. uids, gids: who may attach besides root and our
     own user. huge: arenas on huge pages ("huge"), transparent ones ("thp"), or neither (""). command_timeout_s: how
     long a loop may take to admit or forget an application; one that could not be forgotten is `leaving` in the
-    statistics, keeps its address, and is tried again until it is gone.
+    statistics, keeps its address, and is tried again until it is gone. areas: storage areas that it gives out
+    (areas.py); they stay the caller's.
 
     manual_hz: for tests. Loops are not started: `step` runs a round at a stamp of the caller's, on a clock of that
     rate.
@@ -105,6 +109,7 @@ class Iokernel:
         huge: str = "",
         patience_s: float = 2.0,
         command_timeout_s: float = 5.0,
+        areas: Areas | None = None,
         manual_hz: int = 0,
     ) -> None:
         if mode not in MODES:
@@ -135,6 +140,7 @@ class Iokernel:
         self._settings = dict(apps or {})
         self._default_settings = app_defaults or AppSettings()
         self._most = (max_apps, max_arena_bytes)
+        self._areas = areas
         self._access = (socket_mode, tuple(uids), tuple(gids), patience_s)
         # C takes 0 for its default.
         times = tuple(0 if us is None else us or lib.CL_IO_NO_TIME for us in (spin_us, pause_us))
@@ -165,7 +171,9 @@ class Iokernel:
         if self._io is not None:
             raise CorelaneError("start the iokernel", "it is running", "stop it first")
         mode, uids, gids, patience_s = self._access
-        self._server = ControlServer(self.socket_path, self, mode=mode, uids=uids, gids=gids, patience_s=patience_s)
+        self._server = ControlServer(
+            self.socket_path, self, mode=mode, uids=uids, gids=gids, patience_s=patience_s, areas=self._areas
+        )
         try:
             self._io = self._make_io()
             err = ffi.new("char[256]")

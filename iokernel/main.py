@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..drivers.nic import Nic
 from ..runtime.config import AppConfig, Config
@@ -16,6 +16,9 @@ from ..runtime.placement import Placement, choose
 from ..runtime.topology import Topology
 from .iokernel import Iokernel
 from .settings import AppSettings
+
+if TYPE_CHECKING:
+    from .areas import Areas
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LOOK_S = 1.0
@@ -174,7 +177,25 @@ def make(config: Config, uplink: Nic | None, plan: Placement) -> Iokernel:
         max_arena_bytes=io.max_arena_mib << 20,
         socket_mode=mode,
         huge="huge" if io.huge_pages else "",
+        areas=open_storage(config),
     )
+
+
+def open_storage(config: Config) -> Areas | None:
+    """The storage areas of [storage], or None. Raises CorelaneError for a place that cannot hold them."""
+    storage = config.storage
+    if not storage.directory and not storage.device:
+        return None
+    from .areas import Areas, DirectoryStore, Store
+
+    store: Store
+    if storage.directory:
+        store = DirectoryStore(storage.directory, storage.capacity_mib << 20)
+    else:
+        from .areas_device import open_device
+
+        store = open_device(storage.device, trusted=storage.trusted)
+    return Areas(store, storage.quota_mib << 20)
 
 
 def facts(iokernel: Iokernel, driver: str) -> dict[str, Any]:

@@ -18,15 +18,16 @@ from __future__ import annotations
 import array
 import contextlib
 import errno
+import json
 import os
 import selectors
 import socket
 import struct
 import time
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..runtime.errors import CorelaneError, SystemLimit
 from ._native import ffi, lib
@@ -34,12 +35,16 @@ from .lock import lock, remove_stale
 from .peers import Peer, peer_of, pidfd_of
 from .worker import Worker
 
+if TYPE_CHECKING:
+    from .areas import Areas
+
 _HEADER = struct.Struct("=IHHII")  # struct cl_control_header
 _BYTES = {
     lib.CL_CONTROL_HELLO: ffi.sizeof("struct cl_control_hello"),
     lib.CL_CONTROL_STATS: _HEADER.size,
     lib.CL_CONTROL_KTHREADS: ffi.sizeof("struct cl_control_kthreads"),
     lib.CL_CONTROL_POLICY: ffi.sizeof("struct cl_control_policy"),
+    lib.CL_CONTROL_AREA: ffi.sizeof("struct cl_control_area"),
 }
 _MAX_CONNECTIONS = 1024
 _SWEEP_S = 0.1
@@ -92,7 +97,8 @@ class _Connection:
     app: int | None = None
     named: bool = False  # its kthreads are known
     pidfd: int = -1  # of the process that they belong to
-    waits: bool = False  # for a policy that is being loaded; what else it sends is refused
+    waits: bool = False  # for a policy that is being loaded, or a storage area; what else it sends is refused
+    areas: set[str] = field(default_factory=set)  # storage areas that it has open
     closing: bool = False  # close once to_send is empty
 
 
@@ -117,6 +123,7 @@ class ControlServer:
         uids: Collection[int] = (),
         gids: Collection[int] = (),
         patience_s: float = 2.0,
+        areas: Areas | None = None,
     ) -> None:
         self.path = path
         self.counts: Counter[str] = Counter()
@@ -141,8 +148,11 @@ class ControlServer:
             raise
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._loader = Worker()  # of policies
+        self._areas = areas
+        self._area_worker = Worker()  # making an area takes as long as writing it
+        self._area_jobs: deque[tuple[_Connection, Callable[[], Any]]] = deque()
         self._selector = selectors.DefaultSelector()
-        for readable in (self._listener, self._wake, self._loader.fd):
+        for readable in (self._listener, self._wake, self._loader.fd, self._area_worker.fd):
             self._selector.register(readable, selectors.EVENT_READ)
 
     def _listen(self, mode: int) -> socket.socket:
@@ -169,6 +179,8 @@ class ControlServer:
                         self._stopping = True
                     elif key.fd == self._loader.fd:
                         self._answer_policy()
+                    elif key.fd == self._area_worker.fd:
+                        self._answer_area()
                     elif key.fd == key.data.pidfd:
                         self.counts["process_ended"] += 1
                         self._close(key.data)
@@ -194,6 +206,7 @@ class ControlServer:
         self._listener.close()
         os.close(self._wake)
         self._loader.close()
+        self._area_worker.close()
         for leftover in (self.path, self.path + ".lock"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(leftover)
@@ -268,7 +281,9 @@ class ControlServer:
             self._refuse(connection, "internal_error", errno.EIO, f"the iokernel failed: {self.last_error}")
         if not connection.to_send:
             connection.deadline = time.monotonic() + self._patience_s if connection.received else float("inf")
-            if connection.app is None and not connection.received and not connection.closing:
+            if connection.waits or connection.areas:
+                connection.deadline = float("inf")
+            elif connection.app is None and not connection.received and not connection.closing:
                 connection.deadline = time.monotonic() + 60 * self._patience_s  # idle, asks for statistics now and then
 
     def _take_message(self, connection: _Connection) -> bool:
@@ -289,12 +304,13 @@ class ControlServer:
         message = bytes(got[:n_bytes])
         del got[:n_bytes]
         if connection.waits:
-            raise _Bad("greedy", errno.EBUSY, "ask again when the policy is loaded")
+            raise _Bad("greedy", errno.EBUSY, "ask again when this has been answered")
         take = {
             lib.CL_CONTROL_HELLO: self._register,
             lib.CL_CONTROL_STATS: self._answer_stats,
             lib.CL_CONTROL_KTHREADS: self._manage,
             lib.CL_CONTROL_POLICY: self._load_policy,
+            lib.CL_CONTROL_AREA: self._ask_area,
         }[kind]
         take(connection, message)
         return True
@@ -376,6 +392,65 @@ class ControlServer:
         body = _line(result).ljust(lib.CL_CONTROL_TEXT_BYTES, b"\0")
         self._send(connection, _message_of(lib.CL_CONTROL_POLICY_OK, body))
 
+    def _ask_area(self, connection: _Connection, message: bytes) -> None:
+        """Have a worker see to a storage area; `_answer_area` says how it went."""
+        areas = self._areas
+        if areas is None:
+            why = "this iokernel has no storage: set storage.directory or storage.device"
+            raise _Bad("refused", errno.ENODEV, why)
+        said = ffi.cast("struct cl_control_area *", ffi.from_buffer(message))
+        op, name, size, owner = int(said.op), _text(said.name), int(said.bytes), _text(said.owner)
+        connection.waits = True
+        self._area_jobs.append((connection, lambda: areas.handle(op, name, size, owner, connection.peer)))
+        self._next_area()
+
+    def _next_area(self) -> None:
+        while self._area_jobs and not self._area_worker.busy:
+            connection, job = self._area_jobs.popleft()
+            if connection.sock.fileno() in self._connections:  # else it did not wait
+                self._area_worker.start(connection, job)
+
+    def _answer_area(self) -> None:
+        connection, result = self._area_worker.result()
+        connection.waits = False
+        self._next_area()
+        gone = connection.sock.fileno() not in self._connections
+        if isinstance(result, Exception):
+            if not gone:
+                code = result.errno if isinstance(result, CorelaneError) else getattr(result, "errno", None)
+                self._refuse(connection, "area_refused", code or errno.EIO, str(result))
+            return
+        answer, fd = result
+        if fd < 0:
+            if not gone:
+                self.counts["areas"] += 1
+                self._send(connection, _message_of(lib.CL_CONTROL_AREA_OK, json.dumps(answer).encode()))
+            return
+        try:
+            self._hand_over(connection, answer, fd, gone)
+        finally:
+            os.close(fd)  # theirs is another
+
+    def _hand_over(self, connection: _Connection, answer: dict[str, Any], fd: int, gone: bool) -> None:
+        """Give a storage area's descriptor to a client. Its claim ends with the connection."""
+        assert self._areas is not None
+        name = answer["area"]["name"]
+        message = _message_of(lib.CL_CONTROL_AREA_OK, json.dumps(answer).encode())
+        sent = 0
+        if not gone and not connection.to_send:  # what is to send would go before it
+            with contextlib.suppress(OSError):
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
+                sent = connection.sock.sendmsg([message], rights)
+        if sent != len(message):
+            self.counts["area_lost"] += 1
+            self._areas.release(name)
+            if not gone:
+                self._close(connection)
+            return
+        connection.areas.add(name)
+        connection.deadline = float("inf")
+        self.counts["areas_opened"] += 1
+
     def _forget_dead(self, name: str) -> None:
         """An application that was killed and starts again may be faster than our look at its old connection's end."""
         app = self._registry.find(name)
@@ -433,7 +508,7 @@ class ControlServer:
             with contextlib.suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_WR)
             connection.deadline = time.monotonic() + self._patience_s
-        elif connection.app is not None:
+        elif connection.app is not None or connection.areas:
             connection.deadline = float("inf")
 
     def _close(self, connection: _Connection) -> None:
@@ -447,6 +522,9 @@ class ControlServer:
             os.close(connection.pidfd)
             connection.pidfd = -1
         connection.sock.close()
+        for name in connection.areas:
+            assert self._areas is not None
+            self._areas.release(name)
         if connection.app is not None:
             app, connection.app = connection.app, None
             del self._apps[app]

@@ -133,6 +133,20 @@ class CoresConfig:
 
 
 @dataclass(frozen=True)
+class StorageConfig:
+    """[storage]"""
+
+    directory: str = option("", 'folder of the storage areas, a file each; "": none')
+    device: str = option("", 'raw block device that the areas are parts of; "": none. One of both')
+    capacity_mib: int = option(0, "directory: all areas together; 0: what the file system has", low=0, high=1 << 30)
+    quota_mib: int = option(0, "areas of one user together; 0: no limit", low=0, high=1 << 30)
+    trusted: bool = option(
+        False,
+        "device: where there are no loop devices to limit an application to its area, hand out the whole device to it",
+    )
+
+
+@dataclass(frozen=True)
 class FaultConfig:
     """[nic.fault]"""
 
@@ -239,6 +253,7 @@ class Config:
     )
     nic: NicConfig = option(NicConfig, "the uplink NIC")
     network: NetworkConfig = option(NetworkConfig, "addresses")
+    storage: StorageConfig = option(StorageConfig, "areas of a disk that applications are given")
     app_defaults: AppConfig = option(AppConfig, "for applications without a section of their own")
     apps: dict[str, AppConfig] = option(dict, "one section an application", check=_app_name)
 
@@ -257,6 +272,8 @@ class Config:
         import ipaddress
 
         net = ipaddress.IPv4Network(self.network.subnet)
+        if self.storage.directory and self.storage.device:
+            raise ValueError("storage.directory and storage.device exclude each other: leave one out")
         for what in ("ip", "mac"):
             owners: dict[str, str] = {}
             for name, app in self.apps.items():

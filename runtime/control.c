@@ -205,6 +205,24 @@ int cl_control_kthreads(int fd, struct cl_control_kthreads *kthreads, int timeou
     return 0;
 }
 
+/* The text that follows a header. Returns its length. */
+static int receive_text(int fd, const struct cl_control_header *h, char **json, int64_t deadline_ms, char *err)
+{
+    unsigned none = 0;
+    size_t n = h->bytes - sizeof *h;
+    char *text = malloc(n + 1);
+    if (!text)
+        return fail(err, ENOMEM, "no memory for an answer of %zu bytes", n);
+    int rc = receive_all(fd, text, n, NULL, 0, &none, deadline_ms, err);
+    if (rc < 0) {
+        free(text);
+        return rc;
+    }
+    text[n] = 0;
+    *json = text;
+    return (int)n;
+}
+
 int cl_control_stats(int fd, char **json, int timeout_ms, char *err)
 {
     struct cl_control_header h = {CL_CONTROL_MAGIC, CL_CONTROL_VERSION, CL_CONTROL_STATS, sizeof h, 0};
@@ -220,18 +238,31 @@ int cl_control_stats(int fd, char **json, int timeout_ms, char *err)
         return refused(fd, &h, deadline_ms, err);
     if (h.type != CL_CONTROL_STATS_REPLY)
         return fail(err, EPROTO, "the iokernel answered with type %u", h.type);
-    size_t n = h.bytes - sizeof h;
-    char *text = malloc(n + 1);
-    if (!text)
-        return fail(err, ENOMEM, "no memory for %zu bytes of statistics", n);
-    rc = receive_all(fd, text, n, NULL, 0, &none, deadline_ms, err);
-    if (rc < 0) {
-        free(text);
+    return receive_text(fd, &h, json, deadline_ms, err);
+}
+
+int cl_control_area(int fd, struct cl_control_area *ask, char **json, int *area, int timeout_ms, char *err)
+{
+    struct cl_control_header h = {CL_CONTROL_MAGIC, CL_CONTROL_VERSION, CL_CONTROL_AREA, sizeof *ask, 0};
+    int64_t deadline_ms = now_ms() + timeout_ms;
+    unsigned n_fds = 0;
+    ask->header = h;
+    *area = -1;
+    int rc = send_all(fd, ask, sizeof *ask, err);
+    if (rc < 0 && rc != -EPIPE)
         return rc;
-    }
-    text[n] = 0;
-    *json = text;
-    return (int)n;
+    rc = receive_header(fd, &h, CL_CONTROL_MAX_REPLY, area, 1, &n_fds, deadline_ms, err);
+    if (rc == 0 && h.type == CL_CONTROL_REFUSE)
+        rc = refused(fd, &h, deadline_ms, err);
+    else if (rc == 0 && (h.type != CL_CONTROL_AREA_OK || (ask->op == CL_CONTROL_AREA_OPEN) != (n_fds == 1)))
+        rc = fail(err, EPROTO, "the iokernel answered with type %u and %u descriptors", h.type, n_fds);
+    else if (rc == 0)
+        rc = receive_text(fd, &h, json, deadline_ms, err);
+    if (rc < 0 && n_fds)
+        close(*area);
+    if (rc < 0)
+        *area = -1;
+    return rc;
 }
 
 int cl_control_policy(int fd, const char *spec, const char *params, char *text, int timeout_ms, char *err)

@@ -13,6 +13,9 @@
  *
  *   connect, POLICY           ->         have another policy decide who gets the cores; for the iokernel's user and root
  *                             <-         POLICY_OK, or REFUSE with what its trial found
+ *   connect, AREA             ->         list, make, grow, delete or open a storage area (docs/storage.md)
+ *                             <-         AREA_OK: header and a JSON text, when opening with a descriptor; or REFUSE. What was
+ *                                        opened is the client's until the socket ends
  *
  * All fields are in the byte order of the machine: both ends run on it. Every message begins with cl_control_header; a
  * receiver checks magic, then version, then type and length, so that ends of different versions can tell each other so
@@ -48,6 +51,8 @@
 #define CL_CONTROL_KTHREADS_OK 7 /* a header alone */
 #define CL_CONTROL_POLICY 8
 #define CL_CONTROL_POLICY_OK 9
+#define CL_CONTROL_AREA 10
+#define CL_CONTROL_AREA_OK 11
 
 struct cl_control_header {
     uint32_t magic;
@@ -115,6 +120,21 @@ struct cl_control_policy_ok {
     char text[240]; /* what decides now, one line, zero-terminated */
 };
 
+#define CL_CONTROL_AREA_LIST 1
+#define CL_CONTROL_AREA_CREATE 2
+#define CL_CONTROL_AREA_GROW 3
+#define CL_CONTROL_AREA_DELETE 4
+#define CL_CONTROL_AREA_OPEN 5
+
+struct cl_control_area {
+    struct cl_control_header header;
+    uint32_t op; /* CL_CONTROL_AREA_* */
+    uint32_t reserved;
+    uint64_t bytes; /* create, grow: size */
+    char name[64];  /* zero-terminated */
+    char owner[32]; /* create: user, by name or id; empty: who asks. Zero-terminated */
+};
+
 struct cl_control_refuse {
     struct cl_control_header header;
     uint32_t code; /* an errno value that fits best */
@@ -139,6 +159,10 @@ CL_API void cl_control_free(char *json);
 /* Have another policy decide. It is loaded and tried first, which takes seconds if it must be compiled. text
  * (CL_CONTROL_TEXT_BYTES): what decides now. Refused: -code of the refusal, err its text; the old one goes on. */
 CL_API int cl_control_policy(int fd, const char *spec, const char *params, char *text, int timeout_ms, char *err);
+/* Ask about storage areas; the header is filled in. Returns the length of the zero-terminated JSON text in *json
+ * (cl_control_free); *area is the descriptor when opening, the caller's to close, else -1. Making an area takes as long as
+ * writing it. Refused: -code of the refusal, err its text. */
+CL_API int cl_control_area(int fd, struct cl_control_area *ask, char **json, int *area, int timeout_ms, char *err);
 CL_API void cl_control_close(int fd);
 // cffi: end
 
@@ -150,6 +174,7 @@ _Static_assert(sizeof(struct cl_control_accept) == 400, "no hidden padding");
 _Static_assert(sizeof(struct cl_control_kthreads) == 280, "no hidden padding");
 _Static_assert(sizeof(struct cl_control_policy) == 512 && sizeof(struct cl_control_policy) <= CL_CONTROL_MAX_BYTES,
                "no hidden padding");
+_Static_assert(sizeof(struct cl_control_area) == 128, "no hidden padding");
 _Static_assert(sizeof(struct cl_control_policy_ok) == 256, "no hidden padding");
 _Static_assert(sizeof(((struct cl_control_accept *)0)->cpus) == 4 * CL_SHM_MAX_KTHREADS, "one CPU a kthread");
 _Static_assert(sizeof(((struct cl_control_hello *)0)->name) == CL_SHM_NAME_BYTES, "name");

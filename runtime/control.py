@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ._native import ffi, lib
-from .errors import check
+from .errors import CorelaneError, check
 
 
 def statistics(socket_path: str, timeout_s: float = 2.0) -> dict[str, Any]:
@@ -24,3 +24,33 @@ def statistics(socket_path: str, timeout_s: float = 2.0) -> dict[str, Any]:
         return document
     finally:
         lib.cl_control_close(fd)
+
+
+def area(
+    socket_path: str, op: int, name: str = "", size: int = 0, owner: str = "", timeout_s: float = 10.0
+) -> tuple[Any, int, int]:
+    """Ask an iokernel about storage areas (docs/storage.md); op: CL_CONTROL_AREA_*. Making one means writing it all.
+
+    Returns its answer, and, when opening, the area's descriptor and the connection's, the caller's to close: with the
+    connection the claim ends. Else -1 and -1. Raises CorelaneError: nobody listens, refused, no answer in time.
+    """
+    err, text, fd = ffi.new("char[256]"), ffi.new("char **"), ffi.new("int *")
+    ask = ffi.new("struct cl_control_area *", {"op": op, "bytes": size})
+    for field, value in ((ask.name, name.encode()), (ask.owner, owner.encode())):
+        if len(value) >= len(field):
+            raise CorelaneError(
+                f"ask for storage area {name}", f"{value.decode()!r} is longer than {len(field) - 1} bytes"
+            )
+        ffi.memmove(field, value, len(value))
+    connection = check(lib.cl_control_connect(socket_path.encode(), 2000, err), f"connect to {socket_path}", err)
+    keep = False
+    try:
+        what = f"storage area {name}" if name else "storage areas"
+        check(lib.cl_control_area(connection, ask, text, fd, max(1, int(timeout_s * 1e3)), err), what, err)
+        answer = json.loads(ffi.string(text[0]))
+        lib.cl_control_free(text[0])
+        keep = op == lib.CL_CONTROL_AREA_OPEN
+        return answer, int(fd[0]), connection if keep else -1
+    finally:
+        if not keep:
+            lib.cl_control_close(connection)

@@ -1,0 +1,274 @@
+"""Storage areas: parts of a disk that applications are given by name, and then use without us (docs/storage.md).
+
+`Areas` decides who may do what; a store makes and opens areas: `DirectoryStore` here, `DeviceStore` in areas_device.py.
+What opens an area is its claim: until the connection of that client ends nobody else gets it. The descriptor itself
+carries a claim, too, which outlives us: an iokernel that starts anew gives no area away that a client of the old one
+still uses.
+
+Threads: `handle` is called by one thread at a time, since making an area may take minutes; `release` by any.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..drivers import blk_file
+from ..runtime.errors import CorelaneError, Refused
+from ._native import lib
+from .peers import Peer
+
+UNIT = 4096
+_NAME = re.compile(r"[A-Za-z0-9_:-][A-Za-z0-9_.:-]{0,46}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """name, owner: user id. size: bytes. offset: on its device; 0 for a file."""
+
+    name: str
+    owner: int
+    size: int
+    offset: int = 0
+
+
+class Store(Protocol):
+    """Where areas lie. Errors are CorelaneError, with errno."""
+
+    kind: str
+
+    def areas(self) -> list[Area]:
+        """All areas."""
+
+    def space(self) -> tuple[int, int]:
+        """Bytes in all, and bytes of the largest area that could be made now."""
+
+    def create(self, name: str, owner: int, size: int) -> None:
+        """A new area of zeros, on the disk when this returns. There is none of that name."""
+
+    def grow(self, area: Area, size: int) -> None:
+        """Make it larger; what is added is zeros. Who has it open sees that when he opens it anew."""
+
+    def delete(self, area: Area) -> None:
+        """Forget it."""
+
+    def open(self, area: Area) -> tuple[int, bool]:
+        """A descriptor that carries the claim, and whether it ends where the area ends. EBUSY: somebody has it."""
+
+    def in_use(self, area: Area) -> bool:
+        """Whether a descriptor of `open` is still open somewhere."""
+
+    def close(self) -> None:
+        """Let go of the disk."""
+
+
+class Areas:
+    """Who may do what with the areas of a store. quota: bytes that the areas of one user have together; 0: no limit."""
+
+    def __init__(self, store: Store, quota: int = 0) -> None:
+        self._store = store
+        self._quota = quota
+        self._claims: set[str] = set()
+        self._lock = threading.Lock()  # of the claims
+
+    def handle(self, op: int, name: str, size: int, owner: str, peer: Peer) -> tuple[dict[str, Any], int]:
+        """Do what a client asks. Its answer, and a descriptor or -1. Raises CorelaneError to refuse it."""
+        if op == lib.CL_CONTROL_AREA_LIST:
+            return self._listing(peer), -1
+        if not _NAME.match(name):
+            raise Refused(
+                f"storage area {name!r}", "a name is 1 to 47 letters, digits, '-', '_', '.', ':'", errno=errno.EINVAL
+            )
+        if op == lib.CL_CONTROL_AREA_CREATE:
+            return self._create(name, size, owner, peer), -1
+        area = self._find(name, peer)
+        if op == lib.CL_CONTROL_AREA_GROW:
+            return self._grow(area, size), -1
+        if op == lib.CL_CONTROL_AREA_DELETE:
+            return self._delete(area), -1
+        if op == lib.CL_CONTROL_AREA_OPEN:
+            return self._open(area)
+        raise Refused("storage areas", f"there is no operation {op}", errno=errno.EPROTO)
+
+    def release(self, name: str) -> None:
+        """The client that opened it has gone. From any thread."""
+        with self._lock:
+            self._claims.discard(name)
+
+    def close(self) -> None:
+        """Let go of the disk; areas that are open stay usable for those who have them."""
+        self._store.close()
+
+    def _tell(self, area: Area) -> dict[str, Any]:
+        busy = area.name in self._claims or self._store.in_use(area)
+        return {"name": area.name, "uid": area.owner, "bytes": area.size, "offset": area.offset, "in_use": busy}
+
+    def _listing(self, peer: Peer) -> dict[str, Any]:
+        mine = [a for a in sorted(self._store.areas(), key=lambda a: a.name) if _may(peer, a.owner)]
+        total, free = self._store.space()
+        return {
+            "kind": self._store.kind,
+            "capacity_bytes": total,
+            "largest_bytes": free,
+            "quota_bytes": self._quota,
+            "areas": [self._tell(a) for a in mine],
+        }
+
+    def _find(self, name: str, peer: Peer) -> Area:
+        area = next((a for a in self._store.areas() if a.name == name), None)
+        if area is None:
+            raise Refused(f"storage area {name}", "there is none", "corelane areas lists them", errno.ENOENT)
+        if not _may(peer, area.owner):
+            raise Refused(f"storage area {name}", f"it is not user {peer.uid}'s", errno=errno.EACCES)
+        return area
+
+    def _check_size(self, name: str, size: int, owner: int, before: int = 0) -> None:
+        if size % UNIT or size <= before:
+            more = f", more than the {before} that it has" if before else ""
+            raise Refused(f"storage area {name}", f"{size} bytes are no multiple of {UNIT}{more}", errno=errno.EINVAL)
+        used = sum(a.size for a in self._store.areas() if a.owner == owner) - before
+        if self._quota and used + size > self._quota:
+            why = f"user {owner} has {used} of {self._quota} bytes in use besides; {size} more are too many"
+            raise Refused(f"storage area {name}", why, "raise storage.quota_mib or delete one", errno.EDQUOT)
+
+    def _create(self, name: str, size: int, owner: str, peer: Peer) -> dict[str, Any]:
+        uid = _uid(owner) if owner else peer.uid
+        if uid != peer.uid and not _may(peer, None):
+            raise Refused(f"storage area {name}", f"user {peer.uid} may not make one for another", errno=errno.EACCES)
+        if any(a.name == name for a in self._store.areas()):
+            raise Refused(f"storage area {name}", "it exists already", errno=errno.EEXIST)
+        self._check_size(name, size, uid)
+        self._store.create(name, uid, size)
+        return {"area": self._tell(self._find(name, peer))}
+
+    def _grow(self, area: Area, size: int) -> dict[str, Any]:
+        self._check_size(area.name, size, area.owner, before=area.size)
+        self._store.grow(area, size)
+        return {"area": self._tell(next(a for a in self._store.areas() if a.name == area.name))}
+
+    def _delete(self, area: Area) -> dict[str, Any]:
+        with self._lock:
+            busy = area.name in self._claims
+        if busy or self._store.in_use(area):
+            raise Refused(f"storage area {area.name}", "an application has it open", "end that one", errno.EBUSY)
+        self._store.delete(area)
+        return {"deleted": area.name}
+
+    def _open(self, area: Area) -> tuple[dict[str, Any], int]:
+        with self._lock:
+            if area.name in self._claims:
+                raise Refused(f"storage area {area.name}", "another client has it open", errno=errno.EBUSY)
+            self._claims.add(area.name)
+        try:
+            fd, limited = self._store.open(area)
+        except BaseException:
+            self.release(area.name)
+            raise
+        return {"area": self._tell(area), "limited": limited}, fd
+
+
+def _may(peer: Peer, owner: int | None) -> bool:
+    """Whether a client may use what `owner` owns; None: what only root and our own user may."""
+    return peer.uid in (0, os.geteuid(), owner)
+
+
+def _uid(owner: str) -> int:
+    import pwd
+
+    try:
+        return int(owner) if owner.isdigit() else pwd.getpwnam(owner).pw_uid
+    except KeyError:
+        raise Refused("storage area", f"there is no user {owner!r}", errno=errno.EINVAL) from None
+
+
+_FILE = re.compile(r"(?P<name>[^@]+)@(?P<owner>\d+)\.area\Z")
+_UNFINISHED = re.compile(r"[^@]+@\d+\.area\.\d+\.new\Z")
+
+
+class DirectoryStore:
+    """Areas as files NAME@UID.area of a folder that is ours alone; each is written with zeros when it is made.
+
+    capacity: bytes of all areas together; 0: what the file system has. Raises CorelaneError for a folder that others
+    may write in. A descriptor is one of the file, so the kernel lets its holder at nothing else.
+    """
+
+    kind = "directory"
+
+    def __init__(self, folder: str, capacity: int = 0) -> None:
+        self._folder = Path(folder)
+        self._capacity = capacity
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            mode = self._folder.stat().st_mode
+            for path in self._folder.iterdir():
+                if _UNFINISHED.match(path.name):  # we died while we made it
+                    path.unlink()
+        except OSError as error:
+            raise CorelaneError(f"storage.directory {folder}", str(error.strerror), errno=error.errno or 0) from error
+        if mode & 0o022:
+            raise CorelaneError(
+                f"storage.directory {folder}", "others may write in it", f"chmod 700 {folder}", errno.EPERM
+            )
+
+    def _path(self, area: Area) -> Path:
+        return self._folder / f"{area.name}@{area.owner}.area"
+
+    def areas(self) -> list[Area]:
+        out = []
+        for path in self._folder.iterdir():
+            if match := _FILE.match(path.name):
+                out.append(Area(match["name"], int(match["owner"]), path.stat().st_size))
+        return out
+
+    def space(self) -> tuple[int, int]:
+        at = os.statvfs(self._folder)
+        used, free = sum(a.size for a in self.areas()), at.f_bavail * at.f_frsize
+        total = self._capacity or used + free
+        return total, max(0, min(free, total - used)) // UNIT * UNIT
+
+    def _check(self, name: str, more: int) -> None:
+        free = self.space()[1]
+        if more > free:
+            raise Refused(f"storage area {name}", f"{more} bytes are wanted, {free} are free", errno=errno.ENOSPC)
+
+    def create(self, name: str, owner: int, size: int) -> None:
+        self._check(name, size)
+        blk_file.create(self._path(Area(name, owner, size)), size)
+
+    def grow(self, area: Area, size: int) -> None:
+        self._check(area.name, size - area.size)
+        blk_file.grow(self._path(area), size)
+
+    def delete(self, area: Area) -> None:
+        self._path(area).unlink()
+        fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def open(self, area: Area) -> tuple[int, bool]:
+        fd = os.open(self._path(area), os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # goes with the descriptor to whom it is given
+        except OSError:
+            os.close(fd)
+            raise Refused(f"storage area {area.name}", "another process has it open", errno=errno.EBUSY) from None
+        return fd, True
+
+    def in_use(self, area: Area) -> bool:
+        try:
+            fd = self.open(area)[0]
+        except Refused:
+            return True
+        os.close(fd)
+        return False
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,131 @@
+"""Areas as parts of a raw device, each one extent, in the table of areas_table.py.
+
+An application gets a loop device that ends where its area ends: the kernel sees to that. Where there are none (loop is
+not in this kernel, or we are not root) an area is refused, unless the configuration calls the applications trusted:
+they are then given the whole device, and told which part of it is theirs.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from ..drivers import blk_loop
+from ..drivers.blk import Blk, BlkError
+from ..runtime.errors import CorelaneError, Refused
+from . import areas_table
+from .areas import UNIT, Area
+
+_ZEROS = bytes(1 << 20)
+
+
+def gaps(areas: list[Area], end: int) -> list[tuple[int, int]]:
+    """(offset, bytes) of what is free between areas_table.DATA_OFFSET and `end`."""
+    out, at = [], areas_table.DATA_OFFSET
+    for area in sorted(areas, key=lambda a: a.offset):
+        if area.offset > at:
+            out.append((at, area.offset - at))
+        at = max(at, area.offset + area.size)
+    if end > at:
+        out.append((at, end - at))
+    return out
+
+
+class DeviceStore:
+    """A store on `blk`, which then is ours; `path` is the device that loop devices are made of.
+
+    Raises CorelaneError if it holds something else than areas.
+    """
+
+    kind = "device"
+
+    def __init__(self, blk: Blk, path: str, *, trusted: bool = False) -> None:
+        self._blk = blk
+        self._path = path
+        self._trusted = trusted
+        self._table = areas_table.prepare(blk)
+        self._end = blk.size_bytes // UNIT * UNIT
+        self._failed = ""
+
+    @property
+    def damaged(self) -> bool:
+        """Whether one copy of the table was not whole when it was read; the next change makes it good."""
+        return self._table.damaged
+
+    def areas(self) -> list[Area]:
+        return list(self._table.areas)
+
+    def space(self) -> tuple[int, int]:
+        largest = max((n for _, n in gaps(self.areas(), self._end)), default=0)
+        return max(0, self._end - areas_table.DATA_OFFSET), largest
+
+    def _change(self, areas: list[Area]) -> None:
+        if self._failed:
+            raise CorelaneError("storage", self._failed, "restart the iokernel: it reads what is there", errno.EIO)
+        try:
+            self._table = areas_table.store(self._blk, self._table, areas)
+        except BlkError as error:
+            self._failed = f"the table of areas could not be written ({error})"
+            raise
+
+    def _zero(self, offset: int, size: int) -> None:
+        """What was there before was somebody else's."""
+        for at in range(offset, offset + size, len(_ZEROS)):
+            self._blk.write(at, _ZEROS[: min(len(_ZEROS), offset + size - at)])
+        self._blk.flush()
+
+    def create(self, name: str, owner: int, size: int) -> None:
+        fitting = [(n, offset) for offset, n in gaps(self.areas(), self._end) if n >= size]
+        if not fitting:
+            why = f"{size} bytes are wanted, and the largest piece free has {self.space()[1]}"
+            raise Refused(f"storage area {name}", why, errno=errno.ENOSPC)
+        offset = min(fitting)[1]  # the tightest
+        self._zero(offset, size)
+        self._change([*self._table.areas, Area(name, owner, size, offset)])
+
+    def grow(self, area: Area, size: int) -> None:
+        end, more = area.offset + area.size, size - area.size
+        free = next((n for offset, n in gaps(self.areas(), self._end) if offset == end), 0)
+        if more > free:
+            why = f"{more} bytes more are wanted, and behind it {free} are free"
+            raise Refused(f"storage area {area.name}", why, "make a larger one and copy", errno.ENOSPC)
+        self._zero(end, more)
+        grown = Area(area.name, area.owner, size, area.offset)
+        self._change([grown if a.name == area.name else a for a in self._table.areas])
+
+    def delete(self, area: Area) -> None:
+        self._change([a for a in self._table.areas if a.name != area.name])
+
+    def open(self, area: Area) -> tuple[int, bool]:
+        if self.in_use(area):
+            raise Refused(f"storage area {area.name}", "another process has it open", errno=errno.EBUSY)
+        why = blk_loop.missing()
+        if why and not self._trusted:
+            hint = "set storage.trusted = true if its applications may be trusted with the whole device"
+            raise Refused(f"storage area {area.name}", f"nothing here limits it to its part: {why}", hint, errno.EPERM)
+        fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        if why:
+            return fd, False
+        try:
+            return blk_loop.attach(fd, area.offset, area.size)[0], True
+        finally:
+            os.close(fd)
+
+    def in_use(self, area: Area) -> bool:
+        return any(start == area.offset for start in blk_loop.parts(self._path))
+
+    def close(self) -> None:
+        self._blk.close()
+
+
+def open_device(path: str, *, trusted: bool = False) -> DeviceStore:
+    """The store of a raw device, or of a file in its place. Raises CorelaneError, in use: mounted or claimed, too."""
+    from ..drivers.blk_file import FileBlk
+
+    blk = FileBlk(Path(path))
+    try:
+        return DeviceStore(blk, os.path.realpath(path), trusted=trusted)
+    except BaseException:
+        blk.close()
+        raise

@@ -1,0 +1,417 @@
+"""Storage areas: who gets what, that nobody gets more, and that the table of a device survives every crash."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cltest import wait_until
+
+from corelane.drivers import blk_file, blk_loop
+from corelane.drivers.blk import BlkError, BlkFaults, FaultBlk, memory_blk
+from corelane.drivers.blk_area import AreaBlk
+from corelane.iokernel import Iokernel, areas_table
+from corelane.iokernel._native import lib
+from corelane.iokernel.areas import Area, Areas, DirectoryStore, Store
+from corelane.iokernel.areas_device import DeviceStore, gaps, open_device
+from corelane.iokernel.peers import Peer
+from corelane.runtime import control
+from corelane.runtime.errors import CorelaneError
+
+MIB, UNIT = 1 << 20, 4096
+ROOT = Peer(1, 0, 0, frozenset())
+ANNA, BERT = Peer(2, 12001, 1, frozenset()), Peer(3, 12002, 1, frozenset())
+LIST, CREATE, GROW = lib.CL_CONTROL_AREA_LIST, lib.CL_CONTROL_AREA_CREATE, lib.CL_CONTROL_AREA_GROW
+DELETE, OPEN = lib.CL_CONTROL_AREA_DELETE, lib.CL_CONTROL_AREA_OPEN
+
+
+def device(tmp_path: Path, size: int = 16 * MIB, *, trusted: bool = False) -> DeviceStore:
+    """A file in a disk's place."""
+    if not (tmp_path / "disk").exists():
+        blk_file.create(tmp_path / "disk", size)
+    return open_device(str(tmp_path / "disk"), trusted=trusted)
+
+
+@pytest.fixture(params=["directory", "device"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    if request.param == "device" and (why := blk_loop.missing()):
+        pytest.skip(why)
+    made: Store = DirectoryStore(str(tmp_path / "d"), 15 * MIB) if request.param == "directory" else device(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def serving(store: Store, tmp_path: Path) -> Iterator[str]:
+    """Socket of an iokernel that gives out areas."""
+    path = str(tmp_path / "sock")
+    with Iokernel(path, areas=Areas(store, quota=10 * MIB), mode="block"):
+        yield path
+
+
+def test_an_area_is_made_opened_written_and_found_again(serving):
+    answer, fd, _ = control.area(serving, CREATE, "log", 4 * MIB)
+    assert fd == -1
+    assert answer["area"]["bytes"] == 4 * MIB
+    with AreaBlk(serving, "log") as blk:
+        assert blk.size_bytes == 4 * MIB
+        assert blk.read(0, MIB) == bytes(MIB)
+        blk.write(4 * MIB - UNIT, b"a" * UNIT, durable=True)
+        listed = control.area(serving, LIST)[0]
+        assert [(a["name"], a["uid"], a["in_use"]) for a in listed["areas"]] == [("log", os.geteuid(), True)]
+    with AreaBlk(serving, "log") as blk:
+        assert blk.read(4 * MIB - UNIT, UNIT) == b"a" * UNIT
+
+
+def test_a_second_claimant_is_refused_until_the_first_is_gone(serving):
+    control.area(serving, CREATE, "log", MIB)
+    _, fd, claim = control.area(serving, OPEN, "log")
+    with pytest.raises(CorelaneError, match="another client has it open") as caught:
+        AreaBlk(serving, "log")
+    assert caught.value.errno == errno.EBUSY
+    with pytest.raises(CorelaneError, match="end that one"):
+        control.area(serving, DELETE, "log")
+    # A client whose connection ends, and which keeps the descriptor all the same, is still in nobody's way but its own.
+    os.close(claim)
+
+    def refused_for_the_descriptor() -> bool:
+        with pytest.raises(CorelaneError, match=r"another (client|process) has it open") as error:
+            AreaBlk(serving, "log")
+        return "process" in str(error.value)
+
+    wait_until(refused_for_the_descriptor, what="the claim of the connection to end")
+    os.close(fd)
+
+    def opened() -> bool:
+        try:
+            AreaBlk(serving, "log").close()
+        except CorelaneError:
+            return False
+        return True
+
+    wait_until(opened, what="the descriptor's claim to end")
+
+
+def test_a_claim_outlives_the_iokernel(store, tmp_path):
+    path = str(tmp_path / "sock")
+    with Iokernel(path, areas=Areas(store), mode="block"):
+        control.area(path, CREATE, "log", MIB)
+        _, fd, claim = control.area(path, OPEN, "log")
+    with Iokernel(path, areas=Areas(store), mode="block"):
+        with pytest.raises(CorelaneError, match="another process has it open"):
+            control.area(path, OPEN, "log")
+        assert control.area(path, LIST)[0]["areas"][0]["in_use"]
+    os.close(fd)
+    os.close(claim)
+
+
+def test_a_descriptor_ends_where_the_area_ends(serving):
+    control.area(serving, CREATE, "one", MIB)
+    control.area(serving, CREATE, "two", MIB)
+    with AreaBlk(serving, "one") as one, AreaBlk(serving, "two") as two:
+        for at in range(0, MIB, 64 << 10):
+            one.write(at, b"1" * (64 << 10))
+            two.write(at, b"2" * (64 << 10))
+        one.flush()
+        two.flush()
+        assert one.read(0, MIB) == b"1" * MIB
+        assert two.read(0, MIB) == b"2" * MIB
+        with pytest.raises(BlkError):
+            one.write(MIB, b"3" * UNIT)
+
+
+def test_what_is_given_back_comes_back_as_zeros(serving):
+    control.area(serving, CREATE, "old", 8 * MIB)
+    with AreaBlk(serving, "old") as blk:
+        for at in range(0, 8 * MIB, MIB):
+            blk.write(at, b"secret! " * (MIB // 8))
+        blk.flush()
+
+    def deleted() -> bool:
+        try:
+            control.area(serving, DELETE, "old")
+        except CorelaneError as error:
+            assert error.errno == errno.EBUSY
+            return False
+        return True
+
+    wait_until(deleted, what="the area to be free again")
+    control.area(serving, CREATE, "new", 8 * MIB)
+    with AreaBlk(serving, "new") as blk:
+        for at in range(0, 8 * MIB, MIB):
+            assert blk.read(at, MIB) == bytes(MIB)
+
+
+def test_an_area_grows_and_keeps_what_it_holds(serving):
+    control.area(serving, CREATE, "log", MIB)
+    with AreaBlk(serving, "log") as blk:
+        blk.write(0, b"k" * UNIT, durable=True)
+    assert control.area(serving, GROW, "log", 3 * MIB)[0]["area"]["bytes"] == 3 * MIB
+
+    def whole() -> bool:
+        try:
+            blk = AreaBlk(serving, "log")
+        except CorelaneError:
+            return False  # a loop device goes away a moment after its last descriptor
+        with blk:
+            return blk.size_bytes == 3 * MIB and blk.read(0, 2 * UNIT) == b"k" * UNIT + bytes(UNIT)
+
+    wait_until(whole, what="the area to be larger")
+    with pytest.raises(CorelaneError, match="more than the 3145728"):
+        control.area(serving, GROW, "log", MIB)
+
+
+@pytest.mark.parametrize(
+    ("op", "name", "size", "match", "code"),
+    [
+        (CREATE, "a/b", MIB, "a name is 1 to 47", errno.EINVAL),
+        (CREATE, "..", MIB, "a name is 1 to 47", errno.EINVAL),
+        (CREATE, "", MIB, "a name is 1 to 47", errno.EINVAL),
+        (CREATE, "there", MIB, "it exists already", errno.EEXIST),
+        (CREATE, "odd", 1000, "no multiple of 4096", errno.EINVAL),
+        (CREATE, "none", 0, "no multiple of 4096", errno.EINVAL),
+        (CREATE, "big", 10 * MIB, "1048576 of 10485760 bytes in use", errno.EDQUOT),
+        (GROW, "there", 11 * MIB, "too many", errno.EDQUOT),
+        (GROW, "nobody", MIB, "there is none", errno.ENOENT),
+        (OPEN, "nobody", 0, "there is none", errno.ENOENT),
+        (77, "there", 0, "there is no operation 77", errno.EPROTO),
+    ],
+)
+def test_what_makes_no_sense_is_refused(serving, op, name, size, match, code):
+    control.area(serving, CREATE, "there", MIB)
+    with pytest.raises(CorelaneError, match=match) as caught:
+        control.area(serving, op, name, size)
+    assert caught.value.errno == code
+    assert len(control.area(serving, LIST)[0]["areas"]) == 1
+
+
+def test_an_iokernel_without_storage_says_so(tmp_path):
+    path = str(tmp_path / "sock")
+    with Iokernel(path, mode="block"), pytest.raises(CorelaneError, match=r"set storage\.directory or storage\.device"):
+        control.area(path, LIST)
+
+
+def test_an_area_is_its_owners(store):
+    areas = Areas(store)
+    areas.handle(CREATE, "annas", MIB, "", ANNA)
+    areas.handle(CREATE, "berts", MIB, "12002", ROOT)
+    assert [a["name"] for a in areas.handle(LIST, "", 0, "", ANNA)[0]["areas"]] == ["annas"]
+    assert [a["uid"] for a in areas.handle(LIST, "", 0, "", ROOT)[0]["areas"]] == [12001, 12002]
+    for op in (GROW, DELETE, OPEN):
+        with pytest.raises(CorelaneError, match="it is not user 12001's") as caught:
+            areas.handle(op, "berts", 2 * MIB, "", ANNA)
+        assert caught.value.errno == errno.EACCES
+    with pytest.raises(CorelaneError, match="may not make one for another"):
+        areas.handle(CREATE, "more", MIB, "12002", ANNA)
+    with pytest.raises(CorelaneError, match="there is no user"):
+        areas.handle(CREATE, "more", MIB, "nobody-of-that-name", ROOT)
+    _, fd = areas.handle(OPEN, "berts", 0, "", BERT)
+    os.close(fd)
+
+
+def test_quota_and_capacity_are_kept(store):
+    areas = Areas(store, quota=6 * MIB)
+    areas.handle(CREATE, "a", 5 * MIB, "", ANNA)
+    with pytest.raises(CorelaneError) as caught:
+        areas.handle(CREATE, "b", 2 * MIB, "", ANNA)
+    assert caught.value.errno == errno.EDQUOT
+    areas.handle(CREATE, "b", 6 * MIB, "", BERT)
+    with pytest.raises(CorelaneError) as caught:
+        areas.handle(CREATE, "c", 5 * MIB, "", ROOT)
+    assert caught.value.errno == errno.ENOSPC
+    assert areas.handle(LIST, "", 0, "", ROOT)[0]["largest_bytes"] == 4 * MIB
+    areas.handle(CREATE, "c", 4 * MIB, "", ROOT)
+    areas.handle(DELETE, "b", 0, "", BERT)
+    areas.handle(CREATE, "d", 6 * MIB, "", BERT)
+
+
+def test_a_folder_that_others_write_in_is_refused_and_leftovers_go(tmp_path):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(CorelaneError, match="chmod 700"):
+        DirectoryStore(str(tmp_path / "open"))
+    (tmp_path / "own").mkdir(mode=0o700)
+    for name in ("a@0.area.77.new", "a@0.area", "note"):
+        (tmp_path / "own" / name).write_bytes(bytes(UNIT))
+    assert DirectoryStore(str(tmp_path / "own")).areas() == [Area("a", 0, UNIT)]
+    assert sorted(os.listdir(tmp_path / "own")) == ["a@0.area", "note"]
+
+
+def test_a_device_without_loop_devices_is_for_those_who_are_trusted(tmp_path, monkeypatch):
+    monkeypatch.setattr(blk_loop, "missing", lambda: "there are none")
+    path = str(tmp_path / "sock")
+    store = device(tmp_path)
+    with Iokernel(path, areas=Areas(store), mode="block"):
+        control.area(path, CREATE, "log", MIB)
+        with pytest.raises(CorelaneError, match=r"storage\.trusted = true") as caught:
+            AreaBlk(path, "log")
+        assert caught.value.errno == errno.EPERM
+    store.close()
+    store = device(tmp_path, trusted=True)
+    with Iokernel(path, areas=Areas(store), mode="block"):
+        control.area(path, CREATE, "more", MIB)
+        with AreaBlk(path, "log") as log, AreaBlk(path, "more") as more:
+            assert log.size_bytes == more.size_bytes == MIB
+            log.write(0, b"l" * UNIT, durable=True)
+            assert more.read(0, UNIT) == bytes(UNIT)
+            with pytest.raises(CorelaneError, match="another client"):
+                AreaBlk(path, "log")
+    store.close()
+    assert (tmp_path / "disk").read_bytes()[MIB : MIB + UNIT] == b"l" * UNIT
+
+
+def test_a_device_that_holds_something_else_is_refused(tmp_path):
+    blk_file.create(tmp_path / "disk", 4 * MIB)
+    with open(tmp_path / "disk", "rb+") as file:
+        file.write(b"\0" * 1080 + b"\x53\xef")  # a file system's magic
+    with pytest.raises(CorelaneError, match="neither zero nor a table"):
+        device(tmp_path)
+    device_before = (tmp_path / "disk").read_bytes()
+    with pytest.raises(CorelaneError):
+        device(tmp_path)
+    assert (tmp_path / "disk").read_bytes() == device_before
+
+
+def test_a_device_is_found_again_as_it_was(tmp_path):
+    store = device(tmp_path)
+    store.create("a", 7, 2 * MIB)
+    store.create("b", 8, 3 * MIB)
+    store.delete(store.areas()[0])
+    before = store.areas()
+    store.close()
+    store = device(tmp_path)
+    assert store.areas() == before == [Area("b", 8, 3 * MIB, 3 * MIB)]
+    assert not store.damaged
+    store.close()
+
+
+def test_extents_never_overlap_whatever_is_made_grown_and_deleted(seed):
+    rng = random.Random(seed)
+    store = DeviceStore(memory_blk(32 * MIB), "/nonexistent")
+    made = 0
+    for _ in range(150):
+        areas = store.areas()
+        kind = rng.random()
+        try:
+            if kind < 0.5 or not areas:
+                made += 1
+                store.create(f"a{made}", 0, rng.randint(1, 300) * UNIT)
+            elif kind < 0.7:
+                area = rng.choice(areas)
+                store.grow(area, area.size + rng.randint(1, 100) * UNIT)
+            else:
+                store.delete(rng.choice(areas))
+        except CorelaneError as error:
+            assert error.errno == errno.ENOSPC
+        at = areas_table.DATA_OFFSET
+        for area in sorted(store.areas(), key=lambda a: a.offset):
+            assert area.offset >= at
+            at = area.offset + area.size
+        assert at <= 32 * MIB
+        taken = sum(a.size for a in store.areas())
+        assert taken + sum(n for _, n in gaps(store.areas(), 32 * MIB)) == 31 * MIB
+    assert made > 50
+    store.close()
+
+
+def tables(n: int) -> list[list[Area]]:
+    """What the table holds after each of n changes."""
+    return [[Area(f"area{j}", j, UNIT * (i + 1), MIB * (j + 1)) for j in range(i + 1)] for i in range(n)]
+
+
+def test_a_table_is_the_old_or_the_new_one_after_power_went_at_any_piece():
+    old, new = tables(2)
+    per_write = areas_table.COPY_BYTES // 512
+    for cut in range(1, per_write + 1):
+        with FaultBlk(memory_blk(2 * MIB), BlkFaults(), seed=cut) as blk:
+            table = areas_table.store(blk, areas_table.prepare(blk), old)
+            blk.set(BlkFaults(cut_after=cut))
+            done = True
+            try:
+                areas_table.store(blk, table, new)
+            except BlkError:
+                done = False
+            blk.crash()
+            found = areas_table.load(blk)
+            assert list(found.areas) in (old, new)
+            assert not done or list(found.areas) == new
+            # What is written next is found, whatever was left.
+            areas_table.store(blk, found, [])
+            assert areas_table.load(blk).areas == ()
+
+
+def test_a_first_table_that_was_torn_is_made_good():
+    whole = 0
+    for seed in range(40):
+        with FaultBlk(memory_blk(2 * MIB), BlkFaults(write_error=1), seed=seed) as blk:
+            with pytest.raises(BlkError):
+                areas_table.prepare(blk)
+            blk.crash()
+            blk.set(BlkFaults())
+            whole += areas_table.load(blk).generation
+            areas_table.prepare(blk)
+            assert areas_table.load(blk).generation == 1
+    assert whole < 40
+
+
+@pytest.mark.parametrize("case", range(30))
+def test_a_table_survives_torn_and_failed_writes(seed, case):
+    rng = random.Random(seed + case)
+    with FaultBlk(memory_blk(2 * MIB), BlkFaults(), seed=seed + case) as blk:
+        table = areas_table.prepare(blk)
+        may_be = [[]]
+        for areas in tables(8):
+            blk.set(BlkFaults(write_error=0.5 if rng.random() < 0.5 else 0))
+            try:
+                table = areas_table.store(blk, table, areas)
+                may_be = [areas]
+            except BlkError:
+                may_be.append(areas)  # and nobody changes it until it was read again
+                blk.crash()
+                blk.set(BlkFaults())
+                table = areas_table.load(blk)
+                assert list(table.areas) in may_be
+                may_be = [list(table.areas)]
+            blk.set(BlkFaults())
+            blk.crash()
+            assert list(areas_table.load(blk).areas) in may_be
+
+
+def test_one_rotten_copy_does_no_harm_and_is_told_of():
+    with FaultBlk(memory_blk(2 * MIB), BlkFaults(), seed=1) as blk:
+        table = areas_table.prepare(blk)
+        for areas in tables(3):
+            table = areas_table.store(blk, table, areas)
+        blk.rot((table.generation - 1) % 2 * areas_table.COPY_BYTES, areas_table.COPY_BYTES, bits=3)
+        found = areas_table.load(blk)
+        assert list(found.areas) == tables(3)[-1]
+        assert found.damaged
+        blk.rot(table.generation % 2 * areas_table.COPY_BYTES, areas_table.COPY_BYTES, bits=3)
+        with pytest.raises(CorelaneError, match="neither zero nor a table"):
+            areas_table.load(blk)
+
+
+def test_a_store_whose_table_could_not_be_written_changes_nothing_more():
+    blk = FaultBlk(memory_blk(4 * MIB), BlkFaults(), seed=1)
+    store = DeviceStore(blk, "/nonexistent")
+    store.create("a", 0, UNIT)
+    blk.set(BlkFaults(write_error=1))
+    with pytest.raises(BlkError):
+        store.delete(store.areas()[0])
+    blk.set(BlkFaults())
+    with pytest.raises(CorelaneError, match="restart the iokernel"):
+        store.delete(store.areas()[0])
+    assert [a.name for a in store.areas()] == ["a"]
+    store.close()
+
+
+def test_a_full_table_is_refused():
+    with memory_blk(4 * MIB) as blk:
+        with pytest.raises(CorelaneError, match="it has room for"):
+            areas_table.store(blk, areas_table.Table(0, ()), [Area("a", 0, UNIT)] * (areas_table.MAX_AREAS + 1))
+        table = areas_table.store(blk, areas_table.Table(0, ()), [Area("a", 0, UNIT)] * areas_table.MAX_AREAS)
+        assert len(areas_table.load(blk).areas) == areas_table.MAX_AREAS == len(table.areas)
