@@ -19,14 +19,15 @@ assert (lib.CL_IO_LOG_WANTED, lib.CL_IO_LOG_ASIDE) == (WANTED, ASIDE)
 RELEASES = (STALLED, DIED, LEFT)
 FOR_EVER = 2**62
 _BATCH = 4096
-_MOVE = np.dtype(
-    [
-        *[("tsc", "u8"), ("core", "u4"), ("from", "u2"), ("to", "u2"), ("what", "u1"), ("step", "u1")],
-        *[("pad", "u1", 2), ("after", "u4")],
-    ]
-)
-assert _MOVE.itemsize == ffi.sizeof("struct cl_io_move")
 _FIELDS = ("tsc", "core", "from", "to", "what", "step", "after")
+_MOVE = np.dtype(
+    {
+        "names": _FIELDS,
+        "formats": ["u8", "u4", "u2", "u2", "u1", "u1", "u4"],
+        "offsets": [ffi.offsetof("struct cl_io_move", name) for name in _FIELDS],
+        "itemsize": ffi.sizeof("struct cl_io_move"),
+    }
+)
 _MOST_FAULTS = 100
 
 
