@@ -275,6 +275,13 @@ static void wait_pumping(struct cl_log *log)
         sched_yield();
 }
 
+int cl_log_wait(struct cl_log *log, const struct cl_log_op *op)
+{
+    while (op->result == CL_LOG_PENDING)
+        wait_pumping(log);
+    return op->result;
+}
+
 int cl_log_open_wait(const struct cl_log_config *config, struct cl_log **out, struct cl_log_report *report, char *err)
 {
     struct cl_log *log;

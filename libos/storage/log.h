@@ -6,7 +6,7 @@
  *
  * This is the core. It never blocks, has no thread, no clock and no scheduler: it is a state machine that its caller pumps, so that
  * a simulation drives the same code that a server runs. One thread at a time is inside calls on one log. Code on uthreads uses
- * log_wait.h, which brings a lock and waits.
+ * log_shared.h, which brings a lock and waits.
  *
  * What is where (start reading at log_append.c):
  *   log_disk.h      what lies on the device
@@ -30,7 +30,7 @@
  *   - Damage in the very last flush before a crash looks like a write that was torn, for nothing on the device says that it had
  *     been acknowledged: it is taken for the end of the log. After a close it is told apart.
  *   - A device that says "durable" and lies is believed.
- *   - One owner at a time. The core cannot see a second process: who opens a file takes a lock (log_file.h).
+ *   - One owner at a time. The core cannot see a second process: the file device locks its file (blk_file.h).
  *   - A flush begins on a fresh block of 4096 bytes, so a lone record of 100 bytes takes 4096. */
 #ifndef CORELANE_LIBOS_STORAGE_LOG_H
 #define CORELANE_LIBOS_STORAGE_LOG_H
@@ -132,6 +132,8 @@ CL_API bool cl_log_busy(const struct cl_log *log);
  * own (blk->ops->next_ns); UINT64_MAX: never. */
 CL_API uint64_t cl_log_next_ns(const struct cl_log *log);
 
+#define CL_LOG_PENDING 1
+
 /* Something asked of the log: the caller's memory until `done` is called. */
 struct cl_log_op {
     const void *data; /* copied by the submit: free to go when it returns */
@@ -139,12 +141,15 @@ struct cl_log_op {
     uint8_t kind;                       /* the user's own byte, kept with the record */
     uint64_t tag;                       /* the user's own word, kept with the record: Raft's term */
     uint64_t index;                     /* set by the submit */
-    int32_t result;                     /* before `done`: 0, or why it is not durable */
+    int32_t result;                     /* CL_LOG_PENDING; when it is done 0, or why it is not durable */
     void (*done)(struct cl_log_op *op); /* may be NULL; may submit, may not pump or close */
     void *user;
     struct cl_log_op *next; /* the log's */
     uint64_t lsn;           /* the log's */
 };
+
+/* Pump until an operation is done, blocking the calling thread in the device's `wait`. Its result. */
+CL_API int cl_log_wait(struct cl_log *log, const struct cl_log_op *op);
 
 /* The four below queue one record each; what they asked is durable, and done is called, in the order of the calls. All of a burst of
  * calls before the next pump share a flush if they fit one, and of one flush all or nothing survives. Nothing is written before

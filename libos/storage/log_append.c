@@ -112,6 +112,7 @@ static int submit(struct cl_log *log, struct cl_log_op *op, uint8_t what, uint64
     f->bytes += (uint32_t)whole;
     op->index = index;
     op->lsn = f->lsn;
+    op->result = CL_LOG_PENDING;
     op->next = NULL;
     if (f->last)
         f->last->next = op;

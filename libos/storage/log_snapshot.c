@@ -114,6 +114,8 @@ int cl_log_snapshot_commit(struct cl_log *log, struct cl_log_op *op)
         return -EBUSY;
     n->committing = true;
     n->commit = op;
+    if (op)
+        op->result = CL_LOG_PENDING;
     if (n->fill)
         send_piece(log);
     return 0;

@@ -18,6 +18,7 @@ void cl_log_super_want(struct cl_log *log, struct cl_log_op *op)
     if (!op)
         return;
     op->next = NULL;
+    op->result = CL_LOG_PENDING;
     if (s->waiting)
         s->waiting_last->next = op;
     else
