@@ -42,8 +42,7 @@ int cl_log_flushes_start(struct cl_log *log)
     log->arena = cl_log_blocks((uint64_t)log->n_flushes * log->flush_bytes);
     if (!log->flushes || !log->arena)
         return -ENOMEM;
-    /* A hint: without it requests cost a little more. */
-    log->blk->ops->register_memory(log->blk, log->arena, (uint64_t)log->n_flushes * log->flush_bytes);
+    /* Not given to register_memory: what is registered has to stay until the device is closed, and the log may go before. */
     for (uint32_t i = 0; i < log->n_flushes; i++)
         log->flushes[i].buf = log->arena + (uint64_t)i * log->flush_bytes;
     log->sent_lsn = log->view.lsn;

@@ -112,7 +112,7 @@ int main(int argc, char **argv)
                                          .latency_min_ns = 1000,
                                          .latency_max_ns = 30000,
                                          .clock = real_ns,
-                                         .fail_after = may_fail ? 200 : 0};
+                                         .fail_after = may_fail ? 20 : 0};
     struct cl_log_layout layout = {.flush_bytes = 65536};
     char err[256];
     CHECK(cl_log_format(memory, 0, &layout, err) == 0, "%s", err);
