@@ -154,7 +154,10 @@ int cl_bench_log_recover(struct cl_blk *blk, uint64_t *ns, uint64_t *bytes, uint
         return rc;
     *bytes = report.read_bytes;
     *records = report.records;
-    cl_log_discard(log); /* nothing is in flight: the next one finds what this one found */
+    while (cl_log_busy(log))
+        if (cl_log_pump(log) == 0)
+            blk->ops->wait(blk, 0, -1);
+    cl_log_discard(log); /* not closed: the next one has to find out by itself what this one found */
     return 0;
 }
 

@@ -215,7 +215,7 @@ static void send(struct cl_log *log, struct cl_log_flush *f)
 {
     uint64_t whole = cl_log_round(f->bytes), offset = cl_log_offset_of(log, f->place);
     struct cl_log_disk_flush *h = (struct cl_log_disk_flush *)f->buf;
-    *h = (struct cl_log_disk_flush){.magic = CL_LOG_FLUSH_MAGIC,
+    *h = (struct cl_log_disk_flush){.magic = cl_log_magic(log->area_id),
                                     .lsn = f->lsn,
                                     .place = f->place,
                                     .epoch = log->epoch,

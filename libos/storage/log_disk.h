@@ -11,7 +11,7 @@
 
 #define CL_LOG_VERSION 1
 #define CL_LOG_SUPER_MAGIC 0x31676f6c656e6f63ull /* "conelog1" */
-#define CL_LOG_FLUSH_MAGIC 0x68736c66u           /* "flsh" */
+#define CL_LOG_FLUSH_MAGIC 0x68736c66u           /* "flsh", exclusive-or a hash of the area's id */
 
 #define CL_LOG_FLUSH_LEAST 8192u
 #define CL_LOG_FLUSH_MOST (64u << 20)
@@ -87,6 +87,11 @@ struct cl_log_disk_piece {
 };
 _Static_assert(sizeof(struct cl_log_disk_piece) == 32, "as docs/log.md says");
 #define CL_LOG_PIECE_DATA (CL_LOG_PIECE_BYTES - (uint32_t)sizeof(struct cl_log_disk_piece))
+
+static inline uint32_t cl_log_magic(uint64_t area_id)
+{
+    return CL_LOG_FLUSH_MAGIC ^ (uint32_t)(area_id * 0x9e3779b97f4a7c15ull >> 32);
+}
 
 static inline uint64_t cl_log_round(uint64_t bytes)
 {

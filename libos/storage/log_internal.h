@@ -53,6 +53,7 @@ struct cl_log_super {
     struct cl_log_disk_super *block; /* 4096 bytes, aligned: what is being written */
     struct cl_log_disk_super now;    /* the durable one */
     bool busy, wanted;
+    bool second;                              /* the one written last, or being written, is not in both slots yet */
     struct cl_log_op *waiting, *waiting_last; /* for the next one */
     struct cl_log_op *riding;                 /* on the one being written */
 };

@@ -183,7 +183,7 @@ static void read_ahead(struct cl_log *log, struct segment *g)
 static const char *unexpected(const struct cl_log *log, const struct cl_log_disk_flush *h, uint64_t place)
 {
     const struct cl_log_disk_super *s = &log->super.now;
-    if (h->magic != CL_LOG_FLUSH_MAGIC)
+    if (h->magic != cl_log_magic(log->area_id))
         return "no flush begins there";
     if (!cl_log_flush_ours(log, h, cl_log_offset_of(log, place)))
         return "the header of the flush has a wrong checksum";
@@ -203,8 +203,16 @@ static const uint8_t *at_place(const struct segment *g, uint64_t place)
     return g->base + (int64_t)(place - g->place);
 }
 
+/* Whether what lies there is a bad copy of the next flush's header, and not a good one of an earlier time or another log. */
+static bool remains(const struct cl_log *log, const struct cl_log_disk_flush *h, uint64_t place)
+{
+    return __builtin_popcount(h->magic ^ cl_log_magic(log->area_id)) <= 4 &&
+           (h->lsn == log->view.lsn + 1 || h->place == place) &&
+           !cl_log_flush_ours(log, h, cl_log_offset_of(log, place));
+}
+
 /* The log ends before r->at. */
-static void end_at(struct cl_log *log, const char *why, uint64_t in_flush)
+static void end_at(struct cl_log *log, const struct cl_log_disk_flush *h, const char *why, uint64_t in_flush)
 {
     struct cl_log_recover *r = log->recover;
     const struct cl_log_disk_super *s = &log->super.now;
@@ -212,7 +220,7 @@ static void end_at(struct cl_log *log, const char *why, uint64_t in_flush)
     r->bad_place = r->at;
     r->bad_why = why;
     log->report.bad_offset = cl_log_offset_of(log, r->at) + in_flush;
-    r->torn = in_flush != 0;
+    r->torn = in_flush || remains(log, h, r->at);
     r->proof = lsn < s->epoch_lsn || lsn <= s->durable_lsn;
     r->searching = true;
     if (log->config.search_bytes)
@@ -237,7 +245,7 @@ static void scan(struct cl_log *log, const struct segment *g)
         if (!why)
             why = cl_log_flush_records(log, (const uint8_t *)h, &in_flush);
         if (why) {
-            end_at(log, why, in_flush);
+            end_at(log, h, why, in_flush);
             return;
         }
         if (h->lsn == log->super.now.head_lsn)
@@ -275,12 +283,31 @@ static void search(struct cl_log *log, const struct segment *g)
     }
 }
 
+/* The superblock promises records from first_index on: what the flushes begin with must not be later. Nothing that we write looks like
+ * this, but what is given out has to be there. */
+static void check_beginning(struct cl_log *log)
+{
+    struct cl_log_recover *r = log->recover;
+    struct cl_log_view *v = &log->view;
+    uint64_t have = v->begin < v->end ? v->spans[v->begin].first_index : v->next_index;
+    if (have <= v->first_index)
+        return;
+    if (!r->proof) {
+        r->proof = true;
+        r->bad_why = "the records from there on are missing";
+        log->report.bad_offset = cl_log_offset_of(log, log->super.now.head_place);
+    }
+    v->first_index = have;
+}
+
 static void judge(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover;
     struct cl_log_report *p = &log->report;
     const struct cl_log_disk_super *s = &log->super.now;
     struct cl_log_view *v = &log->view;
+    v->next_index = cl_max(v->next_index, v->first_index);
+    check_beginning(log);
     p->tail = r->proof ? CL_LOG_TAIL_DAMAGED : r->torn ? CL_LOG_TAIL_TORN : CL_LOG_TAIL_CLEAN;
     if (p->tail == CL_LOG_TAIL_CLEAN)
         p->bad_offset = 0;
@@ -289,7 +316,6 @@ static void judge(struct cl_log *log)
     p->last_offset = cl_log_offset_of(log, v->end_place);
     p->bad_index = p->tail == CL_LOG_TAIL_CLEAN ? 0 : v->next_index;
     p->acknowledged_index = cl_max(p->acknowledged_index, s->durable_index);
-    v->next_index = cl_max(v->next_index, v->first_index);
     p->first_index = v->first_index;
     p->next_index = v->next_index;
     if (p->tail == CL_LOG_TAIL_TORN)
@@ -381,7 +407,7 @@ bool cl_log_recover_step(struct cl_log *log)
         conclude(log);
         return true;
     }
-    if (log->super.busy)
+    if (log->super.busy) /* the second copy follows while the log is in use */
         return false;
     log->state = CL_LOG_READY;
     cl_log_recover_free(log);

@@ -1,7 +1,8 @@
 /* The superblocks: where recovery begins, the epoch, the meta blob as of then, which snapshot is the one.
  *
- * There are two slots, written in turns and one at a time, so the last whole one is there whatever a crash tears. What a superblock
- * frees or makes valid counts only when it is durable: until then nothing is written over what the old one needs. */
+ * There are two slots, written in turns and one at a time, so the last whole one is there whatever a crash tears. After what was
+ * asked for the other slot follows, so that at rest both are of today and either may rot. What a superblock frees or makes valid counts
+ * only when it is durable: until then nothing is written over what the old one needs. */
 #include "log_internal.h"
 
 uint32_t cl_log_super_crc(const struct cl_log_disk_super *s)
@@ -77,8 +78,9 @@ static void completed(struct cl_log *log, struct cl_log_io *io)
 bool cl_log_super_step(struct cl_log *log)
 {
     struct cl_log_super *s = &log->super;
-    if (s->busy || !s->wanted)
+    if (s->busy || (!s->wanted && !s->second))
         return false;
+    s->second = s->wanted;
     s->wanted = false;
     s->busy = true;
     s->riding = s->waiting;

@@ -5,7 +5,7 @@
 
 bool cl_log_flush_ours(const struct cl_log *log, const struct cl_log_disk_flush *h, uint64_t offset)
 {
-    if (h->magic != CL_LOG_FLUSH_MAGIC || h->bytes < sizeof *h || h->bytes > log->flush_bytes)
+    if (h->magic != cl_log_magic(log->area_id) || h->bytes < sizeof *h || h->bytes > log->flush_bytes)
         return false;
     return h->crc == cl_crc32c(cl_log_seed(log->area_id, offset, 0), &h->lsn, sizeof *h - 8);
 }

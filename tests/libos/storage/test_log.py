@@ -25,3 +25,22 @@ def test_against_a_model_with_power_cuts(c_program: Program, seed: int, kib: int
 def test_many_uthreads(c_program: Program, seed: int, kthreads: int, fails: int) -> None:
     appends = 30 if SANITIZED else 200
     assert c_program(f"{C}/log_shared.c")(seed, 64, appends, kthreads, fails).endswith("ok\n")
+
+
+@pytest.mark.parametrize("in_flight", [1, 4])
+def test_every_sector_wise_cut(c_program: Program, seed: int, in_flight: int) -> None:
+    appends = 60 if SANITIZED else 300  # all 1 000 of the promise: tests/bench/test_log.py
+    assert c_program(f"{C}/log_cuts.c")(seed, appends, in_flight).endswith("ok\n")
+
+
+@pytest.mark.parametrize("what", ["flips", "closed", "leftovers", "gap", "full"])
+def test_what_is_not_as_it_was_left(c_program: Program, seed: int, what: str) -> None:
+    assert c_program(f"{C}/log_rot.c")(seed, what).endswith("ok\n")
+
+
+def test_fuzz_with_own_mutator(c_program: Program, seed: int) -> None:
+    assert c_program(f"{C}/fuzz_log.c")(seed, 1_000 if SANITIZED else 10_000) == "ok\n"
+
+
+def test_fuzz_with_libfuzzer(c_fuzzer: Program, seed: int) -> None:
+    c_fuzzer(f"{C}/fuzz_log.c", cflags=["-DFUZZ"])("-runs=3000", f"-seed={seed}", "-max_len=300")

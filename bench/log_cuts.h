@@ -1,0 +1,29 @@
+/* Every sector-wise cut of a run of the log: what each prefix of the stored sectors recovers to.
+ *
+ * The run goes over a device that stores the sectors of the writes in flight one by one, of several writes in an order drawn from the
+ * seed, and completes a write when its last one is stored. The order of all sectors is kept, with how many records had been acknowledged
+ * and submitted by then. Then the run is replayed sector by sector into an empty area, and after each sector a log is opened there as after
+ * a power cut. */
+#ifndef CORELANE_BENCH_LOG_CUTS_H
+#define CORELANE_BENCH_LOG_CUTS_H
+
+#include "../runtime/base.h"
+
+// cffi: begin
+struct cl_bench_log_cuts {
+    uint64_t appends; /* acknowledged in the run */
+    uint64_t sectors;
+    uint64_t cuts; /* openings, one after each sector */
+    uint64_t
+        recovered;   /* of them: all acknowledged records, in order, as they were, and none that was never submitted */
+    uint64_t beyond; /* records found that had not been acknowledged, over all cuts */
+    uint64_t torn;   /* cuts that left a torn flush, as reported */
+};
+
+/* appends: up to 1 Mi; in_flight: flushes in flight at most, 1 to 16. -errno with a reason in err, also of the first cut that was not
+ * recovered (-EBADMSG; the counts are then those up to it). */
+CL_API int cl_bench_log_cuts(uint64_t seed, uint32_t appends, uint32_t in_flight, struct cl_bench_log_cuts *out,
+                             char err[256]);
+// cffi: end
+
+#endif

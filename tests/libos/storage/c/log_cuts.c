@@ -1,0 +1,20 @@
+/* Every sector-wise cut of a run, by the loop behind `corelane bench log`. argv: seed, appends, flushes in flight. */
+#include "bench/log_cuts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(int argc, char **argv)
+{
+    struct cl_bench_log_cuts cuts;
+    char err[256] = "usage";
+    if (argc != 4 ||
+        cl_bench_log_cuts(strtoull(argv[1], NULL, 10), (uint32_t)atoi(argv[2]), (uint32_t)atoi(argv[3]), &cuts, err)) {
+        fprintf(stderr, "%s\n", err);
+        return 1;
+    }
+    if (cuts.recovered != cuts.cuts || cuts.cuts != cuts.sectors || cuts.torn == 0 || cuts.beyond == 0)
+        return 1;
+    printf("%llu cuts, %llu torn\nok\n", (unsigned long long)cuts.cuts, (unsigned long long)cuts.torn);
+    return 0;
+}
