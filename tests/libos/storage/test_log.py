@@ -29,7 +29,7 @@ def test_many_uthreads(c_program: Program, seed: int, kthreads: int, fails: int)
 
 @pytest.mark.parametrize("in_flight", [1, 4])
 def test_every_sector_wise_cut(c_program: Program, seed: int, in_flight: int) -> None:
-    appends = 60 if SANITIZED else 300  # all 1 000 of the promise: tests/bench/test_log.py
+    appends = 60 if SANITIZED else 300  # 1 000 in corelane bench log
     assert c_program(f"{C}/log_cuts.c")(seed, appends, in_flight).endswith("ok\n")
 
 
