@@ -1,8 +1,9 @@
-"""Raft: the protocol as a pure state machine, and nodes that run it.
+"""Raft: the protocol as a pure state machine, nodes that run it, and the key-value store replicated on them.
 
 raft.h        the core's contract: messages and ticks in; messages, log writes and commits out
 node.h        core, persistent log, client sessions and a state machine behind an environment
-core.py       the core from Python, for tests and tools
-node.py       a node from Python, with a state machine in Python
+serve.h       a node on a libos runtime: peers and clients over UDP
+core.py node.py service.py   the same from Python; app.py: `corelane run raft-kv`
+client.py     a client over ordinary sockets
 sim           the simulated world that tests it
 """

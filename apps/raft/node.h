@@ -78,7 +78,7 @@ struct cl_raft_env {
  * replies, on every replica and after a restart. clock_ms is the log's clock. */
 struct cl_raft_machine {
     void *arg;
-    /* Returns the reply's bytes, at most `room`. */
+    /* Returns the reply's bytes, at most `room`. < 0: -errno; the node fails, for its state is not the others' any more. */
     int64_t (*apply)(void *arg, uint64_t index, uint64_t clock_ms, const uint8_t *command, uint32_t bytes,
                      uint8_t *reply, uint32_t room);
     /* The same for a read: may change nothing. */

@@ -1,6 +1,7 @@
 /* What clients ask of a node: commands through the log, queries once they may be answered. */
 #include "node_internal.h"
 #include "bytes.h"
+#include "node_frame.h"
 #include <errno.h>
 
 void node_answer(struct cl_raft_node *node, const struct node_asker *asker, int status, const uint8_t *reply,
@@ -100,9 +101,12 @@ static int run_machine(struct cl_raft_node *node, uint64_t index, const uint8_t 
     const struct cl_raft_machine *m = &node->config.machine;
     uint32_t room = node->config.reply_bytes;
     int64_t n = m->apply(m->arg, index, node->clock_ms, data, bytes, node->reply, room);
+    if (n < 0)
+        node_stop(node, "the state machine could not apply entry %llu: %s", (unsigned long long)index,
+                  strerror((int)-n));
     *reply_bytes = n < 0 ? 0 : (uint32_t)cl_min(n, (int64_t)room);
     cl_count(&node->count.applied, 1);
-    return CL_RAFT_OK;
+    return n < 0 ? CL_RAFT_RETRY : CL_RAFT_OK;
 }
 
 /* A command of a session, once. */
@@ -153,6 +157,8 @@ void node_apply(struct cl_raft_node *node, uint64_t first, uint64_t last)
     for (uint64_t i = first; i <= last; i++) {
         struct cl_raft_entry e;
         uint32_t bytes = 0;
+        if (node->state == CL_RAFT_STOPPED)
+            return;
         if (cl_raft_entry(node->raft, i, &e)) {
             node_stop(node, "committed entry %llu is not in the log", (unsigned long long)i);
             return;
@@ -190,7 +196,7 @@ void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, co
         node_answer(node, asker, q->context ? CL_RAFT_BUSY : CL_RAFT_TOO_LARGE, NULL, 0);
         return;
     }
-    if (node->state == CL_RAFT_RUNNING && node_forward(node, 3, 0, 0, data, bytes, asker))
+    if (node->state == CL_RAFT_RUNNING && node_forward(node, NODE_FRAME_QUERY, 0, 0, data, bytes, asker))
         return;
     int rc = cl_raft_read_index(node->raft, node->query_next);
     if (rc) {

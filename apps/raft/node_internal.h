@@ -12,7 +12,6 @@
 
 #define NODE_QUERY_BYTES 1500
 #define NODE_COMMAND_HEADER 32 /* u8 kind, 7 zero, u64 session, u64 sequence, u64 stamp_ms */
-#define NODE_FRAME_HEADER 56
 
 /* Who gets an answer: a client of this node, or of node `from`, which knows it by `ticket`. */
 struct node_asker {

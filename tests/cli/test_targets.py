@@ -46,7 +46,7 @@ def test_the_three_kinds_are_told_apart(module: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words", "finding"),
     [
-        ("nosuch", (), "echo, kv, spin"),
+        ("nosuch", (), "echo, kv, raft-kv, spin"),
         ("echo", ("port",), "key=value"),
         ("echo", ("colour=red",), "one of: port, handler"),
         ("echo", ("port=x",), "'x' is no int"),

@@ -1,0 +1,147 @@
+/* See image.h. The image: a header, the buckets, the overflow buckets, and what the log holds between tail and head. */
+#include "image.h"
+#include "layout.h"
+#include <errno.h>
+#include <string.h>
+
+#define MAGIC 0x31474d49564b4c43ull /* "CLKVIMG1" */
+#define PIECES 4
+
+struct image_header {
+    uint64_t magic, bytes, buckets, n_overflow, log_bytes;
+    uint64_t head, tail, cursor, live_bytes, cas_count, items, flush_cas;
+    uint32_t flush_at_s, overflow_free, overflow_used, overflow_fresh;
+    uint64_t secret_check, pad;
+};
+_Static_assert(sizeof(struct image_header) == CL_KV_IMAGE_HEADER, "what image.h says");
+
+struct image_piece {
+    uint8_t *data;
+    uint64_t bytes;
+};
+
+/* Where the parts behind the header lie. */
+static void find_pieces(struct kv_partition *p, struct image_piece out[PIECES])
+{
+    uint64_t used = p->head - p->tail, from = p->tail % p->log_bytes;
+    uint64_t first = cl_min(used, p->log_bytes - from);
+    out[0] = (struct image_piece){(uint8_t *)p->buckets, (p->bucket_mask + 1) * sizeof(struct kv_bucket)};
+    out[1] = (struct image_piece){(uint8_t *)p->overflow, (uint64_t)p->n_overflow * sizeof(struct kv_bucket)};
+    out[2] = (struct image_piece){p->log + from, first};
+    out[3] = (struct image_piece){p->log, used - first};
+}
+
+/* Differs between stores of different hash secrets, but for luck: their buckets mean nothing to each other. */
+static uint64_t secret_check(const struct cl_kv *store)
+{
+    static const uint8_t word[8] = "corelane";
+    return cl_kv_hash_of(store, word, sizeof(word));
+}
+
+static struct image_header header_of(const struct cl_kv *store)
+{
+    struct kv_partition *p = &store->partitions[0];
+    return (struct image_header){.magic = MAGIC,
+                                 .bytes = (uint64_t)cl_kv_image_bytes(store),
+                                 .buckets = p->bucket_mask + 1,
+                                 .n_overflow = p->n_overflow,
+                                 .log_bytes = p->log_bytes,
+                                 .head = p->head,
+                                 .tail = p->tail,
+                                 .cursor = p->cursor,
+                                 .live_bytes = p->live_bytes,
+                                 .cas_count = p->cas_count,
+                                 .items = p->items,
+                                 .flush_cas = p->flush_cas,
+                                 .flush_at_s = p->flush_at_s,
+                                 .overflow_free = p->overflow_free,
+                                 .overflow_used = p->overflow_used,
+                                 .overflow_fresh = p->overflow_fresh,
+                                 .secret_check = secret_check(store)};
+}
+
+int64_t cl_kv_image_bytes(const struct cl_kv *store)
+{
+    struct image_piece pieces[PIECES];
+    uint64_t bytes = sizeof(struct image_header);
+    if (store->n_partitions != 1)
+        return -EINVAL;
+    find_pieces(&store->partitions[0], pieces);
+    for (int i = 0; i < PIECES; i++)
+        bytes += pieces[i].bytes;
+    return (int64_t)bytes;
+}
+
+/* The part of [at, at + n) of the image that lies in a piece which begins at `begin`: its place in both. */
+static uint64_t overlap(uint64_t begin, uint64_t bytes, uint64_t at, uint64_t n, uint64_t *in_piece, uint64_t *in_range)
+{
+    uint64_t from = cl_max(begin, at), to = cl_min(begin + bytes, at + n);
+    if (from >= to)
+        return 0;
+    *in_piece = from - begin;
+    *in_range = from - at;
+    return to - from;
+}
+
+int64_t cl_kv_image_save(const struct cl_kv *store, uint64_t at, uint8_t *out, uint64_t room)
+{
+    int64_t all = cl_kv_image_bytes(store);
+    if (all < 0 || at >= (uint64_t)all)
+        return all < 0 ? all : 0;
+    struct image_header header = header_of(store);
+    struct image_piece pieces[PIECES];
+    uint64_t n = cl_min(room, (uint64_t)all - at), begin = sizeof(header), from, to;
+    find_pieces(&store->partitions[0], pieces);
+    uint64_t part = overlap(0, sizeof(header), at, n, &from, &to);
+    if (part)
+        memcpy(out + to, (uint8_t *)&header + from, part);
+    for (int i = 0; i < PIECES; i++) {
+        part = overlap(begin, pieces[i].bytes, at, n, &from, &to);
+        if (part)
+            memcpy(out + to, pieces[i].data + from, part);
+        begin += pieces[i].bytes;
+    }
+    return (int64_t)n;
+}
+
+static int load_header(struct cl_kv *store, const uint8_t *data, uint64_t bytes)
+{
+    struct kv_partition *p = &store->partitions[0];
+    struct image_header h;
+    if (bytes < sizeof(h) || store->n_partitions != 1)
+        return -EINVAL;
+    memcpy(&h, data, sizeof(h));
+    if (h.magic != MAGIC || h.buckets != p->bucket_mask + 1 || h.n_overflow != p->n_overflow ||
+        h.log_bytes != p->log_bytes || h.secret_check != secret_check(store) || h.tail > h.head ||
+        h.head - h.tail > h.log_bytes)
+        return -EINVAL;
+    p->head = h.head;
+    p->tail = h.tail;
+    p->cursor = h.cursor;
+    p->live_bytes = h.live_bytes;
+    p->cas_count = h.cas_count;
+    p->items = h.items;
+    p->flush_cas = h.flush_cas;
+    p->flush_at_s = h.flush_at_s;
+    p->overflow_free = h.overflow_free;
+    p->overflow_used = h.overflow_used;
+    p->overflow_fresh = h.overflow_fresh;
+    return 0;
+}
+
+int cl_kv_image_load(struct cl_kv *store, uint64_t at, const uint8_t *data, uint64_t bytes)
+{
+    int rc = at ? 0 : load_header(store, data, bytes);
+    if (rc)
+        return rc;
+    struct image_piece pieces[PIECES];
+    uint64_t begin = sizeof(struct image_header), to, from;
+    find_pieces(&store->partitions[0], pieces);
+    for (int i = 0; i < PIECES; i++) {
+        uint64_t part = overlap(begin, pieces[i].bytes, at, bytes, &to, &from);
+        if (part)
+            memcpy(pieces[i].data + to, data + from, part);
+        begin += pieces[i].bytes;
+    }
+    return at + bytes <= begin ? 0 : -EINVAL;
+}

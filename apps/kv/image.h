@@ -1,0 +1,21 @@
+/* A store as a run of bytes, and back: for replicas that must have the same items, cas numbers and all.
+ *
+ * The image is of the store's memory as it is, so it fits only a store made with the same sizes, partitions and seed. Nobody else
+ * may use the store meanwhile. */
+#ifndef CORELANE_APPS_KV_IMAGE_H
+#define CORELANE_APPS_KV_IMAGE_H
+
+#include "store.h"
+
+// cffi: begin
+#define CL_KV_IMAGE_HEADER 128 /* bytes at its beginning that the first piece must have */
+
+/* Bytes of the image. -EINVAL: the store has more than one partition. */
+CL_API int64_t cl_kv_image_bytes(const struct cl_kv *store);
+/* Copy up to `room` bytes of the image from byte `at` on; 0 at its end. */
+CL_API int64_t cl_kv_image_save(const struct cl_kv *store, uint64_t at, uint8_t *out, uint64_t room);
+/* Become what was saved: consecutive pieces, the first at 0. -EINVAL: not an image of a store like this one. */
+CL_API int cl_kv_image_load(struct cl_kv *store, uint64_t at, const uint8_t *data, uint64_t bytes);
+// cffi: end
+
+#endif

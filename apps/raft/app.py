@@ -1,0 +1,43 @@
+"""The raft-kv application: `corelane run raft-kv`, the key-value store replicated by Raft."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..registry import App, option
+from .service import RaftService, serve
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `corelane run raft-kv` takes."""
+
+    id: int = option(1, "this node, one of the peers")
+    peers: str = option("", "all nodes, this one's too: 1=ADDRESS:PORT,2=ADDRESS:PORT,...")
+    port: int = option(11211, "UDP port of memcached's protocol")
+    log: str = option("", "file of the persistent log, made if it is not there (none: in memory only)")
+    log_bytes: int = option(256 << 20, "size of that file when it is made")
+    memory_bytes: int = option(64 << 20, "memory of the store")
+    election_ms: int = option(10, "without a leader for so long, or up to twice that, a node asks for votes")
+    lease: bool = option(False, "reads by lease: no round of messages, but clocks must not drift apart by a quarter")
+    join: bool = option(False, "this node will be added to a running group, so it begins with no members")
+
+
+def setup(runtime: Any, options: Options) -> RaftService:
+    """Serve a node on a libos Runtime that has not started."""
+    return serve(
+        runtime,
+        options.id,
+        options.peers,
+        kv_port=options.port,
+        log=options.log or None,
+        log_bytes=options.log_bytes,
+        memory_bytes=options.memory_bytes,
+        election_ms=options.election_ms,
+        lease=options.lease,
+        join=options.join,
+    )
+
+
+APP = App("raft-kv", "the key-value store, replicated by Raft: memcached's protocol on every node", Options, setup)

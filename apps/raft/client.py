@@ -1,0 +1,158 @@
+"""A client of Raft nodes over ordinary UDP sockets: commands exactly once, linearizable reads.
+
+    with Client("1=10.77.0.11:7400,2=10.77.0.12:7400,3=10.77.0.13:7400") as client:
+        client.command(b"deposit 5")
+        client.query(b"balance")
+
+It needs nothing of the dataplane: any process that can reach a node may use it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from types import TracebackType
+from typing import Self
+
+from ...runtime.errors import CorelaneError
+from .._native import ffi, lib
+from .service import Addresses, parse_peers
+
+_LINK = struct.Struct("<4sIIHH")  # link.h
+_FRAME = struct.Struct("<4sBBHIIQIIQQQ")  # node_frame.h
+_PIECE = 1400
+_OPEN, _CLOSE, _APPLY, _QUERY = 1, 2, 0, 3
+_OK, _RETRY, _BUSY, _EXPIRED, _OUT_OF_ORDER, _TOO_LARGE = range(6)
+
+
+class Unknown(CorelaneError):
+    """No answer in time: the command may have been applied or not, or may be later."""
+
+
+def _crc(data: bytes) -> int:
+    return int(lib.cl_crc32c(0, ffi.from_buffer(data), len(data)))
+
+
+def _encode(cluster: int, kind: int, ticket: int, session: int, sequence: int, data: bytes) -> bytes:
+    size = _FRAME.size + len(data)
+    fields = (cluster, 0, 0, ticket, session, sequence)
+    bare = _FRAME.pack(b"CLRQ", 1, kind, 0, 0, size, *fields) + data
+    return _FRAME.pack(b"CLRQ", 1, kind, 0, _crc(bare), size, *fields) + data
+
+
+class Client:
+    """A session with a group of nodes. One command at a time; not for several threads at once (make one each).
+
+    peers: as for `serve`. timeout_s: how long a call tries before it raises Unknown; resend_s: how long it waits for an
+    answer before it asks again, the next node if need be. sock: a UDP socket to use. Raises CorelaneError.
+    """
+
+    def __init__(
+        self,
+        peers: str | Addresses,
+        *,
+        cluster: int = 0,
+        timeout_s: float = 10.0,
+        resend_s: float = 0.05,
+        sock: socket.socket | None = None,
+    ) -> None:
+        self._nodes = parse_peers(peers) if isinstance(peers, str) else dict(peers)
+        self._cluster, self._timeout_s, self._resend_s = cluster, timeout_s, resend_s
+        self._socket = sock or socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._at = min(self._nodes)  # the node asked next
+        self._ticket = int.from_bytes(os.urandom(6), "little") << 8
+        self._frames = 0
+        self._pieces: dict[tuple[tuple[str, int], int], dict[int, bytes]] = {}
+        self._session, self._sequence = 0, 0
+        self.resent = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the session, if the nodes can be told without waiting, and close the socket."""
+        if self._session:
+            self._send(_CLOSE, self._ticket + 1, self._session, 0, b"")
+            self._session = 0
+        self._socket.close()
+
+    def command(self, data: bytes) -> bytes:
+        """Apply a command exactly once; its reply. Raises Unknown, or CorelaneError if the session has expired."""
+        if not self._session:
+            self._session = int.from_bytes(self._ask(_OPEN, 0, 0, b""), "little")
+        self._sequence += 1
+        return self._ask(_APPLY, self._session, self._sequence, data)
+
+    def query(self, data: bytes) -> bytes:
+        """A linearizable read."""
+        return self._ask(_QUERY, 0, 0, data)
+
+    def _send(self, kind: int, ticket: int, session: int, sequence: int, data: bytes) -> None:
+        frame = _encode(self._cluster, kind, ticket, session, sequence, data)
+        self._frames = (self._frames + 1) & 0xFFFFFFFF
+        for i, at in enumerate(range(0, len(frame), _PIECE)):
+            header = _LINK.pack(b"CLRL", self._frames, len(frame), i, _PIECE)
+            self._socket.sendto(header + frame[at : at + _PIECE], self._nodes[self._at])
+
+    def _ask(self, kind: int, session: int, sequence: int, data: bytes) -> bytes:
+        deadline = time.monotonic() + self._timeout_s
+        self._ticket += 1
+        while time.monotonic() < deadline:
+            self._send(kind, self._ticket, session, sequence, data)
+            answer = self._wait(min(deadline, time.monotonic() + self._resend_s))
+            if answer is not None and answer[0] == _OK:
+                return answer[2]
+            if answer is not None and answer[0] in (_EXPIRED, _OUT_OF_ORDER):
+                self._session = self._sequence = 0
+                raise CorelaneError(
+                    "do a command", "the session has expired", "what was asked before may be asked anew"
+                )
+            if answer is not None and answer[0] == _TOO_LARGE:
+                raise CorelaneError("do a command", f"{len(data)} bytes are more than the nodes take")
+            self._next_node(answer[1] if answer else 0)
+            if answer is not None:
+                time.sleep(min(self._resend_s / 5, 0.005))  # no leader yet, or busy
+            self.resent += 1
+        raise Unknown("do a command", f"no answer in {self._timeout_s} s", "look whether most of the nodes are up")
+
+    def _next_node(self, leader: int) -> None:
+        ids = sorted(self._nodes)
+        self._at = leader if leader in self._nodes and leader != self._at else ids[(ids.index(self._at) + 1) % len(ids)]
+
+    def _wait(self, deadline: float) -> tuple[int, int, bytes] | None:
+        """(status, leader, reply) of the answer to the newest ticket, or None."""
+        while (left := deadline - time.monotonic()) > 0:
+            self._socket.settimeout(left)
+            try:
+                datagram, source = self._socket.recvfrom(65536)
+            except (TimeoutError, ConnectionError):
+                return None
+            frame = self._piece(datagram, source)
+            if frame is None or len(frame) < _FRAME.size:
+                continue
+            magic, _, status, _, crc, _, cluster, _, _, ticket, leader, _ = _FRAME.unpack_from(frame)
+            good = magic == b"CLRA" and cluster == self._cluster and ticket == self._ticket
+            if good and _crc(frame[:8] + bytes(4) + frame[12:]) == crc:
+                return status, leader, frame[_FRAME.size :]
+        return None
+
+    def _piece(self, datagram: bytes, source: tuple[str, int]) -> bytes | None:
+        """The frame that a datagram completes."""
+        if len(datagram) < _LINK.size:
+            return None
+        magic, number, size, i, piece = _LINK.unpack_from(datagram)
+        if magic != b"CLRL" or not piece:
+            return None
+        if len(self._pieces) > 16:
+            self._pieces.clear()
+        got = self._pieces.setdefault((source, number), {})
+        got[i] = datagram[_LINK.size :]
+        if len(got) * piece < size:
+            return None
+        del self._pieces[source, number]
+        return b"".join(got[n] for n in sorted(got))

@@ -1,0 +1,293 @@
+/* See serve.h. */
+#include "serve_internal.h"
+#include "../../libos/storage/log.h"
+#include "../../libos/uthread.h"
+#include "bytes.h"
+#include "node_frame.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define REPLY_BYTES 16384
+#define FRAME_EXTRA 1024 /* headers and a configuration, beside the largest entry or piece of a snapshot */
+#define DISK_SPIN_NS 200000ull
+#define DISK_PAUSE_NS 50000ull
+
+static uint64_t env_now(void *arg)
+{
+    struct cl_raft_service *s = arg;
+    return cl_sched_now_ns(cl_runtime_sched(s->rt));
+}
+
+static uint64_t env_wall(void *arg)
+{
+    struct timespec t;
+    (void)arg;
+    clock_gettime(CLOCK_REALTIME_COARSE, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static void env_send(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes)
+{
+    struct cl_raft_service *s = arg;
+    for (uint32_t i = 0; i < s->config.n_peers; i++) {
+        const struct cl_raft_address *a = &s->config.peers[i];
+        if (a->id == to) {
+            raft_link_send(&s->link, s->out, &(struct cl_udp_addr){a->ipv4, a->port, 0}, data, bytes);
+            return;
+        }
+    }
+    cl_count(&s->count.unknown_peer, 1);
+}
+
+static void env_answer(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes)
+{
+    struct cl_raft_service *s = arg;
+    if (token->words[0] == SERVE_KV_CLIENT) {
+        serve_kv_answer(s, token, status, reply, bytes);
+        return;
+    }
+    struct node_frame frame = {.answer = true,
+                               .kind = status,
+                               .from = s->config.node.raft.id,
+                               .ticket = token->words[2],
+                               .session = cl_raft_leader(cl_raft_node_core(s->node)),
+                               .data = reply,
+                               .bytes = bytes};
+    struct cl_udp_addr to = {(uint32_t)(token->words[1] >> 16), (uint16_t)token->words[1], 0};
+    uint32_t all = node_frame_encode(s->config.node.raft.cluster, &frame, s->frame);
+    raft_link_send(&s->link, s->out, &to, s->frame, all);
+}
+
+/* A client's frame. */
+static void on_client(struct cl_raft_service *s, const struct node_frame *f, const struct cl_udp_addr *from)
+{
+    struct cl_raft_token token = {{SERVE_FRAME_CLIENT, (uint64_t)from->ipv4 << 16 | from->port, f->ticket, 0}};
+    if (f->kind == NODE_FRAME_QUERY)
+        cl_raft_node_query(s->node, f->data, f->bytes, &token);
+    else if (f->kind <= CL_RAFT_CLOSE)
+        cl_raft_node_submit(s->node, f->kind, f->session, f->sequence, f->data, f->bytes, &token);
+}
+
+static void frames_burst(struct cl_udp_req *reqs, unsigned n, void *arg)
+{
+    struct cl_raft_service *s = arg;
+    for (unsigned i = 0; i < n; i++) {
+        uint32_t bytes;
+        struct node_frame frame;
+        const uint8_t *data = raft_link_receive(&s->link, &reqs[i].peer, reqs[i].data, reqs[i].len, &bytes);
+        reqs[i].reply_len = 0;
+        if (!data)
+            continue;
+        bool client = node_frame_is(data, bytes) && get32(data + 24) == 0;
+        if (!client)
+            cl_raft_node_receive(s->node, data, bytes);
+        else if (node_frame_decode(s->config.node.raft.cluster, data, bytes, &frame) && !frame.answer)
+            on_client(s, &frame, &reqs[i].peer);
+        else
+            cl_count(&s->count.malformed, 1);
+    }
+    serve_poll(s);
+}
+
+static bool disk_busy(const struct cl_raft_service *s)
+{
+    struct cl_log *log = s->config.node.log;
+    return log && cl_raft_node_state(s->node) != CL_RAFT_STOPPED &&
+           (cl_log_busy(log) || cl_raft_node_state(s->node) == CL_RAFT_RECOVERING);
+}
+
+static void poll_once(void *arg)
+{
+    serve_poll(arg);
+}
+
+/* While writes are in flight: look at the device, let others run, and after a while in which nothing came, sleep between looks, so
+ * that the kernel gets this CPU if it is where the device's interrupts are handled. */
+static void look_after_disk(void *arg)
+{
+    struct cl_raft_service *s = arg;
+    uint64_t since = env_now(s);
+    while (disk_busy(s)) {
+        if (s->config.foreign)
+            cl_kthread_call(poll_once, s);
+        else
+            serve_poll(s);
+        if (env_now(s) - since < DISK_SPIN_NS)
+            cl_uthread_yield();
+        else
+            cl_uthread_sleep_ns(DISK_PAUSE_NS);
+    }
+    s->disk_looked_after = 0;
+}
+
+/* Changes asked by other threads, and the status for them. The lock is never waited for here. */
+static void exchange(struct cl_raft_service *s)
+{
+    if (pthread_mutex_trylock(&s->lock))
+        return;
+    struct cl_raft *raft = cl_raft_node_core(s->node);
+    const struct cl_raft_members *m = &s->asked;
+    if (s->asked_result == -EINPROGRESS)
+        s->asked_result = m->n_voters ? cl_raft_change_members(raft, m->voters, m->n_voters, m->learners, m->n_learners)
+                                      : cl_raft_transfer(raft, m->learners[0]);
+    cl_raft_status(raft, &s->status);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void serve_poll(struct cl_raft_service *s)
+{
+    uint64_t next = cl_raft_node_poll(s->node);
+    if (next != s->timer.deadline_ns || !s->timer.pos)
+        if (next != UINT64_MAX)
+            cl_timer_arm(&s->timer, cl_max(next, 1ull));
+    if (disk_busy(s) && !s->disk_looked_after && !cl_uthread_spawn(look_after_disk, s, NULL))
+        s->disk_looked_after = 1;
+}
+
+static void on_timer(struct cl_timer *timer, void *arg)
+{
+    struct cl_raft_service *s = arg;
+    (void)timer;
+    exchange(s);
+    s->kv_full = s->kv.store && raft_kv_full(&s->kv);
+    serve_poll(s);
+}
+
+/* A timer is armed on a kthread. */
+static void first_poll(void *arg)
+{
+    struct cl_raft_service *s = arg;
+    cl_timer_arm(&s->timer, env_now(s));
+}
+
+static int bind_all(struct cl_raft_service *s, char err[256])
+{
+    const struct cl_raft_serve_config *c = &s->config;
+    int (*bind)(struct cl_runtime *, uint16_t, cl_udp_burst_handler, void *) =
+        c->foreign ? cl_runtime_bind_udp_foreign : cl_runtime_bind_udp_burst;
+    uint16_t port = c->port;
+    int rc = bind(s->rt, port, frames_burst, s);
+    if (!rc && c->kv_port) {
+        port = c->kv_port;
+        rc = bind(s->rt, port, serve_kv_burst, s);
+    }
+    if (!rc)
+        rc = cl_udp_open(s->rt, 0, 1, &s->out);
+    if (!rc)
+        rc = cl_runtime_spawn(s->rt, first_poll, s);
+    if (rc)
+        snprintf(err, 256, "cannot serve UDP port %u: %s", port, strerror(-rc));
+    return rc;
+}
+
+static int make_node(struct cl_raft_service *s, char err[256])
+{
+    struct cl_raft_node_config *c = &s->config.node;
+    c->env = (struct cl_raft_env){s, env_now, env_wall, env_send, env_answer};
+    c->raft.message_bytes = c->raft.message_bytes ? c->raft.message_bytes : 16384;
+    c->raft.entry_bytes = c->raft.entry_bytes ? c->raft.entry_bytes : 65536;
+    c->reply_bytes = c->reply_bytes ? c->reply_bytes : REPLY_BYTES;
+    c->max_sessions = c->max_sessions ? c->max_sessions : 256;
+    uint64_t memory = s->config.kv_memory_bytes ? s->config.kv_memory_bytes : 64 << 20;
+    int rc = c->machine.apply ? 0 : raft_kv_new(&s->kv, memory, &c->machine, err);
+    return rc ? rc : cl_raft_node_new(c, &s->node, err);
+}
+
+int cl_raft_serve(struct cl_runtime *rt, const struct cl_raft_serve_config *config, struct cl_raft_service **out,
+                  char err[256])
+{
+    struct cl_runtime_info info;
+    cl_runtime_info(rt, &info);
+    if (info.kthreads != 1 || config->n_peers > CL_RAFT_MAX_NODES || !config->port) {
+        snprintf(err, 256, "a Raft node needs a runtime of one kthread, a port, and %u peers at most",
+                 CL_RAFT_MAX_NODES);
+        return -EINVAL;
+    }
+    struct cl_raft_service *s = calloc(1, sizeof(*s));
+    if (!s) {
+        snprintf(err, 256, "no memory for a Raft node");
+        return -ENOMEM;
+    }
+    s->config = *config;
+    s->rt = rt;
+    pthread_mutex_init(&s->lock, NULL);
+    cl_timer_init(&s->timer, on_timer, s);
+    int rc = make_node(s, err);
+    if (!rc) {
+        const struct cl_raft_node_config *c = &s->config.node;
+        uint32_t largest = cl_max(cl_max(c->raft.message_bytes, c->raft.entry_bytes), c->reply_bytes) + FRAME_EXTRA;
+        raft_link_init(&s->link, info.mtu, largest);
+        s->frame = malloc(largest);
+        rc = s->frame ? bind_all(s, err) : -ENOMEM;
+    }
+    if (rc)
+        cl_raft_service_delete(s);
+    else
+        *out = s;
+    return rc;
+}
+
+void cl_raft_service_delete(struct cl_raft_service *s)
+{
+    if (!s)
+        return;
+    cl_raft_node_delete(s->node);
+    raft_kv_delete(&s->kv);
+    raft_link_free(&s->link);
+    free(s->frame);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+struct cl_raft_node *cl_raft_service_node(struct cl_raft_service *s)
+{
+    return s->node;
+}
+
+void cl_raft_service_counters(const struct cl_raft_service *s, struct cl_raft_serve_counters *out)
+{
+    *out = s->count;
+    out->frames_in = s->link.frames_in;
+    out->frames_out = s->link.frames_out;
+    out->datagrams_in = s->link.datagrams_in;
+    out->datagrams_out = s->link.datagrams_out;
+    out->malformed += s->link.malformed;
+    out->given_up = s->link.given_up;
+    out->not_sent = s->link.not_sent;
+}
+
+int cl_raft_service_ask(struct cl_raft_service *s, const uint32_t *voters, uint32_t n_voters, const uint32_t *learners,
+                        uint32_t n_learners)
+{
+    if (n_voters > CL_RAFT_MAX_NODES || n_learners > CL_RAFT_MAX_NODES || (!n_voters && n_learners != 1))
+        return -EINVAL;
+    pthread_mutex_lock(&s->lock);
+    int rc = s->asked_result == -EINPROGRESS ? -EBUSY : 0;
+    if (!rc) {
+        s->asked = (struct cl_raft_members){.n_voters = n_voters, .n_learners = n_learners};
+        memcpy(s->asked.voters, voters, n_voters * sizeof(*voters));
+        memcpy(s->asked.learners, learners, n_learners * sizeof(*learners));
+        s->asked_result = -EINPROGRESS;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+int cl_raft_service_asked(const struct cl_raft_service *s)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&s->lock;
+    pthread_mutex_lock(lock);
+    int rc = s->asked_result;
+    pthread_mutex_unlock(lock);
+    return rc;
+}
+
+void cl_raft_service_status(const struct cl_raft_service *s, struct cl_raft_status *out)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&s->lock;
+    pthread_mutex_lock(lock);
+    *out = s->status;
+    pthread_mutex_unlock(lock);
+}

@@ -1,0 +1,44 @@
+/* What serve.c and serve_kv.c share. */
+#ifndef CORELANE_APPS_RAFT_SERVE_INTERNAL_H
+#define CORELANE_APPS_RAFT_SERVE_INTERNAL_H
+
+#include "../../libos/timer.h"
+#include "kv_machine.h"
+#include "link.h"
+#include "serve.h"
+#include <pthread.h>
+
+/* Kinds of clients: the first word of a token. */
+#define SERVE_FRAME_CLIENT 1
+#define SERVE_KV_CLIENT 2
+
+struct cl_raft_service {
+    struct cl_raft_serve_config config;
+    struct cl_raft_serve_counters count;
+    struct cl_runtime *rt;
+    struct cl_raft_node *node;
+    struct raft_link link;
+    struct raft_kv kv;
+    struct cl_udp_socket *out;       /* to peers and frame clients */
+    struct cl_udp_socket *kv_socket; /* of kv_port; known once a request has come. Answers leave from it */
+    struct cl_timer timer;
+    uint8_t kv_full;
+    uint8_t disk_looked_after; /* a uthread polls while the log has something in flight */
+    uint8_t *frame;            /* an answer to a frame client, being made */
+
+    /* Asked from other threads, done on the kthread. */
+    pthread_mutex_t lock;
+    struct cl_raft_members asked;
+    int asked_result; /* -EINPROGRESS: to be done */
+    struct cl_raft_status status;
+};
+
+/* Do all that is to be done, and see to it that this is called again in time. On the kthread. */
+void serve_poll(struct cl_raft_service *s);
+
+/* serve_kv.c */
+void serve_kv_burst(struct cl_udp_req *reqs, unsigned n, void *arg);
+void serve_kv_answer(struct cl_raft_service *s, const struct cl_raft_token *token, int status, const uint8_t *reply,
+                     uint32_t bytes);
+
+#endif

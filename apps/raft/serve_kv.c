@@ -1,0 +1,101 @@
+/* memcached's protocol in front of a node: the framing of ../kv/udp.h, the commands through the log or as queries. */
+#include "serve_internal.h"
+#include "../kv/udp.h"
+#include <stdio.h>
+#include <string.h>
+
+#define NO_ROOM "SERVER_ERROR out of memory storing object\r\n"
+
+static void put_header(uint8_t *p, uint64_t request, uint32_t sequence, uint32_t total)
+{
+    const uint8_t header[CL_KV_UDP_HEADER] = {(uint8_t)(request >> 8), (uint8_t)request,      (uint8_t)(sequence >> 8),
+                                              (uint8_t)sequence,       (uint8_t)(total >> 8), (uint8_t)total};
+    memcpy(p, header, sizeof(header));
+}
+
+static const char *error_of(int status)
+{
+    switch (status) {
+    case CL_RAFT_BUSY:
+        return "SERVER_ERROR too busy, nothing was done\r\n";
+    case CL_RAFT_TOO_LARGE:
+        return "SERVER_ERROR object too large for cache\r\n";
+    default:
+        return "SERVER_ERROR no leader, or it changed: it may have been done or not\r\n";
+    }
+}
+
+void serve_kv_answer(struct cl_raft_service *s, const struct cl_raft_token *token, int status, const uint8_t *reply,
+                     uint32_t bytes)
+{
+    uint8_t datagram[CL_KV_UDP_DATAGRAM];
+    struct cl_udp_addr to = {(uint32_t)(token->words[1] >> 16), (uint16_t)token->words[1], 0};
+    if (status != CL_RAFT_OK) {
+        reply = (const uint8_t *)error_of(status);
+        bytes = (uint32_t)strlen(error_of(status));
+    }
+    uint32_t piece = CL_KV_UDP_DATAGRAM - CL_KV_UDP_HEADER, total = (bytes + piece - 1) / piece;
+    for (uint32_t i = 0; i < total; i++) {
+        uint32_t n = cl_min(piece, bytes - i * piece);
+        put_header(datagram, token->words[2], i, total);
+        memcpy(datagram + CL_KV_UDP_HEADER, reply + i * piece, n);
+        cl_udp_sendto(s->kv_socket, datagram, CL_KV_UDP_HEADER + n, &to);
+    }
+    cl_count(&s->count.kv_answers, 1);
+}
+
+/* An answer that needs nobody else, into the request's own buffer. */
+static void answer_here(struct cl_raft_service *s, struct cl_udp_req *req, const uint8_t *text, uint64_t bytes)
+{
+    if (req->room < (int64_t)bytes + CL_KV_UDP_HEADER)
+        return;
+    put_header(req->reply, (uint64_t)req->data[0] << 8 | req->data[1], 0, 1);
+    memcpy(req->reply + CL_KV_UDP_HEADER, text, bytes);
+    req->reply_len = (int64_t)bytes + CL_KV_UDP_HEADER;
+    cl_count(&s->count.kv_answers, 1);
+}
+
+static void answer_local(struct cl_raft_service *s, struct cl_udp_req *req, const uint8_t *text, uint32_t bytes)
+{
+    const struct cl_raft_machine *m = &s->config.node.machine;
+    uint8_t reply[CL_KV_ANSWER_MAX];
+    int64_t n = m->query(m->arg, 0, text, bytes, reply, sizeof(reply));
+    if (n > 0)
+        answer_here(s, req, reply, (uint64_t)n);
+}
+
+static void serve_kv_one(struct cl_raft_service *s, struct cl_udp_req *req)
+{
+    req->reply_len = 0;
+    if (req->len <= CL_KV_UDP_HEADER || req->data[4] || req->data[5] != 1) {
+        cl_count(&s->count.kv_refused, 1);
+        return;
+    }
+    const uint8_t *text = req->data + CL_KV_UDP_HEADER;
+    uint32_t bytes = (uint32_t)req->len - CL_KV_UDP_HEADER;
+    struct cl_raft_token token = {{SERVE_KV_CLIENT, (uint64_t)req->peer.ipv4 << 16 | req->peer.port,
+                                   (uint64_t)req->data[0] << 8 | req->data[1], 0}};
+    switch (raft_kv_way(text, bytes)) {
+    case RAFT_KV_LOCAL:
+        answer_local(s, req, text, bytes);
+        break;
+    case RAFT_KV_READ:
+        cl_raft_node_query(s->node, text, bytes, &token);
+        break;
+    default:
+        if (s->kv_full && memcmp(text, "delete", cl_min(bytes, 6u)))
+            answer_here(s, req, (const uint8_t *)NO_ROOM, strlen(NO_ROOM));
+        else
+            cl_raft_node_submit(s->node, CL_RAFT_APPLY, 0, 0, text, bytes, &token);
+    }
+}
+
+void serve_kv_burst(struct cl_udp_req *reqs, unsigned n, void *arg)
+{
+    struct cl_raft_service *s = arg;
+    s->kv_socket = reqs[0].socket;
+    for (unsigned i = 0; i < n; i++)
+        serve_kv_one(s, &reqs[i]);
+    cl_count(&s->count.kv_requests, n);
+    serve_poll(s);
+}

@@ -1,0 +1,189 @@
+"""A Raft node on a libos runtime (serve.h): the key-value store or a state machine of yours, replicated.
+
+with Runtime("/run/corelane.sock", name="ledger-1") as runtime:
+    service = serve(runtime, 1, "1=10.77.0.11:7400,2=10.77.0.12:7400,3=10.77.0.13:7400", machine=Ledger())
+    runtime.start()
+    runtime.wait()
+    runtime.stop()
+    service.close()
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...drivers.blk_file import FileBlk, create
+from ...runtime.errors import CorelaneError, check
+from .._native import ffi, lib
+from .core import ROLES, Members, members_of, members_struct
+from .node import STATES, Machine, machine_struct
+
+Addresses = Mapping[int, tuple[str, int]]
+
+
+def parse_peers(text: str) -> dict[int, tuple[str, int]]:
+    """{id: (address, port)} of "1=10.0.0.1:7400,2=10.0.0.2:7400"; raises CorelaneError."""
+    out: dict[int, tuple[str, int]] = {}
+    for word in text.split(","):
+        try:
+            number, place = word.split("=")
+            address, port = place.rsplit(":", 1)
+            ipaddress.IPv4Address(address)
+            out[int(number)] = (address, int(port))
+        except ValueError:
+            raise CorelaneError(
+                f"understand the peers {text!r}", f"{word!r} is not ID=ADDRESS:PORT", "as in 1=10.77.0.11:7400"
+            ) from None
+    return out
+
+
+class LogFile:
+    """A node's log on a file, made if it is not there. Close it after the runtime has stopped."""
+
+    def __init__(self, path: str, size: int) -> None:
+        fresh = not Path(path).exists()
+        if fresh:
+            create(path, size)
+        self._blk: FileBlk | None = FileBlk(path)
+        out, err = ffi.new("struct cl_log **"), ffi.new("char[256]")
+        try:
+            if fresh:
+                layout = ffi.new("struct cl_log_layout *", {"snapshot_bytes": size // 4 & ~4095})
+                check(lib.cl_log_format(self._blk.ptr, 0, layout, err), f"make a log of {path}", err)
+            config = ffi.new("struct cl_log_config *", {"blk": self._blk.ptr})
+            check(lib.cl_log_open_wait(config, out, ffi.NULL, err), f"open the log {path}", err)
+        except BaseException:
+            self._blk.close()
+            raise
+        self.ptr = out[0]
+
+    def close(self) -> None:
+        """Finish what is in flight and close. Twice is allowed."""
+        blk, self._blk = self._blk, None
+        if blk is not None:
+            lib.cl_log_close(self.ptr)
+            blk.close()
+
+
+class RaftService:
+    """A node that is served by a runtime. Public attribute: id. Made by `serve`."""
+
+    def __init__(self, ptr: Any, id: int, ports: tuple[int, ...], log: LogFile | None, keep: list[Any]) -> None:
+        self._ptr, self._log, self._keep, self._ports = ptr, log, keep, ports
+        self.id = id
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Its UDP ports: of frames, and of memcached's protocol."""
+        return self._ports
+
+    def status(self) -> dict[str, Any]:
+        """role, leader, term, commit, applied, ... as of the last tick; members; state and why of the node."""
+        s = ffi.new("struct cl_raft_status *")
+        lib.cl_raft_service_status(self._ptr, s)
+        names = ("term", "leader", "commit", "applied", "first", "last", "durable", "snapshot_index")
+        out: dict[str, Any] = {n: int(getattr(s, n)) for n in names}
+        node = lib.cl_raft_service_node(self._ptr)
+        out["role"] = ROLES[s.role]
+        out["members"] = members_of(s.members)
+        out["state"] = STATES[lib.cl_raft_node_state(node)]
+        out["why"] = ffi.string(lib.cl_raft_node_why(node)).decode()
+        return out
+
+    def stats(self) -> dict[str, int]:
+        """Counters of the node (struct cl_raft_node_counters) and its ports (struct cl_raft_serve_counters)."""
+        n, c = ffi.new("struct cl_raft_node_counters *"), ffi.new("struct cl_raft_serve_counters *")
+        lib.cl_raft_node_counters(lib.cl_raft_service_node(self._ptr), n)
+        lib.cl_raft_service_counters(self._ptr, c)
+        out = {f"node_{k}": int(getattr(n, k)) for k, _ in ffi.typeof(n[0]).fields}
+        out.update({f"port_{k}": int(getattr(c, k)) for k, _ in ffi.typeof(c[0]).fields})
+        status = self.status()
+        out.update({k: status[k] for k in ("term", "leader", "commit", "applied")})
+        return out
+
+    def change_members(self, voters: Iterable[int], learners: Iterable[int] = (), timeout_s: float = 5.0) -> None:
+        """Ask this node, which has to lead, to make the group these. Raises CorelaneError if it refuses."""
+        v, n = sorted(voters), sorted(learners)
+        self._ask(v, n, "change the members", timeout_s)
+
+    def transfer(self, to: int, timeout_s: float = 5.0) -> None:
+        """Ask this node, which has to lead, to hand leadership to another."""
+        self._ask([], [to], f"hand leadership to node {to}", timeout_s)
+
+    def _ask(self, voters: list[int], learners: list[int], what: str, timeout_s: float) -> None:
+        check(lib.cl_raft_service_ask(self._ptr, voters, len(voters), learners, len(learners)), what)
+        deadline = time.monotonic() + timeout_s
+        while (rc := lib.cl_raft_service_asked(self._ptr)) == -115:  # EINPROGRESS
+            if time.monotonic() > deadline:
+                raise CorelaneError(what, "the runtime does not run", "start it")
+            time.sleep(0.001)
+        check(rc, what)
+
+    def close(self) -> None:
+        """Free everything. The runtime must have stopped. Twice is allowed."""
+        ptr, self._ptr = self._ptr, ffi.NULL
+        if self._log is not None:
+            self._log.close()
+        lib.cl_raft_service_delete(ptr)
+
+
+def serve(
+    runtime: Any,
+    id: int,
+    peers: str | Addresses,
+    *,
+    machine: Machine | None = None,
+    kv_port: int = 0,
+    log: str | None = None,
+    log_bytes: int = 256 << 20,
+    memory_bytes: int = 64 << 20,
+    election_ms: int = 10,
+    lease: bool = False,
+    join: bool = False,
+    **settings: int,
+) -> RaftService:
+    """Serve node `id` of `peers` on a libos Runtime that has not started.
+
+    peers: of all nodes, this one's too, {id: (address, port)} or as `parse_peers` takes it. machine: the state
+    machine; None: the key-value store. kv_port: memcached's protocol there (only for that). log: a file, made with
+    log_bytes if it is not there; None: in memory. memory_bytes: of the store. election_ms: without a leader for so
+    long, a node asks for votes. lease: reads by lease (see raft.h for what that assumes of clocks). join: this node
+    will be added to a running group. settings: further fields of struct cl_raft_config. Raises CorelaneError.
+    """
+    places = parse_peers(peers) if isinstance(peers, str) else dict(peers)
+    if id not in places:
+        raise CorelaneError(f"serve Raft node {id}", "it is not among the peers", "give its own address, too")
+    mine = (runtime.address, places[id][1])
+    if places[id] != mine:
+        raise CorelaneError(
+            f"serve Raft node {id}",
+            f"its address is {mine[0]}, the peers say {places[id][0]}",
+            "give the application that address: [apps.NAME] ip = ... in the iokernel's configuration",
+        )
+    file = LogFile(log, log_bytes) if log else None
+    keep: list[Any] = []
+    config = ffi.new("struct cl_raft_serve_config *")
+    group = Members() if join else Members(frozenset(places))
+    ticks = {"election_ticks": 10, "lease_reads": int(lease), "seed": time.time_ns() & 0xFFFFFFFF}
+    config.node.raft = {"id": id, "members": members_struct(group), **ticks, **settings}
+    config.node.tick_ns = election_ms * 100_000
+    config.node.log = file.ptr if file else ffi.NULL
+    if machine is not None:
+        config.node.machine, keep = machine_struct(machine)
+        config.foreign = 1
+    others = {n: place for n, place in places.items() if n != id}
+    for i, (number, (address, port)) in enumerate(others.items()):
+        config.peers[i] = {"id": number, "ipv4": int(ipaddress.IPv4Address(address)), "port": port}
+    config.n_peers, config.port = len(others), places[id][1]
+    config.kv_port, config.kv_memory_bytes = kv_port, memory_bytes
+    out, err = ffi.new("struct cl_raft_service **"), ffi.new("char[256]")
+    rc = lib.cl_raft_serve(runtime.ptr, config, out, err)
+    if rc < 0 and file:
+        file.close()
+    check(rc, f"serve Raft node {id}", err)
+    ports = (places[id][1], kv_port) if kv_port else (places[id][1],)
+    return RaftService(out[0], id, ports, file, keep)
