@@ -1,78 +1,99 @@
-"""What probes cost in numeric kernels compiled by numba, and how far apart the looks at the flag are.
+"""What probes cost in numeric kernels, and how far apart the looks at the flag are.
 
-Every kernel (probes_kernels.py) runs plain and probed in turn, one after the other, and the figure is the median of the
-rounds' ratios. Where code happens to lie can matter more than probes do: the same short loop takes up to half as long
-again when it straddles cache lines. So both arms are compiled once for each of PLACES, all of them run in every round,
-and a round's ratio is that of the geometric means over the places; `plain_places` is how far apart the plain arm's
-places are (slowest over fastest). A third arm, in one place, puts a probe at every loop's end before the optimiser
-runs, the obvious way, to show what strips save. Gaps are those of a build whose probes always call a function that
-notes when (gaps.h); what noting takes is within them, and is given as `noting_ns`. The first two calls of each kernel,
-in which intervals are still being found, are left out of times and gaps alike.
+Every kernel runs plain and probed in turn, and the figure is the median of the rounds' ratios. Where code happens to
+lie can matter more than probes do: the same short loop takes up to twice as long when it straddles cache lines. So the
+plain arm and the probed one get the same choice: both are compiled for each of PLACES (batch_probes.place), all of
+which run in every round, and each arm is taken at its best place, that of the lowest median. `plain_places` is how far
+apart the plain arm's places are (slowest over fastest). A kernel whose probed code comes out faster than the plain code
+(LLVM's choices differ) counts as even in the figures: probes save nothing.
+
+Arms: numba's kernels (probes_kernels.py) by `@libos.batch`, for which the goals are; the same with a probe at every
+loop's end before the optimiser runs, the obvious way, to show what paying for whole loops saves; and C (probes_c.py)
+with CL_PROBE by hand and with the compiler's trace-pc callback, over plain C. Gaps are those of a build whose probes
+always call a function that notes when (gaps.h); what noting takes is within them, and is given as `noting_ns`. The
+first two calls of each kernel, in which intervals are still being found, are left out of times and gaps alike.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ..runtime.errors import CorelaneError
+from . import probes_c
 from ._native import ffi, lib
-from .harness.numbers import pairwise, percentile
+from .harness.numbers import Ratio, pairwise, percentile
 from .harness.plot import Canvas
 from .harness.session import Session
 
-SUMMARY = "run time of probed numba kernels over plain ones, and the time between two looks"
+SUMMARY = "run time of probed kernels over plain ones, and the time between two looks"
 FIGURES = ("probes.overhead_geomean", "probes.overhead_worst", "probes.gap_p99_us")
 
 ROOM = 1 << 20  # gaps kept of a kernel
 PAIRS_AT_LEAST = 5
-PLACES = (0, 16, 32, 48)  # bytes behind the begin of a cache line where functions begin; LLVM aligns loops to 16
+# Where functions begin, in bytes behind a cache line's begin; and whether innermost loops begin at one.
+PLACES = ((0, False), (32, False), (0, True), (32, True))
 SHORT_S = 5.0  # a run shorter than this compiles for the first place only
+BATCH, NAIVE = "batch", "every turn"
+C_WAYS = (probes_c.HAND, probes_c.TRACE)
+GAP_GOAL_US = 2.0
 
-Arms = dict[tuple[str, int], Any]  # an arm's name and its place: the compiled function
+Call = Callable[[], Any]
+Place = tuple[int, bool]
+Times = dict[tuple[str, Place], list[int]]  # an arm's name and its place: what its runs took, in ns
 
 
-def _ns(function: Callable[..., Any], args: tuple[Any, ...]) -> int:
+def _ns(call: Call) -> int:
     start = time.perf_counter_ns()
-    function(*args)
+    call()
     return time.perf_counter_ns() - start
 
 
-def _compile(function: Any, target: Any, places: tuple[int, ...], *, naive: bool) -> Arms:
-    """Both arms in all places, and the third."""
+def _compile(kernel: Any, target: Any, places: tuple[Place, ...], *, naive: bool) -> dict[tuple[str, Place], Call]:
+    """Plain and probed code in all places, and the naive way in one."""
     import numba
 
     from ..libos.batch_compile import NaiveLibrary, PlainLibrary, ProbedLibrary, probed_compiler
 
-    wanted = [("plain", PlainLibrary, at) for at in places] + [("probed", ProbedLibrary, at) for at in places]
-    wanted += [("naive", NaiveLibrary, places[0])] if naive else []
-    return {
-        (name, at): numba.njit(
-            nogil=True, pipeline_class=probed_compiler(dataclasses.replace(target, pad=at), library)
-        )(function)
-        for name, library, at in wanted
-    }
+    wanted = [("plain", PlainLibrary, at) for at in places] + [(BATCH, ProbedLibrary, at) for at in places]
+    wanted += [(NAIVE, NaiveLibrary, places[0])] if naive else []
+
+    def compiled(library: Any, at: Place) -> Call:
+        pipeline = probed_compiler(dataclasses.replace(target, pad=at[0], align=at[1]), library)
+        made = numba.njit(nogil=True, pipeline_class=pipeline)(kernel.function)
+        return lambda: made(*kernel.args)
+
+    return {(name, at): compiled(library, at) for name, library, at in wanted}
 
 
-def _rounds(took: dict[tuple[str, int], list[int]], name: str) -> list[float]:
-    """An arm's time in each round: the geometric mean over its places."""
-    columns = [times for (arm, _), times in took.items() if arm == name]
-    return [statistics.geometric_mean(row) for row in zip(*columns, strict=True)]
-
-
-def _pairs(arms: Arms, args: tuple[Any, ...], seconds: float) -> dict[tuple[str, int], list[int]]:
+def _in_turn(calls: dict[tuple[str, Place], Call], seconds: float) -> Times:
     """Times of all arms in turn, the order turned round each time, for about so long."""
-    took: dict[tuple[str, int], list[int]] = {name: [] for name in arms}
-    order = list(arms)
+    for call in calls.values():
+        call()
+        call()
+    took: Times = {name: [] for name in calls}
+    order = list(calls)
     end = time.monotonic() + seconds
     while time.monotonic() < end or len(took[order[0]]) < PAIRS_AT_LEAST:
         for name in order:
-            took[name].append(_ns(arms[name], args))
+            took[name].append(_ns(calls[name]))
         order.reverse()
     return took
+
+
+def _medians(took: Times, arm: str) -> dict[Place, float]:
+    return {at: statistics.median(times) for (name, at), times in took.items() if name == arm}
+
+
+def _best(took: Times, arm: str) -> list[int]:
+    """An arm's times at the place where it is fastest."""
+    medians = _medians(took, arm)
+    return took[arm, min(medians, key=medians.__getitem__)]
 
 
 def _noting_ticks() -> float:
@@ -85,100 +106,258 @@ def _noting_ticks() -> float:
     return float(statistics.median(kept[0:8_000]))
 
 
-def _gaps(function: Any, args: tuple[Any, ...], seconds: float) -> tuple[list[int], int]:
+def _gaps(call: Call, seconds: float) -> tuple[list[int], int]:
     """Gaps in ticks, sorted, and how many there were."""
     kept = ffi.new("uint32_t[]", ROOM)
+    call()
+    call()
     end = time.monotonic() + seconds
     lib.cl_bench_gaps_begin(kept, ROOM)
     while time.monotonic() < end:
-        function(*args)
+        call()
         lib.cl_bench_gaps_pause()
     taken = lib.cl_bench_gaps_end()
     return sorted(kept[0 : min(taken, ROOM)]), taken
+
+
+def _gap_values(kernel: str, gaps: tuple[list[int], int], ticks_per_us: float) -> dict[str, float]:
+    kept, taken = gaps
+    if not kept:
+        raise CorelaneError(f"probes: {kernel} never looked at the flag")
+    quantiles = (("p1", 0.01), ("p50", 0.5), ("p99", 0.99), ("p999", 0.999))
+    values = {f"gap_{q}_us": percentile(kept, x) / ticks_per_us for q, x in quantiles}
+    return {"gaps": taken, **values, "gap_max_us": kept[-1] / ticks_per_us}
+
+
+def _spread(ratio: Ratio) -> dict[str, float]:
+    pairs = sorted(ratio.pairs)
+    return {
+        "probed_over_plain": ratio.median,
+        "ratio_p10": percentile(pairs, 0.1),
+        "ratio_p90": percentile(pairs, 0.9),
+        "n": len(pairs),
+    }
+
+
+def _numba_kernel(
+    session: Session, kernel: Any, target: Any, places: tuple[Place, ...], seconds: float
+) -> dict[str, Any]:
+    """One kernel's rows: by @libos.batch, and a probe at every turn."""
+    import numba
+
+    from ..libos.batch_compile import probed_compiler
+
+    noting = dataclasses.replace(target, slow="cl_bench_gap", always=True)
+    noted = numba.njit(nogil=True, pipeline_class=probed_compiler(noting))(kernel.function)
+    took = _in_turn(_compile(kernel, target, places, naive=session.baseline), 0.8 * seconds)
+    gaps = _gap_values(kernel.name, _gaps(lambda: noted(*kernel.args), 0.2 * seconds), target.ticks_per_us)
+    report = noted.overloads[noted.signatures[0]].library.report
+    plain, by_place = _best(took, "plain"), _medians(took, "plain").values()
+    row = session.arm(
+        kernel.name,
+        way=BATCH,
+        **_spread(pairwise(_best(took, BATCH), plain)),
+        plain_us=statistics.median(plain) / 1e3,
+        plain_places=max(by_place) / min(by_place),
+        **gaps,
+        held_out=int(kernel.held_out),
+        strips=report.strips,
+        countdowns=report.countdowns,
+    )
+    if session.baseline:
+        session.arm(f"{kernel.name}, a probe every turn", way=NAIVE, **_spread(pairwise(_best(took, NAIVE), plain)))
+    return row
+
+
+def _c_kernels(session: Session, every: list[Any], ticks_per_us: float, seconds: float) -> None:
+    """Rows of the C kernels: by hand, and by the compiler."""
+    if probes_c.compiler() is None:
+        session.skip("C", "there is no C compiler: apt-get install gcc")
+        return
+    nothing = int(ffi.cast("uintptr_t", lib.cl_probe_word()))
+    with tempfile.TemporaryDirectory(prefix="corelane-probes-") as folder:
+        made = {way: probes_c.build(way, Path(folder)) for way in probes_c.WAYS}
+        noting = {way: probes_c.build(way, Path(folder), noting=True) for way in C_WAYS}
+        for kernel in every:
+            session.say(f"C {kernel.name}")
+            probes_c.look_at(made["plain"], nothing)
+            calls = {(way, PLACES[0]): probes_c.call(made[way], kernel.name, kernel.args) for way in made}
+            took = _in_turn(calls, 0.8 * seconds)
+            probes_c.look_at(made["plain"], probes_c.ALWAYS)
+            for way in C_WAYS:
+                noted = probes_c.call(noting[way], kernel.name, kernel.args)
+                session.arm(
+                    f"C {kernel.name}, {way}",
+                    way=way,
+                    **_spread(pairwise(took[way, PLACES[0]], took["plain", PLACES[0]])),
+                    plain_us=statistics.median(took["plain", PLACES[0]]) / 1e3,
+                    **_gap_values(kernel.name, _gaps(noted, 0.1 * seconds), ticks_per_us),
+                )
+        probes_c.look_at(made["plain"], nothing)
 
 
 def run(session: Session) -> None:
     """Compile, then measure kernel by kernel for about session.seconds in all."""
     import os
 
-    import numba
-
-    from ..libos.batch_compile import default_target, probed_compiler
+    from ..libos.batch_compile import default_target
     from .probes_kernels import kernels
 
     os.sched_setaffinity(0, {session.cores[-1]})
     target = default_target()
-    noting = dataclasses.replace(target, slow="cl_bench_gap", always=True)
     places = PLACES if session.seconds >= SHORT_S else PLACES[:1]
     noting_ns = _noting_ticks() / target.ticks_per_us * 1e3
     every = kernels()
-    slice_s = session.seconds / len(every)
-    ratios, p99s, held_out = {}, {}, []
+    in_c = [kernel for kernel in every if kernel.name in probes_c.NAMES]
+    slice_s = session.seconds / (len(every) + 0.5 * len(in_c))
+    rows = []
     for kernel in every:
         session.say(kernel.name)
-        arms = _compile(kernel.function, target, places, naive=session.baseline)
-        noted = numba.njit(nogil=True, pipeline_class=probed_compiler(noting))(kernel.function)
-        for function in (*arms.values(), noted):
-            function(*kernel.args)
-            function(*kernel.args)
-        took = _pairs(arms, kernel.args, 0.8 * slice_s)
-        plain = _rounds(took, "plain")
-        ratio = pairwise(_rounds(took, "probed"), plain)
-        gaps, taken = _gaps(noted, kernel.args, 0.2 * slice_s)
-        if not gaps:
-            raise CorelaneError(f"probes: {kernel.name} never looked at the flag")
-        us = {q: percentile(gaps, x) / target.ticks_per_us for q, x in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999))}
-        ratios[kernel.name], p99s[kernel.name] = ratio.median, us["p99"]
-        if kernel.held_out:
-            held_out.append(kernel.name)
-        naive = {"naive_over_plain": pairwise(_rounds(took, "naive"), plain).median} if session.baseline else {}
-        report = noted.overloads[noted.signatures[0]].library.report
-        by_place = [statistics.median(took["plain", at]) for at in places]
-        session.arm(
-            kernel.name,
-            probed_over_plain=ratio.median,
-            ratio_min=ratio.min,
-            ratio_max=ratio.max,
-            **naive,
-            plain_us=statistics.median(plain) / 1e3,
-            plain_places=max(by_place) / min(by_place),
-            n=len(ratio.pairs),
-            gaps=taken,
-            **{f"gap_{q}_us": value for q, value in us.items()},
-            gap_max_us=gaps[-1] / target.ticks_per_us,
-            held_out=int(kernel.held_out),
-            strips=report.strips,
-            countdowns=report.countdowns,
-        )
-    values = list(ratios.values())
-    session.figure("probes.overhead_geomean", statistics.geometric_mean(values) - 1, runs=[r - 1 for r in values])
-    session.figure("probes.overhead_worst", max(values) - 1)
-    session.figure("probes.gap_p99_us", max(p99s.values()), runs=list(p99s.values()))
+        rows.append(_numba_kernel(session, kernel, target, places, slice_s))
+    _c_kernels(session, in_c, target.ticks_per_us, 0.5 * slice_s)
+    _figures(session, rows)
     session.settings["noting_ns"] = noting_ns
-    session.settings["held_out"] = held_out
-    session.settings["places"] = list(places)
+    session.settings["held_out"] = [kernel.name for kernel in every if kernel.held_out]
+    session.settings["places"] = [{"pad_bytes": pad, "align_loops": align} for pad, align in places]
+    session.note(f"noting a gap takes {noting_ns:.0f} ns of it")
+
+
+def _figures(session: Session, rows: list[dict[str, Any]]) -> None:
+    ratios = {row["name"]: row["probed_over_plain"] for row in rows}
+    p99s = {row["name"]: row["gap_p99_us"] for row in rows}
+    even = [max(ratio, 1.0) for ratio in ratios.values()]
+    session.figure(
+        "probes.overhead_geomean", statistics.geometric_mean(even) - 1, runs=[r - 1 for r in ratios.values()]
+    )
+    session.figure("probes.overhead_worst", max(even) - 1)
+    session.figure("probes.gap_p99_us", max(p99s.values()), runs=list(p99s.values()))
     worst, widest = max(ratios, key=ratios.__getitem__), max(p99s, key=p99s.__getitem__)
-    session.note(f"worst overhead: {worst}; widest p99 of gaps: {widest}; noting a gap takes {noting_ns:.0f} ns of it")
+    session.note(f"worst overhead: {worst}; widest p99 of gaps: {widest}")
     faster = [name for name, value in ratios.items() if value < 0.97]
     if faster:
-        session.note(
-            f"{', '.join(faster)}: probed faster than plain, by how the code happens to lie; counted as measured"
-        )
+        session.note(f"{', '.join(faster)}: probed code came out faster than plain code; counted as even")
+
+
+COLOUR = {BATCH: 0, NAIVE: 5, probes_c.HAND: 2, probes_c.TRACE: 1}
+LABEL = {
+    BATCH: "@libos.batch",
+    NAIVE: "numba, a probe every turn",
+    probes_c.HAND: "C, CL_PROBE by hand",
+    probes_c.TRACE: "C, trace-pc",
+}
+
+
+def _lines(rows: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Rows by kernel and language, in the order of the plot."""
+    out: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        kernel = row["name"].split(",")[0]
+        out.setdefault(kernel + (" (held out)" if row.get("held_out") else ""), []).append(row)
+    merged: dict[str, list[dict[str, Any]]] = {}
+    for name, some in out.items():
+        merged.setdefault(next((k for k in merged if k.split(" (")[0] == name), name), []).extend(some)
+    return list(merged.items())
 
 
 def plot(document: dict[str, Any]) -> Canvas:
-    """Ratios by kernel."""
+    """Overheads with their spread, and the distribution of gaps, by kernel."""
+    lines = _lines(document["arms"])
     rows = document["arms"]
     canvas = Canvas(
-        "probes: what they cost in numeric kernels",
-        message="run time of the probed kernel over the plain one",
+        "probes: what they cost, and how often they look",
+        message="one run of a kernel, plain and probed",
         n=sum(row["n"] for row in rows),
+        panels=2,
+        size=(14, 0.42 * len(lines) + 3.2),
     )
-    canvas.bars(
-        [row["name"] + (" (held out)" if row["held_out"] else "") for row in rows],
-        [row["probed_over_plain"] for row in rows],
-        ylabel="time probed over time plain (x)",
-        colours=[int(row["held_out"]) for row in rows],
+    _plot_overheads(canvas, lines)
+    _plot_gaps(canvas, lines)
+    canvas.caption(
+        "Left: median of the ratios of runs one after the other, whiskers from the 10th to the 90th percentile; 1: "
+        "probes cost nothing. Each arm of numba's is taken at the best of the same "
+        f"{len(document['settings']['places'])} places. "
+        "Right: time between two looks at the flag, from the 1st to the 99th percentile, with the median; noting a gap "
+        f"takes {document['settings']['noting_ns']:.0f} ns of it."
     )
-    canvas.caption("Median of the ratios of pairs that ran one after the other. 1.00: probes cost nothing.")
     return canvas
+
+
+def _places(lines: list[tuple[str, list[dict[str, Any]]]], way: str) -> tuple[list[float], list[dict[str, Any]]]:
+    """Heights and rows of one way of probing; the ways of a kernel share its line."""
+    heights, found = [], []
+    for at, (_, some) in enumerate(lines):
+        for i, row in enumerate(some):
+            if row["way"] == way:
+                heights.append(at + (i - (len(some) - 1) / 2) * 0.38)
+                found.append(row)
+    return heights, found
+
+
+def _plot_overheads(canvas: Canvas, lines: list[tuple[str, list[dict[str, Any]]]]) -> None:
+    from .harness.plot import COLOURS
+
+    axis = canvas.axes[0]
+    for way, colour in COLOUR.items():
+        heights, rows = _places(lines, way)
+        if not rows:
+            continue
+        values = [row["probed_over_plain"] for row in rows]
+        axis.barh(
+            heights,
+            [value - 1 for value in values],
+            left=1,
+            height=0.34,
+            color=COLOURS[colour],
+            label=LABEL[way],
+        )
+        ends = [row["ratio_p10"] for row in rows], [row["ratio_p90"] for row in rows]
+        axis.hlines(heights, *ends, color="#444444", linewidth=1)
+        canvas.expect.add(LABEL[way])
+        for height, value, row in zip(heights, values, rows, strict=True):
+            end = max(value, row["ratio_p90"], 1)
+            axis.annotate(
+                f"{value:.3f}", (end, height), xytext=(4, 0), textcoords="offset points", va="center", fontsize=7
+            )
+    axis.axvline(1.0, color="#444444", linewidth=1, label="no overhead")
+    axis.axvline(1.08, color="#999999", linewidth=1, linestyle="--", label="goal of the worst")
+    axis.set_xscale("log")
+    axis.set_yticks(range(len(lines)), [name for name, _ in lines])
+    axis.invert_yaxis()
+    axis.set_xlabel("time probed over time plain (x)")
+    axis.set_ylabel("arm")
+    canvas.expect.update(name for name, _ in lines)
+
+
+def _plot_gaps(canvas: Canvas, lines: list[tuple[str, list[dict[str, Any]]]]) -> None:
+    from .harness.plot import COLOURS
+
+    axis = canvas.axes[1]
+    for way, colour in COLOUR.items():
+        heights, rows = _places(lines, way)
+        some = [(height, row) for height, row in zip(heights, rows, strict=True) if "gap_p50_us" in row]
+        if not some:
+            continue
+        axis.barh(
+            [height for height, _ in some],
+            [row["gap_p99_us"] - row["gap_p1_us"] for _, row in some],
+            left=[row["gap_p1_us"] for _, row in some],
+            height=0.34,
+            color=COLOURS[colour],
+            alpha=0.45,
+            label=f"{LABEL[way]}: p1 to p99",
+        )
+        axis.plot(
+            [row["gap_p50_us"] for _, row in some],
+            [height for height, _ in some],
+            "|",
+            color=COLOURS[colour],
+            markersize=9,
+            markeredgewidth=2,
+            label=f"{LABEL[way]}: median",
+        )
+    axis.axvline(GAP_GOAL_US, color="#999999", linewidth=1, linestyle="--", label="goal of p99")
+    axis.set_xscale("log")
+    axis.set_yticks(range(len(lines)), [name for name, _ in lines])
+    axis.invert_yaxis()
+    axis.set_xlabel("time between two looks (us)")
+    axis.set_ylabel("arm")

@@ -72,7 +72,7 @@ class ProbedLibrary(JITCodeLibrary):
     def _replace(self, text: str, report: Report) -> None:
         self.report = report
         name = self._final_module.name
-        self._final_module = llvm.parse_assembly(place(text, self.target.pad))
+        self._final_module = llvm.parse_assembly(place(text, self.target))
         self._final_module.name = name
         self._final_module.verify()
         passes = llvm.create_new_module_pass_manager()
@@ -97,7 +97,7 @@ class NaiveLibrary(ProbedLibrary):
 
 
 class PlainLibrary(ProbedLibrary):
-    """No probes at all; only Target.pad is heeded."""
+    """No probes at all; only the Target's place is heeded."""
 
     def _optimize_final_module(self) -> None:
         JITCodeLibrary._optimize_final_module(self)

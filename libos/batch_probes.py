@@ -134,12 +134,17 @@ def add_probes(text: str, target: Target) -> tuple[str, Report]:
     return whole + batch_refill.functions(target) + "\n".join([*declared, *batch_refill.weights(), ""]), report
 
 
-def place(text: str, pad: int) -> str:
-    """For measuring: let innermost loops begin at a cache line of 64 bytes, and functions so many bytes (a multiple of
-    16) behind the begin of one, so that it does not depend on the code around it how well a loop lies. pad -1: as is.
-    """
-    if pad < 0:
+def place(text: str, target: Target) -> str:
+    """For measuring: let functions begin target.pad bytes (a multiple of 16) behind the begin of a cache line, and if
+    target.align says so, innermost loops at the begin of one. pad -1: as is."""
+    if target.pad < 0:
         return text
+    attributes = f'"patchable-function-prefix"="{target.pad}" align 64'
+    whole = _align_loops(text) if target.align else text
+    return re.sub(r"^(define .*) \{$", rf"\1 {attributes} {{", whole, flags=re.M)
+
+
+def _align_loops(text: str) -> str:
     module, number, nodes = parse(text), itertools.count(980_000, 2), []
     for function in module.functions():
         for loop in loops(function, dominators(function))[0]:
@@ -148,9 +153,7 @@ def place(text: str, pad: int) -> str:
                 nodes += [f"!{n} = distinct !{{!{n}, !{n + 1}}}", f'!{n + 1} = !{{!"llvm.loop.align", i32 64}}']
                 block = function.blocks[latch]
                 block.terminator = re.sub(r", !llvm\.loop !\d+", "", block.terminator) + f", !llvm.loop !{n}"
-    attributes = f'"patchable-function-prefix"="{pad}" align 64'
-    whole = str(module) + "\n".join([*nodes, ""])
-    return re.sub(r"^(define .*) \{$", rf"\1 {attributes} {{", whole, flags=re.M)
+    return str(module) + "\n".join([*nodes, ""])
 
 
 def add_naive_probes(text: str, target: Target) -> str:

@@ -1,6 +1,6 @@
 """What is behind a probe: looking at the word, and how much fuel to give out until the next look.
 
-Estimates are bad where memory is slow, so they are corrected while running: each loop that refills has a cell of
+Estimates are bad where memory is slow, so they are corrected while running: each place that refills has a cell of
 `@clp.sites` with the fuel that it gives out; the next refill measures by the time stamp counter how long that lasted,
 and adjusts the giver's cell towards TARGET_US; for a part of it in proportion, unless that is less than a quarter. Only
 how often a probe looks depends on it, never a result. Threads that run the same code share the cells: loads and stores
@@ -27,9 +27,8 @@ class Target:
 
     word_offset: of the pointer to the word, from the thread pointer (a thread-local in the initial-exec model). slow:
     the C function `void (void)` for a word that is not 0. ticks_per_us: of the time stamp counter. always: act as if
-    the word were never 0, for measuring when probes look. word: its address, for naive probes only. pad: bytes ahead
-    of each function behind a 64-byte line's begin, for measuring what the place of code does; -1: wherever it comes
-    to lie.
+    the word were never 0, for measuring when probes look. word: its address, for naive probes only. pad, align: for
+    measuring what the place of code does (batch_probes.place); pad -1: wherever it comes to lie.
     """
 
     word_offset: int
@@ -38,6 +37,7 @@ class Target:
     always: bool = False
     word: int = 0
     pad: int = -1
+    align: bool = False
 
 
 def weights() -> list[str]:
@@ -46,7 +46,7 @@ def weights() -> list[str]:
 
 
 def cells(sites: int) -> str:
-    """The fuel that each loop gives out."""
+    """The fuel that each place gives out."""
     n = max(sites, 1)
     return f"@clp.sites = internal global [{n} x i64] [{', '.join([f'i64 {FIRST_FUEL}'] * n)}]"
 

@@ -127,11 +127,9 @@ class Prober:
             else:
                 self._count_down(loop.header, cost)
                 self.report.countdowns += 1
-            self.site += 1
         for latch, header in odd:
             self._count_down_edge(latch, header, 20)
             self.report.countdowns += 1
-            self.site += 1
         self._enter(bool(found or odd))
         self.report.functions += 1
 
@@ -260,9 +258,10 @@ class Prober:
             self.function.blocks[made.name] = made
 
     def _refill(self, into: str, rest: str = "0") -> list[str]:
-        """Look, and set the fuel, from the cell of the loop at hand. rest: the fuel that was left."""
+        """Look, and set the fuel. rest: the fuel that was left."""
+        self.site += 1
         return [
-            f"  {into} = call preserve_allcc i64 @clp.refill(ptr {cell(self.site)}, ptr %clp.last, i64 {rest})",
+            f"  {into} = call preserve_allcc i64 @clp.refill(ptr {cell(self.site - 1)}, ptr %clp.last, i64 {rest})",
             f"  store i64 {into}, ptr %clp.fuel",
         ]
 

@@ -220,6 +220,48 @@ def test_recursion_looks_at_every_call():
     assert looks(lambda: made(15)) > 900
 
 
+def strides(marks):
+    marks[:] = 0
+    found = 0
+    for i in range(2, len(marks)):
+        if not marks[i]:
+            found += 1
+            for j in range(i * i, len(marks), i):
+                marks[j] = 1
+    return found
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_counters_that_are_hidden_count_on(small, monkeypatch):
+    """The strided loop is vectorised with a counter for each lane: more than loop strength reduction is shown."""
+    if small:
+        tiny(monkeypatch)
+    made, plain = probed(strides)
+    ours, theirs = np.zeros(20_000, np.uint8), np.zeros(20_000, np.uint8)
+    assert made(ours) == plain(theirs) == 2262
+    assert np.array_equal(ours, theirs)
+    assert "clp.hid" in str(made.overloads[made.signatures[0]].library._final_module)
+
+
+def test_what_an_early_exit_does_not_use_is_given_back():
+    """Loops that could run for long and never do: their looks are those of the turns that they ran."""
+
+    def first_of_many(a, turns):
+        s = 0
+        for i in range(turns):
+            for j in range(len(a)):
+                s += 1
+                if a[j] > i:
+                    break
+        return s
+
+    made, plain = probed(first_of_many)
+    a = np.full(500, 1 << 40)
+    made(a, 100_000)
+    assert made(a, 100_000) == plain(a, 100_000) == 100_000
+    assert looks(lambda: made(a, 100_000)) < 20_000
+
+
 def test_short_functions_get_nothing():
     def add(a, b):
         return a + b
