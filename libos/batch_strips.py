@@ -189,10 +189,18 @@ class Prober:
             f"  store i64 {rest}, ptr %clp.fuel",
         ]
         split_edge(function, before.name, loop.header, paid)
-        old = self._enough(strips, left, before, paid.name, low.name)
-        low.lines = self._refill(full, old)  # early: a copy that is called for the rest of the fuel costs more
-        self._enough(strips, left, low, paid.name, away.call.name)
-        for made in (low, away.call):
+        had = self._enough(strips, left, before, paid.name, low.name)
+        # If little is left, look early: to call the copy for it costs more. Else the loop is longer than an interval.
+        gives, half, little, look = fresh("gives"), fresh("half"), fresh("little"), Block(fresh("look"))
+        low.lines = [
+            f"  {gives} = load atomic i64, ptr {cell(self.site)} monotonic, align 8",
+            f"  {half} = lshr i64 {gives}, 1",
+            f"  {little} = icmp ult i64 {had}, {half}",
+        ]
+        low.terminator = f"  br i1 {little}, label {look.name}, label {away.call.name}"
+        look.lines = self._refill(full, had)
+        self._enough(strips, left, look, paid.name, away.call.name)
+        for made in (low, look, away.call):
             function.blocks[made.name] = made
         for source, to in early_exits(function, loop, count):
             self._give_back(strips, source, to, count.bound)
