@@ -21,6 +21,7 @@ COMMANDS = {
     "policy": "say which policy decides who gets the cores, or set another",
     "raft-sim": "run simulated Raft clusters from seeds and check what must hold",
     "bench": "measure: benchmarks by name, their list, reports from their files",
+    "log": "make, check or dump a persistent log in a file",
     "config": "print flags for compiling C against corelane",
 }
 

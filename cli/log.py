@@ -1,0 +1,105 @@
+"""corelane log: make, check or dump a persistent log in a file or on a block device. The last two change nothing."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..runtime.errors import CorelaneError
+from . import values
+
+if TYPE_CHECKING:
+    from ..libos.log import Log, LogReport
+
+_MIB = 1 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("check", "dump", "create"), help="what to do")
+    parser.add_argument("path", help="the file or block device")
+    parser.add_argument("--first", type=values.positive, metavar="INDEX", help="dump: from this record on")
+    parser.add_argument("--count", type=values.positive, metavar="N", help="dump: at most so many records")
+    parser.add_argument("--mib", type=values.positive, default=64, metavar="N", help="create: size (default 64)")
+    parser.add_argument(
+        "--snapshot-mib", type=values.whole, default=0, metavar="N", help="create: largest snapshot (default none)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON: check one object, dump one a line")
+
+
+def run(options: argparse.Namespace) -> int:
+    """0; 1 if the log is damaged before its end, or a record cannot be read."""
+    from ..libos.log import Log
+
+    if options.action == "create":
+        Log.create(options.path, options.mib * _MIB, snapshot_bytes=options.snapshot_mib * _MIB)
+        print(json.dumps({"path": options.path, "bytes": options.mib * _MIB}) if options.json else "created")
+        return 0
+    with Log.open(options.path, on_damage="read-only") as log:
+        return check(log, options.json) if options.action == "check" else dump(log, options)
+
+
+def check(log: Log, as_json: bool) -> int:
+    """Recovery has read every flush; now every record is read by its index, as an application would."""
+    report, why, n = log.report, "", 0
+    try:
+        for _record in log.records():
+            n += 1
+    except CorelaneError as e:
+        why = str(e)
+    damaged = report.tail == "damaged" or bool(why)
+    if as_json:
+        kept = log.snapshot()
+        said: dict[str, Any] = dataclasses.asdict(report) | {"readable": n, "read_error": why, "damaged": damaged}
+        said |= {"meta": log.meta().hex(), "snapshot": dataclasses.asdict(kept) if kept else None}
+        print(json.dumps(said))
+    else:
+        print("\n".join(lines(log, report, n)))
+        if why:
+            print(why)
+    return int(damaged)
+
+
+def lines(log: Log, report: LogReport, readable: int) -> list[str]:
+    """What a check found, for people."""
+    records = report.next_index - report.first_index
+    out = [f"records  {records:,} ({readable:,} read back)"]
+    if records:
+        out[0] += f", indexes {report.first_index} to {report.next_index - 1}"
+    out.append(f"flushes  {report.flushes:,}, ending at offset {report.last_offset}; epoch {report.epoch}")
+    if meta := log.meta():
+        out.append(f"meta     {len(meta)} bytes")
+    if kept := log.snapshot():
+        out.append(f"snapshot {kept.bytes:,} bytes, of index {kept.index}, tag {kept.tag}")
+    for slot in report.bad_superblocks:
+        out.append(f"superblock {slot}, at offset {slot * 4096}, is torn or damaged; the other one was used")
+    if report.tail == "damaged" and report.acknowledged_index >= report.next_index:
+        out.append(
+            f"LOST     indexes {report.next_index} to {report.acknowledged_index} at least had been acknowledged"
+        )
+    out.append(f"end      {report.tail}" + (f": {report.why}" if report.why else ""))
+    return out
+
+
+def dump(log: Log, options: argparse.Namespace) -> int:
+    """Every record, oldest first."""
+    if options.first and not log.first_index <= options.first <= log.durable_index:
+        raise CorelaneError(
+            f"dump from index {options.first}", f"the records are {log.first_index} to {log.durable_index}"
+        )
+    for n, record in enumerate(log.records(options.first), 1):
+        if options.json:
+            print(json.dumps(dataclasses.asdict(record) | {"data": record.data.hex()}))
+        else:
+            shown = record.data[:48].decode("ascii", errors="backslashreplace")
+            shown = "".join(c if c.isprintable() else "." for c in shown) + ("..." if len(record.data) > 48 else "")
+            where = f"index {record.index}  tag {record.tag}  epoch {record.epoch}  offset {record.offset}"
+            print(f"{where}  {len(record.data)} bytes  {shown}")
+        if n == options.count:
+            break
+    if log.report.tail == "damaged":
+        print(log.report.why, file=sys.stderr)
+        return 1
+    return 0

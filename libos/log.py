@@ -1,0 +1,323 @@
+"""The persistent log from Python (storage/log.h): open, append, read, trim, and the report of what recovery found.
+
+    from corelane.libos.log import Log
+    Log.create("events.log", 64 << 20)
+    with Log.open("events.log") as log:
+        index = log.append(b"first")          # durable when it returns
+        for record in log.records(log.first_index):
+            print(record.index, record.data)
+
+One thread at a time is inside a log; calls take a lock. Each call blocks its thread, not others.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from ..drivers import blk_file
+from ..drivers.blk import Blk
+from ..runtime.errors import CorelaneError, check
+from ._native import ffi, lib
+
+_ON_DAMAGE = {"refuse": lib.CL_LOG_REFUSE, "cut": lib.CL_LOG_CUT, "read-only": lib.CL_LOG_READ_ONLY}
+_TAILS = {lib.CL_LOG_TAIL_CLEAN: "clean", lib.CL_LOG_TAIL_TORN: "torn", lib.CL_LOG_TAIL_DAMAGED: "damaged"}
+_DAMAGED_HINT = "see `corelane log check`; opening it with on_damage='cut' gives up what follows"
+
+
+class LogDamaged(CorelaneError):
+    """The log has damage before its end; `report` says where. It was not opened and not changed."""
+
+    report: LogReport
+
+
+@dataclass(frozen=True, slots=True)
+class LogReport:
+    """What recovery found (struct cl_log_report). Records are first_index .. next_index - 1.
+
+    tail: "clean", "torn" (a write that a crash cut short) or "damaged"; why, bad_offset, bad_index: where and what.
+    bad_superblocks: slots of which the other one was used.
+    """
+
+    area_id: int
+    epoch: int
+    first_index: int
+    next_index: int
+    flushes: int
+    records: int
+    read_bytes: int
+    acknowledged_index: int
+    last_offset: int
+    tail: str
+    bad_superblocks: tuple[int, ...]
+    bad_offset: int
+    bad_index: int
+    beyond_offset: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A durable record; offset is where it lies on the device."""
+
+    index: int
+    tag: int
+    kind: int
+    epoch: int
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The snapshot that the log keeps: what the user said of it, and its length."""
+
+    index: int
+    tag: int
+    bytes: int
+    number: int
+
+
+def _full(rc: int) -> str | None:
+    return "the area is full: trim it" if rc == -errno.ENOSPC else None
+
+
+def _report(c: Any) -> LogReport:
+    return LogReport(
+        area_id=c.area_id,
+        epoch=c.epoch,
+        first_index=c.first_index,
+        next_index=c.next_index,
+        flushes=c.flushes,
+        records=c.records,
+        read_bytes=c.read_bytes,
+        acknowledged_index=c.acknowledged_index,
+        last_offset=c.last_offset,
+        tail=_TAILS[c.tail],
+        bad_superblocks=tuple(slot for slot in (0, 1) if c.bad_superblocks >> slot & 1),
+        bad_offset=c.bad_offset,
+        bad_index=c.bad_index,
+        beyond_offset=c.beyond_offset,
+        why=ffi.string(c.why).decode(errors="replace"),
+    )
+
+
+def format_area(blk: Blk, *, snapshot_bytes: int = 0, flush_bytes: int = 0, area_id: int = 0, queue: int = 0) -> None:
+    """Make an empty log of a block device. What was there is lost. Raises CorelaneError saying why it cannot be."""
+    layout = ffi.new("struct cl_log_layout *")
+    layout.area_id, layout.snapshot_bytes, layout.flush_bytes = area_id, snapshot_bytes, flush_bytes
+    err = ffi.new("char[256]")
+    check(lib.cl_log_format(blk.ptr, queue, layout, err), "make a log", err)
+
+
+class Log:
+    """An open log. `report` is what opening found. Use `open` for a file, or give a block device of your own."""
+
+    def __init__(
+        self,
+        blk: Blk,
+        *,
+        on_damage: Literal["refuse", "cut", "read-only"] = "refuse",
+        queue: int = 0,
+        in_flight: int = 0,
+        owned: bool = False,
+    ) -> None:
+        """owned: close the device with the log. Raises LogDamaged, or CorelaneError saying why it cannot be opened."""
+        self._blk, self._owned, self._lock = blk, owned, threading.Lock()
+        self._ptr: Any = None
+        config, out = ffi.new("struct cl_log_config *"), ffi.new("struct cl_log **")
+        report, err = ffi.new("struct cl_log_report *"), ffi.new("char[256]")
+        config.blk, config.queue, config.on_damage, config.in_flight = blk.ptr, queue, _ON_DAMAGE[on_damage], in_flight
+        rc = lib.cl_log_open_wait(config, out, report, err)
+        self.report = _report(report)
+        if rc and self.report.tail == "damaged":
+            error = LogDamaged("open the log", self.report.why, _DAMAGED_HINT, -rc)
+            error.report = self.report
+            raise error
+        check(rc, "open the log", err)
+        self._ptr = out[0]
+
+    @staticmethod
+    def create(path: str | os.PathLike[str], size: int, *, snapshot_bytes: int = 0) -> None:
+        """Make a new file of `size` bytes (a multiple of 4096) with an empty log."""
+        blk_file.create(path, size)
+        with blk_file.FileBlk(path) as blk:
+            format_area(blk, snapshot_bytes=snapshot_bytes)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, on_damage: Literal["refuse", "cut", "read-only"] = "refuse") -> Self:
+        """Open the log in a file or block device, which is locked against others meanwhile."""
+        blk = blk_file.FileBlk(path)
+        try:
+            return cls(blk, on_damage=on_damage, owned=True)
+        except BaseException:
+            blk.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Finish what is in flight and write down that all is well. A second call does nothing."""
+        with self._lock:
+            ptr, self._ptr = self._ptr, None
+            if ptr is None:
+                return
+            rc = lib.cl_log_close(ptr)
+            if self._owned:
+                self._blk.close()
+            check(rc, "close the log")
+
+    @property
+    def first_index(self) -> int:
+        """Index of the first record that is kept."""
+        return int(lib.cl_log_first_index(self._open))
+
+    @property
+    def durable_index(self) -> int:
+        """Index of the last durable record; first_index - 1 if there is none."""
+        return int(lib.cl_log_durable_index(self._open))
+
+    @property
+    def free_bytes(self) -> int:
+        """Room left for records, with their headers and padding."""
+        return int(lib.cl_log_free_bytes(self._open))
+
+    @property
+    def _open(self) -> Any:
+        if self._ptr is None:
+            raise CorelaneError("use the log", "it is closed", "open it again")
+        return self._ptr
+
+    def _op(self, data: bytes = b"", tag: int = 0, kind: int = 0) -> tuple[Any, Any]:
+        held = ffi.from_buffer(data)
+        op = ffi.new("struct cl_log_op *")
+        op.data, op.bytes, op.tag, op.kind = held, len(data), tag, kind
+        return op, held
+
+    def _wait(self, op: Any, rc: int, what: str) -> None:
+        log = self._open
+        check(rc, what, _full(rc))
+        rc = lib.cl_log_wait(log, op)
+        check(rc, what, ffi.string(lib.cl_log_why(log)).decode())
+
+    def append(self, data: bytes, *, tag: int = 0, kind: int = 0) -> int:
+        """Append a record; returns its index when it is durable."""
+        return self.extend([data], tag=tag, kind=kind)[0]
+
+    def extend(self, datas: Sequence[bytes], *, tag: int = 0, kind: int = 0) -> list[int]:
+        """Append records, as few flushes as they fit; their indexes when all are durable."""
+        with self._lock:
+            ops: list[tuple[Any, Any]] = []
+            waited = rc = 0
+            for data in datas:
+                op, held = self._op(data, tag, kind)
+                while (rc := lib.cl_log_append(self._open, op)) == -errno.EAGAIN and waited < len(ops):
+                    self._wait(ops[waited][0], 0, "append to the log")
+                    waited += 1
+                if rc:
+                    break
+                ops.append((op, held))
+            for op, _ in ops[waited:]:
+                self._wait(op, 0, "append to the log")
+            check(rc, "append to the log", _full(rc))
+            return [int(op.index) for op, _ in ops]
+
+    def truncate(self, first_gone: int) -> None:
+        """Give up the records from there on; the next append gets that index."""
+        with self._lock:
+            op, _held = self._op()
+            self._wait(op, lib.cl_log_truncate(self._open, first_gone, op), f"truncate the log from {first_gone}")
+
+    def restart(self, index: int) -> None:
+        """Give up all records; the next append gets `index`."""
+        with self._lock:
+            op, _held = self._op()
+            self._wait(op, lib.cl_log_restart(self._open, index, op), f"restart the log at {index}")
+
+    def trim(self, first_kept: int) -> None:
+        """Free the space of the records before first_kept."""
+        with self._lock:
+            op, _held = self._op()
+            self._wait(op, lib.cl_log_trim(self._open, first_kept, op), f"trim the log to {first_kept}")
+
+    def set_meta(self, data: bytes) -> None:
+        """Replace the small blob that survives trims and truncations (256 bytes at most)."""
+        with self._lock:
+            op, _held = self._op(data)
+            self._wait(op, lib.cl_log_meta_set(self._open, op), "set the log's meta blob")
+
+    def meta(self) -> bytes:
+        """The blob; empty if none was ever set."""
+        buf = ffi.new("char[]", lib.CL_LOG_META_BYTES)
+        return bytes(ffi.buffer(buf, lib.cl_log_meta_get(self._open, buf)))
+
+    def records(self, first: int | None = None) -> Iterator[Record]:
+        """The durable records from `first` (first_index) on. CorelaneError naming the offset if one is damaged."""
+        out, c = ffi.new("struct cl_log_cursor **"), ffi.new("struct cl_log_record *")
+        index = self.first_index if first is None else first
+        with self._lock:
+            check(lib.cl_log_cursor_open(self._open, index, out), f"read the log from index {index}")
+        try:
+            while (rc := self._next(out[0], c)) == 1:
+                yield Record(c.index, c.tag, c.kind, c.epoch, c.offset, bytes(ffi.buffer(c.data, c.bytes)))
+            check(rc, "read the log", ffi.string(lib.cl_log_cursor_why(out[0])).decode())
+        finally:
+            with self._lock:
+                while (
+                    self._ptr is not None and lib.cl_log_cursor_close(out[0]) == -errno.EBUSY
+                ):  # its read is in flight
+                    self._pump()
+
+    def _next(self, cursor: Any, record: Any) -> int:
+        with self._lock:
+            self._open  # noqa: B018 - it raises if the log was closed meanwhile
+            while (rc := lib.cl_log_cursor_next(cursor, record)) == -errno.EAGAIN:  # being read
+                self._pump()
+            return int(rc)
+
+    def _pump(self) -> None:
+        if lib.cl_log_pump(self._ptr) == 0:
+            self._blk.wait()
+
+    def snapshot(self) -> Snapshot | None:
+        """The snapshot kept, if there is one."""
+        c = ffi.new("struct cl_log_snapshot *")
+        lib.cl_log_snapshot_get(self._open, c)
+        return Snapshot(c.index, c.tag, c.bytes, c.number) if c.number else None
+
+    def save_snapshot(self, index: int, chunks: Iterable[bytes], *, tag: int = 0) -> None:
+        """Stream a snapshot; it replaces the one kept when it is whole and durable."""
+        with self._lock:
+            log = self._open
+            while (rc := lib.cl_log_snapshot_begin(log, index, tag)) == -errno.EAGAIN:
+                self._pump()
+            check(rc, "begin a snapshot", "no space was set apart for snapshots" if rc == -errno.ENOTSUP else None)
+            for chunk in chunks:
+                at, held = 0, ffi.from_buffer(chunk)
+                while at < len(chunk):
+                    took = check(lib.cl_log_snapshot_write(log, held + at, len(chunk) - at), "write a snapshot")
+                    at += took
+                    if took == 0:
+                        self._pump()
+            op, _held = self._op()
+            self._wait(op, lib.cl_log_snapshot_commit(log, op), "commit a snapshot")
+
+    def read_snapshot(self) -> Iterator[bytes]:
+        """The kept snapshot, in pieces."""
+        kept, at, buf = self.snapshot(), 0, ffi.new("char[65536]")
+        while kept and at < kept.bytes:
+            with self._lock:
+                while (n := lib.cl_log_snapshot_read(self._open, kept.number, at, buf, len(buf))) == -errno.EAGAIN:
+                    self._pump()
+            check(n, f"read the snapshot at byte {at}")
+            at += n
+            yield bytes(ffi.buffer(buf, n))

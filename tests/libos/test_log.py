@@ -1,0 +1,145 @@
+"""libos/log.py: the log from Python on real files, and a process that is killed while it appends."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cltest import die_with_parent, wait_until
+
+from corelane.drivers.blk import memory_blk
+from corelane.libos.log import Log, LogDamaged, format_area
+from corelane.runtime.errors import CorelaneError
+
+MIB = 1 << 20
+
+APPENDER = """
+import os, random, sys
+from corelane.libos.log import Log
+seed = int(sys.argv[2])
+rng = random.Random(seed)
+with Log.open(sys.argv[1]) as log:
+    os.write(1, b"open %d\\n" % log.durable_index)
+    while True:
+        if log.free_bytes < 100_000:
+            log.trim(log.durable_index)
+        n = rng.choice((1, 1, 1, 20))
+        first = log.durable_index + 1
+        datas = [b"%d:" % (first + i) + b"x" * ((first + i) * 37 % 3000) for i in range(n)]
+        os.write(1, b"%d\\n" % log.extend(datas, tag=seed)[-1])
+"""
+
+
+def appended(index: int) -> bytes:
+    return b"%d:" % index + b"x" * (index * 37 % 3000)
+
+
+def opened_log(path: Path) -> Log | None:
+    """The log, or None while another process has it."""
+    try:
+        return Log.open(path)
+    except CorelaneError as e:
+        if "open in another place" not in str(e):
+            raise
+        return None
+
+
+def test_what_is_appended_is_there_again(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    Log.create(path, MIB, snapshot_bytes=100_000)
+    with Log.open(path) as log:
+        assert log.append(b"one", tag=7, kind=3) == 1
+        assert log.extend([b"two", b"", b"four"]) == [2, 3, 4]
+        log.set_meta(b"term 1")
+        log.truncate(4)
+        assert log.append(b"vier") == 4
+        log.save_snapshot(2, [b"a" * 70_000, b"b" * 10], tag=5)
+        log.trim(2)
+    with Log.open(path) as log:
+        assert log.report.tail == "clean"
+        assert [(r.index, r.data) for r in log.records()] == [(2, b"two"), (3, b""), (4, b"vier")]
+        assert log.meta() == b"term 1"
+        kept = log.snapshot()
+        assert kept is not None
+        assert (kept.index, kept.tag, kept.bytes) == (2, 5, 70_010)
+        assert b"".join(log.read_snapshot()) == b"a" * 70_000 + b"b" * 10
+        log.restart(10)
+        assert log.append(b"ten") == 10
+        assert (log.first_index, log.durable_index) == (10, 10)
+
+
+def test_many_at_once_wait_for_buffers() -> None:
+    with memory_blk(4 * MIB) as blk:
+        format_area(blk, flush_bytes=8192)
+        with Log(blk) as log:
+            datas = [bytes([i % 251]) * 1000 for i in range(900)]
+            assert log.extend(datas) == list(range(1, 901))
+            assert [r.data for r in log.records()] == datas
+
+
+def test_errors_are_sentences() -> None:
+    with memory_blk(256 << 10) as blk:
+        with pytest.raises(CorelaneError, match="neither of the superblocks"):
+            Log(blk)
+        format_area(blk)
+        with Log(blk) as log:
+            with pytest.raises(CorelaneError, match="full: trim it"):
+                log.extend([b"x" * 4000] * 100)
+            assert log.durable_index > 10
+            with pytest.raises(CorelaneError, match="read the log from index 999"):
+                next(log.records(999))
+        with pytest.raises(CorelaneError, match="it is closed"):
+            log.append(b"x")
+
+
+def test_damage_is_refused_and_can_be_cut() -> None:
+    with memory_blk(MIB) as blk:
+        format_area(blk)
+        with Log(blk) as log:
+            for i in range(10):
+                log.append(b"%d" % i)
+            offset = next(log.records(4)).offset
+        block = bytearray(blk.read(offset // 4096 * 4096, 4096))
+        block[offset % 4096 + 32] ^= 1
+        blk.write(offset // 4096 * 4096, bytes(block))
+        with pytest.raises(LogDamaged, match=f"damage at offset {offset}, where index 4") as raised:
+            Log(blk)
+        assert raised.value.report.acknowledged_index == 10
+        with Log(blk, on_damage="read-only") as log:
+            assert [r.data for r in log.records()] == [b"0", b"1", b"2"]
+            with pytest.raises(CorelaneError):
+                log.append(b"x")
+        with Log(blk, on_damage="cut") as log:
+            assert log.append(b"new") == 4
+        with Log(blk) as log:
+            assert [r.data for r in log.records()] == [b"0", b"1", b"2", b"new"]
+
+
+def test_killed_while_it_appends(tmp_path: Path, seed: int) -> None:
+    """What a process had been told is durable, and had told us, is there after kill -9."""
+    path, rng = tmp_path / "log", random.Random(seed)
+    Log.create(path, 2 * MIB)
+    last = 0
+    for round_ in range(6):
+        command = [sys.executable, "-c", APPENDER, str(path), str(round_)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=die_with_parent) as process:
+            assert process.stdout is not None
+            opened = process.stdout.readline().split()
+            assert opened[0] == b"open"
+            assert int(opened[1]) >= last
+            for _ in range(rng.randrange(1, 300)):
+                last = int(process.stdout.readline())
+            os.kill(process.pid, signal.SIGKILL)
+            for line in process.stdout.read().splitlines(keepends=True):
+                last = int(line) if line.endswith(b"\n") else last
+        # The kernel takes a moment to let go of a killed process's ring, and with it of the lock.
+        with wait_until(lambda: opened_log(path), 10.0, "the lock of the killed process") as log:
+            assert log.report.tail != "damaged"
+            assert log.durable_index >= last
+            for record in log.records():
+                assert record.data == appended(record.index)
