@@ -6,9 +6,11 @@ easier for having been run before. Seeds differ in length and work by what they 
 
 from __future__ import annotations
 
+import functools
 import os
 import statistics
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from ..apps.raft.sim.world import run_many
@@ -38,12 +40,17 @@ def _round(first: int, nodes: int, seconds: float) -> dict[str, float]:
     return {"steps_per_s": steps / (time.process_time() - cpu), "steps": steps, "seeds": seeds}
 
 
+def _slice(firsts: Iterator[int], nodes: int, seconds: float) -> dict[str, float]:
+    return _round(next(firsts), nodes, seconds)
+
+
 def run(session: Session) -> None:
     """Half of session.seconds for the rates; then the seeds, for as long as they take."""
     os.sched_setaffinity(0, {session.cores[-1]})
     slice_s = session.seconds / 2 / ROUNDS / len(NODES)
     firsts = iter(range(1_000_000, 10**9, 1_000_000))
-    took = session.interleave({f"{n} nodes": lambda n=n: _round(next(firsts), n, slice_s) for n in NODES}, ROUNDS)
+    arms = {f"{n} nodes": functools.partial(_slice, firsts, n, slice_s) for n in NODES}
+    took = session.interleave(arms, ROUNDS)
     for name, rounds in took.items():
         rates = [r["steps_per_s"] for r in rounds]
         session.arm(
