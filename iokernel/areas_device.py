@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 
 from ..drivers import blk_loop
@@ -18,6 +19,9 @@ from . import areas_table
 from .areas import UNIT, Area
 
 _ZEROS = bytes(1 << 20)
+_LINGER_S = (
+    0.5  # a loop device goes away a moment after its last descriptor, and an application may start again at once
+)
 
 
 def gaps(areas: list[Area], end: int) -> list[tuple[int, int]]:
@@ -98,6 +102,9 @@ class DeviceStore:
         self._change([a for a in self._table.areas if a.name != area.name])
 
     def open(self, area: Area) -> tuple[int, bool]:
+        deadline = time.monotonic() + _LINGER_S
+        while self.in_use(area) and time.monotonic() < deadline:
+            time.sleep(0.01)
         if self.in_use(area):
             raise Refused(f"storage area {area.name}", "another process has it open", errno=errno.EBUSY)
         why = blk_loop.missing()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -217,6 +218,30 @@ def test_a_raw_device_in_use_is_refused(path):
     finally:
         os.close(fd)
     assert path.read_bytes()[:UNIT] == b"g" * UNIT
+
+
+def test_a_mounted_device_is_refused(path, tmp_path):
+    if why := blk_loop.missing():
+        pytest.skip(why)
+    if os.geteuid() != 0 or not shutil.which("mkfs.ext4"):
+        pytest.skip("mounting needs root and mkfs.ext4: apt-get install e2fsprogs")
+    (tmp_path / "at").mkdir()
+    subprocess.run(["mkfs.ext4", "-q", str(path)], check=True, timeout=60)
+    with open(path, "rb+") as file:
+        fd, loop = blk_loop.attach(file.fileno(), 0, MIB)
+    try:
+        mounted = subprocess.run(
+            ["mount", loop, str(tmp_path / "at")], capture_output=True, text=True, timeout=60, check=False
+        )
+        if mounted.returncode:
+            pytest.skip(f"nothing may be mounted here: {mounted.stderr}")
+        try:
+            with pytest.raises(CorelaneError, match="mounted or claimed"):
+                FileBlk(loop)
+        finally:
+            subprocess.run(["umount", str(tmp_path / "at")], check=True, timeout=60)
+    finally:
+        os.close(fd)
 
 
 def test_a_loop_device_ends_where_its_part_ends(path):
