@@ -61,6 +61,7 @@ struct raft_peer {
     uint64_t snap_rewound; /* went back to here once already */
     uint32_t snap_stall;   /* ticks without progress */
     uint8_t snap_last_sent;
+    uint8_t snap_wait; /* it was begun anew in this tick: nothing goes before the next */
 };
 
 struct raft_pending_read {

@@ -37,6 +37,15 @@ static int take_memory(struct cl_raft_node *node)
     return all ? raft_sessions_new(&node->sessions, c->max_sessions, c->reply_bytes) : -ENOMEM;
 }
 
+/* Where tickets begin: somewhere else in every life, for an answer to what an earlier one forwarded may still be on its way. */
+static uint64_t first_ticket(const struct cl_raft_node_config *c)
+{
+    uint64_t z = c->env.wall_ms(c->env.arg) * 0x9e3779b97f4a7c15ull + c->env.now_ns(c->env.arg);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return (z ^ (z >> 31)) | 1;
+}
+
 int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_node **out, char err[256])
 {
     struct cl_raft_node *node = calloc(1, sizeof(*node));
@@ -46,7 +55,8 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
     }
     node->config = *config;
     set_defaults(&node->config);
-    node->query_next = node->query_oldest = node->ticket_next = 1;
+    node->query_next = node->query_oldest = 1;
+    node->ticket_next = first_ticket(&node->config);
     int rc = cl_raft_new(&node->config.raft, &node->raft, err);
     if (!rc && (rc = take_memory(node)))
         snprintf(err, 256, "no memory for a Raft node");

@@ -67,6 +67,7 @@ static void send_again_from_acked(struct raft_peer *p)
 
 void raft_snapshot_tick(struct cl_raft *r, struct raft_peer *p)
 {
+    p->snap_wait = 0;
     /* From the start, for the receiver may have begun anew and its word of it been lost. It answers the first chunk with
      * how far it is, and the transfer goes on from there. */
     if (p->state == CL_RAFT_SNAPSHOTTING && ++p->snap_stall >= r->config.election_ticks)
@@ -77,8 +78,9 @@ bool raft_poll_snapshot(struct cl_raft *r, struct raft_peer *p, struct cl_raft_m
 {
     if (p->snap_index != r->snapshot_index)
         send_anew(r, p); /* there is a newer one */
-    uint64_t window = (uint64_t)RAFT_CHUNKS_INFLIGHT * r->config.message_bytes;
-    if (p->snap_last_sent || p->snap_sent - p->snap_acked >= window)
+    /* The first chunk goes alone: one that overtakes it would be refused. */
+    uint64_t window = p->snap_acked ? (uint64_t)RAFT_CHUNKS_INFLIGHT * r->config.message_bytes : 1;
+    if (p->snap_wait || p->snap_last_sent || p->snap_sent - p->snap_acked >= window)
         return false;
     raft_message(r, m, CL_RAFT_SNAPSHOT, p->id);
     m->index = r->snapshot_index;
@@ -106,7 +108,10 @@ int raft_on_snapshot_reply(struct cl_raft *r, struct raft_peer *p, const struct 
         return 1;
     }
     if (m->flags & CL_RAFT_REJECT) {
-        send_anew(r, p);
+        /* Once a tick: each chunk that is refused brings an answer, and each of these would bring all chunks again. */
+        if (!p->snap_wait)
+            send_anew(r, p);
+        p->snap_wait = 1;
     } else if (m->offset > p->snap_acked) {
         p->snap_acked = m->offset;
         p->snap_stall = 0;

@@ -40,14 +40,14 @@ struct bare {
 
 static struct bare *bare_of(struct sim_node *n)
 {
-    return n->body;
+    return n->bare;
 }
 
 static int bare_make(struct sim_world *w, struct sim_node *n)
 {
     (void)w;
     struct bare *b = calloc(1, sizeof(*b));
-    n->body = b;
+    n->bare = b;
     return b ? sim_disk_init(&b->disk) : -1;
 }
 
@@ -60,7 +60,7 @@ static void bare_unmake(struct sim_world *w, struct sim_node *n)
     cl_raft_delete(b->core);
     sim_disk_free(&b->disk);
     free(b);
-    n->body = NULL;
+    n->bare = NULL;
 }
 
 static void forget(struct bare *b)
@@ -137,11 +137,6 @@ static void bare_crash(struct sim_world *w, struct sim_node *n)
 static struct cl_raft *bare_core(struct sim_node *n)
 {
     return bare_of(n)->core;
-}
-
-static const struct sim_machine *bare_machine(struct sim_node *n)
-{
-    return &bare_of(n)->machine;
 }
 
 static bool bare_holds(struct sim_node *n, uint64_t index, uint64_t term)
@@ -388,7 +383,11 @@ static void installed(struct sim_world *w, struct sim_node *n, uint64_t index)
 static void check_promise(struct sim_world *w, struct sim_node *n, const struct cl_raft_msg *m)
 {
     const struct sim_disk *d = &bare_of(n)->disk;
-    if (m->flags & CL_RAFT_REJECT || w->options.outcomes_only)
+    if (m->flags & CL_RAFT_REJECT)
+        return;
+    if (m->type == CL_RAFT_APPEND_REPLY)
+        sim_check_promise(w, n, m->index);
+    if (w->options.outcomes_only)
         return;
     if (m->type == CL_RAFT_APPEND_REPLY && m->index &&
         !sim_disk_holds(d, m->index, cl_raft_term_at(bare_of(n)->core, m->index)))
@@ -607,6 +606,5 @@ const struct sim_body sim_bare = {
     .change_members = bare_change_members,
     .transfer = bare_transfer,
     .fail_disk = bare_fail_disk,
-    .machine = bare_machine,
     .holds = bare_holds,
 };

@@ -35,10 +35,27 @@ void sim_check_begin(struct sim_world *w)
     memset(w->leaders, 0, (w->terms_used + 1) * sizeof(*w->leaders));
     memset(w->votes, 0, (w->terms_used + 1) * sizeof(*w->votes));
     w->terms_used = 0;
+    memset(w->machines, 0, (w->n_applied + 1) * sizeof(*w->machines));
     w->n_committed = w->n_applied = 0;
     w->n_seen = 0;
     w->run++;
     w->committed_members = w->swarm.config.members;
+}
+
+/* What a node has acknowledged must be there when it comes back. */
+static void check_promise_kept(struct sim_world *w, struct sim_node *n, const struct cl_raft_status *s)
+{
+    if (!n->promised || n->promised <= s->snapshot_index)
+        return;
+    if (n->promised > s->last || cl_raft_term_at(w->body->core(n), n->promised) != n->promised_term)
+        sim_fail(w, "durability: #%u comes back without entry %lu of term %lu, which it had acknowledged", n->id,
+                 n->promised, n->promised_term);
+}
+
+void sim_check_promise(struct sim_world *w, struct sim_node *n, uint64_t index)
+{
+    n->promised = index;
+    n->promised_term = cl_raft_term_at(w->body->core(n), index);
 }
 
 void sim_check_start(struct sim_world *w, struct sim_node *n)
@@ -51,6 +68,7 @@ void sim_check_start(struct sim_world *w, struct sim_node *n)
     n->watch.applied = s.applied;
     for (uint64_t i = 1; i <= s.snapshot_index; i++)
         terms[i] = w->committed[i].term;
+    check_promise_kept(w, n, &s);
     if (s.snapshot_index > w->n_committed)
         sim_fail(w, "#%u starts from a snapshot of %lu, and only %lu was ever committed", n->id, s.snapshot_index,
                  w->n_committed);
@@ -113,6 +131,10 @@ static void check_log(struct sim_world *w, struct sim_node *n, const struct cl_r
     uint64_t low = s->snapshot_index + 1 > s->first ? s->snapshot_index + 1 : s->first, changed = s->last + 1;
     while (changed > low && (changed - 1 > old->last || old->terms[changed - 1] != cl_raft_term_at(core, changed - 1)))
         changed--;
+    if (changed <= n->promised) {
+        n->promised = changed - 1;
+        n->promised_term = n->promised ? old->terms[n->promised] : 0;
+    }
     if (changed <= old->last) {
         w->result->entries_truncated += old->last - changed + 1;
         if (changed <= old->commit)
@@ -216,7 +238,7 @@ static void check_commit(struct sim_world *w, struct sim_node *n, const struct c
         for (uint32_t i = 0; i < w->n_nodes; i++) {
             struct sim_node *other = &w->nodes[i];
             struct cl_raft_status theirs;
-            if (!other->up || other->watch.role != CL_RAFT_LEADER || other == n)
+            if (!w->body->core(other) || other->watch.role != CL_RAFT_LEADER || other == n)
                 continue;
             cl_raft_status(w->body->core(other), &theirs);
             if (theirs.role == CL_RAFT_LEADER)
@@ -292,7 +314,7 @@ void sim_check_applied(struct sim_world *w, struct sim_node *n, uint64_t index, 
     } else if (*known != machine_digest) {
         sim_fail(w, "state-machine safety: #%u's state machine after entry %lu is not that of others", n->id, index);
     }
-    if (index != n->watch.applied + 1 && n->watch.applied)
+    if (index <= n->watch.applied)
         sim_fail(w, "#%u applied entry %lu after entry %lu", n->id, index, n->watch.applied);
     n->watch.applied = index;
 }
@@ -301,10 +323,10 @@ void sim_check_end(struct sim_world *w)
 {
     for (uint32_t k = 0; k < w->n_nodes && !w->stopped; k++) {
         struct sim_node *n = &w->nodes[k];
-        if (!n->up)
-            continue;
         struct cl_raft *core = w->body->core(n);
         struct cl_raft_status s;
+        if (!core)
+            continue;
         cl_raft_status(core, &s);
         for (uint64_t i = s.first; i <= s.commit && !w->stopped; i++) {
             struct cl_raft_entry e;
@@ -318,7 +340,13 @@ void sim_check_end(struct sim_world *w)
 static bool has_caught_up(struct sim_world *w, uint32_t id, uint64_t commit)
 {
     struct sim_node *n = &w->nodes[id - 1];
-    return n->up && n->watch.commit == commit && w->body->machine(n)->applied == commit;
+    struct cl_raft_status s;
+    if (n->lost)
+        return true;
+    if (!n->up || n->failed || !w->body->core(n))
+        return false;
+    cl_raft_status(w->body->core(n), &s);
+    return s.commit == commit && s.applied == commit;
 }
 
 bool sim_at_rest(struct sim_world *w)

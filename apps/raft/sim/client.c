@@ -85,6 +85,22 @@ static uint64_t last_seen(const struct sim_world *w, uint32_t key)
     return CL_HISTORY_ABSENT;
 }
 
+/* Ask the real node for a session: the outcome of that does not belong into the history. */
+static void open_session(struct sim_world *w, uint32_t client)
+{
+    struct sim_client *c = &w->clients[client];
+    c->opening = true;
+    c->request = (struct sim_request){.client = client, .open = 1, .by_log = 1};
+    c->request.command.session = c->session;
+    c->attempts = 0;
+    send(w, client);
+}
+
+static bool needs_session(const struct sim_world *w, uint32_t client)
+{
+    return w->options.mode == CL_RAFT_SIM_NODE && !w->clients[client].number;
+}
+
 static void begin(struct sim_world *w, uint32_t client, const struct sim_command *given)
 {
     struct sim_client *c = &w->clients[client];
@@ -100,6 +116,8 @@ static void begin(struct sim_world *w, uint32_t client, const struct sim_command
     c->request = (struct sim_request){.client = client, .command = command};
     c->request.by_log = command.kind != CL_HISTORY_GET || sim_chance(&w->random[SIM_R_CLIENT], w->swarm.by_log_ppm);
     c->request.command.session = c->session;
+    c->request.number = c->number;
+    c->opening = false;
     c->request.command.sequence = ++c->sequence;
     c->attempts = 0;
     c->op = w->n_ops++;
@@ -125,6 +143,7 @@ static void give_up(struct sim_world *w, uint32_t client)
         return;
     c->session = w->sessions++;
     c->sequence = 0;
+    c->number = 0;
     turn_at(w, below(w, w->swarm.think_ns), client);
 }
 
@@ -133,8 +152,18 @@ void sim_client_turn(struct sim_world *w, uint32_t client, uint64_t attempt)
     struct sim_client *c = &w->clients[client];
     if (attempt != c->attempt)
         return;
+    if (c->opening) {
+        c->target = (uint32_t)below(w, w->n_nodes);
+        if (w->calm)
+            c->opening = false;
+        else
+            send(w, client);
+        return;
+    }
     if (c->op == SIM_OPS) {
-        if (!w->calm)
+        if (!w->calm && needs_session(w, client))
+            open_session(w, client);
+        else if (!w->calm)
             begin(w, client, NULL);
         return;
     }
@@ -172,14 +201,26 @@ static void complete(struct sim_world *w, struct cl_history_op *op, const struct
 void sim_client_answer(struct sim_world *w, uint32_t client, const struct sim_reply *reply)
 {
     struct sim_client *c = &w->clients[client];
-    if (c->op == SIM_OPS || reply->session != c->session || reply->sequence != c->sequence)
+    bool opened = c->opening && !reply->sequence;
+    if (reply->session != c->session || !(opened || (c->op != SIM_OPS && reply->sequence == c->sequence)))
         return;
+    if (reply->status == SIM_EXPIRED) { /* an earlier try may have been carried out all the same */
+        give_up(w, client);
+        return;
+    }
     if (reply->status != SIM_DONE) {
         if (reply->leader && reply->leader <= w->n_nodes && reply->leader - 1 != c->target) {
             c->target = reply->leader - 1;
             send(w, client);
         }
         return; /* else its patience will run out */
+    }
+    if (opened) {
+        c->opening = false;
+        c->number = reply->outcome.value;
+        c->attempt++;
+        turn_at(w, below(w, w->swarm.think_ns), client);
+        return;
     }
     complete(w, &w->ops[c->op], &reply->outcome);
     sim_say(w, "client %u: %u of session %u answered%s, value %016lx", client, c->sequence, c->session,

@@ -89,7 +89,7 @@ static void slow_disk(struct sim_world *w)
 static void fail_disk(struct sim_world *w)
 {
     struct sim_node *n = any_node(w);
-    if (!n->up || n->failed || !w->body->fail_disk)
+    if (!n->up || n->failed)
         return;
     w->result->failed_disks++;
     sim_say(w, "-- #%u's disk fails", n->id);
@@ -182,14 +182,16 @@ void sim_calm(struct sim_world *w)
             w->net.links[from][to] = link;
     w->swarm.client_loss_ppm = 0;
     w->swarm.crash_point_ppm = 0;
-    w->swarm.disk_error_ppm = w->swarm.rot_ppm = 0;
+    w->swarm.disk_error_ppm = 0;
     sim_say(w, "-- everything is mended");
     for (uint32_t i = 0; i < w->n_nodes; i++) {
         struct sim_node *n = &w->nodes[i];
         n->stalled_until_ns = n->slow_disk_until_ns = 0;
+        if (w->body->mend_disk)
+            w->body->mend_disk(w, n);
         if (n->up && n->failed)
             sim_crash(w, n);
-        if (!n->up)
+        if (!n->up && !n->lost)
             sim_start(w, n);
     }
 }

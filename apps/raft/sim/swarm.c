@@ -95,7 +95,8 @@ void sim_swarm_draw(struct sim_world *w)
     draw_core(w, s);
     s->write_ns = ONE_OF(w, 10000, 100000, 1000000);
     s->write_spread_ns = ONE_OF(w, 1000, 100000, 3000000);
-    s->rot_ppm = sometimes(w, 1000);
     s->torn = (uint32_t)below(w, 2);
     s->disk_error_ppm = sometimes(w, 500);
+    s->disk_size = (uint32_t)below(w, 3);
+    s->max_sessions = (uint32_t)ONE_OF(w, 8, SIM_SESSIONS);
 }

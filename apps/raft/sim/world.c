@@ -70,18 +70,25 @@ void sim_send(struct sim_world *w, uint32_t from, uint32_t to, struct sim_packet
     sim_packet_drop(packet);
 }
 
+void sim_started(struct sim_world *w, struct sim_node *n)
+{
+    sim_check_start(w, n);
+    sim_say(w, "#%u starts, term %lu, snapshot %lu", n->id, n->watch.term, n->watch.last);
+}
+
 int sim_start(struct sim_world *w, struct sim_node *n)
 {
     n->epoch++;
     n->failed = false;
     n->born_local_ns = sim_local_ns(w, n);
     n->ticks_done = 0;
+    n->up = true;
+    n->watch.role = CL_RAFT_FOLLOWER;
     int rc = w->body->start(w, n);
     if (rc)
         return rc;
-    n->up = true;
-    sim_check_start(w, n);
-    sim_say(w, "#%u starts, term %lu, log to %lu", n->id, n->watch.term, n->watch.last);
+    if (w->body->core(n))
+        sim_started(w, n);
     sim_at(w, w->queue.now_ns + sim_clock_span(&n->clock, w->swarm.tick_ns), SIM_TICK, n->slot, 0);
     return 0;
 }
@@ -92,6 +99,7 @@ void sim_crash(struct sim_world *w, struct sim_node *n)
     w->body->crash(w, n);
     n->up = false;
     n->epoch++;
+    n->watch.role = CL_RAFT_FOLLOWER;
     w->result->crashes++;
 }
 
@@ -100,7 +108,7 @@ struct sim_node *sim_leader(struct sim_world *w)
     struct sim_node *found = NULL;
     for (uint32_t i = 0; i < w->n_nodes; i++) {
         struct sim_node *n = &w->nodes[i];
-        if (n->up && n->watch.role == CL_RAFT_LEADER && (!found || n->watch.term > found->watch.term))
+        if (n->up && !n->failed && n->watch.role == CL_RAFT_LEADER && (!found || n->watch.term > found->watch.term))
             found = n;
     }
     return found;
@@ -118,9 +126,9 @@ static void node_event(struct sim_world *w, struct sim_event *e)
     if (!n->up || (!owns_packet(e->kind) && e->epoch != n->epoch))
         return;
     w->body->event(w, n, e);
-    if (!w->stopped && n->up)
+    if (!w->stopped && w->body->core(n))
         sim_check_node(w, n);
-    if (e->kind == SIM_TICK && n->up && !w->stopped) {
+    if (e->kind == SIM_TICK && n->up && !w->stopped && !w->body->wakes_itself) {
         uint64_t next_local = n->born_local_ns + (n->ticks_done + 1) * w->swarm.tick_ns, now = sim_local_ns(w, n);
         uint64_t wait = next_local > now ? next_local - now : 1;
         sim_at(w, w->queue.now_ns + sim_clock_span(&n->clock, wait) + 1, SIM_TICK, n->slot, 0);
@@ -131,7 +139,7 @@ static void node_event(struct sim_world *w, struct sim_event *e)
 static void check_all(struct sim_world *w)
 {
     for (uint32_t i = 0; i < w->n_nodes && !w->stopped; i++)
-        if (w->nodes[i].up)
+        if (w->body->core(&w->nodes[i]))
             sim_check_node(w, &w->nodes[i]);
 }
 
@@ -139,7 +147,9 @@ static void restart(struct sim_world *w, struct sim_node *n, bool failed)
 {
     if (failed && n->up && n->failed)
         sim_crash(w, n);
-    if (n->up)
+    else if (failed && n->up && w->body->mend_disk)
+        w->body->mend_disk(w, n); /* it wrote nothing in the meantime */
+    if (n->up || n->lost)
         return;
     w->result->restarts++;
     sim_start(w, n);
@@ -187,8 +197,10 @@ static void say_state(struct sim_world *w)
     for (uint32_t i = 0; i < w->n_nodes; i++) {
         struct sim_node *n = &w->nodes[i];
         struct cl_raft_status s;
-        if (!n->up)
+        if (!w->body->core(n)) {
+            sim_say(w, "#%u: %s", n->id, n->lost ? "lost its disk" : n->up ? "reads its disk" : "down");
             continue;
+        }
         cl_raft_status(w->body->core(n), &s);
         sim_say(w,
                 "#%u: %s of term %lu, log %lu..%lu durable %lu commit %lu applied %lu snapshot %lu, %u+%u+%u members "
@@ -248,7 +260,7 @@ static void judge_history(struct sim_world *w)
 static void begin(struct sim_world *w)
 {
     const struct cl_raft_sim_options *o = &w->options;
-    w->body = &sim_bare;
+    w->body = o->mode == CL_RAFT_SIM_NODE ? &sim_real : &sim_bare;
     w->stopped = w->calm = false;
     w->stamp = 0;
     w->hash = o->seed;
@@ -266,7 +278,9 @@ static void begin(struct sim_world *w)
         struct sim_node *n = &w->nodes[i];
         n->id = i + 1;
         n->slot = i;
-        n->up = false;
+        n->up = n->failed = n->lost = false;
+        n->promised = 0;
+        n->watch = (struct sim_watch){.terms = n->watch.terms};
         n->epoch = 0;
         n->stalled_until_ns = n->slow_disk_until_ns = 0;
         uint64_t drift = w->swarm.drift_ppm;
@@ -360,7 +374,7 @@ struct cl_raft_sim *cl_raft_sim_new(void)
     for (uint32_t i = 0; i < SIM_NODES && made; i++) {
         struct sim_node *n = &w->nodes[i];
         n->watch.terms = calloc(SIM_ENTRIES, sizeof(*n->watch.terms));
-        made = n->watch.terms && sim_bare.make(w, n) == 0;
+        made = n->watch.terms && sim_bare.make(w, n) == 0 && sim_real.make(w, n) == 0;
     }
     if (made)
         return sim;
@@ -376,6 +390,7 @@ void cl_raft_sim_delete(struct cl_raft_sim *sim)
     for (uint32_t i = 0; i < SIM_NODES; i++) {
         free(w->nodes[i].watch.terms);
         sim_bare.unmake(w, &w->nodes[i]);
+        sim_real.unmake(w, &w->nodes[i]);
     }
     cl_history_delete(w->history);
     sim_queue_free(&w->queue);

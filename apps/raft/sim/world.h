@@ -14,6 +14,7 @@
  *   faults.c   crashes, restarts, partitions, stalls, membership changes, transfers
  *   client.c   clients with sessions that try again
  *   bare.c     a node: the bare core with modelled stable storage (disk.h)
+ *   real.c     a node: the real one (../node.h) on the real log on block devices that fail
  *   check.c    the invariants
  *   trace.c    the readable trace, and the digest by which two runs are compared */
 #ifndef CORELANE_APPS_RAFT_SIM_WORLD_H
@@ -72,10 +73,13 @@ struct sim_packet {
 struct sim_request {
     uint32_t client;
     uint32_t by_log; /* a GET that goes through the log as a command */
+    uint32_t open;   /* 1: a session is asked for; the command means nothing */
+    uint64_t number; /* of the session, as the real node gave it */
     struct sim_command command;
 };
 #define SIM_DONE 0
 #define SIM_ELSEWHERE 1 /* not the leader, or it cannot now: try another */
+#define SIM_EXPIRED 2   /* there is no such session any more */
 struct sim_reply {
     uint32_t client, session, sequence;
     uint32_t leader; /* a hint; 0: unknown */
@@ -95,7 +99,8 @@ struct sim_swarm {
     uint64_t client_loss_ppm;
     uint32_t snapshot_entries; /* one after so many applied; 0: never */
     uint32_t lease_reads;
-    uint32_t rot_ppm, torn, disk_error_ppm; /* the real node's disks */
+    uint32_t torn, disk_error_ppm, disk_size; /* the real node's disks */
+    uint32_t max_sessions;                    /* and its sessions */
     struct cl_raft_config config;
 };
 
@@ -110,17 +115,19 @@ struct sim_body {
     int (*start)(struct sim_world *w, struct sim_node *n);  /* from what is durable */
     void (*crash)(struct sim_world *w, struct sim_node *n);
     void (*event)(struct sim_world *w, struct sim_node *n, const struct sim_event *e);
-    struct cl_raft *(*core)(struct sim_node *n); /* NULL: it is not up */
+    struct cl_raft *(*core)(struct sim_node *n); /* NULL: it is not up, or still reads its disk */
     int (*change_members)(struct sim_world *w, struct sim_node *n, const struct cl_raft_members *m);
     int (*transfer)(struct sim_world *w, struct sim_node *n, uint32_t to);
-    /* A write fails: the replica is to fall silent. NULL: the body has disks that fail by themselves. */
+    /* The next write, or those under way, fail: the replica is to fall silent. */
     void (*fail_disk)(struct sim_world *w, struct sim_node *n);
-    const struct sim_machine *(*machine)(struct sim_node *n);
+    /* The node's disk is as it was drawn to be again, or whole for good once the world is calm. NULL: nothing to do. */
+    void (*mend_disk)(struct sim_world *w, struct sim_node *n);
     /* Whether an entry is durable at this node. NULL: the world cannot look. */
     bool (*holds)(struct sim_node *n, uint64_t index, uint64_t term);
+    bool wakes_itself; /* no ticks are to be scheduled for it */
 };
 
-extern const struct sim_body sim_bare;
+extern const struct sim_body sim_bare, sim_real;
 
 /* What the checks know of a node. */
 struct sim_watch {
@@ -133,7 +140,9 @@ struct sim_watch {
 struct sim_node {
     uint32_t id, slot; /* id = slot + 1 */
     bool up;
-    bool failed; /* its disk said no: it is silent until it is restarted */
+    bool failed;                      /* its disk said no: it is silent until it is restarted */
+    bool lost;                        /* its disk is damaged and it said so: it stays away for good */
+    uint64_t promised, promised_term; /* the newest entry that it acknowledged and has not truncated since */
     uint32_t epoch;
     uint64_t stalled_until_ns;
     uint64_t slow_disk_until_ns;
@@ -141,12 +150,14 @@ struct sim_node {
     uint64_t ticks_done; /* local ticks accounted for in this life */
     uint64_t born_local_ns;
     struct sim_watch watch;
-    void *body;
+    void *bare, *real; /* the bodies' own */
 };
 
 struct sim_client {
     uint32_t session, sequence, attempt, attempts, target;
-    uint64_t op; /* of the history; SIM_OPS: idle */
+    uint64_t op;     /* of the history; SIM_OPS: idle */
+    uint64_t number; /* of the session, as the real node gave it; 0: none yet */
+    bool opening;
     struct sim_request request;
 };
 
@@ -210,6 +221,8 @@ void sim_packet_drop(struct sim_packet *p);
 void sim_send(struct sim_world *w, uint32_t from, uint32_t to, struct sim_packet *packet);
 int sim_start(struct sim_world *w, struct sim_node *n);
 void sim_crash(struct sim_world *w, struct sim_node *n);
+/* A node that went up has read what is durable. */
+void sim_started(struct sim_world *w, struct sim_node *n);
 /* The node that leads the highest term; NULL: none does. */
 struct sim_node *sim_leader(struct sim_world *w);
 static inline uint64_t sim_local_ns(struct sim_world *w, struct sim_node *n)
@@ -243,6 +256,8 @@ void sim_check_node(struct sim_world *w, struct sim_node *n);
 void sim_check_vote(struct sim_world *w, uint32_t voter, uint32_t candidate, uint64_t term);
 /* The state machine of a node, right after it applied an entry. */
 void sim_check_applied(struct sim_world *w, struct sim_node *n, uint64_t index, uint64_t machine_digest);
+/* Node `n` acknowledges its log up to `index`. */
+void sim_check_promise(struct sim_world *w, struct sim_node *n, uint64_t index);
 /* At rest: every log compared in whole. */
 void sim_check_end(struct sim_world *w);
 bool sim_at_rest(struct sim_world *w);

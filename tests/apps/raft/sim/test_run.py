@@ -15,3 +15,9 @@ def test_seeds(c_program: Make, nodes: int) -> None:
     count = 60 if os.environ.get("CORELANE_SANITIZE") else 300
     run = c_program("tests/apps/raft/sim/c/seeds.c")
     assert f"{count} runs" in run(0, 1, count, nodes)
+
+
+def test_seeds_of_real_nodes(c_program: Make) -> None:
+    count = 10 if os.environ.get("CORELANE_SANITIZE") else 30
+    run = c_program("tests/apps/raft/sim/c/seeds.c")
+    assert f"{count} runs" in run(1, 1, count, 5)

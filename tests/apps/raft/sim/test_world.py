@@ -7,19 +7,22 @@ import pytest
 from corelane.apps.raft.sim.world import MUTANTS, Result, run, run_many
 from corelane.runtime.errors import CorelaneError
 
-# (nodes, seed): what a seed once found. Whether it still shows that depends on the draws, which change with the
+# (nodes, seed, mode): what a seed once found. Whether it still shows that depends on the draws, which change with the
 # simulation (docs/raft-simulation.md).
 FOUND = {
-    (3, 485): "no leader ever again: who is left out by an uncommitted configuration did not campaign",
-    (3, 8422): "the same after a restart, when the commit index is not known",
-    (3, 7155): "a snapshot's transfer begun anew waited for ever for a receiver that had kept the old one's chunks",
-    (3, 28456): "a snapshot's receiver that begun anew, and its word of it lost, was sent only what came later",
-    (7, 13297): "a follower whose log was full had no reason to make a snapshot",
-    (7, 12483): "a leader whose log was full had none",
+    (3, 485, "core"): "no leader ever again: who is left out by an uncommitted configuration did not campaign",
+    (3, 8422, "core"): "the same after a restart, when the commit index is not known",
+    (3, 7155, "core"): "a snapshot begun anew waited for ever for a receiver that had kept the old transfer's chunks",
+    (3, 28456, "core"): "a snapshot's receiver that began anew, its word of it lost, was sent only what came later",
+    (7, 13297, "core"): "a follower whose log was full had no reason to make a snapshot",
+    (7, 12483, "core"): "a leader whose log was full had none",
+    (5, 583, "node"): "the answer to what a node forwarded in an earlier life went to another client",
+    (5, 2475, "node"): "each chunk that was refused brought all chunks again: a storm",
 }
 
 SHARDS = 10
 SEEDS = 10_000  # of 5 nodes, in all shards together
+REAL_SEEDS = 2_000  # the same, of the real node
 
 
 def expect(result: Result) -> None:
@@ -58,15 +61,37 @@ def test_seeds_of_five_nodes(shard):
         assert result.counts[name] > 10, name
 
 
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_seeds_of_five_real_nodes(shard):
+    """The real node and log, on block devices with torn and lost writes, errors and latency."""
+    each = REAL_SEEDS // SHARDS
+    result = run_many(1 + shard * each, each, 5, mode="node")
+    expect(result)
+    for name in (
+        "crashes",
+        "failed_disks",
+        "ops_answered",
+        "snapshots_installed",
+        "member_changes",
+        "entries_truncated",
+    ):
+        assert result.counts[name] > 3, name
+
+
+@pytest.mark.parametrize("nodes", [1, 3, 7])
+def test_seeds_of_other_sizes_of_real_nodes(nodes):
+    expect(run_many(1, 100, nodes, mode="node"))
+
+
 @pytest.mark.parametrize("nodes", [1, 2, 3, 4, 7, 9])
 def test_seeds_of_other_sizes(nodes):
     expect(run_many(1, 500 if nodes in (3, 7) else 100, nodes))
 
 
-@pytest.mark.parametrize("entry", FOUND, ids=lambda e: f"{e[0]}-nodes-seed-{e[1]}")
+@pytest.mark.parametrize("entry", FOUND, ids=lambda e: f"{e[0]}-nodes-seed-{e[1]}-{e[2]}")
 def test_seeds_that_once_failed(entry):
-    nodes, seed = entry
-    expect(run(seed, nodes, trace=True))
+    nodes, seed, mode = entry
+    expect(run(seed, nodes, mode=mode, trace=True))
 
 
 def test_long_runs(seed):
@@ -79,6 +104,8 @@ def test_a_seed_is_one_run():
     assert run(78).hash != once.hash
     together = run_many(70, 40)
     assert run_many(70, 40, threads=2).counts == together.counts
+    alone = run(90, mode="node").counts
+    assert run(90, mode="node").counts == alone
 
 
 def test_every_failure_can_be_read():

@@ -1,0 +1,454 @@
+/* A node that is the real one: ../node.h on libos/storage/log.h on a block device in memory, made bad by drivers/blk_fault.h.
+ *
+ * Drawn for the device: latency, writes and flushes that fail, reads that fail, and what a crash leaves of writes that were not
+ * durable: all, nothing or pieces, of each by itself. Not drawn: writes that are reported durable and are not, since no
+ * replica can see that. A node whose disk failed is silent until it is started again and reads back what is there. */
+#include "../../../drivers/blk_fault.h"
+#include "../../../drivers/blk_memory.h"
+#include "../../../libos/storage/log.h"
+#include "../node.h"
+#include "world.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SNAPSHOT_BYTES (32 << 10)
+#define REPLY_BYTES 64
+
+struct real {
+    struct sim_world *world;
+    struct sim_node *owner;
+    struct cl_blk *blk;
+    struct cl_log *log;
+    struct cl_raft_node *node;
+    struct sim_machine machine; /* its own sessions are not used: the node has some */
+    bool running;
+    bool bad;         /* the disk has been told to fail */
+    bool hurt;        /* it was, or may have been, in this life: what was submitted meanwhile may fail later */
+    bool slow;        /* and this to be slow */
+    uint64_t wake_ns; /* virtual time of the next wake that is under way; 0: none */
+};
+
+/* What a token holds. */
+enum { T_CLIENT, T_SESSION, T_SEQUENCE, T_OPEN };
+
+static struct real *real_of(struct sim_node *n)
+{
+    return n->real;
+}
+
+static int real_make(struct sim_world *w, struct sim_node *n)
+{
+    struct real *r = calloc(1, sizeof(*r));
+    n->real = r;
+    if (!r)
+        return -ENOMEM;
+    r->world = w;
+    r->owner = n;
+    return 0;
+}
+
+static void forget(struct real *r)
+{
+    if (r->log) {
+        cl_blk_fault_crash(r->blk);
+        cl_log_discard(r->log);
+    }
+    cl_raft_node_delete(r->node);
+    r->log = NULL;
+    r->node = NULL;
+    r->running = false;
+    r->wake_ns = 0;
+}
+
+static void real_unmake(struct sim_world *w, struct sim_node *n)
+{
+    (void)w;
+    struct real *r = real_of(n);
+    if (!r)
+        return;
+    forget(r);
+    if (r->blk)
+        cl_blk_close(r->blk);
+    free(r);
+    n->real = NULL;
+}
+
+static uint64_t local_clock(void *arg)
+{
+    struct real *r = arg;
+    return sim_local_ns(r->world, r->owner);
+}
+
+/* The node's disk as the seed drew it, or in the state that a fault put it in. */
+static struct cl_blk_fault_config disk_config(struct real *r)
+{
+    const struct sim_swarm *s = &r->world->swarm;
+    double error = r->world->calm ? 0 : (double)s->disk_error_ppm / 1e6;
+    struct cl_blk_fault_config c = {
+        .seed = sim_stream(r->world->options.seed, SIM_STREAMS + r->owner->slot),
+        .write_error = r->bad ? 1 : error,
+        .flush_error = r->bad ? 1 : error,
+        .read_error = error,
+        .survive = 0.5,
+        .torn = s->torn ? 0.5 : 0,
+        .latency_min_ns = s->write_ns / 2 + 1,
+        .latency_max_ns = s->write_ns / 2 + s->write_spread_ns / 2 + 2,
+        .clock = local_clock,
+        .clock_arg = r,
+    };
+    if (r->slow) {
+        c.latency_min_ns += 5 * SIM_MS;
+        c.latency_max_ns += 20 * SIM_MS;
+    }
+    return c;
+}
+
+static void set_disk(struct real *r)
+{
+    struct cl_blk_fault_config c = disk_config(r);
+    char err[256];
+    if (r->blk && cl_blk_fault_set(r->blk, &c, err))
+        sim_fail(r->world, "#%u: %s", r->owner->id, err);
+}
+
+/* A new device with an empty log on it. */
+static int new_disk(struct real *r)
+{
+    static const uint64_t sizes[] = {256 << 10, 384 << 10, 1 << 20};
+    struct sim_world *w = r->world;
+    struct cl_blk_memory_config memory = {.bytes = sizes[w->swarm.disk_size % 3], .depth = 64};
+    struct cl_blk *inner = NULL;
+    char err[256] = "no memory";
+    struct cl_blk_fault_config whole = disk_config(r);
+    whole.write_error = whole.flush_error = whole.read_error = 0;
+    whole.latency_min_ns = whole.latency_max_ns = 0;
+    struct cl_log_layout layout = {.area_id = whole.seed, .snapshot_bytes = SNAPSHOT_BYTES};
+    int rc = cl_blk_memory_new(&memory, &inner, err);
+    if (!rc) {
+        rc = cl_blk_fault_new(inner, &whole, &r->blk, err);
+        if (rc)
+            cl_blk_close(inner);
+    }
+    if (!rc)
+        rc = cl_log_format(r->blk, 0, &layout, err);
+    if (rc)
+        sim_fail(w, "#%u: cannot make a log: %s", r->owner->id, err);
+    else
+        set_disk(r);
+    return rc;
+}
+
+static void real_reset(struct sim_world *w, struct sim_node *n)
+{
+    (void)w;
+    struct real *r = real_of(n);
+    forget(r);
+    if (r->blk)
+        cl_blk_close(r->blk);
+    r->blk = NULL;
+    r->bad = r->hurt = r->slow = false;
+}
+
+static int real_start(struct sim_world *w, struct sim_node *n)
+{
+    struct real *r = real_of(n);
+    char err[256];
+    r->bad = r->slow = false;
+    r->hurt = w->swarm.disk_error_ppm > 0;
+    if (!r->blk && new_disk(r))
+        return -EIO;
+    set_disk(r);
+    struct cl_log_config config = {.blk = r->blk, .in_flight = 3, .buffers = 6};
+    int rc = cl_log_open(&config, &r->log, err);
+    if (rc)
+        sim_fail(w, "#%u: cannot open its log: %s", n->id, err);
+    return rc;
+}
+
+static void real_crash(struct sim_world *w, struct sim_node *n)
+{
+    (void)w;
+    forget(real_of(n));
+}
+
+static struct cl_raft *real_core(struct sim_node *n)
+{
+    struct real *r = real_of(n);
+    return r->running ? cl_raft_node_core(r->node) : NULL;
+}
+
+/* The node's environment. */
+
+static uint64_t env_wall_ms(void *arg)
+{
+    return local_clock(arg) / SIM_MS;
+}
+
+/* Look into what leaves: votes are counted, acknowledgements are remembered. */
+static void look(struct sim_world *w, struct sim_node *n, const uint8_t *data, uint32_t bytes)
+{
+    struct cl_raft_msg m;
+    struct cl_raft_wire_counters counters = {0};
+    if (cl_raft_decode(w->swarm.config.cluster, data, bytes, &m, &counters) || m.flags & CL_RAFT_REJECT)
+        return;
+    if (m.type == CL_RAFT_APPEND_REPLY)
+        sim_check_promise(w, n, m.index);
+    else if (m.type == CL_RAFT_VOTE_REPLY)
+        sim_check_vote(w, n->id, m.to, m.term);
+    else if (m.type == CL_RAFT_VOTE)
+        sim_check_vote(w, n->id, n->id, m.term);
+}
+
+static void env_send(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes)
+{
+    struct real *r = arg;
+    struct sim_packet *p = to && to <= r->world->n_nodes && to != r->owner->id ? sim_packet(r->world, bytes) : NULL;
+    if (!p)
+        return sim_fail(r->world, "#%u sends a frame to #%u", r->owner->id, to);
+    look(r->world, r->owner, data, bytes);
+    memcpy(p->data, data, bytes);
+    sim_send(r->world, r->owner->slot, to - 1, p);
+}
+
+static void env_answer(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes)
+{
+    struct real *r = arg;
+    struct sim_reply out = {.client = (uint32_t)token->words[T_CLIENT], .session = (uint32_t)token->words[T_SESSION]};
+    out.sequence = (uint32_t)token->words[T_SEQUENCE];
+    out.leader = r->owner->watch.leader;
+    out.status = status == CL_RAFT_OK ? SIM_DONE : status == CL_RAFT_EXPIRED ? SIM_EXPIRED : SIM_ELSEWHERE;
+    bool fits = bytes == (token->words[T_OPEN] ? 8 : sizeof(out.outcome));
+    if (status == CL_RAFT_OK && !fits)
+        return sim_fail(r->world, "#%u answers with %u bytes", r->owner->id, bytes);
+    if (status == CL_RAFT_OK)
+        memcpy(&out.outcome, reply, bytes);
+    sim_answer(r->world, &out);
+}
+
+/* The state machine. */
+
+static int64_t machine_apply(void *arg, uint64_t index, uint64_t clock_ms, const uint8_t *command, uint32_t bytes,
+                             uint8_t *reply, uint32_t room)
+{
+    (void)clock_ms;
+    struct real *r = arg;
+    struct sim_command c;
+    if (bytes != sizeof(c) || room < sizeof(struct sim_outcome))
+        return -EINVAL;
+    memcpy(&c, command, sizeof(c));
+    struct sim_outcome out = sim_machine_apply(&r->machine, index, &c, true);
+    sim_check_applied(r->world, r->owner, index, r->machine.digest);
+    memcpy(reply, &out, sizeof(out));
+    return sizeof(out);
+}
+
+static int64_t machine_query(void *arg, uint64_t clock_ms, const uint8_t *query, uint32_t bytes, uint8_t *reply,
+                             uint32_t room)
+{
+    (void)clock_ms;
+    struct real *r = arg;
+    struct sim_command c;
+    if (bytes != sizeof(c) || room < sizeof(struct sim_outcome))
+        return -EINVAL;
+    memcpy(&c, query, sizeof(c));
+    struct sim_outcome out = sim_machine_execute(r->machine.registers, &c);
+    memcpy(reply, &out, sizeof(out));
+    return sizeof(out);
+}
+
+static int64_t machine_save(void *arg, uint64_t at, uint8_t *out, uint64_t room)
+{
+    struct real *r = arg;
+    uint64_t n = cl_min(room, sizeof(r->machine) - at);
+    memcpy(out, (const uint8_t *)&r->machine + at, n);
+    return (int64_t)n;
+}
+
+static int machine_load(void *arg, uint64_t at, const uint8_t *data, uint64_t bytes, uint64_t total)
+{
+    struct real *r = arg;
+    if (total != sizeof(r->machine) || at + bytes > total)
+        return -EINVAL;
+    memcpy((uint8_t *)&r->machine + at, data, bytes);
+    if (at + bytes == total) {
+        r->owner->watch.applied = r->machine.applied;
+        r->world->result->snapshots_installed += r->running; /* else it is its own, read back */
+    }
+    return 0;
+}
+
+static int new_node(struct real *r)
+{
+    struct sim_world *w = r->world;
+    struct sim_node *n = r->owner;
+    struct cl_raft_node_config c = {
+        .raft = w->swarm.config,
+        .env = {r, local_clock, env_wall_ms, env_send, env_answer},
+        .machine = {r, machine_apply, machine_query, machine_save, machine_load},
+        .log = r->log,
+        .tick_ns = w->swarm.tick_ns,
+        .snapshot_bytes = SNAPSHOT_BYTES,
+        .max_sessions = w->swarm.max_sessions,
+        .reply_bytes = REPLY_BYTES,
+    };
+    char err[256];
+    c.raft.id = n->id;
+    c.raft.seed = sim_mix(c.raft.seed + (uint64_t)n->epoch * SIM_NODES + n->id);
+    if (n->id > w->options.nodes)
+        c.raft.members = (struct cl_raft_members){0};
+    sim_machine_init(&r->machine);
+    n->watch.applied = 0;
+    int rc = cl_raft_node_new(&c, &r->node, err);
+    if (rc)
+        sim_fail(w, "#%u: cannot make a node: %s", n->id, err);
+    return rc;
+}
+
+/* The disk refused: silent until a restart. Nothing else may stop a node. */
+static void stopped(struct real *r, const char *why)
+{
+    struct sim_world *w = r->world;
+    struct sim_node *n = r->owner;
+    if (n->failed)
+        return;
+    sim_say(w, "#%u stops: %s", n->id, why);
+    if (!r->hurt)
+        return sim_fail(w, "#%u stops though its disk never failed: %s", n->id, why);
+    n->failed = true;
+    r->running = false;
+    w->result->failed_disks++;
+    sim_at(w, w->queue.now_ns + SIM_MS + cl_random_below(&w->random[SIM_R_DISK], 30 * SIM_MS), SIM_RESTART, n->slot, 1);
+}
+
+/* Be woken at a time of this node's clock, unless something earlier will. */
+static void wake_at(struct real *r, uint64_t local_ns)
+{
+    struct sim_world *w = r->world;
+    uint64_t now_local = local_clock(r);
+    if (local_ns == UINT64_MAX)
+        return;
+    uint64_t span = local_ns > now_local ? sim_clock_span(&r->owner->clock, local_ns - now_local) + 1 : 1;
+    uint64_t at = w->queue.now_ns + span;
+    if (r->wake_ns > w->queue.now_ns && r->wake_ns <= at)
+        return;
+    r->wake_ns = at;
+    sim_at(w, at, SIM_WAKE, r->owner->slot, 0);
+}
+
+/* Let the log, and then the node, do what can be done now. */
+static void work(struct real *r)
+{
+    struct sim_world *w = r->world;
+    if (!r->node) {
+        cl_log_pump(r->log);
+        if (cl_log_state(r->log) == CL_LOG_FAILED)
+            return stopped(r, cl_log_why(r->log));
+        if (cl_log_state(r->log) != CL_LOG_READY)
+            return wake_at(r, cl_log_next_ns(r->log));
+        if (new_node(r))
+            return;
+    }
+    uint64_t next = cl_raft_node_poll(r->node);
+    int state = cl_raft_node_state(r->node);
+    if (state == CL_RAFT_STOPPED)
+        return stopped(r, cl_raft_node_why(r->node));
+    if (state == CL_RAFT_RUNNING && !r->running) {
+        r->running = true;
+        sim_started(w, r->owner);
+        next = cl_raft_node_poll(r->node);
+    }
+    wake_at(r, next);
+}
+
+static void request(struct real *r, const struct sim_request *q)
+{
+    struct cl_raft_token token = {{q->client, q->command.session, q->open ? 0 : q->command.sequence, q->open}};
+    if (q->open)
+        cl_raft_node_submit(r->node, CL_RAFT_OPEN, 0, 0, NULL, 0, &token);
+    else if (q->by_log)
+        cl_raft_node_submit(r->node, CL_RAFT_APPLY, q->number, q->command.sequence, (const uint8_t *)&q->command,
+                            sizeof(q->command), &token);
+    else
+        cl_raft_node_query(r->node, (const uint8_t *)&q->command, sizeof(q->command), &token);
+}
+
+static void deliver(struct real *r, const struct sim_packet *p)
+{
+    struct cl_raft_msg m;
+    struct cl_raft_wire_counters counters = {0};
+    if (!cl_raft_decode(r->world->swarm.config.cluster, p->data, p->bytes, &m, &counters))
+        sim_trace_message(r->world, r->owner->id, &m);
+    cl_raft_node_receive(r->node, p->data, p->bytes);
+}
+
+static void real_event(struct sim_world *w, struct sim_node *n, const struct sim_event *e)
+{
+    struct real *r = real_of(n);
+    if (n->failed)
+        return;
+    bool slow = n->slow_disk_until_ns > w->queue.now_ns;
+    if (slow != r->slow) {
+        r->slow = slow;
+        set_disk(r);
+    }
+    if (e->kind == SIM_WAKE && e->at_ns >= r->wake_ns)
+        r->wake_ns = 0;
+    const struct sim_packet *p = (const struct sim_packet *)(uintptr_t)e->argument;
+    if (r->running && e->kind == SIM_DELIVER)
+        deliver(r, p);
+    else if (r->running && e->kind == SIM_REQUEST)
+        request(r, (const struct sim_request *)p->data);
+    if (!w->stopped)
+        work(r);
+    if (!w->stopped && n->up && sim_chance(&w->random[SIM_R_DISK], w->swarm.crash_point_ppm)) {
+        sim_crash(w, n);
+        sim_at(w, w->queue.now_ns + cl_random_below(&w->random[SIM_R_DISK], w->swarm.restart_ms * SIM_MS), SIM_RESTART,
+               n->slot, 0);
+    }
+}
+
+static void real_fail_disk(struct sim_world *w, struct sim_node *n)
+{
+    (void)w;
+    real_of(n)->bad = real_of(n)->hurt = true;
+    set_disk(real_of(n));
+}
+
+static void real_mend_disk(struct sim_world *w, struct sim_node *n)
+{
+    (void)w;
+    real_of(n)->bad = false;
+    set_disk(real_of(n));
+}
+
+static int real_change_members(struct sim_world *w, struct sim_node *n, const struct cl_raft_members *m)
+{
+    (void)w;
+    int rc = cl_raft_change_members(real_core(n), m->voters, m->n_voters, m->learners, m->n_learners);
+    work(real_of(n));
+    return rc;
+}
+
+static int real_transfer(struct sim_world *w, struct sim_node *n, uint32_t to)
+{
+    (void)w;
+    int rc = cl_raft_transfer(real_core(n), to);
+    work(real_of(n));
+    return rc;
+}
+
+const struct sim_body sim_real = {
+    .make = real_make,
+    .unmake = real_unmake,
+    .reset = real_reset,
+    .start = real_start,
+    .crash = real_crash,
+    .event = real_event,
+    .core = real_core,
+    .change_members = real_change_members,
+    .transfer = real_transfer,
+    .fail_disk = real_fail_disk,
+    .mend_disk = real_mend_disk,
+    .wakes_itself = true,
+};
