@@ -56,7 +56,6 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
     node->config = *config;
     set_defaults(&node->config);
     node->query_next = node->query_oldest = 1;
-    node->ticket_next = first_ticket(&node->config);
     int rc = cl_raft_new(&node->config.raft, &node->raft, err);
     if (!rc && (rc = take_memory(node)))
         snprintf(err, 256, "no memory for a Raft node");
@@ -66,6 +65,7 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
         cl_raft_node_delete(node);
         return rc;
     }
+    node->ticket_next = first_ticket(&node->config);
     *out = node;
     return 0;
 }
