@@ -304,6 +304,7 @@ int cl_log_open_wait(const struct cl_log_config *config, struct cl_log **out, st
 
 void cl_log_discard(struct cl_log *log)
 {
+    cl_log_cursors_free(log); /* a node that crashed while it recovered has one */
     cl_log_recover_free(log);
     cl_log_snapshot_free(log);
     free(log->super.block);

@@ -115,7 +115,7 @@ CL_API int cl_log_close(struct cl_log *log);
 /* The same in two parts, for who may not block: begin, pump until the state is CL_LOG_CLOSED, or FAILED and not busy; then discard. */
 CL_API void cl_log_close_begin(struct cl_log *log);
 /* Free the log at once, as a crash would leave it. No request may be in flight that the device still knows of: the log is
- * not busy, or the device was closed, or crashed (blk_fault.h). No callback is called. */
+ * not busy, or the device was closed, or crashed (blk_fault.h). No callback is called; cursors still open go with it. */
 CL_API void cl_log_discard(struct cl_log *log);
 
 CL_API int cl_log_state(const struct cl_log *log);

@@ -54,6 +54,16 @@ const char *cl_log_cursor_why(const struct cl_log_cursor *cursor)
     return cursor->why;
 }
 
+void cl_log_cursors_free(struct cl_log *log)
+{
+    while (log->cursors) {
+        struct cl_log_cursor *cursor = log->cursors;
+        log->cursors = cursor->next;
+        free(cursor->buf);
+        free(cursor);
+    }
+}
+
 void cl_log_cursors_cut(struct cl_log *log, uint64_t from)
 {
     for (struct cl_log_cursor *c = log->cursors; c; c = c->next) {

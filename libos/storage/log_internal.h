@@ -175,6 +175,7 @@ void cl_log_recover_free(struct cl_log *log);
 
 /* log_cursor.c: records from `from` on are gone. */
 void cl_log_cursors_cut(struct cl_log *log, uint64_t from);
+void cl_log_cursors_free(struct cl_log *log);
 
 /* log_snapshot.c */
 bool cl_log_snapshot_step(struct cl_log *log);
