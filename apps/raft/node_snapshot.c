@@ -72,9 +72,9 @@ static int fill_blob(struct cl_raft_node *node)
 
 static bool snapshot_wanted(struct cl_raft_node *node)
 {
-    struct cl_raft_status s;
-    cl_raft_status(node->raft, &s);
-    if (node->applied <= s.snapshot_index || s.durable < node->applied)
+    struct cl_raft_room s;
+    cl_raft_room(node->raft, &s);
+    if (node->applied <= node->snapshot.index || s.durable < node->applied)
         return false;
     uint64_t bytes = node->config.raft.log_bytes, entries = node->config.raft.log_entries;
     bool much =

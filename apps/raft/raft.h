@@ -215,6 +215,11 @@ struct cl_raft_status {
     struct cl_raft_peer peers[CL_RAFT_MAX_NODES]; /* leader: the others */
 };
 
+/* The few things of the status that are wanted often. */
+struct cl_raft_room {
+    uint64_t free_entries, free_bytes, durable;
+};
+
 /* Since it was made. messages_in = handled + stale_term + refused_* + from_strangers + ignored. */
 struct cl_raft_counters {
     uint64_t messages_in, messages_out;
@@ -301,6 +306,7 @@ CL_API int cl_raft_snapshot_installed(struct cl_raft *raft, int ok);
 /* Who leads, as far as this node knows; 0: nobody. */
 CL_API uint32_t cl_raft_leader(const struct cl_raft *raft);
 CL_API void cl_raft_status(const struct cl_raft *raft, struct cl_raft_status *out);
+CL_API void cl_raft_room(const struct cl_raft *raft, struct cl_raft_room *out);
 CL_API void cl_raft_counters(const struct cl_raft *raft, struct cl_raft_counters *out);
 // cffi: end
 

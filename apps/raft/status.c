@@ -33,8 +33,10 @@ void cl_raft_status(const struct cl_raft *r, struct cl_raft_status *out)
     out->snapshot_index = r->snapshot_index;
     out->snapshot_term = r->snapshot_term;
     out->members_index = r->members_index;
-    out->free_entries = log->slot_mask - (log->last + 1 - log->first);
-    out->free_bytes = log->byte_mask + 1 - raft_log_used_bytes(log, log->first);
+    struct cl_raft_room room;
+    cl_raft_room(r, &room);
+    out->free_entries = room.free_entries;
+    out->free_bytes = room.free_bytes;
     out->ticks = r->ticks;
     out->lease_until_tick = r->lease_until;
     out->transfer_to = r->transfer_to;
@@ -44,6 +46,14 @@ void cl_raft_status(const struct cl_raft *r, struct cl_raft_status *out)
     out->n_peers = r->n_peers;
     for (uint32_t i = 0; i < r->n_peers; i++)
         peer_status(r, &r->peers[i], &out->peers[i]);
+}
+
+void cl_raft_room(const struct cl_raft *r, struct cl_raft_room *out)
+{
+    const struct raft_log *log = &r->log;
+    out->free_entries = log->slot_mask - (log->last + 1 - log->first);
+    out->free_bytes = log->byte_mask + 1 - raft_log_used_bytes(log, log->first);
+    out->durable = log->durable;
 }
 
 uint32_t cl_raft_leader(const struct cl_raft *r)
