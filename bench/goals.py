@@ -88,4 +88,9 @@ GOALS: dict[str, Goal] = _table(
         "steps of simulated clusters of 5 nodes, all checked, one core",
     ),
     Goal("raft-sim.seeds", 10_000, "at least", "seeds", "of 5 nodes that CI runs, run here without a failure"),
+    Goal("log.append_over_bare", 1.1, "at most", "x", "durable append, one at a time, p50 / the best bare loop's"),
+    Goal("log.group_gain", 20.0, "at least", "x", "durable appends a second, 64 writers of 256 B / one at a time"),
+    Goal("log.batching_worst", 0.9, "at least", "x", "adaptive batching / the best fixed setting, worst load"),
+    Goal("log.recovery_gbps", 1.0, "at least", "GiB/s", "recovery; where the disk reads slower, / the disk's rate"),
+    Goal("log.cut_points", 1.0, "at least", "x", "sector-wise cuts of a 1 000-append run that recover / all"),
 )

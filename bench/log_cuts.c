@@ -10,7 +10,7 @@
 
 #define SECTOR 512u
 #define MOST_FLIGHTS 64
-#define SLACK (1u << 20)
+#define SLACK (512u << 10) /* and 2 KiB an append are more than a run ever took; if not, it ends with -ENOSPC */
 
 /* A sector as it was stored. */
 struct stored {
@@ -225,7 +225,7 @@ static int replay(struct recorder *r, struct cl_blk *work, uint64_t seed, struct
 
 int cl_bench_log_cuts(uint64_t seed, uint32_t appends, uint32_t in_flight, struct cl_bench_log_cuts *out, char err[256])
 {
-    uint64_t bytes = ((uint64_t)appends * (4096 + 512) + 4 * SLACK) & ~4095ull;
+    uint64_t bytes = ((uint64_t)appends * 2048 + SLACK) & ~4095ull;
     struct cl_blk_memory_config mc = {.bytes = bytes};
     struct cl_log_layout layout = {.area_id = seed | 1, .flush_bytes = 16384};
     struct recorder r = {.rng = seed, .room = bytes / SECTOR};

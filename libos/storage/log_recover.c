@@ -1,6 +1,6 @@
 /* Opening: find the newest superblock, apply the flushes behind its head one after another, and judge what ends them.
  *
- * The ring is read once around from the head on, in segments that are read side by side while the one before is checked. The first
+ * The ring is read once around from the head on, in segments that are read while the one before is checked. The first
  * flush that is not whole, or is not the one that comes next, ends the log. Then the rest of the lap is searched for proof that there was
  * more: a later flush of this epoch that says the bad one had been acknowledged when it was sent, a flush of an epoch that the
  * superblock does not know, or the superblock's own word. With proof it is damage; without, a write that a crash cut short.
@@ -13,7 +13,8 @@
 #include <stdlib.h>
 
 #define READ_BYTES (256u << 10)
-#define SEGMENT_BYTES (4u << 20)
+#define SEGMENT_BYTES (2u << 20)
+#define SEGMENTS 4 /* one is checked while the reads of the others are under way */
 #define READS (SEGMENT_BYTES / READ_BYTES)
 
 struct segment {
@@ -28,7 +29,7 @@ struct cl_log_recover {
     struct cl_log_io supers[2];
     uint8_t *blocks; /* of the two */
     unsigned waiting;
-    struct segment segments[2];
+    struct segment segments[SEGMENTS];
     unsigned current;
     uint64_t read_place; /* where the next segment begins */
     uint64_t end;        /* of the lap, or of the search */
@@ -65,8 +66,8 @@ void cl_log_recover_free(struct cl_log *log)
 {
     if (!log->recover)
         return;
-    free(log->recover->segments[0].room);
-    free(log->recover->segments[1].room);
+    for (unsigned i = 0; i < SEGMENTS; i++)
+        free(log->recover->segments[i].room);
     free(log->recover->blocks);
     free(log->recover);
     log->recover = NULL;
@@ -141,7 +142,7 @@ static int adopt(struct cl_log *log, const struct cl_log_disk_super *s)
     r->highest_epoch = s->epoch;
     r->at = r->read_place = s->head_place;
     r->end = s->head_place + s->ring_bytes;
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < SEGMENTS; i++) {
         struct segment *g = &r->segments[i];
         g->room = cl_log_blocks(s->flush_bytes + cl_min(s->ring_bytes, SEGMENT_BYTES));
         if (!g->room)
@@ -367,16 +368,17 @@ static void conclude(struct cl_log *log)
 static void stream(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover;
-    struct segment *g = &r->segments[r->current], *other = &r->segments[r->current ^ 1];
+    struct segment *g = &r->segments[r->current];
+    struct segment *before = &r->segments[(r->current + SEGMENTS - 1) % SEGMENTS];
     if (!r->searching && r->at < g->place) /* the beginning of a flush, in the segment before */
-        memcpy(g->base - (g->place - r->at), at_place(other, r->at), g->place - r->at);
-    read_ahead(log, other);
+        memcpy(g->base - (g->place - r->at), at_place(before, r->at), g->place - r->at);
+    read_ahead(log, before);
     if (!r->searching)
         scan(log, g);
     if (r->searching)
         search(log, g);
-    r->current ^= 1;
-    if (r->at >= r->end || other->bytes == 0)
+    r->current = (r->current + 1) % SEGMENTS;
+    if (r->at >= r->end || r->segments[r->current].bytes == 0)
         r->phase = DRAIN;
 }
 
@@ -391,7 +393,8 @@ bool cl_log_recover_step(struct cl_log *log)
             cl_log_fail(log, -ENOMEM, "no memory for reading the log");
         if (log->state == CL_LOG_FAILED)
             return true;
-        read_ahead(log, &r->segments[0]);
+        for (unsigned i = 0; i < SEGMENTS - 1; i++)
+            read_ahead(log, &r->segments[i]);
         r->phase = STREAM;
         return true;
     }
@@ -402,8 +405,9 @@ bool cl_log_recover_step(struct cl_log *log)
         return true;
     }
     if (r->phase == DRAIN) {
-        if (r->segments[0].waiting || r->segments[1].waiting)
-            return false;
+        for (unsigned i = 0; i < SEGMENTS; i++)
+            if (r->segments[i].waiting)
+                return false;
         conclude(log);
         return true;
     }

@@ -1,0 +1,344 @@
+"""The persistent log on a disk: appends one at a time and many at once, batching, recovery; and every cut of a run.
+
+Bare loops, our log and the other stores take turns within a round, on the same file system. A record is 256 bytes; each
+durable write of ours and of the bare loops is one block of 4096 bytes. All of ours runs on one core: the one of the two
+on which a bare write is faster, which is as a rule the one that takes the disk's interrupts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..drivers import blk_file
+from ..drivers.blk import Blk
+from ..libos.log import format_area
+from ..runtime.errors import CorelaneError
+from ._native import ffi, lib
+from .baseline import durable
+from .harness.numbers import PERCENTILES, pairwise, percentile
+from .harness.plot import Canvas
+from .harness.session import Session
+
+SUMMARY = "durable appends beside bare writes, SQLite, LMDB and Redis; batching, recovery, every cut"
+FIGURES = (
+    "log.append_over_bare",
+    "log.group_gain",
+    "log.batching_worst",
+    "log.recovery_gbps",
+    "log.cut_points",
+)
+
+BARE = {
+    "O_DIRECT+O_DSYNC pwrite": lib.CL_BENCH_LOG_DSYNC,
+    "io_uring RWF_DSYNC": lib.CL_BENCH_LOG_URING,
+    "io_uring RWF_DSYNC, looking": lib.CL_BENCH_LOG_URING_LOOK,
+    "pwrite+fdatasync": lib.CL_BENCH_LOG_FDATASYNC,
+}
+ROUNDS = 5
+RECORD_BYTES = 256
+MANY = 64
+LOADS = (1, 4, 16, 64)  # writers
+SWEEP_ROUNDS = 3
+# Name: records that a flush waits for, how long it waits at most (us), flushes in flight (0: the log's own).
+FIXED = {
+    "no wait": (1, 0, 0),
+    "no wait, one in flight": (1, 0, 1),
+    "8 or 50 us": (8, 50, 0),
+    "64 or 100 us": (64, 100, 0),
+    "64 or 400 us": (64, 400, 0),
+}
+CUT_APPENDS = 1000
+MIB = 1 << 20
+ROOM = 1 << 20  # latencies kept of a slice
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where the files go."""
+    parser.add_argument(
+        "--directory", default=tempfile.gettempdir(), metavar="DIR", help="on the disk to measure (default %(default)s)"
+    )
+
+
+@dataclass
+class Slice:
+    """One slice of one arm."""
+
+    ns: list[int]
+    operations: int
+    seconds: float
+    flushes: int = 0
+
+    @property
+    def rate(self) -> float:
+        return self.operations / self.seconds
+
+    def us(self, q: float) -> float:
+        return percentile(sorted(self.ns), q) / 1e3
+
+
+def where(folder: str) -> tuple[str, str]:
+    """File system and device of a folder, by the longest mount point above it."""
+    path, best = str(Path(folder).resolve()), ("", "unknown", "unknown")
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        left, _, right = line.partition(" - ")
+        point, (kind, device) = left.split()[4], right.split()[:2]
+        if (path == point or path.startswith(point.rstrip("/") + "/")) and len(point) >= len(best[0]):
+            best = (point, kind, device)
+    return best[1], best[2]
+
+
+class Files:
+    """The files of a run and the loops over them."""
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        self.bare_path, log_path = folder / "bare", folder / "log"
+        blk_file.create(self.bare_path, 16 * MIB)
+        self.recovery_bytes = min(192, max(8, int(20 * seconds))) * MIB
+        blk_file.create(log_path, self.recovery_bytes * 5 // 4)
+        self.blk: Blk = blk_file.FileBlk(log_path)
+        format_area(self.blk)
+        self._each, self._err = ffi.new("uint32_t[]", ROOM), ffi.new("char[256]")
+        self._out = ffi.new("struct cl_bench_log_result *", {"each_ns": self._each, "room": ROOM})
+        self.cpu = 0
+
+    def _taken(self, rc: int, what: str) -> Slice:
+        if rc:
+            raise CorelaneError(what, ffi.string(self._err).decode(errors="replace"))
+        o = self._out
+        return Slice(ffi.unpack(self._each, o.kept), o.operations, o.ns / 1e9, o.flushes)
+
+    def bare(self, what: int, seconds: float, cpu: int | None = None) -> Slice:
+        """One bare loop."""
+        self._out.flushes = 0
+        cpu = self.cpu if cpu is None else cpu
+        rc = lib.cl_bench_log_bare(what, str(self.bare_path).encode(), cpu, int(seconds * 1e9), self._out, self._err)
+        return self._taken(rc, "a bare loop")
+
+    def append(self, writers: int, seconds: float, fixed: tuple[int, int, int] = (0, 0, 0)) -> Slice:
+        """Our log with so many writers."""
+        records, wait_us, in_flight = fixed
+        config = ffi.new(
+            "struct cl_bench_log_config *",
+            {
+                "blk": self.blk.ptr,
+                "cpu": self.cpu,
+                "writers": writers,
+                "record_bytes": RECORD_BYTES,
+                "in_flight": in_flight,
+                "fixed_records": records,
+                "fixed_wait_ns": wait_us * 1000,
+                "for_ns": int(seconds * 1e9),
+            },
+        )
+        return self._taken(lib.cl_bench_log_append(config, self._out, self._err), "append to the log")
+
+    def _one(self, call: Callable[..., int], *args: Any) -> list[int]:
+        """A call whose last arguments are numbers that it sets."""
+        numbers = [ffi.new("uint64_t *") for _ in range(args[-1])]
+        if call(*args[:-1], *numbers, self._err):
+            raise CorelaneError("measure recovery", ffi.string(self._err).decode(errors="replace"))
+        return [int(n[0]) for n in numbers]
+
+    def recovery(self) -> Iterator[tuple[float, float, int]]:
+        """GiB/s of recovery; of reading as much, before and after it, for the second time is often faster; records."""
+        format_area(self.blk)
+        self._one(lib.cl_bench_log_fill, self.blk.ptr, self.recovery_bytes, RECORD_BYTES, 1)
+        size = self.recovery_bytes // 262144 * 262144
+        for _ in range(SWEEP_ROUNDS):
+            (before,) = self._one(lib.cl_bench_log_read, self.blk.ptr, size, 16, 1)
+            ns, read, records = self._one(lib.cl_bench_log_recover, self.blk.ptr, 3)
+            (after,) = self._one(lib.cl_bench_log_read, self.blk.ptr, size, 16, 1)
+            yield read / ns * 1e9 / 2**30, 2 * size / (before + after) * 1e9 / 2**30, records
+
+
+def run(session: Session) -> None:
+    """Cuts first, which need no disk; then all that does."""
+    cuts(session, 0.05 * session.seconds)
+    folder = getattr(session.options, "directory", tempfile.gettempdir())
+    kind, device = where(folder)
+    session.settings |= {
+        "message": f"one durable append of {RECORD_BYTES} bytes",
+        "directory": folder,
+        "file_system": kind,
+        "device": device,
+        "loads_writers": list(LOADS),
+    }
+    if kind in ("tmpfs", "ramfs"):
+        session.skip("disk", f"{folder} is {kind}, where nothing is durable: choose a disk with --directory")
+        return
+    with contextlib.ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder, prefix="corelane-log-")))
+        session.say(f"writing files on {device} ({kind})")
+        files = Files(home, session.seconds)
+        stack.callback(files.blk.close)
+        choose_core(session, files)
+        single(session, files, others(session, home, stack))
+        sweep(session, files)
+        recovery(session, files)
+
+
+def choose_core(session: Session, files: Files) -> None:
+    """The core on which a bare write is faster."""
+    seconds = min(0.2, session.seconds / 50)
+    p50 = {cpu: files.bare(lib.CL_BENCH_LOG_DSYNC, seconds, cpu).us(0.5) for cpu in session.cores[:2]}
+    files.cpu = min(p50, key=lambda cpu: p50[cpu])
+    session.settings |= {"core": files.cpu, "bare_p50_us_by_core": {str(cpu): us for cpu, us in p50.items()}}
+
+
+def others(session: Session, home: Path, stack: contextlib.ExitStack) -> dict[str, Any]:
+    """The stores compared with, by name."""
+    if not session.baseline:
+        return {}
+    found: dict[str, Any] = {"SQLite WAL, FULL": durable.Sqlite(home)}
+    for name, missing, make in (
+        ("LMDB", durable.lmdb_missing(), durable.Lmdb),
+        ("Redis AOF, always", durable.redis_missing(), durable.Redis),
+    ):
+        if missing:
+            session.skip(name, missing)
+        else:
+            found[name] = make(home)
+    for store in found.values():
+        stack.callback(store.close)
+    return found
+
+
+def single(session: Session, files: Files, stores: dict[str, Any]) -> None:
+    """One at a time, and many at once, in turns."""
+    slice_s = 0.45 * session.seconds / ROUNDS / (len(BARE) + 2 + len(stores))
+    arms: dict[str, Callable[[], Slice]] = {}
+    for name, what in BARE.items():
+        arms[name] = lambda what=what: files.bare(what, slice_s)  # type: ignore[misc]
+    arms["log"] = lambda: files.append(1, slice_s)
+    arms[f"log, {MANY} writers"] = lambda: files.append(MANY, slice_s)
+    for name, store in stores.items():
+
+        def other(store: Any = store) -> Slice:
+            ns = durable.timed(store.append, slice_s)
+            return Slice(ns, len(ns), sum(ns) / 1e9)
+
+        arms[name] = other
+    got = session.interleave(arms, ROUNDS)
+    for name, slices in got.items():
+        row(session, name, slices, 1 if "writers" not in name else MANY)
+    p50 = [s.us(0.5) for s in got["log"]]
+    best = [min(got[name][i].us(0.5) for name in BARE) for i in range(ROUNDS)]
+    session.ratio_figure("log.append_over_bare", p50, best)
+    session.ratio_figure("log.group_gain", [s.rate for s in got[f"log, {MANY} writers"]], [s.rate for s in got["log"]])
+    for name in stores:
+        session.note(f"{name}, p50 over ours: {pairwise([s.us(0.5) for s in got[name]], p50)}")
+
+
+def row(session: Session, name: str, slices: Sequence[Slice], writers: int) -> None:
+    """All rounds of an arm together."""
+    ns = sorted(value for s in slices for value in s.ns)
+    values: dict[str, Any] = {f"{key}_us": percentile(ns, q) / 1e3 for key, q in PERCENTILES}
+    operations, flushes = sum(s.operations for s in slices), sum(s.flushes for s in slices)
+    if flushes:
+        values["appends_per_flush"] = operations / flushes
+    rate = statistics.median(s.rate for s in slices)
+    session.arm(name, n=operations, writers=writers, per_s=rate, **values)
+
+
+def sweep(session: Session, files: Files) -> None:
+    """Adaptive batching and fixed settings at each load; the worst of the loads counts."""
+    settings = {"adaptive": (0, 0, 0), **FIXED}
+    slice_s = 0.35 * session.seconds / SWEEP_ROUNDS / (len(LOADS) * len(settings))
+    arms: dict[str, Callable[[], Slice]] = {}
+    for load in LOADS:
+        for name, fixed in settings.items():
+            arms[f"{name}, {load}"] = lambda load=load, fixed=fixed: files.append(load, slice_s, fixed)  # type: ignore[misc]
+    got = session.interleave(arms, SWEEP_ROUNDS)
+    worst: tuple[float, str] | None = None
+    ratios = []
+    for load in LOADS:
+        rates = {name: statistics.median(s.rate for s in got[f"{name}, {load}"]) for name in settings}
+        for name in settings:
+            session.arm(
+                f"batching: {name}",
+                n=sum(s.operations for s in got[f"{name}, {load}"]),
+                writers=load,
+                per_s=rates[name],
+            )
+        best = max(FIXED, key=lambda name: rates[name])
+        ratio = rates["adaptive"] / rates[best]
+        ratios.append(ratio)
+        if worst is None or ratio < worst[0]:
+            worst = (ratio, f"{load} writers, against {best!r}")
+    assert worst is not None
+    session.figure("log.batching_worst", worst[0], runs=ratios)
+    session.note(f"batching_worst is at {worst[1]}; runs are the loads {', '.join(map(str, LOADS))}")
+
+
+def recovery(session: Session, files: Files) -> None:
+    """Opening a log that nobody closed, beside reading as much."""
+    session.say("recovery")
+    turns = list(files.recovery())
+    ours, device = [t[0] for t in turns], [t[1] for t in turns]
+    session.arm(
+        "recovery",
+        n=turns[0][2],
+        gib_per_s=statistics.median(ours),
+        device_gib_per_s=statistics.median(device),
+        read_mib=files.recovery_bytes // MIB,
+    )
+    # The goal is 1 GiB/s, or the device's own rate if that is lower: then the figure is the part of it that is reached.
+    per_goal = [mine / min(1.0, read) for mine, read in zip(ours, device, strict=True)]
+    session.figure("log.recovery_gbps", statistics.median(per_goal), runs=per_goal)
+    if min(device) < 1:
+        session.note("the device reads less than 1 GiB/s: recovery_gbps is the part of its rate that recovery reached")
+
+
+def cuts(session: Session, seconds: float) -> None:
+    """Every sector-wise cut of a run, with one flush and with several in flight."""
+    session.say(f"every cut of {CUT_APPENDS} appends")
+    parts = []
+    for in_flight in (1, 4):
+        out, err = ffi.new("struct cl_bench_log_cuts *"), ffi.new("char[256]")
+        appends = CUT_APPENDS if seconds >= 0.2 else CUT_APPENDS // 10
+        rc = lib.cl_bench_log_cuts(in_flight, appends, in_flight, out, err)
+        if rc:
+            session.note(f"a cut was not recovered: {ffi.string(err).decode(errors='replace')}")
+        session.arm(
+            f"cuts, {in_flight} in flight", n=out.appends, cuts=out.sectors, recovered=out.recovered, torn=out.torn
+        )
+        parts.append(out.recovered / out.sectors if out.sectors else 0.0)
+    session.figure("log.cut_points", min(parts), runs=parts)
+    if appends < CUT_APPENDS:
+        session.note(f"a short run: cuts of {appends} appends instead of {CUT_APPENDS}")
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """Medians of one append at a time, and appends a second against writers for every setting."""
+    rows = document["arms"]
+    single_rows = [a for a in rows if isinstance(a.get("p50_us"), int | float) and a["writers"] == 1]
+    swept = [a for a in rows if a["name"].startswith("batching: ")]
+    n = sum(int(a["n"]) for a in [*single_rows, *swept])
+    title = f"log: durable appends on {document['settings']['device']} ({document['settings']['file_system']})"
+    if not single_rows:
+        canvas = Canvas(title, message=document["settings"]["message"], n=sum(int(a["n"]) for a in rows))
+        canvas.bars([a["name"] for a in rows], [float(a["cuts"]) for a in rows], ylabel="cuts of a run (number)")
+        return canvas
+    canvas = Canvas(title, message=document["settings"]["message"], n=n, panels=2, size=(13, 6))
+    names = [a["name"] for a in single_rows]
+    colours = [0 if name == "log" else 6 if name in BARE else 1 for name in names]
+    canvas.bars(names, [float(a["p50_us"]) for a in single_rows], ylabel="one at a time, p50 (us)", colours=colours)
+    for i, name in enumerate(dict.fromkeys(a["name"] for a in swept)):
+        points = [a for a in swept if a["name"] == name]
+        label = name.removeprefix("batching: ")
+        x, y = [float(a["writers"]) for a in points], [float(a["per_s"]) for a in points]
+        canvas.curve(x, y, label=label, colour=i, style="-" if label == "adaptive" else "--", panel=1)
+    axis = canvas.axes[1]
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    axis.set_xlabel("writers (number)")
+    axis.set_ylabel("durable appends (1/s)")
+    canvas.caption("Blue: our log. Teal: bare writes of one block. Red: other stores. Right: when a flush goes.")
+    return canvas
