@@ -1,7 +1,6 @@
 /* See serve.h. */
 #include "serve_internal.h"
 #include "../../libos/storage/log.h"
-#include "../../libos/uthread.h"
 #include "bytes.h"
 #include "node_frame.h"
 #include <errno.h>
@@ -11,8 +10,6 @@
 
 #define REPLY_BYTES 16384
 #define FRAME_EXTRA 1024 /* headers and a configuration, beside the largest entry or piece of a snapshot */
-#define DISK_SPIN_NS 200000ull
-#define DISK_PAUSE_NS 50000ull
 
 static uint64_t env_now(void *arg)
 {
@@ -98,28 +95,46 @@ static bool disk_busy(const struct cl_raft_service *s)
            (cl_log_busy(log) || cl_raft_node_state(s->node) == CL_RAFT_RECOVERING);
 }
 
-static void poll_once(void *arg)
-{
-    serve_poll(arg);
-}
-
-/* While writes are in flight: look at the device, let others run, and after a while in which nothing came, sleep between looks, so
- * that the kernel gets this CPU if it is where the device's interrupts are handled. */
-static void look_after_disk(void *arg)
+/* While the log has something in flight the scheduler looks at the device for us, lets the kernel's worker run and, when it parks,
+ * is woken by the device (sched/complete.h). In its loop. */
+static unsigned collect(void *arg, unsigned self, unsigned k)
 {
     struct cl_raft_service *s = arg;
-    uint64_t since = env_now(s);
-    while (disk_busy(s)) {
-        if (s->config.foreign)
-            cl_kthread_call(poll_once, s);
-        else
-            serve_poll(s);
-        if (env_now(s) - since < DISK_SPIN_NS)
-            cl_uthread_yield();
-        else
-            cl_uthread_sleep_ns(DISK_PAUSE_NS);
+    if (k != 0 || self != 0 || !s->disk_flies)
+        return 0;
+    uint64_t before = cl_log_durable_index(s->config.node.log);
+    serve_poll(s);
+    bool more = cl_log_durable_index(s->config.node.log) != before;
+    if (disk_busy(s))
+        return more;
+    s->disk_flies = 0;
+    cl_sched_landed(cl_runtime_sched(s->rt), 0, 1);
+    return 1;
+}
+
+static void arm_disk(void *arg, unsigned k, bool on)
+{
+    struct cl_raft_service *s = arg;
+    if (k == 0)
+        cl_blk_arm(s->config.blk, s->config.blk_queue, on);
+}
+
+static int disk_fd(void *arg, unsigned k)
+{
+    struct cl_raft_service *s = arg;
+    return k == 0 ? cl_blk_fd(s->config.blk, s->config.blk_queue) : -1;
+}
+
+static int watch_disk(struct cl_raft_service *s, char err[256])
+{
+    s->completions = (struct cl_completions){.arg = s, .poll = collect, .arm = arm_disk, .fd = disk_fd};
+    if (!s->config.node.log)
+        return 0;
+    if (!s->config.blk) {
+        snprintf(err, 256, "a Raft node with a log needs the device that the log is on");
+        return -EINVAL;
     }
-    s->disk_looked_after = 0;
+    return cl_sched_completions_add(cl_runtime_sched(s->rt), &s->completions, err);
 }
 
 /* Changes asked by other threads, and the status for them. The lock is never waited for here. */
@@ -142,8 +157,10 @@ void serve_poll(struct cl_raft_service *s)
     if (next != s->timer.deadline_ns || !s->timer.pos)
         if (next != UINT64_MAX)
             cl_timer_arm(&s->timer, cl_max(next, 1ull));
-    if (disk_busy(s) && !s->disk_looked_after && !cl_uthread_spawn(look_after_disk, s, NULL))
-        s->disk_looked_after = 1;
+    if (!s->disk_flies && disk_busy(s)) {
+        s->disk_flies = 1;
+        cl_sched_flying(1);
+    }
 }
 
 static void on_timer(struct cl_timer *timer, void *arg)
@@ -220,7 +237,10 @@ int cl_raft_serve(struct cl_runtime *rt, const struct cl_raft_serve_config *conf
         uint32_t largest = cl_max(cl_max(c->raft.message_bytes, c->raft.entry_bytes), c->reply_bytes) + FRAME_EXTRA;
         raft_link_init(&s->link, info.mtu, largest);
         s->frame = malloc(largest);
-        rc = s->frame ? bind_all(s, err) : -ENOMEM;
+        rc = s->frame ? watch_disk(s, err) : -ENOMEM;
+        rc = rc ? rc : bind_all(s, err);
+        if (rc)
+            cl_sched_completions_remove(cl_runtime_sched(rt), &s->completions);
     }
     if (rc)
         cl_raft_service_delete(s);

@@ -6,11 +6,12 @@
  *
  * Everything happens on the runtime's one kthread, in handlers and timer callbacks that do not block, so there are no locks: a
  * frame that comes is handled to its end, its answers sent, in the same burst. A log's device is looked at after each burst, and
- * by a uthread that polls while writes are in flight. */
+ * by the scheduler while writes are in flight (libos/sched/complete.h). */
 #ifndef CORELANE_APPS_RAFT_SERVE_H
 #define CORELANE_APPS_RAFT_SERVE_H
 
 #include "../../libos/runtime.h"
+#include "../../drivers/blk.h"
 #include "node.h"
 
 // cffi: begin
@@ -30,6 +31,9 @@ struct cl_raft_serve_config {
     uint16_t kv_port; /* 0: none */
     uint32_t foreign; /* 1: the state machine is in Python (cl_runtime_bind_udp_foreign) */
     uint32_t pad;
+    struct cl_blk *blk; /* that node.log is on, and its queue: nobody else uses it */
+    uint32_t blk_queue;
+    uint32_t pad2;
     uint64_t kv_memory_bytes; /* [64 MiB] */
 };
 
@@ -48,7 +52,7 @@ struct cl_raft_service;
 /* Bind the ports on a runtime of one kthread that has not started. -EINVAL, -EADDRINUSE, -ENOMEM with a reason in err. */
 CL_API int cl_raft_serve(struct cl_runtime *rt, const struct cl_raft_serve_config *config, struct cl_raft_service **out,
                          char err[256]);
-/* The runtime must have stopped, or never started. A log is closed before, by its owner. */
+/* The runtime must have stopped, or never started and be deleted next. A log is closed before, by its owner. */
 CL_API void cl_raft_service_delete(struct cl_raft_service *service);
 CL_API struct cl_raft_node *cl_raft_service_node(struct cl_raft_service *service);
 CL_API void cl_raft_service_counters(const struct cl_raft_service *service, struct cl_raft_serve_counters *out);

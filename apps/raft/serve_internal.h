@@ -2,6 +2,7 @@
 #ifndef CORELANE_APPS_RAFT_SERVE_INTERNAL_H
 #define CORELANE_APPS_RAFT_SERVE_INTERNAL_H
 
+#include "../../libos/sched/complete.h"
 #include "../../libos/timer.h"
 #include "kv_machine.h"
 #include "link.h"
@@ -23,8 +24,9 @@ struct cl_raft_service {
     struct cl_udp_socket *kv_socket; /* of kv_port; known once a request has come. Answers leave from it */
     struct cl_timer timer;
     uint8_t kv_full;
-    uint8_t disk_looked_after; /* a uthread polls while the log has something in flight */
-    uint8_t *frame;            /* an answer to a frame client, being made */
+    uint8_t disk_flies;                /* the scheduler has been told that the log has something in flight */
+    struct cl_completions completions; /* the scheduler's until it stops, which it does for good */
+    uint8_t *frame;                    /* an answer to a frame client, being made */
 
     /* Asked from other threads, done on the kthread. */
     pthread_mutex_t lock;

@@ -48,25 +48,25 @@ class LogFile:
         fresh = not Path(path).exists()
         if fresh:
             create(path, size)
-        self._blk: FileBlk | None = FileBlk(path)
+        self.blk = FileBlk(path)
         out, err = ffi.new("struct cl_log **"), ffi.new("char[256]")
         try:
             if fresh:
                 layout = ffi.new("struct cl_log_layout *", {"snapshot_bytes": size // 4 & ~4095})
-                check(lib.cl_log_format(self._blk.ptr, 0, layout, err), f"make a log of {path}", err)
-            config = ffi.new("struct cl_log_config *", {"blk": self._blk.ptr})
+                check(lib.cl_log_format(self.blk.ptr, 0, layout, err), f"make a log of {path}", err)
+            config = ffi.new("struct cl_log_config *", {"blk": self.blk.ptr})
             check(lib.cl_log_open_wait(config, out, ffi.NULL, err), f"open the log {path}", err)
         except BaseException:
-            self._blk.close()
+            self.blk.close()
             raise
         self.ptr = out[0]
 
     def close(self) -> None:
         """Finish what is in flight and close. Twice is allowed."""
-        blk, self._blk = self._blk, None
-        if blk is not None:
-            lib.cl_log_close(self.ptr)
-            blk.close()
+        log, self.ptr = self.ptr, None
+        if log is not None:
+            lib.cl_log_close(log)
+            self.blk.close()
 
 
 class RaftService:
@@ -126,7 +126,7 @@ class RaftService:
     def close(self) -> None:
         """Free everything. The runtime must have stopped. Twice is allowed."""
         ptr, self._ptr = self._ptr, ffi.NULL
-        if self._log is not None:
+        if self._log is not None:  # first: what is in flight is the node's
             self._log.close()
         lib.cl_raft_service_delete(ptr)
 
@@ -171,7 +171,8 @@ def serve(
     ticks = {"election_ticks": 10, "lease_reads": int(lease), "seed": time.time_ns() & 0xFFFFFFFF}
     config.node.raft = {"id": id, "members": members_struct(group), **ticks, **settings}
     config.node.tick_ns = election_ms * 100_000
-    config.node.log = file.ptr if file else ffi.NULL
+    if file:
+        config.node.log, config.blk = file.ptr, file.blk.ptr
     if machine is not None:
         config.node.machine, keep = machine_struct(machine)
         config.foreign = 1
