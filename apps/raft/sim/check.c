@@ -233,6 +233,10 @@ static void check_commit(struct sim_world *w, struct sim_node *n, const struct c
         w->result->entries_committed++;
         check_members(w, n, i);
     }
+    /* Raft's 5.4.2: entries of earlier terms are committed by one of the leader's own term, never by counting them. */
+    if (s->commit > had && s->role == CL_RAFT_LEADER && n->watch.terms[s->commit] != s->term)
+        sim_fail(w, "leader completeness: #%u commits entry %lu of term %u by itself while it leads term %lu", n->id,
+                 s->commit, n->watch.terms[s->commit], s->term);
     if (w->n_committed > known && !w->stopped) {
         check_durable(w, n, s, w->n_committed);
         for (uint32_t i = 0; i < w->n_nodes; i++) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE_MS 8 /* until a request is tried again */
+#define PATIENCE_MS 3 /* until a request is tried again */
 
 static uint64_t below(struct sim_world *w, uint64_t n)
 {

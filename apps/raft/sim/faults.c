@@ -34,7 +34,7 @@ static void crash_many(struct sim_world *w)
 /* Networks are mended after a while, by one event for all that was cut. */
 static void mend_later(struct sim_world *w)
 {
-    sim_at(w, w->queue.now_ns + SIM_MS + below(w, 80 * SIM_MS), SIM_MEND, 0, 0);
+    sim_at(w, w->queue.now_ns + 5 * SIM_MS + below(w, 80 * SIM_MS), SIM_MEND, 0, 0);
 }
 
 static void partition(struct sim_world *w)

@@ -37,7 +37,7 @@ static void draw_network(struct sim_world *w, struct sim_swarm *s)
 
 static void draw_faults(struct sim_world *w, struct sim_swarm *s)
 {
-    s->fault_gap_ns = ONE_OF(w, 5, 15, 40) * SIM_MS;
+    s->fault_gap_ns = ONE_OF(w, 5, 15, 50) * SIM_MS;
     s->crash = sometimes(w, 20);
     s->crash_many = sometimes(w, 3);
     s->crash_point_ppm = sometimes(w, 3000);
@@ -53,10 +53,10 @@ static void draw_faults(struct sim_world *w, struct sim_swarm *s)
 static void draw_clients(struct sim_world *w, struct sim_swarm *s)
 {
     s->clients = 1 + (uint32_t)below(w, SIM_CLIENTS);
-    s->think_ns = (uint32_t)ONE_OF(w, 1, 3, 10) * (uint32_t)SIM_MS;
+    s->think_ns = (uint32_t)ONE_OF(w, 100000, 1000000, 5000000);
     s->get_ppm = (uint32_t)ONE_OF(w, 200000, 500000);
     s->by_log_ppm = (uint32_t)ONE_OF(w, 0, 200000);
-    s->give_up = (uint32_t)ONE_OF(w, 4, 20, 1000);
+    s->give_up = (uint32_t)ONE_OF(w, 10, 40, 1000);
     s->client_loss_ppm = sometimes(w, 150000);
 }
 

@@ -95,6 +95,8 @@ int sim_start(struct sim_world *w, struct sim_node *n)
 
 void sim_crash(struct sim_world *w, struct sim_node *n)
 {
+    if (w->body->core(n)) /* what it did in this step counts, too */
+        sim_check_node(w, n);
     sim_say(w, "-- #%u crashes", n->id);
     w->body->crash(w, n);
     n->up = false;

@@ -121,12 +121,11 @@ def test_every_failure_can_be_read():
 # a mistake has to have consequences.
 MISTAKES = [
     ("vote-not-kept", False, 10, "votes for"),
-    ("vote-not-kept", True, 500, "both lead|leader completeness|safety|linearizable|restored|no progress"),
     ("early-durable", False, 10, "acknowledges entry"),
-    ("early-durable", True, 100, "leader completeness|safety|linearizable|restored|no progress"),
+    ("early-durable", True, 300, "durability|leader completeness|safety|linearizable|restored|no progress"),
     ("stale-durable", False, 500, "acknowledges entry|not on stable storage"),
-    ("ignored-error", False, 1000, "acknowledges entry|not on its stable storage"),
-    ("ignored-error", True, 3000, "leader completeness|safety|linearizable|restored|no progress"),
+    ("ignored-error", False, 1000, "durability"),
+    ("ignored-error", True, 3000, "durability|leader completeness|safety|linearizable|restored|no progress"),
     ("early-answer", False, 10, "linearizable"),
     ("unasked-read", False, 3000, "linearizable"),
     ("early-read", False, 5000, "linearizable"),
