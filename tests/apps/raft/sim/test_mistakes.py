@@ -27,7 +27,10 @@ class Mistake:
     nodes: int = 5
 
 
-ANY = "completeness|safety|linearizable|undecided|matching|membership|dropped|durability|went back|restored|append-only|no progress"
+ANY = (
+    "completeness|safety|linearizable|undecided|matching|membership|dropped|durability|went back|restored|append-only"
+    "|no progress"
+)
 
 MISTAKES = {
     "commits entries of earlier terms by counting": Mistake(
