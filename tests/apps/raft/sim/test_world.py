@@ -22,7 +22,7 @@ FOUND = {
 
 SHARDS = 10
 SEEDS = 10_000  # of 5 nodes, in all shards together
-REAL_SEEDS = 2_000  # the same, of the real node
+REAL_SEEDS = 1_000  # the same, of the real node
 
 
 def expect(result: Result) -> None:
