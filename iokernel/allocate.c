@@ -427,7 +427,7 @@ static void survey(struct io_loop *loop, uint64_t now)
     }
     for (uint32_t i = 0; i < c->n; i++) {
         struct io_core *core = &c->core[i];
-        idle += !has_work(core);
+        idle += !has_work(core) && !core->moving; /* that moves without an owner: the old one has not stepped aside */
         set_wanted(core, c->n_waiting > 1 || (one && (!core->owner || core->owner->app != one)));
     }
     c->contested = c->n_waiting > 0;
@@ -436,7 +436,7 @@ static void survey(struct io_loop *loop, uint64_t now)
         c->idle_waits = 0;
     } else if (c->idle_waits == 0 || now - c->last_check > 4 * c->interval) { /* or we did not look in between */
         c->idle_waits = now;
-    } else if (now - c->idle_waits > c->interval + c->ask + c->interrupt) {
+    } else if (now - c->idle_waits > c->interval) {
         c->idle_waits = now;
         io_count(c->stats.violations, 1);
     }

@@ -172,8 +172,7 @@ struct cl_io_app_cores {
 struct cl_io_cores_stats {
     uint64_t decisions, decisions_timed, decision_ns; /* all; those timed, and the sum of their times */
     uint64_t urgent;                                  /* of the decisions: before the interval was over */
-    uint64_t
-        violations; /* spells of an interval and a move in which a core was idle beside an application that waited */
+    uint64_t violations; /* spells of more than an interval in which a core was idle beside one that waited */
     uint64_t moves, wakes, asked, interrupted, evicted, not_started, died;
     /* Of those evicted: the new owner ran already, or there was none; and the new owner did not begin either. The others
      * are the moves that ended by that step, or have not ended. */

@@ -680,7 +680,7 @@ static void static_lets_cores_idle(void)
     struct app *a = app_add(&w, (struct wish){.kind = LATENCY});
     ready(&a->k[0], 1);
     run(&w, 1000 * US);
-    CHECK(w.cores[0].owner == 0 && stats_of(&w).violations > 5);
+    CHECK(w.cores[0].owner == 0 && stats_of(&w).violations > 50); /* one in two intervals */
     uint64_t before = stats_of(&w).violations;
     set_policy(&w, "delay", (uint64_t[8]){0});
     run(&w, 10 * US);
