@@ -5,7 +5,7 @@
     formulas.py  queueing theory to check it by
     recursion.py the same queue without events, from the same draws: takes the sampling error out of that check
     box.py       the same requests through the simulator and through this machine's cores
-    studies.py   the questions asked of it: policies against load, cores needed against the reallocation interval
+    studies.py   the questions asked of it: policies against load and cores, cores needed against the interval
 
 As a benchmark (`corelane bench sim`) it checks itself against Erlang-C, Pollaczek-Khinchine and the machine at one and
 two cores, measures its own speed and draws the studies.
@@ -32,13 +32,14 @@ def run(session: Session) -> None:
 
     studies.check_formulas(session, 0.4 * session.seconds)
     box.compare(session, 0.2 * session.seconds)
-    studies.policies_against_load(session, 0.2 * session.seconds)
+    studies.policies_against_load(session, 0.15 * session.seconds)
+    studies.cores_of_one_loop(session, 0.05 * session.seconds)
     studies.cores_against_interval(session, 0.2 * session.seconds)
     session.settings["message"] = "one simulated request, from arrival to completion"
 
 
 def plot(document: dict[str, Any]) -> Canvas:
-    """Tail against load for each policy, cores needed against the reallocation interval, the machine and its model."""
+    """Tail against load and cores for each policy, cores needed against the interval, the machine and its model."""
     from . import studies
 
     return studies.draw(document)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +17,7 @@ from ..harness.plot import STYLES, Canvas
 from ..harness.session import Session
 from . import formulas, recursion
 from .engine import EXPONENTIAL
-from .model import App, Bimodal, Constant, Costs, Distribution, Exponential, LogNormal, Simulation
+from .model import App, Bimodal, Constant, Costs, Distribution, Exponential, LogNormal, Result, Simulation
 
 SERVERS = (1, 2, 4, 8, 16, 32, 64)
 LOAD = 0.9
@@ -34,8 +36,12 @@ COSTS = Costs(move_busy_ns=2000, move_idle_ns=500, steal_ns=150, packet_ns=150, 
 SERVICE_NS = 10_000.0
 LIMIT_US = 10 * SERVICE_NS / 1e3
 
+ONE_LOOP_CORES = (4, 8, 16, 32, 48, 64, 96, 128, 256)
+ONE_LOOP_LOAD = 0.6
+
 INTERVALS_US = (5, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
 BURST_CORES = 16
+DECISIONS = 100  # at least so many in a run, however long the interval
 
 
 def check_formulas(session: Session, seconds: float) -> None:
@@ -138,16 +144,18 @@ def judge(checked: Checked, expected_ns: float, rate: float, mean_ns: float) -> 
     return max(controlled, abs(checked.mean_gap_ns * rate - 1), abs(checked.mean_service_ns / mean_ns - 1))
 
 
-def spend(world: Simulation, seconds: float, chunk: int) -> float:
-    """Warm up with one chunk, forget it, then run chunks until the time is over. Returns events per second."""
+def spend(world: Simulation, seconds: float, chunk: int, least_ns: int = 0) -> None:
+    """Warm up with one chunk and a tenth of least_ns, forget that, then run chunks until the time is over and the
+    simulated clock has gone on by least_ns.
+    """
     world.run(events=chunk)
+    world.run(until_ns=world.now_ns + least_ns // 10)
     world.reset()
-    first, started = world.events, time.perf_counter()
+    begin_ns, started = world.now_ns, time.perf_counter()
     while True:
         world.run(events=chunk)
-        elapsed = time.perf_counter() - started
-        if elapsed >= seconds:
-            return (world.events - first) / elapsed
+        if time.perf_counter() - started >= seconds and world.now_ns - begin_ns >= least_ns:
+            return
 
 
 def policies_against_load(session: Session, seconds: float) -> None:
@@ -163,26 +171,44 @@ def policies_against_load(session: Session, seconds: float) -> None:
             arm = f"{policy}, {cores} cores"
             stop = "the highest load tried"
             for load in LOADS:
-                row = _point(policy, cores, load, part)
+                row = _point(policy, cores, load, max(cores // 16, 1), part)
                 session.arm(arm, policy=policy, cores=cores, load=load, **row)
                 if number(row["p999_us"]) > LIMIT_US:
-                    stop = f"p99.9 is beyond {LIMIT_US:g} us at load {load:g}: {_why(policy, cores, load)}"
+                    why = _why(policy, cores, load, max(cores // 16, 1))
+                    stop = f"p99.9 is beyond {LIMIT_US:g} us at load {load:g}: {why}"
                     break
             session.stops[arm] = stop
 
 
-def _point(policy: str, cores: int, load: float, seconds: float) -> dict[str, Any]:
+def cores_of_one_loop(session: Session, seconds: float) -> None:
+    """The same applications, at one load, on ever more cores, all behind one iokernel loop: where each policy ends."""
+    part = seconds / (len(ONE_LOOP_CORES) * len(POLICIES))
+    for policy in POLICIES[1:]:  # `static` ends at any number of cores by what it gives
+        session.say(f"{policy}, one loop")
+        arm = f"{policy}, one loop"
+        stop = "the highest number of cores tried"
+        for cores in ONE_LOOP_CORES:
+            row = _point(policy, cores, ONE_LOOP_LOAD, 1, part)
+            session.arm(arm, policy=policy, cores=cores, load=ONE_LOOP_LOAD, loops=1, **row)
+            if number(row["p999_us"]) > LIMIT_US:
+                why = _why(policy, cores, ONE_LOOP_LOAD, 1)
+                stop = f"p99.9 is beyond {LIMIT_US:g} us at {cores} cores: {why}"
+                break
+        session.stops[arm] = stop
+
+
+def _point(policy: str, cores: int, load: float, loops: int, seconds: float) -> dict[str, Any]:
     rate = load * cores / SERVICE_NS * 1e9
-    loops = max(cores // 16, 1)
+    n = max(cores // 16, 1)
     share = max(cores // 4, 1)
-    # As many equal applications as loops, so that each loop has one to serve.
+    # Equal applications, one for every 16 cores, and as many for each loop.
     apps = [
-        App(f"kv{i}", rate_rps=rate / loops, service=Exponential(SERVICE_NS), guaranteed=max(share // loops, 1))
-        for i in range(loops)
+        App(f"kv{i}", rate_rps=rate / n, service=Exponential(SERVICE_NS), guaranteed=max(share // n, 1))
+        for i in range(n)
     ]
     world = Simulation([*apps, App("batch", batch=True)], cores, policy=policy, costs=COSTS, loops=loops, seed=11)
     spend(world, seconds, chunk=100_000)
-    seen, batch = world.result("kv0"), world.result("batch")
+    seen, batch = together([world.result(app.name) for app in apps]), world.result("batch")
     asked = max(1 - load, 1e-9) * cores
     return {
         "n": seen.done,
@@ -190,18 +216,29 @@ def _point(policy: str, cores: int, load: float, seconds: float) -> dict[str, An
         "p99_us": _finite(seen.percentile_us(99)),
         "p999_us": _finite(seen.percentile_us(99.9)),
         "batch_share": batch.cores_worked / asked,
-        "moves_per_s": (seen.moves * loops + batch.moves) / max(seen.seconds, 1e-9),
+        "moves_per_s": (seen.moves + batch.moves) / max(seen.seconds, 1e-9),
         "violations": seen.violations,
     }
+
+
+def together(results: Sequence[Result]) -> Result:
+    """Latencies and counts of equal applications, as of one."""
+    return replace(
+        results[0],
+        done=sum(r.done for r in results),
+        dropped=sum(r.dropped for r in results),
+        moves=sum(r.moves for r in results),
+        violations=sum(r.violations for r in results),
+        histogram=sum(r.histogram for r in results),
+    )
 
 
 def _finite(value: float) -> float | str:
     return value if math.isfinite(value) else "inf"
 
 
-def _why(policy: str, cores: int, load: float) -> str:
+def _why(policy: str, cores: int, load: float, loops: int) -> str:
     """The resource that ran out, by arithmetic on the model's own parameters."""
-    loops = max(cores // 16, 1)
     packets = load * cores / SERVICE_NS / loops * COSTS.packet_ns
     if policy == "static":
         return "static never gives more than the guaranteed quarter of the cores"
@@ -223,28 +260,30 @@ def headroom(view: Any, apps: Any, spare: int = 1) -> None:
 def cores_against_interval(session: Session, seconds: float) -> None:
     """Cores held so that p99.9 stays under the limit, against the time between decisions (Shenango, section 2).
 
-    Load jumps: one application with log-normal service at 40 % of 16 cores. For each interval the least headroom that
-    keeps the limit is searched; what it holds on average is the price of deciding rarely.
+    One application with log-normal service at 40 % of 16 cores; the bursts are those of Poisson arrivals. For each
+    interval the least headroom that keeps the limit is found by bisection; what it holds on average is the price of
+    deciding rarely.
     """
-    part = seconds / (len(INTERVALS_US) * (BURST_CORES + 1))
+    part = seconds / (len(INTERVALS_US) * BURST_CORES.bit_length())
     policy = load_policy(f"{__name__}:headroom")
     for interval_us in INTERVALS_US:
         session.say(f"cores needed with a decision every {interval_us} us")
-        best: tuple[int, Any] | None = None
-        for spare in range(BURST_CORES + 1):
+        results: dict[int, Result] = {}
+
+        def keeps(spare: int, interval_ns: int = interval_us * 1000, results: dict[int, Result] = results) -> bool:
             rate = 0.4 * BURST_CORES / SERVICE_NS * 1e9
             app = App("kv", rate_rps=rate, service=LogNormal(SERVICE_NS, 0.6))
             chosen = policy.with_settings(spare=spare)
-            world = Simulation([app], BURST_CORES, policy=chosen, interval_ns=interval_us * 1000, costs=COSTS, seed=5)
-            spend(world, part, chunk=100_000)
-            seen = world.result("kv")
-            if seen.percentile_us(99.9) <= LIMIT_US:
-                best = (spare, seen)
-                break
-        if best is None:
+            world = Simulation([app], BURST_CORES, policy=chosen, interval_ns=interval_ns, costs=COSTS, seed=5)
+            spend(world, part, chunk=100_000, least_ns=DECISIONS * interval_ns)
+            results[spare] = world.result("kv")
+            return results[spare].percentile_us(99.9) <= LIMIT_US
+
+        spare = bisect_left(range(BURST_CORES + 1), True, key=keeps)
+        if spare > BURST_CORES:
             session.note(f"no headroom on {BURST_CORES} cores keeps the limit with a decision every {interval_us} us")
             continue
-        spare, seen = best
+        seen = results[spare]
         session.arm(
             f"interval {interval_us} us",
             interval_us=interval_us,
@@ -257,17 +296,17 @@ def cores_against_interval(session: Session, seconds: float) -> None:
 
 
 def draw(document: dict[str, Any]) -> Canvas:
-    """Left: p99.9 against load, policies by colour, cores by line style. Middle: cores held against the interval.
-    Right: latency of the machine and of the simulator on the same requests."""
+    """From the left: p99.9 against load, policies by colour, cores by line style; p99.9 against cores behind one loop;
+    cores held against the interval; latency of the machine and of the simulator on the same requests."""
     rows = document["arms"]
-    points = [r for r in rows if "policy" in r]
+    points = [r for r in rows if "policy" in r and "loops" not in r]
     slow = [r for r in rows if "interval_us" in r]
     canvas = Canvas(
         "sim: policies, cores and the price of deciding rarely",
         message=document["settings"]["message"],
         n=sum(int(r["n"]) for r in rows),
-        panels=3,
-        size=(17.0, 7.5),
+        panels=4,
+        size=(22.0, 7.5),
     )
     lines = list(STYLES.values())
     shown = (CORES[0], CORES[-1])
@@ -287,32 +326,46 @@ def draw(document: dict[str, Any]) -> Canvas:
     canvas.axes[0].set_yscale("log")
     canvas.axes[0].set_xlabel("load (share of all cores)")
     canvas.axes[0].set_ylabel("p99.9 latency (us)")
+    _draw_one_loop(canvas, [r for r in rows if "policy" in r and "loops" in r])
     x = [float(r["interval_us"]) for r in slow]
-    canvas.curve(x, [float(r["cores_held"]) for r in slow], label="cores held", panel=1)
-    canvas.curve(x, [float(r["cores_worked"]) for r in slow], label="cores' worth of work", colour=1, panel=1)
-    canvas.axes[1].set_xscale("log")
-    canvas.axes[1].set_xlabel("time between decisions (us)")
-    canvas.axes[1].set_ylabel(f"cores of {BURST_CORES} (cores)")
+    canvas.curve(x, [float(r["cores_held"]) for r in slow], label="cores held", panel=2)
+    canvas.curve(x, [float(r["cores_worked"]) for r in slow], label="cores' worth of work", colour=1, panel=2)
+    canvas.axes[2].set_xscale("log")
+    canvas.axes[2].set_xlabel("time between decisions (us)")
+    canvas.axes[2].set_ylabel(f"cores of {BURST_CORES} (cores)")
     for arm, why in document["settings"]["stops"].items():
-        if any(arm.endswith(f", {c} cores") for c in shown):
+        if any(arm.endswith(f", {c} cores") for c in shown) or arm.endswith(", one loop"):
             canvas.caption(f"{arm} stops: {why}.")
-    canvas.caption(f"Middle: least headroom that keeps p99.9 under {LIMIT_US:g} us at 40 % load, log-normal service.")
+    canvas.caption(f"Third: least headroom that keeps p99.9 under {LIMIT_US:g} us at 40 % load, log-normal service.")
     _draw_box(canvas, [r for r in rows if "servers" in r])
     return canvas
 
 
+def _draw_one_loop(canvas: Canvas, rows: list[dict[str, Any]]) -> None:
+    """p99.9 against cores for each policy."""
+    for i, policy in enumerate(POLICIES):
+        mine = [(r["cores"], number(r["p999_us"])) for r in rows if r["policy"] == policy]
+        kept = [(x, y) for x, y in mine if math.isfinite(y)]
+        if kept:
+            canvas.curve([x for x, _ in kept], [y for _, y in kept], label=f"{policy}, one loop", colour=i, panel=1)
+    canvas.axes[1].set_xscale("log")
+    canvas.axes[1].set_yscale("log")
+    canvas.axes[1].set_xlabel(f"cores at load {ONE_LOOP_LOAD:g}, one iokernel loop (cores)")
+    canvas.axes[1].set_ylabel("p99.9 latency (us)")
+
+
 def _draw_box(canvas: Canvas, rows: list[dict[str, Any]]) -> None:
     """p50 and p90 of the machine (markers) and the simulator (lines) against load."""
-    axes = canvas.axes[2]
+    axes = canvas.axes[3]
     for i, servers in enumerate(sorted({r["servers"] for r in rows})):
         mine = [r for r in rows if r["servers"] == servers]
         for j, p in enumerate((50, 90)):
             colour = 2 * i + j
             x = [r["load"] for r in mine]
             name = f"p{p}, {servers} core{'s' if servers > 1 else ''}"
-            canvas.curve(x, [r[f"model_p{p}_us"] for r in mine], label=f"simulator {name}", colour=colour, panel=2)
+            canvas.curve(x, [r[f"model_p{p}_us"] for r in mine], label=f"simulator {name}", colour=colour, panel=3)
             y = [r[f"box_p{p}_us"] for r in mine]
-            canvas.curve(x, y, label=f"machine {name}", colour=colour, style="", marker="x", panel=2)
+            canvas.curve(x, y, label=f"machine {name}", colour=colour, style="", marker="x", panel=3)
     axes.set_yscale("log")
     axes.set_xlabel("load (share of the cores)")
     axes.set_ylabel("latency (us)")

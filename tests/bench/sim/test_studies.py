@@ -1,0 +1,68 @@
+"""The studies of the simulator: what they claim is there in a run with few points."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corelane.bench.sim import studies
+from corelane.bench.sim.model import App, Constant, Simulation
+
+
+class Notes:
+    """What a study tells its session."""
+
+    def __init__(self) -> None:
+        self.arms: list[dict[str, Any]] = []
+        self.stops: dict[str, str] = {}
+        self.notes: list[str] = []
+
+    def say(self, text: str) -> None: ...
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def arm(self, name: str, **row: Any) -> None:
+        self.arms.append({"name": name, **row})
+
+
+def test_one_loop_ends_where_its_packets_fill_it(monkeypatch):
+    """At 0.6 of 128 cores 7.7 requests a microsecond come, and a loop needs 150 ns for each."""
+    monkeypatch.setattr(studies, "ONE_LOOP_CORES", (64, 128, 256))
+    session = Notes()
+    studies.cores_of_one_loop(session, 0.0)
+    assert [(r["policy"], r["cores"]) for r in session.arms] == [
+        (p, c) for p in ("shenango", "delay", "fair") for c in (64, 128)
+    ]
+    for policy in ("shenango", "delay", "fair"):
+        assert session.stops[f"{policy}, one loop"].endswith(
+            "at 128 cores: each iokernel loop is 115 % busy with packets"
+        )
+
+
+def test_deciding_rarely_takes_more_cores(monkeypatch):
+    """Shenango's section 2; and a long interval is not judged by a handful of decisions."""
+    monkeypatch.setattr(studies, "INTERVALS_US", (5, 100, 1000))
+    session = Notes()
+    studies.cores_against_interval(session, 0.0)
+    held = [r["cores_held"] for r in session.arms]
+    assert len(held) == 3
+    assert held[0] < held[1] < held[2]
+    assert all(
+        r["p999_us"] <= studies.LIMIT_US and r["cores_worked"] == pytest.approx(6.4, rel=0.05) for r in session.arms
+    )
+    per_us = 0.4 * studies.BURST_CORES / studies.SERVICE_NS * 1e3
+    assert all(r["n"] > 0.9 * studies.DECISIONS * r["interval_us"] * per_us for r in session.arms)
+    assert not session.notes
+
+
+def test_equal_applications_count_as_one():
+    world = Simulation([App("a", rate_rps=1e5, service=Constant(1000), guaranteed=1)], 1, seed=3)
+    world.run(events=1000)
+    one = world.result("a")
+    both = studies.together([one, replace(one, dropped=7)])
+    assert (both.done, both.dropped, both.moves) == (2 * one.done, 2 * one.dropped + 7 - one.dropped, 2 * one.moves)
+    assert np.array_equal(both.histogram, 2 * one.histogram)
