@@ -306,7 +306,7 @@ def draw(document: dict[str, Any]) -> Canvas:
         message=document["settings"]["message"],
         n=sum(int(r["n"]) for r in rows),
         panels=4,
-        size=(22.0, 7.5),
+        size=(22.0, 9.0),
     )
     lines = list(STYLES.values())
     shown = (CORES[0], CORES[-1])
