@@ -93,4 +93,8 @@ GOALS: dict[str, Goal] = _table(
     Goal("log.batching_worst", 0.9, "at least", "x", "adaptive batching / the best fixed setting, worst load"),
     Goal("log.recovery_gbps", 1.0, "at least", "GiB/s", "recovery; where the disk reads slower, / the disk's rate"),
     Goal("log.cut_points", 1.0, "at least", "x", "sector-wise cuts of a 1 000-append run that recover / all"),
+    Goal("raft.memory_put_us", 25.0, "at most", "us", "replicated put, 3 replicas in memory on 2 cores, p50"),
+    Goal("raft.durable_over_floor", 1.25, "at most", "x", "durable put p50 / second of three bare writes at once"),
+    Goal("raft.libraft_over_ours", 1.3, "at least", "x", "put p50 of libraft on the same disk / ours, durable"),
+    Goal("raft.over_etcd", 10.0, "at least", "x", "durable puts a second, 64 clients, ours / etcd's on the same disk"),
 )

@@ -1,0 +1,215 @@
+/* A baseline of `corelane bench raft`: clients of etcd that put as fast as they are answered, over gRPC as etcd's own clients do
+ * (HTTP/2 by libnghttp2; the two messages of protobuf that it takes are made by hand). The benchmark compiles this file by itself
+ * with -DCORELANE_ETCD and links that library; in libcorelane it is empty.
+ *
+ *     etcd_put PORT CLIENTS SECONDS BYTES
+ *
+ * Each client has one put outstanding; all are streams of one connection to 127.0.0.1:PORT, which is the cheapest way for etcd.
+ * After SECONDS, and as many puts as were answered in them, the latencies go to stdout as 64-bit nanoseconds. */
+#ifdef CORELANE_ETCD
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <nghttp2/nghttp2.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_CLIENTS 1024
+#define MAX_VALUE 4096
+#define MAX_LATENCIES (16u << 20)
+
+struct client {
+    uint64_t begun_ns;
+    unsigned number;
+    int32_t stream;
+    size_t sent, bytes;
+    int status; /* of gRPC; -1: none yet */
+    uint8_t request[MAX_VALUE + 64];
+};
+
+static struct client clients[MAX_CLIENTS];
+static uint64_t *latencies_ns, n_latencies, begun_ns, end_ns, n_puts;
+static unsigned n_clients, value_bytes;
+static char authority[32];
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "etcd_put: %s: %s\n", what, why);
+    exit(1);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* A field of protobuf that holds bytes. Returns where the next one goes. */
+static uint8_t *field(uint8_t *p, unsigned number, const void *data, size_t n)
+{
+    *p++ = (uint8_t)(number << 3 | 2);
+    for (size_t rest = n;; rest >>= 7) {
+        *p++ = (uint8_t)((rest & 127) | (rest > 127 ? 128 : 0));
+        if (rest <= 127)
+            break;
+    }
+    memcpy(p, data, n);
+    return p + n;
+}
+
+/* etcdserverpb.PutRequest {key = 1, value = 2} behind gRPC's five bytes. */
+static void make_request(struct client *c)
+{
+    char key[32];
+    static uint8_t value[MAX_VALUE];
+    int n = snprintf(key, sizeof key, "key-%04u-%06llu", c->number, (unsigned long long)(n_puts++ % 100000));
+    memset(value, (int)n_puts, value_bytes);
+    uint8_t *end = field(field(c->request + 5, 1, key, (size_t)n), 2, value, value_bytes);
+    uint32_t message = htonl((uint32_t)(end - c->request - 5));
+    c->request[0] = 0;
+    memcpy(c->request + 1, &message, 4);
+    c->bytes = (size_t)(end - c->request);
+    c->sent = 0;
+    c->status = -1;
+}
+
+static ssize_t on_read(nghttp2_session *s, int32_t stream, uint8_t *buf, size_t room, uint32_t *flags,
+                       nghttp2_data_source *source, void *user)
+{
+    struct client *c = source->ptr;
+    size_t n = c->bytes - c->sent < room ? c->bytes - c->sent : room;
+    (void)s, (void)stream, (void)user;
+    memcpy(buf, c->request + c->sent, n);
+    c->sent += n;
+    if (c->sent == c->bytes)
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+    return (ssize_t)n;
+}
+
+static nghttp2_nv header(const char *name, const char *value)
+{
+    return (nghttp2_nv){(uint8_t *)name, (uint8_t *)value, strlen(name), strlen(value),
+                        NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+}
+
+static void put(nghttp2_session *s, struct client *c)
+{
+    nghttp2_nv headers[] = {header(":method", "POST"),
+                            header(":scheme", "http"),
+                            header(":path", "/etcdserverpb.KV/Put"),
+                            header(":authority", authority),
+                            header("content-type", "application/grpc"),
+                            header("te", "trailers")};
+    nghttp2_data_provider body = {.source.ptr = c, .read_callback = on_read};
+    make_request(c);
+    c->begun_ns = now_ns();
+    c->stream = nghttp2_submit_request(s, NULL, headers, sizeof headers / sizeof *headers, &body, c);
+    if (c->stream < 0)
+        die("request", nghttp2_strerror(c->stream));
+}
+
+static int on_header(nghttp2_session *s, const nghttp2_frame *frame, const uint8_t *name, size_t name_bytes,
+                     const uint8_t *value, size_t value_length, uint8_t flags, void *user)
+{
+    struct client *c = nghttp2_session_get_stream_user_data(s, frame->hd.stream_id);
+    (void)flags, (void)user;
+    if (c && name_bytes == 11 && memcmp(name, "grpc-status", 11) == 0 && value_length)
+        c->status = atoi((const char *)value);
+    if (c && value_length && name_bytes == 12 && memcmp(name, "grpc-message", 12) == 0)
+        fprintf(stderr, "etcd_put: %.*s\n", (int)value_length, (const char *)value);
+    return 0;
+}
+
+static int on_close(nghttp2_session *s, int32_t stream, uint32_t error, void *user)
+{
+    struct client *c = nghttp2_session_get_stream_user_data(s, stream);
+    uint64_t now = now_ns();
+    (void)user;
+    if (!c)
+        return 0;
+    if (error || c->status)
+        die("put", error ? nghttp2_http2_strerror(error) : "etcd answered with an error");
+    if (now >= begun_ns && n_latencies < MAX_LATENCIES)
+        latencies_ns[n_latencies++] = now - c->begun_ns;
+    if (now < end_ns)
+        put(s, c);
+    return 0;
+}
+
+static int dial(unsigned port)
+{
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to))
+        die("connect", strerror(errno));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    return fd;
+}
+
+static void send_all(nghttp2_session *s, int fd)
+{
+    const uint8_t *data;
+    ssize_t n;
+    while ((n = nghttp2_session_mem_send(s, &data)) > 0)
+        for (ssize_t sent = 0, now; sent < n; sent += now)
+            if ((now = send(fd, data + sent, (size_t)(n - sent), MSG_NOSIGNAL)) <= 0)
+                die("send", strerror(errno));
+    if (n < 0)
+        die("send", nghttp2_strerror((int)n));
+}
+
+static void run(nghttp2_session *s, int fd, double seconds)
+{
+    static uint8_t buf[1 << 18];
+    begun_ns = now_ns() + 300000000u; /* warming up */
+    end_ns = begun_ns + (uint64_t)(seconds * 1e9);
+    nghttp2_submit_settings(s, NGHTTP2_FLAG_NONE, NULL, 0);
+    for (unsigned i = 0; i < n_clients; i++) {
+        clients[i].number = i;
+        put(s, &clients[i]);
+    }
+    while (now_ns() < end_ns) {
+        send_all(s, fd);
+        ssize_t n = recv(fd, buf, sizeof buf, 0);
+        if (n <= 0)
+            die("receive", n ? strerror(errno) : "etcd closed the connection");
+        ssize_t taken = nghttp2_session_mem_recv(s, buf, (size_t)n);
+        if (taken < 0)
+            die("receive", nghttp2_strerror((int)taken));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    nghttp2_session_callbacks *callbacks;
+    nghttp2_session *s;
+    if (argc != 5)
+        die("usage", "PORT CLIENTS SECONDS BYTES");
+    unsigned port = (unsigned)atoi(argv[1]);
+    n_clients = (unsigned)atoi(argv[2]);
+    value_bytes = (unsigned)atoi(argv[4]);
+    if (n_clients < 1 || n_clients > MAX_CLIENTS || value_bytes > MAX_VALUE)
+        die("usage", "1 to 1024 clients, values of at most 4096 bytes");
+    snprintf(authority, sizeof authority, "127.0.0.1:%u", port);
+    latencies_ns = malloc(MAX_LATENCIES * sizeof *latencies_ns);
+    nghttp2_session_callbacks_new(&callbacks);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_close);
+    nghttp2_session_client_new(&s, callbacks, NULL);
+    run(s, dial(port), atof(argv[3]));
+    fwrite(latencies_ns, sizeof *latencies_ns, n_latencies, stdout);
+    return fflush(stdout) ? 1 : 0;
+}
+
+#else
+typedef int cl_etcd_put_is_compiled_by_itself;
+#endif

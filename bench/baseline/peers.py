@@ -1,0 +1,177 @@
+"""What a Raft put is compared with: the C raft library that distributions ship, and etcd. Three members each, on TCP of
+this machine's loopback, with their own logs in a folder on the disk that is given. Stopped by their pids."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import socket
+import struct
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...runtime.errors import CorelaneError, SystemLimit
+from ..harness.numbers import percentile
+from .compiled import INSTALL, build
+
+MEMBERS = (1, 2, 3)
+PATIENCE_S = 30.0
+
+
+@dataclass(frozen=True)
+class Puts:
+    """Latencies of answered puts, ascending, in ns, and the time that they took together."""
+
+    latencies_ns: Sequence[int]
+    seconds: float
+
+    @property
+    def per_s(self) -> float:
+        return len(self.latencies_ns) / self.seconds if self.seconds else 0.0
+
+    def percentile_us(self, percent: float) -> float:
+        return percentile(self.latencies_ns, percent / 100) / 1e3
+
+
+def _free_ports(count: int) -> list[int]:
+    """Consecutive TCP ports of loopback that nobody has. Somebody else may take one before it is used."""
+    for first in range(23000, 32000, 64):
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return list(range(first, first + count))
+    raise CorelaneError("find free ports", "none between 23000 and 32000")
+
+
+def _stop(process: subprocess.Popen[Any]) -> None:
+    process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _parse(output: bytes) -> list[int]:
+    return sorted(struct.unpack(f"={len(output) // 8}Q", output))
+
+
+class Libraft:
+    """A cluster of the library's servers for each measurement. Raises SystemLimit if it cannot be built here."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._program = build("libraft_put", "CORELANE_LIBRAFT", ("raft", "uv"), folder)
+
+    def measure(self, clients: int, count: int, value_bytes: int) -> Puts:
+        """`count` puts, `clients` outstanding, asked for within the leader's process. A tenth more to warm up."""
+        data = self._folder / "libraft"
+        first = _free_ports(len(MEMBERS) + 1)[0]
+        with contextlib.ExitStack() as stack:
+            errors = stack.enter_context((self._folder / "libraft.errors").open("w+"))
+            stack.callback(shutil.rmtree, data, ignore_errors=True)
+            servers = []
+            for member in MEMBERS:
+                (data / str(member)).mkdir(parents=True)
+                words = [member, data / str(member), first, count // 10, count, value_bytes, clients]
+                servers.append(
+                    subprocess.Popen(
+                        [str(self._program), *map(str, words)],
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.PIPE,
+                        stderr=errors,
+                    )
+                )
+                stack.callback(_stop, servers[-1])
+            try:
+                output, _ = servers[0].communicate(timeout=PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                output = b""
+            latencies = _parse(output)
+            if len(latencies) != count:
+                errors.seek(0)
+                said = errors.read().strip().splitlines() or [f"not done after {PATIENCE_S:.0f} s"]
+                raise CorelaneError("measure libraft", said[-1])
+        # One put after the other in each of `clients` slots: the mean latency gives the rate.
+        return Puts(latencies, sum(latencies) / 1e9 / clients)
+
+
+def _healthy(port: int) -> bool:
+    """Whether etcd answers there, and has a leader."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
+            return bool(json.load(answer).get("health") == "true")
+    except (urllib.error.URLError, OSError, ValueError):
+        return False
+
+
+class Etcd:
+    """A cluster of etcd's, by `running`, and its clients. Raises SystemLimit if it cannot be had here."""
+
+    def __init__(self, folder: Path) -> None:
+        if shutil.which("etcd") is None:
+            raise SystemLimit("start etcd", f"it is not installed: {INSTALL}")
+        self._folder = folder
+        self._program = build("etcd_put", "CORELANE_ETCD", ("nghttp2",), folder)
+        self._ports: list[int] = []
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Three members, from the time that they have a leader."""
+        data = self._folder / "etcd"
+        ports = _free_ports(2 * len(MEMBERS))
+        clients, peers = ports[: len(MEMBERS)], ports[len(MEMBERS) :]
+        every = ",".join(f"m{m}=http://127.0.0.1:{peer}" for m, peer in zip(MEMBERS, peers, strict=True))
+        with contextlib.ExitStack() as stack:
+            errors = stack.enter_context((self._folder / "etcd.errors").open("w+"))
+            stack.callback(shutil.rmtree, data, ignore_errors=True)
+            members = []
+            for member, client, peer in zip(MEMBERS, clients, peers, strict=True):
+                words = {
+                    "name": f"m{member}",
+                    "data-dir": data / str(member),
+                    "listen-client-urls": f"http://127.0.0.1:{client}",
+                    "advertise-client-urls": f"http://127.0.0.1:{client}",
+                    "listen-peer-urls": f"http://127.0.0.1:{peer}",
+                    "initial-advertise-peer-urls": f"http://127.0.0.1:{peer}",
+                    "initial-cluster": every,
+                    "initial-cluster-token": f"corelane-{peers[0]}",
+                    "log-level": "error",
+                }
+                command = ["etcd", *(f"--{key}={value}" for key, value in words.items())]
+                members.append(
+                    subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
+                )
+                stack.callback(_stop, members[-1])
+            self._await(clients, members, Path(errors.name))
+            self._ports = clients
+            yield
+
+    @staticmethod
+    def _await(ports: Sequence[int], members: Sequence[subprocess.Popen[Any]], errors: Path) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        for port in ports:
+            while not _healthy(port):
+                if time.monotonic() > deadline or any(m.poll() is not None for m in members):
+                    said = errors.read_text().strip().splitlines() or ["it is not healthy"]
+                    raise CorelaneError("start etcd", said[-1])
+                time.sleep(0.02)
+
+    def measure(self, member: int, clients: int, seconds: float, value_bytes: int) -> Puts:
+        """Puts to one member (0..2), one outstanding for each of `clients`, after 0.3 s to warm up."""
+        command = [str(self._program), str(self._ports[member]), str(clients), f"{seconds:.3f}", str(value_bytes)]
+        done = subprocess.run(command, capture_output=True, check=False, timeout=seconds + PATIENCE_S)
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+            raise CorelaneError("measure etcd", said[-1])
+        return Puts(_parse(done.stdout), seconds)
+
+    def best(self, clients: int, seconds: float, value_bytes: int) -> Puts:
+        """Of all members asked in turn, each for its share of the time, the one that answered most."""
+        share = seconds / len(MEMBERS)
+        return max((self.measure(m, clients, share, value_bytes) for m in range(len(MEMBERS))), key=lambda p: p.per_s)

@@ -1,0 +1,287 @@
+"""A replicated put: three replicas in memory, on tmpfs and on one disk; libraft and etcd on that disk beside them.
+
+A put is a memcached SET of a 16-byte key and an 84-byte value; the leader answers when a majority has it, in memory or
+on the disk, and it is applied. Clients are the generator, a NIC in the iokernel's poll loop: closed, each with one put
+outstanding, as libraft's and etcd's clients are, and for the put in memory open loop besides. The iokernel's loop is on
+one core, the three nodes share the other one, which the iokernel moves between them.
+
+The floor of the durable put is what the disk takes for three writes of 4 KiB at once until the second is done, sent by
+one thread that does nothing else, in the same rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..drivers.blk_file import FileBlk, create
+from ..drivers.loadgen import Closed, Loadgen
+from ..drivers.loadgen import Memcached as Traffic
+from ..runtime.errors import CorelaneError, SystemLimit
+from ._native import ffi, lib
+from .baseline.peers import Etcd, Libraft, Puts
+from .harness.load import point_of
+from .harness.numbers import number, percentile
+from .harness.plot import Canvas
+from .harness.session import Session
+from .raft_nodes import KV_PORT, Group, address
+
+SUMMARY = "a replicated put, 3 replicas: in memory, on tmpfs, on disk; bare writes, libraft and etcd beside it"
+FIGURES = ("raft.memory_put_us", "raft.durable_over_floor", "raft.libraft_over_ours", "raft.over_etcd")
+
+KEY_BYTES, VALUE_BYTES, KEYS = 16, 84, 1000
+CLIENTS = (1, 64)
+OPEN_RPS = 5000.0
+ROUNDS, LEAST_SLOT_S = 3, 0.1
+WHOLE_S = 3.0  # each slot starts its nodes anew, so a shorter run has one round
+ELECTION_MS, PATIENCE_S = 500, 3.0
+FLOOR_FILE_BYTES = 48 << 20
+FLOOR_MOST = 20_000
+LIBRAFT_GUESS = {1: 4000, 64: 20_000}  # puts a second, for the number that fills a slot: it counts puts, not seconds
+MEMORY, TMPFS, DISK, FLOOR, LIBRAFT, ETCD = "memory", "tmpfs", "disk", "three bare writes", "libraft", "etcd"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What one slot of an arm gave. n: answered puts."""
+
+    p50_us: float
+    p99_us: float
+    per_s: float
+    n: int
+    extra: Mapping[str, Any] | None = None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where the disk is."""
+    parser.add_argument(
+        "--folder", type=Path, default=Path("."), help="on the disk to measure; a folder is made in it and removed"
+    )
+
+
+def run(session: Session) -> None:
+    """All arms in turns."""
+    session.settings |= {
+        "message": f"one put of a {KEY_BYTES}-byte key and a {VALUE_BYTES}-byte value, answered by a majority of 3",
+        "clients": CLIENTS,
+        "open_loop_rps": OPEN_RPS,
+        "election_ms": ELECTION_MS,
+        "links": "ours: the virtual switch, the generator is its uplink; libraft, etcd: TCP on loopback",
+    }
+    base = getattr(session.options, "folder", Path("."))
+    with contextlib.ExitStack() as stack:
+        disk = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-raft-", dir=base)))
+        arms = dict(ours(session, stack, disk))
+        arms |= floor(session, stack, disk)
+        arms |= baselines(session, disk)
+        rounds = ROUNDS if session.seconds >= WHOLE_S else 1
+        slot_s = max(session.seconds / rounds / len(arms), LEAST_SLOT_S)
+        got = session.interleave({name: partial(arm, slot_s) for name, arm in arms.items()}, rounds)
+    for name, slots in got.items():
+        add_row(session, name, slots)
+    judge(session, got)
+
+
+def arm_name(system: str, clients: int) -> str:
+    """As in the document."""
+    return f"{system}, {clients} client{'s' if clients > 1 else ''}"
+
+
+Arm = Callable[[float], Slot]
+
+
+# Ours.
+
+
+def ours(session: Session, stack: contextlib.ExitStack, disk: Path) -> Iterator[tuple[str, Arm]]:
+    """The arms of this package."""
+    cores = session.two_cores
+    places: dict[str, Path | None] = {MEMORY: None}
+    if Path("/dev/shm").is_dir():
+        places[TMPFS] = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-raft-", dir="/dev/shm")))
+    else:
+        session.skip(TMPFS, "there is no /dev/shm")
+    places[DISK] = disk / "ours"
+    yield f"{MEMORY}, open loop", partial(ours_slot, cores, None, 0)
+    for system, folder in places.items():
+        if folder:
+            folder.mkdir(exist_ok=True)
+        for clients in CLIENTS:
+            yield arm_name(system, clients), partial(ours_slot, cores, folder, clients)
+
+
+def ours_slot(cores: tuple[int, int], folder: Path | None, clients: int, seconds: float) -> Slot:
+    """A group of nodes started anew, on the logs that it has left if it has any. clients 0: open loop."""
+    generator = Loadgen(
+        Traffic(keys=KEYS, key_bytes=KEY_BYTES, value_bytes=VALUE_BYTES, get_fraction=0.0, preload=False),
+        arrivals=Closed(clients) if clients else "poisson",
+        server_ip=address(1),
+        server_port=KV_PORT,
+        checksum=True,
+        drain_s=0.2,
+    )
+    with contextlib.closing(generator), Group(cores, uplink=generator.nic(), logs=folder) as group:
+        group.start_all(election_ms=ELECTION_MS, prefer=1)
+        await_answers(generator)
+        point = point_of(generator.run(OPEN_RPS, seconds, warmup_s=0.1 + 0.1 * seconds))
+        extra = {"sent": point.sent, "leader_at_end": group.leader()}
+        if not point.answered:
+            return Slot(math.inf, math.inf, 0.0, 0, extra)
+        return Slot(point.p50_us, point.p99_us, point.answered / seconds, point.answered, extra)
+
+
+def await_answers(generator: Loadgen) -> None:
+    """Until puts are answered, with pauses in which nodes may elect a leader; or for so long that it is a result."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not generator.run(OPEN_RPS, 0.05, warmup_s=0).answered and time.monotonic() < deadline:
+        time.sleep(ELECTION_MS / 1e3)
+
+
+# What it is compared with.
+
+
+def floor(session: Session, stack: contextlib.ExitStack, disk: Path) -> dict[str, Arm]:
+    """Three bare writes at once."""
+    path = disk / "floor"
+    create(path, FLOOR_FILE_BYTES)
+    blk = stack.enter_context(contextlib.closing(FileBlk(path)))
+    session.settings["floor_engine"] = blk.info().engine
+    return {FLOOR: partial(floor_slot, blk, session.two_cores)}
+
+
+def floor_slot(blk: FileBlk, cores: tuple[int, int], seconds: float) -> Slot:
+    """The faster one of polling on the first core and sleeping on the second, each for half of the time."""
+    best = None
+    for cpu, block in zip(cores, (0, 1), strict=True):
+        first = floor_times(blk, cpu, block, 50)
+        count = int(min(max(seconds / 2 / (statistics.mean(first) / 1e9), 50), FLOOR_MOST))
+        times = floor_times(blk, cpu, block, count)
+        p50, p99 = percentile(times, 0.5) / 1e3, percentile(times, 0.99) / 1e3
+        slot = Slot(p50, p99, count / (sum(times) / 1e9), count, {"waits": "sleeping" if block else "polling"})
+        best = slot if best is None or slot.p50_us < best.p50_us else best
+    assert best is not None
+    return best
+
+
+def floor_times(blk: FileBlk, cpu: int, block: int, count: int) -> list[int]:
+    """Sorted, in ns."""
+    out, err = ffi.new("uint64_t[]", count), ffi.new("char[256]")
+    rc = lib.cl_bench_raft_floor(blk.ptr, cpu, block, count, out, err)
+    if rc < 0:
+        raise CorelaneError("write to the disk", ffi.string(err).decode(), errno=-rc)
+    return sorted(out)
+
+
+def baselines(session: Session, disk: Path) -> dict[str, Arm]:
+    """libraft and etcd, or why they are not measured."""
+    arms: dict[str, Arm] = {}
+    makers: dict[str, Callable[[Path], dict[str, Arm]]] = {LIBRAFT: libraft_arms, ETCD: etcd_arms}
+    for system, make in makers.items():
+        try:
+            if not session.baseline:
+                raise SystemLimit(f"measure {system}", "--no-baseline was given")
+            arms |= make(disk)
+        except SystemLimit as why:
+            session.skip(system, str(why))
+    return arms
+
+
+def puts_slot(puts: Puts) -> Slot:
+    """What a baseline's clients saw."""
+    return Slot(puts.percentile_us(50), puts.percentile_us(99), puts.per_s, len(puts.latencies_ns))
+
+
+def libraft_arms(disk: Path) -> dict[str, Arm]:
+    """By clients."""
+    library = Libraft(disk)
+
+    def measure(clients: int, seconds: float) -> Slot:
+        count = max(int(seconds * LIBRAFT_GUESS[clients]), 200)
+        return puts_slot(library.measure(clients, count, KEY_BYTES + VALUE_BYTES))
+
+    return {arm_name(LIBRAFT, clients): partial(measure, clients) for clients in CLIENTS}
+
+
+def etcd_arms(disk: Path) -> dict[str, Arm]:
+    """By clients: the best of its members."""
+    etcd = Etcd(disk)
+
+    def measure(clients: int, seconds: float) -> Slot:
+        with etcd.running():
+            return puts_slot(etcd.best(clients, max(seconds, 0.3), VALUE_BYTES))
+
+    return {arm_name(ETCD, clients): partial(measure, clients) for clients in CLIENTS}
+
+
+# Judging.
+
+
+def add_row(session: Session, name: str, slots: Sequence[Slot]) -> None:
+    """An arm: medians of its rounds."""
+    extra: dict[str, Any] = {}
+    for key in slots[0].extra or {}:
+        extra[key] = [slot.extra[key] for slot in slots if slot.extra]
+    session.arm(
+        name,
+        put_p50_us=statistics.median(s.p50_us for s in slots),
+        put_p99_us=statistics.median(s.p99_us for s in slots),
+        puts_per_s=statistics.median(s.per_s for s in slots),
+        n=sum(s.n for s in slots),
+        runs=[s.p50_us for s in slots],
+        **extra,
+    )
+
+
+def judge(session: Session, got: Mapping[str, Sequence[Slot]]) -> None:
+    """The four figures, round by round; those without their baseline are excused by Session.finish."""
+
+    def p50s(name: str) -> list[float]:
+        return [slot.p50_us for slot in got[name]]
+
+    def rates(name: str) -> list[float]:
+        return [slot.per_s for slot in got[name]]
+
+    memory, durable = p50s(f"{MEMORY}, open loop"), p50s(arm_name(DISK, 1))
+    session.figure("raft.memory_put_us", statistics.median(memory), runs=memory)
+    session.ratio_figure("raft.durable_over_floor", durable, p50s(FLOOR))
+    if arm_name(LIBRAFT, 1) in got:
+        session.ratio_figure("raft.libraft_over_ours", p50s(arm_name(LIBRAFT, 1)), durable)
+    if arm_name(ETCD, 64) in got:
+        session.ratio_figure("raft.over_etcd", rates(arm_name(DISK, 64)), rates(arm_name(ETCD, 64)))
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """Latency of a lone put, and the rate of 64 clients."""
+    rows = {row["name"]: row for row in document["arms"]}
+    systems = [s for s in (MEMORY, TMPFS, DISK, LIBRAFT, ETCD) if arm_name(s, 1) in rows]
+    canvas = Canvas(
+        "raft: a replicated put, 3 replicas on one machine",
+        message=document["settings"]["message"],
+        n=sum(row["n"] for row in rows.values()),
+        panels=2,
+        size=(13, 5.5),
+    )
+    lone = {f"{MEMORY}, open loop": rows[f"{MEMORY}, open loop"]}
+    for system in systems:
+        lone[system] = rows[arm_name(system, 1)]
+        if system == TMPFS or (system == MEMORY and TMPFS not in systems):
+            lone[FLOOR] = rows[FLOOR]
+    shown = {name: number(row["put_p50_us"]) for name, row in lone.items()}
+    for name in [name for name, value in shown.items() if not math.isfinite(value)]:
+        canvas.caption(f"No bar: {name}: half of the puts or more stayed unanswered.")
+        del shown[name]
+    canvas.bars(list(shown), list(shown.values()), ylabel="put, 1 client: p50 (us)")
+    many = [rows[arm_name(system, 64)]["puts_per_s"] for system in systems]
+    canvas.bars(systems, many, ylabel="puts, 64 clients (1/s)", panel=1)
+    canvas.caption("Medians of the interleaved rounds; disk, libraft, etcd and the bare writes on the same disk.")
+    canvas.caption(document["settings"]["links"][0].upper() + document["settings"]["links"][1:] + ".")
+    return canvas

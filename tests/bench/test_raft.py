@@ -1,0 +1,130 @@
+"""What the Raft benchmark is made of: nodes that die and come back, the floor, the peers. No speed is asserted."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from pathlib import Path
+
+import pytest
+from cltest import wait_until
+
+from corelane.bench import raft
+from corelane.bench.baseline import compiled
+from corelane.bench.baseline.peers import Etcd, Libraft
+from corelane.bench.harness.session import Session
+from corelane.bench.raft_nodes import NODES, Group
+from corelane.drivers.blk_file import FileBlk, create
+from corelane.runtime.errors import CorelaneError, SystemLimit
+
+
+@pytest.fixture
+def session() -> Session:
+    made = Session("raft", seconds=0.1)
+    if len(made.cores) < 2:
+        pytest.skip("needs two cores")
+    return made
+
+
+def test_a_killed_leader_is_followed_by_another(session: Session, tmp_path: Path) -> None:
+    with Group(session.two_cores, logs=tmp_path) as group:
+        group.start_all(election_ms=200, prefer=1)
+        assert group.leader() == 1
+        group.kill(1)
+        assert set(group.pids) == {2, 3}
+        assert group.await_leader() in (2, 3)
+        group.start(1, election_ms=200)
+        assert set(group.pids) == set(NODES)
+
+
+def test_nodes_end_with_the_group(session: Session) -> None:
+    with Group(session.two_cores) as group:
+        group.start_all(election_ms=200)
+        pids = list(group.pids.values())
+    for pid in pids:
+        wait_until(lambda p=pid: not Path(f"/proc/{p}").exists(), 10)
+
+
+def test_a_node_that_cannot_start_says_why(session: Session, tmp_path: Path) -> None:
+    with Group(session.two_cores, logs=tmp_path / "not there") as group, pytest.raises(CorelaneError, match="node 2"):
+        group.start(2, election_ms=200)
+
+
+@pytest.mark.parametrize("clients", [0, 2])
+def test_puts_are_answered(session: Session, clients: int) -> None:
+    slot = raft.ours_slot(session.two_cores, None, clients, 0.5)
+    assert slot.n > 0
+    assert slot.extra is not None
+    assert slot.extra["leader_at_end"] == 1
+
+
+@pytest.mark.parametrize("block", [0, 1])
+def test_the_floor_writes_three_at_once(session: Session, tmp_path: Path, block: int) -> None:
+    path = tmp_path / "floor"
+    create(path, 64 * 4096)
+    with contextlib.closing(FileBlk(path)) as blk:
+        times = raft.floor_times(blk, session.cores[0], block, 40)
+        assert blk.stats().writes == 3 * 40
+    assert times == sorted(times)
+    assert times[0] > 0
+    assert path.read_bytes().count(b"\x5a") == 3 * 21 * 4096  # all of each third: 40 writes go round
+
+
+def test_a_device_too_small_for_the_floor(session: Session, tmp_path: Path) -> None:
+    path = tmp_path / "floor"
+    create(path, 2 * 4096)
+    with contextlib.closing(FileBlk(path)) as blk, pytest.raises(CorelaneError, match="too small"):
+        raft.floor_times(blk, session.cores[0], 0, 1)
+
+
+def test_peers_answer_all_puts(tmp_path: Path) -> None:
+    try:
+        libraft, etcd = Libraft(tmp_path), Etcd(tmp_path)
+    except SystemLimit as why:
+        pytest.skip(str(why))
+    puts = libraft.measure(4, 100, 100)
+    assert len(puts.latencies_ns) == 100
+    assert list(puts.latencies_ns) == sorted(puts.latencies_ns)
+    with etcd.running():
+        best = etcd.best(2, 0.3, 84)
+        assert len(best.latencies_ns) > 0
+        assert best.percentile_us(50) <= best.percentile_us(99)
+    assert not (tmp_path / "libraft").exists()
+    assert not (tmp_path / "etcd").exists()
+
+
+def test_a_missing_library_is_named_with_its_package(tmp_path: Path) -> None:
+    with pytest.raises(SystemLimit, match="apt-get install"):
+        compiled.build("libraft_put", "CORELANE_LIBRAFT", ("no-such-library-here",), tmp_path)
+
+
+def slots(*values: tuple[float, float]) -> list[raft.Slot]:
+    return [raft.Slot(p50, 2 * p50, rate, 10) for p50, rate in values]
+
+
+def test_figures_are_judged_round_by_round(session: Session) -> None:
+    got = {
+        "memory, open loop": slots((20, 1), (30, 1), (22, 1)),
+        "disk, 1 client": slots((100, 1), (120, 1), (150, 1)),
+        "disk, 64 clients": slots((1, 1000), (1, 3000), (1, 2000)),
+        raft.FLOOR: slots((100, 1), (100, 1), (100, 1)),
+        "libraft, 1 client": slots((200, 1), (180, 1), (300, 1)),
+        "etcd, 64 clients": slots((1, 100), (1, 100), (1, 100)),
+    }
+    raft.judge(session, got)
+    value = {name: figure["value"] for name, figure in session.figures.items()}
+    assert value == {
+        "raft.memory_put_us": statistics.median([20, 30, 22]),
+        "raft.durable_over_floor": pytest.approx(1.2),
+        "raft.libraft_over_ours": 2.0,
+        "raft.over_etcd": 20.0,
+    }
+
+
+def test_without_its_baselines_figures_have_a_reason(session: Session) -> None:
+    got = {name: slots((1, 1)) for name in ("memory, open loop", "disk, 1 client", "disk, 64 clients", raft.FLOOR)}
+    session.skip(raft.LIBRAFT, "not installed")
+    raft.judge(session, got)
+    session.finish(raft.FIGURES)
+    assert session.figures["raft.over_etcd"]["value"] is None
+    assert "not installed" in session.figures["raft.libraft_over_ours"]["reason"]
