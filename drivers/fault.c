@@ -43,8 +43,8 @@ struct fault_queue {
 struct fault_nic {
     struct cl_nic nic;
     struct cl_nic *inner;
-    struct cl_fault_config config;
-    bool faulty[2];
+    struct cl_fault_config config; /* rates: written under the locks of all queues, read under that of one */
+    bool faulty[2];                /* fixed once made, so it is read without a lock */
     struct fault_queue *queues;
 };
 
@@ -370,14 +370,36 @@ static bool probability(double p)
     return p >= 0 && p <= 1; /* false for NaN */
 }
 
-int cl_fault_nic_new(struct cl_nic *inner, const struct cl_fault_config *config, struct cl_nic **out, char *err)
+static bool good_rates(const struct cl_fault_rates rates[2])
 {
     for (unsigned d = 0; d < 2; d++) {
-        const struct cl_fault_rates *r = &config->rates[d];
+        const struct cl_fault_rates *r = &rates[d];
         if (!probability(r->loss) || !probability(r->duplicate) || !probability(r->reorder) || !probability(r->delay) ||
             !probability(r->corrupt))
-            return refuse(err, -EINVAL, "probabilities must be from 0 to 1");
+            return false;
     }
+    return true;
+}
+
+int cl_fault_nic_set(struct cl_nic *nic, const struct cl_fault_rates rates[2], char *err)
+{
+    struct fault_nic *f = (struct fault_nic *)nic;
+    if (!good_rates(rates))
+        return refuse(err, -EINVAL, "probabilities must be from 0 to 1");
+    if (nic->ops != &fault_ops || !f->config.adjustable)
+        return refuse(err, -EINVAL, "this NIC was not made adjustable");
+    for (unsigned q = 0; q < nic->n_queues; q++)
+        lock_queue(f, q);
+    memcpy(f->config.rates, rates, sizeof(f->config.rates));
+    for (unsigned q = nic->n_queues; q-- > 0;)
+        unlock_queue(f, q);
+    return 0;
+}
+
+int cl_fault_nic_new(struct cl_nic *inner, const struct cl_fault_config *config, struct cl_nic **out, char *err)
+{
+    if (!good_rates(config->rates))
+        return refuse(err, -EINVAL, "probabilities must be from 0 to 1");
     if (config->delay_min_ns > config->delay_max_ns || config->delay_max_ns > 60000000000u)
         return refuse(err, -EINVAL, "delays must be at most a minute, the least not above the longest");
     if (config->reorder_by > 64)
@@ -402,7 +424,7 @@ int cl_fault_nic_new(struct cl_nic *inner, const struct cl_fault_config *config,
             queues[q].side[d].random.state = cl_random_next(&seeds);
     for (unsigned d = 0; d < 2; d++) {
         const struct cl_fault_rates *r = &config->rates[d];
-        f->faulty[d] = r->loss > 0 || r->duplicate > 0 || r->reorder > 0 || r->delay > 0 || r->corrupt > 0;
+        f->faulty[d] = config->adjustable || r->loss > 0 || r->duplicate > 0 || r->reorder > 0 || r->delay > 0 || r->corrupt > 0;
     }
     *out = &f->nic;
     return 0;

@@ -11,6 +11,9 @@
  * passed through untouched. With faults on the sending side, tx_burst takes frames into a queue of its own and passes them
  * on as the NIC below takes them.
  *
+ * With `adjustable` every frame takes the wrapper's own path from the start, and cl_fault_nic_set changes the probabilities at any
+ * time, from any thread: what a test needs to cut a running node off and let it back.
+ *
  * The wrapper owns the wrapped NIC: closing it closes both. Statistics are the wrapped NIC's, but for frames, bytes and
  * tx_full, which are counted at the wrapper's own boundary.
  * Does not deal with: bandwidth limits, correlated (bursty) loss.
@@ -38,6 +41,7 @@ struct cl_fault_config {
     struct cl_fault_rates rates[2]; /* [CL_FAULT_RX], [CL_FAULT_TX] */
     uint64_t delay_min_ns, delay_max_ns;
     uint32_t reorder_by; /* 1..64; zero means 3 */
+    uint32_t adjustable; /* 1: cl_fault_nic_set will be called */
 };
 
 /* Writer: the queue's user; readers: anybody. */
@@ -50,6 +54,9 @@ struct cl_fault_counts {
 
 /* Wrap `inner`, which then belongs to the wrapper. -errno with a reason in err[256]; inner is then untouched. */
 CL_API int cl_fault_nic_new(struct cl_nic *inner, const struct cl_fault_config *config, struct cl_nic **out, char *err);
+/* Other probabilities from now on, of [CL_FAULT_RX] and [CL_FAULT_TX]; frames that are held stay held. From any thread. -EINVAL with a
+ * reason in err[256]: not a probability, or the NIC was not made adjustable. */
+CL_API int cl_fault_nic_set(struct cl_nic *nic, const struct cl_fault_rates rates[2], char *err);
 CL_API void cl_fault_counts(struct cl_nic *nic, unsigned queue, unsigned direction, struct cl_fault_counts *out);
 // cffi: end
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
@@ -36,6 +37,12 @@ class FaultCounts:
     held: int
 
 
+def _fill(rates: Any, rx: Faults | None, tx: Faults | None) -> None:
+    for made, faults in zip(rates, (rx or Faults(), tx or Faults()), strict=True):
+        made.loss, made.duplicate, made.reorder = faults.loss, faults.duplicate, faults.reorder
+        made.delay, made.corrupt = faults.delay, faults.corrupt
+
+
 class FaultNic(Nic):
     """A NIC with faults. It owns the NIC that it wraps, and closes it."""
 
@@ -48,25 +55,30 @@ class FaultNic(Nic):
         seed: int = 1,
         delay_us: tuple[float, float] = (0.0, 0.0),
         reorder_by: int = 3,
+        adjustable: bool = False,
     ) -> None:
         """Wrap `nic`. rx, tx: faults of received and of sent frames; seed: of all choices.
 
         delay_us: least and longest delay of a delayed frame. reorder_by: how many later frames overtake a reordered
-        one, 1..64. Raises CorelaneError for a value outside its limits; `nic` then remains the caller's.
+        one, 1..64. adjustable: `set` will be called. Raises CorelaneError for a value outside its limits; `nic` then remains the caller's.
         """
         config = ffi.new("struct cl_fault_config *")
-        for made, faults in zip(config.rates, (rx or Faults(), tx or Faults()), strict=True):
-            made.loss, made.duplicate, made.reorder = faults.loss, faults.duplicate, faults.reorder
-            made.delay, made.corrupt = faults.delay, faults.corrupt
+        _fill(config.rates, rx, tx)
         config.seed = seed & (2**64 - 1)
         if min(delay_us) < 0 or reorder_by < 1:
             raise CorelaneError("fault NIC: delays are not negative, and reorder_by is at least 1")
         config.delay_min_ns, config.delay_max_ns = (int(us * 1000) for us in delay_us)
-        config.reorder_by = reorder_by
+        config.reorder_by, config.adjustable = reorder_by, adjustable
         out, err = ffi.new("struct cl_nic **"), ffi.new("char[256]")
         check(lib.cl_fault_nic_new(nic.ptr, config, out, err), err, "fault NIC")
         super().__init__(out[0], keep=(nic,))
         nic.release()
+
+    def set(self, rx: Faults | None = None, tx: Faults | None = None) -> None:
+        """Other faults from now on; None: no faults. From any thread. Raises CorelaneError if it is not adjustable."""
+        rates, err = ffi.new("struct cl_fault_rates[2]"), ffi.new("char[256]")
+        _fill(rates, rx, tx)
+        check(lib.cl_fault_nic_set(self.ptr, rates, err), err, "fault NIC")
 
     def faults(self, direction: str, queue: int | None = None) -> FaultCounts:
         """Counts of "rx" or "tx", of one queue or of all."""

@@ -46,7 +46,8 @@ class Client:
     """A session with a group of nodes. One command at a time; not for several threads at once (make one each).
 
     peers: as for `serve`. timeout_s: how long a call tries before it raises Unknown; resend_s: how long it waits for an
-    answer before it asks again, the next node if need be. sock: a UDP socket to use. Raises CorelaneError.
+    answer before it asks again, the next node if need be. sock: a UDP socket to use. Public attributes: resent, requests
+    that were sent again; leader, the node that leads by the last answer, 0 if none. Raises CorelaneError.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Client:
         self._pieces: dict[tuple[tuple[str, int], int], dict[int, bytes]] = {}
         self._session, self._sequence = 0, 0
         self.resent = 0
+        self.leader = 0
 
     def __enter__(self) -> Self:
         return self
@@ -105,6 +107,7 @@ class Client:
         while time.monotonic() < deadline:
             self._send(kind, self._ticket, session, sequence, data)
             answer = self._wait(min(deadline, time.monotonic() + self._resend_s))
+            self.leader = answer[1] if answer else self.leader
             if answer is not None and answer[0] == _OK:
                 return answer[2]
             if answer is not None and answer[0] in (_EXPIRED, _OUT_OF_ORDER):

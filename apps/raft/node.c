@@ -97,7 +97,7 @@ void node_stop(struct cl_raft_node *node, const char *why, ...)
     va_start(args, why);
     vsnprintf(node->why, sizeof(node->why), why, args);
     va_end(args);
-    node->state = CL_RAFT_STOPPED;
+    cl_store_release(&node->state, CL_RAFT_STOPPED); /* after `why`: another thread may ask for both */
     cl_raft_fail(node->raft);
     node_lost_leadership(node);
 }
@@ -190,7 +190,7 @@ void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64
 
 int cl_raft_node_state(const struct cl_raft_node *node)
 {
-    return node->state;
+    return cl_load_acquire(&node->state);
 }
 
 const char *cl_raft_node_why(const struct cl_raft_node *node)

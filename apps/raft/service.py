@@ -11,16 +11,25 @@ with Runtime("/run/corelane.sock", name="ledger-1") as runtime:
 from __future__ import annotations
 
 import ipaddress
+import logging
+import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...drivers.blk import Blk
 from ...drivers.blk_file import FileBlk, create
 from ...runtime.errors import CorelaneError, check
 from .._native import ffi, lib
 from .core import ROLES, Members, members_of, members_struct
 from .node import STATES, Machine, machine_struct
+
+_LOGGER = logging.getLogger("corelane.raft")
+WATCH_S = 0.2
+"""How often a node is looked at for having stopped."""
+LATE_S = 1.0
+"""A disk that is silent for so long is spoken of."""
 
 Addresses = Mapping[int, tuple[str, int]]
 
@@ -42,13 +51,17 @@ def parse_peers(text: str) -> dict[int, tuple[str, int]]:
 
 
 class LogFile:
-    """A node's log on a file, made if it is not there. Close it after the runtime has stopped."""
+    """A node's log on a file, made if it is not there. Close it after the runtime has stopped.
 
-    def __init__(self, path: str, size: int) -> None:
+    disk: puts something around the file, such as drivers.blk.FaultBlk, and returns that.
+    """
+
+    def __init__(self, path: str, size: int, disk: Callable[[Blk], Blk] | None = None) -> None:
         fresh = not Path(path).exists()
         if fresh:
             create(path, size)
-        self.blk = FileBlk(path)
+        file = FileBlk(path)
+        self.blk: Blk = disk(file) if disk else file
         out, err = ffi.new("struct cl_log **"), ffi.new("char[256]")
         try:
             if fresh:
@@ -75,6 +88,29 @@ class RaftService:
     def __init__(self, ptr: Any, id: int, ports: tuple[int, ...], log: LogFile | None, keep: list[Any]) -> None:
         self._ptr, self._log, self._keep, self._ports = ptr, log, keep, ports
         self.id = id
+        self._closing = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name=f"raft-{id}-watch", daemon=True)
+        self._watcher.start()
+
+    def _watch(self) -> None:
+        """Say it once if the node stops, and once each time its disk is late: a replica that does not vote must not go
+        unnoticed."""
+        node = lib.cl_raft_service_node(self._ptr)
+        s = ffi.new("struct cl_raft_status *")
+        durable, since, told = -1, 0.0, False
+        while not self._closing.wait(WATCH_S):
+            if lib.cl_raft_node_state(node) == lib.CL_RAFT_STOPPED:
+                why = ffi.string(lib.cl_raft_node_why(node)).decode()
+                _LOGGER.error("Raft node %d has stopped, and the others go on without it: %s", self.id, why)
+                return
+            lib.cl_raft_service_status(self._ptr, s)
+            now = time.monotonic()
+            if s.durable == s.last or s.durable != durable:
+                durable, since, told = int(s.durable), now, False
+            elif now - since > LATE_S and not told:
+                told = True
+                text = "Raft node %d: its disk has not answered for %g s, and it does not vote before it does"
+                _LOGGER.error(text, self.id, LATE_S)
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -125,6 +161,8 @@ class RaftService:
 
     def close(self) -> None:
         """Free everything. The runtime must have stopped. Twice is allowed."""
+        self._closing.set()
+        self._watcher.join()
         ptr, self._ptr = self._ptr, ffi.NULL
         if self._log is not None:  # first: what is in flight is the node's
             self._log.close()
@@ -144,6 +182,7 @@ def serve(
     election_ms: int = 10,
     lease: bool = False,
     join: bool = False,
+    disk: Callable[[Blk], Blk] | None = None,
     **settings: int,
 ) -> RaftService:
     """Serve node `id` of `peers` on a libos Runtime that has not started.
@@ -152,7 +191,7 @@ def serve(
     machine; None: the key-value store. kv_port: memcached's protocol there (only for that). log: a file, made with
     log_bytes if it is not there; None: in memory. memory_bytes: of the store. election_ms: without a leader for so
     long, a node asks for votes. lease: reads by lease (see raft.h for what that assumes of clocks). join: this node
-    will be added to a running group. settings: further fields of struct cl_raft_config. Raises CorelaneError.
+    will be added to a running group. disk: what to put around the log's device (`LogFile`). settings: further fields of struct cl_raft_config. Raises CorelaneError.
     """
     places = parse_peers(peers) if isinstance(peers, str) else dict(peers)
     if id not in places:
@@ -164,7 +203,7 @@ def serve(
             f"its address is {mine[0]}, the peers say {places[id][0]}",
             "give the application that address: [apps.NAME] ip = ... in the iokernel's configuration",
         )
-    file = LogFile(log, log_bytes) if log else None
+    file = LogFile(log, log_bytes, disk) if log else None
     keep: list[Any] = []
     config = ffi.new("struct cl_raft_serve_config *")
     group = Members() if join else Members(frozenset(places))

@@ -253,3 +253,26 @@ def test_several_queues_have_fates_of_their_own():
         assert sum(c.passed for c in per_queue) == got
         assert all(c.seen > 50 and 0.2 < c.lost / c.seen < 0.8 for c in per_queue)
         assert nic.faults("rx").lost == 400 - got
+
+
+@pytest.mark.parametrize("direction", ["rx", "tx"])
+def test_an_adjustable_wire_is_cut_and_mended(direction: str) -> None:
+    a, b = memory_link(buffers=4096)
+    wire = FaultNic(b if direction == "rx" else a, adjustable=True)
+    src, dst = (a, wire) if direction == "rx" else (wire, b)
+    with src, dst:
+        frames = numbered(64)
+        assert pump(src, dst, frames) == frames
+        wire.set(**{direction: Faults(loss=1.0)})
+        assert pump(src, dst, frames) == []
+        wire.set()
+        assert pump(src, dst, frames) == frames
+        check_accounts(wire, direction, 192, 128)
+        with pytest.raises(CorelaneError, match="from 0 to 1"):
+            wire.set(tx=Faults(loss=2.0))
+
+
+def test_a_wire_that_is_not_adjustable_says_so() -> None:
+    a, b = memory_link(buffers=64)
+    with FaultNic(a, rx=Faults(loss=0.5)) as wire, b, pytest.raises(CorelaneError, match="not made adjustable"):
+        wire.set()

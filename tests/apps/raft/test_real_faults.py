@@ -1,0 +1,165 @@
+"""Real nodes whose network or disk fails under load, by a seed, and what their clients were told.
+
+Partitions: nodes in network namespaces, each behind a fault NIC, are cut off in both directions, or made deaf or mute, and let
+back. Disks: writes of a node on the virtual switch fail or never end; it votes no more and says so, the others go on.
+A few seconds each; CORELANE_SOAK_S=300 for longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cltest import NetnsFactory, wait_until
+from raftload import Load
+from raftreal import IDS, SOAK_S, Group, NetnsGroup, SwitchGroup, seed_of
+
+from corelane.apps.raft.client import Unknown
+
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(180 + 3 * SOAK_S)]
+
+ALL = {"loss": 1.0}
+CUTS: dict[str, dict[str, Any]] = {"cut off": {"rx": ALL, "tx": ALL}, "deaf": {"rx": ALL}, "mute": {"tx": ALL}}
+BAD = {"loss": 0.1, "duplicate": 0.1, "reorder": 0.1, "delay": 0.2, "corrupt": 0.02}
+BAD_WIRE = {"rx": BAD, "tx": BAD}
+FOREVER_NS = 3_600_000_000_000
+DISKS = {
+    "EIO": ({"write_error": 1.0, "flush_error": 1.0}, "Input/output error"),
+    "ENOSPC": ({"no_space": 1.0}, "No space left on device"),
+    "hang": ({"latency_min_ns": FOREVER_NS, "latency_max_ns": FOREVER_NS}, "has not answered"),
+}
+
+
+@contextlib.contextmanager
+def _loaded(group: Group, folder: Path, seed: int) -> Iterator[Load]:
+    """A started group under load; afterwards all is read by each node, and checked."""
+
+    def told() -> str:
+        return f"seed {seed}\n{group.last_words()}"
+
+    try:
+        group.start(*IDS)
+        with Load(group.client, seed) as load:
+            load.progress(3, "at the start")
+            yield load
+            load.progress(3, "at the end")
+        load.read_all([group.client(i) for i in IDS])
+        load.check(told, folder / "history")
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{told()}") from error
+    print(f"{load.done} answers; {'; '.join(group.events)}")
+
+
+def _until_time_is_over(step: Callable[[], None]) -> None:
+    end = time.monotonic() + SOAK_S / 5
+    step()
+    while time.monotonic() < end:
+        step()
+
+
+def test_partitions(netns: NetnsFactory, tmp_path: Path) -> None:
+    seed = seed_of("partitions")
+    draw = random.Random(seed)
+    with contextlib.closing(NetnsGroup(tmp_path, netns)) as group, _loaded(group, tmp_path, seed) as load:
+
+        def step() -> None:
+            plan = [(who, how) for who in ("leader", "follower") for how in CUTS]
+            draw.shuffle(plan)
+            for who, how in plan:
+                leader = load.leader() or 1
+                victim = leader if who == "leader" else draw.choice([i for i in IDS if i != leader])
+                group.ask(victim, nic=CUTS[how])
+                load.progress(draw.randrange(1, 6), f"while node {victim}, a {who}, is {how}")
+                group.ask(victim, nic={})
+                if draw.random() < 0.5:
+                    load.progress(draw.randrange(1, 4), f"after node {victim} was {how}")
+
+        _until_time_is_over(step)
+
+
+def test_bad_wires_and_kills(netns: NetnsFactory, tmp_path: Path) -> None:
+    seed = seed_of("bad wires")
+    draw = random.Random(seed)
+    with contextlib.closing(NetnsGroup(tmp_path, netns)) as group, _loaded(group, tmp_path, seed) as load:
+
+        def step() -> None:
+            for i in IDS:
+                group.ask(i, nic=BAD_WIRE)
+            load.progress(draw.randrange(3, 8), "over bad wires")
+            victim = load.leader() or draw.choice(IDS)
+            group.kill(victim)
+            load.progress(draw.randrange(1, 4), f"over bad wires without node {victim}")
+            group.start(victim)
+            for i in IDS:
+                group.ask(i, nic={})
+            load.progress(draw.randrange(1, 4), "over good wires")
+
+        _until_time_is_over(step)
+
+
+def _says(group: Group, i: int, words: str) -> list[str]:
+    lines = (group.folder / f"{i}.said").read_text(errors="replace").splitlines()
+    return [line for line in lines if words in line]
+
+
+def _fail_disk(group: Group, load: Load, victim: int, kind: str) -> None:
+    """Of one node: the others go on without it, and it comes again from its log."""
+    faults, words = DISKS[kind]
+    before = len(_says(group, victim, words))
+    group.ask(victim, disk=faults)
+    wait_until(lambda: len(_says(group, victim, words)) > before, 60, f"node {victim} to say {words!r}")
+    load.progress(5, f"without the disk of node {victim}: {kind}")
+    said = _says(group, victim, words)[before:]
+    assert len(said) == 1, said
+    assert f"Raft node {victim}" in said[0]
+    if kind != "hang":
+        status = group.ask(victim, status={})
+        assert status["state"] == "stopped"
+        assert words in status["why"]
+        assert "votes no more" in said[0]
+    group.kill(victim)
+    group.start(victim)
+    load.progress(2, f"after node {victim} came again")
+
+
+@pytest.mark.parametrize("kind", DISKS)
+def test_disks_fail(netns: NetnsFactory, tmp_path: Path, kind: str) -> None:
+    seed = seed_of(f"disks, {kind}")
+    draw = random.Random(seed)
+    group = SwitchGroup(tmp_path, netns, controlled=True)
+    with contextlib.closing(group), _loaded(group, tmp_path, seed) as load:
+
+        def step() -> None:
+            leader = load.leader() or 1
+            order = [leader, draw.choice([i for i in IDS if i != leader])]
+            draw.shuffle(order)
+            for victim in order:
+                _fail_disk(group, load, victim, kind)
+
+        _until_time_is_over(step)
+
+
+def test_a_node_with_a_failed_disk_does_not_vote(netns: NetnsFactory, tmp_path: Path) -> None:
+    """Of three, one has no disk and one is dead: the third must not be elected, and must not confirm anything."""
+    group = SwitchGroup(tmp_path, netns, controlled=True)
+    with contextlib.closing(group), group.client() as client:
+        group.start(*IDS)
+        assert client.command(b"set a 0 0 1\r\n1\r\n") == b"STORED\r\n"
+        leader = client.leader
+        failed, alive = [i for i in IDS if i != leader]
+        group.ask(failed, disk=DISKS["EIO"][0])
+        assert client.command(b"set a 0 0 1\r\n2\r\n") == b"STORED\r\n"
+        wait_until(lambda: group.ask(failed, status={})["state"] == "stopped", 60, "the node to stop")
+        group.kill(leader)
+        with group.client(timeout_s=2) as other, pytest.raises(Unknown):
+            other.command(b"set a 0 0 1\r\n3\r\n")
+        with group.client(timeout_s=1) as other, pytest.raises(Unknown):
+            other.query(b"get a\r\n")
+        assert group.ask(alive, status={})["role"] != "leader"
+        group.start(leader)
+        assert b"\r\n2\r\n" in client.query(b"get a\r\n")

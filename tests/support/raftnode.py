@@ -1,0 +1,87 @@
+"""A Raft node as a process whose network and disk can be made to fail while it runs. Started by raftreal.
+
+Attached to an iokernel (--socket), or embedded behind a fault NIC on an interface of its network namespace (--nic). Lines
+of JSON on stdin: {"nic": {"rx": {"loss": 1}, "tx": {}}}, {"disk": {"write_error": 1}}, {"status": {}}; each is answered
+by a line on stdout. It ends when stdin does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from typing import Any
+
+from corelane.apps.raft.service import RaftService, serve
+from corelane.drivers.af_xdp import AfXdp
+from corelane.drivers.blk import Blk, BlkFaults, FaultBlk
+from corelane.drivers.fault import FaultNic, Faults
+from corelane.libos import Runtime
+
+
+class Node:
+    """The node, its NIC and its disk."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.disk: FaultBlk | None = None
+        self.nic: FaultNic | None = None
+        self.options = options
+        address = dict(p.split("=") for p in options.peers.split(","))[str(options.id)].split(":")[0]
+        if options.nic:
+            below = AfXdp(options.nic, addresses=[address], ipv4_prefix=16)
+            self.nic = FaultNic(below, seed=options.seed, delay_us=(0, 20000), adjustable=True)
+            self.runtime = Runtime(nic=self.nic, name=f"raft-{options.id}", power="block", address=f"{address}/16")
+        else:
+            self.runtime = Runtime(options.socket, name=f"raft-{options.id}", power="block")
+        self.service: RaftService = serve(
+            self.runtime,
+            options.id,
+            options.peers,
+            kv_port=11211,
+            log=options.log,
+            log_bytes=options.log_bytes,
+            memory_bytes=8 << 20,
+            election_ms=options.election_ms,
+            disk=self._wrap,
+        )
+        self.runtime.start()
+
+    def _wrap(self, blk: Blk) -> Blk:
+        self.disk = FaultBlk(blk, seed=self.options.seed)
+        return self.disk
+
+    def do(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Carry out one line."""
+        if "nic" in request and self.nic:
+            self.nic.set(*(Faults(**request["nic"].get(side, {})) for side in ("rx", "tx")))
+        if "disk" in request and self.disk:
+            self.disk.set(BlkFaults(**request["disk"]))
+        status = self.service.status()
+        status.pop("members")
+        return status | {"stats": self.service.stats()}
+
+    def close(self) -> None:
+        """The runtime goes first: handlers point into the service."""
+        self.runtime.stop()
+        self.runtime.close()
+        self.service.close()
+        if self.nic:
+            self.nic.close()
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    parser = argparse.ArgumentParser()
+    for name in ("--socket", "--nic", "--peers", "--log"):
+        parser.add_argument(name)
+    for name in ("--id", "--seed", "--election-ms", "--log-bytes"):
+        parser.add_argument(name, type=int)
+    with contextlib.closing(Node(parser.parse_args())) as node:
+        print(json.dumps({"serving": node.options.id}), flush=True)
+        for line in sys.stdin:
+            print(json.dumps(node.do(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
