@@ -424,7 +424,8 @@ int cl_fault_nic_new(struct cl_nic *inner, const struct cl_fault_config *config,
             queues[q].side[d].random.state = cl_random_next(&seeds);
     for (unsigned d = 0; d < 2; d++) {
         const struct cl_fault_rates *r = &config->rates[d];
-        f->faulty[d] = config->adjustable || r->loss > 0 || r->duplicate > 0 || r->reorder > 0 || r->delay > 0 || r->corrupt > 0;
+        f->faulty[d] =
+            config->adjustable || r->loss > 0 || r->duplicate > 0 || r->reorder > 0 || r->delay > 0 || r->corrupt > 0;
     }
     *out = &f->nic;
     return 0;

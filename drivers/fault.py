@@ -60,7 +60,8 @@ class FaultNic(Nic):
         """Wrap `nic`. rx, tx: faults of received and of sent frames; seed: of all choices.
 
         delay_us: least and longest delay of a delayed frame. reorder_by: how many later frames overtake a reordered
-        one, 1..64. adjustable: `set` will be called. Raises CorelaneError for a value outside its limits; `nic` then remains the caller's.
+        one, 1..64. adjustable: `set` will be called. Raises CorelaneError for a value outside its limits; `nic` then
+        remains the caller's.
         """
         config = ffi.new("struct cl_fault_config *")
         _fill(config.rates, rx, tx)

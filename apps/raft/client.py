@@ -46,8 +46,8 @@ class Client:
     """A session with a group of nodes. One command at a time; not for several threads at once (make one each).
 
     peers: as for `serve`. timeout_s: how long a call tries before it raises Unknown; resend_s: how long it waits for an
-    answer before it asks again, the next node if need be. sock: a UDP socket to use. Public attributes: resent, requests
-    that were sent again; leader, the node that leads by the last answer, 0 if none. Raises CorelaneError.
+    answer before it asks again, the next node if need be. sock: a UDP socket to use. Public attributes: resent,
+    requests that were sent again; leader, the node that leads by the last answer, 0 if none. Raises CorelaneError.
     """
 
     def __init__(

@@ -187,11 +187,12 @@ def serve(
 ) -> RaftService:
     """Serve node `id` of `peers` on a libos Runtime that has not started.
 
-    peers: of all nodes, this one's too, {id: (address, port)} or as `parse_peers` takes it. machine: the state
-    machine; None: the key-value store. kv_port: memcached's protocol there (only for that). log: a file, made with
-    log_bytes if it is not there; None: in memory. memory_bytes: of the store. election_ms: without a leader for so
-    long, a node asks for votes. lease: reads by lease (see raft.h for what that assumes of clocks). join: this node
-    will be added to a running group. disk: what to put around the log's device (`LogFile`). settings: further fields of struct cl_raft_config. Raises CorelaneError.
+    peers: of all nodes, this one's too, {id: (address, port)} or as `parse_peers` takes it. machine: the state machine;
+    None: the key-value store. kv_port: memcached's protocol there (only for that). log: a file, made with log_bytes if
+    it is not there; None: in memory. memory_bytes: of the store. election_ms: without a leader for so long, a node asks
+    for votes. lease: reads by lease (see raft.h for what that assumes of clocks). join: this node will be added to a
+    running group. disk: what to put around the log's device (`LogFile`). settings: further fields of struct
+    cl_raft_config. Raises CorelaneError.
     """
     places = parse_peers(peers) if isinstance(peers, str) else dict(peers)
     if id not in places:

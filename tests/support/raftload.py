@@ -198,7 +198,7 @@ class Load:
                 assert version >= 0, f"no answer to the last read of {key}"
 
     def check(self, told: Callable[[], str], save: Path) -> Verdict:
-        """The verdict; raises Lost with it, and with what `told` says, if it is not right. The history goes to `save`."""
+        """The verdict. The history goes to `save`. Raises Lost, with what `told` says, if it is not right."""
         self.raise_failures()
         verdict = self.history.check()
         save.write_text("\n".join(str(op) for op in self.history.operations))

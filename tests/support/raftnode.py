@@ -1,8 +1,8 @@
 """A Raft node as a process whose network and disk can be made to fail while it runs. Started by raftreal.
 
-Attached to an iokernel (--socket), or embedded behind a fault NIC on an interface of its network namespace (--nic). Lines
-of JSON on stdin: {"nic": {"rx": {"loss": 1}, "tx": {}}}, {"disk": {"write_error": 1}}, {"status": {}}; each is answered
-by a line on stdout. It ends when stdin does.
+Attached to an iokernel (--socket), or embedded behind a fault NIC on an interface of its network namespace (--nic).
+Lines of JSON on stdin: {"nic": {"rx": {"loss": 1}, "tx": {}}}, {"disk": {"write_error": 1}}, {"status": {}}; each is
+answered by a line on stdout. It ends when stdin does.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ import json
 import os
 import queue
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -190,8 +189,8 @@ class SwitchGroup(Group):
 
 
 class NetnsGroup(Group):
-    """Three network namespaces, each with a node that is embedded on its end of a veth pair (AF_XDP, behind a fault NIC); the
-    other ends are on a Linux bridge, where the clients are, too."""
+    """Three network namespaces, each with a node that is embedded on its end of a veth pair (AF_XDP, behind a fault
+    NIC); the other ends are on a Linux bridge, where the clients are, too."""
 
     def __init__(self, folder: Path, netns: NetnsFactory) -> None:
         super().__init__(folder, netns.add("hub"))
@@ -224,10 +223,3 @@ def _node(i: int, folder: Path) -> list[str]:
     options = {"id": i, "seed": i, "peers": PEERS, "log": f"{folder}/{i}.log", "log-bytes": LOG_BYTES}
     words = [w for k, v in (options | {"election-ms": ELECTION_MS}).items() for w in (f"--{k}", str(v))]
     return [sys.executable, script, *words]
-
-
-def keep(folder: Path, seed: int) -> Path:
-    """A copy of what a failed run left behind, out of the way of pytest's own cleaning."""
-    there = folder.parent / f"raft-failed-{seed}"
-    shutil.copytree(folder, there, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.log"))
-    return there

@@ -1,8 +1,8 @@
 """Real nodes whose network or disk fails under load, by a seed, and what their clients were told.
 
-Partitions: nodes in network namespaces, each behind a fault NIC, are cut off in both directions, or made deaf or mute, and let
-back. Disks: writes of a node on the virtual switch fail or never end; it votes no more and says so, the others go on.
-A few seconds each; CORELANE_SOAK_S=300 for longer.
+Partitions: nodes in network namespaces, each behind a fault NIC, are cut off in both directions, or made deaf or mute,
+and let back. Disks: writes of a node on the virtual switch fail or never end; it votes no more and says so, the others
+go on. A few seconds each; CORELANE_SOAK_S=300 for longer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """kill -9 of real nodes under load, by a seed: nothing acknowledged is lost, nothing is done twice.
 
-Three processes of `corelane run raft-kv` on the virtual switch, and three embedded ones in network namespaces, with logs on
-files. A few seconds each; CORELANE_SOAK_S=300 for longer.
+Three processes of `corelane run raft-kv` on the virtual switch, and three embedded ones in network namespaces, with
+logs on files; the latter's disks have a cache, and what was not flushed dies with the process. A few seconds each;
+CORELANE_SOAK_S=300 for longer.
 """
 
 from __future__ import annotations

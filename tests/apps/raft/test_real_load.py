@@ -1,5 +1,5 @@
-"""The load of the tests of real groups finds what it is there to find: against a store in this process, which is made to lose an
-acknowledged write, to do a command twice, or to answer from the past."""
+"""The load of the tests of real groups finds what it is there to find: against a store in this process that is made to
+lose an acknowledged write, to do a command twice, or to answer from the past."""
 
 from __future__ import annotations
 
