@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 int cl_blk_file_refuse(char *err, int error, const char *format, ...)
@@ -70,15 +71,44 @@ static uint32_t direct_needs(int fd)
     return 0;
 }
 
+#define GOING_AWAY_NS 1000000000ull /* how long the last user's ring may take to be freed */
+#define LOOK_AGAIN_NS 5000000ull
+
+/* True after a pause if what was refused because of another user is to be tried again. A process that was killed is gone before its
+ * ring is: the kernel frees that, and the files registered in it with their locks, in a worker. Whoever starts it anew at once
+ * must not be told that it still runs. */
+static bool look_again(uint64_t *waited_ns)
+{
+    if (*waited_ns >= GOING_AWAY_NS)
+        return false;
+    nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_NS}, NULL);
+    *waited_ns += LOOK_AGAIN_NS;
+    return true;
+}
+
 static int open_path(const struct cl_blk_file_config *c, bool raw, char *err)
 {
-    int fd = open(c->path, O_RDWR | O_CLOEXEC | (raw && !c->shared ? O_EXCL : 0));
+    uint64_t waited_ns = 0;
+    int fd;
+    do
+        fd = open(c->path, O_RDWR | O_CLOEXEC | (raw && !c->shared ? O_EXCL : 0));
+    while (fd < 0 && errno == EBUSY && raw && look_again(&waited_ns));
     if (fd >= 0)
         return fd;
     if (errno == EBUSY && raw)
         return cl_blk_file_refuse(err, -EBUSY, "%s is in use: it, or a partition of it, is mounted or claimed",
                                   c->path);
     return cl_blk_file_refuse(err, -errno, "cannot open %s: %s", c->path, strerror(errno));
+}
+
+static bool lock_alone(int fd)
+{
+    uint64_t waited_ns = 0;
+    int rc;
+    do
+        rc = flock(fd, LOCK_EX | LOCK_NB);
+    while (rc < 0 && look_again(&waited_ns));
+    return !rc;
 }
 
 static int take_file(struct cl_blk_file *f, const struct cl_blk_file_config *c, struct stat *st, char *err)
@@ -95,7 +125,7 @@ static int take_file(struct cl_blk_file *f, const struct cl_blk_file_config *c, 
     int rc = 0;
     if (fstat(f->fd, st) < 0) /* again: it may be another by now */
         rc = cl_blk_file_refuse(err, -errno, "cannot open %s: %s", name, strerror(errno));
-    else if (!c->shared && flock(f->fd, LOCK_EX | LOCK_NB) < 0)
+    else if (!c->shared && !lock_alone(f->fd))
         rc = cl_blk_file_refuse(err, -EBUSY, "%s is open in another place; a block device has one user", name);
     if (rc)
         close(f->fd);

@@ -99,13 +99,12 @@ def test_holes_are_told_of(tmp_path):
 
 
 def test_a_file_has_one_user_and_is_free_as_soon_as_it_is_closed(path, engine):
+    with FileBlk(path, engine=engine), pytest.raises(CorelaneError, match="open in another place"):
+        FileBlk(path)
     for _ in range(5):
-        with FileBlk(path, engine=engine) as blk:
-            with pytest.raises(CorelaneError, match="open in another place"):
-                FileBlk(path)
-            with FileBlk(path, shared=True) as other:
-                blk.write(0, b"b" * UNIT, durable=True)
-                assert other.read(0, UNIT) == b"b" * UNIT
+        with FileBlk(path, engine=engine) as blk, FileBlk(path, shared=True) as other:
+            blk.write(0, b"b" * UNIT, durable=True)
+            assert other.read(0, UNIT) == b"b" * UNIT
 
 
 def test_an_open_descriptor_will_do(path):

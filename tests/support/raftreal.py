@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import IO, Any
 
-from cltest import Namespace, NetnsFactory
+from cltest import Namespace, NetnsFactory, wait_until
 from cltest.children import die_with_parent
 
 from corelane.apps.raft.client import Client
@@ -67,14 +67,23 @@ class Child:
 
     def serving(self, deadline_s: float = 60.0) -> None:
         """Wait until a controlled node serves."""
-        assert "serving" in self._answers.get(timeout=deadline_s)
+        assert "serving" in self._answer("to serve", deadline_s)
+
+    def _answer(self, what: str, deadline_s: float = 60.0) -> dict[str, Any]:
+        def ended_or_said() -> bool:
+            return not self._answers.empty() or self.process.poll() is not None
+
+        wait_until(ended_or_said, deadline_s, f"node {what}")
+        with contextlib.suppress(queue.Empty):
+            return self._answers.get(timeout=1 if self.process.poll() is None else 5)
+        raise AssertionError(f"waited for a node {what}, but it ended with {self.process.returncode}")
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """Its answer to a line of control."""
         assert self.process.stdin
         self.process.stdin.write(json.dumps(request).encode() + b"\n")
         self.process.stdin.flush()
-        return self._answers.get(timeout=60)
+        return self._answer(f"to answer {request}")
 
     def kill(self) -> None:
         """kill -9, and wait for its end."""
