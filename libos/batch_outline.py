@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .batch_ir import NAME, Block, Function, Loop, Phi
+from .batch_refill import call_aside
 
 
 @dataclass
@@ -31,39 +32,54 @@ def outline(
 ) -> Outlined:
     """Copy a loop whose preheader is `before`. What is used behind it has to come through phis of its exits (LCSSA).
 
-    The copy is `i32 (i64 fuel, ptr last, ptr out, inputs...)`: it leaves fuel and results in `out`, and returns the
-    number of the exit.
+    The copy is `void (ptr out)`, reached like a look (batch_refill.py): fuel, inputs and results, and the number of the
+    exit, are in `out`.
     """
     blocks = [function.blocks[name] for name in function.blocks if name in loop.blocks]
     exits = list(dict.fromkeys(to for block in blocks for to in block.succ if to not in loop.blocks))
-    slots = _Slots(["i64"] + [phi.kind for to in exits for phi in function.blocks[to].phis])
     starts = {phi.name: (fresh("start"), phi) for phi in function.blocks[loop.header].phis}
     inputs = [(types[name], name) for name in _inputs(function, loop, blocks) if name in types]
+    results = [phi.kind for to in exits for phi in function.blocks[to].phis]
+    takes = [(phi.kind, start) for start, phi in starts.values()] + inputs
+    slots = _Slots(["i64", "ptr", "i32", *results, *(kind for kind, _ in takes)])
     made = Function("", {})
     entry = Block("%clp.entry", terminator=f"  br label {loop.header}")
-    entry.lines = ["  %clp.fuel = alloca i64", "  store i64 %clp.fuel.in, ptr %clp.fuel"]
+    entry.lines = ["  %clp.fuel = alloca i64", *slots.load(_FUEL, "%clp.out", "%clp.fuel.in", fresh)]
+    entry.lines += ["  store i64 %clp.fuel.in, ptr %clp.fuel", *slots.load(_LAST, "%clp.out", "%clp.last", fresh)]
+    for number, (_, name) in enumerate(takes, _RESULTS + len(results)):
+        entry.lines += slots.load(number, "%clp.out", name, fresh)
     leaves = _leaves(function, loop, exits, slots, fresh)
     for block in (entry, *_copies(blocks, loop, {name: start for name, (start, _) in starts.items()}), *leaves):
         made.blocks[block.name] = block
     name = f'"{function.name.strip(chr(34))}.{fresh("long")[1:]}"'
-    parameters = [f"{phi.kind} {start}" for start, phi in starts.values()] + [f"{kind} {name}" for kind, name in inputs]
-    parameters = ["i64 %clp.fuel.in", "ptr %clp.last", "ptr %clp.out", *parameters]
-    made.header = f"define internal preserve_allcc i32 @{name}({', '.join(parameters)}) noinline nounwind {{"
-    given = [f"{phi.kind} {phi.incoming[before.name]}" for _, phi in starts.values()]
-    given += [f"{kind} {name}" for kind, name in inputs]
+    made.header = f"define internal preserve_allcc void @{name}(ptr %clp.out) noinline nounwind noredzone {{"
+    given = [phi.incoming[before.name] for _, phi in starts.values()] + [name for _, name in inputs]
     out = fresh("out")
     call = _call(function, (name, given), exits, slots, out, fresh)
     return Outlined(made, Loop(loop.header, list(loop.latches), set(loop.blocks)), call, out, slots.kind)
 
 
+_FUEL, _LAST, _WAY, _RESULTS = range(4)  # slots; behind the results are what the loop starts from, and its inputs
+
+
 class _Slots:
-    """Fields of the struct that results come through; the first is the fuel."""
+    """Fields of the struct that all goes through. It is packed: a vector's alignment would cost the caller a register
+    to align its frame."""
 
     def __init__(self, kinds: list[str]) -> None:
-        self.kind = "{ " + ", ".join(kinds) + " }"
+        self.kinds = kinds
+        self.kind = "<{ " + ", ".join(kinds) + " }>"
 
-    def at(self, number: int, base: str, into: str) -> str:
+    def _at(self, number: int, base: str, into: str) -> str:
         return f"  {into} = getelementptr inbounds {self.kind}, ptr {base}, i32 0, i32 {number}"
+
+    def load(self, number: int, base: str, into: str, fresh: Callable[[str], str]) -> list[str]:
+        pointer = fresh("p")
+        return [self._at(number, base, pointer), f"  {into} = load {self.kinds[number]}, ptr {pointer}, align 1"]
+
+    def store(self, number: int, base: str, value: str, fresh: Callable[[str], str]) -> list[str]:
+        pointer = fresh("p")
+        return [self._at(number, base, pointer), f"  store {self.kinds[number]} {value}, ptr {pointer}, align 1"]
 
 
 def _inputs(function: Function, loop: Loop, blocks: list[Block]) -> list[str]:
@@ -97,18 +113,18 @@ def _copies(blocks: list[Block], loop: Loop, starts: dict[str, str]) -> list[Blo
 def _leaves(
     function: Function, loop: Loop, exits: list[str], slots: _Slots, fresh: Callable[[str], str]
 ) -> list[Block]:
-    """What is behind the copy, an exit each: keep the fuel and what the exit's phis would be, and return its number."""
-    out, slot = [], 0
+    """What is behind the copy, an exit each: keep the fuel, what the exit's phis would be, and its number."""
+    out, slot = [], _RESULTS
     for number, to in enumerate(exits):
-        block = Block(to, terminator=f"  ret i32 {number}")
-        fuel, pointer = fresh("fuel"), fresh("p")
-        block.lines = [f"  {fuel} = load i64, ptr %clp.fuel", slots.at(0, "%clp.out", pointer)]
-        block.lines.append(f"  store i64 {fuel}, ptr {pointer}")
+        block = Block(to, terminator="  ret void")
+        fuel = fresh("fuel")
+        block.lines = [f"  {fuel} = load i64, ptr %clp.fuel", *slots.store(_FUEL, "%clp.out", fuel, fresh)]
+        block.lines += slots.store(_WAY, "%clp.out", str(number), fresh)
         for phi in function.blocks[to].phis:
-            result, pointer = fresh("v"), fresh("p")
-            slot += 1
+            result = fresh("v")
             block.phis.append(Phi(result, phi.kind, {b: v for b, v in phi.incoming.items() if b in loop.blocks}))
-            block.lines += [slots.at(slot, "%clp.out", pointer), f"  store {phi.kind} {result}, ptr {pointer}"]
+            block.lines += slots.store(slot, "%clp.out", result, fresh)
+            slot += 1
         out.append(block)
     return out
 
@@ -121,22 +137,20 @@ def _call(
     out: str,
     fresh: Callable[[str], str],
 ) -> Block:
-    """Call the copy, and go on where it left the loop."""
-    block, fuel, left, pointer, way = Block(fresh("long")), fresh("fuel"), fresh("fuel"), fresh("p"), fresh("way")
-    arguments = ", ".join([f"i64 {fuel}", "ptr %clp.last", f"ptr {out}", *what[1]])
-    block.lines = [
-        f"  {fuel} = load i64, ptr %clp.fuel",
-        f"  {way} = call preserve_allcc i32 @{what[0]}({arguments})",
-        slots.at(0, out, pointer),
-        f"  {left} = load i64, ptr {pointer}",
-        f"  store i64 {left}, ptr %clp.fuel",
-    ]
-    slot = 0
+    """Call the copy, and go on where it left the loop. what: its name, and what it takes."""
+    block, fuel, left, way = Block(fresh("long")), fresh("fuel"), fresh("fuel"), fresh("way")
+    block.lines = [f"  {fuel} = load i64, ptr %clp.fuel", *slots.store(_FUEL, out, fuel, fresh)]
+    block.lines += slots.store(_LAST, out, "%clp.last", fresh)
+    for number, value in enumerate(what[1], len(slots.kinds) - len(what[1])):
+        block.lines += slots.store(number, out, value, fresh)
+    block.lines += [call_aside(f"@{what[0]}", out, keeps_vectors=False), *slots.load(_FUEL, out, left, fresh)]
+    block.lines += [f"  store i64 {left}, ptr %clp.fuel", *slots.load(_WAY, out, way, fresh)]
+    slot = _RESULTS
     for to in exits:
         for phi in function.blocks[to].phis:
-            result, pointer = fresh("v"), fresh("p")
+            result = fresh("v")
+            block.lines += slots.load(slot, out, result, fresh)
             slot += 1
-            block.lines += [slots.at(slot, out, pointer), f"  {result} = load {phi.kind}, ptr {pointer}"]
             phi.incoming[block.name] = result
     others = " ".join(f"i32 {number}, label {to}" for number, to in enumerate(exits) if number)
     block.terminator = f"  switch i32 {way}, label {exits[0]} [ {others} ]" if others else f"  br label {exits[0]}"

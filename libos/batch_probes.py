@@ -120,6 +120,7 @@ def add_probes(text: str, target: Target) -> tuple[str, Report]:
         site = prober.site
         # The attributes say what the function does to memory, and it now does more.
         function.header = re.sub(r" #\d+( |$)", r" nounwind\1", function.header)
+        function.header = re.sub(r" \{$", " noredzone {", function.header)  # for call_aside
     if report.functions == 0:
         return text, report
     module.parts += [batch_refill.cells(site), *made]

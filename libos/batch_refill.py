@@ -56,18 +56,84 @@ def cell(site: int) -> str:
     return f"getelementptr inbounds (i64, ptr @clp.sites, i64 {site})"
 
 
+def call_aside(function: str, argument: str, *, keeps_vectors: bool) -> str:
+    """Call `preserve_allcc void (ptr)` without a trace in the caller's general registers.
+
+    An ordinary call wants its arguments in certain registers, and loses rax and r11 even so. Then LLVM keeps what loops
+    need out of those, and rbp and r13 come to hold the bases of addresses; with them an address takes a displacement,
+    and a lea of three parts is slow (12 % of a matrix product in blocks). The caller must be `noredzone`.
+    keeps_vectors: the function leaves vector registers alone; preserve_allcc alone does not mean all of AVX-512's.
+    """
+    text = "pushq $1\\0Apushq $0\\0Acallq clp.aside\\0Aleaq 16(%rsp), %rsp"
+    lost = [] if keeps_vectors else [*(f"xmm{n}" for n in range(32)), *(f"k{n}" for n in range(8))]
+    clobbers = ",".join(f"~{{{name}}}" for name in (*lost, "memory", "dirflag", "fpsr", "flags"))
+    return f'  call void asm sideeffect "{text}", "r,r,{clobbers}"(ptr {function}, ptr {argument})'
+
+
+# What call_aside calls: behind the return address lie the function and its argument. What a preserve_allcc function
+# does not save is saved here, and the stack aligned for it.
+_ASIDE = (
+    "pushq %rbp",
+    "movq %rsp, %rbp",
+    *(f"pushq %{name}" for name in ("rax", "rdi", "r11")),
+    "movq 16(%rbp), %rax",
+    "movq 24(%rbp), %rdi",
+    "andq $$-16, %rsp",
+    "callq *%rax",
+    "leaq -24(%rbp), %rsp",
+    *(f"popq %{name}" for name in ("r11", "rdi", "rax", "rbp")),
+    "retq",
+)
+
+_VOLATILE = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
+_XSAVE_BYTES = 2688  # legacy area, header, and the components of _VECTORS in the standard format (Intel SDM 1, 13.4)
+_VECTORS = 0xE6  # XCR0's bits of SSE, AVX and AVX-512
+
+
+def _slow(function: str) -> tuple[str, ...]:
+    """Call a C function that may change every vector register, and leave them all as they were. By xsave: LLVM's
+    preserve_allcc knows sixteen ymm registers, and clears their upper halves when it returns."""
+    mask = (f"movl $${_VECTORS}, %eax", "xorl %edx, %edx")
+    return (
+        "pushq %rbp",
+        "movq %rsp, %rbp",
+        *(f"pushq %{name}" for name in _VOLATILE),
+        f"subq $${_XSAVE_BYTES}, %rsp",
+        "andq $$-64, %rsp",
+        "xorl %eax, %eax",
+        *(f"movq %rax, {at}(%rsp)" for at in range(512, 576, 8)),  # xrstor wants the header's rest to be 0
+        *mask,
+        "xsave64 (%rsp)",
+        f"movabsq $${function}, %rax",
+        "callq *%rax",
+        *mask,
+        "xrstor64 (%rsp)",
+        f"leaq -{8 * len(_VOLATILE)}(%rbp), %rsp",
+        *(f"popq %{name}" for name in (*reversed(_VOLATILE), "rbp")),
+        "retq",
+    )
+
+
+def _naked(header: str, lines: tuple[str, ...]) -> str:
+    text = "\\0A".join(lines)
+    return f'{header} {{\n  call void asm sideeffect "{text}", ""()\n  unreachable\n}}\n'
+
+
 def functions(target: Target) -> str:
     """The functions behind the probes. preserve_allcc: the callers' registers are left alone, vectors above all."""
     ticks = int(TARGET_US * target.ticks_per_us)
     wanted = "or i64 %seen, 1" if target.always else "or i64 %seen, 0"
+    aside = _naked("define internal void @clp.aside() naked noinline nounwind", _ASIDE)
+    slow = _naked("define internal preserve_allcc void @clp.slow() naked noinline cold nounwind", _slow(target.slow))
     return f"""
-define internal preserve_allcc void @clp.slow() noinline cold nounwind {{
-  call void @{target.slow}()
-  ret void
-}}
-
-define internal preserve_allcc i64 @clp.refill(ptr %site, ptr %last, i64 %rest) noinline cold nounwind {{
+{aside}
+{slow}
+define internal preserve_allcc void @clp.refill(ptr %last) noinline cold nounwind {{
 entry:
+  %site_at = getelementptr i8, ptr %last, i64 16
+  %site = load ptr, ptr %site_at, align 8
+  %rest_at = getelementptr i8, ptr %last, i64 24
+  %rest = load i64, ptr %rest_at, align 8
   %fuel = load atomic i64, ptr %site monotonic, align 8
   %then = load i64, ptr %last, align 8
   %giver_at = getelementptr i8, ptr %last, i64 8
@@ -123,7 +189,8 @@ set:
   store atomic i64 %new, ptr %giver monotonic, align 8
   br label %same
 same:
-  ret i64 %fuel
+  store i64 %fuel, ptr %rest_at, align 8
+  ret void
 }}
 """
 

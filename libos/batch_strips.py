@@ -1,7 +1,7 @@
 """Putting probes into the loops of one function (batch_probes.py says what is put where, and why).
 
-The fuel and the ends of strips live in allocas, `%clp.fuel` and `%clp.lim.N`, which LLVM's SROA turns into registers
-afterwards (batch_compile.py runs it).
+The fuel and the ends of strips live in allocas, `%clp.fuel` and `%clp.lim.N`. LLVM's SROA turns the ends into registers
+afterwards (batch_compile.py runs it), and the fuel of outlined copies; a function's own fuel stays in its frame.
 
 Invariant: fuel is 0 or more wherever a loop begins.
 """
@@ -34,7 +34,7 @@ from .batch_loops import (
     ways_past_children,
 )
 from .batch_outline import Outlined, outline
-from .batch_refill import LIKELY, RARE, UNLIKELY, USUAL, Target, cell
+from .batch_refill import LIKELY, RARE, UNLIKELY, USUAL, Target, call_aside, cell
 
 MANY = 128  # of values that follow from one counter
 
@@ -268,8 +268,14 @@ class Prober:
     def _refill(self, into: str, rest: str = "0") -> list[str]:
         """Look, and set the fuel. rest: the fuel that was left."""
         self.site += 1
+        giver, left = self.fresh("p"), self.fresh("p")
         return [
-            f"  {into} = call preserve_allcc i64 @clp.refill(ptr {cell(self.site - 1)}, ptr %clp.last, i64 {rest})",
+            f"  {giver} = getelementptr inbounds i64, ptr %clp.last, i64 2",
+            f"  store ptr {cell(self.site - 1)}, ptr {giver}",
+            f"  {left} = getelementptr inbounds i64, ptr %clp.last, i64 3",
+            f"  store i64 {rest}, ptr {left}",
+            call_aside("@clp.refill", "%clp.last", keeps_vectors=True),
+            f"  {into} = load i64, ptr {left}",
             f"  store i64 {into}, ptr %clp.fuel",
         ]
 
@@ -426,10 +432,13 @@ class Prober:
         old.lines = [line for line in old.lines if line not in moved]
         entry.lines = moved
         if has_loops:
-            entry.lines += ["  %clp.fuel = alloca i64", "  %clp.last = alloca [2 x i64]"]
-            entry.lines += [f"  {name} = alloca {kind}" for name, kind in self._limits + self._outs]
+            entry.lines += ["  %clp.fuel = alloca i64", "  %clp.last = alloca [4 x i64]"]
+            entry.lines += [f"  {name} = alloca {kind}, align 8" for name, kind in self._limits + self._outs]
             entry.lines += ["  store i64 0, ptr %clp.last"]
             entry.lines += [f"  %clp.full = load atomic i64, ptr {cell(self.site - 1)} monotonic, align 8"]
+            # Seen by an asm the fuel stays in memory, at an address from rsp: loops miss a register more than they mind
+            # the latency of a subtraction there, once a turn of what is around the innermost.
+            entry.lines += ['  call void asm sideeffect "", "r"(ptr %clp.fuel)']
             entry.lines += ["  store i64 %clp.full, ptr %clp.fuel"]
         wanted = "or i64 %clp.seen, 1" if self.target.always else "or i64 %clp.seen, 0"
         entry.lines += [
