@@ -14,7 +14,7 @@ struct run {
     struct cl_bench_log_result *out;
     struct cl_log_shared shared;
     uint64_t end_ns, room;
-    uint64_t trimmed; /* up to here, by whoever holds the guard */
+    uint64_t trimmed; /* up to here, by whoever holds the lock */
     int rc;           /* of the first append that failed; writers: the uthreads, all on one kthread */
 };
 
@@ -26,13 +26,13 @@ static uint64_t wall(void *arg)
 
 static void trim_if_short(struct run *r)
 {
-    cl_mutex_lock(&r->shared.guard);
+    cl_spin_lock(&r->shared.lock);
     uint64_t keep = cl_log_durable_index(r->shared.log) + 1;
     if (cl_log_free_bytes(r->shared.log) < r->room / TRIM_BELOW && keep > r->trimmed + 1000) {
         r->trimmed = keep;
         cl_log_trim(r->shared.log, keep, NULL);
     }
-    cl_mutex_unlock(&r->shared.guard);
+    cl_spin_unlock(&r->shared.lock);
 }
 
 static void writer(void *arg)
@@ -97,6 +97,8 @@ int cl_bench_log_append(const struct cl_bench_log_config *config, struct cl_benc
     rc = cl_log_trim(r.shared.log, cl_log_next_index(r.shared.log), NULL); /* what the run before left */
     if (rc == 0)
         rc = cl_sched_new(&sc, &sched, err);
+    if (rc == 0)
+        rc = cl_log_share(&r.shared, r.shared.log, sched, err);
     if (rc == 0)
         rc = cl_sched_start(sched, err);
     if (rc == 0)

@@ -13,8 +13,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define YIELD_EVERY_NS 50000 /* while something flies and there is work */
 #define STOP_TAG UINT64_MAX
+#define EVERY_KTHREAD UINT32_MAX
+
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER; /* the list and the watcher of any scheduler: seldom */
 
 /* The thread that sleeps on descriptors for kthreads that sleep. */
 struct cl_watcher {
@@ -23,10 +25,16 @@ struct cl_watcher {
     pthread_t thread;
 };
 
+/* Acquire: the element is whole. It stays until the scheduler has stopped. */
+static struct cl_completions *first_of(const struct cl_sched *s)
+{
+    return cl_load_acquire(&s->completions);
+}
+
 unsigned cl_completions_poll(struct cl_kthread *k, struct cl_kthread *of)
 {
     unsigned n = 0;
-    for (struct cl_completions *c = k->sched->completions; c; c = c->next)
+    for (struct cl_completions *c = first_of(k->sched); c; c = c->next)
         n += c->poll(c->arg, k->index, of->index);
     return n;
 }
@@ -43,7 +51,7 @@ unsigned cl_completions_look(struct cl_kthread *k)
 
 void cl_completions_arm(struct cl_kthread *k, bool on)
 {
-    for (struct cl_completions *c = k->sched->completions; c; c = c->next)
+    for (struct cl_completions *c = first_of(k->sched); c; c = c->next)
         c->arm(c->arg, k->index, on);
 }
 
@@ -83,6 +91,15 @@ static void tell(struct cl_sched *s, unsigned index)
     s->cores->ops->help(s->cores);
 }
 
+/* Something of the one queue is done: who waits for something, perhaps for that, looks. It flew before its kthread slept and
+ * armed the queue, and it flies until it is collected, so whoever sleeps is found. Relaxed: reading the descriptor came before. */
+static void tell_all(struct cl_sched *s)
+{
+    for (unsigned k = 0; k < s->n_kthreads; k++)
+        if (cl_load_relaxed(&s->kthreads[k].flying))
+            tell(s, k);
+}
+
 static void *watch(void *arg)
 {
     struct cl_watcher *w = arg;
@@ -94,8 +111,13 @@ static void *watch(void *arg)
             if (events[i].data.u64 == STOP_TAG)
                 return NULL;
             /* Nothing to be read (EAGAIN) is a wake-up too many, no more. */
-            if (read((int)(events[i].data.u64 >> 32), &count, sizeof count) == sizeof count)
-                tell(w->sched, (uint32_t)events[i].data.u64);
+            uint32_t index = (uint32_t)events[i].data.u64;
+            if (read((int)(events[i].data.u64 >> 32), &count, sizeof count) != sizeof count)
+                continue;
+            if (index == EVERY_KTHREAD)
+                tell_all(w->sched);
+            else
+                tell(w->sched, index);
         }
     }
 }
@@ -147,22 +169,44 @@ void cl_watcher_stop(struct cl_sched *s)
     watcher_free(w);
 }
 
+/* How many descriptors there are to be watched. */
+static unsigned n_fds(const struct cl_sched *s, const struct cl_completions *c)
+{
+    return c->one_queue ? 1 : s->n_kthreads;
+}
+
+static void unwatch(struct cl_sched *s, struct cl_completions *c, unsigned n)
+{
+    for (unsigned k = 0; k < n && s->watcher; k++)
+        epoll_ctl(s->watcher->epoll_fd, EPOLL_CTL_DEL, c->fd(c->arg, k), NULL);
+}
+
+static int watch_all(struct cl_sched *s, struct cl_completions *c)
+{
+    int rc = s->watcher ? 0 : watcher_start(s);
+    unsigned n = 0;
+    for (; n < n_fds(s, c) && !rc; n++) {
+        int fd = c->fd(c->arg, n);
+        rc = fd < 0 ? -EMFILE : watch_fd(s->watcher, fd, (uint64_t)fd << 32 | (c->one_queue ? EVERY_KTHREAD : n));
+    }
+    if (rc && n)
+        unwatch(s, c, n - 1);
+    return rc;
+}
+
 int cl_sched_completions_add(struct cl_sched *s, struct cl_completions *c, char err[256])
 {
-    int rc = s->started ? -EBUSY : s->watcher ? 0 : watcher_start(s);
-    for (unsigned k = 0; k < s->n_kthreads && !rc; k++) {
-        int fd = c->fd(c->arg, k);
-        rc = fd < 0 ? -EMFILE : watch_fd(s->watcher, fd, (uint64_t)(uint32_t)fd << 32 | k);
+    pthread_mutex_lock(&adding);
+    int rc = watch_all(s, c);
+    if (!rc) {
+        c->next = s->completions;
+        cl_store_release(&s->completions, c); /* release: see first_of */
     }
-    if (rc) {
+    pthread_mutex_unlock(&adding);
+    if (rc)
         snprintf(err, 256, "cannot watch for completions: %s",
-                 s->started ? "the scheduler runs already" : strerror(-rc));
-        return rc;
-    }
-    s->let_go_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), YIELD_EVERY_NS);
-    c->next = s->completions;
-    s->completions = c;
-    return 0;
+                 rc == -EEXIST ? "somebody else uses the device on this scheduler" : strerror(-rc));
+    return rc;
 }
 
 void cl_sched_completions_remove(struct cl_sched *s, struct cl_completions *c)
@@ -173,6 +217,5 @@ void cl_sched_completions_remove(struct cl_sched *s, struct cl_completions *c)
     if (!*at)
         return;
     *at = c->next;
-    for (unsigned k = 0; k < s->n_kthreads && s->watcher; k++)
-        epoll_ctl(s->watcher->epoll_fd, EPOLL_CTL_DEL, c->fd(c->arg, k), NULL);
+    unwatch(s, c, n_fds(s, c));
 }

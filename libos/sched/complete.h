@@ -11,17 +11,19 @@
  *   - a sibling polls for k when k is stuck or has lost its core.
  * So a uthread that waits costs no core, and a lone one is told within a look.
  *
- * Does not deal with: adding and removing while the scheduler runs (adding is possible before cl_sched_start, removing after
- * cl_sched_stop). Tests: tests/libos/storage/test_io.py. */
+ * Does not deal with: removing while the scheduler runs. Tests: tests/libos/storage/test_io.py, test_log.py. */
 #ifndef CORELANE_LIBOS_SCHED_COMPLETE_H
 #define CORELANE_LIBOS_SCHED_COMPLETE_H
 
 #include "sched.h"
 
+// cffi: begin
 /* Contexts as in cl_work_source: S = scheduler loop of kthread `self`. */
 struct cl_completions {
-    struct cl_completions *next; /* the scheduler's */
+    struct cl_completions *next; /* the scheduler's. Writer: add, before the element is published; readers: kthreads */
     void *arg;
+    bool
+        one_queue; /* there is one queue for all kthreads (log_shared.h): fd(0) is watched, and whoever waits is woken */
     /* S. Submit what waits to be submitted on queue k, collect what is done, make ready who waited for it, and say how many were
      * collected. self != k: for a sibling, which may be at it itself: the callee takes the queue's lock by trylock then. */
     unsigned (*poll)(void *arg, unsigned self, unsigned k);
@@ -30,14 +32,16 @@ struct cl_completions {
     /* Asked once, when it is added; reading eight bytes makes it unreadable again. */
     int (*fd)(void *arg, unsigned k);
 };
+// cffi: end
 
-/* Before cl_sched_start, from any thread. -errno with a reason in err[256]. */
+/* From any thread, at any time before cl_sched_stop; calls at the same time take turns. -errno with a reason in err[256]. */
 CL_API int cl_sched_completions_add(struct cl_sched *s, struct cl_completions *c, char err[256]);
 /* After cl_sched_stop, or before cl_sched_start. */
 CL_API void cl_sched_completions_remove(struct cl_sched *s, struct cl_completions *c);
-/* On a uthread, a timer or in S: the calling kthread submits n requests more, on its own queue. */
+/* On a uthread, a timer or in S: the calling kthread submits n requests more, on its own queue (or waits for n things more of
+ * the one queue). */
 CL_API void cl_sched_flying(unsigned n);
-/* In poll: n requests of queue k have been collected. */
+/* In poll, or on a uthread: n requests of queue k (or n things that k waited for) have been collected. */
 CL_API void cl_sched_landed(struct cl_sched *s, unsigned k, unsigned n);
 
 #endif

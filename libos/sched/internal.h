@@ -183,9 +183,9 @@ struct cl_sched {
     struct cl_cores *cores; /* NULL: nobody manages them */
     uint64_t quantum_ticks; /* 0: none */
     const uint64_t *probe_word;
-    struct cl_completions *completions;
-    struct cl_watcher *watcher;
-    uint64_t let_go_ticks;
+    uint64_t let_go_ticks;              /* CL_LET_GO_NS */
+    struct cl_completions *completions; /* writers: add, remove; readers: kthreads, acquire */
+    struct cl_watcher *watcher;         /* of those who add */
     struct cl_kthread *kthreads;
     struct cl_uthread *uthreads; /* max_uthreads objects, touched as they are needed */
     char **slabs;                /* mappings of CL_STACK_SLAB stacks each */
@@ -273,6 +273,7 @@ void cl_signal_stack_remove(struct cl_kthread *k);
 void cl_loop_stack_bounds(struct cl_kthread *k);
 
 /* complete.c. What is done on the queues of `of`; for ourselves; before and after sleeping. */
+#define CL_LET_GO_NS 50000 /* while something flies and there is work: how often the CPU is let go */
 unsigned cl_completions_poll(struct cl_kthread *k, struct cl_kthread *of);
 unsigned cl_completions_look(struct cl_kthread *k);
 void cl_completions_arm(struct cl_kthread *k, bool on);

@@ -26,8 +26,8 @@ struct cl_storage_stats {
     uint64_t helped;    /* by siblings */
 };
 
-/* A device for the uthreads of a scheduler, before cl_sched_start. The device stays the caller's, has at least as many queues as
- * there are kthreads, and is used by nobody else. -EINVAL, -ENOMEM, -EBUSY, with a reason in err[256]. */
+/* A device for the uthreads of a scheduler, which may run already. The device stays the caller's, has at least as many queues as
+ * there are kthreads, and is used by nobody else. -EINVAL, -ENOMEM, -EEXIST, with a reason in err[256]. */
 CL_API int cl_storage_new(struct cl_sched *sched, struct cl_blk *blk, struct cl_storage **out, char err[256]);
 /* After cl_sched_stop, before cl_sched_delete and before the device is closed. Waits for what is still in flight. */
 CL_API void cl_storage_delete(struct cl_storage *io);

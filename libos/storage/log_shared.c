@@ -1,109 +1,170 @@
 /* The log for uthreads: see log_shared.h. */
 #include "log_shared.h"
 
+#include "../sched/internal.h"
 #include "../uthread.h"
+#include "log_internal.h"
 
-#include <sched.h>
-
-static void enlist(struct cl_log_shared *s, struct cl_log_future *f)
-{
-    f->waits = true;
-    f->next = NULL;
-    f->prev = s->last;
-    if (s->last)
-        s->last->next = f;
-    else
-        s->first = f;
-    s->last = f;
-}
-
-/* Off the list, and awake: to see that it is done, or to pump. */
+/* Take the sleeper of f off, to be brought back when the lock is free. */
 static void rouse(struct cl_log_shared *s, struct cl_log_future *f)
 {
-    if (f->prev)
-        f->prev->next = f->next;
-    else
-        s->first = f->next;
-    if (f->next)
-        f->next->prev = f->prev;
-    else
-        s->last = f->prev;
-    f->waits = false;
-    cl_sem_post(&f->woken);
+    f->next = s->ready;
+    s->ready = f;
 }
 
 static void done(struct cl_log_op *op)
 {
     struct cl_log_future *f = cl_container_of(op, struct cl_log_future, op);
-    if (f->waits)
+    if (f->t)
         rouse(f->shared, f);
 }
 
-/* Let others run, uthreads and the kernel's workers; the guard is free meanwhile. */
-static int step_back(struct cl_log_shared *s, bool idle)
+static void rouse_short(struct cl_log_shared *s)
 {
-    cl_mutex_unlock(&s->guard);
-    int rc = cl_uthread_yield();
-    if (idle)
-        sched_yield();
-    cl_mutex_lock(&s->guard);
-    return rc;
+    while (s->short_first) {
+        struct cl_log_future *f = s->short_first;
+        s->short_first = f->next;
+        rouse(s, f);
+    }
 }
 
-static void prepare(struct cl_log_shared *s, struct cl_log_future *f)
+/* With the lock. */
+static unsigned pump(struct cl_log_shared *s)
 {
+    if (!s->log)
+        return 0;
+    unsigned n = cl_log_pump(s->log);
+    if (n)
+        rouse_short(s);
+    return n;
+}
+
+/* Free the lock, and bring back whom it has made ready. A future is gone once its uthread runs. */
+static void release(struct cl_log_shared *s)
+{
+    struct cl_log_future *f = s->ready;
+    s->ready = NULL;
+    cl_spin_unlock(&s->lock);
+    while (f) {
+        struct cl_log_future *next = f->next;
+        cl_sched_landed(s->sched, f->kthread, 1);
+        cl_uthread_ready(f->t);
+        f = next;
+    }
+}
+
+/* Sleep until somebody rouses f; the lock is held, and free afterwards. */
+static void sleep_on(struct cl_log_shared *s, struct cl_log_future *f)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    f->t = k->current;
+    f->kthread = k->index;
+    cl_sched_flying(1);
+    cl_sched_block(&s->lock); /* may block: asked by all who come here */
+}
+
+/* The same until the log has got on. */
+static void sleep_short(struct cl_log_shared *s, struct cl_log_future *f)
+{
+    f->next = NULL;
+    *(s->short_first ? &s->short_last->next : &s->short_first) = f;
+    s->short_last = f;
+    sleep_on(s, f);
+}
+
+static unsigned shared_poll(void *arg, unsigned self, unsigned k)
+{
+    struct cl_log_shared *s = arg;
+    if (self == k)
+        cl_spin_lock(&s->lock);
+    else if (!cl_spin_try(&s->lock))
+        return 0;
+    unsigned n = pump(s);
+    if (s->log && s->log->config.fixed_wait_ns && cl_log_busy(s->log))
+        n++; /* time alone sends the flush: do not sleep */
+    release(s);
+    return n;
+}
+
+/* The queue is armed while any kthread sleeps; arming it again has it look for what is done already. */
+static void shared_arm(void *arg, unsigned k, bool on)
+{
+    struct cl_log_shared *s = arg;
+    cl_spin_lock(&s->lock);
+    s->armed = on ? s->armed | 1ull << k : s->armed & ~(1ull << k);
+    if (s->log && (on || !s->armed))
+        s->log->blk->ops->arm(s->log->blk, s->log->config.queue, on);
+    cl_spin_unlock(&s->lock);
+}
+
+static int shared_fd(void *arg, unsigned k)
+{
+    struct cl_log_shared *s = arg;
+    (void)k;
+    return s->log ? s->log->blk->ops->fd(s->log->blk, s->log->config.queue) : -1;
+}
+
+int cl_log_share(struct cl_log_shared *shared, struct cl_log *log, struct cl_sched *sched, char err[256])
+{
+    *shared = (struct cl_log_shared){.log = log, .sched = sched};
+    shared->completions = (struct cl_completions){
+        .arg = shared, .one_queue = true, .poll = shared_poll, .arm = shared_arm, .fd = shared_fd};
+    return cl_sched_completions_add(sched, &shared->completions, err);
+}
+
+void cl_log_unshare(struct cl_log_shared *shared)
+{
+    cl_sched_completions_remove(shared->sched, &shared->completions);
+}
+
+/* Ask the log for something by `submit`, again and again while its buffers are full. */
+static int ask(struct cl_log_shared *s, struct cl_log_future *f,
+               int (*submit)(struct cl_log *log, struct cl_log_op *op))
+{
+    if (!cl_may_block(cl_kthread_self()))
+        return -EDEADLK;
     f->shared = s;
     f->op.done = done;
-    f->waits = false;
-    cl_sem_init(&f->woken, 0);
+    for (;;) {
+        f->t = NULL;
+        cl_spin_lock(&s->lock);
+        int rc = s->log ? submit(s->log, &f->op) : -ESHUTDOWN;
+        if (rc == -EAGAIN && pump(s) == 0) {
+            sleep_short(s, f);
+            continue;
+        }
+        release(s);
+        if (rc != -EAGAIN)
+            return rc == -EBUSY ? -ESHUTDOWN : rc; /* it is being closed: an open one is not busy */
+    }
 }
 
 int cl_log_begin(struct cl_log_shared *shared, struct cl_log_future *f)
 {
-    prepare(shared, f);
-    int rc = cl_mutex_lock(&shared->guard);
-    if (rc)
-        return rc;
-    while ((rc = cl_log_append(shared->log, &f->op)) == -EAGAIN)
-        step_back(shared, cl_log_pump(shared->log) == 0);
-    cl_mutex_unlock(&shared->guard);
-    return rc;
-}
-
-/* Pump until f is done; the guard is held. */
-static void pump_for(struct cl_log_shared *s, struct cl_log_future *f)
-{
-    s->pumping = true;
-    step_back(s, false);
-    while (f->op.result == CL_LOG_PENDING) {
-        unsigned happened = cl_log_pump(s->log);
-        if (f->op.result == CL_LOG_PENDING)
-            step_back(s, happened == 0);
-    }
-    s->pumping = false;
-    if (s->first)
-        rouse(s, s->first);
+    return ask(shared, f, cl_log_append);
 }
 
 int cl_log_future_wait(struct cl_log_future *f)
 {
     struct cl_log_shared *s = f->shared;
-    int rc = cl_mutex_lock(&s->guard);
-    if (rc)
-        return rc;
-    while (f->op.result == CL_LOG_PENDING) {
-        if (!s->pumping) {
-            pump_for(s, f);
-            break;
-        }
-        enlist(s, f);
-        cl_mutex_unlock(&s->guard);
-        cl_sem_wait(&f->woken);
-        cl_mutex_lock(&s->guard);
+    if (!cl_may_block(cl_kthread_self()))
+        return -EDEADLK;
+    cl_spin_lock(&s->lock);
+    if (f->op.result == CL_LOG_PENDING && !s->gathering) {
+        s->gathering = true;
+        cl_spin_unlock(&s->lock);
+        cl_uthread_yield();
+        cl_spin_lock(&s->lock);
+        s->gathering = false;
+        pump(s);
+        release(s);
+        cl_spin_lock(&s->lock);
     }
-    rc = f->op.result;
-    cl_mutex_unlock(&s->guard);
-    return rc;
+    if (f->op.result == CL_LOG_PENDING)
+        sleep_on(s, f);
+    else
+        cl_spin_unlock(&s->lock);
+    return f->op.result;
 }
 
 int cl_log_append_wait(struct cl_log_shared *shared, const void *data, uint32_t bytes, uint64_t tag, uint64_t *index)
@@ -117,14 +178,43 @@ int cl_log_append_wait(struct cl_log_shared *shared, const void *data, uint32_t 
     return cl_log_future_wait(&f);
 }
 
+/* op->tag is the first index that is kept: a trim has no use for a tag. */
+static int trim(struct cl_log *log, struct cl_log_op *op)
+{
+    return cl_log_trim(log, op->tag, op);
+}
+
 int cl_log_trim_wait(struct cl_log_shared *shared, uint64_t first_kept)
 {
-    struct cl_log_future f = {0};
-    prepare(shared, &f);
-    int rc = cl_mutex_lock(&shared->guard);
-    if (rc)
-        return rc;
-    rc = cl_log_trim(shared->log, first_kept, &f.op);
-    cl_mutex_unlock(&shared->guard);
+    struct cl_log_future f = {.op.tag = first_kept};
+    int rc = ask(shared, &f, trim);
     return rc ? rc : cl_log_future_wait(&f);
+}
+
+int cl_log_close_wait(struct cl_log_shared *s)
+{
+    struct cl_log_future f = {.shared = s};
+    if (!cl_may_block(cl_kthread_self()))
+        return -EDEADLK;
+    cl_spin_lock(&s->lock);
+    struct cl_log *log = s->log;
+    if (!log || log->closing) {
+        cl_spin_unlock(&s->lock);
+        return -ESHUTDOWN;
+    }
+    cl_log_close_begin(log);
+    while (cl_log_busy(log)) {
+        if (pump(s) == 0)
+            sleep_short(s, &f);
+        else
+            release(s);
+        cl_spin_lock(&s->lock);
+    }
+    log->blk->ops->arm(log->blk, log->config.queue, false);
+    s->log = NULL;
+    rouse_short(s); /* they see that it is closed */
+    release(s);
+    int rc = cl_log_error(log);
+    cl_log_discard(log);
+    return rc;
 }

@@ -1,42 +1,54 @@
 /* The log for uthreads: many of them append, on any number of kthreads, and each blocks until its record is durable.
  *
- * Nobody has a thread for it. Of those who wait one pumps the log between yields, so the other uthreads of its kthread go on; the others
- * sleep. When its own record is durable it hands the pumping over. Before it pumps for the first time it yields: what else was ready to
- * append shares the flush. With nobody else ready that is no delay.
+ * Nobody has a thread for it, and nobody who waits stays awake for it: the scheduler's loop pumps the log while somebody waits
+ * (sched/complete.h), and a kthread that has nothing else to do sleeps with the log's queue armed. The first who waits yields once
+ * and then pumps, on its own uthread: what else was ready to append shares the flush, and with nobody else ready that is no delay.
  *
- * While a flush is in flight the one who pumps keeps its kthread awake; it gives the CPU to the kernel between looks, for the second half
- * of a durable write may be waiting for this very CPU (blk_file.h).
- *
- * All of it is guarded by `guard`, the log too. Calls block only on uthreads: elsewhere -EDEADLK.
- * Does not deal with: futures that nobody waits for (somebody has to wait for a later one), cancelling. */
+ * `lock` guards all of it, the log and its queue of the device too. It is held for as long as a pump takes: microseconds, and the
+ * copying of one record. Calls block only on uthreads: elsewhere -EDEADLK.
+ * Does not deal with: futures that nobody waits for (somebody has to wait for a later one), cancelling, fixed_wait_ns without others
+ * who keep the kthread awake.
+ * Tests: tests/libos/storage/test_log.py. */
 #ifndef CORELANE_LIBOS_STORAGE_LOG_SHARED_H
 #define CORELANE_LIBOS_STORAGE_LOG_SHARED_H
 
-#include "../sync.h"
+#include "../sched/complete.h"
 #include "log.h"
 
 // cffi: begin
 struct cl_log_future;
 
-/* Zeroed memory with `log` set, which is then used through this alone. */
+/* All but `completions` is under the lock. */
 struct cl_log_shared {
-    struct cl_log *log;
-    struct cl_mutex guard;
-    bool pumping; /* somebody is */
-    struct cl_log_future *first, *last;
+    struct cl_log *log; /* NULL: closed */
+    struct cl_sched *sched;
+    struct cl_spin lock;
+    bool gathering;                                 /* somebody yields before it pumps */
+    uint64_t armed;                                 /* bit k: kthread k sleeps, or is about to */
+    struct cl_log_future *short_first, *short_last; /* those who wait for a buffer, or for the end of closing */
+    struct cl_log_future *ready;                    /* those to be brought back when the lock is free */
+    struct cl_completions completions;
 };
 
 /* A record on its way. The caller's memory, until cl_log_future_wait has returned. */
 struct cl_log_future {
     struct cl_log_op op; /* op.data, bytes, kind, tag: in; op.index: out */
     struct cl_log_shared *shared;
-    struct cl_sem woken;
-    bool waits;                        /* in the list */
-    struct cl_log_future *next, *prev; /* those who sleep, in order */
+    struct cl_uthread *t; /* who sleeps, NULL: nobody */
+    uint32_t kthread;     /* where it went to sleep */
+    struct cl_log_future *next;
 };
 
+/* Give a log, whose device has that queue for it alone, to the uthreads of a scheduler, which may run already. From here on the log
+ * is used through this, or with the lock held, until the scheduler has stopped; `shared` stays where it is as long. 0; -ENOMEM,
+ * -EMFILE, -EEXIST with a reason in err[256]. */
+CL_API int cl_log_share(struct cl_log_shared *shared, struct cl_log *log, struct cl_sched *sched, char err[256]);
+/* After cl_sched_stop: the log is the caller's again. Needed if `shared` goes before the scheduler. Uthreads that still waited are not
+ * brought back, but their futures are in the log: their stacks have to be there until it is closed. */
+CL_API void cl_log_unshare(struct cl_log_shared *shared);
+
 /* Submit a record: its index is in f->op.index, and it is durable when the wait says so. May block while the buffers are full. 0, or the
- * errors of cl_log_append but -EAGAIN. */
+ * errors of cl_log_append but -EAGAIN; -ESHUTDOWN: the log was closed. */
 CL_API int cl_log_begin(struct cl_log_shared *shared, struct cl_log_future *f);
 /* Block until it is durable: 0, or why it is not. */
 CL_API int cl_log_future_wait(struct cl_log_future *f);
@@ -45,6 +57,9 @@ CL_API int cl_log_append_wait(struct cl_log_shared *shared, const void *data, ui
                               uint64_t *index);
 /* Trim, and block until that is durable. */
 CL_API int cl_log_trim_wait(struct cl_log_shared *shared, uint64_t first_kept);
+/* Close the log while the scheduler runs: those who wait get their answers, who comes later -ESHUTDOWN. Blocks the uthread. The result
+ * of cl_log_close. */
+CL_API int cl_log_close_wait(struct cl_log_shared *shared);
 // cffi: end
 
 #endif

@@ -27,6 +27,12 @@ def test_many_uthreads(c_program: Program, seed: int, kthreads: int, fails: int)
     assert c_program(f"{C}/log_shared.c")(seed, 64, appends, kthreads, fails).endswith("ok\n")
 
 
+@pytest.mark.parametrize("kthreads", [1, 3])
+@pytest.mark.parametrize("scenario", ["sleeps", "others_run", "room", "close"])
+def test_waiting_costs_no_core(c_program: Program, seed: int, scenario: str, kthreads: int) -> None:
+    assert c_program(f"{C}/log_wait.c")(scenario, seed, kthreads).endswith("ok\n")
+
+
 @pytest.mark.parametrize("in_flight", [1, 4])
 def test_every_sector_wise_cut(c_program: Program, seed: int, in_flight: int) -> None:
     appends = 60 if SANITIZED else 300  # 1 000 in corelane bench log

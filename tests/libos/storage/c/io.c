@@ -260,8 +260,8 @@ static void scenario_refusals(void)
     CHECK_EQ(cl_storage_stats(io, 2, NULL), -EINVAL);
     CHECK_EQ(cl_sched_start(sched, err), 0);
     struct cl_storage *late;
-    CHECK_EQ(cl_storage_new(sched, blk, &late, err), -EBUSY);
-    CHECK(strstr(err, "runs already"));
+    CHECK_EQ(cl_storage_new(sched, blk, &late, err), -EEXIST);
+    CHECK(strstr(err, "somebody else uses the device"));
     CHECK_EQ(cl_sched_stop(sched, -1), 0);
     cl_storage_delete(io);
     cl_sched_delete(sched);

@@ -4,8 +4,8 @@
 
 #include "libos/sched/sched.h"
 #include "libos/storage/log_shared.h"
-
-#include <time.h>
+#include "libos/sync.h"
+#include "libos/uthread.h"
 
 #define MAX_UTHREADS 256
 
@@ -20,14 +20,6 @@ static unsigned n_writers, appends;
 static uint64_t highest; /* writers: all, under `lock` */
 static struct cl_mutex lock;
 static bool may_fail;
-
-static uint64_t real_ns(void *arg)
-{
-    struct timespec t;
-    (void)arg;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void writer(void *arg)
 {
@@ -111,7 +103,6 @@ int main(int argc, char **argv)
                                          .torn = 0.5,
                                          .latency_min_ns = 1000,
                                          .latency_max_ns = 30000,
-                                         .clock = real_ns,
                                          .fail_after = may_fail ? 20 : 0};
     struct cl_log_layout layout = {.flush_bytes = 65536};
     char err[256];
@@ -124,6 +115,7 @@ int main(int argc, char **argv)
     cl_sched_config_init(&sc);
     sc.n_kthreads = (uint32_t)atoi(argv[4]);
     CHECK(cl_sched_new(&sc, &sched, err) == 0 && cl_sched_start(sched, err) == 0, "%s", err);
+    CHECK(cl_log_share(&shared, shared.log, sched, err) == 0, "%s", err);
     CHECK(cl_sched_run(sched, all, NULL) == 0, "run");
     cl_sched_delete(sched);
     struct cl_log_stats stats;

@@ -1,0 +1,214 @@
+/* Uthreads that wait for the log cost nothing: their kthread sleeps, or runs others; and closing under those who wait.
+ * Usage: log_wait SCENARIO SEED KTHREADS. No watch: a lost completion is found by the scheduler's backstop at best, and the alarm ends
+ * the program. */
+#include "log_support.h"
+
+#include "libos/sched/internal.h"
+#include "libos/storage/log_shared.h"
+#include "libos/uthread.h"
+
+#include <unistd.h>
+
+#define WRITERS 32
+
+static struct cl_log_shared shared;
+static struct cl_sched *sched;
+static struct cl_blk *disk;
+static struct cl_log *opened;
+static struct cl_log_config config;
+static uint64_t now_ns;    /* of the device, where the test has the time */
+static uint32_t waiting;   /* writers that have begun to append; RMW */
+static uint32_t completed; /* writers that were told; RMW */
+
+static uint64_t turns(void)
+{
+    uint64_t n = 0;
+    for (unsigned k = 0; k < sched->n_kthreads; k++)
+        n += cl_load_relaxed(&sched->kthreads[k].turns);
+    return n;
+}
+
+static uint64_t parks(void)
+{
+    uint64_t n = 0;
+    for (unsigned k = 0; k < sched->n_kthreads; k++)
+        n += cl_load_relaxed(&sched->kthreads[k].stats.parks);
+    return n;
+}
+
+static void up(struct cl_blk_fault_config *faults, unsigned kthreads, uint32_t mode, bool share_late)
+{
+    struct cl_log_layout layout = {.flush_bytes = 8192};
+    struct cl_sched_config sc;
+    char err[256];
+    struct cl_blk *memory = memory_disk(4 << 20);
+    CHECK(cl_log_format(memory, 0, &layout, err) == 0, "%s", err);
+    config = (struct cl_log_config){.buffers = 4};
+    config.blk = memory;
+    struct cl_blk_fault_config good = {.seed = rng(), .clock = faults->clock, .clock_arg = faults->clock_arg};
+    CHECK(cl_blk_fault_new(memory, &good, &disk, err) == 0, "%s", err);
+    config.blk = disk;
+    CHECK(cl_log_open_wait(&config, &opened, NULL, err) == 0, "%s", err);
+    CHECK(cl_blk_fault_set(disk, faults, err) == 0, "%s", err);
+    cl_sched_config_init(&sc);
+    sc.n_kthreads = kthreads;
+    sc.mode = mode;
+    sc.watch_ns = 0;
+    CHECK(cl_sched_new(&sc, &sched, err) == 0, "%s", err);
+    if (!share_late)
+        CHECK(cl_log_share(&shared, opened, sched, err) == 0, "%s", err);
+    CHECK(cl_sched_start(sched, err) == 0, "%s", err);
+    if (share_late)
+        CHECK(cl_log_share(&shared, opened, sched, err) == 0, "%s", err);
+}
+
+/* Take all down, and look for n records. */
+static void down(uint64_t n)
+{
+    char err[256];
+    CHECK(cl_sched_stop(sched, 20000000000) == 0, "stop");
+    cl_log_unshare(&shared);
+    cl_sched_delete(sched);
+    struct cl_blk_fault_config none = {0};
+    CHECK(cl_blk_fault_set(disk, &none, err) == 0, "%s", err);
+    if (shared.log)
+        CHECK(cl_log_close(shared.log) == 0, "close");
+    cl_blk_fault_crash(disk);
+    CHECK(cl_log_open_wait(&config, &opened, NULL, err) == 0, "%s", err);
+    CHECK(cl_log_durable_index(opened) == n, "%llu records of %llu", (unsigned long long)cl_log_durable_index(opened),
+          (unsigned long long)n);
+    CHECK(cl_log_close(opened) == 0, "close");
+    cl_blk_close(disk);
+}
+
+static void append_some(void *arg)
+{
+    uint64_t data = 7;
+    for (unsigned i = 0; i < *(unsigned *)arg; i++)
+        CHECK(cl_log_append_wait(&shared, &data, sizeof data, 0, NULL) == 0, "append");
+}
+
+/* A write takes 30 ms. A kthread that polled would turn thousands of times, one that sleeps does at each wake-up. */
+static void scenario_sleeps(unsigned kthreads)
+{
+    struct cl_blk_fault_config faults = {.latency_min_ns = 30000000, .latency_max_ns = 30000000};
+    unsigned n = 5;
+    up(&faults, kthreads, CL_SCHED_BLOCK, kthreads > 1);
+    uint64_t turns_before = turns(), parks_before = parks();
+    CHECK(cl_sched_run(sched, append_some, &n) == 0, "run");
+    uint64_t turned = turns() - turns_before, parked = parks() - parks_before;
+    CHECK(parked >= n, "%llu parks in %u appends", (unsigned long long)parked, n);
+    CHECK(turned < 100ull * n * kthreads, "%llu turns in %u appends", (unsigned long long)turned, n);
+    down(n);
+}
+
+static void append_one(void *arg)
+{
+    uint64_t data[300] = {(uintptr_t)arg}, index = 0;
+    __atomic_fetch_add(&waiting, 1, __ATOMIC_RELEASE);
+    CHECK(cl_log_append_wait(&shared, data, sizeof data, 0, &index) == 0 && index > 0, "append");
+    __atomic_fetch_add(&completed, 1, __ATOMIC_RELEASE);
+}
+
+/* Time goes on only because others run while the writers wait. */
+static void make_time(void *arg)
+{
+    uint32_t want = *(uint32_t *)arg;
+    while (__atomic_load_n(&completed, __ATOMIC_ACQUIRE) < want) {
+        for (unsigned i = 0; i < 20; i++)
+            cl_uthread_yield();
+        __atomic_fetch_add(&now_ns, 500, __ATOMIC_RELAXED);
+    }
+}
+
+static void write_all(void)
+{
+    for (uintptr_t i = 0; i < WRITERS; i++)
+        CHECK(cl_sched_spawn(sched, append_one, (void *)i) == 0, "spawn");
+}
+
+static void scenario_others_run(unsigned kthreads)
+{
+    struct cl_blk_fault_config faults = {
+        .latency_min_ns = 1000, .latency_max_ns = 20000, .clock = cl_blk_fault_clock_word, .clock_arg = &now_ns};
+    uint32_t want = WRITERS;
+    up(&faults, kthreads, CL_SCHED_ADAPTIVE, true);
+    write_all();
+    CHECK(cl_sched_run(sched, make_time, &want) == 0, "run");
+    down(WRITERS);
+}
+
+/* Twice as many bytes under way as there are buffers, so some wait for room. */
+static void many_of_them(void *arg)
+{
+    static const uint8_t data[3000];
+    (void)arg;
+    for (unsigned i = 0; i < 10; i++)
+        CHECK(cl_log_append_wait(&shared, data, sizeof data, 0, NULL) == 0, "append");
+    __atomic_fetch_add(&completed, 1, __ATOMIC_RELEASE);
+}
+
+static void wait_for_writers(void *arg)
+{
+    (void)arg;
+    while (__atomic_load_n(&completed, __ATOMIC_ACQUIRE) < WRITERS)
+        cl_uthread_sleep_ns(100000);
+}
+
+static void scenario_room(unsigned kthreads)
+{
+    struct cl_blk_fault_config faults = {.latency_min_ns = 100000, .latency_max_ns = 400000};
+    up(&faults, kthreads, CL_SCHED_BLOCK, false);
+    for (unsigned i = 0; i < WRITERS; i++)
+        CHECK(cl_sched_spawn(sched, many_of_them, NULL) == 0, "spawn");
+    CHECK(cl_sched_run(sched, wait_for_writers, NULL) == 0, "run");
+    struct cl_log_stats stats;
+    cl_log_stats(opened, &stats);
+    CHECK(stats.no_buffer > 0, "nobody waited for room");
+    down(WRITERS * 10);
+}
+
+/* All are told, and who comes later is refused. */
+static void close_under_them(void *arg)
+{
+    uint64_t data = 1;
+    (void)arg;
+    while (__atomic_load_n(&waiting, __ATOMIC_ACQUIRE) < WRITERS || cl_log_next_index(opened) <= WRITERS)
+        cl_uthread_yield();
+    CHECK(cl_log_close_wait(&shared) == 0, "close");
+    CHECK(cl_log_append_wait(&shared, &data, sizeof data, 0, NULL) == -ESHUTDOWN, "an append after the close");
+    CHECK(cl_log_trim_wait(&shared, 1) == -ESHUTDOWN, "a trim after the close");
+    CHECK(cl_log_close_wait(&shared) == -ESHUTDOWN, "a second close");
+}
+
+static void scenario_close(unsigned kthreads)
+{
+    struct cl_blk_fault_config faults = {.latency_min_ns = 1000000, .latency_max_ns = 4000000};
+    up(&faults, kthreads, CL_SCHED_BLOCK, false);
+    CHECK(cl_log_append_wait(&shared, &now_ns, 8, 0, NULL) == -EDEADLK, "not on a uthread");
+    CHECK(cl_log_close_wait(&shared) == -EDEADLK, "not on a uthread");
+    write_all();
+    CHECK(cl_sched_run(sched, close_under_them, NULL) == 0, "run");
+    CHECK(shared.log == NULL, "closed");
+    down(WRITERS);
+}
+
+int main(int argc, char **argv)
+{
+    CHECK(argc == 4, "usage");
+    alarm(100);
+    rng_state = strtoull(argv[2], NULL, 10);
+    unsigned kthreads = (unsigned)atoi(argv[3]);
+    if (!strcmp(argv[1], "sleeps"))
+        scenario_sleeps(kthreads);
+    else if (!strcmp(argv[1], "others_run"))
+        scenario_others_run(kthreads);
+    else if (!strcmp(argv[1], "room"))
+        scenario_room(kthreads);
+    else if (!strcmp(argv[1], "close"))
+        scenario_close(kthreads);
+    else
+        return 2;
+    printf("ok\n");
+    return 0;
+}
