@@ -118,8 +118,8 @@ void cl_log_unshare(struct cl_log_shared *shared)
 }
 
 /* Ask the log for something by `submit`, again and again while its buffers are full. */
-static int ask(struct cl_log_shared *s, struct cl_log_future *f,
-               int (*submit)(struct cl_log *log, struct cl_log_op *op))
+static int ask_log(struct cl_log_shared *s, struct cl_log_future *f,
+                   int (*submit)(struct cl_log *log, struct cl_log_op *op))
 {
     if (!cl_may_block(cl_kthread_self()))
         return -EDEADLK;
@@ -141,7 +141,7 @@ static int ask(struct cl_log_shared *s, struct cl_log_future *f,
 
 int cl_log_begin(struct cl_log_shared *shared, struct cl_log_future *f)
 {
-    return ask(shared, f, cl_log_append);
+    return ask_log(shared, f, cl_log_append);
 }
 
 int cl_log_future_wait(struct cl_log_future *f)
@@ -187,7 +187,7 @@ static int trim(struct cl_log *log, struct cl_log_op *op)
 int cl_log_trim_wait(struct cl_log_shared *shared, uint64_t first_kept)
 {
     struct cl_log_future f = {.op.tag = first_kept};
-    int rc = ask(shared, &f, trim);
+    int rc = ask_log(shared, &f, trim);
     return rc ? rc : cl_log_future_wait(&f);
 }
 
