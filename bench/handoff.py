@@ -180,7 +180,8 @@ class Real:
 
 
 def pairs(moves: Sequence[shared.Move], step: int) -> list[tuple[shared.Move, shared.Move, shared.Move | None]]:
-    """Each decision whose move ended by `step`, the entry of its end, and the decision after it, if there is one.
+    """Each decision whose move ended by `step` or had to go further, the entry of its end, and the decision after it, if
+    there is one: an ask that nobody answered belongs to the tail of asks.
 
     moves: of one core, in order. A move that was overtaken by another one has no end.
     """
@@ -188,7 +189,7 @@ def pairs(moves: Sequence[shared.Move], step: int) -> list[tuple[shared.Move, sh
     return [
         (wanted, done, after)
         for wanted, done, after in zip(kept, kept[1:], [*kept[2:], None], strict=False)
-        if wanted.what == lib.CL_IO_LOG_WANTED and done.what == lib.CL_IO_LOG_DONE and done.step == step
+        if wanted.what == lib.CL_IO_LOG_WANTED and done.what == lib.CL_IO_LOG_DONE and done.step >= step
     ]
 
 
@@ -215,7 +216,7 @@ def broken_down(wanted: shared.Move, done: shared.Move, _: shared.Move | None) -
 
 
 def to_handler(moves: Sequence[shared.Move], step: int, stamps: Sequence[int]) -> list[float]:
-    """From each decision whose move ended by `step`: ns to the first stamp of the new owner's handler, if there was one
+    """From each such decision (see pairs): ns to the first stamp of the new owner's handler, if there was one
     before the next move."""
     found, at = [], 0
     for wanted, _, after in pairs(moves, step):

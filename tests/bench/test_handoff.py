@@ -66,10 +66,14 @@ def test_decisions_are_matched_with_their_ends_and_with_the_handlers_stamps() ->
         Move(300 * us, 1, 2, WANTED, ASK),
         Move(304 * us, 2, 2, DONE, ASK),
         Move(310 * us, 2, 1, WANTED, lib.CL_IO_STEP_PARKED),
+        Move(311 * us, 1, 1, DONE, lib.CL_IO_STEP_PARKED),
+        Move(400 * us, 1, 2, WANTED, ASK),  # the ask was not answered, the signal was
+        Move(430 * us, 2, 2, DONE, lib.CL_IO_STEP_INTERRUPT),
     ]
     stamps = [90 * us, 103 * us, 105 * us, 320 * us]  # of another call, of the first move, of the same, of none
     found = handoff.pairs(moves, ASK)
-    assert [(wanted.tsc // us, done.tsc // us) for wanted, done, _ in found] == [(100, 102), (300, 304)]
+    assert [(wanted.tsc // us, done.tsc // us) for wanted, done, _ in found] == [(100, 102), (300, 304), (400, 430)]
+    assert [wanted.tsc // us for wanted, _, _ in handoff.pairs(moves, lib.CL_IO_STEP_INTERRUPT)] == [400]
     assert [round(v / 1e3, 2) for v in handoff.to_handler(moves, ASK, stamps)] == [3.0]
 
 
