@@ -180,8 +180,9 @@ class Real:
 
 
 def pairs(moves: Sequence[shared.Move], step: int) -> list[tuple[shared.Move, shared.Move, shared.Move | None]]:
-    """Each decision whose move ended by `step` or had to go further, the entry of its end, and the decision after it, if
-    there is one: an ask that nobody answered belongs to the tail of asks.
+    """Each decision whose move ended by `step` or had to go further, the entry of its end, and the decision after it.
+
+    An ask that nobody answered in time belongs to the tail of asks.
 
     moves: of one core, in order. A move that was overtaken by another one has no end.
     """
