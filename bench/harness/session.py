@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import statistics
 import sys
 import time
@@ -80,6 +81,7 @@ class Session:
         self._power = ShallowIdle(wanted=shallow_idle)
         self._progress = sys.stderr if progress is None else progress
         self._machine: dict[str, Any] = {}
+        self._affinity: set[int] = set()
         self._started = time.monotonic()
         self._stolen_at_start = machine.steal_seconds()
 
@@ -91,6 +93,7 @@ class Session:
         return self.cores[0], self.cores[1]
 
     def __enter__(self) -> Session:
+        self._affinity = os.sched_getaffinity(0)
         self._power.__enter__()
         self._machine = machine.describe(self.cores)
         self.measure_cacheline()
@@ -104,6 +107,7 @@ class Session:
                 self.measure_cacheline()
         finally:
             self._power.close()
+            os.sched_setaffinity(0, self._affinity)  # a benchmark may pin itself; the next one wants all cores
 
     def say(self, text: str) -> None:
         """Show progress."""

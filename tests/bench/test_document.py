@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,13 @@ ISSUE_TABLE = {
 
 def session(**kwargs: object) -> Session:
     return Session("test", seconds=0.05, progress=io.StringIO(), **kwargs)  # type: ignore[arg-type]
+
+
+def test_a_benchmark_that_pins_itself_leaves_all_cores_to_the_next() -> None:
+    before = os.sched_getaffinity(0)
+    with session():
+        os.sched_setaffinity(0, {min(before)})
+    assert os.sched_getaffinity(0) == before
 
 
 def test_every_promised_figure_is_declared() -> None:
