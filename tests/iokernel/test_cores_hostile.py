@@ -117,8 +117,9 @@ def test_one_that_never_looks_is_interrupted(fight):
 
 def test_one_that_blocks_the_signal_is_evicted(fight):
     batch = fight.batch("blocking")
-    wait_until(lambda: (fight.serve(), fight.took("evict"))[1], WAIT_S, "a move by eviction")
-    assert fight.counted("batch")["evicted"] > 0
+    # Not the moves that ended by it: on a busy machine the new owner may begin while the old one is being demoted, and
+    # from then on it needs no eviction.
+    wait_until(lambda: (fight.serve(), fight.counted("batch")["evicted"])[1], WAIT_S, "an eviction")
     assert fight.counted()["evictions_failed"] == 0
     batch.await_work()  # at what the kernel gives it
     batch.kill()

@@ -125,7 +125,7 @@ def test_a_burst_beyond_a_rate_limit_is_sent_to_the_end(outside: Any) -> None:
             return len(got) + runtime.stats().net["tx_dropped_full"] == n
 
         wait_until(all_sent, 20, lambda: f"{n} replies, have {len(got)}: {runtime.stats()}")
-        assert len(got) >= 32 + 64
+        assert len(got) > 32 + 32  # a full ring, and much of what waited behind it
         assert len({read_datagram(f).payload for f in got}) == len(got)
 
 
