@@ -21,8 +21,9 @@ from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
 from .bpf import loader, steer
 from .bpf.object import read_object
+from .device import check
 from .ethtool import driver, receive_queues
-from .nic import Nic, check, ipv4_to_int
+from .nic import Nic, ipv4_to_int
 
 _COPY_MODES = {"copy": "CL_XSK_COPY", "require": "CL_XSK_ZEROCOPY", "auto": "CL_XSK_AUTO"}
 _KERNEL_STATS = (

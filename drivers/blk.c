@@ -21,6 +21,16 @@ int cl_blk_fd(struct cl_blk *blk, unsigned queue)
     return blk->ops->fd(blk, queue);
 }
 
+int cl_blk_wait_word(struct cl_blk *blk, unsigned queue, const uint32_t *word, uint32_t value, int64_t timeout_ns)
+{
+    return blk->ops->wait_word ? blk->ops->wait_word(blk, queue, word, value, timeout_ns) : -ENOTSUP;
+}
+
+int cl_blk_ready(struct cl_blk *blk, unsigned queue)
+{
+    return blk->ops->ready ? blk->ops->ready(blk, queue) : -ENOTSUP;
+}
+
 void cl_blk_arm(struct cl_blk *blk, unsigned queue, bool on)
 {
     blk->ops->arm(blk, queue, on);

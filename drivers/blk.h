@@ -83,6 +83,12 @@ struct cl_blk_ops {
     /* The time, on the device's own clock, from which on poll may have something that nobody announces; UINT64_MAX: none is
      * known. NULL for devices that announce everything. By the thread that uses the queue. */
     uint64_t (*next_ns)(struct cl_blk *blk, unsigned queue);
+    /* Whether poll would have something. No system call; costs a look at a word or two. NULL: only poll can tell. By the thread
+     * that uses the queue. */
+    bool (*ready)(struct cl_blk *blk, unsigned queue);
+    /* Like wait, and it also ends when *word is not `value` and a FUTEX_WAKE (shared) has been made on it, and perhaps for no reason.
+     * 0, or -ENOTSUP: arm the queue and wait in another way; NULL: always. By the thread that submits, with one word a queue. */
+    int (*wait_word)(struct cl_blk *blk, unsigned queue, const uint32_t *word, uint32_t value, int64_t timeout_ns);
 };
 
 /* What every block device begins with. Constant after creation, but for `gone`. */
@@ -102,6 +108,9 @@ CL_API unsigned cl_blk_poll(struct cl_blk *blk, unsigned queue, struct cl_blk_re
 CL_API int cl_blk_wait(struct cl_blk *blk, unsigned queue, int64_t timeout_ns);
 CL_API int cl_blk_fd(struct cl_blk *blk, unsigned queue);
 CL_API void cl_blk_arm(struct cl_blk *blk, unsigned queue, bool on);
+CL_API int cl_blk_wait_word(struct cl_blk *blk, unsigned queue, const uint32_t *word, uint32_t value,
+                            int64_t timeout_ns);
+CL_API int cl_blk_ready(struct cl_blk *blk, unsigned queue); /* 0 or 1; -ENOTSUP: only poll can tell */
 CL_API int cl_blk_register_memory(struct cl_blk *blk, void *ptr, uint64_t bytes);
 CL_API void cl_blk_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out);
 CL_API void cl_blk_close(struct cl_blk *blk);

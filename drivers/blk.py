@@ -1,7 +1,8 @@
 """Python face of `struct cl_blk`: what every block driver's constructor returns, and what the floors above are given.
 
-A `Blk` owns one C object and closes it once. The data path is C (drivers/blk.h); `read`, `write` and `flush` here block
-and copy, for control, tools and tests, and `Request` with `submit` and `poll` shows the queues as they are.
+A `Blk` owns one C object and closes it once (device.py). The data path is C (drivers/blk.h); `read`, `write` and
+`flush` here block and copy, for control, tools and tests, and `Request` with `submit` and `poll` shows the queues as
+they are.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
-from .nic import check
+from .device import Device, check
 
 READ: int = lib.CL_BLK_READ
 WRITE: int = lib.CL_BLK_WRITE
@@ -87,55 +87,22 @@ class Request:
         return self._map[: self.c.bytes]
 
 
-class Blk:
-    """A block device with `queues` queues. A context manager; leaving it closes the device.
+class Blk(Device):
+    """A block device with `queues` queues. `ptr` is the `struct cl_blk *`. Closing it waits for what is in flight."""
 
-    `ptr` is the `struct cl_blk *` for C. One thread at a time uses a queue. `keep` holds Python objects (the device
-    that this one wraps, callbacks) alive as long as it is open.
-    """
+    _noun, _wrapper = "block device", "one"
 
     def __init__(self, ptr: Any, keep: Sequence[object] = ()) -> None:
-        self._ptr: Any = ptr
-        self._keep: tuple[object, ...] = tuple(keep)
+        super().__init__(ptr, keep)
         self._flying: dict[int, Request] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return "<Blk closed>" if self.closed else f"<Blk {self.name} bytes={self.size_bytes} queues={self.queues}>"
 
     @property
-    def ptr(self) -> Any:
-        """The `struct cl_blk *`. Raises CorelaneError once closed or handed to a wrapping device."""
-        if self._ptr is None:
-            raise CorelaneError("this block device is closed, or belongs to the one that wraps it; open a new one")
-        return self._ptr
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called or ownership was given away."""
-        return self._ptr is None
-
-    @property
-    def name(self) -> str:
-        """Name of the driver."""
-        return str(ffi.string(self.ptr.ops.name).decode())
-
-    @property
     def size_bytes(self) -> int:
         """Size of the device."""
         return int(self.ptr.bytes)
-
-    @property
-    def queues(self) -> int:
-        """Number of queues."""
-        return int(self.ptr.n_queues)
 
     @property
     def depth(self) -> int:
@@ -151,11 +118,6 @@ class Blk:
     def atomic_bytes(self) -> int:
         """A crash tears a write only at multiples of this."""
         return int(self.ptr.atomic_bytes)
-
-    @property
-    def gone(self) -> bool:
-        """Whether the device has failed for good."""
-        return bool(self.ptr.gone)
 
     def stats(self, queue: int | None = None) -> BlkStats:
         """Counters of one queue, or the sum over all queues."""
@@ -218,26 +180,9 @@ class Blk:
             raise BlkError.of(-rc, f"{self.name}: {what}")
         return request
 
-    def close(self) -> None:
-        """Wait for what is in flight and close the device. Nobody may be using it. May be called twice."""
-        if self._ptr is not None:
-            ptr, self._ptr = self._ptr, None
-            lib.cl_blk_close(ptr)
-            self._flying.clear()
-            for kept in self._keep:
-                if isinstance(kept, Blk):
-                    kept.close()
-            self._keep = ()
-
-    def release(self) -> Any:
-        """Give ownership away (to a device that wraps this one): returns `ptr`; this object then counts as closed."""
-        ptr, self._ptr = self.ptr, None
-        return ptr
-
-    def _queue(self, queue: int) -> int:
-        if not 0 <= queue < self.queues:
-            raise CorelaneError(f"queue {queue} of a block device with {self.queues}; queues count from 0")
-        return queue
+    def _close(self, ptr: Any) -> None:
+        lib.cl_blk_close(ptr)
+        self._flying.clear()
 
 
 def memory_blk(size: int = 0, *, queues: int = 0, depth: int = 0, block_bytes: int = 0, atomic_bytes: int = 0) -> Blk:
@@ -263,6 +208,7 @@ class BlkFaultCounts:
     dropped: int
     read_rotted: int
     write_rotted: int
+    unreadable: int
     refused: int
     crashes: int
     pieces_written: int
@@ -291,6 +237,7 @@ class BlkFaults:
     full_from: int = 0
     fail_after: int = 0
     cut_after: int = 0
+    hang: int = 0
     cache_bytes: int = 0
 
     def c(self) -> Any:
@@ -341,6 +288,12 @@ class FaultBlk(Blk):
         rc = lib.cl_blk_fault_rot(self.ptr, offset, size, bits)
         if rc < 0:
             raise BlkError.of(-rc, f"cannot flip bits at {offset}")
+
+    def unreadable(self, offset: int, size: int, on: bool = True) -> None:
+        """Have reads of these bytes fail (EIO) until they are written over, or not any more. Raises BlkError."""
+        rc = lib.cl_blk_fault_unreadable(self.ptr, offset, size, on)
+        if rc < 0:
+            raise BlkError.of(-rc, f"cannot make {size} bytes at {offset} unreadable")
 
     def counts(self) -> BlkFaultCounts:
         """What has happened so far."""

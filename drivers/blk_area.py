@@ -29,8 +29,8 @@ class AreaBlk(FileBlk):
             raise
 
     def close(self) -> None:
-        """Close the device and let go of the area."""
-        open_before = not self.closed
+        """Close the device and let go of the area. A device that wraps this one does so when it is closed itself."""
         super().close()
-        if open_before:
-            os.close(self._claim)
+        claim, self._claim = self._claim, -1
+        if claim >= 0:
+            os.close(claim)

@@ -44,6 +44,7 @@ struct fault_blk {
     bool failed;     /* after fail_after requests */
     struct cl_blk_cache cache;
     struct cl_blk_fault_counts counts;
+    uint64_t *unreadable; /* a bit a block; NULL: there never was one */
     struct flight *free;
     struct queue *queues;
 };
@@ -69,7 +70,7 @@ static uint64_t now_of(const struct fault_blk *f)
 /* The timer says when to look: at the time of the first request, or, with a clock of the caller's, at once. */
 static void announce(struct fault_blk *f, struct queue *q)
 {
-    if (!q->armed || !q->first)
+    if (!q->armed || !q->first || f->config.hang)
         return;
     uint64_t at_ns = f->config.clock == clock_monotonic ? cl_max(q->first->due_ns, 1u) : 1;
     struct itimerspec at = {.it_value = {(time_t)(at_ns / 1000000000u), (long)(at_ns % 1000000000u)}};
@@ -179,9 +180,29 @@ static unsigned fault_submit(struct cl_blk *blk, unsigned queue, struct cl_blk_r
     return take;
 }
 
+static bool touches_unreadable(const struct fault_blk *f, const struct cl_blk_req *r)
+{
+    uint64_t first = r->offset / f->blk.block_bytes, end = first + r->bytes / f->blk.block_bytes;
+    for (uint64_t i = first; f->unreadable && i < end; i++)
+        if (f->unreadable[i / 64] >> i % 64 & 1)
+            return true;
+    return false;
+}
+
+static void set_unreadable(struct fault_blk *f, uint64_t offset, uint64_t bytes, bool on)
+{
+    uint64_t first = offset / f->blk.block_bytes, end = (offset + bytes - 1) / f->blk.block_bytes;
+    for (uint64_t i = first; i <= end; i++)
+        f->unreadable[i / 64] = (f->unreadable[i / 64] & ~(1ull << i % 64)) | (uint64_t)on << i % 64;
+}
+
 static int do_read(struct fault_blk *f, unsigned queue, struct flight *t)
 {
     struct cl_blk_req *r = t->req;
+    if (touches_unreadable(f, r)) {
+        f->counts.unreadable++;
+        return -EIO;
+    }
     if (t->fate == FATE_ERROR) {
         f->counts.read_errors++;
         return -EIO;
@@ -238,6 +259,8 @@ static int do_write(struct fault_blk *f, unsigned queue, struct flight *t)
         return 0;
     }
     f->counts.write_rotted += t->fate == FATE_ROT;
+    if (f->unreadable)
+        set_unreadable(f, t->req->offset, t->req->bytes, false);
     if (t->req->flags & CL_BLK_DURABLE) {
         cl_blk_cache_supersede(&f->cache, t->write, UINT64_MAX);
         return cl_blk_cache_store(&f->cache, queue, t->write, CL_BLK_DURABLE);
@@ -278,7 +301,7 @@ static unsigned fault_poll(struct cl_blk *blk, unsigned queue, struct cl_blk_req
     pthread_mutex_lock(&f->lock);
     uint64_t now = q->first && q->first->due_ns ? now_of(f) : 0;
     unsigned got = 0;
-    while (got < n && q->first && q->first->due_ns <= now) {
+    while (got < n && q->first && q->first->due_ns <= now && !f->config.hang) {
         struct flight *t = q->first;
         q->first = t->next;
         serve(f, queue, t);
@@ -297,7 +320,8 @@ static uint64_t fault_next_ns(struct cl_blk *blk, unsigned queue)
 {
     struct fault_blk *f = (struct fault_blk *)blk;
     pthread_mutex_lock(&f->lock);
-    uint64_t ns = f->queues[queue].first ? f->queues[queue].first->due_ns : UINT64_MAX;
+    struct flight *first = f->config.hang ? NULL : f->queues[queue].first;
+    uint64_t ns = first ? first->due_ns : UINT64_MAX;
     pthread_mutex_unlock(&f->lock);
     return ns;
 }
@@ -373,6 +397,7 @@ static void fault_delete(struct fault_blk *f)
     cl_blk_cache_fini(&f->cache);
     pthread_mutex_destroy(&f->lock);
     free(f->queues);
+    free(f->unreadable);
     free(f);
 }
 
@@ -453,6 +478,21 @@ int cl_blk_fault_rot(struct cl_blk *blk, uint64_t offset, uint64_t bytes, unsign
     return rc;
 }
 
+int cl_blk_fault_unreadable(struct cl_blk *blk, uint64_t offset, uint64_t bytes, bool on)
+{
+    struct fault_blk *f = (struct fault_blk *)blk;
+    int rc = 0;
+    if (bytes == 0 || offset > blk->bytes || bytes > blk->bytes - offset)
+        return -ERANGE;
+    pthread_mutex_lock(&f->lock);
+    if (!f->unreadable && !(f->unreadable = calloc(blk->bytes / blk->block_bytes / 64 + 1, sizeof *f->unreadable)))
+        rc = -ENOMEM;
+    else
+        set_unreadable(f, offset, bytes, on);
+    pthread_mutex_unlock(&f->lock);
+    return rc;
+}
+
 void cl_blk_fault_counts(struct cl_blk *blk, struct cl_blk_fault_counts *out)
 {
     struct fault_blk *f = (struct fault_blk *)blk;
@@ -504,6 +544,8 @@ int cl_blk_fault_set(struct cl_blk *blk, const struct cl_blk_fault_config *confi
     c.clock = f->config.clock;
     c.clock_arg = f->config.clock_arg;
     apply(f, &c);
+    for (unsigned i = 0; i < blk->n_queues; i++)
+        announce(f, &f->queues[i]); /* it may have hung */
     pthread_mutex_unlock(&f->lock);
     return 0;
 }

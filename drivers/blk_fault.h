@@ -16,6 +16,8 @@
  *   rot       one bit is flipped: in the buffer of a read, that once; or in what a write leaves behind, for good.
  *   cut       power goes when so many pieces have become durable, in the middle of a write if need be. Everything answers -EIO until
  *             cl_blk_fault_crash. For tests that cut a run at each place in turn.
+ *   hang      requests are taken and none is done, without an error, until cl_blk_fault_set or cl_blk_fault_crash.
+ *   unreadable  blocks of cl_blk_fault_unreadable answer reads with -EIO, until they are written over.
  *   latency   requests are done in the order in which their time comes, on the clock that was passed in.
  *
  * Pieces balance: pieces_written = stored + superseded + dropped + lost + cached, where superseded ones were overwritten by durable
@@ -42,8 +44,10 @@ struct cl_blk_fault_config {
     double torn;                             /* ... and if so, not all */
     uint64_t latency_min_ns, latency_max_ns; /* uniformly */
     uint64_t full_from;                      /* writes that reach beyond this offset answer -ENOSPC; 0: none do */
-    uint64_t fail_after;          /* requests that are served before the device fails for good; 0: it does not */
-    uint64_t cut_after;           /* pieces that become durable before the power goes; 0: it does not */
+    uint64_t fail_after; /* requests that are served before the device fails for good; 0: it does not */
+    uint64_t cut_after;  /* pieces that become durable before the power goes; 0: it does not */
+    uint32_t hang;       /* 1: nothing is ever done; cl_blk_fault_set with 0 lets it go on where it was */
+    uint32_t pad;
     uint64_t cache_bytes;         /* the oldest writes are stored when there are more; 0 means 64 MiB */
     uint64_t (*clock)(void *arg); /* nanoseconds; NULL: CLOCK_MONOTONIC, and then `wait` sleeps */
     void *clock_arg;
@@ -53,7 +57,8 @@ struct cl_blk_fault_config {
 struct cl_blk_fault_counts {
     uint64_t seen, vanished; /* requests submitted; requests that a crash took */
     uint64_t read_errors, write_errors, flush_errors, no_space, dropped, read_rotted, write_rotted;
-    uint64_t refused; /* answered -EIO because the device had failed or its power was off */
+    uint64_t unreadable; /* reads that failed for a block of cl_blk_fault_unreadable */
+    uint64_t refused;    /* answered -EIO because the device had failed or its power was off */
     uint64_t crashes;
     uint64_t pieces_written;    /* of writes that were done, and what failed ones left behind */
     uint64_t pieces_stored;     /* on the wrapped device */
@@ -74,6 +79,9 @@ CL_API uint64_t cl_blk_fault_crash(struct cl_blk *blk);
 /* Flip one bit, drawn from the crashes' generator, of each of n places within bytes from offset on, on the wrapped device. Queue 0
  * is used. 0 or -errno. */
 CL_API int cl_blk_fault_rot(struct cl_blk *blk, uint64_t offset, uint64_t bytes, unsigned n);
+/* Have reads that touch these bytes fail with -EIO, as of sectors gone bad, or not any more. Whole blocks of block_bytes; a write that is done
+ * mends those it covers, though a crash takes it. -ERANGE, -ENOMEM. */
+CL_API int cl_blk_fault_unreadable(struct cl_blk *blk, uint64_t offset, uint64_t bytes, bool on);
 CL_API void cl_blk_fault_counts(struct cl_blk *blk, struct cl_blk_fault_counts *out);
 /* A clock that is a word of the caller's: arg is a uint64_t *. */
 CL_API uint64_t cl_blk_fault_clock_word(void *arg);

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
 from .blk import Blk
-from .nic import check
+from .device import check
 
 _ENGINES = {
     "auto": lib.CL_BLK_ENGINE_AUTO,

@@ -20,10 +20,15 @@
 
 #define REGIONS 16
 #define SYNC_TAG 1ull /* in user_data: the fdatasync linked to the request */
+#define WORD_TAG 2ull /* instead of a request: the wait for a word (wait_word) */
 
 #ifndef RWF_DSYNC
 #define RWF_DSYNC 2
 #endif
+
+/* Kernel 6.7, newer than many headers. */
+#define OP_FUTEX_WAIT 51
+#define FUTEX2_SIZE_U32 2
 
 struct state { /* of a request, in priv[1] */
     uint16_t pending;
@@ -35,6 +40,9 @@ struct ring {
     int fd;
     bool armed;
     bool sqpoll;
+    bool word_waits;   /* the kernel has a FUTEX_WAIT of ours, which ends by a completion with WORD_TAG */
+    bool word_refused; /* it knows none */
+    const uint32_t *word;
     uint32_t in_flight;
     uint32_t tail; /* entries written; published by ring_doorbell() */
     uint32_t sq_mask, cq_mask;
@@ -173,6 +181,10 @@ static void give_up(struct cl_blk_file *f, struct ring *r)
     cl_store_relaxed(&f->blk.gone, 1);
     for (uint32_t head = cl_load_acquire(r->sq_head); head != r->tail; r->tail--) {
         uint64_t tag = r->sqes[(r->tail - 1) & r->sq_mask].user_data;
+        if (tag == WORD_TAG) {
+            r->word_waits = false;
+            continue;
+        }
         struct cl_blk_req *req = (struct cl_blk_req *)(uintptr_t)(tag & ~SYNC_TAG);
         if (--state_of(req)->pending == 0)
             finish(r, req, -EIO);
@@ -296,6 +308,24 @@ static void push_on(struct cl_blk_file *f, struct ring *r)
     ring_doorbell(f, r);
 }
 
+/* The wait for the word has ended. */
+static void word_done(struct ring *r, const struct io_uring_cqe *c)
+{
+    r->word_waits = false;
+    if (c->res == -EINVAL || c->res == -EOPNOTSUPP)
+        r->word_refused = true;
+}
+
+/* Take completions of the word's wait that are next in the ring, so that what is left there is of requests. */
+static void take_word(struct ring *r)
+{
+    uint32_t head = *r->cq_head;
+    for (; head != cl_load_acquire(r->cq_tail) && r->cqes[head & r->cq_mask].user_data == WORD_TAG; head++)
+        word_done(r, &r->cqes[head & r->cq_mask]);
+    if (head != *r->cq_head)
+        cl_store_release(r->cq_head, head);
+}
+
 static CL_HOT unsigned uring_poll(struct cl_blk *blk, unsigned queue, struct cl_blk_req **done, unsigned n)
 {
     struct cl_blk_file *f = (struct cl_blk_file *)blk;
@@ -312,7 +342,9 @@ static CL_HOT unsigned uring_poll(struct cl_blk *blk, unsigned queue, struct cl_
     for (; head != tail && got < n; head++) {
         const struct io_uring_cqe *c = &r->cqes[head & r->cq_mask];
         struct cl_blk_req *req = (struct cl_blk_req *)(uintptr_t)(c->user_data & ~SYNC_TAG);
-        if (take_cqe(f, r, c)) {
+        if (cl_unlikely(c->user_data == WORD_TAG)) {
+            word_done(r, c);
+        } else if (take_cqe(f, r, c)) {
             done[got++] = req;
             cl_blk_count(&r->stats, req);
         }
@@ -328,10 +360,17 @@ static CL_HOT unsigned uring_poll(struct cl_blk *blk, unsigned queue, struct cl_
     return got;
 }
 
-static bool something_done(const struct ring *r)
+static bool something_done(struct ring *r)
 {
+    if (cl_unlikely(r->word_waits))
+        take_word(r);
     return r->done_first || cl_load_acquire(r->cq_tail) != *r->cq_head ||
            cl_load_relaxed(r->sq_flags) & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW);
+}
+
+static bool uring_ready(struct cl_blk *blk, unsigned queue)
+{
+    return something_done(ring_of(blk, queue));
 }
 
 static int uring_wait(struct cl_blk *blk, unsigned queue, int64_t timeout_ns)
@@ -345,6 +384,57 @@ static int uring_wait(struct cl_blk *blk, unsigned queue, int64_t timeout_ns)
     unsigned left = r->sqpoll ? 0 : r->tail - cl_load_acquire(r->sq_head);
     int rc = enter(r, left, 1, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, &arg, sizeof arg);
     return rc >= 0 || rc == -ETIME || rc == -EAGAIN || rc == -EBUSY ? 0 : rc;
+}
+
+static void fill_word(struct ring *r, const uint32_t *word, uint32_t value)
+{
+    struct io_uring_sqe *e = &r->sqes[r->tail++ & r->sq_mask];
+    uint64_t any = UINT32_MAX;
+    memset(e, 0, sizeof *e);
+    e->opcode = OP_FUTEX_WAIT;
+    e->fd = FUTEX2_SIZE_U32;
+    e->addr = (uintptr_t)word;
+    e->off = value;                              /* addr2 */
+    memcpy((uint8_t *)e + 48, &any, sizeof any); /* addr3: the bits of a wake that count */
+    e->user_data = WORD_TAG;
+    cl_store_release(r->sq_tail, r->tail);
+    r->word_waits = true;
+}
+
+/* The kernel did not take the entry: what it leaves in the ring is to be of requests, for which alone there is room. */
+static void take_back_word(struct ring *r)
+{
+    if (cl_likely(cl_load_acquire(r->sq_head) == r->tail))
+        return;
+    cl_store_release(r->sq_tail, --r->tail); /* it was the last */
+    r->word_waits = false;
+}
+
+/* A FUTEX_WAIT in the ring, beside the requests. It stays there when a request ends the wait, and serves the next one: the kernel
+ * compares the word only when it takes the entry, so it is compared here once the entry is known to be taken. Should it then take a
+ * wake from a plain FUTEX_WAIT of this thread, its completion interrupts that one, which begins anew and compares. */
+static int uring_wait_word(struct cl_blk *blk, unsigned queue, const uint32_t *word, uint32_t value, int64_t timeout_ns)
+{
+    struct ring *r = ring_of(blk, queue);
+    if (r->sqpoll || r->word_refused || (r->word && r->word != word) ||
+        r->tail - cl_load_acquire(r->sq_head) > r->sq_mask)
+        return -ENOTSUP;
+    if (something_done(r))
+        return 0;
+    bool fresh = !r->word_waits;
+    r->word = word;
+    if (fresh)
+        fill_word(r, word, value);
+    else if (cl_load_acquire(word) != value) /* acquire: what was stored before it */
+        return 0;
+    struct __kernel_timespec t = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+    struct io_uring_getevents_arg arg = {.ts = timeout_ns >= 0 ? (uintptr_t)&t : 0};
+    /* EINTR, ETIME, EAGAIN: who waits looks again. */
+    enter(r, r->tail - cl_load_acquire(r->sq_head), 1, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, &arg, sizeof arg);
+    if (fresh)
+        take_back_word(r);
+    take_word(r);
+    return r->word_refused ? -ENOTSUP : 0;
 }
 
 static int uring_fd(struct cl_blk *blk, unsigned queue)
@@ -446,6 +536,8 @@ static const struct cl_blk_ops uring_ops = {
     .register_memory = uring_register,
     .stats = uring_stats,
     .close = uring_close,
+    .ready = uring_ready,
+    .wait_word = uring_wait_word,
 };
 
 static int map_ring(struct ring *r, const struct io_uring_params *p)

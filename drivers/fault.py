@@ -7,7 +7,8 @@ from typing import Any
 
 from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
-from .nic import Nic, check
+from .device import check
+from .nic import Nic
 
 
 @dataclass(frozen=True, slots=True)

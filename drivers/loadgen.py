@@ -14,12 +14,15 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
+from ..runtime.closing import Closing
 from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
-from .nic import Nic, check, ipv4_to_int, mac_to_bytes
+from .device import check
+from .nic import Nic, ipv4_to_int, mac_to_bytes
+
+LOOK_S = 0.1  # at most so long between two looks at whether a run is over, so that an abort is noticed
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +236,7 @@ def _sum(parts: Sequence[Result]) -> Result:
     )
 
 
-class Loadgen:
+class Loadgen(Closing):
     """A load generator for one server. Addresses: "10.77.0.1", "02:00:00:00:00:01"; server_mac None: asked for by ARP.
 
     flows (a power of two) source ports from first_port on, over `ips` (a power of two) addresses from `ip` on, spread
@@ -323,14 +326,6 @@ class Loadgen:
         else:
             raise CorelaneError(f"unknown arrivals {arrivals!r}: 'poisson', 'uniform', Bursty(...) or Closed(...)")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     @property
     def ptr(self) -> Any:
         """The `struct cl_loadgen *`. Raises CorelaneError once closed."""
@@ -391,16 +386,20 @@ class Loadgen:
         timeout_s: by default the schedule's time, plus time for resolving, preloading and the last answers. Raises
         CorelaneError if the run failed (with the reason) or was not over by then (then it is ended).
         """
+        planned_s = sum(p.seconds for p in self._phases)
         if timeout_s is None:
-            timeout_s = sum(p.seconds for p in self._phases) + 30
-        end = time.monotonic() + timeout_s
+            timeout_s = planned_s + 30
+        end, over = time.monotonic() + timeout_s, 0.0
         while (state := lib.cl_loadgen_state(self.ptr)) not in (lib.CL_LOAD_IDLE, lib.CL_LOAD_FAILED):
             if time.monotonic() > end:
                 self.abort()
                 raise CorelaneError(
                     f"the load generator was not done after {timeout_s:.1f} s; is anybody polling its NIC or client?"
                 )
-            time.sleep(0.001)
+            # Seldom before the schedule is over: each look has one of the measured cores for some 40 us.
+            if state == lib.CL_LOAD_RUNNING and not over:
+                over = time.monotonic() + planned_s
+            time.sleep(min(max(over - time.monotonic(), 0.001), LOOK_S))
         if state == lib.CL_LOAD_FAILED:
             raise CorelaneError(f"load generator: {ffi.string(lib.cl_loadgen_reason(self.ptr)).decode()}")
 
@@ -424,10 +423,22 @@ class Loadgen:
         first = {p.series: i for i, p in reversed(list(enumerate(self._phases))) if p.series and p.measured}
         return {number: Latency(lib.cl_loadgen_latency(self.ptr, first[number])) for number in sorted(first)}
 
+    def last_answers(self) -> list[float]:
+        """Of each phase of the last run, in order: when the last right answer to a request of it came, in seconds after
+        the run began; inf if none did."""
+        out: list[float] = []
+        began, c = 0, ffi.new("struct cl_loadgen_counts *")
+        for i in range(len(self._phases)):
+            check(lib.cl_loadgen_counts(self.ptr, i, c), ffi.new("char[256]"), f"phase {i}")
+            began = began or c.start_tsc
+            out.append(lib.cl_clock_ticks_to_ns(self._clock, c.last_tsc - began) / 1e9 if c.last_tsc else math.inf)
+        return out
+
     def run(self, rate: float | None = None, seconds: float = 1.0, warmup_s: float = 0.1, windows: int = 1) -> Result:
         """A run at one rate: warm-up, then `seconds` measured in `windows` equal parts. Returns when it is over."""
         rate = self.rate if rate is None else rate
-        phases = [Phase(seconds / windows, rate) for _ in range(windows)]
+        # Of a series each: a short phase's few requests are not to wait for fresh pages of its histogram.
+        phases = [Phase(seconds / windows, rate, series=i if windows > 1 else 0) for i in range(1, windows + 1)]
         if warmup_s > 0:
             phases.insert(0, Phase(warmup_s, rate, measured=False))
         self.start(phases)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ._native import ffi, lib
-from .nic import Nic, check, ipv4_to_int, mac_to_bytes
+from .device import check
+from .nic import Nic, ipv4_to_int, mac_to_bytes
 
 
 def memory_link(

@@ -1,7 +1,7 @@
 """Python face of `struct cl_nic`: what every driver's constructor returns, and what the floors above are given.
 
-A `Nic` owns one C object and closes it once. The data path is C (drivers/nic.h); `send` and `recv` here copy bytes in
-and out, for control traffic, tools and tests.
+A `Nic` owns one C object and closes it once (device.py). The data path is C (drivers/nic.h); `send` and `recv` here
+copy bytes in and out, for control traffic, tools and tests.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import ipaddress
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
+from .device import Device
 
 BURST: int = lib.CL_NIC_BURST
 """Largest number of frames that one C call moves."""
@@ -65,59 +65,22 @@ def ipv4_to_int(address: str) -> int:
         raise CorelaneError(f"not an IPv4 address: {address!r}; write it as in 10.77.0.1") from error
 
 
-def check(rc: int, err: Any, what: str) -> None:
-    """Raise CorelaneError with the reason that a C constructor left in `err` (char[256]) if `rc` is negative."""
-    if rc < 0:
-        reason = ffi.string(err).decode(errors="replace") or f"error {-rc}"
-        raise CorelaneError(f"{what}: {reason}")
+class Nic(Device):
+    """A network interface: `queues` receive and transmit queues and one set of buffers. `ptr` is the `struct cl_nic *`.
 
-
-class Nic:
-    """A network interface: `queues` receive and transmit queues and one set of buffers.
-
-    `ptr` is the `struct cl_nic *` for C. A Nic is a context manager; leaving it closes the device. One thread at a time
-    uses a queue. `keep` holds Python objects (other Nics, callbacks) alive as long as the device is open.
+    Closing it loses the frames that a user still holds.
     """
 
+    _noun, _wrapper = "NIC", "NIC"
+
     def __init__(self, ptr: Any, keep: Sequence[object] = ()) -> None:
-        self._ptr: Any = ptr
-        self._keep: tuple[object, ...] = tuple(keep)
+        super().__init__(ptr, keep)
         self._scratch: Any = ffi.new("struct cl_frame[]", BURST)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         if self.closed:
             return "<Nic closed>"
         return f"<Nic {self.name} {self.mac} queues={self.queues} buffers={self.buffers}>"
-
-    @property
-    def ptr(self) -> Any:
-        """The `struct cl_nic *`. Raises CorelaneError once closed or handed to a wrapping NIC."""
-        if self._ptr is None:
-            raise CorelaneError("this NIC is closed, or belongs to the NIC that wraps it; open a new one")
-        return self._ptr
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called or ownership was given away."""
-        return self._ptr is None
-
-    @property
-    def name(self) -> str:
-        """Name of the driver."""
-        return str(ffi.string(self.ptr.ops.name).decode())
-
-    @property
-    def queues(self) -> int:
-        """Number of receive queues, and of transmit queues."""
-        return int(self.ptr.n_queues)
 
     @property
     def buffers(self) -> int:
@@ -148,11 +111,6 @@ class Nic:
     def ipv4_prefix(self) -> int:
         """Prefix length of `ipv4` in bits."""
         return int(self.ptr.ipv4_prefix)
-
-    @property
-    def gone(self) -> bool:
-        """Whether the peer or the device has vanished."""
-        return bool(self.ptr.gone)
 
     @property
     def buffers_free(self) -> int:
@@ -225,22 +183,5 @@ class Nic:
         """Wake the thread that sleeps on a queue; returns whether it slept."""
         return bool(lib.cl_park_wake(self.ptr.ops.parker(self.ptr, self._queue(queue))))
 
-    def close(self) -> None:
-        """Close the device; frames that a user still holds are lost. Nobody may be using it. May be called twice."""
-        if self._ptr is not None:
-            ptr, self._ptr = self._ptr, None
-            lib.cl_nic_close(ptr)
-            for kept in self._keep:
-                if isinstance(kept, Nic):  # a NIC that this one wrapped: closed in C, but it may hold more than that
-                    kept.close()
-            self._keep = ()
-
-    def release(self) -> Any:
-        """Give ownership away (to a NIC that wraps this one): returns `ptr`; this object then counts as closed."""
-        ptr, self._ptr = self.ptr, None
-        return ptr
-
-    def _queue(self, queue: int) -> int:
-        if not 0 <= queue < self.queues:
-            raise CorelaneError(f"queue {queue} of a NIC with {self.queues}; queues count from 0")
-        return queue
+    def _close(self, ptr: Any) -> None:
+        lib.cl_nic_close(ptr)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
-from .nic import Nic, check, mac_to_bytes
+from .device import check
+from .nic import Nic, mac_to_bytes
 
 
 @dataclass(frozen=True, slots=True)

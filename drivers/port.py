@@ -9,7 +9,8 @@ from typing import Any
 
 from ..runtime.paths import default_socket
 from ._native import ffi, lib
-from .nic import Nic, check, ipv4_to_int
+from .device import check
+from .nic import Nic, ipv4_to_int
 
 ATTACHED: int = lib.CL_PORT_ATTACHED
 STALLED: int = lib.CL_PORT_STALLED

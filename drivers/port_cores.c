@@ -100,13 +100,6 @@ static void yield_now(void)
 #endif
 }
 
-static void sleep_on_grant(const struct port_arena *a, unsigned k, uint32_t grant, int64_t timeout_ns)
-{
-    struct timespec ts = {timeout_ns / 1000000000, timeout_ns % 1000000000};
-    /* EAGAIN, EINTR, ETIMEDOUT: go and look. */
-    syscall(SYS_futex, &slot_of(a, k)->grant, FUTEX_WAIT, grant, timeout_ns < 0 ? NULL : &ts, NULL, 0);
-}
-
 /* The loop sleeps when it knows of nothing to do; the caller has stored what it is to see, and fenced. */
 static void rouse_loop(const struct port_arena *a)
 {
@@ -123,16 +116,32 @@ struct wait {
     bool parked; /* without work */
     bool lost;   /* k was not the owner some time since `seen`: only a new grant ends it */
     uint32_t seen;
-    uint64_t deadline_tsc; /* or this, if k owned its core all the time; UINT64_MAX: never, 0: at once */
-    unsigned alone;        /* yields in a row that came back at once */
-    uint64_t back_tsc;     /* the last yield or sleep came back */
-    bool woke;             /* the owner for whom we stepped aside */
+    uint64_t deadline_tsc;           /* or this, if k owned its core all the time; UINT64_MAX: never, 0: at once */
+    const struct cl_park_look *look; /* NULL: none */
+    bool done;                       /* it has seen something */
+    uint64_t hot_until_tsc;          /* wait hot for what it looks for, as long as k owns its core */
+    unsigned alone;                  /* yields in a row that came back at once */
+    uint64_t back_tsc;               /* the last yield or sleep came back */
+    bool woke;                       /* the owner for whom we stepped aside */
 };
 
-/* Wait hot once, or cold. `grant` was read before the condition was looked at. */
-static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t grant, uint32_t *said)
+static void sleep_on_grant(const struct port_arena *a, unsigned k, const struct wait *w, uint32_t grant,
+                           int64_t timeout_ns)
 {
-    bool hot = cl_load_relaxed(&slot_of(a, k)->hot) && w->alone < YIELDS_ALONE;
+    const uint32_t *word = &slot_of(a, k)->grant;
+    struct timespec ts = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+    if (w->look && !w->done && w->look->sleep(w->look->arg, word, grant, timeout_ns))
+        return;
+    /* EAGAIN, EINTR, ETIMEDOUT: go and look. */
+    syscall(SYS_futex, word, FUTEX_WAIT, grant, timeout_ns < 0 ? NULL : &ts, NULL, 0);
+}
+
+/* Wait hot once, or cold. `grant` was read before the condition was looked at. To look for something hot on a core that is
+ * another's would take half of it from that one. */
+static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t grant, bool mine, uint32_t *said)
+{
+    bool hot =
+        (cl_load_relaxed(&slot_of(a, k)->hot) && w->alone < YIELDS_ALONE) || (mine && cl_tsc() < w->hot_until_tsc);
     uint32_t state =
         w->parked ? (hot ? CL_KTHREAD_PARKED_HOT : CL_KTHREAD_PARKED) : (hot ? CL_KTHREAD_ASIDE_HOT : CL_KTHREAD_ASIDE);
     if (state != *said) {
@@ -155,7 +164,7 @@ static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t
         rouse_loop(a);
         /* A timer that is due brings no core: the iokernel sees it in the signals and decides. */
         bool timed = w->deadline_tsc != UINT64_MAX && w->deadline_tsc > now;
-        sleep_on_grant(a, k, grant, timed ? cl_ticks_to_ns(clock, (int64_t)(w->deadline_tsc - now)) + 1 : -1);
+        sleep_on_grant(a, k, w, grant, timed ? cl_ticks_to_ns(clock, (int64_t)(w->deadline_tsc - now)) + 1 : -1);
         w->back_tsc = cl_tsc();
     }
 }
@@ -169,13 +178,19 @@ static bool wait_owner(struct port *port, struct port_arena *a, unsigned k, stru
         uint32_t grant = cl_load_acquire(&slot_of(a, k)->grant); /* before the owner: see sleep_on_grant */
         bool mine = owns(a, k);
         w->lost |= !mine;
-        if (mine && (grant != w->seen || (!w->lost && cl_tsc() >= w->deadline_tsc)))
+        if (w->look && !w->done && w->look->done(w->look->arg)) {
+            w->done = true;
+            cl_fence_seq_cst(); /* what it said in the signals before the loop's flag */
+            rouse_loop(a);
+        }
+        bool up = w->done || cl_tsc() >= w->deadline_tsc;
+        if (mine && (grant != w->seen || (!w->lost && up)))
             return true;
         /* Not before it has said that it waits: the wake takes some microseconds, or lets the other one run at once, and
          * the iokernel would interrupt a kthread that is about to be out of the way. */
         if (!mine && !w->woke && said != CL_KTHREAD_RUNNING)
             w->woke = wake_owner(a, k);
-        wait_once(a, k, w, grant, &said);
+        wait_once(a, k, w, grant, mine, &said);
     }
 }
 
@@ -272,7 +287,8 @@ static bool cores_park_begin(struct cl_cores *c, unsigned k)
         return false;
     port_give_back(port, k);
     port->waiters[k].arena = a;
-    port->waiters[k].seen = cl_load_acquire(&slot_of(a, k)->grant); /* before the owner, which it follows */
+    /* Not the grant as it is: one that came since k looked last, for which the iokernel waits, would never be acted on. */
+    port->waiters[k].seen = port_lines(a, k)->signals.acted;
     port->waiters[k].lost = !owns(a, k);
     /* Hot or cold alike: who reads PARKED wakes the futex, which costs a call if nobody sleeps there yet. */
     say(a, k, cl_load_relaxed(&slot_of(a, k)->hot) ? CL_KTHREAD_PARKED_HOT : CL_KTHREAD_PARKED);
@@ -287,13 +303,17 @@ static void cores_park_cancel(struct cl_cores *c, unsigned k)
     wait_core(port, me->arena, k, &w);
 }
 
-static void cores_park_wait(struct cl_cores *c, unsigned k, int64_t timeout_ns)
+static void cores_park_wait(struct cl_cores *c, unsigned k, int64_t timeout_ns, const struct cl_park_look *look)
 {
     struct port *port = port_of_cores(c);
     struct port_waiter *me = &port->waiters[k];
-    struct wait w = {.parked = true, .lost = me->lost, .seen = me->seen, .deadline_tsc = UINT64_MAX};
+    struct wait w = {.parked = true, .lost = me->lost, .seen = me->seen, .deadline_tsc = UINT64_MAX, .look = look};
+    const struct cl_clock *clock = cl_clock_default();
+    uint64_t now = cl_tsc();
     if (timeout_ns >= 0)
-        w.deadline_tsc = cl_tsc() + (uint64_t)cl_ns_to_ticks(cl_clock_default(), timeout_ns);
+        w.deadline_tsc = now + (uint64_t)cl_ns_to_ticks(clock, timeout_ns);
+    if (look)
+        w.hot_until_tsc = now + (uint64_t)cl_ns_to_ticks(clock, look->hot_ns);
     wait_core(port, me->arena, k, &w);
 }
 

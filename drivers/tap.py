@@ -12,7 +12,8 @@ import sys
 
 from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
-from .nic import Nic, check, ipv4_to_int, mac_to_bytes
+from .device import check
+from .nic import Nic, ipv4_to_int, mac_to_bytes
 
 BUFFERS_PER_QUEUE = 512
 

@@ -13,6 +13,9 @@
 
 #include <string.h>
 
+#define ANSWER_MEMORY 16      /* first answers that answer_ns remembers, about */
+#define ANSWER_MOST_NS 100000 /* one that takes longer is about what the application does */
+
 static inline uint32_t park_of(const struct io_kthread *k)
 {
     return cl_load_relaxed(k->park);
@@ -35,6 +38,8 @@ void io_core_account(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     uint64_t ticks = now - core->accounted;
     struct io_allotment *a = core->owner && core->busy ? &core->owner->app->cores : NULL;
+    if (core->accounted && (int64_t)ticks > 0)
+        io_squat_account(loop, core, ticks, now);
     if (a && (int64_t)ticks > 0) {
         cl_store_relaxed(&core->accounted, 0);
         __atomic_thread_fence(__ATOMIC_RELEASE); /* the 0 before what changes */
@@ -70,7 +75,7 @@ static bool usable(struct io_kthread *k, uint64_t now)
 {
     struct io_member *m = &k->member;
     bool running = m->signals.park == CL_KTHREAD_RUNNING;
-    if (m->evicted && !running)
+    if (m->evicted && (!running || (int64_t)(now - m->evicted_until) >= 0))
         m->evicted = false;
     if (m->look_move && !m->core && !m->leaving && !running) { /* siblings need not look on its account */
         m->look_move = false;
@@ -80,7 +85,24 @@ static bool usable(struct io_kthread *k, uint64_t now)
         if ((int64_t)(now - m->retry) >= 0 || io_signals_mark(&m->signals, k->park, k->rx.shared_head) != m->stall_mark)
             m->stalled = false;
     }
-    return !m->dead && !m->stalled && !m->evicted && !(m->leaving && running);
+    if (cl_unlikely(m->banned))
+        m->banned = (int64_t)(now - m->squat.banned_until) < 0;
+    return !m->dead && !m->stalled && !m->evicted && !m->banned && !(m->leaving && running);
+}
+
+/* When one that is not usable is considered again at the latest, which nobody announces to a loop that sleeps. */
+static uint64_t barred_until(const struct io_member *m)
+{
+    uint64_t until = UINT64_MAX;
+    if (m->dead)
+        return until;
+    if (m->stalled)
+        until = cl_min(until, m->retry);
+    if (m->evicted)
+        until = cl_min(until, m->evicted_until);
+    if (m->banned)
+        until = cl_min(until, m->squat.banned_until);
+    return until;
 }
 
 /* A uthread has run for a quantum while others wait behind it. */
@@ -135,8 +157,10 @@ static inline void look_at_kthread(struct io_loop *loop, struct io_kthread *k, s
         io_count(k->app->cores.stats.lies, lies);
     bool owns = m->core && m->core->busy;
     m->usable = usable(k, now);
-    if (!m->usable && !owns)
-        return; /* nothing that it says gets it a core */
+    if (!m->usable && !owns) { /* nothing that it says gets it a core */
+        c->next_due = cl_min(c->next_due, barred_until(m));
+        return;
+    }
     f->usable++;
     f->packet = cl_max(f->packet, s->packet);
     f->thread = cl_max(f->thread, s->thread);
@@ -222,11 +246,11 @@ static void look_at_app(struct io_loop *loop, struct io_app *app, struct cl_poli
     row->thread_delay_ns = to_ns(loop, f.thread);
     row->timer_delay_ns = to_ns(loop, f.timer);
     row->storage_delay_ns = to_ns(loop, f.stored);
+    row->answer_ns = a->answer_ns;
     row->cores = a->held;
     row->maximum = cl_min(a->demand, a->maximum);
     row->guaranteed = cl_min(a->guaranteed, row->maximum);
     fill_attained(loop, app, row, floor);
-    io_count(a->stats.checks, 1);
     io_count(a->stats.congested, f.waiting != 0);
     cl_store_relaxed(&a->stats.waiting, f.waiting);
     cl_store_relaxed(&a->stats.packet_age_ns, row->packet_delay_ns);
@@ -235,12 +259,53 @@ static void look_at_app(struct io_loop *loop, struct io_app *app, struct cl_poli
     cl_store_relaxed(&a->stats.storage_age_ns, row->storage_delay_ns);
 }
 
+/* After a look. What it wrote, the row of the table too, then stays as it is until a word of the application changes, or it
+ * is given or loses a core (set_owner). */
+static bool may_rest(const struct io_app *app)
+{
+    const struct io_allotment *a = &app->cores;
+    bool rests = a->held == 0 && a->demand == 0 && a->help_since == 0;
+    for (uint32_t k = 0; rests && k < app->n_kthreads; k++) {
+        const struct io_member *m = &app->kthreads[k].member;
+        const struct io_signals *s = &m->signals;
+        rests = (s->park == CL_KTHREAD_PARKED || s->park == CL_KTHREAD_PARKED_HOT) && s->waiting == 0 &&
+                !(m->leaving | m->evicted | m->stalled | m->banned | m->look_move);
+    }
+    return rests;
+}
+
+/* Whether an application that rested at the last look still does. */
+static bool still_rests(struct io_cores *c, const struct io_app *app, uint64_t now)
+{
+    const struct io_allotment *a = &app->cores;
+    if (!a->rests || a->held || cl_load_relaxed(a->shared_help) != a->help)
+        return false;
+    for (uint32_t i = 0; i < app->n_kthreads; i++) {
+        const struct io_kthread *k = &app->kthreads[i];
+        const struct io_signals *s = &k->member.signals;
+        if (k->sampled || !io_signals_still(s, k->park, k->rx.shared_head, k->rx.tail, now))
+            return false;
+        c->next_due = cl_min(c->next_due, s->next_timer);
+    }
+    return true;
+}
+
 static void look(struct io_loop *loop)
 {
     struct io_cores *c = &loop->cores;
     uint64_t floor = UINT64_MAX;
-    for (uint32_t i = 0; i < c->n_apps; i++)
-        look_at_app(loop, c->apps[i], &c->table[i], &floor);
+    c->n_active = c->n_resting = 0;
+    for (uint32_t i = 0; i < c->n_apps; i++) {
+        struct io_app *app = c->apps[i];
+        io_count(app->cores.stats.checks, 1);
+        if (still_rests(c, app, loop->now)) {
+            c->n_resting += app->cores.usable;
+            continue;
+        }
+        look_at_app(loop, app, &c->table[i], &floor);
+        app->cores.rests = may_rest(app);
+        c->active[c->n_active++] = app;
+    }
     if (floor != UINT64_MAX)
         c->floor_ns = cl_max(c->floor_ns, floor);
 }
@@ -256,8 +321,8 @@ static void share_idle(struct io_loop *loop)
     struct io_cores *c = &loop->cores;
     struct cl_policy_setting now;
     uint32_t granted = 0;
-    for (uint32_t i = 0; i < c->n_apps; i++)
-        granted += cl_max(c->table[i].grant, c->apps[i]->cores.held);
+    for (uint32_t i = 0; i < c->n_active; i++) /* the others' maximum is 0 */
+        granted += cl_max(row_of(c, c->active[i])->grant, c->active[i]->cores.held);
     if (granted >= c->n)
         return;
     cl_policy_host_current(c->host, &now);
@@ -351,6 +416,14 @@ static void note_detection(struct io_loop *loop, struct io_app *app)
         cl_hist_record(app->cores.detection, oldest);
 }
 
+void io_cores_answered(struct io_loop *loop, struct io_app *app)
+{
+    struct io_allotment *a = &app->cores;
+    uint64_t ns = cl_min(to_ns(loop, loop->now - a->given), (uint64_t)ANSWER_MOST_NS);
+    a->given = 0;
+    a->answer_ns = a->answer_ns ? a->answer_ns - a->answer_ns / ANSWER_MEMORY + ns / ANSWER_MEMORY : ns;
+}
+
 /* Give `app` one core more. */
 static bool give_one(struct io_loop *loop, struct io_app *app, uint64_t now)
 {
@@ -374,6 +447,7 @@ static bool give_one(struct io_loop *loop, struct io_app *app, uint64_t now)
         if (loser && loser->cores.held)
             loser->cores.held--;
         core->busy = true;
+        app->cores.given = loser && app->cores.held == 0 ? now : 0;
         app->cores.held++;
     }
     note_detection(loop, app);
@@ -385,9 +459,9 @@ static void act(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     for (uint32_t pass = 0; pass < 3; pass++)
-        for (uint32_t i = 0; i < c->n_apps; i++) {
-            struct io_app *app = c->apps[i];
-            const struct cl_policy_app *row = &c->table[i];
+        for (uint32_t i = 0; i < c->n_active; i++) {
+            struct io_app *app = c->active[i];
+            const struct cl_policy_app *row = row_of(c, app);
             uint32_t until = pass == 0 ? cl_min(row->guaranteed, row->grant) : row->grant;
             if (pass && row->kind != pass - 1)
                 continue;
@@ -410,15 +484,16 @@ static void survey(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     const struct io_app *one = NULL;
-    bool starving = false, below = false, quanta = false;
+    bool starving = false, below = false, quanta = false, others = c->n_resting > 0;
     uint32_t idle = 0;
     c->n_waiting = 0;
-    for (uint32_t i = 0; i < c->n_apps; i++) {
-        struct io_app *app = c->apps[i];
+    for (uint32_t i = 0; i < c->n_active; i++) {
+        struct io_app *app = c->active[i];
         struct io_allotment *a = &app->cores;
         cl_store_relaxed(&a->stats.cores, a->held);
         below |= a->held && a->held < cl_min(cl_min(a->maximum, a->usable), c->n);
         quanta |= a->held && a->quantum_ticks;
+        others |= a->usable > a->held;
         if (!wants_more(app))
             continue;
         one = app;
@@ -430,6 +505,8 @@ static void survey(struct io_loop *loop, uint64_t now)
         idle += !has_work(core) && !core->moving; /* that moves without an owner: the old one has not stepped aside */
         set_wanted(core, c->n_waiting > 1 || (one && (!core->owner || core->owner->app != one)));
     }
+    if (others && idle < c->n)
+        c->next_due = cl_min(c->next_due, io_squat_due(loop));
     c->contested = c->n_waiting > 0;
     c->awake = c->n_waiting || c->n_moving || below || quanta;
     if (!starving || idle == 0) {
@@ -454,6 +531,7 @@ static void decide(struct io_loop *loop, uint64_t now)
     share_idle(loop);
     act(loop, now);
     survey(loop, now);
+    io_squat_round(loop, now);
     c->last_check = now;
     io_count(c->stats.decisions, 1);
     if (timed) {

@@ -8,7 +8,9 @@ they are then given the whole device, and told which part of it is theirs.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import struct
 import time
 from pathlib import Path
 
@@ -18,10 +20,22 @@ from ..runtime.errors import CorelaneError, Refused
 from . import areas_table
 from .areas import UNIT, Area
 
+_FLOCK = "hhqqi"  # struct flock: type, whence, start, length, pid
 _ZEROS = bytes(1 << 20)
 _LINGER_S = (
     0.5  # a loop device goes away a moment after its last descriptor, and an application may start again at once
 )
+
+
+def _claim(fd: int, area: Area) -> bool:
+    """Lock the area's part of the device, by the opening that fd is of: whoever is given fd holds the lock, and a new
+    iokernel meets it. False: somebody else has it."""
+    part = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, area.offset, area.size, 0)
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, part)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def gaps(areas: list[Area], end: int) -> list[tuple[int, int]]:
@@ -112,15 +126,26 @@ class DeviceStore:
             hint = "set storage.trusted = true if its applications may be trusted with the whole device"
             raise Refused(f"storage area {area.name}", f"nothing here limits it to its part: {why}", hint, errno.EPERM)
         fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-        if why:
+        if why and _claim(fd, area):
             return fd, False
+        if why:
+            os.close(fd)
+            raise Refused(f"storage area {area.name}", "another process has it open", errno=errno.EBUSY)
         try:
             return blk_loop.attach(fd, area.offset, area.size)[0], True
         finally:
             os.close(fd)
 
     def in_use(self, area: Area) -> bool:
-        return any(start == area.offset for start in blk_loop.parts(self._path))
+        if any(start == area.offset for start in blk_loop.parts(self._path)):
+            return True
+        if not self._trusted:
+            return False
+        fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            return not _claim(fd, area)
+        finally:
+            os.close(fd)
 
     def close(self) -> None:
         self._blk.close()

@@ -146,6 +146,7 @@ int io_allot(struct cl_io *io, struct io_app *app, const struct cl_io_app_config
         m->state->cpu = -1;         /* nobody reads it before the application is answered */
         m->state->hot = 0;
         m->pinned = -1;
+        m->account_fd = m->status_fd = -1;
         m->signals.shared = &lines[k].signals;
         app->kthreads[k].sampled = false;
     }
@@ -161,6 +162,7 @@ void io_unallot(struct cl_io *io, struct io_app *app)
     for (uint32_t k = 0; k < app->n_kthreads && app->kthreads[k].member.state; k++) {
         uint32_t slot = app->kthreads[k].member.slot;
         io->slots_used[slot / 64] &= ~(1ull << slot % 64);
+        io_thread_close(&app->kthreads[k]);
     }
 }
 
@@ -234,6 +236,8 @@ int cl_io_app_threads(struct cl_io *io, uint32_t id, int32_t pid, const int32_t 
     app->cores.signal = signal;
     for (uint32_t k = 0; k < n; k++) {
         app->kthreads[k].member.tid = tids[k];
+        io_thread_close(&app->kthreads[k]); /* of an attempt that failed */
+        io_thread_open(&app->kthreads[k]);
         if (sched_getscheduler(tids[k]) == SCHED_IDLE) /* demoted when it was attached before */
             sched_setscheduler(tids[k], SCHED_OTHER, &(struct sched_param){0});
     }

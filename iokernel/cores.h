@@ -3,6 +3,9 @@
  *   signals.c    what waits in an application, and for how long
  *   allocate.c   decides: table, policy, which kthread gets which core
  *   move.c       carries it out: owner, ask, interrupt, evict
+ *   spare.c      finds old owners that did not have the CPU for the time of a step
+ *   squat.c      finds kthreads that use a core which is not theirs, whatever they say
+ *   thread.c     the system calls that this takes
  *   cores.c      set-up, registration, statistics (controlling thread)
  *
  * Invariants, checked by tests/iokernel/c/cores_random.c. A core has at most one owner and a kthread at most one core. A
@@ -16,6 +19,8 @@
 #include "policy_host.h"
 #include "signals.h"
 
+#include <sched.h>
+
 struct io_loop;
 struct io_app;
 struct io_kthread;
@@ -23,6 +28,19 @@ struct io_kthread;
 #define IO_STEER 64        /* entries of the table that spreads an application's flows over its kthreads */
 #define IO_MOVES_LOG 65536 /* entries of a loop's log */
 #define IO_TIMED 16        /* one decision in so many is timed */
+
+/* What squat.c knows of a kthread. All times in ticks, but for ran_ns. */
+struct io_squat {
+    uint64_t
+        entitled; /* for which it might run: it had a core, or had not been able to let go yet, or nobody used its core */
+    uint64_t idle_mark;                /* idle time of its last core, up to which `entitled` has it */
+    uint64_t begin, entitled_at_begin; /* of the window that is being judged; begin 0: there is none */
+    uint32_t lost, lost_at_begin;      /* times that it lost a core */
+    uint32_t strikes;                  /* windows in a row in which it used more than it might */
+    uint32_t bans;                     /* times that it was banned, as far as they are not forgiven */
+    int64_t ran_ns;                    /* CPU time at the beginning of the window, by the kernel */
+    uint64_t banned_until;
+};
 
 /* Managed side of a kthread. */
 struct io_member {
@@ -33,18 +51,21 @@ struct io_member {
     struct io_core *hot_core;     /* where it was told to wait hot, or NULL */
     uint32_t slot, grant;         /* grant: as in state */
     int32_t tid;                  /* 0: not told yet */
+    int account_fd, status_fd;    /* thread.c; -1: none. Controlling thread, but for reading */
     int32_t pinned;               /* CPU that we bound it to; -1: unknown */
     bool usable;                  /* as of the last decision: could be given a core */
     bool leaving;                 /* its core went to another, and it has not stepped aside */
-    bool evicted;                 /* it never did; until its park word says so */
+    bool evicted;                 /* it never did; until its park word says so, or `evicted_until` */
     bool demoted;                 /* SCHED_IDLE, until it is given a core again */
     bool dead;                    /* no such thread */
     bool look_move, look_quantum; /* why its look bit is set */
     bool stalled;                 /* it was given a core and did not begin; until it does anything, or `retry` */
+    bool banned;                  /* it used a core that was another's; until squat.banned_until */
     uint32_t stall_mark, stalls;
-    uint64_t retry;
+    uint64_t retry, evicted_until;
     uint32_t switches; /* at the last look, and since when */
     uint64_t switches_since;
+    struct io_squat squat;
 };
 
 /* Managed side of an application. */
@@ -64,10 +85,13 @@ struct io_allotment {
     uint32_t usable;             /* kthreads that could be given a core, those that have one included */
     uint32_t demand;             /* cores that it could use at this moment, those held included */
     bool wanted;                 /* demand was more than 0 at the last look */
+    bool rests;                  /* the last look found nothing, and nobody had anything to do with it since */
     bool steered;                /* its frames go by `steer` */
     uint64_t core_ticks;         /* attained */
     uint64_t lift_ns;            /* what the policy sees on top of it, see allocate.c */
     uint64_t over_weight;        /* 2^16 / weight */
+    uint64_t given;              /* when it got its only core from another, until it sends a frame; 0: it has */
+    uint64_t answer_ns;          /* as in struct cl_policy_app */
     struct io_kthread *last_run; /* the kthread that was given a core last */
     struct cl_hist *detection;
     struct cl_io_app_cores stats; /* writer: loop; readers: anybody (relaxed) */
@@ -78,23 +102,39 @@ struct io_stamps {
     uint32_t decided, stored, lost, left, back;
 };
 
+/* What spare.c knows of the old owner of a core. */
+struct io_spare {
+    bool on;                     /* it was found not to have had its time */
+    bool ended;                  /* its last turn on the CPU has */
+    bool counted;                /* a turn has begun since it was interrupted: from there on its time is known */
+    uint64_t turns;              /* that it had, that one included */
+    int64_t begin_ns;            /* its CPU time when it was interrupted */
+    int64_t ran_ns;              /* and when its last turn was seen first, which was at `since` */
+    uint64_t since, next, until; /* next: when to look again; until: when it is spared no more */
+};
+
 /* A worker CPU. */
 struct io_core {
     struct cl_state_core *state; /* shared, we write */
     struct io_kthread *owner;    /* NULL: nobody */
     struct io_kthread *from;     /* moving: who must step aside first; NULL: nobody */
     uint32_t cpu;
-    bool moving;   /* the owner, if any, has not begun, or `from` has not stepped aside */
-    bool begun;    /* the owner has begun */
-    bool busy;     /* as of the last decision: the owner has work, or is on its way */
-    bool wanted;   /* as in state */
-    uint8_t step;  /* CL_IO_STEP_* that was taken last */
-    uint8_t stage; /* of the escalation: 0 asked, 1 interrupted, 2 evicted */
-    uint64_t decided, next_stage;
-    uint64_t hot_until; /* 0: it is not hot */
+    bool moving;                  /* the owner, if any, has not begun, or `from` has not stepped aside */
+    bool begun;                   /* the owner has begun */
+    bool extended;                /* `from` has had its second interval to step aside in */
+    bool busy;                    /* as of the last decision: the owner has work, or is on its way */
+    bool wanted;                  /* as in state */
+    uint8_t step;                 /* CL_IO_STEP_* that was taken last */
+    uint8_t stage;                /* of the escalation: 0 asked, 1 interrupted, 2 evicted */
+    uint8_t late;                 /* times start_us for which the owner was waited for beyond the first */
+    uint64_t decided, next_stage; /* next_stage 0: its time begins with the next round */
+    uint64_t asked;               /* when the time of the first step began */
+    uint64_t hot_until;           /* 0: it is not hot */
     struct io_kthread *hot[2];
+    struct io_spare spare;
     struct io_stamps stamps; /* of the last hand-over, see struct cl_io_move */
     uint64_t accounted;      /* up to when; 0: being changed, see io_core_account. Writer: loop; readers: anybody */
+    uint64_t idle;           /* ticks in which its owner, if it had one, had no work */
     struct cl_io_core_stats stats; /* writer: loop; readers: anybody (relaxed) */
 };
 
@@ -103,6 +143,9 @@ struct io_cores {
     uint32_t n, n_apps, n_moving, n_quantum, n_waiting;
     struct io_core *core;
     struct io_app *apps[CL_IO_MAX_APPS]; /* in the order of the table */
+    uint32_t n_active;
+    struct io_app *active[CL_IO_MAX_APPS]; /* those that do not rest, in the same order; during a decision only */
+    uint32_t n_resting;                    /* kthreads of the others that could be given a core */
     struct cl_policy_app *table;
     struct cl_policy_view view;
     struct cl_policy_host *host;
@@ -114,6 +157,8 @@ struct io_cores {
     uint64_t idle_waits; /* since when a core is idle beside an application that waits; 0: it is not so */
     uint64_t floor_ns;   /* least attained over weight of those that want cores */
     uint64_t interval, ask, interrupt, start, hot, urgent_gap, hold_batch, hold_latency; /* ticks */
+    uint64_t next_squat;                                                                 /* when squat.c looks next */
+    uint32_t squat_app, squat_kthread;                                                   /* whose turn it is there */
     struct cl_io_cores_stats stats; /* writer: loop; readers: anybody (relaxed) */
     struct cl_hist *actuation[CL_IO_STEPS], *decision;
     struct cl_io_move *log;
@@ -135,6 +180,8 @@ void io_cores_log(struct io_loop *loop, uint64_t now, const struct io_core *core
 
 /* allocate.c: once a round. */
 void io_cores_round(struct io_loop *loop, uint64_t now);
+/* It sent frames, the first since `given`. */
+void io_cores_answered(struct io_loop *loop, struct io_app *app);
 /* Core time up to now goes to whoever had work on it at the last look; before its owner changes. */
 void io_core_account(struct io_loop *loop, struct io_core *core, uint64_t now);
 
@@ -157,5 +204,50 @@ void io_look(struct io_kthread *k);
 void io_end_quantum(struct io_cores *c, struct io_kthread *k);
 /* Spread flows over the kthreads that have cores. */
 void io_steer(struct io_loop *loop, struct io_app *app);
+
+/* spare.c */
+/* From here on the old owner has the time of the last step. */
+void io_spare_begin(struct io_loop *loop, struct io_core *core, uint64_t now);
+/* That time is over. Whether the old owner did not have the CPU for so long; then core->spare says when to ask again. */
+bool io_spare(struct io_loop *loop, struct io_core *core, uint64_t now);
+
+/* thread.c */
+/* By the kernel. */
+struct io_account {
+    int64_t ran_ns; /* CPU time; up to date when a turn has ended */
+    uint64_t turns; /* times that it was switched to */
+};
+
+struct io_thread_status {
+    char state;    /* as ps shows it */
+    uint64_t left; /* turns that have ended */
+};
+
+/* Controlling thread: k's thread is known; it goes. */
+void io_thread_open(struct io_kthread *k);
+void io_thread_close(struct io_kthread *k);
+void io_thread_wake(struct io_loop *loop, struct io_kthread *k); /* by its futex */
+/* signal 0: only ask whether it is there. -errno. A thread's number may be another process's by now: this is the one call
+ * that asks for both. */
+int io_thread_signal(struct io_loop *loop, struct io_kthread *k, int signal);
+bool io_thread_alive(struct io_loop *loop, struct io_kthread *k);
+void io_thread_bind(struct io_loop *loop, struct io_kthread *k, const cpu_set_t *set);
+int io_thread_policy(struct io_loop *loop, struct io_kthread *k, int policy); /* -errno */
+/* False: it cannot be read. */
+bool io_thread_account(struct io_loop *loop, const struct io_kthread *k, struct io_account *out);
+bool io_thread_status(struct io_loop *loop, const struct io_kthread *k, struct io_thread_status *out);
+/* Whether the kernel has it in line for its CPU, or in the middle of a call that will end: it is late since others use the
+ * CPU, of whom the loop need not know. One that was stopped, or sleeps, is not. */
+bool io_thread_in_line(struct io_loop *loop, const struct io_kthread *k);
+
+/* squat.c */
+/* Have a look at some kthreads, if it is time. After io_core_account of all cores. */
+void io_squat_round(struct io_loop *loop, uint64_t now);
+/* When it must have looked, where there is anything to look for. */
+uint64_t io_squat_due(const struct io_loop *loop);
+/* Time of a core up to now that its owner had, or did not need. */
+void io_squat_account(const struct io_loop *loop, struct io_core *core, uint64_t ticks, uint64_t now);
+/* k is about to own `core`, for which its last core may be exchanged; or loses the one that it has (NULL). */
+void io_squat_moved(struct io_kthread *k, const struct io_core *core);
 
 #endif

@@ -158,8 +158,10 @@ static void sleep_unless_work(struct io_loop *loop)
     bool busy = io_round(loop, now);
     uint64_t due = next_due(loop, now);
     int64_t ns = due == NEVER ? -1 : due <= now ? 0 : cl_ticks_to_ns(loop->io->clock, (int64_t)(due - now));
-    if (!busy && !io_commands_pending(loop) && !cl_load_relaxed(&loop->stop) && (ns < 0 || ns >= SHORTEST_NS))
+    if (!busy && !io_commands_pending(loop) && !cl_load_relaxed(&loop->stop) && (ns < 0 || ns >= SHORTEST_NS)) {
         wait_for_event(loop, ns);
+        loop->woke = cl_min(cl_tsc(), due); /* from when it was due, it was kept from running */
+    }
     cl_store_relaxed(&loop->state->sleeping, 0);
     park_uplinks(loop, false);
     cl_store_relaxed(&loop->state->heartbeat_tsc, cl_tsc());

@@ -140,6 +140,7 @@ struct io_loop {
 
     /* idle.c */
     uint64_t idle_since, last_heartbeat;
+    uint64_t woke; /* its last sleep ended, or was to end */
     bool was_busy;
     int epoll_fd, event_fd;
     bool event_fd_shared; /* an uplink's parker has it: whoever fills that queue may write to it even after our end */

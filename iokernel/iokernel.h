@@ -149,12 +149,15 @@ struct cl_io_app_cores {
     uint64_t asked;       /* as old owner: by the word in its arena */
     uint64_t interrupted; /* by signal, since it did not answer */
     uint64_t evicted;     /* by demotion, since it did not answer that either */
+    uint64_t spared;      /* not evicted when it was time, since it had not had the CPU for as long as that */
+    uint64_t squatted;    /* demoted since a kthread used a core that was another's, whatever it said */
     uint64_t not_started; /* as new owner: did not begin in time, so that the core was taken back */
-    uint64_t delayed;     /* decisions in which it got no core, since it had used up its system calls */
-    uint64_t quantum;     /* uthreads told that they had run for long enough */
-    uint64_t lies;        /* positions that no honest application writes */
-    uint64_t cores;       /* held now */
-    uint64_t waiting;     /* things that waited in it at the last decision */
+    uint64_t late;    /* as new owner: times that it had not begun, but was in line for the CPU, and was waited for */
+    uint64_t delayed; /* decisions in which it got no core, since it had used up its system calls */
+    uint64_t quantum; /* uthreads told that they had run for long enough */
+    uint64_t lies;    /* positions that no honest application writes */
+    uint64_t cores;   /* held now */
+    uint64_t waiting; /* things that waited in it at the last decision */
     uint64_t packet_age_ns, thread_age_ns, timer_age_ns,
         storage_age_ns; /* of the oldest of each, then; 0: none waited */
 };
@@ -174,13 +177,18 @@ struct cl_io_cores_stats {
     uint64_t urgent;                                  /* of the decisions: before the interval was over */
     uint64_t violations; /* spells of more than an interval in which a core was idle beside one that waited */
     uint64_t moves, wakes, asked, interrupted, evicted, not_started, died;
+    uint64_t late; /* times that a new owner had not begun, but was in line for the CPU, and was waited for */
     /* Of those evicted: the new owner ran already, or there was none; and the new owner did not begin either. The others
      * are the moves that ended by that step, or have not ended. */
     uint64_t evicted_late, evicted_void;
+    uint64_t spared;            /* not evicted when it was time, since it had not had the CPU for as long as that */
+    uint64_t squatted;          /* demoted since they used a core that was another's, and did not say so */
+    uint64_t squat_unread;      /* looks at the CPU time of a kthread that failed: its use of cores is not watched */
     uint64_t affinities;        /* kthreads moved to another CPU first */
     uint64_t affinities_failed; /* sched_setaffinity refused */
     uint64_t evictions_failed;  /* sched_setscheduler refused: EPERM as a rule */
     uint64_t interrupts_failed; /* tgkill refused */
+    uint64_t interrupts_spared; /* not sent: the application's system calls are limited, and it had made as many */
     uint64_t syscalls;          /* made to move cores, failed ones and futex wakes included */
     uint64_t steers;            /* times that an application's flows were spread anew */
 };
@@ -196,14 +204,15 @@ struct cl_io_core_stats {
 };
 
 /* Why an entry was written. */
-#define CL_IO_LOG_WANTED 1  /* owner changed: an application should have more cores */
-#define CL_IO_LOG_DONE 2    /* the new owner runs; step says how it came to that */
-#define CL_IO_LOG_STALLED 3 /* owner changed: the new owner did not begin, nobody has the core */
-#define CL_IO_LOG_DIED 4    /* owner changed: its thread does not exist any more */
-#define CL_IO_LOG_LEFT 5    /* owner changed: its application was removed */
-#define CL_IO_LOG_WOKEN 6   /* a parked owner was given work */
-#define CL_IO_LOG_EVICTED 7 /* the owner before did not step aside, and was demoted */
-#define CL_IO_LOG_ASIDE 8   /* the owner before stepped aside, after the new one was seen to run, or there was none */
+#define CL_IO_LOG_WANTED 1   /* owner changed: an application should have more cores */
+#define CL_IO_LOG_DONE 2     /* the new owner runs; step says how it came to that */
+#define CL_IO_LOG_STALLED 3  /* owner changed: the new owner did not begin, nobody has the core */
+#define CL_IO_LOG_DIED 4     /* owner changed: its thread does not exist any more */
+#define CL_IO_LOG_LEFT 5     /* owner changed: its application was removed */
+#define CL_IO_LOG_WOKEN 6    /* a parked owner was given work */
+#define CL_IO_LOG_EVICTED 7  /* the owner before did not step aside, and was demoted */
+#define CL_IO_LOG_ASIDE 8    /* the owner before stepped aside, after the new one was seen to run, or there was none */
+#define CL_IO_LOG_SQUATTED 9 /* a kthread that had this core last used it without owning one, and was demoted */
 
 /* One entry of a loop's log of moves. From WOKEN on, and in DONE, from and to are the owner. What an entry tells of
  * happened before tsc + after; a new owner was decided on at tsc or later. */

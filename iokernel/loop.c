@@ -28,7 +28,7 @@ CL_HOT bool io_round(struct io_loop *loop, uint64_t now)
 void *io_loop_main(void *arg)
 {
     struct io_loop *loop = arg;
-    loop->idle_since = cl_tsc();
+    loop->idle_since = loop->woke = cl_tsc();
     /* Relaxed: `stop` orders nothing; the controlling thread joins us before it touches anything of ours. */
     while (!cl_load_relaxed(&loop->stop))
         io_idle(loop, io_round(loop, cl_tsc()));

@@ -10,10 +10,10 @@
 #include "internal.h"
 
 #include <errno.h>
-#include <linux/futex.h>
-#include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+
+#define MOVE_MEMORY 16 /* moves that view.move_ns remembers, about */
+#define MOST_LATE 20   /* times start_us for which a new owner is waited for while the kernel has it in line */
+#define MOST_STALLS 8u /* doublings of the time for which one that did not begin is not considered: 80 ms at most */
 
 static inline uint32_t slot_of(const struct io_kthread *k)
 {
@@ -25,67 +25,23 @@ static inline uint32_t park_of(const struct io_kthread *k)
     return cl_load_relaxed(k->park);
 }
 
-/* Count a system call; the application that it is made for pays for it (the bucket is looked at before a move begins). */
-static void charge(struct io_loop *loop, struct io_app *app)
-{
-    cl_bucket_take(&app->wakes, 1);
-    io_count(loop->stats.syscalls, 1);
-    io_count(loop->cores.stats.syscalls, 1);
-}
-
-static void futex_wake(struct io_loop *loop, struct io_kthread *k)
-{
-    charge(loop, k->app);
-    syscall(SYS_futex, &k->member.state->grant, FUTEX_WAKE, 1, NULL, NULL, 0);
-}
-
-/* Send `signal` (0: none, only ask whether the thread is there) to k's thread. -errno. */
-static int thread_kill(struct io_loop *loop, struct io_kthread *k, int signal)
-{
-    charge(loop, k->app);
-    int rc = syscall(SYS_tgkill, k->app->cores.pid, k->member.tid, signal) < 0 ? -errno : 0;
-    if (rc == -ESRCH)
-        k->member.dead = true;
-    return rc;
-}
-
-/* A thread's number may be another process's by now: tgkill is the one call that asks for both. */
-static bool alive(struct io_loop *loop, struct io_kthread *k)
-{
-    return !k->member.dead && thread_kill(loop, k, 0) != -ESRCH;
-}
-
-static void set_affinity(struct io_loop *loop, struct io_kthread *k, const cpu_set_t *set)
-{
-    charge(loop, k->app);
-    io_count(loop->cores.stats.affinities, 1);
-    if (sched_setaffinity(k->member.tid, sizeof *set, set) < 0)
-        io_count(loop->cores.stats.affinities_failed, 1);
-}
-
-static int set_policy(struct io_loop *loop, struct io_kthread *k, int policy)
-{
-    charge(loop, k->app);
-    return sched_setscheduler(k->member.tid, policy, &(struct sched_param){0}) < 0 ? -errno : 0;
-}
-
 /* Have k run on `core`, at a common priority. False: it is dead. */
 static bool place(struct io_loop *loop, struct io_kthread *k, const struct io_core *core)
 {
     struct io_member *m = &k->member;
     if (cl_likely(m->pinned == (int32_t)core->cpu && !m->demoted))
         return true;
-    if (!alive(loop, k))
+    if (!io_thread_alive(loop, k))
         return false;
     if (m->demoted) {
-        set_policy(loop, k, SCHED_OTHER);
+        io_thread_policy(loop, k, SCHED_OTHER);
         m->demoted = false;
     }
     if (m->pinned != (int32_t)core->cpu) {
         cpu_set_t set;
         CPU_ZERO(&set);
         CPU_SET(core->cpu, &set);
-        set_affinity(loop, k, &set);
+        io_thread_bind(loop, k, &set);
         m->pinned = (int32_t)core->cpu; /* also if it failed: it runs where it is, and asking again helps nobody */
     }
     return true;
@@ -172,12 +128,17 @@ static void bump(struct io_kthread *k)
 static void set_owner(struct io_cores *c, struct io_core *core, struct io_kthread *k, uint64_t now)
 {
     if (core->owner) {
+        core->owner->app->cores.rests = false;
         core->owner->member.core = NULL;
+        io_squat_moved(core->owner, NULL);
         io_end_quantum(c, core->owner);
     }
     core->owner = k;
-    if (k)
+    if (k) {
+        k->app->cores.rests = false;
+        io_squat_moved(k, core);
         k->member.core = k->member.last = core;
+    }
     cl_store_relaxed(&core->state->moves, core->state->moves + 1);
     cl_store_relaxed(&core->state->decided_tsc, now);
     /* Release: `wake` and the kthread's `cpu` and `hot` come before. */
@@ -190,14 +151,22 @@ static void set_owner(struct io_cores *c, struct io_core *core, struct io_kthrea
     io_count(core->stats.moves, 1);
 }
 
+/* The steps are taken from the first one on. `now` is the beginning of a round, and one that decides after a sleep may have
+ * taken as long as a step by now: the time of the first step begins when the next round does. */
+static void begin_steps(struct io_core *core)
+{
+    core->stage = 0;
+    core->next_stage = 0;
+    core->late = 0;
+}
+
 static void begin(struct io_cores *c, struct io_core *core, struct io_kthread *from, unsigned step, uint64_t now)
 {
     core->from = from;
     core->step = (uint8_t)step;
-    core->stage = 0;
-    core->begun = false;
+    begin_steps(core);
+    core->begun = core->extended = false;
     core->decided = now;
-    core->next_stage = now + c->ask;
     set_moving(c, core, true);
     if (from)
         from->member.leaving = true;
@@ -234,6 +203,7 @@ static void forget_from(struct io_core *core)
         return;
     core->from->member.leaving = false;
     core->from = NULL;
+    core->spare.on = false;
 }
 
 /* k has stepped aside for a move that has not ended, and is to have a core again: from here on it may run. */
@@ -253,6 +223,7 @@ static void evict(struct io_loop *loop, struct io_core *core, uint64_t now)
         io_count(c->stats.evicted, 1);
         io_count(from->app->cores.stats.evicted, 1);
         from->member.evicted = true;
+        from->member.evicted_until = now + c->start;
         if (core->begun || !core->owner)
             io_count(c->stats.evicted_late, 1);
         else
@@ -260,6 +231,12 @@ static void evict(struct io_loop *loop, struct io_core *core, uint64_t now)
         note(loop, core, CL_IO_LOG_EVICTED, now);
     }
     forget_from(core);
+}
+
+static void evict_unless_spared(struct io_loop *loop, struct io_core *core, uint64_t now)
+{
+    if (!io_spare(loop, core, now) && in_the_way(core)) /* it may have stepped aside while the kernel was asked */
+        evict(loop, core, now);
 }
 
 /* The move goes no further: it was overtaken, or the new owner did not begin. */
@@ -298,7 +275,7 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
     else if (running && park_of(old) != CL_KTHREAD_RUNNING)
         running = false; /* it may have stepped aside before it could see `wake` */
     if (!io_park_is_hot(park_of(k)) && !(cold && running))
-        futex_wake(loop, k);
+        io_thread_wake(loop, k);
     io_cores_log(loop, now, core, slot_of(old), slot_of(k), CL_IO_LOG_WANTED, core->step);
     io_count(c->stats.moves, 1);
     io_count(k->app->cores.stats.moves_in, 1);
@@ -329,7 +306,7 @@ bool io_move_wake(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     }
     cl_fence_seq_cst(); /* it stores its park word, fences, and looks at the grant; or sleeps on the old one, and is woken */
     if (!io_park_is_hot(park_of(k)))
-        futex_wake(loop, k);
+        io_thread_wake(loop, k);
     note(loop, core, CL_IO_LOG_WOKEN, now);
     io_count(k->app->stats.wakes, 1);
     io_count(k->app->cores.stats.wakes, 1);
@@ -341,6 +318,8 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
 {
     struct io_cores *c = &loop->cores;
     struct io_kthread *k = core->owner;
+    if (core->spare.on && in_the_way(core)) /* it was spared for the sake of an owner that is no more */
+        evict(loop, core, now);
     io_cores_log(loop, now, core, slot_of(k), 0, what, core->step);
     io_core_account(loop, core, now);
     abandon(c, core);
@@ -360,15 +339,31 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
     io_steer(loop, k->app);
 }
 
+/* The new owner has not begun in time. Were the core taken from it while it is in line, it would find nothing when its turn
+ * comes, and so each time where that takes longer than start_us. Who may have the core by the policy gets it all the same. */
+static bool wait_on(struct io_loop *loop, struct io_core *core, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    if (core->late == MOST_LATE || park_of(core->owner) == CL_KTHREAD_RUNNING || !io_thread_in_line(loop, core->owner))
+        return false;
+    core->late++;
+    core->next_stage = now + c->start;
+    io_count(c->stats.late, 1);
+    io_count(core->owner->app->cores.stats.late, 1);
+    return true;
+}
+
 /* The new owner did not begin. It is not considered again until it does anything, or, since one that was only stopped has
- * nothing to do when it goes on, after a while that doubles each time. */
+ * nothing to do when it goes on, after a while that doubles each time; but not for one that was in line all the time. */
 static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     struct io_kthread *k = core->owner;
     struct io_member *m = &k->member;
     m->stalled = true;
     m->stall_mark = io_signals_mark(&m->signals, k->park, k->rx.shared_head);
-    m->retry = now + (loop->cores.start / 16 << cl_min(m->stalls, 12u));
+    if (core->late == MOST_LATE)
+        m->stalls = 0;
+    m->retry = now + (loop->cores.start / 16 << cl_min(m->stalls, MOST_STALLS));
     m->stalls++;
     io_count(loop->cores.stats.not_started, 1);
     io_count(k->app->cores.stats.not_started, 1);
@@ -377,8 +372,7 @@ static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
         return;
     core->from = k; /* it got up by itself, and runs on without a look at its grant: now it must go */
     m->leaving = true;
-    core->stage = 0;
-    core->next_stage = now + loop->cores.ask;
+    begin_steps(core);
     set_moving(&loop->cores, core, true);
     ask(loop, core);
 }
@@ -394,10 +388,14 @@ static void interrupt(struct io_loop *loop, struct io_core *core)
 {
     struct io_kthread *from = core->from;
     int signal = from->app->cores.signal;
+    if (signal == 0)
+        return; /* it registered none: that step is left out */
     cl_bucket_refill(&from->app->wakes, loop->now);
-    if (signal == 0 || !cl_bucket_open(&from->app->wakes))
-        return; /* that step is left out */
-    int rc = thread_kill(loop, from, signal);
+    if (!cl_bucket_open(&from->app->wakes)) {
+        io_count(loop->cores.stats.interrupts_spared, 1);
+        return; /* the next step comes all the same */
+    }
+    int rc = io_thread_signal(loop, from, signal);
     if (rc == -ESRCH) {
         forget_from(core);
     } else if (rc < 0) {
@@ -413,21 +411,42 @@ static void interrupt(struct io_loop *loop, struct io_core *core)
 bool io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_core *off)
 {
     struct io_cores *c = &loop->cores;
-    if (!alive(loop, k))
+    if (!io_thread_alive(loop, k))
         return false;
-    int rc = set_policy(loop, k, SCHED_IDLE);
+    int rc = io_thread_policy(loop, k, SCHED_IDLE);
     if (rc < 0)
         io_count(c->stats.evictions_failed, 1);
     k->member.demoted = rc == 0;
+    if (k->member.hot_core) /* a yield to it would last until the tick: whoever is woken preempts it at once */
+        io_core_cool(k->member.hot_core);
     if (c->n > 1) {
         cpu_set_t set;
         CPU_ZERO(&set);
         for (uint32_t i = 0; i < c->n; i++)
             if (&c->core[i] != off)
                 CPU_SET(c->core[i].cpu, &set);
-        set_affinity(loop, k, &set);
+        io_thread_bind(loop, k, &set);
         k->member.pinned = -1;
     }
+    return true;
+}
+
+/* The old owner is in a call of the kernel, in which a signal does not reach it, and looks when it comes back. Or it said since
+ * the decision that it had seen it, and is on its way out: code and words that it has not touched for long take it more than
+ * the interval, and a signal would come on top of that. The one for as long as the next step takes at most, the other once a
+ * move, so that lies gain that and one interval; and an old stamp that looks young, being a low word, no more than a lie.
+ * Relaxed: advice. */
+static bool extend(const struct io_cores *c, struct io_core *core, uint64_t now)
+{
+    const struct cl_signals *s = core->from->member.signals.shared;
+    core->next_stage = now + c->ask;
+    if (cl_load_relaxed(&s->in_call) && now - core->asked < c->interrupt)
+        return true;
+    uint32_t since = (uint32_t)cl_tsc() - core->stamps.decided;
+    uint32_t seen = cl_load_relaxed(&s->lost_tsc) - core->stamps.decided;
+    if (core->extended || seen > since)
+        return false;
+    core->extended = true;
     return true;
 }
 
@@ -436,23 +455,33 @@ static bool escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     bool waits_for_old = in_the_way(core), nobody = core->begun || !core->owner; /* nobody who is to begin */
-    if (core->stage == 2 && nobody) { /* the old one said that it had stepped aside, and runs again */
+    if (core->stage == 2 &&
+        waits_for_old) /* it was spared up to now, or said that it had stepped aside, and runs again */
         evict(loop, core, now);
-        return false;
-    }
     if (core->stage == 2) {
+        if (nobody || wait_on(loop, core, now))
+            return false;
         stalled(loop, core, now);
         return true;
     }
+    if (core->stage == 0 && waits_for_old && extend(c, core, now))
+        return false;
     core->stage++;
-    core->next_stage = core->stage == 1 ? now + c->interrupt : core->decided + c->start;
-    if (waits_for_old && core->stage == 1)
+    /* The last step takes its time also where the loop itself was kept from running since the decision. */
+    core->next_stage = now + c->interrupt;
+    if (core->stage == 2 && (int64_t)(core->decided + c->start - core->next_stage) > 0)
+        core->next_stage = core->decided + c->start;
+    if (waits_for_old && core->stage == 1) {
         interrupt(loop, core);
+        if (core->from)
+            io_spare_begin(loop, core, now);
+        core->next_stage = 0;
+    }
     if (waits_for_old && core->stage == 2)
-        evict(loop, core, now);
+        evict_unless_spared(loop, core, now);
     if (nobody)
         return false;
-    if (core->stage == 2 && !alive(loop, core->owner)) {
+    if (core->stage == 2 && !io_thread_alive(loop, core->owner)) {
         died(loop, core, now);
         return true;
     }
@@ -462,7 +491,7 @@ static bool escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
         return false;
     }
     if (!waits_for_old || core->stage == 2) /* who should have woken it has died, or lies; or it was nobody's duty */
-        futex_wake(loop, core->owner);
+        io_thread_wake(loop, core->owner);
     return false;
 }
 
@@ -485,7 +514,13 @@ static void done(struct io_loop *loop, struct io_core *core, uint64_t now)
     stamp(core);
     k->member.stalls = 0;
     set_look_move(k, false); /* if it was told to look at this grant */
-    cl_hist_record(c->actuation[core->step], (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(now - core->decided)));
+    uint64_t ns = (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(now - core->decided));
+    cl_hist_record(c->actuation[core->step], ns);
+    if (core->step == CL_IO_STEP_ASK || core->step == CL_IO_STEP_INTERRUPT) {
+        /* What an application can add to it by being slow ends with the time of its steps. */
+        uint64_t most = (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(c->ask + c->interrupt));
+        c->view.move_ns = (MOVE_MEMORY - 1) * c->view.move_ns / MOVE_MEMORY + cl_min(ns, most) / MOVE_MEMORY;
+    }
     note(loop, core, CL_IO_LOG_DONE, now);
 }
 
@@ -494,12 +529,14 @@ static void poll_old(struct io_loop *loop, struct io_core *core, bool seen, uint
 {
     struct io_kthread *from = core->from;
     if (in_the_way(core)) {
+        if (core->spare.on && (int64_t)(now - core->spare.next) >= 0)
+            evict_unless_spared(loop, core, now);
+        if (!core->from)
+            return;
         if (cl_likely(from->member.look_move))
             return;
-        ask(loop,
-            core); /* it had parked, and went on before it could see that its core had gone: its time begins now */
-        core->stage = 0;
-        core->next_stage = now + loop->cores.ask;
+        ask(loop, core); /* it had parked, and went on before it could see that its core had gone */
+        begin_steps(core);
     } else if (core->begun || !core->owner) {
         set_look_move(from, false);
         forget_from(core);
@@ -520,6 +557,11 @@ static bool poll_move(struct io_loop *loop, struct io_core *core, uint64_t now)
     if ((core->begun || !k) && !core->from) {
         set_moving(&loop->cores, core, false);
         return !k;
+    }
+    if (core->next_stage == 0) {
+        core->next_stage = now + (core->stage == 0 ? loop->cores.ask : loop->cores.interrupt);
+        core->asked = core->stage == 0 ? now : core->asked;
+        return false;
     }
     return (int64_t)(now - core->next_stage) >= 0 && escalate(loop, core, now);
 }

@@ -50,7 +50,9 @@ struct cl_policy_app {
     uint32_t grant;       /* OUT: cores that it should have */
     uint32_t reserved;
     uint64_t memory[4]; /* the policy's own */
-    uint64_t pad[2];
+    /* Lately, from the grant of its only core, which another had, to the first frame that it sent; 0: not known. */
+    uint64_t answer_ns;
+    uint64_t pad[1];
 };
 
 struct cl_policy_view {
@@ -59,6 +61,9 @@ struct cl_policy_view {
     uint32_t n_apps;
     uint32_t n_cores;   /* that can be granted */
     uint64_t params[8]; /* the policy's settings, in its own order; 0: its default */
+    /* How long it lately took a core to move from an owner with work, from the grant to the new owner's first instruction;
+     * 0: not known. Last, so that policies compiled before there was such a word read the others where they are. */
+    uint64_t move_ns;
 };
 
 typedef void (*cl_policy_fn)(const struct cl_policy_view *view, struct cl_policy_app *apps);

@@ -6,7 +6,9 @@
     PolicyHost(pointer).install(policy)                # from the next decision on
 
 What is not built in is first tried in a process of its own (policy_trial.py) and refused in one sentence if it does not
-behave; then it is bounded while it runs (policy_host.h). docs/policies.md says what a policy may do.
+behave: a Python policy's module is imported there before it is imported here, so one that never comes to the end of its
+import, or ends the process, harms nobody. Then a policy is bounded while it runs (policy_host.h). docs/policies.md says
+what a policy may do.
 """
 
 from __future__ import annotations
@@ -86,11 +88,13 @@ def load(spec: str, params: Mapping[str, Number] | Sequence[int] = (), *, trial:
     and for code that has been tried. Raises ConfigError for a spec or a setting that does not exist, Refused or
     CorelaneError with the reason for a policy that cannot be used.
     """
-    found = _find(spec)
-    if trial and found.guarded:
+    if trial and spec not in BUILTIN:
         from .policy_trial import run
 
-        run(spec, found.words(spec, params))
+        if not _parts(spec)[2]:
+            _find(spec).words(spec, params)  # what a file says of itself is found sooner than by a trial
+        run(spec, params)
+    found = _find(spec)
     if found.load is None:
         return Policy(spec, found.address, found.words(spec, params), found.named(spec, params), False)
     address, keep = found.load()
@@ -100,7 +104,8 @@ def load(spec: str, params: Mapping[str, Number] | Sequence[int] = (), *, trial:
 def validate(spec: str, settings: Mapping[str, Any], where: str = "policy") -> None:
     """Check a policy's name and its settings, as a configuration gives them. ConfigError names the key.
 
-    Loads no C code and compiles nothing; a Python policy's module is imported, for its settings.
+    Loads no C code and compiles nothing; a Python policy's module is imported, for its settings, and nothing bounds
+    that: `load` tries it first.
     """
     _find(spec).words(where, settings)
 
@@ -152,15 +157,19 @@ def _find(spec: str) -> _Found:
     """What a spec names. Imports a Python policy's module; reads a shared object, but does not load it."""
     if spec in BUILTIN:
         return _Found(BUILTIN[spec], False, int(ffi.cast("uintptr_t", lib.cl_policy_find(spec.encode()))))
+    where, name, python = _parts(spec)
+    return _find_python(spec, where, name) if python else _find_compiled(Path(where), name)
+
+
+def _parts(spec: str) -> tuple[str, str, bool]:
+    """Module or file, function, and whether it is a Python module's, of what is not built in."""
     where, colon, name = spec.rpartition(":")
     if not colon or not where or not name.isidentifier():
         known = ", ".join(BUILTIN)
         raise ConfigError(
             f"policy {spec!r}", "there is none of that name", f"{known}, module:function or file.so:function"
         )
-    if where.endswith(".so") or "/" in where:
-        return _find_compiled(Path(where), name)
-    return _find_python(spec, where, name)
+    return where, name, not where.endswith(".so") and "/" not in where
 
 
 def _find_compiled(path: Path, symbol: str) -> _Found:
@@ -179,12 +188,10 @@ def _find_python(spec: str, module: str, name: str) -> _Found:
     from . import policy_numba
 
     what = f"policy {spec!r}"
-    try:
-        function = getattr(importlib.import_module(module), name)
-    except ImportError as error:
-        raise ConfigError(what, f"cannot import {module}: {error}", "it must be on Python's path") from error
-    except AttributeError:
-        raise ConfigError(what, f"{module} has no {name}", "name a function of it") from None
+    imported = _import(what, module)
+    if not hasattr(imported, name):
+        raise ConfigError(what, f"{module} has no {name}", "name a function of it")
+    function = getattr(imported, name)
     if not callable(function):
         raise ConfigError(what, f"{name} is no function", "name a function of that module")
     defaults = policy_numba.parameters(getattr(function, "py_func", function))
@@ -195,6 +202,18 @@ def _find_python(spec: str, module: str, name: str) -> _Found:
 
     settings = tuple(Setting(n, default, "") for n, default in defaults.items())
     return _Found(settings, True, load=compiled, floats=True)
+
+
+def _import(what: str, module: str) -> Any:
+    """A module of the user's, whose import may end in any way; SystemExit is no wish to end this process."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        hint = "it must be on Python's path" if error.name and f"{module}.".startswith(f"{error.name}.") else ""
+        raise ConfigError(what, f"cannot import {module}: {error}", hint or f"install what {module} needs") from error
+    except (Exception, SystemExit) as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ConfigError(what, f"cannot import {module}: {said}", "mend that module") from error
 
 
 class PolicyHost:

@@ -4,9 +4,10 @@
  * SIGFPE and SIGILL that the called function itself raised, and for CL_POLICY_SIGNAL, which the watch sends when a call
  * takes longer than the limit. The handler looks at the clock itself, so that a signal that comes late ends no later
  * call, and leaves a call only at the second signal, since at the first the core may have been somebody else's. So a call
- * is left after limit_ns and two to three times watch_ns. Every other such signal goes to the handler that was there before. The jump is sound because a policy allocates
- * nothing and holds no lock: there is nothing that it could leave half done but its own copy of the table, which is
- * thrown away. That is checked before loading (policies.py: a function that calls anything outside is refused).
+ * is left after limit_ns and two to three times watch_ns. Every other such signal goes to the handler that was there
+ * before. The jump is sound because a policy allocates nothing and holds no lock: there is nothing that it could leave
+ * half done but its own copy of the table, which is thrown away. That is checked before loading (policy_numba.py and
+ * policy_so.py: a function that calls anything outside is refused).
  *
  * What this does not stop: a write to memory that is there, far from the table. Policies run in the iokernel's address
  * space; whoever may install one may as well replace the iokernel.

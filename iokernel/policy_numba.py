@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..runtime import layout
-from ..runtime.errors import Refused
+from ..runtime.errors import Refused, plain_text
 from ._native import ffi, lib
 
 # What arithmetic may turn into: the C library's mathematics and plain memory; and what frees an array, which is reached
@@ -38,8 +38,11 @@ _NUMBA_HARMLESS = HARMLESS | {"NRT_MemInfo_call_dtor"}
 
 def parameters(function: Callable[..., Any]) -> dict[str, int | float]:
     """Names and defaults of a policy's settings. Refused if its signature is not that of a policy."""
-    what = f"use policy {function.__qualname__}"
-    wanted = list(inspect.signature(function).parameters.values())
+    what = f"use policy {getattr(function, '__qualname__', repr(function))}"
+    try:
+        wanted = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise Refused(what, str(error), "a policy is a Python function") from error
     if len(wanted) < 2 or any(p.kind not in (p.POSITIONAL_OR_KEYWORD, p.POSITIONAL_ONLY) for p in wanted):
         raise Refused(
             what, "a policy takes a view, the applications, and its settings", "def mine(view, apps, spare=1)"
@@ -170,7 +173,7 @@ def compile_policy(function: Callable[..., Any], name: str) -> tuple[int, dict[s
         entry = numba.cfunc(signature, error_model="numpy", nopython=True)(_entry(body))
     except NumbaError as error:
         raise Refused(
-            what, f"numba cannot compile it: {error}", "loops, arithmetic and the table's fields suffice"
+            what, f"numba cannot compile it: {plain_text(error)}", "loops, arithmetic and the table's fields suffice"
         ) from (error)
     needs = set().union(*(_needs(overload.library.get_llvm_str()) for overload in body.overloads.values()))
     if needs:

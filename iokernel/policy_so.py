@@ -13,8 +13,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from ..runtime.elf import check_kind, check_whole, dynamic_symbols, refused
-from ..runtime.errors import CorelaneError
+from ..runtime.elf import dynamic_symbols, refused, shared_object
 from ._native import ffi, lib
 from .policy_numba import HARMLESS
 
@@ -26,27 +25,9 @@ _MEND = "compile it against this corelane's headers"
 
 def inspect(path: Path, symbol: str) -> tuple[str, ...]:
     """Names of the settings of policy `symbol` in a shared object. CorelaneError says why it cannot run here."""
-    try:
-        from elftools.elf.elffile import ELFFile
-    except ImportError as e:
-        raise CorelaneError(f"reading {path} needs pyelftools: pip install pyelftools") from e
-    try:
-        with path.open("rb") as file:
-            if file.read(4) != b"\x7fELF":
-                raise refused(path, "it is not an ELF file", "compile it with cc -shared -fPIC")
-            file.seek(0)
-            try:
-                elf = ELFFile(file)
-                check_kind(path, elf)
-                check_whole(path, elf)
-                defined, undefined = dynamic_symbols(elf)
-                note = _note(elf, f"{symbol}_policy")
-            except CorelaneError:
-                raise
-            except Exception as e:  # whatever the parser stumbles over in a damaged file is the file's fault
-                raise refused(path, f"it is cut short or damaged ({e or type(e).__name__})", "compile it again") from e
-    except OSError as e:
-        raise CorelaneError(f"cannot read {path}: {e.strerror}") from e
+    with shared_object(path) as elf:
+        defined, undefined = dynamic_symbols(elf)
+        note = _note(elf, f"{symbol}_policy")
     if symbol not in defined:
         raise refused(path, f"it does not export the function {symbol!r}", "give it external linkage and visibility")
     if note is None:

@@ -47,6 +47,7 @@ void cl_policy_generate(uint64_t seed, struct cl_policy_view *view, struct cl_po
     view->interval_ns = 5000;
     view->n_apps = n;
     view->n_cores = n_cores;
+    view->move_ns = pick(&rng, 2) ? 0 : pick(&rng, 60000);
     for (uint32_t i = 0; i < n; i++) {
         struct cl_policy_app *a = &apps[i];
         memset(a, 0, sizeof *a);
@@ -57,6 +58,7 @@ void cl_policy_generate(uint64_t seed, struct cl_policy_view *view, struct cl_po
             a->timer_delay_ns = pick(&rng, 4) ? 0 : some_delay_ns(&rng);
             a->storage_delay_ns = pick(&rng, 4) ? 0 : some_delay_ns(&rng);
             a->deadline_ns = pick(&rng, 2) ? 0 : some_delay_ns(&rng);
+            a->answer_ns = pick(&rng, 2) ? 0 : pick(&rng, 60000);
         }
         a->attained_ns = next(&rng) >> (20 + pick(&rng, 44));
         a->maximum = (uint32_t)(pick(&rng, 4) ? 1 + pick(&rng, n_cores) : pick(&rng, 2) * n_cores);
@@ -97,7 +99,7 @@ static uint32_t inspect(struct trial *t, const struct cl_policy_view *view, cons
     for (uint32_t i = 0; i < view->n_apps; i++) {
         const uint8_t *was = (const uint8_t *)&t->rows[i], *is = (const uint8_t *)&copy[i];
         for (size_t k = 0; k < sizeof *copy; k++) {
-            bool may = k >= offsetof(struct cl_policy_app, grant) && k < offsetof(struct cl_policy_app, pad);
+            bool may = k >= offsetof(struct cl_policy_app, grant) && k < offsetof(struct cl_policy_app, answer_ns);
             if (!may && was[k] != is[k]) {
                 t->verdict->offset = (int64_t)(i * sizeof *copy + k);
                 return found(t, CL_POLICY_OVERWROTE, i);

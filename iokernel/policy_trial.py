@@ -1,38 +1,46 @@
 """Trying a policy that is not built in, in a process of its own, before it may run in an iokernel's loop.
 
-`python -m corelane.iokernel.policy_trial` reads {"spec", "params", ...} from its input, loads the policy and calls it
-on generated tables (policy_trial.h says what is looked for); its last line says in JSON what was found. The caller
-turns that into one sentence. A process that dies, or does not come to an end, is a finding too.
+`python -m corelane.iokernel.policy_trial` reads {"spec", "params", ...} from its input, imports or loads the policy and
+calls it on generated tables (policy_trial.h says what is looked for); its last line says in JSON what was found. The
+caller turns that into one sentence. A process that dies, or does not come to an end, is a finding too; the latter is
+killed with all that it started.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..runtime.errors import CorelaneError, Refused, check
+from ..runtime.errors import ConfigError, CorelaneError, Refused, check
 from ._native import ffi, lib
 
 SEED = 20190226  # the same tables at every trial
 TABLES = 4000
 CALL_LIMIT_NS = 5_000_000
-PATIENCE_S = 60.0  # importing numba and compiling included
+PATIENCE_S = 60.0  # importing the policy's module and numba, and compiling, included
 
 
-def run(spec: str, params: tuple[int, ...], *, seed: int = SEED, tables: int = TABLES) -> float:
-    """Try a policy; returns the time of a decision over the most applications, ns. Refused says what is wrong."""
-    job = {"spec": spec, "params": params, "seed": seed, "tables": tables}
+def run(
+    spec: str, params: Mapping[str, int | float] | Sequence[int], *, seed: int = SEED, tables: int = TABLES
+) -> float:
+    """Try a policy, with settings by name or as words; returns the time of a decision over the most applications, ns.
+
+    ConfigError for a module, a function or a setting that cannot be used; Refused says what else is wrong.
+    """
+    given = dict(params) if isinstance(params, Mapping) else list(params)
+    job = {"spec": spec, "params": given, "seed": seed, "tables": tables}
     what = f"policy {spec!r} is refused"
     env = os.environ | {"PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)}
     command = [sys.executable, "-m", "corelane.iokernel.policy_trial"]
     try:
-        done = subprocess.run(
-            command, input=json.dumps(job), capture_output=True, text=True, timeout=PATIENCE_S, env=env, check=False
-        )
+        done = _tried(command, json.dumps(job, default=repr), env)  # what is no number is refused as a setting there
     except subprocess.TimeoutExpired:
         hint = "does its module do something when it is imported?"
         raise Refused(what, f"its trial did not come to an end in {PATIENCE_S:g} s", hint) from None
@@ -45,10 +53,48 @@ def run(spec: str, params: tuple[int, ...], *, seed: int = SEED, tables: int = T
         said = (done.stderr.strip().rpartition("\n")[2] or "nothing")[:200]
         raise Refused(what, f"its trial failed with status {done.returncode}: {said}") from None
     if "error" in verdict:
-        raise Refused(*verdict["error"])
+        kind, *said = verdict["error"]
+        raise (ConfigError if kind == ConfigError.__name__ else Refused)(*said)
     if verdict["found"] != lib.CL_POLICY_FINE:
         raise Refused(what, *explain(verdict))
     return float(verdict["ns"])
+
+
+_lock = threading.Lock()
+_running: dict[int, subprocess.Popen[str]] = {}  # by the number of the thread that waits for it; under _lock
+
+
+def _tried(command: Sequence[str], job: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    pipe, me = subprocess.PIPE, threading.get_ident()
+    # In a session of its own, so that what it started and what holds its pipes is ended with it.
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace", env=env, start_new_session=True
+    ) as process:
+        with _lock:
+            _running[me] = process
+        try:
+            out, err = process.communicate(job, PATIENCE_S)
+        except BaseException:
+            _kill(process)
+            raise
+        finally:
+            with _lock:
+                del _running[me]
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    if process.returncode is None:  # after that its number may be another's
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def stop(thread: int) -> None:
+    """Kill the trial that the thread of this number waits for, if it does: its `run` raises Refused. Any thread."""
+    with _lock:
+        process = _running.get(thread)
+        if process is not None:
+            _kill(process)
 
 
 def explain(verdict: dict[str, Any]) -> tuple[str, str]:
@@ -82,7 +128,7 @@ def explain(verdict: dict[str, Any]) -> tuple[str, str]:
     )
 
 
-def trial(spec: str, params: list[int], seed: int, tables: int) -> dict[str, Any]:
+def trial(spec: str, params: dict[str, int | float] | list[int], seed: int, tables: int) -> dict[str, Any]:
     """The child's part: load it, try it."""
     from .policy import load
 
@@ -100,7 +146,7 @@ def main() -> int:
     try:
         verdict = trial(**job)
     except CorelaneError as error:
-        verdict = {"error": [error.what, error.why, error.hint]}
+        verdict = {"error": [type(error).__name__, error.what, error.why, error.hint]}
     print(json.dumps(verdict), flush=True)
     os._exit(0)  # no destructors of what was loaded
 

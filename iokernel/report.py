@@ -13,6 +13,16 @@ from ._native import ffi, lib
 
 STEPS = ("idle", "wake", "parked", "ask", "interrupt", "evict")  # CL_IO_STEP_*: how a kthread got its core
 
+# Numbers of the statistics that are no counters: what is so at the moment, what something is, what was set.
+GAUGES = frozenset(
+    {
+        *("id", "pid", "uid", "loop", "cpu", "kthread", "kthreads", "age_s", "share"),
+        *("guaranteed", "maximum", "weight", "deadline_us", "quantum_us"),
+        *("cores", "waiting", "packet_age_ns", "thread_age_ns", "timer_age_ns", "storage_age_ns"),
+        *("buffers_free", "buffers_lent", "out_staged"),
+    }
+)
+
 
 def fields(ptr: Any, kind: str) -> dict[str, int]:
     """The integer fields of a flat C struct."""

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..runtime.errors import CorelaneError, SystemLimit
+from . import policy_trial
 from ._native import ffi, lib
 from .lock import lock, remove_stale
 from .peers import Peer, peer_of, pidfd_of
@@ -205,7 +206,7 @@ class ControlServer:
         self._selector.close()
         self._listener.close()
         os.close(self._wake)
-        self._loader.close()
+        self._loader.close(policy_trial.stop)  # a policy's module may take as long as it likes
         self._area_worker.close()
         for leftover in (self.path, self.path + ".lock"):
             with contextlib.suppress(FileNotFoundError):
@@ -383,7 +384,7 @@ class ControlServer:
         connection.waits = False
         if connection.sock.fileno() not in self._connections:
             return  # it did not wait for the answer
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             code = result.errno if isinstance(result, CorelaneError) else 0
             text = str(result) if isinstance(result, CorelaneError) else f"{type(result).__name__}: {result}"
             self._refuse(connection, "policy_refused", code or errno.EINVAL, text)
@@ -415,7 +416,7 @@ class ControlServer:
         connection.waits = False
         self._next_area()
         gone = connection.sock.fileno() not in self._connections
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             if not gone:
                 code = result.errno if isinstance(result, CorelaneError) else getattr(result, "errno", None)
                 self._refuse(connection, "area_refused", code or errno.EIO, str(result))

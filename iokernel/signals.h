@@ -47,6 +47,21 @@ uint32_t io_signals_look(struct io_signals *s, const uint32_t *park, const uint3
 /* A number that changes when the kthread does anything. */
 uint32_t io_signals_mark(const struct io_signals *s, const uint32_t *park, const uint32_t *rx_head);
 
+/* Whether what a look found, parked and nothing waiting, is so still, and no timer has come or become due: without a branch a
+ * word, since most applications rest most of the time. Relaxed: as if an older look had been made. */
+static inline bool io_signals_still(const struct io_signals *s, const uint32_t *park, const uint32_t *rx_head,
+                                    uint32_t rx_tail, uint64_t now)
+{
+    const struct cl_signals *shared = s->shared;
+    uint32_t changed = cl_load_relaxed(park) ^ s->park;
+    changed |= cl_load_relaxed(rx_head) ^ rx_tail;
+    changed |= cl_load_relaxed(&shared->inbox_head) ^ cl_load_relaxed(&shared->inbox_tail);
+    changed |= cl_load_relaxed(&shared->runq_head) ^ cl_load_relaxed(&shared->runq_tail);
+    changed |= cl_load_relaxed(&shared->storage_seen) ^ cl_load_relaxed(&shared->storage_done);
+    uint64_t due = cl_load_relaxed(&shared->timer_tsc);
+    return changed == 0 && due == s->next_timer && (due == UINT64_MAX || (int64_t)(now - due) < 0);
+}
+
 static inline bool io_park_is_aside(uint32_t park)
 {
     return park == CL_KTHREAD_ASIDE || park == CL_KTHREAD_ASIDE_HOT;

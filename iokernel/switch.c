@@ -5,7 +5,8 @@
  *
  * Turns. Each application with frames gets a quantum of work a round (limits.h), shorter while other sources have work,
  * so that the wait behind a neighbour's turn is bounded by some 8 small frames, whatever the neighbour does, and by 2 once
- * the neighbour has had more to send than it may for 64 turns while somebody else has not. What it may not send yet stays in its ring: that is its back-pressure. A frame that ends in a drop is charged, too. */
+ * the neighbour has had more to send than it may for 64 turns while somebody else has not. What it may not send yet stays
+ * in its ring: that is its back-pressure. A frame that ends in a drop is charged, too. */
 #include "internal.h"
 
 /* A receive buffer comes back. A buffer that the application does not hold: a lie, and nothing happens. */
@@ -291,6 +292,8 @@ static CL_HOT bool poll_app(struct io_loop *loop, struct io_app *app, int32_t qu
         io_count(app->stats.backlogged, 1);
     if (any) {
         io_active(loop, app);
+        if (cl_unlikely(app->cores.given))
+            io_cores_answered(loop, app);
         /* Who only gives buffers back is the flood's receiver, and not hurt by it. */
         if (!greedy(app) && app->stats.tx_taken != sent_before)
             loop->modest_until = loop->stats.rounds + SHARED_ROUNDS;

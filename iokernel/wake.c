@@ -49,6 +49,10 @@ static bool wake_managed(struct io_loop *loop, struct io_kthread *k, bool fence)
         return false;
     if (cl_load_relaxed(k->park) == CL_KTHREAD_RUNNING)
         return fence;
+    if (loop->cores.contested) { /* it has let go of the core: the policy says who has it next */
+        loop->cores.urgent = true;
+        return false;
+    }
     return io_move_wake(loop, k, loop->now);
 }
 

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+STOP_EVERY_S = 0.02
+
 
 class Worker:
     """Owned by one thread, which calls everything here."""
@@ -31,7 +33,7 @@ class Worker:
         def work() -> None:
             try:
                 self._result = function()
-            except Exception as error:  # whatever it is, it is the result
+            except BaseException as error:  # whatever it is, it is the result: SystemExit would end the thread silently
                 self._result = error
             os.eventfd_write(self.fd, 1)
 
@@ -47,8 +49,13 @@ class Worker:
         self._thread = None
         return self._tag, self._result
 
-    def close(self) -> None:
-        """Waits for the function."""
-        if self._thread is not None:
-            self._thread.join()
+    def close(self, stop: Callable[[int], None] | None = None) -> None:
+        """Wait for the function. stop: called with its thread's number, again and again, to have it return soon."""
+        thread = self._thread
+        while thread is not None and stop is not None and thread.is_alive():
+            assert thread.ident is not None  # it was started
+            stop(thread.ident)
+            thread.join(STOP_EVERY_S)  # it may not have come to what can be stopped yet
+        if thread is not None:
+            thread.join()
         os.close(self.fd)

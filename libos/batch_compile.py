@@ -20,8 +20,7 @@ from ._native import ffi, lib
 from .batch_probes import add_naive_probes, add_probes, place
 from .batch_refill import Target
 from .batch_strips import Report
-from .numba_cache import library_path
-from .numba_compile import load_library
+from .numba_cache import library_path, load_library
 
 _TLS_WORD = "cl_probe_word_self"
 

@@ -22,7 +22,7 @@ from numba import types
 from numba.core.extending import intrinsic
 from numba.core.registry import cpu_target
 
-from .numba_compile import load_library
+from .numba_cache import load_library
 
 _FUNCTION, _EVENT, _CODE, _EXCINFO, _RESULT, _ARGS = range(6)
 

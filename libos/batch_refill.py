@@ -1,20 +1,30 @@
 """What is behind a probe: looking at the word, and how much fuel to give out until the next look.
 
 Estimates are bad where memory is slow, so they are corrected while running: each place that refills has a cell of
-`@clp.sites` with the fuel that it gives out; the next refill measures by the time stamp counter how long that lasted,
-and adjusts the giver's cell towards TARGET_US; for a part of it in proportion, unless that is less than a quarter. Only
-how often a probe looks depends on it, never a result. Threads that run the same code share the cells: loads and stores
-are monotonic, and a lost update is one correction less.
+`@clp.sites` with the fuel that it gives out. Now and then the time stamp counter says how long that lasted, and the
+cell is adjusted towards TARGET_US; for a part of it in proportion, unless that is less than a quarter. Only how often a
+probe looks depends on it, never a result. Threads that run the same code share the cells: loads and stores are
+monotonic, and a lost update is one correction less.
+
+Only now and then, since reading the counter waits for the loads before it: 50 to 90 ns among loads that miss, once a
+microsecond. While what a cell gives lasts for half to twice as long as it should, it is timed once in UNTIMED_MOST.
+Most looks therefore are those of `clp.look`: the word, the count of looks that are not timed, and the cell's fuel.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-TARGET_US = 1.1
+TARGET_US = 0.9
 RAISE = 4  # a short interval grows by 1 in 16: slowly, since turns that are cheap now may become dear again
 FIRST_FUEL = 1024  # of a site's first interval: a tenth of a microsecond or so, until it was measured
 LEAST_FUEL, MOST_FUEL = 16, 1 << 22
+UNTIMED_MOST = 15  # looks in a row that are not timed, behind a cell that keeps to its time; 2^n - 1
+
+# What a function with loops keeps in its frame, `%clp.last`, in words. STAMP: when the interval that is timed began, or
+# 0. GIVER: the cell it got its fuel from. SITE: the cell to take from now. FUEL: what is left; a count that ran out may
+# be negative. RAX, RCX: the caller's, during a look. UNTIMED: looks to come that are not timed.
+STAMP, GIVER, SITE, FUEL, RAX, RCX, UNTIMED, WORDS = range(8)
 
 # Without weights the register allocator takes what is between strips for as hot as the strips.
 UNLIKELY, LIKELY, RARE, USUAL = (f"!prof !99000{n}" for n in (1, 2, 3, 4))
@@ -46,14 +56,39 @@ def weights() -> list[str]:
 
 
 def cells(sites: int) -> str:
-    """The fuel that each place gives out."""
+    """The fuel that each place gives out, and how many looks behind it are not timed."""
     n = max(sites, 1)
-    return f"@clp.sites = internal global [{n} x i64] [{', '.join([f'i64 {FIRST_FUEL}'] * n)}]"
+    return f"@clp.sites = internal global [{2 * n} x i64] [{', '.join([f'i64 {FIRST_FUEL}, i64 0'] * n)}]"
 
 
 def cell(site: int) -> str:
-    """A pointer to it."""
-    return f"getelementptr inbounds (i64, ptr @clp.sites, i64 {site})"
+    """A pointer to the fuel of a place."""
+    return f"getelementptr inbounds (i64, ptr @clp.sites, i64 {2 * site})"
+
+
+def word(frame: str, number: int, into: str) -> str:
+    """The line that makes `into` a pointer to a word of `%clp.last`, which `frame` points to."""
+    return f"  {into} = getelementptr inbounds i64, ptr {frame}, i64 {number}"
+
+
+def look(site: int, saved: str) -> str:
+    """Look at the word, and put fuel into `%clp.last`. saved: a pointer to its word RAX. What changes no register:
+    see call_aside."""
+    text = "\\0A".join(
+        (
+            "movq %rax, $0",
+            "leaq $1, %rax",
+            f"movq %rcx, {8 * RCX}(%rax)",
+            f"movabsq $$clp.sites+{16 * site}, %rcx",
+            "callq clp.look",
+            f"movq {8 * RCX}(%rax), %rcx",
+            "movq $0, %rax",
+        )
+    )
+    return (
+        f'  call void asm sideeffect "{text}", "=*m,*m,~{{memory}},~{{dirflag}},~{{fpsr}},~{{flags}}"'
+        f"(ptr elementtype(i64) {saved}, ptr elementtype([{WORDS} x i64]) %clp.last)"
+    )
 
 
 def call_aside(function: str, argument: str, *, keeps_vectors: bool) -> str:
@@ -114,6 +149,28 @@ def _slow(function: str) -> tuple[str, ...]:
     )
 
 
+def _look(target: Target) -> tuple[str, ...]:
+    """Called with rax the frame's words and rcx the cell; changes rcx. A look that finds nothing and is not timed ends
+    here, in a few instructions: loops that wait for memory pay for each of them."""
+    nothing = (f"movq %fs:{target.word_offset}, %rcx", "cmpq $$0, (%rcx)", "jne 1f")
+    return (
+        f"movq %rcx, {8 * SITE}(%rax)",
+        f"decq {8 * UNTIMED}(%rax)",
+        "js 1f",
+        *(("jmp 1f",) if target.always else nothing),
+        f"movq {8 * SITE}(%rax), %rcx",
+        "movq (%rcx), %rcx",
+        f"movq %rcx, {8 * FUEL}(%rax)",
+        "retq",
+        "1: pushq %rax",
+        "movabsq $$clp.refill, %rcx",
+        "pushq %rcx",
+        "callq clp.aside",
+        "leaq 16(%rsp), %rsp",
+        "retq",
+    )
+
+
 def _naked(header: str, lines: tuple[str, ...]) -> str:
     text = "\\0A".join(lines)
     return f'{header} {{\n  call void asm sideeffect "{text}", ""()\n  unreachable\n}}\n'
@@ -125,45 +182,53 @@ def functions(target: Target) -> str:
     wanted = "or i64 %seen, 1" if target.always else "or i64 %seen, 0"
     aside = _naked("define internal void @clp.aside() naked noinline nounwind", _ASIDE)
     slow = _naked("define internal preserve_allcc void @clp.slow() naked noinline cold nounwind", _slow(target.slow))
+    look = _naked("define internal void @clp.look() naked noinline nounwind", _look(target))
     return f"""
 {aside}
 {slow}
+{look}
 define internal preserve_allcc void @clp.refill(ptr %last) noinline cold nounwind {{
 entry:
-  %site_at = getelementptr i8, ptr %last, i64 16
+{word("%last", SITE, "%site_at")}
+{word("%last", GIVER, "%giver_at")}
+{word("%last", FUEL, "%fuel_at")}
+{word("%last", UNTIMED, "%untimed_at")}
   %site = load ptr, ptr %site_at, align 8
-  %rest_at = getelementptr i8, ptr %last, i64 24
-  %rest = load i64, ptr %rest_at, align 8
-  %fuel = load atomic i64, ptr %site monotonic, align 8
-  %then = load i64, ptr %last, align 8
-  %giver_at = getelementptr i8, ptr %last, i64 8
-  %giver = load ptr, ptr %giver_at, align 8
-  store ptr %site, ptr %giver_at, align 8
+  %untimed = load i64, ptr %untimed_at, align 8
+  %timed = icmp slt i64 %untimed, 0
   %tp = call ptr @llvm.thread.pointer.p0()
   %pointer = getelementptr i8, ptr %tp, i64 {target.word_offset}
   %word = load ptr, ptr %pointer, align 8
   %seen = load atomic i64, ptr %word monotonic, align 8
   %wanted = {wanted}
   %look = icmp ne i64 %wanted, 0
-  %now = call i64 @llvm.readcyclecounter()
-  br i1 %look, label %slow, label %measure, {UNLIKELY}
+  br i1 %timed, label %stamp, label %stamped
+stamp:
+  %before = call i64 @llvm.readcyclecounter()
+  br label %stamped
+stamped:
+  %now = phi i64 [ 0, %entry ], [ %before, %stamp ]
+  br i1 %look, label %slow, label %looked, {UNLIKELY}
 slow:
   call preserve_allcc void @clp.slow()
-  %after = call i64 @llvm.readcyclecounter()
-  br label %measure
-measure:
-  %from = phi i64 [ %now, %entry ], [ %after, %slow ]
-  store i64 %from, ptr %last, align 8
-  %lasted = sub i64 %now, %then
+  br label %looked
+looked:
+  br i1 %timed, label %judge, label %give
+judge:
+  %then = load i64, ptr %last, align 8
   %unknown = icmp eq i64 %then, 0
-  br i1 %unknown, label %same, label %known
+  br i1 %unknown, label %again, label %known
 known:
+  %giver = load ptr, ptr %giver_at, align 8
   %gave = load atomic i64, ptr %giver monotonic, align 8
+  %left = load i64, ptr %fuel_at, align 8
+  %rest = call i64 @llvm.smax.i64(i64 %left, i64 0)
   %used = call i64 @llvm.usub.sat.i64(i64 %gave, i64 %rest)
   %quarter = lshr i64 %gave, 2
   %little = icmp ult i64 %used, %quarter
-  br i1 %little, label %same, label %judge
-judge:
+  br i1 %little, label %again, label %scale
+scale:
+  %lasted = sub i64 %now, %then
   %some = call i64 @llvm.umax.i64(i64 %used, i64 1)
   %product = mul i64 %lasted, %gave
   %took = udiv i64 %product, %some
@@ -178,7 +243,7 @@ less:
   br label %set
 perhaps:
   %short = icmp ult i64 %took, {ticks - ticks // 6}
-  br i1 %short, label %more, label %same
+  br i1 %short, label %more, label %keep
 more:
   %part = lshr i64 %gave, {RAISE}
   %higher = add i64 %gave, %part
@@ -187,9 +252,31 @@ more:
 set:
   %new = phi i64 [ %floor, %less ], [ %ceiling, %more ]
   store atomic i64 %new, ptr %giver monotonic, align 8
-  br label %same
-same:
-  store i64 %fuel, ptr %rest_at, align 8
+  br label %keep
+keep:
+  %calm_at = getelementptr i8, ptr %giver, i64 8
+  %calm = load atomic i64, ptr %calm_at monotonic, align 8
+  %twice = shl i64 %calm, 1
+  %longer = or i64 %twice, 1
+  %most = and i64 %longer, {UNTIMED_MOST}
+  %above = sub i64 %took, {ticks // 2}
+  %near = icmp ult i64 %above, {2 * ticks - ticks // 2}
+  %wait = select i1 %near, i64 %most, i64 0
+  store atomic i64 %wait, ptr %calm_at monotonic, align 8
+  br i1 %near, label %rest_a_while, label %again
+rest_a_while:
+  store i64 0, ptr %last, align 8
+  store i64 %wait, ptr %untimed_at, align 8
+  br label %give
+again:
+  %from = call i64 @llvm.readcyclecounter()
+  store i64 %from, ptr %last, align 8
+  store ptr %site, ptr %giver_at, align 8
+  store i64 0, ptr %untimed_at, align 8
+  br label %give
+give:
+  %fuel = load atomic i64, ptr %site monotonic, align 8
+  store i64 %fuel, ptr %fuel_at, align 8
   ret void
 }}
 """

@@ -1,9 +1,11 @@
 """Putting probes into the loops of one function (batch_probes.py says what is put where, and why).
 
-The fuel and the ends of strips live in allocas, `%clp.fuel` and `%clp.lim.N`. LLVM's SROA turns the ends into registers
-afterwards (batch_compile.py runs it), and the fuel of outlined copies; a function's own fuel stays in its frame.
+The fuel and the ends of strips live in memory, `%clp.fuel` and `%clp.lim.N`. LLVM's SROA turns the ends into registers
+afterwards (batch_compile.py runs it), and the fuel of outlined copies; a function's own fuel stays in its frame, in
+`%clp.last` (batch_refill.py).
 
-Invariant: fuel is 0 or more wherever a loop begins.
+Invariant: fuel is 0 or more wherever a turn of a loop begins that takes fuel off each turn. Within such a turn it may
+be less, by what loops took on credit.
 """
 
 from __future__ import annotations
@@ -34,9 +36,25 @@ from .batch_loops import (
     ways_past_children,
 )
 from .batch_outline import Outlined, outline
-from .batch_refill import LIKELY, RARE, UNLIKELY, USUAL, Target, call_aside, cell
+from .batch_refill import (
+    FUEL,
+    LIKELY,
+    RARE,
+    RAX,
+    STAMP,
+    UNLIKELY,
+    UNTIMED,
+    USUAL,
+    WORDS,
+    Target,
+    cell,
+    look,
+    word,
+)
 
 MANY = 128  # of values that follow from one counter
+ON_CREDIT = 1024  # a loop that costs no more than this does not ask whether the fuel lasts, if the one around it will
+PART_OF_FREE = 64  # what such a loop is reckoned at in a turn around it, where it is free
 
 
 @dataclass
@@ -59,7 +77,7 @@ class _Strips:
     count: Count
     shift: int
     limit: str
-    search: bool  # half of the fuel is left to the loops within
+    shares: bool  # half of the fuel is left to the loops within
 
     @property
     def by(self) -> int:
@@ -90,6 +108,9 @@ class Prober:
         self._limits: list[tuple[str, str]] = []
         self._outs: list[tuple[str, str]] = []
         self._searches: set[int] = set()
+        self._light: set[int] = set()
+        self._counted_down: set[int] = set()
+        self._apart = False  # at work on a copy, whose fuel is its own
         self._costs = {b.name: batch_cost.cost(b.lines, inner) + 1 for b in function.blocks.values()}
 
     def fresh(self, what: str) -> str:
@@ -101,37 +122,61 @@ class Prober:
         idom = dominators(self.function)
         found, odd = loops(self.function, idom)
         counts = {id(loop): count_of(self.function, loop, idom) for loop in found}
+        short = self._short(found, counts)
         for loop in found:
-            if loop.children and counts[id(loop)] is not None and self._is_search(loop, counts):
+            count = counts[id(loop)]
+            if loop.children and count is not None and self._is_search(loop, counts):
                 self._searches.add(id(loop))
                 for block, past in ways_past_children(self.function, loop):
                     # Else the register allocator spills what short turns need, for the sake of the loops within.
                     block.terminator += f", {USUAL if past else RARE}"
+            elif loop.children and id(loop) not in short:
+                light = count is not None and all(
+                    id(child) in short or self._may_be_free(child, counts[id(child)]) for child in loop.children
+                )
+                (self._light if light else self._counted_down).add(id(loop))
             if loop.children:
                 self._hide_counters(loop)
-        short: dict[int, int] = {}
+        turns = {id(loop): self._turn(loop, short) for loop in found}
         for loop in found:
-            cost = sum(self._costs[b] for b in loop.own() if b in self._costs)
-            cost += sum(short.get(id(child), 4) for child in loop.children)
-            count = counts[id(loop)]
-            turns = None if count is None else most_turns(self.function, count)
-            if turns is not None and turns * cost < batch_cost.FEW:
-                short[id(loop)] = turns * cost
-                self.report.short += 1
-            elif count is not None and not loop.children:
-                self._pay(loop, count, cost)
-                self.report.strips += 1
-            elif count is not None and id(loop) in self._searches:
-                self._search(loop, count, cost)
-                self.report.strips += 1
-            else:
-                self._count_down(loop.header, cost)
-                self.report.countdowns += 1
+            if id(loop) not in short:
+                self._probe(loop, counts[id(loop)], turns[id(loop)])
+        self.report.short += len(short)
         for latch, header in odd:
             self._count_down_edge(latch, header, 20)
             self.report.countdowns += 1
         self._enter(bool(found or odd))
         self.report.functions += 1
+
+    def _turn(self, loop: Loop, short: dict[int, int]) -> int:
+        """What a turn costs, without what the loops within take off for themselves."""
+        within = PART_OF_FREE if id(loop) in self._light else 4
+        return sum(self._costs[b] for b in loop.own()) + sum(short.get(id(child), within) for child in loop.children)
+
+    def _short(self, found: list[Loop], counts: dict[int, Count | None]) -> dict[int, int]:
+        """Loops that are not worth a probe, as their bounds show, and what they cost altogether."""
+        short: dict[int, int] = {}
+        for loop in found:
+            count = counts[id(loop)]
+            turns = None if count is None else most_turns(self.function, count)
+            if turns is not None and (cost := turns * self._turn(loop, short)) < batch_cost.FEW:
+                short[id(loop)] = cost
+        return short
+
+    def _may_be_free(self, loop: Loop, count: Count | None) -> bool:
+        """Innermost, and with nothing to give back."""
+        return not loop.children and count is not None and not early_exits(self.function, loop, count)
+
+    def _probe(self, loop: Loop, count: Count | None, cost: int) -> None:
+        if count is not None and not loop.children:
+            self._pay(loop, count, cost)
+        elif count is not None and id(loop) in self._searches | self._light:
+            self._strip_here(loop, count, cost)
+        else:
+            self._count_down(loop.header, cost)
+            self.report.countdowns += 1
+            return
+        self.report.strips += 1
 
     def _is_search(self, loop: Loop, counts: dict[int, Count | None]) -> bool:
         """Short turns that may come by none of the loops within."""
@@ -166,7 +211,7 @@ class Prober:
         """An innermost loop that counts: pay for it when it begins and let it be, or leave it to a copy that runs in
         strips, which is a function of its own."""
         function, fresh = self.function, self.fresh
-        strips = _Strips(loop, count, max(0, (cost - 1).bit_length()), self.fresh("lim"), search=False)
+        strips = _Strips(loop, count, max(0, (cost - 1).bit_length()), self.fresh("lim"), shares=False)
         before = preheader(function, loop, fresh)
         away = outline(function, loop, before, self.types, fresh)
         self.made.append(away.function)
@@ -189,7 +234,8 @@ class Prober:
             f"  store i64 {rest}, ptr %clp.fuel",
         ]
         split_edge(function, before.name, loop.header, paid)
-        had = self._enough(strips, left, before, paid.name, low.name)
+        asks = self._ask_if_long(strips, left, before, paid)
+        had = self._enough(strips, left, asks, paid.name, low.name)
         # If little is left, look early: to call the copy for it costs more. Else the loop is longer than an interval.
         gives, half, little, look = fresh("gives"), fresh("half"), fresh("little"), Block(fresh("look"))
         low.lines = [
@@ -198,18 +244,37 @@ class Prober:
             f"  {little} = icmp ult i64 {had}, {half}",
         ]
         low.terminator = f"  br i1 {little}, label {look.name}, label {away.call.name}"
-        look.lines = self._refill(full, had)
+        look.lines = self._refill(full)
         self._enough(strips, left, look, paid.name, away.call.name)
         for made in (low, look, away.call):
             function.blocks[made.name] = made
         for source, to in early_exits(function, loop, count):
             self._give_back(strips, source, to, count.bound)
 
+    def _ask_if_long(self, strips: _Strips, left: str, before: Block, paid: Block) -> Block:
+        """Let a loop begin that costs little, in one that looks soon: on credit, or for nothing where that one reckons
+        with it. The block where a longer one goes on."""
+        function, loop = self.function, strips.loop
+        free, credit = (loop.parent and id(loop.parent) in some for some in (self._light, self._counted_down))
+        if not free and not credit:
+            return before
+        asks, short, to = Block(self.fresh("asks")), self.fresh("short"), paid.name
+        function.blocks[asks.name] = asks
+        if free:
+            begin = Block(self.fresh("begin"), terminator=f"  br label {loop.header}")
+            split_edge(function, paid.name, loop.header, begin)
+            to = begin.name
+        most = ON_CREDIT >> strips.by if strips.by >= 0 else ON_CREDIT << -strips.by
+        before.lines.append(f"  {short} = icmp ule i64 {left}, {most}")
+        before.terminator = f"  br i1 {short}, label {to}, label {asks.name}, {LIKELY}"
+        return asks
+
     def _enough(self, strips: _Strips, left: str, block: Block, paid: str, otherwise: str) -> str:
         """Let a block go to `paid` if the fuel lasts for the distance that is left, and likely so; what it has."""
-        fuel, lasts, enough = (self.fresh(n) for n in ("fuel", "lasts", "enough"))
+        count, fuel, lasts, enough = (self.fresh(n) for n in ("fuel", "fuel", "lasts", "enough"))
         block.lines += [
-            f"  {fuel} = load i64, ptr %clp.fuel",
+            f"  {count} = load i64, ptr %clp.fuel",
+            f"  {fuel} = call i64 @llvm.smax.i64(i64 {count}, i64 0)",
             f"  {lasts} = {'lshr' if strips.by >= 0 else 'shl'} i64 {fuel}, {abs(strips.by)}",
             f"  {enough} = icmp ule i64 {left}, {lasts}",
         ]
@@ -218,8 +283,8 @@ class Prober:
 
     def _strip_apart(self, away: Outlined, count: Count, shift: int) -> None:
         """Let the copy run in strips."""
-        whole, self.function = self.function, away.function
-        strips = _Strips(away.loop, count, shift, self.fresh("lim"), search=False)
+        whole, self.function, self._apart = self.function, away.function, True
+        strips = _Strips(away.loop, count, shift, self.fresh("lim"), shares=False)
         away.function.entry.lines.insert(0, f"  {strips.limit} = alloca {count.kind}")
         exits = early_exits(self.function, away.loop, count)
         self._strip(strips)
@@ -227,11 +292,11 @@ class Prober:
             limit = self.fresh("lim")
             back = self._give_back(strips, source, to, limit)
             back.lines.insert(0, f"  {limit} = load {count.kind}, ptr {strips.limit}")
-        self.function = whole
+        self.function, self._apart = whole, False
 
-    def _search(self, loop: Loop, count: Count, cost: int) -> None:
-        """Let a loop that seldom comes by those within it run in strips."""
-        strips = _Strips(loop, count, max(0, (cost - 1).bit_length()), self.fresh("lim"), search=True)
+    def _strip_here(self, loop: Loop, count: Count, cost: int) -> None:
+        """Let a loop around others run in strips: one that seldom comes by those, or whose turns they are a part of."""
+        strips = _Strips(loop, count, max(0, (cost - 1).bit_length()), self.fresh("lim"), shares=True)
         self._limits.append((strips.limit, count.kind))
         self._strip(strips)
 
@@ -254,29 +319,28 @@ class Prober:
         on, look, grant = Block(names[0]), Block(self.fresh("look")), Block(names[1])
         fuel, low, full = (self.fresh(n) for n in ("fuel", "low", "fuel"))
         if entry:
-            on.lines = [f"  {fuel} = load i64, ptr %clp.fuel", f"  {low} = icmp ult i64 {fuel}, {1 << strips.shift}"]
+            on.lines = [f"  {fuel} = load i64, ptr %clp.fuel", f"  {low} = icmp slt i64 {fuel}, {1 << strips.shift}"]
             on.terminator = f"  br i1 {low}, label {look.name}, label {grant.name}, {UNLIKELY}"
         else:
             on.terminator = f"  br label {look.name}"
-        look.lines = self._refill(full, fuel if entry else "0")
+        look.lines = self._refill(full, "0" if not entry else fuel if self._apart else "")
         look.terminator = f"  br label {grant.name}"
         grant.lines = self._next_strip(strips, at, ahead=entry and strips.count.predicate != "ne")
         grant.terminator = f"  br label {names[2]}"
         for made in (on, look, grant):
             self.function.blocks[made.name] = made
 
-    def _refill(self, into: str, rest: str = "0") -> list[str]:
-        """Look, and set the fuel. rest: the fuel that was left."""
+    def _refill(self, into: str, rest: str = "") -> list[str]:
+        """Look, and set the fuel. rest: the fuel that was left, if that is not what the count says."""
         self.site += 1
-        giver, left = self.fresh("p"), self.fresh("p")
+        saved, left = self.fresh("p"), self.fresh("p")
         return [
-            f"  {giver} = getelementptr inbounds i64, ptr %clp.last, i64 2",
-            f"  store ptr {cell(self.site - 1)}, ptr {giver}",
-            f"  {left} = getelementptr inbounds i64, ptr %clp.last, i64 3",
-            f"  store i64 {rest}, ptr {left}",
-            call_aside("@clp.refill", "%clp.last", keeps_vectors=True),
+            word("%clp.last", FUEL, left),
+            *([f"  store i64 {rest}, ptr {left}"] if rest else []),
+            word("%clp.last", RAX, saved),
+            look(self.site - 1, saved),
             f"  {into} = load i64, ptr {left}",
-            f"  store i64 {into}, ptr %clp.fuel",
+            *([f"  store i64 {into}, ptr %clp.fuel"] if self._apart else []),
         ]
 
     def _end_of_strip(self, strips: _Strips) -> None:
@@ -371,7 +435,7 @@ class Prober:
         left, lines = self._left(count, at, count.bound)
         lines += [
             f"  {fuel} = load i64, ptr %clp.fuel",
-            f"  {turns} = lshr i64 {fuel}, {strips.shift + strips.search}",
+            f"  {turns} = lshr i64 {fuel}, {strips.shift + strips.shares}",
             f"  {some} = call i64 @llvm.umax.i64(i64 {turns}, i64 1)",
             f"  {span} = mul i64 {some}, {abs(count.step)}",
             f"  {part} = call i64 @llvm.umin.i64(i64 {left}, i64 {span})",
@@ -432,13 +496,15 @@ class Prober:
         old.lines = [line for line in old.lines if line not in moved]
         entry.lines = moved
         if has_loops:
-            entry.lines += ["  %clp.fuel = alloca i64", "  %clp.last = alloca [4 x i64]"]
+            # Part of what looks get the address of, the fuel stays in memory, at an address from rsp: loops miss a
+            # register more than they mind the latency of a subtraction there, once a turn of what is around the
+            # innermost.
+            entry.lines += [f"  %clp.last = alloca [{WORDS} x i64]", word("%clp.last", FUEL, "%clp.fuel")]
             entry.lines += [f"  {name} = alloca {kind}, align 8" for name, kind in self._limits + self._outs]
-            entry.lines += ["  store i64 0, ptr %clp.last"]
+            for number in (STAMP, UNTIMED):
+                at = self.fresh("p")
+                entry.lines += [word("%clp.last", number, at), f"  store i64 0, ptr {at}"]
             entry.lines += [f"  %clp.full = load atomic i64, ptr {cell(self.site - 1)} monotonic, align 8"]
-            # Seen by an asm the fuel stays in memory, at an address from rsp: loops miss a register more than they mind
-            # the latency of a subtraction there, once a turn of what is around the innermost.
-            entry.lines += ['  call void asm sideeffect "", "r"(ptr %clp.fuel)']
             entry.lines += ["  store i64 %clp.full, ptr %clp.fuel"]
         wanted = "or i64 %clp.seen, 1" if self.target.always else "or i64 %clp.seen, 0"
         entry.lines += [

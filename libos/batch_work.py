@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..runtime.errors import CorelaneError
+from ..runtime.errors import CorelaneError, plain_text
 from ._native import ffi, lib
 
 _log = logging.getLogger("corelane.libos")
@@ -101,7 +101,7 @@ class Batch:
             except NumbaError as error:
                 raise CorelaneError(
                     f"compile batch function {self.__name__}",
-                    str(error),
+                    plain_text(error),
                     "mend it, or run it as plain Python with compiled=False",
                 ) from error
             made = self._probed.overloads[argtypes]
@@ -254,7 +254,7 @@ class CompiledJob(Job):
             argtypes = tuple(numba.typeof(arg) for arg in args)
         except (ValueError, NumbaError) as error:
             raise CorelaneError(
-                f"run batch function {self._name}", str(error), "give numbers and numpy arrays"
+                f"run batch function {self._name}", plain_text(error), "give numbers and numpy arrays"
             ) from error
         made = function.compile(argtypes)
         if isinstance(made.signature.return_type, numba.types.Generator):

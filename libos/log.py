@@ -21,12 +21,16 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from ..drivers import blk_file
-from ..drivers.blk import Blk
+from ..drivers.blk import Blk, BlkError
+from ..drivers.blk_area import AreaBlk
 from ..runtime.errors import CorelaneError, check
+from ..runtime.paths import default_socket
 from ._native import ffi, lib
 
 _ON_DAMAGE = {"refuse": lib.CL_LOG_REFUSE, "cut": lib.CL_LOG_CUT, "read-only": lib.CL_LOG_READ_ONLY}
 _TAILS = {lib.CL_LOG_TAIL_CLEAN: "clean", lib.CL_LOG_TAIL_TORN: "torn", lib.CL_LOG_TAIL_DAMAGED: "damaged"}
+_SUPERBLOCKS_BYTES = 2 * 4096  # as docs/log.md says
+_SCAN_BYTES = 1 << 20
 _DAMAGED_HINT = "see `corelane log check`; opening it with on_damage='cut' gives up what follows"
 
 
@@ -41,7 +45,9 @@ class LogReport:
     """What recovery found (struct cl_log_report). Records are first_index .. next_index - 1.
 
     tail: "clean", "torn" (a write that a crash cut short) or "damaged"; why, bad_offset, bad_index: where and what.
-    bad_superblocks: slots of which the other one was used.
+    bad_superblocks: slots of which the other one was used. unreadable_blocks: of 4096 bytes, that could not be read;
+    unreadable_offset: where one of them is. beyond_flushes: later ones that were found behind what is bad.
+    grown_bytes: what the log took over of a grown area; unused_bytes: what it could not, as its records wrap around.
     """
 
     area_id: int
@@ -58,6 +64,12 @@ class LogReport:
     bad_offset: int
     bad_index: int
     beyond_offset: int
+    beyond_flushes: int
+    unreadable_blocks: int
+    unreadable_offset: int
+    last_flush: int
+    grown_bytes: int
+    unused_bytes: int
     why: str
 
 
@@ -103,6 +115,12 @@ def _report(c: Any) -> LogReport:
         bad_offset=c.bad_offset,
         bad_index=c.bad_index,
         beyond_offset=c.beyond_offset,
+        beyond_flushes=c.beyond_flushes,
+        unreadable_blocks=c.unreadable_blocks,
+        unreadable_offset=c.unreadable_offset,
+        last_flush=c.last_flush,
+        grown_bytes=c.grown_bytes,
+        unused_bytes=c.unused_bytes,
         why=ffi.string(c.why).decode(errors="replace"),
     )
 
@@ -115,8 +133,36 @@ def format_area(blk: Blk, *, snapshot_bytes: int = 0, flush_bytes: int = 0, area
     check(lib.cl_log_format(blk.ptr, queue, layout, err), "make a log", err)
 
 
+def format_if_new(blk: Blk, *, snapshot_bytes: int = 0) -> bool:
+    """Make an empty log of a device that was never formatted; whether it was so. Opening judges all others.
+
+    New is a device that is zero throughout, as an area is when it is made: making a log writes one sector, so a crash
+    leaves zeros or a log. Zeros in the superblocks alone are what damage may leave of a log, and are refused with a
+    CorelaneError that says at which offset there is more.
+    """
+    try:
+        if any(blk.read(0, _SUPERBLOCKS_BYTES)):
+            return False
+    except BlkError as error:
+        if error.errno == errno.EIO:  # opening says what cannot be read, and does with one of them
+            return False
+        raise
+    for at in range(_SUPERBLOCKS_BYTES, blk.size_bytes, _SCAN_BYTES):
+        piece = blk.read(at, min(_SCAN_BYTES, blk.size_bytes - at))
+        if left := len(piece.lstrip(b"\0")):
+            block = (at + len(piece) - left) // 4096 * 4096
+            raise CorelaneError(
+                "open the log",
+                f"its superblocks, at offsets 0 and 4096, are zero, and the block at offset {block} is not",
+                "it is no new area: it has lost its superblocks, or holds something else",
+                errno.EBADMSG,
+            )
+    format_area(blk, snapshot_bytes=snapshot_bytes)
+    return True
+
+
 class Log:
-    """An open log. `report` is what opening found. Use `open` for a file, or give a block device of your own."""
+    """An open log. `report` is what opening found. Made by `open` of a file, `open_area`, or of a device of yours."""
 
     def __init__(
         self,
@@ -154,6 +200,28 @@ class Log:
         """Open the log in a file or block device, which is locked against others meanwhile."""
         blk = blk_file.FileBlk(path)
         try:
+            return cls(blk, on_damage=on_damage, owned=True)
+        except BaseException:
+            blk.close()
+            raise
+
+    @classmethod
+    def open_area(
+        cls,
+        name: str,
+        socket: str | None = None,
+        *,
+        snapshot_bytes: int = 0,
+        on_damage: Literal["refuse", "cut", "read-only"] = "refuse",
+    ) -> Self:
+        """Open the log in a storage area of the iokernel on `socket` (None: the user's own), ours until it is closed.
+
+        A new area is given an empty log with room for a snapshot of snapshot_bytes, unless it is opened to be read.
+        """
+        blk = AreaBlk(socket or default_socket(), name)
+        try:
+            if on_damage != "read-only":
+                format_if_new(blk, snapshot_bytes=snapshot_bytes)
             return cls(blk, on_damage=on_damage, owned=True)
         except BaseException:
             blk.close()
@@ -318,6 +386,7 @@ class Log:
             with self._lock:
                 while (n := lib.cl_log_snapshot_read(self._open, kept.number, at, buf, len(buf))) == -errno.EAGAIN:
                     self._pump()
-            check(n, f"read the snapshot at byte {at}")
+            why = ffi.string(lib.cl_log_snapshot_why(self._open)).decode()
+            check(n, f"read the snapshot at byte {at}", why or None)
             at += n
             yield bytes(ffi.buffer(buf, n))

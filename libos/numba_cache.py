@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from llvmlite import binding as llvm
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 
 from .. import runtime
@@ -24,6 +25,11 @@ def library_path() -> str:
     """libcorelane.so as this package uses it."""
     assert runtime.__file__ is not None
     return str(Path(runtime.__file__).resolve().parent / "_lib" / "libcorelane.so")
+
+
+def load_library() -> None:
+    """Make the C library's functions known to the code that numba emits. Repeating it costs nothing."""
+    llvm.load_library_permanently(library_path())
 
 
 @lru_cache(maxsize=1)

@@ -26,7 +26,7 @@ from numba.core.extending import intrinsic
 from numba.np.arrayobj import make_array
 
 from ._native import ffi
-from .numba_compile import load_library
+from .numba_cache import load_library
 from .numba_views import emit_fault
 
 load_library()

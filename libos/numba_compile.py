@@ -1,8 +1,10 @@
 """Compiling a Python function into a request handler that C calls without the GIL.
 
 The handler itself is an ordinary njit function on `PacketView`s (numba_views.py), cached on disk. Around it goes a
-small entry point with the C signature of `cl_udp_handler`. A handler that raises makes the entry return
-CL_HANDLER_RAISED: the request is counted as faulted, nobody takes the GIL, and the server goes on.
+small entry point with the C signature of `cl_udp_handler`, which has the handler's code in it, with probes in its loops
+(batch_probes.py), so that a quantum and a move of the core reach it as they reach batch work. A handler that raises
+makes the entry return CL_HANDLER_RAISED: the request is counted as faulted, nobody takes the GIL, and the server goes
+on.
 
 At registration the LLVM code is looked at. What can make a request slow or fail is named, with the line where numba
 knows it: raising, allocating, reference counting of Python objects.
@@ -20,14 +22,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numba
-from llvmlite import binding as llvm
 from numba import types
 from numba.core.errors import NumbaError
 from numba.core.extending import intrinsic
 
-from ..runtime.errors import CorelaneError
+from ..runtime.errors import CorelaneError, plain_text
 from ._native import lib
-from .numba_cache import enable_cache, library_path, load_remarks, save_remarks
+from .batch_compile import default_target, probed_compiler
+from .numba_cache import enable_cache, load_library, load_remarks, save_remarks
 from .numba_views import make_view, reply_view_t, request_view_t
 
 _SIGNATURE = types.int64(
@@ -53,11 +55,6 @@ class CompiledHandler:
     remarks: tuple[str, ...]
     from_cache: bool
     keep: tuple[object, ...]
-
-
-def load_library() -> None:
-    """Make the C library's functions known to the code that numba emits. Repeating it costs nothing."""
-    llvm.load_library_permanently(library_path())
 
 
 def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
@@ -100,7 +97,8 @@ def _state_type(state: Any) -> Any:
     try:
         typed = numba.typeof(state)
     except (ValueError, NumbaError) as error:
-        raise CorelaneError("compile a handler", f"its state cannot be typed: {error}", "give a numpy array") from error
+        why = f"its state cannot be typed: {plain_text(error)}"
+        raise CorelaneError("compile a handler", why, "give a numpy array") from error
     if not isinstance(typed, types.Array) or typed.layout != "C":
         raise CorelaneError("compile a handler", f"its state is {typed}", "give a C-contiguous numpy array")
     return typed
@@ -227,10 +225,13 @@ def _compile(
         dispatcher.compile(argtypes)
         call = _guarded(dispatcher, argtypes, what)
         signature, python_entry = entry_of(call)
-        entry = numba.cfunc(signature, error_model="numpy", nopython=True)(python_entry)
+        # All that the handler calls becomes a part of the entry's code, and gets its probes there. The dispatcher's own
+        # code has none: so what is kept on disk holds for any process. A classifier runs in the scheduler's loop.
+        pipeline = {"pipeline_class": probed_compiler(default_target())} if what == "handler" else {}
+        entry = numba.cfunc(signature, error_model="numpy", nopython=True, **pipeline)(python_entry)
     except NumbaError as error:
         mend = "mend it, or run it as plain Python with compiled=False" if what == "handler" else "mend it"
-        raise CorelaneError(f"compile {what} {python.__qualname__}", str(error), mend) from error
+        raise CorelaneError(f"compile {what} {python.__qualname__}", plain_text(error), mend) from error
     from_cache = cached and bool(dispatcher.stats.cache_hits)
     if from_cache:
         remarks = load_remarks(dispatcher, argtypes)

@@ -5,6 +5,7 @@ Attached to an iokernel (`Runtime("/run/corelane.sock")`) or embedded on a NIC o
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import logging
 import os
@@ -12,7 +13,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -114,11 +115,11 @@ class Runtime:
     trusted links). steal: siblings take requests from a kthread that is stuck in a long handler. cpus: CPU of each
     kthread, -1 for any. kind: "latency" or "batch", and guaranteed, max_cores, weight, deadline_us: what it wants of
     the cores where the iokernel manages them (docs/cores.md; the iokernel's configuration wins). quantum_us: a uthread
-    that has run for so long lets others go first, at its next probe (0: never). stack_bytes: of a uthread. spin_us: how
-    long a kthread without work spins before it sleeps, if power is "adaptive" (None: 20). on_event: called with
-    ("attached" | "stalled" | "gone" | "conflict", text) on a thread of the runtime; without it they are logged as
-    warnings of the logger
-    "corelane.libos".
+    that has run for so long lets others go first, at its next probe (0: never, so that one which computes on end keeps
+    its kthread from packets and timers: docs/uthreads.md). stack_bytes: of a uthread. spin_us: how long a kthread
+    without work spins before it sleeps, if power is "adaptive" (None: 20). on_event: called with ("attached" |
+    "stalled" | "gone" | "conflict", text) on a thread of the runtime; without it they are logged as warnings of the
+    logger "corelane.libos". Public attribute: socket, as given.
 
     Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...
     """
@@ -150,6 +151,7 @@ class Runtime:
     ) -> None:
         self._ptr: Any = None
         self._nic = nic
+        self.socket = socket
         self._handlers: list[Handler] = []
         self._done = _Flag()
         self._stopped = False
@@ -283,15 +285,22 @@ class Runtime:
 
         False: time is over.
         """
-        if threading.current_thread() is not threading.main_thread():
+        with self.ended_by_signals():
             return self._done.wait(timeout_s)
+
+    @contextlib.contextmanager
+    def ended_by_signals(self) -> Iterator[None]:
+        """On the main thread SIGINT and SIGTERM end `wait`, or keep it from waiting if they come before it."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
 
         def on_signal(number: int, frame: FrameType | None) -> None:
             self._done.set()
 
         before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            return self._done.wait(timeout_s)
+            yield
         finally:
             for number, action in before.items():
                 signal.signal(number, action)
@@ -301,8 +310,9 @@ class Runtime:
         with self:
             for handler in handlers:
                 self.bind(handler)
-            self.start()
-            self.wait()
+            with self.ended_by_signals():  # before the first request can be answered
+                self.start()
+                self.wait()
             self.stop()
 
     # Handlers and sockets

@@ -16,6 +16,17 @@ struct cl_signals;
 struct cl_cores;
 // cffi: end
 
+/* What a parked kthread sees by itself while it waits for a core, so that nobody has to tell it. */
+struct cl_park_look {
+    void *arg;
+    int64_t hot_ns; /* for so long it is waited for by sched_yield(), and then by `sleep` */
+    /* Whether it is there. Then its signals have said so when this returns, and a kthread that has kept its core gets up. */
+    bool (*done)(void *arg);
+    /* Sleep until that may have changed, or *word, on which a FUTEX_WAKE is made then, is not `value`, or timeout_ns (< 0: none) is
+     * over. False: it cannot be waited for so; somebody else will tell. */
+    bool (*sleep)(void *arg, const uint32_t *word, uint32_t value, int64_t timeout_ns);
+};
+
 struct cl_cores_ops {
     /* Whether an iokernel manages the cores at this moment: changes when it goes away and when another comes. */
     bool (*managed)(struct cl_cores *c);
@@ -30,8 +41,9 @@ struct cl_cores_ops {
     bool (*park_begin)(struct cl_cores *c, unsigned k);
     /* There is work after all. Returns when k owns a core. */
     void (*park_cancel)(struct cl_cores *c, unsigned k);
-    /* Wait until the iokernel wakes k, or until timeout_ns is over (< 0: never) and k still owns its core. */
-    void (*park_wait)(struct cl_cores *c, unsigned k, int64_t timeout_ns);
+    /* Wait until the iokernel wakes k, or until timeout_ns is over (< 0: never) or `look` (NULL: none) has seen something and k
+     * still owns its core. */
+    void (*park_wait)(struct cl_cores *c, unsigned k, int64_t timeout_ns, const struct cl_park_look *look);
     /* There is work for more kthreads than run. Any thread. */
     void (*help)(struct cl_cores *c);
     /* Where k exports its signals (shm.h); the same address for the life of the object. */

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,33 @@ def refused(path: Path, reason: str, mend: str) -> CorelaneError:
     return CorelaneError(f"{path} is refused: {reason}; {mend}")
 
 
-def check_kind(path: Path, elf: Any) -> None:
+@contextlib.contextmanager
+def shared_object(path: Path) -> Iterator[Any]:
+    """The ELFFile of a whole shared object for this machine, open in the block. CorelaneError says why it is none; so
+    does whatever the block stumbles over in a damaged one."""
+    try:
+        from elftools.elf.elffile import ELFFile
+    except ImportError as e:
+        raise CorelaneError(f"reading {path} needs pyelftools: pip install pyelftools") from e
+    try:
+        with path.open("rb") as file:
+            if file.read(4) != b"\x7fELF":
+                raise refused(path, "it is not an ELF file", "compile it with cc -shared -fPIC")
+            file.seek(0)
+            try:
+                elf = ELFFile(file)
+                _check_kind(path, elf)
+                _check_whole(path, elf)
+                yield elf
+            except CorelaneError:
+                raise
+            except Exception as e:  # whatever the parser stumbles over in a damaged file is the file's fault
+                raise refused(path, f"it is cut short or damaged ({e or type(e).__name__})", "compile it again") from e
+    except OSError as e:
+        raise CorelaneError(f"cannot read {path}: {e.strerror}") from e
+
+
+def _check_kind(path: Path, elf: Any) -> None:
     """Class, machine and type of the object."""
     wanted = _MACHINES.get(platform.machine(), platform.machine())
     machine = str(elf["e_machine"])
@@ -32,7 +60,7 @@ def check_kind(path: Path, elf: Any) -> None:
         raise refused(path, "it is a program and no shared object", "link it with cc -shared -fPIC")
 
 
-def check_whole(path: Path, elf: Any) -> None:
+def _check_whole(path: Path, elf: Any) -> None:
     """Nothing that the headers name lies beyond the end of the file."""
     size = path.stat().st_size
     segments = [(s["p_offset"], s["p_filesz"]) for s in elf.iter_segments()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno as _errno
 import os
+import re
 from typing import Any
 
 
@@ -69,6 +70,14 @@ _KINDS: dict[int, type[CorelaneError]] = {
     _errno.EPIPE: Gone,
     _errno.ENODEV: Gone,
 }
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # ECMA-48, select graphic rendition
+
+
+def plain_text(error: BaseException) -> str:
+    """What another library's error says, without the colours that it meant for a terminal (numba's has them always)."""
+    return _COLOURS.sub("", str(error))
 
 
 def _reason(number: int, err: Any) -> str:

@@ -92,9 +92,11 @@ struct cl_signals {
     uint32_t storage_done, storage_seen; /* completions on its storage queues, and those collected */
     uint32_t in_uthread;                 /* 1: a uthread runs, 0: the scheduler's loop does */
     uint32_t preempted;                  /* times that it stepped aside, for people */
-    /* Low words of cl_tsc() at the steps of its last hand-overs, for who measures: it saw that its core was another's; it was
-     * about to yield or sleep, for that one to run; it was back as the owner of a core. */
-    uint32_t lost_tsc, left_tsc, back_tsc, reserved;
+    /* Low words of cl_tsc() at the steps of its last hand-overs, for who measures: it saw that its core was another's (the
+     * iokernel gives one that said so since the decision one interval more); it was about to yield or sleep, for that one to
+     * run; it was back as the owner of a core. */
+    uint32_t lost_tsc, left_tsc, back_tsc;
+    uint32_t in_call; /* 1: in a call of the kernel that may take longer than a step, and is given time to come back */
 };
 
 /* The lines of one kthread. Lines of one writer are paired, since the hardware prefetches lines in pairs of 128 bytes.

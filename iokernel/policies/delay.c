@@ -4,8 +4,11 @@
  * above the target, shrinking needs `calm` checks in a row with an idle core and the delay under half of the target. So
  * a target of some microseconds gives the best tail and a target of tens batches the work: fewer moves, more for batch. An
  * application with a deadline has half of that for its target, if it is the shorter one: at the deadline itself it would be
- * too late. What waits for an application without a core only grows older: it gets one at the last check before the target,
- * so a target below the interval means at first sight. A core that nobody wants is given to whoever has anything waiting.
+ * too late. What waits for an application without a core only grows older: it gets one at the last check from which a core
+ * that moves as moves lately did is there before the target, so a target below the interval means at first sight. And where
+ * the first answer took longer than the move, as it does with caches that another has used and cores that are far apart, that
+ * is taken off, too; up to a quarter of the target: the rest is not delay but what the application does. A core that nobody
+ * wants is given to whoever has anything waiting.
  *
  * params[0]: target in ns (default 10 us). params[1]: calm checks before an idle core goes back (default 1: at once; with
  * more, a core may stand idle beside runnable batch work for that many intervals).
@@ -26,7 +29,10 @@ void cl_policy_delay(const struct cl_policy_view *view, struct cl_policy_app *ap
         uint64_t limit_ns = a->deadline_ns ? cl_min(a->deadline_ns / 2, target_ns) : target_ns;
         uint64_t oldest_ns = cl_policy_oldest_ns(a);
         a->grant = cl_min(a->cores, a->maximum);
-        bool too_late_next = oldest_ns && a->cores == 0 && oldest_ns + view->interval_ns > limit_ns;
+        /* Its age when it is answered, if the application gets a core at the next check. */
+        uint64_t lag_ns = cl_max(view->move_ns, cl_min(a->answer_ns, view->move_ns + limit_ns / 4));
+        uint64_t next_ns = oldest_ns + view->interval_ns + lag_ns;
+        bool too_late_next = oldest_ns && a->cores == 0 && next_ns > limit_ns;
         if (oldest_ns > limit_ns || too_late_next) {
             a->memory[0] = 0;
             a->grant = cl_min(a->cores + 1, a->maximum);

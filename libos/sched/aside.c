@@ -97,6 +97,24 @@ bool cl_step_aside(struct cl_kthread *k)
     return t != NULL;
 }
 
+/* Relaxed: advice to the iokernel, which loses nothing but time if it sees it late. */
+static void note_call(uint32_t in_call)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (k)
+        cl_store_relaxed(&k->signals->in_call, in_call);
+}
+
+void cl_sched_call_begin(void)
+{
+    note_call(1);
+}
+
+void cl_sched_call_end(void)
+{
+    note_call(0);
+}
+
 /* Whether something waits for this kthread while its uthread runs. */
 static bool others_wait(struct cl_kthread *k)
 {

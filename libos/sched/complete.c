@@ -46,7 +46,42 @@ unsigned cl_completions_look(struct cl_kthread *k)
         k->let_go_tsc = now;
         sched_yield();
     }
-    return cl_completions_poll(k, k);
+    unsigned n = cl_completions_poll(k, k);
+    /* What was announced has been seen to, also if what it was part of still flies (landed comes later). Relaxed: signals; one that
+     * the watcher adds meanwhile is seen at the next turn. */
+    cl_store_relaxed(&k->signals->storage_done, cl_load_relaxed(&k->signals->storage_seen));
+    return n;
+}
+
+struct cl_completions *cl_completions_only(const struct cl_kthread *k)
+{
+    struct cl_completions *c = first_of(k->sched);
+    return c && !c->next && c->ready && c->sleep ? c : NULL;
+}
+
+bool cl_flights_done(void *arg)
+{
+    struct cl_flights *f = arg;
+    struct cl_kthread *k = f->kthread;
+    if (f->armed || !f->only->ready(f->only->arg, k->index))
+        return false;
+    /* Relaxed: signals. How many is not known before they are collected, and does not matter to who sees their age. */
+    uint32_t seen = cl_load_relaxed(&k->signals->storage_seen);
+    if (cl_load_relaxed(&k->signals->storage_done) == seen)
+        cl_store_relaxed(&k->signals->storage_done, seen + 1);
+    return true;
+}
+
+bool cl_flights_sleep(void *arg, const uint32_t *word, uint32_t value, int64_t timeout_ns)
+{
+    struct cl_flights *f = arg;
+    if (f->armed)
+        return false;
+    if (f->only->sleep(f->only->arg, f->kthread->index, word, value, timeout_ns) == 0)
+        return true;
+    f->armed = true;
+    cl_completions_arm(f->kthread, true); /* announces what is there already */
+    return false;
 }
 
 void cl_completions_arm(struct cl_kthread *k, bool on)

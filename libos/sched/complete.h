@@ -1,13 +1,16 @@
 /* Completions: what uthreads wait for that nobody delivers and a kthread has to collect, such as storage requests.
  *
  * Whoever has queues to be looked at gives the scheduler a `struct cl_completions`; queue k belongs to kthread k. The scheduler asks
- * for nothing as long as nothing flies (cl_sched_flying). While something of kthread k flies
+ * for nothing as long as nothing flies (cl_sched_flying), but that a kthread that spins without work lets the CPU go between looks: what
+ * another of its core waits for may need it. While something of kthread k flies
  *   - k polls at each turn of its loop, and between uthreads every so often lets the CPU go with sched_yield, also when it is busy:
  *     the second half of a durable write runs in a kernel worker on the CPU that took the disk's interrupt, which else waits for
  *     the next tick (4 ms);
- *   - without work k polls on for some 200 us, with a sched_yield between looks, and then parks like any other (at once where
+ *   - without work k polls on for some 200 us, and then parks like any other (at once where
  *     somebody else could use its core, or in mode `block`), its queues armed: their descriptors are watched by a thread of
  *     the scheduler's, which wakes k, or, where cores are managed, counts the completion in k's signals and asks the iokernel;
+ *   - where cores are managed and k alone uses the one queue that there is, k parks at once, and sees by itself, while it is parked,
+ *     that something is done (`ready` and `sleep` below, struct cl_park_look): no watcher is in the way;
  *   - a sibling polls for k when k is stuck or has lost its core.
  * So a uthread that waits costs no core, and a lone one is told within a look.
  *
@@ -29,6 +32,11 @@ struct cl_completions {
     unsigned (*poll)(void *arg, unsigned self, unsigned k);
     /* S, k itself. While armed, a completion on queue k makes fd(k) readable, also one that was there before. */
     void (*arm)(void *arg, unsigned k, bool on);
+    /* S, k itself, which has no core at the moment. Whether poll would collect something; it does nothing else. */
+    bool (*ready)(void *arg, unsigned k);
+    /* The same, on a queue of its own. Sleep until that may have changed, or as wait_word of blk.h says. Not 0: it cannot. NULL, like
+     * `ready`: a kthread that parks has its queues armed. */
+    int (*sleep)(void *arg, unsigned k, const uint32_t *word, uint32_t value, int64_t timeout_ns);
     /* Asked once, when it is added; reading eight bytes makes it unreadable again. */
     int (*fd)(void *arg, unsigned k);
 };

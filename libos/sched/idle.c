@@ -197,11 +197,13 @@ static void cancel(struct cl_kthread *k, bool managed)
     cl_store_relaxed(&k->aside, 0);
 }
 
-static void sleep_for_core(struct cl_kthread *k, int64_t ns)
+/* Wait for a core and, if `look` is not NULL, for completions meanwhile. */
+static void sleep_for_core(struct cl_kthread *k, int64_t ns, const struct cl_park_look *look)
 {
     struct cl_cores *c = k->sched->cores;
     cl_count(&k->stats.parks, 1);
-    c->ops->park_wait(c, k->index, ns);
+    c->ops->park_wait(c, k->index, ns, look);
+    k->let_go_tsc = cl_tsc(); /* who has waited for a core has let others go first */
     cl_store_relaxed(&k->sched->help_asked, 0);
     cl_export(k);
 }
@@ -219,8 +221,12 @@ void cl_park_kthread(struct cl_kthread *k)
         cl_park_begin(k->parker); /* before the bit: who takes the bit must find the word parked */
     __atomic_fetch_or(&s->parked, bit, __ATOMIC_SEQ_CST);
     cl_fence_seq_cst(); /* before the last look */
-    bool armed = cl_load_relaxed(&k->flying);
-    if (armed) {
+    bool flying = cl_load_relaxed(&k->flying);
+    struct cl_flights flights = {.kthread = k, .only = flying && managed ? cl_completions_only(k) : NULL};
+    struct cl_park_look look = {&flights, s->mode == CL_SCHED_BLOCK ? 0 : FLYING_SPIN_NS, cl_flights_done,
+                                cl_flights_sleep};
+    if (flying && !flights.only) {
+        flights.armed = true;
         cl_completions_arm(k, true);
         cl_completions_poll(k, k); /* whom it makes ready is seen below */
     }
@@ -230,11 +236,11 @@ void cl_park_kthread(struct cl_kthread *k)
     if (ns == 0 || cl_work_visible(k))
         cancel(k, managed);
     else if (managed)
-        sleep_for_core(k, ns);
+        sleep_for_core(k, ns, flights.only ? &look : NULL);
     else
         sleep_on(k, ns);
     k->away = false;
-    if (armed)
+    if (flights.armed)
         cl_completions_arm(k, false);
     /* If somebody else took the bit, he counted us as searching. */
     k->searching = !(__atomic_fetch_and(&s->parked, ~bit, __ATOMIC_SEQ_CST) & bit);
@@ -249,6 +255,8 @@ static bool tired(struct cl_kthread *k)
         return true; /* what would be spun away here somebody else could use */
     if (s->mode != CL_SCHED_ADAPTIVE)
         return s->mode == CL_SCHED_BLOCK;
+    if (cl_unlikely(cl_load_relaxed(&k->flying)) && s->cores && cl_completions_only(k) && cl_managed(s))
+        return true; /* it sees completions while it is parked, and others may have the core meanwhile */
     /* Reading the clock takes longer than a turn: not each time. */
     if (k->idle_turns % CLOCK_EVERY != 1)
         return false;
@@ -288,8 +296,8 @@ void cl_idle(struct cl_kthread *k)
     }
     if (sleep && !(promising && k->idle_turns < PROMISING_TURNS))
         cl_park_kthread(k);
-    else if (cl_unlikely(cl_load_relaxed(&k->flying)))
-        sched_yield(); /* what the kthread waits for may need this CPU to get done, see complete.h */
+    else if (cl_unlikely(cl_load_relaxed(&s->completions) != NULL))
+        sched_yield(); /* what it, or another of this core, waits for may need the CPU to get done, see complete.h */
     else if (cl_unlikely(s->oversubscribed) && !s->sleeps && k->idle_turns % YIELD_EVERY == 0)
         sched_yield();
     else if (s->smt)

@@ -146,6 +146,7 @@ struct cl_kthread {
     pthread_t thread;
     int32_t tid; /* futex: 0 until the thread runs */
     void *signal_stack;
+    sigset_t signals_blocked;    /* constant once the thread runs: outside of handlers */
     struct cl_sched_stats stats; /* writer: the kthread; readers: all, relaxed */
 
     /* Looked at by siblings. */
@@ -278,6 +279,16 @@ unsigned cl_completions_poll(struct cl_kthread *k, struct cl_kthread *of);
 unsigned cl_completions_look(struct cl_kthread *k);
 void cl_completions_arm(struct cl_kthread *k, bool on);
 void cl_completions_export(struct cl_kthread *k);
+/* The one queue that something of k flies on, if k can sleep on it by itself; NULL otherwise. */
+struct cl_completions *cl_completions_only(const struct cl_kthread *k);
+/* A kthread that parks while something flies: done and sleep of struct cl_park_look. */
+struct cl_flights {
+    struct cl_kthread *kthread;
+    struct cl_completions *only;
+    bool armed; /* the watcher tells, instead */
+};
+bool cl_flights_done(void *arg);
+bool cl_flights_sleep(void *arg, const uint32_t *word, uint32_t value, int64_t timeout_ns);
 void cl_watcher_stop(struct cl_sched *s);
 
 /* rseq.c: have the kernel switch to this thread sooner. */

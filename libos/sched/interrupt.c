@@ -8,11 +8,13 @@
  *   lets the scheduler look, and restores them, perhaps on another kthread. Nothing of the signal's frame is kept, so that
  *   what the kernel ties to a thread there (the signal stack) does not move with the uthread.
  *
- *   Waits in place, if it is other code: that may hold locks and thread-local state.
+ *   Waits in place, if it is other code: that may hold locks and thread-local state. So does the handler of another signal,
+ *   wherever it runs: it is known by the signals that it blocks, and could not end on another thread, whose mask and signal
+ *   stack its frame does not hold. (One that blocks nothing, by SA_NODEFER, is not known. It must use the signal stack.)
  *
- *   Returns, if the kthread waits for its core already, is in the scheduler's loop, which looks soon, or holds a spinlock, for which a sibling that has
- *   a core would wait while it keeps that core. The loop sees to it then (k->asked); if it does not come to that in time,
- *   the iokernel evicts the kthread.
+ *   Returns, if the kthread waits for its core already, is in the scheduler's loop, which looks soon, or holds a spinlock,
+ *   for which a sibling that has a core would wait while it keeps that core. The loop sees to it then (k->asked); if it
+ *   does not come to that in time, the iokernel evicts the kthread.
  *
  * Interrupting inside a range is sound if code there holds nothing that others wait for and keeps no address of a
  * thread-local in a register: so compiled numeric code, and nothing that calls out. A call out of the range is outside of
@@ -149,6 +151,14 @@ static bool amx_in_use(void)
     return lo & XCR0_AMX;
 }
 
+/* What the kernel fills in of a sigset_t. */
+static uint64_t mask_of(const sigset_t *set)
+{
+    uint64_t mask;
+    memcpy(&mask, set, sizeof(mask));
+    return mask;
+}
+
 /* Make the interrupted code call the trampoline, if it is safe there. */
 static bool switch_away(struct cl_kthread *k, ucontext_t *uc)
 {
@@ -158,6 +168,8 @@ static bool switch_away(struct cl_kthread *k, ucontext_t *uc)
     char *sp = (char *)regs[REG_RSP];
     bool marked = me->preemptible &&
                   !(pc >= (uint64_t)(uintptr_t)__start_cl_probe_text && pc < (uint64_t)(uintptr_t)__stop_cl_probe_text);
+    if (mask_of(&uc->uc_sigmask) & ~mask_of(&k->signals_blocked))
+        return false; /* in the handler of another signal */
     if (!cl_preempt_mask || k->no_switch || k->on_loop_stack || !(marked || in_range(pc)) || amx_in_use())
         return false;
     if (sp > me->stack_top || sp - me->stack_lo < (ptrdiff_t)(RED_ZONE + cl_preempt_bytes + 64 + SCHEDULER_BYTES))

@@ -258,6 +258,7 @@ void *cl_kthread_main(void *arg)
     cl_kthread_bind(k);
     cl_loop_stack_bounds(k);
     cl_signal_stack_install(k);
+    pthread_sigmask(SIG_SETMASK, NULL, &k->signals_blocked);
     /* Sleeps end when a timer is due, not up to 50 us later. Failing costs only that. */
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
     begin(k);

@@ -30,11 +30,12 @@
  *     (idle.c).
  *   - spawned = finished + live, summed over the kthreads; steals out of a queue = steals into another.
  *   - After start-up a kthread makes no system call while it has work, or ever in mode `spin`, but for the yield of a
- *     contended spinlock (spin.h), what completions in flight take (complete.h), the first use of more stacks (stack.c) and waking a sleeping sibling.
+ *     contended spinlock (spin.h), what completions in flight take (complete.h), the first use of more stacks (stack.c)
+ *     and waking a sleeping sibling.
  *
- * Does not deal with: preemption inside a runtime of a uthread that reaches no scheduling point and no probe, priorities, cancellation, more
- * than one scheduler a kthread, fork (the child has no kthreads: only exec and _exit are useful there), CET shadow
- * stacks (switch.h says why the library never carries the mark that would turn them on). */
+ * Does not deal with: preemption inside a runtime of a uthread that reaches no scheduling point and no probe, priorities,
+ * cancellation, more than one scheduler a kthread, fork (the child has no kthreads: only exec and _exit are useful
+ * there), CET shadow stacks (switch.h says why the library never carries the mark that would turn them on). */
 #ifndef CORELANE_LIBOS_SCHED_SCHED_H
 #define CORELANE_LIBOS_SCHED_SCHED_H
 
@@ -172,6 +173,11 @@ CL_API int cl_sched_stats(const struct cl_sched *sched, unsigned k, struct cl_sc
 CL_API uint64_t cl_sched_live(const struct cl_sched *sched);
 /* Time of this scheduler's clock, ns. Any thread. */
 CL_API uint64_t cl_sched_now_ns(const struct cl_sched *sched);
+/* Around a call of the kernel that may take longer than the iokernel's `ask_us`, such as the submission of a write: the kthread
+ * is asked for its core, and not interrupted, until it comes back, or has been away for longer than `interrupt_us`. On any
+ * thread; does nothing on one that is no kthread. */
+CL_API void cl_sched_call_begin(void);
+CL_API void cl_sched_call_end(void);
 CL_API unsigned cl_sched_kthreads(const struct cl_sched *sched);
 
 /* Of the calling thread: its scheduler (NULL on a foreign thread) and kthread index (-1). Never keep the index across a

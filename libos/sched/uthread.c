@@ -7,35 +7,32 @@
 
 #include "../uthread.h"
 
-/* The oldest ready uthread, if the budget lasts; or the loop. */
-static inline struct cl_uthread *oldest(struct cl_kthread *k)
-{
-    struct cl_uthread *t = cl_likely(k->budget > 0) ? cl_runq_pop(&k->runq) : NULL;
-    if (!t)
-        return &k->loop;
-    k->budget--;
-    return t;
-}
-
 /* Where somebody looks at what we do, or asks us to look. */
 static CL_NOINLINE struct cl_uthread *pick_watched(struct cl_kthread *k)
 {
-    struct cl_uthread *t = cl_asked(k) ? &k->loop : oldest(k);
-    if (t != &k->loop) {
-        cl_note_taken(k);
-        cl_note_switch(k);
-    }
+    struct cl_uthread *t = cl_likely(k->budget > 0) && !cl_asked(k) ? cl_runq_pop(&k->runq) : NULL;
+    if (!t)
+        return &k->loop;
+    k->budget--;
+    cl_note_taken(k);
+    cl_note_switch(k);
     return t;
 }
 
-/* The uthread to run when the current one leaves. */
+/* The uthread to run when the current one leaves: the oldest ready one, if the budget lasts; or the loop. */
 static inline struct cl_uthread *pick_next(struct cl_kthread *k)
 {
     if (cl_unlikely(k->watched))
         return pick_watched(k);
-    struct cl_uthread *t = oldest(k);
-    cl_count(&k->stats.switches, t != &k->loop);
-    return t;
+    if (cl_likely(k->budget > 0)) {
+        struct cl_uthread *t = cl_runq_pop(&k->runq);
+        if (t) {
+            k->budget--;
+            cl_count(&k->stats.switches, 1);
+            return t;
+        }
+    }
+    return &k->loop;
 }
 
 /* Make t runnable on k, and fetch help if that is more than k can do at once. */

@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from cltest import wait_until
+from cltest import open_descriptors, wait_until
 
 from corelane.drivers import af_xdp
 from corelane.drivers import netns as spaces
@@ -214,14 +214,14 @@ def test_an_oversized_frame_is_malformed(netns):
 
 def test_closing_detaches_and_the_queue_is_free_at_once(link):
     near, far = link
-    descriptors = len(os.listdir("/proc/self/fd"))
+    descriptors = open_descriptors()
     for _ in range(4):
         nic = open_nic(near, addresses=[APP])
         assert near.namespace.call(lambda: loader.attached(near.index)) == nic.program_id
         nic.close()
         nic.close()
         assert near.namespace.call(lambda: loader.attached(near.index)) == 0
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert open_descriptors() == descriptors
     with near.namespace.udp_socket((near.address, 9000)) as server, far.namespace.udp_socket() as client:
         client.sendto(b"Linux has it all again", (near.address, 9000))
         assert server.recv(100).startswith(b"Linux")
@@ -311,12 +311,11 @@ def test_a_foreign_xdp_program_is_not_pushed_aside(link):
 )
 def test_refusals_say_why_and_leave_nothing_behind(link, options, reason):
     near, _ = link
-    descriptors = len(os.listdir("/proc/self/fd"))
+    descriptors = open_descriptors()
     with pytest.raises(CorelaneError, match=reason):
         open_nic(near, **options)
     assert near.namespace.call(lambda: loader.attached(near.index)) == 0
-    gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert open_descriptors() == descriptors
 
 
 def test_an_unknown_interface_is_refused_with_those_that_exist(link):

@@ -258,6 +258,27 @@ def test_a_failed_read_is_an_error():
     assert caught.value.errno == errno.EIO
 
 
+def test_unreadable_blocks_can_be_read_once_they_are_written():
+    with fault(BlkFaults()) as blk:
+        blk.write(0, stamp(1, 4), durable=True)
+        blk.unreadable(UNIT, 2 * UNIT)
+        for offset, size in ((0, 2 * UNIT), (UNIT, UNIT), (2 * UNIT, 2 * UNIT)):
+            with pytest.raises(BlkError) as caught:
+                blk.read(offset, size)
+            assert caught.value.errno == errno.EIO
+        assert blk.counts().unreadable == 3
+        assert blk.read(3 * UNIT, UNIT) == stamp(1)
+        blk.write(UNIT, stamp(2), durable=True)
+        assert blk.read(0, 2 * UNIT) == stamp(1) + stamp(2)
+        blk.crash()
+        with pytest.raises(BlkError):
+            blk.read(2 * UNIT, UNIT)
+        blk.unreadable(2 * UNIT, UNIT, on=False)
+        assert blk.read(2 * UNIT, UNIT) == stamp(1)
+        with pytest.raises(BlkError, match="unreadable"):
+            blk.unreadable(blk.size_bytes, 1)
+
+
 def test_a_device_fails_for_good_after_so_many_requests():
     with fault(BlkFaults(fail_after=3)) as blk:
         for _ in range(3):
@@ -311,6 +332,23 @@ def test_requests_are_done_when_their_time_comes():
         assert order != requests
         assert {id(r) for r in order} == {id(r) for r in requests}
         assert blk.ptr.ops.next_ns(blk.ptr, 0) == 2**64 - 1
+
+
+def test_a_disk_that_hangs_takes_requests_and_goes_on_where_it_was():
+    with fault(virtual_clock=True) as blk:
+        blk.write(0, stamp(1))
+        blk.set(BlkFaults(hang=1))
+        before = blk.counts()
+        write = Request(WRITE, 0, stamp(2))
+        assert blk.submit([write]) == 1
+        blk.now_ns += 10**12
+        assert blk.poll() == []
+        assert blk.ptr.ops.next_ns(blk.ptr, 0) == 2**64 - 1
+        blk.set(BlkFaults())
+        assert blk.poll() == [write]
+        assert blk.counts().seen == before.seen + 1
+        assert pieces(blk.read(0, UNIT)) == [2] * (UNIT // PIECE)
+        balance(blk)
 
 
 def test_the_oldest_leave_a_full_cache_and_are_then_durable():

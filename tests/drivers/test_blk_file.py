@@ -264,3 +264,10 @@ def test_a_loop_device_ends_where_its_part_ends(path):
             blk.write(2 * UNIT, b"h" * UNIT)
     data = path.read_bytes()
     assert data == bytes(5 * UNIT) + b"h" * UNIT + bytes(MIB - 6 * UNIT)
+
+
+def test_a_word_and_a_request_each_end_the_wait(path, c_program, seed):
+    out = c_program("tests/drivers/c/blk_word.c")(500, seed, path)
+    if out.startswith("skip: "):
+        pytest.skip(out.removeprefix("skip: ").strip())
+    assert out == "ok\n"

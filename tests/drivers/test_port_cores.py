@@ -5,4 +5,4 @@ from __future__ import annotations
 
 def test_a_kthread_acts_on_its_grant_whenever_that_comes(c_program):
     run = c_program("tests/drivers/c/port_cores.c")
-    assert run(timeout_s=90).count("passed ") == 20
+    assert run(timeout_s=90).count("passed ") == 28

@@ -8,7 +8,7 @@ import socket
 import struct
 
 import pytest
-from cltest import wait_until
+from cltest import open_descriptors, wait_until
 
 from corelane.drivers import netns as spaces
 from corelane.drivers._native import ffi, lib
@@ -175,14 +175,14 @@ def test_a_prepared_tap_is_opened_as_it_is(space):
     ],
 )
 def test_refusals_say_why_and_leave_nothing_behind(space, options, reason):
-    descriptors = len(os.listdir("/proc/self/fd"))
+    descriptors = open_descriptors()
     if options == {"address": "10.79.5.1"}:  # a host address is one too
         with open_tap(space, **options) as nic:
             assert "10.79.5.1/32" in space.ip("-br", "address", "show", nic.ifname)
     else:
         with pytest.raises(CorelaneError, match=reason):
             open_tap(space, **options)
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert open_descriptors() == descriptors
     assert "cltap" not in space.ip("link")
 
 

@@ -257,6 +257,33 @@ def test_a_device_without_loop_devices_is_for_those_who_are_trusted(tmp_path, mo
     assert (tmp_path / "disk").read_bytes()[MIB : MIB + UNIT] == b"l" * UNIT
 
 
+def test_a_trusted_claim_outlives_the_iokernel(tmp_path, monkeypatch):
+    """The one who has the area goes on; a new iokernel gives it to nobody else, nor away, until he lets go of it."""
+    monkeypatch.setattr(blk_loop, "missing", lambda: "there are none")
+    path = str(tmp_path / "sock")
+    store = device(tmp_path, trusted=True)
+    with Iokernel(path, areas=Areas(store), mode="block"):
+        control.area(path, CREATE, "log", MIB)
+        control.area(path, CREATE, "more", MIB)
+        held = AreaBlk(path, "log")
+    store.close()
+    store = device(tmp_path, trusted=True)
+    with held, Iokernel(path, areas=Areas(store), mode="block"):
+        held.write(0, b"l" * UNIT, durable=True)
+        for ask in (OPEN, DELETE):
+            with pytest.raises(CorelaneError, match="open") as caught:
+                control.area(path, ask, "log")
+            assert caught.value.errno == errno.EBUSY
+        used = {a["name"]: a["in_use"] for a in control.area(path, LIST)[0]["areas"]}
+        assert used == {"log": True, "more": False}
+        with AreaBlk(path, "more") as more:
+            more.write(0, b"m" * UNIT, durable=True)
+        held.close()
+        with AreaBlk(path, "log") as log:
+            assert log.read(0, UNIT) == b"l" * UNIT
+    store.close()
+
+
 def test_a_device_that_holds_something_else_is_refused(tmp_path):
     blk_file.create(tmp_path / "disk", 4 * MIB)
     with open(tmp_path / "disk", "rb+") as file:

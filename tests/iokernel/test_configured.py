@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import grp
-import os
 import pwd
 import struct
 
 import pytest
-from cltest import wait_until
+from cltest import open_descriptors, wait_until
 from cltest.switching import between, collect, stats_of, udp_frame
 
 from corelane.drivers.memory import memory_link
@@ -72,7 +71,7 @@ def test_the_other_end_of_an_uplink_may_write_after_the_end(socket_path):
                 assert outer.send(frame) == 1
                 wait_until(lambda io=io: io.stats()["loops"][0]["up_received"] >= 1)
             outer.send(frame)
-            counted.append(len(os.listdir("/proc/self/fd")))
+            counted.append(open_descriptors())
         assert counted == [counted[0]] * 20
 
 

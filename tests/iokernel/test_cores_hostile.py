@@ -1,27 +1,30 @@
 """Batch applications that do not let go of a core: the latency application gets it all the same (docs/cores.md).
 
 Real processes, a real iokernel, one core. Each time a bounded open-loop run of requests is answered to the last one,
-the counters say by which step the core was taken, and afterwards all is as before: counters balance, no buffer is
-missing, and a new batch application gets the core. How long anything takes is not looked at.
+the counters and the log say by which step the core was taken, and that each move to the latency application ended, and
+afterwards all is as before: counters balance, no buffer is missing, and a new batch application gets the core. How long
+anything takes is not looked at: `corelane top` and its JSON have the times by step.
 """
 
 from __future__ import annotations
 
 import contextlib
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from cltest import wait_until
-from cltest.cores import FightingApp, two_cpus
+from cltest.cores import LIARS, FightingApp, fighting_ground
+from cltest.moves import DONE, RELEASES, WANTED, Move, MoveLog
 from cltest.switching import assert_balanced, stats_of
 
-from corelane.drivers.loadgen import Echo, Loadgen, Phase
-from corelane.iokernel import AppSettings, Iokernel
+from corelane.drivers.loadgen import Loadgen, Phase
+from corelane.iokernel import Iokernel
 
-LATENCY_IP = "10.77.0.2"
 WAIT_S = 20.0
+STEPS = ("idle", "wake", "parked", "ask", "interrupt", "evict")  # CL_IO_STEP_*
 
 
 class Fight:
@@ -31,6 +34,8 @@ class Fight:
         self.io, self.generator, self.add = io, generator, add
         self.echo = add("echo", "latency")
         self.echo.await_ready()
+        self.log = MoveLog(io)
+        self.moves: list[Move] = []
 
     def batch(self, kind: str, name: str = "batch") -> FightingApp:
         """A batch application that has the core."""
@@ -57,6 +62,22 @@ class Fight:
         """Of an application, or of the allocator."""
         return stats_of(self.io, name)["cores"] if name else self.io.stats()["cores"]["allocators"][0]
 
+    def ends(self) -> Counter[str]:
+        """How each move to the latency application ended: by which step, or taken back, or overtaken. None goes on."""
+        self.moves += self.log.read()
+        assert self.log.lost == 0
+        ends: Counter[str] = Counter()
+        on_its_way = False
+        for move in self.moves:
+            if move.what in (WANTED, *RELEASES):
+                ends["overtaken" if move.what == WANTED else "taken back"] += on_its_way
+                on_its_way = move.new == self.echo.slot
+            elif move.what == DONE and on_its_way:
+                ends[STEPS[move.step]] += 1
+                on_its_way = False
+        assert not on_its_way
+        return +ends
+
     def took(self, step: str) -> int:
         """Moves in which the new owner began after this step."""
         return int(self.counted()["actuation"][step]["n"])  # type: ignore[index]
@@ -78,23 +99,8 @@ class Fight:
 
 @pytest.fixture
 def fight(socket_path: str, tmp_path: Path) -> Iterator[Fight]:
-    loop, workers = two_cpus()
-    if not workers:
-        pytest.skip("needs two CPUs: one for the iokernel, one to fight for")
     with contextlib.ExitStack() as stack:
-        generator = stack.enter_context(
-            Loadgen(Echo(), seed=1, server_ip=LATENCY_IP, checksum=True, drain_s=WAIT_S, give_up_s=WAIT_S)
-        )
-        io = stack.enter_context(
-            Iokernel(
-                socket_path,
-                uplinks=[generator.nic()],
-                loop_cpus=[loop],
-                worker_cpus=workers[:1],
-                policy="delay",
-                apps={"echo": AppSettings(ipv4=LATENCY_IP)},
-            )
-        )
+        io, generator = stack.enter_context(fighting_ground(socket_path, WAIT_S))
 
         def add(name: str, kind: str) -> FightingApp:
             app = FightingApp(socket_path, name, kind, tmp_path)
@@ -108,7 +114,13 @@ def test_one_that_never_looks_is_interrupted(fight):
     batch = fight.batch("unprobed")
     fight.serve()
     wait_until(lambda: (fight.serve(), fight.took("interrupt"))[1], WAIT_S, "a move by the signal")
-    assert fight.counted("batch")["interrupted"] > 0
+    assert fight.ends()["interrupt"] > 0
+
+    def each_ask_went_on_to_a_signal() -> bool:
+        asked, interrupted = (fight.counted("batch")[how] for how in ("asked", "interrupted"))
+        return asked == interrupted + fight.counted()["interrupts_spared"]
+
+    wait_until(each_ask_went_on_to_a_signal, WAIT_S, "the signal after each ask")
     batch.await_work()  # between requests the core is its own
     batch.kill()
     fight.gone()
@@ -121,7 +133,34 @@ def test_one_that_blocks_the_signal_is_evicted(fight):
     # from then on it needs no eviction.
     wait_until(lambda: (fight.serve(), fight.counted("batch")["evicted"])[1], WAIT_S, "an eviction")
     assert fight.counted()["evictions_failed"] == 0
+    assert fight.ends().total() > 0
+
+    def each_ask_went_on_to_the_last_step() -> bool:
+        asked, evicted = (fight.counted("batch")[how] for how in ("asked", "evicted"))
+        return asked == evicted > 0
+
+    wait_until(each_ask_went_on_to_the_last_step, WAIT_S, "an eviction after each ask")
     batch.await_work()  # at what the kernel gives it
+    batch.kill()
+    fight.gone()
+    fight.sound()
+
+
+@pytest.mark.parametrize("kind", LIARS)
+def test_one_that_says_what_is_not_so_is_demoted(fight, kind):
+    """It steps aside by its word, or runs again by it, and spins on: the kernel knows how long it ran.
+
+    One that runs again before the new owner has begun is evicted, and has not got as far as to be caught."""
+    batch = fight.batch(kind)
+    caught = ("squatted",) if kind == "aside" else ("squatted", "evicted")
+    wait_until(
+        lambda: (fight.serve(), sum(fight.counted("batch")[how] for how in caught))[1], WAIT_S, "it to be caught"
+    )
+    assert (fight.counted()["evictions_failed"], fight.counted()["squat_unread"]) == (0, 0)
+    assert fight.counted("echo")["squatted"] == 0
+    assert fight.ends().total() > 0
+    fight.serve()
+    batch.await_work()  # at what the kernel gives it, and after a while by right
     batch.kill()
     fight.gone()
     fight.sound()
@@ -136,6 +175,7 @@ def test_one_that_exits_while_it_has_the_core(fight, kind):
         batch.reap(WAIT_S)
         fight.all_answered()
         fight.gone()
+        assert fight.ends().total() > 0
     assert fight.io.stats()["departed"] == {"apps": 5, "buffers_lost": 0}
     fight.sound()
 
@@ -148,6 +188,7 @@ def test_one_that_is_stopped_while_it_has_the_core_is_evicted(fight):
         batch.await_work()
         batch.signal(signal.SIGSTOP)
         fight.serve()
+        assert fight.ends().total() > 0
         evicted += fight.counted("batch")["evicted"] > 0
         batch.signal(signal.SIGCONT)
         batch.await_work()
@@ -169,6 +210,7 @@ def test_one_that_is_killed_at_any_point_of_hand_overs(fight, rng):
         batch.kill()
         fight.all_answered()
         fight.gone()
+        assert fight.ends().total() > 0
         assert fight.io.stats()["departed"] == {"apps": i + 1, "buffers_lost": 0}
     fight.sound()
 

@@ -1,264 +1,184 @@
-"""The hand-over of a core (docs/cores.md): every interleaving of a model, with and without a kthread that dies.
+"""The hand-over of a core (docs/cores.md), in every interleaving of the C code of both sides: c/handover_model.c.
 
-One core. Y has requests now and then and parks without them; X always has work. L is the loop: it delivers requests,
-decides, and writes the words of runtime/shm.h. Instructions are those of drivers/port_cores.c and iokernel/move.c, in
-their order; time-outs are choices, so whatever holds here holds for every duration.
+Here a thread is in the middle of something while the others are at rest, or is put aside for another once on a path.
+CORELANE_MODEL=full has more of that, more time-outs and more requests, and takes minutes and gigabytes. The mutants are
+the same code with one fault put in, all of them in one program, and must be found.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
-from tso import Program, View, explore
+from cltest import ProgramFailed
+from cltest.cbuild import ROOT, setup_py
 
-Y, X = 1, 2  # owners; also indices of threads
-RUNNING, PARKED, PARKED_HOT, ASIDE, ASIDE_HOT = range(5)
+PROGRAM = "tests/iokernel/c/handover_model.c"
+# Compiled into the program, by the name of a macro; the rest of the library is linked, without what the model replaces.
+OWN = {
+    "SIGNALS_C": "iokernel/signals.c",
+    "CORES_C": "iokernel/cores.c",
+    "THREAD_C": "iokernel/thread.c",
+    "MOVE_C": "iokernel/move.c",
+    "ALLOCATE_C": "iokernel/allocate.c",
+    "WAKE_C": "iokernel/wake.c",
+    "IOKERNEL_IDLE_C": "iokernel/idle.c",
+    "PORT_CORES_C": "drivers/port_cores.c",
+    "ASIDE_C": "libos/sched/aside.c",
+    "INTERRUPT_C": "libos/sched/interrupt.c",
+    "SCHED_IDLE_C": "libos/sched/idle.c",
+}
+REPLACED = ("iokernel/squat.c", "iokernel/spare.c", "iokernel/loop.c")
+FULL = os.environ.get("CORELANE_MODEL") == "full"
 
-
-def granted(me: int, back: str, label: str) -> Program:
-    """Go back if there is a grant not yet acted on, and it is still ours. The grant is looked at before the owner: one
-    that comes after both changes the futex's value."""
-    return [
-        ("load", f"grant_{'xy'[me == Y]}", "n"),
-        ("load", "owner", "o"),
-        ("if", "n", "==", "$g", f"no_{label}_{me}"),
-        ("if", "o", "==", me, back),
-        f"no_{label}_{me}",
-    ]
-
-
-def kthread(me: int, other: int, work: Program, idle: Program) -> Program:
-    """What both sides share: look, step aside, wait hot or cold, come back."""
-    mine, theirs = "xy"[me == Y], "xy"[other == Y]
-    return [
-        "run",
-        ("load", f"look_{mine}", "l"),
-        ("if", "l", "==", 0, "work"),
-        ("load", "owner", "o"),
-        ("if", "o", "!=", me, "aside"),
-        ("load", f"grant_{mine}", "g"),  # lost and won before it looked, or won before the grant was to be seen
-        ("store", f"acted_{mine}", "$g"),
-        ("goto", "work"),
-        "aside",  # g is the last grant that it acted on, always: one that it has not acted on ends every wait
-        ("store", f"park_{mine}", ASIDE_HOT),
-        ("fence",),  # before the look at `wake`: either we see it, or the loop sees that we do not run
-        ("load", "wake", "w"),
-        ("if", "w", "==", 0, "waiting"),
-        ("wake", f"grant_{theirs}"),
-        "waiting",
-        *granted(me, "back", "waiting"),
-        ("choose", "waiting"),  # sixteen yields came back at once, or not
-        ("store", f"park_{mine}", ASIDE),
-        ("fence",),
-        *granted(me, "back", "cold"),
-        "cold",
-        ("wait", f"grant_{mine}", "$n"),
-        ("goto", "waiting"),
-        "back",
-        ("load", f"grant_{mine}", "g"),
-        ("store", f"park_{mine}", RUNNING),
-        ("store", f"acted_{mine}", "$g"),
-        ("goto", "run"),
-        "work",
-        *work,
-        ("goto", "run"),
-        *idle,
-    ]
-
-
-HANDLE = [
-    ("load", "tail", "t"),
-    ("load", "head", "h"),
-    ("if", "t", "==", "$h", "idle"),
-    ("add", "h", 1),
-    ("store", "head", "$h"),
-]
-PARK = [
-    "idle",
-    ("store", "park_y", PARKED_HOT),
-    ("fence",),  # park before the last look
-    ("load", "tail", "t"),
-    ("if", "t", "!=", "$h", "cancel"),
-    ("load", "owner", "o"),  # lost while it worked, and the loop saw it running: it is to wake the owner
-    ("if", "o", "==", Y, "parked"),
-    ("load", "wake", "w"),
-    ("if", "w", "==", 0, "parked"),
-    ("wake", "grant_x"),
-    "parked",
-    *granted(Y, "back", "parked"),
-    ("choose", "parked"),
-    ("store", "park_y", PARKED),
-    ("fence",),
-    ("load", "tail", "t"),
-    ("if", "t", "!=", "$h", "cancel"),
-    *granted(Y, "back", "asleep"),
-    ("wait", "grant_y", "$n"),
-    ("goto", "parked"),
-    "cancel",
-    ("store", "park_y", RUNNING),
-    ("fence",),  # running before the look at the owner
-    ("load", "owner", "o"),
-    ("if", "o", "==", Y, "back"),
-    ("goto", "aside"),
-]
-BATCH: Program = [("load", "look_x", "l")]
-
-
-def give(to: int, park: str, fence: bool = True) -> Program:
-    """The loop changes the owner, and wakes the new one if nobody runs who would step aside for it."""
-    mine, theirs = "xy"[to == Y], "xy"[to != Y]
-    done = f"given_{mine}"
-    return [
-        ("store", f"look_{mine}", 0),
-        ("store", "wake", 0),
-        ("store", "owner", to),
-        ("set", "owner", to),
-        ("set", "moving", int(to == Y)),
-        ("add", f"n_{mine}", 1),
-        ("store", f"grant_{mine}", f"$n_{mine}"),
-        *([("fence",)] if fence else []),  # owner before the look at how it waits: one that goes cold now sees it
-        ("load", f"park_{mine}", park),
-        ("if", park, "==", PARKED, f"cold_{mine}"),
-        ("if", park, "!=", ASIDE, done),
-        f"cold_{mine}",
-        ("store", "wake", 1),
-        done,
-        ("store", f"look_{theirs}", 1),
-        ("fence",),
-        ("load", f"park_{theirs}", "q"),
-        ("if", "q", "==", RUNNING, "loop"),
-        ("wake", f"grant_{mine}"),
-        ("goto", "loop"),
-    ]
-
-
-def late(to: int, evict: bool) -> Program:
-    """The new owner has not said that it runs. If it runs all the same, it is to look; else time passes, and the loop
-    wakes it. Falls through, to where the loop goes on, when it has."""
-    mine = "xy"[to == Y]
-    settled = f"begun_{mine}"
-    return [
-        ("load", f"acted_{mine}", "a"),
-        ("if", "a", "==", f"$n_{mine}", settled),
-        ("load", f"park_{mine}", "q"),
-        ("if", "q", "!=", RUNNING, f"missing_{mine}"),
-        ("store", f"look_{mine}", 1),
-        ("goto", "loop"),
-        f"missing_{mine}",
-        *([("wake", f"grant_{mine}")] if evict else []),
-        ("goto", "loop"),
-        settled,
-        ("store", f"look_{mine}", 0),
-        ("set", "moving", 0),
-    ]
-
-
-def loop(frames: int, evict: bool = True, fence: bool = True) -> Program:
-    """Deliver `frames` one after the other; each round look at everything and act on it."""
-    return [
-        ("set", "owner", X),
-        ("set", "sent", 0),
-        ("set", "n_x", 0),
-        ("set", "n_y", 0),
-        ("set", "moving", 0),
-        ("set", "roused", -1),
-        "loop",
-        ("if", "sent", "==", frames, "look"),
-        ("choose", "look"),
-        ("add", "sent", 1),
-        ("store", "tail", "$sent"),
-        "look",
-        *([("fence",)] if fence else []),  # frames before the park word: L_FENCE
-        ("load", "park_y", "p"),
-        ("load", "head", "h"),
-        ("if", "owner", "==", Y, "with_y"),
-        ("if", "h", "==", "$sent", "with_x"),
-        *give(Y, "p"),
-        "with_x",  # X has it, and Y wants nothing: has X begun?
-        *late(X, evict),
-        ("goto", "loop"),
-        "with_y",
-        ("if", "moving", "==", 0, "settled"),
-        *late(Y, evict),
-        "settled",
-        ("if", "p", "==", RUNNING, "loop"),
-        ("if", "p", "==", ASIDE, "loop"),
-        ("if", "p", "==", ASIDE_HOT, "loop"),
-        ("if", "h", "!=", "$sent", "rouse"),
-        *give(X, "p"),
-        "rouse",  # it has its core, sleeps, and frames came: once until it has taken one
-        ("if", "roused", "==", "$h", "loop"),
-        ("set", "roused", "$h"),
-        ("add", "n_y", 1),
-        ("store", "grant_y", "$n_y"),
-        ("if", "p", "==", PARKED_HOT, "loop"),
-        ("wake", "grant_y"),
-        ("goto", "loop"),
-    ]
-
-
-MEMORY = {
-    **{f"{word}_{k}": 0 for word in ("look", "grant", "park", "acted") for k in "xy"},
-    "owner": X,
-    "wake": 0,
-    "tail": 0,
-    "head": 0,
-    "park_y": PARKED_HOT,
+# Scenario: how much of it is explored; and the time-outs that it takes at most until the latency application is served
+# and until the batch application runs: none where no wake-up depends on one. `ends`: of times, on a path; what is to be
+# must come about from where `left` of them have not been used.
+AT_REST = "together=1"
+CHECKED = {
+    "asked": ("cuts=1", 0, 0),
+    "asked_in_loop": (AT_REST, 0, 0),
+    "loop_sleeps": (AT_REST, 0, 0),
+    "own_timer": (AT_REST, 0, 0),
+    "interrupted": (f"{AT_REST} ends=2 left=2", 1, 1),
+    "evicted": (f"{AT_REST} ends=4 left=2", 2, 2),
+    "batch_dies": (f"{AT_REST} ends=2 left=2", 1, 1),
+    "latency_dies": (f"{AT_REST} ends=2 left=2", 1, 1),
+    "batch_stops": (f"{AT_REST} ends=2 left=2 depth=0", 2, 1),
+    "latency_stops": (f"{AT_REST} ends=3 left=3 depth=0", 1, 3),
 }
 
-
-def without(program: Program, at: int) -> Program:
-    """The program without its at-th fence."""
-    fences = [i for i, item in enumerate(program) if item == ("fence",)]
-    return [item for i, item in enumerate(program) if i != fences[at]]
-
-
-def served(frames: int):
-    return lambda v: v.memory["head"] == frames
+pytestmark = pytest.mark.skipif(
+    bool(os.environ.get("CORELANE_SANITIZE")),
+    reason="has stacks of its own, which the sanitizers do not follow; it runs plain",
+)
+Program = Callable[..., Callable[..., str]]
 
 
-def x_runs(v: View) -> bool:
-    return v.memory["owner"] == X and v.memory["park_x"] == RUNNING
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """A fault: `old`, which is there once, becomes `new`: a statement, or an expression. It shows in `scenario`."""
+
+    macro: str
+    old: str
+    new: str
+    scenario: str
+    options: str = AT_REST
+    full: bool = False  # takes long
+
+    def text(self, number: int) -> str:
+        if self.old.endswith(";"):
+            return f"{{ if (il_mutant == {number}) {{ {self.new} }} else {{ {self.old} }} }}"
+        return f"(il_mutant == {number} ? ({self.new}) : ({self.old}))"
 
 
-def y_program() -> Program:
-    return [("set", "h", 0), ("set", "g", 0), ("goto", "idle"), *kthread(Y, X, HANDLE, PARK)]
+MUTANTS = {
+    "a grant that was not acted on counts as seen": Mutant(
+        "PORT_CORES_C",
+        "port->waiters[k].seen = port_lines(a, k)->signals.acted;",
+        "port->waiters[k].seen = cl_load_acquire(&slot_of(a, k)->grant);",
+        "asked",
+        "cuts=1",
+    ),
+    "who steps aside wakes nobody": Mutant("PORT_CORES_C", "w->woke = wake_owner(a, k);", "(void)0;", "asked"),
+    "one is forgotten and not demoted": Mutant(
+        "MOVE_C", "io_move_demote(loop, from, core)", "false", "evicted", f"{AT_REST} ends=3 left=2"
+    ),
+    "a wake is not made again": Mutant(
+        "MOVE_C", "!waits_for_old || core->stage == 2", "false", "batch_dies", f"{AT_REST} ends=2 left=2"
+    ),
+    "no second look after RUNNING": Mutant(
+        "PORT_CORES_C", "if (owns(a, k))\n            break;", "break;", "own_timer", "cuts=1"
+    ),
+}
+FENCES = {"io_move": "asked"}  # of which function one is left out, and where it shows
 
 
-def x_program() -> Program:
-    return [("set", "g", 0), *kthread(X, Y, BATCH, [])]
+def others() -> list[Path]:
+    """The library's sources but those that the model compiles itself, or replaces."""
+    own = {*OWN.values(), *REPLACED}
+    return [path for path in setup_py().c_sources() if path.as_posix() not in own]
 
 
-def explored(*, evict: bool = False, mortal: tuple[int, ...] = (), fences: tuple[int, ...] = ()):
-    """The graph with one request. fences: for L, Y and X the fence to leave out, -1 for none."""
-    programs = [loop(1, evict), y_program(), x_program()]
-    for thread, at in enumerate(fences):
-        if at >= 0:
-            programs[thread] = without(programs[thread], at)
-    return explore(programs, MEMORY, mortal=mortal)
+@pytest.fixture(scope="module")
+def model(c_program: Program) -> Callable[..., str]:
+    """The code as it is."""
+    return c_program(PROGRAM, sources=others(), cflags=("-O1", "-g0"))
 
 
-def test_nothing_is_lost_without_time_outs():
-    """The hand-shake alone, whatever the timing: the request is served, and X gets its core back. Eviction is for
-    kthreads that do not answer, not for races."""
-    graph = explored()
-    assert len(graph.states) > 100_000
-    assert not graph.never(served(1))
-    assert not graph.never(x_runs)
+@pytest.fixture(scope="module")
+def mutants(c_program: Program) -> Callable[..., str]:
+    """The same with all faults in, of which `mutant=N` chooses one."""
+    folder = ROOT / "build" / "ctest" / "mutants"
+    folder.mkdir(parents=True, exist_ok=True)
+    flags = ["-O1", "-g0", *(f"-iquote{folder}" for folder in ("iokernel", "drivers", "libos/sched"))]
+    for macro, name in OWN.items():
+        text = (ROOT / name).read_text()
+        for number, (what, mutant) in enumerate(MUTANTS.items(), 1):
+            if mutant.macro == macro:
+                assert text.count(mutant.old) == 1, f"the code of {what!r} has changed: mend the mutant"
+                text = text.replace(mutant.old, mutant.text(number))
+        copy = folder / f"{macro}.c"
+        if not copy.exists() or copy.read_text() != text:
+            new = folder / f"{macro}.{os.getpid()}"
+            new.write_text(text)
+            new.replace(copy)
+        flags.append(f'-D{macro}="{copy}"')
+    return c_program(PROGRAM, sources=others(), cflags=flags)
 
 
-def test_a_kthread_that_dies_anywhere_stops_nobody():
-    graph = explored(evict=True, mortal=(X,))
-    assert not graph.never(served(1))
-    assert not [v for v in graph.never(x_runs) if v.alive[X]]
+@pytest.mark.parametrize("scenario", CHECKED)
+def test_every_interleaving_leads_on(model: Callable[..., str], scenario: str) -> None:
+    options, served, runs = CHECKED[scenario]
+    said = model(scenario, *options.split(), timeout_s=100)
+    print(said)
+    took = [int(n) for n in re.findall(r"(\d+) time-outs at most", said)]
+    assert len(took) == 3
+    assert took[0] <= served
+    assert took[1] <= runs
 
 
-def test_the_model_sees_what_eviction_is_for():
-    assert explored(mortal=(X,)).never(served(1))
+def found(program: Callable[..., str], *args: str) -> str:
+    """What the model found, which it must."""
+    with pytest.raises(ProgramFailed) as failure:
+        program(*args, timeout_s=100)
+    assert "exit status 2" in str(failure.value), "it was not looked through"
+    return str(failure.value)
 
 
-@pytest.mark.parametrize("fences", [(1, -1, -1), (-1, 2, -1)], ids=["grant to park word", "park word to queues"])
-def test_the_model_sees_a_fence_that_is_missing(fences):
-    """Without the loop's fence between grant and second look, or the kthread's between park word and last look, one
-    sleeps on although the core is its own. (Leaving out the one after ASIDE_HOT, or the last of the loop, is seen too;
-    the others repeat what a system call nearby does anyway.)"""
-    assert explored(fences=fences).never(x_runs)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.skipif(m.full and not FULL, reason="takes long: CORELANE_MODEL=full"))
+        for name, m in MUTANTS.items()
+    ],
+)
+def test_a_fault_is_found(mutants: Callable[..., str], name: str) -> None:
+    mutant = MUTANTS[name]
+    number = list(MUTANTS).index(name) + 1
+    assert "found: " in found(mutants, mutant.scenario, *mutant.options.split(), f"mutant={number}")
+
+
+@pytest.mark.parametrize("function", FENCES)
+def test_a_fence_that_is_missing_is_found(model: Callable[..., str], function: str) -> None:
+    assert "it can never be" in found(model, FENCES[function], AT_REST, f"without_fence_of={function}")
+
+
+@pytest.mark.skipif(not FULL, reason="takes minutes and gigabytes: CORELANE_MODEL=full")
+@pytest.mark.parametrize(
+    ("scenario", "options"),
+    [
+        ("asked", "together=2 cuts=255"),
+        ("asked", "cuts=2"),
+        ("asked", f"{AT_REST} frames=2"),
+        ("own_timer", "cuts=1"),
+        ("loop_sleeps", "cuts=1"),
+        ("anybody_dies", f"{AT_REST} ends=3 left=3"),
+    ],
+)
+def test_more_of_it(model: Callable[..., str], scenario: str, options: str) -> None:
+    print(model(scenario, *options.split(), timeout_s=600))

@@ -2,12 +2,64 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 
 def test_every_transition_of_a_move(c_program):
     run = c_program("tests/iokernel/c/cores_steps.c")
     assert "passed ages_are_from_below" in run(timeout_s=90)
+
+
+def test_kthreads_that_use_a_core_which_is_not_theirs(c_program):
+    run = c_program("tests/iokernel/c/cores_squat.c")
+    assert "passed demoted_it_may_go_to_another_core" in run(timeout_s=90)
+
+
+def test_new_owners_that_are_late(c_program):
+    run = c_program("tests/iokernel/c/cores_late.c")
+    assert run(timeout_s=90).count("passed ") == 6
+
+
+def test_when_the_delay_policy_gives_a_core(c_program):
+    run = c_program("tests/iokernel/c/cores_target.c")
+    assert run(timeout_s=90).count("passed ") == 4
+
+
+def test_who_has_seen_the_ask_gets_one_interval_more(c_program):
+    run = c_program("tests/iokernel/c/cores_seen.c")
+    assert "passed asked_again_it_gains_no_more" in run(timeout_s=90)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "one_that_runs_on_is_evicted",
+        "one_that_sleeps_is_evicted_at_once",
+        "in_a_call_it_is_asked_for_longer",
+        "one_that_says_so_all_the_time_gains_a_step",
+        "without_calls_left_the_signal_is_left_out",
+    ],
+)
+def test_whoever_has_time_to_step_aside_and_does_not_is_evicted(c_program, scenario):
+    run = c_program("tests/iokernel/c/cores_spare.c")
+    assert f"passed {scenario}" in run(scenario, timeout_s=90)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="keeps a thread from the CPU by SCHED_FIFO: run as root")
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "starved_it_is_not_evicted",
+        "starved_it_is_spared_no_longer_than_start_us",
+        "starved_it_keeps_nobody_from_its_core",
+        "starved_it_is_evicted_when_the_new_owner_goes",
+    ],
+)
+def test_one_without_time_to_step_aside_is_spared(c_program, scenario):
+    run = c_program("tests/iokernel/c/cores_spare.c")
+    assert f"passed {scenario}" in run(scenario, timeout_s=90)
 
 
 @pytest.mark.parametrize("policy", ["delay", "shenango", "fair"])

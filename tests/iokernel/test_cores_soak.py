@@ -1,9 +1,10 @@
 """Applications that fight for a core for a while, and die at any moment: what the log says, and what they noted.
 
-A real iokernel and real processes: one answers requests, the others compute with probes, without, or with signals
-blocked. At random they are stopped, killed, in the middle of hand-overs as well, exit while they have the core, and
-come again; policies change. At any time a core has one owner by the log, and nobody ran who was not (but for who was
-evicted). Then the same with two loops that have a core each. 15 seconds; CORELANE_SOAK_S=300 for longer.
+A real iokernel and real processes: one answers requests, the others compute with probes, without, with signals
+blocked, or lie about having stepped aside. At random they are stopped, killed, in the middle of hand-overs as well,
+exit while they have the core, and come again; policies change. At any time a core has one owner by the log, and nobody
+ran who was not (but for who was evicted, and liars, who are caught as they are, and nobody else is). Then the same with
+two loops that have a core each. 15 seconds; CORELANE_SOAK_S=300 for longer.
 """
 
 from __future__ import annotations
@@ -20,21 +21,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cltest import wait_until
-from cltest.cores import FightingApp, two_cpus
-from cltest.moves import DONE, EVICTED, WANTED, MoveChecker, MoveLog, ran_unowned
-from cltest.switching import assert_balanced
+from cltest.cores import LIARS, FightingApp, fighting_ground
+from cltest.moves import DONE, EVICTED, SQUATTED, WANTED, MoveChecker, MoveLog, ran_unowned
+from cltest.switching import assert_balanced, stats_of
 
-from corelane.drivers.loadgen import Echo, Loadgen, Phase
-from corelane.iokernel import AppSettings, Iokernel
+from corelane.drivers.loadgen import Loadgen, Phase
+from corelane.iokernel import Iokernel
 from corelane.runtime.clock import default_clock, tsc
 
-LATENCY_IP = "10.77.0.2"
 SOAK_S = float(os.environ.get("CORELANE_SOAK_S", "15"))
 WAIT_S = 30.0
 SKEW_NS = 2000
 MOST_JOBS = 4
 POLICIES = [("delay", ""), ("delay", "target_us=50"), ("shenango", ""), ("fair", ""), ("fair", "slice_us=200")]
-KINDS = ["probed", "probed", "unprobed", "blocking"]
+KINDS = ["probed", "unprobed", "blocking", "probed", *LIARS]
 
 
 class Soak:
@@ -76,8 +76,14 @@ class Soak:
             self.runs[name].append(app.runs())
 
     def go(self, name: str, how: str) -> None:
-        """An application ends; afterwards what it noted is compared with the log."""
+        """An application ends; afterwards what it noted is compared with the log. Liars run when they may not: they are
+        caught instead, and nobody else is."""
         app = self.apps[name]
+        liar = app.kind in LIARS
+        caught = stats_of(self.io, name)["cores"]["squatted"]
+        self.did[f"{app.kind} caught"] += caught
+        if caught and not liar:
+            self.faults.append(f"{name} was demoted as if it had used another's core")
         if how == "exit":
             app.tell("x")
             app.signal(signal.SIGCONT)
@@ -90,7 +96,8 @@ class Soak:
         clock = default_clock()
         runs = np.concatenate(self.runs.pop(name))
         spans = [span for checker in self.checkers for span in checker.went(app.slot, gone)]  # by one of them
-        found = ran_unowned(runs, spans, (self.born[name], gone), app.gap_ticks, clock.ns_to_ticks(SKEW_NS))
+        life = (self.born[name], gone)
+        found = [] if liar else ran_unowned(runs, spans, life, app.gap_ticks, clock.ns_to_ticks(SKEW_NS))
         self.noted += len(runs)
         self.faults += [f"{name}: {fault}" for fault in found[:10]]
         assert app.runs_lost == 0, f"notes of {name} were not read in time"
@@ -184,6 +191,7 @@ class Soak:
             ended = allocator["actuation"]["evict"]["n"] + allocator["evicted_late"] + allocator["evicted_void"]
             assert allocator["evicted"] == checker.seen[EVICTED] == ended
             assert checker.seen[WANTED] == allocator["moves"] > 0
+            assert checker.seen[SQUATTED] == allocator["squatted"]
             assert checker.seen[DONE] > 0
         print(dict(self.did), f"{self.noted} runs")
         assert self.faults == []
@@ -194,23 +202,8 @@ class Soak:
 @pytest.fixture
 def soak(socket_path: str, tmp_path: Path, rng: random.Random, request: pytest.FixtureRequest) -> Iterator[Soak]:
     """request.param: how many loops."""
-    loop, workers = two_cpus()
-    if not workers:
-        pytest.skip("needs two CPUs: one for the iokernel, one to fight for")
     with contextlib.ExitStack() as stack:
-        generator = stack.enter_context(
-            Loadgen(Echo(), seed=1, server_ip=LATENCY_IP, checksum=True, drain_s=WAIT_S, give_up_s=WAIT_S)
-        )
-        io = stack.enter_context(
-            Iokernel(
-                socket_path,
-                uplinks=[generator.nic()],
-                loop_cpus=[loop] if request.param == 1 else [-1] * request.param,
-                worker_cpus=workers[:1] if request.param == 1 else [loop, *workers[:1]],
-                policy="delay",
-                apps={"echo": AppSettings(ipv4=LATENCY_IP)},
-            )
-        )
+        io, generator = stack.enter_context(fighting_ground(socket_path, WAIT_S, loops=request.param))
         soak = Soak(io, generator, tmp_path, rng)
         stack.callback(lambda: [app.kill() for app in soak.apps.values()])
         yield soak

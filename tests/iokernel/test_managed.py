@@ -16,9 +16,10 @@ from cltest.control import answer, connect, hello, kind_of, kthreads, policy, re
 from cltest.switching import stats_of
 
 from corelane.cli import top, watch
-from corelane.iokernel import AppSettings, Iokernel, main
+from corelane.iokernel import AppSettings, Iokernel, main, policy_trial
 from corelane.iokernel._native import ffi, lib
 from corelane.iokernel.policy import load
+from corelane.iokernel.report import GAUGES
 from corelane.runtime import config
 from corelane.runtime.errors import ConfigError, CorelaneError, Refused
 from corelane.runtime.placement import Placement
@@ -226,6 +227,38 @@ def test_a_policy_of_the_users_own_that_never_returns_is_put_aside(start, socket
         assert io.stats()["cores"]["policy"]["put_aside"] is None
 
 
+def refused_policy(path: str, spec: bytes) -> str:
+    with connect(path) as sock:
+        sock.sendall(policy(spec))
+        return refusal(sock)
+
+
+def test_a_module_that_never_ends_its_import_keeps_nobody_from_the_next_policy(socket_path, tmp_path, monkeypatch):
+    (tmp_path / "endless_module.py").write_text("import threading\nthreading.Event().wait()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(policy_trial, "PATIENCE_S", 2.0)
+    with Iokernel(socket_path, worker_cpus=[CPU], policy="delay"):
+        assert "did not come to an end in 2 s" in refused_policy(socket_path, b"endless_module:f")
+        with connect(socket_path) as sock:
+            sock.sendall(policy(b"fair"))
+            assert kind_of(answer(sock)) == lib.CL_CONTROL_POLICY_OK
+        monkeypatch.setattr(policy_trial, "PATIENCE_S", 3600.0)
+        with connect(socket_path) as sock:
+            sock.sendall(policy(b"endless_module:f"))  # and it ends while one is being loaded
+
+
+def test_what_ends_a_thread_in_silence_is_an_answer_too(start, socket_path, monkeypatch):
+    io = start(worker_cpus=[CPU], policy="delay")
+
+    def leave(*_):
+        raise SystemExit(3)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(io, "set_policy", leave)
+        assert "SystemExit: 3" in refused_policy(socket_path, b"mine:f")
+    assert "there is none of that name" in refused_policy(socket_path, b"nonsense")
+
+
 def test_an_iokernel_that_was_stopped_starts_with_the_policy_it_had(socket_path):
     io = Iokernel(socket_path, worker_cpus=[CPU], policy="delay")
     with io:
@@ -247,6 +280,20 @@ def test_what_top_shows_of_it(start, socket_path):
         assert f"policy delay target_us=10 calm=1, worker core {CPU}" in text
         assert "kv    latency      0    0.0       1/1" in text
         assert f"{CPU}     nobody  free" in text
+
+
+def test_what_is_no_counter_has_no_rate(start, socket_path):
+    io = start(worker_cpus=[CPU], policy="delay")
+    sock, _ = register(socket_path, b"kv", guaranteed=1)
+    with sock:
+        got = watch.rates(watch.snapshot(socket_path), io.stats())
+        managed = got["cores"]
+        rows = [*got["loops"], *got["apps"], got["apps"][0]["cores"], *managed["cpus"], *managed["allocators"]]
+        rated = {name for row in rows for name in row["rates"]}
+        assert {"rounds", "rx_delivered", "core_s", "moves", "busy_s", "decisions"} <= rated
+        assert {name for row in rows for name in row} >= GAUGES, "each of them is somewhere"
+        assert not rated & GAUGES
+        assert all(rate >= 0 for row in rows for rate in row["rates"].values()), "counters go up"
 
 
 def plan(*workers: int) -> Placement:

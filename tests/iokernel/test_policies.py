@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corelane.iokernel._native import ffi, lib
@@ -32,6 +32,9 @@ tables = st.lists(
 )
 
 
+IN_USE = {"packet_delay_ns": 0, "thread_delay_ns": 0, "cores": 0, "guaranteed": 1, "maximum": 1, "kind": 0, "weight": 1}
+
+
 def table(rows: list[dict[str, int]], cores: int) -> tuple[Any, Any]:
     """The view and the applications as C sees them."""
     view = ffi.new("struct cl_policy_view *")
@@ -46,6 +49,7 @@ def table(rows: list[dict[str, int]], cores: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("name", NAMES)
 @given(rows=tables, cores=st.integers(1, 16))
+@example(rows=[IN_USE | {"kind": 1}, IN_USE | {"cores": 1}], cores=1)
 def test_settled_grants_fit(name: str, rows: list[dict[str, int]], cores: int) -> None:
     view, out = table(rows, cores)
     lib.cl_policy_find(name.encode())(view, out)
@@ -59,7 +63,9 @@ def test_settled_grants_fit(name: str, rows: list[dict[str, int]], cores: int) -
     if any(a.grant < due(a, cores) for a in out if a.kind == lib.CL_POLICY_LATENCY):
         assert all(a.grant == 0 for a in out if a.kind == lib.CL_POLICY_BATCH)
     reserved = sum(min(a.guaranteed, a.maximum, cores) if name == "static" else due(a, cores) for a in out)
-    if reserved <= cores:
+    # What an application has within its guarantee and uses, although nothing waits, it keeps.
+    used = sum(min(a.guaranteed, a.cores) for a in out if a.kind == lib.CL_POLICY_LATENCY and not waits(a))
+    if reserved + used <= cores:
         assert all(a.grant >= due(a, cores) for a in out)
 
 
@@ -267,10 +273,16 @@ def test_nonsense_is_cut(grants: list[int], cores: int) -> None:
 
 
 def grants_of(
-    name: str, rows: list[dict[str, int]], cores: int = 8, params: tuple[int, ...] = (), calls: int = 1
+    name: str,
+    rows: list[dict[str, int]],
+    cores: int = 8,
+    params: tuple[int, ...] = (),
+    calls: int = 1,
+    move_ns: int = 0,
 ) -> list[int]:
     """What a policy grants, at the last of so many calls."""
     view, out = table([{"maximum": 8, "weight": 1} | row for row in rows], cores)
+    view.move_ns = move_ns
     for i, value in enumerate(params):
         view.params[i] = value
     for _ in range(calls):
@@ -294,6 +306,25 @@ def test_delay_has_hysteresis() -> None:
     assert grants_of("delay", [{"cores": 4}], params=(0, 3), calls=2) == [4]  # calm, but not for long enough
     assert grants_of("delay", [{"cores": 4}], params=(0, 3), calls=3) == [2]
     assert grants_of("delay", [{"cores": 4, "packet_delay_ns": 5_001, "idle": 1}, batch]) == [4, 4]  # neither
+
+
+def test_delay_accounts_for_the_move() -> None:
+    """Without a core: at the last check (the next is 5 us later) from which a core that moves so is there in time."""
+    for move_ns, last_ns in ((0, 5_000), (2_000, 3_000)):
+        early, late = ({"cores": 0, "packet_delay_ns": last_ns + more} for more in (0, 1))
+        assert grants_of("delay", [early, {"kind": 1}], move_ns=move_ns) == [0, 8]
+        assert grants_of("delay", [late, {"kind": 1}], move_ns=move_ns) == [1, 7]
+    assert grants_of("delay", [{"cores": 0, "packet_delay_ns": 1}, {"kind": 1}], move_ns=60_000) == [1, 7]
+    assert grants_of("delay", [{"cores": 2, "packet_delay_ns": 9_999}, {"kind": 1}], move_ns=2_000) == [2, 6]
+
+
+def test_delay_accounts_for_the_first_answer() -> None:
+    """If it takes longer than the move; up to a quarter of the target more than that."""
+    row, batch = {"cores": 0, "packet_delay_ns": 30_000}, {"kind": 1}
+    for answer_ns, move_ns, wait_ns in ((9_000, 2_000, 36_000), (1_000, 2_000, 43_000), (90_000, 2_000, 30_500)):
+        early, late = (row | {"answer_ns": answer_ns, "packet_delay_ns": wait_ns + more} for more in (0, 1))
+        assert grants_of("delay", [early, batch], params=(50_000,), move_ns=move_ns) == [0, 8]
+        assert grants_of("delay", [late, batch], params=(50_000,), move_ns=move_ns) == [1, 7]
 
 
 def test_delay_gives_half_of_a_deadline_to_waiting() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import Any
 import pytest
 from cltest.cbuild import ROOT
 
-from corelane.iokernel import policy
+from corelane.iokernel import policy, policy_trial
 from corelane.iokernel._native import ffi, lib
-from corelane.runtime.errors import ConfigError, CorelaneError, check
+from corelane.runtime.errors import ConfigError, CorelaneError, Refused, check
 
 
 def test_the_table_of_built_in_ones_is_whole() -> None:
@@ -73,6 +74,43 @@ def test_a_setting_that_is_wrong_is_named(section: dict[str, Any], said: str) ->
         policy.validate(section["name"], settings)
     with pytest.raises(ConfigError):
         policy.load(section["name"], settings)
+
+
+MODULES = {
+    "def f(view, apps:\n": "SyntaxError: '(' was never closed",
+    "int('many')\n": "ValueError: invalid literal for int()",
+    "import math\nmath.no_such\n": "AttributeError: module 'math' has no attribute 'no_such'",
+    "import no_such_dependency\n": "No module named 'no_such_dependency' (install what broken_policy needs)",
+    "from math import no_such\n": "ImportError: cannot import name 'no_such' from 'math'",
+    "import sys\nsys.exit('goodbye')\n": "SystemExit: goodbye",
+}
+
+
+@pytest.mark.parametrize("text", list(MODULES))
+def test_a_module_that_cannot_be_imported_says_why(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_policy.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for use in (policy.validate, policy.load):  # here, and in the trial's process
+        with pytest.raises(ConfigError) as refused:
+            use("broken_policy:f", {})
+        said = str(refused.value)
+        assert said.startswith(f"policy 'broken_policy:f': cannot import broken_policy: {MODULES[text]}"), said
+        assert "\n" not in said
+
+
+def test_a_module_is_imported_in_the_trial_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that never comes to the end of its import, or ends its process, does so there."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(policy_trial, "PATIENCE_S", 2.0)
+    for name, text, said in (
+        ("waits_policy", "import threading\nthreading.Event().wait()\n", "did not come to an end in 2 s"),
+        ("ends_policy", "import os\nos._exit(3)\n", "its trial failed with status 3"),
+        ("dies_policy", "import os\nos.kill(os.getpid(), 9)\n", "ended with SIGKILL"),
+    ):
+        (tmp_path / f"{name}.py").write_text(text)
+        with pytest.raises(Refused, match=said):
+            policy.load(f"{name}:f")
+        assert name not in sys.modules
 
 
 @pytest.fixture

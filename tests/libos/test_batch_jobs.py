@@ -167,6 +167,16 @@ def test_what_does_not_fit_is_refused(runtime, args, says):
         runtime.batch(dot, *args)
 
 
+def test_a_refusal_by_numba_is_plain_text(runtime):
+    @libos.batch
+    def no_such_attribute(x):
+        return x.nothing
+
+    with pytest.raises(CorelaneError, match="Unknown attribute 'nothing' of type int64") as refused:
+        runtime.batch(no_such_attribute, 1)
+    assert "\x1b" not in str(refused.value)
+
+
 def test_what_cannot_be_batch_work_is_refused():
     import numba
 

@@ -262,6 +262,76 @@ def test_what_an_early_exit_does_not_use_is_given_back():
     assert looks(lambda: made(a, 100_000)) < 20_000
 
 
+def rows(start, x, sums):
+    """Around loops of any length; the long ones look for themselves."""
+    for i in range(len(start) - 1):
+        s = 0.0
+        for k in range(start[i], start[i + 1]):
+            s += x[k & 1023]
+        sums[i] = s
+
+
+ROWS = {
+    "empty": np.zeros(500_000, np.int64),
+    "short": np.full(100_000, 9),
+    "mixed": np.random.default_rng(5).integers(0, 40, 40_000),
+    "long": np.full(6, 300_000),
+    "one of many": np.concatenate((np.full(100, 3), [1_500_000], np.full(100, 5))),
+}
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("lengths", ROWS)
+def test_loops_around_short_ones_look_and_so_do_long_ones_in_them(lengths, small, monkeypatch):
+    if small:
+        tiny(monkeypatch)
+    made, plain = probed(rows)
+    start = np.concatenate(([0], np.cumsum(ROWS[lengths])))
+    x = np.random.default_rng(7).random(1024)
+    ours, theirs = np.zeros(len(start) - 1), np.zeros(len(start) - 1)
+    made(start, x, ours)
+    plain(start, x, theirs)
+    assert np.array_equal(ours, theirs)
+    report = made.overloads[made.signatures[0]].library.report
+    assert report.strips >= 2
+    assert report.countdowns == 0
+    assert looks(lambda: made(start, x, ours)) > 20
+
+
+def test_a_bound_beyond_all_counting_is_not_taken_off_on_credit():
+    """2^62 turns cost more units than 64 bits hold."""
+
+    def until(n, turns):
+        s = 0
+        for i in range(n):
+            for j in range(turns):
+                s += i ^ j
+                if s & 0xFFFFF == 0xFFFFF:
+                    break
+        return s
+
+    made, plain = probed(until)
+    assert made(3, 1 << 62) == plain(3, 1 << 62)
+    assert looks(lambda: made(3, 1 << 62)) > 100
+
+
+def test_looks_leave_vector_registers_alone_in_the_middle_of_a_sum(monkeypatch):
+    """Every few turns look, with half a sum in registers; noting a gap in C may change any of them."""
+    tiny(monkeypatch)
+
+    def sums(a, b):
+        s, t = 0.0, 1.0
+        for i in range(len(a)):
+            s += a[i] * t
+            t = t * 0.5 + b[i]
+        return s, t
+
+    made, plain = probed(sums)
+    a, b = np.random.default_rng(9).random((2, 5000))
+    assert made(a, b) == plain(a, b)
+    assert looks(lambda: made(a, b)) > 300
+
+
 def test_short_functions_get_nothing():
     def add(a, b):
         return a + b

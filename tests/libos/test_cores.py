@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
-from cltest import wait_until
+from cltest import die_with_parent, wait_until
 from cltest.packets import BROADCAST, Host, arp, ethernet, read_datagram
 
 from corelane import libos
@@ -28,7 +32,7 @@ CPUS = sorted(os.sched_getaffinity(0))
 @pytest.fixture
 def managed(tmp_path: Path) -> Iterator[tuple[Nic, str, Iokernel]]:
     """The wire, the control socket, and an iokernel that manages one worker core."""
-    path = f"/tmp/cl-{tmp_path.name[-20:]}.sock"
+    path = f"/tmp/cl-{os.getpid()}-{tmp_path.name[-12:]}.sock"  # pytest cuts the name of a test's folder
     inner, outer = memory_link()
     kernel = Iokernel(
         path, uplinks=[inner], mode="adaptive", loop_cpus=[CPUS[0]], worker_cpus=[CPUS[-1]], policy="delay"
@@ -115,6 +119,78 @@ def test_batch_that_never_looks_gives_the_core_to_requests_and_goes_on(managed: 
         words[1] = 1
         assert batch.stop() == 0
         assert kv.stop() == 0
+
+
+# A process of its own: what waits in the signal's handler may hold the interpreter's lock.
+FOREIGN_BATCH = """
+import json, sys
+import numpy as np
+from corelane import libos
+
+@libos.batch(compiled=False)
+def python(stop):
+    n = total = 0
+    print("begun", flush=True)
+    while not stop:
+        n += 1
+        total += n
+    return n > 0 and 2 * total == n * (n + 1)
+
+@libos.batch(compiled=False)
+def numpy(stop):
+    a, right, n = np.arange(400.0) * np.ones((400, 1)), True, 0
+    print("begun", flush=True)
+    while not stop:
+        right &= bool((np.dot(a, a)[:, 3] == 3 * a[0].sum()).all())
+        n += 1
+    return n > 0 and right
+
+path, name = sys.argv[1:]
+stop = []
+with libos.Runtime(path, name="batch", kind="batch") as runtime:
+    job = runtime.start().batch(globals()[name], stop)
+    sys.stdin.readline()
+    stop.append(True)
+    said = {"right": job.result(60), "interrupts": runtime.stats().sched["interrupts"]}
+    assert runtime.stop() == 0
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.parametrize("job", ["python", "numpy"])
+def test_batch_in_plain_python_or_numpy_moves_by_the_signal(managed: Any, job: str) -> None:
+    """It has no probes; requests are answered beside it, and what it computes is right."""
+    wire, path, kernel = managed
+    process = subprocess.Popen(
+        [sys.executable, "-c", FOREIGN_BATCH, path, job],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+        preexec_fn=die_with_parent,
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "begun\n"
+        with libos.Runtime(path, name="kv") as kv:
+            kv.bind(echo_handler("c"))
+            kv.start()
+            server = resolve(wire, kv.address)
+            sent = itertools.count()
+
+            def interrupted() -> int:
+                ask(wire, server, next(sent).to_bytes(4))
+                return int(kernel.stats()["cores"]["allocators"][0]["actuation"]["interrupt"]["n"])
+
+            wait_until(lambda: interrupted() >= 10, 20, lambda: f"ten interrupts: {kernel.stats()['cores']}")
+            said = json.loads(process.communicate("stop\n", timeout=60)[0])
+            assert said["right"]
+            assert said["interrupts"] >= 10
+            assert process.returncode == 0
+            assert kv.stop() == 0
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.parametrize(("wish", "said"), [({"kind": "fast"}, "kind 'fast'"), ({"weight": -1}, "weight -1")])

@@ -13,6 +13,7 @@ import pytest
 from cltest import die_with_parent, wait_until
 
 from corelane.drivers.blk import memory_blk
+from corelane.libos._native import ffi, lib
 from corelane.libos.log import Log, LogDamaged, format_area
 from corelane.runtime.errors import CorelaneError
 
@@ -80,6 +81,28 @@ def test_many_at_once_wait_for_buffers() -> None:
             datas = [bytes([i % 251]) * 1000 for i in range(900)]
             assert log.extend(datas) == list(range(1, 901))
             assert [r.data for r in log.records()] == datas
+
+
+def flushes(log: Log) -> int:
+    stats = ffi.new("struct cl_log_stats *")
+    lib.cl_log_stats(log._open, stats)
+    return int(stats.flushes)
+
+
+def test_a_lone_append_goes_at_once_and_a_burst_shares_a_flush() -> None:
+    with memory_blk(4 * MIB) as blk:
+        format_area(blk, flush_bytes=65536)
+        with Log(blk) as log:
+            op, _held = log._op(b"alone")
+            assert lib.cl_log_append(log._open, op) == 0
+            lib.cl_log_pump(log._open)  # sends it: nothing else was appended, and no time has passed
+            lib.cl_log_pump(log._open)  # the device has done it
+            assert op.result == 0
+            assert flushes(log) == 1
+            log.extend([b"x" * 256] * 64)
+            assert flushes(log) == 2
+            log.extend([b"x" * 1000] * 200)  # four flushes' worth
+            assert flushes(log) == 6
 
 
 def test_errors_are_sentences() -> None:

@@ -125,9 +125,11 @@ def test_wait_ends_when_another_thread_stops(serve: Serve) -> None:
     thread.join()
 
 
+@pytest.mark.parametrize("at", ["start", "wait"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_end_serve(number: signal.Signals) -> None:
-    """`serve` in a process of its own ends by Ctrl-C or SIGTERM, with status 0 and nothing on stderr."""
+def test_signals_end_serve(number: signal.Signals, at: str) -> None:
+    """`serve` in a process of its own ends by Ctrl-C or SIGTERM, with status 0 and nothing on stderr, whether it comes
+    as soon as requests are answered or later."""
     code = (
         "from corelane import libos\n"
         "from corelane.apps.echo import handler\n"
@@ -138,6 +140,11 @@ def test_signals_end_serve(number: signal.Signals) -> None:
         "        import threading\n"
         "        threading.Timer(0.05, print, ['serving'], {'flush': True}).start()\n"
         "        return super().wait(timeout_s)\n"
+        "    def start(self):\n"
+        "        import os\n"
+        "        super().start()\n"
+        f"        {at == 'start'} and os.kill(os.getpid(), {int(number)})\n"
+        "        return self\n"
         "Loud(nic=a).serve(handler('python'))\n"
         "print('over')\n"
     )
@@ -145,10 +152,11 @@ def test_signals_end_serve(number: signal.Signals) -> None:
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
     )
     assert child.stdout is not None
-    assert child.stdout.readline() == "serving\n"
-    child.send_signal(number)
+    if at == "wait":
+        assert child.stdout.readline() == "serving\n"
+        child.send_signal(number)
     out, err = child.communicate(timeout=30)
-    assert (child.returncode, out, err) == (0, "over\n", "")
+    assert (child.returncode, set(out.split()) - {"serving"}, err) == (0, {"over"}, "")
 
 
 gate = np.zeros(4, np.uint64)

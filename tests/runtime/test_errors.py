@@ -16,6 +16,11 @@ def test_says_what_why_and_what_to_do():
     assert str(errors.CorelaneError("open the NIC")) == "open the NIC"
 
 
+def test_colours_of_other_libraries_are_left_out():
+    assert errors.plain_text(ValueError("\x1b[1mno\x1b[0m such \x1b[31;1mname\x1b[0m")) == "no such name"
+    assert errors.plain_text(ValueError("plain [1m]")) == "plain [1m]"
+
+
 def test_check_passes_good_results_on():
     assert errors.check(7, "x") == 7
     assert errors.check_pointer("p", "x") == "p"

@@ -9,6 +9,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from cltest import open_descriptors
 
 from corelane.runtime.errors import CorelaneError, Gone, ProtocolError, SystemLimit
 from corelane.runtime.memory import Memory, process_memory, receive_fds, send_fds
@@ -31,11 +32,6 @@ def pair():
     a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with a, b:
         yield a, b
-
-
-def open_fds() -> int:
-    """Descriptors that this process has open."""
-    return len(os.listdir("/proc/self/fd"))
 
 
 def test_made_zeroed_and_rounded_up():
@@ -159,7 +155,7 @@ def test_descriptors_travel(pair):
 
 def test_too_many_descriptors_are_closed_and_refused(pair):
     a, b = pair
-    before = open_fds()
+    before = open_descriptors()
     with open("/dev/null") as null:
         for n in (3, 16):
             send_fds(a, b"x", [null.fileno()] * n)
@@ -170,7 +166,7 @@ def test_too_many_descriptors_are_closed_and_refused(pair):
             receive_fds(b, 1, 16)
         with pytest.raises(CorelaneError):
             send_fds(a, b"x", [null.fileno()] * 17)
-    assert open_fds() == before
+    assert open_descriptors() == before
 
 
 def test_a_peer_that_is_gone(pair):
@@ -181,12 +177,12 @@ def test_a_peer_that_is_gone(pair):
 
 
 def test_close_is_final_and_harmless():
-    before = open_fds()
+    before = open_descriptors()
     m = Memory.create("t", PAGE)
     m.close()
     m.close()
     assert m.fd == -1
-    assert open_fds() == before
+    assert open_descriptors() == before
     with pytest.raises(CorelaneError, match="closed"):
         _ = m.buffer
 

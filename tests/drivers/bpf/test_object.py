@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from cltest import open_descriptors
 from elftools.elf.elffile import ELFFile
 
 from corelane.drivers.bpf import loader, steer
@@ -284,10 +285,10 @@ def test_a_section_that_cannot_be_filled_leaves_no_map_open(monkeypatch):
         raise loader.BpfError("no update today")
 
     monkeypatch.setattr(loader.Map, "update", refuse)
-    before = sorted(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     with pytest.raises(loader.BpfError, match="no update today"):
         loader._variables(".data", b"1234")
-    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 @needs_root

@@ -120,7 +120,31 @@ static bool waits(void)
 
 /* The kthread: one call in a thread of its own. */
 
-enum call { ASIDE, PARK, PARK_SHORTLY, CANCEL };
+enum call { ASIDE, PARK, PARK_SHORTLY, PARK_AND_LOOK, CANCEL };
+
+/* What it looks for while it is parked. Writers and readers: both threads, atomic. */
+static struct {
+    uint32_t there, sleeps, refuses;
+    int64_t hot_ns;
+} seen;
+
+static bool look_done(void *arg)
+{
+    (void)arg;
+    return cl_load_acquire(&seen.there);
+}
+
+static bool look_sleep(void *arg, const uint32_t *word, uint32_t value, int64_t timeout_ns)
+{
+    (void)arg;
+    CHECK(word == &shared.slots[0].grant && timeout_ns == -1);
+    CHECK(value <= cl_load_relaxed(word));
+    __atomic_fetch_add(&seen.sleeps, 1, __ATOMIC_RELEASE);
+    if (cl_load_relaxed(&seen.refuses))
+        return false;
+    nap();
+    return true;
+}
 
 static void *run_call(void *arg)
 {
@@ -129,11 +153,16 @@ static void *run_call(void *arg)
         cores->ops->aside(cores, 0);
         break;
     case PARK:
-        cores->ops->park_wait(cores, 0, -1);
+        cores->ops->park_wait(cores, 0, -1, NULL);
         break;
     case PARK_SHORTLY:
-        cores->ops->park_wait(cores, 0, SHORT_NS);
+        cores->ops->park_wait(cores, 0, SHORT_NS, NULL);
         break;
+    case PARK_AND_LOOK: {
+        struct cl_park_look look = {.hot_ns = seen.hot_ns, .done = look_done, .sleep = look_sleep};
+        cores->ops->park_wait(cores, 0, -1, &look);
+        break;
+    }
     case CANCEL:
         cores->ops->park_cancel(cores, 0);
         break;
@@ -290,6 +319,70 @@ static void owner_before_grant(void)
     runs(t);
 }
 
+static pthread_t start_to_look(bool refuses)
+{
+    memset(&seen, 0, sizeof seen);
+    seen.refuses = refuses;
+    seen.hot_ns = 100000;
+    return start(PARK_AND_LOOK);
+}
+
+/* It has kept its core: nobody need tell it. */
+static void what_it_looks_for_gets_it_up(void)
+{
+    begin_to_park();
+    pthread_t t = start_to_look(false);
+    while (!cl_load_acquire(&seen.sleeps) && !shared.slots[0].hot)
+        nap();
+    cl_store_release(&seen.there, 1);
+    runs(t);
+    CHECK(acted() == 1);
+}
+
+static void what_it_looks_for_brings_no_core(void)
+{
+    begin_to_park();
+    give(OTHER);
+    pthread_t t = start_to_look(false);
+    await(&port.waiters->waiting, 1);
+    cl_store_release(&seen.there, 1);
+    nanosleep(&(struct timespec){0, SHORT_NS}, NULL); /* it may have looked or not: the rest holds in both cases */
+    CHECK(waits() && acted() == 1);
+    give(ME);
+    wake(ME);
+    runs(t);
+}
+
+/* It would take half of the core from the one that has it. */
+static void it_does_not_look_hot_on_the_core_of_another(void)
+{
+    begin_to_park();
+    give(OTHER);
+    memset(&seen, 0, sizeof seen);
+    seen.hot_ns = 3600 * 1000000000ll;
+    pthread_t t = start(PARK_AND_LOOK);
+    for (unsigned i = 0; !cl_load_acquire(&seen.sleeps); i++) {
+        CHECK(i < 500000);
+        nap();
+    }
+    CHECK(shared.line.park == CL_KTHREAD_PARKED);
+    give(ME);
+    wake(ME);
+    runs(t);
+}
+
+/* Then it sleeps on the grant alone. */
+static void it_may_not_be_able_to_look(void)
+{
+    begin_to_park();
+    give(OTHER);
+    pthread_t t = start_to_look(true);
+    await(&port.waiters->waiting, 1);
+    give(ME);
+    wake(ME);
+    runs(t);
+}
+
 static void nobody_waits_when_the_kthreads_end(void)
 {
     pthread_mutex_init(&port.lock, NULL);
@@ -363,6 +456,10 @@ static const struct {
     {"cancelled_without_a_core", cancelled_without_a_core},
     {"owner_before_grant", owner_before_grant},
     {"telling_keeps_nobody_waiting", telling_keeps_nobody_waiting},
+    {"what_it_looks_for_gets_it_up", what_it_looks_for_gets_it_up},
+    {"what_it_looks_for_brings_no_core", what_it_looks_for_brings_no_core},
+    {"it_does_not_look_hot_on_the_core_of_another", it_does_not_look_hot_on_the_core_of_another},
+    {"it_may_not_be_able_to_look", it_may_not_be_able_to_look},
     {"nobody_waits_when_the_kthreads_end", nobody_waits_when_the_kthreads_end},
 };
 

@@ -5,6 +5,8 @@
  *   cores_app SOCKET NAME FILE probed             computes, with probes
  *   cores_app SOCKET NAME FILE unprobed           computes, and never looks at anything
  *   cores_app SOCKET NAME FILE blocking           the same, with every signal blocked
+ *   cores_app SOCKET NAME FILE aside              the same, but says that it steps aside when it loses its core
+ *   cores_app SOCKET NAME FILE relapsing          says so, and soon after that it runs, which it does
  *
  * Prints "ready", then reads commands from its standard input: x: _exit; end of file: stop and unregister.
  *
@@ -40,7 +42,8 @@ struct notes {
 };
 
 static struct notes *notes;
-static bool probed, blocking;
+static struct port *port;
+static bool probed, blocking, lying, relapsing;
 
 static void note(uint64_t begin, uint64_t end, uint64_t stamps)
 {
@@ -57,6 +60,24 @@ static void compute(void)
     for (unsigned i = 0; i < WORK; i++)
         __asm__ volatile("");
     cl_store_relaxed(&notes->work, notes->work + 1);
+}
+
+/* Say what an honest kthread would say, or worse, and go on all the same. */
+static void lie(void)
+{
+    static uint64_t lost_tsc;
+    struct port_arena *a = cl_load_acquire(&port->current);
+    struct cl_arena_kthread *me = (struct cl_arena_kthread *)((uint8_t *)a->memory.base + a->layout.lines_offset);
+    const struct cl_state_kthread *slot = &a->slots[a->slot];
+    uint32_t grant = cl_load_acquire(&slot->grant); /* before the owner, as in port_cores.c */
+    bool mine = cl_load_acquire(&a->cores[slot->cpu].owner) == a->slot + 1;
+    uint64_t now = cl_tsc();
+    lost_tsc = mine ? 0 : lost_tsc ? lost_tsc : now;
+    bool relapsed = relapsing && lost_tsc && now - lost_tsc > notes->gap_ticks * 10;
+    cl_store_relaxed(&me->park, mine || relapsed ? CL_KTHREAD_RUNNING : CL_KTHREAD_ASIDE);
+    if (mine)
+        cl_store_release(&me->signals.acted, grant);
+    cl_fence_seq_cst();
 }
 
 static void job(void *arg)
@@ -80,6 +101,8 @@ static void job(void *arg)
         stamps++;
         if (probed)
             CL_PROBE();
+        if (lying)
+            lie();
     }
 }
 
@@ -109,9 +132,8 @@ static struct notes *map(const char *path)
 }
 
 /* The iokernel's number of our kthread, as it stands in the log. */
-static uint32_t slot(struct cl_runtime *rt)
+static uint32_t slot(void)
 {
-    struct port *port = port_of(cl_runtime_nic(rt));
     return cl_load_acquire(&port->current)->slot + 1;
 }
 
@@ -123,7 +145,9 @@ int main(int argc, char **argv)
         return fprintf(stderr, "cores_app SOCKET NAME FILE KIND\n"), 2;
     bool latency = strcmp(argv[4], "latency") == 0;
     probed = strcmp(argv[4], "probed") == 0;
-    blocking = strcmp(argv[4], "blocking") == 0;
+    relapsing = strcmp(argv[4], "relapsing") == 0;
+    lying = relapsing || strcmp(argv[4], "aside") == 0;
+    blocking = lying || strcmp(argv[4], "blocking") == 0;
     notes->gap_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), GAP_US * 1000);
     struct cl_runtime_config config = {.socket_path = argv[1],
                                        .name = argv[2],
@@ -131,10 +155,11 @@ int main(int argc, char **argv)
                                        .kind = latency ? CL_RUNTIME_LATENCY : CL_RUNTIME_BATCH};
     if (cl_runtime_new(&config, &rt, err) < 0)
         return fprintf(stderr, "%s\n", err), 1;
+    port = port_of(cl_runtime_nic(rt));
     int rc = latency ? cl_runtime_bind_udp(rt, 9000, answer, NULL) : cl_runtime_spawn(rt, job, NULL);
     if (rc < 0 || cl_runtime_start(rt, err) < 0)
         return fprintf(stderr, "%s\n", err), 1;
-    cl_store_relaxed(&notes->slot, slot(rt));
+    cl_store_relaxed(&notes->slot, slot());
     printf("ready\n");
     fflush(stdout);
     while (read(STDIN_FILENO, &command, 1) == 1)

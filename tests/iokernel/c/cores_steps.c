@@ -1,29 +1,7 @@
-/* Every transition of a core's move, one scenario each: cores_world.h. Prints the names of those that passed.
+/* Every transition of a core's move, one scenario each: cores_pair.h. Prints the names of those that passed.
  *
  *   cores_steps [NAME] */
-#include "cores_world.h"
-
-#define LATENCY CL_POLICY_LATENCY
-#define BATCH CL_POLICY_BATCH
-
-/* One core; a batch application runs on it; a latency one has parked. */
-struct pair {
-    struct world w;
-    struct app *lat, *bat;
-    struct kthread *l, *b;
-};
-
-static void pair_new(struct pair *p, struct setting s, struct wish batch)
-{
-    batch.kind = BATCH;
-    world_new(&p->w, s);
-    p->lat = app_add(&p->w, (struct wish){.kind = LATENCY});
-    p->bat = app_add(&p->w, batch);
-    p->l = &p->lat->k[0];
-    p->b = &p->bat->k[0];
-    start(&p->w, p->b);
-    CHECK(owns(&p->w, p->b));
-}
+#include "cores_pair.h"
 
 static void nothing_without_threads(void)
 {
@@ -207,7 +185,7 @@ static void slow_wake_is_an_ask(void)
 static void asked_late_it_has_all_its_time(void)
 {
     struct pair p;
-    pair_new(&p, (struct setting){0}, (struct wish){0});
+    pair_new(&p, (struct setting){0}, (struct wish){.blocks = true});
     ready(p.l, 1);
     p.b->line->park = CL_KTHREAD_PARKED;
     run(&p.w, 5 * US);
@@ -448,6 +426,32 @@ static void help_outlives_a_kthread_that_does_not_begin(void)
     CHECK(owns(&p.w, p.l)); /* tried once more */
     CHECK(acts(&p.w, p.l));
     world_delete(&p.w);
+}
+
+/* An application at rest is looked at again as soon as any of its words changes. */
+static void rest_ends_with_any_word(void)
+{
+    for (unsigned word = 0; word < 8; word++) {
+        struct pair p;
+        pair_new(&p, (struct setting){0}, (struct wish){0});
+        p.l->line->signals.timer_tsc = p.w.now + 120 * US;
+        run(&p.w, 100 * US);
+        CHECK(!owns(&p.w, p.l) && cores_of(&p.w, p.lat).congested == 0 && cores_of(&p.w, p.lat).checks > 15);
+        struct cl_signals *s = &p.l->line->signals;
+        uint32_t *const words[] = {&s->runq_tail, &s->inbox_tail, &s->storage_done, &p.l->line->help};
+        if (word < 4)
+            ++*words[word];
+        else if (word == 4)
+            p.l->line->park = CL_KTHREAD_ASIDE;
+        else if (word == 5)
+            send_frame(p.bat, p.lat, 1);
+        else if (word == 6)
+            s->timer_tsc = p.w.now; /* another one, which is due */
+        /* else the one that it had becomes due */
+        run(&p.w, word < 7 ? 12 * US : 30 * US);
+        CHECK(owns(&p.w, p.l) && cores_of(&p.w, p.lat).congested > 0);
+        world_delete(&p.w);
+    }
 }
 
 static void hot_and_cold(void)
@@ -768,52 +772,16 @@ static void ages_are_from_below(void)
     world_delete(&p.w);
 }
 
-static const struct {
-    const char *name;
-    void (*fn)(void);
-} scenarios[] = {
-    {"nothing_without_threads", nothing_without_threads},
-    {"ask_answered", ask_answered},
-    {"interrupt_answered", interrupt_answered},
-    {"evicted", evicted},
-    {"old_owner_dies", old_owner_dies},
-    {"new_owner_is_stopped", new_owner_is_stopped},
-    {"new_owner_dies", new_owner_dies},
-    {"old_owner_changes_its_mind", old_owner_changes_its_mind},
-    {"slow_wake_is_an_ask", slow_wake_is_an_ask},
-    {"asked_late_it_has_all_its_time", asked_late_it_has_all_its_time},
-    {"no_step_is_left_out_by_a_pause_of_the_loop", no_step_is_left_out_by_a_pause_of_the_loop},
-    {"old_owner_outlasts_its_heir", old_owner_outlasts_its_heir},
-    {"time_slept_is_charged", time_slept_is_charged},
-    {"parked_owner_is_woken_in_place", parked_owner_is_woken_in_place},
-    {"busy_owner_is_told_of_its_grant", busy_owner_is_told_of_its_grant},
-    {"kthread_inside_a_uthread_comes_first", kthread_inside_a_uthread_comes_first},
-    {"frame_for_an_application_without_core", frame_for_an_application_without_core},
-    {"help_gets_a_core", help_gets_a_core},
-    {"help_that_comes_while_a_kthread_begins_is_not_lost", help_that_comes_while_a_kthread_begins_is_not_lost},
-    {"help_outlives_a_kthread_that_does_not_begin", help_outlives_a_kthread_that_does_not_begin},
-    {"hot_and_cold", hot_and_cold},
-    {"quantum", quantum},
-    {"classes", classes},
-    {"batch_takes_turns", batch_takes_turns},
-    {"last_core", last_core},
-    {"removed_in_the_middle", removed_in_the_middle},
-    {"loops_keep_to_their_own_cores", loops_keep_to_their_own_cores},
-    {"static_lets_cores_idle", static_lets_cores_idle},
-    {"flows_go_to_those_that_run", flows_go_to_those_that_run},
-    {"hostile_words", hostile_words},
-    {"ages_are_from_below", ages_are_from_below},
-};
-
-int main(int argc, char **argv)
-{
-    alarm(60);
-    for (unsigned i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
-        if (argc > 1 && strcmp(argv[1], scenarios[i].name) != 0)
-            continue;
-        scenario = scenarios[i].name;
-        scenarios[i].fn();
-        printf("passed %s\n", scenario);
-    }
-    return 0;
-}
+SCENARIOS_MAIN(SCENARIO(nothing_without_threads), SCENARIO(ask_answered), SCENARIO(interrupt_answered),
+               SCENARIO(evicted), SCENARIO(old_owner_dies), SCENARIO(new_owner_is_stopped), SCENARIO(new_owner_dies),
+               SCENARIO(old_owner_changes_its_mind), SCENARIO(slow_wake_is_an_ask),
+               SCENARIO(asked_late_it_has_all_its_time), SCENARIO(no_step_is_left_out_by_a_pause_of_the_loop),
+               SCENARIO(old_owner_outlasts_its_heir), SCENARIO(time_slept_is_charged),
+               SCENARIO(parked_owner_is_woken_in_place), SCENARIO(busy_owner_is_told_of_its_grant),
+               SCENARIO(kthread_inside_a_uthread_comes_first), SCENARIO(frame_for_an_application_without_core),
+               SCENARIO(help_gets_a_core), SCENARIO(help_that_comes_while_a_kthread_begins_is_not_lost),
+               SCENARIO(help_outlives_a_kthread_that_does_not_begin), SCENARIO(rest_ends_with_any_word),
+               SCENARIO(hot_and_cold), SCENARIO(quantum), SCENARIO(classes), SCENARIO(batch_takes_turns),
+               SCENARIO(last_core), SCENARIO(removed_in_the_middle), SCENARIO(loops_keep_to_their_own_cores),
+               SCENARIO(static_lets_cores_idle), SCENARIO(flows_go_to_those_that_run), SCENARIO(hostile_words),
+               SCENARIO(ages_are_from_below))

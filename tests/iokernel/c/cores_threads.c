@@ -231,7 +231,7 @@ static void rest(struct kthread *k)
     } else if (has_work(k) || rnd(&k->random, 16) == 0) {
         c->ops->park_cancel(c, k->index);
     } else {
-        c->ops->park_wait(c, k->index, rnd(&k->random, 4) ? -1 : (int64_t)rnd(&k->random, 200000));
+        c->ops->park_wait(c, k->index, rnd(&k->random, 4) ? -1 : (int64_t)rnd(&k->random, 200000), NULL);
     }
     aside = 0;
 }
@@ -299,6 +299,27 @@ static bool all_done(void)
     return all;
 }
 
+/* What the iokernel's log said so far. */
+static uint64_t log_next, log_evicted;
+static uint32_t log_owner[CORES];
+
+/* Read often enough that the loop does not get round its log meanwhile: wakes are in it, too. */
+static void check_log(void)
+{
+    struct cl_io_move m[256];
+    uint64_t lost = 0;
+    for (uint32_t n; (n = cl_io_moves(io, 0, &log_next, m, 256, &lost)) > 0;)
+        for (uint32_t i = 0; i < n; i++) {
+            CHECK(lost == 0);
+            uint32_t c = m[i].core != (uint32_t)cpus[0];
+            CHECK(m[i].core == (uint32_t)cpus[c] && m[i].from == log_owner[c]);
+            log_owner[c] = m[i].to;
+            CHECK(log_owner[0] != log_owner[1] || log_owner[0] == 0);
+            log_evicted += m[i].what == CL_IO_LOG_EVICTED;
+        }
+    CHECK(lost == 0);
+}
+
 static void stir(uint64_t moves)
 {
     uint64_t state = seed;
@@ -310,26 +331,14 @@ static void stir(uint64_t moves)
             syscall(SYS_tgkill, getpid(), k->tid, SIGNAL);
         if (rnd(&state, 200) == 0)
             set_policy(&state);
+        check_log();
         nanosleep(&(struct timespec){0, rnd(&state, 200000)}, NULL);
     }
     struct timespec nap = {0, 1000000};
-    while (!all_done())
+    while (!all_done()) {
+        check_log();
         nanosleep(&nap, NULL); /* alarm() bounds it */
-}
-
-static void check_log(uint64_t *next, uint32_t owner[CORES], uint64_t *evicted)
-{
-    struct cl_io_move m[256];
-    uint64_t lost = 0;
-    for (uint32_t n; (n = cl_io_moves(io, 0, next, m, 256, &lost)) > 0;)
-        for (uint32_t i = 0; i < n; i++) {
-            uint32_t c = m[i].core != (uint32_t)cpus[0];
-            CHECK(m[i].core == (uint32_t)cpus[c] && m[i].from == owner[c]);
-            owner[c] = m[i].to;
-            CHECK(owner[0] != owner[1] || owner[0] == 0);
-            *evicted += m[i].what == CL_IO_LOG_EVICTED;
-        }
-    CHECK(lost == 0);
+    }
 }
 
 static void find_cpus(void)
@@ -347,8 +356,7 @@ int main(int argc, char **argv)
 {
     struct cl_nic *nics[APPS];
     pthread_t server;
-    uint32_t owner[CORES] = {0};
-    uint64_t next = 0, evicted = 0, one = 1;
+    uint64_t one = 1;
     CHECK(argc == 4);
     seed = strtoull(argv[2], NULL, 0);
     uint64_t moves = strtoull(argv[3], NULL, 0);
@@ -359,10 +367,7 @@ int main(int argc, char **argv)
     server_start(argv[1], &server);
     for (uint32_t at = 0; at < APPS; at++)
         app_start(argv[1], at, &nics[at]);
-    for (uint64_t part = 1; part <= 8; part++) {
-        stir(moves * part / 8);
-        check_log(&next, owner, &evicted);
-    }
+    stir(moves);
     cl_store_release(&stopping, 1);
     for (uint32_t at = 0; at < APPS; at++) {
         nics[at]->cores->ops->release(nics[at]->cores);
@@ -371,11 +376,11 @@ int main(int argc, char **argv)
         nics[at]->ops->close(nics[at]);
     }
     CHECK(write(stop_fd, &one, sizeof one) == sizeof one && pthread_join(server, NULL) == 0);
-    check_log(&next, owner, &evicted);
+    check_log();
     cl_io_stop(io);
-    check_log(&next, owner, &evicted);
+    check_log();
     struct cl_io_cores_stats s = counted();
-    CHECK(s.evicted == evicted && s.asked > 0 && s.interrupted > 0);
+    CHECK(s.evicted == log_evicted && s.asked > 0 && s.interrupted > 0);
     printf("%llu moves, %llu wakes, %llu asked, %llu interrupted, %llu evicted, %llu not started; all work was done\n",
            (unsigned long long)s.moves, (unsigned long long)s.wakes, (unsigned long long)s.asked,
            (unsigned long long)s.interrupted, (unsigned long long)s.evicted, (unsigned long long)s.not_started);

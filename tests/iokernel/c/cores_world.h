@@ -5,6 +5,7 @@
 
 #include "../../../iokernel/iokernel.h"
 #include "../../../runtime/net.h"
+#include "scenarios.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -15,15 +16,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
-
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            fprintf(stderr, "%s:%d: %s (%s; %s)\n", __FILE__, __LINE__, #x, scenario, err);                            \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 #define US 1000ull /* the clock counts nanoseconds */
 #define MS 1000000ull
@@ -32,9 +26,6 @@
 #define SLOTS 64
 #define BUFFERS 64
 #define SIGNAL SIGURG
-
-static const char *scenario = "";
-static char err[256];
 
 struct kthread {
     volatile sig_atomic_t interrupted;
@@ -46,6 +37,8 @@ struct kthread {
     sem_t born, may_end;
     bool blocks; /* the signal */
     bool ended;
+    uint64_t burn_ns; /* CPU time that it is to use before it waits again */
+    bool spins;       /* and longer, as long as this is set; atomic */
 };
 
 struct app {
@@ -89,6 +82,13 @@ static inline void on_signal(int s)
     sem_post(&signalled);
 }
 
+static inline uint64_t thread_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 static inline void *sleeper(void *arg)
 {
     struct kthread *k = self = arg;
@@ -98,9 +98,58 @@ static inline void *sleeper(void *arg)
     pthread_sigmask(k->blocks ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
     k->tid = (int32_t)syscall(SYS_gettid);
     sem_post(&k->born);
-    while (sem_wait(&k->may_end) < 0)
+    for (;;) {
+        while (sem_wait(&k->may_end) < 0)
+            continue;
+        if (k->burn_ns == 0)
+            return NULL;
+        for (uint64_t end = thread_ns() + k->burn_ns;
+             thread_ns() < end || __atomic_load_n(&k->spins, __ATOMIC_RELAXED);)
+            continue;
+        sem_post(&k->born);
+    }
+}
+
+/* k's thread is told to wait, and is on its way there, perhaps without the CPU: wait until it does. */
+static inline void await_sleep(const struct kthread *k)
+{
+    char path[64], text[256];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", k->tid);
+    for (;;) {
+        FILE *f = fopen(path, "r");
+        CHECK(f && fgets(text, sizeof text, f));
+        fclose(f);
+        if (strstr(text, ") S "))
+            return;
+        sched_yield();
+    }
+}
+
+/* Have k's thread use the CPU for so long, which takes that long by the clock of the wall. */
+static inline void burn(struct kthread *k, uint64_t ns)
+{
+    k->burn_ns = ns;
+    sem_post(&k->may_end);
+    while (sem_wait(&k->born) < 0)
         continue;
-    return NULL;
+    k->burn_ns = 0;
+    await_sleep(k);
+}
+
+/* Have k's thread use the CPU, or wait for it, until end_spin. */
+static inline void spin(struct kthread *k)
+{
+    __atomic_store_n(&k->spins, true, __ATOMIC_RELAXED);
+    k->burn_ns = 1;
+    sem_post(&k->may_end);
+}
+
+static inline void end_spin(struct kthread *k)
+{
+    __atomic_store_n(&k->spins, false, __ATOMIC_RELAXED);
+    while (sem_wait(&k->born) < 0)
+        continue;
+    k->burn_ns = 0;
 }
 
 static inline void end_thread(struct kthread *k)
@@ -108,6 +157,9 @@ static inline void end_thread(struct kthread *k)
     if (k->ended)
         return;
     k->ended = true;
+    /* One that was demoted gets a three-hundredth of a busy processor: on a machine full of tests it would take seconds to
+     * end. May fail, without the right to: then it takes them. */
+    sched_setscheduler(k->tid, SCHED_OTHER, &(struct sched_param){0});
     sem_post(&k->may_end);
     pthread_join(k->thread, NULL);
 }
@@ -208,6 +260,7 @@ static inline struct app *app_at(struct world *w, uint32_t at, struct wish wish)
         sem_init(&k->may_end, 0, 0);
         CHECK(pthread_create(&k->thread, NULL, sleeper, k) == 0);
         sem_wait(&k->born);
+        await_sleep(k);
     }
     if (!wish.mute)
         tell_threads(w, a);

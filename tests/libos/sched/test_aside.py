@@ -15,6 +15,7 @@ SCENARIOS = (
     "interrupted",
     "registers_range",
     "registers_mark",
+    "in_handler",
     "timers",
     "positions",
     "stop_without_core",

@@ -6,7 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-SCENARIOS = ("order", "no_order_but_theirs", "frames", "long_handlers", "others_come", "attached", "told", "away")
+SCENARIOS = (
+    "order",
+    "no_order_but_theirs",
+    "frames",
+    "none",
+    "long_handlers",
+    "others_come",
+    "attached",
+    "told",
+    "away",
+)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -9,6 +9,7 @@ import each other. `tests/conftest.py` makes fixtures of it.
 
 from .cbuild import CBuild, CompileError, ProgramFailed
 from .children import die_with_parent
+from .descriptors import open_descriptors
 from .netns import Namespace, NetnsFactory, netns_missing
 from .waiting import wait_until
 
@@ -20,5 +21,6 @@ __all__ = [
     "ProgramFailed",
     "die_with_parent",
     "netns_missing",
+    "open_descriptors",
     "wait_until",
 ]

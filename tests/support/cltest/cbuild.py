@@ -165,9 +165,12 @@ class CBuild:
         """
         prefix = _tsan_prefix() if self.variant == "tsan" else ()
         slower = 1 if self.variant == "plain" else 4
+        # libFuzzer's limit is on the peak that the kernel reports, which a program inherits from the process that
+        # started it.
+        limits = ("-rss_limit_mb=0", "-malloc_limit_mb=512") if self.variant == "fuzz" else ()
 
         def run(*args: object, timeout_s: float = 60.0, env: dict[str, str] | None = None, cwd: Path = ROOT) -> str:
-            command = [*prefix, str(binary), *map(str, args)]
+            command = [*prefix, str(binary), *limits, *map(str, args)]
             limit = timeout_s * slower
             try:
                 done = subprocess.run(

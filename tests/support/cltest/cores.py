@@ -1,26 +1,34 @@
-"""Applications that fight for cores (tests/iokernel/c/cores_app.c)."""
+"""Applications that fight for cores (tests/iokernel/c/cores_app.c), and the iokernel that they fight on."""
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pytest
+
+from corelane.drivers.loadgen import Echo, Loadgen
+from corelane.iokernel import AppSettings, Iokernel
 
 from .cbuild import CBuild
 from .children import die_with_parent
 from .waiting import wait_until
 
+LATENCY_IP = "10.77.0.2"
 RUNS = 65536  # as in cores_app.c
+LIARS = ("aside", "relapsing")  # kinds that say what is not so, and run where they may not
 _RUN = np.dtype([("begin", "u8"), ("end", "u8"), ("stamps", "u8"), ("cpu", "u8")])
 _HEAD = np.dtype([("slot", "u8"), ("gap_ticks", "u8"), ("work", "u8"), ("n", "u8")])
 _BYTES = _HEAD.itemsize + RUNS * _RUN.itemsize
 
 
 class FightingApp:
-    """One such process. kind: "latency", "probed", "unprobed" or "blocking"."""
+    """One such process. kind: "latency", "probed", "unprobed", "blocking", or one of LIARS."""
 
     def __init__(self, socket_path: str, name: str, kind: str, folder: Path) -> None:
         self.name, self.kind = name, kind
@@ -98,7 +106,26 @@ class FightingApp:
         self.path.unlink(missing_ok=True)
 
 
-def two_cpus() -> tuple[int, list[int]]:
-    """A CPU for the loop, and those for applications: none if this machine has one only."""
+@contextlib.contextmanager
+def fighting_ground(socket_path: str, wait_s: float, loops: int = 1) -> Iterator[tuple[Iokernel, Loadgen]]:
+    """An iokernel with one worker core (one a loop, if there are several), and a generator of requests for "echo".
+
+    Several loops have no CPU of their own. Skips where there are fewer than two CPUs.
+    """
     cpus = sorted(os.sched_getaffinity(0))
-    return cpus[0], cpus[1:3]
+    if len(cpus) < 2:
+        pytest.skip(
+            "needs two CPUs that this process may use, one for the iokernel, one to fight for: taskset -pc 0-1 $$"
+        )
+    with (
+        Loadgen(Echo(), seed=1, server_ip=LATENCY_IP, checksum=True, drain_s=wait_s, give_up_s=wait_s) as generator,
+        Iokernel(
+            socket_path,
+            uplinks=[generator.nic()],
+            loop_cpus=[cpus[0]] if loops == 1 else [-1] * loops,
+            worker_cpus=cpus[1:2] if loops == 1 else cpus[:2],
+            policy="delay",
+            apps={"echo": AppSettings(ipv4=LATENCY_IP)},
+        ) as io,
+    ):
+        yield io, generator

@@ -14,8 +14,8 @@ import numpy as np
 from corelane.iokernel import Iokernel
 from corelane.iokernel._native import ffi, lib
 
-WANTED, DONE, STALLED, DIED, LEFT, WOKEN, EVICTED, ASIDE = range(1, 9)
-assert (lib.CL_IO_LOG_WANTED, lib.CL_IO_LOG_ASIDE) == (WANTED, ASIDE)
+WANTED, DONE, STALLED, DIED, LEFT, WOKEN, EVICTED, ASIDE, SQUATTED = range(1, 10)
+assert (lib.CL_IO_LOG_WANTED, lib.CL_IO_LOG_SQUATTED) == (WANTED, SQUATTED)
 RELEASES = (STALLED, DIED, LEFT)
 FOR_EVER = 2**62
 _BATCH = 4096
@@ -154,6 +154,8 @@ class MoveChecker:
             if core.moving or not move.new:
                 self._fault("woken in the middle of a move, or nobody", move)
             core.moving = True
+        elif move.what == SQUATTED:
+            pass  # by somebody who is not the owner before, or not any more
         elif core.leaver is None:
             self._fault("an owner before, though there was none", move)
         elif move.what == ASIDE:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
+import socket
+from collections.abc import Iterator
+
+import pytest
 
 from corelane.drivers import netns
 from corelane.drivers.netns import Interface, Namespace
+from corelane.runtime.errors import CorelaneError
 
 __all__ = ["Interface", "Namespace", "NetnsFactory", "netns_missing"]
 
@@ -15,6 +21,27 @@ __all__ = ["Interface", "Namespace", "NetnsFactory", "netns_missing"]
 def netns_missing() -> str:
     """Why namespaces cannot be made here and what to do, or "" if they can."""
     return netns.missing() or ""
+
+
+@contextlib.contextmanager
+def skip_without(kind: str) -> Iterator[None]:
+    """Skip the test if what is made inside is a link of a kind that the kernel does not know."""
+    try:
+        yield
+    except CorelaneError as error:
+        if not any(says in str(error) for says in ("Unknown device type", "not supported")):
+            raise
+        pytest.skip(f"needs a kernel with {kind} links (CONFIG_{kind.upper()}): {error}")
+
+
+def skip_without_af_xdp() -> None:
+    """Skip the test if the kernel has no AF_XDP sockets."""
+    try:
+        socket.socket(socket.AF_XDP if hasattr(socket, "AF_XDP") else 44, socket.SOCK_RAW).close()
+    except OSError as error:
+        if error.errno != errno.EAFNOSUPPORT:
+            raise
+        pytest.skip("needs a kernel with AF_XDP sockets (CONFIG_XDP_SOCKETS)")
 
 
 class NetnsFactory:
@@ -39,7 +66,8 @@ class NetnsFactory:
     ) -> tuple[Interface, Interface]:
         """Join two namespaces by a veth pair, both ends up; see corelane.drivers.netns.veth."""
         pair = netns.veth(near, far, queues=queues, addresses=addresses, static_arp=static_arp, mtu=mtu)
-        return self._made.enter_context(pair)
+        with skip_without("veth"):
+            return self._made.enter_context(pair)
 
     def link(
         self,

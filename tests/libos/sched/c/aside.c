@@ -285,6 +285,69 @@ static void churns(bool hot, bool by_mark)
     stop(0);
 }
 
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) /* TSan holds the second signal back until the handler ends */
+#include <signal.h>
+#include <ucontext.h>
+
+static uint32_t handler_over, handled_in, handled_out; /* handled_*: thread ids */
+
+static void on_fault(int signal, siginfo_t *info, void *context)
+{
+    (void)signal;
+    (void)info;
+    __atomic_store_n(&handled_in, (uint32_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
+    while (!cl_load_acquire(&handler_over))
+        cl_count(&counter, 1);
+    handled_out = (uint32_t)syscall(SYS_gettid);
+    ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += 2; /* behind the ud2 */
+}
+
+static void faults(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(cl_preemptible_begin(), 0);
+    __asm__ volatile("ud2" ::: "memory");
+    cl_preemptible_end();
+    cl_count(&done, 1);
+}
+
+/* In the handler of another signal, on the uthread's own stack, even code that is marked waits in place: its frame cannot
+ * go to another kthread. */
+static void in_handler(bool hot)
+{
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO}, before;
+    CHECK_EQ(sigaction(SIGILL, &action, &before), 0);
+    start(2, hot, 0);
+    CHECK_EQ(cl_sched_spawn(sched, faults, NULL), 0);
+    fake_give(&fake, 0, 0);
+    UNTIL(cl_load_acquire(&handled_in));
+    unsigned k = handled_in == (uint32_t)fake.kthreads.tids[0] ? 0 : 1;
+    CHECK_EQ(k, 0);
+    for (int i = 0; i < 20; i++) {
+        goes_on();
+        UNTIL(fake_runs(&fake, 0));
+        fake_take(&fake, 0, 0);
+        UNTIL((fake_signal(&fake, 0), fake_is_aside(&fake, 0)));
+        CHECK_EQ(cl_load_relaxed(&fake_lines(&fake, 0)->signals.in_uthread), 1);
+        fake_give(&fake, 1, 0); /* a sibling finds nothing to take */
+        UNTIL(fake_is_parked(&fake, 1));
+        stands_still();
+        fake_take(&fake, 1, 0);
+        fake_give(&fake, 0, 0);
+    }
+    cl_store_release(&handler_over, 1);
+    UNTIL(cl_load_acquire(&done) == 1);
+    CHECK_EQ(handled_out, handled_in);
+    stop(0);
+    CHECK_EQ(sigaction(SIGILL, &before, NULL), 0);
+}
+#else
+static void in_handler(bool hot)
+{
+    (void)hot; /* everything waits in place */
+}
+#endif
+
 static void sleeps(void *arg)
 {
     (void)arg;
@@ -403,6 +466,8 @@ int main(int argc, char **argv)
         churns(hot, false);
     else if (!strcmp(name, "registers_mark"))
         churns(hot, true);
+    else if (!strcmp(name, "in_handler"))
+        in_handler(hot);
     else if (!strcmp(name, "timers"))
         timers(hot);
     else if (!strcmp(name, "positions"))

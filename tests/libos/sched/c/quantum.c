@@ -193,6 +193,18 @@ static void frames(void)
     cl_sched_delete(sched);
 }
 
+/* Without a quantum nobody takes its kthread from it, whatever comes: a frame, or another uthread. */
+static void none(void)
+{
+    stepped(0);
+    spawn(sends_itself_a_frame, NULL);
+    spawn(is_short, "B");
+    step_to_the_end();
+    expect("AABf");
+    CHECK_EQ(preempted(), 0);
+    cl_sched_delete(sched);
+}
+
 /* The quantum of a handler is over like that of any other, also when it went before those in the queue. */
 static void sends_a_frame_and_probes(void *arg)
 {
@@ -423,6 +435,8 @@ int main(int argc, char **argv)
         no_order_but_theirs();
     else if (!strcmp(name, "frames"))
         frames();
+    else if (!strcmp(name, "none"))
+        none();
     else if (!strcmp(name, "long_handlers"))
         long_handlers();
     else if (!strcmp(name, "others_come"))

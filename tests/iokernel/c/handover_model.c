@@ -1,0 +1,160 @@
+/* The hand-over of a core (docs/cores.md): every interleaving of the iokernel's code and that of two applications' kthreads, which
+ * is compiled into this program as it is, on a machine with store buffers. handover_iokernel.h and handover_app.h say what is its
+ * own and what is the model's, interleave.h and interleave_graph.h how it is explored.
+ *
+ *   handover_model SCENARIO [NAME=VALUE]...
+ *
+ * One worker core, a latency application with a request now and then, a batch application that always has work. Shown:
+ *
+ *   always     word, log and loop name one owner; nobody runs uthreads beside it whom no step of a move is after, and who
+ *              was not evicted
+ *   served     from every state: the latency application, if it lives and is not stopped, handles its requests
+ *   runs       from every state: the batch application, if it lives and is not stopped, has the core again and runs
+ *   reclaimed  from every state: a process that is gone owns nothing
+ *
+ * `From every state` is: there is a way, without another death or stop, so whoever schedules fairly comes there. How many
+ * time-outs of the loop that takes at most is printed: in scenarios without times none, so that no wake-up is lost. */
+#include "handover_app.h"
+
+static const char *const il_names[IL_THREADS] = {"loop", "latency", "batch"};
+
+enum { SERVED, RUNS, RECLAIMED, GOALS };
+static const char *const goal_names[GOALS] = {"the latency application is served",
+                                              "the batch application runs on the core",
+                                              "no process that is gone owns the core"};
+
+static const struct scenario {
+    const char *name;
+    enum manner manner;
+    bool times, sleeps, timer;
+    uint8_t mortal, freezable; /* bits of threads */
+} scenarios[] = {
+    {"asked", IN_PLACE, .times = false},
+    {"asked_in_loop", BY_LOOP, .times = false},
+    {"loop_sleeps", IN_PLACE, .sleeps = true},
+    {"own_timer", IN_PLACE, .timer = true},
+    {"interrupted", BY_SIGNAL, .times = true, .sleeps = true},
+    {"evicted", DEAF, .times = true},
+    {"batch_dies", BY_SIGNAL, .times = true, .mortal = 1 << BATCH},
+    {"latency_dies", BY_SIGNAL, .times = true, .mortal = 1 << LATENCY},
+    {"batch_stops", BY_SIGNAL, .times = true, .freezable = 1 << BATCH},
+    {"latency_stops", BY_SIGNAL, .times = true, .freezable = 1 << LATENCY},
+    {"anybody_dies", IN_PLACE, .times = true, .sleeps = true, .mortal = 1 << BATCH | 1 << LATENCY},
+};
+
+static bool gone(unsigned t)
+{
+    return il.m.dead[t] || il.m.frozen[t];
+}
+
+static void il_goals(uint8_t *goals, uint8_t *exempt)
+{
+    uint32_t owner = shared.core.owner;
+    bool runs_on = setting.manner == DEAF && il.m.user[DEMOTED] & 2; /* it never waits for a core, and so gets none */
+    bool served = shared.arena[0].line.rx_head == setting.frames, inside = il.m.user[INSIDE] & 2;
+    *goals = (uint8_t)(served << SERVED | ((owner == 2 && inside) || runs_on) << RUNS |
+                       !(owner && il.m.dead[owner]) << RECLAIMED);
+    *exempt = (uint8_t)(gone(LATENCY) << SERVED | gone(BATCH) << RUNS);
+}
+
+/* What wakes a loop that sleeps. */
+static bool il_event(void)
+{
+    return il.m.user[DOORBELL] || il.m.user[SENT] < setting.frames || ended(0) || ended(1);
+}
+
+static void share_words(void)
+{
+    static const char *const names[2][8] = {{"grant of latency", "hot of latency", "look of latency", "park of latency",
+                                             "acted of latency", "head", "help of latency", "lost of latency"},
+                                            {"grant of batch", "hot of batch", "look of batch", "park of batch",
+                                             "acted of batch", "", "help of batch", "lost of batch"}};
+    il_share(&shared.core.owner, 4, LOOP, false, "owner");
+    il_share(&shared.core.wake, 4, LOOP, false, "wake");
+    il_share(&shared.core.wanted, 4, LOOP, true, "wanted");
+    il_share(&shared.frames, 4, LOOP, false, "frames");
+    if (setting.sleeps)
+        il_share(&shared.loop.sleeping, 4, LOOP, false, "sleeping");
+    for (unsigned i = 0; i < 2; i++) {
+        struct cl_arena_kthread *line = &shared.arena[i].line;
+        il_share(&shared.slot[i].grant, 4, LOOP, false, names[i][0]);
+        il_share(&shared.slot[i].hot, 4, LOOP, true, names[i][1]);
+        il_share(&shared.arena[i].look.look, 8, LOOP, false, names[i][2]);
+        il_share(&line->park, 4, (int)i + 1, false, names[i][3]);
+        il_share(&line->signals.acted, 4, (int)i + 1, false, names[i][4]);
+        if (i == 0)
+            il_share(&line->rx_head, 4, LATENCY, false, names[i][5]);
+        il_share(&line->help, 4, IL_NOBODY, true, names[i][6]);
+        il_share(&line->signals.lost_tsc, 4, IL_NOBODY, true, names[i][7]);
+    }
+}
+
+static void run(const struct scenario *s)
+{
+    ig.ends = s->times ? ig.ends : 0;
+    ig.mortal = s->mortal;
+    ig.freezable = s->freezable;
+    setting.sleeps = s->sleeps;
+    setting.timer = s->timer;
+    setting.manner = s->manner;
+    ig_choose_names();
+    share_words();
+    begin_applications();
+    begin_iokernel();
+    il_thread_new(LOOP, loop_main);
+    il_thread_new(LATENCY, latency_main);
+    il_thread_new(BATCH, batch_main);
+    ig_explore();
+    printf("%s: %u states, %llu steps", s->name, ig.n_states, (unsigned long long)ig.n_edges);
+    for (unsigned g = 0; g < GOALS; g++)
+        printf(", %u time-outs at most until %s", ig_check(g, goal_names[g]), goal_names[g]);
+    printf("\n");
+}
+
+/* NAME=VALUE. */
+static bool set(const char *text)
+{
+    static const struct {
+        const char *name;
+        unsigned *value;
+    } numbers[] = {{"frames", &setting.frames}, {"depth", &il.depth},   {"together", &ig.together},
+                   {"deaths", &ig.kills},       {"ends", &ig.ends},     {"left", &ig.left},
+                   {"states", &ig.most_states}, {"mutant", &il.mutant}, {"cuts", &ig.cuts}};
+    const char *value = strchr(text, '=');
+    size_t n = value ? (size_t)(value - text) : 0;
+    if (value && strncmp(text, "without_fence_of", n) == 0) {
+        il.no_fence = value + 1;
+        return true;
+    }
+    for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (value && strlen(numbers[i].name) == n && strncmp(text, numbers[i].name, n) == 0) {
+            *numbers[i].value = (unsigned)atoi(value + 1);
+            return il.depth <= IL_DEPTH;
+        }
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    const struct scenario *s = NULL;
+    setting.frames = 1;
+    il.depth = 1;
+    ig.kills = 1;
+    ig.together = 3;
+    ig.cuts = 2;
+    ig.ends = 6;
+    ig.left = 3;
+    ig.most_states = 30000000;
+    for (unsigned i = 0; argc > 1 && i < sizeof scenarios / sizeof *scenarios; i++)
+        if (strcmp(argv[1], scenarios[i].name) == 0)
+            s = &scenarios[i];
+    for (int i = 2; i < argc; i++)
+        if (!set(argv[i]))
+            s = NULL;
+    if (!s) {
+        fprintf(stderr, "usage: handover_model SCENARIO [NAME=VALUE]...\n");
+        return 1;
+    }
+    run(s);
+    return 0;
+}

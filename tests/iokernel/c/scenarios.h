@@ -1,0 +1,55 @@
+/* A C test of scenarios, each a function that CHECKs what it expects: `main` runs all, or the one that is named, and prints
+ * the names of those that passed. */
+#ifndef SCENARIOS_H
+#define SCENARIOS_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LONGEST_S 60 /* all of them together */
+
+static const char *scenario = ""; /* the one that runs */
+static char err[256];
+
+#define CHECK(x)                                                                                                       \
+    do {                                                                                                               \
+        if (!(x)) {                                                                                                    \
+            fprintf(stderr, "%s:%d: %s (%s; %s)\n", __FILE__, __LINE__, #x, scenario, err);                            \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+struct scenario {
+    const char *name;
+    void (*fn)(void);
+};
+
+#define SCENARIO(fn)                                                                                                   \
+    {                                                                                                                  \
+#fn, fn                                                                                                        \
+    }
+
+static inline int scenarios_run(const struct scenario *s, size_t n, int argc, char **argv)
+{
+    alarm(LONGEST_S);
+    for (size_t i = 0; i < n; i++) {
+        if (argc > 1 && strcmp(argv[1], s[i].name) != 0)
+            continue;
+        scenario = s[i].name;
+        s[i].fn();
+        printf("passed %s\n", scenario);
+        fflush(stdout);
+    }
+    return 0;
+}
+
+#define SCENARIOS_MAIN(...)                                                                                            \
+    int main(int argc, char **argv)                                                                                    \
+    {                                                                                                                  \
+        static const struct scenario all[] = {__VA_ARGS__};                                                            \
+        return scenarios_run(all, sizeof all / sizeof *all, argc, argv);                                               \
+    }
+
+#endif
