@@ -1,4 +1,5 @@
-"""corelane log: make, check or dump a persistent log in a file or on a block device. The last two change nothing."""
+"""corelane log: make, check or dump a persistent log in a file, a block device or a storage area. The last two change
+nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ _MIB = 1 << 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("check", "dump", "create"), help="what to do")
-    parser.add_argument("path", help="the file or block device")
+    parser.add_argument("path", help="the file or block device; with --area a storage area's name")
+    parser.add_argument("--area", action="store_true", help="check, dump: in a storage area that nobody has open")
+    text = "with --area: the iokernel's socket (default: the user's own, or root's)"
+    parser.add_argument("--socket", metavar="PATH", help=text)
     parser.add_argument("--first", type=values.positive, metavar="INDEX", help="dump: from this record on")
     parser.add_argument("--count", type=values.positive, metavar="N", help="dump: at most so many records")
     parser.add_argument("--mib", type=values.positive, default=64, metavar="N", help="create: size (default 64)")
@@ -34,21 +38,35 @@ def run(options: argparse.Namespace) -> int:
     from ..libos.log import Log
 
     if options.action == "create":
+        if options.area:
+            why = "who opens a log in a new area makes it"
+            raise CorelaneError(f"make a log in storage area {options.path}", why, "use `corelane areas create`")
         Log.create(options.path, options.mib * _MIB, snapshot_bytes=options.snapshot_mib * _MIB)
         print(json.dumps({"path": options.path, "bytes": options.mib * _MIB}) if options.json else "created")
         return 0
-    with Log.open(options.path, on_damage="read-only") as log:
+    opened = (
+        Log.open_area(options.path, options.socket, on_damage="read-only")
+        if options.area
+        else Log.open(options.path, on_damage="read-only")
+    )
+    with opened as log:
         return check(log, options.json) if options.action == "check" else dump(log, options)
 
 
 def check(log: Log, as_json: bool) -> int:
-    """Recovery has read every flush; now every record is read by its index, as an application would."""
-    report, why, n = log.report, "", 0
+    """Recovery has read every flush; now every record is read by its index, as applications do; then the snapshot."""
+    report, errors, n = log.report, [], 0
     try:
         for _record in log.records():
             n += 1
     except CorelaneError as e:
-        why = str(e)
+        errors.append(str(e))
+    try:
+        for _piece in log.read_snapshot():
+            pass
+    except CorelaneError as e:
+        errors.append(str(e))
+    why = "; ".join(errors)
     damaged = report.tail == "damaged" or bool(why)
     if as_json:
         kept = log.snapshot()
@@ -75,6 +93,14 @@ def lines(log: Log, report: LogReport, readable: int) -> list[str]:
         out.append(f"snapshot {kept.bytes:,} bytes, of index {kept.index}, tag {kept.tag}")
     for slot in report.bad_superblocks:
         out.append(f"superblock {slot}, at offset {slot * 4096}, is torn or damaged; the other one was used")
+    if report.unreadable_blocks:
+        out.append(
+            f"UNREADABLE {report.unreadable_blocks} blocks of 4096 bytes, one at offset {report.unreadable_offset}"
+        )
+    if report.unused_bytes:
+        out.append(f"unused   {report.unused_bytes:,} bytes that the area grew by: opening the log takes them")
+    if report.beyond_flushes:
+        out.append(f"behind the end lie {report.beyond_flushes} later flushes, of which nothing is given out")
     if report.tail == "damaged" and report.acknowledged_index >= report.next_index:
         out.append(
             f"LOST     indexes {report.next_index} to {report.acknowledged_index} at least had been acknowledged"

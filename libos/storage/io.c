@@ -37,7 +37,9 @@ static void submit(struct cl_storage *io, struct queue *q, unsigned k)
         unsigned n = 0;
         for (; next && n < BATCH; next = next->next)
             batch[n++] = next;
+        cl_sched_call_begin();
         unsigned taken = io->blk->ops->submit(io->blk, k, batch, n);
+        cl_sched_call_end();
         cl_count(&q->stats.doorbells, taken != 0);
         /* The device may have linked those that it took into lists of its own, the others it left alone. */
         q->first = taken < n ? batch[taken] : next;

@@ -1,11 +1,14 @@
 /* The log as an object: format, open, pump, close, failing. */
 #include "log_internal.h"
 
+#include "../sched/sched.h"
+
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <time.h>
 
 static int say(char *err, int rc, const char *format, ...) CL_PRINTF(3, 4);
 static int say(char *err, int rc, const char *format, ...)
@@ -152,7 +155,9 @@ static void ring(struct cl_log *log)
             }
             continue;
         }
+        cl_sched_call_begin();
         unsigned taken = log->blk->ops->submit(log->blk, log->config.queue, reqs, n);
+        cl_sched_call_end();
         log->outbox = taken < n ? reqs[taken] : rest;
         if (taken < n)
             return;
@@ -201,6 +206,7 @@ unsigned cl_log_pump(struct cl_log *log)
         if (log->state == CL_LOG_READY) {
             any |= cl_log_flushes_step(log);
             any |= cl_log_snapshot_step(log);
+            any |= cl_log_confirm_step(log);
             any |= cl_log_super_step(log);
             any |= close_step(log);
         }
@@ -226,7 +232,17 @@ uint64_t cl_log_next_ns(const struct cl_log *log)
         if (f->lsn == log->open_lsn && f->records)
             next = cl_min(next, f->first_ns + log->config.fixed_wait_ns);
     }
+    if (log->state == CL_LOG_READY)
+        next = cl_min(next, cl_log_confirm_next_ns(log));
     return next;
+}
+
+static uint64_t monotonic(void *arg)
+{
+    struct timespec t;
+    (void)arg;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static int check_config(struct cl_log_config *c, char *err)
@@ -236,11 +252,11 @@ static int check_config(struct cl_log_config *c, char *err)
         return rc;
     c->in_flight = c->in_flight ? c->in_flight : 4;
     c->buffers = c->buffers ? c->buffers : 16;
+    c->confirm_ns = c->confirm_ns ? c->confirm_ns : CL_LOG_CONFIRM_NS;
+    c->now_ns = c->now_ns ? c->now_ns : monotonic;
     if (c->on_damage > CL_LOG_READ_ONLY || c->in_flight > 1024 || c->buffers < 2 || c->buffers > 65536)
         return say(err, -EINVAL, "on_damage %u, in_flight %u, buffers %u: expected at most 2, 1 to 1024, 2 to 65536",
                    c->on_damage, c->in_flight, c->buffers);
-    if (c->fixed_wait_ns && !c->now_ns)
-        return say(err, -EINVAL, "fixed_wait_ns needs now_ns, a clock");
     if (c->blk->bytes < 2 * CL_LOG_BLOCK_BYTES)
         return say(err, -EINVAL, "the device has %llu bytes: no log is so small", (unsigned long long)c->blk->bytes);
     return 0;
@@ -353,6 +369,8 @@ void cl_log_report(const struct cl_log *log, struct cl_log_report *out)
 void cl_log_stats(const struct cl_log *log, struct cl_log_stats *out)
 {
     *out = log->stats;
+    out->last_flush = log->view.lsn;
+    out->said_flush = log->confirm.said_lsn;
 }
 
 uint32_t cl_log_meta_get(const struct cl_log *log, void *buf)

@@ -14,6 +14,8 @@
  *   log_append.c    submit, flushes and when they go, acknowledgement
  *   log_view.c      what is durable: where each record lies; applying a flush, live and in recovery alike
  *   log_recover.c   open: finding the end, telling a torn tail from damage
+ *   log_confirm.c   having the device say what was acknowledged
+ *   log_grow.c      taking into use what an area grew by
  *   log_super.c     the two superblocks: trim, epoch, the snapshot's commit
  *   log_snapshot.c  snapshots
  *   log_cursor.c    reading
@@ -26,9 +28,12 @@
  *   - An append that answered an error, or nothing because of a crash, may be in the log when it is opened again. It is then
  *     there whole, and everything before it is.
  *   - Records past a damaged one are never given out. Open refuses a log with damage before its end, unless it is told to cut
- *     there, and then what followed is gone.
- *   - Damage in the very last flush before a crash looks like a write that was torn, for nothing on the device says that it had
- *     been acknowledged: it is taken for the end of the log. After a close it is told apart.
+ *     there, and then what followed is gone. A block that the device cannot read is damage where a flush is or is to be expected,
+ *     and behind a torn one, for it may hide what proves damage. Elsewhere it is reported, and, if it is free, written over by the open.
+ *   - Damage in a flush that was acknowledged just before a crash looks like a write that was torn, for nothing on the device says
+ *     yet that it had been acknowledged: it is taken for the end of the log. The device says so once a later flush, a close or,
+ *     config.confirm_ns after the acknowledgement, a superblock of its own is durable (log_confirm.c). That takes a pump at the time
+ *     of cl_log_next_ns: who pumps only when he appends has the window open between his calls.
  *   - A device that says "durable" and lies is believed.
  *   - One owner at a time. The core cannot see a second process: the file device locks its file (blk_file.h).
  *   - A flush begins on a fresh block of 4096 bytes, so a lone record of 100 bytes takes 4096. */
@@ -41,6 +46,7 @@
 #define CL_LOG_BLOCK_BYTES 4096 /* the device's block_bytes must divide it */
 #define CL_LOG_META_BYTES 256   /* the meta blob at most */
 #define CL_LOG_WHY_BYTES 256
+#define CL_LOG_CONFIRM_NS 5000000
 
 struct cl_log;
 
@@ -72,7 +78,10 @@ struct cl_log_config {
     /* For comparing only: instead of adapting, a flush goes when it has so many records or its first has waited so long. */
     uint32_t fixed_records; /* 0: adapt */
     uint64_t fixed_wait_ns;
-    uint64_t (*now_ns)(void *arg); /* only fixed_wait_ns needs it */
+    /* What was acknowledged so long ago, and no later flush says so, is written down in a superblock: not sooner, so that appends
+     * that follow each other do without [CL_LOG_CONFIRM_NS]; UINT64_MAX: never. */
+    uint64_t confirm_ns;
+    uint64_t (*now_ns)(void *arg); /* the clock of fixed_wait_ns, confirm_ns and cl_log_next_ns [CLOCK_MONOTONIC] */
     void *now_arg;
 };
 
@@ -93,13 +102,21 @@ struct cl_log_report {
     uint64_t flushes, records;        /* read and found whole, those truncated later and those of meta included */
     uint64_t read_bytes;
     uint64_t
-        acknowledged_index;     /* the highest index that the device itself says was acknowledged, even if it is lost */
-    uint64_t last_offset;       /* where the flushes end */
-    uint32_t tail;              /* CL_LOG_TAIL_* */
-    uint32_t bad_superblocks;   /* bit 0, bit 1: that slot is torn or damaged, and the other one was used */
-    uint64_t bad_offset;        /* torn or damaged: byte offset of what is bad */
-    uint64_t bad_index;         /* the index that was expected there */
-    uint64_t beyond_offset;     /* damaged: where a later, good flush lies; 0: other evidence */
+        acknowledged_index;   /* the highest index that the device itself says was acknowledged, even if it is lost */
+    uint64_t grown_bytes;     /* that the ring is larger by since this opening, since the area was */
+    uint64_t unused_bytes;    /* of the area, which it grew by and the ring cannot take yet: open again after a trim */
+    uint64_t last_flush;      /* number of the last one that is whole; 0: there never was one */
+    uint64_t last_offset;     /* where the flushes end */
+    uint32_t tail;            /* CL_LOG_TAIL_* */
+    uint32_t bad_superblocks; /* bit 0, bit 1: that slot is torn or damaged, and the other one was used */
+    uint64_t bad_offset;      /* torn or damaged: byte offset of what is bad */
+    uint64_t bad_index;       /* the index that was expected there */
+    uint64_t beyond_offset;   /* damaged: where a later, good flush lies; 0: other evidence */
+    uint64_t
+        beyond_flushes; /* torn or damaged: later flushes found behind, by their headers; nothing of them is given out */
+    uint64_t unreadable_blocks; /* of 4096 bytes, that the device could not read, one by one, in superblocks and ring */
+    uint64_t unreadable_offset; /* of one of them: the one that decided, or the first met */
+    int32_t unreadable_error;   /* -errno of that one */
     char why[CL_LOG_WHY_BYTES]; /* torn or damaged: a sentence with offset and index */
 };
 
@@ -128,8 +145,8 @@ CL_API void cl_log_report(const struct cl_log *log, struct cl_log_report *out);
 CL_API unsigned cl_log_pump(struct cl_log *log);
 /* Something is in flight or waits to go: pump again when the device has completed something. */
 CL_API bool cl_log_busy(const struct cl_log *log);
-/* When to pump at the latest though the device completed nothing: only with fixed_wait_ns and for devices with clocks of their
- * own (blk->ops->next_ns); UINT64_MAX: never. */
+/* When to pump at the latest though the device completed nothing, and be the log not busy: for confirm_ns, for fixed_wait_ns, and for
+ * devices with clocks of their own (blk->ops->next_ns), which then has to be the same clock; UINT64_MAX: never. */
 CL_API uint64_t cl_log_next_ns(const struct cl_log *log);
 
 #define CL_LOG_PENDING 1
@@ -216,8 +233,11 @@ CL_API int64_t cl_log_snapshot_write(struct cl_log *log, const void *data, uint6
 CL_API int cl_log_snapshot_commit(struct cl_log *log, struct cl_log_op *op);
 CL_API void cl_log_snapshot_abort(struct cl_log *log);
 /* Copy up to `room` bytes of snapshot `number` from `at` on into buf: how many, 0 at its end. -EAGAIN: being read, pump and call
- * again with the same arguments. -ESTALE: there is a newer one; -EBADMSG: damaged. One reader at a time. */
+ * again with the same arguments. -ESTALE: there is a newer one; -EBADMSG: damaged (cl_log_snapshot_why). One reader
+ * at a time. */
 CL_API int64_t cl_log_snapshot_read(struct cl_log *log, uint64_t number, uint64_t at, void *buf, uint64_t room);
+/* A sentence that says which offset is damaged or cannot be read; "" if no read has failed. */
+CL_API const char *cl_log_snapshot_why(const struct cl_log *log);
 
 /* Counters. Writer: who is inside the log; readers: the same. */
 struct cl_log_stats {
@@ -225,6 +245,10 @@ struct cl_log_stats {
     uint64_t flushes, flush_bytes;  /* acknowledged; headers and padding included */
     uint64_t full, no_buffer;       /* submits that answered -ENOSPC, -EAGAIN */
     uint64_t superblocks;           /* written */
+    uint64_t confirms;              /* of them: asked for only to say what was acknowledged */
+    uint64_t last_flush;            /* number of the last flush acknowledged, since the log was made */
+    uint64_t
+        said_flush; /* the last one of which the device says so: damage up to there is never taken for a torn write */
     uint64_t trims, truncates, restarts, metas, snapshots;
 };
 CL_API void cl_log_stats(const struct cl_log *log, struct cl_log_stats *out);

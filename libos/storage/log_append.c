@@ -30,7 +30,7 @@ static bool has_buffer(const struct cl_log *log)
 static void seal(struct cl_log *log)
 {
     const struct cl_log_flush *f = cl_log_flush_of(log, log->open_lsn);
-    log->open_place = cl_log_place_after(f->place, f->bytes, log->ring_bytes, log->flush_bytes);
+    log->open_place = cl_log_next_place(log, f->place, f->bytes);
     log->open_lsn++;
     if (has_buffer(log))
         begin_flush(log);
@@ -70,7 +70,7 @@ static int make_room(struct cl_log *log, uint32_t data_bytes, bool reserved, str
     }
     const struct cl_log_flush *f = cl_log_flush_of(log, log->open_lsn);
     bool next = f->bytes + need > log->flush_bytes;
-    uint64_t place = next ? cl_log_place_after(f->place, f->bytes, log->ring_bytes, log->flush_bytes) : f->place;
+    uint64_t place = next ? cl_log_next_place(log, f->place, f->bytes) : f->place;
     uint64_t bytes = next ? sizeof(struct cl_log_disk_flush) : f->bytes;
     /* The last block of the ring is kept for truncations and votes, which let a full log get on. */
     uint64_t end = log->head_place + log->ring_bytes - (reserved ? 0 : log->flush_bytes);
@@ -106,8 +106,8 @@ static int submit(struct cl_log *log, struct cl_log_op *op, uint8_t what, uint64
         memcpy(r + 1, op->data, op->bytes);
     memset((uint8_t *)(r + 1) + op->bytes, 0, whole - sizeof *r - op->bytes);
     r->crc = cl_log_record_crc(cl_log_seed(log->area_id, log->epoch, f->lsn), r);
-    if (f->records++ == 0 && log->config.now_ns)
-        f->first_ns = log->config.now_ns(log->config.now_arg);
+    if (f->records++ == 0 && log->config.fixed_wait_ns)
+        f->first_ns = cl_log_now_ns(log);
     f->bytes += (uint32_t)whole;
     op->index = index;
     op->lsn = f->lsn;
@@ -240,8 +240,7 @@ static bool ripe(const struct cl_log *log, const struct cl_log_flush *f)
         return false;
     if (log->closing || (c->fixed_records == 0 && c->fixed_wait_ns == 0))
         return true;
-    return (c->fixed_records && f->records >= c->fixed_records) ||
-           c->now_ns(c->now_arg) - f->first_ns >= c->fixed_wait_ns;
+    return (c->fixed_records && f->records >= c->fixed_records) || cl_log_now_ns(log) - f->first_ns >= c->fixed_wait_ns;
 }
 
 static bool send_what_should(struct cl_log *log)
@@ -272,6 +271,7 @@ static bool acknowledge(struct cl_log *log)
             cl_log_fail(log, -ENOMEM, "no memory for the index of the records; open the log again");
             return true;
         }
+        cl_log_confirm_said(log, ((const struct cl_log_disk_flush *)f->buf)->durable_lsn);
         log->stats.flushes++;
         log->stats.flush_bytes += cl_log_round(f->bytes);
         for (const struct cl_log_op *op = f->first; op; op = op->next) {

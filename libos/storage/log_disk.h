@@ -2,14 +2,16 @@
  *
  * The area: two superblocks, two snapshot slots, the ring of flushes, all in blocks of 4096 bytes. Little-endian.
  *
- * A place is a position in the ring that never goes back: its offset in the ring is place modulo ring_bytes. So a flush that says
- * another place than the one at which it is found is a leftover of an earlier lap. */
+ * A place is a position in the ring that never goes back: its offset in the ring is place less ring_shift, modulo ring_bytes. So a flush
+ * that says another place than the one at which it is found is a leftover of an earlier lap. The shift is the beginning of the lap in which
+ * the ring last grew (log_grow.c). */
 #ifndef CORELANE_LIBOS_STORAGE_LOG_DISK_H
 #define CORELANE_LIBOS_STORAGE_LOG_DISK_H
 
 #include "log.h"
 
 #define CL_LOG_VERSION 1
+#define CL_LOG_VERSION_GROWN 2 /* the same with a ring_shift, which programs that know version 1 only would overlook */
 #define CL_LOG_SUPER_MAGIC 0x31676f6c656e6f63ull /* "conelog1" */
 #define CL_LOG_FLUSH_MAGIC 0x68736c66u           /* "flsh", exclusive-or a hash of the area's id */
 
@@ -41,7 +43,8 @@ struct cl_log_disk_super {
     uint32_t meta_bytes;
     uint32_t zero;
     uint8_t meta[CL_LOG_META_BYTES];
-    uint8_t rest[64];
+    uint64_t ring_shift; /* version 1: 0 */
+    uint8_t rest[56];
 };
 _Static_assert(sizeof(struct cl_log_disk_super) == 512, "one sector: a crash leaves the old or the new");
 
@@ -106,10 +109,11 @@ static inline uint64_t cl_log_record_bytes(uint64_t data_bytes)
 
 /* Where the flush after one of `bytes` at `place` begins: no flush begins where the largest one would not fit before the end of the
  * ring. */
-static inline uint64_t cl_log_place_after(uint64_t place, uint64_t bytes, uint64_t ring_bytes, uint64_t flush_bytes)
+static inline uint64_t cl_log_place_after(uint64_t place, uint64_t bytes, uint64_t ring_bytes, uint64_t ring_shift,
+                                          uint64_t flush_bytes)
 {
     place += cl_log_round(bytes);
-    uint64_t left = ring_bytes - place % ring_bytes;
+    uint64_t left = ring_bytes - (place - ring_shift) % ring_bytes;
     return left < flush_bytes ? place + left : place;
 }
 

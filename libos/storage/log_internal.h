@@ -40,6 +40,7 @@ struct cl_log_span {
 struct cl_log_view {
     uint64_t first_index, next_index;
     uint64_t lsn;       /* the last flush applied */
+    uint64_t flush_end; /* the place at which it ends; 0: none was applied since the log was opened */
     uint64_t end_place; /* where the one after it begins */
     uint64_t meta_number;
     uint32_t meta_bytes;
@@ -56,6 +57,13 @@ struct cl_log_super {
     bool second;                              /* the one written last, or being written, is not in both slots yet */
     struct cl_log_op *waiting, *waiting_last; /* for the next one */
     struct cl_log_op *riding;                 /* on the one being written */
+};
+
+/* See log_confirm.c. */
+struct cl_log_confirm {
+    uint64_t said_lsn;  /* durable: the device says that the flushes up to this one were acknowledged */
+    uint64_t watch_lsn; /* acknowledged when at_ns was set */
+    uint64_t at_ns;     /* when a superblock is to say so; 0: nothing to say; UINT64_MAX: one is on its way */
 };
 
 struct cl_log_piece {
@@ -77,6 +85,7 @@ struct cl_log_snap {
     bool reading;
     uint64_t read_number, read_piece; /* what read_buf holds or will hold */
     int read_result;                  /* 1: nothing there */
+    char why[CL_LOG_WHY_BYTES];       /* -EBADMSG: what is damaged */
 };
 
 /* See log_recover.c. */
@@ -92,7 +101,7 @@ struct cl_log {
     struct cl_log_report report;
 
     /* Of the superblock, constant while it is ready. */
-    uint64_t area_id, epoch, ring_offset, ring_bytes;
+    uint64_t area_id, epoch, ring_offset, ring_bytes, ring_shift;
     uint32_t flush_bytes;
 
     /* Flushes: the one with number lsn is flushes[lsn % n_flushes]. view.lsn < sent_lsn + 1 <= open_lsn. */
@@ -108,6 +117,7 @@ struct cl_log {
 
     struct cl_log_view view;
     struct cl_log_super super;
+    struct cl_log_confirm confirm;
     struct cl_log_snap snap;
     struct cl_log_recover *recover;
     struct cl_log_cursor *cursors;
@@ -118,7 +128,12 @@ struct cl_log {
 
 static inline uint64_t cl_log_offset_of(const struct cl_log *log, uint64_t place)
 {
-    return log->ring_offset + place % log->ring_bytes;
+    return log->ring_offset + (place - log->ring_shift) % log->ring_bytes;
+}
+
+static inline uint64_t cl_log_next_place(const struct cl_log *log, uint64_t place, uint64_t bytes)
+{
+    return cl_log_place_after(place, bytes, log->ring_bytes, log->ring_shift, log->flush_bytes);
 }
 
 /* Seeds: what a checksum covers besides the bytes behind it. */
@@ -131,6 +146,11 @@ static inline uint32_t cl_log_seed(uint64_t a, uint64_t b, uint64_t c)
 static inline uint32_t cl_log_record_crc(uint32_t seed, const struct cl_log_disk_record *r)
 {
     return cl_crc32c(seed, &r->bytes, sizeof *r - 4 + r->bytes);
+}
+
+static inline uint64_t cl_log_now_ns(const struct cl_log *log)
+{
+    return log->config.now_ns(log->config.now_arg);
 }
 
 static inline struct cl_log_flush *cl_log_flush_of(struct cl_log *log, uint64_t lsn)
@@ -162,6 +182,12 @@ void cl_log_view_trim(struct cl_log_view *view, uint64_t first_kept);
 /* The span that holds a record, NULL if there is no such record. */
 const struct cl_log_span *cl_log_view_find(const struct cl_log_view *view, uint64_t index);
 
+/* log_confirm.c */
+/* The device says now that the flushes up to lsn were acknowledged. */
+void cl_log_confirm_said(struct cl_log *log, uint64_t lsn);
+bool cl_log_confirm_step(struct cl_log *log);
+uint64_t cl_log_confirm_next_ns(const struct cl_log *log);
+
 /* log_super.c */
 uint32_t cl_log_super_crc(const struct cl_log_disk_super *s);
 void cl_log_super_want(struct cl_log *log, struct cl_log_op *op);
@@ -172,6 +198,9 @@ void cl_log_super_fail(struct cl_log *log);
 int cl_log_recover_start(struct cl_log *log);
 bool cl_log_recover_step(struct cl_log *log);
 void cl_log_recover_free(struct cl_log *log);
+
+/* log_grow.c: once all is read, and before anything is written. */
+void cl_log_grow(struct cl_log *log, bool allowed);
 
 /* log_cursor.c: records from `from` on are gone. */
 void cl_log_cursors_cut(struct cl_log *log, uint64_t from);

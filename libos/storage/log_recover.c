@@ -16,17 +16,28 @@
 #define SEGMENT_BYTES (2u << 20)
 #define SEGMENTS 4 /* one is checked while the reads of the others are under way */
 #define READS (SEGMENT_BYTES / READ_BYTES)
+#define READ_TRIES 3         /* of a block alone */
+#define UNREADABLE_MOST 1024 /* blocks: with more, it is the device that fails */
+
+/* A read of up to READ_BYTES. If it fails it is done again block by block, so that one bad sector costs its block only. */
+struct read {
+    struct cl_log_io io;
+    struct segment *segment; /* NULL: of a superblock */
+    uint64_t left;           /* bytes behind the block that is being read alone */
+    bool alone;
+    unsigned tries; /* of that block, that failed */
+};
 
 struct segment {
-    struct cl_log_io reads[READS];
+    struct read reads[READS];
     uint8_t *room, *base; /* flush_bytes before base: the beginning of a flush that ends in this segment */
     uint64_t place, bytes;
     unsigned waiting;
 };
 
 struct cl_log_recover {
-    enum { SUPERS, STREAM, DRAIN, EPOCH } phase;
-    struct cl_log_io supers[2];
+    enum { SUPERS, STREAM, DRAIN, MEND, EPOCH } phase;
+    struct read supers[2];
     uint8_t *blocks; /* of the two */
     unsigned waiting;
     struct segment segments[SEGMENTS];
@@ -35,17 +46,75 @@ struct cl_log_recover {
     uint64_t end;        /* of the lap, or of the search */
     uint64_t at;         /* place of the next flush, or of the next block to look at */
     bool searching, proof, torn;
-    uint64_t bad_place, beyond_place;
+    bool unread; /* the flush that is bad, or what might tell whether it is damaged, cannot be read at unread_place */
+    uint64_t bad_place, beyond_place, unread_place;
     const char *bad_why;
     uint64_t highest_epoch;
+    uint64_t unreadable[UNREADABLE_MOST]; /* places */
+    unsigned n_unreadable;
+    struct cl_log_io mend;
+    unsigned n_mended;
+    bool mending;
 };
 
-static void super_read(struct cl_log *log, struct cl_log_io *io)
+/* Say that a block could not be read; what is taken for its content is zero. False: no more of them are put up with. */
+static bool unreadable(struct cl_log *log, const struct cl_log_io *io)
 {
-    log->recover->waiting--;
-    if (io->req.result)
-        cl_log_fail(log, io->req.result, "reading the superblock at offset %llu failed: %s",
-                    (unsigned long long)io->req.offset, strerror(-io->req.result));
+    struct cl_log_report *p = &log->report;
+    if (log->state == CL_LOG_FAILED)
+        return false;
+    if (log->blk->gone || p->unreadable_blocks == UNREADABLE_MOST) {
+        cl_log_fail(log, io->req.result, "reading %u bytes at offset %llu failed: %s%s", (unsigned)io->req.bytes,
+                    (unsigned long long)io->req.offset, strerror(-io->req.result),
+                    log->blk->gone ? "; the device answers nothing any more" : "; so did too many others");
+        return false;
+    }
+    memset(io->req.buf, 0, io->req.bytes);
+    if (p->unreadable_blocks++ == 0) {
+        p->unreadable_offset = io->req.offset;
+        p->unreadable_error = io->req.result;
+    }
+    return true;
+}
+
+/* The lowest place from `from` to before `to` at which a block could not be read; `to`: none. */
+static uint64_t unreadable_from(const struct cl_log_recover *r, uint64_t from, uint64_t to)
+{
+    for (unsigned i = 0; i < r->n_unreadable; i++)
+        if (r->unreadable[i] >= from && r->unreadable[i] < to)
+            to = r->unreadable[i];
+    return to;
+}
+
+static void read_done(struct cl_log *log, struct cl_log_io *io)
+{
+    struct read *r = (struct read *)io;
+    struct cl_log_recover *recover = log->recover;
+    uint64_t offset = io->req.offset, bytes = io->req.bytes;
+    uint8_t *buf = io->req.buf;
+    if (io->req.result == 0) {
+        log->report.read_bytes += bytes;
+        r->tries = 0;
+    } else if (log->state != CL_LOG_FAILED && !r->alone) {
+        r->alone = true;
+        r->left = bytes;
+        bytes = 0;
+    } else if (log->state != CL_LOG_FAILED && !log->blk->gone && ++r->tries < READ_TRIES) {
+        r->left += bytes;
+        bytes = 0;
+    } else if (unreadable(log, io)) {
+        r->tries = 0;
+        if (r->segment)
+            recover->unreadable[recover->n_unreadable++] = r->segment->place + (uint64_t)(buf - r->segment->base);
+        else
+            log->report.bad_superblocks |= 1u << (offset / CL_LOG_BLOCK_BYTES);
+    }
+    if (!r->left || log->state == CL_LOG_FAILED) {
+        --*(r->segment ? &r->segment->waiting : &recover->waiting);
+        return;
+    }
+    r->left -= CL_LOG_BLOCK_BYTES;
+    cl_log_post(log, io, CL_BLK_READ, 0, offset + bytes, buf + bytes, CL_LOG_BLOCK_BYTES);
 }
 
 int cl_log_recover_start(struct cl_log *log)
@@ -54,8 +123,8 @@ int cl_log_recover_start(struct cl_log *log)
     if (!r || !(r->blocks = cl_log_blocks(2 * CL_LOG_BLOCK_BYTES)))
         return -ENOMEM;
     for (unsigned i = 0; i < 2; i++) {
-        r->supers[i].complete = super_read;
-        cl_log_post(log, &r->supers[i], CL_BLK_READ, 0, i * CL_LOG_BLOCK_BYTES, r->blocks + i * CL_LOG_BLOCK_BYTES,
+        r->supers[i].io.complete = read_done;
+        cl_log_post(log, &r->supers[i].io, CL_BLK_READ, 0, i * CL_LOG_BLOCK_BYTES, r->blocks + i * CL_LOG_BLOCK_BYTES,
                     CL_LOG_BLOCK_BYTES);
     }
     r->waiting = 2;
@@ -84,7 +153,8 @@ static bool fits(const struct cl_log *log, const struct cl_log_disk_super *s)
            !((s->snapshot_offset | s->snapshot_bytes | s->head_place) & mask) &&
            s->snapshot_bytes <= s->ring_offset / 2 && s->snapshot_offset + 2 * s->snapshot_bytes <= s->ring_offset &&
            s->snapshot_length <= s->snapshot_bytes && s->first_index && s->next_index && s->head_lsn &&
-           s->head_lsn <= s->durable_lsn + 1;
+           s->head_lsn <= s->durable_lsn + 1 && s->ring_shift <= s->head_place && !(s->ring_shift & mask) &&
+           (s->version == CL_LOG_VERSION_GROWN || s->ring_shift == 0);
 }
 
 /* The newer of the whole superblocks; NULL: the log has failed. */
@@ -95,14 +165,16 @@ static const struct cl_log_disk_super *choose(struct cl_log *log)
     bool zero[2];
     for (unsigned i = 0; i < 2; i++) {
         const struct cl_log_disk_super *s = (const void *)(log->recover->blocks + i * CL_LOG_BLOCK_BYTES);
-        zero[i] = memcmp(s, &zeros, sizeof zeros) == 0;
+        zero[i] = !(log->report.bad_superblocks >> i & 1) && memcmp(s, &zeros, sizeof zeros) == 0;
         if (s->magic != CL_LOG_SUPER_MAGIC || s->crc != cl_log_super_crc(s) || (s->generation & 1) != i) {
             log->report.bad_superblocks |= 1u << i;
             continue;
         }
-        if (s->version != CL_LOG_VERSION) {
-            cl_log_fail(log, -EPROTO, "the log is of format version %u, and this program knows version %u", s->version,
-                        CL_LOG_VERSION);
+        if (s->version != CL_LOG_VERSION && s->version != CL_LOG_VERSION_GROWN) {
+            cl_log_fail(
+                log, -EPROTO,
+                "the superblock at offset %u is of format version %u, and this program knows versions %u and %u",
+                i * CL_LOG_BLOCK_BYTES, s->version, CL_LOG_VERSION, CL_LOG_VERSION_GROWN);
             return NULL;
         }
         if (!fits(log, s)) {
@@ -114,7 +186,13 @@ static const struct cl_log_disk_super *choose(struct cl_log *log)
         if (!best || s->generation > best->generation)
             best = s;
     }
-    if (!best)
+    if (!best && log->report.unreadable_blocks)
+        cl_log_fail(
+            log, -EBADMSG,
+            "neither of the superblocks, at offsets 0 and %u, is whole: the one at offset %llu cannot be read: %s",
+            CL_LOG_BLOCK_BYTES, (unsigned long long)log->report.unreadable_offset,
+            strerror(-log->report.unreadable_error));
+    else if (!best)
         cl_log_fail(log, -EBADMSG, "there is no log: neither of the superblocks, at offsets 0 and %u, is whole",
                     CL_LOG_BLOCK_BYTES);
     else if (best->generation == 2 && zero[1])
@@ -130,6 +208,7 @@ static int adopt(struct cl_log *log, const struct cl_log_disk_super *s)
     log->area_id = s->area_id;
     log->ring_offset = s->ring_offset;
     log->ring_bytes = s->ring_bytes;
+    log->ring_shift = s->ring_shift;
     log->flush_bytes = s->flush_bytes;
     log->head_place = s->head_place;
     v->first_index = s->first_index;
@@ -152,29 +231,18 @@ static int adopt(struct cl_log *log, const struct cl_log_disk_super *s)
     return 0;
 }
 
-static void segment_read(struct cl_log *log, struct cl_log_io *io)
-{
-    struct segment *g = io->req.user;
-    g->waiting--;
-    log->report.read_bytes += io->req.bytes;
-    if (io->req.result)
-        cl_log_fail(log, io->req.result, "reading %u bytes at offset %llu failed: %s", (unsigned)io->req.bytes,
-                    (unsigned long long)io->req.offset, strerror(-io->req.result));
-}
-
 /* Send the reads of the next segment, up to the end of the ring or of the lap. */
 static void read_ahead(struct cl_log *log, struct segment *g)
 {
     struct cl_log_recover *r = log->recover;
-    uint64_t left = log->ring_bytes - r->read_place % log->ring_bytes;
+    uint64_t left = log->ring_bytes - (r->read_place - log->ring_shift) % log->ring_bytes;
     g->place = r->read_place;
     g->bytes = r->read_place < r->end ? cl_min(cl_min(left, r->end - r->read_place), (uint64_t)SEGMENT_BYTES) : 0;
     unsigned n = 0;
     for (uint64_t at = 0; at < g->bytes; at += READ_BYTES, n++) {
-        g->reads[n].complete = segment_read;
-        cl_log_post(log, &g->reads[n], CL_BLK_READ, 0, cl_log_offset_of(log, g->place + at), g->base + at,
+        g->reads[n] = (struct read){.io.complete = read_done, .segment = g};
+        cl_log_post(log, &g->reads[n].io, CL_BLK_READ, 0, cl_log_offset_of(log, g->place + at), g->base + at,
                     cl_min(g->bytes - at, (uint64_t)READ_BYTES));
-        g->reads[n].req.user = g;
     }
     g->waiting = n;
     r->read_place += g->bytes;
@@ -194,7 +262,7 @@ static const char *unexpected(const struct cl_log *log, const struct cl_log_disk
         return "what lies there is a flush of another epoch";
     if (h->lsn != s->head_lsn && h->first_index != log->view.next_index)
         return "the flush does not begin at the index at which the one before it ended";
-    if (place % log->ring_bytes + cl_log_round(h->bytes) > log->ring_bytes)
+    if ((place - log->ring_shift) % log->ring_bytes + cl_log_round(h->bytes) > log->ring_bytes)
         return "the flush runs past the end of the ring";
     return NULL;
 }
@@ -223,11 +291,16 @@ static void end_at(struct cl_log *log, const struct cl_log_disk_flush *h, const 
     log->report.bad_offset = cl_log_offset_of(log, r->at) + in_flush;
     r->torn = in_flush || remains(log, h, r->at);
     r->proof = lsn < s->epoch_lsn || lsn <= s->durable_lsn;
+    uint64_t end = r->at + (in_flush ? cl_log_round(h->bytes) : CL_LOG_BLOCK_BYTES);
+    r->unread_place = unreadable_from(r, r->at, end);
+    r->unread = r->unread_place < end;
     r->searching = true;
     if (log->config.search_bytes)
         r->end = cl_min(r->end, r->at + log->config.search_bytes);
-    if (s->closed && lsn == s->durable_lsn + 1)
-        r->end = r->at; /* nothing was written since: nothing to look for */
+    if (s->closed && lsn == s->durable_lsn + 1) { /* nothing was written since: nothing to look for */
+        r->end = r->at;
+        r->unread = false;
+    }
 }
 
 /* Apply the flushes of a segment. False: the rest of it belongs to one that ends in the next segment, or nothing is left. */
@@ -274,6 +347,7 @@ static void search(struct cl_log *log, const struct segment *g)
             !cl_log_flush_ours(log, h, cl_log_offset_of(log, r->at)))
             continue;
         r->torn = true;
+        log->report.beyond_flushes++;
         r->highest_epoch = cl_max(r->highest_epoch, h->epoch);
         log->report.acknowledged_index = cl_max(log->report.acknowledged_index, h->durable_index);
         if ((h->epoch > s->epoch || h->durable_lsn >= lsn) && r->beyond_place == 0) {
@@ -301,6 +375,23 @@ static void check_beginning(struct cl_log *log)
     v->first_index = have;
 }
 
+/* A block that cannot be read ended the log, or may hide what proves that a torn flush is damaged: that is not told apart in silence. */
+static void judge_unreadable(struct cl_log *log)
+{
+    struct cl_log_recover *r = log->recover;
+    struct cl_log_report *p = &log->report;
+    if (!r->unread && r->torn && !r->proof) {
+        r->unread_place = unreadable_from(r, r->bad_place, r->end);
+        r->unread = r->unread_place < r->end;
+    }
+    if (!r->unread)
+        return;
+    r->proof = true;
+    p->unreadable_offset = cl_log_offset_of(log, r->unread_place);
+    if (r->unread_place >= r->bad_place && r->unread_place - r->bad_place < log->flush_bytes)
+        p->bad_offset = p->unreadable_offset;
+}
+
 static void judge(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover;
@@ -309,11 +400,13 @@ static void judge(struct cl_log *log)
     struct cl_log_view *v = &log->view;
     v->next_index = cl_max(v->next_index, v->first_index);
     check_beginning(log);
+    judge_unreadable(log);
     p->tail = r->proof ? CL_LOG_TAIL_DAMAGED : r->torn ? CL_LOG_TAIL_TORN : CL_LOG_TAIL_CLEAN;
     if (p->tail == CL_LOG_TAIL_CLEAN)
         p->bad_offset = 0;
     p->area_id = log->area_id;
     p->epoch = s->epoch;
+    p->last_flush = v->lsn;
     p->last_offset = cl_log_offset_of(log, v->end_place);
     p->bad_index = p->tail == CL_LOG_TAIL_CLEAN ? 0 : v->next_index;
     p->acknowledged_index = cl_max(p->acknowledged_index, s->durable_index);
@@ -325,7 +418,14 @@ static void judge(struct cl_log *log)
             "the last flush is torn at offset %llu, where index %llu was to come: %s; nothing says that it had been "
             "acknowledged",
             (unsigned long long)p->bad_offset, (unsigned long long)p->bad_index, r->bad_why);
-    if (p->tail == CL_LOG_TAIL_DAMAGED && p->beyond_offset)
+    if (p->tail == CL_LOG_TAIL_DAMAGED && r->unread)
+        snprintf(
+            p->why, sizeof p->why,
+            "the block at offset %llu cannot be read: %s; index %llu was to come at offset %llu, and what had been "
+            "acknowledged from there on is not known",
+            (unsigned long long)p->unreadable_offset, strerror(-p->unreadable_error), (unsigned long long)p->bad_index,
+            (unsigned long long)cl_log_offset_of(log, r->bad_place));
+    else if (p->tail == CL_LOG_TAIL_DAMAGED && p->beyond_offset)
         snprintf(
             p->why, sizeof p->why,
             "damage at offset %llu, where index %llu was to come: %s; the flush at offset %llu was written after it "
@@ -348,6 +448,7 @@ static void conclude(struct cl_log *log)
         cl_log_fail(log, -EBADMSG, "%.*s", CL_LOG_WHY_BYTES - 1, log->report.why);
         return;
     }
+    cl_log_grow(log, r->n_unreadable == 0);
     log->epoch = r->highest_epoch + 1;
     if (log->epoch > UINT32_MAX) {
         cl_log_fail(log, -EOVERFLOW, "the log has been opened 2^32 times: copy it to a new one");
@@ -357,9 +458,39 @@ static void conclude(struct cl_log *log)
         cl_log_fail(log, -ENOMEM, "no memory for %u flushes of %u bytes", log->n_flushes, log->flush_bytes);
         return;
     }
-    r->phase = EPOCH;
-    if (log->config.on_damage == CL_LOG_READ_ONLY)
-        return;
+    r->phase = log->config.on_damage == CL_LOG_READ_ONLY ? EPOCH : MEND;
+}
+
+static void mended(struct cl_log *log, struct cl_log_io *io)
+{
+    log->recover->mending = false;
+    if (io->req.result)
+        cl_log_fail(log, io->req.result, "the block at offset %llu could not be read, and writing it failed: %s",
+                    (unsigned long long)io->req.offset, strerror(-io->req.result));
+}
+
+/* Blocks behind the end that cannot be read are written, so that the disk replaces their sectors: else one of them lies right behind the
+ * end one day and is taken for a flush that is lost. False: none is left. */
+static bool mend_next(struct cl_log *log)
+{
+    struct cl_log_recover *r = log->recover;
+    while (r->n_mended < r->n_unreadable) {
+        uint64_t place = r->unreadable[r->n_mended++];
+        if (place < log->view.end_place)
+            continue;
+        memset(r->blocks, 0, CL_LOG_BLOCK_BYTES);
+        r->mend.complete = mended;
+        r->mending = true;
+        cl_log_post(log, &r->mend, CL_BLK_WRITE, CL_BLK_DURABLE, cl_log_offset_of(log, place), r->blocks,
+                    CL_LOG_BLOCK_BYTES);
+        return true;
+    }
+    return false;
+}
+
+static void begin_epoch(struct cl_log *log)
+{
+    log->recover->phase = EPOCH;
     log->super.now.epoch_lsn = log->view.lsn + 1;
     cl_log_super_want(log, NULL);
     cl_log_super_step(log);
@@ -411,8 +542,17 @@ bool cl_log_recover_step(struct cl_log *log)
         conclude(log);
         return true;
     }
+    if (r->phase == MEND) {
+        if (r->mending)
+            return false;
+        if (!mend_next(log))
+            begin_epoch(log);
+        return true;
+    }
     if (log->super.busy) /* the second copy follows while the log is in use */
         return false;
+    if (log->report.grown_bytes && log->super.second) /* but the old one would not look where the ring grew */
+        return cl_log_super_step(log);
     log->state = CL_LOG_READY;
     cl_log_recover_free(log);
     return true;

@@ -5,11 +5,14 @@
 #include "../uthread.h"
 #include "log_internal.h"
 
+#define LOOK_NS 1000000 /* between looks for what is in flight and nobody waits for */
+
 /* Take the sleeper of f off, to be brought back when the lock is free. */
 static void rouse(struct cl_log_shared *s, struct cl_log_future *f)
 {
     f->next = s->ready;
     s->ready = f;
+    s->sleepers--;
 }
 
 static void done(struct cl_log_op *op)
@@ -28,6 +31,17 @@ static void rouse_short(struct cl_log_shared *s)
     }
 }
 
+/* With the lock, on a kthread. While somebody waits the scheduler's loop collects what is in flight; else the timer looks for it. */
+static void arm_timer(struct cl_log_shared *s)
+{
+    bool look = s->log->in_flight && !s->sleepers;
+    uint64_t at = cl_log_confirm_next_ns(s->log);
+    if (s->timer_armed || (at == UINT64_MAX && !look))
+        return;
+    uint64_t now = cl_log_now_ns(s->log), in_ns = at > now ? at - now : 1;
+    s->timer_armed = cl_timer_arm(&s->timer, cl_sched_now_ns(s->sched) + (look ? LOOK_NS : in_ns)) == 0;
+}
+
 /* With the lock. */
 static unsigned pump(struct cl_log_shared *s)
 {
@@ -36,6 +50,7 @@ static unsigned pump(struct cl_log_shared *s)
     unsigned n = cl_log_pump(s->log);
     if (n)
         rouse_short(s);
+    arm_timer(s);
     return n;
 }
 
@@ -53,12 +68,23 @@ static void release(struct cl_log_shared *s)
     }
 }
 
+static void on_timer(struct cl_timer *timer, void *arg)
+{
+    struct cl_log_shared *s = arg;
+    (void)timer;
+    cl_spin_lock(&s->lock);
+    s->timer_armed = false;
+    pump(s);
+    release(s);
+}
+
 /* Sleep until somebody rouses f; the lock is held, and free afterwards. */
 static void sleep_on(struct cl_log_shared *s, struct cl_log_future *f)
 {
     struct cl_kthread *k = cl_kthread_self();
     f->t = k->current;
     f->kthread = k->index;
+    s->sleepers++;
     cl_sched_flying(1);
     cl_sched_block(&s->lock); /* may block: asked by all who come here */
 }
@@ -107,6 +133,7 @@ static int shared_fd(void *arg, unsigned k)
 int cl_log_share(struct cl_log_shared *shared, struct cl_log *log, struct cl_sched *sched, char err[256])
 {
     *shared = (struct cl_log_shared){.log = log, .sched = sched};
+    cl_timer_init(&shared->timer, on_timer, shared);
     shared->completions = (struct cl_completions){
         .arg = shared, .one_queue = true, .poll = shared_poll, .arm = shared_arm, .fd = shared_fd};
     return cl_sched_completions_add(sched, &shared->completions, err);
@@ -114,6 +141,7 @@ int cl_log_share(struct cl_log_shared *shared, struct cl_log *log, struct cl_sch
 
 void cl_log_unshare(struct cl_log_shared *shared)
 {
+    cl_timer_cancel(&shared->timer);
     cl_sched_completions_remove(shared->sched, &shared->completions);
 }
 
@@ -214,6 +242,7 @@ int cl_log_close_wait(struct cl_log_shared *s)
     s->log = NULL;
     rouse_short(s); /* they see that it is closed */
     release(s);
+    cl_timer_cancel(&s->timer); /* without the lock, which its callback takes; nobody arms it any more */
     int rc = cl_log_error(log);
     cl_log_discard(log);
     return rc;

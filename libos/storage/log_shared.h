@@ -4,6 +4,8 @@
  * (sched/complete.h), and a kthread that has nothing else to do sleeps with the log's queue armed. The first who waits yields once
  * and then pumps, on its own uthread: what else was ready to append shares the flush, and with nobody else ready that is no delay.
  *
+ * What nobody waits for, such as the superblock that confirms the last appends (log_confirm.c), a timer pumps.
+ *
  * `lock` guards all of it, the log and its queue of the device too. It is held for as long as a pump takes: microseconds, and the
  * copying of one record. Calls block only on uthreads: elsewhere -EDEADLK.
  * Does not deal with: futures that nobody waits for (somebody has to wait for a later one), cancelling, fixed_wait_ns without others
@@ -13,6 +15,7 @@
 #define CORELANE_LIBOS_STORAGE_LOG_SHARED_H
 
 #include "../sched/complete.h"
+#include "../timer.h"
 #include "log.h"
 
 // cffi: begin
@@ -27,6 +30,9 @@ struct cl_log_shared {
     uint64_t armed;                                 /* bit k: kthread k sleeps, or is about to */
     struct cl_log_future *short_first, *short_last; /* those who wait for a buffer, or for the end of closing */
     struct cl_log_future *ready;                    /* those to be brought back when the lock is free */
+    struct cl_timer timer;                          /* pumps when the log wants it though nobody waits */
+    bool timer_armed;
+    uint32_t sleepers; /* uthreads that wait */
     struct cl_completions completions;
 };
 

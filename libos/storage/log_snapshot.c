@@ -1,6 +1,7 @@
 /* Snapshots: streamed in pieces into the slot that holds none or the older one, then named by a superblock, which is atomic. */
 #include "log_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static uint64_t piece_offset(const struct cl_log *log, uint64_t number, uint64_t piece)
@@ -176,6 +177,18 @@ static void read_done(struct cl_log *log, struct cl_log_io *io)
     n->read_result = io->req.result;
     if (n->read_result == 0 && n->read_number == log->super.now.snapshot_number)
         n->read_result = check_piece(log, n->read_number, n->read_piece, (const void *)n->read_buf);
+    else if (n->read_result)
+        snprintf(n->why, sizeof n->why, "reading %u bytes of the snapshot at offset %llu failed: %s",
+                 (unsigned)io->req.bytes, (unsigned long long)io->req.offset, strerror(-n->read_result));
+    if (n->read_result == -EBADMSG)
+        snprintf(n->why, sizeof n->why, "piece %llu of the snapshot of index %llu, at offset %llu, is damaged",
+                 (unsigned long long)n->read_piece, (unsigned long long)log->super.now.snapshot_index,
+                 (unsigned long long)io->req.offset);
+}
+
+const char *cl_log_snapshot_why(const struct cl_log *log)
+{
+    return log->snap.why;
 }
 
 int64_t cl_log_snapshot_read(struct cl_log *log, uint64_t number, uint64_t at, void *buf, uint64_t room)

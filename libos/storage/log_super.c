@@ -67,6 +67,7 @@ static void completed(struct cl_log *log, struct cl_log_io *io)
     bool published = s->block->snapshot_number != s->now.snapshot_number;
     s->now = *s->block;
     log->head_place = s->now.head_place;
+    cl_log_confirm_said(log, s->now.durable_lsn);
     log->stats.superblocks++;
     struct cl_log_op *ops = s->riding;
     s->riding = NULL;

@@ -126,7 +126,8 @@ int cl_log_view_apply(struct cl_log *log, const uint8_t *buf)
         pos += (uint32_t)cl_log_record_bytes(r->bytes);
     }
     v->lsn = h->lsn;
-    v->end_place = cl_log_place_after(h->place, h->bytes, log->ring_bytes, log->flush_bytes);
+    v->flush_end = h->place + cl_log_round(h->bytes);
+    v->end_place = cl_log_next_place(log, h->place, h->bytes);
     return 0;
 }
 

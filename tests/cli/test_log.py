@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from corelane.cli import log as log_command
 from corelane.cli.main import main
-from corelane.libos.log import Log
+from corelane.drivers.blk import FaultBlk
+from corelane.drivers.blk_file import FileBlk
+from corelane.libos.log import Log, LogDamaged
+from corelane.runtime.errors import CorelaneError
 
 MIB = 1 << 20
 
@@ -84,6 +88,52 @@ def test_damage_before_the_end(path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "record 7" not in shown.out
     assert "damage" in shown.err
     assert path.read_bytes() == before
+
+
+def test_sectors_that_cannot_be_read(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Opening refuses with offset and reason; check goes on, and says what can be read and what lies behind."""
+    with Log.open(path, on_damage="read-only") as log:
+        offset = next(iter(log.records(7))).offset // 4096 * 4096
+    capsys.readouterr()
+    with FaultBlk(FileBlk(path)) as blk:
+        blk.unreadable(offset + 512, 512)
+        why = f"the block at offset {offset} cannot be read: Input/output error"
+        with pytest.raises(LogDamaged, match=why) as caught:
+            Log(blk)
+        assert "corelane log check" in str(caught.value)
+        with Log(blk, on_damage="read-only") as log:
+            assert log_command.check(log, as_json=False) == 1
+            assert log.report.beyond_flushes > 0
+        out = capsys.readouterr().out
+        assert "records  6 (6 read back)" in out
+        assert f"UNREADABLE 1 blocks of 4096 bytes, one at offset {offset}" in out
+        assert "later flushes" in out
+        assert f"at offset {offset} cannot be read" in out
+        blk.unreadable(offset, 4096, on=False)
+        with Log(blk, on_damage="read-only") as log:
+            blk.unreadable(offset, 4096)
+            assert log_command.check(log, as_json=True) == 1
+            got = said(capsys)
+            assert got["readable"] == 6
+            assert f"at offset {offset} failed: Input/output error" in str(got["read_error"])
+
+
+def test_a_damaged_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "with_snapshot"
+    Log.create(path, 2 * MIB, snapshot_bytes=1000)
+    with Log.open(path) as log:
+        log.append(b"one")
+        log.save_snapshot(1, [b"state" * 100])
+    assert main(["log", "check", str(path)]) == 0
+    whole = path.read_bytes()
+    at = whole.index(b"state")
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+    capsys.readouterr()
+    assert main(["log", "check", str(path)]) == 1
+    said = capsys.readouterr().out
+    assert f"of the snapshot of index 1, at offset {at & ~4095}, is damaged" in said
+    with Log.open(path) as log, pytest.raises(CorelaneError, match=f"at offset {at & ~4095}"):
+        list(log.read_snapshot())
 
 
 def test_what_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""An application on cores that an iokernel manages, with a storage area of its own: the parts together."""
+"""Applications on cores that an iokernel manages, with storage: the parts together."""
 
 from __future__ import annotations
 
@@ -34,3 +34,14 @@ def test_uthreads_write_an_area_on_cores_that_come_and_go(
         with AreaBlk(path, "log") as blk:
             for block in range(0, 256, 16):
                 assert blk.read(block * UNIT, UNIT) == (block ^ 0x5CA1AB1E).to_bytes(8, "little") * (UNIT // 8)
+
+
+@pytest.mark.skipif(len(CPUS) < 2, reason="needs a CPU for the iokernel's loop and one to give away")
+@pytest.mark.parametrize("kthreads", [1, 2])
+def test_who_waits_for_the_log_gives_its_core_away_and_gets_it_back(
+    c_program: Callable[..., Callable[..., str]], tmp_path: Path, seed: int, kthreads: int
+) -> None:
+    path = str(tmp_path / "s")
+    program = c_program("tests/libos/storage/c/log_cores.c")
+    with Iokernel(path, mode="adaptive", policy="delay", loop_cpus=[CPUS[0]], worker_cpus=[CPUS[-1]]):
+        assert program(path, seed, kthreads).endswith("ok\n")

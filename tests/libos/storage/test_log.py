@@ -28,7 +28,7 @@ def test_many_uthreads(c_program: Program, seed: int, kthreads: int, fails: int)
 
 
 @pytest.mark.parametrize("kthreads", [1, 3])
-@pytest.mark.parametrize("scenario", ["sleeps", "others_run", "room", "close"])
+@pytest.mark.parametrize("scenario", ["sleeps", "others_run", "room", "close", "confirmed"])
 def test_waiting_costs_no_core(c_program: Program, seed: int, scenario: str, kthreads: int) -> None:
     assert c_program(f"{C}/log_wait.c")(scenario, seed, kthreads).endswith("ok\n")
 
@@ -39,11 +39,20 @@ def test_every_sector_wise_cut(c_program: Program, seed: int, in_flight: int) ->
     assert c_program(f"{C}/log_cuts.c")(seed, appends, in_flight).endswith("ok\n")
 
 
-@pytest.mark.parametrize("what", ["flips", "closed", "leftovers", "gap", "full"])
+@pytest.mark.parametrize("what", ["flips", "closed", "confirmed", "unreadable", "leftovers", "gap", "full"])
 def test_what_is_not_as_it_was_left(c_program: Program, seed: int, what: str) -> None:
     if os.environ.get("CORELANE_SANITIZE") == "tsan":
         pytest.skip("one thread tries every damage: minutes under TSan, and nothing that could race; ASan runs it")
-    assert c_program(f"{C}/log_rot.c")(seed, what).endswith("ok\n")
+    stride = 11 if SANITIZED else 1
+    assert c_program(f"{C}/log_rot.c")(seed, what, stride).endswith("ok\n")
+
+
+def test_what_was_acknowledged_is_confirmed(c_program: Program, seed: int) -> None:
+    assert c_program(f"{C}/log_confirm.c")(seed) == "ok\n"
+
+
+def test_an_area_that_grows(c_program: Program, seed: int) -> None:
+    assert c_program(f"{C}/log_grow.c")(seed).endswith("ok\n")
 
 
 def test_fuzz_with_own_mutator(c_program: Program, seed: int) -> None:

@@ -123,6 +123,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 int main(int argc, char **argv)
 {
     CHECK(argc == 3, "usage");
+    keep_heap();
     rng_state = strtoull(argv[1], NULL, 10);
     for (uint64_t left = strtoull(argv[2], NULL, 10); left; left--) {
         uint8_t input[200];

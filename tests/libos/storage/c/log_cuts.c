@@ -13,7 +13,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", err);
         return 1;
     }
-    if (cuts.recovered != cuts.cuts || cuts.cuts != cuts.sectors || cuts.torn == 0 || cuts.beyond == 0)
+    if (cuts.recovered != cuts.cuts || cuts.cuts != cuts.sectors || cuts.torn == 0 || cuts.confirms == 0 ||
+        cuts.beyond == 0)
         return 1;
     printf("%llu cuts, %llu torn\nok\n", (unsigned long long)cuts.cuts, (unsigned long long)cuts.torn);
     return 0;

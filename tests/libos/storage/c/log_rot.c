@@ -1,5 +1,5 @@
 /* What a log makes of a device that is not as it left it: a bit flipped at every byte, leftovers of other logs and of earlier epochs, a full
- * area, many laps. argv: seed, then flips, closed, leftovers, gap or full. */
+ * area, many laps. argv: seed, then flips, closed, confirmed, unreadable, leftovers, gap or full; of how many bytes one is flipped. */
 #include "log_support.h"
 
 #define AREA (256u << 10)
@@ -7,7 +7,7 @@
 
 static uint8_t image[AREA];
 static unsigned boundary[RECORDS + 2]; /* first record of each flush */
-static unsigned n_flushes;
+static unsigned n_flushes, stride;
 
 static uint32_t make(uint64_t index, uint8_t out[600])
 {
@@ -50,7 +50,9 @@ static struct cl_blk *fresh(uint64_t area_id)
     return disk;
 }
 
-static void build(struct cl_blk *disk, bool closed)
+enum leave { ABRUPTLY, CLOSED, CONFIRMED };
+
+static void build(struct cl_blk *disk, enum leave leave)
 {
     struct cl_log_config config = {.blk = disk};
     struct cl_log *log = open_log(&config, 0, NULL);
@@ -64,7 +66,15 @@ static void build(struct cl_blk *disk, bool closed)
         settle(log);
     }
     boundary[n_flushes] = RECORDS;
-    if (closed)
+    if (leave == CONFIRMED) {
+        struct cl_log_stats stats;
+        now_ns = cl_log_next_ns(log);
+        CHECK(cl_log_pump(log), "there was nothing to confirm");
+        settle(log);
+        cl_log_stats(log, &stats);
+        CHECK(stats.said_flush == stats.last_flush && cl_log_next_ns(log) == UINT64_MAX, "not confirmed");
+    }
+    if (leave == CLOSED)
         CHECK(close_log(log) == 0, "close");
     else
         drop(log);
@@ -72,7 +82,7 @@ static void build(struct cl_blk *disk, bool closed)
 }
 
 /* Open what a flip left in each way. Returns the records found, or -1: refused. */
-static int64_t attempt(struct cl_blk *disk, uint64_t at, bool closed)
+static int64_t attempt(struct cl_blk *disk, uint64_t at, enum leave leave)
 {
     struct cl_log_config config = {.blk = disk};
     struct cl_log_report report;
@@ -82,8 +92,8 @@ static int64_t attempt(struct cl_blk *disk, uint64_t at, bool closed)
     if (rc == 0) {
         int64_t found = (int64_t)verify(log);
         uint64_t lost = RECORDS - (uint64_t)found;
-        CHECK(lost == 0 || (!closed && lost == RECORDS - boundary[n_flushes - 1] && report.tail == CL_LOG_TAIL_TORN &&
-                            report.bad_index == (uint64_t)found + 1),
+        CHECK(lost == 0 || (leave == ABRUPTLY && lost == RECORDS - boundary[n_flushes - 1] &&
+                            report.tail == CL_LOG_TAIL_TORN && report.bad_index == (uint64_t)found + 1),
               "byte %llu: %llu records lost without a word: %s", (unsigned long long)at, (unsigned long long)lost,
               report.why);
         CHECK(at >= 2 * CL_LOG_BLOCK_BYTES || at % CL_LOG_BLOCK_BYTES >= 512 || report.bad_superblocks,
@@ -99,22 +109,25 @@ static int64_t attempt(struct cl_blk *disk, uint64_t at, bool closed)
     return -1;
 }
 
-static void flips(bool closed)
+/* After a pause, which confirms what was acknowledged last, only what that is about is tried: superblocks and the last flushes. */
+static void flips(enum leave leave)
 {
     struct cl_blk *disk = fresh(77);
-    build(disk, closed);
+    build(disk, leave);
     uint8_t *data = cl_blk_memory_data(disk);
     unsigned refused = 0, torn = 0, unharmed = 0;
     uint64_t end = AREA;
     while (image[end - 1] == 0)
         end--;
-    for (uint64_t at = 0; at < end; at++) {
+    for (uint64_t at = 0; at < end; at += stride) {
         if (at >= 512 && at < CL_LOG_BLOCK_BYTES)
+            continue;
+        if (leave == CONFIRMED && at >= 2 * CL_LOG_BLOCK_BYTES && at + 4 * CL_LOG_BLOCK_BYTES < end)
             continue;
         memcpy(data, image, AREA);
         uint8_t bit = (uint8_t)(1u << below(8));
         data[at] ^= bit;
-        int64_t found = attempt(disk, at, closed);
+        int64_t found = attempt(disk, at, leave);
         refused += found < 0;
         torn += found >= 0 && found < RECORDS;
         unharmed += found == RECORDS;
@@ -134,8 +147,112 @@ static void flips(bool closed)
         CHECK(verify(log) == n + 1, "what was cut came back");
         drop(log);
     }
-    CHECK(refused > 1000 && (closed ? torn == 0 : torn > 50), "%u refused, %u torn", refused, torn);
+    CHECK(refused > 1000 / stride && (leave == ABRUPTLY ? torn > 50 / stride : torn == 0), "%u refused, %u torn",
+          refused, torn);
     printf("%u refused, %u torn, %u without effect\n", refused, torn, unharmed);
+    cl_blk_close(disk);
+}
+
+/* Which record begins a block of the image, 0: none. */
+static void first_records(struct cl_blk *disk, uint64_t first[AREA / CL_LOG_BLOCK_BYTES])
+{
+    struct cl_log_config config = {.blk = disk, .on_damage = CL_LOG_READ_ONLY};
+    struct cl_log *log = open_log(&config, 0, NULL);
+    struct cl_log_cursor *c;
+    struct cl_log_record r;
+    CHECK(cl_log_cursor_open(log, 1, &c) == 0, "cursor");
+    while (next_record(log, c, &r) == 1)
+        if (!first[r.offset / CL_LOG_BLOCK_BYTES])
+            first[r.offset / CL_LOG_BLOCK_BYTES] = r.index;
+    CHECK(cl_log_cursor_close(c) == 0, "close");
+    drop(log);
+}
+
+/* Open with one block that cannot be read. first: of its records, 0 if it holds none. */
+static void one_unreadable(struct cl_blk *disk, uint64_t block, uint64_t first, bool refused)
+{
+    uint64_t offset = block * CL_LOG_BLOCK_BYTES;
+    struct cl_log_config config = {.blk = disk};
+    struct cl_log_report report;
+    struct cl_log_op op;
+    char where[64];
+    CHECK(cl_blk_fault_unreadable(disk, offset + below(8) * 512, 512, true) == 0, "mark");
+    config.on_damage = CL_LOG_READ_ONLY;
+    struct cl_log *log = open_log(&config, 0, &report);
+    CHECK(report.unreadable_blocks == 1 && report.unreadable_offset == offset, "block %llu", (unsigned long long)block);
+    CHECK((report.tail == CL_LOG_TAIL_DAMAGED) == refused, "block %llu: %s", (unsigned long long)block, report.why);
+    CHECK(verify(log) == (first ? first - 1 : RECORDS), "block %llu", (unsigned long long)block);
+    drop(log);
+    config.on_damage = CL_LOG_REFUSE;
+    log = open_log(&config, refused ? -EBADMSG : 0, &report);
+    if (refused) {
+        snprintf(where, sizeof where, "the block at offset %llu cannot be read: ", (unsigned long long)offset);
+        CHECK(!strncmp(report.why, where, strlen(where)) && strstr(report.why, strerror(EIO)), "%s", report.why);
+        config.on_damage = CL_LOG_CUT;
+        log = open_log(&config, 0, NULL);
+    }
+    uint64_t n = verify(log);
+    append(log, &op, n + 1); /* over the block, if that was the end */
+    settle(log);
+    CHECK(op.result == 0, "append");
+    drop(log);
+    config.on_damage = CL_LOG_REFUSE;
+    log = open_log(&config, 0, &report);
+    CHECK(verify(log) == n + 1 && report.unreadable_blocks == 0, "%s", report.why);
+    drop(log);
+}
+
+/* Each block in turn cannot be read: what lies behind the end of a log that was closed does not matter, right behind the end of
+ * one that was not there might have been more. */
+static void unreadable(void)
+{
+    for (enum leave leave = ABRUPTLY; leave <= CONFIRMED; leave++) {
+        uint64_t first[AREA / CL_LOG_BLOCK_BYTES] = {0}, last = 0;
+        struct cl_blk *memory = fresh(78);
+        n_flushes = 0;
+        build(memory, leave);
+        first_records(memory, first);
+        struct cl_blk *disk = bad_disk(memory, (struct cl_blk_fault_config){.latency_max_ns = 1000});
+        for (uint64_t b = 0; b < AREA / CL_LOG_BLOCK_BYTES; b++)
+            last = first[b] ? b : last;
+        for (uint64_t b = 0; b < AREA / CL_LOG_BLOCK_BYTES; b++) {
+            memcpy(cl_blk_memory_data(memory), image, AREA);
+            one_unreadable(disk, b, first[b], first[b] || (b == last + 1 && leave != CLOSED));
+            CHECK(cl_blk_fault_unreadable(disk, 0, AREA, false) == 0, "mend");
+        }
+        struct cl_log_config config = {.blk = disk};
+        struct cl_log *log;
+        char err[256];
+        CHECK(cl_blk_fault_unreadable(disk, 0, 2 * CL_LOG_BLOCK_BYTES, true) == 0, "mark");
+        CHECK(cl_log_open(&config, &log, err) == 0, "%s", err);
+        settle(log);
+        CHECK(cl_log_error(log) == -EBADMSG && strstr(cl_log_why(log), "cannot be read"), "%s", cl_log_why(log));
+        cl_log_discard(log);
+        cl_blk_close(disk);
+    }
+}
+
+/* A read back that fails says where, and harms nothing: when the block can be read again, so can the record. */
+static void unreadable_record(void)
+{
+    struct cl_blk *memory = fresh(79);
+    n_flushes = 0;
+    build(memory, ABRUPTLY);
+    struct cl_blk *disk = bad_disk(memory, (struct cl_blk_fault_config){.latency_max_ns = 1000});
+    struct cl_log_config config = {.blk = disk};
+    struct cl_log *log = open_log(&config, 0, NULL);
+    struct cl_log_cursor *c;
+    struct cl_log_record r;
+    settle(log);
+    CHECK(cl_blk_fault_unreadable(disk, 2 * CL_LOG_BLOCK_BYTES, AREA - 2 * CL_LOG_BLOCK_BYTES, true) == 0, "mark");
+    CHECK(cl_log_cursor_open(log, 1, &c) == 0, "cursor");
+    CHECK(next_record(log, c, &r) == -EIO && strstr(cl_log_cursor_why(c), "at offset 8192 failed"), "%s",
+          cl_log_cursor_why(c));
+    CHECK(cl_blk_fault_unreadable(disk, 0, AREA, false) == 0, "mend");
+    CHECK(next_record(log, c, &r) == 1 && r.index == 1, "it can be read again");
+    CHECK(cl_log_cursor_close(c) == 0, "close");
+    CHECK(cl_log_error(log) == 0, "a read ended the log");
+    drop(log);
     cl_blk_close(disk);
 }
 
@@ -143,7 +260,7 @@ static void flips(bool closed)
 static void leftovers(void)
 {
     struct cl_blk *disk = fresh(1);
-    build(disk, false);
+    build(disk, ABRUPTLY);
     struct cl_log_layout layout = {.area_id = 2, .flush_bytes = 8192};
     struct cl_log_config config = {.blk = disk};
     struct cl_log_report report;
@@ -239,13 +356,20 @@ static void full(void)
 
 int main(int argc, char **argv)
 {
-    CHECK(argc == 3, "usage");
+    CHECK(argc == 4, "usage");
+    stride = (unsigned)atoi(argv[3]);
+    keep_heap();
     rng_state = strtoull(argv[1], NULL, 10);
     if (!strcmp(argv[2], "flips"))
-        flips(false);
+        flips(ABRUPTLY);
     else if (!strcmp(argv[2], "closed"))
-        flips(true);
-    else if (!strcmp(argv[2], "leftovers"))
+        flips(CLOSED);
+    else if (!strcmp(argv[2], "confirmed"))
+        flips(CONFIRMED);
+    else if (!strcmp(argv[2], "unreadable")) {
+        unreadable();
+        unreadable_record();
+    } else if (!strcmp(argv[2], "leftovers"))
         leftovers();
     else if (!strcmp(argv[2], "gap"))
         gap();

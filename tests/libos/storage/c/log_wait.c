@@ -71,6 +71,7 @@ static void down(uint64_t n)
     cl_sched_delete(sched);
     struct cl_blk_fault_config none = {0};
     CHECK(cl_blk_fault_set(disk, &none, err) == 0, "%s", err);
+    now_ns += 1000000000; /* a superblock may be in flight */
     if (shared.log)
         CHECK(cl_log_close(shared.log) == 0, "close");
     cl_blk_fault_crash(disk);
@@ -163,9 +164,19 @@ static void scenario_room(unsigned kthreads)
         CHECK(cl_sched_spawn(sched, many_of_them, NULL) == 0, "spawn");
     CHECK(cl_sched_run(sched, wait_for_writers, NULL) == 0, "run");
     struct cl_log_stats stats;
+    cl_spin_lock(&shared.lock);
     cl_log_stats(opened, &stats);
+    cl_spin_unlock(&shared.lock);
     CHECK(stats.no_buffer > 0, "nobody waited for room");
     down(WRITERS * 10);
+}
+
+static bool all_have_appended(void)
+{
+    cl_spin_lock(&shared.lock);
+    bool all = cl_log_next_index(opened) > WRITERS;
+    cl_spin_unlock(&shared.lock);
+    return all;
 }
 
 /* All are told, and who comes later is refused. */
@@ -173,7 +184,7 @@ static void close_under_them(void *arg)
 {
     uint64_t data = 1;
     (void)arg;
-    while (__atomic_load_n(&waiting, __ATOMIC_ACQUIRE) < WRITERS || cl_log_next_index(opened) <= WRITERS)
+    while (__atomic_load_n(&waiting, __ATOMIC_ACQUIRE) < WRITERS || !all_have_appended())
         cl_uthread_yield();
     CHECK(cl_log_close_wait(&shared) == 0, "close");
     CHECK(cl_log_append_wait(&shared, &data, sizeof data, 0, NULL) == -ESHUTDOWN, "an append after the close");
@@ -193,6 +204,31 @@ static void scenario_close(unsigned kthreads)
     down(WRITERS);
 }
 
+/* Nobody waits for the log any more, and still the device is told what was acknowledged, and then told the second time. */
+static void until_confirmed(void *arg)
+{
+    struct cl_log_stats stats;
+    bool busy;
+    append_some(arg);
+    do {
+        cl_uthread_sleep_ns(1000000);
+        cl_spin_lock(&shared.lock);
+        cl_log_stats(opened, &stats);
+        busy = cl_log_busy(opened);
+        cl_spin_unlock(&shared.lock);
+    } while (stats.said_flush < stats.last_flush || busy);
+    CHECK(stats.confirms > 0, "said by nobody");
+}
+
+static void scenario_confirmed(unsigned kthreads)
+{
+    struct cl_blk_fault_config faults = {.latency_min_ns = 100000, .latency_max_ns = 400000};
+    unsigned n = 3;
+    up(&faults, kthreads, CL_SCHED_BLOCK, false);
+    CHECK(cl_sched_run(sched, until_confirmed, &n) == 0, "run");
+    down(n);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 4, "usage");
@@ -207,6 +243,8 @@ int main(int argc, char **argv)
         scenario_room(kthreads);
     else if (!strcmp(argv[1], "close"))
         scenario_close(kthreads);
+    else if (!strcmp(argv[1], "confirmed"))
+        scenario_confirmed(kthreads);
     else
         return 2;
     printf("ok\n");
