@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..runtime.elf import check_kind, check_whole, dynamic_symbols, refused
-from ..runtime.errors import CorelaneError
+from ..runtime.elf import dynamic_symbols, refused, shared_object
 
 # libos/handler.h is the source of these; tests/cli/test_elf.py compiles it and compares.
 ABI = 1
@@ -40,28 +39,10 @@ def inspect(path: Path, library: Path | None = None) -> list[Export]:
 
     library: libcorelane.so, whose exported functions the application may use; None skips that check.
     """
-    try:
-        from elftools.elf.elffile import ELFFile
-    except ImportError as e:
-        raise CorelaneError(f"reading {path} needs pyelftools: pip install pyelftools") from e
-    try:
-        with path.open("rb") as file:
-            if file.read(4) != b"\x7fELF":
-                raise refused(path, "it is not an ELF file", "compile it with cc -shared -fPIC")
-            file.seek(0)
-            try:
-                elf = ELFFile(file)
-                check_kind(path, elf)
-                check_whole(path, elf)
-                exports = list(_notes(path, elf))
-                defined, undefined = dynamic_symbols(elf)
-                needed = _needed(elf)
-            except CorelaneError:
-                raise
-            except Exception as e:  # whatever the parser stumbles over in a damaged file is the file's fault
-                raise refused(path, f"it is cut short or damaged ({e or type(e).__name__})", "compile it again") from e
-    except OSError as e:
-        raise CorelaneError(f"cannot read {path}: {e.strerror}") from e
+    with shared_object(path) as elf:
+        exports = list(_notes(path, elf))
+        defined, undefined = dynamic_symbols(elf)
+        needed = _needed(elf)
     _check_exports(path, exports, defined)
     _check_needed(path, needed)
     if library is not None:

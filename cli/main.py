@@ -19,6 +19,7 @@ COMMANDS = {
     "top": "watch who has the cores, how long work waits, and how cores move",
     "areas": "list, make, grow and delete storage areas",
     "policy": "say which policy decides who gets the cores, or set another",
+    "raft": "look at a running Raft group, change its members, hand leadership over",
     "raft-sim": "run simulated Raft clusters from seeds and check what must hold",
     "bench": "measure: benchmarks by name, their list, reports from their files",
     "log": "make, check or dump a persistent log in a file",

@@ -183,33 +183,16 @@ def _cpus_of(options: argparse.Namespace, name: str, runtime: Runtime) -> list[i
 def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runtime, generator: Any) -> int:
     service = target.setup(runtime)
     try:
-        runtime.start()
-        does = f"serves UDP port {', '.join(map(str, service.ports))}" if service.ports else "works"
-        where = (
-            "attached to " + (options.socket or "the iokernel") if runtime.attached else f"embedded on {options.nic}"
-        )
-        _say(
-            options,
-            "serving",
-            f"{name} {does} at {runtime.address} ({where}, {runtime.kthreads} kthreads)",
-            app=name,
-            target=options.target,
-            pid=os.getpid(),
-            port=service.ports[0] if service.ports else None,
-            ports=list(service.ports),
-            address=runtime.address,
-            mac=runtime.mac,
-            cpus=_cpus_of(options, name, runtime),
-            kthreads=runtime.kthreads,
-            attached=runtime.attached,
-            socket=(options.socket or default_socket()) if runtime.attached else None,
-            nic=options.nic,
-        )
         if generator is not None:
+            runtime.start()
+            _announce(options, name, runtime, service)
             generator.start()
             generator.wait()
         else:
-            _wait(options, runtime, service)
+            with runtime.ended_by_signals():  # before anybody can know that it serves
+                runtime.start()
+                _announce(options, name, runtime, service)
+                _wait(options, runtime, service)
         runtime.stop()
         _finish(options, name, runtime, service, generator)
     finally:
@@ -217,6 +200,28 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
         runtime.close()
         service.close()
     return 0
+
+
+def _announce(options: argparse.Namespace, name: str, runtime: Runtime, service: Service) -> None:
+    does = f"serves UDP port {', '.join(map(str, service.ports))}" if service.ports else "works"
+    where = "attached to " + (options.socket or "the iokernel") if runtime.attached else f"embedded on {options.nic}"
+    _say(
+        options,
+        "serving",
+        f"{name} {does} at {runtime.address} ({where}, {runtime.kthreads} kthreads)",
+        app=name,
+        target=options.target,
+        pid=os.getpid(),
+        port=service.ports[0] if service.ports else None,
+        ports=list(service.ports),
+        address=runtime.address,
+        mac=runtime.mac,
+        cpus=_cpus_of(options, name, runtime),
+        kthreads=runtime.kthreads,
+        attached=runtime.attached,
+        socket=(options.socket or default_socket()) if runtime.attached else None,
+        nic=options.nic,
+    )
 
 
 def _wait(options: argparse.Namespace, runtime: Runtime, service: Service) -> None:

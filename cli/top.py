@@ -17,7 +17,8 @@ from .watch import columns, dropped, policy_line, rates, snapshot
 
 _CLEAR = "\x1b[H\x1b[J"
 _HEAD = (
-    *("NAME", "CLASS", "CORES", "CORE%", "GUAR/MAX", "IN/s", "OUT/s", "PKT-AGE", "THR-AGE", "DETECT99"),
+    *("NAME", "CLASS", "CORES", "CORE%", "GUAR/MAX", "IN/s", "OUT/s", "PKT-AGE", "THR-AGE"),
+    *("TMR-AGE", "DSK-AGE", "DETECT99"),
     *("GAINED/s", "LOST/s", "ASK/s", "INT/s", "EVICT/s", "DROPS/s"),
 )
 
@@ -111,7 +112,7 @@ def _app(app: Mapping[str, Any]) -> list[str]:
     drops = sum(moved[name] for name in dropped(app))
     net = [f"{moved['rx_delivered']:,.0f}", f"{moved['tx_taken']:,.0f}"]
     if cores is None:
-        return [app["name"], "-", "-", "-", "-", *net, *["-"] * 8, f"{drops:,.0f}"]
+        return [app["name"], "-", "-", "-", "-", *net, *["-"] * 10, f"{drops:,.0f}"]
     rate = cores["rates"]
     return [
         app["name"],
@@ -122,6 +123,8 @@ def _app(app: Mapping[str, Any]) -> list[str]:
         *net,
         _ns(cores.get("packet_age_ns")),
         _ns(cores.get("thread_age_ns")),
+        _ns(cores.get("timer_age_ns")),
+        _ns(cores.get("storage_age_ns")),
         _us(cores["detection"]["p99_us"]),
         *(f"{rate[k]:,.0f}" for k in ("moves_in", "moves_out", "asked", "interrupted", "evicted")),
         f"{drops:,.0f}",

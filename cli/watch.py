@@ -40,7 +40,7 @@ def snapshot(path: str, wait_s: float = 0.0) -> dict[str, Any]:
 
 def rates(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """`after`, with a "rates" member in each loop, application, uplink, worker CPU and allocator, and in what an
-    application has of the cores: counters a second since `before`."""
+    application has of the cores: counters a second since `before`, and nothing else (report.GAUGES)."""
     if before["generation"] != after["generation"]:
         before = {"uptime_s": 0.0}  # another iokernel: it has counted from 0 on
     seconds = max(after["uptime_s"] - before["uptime_s"], 1e-9)
@@ -71,10 +71,12 @@ def _group(
 
 
 def _moved(old: Mapping[str, Any], new: Mapping[str, Any], seconds: float) -> dict[str, float]:
-    def is_number(value: Any) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+    from ..iokernel.report import GAUGES
 
-    return {k: (v - old.get(k, 0)) / seconds for k, v in new.items() if is_number(v) and is_number(old.get(k, 0))}
+    def is_counter(name: str, value: Any) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool) and name not in GAUGES
+
+    return {k: (v - old.get(k, 0)) / seconds for k, v in new.items() if is_counter(k, v)}
 
 
 def dropped(row: Mapping[str, Any]) -> dict[str, int]:

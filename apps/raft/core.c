@@ -19,6 +19,7 @@ static void set_defaults(struct cl_raft_config *c)
 {
     set_default32(&c->election_ticks, 10);
     set_default32(&c->heartbeat_ticks, cl_max(c->election_ticks / 5, 1u));
+    set_default32(&c->disk_ticks, 5 * c->election_ticks);
     set_default32(&c->lease_margin_ticks, c->election_ticks / 4);
     set_default32(&c->inflight_messages, 64);
     set_default32(&c->message_bytes, 60000);
@@ -103,7 +104,8 @@ int cl_raft_restore(struct cl_raft *r, uint64_t term, uint32_t vote, uint64_t sn
 {
     if (r->ticks || r->log.last || r->term)
         return -EBUSY;
-    if ((members && !raft_members_valid(members)) || (snapshot_index && (!members || !snapshot_term)))
+    if ((members && members->n_voters && !raft_members_valid(members)) ||
+        (snapshot_index && (!members || !snapshot_term)))
         return -EINVAL;
     r->term = cl_max(term, snapshot_term);
     r->vote = r->term == term ? vote : 0;
@@ -326,9 +328,19 @@ int cl_raft_step(struct cl_raft *r, const struct cl_raft_msg *m)
     return rc;
 }
 
+/* Does the disk get on with what it was given? Looked at once a tick; becoming durable sets it back. */
+static void disk_tick(struct cl_raft *r)
+{
+    bool waits = r->hard_durable != r->hard_handed || r->log.durable + 1 < r->log.unstable;
+    r->disk_elapsed = waits ? r->disk_elapsed + 1 : 0;
+    if (r->role == CL_RAFT_LEADER && raft_disk_hangs(r))
+        raft_yield(r);
+}
+
 void cl_raft_tick(struct cl_raft *r)
 {
     r->ticks++;
+    disk_tick(r);
     if (r->role == CL_RAFT_LEADER)
         raft_leader_tick(r);
     else if (r->role != CL_RAFT_FAILED)
@@ -395,12 +407,15 @@ int cl_raft_ready(struct cl_raft *r, struct cl_raft_ready *ready)
     memset(ready, 0, offsetof(struct cl_raft_ready, chunk_members));
     if (r->role == CL_RAFT_FAILED)
         return 0;
+    if (!r->held)
+        cl_raft_let_go(r);
     ready->truncate_from = r->log.truncated_from;
     r->log.truncated_from = 0;
-    if (r->log.unstable <= r->log.last) {
+    uint64_t last = r->role == CL_RAFT_LEADER ? r->let_go : r->log.last;
+    if (r->log.unstable <= last) {
         ready->first = r->log.unstable;
-        ready->last = r->log.last;
-        r->log.unstable = r->log.last + 1;
+        ready->last = last;
+        r->log.unstable = last + 1;
     }
     if (r->hard_handed != r->hard_seq) {
         ready->hard = 1;
@@ -445,6 +460,8 @@ int cl_raft_poll_message(struct cl_raft *r, struct cl_raft_msg *m)
 {
     if (r->role == CL_RAFT_FAILED)
         return 0;
+    if (!r->held)
+        cl_raft_let_go(r);
     raft_reads_begin_round(r);
     bool found = poll_reply(r, m) || raft_poll_follower(r, m);
     for (uint32_t i = 0; i < r->n_peers && !found; i++) {
@@ -488,6 +505,7 @@ void cl_raft_persisted(struct cl_raft *r, uint64_t index, uint64_t term, uint32_
         return;
     uint64_t before = r->log.durable;
     r->log.durable = index;
+    r->disk_elapsed = 0;
     if (r->role == CL_RAFT_LEADER)
         raft_advance_commit(r);
     else if (r->leader && before < r->verified)
@@ -499,6 +517,7 @@ void cl_raft_hard_persisted(struct cl_raft *r, uint64_t hard_seq)
     if (r->role == CL_RAFT_FAILED || hard_seq <= r->hard_durable || hard_seq > r->hard_handed)
         return;
     r->hard_durable = hard_seq;
+    r->disk_elapsed = 0;
     raft_on_vote_durable(r);
 }
 

@@ -19,7 +19,7 @@ void raft_reset_timeout(struct cl_raft *r)
 
 bool raft_promotable(const struct cl_raft *r)
 {
-    if (r->role == CL_RAFT_FAILED || r->in.installing)
+    if (r->role == CL_RAFT_FAILED || r->in.installing || raft_disk_hangs(r))
         return false;
     if (raft_is_voter(&r->members, r->config.id))
         return true;

@@ -96,12 +96,17 @@ struct cl_raft {
     uint32_t elapsed, timeout; /* since a leader was heard from, or this campaign began */
     uint32_t shy_ticks;        /* votes are refused while ticks < this (lease reads, after a start) */
     uint32_t heartbeat_elapsed, quorum_elapsed;
-    uint8_t force;      /* candidate by order of the leader */
-    uint8_t self_vote;  /* it counts */
-    uint8_t ack_due;    /* follower: tell the leader how far we are */
-    uint8_t full;       /* follower: the last append did not fit */
-    uint8_t lease_lost; /* leader: a transfer was ordered in this term */
-    uint32_t grant_to;  /* a vote granted to it, to be told when it is durable; 0: none */
+    uint32_t disk_elapsed; /* ticks for which writes are awaited and none became durable */
+    uint8_t force;         /* candidate by order of the leader */
+    uint8_t self_vote;     /* it counts */
+    uint8_t ack_due;       /* follower: tell the leader how far we are */
+    uint8_t full;          /* follower: the last append did not fit */
+    uint8_t lease_lost;    /* leader: a transfer was ordered in this term */
+    uint32_t grant_to;     /* a vote granted to it, to be told when it is durable; 0: none */
+
+    uint64_t let_go;      /* leader: entries up to here go to the disk and to the others: the batches so far */
+    uint64_t let_go_tick; /* leader: the tick in which the last batch went */
+    uint8_t held;         /* the driver says when a batch goes */
 
     uint64_t verified;    /* follower: entries up to here are the leader's */
     uint64_t heard_round; /* follower: newest round of this leader */
@@ -136,6 +141,11 @@ void raft_hard_changed(struct cl_raft *r);
 static inline bool raft_hard_ok(const struct cl_raft *r)
 {
     return r->hard_durable == r->hard_seq;
+}
+/* What was handed out to be written has been waited for too long. */
+static inline bool raft_disk_hangs(const struct cl_raft *r)
+{
+    return r->disk_elapsed >= r->config.disk_ticks;
 }
 /* A reply to be filled in; a place to waste it in if there is no room. */
 struct cl_raft_msg *raft_reply(struct cl_raft *r, uint8_t type, uint32_t to);
@@ -187,6 +197,7 @@ void raft_peer_probe(struct raft_peer *p, uint64_t next);
 bool raft_committed_in_term(const struct cl_raft *r);
 void raft_stop_leading(struct cl_raft *r);
 void raft_transfer_step(struct cl_raft *r, struct raft_peer *p);
+void raft_yield(struct cl_raft *r);
 
 /* snapshot.c */
 int raft_on_snapshot(struct cl_raft *r, const struct cl_raft_msg *m);

@@ -140,7 +140,7 @@ int cl_raft_members_at(const struct cl_raft *r, uint64_t index, struct cl_raft_m
     if (index > r->applied || index + 1 < r->log.first)
         return -EINVAL;
     raft_members_find(r, index, out, &at);
-    return out->n_voters ? 0 : -EINVAL; /* before the entry that this node was added by */
+    return 0;
 }
 
 /* The newest configuration may just have been truncated: back to the one before it. */

@@ -26,9 +26,11 @@
  *
  * Failure. A write or flush that fails, or damage in the log, makes the node FAILED: it says nothing more to anybody, and
  * cl_raft_node_why says what happened. A log that is full is no failure: proposals are refused until a snapshot makes room.
+ * Before that a leader refuses them (CL_RAFT_BUSY) while what is not committed yet, which no snapshot can free, might fill a quarter
+ * of a replica's area, each entry in a flush of its own. All replicas' areas should be of one size.
  *
- * Bounds: raft's, plus max_sessions, CL_RAFT_WAITING commands forwarded and as many queries at one time. Everything refused is
- * counted. Not here: batching of several commands into an entry (the log's flush and AppendEntries batch them already). */
+ * Bounds: raft's, plus max_sessions, `waiting` commands forwarded and as many queries at one time. Everything refused is
+ * counted. Not here: batching of several commands into an entry (node_round.c batches entries into a write and a message). */
 #ifndef CORELANE_APPS_RAFT_NODE_H
 #define CORELANE_APPS_RAFT_NODE_H
 
@@ -38,8 +40,6 @@
 struct cl_log;
 
 // cffi: begin
-#define CL_RAFT_WAITING 4096 /* power of two */
-
 /* States of a node. */
 #define CL_RAFT_RECOVERING 0
 #define CL_RAFT_RUNNING 1
@@ -102,7 +102,9 @@ struct cl_raft_node_config {
         snapshot_bytes; /* largest snapshot, sessions included [1 GiB]; with a log, what it has set apart counts too */
     uint32_t max_sessions; /* [1024] */
     uint32_t reply_bytes;  /* largest reply [1400]; one is kept a session */
+    uint32_t waiting;      /* [4096] commands forwarded, and as many queries, at one time: a power of two */
     uint64_t session_ms;   /* [1 hour] */
+    uint32_t log_requests; /* [1024] asked of the log and not durable yet, at one time */
 };
 
 struct cl_raft_node_counters {
@@ -133,6 +135,8 @@ CL_API uint64_t cl_raft_node_poll(struct cl_raft_node *node);
 
 CL_API int cl_raft_node_state(const struct cl_raft_node *node);
 CL_API const char *cl_raft_node_why(const struct cl_raft_node *node); /* STOPPED: one sentence; else "" */
+/* When it began to lead, on env.now_ns; 0: it does not lead. */
+CL_API uint64_t cl_raft_node_led_ns(const struct cl_raft_node *node);
 /* The core, for its status, and to change members or transfer leadership; poll afterwards. */
 CL_API struct cl_raft *cl_raft_node_core(struct cl_raft_node *node);
 CL_API void cl_raft_node_counters(const struct cl_raft_node *node, struct cl_raft_node_counters *out);

@@ -41,7 +41,8 @@ void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t
     }
     if (node->state == CL_RAFT_RUNNING && node_forward(node, kind, session, sequence, data, bytes, asker))
         return;
-    if (node_disk_low(node, 8)) { /* the rest is for entries that come before any snapshot can make room */
+    /* The rest is for entries that come before any snapshot can make room. */
+    if (node_disk_low(node, 8) || node_disk_crowded(node)) {
         cl_count(&node->count.log_full, 1);
         node_answer(node, asker, CL_RAFT_BUSY, NULL, 0);
         return;
@@ -175,6 +176,7 @@ void node_apply(struct cl_raft_node *node, uint64_t first, uint64_t last)
 /* What was proposed here may or may not be committed by others. */
 void node_lost_leadership(struct cl_raft_node *node)
 {
+    node->round = (struct node_round){0};
     for (uint64_t i = node->applied + 1; i <= node->pending_last; i++) {
         struct node_pending *p = pending_at(node, i);
         if (p->index == i) {
@@ -186,7 +188,7 @@ void node_lost_leadership(struct cl_raft_node *node)
 
 static struct node_query *query_at(struct cl_raft_node *node, uint64_t context)
 {
-    return &node->queries[context & (CL_RAFT_WAITING - 1)];
+    return &node->queries[context & (node->config.waiting - 1)];
 }
 
 void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, const struct node_asker *asker)
@@ -198,7 +200,11 @@ void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, co
     }
     if (node->state == CL_RAFT_RUNNING && node_forward(node, NODE_FRAME_QUERY, 0, 0, data, bytes, asker))
         return;
-    int rc = cl_raft_read_index(node->raft, node->query_next);
+    /* Who leads no more does not ask the next one: what got lost on that way would keep the query's place for ever. */
+    bool leads = cl_raft_leader(node->raft) == node->config.raft.id;
+    if (leads && node->config.raft.lease_reads)
+        node_advance_ticks(node); /* the lease may have run out while this process did not run */
+    int rc = leads ? cl_raft_read_index(node->raft, node->query_next) : -EPERM;
     if (rc) {
         node_answer(node, asker, status_of(rc), NULL, 0);
         return;

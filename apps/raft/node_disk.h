@@ -6,7 +6,6 @@
 #include "../../libos/storage/log.h"
 #include "node_internal.h"
 
-#define NODE_OPS 1024
 #define NODE_META_MAGIC 0x4d524c43u /* "CLRM" */
 #define NODE_META_BYTES 32          /* u32 magic, u32 id, u64 cluster, u64 term, u64 vote */
 
@@ -26,11 +25,10 @@ enum node_recover_state { RECOVER_BEGIN, RECOVER_SNAPSHOT, RECOVER_CORE, RECOVER
 struct node_disk {
     struct cl_raft_node *node;
     struct cl_log *log;
-    struct node_op ops[NODE_OPS]; /* in flight: a ring */
-    uint32_t ops_head, ops_count;
-    uint64_t write_next, write_last; /* entries that wait to be written */
-    uint64_t truncate, restart;      /* to be told to the log before them; 0: nothing */
-    uint64_t trim;                   /* records before it may go; 0: nothing */
+    uint32_t ops_most, ops_head, ops_count; /* of the ring below */
+    uint64_t write_next, write_last;        /* entries that wait to be written */
+    uint64_t truncate, restart;             /* to be told to the log before them; 0: nothing */
+    uint64_t trim;                          /* records before it may go; 0: nothing */
     uint64_t hard_seq, term;
     uint32_t vote;
     uint8_t hard; /* term and vote wait */
@@ -44,6 +42,8 @@ struct node_disk {
     uint64_t recover_at;
     struct cl_log_snapshot recover_snapshot;
     struct cl_log_cursor *cursor;
+
+    struct node_op ops[]; /* in flight: a ring */
 };
 
 /* Go on with the snapshot that is being made durable. Whether something happened. */

@@ -17,7 +17,7 @@ bool node_forward(struct cl_raft_node *node, int kind, uint64_t session, uint64_
     if (!leader || leader == node->config.raft.id || asker->from)
         return false;
     uint64_t ticket = node->ticket_next++;
-    struct node_forward *f = &node->forwards[ticket & (CL_RAFT_WAITING - 1)];
+    struct node_forward *f = &node->forwards[ticket & (node->config.waiting - 1)];
     if (f->ticket)
         cl_count(&node->count.forward_lost, 1);
     *f = (struct node_forward){ticket, asker->token};
@@ -50,7 +50,7 @@ void node_send_answer(struct cl_raft_node *node, const struct node_asker *asker,
 
 static void on_answer(struct cl_raft_node *node, const struct node_frame *frame)
 {
-    struct node_forward *f = &node->forwards[frame->ticket & (CL_RAFT_WAITING - 1)];
+    struct node_forward *f = &node->forwards[frame->ticket & (node->config.waiting - 1)];
     if (!frame->ticket || f->ticket != frame->ticket)
         return; /* answered already, or given up */
     f->ticket = 0;

@@ -4,7 +4,8 @@
  *    16  u64 cluster   24  u32 from (0: a client), u32 to (0: whoever gets it)   32  u64 ticket, given back in the answer
  *    40  u64 session; in an answer: the leader, 0 if none is known   48  u64 sequence   56  data
  *
- * Kinds are those of commands (node.h), and 3: a query. */
+ * Kinds are those of commands (node.h), 3: a query, and what an operator asks of the node that gets it (serve_admin.c): 4: its
+ * status, 5: to change the members, 6: to hand leadership over. */
 #ifndef CORELANE_APPS_RAFT_NODE_FRAME_H
 #define CORELANE_APPS_RAFT_NODE_FRAME_H
 
@@ -12,6 +13,9 @@
 
 #define NODE_FRAME_HEADER 56
 #define NODE_FRAME_QUERY 3
+#define NODE_FRAME_STATUS 4
+#define NODE_FRAME_MEMBERS 5
+#define NODE_FRAME_TRANSFER 6
 
 struct node_frame {
     bool answer;

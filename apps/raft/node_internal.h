@@ -2,6 +2,7 @@
  *
  * node.c           making one, the loop, frames in          node_client.c    commands, queries, answers
  * node_forward.c   asking the leader                        node_snapshot.c  snapshots, taken and installed
+ * node_round.c     when a batch of commands goes
  * node_disk.c      writes          node_save.c   snapshots made durable          node_recover.c   reading back
  * session.c        sessions */
 #ifndef CORELANE_APPS_RAFT_NODE_INTERNAL_H
@@ -47,6 +48,14 @@ struct node_blob {
     uint64_t index, term;
 };
 
+/* The batch that is on its way to be committed, and the next one. node_round.c */
+struct node_round {
+    bool out;
+    uint64_t begun_ns, entries; /* of the one that went last */
+    uint64_t wait_for;          /* the next one goes when it has so many entries, */
+    uint64_t wait_until_ns;     /* or at this time; 0: at once */
+};
+
 struct cl_raft_node {
     struct cl_raft_node_config config;
     struct cl_raft_node_counters count;
@@ -56,16 +65,18 @@ struct cl_raft_node {
     int state;
     char why[256];
     uint64_t now_ns, next_tick_ns;
-    uint64_t clock_ms; /* the log's: the newest stamp applied */
-    uint64_t applied;
+    uint64_t clock_ms;           /* the log's: the newest stamp applied */
+    uint64_t applied, committed; /* the second as the core handed it out: to be applied */
+    struct node_round round;
+    uint64_t led_ns; /* when this node began to lead; 0: it does not */
     uint8_t leading;
     uint8_t compact_asked;
 
     struct node_pending *pending;      /* by index, modulo raft.log_entries */
     uint64_t pending_last;             /* the newest index proposed */
-    struct node_query *queries;        /* by context, modulo CL_RAFT_WAITING */
+    struct node_query *queries;        /* by context, modulo config.waiting */
     uint64_t query_next, query_oldest; /* contexts given out, and the first that may not be answered yet */
-    struct node_forward *forwards;     /* by ticket, modulo CL_RAFT_WAITING */
+    struct node_forward *forwards;     /* by ticket, modulo config.waiting */
     uint64_t ticket_next;
 
     struct node_blob snapshot; /* the newest, as the core knows it */
@@ -83,6 +94,11 @@ struct cl_raft_node {
 /* node.c */
 void node_stop(struct cl_raft_node *node, const char *why, ...) CL_PRINTF(2, 3);
 void node_drive(struct cl_raft_node *node);
+/* Tell the core of the time that has gone by. After a long stop, in as many ticks as any timeout needs. */
+void node_advance_ticks(struct cl_raft_node *node);
+
+/* node_round.c */
+void node_round(struct cl_raft_node *node);
 
 /* node_client.c */
 void node_answer(struct cl_raft_node *node, const struct node_asker *asker, int status, const uint8_t *reply,
@@ -125,8 +141,12 @@ bool node_disk_pump(struct cl_raft_node *node);
 /* Make a snapshot durable; node_snapshot_saved, or node_snapshot_received follows. */
 void node_disk_save(struct cl_raft_node *node, bool received);
 bool node_disk_saving(const struct cl_raft_node *node);
+/* Entries that are not committed yet might take up a quarter of a replica's area. */
+bool node_disk_crowded(const struct cl_raft_node *node);
 /* Less than one part in `parts` of the log's area is free. */
 bool node_disk_low(const struct cl_raft_node *node, unsigned parts);
+/* How many entries, of any size and each in a flush of its own, half of the room left in the log holds. */
+uint64_t node_disk_ahead(const struct cl_raft_node *node);
 uint64_t node_disk_next_ns(const struct cl_raft_node *node);
 
 #endif

@@ -19,8 +19,10 @@ static bool read_snapshot(struct node_disk *d)
         if (n == -EAGAIN)
             return false;
         if (n <= 0) {
-            node_stop(node, "the snapshot of entry %llu cannot be read: %s", (unsigned long long)s->index,
-                      n ? strerror((int)-n) : "it is cut short");
+            const char *why = *cl_log_snapshot_why(d->log) ? cl_log_snapshot_why(d->log)
+                              : n                          ? strerror((int)-n)
+                                                           : "it is cut short";
+            node_stop(node, "the snapshot of entry %llu cannot be read: %s", (unsigned long long)s->index, why);
             return false;
         }
         d->recover_at += (uint64_t)n;
@@ -134,8 +136,10 @@ static bool read_entries(struct node_disk *d)
             break;
     if (rc == -EAGAIN)
         return false;
-    if (rc < 0)
-        node_stop(d->node, "the log cannot be read: %s", cl_log_cursor_why(d->cursor));
+    if (rc < 0) {
+        const char *why = cl_log_cursor_why(d->cursor);
+        node_stop(d->node, "the log cannot be read: %s", *why ? why : strerror(-rc));
+    }
     if (d->cursor && cl_log_cursor_close(d->cursor) == -EBUSY)
         return false;
     d->cursor = NULL;

@@ -26,7 +26,7 @@ static void snapshot_committed(struct cl_log_op *op)
 {
     struct node_disk *d = op->user;
     if (op->result)
-        node_stop(d->node, "a snapshot could not be written: %s", strerror(-op->result));
+        node_stop(d->node, "a snapshot could not be written: %s", cl_log_why(d->log));
     d->save = SAVE_DONE;
 }
 

@@ -77,8 +77,8 @@ static bool snapshot_wanted(struct cl_raft_node *node)
     if (node->applied <= node->snapshot.index || s.durable < node->applied)
         return false;
     uint64_t bytes = node->config.raft.log_bytes, entries = node->config.raft.log_entries;
-    bool much =
-        bytes - s.free_bytes >= node->config.compact_bytes || s.free_entries < entries / 2 || node_disk_low(node, 2);
+    bool much = bytes - s.free_bytes >= node->config.compact_bytes || s.free_entries < entries / 2 ||
+                node_disk_low(node, 2) || cl_raft_snapshot_wanted(node->raft);
     if (!much && !node->compact_asked)
         return false;
     bool urgent = s.free_bytes < bytes / 8 || s.free_entries < entries / 8 || node_disk_low(node, 8);
@@ -136,7 +136,11 @@ int node_restore(struct cl_raft_node *node, const struct node_blob *b, struct cl
     if (b->bytes < HEADER || get32(b->data) != MAGIC || get32(b->data + 4) != VERSION)
         return -EINVAL;
     uint64_t n = get64(b->data + 16), sessions = get64(b->data + 24), left = b->bytes - HEADER;
-    if (n > left || sessions > left - n || cl_raft_members_decode(b->data + HEADER, n, members) != (int)n)
+    if (n > left || sessions > left - n)
+        return -EINVAL;
+    if (n == 4 && get32(b->data + HEADER) == 0)
+        *members = (struct cl_raft_members){0}; /* its own, of before it knew of any */
+    else if (cl_raft_members_decode(b->data + HEADER, n, members) != (int)n)
         return -EINVAL;
     int rc = raft_sessions_load(&node->sessions, b->data + HEADER + n, sessions);
     if (rc)

@@ -39,6 +39,12 @@
  * 2 * election_ticks). Pre-vote and check-quorum are always on: a node that hears from a leader refuses votes (leader
  * stickiness, thesis 4.2.3 and 9.6), a leader that hears from no majority for election_ticks steps down.
  *
+ * A disk that hangs, without an error. What was handed out to be written and does not become durable for disk_ticks makes a
+ * leader step down, though it could go on with the disks of the others for as long as its memory has room: it tells the voter
+ * that is furthest to campaign at once. Without another voter that is heard from it stays. Nobody whose disk hangs stands for
+ * election. disk_ticks are several election timeouts, since a disk's slow moments are far longer than its usual ones, and a
+ * leader whose disk is merely slow costs nothing.
+ *
  * Reads. cl_raft_read: linearizable by read index (a round of heartbeats, shared by all reads that wait), or, where
  * `lease_reads` is set, without one while the leader's lease lasts. The lease is sound only if no node's ticks run faster
  * than another's by more than lease_margin_ticks in election_ticks, and if the driver accounts for all elapsed time by
@@ -110,6 +116,7 @@ struct cl_raft_config {
     uint32_t id;                    /* this node, not 0 */
     uint32_t election_ticks;        /* [10] at least 3 */
     uint32_t heartbeat_ticks;       /* [a fifth of election_ticks] less than election_ticks */
+    uint32_t disk_ticks;            /* [5 * election_ticks] without progress of the own disk; see above */
     uint32_t lease_reads;           /* 1: see above */
     uint32_t lease_margin_ticks;    /* [a quarter of election_ticks] clock drift allowed for, in election_ticks */
     uint32_t inflight_messages;     /* [64] AppendEntries under way to one follower; at most 256 */
@@ -209,6 +216,7 @@ struct cl_raft_status {
     uint64_t free_entries, free_bytes;
     uint64_t ticks;
     uint64_t lease_until_tick; /* leader: reads by lease are answered at earlier ticks */
+    uint64_t disk_waits_ticks; /* for how long something has waited for the disk, and nothing became durable */
     uint32_t transfer_to;      /* 0: none */
     uint32_t n_peers;
     struct cl_raft_members members;
@@ -218,6 +226,7 @@ struct cl_raft_status {
 /* The few things of the status that are wanted often. */
 struct cl_raft_room {
     uint64_t free_entries, free_bytes, durable;
+    uint64_t uncommitted_entries, uncommitted_bytes;
 };
 
 /* Since it was made. messages_in = handled + stale_term + refused_* + from_strangers + ignored. */
@@ -231,6 +240,7 @@ struct cl_raft_counters {
     uint64_t ignored;         /* vote requests while a leader is heard from, answers that nobody waits for */
     uint64_t replies_dropped; /* no room in the queue of replies: as if lost on the way */
     uint64_t elections, prevotes, elections_won, stepped_down, quorum_lost;
+    uint64_t disk_hung;                                            /* stepped down because the own disk hung */
     uint64_t entries_appended, entries_truncated, entries_refused; /* refused: the log was full */
     uint64_t persisted_stale; /* persisted() of what had been truncated meanwhile */
     uint64_t rejected_appends, resent_probes;
@@ -257,6 +267,12 @@ CL_API void cl_raft_tick(struct cl_raft *raft);
 /* Append a command, copied. *index and *term say where it will be committed, if this leader stays. -EPERM: not the leader;
  * -EBUSY: a transfer is under way; -ENOSPC: the log is full; -EAGAIN: too much is not committed yet; -EMSGSIZE; -EIO. */
 CL_API int cl_raft_propose(struct cl_raft *raft, const void *data, uint32_t bytes, uint64_t *index, uint64_t *term);
+/* Batches. What is proposed while a batch is on its way to be committed gathers, and goes as one when that is committed or a tick
+ * has gone by: one write to the disk, and one message to each follower if it fits. After cl_raft_hold a batch goes only by
+ * cl_raft_let_go, which does nothing while it may not. cl_raft_gathered: how many entries wait; 1: they may not go yet. */
+CL_API void cl_raft_hold(struct cl_raft *raft);
+CL_API void cl_raft_let_go(struct cl_raft *raft);
+CL_API int cl_raft_gathered(const struct cl_raft *raft, uint64_t *entries);
 /* Ask for a linearizable read; the answer with this context comes from cl_raft_poll_read. -EPERM: no leader known; -EAGAIN:
  * too many wait. A follower asks its leader; that question or its answer may get lost: ask again. */
 CL_API int cl_raft_read_index(struct cl_raft *raft, uint64_t context);
@@ -294,8 +310,10 @@ CL_API void cl_raft_applied(struct cl_raft *raft, uint64_t index);
 CL_API int cl_raft_compact(struct cl_raft *raft, uint64_t index, uint64_t bytes, uint64_t *first);
 /* 1: a follower is being sent the newest snapshot. */
 CL_API int cl_raft_snapshot_in_use(const struct cl_raft *raft);
-/* The configuration as of an applied index, to be kept with a snapshot of it. -EINVAL: not known any more, or not
- * yet: a node added later knows none before the entry that added it. */
+/* 1: this leader's newest snapshot cannot be sent, for it is of a time when this node knew no members: make another. */
+CL_API int cl_raft_snapshot_wanted(const struct cl_raft *raft);
+/* The configuration as of an applied index, to be kept with a snapshot of it. -EINVAL: not known any more. Without
+ * voters: a node added later knows none before the entry that added it. */
 CL_API int cl_raft_members_at(const struct cl_raft *raft, uint64_t index, struct cl_raft_members *out);
 /* The chunk that ready told of was taken (ok 1), or could not be stored (ok 0: the leader will begin anew). */
 CL_API void cl_raft_chunk_taken(struct cl_raft *raft, int ok);

@@ -91,13 +91,13 @@ static int lead_read(struct cl_raft *r, uint64_t context, uint32_t from)
     struct raft_pending_read read = {
         .context = context, .index = known ? r->commit : 0, .round = r->round + 1, .from = from};
     r->count.reads++;
+    if (r->reads_count + r->answers_count >= r->config.pending_reads)
+        return -EAGAIN;
     if (known && r->ticks < r->lease_until) {
         r->count.reads_by_lease++;
         answer_read(r, &read, r->commit);
         return 0;
     }
-    if (r->reads_count + r->answers_count >= r->config.pending_reads)
-        return -EAGAIN;
     r->reads[(r->reads_head + r->reads_count++) % r->config.pending_reads] = read;
     return 0;
 }

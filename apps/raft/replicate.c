@@ -68,6 +68,8 @@ void raft_lead(struct cl_raft *r)
         r->peers[i].heartbeat_due = 1;
     }
     raft_new_round(r);
+    r->let_go = r->log.last;
+    r->let_go_tick = r->ticks - 1;
     /* Entries of older terms are committed only by way of one of this term (paper 5.4.2), so there must be one. */
     if (append_own(r, CL_RAFT_NOOP, NULL, 0)) {
         r->count.entries_refused++;
@@ -108,6 +110,32 @@ void raft_advance_commit(struct cl_raft *r)
     raft_members_committed(r);
 }
 
+/* The batch that went last is not committed, and went in this tick. Nothing waits for longer than a tick: on a network with a long
+ * way several batches are on it, and the one after a lost one shows that something is missing. */
+static bool batch_out(const struct cl_raft *r)
+{
+    return r->commit < r->let_go && r->let_go_tick == r->ticks;
+}
+
+int cl_raft_gathered(const struct cl_raft *r, uint64_t *entries)
+{
+    *entries = r->role == CL_RAFT_LEADER ? r->log.last - r->let_go : 0;
+    return r->role == CL_RAFT_LEADER && batch_out(r);
+}
+
+void cl_raft_let_go(struct cl_raft *r)
+{
+    if (r->role != CL_RAFT_LEADER || r->let_go == r->log.last || batch_out(r))
+        return;
+    r->let_go = r->log.last;
+    r->let_go_tick = r->ticks;
+}
+
+void cl_raft_hold(struct cl_raft *r)
+{
+    r->held = 1;
+}
+
 static uint64_t is_active(const struct cl_raft *r, uint32_t id)
 {
     const struct raft_peer *p = raft_find_peer((struct cl_raft *)r, id);
@@ -125,6 +153,22 @@ static bool check_quorum(struct cl_raft *r)
         raft_become_follower(r, r->term, 0);
     }
     return ok;
+}
+
+/* The own disk hangs. Step down in favour of the voter that has most, if one is heard from; it does not wait for its timeout. */
+void raft_yield(struct cl_raft *r)
+{
+    struct raft_peer *best = NULL;
+    for (uint32_t i = 0; i < r->n_peers; i++) {
+        struct raft_peer *p = &r->peers[i];
+        if (p->active && raft_is_voter(&r->members, p->id) && (!best || p->match > best->match))
+            best = p;
+    }
+    if (!best)
+        return;
+    raft_reply(r, CL_RAFT_TIMEOUT_NOW, best->id);
+    r->count.disk_hung++;
+    raft_become_follower(r, r->term, 0);
 }
 
 void raft_leader_tick(struct cl_raft *r)
@@ -226,7 +270,7 @@ static uint32_t entries_for(const struct cl_raft *r, const struct raft_peer *p, 
 {
     uint32_t n = 0;
     *bytes = 0;
-    for (uint64_t i = p->next; i <= r->log.last; i++, n++) {
+    for (uint64_t i = p->next; i <= r->let_go; i++, n++) {
         uint32_t more = RAFT_ENTRY_HEADER + raft_slot(&r->log, i)->bytes;
         if (n && *bytes + more > r->config.message_bytes)
             break;
@@ -275,7 +319,7 @@ bool raft_poll_peer(struct cl_raft *r, struct raft_peer *p, struct cl_raft_msg *
         return true;
     }
     bool room = p->inflight_count < r->config.inflight_messages && p->inflight_bytes < r->config.inflight_bytes;
-    if (p->next <= r->log.last && room && !p->full) {
+    if (p->next <= r->let_go && room && !p->full) {
         n = entries_for(r, p, &bytes);
         fill_append(r, p, m, n, bytes);
         p->next += n;

@@ -2,7 +2,6 @@
 #include "serve_internal.h"
 #include "../../libos/storage/log.h"
 #include "bytes.h"
-#include "node_frame.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +37,20 @@ static void env_send(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes
     cl_count(&s->count.unknown_peer, 1);
 }
 
+void serve_frame_answer(struct cl_raft_service *s, const struct cl_udp_addr *to, uint64_t ticket, int status,
+                        const uint8_t *reply, uint32_t bytes)
+{
+    struct node_frame frame = {.answer = true,
+                               .kind = status,
+                               .from = s->config.node.raft.id,
+                               .ticket = ticket,
+                               .session = cl_raft_leader(cl_raft_node_core(s->node)),
+                               .data = reply,
+                               .bytes = bytes};
+    uint32_t all = node_frame_encode(s->config.node.raft.cluster, &frame, s->frame);
+    raft_link_send(&s->link, s->out, to, s->frame, all);
+}
+
 static void env_answer(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes)
 {
     struct cl_raft_service *s = arg;
@@ -45,16 +58,8 @@ static void env_answer(void *arg, const struct cl_raft_token *token, int status,
         serve_kv_answer(s, token, status, reply, bytes);
         return;
     }
-    struct node_frame frame = {.answer = true,
-                               .kind = status,
-                               .from = s->config.node.raft.id,
-                               .ticket = token->words[2],
-                               .session = cl_raft_leader(cl_raft_node_core(s->node)),
-                               .data = reply,
-                               .bytes = bytes};
     struct cl_udp_addr to = {(uint32_t)(token->words[1] >> 16), (uint16_t)token->words[1], 0};
-    uint32_t all = node_frame_encode(s->config.node.raft.cluster, &frame, s->frame);
-    raft_link_send(&s->link, s->out, &to, s->frame, all);
+    serve_frame_answer(s, &to, token->words[2], status, reply, bytes);
 }
 
 /* A client's frame. */
@@ -65,6 +70,8 @@ static void on_client(struct cl_raft_service *s, const struct node_frame *f, con
         cl_raft_node_query(s->node, f->data, f->bytes, &token);
     else if (f->kind <= CL_RAFT_CLOSE)
         cl_raft_node_submit(s->node, f->kind, f->session, f->sequence, f->data, f->bytes, &token);
+    else if (f->kind <= NODE_FRAME_TRANSFER)
+        serve_admin(s, f, from);
 }
 
 static void frames_burst(struct cl_udp_req *reqs, unsigned n, void *arg)
@@ -119,6 +126,19 @@ static void arm_disk(void *arg, unsigned k, bool on)
         cl_blk_arm(s->config.blk, s->config.blk_queue, on);
 }
 
+static bool disk_ready(void *arg, unsigned k)
+{
+    struct cl_raft_service *s = arg;
+    return k == 0 && s->disk_flies && s->config.blk->ops->ready(s->config.blk, s->config.blk_queue);
+}
+
+static int sleep_on_disk(void *arg, unsigned k, const uint32_t *word, uint32_t value, int64_t timeout_ns)
+{
+    struct cl_raft_service *s = arg;
+    (void)k;
+    return s->config.blk->ops->wait_word(s->config.blk, s->config.blk_queue, word, value, timeout_ns);
+}
+
 static int disk_fd(void *arg, unsigned k)
 {
     struct cl_raft_service *s = arg;
@@ -130,6 +150,10 @@ static int watch_disk(struct cl_raft_service *s, char err[256])
     s->completions = (struct cl_completions){.arg = s, .poll = collect, .arm = arm_disk, .fd = disk_fd};
     if (!s->config.node.log)
         return 0;
+    if (s->config.blk && s->config.blk->ops->wait_word) {
+        s->completions.ready = disk_ready;
+        s->completions.sleep = sleep_on_disk;
+    }
     if (!s->config.blk) {
         snprintf(err, 256, "a Raft node with a log needs the device that the log is on");
         return -EINVAL;
@@ -148,6 +172,7 @@ static void exchange(struct cl_raft_service *s)
         s->asked_result = m->n_voters ? cl_raft_change_members(raft, m->voters, m->n_voters, m->learners, m->n_learners)
                                       : cl_raft_transfer(raft, m->learners[0]);
     cl_raft_status(raft, &s->status);
+    s->led_ns = cl_raft_node_led_ns(s->node);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -237,6 +262,8 @@ int cl_raft_serve(struct cl_runtime *rt, const struct cl_raft_serve_config *conf
         uint32_t largest = cl_max(cl_max(c->raft.message_bytes, c->raft.entry_bytes), c->reply_bytes) + FRAME_EXTRA;
         raft_link_init(&s->link, info.mtu, largest);
         s->frame = malloc(largest);
+        if (!s->frame)
+            snprintf(err, 256, "no memory for the frames of a Raft node");
         rc = s->frame ? watch_disk(s, err) : -ENOMEM;
         rc = rc ? rc : bind_all(s, err);
         if (rc)
@@ -310,4 +337,13 @@ void cl_raft_service_status(const struct cl_raft_service *s, struct cl_raft_stat
     pthread_mutex_lock(lock);
     *out = s->status;
     pthread_mutex_unlock(lock);
+}
+
+uint64_t cl_raft_service_leads_for_ns(const struct cl_raft_service *s)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&s->lock;
+    pthread_mutex_lock(lock);
+    uint64_t led_ns = s->led_ns;
+    pthread_mutex_unlock(lock);
+    return led_ns ? cl_sched_now_ns(cl_runtime_sched(s->rt)) - led_ns : UINT64_MAX;
 }

@@ -6,6 +6,7 @@
 #include "../../libos/timer.h"
 #include "kv_machine.h"
 #include "link.h"
+#include "node_frame.h"
 #include "serve.h"
 #include <pthread.h>
 
@@ -33,10 +34,20 @@ struct cl_raft_service {
     struct cl_raft_members asked;
     int asked_result; /* -EINPROGRESS: to be done */
     struct cl_raft_status status;
+    uint64_t led_ns; /* since when, as of that status; 0: it does not lead */
 };
 
 /* Do all that is to be done, and see to it that this is called again in time. On the kthread. */
 void serve_poll(struct cl_raft_service *s);
+
+/* Answer a client's frame. */
+void serve_frame_answer(struct cl_raft_service *s, const struct cl_udp_addr *to, uint64_t ticket, int status,
+                        const uint8_t *reply, uint32_t bytes);
+
+/* serve_admin.c */
+void serve_admin(struct cl_raft_service *s, const struct node_frame *f, const struct cl_udp_addr *from);
+/* Lines of memcached's `stats` about the group; returns their bytes. */
+uint32_t serve_admin_stats(struct cl_raft_service *svc, char *out, uint32_t room);
 
 /* serve_kv.c */
 void serve_kv_burst(struct cl_udp_req *reqs, unsigned n, void *arg);

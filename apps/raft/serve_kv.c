@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define STATS_BYTES 512 /* of lines about the group */
 #define NO_ROOM "SERVER_ERROR out of memory storing object\r\n"
 
 static void put_header(uint8_t *p, uint64_t request, uint32_t sequence, uint32_t total)
@@ -55,13 +56,23 @@ static void answer_here(struct cl_raft_service *s, struct cl_udp_req *req, const
     cl_count(&s->count.kv_answers, 1);
 }
 
-static void answer_local(struct cl_raft_service *s, struct cl_udp_req *req, const uint8_t *text, uint32_t bytes)
+/* What any node answers by itself: version, and stats of its own. */
+static void answer_local(struct cl_raft_service *s, struct cl_udp_req *req, const uint8_t *text, uint32_t bytes,
+                         const struct cl_raft_token *token)
 {
     const struct cl_raft_machine *m = &s->config.node.machine;
-    uint8_t reply[CL_KV_ANSWER_MAX];
-    int64_t n = m->query(m->arg, 0, text, bytes, reply, sizeof(reply));
-    if (n > 0)
-        answer_here(s, req, reply, (uint64_t)n);
+    uint8_t reply[STATS_BYTES + CL_KV_ANSWER_MAX];
+    uint32_t begun = 0;
+    if (bytes >= 7 && !memcmp(text, "stats\r\n", 7))
+        begun = serve_admin_stats(s, (char *)reply, STATS_BYTES);
+    int64_t n = m->query(m->arg, 0, text, bytes, reply + begun, sizeof(reply) - begun);
+    if (n <= 0)
+        return;
+    uint32_t all = begun + (uint32_t)n;
+    if (req->room >= (int64_t)all + CL_KV_UDP_HEADER && all <= CL_KV_UDP_DATAGRAM - CL_KV_UDP_HEADER)
+        answer_here(s, req, reply, all);
+    else
+        serve_kv_answer(s, token, CL_RAFT_OK, reply, all);
 }
 
 static void serve_kv_one(struct cl_raft_service *s, struct cl_udp_req *req)
@@ -77,7 +88,7 @@ static void serve_kv_one(struct cl_raft_service *s, struct cl_udp_req *req)
                                    (uint64_t)req->data[0] << 8 | req->data[1], 0}};
     switch (raft_kv_way(text, bytes)) {
     case RAFT_KV_LOCAL:
-        answer_local(s, req, text, bytes);
+        answer_local(s, req, text, bytes, &token);
         break;
     case RAFT_KV_READ:
         cl_raft_node_query(s->node, text, bytes, &token);

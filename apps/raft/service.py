@@ -14,15 +14,13 @@ import ipaddress
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...drivers.blk import Blk
-from ...drivers.blk_file import FileBlk, create
 from ...runtime.errors import CorelaneError, check
 from .._native import ffi, lib
-from .core import ROLES, Members, members_of, members_struct
+from .core import PEER_STATES, ROLES, Members, members_of, members_struct
+from .logs import Disk, LogArea, LogFile, NodeLog
 from .node import STATES, Machine, machine_struct
 
 _LOGGER = logging.getLogger("corelane.raft")
@@ -50,42 +48,10 @@ def parse_peers(text: str) -> dict[int, tuple[str, int]]:
     return out
 
 
-class LogFile:
-    """A node's log on a file, made if it is not there. Close it after the runtime has stopped.
-
-    disk: puts something around the file, such as drivers.blk.FaultBlk, and returns that.
-    """
-
-    def __init__(self, path: str, size: int, disk: Callable[[Blk], Blk] | None = None) -> None:
-        fresh = not Path(path).exists()
-        if fresh:
-            create(path, size)
-        file = FileBlk(path)
-        self.blk: Blk = disk(file) if disk else file
-        out, err = ffi.new("struct cl_log **"), ffi.new("char[256]")
-        try:
-            if fresh:
-                layout = ffi.new("struct cl_log_layout *", {"snapshot_bytes": size // 4 & ~4095})
-                check(lib.cl_log_format(self.blk.ptr, 0, layout, err), f"make a log of {path}", err)
-            config = ffi.new("struct cl_log_config *", {"blk": self.blk.ptr})
-            check(lib.cl_log_open_wait(config, out, ffi.NULL, err), f"open the log {path}", err)
-        except BaseException:
-            self.blk.close()
-            raise
-        self.ptr = out[0]
-
-    def close(self) -> None:
-        """Finish what is in flight and close. Twice is allowed."""
-        log, self.ptr = self.ptr, None
-        if log is not None:
-            lib.cl_log_close(log)
-            self.blk.close()
-
-
 class RaftService:
     """A node that is served by a runtime. Public attribute: id. Made by `serve`."""
 
-    def __init__(self, ptr: Any, id: int, ports: tuple[int, ...], log: LogFile | None, keep: list[Any]) -> None:
+    def __init__(self, ptr: Any, id: int, ports: tuple[int, ...], log: NodeLog | None, keep: list[Any]) -> None:
         self._ptr, self._log, self._keep, self._ports = ptr, log, keep, ports
         self.id = id
         self._closing = threading.Event()
@@ -118,13 +84,28 @@ class RaftService:
         return self._ports
 
     def status(self) -> dict[str, Any]:
-        """role, leader, term, commit, applied, ... as of the last tick; members; state and why of the node."""
+        """role, leader, term, commit, applied, ... as of the last tick; members; state and why of the node.
+
+        A leader's: leads_for_s, since when it leads, else None; peers, how far each of the others is.
+        """
         s = ffi.new("struct cl_raft_status *")
         lib.cl_raft_service_status(self._ptr, s)
         names = ("term", "leader", "commit", "applied", "first", "last", "durable", "snapshot_index")
         out: dict[str, Any] = {n: int(getattr(s, n)) for n in names}
         node = lib.cl_raft_service_node(self._ptr)
         out["role"] = ROLES[s.role]
+        leads_for_ns = int(lib.cl_raft_service_leads_for_ns(self._ptr))
+        out["leads_for_s"] = None if leads_for_ns == 2**64 - 1 else leads_for_ns / 1e9
+        out["peers"] = [
+            {
+                "id": int(p.id),
+                "state": PEER_STATES[p.state],
+                "active": bool(p.active),
+                "voter": bool(p.voter),
+                "match": int(p.match),
+            }
+            for p in s.peers[0 : s.n_peers]
+        ]
         out["members"] = members_of(s.members)
         out["state"] = STATES[lib.cl_raft_node_state(node)]
         out["why"] = ffi.string(lib.cl_raft_node_why(node)).decode()
@@ -169,6 +150,19 @@ class RaftService:
         lib.cl_raft_service_delete(ptr)
 
 
+def _log_of(runtime: Any, path: str | None, size: int, area: str | None, disk: Disk | None) -> NodeLog | None:
+    """Where the caller wants it."""
+    if area is None:
+        return LogFile(path, size, disk) if path else None
+    if path:
+        raise CorelaneError("open the node's log", f"both {path} and storage area {area} are given", "give one of them")
+    if runtime.socket is None:
+        raise CorelaneError(
+            f"open storage area {area}", "the runtime is embedded on a NIC", "attach to an iokernel, or give a file"
+        )
+    return LogArea(runtime.socket, area, disk)
+
+
 def serve(
     runtime: Any,
     id: int,
@@ -178,21 +172,22 @@ def serve(
     kv_port: int = 0,
     log: str | None = None,
     log_bytes: int = 256 << 20,
+    area: str | None = None,
     memory_bytes: int = 64 << 20,
     election_ms: int = 10,
     lease: bool = False,
     join: bool = False,
-    disk: Callable[[Blk], Blk] | None = None,
+    disk: Disk | None = None,
     **settings: int,
 ) -> RaftService:
     """Serve node `id` of `peers` on a libos Runtime that has not started.
 
     peers: of all nodes, this one's too, {id: (address, port)} or as `parse_peers` takes it. machine: the state machine;
     None: the key-value store. kv_port: memcached's protocol there (only for that). log: a file, made with log_bytes if
-    it is not there; None: in memory. memory_bytes: of the store. election_ms: without a leader for so long, a node asks
-    for votes. lease: reads by lease (see raft.h for what that assumes of clocks). join: this node will be added to a
-    running group. disk: what to put around the log's device (`LogFile`). settings: further fields of struct
-    cl_raft_config. Raises CorelaneError.
+    it is not there. area: in its place, a storage area of the runtime's iokernel. Neither: in memory. memory_bytes: of
+    the store. election_ms: without a leader for so long, a node asks for votes. lease: reads by lease (see raft.h for
+    what that assumes of clocks). join: this node will be added to a running group. disk: what to put around the log's
+    device (logs.py). settings: further fields of struct cl_raft_config. Raises CorelaneError.
     """
     places = parse_peers(peers) if isinstance(peers, str) else dict(peers)
     if id not in places:
@@ -204,7 +199,7 @@ def serve(
             f"its address is {mine[0]}, the peers say {places[id][0]}",
             "give the application that address: [apps.NAME] ip = ... in the iokernel's configuration",
         )
-    file = LogFile(log, log_bytes, disk) if log else None
+    file = _log_of(runtime, log, log_bytes, area, disk)
     keep: list[Any] = []
     config = ffi.new("struct cl_raft_serve_config *")
     group = Members() if join else Members(frozenset(places))

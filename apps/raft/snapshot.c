@@ -32,8 +32,23 @@ int cl_raft_compact(struct cl_raft *r, uint64_t index, uint64_t bytes, uint64_t 
     return 0;
 }
 
+/* A node that joined may have had to make room before it got the entry that added it. */
+static bool can_send(const struct cl_raft *r)
+{
+    return r->snapshot_members.n_voters != 0;
+}
+
+int cl_raft_snapshot_wanted(const struct cl_raft *r)
+{
+    struct cl_raft_members members;
+    return r->role == CL_RAFT_LEADER && r->snapshot_index && !can_send(r) && r->applied > r->snapshot_index &&
+           !cl_raft_members_at(r, r->applied, &members) && members.n_voters;
+}
+
 int cl_raft_snapshot_in_use(const struct cl_raft *r)
 {
+    if (!can_send(r))
+        return 0;
     for (uint32_t i = 0; r->role == CL_RAFT_LEADER && i < r->n_peers; i++)
         if (r->peers[i].state == CL_RAFT_SNAPSHOTTING && r->peers[i].active)
             return 1;
@@ -80,7 +95,7 @@ bool raft_poll_snapshot(struct cl_raft *r, struct raft_peer *p, struct cl_raft_m
         send_anew(r, p); /* there is a newer one */
     /* The first chunk goes alone: one that overtakes it would be refused. */
     uint64_t window = p->snap_acked ? (uint64_t)RAFT_CHUNKS_INFLIGHT * r->config.message_bytes : 1;
-    if (p->snap_wait || p->snap_last_sent || p->snap_sent - p->snap_acked >= window)
+    if (!can_send(r) || p->snap_wait || p->snap_last_sent || p->snap_sent - p->snap_acked >= window)
         return false;
     raft_message(r, m, CL_RAFT_SNAPSHOT, p->id);
     m->index = r->snapshot_index;

@@ -39,6 +39,7 @@ void cl_raft_status(const struct cl_raft *r, struct cl_raft_status *out)
     out->free_bytes = room.free_bytes;
     out->ticks = r->ticks;
     out->lease_until_tick = r->lease_until;
+    out->disk_waits_ticks = r->disk_elapsed;
     out->transfer_to = r->transfer_to;
     out->members = r->members;
     if (r->role != CL_RAFT_LEADER)
@@ -51,9 +52,11 @@ void cl_raft_status(const struct cl_raft *r, struct cl_raft_status *out)
 void cl_raft_room(const struct cl_raft *r, struct cl_raft_room *out)
 {
     const struct raft_log *log = &r->log;
-    out->free_entries = log->slot_mask - (log->last + 1 - log->first);
+    out->free_entries = log->slot_mask + 1 - (log->last + 1 - log->first);
     out->free_bytes = log->byte_mask + 1 - raft_log_used_bytes(log, log->first);
     out->durable = log->durable;
+    out->uncommitted_entries = log->last - r->commit;
+    out->uncommitted_bytes = raft_log_used_bytes(log, r->commit + 1);
 }
 
 uint32_t cl_raft_leader(const struct cl_raft *r)

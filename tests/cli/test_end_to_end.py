@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cltest import die_with_parent
+from cltest import die_with_parent, wait_until
 
-from corelane.cli import config
+from corelane.cli import config, watch
 
 DEADLINE_S = 60.0
 
@@ -193,6 +193,12 @@ def test_a_server_and_batch_work_share_a_core(start: Any, tmp_path: Path) -> Non
     assert job.event("work")["kernel"] == "matmul"
     run = start("run", "echo", "--socket", path, "--guaranteed", "1", "--deadline-us", "100", "--json")
     run.event("serving")
+
+    def answered_asks() -> int:
+        """Moves that the job's probes answered, before any signal."""
+        return sum(a["actuation"]["ask"]["n"] for a in watch.snapshot(path)["cores"]["allocators"])
+
+    wait_until(lambda: answered_asks() > 0, 20, lambda: f"an ask to be answered: {watch.snapshot(path)['cores']}")
     top = ask("top", "--socket", path, "-d", "0.2", "--once", "--json")
     apps = {a["name"]: a["cores"] for a in json.loads(top.stdout)["apps"]}
     assert {name: (c["class"], c["guaranteed"], c["deadline_us"]) for name, c in apps.items()} == {
@@ -221,6 +227,7 @@ def spare(view, apps, cores=1):
 def test_another_policy_while_it_runs(start: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "io.sock")
     (tmp_path / "mine.py").write_text(POLICY)
+    (tmp_path / "broken.py").write_text("def f(view, apps:\n")
     up = start("up", "--socket", path, "--policy", "delay", "--set", "policy.target_us=20", "--json")
     begun = up.event("iokernel")
     assert begun["policy"] == "delay"
@@ -242,6 +249,7 @@ def test_another_policy_while_it_runs(start: Any, tmp_path: Path) -> None:
         (("fair", "--set", "slice=1"), "this policy has no such setting"),
         (("fair", "--set", "slice_us"), "name=number"),
         (("./none.so:f",), str(tmp_path / "none.so")),
+        (("broken:f",), "cannot import broken: SyntaxError"),
         (("x" * 300,), "239"),
     ):
         told = ask("policy", *words, "--socket", path, cwd=tmp_path)
@@ -250,6 +258,10 @@ def test_another_policy_while_it_runs(start: Any, tmp_path: Path) -> None:
         assert len(told.stderr.strip().splitlines()) == 1
     assert json.loads(ask("policy", "--socket", path, "--json").stdout)["name"] == "mine:spare"
     assert up.stop() == 0
+    told = ask("up", "--socket", path, "--policy", "broken:f", cwd=tmp_path)
+    assert told.returncode == 1
+    assert "cannot import broken: SyntaxError" in told.stderr
+    assert len(told.stderr.strip().splitlines()) == 1
 
 
 def test_an_application_outlives_its_iokernel(start: Any, tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ def times(n: int, *us: float) -> dict[str, Any]:
 def app(name: str, number: int, kind: str, **cores: Any) -> dict[str, Any]:
     got = {"class": kind, "guaranteed": 0, "maximum": 1, "weight": 1, "deadline_us": 0, "quantum_us": 0}
     got |= {"cores": 0, "core_s": 0.0, "moves_in": 0, "moves_out": 0, "asked": 0, "interrupted": 0, "evicted": 0}
-    got |= {"packet_age_ns": 0, "thread_age_ns": 0, "detection": NOTHING}
+    got |= {"packet_age_ns": 0, "thread_age_ns": 0, "timer_age_ns": 0, "storage_age_ns": 0}
+    got |= {"detection": NOTHING}
     out = {"id": number, "name": name, "pid": 100 + number, "ipv4": f"10.77.0.{number}", "kthreads": 1, "cpus": [1]}
     out |= {"buffers_lent": 0, "rx_delivered": 0, "tx_taken": 0, "rx_dropped_ring_full": 0, "cores": got | cores}
     return out
@@ -69,6 +70,7 @@ def later() -> dict[str, Any]:
     kv, job = stats["apps"]
     kv |= {"rx_delivered": 200_000, "tx_taken": 199_000, "rx_dropped_ring_full": 20}
     kv["cores"] |= {"cores": 1, "core_s": 0.5, "moves_in": 100, "asked": 4, "packet_age_ns": 1500}
+    kv["cores"] |= {"timer_age_ns": 20_000, "storage_age_ns": 75_000}
     kv["cores"]["detection"] = times(100, 5.0, 6.0, 1234.0, 5000.0)
     job["cores"] |= {"core_s": 1.4, "moves_out": 98, "interrupted": 2, "evicted": 1, "thread_age_ns": 2_500_000}
     stats["cores"]["cpus"][0] |= {"moves": 200, "busy_s": 1.9}
@@ -89,6 +91,14 @@ def test_rates_are_differences_over_the_iokernels_own_time():
     assert got["loops"][0]["rates"]["busy_s"] == 0.5
     assert got["cores"]["cpus"][0]["rates"]["moves"] == 100
     assert got["cores"]["allocators"][0]["rates"]["decisions"] == 200_000
+
+
+def test_only_counters_have_rates():
+    before, after = statistics(), later()
+    got = watch.rates(before, after)
+    for row in [*got["loops"], *got["apps"], *(app["cores"] for app in got["apps"]), *got["cores"]["cpus"]]:
+        assert not {"id", "pid", "cpu", "loop", "kthread", "cores", "maximum", "packet_age_ns"} & set(row["rates"])
+    assert set(got["apps"][0]["rates"]) == {"rx_delivered", "tx_taken", "rx_dropped_ring_full"}
 
 
 def test_an_application_that_came_since_has_counted_from_nothing():
@@ -120,6 +130,8 @@ def test_what_top_shows():
         "OUT/s": "99,500",
         "PKT-AGE": "1.5us",
         "THR-AGE": "0us",
+        "TMR-AGE": "20.0us",
+        "DSK-AGE": "75.0us",
         "DETECT99": "1.2ms",
         "GAINED/s": "50",
         "LOST/s": "0",

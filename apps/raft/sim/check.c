@@ -45,7 +45,7 @@ void sim_check_begin(struct sim_world *w)
 /* What a node has acknowledged must be there when it comes back. */
 static void check_promise_kept(struct sim_world *w, struct sim_node *n, const struct cl_raft_status *s)
 {
-    if (!n->promised || n->promised <= s->snapshot_index)
+    if (!n->promised || n->promised <= s->snapshot_index || w->options.outcomes_only)
         return;
     if (n->promised > s->last || cl_raft_term_at(w->body->core(n), n->promised) != n->promised_term)
         sim_fail(w, "durability: #%u comes back without entry %lu of term %lu, which it had acknowledged", n->id,
@@ -155,7 +155,7 @@ static bool majority(const uint32_t *ids, uint32_t n, uint32_t mask)
     return have > n / 2;
 }
 
-static bool quorum(const struct cl_raft_members *m, uint32_t mask)
+bool sim_quorum(const struct cl_raft_members *m, uint32_t mask)
 {
     return majority(m->voters, m->n_voters, mask) && (!m->n_outgoing || majority(m->outgoing, m->n_outgoing, mask));
 }
@@ -165,7 +165,7 @@ static bool overlap(const struct cl_raft_members *a, const struct cl_raft_member
 {
     uint32_t all = (2u << nodes) - 2;
     for (uint32_t set = 0; set <= all; set += 2)
-        if (quorum(a, set) && quorum(b, all & ~set))
+        if (sim_quorum(a, set) && sim_quorum(b, all & ~set))
             return false;
     return true;
 }
@@ -196,7 +196,7 @@ static void check_durable(struct sim_world *w, struct sim_node *n, const struct 
     for (uint32_t i = 0; i < w->n_nodes; i++)
         if (w->body->holds(&w->nodes[i], index, n->watch.terms[index]))
             mask |= 1u << w->nodes[i].id;
-    if (!quorum(&s->members, mask))
+    if (!sim_quorum(&s->members, mask))
         sim_fail(w, "durability: #%u committed entry %lu, which is not on stable storage at a majority (nodes 0x%x)",
                  n->id, index, mask);
 }
@@ -252,6 +252,23 @@ static void check_commit(struct sim_world *w, struct sim_node *n, const struct c
     n->watch.commit = s->commit;
 }
 
+/* Who leads with writes under way and a disk that does nothing gives up in time, if there is another voter. */
+static void check_disk(struct sim_world *w, struct sim_node *n, const struct cl_raft_status *s)
+{
+    struct sim_watch *old = &n->watch;
+    const struct cl_raft_config *c = &w->swarm.config;
+    uint32_t most = c->disk_ticks ? c->disk_ticks : 5 * c->election_ticks;
+    bool waits = s->role == CL_RAFT_LEADER && s->durable < s->last && s->members.n_voters > 1;
+    if (!waits || !old->waits || s->durable != old->durable) {
+        old->waits = waits;
+        old->durable = s->durable;
+        old->durable_tick = s->ticks;
+    } else if (s->ticks > old->durable_tick + most + 2 * c->election_ticks + 2) {
+        sim_fail(w, "#%u leads term %lu and nothing became durable in its log for %lu ticks", n->id, s->term,
+                 s->ticks - old->durable_tick);
+    }
+}
+
 static void check_role(struct sim_world *w, struct sim_node *n, const struct cl_raft_status *s)
 {
     if (s->term < n->watch.term)
@@ -266,6 +283,12 @@ static void check_role(struct sim_world *w, struct sim_node *n, const struct cl_
         w->result->elections++;
         sim_say(w, "#%u leads term %lu, log to %lu, commit %lu", n->id, s->term, s->last, s->commit);
         check_complete(w, n, s);
+    }
+    if (!leads && n->watch.role == CL_RAFT_LEADER) {
+        struct cl_raft_counters c;
+        cl_raft_counters(w->body->core(n), &c);
+        w->result->yielded_leaders += c.disk_hung - n->watch.yielded;
+        n->watch.yielded = c.disk_hung;
     }
     if (s->role != n->watch.role || s->term != n->watch.term)
         sim_note(w, s->role | s->term << 8);
@@ -290,6 +313,8 @@ void sim_check_node(struct sim_world *w, struct sim_node *n)
     check_log(w, n, &s);
     if (!w->stopped)
         check_commit(w, n, &s);
+    if (!w->stopped)
+        check_disk(w, n, &s);
     if (!w->stopped)
         check_role(w, n, &s);
 }

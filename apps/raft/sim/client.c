@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE_MS 3 /* until a request is tried again */
-
 static uint64_t below(struct sim_world *w, uint64_t n)
 {
     return cl_random_below(&w->random[SIM_R_CLIENT], n);
@@ -37,7 +35,7 @@ static void send(struct sim_world *w, uint32_t client)
     struct sim_client *c = &w->clients[client];
     struct sim_packet *p = sim_packet(w, sizeof(c->request));
     c->attempt++;
-    turn_at(w, PATIENCE_MS * SIM_MS + below(w, PATIENCE_MS * SIM_MS), client);
+    turn_at(w, w->swarm.patience_ns + below(w, w->swarm.patience_ns), client);
     if (!p)
         return;
     memcpy(p->data, &c->request, sizeof(c->request));

@@ -34,6 +34,7 @@ void sim_disk_clear(struct sim_disk *d)
     d->term = 0;
     d->vote = 0;
     d->snapshot = (struct sim_snapshot){0};
+    d->rotten = false;
 }
 
 bool sim_disk_write(struct sim_disk *d, struct sim_write write)

@@ -57,6 +57,7 @@ struct sim_disk {
     struct sim_hard hards[SIM_WRITES]; /* a ring */
     uint32_t hards_first, n_hards;
     uint64_t writes_until_ns, hards_until_ns; /* when the last of each is done */
+    bool rotten;                              /* something before the end of it is damaged */
 };
 
 /* 0 or -ENOMEM. */

@@ -15,12 +15,17 @@ static struct sim_node *any_node(struct sim_world *w)
     return &w->nodes[below(w, w->n_nodes)];
 }
 
+void sim_restart_later(struct sim_world *w, struct sim_node *n, uint64_t most_ns)
+{
+    sim_at(w, w->queue.now_ns + below(w, most_ns), SIM_RESTART, n->slot, 0);
+}
+
 static void crash(struct sim_world *w, struct sim_node *n)
 {
     if (!n->up)
         return;
     sim_crash(w, n);
-    sim_at(w, w->queue.now_ns + below(w, w->swarm.restart_ms * SIM_MS), SIM_RESTART, n->slot, 0);
+    sim_restart_later(w, n, w->swarm.restart_ms * SIM_MS);
 }
 
 static void crash_many(struct sim_world *w)
@@ -85,6 +90,15 @@ static void slow_disk(struct sim_world *w)
     sim_say(w, "-- #%u's disk is slow", n->id);
 }
 
+/* A disk takes what it is given and does nothing, without an error, for up to a third of a second. */
+static void hang_disk(struct sim_world *w)
+{
+    struct sim_node *n = any_node(w);
+    n->hung_disk_until_ns = w->queue.now_ns + below(w, 350 * SIM_MS);
+    w->result->hung_disks++;
+    sim_say(w, "-- #%u's disk hangs for %.1f ms", n->id, (double)(n->hung_disk_until_ns - w->queue.now_ns) / 1e6);
+}
+
 /* A write fails. The replica is silent until somebody starts it again, from what its disk holds. */
 static void fail_disk(struct sim_world *w)
 {
@@ -108,34 +122,36 @@ static void transfer(struct sim_world *w)
     sim_say(w, "-- #%u is to hand over to #%u: %d", leader->id, to, rc);
 }
 
-/* From the configuration in force: each node may become a voter, a learner or neither. One or two roles change; now and then
- * all are drawn anew. */
-static void change_members(struct sim_world *w)
+/* A leader is told to hand over and is cut off just when the other takes over: for a while there are two that take themselves
+ * for the leader, and clients at both. */
+static void depose(struct sim_world *w)
 {
+    const struct sim_swarm *s = &w->swarm;
     struct sim_node *leader = sim_leader(w);
-    struct cl_raft_status s;
+    struct cl_raft_status status;
     if (!leader)
         return;
-    cl_raft_status(w->body->core(leader), &s);
-    uint8_t roles[SIM_NODES] = {0};
-    for (uint32_t i = 0; i < s.members.n_voters; i++)
-        roles[s.members.voters[i] - 1] = 1;
-    for (uint32_t i = 0; i < s.members.n_learners; i++)
-        roles[s.members.learners[i] - 1] = 2;
-    uint64_t changes = below(w, 5) ? 1 + below(w, 2) : 4 * w->n_nodes;
-    for (uint64_t i = 0; i < changes; i++)
-        roles[below(w, w->n_nodes)] = (uint8_t)below(w, 3);
-    struct cl_raft_members m = {0};
-    for (uint32_t i = 0; i < w->n_nodes; i++) {
-        if (roles[i] == 1)
-            m.voters[m.n_voters++] = i + 1;
-        if (roles[i] == 2)
-            m.learners[m.n_learners++] = i + 1;
-    }
-    if (!m.n_voters)
+    cl_raft_status(w->body->core(leader), &status);
+    uint32_t to = status.members.voters[below(w, status.members.n_voters)];
+    if (to == leader->id || w->body->transfer(w, leader, to))
         return;
-    int rc = w->body->change_members(w, leader, &m);
-    sim_say(w, "-- #%u is to change to %u voters and %u learners: %d", leader->id, m.n_voters, m.n_learners, rc);
+    w->result->transfers++;
+    sim_say(w, "-- #%u is to hand over to #%u, and will be cut off", leader->id, to);
+    /* The order has left, and the votes that it is to hear of have not come. */
+    sim_at(w, w->queue.now_ns + below(w, s->link.base_ns + s->link.spread_ns + s->write_ns), SIM_FAULT, 0, leader->id);
+}
+
+static void cut_off(struct sim_world *w, struct sim_node *n)
+{
+    sim_net_partition(&w->net, 1u << n->slot, SIM_CUT_OUT | SIM_CUT_IN);
+    w->result->deposed_leaders++;
+    sim_say(w, "-- #%u is cut off", n->id);
+    mend_later(w);
+}
+
+static void rot(struct sim_world *w)
+{
+    sim_rot(w, any_node(w));
 }
 
 void sim_mend_network(struct sim_world *w)
@@ -149,16 +165,22 @@ void sim_faults_begin(struct sim_world *w)
     sim_at(w, below(w, 2 * w->swarm.fault_gap_ns), SIM_FAULT, 0, 0);
 }
 
-void sim_fault(struct sim_world *w)
+void sim_fault(struct sim_world *w, uint32_t id)
 {
-    static void (*const kinds[])(struct sim_world *) = {crash_many, partition, one_way,  cut_link,       stall,
-                                                        slow_disk,  fail_disk, transfer, change_members, NULL};
+    static void (*const kinds[])(struct sim_world *) = {crash_many, partition, one_way,  cut_link, stall,
+                                                        slow_disk,  fail_disk, transfer, depose,   sim_change_members,
+                                                        rot,        hang_disk, NULL};
     const struct sim_swarm *s = &w->swarm;
     const uint32_t weights[] = {s->crash_many, s->partition, s->one_way,  s->cut_link, s->stall,
-                                s->slow_disk,  s->fail_disk, s->transfer, s->members,  s->crash};
+                                s->slow_disk,  s->fail_disk, s->transfer, s->depose,   s->members,
+                                s->rot,        s->hang,      s->crash};
     uint64_t sum = 0, i = 0;
     if (w->calm)
         return;
+    if (id) {
+        cut_off(w, &w->nodes[id - 1]);
+        return;
+    }
     for (uint64_t k = 0; k < sizeof(weights) / sizeof(*weights); k++)
         sum += weights[k];
     if (sum) {
@@ -182,11 +204,12 @@ void sim_calm(struct sim_world *w)
             w->net.links[from][to] = link;
     w->swarm.client_loss_ppm = 0;
     w->swarm.crash_point_ppm = 0;
-    w->swarm.disk_error_ppm = 0;
+    w->swarm.vote_crash_ppm = 0;
+    w->swarm.disk_error_ppm = w->swarm.no_space_ppm = 0;
     sim_say(w, "-- everything is mended");
     for (uint32_t i = 0; i < w->n_nodes; i++) {
         struct sim_node *n = &w->nodes[i];
-        n->stalled_until_ns = n->slow_disk_until_ns = 0;
+        n->stalled_until_ns = n->slow_disk_until_ns = n->hung_disk_until_ns = 0;
         if (w->body->mend_disk)
             w->body->mend_disk(w, n);
         if (n->up && n->failed)

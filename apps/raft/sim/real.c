@@ -1,41 +1,15 @@
-/* A node that is the real one: ../node.h on libos/storage/log.h on a block device in memory, made bad by drivers/blk_fault.h.
- *
- * Drawn for the device: latency, writes and flushes that fail, reads that fail, and what a crash leaves of writes that were not
- * durable: all, nothing or pieces, of each by itself. Not drawn: writes that are reported durable and are not, since no
- * replica can see that. A node whose disk failed is silent until it is started again and reads back what is there. */
+/* A node that is the real one, with its sessions and snapshots, on the real log (see real.h). */
+#include "real.h"
 #include "../../../drivers/blk_fault.h"
-#include "../../../drivers/blk_memory.h"
-#include "../../../libos/storage/log.h"
-#include "../node.h"
-#include "world.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SNAPSHOT_BYTES (32 << 10)
 #define REPLY_BYTES 64
-
-struct real {
-    struct sim_world *world;
-    struct sim_node *owner;
-    struct cl_blk *blk;
-    struct cl_log *log;
-    struct cl_raft_node *node;
-    struct sim_machine machine; /* its own sessions are not used: the node has some */
-    bool running;
-    bool bad;         /* the disk has been told to fail */
-    bool hurt;        /* it was, or may have been, in this life: what was submitted meanwhile may fail later */
-    bool slow;        /* and this to be slow */
-    uint64_t wake_ns; /* virtual time of the next wake that is under way; 0: none */
-};
+#define WAITING 16 /* a few more than there are clients: what runs full shows, too */
 
 /* What a token holds. */
 enum { T_CLIENT, T_SESSION, T_SEQUENCE, T_OPEN };
-
-static struct real *real_of(struct sim_node *n)
-{
-    return n->real;
-}
 
 static int real_make(struct sim_world *w, struct sim_node *n)
 {
@@ -50,7 +24,16 @@ static int real_make(struct sim_world *w, struct sim_node *n)
 
 static void forget(struct real *r)
 {
+    if (r->node) {
+        struct cl_raft_node_counters c;
+        cl_raft_node_counters(r->node, &c);
+        r->world->result->snapshots_made += c.snapshots;
+        r->world->result->full_logs += c.log_full;
+    }
     if (r->log) {
+        struct cl_log_stats stats;
+        cl_log_stats(r->log, &stats);
+        r->said = cl_max(r->said, stats.said_flush); /* nothing, while it is being opened */
         cl_blk_fault_crash(r->blk);
         cl_log_discard(r->log);
     }
@@ -74,71 +57,6 @@ static void real_unmake(struct sim_world *w, struct sim_node *n)
     n->real = NULL;
 }
 
-static uint64_t local_clock(void *arg)
-{
-    struct real *r = arg;
-    return sim_local_ns(r->world, r->owner);
-}
-
-/* The node's disk as the seed drew it, or in the state that a fault put it in. */
-static struct cl_blk_fault_config disk_config(struct real *r)
-{
-    const struct sim_swarm *s = &r->world->swarm;
-    double error = r->world->calm ? 0 : (double)s->disk_error_ppm / 1e6;
-    struct cl_blk_fault_config c = {
-        .seed = sim_stream(r->world->options.seed, SIM_STREAMS + r->owner->slot),
-        .write_error = r->bad ? 1 : error,
-        .flush_error = r->bad ? 1 : error,
-        .read_error = error,
-        .survive = 0.5,
-        .torn = s->torn ? 0.5 : 0,
-        .latency_min_ns = s->write_ns / 2 + 1,
-        .latency_max_ns = s->write_ns / 2 + s->write_spread_ns / 2 + 2,
-        .clock = local_clock,
-        .clock_arg = r,
-    };
-    if (r->slow) {
-        c.latency_min_ns += 5 * SIM_MS;
-        c.latency_max_ns += 20 * SIM_MS;
-    }
-    return c;
-}
-
-static void set_disk(struct real *r)
-{
-    struct cl_blk_fault_config c = disk_config(r);
-    char err[256];
-    if (r->blk && cl_blk_fault_set(r->blk, &c, err))
-        sim_fail(r->world, "#%u: %s", r->owner->id, err);
-}
-
-/* A new device with an empty log on it. */
-static int new_disk(struct real *r)
-{
-    static const uint64_t sizes[] = {256 << 10, 384 << 10, 1 << 20};
-    struct sim_world *w = r->world;
-    struct cl_blk_memory_config memory = {.bytes = sizes[w->swarm.disk_size % 3], .depth = 64};
-    struct cl_blk *inner = NULL;
-    char err[256] = "no memory";
-    struct cl_blk_fault_config whole = disk_config(r);
-    whole.write_error = whole.flush_error = whole.read_error = 0;
-    whole.latency_min_ns = whole.latency_max_ns = 0;
-    struct cl_log_layout layout = {.area_id = whole.seed, .snapshot_bytes = SNAPSHOT_BYTES};
-    int rc = cl_blk_memory_new(&memory, &inner, err);
-    if (!rc) {
-        rc = cl_blk_fault_new(inner, &whole, &r->blk, err);
-        if (rc)
-            cl_blk_close(inner);
-    }
-    if (!rc)
-        rc = cl_log_format(r->blk, 0, &layout, err);
-    if (rc)
-        sim_fail(w, "#%u: cannot make a log: %s", r->owner->id, err);
-    else
-        set_disk(r);
-    return rc;
-}
-
 static void real_reset(struct sim_world *w, struct sim_node *n)
 {
     (void)w;
@@ -147,19 +65,29 @@ static void real_reset(struct sim_world *w, struct sim_node *n)
     if (r->blk)
         cl_blk_close(r->blk);
     r->blk = NULL;
-    r->bad = r->hurt = r->slow = false;
+    r->said = 0;
+    r->bad = REAL_GOOD;
+    r->hurt = r->slow = r->hung = false;
 }
 
 static int real_start(struct sim_world *w, struct sim_node *n)
 {
     struct real *r = real_of(n);
     char err[256];
-    r->bad = r->slow = false;
-    r->hurt = w->swarm.disk_error_ppm > 0;
-    if (!r->blk && new_disk(r))
+    r->bad = REAL_GOOD;
+    r->slow = r->hung = false;
+    r->hurt = w->swarm.disk_error_ppm || w->swarm.no_space_ppm;
+    if (!r->blk && real_new_disk(r))
         return -EIO;
-    set_disk(r);
-    struct cl_log_config config = {.blk = r->blk, .in_flight = 3, .buffers = 6};
+    real_set_disk(r);
+    struct cl_log_config config = {.blk = r->blk,
+                                   .in_flight = REAL_IN_FLIGHT,
+                                   .buffers = 6,
+                                   .confirm_ns = REAL_CONFIRM_NS,
+                                   .now_ns = real_clock,
+                                   .now_arg = r};
+    if (w->options.mutant == CL_RAFT_SIM_ROT_CUT)
+        config.on_damage = CL_LOG_CUT;
     int rc = cl_log_open(&config, &r->log, err);
     if (rc)
         sim_fail(w, "#%u: cannot open its log: %s", n->id, err);
@@ -182,7 +110,7 @@ static struct cl_raft *real_core(struct sim_node *n)
 
 static uint64_t env_wall_ms(void *arg)
 {
-    return local_clock(arg) / SIM_MS;
+    return real_clock(arg) / SIM_MS;
 }
 
 /* Look into what leaves: votes are counted, acknowledgements are remembered. */
@@ -198,6 +126,7 @@ static void look(struct sim_world *w, struct sim_node *n, const uint8_t *data, u
         sim_check_vote(w, n->id, m.to, m.term);
     else if (m.type == CL_RAFT_VOTE)
         sim_check_vote(w, n->id, n->id, m.term);
+    n->voted |= m.type == CL_RAFT_VOTE_REPLY || m.type == CL_RAFT_VOTE;
 }
 
 static void env_send(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes)
@@ -284,13 +213,15 @@ static int new_node(struct real *r)
     struct sim_node *n = r->owner;
     struct cl_raft_node_config c = {
         .raft = w->swarm.config,
-        .env = {r, local_clock, env_wall_ms, env_send, env_answer},
+        .env = {r, real_clock, env_wall_ms, env_send, env_answer},
         .machine = {r, machine_apply, machine_query, machine_save, machine_load},
         .log = r->log,
         .tick_ns = w->swarm.tick_ns,
-        .snapshot_bytes = SNAPSHOT_BYTES,
+        .snapshot_bytes = REAL_SNAPSHOT_BYTES,
         .max_sessions = w->swarm.max_sessions,
         .reply_bytes = REPLY_BYTES,
+        .waiting = WAITING,
+        .log_requests = w->swarm.log_requests,
     };
     char err[256];
     c.raft.id = n->id;
@@ -305,6 +236,17 @@ static int new_node(struct real *r)
     return rc;
 }
 
+/* The log, or the node of its snapshot, says that what the disk holds is damaged. Where reads fail now and then, one that failed is
+ * damage only where there is some. */
+static bool tells_damage(const struct real *r, const char *why)
+{
+    if (!r->owner->doomed && strstr(why, "cannot be read"))
+        return false;
+    if (!r->node)
+        return cl_log_error(r->log) == -EBADMSG;
+    return strstr(why, "is damaged") || (strstr(why, "cannot be read") && strstr(why, "offset"));
+}
+
 /* The disk refused: silent until a restart. Nothing else may stop a node. */
 static void stopped(struct real *r, const char *why)
 {
@@ -313,6 +255,13 @@ static void stopped(struct real *r, const char *why)
     if (n->failed)
         return;
     sim_say(w, "#%u stops: %s", n->id, why);
+    if (tells_damage(r, why)) {
+        if (!strstr(why, "offset"))
+            return sim_fail(w, "#%u says that its disk is damaged, and not where: %s", n->id, why);
+        n->failed = true;
+        sim_lost(w, n, why);
+        return;
+    }
     if (!r->hurt)
         return sim_fail(w, "#%u stops though its disk never failed: %s", n->id, why);
     n->failed = true;
@@ -325,15 +274,17 @@ static void stopped(struct real *r, const char *why)
 static void wake_at(struct real *r, uint64_t local_ns)
 {
     struct sim_world *w = r->world;
-    uint64_t now_local = local_clock(r);
-    if (local_ns == UINT64_MAX)
+    uint64_t now_local = real_clock(r);
+    if (local_ns == UINT64_MAX && !r->hung)
         return;
+    if (r->hung)
+        local_ns = cl_min(local_ns, now_local + SIM_MS); /* to see when it goes on */
     uint64_t span = local_ns > now_local ? sim_clock_span(&r->owner->clock, local_ns - now_local) + 1 : 1;
     uint64_t at = w->queue.now_ns + span;
     if (r->wake_ns > w->queue.now_ns && r->wake_ns <= at)
         return;
     r->wake_ns = at;
-    sim_at(w, at, SIM_WAKE, r->owner->slot, 0);
+    sim_at(w, at, SIM_WAKE, r->owner->slot, ++r->owner->wakes);
 }
 
 /* Let the log, and then the node, do what can be done now. */
@@ -387,12 +338,13 @@ static void real_event(struct sim_world *w, struct sim_node *n, const struct sim
     struct real *r = real_of(n);
     if (n->failed)
         return;
-    bool slow = n->slow_disk_until_ns > w->queue.now_ns;
-    if (slow != r->slow) {
+    bool slow = n->slow_disk_until_ns > w->queue.now_ns, hung = n->hung_disk_until_ns > w->queue.now_ns;
+    if (slow != r->slow || hung != r->hung) {
         r->slow = slow;
-        set_disk(r);
+        r->hung = hung;
+        real_set_disk(r);
     }
-    if (e->kind == SIM_WAKE && e->at_ns >= r->wake_ns)
+    if (e->kind == SIM_WAKE)
         r->wake_ns = 0;
     const struct sim_packet *p = (const struct sim_packet *)(uintptr_t)e->argument;
     if (r->running && e->kind == SIM_DELIVER)
@@ -406,20 +358,6 @@ static void real_event(struct sim_world *w, struct sim_node *n, const struct sim
         sim_at(w, w->queue.now_ns + cl_random_below(&w->random[SIM_R_DISK], w->swarm.restart_ms * SIM_MS), SIM_RESTART,
                n->slot, 0);
     }
-}
-
-static void real_fail_disk(struct sim_world *w, struct sim_node *n)
-{
-    (void)w;
-    real_of(n)->bad = real_of(n)->hurt = true;
-    set_disk(real_of(n));
-}
-
-static void real_mend_disk(struct sim_world *w, struct sim_node *n)
-{
-    (void)w;
-    real_of(n)->bad = false;
-    set_disk(real_of(n));
 }
 
 static int real_change_members(struct sim_world *w, struct sim_node *n, const struct cl_raft_members *m)
@@ -450,5 +388,6 @@ const struct sim_body sim_real = {
     .transfer = real_transfer,
     .fail_disk = real_fail_disk,
     .mend_disk = real_mend_disk,
+    .rot = real_rot,
     .wakes_itself = true,
 };

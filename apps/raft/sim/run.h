@@ -21,7 +21,9 @@
 #define CL_RAFT_SIM_IGNORED_ERROR 7 /* a write that failed is taken for done */
 #define CL_RAFT_SIM_LOST_SESSIONS 8 /* snapshots leave the sessions out */
 #define CL_RAFT_SIM_EARLY_READ 9    /* reads are answered before their index is applied */
-#define CL_RAFT_SIM_MUTANTS 10
+#define CL_RAFT_SIM_ROT_CUT 10      /* a log with damage before its end is cut there and used */
+#define CL_RAFT_SIM_ROT_ADOPTED 11  /* CORE: a damaged entry is taken for a good one */
+#define CL_RAFT_SIM_MUTANTS 12
 
 struct cl_raft_sim_options {
     uint64_t seed;
@@ -43,6 +45,10 @@ struct cl_raft_sim_result {
     uint64_t elections, entries_committed, entries_truncated;
     uint64_t ops_answered, ops_unknown, ops_retried;
     uint64_t crashes, restarts, partitions, one_way_cuts, stalls, transfers, member_changes, slow_disks, failed_disks;
+    uint64_t rotten_disks, lost_nodes, replaced_nodes; /* lost: damage was found, and the node stayed away for good */
+    uint64_t full_disks, full_logs;                    /* full_logs: NODE: requests put off as the area had no room */
+    uint64_t hung_disks, yielded_leaders; /* disks that did nothing for a while; leaders that gave up for it */
+    uint64_t deposed_leaders;             /* cut off just when another was to take over */
     uint64_t snapshots_made, snapshots_installed;
     uint64_t datagrams, datagrams_lost, datagrams_duplicated, datagrams_cut;
     uint64_t cut_short;                    /* runs that grew out of the tables of the checks and were ended early */

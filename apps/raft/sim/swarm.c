@@ -47,12 +47,17 @@ static void draw_faults(struct sim_world *w, struct sim_swarm *s)
     s->members = sometimes(w, 10);
     s->slow_disk = sometimes(w, 8);
     s->fail_disk = sometimes(w, 4);
+    s->rot = sometimes(w, 4);
+    s->depose = sometimes(w, 6);
+    s->hang = sometimes(w, 4);
+    s->vote_crash_ppm = below(w, 2) ? (uint32_t)ONE_OF(w, 10000, 100000, 500000) : 0;
     s->drift_ppm = below(w, 2) ? (uint32_t)ONE_OF(w, 100, 10000, 80000) : 0;
 }
 
 static void draw_clients(struct sim_world *w, struct sim_swarm *s)
 {
     s->clients = 1 + (uint32_t)below(w, SIM_CLIENTS);
+    s->patience_ns = (uint32_t)ONE_OF(w, 500000, 3000000);
     s->think_ns = (uint32_t)ONE_OF(w, 100000, 1000000, 5000000);
     s->get_ppm = (uint32_t)ONE_OF(w, 200000, 500000);
     s->by_log_ppm = (uint32_t)ONE_OF(w, 0, 200000);
@@ -66,6 +71,7 @@ static void draw_core(struct sim_world *w, struct sim_swarm *s)
     *c = (struct cl_raft_config){
         .election_ticks = (uint32_t)ONE_OF(w, 5, 10, 20),
         .heartbeat_ticks = (uint32_t)ONE_OF(w, 0, 1, 2),
+        .disk_ticks = (uint32_t)ONE_OF(w, 0, 10, 25),
         .inflight_messages = (uint32_t)ONE_OF(w, 1, 3, 16, 64),
         .message_bytes = (uint32_t)ONE_OF(w, 300, 1000, 60000),
         .entry_bytes = 512,
@@ -97,6 +103,9 @@ void sim_swarm_draw(struct sim_world *w)
     s->write_spread_ns = ONE_OF(w, 1000, 100000, 3000000);
     s->torn = (uint32_t)below(w, 2);
     s->disk_error_ppm = sometimes(w, 500);
+    s->no_space_ppm = sometimes(w, 500);
     s->disk_size = (uint32_t)below(w, 3);
     s->max_sessions = (uint32_t)ONE_OF(w, 8, SIM_SESSIONS);
+    /* Few: slots are used again while what is slow, as a superblock, is under way. */
+    s->log_requests = (uint32_t)ONE_OF(w, 0, 3, 6, 24);
 }

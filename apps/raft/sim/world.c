@@ -72,6 +72,7 @@ void sim_send(struct sim_world *w, uint32_t from, uint32_t to, struct sim_packet
 
 void sim_started(struct sim_world *w, struct sim_node *n)
 {
+    n->doomed = false; /* what was damaged is not needed, or was there twice */
     sim_check_start(w, n);
     sim_say(w, "#%u starts, term %lu, snapshot %lu", n->id, n->watch.term, n->watch.last);
 }
@@ -85,12 +86,23 @@ int sim_start(struct sim_world *w, struct sim_node *n)
     n->up = true;
     n->watch.role = CL_RAFT_FOLLOWER;
     int rc = w->body->start(w, n);
-    if (rc)
+    if (rc || n->lost) {
+        n->up = false;
         return rc;
+    }
     if (w->body->core(n))
         sim_started(w, n);
     sim_at(w, w->queue.now_ns + sim_clock_span(&n->clock, w->swarm.tick_ns), SIM_TICK, n->slot, 0);
     return 0;
+}
+
+static void remember_members(struct sim_world *w, struct sim_node *n)
+{
+    struct cl_raft_status s;
+    if (!w->body->core(n)) /* it has not read its disk: as before */
+        return;
+    cl_raft_status(w->body->core(n), &s);
+    n->members = s.members;
 }
 
 void sim_crash(struct sim_world *w, struct sim_node *n)
@@ -98,6 +110,7 @@ void sim_crash(struct sim_world *w, struct sim_node *n)
     if (w->body->core(n)) /* what it did in this step counts, too */
         sim_check_node(w, n);
     sim_say(w, "-- #%u crashes", n->id);
+    remember_members(w, n);
     w->body->crash(w, n);
     n->up = false;
     n->epoch++;
@@ -121,15 +134,29 @@ static bool owns_packet(uint8_t kind)
     return kind == SIM_DELIVER || kind == SIM_REQUEST || kind == SIM_ANSWER;
 }
 
+/* What was to happen in an earlier life of a node, and a wake that an earlier one has replaced: nothing happens, and it is
+ * no step. */
+static bool is_void(const struct sim_node *n, const struct sim_event *e)
+{
+    if (e->kind > SIM_WAKE || e->kind == SIM_DELIVER)
+        return false;
+    return !n->up || e->epoch != n->epoch || (e->kind == SIM_WAKE && e->argument != n->wakes);
+}
+
 /* An event that is a node's. */
 static void node_event(struct sim_world *w, struct sim_event *e)
 {
     struct sim_node *n = &w->nodes[e->node];
-    if (!n->up || (!owns_packet(e->kind) && e->epoch != n->epoch))
+    if (!n->up)
         return;
+    n->voted = false;
     w->body->event(w, n, e);
     if (!w->stopped && w->body->core(n))
         sim_check_node(w, n);
+    if (n->voted && n->up && !w->stopped && sim_chance(&w->random[SIM_R_FAULT], w->swarm.vote_crash_ppm)) {
+        sim_crash(w, n);
+        sim_restart_later(w, n, SIM_MS);
+    }
     if (e->kind == SIM_TICK && n->up && !w->stopped && !w->body->wakes_itself) {
         uint64_t next_local = n->born_local_ns + (n->ticks_done + 1) * w->swarm.tick_ns, now = sim_local_ns(w, n);
         uint64_t wait = next_local > now ? next_local - now : 1;
@@ -165,6 +192,8 @@ static bool step(struct sim_world *w)
         return false;
     bool of_node = e.kind <= SIM_REQUEST;
     struct sim_node *n = &w->nodes[e.node];
+    if (is_void(n, &e))
+        return true;
     if (of_node && n->stalled_until_ns > e.at_ns) { /* the process is stopped: everything waits */
         e.at_ns = n->stalled_until_ns;
         if (sim_queue_put(&w->queue, e))
@@ -184,7 +213,7 @@ static bool step(struct sim_world *w)
     else if (e.kind == SIM_MEND)
         sim_mend_network(w);
     else if (e.kind == SIM_FAULT) {
-        sim_fault(w);
+        sim_fault(w, (uint32_t)e.argument);
         check_all(w);
     }
     if (owns_packet(e.kind))
@@ -280,11 +309,13 @@ static void begin(struct sim_world *w)
         struct sim_node *n = &w->nodes[i];
         n->id = i + 1;
         n->slot = i;
-        n->up = n->failed = n->lost = false;
+        n->up = n->failed = n->lost = n->doomed = false;
+        n->members = (struct cl_raft_members){0};
         n->promised = 0;
         n->watch = (struct sim_watch){.terms = n->watch.terms};
         n->epoch = 0;
-        n->stalled_until_ns = n->slow_disk_until_ns = 0;
+        n->wakes = 0;
+        n->stalled_until_ns = n->slow_disk_until_ns = n->hung_disk_until_ns = 0;
         uint64_t drift = w->swarm.drift_ppm;
         n->clock.drift_ppm = drift ? (int32_t)cl_random_below(&w->random[SIM_R_CLOCK], 2 * drift) - (int32_t)drift : 0;
         n->clock.offset_ns = cl_random_below(&w->random[SIM_R_CLOCK], 1000 * SIM_MS);

@@ -1,7 +1,7 @@
 /* A simulated cluster: nodes, clients and faults on one virtual clock, all from one seed.
  *
- * One thread runs a world; worlds share nothing. A step is one event: a datagram that arrives, a tick, a write that is
- * done, a client's turn, a fault. After each step that touched a node its invariants are checked (check.h). The world
+ * One thread runs a world; worlds share nothing. A step is one event that happens to somebody: a datagram that arrives, a
+ * tick, a write that is done, a wake that a node asked for, a client's turn, a fault. After each step that touched a node its invariants are checked (check.h). The world
  * stops at the first thing that is wrong.
  *
  * A run has three parts: faults and load for as many steps as asked; then everything is mended and the cluster must
@@ -11,7 +11,8 @@
  * What is where:
  *   swarm.c    what a seed draws: which faults there are and how strong, how the cluster is set up
  *   world.c    the loop, the end of a run
- *   faults.c   crashes, restarts, partitions, stalls, membership changes, transfers
+ *   faults.c   crashes, restarts, partitions, stalls, transfers
+ *   members.c  changes of membership; nodes that are lost for good, and who comes in their place
  *   client.c   clients with sessions that try again
  *   bare.c     a node: the bare core with modelled stable storage (disk.h)
  *   real.c     a node: the real one (../node.h) on the real log on block devices that fail
@@ -42,7 +43,7 @@ enum sim_kind {
     SIM_HARD_WRITTEN,
     SIM_SNAPSHOT_WRITTEN,
     SIM_INSTALLED,
-    SIM_WAKE,    /* a node's own */
+    SIM_WAKE,    /* a node's own; argument: its number */
     SIM_REQUEST, /* to a node; argument: struct sim_packet */
     SIM_ANSWER,  /* to a client; argument: struct sim_packet */
     SIM_CLIENT,  /* a client's turn: argument is its attempt, or begins something new */
@@ -92,15 +93,18 @@ struct sim_swarm {
     struct sim_link link;
     uint64_t tick_ns, write_ns, write_spread_ns;
     uint64_t fault_gap_ns; /* mean time between faults */
-    uint32_t crash, crash_many, crash_point_ppm, restart_ms;
-    uint32_t partition, one_way, cut_link, stall, transfer, members, slow_disk, fail_disk; /* weights among faults */
+    uint32_t crash, crash_many, crash_point_ppm, vote_crash_ppm, restart_ms;
+    uint32_t partition, one_way, cut_link, stall, transfer, members, slow_disk, fail_disk, rot, depose,
+        hang; /* weights among faults */
     uint32_t drift_ppm;
     uint32_t clients, think_ns, by_log_ppm, get_ppm, give_up;
+    uint32_t patience_ns; /* until a request is tried again, and up to twice that */
     uint64_t client_loss_ppm;
     uint32_t snapshot_entries; /* one after so many applied; 0: never */
     uint32_t lease_reads;
-    uint32_t torn, disk_error_ppm, disk_size; /* the real node's disks */
-    uint32_t max_sessions;                    /* and its sessions */
+    uint32_t torn, disk_error_ppm, no_space_ppm, disk_size; /* the real node's disks */
+    uint32_t max_sessions;                                  /* and its sessions */
+    uint32_t log_requests;                                  /* and what it asks of its log at one time */
     struct cl_raft_config config;
 };
 
@@ -122,6 +126,8 @@ struct sim_body {
     void (*fail_disk)(struct sim_world *w, struct sim_node *n);
     /* The node's disk is as it was drawn to be again, or whole for good once the world is calm. NULL: nothing to do. */
     void (*mend_disk)(struct sim_world *w, struct sim_node *n);
+    /* Damage what the disk of a node that is down holds. False: nothing was damaged. */
+    bool (*rot)(struct sim_world *w, struct sim_node *n);
     /* Whether an entry is durable at this node. NULL: the world cannot look. */
     bool (*holds)(struct sim_node *n, uint64_t index, uint64_t term);
     bool wakes_itself; /* no ticks are to be scheduled for it */
@@ -133,19 +139,26 @@ extern const struct sim_body sim_bare, sim_real;
 struct sim_watch {
     uint64_t term, commit, last, applied, members_index;
     uint32_t role, leader;
-    bool full;       /* its log has little room left: a snapshot is due */
-    uint32_t *terms; /* [SIM_ENTRIES]: of its log's entries, by index, as of the last check */
+    uint64_t yielded;               /* how often it did, in this life */
+    uint64_t durable, durable_tick; /* tick in which it last became more, or all was, or it began to lead */
+    bool waits;                     /* it leads and has something that is not durable */
+    bool full;                      /* its log has little room left: a snapshot is due */
+    uint32_t *terms;                /* [SIM_ENTRIES]: of its log's entries, by index, as of the last check */
 };
 
 struct sim_node {
     uint32_t id, slot; /* id = slot + 1 */
     bool up;
     bool failed;                      /* its disk said no: it is silent until it is restarted */
+    bool doomed;                      /* its disk was damaged, and it has not started since */
     bool lost;                        /* its disk is damaged and it said so: it stays away for good */
+    bool voted;                       /* in this step, or asked for votes */
+    struct cl_raft_members members;   /* as it knew them when it went down */
     uint64_t promised, promised_term; /* the newest entry that it acknowledged and has not truncated since */
     uint32_t epoch;
+    uint64_t wakes; /* asked for so far; the last one asked for is the one that counts */
     uint64_t stalled_until_ns;
-    uint64_t slow_disk_until_ns;
+    uint64_t slow_disk_until_ns, hung_disk_until_ns; /* hung: nothing that it is asked for is done before */
     struct sim_clock clock;
     uint64_t ticks_done; /* local ticks accounted for in this life */
     uint64_t born_local_ns;
@@ -235,9 +248,18 @@ void sim_swarm_draw(struct sim_world *w);
 
 /* faults.c */
 void sim_faults_begin(struct sim_world *w);
-void sim_fault(struct sim_world *w);
+/* The next one. id: it is the leader `id` that is cut off now; 0: one is drawn. */
+void sim_fault(struct sim_world *w, uint32_t id);
+/* Start a node again after a while. */
+void sim_restart_later(struct sim_world *w, struct sim_node *n, uint64_t most_ns);
 void sim_mend_network(struct sim_world *w);
 void sim_calm(struct sim_world *w);
+
+/* members.c */
+void sim_change_members(struct sim_world *w);
+void sim_rot(struct sim_world *w, struct sim_node *n);
+/* A node found its disk damaged when it started. */
+void sim_lost(struct sim_world *w, struct sim_node *n, const char *why);
 
 /* client.c */
 void sim_clients_begin(struct sim_world *w);
@@ -250,6 +272,8 @@ bool sim_clients_idle(const struct sim_world *w);
 void sim_clients_read(struct sim_world *w, uint8_t key);
 
 /* check.c */
+/* Whether the nodes whose bits are set (by id) decide in a configuration. */
+bool sim_quorum(const struct cl_raft_members *m, uint32_t mask);
 void sim_check_begin(struct sim_world *w);
 void sim_check_start(struct sim_world *w, struct sim_node *n);
 void sim_check_node(struct sim_world *w, struct sim_node *n);

@@ -29,6 +29,8 @@ MUTANTS = {
     "ignored-error": lib.CL_RAFT_SIM_IGNORED_ERROR,
     "lost-sessions": lib.CL_RAFT_SIM_LOST_SESSIONS,
     "early-read": lib.CL_RAFT_SIM_EARLY_READ,
+    "rot-cut": lib.CL_RAFT_SIM_ROT_CUT,
+    "rot-adopted": lib.CL_RAFT_SIM_ROT_ADOPTED,
 }
 MOST_NODES = int(lib.CL_RAFT_SIM_MOST_NODES)
 CHUNK = 100  # seeds between two words of progress

@@ -6,7 +6,7 @@ import pytest
 from raftlab import Lab, Node, try_to
 
 from corelane.apps._native import ffi, lib
-from corelane.apps.raft.core import Core, Members
+from corelane.apps.raft.core import Core, Entry, Members
 from corelane.runtime.errors import CorelaneError
 
 TYPES = {
@@ -152,6 +152,43 @@ def test_a_leaders_own_write_counts_only_when_it_is_durable():
     assert lab[1].core.status()["commit"] == index
 
 
+def appends(node: Node, to: int) -> list[bytes]:
+    """AppendEntries with entries that a node wants to send to `to`, taken from it. u32 at 88 of the wire: how many."""
+    node.drive()
+    out = [d for t, d in node.outbox if t == to and TYPES[d[5]] == "append" and int.from_bytes(d[88:92], "little")]
+    node.outbox.clear()
+    return out
+
+
+def test_what_is_proposed_while_a_batch_is_out_goes_as_one_when_it_is_committed():
+    lab = Lab(3)
+    lab.elect(1)
+    lab.put(1, b"first")
+    (first,) = appends(lab[1], 2)
+    for i in range(5):
+        lab.put(1, b"%d" % i)
+        assert appends(lab[1], 2) == []
+    lab[1].write()
+    lab[2].core.step(first)
+    lab[2].drive()
+    lab[2].write()
+    lab[2].drive()
+    lab[1].core.step(lab[2].outbox[-1][1])
+    (batch,) = appends(lab[1], 2)
+    assert int.from_bytes(batch[88:92], "little") == 5
+
+
+def test_nothing_waits_for_a_batch_for_longer_than_a_tick():
+    lab = Lab(3)
+    lab.elect(1)
+    lab.put(1, b"lost")
+    assert len(appends(lab[1], 2)) == 1
+    lab.put(1, b"next")
+    assert appends(lab[1], 2) == []
+    lab[1].core.tick()
+    assert len(appends(lab[1], 2)) == 1
+
+
 def test_entries_of_older_terms_are_committed_only_with_one_of_this_term():
     """Figure 8 of the paper: an entry of term 1 on a majority may still be overwritten, so it may not be counted."""
     lab = Lab(3)
@@ -229,6 +266,83 @@ def test_a_failed_write_silences_a_node_for_good():
     assert seen(lab[1]) == []
     with pytest.raises(CorelaneError):
         lab.put(1, b"y")
+
+
+def settle_but(lab: Lab, hung: set[int]) -> None:
+    """All messages and all writes, but for the writes of those whose disks hang."""
+    for _ in range(200):
+        lab.collect()
+        for node in lab.up():
+            if node.id not in hung:
+                node.write()
+                node.drive()
+        lab.collect()
+        if not lab.wire:
+            return
+        for _ in range(len(lab.wire)):
+            lab.deliver()
+    raise AssertionError("messages without an end")
+
+
+def tick_but(lab: Lab, hung: set[int], times: int) -> None:
+    for _ in range(times):
+        for node in lab.up():
+            node.core.tick()
+        settle_but(lab, hung)
+
+
+def test_a_leader_whose_disk_hangs_hands_over_and_does_not_stand_again_before_it_goes_on():
+    lab = Lab(3)
+    lab.elect(1)
+    index, _ = lab.put(1, b"x")
+    settle_but(lab, {1})
+    assert lab[1].core.status()["commit"] == index, "the two others are a majority"
+    tick_but(lab, {1}, 49)
+    assert lab.leader() is lab[1]
+    assert lab[1].core.status()["disk_waits_ticks"] == 49
+    tick_but(lab, {1}, 1)
+    assert lab[1].core.counters()["disk_hung"] == 1
+    assert lab.leader() in (lab[2], lab[3]), "no election timeout was waited for"
+    put, _ = lab.put(lab.leader().id, b"y")
+    settle_but(lab, {1})
+    assert lab.leader().core.status()["commit"] == put
+    for i in (2, 3):
+        lab.isolate(i)
+    for _ in range(50):
+        lab[1].core.tick()
+    assert seen(lab[1]) == [], "it asks for no votes"
+    lab.heal()
+    lab.tick(30)
+    assert lab[1].core.status()["disk_waits_ticks"] == 0
+    assert lab[1].state == lab[2].state == lab[3].state
+    for _ in range(20):
+        lab[1].core.tick()
+    assert ("prevote", 2) in seen(lab[1])
+
+
+def test_a_slow_disk_deposes_nobody():
+    lab = Lab(3)
+    lab.elect(1)
+    for i in range(20):
+        lab.put(1, b"%d" % i)
+        tick_but(lab, {1}, 30)
+        lab[1].write(1)
+    assert lab.leader() is lab[1]
+    assert lab[1].core.counters()["disk_hung"] == 0
+
+
+def test_a_leader_whose_disk_hangs_stays_where_nobody_could_take_its_place():
+    alone, lab = Lab(1), Lab(2)
+    for group in (alone, lab):
+        group.elect(1)
+        group.put(1, b"x")
+    lab[1].core.change_members({1}, {2})
+    lab.tick(5)
+    lab.put(1, b"y")
+    tick_but(alone, {1}, 100)
+    tick_but(lab, {1}, 100)
+    assert alone.leader() is alone[1]
+    assert lab.leader() is lab[1], "the other is a learner"
 
 
 def test_a_change_of_voters_goes_through_a_joint_configuration():
@@ -358,6 +472,14 @@ def test_a_full_log_refuses_proposals_until_it_is_compacted():
     assert lab[1].core.status()["free_entries"] < 10
     lab[1].compact()
     lab.put(1, b"y")
+
+
+def test_a_log_full_to_its_last_entry_says_so():
+    """A follower takes what commands leave to others; one that said it had room never made a snapshot (seed 553)."""
+    core = Core(1, {1, 2, 3}, log_entries=64, log_bytes=32768, entry_bytes=1024)
+    core.restore(1, 0, [Entry(i, 1, 1, b"x") for i in range(1, 65)])
+    assert core.status()["last"] == 64
+    assert core.status()["free_entries"] == 0
 
 
 def test_messages_of_another_cluster_or_damaged_ones_are_refused_and_counted():

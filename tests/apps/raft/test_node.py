@@ -35,6 +35,42 @@ def test_a_command_is_applied_everywhere_and_answered_once(nodes):
     assert all(len(a) == 1 for a in nodes.answers.values())
 
 
+def deliver_until_answered(nodes: Nodes, token: int) -> None:
+    """A frame every 20 us."""
+    while token not in nodes.answers:
+        nodes.now_ns += 20_000
+        _, to, frame = nodes.frames.popleft()
+        nodes.nodes[to].receive(frame)
+        nodes.nodes[to].poll()
+
+
+def test_a_lone_command_goes_at_once_and_others_gather_until_those_answered_have_come_again(nodes):
+    leader = nodes.leader()
+    node = nodes.nodes[leader]
+
+    def submit(*tokens: int) -> int:
+        """How many messages that makes the leader send."""
+        before = sum(source == leader for source, _, _ in nodes.frames)
+        for token in tokens:
+            node.submit(b"x", token)
+            node.poll()
+        return sum(source == leader for source, _, _ in nodes.frames) - before
+
+    assert submit(1) == 2
+    assert submit(2, 3, 4) == 0
+    deliver_until_answered(nodes, 2)
+    assert nodes.answers.keys() >= {1, 2, 3, 4}
+    assert submit(5) == 0, "three were answered in some 60 us: for an eighth of that, two more are waited for"
+    nodes.now_ns += 20_000
+    assert submit() == 0
+    node.poll()
+    assert [source for source, _, _ in nodes.frames].count(leader) >= 2
+    deliver_until_answered(nodes, 5)
+    assert submit(6) == 2, "one was answered: nobody is waited for"
+    nodes.settle()
+    assert nodes.answers[6] == [("ok", b"6")]
+
+
 def test_a_follower_forwards_commands_and_queries(nodes):
     leader = nodes.leader()
     for n, i in enumerate(followers(nodes, leader), 1):
@@ -63,6 +99,52 @@ def test_a_deposed_leader_answers_no_read(nodes):
     nodes.run(30)
     answer = nodes.answers.get(nodes.token, [answer])[0]
     assert answer is None or answer[0] == "retry"
+
+
+def test_a_lease_runs_out_while_its_leader_does_not_run():
+    nodes = Nodes(3, lease_reads=1)
+    old = nodes.leader()
+    nodes.run(20)
+    assert nodes.query(old) == ("ok", b"")
+    stalled = nodes.nodes.pop(old)
+    new = nodes.leader()
+    assert nodes.command(new, b"after")[0] == "ok"
+    nodes.frames.clear()
+    nodes.nodes = {old: stalled}
+    answer = nodes.query(old)
+    assert answer is None or answer[0] == "retry"
+
+
+def test_more_reads_by_lease_at_once_than_there_is_room_for_are_all_answered():
+    nodes = Nodes(3, lease_reads=1, pending_reads=4)
+    leader = nodes.leader()
+    nodes.run(20)
+    for _ in range(3):
+        tokens = range(nodes.token + 1, nodes.token + 11)
+        nodes.token += 10
+        for token in tokens:
+            nodes.nodes[leader].query(b"", token)
+        nodes.settle()
+        answers = [nodes.answers[token][0][0] for token in tokens]
+        assert answers.count("ok") == 4
+        assert answers.count("busy") == 6
+
+
+def test_a_query_that_reaches_who_leads_no_more_is_answered(nodes):
+    """By the one who was asked: it could not know that its question to the next one, or the answer, was lost."""
+    old = nodes.leader()
+    asking, new = followers(nodes, old)
+    nodes.token += 1
+    nodes.nodes[asking].query(b"", nodes.token)
+    late = [frame for frame in nodes.frames if frame[:2] == (asking, old)]
+    assert len(late) == 1
+    nodes.frames.clear()
+    assert lib.cl_raft_transfer(nodes.nodes[old].core, new) == 0
+    nodes.run(5)
+    assert nodes.leader() == new
+    nodes.frames.extend(late)
+    nodes.settle()
+    assert nodes.answers[nodes.token] == [("retry", b"")]
 
 
 def test_without_a_leader_the_answer_is_retry():

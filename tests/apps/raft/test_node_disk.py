@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from cltest.cbuild import setup_py
 from raftdisks import Disk
 from raftnodes import Nodes
 
 from corelane.apps._native import lib
+
+Program = Callable[..., Callable[..., str]]
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def nodes_status(nodes: Nodes, i: int) -> dict[str, int]:
 
     s = ffi.new("struct cl_raft_status *")
     lib.cl_raft_status(nodes.nodes[i].core, s)
-    return {"term": int(s.term), "vote": int(s.vote), "commit": int(s.commit), "role": int(s.role)}
+    return {n: int(getattr(s, n)) for n in ("term", "vote", "commit", "role", "disk_waits_ticks")}
 
 
 def test_snapshots_and_compacted_logs_come_back(disks):
@@ -139,6 +142,24 @@ def test_a_disk_that_fails_silences_its_node_and_nobody_else(disks):
     assert nodes.command(new, b"b")[0] == "ok"
 
 
+def test_a_leader_whose_disk_hangs_is_replaced_and_takes_part_again_when_it_goes_on(disks):
+    nodes = cluster(disks)
+    leader = nodes.leader()
+    disks[leader - 1].faults(hang=1)
+    assert nodes.command(leader, b"a")[0] == "ok"
+    nodes.run(60)
+    assert nodes_status(nodes, leader)["role"] == lib.CL_RAFT_FOLLOWER
+    new = nodes.leader()
+    assert new != leader
+    assert nodes.command(new, b"b")[0] == "ok"
+    disks[leader - 1].faults()
+    nodes.run(20)
+    status = nodes_status(nodes, leader)
+    assert status["role"] == lib.CL_RAFT_FOLLOWER
+    assert status["disk_waits_ticks"] == 0
+    assert nodes.query(leader) == ("ok", b"a,b")
+
+
 def test_a_failed_flush_is_not_tried_again_as_if_nothing_had_happened(disks):
     nodes = cluster(disks)
     leader = nodes.leader()
@@ -180,3 +201,11 @@ def test_a_log_of_another_node_is_refused(disks):
     nodes.nodes[1].poll()
     assert nodes.nodes[1].state == "stopped"
     assert "of node 2" in nodes.nodes[1].why
+
+
+@pytest.mark.parametrize("scenario", ["trim", "order"])
+def test_nothing_counts_as_durable_before_it_is(c_program: Program, scenario: str) -> None:
+    """Superblocks and flushes that end in another order than they began."""
+    below = [s for s in setup_py().c_sources() if s.parts[0] in ("runtime", "drivers", "libos")]
+    program = c_program("tests/apps/raft/c/disk_acks.c", [*below, "apps/raft/node_disk.c"])
+    assert program(scenario).endswith("ok\n")

@@ -27,11 +27,10 @@ ALL = {"loss": 1.0}
 CUTS: dict[str, dict[str, Any]] = {"cut off": {"rx": ALL, "tx": ALL}, "deaf": {"rx": ALL}, "mute": {"tx": ALL}}
 BAD = {"loss": 0.1, "duplicate": 0.1, "reorder": 0.1, "delay": 0.2, "corrupt": 0.02}
 BAD_WIRE = {"rx": BAD, "tx": BAD}
-FOREVER_NS = 3_600_000_000_000
 DISKS = {
     "EIO": ({"write_error": 1.0, "flush_error": 1.0}, "Input/output error"),
     "ENOSPC": ({"no_space": 1.0}, "No space left on device"),
-    "hang": ({"latency_min_ns": FOREVER_NS, "latency_max_ns": FOREVER_NS}, "has not answered"),
+    "hang": ({"hang": 1}, "has not answered"),
 }
 
 
@@ -117,7 +116,9 @@ def _fail_disk(group: Group, load: Load, victim: int, kind: str) -> None:
     said = _says(group, victim, words)[before:]
     assert len(said) == 1, said
     assert f"Raft node {victim}" in said[0]
-    if kind != "hang":
+    if kind == "hang":
+        wait_until(lambda: group.ask(victim, status={})["role"] != "leader", 60, f"node {victim} to lead no more")
+    else:
         status = group.ask(victim, status={})
         assert status["state"] == "stopped"
         assert words in status["why"]

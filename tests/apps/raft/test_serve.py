@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -16,8 +17,17 @@ from cltest import wait_until
 from cltest.children import die_with_parent
 
 from corelane.apps.raft.client import Client, Unknown
+from corelane.cli.main import main
+from corelane.drivers import blk_loop
+from corelane.drivers.blk_file import create
 from corelane.drivers.tap import Tap
 from corelane.iokernel import AppSettings, Iokernel
+from corelane.iokernel._native import lib
+from corelane.iokernel.areas import Areas
+from corelane.iokernel.areas_device import open_device
+from corelane.libos.log import Log
+from corelane.runtime import control
+from corelane.runtime.errors import CorelaneError
 
 ROOT = Path(__file__).resolve().parents[3]
 HOST = "10.77.0.1"
@@ -28,13 +38,15 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 class Group:
     """An iokernel with three nodes as processes, and the host on a tap."""
 
-    def __init__(self, path: str, space, log_dir: Path | None) -> None:
-        self.path, self.space, self.log_dir = path, space, log_dir
+    def __init__(self, path: str, space, log_dir: Path | None, *, areas: bool = False) -> None:
+        self.path, self.space, self.log_dir, self.areas = path, space, log_dir, areas
         self.children: dict[int, subprocess.Popen[str]] = {}
         self.sockets: list[socket.socket] = []
 
     def start(self, i: int, command: list[str] | None = None) -> None:
         log = [] if self.log_dir is None else ["--option", f"log={self.log_dir}/{i}.log"]
+        if self.areas:
+            log = ["--option", f"area=raft-{i}"]
         kv = [
             "-m",
             "corelane.cli.main",
@@ -97,15 +109,16 @@ def make_group(netns, tmp_path: Path) -> Iterator:
     space = netns.add("raft")
     made: list = []
 
-    def make(durable: bool) -> Group:
+    def make(durable: bool, disk: Path | None = None) -> Group:
         path = f"/tmp/cl-{os.getpid()}-{tmp_path.name[-14:]}.sock"
         with space.entered():
             nic = Tap("clraft", address=f"{HOST}/16")
         apps = {f"{p}-{i}": AppSettings(ipv4=f"10.77.0.{10 + i}") for i in (1, 2, 3) for p in ("raft",)}
         apps |= {f"ledger-{i}": AppSettings(ipv4=f"10.77.0.{10 + i}") for i in (1, 2, 3)}
-        kernel = Iokernel(path, uplinks=[nic], mode="block", apps=apps)
+        areas = Areas(open_device(str(disk))) if disk else None
+        kernel = Iokernel(path, uplinks=[nic], mode="block", apps=apps, areas=areas)
         kernel.start()
-        group = Group(path, space, tmp_path if durable else None)
+        group = Group(path, space, tmp_path if durable else None, areas=areas is not None)
         made.extend([group, kernel, nic])
         return group
 
@@ -164,6 +177,99 @@ def test_the_store_lives_through_kill_9(make_group, durable: bool) -> None:
     for number, n in acknowledged.items():
         alive = next(iter(group.children))
         assert group.memcached(alive, b"get k%d\r\n" % number).split(b"\r\n")[1] in (b"%d" % n, b"%d" % (n + 1))
+
+
+@pytest.mark.timeout(120)
+def test_logs_on_areas_of_one_device_live_through_kill_9(make_group, tmp_path: Path) -> None:
+    if why := blk_loop.missing():
+        pytest.skip(why)
+    create(tmp_path / "disk", 64 << 20)
+    group = make_group(False, tmp_path / "disk")
+    for i in (1, 2, 3):
+        control.area(group.path, lib.CL_CONTROL_AREA_CREATE, f"raft-{i}", 16 << 20)
+        group.start(i)
+    assert group.memcached(1, b"set a 5 0 3\r\nabc\r\n") == b"STORED\r\n"
+    with pytest.raises(CorelaneError, match="another client has it open"):
+        Log.open_area("raft-1", group.path)
+    for i in (1, 2, 3):
+        group.kill(i)
+    for i in (1, 2, 3):
+        group.start(i)
+    for i in (1, 2, 3):
+        assert group.memcached(i, b"get a\r\n") == b"VALUE a 5 3\r\nabc\r\nEND\r\n"
+    group.kill(1)
+    wait_until(lambda: not listed(group.path)["raft-1"]["in_use"], 20)
+    with Log.open_area("raft-1", group.path, on_damage="read-only") as log:
+        assert any(b"abc" in record.data for record in log.records())
+    assert group.memcached(2, b"set a 5 0 3\r\ndef\r\n") == b"STORED\r\n"
+
+
+def operate(group: Group, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """`corelane raft` in the group's namespace: exit code, stdout, stderr."""
+    with group.space.entered():
+        code = main(["raft", *words, "--peers", PEERS])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+@pytest.mark.timeout(120)
+def test_operators_look_at_a_group_change_its_members_and_hand_leadership_over(make_group, capsys) -> None:
+    group = make_group(True)
+    for i in (1, 2, 3):
+        group.start(i)
+    assert group.memcached(1, b"set a 5 0 3\r\nabc\r\n") == b"STORED\r\n"
+    seen: list = []
+
+    def agreed() -> bool:
+        code, out, _ = operate(group, capsys, "status", "--json")
+        seen[:] = [json.loads(out)["nodes"]]
+        leaders = {s["leader"] for s in seen[0].values() if s}
+        return code == 0 and None not in seen[0].values() and len(leaders) == 1 and leaders != {0}
+
+    wait_until(agreed, 20, "all nodes to know one leader")
+    nodes = seen[0]
+    leader = nodes["1"]["leader"]
+    assert nodes[str(leader)]["role"] == "leader"
+    assert all(s["members"]["voters"] == [1, 2, 3] and s["state"] == "running" for s in nodes.values())
+    wait_until(lambda: operate(group, capsys, "status")[1].count("voter") == 3, 20, "three lines of voters")
+    stats = group.memcached(leader, b"stats\r\n")
+    assert stats.startswith(b"STAT raft_id %d\r\nSTAT raft_role " % leader)
+    assert int(stats.split(b"STAT raft_term ")[1].split()[0]) >= nodes[str(leader)]["term"]
+    assert b"STAT curr_items 1\r\n" in stats
+
+    other = 1 + leader % 3
+    code, out, _ = operate(group, capsys, "transfer", str(other), "--json")
+    assert (code, json.loads(out)["leader"]) == (0, other)
+    code, out, _ = operate(group, capsys, "remove", str(leader), "--json")
+    assert (code, [m["id"] for m in json.loads(out)["members"]]) == (0, sorted({1, 2, 3} - {leader}))
+    code, out, _ = operate(group, capsys, "add", str(leader), "--learner", "--json")
+    assert (code, {m["id"]: m["part"] for m in json.loads(out)["members"]}[leader]) == (0, "learner")
+    code, _, err = operate(group, capsys, "transfer", str(leader))
+    assert (code, err.count("\n")) == (1, 1)
+    assert "no voter" in err
+    code, out, _ = operate(group, capsys, "add", str(leader))
+    assert code == 0
+    assert out.count(" voter ") == 3
+    code, out, _ = operate(group, capsys, "remove", str(other), "--json")  # who leads
+    assert (code, json.loads(out)["leader"] != other) == (0, True)
+    assert operate(group, capsys, "add", str(other))[0] == 0
+    for words, why in ((("remove", "9"), "does not belong"), (("add", "9"), "not among the peers")):
+        code, out, err = operate(group, capsys, *words, "--json")
+        assert code == 1
+        assert why in err
+        assert why in json.loads(out)["error"]["why"]
+
+    for i in (1, 2):
+        group.kill(i)
+    wait_until(lambda: operate(group, capsys, "status")[0] == 1, 20, "a node without a majority to stop leading")
+    code, out, err = operate(group, capsys, "members", "--timeout", "0.5")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "leads" in err
+
+
+def listed(path: str) -> dict[str, dict[str, object]]:
+    """The areas, by name."""
+    return {area["name"]: area for area in control.area(path, lib.CL_CONTROL_AREA_LIST)[0]["areas"]}
 
 
 @pytest.mark.timeout(120)

@@ -1,4 +1,4 @@
-"""Mistakes in the core, made on purpose in a copy of one source file: seeds of the simulated world find every one.
+"""Mistakes in the core and the log, made on purpose in a copy of a source file: seeds of the simulated world find each.
 
 Each is one change of text. A text that is not there any more fails the test: change the new one then.
 """
@@ -17,7 +17,10 @@ from cltest.cbuild import ROOT, setup_py
 
 @dataclass(frozen=True)
 class Mistake:
-    """file: below apps/raft. old becomes new. seeds: that find it at the latest. shows: how (a regular expression)."""
+    """old becomes new in file. seeds: that find it at the latest. shows: how (a regular expression).
+
+    mode: 0 for the bare core, 1 for the real node. outcomes: nobody looks into disks at promises.
+    """
 
     file: str
     old: str
@@ -25,6 +28,8 @@ class Mistake:
     seeds: int
     shows: str
     nodes: int = 5
+    mode: int = 0
+    outcomes: bool = False
 
 
 ANY = (
@@ -34,46 +39,92 @@ ANY = (
 
 MISTAKES = {
     "commits entries of earlier terms by counting": Mistake(
-        "replicate.c", " || raft_log_term(&r->log, n) != r->term)", ")", 3000, ANY
+        "apps/raft/replicate.c", " || raft_log_term(&r->log, n) != r->term)", ")", 3000, ANY
     ),
     "truncates entries that are the leader's": Mistake(
-        "follow.c", "if (raft_slot(&r->log, index)->term == e->term)", "if (index <= r->commit)", 4000, ANY
+        "apps/raft/follow.c", "if (raft_slot(&r->log, index)->term == e->term)", "if (index <= r->commit)", 4000, ANY
     ),
     "votes for candidates whose log is behind": Mistake(
-        "election.c",
+        "apps/raft/election.c",
         "return m->log_term > term || (m->log_term == term && m->index >= r->log.last);",
         "return m->log_term || !term || m->index;",
         1000,
         ANY,
     ),
     "votes for everybody who asks": Mistake(
-        "election.c", "r->vote == m->from || (!r->vote && !r->leader)", "true", 300, ANY
+        "apps/raft/election.c", "r->vote == m->from || (!r->vote && !r->leader)", "true", 300, ANY
     ),
-    "half of the voters are enough": Mistake("membership.c", "sorted[n / 2]", "sorted[(n - 1) / 2]", 1000, ANY, 4),
+    "half of the voters are enough": Mistake(
+        "apps/raft/membership.c", "sorted[n / 2]", "sorted[(n - 1) / 2]", 1000, ANY, 4
+    ),
     "a change of voters needs the new ones only": Mistake(
-        "membership.c", "n_outgoing ?", "n_outgoing > 99 ?", 3000, ANY, 3
+        "apps/raft/membership.c", "n_outgoing ?", "n_outgoing > 99 ?", 3000, ANY, 3
     ),
     "counts a write that a truncation overtook": Mistake(
-        "core.c",
+        "apps/raft/core.c",
         "slot->term != term || slot->generation != generation",
         "slot->term > term + generation + UINT32_MAX",
         3000,
         ANY,
     ),
     "keeps the log behind a snapshot of another": Mistake(
-        "snapshot.c", "raft_log_term(&r->log, in.index) == in.term", "in.term", 20000, ANY, 3
+        "apps/raft/snapshot.c", "raft_log_term(&r->log, in.index) == in.term", "in.term", 20000, ANY, 3
+    ),
+    "answers reads that no majority confirmed": Mistake(
+        "apps/raft/read.c", "        if (read->round > round)\n            break;\n", "", 2000, "linearizable"
+    ),
+    "goes on leading with a disk that hangs": Mistake(
+        "apps/raft/core.c",
+        "if (r->role == CL_RAFT_LEADER && raft_disk_hangs(r))",
+        "if (!r->ticks)",
+        300,
+        "became durable",
+    ),
+    "promises a vote before it is durable": Mistake(
+        "apps/raft/follow.c",
+        "if (!raft_hard_ok(r))",
+        "if (r->hard_seq == UINT64_MAX)",
+        5000,
+        "election safety|linearizable",
+        nodes=3,
+        outcomes=True,
+    ),
+    "takes a damaged record for a good one": Mistake(
+        "libos/storage/log_view.c",
+        "r->crc != cl_log_record_crc(seed, r)",
+        "r->crc + cl_log_record_crc(seed, r) == 0",
+        4000,
+        ANY + "|never failed",
+        mode=1,
+    ),
+    "says that what was acknowledged is confirmed, and writes nothing": Mistake(
+        "libos/storage/log_confirm.c",
+        "    cl_log_super_want(log, NULL);\n",
+        "    cl_log_confirm_said(log, log->view.lsn);\n",
+        1000,
+        ANY,
+        mode=1,
+    ),
+    "takes damage for a torn end": Mistake(
+        "libos/storage/log_recover.c",
+        "p->tail = r->proof ?",
+        "p->tail = r->proof && log->area_id == 0 ?",
+        500,
+        ANY,
+        mode=1,
+        outcomes=True,
     ),
 }
 
 
 def mutated(tmp: Path, mistake: Mistake) -> Path:
     """A copy of the source with the mistake in it, that compiles anywhere."""
-    text = (ROOT / "apps" / "raft" / mistake.file).read_text()
-    assert text.count(mistake.old) == 1, f"apps/raft/{mistake.file} has {text.count(mistake.old)} times {mistake.old!r}"
+    text = (ROOT / mistake.file).read_text()
+    assert text.count(mistake.old) == 1, f"{mistake.file} has {text.count(mistake.old)} times {mistake.old!r}"
     text = text.replace(mistake.old, mistake.new)
-    text = re.sub(r'#include "(?!\.\.)([^"]+)"', r'#include "apps/raft/\1"', text)
+    text = re.sub(r'#include "(?!\.\.)([^"]+)"', rf'#include "{Path(mistake.file).parent}/\1"', text)
     text = re.sub(r'#include "\.\./\.\./([^"]+)"', r'#include "\1"', text)
-    out = tmp / mistake.file
+    out = tmp / Path(mistake.file).name
     out.write_text(text)
     return out
 
@@ -83,7 +134,7 @@ def build() -> Callable[[Path, Mistake], Callable[..., str]]:
     builder = CBuild("plain")
 
     def make(tmp: Path, mistake: Mistake) -> Callable[..., str]:
-        original = Path("apps/raft") / mistake.file
+        original = Path(mistake.file)
         sources = [s for s in setup_py().c_sources() if s != original]
         program = tmp / "seeds.c"
         program.write_text((ROOT / "tests/apps/raft/sim/c/seeds.c").read_text())
@@ -98,6 +149,6 @@ def test_mistakes_of_the_core_are_found(name, build, tmp_path):
     mistake = MISTAKES[name]
     seeds = build(tmp_path, mistake)
     with pytest.raises(ProgramFailed) as caught:
-        seeds(0, 1, mistake.seeds, mistake.nodes)
+        seeds(mistake.mode, 1, mistake.seeds, mistake.nodes, int(mistake.outcomes))
     reason = str(caught.value).rpartition("seed ")[2]
     assert re.search(mistake.shows, reason), reason

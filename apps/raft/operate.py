@@ -1,0 +1,135 @@
+"""What operators ask of a running group, over ordinary UDP sockets (serve_admin.c): `corelane raft`.
+
+    with Operator("1=10.77.0.11:7400,2=10.77.0.12:7400,3=10.77.0.13:7400") as group:
+        group.add(3)
+        group.transfer(2)
+
+Who can reach the nodes' ports may do all this: nothing is authenticated (docs/raft.md).
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import struct
+import time
+from typing import Any
+
+from ...runtime.errors import CorelaneError
+from .client import Client
+
+_STATUS, _MEMBERS, _TRANSFER = 4, 5, 6
+_ASK_AGAIN_S = 0.05
+_REASONS = {
+    errno.EINVAL: ("the leader refuses it", "look who belongs to the group: `corelane raft members`"),
+    errno.EALREADY: ("it is so already", ""),
+    errno.ENOSPC: ("the leader's log is full", "try again when it has made a snapshot"),
+    errno.EIO: ("the leader's disk failed", "look at its log"),
+}
+_LATER = (errno.EPERM, errno.EBUSY, errno.ESTALE, errno.EAGAIN)
+
+
+class Operator(Client):
+    """Asks the nodes of a group. `peers` as for Client; timeout_s: how long a change may take. Raises CorelaneError."""
+
+    def _ask_node(self, node: int, kind: int, data: bytes = b"", wait_s: float = 0.5) -> bytes | None:
+        """What that node answers, or None."""
+        self._at = node
+        for _ in range(2):
+            self._ticket += 1
+            self._send(kind, self._ticket, 0, 0, data)
+            if answer := self._wait(time.monotonic() + wait_s / 2):
+                return answer[2]
+        return None
+
+    def status(self, node: int) -> dict[str, Any] | None:
+        """A node's own view: role, term, commit, ..., members; its peers if it leads. None: it does not answer."""
+        answer = self._ask_node(node, _STATUS)
+        return None if answer is None else dict(json.loads(answer))
+
+    def all(self) -> dict[int, dict[str, Any] | None]:
+        """The status of each node."""
+        return {node: self.status(node) for node in sorted(self._nodes)}
+
+    def leader_status(self) -> dict[str, Any]:
+        """That of the node that leads, waited for."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            known = [s for s in self.all().values() if s and s["role"] == "leader"]
+            if known:
+                return max(known, key=lambda s: int(s["term"]))
+            if time.monotonic() > deadline:
+                why = "none of the nodes says that it leads"
+                raise CorelaneError("find the leader", why, "look at `corelane raft status`")
+            time.sleep(_ASK_AGAIN_S)
+
+    def _order(self, what: str, done: Any, order: Any) -> dict[str, Any]:
+        """Give the leader an order until `done(its status)`; `order(status)` is (kind, data). Its last status."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            status = self.leader_status()
+            if done(status):
+                return status
+            if time.monotonic() > deadline:
+                why = f"it did not happen in {self._timeout_s:g} s, and may still"
+                raise CorelaneError(what, why, "look at `corelane raft status`: a majority must be up, and who is new")
+            if not status["members"]["outgoing"] and not status["transfer_to"]:
+                answer = self._ask_node(int(status["id"]), *order(status))
+                code = int.from_bytes(answer, "little") if answer else 0
+                if code and code not in _LATER:
+                    why, hint = _REASONS.get(code, (os.strerror(code).lower(), ""))
+                    raise CorelaneError(what, why, hint)
+            time.sleep(_ASK_AGAIN_S)
+
+    def _change(self, what: str, voters: set[int], learners: set[int], begun: int) -> dict[str, Any]:
+        """From the configuration that came with entry `begun`."""
+        v, n = sorted(voters), sorted(learners)
+
+        def done(s: dict[str, Any]) -> bool:
+            m = s["members"]
+            there = sorted(m["voters"]) == v and sorted(m["learners"]) == n and not m["outgoing"]
+            if not there and s["members_index"] != begun and not m["outgoing"] and s["commit"] >= s["members_index"]:
+                raise CorelaneError(what, "somebody else changed the members", "look at them and try again")
+            return bool(there and s["commit"] >= s["members_index"])
+
+        data = struct.pack(f"<QII{len(v) + len(n)}I", begun, len(v), len(n), *v, *n)
+        return self._order(what, done, lambda _status: (_MEMBERS, data))
+
+    def add(self, node: int, learner: bool = False) -> dict[str, Any]:
+        """Make a node a voter, or a learner; returns the leader's status once that is committed."""
+        what = f"add node {node}"
+        if node not in self._nodes:
+            raise CorelaneError(what, "it is not among the peers", "give its address, too")
+        if not any(self.status(node) for _ in range(4)):
+            raise CorelaneError(what, "it does not answer", "start it first, with the option join=yes")
+        voters, learners, begun = self._members()
+        if learner and voters == {node}:
+            raise CorelaneError(what, "no voter would be left", "add another one first")
+        if learner:
+            return self._change(what, voters - {node}, learners | {node}, begun)
+        return self._change(what, voters | {node}, learners - {node}, begun)
+
+    def remove(self, node: int) -> dict[str, Any]:
+        """Take a node out of the group."""
+        voters, learners, begun = self._members()
+        if node not in voters | learners:
+            raise CorelaneError(f"remove node {node}", "it does not belong to the group")
+        if voters == {node}:
+            raise CorelaneError(f"remove node {node}", "it is the only voter", "stop it instead")
+        return self._change(f"remove node {node}", voters - {node}, learners - {node}, begun)
+
+    def _members(self) -> tuple[set[int], set[int], int]:
+        """Voters, learners, and the entry that they came with."""
+        status = self.leader_status()
+        members = status["members"]
+        if members["outgoing"]:
+            raise CorelaneError("change the members", "a change is under way", "wait until it is done")
+        return set(members["voters"]), set(members["learners"]), int(status["members_index"])
+
+    def transfer(self, to: int) -> dict[str, Any]:
+        """Hand leadership to a voter; returns its status."""
+        what = f"hand leadership to node {to}"
+        if to not in self._members()[0]:
+            raise CorelaneError(what, "it is no voter of the group", "add it first")
+        return self._order(what, lambda s: s["id"] == to, lambda _status: (_TRANSFER, struct.pack("<I", to)))

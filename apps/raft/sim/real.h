@@ -1,0 +1,54 @@
+/* A node that is the real one: what its files share. See world.h for what else there is.
+ *
+ *   real.c       its life, its environment, its state machine
+ *   real_disk.c  its block device and what goes wrong with it */
+#ifndef CORELANE_APPS_RAFT_SIM_REAL_H
+#define CORELANE_APPS_RAFT_SIM_REAL_H
+
+#include "../../../libos/storage/log.h"
+#include "../node.h"
+#include "world.h"
+
+#define REAL_SNAPSHOT_BYTES (8 << 10)
+#define REAL_IN_FLIGHT 3 /* flushes of the log */
+#define REAL_CONFIRM_NS SIM_MS
+
+/* What the disk has been told to do. */
+enum real_bad { REAL_GOOD, REAL_FAILS, REAL_FULL };
+
+struct real {
+    struct sim_world *world;
+    struct sim_node *owner;
+    struct cl_blk *blk;
+    struct cl_log *log;
+    struct cl_raft_node *node;
+    struct sim_machine machine; /* its own sessions are not used: the node has some */
+    bool running;
+    enum real_bad bad;
+    bool hurt;        /* it was, or may have been, in this life: what was submitted meanwhile may fail later */
+    bool slow, hung;  /* and this to be slow, or to do nothing */
+    uint64_t said;    /* the last flush of which the disk says that it was acknowledged */
+    uint64_t wake_ns; /* virtual time of the next wake that is under way; 0: none */
+};
+
+static inline struct real *real_of(struct sim_node *n)
+{
+    return n->real;
+}
+
+static inline uint64_t real_clock(void *arg)
+{
+    struct real *r = arg;
+    return sim_local_ns(r->world, r->owner);
+}
+
+/* real_disk.c */
+/* A new device with an empty log on it. */
+int real_new_disk(struct real *r);
+/* Have the disk do what it is to do by now. */
+void real_set_disk(struct real *r);
+void real_fail_disk(struct sim_world *w, struct sim_node *n);
+void real_mend_disk(struct sim_world *w, struct sim_node *n);
+bool real_rot(struct sim_world *w, struct sim_node *n);
+
+#endif

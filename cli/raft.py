@@ -1,0 +1,114 @@
+"""corelane raft: look at a running group of Raft nodes, change its members, hand leadership over."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from . import values
+
+_COLUMNS = ("NODE", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "DURABLE", "MEMBER", "STATE")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    texts = {
+        "status": "each node's role, term and progress, as it says itself",
+        "members": "who belongs to the group and how far each is, as the leader sees it",
+        "add": "make a node that was started with join=yes a member",
+        "remove": "take a node out of the group",
+        "transfer": "hand leadership to a node",
+    }
+    for action, text in texts.items():
+        made = actions.add_parser(action, help=text)
+        if action in ("add", "remove", "transfer"):
+            made.add_argument("node", type=values.positive, metavar="ID", help="the node")
+        if action == "add":
+            made.add_argument("--learner", action="store_true", help="it gets the log and does not vote")
+        made.add_argument("--peers", required=True, metavar="LIST", help="all nodes: 1=ADDRESS:PORT,2=ADDRESS:PORT,...")
+        text = "give up after so long (default 10)"
+        made.add_argument("--timeout", type=values.seconds, default=10.0, metavar="S", help=text)
+        made.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """0; of status 1 if no node leads."""
+    from ..apps.raft.operate import Operator
+
+    with Operator(options.peers, timeout_s=options.timeout) as group:
+        if options.action == "status":
+            seen = group.all()
+            leads = any(s and s["role"] == "leader" for s in seen.values())
+            print(json.dumps({"nodes": seen}) if options.json else status_text(seen))
+            return 0 if leads else 1
+        if options.action == "members":
+            said = members(group.leader_status())
+            print(json.dumps(said) if options.json else members_text(said))
+            return 0
+        if options.action == "add":
+            status = group.add(options.node, options.learner)
+        elif options.action == "remove":
+            status = group.remove(options.node)
+        else:
+            status = group.transfer(options.node)
+        said = members(status)
+        print(json.dumps(said) if options.json else members_text(said))
+        return 0
+
+
+def member_of(status: dict[str, Any]) -> str:
+    """What a node takes itself for."""
+    members, me = status["members"], status["id"]
+    if me in members["voters"]:
+        return "voter"
+    if me in members["learners"]:
+        return "learner"
+    return "leaving" if me in members["outgoing"] else "no member"
+
+
+def status_text(seen: dict[int, dict[str, Any] | None]) -> str:
+    """A table, a line each node."""
+    rows: list[tuple[str, ...]] = [_COLUMNS]
+    for node, s in seen.items():
+        if s is None:
+            rows.append((str(node), "no answer", *("-" for _ in _COLUMNS[2:])))
+            continue
+        numbers = (str(s[name]) for name in ("term", "leader", "commit", "applied", "durable"))
+        rows.append((str(node), s["role"], *numbers, member_of(s), s["why"] or s["state"]))
+    return table(rows)
+
+
+def table(rows: list[tuple[str, ...]]) -> str:
+    """Columns as wide as they need to be."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(w.ljust(widths[i]) for i, w in enumerate(row)).rstrip() for row in rows)
+
+
+def members(status: dict[str, Any]) -> dict[str, Any]:
+    """The group as its leader sees it: the leader, its term, and each member's part, state and match."""
+    m, peers = status["members"], {p["id"]: p for p in status["peers"]}
+    out = []
+    for node in sorted({*m["voters"], *m["outgoing"], *m["learners"]}):
+        part = "learner" if node in m["learners"] else "voter" if node in m["voters"] else "leaving"
+        leads = node == status["id"]
+        peer = peers.get(node, {})
+        out.append(
+            {
+                "id": node,
+                "part": part,
+                "state": "leader" if leads else peer.get("state", "unknown"),
+                "active": leads or bool(peer.get("active")),
+                "match": status["durable"] if leads else peer.get("match", 0),
+            }
+        )
+    return {"leader": status["id"], "term": status["term"], "joint": bool(m["outgoing"]), "members": out}
+
+
+def members_text(said: dict[str, Any]) -> str:
+    """The same for people."""
+    rows: list[tuple[str, ...]] = [("NODE", "PART", "STATE", "HEARD", "MATCH")]
+    for m in said["members"]:
+        rows.append((str(m["id"]), m["part"], m["state"], "yes" if m["active"] else "no", str(m["match"])))
+    head = f"node {said['leader']} leads term {said['term']}"
+    return f"{head}, a change of members is under way\n{table(rows)}" if said["joint"] else f"{head}\n{table(rows)}"
