@@ -6,13 +6,20 @@ types the two kinds wait in queues of their own (libos/net/typed.h), so that a s
 quantum of long ones before it, either. The generator decides beforehand which request is long and says so in it, and
 keeps the two kinds' latencies apart. Load is the time that the requests ask for over the time that there is; what the
 stack takes comes on top.
+
+A turn of an arm is measured in windows of 20 ms, some 3400 requests and 17 long ones at the load of the figure. A p99
+is the median of the windows', of one turn for the figure's pairs and of all turns for the rows and the plot: a pause of
+the machine, which takes a core for milliseconds some times a second, spoils the windows that it falls in. None is left
+out, and a window in which requests stayed unanswered may be infinite. The rows have the percentiles of all requests,
+too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +27,7 @@ from ..drivers.loadgen import Echo, Result
 from .harness import rig, shared
 from .harness.load import WARM_FRACTION, WARM_MOST_S, point_of
 from .harness.numbers import PERCENTILES, plain
+from .harness.numbers import percentile as percentile_of
 from .harness.openloop import Point, middle
 from .harness.plot import Canvas
 from .harness.session import Session
@@ -40,14 +48,16 @@ ARMS = {  # quantum in us (0: none), and whether requests wait by type
     "typed, quantum": (QUANTUM_US, True),
 }
 COMPARED = ("run to completion", "quantum")
-ROUNDS = 3
+WINDOW_S = 0.02
+ROUNDS, ROUNDS_OF_OTHERS = 7, 3
+FIGURES_PART = 0.5  # of the time: for the load of the figure
 PORT = 9001
 
 Measure = Callable[[float, float], Point]  # (load as a part of the core, seconds)
 
 
 def run(session: Session) -> None:
-    """The load of the figure, all arms in turns; then the others once."""
+    """The load of the figure, all arms in turns; then the others."""
     cores = session.two_cores
     session.settings |= {
         "message": f"one request of 22 bytes that takes {SHORT_US:g} us ({100 * LONG_FRACTION:g} %: {LONG_US:g} us)",
@@ -57,21 +67,21 @@ def run(session: Session) -> None:
         "targets_us": TARGETS_US,
         "checksums": rig.CHECKSUMS,
     }
-    slot = session.seconds / (ROUNDS + 0.5 * len(LOADS)) / len(ARMS)
     with contextlib.ExitStack() as stack:
         arms = {name: stack.enter_context(server(cores, *how)) for name, how in ARMS.items()}
+        slot = FIGURES_PART * session.seconds / ROUNDS / len(arms)
         got = session.interleave({name: partial(arm, LOAD, slot) for name, arm in arms.items()}, ROUNDS)
-        for name, points in got.items():
-            add_row(session, name, LOAD, points)
-        for load in LOADS:
-            session.take_canary()
-            for name, arm in arms.items():
-                session.say(f"load {load:g}: {name}")
-                add_row(session, name, load, [arm(load, 0.5 * slot)])
-    without, with_it = (got[name] for name in COMPARED)
-    session.ratio_figure(
-        FIGURES[0], [p.extra["short_p99_us"] for p in without], [p.extra["short_p99_us"] for p in with_it]
-    )
+        slot = (1 - FIGURES_PART) * session.seconds / ROUNDS_OF_OTHERS / len(arms) / len(LOADS)
+        at = {(name, load): partial(arm, load, slot) for load in LOADS for name, arm in arms.items()}
+        others = session.interleave(
+            {f"{name} at {load:g}": body for (name, load), body in at.items()}, ROUNDS_OF_OTHERS
+        )
+    for name, points in got.items():
+        add_row(session, name, LOAD, points)
+    for name, load in at:
+        add_row(session, name, load, others[f"{name} at {load:g}"])
+    without, with_it = ([middle_us(p.extra["short_p99_windows_us"]) for p in got[name]] for name in COMPARED)
+    session.ratio_figure(FIGURES[0], without, with_it)
 
 
 @contextlib.contextmanager
@@ -95,29 +105,47 @@ def server(cores: tuple[int, int], quantum_us: int, typed: bool) -> Any:
 def measure(made: shared.Shared, load: float, seconds: float) -> Point:
     """A point whose extra values tell short and long requests apart."""
     warm_s = min(WARM_FRACTION * seconds, WARM_MOST_S)
-    result = made.generator.run(load / MEAN_US * 1e6, seconds - warm_s, warmup_s=warm_s)
+    windows = max(1, round((seconds - warm_s) / WINDOW_S))
+    result = made.generator.run(load / MEAN_US * 1e6, seconds - warm_s, warmup_s=warm_s, windows=windows)
     point = point_of(result)
     point.extra |= by_kind(result)
     return point
 
 
 def by_kind(result: Result) -> dict[str, Any]:
-    """Counts and percentiles of the short and of the long requests; percentiles may be infinite."""
+    """Counts and percentiles of the short and of the long requests, and the p99 of each window that had some;
+    percentiles may be infinite."""
     out: dict[str, Any] = {}
-    for kind, latency in (("short", result.short), ("long", result.long)):
+    for kind in ("short", "long"):
+        latency = getattr(result, kind)
         assert latency is not None  # the traffic has long requests
+        parts = [getattr(window, kind) for window in result.windows]
         out[f"{kind}_requests"] = latency.count
         out |= {f"{kind}_{name}_us": latency.percentile_us(100 * q) for name, q in PERCENTILES}
+        out[f"{kind}_p99_windows_us"] = [part.percentile_us(99) for part in parts if part.count]
     return out
 
 
+def middle_us(values: Sequence[float]) -> float:
+    """The median; nan of none."""
+    return statistics.median(values) if values else math.nan
+
+
 def add_row(session: Session, name: str, load: float, points: list[Point]) -> None:
-    """An arm at a load. Percentiles by kind are the medians of the rounds."""
+    """An arm at a load. Percentiles by kind are the medians of the rounds, and the p99 is that of all windows, too."""
     row = session.point(name, middle(points))
     row["load"] = load
-    for key in points[0].extra:
-        values = sorted(float(p.extra[key]) for p in points)
-        row[key] = sum(values) if key.endswith("_requests") else plain(values[len(values) // 2])
+    for kind in ("short", "long"):
+        row[f"{kind}_requests"] = sum(p.extra[f"{kind}_requests"] for p in points)
+        for percentile, _ in PERCENTILES:
+            key = f"{kind}_{percentile}_us"
+            row[key] = plain(middle_us([p.extra[key] for p in points]))
+        windows = sorted(us for p in points for us in p.extra[f"{kind}_p99_windows_us"])
+        row[f"{kind}_windows"] = len(windows)
+        row[f"{kind}_p99_window_us"] = plain(middle_us(windows))
+        row[f"{kind}_p99_window_lower_us"] = plain(percentile_of(windows, 0.25))
+        row[f"{kind}_p99_window_upper_us"] = plain(percentile_of(windows, 0.75))
+        del row[f"{kind}_p99_windows_us"]
 
 
 def plot(document: dict[str, Any]) -> Canvas:
@@ -131,18 +159,24 @@ def plot(document: dict[str, Any]) -> Canvas:
         size=(13, 6),
     )
     for panel, kind in enumerate(("short", "long")):
+        key = f"{kind}_p99_window"
         for i, name in enumerate(ARMS):
             rows = sorted((a for a in arms if a["name"] == name), key=lambda a: float(a["load"]))
-            values = [_finite(a[f"{kind}_p99_us"]) for a in rows]
+            values = [_finite(a[f"{key}_us"]) for a in rows]
             if not any(map(math.isfinite, values)):
                 canvas.caption(f"{name}: every p99 of the {kind} requests is infinite.")
                 continue
-            canvas.curve([100 * float(a["load"]) for a in rows], values, label=name, colour=i, panel=panel)
+            at = [100 * float(a["load"]) for a in rows]
+            canvas.curve(at, values, label=name, colour=i, panel=panel)
+            lower, upper = ([a[f"{key}_{side}_us"] for a in rows] for side in ("lower", "upper"))
+            canvas.band(at, lower, upper, colour=i, panel=panel)
         axis = canvas.axes[panel]
         axis.set_yscale("log")
         axis.set_xlabel("load: time that requests ask for, of one core (%)")
-        axis.set_ylabel(f"p99 of {kind} requests (us)")
-    canvas.caption(f"Curves stop at {100 * max(LOADS):g} %, the last load asked for; infinite values are not drawn.")
+        axis.set_ylabel(f"p99 of {kind} requests, median of windows of {1e3 * WINDOW_S:g} ms (us)")
+    few = min(int(a["short_windows"]) for a in arms)
+    canvas.caption(f"A point is of {few} windows or more; bands are their quartiles. Infinite values are not drawn.")
+    canvas.caption(f"Curves stop at {100 * max(LOADS):g} %, the last load asked for.")
     return canvas
 
 

@@ -85,7 +85,7 @@ GOALS: dict[str, Goal] = _table(
         200e3,
         "at least",
         "1/s",
-        "steps of simulated clusters of 5 nodes, all checked, one core",
+        "steps of simulated clusters of 5 nodes, all checked, one core: the slower of real nodes and bare core",
     ),
     Goal("raft-sim.seeds", 10_000, "at least", "seeds", "of 5 nodes that CI runs, run here without a failure"),
     Goal("log.append_over_bare", 1.1, "at most", "x", "durable append, one at a time, p50 / the best bare loop's"),
@@ -96,5 +96,6 @@ GOALS: dict[str, Goal] = _table(
     Goal("raft.memory_put_us", 25.0, "at most", "us", "replicated put, 3 replicas in memory on 2 cores, p50"),
     Goal("raft.durable_over_floor", 1.25, "at most", "x", "durable put p50 / second of three bare writes at once"),
     Goal("raft.libraft_over_ours", 1.3, "at least", "x", "put p50 of libraft on the same disk / ours, durable"),
+    Goal("raft-fail.no_leader_ms", 30.0, "at most", "ms", "kill -9 of a leader to the next one, timeout 10 ms, p99"),
     Goal("raft.over_etcd", 10.0, "at least", "x", "durable puts a second, 64 clients, ours / etcd's on the same disk"),
 )

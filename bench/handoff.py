@@ -186,7 +186,8 @@ def pairs(moves: Sequence[shared.Move], step: int) -> list[tuple[shared.Move, sh
 
     moves: of one core, in order. A move that was overtaken by another one has no end.
     """
-    kept = [m for m in moves if m.what not in (lib.CL_IO_LOG_EVICTED, lib.CL_IO_LOG_ASIDE)]
+    besides = (lib.CL_IO_LOG_EVICTED, lib.CL_IO_LOG_ASIDE, lib.CL_IO_LOG_SQUATTED)
+    kept = [m for m in moves if m.what not in besides]
     return [
         (wanted, done, after)
         for wanted, done, after in zip(kept, kept[1:], [*kept[2:], None], strict=False)

@@ -134,6 +134,7 @@ def judge(session: Session, got: dict[str, list[Point]]) -> None:
             ratio = pairwise([p for p, _ in kept], [q for _, q in kept])
             left_out = f"; {len(pairs) - len(kept)} of {len(pairs)} pairs left out" if len(kept) < len(pairs) else ""
             session.note(f"p99 {name} over {other}: {quartiles(ratio)}{left_out}")
+            session.settings.setdefault("p99_over", {})[f"{name} over {other}"] = ratio.median
             if other == "alone" and name in FLOODS:
                 found[name] = ratio
     if not found:

@@ -6,8 +6,11 @@ see?
 Arms: corelane with the policies `delay` and `shenango`; `static`, where the core is the server's all the time and the
 job has none; and the same server behind a kernel socket with the job under SCHED_IDLE.
 
-The same shift is repeated some hundred times, and each window's requests of all repetitions share a histogram. The
-schedule is drawn beforehand, as always: a request that is late in a window is charged to it.
+The same shift is repeated a hundred times or more, in runs of eight. The requests of a window in all shifts of a run
+share a histogram, and a window's percentile is the median of its runs', with their quartiles beside it: so a pause of
+the machine, which takes a core for milliseconds some times a second, spoils the windows that it falls in of one run and
+not the curve. The schedule is drawn beforehand, as always: a request that is late in a window is charged to it, and one
+that is not answered is infinite.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from ..drivers import netns
 from ..drivers.loadgen import Echo, Latency, Loadgen, Phase
 from .baseline.sockets import LinuxUdp
 from .harness import rig, shared
-from .harness.numbers import plain
+from .harness.numbers import percentile, plain
 from .harness.plot import Canvas
 from .harness.session import Session
 from .tenant import Tenant
@@ -38,17 +41,21 @@ LOW_RPS, HIGH_RPS = 15_000.0, 150_000.0  # what a server on a kernel socket carr
 WINDOW_S = 100e-6
 BEFORE, DURING, AFTER = 5, 20, 15  # windows: at the low load, at the high one, at the low one again
 PAUSE_S = 2e-3  # at the low load, not measured: from one shift to the next
-MOST_SHIFTS = 1023 // (BEFORE + DURING + AFTER + 1)  # of a run: a phase each
-ROUNDS = 3
+RUN_SHIFTS = (
+    8  # of a run: 120 requests of a window at the high load; more shifts a run, and pauses spoil more of the runs
+)
+RUN_COSTS_S = 0.06  # what starting and ending one takes
+ROUNDS, ROUNDS_LEAST = 11, 3
+CANARY_S = 0.03
 PORT = 9001
 LINUX = "Linux, batch under SCHED_IDLE"
 
 
 @dataclass
 class Windows:
-    """What the shifts of an arm came to, added up over its rounds: latencies by window, and counts."""
+    """What the shifts of an arm came to: the latencies of each run by window, and counts."""
 
-    latency: dict[int, Latency] = field(default_factory=dict)
+    runs: list[dict[int, Latency]] = field(default_factory=list)
     sent: int = 0
     answered: int = 0
     late: int = 0
@@ -58,11 +65,7 @@ class Windows:
 
     def add(self, generator: Loadgen, shifts: int, work: int, seconds: float) -> None:
         """Add the run that the generator has just ended."""
-        for number, latency in generator.series().items():
-            if number in self.latency:
-                self.latency[number].merge(latency)
-            else:
-                self.latency[number] = latency
+        self.runs.append(generator.series())
         for result in generator.results():
             self.sent += result.sent
             self.answered += result.answered
@@ -70,6 +73,18 @@ class Windows:
         self.shifts += shifts
         self.work += work
         self.seconds += seconds
+
+    def percentiles_us(self, percent: float) -> list[list[float]]:
+        """Of each window in order: the runs' values, ascending, without those in which it had no request."""
+        found = []
+        for number in sorted(self.runs[0]) if self.runs else ():
+            values = sorted(run[number].percentile_us(percent) for run in self.runs if number in run)
+            found.append([value for value in values if not math.isnan(value)])
+        return found
+
+    def requests(self) -> list[int]:
+        """Of each window in order, in all runs."""
+        return [sum(run[number].count for run in self.runs) for number in sorted(self.runs[0])] if self.runs else []
 
 
 Arm = Callable[[Windows, float], None]  # (where to add to, seconds)
@@ -108,23 +123,24 @@ def run(session: Session) -> None:
             "static": partial(ours.shift, "static"),
         }
         add_linux(session, arms, stack, cores)
-        slot = 0.85 * session.seconds / ROUNDS / len(arms)
+        arm_s, run_s = 0.85 * session.seconds / len(arms), RUN_SHIFTS * shift_s() + RUN_COSTS_S
+        rounds = min(ROUNDS, max(ROUNDS_LEAST, int(arm_s / run_s)))
         got = {name: Windows() for name in arms}
-        session.interleave({name: partial(arm, got[name], slot) for name, arm in arms.items()}, ROUNDS)
+        bodies = {name: partial(arm, got[name], arm_s / rounds) for name, arm in arms.items()}
+        session.interleave(bodies, rounds, CANARY_S)
     for name, windows in got.items():
         add_rows(session, name, windows)
 
 
 def play(generator: Loadgen, job: Tenant | None, into: Windows, seconds: float) -> None:
-    """Runs of shifts for about so long, one at least."""
-    left = max(1, round(seconds / shift_s()))
-    while left:
-        shifts = min(left, MOST_SHIFTS)
+    """Runs for about so long: one at least, a short one where there is no time for RUN_SHIFTS."""
+    runs = max(1, round(seconds / (RUN_SHIFTS * shift_s() + RUN_COSTS_S)))
+    shifts = RUN_SHIFTS if runs > 1 else min(RUN_SHIFTS, max(1, round((seconds - RUN_COSTS_S) / shift_s())))
+    for _ in range(runs):
         before = job.work if job else 0
         generator.start(schedule(shifts))
         generator.wait()
         into.add(generator, shifts, (job.work if job else 0) - before, shifts * shift_s())
-        left -= shifts
 
 
 class Ours:
@@ -171,14 +187,14 @@ def add_linux(session: Session, arms: dict[str, Arm], stack: contextlib.ExitStac
 
 
 def add_rows(session: Session, name: str, windows: Windows) -> None:
-    """One row an arm, with the windows as lists: the time of each, its p50, its p99 and how many requests it had."""
-    numbers = sorted(windows.latency)
-    at_us = [(number - 1 - BEFORE) * WINDOW_S * 1e6 for number in numbers]
-    p50 = [windows.latency[number].percentile_us(50) for number in numbers]
-    p99 = [windows.latency[number].percentile_us(99) for number in numbers]
+    """One row an arm, with the windows as lists: the time of each, the medians of its runs' p50 and p99, the quartiles
+    of the p99, and how many requests it had."""
+    by_run = {percent: windows.percentiles_us(percent) for percent in (50, 99)}
+    p50, p99 = ([percentile(values, 0.5) for values in by_run[percent]] for percent in (50, 99))
     session.arm(
         name,
         shifts=windows.shifts,
+        runs=len(windows.runs),
         sent=windows.sent,
         answered=windows.answered,
         late=windows.late,
@@ -187,10 +203,12 @@ def add_rows(session: Session, name: str, windows: Windows) -> None:
         p99_first_window_us=plain(p99[BEFORE]) if len(p99) > BEFORE else None,
         p99_worst_us=plain(_worst(p99)),
         windows_over_twice_settled=after_jump(p99),
-        window_start_us=at_us,
+        window_start_us=[(number - BEFORE) * WINDOW_S * 1e6 for number in range(len(p99))],
         window_p50_us=[plain(v) for v in p50],
         window_p99_us=[plain(v) for v in p99],
-        window_requests=[windows.latency[number].count for number in numbers],
+        window_p99_lower_us=[plain(percentile(values, 0.25)) for values in by_run[99]],
+        window_p99_upper_us=[plain(percentile(values, 0.75)) for values in by_run[99]],
+        window_requests=windows.requests(),
     )
 
 
@@ -228,14 +246,18 @@ def plot(document: dict[str, Any]) -> Canvas:
                 continue
             middle = [at + WINDOW_S * 0.5e6 for at in arm["window_start_us"]]
             canvas.curve(middle, values, label=str(arm["name"]), colour=i, panel=panel)
+            if key == "p99":
+                canvas.band(middle, arm["window_p99_lower_us"], arm["window_p99_upper_us"], colour=i, panel=panel)
         axis = canvas.axes[panel]
         axis.axvline(0, color="#999999", linestyle="--", linewidth=1.2, label="the load goes up")
         down = DURING * WINDOW_S * 1e6
         axis.axvline(down, color="#999999", linestyle=":", linewidth=1.2, label="and down again")
         axis.set_yscale("log")
         axis.set_xlabel("time since the jump, windows of 100 us (us)")
-        axis.set_ylabel(f"{key} of the window's requests (us)")
-    shifts = ", ".join(f"{a['name']}: {a['shifts']}" for a in arms)
-    canvas.caption(f"Shifts: {shifts}. The curves end where the next pause at the low load begins.")
+        axis.set_ylabel(f"{key} of the window's requests, median of the runs (us)")
+    shifts = ", ".join(f"{a['name']}: {a['shifts']} in {a['runs']} runs" for a in arms)
+    canvas.caption(
+        f"Shifts: {shifts}. Bands are quartiles of the runs. The curves end at the next pause at the low load."
+    )
     canvas.caption("Infinite percentiles (unanswered requests) are not drawn; the table has them.")
     return canvas

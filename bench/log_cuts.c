@@ -10,6 +10,7 @@
 
 #define SECTOR 512u
 #define MOST_FLIGHTS 64
+#define CONFIRM_TICKS 12
 #define SLACK (512u << 10) /* and 2 KiB an append are more than a run ever took; if not, it ends with -ENOSPC */
 
 /* A sector as it was stored. */
@@ -29,6 +30,8 @@ struct recorder {
     uint64_t rng;
     struct stored *all;
     uint64_t n_stored, room;
+    uint64_t ticks,
+        confirms; /* the run's clock, which goes on when it is read; superblocks that confirm, which are cut, too */
     uint32_t acknowledged, submitted;
 };
 
@@ -113,6 +116,11 @@ static uint32_t contents(uint64_t seed, uint64_t index, uint8_t out[700])
     return bytes;
 }
 
+static uint64_t tick(void *arg)
+{
+    return ++((struct recorder *)arg)->ticks;
+}
+
 static struct recorder *counting; /* the run's: a cut is taken by one thread of a process at a time */
 
 static void acknowledged(struct cl_log_op *op)
@@ -124,7 +132,8 @@ static void acknowledged(struct cl_log_op *op)
 /* The run: lone appends and bursts, a vote and a trim now and then. */
 static int record_run(struct recorder *r, uint64_t seed, uint32_t appends, uint32_t in_flight, char err[256])
 {
-    struct cl_log_config config = {.blk = &r->blk, .in_flight = in_flight};
+    struct cl_log_config config = {
+        .blk = &r->blk, .in_flight = in_flight, .confirm_ns = CONFIRM_TICKS, .now_ns = tick, .now_arg = r};
     struct cl_log *log;
     uint8_t data[700];
     struct cl_log_op *ops = calloc(appends, sizeof *ops), meta = {.data = data, .bytes = 24};
@@ -153,6 +162,9 @@ static int record_run(struct recorder *r, uint64_t seed, uint32_t appends, uint3
     }
     while (rc == 0 && cl_log_busy(log))
         cl_log_pump(log);
+    struct cl_log_stats stats;
+    cl_log_stats(log, &stats);
+    r->confirms = stats.confirms;
     if (rc == 0)
         rc = cl_log_error(log);
     if (rc)
@@ -251,6 +263,7 @@ int cl_bench_log_cuts(uint64_t seed, uint32_t appends, uint32_t in_flight, struc
     }
     out->appends = r.acknowledged;
     out->sectors = r.n_stored;
+    out->confirms = r.confirms;
     if (rc == 0)
         rc = replay(&r, work, seed, out, err);
     if (r.memory)

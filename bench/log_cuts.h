@@ -17,7 +17,8 @@ struct cl_bench_log_cuts {
     uint64_t
         recovered;   /* of them: all acknowledged records, in order, as they were, and none that was never submitted */
     uint64_t beyond; /* records found that had not been acknowledged, over all cuts */
-    uint64_t torn;   /* cuts that left a torn flush, as reported */
+    uint64_t confirms; /* superblocks of the run that only say what was acknowledged */
+    uint64_t torn;     /* cuts that left a torn flush, as reported */
 };
 
 /* appends: up to 1 Mi; in_flight: flushes in flight at most, 1 to 16. -errno with a reason in err, also of the first cut that was not

@@ -3,13 +3,16 @@
 Every kernel runs plain and probed in turn, and the figure is the median of the rounds' ratios. Where code happens to
 lie can matter more than probes do: the same short loop takes up to twice as long when it straddles cache lines. So the
 plain arm and the probed one get the same choice: both are compiled for each of PLACES (batch_probes.place), all of
-which run in every round, and each arm is taken at its best place, that of the lowest median. `plain_places` is how far
-apart the plain arm's places are (slowest over fastest). A kernel whose probed code comes out faster than the plain code
+which run in the first rounds, and each arm is taken at its best place there, that of the lowest median. The rounds that
+count come after those, of one place an arm: kernels that wait for memory need many. `plain_places` is how far apart the
+plain arm's places are (slowest over fastest). A kernel whose probed code comes out faster than the plain code
 (LLVM's choices differ) counts as even in the figures: probes save nothing.
 
 Arms: numba's kernels (probes_kernels.py) by `@libos.batch`, for which the goals are; the same with a probe at every
 loop's end before the optimiser runs, the obvious way, to show what paying for whole loops saves; and C (probes_c.py)
-with CL_PROBE by hand and with the compiler's trace-pc callback, over plain C. Gaps are those of a build whose probes
+with CL_PROBE by hand and with the compiler's trace-pc callback, over plain C. Kernels whose innermost loops are short
+(BOUNDED), where probes cost most, have one arm more, in the same rounds: a bare count of the turns around those loops
+(probes_bound.py), which is what any probe that counts them costs at least. Gaps are those of a build whose probes
 always call a function that notes when (gaps.h); what noting takes is within them, and is given as `noting_ns`. The
 first two calls of each kernel, in which intervals are still being found, are left out of times and gaps alike.
 """
@@ -39,7 +42,8 @@ PAIRS_AT_LEAST = 5
 # Where functions begin, in bytes behind a cache line's begin; and whether innermost loops begin at one.
 PLACES = ((0, False), (32, False), (0, True), (32, True))
 SHORT_S = 5.0  # a run shorter than this compiles for the first place only
-BATCH, NAIVE = "batch", "every turn"
+BATCH, NAIVE, BOUND = "batch", "every turn", "bound"
+BOUNDED = ("matmul_blocked", "spmv")
 C_WAYS = (probes_c.HAND, probes_c.TRACE)
 GAP_GOAL_US = 2.0
 
@@ -54,14 +58,17 @@ def _ns(call: Call) -> int:
     return time.perf_counter_ns() - start
 
 
-def _compile(kernel: Any, target: Any, places: tuple[Place, ...], *, naive: bool) -> dict[tuple[str, Place], Call]:
-    """Plain and probed code in all places, and the naive way in one."""
+def _compile(
+    kernel: Any, target: Any, places: tuple[Place, ...], arms: tuple[str, ...]
+) -> dict[tuple[str, Place], Call]:
+    """All arms in all places; the naive way in one."""
     import numba
 
     from ..libos.batch_compile import NaiveLibrary, PlainLibrary, ProbedLibrary, probed_compiler
+    from .probes_bound import BoundLibrary
 
-    wanted = [("plain", PlainLibrary, at) for at in places] + [(BATCH, ProbedLibrary, at) for at in places]
-    wanted += [(NAIVE, NaiveLibrary, places[0])] if naive else []
+    libraries = {"plain": PlainLibrary, BATCH: ProbedLibrary, NAIVE: NaiveLibrary, BOUND: BoundLibrary}
+    wanted = [(arm, libraries[arm], at) for arm in arms for at in (places[:1] if arm == NAIVE else places)]
 
     def compiled(library: Any, at: Place) -> Call:
         pipeline = probed_compiler(dataclasses.replace(target, pad=at[0], align=at[1]), library)
@@ -90,10 +97,16 @@ def _medians(took: Times, arm: str) -> dict[Place, float]:
     return {at: statistics.median(times) for (name, at), times in took.items() if name == arm}
 
 
-def _best(took: Times, arm: str) -> list[int]:
-    """An arm's times at the place where it is fastest."""
+def _best(took: Times, arm: str) -> Place:
+    """The place where an arm is fastest."""
     medians = _medians(took, arm)
-    return took[arm, min(medians, key=medians.__getitem__)]
+    return min(medians, key=medians.__getitem__)
+
+
+def _times(took: Times, arm: str) -> list[int]:
+    """Of an arm that ran at one place."""
+    (times,) = (times for (name, _), times in took.items() if name == arm)
+    return times
 
 
 def _noting_ticks() -> float:
@@ -142,21 +155,24 @@ def _spread(ratio: Ratio) -> dict[str, float]:
 def _numba_kernel(
     session: Session, kernel: Any, target: Any, places: tuple[Place, ...], seconds: float
 ) -> dict[str, Any]:
-    """One kernel's rows: by @libos.batch, and a probe at every turn."""
+    """One kernel's rows: by @libos.batch, a probe at every turn, and the bound."""
     import numba
 
     from ..libos.batch_compile import probed_compiler
 
+    arms = ("plain", BATCH, *((BOUND,) if kernel.name in BOUNDED else ()), *((NAIVE,) if session.baseline else ()))
     noting = dataclasses.replace(target, slow="cl_bench_gap", always=True)
     noted = numba.njit(nogil=True, pipeline_class=probed_compiler(noting))(kernel.function)
-    took = _in_turn(_compile(kernel, target, places, naive=session.baseline), 0.8 * seconds)
+    calls = _compile(kernel, target, places, arms)
+    tried = _in_turn(calls, 0.25 * seconds)
+    took = _in_turn({(arm, at): calls[arm, at] for arm in arms for at in [_best(tried, arm)]}, 0.55 * seconds)
     gaps = _gap_values(kernel.name, _gaps(lambda: noted(*kernel.args), 0.2 * seconds), target.ticks_per_us)
     report = noted.overloads[noted.signatures[0]].library.report
-    plain, by_place = _best(took, "plain"), _medians(took, "plain").values()
+    plain, by_place = _times(took, "plain"), _medians(tried, "plain").values()
     row = session.arm(
         kernel.name,
         way=BATCH,
-        **_spread(pairwise(_best(took, BATCH), plain)),
+        **_spread(pairwise(_times(took, BATCH), plain)),
         plain_us=statistics.median(plain) / 1e3,
         plain_places=max(by_place) / min(by_place),
         **gaps,
@@ -164,8 +180,15 @@ def _numba_kernel(
         strips=report.strips,
         countdowns=report.countdowns,
     )
+    if BOUND in arms:
+        bound = _spread(pairwise(_times(took, BOUND), plain))
+        session.arm(f"{kernel.name}, bound: a bare count of its rows", way=BOUND, **bound)
+        session.note(
+            f"{kernel.name}: with a decrement and a branch a row and no look it takes "
+            f"{bound['probed_over_plain']:.3f} of the plain time, with probes {row['probed_over_plain']:.3f}"
+        )
     if session.baseline:
-        session.arm(f"{kernel.name}, a probe every turn", way=NAIVE, **_spread(pairwise(_best(took, NAIVE), plain)))
+        session.arm(f"{kernel.name}, a probe every turn", way=NAIVE, **_spread(pairwise(_times(took, NAIVE), plain)))
     return row
 
 
@@ -209,11 +232,11 @@ def run(session: Session) -> None:
     noting_ns = _noting_ticks() / target.ticks_per_us * 1e3
     every = kernels()
     in_c = [kernel for kernel in every if kernel.name in probes_c.NAMES]
-    slice_s = session.seconds / (len(every) + 0.5 * len(in_c))
+    slice_s = session.seconds / (sum(kernel.share for kernel in every) + 0.5 * len(in_c))
     rows = []
     for kernel in every:
         session.say(kernel.name)
-        rows.append(_numba_kernel(session, kernel, target, places, slice_s))
+        rows.append(_numba_kernel(session, kernel, target, places, kernel.share * slice_s))
     _c_kernels(session, in_c, target.ticks_per_us, 0.5 * slice_s)
     _figures(session, rows)
     session.settings["noting_ns"] = noting_ns
@@ -238,10 +261,11 @@ def _figures(session: Session, rows: list[dict[str, Any]]) -> None:
         session.note(f"{', '.join(faster)}: probed code came out faster than plain code; counted as even")
 
 
-COLOUR = {BATCH: 0, NAIVE: 5, probes_c.HAND: 2, probes_c.TRACE: 1}
+COLOUR = {BATCH: 0, NAIVE: 5, BOUND: 3, probes_c.HAND: 2, probes_c.TRACE: 1}
 LABEL = {
     BATCH: "@libos.batch",
     NAIVE: "numba, a probe every turn",
+    BOUND: "bound: numba, a bare count of rows",
     probes_c.HAND: "C, CL_PROBE by hand",
     probes_c.TRACE: "C, trace-pc",
 }

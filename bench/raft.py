@@ -3,10 +3,14 @@
 A put is a memcached SET of a 16-byte key and an 84-byte value; the leader answers when a majority has it, in memory or
 on the disk, and it is applied. Clients are the generator, a NIC in the iokernel's poll loop: closed, each with one put
 outstanding, as libraft's and etcd's clients are, and for the put in memory open loop besides. The iokernel's loop is on
-one core, the three nodes share the other one, which the iokernel moves between them.
+one core, the three nodes share the other one. The iokernel moves it between them, but for the arms on disk, where the
+kernel's scheduler shares it, since its own workers for the disk need that core as well; "disk, cores moved" is beside
+them. libraft's and etcd's processes use both cores; "libraft, one core" has that of our nodes alone.
 
 The floor of the durable put is what the disk takes for three writes of 4 KiB at once until the second is done, sent by
-one thread that does nothing else, in the same rounds.
+one thread that does nothing else, in the same rounds. "Three bare writers, one core" is the floor of three replicas
+that share a core, without protocol, packets and logs (raft_bound.h): what it takes more than the three bare writes is
+the price of that structure.
 """
 
 from __future__ import annotations
@@ -17,12 +21,13 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..drivers.blk import Blk
 from ..drivers.blk_file import FileBlk, create
 from ..drivers.loadgen import Closed, Loadgen
 from ..drivers.loadgen import Memcached as Traffic
@@ -30,9 +35,10 @@ from ..runtime.errors import CorelaneError, SystemLimit
 from ._native import ffi, lib
 from .baseline.peers import Etcd, Libraft, Puts
 from .harness.load import point_of
-from .harness.numbers import number, percentile
+from .harness.numbers import number, pairwise, percentile
 from .harness.plot import Canvas
 from .harness.session import Session
+from .log import where
 from .raft_nodes import KV_PORT, Group, address
 
 SUMMARY = "a replicated put, 3 replicas: in memory, on tmpfs, on disk; bare writes, libraft and etcd beside it"
@@ -44,10 +50,15 @@ OPEN_RPS = 5000.0
 ROUNDS, LEAST_SLOT_S = 3, 0.1
 WHOLE_S = 3.0  # each slot starts its nodes anew, so a shorter run has one round
 ELECTION_MS, PATIENCE_S = 500, 3.0
+WATCH_US = 100_000  # nodes look at their role as seldom as that: it takes the core that they share
 FLOOR_FILE_BYTES = 48 << 20
 FLOOR_MOST = 20_000
 LIBRAFT_GUESS = {1: 4000, 64: 20_000}  # puts a second, for the number that fills a slot: it counts puts, not seconds
 MEMORY, TMPFS, DISK, FLOOR, LIBRAFT, ETCD = "memory", "tmpfs", "disk", "three bare writes", "libraft", "etcd"
+BOUND = "three bare writers, one core"
+BOUND_NOTE = "three bare writers that share a core: durable put p50 / theirs"
+MOVED, ONE_CORE = "disk, cores moved", "libraft, one core"
+ONE_CORE_NOTE = "libraft on the core of our nodes alone: its put p50 / ours, durable"
 
 
 @dataclass(frozen=True)
@@ -75,20 +86,35 @@ def run(session: Session) -> None:
         "clients": CLIENTS,
         "open_loop_rps": OPEN_RPS,
         "election_ms": ELECTION_MS,
+        BOUND: "a client asks by a word in shared memory; three threads on the nodes' core hand on and answer by "
+        "words, yield while they wait, and each writes 4 KiB to its own file; answered when two are done",
         "links": "ours: the virtual switch, the generator is its uplink; libraft, etcd: TCP on loopback",
     }
-    base = getattr(session.options, "folder", Path("."))
     with contextlib.ExitStack() as stack:
-        disk = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-raft-", dir=base)))
+        disk = disk_folder(session, stack)
         arms = dict(ours(session, stack, disk))
-        arms |= floor(session, stack, disk)
-        arms |= baselines(session, disk)
+        if disk:
+            arms |= floor(session, stack, disk)
+            arms |= bound(session, stack, disk)
+            arms |= baselines(session, disk)
         rounds = ROUNDS if session.seconds >= WHOLE_S else 1
         slot_s = max(session.seconds / rounds / len(arms), LEAST_SLOT_S)
         got = session.interleave({name: partial(arm, slot_s) for name, arm in arms.items()}, rounds)
     for name, slots in got.items():
         add_row(session, name, slots)
     judge(session, got)
+
+
+def disk_folder(session: Session, stack: contextlib.ExitStack) -> Path | None:
+    """A folder on the disk to measure. None: it is none, and why each arm that needs one is skipped is said."""
+    base = getattr(session.options, "folder", Path("."))
+    kind, device = where(str(base))
+    session.settings |= {"file_system": kind, "device": device}
+    if kind in ("tmpfs", "ramfs"):
+        for arm in (DISK, FLOOR, LIBRAFT, ETCD):
+            session.skip(arm, f"{base} is {kind}, where nothing is durable: choose a disk with --folder")
+        return None
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-raft-", dir=base)))
 
 
 def arm_name(system: str, clients: int) -> str:
@@ -102,7 +128,7 @@ Arm = Callable[[float], Slot]
 # Ours.
 
 
-def ours(session: Session, stack: contextlib.ExitStack, disk: Path) -> Iterator[tuple[str, Arm]]:
+def ours(session: Session, stack: contextlib.ExitStack, disk: Path | None) -> Iterator[tuple[str, Arm]]:
     """The arms of this package."""
     cores = session.two_cores
     places: dict[str, Path | None] = {MEMORY: None}
@@ -110,17 +136,25 @@ def ours(session: Session, stack: contextlib.ExitStack, disk: Path) -> Iterator[
         places[TMPFS] = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-raft-", dir="/dev/shm")))
     else:
         session.skip(TMPFS, "there is no /dev/shm")
-    places[DISK] = disk / "ours"
+    if disk:
+        places[DISK] = disk / "ours"
     yield f"{MEMORY}, open loop", partial(ours_slot, cores, None, 0)
     for system, folder in places.items():
         if folder:
             folder.mkdir(exist_ok=True)
         for clients in CLIENTS:
-            yield arm_name(system, clients), partial(ours_slot, cores, folder, clients)
+            yield arm_name(system, clients), partial(ours_slot, cores, folder, clients, managed=system != DISK)
+    if disk:
+        yield arm_name(MOVED, 1), partial(ours_slot, cores, disk / "ours", 1)
 
 
-def ours_slot(cores: tuple[int, int], folder: Path | None, clients: int, seconds: float) -> Slot:
-    """A group of nodes started anew, on the logs that it has left if it has any. clients 0: open loop."""
+def ours_slot(
+    cores: tuple[int, int], folder: Path | None, clients: int, seconds: float, *, managed: bool = True
+) -> Slot:
+    """A group of nodes started anew, on the logs that it has left if it has any. clients 0: open loop.
+
+    managed: the iokernel moves the nodes' core between them, else the kernel's scheduler shares it.
+    """
     generator = Loadgen(
         Traffic(keys=KEYS, key_bytes=KEY_BYTES, value_bytes=VALUE_BYTES, get_fraction=0.0, preload=False),
         arrivals=Closed(clients) if clients else "poisson",
@@ -129,8 +163,8 @@ def ours_slot(cores: tuple[int, int], folder: Path | None, clients: int, seconds
         checksum=True,
         drain_s=0.2,
     )
-    with contextlib.closing(generator), Group(cores, uplink=generator.nic(), logs=folder) as group:
-        group.start_all(election_ms=ELECTION_MS, prefer=1)
+    with contextlib.closing(generator), Group(cores, uplinks=[generator.nic()], logs=folder, managed=managed) as group:
+        group.start_all(election_ms=ELECTION_MS, prefer=1, watch_us=WATCH_US)
         await_answers(generator)
         point = point_of(generator.run(OPEN_RPS, seconds, warmup_s=0.1 + 0.1 * seconds))
         extra = {"sent": point.sent, "leader_at_end": group.leader()}
@@ -181,10 +215,40 @@ def floor_times(blk: FileBlk, cpu: int, block: int, count: int) -> list[int]:
     return sorted(out)
 
 
+def bound(session: Session, stack: contextlib.ExitStack, disk: Path) -> dict[str, Arm]:
+    """Three bare writers that share the nodes' core."""
+    blks = []
+    for replica in range(3):
+        path = disk / f"bound-{replica}"
+        create(path, FLOOR_FILE_BYTES // 3)
+        blks.append(stack.enter_context(contextlib.closing(FileBlk(path))))
+    return {BOUND: partial(bound_slot, blks, session.two_cores)}
+
+
+def bound_slot(blks: Sequence[FileBlk], cores: tuple[int, int], seconds: float) -> Slot:
+    """As many puts as take that long."""
+    first = bound_times(blks, cores, 50)
+    count = int(min(max(seconds / (statistics.mean(first) / 1e9), 50), FLOOR_MOST))
+    times = bound_times(blks, cores, count)
+    return Slot(percentile(times, 0.5) / 1e3, percentile(times, 0.99) / 1e3, count / (sum(times) / 1e9), count)
+
+
+def bound_times(blks: Sequence[Blk], cores: tuple[int, int], count: int) -> list[int]:
+    """Sorted, in ns. cores: the client's, the writers'."""
+    out, err = ffi.new("uint64_t[]", count), ffi.new("char[256]")
+    rc = lib.cl_bench_raft_bound([blk.ptr for blk in blks], *cores, count, out, err)
+    if rc < 0:
+        raise CorelaneError("write to the disk", ffi.string(err).decode(), errno=-rc)
+    return sorted(out)
+
+
 def baselines(session: Session, disk: Path) -> dict[str, Arm]:
     """libraft and etcd, or why they are not measured."""
     arms: dict[str, Arm] = {}
-    makers: dict[str, Callable[[Path], dict[str, Arm]]] = {LIBRAFT: libraft_arms, ETCD: etcd_arms}
+    makers: dict[str, Callable[[Path], dict[str, Arm]]] = {
+        LIBRAFT: partial(libraft_arms, session.two_cores),
+        ETCD: etcd_arms,
+    }
     for system, make in makers.items():
         try:
             if not session.baseline:
@@ -200,15 +264,16 @@ def puts_slot(puts: Puts) -> Slot:
     return Slot(puts.percentile_us(50), puts.percentile_us(99), puts.per_s, len(puts.latencies_ns))
 
 
-def libraft_arms(disk: Path) -> dict[str, Arm]:
-    """By clients."""
+def libraft_arms(cores: tuple[int, int], disk: Path) -> dict[str, Arm]:
+    """By clients, and one client on the nodes' core alone."""
     library = Libraft(disk)
 
-    def measure(clients: int, seconds: float) -> Slot:
+    def measure(clients: int, cpus: Collection[int], seconds: float) -> Slot:
         count = max(int(seconds * LIBRAFT_GUESS[clients]), 200)
-        return puts_slot(library.measure(clients, count, KEY_BYTES + VALUE_BYTES))
+        return puts_slot(library.measure(clients, count, KEY_BYTES + VALUE_BYTES, cpus))
 
-    return {arm_name(LIBRAFT, clients): partial(measure, clients) for clients in CLIENTS}
+    arms: dict[str, Arm] = {arm_name(LIBRAFT, clients): partial(measure, clients, cores) for clients in CLIENTS}
+    return arms | {arm_name(ONE_CORE, 1): partial(measure, 1, cores[1:])}
 
 
 def etcd_arms(disk: Path) -> dict[str, Arm]:
@@ -250,9 +315,17 @@ def judge(session: Session, got: Mapping[str, Sequence[Slot]]) -> None:
     def rates(name: str) -> list[float]:
         return [slot.per_s for slot in got[name]]
 
-    memory, durable = p50s(f"{MEMORY}, open loop"), p50s(arm_name(DISK, 1))
+    memory = p50s(f"{MEMORY}, open loop")
     session.figure("raft.memory_put_us", statistics.median(memory), runs=memory)
+    if arm_name(DISK, 1) not in got:
+        return
+    durable = p50s(arm_name(DISK, 1))
     session.ratio_figure("raft.durable_over_floor", durable, p50s(FLOOR))
+    if BOUND in got:
+        over, above = pairwise(durable, p50s(BOUND)), pairwise(p50s(BOUND), p50s(FLOOR))
+        session.note(f"{BOUND_NOTE} {over}, theirs / second of three bare writes {above}")
+    if arm_name(ONE_CORE, 1) in got:
+        session.note(f"{ONE_CORE_NOTE} {pairwise(p50s(arm_name(ONE_CORE, 1)), durable)}")
     if arm_name(LIBRAFT, 1) in got:
         session.ratio_figure("raft.libraft_over_ours", p50s(arm_name(LIBRAFT, 1)), durable)
     if arm_name(ETCD, 64) in got:
@@ -273,8 +346,13 @@ def plot(document: dict[str, Any]) -> Canvas:
     lone = {f"{MEMORY}, open loop": rows[f"{MEMORY}, open loop"]}
     for system in systems:
         lone[system] = rows[arm_name(system, 1)]
-        if system == TMPFS or (system == MEMORY and TMPFS not in systems):
+        for beside in (MOVED, ONE_CORE):
+            if beside.startswith(f"{system},") and arm_name(beside, 1) in rows:
+                lone[beside] = rows[arm_name(beside, 1)]
+        if FLOOR in rows and (system == TMPFS or (system == MEMORY and TMPFS not in systems)):
             lone[FLOOR] = rows[FLOOR]
+            if BOUND in rows:
+                lone[BOUND] = rows[BOUND]
     shown = {name: number(row["put_p50_us"]) for name, row in lone.items()}
     for name in [name for name, value in shown.items() if not math.isfinite(value)]:
         canvas.caption(f"No bar: {name}: half of the puts or more stayed unanswered.")
@@ -282,6 +360,8 @@ def plot(document: dict[str, Any]) -> Canvas:
     canvas.bars(list(shown), list(shown.values()), ylabel="put, 1 client: p50 (us)")
     many = [rows[arm_name(system, 64)]["puts_per_s"] for system in systems]
     canvas.bars(systems, many, ylabel="puts, 64 clients (1/s)", panel=1)
+    if BOUND in lone:
+        canvas.caption(f"{BOUND[0].upper()}{BOUND[1:]}: {document['settings'][BOUND]}.")
     canvas.caption("Medians of the interleaved rounds; disk, libraft, etcd and the bare writes on the same disk.")
     canvas.caption(document["settings"]["links"][0].upper() + document["settings"]["links"][1:] + ".")
     return canvas

@@ -36,7 +36,8 @@ from ..runtime.errors import CorelaneError
 NODES = (1, 2, 3)
 KV_PORT, FRAME_PORT = 11211, 7400
 SPIN_US, TARGET_US = 5000, 0.01  # a node gets the core at once
-LOG_BYTES, MEMORY_BYTES = 64 << 20, 64 << 20
+SHARED_SPIN_US = 100  # as long as most waits for the others' disks; it yields between looks (complete.h)
+LOG_BYTES, MEMORY_BYTES = 128 << 20, 64 << 20
 
 
 def address(node: int) -> str:
@@ -49,7 +50,7 @@ PEERS = ",".join(f"{node}={address(node)}:{FRAME_PORT}" for node in NODES)
 
 @dataclass(frozen=True)
 class Role:
-    """What a node said of itself. at_ns: CLOCK_MONOTONIC, when it saw its role change."""
+    """What a node said of itself. at_ns: CLOCK_MONOTONIC, when it began to lead, else when it saw its role change."""
 
     node: int
     role: str
@@ -60,25 +61,34 @@ class Role:
 class Group:
     """An iokernel in this process and three nodes in theirs. Public attributes: kernel, pids of running nodes, roles.
 
-    logs: folder of the nodes' logs, made there if there are none; None: in memory. uplink: of the iokernel. The nodes
-    share cores[1], which the iokernel moves between them.
+    logs: folder of the nodes' logs, made there if there are none; None: in memory. uplinks: of the iokernel. The nodes
+    share cores[1]; managed: the iokernel moves it between them, else the kernel's scheduler does.
     """
 
-    def __init__(self, cores: tuple[int, int], *, uplink: Nic | None = None, logs: Path | None = None) -> None:
+    def __init__(
+        self,
+        cores: tuple[int, int],
+        *,
+        uplinks: Sequence[Nic] = (),
+        logs: Path | None = None,
+        managed: bool = True,
+    ) -> None:
         self._logs = logs
+        self._cpu = None if managed else cores[1]
         self.pids: dict[int, int] = {}
         self.roles: list[Role] = []
+        self._whole: dict[int, int] = {}  # by node: the term in which it leads and all others have what is committed
         self._said = b""
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-bench-"))
             self._path = str(Path(folder) / "io.sock")
             self.kernel = Iokernel(
                 self._path,
-                uplinks=[uplink] if uplink else [],
+                uplinks=uplinks,
                 loop_cpus=[cores[0]],
-                worker_cpus=[cores[1]],
-                policy="delay",
-                policy_params={"target_us": TARGET_US},
+                worker_cpus=[cores[1]] if managed else [],
+                policy="delay" if managed else None,
+                policy_params={"target_us": TARGET_US} if managed else {},
                 mode="adaptive",
                 spin_us=SPIN_US,
                 apps={f"raft-{n}": AppSettings(ipv4=address(n), kind="latency") for n in NODES},
@@ -99,6 +109,7 @@ class Group:
         prefer: a leader of another number hands leadership to this node. watch_us: how often it looks at its role.
         """
         words: dict[str, Any] = {"node": node, "election_ms": election_ms, "prefer": prefer, "watch_us": watch_us}
+        words["cpus"] = None if self._cpu is None else [self._cpu]
         words["log"] = str(self._logs / f"{node}.log") if self._logs else None
         assert self._nursery.stdin is not None
         self._nursery.stdin.write(json.dumps(words).encode() + b"\n")
@@ -138,6 +149,17 @@ class Group:
         self._until(lambda: self.leader() in ({prefer} if prefer else self.pids), timeout_s, "a leader")
         return self.leader()
 
+    def await_whole(self, timeout_s: float = 20.0) -> int:
+        """Wait until all nodes run, one leads, and the others have all that it has committed; its number."""
+
+        def whole() -> bool:
+            leader = self.leader()
+            terms = [role.term for role in self.roles if role.node == leader]
+            return len(self.pids) == len(NODES) and leader != 0 and self._whole.get(leader) == terms[-1]
+
+        self._until(whole, timeout_s, "all to catch up")
+        return self.leader()
+
     def listen(self, timeout_s: float) -> bool:
         """Take what nodes have said; whether there was anything, which is waited for so long at most."""
         assert self._nursery.stdout is not None
@@ -156,6 +178,8 @@ class Group:
                 raise CorelaneError(f"start node {told['node']}", told["failed"])
             if "pid" in told:
                 self.pids[told["node"]] = told["pid"]
+            elif "whole" in told:
+                self._whole[told["node"]] = told["whole"]
             else:
                 self.roles.append(Role(**told))
         return True
@@ -209,15 +233,22 @@ def _tell(**words: Any) -> None:
     os.write(1, json.dumps(words).encode() + b"\n")
 
 
+def _whole(status: dict[str, Any]) -> int:
+    """The term of a leader, while the others have what is committed; else 0."""
+    behind = any(p["match"] < status["commit"] for p in status["peers"])
+    return status["term"] if status["role"] == "leader" and not behind else 0
+
+
 def _serve(path: str, words: dict[str, Any]) -> None:
     """A node, until it is killed."""
     from ..apps.raft.service import serve
     from ..libos import Runtime
 
     node = words["node"]
-    # One that spins holds up the kernel's half of the others' writes, which may need this core (drivers/blk_file.h).
-    power = "block" if words["log"] else "adaptive"
-    runtime = Runtime(path, name=f"raft-{node}", kthreads=1, power=power, spin_us=SPIN_US)
+    # The others, and the kernel's half of their writes, need the core of a node that waits: with a log it parks where
+    # the iokernel moves the core, and yields between looks where the kernel's scheduler shares it.
+    spin_us = SPIN_US if not words["log"] else SHARED_SPIN_US if words["cpus"] else 1
+    runtime = Runtime(path, name=f"raft-{node}", kthreads=1, power="adaptive", spin_us=spin_us, cpus=words["cpus"])
     service = serve(
         runtime,
         node,
@@ -230,13 +261,17 @@ def _serve(path: str, words: dict[str, Any]) -> None:
     )
     runtime.start()
     _tell(node=node, pid=os.getpid())
-    before, asked_ns = ("", 0), 0
+    before, asked_ns, whole = ("", 0), 0, 0
     while True:
         status = service.status()
         now_ns = time.monotonic_ns()
         if (status["role"], status["term"]) != before:
             before = (status["role"], status["term"])
-            _tell(node=node, role=status["role"], term=status["term"], at_ns=now_ns)
+            since_ns = now_ns - int(1e9 * (status["leads_for_s"] or 0))
+            _tell(node=node, role=status["role"], term=status["term"], at_ns=since_ns)
+        if whole != (now := _whole(status)):
+            whole = now
+            _tell(node=node, whole=whole)
         if status["role"] == "leader" and words["prefer"] not in (0, node) and now_ns - asked_ns > 200_000_000:
             asked_ns = now_ns
             with contextlib.suppress(CorelaneError):  # it has not caught up yet: asked again

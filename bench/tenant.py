@@ -16,25 +16,22 @@ import contextlib
 import json
 import mmap
 import os
-import selectors
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
+from .harness.child import Child
 
 LOOKS = {"probes": lib.CL_TENANT_PROBES, "plain": lib.CL_TENANT_PLAIN, "deaf": lib.CL_TENANT_DEAF}
 POLICIES = ("other", "nice 19", "idle")
 PAGE_BYTES = int(ffi.sizeof("struct cl_tenant_page"))
 
 
-class Tenant:
+class Tenant(Child):
     """A tenant's process, running from construction to `close`.
 
     role: "batch", the job; "witness", a UDP echo on port 9000 that notes when its handler was called; or "crowd", as
@@ -64,38 +61,21 @@ class Tenant:
         self._map = mmap.mmap(self._fd, PAGE_BYTES)
         self._page = ffi.cast("struct cl_tenant_page *", ffi.from_buffer(self._map))
         self._page.turn = 0 if paused else 1
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in close
+        self._takes_turns = role == "batch"
         words = {"fd": self._fd, "socket": socket or "", "name": name or role, "cpu": cpu, "code": code}
         words |= {"looks": looks, "policy": policy, "crowd": crowd}
-        command = [sys.executable, "-m", "corelane.bench.tenant", role]
-        command += [word for key, value in words.items() for word in (f"--{key}", str(value))]
-        self._process: subprocess.Popen[str] | None = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            pass_fds=(self._fd,),
-        )
-        self._spawns = bool(socket) and role == "batch"
-        self.pid = self._process.pid
+        arguments = [role, *(word for key, value in words.items() for word in (f"--{key}", str(value)))]
         try:
-            self._await(timeout_s)
+            super().__init__("corelane.bench.tenant", arguments, pass_fds=(self._fd,), timeout_s=timeout_s)
         except BaseException:
-            self.close()
+            self._forget_page()
             raise
 
-    def _await(self, timeout_s: float) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            if not selector.select(timeout_s):
-                raise CorelaneError("start a tenant", f"it was not ready after {timeout_s:.0f} s")
-        if not self._process.stdout.readline():
-            self._errors.seek(0)
-            said = self._errors.read().strip().splitlines() or ["it said nothing"]
-            raise CorelaneError("start a tenant", said[-1])
+    def _forget_page(self) -> None:
+        if self._fd >= 0:
+            del self._page
+            os.close(self._fd)
+            self._fd = -1
 
     @property
     def work(self) -> int:
@@ -104,7 +84,7 @@ class Tenant:
 
     @property
     def paused(self) -> bool:
-        """Whether the job is to do nothing. It notices at once when it is, and in some milliseconds when it is not."""
+        """Whether the job is to do nothing. It notices at once when it is, and sleeps until it is not."""
         return int(self._page.turn) % 2 == 0
 
     @paused.setter
@@ -112,10 +92,8 @@ class Tenant:
         if value == self.paused:
             return
         self._page.turn += 1
-        if not value and self._spawns and self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.write("turn\n")
-            self._process.stdin.flush()
+        if not value and self._takes_turns:
+            self.tell("turn")
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -141,27 +119,8 @@ class Tenant:
 
     def close(self) -> None:
         """End it and wait. Closing twice is allowed."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.close()
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
-        self._errors.close()
-        del self._page
-        os.close(self._fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
+        super().close()
+        self._forget_page()
 
 
 # The tenant's process.
@@ -177,10 +136,11 @@ def _demote(policy: str) -> None:
         os.nice(19)
 
 
-def _in_a_thread(options: argparse.Namespace, page: Any) -> threading.Thread:
-    """The job on a pinned thread of the kernel's; the others of this process stay where they are."""
+def _in_a_thread(options: argparse.Namespace, page: Any) -> tuple[threading.Thread, Callable[[], None]]:
+    """The job on a pinned thread of the kernel's, and what begins a turn of it; the others of this process stay where
+    they are. Between turns it sleeps and does not look: looks would be in the tail of whoever is measured then."""
 
-    work = lib.cl_tenant_run
+    work, turn = lib.cl_tenant_run, threading.Semaphore(0)
     if options.code == "numba":
         from .tenant_numba import in_a_thread
 
@@ -189,11 +149,13 @@ def _in_a_thread(options: argparse.Namespace, page: Any) -> threading.Thread:
     def body() -> None:
         os.sched_setaffinity(0, {options.cpu})
         _demote(options.policy)
-        work(page)
+        while page.turn != lib.CL_TENANT_END:
+            work(page)
+            turn.acquire()
 
     thread = threading.Thread(target=body, daemon=True)
     thread.start()
-    return thread
+    return thread, turn.release
 
 
 def _attach(options: argparse.Namespace, page: Any) -> tuple[Any, Callable[[], None]]:
@@ -244,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.socket:
             runtime, spawn = _attach(options, page)
         else:
-            thread = _in_a_thread(options, page)
+            thread, spawn = _in_a_thread(options, page)
     except CorelaneError as error:
         sys.exit(str(error))
     print(json.dumps({"ready": True}), flush=True)
@@ -255,6 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if one is not None:
             one.close()
     if thread is not None:
+        spawn()
         thread.join(2)
 
 

@@ -33,7 +33,7 @@ struct cl_tenant_page {
 
 /* Run the job on a uthread of a runtime that has started, for this turn. */
 CL_API int cl_tenant_spawn(struct cl_runtime *rt, struct cl_tenant_page *page, uint32_t looks);
-/* Run it on the calling thread, without probes, in every turn until the end. */
+/* Run it on the calling thread, without probes, for this turn. */
 CL_API void cl_tenant_run(struct cl_tenant_page *page);
 /* A handler (libos/udp.h) that echoes; arg: the page. */
 CL_API int64_t cl_tenant_handler(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg);

@@ -6,7 +6,6 @@ loops. Importing this module imports numba.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,6 @@ from ..libos.numba_atomics import load_atomic, store_atomic
 from ._native import ffi, lib
 
 SIDE = 32
-PAUSE_S = 0.03
 PAGE_BYTES = 4096
 SKEW_BYTES = 1344  # rows of different matrices are then not in the same place of a page
 
@@ -63,16 +61,14 @@ def arguments(page: Any) -> tuple[Any, ...]:
 
 
 def in_a_thread(page: Any) -> Callable[[Any], None]:
-    """The job as a function of the page, in every turn until the end; compiled when this returns."""
+    """The job as a function of the page, for a turn; compiled when this returns."""
     args = arguments(page)
     plain(*args, np.uint64(lib.CL_TENANT_END - 2))
 
     def run(page: Any) -> None:
-        while (turn := int(page.turn)) != lib.CL_TENANT_END:
-            if turn % 2:
-                plain(*args, np.uint64(turn))
-            else:
-                time.sleep(PAUSE_S)
+        turn = int(page.turn)
+        if turn % 2:
+            plain(*args, np.uint64(turn))
 
     return run
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import socket
 import struct
@@ -12,7 +13,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,13 +69,19 @@ class Libraft:
         self._folder = folder
         self._program = build("libraft_put", "CORELANE_LIBRAFT", ("raft", "uv"), folder)
 
-    def measure(self, clients: int, count: int, value_bytes: int) -> Puts:
-        """`count` puts, `clients` outstanding, asked for within the leader's process. A tenth more to warm up."""
+    def measure(self, clients: int, count: int, value_bytes: int, cpus: Collection[int] | None = None) -> Puts:
+        """`count` puts, `clients` outstanding, asked for within the leader's process. A tenth more to warm up.
+
+        cpus: of all three processes; None: those of the caller.
+        """
         data = self._folder / "libraft"
         first = _free_ports(len(MEMBERS) + 1)[0]
         with contextlib.ExitStack() as stack:
             errors = stack.enter_context((self._folder / "libraft.errors").open("w+"))
             stack.callback(shutil.rmtree, data, ignore_errors=True)
+            if cpus:  # they inherit it
+                stack.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
+                os.sched_setaffinity(0, cpus)
             servers = []
             for member in MEMBERS:
                 (data / str(member)).mkdir(parents=True)

@@ -14,18 +14,18 @@ import argparse
 import contextlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 from ...apps.kv import Store
 from ...apps.spin import Spin
 from ...drivers.nic import Nic
+from ...runtime.closing import Closing
 from ...runtime.errors import CorelaneError, check, check_pointer
 from .._native import ffi, lib
+from ..harness.child import Child
 
 CLIENT_MAC, SERVER_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 MODES = {"block": lib.CL_LINUX_BLOCK, "spin": lib.CL_LINUX_SPIN}
@@ -52,7 +52,7 @@ def _namespace_fd(name: str) -> Iterator[int]:
         os.close(fd)
 
 
-class LinuxUdp:
+class LinuxUdp(Closing):
     """A thread of this process that serves a UDP socket; it runs from construction to `close`.
 
     mode: "block" or "spin"; cpu: where it is pinned, -1 nowhere; address, port: where it listens (0: any free port);
@@ -124,12 +124,6 @@ class LinuxUdp:
         kv, self._kv = self._kv, ffi.NULL
         lib.cl_kv_server_delete(kv)
 
-    def __enter__(self) -> LinuxUdp:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
-
 
 def socket_nic(server: str, port: int, generator_ip: str, generator_port: int, buffers: int = 0) -> Nic:
     """A NIC whose only peer is the UDP server at server:port, by a kernel socket: for a load generator without root.
@@ -152,45 +146,12 @@ def socket_nic(server: str, port: int, generator_ip: str, generator_port: int, b
     return Nic(out[0])
 
 
-class ServerProcess:
-    """A Python process that serves and prints one line of JSON with its "port" when it does; it ends with its stdin."""
+class ServerProcess(Child):
+    """A Python process that serves: its line says on which "port"."""
 
     def __init__(self, module: str, arguments: Sequence[str] = (), netns: str = "") -> None:
-        prefix = ["ip", "netns", "exec", netns] if netns else []
-        self._process: subprocess.Popen[str] | None = subprocess.Popen(
-            [*prefix, sys.executable, "-m", module, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.pid = self._process.pid
-        line = self._process.stdout.readline() if self._process.stdout else ""
-        if not line:
-            self.close()
-            raise CorelaneError(f"start {module}", "it ended before it served; its reason stands above")
-        said = cast("dict[str, Any]", json.loads(line))
-        self.port = int(said["port"])
-
-    def close(self) -> None:
-        """End it and wait. Closing twice is allowed."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.close()
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
-
-    def __enter__(self) -> ServerProcess:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
+        super().__init__(module, arguments, netns=netns)
+        self.port = int(self.said["port"])
 
 
 _MODULE = "corelane.bench.baseline.sockets"

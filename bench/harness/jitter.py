@@ -97,11 +97,13 @@ class Canary:
         self.by_cpu: dict[int, Gaps] = {cpu: Gaps(cpu) for cpu in cpus}
         self.slices = 0
 
-    def slice(self, seconds: float) -> None:
-        """Watch all measured cores for `seconds`, now."""
-        for gaps in watch(self.cpus, seconds):
+    def slice(self, seconds: float) -> list[Gaps]:
+        """Watch all measured cores for `seconds`, now. Returns this slice's gaps, by core."""
+        seen = watch(self.cpus, seconds)
+        for gaps in seen:
             self.by_cpu[gaps.cpu].add(gaps)
         self.slices += 1
+        return seen
 
     def delay_us(self, q: float) -> float:
         """See `delay_us`, over all measured cores."""

@@ -31,6 +31,7 @@ def point_of(result: Result, busy_s: float = float("nan")) -> Point:
         hist=hist,
     )
     point.set_percentiles(hist)
+    point.window_p99_us = tuple(window.percentile_us(99) for window in result.windows)
     if result.wrong or result.errors:
         point.extra |= {"wrong": result.wrong, "errors": result.errors}
     if result.hits or result.misses or result.stored:
@@ -48,11 +49,15 @@ class Load:
         self.generator = generator
         self.busy_s = busy_s
 
-    def measure(self, rate_rps: float, seconds: float) -> Point:
-        """Offer `rate_rps` for `seconds`, the warm-up included. CorelaneError if the generator failed."""
+    def measure(self, rate_rps: float, seconds: float, window_s: float | None = None) -> Point:
+        """Offer `rate_rps` for `seconds`, the warm-up included. CorelaneError if the generator failed.
+
+        window_s: keep the p99 of windows of about this length, too.
+        """
         warm_s = min(WARM_FRACTION * seconds, WARM_MOST_S)
+        windows = max(1, round((seconds - warm_s) / window_s)) if window_s else 1
         before = self.busy_s() if self.busy_s else 0.0
-        result = self.generator.run(rate_rps, seconds - warm_s, warmup_s=warm_s)
+        result = self.generator.run(rate_rps, seconds - warm_s, warmup_s=warm_s, windows=windows)
         # The warm-up's CPU time is taken out by its share of the time.
         busy = (self.busy_s() - before) * (1 - warm_s / seconds) if self.busy_s else float("nan")
         return point_of(result, busy)

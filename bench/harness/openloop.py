@@ -32,7 +32,8 @@ class Point:
     """One offered load and what became of it. Latencies in microseconds from the intended send time; inf if unanswered.
 
     late: sent later than intended by more than the generator's slack; sent and charged all the same. dropped: refused
-    by the link before the server saw them. busy_core_s: CPU seconds of the server's cores. extra: the benchmark's own.
+    by the link before the server saw them. busy_core_s: CPU seconds of the server's cores. window_p99_us: of each
+    window that it was measured in. extra: the benchmark's own.
     """
 
     offered_rps: float
@@ -50,6 +51,7 @@ class Point:
     seconds: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
     hist: Hist | None = field(default=None, repr=False, compare=False)
+    window_p99_us: tuple[float, ...] = ()
 
     def set_percentiles(self, hist: Hist) -> None:
         """Take the latencies from a histogram in ns that holds the unanswered requests as infinite."""

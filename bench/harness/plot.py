@@ -109,6 +109,18 @@ class Canvas:
         )
         self.expect.add(label)
 
+    def band(
+        self, x: Sequence[float], lower: Sequence[object], upper: Sequence[object], *, colour: int = 0, panel: int = 0
+    ) -> None:
+        """What lies between two curves, where both are numbers: the spread of what `curve` shows the middle of."""
+        kept = [
+            (at, float(low), float(high))
+            for at, low, high in zip(x, lower, upper, strict=True)
+            if isinstance(low, int | float) and isinstance(high, int | float)
+        ]
+        at, low, high = ([point[i] for point in kept] for i in range(3))
+        self.axes[panel].fill_between(at, low, high, color=COLOURS[colour % len(COLOURS)], alpha=0.15, linewidth=0)
+
     def latency_curves(self, document: dict[str, Any], arms: Iterable[str] | None = None, panel: int = 0) -> None:
         """Latency against achieved load: p50, p99 and p99.9 of every arm, the canary's own delays, the stops."""
         axis = self.axes[panel]
@@ -331,6 +343,8 @@ def _lint_axis(axis: Any, shown: set[str]) -> list[str]:
 
 def _lint_fit(axis: Any, which: str, limits: tuple[float, float], scale: str) -> list[str]:
     """The data must lie within the axis and fill a fair part of it (one value alone fits any axis)."""
+    from matplotlib.collections import PolyCollection
+
     values: list[float] = []
     for line in axis.lines:
         data = line.get_xdata() if which == "x" else line.get_ydata()
@@ -344,8 +358,11 @@ def _lint_fit(axis: Any, which: str, limits: tuple[float, float], scale: str) ->
             if which == "x"
             else [bar.get_y(), bar.get_y() + bar.get_height()]
         )
-    for points in axis.collections:
-        values += [float(p[0 if which == "x" else 1]) for p in points.get_offsets()]
+    for drawn in axis.collections:
+        # Points lie where their offsets say; a band has a shape of its own.
+        band = isinstance(drawn, PolyCollection)
+        points = [p for path in drawn.get_paths() for p in path.vertices] if band else drawn.get_offsets()
+        values += [float(p[0 if which == "x" else 1]) for p in points]
     low, high = min(limits), max(limits)
     if scale == "log":
         values = [math.log10(v) for v in values if v > 0]

@@ -192,6 +192,41 @@ class App:
         self._errors.close()
 
 
+def loaded_iokernel(
+    stack: contextlib.ExitStack,
+    cores: tuple[int, int],
+    *,
+    traffic: Echo | Memcached | None,
+    port: int,
+    flows: int,
+    seed: int,
+    **options: Any,
+) -> tuple[Iokernel, Loadgen]:
+    """An iokernel in this process, until `stack` ends: its loop on cores[0], the worker core cores[1], its uplink the
+    load generator. options: further ones of Iokernel."""
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-bench-"))
+    generator = Loadgen(
+        traffic or Echo(),
+        seed=seed,
+        ip=CLIENT_IP,
+        server_ip=SERVER_IP,
+        server_port=port,
+        flows=flows,
+        checksum=True,
+    )
+    stack.callback(generator.close)
+    kernel = Iokernel(
+        str(Path(folder) / "io.sock"),
+        uplinks=[generator.nic()],
+        loop_cpus=[cores[0]],
+        worker_cpus=[cores[1]],
+        **options,
+    )
+    kernel.start()
+    stack.callback(kernel.stop)
+    return kernel, generator
+
+
 @contextlib.contextmanager
 def iokernel(
     application: Sequence[str],
@@ -211,31 +246,19 @@ def iokernel(
     others that will attach.
     """
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-bench-"))
-        path = str(Path(folder) / "io.sock")
-        generator = Loadgen(
-            traffic or Echo(),
-            seed=seed,
-            ip=CLIENT_IP,
-            server_ip=SERVER_IP,
-            server_port=port,
+        kernel, generator = loaded_iokernel(
+            stack,
+            cores,
+            traffic=traffic,
+            port=port,
             flows=flows,
-            checksum=True,
-        )
-        stack.callback(generator.close)
-        kernel = Iokernel(
-            path,
-            uplinks=[generator.nic()],
-            loop_cpus=[cores[0]],
-            worker_cpus=[cores[1]],
+            seed=seed,
             mode=mode,
             spin_us=spin_us,
             app_defaults=AppSettings(ipv4=SERVER_IP),
             apps=apps,
         )
-        kernel.start()
-        stack.callback(kernel.stop)
-        app = App([*application, "--socket", path, "--poll", mode, "--spin-us", str(spin_us)])
+        app = App([*application, "--socket", kernel.socket_path, "--poll", mode, "--spin-us", str(spin_us)])
         stack.callback(app.close)
         rig = Rig(Load(generator), generator, app.threads(), None, None, kernel, app)
         rig.load.busy_s = lambda: rig.usage().busy_s

@@ -12,11 +12,9 @@ directly: it lives in this process.
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ...drivers.loadgen import Echo, Loadgen, Memcached
@@ -170,29 +168,18 @@ def shared(
 ) -> Iterator[Shared]:
     """An iokernel whose loop runs on cores[0] and manages cores[1]."""
     with contextlib.ExitStack() as stack:
-        path = str(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-bench-"))) / "io.sock")
-        generator = Loadgen(
-            traffic or Echo(),
-            seed=seed,
-            ip=rig.CLIENT_IP,
-            server_ip=rig.SERVER_IP,
-            server_port=port,
+        kernel, generator = rig.loaded_iokernel(
+            stack,
+            cores,
+            traffic=traffic,
+            port=port,
             flows=flows,
-            checksum=True,
-        )
-        stack.callback(generator.close)
-        kernel = Iokernel(
-            path,
-            uplinks=[generator.nic()],
-            loop_cpus=[cores[0]],
-            worker_cpus=[cores[1]],
+            seed=seed,
             policy=policy,
             policy_params=params,
             mode="adaptive",
             spin_us=rig.SPIN_US,
             apps=apps,
         )
-        kernel.start()
-        stack.callback(kernel.stop)
         apps_stack = stack.enter_context(contextlib.ExitStack())
-        yield Shared(kernel, generator, path, apps_stack)
+        yield Shared(kernel, generator, kernel.socket_path, apps_stack)

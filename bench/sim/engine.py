@@ -416,7 +416,7 @@ def run(
             world[TICKS] += 1
             moved = apply_grants(now, table, queue, ends, counts, s)
             world[DECISIONS] += moved
-            conserve(now, ends, queue, s.core, s.app_n, table, s.settings, counts)
+            conserve(now, ends, queue, kinds, s.core, s.app_n, table, s.settings, counts)
             loops[0, 0] = max(loops[0, 0], now) + s.settings[DECIDE] * n_apps + s.settings[ACTUATE] * moved
             later = max(now + s.settings[INTERVAL], loops[0, 0])
             schedule(s.when, s.tree, slot, later if s.settings[INTERVAL] else FAR)
@@ -425,8 +425,11 @@ def run(
 
 
 @njit
-def conserve(now: Any, ends: Any, queue: Any, core: Any, app_n: Any, table: Any, settings: Any, counts: Any) -> None:
-    """Count an application that has waited a whole interval, may have more cores, and is left with one unowned."""
+def conserve(
+    now: Any, ends: Any, queue: Any, kinds: Any, core: Any, app_n: Any, table: Any, settings: Any, counts: Any
+) -> None:
+    """Count an application that has waited a whole interval, may have more cores, and is left with one unowned. One of
+    batch work always waits."""
     unowned = 0
     for c in range(len(core)):
         unowned += core[c, 0] < 0
@@ -434,9 +437,10 @@ def conserve(now: Any, ends: Any, queue: Any, core: Any, app_n: Any, table: Any,
         return
     size = queue.shape[1]
     for a in range(len(app_n)):
-        if ends[a, 1] == ends[a, 0] or app_n[a, 0] >= np.int64(table[a]["maximum"]):
+        if app_n[a, 0] >= np.int64(table[a]["maximum"]):
             continue
-        if now - queue[a, ends[a, 0] & (size - 1), 2] > settings[INTERVAL]:
+        waits = ends[a, 1] != ends[a, 0] and now - queue[a, ends[a, 0] & (size - 1), 2] > settings[INTERVAL]
+        if kinds[a] or waits:
             counts[a, VIOLATIONS] += 1
 
 

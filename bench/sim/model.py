@@ -174,7 +174,7 @@ class Simulation:
         self._view = np.zeros(1, layout.dtype(ffi, "struct cl_policy_view"))
         self._table = np.zeros(n, layout.dtype(ffi, "struct cl_policy_app"))
         self._view[0]["interval_ns"], self._view[0]["n_apps"], self._view[0]["n_cores"] = interval_ns, n, cores
-        self._view[0]["params"][:] = self._policy.params
+        self._view[0]["params"][:], self._view[0]["move_ns"] = self._policy.params, costs.move_busy_ns
         for row, app in zip(self._table, apps, strict=True):
             row["kind"] = app.batch
             row["guaranteed"], row["weight"], row["deadline_ns"] = app.guaranteed, app.weight, app.deadline_ns

@@ -244,8 +244,6 @@ def _why(policy: str, cores: int, load: float, loops: int) -> str:
         return "static never gives more than the guaranteed quarter of the cores"
     if packets > 0.9:
         return f"each iokernel loop is {100 * packets:.0f} % busy with packets"
-    if policy == "fair":
-        return "fair gives batch the same share, however long requests wait"
     return "moves follow the bursts too late at this load"
 
 

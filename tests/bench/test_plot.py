@@ -84,6 +84,7 @@ def test_a_good_figure_has_no_findings() -> None:
         (lambda c: c.figure.texts[-1].set_text("a message is x"), "does not say n"),
         (lambda c: c.figure.text(0, 0.5, "ignore the outliers"), "ignore"),
         (lambda c: c.axes[0].plot([], [], label="c"), "is empty"),
+        (lambda c: [c.band([1, 2], [1, 1], [9, 9]), c.axes[0].set_ylim(0.5, 8)], "outside"),
     ],
 )
 def test_each_fault_is_found(spoil: Any, finding: str) -> None:

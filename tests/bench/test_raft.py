@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import os
 import statistics
 from pathlib import Path
 
@@ -13,7 +15,9 @@ from corelane.bench import raft
 from corelane.bench.baseline import compiled
 from corelane.bench.baseline.peers import Etcd, Libraft
 from corelane.bench.harness.session import Session
+from corelane.bench.log import where
 from corelane.bench.raft_nodes import NODES, Group
+from corelane.drivers.blk import BlkFaults, FaultBlk, memory_blk
 from corelane.drivers.blk_file import FileBlk, create
 from corelane.runtime.errors import CorelaneError, SystemLimit
 
@@ -58,6 +62,11 @@ def test_puts_are_answered(session: Session, clients: int) -> None:
     assert slot.extra["leader_at_end"] == 1
 
 
+def test_durable_puts_are_answered_where_the_kernel_shares_the_core(session: Session, tmp_path: Path) -> None:
+    slot = raft.ours_slot(session.two_cores, tmp_path, 2, 0.3, managed=False)
+    assert slot.n > 0
+
+
 @pytest.mark.parametrize("block", [0, 1])
 def test_the_floor_writes_three_at_once(session: Session, tmp_path: Path, block: int) -> None:
     path = tmp_path / "floor"
@@ -77,12 +86,36 @@ def test_a_device_too_small_for_the_floor(session: Session, tmp_path: Path) -> N
         raft.floor_times(blk, session.cores[0], 0, 1)
 
 
+def test_three_writers_on_one_core_write_each_put_three_times(session: Session, tmp_path: Path) -> None:
+    paths = [tmp_path / f"bound-{number}" for number in range(3)]
+    with contextlib.ExitStack() as stack:
+        blks = []
+        for path in paths:
+            create(path, 16 * 4096)
+            blks.append(stack.enter_context(contextlib.closing(FileBlk(path))))
+        times = raft.bound_times(blks, session.two_cores, 40)
+        assert [blk.stats().writes for blk in blks] == [40, 40, 40]
+    assert times == sorted(times)
+    assert times[0] > 0
+    assert all(path.read_bytes() == b"\x5a" * 16 * 4096 for path in paths)  # 40 writes go round
+
+
+def test_a_writer_that_fails_ends_the_others(session: Session, tmp_path: Path) -> None:
+    create(tmp_path / "blocks", 16 * 4096)
+    with FileBlk(tmp_path / "blocks") as good, memory_blk(16 * 4096) as also:
+        bad = FaultBlk(memory_blk(16 * 4096), BlkFaults(write_error=1), seed=1)
+        with bad, pytest.raises(CorelaneError, match="a write failed"):
+            raft.bound_times([good, also, bad], session.two_cores, 10)
+
+
 def test_peers_answer_all_puts(tmp_path: Path) -> None:
     try:
         libraft, etcd = Libraft(tmp_path), Etcd(tmp_path)
     except SystemLimit as why:
         pytest.skip(str(why))
-    puts = libraft.measure(4, 100, 100)
+    before = os.sched_getaffinity(0)
+    puts = libraft.measure(4, 100, 100, [max(before)])
+    assert os.sched_getaffinity(0) == before
     assert len(puts.latencies_ns) == 100
     assert list(puts.latencies_ns) == sorted(puts.latencies_ns)
     with etcd.running():
@@ -111,7 +144,11 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
         "libraft, 1 client": slots((200, 1), (180, 1), (300, 1)),
         "etcd, 64 clients": slots((1, 100), (1, 100), (1, 100)),
     }
+    got[raft.BOUND] = slots((80, 1), (100, 1), (100, 1))
+    got["libraft, one core, 1 client"] = slots((150, 1), (120, 1), (300, 1))
     raft.judge(session, got)
+    assert session.notes[1].startswith(f"{raft.ONE_CORE_NOTE} 1.5 (1 .. 2)")
+    assert session.notes[0].startswith(f"{raft.BOUND_NOTE} 1.25 (1.2 .. 1.5), theirs / ")
     value = {name: figure["value"] for name, figure in session.figures.items()}
     assert value == {
         "raft.memory_put_us": statistics.median([20, 30, 22]),
@@ -128,3 +165,17 @@ def test_without_its_baselines_figures_have_a_reason(session: Session) -> None:
     session.finish(raft.FIGURES)
     assert session.figures["raft.over_etcd"]["value"] is None
     assert "not installed" in session.figures["raft.libraft_over_ours"]["reason"]
+
+
+def test_on_tmpfs_nothing_is_called_durable(session):
+    if where("/dev/shm")[0] != "tmpfs":
+        pytest.skip("/dev/shm is no tmpfs here")
+    session.options = argparse.Namespace(folder=Path("/dev/shm"))
+    with contextlib.ExitStack() as stack:
+        assert raft.disk_folder(session, stack) is None
+        assert not [name for name, _ in raft.ours(session, stack, None) if name.startswith(raft.DISK)]
+    raft.judge(session, {"memory, open loop": slots((1, 1))})
+    session.finish(raft.FIGURES)
+    for name in ("raft.durable_over_floor", "raft.libraft_over_ours", "raft.over_etcd"):
+        assert session.figures[name]["value"] is None
+        assert "where nothing is durable" in session.figures[name]["reason"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -27,9 +29,19 @@ def test_requests_are_the_engines():
 def test_each_request_is_served_once_and_for_its_length(kthreads):
     cpu = Topology.read().usable[0]
     at, length = np.arange(300, dtype=np.uint64) * np.uint64(1000), np.full(300, 500, np.uint64)
+    before = time.perf_counter()
     seen = on_the_box((cpu,) * kthreads, at, length)
     assert all(p >= 0.5 for p in seen.percentiles_us)
-    assert seen.mean_wait_us >= 0
+    # One that began before it was due, or never, would have waited for centuries in unsigned arithmetic.
+    assert seen.mean_wait_us < 1e6 * (time.perf_counter() - before)
+
+
+@pytest.mark.parametrize("kthreads", [1, 2])
+def test_a_kthread_serves_one_request_at_a_time(kthreads):
+    """All are due at once, so each waits for the whole length of those that its kthread serves first."""
+    n = 300
+    seen = on_the_box((Topology.read().usable[0],) * kthreads, np.zeros(n, np.uint64), np.full(n, 500, np.uint64))
+    assert seen.mean_wait_us >= (n / kthreads - 1) / 2 * 0.5
 
 
 def test_draws_do_not_depend_on_how_many_are_taken():

@@ -130,6 +130,7 @@ def test_work_conserving(policy: str) -> None:
     world = mixed(policy, seed=4)
     world.run(events=500_000)
     assert world.result("kv").violations == 0
+    assert world.result("batch").violations == 0
 
 
 def test_preemption_helps_short_requests() -> None:
@@ -154,6 +155,8 @@ def test_a_policy_of_the_users_own_and_one_that_gives_nothing() -> None:
     # The mechanism still gives a guaranteed core to whoever has work.
     assert kv.done > 0
     assert kv.cores_held <= 1.0 + 1e-9
+    # The other three stand idle beside batch work at every decision, which is seen.
+    assert world.result("batch").violations == world._world[engine.TICKS] > 0
 
 
 def test_an_unknown_policy_is_refused_by_name() -> None:

@@ -1,0 +1,89 @@
+"""Processes of Python that a benchmark starts: they say when they are ready, and end with their stdin."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.closing import Closing
+from ...runtime.errors import CorelaneError
+
+END_S = 5.0
+
+
+class Child(Closing):
+    """`python -m MODULE`, from construction to `close`. It prints a line of JSON when it is ready, which is in `said`.
+
+    Its stdin stays open: it ends when that ends, and so with who started it. netns: a namespace's name; pass_fds:
+    descriptors that it inherits. Raises CorelaneError with the last line of its stderr if it ends before it is ready,
+    or says nothing for timeout_s.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str] = (),
+        *,
+        netns: str = "",
+        pass_fds: Sequence[int] = (),
+        timeout_s: float = 60.0,
+    ) -> None:
+        prefix = ["ip", "netns", "exec", netns] if netns else []
+        self._what = f"start {module.rpartition('.')[2]}"
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in close
+        self._process: subprocess.Popen[str] | None = subprocess.Popen(
+            [*prefix, sys.executable, "-m", module, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            pass_fds=pass_fds,
+        )
+        self.pid = self._process.pid
+        try:
+            self.said: dict[str, Any] = json.loads(self._first_line(timeout_s))
+        except BaseException:
+            Child.close(self)
+            raise
+
+    def _first_line(self, timeout_s: float) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(timeout_s):
+                raise CorelaneError(self._what, f"it was not ready after {timeout_s:.0f} s")
+        line = self._process.stdout.readline()
+        if not line:
+            self._errors.seek(0)
+            said = self._errors.read().strip().splitlines() or ["it said nothing"]
+            raise CorelaneError(self._what, said[-1])
+        return line
+
+    def tell(self, line: str) -> None:
+        """A line to its stdin; nothing once closed."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+
+    def close(self) -> None:
+        """End it and wait. Closing twice is allowed."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+        self._errors.close()

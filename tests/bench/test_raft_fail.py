@@ -1,0 +1,63 @@
+"""What `corelane bench raft_fail` counts of a kill. No speed is asserted."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import pytest
+
+from corelane.bench import raft_fail
+from corelane.bench.harness.session import Session
+from corelane.bench.raft_fail import Kill, longest_gap_ms
+
+
+@pytest.fixture
+def session() -> Session:
+    made = Session("raft_fail", seconds=0.1)
+    if len(made.cores) < 2:
+        pytest.skip("needs two cores")
+    return made
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("managed", [False, True])
+def test_every_kill_has_a_new_leader_and_a_client_that_goes_on(session: Session, tmp_path: Path, managed: bool) -> None:
+    kills = raft_fail.slot(session, tmp_path, managed, 0.0, random.Random(1))
+    assert len(kills) == raft_fail.LEAST_KILLS
+    for kill in kills:
+        assert kill.no_leader_ms > 0
+        assert kill.client_gap_ms >= raft_fail.PUT_MS
+        assert 0 <= kill.unanswered <= raft_fail.PUTS
+
+
+def test_the_gap_is_the_longest_between_two_acknowledgements() -> None:
+    puts = raft_fail.PUTS
+    even = [(i + 1) * raft_fail.PUT_MS / 1e3 for i in range(puts)]
+    assert longest_gap_ms(even) == pytest.approx(raft_fail.PUT_MS)
+    lost = [math.inf if 100 <= i < 130 else time for i, time in enumerate(even)]
+    assert longest_gap_ms(lost) == pytest.approx(31 * raft_fail.PUT_MS)
+    late = [0.2 if 100 <= i < 130 else time for i, time in enumerate(even)]  # all answered at once, later
+    assert longest_gap_ms(late) == pytest.approx(31 * raft_fail.PUT_MS)
+
+
+def test_a_gap_that_does_not_end_is_endless() -> None:
+    ended = [0.1, 0.1005] + [math.inf] * (raft_fail.PUTS - 2)
+    assert longest_gap_ms(ended) == math.inf
+    assert longest_gap_ms([math.inf] * raft_fail.PUTS) == math.inf
+
+
+def test_the_figure_is_of_the_disk_and_of_the_tail(session: Session) -> None:
+    kills = {
+        raft_fail.TMPFS: [Kill(1.0, 1.0, 0, 1)],
+        raft_fail.DISK: [Kill(float(n), 2.0, 0, 1) for n in range(100, 0, -1)],
+        raft_fail.MOVED: [Kill(1000.0, 1000.0, 0, 3)],
+    }
+    raft_fail.judge(session, kills)
+    assert session.figures["raft-fail.no_leader_ms"]["value"] == 99.0
+    raft_fail.add_row(session, raft_fail.DISK, kills[raft_fail.DISK])
+    raft_fail.add_row(session, raft_fail.MOVED, kills[raft_fail.MOVED])
+    row, moved = session.arms
+    assert (row["n"], row["no_leader_p50_ms"], row["no_leader_p99_ms"]) == (100, 50.0, 99.0)
+    assert (row["client_gap_p99_ms"], row["several_terms"], moved["several_terms"]) == (2.0, 0, 1)
