@@ -7,6 +7,8 @@
 #include "drivers/blk_memory.h"
 #include "drivers/load/random.h"
 
+#include "tests/support/c/check.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +17,6 @@
 #define QUEUES 3
 #define BLOCKS 64 /* of each thread */
 #define DEPTH 32
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                                    \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
 static struct cl_blk *blk;
 static uint64_t rounds;
 static uint32_t ended;

@@ -4,6 +4,8 @@
 #include "drivers/blk_file.h"
 #include "drivers/load/random.h"
 
+#include "tests/support/c/check.h"
+
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -12,14 +14,6 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                                    \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 static struct cl_blk *blk;
 static uint8_t *buf;

@@ -2,6 +2,9 @@
  * at the wrong moment, or while it gets up by itself are acted on all the same (docs/cores.md). Prints what passed.
  *
  *   port_cores */
+#define CHECK_CONTEXT "(%s)", scenario
+#include "tests/support/c/check.h"
+
 #include "../../../drivers/port_internal.h"
 
 #include <linux/futex.h>
@@ -15,14 +18,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #x, scenario);                                     \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 #define ME 1u    /* the kthread's slot plus 1 */
 #define OTHER 2u /* of another application */

@@ -9,20 +9,14 @@
 #include "drivers/pcap.h"
 #include "runtime/net.h"
 
+#include "tests/support/c/check.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define QUEUES 2
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                                    \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
 static struct cl_nic *ends[2], *wire; /* ends[0] is the recorder; wire: the bad one below it */
 static pthread_mutex_t rx_locks[2][QUEUES];
 static uint64_t per_queue, sent[2], received[2]; /* relaxed counters: only their final values matter */

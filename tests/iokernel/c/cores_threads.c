@@ -5,6 +5,9 @@
  * Kthreads get work at random, look at once, late or only when interrupted, park with and without a time limit, and change
  * their minds; signals come that nobody asked for; policies change. Ends when cores have moved MOVES times and all work
  * that was given was done, and so shows that no wake-up is lost. Who owned what: from the log. */
+#define CHECK_CONTEXT "(seed %llu; %s)", (unsigned long long)seed, err
+#include "tests/support/c/check.h"
+
 #include "../../../drivers/port.h"
 #include "../../../iokernel/iokernel.h"
 #include "../../../runtime/clock.h"
@@ -24,14 +27,6 @@
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
-
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            fprintf(stderr, "%s:%d: %s (seed %llu; %s)\n", __FILE__, __LINE__, #x, (unsigned long long)seed, err);     \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 #define APPS 2
 #define KTHREADS 2 /* each */

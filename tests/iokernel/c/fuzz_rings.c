@@ -4,6 +4,9 @@
  *   fuzz_rings SEED STEPS
  *
  * Run under ASan by `make test-asan`. Deterministic: one thread, a clock of its own. */
+#define CHECK_CONTEXT "(seed %llu)", (unsigned long long)first_seed
+#include "tests/support/c/check.h"
+
 #include "../../../drivers/memory.h"
 #include "../../../iokernel/iokernel.h"
 #include "../../../runtime/net.h"
@@ -11,14 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            fprintf(stderr, "%s:%d: %s, seed %llu\n", __FILE__, __LINE__, #x, (unsigned long long)first_seed);         \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 #define KTHREADS 2
 #define SLOTS 64

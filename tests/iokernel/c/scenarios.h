@@ -3,6 +3,9 @@
 #ifndef SCENARIOS_H
 #define SCENARIOS_H
 
+#define CHECK_CONTEXT "(%s; %s)", scenario, err
+#include "tests/support/c/check.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +15,6 @@
 
 static const char *scenario = ""; /* the one that runs */
 static char err[256];
-
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            fprintf(stderr, "%s:%d: %s (%s; %s)\n", __FILE__, __LINE__, #x, scenario, err);                            \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 struct scenario {
     const char *name;

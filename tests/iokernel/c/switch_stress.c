@@ -6,6 +6,9 @@
  *
  * FRAMES: how many must arrive whole in each life of the iokernel. Two mappings of one arena have different addresses, so
  * TSan sees the private state of both ends; what they share is for tests/iokernel/c/fuzz_rings.c and ring_stress.c. */
+#define CHECK_CONTEXT "(%s)", err
+#include "tests/support/c/check.h"
+
 #include "../../../drivers/port.h"
 #include "../../../iokernel/iokernel.h"
 #include "../../../runtime/memory.h"
@@ -20,14 +23,6 @@
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
-
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #x, err);                                          \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 #define PORTS 4 /* that stay; one more, the guest, comes and goes */
 #define KTHREADS 2

@@ -3,31 +3,18 @@
  * of a handler that was bound meanwhile to another port.
  *
  * argv[1]: rounds; argv[2]: kthreads of the receiver. Prints "ok". Run plain, under ASan and under TSan. */
-#include "drivers/memory.h"
-#include "libos/libos.h"
+
+#include "pair.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                                    \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
-#define MS 1000000ll
-#define IP_A 0x0a4d0001u
-#define IP_B 0x0a4d0002u
 #define FLOODERS 4 /* source ports, so that the flows spread over the receiver's kthreads */
 #define PORT 9000
 #define HANDLERS 64
 
-static struct cl_runtime *rt_a, *rt_b;
-static struct cl_wait_group all;
 static unsigned rounds;
 static uint32_t over; /* relaxed: says stop, and nothing else */
 static uint64_t misled;
@@ -77,50 +64,23 @@ static void opener(void *arg)
     cl_wait_group_done(&all);
 }
 
-static void wait_all(void *arg)
-{
-    (void)arg;
-    cl_wait_group_wait(&all);
-}
-
-static struct cl_runtime *make(struct cl_nic *nic, unsigned kthreads)
-{
-    struct cl_runtime_config config = {.nic = nic, .kthreads = kthreads};
-    struct cl_runtime *rt;
-    char err[256] = "";
-    if (cl_runtime_new(&config, &rt, err) < 0 || cl_runtime_start(rt, err) < 0) {
-        fprintf(stderr, "%s\n", err);
-        exit(1);
-    }
-    return rt;
-}
-
 int main(int argc, char **argv)
 {
     rounds = argc > 1 ? (unsigned)atoi(argv[1]) : 1000;
     unsigned kthreads = argc > 2 ? (unsigned)atoi(argv[2]) : 2;
-    struct cl_memory_config link = {.queues = {1, kthreads}, .ipv4 = {IP_A, IP_B}, .ipv4_prefix = 16};
-    struct cl_nic *ends[2];
     struct cl_net_stats s;
-    char err[256] = "";
-    CHECK(cl_memory_link_new(&link, ends, err) == 0);
-    rt_a = make(ends[0], 1);
-    rt_b = make(ends[1], kthreads);
-    cl_wait_group_init(&all);
+    pair_new(1, kthreads, 0);
+    pair_start();
     cl_wait_group_add(&all, FLOODERS + 1);
     for (unsigned i = 0; i < FLOODERS; i++)
         CHECK(cl_runtime_spawn(rt_a, flooder, NULL) == 0);
     CHECK(cl_runtime_spawn(rt_b, opener, NULL) == 0);
-    CHECK(cl_sched_run(cl_runtime_sched(rt_a), wait_all, NULL) == 0);
-    CHECK(cl_runtime_stop(rt_a, 1000 * MS) == 0);
-    CHECK(cl_runtime_stop(rt_b, 1000 * MS) == 0);
+    pair_wait();
+    pair_stop();
     cl_runtime_net_stats(rt_b, -1, &s);
     CHECK(s.to_sockets > 0);
     CHECK(cl_load_relaxed(&misled) == 0 && s.handled == 0);
-    cl_runtime_delete(rt_a);
-    cl_runtime_delete(rt_b);
-    cl_nic_close(ends[0]);
-    cl_nic_close(ends[1]);
+    pair_delete();
     printf("ok\n");
     return 0;
 }

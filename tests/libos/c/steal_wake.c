@@ -11,17 +11,11 @@
 
 #include "runtime/clock.h"
 
+#include "tests/support/c/check.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                                    \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 #define IP_SERVER 0x0a4d0001u
 #define IP_CLIENT 0x0a4d0002u
@@ -29,14 +23,6 @@
 #define LONG_NS 100000
 
 static const uint8_t mac_server[6] = {2, 0, 0, 0, 0, 1};
-
-static uint64_t next_random(uint64_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
-}
 
 static int64_t handler(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg)
 {

@@ -4,9 +4,9 @@
  * Two runtimes on the ends of a memory link. A client sends a request that runs long, and with it a short, one that sleeps,
  * and one whose type does not exist; the long one ends, with a quantum, only when a later short one was handled.
  * Usage: typed_serve KTHREADS QUANTUM_US ROUNDS. Prints "ok". Run plain, under ASan and under TSan. */
-#include "drivers/memory.h"
-#include "libos/libos.h"
 #include "libos/probe.h"
+
+#include "pair.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,24 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                                    \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
-#define MS 1000000ll
-#define IP_A 0x0a4d0001u
-#define IP_B 0x0a4d0002u
 #define CLIENTS 6
 #define SENT 4 /* by a client at a time */
 
 enum { SHORT, SLEEPS, LONG, TYPES };
 
-static struct cl_runtime *rt_a, *rt_b;
-static struct cl_wait_group all;
 static unsigned rounds;
 static bool quantum;
 static uint32_t shorts; /* handled; by addition */
@@ -188,7 +175,6 @@ static void fill(void *arg)
 static void refusals(void)
 {
     struct cl_udp_types types = {.n = 2, .target_us = {10, 1000}, .classify = classify};
-    char err[256] = "";
     types.n = 17;
     CHECK(cl_runtime_bind_udp_typed(rt_b, 9001, handle, NULL, &types, err) == -EINVAL && strstr(err, "17 types"));
     types.n = 0;
@@ -206,18 +192,6 @@ static void refusals(void)
         types.target_us[i] = 1;
     types.n = 14;
     CHECK(cl_runtime_bind_udp_typed(rt_b, 9001, handle, NULL, &types, err) == -ENOSPC && strstr(err, "has 13 left"));
-}
-
-static struct cl_runtime *make(struct cl_nic *nic, unsigned kthreads, uint32_t quantum_us)
-{
-    struct cl_runtime_config config = {.nic = nic, .kthreads = kthreads, .quantum_us = quantum_us};
-    struct cl_runtime *rt;
-    char err[256] = "";
-    if (cl_runtime_new(&config, &rt, err) < 0) {
-        fprintf(stderr, "%s\n", err);
-        exit(1);
-    }
-    return rt;
 }
 
 static void stats_are_right(bool filled)
@@ -243,20 +217,13 @@ int main(int argc, char **argv)
     uint32_t quantum_us = argc > 2 ? (uint32_t)atoi(argv[2]) : 0;
     rounds = argc > 3 ? (unsigned)atoi(argv[3]) : 1000;
     quantum = quantum_us != 0;
-    struct cl_memory_config link = {.queues = {1, kthreads}, .ipv4 = {IP_A, IP_B}, .ipv4_prefix = 16};
     struct cl_udp_types types = {.n = TYPES, .target_us = {5, 20, 1000}, .classify = classify, .arg = &shorts};
-    struct cl_nic *ends[2];
-    char err[256];
     alarm(120); /* a long one that nobody lets go hangs: die and say so by the signal */
-    CHECK(cl_memory_link_new(&link, ends, err) == 0);
-    uint32_t full = cl_nic_buffers_free(ends[1]);
-    rt_a = make(ends[0], 1, 0);
-    rt_b = make(ends[1], kthreads, quantum_us);
+    pair_new(1, kthreads, quantum_us);
     CHECK(cl_runtime_bind_udp_typed(rt_b, 9000, handle, &all, &types, err) == 0);
     refusals();
-    CHECK(cl_runtime_start(rt_a, err) == 0 && cl_runtime_start(rt_b, err) == 0);
+    pair_start();
     CHECK(cl_sched_run(cl_runtime_sched(rt_a), meet, NULL) == 0);
-    cl_wait_group_init(&all);
     cl_wait_group_add(&all, CLIENTS);
     for (unsigned i = 0; i < CLIENTS; i++)
         CHECK(cl_runtime_spawn(rt_a, client, (void *)(uintptr_t)i) == 0);
@@ -267,19 +234,9 @@ int main(int argc, char **argv)
         CHECK(cl_runtime_bind_udp_typed(rt_b, 9001, hold, NULL, &two, err) == 0); /* while it runs */
         CHECK(cl_sched_run(cl_runtime_sched(rt_a), fill, NULL) == 0);
     }
-    CHECK(cl_runtime_stop(rt_a, 10000 * MS) == 0);
-    CHECK(cl_runtime_stop(rt_b, 10000 * MS) == 0);
+    pair_stop();
     stats_are_right(filled);
-    cl_runtime_delete(rt_a);
-    cl_runtime_delete(rt_b);
-    struct cl_frame f;
-    for (unsigned e = 0; e < 2; e++) /* frames that came after the stop */
-        for (unsigned q = 0; q < (e ? kthreads : 1); q++)
-            while (cl_nic_rx(ends[e], q, &f, 1))
-                cl_nic_free(ends[e], q, &f, 1);
-    CHECK(cl_nic_buffers_free(ends[1]) == full);
-    cl_nic_close(ends[0]);
-    cl_nic_close(ends[1]);
+    pair_delete();
     printf("ok\n");
     return 0;
 }

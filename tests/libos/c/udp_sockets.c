@@ -1,29 +1,16 @@
 /* The sockets API on uthreads: two runtimes on the two ends of a memory link talk to each other, ARP included.
  *
  * argv[1]: rounds; argv[2]: kthreads of each runtime. Prints "ok". Run plain, under ASan and under TSan. */
-#include "drivers/memory.h"
-#include "libos/libos.h"
+
+#include "pair.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x);                                                    \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
-#define MS 1000000ll
-#define IP_A 0x0a4d0001u
-#define IP_B 0x0a4d0002u
 #define CLIENTS 16
 
-static struct cl_runtime *rt_a, *rt_b;
-static struct cl_wait_group all;
 static unsigned rounds;
 
 /* A server on B that reads from a socket and answers, until the socket is closed. */
@@ -120,29 +107,6 @@ static void overflow(void *arg)
     cl_wait_group_done(&all);
 }
 
-static void wait_all(void *arg)
-{
-    (void)arg;
-    cl_wait_group_wait(&all);
-}
-
-static struct cl_runtime *make(struct cl_nic *nic, unsigned kthreads)
-{
-    struct cl_runtime_config config = {.nic = nic, .kthreads = kthreads};
-    struct cl_runtime *rt;
-    char err[256] = "";
-    if (cl_runtime_new(&config, &rt, err) < 0 || cl_runtime_start(rt, err) < 0) {
-        fprintf(stderr, "%s\n", err);
-        exit(1);
-    }
-    return rt;
-}
-
-static void run_all(void)
-{
-    CHECK(cl_sched_run(cl_runtime_sched(rt_a), wait_all, NULL) == 0);
-}
-
 static void balance(const struct cl_runtime *rt)
 {
     struct cl_net_stats s;
@@ -159,50 +123,34 @@ int main(int argc, char **argv)
 {
     unsigned kthreads = argc > 2 ? (unsigned)atoi(argv[2]) : 2;
     rounds = argc > 1 ? (unsigned)atoi(argv[1]) : 50;
-    struct cl_memory_config link = {.queues = {kthreads, kthreads}, .ipv4 = {IP_A, IP_B}, .ipv4_prefix = 16};
-    struct cl_nic *ends[2];
-    char err[256];
-    CHECK(cl_memory_link_new(&link, ends, err) == 0);
-    uint32_t full = cl_nic_buffers_free(ends[0]);
-    rt_a = make(ends[0], kthreads);
-    rt_b = make(ends[1], kthreads);
+    pair_new(kthreads, kthreads, 0);
+    pair_start();
 
     struct cl_udp_socket *listening, *sender;
     CHECK(cl_udp_open(rt_b, 9000, 1024, &listening) == 0);
     CHECK(cl_udp_open(rt_a, 9999, 4, &sender) == 0);
     CHECK(cl_udp_close(listening) == -EPERM); /* a foreign thread, while it runs */
-    cl_wait_group_init(&all);
     for (unsigned i = 0; i < 3; i++)
         CHECK(cl_runtime_spawn(rt_b, server, listening) == 0);
     cl_wait_group_add(&all, 1);
     CHECK(cl_runtime_spawn(rt_a, client, (void *)(uintptr_t)CLIENTS) == 0); /* alone: its request waits for ARP */
-    run_all();
+    pair_wait();
     cl_wait_group_add(&all, CLIENTS + 1);
     for (unsigned i = 0; i < CLIENTS; i++)
         CHECK(cl_runtime_spawn(rt_a, client, (void *)(uintptr_t)i) == 0);
     CHECK(cl_runtime_spawn(rt_a, refusals, NULL) == 0);
-    run_all();
+    pair_wait();
     cl_wait_group_add(&all, 1);
     CHECK(cl_runtime_spawn(rt_a, overflow, sender) == 0);
-    run_all();
+    pair_wait();
     cl_wait_group_add(&all, 3); /* the servers end when their socket is closed */
     CHECK(cl_runtime_spawn(rt_b, closer, listening) == 0);
-    run_all();
+    pair_wait();
 
-    CHECK(cl_runtime_stop(rt_a, 1000 * MS) == 0);
-    CHECK(cl_runtime_stop(rt_b, 1000 * MS) == 0);
+    pair_stop();
     balance(rt_a);
     balance(rt_b);
-    cl_runtime_delete(rt_a);
-    cl_runtime_delete(rt_b);
-    struct cl_frame f;
-    for (unsigned e = 0; e < 2; e++) /* frames that came after the stop */
-        for (unsigned q = 0; q < kthreads; q++)
-            while (cl_nic_rx(ends[e], q, &f, 1))
-                cl_nic_free(ends[e], q, &f, 1);
-    CHECK(cl_nic_buffers_free(ends[0]) == full);
-    cl_nic_close(ends[0]);
-    cl_nic_close(ends[1]);
+    pair_delete();
     printf("ok\n");
     return 0;
 }

@@ -7,28 +7,13 @@
 #include "libos/timer.h"
 #include "libos/uthread.h"
 
+#include "tests/support/c/check.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);                                  \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
-#define CHECK_EQ(a, b)                                                                                                 \
-    do {                                                                                                               \
-        long long left_ = (long long)(a), right_ = (long long)(b);                                                     \
-        if (left_ != right_) {                                                                                         \
-            fprintf(stderr, "%s:%d: %s is %lld, not %lld (%s)\n", __FILE__, __LINE__, #a, left_, right_, #b);          \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 static inline struct cl_sched *sched_new(const struct cl_sched_config *config)
 {
@@ -86,14 +71,6 @@ static inline void sched_stop_clean(struct cl_sched *s)
 {
     sched_stop_checked(s);
     cl_sched_delete(s);
-}
-
-static inline uint64_t next_random(uint64_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
 }
 
 #endif
