@@ -108,8 +108,10 @@ int cl_bench_log_append(const struct cl_bench_log_config *config, struct cl_benc
     out->flushes = stats.flushes;
     if (rc == 0 && (rc = r.rc))
         snprintf(err, 256, "an append failed: %s %s", strerror(-rc), cl_log_why(r.shared.log));
+    /* Else the next run begins by reading what this one wrote. */
+    int trimmed = rc ? 0 : cl_log_trim(r.shared.log, cl_log_next_index(r.shared.log), NULL);
     int closed = cl_log_close(r.shared.log);
-    return rc ? rc : closed;
+    return rc ? rc : trimmed ? trimmed : closed;
 }
 
 int cl_bench_log_fill(struct cl_blk *blk, uint64_t bytes, uint32_t record_bytes, uint64_t *records, char err[256])

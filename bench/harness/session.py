@@ -131,19 +131,25 @@ class Session:
         return self.cacheline_ns[-1]
 
     def interleave(
-        self, arms: Mapping[str, Callable[[], T]], rounds: int = 5, canary_s: float | None = None
+        self,
+        arms: Mapping[str, Callable[[], T]],
+        rounds: int = 5,
+        canary_s: float | None = None,
+        *,
+        back_and_forth: bool = False,
     ) -> dict[str, list[T]]:
         """Run the arms A B .. A B .., `rounds` times, with a slice of the canary before each round.
 
         Returns what each arm returned, by arm, in the order of the rounds: value i of one arm pairs with value i of
-        another. canary_s: length of a slice, if not the usual one (see `take_canary`).
+        another. canary_s: length of a slice, if not the usual one (see `take_canary`). back_and_forth: A B .. B A, so
+        that no arm always runs behind the same one.
         """
         out: dict[str, list[T]] = {name: [] for name in arms}
         for i in range(rounds):
             self.take_canary(canary_s)
-            for name, body in arms.items():
+            for name in reversed(list(arms)) if back_and_forth and i % 2 else arms:
                 self.say(f"round {i + 1} of {rounds}: {name}")
-                out[name].append(body())
+                out[name].append(arms[name]())
         return out
 
     def arm(self, arm: str, **values: Any) -> dict[str, Any]:

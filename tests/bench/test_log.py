@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,3 +74,24 @@ def test_memory_is_no_disk(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.skip("/dev/shm is no tmpfs here")
     assert main(["bench", "log", "--seconds", "0.1", "--directory", "/dev/shm"]) == 0
     assert "nothing is durable: choose a disk with --directory" in capsys.readouterr().out
+
+
+def noisy(rng: random.Random, level: float) -> list[float]:
+    return [level * rng.gauss(1, 0.1) for _ in range(log.SWEEP_ROUNDS)]
+
+
+@pytest.mark.parametrize("worse", [1.0, 0.7], ids=["equal", "worse at one load"])
+def test_the_worst_load_is_neither_unlucky_nor_spared(worse: float, seed: int) -> None:
+    rng = random.Random(seed)
+    found, naive, at_16 = [], [], 0
+    for _ in range(400):
+        adaptive = {load: noisy(rng, worse if load == 16 else 1.0) for load in log.LOADS}
+        fixed = {load: {name: noisy(rng, 1.0) for name in FIXED} for load in log.LOADS}
+        halves = log.worst_held_out(adaptive, fixed)
+        found += [h.ratio for h in halves]
+        best = {load: max(statistics.median(fixed[load][name]) for name in FIXED) for load in log.LOADS}
+        naive.append(min(statistics.median(adaptive[load]) / best[load] for load in log.LOADS))
+        at_16 += sum(h.load == 16 for h in halves)
+    assert at_16 > 0.95 * len(found) or worse == 1
+    assert statistics.mean(found) == pytest.approx(worse, abs=0.02)
+    assert statistics.mean(naive) < worse - 0.02, "the naive way is not what this guards against"
