@@ -184,8 +184,8 @@ static unsigned collect(struct cl_log *log)
 /* The end of closing: what waits goes first, then the superblock that says that nothing follows. */
 static bool close_step(struct cl_log *log)
 {
-    if (!log->closing || log->in_flight || log->super.wanted || log->super.second || cl_log_unsent(log) ||
-        log->snap.committing)
+    if (!log->closing || log->in_flight || log->super.wanted || log->super.second || log->super.meta_op ||
+        cl_log_unsent(log) || log->snap.committing)
         return false;
     if (!log->closed && log->config.on_damage != CL_LOG_READ_ONLY) {
         log->closed = true;
@@ -219,8 +219,8 @@ bool cl_log_busy(const struct cl_log *log)
 {
     if (log->in_flight || log->state == CL_LOG_OPENING)
         return true;
-    return log->state == CL_LOG_READY &&
-           (log->closing || log->super.wanted || log->super.second || log->snap.committing || cl_log_unsent(log));
+    return log->state == CL_LOG_READY && (log->closing || log->super.wanted || log->super.second ||
+                                          log->super.meta_op || log->snap.committing || cl_log_unsent(log));
 }
 
 uint64_t cl_log_next_ns(const struct cl_log *log)

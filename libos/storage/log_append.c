@@ -9,6 +9,8 @@
 
 #include <stdlib.h>
 
+#define META_PART 4 /* with less of the ring free than one part in so many, meta blobs go into the superblocks */
+
 static void begin_flush(struct cl_log *log)
 {
     struct cl_log_flush *f = cl_log_flush_of(log, log->open_lsn);
@@ -54,25 +56,34 @@ int cl_log_flushes_start(struct cl_log *log)
     return 0;
 }
 
-/* Room for a record: 0, and f is where it goes, sealed before if need be. Nothing has changed otherwise. */
-static int make_room(struct cl_log *log, uint32_t data_bytes, bool reserved, struct cl_log_flush **out)
+/* Whether anything is taken now at all: 0, or why not. */
+static int takes(struct cl_log *log)
 {
-    uint64_t need = cl_log_record_bytes(data_bytes);
     if (log->state != CL_LOG_READY || log->closing)
         return log->state == CL_LOG_FAILED ? log->error : -EBUSY;
     if (log->config.on_damage == CL_LOG_READ_ONLY)
         return -EROFS;
-    if (data_bytes > cl_log_max_bytes(log))
-        return -EMSGSIZE;
-    if (!has_buffer(log)) {
+    if (!has_buffer(log) || log->super.meta_op) {
         log->stats.no_buffer++;
         return -EAGAIN;
     }
+    return 0;
+}
+
+/* Room for a record: 0, and f is where it goes, sealed before if need be. Nothing has changed otherwise. */
+static int make_room(struct cl_log *log, uint32_t data_bytes, bool reserved, struct cl_log_flush **out)
+{
+    uint64_t need = cl_log_record_bytes(data_bytes);
+    int rc = takes(log);
+    if (rc)
+        return rc;
+    if (data_bytes > cl_log_max_bytes(log))
+        return -EMSGSIZE;
     const struct cl_log_flush *f = cl_log_flush_of(log, log->open_lsn);
     bool next = f->bytes + need > log->flush_bytes;
     uint64_t place = next ? cl_log_next_place(log, f->place, f->bytes) : f->place;
     uint64_t bytes = next ? sizeof(struct cl_log_disk_flush) : f->bytes;
-    /* The last block of the ring is kept for truncations and votes, which let a full log get on. */
+    /* The last flush of the ring is kept for truncations and restarts, which let a full log get on. */
     uint64_t end = log->head_place + log->ring_bytes - (reserved ? 0 : log->flush_bytes);
     if (place + cl_log_round(bytes + need) > end) {
         log->stats.full++;
@@ -164,12 +175,19 @@ int cl_log_meta_set(struct cl_log *log, struct cl_log_op *op)
 {
     if (op->bytes > CL_LOG_META_BYTES)
         return -EMSGSIZE;
-    int rc = submit(log, op, CL_LOG_META, log->meta_number + 1);
-    if (rc == 0) {
+    int rc = takes(log);
+    if (rc)
+        return rc;
+    if (cl_log_free_bytes(log) < log->ring_bytes / META_PART) {
+        cl_log_super_meta(log, op);
+    } else {
+        rc = submit(log, op, CL_LOG_META, log->meta_number + 1);
+        if (rc)
+            return rc;
         log->meta_number++;
-        log->stats.metas++;
     }
-    return rc;
+    log->stats.metas++;
+    return 0;
 }
 
 uint32_t cl_log_max_bytes(const struct cl_log *log)
@@ -238,7 +256,7 @@ static bool ripe(const struct cl_log *log, const struct cl_log_flush *f)
     const struct cl_log_config *c = &log->config;
     if (f->records == 0)
         return false;
-    if (log->closing || (c->fixed_records == 0 && c->fixed_wait_ns == 0))
+    if (log->closing || log->super.meta_op || (c->fixed_records == 0 && c->fixed_wait_ns == 0))
         return true;
     return (c->fixed_records && f->records >= c->fixed_records) || cl_log_now_ns(log) - f->first_ns >= c->fixed_wait_ns;
 }

@@ -57,6 +57,10 @@ struct cl_log_super {
     bool second;                              /* the one written last, or being written, is not in both slots yet */
     struct cl_log_op *waiting, *waiting_last; /* for the next one */
     struct cl_log_op *riding;                 /* on the one being written */
+    /* A meta blob that goes here because the ring is short of room: log_super.c. */
+    struct cl_log_op *meta_op; /* NULL: none */
+    uint8_t meta[CL_LOG_META_BYTES];
+    unsigned meta_slots; /* that hold it */
 };
 
 /* See log_confirm.c. */
@@ -191,6 +195,8 @@ uint64_t cl_log_confirm_next_ns(const struct cl_log *log);
 /* log_super.c */
 uint32_t cl_log_super_crc(const struct cl_log_disk_super *s);
 void cl_log_super_want(struct cl_log *log, struct cl_log_op *op);
+/* A meta blob, acknowledged when all before it is and both slots hold it; nothing is submitted meanwhile. */
+void cl_log_super_meta(struct cl_log *log, struct cl_log_op *op);
 bool cl_log_super_step(struct cl_log *log);
 void cl_log_super_fail(struct cl_log *log);
 

@@ -2,7 +2,11 @@
  *
  * There are two slots, written in turns and one at a time, so the last whole one is there whatever a crash tears. After what was
  * asked for the other slot follows, so that at rest both are of today and either may rot. What a superblock frees or makes valid counts
- * only when it is durable: until then nothing is written over what the old one needs. */
+ * only when it is durable: until then nothing is written over what the old one needs.
+ *
+ * A meta blob comes here as well when the ring is short of room. Nothing else frees it from the ring: of records of which none may be
+ * trimmed, votes between them would fill the ring for good. It waits until all before it is acknowledged and holds back what comes
+ * after it, so that the order of acknowledgements is that of the calls, and is acknowledged when both slots have it, for either may rot. */
 #include "log_internal.h"
 
 uint32_t cl_log_super_crc(const struct cl_log_disk_super *s)
@@ -27,6 +31,38 @@ void cl_log_super_want(struct cl_log *log, struct cl_log_op *op)
     s->waiting_last = op;
 }
 
+void cl_log_super_meta(struct cl_log *log, struct cl_log_op *op)
+{
+    struct cl_log_super *s = &log->super;
+    if (op->bytes)
+        memcpy(s->meta, op->data, op->bytes);
+    s->meta_op = op;
+    s->meta_slots = 0;
+    op->index = ++log->meta_number;
+    op->next = NULL;
+    op->result = CL_LOG_PENDING;
+}
+
+/* Whether the meta blob's turn has come: all that was submitted before it is acknowledged. */
+static bool may_ride(const struct cl_log *log)
+{
+    return log->view.lsn == log->sent_lsn && !cl_log_unsent(log);
+}
+
+/* A superblock with the meta blob is durable. */
+static void meta_written(struct cl_log *log)
+{
+    struct cl_log_super *s = &log->super;
+    struct cl_log_op *op = s->meta_op;
+    if (++s->meta_slots < 2)
+        return;
+    log->view.meta_number = s->now.meta_number;
+    log->view.meta_bytes = s->now.meta_bytes;
+    memcpy(log->view.meta, s->now.meta, s->now.meta_bytes);
+    s->meta_op = NULL;
+    cl_log_done(log, op, 0);
+}
+
 /* The superblock that says what is durable at this moment. */
 static void fill(struct cl_log *log, struct cl_log_disk_super *out)
 {
@@ -45,6 +81,12 @@ static void fill(struct cl_log *log, struct cl_log_disk_super *out)
     out->meta_bytes = v->meta_bytes;
     memset(out->meta, 0, sizeof out->meta);
     memcpy(out->meta, v->meta, v->meta_bytes);
+    if (log->super.meta_op && may_ride(log)) {
+        out->meta_number = log->meta_number;
+        out->meta_bytes = log->super.meta_op->bytes;
+        memset(out->meta, 0, sizeof out->meta);
+        memcpy(out->meta, log->super.meta, out->meta_bytes);
+    }
     if (log->snap.publish) {
         const struct cl_log_snapshot *n = &log->snap.next;
         out->snapshot_number = n->number;
@@ -74,12 +116,15 @@ static void completed(struct cl_log *log, struct cl_log_io *io)
     if (published)
         cl_log_snapshot_published(log);
     cl_log_done(log, ops, 0);
+    if (s->meta_op && s->now.meta_number == log->meta_number)
+        meta_written(log);
 }
 
 bool cl_log_super_step(struct cl_log *log)
 {
     struct cl_log_super *s = &log->super;
-    if (s->busy || (!s->wanted && !s->second))
+    bool meta = s->meta_op && may_ride(log);
+    if (s->busy || (!s->wanted && !s->second && !meta))
         return false;
     s->second = s->wanted;
     s->wanted = false;
@@ -95,10 +140,11 @@ bool cl_log_super_step(struct cl_log *log)
 
 void cl_log_super_fail(struct cl_log *log)
 {
-    struct cl_log_op *riding = log->super.riding, *waiting = log->super.waiting;
-    log->super.riding = log->super.waiting = NULL;
+    struct cl_log_op *riding = log->super.riding, *waiting = log->super.waiting, *meta = log->super.meta_op;
+    log->super.riding = log->super.waiting = log->super.meta_op = NULL;
     cl_log_done(log, riding, log->error);
     cl_log_done(log, waiting, log->error);
+    cl_log_done(log, meta, log->error);
 }
 
 int cl_log_trim(struct cl_log *log, uint64_t first_kept, struct cl_log_op *op)

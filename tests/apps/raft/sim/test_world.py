@@ -23,6 +23,7 @@ FOUND = {
     (7, 21000041, "node"): "a leader that applied ahead of its slow disk filled its log and never made a snapshot",
     (7, 21000092, "node"): "a follower that did",
     (5, 2612, "node"): "a node that joined filled its area before the entry that added it, and could make no snapshot",
+    (3, 337, "node"): "votes filled areas in which nothing could be trimmed: nobody could vote any more",
     (5, 2475, "node"): "each chunk that was refused brought all chunks again: a storm",
 }
 

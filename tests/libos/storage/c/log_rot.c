@@ -1,5 +1,6 @@
 /* What a log makes of a device that is not as it left it: a bit flipped at every byte, leftovers of other logs and of earlier epochs, a full
- * area, many laps. argv: seed, then flips, closed, confirmed, unreadable, leftovers, gap or full; of how many bytes one is flipped. */
+ * area, many laps. argv: seed, then flips, closed, confirmed, unreadable, leftovers, gap, full or votes; of how many bytes one is
+ * flipped. */
 #include "log_support.h"
 
 #define AREA (256u << 10)
@@ -354,6 +355,46 @@ static void full(void)
     printf("%u laps, %llu records\n", laps, (unsigned long long)next);
 }
 
+/* Far more votes than the area has room for, and no record that may be trimmed: each is durable and in order with what is around it,
+ * survives the loss of either superblock, and leaves room for records. */
+static void votes(void)
+{
+    struct cl_blk *disk = fresh(5);
+    struct cl_log_config config = {.blk = disk};
+    struct cl_log_report report;
+    struct cl_log *log = open_log(&config, 0, NULL);
+    struct cl_log_op op, later;
+    uint64_t next = 1, found;
+    append(log, &op, next++);
+    for (uint64_t vote = 1; vote <= 1000; vote++) {
+        struct cl_log_op meta = {.data = &vote, .bytes = 8};
+        if (vote % 100 == 0)
+            append(log, &op, next++);
+        CHECK(cl_log_meta_set(log, &meta) == 0, "vote %llu", (unsigned long long)vote);
+        if (vote % 100 == 50) /* the ring is short: what comes behind a vote waits for it */
+            CHECK(cl_log_truncate(log, next, &later) == -EAGAIN, "not in order");
+        settle(log);
+        CHECK(meta.result == 0 && op.result == 0, "not durable");
+        if (vote % 7)
+            continue;
+        drop(log);
+        uint64_t slot = below(2);
+        memset((uint8_t *)cl_blk_memory_data(disk) + slot * CL_LOG_BLOCK_BYTES, 0, CL_LOG_BLOCK_BYTES);
+        log = open_log(&config, 0, &report);
+        CHECK(report.bad_superblocks == 1u << slot, "%u", report.bad_superblocks);
+        CHECK(cl_log_meta_get(log, &found) == 8 && found == vote, "%llu for %llu", (unsigned long long)found,
+              (unsigned long long)vote);
+        CHECK(verify(log) == next - 1, "records");
+    }
+    CHECK(cl_log_free_bytes(log) > 4 * CL_LOG_BLOCK_BYTES, "no room is left");
+    struct cl_log_op last = {.data = &next, .bytes = 8};
+    CHECK(cl_log_meta_set(log, &last) == 0 && close_log(log) == 0 && last.result == 0, "closing writes it");
+    log = open_log(&config, 0, NULL);
+    CHECK(cl_log_meta_get(log, &found) == 8 && found == next, "after closing");
+    drop(log);
+    cl_blk_close(disk);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 4, "usage");
@@ -373,6 +414,8 @@ int main(int argc, char **argv)
         leftovers();
     else if (!strcmp(argv[2], "gap"))
         gap();
+    else if (!strcmp(argv[2], "votes"))
+        votes();
     else
         full();
     printf("ok\n");
