@@ -1,16 +1,14 @@
 /* A NIC whose received frames come from a pcap file. See pcap.h. The file is read whole at creation, so that replaying makes
  * no system call; buffers are as in memory.h. */
 #include "pcap.h"
+#include "single.h"
 
-#include "../runtime/clock.h"
 #include "../runtime/net.h"
-#include "../runtime/pool.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,21 +20,15 @@ struct stored {
 };
 
 struct replay_nic {
-    struct cl_nic nic;
+    struct cl_single_nic single;
     uint8_t *file;
     struct stored *frames;
     uint32_t n_frames, next;
     uint64_t loop_tsc; /* when the present loop began; 0: not yet */
     double speed;
     uint64_t loops, span_ns; /* span: from the first to the last frame, and the mean gap for the next loop's first */
-    struct cl_pool *pool;
-    uint8_t *base;
-    size_t stride, base_len;
-    struct cl_nic_stats stats;
     struct cl_replay_counts counts;
     uint32_t done; /* writer: the polling thread; readers: anybody. Relaxed: it guards nothing */
-    struct cl_parker parker;
-    uint32_t word CL_ALIGNED(CL_CACHELINE);
 };
 
 static uint64_t due_tsc(const struct replay_nic *r)
@@ -59,16 +51,6 @@ static void step(struct replay_nic *r)
         r->loop_tsc += (uint64_t)cl_ns_to_ticks(cl_clock_default(), (int64_t)((double)r->span_ns / r->speed));
 }
 
-static unsigned get_buffers(struct replay_nic *r, struct cl_frame *frames, unsigned n)
-{
-    uint32_t index[CL_NIC_BURST];
-    unsigned got = cl_pool_get(r->pool, 0, index, n);
-    for (unsigned i = 0; i < got; i++)
-        frames[i] = (struct cl_frame){
-            .data = r->base + index[i] * r->stride, .buf = index[i], .room = (uint16_t)r->nic.buffer_bytes};
-    return got;
-}
-
 static unsigned replay_rx(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct replay_nic *r = (struct replay_nic *)nic;
@@ -79,8 +61,8 @@ static unsigned replay_rx(struct cl_nic *nic, unsigned queue, struct cl_frame *f
         r->loop_tsc = now;
     n = cl_min(n, (unsigned)CL_NIC_BURST);
     for (; k < n && !r->done && due_tsc(r) <= now; k++, step(r)) {
-        if (get_buffers(r, &frames[k], 1) == 0) {
-            cl_count(&r->stats.alloc_short, 1); /* the frame waits: a file loses none */
+        if (cl_single_get(&r->single, &frames[k], 1) == 0) {
+            cl_count(&r->single.stats.alloc_short, 1); /* the frame waits: a file loses none */
             break;
         }
         const struct stored *s = &r->frames[r->next];
@@ -89,17 +71,9 @@ static unsigned replay_rx(struct cl_nic *nic, unsigned queue, struct cl_frame *f
         bytes += s->len;
     }
     cl_count(&r->counts.delivered, k);
-    cl_count(&r->stats.rx_frames, k);
-    cl_count(&r->stats.rx_bytes, bytes);
+    cl_count(&r->single.stats.rx_frames, k);
+    cl_count(&r->single.stats.rx_bytes, bytes);
     return k;
-}
-
-static void replay_free(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
-{
-    struct replay_nic *r = (struct replay_nic *)nic;
-    (void)queue;
-    for (unsigned i = 0; i < n; i++)
-        cl_pool_put(r->pool, 0, &frames[i].buf, 1);
 }
 
 static unsigned replay_tx(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
@@ -107,30 +81,14 @@ static unsigned replay_tx(struct cl_nic *nic, unsigned queue, struct cl_frame *f
     struct replay_nic *r = (struct replay_nic *)nic;
     for (unsigned i = 0; i < n; i++) {
         if (frames[i].len < CL_ETH_HLEN || frames[i].len > nic->mtu + CL_ETH_HLEN) {
-            cl_count(&r->stats.tx_dropped_malformed, 1);
+            cl_count(&r->single.stats.tx_dropped_malformed, 1);
             continue;
         }
-        cl_count(&r->stats.tx_frames, 1);
-        cl_count(&r->stats.tx_bytes, frames[i].len);
+        cl_count(&r->single.stats.tx_frames, 1);
+        cl_count(&r->single.stats.tx_bytes, frames[i].len);
     }
-    replay_free(nic, queue, frames, n);
+    cl_single_free(nic, queue, frames, n);
     return n;
-}
-
-static unsigned replay_alloc(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
-{
-    struct replay_nic *r = (struct replay_nic *)nic;
-    (void)queue;
-    n = cl_min(n, (unsigned)CL_NIC_BURST);
-    unsigned got = get_buffers(r, frames, n);
-    cl_count(&r->stats.alloc_short, got < n);
-    return got;
-}
-
-static struct cl_parker *replay_parker(struct cl_nic *nic, unsigned queue)
-{
-    (void)queue;
-    return &((struct replay_nic *)nic)->parker;
 }
 
 static uint64_t replay_next_tsc(struct cl_nic *nic, unsigned queue)
@@ -142,41 +100,14 @@ static uint64_t replay_next_tsc(struct cl_nic *nic, unsigned queue)
 
 static int replay_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
 {
-    struct replay_nic *r = (struct replay_nic *)nic;
-    uint64_t next = replay_next_tsc(nic, queue), now = cl_tsc();
-    if (next != UINT64_MAX) {
-        int64_t left = next > now ? cl_ticks_to_ns(cl_clock_default(), (int64_t)(next - now)) + 1 : 0;
-        timeout_ns = timeout_ns < 0 ? left : cl_min(timeout_ns, left);
-    }
-    cl_count(&r->stats.syscalls, timeout_ns != 0);
-    cl_park_wait(&r->parker, timeout_ns);
-    return 0;
-}
-
-static void replay_stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out)
-{
-    (void)queue;
-    cl_nic_stats_read(&((struct replay_nic *)nic)->stats, out);
-}
-
-static uint32_t replay_buffers_free(struct cl_nic *nic)
-{
-    return cl_pool_available(((struct replay_nic *)nic)->pool);
-}
-
-static int replay_fd(struct cl_nic *nic, unsigned queue)
-{
-    (void)nic;
-    (void)queue;
-    return -1;
+    return cl_single_wait_until((struct cl_single_nic *)nic, cl_clock_default(), replay_next_tsc(nic, queue),
+                                timeout_ns);
 }
 
 static void replay_close(struct cl_nic *nic)
 {
     struct replay_nic *r = (struct replay_nic *)nic;
-    if (r->base)
-        munmap(r->base, r->base_len);
-    cl_pool_delete(r->pool);
+    cl_single_exit(&r->single);
     free(r->frames);
     free(r->file);
     free(r);
@@ -186,13 +117,13 @@ static const struct cl_nic_ops replay_ops = {
     .name = "replay",
     .rx_burst = replay_rx,
     .tx_burst = replay_tx,
-    .alloc = replay_alloc,
-    .free = replay_free,
-    .parker = replay_parker,
+    .alloc = cl_single_alloc,
+    .free = cl_single_free,
+    .parker = cl_single_parker,
     .wait = replay_wait,
-    .stats = replay_stats,
-    .buffers_free = replay_buffers_free,
-    .fd = replay_fd,
+    .stats = cl_single_stats,
+    .buffers_free = cl_single_buffers_free,
+    .fd = cl_single_no_fd,
     .close = replay_close,
     .next_tsc = replay_next_tsc,
 };
@@ -294,20 +225,14 @@ static int replay_build(struct replay_nic *r, const struct cl_replay_config *c, 
         longest = cl_max(longest, r->frames[i].len);
     r->speed = c->speed;
     r->loops = c->loops;
-    r->nic = (struct cl_nic){.ops = &replay_ops,
-                             .n_queues = 1,
-                             .n_buffers = c->buffers ? c->buffers : 2048,
-                             .buffer_bytes = cl_max(2048u, (longest + CL_CACHELINE - 1) & ~(CL_CACHELINE - 1u)),
-                             .mtu = longest - CL_ETH_HLEN};
+    r->single.nic = (struct cl_nic){.ops = &replay_ops,
+                                    .n_queues = 1,
+                                    .n_buffers = c->buffers ? c->buffers : 2048,
+                                    .buffer_bytes = cl_max(2048u, (longest + CL_CACHELINE - 1) & ~(CL_CACHELINE - 1u)),
+                                    .mtu = longest - CL_ETH_HLEN};
     bool given = cl_get32(c->mac) || cl_get16(c->mac + 4);
-    memcpy(r->nic.mac, given ? c->mac : r->file + r->frames[0].offset, 6);
-    r->stride = r->nic.buffer_bytes | CL_CACHELINE;
-    r->base_len = r->nic.n_buffers * r->stride;
-    r->pool = cl_pool_new(0, r->nic.n_buffers, 1);
-    void *base = mmap(NULL, r->base_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    r->base = base == MAP_FAILED ? NULL : base;
-    r->parker = (struct cl_parker){&r->word, -1};
-    return r->pool && r->base ? 0 : -ENOMEM;
+    memcpy(r->single.nic.mac, given ? c->mac : r->file + r->frames[0].offset, 6);
+    return cl_single_init(&r->single);
 }
 
 int cl_replay_nic_new(const struct cl_replay_config *config, struct cl_nic **out, char *err)
@@ -325,10 +250,10 @@ int cl_replay_nic_new(const struct cl_replay_config *config, struct cl_nic **out
     memset(r, 0, sizeof(*r));
     int rc = replay_build(r, config, err);
     if (rc) {
-        replay_close(&r->nic);
+        replay_close(&r->single.nic);
         return rc;
     }
-    *out = &r->nic;
+    *out = &r->single.nic;
     return 0;
 }
 
