@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -209,7 +210,8 @@ def _import(what: str, module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        hint = "it must be on Python's path" if error.name and f"{module}.".startswith(f"{error.name}.") else ""
+        path = f"it must be in {os.getcwd()} or on the PYTHONPATH of the process that loads it"
+        hint = path if error.name and f"{module}.".startswith(f"{error.name}.") else ""
         raise ConfigError(what, f"cannot import {module}: {error}", hint or f"install what {module} needs") from error
     except (Exception, SystemExit) as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())

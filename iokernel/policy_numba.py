@@ -15,6 +15,7 @@ found in the machine code's references, and refused; so is what may raise. numba
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import struct
 from collections.abc import Callable
@@ -154,27 +155,49 @@ def _why_not(needs: set[str]) -> str:
     return f"it calls {', '.join(sorted(needs))}"
 
 
+_STAGE = re.compile(r"Failed in|During:|raised from|There are \d+ candidate|File \"|$")
+
+
+def _said(error: Exception, file: str) -> str:
+    """What numba says of the function in `file`, in one line: not its stages, candidates and places of its own."""
+    if isinstance(error, KeyError):
+        return f"the table has no field {error}"
+    text = plain_text(error)
+    lines = [line for line in map(str.strip, text.splitlines()) if not _STAGE.match(line)]
+    said = " ".join(lines[: 2 if len(lines) > 1 and lines[1].startswith(">>>") else 1]) or type(error).__name__
+    at = re.search(re.escape(os.path.basename(file)) + r"\"?(?:, line | \()(\d+)", text)
+    return f"{said} (line {at[1]})" if at and f"({at[1]})" not in said else said
+
+
+def _types() -> tuple[Any, Any]:
+    """The rows of the two tables as numba has them."""
+    import numba
+
+    rows = [numba.from_dtype(_signed(layout.dtype(ffi, f"struct cl_policy_{what}"))) for what in ("view", "app")]
+    return rows[0], rows[1]
+
+
 def compile_policy(function: Callable[..., Any], name: str) -> tuple[int, dict[str, int | float], tuple[object, ...]]:
     """Address of the C function, its settings with their defaults, and what must stay alive. Raises Refused."""
     import numba
     from numba import types
-    from numba.core.errors import NumbaError
 
     python = getattr(function, "py_func", function)
     defaults = parameters(python)
     what = f"use policy {name}"
-    view, app = (
-        numba.from_dtype(_signed(layout.dtype(ffi, t))) for t in ("struct cl_policy_view", "struct cl_policy_app")
-    )
+    view, app = _types()
     signature = types.void(types.CPointer(view), types.CPointer(app))
     try:
         inner = numba.njit(error_model="numpy", nogil=True)(python)
+        settings = (types.float64 if isinstance(d, float) else types.int64 for d in defaults.values())
+        inner.compile((view, types.Array(app, 1, "C", aligned=False), *settings))  # so that what it says is of this one
         body = _body(inner, defaults)
         entry = numba.cfunc(signature, error_model="numpy", nopython=True)(_entry(body))
-    except NumbaError as error:
+    except Exception as error:  # numba's own, and whatever its stages come upon
+        said = _said(error, python.__code__.co_filename)
         raise Refused(
-            what, f"numba cannot compile it: {plain_text(error)}", "loops, arithmetic and the table's fields suffice"
-        ) from (error)
+            what, f"numba cannot compile it: {said}", "loops, arithmetic and the table's fields suffice"
+        ) from error
     needs = set().union(*(_needs(overload.library.get_llvm_str()) for overload in body.overloads.values()))
     if needs:
         raise Refused(what, _why_not(needs), "a policy is arithmetic on the table it is given, and nothing else")

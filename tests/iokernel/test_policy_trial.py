@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -120,6 +121,16 @@ def prints(view, apps):
 def unknown(view, apps):
     calls.append(view.now_ns)
 
+def misspelt(view, apps):
+    apps[0].grants = 1
+
+def texts(view, apps):
+    apps[0].grant = "one"
+
+def imports(view, apps):
+    import random
+    apps[0].grant = random.randint(0, 1)
+
 def settings(view, apps, name="a"):
     pass
 
@@ -147,7 +158,10 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
         ("raises", "it may raise an exception"),
         ("allocates", "it allocates memory"),
         ("prints", "needs the interpreter"),
-        ("unknown", "numba cannot compile it"),
+        ("unknown", "numba cannot compile it: Untyped global name 'calls': Cannot type empty list (line "),
+        ("misspelt", "numba cannot compile it: the table has no field 'grants' (loops, "),
+        ("texts", "numba cannot compile it: Cannot cast Literal[str](one) to int32: i8* null (line "),
+        ("imports", "numba cannot compile it: Use of unsupported opcode (IMPORT_NAME) found."),
         ("settings", "the default of name is 'a'"),
         ("alone", "a policy takes a view, the applications"),
         ("number", "number is no function"),
@@ -158,6 +172,13 @@ def test_python_that_is_no_policy_is_refused(module: str, name: str, said: str) 
     with pytest.raises(CorelaneError) as refused:
         policy.load(f"{module}:{name}")
     assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_module_that_is_not_there_is_looked_for_where_it_says() -> None:
+    with pytest.raises(CorelaneError) as refused:
+        policy.load("no_such_module:headroom")
+    assert f"it must be in {os.getcwd()} or on the PYTHONPATH" in str(refused.value)
 
 
 def test_python_gets_its_settings_by_name(module: str) -> None:

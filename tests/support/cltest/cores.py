@@ -27,10 +27,17 @@ _HEAD = np.dtype([("slot", "u8"), ("gap_ticks", "u8"), ("work", "u8"), ("n", "u8
 _BYTES = _HEAD.itemsize + RUNS * _RUN.itemsize
 
 
-class FightingApp:
-    """One such process. kind: "latency", "probed", "unprobed", "blocking", or one of LIARS."""
+def _prepare(nice: int) -> None:
+    die_with_parent()
+    with contextlib.suppress(PermissionError):
+        os.nice(nice)
 
-    def __init__(self, socket_path: str, name: str, kind: str, folder: Path) -> None:
+
+class FightingApp:
+    """One such process. kind: "latency", "probed", "unprobed", "blocking", or one of LIARS. nice: its priority; below 0
+    only as root, else it stays as it is."""
+
+    def __init__(self, socket_path: str, name: str, kind: str, folder: Path, nice: int = 0) -> None:
         self.name, self.kind = name, kind
         self.path = folder / f"{name}.notes"
         with self.path.open("wb") as file:
@@ -47,7 +54,7 @@ class FightingApp:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            preexec_fn=die_with_parent,
+            preexec_fn=lambda: _prepare(nice),
         )
 
     def await_ready(self, deadline_s: float = 60.0) -> None:
