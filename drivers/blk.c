@@ -36,9 +36,15 @@ void cl_blk_arm(struct cl_blk *blk, unsigned queue, bool on)
     blk->ops->arm(blk, queue, on);
 }
 
-int cl_blk_register_memory(struct cl_blk *blk, void *ptr, uint64_t bytes)
+int cl_blk_register_memory(struct cl_blk *blk, unsigned queue, void *ptr, uint64_t bytes)
 {
-    return blk->ops->register_memory(blk, ptr, bytes);
+    return blk->ops->register_memory ? blk->ops->register_memory(blk, queue, ptr, bytes) : -EOPNOTSUPP;
+}
+
+void cl_blk_unregister_memory(struct cl_blk *blk, unsigned queue, void *ptr)
+{
+    if (blk->ops->unregister_memory)
+        blk->ops->unregister_memory(blk, queue, ptr);
 }
 
 void cl_blk_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out)

@@ -13,7 +13,7 @@
  * pieces may be there. A write or flush that failed leaves its blocks, and all that was not yet durable, in an unknown state: it
  * may not be tried again as if nothing had happened, for the kernel forgets what it could not write.
  *
- * Queue q is used by one thread at a time. Submit, poll and arm never block, never allocate and make at most one system call
+ * Queue q is used by one thread at a time, which also registers memory with it. Submit, poll and arm never block, never allocate and make at most one system call
  * (devices made for tests say what they do instead).
  *
  * Waiting: `wait` returns when a request of the queue is done, when none is in flight, or at the timeout; every return means only
@@ -62,6 +62,7 @@ struct cl_blk_stats {
     uint64_t full;                /* times that submit took fewer than offered */
     uint64_t continued;           /* requests that the kernel did in more than one piece */
     uint64_t syscalls;            /* by submit, poll, arm and wait */
+    uint64_t fixed; /* reads and writes handed to the kernel as ones of registered memory, continued ones anew */
 };
 
 struct cl_blk;
@@ -74,9 +75,12 @@ struct cl_blk_ops {
     int (*fd)(struct cl_blk *blk,
               unsigned queue); /* the device's own: not to be closed. Same thread as submit at first */
     void (*arm)(struct cl_blk *blk, unsigned queue, bool on);
-    /* Buffers will often lie in this memory: a hint, with which some devices do with less work. 0, or -errno: it had no use.
-     * Not while requests are in flight. The memory stays until the device is closed. */
-    int (*register_memory)(struct cl_blk *blk, void *ptr, uint64_t bytes);
+    /* Buffers of this queue will often lie in this memory: a hint, with which some devices do with less work. 0, or -errno: it makes
+     * no difference (-ENOMEM: the kernel's limit of locked memory). The memory stays until it is unregistered, or the device is closed. NULL:
+     * no device of this kind has a use for it. */
+    int (*register_memory)(struct cl_blk *blk, unsigned queue, void *ptr, uint64_t bytes);
+    /* No request of the queue with a buffer in it is in flight. What was never registered does no harm. NULL as well. */
+    void (*unregister_memory)(struct cl_blk *blk, unsigned queue, void *ptr);
     void (*stats)(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out);
     /* Waits for what is in flight, and touches no request after it has returned. */
     void (*close)(struct cl_blk *blk);
@@ -111,7 +115,8 @@ CL_API void cl_blk_arm(struct cl_blk *blk, unsigned queue, bool on);
 CL_API int cl_blk_wait_word(struct cl_blk *blk, unsigned queue, const uint32_t *word, uint32_t value,
                             int64_t timeout_ns);
 CL_API int cl_blk_ready(struct cl_blk *blk, unsigned queue); /* 0 or 1; -ENOTSUP: only poll can tell */
-CL_API int cl_blk_register_memory(struct cl_blk *blk, void *ptr, uint64_t bytes);
+CL_API int cl_blk_register_memory(struct cl_blk *blk, unsigned queue, void *ptr, uint64_t bytes);
+CL_API void cl_blk_unregister_memory(struct cl_blk *blk, unsigned queue, void *ptr);
 CL_API void cl_blk_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out);
 CL_API void cl_blk_close(struct cl_blk *blk);
 

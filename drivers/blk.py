@@ -40,6 +40,7 @@ class BlkStats:
     full: int
     continued: int
     syscalls: int
+    fixed: int
 
     def __add__(self, other: BlkStats) -> BlkStats:
         return BlkStats(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))

@@ -20,6 +20,8 @@ int cl_blk_uring_start(struct cl_blk_file *f, const struct cl_blk_file_config *c
 int cl_blk_threads_start(struct cl_blk_file *f, const struct cl_blk_file_config *config, char *err);
 /* Closes the descriptor and frees f; by the engine's close. */
 void cl_blk_file_delete(struct cl_blk_file *f);
+/* Add to info.why what was refused. */
+void cl_blk_file_remark(struct cl_blk_file *f, const char *what);
 /* Format into err[256], which may be NULL; returns `error`. */
 int cl_blk_file_refuse(char *err, int error, const char *format, ...) CL_PRINTF(3, 4);
 

@@ -360,14 +360,6 @@ static void fault_arm(struct cl_blk *blk, unsigned queue, bool on)
 }
 
 /* Buffers do not reach the wrapped device. */
-static int fault_register(struct cl_blk *blk, void *ptr, uint64_t bytes)
-{
-    (void)blk;
-    (void)ptr;
-    (void)bytes;
-    return -EOPNOTSUPP;
-}
-
 static void fault_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out)
 {
     cl_blk_stats_read(&((struct fault_blk *)blk)->queues[queue].stats, out);
@@ -416,7 +408,6 @@ static const struct cl_blk_ops fault_ops = {
     .wait = fault_wait,
     .fd = fault_fd,
     .arm = fault_arm,
-    .register_memory = fault_register,
     .stats = fault_stats,
     .close = fault_close,
     .next_ns = fault_next_ns,

@@ -24,6 +24,12 @@ int cl_blk_file_refuse(char *err, int error, const char *format, ...)
     return error;
 }
 
+void cl_blk_file_remark(struct cl_blk_file *f, const char *what)
+{
+    size_t used = strlen(f->info.why);
+    snprintf(f->info.why + used, sizeof f->info.why - used, "%s%.150s", used ? "; " : "", what);
+}
+
 void cl_blk_file_delete(struct cl_blk_file *f)
 {
     flock(f->fd, LOCK_UN); /* another descriptor of the same opening may live on */
@@ -182,7 +188,7 @@ static int try_direct(struct cl_blk_file *f, const struct cl_blk_file_config *c,
     if (c->direct == CL_BLK_DIRECT_ONLY)
         return cl_blk_file_refuse(err, rc, "the file system refuses direct I/O (O_DIRECT)");
     fcntl(f->fd, F_SETFL, flags & ~O_DIRECT);
-    snprintf(f->info.why, sizeof f->info.why, "direct I/O is refused: writes go through the page cache");
+    cl_blk_file_remark(f, "direct I/O is refused: writes go through the page cache");
     return 0;
 }
 
@@ -194,10 +200,8 @@ static int start(struct cl_blk_file *f, const struct cl_blk_file_config *c, char
         return 0;
     if (c->engine == CL_BLK_ENGINE_URING)
         return cl_blk_file_refuse(err, rc, "%s", why);
-    if (c->engine == CL_BLK_ENGINE_AUTO) {
-        size_t used = strlen(f->info.why);
-        snprintf(f->info.why + used, sizeof f->info.why - used, "%s%.150s", used ? "; " : "", why);
-    }
+    if (c->engine == CL_BLK_ENGINE_AUTO)
+        cl_blk_file_remark(f, why);
     return cl_blk_threads_start(f, c, err);
 }
 

@@ -59,10 +59,9 @@ struct cl_blk_file_info {
     uint32_t direct; /* 1: O_DIRECT */
     uint32_t dsync;  /* 1: RWF_DSYNC, 0: linked fdatasync */
     uint32_t sqpoll;
-    uint32_t raw;     /* a block device, not a file */
-    uint32_t holes;   /* the file has blocks that were never written: the first write to each costs more */
-    uint32_t regions; /* of memory, registered */
-    char why[256];    /* what was refused, and why; empty: nothing */
+    uint32_t raw;   /* a block device, not a file */
+    uint32_t holes; /* the file has blocks that were never written: the first write to each costs more */
+    char why[256];  /* what was refused, and why; empty: nothing */
 };
 
 /* Open. -errno with a reason in err[256]. */

@@ -25,8 +25,8 @@ class FileInfo:
     """What came of opening a file.
 
     engine: "uring" or "threads". direct: O_DIRECT. dsync: durable writes carry RWF_DSYNC, else an fdatasync follows.
-    raw: a block device, not a file. holes: the file has blocks that were never written. regions: of memory, registered.
-    why: what was refused, and why; empty if nothing was.
+    raw: a block device, not a file. holes: the file has blocks that were never written. why: what was refused, and
+    why; empty if nothing was.
     """
 
     engine: str
@@ -35,7 +35,6 @@ class FileInfo:
     sqpoll: bool
     raw: bool
     holes: bool
-    regions: int
     why: str
 
 
@@ -44,8 +43,8 @@ class FileBlk(Blk):
 
     path: of an existing file (see `create`) or block device; or an open descriptor, which is then the device's.
     engine: "auto", "uring" or "threads". direct: None for O_DIRECT where it is to be had, True: or fail, False: through
-    the page cache. part: (offset, bytes) of it only. The rest is explained in drivers/blk_file.h. Raises CorelaneError
-    saying why it cannot be opened.
+    the page cache. sqpoll: a kernel thread looks for submissions, where the kernel allows it. part: (offset, bytes) of
+    it only. The rest is explained in drivers/blk_file.h. Raises CorelaneError saying why it cannot be opened.
     """
 
     def __init__(
@@ -79,9 +78,7 @@ class FileBlk(Blk):
         lib.cl_blk_file_info(self.ptr, c)
         engine = "uring" if c.engine == lib.CL_BLK_ENGINE_URING else "threads"
         why = ffi.string(c.why).decode(errors="replace")
-        return FileInfo(
-            engine, bool(c.direct), bool(c.dsync), bool(c.sqpoll), bool(c.raw), bool(c.holes), int(c.regions), why
-        )
+        return FileInfo(engine, bool(c.direct), bool(c.dsync), bool(c.sqpoll), bool(c.raw), bool(c.holes), why)
 
 
 def create(path: str | os.PathLike[str], size: int, progress: Callable[[int, int], object] | None = None) -> None:

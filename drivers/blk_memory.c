@@ -98,14 +98,6 @@ static void memory_arm(struct cl_blk *blk, unsigned queue, bool on)
         announce(q);
 }
 
-static int memory_register(struct cl_blk *blk, void *ptr, uint64_t bytes)
-{
-    (void)blk;
-    (void)ptr;
-    (void)bytes;
-    return -EOPNOTSUPP;
-}
-
 static void memory_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out)
 {
     cl_blk_stats_read(&((struct memory_blk *)blk)->queues[queue].stats, out);
@@ -130,7 +122,6 @@ static const struct cl_blk_ops memory_ops = {
     .wait = memory_wait,
     .fd = memory_fd,
     .arm = memory_arm,
-    .register_memory = memory_register,
     .stats = memory_stats,
     .close = memory_close,
 };

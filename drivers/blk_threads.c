@@ -212,14 +212,6 @@ static int threads_wait(struct cl_blk *blk, unsigned queue, int64_t timeout_ns)
     return rc;
 }
 
-static int threads_register(struct cl_blk *blk, void *ptr, uint64_t bytes)
-{
-    (void)blk;
-    (void)ptr;
-    (void)bytes;
-    return -EOPNOTSUPP;
-}
-
 static void threads_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out)
 {
     struct queue *q = queue_of(blk, queue);
@@ -261,7 +253,6 @@ static const struct cl_blk_ops threads_ops = {
     .wait = threads_wait,
     .fd = threads_fd,
     .arm = threads_arm,
-    .register_memory = threads_register,
     .stats = threads_stats,
     .close = threads_close,
 };

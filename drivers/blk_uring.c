@@ -1,24 +1,13 @@
-/* The io_uring engine of the file device (blk_file.h): one ring a queue, by system calls of our own.
- *
- * Of the kernel's two words for a submission, head and tail, we write the tail with release (it publishes the entries) and read the
- * head with acquire (entries before it may be written again); of the two for completions the other way round.
+/* Submission, completion and waiting of the io_uring engine (blk_uring.h).
  *
  * A request in flight keeps in priv[0] how many bytes are done, and in priv[1] its state: completions that are still to come, and
  * the first error. */
-#include "blk_engine.h"
+#include "blk_uring.h"
 
-#include <linux/io_uring.h>
 #include <linux/time_types.h>
-#include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
-#define REGIONS 16
 #define SYNC_TAG 1ull /* in user_data: the fdatasync linked to the request */
 #define WORD_TAG 2ull /* instead of a request: the wait for a word (wait_word) */
 
@@ -36,44 +25,11 @@ struct state { /* of a request, in priv[1] */
     int32_t error;
 };
 
-struct ring {
-    int fd;
-    bool armed;
-    bool sqpoll;
-    bool word_waits;   /* the kernel has a FUTEX_WAIT of ours, which ends by a completion with WORD_TAG */
-    bool word_refused; /* it knows none */
-    const uint32_t *word;
-    uint32_t in_flight;
-    uint32_t tail; /* entries written; published by ring_doorbell() */
-    uint32_t sq_mask, cq_mask;
-    uint32_t *sq_head, *sq_tail, *sq_flags, *cq_head, *cq_tail, *cq_flags;
-    struct io_uring_sqe *sqes;
-    struct io_uring_cqe *cqes;
-    struct cl_blk_req *again_first, *again_last; /* to be submitted once more */
-    struct cl_blk_req *done_first, *done_last;   /* done, not given back yet */
-    int event_fd;                                /* -1: not asked for yet */
-    void *map, *sqe_map;
-    size_t map_bytes, sqe_bytes;
-    struct cl_blk_stats stats;
-} CL_ALIGNED(CL_CACHELINE);
-
-struct uring {
-    struct iovec regions[REGIONS];
-    uint32_t n_regions;
-    bool fixed_buffers; /* the rings have a table for regions */
-    struct ring *rings;
-};
-
 _Static_assert(sizeof(struct state) == 8, "fits into priv[1]");
 
 static inline struct state *state_of(struct cl_blk_req *r)
 {
     return (struct state *)(void *)&r->priv[1];
-}
-
-static inline struct ring *ring_of(struct cl_blk *blk, unsigned queue)
-{
-    return &((struct uring *)((struct cl_blk_file *)blk)->engine)->rings[queue];
 }
 
 static void list_push(struct cl_blk_req **first, struct cl_blk_req **last, struct cl_blk_req *r)
@@ -94,7 +50,7 @@ static struct cl_blk_req *list_pop(struct cl_blk_req **first, struct cl_blk_req 
     return r;
 }
 
-static int enter(struct ring *r, unsigned to_submit, unsigned min_complete, unsigned flags, const void *arg,
+static int enter(struct cl_uring_ring *r, unsigned to_submit, unsigned min_complete, unsigned flags, const void *arg,
                  size_t size)
 {
     cl_count(&r->stats.syscalls, 1);
@@ -103,17 +59,17 @@ static int enter(struct ring *r, unsigned to_submit, unsigned min_complete, unsi
 }
 
 /* Which registered region holds the buffer, or -1. */
-static int region_of(const struct uring *u, const void *buf, uint32_t bytes)
+static int region_of(const struct cl_uring_ring *r, const void *buf, uint32_t bytes)
 {
-    for (uint32_t i = 0; i < u->n_regions; i++) {
-        uintptr_t from = (uintptr_t)buf - (uintptr_t)u->regions[i].iov_base;
-        if (from < u->regions[i].iov_len && bytes <= u->regions[i].iov_len - from)
+    for (uint32_t i = 0; i < r->n_regions; i++) {
+        uintptr_t from = (uintptr_t)buf - (uintptr_t)r->regions[i].iov_base;
+        if (from < r->regions[i].iov_len && bytes <= r->regions[i].iov_len - from)
             return (int)i;
     }
     return -1;
 }
 
-static struct io_uring_sqe *next_sqe(struct ring *r)
+static struct io_uring_sqe *next_sqe(struct cl_uring_ring *r)
 {
     struct io_uring_sqe *e = &r->sqes[r->tail++ & r->sq_mask];
     memset(e, 0, sizeof *e);
@@ -121,7 +77,7 @@ static struct io_uring_sqe *next_sqe(struct ring *r)
     return e;
 }
 
-static void fill_sync(struct ring *r, uint64_t user_data)
+static void fill_sync(struct cl_uring_ring *r, uint64_t user_data)
 {
     struct io_uring_sqe *e = next_sqe(r);
     e->opcode = IORING_OP_FSYNC;
@@ -130,9 +86,8 @@ static void fill_sync(struct ring *r, uint64_t user_data)
 }
 
 /* Write the entries of a request, or of what is left of it. */
-static void fill_entries(struct cl_blk_file *f, struct ring *r, struct cl_blk_req *req)
+static void fill_entries(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_blk_req *req)
 {
-    const struct uring *u = f->engine;
     struct state *s = state_of(req);
     *s = (struct state){.pending = 1};
     if (req->op == CL_BLK_FLUSH) {
@@ -146,11 +101,12 @@ static void fill_entries(struct cl_blk_file *f, struct ring *r, struct cl_blk_re
         return;
     }
     uint8_t *buf = (uint8_t *)req->buf + done;
-    int region = region_of(u, buf, req->bytes - done);
+    int region = region_of(r, buf, req->bytes - done);
     struct io_uring_sqe *e = next_sqe(r);
     if (region >= 0) {
         e->opcode = write ? IORING_OP_WRITE_FIXED : IORING_OP_READ_FIXED;
         e->buf_index = (uint16_t)region;
+        cl_count(&r->stats.fixed, 1);
     } else {
         e->opcode = write ? IORING_OP_WRITE : IORING_OP_READ;
     }
@@ -169,14 +125,14 @@ static void fill_entries(struct cl_blk_file *f, struct ring *r, struct cl_blk_re
     fill_sync(r, (uintptr_t)req | SYNC_TAG);
 }
 
-static void finish(struct ring *r, struct cl_blk_req *req, int result)
+static void finish(struct cl_uring_ring *r, struct cl_blk_req *req, int result)
 {
     req->result = result;
     list_push(&r->done_first, &r->done_last, req);
 }
 
 /* The kernel will take nothing more: what it has not taken is answered. */
-static void give_up(struct cl_blk_file *f, struct ring *r)
+static void give_up(struct cl_blk_file *f, struct cl_uring_ring *r)
 {
     cl_store_relaxed(&f->blk.gone, 1);
     for (uint32_t head = cl_load_acquire(r->sq_head); head != r->tail; r->tail--) {
@@ -195,7 +151,7 @@ static void give_up(struct cl_blk_file *f, struct ring *r)
 }
 
 /* Publish the entries and ring the doorbell. What the kernel does not take now (it is short of memory) stays in the ring. */
-static void ring_doorbell(struct cl_blk_file *f, struct ring *r)
+static void ring_doorbell(struct cl_blk_file *f, struct cl_uring_ring *r)
 {
     cl_store_release(r->sq_tail, r->tail);
     if (r->sqpoll) {
@@ -212,7 +168,7 @@ static void ring_doorbell(struct cl_blk_file *f, struct ring *r)
         give_up(f, r);
 }
 
-static void announce_done(struct ring *r)
+static void announce_done(struct cl_uring_ring *r)
 {
     cl_count(&r->stats.syscalls, 1);
     (void)eventfd_write(r->event_fd, 1); /* EAGAIN: it is readable */
@@ -221,7 +177,7 @@ static void announce_done(struct ring *r)
 static CL_HOT unsigned uring_submit(struct cl_blk *blk, unsigned queue, struct cl_blk_req **reqs, unsigned n)
 {
     struct cl_blk_file *f = (struct cl_blk_file *)blk;
-    struct ring *r = ring_of(blk, queue);
+    struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
     unsigned take = cl_min(n, blk->depth - r->in_flight);
     bool nonsense = false;
     for (unsigned i = 0; i < take; i++) {
@@ -260,7 +216,7 @@ static void data_done(struct cl_blk_file *f, struct cl_blk_req *req, int res)
 }
 
 /* The last completion of a request has come: it is done, or goes on. Returns whether it is done. */
-static bool request_ended(struct cl_blk_file *f, struct ring *r, struct cl_blk_req *req)
+static bool request_ended(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_blk_req *req)
 {
     struct state *s = state_of(req);
     bool data = req->op != CL_BLK_FLUSH, durable = data && req->flags & CL_BLK_DURABLE;
@@ -282,7 +238,7 @@ static bool request_ended(struct cl_blk_file *f, struct ring *r, struct cl_blk_r
     return false;
 }
 
-static bool take_cqe(struct cl_blk_file *f, struct ring *r, const struct io_uring_cqe *c)
+static bool take_cqe(struct cl_blk_file *f, struct cl_uring_ring *r, const struct io_uring_cqe *c)
 {
     struct cl_blk_req *req = (struct cl_blk_req *)(uintptr_t)(c->user_data & ~SYNC_TAG);
     struct state *s = state_of(req);
@@ -301,7 +257,7 @@ static bool take_cqe(struct cl_blk_file *f, struct ring *r, const struct io_urin
 }
 
 /* What the kernel has not taken yet, and what has to go once more. */
-static void push_on(struct cl_blk_file *f, struct ring *r)
+static void push_on(struct cl_blk_file *f, struct cl_uring_ring *r)
 {
     for (struct cl_blk_req *req; (req = list_pop(&r->again_first, &r->again_last));)
         fill_entries(f, r, req);
@@ -309,7 +265,7 @@ static void push_on(struct cl_blk_file *f, struct ring *r)
 }
 
 /* The wait for the word has ended. */
-static void word_done(struct ring *r, const struct io_uring_cqe *c)
+static void word_done(struct cl_uring_ring *r, const struct io_uring_cqe *c)
 {
     r->word_waits = false;
     if (c->res == -EINVAL || c->res == -EOPNOTSUPP)
@@ -317,7 +273,7 @@ static void word_done(struct ring *r, const struct io_uring_cqe *c)
 }
 
 /* Take completions of the word's wait that are next in the ring, so that what is left there is of requests. */
-static void take_word(struct ring *r)
+static void take_word(struct cl_uring_ring *r)
 {
     uint32_t head = *r->cq_head;
     for (; head != cl_load_acquire(r->cq_tail) && r->cqes[head & r->cq_mask].user_data == WORD_TAG; head++)
@@ -329,7 +285,7 @@ static void take_word(struct ring *r)
 static CL_HOT unsigned uring_poll(struct cl_blk *blk, unsigned queue, struct cl_blk_req **done, unsigned n)
 {
     struct cl_blk_file *f = (struct cl_blk_file *)blk;
-    struct ring *r = ring_of(blk, queue);
+    struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
     unsigned got = 0;
     if (!r->in_flight)
         return 0;
@@ -360,7 +316,7 @@ static CL_HOT unsigned uring_poll(struct cl_blk *blk, unsigned queue, struct cl_
     return got;
 }
 
-static bool something_done(struct ring *r)
+static bool something_done(struct cl_uring_ring *r)
 {
     if (cl_unlikely(r->word_waits))
         take_word(r);
@@ -370,12 +326,12 @@ static bool something_done(struct ring *r)
 
 static bool uring_ready(struct cl_blk *blk, unsigned queue)
 {
-    return something_done(ring_of(blk, queue));
+    return something_done(cl_uring_ring_of(blk, queue));
 }
 
 static int uring_wait(struct cl_blk *blk, unsigned queue, int64_t timeout_ns)
 {
-    struct ring *r = ring_of(blk, queue);
+    struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
     if (!r->in_flight || something_done(r) || timeout_ns == 0)
         return 0;
     struct __kernel_timespec t = {timeout_ns / 1000000000, timeout_ns % 1000000000};
@@ -386,7 +342,7 @@ static int uring_wait(struct cl_blk *blk, unsigned queue, int64_t timeout_ns)
     return rc >= 0 || rc == -ETIME || rc == -EAGAIN || rc == -EBUSY ? 0 : rc;
 }
 
-static void fill_word(struct ring *r, const uint32_t *word, uint32_t value)
+static void fill_word(struct cl_uring_ring *r, const uint32_t *word, uint32_t value)
 {
     struct io_uring_sqe *e = &r->sqes[r->tail++ & r->sq_mask];
     uint64_t any = UINT32_MAX;
@@ -402,7 +358,7 @@ static void fill_word(struct ring *r, const uint32_t *word, uint32_t value)
 }
 
 /* The kernel did not take the entry: what it leaves in the ring is to be of requests, for which alone there is room. */
-static void take_back_word(struct ring *r)
+static void take_back_word(struct cl_uring_ring *r)
 {
     if (cl_likely(cl_load_acquire(r->sq_head) == r->tail))
         return;
@@ -415,7 +371,7 @@ static void take_back_word(struct ring *r)
  * wake from a plain FUTEX_WAIT of this thread, its completion interrupts that one, which begins anew and compares. */
 static int uring_wait_word(struct cl_blk *blk, unsigned queue, const uint32_t *word, uint32_t value, int64_t timeout_ns)
 {
-    struct ring *r = ring_of(blk, queue);
+    struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
     if (r->sqpoll || r->word_refused || (r->word && r->word != word) ||
         r->tail - cl_load_acquire(r->sq_head) > r->sq_mask)
         return -ENOTSUP;
@@ -439,7 +395,7 @@ static int uring_wait_word(struct cl_blk *blk, unsigned queue, const uint32_t *w
 
 static int uring_fd(struct cl_blk *blk, unsigned queue)
 {
-    struct ring *r = ring_of(blk, queue);
+    struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
     if (r->event_fd >= 0)
         return r->event_fd;
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -453,7 +409,7 @@ static int uring_fd(struct cl_blk *blk, unsigned queue)
 
 static void uring_arm(struct cl_blk *blk, unsigned queue, bool on)
 {
-    struct ring *r = ring_of(blk, queue);
+    struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
     r->armed = on && uring_fd(blk, queue) >= 0;
     if (!r->armed) {
         __atomic_fetch_or(r->cq_flags, IORING_CQ_EVENTFD_DISABLED, __ATOMIC_RELAXED); /* one event more does no harm */
@@ -466,50 +422,9 @@ static void uring_arm(struct cl_blk *blk, unsigned queue, bool on)
         announce_done(r);
 }
 
-static int uring_register(struct cl_blk *blk, void *ptr, uint64_t bytes)
-{
-    struct uring *u = ((struct cl_blk_file *)blk)->engine;
-    if (!u->fixed_buffers)
-        return -EOPNOTSUPP;
-    if (u->n_regions == REGIONS)
-        return -ENOSPC;
-    struct iovec iov = {ptr, bytes};
-    struct io_uring_rsrc_update2 update = {.offset = u->n_regions, .data = (uintptr_t)&iov, .nr = 1};
-    for (unsigned i = 0; i < blk->n_queues; i++)
-        if (syscall(__NR_io_uring_register, u->rings[i].fd, IORING_REGISTER_BUFFERS_UPDATE, &update, sizeof update) < 0)
-            return -errno; /* rings that have it make no use of it */
-    u->regions[u->n_regions++] = iov;
-    ((struct cl_blk_file *)blk)->info.regions = u->n_regions;
-    return 0;
-}
-
 static void uring_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out)
 {
-    cl_blk_stats_read(&ring_of(blk, queue)->stats, out);
-}
-
-static void ring_delete(struct ring *r)
-{
-    if (r->map)
-        munmap(r->map, r->map_bytes);
-    if (r->sqe_map)
-        munmap(r->sqe_map, r->sqe_bytes);
-    if (r->fd >= 0) {
-        /* A ring is taken down some time after its close: until then it would hold the file open, and a device claimed. */
-        syscall(__NR_io_uring_register, r->fd, IORING_UNREGISTER_FILES, NULL, 0);
-        close(r->fd);
-    }
-    if (r->event_fd >= 0)
-        close(r->event_fd);
-}
-
-static void uring_delete(struct uring *u, unsigned n)
-{
-    for (unsigned i = 0; u && u->rings && i < n; i++)
-        ring_delete(&u->rings[i]);
-    if (u)
-        free(u->rings);
-    free(u);
+    cl_blk_stats_read(&cl_uring_ring_of(blk, queue)->stats, out);
 }
 
 static void uring_close(struct cl_blk *blk)
@@ -517,115 +432,26 @@ static void uring_close(struct cl_blk *blk)
     struct cl_blk_file *f = (struct cl_blk_file *)blk;
     struct cl_blk_req *done[64];
     for (unsigned i = 0; i < blk->n_queues; i++)
-        while (ring_of(blk, i)->in_flight) {
+        while (cl_uring_ring_of(blk, i)->in_flight) {
             int rc = uring_poll(blk, i, done, 64) ? 0 : uring_wait(blk, i, -1);
             if (rc < 0 && rc != -EINTR)
                 break; /* closing the ring waits for the rest */
         }
-    uring_delete(f->engine, blk->n_queues);
+    cl_uring_delete(f->engine, blk->n_queues);
     cl_blk_file_delete(f);
 }
 
-static const struct cl_blk_ops uring_ops = {
+const struct cl_blk_ops cl_uring_ops = {
     .name = "file",
     .submit = uring_submit,
     .poll = uring_poll,
     .wait = uring_wait,
     .fd = uring_fd,
     .arm = uring_arm,
-    .register_memory = uring_register,
+    .register_memory = cl_uring_register,
+    .unregister_memory = cl_uring_unregister,
     .stats = uring_stats,
     .close = uring_close,
     .ready = uring_ready,
     .wait_word = uring_wait_word,
 };
-
-static int map_ring(struct ring *r, const struct io_uring_params *p)
-{
-    r->map_bytes = cl_max(p->sq_off.array + p->sq_entries * sizeof(uint32_t),
-                          p->cq_off.cqes + p->cq_entries * sizeof(struct io_uring_cqe));
-    r->sqe_bytes = p->sq_entries * sizeof(struct io_uring_sqe);
-    int prot = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_POPULATE;
-    void *map = mmap(NULL, r->map_bytes, prot, flags, r->fd, IORING_OFF_SQ_RING);
-    r->map = map == MAP_FAILED ? NULL : map;
-    void *sqes = mmap(NULL, r->sqe_bytes, prot, flags, r->fd, IORING_OFF_SQES);
-    r->sqe_map = sqes == MAP_FAILED ? NULL : sqes;
-    if (!r->map || !r->sqe_map)
-        return -errno;
-    uint8_t *base = r->map;
-    r->sq_head = (uint32_t *)(void *)(base + p->sq_off.head);
-    r->sq_tail = (uint32_t *)(void *)(base + p->sq_off.tail);
-    r->sq_flags = (uint32_t *)(void *)(base + p->sq_off.flags);
-    r->sq_mask = *(uint32_t *)(void *)(base + p->sq_off.ring_mask);
-    r->cq_head = (uint32_t *)(void *)(base + p->cq_off.head);
-    r->cq_tail = (uint32_t *)(void *)(base + p->cq_off.tail);
-    r->cq_flags = (uint32_t *)(void *)(base + p->cq_off.flags);
-    r->cq_mask = *(uint32_t *)(void *)(base + p->cq_off.ring_mask);
-    r->cqes = (struct io_uring_cqe *)(void *)(base + p->cq_off.cqes);
-    r->sqes = r->sqe_map;
-    uint32_t *array = (uint32_t *)(void *)(base + p->sq_off.array);
-    for (uint32_t i = 0; i < p->sq_entries; i++)
-        array[i] = i;
-    return 0;
-}
-
-/* A request has two entries at most. Completions are to run in our own thread when it enters the kernel, and to say that they
- * wait (kernel 5.19); without that the kernel interrupts the thread for each. */
-static int ring_new(struct cl_blk_file *f, struct ring *r, const struct cl_blk_file_config *c)
-{
-    uint32_t flags = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL;
-    struct io_uring_params p = {.flags = c->sqpoll ? IORING_SETUP_SQPOLL | IORING_SETUP_SUBMIT_ALL : flags,
-                                .sq_thread_idle = c->sqpoll_idle_ms ? c->sqpoll_idle_ms : 10};
-    r->fd = (int)syscall(__NR_io_uring_setup, 2 * f->blk.depth, &p);
-    if (r->fd < 0 && errno == EINVAL) {
-        uint32_t idle = p.sq_thread_idle;
-        p = (struct io_uring_params){.flags = c->sqpoll ? IORING_SETUP_SQPOLL : 0, .sq_thread_idle = idle};
-        r->fd = (int)syscall(__NR_io_uring_setup, 2 * f->blk.depth, &p);
-    }
-    if (r->fd < 0)
-        return -errno;
-    uint32_t needed = IORING_FEAT_SINGLE_MMAP | IORING_FEAT_NODROP | IORING_FEAT_EXT_ARG;
-    if ((p.features & needed) != needed)
-        return -ENOSYS;
-    r->sqpoll = c->sqpoll;
-    int rc = map_ring(r, &p);
-    if (rc)
-        return rc;
-    return syscall(__NR_io_uring_register, r->fd, IORING_REGISTER_FILES, &f->fd, 1) < 0 ? -errno : 0;
-}
-
-static bool sparse_buffers(const struct ring *r)
-{
-    struct io_uring_rsrc_register table = {.nr = REGIONS, .flags = IORING_RSRC_REGISTER_SPARSE};
-    return syscall(__NR_io_uring_register, r->fd, IORING_REGISTER_BUFFERS2, &table, sizeof table) == 0;
-}
-
-int cl_blk_uring_start(struct cl_blk_file *f, const struct cl_blk_file_config *config, char *err)
-{
-    unsigned n = f->blk.n_queues;
-    struct uring *u = calloc(1, sizeof(*u));
-    if (!u || !(u->rings = aligned_alloc(CL_CACHELINE, n * sizeof(*u->rings)))) {
-        free(u);
-        return cl_blk_file_refuse(err, -ENOMEM, "out of memory");
-    }
-    memset(u->rings, 0, n * sizeof(*u->rings));
-    for (unsigned i = 0; i < n; i++)
-        u->rings[i].fd = u->rings[i].event_fd = -1;
-    u->fixed_buffers = true;
-    for (unsigned i = 0; i < n; i++) {
-        int rc = ring_new(f, &u->rings[i], config);
-        if (rc) {
-            uring_delete(u, n);
-            return cl_blk_file_refuse(err, rc, "io_uring is refused (%s)%s", strerror(-rc),
-                                      rc == -EPERM ? ": see kernel.io_uring_disabled, or the container's seccomp filter"
-                                      : rc == -ENOSYS ? ": it needs Linux 5.11"
-                                                      : "");
-        }
-        u->fixed_buffers = u->fixed_buffers && sparse_buffers(&u->rings[i]);
-    }
-    f->engine = u;
-    f->blk.ops = &uring_ops;
-    f->info.engine = CL_BLK_ENGINE_URING;
-    f->info.sqpoll = config->sqpoll != 0;
-    return 0;
-}

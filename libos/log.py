@@ -196,9 +196,19 @@ class Log:
             format_area(blk, snapshot_bytes=snapshot_bytes)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, on_damage: Literal["refuse", "cut", "read-only"] = "refuse") -> Self:
-        """Open the log in a file or block device, which is locked against others meanwhile."""
-        blk = blk_file.FileBlk(path)
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        on_damage: Literal["refuse", "cut", "read-only"] = "refuse",
+        sqpoll: bool = False,
+    ) -> Self:
+        """Open the log in a file or block device, which is locked against others meanwhile.
+
+        sqpoll: a kernel thread looks for what is to be written, at the price of a core while there is something; where
+        the kernel refuses it the log does without.
+        """
+        blk = blk_file.FileBlk(path, sqpoll=sqpoll)
         try:
             return cls(blk, on_damage=on_damage, owned=True)
         except BaseException:
@@ -213,12 +223,14 @@ class Log:
         *,
         snapshot_bytes: int = 0,
         on_damage: Literal["refuse", "cut", "read-only"] = "refuse",
+        sqpoll: bool = False,
     ) -> Self:
         """Open the log in a storage area of the iokernel on `socket` (None: the user's own), ours until it is closed.
 
         A new area is given an empty log with room for a snapshot of snapshot_bytes, unless it is opened to be read.
+        sqpoll: as in `open`.
         """
-        blk = AreaBlk(socket or default_socket(), name)
+        blk = AreaBlk(socket or default_socket(), name, sqpoll=sqpoll)
         try:
             if on_damage != "read-only":
                 format_if_new(blk, snapshot_bytes=snapshot_bytes)
@@ -258,6 +270,12 @@ class Log:
     def free_bytes(self) -> int:
         """Room left for records, with their headers and padding."""
         return int(lib.cl_log_free_bytes(self._open))
+
+    def stats(self) -> dict[str, int]:
+        """Counters of struct cl_log_stats. registered: bytes of buffers the device knows, or why not, as a -errno."""
+        c = ffi.new("struct cl_log_stats *")
+        lib.cl_log_stats(self._open, c)
+        return {name: int(getattr(c, name)) for name, _ in ffi.typeof("struct cl_log_stats").fields}
 
     @property
     def _open(self) -> Any:

@@ -19,6 +19,7 @@ class Options:
     log: str = option("", "file of the persistent log, made if it is not there (none: in memory only)")
     log_bytes: int = option(256 << 20, "size of that file when it is made")
     area: str = option("", "storage area of the iokernel for the log, in a file's place; a new one is formatted")
+    sqpoll: bool = option(False, "a kernel thread looks for the log's writes; it takes a core while there are some")
     memory_bytes: int = option(64 << 20, "memory of the store")
     election_ms: int = option(10, "without a leader for so long, or up to twice that, a node asks for votes")
     lease: bool = option(False, "reads by lease: no round of messages, but clocks must not drift apart by a quarter")
@@ -35,6 +36,7 @@ def setup(runtime: Any, options: Options) -> RaftService:
         log=options.log or None,
         log_bytes=options.log_bytes,
         area=options.area or None,
+        sqpoll=options.sqpoll,
         memory_bytes=options.memory_bytes,
         election_ms=options.election_ms,
         lease=options.lease,

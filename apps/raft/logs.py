@@ -72,7 +72,7 @@ class LogFile(NodeLog):
     that is killed while it makes its log starts again, and a file of that name that is no log is damaged, not new.
     """
 
-    def __init__(self, path: str, size: int, disk: Disk | None = None) -> None:
+    def __init__(self, path: str, size: int, disk: Disk | None = None, *, sqpoll: bool = False) -> None:
         fresh = not Path(path).exists()
         made = f"{path}.new" if fresh else path
         if fresh:
@@ -81,7 +81,7 @@ class LogFile(NodeLog):
                     FileBlk(made).close()  # refused while another process is making it
                 Path(made).unlink()
             create(made, size)
-        super().__init__(FileBlk(made), disk)
+        super().__init__(FileBlk(made, sqpoll=sqpoll), disk)
         try:
             if fresh:
                 format_area(self.blk, snapshot_bytes=snapshot_bytes(size))
@@ -98,8 +98,8 @@ class LogArea(NodeLog):
     An area that was never formatted is zero throughout, and is given a log; anything else has to be one.
     """
 
-    def __init__(self, socket: str, name: str, disk: Disk | None = None) -> None:
-        super().__init__(_claimed(socket, name), disk)
+    def __init__(self, socket: str, name: str, disk: Disk | None = None, *, sqpoll: bool = False) -> None:
+        super().__init__(_claimed(socket, name, sqpoll), disk)
         try:
             format_if_new(self.blk, snapshot_bytes=snapshot_bytes(self.blk.size_bytes))
             self._open(f"in storage area {name}")
@@ -108,11 +108,11 @@ class LogArea(NodeLog):
             raise
 
 
-def _claimed(socket: str, name: str) -> AreaBlk:
+def _claimed(socket: str, name: str, sqpoll: bool) -> AreaBlk:
     deadline = time.monotonic() + CLAIM_WAIT_S
     while True:
         try:
-            return AreaBlk(socket, name)
+            return AreaBlk(socket, name, sqpoll=sqpoll)
         except CorelaneError as error:
             if error.errno != errno.EBUSY or time.monotonic() >= deadline:
                 raise

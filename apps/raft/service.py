@@ -150,17 +150,19 @@ class RaftService:
         lib.cl_raft_service_delete(ptr)
 
 
-def _log_of(runtime: Any, path: str | None, size: int, area: str | None, disk: Disk | None) -> NodeLog | None:
+def _log_of(
+    runtime: Any, path: str | None, size: int, area: str | None, disk: Disk | None, sqpoll: bool
+) -> NodeLog | None:
     """Where the caller wants it."""
     if area is None:
-        return LogFile(path, size, disk) if path else None
+        return LogFile(path, size, disk, sqpoll=sqpoll) if path else None
     if path:
         raise CorelaneError("open the node's log", f"both {path} and storage area {area} are given", "give one of them")
     if runtime.socket is None:
         raise CorelaneError(
             f"open storage area {area}", "the runtime is embedded on a NIC", "attach to an iokernel, or give a file"
         )
-    return LogArea(runtime.socket, area, disk)
+    return LogArea(runtime.socket, area, disk, sqpoll=sqpoll)
 
 
 def serve(
@@ -173,6 +175,7 @@ def serve(
     log: str | None = None,
     log_bytes: int = 256 << 20,
     area: str | None = None,
+    sqpoll: bool = False,
     memory_bytes: int = 64 << 20,
     election_ms: int = 10,
     lease: bool = False,
@@ -184,10 +187,11 @@ def serve(
 
     peers: of all nodes, this one's too, {id: (address, port)} or as `parse_peers` takes it. machine: the state machine;
     None: the key-value store. kv_port: memcached's protocol there (only for that). log: a file, made with log_bytes if
-    it is not there. area: in its place, a storage area of the runtime's iokernel. Neither: in memory. memory_bytes: of
-    the store. election_ms: without a leader for so long, a node asks for votes. lease: reads by lease (see raft.h for
-    what that assumes of clocks). join: this node will be added to a running group. disk: what to put around the log's
-    device (logs.py). settings: further fields of struct cl_raft_config. Raises CorelaneError.
+    it is not there. area: in its place, a storage area of the runtime's iokernel. Neither: in memory. sqpoll: a kernel
+    thread looks for its writes (docs/storage.md). memory_bytes: of the store. election_ms: without a leader for so
+    long, a node asks for votes. lease: reads by lease (see raft.h for what that assumes of clocks). join: this node
+    will be added to a running group. disk: what to put around the log's device (logs.py). settings: further fields of
+    struct cl_raft_config. Raises CorelaneError.
     """
     places = parse_peers(peers) if isinstance(peers, str) else dict(peers)
     if id not in places:
@@ -199,7 +203,7 @@ def serve(
             f"its address is {mine[0]}, the peers say {places[id][0]}",
             "give the application that address: [apps.NAME] ip = ... in the iokernel's configuration",
         )
-    file = _log_of(runtime, log, log_bytes, area, disk)
+    file = _log_of(runtime, log, log_bytes, area, disk, sqpoll)
     keep: list[Any] = []
     config = ffi.new("struct cl_raft_serve_config *")
     group = Members() if join else Members(frozenset(places))

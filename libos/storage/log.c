@@ -27,6 +27,17 @@ void *cl_log_blocks(uint64_t bytes)
     return posix_memalign(&p, CL_LOG_BLOCK_BYTES, bytes) ? NULL : p;
 }
 
+int cl_log_register(struct cl_log *log, void *blocks, uint64_t bytes)
+{
+    return cl_blk_register_memory(log->blk, log->config.queue, blocks, bytes);
+}
+
+void cl_log_forget(struct cl_log *log, void *blocks)
+{
+    if (blocks)
+        cl_blk_unregister_memory(log->blk, log->config.queue, blocks);
+}
+
 static int check_device(const struct cl_blk *blk, uint32_t queue, char *err)
 {
     if (queue >= blk->n_queues)
@@ -326,6 +337,7 @@ void cl_log_discard(struct cl_log *log)
     free(log->super.block);
     free(log->view.spans);
     free(log->flushes);
+    cl_log_forget(log, log->arena);
     free(log->arena);
     free(log);
 }

@@ -132,7 +132,7 @@ CL_API int cl_log_close(struct cl_log *log);
 /* The same in two parts, for who may not block: begin, pump until the state is CL_LOG_CLOSED, or FAILED and not busy; then discard. */
 CL_API void cl_log_close_begin(struct cl_log *log);
 /* Free the log at once, as a crash would leave it. No request may be in flight that the device still knows of: the log is
- * not busy, or the device was closed, or crashed (blk_fault.h). No callback is called; cursors still open go with it. */
+ * not busy, or the device crashed (blk_fault.h); but the device is not closed yet. No callback is called; cursors still open go with it. */
 CL_API void cl_log_discard(struct cl_log *log);
 
 CL_API int cl_log_state(const struct cl_log *log);
@@ -250,6 +250,8 @@ struct cl_log_stats {
     uint64_t
         said_flush; /* the last one of which the device says so: damage up to there is never taken for a torn write */
     uint64_t trims, truncates, restarts, metas, snapshots;
+    int64_t
+        registered; /* bytes of the flushes' buffers, which the device knows as registered memory; -errno: why it does not */
 };
 CL_API void cl_log_stats(const struct cl_log *log, struct cl_log_stats *out);
 // cffi: end

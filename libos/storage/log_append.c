@@ -41,10 +41,14 @@ static void seal(struct cl_log *log)
 int cl_log_flushes_start(struct cl_log *log)
 {
     log->flushes = calloc(log->n_flushes, sizeof *log->flushes);
-    log->arena = cl_log_blocks((uint64_t)log->n_flushes * log->flush_bytes);
+    uint64_t bytes = (uint64_t)log->n_flushes * log->flush_bytes;
+    log->arena = cl_log_blocks(bytes);
     if (!log->flushes || !log->arena)
         return -ENOMEM;
-    /* Not given to register_memory: what is registered has to stay until the device is closed, and the log may go before. */
+    if (log->config.on_damage != CL_LOG_READ_ONLY) {
+        int rc = cl_log_register(log, log->arena, bytes);
+        log->stats.registered = rc ? rc : (int64_t)bytes;
+    }
     for (uint32_t i = 0; i < log->n_flushes; i++)
         log->flushes[i].buf = log->arena + (uint64_t)i * log->flush_bytes;
     log->sent_lsn = log->view.lsn;

@@ -168,6 +168,9 @@ void cl_log_post(struct cl_log *log, struct cl_log_io *io, int op, unsigned flag
                  uint64_t bytes);
 void cl_log_done(struct cl_log *log, struct cl_log_op *first, int result); /* calls back the whole list */
 void *cl_log_blocks(uint64_t bytes);                                       /* aligned for any device; NULL */
+/* Known to the device as memory that requests often use. 0, or why it makes no difference. cl_log_forget before it is freed. */
+int cl_log_register(struct cl_log *log, void *blocks, uint64_t bytes);
+void cl_log_forget(struct cl_log *log, void *blocks); /* NULL: nothing */
 
 /* log_append.c */
 int cl_log_flushes_start(struct cl_log *log); /* behind what the view says: -ENOMEM */

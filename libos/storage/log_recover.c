@@ -13,11 +13,12 @@
 #include <stdlib.h>
 
 #define READ_BYTES (256u << 10)
-#define SEGMENT_BYTES (2u << 20)
-#define SEGMENTS 4 /* one is checked while the reads of the others are under way */
+#define SEGMENT_BYTES (1u << 20)
+#define SEGMENTS 8 /* one is checked while the reads of the others are under way */
 #define READS (SEGMENT_BYTES / READ_BYTES)
-#define READ_TRIES 3         /* of a block alone */
-#define UNREADABLE_MOST 1024 /* blocks: with more, it is the device that fails */
+#define REGISTER_BYTES (32u << 20) /* smaller rings are read before that pays */
+#define READ_TRIES 3               /* of a block alone */
+#define UNREADABLE_MOST 1024       /* blocks: with more, it is the device that fails */
 
 /* A read of up to READ_BYTES. If it fails it is done again block by block, so that one bad sector costs its block only. */
 struct read {
@@ -30,7 +31,7 @@ struct read {
 
 struct segment {
     struct read reads[READS];
-    uint8_t *room, *base; /* flush_bytes before base: the beginning of a flush that ends in this segment */
+    uint8_t *base; /* flush_bytes before it: the beginning of a flush that ends in this segment */
     uint64_t place, bytes;
     unsigned waiting;
 };
@@ -41,6 +42,7 @@ struct cl_log_recover {
     uint8_t *blocks; /* of the two */
     unsigned waiting;
     struct segment segments[SEGMENTS];
+    uint8_t *room; /* of all segments */
     unsigned current;
     uint64_t read_place; /* where the next segment begins */
     uint64_t end;        /* of the lap, or of the search */
@@ -135,8 +137,8 @@ void cl_log_recover_free(struct cl_log *log)
 {
     if (!log->recover)
         return;
-    for (unsigned i = 0; i < SEGMENTS; i++)
-        free(log->recover->segments[i].room);
+    cl_log_forget(log, log->recover->room);
+    free(log->recover->room);
     free(log->recover->blocks);
     free(log->recover);
     log->recover = NULL;
@@ -221,13 +223,14 @@ static int adopt(struct cl_log *log, const struct cl_log_disk_super *s)
     r->highest_epoch = s->epoch;
     r->at = r->read_place = s->head_place;
     r->end = s->head_place + s->ring_bytes;
-    for (unsigned i = 0; i < SEGMENTS; i++) {
-        struct segment *g = &r->segments[i];
-        g->room = cl_log_blocks(s->flush_bytes + cl_min(s->ring_bytes, SEGMENT_BYTES));
-        if (!g->room)
-            return -ENOMEM;
-        g->base = g->room + s->flush_bytes;
-    }
+    uint64_t each = s->flush_bytes + cl_min(s->ring_bytes, SEGMENT_BYTES);
+    r->room = cl_log_blocks(SEGMENTS * each);
+    if (!r->room)
+        return -ENOMEM;
+    for (unsigned i = 0; i < SEGMENTS; i++)
+        r->segments[i].base = r->room + i * each + s->flush_bytes;
+    if (s->ring_bytes >= REGISTER_BYTES)
+        cl_log_register(log, r->room, SEGMENTS * each); /* if it is refused reads cost more, that is all */
     return 0;
 }
 

@@ -248,7 +248,8 @@ def test_waiting_with_nothing_in_flight_returns(blk):
 def test_registered_memory_works_as_any_other(blk, rng):
     data = blocks(blk, rng, 4)
     inside = Request(WRITE, 0, data, durable=True)
-    rc = lib.cl_blk_register_memory(blk.ptr, ffi.cast("void *", inside.c.buf), len(inside.view))
+    memory = ffi.cast("void *", inside.c.buf)
+    rc = lib.cl_blk_register_memory(blk.ptr, 0, memory, len(inside.view))
     assert rc == 0 or rc == -errno.EOPNOTSUPP
     outside = Request(READ, 0, len(data))
     assert blk.submit([inside]) == 1
@@ -258,6 +259,13 @@ def test_registered_memory_works_as_any_other(blk, rng):
     inside.c.op, inside.c.flags = READ, 0
     assert blk.submit([inside]) == 1
     assert blk.finish(1)[0].data == data
+    used = blk.stats().fixed
+    assert used == (2 if rc == 0 else 0)
+    lib.cl_blk_unregister_memory(blk.ptr, 0, memory)
+    lib.cl_blk_unregister_memory(blk.ptr, 0, memory)  # which is not there any more
+    assert blk.submit([inside]) == 1
+    assert blk.finish(1)[0].data == data
+    assert blk.stats().fixed == used
 
 
 def test_closing_waits_for_what_is_in_flight(blk, rng):

@@ -158,20 +158,53 @@ def test_how_it_was_opened_is_said(path):
         assert info.why == ""  # asked for, not refused
 
 
-def test_registered_memory_is_used(path):
+def test_registered_memory_is_used_within_its_bounds_and_the_table_fills(path):
     with FileBlk(path) as blk:
         if blk.info().engine != "uring":
             pytest.skip(blk.info().why)
         request = Request(WRITE, 0, b"e" * 4 * UNIT, durable=True)
-        for expected in range(1, 3):
-            assert lib.cl_blk_register_memory(blk.ptr, request.c.buf, 4 * UNIT) == 0
-            assert blk.info().regions == expected
-        assert blk.submit([request]) == 1
+        assert lib.cl_blk_register_memory(blk.ptr, 0, request.c.buf, 3 * UNIT) == 0
+        assert blk.submit([request]) == 1  # beyond the region's end it is memory as any other
         assert blk.finish(1)[0].result == 0
-        # Beyond the region's end it is memory as any other.
-        request.c.op, request.c.flags, request.c.offset = READ, 0, 8 * UNIT
-        assert blk.submit([request]) == 1
-        assert blk.finish(1)[0].data == bytes(4 * UNIT)
+        assert blk.stats().fixed == 0
+        others = [Request(READ, 8 * UNIT, UNIT) for _ in range(15)]
+        for other in others:
+            assert lib.cl_blk_register_memory(blk.ptr, 0, other.c.buf, UNIT) == 0
+        assert lib.cl_blk_register_memory(blk.ptr, 0, request.c.buf, 4 * UNIT) == -errno.ENOSPC
+        lib.cl_blk_unregister_memory(blk.ptr, 0, others[3].c.buf)  # its place is free again
+        assert lib.cl_blk_register_memory(blk.ptr, 0, request.c.buf, 4 * UNIT) == 0
+        request.c.op, request.c.flags = READ, 0
+        assert blk.submit([request, *others]) == 16
+        assert all(done.result == 0 for done in blk.finish(16))
+        assert request.data == b"e" * 4 * UNIT
+        assert blk.stats().fixed == 15
+
+
+# The kernel makes no thread for us: it counts as one of a user who may have none.
+NO_POLLING_THREAD = """
+import os, resource, sys
+from corelane.drivers.blk_file import FileBlk
+fd = os.open(sys.argv[1], os.O_RDWR)
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+os.setresuid(65534, 65534, 65534)
+with FileBlk(fd, sqpoll=True) as blk:
+    blk.write(0, b"f" * 4096, durable=True)
+    assert blk.read(0, 4096) == b"f" * 4096
+    print(blk.info().engine, blk.info().sqpoll, blk.info().why)
+"""
+
+
+def test_where_the_polling_thread_is_refused_the_ring_does_without_and_it_is_said(path):
+    if os.geteuid():
+        pytest.skip("becoming another user, who may have no process, takes root")
+    with FileBlk(path) as blk:
+        if blk.info().engine != "uring":
+            pytest.skip(blk.info().why)
+    done = subprocess.run(
+        [sys.executable, "-c", NO_POLLING_THREAD, str(path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("uring False the kernel's polling thread is refused (")
 
 
 # io_uring_setup answers EPERM, as in a container whose filter does not know it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -13,6 +14,7 @@ import pytest
 from cltest import die_with_parent, wait_until
 
 from corelane.drivers.blk import memory_blk
+from corelane.drivers.blk_file import FileBlk
 from corelane.libos._native import ffi, lib
 from corelane.libos.log import Log, LogDamaged, format_area
 from corelane.runtime.errors import CorelaneError
@@ -166,3 +168,58 @@ def test_killed_while_it_appends(tmp_path: Path, seed: int) -> None:
             assert log.durable_index >= last
             for record in log.records():
                 assert record.data == appended(record.index)
+
+
+@pytest.mark.parametrize("sqpoll", [False, True], ids=["entering", "sqpoll"])
+def test_flushes_go_from_registered_memory(tmp_path: Path, sqpoll: bool) -> None:
+    Log.create(tmp_path / "log", MIB)
+    for _ in range(20):  # more often than a ring has room for regions: closing the log gives its own back
+        with FileBlk(tmp_path / "log", sqpoll=sqpoll) as blk:
+            if blk.info().engine != "uring":
+                pytest.skip(blk.info().why)
+            with Log(blk) as log:
+                log.append(b"x" * 1000)
+                assert log.stats()["registered"] > 0
+                assert blk.stats().fixed == log.stats()["flushes"] == 1
+    with FileBlk(tmp_path / "log") as blk:
+        for i in range(20):
+            with Log(blk) as log:
+                log.append(b"x" * 1000)
+            assert blk.stats().fixed == i + 1
+
+
+# The kernel pins no memory for us: a user's limit.
+NO_LOCKED_MEMORY = """
+import os, resource, sys
+from corelane.drivers.blk_file import FileBlk
+from corelane.libos.log import Log
+fd = os.open(sys.argv[1], os.O_RDWR)
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (1 << 16, 1 << 16))
+os.setresuid(65534, 65534, 65534)
+with FileBlk(fd) as blk, Log(blk) as log:
+    print(log.append(b"x"), log.stats()["registered"], blk.stats().fixed, len(list(log.records())))
+"""
+
+
+def test_without_locked_memory_the_log_does_without_and_says_so(tmp_path: Path) -> None:
+    Log.create(tmp_path / "log", 4 * MIB)
+    with FileBlk(tmp_path / "log") as blk:
+        if os.geteuid() or blk.info().engine != "uring":
+            pytest.skip("it takes root, to become another user, and io_uring")
+    done = subprocess.run(
+        [sys.executable, "-c", NO_LOCKED_MEMORY, str(tmp_path / "log")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["1", str(-errno.ENOMEM), "0", "1"]
+
+
+def test_a_polling_thread_is_to_be_had_by_option(tmp_path: Path) -> None:
+    Log.create(tmp_path / "log", MIB)
+    with Log.open(tmp_path / "log", sqpoll=True) as log:
+        assert log.extend([b"a", b"b"]) == [1, 2]
+    with Log.open(tmp_path / "log") as log:
+        assert [record.data for record in log.records()] == [b"a", b"b"]

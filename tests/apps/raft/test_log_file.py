@@ -8,7 +8,7 @@ import pytest
 
 from corelane.apps.raft.logs import LogFile
 from corelane.drivers.blk import Blk
-from corelane.drivers.blk_file import create
+from corelane.drivers.blk_file import FileBlk, create
 from corelane.runtime.errors import CorelaneError
 
 SIZE = 1 << 20
@@ -51,3 +51,11 @@ def test_a_file_of_that_name_that_is_no_log_is_not_taken_for_a_new_one(tmp_path:
     with pytest.raises(CorelaneError, match="open the log"):
         LogFile(str(path), SIZE)
     assert path.read_bytes() == before
+
+
+def test_its_device_may_have_a_polling_thread(tmp_path: Path) -> None:
+    log = LogFile(str(tmp_path / "1.log"), SIZE, sqpoll=True)
+    assert isinstance(log.blk, FileBlk)
+    info = log.blk.info()
+    log.close()
+    assert info.sqpoll or info.why

@@ -1,0 +1,64 @@
+/* The io_uring engine of the file device (blk_file.h): one ring a queue, by system calls of our own. Not a public header.
+ *
+ *   blk_uring_setup.c  making and freeing rings, registering memory with them
+ *   blk_uring.c        submission, completion, waiting
+ *
+ * Of the kernel's two words for a submission, head and tail, we write the tail with release (it publishes the entries) and read the
+ * head with acquire (entries before it may be written again); of the two for completions the other way round.
+ *
+ * A ring belongs to the thread that uses its queue, its table of registered memory too. */
+#ifndef CORELANE_DRIVERS_BLK_URING_H
+#define CORELANE_DRIVERS_BLK_URING_H
+
+#include "blk_engine.h"
+
+#include <linux/io_uring.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define CL_URING_REGIONS 16 /* of registered memory, a queue */
+
+struct cl_uring_ring {
+    int fd;
+    bool armed;
+    bool sqpoll;
+    bool fixed_buffers; /* the kernel's ring has a table for regions */
+    bool word_waits;    /* the kernel has a FUTEX_WAIT of ours, which ends by a completion with WORD_TAG */
+    bool word_refused;  /* it knows none */
+    const uint32_t *word;
+    uint32_t in_flight;
+    uint32_t tail; /* entries written; published by ring_doorbell() */
+    uint32_t sq_mask, cq_mask;
+    uint32_t *sq_head, *sq_tail, *sq_flags, *cq_head, *cq_tail, *cq_flags;
+    struct io_uring_sqe *sqes;
+    struct io_uring_cqe *cqes;
+    struct cl_blk_req *again_first, *again_last; /* to be submitted once more */
+    struct cl_blk_req *done_first, *done_last;   /* done, not given back yet */
+    int event_fd;                                /* -1: not asked for yet */
+    void *map, *sqe_map;
+    size_t map_bytes, sqe_bytes;
+    struct iovec regions[CL_URING_REGIONS]; /* iov_len 0: free */
+    uint32_t n_regions;                     /* those behind are free */
+    struct cl_blk_stats stats;
+} CL_ALIGNED(CL_CACHELINE);
+
+struct cl_uring {
+    struct cl_uring_ring *rings;
+};
+
+static inline struct cl_uring_ring *cl_uring_ring_of(struct cl_blk *blk, unsigned queue)
+{
+    return &((struct cl_uring *)((struct cl_blk_file *)blk)->engine)->rings[queue];
+}
+
+/* blk_uring.c */
+extern const struct cl_blk_ops cl_uring_ops;
+
+/* blk_uring_setup.c: as blk.h says of the operations. */
+int cl_uring_register(struct cl_blk *blk, unsigned queue, void *ptr, uint64_t bytes);
+void cl_uring_unregister(struct cl_blk *blk, unsigned queue, void *ptr);
+/* The first n rings, and all of u. */
+void cl_uring_delete(struct cl_uring *u, unsigned n);
+
+#endif
