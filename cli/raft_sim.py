@@ -13,7 +13,7 @@ from . import values
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seeds", type=values.positive, default=1000, metavar="N", help="how many (default 1000)")
+    parser.add_argument("--seeds", type=values.positive, metavar="N", help="how many (default 1000, or 1 with --seed)")
     parser.add_argument("--seed", type=values.whole, metavar="S", help="the first seed (default 1); alone: this one")
     parser.add_argument("--nodes", type=values.positive, default=5, metavar="N", help="of a cluster (default 5)")
     parser.add_argument(
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         print(result.trace, end="", file=sys.stderr if options.json else sys.stdout)
         count = 1
     else:
-        count = 1 if options.seed is not None and options.seeds == 1000 else options.seeds
+        count = options.seeds or (1000 if options.seed is None else 1)
         result = world.run_many(
             first,
             count,

@@ -58,7 +58,7 @@ static int take_entry(struct cl_raft *r, uint64_t index, const struct cl_raft_en
 static int take_entries(struct cl_raft *r, const struct cl_raft_msg *m)
 {
     const uint8_t *p = m->data, *end = m->data + m->data_bytes;
-    uint64_t index = m->index;
+    uint64_t index = m->index, appended = r->count.entries_appended;
     int rc = 0;
     for (uint32_t i = 0; i < m->n_entries && !rc; i++) {
         struct cl_raft_entry e;
@@ -66,7 +66,8 @@ static int take_entries(struct cl_raft *r, const struct cl_raft_msg *m)
         rc = take_entry(r, index + 1, &e);
         index += !rc;
     }
-    r->full = rc == 1;
+    /* An append that brings nothing new says nothing about room: a leader told that there is some sends a window full. */
+    r->full = rc == 1 || (r->full && r->count.entries_appended == appended);
     r->verified = cl_max(r->verified, index);
     r->commit = cl_max(r->commit, cl_min(m->commit, r->verified));
     return rc < 0 ? rc : 0;

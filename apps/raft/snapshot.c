@@ -27,6 +27,7 @@ int cl_raft_compact(struct cl_raft *r, uint64_t index, uint64_t bytes, uint64_t 
     uint64_t keep = cl_min(first_kept(r, index), cl_min(r->log.unstable, r->log.durable + 1));
     raft_members_compact(r, keep);
     raft_log_drop(&r->log, keep);
+    r->ack_due |= r->full; /* the leader waits to hear that there is room */
     r->full = 0;
     *first = r->log.first;
     return 0;

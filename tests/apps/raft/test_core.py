@@ -482,6 +482,27 @@ def test_a_log_full_to_its_last_entry_says_so():
     assert core.status()["free_entries"] == 0
 
 
+def test_a_follower_whose_log_is_full_is_left_in_peace_until_it_has_room():
+    """It answered an append without entries as if it had room, was sent a window full, and refused that: for ever."""
+    lab = Lab(3)
+    for i in (1, 3):
+        lab.nodes[i] = Node(i, {1, 2, 3}, seed=1, log_entries=256)
+    lab.elect(1)
+    for _ in range(100):
+        lab.put(1, b"x" * 100)
+        lab.settle()
+    assert lab[2].core.status()["last"] == 64
+    again = lab[1].core.counters()["messages_out"]
+    lab[1].core.tick(2)
+    lab.settle(rounds=5)
+    assert lab[1].core.counters()["messages_out"] - again <= 4
+    lab[2].compact()  # and now it is told without waiting for a heartbeat
+    lab.settle()
+    assert lab[2].core.status()["last"] == lab[1].core.status()["last"]
+    lab.tick(2)
+    assert lab[2].state == lab[1].state
+
+
 def test_messages_of_another_cluster_or_damaged_ones_are_refused_and_counted():
     node = one()
     good = message(1, "append", 2, 1)

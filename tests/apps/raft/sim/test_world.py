@@ -16,6 +16,7 @@ FOUND = {
     (3, 28456, "core"): "a snapshot's receiver that began anew, its word of it lost, was sent only what came later",
     (7, 13297, "core"): "a follower whose log was full had no reason to make a snapshot",
     (7, 12483, "core"): "a leader whose log was full had none",
+    (5, 9030372, "core"): "a follower whose log was full said to each append without entries that it had room: a storm",
     (5, 553, "core"): "followers whose logs were full to the last entry reported all the room there is",
     (3, 732, "node"): "areas full of entries that could not be committed: those of all replicas that were left",
     (5, 583, "node"): "the answer to what a node forwarded in an earlier life went to another client",
