@@ -12,6 +12,8 @@
 struct item {
     const struct cl_history_op *op;
     uint32_t before, after;
+    uint32_t bit;  /* among the unknown ones, from 1 on; 0: its outcome is known */
+    uint32_t twin; /* the unknown one before it that does the same; 0: none */
 };
 
 /* One step of the order found so far. */
@@ -25,14 +27,23 @@ struct pair {
     uint64_t a, b;
 };
 
+/* A place in the memory: the known operations carried out and the state, hashed, and the first of its sets in `sets`; 0: free. */
+struct place {
+    struct pair hash;
+    uint64_t first;
+};
+
 struct cl_history {
     uint64_t max_configurations, max_bytes;
-    struct pair *memo; /* open addressing; {0, 0} is free */
+    struct place *memo; /* open addressing */
     uint64_t room, used;
+    uint64_t *sets; /* of unknown operations, from 1 on: the place's next one, then a bit for each carried out */
+    uint64_t sets_used, sets_room;
     const struct cl_history_op **sorted;
     struct item *items; /* of one key, 1..n; 0 is the list's head */
     struct step *steps;
     uint32_t *candidates;
+    uint64_t *chosen; /* the set of unknown operations carried out */
     uint64_t n_room;
 };
 
@@ -125,9 +136,11 @@ struct cl_history *cl_history_new(uint64_t max_configurations, uint64_t max_byte
     h->max_configurations = max_configurations;
     h->max_bytes = max_bytes < 65536 ? 65536 : max_bytes;
     h->room = MEMO_FIRST;
+    h->sets_room = MEMO_FIRST;
     h->memo = calloc(h->room, sizeof(*h->memo));
-    if (!h->memo) {
-        free(h);
+    h->sets = malloc(h->sets_room * sizeof(*h->sets));
+    if (!h->memo || !h->sets) {
+        cl_history_delete(h);
         return NULL;
     }
     return h;
@@ -138,44 +151,75 @@ void cl_history_delete(struct cl_history *h)
     if (!h)
         return;
     free(h->memo);
+    free(h->sets);
     free(h->sorted);
     free(h->items);
     free(h->steps);
     free(h->candidates);
+    free(h->chosen);
     free(h);
 }
 
-/* Remember a configuration: 1 if it is new, 0 if it is known. */
-static int memo_put(struct pair *memo, uint64_t room, struct pair p)
+static struct place *find_place(struct place *memo, uint64_t room, struct pair p)
 {
     uint64_t i = p.a & (room - 1);
-    while (memo[i].a | memo[i].b) {
-        if (memo[i].a == p.a && memo[i].b == p.b)
-            return 0;
+    while (memo[i].first && (memo[i].hash.a != p.a || memo[i].hash.b != p.b))
         i = (i + 1) & (room - 1);
-    }
-    memo[i] = p;
-    return 1;
+    return &memo[i];
 }
 
-/* As memo_put, growing the table: -1 if it may not grow any more. */
-static int remember(struct cl_history *h, struct pair p)
+static bool grow_memo(struct cl_history *h)
 {
-    if (h->used * 4 >= h->room * 3) {
-        uint64_t room = h->room * 2;
-        struct pair *memo = room * sizeof(*memo) > h->max_bytes ? NULL : calloc(room, sizeof(*memo));
-        if (!memo)
+    uint64_t room = h->room * 2;
+    struct place *memo = room * sizeof(*memo) + h->sets_room * 8 > h->max_bytes ? NULL : calloc(room, sizeof(*memo));
+    if (!memo)
+        return false;
+    for (uint64_t i = 0; i < h->room; i++)
+        if (h->memo[i].first)
+            *find_place(memo, room, h->memo[i].hash) = h->memo[i];
+    free(h->memo);
+    h->memo = memo;
+    h->room = room;
+    return true;
+}
+
+static bool grow_sets(struct cl_history *h)
+{
+    uint64_t room = h->sets_room * 2;
+    uint64_t *sets = room * 8 + h->room * sizeof(*h->memo) > h->max_bytes ? NULL : realloc(h->sets, room * 8);
+    if (!sets)
+        return false;
+    h->sets = sets;
+    h->sets_room = room;
+    return true;
+}
+
+static bool within(const uint64_t *inner, const uint64_t *outer, uint32_t words)
+{
+    for (uint32_t i = 0; i < words; i++)
+        if (inner[i] & ~outer[i])
+            return false;
+    return true;
+}
+
+/* Remember a configuration: 1 if it is new, 0 if one that can do all that this can is known, -1 if there is no room for it. */
+static int remember(struct cl_history *h, struct pair p, const uint64_t *set, uint32_t words)
+{
+    if (h->used * 4 >= h->room * 3 && !grow_memo(h))
+        return -1;
+    struct place *place = find_place(h->memo, h->room, p);
+    for (uint64_t at = place->first; at; at = h->sets[at])
+        if (within(&h->sets[at + 1], set, words))
+            return 0;
+    while (h->sets_used + 1 + words > h->sets_room)
+        if (!grow_sets(h))
             return -1;
-        for (uint64_t i = 0; i < h->room; i++)
-            if (h->memo[i].a | h->memo[i].b)
-                memo_put(memo, room, h->memo[i]);
-        free(h->memo);
-        h->memo = memo;
-        h->room = room;
-    }
-    int fresh = memo_put(h->memo, h->room, p);
-    h->used += (uint64_t)fresh;
-    return fresh;
+    h->sets[h->sets_used] = place->first;
+    memcpy(&h->sets[h->sets_used + 1], set, words * sizeof(*set));
+    h->used += !place->first;
+    *place = (struct place){p, h->sets_used};
+    h->sets_used += 1 + words;
+    return 1;
 }
 
 static void forget(struct cl_history *h)
@@ -183,6 +227,7 @@ static void forget(struct cl_history *h)
     if (h->used)
         memset(h->memo, 0, h->room * sizeof(*h->memo));
     h->used = 0;
+    h->sets_used = 1;
 }
 
 /* The search over one key. */
@@ -190,16 +235,24 @@ struct search {
     struct cl_history *h;
     uint32_t n, known, known_left;
     uint64_t state;
-    struct pair set;  /* exclusive or of the hashes of what has been carried out */
+    struct pair set;  /* exclusive or of the hashes of what has been carried out of known outcome */
+    uint32_t words;   /* of h->chosen: what has been carried out of unknown outcome */
     uint32_t depth;   /* steps made */
     uint64_t deepest; /* most known operations carried out */
     const struct cl_history_op *stuck;
 };
 
-static void toggle(struct search *s, uint32_t item)
+/* Item i has been carried out, or has not any more. */
+static void toggle(struct search *s, uint32_t i, bool done)
 {
-    s->set.a ^= mix(2 * (uint64_t)item);
-    s->set.b ^= mix(~(uint64_t)item);
+    uint32_t bit = s->h->items[i].bit;
+    if (bit) {
+        s->h->chosen[bit / 64] ^= 1ull << bit % 64;
+        return;
+    }
+    s->known_left += done ? -1u : 1;
+    s->set.a ^= mix(2 * (uint64_t)i);
+    s->set.b ^= mix(~(uint64_t)i);
 }
 
 static void lift(struct search *s, uint32_t i)
@@ -207,8 +260,7 @@ static void lift(struct search *s, uint32_t i)
     struct item *items = s->h->items, *it = &items[i];
     items[it->before].after = it->after;
     items[it->after].before = it->before;
-    s->known_left -= it->op->returned != CL_HISTORY_UNKNOWN;
-    toggle(s, i);
+    toggle(s, i, true);
 }
 
 static void put_back(struct search *s, uint32_t i)
@@ -216,8 +268,27 @@ static void put_back(struct search *s, uint32_t i)
     struct item *items = s->h->items, *it = &items[i];
     items[it->before].after = i;
     items[it->after].before = i;
-    s->known_left += it->op->returned != CL_HISTORY_UNKNOWN;
-    toggle(s, i);
+    toggle(s, i, false);
+}
+
+/* The state after an operation; `unknown`: of unknown outcome. */
+static int remember_state(struct search *s, uint64_t state, bool unknown)
+{
+    struct pair p = {s->set.a ^ mix(state) ^ unknown, s->set.b ^ mix(state + BASE)};
+    return remember(s->h, p, s->h->chosen, s->words);
+}
+
+/* What overwrites the state whatever it is. Behind one of unknown outcome it makes that needless, so there is an order without it. */
+static bool overwrites(const struct cl_history_op *op)
+{
+    return op->kind == CL_HISTORY_PUT || (op->kind == CL_HISTORY_DELETE && op->returned == CL_HISTORY_UNKNOWN);
+}
+
+/* Of unknown ones that do the same, those invoked first are carried out first: they may be whenever the others may. */
+static bool has_turn(const struct search *s, const struct item *it)
+{
+    uint32_t bit = it->twin ? s->h->items[it->twin].bit : 0;
+    return !bit || s->h->chosen[bit / 64] >> bit % 64 & 1;
 }
 
 /* Those that may come next: invoked before anything that is left returned. In the order in which they are tried: by
@@ -229,6 +300,8 @@ static uint32_t find_candidates(struct search *s)
     uint64_t first_return = CL_HISTORY_UNKNOWN;
     for (uint32_t i = items[0].after; i && items[i].op->invoked <= first_return; i = items[i].after) {
         uint64_t returned = items[i].op->returned;
+        if (!has_turn(s, &items[i]))
+            continue;
         uint32_t at = n++;
         for (; at && items[found[at - 1]].op->returned > returned; at--)
             found[at] = found[at - 1];
@@ -246,6 +319,7 @@ static int advance(struct search *s, uint32_t from)
     struct cl_history *h = s->h;
     uint32_t n = find_candidates(s);
     uint64_t done = s->known - s->known_left;
+    bool after_unknown = s->depth && h->items[h->steps[s->depth - 1].item].bit;
     if (n && (!s->stuck || done > s->deepest)) {
         s->deepest = done;
         s->stuck = h->items[h->candidates[0]].op;
@@ -253,10 +327,11 @@ static int advance(struct search *s, uint32_t from)
     for (uint32_t c = from; c < n; c++) {
         uint32_t item = h->candidates[c];
         uint64_t next;
-        if (!cl_history_apply(h->items[item].op, s->state, &next))
+        const struct cl_history_op *op = h->items[item].op;
+        if ((after_unknown && overwrites(op)) || !cl_history_apply(op, s->state, &next))
             continue;
         lift(s, item);
-        int fresh = remember(h, (struct pair){s->set.a ^ mix(next), s->set.b ^ mix(next + BASE)});
+        int fresh = remember_state(s, next, h->items[item].bit);
         if (fresh > 0) {
             h->steps[s->depth++] = (struct step){s->state, c, item};
             s->state = next;
@@ -274,6 +349,7 @@ static int search_key(struct search *s, uint64_t *configurations)
     uint64_t entered = 0;
     uint32_t from = 0;
     int verdict = CL_HISTORY_RIGHT;
+    remember_state(s, s->state, false);
     while (s->known_left) {
         int made = entered < s->h->max_configurations ? advance(s, from) : -1;
         if (made < 0) {
@@ -303,21 +379,47 @@ static bool matters(const struct cl_history_op *op)
     return op->kind != CL_HISTORY_GET || op->returned != CL_HISTORY_UNKNOWN;
 }
 
+static bool same_effect(const struct cl_history_op *a, const struct cl_history_op *b)
+{
+    return a->kind == b->kind && a->input == b->input && a->other == b->other && a->flags == b->flags;
+}
+
+/* The list of what matters. Unknown ones that do the same are linked as twins. */
+static void make_list(struct search *s, const struct cl_history_op **ops, uint32_t n)
+{
+    struct item *items = s->h->items;
+    uint32_t unknown = 0, last = 0; /* how many; the last one, from which `after` leads back for now */
+    for (uint32_t i = 0; i < n; i++) {
+        if (!matters(ops[i]))
+            continue;
+        struct item *it = &items[++s->n];
+        *it = (struct item){.op = ops[i]};
+        if (ops[i]->returned != CL_HISTORY_UNKNOWN) {
+            s->known_left++;
+            continue;
+        }
+        it->bit = ++unknown;
+        it->after = last;
+        for (uint32_t j = last; j && !it->twin; j = items[j].after)
+            it->twin = same_effect(items[j].op, ops[i]) ? j : 0;
+        last = s->n;
+    }
+    for (uint32_t i = 1; i <= s->n; i++) {
+        items[i].before = i - 1;
+        items[i].after = i < s->n ? i + 1 : 0;
+    }
+    items[0].after = s->n ? 1 : 0;
+    items[0].before = s->n;
+    s->known = s->known_left;
+    s->words = unknown ? unknown / 64 + 1 : 0;
+    memset(s->h->chosen, 0, s->words * sizeof(*s->h->chosen));
+}
+
 static int check_key(struct cl_history *h, const struct cl_history_op **ops, uint32_t n,
                      const struct cl_history_op *all, struct cl_history_result *out)
 {
     struct search s = {.h = h, .state = CL_HISTORY_ABSENT};
-    for (uint32_t i = 0; i < n; i++) {
-        if (!matters(ops[i]))
-            continue;
-        s.n++;
-        h->items[s.n] = (struct item){ops[i], s.n - 1, s.n + 1};
-        s.known_left += ops[i]->returned != CL_HISTORY_UNKNOWN;
-    }
-    s.known = s.known_left;
-    h->items[0].after = s.n ? 1 : 0;
-    h->items[0].before = s.n;
-    h->items[s.n].after = 0;
+    make_list(&s, ops, n);
     forget(h);
     int verdict = search_key(&s, &out->configurations);
     if (verdict != CL_HISTORY_RIGHT) {
@@ -351,12 +453,14 @@ static bool make_room(struct cl_history *h, uint64_t n)
     free(h->items);
     free(h->steps);
     free(h->candidates);
+    free(h->chosen);
     h->n_room = 0;
     h->sorted = malloc(n * sizeof(*h->sorted));
     h->items = malloc((n + 1) * sizeof(*h->items));
     h->steps = malloc(n * sizeof(*h->steps));
     h->candidates = malloc(n * sizeof(*h->candidates));
-    if (!h->sorted || !h->items || !h->steps || !h->candidates)
+    h->chosen = malloc((n / 64 + 1) * sizeof(*h->chosen));
+    if (!h->sorted || !h->items || !h->steps || !h->candidates || !h->chosen)
         return false;
     h->n_room = n;
     return true;

@@ -242,6 +242,28 @@ def test_long_histories_with_one_stale_read_are_found_wrong(seed):
     assert found > 10
 
 
+UNKNOWN = {
+    "counts": ([op(i, "add", i, None, 1 + i % 3) for i in range(40)], 77, 80),
+    "texts": (
+        [op(i, "put", i, None, f"v{i}") for i in range(20)]
+        + [op(i, "delete", i, None) for i in range(20, 30)]
+        + [op(i, "cas", i, None, f"v{i}", expected=f"v{i - 30}" if i % 2 else None) for i in range(30, 50)],
+        "v49",
+        "never",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UNKNOWN)
+def test_many_operations_of_unknown_outcome_are_decided(kind):
+    """Which of them were used up matters, not each of their subsets: these had been undecided."""
+    unknown, possible, impossible = UNKNOWN[kind]
+    last = op(99, "get", 100, 101, result=possible)
+    assert check([*unknown, last], configurations=50_000).right
+    last.result = impossible
+    assert check([*unknown, last], configurations=50_000).word == "wrong"
+
+
 def test_beyond_its_limits_it_is_undecided_which_is_not_right():
     ops = [op(i, "put", 0, 100, f"v{i}") for i in range(20)] + [op(99, "get", 101, 102, result="never")]
     verdict = check(ops, configurations=1000)

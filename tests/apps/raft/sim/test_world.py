@@ -18,6 +18,8 @@ FOUND = {
     (7, 12483, "core"): "a leader whose log was full had none",
     (5, 9030372, "core"): "a follower whose log was full said to each append without entries that it had room: a storm",
     (5, 553, "core"): "followers whose logs were full to the last entry reported all the room there is",
+    (5, 5002111, "core"): "a history with many operations of unknown outcome was undecided",
+    (3, 9014637, "core"): "another, of 3 known and 19 unknown ones",
     (3, 732, "node"): "areas full of entries that could not be committed: those of all replicas that were left",
     (5, 583, "node"): "the answer to what a node forwarded in an earlier life went to another client",
     (5, 3532, "node"): "a query that was passed on by who led no more, and was lost, kept its place for ever",
