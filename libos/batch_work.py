@@ -4,7 +4,7 @@
     def work(a, b):            # compiled by numba, with probes in its loops (batch_probes.py)
         ...
 
-    with libos.Runtime("/run/corelane.sock") as runtime:
+    with libos.Runtime("/run/corelane.sock", kind="batch") as runtime:
         runtime.start()
         job = runtime.batch(work, a, b)     # on a uthread
         print(job.result())
@@ -146,6 +146,9 @@ def batch(function: Any = None, *, compiled: bool = True, error_model: str = "py
         python = getattr(target, "py_func", target)  # what njit has wrapped is compiled anew
         if not callable(python):
             raise CorelaneError("make a batch function", f"{target!r} cannot be called", "decorate a function")
+        if compiled and not inspect.isfunction(python):
+            hint = "wrap it in one, or run it as it is with compiled=False"
+            raise CorelaneError("make a batch function", f"{target!r} is not written in Python", hint)
         if inspect.isgeneratorfunction(python) or inspect.iscoroutinefunction(python):
             raise CorelaneError(
                 f"make a batch function of {python.__name__}",
@@ -235,9 +238,12 @@ class Job:
             self._fetched = True
         _alive.discard(self)
 
-    def __del__(self) -> None:
+    def __repr__(self) -> str:
+        return f"<batch job {self._name}, {'done' if self.done() else 'not done'}>"
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # bound here: `os` may be gone at the end
         if getattr(self, "_event", -1) >= 0:
-            os.close(self._event)
+            close(self._event)
 
 
 class CompiledJob(Job):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -22,6 +24,21 @@ def runtime() -> Iterator[Runtime]:
     nic, end = memory_link((2, 1))
     with nic, end, Runtime(nic=nic, kthreads=2, address="10.0.0.1/24") as made:
         yield made.start()
+
+
+UNENDING = """
+from corelane import libos
+from corelane.drivers.memory import memory_link
+
+@libos.batch(compiled=False)
+def forever():
+    while True:
+        pass
+
+nic, end = memory_link((1, 1))
+job = libos.Runtime(nic=nic, address="10.0.0.1/24").batch(forever)
+print(job)
+"""
 
 
 @libos.batch
@@ -187,6 +204,8 @@ def test_what_cannot_be_batch_work_is_refused():
         libos.batch(generator)
     with pytest.raises(CorelaneError, match="cannot be called"):
         libos.batch(3)
+    with pytest.raises(CorelaneError, match="not written in Python"):
+        libos.batch(len)
     with pytest.raises(CorelaneError, match="parallel"):
         libos.batch(numba.njit(parallel=True)(lambda n: n))
     with pytest.raises(CorelaneError, match="error_model"):
@@ -203,9 +222,16 @@ def test_the_registered_range_holds_the_code():
     assert end - begin < 1 << 20
 
 
+def test_a_program_may_end_before_its_job(tmp_path):
+    (tmp_path / "program.py").write_text(UNENDING)
+    run = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "<batch job forever, not done>\n", "")
+
+
 def test_a_job_that_ended_is_let_go(runtime):
     job = runtime.batch(squares, 10)
     wait_until(job.done, 10)
+    assert repr(job) == "<batch job squares, done>"
     assert job in batch_work._alive
     job.result()
     assert job not in batch_work._alive
