@@ -214,7 +214,7 @@ static void latency_main(void)
     for (;;) {
         late[0] = false;
         inside(LATENCY);
-        if (setting.timer)
+        if (setting.timer || setting.fickle)
             il_choose(1, 0); /* it computes */
         if (cl_asked(k) && cl_step_aside(k))
             continue;

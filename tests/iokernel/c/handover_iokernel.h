@@ -1,6 +1,6 @@
 /* The iokernel's side of the model: a loop with one worker core, and all of its own code that decides about the core and moves it.
  *
- * Its own: allocate.c, move.c, thread.c but for what it reads of the kernel, signals.c, wake.c, idle.c, and io_cores_remove of cores.c. The model's: the policy (latency first),
+ * Its own: allocate.c, move.c, thread.c but for what it reads of the kernel, signals.c, wake.c, idle.c, and io_cores_remove of cores.c. The model's: the policy (latency first, or either),
  * what comes from outside (a frame, the end of a process), and the times. The clock stands still during a round; which times
  * are over in it is a choice, made anew each round, so what holds here holds for every duration. Left out: limits on system
  * calls, statistics, the accounts of CPU times (squat.c, spare.c: nobody is spared), more cores and kthreads than one. */
@@ -47,6 +47,7 @@ static struct {
     unsigned frames; /* that come */
     bool sleeps;     /* the loop, when it knows of nothing to do */
     bool timer;      /* the latency application also gets up by itself */
+    bool fickle;     /* the policy puts either first, as it likes */
     unsigned manner; /* of the batch application */
 } setting;
 
@@ -70,11 +71,11 @@ static void model_log(struct io_loop *l, uint64_t now, const struct io_core *c, 
 
 static unsigned model_policy(struct cl_policy_host *h, struct cl_policy_view *view, struct cl_policy_app *rows)
 {
-    uint32_t left = view->n_cores;
+    uint32_t left = view->n_cores, first = setting.fickle ? il_choose(2, 0) : CL_POLICY_LATENCY;
     (void)h;
-    for (uint32_t kind = CL_POLICY_LATENCY; kind <= CL_POLICY_BATCH; kind++)
+    for (uint32_t pass = 0; pass < 2; pass++)
         for (uint32_t i = 0; i < view->n_apps; i++)
-            if (rows[i].kind == kind) {
+            if (rows[i].kind == (first ^ pass)) {
                 rows[i].grant = cl_min(rows[i].maximum, left);
                 left -= rows[i].grant;
             }

@@ -11,6 +11,7 @@
  *   served     from every state: the latency application, if it lives and is not stopped, handles its requests
  *   runs       from every state: the batch application, if it lives and is not stopped, has the core again and runs
  *   reclaimed  from every state: a process that is gone owns nothing
+ *   ended      from every state: each move that the loop waits for has ended, if both applications live and are not stopped
  *
  * `From every state` is: there is a way, without another death or stop, so whoever schedules fairly comes there. How many
  * time-outs of the loop that takes at most is printed: in scenarios without times none, so that no wake-up is lost. */
@@ -18,21 +19,22 @@
 
 static const char *const il_names[IL_THREADS] = {"loop", "latency", "batch"};
 
-enum { SERVED, RUNS, RECLAIMED, GOALS };
+enum { SERVED, RUNS, RECLAIMED, ENDED, GOALS };
 static const char *const goal_names[GOALS] = {"the latency application is served",
                                               "the batch application runs on the core",
-                                              "no process that is gone owns the core"};
+                                              "no process that is gone owns the core", "no move is under way"};
 
 static const struct scenario {
     const char *name;
     enum manner manner;
-    bool times, sleeps, timer;
+    bool times, sleeps, timer, fickle;
     uint8_t mortal, freezable; /* bits of threads */
 } scenarios[] = {
     {"asked", IN_PLACE, .times = false},
     {"asked_in_loop", BY_LOOP, .times = false},
     {"loop_sleeps", IN_PLACE, .sleeps = true},
     {"own_timer", IN_PLACE, .timer = true},
+    {"fickle_policy", IN_PLACE, .fickle = true},
     {"interrupted", BY_SIGNAL, .times = true, .sleeps = true},
     {"evicted", DEAF, .times = true},
     {"batch_dies", BY_SIGNAL, .times = true, .mortal = 1 << BATCH},
@@ -53,8 +55,8 @@ static void il_goals(uint8_t *goals, uint8_t *exempt)
     bool runs_on = setting.manner == DEAF && il.m.user[DEMOTED] & 2; /* it never waits for a core, and so gets none */
     bool served = shared.arena[0].line.rx_head == setting.frames, inside = il.m.user[INSIDE] & 2;
     *goals = (uint8_t)(served << SERVED | ((owner == 2 && inside) || runs_on) << RUNS |
-                       !(owner && il.m.dead[owner]) << RECLAIMED);
-    *exempt = (uint8_t)(gone(LATENCY) << SERVED | gone(BATCH) << RUNS);
+                       !(owner && il.m.dead[owner]) << RECLAIMED | !core.moving << ENDED);
+    *exempt = (uint8_t)(gone(LATENCY) << SERVED | gone(BATCH) << RUNS | (gone(LATENCY) | gone(BATCH)) << ENDED);
 }
 
 /* What wakes a loop that sleeps. */
@@ -96,6 +98,7 @@ static void run(const struct scenario *s)
     ig.freezable = s->freezable;
     setting.sleeps = s->sleeps;
     setting.timer = s->timer;
+    setting.fickle = s->fickle;
     setting.manner = s->manner;
     ig_choose_names();
     share_words();
