@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <string.h>
 
-#if defined(__aarch64__)
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
 #include <sys/auxv.h>
 #ifndef HWCAP_CRC32
 #define HWCAP_CRC32 (1 << 7)
@@ -12,39 +14,19 @@
 #endif
 
 #define POLYNOMIAL 0x82f63b78u /* reflected */
-#define LONG_BYTES 4096        /* of each of three streams; their joining costs as much as about 200 bytes */
-#define SHORT_BYTES 256
+#define PART_WORDS 128         /* of 8 bytes, of each of three streams at most */
+#define STREAM_BYTES 96        /* shorter inputs are done before three streams are joined */
 
 /* Written once, before anybody reads (pthread_once). */
-static uint32_t table[8][256];      /* table[k][b]: byte b followed by k zero bytes */
-static uint32_t shift_long[4][256]; /* a checksum moved on by LONG_BYTES zero bytes, by its four bytes */
-static uint32_t shift_short[4][256];
-static bool hardware;
+static uint32_t table[8][256]; /* table[k][b]: byte b followed by k zero bytes */
+static uint32_t
+    later[2 * PART_WORDS + 1]; /* later[n]: x^(64 n - 33), by which a checksum moves on by n words of zeros */
+static bool hardware, streams;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* The checksum register after `bytes` zero bytes, bit by bit of the count: squares of the matrix of one zero byte. */
-static uint32_t after_zeros(uint32_t crc, uint64_t bytes)
+static uint32_t times_x(uint32_t v)
 {
-    uint32_t power[32], next[32];
-    for (unsigned i = 0; i < 32; i++) {
-        uint32_t v = 1u << i;
-        power[i] = (v >> 8) ^ table[0][v & 255];
-    }
-    for (; bytes; bytes >>= 1) {
-        if (bytes & 1) {
-            uint32_t moved = 0;
-            for (unsigned i = 0; i < 32; i++)
-                moved ^= crc >> i & 1 ? power[i] : 0;
-            crc = moved;
-        }
-        for (unsigned i = 0; i < 32; i++) {
-            next[i] = 0;
-            for (unsigned j = 0; j < 32; j++)
-                next[i] ^= power[i] >> j & 1 ? power[j] : 0;
-        }
-        memcpy(power, next, sizeof power);
-    }
-    return crc;
+    return v >> 1 ^ (v & 1 ? POLYNOMIAL : 0);
 }
 
 static void init(void)
@@ -52,19 +34,21 @@ static void init(void)
     for (unsigned b = 0; b < 256; b++) {
         uint32_t v = b;
         for (unsigned bit = 0; bit < 8; bit++)
-            v = v >> 1 ^ (v & 1 ? POLYNOMIAL : 0);
+            v = times_x(v);
         table[0][b] = v;
     }
     for (unsigned k = 1; k < 8; k++)
         for (unsigned b = 0; b < 256; b++)
             table[k][b] = table[k - 1][b] >> 8 ^ table[0][table[k - 1][b] & 255];
-    for (unsigned k = 0; k < 4; k++)
-        for (unsigned b = 0; b < 256; b++) {
-            shift_long[k][b] = after_zeros(b << 8 * k, LONG_BYTES);
-            shift_short[k][b] = after_zeros(b << 8 * k, SHORT_BYTES);
-        }
+    uint32_t power = 1u << 31; /* x^0 */
+    for (unsigned n = 1, exponent = 0; n <= 2 * PART_WORDS; n++) {
+        for (; exponent < 64 * n - 33; exponent++)
+            power = times_x(power);
+        later[n] = power;
+    }
 #if defined(__x86_64__)
     hardware = __builtin_cpu_supports("sse4.2");
+    streams = hardware && __builtin_cpu_supports("pclmul");
 #elif defined(__aarch64__)
     hardware = getauxval(AT_HWCAP) & HWCAP_CRC32;
 #endif
@@ -111,29 +95,42 @@ static inline uint32_t step1(uint32_t crc, uint8_t v)
 #define STEP1(crc, v) step1((crc), (v))
 #endif
 
-static uint32_t shifted(uint32_t (*by)[256], uint32_t crc)
+#if defined(__x86_64__)
+/* A checksum register times x^(64 n - 33): the product of two reflected 32-bit polynomials lies one bit too low in 64 bits, and the
+ * instruction that takes it in multiplies by x^32 and reduces. So it is the register moved on by n words of zeros. */
+__attribute__((target("pclmul,sse4.2"))) static uint64_t product(uint32_t crc, unsigned n)
 {
-    return by[0][crc & 255] ^ by[1][crc >> 8 & 255] ^ by[2][crc >> 16 & 255] ^ by[3][crc >> 24];
+    return (uint64_t)_mm_cvtsi128_si64(
+        _mm_clmulepi64_si128(_mm_cvtsi32_si128((int)crc), _mm_cvtsi32_si128((int)later[n]), 0));
 }
 
-/* Three streams of `part` bytes each. */
-TARGET static uint32_t three(uint32_t crc, const uint8_t *p, uint64_t part, uint32_t (*by)[256])
+/* Three streams of n words each. */
+__attribute__((target("pclmul,sse4.2"))) static uint32_t three(uint32_t crc, const uint8_t *p, unsigned n)
 {
     uint32_t a = crc, b = 0, c = 0;
+    uint64_t part = 8ull * n;
     for (const uint8_t *end = p + part; p < end; p += 8) {
         a = STEP8(a, load(p));
         b = STEP8(b, load(p + part));
         c = STEP8(c, load(p + 2 * part));
     }
-    return shifted(by, shifted(by, a) ^ b) ^ c;
+    return STEP8(0, product(a, 2 * n) ^ product(b, n)) ^ c;
 }
+#else
+static uint32_t three(uint32_t crc, const uint8_t *p, unsigned n)
+{
+    return by_tables(crc, p, 24ull * n); /* never called: streams is false */
+}
+#endif
 
 TARGET static uint32_t by_instruction(uint32_t crc, const uint8_t *p, uint64_t bytes)
 {
-    for (; bytes >= 3 * LONG_BYTES; bytes -= 3 * LONG_BYTES, p += 3 * LONG_BYTES)
-        crc = three(crc, p, LONG_BYTES, shift_long);
-    for (; bytes >= 3 * SHORT_BYTES; bytes -= 3 * SHORT_BYTES, p += 3 * SHORT_BYTES)
-        crc = three(crc, p, SHORT_BYTES, shift_short);
+    while (streams && bytes >= STREAM_BYTES) {
+        unsigned n = (unsigned)cl_min(bytes / 24, (uint64_t)PART_WORDS);
+        crc = three(crc, p, n);
+        bytes -= 24ull * n;
+        p += 24ull * n;
+    }
     for (; bytes >= 8; bytes -= 8, p += 8)
         crc = STEP8(crc, load(p));
     for (; bytes; bytes--)

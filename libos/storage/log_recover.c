@@ -300,7 +300,8 @@ static void end_at(struct cl_log *log, const struct cl_log_disk_flush *h, const 
     r->searching = true;
     if (log->config.search_bytes)
         r->end = cl_min(r->end, r->at + log->config.search_bytes);
-    if (s->closed && lsn == s->durable_lsn + 1) { /* nothing was written since: nothing to look for */
+    /* Nothing was written since it was closed: nothing to look for. But a bad superblock may have been of an opening since. */
+    if (s->closed && lsn == s->durable_lsn + 1 && !log->report.bad_superblocks) {
         r->end = r->at;
         r->unread = false;
     }

@@ -95,3 +95,10 @@ def test_the_worst_load_is_neither_unlucky_nor_spared(worse: float, seed: int) -
     assert at_16 > 0.95 * len(found) or worse == 1
     assert statistics.mean(found) == pytest.approx(worse, abs=0.02)
     assert statistics.mean(naive) < worse - 0.02, "the naive way is not what this guards against"
+
+
+def test_the_best_bare_loop_is_not_the_luckiest_of_a_round(seed: int) -> None:
+    rng = random.Random(seed)
+    assert log.best_by_others({"a": [1, 9, 1], "b": [2, 2, 2]}) == [2, 9, 2]
+    equal = [log.best_by_others({name: noisy(rng, 1.0) for name in log.BARE}) for _ in range(400)]
+    assert statistics.mean(value for values in equal for value in values) == pytest.approx(1, abs=0.02)

@@ -26,13 +26,15 @@ VECTORS = [
 WAYS = {"machine": lib.cl_crc32c, "tables": lib.cl_crc32c_soft}
 
 
-def bitwise(data: bytes) -> int:
-    crc = 0xFFFFFFFF
+def bitwise(data: bytes) -> list[int]:
+    """The checksum of the first 0, 1, 2, ... bytes."""
+    crc, found = 0xFFFFFFFF, [0]
     for byte in data:
         crc ^= byte
         for _ in range(8):
             crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
+        found.append(crc ^ 0xFFFFFFFF)
+    return found
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -42,10 +44,10 @@ def test_known_vectors(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_length_around_the_ends_of_streams(way: str, seed: int) -> None:
-    data = random.Random(seed).randbytes(14_000)
-    for n in [*range(70), *range(760, 780), 2 * 768, *range(12_280, 12_300), 13_999]:
-        assert WAYS[way](0, data[:n], n) == bitwise(data[:n]), n
+def test_every_length_up_to_two_rounds_of_streams(way: str, seed: int) -> None:
+    data = random.Random(seed).randbytes(7_000)
+    for n, expected in enumerate(bitwise(data)):
+        assert WAYS[way](0, data[:n], n) == expected, n
 
 
 def test_parts_add_up_at_any_alignment(seed: int) -> None:

@@ -39,7 +39,9 @@ def test_every_sector_wise_cut(c_program: Program, seed: int, in_flight: int) ->
     assert c_program(f"{C}/log_cuts.c")(seed, appends, in_flight).endswith("ok\n")
 
 
-@pytest.mark.parametrize("what", ["flips", "closed", "confirmed", "unreadable", "leftovers", "gap", "full", "votes"])
+@pytest.mark.parametrize(
+    "what", ["flips", "closed", "confirmed", "unreadable", "leftovers", "gap", "reopened", "full", "votes"]
+)
 def test_what_is_not_as_it_was_left(c_program: Program, seed: int, what: str) -> None:
     if os.environ.get("CORELANE_SANITIZE") == "tsan":
         pytest.skip("one thread tries every damage: minutes under TSan, and nothing that could race; ASan runs it")

@@ -1,5 +1,5 @@
 /* What a log makes of a device that is not as it left it: a bit flipped at every byte, leftovers of other logs and of earlier epochs, a full
- * area, many laps. argv: seed, then flips, closed, confirmed, unreadable, leftovers, gap, full or votes; of how many bytes one is
+ * area, many laps. argv: seed, then flips, closed, confirmed, unreadable, leftovers, gap, reopened, full or votes; of how many bytes one is
  * flipped. */
 #include "log_support.h"
 
@@ -318,6 +318,31 @@ static void gap(void)
     cl_blk_close(disk);
 }
 
+/* A log that was closed and opened again: the crash comes before both superblocks are of the new epoch, and the one that is rots. The old one
+ * says "closed, nothing follows", which was true in its time. */
+static void reopened(void)
+{
+    struct cl_blk *disk = fresh(6);
+    build(disk, CLOSED);
+    struct cl_log_config config = {.blk = disk};
+    struct cl_log_report report;
+    struct cl_log_op op;
+    struct cl_log *log = open_log(&config, 0, NULL);
+    append(log, &op, RECORDS + 1);
+    settle(log);
+    CHECK(op.result == 0, "append");
+    drop(log);
+    uint8_t *data = cl_blk_memory_data(disk);
+    struct cl_log_disk_super *slots[] = {(void *)data, (void *)(data + CL_LOG_BLOCK_BYTES)};
+    CHECK(!slots[0]->closed && !slots[1]->closed, "both are of the new epoch");
+    unsigned first = slots[0]->generation > slots[1]->generation; /* the one written at once; the other followed */
+    memcpy(slots[!first], image + !first * CL_LOG_BLOCK_BYTES, CL_LOG_BLOCK_BYTES);
+    slots[first]->crc ^= 1;
+    open_log(&config, -EBADMSG, &report);
+    CHECK(report.bad_index == RECORDS + 1 && report.bad_superblocks == 1u << first, "%s", report.why);
+    cl_blk_close(disk);
+}
+
 /* Fill it up, find it unharmed and still able to vote, trim, and go round many times. */
 static void full(void)
 {
@@ -414,6 +439,8 @@ int main(int argc, char **argv)
         leftovers();
     else if (!strcmp(argv[2], "gap"))
         gap();
+    else if (!strcmp(argv[2], "reopened"))
+        reopened();
     else if (!strcmp(argv[2], "votes"))
         votes();
     else
