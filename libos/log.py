@@ -17,12 +17,12 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from ..drivers import blk_file
 from ..drivers.blk import Blk, BlkError
 from ..drivers.blk_area import AreaBlk
+from ..runtime.closing import Closing
 from ..runtime.errors import CorelaneError, check
 from ..runtime.paths import default_socket
 from ._native import ffi, lib
@@ -161,7 +161,7 @@ def format_if_new(blk: Blk, *, snapshot_bytes: int = 0) -> bool:
     return True
 
 
-class Log:
+class Log(Closing):
     """An open log. `report` is what opening found. Made by `open` of a file, `open_area`, or of a device of yours."""
 
     def __init__(
@@ -238,12 +238,6 @@ class Log:
         except BaseException:
             blk.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """Finish what is in flight and write down that all is well. A second call does nothing."""

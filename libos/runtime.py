@@ -15,10 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..drivers.nic import Nic
+from ..runtime.closing import Closing
 from ..runtime.errors import CorelaneError, check
 from ._native import ffi, lib
 from .handlers import Handler, as_handler, check_port
@@ -104,7 +105,7 @@ class UdpSocket:
         return int(lib.cl_udp_port(self._pointer))
 
 
-class Runtime:
+class Runtime(Closing):
     """An application's kthreads, network stack and handlers.
 
     socket: path of an iokernel's socket (attached mode), or nic: a Nic, which stays the caller's and must stay open
@@ -232,14 +233,6 @@ class Runtime:
         return keep
 
     # Life
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         # C threads must not outlive the callbacks that they call.

@@ -3,14 +3,10 @@
  * another order than the one in which they were begun.
  * Usage: disk_acks trim|order */
 #include "apps/raft/node_disk.h"
-#include "drivers/blk_memory.h"
 
-#include "tests/support/c/check.h"
+#include "tests/libos/storage/c/log_support.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define RING 64u /* requests in flight at most */
 #define MOST_HELD 256
@@ -119,15 +115,14 @@ static void let_supers_go(void)
     n_held = kept;
 }
 
-static struct cl_log *open_log(void)
+static struct cl_log *open_held(void)
 {
     static const struct cl_blk_ops ops = {.name = "hold", .submit = hold_submit, .poll = hold_poll, .wait = hold_wait};
-    struct cl_blk_memory_config config = {.bytes = 16 << 20};
     struct cl_log_layout layout = {.area_id = 1};
     struct cl_log_config log_config = {.blk = &device};
     struct cl_log *log;
     char err[256];
-    CHECK(cl_blk_memory_new(&config, &memory, err) == 0, "%s", err);
+    memory = memory_disk(16 << 20);
     CHECK(cl_log_format(memory, 0, &layout, err) == 0, "%s", err);
     device = *memory;
     device.ops = &ops;
@@ -210,7 +205,7 @@ static void out_of_order_stops(void)
 int main(int argc, char **argv)
 {
     char err[256];
-    node.config.log = open_log();
+    node.config.log = open_held();
     node.config.raft.id = 1;
     node.config.log_requests = RING;
     node.state = CL_RAFT_RUNNING;

@@ -4,6 +4,7 @@
 
 #include "drivers/blk_fault.h"
 #include "drivers/blk_memory.h"
+#include "drivers/load/random.h"
 #include "libos/storage/log.h"
 #include "libos/storage/log_disk.h"
 
@@ -14,14 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* splitmix64 */
 static uint64_t rng_state;
 static inline uint64_t rng(void)
 {
-    uint64_t z = rng_state += 0x9e3779b97f4a7c15ull;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-    return z ^ z >> 31;
+    struct cl_random random = {rng_state};
+    uint64_t drawn = cl_random_next(&random);
+    rng_state = random.state;
+    return drawn;
 }
 static inline uint64_t below(uint64_t n)
 {
