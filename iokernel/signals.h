@@ -9,7 +9,7 @@
  * times are bounded. A lie gets the liar a core that the policy would give to a batch application for the asking, or
  * none.
  *
- * Tests: tests/iokernel/c/cores_steps.c. */
+ * Tests: tests/iokernel/c/cores_choice.c. */
 #ifndef CORELANE_IOKERNEL_SIGNALS_H
 #define CORELANE_IOKERNEL_SIGNALS_H
 

@@ -9,6 +9,11 @@ import pytest
 
 def test_every_transition_of_a_move(c_program):
     run = c_program("tests/iokernel/c/cores_steps.c")
+    assert "passed hostile_words" in run(timeout_s=90)
+
+
+def test_who_gets_a_core_and_which(c_program):
+    run = c_program("tests/iokernel/c/cores_choice.c")
     assert "passed ages_are_from_below" in run(timeout_s=90)
 
 
