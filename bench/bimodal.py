@@ -26,7 +26,7 @@ from typing import Any
 from ..drivers.loadgen import Echo, Result
 from .harness import rig, shared
 from .harness.load import WARM_FRACTION, WARM_MOST_S, point_of
-from .harness.numbers import PERCENTILES, plain
+from .harness.numbers import PERCENTILES, pairwise, plain
 from .harness.numbers import percentile as percentile_of
 from .harness.openloop import Point, middle
 from .harness.plot import Canvas
@@ -81,7 +81,8 @@ def run(session: Session) -> None:
     for name, load in at:
         add_row(session, name, load, others[f"{name} at {load:g}"])
     without, with_it = ([middle_us(p.extra["short_p99_windows_us"]) for p in got[name]] for name in COMPARED)
-    session.ratio_figure(FIGURES[0], without, with_it)
+    whole = pairwise(*([p.extra["short_p99_us"] for p in got[name]] for name in COMPARED))
+    session.ratio_figure(FIGURES[0], without, with_it, beside={"over all requests of a turn": whole.median})
 
 
 @contextlib.contextmanager

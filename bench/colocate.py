@@ -23,25 +23,34 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ..apps.kv import Store
 from ..drivers import netns
 from ..drivers.loadgen import Memcached as Traffic
-from .baseline import memcached
-from .baseline.sockets import LinuxUdp
-from .harness import rig, shared
+from .colocate_arms import (
+    COMPARED,
+    HALF_TARGET_US,
+    KEYS,
+    LINUX,
+    LOW_RPS,
+    LOW_TARGET_US,
+    WINDOW_S,
+    Arm,
+    Beside,
+    Ours,
+    Servers,
+)
+from .colocate_plot import CANARY, LOWEST, SWEPT, plot
+from .harness import rig
 from .harness.jitter import delay_us
 from .harness.numbers import pairwise, plain
 from .harness.openloop import Point, guess_peak, middle, search_peak
-from .harness.plot import Canvas
 from .harness.session import Session
-from .tenant import Tenant
+
+__all__ = ["FIGURES", "SUMMARY", "plot", "run"]
 
 SUMMARY = "kv beside a batch job on one core: latency against batch work, and Linux beside it"
 FIGURES = (
@@ -52,41 +61,17 @@ FIGURES = (
     "colocate.half_batch_share",
 )
 
-LOW_RPS = 50_000.0
 TARGETS_US = (0.01, 5.0, 10.0, 20.0, 50.0, 100.0)
-LOW_TARGET_US, HALF_TARGET_US = 0.01, 50.0  # the lowest: at once
 HALF_P99_US = 75.0
-PORT, KEYS, MEMORY_BYTES = 11211, 10_000, 64 << 20
-WINDOW_S = 0.01
+HALF_TARGET = f"delay target {HALF_TARGET_US:g} us"
 ROUNDS = 11
-CANARY = "the machine alone"
-COMPARED = "Linux, batch under SCHED_IDLE"
-LINUX = {  # the job's policy, and whether the server is under SCHED_FIFO
-    "Linux, batch at nice 19": ("nice 19", False),
-    COMPARED: ("idle", False),
-    "Linux, batch under SCHED_IDLE, server under SCHED_FIFO": ("idle", True),
-}
-LOWEST = f"delay target {LOW_TARGET_US:g} us"
+LOADS_RPS = (20_000.0, 100_000.0, 200_000.0, 1_000_000.0)  # LOW_RPS is measured anyway
+SWEEP_EVERY = 3  # so many rounds a turn of the sweep: its slots are then as long as those of the others
+OVERLOADED = 0.8  # who achieves less of a load is not asked for a higher one in that turn
 BOUNDS = (CANARY, "kv alone", LOWEST, COMPARED)
 CANARY_S = 0.01  # of interleave's own slice, beside that of CANARY
 LINE_S, LINE_SLACK = 0.01, 1.3  # a look at the distance of the cores; what differs by less is the same one
 SEARCHES_MOST, AGAIN_MOST = 5, 11  # for a peak; rounds taken again
-
-
-@dataclass
-class Beside:
-    """One slot of an arm. work: the job's units a second."""
-
-    point: Point
-    work: float
-
-    @property
-    def p99_us(self) -> float:
-        """The median of its windows'."""
-        return statistics.median(self.point.window_p99_us)
-
-
-Arm = Callable[[float, float], Beside]  # (offered requests a second, 0: none; seconds)
 
 
 def run(session: Session) -> None:
@@ -97,6 +82,7 @@ def run(session: Session) -> None:
         "message": f"one GET of a {traffic.key_bytes}-byte key and its {traffic.value_bytes}-byte value",
         "keys": KEYS,
         "low_rps": LOW_RPS,
+        "loads_rps": LOADS_RPS,
         "targets_us": TARGETS_US,
         "low_target_us": LOW_TARGET_US,
         "half_target_us": HALF_TARGET_US,
@@ -116,38 +102,6 @@ def run(session: Session) -> None:
     judge_half(session, at_half)
 
 
-class Ours:
-    """The iokernel with kv and the job."""
-
-    def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int], traffic: Traffic) -> None:
-        apps = {"kv": shared.latency(), "batch": shared.batch()}
-        self.made = stack.enter_context(shared.shared(cores, apps=apps, traffic=traffic, port=PORT))
-        self.made.run(["kv", "--option", f"memory_bytes={MEMORY_BYTES}"], "kv")
-        self.job = self.made.tenant("batch", "batch", code="numba", paused=True)
-
-    def alone(self, rate: float, seconds: float) -> Beside:
-        """kv without the job, deciding as for the lowest target."""
-        self.made.set_policy("delay", f"target_us={LOW_TARGET_US:g}")
-        return self._slot(None, rate, seconds)
-
-    def beside(self, target_us: float, rate: float, seconds: float) -> Beside:
-        """Both, with this target. rate 0: the job alone."""
-        self.made.set_policy("delay", f"target_us={target_us:g}")
-        return self._slot(self.job, rate, seconds)
-
-    def _slot(self, job: Tenant | None, rate: float, seconds: float) -> Beside:
-        with job.working() if job else contextlib.nullcontext():
-            before, counted = self.made.core_share("kv"), self.made.counts()
-            point, work = self.made.beside(job, rate, seconds, partial(self.made.load.measure, window_s=WINDOW_S))
-            share = self.made.core_share("kv", before)["share"]
-            moves = self.made.counts()["moves"] - counted["moves"]
-        point.extra |= {"work_per_s": plain(work), "kv_core_share": share, "moves_per_s": moves / seconds}
-        return Beside(point, work)
-
-
-# Linux.
-
-
 def add_linux(
     session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], traffic: Traffic
 ) -> dict[str, Arm]:
@@ -155,68 +109,11 @@ def add_linux(
     why = None if session.baseline else "--no-baseline was given"
     why = why or netns.missing()
     if why:
-        for name in LINUX:
+        for name in (*LINUX, f"{COMPARED}{SWEPT}"):
             session.skip(name, why)
         return {}
     servers = Servers(session, stack, cores, traffic)
     return {name: partial(servers.beside, policy, fifo) for name, (policy, fifo) in LINUX.items()}
-
-
-class Servers:
-    """The kernel's UDP servers: memcached and our command layer on a socket, of which the stronger is compared with."""
-
-    def __init__(self, session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], traffic: Traffic) -> None:
-        self.links: dict[str, rig.LinuxLink] = {}
-        self.threads: dict[str, int] = {}
-        link = rig.LinuxLink(stack, cores, traffic=traffic, port=PORT)
-        before = os.listdir("/proc/self/task")
-        store = stack.enter_context(Store(MEMORY_BYTES))
-        where = {"address": link.far.address, "port": PORT, "netns": link.far.namespace.name}
-        stack.enter_context(LinuxUdp(mode="block", batch=32, cpu=cores[1], store=store, **where))  # type: ignore[arg-type]
-        (self.threads["our store on a socket"],) = (int(t) for t in set(os.listdir("/proc/self/task")) - set(before))
-        self.links["our store on a socket"] = link
-        if memcached.missing():
-            session.note(f"stock memcached was not compared with: {memcached.missing()}")
-        else:
-            link = rig.LinuxLink(stack, cores, traffic=traffic, port=PORT)
-            server = memcached.Memcached(
-                memory_mib=256, address=link.far.address, netns=link.far.namespace.name, port=PORT, cpu=cores[1]
-            )
-            stack.enter_context(server)
-            self.links["memcached -t 1"] = link
-            self.threads["memcached -t 1"] = server.pid
-        self.jobs = {
-            policy: stack.enter_context(Tenant("batch", cpu=cores[1], code="numba", policy=policy, paused=True))
-            for policy in dict(LINUX.values())
-        }
-        self.name = self._stronger(session)
-
-    def _stronger(self, session: Session) -> str:
-        """The server with the lower p99 beside the job under SCHED_IDLE, which is what the figures compare with."""
-        p99 = {}
-        for name in self.links:
-            session.say(f"which server on Linux is the stronger: {name}")
-            self.name = name
-            self.beside("idle", False, 1000.0, 0.05)  # stores the keys
-            p99[name] = self.beside("idle", False, LOW_RPS, 0.02 * session.seconds).point.p99_us
-        best = min(p99, key=lambda name: p99[name])
-        session.settings["linux_server"] = {"chosen": best, "p99_us": {n: plain(v) for n, v in p99.items()}}
-        return best
-
-    def beside(self, policy: str, fifo: bool, rate: float, seconds: float) -> Beside:
-        """The server and the job."""
-        load = self.links[self.name].load
-        for tid in self._tids():
-            os.sched_setscheduler(tid, os.SCHED_FIFO if fifo else os.SCHED_OTHER, os.sched_param(1 if fifo else 0))
-        job = self.jobs[policy]
-        with job.working():
-            point, work = shared.measure_beside(partial(load.measure, window_s=WINDOW_S), job, rate, seconds)
-        point.extra["work_per_s"] = plain(work)
-        return Beside(point, work)
-
-    def _tids(self) -> list[int]:
-        first = self.threads[self.name]
-        return [first] if self.name != "memcached -t 1" else [int(t) for t in os.listdir(f"/proc/{first}/task")]
 
 
 # Measuring.
@@ -279,7 +176,8 @@ def measure(
     session: Session, ours: Ours, linux: Mapping[str, Arm], half: Half
 ) -> tuple[dict[str, list[Beside]], dict[str, list[Beside]]]:
     """Rounds of the low load (every target, every arm on Linux), and in turns with them rounds of half of the peak (the
-    longer target, and each alone): so that a bad second of the machine is in few rounds of either."""
+    longer target, and each alone), and now and then of the sweep over loads: so that a bad second of the machine is in
+    few rounds of any."""
     alone = partial(machine_alone, session)
     low: dict[str, Arm] = {"kv alone": ours.alone, "batch alone": lambda rate, s: ours.beside(LOW_TARGET_US, 0.0, s)}
     low |= {f"delay target {target:g} us": partial(ours.beside, target) for target in TARGETS_US}
@@ -290,13 +188,19 @@ def measure(
         "beside": partial(ours.beside, HALF_TARGET_US),
         CANARY: alone,
     }
-    low_s, half_s = 0.6 * session.seconds / ROUNDS / len(low), 0.3 * session.seconds / ROUNDS / len(at_half)
+    low_s, half_s = 0.6 * session.seconds / ROUNDS / len(low), 0.25 * session.seconds / ROUNDS / len(at_half)
+    over_loads = (LOWEST, HALF_TARGET, *([COMPARED] if linux else []))
+    swept = Swept({name: low[name] for name in over_loads})
+    sweep_s = 0.2 * session.seconds / len(range(0, ROUNDS, SWEEP_EVERY)) / len(swept.arms) / len(LOADS_RPS)
+    session.settings["slot_s"] = {"low": low_s, "half": half_s, "load swept": sweep_s}
     low_rounds: list[Round] = []
     half_rounds: list[Round] = []
     for number in range(1, ROUNDS + 1):
         session.say(f"round {number} of {ROUNDS}")
         session.take_canary(CANARY_S)
         low_rounds.append(turn(low, LOW_RPS, low_s))
+        if (number - 1) % SWEEP_EVERY == 0:
+            swept.turn(sweep_s)
         got = half.round(at_half, half_s)
         while got is None and half.moved < AGAIN_MOST:
             got = half.round(at_half, half_s)
@@ -306,7 +210,41 @@ def measure(
     session.settings["half"] = half.settings() | {"rounds": len(half_rounds)}
     add_rows(session, lows, LOW_RPS, "")
     add_rows(session, halves, math.nan, ", half of the peak")
+    swept.add_rows(session)
     return lows, halves
+
+
+class Swept:
+    """Both targets of ours, and Linux, beside the job over loads."""
+
+    def __init__(self, arms: Mapping[str, Arm]) -> None:
+        self.arms = arms
+        self._got: dict[tuple[str, float], list[Beside]] = {}
+
+    def turn(self, seconds: float) -> None:
+        """All arms at a load, then at the next; not who was overloaded by the one before."""
+        able = dict(self.arms)
+        for rate in LOADS_RPS:
+            for name, arm in list(able.items()):
+                slot = arm(rate, seconds)
+                self._got.setdefault((name, rate), []).append(slot)
+                if slot.point.achieved_rps < OVERLOADED * slot.point.due_rps:
+                    del able[name]
+
+    def add_rows(self, session: Session) -> None:
+        """A row an arm and load, and why a curve has no more of them."""
+        for name in self.arms:
+            reached = [rate for rate in LOADS_RPS if (name, rate) in self._got]
+            for rate in reached:
+                add_row(session, f"{name}{SWEPT}", rate, self._got[name, rate])
+            last = middle([slot.point for slot in self._got[name, reached[-1]]])
+            session.stops[f"{name}{SWEPT}"] = (
+                f"{last.achieved_rps:,.0f} of {reached[-1]:,.0f} requests/s achieved"
+                if last.achieved_rps < OVERLOADED * reached[-1]
+                else f"{reached[-1]:,.0f} requests/s, the last load asked for"
+                if reached[-1] == LOADS_RPS[-1]
+                else f"{reached[-1]:,.0f} requests/s: below {OVERLOADED:g} of it was achieved in some turns"
+            )
 
 
 def turn(arms: Mapping[str, Arm], rate: float, seconds: float) -> Round:
@@ -322,7 +260,7 @@ def add_rows(session: Session, got: Mapping[str, Sequence[Beside]], rate: float,
     """A row for each arm. rate: nan if it is that of each turn."""
     for name, slots in got.items():
         if name != CANARY:
-            label = f"delay target {HALF_TARGET_US:g} us" if name == "beside" else name
+            label = HALF_TARGET if name == "beside" else name
             offered = rate if math.isfinite(rate) else statistics.median(s.point.offered_rps for s in slots)
             add_row(session, label + suffix, offered, slots)
 
@@ -337,6 +275,11 @@ def machine_alone(session: Session, rate: float, seconds: float) -> Beside:
 def middle_p99_us(slots: Sequence[Beside]) -> float:
     """The median of all windows'."""
     return statistics.median(p99 for slot in slots for p99 in slot.point.window_p99_us)
+
+
+def all_p99_us(slots: Sequence[Beside]) -> float:
+    """That of all requests of all slots."""
+    return middle([slot.point for slot in slots]).p99_us
 
 
 def add_row(session: Session, name: str, rate: float, slots: Sequence[Beside]) -> None:
@@ -359,15 +302,24 @@ def add_row(session: Session, name: str, rate: float, slots: Sequence[Beside]) -
 
 
 def judge_low(session: Session, got: Mapping[str, Sequence[Beside]], with_linux: bool) -> None:
-    """The four figures of the low load, round by round."""
+    """The four figures of the low load, round by round, and beside them those of the middle window of all rounds and of
+    all requests."""
     alone, beside = got["kv alone"], got[LOWEST]
     pairs = [(a.p99_us, b.p99_us) for a, b in zip(alone, beside, strict=True)]
     added = [b - a if math.isfinite(b) else math.inf for a, b in pairs]
-    session.figure("colocate.low_p99_added_us", statistics.median(added), runs=added)
+    ways = {"of the middle windows": middle_p99_us, "over all requests": all_p99_us}
+    of_alone, of_ours = ({way: p99(slots) for way, p99 in ways.items()} for slots in (alone, beside))
+    other = {way: of_ours[way] - of_alone[way] for way in ways}
+    session.figure("colocate.low_p99_added_us", statistics.median(added), runs=added, beside=other)
     session.ratio_figure("colocate.low_batch_share", [b.work for b in beside], [a.work for a in got["batch alone"]])
     if with_linux:
         theirs = got[COMPARED]
-        session.ratio_figure("colocate.linux_p99_over_ours", [t.p99_us for t in theirs], [b.p99_us for b in beside])
+        session.ratio_figure(
+            "colocate.linux_p99_over_ours",
+            [t.p99_us for t in theirs],
+            [b.p99_us for b in beside],
+            beside={way: p99(theirs) / of_ours[way] for way, p99 in ways.items()},
+        )
         session.ratio_figure("colocate.batch_over_linux", [b.work for b in beside], [t.work for t in theirs])
     session.settings["low_p99_us"] = {name: plain(middle_p99_us(got[name])) for name in got if name in BOUNDS}
     if with_linux and CANARY in got:
@@ -402,68 +354,14 @@ def judge_half(session: Session, got: Mapping[str, Sequence[Beside]]) -> None:
         + ", ".join(f"{us:.3g} us {name}" for name, us in floor.items())
         + f", {p99:.3g} beside the job at a target of {HALF_TARGET_US:g}"
     )
-    if not p99 < HALF_P99_US:
-        bounds = ", ".join(f"{us:.4g} {name}" for name, us in floor.items())
-        session.figure(name, None, reason=f"kv's p99 is {p99:.4g} us there, not under {HALF_P99_US:g} ({bounds})")
-        return
     shares = [float(b.point.extra["kv_core_share"]) for b in got["beside"]]
     about["kv_core_share"] = statistics.median(shares)
     each = [b.work / (1 - share) for b, share in zip(got["beside"], shares, strict=True)]
     ratio = pairwise(each, [a.work for a in got["batch alone"]])
-    session.figure(name, ratio.median, runs=ratio.pairs)
-
-
-def plot(document: dict[str, Any]) -> Canvas:
-    """Batch work against kv's p99: our targets as one curve, Linux' policies as points."""
-    rows = [a for a in document["arms"] if a.get("load_rps") == LOW_RPS]
-    # Of a run so short that the job did nothing, the bare work.
-    alone = next(a["work_per_s"] for a in document["arms"] if a["name"] == "batch alone") or 1.0
-    canvas = Canvas(
-        f"colocate: a batch job's work against kv's p99, {LOW_RPS:,.0f} requests/s, one core for both",
-        message=document["settings"]["message"],
-        n=sum(int(a["sent"]) for a in rows),
-        size=(10, 6.5),
-    )
-    drawn = [a for a in rows if isinstance(a["p99_window_us"], int | float)]
-    if not any("work_per_s" in a for a in drawn):
-        done = [a for a in document["arms"] if isinstance(a.get("work_per_s"), int | float)]
-        values = [float(a["work_per_s"]) for a in done]
-        canvas.bars([str(a["name"]) for a in done], values, ylabel="batch work (units/s)")
-        canvas.caption("No curve: in every arm requests stayed unanswered, and p99 is infinite.")
-        return canvas
-    axis = canvas.axes[0]
-    curve = [a for a in drawn if str(a["name"]).startswith("delay target")]
-    shares = [float(a["work_per_s"]) / alone for a in curve]
-    if curve:
-        canvas.curve([float(a["p99_window_us"]) for a in curve], shares, label="corelane, delay target swept")
-    # The lowest targets lie close together: their names in one column beside them, with lines to their points.
-    for i, (a, share) in enumerate(zip(curve, shares, strict=True)):
-        target = str(a["name"]).removeprefix("delay ")
-        at = (float(a["p99_window_us"]), share)
-        axis.annotate(
-            target,
-            at,
-            xytext=(45, -14 * (len(curve) - i)),
-            textcoords="offset points",
-            fontsize=8,
-            arrowprops={"arrowstyle": "-", "color": "#999999", "linewidth": 0.8},
-        )
-    linux = [a for a in drawn if str(a["name"]).startswith("Linux")]
-    for i, a in enumerate(linux, 1):
-        x, y = [float(a["p99_window_us"])], [float(a["work_per_s"]) / alone]
-        canvas.curve(x, y, label=str(a["name"]), colour=i, style="", marker="s")
-    for a in drawn:
-        if a["name"] == "kv alone":
-            at_us = float(a["p99_window_us"])
-            axis.axvline(at_us, color="#999999", linestyle="--", linewidth=1.2, label="kv alone")
-    floor = document["settings"].get("low_p99_us", {}).get(CANARY)
-    if isinstance(floor, int | float) and floor > 0:
-        axis.axvline(floor, color="#999999", linestyle=":", linewidth=1.2, label="the machine's gaps alone")
-    axis.set_xscale("log")
-    axis.set_xlabel("kv's p99 from the intended send time, median of windows of 10 ms (us)")
-    axis.set_ylabel("batch work over the job alone (1)")
-    windows = min(int(a["windows"]) for a in drawn)
-    canvas.caption(
-        f"{windows} windows an arm. Up and to the left is better; the curve ends at the largest target tried."
-    )
-    return canvas
+    other = {"kv's p99, us, of the middle window": p99, "over all requests": all_p99_us(got["beside"])}
+    if p99 < HALF_P99_US:
+        session.figure(name, ratio.median, runs=ratio.pairs, beside=other)
+        return
+    bounds = ", ".join(f"{us:.4g} {name}" for name, us in floor.items())
+    reason = f"kv's p99 is {p99:.4g} us there, not under {HALF_P99_US:g} ({bounds})"
+    session.figure(name, None, reason=reason, beside=other | {"the share all the same": ratio.median})

@@ -6,11 +6,12 @@ see?
 Arms: corelane with the policies `delay` and `shenango`; `static`, where the core is the server's all the time and the
 job has none; and the same server behind a kernel socket with the job under SCHED_IDLE.
 
-The same shift is repeated a hundred times or more, in runs of eight. The requests of a window in all shifts of a run
-share a histogram, and a window's percentile is the median of its runs', with their quartiles beside it: so a pause of
-the machine, which takes a core for milliseconds some times a second, spoils the windows that it falls in of one run and
-not the curve. The schedule is drawn beforehand, as always: a request that is late in a window is charged to it, and one
-that is not answered is infinite.
+The same shift is repeated in runs of eight, the arms in turns, for as long as there is time (rows have `shifts`). The
+requests of a window in all shifts of a run share a histogram, and a window's percentile is the median of its runs',
+with their quartiles beside it: so a pause of the machine, which takes a core for milliseconds some times a second,
+spoils the windows that it falls in of one run and not the curve. At the low load a window of a run has a dozen
+requests, and its p99 is the longest of them. The schedule is drawn beforehand, as always: a request that is late in a
+window is charged to it, and one that is not answered is infinite.
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ def run(session: Session) -> None:
         "window_us": WINDOW_S * 1e6,
         "windows_before_during_after": [BEFORE, DURING, AFTER],
         "job": "products of two 32 by 32 matrices of doubles",
+        "series": {"along": "window_start_us", "of": ["window_p50_us", "window_p99_us"]},
         "checksums": rig.CHECKSUMS,
     }
     with contextlib.ExitStack() as stack:
@@ -203,6 +205,8 @@ def add_rows(session: Session, name: str, windows: Windows) -> None:
         p99_first_window_us=plain(p99[BEFORE]) if len(p99) > BEFORE else None,
         p99_worst_us=plain(_worst(p99)),
         windows_over_twice_settled=after_jump(p99),
+        low_window_requests=min(windows.requests()[:BEFORE], default=0),
+        high_window_requests=min(windows.requests()[BEFORE : BEFORE + DURING], default=0),
         window_start_us=[(number - BEFORE) * WINDOW_S * 1e6 for number in range(len(p99))],
         window_p50_us=[plain(v) for v in p50],
         window_p99_us=[plain(v) for v in p99],

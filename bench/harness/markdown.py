@@ -9,7 +9,7 @@ from typing import Any
 from ...runtime.errors import CorelaneError
 from ..goals import GOALS
 from .numbers import number
-from .table import LOAD_COLUMNS, canary_line, machine_line, quantity
+from .table import LOAD_COLUMNS, beside, canary_line, machine_line, own_keys, quantity
 
 
 def figures(documents: Sequence[dict[str, Any]]) -> str:
@@ -20,9 +20,9 @@ def figures(documents: Sequence[dict[str, Any]]) -> str:
         fig = have.get(name)
         value, runs, met = "not in these files", "", ""
         if fig is not None and fig["value"] is None:
-            value = f"not taken: {fig['reason']}"
+            value = f"not taken: {fig['reason']}{beside(fig)}"
         elif fig is not None:
-            value = f"{quantity(fig['value'])} {goal.unit if goal.unit != 'x' else ''}".rstrip()
+            value = f"{quantity(fig['value'])} {goal.unit if goal.unit != 'x' else ''}".rstrip() + beside(fig)
             met = "yes" if fig["met"] else "no"
             taken = [number(r) for r in fig["runs"]]
             runs = f"{quantity(min(taken))} .. {quantity(max(taken))}" if len(taken) > 1 else ""
@@ -31,14 +31,23 @@ def figures(documents: Sequence[dict[str, Any]]) -> str:
 
 
 def arms(document: dict[str, Any]) -> str:
-    """The arms of one document as a table. A star: the canary alone explains half of the value or more."""
+    """The arms of one document as tables: what all loads have, then each benchmark's own values of the same arms, then
+    arms without a load, then series. A star: the canary alone explains half of the value or more."""
     rows = document["arms"]
-    if not rows:
-        return ""
-    keys = [k for k, _ in LOAD_COLUMNS if any(k in r for r in rows)] if any("offered_rps" in r for r in rows) else []
-    if not keys:
-        for row in rows:
-            keys += [k for k, v in row.items() if k not in keys and k != "name" and not isinstance(v, dict | list)]
+    loads, others = ([r for r in rows if ("offered_rps" in r) is has] for has in (True, False))
+    parts = []
+    if loads:
+        parts.append(_table(loads, [k for k, _ in LOAD_COLUMNS if any(k in r for r in loads)]))
+    if own := own_keys(loads):
+        several = len({r["name"] for r in loads}) < len(loads)
+        parts.append(_table([r for r in loads if any(k in r for k in own)], ["offered_rps", *own] if several else own))
+    if others:
+        parts.append(_table(others, own_keys(others)))
+    parts.append(series(document))
+    return "\n\n".join(p for p in parts if p)
+
+
+def _table(rows: Sequence[dict[str, Any]], keys: Sequence[str]) -> str:
     titles = dict(LOAD_COLUMNS)
     lines = [f"| arm | {' | '.join(titles.get(k, k) for k in keys)} |", "|---" + "|---:" * len(keys) + "|"]
     for row in rows:
@@ -48,6 +57,21 @@ def arms(document: dict[str, Any]) -> str:
             star = "\\*" if key.removesuffix("_us") in row.get("explained_by_canary", ()) else ""
             cells.append(quantity(value) + star)
         lines.append(f"| {row['name']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def series(document: dict[str, Any]) -> str:
+    """The lists that settings.series names, {"along": key, "of": keys}: a row for each of their places, a column for
+    each arm and key."""
+    told = document["settings"].get("series")
+    rows = [r for r in document["arms"] if told and r.get(told["along"])]
+    if not rows:
+        return ""
+    columns = [(f"{r['name']}: {key}", r[key]) for r in rows for key in told["of"]]
+    lines = [f"| {told['along']} | {' | '.join(title for title, _ in columns)} |", "|---:" * (len(columns) + 1) + "|"]
+    for i, place in enumerate(rows[0][told["along"]]):
+        cells = [quantity(place), *(quantity(values[i]) if i < len(values) else "-" for _, values in columns)]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

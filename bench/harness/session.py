@@ -206,19 +206,32 @@ class Session:
         self.notes.append(text)
 
     def figure(
-        self, name: str, value: float | None = None, *, runs: Sequence[float] = (), reason: str | None = None
+        self,
+        name: str,
+        value: float | None = None,
+        *,
+        runs: Sequence[float] = (),
+        reason: str | None = None,
+        beside: Mapping[str, float] | None = None,
     ) -> None:
-        """Set a figure of goals.py, with the values of the single runs; or None with the reason why not."""
+        """Set a figure of goals.py, with the values of the single runs; or None with the reason why not.
+
+        beside: the same taken in another way, by its name, which a reader ought to see with it.
+        """
         if name not in GOALS:
             raise KeyError(f"figure {name} is not declared in bench/goals.py")
         if value is not None and not math.isfinite(value):
             value, reason = None, f"half of the runs or more gave {value}: requests stayed unanswered"
         self.figures[name] = doc.figure(name, value, [float(r) for r in runs], reason)
+        if beside:
+            self.figures[name]["beside"] = dict(beside)
 
-    def ratio_figure(self, name: str, above: Sequence[float], below: Sequence[float]) -> Ratio:
-        """Set a figure to the median of above[i] / below[i] over the rounds of an interleaved run."""
+    def ratio_figure(
+        self, name: str, above: Sequence[float], below: Sequence[float], *, beside: Mapping[str, float] | None = None
+    ) -> Ratio:
+        """Set a figure to the median of above[i] / below[i] over the rounds. beside: as of `figure`."""
         ratio = pairwise(above, below)
-        self.figure(name, ratio.median, runs=ratio.pairs)
+        self.figure(name, ratio.median, runs=ratio.pairs, beside=beside)
         return ratio
 
     def finish(self, figures: Sequence[str]) -> None:

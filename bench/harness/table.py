@@ -74,12 +74,25 @@ def load_table(arms: Sequence[dict[str, Any]]) -> str:
     return align(rows)
 
 
-def value_table(arms: Sequence[dict[str, Any]]) -> str:
-    """Arms without latencies: every value that any of them has, in the order of appearance."""
-    keys: list[str] = []
+def own_keys(arms: Sequence[dict[str, Any]]) -> list[str]:
+    """The values that any of the arms has, in the order of appearance; not names, lists, and what every load has."""
+    quiet = _QUIET if any("offered_rps" in row for row in arms) else ()
+    found: dict[str, None] = {}
     for row in arms:
-        keys += [k for k, v in row.items() if k not in keys and k not in ("name",) and not isinstance(v, dict | list)]
+        found |= {k: None for k, v in row.items() if k not in ("name", *quiet) and not isinstance(v, dict | list)}
+    return list(found)
+
+
+def value_table(arms: Sequence[dict[str, Any]]) -> str:
+    """Every value of `own_keys`."""
+    keys = own_keys(arms)
     return align([["arm", *keys], *([row["name"], *(quantity(row.get(k)) for k in keys)] for row in arms)])
+
+
+def beside(figure: dict[str, Any]) -> str:
+    """What was put beside a figure, as " (what: value; ...)"; empty if nothing was."""
+    values = figure.get("beside", {})
+    return f" ({'; '.join(f'{what}: {quantity(number(v))}' for what, v in values.items())})" if values else ""
 
 
 def figure_table(figures: dict[str, dict[str, Any]]) -> str:
@@ -89,11 +102,20 @@ def figure_table(figures: dict[str, dict[str, Any]]) -> str:
         goal = GOALS[name]
         bound = f"{goal.sense} {quantity(goal.goal)}"
         if fig["value"] is None:
-            rows.append([name, "-", "", bound, "not taken", fig["reason"]])
+            rows.append([name, "-", "", bound, "not taken", fig["reason"] + beside(fig)])
             continue
         runs = [number(r) for r in fig["runs"]]
         spread = f"{quantity(min(runs))} .. {quantity(max(runs))}" if len(runs) > 1 else ""
-        rows.append([name, quantity(fig["value"]), spread, bound, "met" if fig["met"] else "NOT MET", goal.meaning])
+        rows.append(
+            [
+                name,
+                quantity(fig["value"]),
+                spread,
+                bound,
+                "met" if fig["met"] else "NOT MET",
+                goal.meaning + beside(fig),
+            ]
+        )
     widths = [max(len(r[i]) for r in rows) for i in range(5)]
     return "\n".join(
         ("  " + "  ".join([*(c.ljust(w) for c, w in zip(r, widths, strict=False)), r[5]])).rstrip() for r in rows
@@ -131,9 +153,8 @@ def report(document: dict[str, Any]) -> str:
     others = [a for a in document["arms"] if "offered_rps" not in a]
     if loads:
         parts.append(load_table(loads))
-        more = [{k: v for k, v in a.items() if k not in _QUIET} for a in loads]
-        if any(len(a) > 1 for a in more):
-            parts.append(value_table([a for a in more if len(a) > 1]))
+        if own_keys(loads):
+            parts.append(value_table(loads))
         if any(a.get("explained_by_canary") for a in loads):
             parts.append(
                 "  * the gaps that the canary saw make half of this value or more: it says little of the program"

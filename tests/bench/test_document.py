@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 from pathlib import Path
 
@@ -166,6 +167,35 @@ def test_what_is_infinite_stays_json() -> None:
     assert document["figures"]["echo.p50_over_cacheline"]["runs"] == ["inf", 2.0, 3.0]
     assert "2 .. inf" in table.report(document)
     assert "2 .. inf" in markdown.report([document])
+
+
+def test_a_page_has_each_benchmarks_own_values_and_its_series() -> None:
+    with session() as s:
+        for load in (1000.0, 2000.0):
+            row = s.point("ours", Point(load, load, 10, 10, p50_us=1.0, seconds=0.1))
+            row |= {"work_per_s": 7.5 * load, "window_us": [0.0, 100.0], "window_p99_us": [3.25, math.inf]}
+        s.arm("job alone", work_per_s=99.5)
+        s.settings["series"] = {"along": "window_us", "of": ["window_p99_us"]}
+    page = markdown.arms(s.document())
+    loads, own, others, series = page.split("\n\n")
+    assert "| arm | offered/s | achieved/s |" in loads
+    assert "work_per_s" not in loads
+    assert own.splitlines()[0] == "| arm | offered/s | work_per_s |"
+    assert own.splitlines()[-1] == "| ours | 2000 | 15,000 |"
+    assert others.splitlines()[-1] == "| job alone | 99.5 |"
+    assert series.splitlines()[0] == "| window_us | ours: window_p99_us | ours: window_p99_us |"
+    assert [line.split(" | ")[:2] for line in series.splitlines()[2:]] == [["| 0", "3.25"], ["| 100", "inf"]]
+
+
+def test_what_stands_beside_a_figure_is_shown_with_it() -> None:
+    with session() as s:
+        s.figure("colocate.low_p99_added_us", 3.0, beside={"over all requests": 1024.0})
+        s.figure("colocate.half_batch_share", None, reason="too slow", beside={"the share all the same": 0.5})
+    document = s.document()
+    assert doc.problems(document) == []
+    for text in (markdown.figures([document]), table.figure_table(document["figures"])):
+        assert "(over all requests: 1024)" in text
+        assert "too slow (the share all the same: 0.5)" in text
 
 
 def test_every_declared_figure_has_a_benchmark() -> None:

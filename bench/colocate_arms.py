@@ -1,0 +1,151 @@
+"""What `corelane bench colocate` compares: kv and a batch job behind an iokernel, and a server and the job on Linux."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from ..apps.kv import Store
+from ..drivers import netns
+from ..drivers.loadgen import Memcached as Traffic
+from .baseline import memcached
+from .baseline.sockets import LinuxUdp
+from .harness import rig, shared
+from .harness.numbers import plain
+from .harness.openloop import Point
+from .harness.session import Session
+from .tenant import Tenant
+
+LOW_RPS = 50_000.0
+LOW_TARGET_US, HALF_TARGET_US = 0.01, 50.0  # the lowest: at once
+PORT, KEYS, MEMORY_BYTES = 11211, 10_000, 64 << 20
+WINDOW_S = 0.01
+COMPARED = "Linux, batch under SCHED_IDLE"
+LINUX = {  # the job's policy, and whether the server is under SCHED_FIFO
+    "Linux, batch at nice 19": ("nice 19", False),
+    COMPARED: ("idle", False),
+    "Linux, batch under SCHED_IDLE, server under SCHED_FIFO": ("idle", True),
+}
+
+
+@dataclass
+class Beside:
+    """One slot of an arm. work: the job's units a second."""
+
+    point: Point
+    work: float
+
+    @property
+    def p99_us(self) -> float:
+        """The median of its windows'."""
+        return statistics.median(self.point.window_p99_us)
+
+
+Arm = Callable[[float, float], Beside]  # (offered requests a second, 0: none; seconds)
+
+
+class Ours:
+    """The iokernel with kv and the job."""
+
+    def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int], traffic: Traffic) -> None:
+        apps = {"kv": shared.latency(), "batch": shared.batch()}
+        self.made = stack.enter_context(shared.shared(cores, apps=apps, traffic=traffic, port=PORT))
+        self.made.run(["kv", "--option", f"memory_bytes={MEMORY_BYTES}"], "kv")
+        self.job = self.made.tenant("batch", "batch", code="numba", paused=True)
+
+    def alone(self, rate: float, seconds: float) -> Beside:
+        """kv without the job, deciding as for the lowest target."""
+        self.made.set_policy("delay", f"target_us={LOW_TARGET_US:g}")
+        return self._slot(None, rate, seconds)
+
+    def beside(self, target_us: float, rate: float, seconds: float) -> Beside:
+        """Both, with this target. rate 0: the job alone."""
+        self.made.set_policy("delay", f"target_us={target_us:g}")
+        return self._slot(self.job, rate, seconds)
+
+    def _slot(self, job: Tenant | None, rate: float, seconds: float) -> Beside:
+        with job.working() if job else contextlib.nullcontext():
+            before, counted = self.made.core_share("kv"), self.made.counts()
+            point, work = self.made.beside(job, rate, seconds, partial(self.made.load.measure, window_s=WINDOW_S))
+            share = self.made.core_share("kv", before)["share"]
+            moves = self.made.counts()["moves"] - counted["moves"]
+        point.extra |= {"work_per_s": plain(work), "kv_core_share": share, "moves_per_s": moves / seconds}
+        return Beside(point, work)
+
+
+# Linux.
+
+
+def add_linux(
+    session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], traffic: Traffic
+) -> dict[str, Arm]:
+    """The arms on Linux, or why there are none."""
+    why = None if session.baseline else "--no-baseline was given"
+    why = why or netns.missing()
+    if why:
+        for name in LINUX:
+            session.skip(name, why)
+        return {}
+    servers = Servers(session, stack, cores, traffic)
+    return {name: partial(servers.beside, policy, fifo) for name, (policy, fifo) in LINUX.items()}
+
+
+class Servers:
+    """The kernel's UDP servers: memcached and our command layer on a socket, of which the stronger is compared with."""
+
+    def __init__(self, session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], traffic: Traffic) -> None:
+        self.links: dict[str, rig.LinuxLink] = {}
+        self.threads: dict[str, int] = {}
+        link = rig.LinuxLink(stack, cores, traffic=traffic, port=PORT)
+        before = os.listdir("/proc/self/task")
+        store = stack.enter_context(Store(MEMORY_BYTES))
+        where = {"address": link.far.address, "port": PORT, "netns": link.far.namespace.name}
+        stack.enter_context(LinuxUdp(mode="block", batch=32, cpu=cores[1], store=store, **where))  # type: ignore[arg-type]
+        (self.threads["our store on a socket"],) = (int(t) for t in set(os.listdir("/proc/self/task")) - set(before))
+        self.links["our store on a socket"] = link
+        if memcached.missing():
+            session.note(f"stock memcached was not compared with: {memcached.missing()}")
+        else:
+            link = rig.LinuxLink(stack, cores, traffic=traffic, port=PORT)
+            server = memcached.Memcached(
+                memory_mib=256, address=link.far.address, netns=link.far.namespace.name, port=PORT, cpu=cores[1]
+            )
+            stack.enter_context(server)
+            self.links["memcached -t 1"] = link
+            self.threads["memcached -t 1"] = server.pid
+        self.jobs = {
+            policy: stack.enter_context(Tenant("batch", cpu=cores[1], code="numba", policy=policy, paused=True))
+            for policy in dict(LINUX.values())
+        }
+        self.name = self._stronger(session)
+
+    def _stronger(self, session: Session) -> str:
+        """The server with the lower p99 beside the job under SCHED_IDLE, which is what the figures compare with."""
+        p99 = {}
+        for name in self.links:
+            session.say(f"which server on Linux is the stronger: {name}")
+            self.name = name
+            self.beside("idle", False, 1000.0, 0.05)  # stores the keys
+            p99[name] = self.beside("idle", False, LOW_RPS, 0.02 * session.seconds).point.p99_us
+        best = min(p99, key=lambda name: p99[name])
+        session.settings["linux_server"] = {"chosen": best, "p99_us": {n: plain(v) for n, v in p99.items()}}
+        return best
+
+    def beside(self, policy: str, fifo: bool, rate: float, seconds: float) -> Beside:
+        """The server and the job."""
+        load = self.links[self.name].load
+        for tid in self._tids():
+            os.sched_setscheduler(tid, os.SCHED_FIFO if fifo else os.SCHED_OTHER, os.sched_param(1 if fifo else 0))
+        job = self.jobs[policy]
+        with job.working():
+            point, work = shared.measure_beside(partial(load.measure, window_s=WINDOW_S), job, rate, seconds)
+        point.extra["work_per_s"] = plain(work)
+        return Beside(point, work)
+
+    def _tids(self) -> list[int]:
+        first = self.threads[self.name]
+        return [first] if self.name != "memcached -t 1" else [int(t) for t in os.listdir(f"/proc/{first}/task")]
