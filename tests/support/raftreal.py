@@ -227,6 +227,12 @@ class NetnsGroup(Group):
             where.ip("link", "set", name, "up")
         self.space.ip("link", "set", end, "master", "clbr")
 
+    def cut_link(self, a: int, b: int, cut: bool = True) -> None:
+        """These two do not reach each other, and the third and the clients still reach both; or do again."""
+        self.events.append(f"{'cut' if cut else 'mend'} {a} - {b}")
+        for i in (a, b):
+            self.space.ip("link", "set", f"clhub{i}", "type", "bridge_slave", "isolated", "on" if cut else "off")
+
     def argv(self, i: int) -> list[str]:
         return self.spaces[i].command([*_node(i, self.folder), "--nic", "clnode"])
 

@@ -146,14 +146,15 @@ static void flip(struct real *r, uint64_t at, unsigned bit, bool back)
 }
 
 /* Whether nothing on the device can tell the damage from torn writes which were never acknowledged (docs/log.md): of one place, if what
- * it damaged was acknowledged so shortly before the crash that nothing durable said so yet; of more, if what said so may be hit, too. */
+ * it damaged was acknowledged so shortly before the crash that nothing durable said so yet; of more, if what said so may be hit, too:
+ * the superblocks, and those of the lost flushes that were sent when the first was acknowledged. */
 static bool unknowable(const struct real *r, const struct cl_log_report *before, const struct cl_log_report *after,
                        unsigned places)
 {
     uint64_t lost = before->last_flush - after->last_flush;
     if (after->tail == CL_LOG_TAIL_DAMAGED || lost == 0)
         return false;
-    return places == 1 ? after->last_flush >= r->said : lost <= REAL_IN_FLIGHT;
+    return places == 1 ? after->last_flush >= r->said : lost <= REAL_IN_FLIGHT + places - 1;
 }
 
 /* Bits flip or sectors become unreadable in up to three places, and are as before if nobody could know it. */
@@ -173,8 +174,9 @@ bool real_rot(struct sim_world *w, struct sim_node *n)
         flip(r, at[i], bits[i], false);
     }
     struct cl_log_report after = inspect(r);
-    sim_say(w, "#%u: bits flip at %lu and %u other places: %lu of %lu flushes are whole%s%s", n->id, at[0], places - 1,
-            after.flushes, before.flushes, *after.why ? ": " : "", after.why);
+    sim_say(w, "#%u: bits flip in %u places, %lu, %lu, %lu: %lu of %lu flushes are whole%s%s", n->id, places, at[0],
+            places > 1 ? at[1] : 0, places > 2 ? at[2] : 0, after.flushes, before.flushes, *after.why ? ": " : "",
+            after.why);
     bool back = unknowable(r, &before, &after, places);
     for (unsigned i = places; i && back; i--)
         flip(r, at[i - 1], bits[i - 1], true);

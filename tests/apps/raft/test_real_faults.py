@@ -1,8 +1,9 @@
 """Real nodes whose network or disk fails under load, by a seed, and what their clients were told.
 
 Partitions: nodes in network namespaces, each behind a fault NIC, are cut off in both directions, or made deaf or mute,
-and let back. Disks: writes of a node on the virtual switch fail or never end; it votes no more and says so, the others
-go on. A few seconds each; CORELANE_SOAK_S=300 for longer.
+and let back; two lose each other and keep the third. Disks: writes of a node on the virtual switch fail or never end;
+it votes no more, also when the disk works again, and says so, the others go on. And all of it in turns. A few seconds
+each; CORELANE_SOAK_S=300 for longer.
 """
 
 from __future__ import annotations
@@ -81,6 +82,64 @@ def test_partitions(netns: NetnsFactory, tmp_path: Path) -> None:
         _until_time_is_over(step)
 
 
+def test_links_between_two(netns: NetnsFactory, tmp_path: Path) -> None:
+    """The leader and a follower lose each other, and both keep the third: it stays, for no majority misses it."""
+    seed = seed_of("links")
+    draw = random.Random(seed)
+    with contextlib.closing(NetnsGroup(tmp_path, netns)) as group, _loaded(group, tmp_path, seed) as load:
+
+        def step() -> None:
+            leader = load.leader() or 1
+            first, second = [i for i in IDS if i != leader]
+            pairs = [(leader, draw.choice((first, second))), (first, second)]
+            draw.shuffle(pairs)
+            for a, b in pairs:
+                group.cut_link(a, b)
+                load.progress(draw.randrange(1, 6), f"while nodes {a} and {b} do not reach each other")
+                group.cut_link(a, b, False)
+                load.progress(draw.randrange(1, 4), f"after nodes {a} and {b} did not reach each other")
+
+        _until_time_is_over(step)
+
+
+def test_all_of_it_in_turns(netns: NetnsFactory, tmp_path: Path) -> None:
+    """Cuts, bad wires, disks and kills, each a few times in a drawn order, one node at a time."""
+    seed = seed_of("all")
+    draw = random.Random(seed)
+    with contextlib.closing(NetnsGroup(tmp_path, netns)) as group, _loaded(group, tmp_path, seed) as load:
+
+        def cut(victim: int) -> None:
+            how = draw.choice(list(CUTS))
+            group.ask(victim, nic=CUTS[how])
+            load.progress(2, f"while node {victim} is {how}")
+            group.ask(victim, nic={})
+
+        def lose(victim: int) -> None:
+            other = draw.choice([i for i in IDS if i != victim])
+            group.cut_link(victim, other)
+            load.progress(2, f"while nodes {victim} and {other} do not reach each other")
+            group.cut_link(victim, other, False)
+
+        def kill(victim: int) -> None:
+            group.ask(victim, nic=BAD_WIRE)
+            group.kill(victim)
+            load.progress(2, f"without node {victim}")
+            group.start(victim)
+
+        def disk(victim: int) -> None:
+            _fail_disk(group, load, victim, draw.choice(list(DISKS)))
+
+        def step() -> None:
+            faults = [cut, lose, kill, disk]
+            draw.shuffle(faults)
+            for fault in faults:
+                leader = load.leader() or 1
+                fault(draw.choice([leader, *IDS]))
+                load.progress(1, f"after {fault.__name__}")
+
+        _until_time_is_over(step)
+
+
 def test_bad_wires_and_kills(netns: NetnsFactory, tmp_path: Path) -> None:
     seed = seed_of("bad wires")
     draw = random.Random(seed)
@@ -107,7 +166,7 @@ def _says(group: Group, i: int, words: str) -> list[str]:
 
 
 def _fail_disk(group: Group, load: Load, victim: int, kind: str) -> None:
-    """Of one node: the others go on without it, and it comes again from its log."""
+    """Of one node: the others go on without it, also when the disk works again, and it comes again from its log."""
     faults, words = DISKS[kind]
     before = len(_says(group, victim, words))
     group.ask(victim, disk=faults)
@@ -123,6 +182,9 @@ def _fail_disk(group: Group, load: Load, victim: int, kind: str) -> None:
         assert status["state"] == "stopped"
         assert words in status["why"]
         assert "votes no more" in said[0]
+        group.ask(victim, disk={})
+        load.progress(2, f"while the disk of node {victim} works again")
+        assert group.ask(victim, status={})["state"] == "stopped"
     group.kill(victim)
     group.start(victim)
     load.progress(2, f"after node {victim} came again")
@@ -145,8 +207,10 @@ def test_disks_fail(netns: NetnsFactory, tmp_path: Path, kind: str) -> None:
         _until_time_is_over(step)
 
 
-def test_a_node_with_a_failed_disk_does_not_vote(netns: NetnsFactory, tmp_path: Path) -> None:
-    """Of three, one has no disk and one is dead: the third must not be elected, and must not confirm anything."""
+@pytest.mark.parametrize("works_again", [False, True])
+def test_a_node_with_a_failed_disk_does_not_vote(netns: NetnsFactory, tmp_path: Path, works_again: bool) -> None:
+    """Of three, the disk of one failed, for good or once, and one is dead: the third must not be elected, and must not
+    confirm anything. A write that failed is not tried again as if nothing had happened."""
     group = SwitchGroup(tmp_path, netns, controlled=True)
     with contextlib.closing(group), group.client() as client:
         group.start(*IDS)
@@ -156,6 +220,8 @@ def test_a_node_with_a_failed_disk_does_not_vote(netns: NetnsFactory, tmp_path: 
         group.ask(failed, disk=DISKS["EIO"][0])
         assert client.command(b"set a 0 0 1\r\n2\r\n") == b"STORED\r\n"
         wait_until(lambda: group.ask(failed, status={})["state"] == "stopped", 60, "the node to stop")
+        if works_again:
+            group.ask(failed, disk={})
         group.kill(leader)
         with group.client(timeout_s=2) as other, pytest.raises(Unknown):
             other.command(b"set a 0 0 1\r\n3\r\n")
@@ -164,3 +230,8 @@ def test_a_node_with_a_failed_disk_does_not_vote(netns: NetnsFactory, tmp_path: 
         assert group.ask(alive, status={})["role"] != "leader"
         group.start(leader)
         assert b"\r\n2\r\n" in client.query(b"get a\r\n")
+        assert group.ask(failed, status={})["state"] == "stopped"
+        group.kill(failed)
+        group.start(failed)  # from what its disk says: now it counts again
+        group.kill(alive)
+        assert client.command(b"set a 0 0 1\r\n4\r\n") == b"STORED\r\n"
