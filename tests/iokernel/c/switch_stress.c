@@ -45,11 +45,24 @@ struct server {
     pthread_t thread;
 };
 
+static void drop_app(struct server *s, unsigned i)
+{
+    struct cl_io_app_final final;
+    CHECK(cl_io_app_remove(s->io, s->apps[i], &final, err) == 0);
+    CHECK(final.buffers_lost == 0);
+    close(s->fds[i].fd);
+    s->fds[i] = s->fds[--s->n];
+    s->apps[i] = s->apps[s->n];
+}
+
 static void accept_app(struct server *s, int fd)
 {
     struct cl_control_hello hello;
     struct cl_io_app_grant grant;
-    CHECK(recv(fd, &hello, sizeof hello, MSG_WAITALL) == sizeof hello);
+    if (recv(fd, &hello, sizeof hello, MSG_WAITALL) != sizeof hello) { /* closed while it was about to attach again */
+        close(fd);
+        return;
+    }
     struct cl_io_app_config c = {.loop = (uint32_t)(hello.name[1] - '0') % LOOPS, .ipv4 = 0x0a4d0010u + hello.name[1]};
     memcpy(c.name, hello.name, sizeof c.name);
     memcpy(c.mac, (uint8_t[]){2, 0, 0, 0, 0, (uint8_t)hello.name[1]}, 6);
@@ -67,19 +80,10 @@ static void accept_app(struct server *s, int fd)
                                   .mtu = cl_io_mtu(s->io)};
     memcpy(a.mac, c.mac, 6);
     int fds[3] = {grant.arena_fd, cl_io_state_fd(s->io), grant.doorbell_fd};
-    CHECK(cl_fds_send(fd, &a, sizeof a, fds, 3) == sizeof a);
     s->fds[s->n] = (struct pollfd){fd, POLLIN, 0};
     s->apps[s->n++] = grant.app;
-}
-
-static void drop_app(struct server *s, unsigned i)
-{
-    struct cl_io_app_final final;
-    CHECK(cl_io_app_remove(s->io, s->apps[i], &final, err) == 0);
-    CHECK(final.buffers_lost == 0);
-    close(s->fds[i].fd);
-    s->fds[i] = s->fds[--s->n];
-    s->apps[i] = s->apps[s->n];
+    if (cl_fds_send(fd, &a, sizeof a, fds, 3) != sizeof a) /* the same */
+        drop_app(s, s->n - 1);
 }
 
 static void *serve(void *arg)
