@@ -97,7 +97,7 @@ static int open_path(const struct cl_blk_file_config *c, bool raw, char *err)
     uint64_t waited_ns = 0;
     int fd;
     do
-        fd = open(c->path, O_RDWR | O_CLOEXEC | (raw && !c->shared ? O_EXCL : 0));
+        fd = open(c->path, (c->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | (raw && !c->shared ? O_EXCL : 0));
     while (fd < 0 && errno == EBUSY && raw && look_again(&waited_ns));
     if (fd >= 0)
         return fd;

@@ -52,6 +52,7 @@ struct cl_blk_file_config {
     uint32_t threads;                 /* engine threads: workers a queue, 1..64 [4] */
     uint64_t part_offset, part_bytes; /* only this part of it, multiples of block_bytes [all] */
     uint32_t shared;                  /* do not lock it: others may have it open */
+    uint32_t read_only;               /* who may not write it may look at it: writes answer -EBADF */
 };
 
 struct cl_blk_file_info {

@@ -60,6 +60,7 @@ class FileBlk(Blk):
         sqpoll: bool = False,
         threads: int = 0,
         shared: bool = False,
+        read_only: bool = False,
         part: tuple[int, int] = (0, 0),
     ) -> None:
         config, out, err = ffi.new("struct cl_blk_file_config *"), ffi.new("struct cl_blk **"), ffi.new("char[256]")
@@ -67,7 +68,7 @@ class FileBlk(Blk):
         config.path, config.fd = name, path if isinstance(path, int) else -1
         config.queues, config.depth, config.block_bytes, config.threads = queues, depth, block_bytes, threads
         config.engine, config.direct = _ENGINES[engine], _DIRECT[direct]
-        config.no_dsync, config.sqpoll, config.shared = no_dsync, sqpoll, shared
+        config.no_dsync, config.sqpoll, config.shared, config.read_only = no_dsync, sqpoll, shared, read_only
         config.part_offset, config.part_bytes = part
         check(lib.cl_blk_file_open(config, out, err), err, f"block device {path}")
         super().__init__(out[0])

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -176,6 +177,7 @@ class Log(Closing):
         """owned: close the device with the log. Raises LogDamaged, or CorelaneError saying why it cannot be opened."""
         self._blk, self._owned, self._lock = blk, owned, threading.Lock()
         self._ptr: Any = None
+        self._asked: deque[Any] = deque()  # the log has pointers to these until they are done, whoever stops waiting
         config, out = ffi.new("struct cl_log_config *"), ffi.new("struct cl_log **")
         report, err = ffi.new("struct cl_log_report *"), ffi.new("char[256]")
         config.blk, config.queue, config.on_damage, config.in_flight = blk.ptr, queue, _ON_DAMAGE[on_damage], in_flight
@@ -205,10 +207,11 @@ class Log(Closing):
     ) -> Self:
         """Open the log in a file or block device, which is locked against others meanwhile.
 
-        sqpoll: a kernel thread looks for what is to be written, at the price of a core while there is something; where
-        the kernel refuses it the log does without.
+        on_damage: "read-only" to look at it, also without the right to write the file. sqpoll: a kernel thread looks
+        for what is to be written, at the price of a core while there is something; where the kernel refuses it the log
+        does without.
         """
-        blk = blk_file.FileBlk(path, sqpoll=sqpoll)
+        blk = blk_file.FileBlk(path, sqpoll=sqpoll, read_only=on_damage == "read-only")
         try:
             return cls(blk, on_damage=on_damage, owned=True)
         except BaseException:
@@ -281,6 +284,9 @@ class Log(Closing):
         held = ffi.from_buffer(data)
         op = ffi.new("struct cl_log_op *")
         op.data, op.bytes, op.tag, op.kind = held, len(data), tag, kind
+        while self._asked and self._asked[0].result != lib.CL_LOG_PENDING:
+            self._asked.popleft()
+        self._asked.append(op)
         return op, held
 
     def _wait(self, op: Any, rc: int, what: str) -> None:

@@ -128,7 +128,8 @@ void cl_log_fail(struct cl_log *log, int error, const char *format, ...)
     vsnprintf(log->why, sizeof log->why, format, args);
     va_end(args);
     log->state = CL_LOG_FAILED;
-    log->error = error;
+    /* Of these a submit says that it may be asked again; a device that answers so has failed all the same, as `why` says. */
+    log->error = error == -ENOSPC || error == -EAGAIN || error == -EBUSY ? -EIO : error;
     cl_log_flushes_fail(log);
     cl_log_super_fail(log);
     cl_log_snapshot_fail(log);

@@ -136,7 +136,8 @@ CL_API void cl_log_close_begin(struct cl_log *log);
 CL_API void cl_log_discard(struct cl_log *log);
 
 CL_API int cl_log_state(const struct cl_log *log);
-CL_API int cl_log_error(const struct cl_log *log);       /* 0, or -errno if FAILED */
+CL_API int cl_log_error(
+    const struct cl_log *log); /* 0, or -errno if FAILED: none of those by which a submit asks to be tried again */
 CL_API const char *cl_log_why(const struct cl_log *log); /* one sentence if FAILED, else "" */
 CL_API void cl_log_report(const struct cl_log *log, struct cl_log_report *out);
 

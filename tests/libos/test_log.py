@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import random
 import signal
 import subprocess
 import sys
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cltest import die_with_parent, wait_until
@@ -223,3 +226,60 @@ def test_a_polling_thread_is_to_be_had_by_option(tmp_path: Path) -> None:
         assert log.extend([b"a", b"b"]) == [1, 2]
     with Log.open(tmp_path / "log") as log:
         assert [record.data for record in log.records()] == [b"a", b"b"]
+
+
+def test_an_interrupted_wait_leaves_the_log_what_it_points_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Log.create(tmp_path / "log", MIB)
+    with Log.open(tmp_path / "log") as log:
+        asked: list[weakref.ref[object]] = []
+        make, wait = log._op, log._wait
+
+        def remembered(*args: Any, **options: Any) -> Any:
+            op, held = make(*args, **options)
+            asked.append(weakref.ref(op))
+            return op, held
+
+        def interrupted(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(log, "_op", remembered)
+        monkeypatch.setattr(log, "_wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            log.extend([b"a", b"b"])
+        gc.collect()
+        assert all(ref() is not None for ref in asked)
+        monkeypatch.setattr(log, "_wait", wait)
+        assert log.append(b"c") == 3
+        log.append(b"d")
+        gc.collect()
+        assert sum(ref() is not None for ref in asked) <= 1
+    with Log.open(tmp_path / "log") as log:
+        assert [record.data for record in log.records()] == [b"a", b"b", b"c", b"d"]
+
+
+# Files that nobody may write are no obstacle for root.
+LOOKER = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY)
+from corelane.libos.log import Log
+os.setresuid(65534, 65534, 65534)
+os.fchdir(fd)
+with Log.open("log", on_damage="read-only") as log:
+    print([record.data for record in log.records()])
+Log.open("log")
+"""
+
+
+def test_who_may_not_write_it_may_look(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("becoming another user takes root")
+    Log.create(tmp_path / "log", MIB)
+    with Log.open(tmp_path / "log") as log:
+        log.append(b"first")
+    tmp_path.chmod(0o755)
+    (tmp_path / "log").chmod(0o444)
+    done = subprocess.run(
+        [sys.executable, "-c", LOOKER, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "[b'first']\n", done.stderr
+    assert "cannot open log: Permission denied" in done.stderr

@@ -1,5 +1,5 @@
 /* What a log makes of a device that is not as it left it: a bit flipped at every byte, leftovers of other logs and of earlier epochs, a full
- * area, many laps. argv: seed, then flips, closed, confirmed, unreadable, leftovers, gap, reopened, full or votes; of how many bytes one is
+ * area, many laps. argv: seed, then flips, closed, confirmed, unreadable, leftovers, gap, reopened, no_space, full or votes; of how many bytes one is
  * flipped. */
 #include "log_support.h"
 
@@ -343,6 +343,33 @@ static void reopened(void)
     cl_blk_close(disk);
 }
 
+/* A device that has no space: the log has failed, and does not look like one that is full and wants to be trimmed, whichever of its writes
+ * it was. */
+static void no_space(void)
+{
+    for (unsigned super = 0; super < 2; super++) {
+        struct cl_blk *memory = fresh(8);
+        struct cl_blk *disk = bad_disk(memory, (struct cl_blk_fault_config){.latency_max_ns = 1000});
+        struct cl_log_config config = {.blk = disk};
+        struct cl_log_op op, trim;
+        char err[256];
+        struct cl_log *log = open_log(&config, 0, NULL);
+        append(log, &op, 1);
+        settle(log);
+        CHECK(cl_blk_fault_set(disk, &(struct cl_blk_fault_config){.no_space = 1}, err) == 0, "%s", err);
+        if (super)
+            CHECK(cl_log_trim(log, 2, &trim) == 0, "trim");
+        else
+            append(log, &trim, 2);
+        settle(log);
+        CHECK(trim.result == -EIO && cl_log_error(log) == -EIO && strstr(cl_log_why(log), strerror(ENOSPC)), "%d: %s",
+              trim.result, cl_log_why(log));
+        CHECK(cl_log_append(log, &op) == -EIO && cl_log_trim(log, 1, NULL) == -EIO, "it looks full");
+        drop(log);
+        cl_blk_close(disk);
+    }
+}
+
 /* Fill it up, find it unharmed and still able to vote, trim, and go round many times. */
 static void full(void)
 {
@@ -441,6 +468,8 @@ int main(int argc, char **argv)
         gap();
     else if (!strcmp(argv[2], "reopened"))
         reopened();
+    else if (!strcmp(argv[2], "no_space"))
+        no_space();
     else if (!strcmp(argv[2], "votes"))
         votes();
     else
