@@ -74,7 +74,8 @@ static bool snapshot_wanted(struct cl_raft_node *node)
 {
     struct cl_raft_room s;
     cl_raft_room(node->raft, &s);
-    if (node->applied <= node->snapshot.index || s.durable < node->applied)
+    bool again = cl_raft_snapshot_wanted(node->raft) && node->applied == node->snapshot.index;
+    if ((node->applied <= node->snapshot.index && !again) || s.durable < node->applied)
         return false;
     uint64_t bytes = node->config.raft.log_bytes, entries = node->config.raft.log_entries;
     bool much = bytes - s.free_bytes >= node->config.compact_bytes || s.free_entries < entries / 2 ||

@@ -305,12 +305,13 @@ CL_API void cl_raft_fail(struct cl_raft *raft);
 CL_API void cl_raft_applied(struct cl_raft *raft, uint64_t index);
 
 /* A durable snapshot of `bytes` bytes covers all up to `index`, which is applied. *first: entries before it are not needed
- * any more (drop them from the durable log). -EINVAL: not applied, older than the one
- * before, or cl_raft_members_at does not know. */
+ * any more (drop them from the durable log). -EINVAL: not applied, not newer than the one
+ * before (unless cl_raft_snapshot_wanted), or cl_raft_members_at does not know. */
 CL_API int cl_raft_compact(struct cl_raft *raft, uint64_t index, uint64_t bytes, uint64_t *first);
 /* 1: a follower is being sent the newest snapshot. */
 CL_API int cl_raft_snapshot_in_use(const struct cl_raft *raft);
-/* 1: this leader's newest snapshot cannot be sent, for it is of a time when this node knew no members: make another. */
+/* 1: this leader's newest snapshot cannot be sent, for it was made when this node knew no members: make another, of the same
+ * index if nothing was applied since. */
 CL_API int cl_raft_snapshot_wanted(const struct cl_raft *raft);
 /* The configuration as of an applied index, to be kept with a snapshot of it. -EINVAL: not known any more. Without
  * voters: a node added later knows none before the entry that added it. */

@@ -13,12 +13,19 @@ static uint64_t first_kept(const struct cl_raft *r, uint64_t index)
     return first;
 }
 
+/* A node that joined may have had to make room before it got the entry that added it. */
+static bool can_send(const struct cl_raft *r)
+{
+    return r->snapshot_members.n_voters != 0;
+}
+
 int cl_raft_compact(struct cl_raft *r, uint64_t index, uint64_t bytes, uint64_t *first)
 {
     if (r->role == CL_RAFT_FAILED)
         return -EIO;
     struct cl_raft_members members;
-    if (index <= r->snapshot_index || cl_raft_members_at(r, index, &members))
+    bool again = index == r->snapshot_index && !can_send(r);
+    if ((index <= r->snapshot_index && !again) || cl_raft_members_at(r, index, &members))
         return -EINVAL;
     r->snapshot_members = members;
     r->snapshot_term = raft_log_term(&r->log, index);
@@ -33,16 +40,10 @@ int cl_raft_compact(struct cl_raft *r, uint64_t index, uint64_t bytes, uint64_t 
     return 0;
 }
 
-/* A node that joined may have had to make room before it got the entry that added it. */
-static bool can_send(const struct cl_raft *r)
-{
-    return r->snapshot_members.n_voters != 0;
-}
-
 int cl_raft_snapshot_wanted(const struct cl_raft *r)
 {
     struct cl_raft_members members;
-    return r->role == CL_RAFT_LEADER && r->snapshot_index && !can_send(r) && r->applied > r->snapshot_index &&
+    return r->role == CL_RAFT_LEADER && r->snapshot_index && !can_send(r) && r->applied >= r->snapshot_index &&
            !cl_raft_members_at(r, r->applied, &members) && members.n_voters;
 }
 

@@ -111,7 +111,9 @@ class Node:
     def compact(self) -> None:
         """Make a snapshot of what is applied, if all of that is durable."""
         index = self.applied
-        if index > self.disk.last() or index <= (self.disk.snapshot[0] if self.disk.snapshot else 0):
+        newest = self.disk.snapshot[0] if self.disk.snapshot else 0
+        again = index == newest and lib.cl_raft_snapshot_wanted(self.core.ptr)
+        if index > self.disk.last() or (index <= newest and not again):
             return
         if any(kind == "truncate" for kind, _ in self.disk.pending):
             return

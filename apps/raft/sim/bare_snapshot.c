@@ -6,9 +6,10 @@
 void bare_make_snapshot(struct sim_world *w, struct sim_node *n)
 {
     struct bare *b = bare_of(n);
-    uint32_t every = n->watch.full || cl_raft_snapshot_wanted(b->core) ? 1 : w->swarm.snapshot_entries;
-    if (!every || b->machine.applied < b->disk.snapshot.index + every || b->making.index || b->installing ||
-        cl_raft_snapshot_in_use(b->core))
+    bool wanted = cl_raft_snapshot_wanted(b->core); /* one of the same entry, if need be */
+    uint32_t every = n->watch.full ? 1 : w->swarm.snapshot_entries;
+    bool due = wanted || (every && b->machine.applied >= b->disk.snapshot.index + every);
+    if (!due || b->making.index || b->installing || cl_raft_snapshot_in_use(b->core))
         return;
     struct sim_snapshot *s = &b->making;
     s->index = b->machine.applied;
@@ -31,7 +32,8 @@ void bare_snapshot_written(struct sim_world *w, struct sim_node *n, uint64_t ind
     if (b->making.index != index || n->failed)
         return;
     /* One that was installed meanwhile is newer. */
-    if (index > b->disk.snapshot.index) {
+    bool again = index == b->disk.snapshot.index && cl_raft_snapshot_wanted(b->core);
+    if (index > b->disk.snapshot.index || again) {
         struct sim_snapshot made = b->making;
         int rc = cl_raft_compact(b->core, index, sizeof(made.machine), &first);
         if (rc)

@@ -464,6 +464,34 @@ def test_a_follower_asks_its_leader_for_a_read_index():
     assert lab[2].answers == [(9, lab[1].core.status()["commit"])]
 
 
+def test_who_joined_and_compacted_before_it_knew_of_any_members_can_lead_and_send_its_snapshot():
+    """It learns who was there before from the change that added it. Without that nobody led who could send one."""
+    lab = Lab(3, spare=2)
+    lab.elect(1)
+    for _ in range(20):
+        lab.put(1, b"x" * 100)
+        lab.settle()
+    lab.cut = {(1, 4)}
+    lab[1].core.change_members({4, 5})
+    lab.collect(write=True)
+    while lab.wire:
+        lab.deliver()
+        lab.collect(write=True)
+        if not lab[5].core.status()["members"].voters:
+            lab[5].compact()
+    assert lab[5].disk.snapshot is not None
+    assert lab[5].disk.snapshot[3] == Members()
+    lab[1].core.transfer(5)
+    lab.settle()
+    assert lab.leader() is lab[5]
+    lab[5].compact()
+    assert lab[5].disk.snapshot[3].voters == {1, 2, 3}
+    lab.heal()
+    lab.tick(20)
+    assert lab[4].state == lab[5].state
+    assert lab[4].core.status()["members"] == Members(frozenset({4, 5}))
+
+
 def test_a_full_log_refuses_proposals_until_it_is_compacted():
     lab = Lab(1)
     lab.elect(1)

@@ -27,6 +27,7 @@ FOUND = {
     (7, 21000092, "node"): "a follower that did",
     (5, 2612, "node"): "a node that joined filled its area before the entry that added it, and could make no snapshot",
     (3, 337, "node"): "votes filled areas in which nothing could be trimmed: nobody could vote any more",
+    (3, 8015147, "node"): "a leader that had joined and compacted before it knew of any members could send no snapshot",
     (5, 8006199, "node"): "bits that rot in a flush, in the only later one that tells of it, and in a superblock",
     (5, 2475, "node"): "each chunk that was refused brought all chunks again: a storm",
 }
