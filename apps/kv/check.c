@@ -34,6 +34,9 @@ static int check_log(struct kv_partition *p, char err[256])
     }
     if (at != p->head)
         FAIL("partition %lu: the log's items end at %lu, not at its head %lu", p->number, at, p->head);
+    if (p->live_limit && (live_bytes > p->live_limit || p->evictions || p->index_evictions))
+        FAIL("partition %lu: %lu live bytes of at most %lu, and %lu items evicted of none", p->number, live_bytes,
+             p->live_limit, p->evictions + p->index_evictions);
     if (live_bytes != p->live_bytes || items != p->items)
         FAIL("partition %lu: %lu live bytes in %lu items, but %lu in %lu are accounted", p->number, live_bytes, items,
              p->live_bytes, p->items);

@@ -25,9 +25,10 @@
 /* State between calls. One a stream; for datagrams, zeroed before each. */
 struct cl_kv_session {
     struct cl_kv_thread *thread;
-    uint64_t swallow; /* input bytes to be thrown away: the data of a refused store */
-    uint64_t want;    /* with CL_KV_MORE and unconsumed input: bytes needed from its start, 0 if unknown */
-    uint32_t skip;    /* a retrieval that stopped for room goes on this far into its line */
+    uint64_t swallow;  /* input bytes to be thrown away: the data of a refused store */
+    uint64_t want;     /* with CL_KV_MORE and unconsumed input: bytes needed from its start, 0 if unknown */
+    uint32_t skip;     /* a retrieval that stopped for room goes on this far into its line */
+    uint32_t no_stats; /* 1: refuse stats, whose answer is not the same on replicas */
 };
 
 /* Where answers go. When `room` does not do, what there is moves to `spill`, once, and the answer goes on there.

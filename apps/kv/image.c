@@ -119,6 +119,7 @@ static int load_header(struct cl_kv *store, const uint8_t *data, uint64_t bytes)
     p->tail = h.tail;
     p->cursor = h.cursor;
     p->live_bytes = h.live_bytes;
+    p->looked_s = 0;
     p->cas_count = h.cas_count;
     p->items = h.items;
     p->flush_cas = h.flush_cas;
@@ -144,4 +145,41 @@ int cl_kv_image_load(struct cl_kv *store, uint64_t at, const uint8_t *data, uint
         begin += pieces[i].bytes;
     }
     return at + bytes <= begin ? 0 : -EINVAL;
+}
+
+static uint64_t mix(uint64_t sum, uint64_t word)
+{
+    sum = (sum ^ word) * 0x9e3779b97f4a7c15ull;
+    return sum ^ (sum >> 29);
+}
+
+static uint64_t mix_item(uint64_t sum, const struct kv_item *it)
+{
+    uint64_t words = kv_key_words(kv_item_key_len(it)) + ((it->lengths & UINT32_MAX) + 7) / 8;
+    sum = mix(mix(mix(mix(sum, it->size_hash), it->flags_exp), it->cas), it->lengths);
+    for (uint64_t i = 0; i < words; i++)
+        sum = mix(sum, it->body[i]);
+    return sum;
+}
+
+int cl_kv_digest(const struct cl_kv *store, uint64_t *out)
+{
+    const struct kv_partition *p = &store->partitions[0];
+    if (store->n_partitions != 1)
+        return -EINVAL;
+    struct image_header header = header_of(store);
+    uint64_t sum = 0, words[sizeof(header) / 8];
+    memcpy(words, &header, sizeof(header));
+    for (unsigned i = 0; i < sizeof(header) / 8; i++)
+        sum = mix(sum, words[i]);
+    for (uint64_t at = p->tail; at < p->head;) {
+        const struct kv_item *it = (struct kv_item *)(p->log + at % p->log_bytes);
+        uint64_t rest = p->log_bytes - at % p->log_bytes;
+        bool headerless = rest < KV_HEADER_BYTES;
+        if (!headerless && kv_item_state(it) == KV_LIVE)
+            sum = mix_item(mix(sum, at), it);
+        at += headerless ? rest : kv_item_bytes(it);
+    }
+    *out = sum;
+    return 0;
 }

@@ -14,6 +14,9 @@
 CL_API int64_t cl_kv_image_bytes(const struct cl_kv *store);
 /* Copy up to `room` bytes of the image from byte `at` on; 0 at its end. */
 CL_API int64_t cl_kv_image_save(const struct cl_kv *store, uint64_t at, uint8_t *out, uint64_t room);
+/* A number that is the same for stores that did the same writes at the same times, however they came to it: the items, where
+ * they lie, and all that later writes depend on. What was read does not count. -EINVAL: more than one partition. */
+CL_API int cl_kv_digest(const struct cl_kv *store, uint64_t *out);
 /* Become what was saved: consecutive pieces, the first at 0. -EINVAL: not an image of a store like this one. */
 CL_API int cl_kv_image_load(struct cl_kv *store, uint64_t at, const uint8_t *data, uint64_t bytes);
 // cffi: end

@@ -36,15 +36,29 @@ static void put(struct kv_bucket *b, unsigned i, uint64_t slot, unsigned refs)
     set_refs(b, i, refs);
 }
 
+static bool overflow_left(const struct kv_partition *p)
+{
+    return p->overflow_free != UINT32_MAX || p->overflow_fresh < p->n_overflow;
+}
+
+bool kv_index_has_room(const struct kv_partition *p, const struct kv_bucket *head)
+{
+    for (const struct kv_bucket *b = head; b; b = b->chained ? &p->overflow[b->slot[KV_SLOTS - 1]] : NULL)
+        for (unsigned i = 0; i < slots_of(b); i++)
+            if (!b->slot[i])
+                return true;
+    return overflow_left(p);
+}
+
 static bool overflow_take(struct kv_partition *p, uint64_t *number)
 {
+    if (!overflow_left(p))
+        return false;
     if (p->overflow_free != UINT32_MAX) {
         *number = p->overflow_free;
         p->overflow_free = p->overflow[*number].version;
-    } else if (p->overflow_fresh < p->n_overflow) {
-        *number = p->overflow_fresh++;
     } else {
-        return false;
+        *number = p->overflow_fresh++;
     }
     p->overflow_used++;
     struct kv_bucket *b = &p->overflow[*number];

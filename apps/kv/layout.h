@@ -60,6 +60,11 @@ struct kv_partition {
     uint64_t head, tail;     /* bytes ever appended, reclaimed; place = position modulo log_bytes */
     uint64_t cursor;         /* where the sweep goes on */
     uint64_t live_bytes;
+    uint64_t live_limit; /* of live_bytes, in a store that never evicts; 0: it evicts. Constant */
+    /* When kv_log_drop_gone last looked at everything, and flush_cas then: in that second nothing more is gone. A hint: what
+     * it spares would find nothing. */
+    uint64_t looked_cas;
+    uint32_t looked_s;
     uint64_t cas_count;
     uint64_t items, total_items, evictions, index_evictions, reclaimed, moved;
 } CL_ALIGNED(64);
@@ -81,6 +86,7 @@ struct cl_kv {
     int64_t mono_base_s;
     uint32_t manual_clock;
     uint32_t manual_now_s;
+    uint32_t no_evict;
     struct kv_partition *partitions;
     struct kv_thread_line *threads;
 };
@@ -288,16 +294,21 @@ void kv_unlock(struct kv_partition *p);
 
 /* Index (apps/kv/index.c). Lock held; the caller is between kv_bucket_enter and kv_bucket_leave of the key's bucket. */
 bool kv_index_insert(struct kv_partition *p, struct kv_bucket *head, uint64_t slot, unsigned refs);
+/* Whether it can without dropping another item. Lock held. */
+bool kv_index_has_room(const struct kv_partition *p, const struct kv_bucket *head);
 void kv_index_remove(struct kv_partition *p, struct kv_bucket *head, struct kv_bucket *bucket, unsigned slot);
 /* The slot that points at an item, by its place. Lock held. */
 bool kv_index_locate(struct kv_partition *p, const struct kv_item *it, struct kv_ref *r);
 uint64_t kv_slot_make(const struct kv_partition *p, const struct kv_item *it);
 
 /* Log (apps/kv/log.c). Lock held. */
-/* Room for an item of `bytes` (a multiple of 8) at the head, evicting as needed. NULL if it can never fit. */
+/* Room for an item of `bytes` (a multiple of 8) at the head, evicting as needed. NULL if it can never fit. With a live_limit
+ * nothing is evicted, and the caller has seen that the limit allows the item. */
 struct kv_item *kv_log_append(struct kv_partition *p, uint64_t bytes, uint32_t now_s);
 /* Mark an item that is out of the index as dead. */
 void kv_log_dead(struct kv_partition *p, struct kv_item *it);
+/* Drop all that has expired or was flushed. False: nothing was. */
+bool kv_log_drop_gone(struct kv_partition *p, uint32_t now_s);
 uint32_t kv_log_sweep(struct kv_partition *p, uint32_t now_s, uint32_t budget);
 /* Take an item out of index and log. */
 void kv_unlink(struct kv_partition *p, const struct kv_ref *r);

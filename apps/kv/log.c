@@ -4,6 +4,7 @@
  * its end is a pad (without a header if it is shorter than one). Everything here runs under the partition's lock. */
 #include "layout.h"
 
+#define MOVE_FACTOR 8 /* bytes that an append may move for each of its own, if there is room enough already */
 #define HEADERLESS(rest) ((rest) < KV_HEADER_BYTES)
 
 static struct kv_item *item_at(const struct kv_partition *p, uint64_t position)
@@ -29,9 +30,20 @@ static uint64_t need_of(const struct kv_partition *p, uint64_t bytes)
     return rest < bytes ? rest + bytes : bytes;
 }
 
+/* Free bytes that an append must leave in a store that never evicts: with them an item at the tail can always be moved, a pad
+ * before the log's end in its way or not. Two of the largest items, by cl_kv_new. */
+static uint64_t reserve_of(const struct kv_partition *p)
+{
+    return p->live_limit ? p->log_bytes / 16 : 0;
+}
+
 /* Free space that appends keep ahead of them, so that reclaiming can move a few items without evicting others. */
 static uint64_t gap_target(const struct kv_partition *p)
 {
+    /* While the tail goes round once at MOVE_FACTOR, appends take live_bytes / MOVE_FACTOR of the gap: so much of it is left when
+     * reclaiming begins, and a store that never evicts rarely has to move more for one append. */
+    if (p->live_limit)
+        return p->live_bytes / MOVE_FACTOR;
     return cl_min(p->log_bytes / 32, 1ull << 20);
 }
 
@@ -109,14 +121,15 @@ static bool reclaim_one(struct kv_partition *p, struct allowance *a)
     if (kv_item_state(it) == KV_LIVE) {
         struct kv_ref r;
         kv_index_locate(p, it, &r);
-        bool room = gap_of(p) >= need_of(p, bytes) && a->move_bytes >= bytes;
+        bool forced = p->live_limit && gap_of(p) < a->need;
+        bool room = forced || (gap_of(p) >= need_of(p, bytes) && a->move_bytes >= bytes);
         unsigned refs = (cl_load_relaxed(&r.bucket->refs) >> (2 * r.slot)) & KV_REF_CAP;
-        bool keep = refs || p->live_bytes < p->log_bytes / 8 * 7;
+        bool keep = refs || p->live_limit || p->live_bytes < p->log_bytes / 8 * 7;
         if (kv_item_gone(p, it->flags_exp, it->cas, a->now_s)) {
             kv_unlink(p, &r);
             p->reclaimed++;
         } else if (keep && room) {
-            a->move_bytes -= bytes;
+            a->move_bytes -= cl_min(bytes, a->move_bytes);
             move(p, &r, bytes);
         } else if (keep && gap_of(p) >= a->need) {
             return false; /* the gap is there for stretches that are worth keeping: later appends move on through it */
@@ -133,9 +146,9 @@ struct kv_item *kv_log_append(struct kv_partition *p, uint64_t bytes, uint32_t n
 {
     if (2 * bytes > p->log_bytes)
         return NULL;
-    struct allowance a = {.move_bytes = 8 * bytes + 4096, .now_s = now_s};
+    struct allowance a = {.move_bytes = MOVE_FACTOR * bytes + 4096, .now_s = now_s};
     for (;;) {
-        a.need = need_of(p, bytes); /* moves go through the head too, and may cross the log's end */
+        a.need = need_of(p, bytes) + reserve_of(p); /* moves go through the head too, and may cross the log's end */
         if (gap_of(p) >= a.need + gap_target(p) || p->tail == p->head || !reclaim_one(p, &a))
             break;
     }
@@ -143,6 +156,19 @@ struct kv_item *kv_log_append(struct kv_partition *p, uint64_t bytes, uint32_t n
     cl_store_relaxed(&it->size_hash, bytes >> 3);
     p->items++;
     return it;
+}
+
+bool kv_log_drop_gone(struct kv_partition *p, uint32_t now_s)
+{
+    if (p->looked_s == now_s && p->looked_cas == p->flush_cas)
+        return false;
+    uint64_t cursor = p->cursor;
+    p->cursor = p->tail;
+    uint32_t dropped = kv_log_sweep(p, now_s, UINT32_MAX);
+    p->cursor = cursor; /* as where nobody had to look */
+    p->looked_s = now_s;
+    p->looked_cas = p->flush_cas;
+    return dropped;
 }
 
 uint32_t kv_log_sweep(struct kv_partition *p, uint32_t now_s, uint32_t budget)

@@ -71,7 +71,8 @@ bool kv_look(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref 
         if (*locked)
             kv_unlock(p);
         cl_count(meta->cas <= cl_load_relaxed(&p->flush_cas) ? &t->counters.get_flushed : &t->counters.get_expired, 1);
-        drop_gone(t, p, key);
+        if (!t->store->no_evict) /* replicas read different things, but must drop the same ones */
+            drop_gone(t, p, key);
         return false;
     }
     if (*locked)
@@ -111,6 +112,13 @@ int cl_kv_get(struct cl_kv_thread *t, const struct cl_kv_key *key, struct cl_kv_
             return CL_KV_OK;
         }
     }
+}
+
+/* An item is given a time at which it has expired already. */
+static void note_expiry(struct cl_kv_thread *t, struct kv_partition *p, uint32_t expires_s)
+{
+    if (expires_s && expires_s <= t->now_s)
+        p->looked_s = 0;
 }
 
 /* Find a key with the lock held; what has expired is dropped. */
@@ -187,11 +195,28 @@ static bool replace_in_place(const struct kv_ref *r, const struct cl_kv_key *key
     return true;
 }
 
+/* Whether a store that never evicts has room for a key's item of `bytes` in place of its old one. */
+static bool has_room(const struct kv_partition *p, const struct cl_kv_key *key, uint64_t bytes)
+{
+    struct kv_ref old;
+    kv_find(p, key->data, key->len, key->hash, &old);
+    uint64_t gives = old.item ? kv_item_bytes(old.item) : 0;
+    return (bytes <= gives || p->live_bytes - gives + bytes <= p->live_limit) &&
+           (old.item || kv_index_has_room(p, old.head));
+}
+
+static bool make_room(struct kv_partition *p, const struct cl_kv_key *key, uint64_t bytes, uint32_t now_s)
+{
+    return has_room(p, key, bytes) || (kv_log_drop_gone(p, now_s) && has_room(p, key, bytes));
+}
+
 /* Write a new item and let the index point to it; the key's old item, if there still is one, is dropped. */
 static int put_new(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key, uint64_t flags_exp,
                    uint64_t cas, const struct pieces *v, bool joins_old)
 {
     uint64_t bytes = item_bytes(key->len, (uint64_t)v->bytes[0] + v->bytes[1]);
+    if (p->live_limit && !make_room(p, key, bytes, t->now_s))
+        return CL_KV_NO_MEMORY;
     struct kv_item *it = kv_log_append(p, bytes, t->now_s);
     if (!it)
         return CL_KV_NO_MEMORY;
@@ -262,6 +287,7 @@ static int store_locked(struct cl_kv_thread *t, struct kv_partition *p, const st
     int rc = may_store(t, mode, &old, cas);
     if (rc)
         return rc;
+    note_expiry(t, p, (uint32_t)(flags_exp >> 32));
     struct pieces v = *value;
     bool joins = mode == CL_KV_APPEND || mode == CL_KV_PREPEND;
     if (joins) {
@@ -329,6 +355,7 @@ int cl_kv_touch(struct cl_kv_thread *t, const struct cl_kv_key *key, uint32_t ex
     kv_lock(p);
     bool found = find_live(t, p, key, &r);
     if (found) {
+        note_expiry(t, p, expires_s);
         kv_bucket_enter(r.head);
         cl_store_relaxed(&r.item->flags_exp, (uint64_t)expires_s << 32 | (uint32_t)r.item->flags_exp);
         kv_bucket_leave(r.head);
@@ -402,6 +429,7 @@ void cl_kv_flush_all(struct cl_kv_thread *t, uint32_t at_s)
     COUNT(t, cmd_flush);
     for (uint32_t i = 0; i < s->n_partitions; i++) {
         struct kv_partition *p = &s->partitions[i];
+        flush_if_due(t, p);
         kv_lock(p);
         if (at_s <= t->now_s)
             flush_now(s, p);

@@ -70,6 +70,10 @@ static void usage_lines(struct cl_kv_out *o, const struct cl_kv_usage *u)
 bool kv_stats(struct kv_command *c)
 {
     struct cl_kv *s = c->thread->store;
+    if (c->session->no_stats) {
+        kv_answer(c, "SERVER_ERROR stats must be alone in its request");
+        return true;
+    }
     if (c->n_tokens > 1) {
         if (!kv_token_is(c->token[1], "reset")) {
             cl_count(&c->thread->counters.bad_commands, 1);

@@ -113,6 +113,7 @@ static void lay_out(struct cl_kv *s, const struct plan *plan)
         p->bucket_mask = plan->n_buckets - 1;
         p->n_overflow = (uint32_t)plan->n_overflow;
         p->overflow_free = UINT32_MAX;
+        p->live_limit = s->no_evict ? p->log_bytes / 4 * 3 : 0;
         at = p->log + plan->log_bytes + LOG_SLACK_BYTES;
     }
 }
@@ -149,10 +150,13 @@ int cl_kv_new(const struct cl_kv_config *given, struct cl_kv **out, char err[256
     if (draw_secret(&secret, c.seed))
         return refuse(err, -EIO, "the kernel gave no random bytes for the hash secret");
     struct plan plan = make_plan(&c);
-    uint64_t item_max = c.item_max_bytes ? c.item_max_bytes : cl_min(MIB, plan.log_bytes / 4);
-    if (item_max > plan.log_bytes / 4 || item_max < 1024)
+    uint64_t most = plan.log_bytes / (c.no_evict ? 32 : 4); /* log.c: reserve_of */
+    uint64_t item_max = c.item_max_bytes ? c.item_max_bytes : cl_min(MIB, most);
+    if (item_max > most || item_max < 1024)
         return refuse(err, -EINVAL,
-                      "item_max_bytes must be from 1024 to a quarter of a partition's log: raise memory_bytes");
+                      c.no_evict
+                          ? "item_max_bytes must be from 1024 to 1/32 of a partition's log: raise memory_bytes"
+                          : "item_max_bytes must be from 1024 to a quarter of a partition's log: raise memory_bytes");
     uint32_t granted;
     struct cl_kv *s = map_arena(plan.arena_bytes, c.huge_pages, &granted);
     if (s == MAP_FAILED)
@@ -169,6 +173,7 @@ int cl_kv_new(const struct cl_kv_config *given, struct cl_kv **out, char err[256
     s->memory_bytes = plan.arena_bytes;
     s->index_bytes = c.partitions * (plan.n_buckets + plan.n_overflow) * sizeof(struct kv_bucket);
     s->manual_clock = c.manual_clock;
+    s->no_evict = c.no_evict;
     s->manual_now_s = 2;
     s->mono_base_s = coarse_seconds(CLOCK_MONOTONIC_COARSE) - 2;
     s->unix_base_s = coarse_seconds(CLOCK_REALTIME_COARSE) - 2;

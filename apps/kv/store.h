@@ -19,7 +19,13 @@
  * number before they believe a length and again after they copied. An item's memory is overwritten only after its slot
  * has been cleared, which changes that number.
  *
- * Invariant, checked by cl_kv_check: live + dead + free bytes = log bytes, index slots = live items.
+ * Invariant, checked by cl_kv_check: live + dead + free bytes = log bytes, index slots = live items; without evictions,
+ * live bytes within their limit.
+ *
+ * A store that never evicts (no_evict): live items fill at most 3/4 of the log. A write that would go beyond that, or finds
+ * no slot in the index, is refused once what has expired is dropped, and changes nothing. The rest of the log is kept for
+ * reclaiming, which moves on as long as it takes. What is refused depends on nothing but the writes and the clock before it:
+ * reads change no item, so replicas that do the same writes refuse the same ones.
  *
  * Times are whole seconds on the store's clock, which reads 2 when the store is made, as 0 means never and 1 means
  * past. Tests: tests/apps/kv (model, eviction, expiry, threads). */
@@ -42,7 +48,9 @@ struct cl_kv_config {
     uint32_t threads;        /* cl_kv_thread contexts; 0: 1 */
     uint32_t huge_pages;     /* 0: ordinary pages, 1: ask for transparent ones, 2: hugetlb, refused if there are none */
     uint32_t manual_clock;   /* 1: time moves by cl_kv_set_time only (tests) */
-    uint64_t seed;           /* of the hash secret; 0: from the kernel's random generator */
+    uint32_t no_evict;       /* 1: never evict; what finds no room is refused with CL_KV_NO_MEMORY */
+    uint32_t pad;
+    uint64_t seed; /* of the hash secret; 0: from the kernel's random generator */
 };
 
 /* Outcomes of operations. */

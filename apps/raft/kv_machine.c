@@ -2,12 +2,12 @@
 #include "kv_machine.h"
 #include "../kv/image.h"
 #include "../kv/layout.h"
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #define SWEEP_ITEMS 16 /* looked at for expiry with each command */
 #define ITEM_BYTES 8192
+#define NO_QUERY "CLIENT_ERROR a query is one line of get, gets, version, stats or verbosity\r\n"
 
 static bool begins(const uint8_t *text, uint64_t bytes, const char *word)
 {
@@ -17,20 +17,12 @@ static bool begins(const uint8_t *text, uint64_t bytes, const char *word)
 
 enum raft_kv_way raft_kv_way(const uint8_t *text, uint64_t bytes)
 {
+    const uint8_t *end = memchr(text, '\n', bytes);
+    if (!end || end + 1 != text + bytes) /* more commands behind it: they may change something */
+        return RAFT_KV_LOG;
     if (begins(text, bytes, "version") || begins(text, bytes, "stats") || begins(text, bytes, "verbosity"))
         return RAFT_KV_LOCAL;
-    if (!begins(text, bytes, "get") && !begins(text, bytes, "gets"))
-        return RAFT_KV_LOG;
-    const uint8_t *end = memchr(text, '\n', bytes);
-    /* More commands behind it: they may change something. */
-    return end && end + 1 == text + bytes ? RAFT_KV_READ : RAFT_KV_LOG;
-}
-
-bool raft_kv_full(const struct raft_kv *kv)
-{
-    struct cl_kv_usage usage;
-    cl_kv_usage(kv->store, &usage);
-    return usage.live_bytes > usage.log_bytes / 4 * 3;
+    return begins(text, bytes, "get") || begins(text, bytes, "gets") ? RAFT_KV_READ : RAFT_KV_LOG;
 }
 
 /* The log's clock is ms since 1970, of which the seconds fit until 2106. 0 and 1 are special to the store. */
@@ -42,10 +34,10 @@ static struct cl_kv_thread *at_time(struct raft_kv *kv, uint64_t clock_ms)
     return t;
 }
 
-static int64_t run_commands_at(struct raft_kv *kv, uint64_t clock_ms, const uint8_t *text, uint32_t bytes,
+static int64_t run_commands_at(struct raft_kv *kv, uint64_t clock_ms, bool applied, const uint8_t *text, uint32_t bytes,
                                uint8_t *reply, uint32_t room)
 {
-    struct cl_kv_session session = {.thread = at_time(kv, clock_ms)};
+    struct cl_kv_session session = {.thread = at_time(kv, clock_ms), .no_stats = applied};
     struct cl_kv_out out = {.data = reply, .room = room};
     uint64_t consumed;
     int rc = cl_kv_process(&session, text, bytes, &consumed, &out);
@@ -65,18 +57,20 @@ static int64_t apply_commands(void *arg, uint64_t index, uint64_t clock_ms, cons
                               uint8_t *reply, uint32_t room)
 {
     struct raft_kv *kv = arg;
-    struct cl_kv_usage usage;
     (void)index;
-    int64_t n = run_commands_at(kv, clock_ms, text, bytes, reply, room);
+    int64_t n = run_commands_at(kv, clock_ms, true, text, bytes, reply, room);
     cl_kv_sweep(cl_kv_thread(kv->store, 0), SWEEP_ITEMS);
-    cl_kv_usage(kv->store, &usage);
-    return usage.evictions + usage.index_evictions != kv->evictions ? -ENOMEM : n;
+    return n;
 }
 
 static int64_t query_commands(void *arg, uint64_t clock_ms, const uint8_t *text, uint32_t bytes, uint8_t *reply,
                               uint32_t room)
 {
-    return run_commands_at(arg, clock_ms, text, bytes, reply, room);
+    if (raft_kv_way(text, bytes) != RAFT_KV_LOG)
+        return run_commands_at(arg, clock_ms, false, text, bytes, reply, room);
+    uint32_t n = cl_min(room, (uint32_t)strlen(NO_QUERY));
+    memcpy(reply, NO_QUERY, n);
+    return n;
 }
 
 static int64_t save_store(void *arg, uint64_t at, uint8_t *out, uint64_t room)
@@ -97,12 +91,12 @@ int raft_kv_new(struct raft_kv *kv, uint64_t memory_bytes, struct cl_raft_machin
                                   .item_max_bytes = ITEM_BYTES,
                                   .index_bytes = memory_bytes / 6,
                                   .manual_clock = 1,
+                                  .no_evict = 1,
                                   .seed = 0x7261667476616c75ull};
     int rc = cl_kv_new(&config, &kv->store, err);
     if (rc)
         return rc;
     kv->store->unix_base_s = 0; /* the log's clock counts from 1970 on every replica alike, not from its start */
-    kv->evictions = 0;
     *out = (struct cl_raft_machine){
         .arg = kv, .apply = apply_commands, .query = query_commands, .save = save_store, .load = load_store};
     return 0;

@@ -193,7 +193,6 @@ static void on_timer(struct cl_timer *timer, void *arg)
     struct cl_raft_service *s = arg;
     (void)timer;
     exchange(s);
-    s->kv_full = s->kv.store && raft_kv_full(&s->kv);
     serve_poll(s);
 }
 

@@ -24,7 +24,6 @@ struct cl_raft_service {
     struct cl_udp_socket *out;       /* to peers and frame clients */
     struct cl_udp_socket *kv_socket; /* of kv_port; known once a request has come. Answers leave from it */
     struct cl_timer timer;
-    uint8_t kv_full;
     uint8_t disk_flies;                /* the scheduler has been told that the log has something in flight */
     struct cl_completions completions; /* the scheduler's until it stops, which it does for good */
     uint8_t *frame;                    /* an answer to a frame client, being made */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #define STATS_BYTES 512 /* of lines about the group */
-#define NO_ROOM "SERVER_ERROR out of memory storing object\r\n"
 
 static void put_header(uint8_t *p, uint64_t request, uint32_t sequence, uint32_t total)
 {
@@ -94,10 +93,7 @@ static void serve_kv_one(struct cl_raft_service *s, struct cl_udp_req *req)
         cl_raft_node_query(s->node, text, bytes, &token);
         break;
     default:
-        if (s->kv_full && memcmp(text, "delete", cl_min(bytes, 6u)))
-            answer_here(s, req, (const uint8_t *)NO_ROOM, strlen(NO_ROOM));
-        else
-            cl_raft_node_submit(s->node, CL_RAFT_APPLY, 0, 0, text, bytes, &token);
+        cl_raft_node_submit(s->node, CL_RAFT_APPLY, 0, 0, text, bytes, &token);
     }
 }
 
