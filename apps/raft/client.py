@@ -86,7 +86,8 @@ class Client:
     def command(self, data: bytes) -> bytes:
         """Apply a command exactly once; its reply. Raises Unknown, or CorelaneError if the session has expired."""
         if not self._session:
-            self._session = int.from_bytes(self._ask(_OPEN, 0, 0, b""), "little")
+            word = int.from_bytes(os.urandom(8), "little") | 1  # asked again, it gets the same session
+            self._session = int.from_bytes(self._ask(_OPEN, 0, word, b""), "little")
         self._sequence += 1
         return self._ask(_APPLY, self._session, self._sequence, data)
 

@@ -62,6 +62,11 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
         free(node);
         return -EINVAL;
     }
+    if (node->config.reply_bytes < 8) {
+        snprintf(err, 256, "reply_bytes is %u: the number of a session takes 8", node->config.reply_bytes);
+        free(node);
+        return -EINVAL;
+    }
     node->query_next = node->query_oldest = 1;
     int rc = cl_raft_new(&node->config.raft, &node->raft, err);
     if (!rc && (rc = take_memory(node)))

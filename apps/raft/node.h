@@ -14,7 +14,8 @@
  * knows for how long it wants an answer. A status of CL_RAFT_RETRY means that the outcome is not known.
  *
  * Exactly once (thesis 6.3). A client opens a session by a command (CL_RAFT_OPEN; the answer is the session's number, 8 bytes little
- * endian) and numbers its commands 1, 2, 3, ..., one outstanding at a time. A command that comes again gets the answer of the
+ * endian; asked again with the same word it is the same session until that is used) and numbers its commands 1, 2, 3, ..., one
+ * outstanding at a time. A command that comes again gets the answer of the
  * first time. Sessions are part of the replicated state and of snapshots. A session ends when nothing came in it for session_ms of
  * the log's clock, which the leaders' stamps in the log drive, or when max_sessions others were used since; then its commands
  * answer CL_RAFT_EXPIRED and are not applied. Session 0 is none: a command that is sent twice may be applied twice.
@@ -55,7 +56,7 @@ struct cl_log;
 
 /* Kinds of commands. */
 #define CL_RAFT_APPLY 0 /* for the state machine */
-#define CL_RAFT_OPEN 1  /* open a session: no data */
+#define CL_RAFT_OPEN 1  /* open a session: no data; `sequence` is a word of the client's own, or 0 */
 #define CL_RAFT_CLOSE 2 /* end `session` */
 
 /* Who asked: the environment's own words, given back with the answer. */

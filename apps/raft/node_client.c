@@ -86,13 +86,20 @@ static bool take_pending(struct cl_raft_node *node, uint64_t index, uint64_t ter
     return false;
 }
 
-static int apply_open(struct cl_raft_node *node, uint64_t index, uint8_t *reply, uint32_t *bytes)
+/* word: as cl_raft_node_submit's `sequence`. */
+static int apply_open(struct cl_raft_node *node, uint64_t index, uint64_t word, uint8_t *reply, uint32_t *bytes)
 {
-    if (raft_session_open(&node->sessions, index, node->clock_ms))
+    uint32_t i = word ? raft_session_opened(&node->sessions, word) : RAFT_NO_SESSION;
+    *bytes = 8;
+    if (i != RAFT_NO_SESSION) {
+        cl_count(&node->count.duplicates, 1);
+        put64(reply, node->sessions.all[i].id);
+        return CL_RAFT_OK;
+    }
+    if (raft_session_open(&node->sessions, index, word, node->clock_ms))
         cl_count(&node->count.sessions_expired, 1);
     cl_count(&node->count.sessions_opened, 1);
     put64(reply, index);
-    *bytes = 8;
     return CL_RAFT_OK;
 }
 
@@ -124,9 +131,9 @@ static int apply_once(struct cl_raft_node *node, uint64_t index, const uint8_t *
         return CL_RAFT_OK;
     }
     uint64_t before = node->sessions.all[i].sequence;
-    if (sequence < before)
+    if (!sequence || sequence < before)
         return CL_RAFT_OUT_OF_ORDER;
-    if (sequence == before && before) {
+    if (sequence == before) {
         cl_count(&node->count.duplicates, 1);
         const uint8_t *reply = raft_session_reply(&node->sessions, i, reply_bytes);
         memcpy(node->reply, reply, *reply_bytes);
@@ -147,7 +154,7 @@ static int apply_command(struct cl_raft_node *node, const struct cl_raft_entry *
         cl_count(&node->count.sessions_expired,
                  raft_sessions_expire(&node->sessions, node->clock_ms - node->config.session_ms));
     if (get64(p) == CL_RAFT_OPEN)
-        return apply_open(node, e->index, node->reply, reply_bytes);
+        return apply_open(node, e->index, get64(p + 16), node->reply, reply_bytes);
     if (get64(p + 8))
         return apply_once(node, e->index, p, e->bytes, reply_bytes);
     return run_machine(node, e->index, p + NODE_COMMAND_HEADER, e->bytes - NODE_COMMAND_HEADER, reply_bytes);

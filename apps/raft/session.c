@@ -70,7 +70,17 @@ static void link_newest(struct raft_sessions *s, uint32_t i)
     s->newest = i;
 }
 
-bool raft_session_open(struct raft_sessions *s, uint64_t id, uint64_t now_ms)
+/* The word stands in the place of the answer, which one that was not used yet has not. */
+uint32_t raft_session_opened(const struct raft_sessions *s, uint64_t word)
+{
+    uint32_t i = s->newest;
+    while (i != RAFT_NO_SESSION && (s->all[i].sequence || s->all[i].reply_bytes != sizeof(word) ||
+                                    get64(s->replies + (uint64_t)i * s->reply_room) != word))
+        i = s->all[i].before;
+    return i;
+}
+
+bool raft_session_open(struct raft_sessions *s, uint64_t id, uint64_t word, uint64_t now_ms)
 {
     bool full = s->unused == RAFT_NO_SESSION;
     if (full)
@@ -82,6 +92,10 @@ bool raft_session_open(struct raft_sessions *s, uint64_t id, uint64_t now_ms)
     *at = i;
     link_newest(s, i);
     s->count++;
+    if (word) {
+        s->all[i].reply_bytes = sizeof(word);
+        put64(s->replies + (uint64_t)i * s->reply_room, word);
+    }
     return full;
 }
 
@@ -152,7 +166,7 @@ int raft_sessions_load(struct raft_sessions *s, const uint8_t *in, uint64_t byte
         if (!id || reply > s->reply_room || reply > bytes - at - SAVED_BYTES || s->count == s->max ||
             raft_session_find(s, id) != RAFT_NO_SESSION)
             return -EINVAL;
-        raft_session_open(s, id, 0);
+        raft_session_open(s, id, 0, 0);
         raft_session_used(s, s->newest, get64(in + at + 8), get64(in + at + 16), in + at + SAVED_BYTES, reply);
         at += SAVED_BYTES + reply;
     }

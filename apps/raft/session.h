@@ -28,8 +28,10 @@ int raft_sessions_new(struct raft_sessions *s, uint32_t max, uint32_t reply_room
 void raft_sessions_free(struct raft_sessions *s);
 /* RAFT_NO_SESSION: there is none. */
 uint32_t raft_session_find(const struct raft_sessions *s, uint64_t id);
-/* Make one; the one longest not used goes if there is no room (returns true then). */
-bool raft_session_open(struct raft_sessions *s, uint64_t id, uint64_t now_ms);
+/* The one that was opened with this word (not 0) and has not been used yet, so that who asks again gets the same. */
+uint32_t raft_session_opened(const struct raft_sessions *s, uint64_t word);
+/* Make one, with a word that whoever asks chose, or 0; the one longest not used goes if there is no room (returns true then). */
+bool raft_session_open(struct raft_sessions *s, uint64_t id, uint64_t word, uint64_t now_ms);
 void raft_session_close(struct raft_sessions *s, uint32_t i);
 /* Remember an answer. */
 void raft_session_used(struct raft_sessions *s, uint32_t i, uint64_t sequence, uint64_t now_ms, const uint8_t *reply,

@@ -316,7 +316,7 @@ static void request(struct real *r, const struct sim_request *q)
 {
     struct cl_raft_token token = {{q->client, q->command.session, q->open ? 0 : q->command.sequence, q->open}};
     if (q->open)
-        cl_raft_node_submit(r->node, CL_RAFT_OPEN, 0, 0, NULL, 0, &token);
+        cl_raft_node_submit(r->node, CL_RAFT_OPEN, 0, q->command.session + 1, NULL, 0, &token);
     else if (q->by_log)
         cl_raft_node_submit(r->node, CL_RAFT_APPLY, q->number, q->command.sequence, (const uint8_t *)&q->command,
                             sizeof(q->command), &token);

@@ -181,6 +181,33 @@ def test_a_command_of_a_session_is_applied_once(nodes):
     assert nodes.nodes[leader].counters()["duplicates"] == 3
 
 
+def test_opening_a_session_again_gives_the_same_one():
+    """Each request sent again while a group was slow opened one more, and in the end sessions in use had to go."""
+    nodes = Nodes(3, max_sessions=4)
+    leader = nodes.leader()
+    used = nodes.session(leader)
+    assert nodes.command(leader, b"a", session=used, sequence=1) == ("ok", b"1")
+    asked = {nodes.command(i, b"", kind="open", sequence=77) for i in [*nodes.group, *nodes.group]}
+    assert len(asked) == 1
+    ((status, number),) = asked
+    assert status == "ok"
+    other = nodes.command(leader, b"", kind="open", sequence=78)
+    assert other not in asked
+    session = int.from_bytes(number, "little")
+    assert nodes.command(leader, b"b", session=session, sequence=1) == ("ok", b"2")
+    assert nodes.command(leader, b"b", session=session, sequence=1) == ("ok", b"2")
+    assert nodes.command(leader, b"", kind="open", sequence=77) not in asked
+    assert nodes.command(leader, b"c", session=used, sequence=2) == ("ok", b"3")
+    assert nodes.nodes[leader].counters()["sessions_opened"] == 4
+
+
+def test_a_command_of_a_session_without_a_number_is_refused(nodes):
+    leader = nodes.leader()
+    s = nodes.session(leader)
+    assert nodes.command(leader, b"a", session=s, sequence=0) == ("out of order", b"")
+    assert nodes.machines[leader].commands == []
+
+
 def test_a_session_survives_its_leader(nodes):
     old = nodes.leader()
     s = nodes.session(old)
@@ -267,3 +294,6 @@ def test_a_node_cannot_be_made_with_nonsense():
     out, err = ffi.new("struct cl_raft_node **"), ffi.new("char[256]")
     assert lib.cl_raft_node_new(config, out, err) < 0
     assert b"id" in ffi.string(err)
+    config.reply_bytes = 7  # a session's number would be written beyond it
+    assert lib.cl_raft_node_new(config, out, err) < 0
+    assert b"reply_bytes is 7" in ffi.string(err)
