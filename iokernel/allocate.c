@@ -3,9 +3,8 @@
  * what differs is moved (move.c).
  *
  * What the policy does not see. An application's `maximum` is what it could use at this moment: kthreads that run, and
- * those that would find work. `attained_ns` of one that wanted nothing for a while is lifted to the least among those that
- * did, so that time not asked for is not owed. And two of one class do not take cores from each other faster than
- * HOLD_*: a policy that compares attained times would have them alternate every interval.
+ * those that would find work. And two of one class do not take cores from each other faster than HOLD_*: a policy that
+ * compares attained times would have them alternate every interval.
  *
  * Work conservation is not left to the policy: what it grants nobody goes to whoever waits for longer than an interval, or
  * has no core; except under `static`, which is there to show what happens without. */
@@ -209,25 +208,7 @@ static inline uint64_t to_ns(const struct io_loop *loop, uint64_t ticks)
     return ticks ? cl_max((uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)ticks), 1u) : 0;
 }
 
-/* What it attained, over its weight, as the policy is to see it. */
-static void fill_attained(struct io_loop *loop, struct io_app *app, struct cl_policy_app *row, uint64_t *floor)
-{
-    struct io_allotment *a = &app->cores;
-    bool wants = a->demand > 0;
-    uint64_t ns = to_ns(loop, a->core_ticks);
-    row->attained_ns = ns + a->lift_ns;
-    uint64_t level = row->attained_ns * a->over_weight >> 16;
-    if (wants && !a->wanted && level < loop->cores.floor_ns) {
-        a->lift_ns += (loop->cores.floor_ns - level) * a->weight;
-        row->attained_ns = ns + a->lift_ns;
-        level = loop->cores.floor_ns;
-    }
-    a->wanted = wants;
-    if (wants)
-        *floor = cl_min(*floor, level);
-}
-
-static void look_at_app(struct io_loop *loop, struct io_app *app, struct cl_policy_app *row, uint64_t *floor)
+static void look_at_app(struct io_loop *loop, struct io_app *app, struct cl_policy_app *row)
 {
     struct io_allotment *a = &app->cores;
     struct found f = {0};
@@ -250,7 +231,7 @@ static void look_at_app(struct io_loop *loop, struct io_app *app, struct cl_poli
     row->cores = a->held;
     row->maximum = cl_min(a->demand, a->maximum);
     row->guaranteed = cl_min(a->guaranteed, row->maximum);
-    fill_attained(loop, app, row, floor);
+    row->attained_ns = to_ns(loop, a->core_ticks);
     io_count(a->stats.congested, f.waiting != 0);
     cl_store_relaxed(&a->stats.waiting, f.waiting);
     cl_store_relaxed(&a->stats.packet_age_ns, row->packet_delay_ns);
@@ -293,7 +274,6 @@ static bool still_rests(struct io_cores *c, const struct io_app *app, uint64_t n
 static void look(struct io_loop *loop)
 {
     struct io_cores *c = &loop->cores;
-    uint64_t floor = UINT64_MAX;
     c->n_active = c->n_resting = 0;
     for (uint32_t i = 0; i < c->n_apps; i++) {
         struct io_app *app = c->apps[i];
@@ -302,12 +282,10 @@ static void look(struct io_loop *loop)
             c->n_resting += app->cores.usable;
             continue;
         }
-        look_at_app(loop, app, &c->table[i], &floor);
+        look_at_app(loop, app, &c->table[i]);
         app->cores.rests = may_rest(app);
         c->active[c->n_active++] = app;
     }
-    if (floor != UINT64_MAX)
-        c->floor_ns = cl_max(c->floor_ns, floor);
 }
 
 static inline bool wants_more(const struct io_app *app)

@@ -133,7 +133,6 @@ int io_allot(struct cl_io *io, struct io_app *app, const struct cl_io_app_config
     a->maximum = cl_min(config->maximum ? config->maximum : app->n_kthreads, app->n_kthreads);
     a->guaranteed = cl_min(config->guaranteed, a->maximum);
     a->weight = cl_min(cl_max(config->weight, 1u), 65536u);
-    a->over_weight = 65536 / a->weight;
     a->deadline_ns = config->deadline_us * 1000ull;
     a->quantum_ticks = ticks(io, config->quantum_us * 1000ull);
     a->shared_look = (uint64_t *)((uint8_t *)app->memory.base + CL_ARENA_LOOK_OFFSET);
@@ -172,7 +171,6 @@ void io_cores_add(struct io_loop *loop, struct io_app *app)
     struct io_allotment *a = &app->cores;
     a->told = true;
     a->row = c->n_apps;
-    a->lift_ns = c->floor_ns * a->weight;
     c->apps[c->n_apps++] = app;
     c->view.n_apps = c->n_apps;
     c->table[a->row] = (struct cl_policy_app){.kind = a->kind, .weight = a->weight, .deadline_ns = a->deadline_ns};

@@ -84,12 +84,9 @@ struct io_allotment {
     uint32_t held;               /* cores whose owner is one of its kthreads and has work or is on its way */
     uint32_t usable;             /* kthreads that could be given a core, those that have one included */
     uint32_t demand;             /* cores that it could use at this moment, those held included */
-    bool wanted;                 /* demand was more than 0 at the last look */
     bool rests;                  /* the last look found nothing, and nobody had anything to do with it since */
     bool steered;                /* its frames go by `steer` */
     uint64_t core_ticks;         /* attained */
-    uint64_t lift_ns;            /* what the policy sees on top of it, see allocate.c */
-    uint64_t over_weight;        /* 2^16 / weight */
     uint64_t given;              /* when it got its only core from another, until it sends a frame; 0: it has */
     uint64_t answer_ns;          /* as in struct cl_policy_app */
     struct io_kthread *last_run; /* the kthread that was given a core last */
@@ -155,7 +152,6 @@ struct io_cores {
     uint64_t next_check, last_check, next_urgent;
     uint64_t next_due;   /* first timer that nobody runs for, or end of a hot spell */
     uint64_t idle_waits; /* since when a core is idle beside an application that waits; 0: it is not so */
-    uint64_t floor_ns;   /* least attained over weight of those that want cores */
     uint64_t interval, ask, interrupt, start, hot, urgent_gap, hold_batch, hold_latency; /* ticks */
     uint64_t next_squat;                                                                 /* when squat.c looks next */
     uint32_t squat_app, squat_kthread;                                                   /* whose turn it is there */

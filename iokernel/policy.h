@@ -103,7 +103,11 @@ static inline uint64_t cl_policy_oldest_ns(const struct cl_policy_app *a)
     return cl_max(packet, other);
 }
 
-/* For the end of a policy: give what the latency applications leave to the batch ones, by attained time over weight
+/* For the end of a policy, in this order. Where the latency applications want more than there is, by what was written into
+ * `grant`: guarantees of either kind first, and the rest core by core to whoever of them attained least for its weight, in
+ * turns of 20 us. Uses their memory[1], [2] and [3]. */
+void cl_policy_share_latency(const struct cl_policy_view *view, struct cl_policy_app *apps);
+/* Give what the latency applications leave to the batch ones, by attained time over weight
  * (policy_deal.h). Uses the batch applications' memory[2] and [3]. */
 void cl_policy_share_rest(const struct cl_policy_view *view, struct cl_policy_app *apps);
 /* After that: cores that nobody wants go, one each, to latency applications in which anything waits at all. */

@@ -5,7 +5,11 @@
 
 #define SLICE_NS 200000.0 /* of batch work under the policies that are not about it: a move is one per cent of that */
 #define CREDIT_NS 10000000.0 /* ten milliseconds: the jitter of a machine, and no long memory */
-#define BISECTIONS 64        /* more than enough for the range of a double's exponent that occurs */
+/* Of latency applications under them: turns of 20 us, from one slice behind to one ahead; and what one can fall behind by
+ * others' slow moves it makes up for, but keeps no equal waiting for long. */
+#define LATENCY_SLICE_NS 10000.0
+#define LATENCY_CREDIT_NS 200000.0
+#define BISECTIONS 64 /* more than enough for the range of a double's exponent that occurs */
 
 /* One that competes. The key of its g-th core (from 0) is lag + (g + 1) * step, less `slice` for a core that it holds; the
  * next core goes to the lowest key. All per unit of weight. */
@@ -143,6 +147,44 @@ uint32_t cl_policy_deal(const struct cl_policy_view *view, struct cl_policy_app 
     for (uint32_t i = 0; i < n; i++)
         claims[i].app->grant = claims[i].granted;
     return cores;
+}
+
+static uint32_t asked(const struct cl_policy_app *a)
+{
+    return (uint32_t)a->memory[1];
+}
+
+void cl_policy_share_latency(const struct cl_policy_view *view, struct cl_policy_app *apps)
+{
+    uint64_t wanted = 0, kept = 0;
+    for (uint32_t i = 0; i < view->n_apps; i++) {
+        const struct cl_policy_app *a = &apps[i];
+        if (a->kind == CL_POLICY_BATCH)
+            kept += cl_min(a->guaranteed, a->maximum);
+        else
+            wanted += a->grant;
+    }
+    uint64_t left = cl_max(view->n_cores, kept) - kept;
+    bool enough = wanted <= left;
+    uint64_t sure = 0;
+    for (uint32_t i = 0; i < view->n_apps; i++) {
+        struct cl_policy_app *a = &apps[i];
+        if (a->kind == CL_POLICY_BATCH)
+            continue;
+        if (enough) { /* nobody goes without, so nobody is owed anything */
+            a->memory[2] = a->attained_ns;
+            keep_lag(a, 0);
+            continue;
+        }
+        a->memory[1] = a->grant;
+        a->grant = cl_min(a->grant, a->guaranteed);
+        sure += a->grant;
+    }
+    if (enough)
+        return;
+    double credit_ns = cl_max(LATENCY_CREDIT_NS, 4.0 * (double)view->interval_ns);
+    cl_policy_deal(view, apps, CL_POLICY_LATENCY, asked, (uint32_t)(cl_max(left, sure) - sure), LATENCY_SLICE_NS,
+                   credit_ns);
 }
 
 static uint32_t all(const struct cl_policy_app *a)

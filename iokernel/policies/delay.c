@@ -12,7 +12,7 @@
  *
  * params[0]: target in ns (default 10 us). params[1]: calm checks before an idle core goes back (default 1: at once; with
  * more, a core may stand idle beside runnable batch work for that many intervals).
- * memory[0]: calm checks so far. */
+ * memory[0]: calm checks so far. memory[1] to [3]: policy_deal.h. */
 #include "../policy.h"
 
 #define DEFAULT_TARGET_NS 10000
@@ -46,6 +46,7 @@ void cl_policy_delay(const struct cl_policy_view *view, struct cl_policy_app *ap
             a->memory[0] = 0;
         }
     }
+    cl_policy_share_latency(view, apps);
     cl_policy_share_rest(view, apps);
     cl_policy_use_spare(view, apps);
 }

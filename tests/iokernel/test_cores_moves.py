@@ -32,6 +32,12 @@ def test_when_the_delay_policy_gives_a_core(c_program):
     assert run(timeout_s=90).count("passed ") == 4
 
 
+@pytest.mark.parametrize("scenario", ["equals_take_turns", "by_weight", "who_seldom_asks_waits_for_a_turn_at_most"])
+def test_latency_applications_that_share_a_core(c_program, scenario):
+    run = c_program("tests/iokernel/c/cores_equals.c")
+    assert f"passed {scenario}" in run(scenario, timeout_s=90)
+
+
 def test_who_has_seen_the_ask_gets_one_interval_more(c_program):
     run = c_program("tests/iokernel/c/cores_seen.c")
     assert "passed asked_again_it_gains_no_more" in run(timeout_s=90)

@@ -238,6 +238,33 @@ def test_batch_shares_cores_by_weight_over_time(name: str, weights: tuple[int, .
     assert moves < checks * cores / 8
 
 
+@pytest.mark.parametrize("name", ["fair", "delay", "shenango"])
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize(("weights", "cores"), [((1, 1), 1), ((3, 1), 1), ((1, 1, 1), 2), ((1, 2, 4), 3)])
+def test_latency_applications_that_always_wait_share_by_weight(
+    name: str, first: int, weights: tuple[int, ...], cores: int
+) -> None:
+    """Whoever had the cores first; in turns, of at least four checks each on one core."""
+    rows = [{"maximum": cores, "weight": w, "packet_delay_ns": 10**6} for w in weights]
+    batch = {"kind": 1, "maximum": cores, "packet_delay_ns": 0, "weight": 1}
+    view, out = table([*rows, batch], cores)
+    out[first].cores = cores
+    moves, checks = 0, 40_000
+    for _ in range(checks):
+        lib.cl_policy_find(name.encode())(view, out)
+        lib.cl_policy_settle(view, out)
+        for a in out:
+            moves += max(a.grant - a.cores, 0)
+            a.cores = a.grant
+            a.attained_ns += a.grant * 5000
+    assert out[len(weights)].attained_ns == 0
+    assert sum(a.attained_ns for a in out) == checks * cores * 5000
+    for a, weight in zip(out, weights, strict=False):
+        entitled = weight / sum(weights)
+        assert a.attained_ns == pytest.approx(entitled * checks * cores * 5000, rel=0.03)
+    assert moves <= checks * cores / (4 if cores == 1 else 2)
+
+
 def test_fair_owes_a_newcomer_no_more_than_its_credit() -> None:
     view, out = table([{"kind": 1, "maximum": 1, "weight": 1, "packet_delay_ns": 0} for _ in range(2)], 1)
     out[0].attained_ns = 3600 * 10**9

@@ -255,7 +255,6 @@ static void settle_app(struct io_app *app, uint64_t now)
         cl_store_relaxed((uint32_t *)a->shared_help, 0);
         a->help = 0;
     }
-    a->wanted = false;
     if (a->rests)
         return; /* what the last look found is compared with what the next one does */
     m->signals.park = m->signals.waiting = 0;
@@ -416,7 +415,6 @@ static void begin_app(unsigned i)
     a->pid = a->signal = 1;
     a->kind = i ? CL_POLICY_BATCH : CL_POLICY_LATENCY;
     a->maximum = a->weight = 1;
-    a->over_weight = 65536;
     a->shared_look = &arena->look.look;
     a->shared_help = &arena->line.help;
     *k = (struct io_kthread){.park = &arena->line.park, .app = &apps[i]};
