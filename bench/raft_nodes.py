@@ -241,10 +241,13 @@ def _whole(status: dict[str, Any]) -> int:
 
 def _serve(path: str, words: dict[str, Any]) -> None:
     """A node, until it is killed."""
+    from ..apps.raft.logs import make_log_file
     from ..apps.raft.service import serve
     from ..libos import Runtime
 
     node = words["node"]
+    if words["log"] and not Path(words["log"]).exists():
+        make_log_file(words["log"], LOG_BYTES)
     # The others, and the kernel's half of their writes, need the core of a node that waits: with a log it parks where
     # the iokernel moves the core, and yields between looks where the kernel's scheduler shares it.
     spin_us = SPIN_US if not words["log"] else SHARED_SPIN_US if words["cpus"] else 1
@@ -255,7 +258,6 @@ def _serve(path: str, words: dict[str, Any]) -> None:
         PEERS,
         kv_port=KV_PORT,
         log=words["log"],
-        log_bytes=LOG_BYTES,
         memory_bytes=MEMORY_BYTES,
         election_ms=words["election_ms"],
     )

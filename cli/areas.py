@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from typing import Any
 
-from ..runtime.errors import CorelaneError
+from . import values
 
 # Making an area takes as long as writing it.
 _TIMEOUT_S = 3600.0
@@ -22,7 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         made = actions.add_parser(action, help=text)
         _add_common(made, argparse.SUPPRESS, argparse.SUPPRESS)
         made.add_argument("name", metavar="NAME")
-        made.add_argument("size", metavar="SIZE", help="in all, as in 64M or 10G: bytes, K, M, G or T, powers of 1024")
+        text = "in all, as in 64M or 10G: bytes, K, M, G or T, powers of 1024"
+        made.add_argument("size", type=values.size, metavar="SIZE", help=text)
         if action == "create":
             made.add_argument("--owner", default="", metavar="USER", help="whose it is (default: yours)")
     made = actions.add_parser("delete", help="give one back")
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
     action = options.action or "list"
     op = getattr(lib, f"CL_CONTROL_AREA_{action.upper()}")
-    size = size_of(options.size) if action in ("create", "grow") else 0
+    size = options.size if action in ("create", "grow") else 0
     answer, _, _ = control.area(
         options.socket or default_socket(),
         op,
@@ -56,14 +56,6 @@ def run(options: argparse.Namespace) -> int:
     )
     print(json.dumps(answer) if options.json else _text(action, answer))
     return 0
-
-
-def size_of(text: str) -> int:
-    """Bytes of "64M". Raises CorelaneError."""
-    match = re.fullmatch(r"(\d+)([KMGT]?)(iB|B)?", text, re.IGNORECASE)
-    if not match:
-        raise CorelaneError("size of the storage area", f"{text!r} is none", "write it as in 64M or 10G")
-    return int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ")
 
 
 def _text(action: str, answer: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""corelane raft: look at a running group of Raft nodes, change its members, hand leadership over."""
+"""corelane raft: make a node's log, look at a running group, change its members, hand leadership over."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import Any
 
+from ..runtime.errors import CorelaneError
 from . import values
 
 _COLUMNS = ("NODE", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "DURABLE", "MEMBER", "STATE")
@@ -13,6 +14,14 @@ _COLUMNS = ("NODE", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "DURABLE", "M
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    made = actions.add_parser("init", help="make the empty log of a new node, once")
+    made.add_argument("--log", metavar="FILE", help="in this file")
+    made.add_argument(
+        "--size", type=values.size, default="256M", metavar="SIZE", help="of the file: bytes, K, M or G (default 256M)"
+    )
+    made.add_argument("--area", metavar="NAME", help="in this storage area, which nothing was written to yet")
+    made.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: the user's own, or root's)")
+    made.add_argument("--json", action="store_true", help="print JSON")
     texts = {
         "status": "each node's role, term and progress, as it says itself",
         "members": "who belongs to the group and how far each is, as the leader sees it",
@@ -27,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if action == "add":
             made.add_argument("--learner", action="store_true", help="it gets the log and does not vote")
         made.add_argument("--peers", required=True, metavar="LIST", help="all nodes: 1=ADDRESS:PORT,2=ADDRESS:PORT,...")
+        made.add_argument("--group", default="", metavar="NAME", help="the group's name, if the nodes were given one")
         text = "give up after so long (default 10)"
         made.add_argument("--timeout", type=values.seconds, default=10.0, metavar="S", help=text)
         made.add_argument("--json", action="store_true", help="print JSON")
@@ -34,9 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """0; of status 1 if no node leads."""
+    if options.action == "init":
+        return _init(options)
     from ..apps.raft.operate import Operator
 
-    with Operator(options.peers, timeout_s=options.timeout) as group:
+    with Operator(options.peers, timeout_s=options.timeout, group=options.group) as group:
         if options.action == "status":
             seen = group.all()
             leads = any(s and s["role"] == "leader" for s in seen.values())
@@ -55,6 +67,23 @@ def run(options: argparse.Namespace) -> int:
         said = members(status)
         print(json.dumps(said) if options.json else members_text(said))
         return 0
+
+
+def _init(options: argparse.Namespace) -> int:
+    from ..apps.raft.logs import make_log_area, make_log_file
+    from ..runtime.paths import default_socket
+
+    if bool(options.log) == bool(options.area):
+        raise CorelaneError("make a node's log", "neither or both of --log and --area are given", "give one of them")
+    if options.log:
+        size = options.size
+        make_log_file(options.log, size)
+    else:
+        size = make_log_area(options.socket or default_socket(), options.area)
+    said = {"log": options.log, "area": options.area, "bytes": size}
+    where = options.log or f"storage area {options.area}"
+    print(json.dumps(said) if options.json else f"made an empty log of {size >> 20} MiB in {where}")
+    return 0
 
 
 def member_of(status: dict[str, Any]) -> str:

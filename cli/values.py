@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 
 DAY_S = 86400.0
 
@@ -28,6 +29,14 @@ def whole(text: str) -> int:
     if value < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
     return value
+
+
+def size(text: str) -> int:
+    """Bytes: "4096", "64M", "10GiB"; powers of 1024."""
+    match = re.fullmatch(r"(\d+)([KMGT]?)(iB|B)?", text, re.IGNORECASE)
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size: write it as in 64M or 10G")
+    return int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ")
 
 
 def seconds(text: str) -> float:

@@ -30,7 +30,7 @@ from ._native import ffi, lib
 
 _ON_DAMAGE = {"refuse": lib.CL_LOG_REFUSE, "cut": lib.CL_LOG_CUT, "read-only": lib.CL_LOG_READ_ONLY}
 _TAILS = {lib.CL_LOG_TAIL_CLEAN: "clean", lib.CL_LOG_TAIL_TORN: "torn", lib.CL_LOG_TAIL_DAMAGED: "damaged"}
-_SUPERBLOCKS_BYTES = 2 * 4096  # as docs/log.md says
+SUPERBLOCKS_BYTES = 2 * 4096  # as docs/log.md says
 _SCAN_BYTES = 1 << 20
 _DAMAGED_HINT = "see `corelane log check`; opening it with on_damage='cut' gives up what follows"
 
@@ -142,13 +142,13 @@ def format_if_new(blk: Blk, *, snapshot_bytes: int = 0) -> bool:
     CorelaneError that says at which offset there is more.
     """
     try:
-        if any(blk.read(0, _SUPERBLOCKS_BYTES)):
+        if any(blk.read(0, SUPERBLOCKS_BYTES)):
             return False
     except BlkError as error:
         if error.errno == errno.EIO:  # opening says what cannot be read, and does with one of them
             return False
         raise
-    for at in range(_SUPERBLOCKS_BYTES, blk.size_bytes, _SCAN_BYTES):
+    for at in range(SUPERBLOCKS_BYTES, blk.size_bytes, _SCAN_BYTES):
         piece = blk.read(at, min(_SCAN_BYTES, blk.size_bytes - at))
         if left := len(piece.lstrip(b"\0")):
             block = (at + len(piece) - left) // 4096 * 4096

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..registry import App, option
-from .service import RaftService, serve
+from .service import MAX_SESSIONS, RaftService, serve
 
 
 @dataclass(frozen=True)
@@ -16,13 +16,14 @@ class Options:
     id: int = option(1, "this node, one of the peers")
     peers: str = option("", "all nodes, this one's too: 1=ADDRESS:PORT,2=ADDRESS:PORT,...")
     port: int = option(11211, "UDP port of memcached's protocol")
-    log: str = option("", "file of the persistent log, made if it is not there (none: in memory only)")
-    log_bytes: int = option(256 << 20, "size of that file when it is made")
-    area: str = option("", "storage area of the iokernel for the log, in a file's place; a new one is formatted")
+    group: str = option("", "name of the group: nodes, clients and logs of another one are refused")
+    log: str = option("", "file of the persistent log, made by `corelane raft init` (none: in memory only)")
+    area: str = option("", "storage area of the iokernel for the log, in a file's place, made ready by the same")
     sqpoll: bool = option(False, "a kernel thread looks for the log's writes; it takes a core while there are some")
     memory_bytes: int = option(64 << 20, "memory of the store")
     election_ms: int = option(10, "without a leader for so long, or up to twice that, a node asks for votes")
     lease: bool = option(False, "reads by lease: no round of messages, but clocks must not drift apart by a quarter")
+    max_sessions: int = option(MAX_SESSIONS, "sessions of clients at one time")
     join: bool = option(False, "this node will be added to a running group, so it begins with no members")
 
 
@@ -34,13 +35,14 @@ def setup(runtime: Any, options: Options) -> RaftService:
         options.peers,
         kv_port=options.port,
         log=options.log or None,
-        log_bytes=options.log_bytes,
         area=options.area or None,
         sqpoll=options.sqpoll,
         memory_bytes=options.memory_bytes,
         election_ms=options.election_ms,
         lease=options.lease,
         join=options.join,
+        group=options.group,
+        max_sessions=options.max_sessions,
     )
 
 

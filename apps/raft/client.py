@@ -18,7 +18,7 @@ from typing import Self
 
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib
-from .service import Addresses, parse_peers
+from .service import Addresses, cluster_of, parse_peers
 
 _LINK = struct.Struct("<4sIIHH")  # link.h
 _FRAME = struct.Struct("<4sBBHIIQIIQQQ")  # node_frame.h
@@ -28,7 +28,7 @@ _OK, _RETRY, _BUSY, _EXPIRED, _OUT_OF_ORDER, _TOO_LARGE = range(6)
 
 
 class Unknown(CorelaneError):
-    """No answer in time: the command may have been applied or not, or may be later."""
+    """No answer that tells: the command may have been applied or not, or may be later."""
 
 
 def _crc(data: bytes) -> int:
@@ -45,8 +45,8 @@ def _encode(cluster: int, kind: int, ticket: int, session: int, sequence: int, d
 class Client:
     """A session with a group of nodes. One command at a time; not for several threads at once (make one each).
 
-    peers: as for `serve`. timeout_s: how long a call tries before it raises Unknown; resend_s: how long it waits for an
-    answer before it asks again, the next node if need be. sock: a UDP socket to use. Public attributes: resent,
+    peers, group: as for `serve`. timeout_s: how long a call tries before it raises Unknown; resend_s: how long it waits
+    for an answer before it asks again, the next node if need be. sock: a UDP socket to use. Public attributes: resent,
     requests that were sent again; leader, the node that leads by the last answer, 0 if none. Raises CorelaneError.
     """
 
@@ -54,13 +54,13 @@ class Client:
         self,
         peers: str | Addresses,
         *,
-        cluster: int = 0,
+        group: str = "",
         timeout_s: float = 10.0,
         resend_s: float = 0.05,
         sock: socket.socket | None = None,
     ) -> None:
         self._nodes = parse_peers(peers) if isinstance(peers, str) else dict(peers)
-        self._cluster, self._timeout_s, self._resend_s = cluster, timeout_s, resend_s
+        self._cluster, self._timeout_s, self._resend_s = cluster_of(group), timeout_s, resend_s
         self._socket = sock or socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._at = min(self._nodes)  # the node asked next
         self._ticket = int.from_bytes(os.urandom(6), "little") << 8
@@ -84,7 +84,11 @@ class Client:
         self._socket.close()
 
     def command(self, data: bytes) -> bytes:
-        """Apply a command exactly once; its reply. Raises Unknown, or CorelaneError if the session has expired."""
+        """Apply a command exactly once; its reply.
+
+        Raises Unknown if it may have been applied or not, another CorelaneError if it was not, for one because the
+        session has ended: the next command begins another.
+        """
         if not self._session:
             word = int.from_bytes(os.urandom(8), "little") | 1  # asked again, it gets the same session
             self._session = int.from_bytes(self._ask(_OPEN, 0, word, b""), "little")
@@ -105,17 +109,20 @@ class Client:
     def _ask(self, kind: int, session: int, sequence: int, data: bytes) -> bytes:
         deadline = time.monotonic() + self._timeout_s
         self._ticket += 1
+        sent = 0
         while time.monotonic() < deadline:
             self._send(kind, self._ticket, session, sequence, data)
+            sent += 1
             answer = self._wait(min(deadline, time.monotonic() + self._resend_s))
             self.leader = answer[1] if answer else self.leader
             if answer is not None and answer[0] == _OK:
                 return answer[2]
             if answer is not None and answer[0] in (_EXPIRED, _OUT_OF_ORDER):
                 self._session = self._sequence = 0
-                raise CorelaneError(
-                    "do a command", "the session has expired", "what was asked before may be asked anew"
-                )
+                if sent > 1:  # it may have ended after an earlier one was applied
+                    why = "the session ended while the command was sent again"
+                    raise Unknown("do a command", why, "look whether it was applied before you ask anew")
+                raise CorelaneError("do a command", "the session has ended, and it was not applied", "ask anew")
             if answer is not None and answer[0] == _TOO_LARGE:
                 raise CorelaneError("do a command", f"{len(data)} bytes are more than the nodes take")
             self._next_node(answer[1] if answer else 0)

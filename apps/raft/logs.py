@@ -1,7 +1,12 @@
-"""Where a node's persistent log lies: in a file, or in a storage area of the iokernel (docs/storage.md)."""
+"""Where a node's persistent log lies: in a file, or in a storage area of the iokernel (docs/storage.md).
+
+A log is made once, by hand (`make_log_file`, `make_log_area`; `corelane raft init`), and never by a node that starts:
+one that found none and made one would have forgotten what it acknowledged and whom it voted for.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
@@ -12,13 +17,18 @@ from typing import Any
 from ...drivers.blk import Blk
 from ...drivers.blk_area import AreaBlk
 from ...drivers.blk_file import FileBlk, create
-from ...libos.log import format_area, format_if_new
+from ...libos.log import SUPERBLOCKS_BYTES, format_area, format_if_new
 from ...runtime.errors import CorelaneError, check
 from .._native import ffi, lib
 
 _LOST = (
     "what this replica acknowledged may be gone, so it must not vote: take it out of the group, and bring in a node "
     "with another id and an empty log"
+)
+
+_NONE = (
+    "make one with `corelane raft init` if the node is new; if its log was lost, the node must not come back under its "
+    "id: take it out of the group, and bring in one with another id"
 )
 
 CLAIM_WAIT_S = 2.0
@@ -51,6 +61,14 @@ class NodeLog:
         self.ptr: Any = None
 
     def _open(self, what: str) -> None:
+        """Recover it. Whatever the reason, the device is closed if that fails."""
+        try:
+            self._recover(what)
+        except BaseException:
+            self.blk.close()
+            raise
+
+    def _recover(self, what: str) -> None:
         out, err = ffi.new("struct cl_log **"), ffi.new("char[256]")
         config = ffi.new("struct cl_log_config *", {"blk": self.blk.ptr})
         rc = lib.cl_log_open_wait(config, out, ffi.NULL, err)
@@ -66,46 +84,60 @@ class NodeLog:
 
 
 class LogFile(NodeLog):
-    """A log in a file, made if it is not there.
+    """A log in a file. Raises CorelaneError if there is none, or none that is whole."""
 
-    A file gets its name when it has been formatted: until then it is PATH.new, which the next start replaces. So a node
-    that is killed while it makes its log starts again, and a file of that name that is no log is damaged, not new.
-    """
-
-    def __init__(self, path: str, size: int, disk: Disk | None = None, *, sqpoll: bool = False) -> None:
-        fresh = not Path(path).exists()
-        made = f"{path}.new" if fresh else path
-        if fresh:
-            if Path(made).exists():
-                if Path(made).stat().st_size:
-                    FileBlk(made).close()  # refused while another process is making it
-                Path(made).unlink()
-            create(made, size)
-        super().__init__(FileBlk(made, sqpoll=sqpoll), disk)
-        try:
-            if fresh:
-                format_area(self.blk, snapshot_bytes=snapshot_bytes(size))
-                _name_durably(made, path)
-            self._open(path)
-        except BaseException:
-            self.blk.close()
-            raise
+    def __init__(self, path: str, disk: Disk | None = None, *, sqpoll: bool = False) -> None:
+        if not Path(path).exists():
+            raise CorelaneError(f"open the log {path}", "there is none", _NONE, errno.ENOENT)
+        super().__init__(FileBlk(path, sqpoll=sqpoll), disk)
+        self._open(path)
 
 
 class LogArea(NodeLog):
-    """A log in the storage area `name` of the iokernel on `socket`, which is claimed until the log is closed.
-
-    An area that was never formatted is zero throughout, and is given a log; anything else has to be one.
-    """
+    """A log in the storage area `name` of the iokernel on `socket`, which is claimed until the log is closed."""
 
     def __init__(self, socket: str, name: str, disk: Disk | None = None, *, sqpoll: bool = False) -> None:
         super().__init__(_claimed(socket, name, sqpoll), disk)
         try:
-            format_if_new(self.blk, snapshot_bytes=snapshot_bytes(self.blk.size_bytes))
-            self._open(f"in storage area {name}")
-        except BaseException:
+            new = not any(self.blk.read(0, SUPERBLOCKS_BYTES))
+        except CorelaneError:
+            new = False  # recovery does with one of them, or says what cannot be read
+        if new:
             self.blk.close()
-            raise
+            raise CorelaneError(f"open the log in storage area {name}", "there is none", _NONE, errno.ENOENT)
+        self._open(f"in storage area {name}")
+
+
+def make_log_file(path: str, size: int) -> None:
+    """Make an empty log of `size` bytes in a new file. Raises CorelaneError, also if there is one.
+
+    The file gets its name when it has been formatted: until then it is PATH.new, which the next try replaces. So
+    whatever has the name is a log, or damaged.
+    """
+    if Path(path).exists():
+        raise CorelaneError(f"make the log {path}", "there is a file of that name", "delete it if it is not needed")
+    made = f"{path}.new"
+    if Path(made).exists():
+        if Path(made).stat().st_size:
+            FileBlk(made).close()  # refused while another process is making it
+        Path(made).unlink()
+    create(made, size)
+    with contextlib.closing(FileBlk(made)) as blk:
+        format_area(blk, snapshot_bytes=snapshot_bytes(size))
+    _name_durably(made, path)
+
+
+def make_log_area(socket: str, name: str) -> int:
+    """Make an empty log in a storage area that is zero throughout, as it is when it is made; its bytes.
+
+    Raises CorelaneError, also if there is a log.
+    """
+    with contextlib.closing(_claimed(socket, name, False)) as blk:
+        if not format_if_new(blk, snapshot_bytes=snapshot_bytes(blk.size_bytes)):
+            raise CorelaneError(
+                f"make a log in storage area {name}", "it is not empty", "delete the area and make it again"
+            )
+        return blk.size_bytes
 
 
 def _claimed(socket: str, name: str, sqpoll: bool) -> AreaBlk:

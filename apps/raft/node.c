@@ -10,7 +10,7 @@
 static void set_defaults(struct cl_raft_node_config *c)
 {
     c->tick_ns = c->tick_ns ? c->tick_ns : 1000000;
-    c->raft.entry_bytes = c->raft.entry_bytes ? c->raft.entry_bytes : 1 << 20;
+    c->raft.entry_bytes = c->raft.entry_bytes ? c->raft.entry_bytes : node_disk_entry_bytes(c->log, 1 << 20);
     c->raft.message_bytes = c->raft.message_bytes ? c->raft.message_bytes : 60000;
     /* Half of them used up asks for a snapshot, so with few a busy node does little else. */
     c->raft.log_entries = c->raft.log_entries ? c->raft.log_entries : 262144;

@@ -13,12 +13,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+uint32_t node_disk_entry_bytes(const struct cl_log *log, uint32_t wanted)
+{
+    return log && cl_log_state(log) == CL_LOG_READY ? cl_min(wanted, cl_log_max_bytes(log)) : wanted;
+}
+
 int node_disk_new(struct cl_raft_node *node, char err[256])
 {
     if (!node->config.log)
         return 0;
     if (cl_log_state(node->config.log) != CL_LOG_READY) {
         snprintf(err, 256, "the log of Raft node %u is not open: pump it until it is ready", node->config.raft.id);
+        return -EINVAL;
+    }
+    uint32_t entry = node->config.raft.entry_bytes, room = cl_log_max_bytes(node->config.log);
+    if (entry > room) {
+        snprintf(err, 256,
+                 "entries of up to %u bytes do not fit the log, which takes %u: make a larger log or lower entry_bytes",
+                 entry, room);
         return -EINVAL;
     }
     uint32_t most = node->config.log_requests ? node->config.log_requests : 1024;

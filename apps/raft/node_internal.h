@@ -132,6 +132,8 @@ int node_snapshot_received(struct cl_raft_node *node);
 int node_restore(struct cl_raft_node *node, const struct node_blob *blob, struct cl_raft_members *members);
 
 /* node_disk.c */
+/* Of an entry that fits the log, if there is one, `wanted` at most. */
+uint32_t node_disk_entry_bytes(const struct cl_log *log, uint32_t wanted);
 int node_disk_new(struct cl_raft_node *node, char err[256]);
 void node_disk_delete(struct cl_raft_node *node);
 void node_disk_recover(struct cl_raft_node *node);

@@ -21,6 +21,7 @@ from .client import Client
 
 _STATUS, _MEMBERS, _TRANSFER = 4, 5, 6
 _ASK_AGAIN_S = 0.05
+_ROUND_S, _LOOK_S = 0.5, 0.02
 _REASONS = {
     errno.EINVAL: ("the leader refuses it", "look who belongs to the group: `corelane raft members`"),
     errno.EALREADY: ("it is so already", ""),
@@ -97,7 +98,11 @@ class Operator(Client):
         return self._order(what, done, lambda _status: (_MEMBERS, data))
 
     def add(self, node: int, learner: bool = False) -> dict[str, Any]:
-        """Make a node a voter, or a learner; returns the leader's status once that is committed."""
+        """Make a node a voter, or a learner; returns the leader's status once that is committed.
+
+        A new voter is a learner until it has the log (thesis, section 4.2.1): before, the group might wait for it with
+        each command.
+        """
         what = f"add node {node}"
         if node not in self._nodes:
             raise CorelaneError(what, "it is not among the peers", "give its address, too")
@@ -108,7 +113,27 @@ class Operator(Client):
             raise CorelaneError(what, "no voter would be left", "add another one first")
         if learner:
             return self._change(what, voters - {node}, learners | {node}, begun)
+        if node not in voters:
+            if node not in learners:
+                self._change(what, voters, learners | {node}, begun)
+            self._await_log(what, node)
+            voters, learners, begun = self._members()
         return self._change(what, voters | {node}, learners - {node}, begun)
+
+    def _await_log(self, what: str, node: int) -> None:
+        """Wait until a learner gets, within a round of _ROUND_S, all that was committed when the round began."""
+        deadline = time.monotonic() + self._timeout_s
+        begun, commit = 0.0, 0
+        while time.monotonic() < deadline:
+            status = self.leader_status()
+            match = next((p["match"] for p in status["peers"] if p["id"] == node), 0)
+            if begun and match >= commit and time.monotonic() - begun < _ROUND_S:
+                return
+            if not begun or match >= commit or time.monotonic() - begun > _ROUND_S:
+                begun, commit = time.monotonic(), int(status["commit"])
+            time.sleep(_LOOK_S)
+        why = f"it did not get the log in {self._timeout_s:g} s, and is a learner now"
+        raise CorelaneError(what, why, "look at it with `corelane raft members`, and add it again later")
 
     def remove(self, node: int) -> dict[str, Any]:
         """Take a node out of the group."""

@@ -93,7 +93,8 @@ static int lead_read(struct cl_raft *r, uint64_t context, uint32_t from)
     r->count.reads++;
     if (r->reads_count + r->answers_count >= r->config.pending_reads)
         return -EAGAIN;
-    if (known && r->ticks < r->lease_until) {
+    /* A lease is looked at by who has told the core the time just now: the node does for its own reads, not for messages. */
+    if (known && !from && r->ticks < r->lease_until) {
         r->count.reads_by_lease++;
         answer_read(r, &read, r->commit);
         return 0;

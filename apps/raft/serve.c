@@ -228,7 +228,8 @@ static int make_node(struct cl_raft_service *s, char err[256])
     struct cl_raft_node_config *c = &s->config.node;
     c->env = (struct cl_raft_env){s, env_now, env_wall, env_send, env_answer};
     c->raft.message_bytes = c->raft.message_bytes ? c->raft.message_bytes : 16384;
-    c->raft.entry_bytes = c->raft.entry_bytes ? c->raft.entry_bytes : 65536;
+    if (!c->raft.entry_bytes)
+        c->raft.entry_bytes = c->log ? cl_min(65536u, cl_log_max_bytes(c->log)) : 65536;
     c->reply_bytes = c->reply_bytes ? c->reply_bytes : REPLY_BYTES;
     c->max_sessions = c->max_sessions ? c->max_sessions : 256;
     uint64_t memory = s->config.kv_memory_bytes ? s->config.kv_memory_bytes : 64 << 20;

@@ -10,6 +10,7 @@ with Runtime("/run/corelane.sock", name="ledger-1") as runtime:
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import logging
 import threading
@@ -29,7 +30,15 @@ WATCH_S = 0.2
 LATE_S = 1.0
 """A disk that is silent for so long is spoken of."""
 
+MAX_SESSIONS = 256
+"""Sessions of clients at one time, if `serve` is not told otherwise. Each keeps its last reply, of 16 KiB at most."""
+
 Addresses = Mapping[int, tuple[str, int]]
+
+
+def cluster_of(group: str) -> int:
+    """The number by which messages and logs name a group; 0 for the one without a name."""
+    return int.from_bytes(hashlib.blake2b(group.encode(), digest_size=8).digest(), "little") if group else 0
 
 
 def parse_peers(text: str) -> dict[int, tuple[str, int]]:
@@ -150,12 +159,10 @@ class RaftService:
         lib.cl_raft_service_delete(ptr)
 
 
-def _log_of(
-    runtime: Any, path: str | None, size: int, area: str | None, disk: Disk | None, sqpoll: bool
-) -> NodeLog | None:
+def _log_of(runtime: Any, path: str | None, area: str | None, disk: Disk | None, sqpoll: bool) -> NodeLog | None:
     """Where the caller wants it."""
     if area is None:
-        return LogFile(path, size, disk, sqpoll=sqpoll) if path else None
+        return LogFile(path, disk, sqpoll=sqpoll) if path else None
     if path:
         raise CorelaneError("open the node's log", f"both {path} and storage area {area} are given", "give one of them")
     if runtime.socket is None:
@@ -173,7 +180,6 @@ def serve(
     machine: Machine | None = None,
     kv_port: int = 0,
     log: str | None = None,
-    log_bytes: int = 256 << 20,
     area: str | None = None,
     sqpoll: bool = False,
     memory_bytes: int = 64 << 20,
@@ -181,17 +187,21 @@ def serve(
     lease: bool = False,
     join: bool = False,
     disk: Disk | None = None,
+    group: str = "",
+    max_sessions: int = MAX_SESSIONS,
     **settings: int,
 ) -> RaftService:
     """Serve node `id` of `peers` on a libos Runtime that has not started.
 
-    peers: of all nodes, this one's too, {id: (address, port)} or as `parse_peers` takes it. machine: the state machine;
-    None: the key-value store. kv_port: memcached's protocol there (only for that). log: a file, made with log_bytes if
-    it is not there. area: in its place, a storage area of the runtime's iokernel. Neither: in memory. sqpoll: a kernel
-    thread looks for its writes (docs/storage.md). memory_bytes: of the store. election_ms: without a leader for so
-    long, a node asks for votes. lease: reads by lease (see raft.h for what that assumes of clocks). join: this node
-    will be added to a running group. disk: what to put around the log's device (logs.py). settings: further fields of
-    struct cl_raft_config. Raises CorelaneError.
+    peers: of all nodes, this one's too, {id: (address, port)} or as `parse_peers` takes it. machine: the state
+    machine; None: the key-value store. kv_port: memcached's protocol there (only for that). log: a file that
+    `make_log_file` made once (logs.py). area: in its place, a storage area of the runtime's iokernel. Neither: in
+    memory. sqpoll: a kernel thread looks for its writes (docs/storage.md). memory_bytes: of the store. election_ms:
+    without a leader for so long, a node asks for votes. lease: reads by lease (see raft.h for what that assumes of
+    clocks). join: this node will be added to a running group. disk: what to put around the log's device (logs.py).
+    group: its name; nodes, clients and logs of another one are refused. max_sessions: of clients; with one more,
+    the one that was silent for longest ends. settings: further fields of struct cl_raft_config. Raises
+    CorelaneError.
     """
     places = parse_peers(peers) if isinstance(peers, str) else dict(peers)
     if id not in places:
@@ -203,13 +213,14 @@ def serve(
             f"its address is {mine[0]}, the peers say {places[id][0]}",
             "give the application that address: [apps.NAME] ip = ... in the iokernel's configuration",
         )
-    file = _log_of(runtime, log, log_bytes, area, disk, sqpoll)
+    file = _log_of(runtime, log, area, disk, sqpoll)
     keep: list[Any] = []
     config = ffi.new("struct cl_raft_serve_config *")
-    group = Members() if join else Members(frozenset(places))
+    members = members_struct(Members() if join else Members(frozenset(places)))
     ticks = {"election_ticks": 10, "lease_reads": int(lease), "seed": time.time_ns() & 0xFFFFFFFF}
-    config.node.raft = {"id": id, "members": members_struct(group), **ticks, **settings}
+    config.node.raft = {"id": id, "cluster": cluster_of(group), "members": members, **ticks, **settings}
     config.node.tick_ns = election_ms * 100_000
+    config.node.max_sessions = max_sessions
     if file:
         config.node.log, config.blk = file.ptr, file.blk.ptr
     if machine is not None:

@@ -40,7 +40,6 @@ class Node:
             options.peers,
             kv_port=11211,
             log=options.log,
-            log_bytes=options.log_bytes,
             memory_bytes=8 << 20,
             election_ms=options.election_ms,
             disk=self._wrap,
@@ -75,7 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     for name in ("--socket", "--nic", "--peers", "--log"):
         parser.add_argument(name)
-    for name in ("--id", "--seed", "--election-ms", "--log-bytes"):
+    for name in ("--id", "--seed", "--election-ms"):
         parser.add_argument(name, type=int)
     with contextlib.closing(Node(parser.parse_args())) as node:
         print(json.dumps({"serving": node.options.id}), flush=True)

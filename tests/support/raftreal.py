@@ -20,6 +20,7 @@ from cltest.children import die_with_parent
 from cltest.netns import skip_without, skip_without_af_xdp
 
 from corelane.apps.raft.client import Client
+from corelane.apps.raft.logs import make_log_file
 from corelane.drivers import ethtool
 from corelane.drivers.tap import Tap
 from corelane.iokernel import AppSettings, Iokernel
@@ -119,7 +120,9 @@ class Group:
         """Start nodes, from their logs if they have one."""
         for i in ids:
             self.events.append(f"start {i}")
-            said = self.folder / f"{i}.said"
+            said, log = self.folder / f"{i}.said", self.folder / f"{i}.log"
+            if not log.exists():
+                make_log_file(str(log), LOG_BYTES)
             self.children[i] = Child(self.argv(i), said, controlled=self.controlled)
         if self.controlled:
             for i in ids:
@@ -184,7 +187,6 @@ class SwitchGroup(Group):
             "id": i,
             "peers": PEERS,
             "log": f"{self.folder}/{i}.log",
-            "log_bytes": LOG_BYTES,
             "memory_bytes": 8 << 20,
             "election_ms": ELECTION_MS,
         }
@@ -239,6 +241,6 @@ class NetnsGroup(Group):
 
 def _node(i: int, folder: Path) -> list[str]:
     script = str(Path(__file__).with_name("raftnode.py"))
-    options = {"id": i, "seed": i, "peers": PEERS, "log": f"{folder}/{i}.log", "log-bytes": LOG_BYTES}
+    options = {"id": i, "seed": i, "peers": PEERS, "log": f"{folder}/{i}.log"}
     words = [w for k, v in (options | {"election-ms": ELECTION_MS}).items() for w in (f"--{k}", str(v))]
     return [sys.executable, script, *words]

@@ -492,6 +492,23 @@ def test_who_joined_and_compacted_before_it_knew_of_any_members_can_lead_and_sen
     assert lab[4].core.status()["members"] == Members(frozenset({4, 5}))
 
 
+def test_a_lease_is_not_lent_to_a_follower():
+    """The leader's clock was not looked at for a message: its ticks may be late, and its lease over."""
+    lab = Lab(3, lease_reads=1)
+    for node in lab.nodes.values():
+        for _ in range(10):
+            node.core.tick()
+    lab.settle()
+    leader = lab.leader() or lab.elect(1)
+    lab.tick(2)
+    assert leader.core.status()["ticks"] < leader.core.status()["lease_until_tick"]
+    follower = next(n for i, n in lab.nodes.items() if i != leader.id)
+    follower.core.read_index(9)
+    lab.settle()
+    assert follower.answers == [(9, leader.core.status()["commit"])]
+    assert leader.core.counters()["reads_by_lease"] == 0
+
+
 def test_a_full_log_refuses_proposals_until_it_is_compacted():
     lab = Lab(1)
     lab.elect(1)

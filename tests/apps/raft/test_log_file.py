@@ -1,4 +1,4 @@
-"""A node's log file: made whole or not at all, so that a node killed while it makes it starts again."""
+"""A node's log: made once, whole or not at all, and never by a node that starts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from corelane.apps.raft.logs import LogFile
-from corelane.drivers.blk import Blk
-from corelane.drivers.blk_file import FileBlk, create
+from corelane.apps.raft import logs
+from corelane.apps.raft.logs import LogArea, LogFile, make_log_area, make_log_file
+from corelane.drivers.blk_file import create
+from corelane.iokernel import Iokernel
+from corelane.iokernel._native import lib
+from corelane.iokernel.areas import Areas, DirectoryStore
+from corelane.runtime import control
 from corelane.runtime.errors import CorelaneError
 
 SIZE = 1 << 20
@@ -16,10 +20,6 @@ SIZE = 1 << 20
 
 class _Killed(Exception):
     """Stands for the end of the process."""
-
-
-def _killed(_: Blk) -> Blk:
-    raise _Killed
 
 
 @pytest.mark.parametrize("left", [0, SIZE // 2, SIZE])
@@ -30,32 +30,51 @@ def test_killed_before_it_is_formatted_it_is_made_again(tmp_path: Path, left: in
         create(str(half), left)
     else:
         half.touch()
-    log = LogFile(str(path), SIZE)
-    log.close()
+    make_log_file(str(path), SIZE)
     assert path.stat().st_size == SIZE
     assert [p.name for p in tmp_path.iterdir()] == ["1.log"]
-    LogFile(str(path), SIZE).close()  # a log from then on
+    for _ in range(2):
+        LogFile(str(path)).close()
 
 
-def test_a_half_made_one_has_no_name(tmp_path: Path) -> None:
+def test_a_half_made_one_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise _Killed
+
+    monkeypatch.setattr(logs, "format_area", killed)
     path = tmp_path / "1.log"
     with pytest.raises(_Killed):
-        LogFile(str(path), SIZE, _killed)
+        make_log_file(str(path), SIZE)
     assert not path.exists()
 
 
-def test_a_file_of_that_name_that_is_no_log_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+def test_a_node_that_finds_no_log_does_not_make_one(tmp_path: Path) -> None:
+    path = tmp_path / "1.log"
+    with pytest.raises(CorelaneError, match="there is none") as refused:
+        LogFile(str(path))
+    assert "another id" in str(refused.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_there_is_never_made_a_log(tmp_path: Path) -> None:
     path = tmp_path / "1.log"
     create(str(path), SIZE)
     before = path.read_bytes()
+    with pytest.raises(CorelaneError, match="there is a file of that name"):
+        make_log_file(str(path), SIZE)
     with pytest.raises(CorelaneError, match="open the log"):
-        LogFile(str(path), SIZE)
+        LogFile(str(path))
     assert path.read_bytes() == before
 
 
-def test_its_device_may_have_a_polling_thread(tmp_path: Path) -> None:
-    log = LogFile(str(tmp_path / "1.log"), SIZE, sqpoll=True)
-    assert isinstance(log.blk, FileBlk)
-    info = log.blk.info()
-    log.close()
-    assert info.sqpoll or info.why
+def test_an_area_is_made_a_log_once(tmp_path: Path) -> None:
+    socket = str(tmp_path / "sock")
+    with Iokernel(socket, areas=Areas(DirectoryStore(str(tmp_path / "d"), 64 << 20), 32 << 20), mode="block"):
+        control.area(socket, lib.CL_CONTROL_AREA_CREATE, "raft-1", 4 << 20)
+        with pytest.raises(CorelaneError, match="there is none"):
+            LogArea(socket, "raft-1")
+        assert make_log_area(socket, "raft-1") == 4 << 20
+        LogArea(socket, "raft-1").close()
+        with pytest.raises(CorelaneError, match="not empty"):
+            make_log_area(socket, "raft-1")
+        LogArea(socket, "raft-1").close()

@@ -11,6 +11,7 @@ from raftdisks import Disk
 from raftnodes import Nodes
 
 from corelane.apps._native import lib
+from corelane.runtime.errors import CorelaneError
 
 Program = Callable[..., Callable[..., str]]
 
@@ -174,7 +175,7 @@ def test_a_failed_flush_is_not_tried_again_as_if_nothing_had_happened(disks):
 
 def test_a_full_disk_is_refused_or_compacted_and_never_success(disks):
     disks += [Disk(seed=i + 1, size=384 << 10, snapshot_bytes=64 << 10) for i in range(3)]
-    nodes = Nodes(3, {i + 1: d.open() for i, d in enumerate(disks)})
+    nodes = Nodes(3, {i + 1: d.open() for i, d in enumerate(disks)}, entry_bytes=4096)
     leader = nodes.leader()
     done = []
     for n in range(600):
@@ -209,3 +210,16 @@ def test_nothing_counts_as_durable_before_it_is(c_program: Program, scenario: st
     below = [s for s in setup_py().c_sources() if s.parts[0] in ("runtime", "drivers", "libos")]
     program = c_program("tests/apps/raft/c/disk_acks.c", [*below, "apps/raft/node_disk.c"])
     assert program(scenario).endswith("ok\n")
+
+
+def test_commands_that_the_log_does_not_take_are_refused_and_stop_nobody(disks):
+    """The log takes records of a sixteenth of its ring at most; one too large would silence whoever leads, in turn."""
+    disks.append(Disk(seed=1))
+    log = disks[0].open()
+    most = lib.cl_log_max_bytes(log)
+    settings = {"log_bytes": 1 << 20}
+    with pytest.raises(CorelaneError, match=f"do not fit the log, which takes {most}"):
+        Nodes(1, {1: log}, **settings, entry_bytes=most + 1)
+    nodes = Nodes(1, {1: log}, **settings, entry_bytes=0)  # as much as it takes
+    assert nodes.command(nodes.leader(), bytes(most + 1))[0] == "too large"
+    assert nodes.command(nodes.leader(), bytes(most // 2))[0] == "ok"

@@ -17,6 +17,7 @@ from cltest import wait_until
 from cltest.children import die_with_parent
 
 from corelane.apps.raft.client import Client, Unknown
+from corelane.apps.raft.logs import make_log_area, make_log_file
 from corelane.cli.main import main
 from corelane.drivers import blk_loop
 from corelane.drivers.blk_file import create
@@ -45,6 +46,8 @@ class Group:
 
     def start(self, i: int, command: list[str] | None = None) -> None:
         log = [] if self.log_dir is None else ["--option", f"log={self.log_dir}/{i}.log"]
+        if self.log_dir and not (self.log_dir / f"{i}.log").exists():
+            make_log_file(f"{self.log_dir}/{i}.log", 32 << 20)
         if self.areas:
             log = ["--option", f"area=raft-{i}"]
         kv = [
@@ -59,7 +62,7 @@ class Group:
             "--poll",
             "block",
         ]
-        options = [f"id={i}", f"peers={PEERS}", "election_ms=100", "log_bytes=33554432", "memory_bytes=8388608"]
+        options = [f"id={i}", f"peers={PEERS}", "election_ms=100", "memory_bytes=8388608"]
         words = command or [*kv, *(w for o in options for w in ("--option", o)), *log]
         self.children[i] = subprocess.Popen(
             [sys.executable, *words],
@@ -187,6 +190,7 @@ def test_logs_on_areas_of_one_device_live_through_kill_9(make_group, tmp_path: P
     group = make_group(False, tmp_path / "disk")
     for i in (1, 2, 3):
         control.area(group.path, lib.CL_CONTROL_AREA_CREATE, f"raft-{i}", 16 << 20)
+        assert make_log_area(group.path, f"raft-{i}") == 16 << 20
         group.start(i)
     assert group.memcached(1, b"set a 5 0 3\r\nabc\r\n") == b"STORED\r\n"
     with pytest.raises(CorelaneError, match="another client has it open"):

@@ -1,0 +1,94 @@
+"""What a client makes of a node's answers, whoever plays the node."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from corelane.apps.raft import client as c
+from corelane.apps.raft.client import Client, Unknown
+from corelane.apps.raft.service import cluster_of
+from corelane.runtime.errors import CorelaneError
+
+Answer = Callable[[int, int], tuple[int, bytes] | None]
+
+
+class Fake:
+    """Answers the n-th request of each kind by what `answer(kind, n)` says: (status, reply), or nothing."""
+
+    def __init__(self, answer: Answer, group: str = "") -> None:
+        self.answer, self.cluster = answer, cluster_of(group)
+        self.seen: dict[int, int] = {}
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.place: tuple[str, int] = self.socket.getsockname()
+        self.thread = threading.Thread(target=self._serve)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            datagram, source = self.socket.recvfrom(65536)
+            if not datagram:
+                return
+            frame = datagram[c._LINK.size :]
+            kind, ticket = frame[5], c._FRAME.unpack_from(frame)[9]
+            self.seen[kind] = self.seen.get(kind, 0) + 1
+            if said := self.answer(kind, self.seen[kind]):
+                status, reply = said
+                size = c._FRAME.size + len(reply)
+                fields = (self.cluster, 1, 0, ticket, 1, 0)
+                crc = c._crc(c._FRAME.pack(b"CLRA", 1, status, 0, 0, size, *fields) + reply)
+                whole = c._FRAME.pack(b"CLRA", 1, status, 0, crc, size, *fields) + reply
+                self.socket.sendto(c._LINK.pack(b"CLRL", ticket & 0xFFFFFFFF, len(whole), 0, 1400) + whole, source)
+
+    def close(self) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
+            last.sendto(b"", self.place)
+        self.thread.join(60)
+        self.socket.close()
+
+
+@pytest.fixture
+def fake() -> Iterator[Callable[..., Fake]]:
+    made: list[Fake] = []
+
+    def make(answer: Answer, group: str = "") -> Fake:
+        made.append(Fake(answer, group))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def _opened(kind: int) -> tuple[int, bytes] | None:
+    return (c._OK, (7).to_bytes(8, "little")) if kind == c._OPEN else None
+
+
+@pytest.mark.parametrize("status", [c._EXPIRED, c._OUT_OF_ORDER])
+def test_a_session_that_ended_after_a_command_was_sent_again_tells_nothing_of_the_command(fake, status: int) -> None:
+    node = fake(lambda kind, n: _opened(kind) or ((status, b"") if n > 1 else None))
+    with Client({1: node.place}, timeout_s=60, resend_s=0.05) as client, pytest.raises(Unknown, match="session ended"):
+        client.command(b"deposit 5")
+
+
+def test_one_that_ended_before_a_command_was_sent_did_not_apply_it(fake) -> None:
+    statuses = {1: (c._EXPIRED, b""), 2: (c._OK, b"done")}
+    node = fake(lambda kind, n: _opened(kind) or statuses.get(n))
+    with Client({1: node.place}, timeout_s=60, resend_s=60) as client:
+        with pytest.raises(CorelaneError, match="was not applied") as refused:
+            client.command(b"deposit 5")
+        assert not isinstance(refused.value, Unknown)
+        assert client.command(b"deposit 5") == b"done"
+    assert node.seen[c._OPEN] == 2
+
+
+def test_a_group_of_another_name_is_not_listened_to(fake) -> None:
+    node = fake(lambda kind, n: _opened(kind) or (c._OK, b"done"), group="books")
+    with Client({1: node.place}, group="books", timeout_s=60) as client:
+        assert client.command(b"deposit 5") == b"done"
+    with Client({1: node.place}, timeout_s=0.2) as client, pytest.raises(Unknown, match="no answer"):
+        client.command(b"deposit 5")

@@ -1,0 +1,28 @@
+"""corelane raft init: a new node's log; the rest is in tests/apps/raft/test_serve.py, against a running group."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from corelane.apps.raft.logs import LogFile
+from corelane.cli.main import main
+
+
+def test_a_log_is_made_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "1.log"
+    assert main(["raft", "init", "--log", str(path), "--size", "2M", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"log": str(path), "area": None, "bytes": 2 << 20}
+    LogFile(str(path)).close()
+    assert main(["raft", "init", "--log", str(path), "--size", "2M"]) == 1
+    assert "there is a file of that name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["--log", "a", "--area", "b"]])
+def test_one_place_is_given(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["raft", "init", *words]) == 1
+    assert "give one of them" in capsys.readouterr().err
+    assert main(["raft", "init", "--log", "a", "--size", "little"]) == 2
+    assert "is no size" in capsys.readouterr().err
