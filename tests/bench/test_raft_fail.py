@@ -42,6 +42,10 @@ def test_the_gap_is_the_longest_between_two_acknowledgements() -> None:
     assert longest_gap_ms(late) == pytest.approx(31 * raft_fail.PUT_MS)
 
 
+def test_a_gap_may_come_first() -> None:
+    assert longest_gap_ms([math.inf] * 598 + [0.2995, 0.3]) == pytest.approx(299.5)
+
+
 def test_a_gap_that_does_not_end_is_endless() -> None:
     ended = [0.1, 0.1005] + [math.inf] * (raft_fail.PUTS - 2)
     assert longest_gap_ms(ended) == math.inf
@@ -56,6 +60,9 @@ def test_the_figure_is_of_the_disk_and_of_the_tail(session: Session) -> None:
     }
     raft_fail.judge(session, kills)
     assert session.figures["raft-fail.no_leader_ms"]["value"] == 99.0
+    raft_fail.judge(session, {**kills, raft_fail.DISK: kills[raft_fail.DISK][1:]})
+    assert session.figures["raft-fail.no_leader_ms"]["value"] is None
+    assert "99 kills, the worst 99.0 ms" in session.figures["raft-fail.no_leader_ms"]["reason"]
     raft_fail.add_row(session, raft_fail.DISK, kills[raft_fail.DISK])
     raft_fail.add_row(session, raft_fail.MOVED, kills[raft_fail.MOVED])
     row, moved = session.arms
