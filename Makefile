@@ -1,8 +1,8 @@
 # make demo    sets up, starts the iokernel and the key-value store, loads them, prints a table and writes a plot
 # make test    sets up, checks style and types, runs every test
 #
-# Other targets: setup build lint types format test-asan test-tsan clean. PYTHON=python3.12 chooses the interpreter,
-# PYTEST_ARGS="-k ring" goes to pytest, CC=... chooses the C compiler.
+# Other targets: setup build lint types format test-asan test-tsan soak clean. PYTHON=python3.12 chooses the interpreter,
+# PYTEST_ARGS="-k ring" goes to pytest, CC=... chooses the C compiler, SOAK_S=600 how long each soak takes.
 
 PYTHON ?= python3
 CC ?= gcc
@@ -12,10 +12,11 @@ STAMP := $(VENV)/.corelane-setup
 CLANG_FORMAT ?= clang-format-14
 JOBS ?= auto
 PYTEST_ARGS ?=
+SOAK_S ?= 180
 FLOORS := runtime drivers iokernel libos apps bench cli
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' 2>/dev/null)
 
-.PHONY: setup build test test-asan test-tsan lint types check-format format demo clean
+.PHONY: setup build test test-asan test-tsan soak lint types check-format format demo clean
 
 setup: $(STAMP)
 
@@ -47,6 +48,11 @@ test-asan: build
 
 test-tsan: build
 	CORELANE_SANITIZE=tsan $(PY) -m pytest -n $(JOBS) -m c_program $(PYTEST_ARGS)
+
+# Minutes of random kills, on one core each time: applications that fight for a core, and Raft groups.
+soak: build
+	CORELANE_SOAK_S=$(SOAK_S) $(PY) -m pytest -s --timeout 0 -n 0 tests/iokernel/test_cores_soak.py tests/apps/raft/test_real_kill.py \
+	    tests/apps/raft/test_real_faults.py $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .
