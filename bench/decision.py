@@ -1,7 +1,8 @@
 """What one decision takes the iokernel's loop, with many applications registered.
 
-One of them serves a load, one is a batch job, and all others are idle, in one process: a decision reads the signals of
-each, fills the policy's table, and calls it. The loop itself times one decision in sixteen.
+One of them serves a load, one is a batch job, and all others are in one process. They are idle: the loop passes over
+those whose last look found nothing; or each has a batch job of its own: a decision reads the signals of each, and fills
+the policy's table. Then it calls that. The loop itself times one decision in sixteen.
 """
 
 from __future__ import annotations
@@ -26,13 +27,17 @@ class Decision:
     runs_ns: tuple[float, ...]
 
 
-def measure(cores: tuple[int, int], applications: int, seconds: float) -> Decision:
-    """Decisions over so many applications (3 at least) on one worker core, while one is asked and one computes."""
+def measure(cores: tuple[int, int], applications: int, seconds: float, active: bool = False) -> Decision:
+    """Decisions over so many applications (3 at least) on one worker core, while one is asked and one computes. active:
+    all others compute, too."""
     apps = {"witness": shared.latency(), "batch": shared.batch()}
+    others = applications - len(apps)
+    if active:
+        apps |= {name: shared.batch() for name in ("crowd", *(f"crowd-{i}" for i in range(1, others)))}
     with shared.shared(cores, apps=apps, policy="delay") as made:
         made.tenant("witness", "witness")
         made.tenant("batch", "batch")
-        made.tenant("crowd", "idle", crowd=applications - len(apps))
+        made.tenant("jobs" if active else "crowd", "crowd", crowd=others)
         made.load.measure(LOAD_RPS, 0.05)
         rounds: list[Hist] = []
         for _ in range(ROUNDS):

@@ -90,6 +90,19 @@ static void event_wait_until(struct board *b, uint32_t who)
     }
 }
 
+/* The signal is blocked, and stays pending if it comes before the wait. */
+static void signal_wait_until(struct board *b, uint32_t who)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    while (cl_load_acquire(&b->owner) != who) {
+        cl_store_release(&b->waits[who], 1);
+        if (sigwaitinfo(&set, NULL) < 0 && errno != EINTR)
+            give_up();
+    }
+}
+
 static void wait_until_owner(struct board *b, uint32_t who)
 {
     switch (b->way) {
@@ -101,6 +114,9 @@ static void wait_until_owner(struct board *b, uint32_t who)
     case CL_HANDOFF_EVENTFD:
     case CL_HANDOFF_IDLE_EVENTFD:
         event_wait_until(b, who);
+        break;
+    case CL_HANDOFF_IDLE_SIGNAL:
+        signal_wait_until(b, who);
         break;
     default:
         futex_wait_until(b, who);
@@ -143,6 +159,11 @@ static void be_old(struct board *b)
 /* Waits, works for a microsecond, gives the core back; for ever. */
 static void be_new(struct board *b)
 {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    if (sigprocmask(SIG_BLOCK, &set, NULL))
+        give_up();
     for (;;) {
         wait_until_owner(b, NEW);
         uint64_t began = cl_tsc();
@@ -249,6 +270,8 @@ static int decide(struct bout *h)
         return 0;
     case CL_HANDOFF_SIGNAL:
         return syscall(SYS_tgkill, h->pid[OLD], h->pid[OLD], SIGUSR1) ? -errno : 0;
+    case CL_HANDOFF_IDLE_SIGNAL:
+        return syscall(SYS_tgkill, h->pid[NEW], h->pid[NEW], SIGUSR1) ? -errno : 0;
     case CL_HANDOFF_EVENTFD:
         if (syscall(SYS_tgkill, h->pid[OLD], h->pid[OLD], SIGUSR1))
             return -errno;

@@ -28,7 +28,8 @@
 #define CL_HANDOFF_IDLE_YIELD 6
 #define CL_HANDOFF_IDLE_FUTEX 7
 #define CL_HANDOFF_IDLE_EVENTFD 8
-#define CL_HANDOFF_WAYS 9
+#define CL_HANDOFF_IDLE_SIGNAL 9 /* in sigwaitinfo() */
+#define CL_HANDOFF_WAYS 10
 
 struct cl_handoff_config {
     uint32_t way; /* CL_HANDOFF_... */

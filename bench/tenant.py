@@ -34,12 +34,12 @@ PAGE_BYTES = int(ffi.sizeof("struct cl_tenant_page"))
 class Tenant(Child):
     """A tenant's process, running from construction to `close`.
 
-    role: "batch", the job; "witness", a UDP echo on port 9000 that notes when its handler was called; or "crowd", as
-    many idle applications as `crowd` says, in one process. paused: the job begins when that is set to False. socket:
-    the iokernel that it attaches to as `name`; None: no iokernel, a thread pinned to `cpu` ("batch" only). code: "c" or
-    "numba". looks: "probes", "plain" (none) or "deaf" (none, and all signals blocked); with numba on an iokernel always
-    "probes". policy: of a plain thread, "other", "nice 19" or "idle" (SCHED_IDLE). Raises CorelaneError with its reason
-    if it does not come up.
+    role: "batch", the job; "witness", a UDP echo on port 9000 that notes when its handler was called; or "crowd",
+    as many idle applications as `crowd` says, in one process; or "jobs", as many with a job in C each. paused: the
+    job begins when that is set to False. socket: the iokernel that it attaches to as `name`; None: no iokernel, a
+    thread pinned to `cpu` ("batch" only). code: "c" or "numba". looks: "probes", "plain" (none) or "deaf" (none,
+    and all signals blocked); with numba on an iokernel always "probes". policy: of a plain thread, "other", "nice
+    19" or "idle" (SCHED_IDLE). Raises CorelaneError with its reason if it does not come up.
     """
 
     def __init__(
@@ -165,10 +165,14 @@ def _attach(options: argparse.Namespace, page: Any) -> tuple[Any, Callable[[], N
 
     for number in range(1, options.crowd):
         _crowd.append(Runtime(options.socket, name=f"{options.name}-{number}", kthreads=1).start())
+        if options.role == "jobs":
+            lib.cl_tenant_spawn(_crowd[-1].ptr, page, LOOKS[options.looks])
     runtime = Runtime(options.socket, name=options.name, kthreads=1, power="adaptive")
     if options.role == "witness":
         lib.cl_runtime_bind_udp(runtime.ptr, 9000, ffi.addressof(lib, "cl_tenant_handler"), page)
     runtime.start()
+    if options.role == "jobs":
+        lib.cl_tenant_spawn(runtime.ptr, page, LOOKS[options.looks])
     if options.role != "batch":
         return runtime, lambda: None
     if options.code == "numba":
@@ -188,7 +192,7 @@ def _attach(options: argparse.Namespace, page: Any) -> tuple[Any, Callable[[], N
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run until stdin ends."""
     parser = argparse.ArgumentParser(description="an application of the benchmarks, until stdin ends")
-    parser.add_argument("role", choices=("batch", "witness", "crowd"))
+    parser.add_argument("role", choices=("batch", "witness", "crowd", "jobs"))
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--socket", default="")
     parser.add_argument("--name", default="batch")

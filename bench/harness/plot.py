@@ -74,14 +74,16 @@ class Canvas:
         """
         axis = self.axes[panel]
         places = list(range(len(labels)))
-        axis.barh(places, values, color=[COLOURS[i % len(COLOURS)] for i in colours or places], height=0.6)
+        drawn = [value if math.isfinite(value) else 0.0 for value in values]  # the others are words at the axis
+        axis.barh(places, drawn, color=[COLOURS[i % len(COLOURS)] for i in colours or places], height=0.6)
         axis.set_yticks(places, labels)
         axis.invert_yaxis()
         axis.set_xlabel(ylabel)
         axis.set_ylabel("arm")
         for place, value in zip(places, values, strict=True):
-            axis.annotate(quantity(value), (value, place), xytext=(4, 0), textcoords="offset points", va="center")
-        axis.set_xlim(0, max(values) * 1.15 if values and max(values) > 0 else 1)
+            at = value if math.isfinite(value) else 0.0
+            axis.annotate(quantity(float(value)), (at, place), xytext=(4, 0), textcoords="offset points", va="center")
+        axis.set_xlim(0, max(drawn) * 1.15 if any(drawn) else 1)
         self.expect.update(labels)
 
     def curve(

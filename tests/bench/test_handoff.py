@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from corelane.bench import handoff
+from corelane.bench import decision, handoff, handoff_moves
 from corelane.bench._native import ffi, lib
+from corelane.bench.harness.session import Session
 from corelane.bench.harness.shared import Move
 from corelane.runtime.clock import default_clock
 
@@ -71,10 +72,10 @@ def test_decisions_are_matched_with_their_ends_and_with_the_handlers_stamps() ->
         Move(430 * us, 2, 2, DONE, lib.CL_IO_STEP_INTERRUPT),
     ]
     stamps = [90 * us, 103 * us, 105 * us, 320 * us]  # of another call, of the first move, of the same, of none
-    found = handoff.pairs(moves, ASK)
+    found = handoff_moves.pairs(moves, ASK)
     assert [(wanted.tsc // us, done.tsc // us) for wanted, done, _ in found] == [(100, 102), (300, 304), (400, 430)]
-    assert [wanted.tsc // us for wanted, _, _ in handoff.pairs(moves, lib.CL_IO_STEP_INTERRUPT)] == [400]
-    assert [round(v / 1e3, 2) for v in handoff.to_handler(moves, ASK, stamps)] == [3.0]
+    assert [wanted.tsc // us for wanted, _, _ in handoff_moves.pairs(moves, lib.CL_IO_STEP_INTERRUPT)] == [400]
+    assert [round(v / 1e3, 2) for v in handoff_moves.to_handler(moves, ASK, stamps)] == [3.0]
 
 
 def move(start: int, **changed: int) -> tuple[Move, Move]:
@@ -86,17 +87,89 @@ def move(start: int, **changed: int) -> tuple[Move, Move]:
 
 @pytest.mark.parametrize("start", [1 << 40, (1 << 40) - 5, (1 << 40) - 45, (1 << 40) - 120])
 def test_a_move_is_broken_down_by_its_stamps_which_are_low_words(start: int) -> None:
-    found = handoff.broken_down(*move(start), None)
+    found = handoff_moves.broken_down(*move(start), None)
     assert found is not None
     ticks = [round(value * default_clock().hz / 1e9) for value in found.values()]
-    assert handoff.took(*move(start), None) == pytest.approx(90 * 1e9 / default_clock().hz)
-    assert dict(zip(found, ticks, strict=True)) == dict(zip(handoff.ALL_STEPS, (10, 5, 20, 30, 40, 50), strict=True))
+    assert handoff_moves.took(*move(start), None) == pytest.approx(90 * 1e9 / default_clock().hz)
+    assert dict(zip(found, ticks, strict=True)) == dict(
+        zip(handoff_moves.ALL_STEPS, (10, 5, 20, 30, 40, 50), strict=True)
+    )
 
 
 @pytest.mark.parametrize("changed", [{"lost": 0}, {"left": (1 << 40) - 1000}, {"back": (1 << 40) + (1 << 31)}])
 def test_a_stamp_that_is_missing_or_of_another_move_leaves_the_move_out(changed: dict[str, int]) -> None:
-    assert handoff.broken_down(*move(1 << 40, **changed), None) is None
-    assert (handoff.took(*move(1 << 40, **changed), None) is None) == ("back" in changed)
+    assert handoff_moves.broken_down(*move(1 << 40, **changed), None) is None
+    assert (handoff_moves.took(*move(1 << 40, **changed), None) is None) == ("back" in changed)
+
+
+def test_decisions_that_came_to_no_end_are_counted_by_reason() -> None:
+    parked = Move(0, 2, 1, WANTED, lib.CL_IO_STEP_PARKED)
+    asked, done = Move(0, 1, 2, WANTED, ASK), Move(0, 2, 2, DONE, ASK)
+    besides = Move(0, 2, 2, lib.CL_IO_LOG_EVICTED, ASK)
+    ends = {
+        "overtaken": [parked],
+        "stalled": [Move(0, 2, 0, lib.CL_IO_LOG_STALLED, ASK)],
+        "died": [Move(0, 2, 0, lib.CL_IO_LOG_DIED, ASK)],
+        "left": [Move(0, 2, 0, lib.CL_IO_LOG_LEFT, ASK)],
+        "woken again": [Move(0, 2, 2, lib.CL_IO_LOG_WOKEN, ASK)],
+        "unfinished": [],
+    }
+    assert set(handoff_moves.ENDS.values()) | {handoff_moves.UNFINISHED} == set(ends)
+    for why, after in ends.items():
+        assert handoff_moves.lost([asked, done, asked, besides, *after]) == {why: 1}
+    assert handoff_moves.lost([asked, besides, done, parked, parked]) == {}
+
+
+def test_a_move_that_ended_and_did_not_say_when_counts_as_missed() -> None:
+    good, bad = move(1 << 40), move((1 << 40) + 1000, back=0)
+    found = [(*good, None), (*bad, None)]
+    ns, why = handoff_moves.timed(found, {"stalled": 2})
+    assert ns == [handoff_moves.took(*good, None)]
+    assert why == {"stalled": 2, "unstamped": 1}
+    session = Session("handoff", seconds=0.1)
+    rounds = [
+        handoff.Times(ns, sum(why.values()), more={"asked": 3, "iokernel_p50_us": p50}, why=why) for p50 in (1, 5)
+    ]
+    handoff.row(session, "ask", rounds)
+    (row,) = session.arms
+    assert (row["n"], row["missed"], row["missed_stalled"], row["missed_unstamped"]) == (8, 6, 4, 2)
+    assert (row["asked"], row["iokernel_p50_us"], row["p99_us"]) == (6, 3, float("inf"))
+
+
+def test_wakes_of_an_idle_core_are_timed_from_the_rounds_beginning() -> None:
+    idle, wake = lib.CL_IO_STEP_IDLE, lib.CL_IO_STEP_WAKE
+    begun = [Move(1000, 2, 2, lib.CL_IO_LOG_WOKEN, wake), Move(1900, 2, 2, DONE, wake, back=1500)]
+    given = [Move(3000, 0, 2, WANTED, idle), Move(3900, 2, 2, DONE, idle, back=3250)]
+    stale = [Move(5000, 2, 2, lib.CL_IO_LOG_WOKEN, wake), Move(5900, 2, 2, DONE, wake, back=4000)]
+    stalled = [Move(7000, 2, 2, lib.CL_IO_LOG_WOKEN, wake), Move(7900, 2, 0, lib.CL_IO_LOG_STALLED, wake)]
+    ns, why = handoff_moves.woken([*begun, *given, *stale, *stalled])
+    hz = default_clock().hz
+    assert [round(value * hz / 1e9) for value in ns] == [500, 250]
+    assert why == {"unstamped": 1, "stalled": 1}
+
+
+def test_an_eviction_is_broken_down_at_the_round_that_evicts() -> None:
+    wanted, done = move(1 << 40)
+    (parts,) = handoff_moves.evictions([wanted, Move((1 << 40) + 70, 2, 2, lib.CL_IO_LOG_EVICTED, ASK), done])
+    ticks = [round(value * default_clock().hz / 1e9) for value in parts.values()]
+    assert ticks == [60, 30]
+    assert handoff_moves.evictions([wanted, done]) == []
+
+
+def test_a_parked_owners_core_is_neither_asked_for_nor_interrupted() -> None:
+    step = lib.CL_IO_STEP_PARKED
+    by_itself = [Move(1, 2, 1, WANTED, step), Move(2, 1, 1, DONE, step)]
+    got_up = [Move(3, 2, 1, WANTED, step), Move(4, 1, 1, DONE, ASK)]
+    assert [one[0].tsc for one in handoff_moves.parked([*by_itself, *got_up])] == [1]
+
+
+@two_cores
+@pytest.mark.parametrize("active", [False, True])
+def test_decisions_over_many_applications_are_timed(active: bool) -> None:
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    found = decision.measure((cores[0], cores[1]), 5, 0.5, active)
+    assert found.n > 0
+    assert len(found.runs_ns) == decision.ROUNDS
 
 
 def test_a_hand_over_that_never_came_counts_as_infinite() -> None:

@@ -1,6 +1,7 @@
 """The plot lint: it passes what the harness draws and finds each fault that it is for."""
 
 import io
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -123,3 +124,10 @@ def test_bars_of_one_system_share_a_colour_and_ticks_are_read_at_a_glance(tmp_pa
     assert first == third != second
     assert [t.get_text() for t in c.axes[0].get_yticklabels()] == ["a", "b", "a too"]
     assert "200 k" in [t.get_text() for t in c.axes[0].get_xticklabels()]
+
+
+def test_a_bar_without_end_is_a_word_and_no_length() -> None:
+    c = Canvas("t", message="m", n=1)
+    c.bars(["a", "b"], [2.0, math.inf], ylabel="p99 (us)")
+    assert [bar.get_width() for bar in c.axes[0].patches] == [2.0, 0.0]
+    assert [text.get_text() for text in c.axes[0].texts] == ["2", "inf"]

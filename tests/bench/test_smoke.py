@@ -6,12 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from corelane.bench import registry
+from corelane.bench import bimodal, colocate, handoff, registry
 from corelane.bench.harness import document as doc
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'corelane[plot]'")
 
 ENTRIES = registry.entries()
+STEPS = ("ask", "ask, numba job", "ask, seldom", "interrupt", "evict", "owner parked", "idle core, iokernel")
+LINUX = "Linux, batch under SCHED_IDLE"
+ARMS = {  # that each benchmark compares: each is in the document, or said to be left out
+    "afxdp": ("reflector", "embedded", "iokernel", "linux spin", "linux block"),
+    "bimodal": tuple(bimodal.ARMS),
+    "colocate": (
+        "kv alone",
+        "batch alone",
+        *(f"delay target {us:g} us" for us in colocate.TARGETS_US),
+        *colocate.LINUX,
+        *(f"{name}{colocate.SWEPT}" for name in (colocate.LOWEST, colocate.HALF_TARGET, colocate.COMPARED)),
+    ),
+    "handoff": (*STEPS, *handoff.WAYS, *handoff.DECISIONS),
+    "loadshift": ("delay", "shenango", "static", LINUX),
+}
 
 
 @pytest.mark.parametrize("name", sorted(ENTRIES))
@@ -27,6 +42,8 @@ def test_benchmark_leaves_a_whole_document(name: str, tmp_path: Path) -> None:
     assert document["bench"] == name
     assert set(document["figures"]) >= set(ENTRIES[name].figures)
     assert document["arms"] or document["settings"]["skipped"]
+    there = {arm["name"] for arm in document["arms"]} | set(document["settings"]["skipped"])
+    assert set(ARMS.get(name, ())) <= there
     assert document["canary"]["seconds"] > 0
     if document["arms"]:
         assert png.read_bytes().startswith(b"\x89PNG")
