@@ -37,7 +37,7 @@ NODES = (1, 2, 3)
 KV_PORT, FRAME_PORT = 11211, 7400
 SPIN_US, TARGET_US = 5000, 0.01  # a node gets the core at once
 SHARED_SPIN_US = 100  # as long as most waits for the others' disks; it yields between looks (complete.h)
-LOG_BYTES, MEMORY_BYTES = 128 << 20, 64 << 20
+LOG_BYTES, MEMORY_BYTES = 128 << 20, 24 << 20
 
 
 def address(node: int) -> str:

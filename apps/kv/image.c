@@ -72,6 +72,13 @@ int64_t cl_kv_image_bytes(const struct cl_kv *store)
     return (int64_t)bytes;
 }
 
+int64_t cl_kv_image_most(const struct cl_kv *store)
+{
+    const struct kv_partition *p = &store->partitions[0];
+    int64_t now = cl_kv_image_bytes(store);
+    return now < 0 ? now : now + (int64_t)(p->log_bytes - kv_reserve_of(p) - (p->head - p->tail));
+}
+
 /* The part of [at, at + n) of the image that lies in a piece which begins at `begin`: its place in both. */
 static uint64_t overlap(uint64_t begin, uint64_t bytes, uint64_t at, uint64_t n, uint64_t *in_piece, uint64_t *in_range)
 {

@@ -12,6 +12,8 @@
 
 /* Bytes of the image. -EINVAL: the store has more than one partition. */
 CL_API int64_t cl_kv_image_bytes(const struct cl_kv *store);
+/* What no image of this store is longer than, whatever it will hold. -EINVAL: more than one partition. */
+CL_API int64_t cl_kv_image_most(const struct cl_kv *store);
 /* Copy up to `room` bytes of the image from byte `at` on; 0 at its end. */
 CL_API int64_t cl_kv_image_save(const struct cl_kv *store, uint64_t at, uint8_t *out, uint64_t room);
 /* A number that is the same for stores that did the same writes at the same times, however they came to it: the items, where

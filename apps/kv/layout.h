@@ -96,6 +96,13 @@ static inline struct kv_partition *kv_partition_of(const struct cl_kv *s, uint64
     return &s->partitions[(hash >> s->partition_shift) & (s->n_partitions - 1)];
 }
 
+/* Free bytes that an append leaves in a store that never evicts. With two of the largest items (1/16, by cl_kv_new) an item at
+ * the tail can always be moved, a pad before the log's end in its way or not; the rest is for an image to be shorter. */
+static inline uint64_t kv_reserve_of(const struct kv_partition *p)
+{
+    return p->live_limit ? p->log_bytes / 12 : 0;
+}
+
 static inline struct kv_bucket *kv_bucket_of(const struct kv_partition *p, uint64_t hash)
 {
     return &p->buckets[hash & p->bucket_mask];

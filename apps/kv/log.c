@@ -30,13 +30,6 @@ static uint64_t need_of(const struct kv_partition *p, uint64_t bytes)
     return rest < bytes ? rest + bytes : bytes;
 }
 
-/* Free bytes that an append must leave in a store that never evicts: with them an item at the tail can always be moved, a pad
- * before the log's end in its way or not. Two of the largest items, by cl_kv_new. */
-static uint64_t reserve_of(const struct kv_partition *p)
-{
-    return p->live_limit ? p->log_bytes / 16 : 0;
-}
-
 /* Free space that appends keep ahead of them, so that reclaiming can move a few items without evicting others. */
 static uint64_t gap_target(const struct kv_partition *p)
 {
@@ -148,7 +141,7 @@ struct kv_item *kv_log_append(struct kv_partition *p, uint64_t bytes, uint32_t n
         return NULL;
     struct allowance a = {.move_bytes = MOVE_FACTOR * bytes + 4096, .now_s = now_s};
     for (;;) {
-        a.need = need_of(p, bytes) + reserve_of(p); /* moves go through the head too, and may cross the log's end */
+        a.need = need_of(p, bytes) + kv_reserve_of(p); /* moves go through the head too, and may cross the log's end */
         if (gap_of(p) >= a.need + gap_target(p) || p->tail == p->head || !reclaim_one(p, &a))
             break;
     }

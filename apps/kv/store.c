@@ -150,7 +150,7 @@ int cl_kv_new(const struct cl_kv_config *given, struct cl_kv **out, char err[256
     if (draw_secret(&secret, c.seed))
         return refuse(err, -EIO, "the kernel gave no random bytes for the hash secret");
     struct plan plan = make_plan(&c);
-    uint64_t most = plan.log_bytes / (c.no_evict ? 32 : 4); /* log.c: reserve_of */
+    uint64_t most = plan.log_bytes / (c.no_evict ? 32 : 4); /* kv_reserve_of */
     uint64_t item_max = c.item_max_bytes ? c.item_max_bytes : cl_min(MIB, most);
     if (item_max > most || item_max < 1024)
         return refuse(err, -EINVAL,

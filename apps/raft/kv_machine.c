@@ -2,11 +2,13 @@
 #include "kv_machine.h"
 #include "../kv/image.h"
 #include "../kv/layout.h"
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #define SWEEP_ITEMS 16 /* looked at for expiry with each command */
 #define ITEM_BYTES 8192
+#define NODE_BYTES 4096 /* of a snapshot: its header and the group's members */
 #define NO_QUERY "CLIENT_ERROR a query is one line of get, gets, version, stats or verbosity\r\n"
 
 static bool begins(const uint8_t *text, uint64_t bytes, const char *word)
@@ -100,6 +102,19 @@ int raft_kv_new(struct raft_kv *kv, uint64_t memory_bytes, struct cl_raft_machin
     *out = (struct cl_raft_machine){
         .arg = kv, .apply = apply_commands, .query = query_commands, .save = save_store, .load = load_store};
     return 0;
+}
+
+int raft_kv_fits(const struct raft_kv *kv, uint64_t room, uint64_t beside, char err[256])
+{
+    uint64_t most = (uint64_t)cl_kv_image_most(kv->store) + beside + NODE_BYTES;
+    if (most <= room)
+        return 0;
+    snprintf(
+        err, 256,
+        "the store's snapshot may take %llu MiB, and the log sets %llu MiB apart for one, a quarter of its size: lower "
+        "memory_bytes on all nodes, or give a larger log",
+        (unsigned long long)((most >> 20) + 1), (unsigned long long)(room >> 20));
+    return -ENOSPC;
 }
 
 void raft_kv_delete(struct raft_kv *kv)

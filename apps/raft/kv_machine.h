@@ -26,6 +26,8 @@ enum raft_kv_way {
 enum raft_kv_way raft_kv_way(const uint8_t *text, uint64_t bytes);
 /* Make a store of that memory, and the vtable on it. -errno with a reason in err. */
 int raft_kv_new(struct raft_kv *kv, uint64_t memory_bytes, struct cl_raft_machine *out, char err[256]);
+/* Whether a snapshot has room whatever the store will hold, `beside` bytes of the node's own too. -ENOSPC with a reason in err. */
+int raft_kv_fits(const struct raft_kv *kv, uint64_t room, uint64_t beside, char err[256]);
 void raft_kv_delete(struct raft_kv *kv);
 
 #endif

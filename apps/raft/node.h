@@ -116,6 +116,7 @@ struct cl_raft_node_counters {
     uint64_t forwarded, forward_answers, forward_lost; /* lost: the slot was needed again before an answer came */
     uint64_t sessions_opened, sessions_closed, sessions_expired;
     uint64_t snapshots, snapshots_put_off, snapshots_failed, log_full;
+    uint64_t snapshots_too_large; /* of those that failed */
 };
 
 struct cl_raft_node;

@@ -82,6 +82,8 @@ struct cl_raft_node {
     struct node_blob snapshot; /* the newest, as the core knows it */
     struct node_blob incoming; /* being received or read back */
     struct node_blob saving;   /* being written to the log */
+    uint64_t snapshot_wait_ns,
+        snapshot_next_ns; /* after one that failed: how long until the next, and when that is; 0 */
     struct cl_raft_members incoming_members;
     struct node_disk *disk; /* NULL: in memory */
 
@@ -124,6 +126,8 @@ bool node_blob_room(struct node_blob *blob, uint64_t room);
 /* Take a snapshot if it is time for one. Whether one was begun. */
 bool node_snapshot_maybe(struct cl_raft_node *node);
 void node_chunk(struct cl_raft_node *node, const struct cl_raft_ready *ready);
+/* The snapshot that was to be taken could not be, by that -errno: the next one is tried later, and later each time. */
+void node_snapshot_failed(struct cl_raft_node *node, int rc);
 /* The saving blob is durable: it is the snapshot now. False: it is not used. */
 bool node_snapshot_saved(struct cl_raft_node *node);
 /* The incoming blob is durable: restore from it. Returns cl_raft_snapshot_installed, or < 0. */

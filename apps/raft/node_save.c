@@ -41,7 +41,7 @@ static bool save_refused(struct node_disk *d, int rc)
     if (rc == -EAGAIN || rc == -EBUSY)
         return false;
     struct cl_raft_node *node = d->node;
-    cl_count(&node->count.snapshots_failed, 1);
+    node_snapshot_failed(node, rc);
     cl_log_snapshot_abort(d->log);
     d->save = SAVE_NOTHING;
     if (d->save_received || (rc != -ENOSPC && rc != -ENOTSUP))

@@ -3,6 +3,7 @@
  *     0  u32 magic "CLRS"   4  u32 version   8  u64 the log's clock, ms   16  u32 bytes of the configuration, u32 0
  *    24  u64 bytes of the sessions           32  the configuration, the sessions, the state machine to the end */
 #include "node_internal.h"
+#include "../../libos/storage/log.h"
 #include "bytes.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -11,6 +12,8 @@
 #define VERSION 1
 #define HEADER 32
 #define PIECE (1 << 20)
+#define WAIT_NS 100000000ull /* after the first one that failed */
+#define WAIT_MOST_NS 10000000000ull
 
 void node_blob_free(struct node_blob *blob)
 {
@@ -30,6 +33,21 @@ bool node_blob_room(struct node_blob *blob, uint64_t room)
     return true;
 }
 
+static uint64_t snapshot_room(const struct cl_raft_node *node)
+{
+    uint64_t most = node->config.snapshot_bytes;
+    return node->config.log ? cl_min(most, cl_log_snapshot_room(node->config.log)) : most;
+}
+
+void node_snapshot_failed(struct cl_raft_node *node, int rc)
+{
+    cl_count(&node->count.snapshots_failed, 1);
+    if (rc == -ENOSPC)
+        cl_count(&node->count.snapshots_too_large, 1);
+    node->snapshot_wait_ns = node->snapshot_wait_ns ? cl_min(2 * node->snapshot_wait_ns, WAIT_MOST_NS) : WAIT_NS;
+    node->snapshot_next_ns = node->now_ns + node->snapshot_wait_ns;
+}
+
 static int save_machine(struct cl_raft_node *node, struct node_blob *b)
 {
     const struct cl_raft_machine *m = &node->config.machine;
@@ -41,7 +59,7 @@ static int save_machine(struct cl_raft_node *node, struct node_blob *b)
             return (int)n;
         b->bytes += (uint64_t)n;
         at += (uint64_t)n;
-        if (b->bytes > node->config.snapshot_bytes)
+        if (b->bytes > snapshot_room(node))
             return -ENOSPC;
     }
 }
@@ -92,11 +110,12 @@ static bool snapshot_wanted(struct cl_raft_node *node)
 
 bool node_snapshot_maybe(struct cl_raft_node *node)
 {
-    if (node_disk_saving(node) || !snapshot_wanted(node))
+    if (node_disk_saving(node) || node->now_ns < node->snapshot_next_ns || !snapshot_wanted(node))
         return false;
     node->compact_asked = 0;
-    if (fill_blob(node)) {
-        cl_count(&node->count.snapshots_failed, 1);
+    int rc = fill_blob(node);
+    if (rc) {
+        node_snapshot_failed(node, rc);
         return false;
     }
     node_disk_save(node, false);
@@ -111,6 +130,7 @@ bool node_snapshot_saved(struct cl_raft_node *node)
         return false;
     }
     cl_count(&node->count.snapshots, 1);
+    node->snapshot_wait_ns = node->snapshot_next_ns = 0;
     struct node_blob old = node->snapshot;
     node->snapshot = node->saving;
     node->saving = old;
@@ -157,13 +177,15 @@ int node_restore(struct cl_raft_node *node, const struct node_blob *b, struct cl
 void node_chunk(struct cl_raft_node *node, const struct cl_raft_ready *ready)
 {
     struct node_blob *b = &node->incoming;
-    bool ok = ready->chunk_total <= node->config.snapshot_bytes && !node_disk_saving(node) &&
-              node_blob_room(b, ready->chunk_total);
+    bool fits = ready->chunk_total <= snapshot_room(node);
+    bool ok = fits && !node_disk_saving(node) && node_blob_room(b, ready->chunk_total);
     if (ok && ready->chunk_bytes)
         memcpy(b->data + ready->chunk_offset, ready->chunk_data, ready->chunk_bytes);
     cl_raft_chunk_taken(node->raft, ok);
     if (!ok) {
         cl_count(&node->count.snapshots_failed, 1);
+        if (!fits)
+            cl_count(&node->count.snapshots_too_large, 1);
         return;
     }
     if (!ready->chunk_last)

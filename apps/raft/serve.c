@@ -2,6 +2,7 @@
 #include "serve_internal.h"
 #include "../../libos/storage/log.h"
 #include "bytes.h"
+#include "session.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,6 +235,9 @@ static int make_node(struct cl_raft_service *s, char err[256])
     c->max_sessions = c->max_sessions ? c->max_sessions : 256;
     uint64_t memory = s->config.kv_memory_bytes ? s->config.kv_memory_bytes : 64 << 20;
     int rc = c->machine.apply ? 0 : raft_kv_new(&s->kv, memory, &c->machine, err);
+    if (!rc && s->kv.store && c->log)
+        rc = raft_kv_fits(&s->kv, cl_log_snapshot_room(c->log), raft_sessions_most(c->max_sessions, c->reply_bytes),
+                          err);
     return rc ? rc : cl_raft_node_new(c, &s->node, err);
 }
 

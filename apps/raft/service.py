@@ -62,23 +62,34 @@ class RaftService:
 
     def __init__(self, ptr: Any, id: int, ports: tuple[int, ...], log: NodeLog | None, keep: list[Any]) -> None:
         self._ptr, self._log, self._keep, self._ports = ptr, log, keep, ports
+        self._snapshot_room = int(lib.cl_log_snapshot_room(log.ptr)) if log else 0
         self.id = id
         self._closing = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name=f"raft-{id}-watch", daemon=True)
         self._watcher.start()
 
     def _watch(self) -> None:
-        """Say it once if the node stops, and once each time its disk is late: a replica that does not vote must not go
-        unnoticed."""
+        """Say it once if the node stops, each time its disk is late, and once if its state outgrows its snapshots: a
+        replica that does not vote, or soon takes no more commands, must not go unnoticed."""
         node = lib.cl_raft_service_node(self._ptr)
         s = ffi.new("struct cl_raft_status *")
-        durable, since, told = -1, 0.0, False
+        counters = ffi.new("struct cl_raft_node_counters *")
+        durable, since, told, told_large = -1, 0.0, False, False
         while not self._closing.wait(WATCH_S):
             if lib.cl_raft_node_state(node) == lib.CL_RAFT_STOPPED:
                 why = ffi.string(lib.cl_raft_node_why(node)).decode()
                 _LOGGER.error("Raft node %d has stopped, and the others go on without it: %s", self.id, why)
                 return
             lib.cl_raft_service_status(self._ptr, s)
+            lib.cl_raft_node_counters(node, counters)
+            if counters.snapshots_too_large and not told_large:
+                told_large = True
+                text = (
+                    "Raft node %d: its state does not fit into a snapshot (%s), so its log cannot be trimmed, and once"
+                    " that is full it takes no more commands: have less state, or larger logs on new nodes"
+                )
+                room = self._snapshot_room
+                _LOGGER.error(text, self.id, f"of {room} bytes, what its log sets apart" if room else "in memory")
             now = time.monotonic()
             if s.durable == s.last or s.durable != durable:
                 durable, since, told = int(s.durable), now, False

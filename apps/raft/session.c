@@ -138,6 +138,11 @@ uint32_t raft_sessions_expire(struct raft_sessions *s, uint64_t before_ms)
     return n;
 }
 
+uint64_t raft_sessions_most(uint32_t max, uint32_t reply_room)
+{
+    return (uint64_t)max * (SAVED_BYTES + reply_room);
+}
+
 uint64_t raft_sessions_save(const struct raft_sessions *s, uint8_t *out)
 {
     uint64_t at = 0;

@@ -228,6 +228,8 @@ CL_API void cl_log_snapshot_get(const struct cl_log *log, struct cl_log_snapshot
 /* Begin one; one begun before and not committed is given up. -EAGAIN: writes of that are still in flight. -ENOTSUP: no space was set
  * apart. */
 CL_API int cl_log_snapshot_begin(struct cl_log *log, uint64_t index, uint64_t tag);
+/* Bytes of the largest snapshot. 0: none are kept. */
+CL_API uint64_t cl_log_snapshot_room(const struct cl_log *log);
 /* Take the next bytes. Returns how many it took (pump and offer the rest); -ENOSPC; -EINVAL: none begun; or the log's error. */
 CL_API int64_t cl_log_snapshot_write(struct cl_log *log, const void *data, uint64_t bytes);
 /* Make what was written the snapshot; op->done when that is durable. Does not trim. -EINVAL: none begun; -EBUSY: being committed. */

@@ -76,16 +76,20 @@ static void send_piece(struct cl_log *log)
     n->fill = 0;
 }
 
+uint64_t cl_log_snapshot_room(const struct cl_log *log)
+{
+    return log->super.now.snapshot_bytes / CL_LOG_PIECE_BYTES * CL_LOG_PIECE_DATA;
+}
+
 int64_t cl_log_snapshot_write(struct cl_log *log, const void *data, uint64_t bytes)
 {
     struct cl_log_snap *n = &log->snap;
-    const uint64_t most = log->super.now.snapshot_bytes / CL_LOG_PIECE_BYTES * CL_LOG_PIECE_DATA;
     int rc = usable(log);
     if (rc)
         return rc;
     if (!n->begun || n->committing)
         return -EINVAL;
-    if (bytes > most - n->next.bytes)
+    if (bytes > cl_log_snapshot_room(log) - n->next.bytes)
         return -ENOSPC;
     uint64_t taken = 0;
     while (taken < bytes) {

@@ -40,7 +40,7 @@ class Node:
             options.peers,
             kv_port=11211,
             log=options.log,
-            memory_bytes=8 << 20,
+            memory_bytes=4 << 20,
             election_ms=options.election_ms,
             disk=self._wrap,
         )

@@ -187,7 +187,7 @@ class SwitchGroup(Group):
             "id": i,
             "peers": PEERS,
             "log": f"{self.folder}/{i}.log",
-            "memory_bytes": 8 << 20,
+            "memory_bytes": 4 << 20,
             "election_ms": ELECTION_MS,
         }
         words = [w for k, v in options.items() for w in ("--option", f"{k}={v}")]

@@ -191,6 +191,34 @@ def test_a_full_disk_is_refused_or_compacted_and_never_success(disks):
     assert [c for c in kept if c in set(done)] == done
 
 
+def test_a_state_that_outgrew_its_snapshots_is_counted_and_not_saved_over_and_over(disks):
+    disks += [Disk(seed=i + 1, size=512 << 10, snapshot_bytes=64 << 10) for i in range(3)]
+    nodes = Nodes(3, {i + 1: d.open() for i, d in enumerate(disks)})
+    leader = nodes.leader()
+    saves = [0]
+    save = nodes.machines[leader].save
+
+    def counted() -> bytes:
+        saves[0] += 1
+        return save()
+
+    nodes.machines[leader].save = counted
+    statuses = []
+    for _ in range(400):
+        answer = nodes.command(leader, b"x" * 900)
+        statuses.append(answer[0] if answer else None)
+        nodes.run(1)
+    counters = nodes.nodes[leader].counters()
+    assert nodes.nodes[leader].state == "running"
+    assert counters["snapshots_too_large"] > 0
+    assert saves[0] <= counters["snapshots"] + 4  # it waits for 0.1, 0.2, 0.4 s
+    assert statuses[0] == "ok"
+    assert statuses[-1] == "busy"
+    nodes.machines[leader].commands.clear()  # as if it had become small again
+    nodes.run(1000)
+    assert nodes.nodes[leader].counters()["snapshots"] > counters["snapshots"]
+
+
 def test_a_log_of_another_node_is_refused(disks):
     nodes = cluster(disks)
     nodes.leader()

@@ -44,7 +44,8 @@ class Group:
         self.children: dict[int, subprocess.Popen[str]] = {}
         self.sockets: list[socket.socket] = []
 
-    def start(self, i: int, command: list[str] | None = None) -> None:
+    def words(self, i: int, memory_bytes: int = 4 << 20) -> list[str]:
+        """What starts node i of the store."""
         log = [] if self.log_dir is None else ["--option", f"log={self.log_dir}/{i}.log"]
         if self.log_dir and not (self.log_dir / f"{i}.log").exists():
             make_log_file(f"{self.log_dir}/{i}.log", 32 << 20)
@@ -62,10 +63,12 @@ class Group:
             "--poll",
             "block",
         ]
-        options = [f"id={i}", f"peers={PEERS}", "election_ms=100", "memory_bytes=8388608"]
-        words = command or [*kv, *(w for o in options for w in ("--option", o)), *log]
+        options = [f"id={i}", f"peers={PEERS}", "election_ms=100", f"memory_bytes={memory_bytes}"]
+        return [*kv, *(w for o in options for w in ("--option", o)), *log]
+
+    def start(self, i: int, command: list[str] | None = None) -> None:
         self.children[i] = subprocess.Popen(
-            [sys.executable, *words],
+            [sys.executable, *(command or self.words(i))],
             stdout=subprocess.DEVNULL,
             stderr=None if os.environ.get("RAFT_SHOW") else subprocess.DEVNULL,
             preexec_fn=die_with_parent,
@@ -186,11 +189,11 @@ def test_the_store_lives_through_kill_9(make_group, durable: bool) -> None:
 def test_logs_on_areas_of_one_device_live_through_kill_9(make_group, tmp_path: Path) -> None:
     if why := blk_loop.missing():
         pytest.skip(why)
-    create(tmp_path / "disk", 64 << 20)
+    create(tmp_path / "disk", 128 << 20)
     group = make_group(False, tmp_path / "disk")
     for i in (1, 2, 3):
-        control.area(group.path, lib.CL_CONTROL_AREA_CREATE, f"raft-{i}", 16 << 20)
-        assert make_log_area(group.path, f"raft-{i}") == 16 << 20
+        control.area(group.path, lib.CL_CONTROL_AREA_CREATE, f"raft-{i}", 32 << 20)
+        assert make_log_area(group.path, f"raft-{i}") == 32 << 20
         group.start(i)
     assert group.memcached(1, b"set a 5 0 3\r\nabc\r\n") == b"STORED\r\n"
     with pytest.raises(CorelaneError, match="another client has it open"):
@@ -214,6 +217,14 @@ def operate(group: Group, capsys: pytest.CaptureFixture[str], *words: str) -> tu
         code = main(["raft", *words, "--peers", PEERS])
     said = capsys.readouterr()
     return code, said.out, said.err
+
+
+@pytest.mark.timeout(60)
+def test_a_store_whose_snapshot_may_not_fit_into_the_log_is_refused(make_group) -> None:
+    words = make_group(True).words(1, memory_bytes=64 << 20)
+    done = subprocess.run([sys.executable, *words], cwd="/", capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 1
+    assert "lower memory_bytes on all nodes, or give a larger log" in done.stderr
 
 
 @pytest.mark.timeout(120)
