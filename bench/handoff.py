@@ -307,6 +307,6 @@ def plot(document: dict[str, Any]) -> Canvas:
     for a in arms:
         if a["p99_us"] == "inf":
             canvas.caption(
-                f"{a['name']}: p99 is infinite: {a['missed']} of {a['n']} did not come, or not within 20 ms."
+                f"{a['name']}: p99 is infinite: {a['missed']} of {a['n']} did not come or did not say when."
             )
     return canvas
