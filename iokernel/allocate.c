@@ -2,9 +2,10 @@
  * owner parks, the applications' signals fill the policy's table, the policy says how many cores each should have, and
  * what differs is moved (move.c).
  *
- * What the policy does not see. An application's `maximum` is what it could use at this moment: kthreads that run, and
- * those that would find work. And two of one class do not take cores from each other faster than HOLD_*: a policy that
- * compares attained times would have them alternate every interval.
+ * What an application demands is what it could use at this moment: kthreads that run, and those that would find work. A core
+ * that it is granted beyond that stays with whoever has it until somebody takes it to whom it is granted and who has work.
+ * And two of one class do not take cores from each other faster than HOLD_*: a policy that compares attained times would have
+ * them alternate every interval.
  *
  * Work conservation is not left to the policy: what it grants nobody goes to whoever waits for longer than an interval, or
  * has no core; except under `static`, which is there to show what happens without. */
@@ -229,8 +230,7 @@ static void look_at_app(struct io_loop *loop, struct io_app *app, struct cl_poli
     row->storage_delay_ns = to_ns(loop, f.stored);
     row->answer_ns = a->answer_ns;
     row->cores = a->held;
-    row->maximum = cl_min(a->demand, a->maximum);
-    row->guaranteed = cl_min(a->guaranteed, row->maximum);
+    row->demand = a->demand;
     row->attained_ns = to_ns(loop, a->core_ticks);
     io_count(a->stats.congested, f.waiting != 0);
     cl_store_relaxed(&a->stats.waiting, f.waiting);
@@ -299,8 +299,8 @@ static void share_idle(struct io_loop *loop)
     struct io_cores *c = &loop->cores;
     struct cl_policy_setting now;
     uint32_t granted = 0;
-    for (uint32_t i = 0; i < c->n_active; i++) /* the others' maximum is 0 */
-        granted += cl_max(row_of(c, c->active[i])->grant, c->active[i]->cores.held);
+    for (uint32_t i = 0; i < c->n_apps; i++)
+        granted += cl_max(c->table[i].grant, c->apps[i]->cores.held);
     if (granted >= c->n)
         return;
     cl_policy_host_current(c->host, &now);

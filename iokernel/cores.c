@@ -173,7 +173,11 @@ void io_cores_add(struct io_loop *loop, struct io_app *app)
     a->row = c->n_apps;
     c->apps[c->n_apps++] = app;
     c->view.n_apps = c->n_apps;
-    c->table[a->row] = (struct cl_policy_app){.kind = a->kind, .weight = a->weight, .deadline_ns = a->deadline_ns};
+    c->table[a->row] = (struct cl_policy_app){.kind = a->kind,
+                                              .guaranteed = a->guaranteed,
+                                              .maximum = a->maximum,
+                                              .weight = a->weight,
+                                              .deadline_ns = a->deadline_ns};
     c->urgent = true;
 }
 

@@ -27,14 +27,23 @@ const char *cl_policy_name(unsigned index)
 }
 
 /* What is taken away when more was granted than there is: */
+enum reach {
+    UNUSED,     /* what is over the guarantee, and not demanded */
+    BURST,      /* what is over the guarantee */
+    GUARANTEED, /* that, too */
+};
+
 struct tier {
+    enum reach reach;
     uint32_t kind;
-    bool guaranteed; /* also what was guaranteed */
 };
 
 static uint32_t floor_of(const struct cl_policy_app *a, const struct tier *t)
 {
-    return t->guaranteed ? 0 : cl_min(a->guaranteed, a->grant);
+    if (t->reach == GUARANTEED)
+        return 0;
+    uint32_t keeps = t->reach == UNUSED ? cl_max(a->guaranteed, a->demand) : a->guaranteed;
+    return cl_min(keeps, a->grant);
 }
 
 /* Cores that come free when nobody of the tier keeps more than `level` over its guarantee. */
@@ -101,15 +110,14 @@ unsigned cl_policy_settle(const struct cl_policy_view *view, struct cl_policy_ap
     for (uint32_t i = 0; i < view->n_apps; i++) {
         struct cl_policy_app *a = &apps[i];
         uint32_t most = cl_min(a->maximum, view->n_cores), grant = cl_min(a->grant, most);
-        /* A guarantee is for who wants it: something waits, or batch, which always does. */
-        if (a->kind == CL_POLICY_BATCH || cl_policy_oldest_ns(a))
-            grant = cl_max(grant, cl_min(a->guaranteed, most));
+        grant = cl_max(grant, cl_min(cl_min(a->guaranteed, a->demand), most));
         changed += grant != a->grant;
         a->grant = grant;
         sum += grant;
     }
-    static const struct tier order[] = {
-        {CL_POLICY_BATCH, false}, {CL_POLICY_LATENCY, false}, {CL_POLICY_BATCH, true}, {CL_POLICY_LATENCY, true}};
+    static const struct tier order[] = {{UNUSED, CL_POLICY_BATCH},     {UNUSED, CL_POLICY_LATENCY},
+                                        {BURST, CL_POLICY_BATCH},      {BURST, CL_POLICY_LATENCY},
+                                        {GUARANTEED, CL_POLICY_BATCH}, {GUARANTEED, CL_POLICY_LATENCY}};
     for (unsigned t = 0; sum > view->n_cores && t < sizeof order / sizeof *order; t++) {
         uint64_t taken = cut_tier(view, apps, &order[t], sum - view->n_cores);
         changed += (unsigned)taken;

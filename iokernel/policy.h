@@ -6,9 +6,10 @@
  * every application, and may use `memory` (zero when the application registers and when the policy is swapped in, never
  * touched by others). It allocates nothing, locks nothing, calls nothing, keeps no state elsewhere, gives the same grants
  * for the same table, and takes time in O(n_apps). None of it is trusted: policy_trial.h tries a policy before it is
- * installed, policy_host.h bounds it while it runs, and cl_policy_settle brings each grant into [guaranteed if it has
- * work, maximum], and when the grants exceed the cores, cuts them: what is over a guarantee before what was guaranteed,
- * of either batch before latency, and among equals whoever is most over its guarantee first.
+ * installed, policy_host.h bounds it while it runs, and cl_policy_settle brings each grant into [what is guaranteed and
+ * demanded, maximum], and when the grants exceed the cores, cuts them: what is over a guarantee and not demanded, then what is
+ * over a guarantee, then what was guaranteed, of each batch before latency, and among equals whoever is most over its
+ * guarantee first, in the order of the table. Who wants equals to take turns grants no more than there is (policy_deal.h).
  *
  * Signals are ages: how long the oldest packet, runnable thread, overdue timer or storage completion of the application
  * has been waiting at this instant; 0 if none waits (Shenango, NSDI 2019, section 4.1; Caladan, OSDI 2020, section 4).
@@ -31,9 +32,11 @@
 #define CL_POLICY_PARAMS 8
 #define CL_POLICY_MEMORY 4
 #define CL_POLICY_MAX_APPS 256 /* rows in a table, at most */
-#define CL_POLICY_ABI 1        /* of this header, for a policy compiled elsewhere */
+#define CL_POLICY_ABI 2        /* of this header, for a policy compiled elsewhere */
 
-/* One application, two cache lines. All but grant and memory are read-only for the policy. */
+/* One application, two cache lines. All but grant and memory are read-only for the policy.
+ *
+ * A grant beyond `demand` keeps cores for the application while it has no use for them: nobody else gets them. */
 struct cl_policy_app {
     uint64_t packet_delay_ns;
     uint64_t thread_delay_ns;
@@ -41,18 +44,19 @@ struct cl_policy_app {
     uint64_t storage_delay_ns;
     uint64_t attained_ns; /* core time held so far */
     uint64_t deadline_ns; /* what the application asks its tail to stay under; 0: nothing asked */
-    uint32_t cores;       /* held now, those on their way to it included */
-    uint32_t idle;        /* of those, cores without work at this instant */
-    uint32_t guaranteed;  /* never less, if it wants them */
-    uint32_t maximum;     /* never more */
-    uint32_t kind;        /* CL_POLICY_LATENCY or CL_POLICY_BATCH */
-    uint32_t weight;      /* share among equals; at least 1 */
-    uint32_t grant;       /* OUT: cores that it should have */
-    uint32_t reserved;
-    uint64_t memory[4]; /* the policy's own */
     /* Lately, from the grant of its only core, which another had, to the first frame that it sent; 0: not known. */
     uint64_t answer_ns;
-    uint64_t pad[1];
+    uint32_t cores;      /* held now, those on their way to it included */
+    uint32_t idle;       /* of those, cores without work at this instant */
+    uint32_t demand;     /* it could use at this instant: with work, and for what waits beside; at most `maximum` */
+    uint32_t guaranteed; /* never less, if it wants them */
+    uint32_t maximum;    /* never more */
+    uint32_t kind;       /* CL_POLICY_LATENCY or CL_POLICY_BATCH */
+    uint32_t weight;     /* share among equals; at least 1 */
+    uint32_t reserved;
+    uint32_t grant; /* OUT: cores that it should have */
+    uint32_t unused;
+    uint64_t memory[4]; /* the policy's own */
 };
 
 struct cl_policy_view {
@@ -77,7 +81,7 @@ CL_API unsigned cl_policy_settle(const struct cl_policy_view *view, struct cl_po
 // cffi: end
 
 _Static_assert(sizeof(struct cl_policy_app) == 128, "two cache lines");
-_Static_assert(offsetof(struct cl_policy_app, grant) == 72, "what a policy only reads comes first");
+_Static_assert(offsetof(struct cl_policy_app, grant) == 88, "what a policy only reads comes first");
 
 /* What a compiled policy says of itself: exported as NAME_policy beside the function NAME, and read from the file before
  * anything of it is loaded. */
@@ -107,8 +111,10 @@ static inline uint64_t cl_policy_oldest_ns(const struct cl_policy_app *a)
  * `grant`: guarantees of either kind first, and the rest core by core to whoever of them attained least for its weight, in
  * turns of 20 us. Uses their memory[1], [2] and [3]. */
 void cl_policy_share_latency(const struct cl_policy_view *view, struct cl_policy_app *apps);
-/* Give what the latency applications leave to the batch ones, by attained time over weight
- * (policy_deal.h). Uses the batch applications' memory[2] and [3]. */
+/* Give what all grants leave to batch applications that demand more than theirs, by attained time over weight (policy_deal.h).
+ * Uses the batch applications' memory[2] and [3]. */
+void cl_policy_share_left(const struct cl_policy_view *view, struct cl_policy_app *apps);
+/* The same once each batch application was granted what it is guaranteed and demands. */
 void cl_policy_share_rest(const struct cl_policy_view *view, struct cl_policy_app *apps);
 /* After that: cores that nobody wants go, one each, to latency applications in which anything waits at all. */
 void cl_policy_use_spare(const struct cl_policy_view *view, struct cl_policy_app *apps);

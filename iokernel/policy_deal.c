@@ -160,7 +160,7 @@ void cl_policy_share_latency(const struct cl_policy_view *view, struct cl_policy
     for (uint32_t i = 0; i < view->n_apps; i++) {
         const struct cl_policy_app *a = &apps[i];
         if (a->kind == CL_POLICY_BATCH)
-            kept += cl_min(a->guaranteed, a->maximum);
+            kept += cl_min(a->guaranteed, a->demand);
         else
             wanted += a->grant;
     }
@@ -189,19 +189,24 @@ void cl_policy_share_latency(const struct cl_policy_view *view, struct cl_policy
 
 static uint32_t all(const struct cl_policy_app *a)
 {
-    return a->maximum;
+    return a->demand;
+}
+
+void cl_policy_share_left(const struct cl_policy_view *view, struct cl_policy_app *apps)
+{
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < view->n_apps; i++)
+        used += apps[i].grant;
+    uint32_t left = used < view->n_cores ? (uint32_t)(view->n_cores - used) : 0;
+    cl_policy_deal(view, apps, CL_POLICY_BATCH, all, left, SLICE_NS, CREDIT_NS);
 }
 
 void cl_policy_share_rest(const struct cl_policy_view *view, struct cl_policy_app *apps)
 {
-    uint64_t used = 0;
-    for (uint32_t i = 0; i < view->n_apps; i++) {
+    for (uint32_t i = 0; i < view->n_apps; i++)
         if (apps[i].kind == CL_POLICY_BATCH)
-            apps[i].grant = cl_min(apps[i].guaranteed, apps[i].maximum);
-        used += apps[i].grant;
-    }
-    uint32_t rest = used < view->n_cores ? (uint32_t)(view->n_cores - used) : 0;
-    cl_policy_deal(view, apps, CL_POLICY_BATCH, all, rest, SLICE_NS, CREDIT_NS);
+            apps[i].grant = cl_min(apps[i].guaranteed, apps[i].demand);
+    cl_policy_share_left(view, apps);
 }
 
 void cl_policy_use_spare(const struct cl_policy_view *view, struct cl_policy_app *apps)
@@ -211,7 +216,7 @@ void cl_policy_use_spare(const struct cl_policy_view *view, struct cl_policy_app
         used += apps[i].grant;
     for (uint32_t i = 0; i < view->n_apps && used < view->n_cores; i++) {
         struct cl_policy_app *a = &apps[i];
-        if (a->kind == CL_POLICY_BATCH || a->grant > a->cores || a->grant >= a->maximum || !cl_policy_oldest_ns(a))
+        if (a->kind == CL_POLICY_BATCH || a->grant > a->cores || a->grant >= a->demand || !cl_policy_oldest_ns(a))
             continue;
         a->grant++;
         used++;

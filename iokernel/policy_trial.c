@@ -66,6 +66,9 @@ void cl_policy_generate(uint64_t seed, struct cl_policy_view *view, struct cl_po
         a->weight = (uint32_t)(pick(&rng, 4) ? 1 : 1 + pick(&rng, 1000));
         a->cores = (uint32_t)pick(&rng, cl_min(left, a->maximum) + 1);
         a->idle = a->kind == CL_POLICY_BATCH ? 0 : (uint32_t)pick(&rng, a->cores + 1);
+        bool wants_more = a->kind == CL_POLICY_BATCH ? pick(&rng, 4) != 0 : cl_policy_oldest_ns(a) != 0;
+        uint32_t more = wants_more ? 1 + (uint32_t)pick(&rng, n_cores) : 0;
+        a->demand = cl_min(a->cores - a->idle + more, a->maximum);
         left -= a->cores;
     }
 }
@@ -99,8 +102,7 @@ static uint32_t inspect(struct trial *t, const struct cl_policy_view *view, cons
     for (uint32_t i = 0; i < view->n_apps; i++) {
         const uint8_t *was = (const uint8_t *)&t->rows[i], *is = (const uint8_t *)&copy[i];
         for (size_t k = 0; k < sizeof *copy; k++) {
-            bool may = k >= offsetof(struct cl_policy_app, grant) && k < offsetof(struct cl_policy_app, answer_ns);
-            if (!may && was[k] != is[k]) {
+            if (k < offsetof(struct cl_policy_app, grant) && was[k] != is[k]) {
                 t->verdict->offset = (int64_t)(i * sizeof *copy + k);
                 return found(t, CL_POLICY_OVERWROTE, i);
             }
@@ -242,6 +244,7 @@ static void advance(struct cl_policy_app *apps, const struct cl_policy_app *sign
         a->packet_delay_ns = signals[i].packet_delay_ns;
         a->thread_delay_ns = signals[i].thread_delay_ns;
         a->idle = cl_min(signals[i].idle, a->cores);
+        a->demand = cl_min(a->cores - a->idle + (cl_policy_oldest_ns(a) != 0), a->maximum);
     }
 }
 

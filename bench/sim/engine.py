@@ -50,7 +50,7 @@ class State(NamedTuple):
 
     when, tree: times of the slots and the winner tree over them. rng: four words an application. core: owner (-1 none),
     state, whether it was at work when it was taken, last owner, next idle core. job: arrived, ns left after this run,
-    started, length of this run. app_n: cores held, idle, in batch work, first idle core.
+    started, length of this run. app_n: cores held, idle, in batch work, first idle core, on their way.
     """
 
     when: Any
@@ -232,6 +232,8 @@ def release(now: Any, a: Any, c: Any, queue: Any, ends: Any, counts: Any, s: Any
         unlink_idle(a, c, s.core, s.app_n)
     elif state == BATCHING:
         s.app_n[a, 2] -= 1
+    elif state == MOVING:
+        s.app_n[a, 4] -= 1
     elif state == BUSY:
         ran = min(now - s.job[c, 2], s.job[c, 3] - 1)
         s.times[a, WORK] += ran
@@ -271,6 +273,7 @@ def apply_grants(now: Any, table: Any, queue: Any, ends: Any, counts: Any, s: An
                     s.core[c, 0] = a
                     s.core[c, 1] = MOVING
                     s.app_n[a, 0] += 1
+                    s.app_n[a, 4] += 1
                     counts[a, GAINED] += 1
                     moved += 1
                     cost = cost if s.core[c, 3] != a or s.core[c, 2] else 0
@@ -280,8 +283,8 @@ def apply_grants(now: Any, table: Any, queue: Any, ends: Any, counts: Any, s: An
 
 
 @njit
-def fill_table(now: Any, table: Any, queue: Any, ends: Any, app_n: Any, times: Any) -> None:
-    """The signals of this instant, as an iokernel would read them."""
+def fill_table(now: Any, table: Any, queue: Any, ends: Any, kinds: Any, app_n: Any, times: Any) -> None:
+    """The signals of this instant, as an iokernel would read them: a core on its way takes one that waits."""
     size = queue.shape[1]
     for a in range(len(app_n)):
         oldest: Any = np.int64(0)
@@ -299,6 +302,9 @@ def fill_table(now: Any, table: Any, queue: Any, ends: Any, app_n: Any, times: A
             table[a]["thread_delay_ns"] = np.uint64(0)
         table[a]["cores"] = np.uint32(app_n[a, 0])
         table[a]["idle"] = np.uint32(app_n[a, 1])
+        maximum = np.int64(table[a]["maximum"])
+        use = app_n[a, 0] - app_n[a, 1] + max(ends[a, 1] - ends[a, 0] - app_n[a, 4], 0)
+        table[a]["demand"] = np.uint32(maximum if kinds[a] else min(use, maximum))
         table[a]["attained_ns"] = np.uint64(times[a, HELD])
 
 
@@ -405,11 +411,12 @@ def run(
                     s.times[a, SOJOURN] += sojourn
                     hist[a, bucket_of(sojourn)] += 1
             elif s.core[c, 1] == MOVING:
+                s.app_n[a, 4] -= 1
                 account(now, s.app_n, since, s.times)
             next_for(now, a, c, queue, ends, kinds, s)
         else:
             account(now, s.app_n, since, s.times)
-            fill_table(now, table, queue, ends, s.app_n, s.times)
+            fill_table(now, table, queue, ends, kinds, s.app_n, s.times)
             view[0]["now_ns"] = np.uint64(now)
             call_policy(addresses[0], addresses[2], addresses[3])  # numba passes the context
             world[CHANGED_GRANTS] += settle(addresses[1], addresses[2], addresses[3])

@@ -223,7 +223,7 @@ class Simulation:
         core = np.full((self.cores, 5), -1, np.int64)
         core[:, 1:3] = 0
         job = np.zeros((self.cores, 4), np.int64)
-        app_n = np.zeros((n, 4), np.int64)
+        app_n = np.zeros((n, 5), np.int64)
         app_n[:, 3] = -1
         quantum = np.array([a.quantum_ns for a in self.apps], np.int64)
         settings = np.array(

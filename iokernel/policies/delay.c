@@ -35,7 +35,7 @@ void cl_policy_delay(const struct cl_policy_view *view, struct cl_policy_app *ap
         bool too_late_next = oldest_ns && a->cores == 0 && next_ns > limit_ns;
         if (oldest_ns > limit_ns || too_late_next) {
             a->memory[0] = 0;
-            a->grant = cl_min(a->cores + 1, a->maximum);
+            a->grant = cl_max(cl_min(a->cores + 1, a->demand), a->grant);
         } else if (a->idle && oldest_ns <= limit_ns / 2) {
             if (++a->memory[0] >= calm) {
                 /* All of them: work conserving. The first request after this pays for one move. */

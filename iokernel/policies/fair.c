@@ -1,7 +1,7 @@
 /* fair: core by core to whoever has attained least for its weight, latency applications before batch.
  *
  * A latency application wants one core more than it holds if something waits, and no more than it uses otherwise; a batch
- * application always wants its maximum. Guarantees come first, then the latency applications among themselves, then batch:
+ * application always wants all that it could use. Guarantees come first, then the latency applications among themselves, then batch:
  * weighted max-min fairness among equals over the length of the credit (policy_deal.h).
  *
  * params[0]: slice, ns: a core stays until its holder is so far ahead (default 50 us). params[1]: credit, ns: how far
@@ -14,9 +14,9 @@
 static uint32_t wanted(const struct cl_policy_app *a)
 {
     if (a->kind == CL_POLICY_BATCH)
-        return a->maximum;
+        return a->demand;
     uint32_t busy = a->cores - cl_min(a->idle, a->cores);
-    return cl_min(a->maximum, cl_policy_oldest_ns(a) ? a->cores + 1 : busy);
+    return cl_min(a->demand, cl_policy_oldest_ns(a) ? a->cores + 1 : busy);
 }
 
 void cl_policy_fair(const struct cl_policy_view *view, struct cl_policy_app *apps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ tables = st.lists(
             "maximum": st.integers(0, 16),
             "kind": st.sampled_from([lib.CL_POLICY_LATENCY, lib.CL_POLICY_BATCH]),
             "weight": st.integers(0, 5),
+            "more": st.integers(0, 8),
         }
     ),
     min_size=1,
@@ -36,14 +38,23 @@ IN_USE = {"packet_delay_ns": 0, "thread_delay_ns": 0, "cores": 0, "guaranteed": 
 
 
 def table(rows: list[dict[str, int]], cores: int) -> tuple[Any, Any]:
-    """The view and the applications as C sees them."""
+    """The view and the applications as C sees them.
+
+    "more" of a row: cores that it could use beyond those at work, all if it is left out; of a latency application at
+    least one if anything waits, and none if not.
+    """
     view = ffi.new("struct cl_policy_view *")
     view.now_ns, view.interval_ns, view.n_apps, view.n_cores = 10**9, 5000, len(rows), cores
     out = ffi.new("struct cl_policy_app[]", len(rows))
     for a, row in zip(out, rows, strict=True):
         for key, value in row.items():
-            setattr(a, key, value)
+            if key != "more":
+                setattr(a, key, value)
         a.idle = row.get("idle", 0 if a.packet_delay_ns else a.cores // 2)
+        more = row.get("more", a.maximum)
+        if a.kind == lib.CL_POLICY_LATENCY:
+            more = max(more, 1) if waits(a) else 0
+        a.demand = row.get("demand", min(a.cores - a.idle + more, a.maximum))
     return view, out
 
 
@@ -63,9 +74,9 @@ def test_settled_grants_fit(name: str, rows: list[dict[str, int]], cores: int) -
     if any(a.grant < due(a, cores) for a in out if a.kind == lib.CL_POLICY_LATENCY):
         assert all(a.grant == 0 for a in out if a.kind == lib.CL_POLICY_BATCH)
     reserved = sum(min(a.guaranteed, a.maximum, cores) if name == "static" else due(a, cores) for a in out)
-    # What an application has within its guarantee and uses, although nothing waits, it keeps.
-    used = sum(min(a.guaranteed, a.cores) for a in out if a.kind == lib.CL_POLICY_LATENCY and not waits(a))
-    if reserved + used <= cores:
+    # An idle core that `delay` leaves within the guarantee for a check more.
+    idle = sum(min(a.guaranteed, a.cores) - due(a, cores) for a in out if min(a.guaranteed, a.cores) > due(a, cores))
+    if reserved + idle <= cores:
         assert all(a.grant >= due(a, cores) for a in out)
 
 
@@ -75,7 +86,7 @@ def waits(a: Any) -> bool:
 
 def due(a: Any, cores: int) -> int:
     """What an application is guaranteed and can use."""
-    return int(min(a.guaranteed, a.maximum, cores)) if a.kind == lib.CL_POLICY_BATCH or waits(a) else 0
+    return int(min(a.guaranteed, a.maximum, a.demand, cores))
 
 
 def congested(name: str, a: Any) -> bool:
@@ -93,10 +104,10 @@ def test_no_core_is_left_over_that_somebody_could_use(name: str, rows: list[dict
     lib.cl_policy_find(name.encode())(view, out)
     lib.cl_policy_settle(view, out)
     if sum(a.grant for a in out) < cores:
-        assert all(a.grant == min(a.maximum, cores) for a in out if a.kind == lib.CL_POLICY_BATCH)
+        assert all(a.grant == min(a.demand, cores) for a in out if a.kind == lib.CL_POLICY_BATCH)
         for a in out:
             if a.kind == lib.CL_POLICY_LATENCY and congested(name, a):
-                assert a.grant >= min(a.cores + 1, a.maximum, cores)
+                assert a.grant >= min(a.cores + 1, a.demand, cores)
 
 
 @pytest.mark.parametrize("name", ["shenango", "delay", "fair"])
@@ -107,7 +118,7 @@ def test_latency_comes_before_batch(name: str, rows: list[dict[str, int]], cores
     lib.cl_policy_find(name.encode())(view, out)
     lib.cl_policy_settle(view, out)
     overdue = [a for a in out if a.kind == lib.CL_POLICY_LATENCY and a.packet_delay_ns > 10_000]
-    if any(a.grant < min(a.cores + 1, a.maximum) for a in overdue):
+    if any(a.grant < min(a.cores + 1, a.demand) for a in overdue):
         assert all(a.grant <= min(a.guaranteed, a.maximum) for a in out if a.kind == lib.CL_POLICY_BATCH)
 
 
@@ -128,15 +139,14 @@ def settled_one_by_one(rows: list[dict[str, int]], cores: int) -> list[int]:
     grants = []
     for row in rows:
         most = min(row["maximum"], cores)
-        least = min(row["guaranteed"], most) if row["kind"] or row["packet_delay_ns"] else 0
-        grants.append(max(min(row["grant"], most), least))
+        grants.append(max(min(row["grant"], most), min(row["guaranteed"], row["demand"], most)))
     while sum(grants) > cores:
-        for kind, guaranteed_too in ((1, False), (0, False), (1, True), (0, True)):
-            over = {
-                i: grants[i] - row["guaranteed"]
-                for i, row in enumerate(rows)
-                if row["kind"] == kind and grants[i] > (0 if guaranteed_too else min(row["guaranteed"], grants[i]))
-            }
+        for step, kind in itertools.product(("unused", "burst", "guaranteed"), (1, 0)):
+            over = {}
+            for i, row in enumerate(rows):
+                keeps = {"unused": max(row["guaranteed"], row["demand"]), "burst": row["guaranteed"], "guaranteed": 0}
+                if row["kind"] == kind and grants[i] > keeps[step]:
+                    over[i] = grants[i] - row["guaranteed"]
             if over:
                 grants[max(over, key=lambda i: (over[i], -i))] -= 1
                 break
@@ -150,8 +160,8 @@ def settled_one_by_one(rows: list[dict[str, int]], cores: int) -> list[int]:
                 "grant": st.integers(0, 40),
                 "guaranteed": st.integers(0, 12),
                 "maximum": st.integers(0, 30),
+                "demand": st.integers(0, 30),
                 "kind": st.integers(0, 1),
-                "packet_delay_ns": st.sampled_from([0, 1]),
             }
         ),
         min_size=1,
@@ -284,9 +294,10 @@ def test_fair_owes_a_newcomer_no_more_than_its_credit() -> None:
 @given(rows=tables, cores=st.integers(1, 16))
 def test_nothing_else_is_written(name: str, rows: list[dict[str, int]], cores: int) -> None:
     view, out = table(rows, cores)
+    fields = [name for name, _ in ffi.typeof("struct cl_policy_app").fields if name not in ("grant", "memory")]
+    before = [[getattr(a, field) for field in fields] for a in out]
     lib.cl_policy_find(name.encode())(view, out)
-    for a, row in zip(out, rows, strict=True):
-        assert {k: getattr(a, k) for k in row} == row
+    assert [[getattr(a, field) for field in fields] for a in out] == before
 
 
 @given(grants=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=16), cores=st.integers(1, 256))
@@ -366,6 +377,20 @@ def test_delay_gives_a_core_that_nobody_wants_to_whoever_waits_at_all() -> None:
 
 def test_fair_serves_whoever_attained_least() -> None:
     assert grants_of("fair", [{"kind": 1, "attained_ns": 10**9}, {"kind": 1}], cores=4) == [0, 4]
+
+
+def test_static_keeps_what_is_guaranteed_whoever_could_use_it() -> None:
+    parked, busy = {"guaranteed": 1}, {"guaranteed": 1, "cores": 1, "packet_delay_ns": 10**6}
+    batch, resting = {"kind": 1}, {"kind": 1, "guaranteed": 2, "more": 0}
+    assert grants_of("static", [parked, batch], cores=1) == [1, 0]
+    assert grants_of("static", [busy, batch], cores=4) == [1, 3]
+    assert grants_of("static", [parked, resting, batch, batch | {"more": 0}], cores=4) == [1, 2, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["shenango", "delay", "fair"])
+def test_the_others_lend_what_is_guaranteed_to_who_can_use_it(name: str) -> None:
+    resting = {"kind": 1, "guaranteed": 2, "more": 0}
+    assert grants_of(name, [{"guaranteed": 1}, resting, {"kind": 1}], cores=4) == [0, 0, 4]
 
 
 def test_batch_shares_the_rest_by_weight() -> None:

@@ -42,7 +42,7 @@ def table(n: int = 3, cores: int = 4) -> tuple[Any, Any]:
     view.now_ns, view.interval_ns, view.n_apps, view.n_cores = 10**9, 5000, n, cores
     apps = ffi.new("struct cl_policy_app[]", n)
     for a in apps:
-        a.cores, a.maximum, a.weight, a.packet_delay_ns = 1, 2, 1, 1
+        a.cores, a.demand, a.maximum, a.weight, a.packet_delay_ns = 1, 2, 2, 1, 1
     return view, apps
 
 
@@ -145,7 +145,7 @@ def test_a_policy_that_does_not_return_is_left_and_put_aside(
         assert current(host).fn == lib.cl_policy_find(b"delay")
         assert stats(host).put_aside == round_
     if name == "beyond":
-        assert event.offset == 3 * 128 + 72
+        assert event.offset == 3 * 128 + ffi.offsetof("struct cl_policy_app", "grant")
     lib.cl_policy_run(host, view, apps)
     assert stats(host).decisions == 4
 

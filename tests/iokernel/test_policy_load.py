@@ -200,7 +200,7 @@ def test_the_example_of_the_documentation_decides_in_a_host(
     view.n_apps, view.n_cores = 2, 8
     view.params[0:8] = loaded.params
     apps[0].cores, apps[0].maximum, apps[0].thread_delay_ns = 3, 8, 1
-    apps[1].kind, apps[1].maximum = lib.CL_POLICY_BATCH, 8
+    apps[1].kind, apps[1].maximum, apps[1].demand = lib.CL_POLICY_BATCH, 8, 8
     ffi.cast("cl_policy_fn", loaded.address)(view, apps)
     assert [a.grant for a in apps] == [6, 2]
     counts = looping.stats()

@@ -79,7 +79,7 @@ def test_generated_tables_are_possible_and_repeat(seed: int) -> None:
         assert sum(apps[i].cores for i in range(n)) <= cores
         for a in apps[0:n]:
             assert a.idle <= a.cores <= a.maximum
-            assert a.guaranteed <= a.maximum
+            assert max(a.guaranteed, a.demand) <= a.maximum
             assert a.weight >= 1
         lib.cl_policy_generate(seed + k, view, apps, n, cores)
         assert bytes(ffi.buffer(apps, n * 128)) == before

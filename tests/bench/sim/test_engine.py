@@ -122,6 +122,7 @@ def test_nothing_is_lost_and_no_core_has_two_owners(policy: str, seed: int, quan
         assert app_n[a, 0] == np.sum(core[:, 0] == a)
         assert app_n[a, 1] == np.sum((core[:, 0] == a) & (core[:, 1] == engine.IDLE))
         assert app_n[a, 2] == np.sum((core[:, 0] == a) & (core[:, 1] == engine.BATCHING))
+        assert app_n[a, 4] == np.sum((core[:, 0] == a) & (core[:, 1] == engine.MOVING))
     assert kv.cores_held + world.result("batch").cores_held <= 4 + 1e-9
 
 

@@ -286,6 +286,36 @@ static void static_lets_cores_idle(void)
     world_delete(&w);
 }
 
+/* The core is the latency application's, whether it has work or not; under another policy the batch job borrows it. */
+static void static_keeps_a_guaranteed_core(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){.policy = "static"});
+    struct app *lat = app_add(&w, (struct wish){.kind = LATENCY, .guaranteed = 1});
+    struct app *bat = app_add(&w, (struct wish){.kind = BATCH});
+    struct kthread *l = &lat->k[0], *b = &bat->k[0];
+    ready(b, 1);
+    run(&w, 1000 * US);
+    CHECK(!owns(&w, b) && cores_of(&w, bat).core_ns == 0);
+    set_policy(&w, "delay", (uint64_t[8]){0});
+    run(&w, 10 * US);
+    CHECK(owns(&w, b) && acts(&w, b));
+    set_policy(&w, "static", (uint64_t[8]){0});
+    run(&w, 100 * US);
+    CHECK(owns(&w, b)); /* which nobody would use */
+    for (unsigned i = 0; i < 3; i++) {
+        ready(l, 1);
+        run(&w, 10 * US);
+        CHECK(owns(&w, l) && !acts(&w, b) && acts(&w, l));
+        drain(l);
+        run(&w, 10 * US);
+        park(l);
+        run(&w, 1000 * US);
+        CHECK(owns(&w, l) && cores_of(&w, lat).cores == 0 && cores_of(&w, bat).cores == 0);
+    }
+    world_delete(&w);
+}
+
 static void flows_go_to_those_that_run(void)
 {
     struct world w;
@@ -334,4 +364,5 @@ SCENARIOS_MAIN(SCENARIO(kthread_inside_a_uthread_comes_first), SCENARIO(frame_fo
                SCENARIO(help_outlives_a_kthread_that_does_not_begin), SCENARIO(rest_ends_with_any_word),
                SCENARIO(quantum), SCENARIO(classes), SCENARIO(batch_takes_turns), SCENARIO(last_core),
                SCENARIO(loops_keep_to_their_own_cores), SCENARIO(static_lets_cores_idle),
-               SCENARIO(flows_go_to_those_that_run), SCENARIO(ages_are_from_below))
+               SCENARIO(static_keeps_a_guaranteed_core), SCENARIO(flows_go_to_those_that_run),
+               SCENARIO(ages_are_from_below))

@@ -76,7 +76,7 @@ static unsigned model_policy(struct cl_policy_host *h, struct cl_policy_view *vi
     for (uint32_t pass = 0; pass < 2; pass++)
         for (uint32_t i = 0; i < view->n_apps; i++)
             if (rows[i].kind == (first ^ pass)) {
-                rows[i].grant = cl_min(rows[i].maximum, left);
+                rows[i].grant = cl_min(rows[i].demand, left);
                 left -= rows[i].grant;
             }
     return 0;
@@ -260,7 +260,7 @@ static void settle_app(struct io_app *app, uint64_t now)
     m->signals.park = m->signals.waiting = 0;
     m->usable = false;
     a->demand = a->usable = 0;
-    table[a->row] = (struct cl_policy_app){.kind = a->kind, .weight = a->weight};
+    table[a->row] = (struct cl_policy_app){.kind = a->kind, .weight = a->weight, .maximum = a->maximum};
 }
 
 /* After a round at `now`: stamps that mean the same become the same. A new owner that is in line is waited for twenty times,
