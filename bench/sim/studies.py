@@ -238,13 +238,13 @@ def _finite(value: float) -> float | str:
 
 
 def _why(policy: str, cores: int, load: float, loops: int) -> str:
-    """The resource that ran out, by arithmetic on the model's own parameters."""
+    """The resource that ran out, by arithmetic on the model's own parameters; or that it was none of them."""
     packets = load * cores / SERVICE_NS / loops * COSTS.packet_ns
     if policy == "static":
         return "static never gives more than the guaranteed quarter of the cores"
     if packets > 0.9:
         return f"each iokernel loop is {100 * packets:.0f} % busy with packets"
-    return "moves follow the bursts too late at this load"
+    return f"no loop is full ({100 * packets:.0f} % busy with packets); what is late then is not measured"
 
 
 def headroom(view: Any, apps: Any, spare: int = 1) -> None:
