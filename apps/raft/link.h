@@ -1,31 +1,23 @@
-/* Frames of any length over UDP datagrams. A datagram is a piece of a frame, behind 16 bytes, little endian:
+/* Frames of any length over UDP datagrams, to and from clients; nodes have channel.h between them. A datagram is a piece of a frame,
+ * behind 16 bytes, little endian:
  *
  *     0  u32 magic "CLRL"   4  u32 number of the frame, the sender's count   8  u32 bytes of the frame
  *    12  u16 number of the piece   14  u16 bytes of every piece but the last
  *
- * A frame that is not whole when RAFT_LINK_PARTIAL others have been begun since is given up, and so is one of which a piece is
- * lost: who sent it sends what was in it again (Raft's own resending, a client's). There is no acknowledgement here, and no order. */
+ * A frame that is not whole when RAFT_PARTIAL others have been begun since is given up, and so is one of which a piece is
+ * lost: a client asks again. There is no acknowledgement here, and no order. */
 #ifndef CORELANE_APPS_RAFT_LINK_H
 #define CORELANE_APPS_RAFT_LINK_H
 
 #include "../../libos/udp.h"
+#include "pieces.h"
 
 #define RAFT_LINK_HEADER 16
-#define RAFT_LINK_PARTIAL 8
-#define RAFT_LINK_PIECES 4096 /* of a frame, at most */
-
-struct raft_partial {
-    struct cl_udp_addr from;
-    uint32_t number, bytes, pieces, got, size;
-    uint64_t seen[RAFT_LINK_PIECES / 64];
-    uint8_t *data; /* frame_max of the link; taken when first needed */
-};
 
 struct raft_link {
-    uint32_t frame_max;
     uint32_t piece; /* bytes of a frame in one datagram */
-    uint32_t next, number;
-    struct raft_partial partial[RAFT_LINK_PARTIAL];
+    uint32_t number;
+    struct raft_pieces pieces;
     uint64_t frames_in, frames_out, datagrams_in, datagrams_out, malformed, given_up, not_sent;
 };
 

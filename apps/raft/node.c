@@ -78,7 +78,7 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
         return rc;
     }
     cl_raft_hold(node->raft);
-    node->ticket_next = first_ticket(&node->config);
+    node->ticket_next = node->ticket_oldest = first_ticket(&node->config);
     *out = node;
     return 0;
 }
@@ -113,6 +113,19 @@ void node_stop(struct cl_raft_node *node, const char *why, ...)
     cl_store_release(&node->state, CL_RAFT_STOPPED); /* after `why`: another thread may ask for both */
     cl_raft_fail(node->raft);
     node_lost_leadership(node);
+    node_forwards_end(node);
+}
+
+/* Whether a message is worth sending again. Heartbeats, votes and what says the same again are soon followed by newer ones. */
+static bool is_lasting(struct cl_raft_node *node, const struct cl_raft_msg *m)
+{
+    if (m->type == CL_RAFT_APPEND_REPLY) {
+        struct node_said now = {m->term, m->index, m->received, m->to}, before = node->said;
+        node->said = now;
+        return m->flags & CL_RAFT_REJECT || now.term != before.term || now.index != before.index ||
+               now.received != before.received || now.to != before.to;
+    }
+    return m->type == CL_RAFT_APPEND ? m->n_entries > 0 : m->type >= CL_RAFT_SNAPSHOT;
 }
 
 static void send_messages(struct cl_raft_node *node)
@@ -123,7 +136,7 @@ static void send_messages(struct cl_raft_node *node)
             m.data = node->snapshot.data + m.offset;
         int64_t bytes = cl_raft_encode(node->raft, &m, node->out, node->out_room);
         if (bytes > 0)
-            node->config.env.send(node->config.env.arg, m.to, node->out, (uint32_t)bytes);
+            node->config.env.send(node->config.env.arg, m.to, node->out, (uint32_t)bytes, is_lasting(node, &m));
     }
 }
 
@@ -163,6 +176,7 @@ void node_drive(struct cl_raft_node *node)
     } while (node->state == CL_RAFT_RUNNING && node_disk_pump(node));
     if (node->state != CL_RAFT_RUNNING)
         return;
+    node_forwards_end(node);
     bool leads = cl_raft_leader(node->raft) == node->config.raft.id;
     if (node->leading && !leads)
         node_lost_leadership(node);

@@ -9,9 +9,9 @@
  *   cl_raft_node_poll     does everything that is to be done: ticks, log, messages, applying, answers; returns when to call
  *                         it again at the latest. Also call it when the log's device has completed something.
  *
- * Commands are answered once applied. On a node that does not lead they are forwarded to the leader and the answer comes back
- * through the node that was asked; what gets lost on the way is not sent again: that is the client's part, for only the client
- * knows for how long it wants an answer. A status of CL_RAFT_RETRY means that the outcome is not known.
+ * Commands are answered once applied. On a node that does not lead they are forwarded to the leader, once, and the answer comes
+ * back through the node that was asked. If there is a new leader or term before it comes, or it does not come in twenty election
+ * timeouts, the answer is CL_RAFT_RETRY: the outcome is not known.
  *
  * Exactly once (thesis 6.3). A client opens a session by a command (CL_RAFT_OPEN; the answer is the session's number, 8 bytes little
  * endian; asked again with the same word it is the same session until that is used) and numbers its commands 1, 2, 3, ..., one
@@ -69,8 +69,10 @@ struct cl_raft_env {
     void *arg;
     uint64_t (*now_ns)(void *arg);  /* monotonic */
     uint64_t (*wall_ms)(void *arg); /* stamps the log when this node leads; may jump: the log's clock never goes back */
-    /* Send a frame to a node, or lose it. `data` is the node's own and is used again at once. */
-    void (*send)(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes);
+    /* Send a frame to a node. `data` is the node's own and is used again at once. lasting: it is wanted for longer than until the
+     * next one, so it should be sent again if it is lost; one that asks for a command must never arrive twice. False: it was
+     * not sent, and will not be. */
+    bool (*send)(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes, bool lasting);
     /* A command or query ended. `reply` is good during the call. */
     void (*answer)(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes);
 };
@@ -112,8 +114,9 @@ struct cl_raft_node_counters {
     uint64_t frames_in, frames_refused; /* refused: neither of the core nor of a node */
     uint64_t commands, queries;         /* of own clients and forwarded */
     uint64_t answered, answers_busy, answers_retry, answers_refused;
-    uint64_t applied, duplicates;                      /* duplicates: answered from the session, not applied again */
-    uint64_t forwarded, forward_answers, forward_lost; /* lost: the slot was needed again before an answer came */
+    uint64_t applied, duplicates; /* duplicates: answered from the session, not applied again */
+    /* forwarded = forward_answers + forward_lost + those that wait; lost: answered CL_RAFT_RETRY here. refused: never sent. */
+    uint64_t forwarded, forward_answers, forward_lost, forward_refused;
     uint64_t sessions_opened, sessions_closed, sessions_expired;
     uint64_t snapshots, snapshots_put_off, snapshots_failed, log_full;
     uint64_t snapshots_too_large; /* of those that failed */

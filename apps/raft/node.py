@@ -85,15 +85,15 @@ def machine_struct(machine: Machine) -> tuple[dict[str, Any], list[Any]]:
 
 class Node:
     """One node. send(to, frame) and answer(token, status, reply) are called inside the calls below and must not call
-    it. `token` is the first of a token's words. settings: fields of struct cl_raft_config; limits: those of
-    struct cl_raft_node_config. Raises CorelaneError."""
+    it; a send that returns False refused the frame. `token` is the first of a token's words. settings: fields of
+    struct cl_raft_config; limits: those of struct cl_raft_node_config. Raises CorelaneError."""
 
     def __init__(
         self,
         id: int,
         members: Members | Iterable[int],
         machine: Machine,
-        send: Callable[[int, bytes], None],
+        send: Callable[[int, bytes], bool | None],
         answer: Callable[[int, str, bytes], None],
         *,
         now_ns: Callable[[], int] = time.monotonic_ns,
@@ -108,8 +108,8 @@ class Node:
             "now_ns": ffi.callback("uint64_t(void *)", lambda _: now_ns()),
             "wall_ms": ffi.callback("uint64_t(void *)", lambda _: wall_ms()),
             "send": ffi.callback(
-                "void(void *, uint32_t, const uint8_t *, uint32_t)",
-                lambda _, to, data, n: send(to, bytes(ffi.buffer(data, n))),
+                "bool(void *, uint32_t, const uint8_t *, uint32_t, bool)",
+                lambda _, to, data, n, _lasting: send(to, bytes(ffi.buffer(data, n))) is not False,
             ),
             "answer": ffi.callback(
                 "void(void *, const struct cl_raft_token *, int, const uint8_t *, uint32_t)",

@@ -38,7 +38,14 @@ struct node_query {
 /* A command or query of ours that the leader was sent. */
 struct node_forward {
     uint64_t ticket; /* 0: free */
+    uint64_t at_ns;
     struct cl_raft_token token;
+};
+
+/* What was last said to a leader of this node's log. */
+struct node_said {
+    uint64_t term, index, received;
+    uint32_t to;
 };
 
 /* A snapshot in memory. */
@@ -72,12 +79,15 @@ struct cl_raft_node {
     uint8_t leading;
     uint8_t compact_asked;
 
-    struct node_pending *pending;      /* by index, modulo raft.log_entries */
-    uint64_t pending_last;             /* the newest index proposed */
-    struct node_query *queries;        /* by context, modulo config.waiting */
-    uint64_t query_next, query_oldest; /* contexts given out, and the first that may not be answered yet */
-    struct node_forward *forwards;     /* by ticket, modulo config.waiting */
-    uint64_t ticket_next;
+    struct node_pending *pending;        /* by index, modulo raft.log_entries */
+    uint64_t pending_last;               /* the newest index proposed */
+    struct node_query *queries;          /* by context, modulo config.waiting */
+    uint64_t query_next, query_oldest;   /* contexts given out, and the first that may not be answered yet */
+    struct node_forward *forwards;       /* by ticket, modulo config.waiting */
+    uint64_t ticket_next, ticket_oldest; /* given out, and the first that may not be answered yet */
+    uint64_t forward_term;               /* the leader's to whom they all went */
+    uint32_t forward_leader;
+    struct node_said said;
 
     struct node_blob snapshot; /* the newest, as the core knows it */
     struct node_blob incoming; /* being received or read back */
@@ -117,6 +127,8 @@ bool node_forward(struct cl_raft_node *node, int kind, uint64_t session, uint64_
                   uint32_t bytes, const struct node_asker *asker);
 void node_send_answer(struct cl_raft_node *node, const struct node_asker *asker, int status, const uint8_t *reply,
                       uint32_t bytes);
+/* Answer those whose outcome will not be heard of. */
+void node_forwards_end(struct cl_raft_node *node);
 /* Returns whether it was a node's frame. */
 bool node_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);
 

@@ -324,6 +324,7 @@ CL_API int cl_raft_snapshot_installed(struct cl_raft *raft, int ok);
 
 /* Who leads, as far as this node knows; 0: nobody. */
 CL_API uint32_t cl_raft_leader(const struct cl_raft *raft);
+CL_API uint64_t cl_raft_term(const struct cl_raft *raft);
 CL_API void cl_raft_status(const struct cl_raft *raft, struct cl_raft_status *out);
 CL_API void cl_raft_room(const struct cl_raft *raft, struct cl_raft_room *out);
 CL_API void cl_raft_counters(const struct cl_raft *raft, struct cl_raft_counters *out);

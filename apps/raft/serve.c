@@ -6,10 +6,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <time.h>
 
 #define REPLY_BYTES 16384
-#define FRAME_EXTRA 1024 /* headers and a configuration, beside the largest entry or piece of a snapshot */
+#define CHANNEL_GRAIN_NS 1000000 /* what is due later moves with each burst: the timer not more often than this */
+#define FRAME_EXTRA 1024         /* headers and a configuration, beside the largest entry or piece of a snapshot */
 
 static uint64_t env_now(void *arg)
 {
@@ -25,17 +27,17 @@ static uint64_t env_wall(void *arg)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-static void env_send(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes)
+static bool env_send(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes, bool lasting)
 {
     struct cl_raft_service *s = arg;
-    for (uint32_t i = 0; i < s->config.n_peers; i++) {
-        const struct cl_raft_address *a = &s->config.peers[i];
-        if (a->id == to) {
-            raft_link_send(&s->link, s->out, &(struct cl_udp_addr){a->ipv4, a->port, 0}, data, bytes);
-            return;
-        }
-    }
-    cl_count(&s->count.unknown_peer, 1);
+    return raft_channel_send(&s->channel, to, data, bytes, lasting, s->now_ns);
+}
+
+static int64_t send_to_peer(void *arg, uint32_t index, const uint8_t *datagram, uint32_t bytes)
+{
+    struct cl_raft_service *s = arg;
+    const struct cl_raft_address *a = &s->config.peers[index];
+    return cl_udp_sendto(s->out, datagram, bytes, &(struct cl_udp_addr){a->ipv4, a->port, 0});
 }
 
 void serve_frame_answer(struct cl_raft_service *s, const struct cl_udp_addr *to, uint64_t ticket, int status,
@@ -75,23 +77,33 @@ static void on_client(struct cl_raft_service *s, const struct node_frame *f, con
         serve_admin(s, f, from);
 }
 
+static void from_client(struct cl_raft_service *s, const struct cl_udp_req *req)
+{
+    uint32_t bytes;
+    struct node_frame f;
+    const uint8_t *data = raft_link_receive(&s->link, &req->peer, req->data, req->len, &bytes);
+    if (!data)
+        return;
+    if (node_frame_decode(s->config.node.raft.cluster, data, bytes, &f) && !f.answer && !f.from)
+        on_client(s, &f, &req->peer);
+    else
+        cl_count(&s->count.malformed, 1);
+}
+
 static void frames_burst(struct cl_udp_req *reqs, unsigned n, void *arg)
 {
     struct cl_raft_service *s = arg;
+    serve_begin(s);
     for (unsigned i = 0; i < n; i++) {
         uint32_t bytes;
-        struct node_frame frame;
-        const uint8_t *data = raft_link_receive(&s->link, &reqs[i].peer, reqs[i].data, reqs[i].len, &bytes);
         reqs[i].reply_len = 0;
-        if (!data)
+        if (!raft_channel_is(reqs[i].data, reqs[i].len)) {
+            from_client(s, &reqs[i]);
             continue;
-        bool client = node_frame_is(data, bytes) && get32(data + 24) == 0;
-        if (!client)
+        }
+        const uint8_t *data = raft_channel_receive(&s->channel, reqs[i].data, reqs[i].len, s->now_ns, &bytes);
+        if (data)
             cl_raft_node_receive(s->node, data, bytes);
-        else if (node_frame_decode(s->config.node.raft.cluster, data, bytes, &frame) && !frame.answer)
-            on_client(s, &frame, &reqs[i].peer);
-        else
-            cl_count(&s->count.malformed, 1);
     }
     serve_poll(s);
 }
@@ -110,6 +122,7 @@ static unsigned collect(void *arg, unsigned self, unsigned k)
     struct cl_raft_service *s = arg;
     if (k != 0 || self != 0 || !s->disk_flies)
         return 0;
+    serve_begin(s);
     uint64_t before = cl_log_durable_index(s->config.node.log);
     serve_poll(s);
     bool more = cl_log_durable_index(s->config.node.log) != before;
@@ -177,9 +190,17 @@ static void exchange(struct cl_raft_service *s)
     pthread_mutex_unlock(&s->lock);
 }
 
+void serve_begin(struct cl_raft_service *s)
+{
+    s->now_ns = env_now(s);
+}
+
 void serve_poll(struct cl_raft_service *s)
 {
     uint64_t next = cl_raft_node_poll(s->node);
+    uint64_t due = raft_channel_poll(&s->channel, s->now_ns); /* after the node, whose frames acknowledge */
+    if (due < UINT64_MAX - 2 * CHANNEL_GRAIN_NS)
+        next = cl_min(next, due - due % CHANNEL_GRAIN_NS + CHANNEL_GRAIN_NS);
     if (next != s->timer.deadline_ns || !s->timer.pos)
         if (next != UINT64_MAX)
             cl_timer_arm(&s->timer, cl_max(next, 1ull));
@@ -193,6 +214,7 @@ static void on_timer(struct cl_timer *timer, void *arg)
 {
     struct cl_raft_service *s = arg;
     (void)timer;
+    serve_begin(s);
     exchange(s);
     serve_poll(s);
 }
@@ -224,13 +246,38 @@ static int bind_all(struct cl_raft_service *s, char err[256])
     return rc;
 }
 
-static int make_node(struct cl_raft_service *s, char err[256])
+/* Links to clients and to the other nodes, as long as the MTU and the longest frame ask for. */
+static int make_links(struct cl_raft_service *s, uint32_t mtu, char err[256])
+{
+    const struct cl_raft_node_config *c = &s->config.node;
+    uint32_t largest = cl_max(cl_max(c->raft.message_bytes, c->raft.entry_bytes), c->reply_bytes) + FRAME_EXTRA;
+    uint64_t incarnation = 0;
+    raft_link_init(&s->link, mtu, largest);
+    if (getrandom(&incarnation, sizeof(incarnation), 0) != sizeof(incarnation)) {
+        snprintf(err, 256, "the kernel has no random numbers (getrandom)");
+        return -EIO;
+    }
+    raft_channel_init(&s->channel, c->raft.id, incarnation | 1, mtu);
+    s->channel.send = send_to_peer;
+    s->channel.arg = s;
+    s->frame = malloc(largest);
+    int rc = s->frame ? 0 : -ENOMEM;
+    for (uint32_t i = 0; !rc && i < s->config.n_peers; i++)
+        rc = raft_channel_add(&s->channel, s->config.peers[i].id, largest);
+    if (rc)
+        snprintf(err, 256, "no memory for the frames of a Raft node");
+    return rc;
+}
+
+static int make_node(struct cl_raft_service *s, uint32_t mtu, char err[256])
 {
     struct cl_raft_node_config *c = &s->config.node;
     c->env = (struct cl_raft_env){s, env_now, env_wall, env_send, env_answer};
     c->raft.message_bytes = c->raft.message_bytes ? c->raft.message_bytes : 16384;
     if (!c->raft.entry_bytes)
         c->raft.entry_bytes = c->log ? cl_min(65536u, cl_log_max_bytes(c->log)) : 65536;
+    /* Entries under way take half of a channel's window at most, and leave the rest to answers. */
+    c->raft.inflight_bytes = c->raft.inflight_bytes ? c->raft.inflight_bytes : RAFT_CHANNEL_WINDOW / 2 * (mtu - 200);
     c->reply_bytes = c->reply_bytes ? c->reply_bytes : REPLY_BYTES;
     c->max_sessions = c->max_sessions ? c->max_sessions : 256;
     uint64_t memory = s->config.kv_memory_bytes ? s->config.kv_memory_bytes : 64 << 20;
@@ -260,15 +307,10 @@ int cl_raft_serve(struct cl_runtime *rt, const struct cl_raft_serve_config *conf
     s->rt = rt;
     pthread_mutex_init(&s->lock, NULL);
     cl_timer_init(&s->timer, on_timer, s);
-    int rc = make_node(s, err);
+    int rc = make_node(s, info.mtu, err);
+    rc = rc ? rc : make_links(s, info.mtu, err);
     if (!rc) {
-        const struct cl_raft_node_config *c = &s->config.node;
-        uint32_t largest = cl_max(cl_max(c->raft.message_bytes, c->raft.entry_bytes), c->reply_bytes) + FRAME_EXTRA;
-        raft_link_init(&s->link, info.mtu, largest);
-        s->frame = malloc(largest);
-        if (!s->frame)
-            snprintf(err, 256, "no memory for the frames of a Raft node");
-        rc = s->frame ? watch_disk(s, err) : -ENOMEM;
+        rc = watch_disk(s, err);
         rc = rc ? rc : bind_all(s, err);
         if (rc)
             cl_sched_completions_remove(cl_runtime_sched(rt), &s->completions);
@@ -287,6 +329,7 @@ void cl_raft_service_delete(struct cl_raft_service *s)
     cl_raft_node_delete(s->node);
     raft_kv_delete(&s->kv);
     raft_link_free(&s->link);
+    raft_channel_free(&s->channel);
     free(s->frame);
     pthread_mutex_destroy(&s->lock);
     free(s);
@@ -302,11 +345,28 @@ void cl_raft_service_counters(const struct cl_raft_service *s, struct cl_raft_se
     *out = s->count;
     out->frames_in = s->link.frames_in;
     out->frames_out = s->link.frames_out;
-    out->datagrams_in = s->link.datagrams_in;
+    out->datagrams_in = s->link.datagrams_in + s->channel.malformed + s->channel.unknown_peer;
     out->datagrams_out = s->link.datagrams_out;
-    out->malformed += s->link.malformed;
+    out->malformed += s->link.malformed + s->channel.malformed;
     out->given_up = s->link.given_up;
     out->not_sent = s->link.not_sent;
+    out->unknown_peer = s->channel.unknown_peer;
+    for (uint32_t i = 0; i < s->channel.n_peers; i++) {
+        const struct raft_channel_counters *c = &s->channel.peers[i].count;
+        out->frames_in += c->frames_in;
+        out->frames_out += c->frames_out;
+        out->datagrams_in += c->datagrams_in;
+        out->datagrams_out += c->datagrams_out;
+        out->malformed += c->malformed;
+        out->not_sent += c->not_sent;
+        out->retransmitted += c->retransmitted;
+        out->timeouts += c->timeouts;
+        out->duplicates += c->duplicates;
+        out->stale += c->stale;
+        out->no_room += c->no_room;
+        out->window_full += c->window_full;
+        out->unacknowledged += c->given_up + c->reset;
+    }
 }
 
 int cl_raft_service_ask(struct cl_raft_service *s, const uint32_t *voters, uint32_t n_voters, const uint32_t *learners,

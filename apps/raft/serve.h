@@ -1,7 +1,7 @@
 /* A Raft node on a libos runtime: its peers and clients over UDP, its log on a block device or in memory.
  *
- * Two ports. On `port`, frames (link.h) of other nodes and of clients: a client's are those of node_forward.c with `from` 0, and
- * it gets its answer in the same form (client.py). On `kv_port`, if it is not 0, memcached's protocol over UDP as kv speaks it, for
+ * Two ports. On `port`, frames of other nodes (channel.h) and of clients (link.h): a client's are those of node_frame.h with `from` 0,
+ * and it gets its answer in the same form (client.py). On `kv_port`, if it is not 0, memcached's protocol over UDP as kv speaks it, for
  * the built-in state machine; any node may be asked.
  *
  * Everything happens on the runtime's one kthread, in handlers and timer callbacks that do not block, so there are no locks: a
@@ -42,8 +42,11 @@ struct cl_raft_serve_counters {
     uint64_t frames_in, frames_out, datagrams_in, datagrams_out;
     uint64_t malformed; /* datagrams that are no piece of a frame */
     uint64_t given_up;  /* frames of which a piece never came */
-    uint64_t not_sent;  /* frames that the NIC had no room for */
+    uint64_t not_sent;  /* datagrams that the NIC had no room for */
     uint64_t unknown_peer;
+    /* Between nodes (channel.h): datagrams sent again, and timeouts; received twice, of or for a former life of a node, and pieces that
+     * there was no place for (they come again); frames refused for a full window; datagrams dropped that were never acknowledged. */
+    uint64_t retransmitted, timeouts, duplicates, stale, no_room, window_full, unacknowledged;
     uint64_t kv_requests, kv_answers, kv_refused; /* refused: too short, or of several datagrams */
 };
 

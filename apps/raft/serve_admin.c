@@ -11,7 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define STATUS_BYTES 8192 /* of 16 nodes, with the longest numbers */
+#define STATUS_BYTES 16384 /* of 16 nodes, with the longest numbers */
 
 static const char *const roles[] = {"follower", "pre-candidate", "candidate", "leader", "failed"};
 static const char *const states[] = {"recovering", "running", "stopped"};
@@ -52,6 +52,25 @@ static void say_peers(struct text *t, const struct cl_raft_status *s)
     say(t, "]");
 }
 
+/* The channels to the other nodes. */
+static void say_links(struct text *t, const struct raft_channel *ch)
+{
+    say(t, ", \"links\": [");
+    for (uint32_t i = 0; i < ch->n_peers; i++) {
+        const struct raft_channel_peer *p = &ch->peers[i];
+        const struct raft_channel_counters *c = &p->count;
+        say(t, "%s{\"id\": %u, \"known\": %s, \"rtt_us\": %.1f, \"timeout_us\": %.1f, \"under_way\": %lu",
+            i ? ", " : "", p->id, p->theirs ? "true" : "false", (double)p->srtt_ns / 1e3,
+            (double)raft_channel_timeout_ns(p) / 1e3, p->next - p->first);
+        say(t, ", \"sent\": %lu, \"received\": %lu, \"retransmitted\": %lu, \"timeouts\": %lu, \"duplicates\": %lu",
+            c->datagrams_out, c->datagrams_in, c->retransmitted, c->timeouts, c->duplicates);
+        say(t, ", \"stale\": %lu, \"no_room\": %lu, \"malformed\": %lu, \"window_full\": %lu, \"given_up\": %lu",
+            c->stale, c->no_room, c->malformed, c->window_full, c->given_up);
+        say(t, ", \"reset\": %lu, \"not_sent\": %lu}", c->reset, c->not_sent);
+    }
+    say(t, "]");
+}
+
 /* The reason of a stop is a sentence of ours, with a path or two in it: what JSON must not have goes. */
 static void say_why(struct text *t, const char *why)
 {
@@ -80,6 +99,7 @@ static uint32_t status_text(struct cl_raft_service *svc, char out[STATUS_BYTES])
     say_ids(&t, "learners", s.members.learners, s.members.n_learners);
     say(&t, "}");
     say_peers(&t, &s);
+    say_links(&t, &svc->channel);
     say_why(&t, cl_raft_node_why(svc->node));
     say(&t, "}");
     return (uint32_t)(t.at - out);

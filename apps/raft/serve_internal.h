@@ -4,6 +4,7 @@
 
 #include "../../libos/sched/complete.h"
 #include "../../libos/timer.h"
+#include "channel.h"
 #include "kv_machine.h"
 #include "link.h"
 #include "node_frame.h"
@@ -19,11 +20,13 @@ struct cl_raft_service {
     struct cl_raft_serve_counters count;
     struct cl_runtime *rt;
     struct cl_raft_node *node;
-    struct raft_link link;
+    struct raft_link link;       /* clients */
+    struct raft_channel channel; /* nodes, in the order of config.peers */
     struct raft_kv kv;
     struct cl_udp_socket *out;       /* to peers and frame clients */
     struct cl_udp_socket *kv_socket; /* of kv_port; known once a request has come. Answers leave from it */
     struct cl_timer timer;
+    uint64_t now_ns; /* when what is being done began: a burst, a timer, a look at the disk */
     uint8_t disk_flies;                /* the scheduler has been told that the log has something in flight */
     struct cl_completions completions; /* the scheduler's until it stops, which it does for good */
     uint8_t *frame;                    /* an answer to a frame client, being made */
@@ -36,6 +39,8 @@ struct cl_raft_service {
     uint64_t led_ns; /* since when, as of that status; 0: it does not lead */
 };
 
+/* Read the clock: first of all in whatever the scheduler calls. */
+void serve_begin(struct cl_raft_service *s);
 /* Do all that is to be done, and see to it that this is called again in time. On the kthread. */
 void serve_poll(struct cl_raft_service *s);
 

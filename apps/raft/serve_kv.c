@@ -100,6 +100,7 @@ static void serve_kv_one(struct cl_raft_service *s, struct cl_udp_req *req)
 void serve_kv_burst(struct cl_udp_req *reqs, unsigned n, void *arg)
 {
     struct cl_raft_service *s = arg;
+    serve_begin(s);
     s->kv_socket = reqs[0].socket;
     for (unsigned i = 0; i < n; i++)
         serve_kv_one(s, &reqs[i]);

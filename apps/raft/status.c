@@ -64,6 +64,11 @@ uint32_t cl_raft_leader(const struct cl_raft *r)
     return r->leader;
 }
 
+uint64_t cl_raft_term(const struct cl_raft *r)
+{
+    return r->term;
+}
+
 void cl_raft_counters(const struct cl_raft *r, struct cl_raft_counters *out)
 {
     *out = r->count;

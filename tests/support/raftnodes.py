@@ -50,6 +50,7 @@ class Nodes:
         self.frames: deque[tuple[int, int, bytes]] = deque()
         self.answers: dict[int, list[tuple[str, bytes]]] = {}
         self.cut: set[int] = set()
+        self.refuse: set[int] = set()  # frames to these are not taken
         self.machines: dict[int, Journal] = {}
         self.nodes: dict[int, Node] = {}
         self.token = 0
@@ -63,7 +64,7 @@ class Nodes:
             i,
             self.group if i in self.group else [],
             self.machines[i],
-            lambda to, frame: self.frames.append((i, to, frame)),
+            lambda to, frame: self._post(i, to, frame),
             lambda token, status, reply: self.answers.setdefault(token, []).append((status, reply)),
             now_ns=lambda: self.now_ns,
             wall_ms=lambda: self.wall_ms,
@@ -72,6 +73,11 @@ class Nodes:
             **self.settings,
         )
         return self.nodes[i]
+
+    def _post(self, source: int, to: int, frame: bytes) -> bool:
+        if to not in self.refuse:
+            self.frames.append((source, to, frame))
+        return to not in self.refuse
 
     def stop(self, i: int) -> None:
         """Node i is gone with what it had in memory."""

@@ -129,15 +129,19 @@ static void look(struct sim_world *w, struct sim_node *n, const uint8_t *data, u
     n->voted |= m.type == CL_RAFT_VOTE_REPLY || m.type == CL_RAFT_VOTE;
 }
 
-static void env_send(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes)
+static bool env_send(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes, bool lasting)
 {
+    (void)lasting; /* the simulated network loses all alike */
     struct real *r = arg;
     struct sim_packet *p = to && to <= r->world->n_nodes && to != r->owner->id ? sim_packet(r->world, bytes) : NULL;
-    if (!p)
-        return sim_fail(r->world, "#%u sends a frame to #%u", r->owner->id, to);
+    if (!p) {
+        sim_fail(r->world, "#%u sends a frame to #%u", r->owner->id, to);
+        return false;
+    }
     look(r->world, r->owner, data, bytes);
     memcpy(p->data, data, bytes);
     sim_send(r->world, r->owner->slot, to - 1, p);
+    return true;
 }
 
 static void env_answer(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes)

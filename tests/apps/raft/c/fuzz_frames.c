@@ -24,15 +24,14 @@ static uint64_t clock_of(void *arg)
     return now_ns;
 }
 
-static void keep_frame(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes)
+static bool keep_frame(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes, bool lasting)
 {
-    struct cl_raft_node *peer = to == 1 ? nodes[0] : to == 2 ? nodes[1] : NULL;
-    (void)arg;
-    (void)peer;
+    (void)arg, (void)to, (void)lasting;
     if (bytes > KEPT_BYTES)
-        return;
+        return false;
     memcpy(kept[n_kept % KEPT], data, bytes);
     kept_bytes[n_kept++ % KEPT] = bytes;
+    return true;
 }
 
 static void no_answer(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes)
