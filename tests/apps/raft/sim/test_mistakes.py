@@ -58,7 +58,7 @@ MISTAKES = {
         "apps/raft/membership.c", "sorted[n / 2]", "sorted[(n - 1) / 2]", 1000, ANY, 4
     ),
     "a change of voters needs the new ones only": Mistake(
-        "apps/raft/membership.c", "n_outgoing ?", "n_outgoing > 99 ?", 3000, ANY, 3
+        "apps/raft/membership.c", "return m->n_outgoing ?", "return m->n_outgoing > 99 ?", 3000, ANY, 3
     ),
     "counts a write that a truncation overtook": Mistake(
         "apps/raft/core.c",
