@@ -127,6 +127,7 @@ def test_a_wrapped_area_is_let_go_with_what_wraps_it(serving: str, monkeypatch: 
     def wrap(blk: Blk) -> Blk:
         return FaultBlk(blk, seed=1)
 
+    logs.make_log_area(serving, "log")
     log = logs.LogArea(serving, "log", wrap)
     with pytest.raises(CorelaneError, match="another client has it open"):
         logs.LogArea(serving, "log")
