@@ -1,4 +1,4 @@
-"""The hand-over of a core (docs/cores.md), in every interleaving of the C code of both sides: c/handover_model.c.
+"""The hand-over of a core (docs/cores.md) in all interleavings, within bounds, of the C code: c/handover_model.c.
 
 Here a thread is in the middle of something while the others are at rest, or is put aside for another once on a path.
 CORELANE_MODEL=full has more of that, more time-outs and more requests, and takes minutes and gigabytes. The mutants are
@@ -143,7 +143,7 @@ def mutants(c_program: Program) -> Callable[..., str]:
 
 
 @pytest.mark.parametrize("scenario", CHECKED)
-def test_every_interleaving_leads_on(model: Callable[..., str], scenario: str) -> None:
+def test_every_interleaving_within_the_bounds_leads_on(model: Callable[..., str], scenario: str) -> None:
     options, served, runs = CHECKED[scenario]
     said = model(scenario, *options.split(), timeout_s=100)
     print(said)

@@ -1,5 +1,5 @@
-/* The hand-over of a core (docs/cores.md): every interleaving of the iokernel's code and that of two applications' kthreads, which
- * is compiled into this program as it is, on a machine with store buffers. handover_iokernel.h and handover_app.h say what is its
+/* The hand-over of a core (docs/cores.md): the interleavings, within the bounds given, of the iokernel's code and that of two
+ * applications' kthreads, which is compiled into this program as it is, on a machine with store buffers. handover_iokernel.h and handover_app.h say what is its
  * own and what is the model's, interleave.h and interleave_graph.h how it is explored.
  *
  *   handover_model SCENARIO [NAME=VALUE]...
