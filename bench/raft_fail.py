@@ -198,7 +198,7 @@ def add_row(session: Session, name: str, kills: Sequence[Kill]) -> None:
 def judge(session: Session, kills: Mapping[str, Sequence[Kill]]) -> None:
     """On the disk. Of few kills the p99 is the worst one, in which a tail of 1 % rarely is."""
     times = sorted(kill.no_leader_ms for kill in kills[DISK])
-    reason = f"{len(times)} kills, the worst {max(times):.1f} ms: a p99 needs {ENOUGH_KILLS}, so give --seconds 250"
+    reason = f"{len(times)} kills, the worst {max(times):.1f} ms: a p99 needs {ENOUGH_KILLS}, so give --seconds 300"
     value = percentile(times, 0.99) if len(times) >= ENOUGH_KILLS else None
     session.figure("raft-fail.no_leader_ms", value, runs=times, reason=None if value else reason)
 

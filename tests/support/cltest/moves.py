@@ -187,12 +187,13 @@ class MoveChecker:
 
 
 def ran_unowned(
-    runs: np.ndarray, spans: list[Span], life: tuple[int, int], gap_ticks: int, skew_ticks: int
+    runs: np.ndarray, spans: list[Span], life: tuple[int, int], gap_ticks: int, skew_ticks: int, late_ticks: int = 0
 ) -> list[str]:
     """Where runs that an application noted in its life (cores.py) lie outside of the spans of its kthread.
 
     A run has stamps less than gap_ticks apart, so one that is off for less may look like one that was not; what begins
-    or ends while it is off was noted there. skew_ticks: between the clocks of two CPUs.
+    or ends while it is off was noted there. skew_ticks: between the clocks of two CPUs. late_ticks: how long after a
+    span a run that began in it may end.
     """
     faults = []
     for cpu in sorted({int(c) for c in runs["cpu"]}):
@@ -204,7 +205,8 @@ def ran_unowned(
         for i in np.nonzero(first < last)[0]:
             for lost, back in holes[first[i] : last[i]]:
                 inside = begin[i] < lost and end[i] > back
-                if min(end[i], back) - max(begin[i], lost) > (gap_ticks if inside else skew_ticks):
+                late = max(skew_ticks, late_ticks) if begin[i] < lost else skew_ticks
+                if min(end[i], back) - max(begin[i], lost) > (gap_ticks if inside else late):
                     faults.append(f"ran on CPU {cpu} from {begin[i]} to {end[i]}, and might not from {lost} to {back}")
     return faults
 
