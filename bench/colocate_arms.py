@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..apps.kv import Store
-from ..drivers import netns
 from ..drivers.loadgen import Memcached as Traffic
 from .baseline import memcached
 from .baseline.sockets import LinuxUdp
@@ -78,20 +77,6 @@ class Ours:
 
 
 # Linux.
-
-
-def add_linux(
-    session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], traffic: Traffic
-) -> dict[str, Arm]:
-    """The arms on Linux, or why there are none."""
-    why = None if session.baseline else "--no-baseline was given"
-    why = why or netns.missing()
-    if why:
-        for name in LINUX:
-            session.skip(name, why)
-        return {}
-    servers = Servers(session, stack, cores, traffic)
-    return {name: partial(servers.beside, policy, fifo) for name, (policy, fifo) in LINUX.items()}
 
 
 class Servers:

@@ -424,14 +424,19 @@ def test_a_handover_to_a_node_that_is_gone_is_given_up():
     lab.put(1, b"on it goes")
 
 
+def led(lab: Lab):
+    """Who leads when time has passed for all nodes, as voters with a lease want it; else node 1 is elected."""
+    for node in lab.nodes.values():
+        for _ in range(10):
+            node.core.tick()
+    lab.settle()
+    return lab.leader() or lab.elect(1)
+
+
 def test_a_read_waits_for_a_round_and_a_lease_read_does_not():
     for lease in (0, 1):
         lab = Lab(3, lease_reads=lease)
-        for node in lab.nodes.values():
-            for _ in range(10):
-                node.core.tick()
-        lab.settle()
-        leader = lab.leader() or lab.elect(1)
+        leader = led(lab)
         lab.tick(3)
         leader.answers.clear()
         leader.core.read_index(7)
@@ -443,11 +448,7 @@ def test_a_read_waits_for_a_round_and_a_lease_read_does_not():
 
 def test_a_lease_ends_with_a_transfer_and_before_others_may_be_elected():
     lab = Lab(3, lease_reads=1)
-    for node in lab.nodes.values():
-        for _ in range(10):
-            node.core.tick()
-    lab.settle()
-    leader = lab.leader() or lab.elect(1)
+    leader = led(lab)
     lab.tick(2)
     s = leader.core.status()
     assert s["ticks"] < s["lease_until_tick"] <= s["ticks"] + 9 - 2
@@ -495,11 +496,7 @@ def test_who_joined_and_compacted_before_it_knew_of_any_members_can_lead_and_sen
 def test_a_lease_is_not_lent_to_a_follower():
     """The leader's clock was not looked at for a message: its ticks may be late, and its lease over."""
     lab = Lab(3, lease_reads=1)
-    for node in lab.nodes.values():
-        for _ in range(10):
-            node.core.tick()
-    lab.settle()
-    leader = lab.leader() or lab.elect(1)
+    leader = led(lab)
     lab.tick(2)
     assert leader.core.status()["ticks"] < leader.core.status()["lease_until_tick"]
     follower = next(n for i, n in lab.nodes.items() if i != leader.id)
