@@ -321,7 +321,8 @@ int cl_raft_step(struct cl_raft *r, const struct cl_raft_msg *m)
         }
         if (r->role != CL_RAFT_FOLLOWER || !r->leader)
             raft_become_follower(r, r->term, m->from);
-        r->elapsed = 0;
+        r->elapsed = r->tries = 0;
+        r->gave_way = 0;
     }
     int rc = dispatch(r, m);
     r->count.handled += !rc;

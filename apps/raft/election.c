@@ -1,4 +1,9 @@
-/* Elections: the timeout, pre-vote (thesis 9.6), votes, and who refuses to vote while a leader is heard from (4.2.3). */
+/* Elections: the timeout, pre-vote (thesis 9.6), votes, and who refuses to vote while a leader is heard from (4.2.3).
+ *
+ * Split votes. Two nodes that stand at the same time share the votes, and a whole timeout goes by before the next try. So of two
+ * that ask for pre-votes at the same time one gives way, and who granted a pre-vote does not stand itself until that campaign
+ * should be over: once each before it stands itself, so that nobody who cannot win holds others back for long. Where votes were
+ * split all the same, the next try comes after some heartbeats and not after a timeout. None of this decides who may be elected. */
 #include "internal.h"
 #include <errno.h>
 
@@ -15,6 +20,15 @@ void raft_reset_timeout(struct cl_raft *r)
 {
     r->elapsed = 0;
     r->timeout = r->config.election_ticks + (uint32_t)(next_random(r) % r->config.election_ticks);
+}
+
+/* Ticks for a campaign to be over in, drawn: at first of some heartbeats, in which a message goes and comes, and longer with
+ * each try that came to nothing. */
+static uint32_t campaign_ticks(struct cl_raft *r)
+{
+    uint64_t ticks = (uint64_t)r->config.heartbeat_ticks << cl_min(r->tries, 20u);
+    ticks = cl_min(ticks, (uint64_t)r->config.election_ticks);
+    return (uint32_t)(ticks + next_random(r) % ticks);
 }
 
 bool raft_promotable(const struct cl_raft *r)
@@ -104,6 +118,8 @@ void raft_campaign(struct cl_raft *r, bool force)
     r->force = force;
     raft_hard_changed(r);
     r->heartbeat_elapsed = 0;
+    r->tries++;
+    r->gave_way = r->rivalled = 0;
     r->count.elections++;
     clear_votes(r);
 }
@@ -140,6 +156,37 @@ static bool up_to_date(const struct cl_raft *r, const struct cl_raft_msg *m)
     return m->log_term > term || (m->log_term == term && m->index >= r->log.last);
 }
 
+/* Of two that stand at the same time and may both be elected, the one with the larger number goes first. */
+static bool goes_first(const struct cl_raft *r, const struct cl_raft_msg *rival)
+{
+    return rival->log_term != raft_log_term(&r->log, r->log.last) || rival->index != r->log.last ||
+           rival->from > r->config.id;
+}
+
+/* A pre-vote was granted. */
+static void give_way(struct cl_raft *r, const struct cl_raft_msg *rival)
+{
+    if (r->gave_way || r->role == CL_RAFT_CANDIDATE || (r->role == CL_RAFT_PRE_CANDIDATE && !goes_first(r, rival)))
+        return;
+    r->gave_way = 1;
+    r->count.gave_way++;
+    if (r->role == CL_RAFT_FOLLOWER) {
+        r->timeout = cl_max(r->timeout, r->elapsed + campaign_ticks(r));
+        return;
+    }
+    raft_become_follower(r, r->term, 0);
+    r->timeout = campaign_ticks(r);
+}
+
+/* A candidate that is not the only one of its term: if the votes are split, the next try comes soon. */
+static void rivalled(struct cl_raft *r)
+{
+    if (r->role != CL_RAFT_CANDIDATE || r->rivalled)
+        return;
+    r->rivalled = 1;
+    r->timeout = cl_min(r->timeout, r->elapsed + campaign_ticks(r));
+}
+
 /* m->term is the term that the sender would campaign in, ours or a later one; nothing of ours changes. A term that is ours
  * already is only asked for by nodes that lag. */
 int raft_on_prevote(struct cl_raft *r, const struct cl_raft_msg *m)
@@ -150,6 +197,8 @@ int raft_on_prevote(struct cl_raft *r, const struct cl_raft_msg *m)
         reply->term = m->term;
     else
         reply->flags = CL_RAFT_REJECT;
+    if (grant)
+        give_way(r, m);
     return 0;
 }
 
@@ -158,6 +207,7 @@ int raft_on_vote(struct cl_raft *r, const struct cl_raft_msg *m)
     bool free_to = r->vote == m->from || (!r->vote && !r->leader);
     if (!free_to || !up_to_date(r, m)) {
         raft_reply(r, CL_RAFT_VOTE_REPLY, m->from)->flags = CL_RAFT_REJECT;
+        rivalled(r);
         return 0;
     }
     if (!r->vote) {
@@ -181,6 +231,8 @@ int raft_on_vote_reply(struct cl_raft *r, const struct cl_raft_msg *m)
     }
     p->vote = reject ? 2 : 1;
     p->vote_due = 0;
+    if (reject)
+        rivalled(r);
     tally(r);
     return 0;
 }

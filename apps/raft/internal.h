@@ -97,6 +97,9 @@ struct cl_raft {
     uint32_t shy_ticks;        /* votes are refused while ticks < this (lease reads, after a start) */
     uint32_t heartbeat_elapsed, quorum_elapsed;
     uint32_t disk_elapsed; /* ticks for which writes are awaited and none became durable */
+    uint32_t tries;        /* campaigns since a leader was heard from */
+    uint8_t gave_way;      /* to another that asked for pre-votes, since this node stood last */
+    uint8_t rivalled;      /* candidate: another of this term is known */
     uint8_t force;         /* candidate by order of the leader */
     uint8_t self_vote;     /* it counts */
     uint8_t ack_due;       /* follower: tell the leader how far we are */

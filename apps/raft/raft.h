@@ -36,7 +36,8 @@
  * keep the newest snapshot readable, and rather put off making another: it would begin those transfers anew.
  *
  * Ticks. The driver calls cl_raft_tick at even intervals. Election timeouts are drawn from [election_ticks,
- * 2 * election_ticks). Pre-vote and check-quorum are always on: a node that hears from a leader refuses votes (leader
+ * 2 * election_ticks). Of two nodes that stand at the same time one gives way, and after a split vote the next try comes after some
+ * heartbeats (election.c); so heartbeat_ticks should be no shorter than a round trip. Pre-vote and check-quorum are always on: a node that hears from a leader refuses votes (leader
  * stickiness, thesis 4.2.3 and 9.6), a leader that hears from no majority for election_ticks steps down.
  *
  * A disk that hangs, without an error. What was handed out to be written and does not become durable for disk_ticks makes a
@@ -240,7 +241,8 @@ struct cl_raft_counters {
     uint64_t ignored;         /* vote requests while a leader is heard from, answers that nobody waits for */
     uint64_t replies_dropped; /* no room in the queue of replies: as if lost on the way */
     uint64_t elections, prevotes, elections_won, stepped_down, quorum_lost;
-    uint64_t disk_hung;                                            /* stepped down because the own disk hung */
+    uint64_t gave_way;  /* did not stand for a while, as another asked for pre-votes first */
+    uint64_t disk_hung; /* stepped down because the own disk hung */
     uint64_t entries_appended, entries_truncated, entries_refused; /* refused: the log was full */
     uint64_t persisted_stale; /* persisted() of what had been truncated meanwhile */
     uint64_t rejected_appends, resent_probes;
