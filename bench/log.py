@@ -351,7 +351,7 @@ def recovery(session: Session, files: Files) -> None:
 
 
 def cuts(session: Session, seconds: float) -> None:
-    """Every sector-wise cut of a run, with one flush and with several in flight."""
+    """Every sector-wise cut of a run, and subsets of what was in flight, with one flush and with several in flight."""
     session.say(f"every cut of {CUT_APPENDS} appends")
     parts = []
     for in_flight in (1, 4):
@@ -361,9 +361,17 @@ def cuts(session: Session, seconds: float) -> None:
         if rc:
             session.note(f"a cut was not recovered: {ffi.string(err).decode(errors='replace')}")
         session.arm(
-            f"cuts, {in_flight} in flight", n=out.appends, cuts=out.sectors, recovered=out.recovered, torn=out.torn
+            f"cuts, {in_flight} in flight",
+            n=out.appends,
+            cuts=out.sectors,
+            recovered=out.recovered,
+            torn=out.torn,
+            subsets=out.subsets,
+            subsets_recovered=out.subsets_recovered,
+            subsets_torn=out.subsets_torn,
         )
-        parts.append(out.recovered / out.sectors if out.sectors else 0.0)
+        tried = out.sectors + out.subsets
+        parts.append((out.recovered + out.subsets_recovered) / tried if tried and not rc else 0.0)
     session.figure("log.cut_points", min(parts), runs=parts)
     if appends < CUT_APPENDS:
         session.note(f"a short run: cuts of {appends} appends instead of {CUT_APPENDS}")

@@ -3,7 +3,11 @@
  * The run goes over a device that stores the sectors of the writes in flight one by one, of several writes in an order drawn from the
  * seed, and completes a write when its last one is stored. The order of all sectors is kept, with how many records had been acknowledged
  * and submitted by then. Then the run is replayed sector by sector into an empty area, and after each sector a log is opened there as after
- * a power cut. */
+ * a power cut.
+ *
+ * A disk may store the sectors of what is in flight in any order. So the run is replayed once more by writes: each time one is sent or
+ * done, a log is opened with what was done and a subset of the sectors in flight, of those that change something. Of up to 8 every
+ * subset is tried; of more none, all, each alone, all but each, and 24 drawn from the seed. */
 #ifndef CORELANE_BENCH_LOG_CUTS_H
 #define CORELANE_BENCH_LOG_CUTS_H
 
@@ -19,6 +23,8 @@ struct cl_bench_log_cuts {
     uint64_t beyond; /* records found that had not been acknowledged, over all cuts */
     uint64_t confirms; /* superblocks of the run that only say what was acknowledged */
     uint64_t torn;     /* cuts that left a torn flush, as reported */
+    uint64_t subsets;  /* openings, each with a subset of the sectors in flight */
+    uint64_t subsets_recovered, subsets_torn;
 };
 
 /* appends: up to 1 Mi; in_flight: flushes in flight at most, 1 to 16. -errno with a reason in err, also of the first cut that was not

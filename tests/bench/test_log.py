@@ -32,6 +32,8 @@ def test_every_cut_of_a_thousand_appends_recovers(in_flight: int, seed: int) -> 
     assert out.appends == 1000
     assert out.recovered == out.cuts == out.sectors > 1000
     assert out.torn > 0
+    assert out.subsets_recovered == out.subsets > 2 * out.appends
+    assert out.subsets_torn > 0
 
 
 @pytest.mark.parametrize("what", log.BARE.values())

@@ -1,4 +1,4 @@
-/* Every sector-wise cut of a run, by the loop behind `corelane bench log`. argv: seed, appends, flushes in flight. */
+/* Every sector-wise cut of a run and subsets of what was in flight, by the loop behind `corelane bench log`. argv: seed, appends, flushes in flight. */
 #include "bench/log_cuts.h"
 
 #include <stdio.h>
@@ -14,8 +14,10 @@ int main(int argc, char **argv)
         return 1;
     }
     if (cuts.recovered != cuts.cuts || cuts.cuts != cuts.sectors || cuts.torn == 0 || cuts.confirms == 0 ||
-        cuts.beyond == 0)
+        cuts.beyond == 0 || cuts.subsets < cuts.appends || cuts.subsets_recovered != cuts.subsets ||
+        cuts.subsets_torn == 0)
         return 1;
-    printf("%llu cuts, %llu torn\nok\n", (unsigned long long)cuts.cuts, (unsigned long long)cuts.torn);
+    printf("%llu cuts, %llu torn; %llu subsets, %llu torn\nok\n", (unsigned long long)cuts.cuts,
+           (unsigned long long)cuts.torn, (unsigned long long)cuts.subsets, (unsigned long long)cuts.subsets_torn);
     return 0;
 }
