@@ -189,7 +189,7 @@ void io_cores_remove(struct io_loop *loop, struct io_app *app)
         bool owns = core->owner && core->owner->app == app;
         if (core->from && core->from->app == app) {
             io_move_demote(loop, core->from, core); /* should it live on, then not on that core */
-            core->from = NULL;
+            io_move_forget(core);
         }
         for (unsigned h = 0; h < 2; h++)
             if (core->hot[h] && core->hot[h]->app == app)
@@ -381,6 +381,7 @@ void io_cores_log(struct io_loop *loop, uint64_t now, const struct io_core *core
                                     .to = (uint16_t)to,
                                     .what = (uint8_t)what,
                                     .step = (uint8_t)step,
+                                    .leaving = core->from != NULL,
                                     .decided = core->stamps.decided,
                                     .stored = core->stamps.stored,
                                     .lost = core->stamps.lost,

@@ -190,6 +190,8 @@ bool io_move_wake(struct io_loop *loop, struct io_kthread *k, uint64_t now);
 bool io_moves_poll(struct io_loop *loop, uint64_t now);
 /* Take a core from its owner, for nobody. */
 void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, uint64_t now);
+/* The old owner need not be waited for any more. */
+void io_move_forget(struct io_core *core);
 /* False: it is dead. */
 bool io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_core *off);
 /* Whether the core may be given to another: its last move has ended, or all three steps of it have been taken. */

@@ -221,7 +221,8 @@ struct cl_io_move {
     uint32_t core;     /* CPU id */
     uint16_t from, to; /* slot + 1; 0: nobody */
     uint8_t what, step;
-    uint8_t pad[2];
+    uint8_t leaving; /* 1: the owner before may still run here, also in DONE: its steps are not over */
+    uint8_t pad;
     uint32_t after; /* ticks */
     /* Low words of cl_tsc() at the steps of the core's last hand-over, those up to here: the loop has decided; its words are
      * stored and seen by all. And in DONE, as the two applications say (cl_signals): the old owner has seen it; it yields;

@@ -196,8 +196,7 @@ static void note(struct io_loop *loop, const struct io_core *core, unsigned what
     io_cores_log(loop, now, core, slot_of(core->owner), slot_of(core->owner), what, core->step);
 }
 
-/* Nobody need be waited for on this core any more. */
-static void forget_from(struct io_core *core)
+void io_move_forget(struct io_core *core)
 {
     if (!core->from)
         return;
@@ -211,7 +210,7 @@ static void came_back(struct io_cores *c, const struct io_kthread *k)
 {
     for (uint32_t i = 0; k->member.leaving && i < c->n; i++)
         if (c->core[i].from == k)
-            forget_from(&c->core[i]);
+            io_move_forget(&c->core[i]);
 }
 
 /* It did not step aside: the new owner need not share the core with it as with an equal. */
@@ -219,18 +218,19 @@ static void evict(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     struct io_kthread *from = core->from;
-    if (io_move_demote(loop, from, core)) {
-        io_count(c->stats.evicted, 1);
-        io_count(from->app->cores.stats.evicted, 1);
-        from->member.evicted = true;
-        from->member.evicted_until = now + c->start;
-        if (core->begun || !core->owner)
-            io_count(c->stats.evicted_late, 1);
-        else
-            core->step = CL_IO_STEP_EVICT;
-        note(loop, core, CL_IO_LOG_EVICTED, now);
-    }
-    forget_from(core);
+    bool alive = io_move_demote(loop, from, core);
+    io_move_forget(core);
+    if (!alive)
+        return;
+    io_count(c->stats.evicted, 1);
+    io_count(from->app->cores.stats.evicted, 1);
+    from->member.evicted = true;
+    from->member.evicted_until = now + c->start;
+    if (core->begun || !core->owner)
+        io_count(c->stats.evicted_late, 1);
+    else
+        core->step = CL_IO_STEP_EVICT;
+    note(loop, core, CL_IO_LOG_EVICTED, now);
 }
 
 static void evict_unless_spared(struct io_loop *loop, struct io_core *core, uint64_t now)
@@ -254,7 +254,7 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
         return false;
     if (core->from != k && in_the_way(core)) /* it had stepped aside, and runs again */
         evict(loop, core, now);
-    forget_from(core);
+    io_move_forget(core);
     abandon(c, core);
     came_back(c, k);
     bool running = old && park_of(old) == CL_KTHREAD_RUNNING;
@@ -318,15 +318,15 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
 {
     struct io_cores *c = &loop->cores;
     struct io_kthread *k = core->owner;
+    io_core_account(loop, core, now);
     if (core->spare.on && in_the_way(core)) /* it was spared for the sake of an owner that is no more */
         evict(loop, core, now);
+    if (!in_the_way(core))
+        io_move_forget(core);
     io_cores_log(loop, now, core, slot_of(k), 0, what, core->step);
-    io_core_account(loop, core, now);
     abandon(c, core);
-    if (!in_the_way(core)) {
-        forget_from(core);
+    if (!core->from) /* else nobody gets the core before the steps have been taken */
         set_moving(c, core, false);
-    } /* else nobody gets the core before the steps have been taken */
     cl_store_relaxed(&core->state->wake, 0);
     set_owner(c, core, NULL, now);
     c->urgent = true;
@@ -370,7 +370,8 @@ static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
     io_move_release(loop, core, CL_IO_LOG_STALLED, now);
     if (park_of(k) != CL_KTHREAD_RUNNING)
         return;
-    core->from = k; /* it got up by itself, and runs on without a look at its grant: now it must go */
+    io_move_forget(core); /* who says since a moment ago that it runs again is for squat.c to find */
+    core->from = k;       /* it got up by itself, and runs on without a look at its grant: now it must go */
     m->leaving = true;
     begin_steps(core);
     set_moving(&loop->cores, core, true);
@@ -397,7 +398,7 @@ static void interrupt(struct io_loop *loop, struct io_core *core)
     }
     int rc = io_thread_signal(loop, from, signal);
     if (rc == -ESRCH) {
-        forget_from(core);
+        io_move_forget(core);
     } else if (rc < 0) {
         io_count(loop->cores.stats.interrupts_failed, 1);
     } else {
@@ -521,11 +522,10 @@ static void done(struct io_loop *loop, struct io_core *core, uint64_t now)
         uint64_t most = (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(c->ask + c->interrupt));
         c->view.move_ns = (MOVE_MEMORY - 1) * c->view.move_ns / MOVE_MEMORY + cl_min(ns, most) / MOVE_MEMORY;
     }
-    note(loop, core, CL_IO_LOG_DONE, now);
 }
 
-/* How it goes on with the old owner. `seen`: the new one was seen to run before this look. */
-static void poll_old(struct io_loop *loop, struct io_core *core, bool seen, uint64_t now)
+/* How it goes on with the old owner. `noted`: the log has it already that the new one runs. */
+static void poll_old(struct io_loop *loop, struct io_core *core, bool noted, uint64_t now)
 {
     struct io_kthread *from = core->from;
     if (in_the_way(core)) {
@@ -539,8 +539,8 @@ static void poll_old(struct io_loop *loop, struct io_core *core, bool seen, uint
         begin_steps(core);
     } else if (core->begun || !core->owner) {
         set_look_move(from, false);
-        forget_from(core);
-        if (seen || !core->owner)
+        io_move_forget(core);
+        if (noted || !core->owner)
             note(loop, core, CL_IO_LOG_ASIDE, now);
     }
 }
@@ -548,12 +548,15 @@ static void poll_old(struct io_loop *loop, struct io_core *core, bool seen, uint
 static bool poll_move(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     struct io_kthread *k = core->owner;
-    bool seen = core->begun;
+    bool noted = core->begun;
     /* Acquire: what it stored before, its park word among it, is seen by what we load next. */
     if (k && !core->begun && cl_load_acquire(&k->member.signals.shared->acted) == k->member.grant)
         done(loop, core, now);
+    unsigned step = core->step;
     if (core->from)
-        poll_old(loop, core, seen, now);
+        poll_old(loop, core, noted, now);
+    if (core->begun && !noted) /* after that look, which says whether the old owner is still there */
+        io_cores_log(loop, now, core, slot_of(k), slot_of(k), CL_IO_LOG_DONE, step);
     if ((core->begun || !k) && !core->from) {
         set_moving(&loop->cores, core, false);
         return !k;

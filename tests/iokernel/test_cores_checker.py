@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cltest.moves import ASIDE, DIED, DONE, EVICTED, LEFT, STALLED, WANTED, WOKEN, Move, MoveChecker, ran_unowned
+from cltest.moves import (
+    ASIDE,
+    DIED,
+    DONE,
+    EVICTED,
+    FOR_EVER,
+    LEFT,
+    STALLED,
+    WANTED,
+    WOKEN,
+    Move,
+    MoveChecker,
+    Span,
+    ran_unowned,
+)
 
 CPU = 1
 A, B, C = 1, 2, 3
@@ -23,7 +37,7 @@ GOOD = [
     Move(460, CPU, B, B, EVICTED),
     Move(470, CPU, B, B, DONE),
     Move(500, CPU, B, A, WANTED),
-    Move(510, CPU, A, A, DONE),
+    Move(510, CPU, A, A, DONE, leaving=1),
     Move(530, CPU, A, A, ASIDE),
     Move(600, CPU, A, 0, LEFT),
 ]
@@ -126,6 +140,32 @@ def test_a_pause_too_short_to_be_seen_in_a_run_is_none() -> None:
     spans = checked([*GOOD[:2], Move(200, CPU, A, B, WANTED), Move(201, CPU, B, B, DONE), Move(215, CPU, B, A, WANTED)])
     noted = np.array([(150, 250, 9, CPU)], RUN)
     assert ran_unowned(noted, spans.went(A, 300), (50, 300), GAP, SKEW) == []
+
+
+def spans_of(slot: int, *moves: Move) -> list[Span]:
+    """By a log that begins with A on the core."""
+    checker = checked([*GOOD[:2], *moves])
+    assert checker.faults == []
+    return checker.spans[slot]
+
+
+def test_who_dies_before_it_has_let_go_may_run_beside_the_next_owner_until_then() -> None:
+    """Its steps are not over, and no entry will say how they ended."""
+    (span,) = spans_of(A, Move(200, CPU, A, B, WANTED), Move(290, CPU, B, B, DONE, leaving=1))
+    assert span.end == FOR_EVER
+    (span,) = spans_of(A, Move(200, CPU, A, B, WANTED), Move(290, CPU, B, B, DONE, after=2))
+    assert span.end == 292
+
+
+def test_a_new_owner_that_goes_leaves_the_old_one_its_steps() -> None:
+    moves = [Move(200, CPU, A, B, WANTED), Move(230, CPU, B, 0, LEFT, leaving=1)]
+    assert spans_of(A, *moves)[0].end == FOR_EVER
+    assert spans_of(B, *moves)[0].end == 230
+    assert spans_of(A, *moves, Move(240, CPU, 0, 0, ASIDE))[0].end == 240
+    evicted = spans_of(A, *moves, Move(260, CPU, 0, 0, EVICTED))[0]
+    assert (evicted.end, evicted.evicted) == (FOR_EVER, True)
+    assert spans_of(A, *moves, Move(250, CPU, 0, B, WANTED))[0].end == 250  # somebody has the core, so A had let go
+    assert spans_of(A, moves[0], Move(230, CPU, B, 0, LEFT))[0].end == 230
 
 
 def test_a_cpu_that_was_never_its_own() -> None:

@@ -51,6 +51,7 @@ def test_who_has_seen_the_ask_gets_one_interval_more(c_program):
         "in_a_call_it_is_asked_for_longer",
         "one_that_says_so_all_the_time_gains_a_step",
         "without_calls_left_the_signal_is_left_out",
+        "one_that_lets_go_at_once_is_not_logged_as_there",
     ],
 )
 def test_whoever_has_time_to_step_aside_and_does_not_is_evicted(c_program, scenario):
@@ -66,6 +67,8 @@ def test_whoever_has_time_to_step_aside_and_does_not_is_evicted(c_program, scena
         "starved_it_is_spared_no_longer_than_start_us",
         "starved_it_keeps_nobody_from_its_core",
         "starved_it_is_evicted_when_the_new_owner_goes",
+        "starved_the_log_has_it_that_it_is_still_there",
+        "starved_it_goes_and_the_next_one_has_all_its_steps",
     ],
 )
 def test_one_without_time_to_step_aside_is_spared(c_program, scenario):

@@ -32,8 +32,6 @@ from corelane.runtime.clock import default_clock, tsc
 SOAK_S = float(os.environ.get("CORELANE_SOAK_S", "15"))
 WAIT_S = 30.0
 SKEW_NS = 2000
-# A run that was seen once ended some 40 us after its span, and why is not known. More than this is a fault in any case.
-LATE_NS = 100_000
 MOST_JOBS = 4
 POLICIES = [("delay", ""), ("delay", "target_us=50"), ("shenango", ""), ("fair", ""), ("fair", "slice_us=200")]
 KINDS = ["probed", "unprobed", "blocking", "probed", *LIARS]
@@ -99,8 +97,7 @@ class Soak:
         runs = np.concatenate(self.runs.pop(name))
         spans = [span for checker in self.checkers for span in checker.went(app.slot, gone)]  # by one of them
         life = (self.born[name], gone)
-        skew, late = clock.ns_to_ticks(SKEW_NS), clock.ns_to_ticks(LATE_NS)
-        found = [] if liar else ran_unowned(runs, spans, life, app.gap_ticks, skew, late)
+        found = [] if liar else ran_unowned(runs, spans, life, app.gap_ticks, clock.ns_to_ticks(SKEW_NS))
         self.noted += len(runs)
         self.faults += [f"{name}: {fault}" for fault in found[:10]]
         assert app.runs_lost == 0, f"notes of {name} were not read in time"

@@ -136,6 +136,75 @@ static void starved_it_is_evicted_when_the_new_owner_goes(void)
     world_delete(&p.w);
 }
 
+/* The last entry of the log of such a kind; all that were not read before are. */
+static struct cl_io_move last_logged(struct pair *p, unsigned what)
+{
+    struct cl_io_move log[64], last = {0};
+    for (uint32_t n; (n = cl_io_moves(p->w.io, 0, &p->w.log_next, log, 64, &p->w.log_lost)) > 0;)
+        for (uint32_t i = 0; i < n; i++)
+            if (log[i].what == what)
+                last = log[i];
+    CHECK(last.what == what);
+    return last;
+}
+
+/* The new owner runs, and the old one has not let go: the log says so, and then when it has. */
+static void starved_the_log_has_it_that_it_is_still_there(void)
+{
+    struct pair p;
+    cpu_set_t before = allowed();
+    decided(&p, (struct wish){0});
+    starve(p.b);
+    run(&p.w, 2 * (ASK_US + INTERRUPT_US) * US);
+    CHECK(stats_of(&p.w).spared == 1 && acts(&p.w, p.l));
+    run(&p.w, 2 * US);
+    CHECK(last_logged(&p, CL_IO_LOG_DONE).leaving == 1);
+    CHECK(!acts(&p.w, p.b));
+    run(&p.w, 2 * US);
+    CHECK(last_logged(&p, CL_IO_LOG_ASIDE).leaving == 0 && evicted(&p.w) == 0);
+    end_starving(p.b, &before);
+    world_delete(&p.w);
+}
+
+static void one_that_lets_go_at_once_is_not_logged_as_there(void)
+{
+    struct pair p;
+    decided(&p, (struct wish){0});
+    CHECK(!acts(&p.w, p.b) && acts(&p.w, p.l));
+    run(&p.w, 2 * US);
+    CHECK(last_logged(&p, CL_IO_LOG_DONE).leaving == 0);
+    world_delete(&p.w);
+}
+
+/* It goes in the middle of its time, of which nothing is left for who has to leave the core next: that one is asked. */
+static void starved_it_goes_and_the_next_one_has_all_its_steps(void)
+{
+    struct pair p;
+    cpu_set_t before = allowed();
+    decided(&p, (struct wish){0});
+    starve(p.b);
+    run(&p.w, 2 * (ASK_US + INTERRUPT_US) * US);
+    CHECK(stats_of(&p.w).spared == 1 && acts(&p.w, p.l));
+    run(&p.w, 2 * US);
+    end_starving(p.b, &before);
+    app_remove(&p.w, p.bat);
+    p.bat = app_add(&p.w, (struct wish){.kind = BATCH});
+    p.b = &p.bat->k[0];
+    drain(p.l);
+    park(p.l);
+    run(&p.w, 2 * START); /* beyond the time for which the first was to be spared at most */
+    ready(p.b, 1);
+    while (!owns(&p.w, p.b))
+        run(&p.w, 1 * US);
+    p.l->line->park = CL_KTHREAD_RUNNING; /* it gets up by itself, and has not seen that its core has gone */
+    run(&p.w, 5 * US);
+    CHECK(evicted(&p.w) == 0 && stats_of(&p.w).asked == 2 && *p.lat->look == 1);
+    CHECK(!acts(&p.w, p.l) && acts(&p.w, p.b));
+    run(&p.w, 2 * US);
+    CHECK(moves_by(&p.w, CL_IO_STEP_ASK) == 1 && evicted(&p.w) == 0);
+    world_delete(&p.w);
+}
+
 /* It uses the CPU all the time, as far as it gets it, and is not spared when it has had it for so long. */
 static void one_that_runs_on_is_evicted(void)
 {
@@ -205,6 +274,9 @@ static void without_calls_left_the_signal_is_left_out(void)
 
 SCENARIOS_MAIN(SCENARIO(starved_it_is_not_evicted), SCENARIO(starved_it_is_spared_no_longer_than_start_us),
                SCENARIO(starved_it_keeps_nobody_from_its_core), SCENARIO(starved_it_is_evicted_when_the_new_owner_goes),
-               SCENARIO(one_that_runs_on_is_evicted), SCENARIO(one_that_sleeps_is_evicted_at_once),
-               SCENARIO(in_a_call_it_is_asked_for_longer), SCENARIO(one_that_says_so_all_the_time_gains_a_step),
+               SCENARIO(starved_the_log_has_it_that_it_is_still_there),
+               SCENARIO(one_that_lets_go_at_once_is_not_logged_as_there),
+               SCENARIO(starved_it_goes_and_the_next_one_has_all_its_steps), SCENARIO(one_that_runs_on_is_evicted),
+               SCENARIO(one_that_sleeps_is_evicted_at_once), SCENARIO(in_a_call_it_is_asked_for_longer),
+               SCENARIO(one_that_says_so_all_the_time_gains_a_step),
                SCENARIO(without_calls_left_the_signal_is_left_out))

@@ -19,11 +19,11 @@ assert (lib.CL_IO_LOG_WANTED, lib.CL_IO_LOG_SQUATTED) == (WANTED, SQUATTED)
 RELEASES = (STALLED, DIED, LEFT)
 FOR_EVER = 2**62
 _BATCH = 4096
-_FIELDS = ("tsc", "core", "from", "to", "what", "step", "after")
+_FIELDS = ("tsc", "core", "from", "to", "what", "step", "after", "leaving")
 _MOVE = np.dtype(
     {
         "names": _FIELDS,
-        "formats": ["u8", "u4", "u2", "u2", "u1", "u1", "u4"],
+        "formats": ["u8", "u4", "u2", "u2", "u1", "u1", "u4", "u1"],
         "offsets": [ffi.offsetof("struct cl_io_move", name) for name in _FIELDS],
         "itemsize": ffi.sizeof("struct cl_io_move"),
     }
@@ -41,6 +41,7 @@ class Move(NamedTuple):
     what: int
     step: int = 0
     after: int = 0
+    leaving: int = 0
 
 
 class MoveLog:
@@ -61,16 +62,15 @@ class MoveLog:
         found: list[Move] = []
         while n := lib.cl_io_moves(self._io.ptr, self._loop, self._next, self._out, _BATCH, self._lost):
             moves = np.frombuffer(ffi.buffer(self._out), _MOVE, n)
-            found += map(
-                Move, *(moves[name].tolist() for name in ("tsc", "core", "from", "to", "what", "step", "after"))
-            )
+            found += map(Move, *(moves[name].tolist() for name in _FIELDS))
         return found
 
 
 @dataclass
 class Span:
-    """Time in which a kthread may run on a CPU: from the decision for it until its core is another's for certain, or it
-    gets another one."""
+    """Time in which a kthread may run on a CPU: from the decision for it until it has let go of its core for certain,
+    or gets another one. That the next owner runs is no such thing: the steps of a move go on until the old one has
+    stepped aside or was evicted, and the two share the CPU until then. If it dies before, its span ends with it."""
 
     cpu: int
     begin: int
@@ -83,7 +83,7 @@ class _Core:
     owner: int = 0
     moving: bool = False  # the owner has not begun
     span: Span | None = None  # the owner's
-    leaver: Span | None = None  # of who had it before
+    leaver: Span | None = None  # of who had it before, and may not have let go
 
 
 @dataclass
@@ -149,7 +149,8 @@ class MoveChecker:
             if not core.moving or not move.new:
                 self._fault("begun without a move", move)
             core.moving = False
-            self._out(core, until)  # unless an entry that follows says that it came later
+            if not move.leaving:
+                self._out(core, until)
         elif move.what == WOKEN:
             if core.moving or not move.new:
                 self._fault("woken in the middle of a move, or nobody", move)
@@ -174,7 +175,10 @@ class MoveChecker:
             self._fault("an owner where there is none, or the reverse", move)
         if move.new and any(other.owner == move.new for other in self._cores.values()):
             self._fault("a second core for one kthread, or the same again", move)
-        if core.span:  # who had not begun was never there, so that the one before it is who leaves
+        if move.leaving and move.what in RELEASES:  # the steps go on with the one before
+            if core.span:
+                core.span.end = until
+        else:
             if core.leaver and core.leaver.end == FOR_EVER:
                 self._out(core, until)
             core.leaver = core.span
@@ -187,13 +191,12 @@ class MoveChecker:
 
 
 def ran_unowned(
-    runs: np.ndarray, spans: list[Span], life: tuple[int, int], gap_ticks: int, skew_ticks: int, late_ticks: int = 0
+    runs: np.ndarray, spans: list[Span], life: tuple[int, int], gap_ticks: int, skew_ticks: int
 ) -> list[str]:
     """Where runs that an application noted in its life (cores.py) lie outside of the spans of its kthread.
 
     A run has stamps less than gap_ticks apart, so one that is off for less may look like one that was not; what begins
-    or ends while it is off was noted there. skew_ticks: between the clocks of two CPUs. late_ticks: how long after a
-    span a run that began in it may end.
+    or ends while it is off was noted there. skew_ticks: between the clocks of two CPUs.
     """
     faults = []
     for cpu in sorted({int(c) for c in runs["cpu"]}):
@@ -205,8 +208,7 @@ def ran_unowned(
         for i in np.nonzero(first < last)[0]:
             for lost, back in holes[first[i] : last[i]]:
                 inside = begin[i] < lost and end[i] > back
-                late = max(skew_ticks, late_ticks) if begin[i] < lost else skew_ticks
-                if min(end[i], back) - max(begin[i], lost) > (gap_ticks if inside else late):
+                if min(end[i], back) - max(begin[i], lost) > (gap_ticks if inside else skew_ticks):
                     faults.append(f"ran on CPU {cpu} from {begin[i]} to {end[i]}, and might not from {lost} to {back}")
     return faults
 
