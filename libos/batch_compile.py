@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import io
+import logging
+import platform
 from typing import Any, cast
 
 from elftools.elf.elffile import ELFFile
@@ -16,12 +18,16 @@ from numba.core.codegen import JITCodeLibrary, initialize_llvm
 from numba.core.compiler import Compiler
 
 from ..runtime import clock
+from ..runtime.errors import plain_text
 from ._native import ffi, lib
 from .batch_probes import add_naive_probes, add_probes, place
 from .batch_refill import Target
 from .batch_strips import Report
 from .numba_cache import library_path, load_library
 
+_log = logging.getLogger("corelane.libos")
+
+HAS_PROBES = platform.machine() in ("x86_64", "AMD64")
 _TLS_WORD = "cl_probe_word_self"
 
 
@@ -63,6 +69,17 @@ class ProbedLibrary(JITCodeLibrary):
 
     def _optimize_final_module(self) -> None:
         super()._optimize_final_module()
+        if not HAS_PROBES:
+            self.report = Report(missing=f"they are written for x86-64, and this is {platform.machine()}")
+            return
+        plain = self._final_module
+        try:
+            self._add_probes()
+        except Exception as error:  # what the optimiser makes of odd code; the code itself is fine
+            self._final_module = plain
+            self.report = Report(missing=f"{type(error).__name__}: {plain_text(error)}")
+
+    def _add_probes(self) -> None:
         passes = llvm.create_new_module_pass_manager()
         passes.add_loop_simplify_pass()  # preheaders, and one latch a loop
         passes.add_lcssa_pass()  # what is used behind a loop comes through phis there
@@ -117,3 +134,16 @@ def probed_compiler(target: Target, library: type[ProbedLibrary] = ProbedLibrary
             return super().define_pipelines()
 
     return ProbedCompiler
+
+
+def warn_if_missing(what: str, report: Report) -> None:
+    """Say in the log that code runs without probes, and why. what: kind and name of the function."""
+    if report.missing and HAS_PROBES:
+        _log.warning("%s has no probes, so its core moves by the signal until it returns: %s", what, report.missing)
+    elif report.missing:
+        _warn_of_machine(report.missing)
+
+
+@functools.lru_cache(maxsize=1)
+def _warn_of_machine(missing: str) -> None:
+    _log.warning("no compiled function has probes, so cores move by the signal until it returns: %s", missing)

@@ -36,6 +36,7 @@ def outline(
     exit, are in `out`.
     """
     blocks = [function.blocks[name] for name in function.blocks if name in loop.blocks]
+    _let_live(function, blocks)
     exits = list(dict.fromkeys(to for block in blocks for to in block.succ if to not in loop.blocks))
     starts = {phi.name: (fresh("start"), phi) for phi in function.blocks[loop.header].phis}
     inputs = [(types[name], name) for name in _inputs(function, loop, blocks) if name in types]
@@ -57,6 +58,20 @@ def outline(
     out = fresh("out")
     call = _call(function, (name, given), exits, slots, out, fresh)
     return Outlined(made, Loop(loop.header, list(loop.latches), set(loop.blocks)), call, out, slots.kind)
+
+
+_LIFETIME = re.compile(rf"call void @llvm\.lifetime\.(?:start|end)\b.* ({NAME})\)")
+
+
+def _let_live(function: Function, blocks: list[Block]) -> None:
+    """Drop the lifetimes, all over the function, of allocas that have some in these blocks.
+
+    The copy has no alloca for them, only a pointer, which LLVM refuses. Dropped in the copy alone, other slots of the
+    function's frame could share the memory that the copy works on.
+    """
+    lives = {found[1] for block in blocks for line in block.lines if (found := _LIFETIME.search(line))}
+    for block in function.blocks.values() if lives else ():
+        block.lines = [x for x in block.lines if not ((found := _LIFETIME.search(x)) and found[1] in lives)]
 
 
 _FUEL, _LAST, _WAY, _RESULTS = range(4)  # slots; behind the results are what the loop starts from, and its inputs

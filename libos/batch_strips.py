@@ -60,13 +60,15 @@ PART_OF_FREE = 64  # what such a loop is reckoned at in a turn around it, where 
 @dataclass
 class Report:
     """What was done: number of loops by kind, and functions that got probes. unprobed_calls: places that call compiled
-    functions whose code is not here (through a pointer, or compiled apart), which run without probes."""
+    functions whose code is not here (through a pointer, or compiled apart), which run without probes. missing: why
+    there are no probes at all; "" if all went well."""
 
     functions: int = 0
     strips: int = 0
     countdowns: int = 0
     short: int = 0
     unprobed_calls: int = 0
+    missing: str = ""
 
 
 @dataclass

@@ -34,16 +34,17 @@ class Batch:
     """A function as batch work, made by `batch`. Calling it calls the function here and now, with probes that find
     nothing to do.
 
-    function: the Python function. report: of the last compilation, which loops got which probes; None before.
+    function: the Python function. options: for numba. report: of the last compilation, which loops got which probes;
+    None before.
     """
 
     __name__: str
 
-    def __init__(self, function: Callable[..., Any], *, compiled: bool, error_model: str) -> None:
+    def __init__(self, function: Callable[..., Any], *, compiled: bool, options: dict[str, Any]) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.compiled = compiled
-        self.error_model = error_model
+        self.options = options
         self.report: Any = None
         self._ranges: dict[Any, tuple[int, int]] = {}
         self._warned = False
@@ -60,7 +61,7 @@ class Batch:
         from .batch_compile import default_target, probed_compiler
 
         pipeline = probed_compiler(default_target())
-        return numba.njit(nogil=True, error_model=self.error_model, pipeline_class=pipeline)(self.function)
+        return numba.njit(nogil=True, pipeline_class=pipeline, **self.options)(self.function)
 
     @functools.cached_property
     def _numba_type_(self) -> Any:
@@ -76,7 +77,7 @@ class Batch:
     def _plain(self) -> Any:
         import numba
 
-        return numba.njit(nogil=True, error_model=self.error_model)(self.function)
+        return numba.njit(nogil=True, **self.options)(self.function)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Arguments in order, defaults filled in. Raises CorelaneError if they do not fit."""
@@ -95,6 +96,8 @@ class Batch:
         """numba's result for argument types, and let the runtime know that its code may be interrupted anywhere."""
         from numba.core.errors import NumbaError
 
+        from .batch_compile import warn_if_missing
+
         with self._lock:
             try:
                 self._probed.compile(argtypes)
@@ -109,6 +112,7 @@ class Batch:
             if argtypes not in self._ranges:
                 self._ranges[argtypes] = made.library.code_range(made.fndesc.llvm_func_name)
                 _add_preemptible(*self._ranges[argtypes])
+                warn_if_missing(f"batch function {self.__name__}", self.report)
                 if self.report.unprobed_calls and not self._warned:
                     self._warned = True
                     _log.warning(
@@ -129,18 +133,24 @@ def _add_preemptible(begin: int, end: int) -> None:
         _log.warning("no room to register a batch function as interruptible: %s", os.strerror(-err))
 
 
-def batch(function: Any = None, *, compiled: bool = True, error_model: str = "python") -> Any:
+# njit's options that batch work keeps: what they change are results, which are to be those of njit.
+_TAKEN = ("error_model", "fastmath", "boundscheck", "locals")
+# Those that say what batch work has anyway, or how others call the function.
+_NEEDLESS = ("nopython", "nogil", "inline", "forceinline", "no_cpython_wrapper", "no_cfunc_wrapper")
+
+
+def batch(function: Any = None, *, compiled: bool = True, **options: Any) -> Any:
     """Decorator: make a function batch work, for `Runtime.batch`.
 
     compiled=True: numba compiles it (nopython, nogil) when it is first called with arguments of a type, and its loops
     and recursive calls get probes; so do those of compiled functions that it calls. The results are those of the same
-    function under `numba.njit`, bit for bit. error_model: numba's, "python" or "numpy". compiled=False: any Python
-    function; it moves by the signal only.
+    function under `numba.njit`, bit for bit. options: error_model, fastmath, boundscheck and locals, as numba has them;
+    what `njit` has wrapped keeps its own where none is given here. compiled=False: any Python function; it moves by
+    the signal only.
 
-    Raises CorelaneError for generators and for what cannot be called.
+    Raises CorelaneError for generators, for what cannot be called, and for other options of njit.
     """
-    if error_model not in ("python", "numpy"):
-        raise CorelaneError("make a batch function", f"error_model {error_model!r}", 'one of: "python", "numpy"')
+    _check_options("make a batch function", options, compiled)
 
     def decorate(target: Any) -> Batch:
         python = getattr(target, "py_func", target)  # what njit has wrapped is compiled anew
@@ -155,15 +165,37 @@ def batch(function: Any = None, *, compiled: bool = True, error_model: str = "py
                 "it is a generator or a coroutine, which runs on its caller's stack",
                 "put the loop that uses it into the batch function",
             )
-        if getattr(target, "targetoptions", {}).get("parallel"):
-            raise CorelaneError(
-                f"make a batch function of {python.__name__}",
-                "parallel=True starts threads that the runtime knows nothing of",
-                "start one job for each part",
-            )
-        return Batch(python, compiled=compiled, error_model=error_model)
+        if not compiled:
+            return Batch(python, compiled=False, options={})
+        return Batch(python, compiled=True, options=_options_of(target, python.__name__) | options)
 
     return decorate if function is None else decorate(function)
+
+
+def _check_options(what: str, options: dict[str, Any], compiled: bool) -> None:
+    for name in options:
+        if name == "parallel":
+            why = "parallel=True starts threads that the runtime knows nothing of"
+            raise CorelaneError(what, why, "start one job for each part")
+        if name not in _TAKEN:
+            raise CorelaneError(
+                what, f"option {name!r} of numba is not supported", f"those that are: {', '.join(_TAKEN)}"
+            )
+        if not compiled:
+            raise CorelaneError(what, f"{name} is an option of compiled functions", "leave it out with compiled=False")
+    model = options.get("error_model", "python")
+    if model not in ("python", "numpy"):
+        raise CorelaneError(what, f"error_model {model!r}", 'one of: "python", "numpy"')
+
+
+def _options_of(target: Any, name: str) -> dict[str, Any]:
+    """What njit was given for a function that it has wrapped. Raises CorelaneError for what has no counterpart here."""
+    given = dict(getattr(target, "targetoptions", {}))
+    if getattr(target, "locals", None):
+        given["locals"] = target.locals
+    kept = {o: value for o, value in given.items() if o in _TAKEN or (value and o not in _NEEDLESS)}
+    _check_options(f"make a batch function of {name}", kept, compiled=True)
+    return kept
 
 
 # Jobs whose uthread may still run: what it works on must stay, whatever becomes of the handle.

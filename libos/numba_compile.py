@@ -28,7 +28,7 @@ from numba.core.extending import intrinsic
 
 from ..runtime.errors import CorelaneError, plain_text
 from ._native import lib
-from .batch_compile import default_target, probed_compiler
+from .batch_compile import default_target, probed_compiler, warn_if_missing
 from .numba_cache import enable_cache, load_library, load_remarks, save_remarks
 from .numba_views import make_view, reply_view_t, request_view_t
 
@@ -232,6 +232,8 @@ def _compile(
     except NumbaError as error:
         mend = "mend it, or run it as plain Python with compiled=False" if what == "handler" else "mend it"
         raise CorelaneError(f"compile {what} {python.__qualname__}", plain_text(error), mend) from error
+    if pipeline:
+        warn_if_missing(f"{what} {python.__qualname__}", entry._library.report)
     from_cache = cached and bool(dispatcher.stats.cache_hits)
     if from_cache:
         remarks = load_remarks(dispatcher, argtypes)

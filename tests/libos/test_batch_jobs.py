@@ -14,8 +14,9 @@ from cltest import wait_until
 
 from corelane import libos
 from corelane.drivers.memory import memory_link
-from corelane.libos import Runtime, batch_work
+from corelane.libos import Runtime, batch_compile, batch_work
 from corelane.libos.numba_atomics import load_atomic
+from corelane.libos.numba_compile import compile_handler
 from corelane.runtime.errors import CorelaneError
 
 
@@ -210,6 +211,80 @@ def test_what_cannot_be_batch_work_is_refused():
         libos.batch(numba.njit(parallel=True)(lambda n: n))
     with pytest.raises(CorelaneError, match="error_model"):
         libos.batch(error_model="java")
+    with pytest.raises(CorelaneError, match="'debug'"):
+        libos.batch(numba.njit(debug=True)(lambda n: n))
+    with pytest.raises(CorelaneError, match="'forceobj'"):
+        libos.batch(forceobj=True)
+    with pytest.raises(CorelaneError, match="fastmath"):
+        libos.batch(compiled=False, fastmath=True)
+
+
+def inverses(a):
+    s = 0.0
+    for x in a:
+        s += 1 / x
+    return s
+
+
+def third(a):
+    return a[3]
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_options_of_njit_hold(wrapped):
+    def made(function, **options):
+        return libos.batch(numba.njit(**options)(function)) if wrapped else libos.batch(**options)(function)
+
+    with pytest.raises(ZeroDivisionError):
+        made(inverses)(np.zeros(2))
+    assert made(inverses, error_model="numpy")(np.zeros(2)) == np.inf
+    with pytest.raises(IndexError):
+        made(third, boundscheck=True)(np.zeros(2))
+    a = np.random.default_rng(1).random(10_001) + 1.0
+    fast = made(inverses, error_model="numpy", fastmath=True)
+    assert fast(a) == numba.njit(error_model="numpy", fastmath=True)(inverses)(a)
+    assert fast(a) != made(inverses)(a)  # added up in another order
+    narrow = made(inverses, locals={"s": numba.float32})
+    assert narrow(a) == numba.njit(locals={"s": numba.float32})(inverses)(a) != made(inverses)(a)
+
+
+def test_an_option_that_is_given_goes_before_that_of_njit():
+    assert libos.batch(error_model="numpy")(numba.njit(error_model="python")(inverses))(np.zeros(2)) == np.inf
+
+
+def no_room(text, target):
+    raise RuntimeError("no room for a probe")
+
+
+def test_code_that_cannot_have_probes_runs_without_and_the_log_says_so(runtime, monkeypatch, caplog):
+    monkeypatch.setattr(batch_compile, "add_probes", no_room)
+    job = runtime.batch(libos.batch(inverses), np.ones(5))
+    assert job.result(60) == 5.0
+    compile_handler(handle, cache=False)
+    said = [record.getMessage() for record in caplog.records if "no probes" in record.getMessage()]
+    assert len(said) == 2
+    assert "batch function inverses has no probes" in said[0]
+    assert "no room for a probe" in said[0]
+    assert "handler handle has no probes" in said[1]
+
+
+def handle(request, reply):
+    for i in range(len(request)):
+        reply[i] = request[i]
+    return len(request)
+
+
+def test_other_machines_get_plain_code_and_one_warning(monkeypatch, caplog):
+    """As if this were one: nothing that is written for x86-64 gets into the code."""
+    monkeypatch.setattr(batch_compile, "HAS_PROBES", False)
+    batch_compile._warn_of_machine.cache_clear()
+    for _ in range(2):
+        made = libos.batch(inverses)
+        made.compile((numba.float64[::1],))
+        assert made(np.ones(3)) == 3.0
+        assert "clp." not in str(made._probed.overloads[(numba.float64[::1],)].library._final_module)
+    (said,) = (record.getMessage() for record in caplog.records if "x86-64" in record.getMessage())
+    assert "no compiled function has probes" in said
 
 
 def test_the_registered_range_holds_the_code():

@@ -42,7 +42,24 @@ def looks(call):
     return bench.cl_bench_gaps_end()
 
 
-def source_of(draw, depth=0):
+@numba.njit
+def pair(x, y):
+    return (y, x) if x > y else (x, y)
+
+
+# Lines whose code numba takes from its own library: what they need ahead of the loops, and they.
+LIBRARY = {
+    "dict": ("d = {0: 0}", "if s % 7 in d:\n    d[s % 7] += 1\nelse:\n    d[s % 7] = 1\nt += d[s % 7]"),
+    "set": ("q = {0}", "q.add(s % 11)\nt += len(q)"),
+    "list": ("l = [0]", "l.append(s % 13)\nif len(l) > 20:\n    t += l.pop() + l.pop()"),
+    "string": ("w = ''", "w += 'abc'[s % 3]\nif len(w) > 9:\n    t += w.find('ca')\n    w = w[7:]"),
+    "tuple": ("e = (1, 2)", "e = pair(e[0] + s % 3, e[1] + s % 5)\nt += e[0]"),
+    "try": ("k = 0", "try:\n    if s % 5 == 1:\n        raise ValueError\n    k += 1\nexcept Exception:\n    t += k"),
+    "random": ("np.random.seed(3)", "t += int(np.random.random() * 100)"),
+}
+
+
+def source_of(draw, depth=0, library=()):
     """Lines of a random loop nest over the variables of `nest` below."""
     kind = draw(st.sampled_from(["up", "down", "step", "while", "array", "enumerate", "plain", "held"]))
     v = f"i{depth}"
@@ -60,8 +77,10 @@ def source_of(draw, depth=0):
     body = [f"s = (s * {draw(st.integers(1, 9))} + {v} * {draw(st.integers(-4, 4))} + a[s % len(a)]) % 100003"]
     if draw(st.booleans()):
         body.append(f"a[{v} % len(a)] += s % 5")
+    if library:
+        body += LIBRARY[draw(st.sampled_from(library))][1].split("\n")
     if depth < 2 and draw(st.booleans()):
-        body += source_of(draw, depth + 1).split("\n")
+        body += source_of(draw, depth + 1, library).split("\n")
     way = draw(st.sampled_from(["", "", "break", "continue", "return s", "raise ValueError"]))
     if way:
         body.append(f"if s % {draw(st.sampled_from([97, 997, 9973]))} == 3:\n        {way}".replace("        ", "    "))
@@ -72,8 +91,10 @@ def source_of(draw, depth=0):
 
 
 @st.composite
-def nests(draw):
-    body = "\n".join(source_of(draw) for _ in range(draw(st.integers(1, 2)))).replace("\n", "\n    ")
+def nests(draw, library=()):
+    lines = [LIBRARY[kind][0] for kind in library]
+    lines += [source_of(draw, library=library) for _ in range(draw(st.integers(1, 2)))]
+    body = "\n".join(lines).replace("\n", "\n    ")
     return f"def nest(a, n, m):\n    s, t = 1, 0\n    {body}\n    return s * 7 + t\n"
 
 
@@ -84,17 +105,13 @@ def outcome(function, *args):
         return "ValueError"
 
 
-@pytest.mark.parametrize("part", range(4))
-@settings(max_examples=8, deadline=None, derandomize=True)
-@given(data=st.data())
-def test_random_loop_nests_compute_the_same(part, data):
+def check_nest(text, numbers, small):
+    """The probed function computes what Python does."""
     monkeypatch = pytest.MonkeyPatch()
-    text = data.draw(nests())
-    numbers = data.draw(st.lists(st.tuples(st.integers(-2, 40), st.integers(0, 90)), min_size=3, max_size=3))
     try:
-        if part % 2:
+        if small:
             tiny(monkeypatch)
-        space: dict = {}
+        space: dict = {"np": np, "pair": pair}
         exec(text, space)
         made, _ = probed(space["nest"])
         for n, m in numbers:
@@ -102,8 +119,30 @@ def test_random_loop_nests_compute_the_same(part, data):
             got, expected = outcome(made, ours, n, m), outcome(space["nest"], python, n, m)
             assert got == expected, (text, n, m)
             assert np.array_equal(ours, python), (text, n, m)
+        report = made.overloads[made.signatures[0]].library.report
+        assert report.missing == "", text
+        assert report.functions > 0, text
     finally:
         monkeypatch.undo()
+
+
+NUMBERS = st.lists(st.tuples(st.integers(-2, 40), st.integers(0, 90)), min_size=3, max_size=3)
+
+
+@pytest.mark.parametrize("part", range(4))
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_random_loop_nests_compute_the_same(part, data):
+    check_nest(data.draw(nests()), data.draw(NUMBERS), part % 2)
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("kind", LIBRARY)
+@settings(max_examples=2, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_random_loop_nests_with_code_of_numbas_own_compute_the_same(kind, small, data):
+    other = data.draw(st.sampled_from(sorted(LIBRARY)))
+    check_nest(data.draw(nests(library=tuple({kind: 0, other: 0}))), data.draw(NUMBERS), small)
 
 
 def total(a):
@@ -173,6 +212,38 @@ def test_long_loops_look_often(function):
     args = fresh(function.__name__)
     made(*args)
     assert looks(lambda: made(*args)) > 10
+
+
+def histogram(a):
+    d = {}
+    for i in range(len(a)):
+        if a[i] in d:
+            d[a[i]] += 1
+        else:
+            d[a[i]] = 1
+    return len(d), d[a[0]]
+
+
+def walk(a):
+    np.random.seed(4)
+    s = 0.0
+    for _ in range(len(a)):
+        s += np.random.normal() + np.random.choice(a)
+    np.random.shuffle(a)
+    return s + a[0]
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("function", [histogram, walk])
+def test_loops_with_lifetimes_of_slots_in_them_have_a_copy_too(function, small, monkeypatch):
+    """Slots that live for a part of a turn: what is passed to numba's own functions by address."""
+    if small:
+        tiny(monkeypatch)
+    made, plain = probed(function)
+    assert made(np.arange(20_000) % 7) == plain(np.arange(20_000) % 7)
+    report = made.overloads[made.signatures[0]].library.report
+    assert (report.missing, report.strips > 0) == ("", True)
+    assert looks(lambda: made(np.arange(20_000) % 7)) > 10
 
 
 def test_array_expressions_and_sorting_get_probes_too():
