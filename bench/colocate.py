@@ -309,7 +309,7 @@ def judge_low(session: Session, got: Mapping[str, Sequence[Beside]], with_linux:
     added = [b - a if math.isfinite(b) else math.inf for a, b in pairs]
     ways = {"of the middle windows": middle_p99_us, "over all requests": all_p99_us}
     of_alone, of_ours = ({way: p99(slots) for way, p99 in ways.items()} for slots in (alone, beside))
-    other = {way: of_ours[way] - of_alone[way] for way in ways}
+    other = {way: of_ours[way] - of_alone[way] for way in ways} | spread_of(alone, beside, added)
     session.figure("colocate.low_p99_added_us", statistics.median(added), runs=added, beside=other)
     session.ratio_figure("colocate.low_batch_share", [b.work for b in beside], [a.work for a in got["batch alone"]])
     if with_linux:
@@ -333,6 +333,19 @@ def judge_low(session: Session, got: Mapping[str, Sequence[Beside]], with_linux:
         session.settings["linux_p99_over"] = (
             bounds  # what the figure would be if the job cost us nothing; if kv did not
         )
+
+
+def spread_of(alone: Sequence[Beside], beside: Sequence[Beside], added: Sequence[float]) -> dict[str, float]:
+    """How well the rounds know what the job adds to the p99: its standard error; and what it adds to p50 and p90,
+    which the machine's gaps spoil less."""
+    found = {}
+    if len(added) > 1 and all(map(math.isfinite, added)):
+        found["standard error"] = statistics.stdev(added) / math.sqrt(len(added))
+    for name in ("p50", "p90"):
+        pairs = zip(alone, beside, strict=True)
+        each = [getattr(b.point, f"{name}_us") - getattr(a.point, f"{name}_us") for a, b in pairs]
+        found[f"{name} added"] = statistics.median(each)
+    return found
 
 
 def judge_half(session: Session, got: Mapping[str, Sequence[Beside]]) -> None:

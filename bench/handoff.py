@@ -268,8 +268,10 @@ def judge(session: Session, got: dict[str, list[Times]]) -> None:
             session.figure(name, None, reason=why)
         return
     p50, p99 = [t.us(0.5) for t in ask], [t.us(0.99) for t in ask]
-    session.figure("handoff.ask_p50_us", statistics.median(p50), runs=p50)
-    session.figure("handoff.ask_p99_us", statistics.median(p99), runs=p99)
+    for name, runs, q in (("handoff.ask_p50_us", p50, 0.5), ("handoff.ask_p99_us", p99, 0.99)):
+        others = {arm: [times.us(q) for times in got[arm] if times.ns] for arm in ("ask, numba job", "ask, seldom")}
+        beside = {arm: statistics.median(us) for arm, us in others.items() if us}
+        session.figure(name, statistics.median(runs), runs=runs, beside=beside)
     better = [min(got[name][i].us(0.5) for name in INTERRUPTS) for i in range(ROUNDS)]
     session.ratio_figure("handoff.interrupt_over_ask", better, p50)
     fastest = [t.us(0.5) for t in got["flag, sched_yield"]]
@@ -306,7 +308,5 @@ def plot(document: dict[str, Any]) -> Canvas:
     canvas.caption("Blue: through an iokernel. Red: the kernel's own ways, core busy. Teal: the same, core idle.")
     for a in arms:
         if a["p99_us"] == "inf":
-            canvas.caption(
-                f"{a['name']}: p99 is infinite: {a['missed']} of {a['n']} did not come or did not say when."
-            )
+            canvas.caption(f"{a['name']}: p99 is infinite: {a['missed']} of {a['n']} did not come or did not say when.")
     return canvas

@@ -3,8 +3,9 @@
 A batch job shares the worker core with the spin application, whose requests take a microsecond. Before a jump the job
 has nearly all of the core, after it the server needs a good part: how soon does the core follow, and what does the tail
 see?
-Arms: corelane with the policies `delay` and `shenango`; `static`, where the core is the server's all the time and the
-job has none; and the same server behind a kernel socket with the job under SCHED_IDLE.
+Arms: corelane with the policies `delay` and `shenango`, where the server is guaranteed nothing; `static`, where the
+core is guaranteed to it, so that it has it all the time and the job none; and the same server behind a kernel socket
+with the job under SCHED_IDLE.
 
 The same shift is repeated in runs of eight, the arms in turns, for as long as there is time (rows have `shifts`). The
 requests of a window in all shifts of a run share a histogram, and a window's percentile is the median of its runs',
@@ -120,9 +121,9 @@ def run(session: Session) -> None:
     with contextlib.ExitStack() as stack:
         ours = Ours(stack, cores)
         arms: dict[str, Arm] = {
-            "delay": partial(ours.shift, "delay"),
-            "shenango": partial(ours.shift, "shenango"),
-            "static": partial(ours.shift, "static"),
+            "delay": partial(ours.shift, "delay", 0),
+            "shenango": partial(ours.shift, "shenango", 0),
+            "static": partial(ours.shift, "static", 1),
         }
         add_linux(session, arms, stack, cores)
         arm_s, run_s = 0.85 * session.seconds / len(arms), RUN_SHIFTS * shift_s() + RUN_COSTS_S
@@ -146,19 +147,30 @@ def play(generator: Loadgen, job: Tenant | None, into: Windows, seconds: float) 
 
 
 class Ours:
-    """The iokernel with the server and the job. The server is guaranteed the core: what `static` goes by."""
+    """The iokernel with the server and the job. For `static`, the server is one that is guaranteed the core: it is
+    started anew when the guarantee changes, since under the other policies it has to earn the core by its load."""
 
     def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int]) -> None:
-        apps = {"spin": shared.latency(guaranteed=1), "batch": shared.batch()}
+        apps = {"spin": shared.latency(), "batch": shared.batch()}
         self.made = stack.enter_context(shared.shared(cores, apps=apps, traffic=traffic(), port=PORT))
-        self.made.run(["spin", "--option", "distribution=request"], "spin")
         self.job = self.made.tenant("batch", "batch", paused=True)
+        self._server: rig.App | None = None
+        self._guaranteed = 0
 
-    def shift(self, policy: str, into: Windows, seconds: float) -> None:
-        """Shifts under a policy."""
+    def shift(self, policy: str, guaranteed: int, into: Windows, seconds: float) -> None:
+        """Shifts under a policy, the server with so many guaranteed cores."""
+        self._serve(guaranteed)
         self.made.set_policy(policy)
         with self.job.working():
             play(self.made.generator, self.job, into, seconds)
+
+    def _serve(self, guaranteed: int) -> None:
+        if self._server is not None and self._guaranteed != guaranteed:
+            self._server.close()
+            self._server = None
+        if self._server is None:
+            words = ["spin", "--option", "distribution=request", "--guaranteed", str(guaranteed)]
+            self._server, self._guaranteed = self.made.run(words, "spin"), guaranteed
 
 
 def traffic() -> Echo:
@@ -177,7 +189,7 @@ def add_linux(session: Session, arms: dict[str, Arm], stack: contextlib.ExitStac
     spin = Spin(SpinOptions(distribution="request"))
     stack.callback(spin.close)
     where = {"address": link.far.address, "port": PORT, "netns": link.far.namespace.name}
-    server = LinuxUdp(mode="block", batch=1, cpu=cores[1], spin=spin, **where)  # type: ignore[arg-type]
+    server = LinuxUdp(mode="block", batch=32, cpu=cores[1], spin=spin, **where)  # type: ignore[arg-type]
     stack.enter_context(server)
     job = stack.enter_context(Tenant("batch", cpu=cores[1], policy="idle", paused=True))
 

@@ -54,10 +54,16 @@ def test_beside_the_figures_stand_the_middle_windows_and_all_requests(session: S
     got = low([13, 21, 20])
     for name, p99_us in (("kv alone", 30.0), (colocate.LOWEST, 1059.0), (colocate.COMPARED, 2118.0)):
         for one in got[name]:
-            one.point.p99_us = p99_us
+            one.point.p50_us, one.point.p90_us, one.point.p99_us = p99_us / 10, p99_us / 2, p99_us
     colocate.judge_low(session, got, with_linux=True)
     added, ratio = (session.figures[f"colocate.{name}"] for name in ("low_p99_added_us", "linux_p99_over_ours"))
-    assert added["beside"] == {"of the middle windows": 21 - 20, "over all requests": 1029}
+    assert added["beside"] == {
+        "of the middle windows": 21 - 20,
+        "over all requests": 1029,
+        "standard error": pytest.approx(math.sqrt(13 / 3)),  # of 3, 1 and 8: variance 13
+        "p50 added": pytest.approx(102.9),
+        "p90 added": pytest.approx(514.5),
+    }
     assert ratio["beside"] == {"of the middle windows": pytest.approx(80 / 21), "over all requests": 2}
 
 
