@@ -18,7 +18,7 @@ from .watch import columns, dropped, policy_line, rates, snapshot
 _CLEAR = "\x1b[H\x1b[J"
 _HEAD = (
     *("NAME", "CLASS", "CORES", "CORE%", "GUAR/MAX", "IN/s", "OUT/s", "PKT-AGE", "THR-AGE"),
-    *("TMR-AGE", "DSK-AGE", "DETECT99"),
+    *("TMR-AGE", "DSK-AGE", "DET50", "DET99", "ACT50", "ACT99"),
     *("GAINED/s", "LOST/s", "ASK/s", "INT/s", "EVICT/s", "DROPS/s"),
 )
 
@@ -112,7 +112,7 @@ def _app(app: Mapping[str, Any]) -> list[str]:
     drops = sum(moved[name] for name in dropped(app))
     net = [f"{moved['rx_delivered']:,.0f}", f"{moved['tx_taken']:,.0f}"]
     if cores is None:
-        return [app["name"], "-", "-", "-", "-", *net, *["-"] * 10, f"{drops:,.0f}"]
+        return [app["name"], "-", "-", "-", "-", *net, *["-"] * 13, f"{drops:,.0f}"]
     rate = cores["rates"]
     return [
         app["name"],
@@ -125,7 +125,7 @@ def _app(app: Mapping[str, Any]) -> list[str]:
         _ns(cores.get("thread_age_ns")),
         _ns(cores.get("timer_age_ns")),
         _ns(cores.get("storage_age_ns")),
-        _us(cores["detection"]["p99_us"]),
+        *(_us(cores[times][mark]) for times in ("detection", "actuation") for mark in ("p50_us", "p99_us")),
         *(f"{rate[k]:,.0f}" for k in ("moves_in", "moves_out", "asked", "interrupted", "evicted")),
         f"{drops:,.0f}",
     ]

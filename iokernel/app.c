@@ -152,6 +152,7 @@ static void app_free(struct io_app *app)
     free(app->free);
     free(app->lent);
     cl_hist_delete(app->cores.detection);
+    cl_hist_delete(app->cores.actuation);
     free(app);
 }
 

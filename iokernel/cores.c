@@ -150,7 +150,8 @@ int io_allot(struct cl_io *io, struct io_app *app, const struct cl_io_app_config
         app->kthreads[k].sampled = false;
     }
     a->detection = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS);
-    if (a->detection)
+    a->actuation = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS);
+    if (a->detection && a->actuation)
         return 0;
     io_unallot(io, app);
     return snprintf(err, IO_ERR_BYTES, "out of memory for an application"), -ENOMEM;
@@ -356,6 +357,12 @@ const struct cl_hist *cl_io_detection(const struct cl_io *io, uint32_t id)
 {
     const struct io_app *app = find(io, id);
     return app ? app->cores.detection : NULL;
+}
+
+const struct cl_hist *cl_io_app_actuation(const struct cl_io *io, uint32_t id)
+{
+    const struct io_app *app = find(io, id);
+    return app ? app->cores.actuation : NULL;
 }
 
 const struct cl_hist *cl_io_actuation(const struct cl_io *io, uint32_t loop, uint32_t step)

@@ -90,7 +90,7 @@ struct io_allotment {
     uint64_t given;              /* when it got its only core from another, until it sends a frame; 0: it has */
     uint64_t answer_ns;          /* as in struct cl_policy_app */
     struct io_kthread *last_run; /* the kthread that was given a core last */
-    struct cl_hist *detection;
+    struct cl_hist *detection, *actuation;
     struct cl_io_app_cores stats; /* writer: loop; readers: anybody (relaxed) */
     uint8_t steer[IO_STEER];
 };

@@ -283,9 +283,11 @@ CL_API int cl_io_cores_stats(const struct cl_io *io, uint32_t loop, struct cl_io
 CL_API int cl_io_core_stats(const struct cl_io *io, uint32_t index, struct cl_io_core_stats *out);
 /* Histograms, ns; to be copied (hist.h) as they are being written. Those of an application live until it is removed, those
  * of a loop as long as the iokernel. NULL: there is none. */
-/* From the moment that the oldest thing began to wait, as far as the loop knows it, to the decision to give a core. */
+/* From the moment that the oldest thing began to wait, as far as the loop knows it, to the decision to give a core. Of those
+ * of latency class: what waits in batch work waits for its turn. */
 CL_API const struct cl_hist *cl_io_detection(const struct cl_io *io, uint32_t app);
-/* From the decision to the moment that the loop saw the new owner run, by step. */
+/* From the decision to the moment that the loop saw the new owner run, by application and by step. */
+CL_API const struct cl_hist *cl_io_app_actuation(const struct cl_io *io, uint32_t app);
 CL_API const struct cl_hist *cl_io_actuation(const struct cl_io *io, uint32_t loop, uint32_t step);
 /* Time of a decision (one in sixteen is timed). */
 CL_API const struct cl_hist *cl_io_decision_time(const struct cl_io *io, uint32_t loop);

@@ -517,6 +517,7 @@ static void done(struct io_loop *loop, struct io_core *core, uint64_t now)
     set_look_move(k, false); /* if it was told to look at this grant */
     uint64_t ns = (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(now - core->decided));
     cl_hist_record(c->actuation[core->step], ns);
+    cl_hist_record(k->app->cores.actuation, ns);
     if (core->step == CL_IO_STEP_ASK || core->step == CL_IO_STEP_INTERRUPT) {
         /* What an application can add to it by being slow ends with the time of its steps. */
         uint64_t most = (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(c->ask + c->interrupt));

@@ -53,25 +53,31 @@ def uplink_stats(nic: Nic) -> dict[str, Any]:
     return {"name": nic.name, "mac": nic.mac, "gone": nic.gone, "buffers_free": nic.buffers_free, **counted}
 
 
-def summary(hist: Any) -> dict[str, float | int | None]:
-    """{"n", "p50_us", "p90_us", "p99_us", "max_us"} of a `const struct cl_hist *` of ns; None in an empty one."""
+def summary(hist: Any) -> dict[str, Any]:
+    """{"n", "p50_us", "p90_us", "p99_us", "max_us", "buckets_ns"} of a `const struct cl_hist *` of ns.
+
+    buckets_ns: [low, high, count] of each bucket with something in it, both bounds included, upwards; the counts add up
+    to n. Percentiles are None in an empty one.
+    """
     if not hist:
-        return {"n": 0, "p50_us": None, "p90_us": None, "p99_us": None, "max_us": None}
+        return {"n": 0, "p50_us": None, "p90_us": None, "p99_us": None, "max_us": None, "buckets_ns": []}
     seen = Hist.view(hist).snapshot()  # C goes on writing it
 
     def us(ns: float) -> float | None:
         return round(ns / 1e3, 3) if seen.count and math.isfinite(ns) else None
 
     marks = {f"p{p}_us": us(seen.percentile(p)) for p in (50, 90, 99)}
-    return {"n": seen.count, **marks, "max_us": us(seen.max)}
+    return {"n": seen.count, **marks, "max_us": us(seen.max), "buckets_ns": [list(b) for b in seen.buckets()]}
 
 
 def app_cores(io: Any, app: int, name: str, age_s: float, managed: int) -> dict[str, Any]:
-    """`struct cl_io_app_cores` with core_s, share (of the `managed` cores, since it came) and its detection times."""
+    """`struct cl_io_app_cores` with core_s, share (of the `managed` cores, since it came) and two histograms: how long
+    work had waited when a core was given for it, and from there to the kthread's beginning."""
     counted = _read("cl_io_app_cores", lambda out: lib.cl_io_app_cores(io, app, out), f"read the cores of {name}")
     core_s = counted["core_ns"] / 1e9
     share = core_s / (age_s * managed) if age_s > 0 and managed else 0.0
-    return {**counted, "core_s": core_s, "share": share, "detection": summary(lib.cl_io_detection(io, app))}
+    times = {"detection": lib.cl_io_detection(io, app), "actuation": lib.cl_io_app_actuation(io, app)}
+    return {**counted, "core_s": core_s, "share": share, **{name: summary(hist) for name, hist in times.items()}}
 
 
 def allocator(io: Any, loop: int) -> dict[str, Any]:

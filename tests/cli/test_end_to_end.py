@@ -206,6 +206,11 @@ def test_a_server_and_batch_work_share_a_core(start: Any, tmp_path: Path) -> Non
         "echo": ("latency", 1, 100),
     }
     assert apps["batch"]["moves_in"] > 0
+    for times in (apps["echo"]["detection"], apps["echo"]["actuation"], apps["batch"]["actuation"]):
+        assert times["n"] == sum(n for _, _, n in times["buckets_ns"]) > 0
+        lows = [low for low, _, _ in times["buckets_ns"]]
+        assert lows == sorted(set(lows))
+        assert lows[0] <= 1000 * times["p50_us"] <= 1000 * times["p99_us"]
     load = up.event("load")
     assert load["sent"] > 1000
     assert 0 < load["answered"] <= load["sent"]

@@ -24,7 +24,7 @@ def app(name: str, number: int, kind: str, **cores: Any) -> dict[str, Any]:
     got = {"class": kind, "guaranteed": 0, "maximum": 1, "weight": 1, "deadline_us": 0, "quantum_us": 0}
     got |= {"cores": 0, "core_s": 0.0, "moves_in": 0, "moves_out": 0, "asked": 0, "interrupted": 0, "evicted": 0}
     got |= {"packet_age_ns": 0, "thread_age_ns": 0, "timer_age_ns": 0, "storage_age_ns": 0}
-    got |= {"detection": NOTHING}
+    got |= {"detection": NOTHING, "actuation": NOTHING}
     out = {"id": number, "name": name, "pid": 100 + number, "ipv4": f"10.77.0.{number}", "kthreads": 1, "cpus": [1]}
     out |= {"buffers_lent": 0, "rx_delivered": 0, "tx_taken": 0, "rx_dropped_ring_full": 0, "cores": got | cores}
     return out
@@ -72,6 +72,7 @@ def later() -> dict[str, Any]:
     kv["cores"] |= {"cores": 1, "core_s": 0.5, "moves_in": 100, "asked": 4, "packet_age_ns": 1500}
     kv["cores"] |= {"timer_age_ns": 20_000, "storage_age_ns": 75_000}
     kv["cores"]["detection"] = times(100, 5.0, 6.0, 1234.0, 5000.0)
+    kv["cores"]["actuation"] = times(99, 1.8, 2.5, 61.0, 140.0)
     job["cores"] |= {"core_s": 1.4, "moves_out": 98, "interrupted": 2, "evicted": 1, "thread_age_ns": 2_500_000}
     stats["cores"]["cpus"][0] |= {"moves": 200, "busy_s": 1.9}
     stats["cores"]["allocators"][0] |= {"decisions": 400_000, "moves": 200}
@@ -132,7 +133,10 @@ def test_what_top_shows():
         "THR-AGE": "0us",
         "TMR-AGE": "20.0us",
         "DSK-AGE": "75.0us",
-        "DETECT99": "1.2ms",
+        "DET50": "5.0us",
+        "DET99": "1.2ms",
+        "ACT50": "1.8us",
+        "ACT99": "61.0us",
         "GAINED/s": "50",
         "LOST/s": "0",
         "ASK/s": "2",
@@ -141,7 +145,13 @@ def test_what_top_shows():
         "DROPS/s": "10",
     }
     job = dict(zip(top._HEAD, row_of(text, "job"), strict=True))
-    assert (job["CORE%"], job["THR-AGE"], job["DETECT99"], job["LOST/s"]) == ("70.0", "2.5ms", "-", "49")
+    assert (job["CORE%"], job["THR-AGE"], job["DET99"], job["ACT99"], job["LOST/s"]) == (
+        "70.0",
+        "2.5ms",
+        "-",
+        "-",
+        "49",
+    )
     assert text.index("\njob") < text.index("\nkv"), "most core use first"
     assert row_of(text, "1") == ["1", "job.0", "runs", "95.0", "100"]
     assert row_of(text, "2") == ["2", "nobody", "free", "0.0", "0"]

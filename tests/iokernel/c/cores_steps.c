@@ -34,7 +34,9 @@ static void ask_answered(void)
     run(&p.w, 5 * US);
     CHECK(*p.bat->look == 0 && moves_by(&p.w, CL_IO_STEP_ASK) == 1 && cores_of(&p.w, p.bat).asked == 1);
     CHECK(cl_hist_count(cl_io_detection(p.w.io, p.lat->id)) == 1);
-    CHECK(p.w.cores[0].wanted == 1); /* the batch application waits */
+    CHECK(cl_hist_count(cl_io_app_actuation(p.w.io, p.lat->id)) == 1);
+    CHECK(cl_hist_count(cl_io_app_actuation(p.w.io, p.bat->id)) == 1); /* when it began */
+    CHECK(p.w.cores[0].wanted == 1);                                   /* the batch application waits */
     park(p.l);
     run(&p.w, 1 * US); /* its heir at once, not at the next interval */
     CHECK(owns(&p.w, p.b) && acts(&p.w, p.b));
