@@ -329,19 +329,26 @@ int cl_raft_step(struct cl_raft *r, const struct cl_raft_msg *m)
     return rc;
 }
 
-/* Does the disk get on with what it was given? Looked at once a tick; becoming durable sets it back. */
-static void disk_tick(struct cl_raft *r)
+/* Time that passes for leases and for the disk: does that get on with what it was given? Becoming durable sets it back. */
+static void time_passes(struct cl_raft *r, uint32_t ticks)
 {
     bool waits = r->hard_durable != r->hard_handed || r->log.durable + 1 < r->log.unstable;
-    r->disk_elapsed = waits ? r->disk_elapsed + 1 : 0;
-    if (r->role == CL_RAFT_LEADER && raft_disk_hangs(r))
-        raft_yield(r);
+    r->ticks += ticks;
+    r->disk_elapsed = waits ? r->disk_elapsed + ticks : 0;
+}
+
+void cl_raft_missed_ticks(struct cl_raft *r, uint32_t ticks)
+{
+    time_passes(r, ticks);
+    if (r->role == CL_RAFT_LEADER)
+        r->heartbeat_elapsed += ticks; /* the next is due */
 }
 
 void cl_raft_tick(struct cl_raft *r)
 {
-    r->ticks++;
-    disk_tick(r);
+    time_passes(r, 1);
+    if (r->role == CL_RAFT_LEADER && raft_disk_hangs(r))
+        raft_yield(r);
     if (r->role == CL_RAFT_LEADER)
         raft_leader_tick(r);
     else if (r->role != CL_RAFT_FAILED)

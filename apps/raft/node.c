@@ -195,14 +195,12 @@ void node_advance_ticks(struct cl_raft_node *node)
         node->next_tick_ns = node->now_ns + c->tick_ns;
     if (node->now_ns >= node->next_tick_ns + c->tick_ns)
         node_disk_pump(node); /* it did not run for a while: what the disk did meanwhile is no hang */
-    for (uint32_t n = 0; node->now_ns >= node->next_tick_ns; n++) {
-        if (n == 4 * c->raft.election_ticks) {
-            node->next_tick_ns = node->now_ns + c->tick_ns;
-            break;
-        }
-        cl_raft_tick(node->raft);
-        node->next_tick_ns += c->tick_ns;
-    }
+    if (node->now_ns < node->next_tick_ns)
+        return;
+    uint64_t missed = (node->now_ns - node->next_tick_ns) / c->tick_ns;
+    node->next_tick_ns += (missed + 1) * c->tick_ns;
+    cl_raft_missed_ticks(node->raft, (uint32_t)cl_min(missed, 1ull << 20));
+    cl_raft_tick(node->raft);
 }
 
 uint64_t cl_raft_node_poll(struct cl_raft_node *node)
@@ -235,6 +233,7 @@ void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64
         cl_count(&node->count.frames_refused, 1);
         return;
     }
+    node_advance_ticks(node); /* what it promises by this counts from now, not from when this node last ran */
     cl_raft_step(node->raft, &m);
     if (m.type == CL_RAFT_SNAPSHOT)
         node_drive(node); /* its chunk points into `data` */

@@ -106,7 +106,7 @@ struct cl_raft_node {
 /* node.c */
 void node_stop(struct cl_raft_node *node, const char *why, ...) CL_PRINTF(2, 3);
 void node_drive(struct cl_raft_node *node);
-/* Tell the core of the time that has gone by. After a long stop, in as many ticks as any timeout needs. */
+/* Tell the core of the time that has gone by. */
 void node_advance_ticks(struct cl_raft_node *node);
 
 /* node_round.c */

@@ -37,8 +37,11 @@
  *
  * Ticks. The driver calls cl_raft_tick at even intervals. Election timeouts are drawn from [election_ticks,
  * 2 * election_ticks). Of two nodes that stand at the same time one gives way, and after a split vote the next try comes after some
- * heartbeats (election.c); so heartbeat_ticks should be no shorter than a round trip. Pre-vote and check-quorum are always on: a node that hears from a leader refuses votes (leader
- * stickiness, thesis 4.2.3 and 9.6), a leader that hears from no majority for election_ticks steps down.
+ * heartbeats (election.c); so heartbeat_ticks should be no shorter than a round trip. Pre-vote and check-quorum are always on: a
+ * node that hears from a leader refuses votes (leader stickiness, thesis 4.2.3 and 9.6), a leader that hears from no majority for
+ * election_ticks steps down. Time in which this node did not run is no silence of the others, whose messages may wait in its queue:
+ * a driver that comes late calls cl_raft_missed_ticks for all ticks that were due but the last, and cl_raft_tick for that one. They
+ * count for leases and for the disk only.
  *
  * A disk that hangs, without an error. What was handed out to be written and does not become durable for disk_ticks makes a
  * leader step down, though it could go on with the disks of the others for as long as its memory has room: it tells the voter
@@ -46,10 +49,11 @@
  * election. disk_ticks are several election timeouts, since a disk's slow moments are far longer than its usual ones, and a
  * leader whose disk is merely slow costs nothing.
  *
- * Reads. cl_raft_read: linearizable by read index (a round of heartbeats, shared by all reads that wait), or, where
+ * Reads. cl_raft_read_index: linearizable by read index (a round of heartbeats, shared by all reads that wait), or, where
  * `lease_reads` is set, without one while the leader's lease lasts. The lease is sound only if no node's ticks run faster
- * than another's by more than lease_margin_ticks in election_ticks, and if the driver accounts for all elapsed time by
- * cl_raft_tick before it calls cl_raft_read (a process that was stopped, for example). Hence it is off by default. With it on,
+ * than another's by more than lease_margin_ticks in election_ticks, and if the driver accounts for all time that has passed, also
+ * while it was stopped (ticks, above), before it calls cl_raft_read_index and before it calls cl_raft_step: a follower's promise
+ * to vote for nobody else counts from when it hears from its leader. Hence it is off by default. With it on,
  * a node refuses votes for election_ticks after its start, for it may have forgotten that it had heard from a leader.
  *
  * Membership. cl_raft_change_members goes through joint consensus (thesis 4.3) where voters change, and in one entry where
@@ -266,6 +270,8 @@ CL_API int cl_raft_restore_entry(struct cl_raft *raft, uint64_t term, uint32_t k
 /* A message from another node, decoded. 0: handled; 1: of no use, counted; -EINVAL: refused, counted; -EIO: failed. */
 CL_API int cl_raft_step(struct cl_raft *raft, const struct cl_raft_msg *msg);
 CL_API void cl_raft_tick(struct cl_raft *raft);
+/* Before cl_raft_tick, if it comes late: so many more were due since the last one. */
+CL_API void cl_raft_missed_ticks(struct cl_raft *raft, uint32_t ticks);
 /* Append a command, copied. *index and *term say where it will be committed, if this leader stays. -EPERM: not the leader;
  * -EBUSY: a transfer is under way; -ENOSPC: the log is full; -EAGAIN: too much is not committed yet; -EMSGSIZE; -EIO. */
 CL_API int cl_raft_propose(struct cl_raft *raft, const void *data, uint32_t bytes, uint64_t *index, uint64_t *term);

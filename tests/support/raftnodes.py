@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Container, Iterable
 from typing import Any
 
 from corelane.apps.raft.node import Node
@@ -83,17 +84,39 @@ class Nodes:
         """Node i is gone with what it had in memory."""
         del self.nodes[i]
 
-    def settle(self, steps: int = 20000) -> None:
-        """Poll and deliver until nothing happens any more."""
-        for node in list(self.nodes.values()):
-            node.poll()
+    def settle(self, steps: int = 20000, stalled: Container[int] = ()) -> None:
+        """Poll and deliver until nothing happens any more. Some may not run: frames for them wait."""
+        waiting = []
+        for i, node in list(self.nodes.items()):
+            if i not in stalled:
+                node.poll()
         while self.frames:
             steps -= 1
             assert steps, "frames without end"
             source, to, frame = self.frames.popleft()
-            if to in self.nodes and not {source, to} & self.cut:
+            if to in stalled:
+                waiting.append((source, to, frame))
+            elif to in self.nodes and not {source, to} & self.cut:
                 self.nodes[to].receive(frame)
                 self.nodes[to].poll()
+        self.frames.extend(waiting)
+
+    def stall(self, ids: Container[int], ms: int) -> None:
+        """Let time pass in which these do not run."""
+        for _ in range(ms):
+            self.now_ns += 1_000_000
+            self.wall_ms += 1
+            self.settle(stalled=ids)
+
+    def burst(self, ids: Iterable[int]) -> None:
+        """What waits for these is taken, as it is by a handler, and only then are they polled."""
+        waiting = [frame for frame in self.frames if frame[1] in ids]
+        for source, to, frame in waiting:
+            self.frames.remove((source, to, frame))
+            if not {source, to} & self.cut:
+                self.nodes[to].receive(frame)
+        for i in ids:
+            self.nodes[i].poll()
 
     def run(self, ms: int) -> None:
         """Let time pass, a millisecond at a time."""

@@ -12,6 +12,8 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -136,6 +138,15 @@ class Group:
         for i in ids:
             self.children.pop(i).kill()
 
+    def pause(self, ids: Sequence[int], seconds: float) -> None:
+        """SIGSTOP, all at once, and SIGCONT after a while: what comes meanwhile waits in their queues."""
+        self.events.append(f"stop {ids} for {1e3 * seconds:.0f} ms")
+        for i in ids:
+            self.children[i].process.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        for i in ids:
+            self.children[i].process.send_signal(signal.SIGCONT)
+
     def ask(self, i: int, **request: Any) -> dict[str, Any]:
         """Control a node (raftnode)."""
         if set(request) - {"status"}:
@@ -170,9 +181,9 @@ class Group:
 class SwitchGroup(Group):
     """Three processes on the virtual switch of one iokernel, the clients behind a tap."""
 
-    def __init__(self, folder: Path, netns: NetnsFactory, *, controlled: bool = False) -> None:
+    def __init__(self, folder: Path, netns: NetnsFactory, *, controlled: bool = False, lease: bool = False) -> None:
         super().__init__(folder, netns.add("raft"))
-        self.controlled = controlled
+        self.controlled, self.lease = controlled, lease
         self.socket = f"/tmp/cl-{os.getpid()}-{folder.name[-14:]}.sock"
         with self.space.entered():
             self._nic = Tap("clraft", address=f"{HOST}/16")
@@ -189,6 +200,7 @@ class SwitchGroup(Group):
             "log": f"{self.folder}/{i}.log",
             "memory_bytes": 4 << 20,
             "election_ms": ELECTION_MS,
+            "lease": "yes" if self.lease else "no",
         }
         words = [w for k, v in options.items() for w in ("--option", f"{k}={v}")]
         run = ["-m", "corelane.cli.main", "run", "raft-kv", "--socket", self.socket]

@@ -262,11 +262,12 @@ static void check_disk(struct sim_world *w, struct sim_node *n, const struct cl_
     if (!waits || !old->waits || s->durable != old->durable) {
         old->waits = waits;
         old->durable = s->durable;
-        old->durable_tick = s->ticks;
-    } else if (s->ticks > old->durable_tick + most + 2 * c->election_ticks + 2) {
-        sim_fail(w, "#%u leads term %lu and nothing became durable in its log for %lu ticks", n->id, s->term,
-                 s->ticks - old->durable_tick);
+        old->waited = 0;
+    } else if (s->ticks != old->ticks && ++old->waited > most + 2 * c->election_ticks + 2) {
+        sim_fail(w, "#%u leads term %lu and nothing became durable in its log for %u ticks", n->id, s->term,
+                 old->waited);
     }
+    old->ticks = s->ticks;
 }
 
 static void check_role(struct sim_world *w, struct sim_node *n, const struct cl_raft_status *s)

@@ -139,11 +139,12 @@ extern const struct sim_body sim_bare, sim_real;
 struct sim_watch {
     uint64_t term, commit, last, applied, members_index;
     uint32_t role, leader;
-    uint64_t yielded;               /* how often it did, in this life */
-    uint64_t durable, durable_tick; /* tick in which it last became more, or all was, or it began to lead */
-    bool waits;                     /* it leads and has something that is not durable */
-    bool full;                      /* its log has little room left: a snapshot is due */
-    uint32_t *terms;                /* [SIM_ENTRIES]: of its log's entries, by index, as of the last check */
+    uint64_t yielded;        /* how often it did, in this life */
+    uint64_t durable, ticks; /* as of the last check */
+    uint32_t waited;         /* ticks that it ran in since `durable` became more, or all was, or it began to lead */
+    bool waits;              /* it leads and has something that is not durable */
+    bool full;               /* its log has little room left: a snapshot is due */
+    uint32_t *terms;         /* [SIM_ENTRIES]: of its log's entries, by index, as of the last check */
 };
 
 struct sim_node {

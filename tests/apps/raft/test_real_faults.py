@@ -2,8 +2,8 @@
 
 Partitions: nodes in network namespaces, each behind a fault NIC, are cut off in both directions, or made deaf or mute,
 and let back; two lose each other and keep the third. Disks: writes of a node on the virtual switch fail or never end;
-it votes no more, also when the disk works again, and says so, the others go on. And all of it in turns. A few seconds
-each; CORELANE_SOAK_S=300 for longer.
+it votes no more, also when the disk works again, and says so, the others go on. Processes are stopped, and go on. And
+cuts, kills and disks in turns. A few seconds each; CORELANE_SOAK_S=300 for longer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from cltest import NetnsFactory, wait_until
 from raftload import Load
-from raftreal import IDS, SOAK_S, Group, NetnsGroup, SwitchGroup, seed_of
+from raftreal import ELECTION_MS, IDS, SOAK_S, Group, NetnsGroup, SwitchGroup, seed_of
 
 from corelane.apps.raft.client import Unknown
 
@@ -156,6 +156,29 @@ def test_bad_wires_and_kills(netns: NetnsFactory, tmp_path: Path) -> None:
             for i in IDS:
                 group.ask(i, nic={})
             load.progress(draw.randrange(1, 4), "over good wires")
+
+        _until_time_is_over(step)
+
+
+@pytest.mark.parametrize("lease", [False, True])
+def test_stopped_processes(netns: NetnsFactory, tmp_path: Path, lease: bool) -> None:
+    """Processes that do not run for up to five election timeouts, and go on as if nothing had happened."""
+    seed = seed_of(f"stops, lease {lease}")
+    draw = random.Random(seed)
+    with contextlib.closing(SwitchGroup(tmp_path, netns, lease=lease)) as group, _loaded(group, tmp_path, seed) as load:
+
+        def step() -> None:
+            plan = [
+                lambda leader: [leader],
+                lambda leader: [draw.choice([i for i in IDS if i != leader])],
+                lambda leader: [i for i in IDS if i != leader],
+                lambda _: list(IDS),
+            ] * 2
+            draw.shuffle(plan)
+            for who in plan:
+                victims = who(load.leader() or 1)
+                group.pause(victims, draw.choice((0.5, 1, 2, 5)) * ELECTION_MS * draw.uniform(0.8, 1.2) / 1e3)
+                load.progress(draw.randrange(1, 6), f"after nodes {victims} did not run")
 
         _until_time_is_over(step)
 
