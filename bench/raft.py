@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,10 @@ MEMORY, TMPFS, DISK, FLOOR, LIBRAFT, ETCD = "memory", "tmpfs", "disk", "three ba
 BOUND = "three bare writers, one core"
 BOUND_NOTE = "three bare writers that share a core: durable put p50 / theirs"
 MOVED, ONE_CORE = "disk, cores moved", "libraft, one core"
+# While 64 clients put: a snapshot each 16 384 entries, some seven a second, and none.
+OFTEN, NEVER = "disk, snapshots often", "disk, no snapshots"
+SNAPSHOT_ENTRIES = {OFTEN: 1 << 14, NEVER: 1 << 20}
+SNAPSHOT_NOTE = "64 clients, each node making a snapshot every 16 384 puts, over none: "
 ONE_CORE_NOTE = "libraft on the core of our nodes alone: its put p50 / ours, durable"
 
 
@@ -70,6 +75,19 @@ class Slot:
     per_s: float
     n: int
     extra: Mapping[str, Any] | None = None
+
+    @property
+    def longest_us(self) -> float:
+        """The longest put, of ours."""
+        return float((self.extra or {})["longest_us"])
+
+
+SNAPSHOT_RATIOS = {
+    "p50": attrgetter("p50_us"),
+    "p99": attrgetter("p99_us"),
+    "longest put": attrgetter("longest_us"),
+    "puts a second": attrgetter("per_s"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -146,14 +164,23 @@ def ours(session: Session, stack: contextlib.ExitStack, disk: Path | None) -> It
             yield arm_name(system, clients), partial(ours_slot, cores, folder, clients, managed=system != DISK)
     if disk:
         yield arm_name(MOVED, 1), partial(ours_slot, cores, disk / "ours", 1)
+        for system, entries in SNAPSHOT_ENTRIES.items():
+            put = partial(ours_slot, cores, disk / "ours", CLIENTS[-1], managed=False, snapshot_entries=entries)
+            yield arm_name(system, CLIENTS[-1]), put
 
 
 def ours_slot(
-    cores: tuple[int, int], folder: Path | None, clients: int, seconds: float, *, managed: bool = True
+    cores: tuple[int, int],
+    folder: Path | None,
+    clients: int,
+    seconds: float,
+    *,
+    managed: bool = True,
+    snapshot_entries: int = 0,
 ) -> Slot:
     """A group of nodes started anew, on the logs that it has left if it has any. clients 0: open loop.
 
-    managed: the iokernel moves the nodes' core between them, else the kernel's scheduler shares it.
+    managed, snapshot_entries: see Group.
     """
     generator = Loadgen(
         Traffic(keys=KEYS, key_bytes=KEY_BYTES, value_bytes=VALUE_BYTES, get_fraction=0.0, preload=False),
@@ -163,11 +190,20 @@ def ours_slot(
         checksum=True,
         drain_s=0.2,
     )
-    with contextlib.closing(generator), Group(cores, uplinks=[generator.nic()], logs=folder, managed=managed) as group:
+    uplinks = [generator.nic()]
+    with (
+        contextlib.closing(generator),
+        Group(cores, uplinks=uplinks, logs=folder, managed=managed, snapshot_entries=snapshot_entries) as group,
+    ):
         group.start_all(election_ms=ELECTION_MS, prefer=1, watch_us=WATCH_US)
         await_answers(generator)
-        point = point_of(generator.run(OPEN_RPS, seconds, warmup_s=0.1 + 0.1 * seconds))
-        extra = {"sent": point.sent, "leader_at_end": group.leader()}
+        result = generator.run(OPEN_RPS, seconds, warmup_s=0.1 + 0.1 * seconds)
+        point = point_of(result)
+        extra = {"sent": point.sent, "leader_at_end": group.leader(), "longest_us": result.latency.max_us}
+        if snapshot_entries:
+            time.sleep(1.5 * WATCH_US / 1e6)  # the nodes tell of their last ones
+            group.listen(0)
+            extra["snapshots"] = max(group.snapshots.values(), default=0)
         if not point.answered:
             return Slot(math.inf, math.inf, 0.0, 0, extra)
         return Slot(point.p50_us, point.p99_us, point.answered / seconds, point.answered, extra)
@@ -326,6 +362,13 @@ def judge(session: Session, got: Mapping[str, Sequence[Slot]]) -> None:
         session.note(f"{BOUND_NOTE} {over}, theirs / second of three bare writes {above}")
     if arm_name(ONE_CORE, 1) in got:
         session.note(f"{ONE_CORE_NOTE} {pairwise(p50s(arm_name(ONE_CORE, 1)), durable)}")
+    if arm_name(OFTEN, CLIENTS[-1]) in got:
+        often, never = (got[arm_name(system, CLIENTS[-1])] for system in (OFTEN, NEVER))
+        ratios = [
+            f"{name} {pairwise([of(slot) for slot in often], [of(slot) for slot in never])}"
+            for name, of in SNAPSHOT_RATIOS.items()
+        ]
+        session.note(SNAPSHOT_NOTE + ", ".join(ratios))
     if arm_name(LIBRAFT, 1) in got:
         session.ratio_figure("raft.libraft_over_ours", p50s(arm_name(LIBRAFT, 1)), durable)
     if arm_name(ETCD, 64) in got:

@@ -62,7 +62,8 @@ class Group:
     """An iokernel in this process and three nodes in theirs. Public attributes: kernel, pids of running nodes, roles.
 
     logs: folder of the nodes' logs, made there if there are none; None: in memory. uplinks: of the iokernel. The nodes
-    share cores[1]; managed: the iokernel moves it between them, else the kernel's scheduler does.
+    share cores[1]; managed: the iokernel moves it between them, else the kernel's scheduler does. snapshot_entries:
+    a node makes a snapshot when so many came since the last, and counts them in `snapshots`; 0: as it does by default.
     """
 
     def __init__(
@@ -72,8 +73,11 @@ class Group:
         uplinks: Sequence[Nic] = (),
         logs: Path | None = None,
         managed: bool = True,
+        snapshot_entries: int = 0,
     ) -> None:
         self._logs = logs
+        self._snapshot_entries = snapshot_entries
+        self.snapshots: dict[int, int] = {}
         self._cpu = None if managed else cores[1]
         self.pids: dict[int, int] = {}
         self.roles: list[Role] = []
@@ -110,6 +114,7 @@ class Group:
         """
         words: dict[str, Any] = {"node": node, "election_ms": election_ms, "prefer": prefer, "watch_us": watch_us}
         words["cpus"] = None if self._cpu is None else [self._cpu]
+        words["snapshot_entries"] = self._snapshot_entries
         words["log"] = str(self._logs / f"{node}.log") if self._logs else None
         assert self._nursery.stdin is not None
         self._nursery.stdin.write(json.dumps(words).encode() + b"\n")
@@ -180,6 +185,8 @@ class Group:
                 self.pids[told["node"]] = told["pid"]
             elif "whole" in told:
                 self._whole[told["node"]] = told["whole"]
+            elif "snapshots" in told:
+                self.snapshots[told["node"]] = told["snapshots"]
             else:
                 self.roles.append(Role(**told))
         return True
@@ -251,6 +258,9 @@ def _serve(path: str, words: dict[str, Any]) -> None:
     # The others, and the kernel's half of their writes, need the core of a node that waits: with a log it parks where
     # the iokernel moves the core, and yields between looks where the kernel's scheduler shares it.
     spin_us = SPIN_US if not words["log"] else SHARED_SPIN_US if words["cpus"] else 1
+    # A snapshot is due when half of the entries kept are used up, or half of their bytes.
+    entries = words["snapshot_entries"]
+    settings = {"log_entries": 2 * entries, "log_bytes": max(64 << 20, 512 * entries)} if entries else {}
     runtime = Runtime(path, name=f"raft-{node}", kthreads=1, power="adaptive", spin_us=spin_us, cpus=words["cpus"])
     service = serve(
         runtime,
@@ -260,10 +270,11 @@ def _serve(path: str, words: dict[str, Any]) -> None:
         log=words["log"],
         memory_bytes=MEMORY_BYTES,
         election_ms=words["election_ms"],
+        **settings,
     )
     runtime.start()
     _tell(node=node, pid=os.getpid())
-    before, asked_ns, whole = ("", 0), 0, 0
+    before, asked_ns, whole, snapshots = ("", 0), 0, 0, 0
     while True:
         status = service.status()
         now_ns = time.monotonic_ns()
@@ -274,6 +285,9 @@ def _serve(path: str, words: dict[str, Any]) -> None:
         if whole != (now := _whole(status)):
             whole = now
             _tell(node=node, whole=whole)
+        if entries and snapshots != (made := service.stats()["node_snapshots"]):
+            snapshots = made
+            _tell(node=node, snapshots=snapshots)
         if status["role"] == "leader" and words["prefer"] not in (0, node) and now_ns - asked_ns > 200_000_000:
             asked_ns = now_ns
             with contextlib.suppress(CorelaneError):  # it has not caught up yet: asked again

@@ -67,6 +67,15 @@ def test_durable_puts_are_answered_where_the_kernel_shares_the_core(session: Ses
     assert slot.n > 0
 
 
+def test_nodes_make_snapshots_as_often_as_told(session: Session, tmp_path: Path) -> None:
+    for _ in range(20):  # slots, until one had enough puts
+        slot = raft.ours_slot(session.two_cores, tmp_path, 4, 0.2, managed=False, snapshot_entries=64)
+        assert slot.extra is not None
+        if slot.extra["snapshots"] > 0:
+            return
+    pytest.fail(f"no snapshot, and {slot.n} puts in the last slot")
+
+
 @pytest.mark.parametrize("block", [0, 1])
 def test_the_floor_writes_three_at_once(session: Session, tmp_path: Path, block: int) -> None:
     path = tmp_path / "floor"
@@ -146,7 +155,10 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
     }
     got[raft.BOUND] = slots((80, 1), (100, 1), (100, 1))
     got["libraft, one core, 1 client"] = slots((150, 1), (120, 1), (300, 1))
+    for name, longest in ((raft.OFTEN, 900.0), (raft.NEVER, 300.0)):
+        got[f"{name}, 64 clients"] = [raft.Slot(2, 4, 1000, 10, {"longest_us": longest})]
     raft.judge(session, got)
+    assert session.notes[2].startswith(f"{raft.SNAPSHOT_NOTE}p50 1 (1 .. 1), p99 1 (1 .. 1), longest put 3 (3 .. 3)")
     assert session.notes[1].startswith(f"{raft.ONE_CORE_NOTE} 1.5 (1 .. 2)")
     assert session.notes[0].startswith(f"{raft.BOUND_NOTE} 1.25 (1.2 .. 1.5), theirs / ")
     value = {name: figure["value"] for name, figure in session.figures.items()}
