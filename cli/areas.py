@@ -69,7 +69,7 @@ def _text(action: str, answer: dict[str, Any]) -> str:
     where = (
         f"{answer['kind']}: {answer['capacity_bytes'] // mib} MiB, largest free {answer['largest_bytes'] // mib} MiB"
     )
-    return "\n".join([*lines, where + quota])
+    return "\n".join([*lines, where + quota, *(f"note: {note}" for note in answer["notes"])])
 
 
 def _line(area: dict[str, Any]) -> str:

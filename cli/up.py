@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 import threading
@@ -120,7 +121,7 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
     inner, generator = open_nic(spec, 1, address)
     nic = main.wrap(inner, config)
     try:
-        with main.make(config, nic, main.place(config)) as iokernel:
+        with main.make(config, nic, main.place(config), functools.partial(_say, options)) as iokernel:
             text = f"iokernel on {iokernel.socket_path} waits for the application {name} to load it"
             _say(options, "iokernel", text, **main.facts(iokernel, "loadgen"))
             stop = threading.Event()

@@ -42,6 +42,7 @@ class Store(Protocol):
     """Where areas lie. Errors are CorelaneError, with errno."""
 
     kind: str
+    notes: list[str]  # what was found damaged, one sentence each, in order
 
     def areas(self) -> list[Area]:
         """All areas."""
@@ -118,6 +119,7 @@ class Areas:
             "largest_bytes": free,
             "quota_bytes": self._quota,
             "areas": [self._tell(a) for a in mine],
+            "notes": list(self._store.notes),
         }
 
     def _find(self, name: str, peer: Peer) -> Area:
@@ -187,6 +189,15 @@ def _uid(owner: str) -> int:
         raise Refused("storage area", f"there is no user {owner!r}", errno=errno.EINVAL) from None
 
 
+def _sync_folder(path: Path) -> None:
+    """The names in it are on the disk when this returns."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 _FILE = re.compile(r"(?P<name>[^@]+)@(?P<owner>\d+)\.area\Z")
 _UNFINISHED = re.compile(r"[^@]+@\d+\.area\.\d+\.new\Z")
 
@@ -203,8 +214,12 @@ class DirectoryStore:
     def __init__(self, folder: str, capacity: int = 0) -> None:
         self._folder = Path(folder)
         self._capacity = capacity
+        self.notes: list[str] = []
         try:
+            fresh = [path for path in (self._folder, *self._folder.parents) if not path.exists()]
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for path in fresh:
+                _sync_folder(path.parent)
             mode = self._folder.stat().st_mode
             for path in self._folder.iterdir():
                 if _UNFINISHED.match(path.name):  # we died while we made it
@@ -247,11 +262,7 @@ class DirectoryStore:
 
     def delete(self, area: Area) -> None:
         self._path(area).unlink()
-        fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        _sync_folder(self._folder)
 
     def open(self, area: Area) -> tuple[int, bool]:
         fd = os.open(self._path(area), os.O_RDWR | os.O_CLOEXEC)

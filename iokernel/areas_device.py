@@ -12,6 +12,8 @@ import fcntl
 import os
 import struct
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from ..drivers import blk_loop
@@ -53,23 +55,30 @@ def gaps(areas: list[Area], end: int) -> list[tuple[int, int]]:
 class DeviceStore:
     """A store on `blk`, which then is ours; `path` is the device that loop devices are made of.
 
-    Raises CorelaneError if it holds something else than areas.
+    tell: is given each of `notes` when it comes up. Raises CorelaneError if the device holds something else than
+    areas, or its table is damaged so that it cannot be known what it holds.
     """
 
     kind = "device"
 
-    def __init__(self, blk: Blk, path: str, *, trusted: bool = False) -> None:
+    def __init__(
+        self, blk: Blk, path: str, *, trusted: bool = False, tell: Callable[[str], object] | None = None
+    ) -> None:
         self._blk = blk
         self._path = path
         self._trusted = trusted
-        self._table = areas_table.prepare(blk)
+        self._tell = tell
+        self.notes: list[str] = []
+        self._table, notes = areas_table.prepare(blk)
         self._end = blk.size_bytes // UNIT * UNIT
         self._failed = ""
+        self._note(*notes)
 
-    @property
-    def damaged(self) -> bool:
-        """Whether one copy of the table was not whole when it was read; the next change makes it good."""
-        return self._table.damaged
+    def _note(self, *notes: str) -> None:
+        for note in notes:
+            self.notes.append(note)
+            if self._tell is not None:
+                self._tell(note)
 
     def areas(self) -> list[Area]:
         return list(self._table.areas)
@@ -82,10 +91,15 @@ class DeviceStore:
         if self._failed:
             raise CorelaneError("storage", self._failed, "restart the iokernel: it reads what is there", errno.EIO)
         try:
-            self._table = areas_table.store(self._blk, self._table, areas)
+            self._table, notes = areas_table.store(self._blk, self._table, areas)
         except BlkError as error:
             self._failed = f"the table of areas could not be written ({error})"
+            # What is perhaps deleted is given to nobody, who would lose what he writes there.
+            names = {a.name for a in areas}
+            self._table = replace(self._table, areas=tuple(a for a in self._table.areas if a.name in names))
+            self._note(f"{self._failed}: nothing is changed any more; restart the iokernel")
             raise
+        self._note(*notes)
 
     def _zero(self, offset: int, size: int) -> None:
         """What was there before was somebody else's."""
@@ -151,13 +165,13 @@ class DeviceStore:
         self._blk.close()
 
 
-def open_device(path: str, *, trusted: bool = False) -> DeviceStore:
+def open_device(path: str, *, trusted: bool = False, tell: Callable[[str], object] | None = None) -> DeviceStore:
     """The store of a raw device, or of a file in its place. Raises CorelaneError, in use: mounted or claimed, too."""
     from ..drivers.blk_file import FileBlk
 
     blk = FileBlk(Path(path))
     try:
-        return DeviceStore(blk, os.path.realpath(path), trusted=trusted)
+        return DeviceStore(blk, os.path.realpath(path), trusted=trusted, tell=tell)
     except BaseException:
         blk.close()
         raise

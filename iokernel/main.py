@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -140,8 +141,8 @@ def _managed(config: Config, workers: Sequence[int]) -> bool:
     return True
 
 
-def make(config: Config, uplink: Nic | None, plan: Placement) -> Iokernel:
-    """The Iokernel object that a configuration describes."""
+def make(config: Config, uplink: Nic | None, plan: Placement, report: Report | None = None) -> Iokernel:
+    """The Iokernel object that a configuration describes. report: as of `open_storage`."""
     io, workers = config.iokernel, [cpu for cpu in dict.fromkeys(plan.kthreads) if cpu not in plan.iokernel]
     if not workers and io.poll == "spin":
         raise SystemLimit("poll all the time", "no CPU is left for applications", 'set iokernel.poll = "adaptive"')
@@ -177,12 +178,15 @@ def make(config: Config, uplink: Nic | None, plan: Placement) -> Iokernel:
         max_arena_bytes=io.max_arena_mib << 20,
         socket_mode=mode,
         huge="huge" if io.huge_pages else "",
-        areas=open_storage(config),
+        areas=open_storage(config, report),
     )
 
 
-def open_storage(config: Config) -> Areas | None:
-    """The storage areas of [storage], or None. Raises CorelaneError for a place that cannot hold them."""
+def open_storage(config: Config, report: Report | None = None) -> Areas | None:
+    """The storage areas of [storage], or None; `report` is told of damage ("storage"), now and later, by any thread.
+
+    Raises CorelaneError for a place that cannot hold them.
+    """
     storage = config.storage
     if not storage.directory and not storage.device:
         return None
@@ -194,7 +198,8 @@ def open_storage(config: Config) -> Areas | None:
     else:
         from .areas_device import open_device
 
-        store = open_device(storage.device, trusted=storage.trusted)
+        tell = functools.partial(report, "storage") if report is not None else None
+        store = open_device(storage.device, trusted=storage.trusted, tell=tell)
     return Areas(store, storage.quota_mib << 20)
 
 
@@ -219,7 +224,8 @@ def facts(iokernel: Iokernel, driver: str) -> dict[str, Any]:
 
 
 class Report(Protocol):
-    """Takes what happens ("placement"; "iokernel": it has started, with `facts`; "stopping") and a line for people."""
+    """Takes what happens ("placement"; "storage": damage; "iokernel": it has started, with `facts`; "stopping") and a
+    line for people."""
 
     def __call__(self, event: str, text: str, /, **facts: Any) -> None: ...
 
@@ -281,7 +287,7 @@ def run(config: Config, report: Report = _print) -> int:
             if uplink is not None:
                 stack.enter_context(uplink)
                 stack.callback(_tell_recording, uplink, report)  # once the loops have stopped
-            iokernel = stack.enter_context(make(config, uplink, plan))
+            iokernel = stack.enter_context(make(config, uplink, plan, report))
             if others := os.sched_getaffinity(0) - set(plan.iokernel):
                 os.sched_setaffinity(0, others)  # this thread, after the loops have started, keeps off their CPUs
             where = f"uplink {uplink.name} {uplink.mac}" if uplink is not None else "no uplink"

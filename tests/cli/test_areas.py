@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from corelane.cli.main import main
+from corelane.drivers.blk import memory_blk
 from corelane.iokernel import Iokernel
 from corelane.iokernel.areas import Areas, DirectoryStore
+from corelane.iokernel.areas_device import DeviceStore
 
 
 @pytest.fixture
@@ -37,6 +39,20 @@ def test_areas_are_made_listed_grown_and_deleted(socket, capsys):
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "deleted log"
     assert json.loads(out[1])["areas"] == []
+
+
+def test_damage_is_in_the_listing(tmp_path, capsys):
+    path = str(tmp_path / "sock")
+    with memory_blk(4 << 20) as blk:
+        DeviceStore(blk, "/nonexistent")
+        blk.write(0, b"\xff" * 4096, durable=True)
+        with Iokernel(path, areas=Areas(DeviceStore(blk, "/nonexistent")), mode="block"):
+            assert main(["areas", "--socket", path]) == 0
+            assert main(["areas", "--socket", path, "--json"]) == 0
+    *text, listed = capsys.readouterr().out.splitlines()
+    note = "copy 0 of the table of areas, at offset 0, is something else; it is written anew from copy 1"
+    assert text[-1] == f"note: {note}"
+    assert json.loads(listed)["notes"] == [note]
 
 
 def test_refusals_are_one_sentence(socket, capsys):

@@ -10,6 +10,7 @@ import pytest
 from cltest import open_descriptors, wait_until
 from cltest.switching import between, collect, stats_of, udp_frame
 
+from corelane.drivers.blk_file import create
 from corelane.drivers.memory import memory_link
 from corelane.drivers.nic import ipv4_to_int, mac_to_bytes
 from corelane.drivers.pcap import PcapNic
@@ -37,6 +38,23 @@ def test_users_and_groups_by_name_and_by_number():
     assert main.allowed(config.loads("")) == ((), (), 0o660)
     with pytest.raises(ConfigError, match=r"iokernel\.users: 'nobody-of-that-name' does not exist on this machine"):
         main.allowed(config.loads('[iokernel]\nusers = ["nobody-of-that-name"]'))
+
+
+def test_a_damaged_table_of_areas_is_reported(socket_path, tmp_path):
+    create(tmp_path / "disk", 4 << 20)
+    said = config.loads(f'[storage]\ndevice = "{tmp_path}/disk"', overrides=[f"iokernel.socket={socket_path}"])
+    told: list[tuple[str, str]] = []
+
+    def report(event: str, text: str, /, **_facts: object) -> None:
+        told.append((event, text))
+
+    main.open_storage(said, report).close()
+    assert told == []
+    with open(tmp_path / "disk", "rb+") as file:
+        file.write(bytes(64))
+    main.make(said, None, plan(-1), report)
+    assert [event for event, _ in told] == ["storage"]
+    assert "copy 0 of the table of areas, at offset 0," in told[0][1]
 
 
 def test_loops_of_applications(socket_path):
