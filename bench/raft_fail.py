@@ -85,9 +85,10 @@ def run(session: Session) -> None:
         draw = random.Random(seed)
         arms = {name: partial(slot, session, places[name], name == MOVED, slot_s, draw) for name in places}
         got = session.interleave(arms, rounds)
-    kills = {name: list(itertools.chain(*slots)) for name, slots in got.items()}
+    tried = {name: list(itertools.chain(*slots)) for name, slots in got.items()}
+    kills = {name: [kill for kill in these if kill is not None] for name, these in tried.items()}
     for name, these in kills.items():
-        add_row(session, name, these)
+        add_row(session, name, these, len(tried[name]) - len(these))
     judge(session, kills)
 
 
@@ -102,20 +103,22 @@ def folders(session: Session, stack: contextlib.ExitStack) -> Iterator[tuple[str
         yield name, Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-raft-", dir=base)))
 
 
-def slot(session: Session, folder: Path, managed: bool, seconds: float, draw: random.Random) -> list[Kill]:
-    """Kills of one group for so long, at least LEAST_KILLS."""
-    kills: list[Kill] = []
+def slot(session: Session, folder: Path, managed: bool, seconds: float, draw: random.Random) -> list[Kill | None]:
+    """Kills of one group for so long, at least LEAST_KILLS that count; None for each that does not (`one_kill`)."""
+    kills: list[Kill | None] = []
     with contextlib.ExitStack() as stack:
         clients = {node: stack.enter_context(contextlib.closing(client_of(node))) for node in CONTACTS}
         uplinks = [client.nic() for client in clients.values()]
         group = stack.enter_context(Group(session.two_cores, uplinks=uplinks, logs=folder, managed=managed))
         group.start_all(election_ms=ELECTION_MS, watch_us=WATCH_US)
         began = time.monotonic()
-        while len(kills) < LEAST_KILLS or time.monotonic() - began < seconds:
+        while len(kills) - kills.count(None) < LEAST_KILLS or time.monotonic() - began < seconds:
             kill = one_kill(group, clients, draw.uniform(*KILL_AFTER_S))
-            if kill is not None:
-                kills.append(kill)
-                session.say(f"kill {len(kills)}: {kill.no_leader_ms:.1f} ms, client {kill.client_gap_ms:.1f} ms")
+            kills.append(kill)
+            what = (
+                f"{kill.no_leader_ms:.1f} ms, client {kill.client_gap_ms:.1f} ms" if kill else "did not lead any more"
+            )
+            session.say(f"kill {len(kills)}: {what}")
     return kills
 
 
@@ -177,8 +180,8 @@ def longest_gap_ms(acknowledged_s: Sequence[float]) -> float:
     return max(b - a for a, b in itertools.pairwise(times))
 
 
-def add_row(session: Session, name: str, kills: Sequence[Kill]) -> None:
-    """An arm: percentiles over its kills, and all of them."""
+def add_row(session: Session, name: str, kills: Sequence[Kill], discarded: int) -> None:
+    """An arm: percentiles over its kills, and all of them. discarded: kills besides, of one that led no more."""
     values: dict[str, Any] = {}
     for key in SHOWN:
         all_of_them = sorted(getattr(kill, key) for kill in kills)
@@ -192,6 +195,7 @@ def add_row(session: Session, name: str, kills: Sequence[Kill]) -> None:
         **values,
         unanswered_p50=percentile(unanswered, 0.5),
         several_terms=sum(kill.terms > 1 for kill in kills),
+        discarded=discarded,
     )
 
 

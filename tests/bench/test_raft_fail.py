@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -24,7 +25,8 @@ def session() -> Session:
 @pytest.mark.root
 @pytest.mark.parametrize("managed", [False, True])
 def test_every_kill_has_a_new_leader_and_a_client_that_goes_on(session: Session, tmp_path: Path, managed: bool) -> None:
-    kills = raft_fail.slot(session, tmp_path, managed, 0.0, random.Random(1))
+    tried = raft_fail.slot(session, tmp_path, managed, 0.0, random.Random(1))
+    kills = [kill for kill in tried if kill is not None]
     assert len(kills) == raft_fail.LEAST_KILLS
     for kill in kills:
         assert kill.no_leader_ms > 0
@@ -63,8 +65,18 @@ def test_the_figure_is_of_the_disk_and_of_the_tail(session: Session) -> None:
     raft_fail.judge(session, {**kills, raft_fail.DISK: kills[raft_fail.DISK][1:]})
     assert session.figures["raft-fail.no_leader_ms"]["value"] is None
     assert "99 kills, the worst 99.0 ms" in session.figures["raft-fail.no_leader_ms"]["reason"]
-    raft_fail.add_row(session, raft_fail.DISK, kills[raft_fail.DISK])
-    raft_fail.add_row(session, raft_fail.MOVED, kills[raft_fail.MOVED])
+    raft_fail.add_row(session, raft_fail.DISK, kills[raft_fail.DISK], 0)
+    raft_fail.add_row(session, raft_fail.MOVED, kills[raft_fail.MOVED], 3)
     row, moved = session.arms
     assert (row["n"], row["no_leader_p50_ms"], row["no_leader_p99_ms"]) == (100, 50.0, 99.0)
     assert (row["client_gap_p99_ms"], row["several_terms"], moved["several_terms"]) == (2.0, 0, 1)
+    assert (row["discarded"], moved["discarded"]) == (0, 3)
+
+
+def test_kills_of_one_that_led_no_more_are_kept_as_such(session: Session, monkeypatch, tmp_path: Path) -> None:
+    made = iter([None, Kill(1.0, 1.0, 0, 1), None, None, Kill(2.0, 1.0, 0, 1)])
+    monkeypatch.setattr(raft_fail, "one_kill", lambda *_: next(made))
+    monkeypatch.setattr(raft_fail, "Group", MagicMock())
+    monkeypatch.setattr(raft_fail, "client_of", MagicMock())
+    tried = raft_fail.slot(session, tmp_path, False, 0.0, random.Random(1))
+    assert [kill and kill.no_leader_ms for kill in tried] == [None, 1.0, None, None, 2.0]
