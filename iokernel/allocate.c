@@ -457,8 +457,26 @@ static void set_wanted(struct io_core *core, bool wanted)
     cl_store_relaxed(&core->state->wanted, wanted); /* advice: orders nothing */
 }
 
+/* Whether this look comes more than an interval late, other than after a sleep. If a core idled beside one that waited
+ * meanwhile, then not since somebody had decided so: that is counted apart. After look(), and before anything is done about it. */
+static bool late_look(struct io_loop *loop, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    uint64_t since = cl_max(c->last_check, loop->woke);
+    bool waits = false, idle = false;
+    if (cl_likely((int64_t)(now - since - 2 * c->interval) <= 0) || c->last_check == 0)
+        return false;
+    for (uint32_t i = 0; i < c->n_active; i++)
+        waits |= wants_more(c->active[i]);
+    for (uint32_t i = 0; i < c->n; i++)
+        idle |= !has_work(&c->core[i]) && !c->core[i].moving;
+    io_count(c->stats.late_looks, 1);
+    io_count(c->stats.violations_late, waits && idle);
+    return true;
+}
+
 /* Who still waits, and what follows: owners without work park at once, and the loop watches them. */
-static void survey(struct io_loop *loop, uint64_t now)
+static void survey(struct io_loop *loop, bool late, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     const struct io_app *one = NULL;
@@ -489,7 +507,7 @@ static void survey(struct io_loop *loop, uint64_t now)
     c->awake = c->n_waiting || c->n_moving || below || quanta;
     if (!starving || idle == 0) {
         c->idle_waits = 0;
-    } else if (c->idle_waits == 0 || now - c->last_check > 4 * c->interval) { /* or we did not look in between */
+    } else if (c->idle_waits == 0 || late) { /* in between nobody looked */
         c->idle_waits = now;
     } else if (now - c->idle_waits > c->interval) {
         c->idle_waits = now;
@@ -504,11 +522,12 @@ static void decide(struct io_loop *loop, uint64_t now)
     uint64_t begin = timed ? cl_tsc() : 0;
     account(loop, now);
     look(loop);
+    bool late = late_look(loop, now);
     c->view.now_ns = (uint64_t)cl_tsc_to_ns(loop->io->clock, now);
     cl_policy_run(c->host, &c->view, c->table);
     share_idle(loop);
     act(loop, now);
-    survey(loop, now);
+    survey(loop, late, now);
     io_squat_round(loop, now);
     c->last_check = now;
     io_count(c->stats.decisions, 1);
@@ -534,6 +553,7 @@ CL_HOT void io_cores_round(struct io_loop *loop, uint64_t now)
     struct io_cores *c = &loop->cores;
     if (c->n_apps == 0) {
         c->awake = false;
+        c->last_check = now;
         return;
     }
     if (c->n_moving && io_moves_poll(loop, now))

@@ -52,6 +52,8 @@ def statistics() -> dict[str, Any]:
                     "decisions": 0,
                     "moves": 0,
                     "violations": 2,
+                    "violations_late": 1,
+                    "late_looks": 1234,
                     "interrupts_failed": 0,
                     "evictions_failed": 3,
                     "decision": times(1000, 0.21, 0.3, 0.48, 9.0),
@@ -156,7 +158,7 @@ def test_what_top_shows():
     assert row_of(text, "1") == ["1", "job.0", "runs", "95.0", "100"]
     assert row_of(text, "2") == ["2", "nobody", "free", "0.0", "0"]
     said = "allocator of loop 0: 200,000 decisions/s, p50 0.2us, p99 0.5us; 100 moves/s; "
-    assert said + "2 times work waited beside an idle core" in text
+    assert said + "2 times work waited beside an idle core, 1 more in 1,234 looks that came late" in text
     assert row_of(text, "ask") == ["ask", "50", "1.9us", "2.2us", "3.5us", "40.0us"]
     assert "evict " not in text, "steps that never happened take no line"
     assert "refused by the kernel: 3 evictions" in text

@@ -191,6 +191,7 @@ class Soak:
             ended = allocator["actuation"]["evict"]["n"] + allocator["evicted_late"] + allocator["evicted_void"]
             assert allocator["evicted"] == checker.seen[EVICTED] == ended
             assert checker.seen[WANTED] == allocator["moves"] > 0
+            assert allocator["violations"] == 0
             assert checker.seen[SQUATTED] == allocator["squatted"]
             assert checker.seen[DONE] > 0
         print(dict(self.did), f"{self.noted} runs")

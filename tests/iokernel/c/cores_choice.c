@@ -286,6 +286,46 @@ static void static_lets_cores_idle(void)
     world_delete(&w);
 }
 
+/* Nobody looked while the core idled: that is not the policy's doing, and is counted apart. */
+static void looks_that_come_late_are_told_apart(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){0});
+    struct app *a = app_add(&w, (struct wish){.kind = LATENCY});
+    struct kthread *k = &a->k[0];
+    start(&w, k);
+    park(k);
+    run(&w, 100 * US);
+    CHECK(stats_of(&w).late_looks == 0);
+    ready(k, 1);
+    w.now += 300 * US;
+    run(&w, 2 * US);
+    CHECK(stats_of(&w).late_looks == 1 && stats_of(&w).violations_late == 1 && stats_of(&w).violations == 0);
+    CHECK(owns(&w, k) && acts(&w, k)); /* at that look */
+    run(&w, 100 * US);
+    w.now += 300 * US;
+    run(&w, 100 * US);
+    CHECK(stats_of(&w).late_looks == 2 && stats_of(&w).violations_late == 1); /* the core was not idle */
+    CHECK(stats_of(&w).violations == 0);
+    world_delete(&w);
+}
+
+/* A policy that leaves it so has it counted, however many looks come late; but not the time in which nobody looked. */
+static void late_looks_hide_no_policy(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){.policy = "static"});
+    struct app *a = app_add(&w, (struct wish){.kind = LATENCY});
+    ready(&a->k[0], 1);
+    for (unsigned i = 0; i < 20; i++) {
+        w.now += 300 * US;
+        run(&w, 20 * US);
+    }
+    CHECK(stats_of(&w).late_looks >= 19 && stats_of(&w).violations_late == stats_of(&w).late_looks);
+    CHECK(stats_of(&w).violations >= 20 && stats_of(&w).violations <= 2 * 20);
+    world_delete(&w);
+}
+
 /* The core is the latency application's, whether it has work or not; under another policy the batch job borrows it. */
 static void static_keeps_a_guaranteed_core(void)
 {
@@ -364,5 +404,6 @@ SCENARIOS_MAIN(SCENARIO(kthread_inside_a_uthread_comes_first), SCENARIO(frame_fo
                SCENARIO(help_outlives_a_kthread_that_does_not_begin), SCENARIO(rest_ends_with_any_word),
                SCENARIO(quantum), SCENARIO(classes), SCENARIO(batch_takes_turns), SCENARIO(last_core),
                SCENARIO(loops_keep_to_their_own_cores), SCENARIO(static_lets_cores_idle),
+               SCENARIO(looks_that_come_late_are_told_apart), SCENARIO(late_looks_hide_no_policy),
                SCENARIO(static_keeps_a_guaranteed_core), SCENARIO(flows_go_to_those_that_run),
                SCENARIO(ages_are_from_below))

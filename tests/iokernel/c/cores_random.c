@@ -234,7 +234,7 @@ int main(int argc, char **argv)
     }
     check_log();
     struct cl_io_cores_stats s = stats_of(&w);
-    CHECK(s.violations == 0);
+    CHECK(s.violations == 0 && s.late_looks == 0);
     /* Each eviction is one of a move that ended by it, of one that never ended, or after the end. */
     uint64_t under_way = 0, ended = cl_hist_count(cl_io_actuation(w.io, 0, CL_IO_STEP_EVICT));
     for (uint32_t c = 0; c < CORES; c++)

@@ -1,0 +1,85 @@
+"""No core idles beside an application that waits for longer than an interval: by what a loop that runs counts itself.
+
+The loop tells what it decided (`violations`, of which there are none) from what it came too late to see
+(`violations_late`), so that this holds on a machine that keeps it from running. On a clock of its own, with more cores
+and at every instant: c/cores_choice.c, c/cores_random.c.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cltest import wait_until
+from cltest.cores import FightingApp, fighting_ground
+
+from corelane.drivers.loadgen import Loadgen, Phase
+from corelane.iokernel import Iokernel
+
+WAIT_S = 60.0
+ENOUGH_MOVES = 100
+ENOUGH_LOOKS = 10_000
+
+
+class Ground:
+    """One worker core; a server that is asked now and then, and two jobs that always want to compute, come to it."""
+
+    def __init__(self, io: Iokernel, generator: Loadgen, folder: Path, stack: contextlib.ExitStack) -> None:
+        self.io, self.generator = io, generator
+        self._folder, self._stack = folder, stack
+        self.apps: dict[str, FightingApp] = {}
+
+    def come(self) -> None:
+        for name, kind in {"echo": "latency", "probed": "probed", "unprobed": "unprobed"}.items():
+            app = self.apps[name] = FightingApp(self.io.socket_path, name, kind, self._folder)
+            self._stack.callback(app.kill)
+            app.await_ready(WAIT_S)
+
+    def counted(self, name: str) -> int:
+        return int(self.io.stats()["cores"]["allocators"][0][name])
+
+    def work(self) -> None:
+        """Until the core has changed hands often, and the loop has looked often."""
+        moves = self.counted("moves") + ENOUGH_MOVES
+        looks = self.counted("decisions") + ENOUGH_LOOKS
+
+        def enough() -> bool:
+            if not self.generator.running:
+                self.generator.start([Phase(0.2, 2000)])
+            return self.counted("moves") >= moves and self.counted("decisions") >= looks
+
+        wait_until(enough, WAIT_S, "the core to change hands")
+        self.generator.wait(WAIT_S)
+
+
+@pytest.fixture
+def ground(socket_path: str, tmp_path: Path) -> Iterator[Ground]:
+    with contextlib.ExitStack() as stack:
+        yield Ground(*stack.enter_context(fighting_ground(socket_path, WAIT_S)), tmp_path, stack)
+
+
+@pytest.mark.parametrize("policy", ["delay", "shenango", "fair"])
+def test_a_loop_that_runs_leaves_no_core_idle_beside_work(ground, policy):
+    ground.io.set_policy(policy, "")
+    ground.come()
+    ground.work()
+    ground.apps["probed"].kill()  # whoever is left has all of it
+    ground.apps["unprobed"].await_work(WAIT_S)
+    ground.work()
+    assert ground.counted("violations") == 0
+    assert ground.counted("violations_late") <= ground.counted("late_looks")
+
+
+def test_a_policy_that_leaves_a_core_idle_is_found_out(ground):
+    """What is counted above is counted at all: under `static` jobs that are guaranteed nothing wait for ever."""
+    ground.io.set_policy("static", "")
+    ground.come()
+    wait_until(lambda: ground.counted("violations") > 0, WAIT_S, "the jobs to wait beside an idle core")
+    ground.io.set_policy("delay", "")
+    for name in ("probed", "unprobed"):
+        ground.apps[name].await_work(WAIT_S)
+    before = ground.counted("violations")
+    ground.work()
+    assert ground.counted("violations") == before
