@@ -165,7 +165,9 @@ def ours(session: Session, stack: contextlib.ExitStack, disk: Path | None) -> It
     if disk:
         yield arm_name(MOVED, 1), partial(ours_slot, cores, disk / "ours", 1)
         for system, entries in SNAPSHOT_ENTRIES.items():
-            put = partial(ours_slot, cores, disk / "ours", CLIENTS[-1], managed=False, snapshot_entries=entries)
+            folder = disk / f"snapshots-{entries}"  # of their own: a node that keeps fewer entries cannot start on more
+            folder.mkdir(exist_ok=True)
+            put = partial(ours_slot, cores, folder, CLIENTS[-1], managed=False, snapshot_entries=entries)
             yield arm_name(system, CLIENTS[-1]), put
 
 
