@@ -20,6 +20,7 @@ first two calls of each kernel, in which intervals are still being found, are le
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import statistics
 import tempfile
@@ -44,7 +45,7 @@ PAIRS_AT_LEAST = 5
 PLACES = ((0, False), (32, False), (0, True), (32, True))
 SHORT_S = 5.0  # a run shorter than this compiles for the first place only
 BATCH, NAIVE, BOUND = "batch", "every turn", "bound"
-BOUNDED = ("matmul_blocked", "spmv")
+BOUNDED = ("matmul_blocked", "spmv", "pairs", "row_sums_int", "row_sums_float", "row_updates")
 C_WAYS = (probes_c.HAND, probes_c.TRACE)
 GAP_GOAL_US = 2.0
 FASTER = 0.97  # probed over plain: below that LLVM's choices made the difference
@@ -221,6 +222,24 @@ def _c_kernels(session: Session, every: list[Any], ticks_per_us: float, seconds:
         probes_c.look_at(made["plain"], nothing)
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of this benchmark alone."""
+    parser.add_argument("--kernels", metavar="A,B", help="only these kernels, and no figures (default: all)")
+
+
+def _chosen(every: list[Any], names: str | None) -> list[Any]:
+    """The kernels of these names. CorelaneError if there is none of a name."""
+    if names is None:
+        return every
+    wanted, known = names.split(","), [kernel.name for kernel in every]
+    for name in wanted:
+        if name not in known:
+            raise CorelaneError(
+                "probes: choose kernels", f"there is no {name!r}", f"those there are: {', '.join(known)}"
+            )
+    return [kernel for kernel in every if kernel.name in wanted]
+
+
 def run(session: Session) -> None:
     """Compile, then measure kernel by kernel for about session.seconds in all."""
     import os
@@ -232,7 +251,8 @@ def run(session: Session) -> None:
     target = default_target()
     places = PLACES if session.seconds >= SHORT_S else PLACES[:1]
     noting_ns = _noting_ticks() / target.ticks_per_us * 1e3
-    every = kernels()
+    names = getattr(session.options, "kernels", None)
+    every = _chosen(kernels(), names)
     in_c = [kernel for kernel in every if kernel.name in probes_c.NAMES]
     slice_s = session.seconds / (sum(kernel.share for kernel in every) + 0.5 * len(in_c))
     rows = []
@@ -240,7 +260,8 @@ def run(session: Session) -> None:
         session.say(kernel.name)
         rows.append(_numba_kernel(session, kernel, target, places, kernel.share * slice_s))
     _c_kernels(session, in_c, target.ticks_per_us, 0.5 * slice_s)
-    _figures(session, rows)
+    if names is None:
+        _figures(session, rows)
     session.settings["noting_ns"] = noting_ns
     session.settings["held_out"] = [kernel.name for kernel in every if kernel.held_out]
     session.settings["places"] = [{"pad_bytes": pad, "align_loops": align} for pad, align in places]

@@ -80,7 +80,9 @@ def _pointer(array: Any) -> Any:
 def call(made: ctypes.CDLL, name: str, args: tuple[Any, ...]) -> Call:
     """A function without arguments that runs kernel `name` on the arguments of the Python kernel."""
     arrays = [arg for arg in args if isinstance(arg, np.ndarray)]
-    count = {"spmv": len(args[0]) - 1, "fnv": len(args[0]), "walk": len(args[-1])}.get(name, len(args[0]))
+    count = {"spmv": len(args[0]) - 1, "walk": len(args[-1])}.get(name, len(args[0]))
+    if name == "matmul_blocked":
+        count *= args[0].shape[1]
     function = getattr(made, name)
     given = [*(_pointer(array) for array in arrays), ctypes.c_int64(count)]
     return lambda: function(*given)

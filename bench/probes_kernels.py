@@ -33,16 +33,17 @@ def matmul_naive(a: Any, b: Any, c: Any) -> None:
 
 
 def matmul_blocked(a: Any, b: Any, c: Any) -> None:
-    """Blocks of 32: innermost loops of a few vectors."""
-    n = a.shape[0]
-    for i0 in range(0, n, 32):
-        for k0 in range(0, n, 32):
-            for j0 in range(0, n, 32):
-                for i in range(i0, min(i0 + 32, n)):
-                    for k in range(k0, min(k0 + 32, n)):
-                        x = a[i, k]
-                        for j in range(j0, min(j0 + 32, n)):
-                            c[i, j] += x * b[k, j]
+    """Blocks of 32 x 32, of matrices that are given as blocks (rows of blocks, 32, columns of blocks, 32): innermost loops
+    of four vectors. Indexed from 0 on in each dimension, since numba takes any other index for one that may be negative
+    and does not vectorise."""
+    for i0 in range(a.shape[0]):
+        for k0 in range(a.shape[2]):
+            for j0 in range(b.shape[2]):
+                for i in range(a.shape[1]):
+                    for k in range(a.shape[3]):
+                        x = a[i0, i, k0, k]
+                        for j in range(b.shape[3]):
+                            c[i0, i, j0, j] += x * b[k0, k, j0, j]
 
 
 def stencil(x: Any, y: Any) -> None:
@@ -212,6 +213,42 @@ def spmv(start: Any, column: Any, value: Any, x: Any, y: Any) -> None:
         y[i] = s
 
 
+def pairs(p: Any, q: Any, out: Any) -> None:
+    """Squared distances of all pairs of points: innermost loops of three turns, which only the array knows."""
+    for i in range(p.shape[0]):
+        for j in range(q.shape[0]):
+            s = 0.0
+            for k in range(p.shape[1]):
+                z = p[i, k] - q[j, k]
+                s += z * z
+            out[i, j] = s
+
+
+def row_sums_int(x: Any, out: Any) -> None:
+    """Of short rows of integers, which LLVM vectorises."""
+    for i in range(x.shape[0]):
+        s = 0
+        for j in range(x.shape[1]):
+            s += x[i, j]
+        out[i] = s
+
+
+def row_sums_float(x: Any, out: Any) -> None:
+    """Of short rows of floats, in order."""
+    for i in range(x.shape[0]):
+        s = 0.0
+        for j in range(x.shape[1]):
+            s += x[i, j]
+        out[i] = s
+
+
+def row_updates(k: float, x: Any, out: Any) -> None:
+    """Of short rows: two vectors a turn."""
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            out[i, j] += k * x[i, j]
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A function and its arguments. held_out: not looked at while tuning. share: of the measuring time; more for those
@@ -251,6 +288,7 @@ def kernels(seed: int = 1) -> list[Kernel]:
     """All of them, with arguments from a seed."""
     rng = np.random.default_rng(seed)
     a, b = rng.random((192, 192)), rng.random((192, 192))
+    blocks = tuple(m.reshape(6, 32, 6, 32) for m in (a, b, np.zeros_like(a)))
     grid = rng.random((700, 700))
     text = rng.integers(0, 250, 4_000_000).astype(np.uint8)
     long = rng.random(1_500_000)
@@ -261,7 +299,7 @@ def kernels(seed: int = 1) -> list[Kernel]:
     return [
         Kernel(matmul, (a, b, np.zeros_like(a))),
         Kernel(matmul_naive, (a, b, np.zeros_like(a))),
-        Kernel(matmul_blocked, (a, b, np.zeros_like(a))),
+        Kernel(matmul_blocked, blocks),
         Kernel(stencil, (grid, np.zeros_like(grid))),
         Kernel(fnv, (text[:1_500_000],)),
         Kernel(find, (text, np.array([7, 8, 9, 251], np.uint8))),
@@ -281,4 +319,8 @@ def kernels(seed: int = 1) -> list[Kernel]:
             (start, rng.integers(0, len(long), entries), rng.random(entries), long, np.zeros(20_000)),
             share=6,
         ),
+        Kernel(pairs, (rng.random((400, 3)), rng.random((400, 3)), np.zeros((400, 400)))),
+        Kernel(row_sums_int, (rng.integers(0, 9, (60_000, 16)), np.zeros(60_000, np.int64))),
+        Kernel(row_sums_float, (rng.random((60_000, 8)), np.zeros(60_000))),
+        Kernel(row_updates, (0.5, rng.random((40_000, 16)), np.zeros((40_000, 16)))),
     ]

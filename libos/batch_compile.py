@@ -77,7 +77,7 @@ class ProbedLibrary(JITCodeLibrary):
             self._add_probes()
         except Exception as error:  # what the optimiser makes of odd code; the code itself is fine
             self._final_module = plain
-            self.report = Report(missing=f"{type(error).__name__}: {plain_text(error)}")
+            self.report = Report(missing=f"{type(error).__name__}: {plain_text(error).partition(chr(10))[0]}")
 
     def _add_probes(self) -> None:
         passes = llvm.create_new_module_pass_manager()

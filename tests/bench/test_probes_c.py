@@ -13,7 +13,11 @@ pytestmark = pytest.mark.skipif(probes_c.compiler() is None, reason="no C compil
 
 SMALL = {
     "matmul": lambda rng: (rng.random((40, 40)), rng.random((40, 40)), np.zeros((40, 40))),
-    "matmul_blocked": lambda rng: (rng.random((70, 70)), rng.random((70, 70)), np.zeros((70, 70))),
+    "matmul_blocked": lambda rng: (
+        rng.random((2, 32, 2, 32)),
+        rng.random((2, 32, 2, 32)),
+        np.zeros((2, 32, 2, 32)),
+    ),
     "stencil": lambda rng: (rng.random((50, 50)), np.zeros((50, 50))),
     "fnv": lambda rng: (rng.integers(0, 256, 3000).astype(np.uint8),),
     "walk": lambda rng: (

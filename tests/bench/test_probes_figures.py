@@ -6,6 +6,8 @@ import pytest
 
 from corelane.bench import probes
 from corelane.bench.harness.session import Session
+from corelane.bench.probes_kernels import kernels
+from corelane.runtime.errors import CorelaneError
 
 
 def test_a_kernel_that_is_faster_with_probes_counts_as_even_and_the_mean_without_it_stands_beside() -> None:
@@ -19,3 +21,11 @@ def test_a_kernel_that_is_faster_with_probes_counts_as_even_and_the_mean_without
     assert session.figures["probes.overhead_worst"]["value"] == pytest.approx(0.04)
     probes._figures(session, rows[:1])
     assert "beside" not in session.figures["probes.overhead_geomean"]
+
+
+def test_kernels_are_chosen_by_name() -> None:
+    every = kernels()
+    assert probes._chosen(every, None) == every
+    assert [kernel.name for kernel in probes._chosen(every, "walk,pairs")] == ["walk", "pairs"]
+    with pytest.raises(CorelaneError, match="no 'pear'.*matmul"):
+        probes._chosen(every, "pear")
