@@ -15,14 +15,12 @@ Does not deal with: applications on other machines, encryption, changing a regis
 
 from __future__ import annotations
 
-import array
 import contextlib
 import errno
 import json
 import os
 import selectors
 import socket
-import struct
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
@@ -33,20 +31,13 @@ from ..runtime.errors import CorelaneError, SystemLimit
 from . import policy_trial
 from ._native import ffi, lib
 from .lock import lock, remove_stale
+from .messages import BadMessage, line_of, message_of, refusal, send_with, take, text_of
 from .peers import Peer, peer_of, pidfd_of
 from .worker import Worker
 
 if TYPE_CHECKING:
     from .areas import Areas
 
-_HEADER = struct.Struct("=IHHII")  # struct cl_control_header
-_BYTES = {
-    lib.CL_CONTROL_HELLO: ffi.sizeof("struct cl_control_hello"),
-    lib.CL_CONTROL_STATS: _HEADER.size,
-    lib.CL_CONTROL_KTHREADS: ffi.sizeof("struct cl_control_kthreads"),
-    lib.CL_CONTROL_POLICY: ffi.sizeof("struct cl_control_policy"),
-    lib.CL_CONTROL_AREA: ffi.sizeof("struct cl_control_area"),
-}
 _MAX_CONNECTIONS = 1024
 _SWEEP_S = 0.1
 
@@ -101,10 +92,6 @@ class _Connection:
     waits: bool = False  # for a policy that is being loaded, or a storage area; what else it sends is refused
     areas: set[str] = field(default_factory=set)  # storage areas that it has open
     closing: bool = False  # close once to_send is empty
-
-
-class _Bad(Exception):
-    """A message that is refused; (counter, errno, text)."""
 
 
 class ControlServer:
@@ -275,7 +262,7 @@ class ControlServer:
         try:
             while self._take_message(connection):
                 pass
-        except _Bad as bad:
+        except BadMessage as bad:
             self._refuse(connection, *bad.args)
         except Exception as error:  # a fault of ours must not end the applications of others
             self.last_error = f"{type(error).__name__}: {error}"
@@ -288,61 +275,45 @@ class ControlServer:
                 connection.deadline = time.monotonic() + 60 * self._patience_s  # idle, asks for statistics now and then
 
     def _take_message(self, connection: _Connection) -> bool:
-        """Handle one whole message, if there is one. Raises _Bad for anything that the protocol does not know."""
-        got = connection.received
-        if len(got) < _HEADER.size:
+        """Handle one whole message, if there is one. Raises BadMessage to refuse it."""
+        taken = take(connection.received)
+        if taken is None:
             return False
-        magic, version, kind, n_bytes, _ = _HEADER.unpack_from(got)
-        if magic != lib.CL_CONTROL_MAGIC:
-            raise _Bad("garbage", errno.EPROTO, "this is no corelane control message")
-        if version != lib.CL_CONTROL_VERSION:
-            text = f"this iokernel speaks control protocol {lib.CL_CONTROL_VERSION}, the application {version}"
-            raise _Bad("wrong_version", errno.EPROTO, f"{text}: use the same corelane for both")
-        if n_bytes != _BYTES.get(kind, 0):
-            raise _Bad("garbage", errno.EPROTO, f"no message of type {kind} and {n_bytes} bytes exists")
-        if len(got) < n_bytes:
-            return False
-        message = bytes(got[:n_bytes])
-        del got[:n_bytes]
+        kind, message = taken
         if connection.waits:
-            raise _Bad("greedy", errno.EBUSY, "ask again when this has been answered")
-        take = {
+            raise BadMessage("greedy", errno.EBUSY, "ask again when this has been answered")
+        handle = {
             lib.CL_CONTROL_HELLO: self._register,
             lib.CL_CONTROL_STATS: self._answer_stats,
             lib.CL_CONTROL_KTHREADS: self._manage,
             lib.CL_CONTROL_POLICY: self._load_policy,
             lib.CL_CONTROL_AREA: self._ask_area,
         }[kind]
-        take(connection, message)
+        handle(connection, message)
         return True
 
     def _answer_stats(self, connection: _Connection, _message: bytes) -> None:
         if len(connection.to_send) > lib.CL_CONTROL_MAX_REPLY:
-            raise _Bad("greedy", errno.EBUSY, "ask again when the answers have been read")
+            raise BadMessage("greedy", errno.EBUSY, "ask again when the answers have been read")
         self.counts["stats"] += 1
-        self._send(connection, _message_of(lib.CL_CONTROL_STATS_REPLY, self._registry.stats_json()))
+        self._send(connection, message_of(lib.CL_CONTROL_STATS_REPLY, self._registry.stats_json()))
 
     def _register(self, connection: _Connection, message: bytes) -> None:
         if connection.app is not None:
-            raise _Bad("garbage", errno.EALREADY, "this connection is registered already")
+            raise BadMessage("garbage", errno.EALREADY, "this connection is registered already")
         hello = ffi.cast("struct cl_control_hello *", ffi.from_buffer(message))
-        self._forget_dead(_text(hello.name))
+        self._forget_dead(text_of(hello.name))
         try:
             grant = self._registry.register(hello, connection.peer)
         except CorelaneError as error:
-            raise _Bad("refused", error.errno or errno.EINVAL, str(error)) from error
+            raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
         connection.app = grant.app
         self._apps[grant.app] = connection
-        try:
-            # A fresh connection's send buffer is empty, so that these few hundred bytes go at once or never.
-            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", grant.fds))]
-            sent = connection.sock.sendmsg([grant.accept], rights) if not connection.to_send else 0
-        except OSError:
-            sent = 0
-        if sent != len(grant.accept):
+        # A fresh connection's send buffer is empty, so that these few hundred bytes go at once or never.
+        if connection.to_send or not send_with(connection.sock, grant.accept, grant.fds):
             self.counts["accept_lost"] += 1
             self._close(connection)
-            raise _Bad("accept_lost", errno.EPIPE, "")
+            raise BadMessage("accept_lost", errno.EPIPE, "")
         self.counts["accepted"] += 1
 
     def _manage(self, connection: _Connection, message: bytes) -> None:
@@ -350,31 +321,31 @@ class ControlServer:
         said = ffi.cast("struct cl_control_kthreads *", ffi.from_buffer(message))
         if connection.app is None or connection.named:
             why = "are known already" if connection.named else "belong to a registered application"
-            raise _Bad("garbage", errno.EPROTO, f"kthreads {why}")
+            raise BadMessage("garbage", errno.EPROTO, f"kthreads {why}")
         if not 0 < said.n <= lib.CL_SHM_MAX_KTHREADS:
-            raise _Bad("garbage", errno.EPROTO, f"{said.n} kthreads are not 1 to {lib.CL_SHM_MAX_KTHREADS}")
+            raise BadMessage("garbage", errno.EPROTO, f"{said.n} kthreads are not 1 to {lib.CL_SHM_MAX_KTHREADS}")
         try:
             # Before its threads are looked up: from here on its end is seen, and no id of it is taken for another's.
             connection.pidfd = pidfd_of(connection.sock, connection.peer.pid)
             self._registry.manage(connection.app, connection.peer.pid, list(said.tids[0 : said.n]), int(said.signal))
         except CorelaneError as error:
-            raise _Bad("refused", error.errno or errno.EINVAL, str(error)) from error
+            raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
         if connection.pidfd >= 0:
             self._selector.register(connection.pidfd, selectors.EVENT_READ, connection)
         connection.named = True
         self.counts["managed"] += 1
-        self._send(connection, _message_of(lib.CL_CONTROL_KTHREADS_OK))
+        self._send(connection, message_of(lib.CL_CONTROL_KTHREADS_OK))
 
     def _load_policy(self, connection: _Connection, message: bytes) -> None:
         """Start loading a policy; `_answer_policy` says how it went."""
         said = ffi.cast("struct cl_control_policy *", ffi.from_buffer(message))
-        spec, params = _text(said.spec), _text(said.params)
+        spec, params = text_of(said.spec), text_of(said.params)
         uid = connection.peer.uid
         if uid not in (0, os.geteuid()):  # loading code is more than attaching
             who = "root" if os.geteuid() == 0 else f"root and user {os.geteuid()}"
-            raise _Bad("not_allowed", errno.EACCES, f"user {uid} may not choose the policy, only {who} may")
+            raise BadMessage("not_allowed", errno.EACCES, f"user {uid} may not choose the policy, only {who} may")
         if self._loader.busy:
-            raise _Bad("busy", errno.EBUSY, "another policy is being loaded: try again when it is")
+            raise BadMessage("busy", errno.EBUSY, "another policy is being loaded: try again when it is")
         connection.waits = True
         self._loader.start(connection, lambda: self._registry.set_policy(spec, params))
 
@@ -390,17 +361,17 @@ class ControlServer:
             self._refuse(connection, "policy_refused", code or errno.EINVAL, text)
             return
         self.counts["policies"] += 1
-        body = _line(result).ljust(lib.CL_CONTROL_TEXT_BYTES, b"\0")
-        self._send(connection, _message_of(lib.CL_CONTROL_POLICY_OK, body))
+        body = line_of(result).ljust(lib.CL_CONTROL_TEXT_BYTES, b"\0")
+        self._send(connection, message_of(lib.CL_CONTROL_POLICY_OK, body))
 
     def _ask_area(self, connection: _Connection, message: bytes) -> None:
         """Have a worker see to a storage area; `_answer_area` says how it went."""
         areas = self._areas
         if areas is None:
             why = "this iokernel has no storage: set storage.directory or storage.device"
-            raise _Bad("refused", errno.ENODEV, why)
+            raise BadMessage("refused", errno.ENODEV, why)
         said = ffi.cast("struct cl_control_area *", ffi.from_buffer(message))
-        op, name, size, owner = int(said.op), _text(said.name), int(said.bytes), _text(said.owner)
+        op, name, size, owner = int(said.op), text_of(said.name), int(said.bytes), text_of(said.owner)
         connection.waits = True
         self._area_jobs.append((connection, lambda: areas.handle(op, name, size, owner, connection.peer)))
         self._next_area()
@@ -425,7 +396,7 @@ class ControlServer:
         if fd < 0:
             if not gone:
                 self.counts["areas"] += 1
-                self._send(connection, _message_of(lib.CL_CONTROL_AREA_OK, json.dumps(answer).encode()))
+                self._send(connection, message_of(lib.CL_CONTROL_AREA_OK, json.dumps(answer).encode()))
             return
         try:
             self._hand_over(connection, answer, fd, gone)
@@ -436,13 +407,9 @@ class ControlServer:
         """Give a storage area's descriptor to a client. Its claim ends with the connection."""
         assert self._areas is not None
         name = answer["area"]["name"]
-        message = _message_of(lib.CL_CONTROL_AREA_OK, json.dumps(answer).encode())
-        sent = 0
-        if not gone and not connection.to_send:  # what is to send would go before it
-            with contextlib.suppress(OSError):
-                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
-                sent = connection.sock.sendmsg([message], rights)
-        if sent != len(message):
+        message = message_of(lib.CL_CONTROL_AREA_OK, json.dumps(answer).encode())
+        # What is to send would go before it.
+        if gone or connection.to_send or not send_with(connection.sock, message, [fd]):
             self.counts["area_lost"] += 1
             self._areas.release(name)
             if not gone:
@@ -471,20 +438,9 @@ class ControlServer:
         if connection.sock.fileno() < 0:
             return  # closed meanwhile
         self.counts[counter] += 1
-        message = ffi.new("struct cl_control_refuse *")
-        header = message.header
-        header.magic, header.version, header.type = (
-            lib.CL_CONTROL_MAGIC,
-            lib.CL_CONTROL_VERSION,
-            lib.CL_CONTROL_REFUSE,
-        )
-        header.bytes = ffi.sizeof("struct cl_control_refuse")
-        message.code = code
-        line = _line(text)
-        ffi.memmove(message.text, line, len(line))
         connection.closing = True
         connection.received.clear()
-        self._send(connection, bytes(ffi.buffer(message)))
+        self._send(connection, refusal(code, text))
 
     def _send(self, connection: _Connection, data: bytes) -> None:
         connection.to_send += data
@@ -534,16 +490,3 @@ class ControlServer:
             except CorelaneError as error:
                 self.counts["unregister_failed"] += 1
                 self.last_error = str(error)
-
-
-def _message_of(kind: int, body: bytes = b"") -> bytes:
-    return _HEADER.pack(lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION, kind, _HEADER.size + len(body), 0) + body
-
-
-def _text(field: Any) -> str:
-    return bytes(ffi.buffer(field)).split(b"\0", 1)[0].decode(errors="replace")
-
-
-def _line(text: str) -> bytes:
-    """A text as it fits into a message: one line, zero-terminated by the field's last byte."""
-    return text.replace("\n", " ").encode()[: lib.CL_CONTROL_TEXT_BYTES - 1]
