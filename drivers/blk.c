@@ -1,6 +1,8 @@
 /* Calls through the vtable, for bindings, setting up and tests. */
 #include "blk.h"
 
+#include <time.h>
+
 unsigned cl_blk_submit(struct cl_blk *blk, unsigned queue, struct cl_blk_req **reqs, unsigned n)
 {
     return blk->ops->submit(blk, queue, reqs, n);
@@ -52,9 +54,9 @@ void cl_blk_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out)
     blk->ops->stats(blk, queue, out);
 }
 
-void cl_blk_close(struct cl_blk *blk)
+int cl_blk_close(struct cl_blk *blk)
 {
-    blk->ops->close(blk);
+    return blk->ops->close(blk);
 }
 
 int cl_blk_do(struct cl_blk *blk, unsigned queue, struct cl_blk_req *req)
@@ -64,8 +66,8 @@ int cl_blk_do(struct cl_blk *blk, unsigned queue, struct cl_blk_req *req)
         return -EBUSY;
     while (!blk->ops->poll(blk, queue, &done, 1)) {
         int rc = blk->ops->wait(blk, queue, -1);
-        if (rc < 0 && rc != -EINTR)
-            return rc;
+        if (rc < 0 && rc != -EINTR) /* the device has the request all the same, which is our caller's */
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return done->result;
 }

@@ -82,8 +82,9 @@ struct cl_blk_ops {
     /* No request of the queue with a buffer in it is in flight. What was never registered does no harm. NULL as well. */
     void (*unregister_memory)(struct cl_blk *blk, unsigned queue, void *ptr);
     void (*stats)(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out);
-    /* Waits for what is in flight, and touches no request after it has returned. */
-    void (*close)(struct cl_blk *blk);
+    /* Waits for what is in flight, and touches no request after it has returned with 0. -EBUSY: the kernel has kept some for too
+     * long. It may write to them and to their buffers at any time, so they are never to be freed; nor is what the device has. */
+    int (*close)(struct cl_blk *blk);
     /* The time, on the device's own clock, from which on poll may have something that nobody announces; UINT64_MAX: none is
      * known. NULL for devices that announce everything. By the thread that uses the queue. */
     uint64_t (*next_ns)(struct cl_blk *blk, unsigned queue);
@@ -118,7 +119,7 @@ CL_API int cl_blk_ready(struct cl_blk *blk, unsigned queue); /* 0 or 1; -ENOTSUP
 CL_API int cl_blk_register_memory(struct cl_blk *blk, unsigned queue, void *ptr, uint64_t bytes);
 CL_API void cl_blk_unregister_memory(struct cl_blk *blk, unsigned queue, void *ptr);
 CL_API void cl_blk_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out);
-CL_API void cl_blk_close(struct cl_blk *blk);
+CL_API int cl_blk_close(struct cl_blk *blk);
 
 /* One request and its completion, by a thread that has nothing else in flight on the queue. 0 or -errno. Blocks: for setting
  * up, recovery and tests. */

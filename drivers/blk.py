@@ -88,8 +88,15 @@ class Request:
         return self._map[: self.c.bytes]
 
 
+# What devices that could not be closed have in flight: the kernel may still write to these buffers.
+_KEPT: list[dict[int, Request]] = []
+
+
 class Blk(Device):
-    """A block device with `queues` queues. `ptr` is the `struct cl_blk *`. Closing it waits for what is in flight."""
+    """A block device with `queues` queues. `ptr` is the `struct cl_blk *`. Closing it waits for what is in flight.
+
+    Closing raises BlkError if that does not come back; the requests are then kept for good.
+    """
 
     _noun, _wrapper = "block device", "one"
 
@@ -182,8 +189,13 @@ class Blk(Device):
         return request
 
     def _close(self, ptr: Any) -> None:
-        lib.cl_blk_close(ptr)
+        rc = lib.cl_blk_close(ptr)
+        if rc < 0:
+            _KEPT.append(dict(self._flying))
+        n = len(self._flying)
         self._flying.clear()
+        if rc < 0:
+            raise BlkError.of(-rc, f"cannot close the block device: {n} requests in flight do not come back")
 
 
 def memory_blk(size: int = 0, *, queues: int = 0, depth: int = 0, block_bytes: int = 0, atomic_bytes: int = 0) -> Blk:

@@ -393,12 +393,12 @@ static void fault_delete(struct fault_blk *f)
     free(f);
 }
 
-static void fault_close(struct cl_blk *blk)
+static int fault_close(struct cl_blk *blk)
 {
     struct fault_blk *f = (struct fault_blk *)blk;
     struct cl_blk *inner = f->inner;
     fault_delete(f);
-    cl_blk_close(inner);
+    return cl_blk_close(inner);
 }
 
 static const struct cl_blk_ops fault_ops = {

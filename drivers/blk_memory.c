@@ -103,7 +103,7 @@ static void memory_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats
     cl_blk_stats_read(&((struct memory_blk *)blk)->queues[queue].stats, out);
 }
 
-static void memory_close(struct cl_blk *blk)
+static int memory_close(struct cl_blk *blk)
 {
     struct memory_blk *m = (struct memory_blk *)blk;
     for (unsigned i = 0; m->queues && i < blk->n_queues; i++)
@@ -113,6 +113,7 @@ static void memory_close(struct cl_blk *blk)
     if (m->data)
         munmap(m->data, blk->bytes);
     free(m);
+    return 0;
 }
 
 static const struct cl_blk_ops memory_ops = {

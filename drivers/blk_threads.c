@@ -239,11 +239,12 @@ static void queues_delete(struct queue *queues, unsigned n)
     free(queues);
 }
 
-static void threads_close(struct cl_blk *blk)
+static int threads_close(struct cl_blk *blk)
 {
     struct cl_blk_file *f = (struct cl_blk_file *)blk;
     queues_delete(f->engine, blk->n_queues);
     cl_blk_file_delete(f);
+    return 0;
 }
 
 static const struct cl_blk_ops threads_ops = {

@@ -4,12 +4,16 @@
  * the first error. */
 #include "blk_uring.h"
 
-#include <linux/time_types.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
-#define SYNC_TAG 1ull /* in user_data: the fdatasync linked to the request */
-#define WORD_TAG 2ull /* instead of a request: the wait for a word (wait_word) */
+#define SYNC_TAG 1ull  /* in user_data: the fdatasync linked to the request */
+#define WORD_TAG 2ull  /* instead of a request: the wait for a word (wait_word) */
+#define PAUSE_TAG 4ull /* instead of a request: a timeout (push_on) */
+
+/* What the kernel refuses for want of memory goes once more after a pause, of 1, 2, 4... ms, 12 s in all. */
+#define REFUSED_MOST 200
+#define PAUSE_MOST_MS 64
 
 #ifndef RWF_DSYNC
 #define RWF_DSYNC 2
@@ -22,6 +26,7 @@
 struct state { /* of a request, in priv[1] */
     uint16_t pending;
     bool sync_cancelled;
+    uint8_t refused; /* so often with EAGAIN since a byte was done */
     int32_t error;
 };
 
@@ -73,13 +78,19 @@ static struct io_uring_sqe *next_sqe(struct cl_uring_ring *r)
 {
     struct io_uring_sqe *e = &r->sqes[r->tail++ & r->sq_mask];
     memset(e, 0, sizeof *e);
+    return e;
+}
+
+static struct io_uring_sqe *next_sqe_of_file(struct cl_uring_ring *r)
+{
+    struct io_uring_sqe *e = next_sqe(r);
     e->flags = IOSQE_FIXED_FILE; /* file 0 */
     return e;
 }
 
 static void fill_sync(struct cl_uring_ring *r, uint64_t user_data)
 {
-    struct io_uring_sqe *e = next_sqe(r);
+    struct io_uring_sqe *e = next_sqe_of_file(r);
     e->opcode = IORING_OP_FSYNC;
     e->fsync_flags = IORING_FSYNC_DATASYNC;
     e->user_data = user_data;
@@ -89,7 +100,7 @@ static void fill_sync(struct cl_uring_ring *r, uint64_t user_data)
 static void fill_entries(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_blk_req *req)
 {
     struct state *s = state_of(req);
-    *s = (struct state){.pending = 1};
+    *s = (struct state){.pending = 1, .refused = s->refused};
     if (req->op == CL_BLK_FLUSH) {
         fill_sync(r, (uintptr_t)req);
         return;
@@ -102,7 +113,7 @@ static void fill_entries(struct cl_blk_file *f, struct cl_uring_ring *r, struct 
     }
     uint8_t *buf = (uint8_t *)req->buf + done;
     int region = region_of(r, buf, req->bytes - done);
-    struct io_uring_sqe *e = next_sqe(r);
+    struct io_uring_sqe *e = next_sqe_of_file(r);
     if (region >= 0) {
         e->opcode = write ? IORING_OP_WRITE_FIXED : IORING_OP_READ_FIXED;
         e->buf_index = (uint16_t)region;
@@ -131,14 +142,20 @@ static void finish(struct cl_uring_ring *r, struct cl_blk_req *req, int result)
     list_push(&r->done_first, &r->done_last, req);
 }
 
+static void announce_done(struct cl_uring_ring *r)
+{
+    cl_count(&r->stats.syscalls, 1);
+    (void)eventfd_write(r->event_fd, 1); /* EAGAIN: it is readable */
+}
+
 /* The kernel will take nothing more: what it has not taken is answered. */
 static void give_up(struct cl_blk_file *f, struct cl_uring_ring *r)
 {
     cl_store_relaxed(&f->blk.gone, 1);
     for (uint32_t head = cl_load_acquire(r->sq_head); head != r->tail; r->tail--) {
         uint64_t tag = r->sqes[(r->tail - 1) & r->sq_mask].user_data;
-        if (tag == WORD_TAG) {
-            r->word_waits = false;
+        if (tag == WORD_TAG || tag == PAUSE_TAG) {
+            *(tag == WORD_TAG ? &r->word_waits : &r->pausing) = false;
             continue;
         }
         struct cl_blk_req *req = (struct cl_blk_req *)(uintptr_t)(tag & ~SYNC_TAG);
@@ -148,6 +165,8 @@ static void give_up(struct cl_blk_file *f, struct cl_uring_ring *r)
             state_of(req)->error = -EIO;
     }
     cl_store_release(r->sq_tail, r->tail);
+    if (r->armed)
+        announce_done(r);
 }
 
 /* Publish the entries and ring the doorbell. What the kernel does not take now (it is short of memory) stays in the ring. */
@@ -168,12 +187,6 @@ static void ring_doorbell(struct cl_blk_file *f, struct cl_uring_ring *r)
         give_up(f, r);
 }
 
-static void announce_done(struct cl_uring_ring *r)
-{
-    cl_count(&r->stats.syscalls, 1);
-    (void)eventfd_write(r->event_fd, 1); /* EAGAIN: it is readable */
-}
-
 static CL_HOT unsigned uring_submit(struct cl_blk *blk, unsigned queue, struct cl_blk_req **reqs, unsigned n)
 {
     struct cl_blk_file *f = (struct cl_blk_file *)blk;
@@ -182,7 +195,7 @@ static CL_HOT unsigned uring_submit(struct cl_blk *blk, unsigned queue, struct c
     bool nonsense = false;
     for (unsigned i = 0; i < take; i++) {
         int rc = cl_blk_check(blk, reqs[i]);
-        reqs[i]->priv[0] = 0;
+        reqs[i]->priv[0] = reqs[i]->priv[1] = 0;
         if (cl_likely(!rc && !blk->gone)) {
             fill_entries(f, r, reqs[i]);
         } else {
@@ -207,9 +220,10 @@ static void data_done(struct cl_blk_file *f, struct cl_blk_req *req, int res)
     struct state *s = state_of(req);
     if (res > 0 && ((uint32_t)res & (f->blk.block_bytes - 1)) && (uint64_t)req->priv[0] + (uint32_t)res < req->bytes)
         res -= (int)((uint32_t)res & (f->blk.block_bytes - 1)); /* direct I/O goes on at a block */
-    if (res > 0)
+    if (res > 0) {
         req->priv[0] += (uint32_t)res;
-    else if (res == 0)
+        s->refused = 0;
+    } else if (res == 0)
         s->error = -EIO; /* the file has shrunk */
     else if (!s->error)
         s->error = res;
@@ -223,15 +237,20 @@ static bool request_ended(struct cl_blk_file *f, struct cl_uring_ring *r, struct
     int error = s->error;
     if (cl_unlikely(error == -EOPNOTSUPP && durable && !cl_load_relaxed(&f->no_dsync))) {
         cl_store_relaxed(&f->no_dsync, 1);
-        error = -EAGAIN;
+        error = -EINTR;
     }
     if (cl_likely(!error && (!data || req->priv[0] == req->bytes) && !s->sync_cancelled)) {
         req->result = 0;
+        r->pause_ms = 0;
         return true;
     }
-    if (error && error != -EAGAIN && error != -EINTR) {
+    if (error && error != -EINTR && (error != -EAGAIN || s->refused == REFUSED_MOST)) {
         req->result = error;
         return true;
+    }
+    if (cl_unlikely(error == -EAGAIN)) {
+        s->refused++;
+        r->refused = true;
     }
     cl_count(&r->stats.continued, 1);
     list_push(&r->again_first, &r->again_last, req);
@@ -256,28 +275,59 @@ static bool take_cqe(struct cl_blk_file *f, struct cl_uring_ring *r, const struc
     return --s->pending == 0 && request_ended(f, r, req);
 }
 
+/* A timeout in the ring, whose completion wakes who waits like that of a request. What it holds back has no entries meanwhile, so
+ * there is room for this one. */
+static void fill_pause(struct cl_uring_ring *r)
+{
+    r->pause_ms = r->pause_ms ? cl_min(2 * r->pause_ms, PAUSE_MOST_MS) : 1;
+    struct __kernel_timespec t = {.tv_nsec = r->pause_ms * 1000000ll};
+    struct io_uring_sqe *e = next_sqe(r);
+    e->opcode = IORING_OP_TIMEOUT;
+    e->fd = -1;
+    r->pause = t; /* read when the kernel takes the entry */
+    e->addr = (uintptr_t)&r->pause;
+    e->len = 1;
+    e->user_data = PAUSE_TAG;
+    r->pausing = true;
+}
+
 /* What the kernel has not taken yet, and what has to go once more. */
 static void push_on(struct cl_blk_file *f, struct cl_uring_ring *r)
 {
-    for (struct cl_blk_req *req; (req = list_pop(&r->again_first, &r->again_last));)
+    if (cl_unlikely(r->refused && !r->pausing && !f->blk.gone))
+        fill_pause(r);
+    for (struct cl_blk_req *req; f->blk.gone && (req = list_pop(&r->again_first, &r->again_last));)
+        finish(r, req, -EIO);
+    for (struct cl_blk_req *req; !r->pausing && (req = list_pop(&r->again_first, &r->again_last));)
         fill_entries(f, r, req);
     ring_doorbell(f, r);
+    if (cl_unlikely(r->armed && r->done_first))
+        announce_done(r);
 }
 
-/* The wait for the word has ended. */
-static void word_done(struct cl_uring_ring *r, const struct io_uring_cqe *c)
+static inline bool of_no_request(const struct io_uring_cqe *c)
 {
+    return c->user_data == WORD_TAG || c->user_data == PAUSE_TAG;
+}
+
+/* The wait for the word has ended, or a pause. */
+static void other_done(struct cl_uring_ring *r, const struct io_uring_cqe *c)
+{
+    if (c->user_data == PAUSE_TAG) {
+        r->pausing = r->refused = false;
+        return;
+    }
     r->word_waits = false;
     if (c->res == -EINVAL || c->res == -EOPNOTSUPP)
         r->word_refused = true;
 }
 
-/* Take completions of the word's wait that are next in the ring, so that what is left there is of requests. */
-static void take_word(struct cl_uring_ring *r)
+/* Take completions of other things that are next in the ring, so that what is left there is of requests. */
+static void take_others(struct cl_uring_ring *r)
 {
     uint32_t head = *r->cq_head;
-    for (; head != cl_load_acquire(r->cq_tail) && r->cqes[head & r->cq_mask].user_data == WORD_TAG; head++)
-        word_done(r, &r->cqes[head & r->cq_mask]);
+    for (; head != cl_load_acquire(r->cq_tail) && of_no_request(&r->cqes[head & r->cq_mask]); head++)
+        other_done(r, &r->cqes[head & r->cq_mask]);
     if (head != *r->cq_head)
         cl_store_release(r->cq_head, head);
 }
@@ -298,8 +348,8 @@ static CL_HOT unsigned uring_poll(struct cl_blk *blk, unsigned queue, struct cl_
     for (; head != tail && got < n; head++) {
         const struct io_uring_cqe *c = &r->cqes[head & r->cq_mask];
         struct cl_blk_req *req = (struct cl_blk_req *)(uintptr_t)(c->user_data & ~SYNC_TAG);
-        if (cl_unlikely(c->user_data == WORD_TAG)) {
-            word_done(r, c);
+        if (cl_unlikely(of_no_request(c))) {
+            other_done(r, c);
         } else if (take_cqe(f, r, c)) {
             done[got++] = req;
             cl_blk_count(&r->stats, req);
@@ -318,9 +368,9 @@ static CL_HOT unsigned uring_poll(struct cl_blk *blk, unsigned queue, struct cl_
 
 static bool something_done(struct cl_uring_ring *r)
 {
-    if (cl_unlikely(r->word_waits))
-        take_word(r);
-    return r->done_first || cl_load_acquire(r->cq_tail) != *r->cq_head ||
+    if (cl_unlikely(r->word_waits || r->pausing))
+        take_others(r);
+    return r->done_first || (r->again_first && !r->pausing) || cl_load_acquire(r->cq_tail) != *r->cq_head ||
            cl_load_relaxed(r->sq_flags) & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW);
 }
 
@@ -344,9 +394,8 @@ static int uring_wait(struct cl_blk *blk, unsigned queue, int64_t timeout_ns)
 
 static void fill_word(struct cl_uring_ring *r, const uint32_t *word, uint32_t value)
 {
-    struct io_uring_sqe *e = &r->sqes[r->tail++ & r->sq_mask];
+    struct io_uring_sqe *e = next_sqe(r);
     uint64_t any = UINT32_MAX;
-    memset(e, 0, sizeof *e);
     e->opcode = OP_FUTEX_WAIT;
     e->fd = FUTEX2_SIZE_U32;
     e->addr = (uintptr_t)word;
@@ -389,7 +438,7 @@ static int uring_wait_word(struct cl_blk *blk, unsigned queue, const uint32_t *w
     enter(r, r->tail - cl_load_acquire(r->sq_head), 1, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, &arg, sizeof arg);
     if (fresh)
         take_back_word(r);
-    take_word(r);
+    take_others(r);
     return r->word_refused ? -ENOTSUP : 0;
 }
 
@@ -427,20 +476,6 @@ static void uring_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats 
     cl_blk_stats_read(&cl_uring_ring_of(blk, queue)->stats, out);
 }
 
-static void uring_close(struct cl_blk *blk)
-{
-    struct cl_blk_file *f = (struct cl_blk_file *)blk;
-    struct cl_blk_req *done[64];
-    for (unsigned i = 0; i < blk->n_queues; i++)
-        while (cl_uring_ring_of(blk, i)->in_flight) {
-            int rc = uring_poll(blk, i, done, 64) ? 0 : uring_wait(blk, i, -1);
-            if (rc < 0 && rc != -EINTR)
-                break; /* closing the ring waits for the rest */
-        }
-    cl_uring_delete(f->engine, blk->n_queues);
-    cl_blk_file_delete(f);
-}
-
 const struct cl_blk_ops cl_uring_ops = {
     .name = "file",
     .submit = uring_submit,
@@ -451,7 +486,7 @@ const struct cl_blk_ops cl_uring_ops = {
     .register_memory = cl_uring_register,
     .unregister_memory = cl_uring_unregister,
     .stats = uring_stats,
-    .close = uring_close,
+    .close = cl_uring_close,
     .ready = uring_ready,
     .wait_word = uring_wait_word,
 };

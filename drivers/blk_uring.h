@@ -13,11 +13,15 @@
 #include "blk_engine.h"
 
 #include <linux/io_uring.h>
+#include <linux/time_types.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #define CL_URING_REGIONS 16 /* of registered memory, a queue */
+#ifndef CL_URING_CLOSE_MS
+#define CL_URING_CLOSE_MS 30000 /* how long closing waits for the next completion */
+#endif
 
 struct cl_uring_ring {
     int fd;
@@ -26,7 +30,11 @@ struct cl_uring_ring {
     bool fixed_buffers; /* the kernel's ring has a table for regions */
     bool word_waits;    /* the kernel has a FUTEX_WAIT of ours, which ends by a completion with WORD_TAG */
     bool word_refused;  /* it knows none */
+    bool refused;       /* it was short of something: what is to go once more goes after a pause */
+    bool pausing;       /* the kernel has a timeout of ours, which ends by a completion with PAUSE_TAG */
+    uint32_t pause_ms;  /* the last one; 0: there was none since a request was done */
     const uint32_t *word;
+    struct __kernel_timespec pause;
     uint32_t in_flight;
     uint32_t tail; /* entries written; published by ring_doorbell() */
     uint32_t sq_mask, cq_mask;
@@ -60,5 +68,6 @@ int cl_uring_register(struct cl_blk *blk, unsigned queue, void *ptr, uint64_t by
 void cl_uring_unregister(struct cl_blk *blk, unsigned queue, void *ptr);
 /* The first n rings, and all of u. */
 void cl_uring_delete(struct cl_uring *u, unsigned n);
+int cl_uring_close(struct cl_blk *blk);
 
 #endif

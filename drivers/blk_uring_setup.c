@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
+
+#define LOOK_NS 10000000 /* between looks for completions while closing */
 
 static long enroll(const struct cl_uring_ring *r, unsigned what, const void *arg, unsigned n)
 {
@@ -71,6 +74,41 @@ void cl_uring_delete(struct cl_uring *u, unsigned n)
     if (u)
         free(u->rings);
     free(u);
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* Whether all of a queue's requests came back. What fails to wait is tried again, since the kernel goes on with them. */
+static bool drain(struct cl_blk *blk, unsigned queue)
+{
+    const struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
+    struct cl_blk_req *done[64];
+    for (uint64_t last_ms = now_ms(); r->in_flight && now_ms() - last_ms < CL_URING_CLOSE_MS;) {
+        if (blk->ops->poll(blk, queue, done, 64))
+            last_ms = now_ms();
+        else if (blk->ops->wait(blk, queue, LOOK_NS))
+            nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+    }
+    return !r->in_flight;
+}
+
+/* Closing a ring does not wait for what is in flight: the kernel gives up a ring in a worker, and until then writes to the buffers. So
+ * where completions do not come (a disk that hangs, a ring that somebody closed) the ring, the memory mapped from it and the file
+ * with its lock stay as they are, for good. */
+int cl_uring_close(struct cl_blk *blk)
+{
+    struct cl_blk_file *f = (struct cl_blk_file *)blk;
+    for (unsigned i = 0; i < blk->n_queues; i++)
+        if (!drain(blk, i))
+            return -EBUSY;
+    cl_uring_delete(f->engine, blk->n_queues);
+    cl_blk_file_delete(f);
+    return 0;
 }
 
 static int map_ring(struct cl_uring_ring *r, const struct io_uring_params *p)

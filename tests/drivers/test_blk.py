@@ -13,9 +13,11 @@ import random
 import select
 import tempfile
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
+from corelane.drivers import blk as blk_module
 from corelane.drivers import blk_loop
 from corelane.drivers._native import ffi, lib
 from corelane.drivers.blk import FLUSH, READ, WRITE, Blk, BlkError, BlkFaults, FaultBlk, Request, memory_blk
@@ -274,6 +276,20 @@ def test_closing_waits_for_what_is_in_flight(blk, rng):
     blk.close()
     with pytest.raises(CorelaneError, match="closed"):
         blk.read(0, 512)
+
+
+def test_what_does_not_come_back_is_kept_for_good(monkeypatch):
+    blk, request = memory_blk(1 << 20), Request(WRITE, 0, bytes(4096))
+    blk.submit([request])
+    ptr = blk.ptr
+    kept: list[dict[int, Request]] = []
+    monkeypatch.setattr(blk_module, "_KEPT", kept)
+    monkeypatch.setattr(blk_module, "lib", SimpleNamespace(cl_blk_close=lambda _ptr: -errno.EBUSY))
+    with pytest.raises(BlkError, match="1 requests in flight do not come back"):
+        blk.close()
+    assert blk.closed
+    assert [list(flying.values()) for flying in kept] == [[request]]
+    lib.cl_blk_close(ptr)
 
 
 def test_a_failed_request_raises(blk):

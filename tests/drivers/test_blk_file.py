@@ -304,3 +304,7 @@ def test_a_word_and_a_request_each_end_the_wait(path, c_program, seed):
     if out.startswith("skip: "):
         pytest.skip(out.removeprefix("skip: ").strip())
     assert out == "ok\n"
+
+
+def test_a_ring_outlives_what_the_kernel_refuses_or_does_not_give_back(c_program):
+    assert c_program("tests/drivers/c/blk_uring_fake.c", sources=[])() == "ok\n"

@@ -1,0 +1,256 @@
+/* The io_uring engine (drivers/blk_uring.c) on a kernel that is not one: it stalls, refuses and forgets as a case says. */
+#include <linux/io_uring.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+long fake_syscall(long number, ...);
+#define syscall fake_syscall
+#define CL_URING_CLOSE_MS 100
+#include "drivers/blk_uring.c"
+#include "drivers/blk_uring_setup.c"
+
+#include "tests/support/c/check.h"
+
+#define ENTRIES 16
+#define DEPTH 8
+#define BLOCK 4096
+
+/* The kernel's side. */
+static uint32_t sq_head, sq_tail, sq_flags, cq_head, cq_tail, cq_flags;
+static struct io_uring_sqe sqes[ENTRIES], taken[64];
+static struct io_uring_cqe cqes[2 * ENTRIES];
+static unsigned n_taken;
+static unsigned refusals;   /* EAGAIN so many times to each request's entry */
+static unsigned timeouts;   /* entries of timeouts that it was given */
+static unsigned attempts;   /* entries of requests */
+static unsigned stalled;    /* calls to enter for which nothing is done */
+static int enter_fails;     /* errno of each call that waits */
+static unsigned longest_ms; /* timeout */
+static unsigned files_deleted;
+
+static void complete(uint64_t user_data, int res)
+{
+    cqes[cq_tail & (2 * ENTRIES - 1)] = (struct io_uring_cqe){.user_data = user_data, .res = res};
+    __atomic_store_n(&cq_tail, cq_tail + 1, __ATOMIC_RELEASE);
+}
+
+static void serve(const struct io_uring_sqe *e)
+{
+    if (e->opcode == IORING_OP_TIMEOUT) {
+        timeouts++;
+        CHECK(e->len == 1 && e->off == 0 && !(e->flags & IOSQE_FIXED_FILE), "a plain timeout");
+        complete(e->user_data, -ETIME);
+        return;
+    }
+    attempts++;
+    bool refused = refusals > 0;
+    refusals -= refused;
+    complete(e->user_data, refused ? -EAGAIN : (int)e->len);
+}
+
+long fake_syscall(long number, ...)
+{
+    if (number != __NR_io_uring_enter)
+        return 0;
+    va_list args;
+    va_start(args, number);
+    (void)va_arg(args, int);
+    unsigned n = va_arg(args, unsigned);
+    unsigned wanted = va_arg(args, unsigned);
+    va_end(args);
+    for (; n && sq_head != __atomic_load_n(&sq_tail, __ATOMIC_ACQUIRE); n--) {
+        struct io_uring_sqe *e = &sqes[sq_head & (ENTRIES - 1)];
+        if (e->opcode == IORING_OP_TIMEOUT) {
+            const struct __kernel_timespec *t = (const void *)(uintptr_t)e->addr;
+            longest_ms = cl_max(longest_ms, (unsigned)(t->tv_nsec / 1000000));
+        }
+        taken[n_taken++] = *e;
+        __atomic_store_n(&sq_head, sq_head + 1, __ATOMIC_RELEASE);
+    }
+    if (stalled) {
+        stalled -= stalled != UINT32_MAX;
+    } else {
+        for (unsigned i = 0; i < n_taken; i++)
+            serve(&taken[i]);
+        n_taken = 0;
+    }
+    if (wanted && enter_fails) {
+        errno = enter_fails;
+        return -1;
+    }
+    if (wanted && cq_tail == cq_head) {
+        errno = ETIME;
+        return -1;
+    }
+    return 0;
+}
+
+/* Of blk_file.c. */
+void cl_blk_file_delete(struct cl_blk_file *f)
+{
+    files_deleted++;
+    free(f);
+}
+
+void cl_blk_file_remark(struct cl_blk_file *f, const char *what)
+{
+    (void)f;
+    (void)what;
+}
+
+int cl_blk_file_refuse(char *err, int error, const char *format, ...)
+{
+    (void)err;
+    (void)format;
+    return error;
+}
+
+static struct cl_blk *device(void)
+{
+    struct cl_blk_file *f = calloc(1, sizeof *f);
+    struct cl_uring *u = calloc(1, sizeof *u);
+    u->rings = aligned_alloc(CL_CACHELINE, sizeof *u->rings);
+    sq_head = sq_tail = sq_flags = cq_head = cq_tail = cq_flags = 0;
+    n_taken = refusals = timeouts = attempts = stalled = longest_ms = files_deleted = 0;
+    enter_fails = 0;
+    u->rings[0] = (struct cl_uring_ring){.fd = -1,
+                                         .event_fd = -1,
+                                         .sq_mask = ENTRIES - 1,
+                                         .cq_mask = 2 * ENTRIES - 1,
+                                         .sq_head = &sq_head,
+                                         .sq_tail = &sq_tail,
+                                         .sq_flags = &sq_flags,
+                                         .cq_head = &cq_head,
+                                         .cq_tail = &cq_tail,
+                                         .cq_flags = &cq_flags,
+                                         .sqes = sqes,
+                                         .cqes = cqes};
+    f->engine = u;
+    f->blk = (struct cl_blk){.ops = &cl_uring_ops,
+                             .n_queues = 1,
+                             .depth = DEPTH,
+                             .bytes = 64 * BLOCK,
+                             .block_bytes = BLOCK,
+                             .atomic_bytes = 512};
+    return &f->blk;
+}
+
+static struct cl_blk_req reqs[DEPTH];
+static uint8_t *bufs;
+
+static void submit(struct cl_blk *blk, unsigned n)
+{
+    struct cl_blk_req *p[DEPTH];
+    for (unsigned i = 0; i < n; i++) {
+        reqs[i] = (struct cl_blk_req){
+            .op = CL_BLK_WRITE, .offset = i * BLOCK, .bytes = BLOCK, .buf = bufs + i * BLOCK, .result = 1};
+        p[i] = &reqs[i];
+    }
+    CHECK(blk->ops->submit(blk, 0, p, n) == n, "taken");
+}
+
+static unsigned collect(struct cl_blk *blk, unsigned n)
+{
+    struct cl_blk_req *done[DEPTH];
+    unsigned got = 0;
+    for (unsigned looks = 0; got < n && looks < 100000; looks++) {
+        unsigned more = blk->ops->poll(blk, 0, done, n - got);
+        got += more;
+        if (!more)
+            blk->ops->wait(blk, 0, 1000000);
+    }
+    return got;
+}
+
+/* What is refused a few times is done; there is a pause before each further try, and each is longer up to a limit. */
+static void refused_for_a_while(unsigned times)
+{
+    struct cl_blk *blk = device();
+    refusals = times;
+    submit(blk, 1);
+    CHECK(collect(blk, 1) == 1 && reqs[0].result == 0, "done after %u refusals", times);
+    CHECK(attempts == times + 1 && timeouts == times, "%u tries, %u pauses", attempts, timeouts);
+    CHECK(times < 10 || longest_ms == PAUSE_MOST_MS, "the longest pause has %u ms", longest_ms);
+    CHECK(cl_uring_close(blk) == 0 && files_deleted == 1, "closed");
+}
+
+/* What is refused on and on is answered, all of a full queue, and the queue is as good as new. */
+static void refused_for_good(void)
+{
+    struct cl_blk *blk = device();
+    refusals = UINT32_MAX;
+    submit(blk, DEPTH);
+    CHECK(collect(blk, DEPTH) == DEPTH, "all are answered");
+    for (unsigned i = 0; i < DEPTH; i++)
+        CHECK(reqs[i].result == -EAGAIN, "the answer is %d", reqs[i].result);
+    CHECK(attempts == DEPTH * (REFUSED_MOST + 1) && timeouts == REFUSED_MOST, "%u tries, %u pauses", attempts,
+          timeouts);
+    CHECK(!blk->ops->ready(blk, 0), "nothing is done that poll would not have");
+    refusals = 0;
+    submit(blk, DEPTH);
+    CHECK(collect(blk, DEPTH) == DEPTH && reqs[0].result == 0, "it goes on");
+    CHECK(cl_uring_close(blk) == 0, "closed");
+}
+
+/* A pause may be under way when the queue is closed, and when the ring is gone. */
+static void closed_in_a_pause(int error)
+{
+    struct cl_blk *blk = device();
+    refusals = 3;
+    submit(blk, 2);
+    struct cl_blk_req *done;
+    CHECK(blk->ops->poll(blk, 0, &done, 1) == 0, "refused");
+    enter_fails = error;
+    CHECK(cl_uring_close(blk) == 0 && files_deleted == 1, "closed");
+    CHECK(reqs[0].result == 0 && reqs[1].result == 0, "done: %d, %d", reqs[0].result, reqs[1].result);
+}
+
+/* A wait that fails is no reason to go: completions still come, and the file is closed behind the last one. */
+static void closed_while_waiting_fails(int error)
+{
+    struct cl_blk *blk = device();
+    stalled = 3;
+    submit(blk, DEPTH);
+    enter_fails = error;
+    CHECK(cl_uring_close(blk) == 0 && files_deleted == 1, "closed");
+    for (unsigned i = 0; i < DEPTH; i++)
+        CHECK(reqs[i].result == 0, "request %u: %d", i, reqs[i].result);
+}
+
+/* Nothing comes: everything is left where it is, so that what comes later does no harm. */
+static void closed_while_stalled(int error)
+{
+    struct cl_blk *blk = device();
+    stalled = UINT32_MAX;
+    submit(blk, DEPTH);
+    enter_fails = error;
+    CHECK(cl_uring_close(blk) == -EBUSY && files_deleted == 0, "given up");
+    const struct cl_uring_ring *r = cl_uring_ring_of(blk, 0);
+    CHECK(r->in_flight == DEPTH && reqs[0].result == 1, "what is in flight is left alone");
+    stalled = 0;
+    enter_fails = 0;
+    fake_syscall(__NR_io_uring_enter, -1, 0u, 0u); /* the disk wakes up */
+    CHECK(cl_uring_close(blk) == 0 && files_deleted == 1, "so this time it is closed");
+}
+
+int main(void)
+{
+    bufs = aligned_alloc(BLOCK, DEPTH * BLOCK);
+    memset(bufs, 7, DEPTH * BLOCK);
+    for (unsigned times = 0; times < 12; times++)
+        refused_for_a_while(times);
+    refused_for_good();
+    closed_in_a_pause(0);
+    closed_in_a_pause(EINTR);
+    closed_while_waiting_fails(EBADF);
+    closed_while_waiting_fails(EAGAIN);
+    closed_while_stalled(0);
+    closed_while_stalled(EBADF);
+    free(bufs);
+    printf("ok\n");
+    return 0;
+}
