@@ -27,5 +27,5 @@ def test_kernels_are_chosen_by_name() -> None:
     every = kernels()
     assert probes._chosen(every, None) == every
     assert [kernel.name for kernel in probes._chosen(every, "walk,pairs")] == ["walk", "pairs"]
-    with pytest.raises(CorelaneError, match="no 'pear'.*matmul"):
+    with pytest.raises(CorelaneError, match=r"no 'pear'.*matmul"):
         probes._chosen(every, "pear")
