@@ -107,7 +107,9 @@ struct io_spare {
     uint64_t turns;              /* that it had, that one included */
     int64_t begin_ns;            /* its CPU time when it was interrupted */
     int64_t ran_ns;              /* and when its last turn was seen first, which was at `since` */
+    int64_t seen_ns;             /* and when its last turn was found to go on; -1: it was not */
     uint64_t since, next, until; /* next: when to look again; until: when it is spared no more */
+    uint64_t peek;               /* when to look before it matters; 0: not again */
 };
 
 /* A worker CPU. */
@@ -206,6 +208,8 @@ void io_steer(struct io_loop *loop, struct io_app *app);
 /* spare.c */
 /* From here on the old owner has the time of the last step. */
 void io_spare_begin(struct io_loop *loop, struct io_core *core, uint64_t now);
+/* It is time to look, so that io_spare need not. */
+void io_spare_peek(struct io_loop *loop, struct io_core *core, uint64_t now);
 /* That time is over. Whether the old owner did not have the CPU for so long; then core->spare says when to ask again. */
 bool io_spare(struct io_loop *loop, struct io_core *core, uint64_t now);
 

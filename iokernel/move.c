@@ -203,6 +203,7 @@ void io_move_forget(struct io_core *core)
     core->from->member.leaving = false;
     core->from = NULL;
     core->spare.on = false;
+    core->spare.peek = 0;
 }
 
 /* k has stepped aside for a move that has not ended, and is to have a core again: from here on it may run. */
@@ -474,8 +475,6 @@ static bool escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
         core->next_stage = core->decided + c->start;
     if (waits_for_old && core->stage == 1) {
         interrupt(loop, core);
-        if (core->from)
-            io_spare_begin(loop, core, now);
         core->next_stage = 0;
     }
     if (waits_for_old && core->stage == 2)
@@ -534,6 +533,8 @@ static void poll_old(struct io_loop *loop, struct io_core *core, bool noted, uin
             evict_unless_spared(loop, core, now);
         if (!core->from)
             return;
+        if (core->spare.peek && (int64_t)(now - core->spare.peek) >= 0)
+            io_spare_peek(loop, core, now);
         if (cl_likely(from->member.look_move))
             return;
         ask(loop, core); /* it had parked, and went on before it could see that its core had gone */
@@ -565,6 +566,8 @@ static bool poll_move(struct io_loop *loop, struct io_core *core, uint64_t now)
     if (core->next_stage == 0) {
         core->next_stage = now + (core->stage == 0 ? loop->cores.ask : loop->cores.interrupt);
         core->asked = core->stage == 0 ? now : core->asked;
+        if (core->stage == 1 && core->from)
+            io_spare_begin(loop, core, now);
         return false;
     }
     return (int64_t)(now - core->next_stage) >= 0 && escalate(loop, core, now);

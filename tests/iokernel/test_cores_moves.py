@@ -67,6 +67,7 @@ def test_whoever_has_time_to_step_aside_and_does_not_is_evicted(c_program, scena
         "starved_it_is_spared_no_longer_than_start_us",
         "starved_it_keeps_nobody_from_its_core",
         "starved_it_is_evicted_when_the_new_owner_goes",
+        "starved_since_the_first_look_it_is_spared",
         "starved_the_log_has_it_that_it_is_still_there",
         "starved_it_goes_and_the_next_one_has_all_its_steps",
     ],

@@ -39,14 +39,19 @@ static unsigned rounds_until(struct pair *p, uint64_t (*counter)(const struct wo
 }
 
 /* Keep k's thread from the CPU while it wants it: both on one, this one before all others. */
-static void starve(struct kthread *k)
+static void keep_from_cpu(struct kthread *k)
 {
     int cpu = sched_getcpu();
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(cpu, &set);
-    CHECK(sched_setaffinity(0, sizeof set, &set) == 0 && sched_setaffinity(k->tid, sizeof set, &set) == 0);
     CHECK(sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}) == 0);
+    CHECK(sched_setaffinity(0, sizeof set, &set) == 0 && sched_setaffinity(k->tid, sizeof set, &set) == 0);
+}
+
+static void starve(struct kthread *k)
+{
+    keep_from_cpu(k);
     spin(k);
 }
 
@@ -132,6 +137,42 @@ static void starved_it_is_evicted_when_the_new_owner_goes(void)
     struct cl_io_move log[64];
     uint32_t n = cl_io_moves(p.w.io, 0, &p.w.log_next, log, 64, &p.w.log_lost);
     CHECK(n >= 2 && log[n - 2].what == CL_IO_LOG_EVICTED && log[n - 1].what == CL_IO_LOG_LEFT);
+    end_starving(p.b, &before);
+    world_delete(&p.w);
+}
+
+/* k's thread spins, and has had the CPU for a moment. */
+static void spin_on_the_cpu(struct kthread *k)
+{
+    clockid_t clock;
+    struct timespec begin, t;
+    CHECK(pthread_getcpuclockid(k->thread, &clock) == 0 && clock_gettime(clock, &begin) == 0);
+    spin(k);
+    do
+        clock_gettime(clock, &t);
+    while ((t.tv_sec - begin.tv_sec) * 1000000000 + t.tv_nsec - begin.tv_nsec < 100000);
+}
+
+/* It ran in the middle of the step, and lost the CPU to another soon after that: what was seen then does not hold any more.
+ * Of the second that the step takes here it has had some milliseconds. */
+static void starved_since_the_first_look_it_is_spared(void)
+{
+    struct pair p;
+    struct setting slow = {.ask_us = ASK_US, .interrupt_us = 1000000};
+    cpu_set_t before = allowed();
+    pair_new(&p, slow, (struct wish){.blocks = true});
+    ready(p.l, 1);
+    while (!owns(&p.w, p.l))
+        run(&p.w, 1 * US);
+    spin_on_the_cpu(p.b);
+    run(&p.w, 2 * ASK_US * US);
+    CHECK(interrupted(&p.w) == 1);
+    p.w.now += 500 * MS;
+    run(&p.w, 2 * US);
+    keep_from_cpu(p.b);
+    p.w.now += 500 * MS;
+    run(&p.w, 2 * US);
+    CHECK(evicted(&p.w) == 0 && stats_of(&p.w).spared == 1);
     end_starving(p.b, &before);
     world_delete(&p.w);
 }
@@ -274,6 +315,7 @@ static void without_calls_left_the_signal_is_left_out(void)
 
 SCENARIOS_MAIN(SCENARIO(starved_it_is_not_evicted), SCENARIO(starved_it_is_spared_no_longer_than_start_us),
                SCENARIO(starved_it_keeps_nobody_from_its_core), SCENARIO(starved_it_is_evicted_when_the_new_owner_goes),
+               SCENARIO(starved_since_the_first_look_it_is_spared),
                SCENARIO(starved_the_log_has_it_that_it_is_still_there),
                SCENARIO(one_that_lets_go_at_once_is_not_logged_as_there),
                SCENARIO(starved_it_goes_and_the_next_one_has_all_its_steps), SCENARIO(one_that_runs_on_is_evicted),

@@ -151,6 +151,11 @@ void io_spare_begin(struct io_loop *l, struct io_core *c, uint64_t now)
     (void)l, (void)c, (void)now;
 }
 
+void io_spare_peek(struct io_loop *l, struct io_core *c, uint64_t now)
+{
+    (void)l, (void)c, (void)now;
+}
+
 bool io_spare(struct io_loop *l, struct io_core *c, uint64_t now)
 {
     (void)l, (void)c, (void)now;
