@@ -369,6 +369,7 @@ static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
     io_count(loop->cores.stats.not_started, 1);
     io_count(k->app->cores.stats.not_started, 1);
     io_move_release(loop, core, CL_IO_LOG_STALLED, now);
+    cl_fence_seq_cst(); /* it stores RUNNING, fences, and looks at the owner; one of the two sees the other */
     if (park_of(k) != CL_KTHREAD_RUNNING)
         return;
     io_move_forget(core); /* who says since a moment ago that it runs again is for squat.c to find */

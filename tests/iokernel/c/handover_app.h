@@ -214,9 +214,11 @@ static void latency_main(void)
     for (;;) {
         late[0] = false;
         inside(LATENCY);
-        if (setting.timer || setting.fickle)
-            il_choose(1, 0); /* it computes */
+        if ((setting.timer || setting.fickle) && il_choose(1 + setting.endless, 0)) /* it computes */
+            il.m.user[ENDLESS] = 1;
         if (cl_asked(k) && cl_step_aside(k))
+            continue;
+        if (il.m.user[ENDLESS])
             continue;
         inside(LATENCY);
         if (frames_waiting(NULL, 0))

@@ -9,7 +9,7 @@
 
 #include "handover_words.h"
 
-#include "interleave_graph.h"
+#include "interleave_reach.h"
 
 #include "iokernel/internal.h"
 
@@ -41,6 +41,7 @@ enum {
     REMOVED,  /* bit i: the loop knows that the process has ended */
     SENT,     /* frames */
     DEMOTED,  /* bit i: to what the kernel gives it */
+    ENDLESS,  /* the latency application computes, and looks at nothing but its probes */
 };
 
 static struct {
@@ -48,6 +49,7 @@ static struct {
     bool sleeps;     /* the loop, when it knows of nothing to do */
     bool timer;      /* the latency application also gets up by itself */
     bool fickle;     /* the policy puts either first, as it likes */
+    bool endless;    /* the latency application may begin to compute without end */
     unsigned manner; /* of the batch application */
 } setting;
 
@@ -431,7 +433,7 @@ static void begin_app(unsigned i)
     k->member.slot = i;
     k->member.tid = (int32_t)i + 1;
     k->member.pinned = 0;
-    k->member.grant = shared.slot[i].grant = arena->line.signals.acted = (uint32_t)ig.upper[i] << 16 | 1;
+    k->member.grant = shared.slot[i].grant = arena->line.signals.acted = (uint32_t)ip.upper[i] << 16 | 1;
     arena->line.signals.timer_tsc = UINT64_MAX;
     arena->line.signals.in_uthread = i == 1;
     io_cores_add(&loop, &apps[i]);

@@ -72,11 +72,7 @@ struct il_machine {
     uint8_t asleep[IL_THREADS]; /* word slept on, from 1; 0: none */
     uint8_t signal[IL_THREADS]; /* one is to be delivered */
     uint8_t burst;              /* bit t: t goes on without a pause until it sleeps or makes a choice */
-    uint8_t deaths;             /* and stops */
-    uint8_t ends;               /* of times */
-    uint8_t last;    /* the thread that took the last step and is in the middle of something, from 1; 0: none */
-    uint8_t cuts;    /* times that another one went on instead */
-    uint8_t user[5]; /* the model's own */
+    uint8_t user[6];            /* the model's own */
 };
 
 static struct {
