@@ -194,7 +194,7 @@ class App:
 
 def loaded_iokernel(
     stack: contextlib.ExitStack,
-    cores: tuple[int, int],
+    cores: tuple[int, ...],
     *,
     traffic: Echo | Memcached | None,
     port: int,
@@ -202,7 +202,7 @@ def loaded_iokernel(
     seed: int,
     **options: Any,
 ) -> tuple[Iokernel, Loadgen]:
-    """An iokernel in this process, until `stack` ends: its loop on cores[0], the worker core cores[1], its uplink the
+    """An iokernel in this process until `stack` ends: its loop on cores[0], the others its worker cores, its uplink the
     load generator. options: further ones of Iokernel."""
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-bench-"))
     generator = Loadgen(
@@ -219,7 +219,7 @@ def loaded_iokernel(
         str(Path(folder) / "io.sock"),
         uplinks=[generator.nic()],
         loop_cpus=[cores[0]],
-        worker_cpus=[cores[1]],
+        worker_cpus=list(cores[1:]),
         **options,
     )
     kernel.start()

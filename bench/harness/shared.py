@@ -156,7 +156,7 @@ def tsc_ns(ticks: int) -> float:
 
 @contextlib.contextmanager
 def shared(
-    cores: tuple[int, int],
+    cores: tuple[int, ...],
     *,
     apps: Mapping[str, AppSettings],
     policy: str = "delay",
@@ -166,7 +166,7 @@ def shared(
     flows: int = 64,
     seed: int = 1,
 ) -> Iterator[Shared]:
-    """An iokernel whose loop runs on cores[0] and manages cores[1]."""
+    """An iokernel whose loop runs on cores[0] and manages the others."""
     with contextlib.ExitStack() as stack:
         kernel, generator = rig.loaded_iokernel(
             stack,

@@ -2,10 +2,15 @@
 
     model.py     what a simulation is made of: applications, distributions, costs, results
     engine.py    the event loop, compiled by numba; calls the very policies that the iokernel calls
+    draws.py, calls.py
+                 its randomness; its calls of the iokernel's functions
     formulas.py  queueing theory to check it by
     recursion.py the same queue without events, from the same draws: takes the sampling error out of that check
     box.py       the same requests through the simulator and through this machine's cores
+    managed.py, managed_check.py
+                 the same loads through the simulator and through an iokernel that moves this machine's cores
     studies.py   the questions asked of it: policies against load and cores, cores needed against the interval
+    plots.py     the benchmark's plot
 
 As a benchmark (`corelane bench sim`) it checks itself against Erlang-C, Pollaczek-Khinchine and the machine at one and
 two cores, measures its own speed and draws the studies.
@@ -27,19 +32,20 @@ FIGURES = ("sim.erlang_error", "sim.events_per_s")
 
 
 def run(session: Session) -> None:
-    """0.4 of session.seconds for the formulas, 0.2 for the machine, the rest for the studies."""
-    from . import box, studies
+    """0.3 of session.seconds for the formulas, 0.4 for the machine, the rest for the studies."""
+    from . import box, managed_check, studies
 
-    studies.check_formulas(session, 0.4 * session.seconds)
-    box.compare(session, 0.2 * session.seconds)
-    studies.policies_against_load(session, 0.15 * session.seconds)
+    studies.check_formulas(session, 0.3 * session.seconds)
+    box.compare(session, 0.1 * session.seconds)
+    managed_check.compare(session, 0.3 * session.seconds)
+    studies.policies_against_load(session, 0.1 * session.seconds)
     studies.cores_of_one_loop(session, 0.05 * session.seconds)
-    studies.cores_against_interval(session, 0.2 * session.seconds)
+    studies.cores_against_interval(session, 0.15 * session.seconds)
     session.settings["message"] = "one simulated request, from arrival to completion"
 
 
 def plot(document: dict[str, Any]) -> Canvas:
     """Tail against load and cores for each policy, cores needed against the interval, the machine and its model."""
-    from . import studies
+    from . import plots
 
-    return studies.draw(document)
+    return plots.draw(document)

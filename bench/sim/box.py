@@ -18,7 +18,7 @@ from numba import njit
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib
 from ..harness.session import Session
-from .engine import draw
+from .draws import draw
 from .model import App, Costs, Exponential, Simulation
 
 SERVICE_NS = 20_000.0

@@ -8,7 +8,7 @@ event in O(log slots) without allocating.
 An application has one first-in first-out queue: its cores share work perfectly, and what sharing costs is a parameter
 (`steal_ns`, paid when a request runs on another core than the one its flow hashes to). The iokernel is a server too:
 each of its loops hands out one packet at a time, and the first loop stands still while it decides and moves cores.
-Times are int64 ns. Randomness is one xoshiro256++ stream an application (Blackman and Vigna, 2019), so runs are
+Times are int64 ns. Randomness is one stream an application (draws.py), so runs are
 bit-identical by seed and one application's arrivals do not depend on another's.
 """
 
@@ -18,16 +18,17 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
+
+from .calls import call_policy, settle
+from .draws import draw, uniform
 
 FAR = 1 << 62
 
-# Kinds of distribution of service and of gaps between arrivals, by the columns of `dist`: kind, mean, second, share.
-CONSTANT, EXPONENTIAL, BIMODAL, LOGNORMAL, NEVER = 0, 1, 2, 3, 4
-
 # What a core does.
 FREE, IDLE, BUSY, MOVING, BATCHING = 0, 1, 2, 3, 4
+# Why its next request begins late, bits: the core was another application's, it was paused.
+ANOTHERS, PAUSED = 1, 2
 
 # Columns of `counts`, a row an application.
 ARRIVED, DONE, GAINED, LOST, DROPPED, VIOLATIONS, BIGGEST_QUEUE = 0, 1, 2, 3, 4, 5, 6
@@ -36,10 +37,13 @@ N_COUNTS = 7
 WAIT, SOJOURN, WORK, HELD = 0, 1, 2, 3
 N_TIMES = 4
 # Entries of `world`.
-NOW, EVENTS, TICKS, CHANGED_GRANTS, DECISIONS = 0, 1, 2, 3, 4
-N_WORLD = 5
+NOW, EVENTS, TICKS, CHANGED_GRANTS, DECISIONS, NEXT_URGENT, CONTESTED, LOOP_PAUSED = 0, 1, 2, 3, 4, 5, 6, 7
+N_WORLD = 8
 # Entries of `settings`.
 INTERVAL, MOVE_BUSY, MOVE_IDLE, STEAL, PACKET, DECIDE, ACTUATE = 0, 1, 2, 3, 4, 5, 6
+URGENT, NOTICE, TRANSIT, FIRST, SEEN, WAKE, PAUSE_GAP = 7, 8, 9, 10, 11, 12, 13
+N_SETTINGS = 14
+ANSWER_MOST_NS, ANSWER_MEMORY = 100_000, 16  # as in iokernel/allocate.c
 
 SUB_BITS = 6  # a histogram bucket is 1/64 of an octave: a value is known to 1.6 %
 N_BUCKETS = 64 << SUB_BITS
@@ -48,9 +52,11 @@ N_BUCKETS = 64 << SUB_BITS
 class State(NamedTuple):
     """The arrays that every step needs. Rows: slots, applications or cores.
 
-    when, tree: times of the slots and the winner tree over them. rng: four words an application. core: owner (-1 none),
-    state, whether it was at work when it was taken, last owner, next idle core. job: arrived, ns left after this run,
-    started, length of this run. app_n: cores held, idle, in batch work, first idle core, on their way.
+    when, tree: times of the slots and the winner tree over them. rng: four words an application, and four for pauses.
+    core: owner (-1 none), state, whether it was at work when it was taken, last owner, next idle core, why its next
+    request begins late, paused until. pauses: their lengths, ns, equally likely. job: arrived, ns left after this run,
+    started, length of this run. app_n: cores held, idle, in batch work, first idle core, on their way, when it got its
+    only core from another (-1: it has answered), how long that lately took it.
     """
 
     when: Any
@@ -62,56 +68,8 @@ class State(NamedTuple):
     quantum: Any
     settings: Any
     times: Any
-
-
-@intrinsic
-def call_policy(typingctx: Any, address: Any, view: Any, apps: Any) -> Any:
-    """Call the function at `address`, a cl_policy_fn, with the addresses of its two tables (all uint64)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        from llvmlite import ir
-
-        word = ir.IntType(64)
-        kind = ir.FunctionType(ir.VoidType(), [word, word])
-        builder.call(builder.inttoptr(args[0], kind.as_pointer()), [args[1], args[2]])
-        return context.get_dummy_value()
-
-    return types.void(types.uint64, types.uint64, types.uint64), codegen
-
-
-@njit(inline="always")
-def _rotl(x: Any, k: Any) -> Any:
-    return (x << np.uint64(k)) | (x >> np.uint64(64 - k))
-
-
-@njit
-def uniform(rng: Any, a: Any) -> Any:
-    """A float64 in (0, 1] from stream `a`."""
-    s = rng[a]
-    out = _rotl(s[0] + s[3], 23) + s[0]
-    t = s[1] << np.uint64(17)
-    s[2] ^= s[0]
-    s[3] ^= s[1]
-    s[1] ^= s[2]
-    s[0] ^= s[3]
-    s[2] ^= t
-    s[3] = _rotl(s[3], 45)
-    return (np.float64(out >> np.uint64(11)) + 1.0) * (1.0 / 9007199254740992.0)
-
-
-@njit(inline="always")
-def draw(dist: Any, rng: Any, a: Any) -> Any:
-    """One value in ns (float64) from row `a` of a table of distributions."""
-    kind = dist[a, 0]
-    if kind == EXPONENTIAL:
-        return -math.log(uniform(rng, a)) * dist[a, 1]
-    if kind == CONSTANT:
-        return dist[a, 1]
-    if kind == BIMODAL:
-        return dist[a, 2] if uniform(rng, a) <= dist[a, 3] else dist[a, 1]
-    # Log-normal by its mean and the sigma of the logarithm (Box and Muller).
-    normal = math.sqrt(-2.0 * math.log(uniform(rng, a))) * math.cos(2.0 * math.pi * uniform(rng, a))
-    return dist[a, 1] * math.exp(dist[a, 2] * normal - 0.5 * dist[a, 2] * dist[a, 2])
+    world: Any
+    pauses: Any
 
 
 @njit(inline="always")
@@ -139,11 +97,15 @@ def bucket_of(value: Any) -> Any:
 
 
 @njit(inline="always")
-def start_job(now: Any, a: Any, c: Any, arrived: Any, left: Any, fresh: Any, s: Any) -> None:
-    """Core c of application a begins a request, or goes on with one."""
-    cost = 0
+def start_job(now: Any, a: Any, c: Any, arrived: Any, left: Any, fresh: Any, cost: Any, s: Any) -> None:
+    """Core c of application a begins a request, or goes on with one, after `cost` ns."""
+    if s.core[c, 5]:
+        if s.core[c, 5] & ANOTHERS:
+            cost += s.settings[FIRST]
+        cost += max(s.core[c, 6] - now, 0)
+        s.core[c, 5] = 0
     if s.settings[STEAL] and s.app_n[a, 0] > 1 and uniform(s.rng, a) * s.app_n[a, 0] > 1.0:
-        cost = s.settings[STEAL]
+        cost += s.settings[STEAL]
     if fresh:
         s.times[a, WAIT] += now - arrived
     s.core[c, 1] = BUSY
@@ -155,6 +117,16 @@ def start_job(now: Any, a: Any, c: Any, arrived: Any, left: Any, fresh: Any, s: 
     s.job[c, 2] = now
     s.job[c, 3] = run
     schedule(s.when, s.tree, len(s.app_n) + c, now + run + cost)
+
+
+@njit
+def decide_soon(now: Any, s: Any) -> None:
+    """Have the policy called as soon as the iokernel notices and may: it was called a moment ago, or is busy."""
+    if s.settings[URGENT]:
+        tick = len(s.app_n) + len(s.core)
+        t = max(now + s.settings[NOTICE], s.world[NEXT_URGENT])
+        if t < s.when[tick]:
+            schedule(s.when, s.tree, tick, t)
 
 
 @njit(inline="always")
@@ -197,7 +169,7 @@ def next_for(now: Any, a: Any, c: Any, queue: Any, ends: Any, kinds: Any, s: Any
         ends[a, 0] += 1
         left = queue[a, i, 1]
         fresh = left >= 0
-        start_job(now, a, c, queue[a, i, 0], left if fresh else -left, fresh, s)
+        start_job(now, a, c, queue[a, i, 0], left if fresh else -left, fresh, 0, s)
     elif kinds[a]:
         s.core[c, 1] = BATCHING
         s.app_n[a, 2] += 1
@@ -208,6 +180,8 @@ def next_for(now: Any, a: Any, c: Any, queue: Any, ends: Any, kinds: Any, s: Any
         s.app_n[a, 3] = c
         s.app_n[a, 1] += 1
         schedule(s.when, s.tree, len(s.app_n) + c, FAR)
+        if s.world[CONTESTED]:
+            decide_soon(now, s)
 
 
 @njit
@@ -232,10 +206,11 @@ def release(now: Any, a: Any, c: Any, queue: Any, ends: Any, counts: Any, s: Any
         unlink_idle(a, c, s.core, s.app_n)
     elif state == BATCHING:
         s.app_n[a, 2] -= 1
+        s.times[a, WORK] += s.settings[SEEN]
     elif state == MOVING:
         s.app_n[a, 4] -= 1
     elif state == BUSY:
-        ran = min(now - s.job[c, 2], s.job[c, 3] - 1)
+        ran = max(min(now - s.job[c, 2], s.job[c, 3] - 1), 0)
         s.times[a, WORK] += ran
         push_job(now, a, s.job[c, 0], -(s.job[c, 1] + s.job[c, 3] - ran), queue, ends, counts)
     s.core[c, 0] = -1
@@ -270,6 +245,9 @@ def apply_grants(now: Any, table: Any, queue: Any, ends: Any, counts: Any, s: An
             for c in range(n_cores):
                 if missing > 0 and s.core[c, 0] < 0 and (s.core[c, 3] == a or not own):
                     cost = s.settings[MOVE_BUSY] if s.core[c, 2] else s.settings[MOVE_IDLE]
+                    if s.core[c, 3] != a:
+                        s.core[c, 5] |= ANOTHERS
+                        s.app_n[a, 5] = now if s.core[c, 2] and not s.app_n[a, 0] else -1
                     s.core[c, 0] = a
                     s.core[c, 1] = MOVING
                     s.app_n[a, 0] += 1
@@ -277,7 +255,7 @@ def apply_grants(now: Any, table: Any, queue: Any, ends: Any, counts: Any, s: An
                     counts[a, GAINED] += 1
                     moved += 1
                     cost = cost if s.core[c, 3] != a or s.core[c, 2] else 0
-                    schedule(s.when, s.tree, n_apps + c, now + moved * s.settings[ACTUATE] + cost)
+                    schedule(s.when, s.tree, n_apps + c, max(now, s.core[c, 6]) + moved * s.settings[ACTUATE] + cost)
                     missing -= 1
     return moved
 
@@ -306,6 +284,7 @@ def fill_table(now: Any, table: Any, queue: Any, ends: Any, kinds: Any, app_n: A
         use = app_n[a, 0] - app_n[a, 1] + max(ends[a, 1] - ends[a, 0] - app_n[a, 4], 0)
         table[a]["demand"] = np.uint32(maximum if kinds[a] else min(use, maximum))
         table[a]["attained_ns"] = np.uint64(times[a, HELD])
+        table[a]["answer_ns"] = np.uint64(app_n[a, 6])
 
 
 @njit(inline="always")
@@ -315,9 +294,12 @@ def deliver(now: Any, a: Any, arrived: Any, length: Any, queue: Any, ends: Any, 
     if c >= 0:
         s.app_n[a, 1] -= 1
         s.app_n[a, 3] = s.core[c, 4]
-        start_job(now, a, c, arrived, length, True, s)
+        # Beside others who want its core it has parked.
+        start_job(now, a, c, arrived, length, True, s.settings[WAKE] * s.world[CONTESTED], s)
     else:
         push_job(now, a, arrived, length, queue, ends, counts)
+        if s.app_n[a, 0] == 0:
+            decide_soon(now, s)
 
 
 @njit
@@ -340,6 +322,27 @@ def enter_iokernel(now: Any, a: Any, length: Any, passing: Any, loops: Any, coun
 
 
 @njit
+def pause(now: Any, loops: Any, s: Any) -> None:
+    """One of the cores, or the first loop's, stands still for a while: a timer's tick, or the host."""
+    n_apps, n_cores = len(s.app_n), len(s.core)
+    slot = n_apps + n_cores + 1 + len(loops)
+    schedule(s.when, s.tree, slot, now + 1 + np.int64(-math.log(uniform(s.rng, n_apps)) * s.settings[PAUSE_GAP]))
+    length: Any = s.pauses[min(np.int64(uniform(s.rng, n_apps) * len(s.pauses)), len(s.pauses) - 1)]
+    c: Any = min(np.int64(uniform(s.rng, n_apps) * (n_cores + 1)), n_cores)
+    if c < n_cores:
+        s.core[c, 5] |= PAUSED
+        s.core[c, 6] = max(s.core[c, 6], now + length)
+        if s.core[c, 1] == BUSY or s.core[c, 1] == MOVING:
+            s.job[c, 2] += length
+            schedule(s.when, s.tree, n_apps + c, s.when[n_apps + c] + length)
+        return
+    loops[0, 0] = max(loops[0, 0], now) + length
+    s.world[LOOP_PAUSED] = loops[0, 0]
+    s.world[NEXT_URGENT] = max(s.world[NEXT_URGENT], loops[0, 0])
+    schedule(s.when, s.tree, n_apps + n_cores, max(s.when[n_apps + n_cores], loops[0, 0]))
+
+
+@njit
 def leave_iokernel(now: Any, loop: Any, passing: Any, loops: Any, queue: Any, ends: Any, counts: Any, s: Any) -> None:
     """The oldest packet of a loop is handed to its application."""
     mask = passing.shape[1] - 1
@@ -353,6 +356,25 @@ def leave_iokernel(now: Any, loop: Any, passing: Any, loops: Any, queue: Any, en
         max(passing[loop, loops[loop, 1] & mask, 3], now) if more else FAR,
     )
     deliver(now, p[0], p[1], p[2], queue, ends, counts, s)
+
+
+@njit(inline="always")
+def answered(now: Any, a: Any, app_n: Any) -> None:
+    """The first request since application a got its only core from another is done (io_cores_answered)."""
+    took = min(now - app_n[a, 5], ANSWER_MOST_NS)
+    app_n[a, 5] = -1
+    app_n[a, 6] += (took - app_n[a, 6]) // ANSWER_MEMORY if app_n[a, 6] else took
+
+
+@njit
+def contested(table: Any, ends: Any, kinds: Any, app_n: Any) -> Any:
+    """1 if an application could use more cores than it has."""
+    for a in range(len(app_n)):
+        use = app_n[a, 0] if kinds[a] else app_n[a, 0] - app_n[a, 1]
+        wants = ends[a, 1] - ends[a, 0] > app_n[a, 4] or kinds[a]
+        if wants and use < np.int64(table[a]["maximum"]):
+            return 1
+    return 0
 
 
 @njit(cache=True)
@@ -392,10 +414,12 @@ def run(
             schedule(s.when, s.tree, slot, now + np.int64(draw(gap, s.rng, a) + 0.5))
             counts[a, ARRIVED] += 1
             length = max(np.int64(draw(service, s.rng, a) + 0.5), 1)
-            if s.settings[PACKET]:
+            if s.settings[PACKET] or s.settings[PAUSE_GAP]:
                 enter_iokernel(now, a, length, passing, loops, counts, s)
             else:
                 deliver(now, a, now, length, queue, ends, counts, s)
+        elif slot > tick + len(loops):
+            pause(now, loops, s)
         elif slot > tick:
             leave_iokernel(now, slot - tick - 1, passing, loops, queue, ends, counts, s)
         elif slot < tick:
@@ -407,7 +431,9 @@ def run(
                     push_job(now, a, s.job[c, 0], -s.job[c, 1], queue, ends, counts)
                 else:
                     counts[a, DONE] += 1
-                    sojourn = now - s.job[c, 0]
+                    sojourn = max(now, world[LOOP_PAUSED]) - s.job[c, 0] + s.settings[TRANSIT]
+                    if s.app_n[a, 5] >= 0:
+                        answered(now, a, s.app_n)
                     s.times[a, SOJOURN] += sojourn
                     hist[a, bucket_of(sojourn)] += 1
             elif s.core[c, 1] == MOVING:
@@ -426,6 +452,8 @@ def run(
             conserve(now, ends, queue, kinds, s.core, s.app_n, table, s.settings, counts)
             loops[0, 0] = max(loops[0, 0], now) + s.settings[DECIDE] * n_apps + s.settings[ACTUATE] * moved
             later = max(now + s.settings[INTERVAL], loops[0, 0])
+            world[NEXT_URGENT] = max(now + s.settings[URGENT], loops[0, 0])
+            world[CONTESTED] = contested(table, ends, kinds, s.app_n) if s.settings[URGENT] else 0
             schedule(s.when, s.tree, slot, later if s.settings[INTERVAL] else FAR)
     account(now, s.app_n, since, s.times)
     world[NOW] = now
@@ -449,18 +477,3 @@ def conserve(
         waits = ends[a, 1] != ends[a, 0] and now - queue[a, ends[a, 0] & (size - 1), 2] > settings[INTERVAL]
         if kinds[a] or waits:
             counts[a, VIOLATIONS] += 1
-
-
-@intrinsic
-def settle(typingctx: Any, address: Any, view: Any, apps: Any) -> Any:
-    """Call cl_policy_settle at `address`; returns how many grants it changed."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        from llvmlite import ir
-
-        word = ir.IntType(64)
-        kind = ir.FunctionType(ir.IntType(32), [word, word])
-        out = builder.call(builder.inttoptr(args[0], kind.as_pointer()), [args[1], args[2]])
-        return builder.zext(out, word)
-
-    return types.int64(types.uint64, types.uint64, types.uint64), codegen

@@ -24,6 +24,7 @@ from ...iokernel._native import ffi, lib
 from ...iokernel.policy import Policy, load
 from ...runtime import layout
 from ...runtime.errors import CorelaneError
+from . import draws
 from . import engine as e
 
 
@@ -38,11 +39,11 @@ class Distribution:
 
     def moments(self) -> tuple[float, float]:
         """First and second moment, in ns and ns^2."""
-        if self.kind == e.CONSTANT:
+        if self.kind == draws.CONSTANT:
             return self.mean, self.mean**2
-        if self.kind == e.EXPONENTIAL:
+        if self.kind == draws.EXPONENTIAL:
             return self.mean, 2 * self.mean**2
-        if self.kind == e.BIMODAL:
+        if self.kind == draws.BIMODAL:
             p = self.share
             return (1 - p) * self.mean + p * self.second, (1 - p) * self.mean**2 + p * self.second**2
         return self.mean, self.mean**2 * math.exp(self.second**2)
@@ -50,22 +51,22 @@ class Distribution:
 
 def Constant(ns: float) -> Distribution:
     """Always the same."""
-    return Distribution(e.CONSTANT, ns)
+    return Distribution(draws.CONSTANT, ns)
 
 
 def Exponential(mean_ns: float) -> Distribution:
     """Memoryless."""
-    return Distribution(e.EXPONENTIAL, mean_ns)
+    return Distribution(draws.EXPONENTIAL, mean_ns)
 
 
 def Bimodal(short_ns: float, long_ns: float, long_share: float) -> Distribution:
     """Short, or with probability long_share long."""
-    return Distribution(e.BIMODAL, short_ns, long_ns, long_share)
+    return Distribution(draws.BIMODAL, short_ns, long_ns, long_share)
 
 
 def LogNormal(mean_ns: float, sigma: float) -> Distribution:
     """Log-normal of that mean; sigma of the logarithm."""
-    return Distribution(e.LOGNORMAL, mean_ns, sigma)
+    return Distribution(draws.LOGNORMAL, mean_ns, sigma)
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,14 @@ class App:
 class Costs:
     """What the mechanisms cost, ns.
 
-    move_busy_ns, move_idle_ns: until a core that worked, that was idle, runs its new owner. steal_ns: running a request
-    that another core received. packet_ns: of an iokernel loop for a request and its reply. decide_ns: of the first loop
-    for a decision, per application. actuate_ns: of the same for each core moved.
+    move_busy_ns, move_idle_ns: until a core that worked, that was idle, runs its new owner. seen_ns: of the first, for
+    which batch work goes on. first_ns: on top of the first request on a core that another application had. wake_ns: to
+    begin on an own core that was idle, where others want it. steal_ns: running a request that another core received.
+    packet_ns: of an iokernel loop for a request and its reply. transit_ns: of the rest of their way, on no core.
+    decide_ns: of the first loop for a decision, per application. actuate_ns: of the same for each core moved.
+    notice_ns: until that loop sees that a core is idle or a request waits without one. sight_ns: until it sees that a
+    new owner runs, which is in the time of a move that policies are told. pauses_ns, pauses_per_s: lengths, equally
+    likely, of the time for which a core or the first loop stands still, and how often each does.
     """
 
     move_busy_ns: int = 0
@@ -99,6 +105,14 @@ class Costs:
     packet_ns: int = 0
     decide_ns: int = 0
     actuate_ns: int = 0
+    seen_ns: int = 0
+    first_ns: int = 0
+    wake_ns: int = 0
+    transit_ns: int = 0
+    notice_ns: int = 0
+    sight_ns: int = 0
+    pauses_ns: tuple[int, ...] = ()
+    pauses_per_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -148,7 +162,11 @@ def _loaded(policy: str | Policy | Any, params: Mapping[str, float] | Sequence[i
 
 
 class Simulation:
-    """A world of applications on `cores` cores. params: the policy's settings. Same arguments and seed: same run."""
+    """A world of applications on `cores` cores. params: the policy's settings. Same arguments and seed: same run.
+
+    urgent_ns: the policy is also called, so long after it was called last, when a request waits for an application
+    without a core and when a core goes idle that another could use, as in an iokernel; 0: at intervals only.
+    """
 
     QUEUE = 1 << 15  # requests an application can have waiting
 
@@ -161,11 +179,14 @@ class Simulation:
         interval_ns: int = 5000,
         params: Mapping[str, float] | Sequence[int] = (),
         costs: Costs | None = None,
+        urgent_ns: int = 0,
         loops: int = 1,
         seed: int = 1,
     ) -> None:
         if cores < 1 or not apps:
             raise CorelaneError("simulate", "there must be a core and an application")
+        if urgent_ns and not interval_ns:
+            raise CorelaneError("simulate", "an urgent decision comes between those of intervals", "give interval_ns")
         costs = costs or Costs()
         n = len(apps)
         self.apps = tuple(apps)
@@ -174,7 +195,7 @@ class Simulation:
         self._view = np.zeros(1, layout.dtype(ffi, "struct cl_policy_view"))
         self._table = np.zeros(n, layout.dtype(ffi, "struct cl_policy_app"))
         self._view[0]["interval_ns"], self._view[0]["n_apps"], self._view[0]["n_cores"] = interval_ns, n, cores
-        self._view[0]["params"][:], self._view[0]["move_ns"] = self._policy.params, costs.move_busy_ns
+        self._view[0]["params"][:], self._view[0]["move_ns"] = self._policy.params, costs.move_busy_ns + costs.sight_ns
         for row, app in zip(self._table, apps, strict=True):
             row["kind"] = app.batch
             row["guaranteed"], row["weight"], row["deadline_ns"] = app.guaranteed, app.weight, app.deadline_ns
@@ -192,10 +213,10 @@ class Simulation:
         self._since = np.zeros(1, np.int64)
         self._world = np.zeros(e.N_WORLD, np.int64)
         self._times = np.zeros((n, e.N_TIMES), np.int64)
-        self._passing = np.zeros((loops, self.QUEUE if costs.packet_ns else 1, 4), np.int64)
+        self._passing = np.zeros((loops, self.QUEUE if costs.packet_ns or costs.pauses_ns else 1, 4), np.int64)
         self._loops = np.zeros((loops, 3), np.int64)
         self._reset_at = 0
-        self._state = self._cores_and_slots(n, interval_ns, costs, loops, seed)
+        self._state = self._cores_and_slots(n, (interval_ns, urgent_ns), costs, loops, seed)
         self._seed = seed
 
     @staticmethod
@@ -203,7 +224,7 @@ class Simulation:
         """Gaps between arrivals; an application without a rate never has one."""
         rows = []
         for a in apps:
-            kind = e.NEVER if not a.rate_rps else e.CONSTANT if a.constant_gaps else e.EXPONENTIAL
+            kind = draws.NEVER if not a.rate_rps else draws.CONSTANT if a.constant_gaps else draws.EXPONENTIAL
             rows.append((kind, 1e9 / a.rate_rps if a.rate_rps else 0.0, 0.0, 0.0))
         return np.array(rows)
 
@@ -211,38 +232,36 @@ class Simulation:
     def _streams(n: int, seed: int) -> Any:
         return np.stack([np.random.SeedSequence([seed, a]).generate_state(4, np.uint64) for a in range(n)])
 
-    def _cores_and_slots(self, n: int, interval_ns: int, costs: Costs, loops: int, seed: int) -> Any:
-        slots = n + self.cores + 1 + loops
+    def _cores_and_slots(self, n: int, decides: tuple[int, int], costs: Costs, loops: int, seed: int) -> Any:
+        slots = n + self.cores + 1 + loops + 1
         size = 1 << (slots - 1).bit_length()
         when = np.full(size, e.FAR, np.int64)
         tree = np.zeros(2 * size, np.int64)
         tree[size:] = np.arange(size)
         for node in range(size - 1, 0, -1):
             tree[node] = tree[2 * node]
-        rng = self._streams(n, seed)
-        core = np.full((self.cores, 5), -1, np.int64)
-        core[:, 1:3] = 0
+        rng = self._streams(n + 1, seed)
+        core = np.full((self.cores, 7), -1, np.int64)
+        core[:, [1, 2, 5, 6]] = 0
         job = np.zeros((self.cores, 4), np.int64)
-        app_n = np.zeros((n, 5), np.int64)
-        app_n[:, 3] = -1
+        app_n = np.zeros((n, 7), np.int64)
+        app_n[:, [3, 5]] = -1
+        pauses = np.array(costs.pauses_ns, np.int64)
         quantum = np.array([a.quantum_ns for a in self.apps], np.int64)
-        settings = np.array(
-            [
-                interval_ns,
-                costs.move_busy_ns,
-                costs.move_idle_ns,
-                costs.steal_ns,
-                costs.packet_ns,
-                costs.decide_ns,
-                costs.actuate_ns,
-            ],
-            np.int64,
-        )
+        settings = np.zeros(e.N_SETTINGS, np.int64)
+        settings[[e.INTERVAL, e.URGENT]] = decides
+        settings[[e.MOVE_BUSY, e.MOVE_IDLE, e.SEEN]] = costs.move_busy_ns, costs.move_idle_ns, costs.seen_ns
+        settings[[e.STEAL, e.FIRST, e.WAKE]] = costs.steal_ns, costs.first_ns, costs.wake_ns
+        settings[[e.PACKET, e.TRANSIT, e.NOTICE]] = costs.packet_ns, costs.transit_ns, costs.notice_ns
+        if costs.pauses_ns:
+            settings[e.PAUSE_GAP] = 1e9 / (costs.pauses_per_s * (self.cores + 1))
+            e.schedule(when, tree, slots - 1, int(settings[e.PAUSE_GAP]))
+        settings[[e.DECIDE, e.ACTUATE]] = costs.decide_ns, costs.actuate_ns
         for a in range(n):
-            if self._gap[a, 0] != e.NEVER:
-                e.schedule(when, tree, a, 1 + int(e.draw(self._gap, rng, a)))
+            if self._gap[a, 0] != draws.NEVER:
+                e.schedule(when, tree, a, 1 + int(draws.draw(self._gap, rng, a)))
         e.schedule(when, tree, n + self.cores, 0)
-        return e.State(when, tree, rng, core, job, app_n, quantum, settings, self._times)
+        return e.State(when, tree, rng, core, job, app_n, quantum, settings, self._times, self._world, pauses)
 
     def run(self, events: int = 1 << 60, until_ns: int = e.FAR - 1) -> None:
         """Go on for so many events, or until the clock stands at until_ns."""

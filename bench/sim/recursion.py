@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from .engine import draw
+from .draws import draw
 
 
 @njit(cache=True)

@@ -8,6 +8,7 @@ import pytest
 
 from corelane.bench import bimodal, colocate, handoff, registry
 from corelane.bench.harness import document as doc
+from corelane.bench.sim import managed_check
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'corelane[plot]'")
 
@@ -26,6 +27,7 @@ ARMS = {  # that each benchmark compares: each is in the document, or said to be
     ),
     "handoff": (*STEPS, *handoff.WAYS, *handoff.DECISIONS),
     "loadshift": ("delay", "shenango", "static", LINUX),
+    "sim": tuple(managed_check.ARMS),
 }
 
 

@@ -1,0 +1,112 @@
+"""The plot of `corelane bench sim`: what the studies found, and how far the simulator is from the machine."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..harness.numbers import number
+from ..harness.plot import STYLES, Canvas
+from .managed_check import POLICIES as MANAGED
+from .studies import BURST_CORES, CORES, LIMIT_US, ONE_LOOP_LOAD, POLICIES
+
+
+def draw(document: dict[str, Any]) -> Canvas:
+    """From the left: p99.9 against load, policies by colour, cores by line style; p99.9 against cores behind one loop;
+    cores held against the interval; latency of the machine and of the simulator on the same requests; p99 and batch
+    work of an iokernel and of the simulator, if that was measured."""
+    rows = document["arms"]
+    points = [r for r in rows if "policy" in r and "loops" not in r]
+    slow = [r for r in rows if "interval_us" in r]
+    managed = [r for r in rows if "under" in r]
+    canvas = Canvas(
+        "sim: policies, cores and the price of deciding rarely",
+        message=document["settings"]["message"],
+        n=sum(int(r["n"]) for r in rows),
+        panels=4 + 2 * bool(managed),
+        size=(22.0 + 11.0 * bool(managed), 9.0),
+    )
+    lines = list(STYLES.values())
+    shown = (CORES[0], CORES[-1])
+    for i, policy in enumerate(POLICIES):
+        for j, cores in enumerate(shown):
+            mine = [r for r in points if r["policy"] == policy and r["cores"] == cores]
+            kept = [(r["load"], number(r["p999_us"])) for r in mine if math.isfinite(number(r["p999_us"]))]
+            if kept:
+                canvas.curve(
+                    [a for a, _ in kept],
+                    [b for _, b in kept],
+                    label=f"{policy}, {cores} cores",
+                    colour=i,
+                    style=lines[j][0],
+                    marker=lines[j][1],
+                )
+    canvas.axes[0].set_yscale("log")
+    canvas.axes[0].set_xlabel("load (share of all cores)")
+    canvas.axes[0].set_ylabel("p99.9 latency (us)")
+    _draw_one_loop(canvas, [r for r in rows if "policy" in r and "loops" in r])
+    x = [float(r["interval_us"]) for r in slow]
+    canvas.curve(x, [float(r["cores_held"]) for r in slow], label="cores held", panel=2)
+    canvas.curve(x, [float(r["cores_worked"]) for r in slow], label="cores' worth of work", colour=1, panel=2)
+    canvas.axes[2].set_xscale("log")
+    canvas.axes[2].set_xlabel("time between decisions (us)")
+    canvas.axes[2].set_ylabel(f"cores of {BURST_CORES} (cores)")
+    for arm, why in document["settings"]["stops"].items():
+        if any(arm.endswith(f", {c} cores") for c in shown) or arm.endswith(", one loop"):
+            canvas.caption(f"{arm} stops: {why}.")
+    canvas.caption(f"Third: least headroom that keeps p99.9 under {LIMIT_US:g} us at 40 % load, log-normal service.")
+    _draw_box(canvas, [r for r in rows if "servers" in r])
+    if managed:
+        _draw_managed(canvas, managed)
+    return canvas
+
+
+def _draw_one_loop(canvas: Canvas, rows: list[dict[str, Any]]) -> None:
+    """p99.9 against cores for each policy."""
+    for i, policy in enumerate(POLICIES):
+        mine = [(r["cores"], number(r["p999_us"])) for r in rows if r["policy"] == policy]
+        kept = [(x, y) for x, y in mine if math.isfinite(y)]
+        if kept:
+            canvas.curve([x for x, _ in kept], [y for _, y in kept], label=f"{policy}, one loop", colour=i, panel=1)
+    canvas.axes[1].set_xscale("log")
+    canvas.axes[1].set_yscale("log")
+    canvas.axes[1].set_xlabel(f"cores at load {ONE_LOOP_LOAD:g}, one iokernel loop (cores)")
+    canvas.axes[1].set_ylabel("p99.9 latency (us)")
+
+
+def _draw_box(canvas: Canvas, rows: list[dict[str, Any]]) -> None:
+    """p50 and p90 of the machine (markers) and the simulator (lines) against load."""
+    axes = canvas.axes[3]
+    for i, servers in enumerate(sorted({r["servers"] for r in rows})):
+        mine = [r for r in rows if r["servers"] == servers]
+        for j, p in enumerate((50, 90)):
+            colour = 2 * i + j
+            x = [r["load"] for r in mine]
+            name = f"p{p}, {servers} core{'s' if servers > 1 else ''}"
+            canvas.curve(x, [r[f"model_p{p}_us"] for r in mine], label=f"simulator {name}", colour=colour, panel=3)
+            y = [r[f"box_p{p}_us"] for r in mine]
+            canvas.curve(x, y, label=f"machine {name}", colour=colour, style="", marker="x", panel=3)
+    axes.set_yscale("log")
+    axes.set_xlabel("load (share of the cores)")
+    axes.set_ylabel("latency (us)")
+    canvas.caption("Fourth: crosses are this machine on the same requests, exponential service of 20 us.")
+
+
+def _draw_managed(canvas: Canvas, rows: list[dict[str, Any]]) -> None:
+    """p99 and the jobs' share of the worker cores against load by policy: iokernel (crosses), simulator (lines)."""
+    for panel, measure, unit in ((4, "p99_us", "p99 latency"), (5, "batch_share", "batch work")):
+        for i, policy in enumerate(MANAGED):
+            mine = [r for r in rows if r["under"] == policy]
+            x = [100 * r["load"] for r in mine]
+            model, machine = ([number(r[f"{side}_{measure}"]) for r in mine] for side in ("model", "box"))
+            canvas.curve(x, model, label=f"simulator, {policy}", colour=i, panel=panel)
+            canvas.curve(x, machine, label=f"iokernel, {policy}", colour=i, style="", marker="x", panel=panel)
+        canvas.axes[panel].set_xlabel("load: time that requests ask for (% of the worker cores)")
+        canvas.axes[panel].set_ylabel(f"{unit} ({'us' if panel == 4 else 'of what the jobs do alone'})")
+    canvas.axes[4].set_yscale("log")
+    requests = sum(int(r["n"]) for r in rows)
+    canvas.caption(
+        f"Fifth and sixth: an iokernel with {rows[0]['workers']} worker core{'s' if rows[0]['workers'] > 1 else ''}, "
+        f"requests of 8 us (10 %: 28 us) and a batch job, beside the simulator with costs measured by themselves; n = "
+        f"{requests:,}, p99 is the median of windows of 10 ms. Crosses are the machine."
+    )

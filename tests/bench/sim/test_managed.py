@@ -1,0 +1,160 @@
+"""The check of the simulator against an iokernel: what it makes of a log of moves, and of costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from corelane.bench._native import lib
+from corelane.bench.harness import shared
+from corelane.bench.harness.jitter import Gaps
+from corelane.bench.sim import engine, managed, managed_check
+from corelane.bench.sim.model import App, Constant, Costs, Simulation
+from corelane.runtime.clock import default_clock
+from corelane.runtime.errors import CorelaneError
+
+
+def ticks(ns: float) -> int:
+    return round(ns * default_clock().hz / 1e9)
+
+
+def moved(at_ns: float, step: int, decided: float, **stamps: float) -> list[shared.Move]:
+    """The two entries of a move whose round began at at_ns; stamps in ns after that."""
+    base = ticks(at_ns)
+    low = {name: (base + ticks(ns)) % 2**32 for name, ns in {"decided": decided, **stamps}.items()}
+    end = base + ticks(stamps["back"] + 50)
+    wanted = shared.Move(base, 1, 2, lib.CL_IO_LOG_WANTED, step, decided=low["decided"])
+    return [wanted, shared.Move(end, 2, 2, lib.CL_IO_LOG_DONE, step, **low)]
+
+
+LOG = [
+    *moved(1e6, lib.CL_IO_STEP_ASK, 100, stored=150, lost=400, left=700, back=2100),
+    *moved(2e6, lib.CL_IO_STEP_PARKED, 300, stored=350, left=100, back=1800),
+]
+
+
+def slot(**values: Any) -> managed.Slot:
+    plain: dict[str, Any] = {"short_p50_us": 9.0, "requests": 100, "achieved_rps": 0.0, "jobs_per_s": 0.0}
+    return managed.Slot([9.0], [20.0], **plain | {"moves_per_s": 0.0, "log": []} | values)
+
+
+def test_steps_come_from_the_log_of_moves() -> None:
+    steps = managed.moved_steps(LOG)
+    expected = {"ask": 2000, "seen": 300, "sight": 50, "back": 1500, "notice": 200}
+    assert steps == pytest.approx(expected, abs=2)
+    assert managed.moved_steps([]) == dict.fromkeys(expected, 0.0)
+
+
+def test_costs_are_what_is_left_of_each_run() -> None:
+    rounds = [
+        managed.Costing(
+            alone=slot(short_p50_us=9.5),
+            full=slot(achieved_rps=0.99 / 10.8e-6),
+            parked=slot(short_p50_us=14.5),
+            taken=slot(short_p50_us=12.3, log=LOG),
+            decision_ns=200,
+        )
+    ]
+    found = managed.calibrate(rounds, stalled=0.01)
+    assert found.request_ns == pytest.approx(800)
+    assert found.service.mean == pytest.approx(8800)
+    costs = found.costs
+    assert (costs.transit_ns, costs.wake_ns, costs.decide_ns) == (700, 5000, 100)
+    assert (costs.move_busy_ns, costs.move_idle_ns) == pytest.approx((2000, 1500), abs=2)
+    assert costs.first_ns == pytest.approx(2800 - 2000 - 200 - 200, abs=3)
+
+
+def test_one_bad_round_does_not_make_the_costs() -> None:
+    good = managed.Costing(*(slot(achieved_rps=9e4, log=LOG) for _ in range(4)), 200)
+    bad = managed.Costing(*(slot(short_p50_us=5000.0, achieved_rps=4e4) for _ in range(4)), 9000)
+    assert managed.calibrate([good, bad, good], 0.0) == managed.calibrate([good], 0.0)
+
+
+def test_pauses_are_those_of_the_canary() -> None:
+    seen = [Gaps(0, 2.0, buckets={150.0: (9999, 1.5e6), 20e3: (3, 66e3)}), Gaps(1, 2.0, buckets={5e6: (1, 5.5e6)})]
+    costs = managed_check.with_pauses(Costs(move_busy_ns=7), seen)
+    assert costs == Costs(move_busy_ns=7, pauses_ns=(22000, 22000, 22000, 5500000), pauses_per_s=1.0)
+    assert managed_check.stalled(seen[:1]) == pytest.approx(66e3 / 2e9)
+    assert managed_check.stalled(seen[1:]) == 0
+
+
+def test_the_worst_is_said() -> None:
+    row: dict[str, Any] = {"under": "delay", "load": 0.5, "p50_error": 0.01, "p99_error": None, "moves_per_error": 0.02}
+    said = managed_check.apart([row | {"batch_apart": 0.0}, row | {"load": 0.7, "p50_error": -0.2, "batch_apart": 0.1}])
+    assert "p50 by 11 % in the median and -20 % at most (delay, load 0.7)" in said
+    assert "p99" not in said
+    assert "by +0.1 at most (delay, load 0.7)" in said
+
+
+def seldom(costs: Costs, urgent_ns: int = 1000, policy: str = "shenango", **how: Any) -> Any:
+    """Requests of 8 us so seldom that each finds the one core with the batch job, and how they fared."""
+    app = App("a", rate_rps=2000, service=Constant(8000), constant_gaps=True, **how)
+    world = Simulation(
+        [app, App("batch", batch=True)], 1, policy=policy, urgent_ns=urgent_ns, interval_ns=5000, costs=costs
+    )
+    world.run(until_ns=500_000_000)
+    return world
+
+
+COSTS = Costs(move_busy_ns=2000, move_idle_ns=1000, first_ns=1300, notice_ns=200, transit_ns=700, seen_ns=400)
+
+
+def test_a_request_for_an_application_without_a_core_is_decided_on_at_once() -> None:
+    world = seldom(COSTS)
+    seen, batch = world.result("a"), world.result("batch")
+    assert seen.done >= 998
+    assert seen.mean_latency_ns == pytest.approx(200 + 2000 + 1300 + 8000 + 700, abs=1)
+    assert seen.moves == pytest.approx(seen.done, abs=2)
+    # The job goes on until it sees that it is asked; it is back after the notice and the move.
+    away = 2000 - 400 + 1300 + 8000 + 200 + 1000
+    assert batch.cores_worked == pytest.approx(1 - 2000e-9 * away, abs=5e-5)
+
+
+def test_without_urgent_decisions_it_waits_for_the_interval() -> None:
+    mean = seldom(COSTS, urgent_ns=0).result("a").mean_latency_ns
+    assert mean > 2000 + 1300 + 8000 + 700
+    assert mean != pytest.approx(200 + 2000 + 1300 + 8000 + 700, abs=100)
+
+
+def test_policies_are_told_how_long_moves_and_first_answers_take() -> None:
+    world = seldom(Costs(move_busy_ns=2000, sight_ns=50, first_ns=500))
+    assert int(world._view[0]["move_ns"]) == 2050
+    assert int(world._table[0]["answer_ns"]) == pytest.approx(2000 + 500 + 8000, abs=16)
+
+
+def test_an_owner_that_others_wait_for_has_parked_and_is_woken() -> None:
+    world = seldom(Costs(wake_ns=3000), policy="static", guaranteed=1)
+    assert world.result("a").mean_latency_ns == pytest.approx(11_000, abs=1)
+    assert world.result("batch").cores_worked == 0
+
+
+def test_pauses_delay_whom_they_meet() -> None:
+    """A core that stands still for 50 us 400 times a second; the loop as often. Requests come at random to both."""
+    app = App("a", rate_rps=2000, service=Constant(1000), guaranteed=1)
+    costs = Costs(pauses_ns=(50_000,), pauses_per_s=400.0)
+    world = Simulation([app], 1, policy="static", interval_ns=5000, costs=costs, seed=3)
+    world.run(until_ns=30_000_000_000)
+    seen = world.result("a")
+    assert seen.arrived == pytest.approx(seen.done, abs=3)
+    late = 1 - seen.histogram[: late_bucket()].sum() / seen.done
+    assert late == pytest.approx(2 * 400 * 50e-6, rel=0.1)
+    assert seen.percentile_us(50) == pytest.approx(1.0, rel=0.02)
+
+
+def late_bucket() -> int:
+    """The first bucket of latencies over 2 us."""
+    return int(engine.bucket_of(2000))
+
+
+def test_urgent_decisions_want_an_interval() -> None:
+    with pytest.raises(CorelaneError, match="interval_ns"):
+        Simulation([App("a")], 1, interval_ns=0, urgent_ns=1000)
+
+
+def test_same_load_same_answer() -> None:
+    found = managed.Calibration(Costs(move_busy_ns=2000), 500.0)
+    once, again = (managed_check.simulated("delay", 0.5, 1, found, windows=4) for _ in range(2))
+    assert once == again
+    assert 0 < once.batch_share < 0.5
+    assert once.moves_per_s > 0
