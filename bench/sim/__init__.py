@@ -2,6 +2,8 @@
 
     model.py     what a simulation is made of: applications, distributions, costs, results
     engine.py    the event loop, compiled by numba; calls the very policies that the iokernel calls
+    state.py, waits.py
+                 its arrays; what requests wait for and where the cores' time goes
     draws.py, calls.py
                  its randomness; its calls of the iokernel's functions
     formulas.py  queueing theory to check it by

@@ -15,61 +15,63 @@ bit-identical by seed and one application's arrivals do not depend on another's.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 from .calls import call_policy, settle
 from .draws import draw, uniform
-
-FAR = 1 << 62
-
-# What a core does.
-FREE, IDLE, BUSY, MOVING, BATCHING = 0, 1, 2, 3, 4
-# Why its next request begins late, bits: the core was another application's, it was paused.
-ANOTHERS, PAUSED = 1, 2
-
-# Columns of `counts`, a row an application.
-ARRIVED, DONE, GAINED, LOST, DROPPED, VIOLATIONS, BIGGEST_QUEUE = 0, 1, 2, 3, 4, 5, 6
-N_COUNTS = 7
-# Columns of `times`, ns summed, a row an application.
-WAIT, SOJOURN, WORK, HELD = 0, 1, 2, 3
-N_TIMES = 4
-# Entries of `world`.
-NOW, EVENTS, TICKS, CHANGED_GRANTS, DECISIONS, NEXT_URGENT, CONTESTED, LOOP_PAUSED = 0, 1, 2, 3, 4, 5, 6, 7
-N_WORLD = 8
-# Entries of `settings`.
-INTERVAL, MOVE_BUSY, MOVE_IDLE, STEAL, PACKET, DECIDE, ACTUATE = 0, 1, 2, 3, 4, 5, 6
-URGENT, NOTICE, TRANSIT, FIRST, SEEN, WAKE, PAUSE_GAP = 7, 8, 9, 10, 11, 12, 13
-N_SETTINGS = 14
-ANSWER_MOST_NS, ANSWER_MEMORY = 100_000, 16  # as in iokernel/allocate.c
-
-SUB_BITS = 6  # a histogram bucket is 1/64 of an octave: a value is known to 1.6 %
-N_BUCKETS = 64 << SUB_BITS
-
-
-class State(NamedTuple):
-    """The arrays that every step needs. Rows: slots, applications or cores.
-
-    when, tree: times of the slots and the winner tree over them. rng: four words an application, and four for pauses.
-    core: owner (-1 none), state, whether it was at work when it was taken, last owner, next idle core, why its next
-    request begins late, paused until. pauses: their lengths, ns, equally likely. job: arrived, ns left after this run,
-    started, length of this run. app_n: cores held, idle, in batch work, first idle core, on their way, when it got its
-    only core from another (-1: it has answered), how long that lately took it.
-    """
-
-    when: Any
-    tree: Any
-    rng: Any
-    core: Any
-    job: Any
-    app_n: Any
-    quantum: Any
-    settings: Any
-    times: Any
-    world: Any
-    pauses: Any
+from .state import (
+    ACTUATE,
+    ALL_TAKEN,
+    ANOTHERS,
+    ANSWER_MEMORY,
+    ANSWER_MOST_NS,
+    ARRIVED,
+    BATCHING,
+    BIGGEST_QUEUE,
+    BUSY,
+    CHANGED_GRANTS,
+    CONTESTED,
+    DECIDE,
+    DECIDED_NS,
+    DECISIONS,
+    DONE,
+    DROPPED,
+    EVENTS,
+    EXTRA,
+    FAR,
+    FIRST,
+    FREE,
+    GAINED,
+    HELD,
+    IDLE,
+    INTERVAL,
+    LOOP_PAUSED,
+    LOST,
+    MOVE_BUSY,
+    MOVE_IDLE,
+    MOVING,
+    NEXT_URGENT,
+    NOTICE,
+    NOW,
+    PACKET,
+    PAUSE_GAP,
+    PAUSED,
+    SEEN,
+    SOJOURN,
+    STEAL,
+    SUB_BITS,
+    TICKS,
+    TRANSIT,
+    URGENT,
+    VIOLATIONS,
+    WAIT,
+    WAKE,
+    WORK,
+)
+from .waits import account, dequeued, done, enqueued, started
 
 
 @njit(inline="always")
@@ -114,8 +116,9 @@ def start_job(now: Any, a: Any, c: Any, arrived: Any, left: Any, fresh: Any, cos
     if s.quantum[a] and left > s.quantum[a]:
         run = s.quantum[a]
     s.job[c, 1] = left - run
-    s.job[c, 2] = now
+    s.job[c, 2] = now + cost
     s.job[c, 3] = run
+    s.times[a, EXTRA] += cost
     schedule(s.when, s.tree, len(s.app_n) + c, now + run + cost)
 
 
@@ -130,8 +133,9 @@ def decide_soon(now: Any, s: Any) -> None:
 
 
 @njit(inline="always")
-def push_job(now: Any, a: Any, arrived: Any, left: Any, queue: Any, ends: Any, counts: Any) -> None:
-    """Append to the application's queue: (arrived, ns left or minus that once it has run, queued at).
+def push_job(now: Any, a: Any, arrived: Any, left: Any, c: Any, queue: Any, ends: Any, counts: Any, s: Any) -> None:
+    """Append to the application's queue: (arrived, ns left or minus that once it has run, queued at). c: core where it
+    ran; -1: it is new.
 
     A full queue drops: the load is beyond what the cores can serve.
     """
@@ -144,20 +148,10 @@ def push_job(now: Any, a: Any, arrived: Any, left: Any, queue: Any, ends: Any, c
     queue[a, i, 0] = arrived
     queue[a, i, 1] = left
     queue[a, i, 2] = now
+    enqueued(now, a, i, arrived, c, s)
     ends[a, 1] += 1
     if length >= counts[a, BIGGEST_QUEUE]:
         counts[a, BIGGEST_QUEUE] = length + 1
-
-
-@njit(inline="always")
-def account(now: Any, app_n: Any, since: Any, times: Any) -> None:
-    """Bring the integrals of cores held and of batch work up to now."""
-    d = now - since[0]
-    if d:
-        for a in range(len(app_n)):
-            times[a, HELD] += app_n[a, 0] * d
-            times[a, WORK] += app_n[a, 2] * d
-        since[0] = now
 
 
 @njit(inline="always")
@@ -167,6 +161,7 @@ def next_for(now: Any, a: Any, c: Any, queue: Any, ends: Any, kinds: Any, s: Any
     if ends[a, 1] != ends[a, 0]:
         i = ends[a, 0] & (size - 1)
         ends[a, 0] += 1
+        dequeued(now, a, i, queue[a, i, 2], c, s)
         left = queue[a, i, 1]
         fresh = left >= 0
         start_job(now, a, c, queue[a, i, 0], left if fresh else -left, fresh, 0, s)
@@ -212,7 +207,8 @@ def release(now: Any, a: Any, c: Any, queue: Any, ends: Any, counts: Any, s: Any
     elif state == BUSY:
         ran = max(min(now - s.job[c, 2], s.job[c, 3] - 1), 0)
         s.times[a, WORK] += ran
-        push_job(now, a, s.job[c, 0], -(s.job[c, 1] + s.job[c, 3] - ran), queue, ends, counts)
+        s.times[a, EXTRA] -= max(s.job[c, 2] - now, 0)
+        push_job(now, a, s.job[c, 0], -(s.job[c, 1] + s.job[c, 3] - ran), c, queue, ends, counts, s)
     s.core[c, 0] = -1
     s.core[c, 1] = FREE
     s.core[c, 3] = a
@@ -294,10 +290,11 @@ def deliver(now: Any, a: Any, arrived: Any, length: Any, queue: Any, ends: Any, 
     if c >= 0:
         s.app_n[a, 1] -= 1
         s.app_n[a, 3] = s.core[c, 4]
+        started(now, arrived, c, s)
         # Beside others who want its core it has parked.
         start_job(now, a, c, arrived, length, True, s.settings[WAKE] * s.world[CONTESTED], s)
     else:
-        push_job(now, a, arrived, length, queue, ends, counts)
+        push_job(now, a, arrived, length, -1, queue, ends, counts, s)
         if s.app_n[a, 0] == 0:
             decide_soon(now, s)
 
@@ -306,7 +303,7 @@ def deliver(now: Any, a: Any, arrived: Any, length: Any, queue: Any, ends: Any, 
 def enter_iokernel(now: Any, a: Any, length: Any, passing: Any, loops: Any, counts: Any, s: Any) -> None:
     """A packet queues at its loop.
 
-    Columns of `loops`: free at, head, tail; of `passing`: application, arrived, length, out at.
+    Columns of `loops`: free at, head, tail, ns of work; of `passing`: application, arrived, length, out at.
     """
     loop = a % len(loops)
     size = passing.shape[1]
@@ -314,6 +311,7 @@ def enter_iokernel(now: Any, a: Any, length: Any, passing: Any, loops: Any, coun
         counts[a, DROPPED] += 1
         return
     loops[loop, 0] = max(loops[loop, 0], now) + s.settings[PACKET]
+    loops[loop, 3] += s.settings[PACKET]
     p = passing[loop, loops[loop, 2] & (size - 1)]
     p[0], p[1], p[2], p[3] = a, now, length, loops[loop, 0]
     if loops[loop, 2] == loops[loop, 1]:
@@ -322,12 +320,12 @@ def enter_iokernel(now: Any, a: Any, length: Any, passing: Any, loops: Any, coun
 
 
 @njit
-def pause(now: Any, loops: Any, s: Any) -> None:
+def pause(now: Any, pauses: Any, loops: Any, s: Any) -> None:
     """One of the cores, or the first loop's, stands still for a while: a timer's tick, or the host."""
     n_apps, n_cores = len(s.app_n), len(s.core)
     slot = n_apps + n_cores + 1 + len(loops)
     schedule(s.when, s.tree, slot, now + 1 + np.int64(-math.log(uniform(s.rng, n_apps)) * s.settings[PAUSE_GAP]))
-    length: Any = s.pauses[min(np.int64(uniform(s.rng, n_apps) * len(s.pauses)), len(s.pauses) - 1)]
+    length: Any = pauses[min(np.int64(uniform(s.rng, n_apps) * len(pauses)), len(pauses) - 1)]
     c: Any = min(np.int64(uniform(s.rng, n_apps) * (n_cores + 1)), n_cores)
     if c < n_cores:
         s.core[c, 5] |= PAUSED
@@ -367,6 +365,15 @@ def answered(now: Any, a: Any, app_n: Any) -> None:
 
 
 @njit
+def all_taken(kinds: Any, app_n: Any, n_cores: Any) -> Any:
+    """1 if latency applications have every core."""
+    held: Any = 0
+    for a in range(len(app_n)):
+        held += 0 if kinds[a] else app_n[a, 0]
+    return 1 if held >= n_cores else 0
+
+
+@njit
 def contested(table: Any, ends: Any, kinds: Any, app_n: Any) -> Any:
     """1 if an application could use more cores than it has."""
     for a in range(len(app_n)):
@@ -392,9 +399,9 @@ def run(
     ends: Any,
     counts: Any,
     hist: Any,
-    since: Any,
     passing: Any,
     loops: Any,
+    pauses: Any,
     s: Any,
 ) -> None:
     """Run until `max_events` more events have happened or the clock is at `until`."""
@@ -419,7 +426,7 @@ def run(
             else:
                 deliver(now, a, now, length, queue, ends, counts, s)
         elif slot > tick + len(loops):
-            pause(now, loops, s)
+            pause(now, pauses, loops, s)
         elif slot > tick:
             leave_iokernel(now, slot - tick - 1, passing, loops, queue, ends, counts, s)
         elif slot < tick:
@@ -428,20 +435,21 @@ def run(
             if s.core[c, 1] == BUSY:
                 s.times[a, WORK] += s.job[c, 3]
                 if s.job[c, 1]:  # the s.quantum is over
-                    push_job(now, a, s.job[c, 0], -s.job[c, 1], queue, ends, counts)
+                    push_job(now, a, s.job[c, 0], -s.job[c, 1], c, queue, ends, counts, s)
                 else:
                     counts[a, DONE] += 1
                     sojourn = max(now, world[LOOP_PAUSED]) - s.job[c, 0] + s.settings[TRANSIT]
+                    done(a, c, sojourn, s)
                     if s.app_n[a, 5] >= 0:
                         answered(now, a, s.app_n)
                     s.times[a, SOJOURN] += sojourn
                     hist[a, bucket_of(sojourn)] += 1
             elif s.core[c, 1] == MOVING:
+                account(now, s)
                 s.app_n[a, 4] -= 1
-                account(now, s.app_n, since, s.times)
             next_for(now, a, c, queue, ends, kinds, s)
         else:
-            account(now, s.app_n, since, s.times)
+            account(now, s)
             fill_table(now, table, queue, ends, kinds, s.app_n, s.times)
             view[0]["now_ns"] = np.uint64(now)
             call_policy(addresses[0], addresses[2], addresses[3])  # numba passes the context
@@ -450,12 +458,16 @@ def run(
             moved = apply_grants(now, table, queue, ends, counts, s)
             world[DECISIONS] += moved
             conserve(now, ends, queue, kinds, s.core, s.app_n, table, s.settings, counts)
-            loops[0, 0] = max(loops[0, 0], now) + s.settings[DECIDE] * n_apps + s.settings[ACTUATE] * moved
+            decided_ns = s.settings[DECIDE] * n_apps + s.settings[ACTUATE] * moved
+            loops[0, 0] = max(loops[0, 0], now) + decided_ns
+            loops[0, 3] += decided_ns
+            world[DECIDED_NS] += decided_ns
+            world[ALL_TAKEN] = all_taken(kinds, s.app_n, n_cores)
             later = max(now + s.settings[INTERVAL], loops[0, 0])
             world[NEXT_URGENT] = max(now + s.settings[URGENT], loops[0, 0])
             world[CONTESTED] = contested(table, ends, kinds, s.app_n) if s.settings[URGENT] else 0
             schedule(s.when, s.tree, slot, later if s.settings[INTERVAL] else FAR)
-    account(now, s.app_n, since, s.times)
+    account(now, s)
     world[NOW] = now
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,8 @@ from ...iokernel._native import ffi, lib
 from ...iokernel.policy import Policy, load
 from ...runtime import layout
 from ...runtime.errors import CorelaneError
-from . import draws
-from . import engine as e
+from . import draws, engine
+from . import state as e
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,31 @@ class Costs:
 
 
 @dataclass(frozen=True)
+class Slow:
+    """Requests slower than `slow_ns`, and the sums of what their time went into, ns.
+
+    The way through the iokernel; waiting while a core was on its way, while one could have been given, while latency
+    applications had all; the core.
+    """
+
+    n: int = 0
+    in_iokernel: int = 0
+    for_move: int = 0
+    for_decision: int = 0
+    for_cores: int = 0
+    on_core: int = 0
+
+    def __add__(self, other: Slow) -> Slow:
+        return Slow(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+
+@dataclass(frozen=True)
 class Result:
-    """What one application saw since the last reset. Latency is from arrival to completion."""
+    """What one application saw since the last reset. Latency is from arrival to completion.
+
+    Cores, on average: those held are at work for requests, at what comes on top (`cores_extra`: stolen requests, first
+    ones, wake-ups), on their way, or idle.
+    """
 
     name: str
     seconds: float
@@ -128,9 +151,17 @@ class Result:
     mean_latency_ns: float
     cores_held: float
     cores_worked: float
+    cores_extra: float
+    cores_moving: float
     moves: int
     violations: int
     histogram: Any
+    slow: Slow
+
+    @property
+    def cores_idle(self) -> float:
+        """Held, and not at work."""
+        return self.cores_held - self.cores_worked - self.cores_extra - self.cores_moving
 
     def percentile_us(self, p: float) -> float:
         """Latency in us at percentile p, the middle of its bucket (within 0.8 %); infinite where requests dropped."""
@@ -165,7 +196,8 @@ class Simulation:
     """A world of applications on `cores` cores. params: the policy's settings. Same arguments and seed: same run.
 
     urgent_ns: the policy is also called, so long after it was called last, when a request waits for an application
-    without a core and when a core goes idle that another could use, as in an iokernel; 0: at intervals only.
+    without a core and when a core goes idle that another could use, as in an iokernel; 0: at intervals only. slow_ns:
+    note what requests of a longer latency waited for; 0: do not.
     """
 
     QUEUE = 1 << 15  # requests an application can have waiting
@@ -180,6 +212,7 @@ class Simulation:
         params: Mapping[str, float] | Sequence[int] = (),
         costs: Costs | None = None,
         urgent_ns: int = 0,
+        slow_ns: int = 0,
         loops: int = 1,
         seed: int = 1,
     ) -> None:
@@ -210,13 +243,14 @@ class Simulation:
         self._ends = np.zeros((n, 2), np.int64)
         self._counts = np.zeros((n, e.N_COUNTS), np.int64)
         self._hist = np.zeros((n, e.N_BUCKETS), np.int64)
-        self._since = np.zeros(1, np.int64)
         self._world = np.zeros(e.N_WORLD, np.int64)
         self._times = np.zeros((n, e.N_TIMES), np.int64)
         self._passing = np.zeros((loops, self.QUEUE if costs.packet_ns or costs.pauses_ns else 1, 4), np.int64)
-        self._loops = np.zeros((loops, 3), np.int64)
+        self._loops = np.zeros((loops, 4), np.int64)
+        self._pauses = np.array(costs.pauses_ns, np.int64)
+        self._slow = np.zeros((n, e.SLOW_COLUMNS), np.int64)
         self._reset_at = 0
-        self._state = self._cores_and_slots(n, (interval_ns, urgent_ns), costs, loops, seed)
+        self._state = self._cores_and_slots(n, (interval_ns, urgent_ns, slow_ns), costs, loops, seed)
         self._seed = seed
 
     @staticmethod
@@ -232,7 +266,7 @@ class Simulation:
     def _streams(n: int, seed: int) -> Any:
         return np.stack([np.random.SeedSequence([seed, a]).generate_state(4, np.uint64) for a in range(n)])
 
-    def _cores_and_slots(self, n: int, decides: tuple[int, int], costs: Costs, loops: int, seed: int) -> Any:
+    def _cores_and_slots(self, n: int, given: tuple[int, int, int], costs: Costs, loops: int, seed: int) -> Any:
         slots = n + self.cores + 1 + loops + 1
         size = 1 << (slots - 1).bit_length()
         when = np.full(size, e.FAR, np.int64)
@@ -244,28 +278,29 @@ class Simulation:
         core = np.full((self.cores, 7), -1, np.int64)
         core[:, [1, 2, 5, 6]] = 0
         job = np.zeros((self.cores, 4), np.int64)
-        app_n = np.zeros((n, 7), np.int64)
+        app_n = np.zeros((n, 9), np.int64)
         app_n[:, [3, 5]] = -1
-        pauses = np.array(costs.pauses_ns, np.int64)
+        job_waits, queue_waits = np.zeros((self.cores, 4), np.int64), np.zeros((n, self.QUEUE, 6), np.int64)
+        waits = e.Waits(self._slow, job_waits, queue_waits) if given[2] else None
         quantum = np.array([a.quantum_ns for a in self.apps], np.int64)
         settings = np.zeros(e.N_SETTINGS, np.int64)
-        settings[[e.INTERVAL, e.URGENT]] = decides
+        settings[[e.INTERVAL, e.URGENT, e.SLOW]] = given
         settings[[e.MOVE_BUSY, e.MOVE_IDLE, e.SEEN]] = costs.move_busy_ns, costs.move_idle_ns, costs.seen_ns
         settings[[e.STEAL, e.FIRST, e.WAKE]] = costs.steal_ns, costs.first_ns, costs.wake_ns
         settings[[e.PACKET, e.TRANSIT, e.NOTICE]] = costs.packet_ns, costs.transit_ns, costs.notice_ns
         if costs.pauses_ns:
             settings[e.PAUSE_GAP] = 1e9 / (costs.pauses_per_s * (self.cores + 1))
-            e.schedule(when, tree, slots - 1, int(settings[e.PAUSE_GAP]))
+            engine.schedule(when, tree, slots - 1, int(settings[e.PAUSE_GAP]))
         settings[[e.DECIDE, e.ACTUATE]] = costs.decide_ns, costs.actuate_ns
         for a in range(n):
             if self._gap[a, 0] != draws.NEVER:
-                e.schedule(when, tree, a, 1 + int(draws.draw(self._gap, rng, a)))
-        e.schedule(when, tree, n + self.cores, 0)
-        return e.State(when, tree, rng, core, job, app_n, quantum, settings, self._times, self._world, pauses)
+                engine.schedule(when, tree, a, 1 + int(draws.draw(self._gap, rng, a)))
+        engine.schedule(when, tree, n + self.cores, 0)
+        return e.State(when, tree, rng, core, job, app_n, quantum, settings, self._times, self._world, waits)
 
     def run(self, events: int = 1 << 60, until_ns: int = e.FAR - 1) -> None:
         """Go on for so many events, or until the clock stands at until_ns."""
-        e.run(
+        engine.run(
             events,
             until_ns,
             self._world,
@@ -279,9 +314,9 @@ class Simulation:
             self._ends,
             self._counts,
             self._hist,
-            self._since,
             self._passing,
             self._loops,
+            self._pauses,
             self._state,
         )
 
@@ -290,6 +325,9 @@ class Simulation:
         self._counts[:] = 0
         self._hist[:] = 0
         self._times[:] = 0
+        self._slow[:] = 0
+        self._loops[:, 3] = 0
+        self._world[e.DECIDED_NS] = 0
         self._reset_at = self.now_ns
 
     def progress(self, name: str) -> tuple[int, int]:
@@ -302,6 +340,11 @@ class Simulation:
         """Application `name`'s gaps and service as tables of one row, and its stream of randomness at the start."""
         a = next(i for i, app in enumerate(self.apps) if app.name == name)
         return self._gap[a : a + 1], self._service[a : a + 1], self._streams(len(self.apps), self._seed)[a : a + 1]
+
+    def loops_busy(self) -> tuple[float, float]:
+        """Since the last reset: part of its time that the busiest loop of the iokernel works; of the first, decides."""
+        span = max(self.now_ns - self._reset_at, 1)
+        return float(self._loops[:, 3].max() / span), float(self._world[e.DECIDED_NS] / span)
 
     @property
     def now_ns(self) -> int:
@@ -328,7 +371,10 @@ class Simulation:
             mean_latency_ns=float(times[e.SOJOURN] / done),
             cores_held=float(times[e.HELD] / span),
             cores_worked=float(times[e.WORK] / span),
+            cores_extra=float(times[e.EXTRA] / span),
+            cores_moving=float(times[e.MOVED] / span),
             moves=int(counts[e.GAINED]),
             violations=int(counts[e.VIOLATIONS]),
             histogram=self._hist[a].copy(),
+            slow=Slow(*map(int, self._slow[a])),
         )

@@ -22,27 +22,27 @@ def draw(document: dict[str, Any]) -> Canvas:
     canvas = Canvas(
         "sim: policies, cores and the price of deciding rarely",
         message=document["settings"]["message"],
-        n=sum(int(r["n"]) for r in rows),
-        panels=4 + 2 * bool(managed),
-        size=(22.0 + 11.0 * bool(managed), 9.0),
+        n=sum(int(r["n"]) for r in rows if "under" not in r),
+        panels=6 if managed else 4,
+        size=(30.0, 14.0) if managed else (22.0, 14.0),
+        widths=(2.2, *([1.2] * (5 if managed else 3))),
     )
-    lines = list(STYLES.values())
-    shown = (CORES[0], CORES[-1])
+    lines = [*STYLES.values(), ("-.", "D")]
     for i, policy in enumerate(POLICIES):
-        for j, cores in enumerate(shown):
+        for j, cores in enumerate(CORES):
             mine = [r for r in points if r["policy"] == policy and r["cores"] == cores]
             kept = [(r["load"], number(r["p999_us"])) for r in mine if math.isfinite(number(r["p999_us"]))]
             if kept:
                 canvas.curve(
                     [a for a, _ in kept],
                     [b for _, b in kept],
-                    label=f"{policy}, {cores} cores",
+                    label=f"{policy}, {cores}",
                     colour=i,
                     style=lines[j][0],
                     marker=lines[j][1],
                 )
     canvas.axes[0].set_yscale("log")
-    canvas.axes[0].set_xlabel("load (share of all cores)")
+    canvas.axes[0].set_xlabel("load, on 4 to 256 cores (share of all cores)")
     canvas.axes[0].set_ylabel("p99.9 latency (us)")
     _draw_one_loop(canvas, [r for r in rows if "policy" in r and "loops" in r])
     x = [float(r["interval_us"]) for r in slow]
@@ -52,8 +52,8 @@ def draw(document: dict[str, Any]) -> Canvas:
     canvas.axes[2].set_xlabel("time between decisions (us)")
     canvas.axes[2].set_ylabel(f"cores of {BURST_CORES} (cores)")
     for arm, why in document["settings"]["stops"].items():
-        if any(arm.endswith(f", {c} cores") for c in shown) or arm.endswith(", one loop"):
-            canvas.caption(f"{arm} stops: {why}.")
+        if not any(arm.endswith(f", {c} cores") for c in CORES[1:-1]):  # those are in the document
+            canvas.caption(f"{arm}: {why}.")
     canvas.caption(f"Third: least headroom that keeps p99.9 under {LIMIT_US:g} us at 40 % load, log-normal service.")
     _draw_box(canvas, [r for r in rows if "servers" in r])
     if managed:
@@ -85,7 +85,7 @@ def _draw_box(canvas: Canvas, rows: list[dict[str, Any]]) -> None:
             name = f"p{p}, {servers} core{'s' if servers > 1 else ''}"
             canvas.curve(x, [r[f"model_p{p}_us"] for r in mine], label=f"simulator {name}", colour=colour, panel=3)
             y = [r[f"box_p{p}_us"] for r in mine]
-            canvas.curve(x, y, label=f"machine {name}", colour=colour, style="", marker="x", panel=3)
+            canvas.curve(x, y, label=f"machine {name}", colour=colour, style=" ", marker="x", panel=3)
     axes.set_yscale("log")
     axes.set_xlabel("load (share of the cores)")
     axes.set_ylabel("latency (us)")
@@ -97,11 +97,16 @@ def _draw_managed(canvas: Canvas, rows: list[dict[str, Any]]) -> None:
     for panel, measure, unit in ((4, "p99_us", "p99 latency"), (5, "batch_share", "batch work")):
         for i, policy in enumerate(MANAGED):
             mine = [r for r in rows if r["under"] == policy]
-            x = [100 * r["load"] for r in mine]
-            model, machine = ([number(r[f"{side}_{measure}"]) for r in mine] for side in ("model", "box"))
-            canvas.curve(x, model, label=f"simulator, {policy}", colour=i, panel=panel)
-            canvas.curve(x, machine, label=f"iokernel, {policy}", colour=i, style="", marker="x", panel=panel)
-        canvas.axes[panel].set_xlabel("load: time that requests ask for (% of the worker cores)")
+            for side, style, marker in (("model", "-", "o"), ("box", " ", "x")):
+                label = f"{'simulator' if side == 'model' else 'iokernel'}, {policy}"
+                kept = [(100 * r["load"], number(r[f"{side}_{measure}"])) for r in mine]
+                kept = [(x, y) for x, y in kept if math.isfinite(y)]
+                if kept:
+                    x, y = zip(*kept, strict=True)
+                    canvas.curve(x, y, label=label, colour=i, style=style, marker=marker, panel=panel)
+                else:
+                    canvas.caption(f"{label}: every {unit} is infinite, or no request was served.")
+        canvas.axes[panel].set_xlabel("load (% of the worker cores)")
         canvas.axes[panel].set_ylabel(f"{unit} ({'us' if panel == 4 else 'of what the jobs do alone'})")
     canvas.axes[4].set_yscale("log")
     requests = sum(int(r["n"]) for r in rows)

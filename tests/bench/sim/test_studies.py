@@ -38,9 +38,28 @@ def test_one_loop_ends_where_its_packets_fill_it(monkeypatch):
         (p, c) for p in ("shenango", "delay", "fair") for c in (64, 128)
     ]
     for policy in ("shenango", "delay", "fair"):
-        assert session.stops[f"{policy}, one loop"].endswith(
-            "at 128 cores: each iokernel loop is 115 % busy with packets"
-        )
+        late, full = session.stops[f"{policy}, one loop"].split("; ")
+        assert late.startswith("p99.9 is beyond 100 us at cores 128: ")
+        assert "their way through a loop that is 1" in late
+        assert full.startswith("cores 128 is not carried: an iokernel loop is 1")
+    assert [r["carried"] for r in session.arms] == [True, False] * 3
+
+
+def test_curves_go_on_to_a_load_that_is_not_carried(monkeypatch):
+    """Beyond the one at which the tail is late; and the last one tried says so if it was carried."""
+    monkeypatch.setattr(studies, "CORES", (4,))
+    monkeypatch.setattr(studies, "POLICIES", ("static", "delay"))
+    monkeypatch.setattr(studies, "LOADS", (0.2, 0.5, 0.97, 1.05))
+    session = Notes()
+    studies.policies_against_load(session, 0.0)
+    loads = {p: [r["load"] for r in session.arms if r["policy"] == p] for p in ("static", "delay")}
+    assert loads == {"static": [0.2, 0.5], "delay": [0.2, 0.5, 0.97, 1.05]}
+    late, full = session.stops["delay, 4 cores"].split("; ")
+    assert late.startswith("p99.9 is beyond 100 us at load 0.97: ")
+    assert full.startswith("load 1.05 is not carried: they have 100 % of the cores (requests 9")
+    monkeypatch.setattr(studies, "LOADS", (0.2,))
+    studies.policies_against_load(session, 0.0)
+    assert session.stops["delay, 4 cores"] == "the highest load tried is carried"
 
 
 def test_deciding_rarely_takes_more_cores(monkeypatch):

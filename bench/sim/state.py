@@ -1,0 +1,70 @@
+"""The arrays of a simulation, and the names of their columns."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+FAR = 1 << 62
+
+# What a core does.
+FREE, IDLE, BUSY, MOVING, BATCHING = 0, 1, 2, 3, 4
+# Why its next request begins late, bits: the core was another application's, it was paused.
+ANOTHERS, PAUSED = 1, 2
+
+# Columns of `counts`, a row an application.
+ARRIVED, DONE, GAINED, LOST, DROPPED, VIOLATIONS, BIGGEST_QUEUE = 0, 1, 2, 3, 4, 5, 6
+N_COUNTS = 7
+# Columns of `times`, ns summed, a row an application.
+WAIT, SOJOURN, WORK, HELD, EXTRA, MOVED = 0, 1, 2, 3, 4, 5
+N_TIMES = 6
+# Columns of `slow`, a row an application: how many requests were slow, and of these, ns summed, their way through the
+# iokernel, what they waited while a core was on its way, while one could have been given, and while latency
+# applications had all; and the rest, their service and what comes on top of it on the core. Together their time.
+N_SLOW, IN_IOKERNEL, FOR_MOVE, FOR_DECISION, FOR_CORES, ON_CORE = 0, 1, 2, 3, 4, 5
+SLOW_COLUMNS = 6
+# Entries of `world`.
+NOW, EVENTS, TICKS, CHANGED_GRANTS, DECISIONS, NEXT_URGENT = 0, 1, 2, 3, 4, 5
+CONTESTED, LOOP_PAUSED, ALL_TAKEN, DECIDED_NS, SINCE = 6, 7, 8, 9, 10
+N_WORLD = 11
+# Entries of `settings`.
+INTERVAL, MOVE_BUSY, MOVE_IDLE, STEAL, PACKET, DECIDE, ACTUATE = 0, 1, 2, 3, 4, 5, 6
+URGENT, NOTICE, TRANSIT, FIRST, SEEN, WAKE, PAUSE_GAP, SLOW = 7, 8, 9, 10, 11, 12, 13, 14
+N_SETTINGS = 15
+ANSWER_MOST_NS, ANSWER_MEMORY = 100_000, 16  # as in iokernel/allocate.c
+
+SUB_BITS = 6  # a histogram bucket is 1/64 of an octave: a value is known to 1.6 %
+N_BUCKETS = 64 << SUB_BITS
+
+
+class Waits(NamedTuple):
+    """slow: see its columns. job: of the request on a core, the time in the iokernel and of waiting by its reasons.
+    queue: of a place in an application's queue, the clocks (State) when it was taken, and what was waited before.
+    """
+
+    slow: Any
+    job: Any
+    queue: Any
+
+
+class State(NamedTuple):
+    """The arrays that every step needs. Rows: slots, applications or cores.
+
+    when, tree: times of the slots and the winner tree over them. rng: four words an application, and four for pauses.
+    core: owner (-1 none), state, whether it was at work when it was taken, last owner, next idle core, why its next
+    request begins late, paused until. job: arrived, ns left after this run, started, length of this run. app_n: cores
+    held, idle, in batch work, first idle core, on their way, when it got its only core from another (-1: it has
+    answered), how long that lately took it. Then, ns: for how long a core was on its way, and for how long none was and
+    latency applications did not have all cores.
+    """
+
+    when: Any
+    tree: Any
+    rng: Any
+    core: Any
+    job: Any
+    app_n: Any
+    quantum: Any
+    settings: Any
+    times: Any
+    world: Any
+    waits: Waits | None
