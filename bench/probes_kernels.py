@@ -34,8 +34,8 @@ def matmul_naive(a: Any, b: Any, c: Any) -> None:
 
 def matmul_blocked(a: Any, b: Any, c: Any) -> None:
     """Blocks of 32 x 32, of matrices in the shape (rows of blocks, 32, columns of blocks, 32): innermost loops of four
-    vectors. Indexed from 0 on in each dimension, since numba takes any other index for one that may be negative and does
-    not vectorise."""
+    vectors. Indexed from 0 on in each dimension: any other index may be negative, as numba sees it, and is not
+    vectorised."""
     for i0 in range(a.shape[0]):
         for k0 in range(a.shape[2]):
             for j0 in range(b.shape[2]):
