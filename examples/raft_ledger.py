@@ -1,6 +1,7 @@
 """Accounts that survive the death of the machine they are on: your own state machine on three nodes.
 
-python raft_ledger.py serve 1 SOCKET PEERS        and 2, and 3, on the same or other machines
+python raft_ledger.py serve 1 SOCKET PEERS LOG    and 2, and 3, on the same or other machines; each LOG is made once:
+                                                  corelane raft init --log LOG --size 64M
 python raft_ledger.py ask PEERS deposit ann 5     from anywhere; PEERS is 1=ADDRESS:PORT,2=...,3=...
 """
 
@@ -38,9 +39,9 @@ class Ledger:
 
 def main() -> None:
     if sys.argv[1] == "serve":
-        number, socket, peers = int(sys.argv[2]), sys.argv[3], sys.argv[4]
+        number, socket, peers, log = int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5]
         with Runtime(socket, name=f"ledger-{number}") as runtime:
-            service = serve(runtime, number, peers, machine=Ledger())
+            service = serve(runtime, number, peers, machine=Ledger(), log=log)
             runtime.start()
             print("ready", flush=True)
             runtime.wait()

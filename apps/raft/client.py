@@ -86,8 +86,8 @@ class Client:
     def command(self, data: bytes) -> bytes:
         """Apply a command exactly once; its reply.
 
-        Raises Unknown if it may have been applied or not, another CorelaneError if it was not, for one because the
-        session has ended: the next command begins another.
+        Raises Unknown if it may have been applied or not, for one because the session has ended: the next command
+        begins another. Raises another CorelaneError if it was not.
         """
         if not self._session:
             word = int.from_bytes(os.urandom(8), "little") | 1  # asked again, it gets the same session
@@ -109,20 +109,17 @@ class Client:
     def _ask(self, kind: int, session: int, sequence: int, data: bytes) -> bytes:
         deadline = time.monotonic() + self._timeout_s
         self._ticket += 1
-        sent = 0
         while time.monotonic() < deadline:
             self._send(kind, self._ticket, session, sequence, data)
-            sent += 1
             answer = self._wait(min(deadline, time.monotonic() + self._resend_s))
             self.leader = answer[1] if answer else self.leader
             if answer is not None and answer[0] == _OK:
                 return answer[2]
             if answer is not None and answer[0] in (_EXPIRED, _OUT_OF_ORDER):
+                # It may have ended after an earlier copy was applied: sent again, or doubled by the network.
                 self._session = self._sequence = 0
-                if sent > 1:  # it may have ended after an earlier one was applied
-                    why = "the session ended while the command was sent again"
-                    raise Unknown("do a command", why, "look whether it was applied before you ask anew")
-                raise CorelaneError("do a command", "the session has ended, and it was not applied", "ask anew")
+                why = "the session ended, before or after it was applied"
+                raise Unknown("do a command", why, "look whether it was applied before you ask anew")
             if answer is not None and answer[0] == _TOO_LARGE:
                 raise CorelaneError("do a command", f"{len(data)} bytes are more than the nodes take")
             self._next_node(answer[1] if answer else 0)

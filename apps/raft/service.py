@@ -207,12 +207,13 @@ def serve(
     peers: of all nodes, this one's too, {id: (address, port)} or as `parse_peers` takes it. machine: the state
     machine; None: the key-value store. kv_port: memcached's protocol there (only for that). log: a file that
     `make_log_file` made once (logs.py). area: in its place, a storage area of the runtime's iokernel. Neither: in
-    memory. sqpoll: a kernel thread looks for its writes (docs/storage.md). memory_bytes: of the store. election_ms:
-    without a leader for so long, a node asks for votes. lease: reads by lease (see raft.h for what that assumes of
-    clocks). join: this node will be added to a running group. disk: what to put around the log's device (logs.py).
-    group: its name; nodes, clients and logs of another one are refused. max_sessions: of clients; with one more,
-    the one that was silent for longest ends. settings: further fields of struct cl_raft_config. Raises
-    CorelaneError.
+    memory, and then a node that ends must not be started again under its id: it has forgotten its votes, and what it
+    acknowledged may be lost (docs/raft.md). sqpoll: a kernel thread looks for its writes (docs/storage.md).
+    memory_bytes: of the store. election_ms: without a leader for so long, a node asks for votes. lease: reads by
+    lease (see raft.h for what that assumes of clocks). join: this node will be added to a running group. disk: what
+    to put around the log's device (logs.py). group: its name; nodes, clients and logs of another one are refused.
+    max_sessions: of clients; with one more, the one that was silent for longest ends. settings: further fields of
+    struct cl_raft_config. Raises CorelaneError.
     """
     places = parse_peers(peers) if isinstance(peers, str) else dict(peers)
     if id not in places:

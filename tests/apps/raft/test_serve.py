@@ -288,12 +288,14 @@ def listed(path: str) -> dict[str, dict[str, object]]:
 
 
 @pytest.mark.timeout(120)
-def test_the_example_replicates_a_state_machine_in_python(make_group) -> None:
+def test_the_example_replicates_a_state_machine_in_python(make_group, tmp_path: Path) -> None:
     example = ROOT / "examples" / "raft_ledger.py"
     assert len(example.read_text().splitlines()) < 60
     group = make_group(False)
+    argv = {i: [str(example), "serve", str(i), group.path, PEERS, str(tmp_path / f"{i}.log")] for i in (1, 2, 3)}
     for i in (1, 2, 3):
-        group.start(i, [str(example), "serve", str(i), group.path, PEERS])
+        make_log_file(argv[i][-1], 32 << 20)
+        group.start(i, argv[i])
     with group.client(timeout_s=60) as client:
         assert client.command(b"deposit ann 5") == b"5"
         assert client.command(b"withdraw ann 2") == b"3"
@@ -303,4 +305,6 @@ def test_the_example_replicates_a_state_machine_in_python(make_group) -> None:
         assert client.query(b"ann") == b"4"
         group.kill(2)
         with pytest.raises(Unknown), group.client(timeout_s=1) as other:
-            other.command(b"deposit ann 1")
+            other.command(b"deposit bob 1")
+        group.start(1, argv[1])
+        assert client.command(b"deposit ann 1") == b"5"
