@@ -415,8 +415,7 @@ int cl_raft_ready(struct cl_raft *r, struct cl_raft_ready *ready)
     memset(ready, 0, offsetof(struct cl_raft_ready, chunk_members));
     if (r->role == CL_RAFT_FAILED)
         return 0;
-    if (!r->held)
-        cl_raft_let_go(r);
+    raft_let_go_unheld(r);
     ready->truncate_from = r->log.truncated_from;
     r->log.truncated_from = 0;
     uint64_t last = r->role == CL_RAFT_LEADER ? r->let_go : r->log.last;
@@ -468,8 +467,7 @@ int cl_raft_poll_message(struct cl_raft *r, struct cl_raft_msg *m)
 {
     if (r->role == CL_RAFT_FAILED)
         return 0;
-    if (!r->held)
-        cl_raft_let_go(r);
+    raft_let_go_unheld(r);
     raft_reads_begin_round(r);
     bool found = poll_reply(r, m) || raft_poll_follower(r, m);
     for (uint32_t i = 0; i < r->n_peers && !found; i++) {

@@ -201,6 +201,7 @@ bool raft_committed_in_term(const struct cl_raft *r);
 void raft_stop_leading(struct cl_raft *r);
 void raft_transfer_step(struct cl_raft *r, struct raft_peer *p);
 void raft_yield(struct cl_raft *r);
+void raft_let_go_unheld(struct cl_raft *r);
 
 /* snapshot.c */
 int raft_on_snapshot(struct cl_raft *r, const struct cl_raft_msg *m);

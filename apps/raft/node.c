@@ -21,6 +21,7 @@ static void set_defaults(struct cl_raft_node_config *c)
     c->max_sessions = c->max_sessions ? c->max_sessions : 1024;
     c->reply_bytes = c->reply_bytes ? c->reply_bytes : 1400;
     c->waiting = c->waiting ? c->waiting : 4096;
+    c->batches = cl_min(c->batches ? c->batches : NODE_ROUNDS, NODE_ROUNDS);
     c->session_ms = c->session_ms ? c->session_ms : 3600 * 1000;
 }
 

@@ -107,6 +107,7 @@ struct cl_raft_node_config {
     uint32_t reply_bytes;  /* largest reply [1400]; one is kept a session */
     uint32_t waiting;      /* [4096] commands forwarded, and as many queries, at one time: a power of two */
     uint64_t session_ms;   /* [1 hour] */
+    uint32_t batches;      /* [64] of commands on their way to be committed at one time; at most 64. node_round.c */
     uint32_t log_requests; /* [1024] asked of the log and not durable yet, at one time */
 };
 
@@ -114,7 +115,8 @@ struct cl_raft_node_counters {
     uint64_t frames_in, frames_refused; /* refused: neither of the core nor of a node */
     uint64_t commands, queries;         /* of own clients and forwarded */
     uint64_t answered, answers_busy, answers_retry, answers_refused;
-    uint64_t applied, duplicates; /* duplicates: answered from the session, not applied again */
+    uint64_t batches, batches_ahead; /* ahead: of those, that went before the one before was committed */
+    uint64_t applied, duplicates;    /* duplicates: answered from the session, not applied again */
     /* forwarded = forward_answers + forward_lost + those that wait; lost: answered CL_RAFT_RETRY here. refused: never sent. */
     uint64_t forwarded, forward_answers, forward_lost, forward_refused;
     uint64_t sessions_opened, sessions_closed, sessions_expired;

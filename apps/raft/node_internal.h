@@ -55,12 +55,23 @@ struct node_blob {
     uint64_t index, term;
 };
 
-/* The batch that is on its way to be committed, and the next one. node_round.c */
+#define NODE_ROUNDS 64u /* batches on their way, at most */
+
+struct node_batch {
+    uint64_t last, entries; /* its last entry, and how many it has */
+    uint64_t begun_ns;
+};
+
+/* The batches that are on their way to be committed, and the next one. node_round.c */
 struct node_round {
-    bool out;
-    uint64_t begun_ns, entries; /* of the one that went last */
-    uint64_t wait_for;          /* the next one goes when it has so many entries, */
-    uint64_t wait_until_ns;     /* or at this time; 0: at once */
+    struct node_batch out[NODE_ROUNDS]; /* a ring, oldest first */
+    uint32_t head, count;
+    uint64_t durable_ns; /* how long the own disk took over the newest; 0: it is not done */
+    uint64_t least_ns
+        [2]; /* from going to commit, of any batch: in this span of LEAST_SPAN_NS, and in the one before; 0: none */
+    uint64_t least_end_ns;  /* of this span */
+    uint64_t wait_for;      /* the next one goes when it has so many entries, */
+    uint64_t wait_until_ns; /* or at this time; 0: at once */
 };
 
 struct cl_raft_node {

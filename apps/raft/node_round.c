@@ -1,39 +1,104 @@
 /* When a leader's next batch of commands goes (raft.h: cl_raft_let_go). To the disk and to the others a batch costs about the same
- * whether it holds one command or a hundred, so one is on its way at a time and what comes meanwhile gathers.
+ * whether it holds one command or a hundred, so what comes while a batch costs them gathers; but where batches wait for the
+ * network, several are on their way.
  *
- * A command that comes alone goes at once. But when a batch of several is committed, or others have come meanwhile, clients are
- * about to hear of it and to send their next commands: those are waited for until as many have come as were answered, an eighth
+ * What a batch costs shows in how long the own disk takes over it, since the others' are at work at the same time; how long it
+ * waits for the network shows in the fastest batch of the last seconds, since what a busy processor adds is not in that. Batches
+ * go SPACING times as far apart as the disk takes, SPACING_NS at least, and as many are on their way as go into the fastest one's
+ * time: one where the disk or the processor is what takes it, config.batches at most. After a tick another one goes in any case.
+ *
+ * A command that comes alone goes at once. But when the only batch on its way, one of several, is committed, clients are about
+ * to hear of it and to send their next commands: those are waited for until as many have come as were answered, an eighth
  * of the time that the batch took at most. Without that, clients that wait for their answers fall into two groups that take
  * turns, and batches have half the size. */
 #include "node_internal.h"
 
 #define WAIT_PART 8
+#define SPACING 3
+#define SPACING_NS 300000u
+#define LEAST_SPAN_NS 10000000000ull
 
-/* The batch that was out is committed, or it has been out for a tick. */
-static void round_ended(struct cl_raft_node *node, uint64_t gathered, uint64_t now)
+static struct node_batch *newest(struct node_round *b)
+{
+    return &b->out[(b->head + b->count - 1) % NODE_ROUNDS];
+}
+
+static void note_time(struct node_round *b, uint64_t took, uint64_t now)
+{
+    if (now >= b->least_end_ns) {
+        b->least_ns[1] = b->least_ns[0];
+        b->least_ns[0] = 0;
+        b->least_end_ns = now + LEAST_SPAN_NS;
+    }
+    b->least_ns[0] = b->least_ns[0] ? cl_min(b->least_ns[0], took) : took;
+}
+
+/* How many batches so far apart may be on their way. */
+static uint64_t window_of(const struct cl_raft_node *node, uint64_t spacing)
+{
+    const uint64_t *least = node->round.least_ns;
+    uint64_t fastest = least[1] ? cl_min(least[0], least[1]) : least[0];
+    return cl_min(cl_max(fastest / spacing, 1ull), (uint64_t)node->config.batches);
+}
+
+/* Batches up to `commit` are out no more. Whether the last one was among them; then its clients are waited for. */
+static void take_committed(struct cl_raft_node *node, const struct cl_raft_gathering *g, uint64_t now)
 {
     struct node_round *b = &node->round;
-    b->out = false;
-    b->wait_for = gathered + b->entries;
-    uint64_t wait = cl_min((now - b->begun_ns) / WAIT_PART, node->config.tick_ns);
+    struct node_batch last = {0};
+    while (b->count && b->out[b->head].last <= g->commit) {
+        last = b->out[b->head];
+        note_time(b, cl_max(now - last.begun_ns, 1ull), now);
+        b->head = (b->head + 1) % NODE_ROUNDS;
+        b->count--;
+    }
+    if (b->count || !last.last)
+        return;
+    b->wait_for = g->entries + last.entries;
+    uint64_t wait = cl_min((now - last.begun_ns) / WAIT_PART, node->config.tick_ns);
     b->wait_until_ns = b->wait_for > 1 ? now + wait : 0;
+}
+
+/* Until when the next batch waits for those that are out; UINT64_MAX: for something to happen. */
+static uint64_t spaced_until(struct cl_raft_node *node, const struct cl_raft_gathering *g, uint64_t now)
+{
+    struct node_round *b = &node->round;
+    const struct node_batch *last = newest(b);
+    if (b->count == node->config.batches)
+        return UINT64_MAX;
+    if (!b->durable_ns && g->durable >= last->last)
+        b->durable_ns = cl_max(now - last->begun_ns, 1ull);
+    uint64_t tick = last->begun_ns + node->config.tick_ns;
+    uint64_t spacing = cl_max(SPACING * b->durable_ns, (uint64_t)SPACING_NS);
+    if (!b->durable_ns || b->count >= window_of(node, spacing))
+        return tick;
+    return cl_min(last->begun_ns + spacing, tick);
 }
 
 void node_round(struct cl_raft_node *node)
 {
     struct node_round *b = &node->round;
-    uint64_t gathered;
-    bool full = cl_raft_gathered(node->raft, &gathered);
-    if (full || (!b->out && !gathered && !b->wait_until_ns))
+    struct cl_raft_gathering g;
+    cl_raft_gathering(node->raft, &g);
+    if (!b->count && !g.entries && !b->wait_until_ns)
         return;
     uint64_t now = node->config.env.now_ns(node->config.env.arg);
-    if (b->out)
-        round_ended(node, gathered, now);
-    if (b->wait_until_ns && gathered < b->wait_for && now < b->wait_until_ns)
+    take_committed(node, &g, now);
+    if (b->count) {
+        uint64_t until = spaced_until(node, &g, now);
+        b->wait_until_ns = g.entries && until != UINT64_MAX ? until : 0;
+        if (now < until)
+            return;
+    } else if (b->wait_until_ns && g.entries < b->wait_for && now < b->wait_until_ns) {
         return;
+    }
     b->wait_until_ns = 0;
-    if (!gathered)
+    if (!g.entries)
         return;
+    cl_count(&node->count.batches, 1);
+    cl_count(&node->count.batches_ahead, b->count > 0);
     cl_raft_let_go(node->raft);
-    *b = (struct node_round){.out = true, .begun_ns = now, .entries = gathered};
+    b->count++;
+    *newest(b) = (struct node_batch){.last = g.last + g.entries, .entries = g.entries, .begun_ns = now};
+    b->durable_ns = 0;
 }

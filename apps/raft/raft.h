@@ -234,6 +234,13 @@ struct cl_raft_room {
     uint64_t uncommitted_entries, uncommitted_bytes;
 };
 
+/* What a leader's next batch would be, and how far those before it are. */
+struct cl_raft_gathering {
+    uint64_t entries; /* that wait; 0 also if it does not lead */
+    uint64_t last;    /* entry that has gone */
+    uint64_t commit, durable;
+};
+
 /* Since it was made. messages_in = handled + stale_term + refused_* + from_strangers + ignored. */
 struct cl_raft_counters {
     uint64_t messages_in, messages_out;
@@ -277,10 +284,10 @@ CL_API void cl_raft_missed_ticks(struct cl_raft *raft, uint32_t ticks);
 CL_API int cl_raft_propose(struct cl_raft *raft, const void *data, uint32_t bytes, uint64_t *index, uint64_t *term);
 /* Batches. What is proposed while a batch is on its way to be committed gathers, and goes as one when that is committed or a tick
  * has gone by: one write to the disk, and one message to each follower if it fits. After cl_raft_hold a batch goes only by
- * cl_raft_let_go, which does nothing while it may not. cl_raft_gathered: how many entries wait; 1: they may not go yet. */
+ * cl_raft_let_go, whatever is on its way. */
 CL_API void cl_raft_hold(struct cl_raft *raft);
 CL_API void cl_raft_let_go(struct cl_raft *raft);
-CL_API int cl_raft_gathered(const struct cl_raft *raft, uint64_t *entries);
+CL_API void cl_raft_gathering(const struct cl_raft *raft, struct cl_raft_gathering *out);
 /* Ask for a linearizable read; the answer with this context comes from cl_raft_poll_read. -EPERM: no leader known; -EAGAIN:
  * too many wait. A follower asks its leader; that question or its answer may get lost: ask again. */
 CL_API int cl_raft_read_index(struct cl_raft *raft, uint64_t context);

@@ -111,25 +111,28 @@ void raft_advance_commit(struct cl_raft *r)
     raft_members_committed(r);
 }
 
-/* The batch that went last is not committed, and went in this tick. Nothing waits for longer than a tick: on a network with a long
- * way several batches are on it, and the one after a lost one shows that something is missing. */
-static bool batch_out(const struct cl_raft *r)
+void cl_raft_gathering(const struct cl_raft *r, struct cl_raft_gathering *out)
 {
-    return r->commit < r->let_go && r->let_go_tick == r->ticks;
-}
-
-int cl_raft_gathered(const struct cl_raft *r, uint64_t *entries)
-{
-    *entries = r->role == CL_RAFT_LEADER ? r->log.last - r->let_go : 0;
-    return r->role == CL_RAFT_LEADER && batch_out(r);
+    bool leads = r->role == CL_RAFT_LEADER;
+    *out = (struct cl_raft_gathering){.entries = leads ? r->log.last - r->let_go : 0,
+                                      .last = r->let_go,
+                                      .commit = r->commit,
+                                      .durable = r->log.durable};
 }
 
 void cl_raft_let_go(struct cl_raft *r)
 {
-    if (r->role != CL_RAFT_LEADER || r->let_go == r->log.last || batch_out(r))
+    if (r->role != CL_RAFT_LEADER || r->let_go == r->log.last)
         return;
     r->let_go = r->log.last;
     r->let_go_tick = r->ticks;
+}
+
+/* Where the driver leaves it to the core: the next batch goes when the one before is committed, or has been out for a tick. */
+void raft_let_go_unheld(struct cl_raft *r)
+{
+    if (!r->held && (r->commit >= r->let_go || r->let_go_tick != r->ticks))
+        cl_raft_let_go(r);
 }
 
 void cl_raft_hold(struct cl_raft *r)

@@ -258,7 +258,9 @@ static void check_disk(struct sim_world *w, struct sim_node *n, const struct cl_
     struct sim_watch *old = &n->watch;
     const struct cl_raft_config *c = &w->swarm.config;
     uint32_t most = c->disk_ticks ? c->disk_ticks : 5 * c->election_ticks;
-    bool waits = s->role == CL_RAFT_LEADER && s->durable < s->last && s->members.n_voters > 1;
+    struct cl_raft_gathering went; /* what gathers for the next batch waits for the others, not for the disk */
+    cl_raft_gathering(w->body->core(n), &went);
+    bool waits = s->role == CL_RAFT_LEADER && s->durable < went.last && s->members.n_voters > 1;
     if (!waits || !old->waits || s->durable != old->durable) {
         old->waits = waits;
         old->durable = s->durable;

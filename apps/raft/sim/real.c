@@ -225,6 +225,7 @@ static int new_node(struct real *r)
         .max_sessions = w->swarm.max_sessions,
         .reply_bytes = REPLY_BYTES,
         .waiting = WAITING,
+        .batches = w->swarm.batches,
         .log_requests = w->swarm.log_requests,
     };
     char err[256];

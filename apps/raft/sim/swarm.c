@@ -108,4 +108,5 @@ void sim_swarm_draw(struct sim_world *w)
     s->max_sessions = (uint32_t)ONE_OF(w, 8, SIM_SESSIONS);
     /* Few: slots are used again while what is slow, as a superblock, is under way. */
     s->log_requests = (uint32_t)ONE_OF(w, 0, 3, 6, 24);
+    s->batches = (uint32_t)ONE_OF(w, 0, 1, 2, 4);
 }

@@ -105,6 +105,7 @@ struct sim_swarm {
     uint32_t torn, disk_error_ppm, no_space_ppm, disk_size; /* the real node's disks */
     uint32_t max_sessions;                                  /* and its sessions */
     uint32_t log_requests;                                  /* and what it asks of its log at one time */
+    uint32_t batches;                                       /* and how many of its batches are on their way */
     struct cl_raft_config config;
 };
 
