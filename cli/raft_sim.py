@@ -18,9 +18,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=values.positive, default=5, metavar="N", help="of a cluster (default 5)")
     parser.add_argument(
         "--mode",
-        choices=("core", "node"),
+        choices=("core", "node", "kv"),
         default="core",
-        help="core: the bare core, its storage a model; node: the real node and log on block devices that fail",
+        help="core: the bare core, its storage a model; node: the real node and log on block devices that fail; "
+        "kv: the same with the key-value store on it",
     )
     parser.add_argument(
         "--steps", type=values.whole, default=0, metavar="N", help="with faults and load, of each seed (default 2500)"

@@ -96,7 +96,7 @@ static void open_session(struct sim_world *w, uint32_t client)
 
 static bool needs_session(const struct sim_world *w, uint32_t client)
 {
-    return w->options.mode == CL_RAFT_SIM_NODE && !w->clients[client].number;
+    return w->options.mode != CL_RAFT_SIM_CORE && !w->clients[client].number;
 }
 
 static void begin(struct sim_world *w, uint32_t client, const struct sim_command *given)

@@ -1,6 +1,7 @@
 /* A node that is the real one, with its sessions and snapshots, on the real log (see real.h). */
 #include "real.h"
 #include "../../../drivers/blk_fault.h"
+#include "../../kv/image.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,7 @@ static void real_unmake(struct sim_world *w, struct sim_node *n)
     if (!r)
         return;
     forget(r);
+    sim_store_free(&r->store);
     if (r->blk)
         cl_blk_close(r->blk);
     free(r);
@@ -161,17 +163,31 @@ static void env_answer(void *arg, const struct cl_raft_token *token, int status,
 
 /* The state machine. */
 
+static void check_store(struct real *r, uint64_t index, int rc, const struct sim_outcome *store,
+                        const struct sim_outcome *model)
+{
+    if (rc || store->value != model->value || store->refused != model->refused)
+        sim_fail(r->world, "#%u's store answers entry %lu with %016lx%s (%d), and a register with %016lx%s",
+                 r->owner->id, index, store->value, store->refused ? ", refused" : "", rc, model->value,
+                 model->refused ? ", refused" : "");
+}
+
 static int64_t machine_apply(void *arg, uint64_t index, uint64_t clock_ms, const uint8_t *command, uint32_t bytes,
                              uint8_t *reply, uint32_t room)
 {
-    (void)clock_ms;
     struct real *r = arg;
     struct sim_command c;
     if (bytes != sizeof(c) || room < sizeof(struct sim_outcome))
         return -EINVAL;
     memcpy(&c, command, sizeof(c));
-    struct sim_outcome out = sim_machine_apply(&r->machine, index, &c, true);
-    sim_check_applied(r->world, r->owner, index, r->machine.digest);
+    struct sim_outcome out = sim_machine_apply(&r->machine, index, &c, true), model = out;
+    uint64_t digest = r->machine.digest;
+    if (real_has_store(r)) {
+        int rc = sim_store_apply(&r->store, index, clock_ms, &c, &out);
+        digest = sim_mix(digest ^ sim_store_digest(&r->store));
+        check_store(r, index, rc, &out, &model);
+    }
+    sim_check_applied(r->world, r->owner, index, digest);
     memcpy(reply, &out, sizeof(out));
     return sizeof(out);
 }
@@ -179,31 +195,46 @@ static int64_t machine_apply(void *arg, uint64_t index, uint64_t clock_ms, const
 static int64_t machine_query(void *arg, uint64_t clock_ms, const uint8_t *query, uint32_t bytes, uint8_t *reply,
                              uint32_t room)
 {
-    (void)clock_ms;
     struct real *r = arg;
     struct sim_command c;
     if (bytes != sizeof(c) || room < sizeof(struct sim_outcome))
         return -EINVAL;
     memcpy(&c, query, sizeof(c));
-    struct sim_outcome out = sim_machine_execute(r->machine.registers, &c);
+    struct sim_outcome out = sim_machine_execute(r->machine.registers, &c), model = out;
+    if (real_has_store(r))
+        check_store(r, r->machine.applied, sim_store_query(&r->store, clock_ms, &c, &out), &out, &model);
     memcpy(reply, &out, sizeof(out));
     return sizeof(out);
+}
+
+/* Of a snapshot: the store's image, if there is one, and then the model. */
+static uint64_t image_bytes(const struct real *r)
+{
+    return real_has_store(r) ? (uint64_t)cl_kv_image_bytes(r->store.kv.store) : 0;
 }
 
 static int64_t machine_save(void *arg, uint64_t at, uint8_t *out, uint64_t room)
 {
     struct real *r = arg;
-    uint64_t n = cl_min(room, sizeof(r->machine) - at);
-    memcpy(out, (const uint8_t *)&r->machine + at, n);
+    uint64_t image = image_bytes(r);
+    if (at < image)
+        return r->store.machine.save(r->store.machine.arg, at, out, room);
+    uint64_t n = cl_min(room, image + sizeof(r->machine) - at);
+    memcpy(out, (const uint8_t *)&r->machine + (at - image), n);
     return (int64_t)n;
 }
 
 static int machine_load(void *arg, uint64_t at, const uint8_t *data, uint64_t bytes, uint64_t total)
 {
     struct real *r = arg;
-    if (total != sizeof(r->machine) || at + bytes > total)
+    if (total < sizeof(r->machine) || at + bytes > total || (!real_has_store(r) && total > sizeof(r->machine)))
         return -EINVAL;
-    memcpy((uint8_t *)&r->machine + at, data, bytes);
+    uint64_t image = total - sizeof(r->machine), first = at < image ? cl_min(bytes, image - at) : 0;
+    int rc = first ? r->store.machine.load(r->store.machine.arg, at, data, first, image) : 0;
+    if (rc)
+        return rc;
+    if (bytes > first)
+        memcpy((uint8_t *)&r->machine + (at + first - image), data + first, bytes - first);
     if (at + bytes == total) {
         r->owner->watch.applied = r->machine.applied;
         r->world->result->snapshots_installed += r->running; /* else it is its own, read back */
@@ -221,7 +252,7 @@ static int new_node(struct real *r)
         .machine = {r, machine_apply, machine_query, machine_save, machine_load},
         .log = r->log,
         .tick_ns = w->swarm.tick_ns,
-        .snapshot_bytes = REAL_SNAPSHOT_BYTES,
+        .snapshot_bytes = real_snapshot_bytes(r),
         .max_sessions = w->swarm.max_sessions,
         .reply_bytes = REPLY_BYTES,
         .waiting = WAITING,
@@ -233,8 +264,12 @@ static int new_node(struct real *r)
     c.raft.seed = sim_mix(c.raft.seed + (uint64_t)n->epoch * SIM_NODES + n->id);
     if (n->id > w->options.nodes)
         c.raft.members = (struct cl_raft_members){0};
+    if (real_has_store(r)) /* chunks of an image: with 300 bytes each it would take seconds */
+        c.raft.message_bytes = cl_max(c.raft.message_bytes, 20000u);
     sim_machine_init(&r->machine);
     n->watch.applied = 0;
+    if (real_has_store(r) && sim_store_new(&r->store, err))
+        return sim_fail(w, "#%u: cannot make a store: %s", n->id, err), -ENOMEM;
     int rc = cl_raft_node_new(&c, &r->node, err);
     if (rc)
         sim_fail(w, "#%u: cannot make a node: %s", n->id, err);

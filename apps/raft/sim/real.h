@@ -7,9 +7,11 @@
 
 #include "../../../libos/storage/log.h"
 #include "../node.h"
+#include "store.h"
 #include "world.h"
 
 #define REAL_SNAPSHOT_BYTES (8 << 10)
+#define REAL_STORE_SNAPSHOT_BYTES (SIM_STORE_BYTES + (128 << 10))
 #define REAL_IN_FLIGHT 3 /* flushes of the log */
 #define REAL_CONFIRM_NS SIM_MS
 
@@ -23,6 +25,7 @@ struct real {
     struct cl_log *log;
     struct cl_raft_node *node;
     struct sim_machine machine; /* its own sessions are not used: the node has some */
+    struct sim_store store;     /* CL_RAFT_SIM_KV: the state machine that answers; the other one must say the same */
     bool running;
     enum real_bad bad;
     bool hurt;        /* it was, or may have been, in this life: what was submitted meanwhile may fail later */
@@ -40,6 +43,16 @@ static inline uint64_t real_clock(void *arg)
 {
     struct real *r = arg;
     return sim_local_ns(r->world, r->owner);
+}
+
+static inline bool real_has_store(const struct real *r)
+{
+    return r->world->options.mode == CL_RAFT_SIM_KV;
+}
+
+static inline uint64_t real_snapshot_bytes(const struct real *r)
+{
+    return real_has_store(r) ? REAL_STORE_SNAPSHOT_BYTES : REAL_SNAPSHOT_BYTES;
 }
 
 /* real_disk.c */

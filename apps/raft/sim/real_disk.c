@@ -7,10 +7,15 @@
 #include "real.h"
 #include "../../../drivers/blk_fault.h"
 #include "../../../drivers/blk_memory.h"
+#include "../../../libos/storage/log_disk.h"
 #include <errno.h>
 #include <string.h>
 
-#define REAL_SLOT_BYTES (64u << 10) /* what the log sets apart for each of two snapshots */
+/* What the log sets apart for each of two snapshots. */
+static uint64_t slot_bytes(const struct real *r)
+{
+    return (real_snapshot_bytes(r) + CL_LOG_PIECE_DATA - 1) / CL_LOG_PIECE_DATA * CL_LOG_PIECE_BYTES;
+}
 
 /* The node's disk as the seed drew it, or in the state that a fault put it in. */
 static struct cl_blk_fault_config disk_config(struct real *r)
@@ -62,11 +67,12 @@ int real_new_disk(struct real *r)
 {
     static const uint64_t sizes[] = {256 << 10, 320 << 10, 512 << 10};
     struct sim_world *w = r->world;
-    struct cl_blk_memory_config memory = {.bytes = sizes[w->swarm.disk_size % 3], .depth = 64};
+    uint64_t more = 2 * (slot_bytes(r) - CL_LOG_PIECE_BYTES); /* the sizes are those with slots of one piece */
+    struct cl_blk_memory_config memory = {.bytes = sizes[w->swarm.disk_size % 3] + more, .depth = 64};
     struct cl_blk *inner = NULL;
     char err[256] = "no memory";
     struct cl_blk_fault_config whole = whole_config(r);
-    struct cl_log_layout layout = {.area_id = whole.seed, .snapshot_bytes = REAL_SNAPSHOT_BYTES};
+    struct cl_log_layout layout = {.area_id = whole.seed, .snapshot_bytes = real_snapshot_bytes(r)};
     int rc = cl_blk_memory_new(&memory, &inner, err);
     if (!rc) {
         rc = cl_blk_fault_new(inner, &whole, &r->blk, err);
@@ -114,13 +120,13 @@ static struct cl_log_report inspect(struct real *r)
 static uint64_t place(struct real *r, const struct cl_log_report *report)
 {
     struct cl_random *random = &r->world->random[SIM_R_DISK];
-    uint64_t ring = 2 * CL_LOG_BLOCK_BYTES + 2 * REAL_SLOT_BYTES, end = report->last_offset;
+    uint64_t ring = 2 * CL_LOG_BLOCK_BYTES + 2 * slot_bytes(r), end = report->last_offset;
     uint64_t blocks = cl_min((end - ring) / CL_LOG_BLOCK_BYTES, 12ul);
     uint64_t what = cl_random_below(random, 5);
     if (what == 0)
         return cl_random_below(random, 2) * CL_LOG_BLOCK_BYTES + cl_random_below(random, 512);
     if (what == 1)
-        return 2 * CL_LOG_BLOCK_BYTES + cl_random_below(random, 2) * REAL_SLOT_BYTES + cl_random_below(random, 2000);
+        return 2 * CL_LOG_BLOCK_BYTES + cl_random_below(random, 2) * slot_bytes(r) + cl_random_below(random, 2000);
     if (end <= ring)
         return ring + cl_random_below(random, r->blk->bytes - ring);
     return end - CL_LOG_BLOCK_BYTES * (1 + cl_random_below(random, blocks)) + cl_random_below(random, 200);

@@ -9,6 +9,7 @@
 
 #define CL_RAFT_SIM_CORE 0 /* nodes are the bare core on modelled stable storage */
 #define CL_RAFT_SIM_NODE 1 /* nodes are the real node on the real log, on block devices that fail */
+#define CL_RAFT_SIM_KV 2   /* the same, and its state machine is the replicated key-value store */
 
 /* Mistakes of the core's driver, on purpose: the tests show that each is found. */
 #define CL_RAFT_SIM_NO_MUTANT 0

@@ -291,7 +291,7 @@ static void judge_history(struct sim_world *w)
 static void begin(struct sim_world *w)
 {
     const struct cl_raft_sim_options *o = &w->options;
-    w->body = o->mode == CL_RAFT_SIM_NODE ? &sim_real : &sim_bare;
+    w->body = o->mode == CL_RAFT_SIM_CORE ? &sim_bare : &sim_real;
     w->stopped = w->calm = false;
     w->stamp = 0;
     w->hash = o->seed;
@@ -350,7 +350,7 @@ int cl_raft_sim_run(struct cl_raft_sim *sim, const struct cl_raft_sim_options *o
                     struct cl_raft_sim_result *result)
 {
     struct sim_world *w = &sim->world;
-    if (!options->nodes || options->nodes > CL_RAFT_SIM_MOST_NODES || options->mode > CL_RAFT_SIM_NODE ||
+    if (!options->nodes || options->nodes > CL_RAFT_SIM_MOST_NODES || options->mode > CL_RAFT_SIM_KV ||
         options->mutant >= CL_RAFT_SIM_MUTANTS)
         return -EINVAL;
     uint64_t failures = result->failures, steps = options->steps ? options->steps : 2500;

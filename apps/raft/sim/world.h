@@ -16,6 +16,7 @@
  *   client.c   clients with sessions that try again
  *   bare.c     a node: the bare core with modelled stable storage (disk.h)
  *   real.c     a node: the real one (../node.h) on the real log on block devices that fail
+ *   store.c    its state machine where that is the key-value store (../kv_machine.h)
  *   check.c    the invariants
  *   trace.c    the readable trace, and the digest by which two runs are compared */
 #ifndef CORELANE_APPS_RAFT_SIM_WORLD_H

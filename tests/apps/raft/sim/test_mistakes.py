@@ -19,7 +19,7 @@ from cltest.cbuild import ROOT, setup_py
 class Mistake:
     """old becomes new in file. seeds: that find it at the latest. shows: how (a regular expression).
 
-    mode: 0 for the bare core, 1 for the real node. outcomes: nobody looks into disks at promises.
+    mode: 0 for the bare core, 1 for the real node, 2 with the store. outcomes: nobody looks into disks at promises.
     """
 
     file: str
@@ -113,6 +113,22 @@ MISTAKES = {
         ANY,
         mode=1,
         outcomes=True,
+    ),
+    "lets items expire by each replica's own clock": Mistake(
+        "apps/raft/node_client.c",
+        "cl_max(node->clock_ms, get64(p + 24))",
+        "node->config.env.wall_ms(node->config.env.arg)",
+        200,
+        "state-machine safety",
+        mode=2,
+    ),
+    "forgets the count of cas numbers in an image": Mistake(
+        "apps/kv/image.c",
+        ".cas_count = p->cas_count,",
+        ".cas_count = p->cas_count / 2,",
+        200,
+        "state-machine safety",
+        mode=2,
     ),
 }
 

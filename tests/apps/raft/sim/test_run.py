@@ -17,7 +17,8 @@ def test_seeds(c_program: Make, nodes: int) -> None:
     assert f"{count} runs" in run(0, 1, count, nodes)
 
 
-def test_seeds_of_real_nodes(c_program: Make) -> None:
+@pytest.mark.parametrize("mode", [1, 2])
+def test_seeds_of_real_nodes(c_program: Make, mode: int) -> None:
     count = 10 if os.environ.get("CORELANE_SANITIZE") else 30
     run = c_program("tests/apps/raft/sim/c/seeds.c")
-    assert f"{count} runs" in run(1, 1, count, 5)
+    assert f"{count} runs" in run(mode, 1, count, 5)

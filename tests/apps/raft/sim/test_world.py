@@ -107,6 +107,16 @@ def test_seeds_of_other_sizes_of_real_nodes(nodes):
     expect(run_many(1, 300 if nodes > 1 else 100, nodes, mode="node"))
 
 
+@pytest.mark.parametrize("nodes", [1, 3, 5, 7])
+def test_seeds_of_real_nodes_with_the_key_value_store(nodes):
+    """Its answers are judged; the replicas' stores are the same after each entry, through snapshots and restarts."""
+    result = run_many(1, 400, nodes, mode="kv")
+    expect(result)
+    for name in ("ops_answered", "snapshots_made", "crashes"):
+        assert result.counts[name] > 100, name
+    assert nodes == 1 or result.counts["snapshots_installed"] > 10
+
+
 @pytest.mark.parametrize("nodes", [1, 2, 3, 4, 7, 9])
 def test_seeds_of_other_sizes(nodes):
     expect(run_many(1, 1000 if nodes in (3, 7) else 100, nodes))
