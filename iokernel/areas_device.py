@@ -129,12 +129,16 @@ class DeviceStore:
     def delete(self, area: Area) -> None:
         self._change([a for a in self._table.areas if a.name != area.name])
 
+    def _busy(self, area: Area) -> Refused:
+        where = f"it lies at offset {area.offset} of {self._path}"
+        return Refused(f"storage area {area.name}", "another process has it open", where, errno.EBUSY)
+
     def open(self, area: Area) -> tuple[int, bool]:
         deadline = time.monotonic() + _LINGER_S
         while self.in_use(area) and time.monotonic() < deadline:
             time.sleep(0.01)
         if self.in_use(area):
-            raise Refused(f"storage area {area.name}", "another process has it open", errno=errno.EBUSY)
+            raise self._busy(area)
         why = blk_loop.missing()
         if why and not self._trusted:
             hint = "set storage.trusted = true if its applications may be trusted with the whole device"
@@ -144,7 +148,7 @@ class DeviceStore:
             return fd, False
         if why:
             os.close(fd)
-            raise Refused(f"storage area {area.name}", "another process has it open", errno=errno.EBUSY)
+            raise self._busy(area)
         try:
             return blk_loop.attach(fd, area.offset, area.size)[0], True
         finally:

@@ -173,8 +173,12 @@ class Log(Closing):
         queue: int = 0,
         in_flight: int = 0,
         owned: bool = False,
+        name: str = "",
     ) -> None:
-        """owned: close the device with the log. Raises LogDamaged, or CorelaneError saying why it cannot be opened."""
+        """owned: close the device with the log. name: of the log, for errors.
+
+        Raises LogDamaged, or CorelaneError saying why it cannot be opened.
+        """
         self._blk, self._owned, self._lock = blk, owned, threading.Lock()
         self._ptr: Any = None
         self._asked: deque[Any] = deque()  # the log has pointers to these until they are done, whoever stops waiting
@@ -184,10 +188,10 @@ class Log(Closing):
         rc = lib.cl_log_open_wait(config, out, report, err)
         self.report = _report(report)
         if rc and self.report.tail == "damaged":
-            error = LogDamaged("open the log", self.report.why, _DAMAGED_HINT, -rc)
+            error = LogDamaged(f"open the log {name}".rstrip(), self.report.why, _DAMAGED_HINT, -rc)
             error.report = self.report
             raise error
-        check(rc, "open the log", err)
+        check(rc, f"open the log {name}".rstrip(), err)
         self._ptr = out[0]
 
     @staticmethod
@@ -213,7 +217,7 @@ class Log(Closing):
         """
         blk = blk_file.FileBlk(path, sqpoll=sqpoll, read_only=on_damage == "read-only")
         try:
-            return cls(blk, on_damage=on_damage, owned=True)
+            return cls(blk, on_damage=on_damage, owned=True, name=os.fspath(path))
         except BaseException:
             blk.close()
             raise
@@ -237,7 +241,7 @@ class Log(Closing):
         try:
             if on_damage != "read-only":
                 format_if_new(blk, snapshot_bytes=snapshot_bytes)
-            return cls(blk, on_damage=on_damage, owned=True)
+            return cls(blk, on_damage=on_damage, owned=True, name=f"in storage area {name}")
         except BaseException:
             blk.close()
             raise

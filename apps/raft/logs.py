@@ -31,6 +31,8 @@ _NONE = (
     "id: take it out of the group, and bring in one with another id"
 )
 
+_BLANK = "its superblocks, at offsets 0 and 4096, are zero"
+
 CLAIM_WAIT_S = 2.0
 """How long a claim may stay with a node that was killed a moment ago before somebody else is said to have it."""
 
@@ -104,7 +106,7 @@ class LogArea(NodeLog):
             new = False  # recovery does with one of them, or says what cannot be read
         if new:
             self.blk.close()
-            raise CorelaneError(f"open the log in storage area {name}", "there is none", _NONE, errno.ENOENT)
+            raise CorelaneError(f"open the log in storage area {name}", f"there is none: {_BLANK}", _NONE, errno.ENOENT)
         self._open(f"in storage area {name}")
 
 
@@ -135,7 +137,9 @@ def make_log_area(socket: str, name: str) -> int:
     with contextlib.closing(_claimed(socket, name, False)) as blk:
         if not format_if_new(blk, snapshot_bytes=snapshot_bytes(blk.size_bytes)):
             raise CorelaneError(
-                f"make a log in storage area {name}", "it is not empty", "delete the area and make it again"
+                f"make a log in storage area {name}",
+                f"it is not empty: its first {SUPERBLOCKS_BYTES} bytes are not zero, or not readable",
+                "if what it holds is not needed, delete the area and make it again",
             )
         return blk.size_bytes
 

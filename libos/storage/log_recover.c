@@ -159,16 +159,31 @@ static bool fits(const struct cl_log *log, const struct cl_log_disk_super *s)
            (s->version == CL_LOG_VERSION_GROWN || s->ring_shift == 0);
 }
 
+/* Why a superblock is not whole. NULL: it is. */
+static const char *what_is_wrong(const struct cl_log *log, const struct cl_log_disk_super *s, unsigned i, bool zero)
+{
+    if (log->report.bad_superblocks >> i & 1)
+        return "it cannot be read";
+    if (zero)
+        return "it is zero";
+    if (s->magic != CL_LOG_SUPER_MAGIC)
+        return "it is something else";
+    if (s->crc != cl_log_super_crc(s))
+        return "its checksum is wrong";
+    return (s->generation & 1) != i ? "it belongs in the other place" : NULL;
+}
+
 /* The newer of the whole superblocks; NULL: the log has failed. */
 static const struct cl_log_disk_super *choose(struct cl_log *log)
 {
     static const struct cl_log_disk_super zeros;
     const struct cl_log_disk_super *best = NULL;
+    const char *why[2];
     bool zero[2];
     for (unsigned i = 0; i < 2; i++) {
         const struct cl_log_disk_super *s = (const void *)(log->recover->blocks + i * CL_LOG_BLOCK_BYTES);
         zero[i] = !(log->report.bad_superblocks >> i & 1) && memcmp(s, &zeros, sizeof zeros) == 0;
-        if (s->magic != CL_LOG_SUPER_MAGIC || s->crc != cl_log_super_crc(s) || (s->generation & 1) != i) {
+        if ((why[i] = what_is_wrong(log, s, i, zero[i]))) {
             log->report.bad_superblocks |= 1u << i;
             continue;
         }
@@ -179,24 +194,25 @@ static const struct cl_log_disk_super *choose(struct cl_log *log)
                 i * CL_LOG_BLOCK_BYTES, s->version, CL_LOG_VERSION, CL_LOG_VERSION_GROWN);
             return NULL;
         }
-        if (!fits(log, s)) {
+        if (s->area_bytes <= log->blk->bytes && !fits(log, s)) {
+            cl_log_fail(log, -EINVAL, "the fields of the superblock at offset %u contradict each other",
+                        i * CL_LOG_BLOCK_BYTES);
+            return NULL;
+        }
+        if (s->area_bytes > log->blk->bytes) {
             cl_log_fail(log, -EINVAL,
-                        "the superblock at offset %u is of an area of %llu bytes, which this device of %llu is not",
+                        "the superblock at offset %u is of an area of %llu bytes, and this device has %llu",
                         i * CL_LOG_BLOCK_BYTES, (unsigned long long)s->area_bytes, (unsigned long long)log->blk->bytes);
             return NULL;
         }
         if (!best || s->generation > best->generation)
             best = s;
     }
-    if (!best && log->report.unreadable_blocks)
-        cl_log_fail(
-            log, -EBADMSG,
-            "neither of the superblocks, at offsets 0 and %u, is whole: the one at offset %llu cannot be read: %s",
-            CL_LOG_BLOCK_BYTES, (unsigned long long)log->report.unreadable_offset,
-            strerror(-log->report.unreadable_error));
-    else if (!best)
-        cl_log_fail(log, -EBADMSG, "there is no log: neither of the superblocks, at offsets 0 and %u, is whole",
-                    CL_LOG_BLOCK_BYTES);
+    if (!best)
+        cl_log_fail(log, -EBADMSG, "%sneither of the superblocks is whole: at offset 0 (%s) and at offset %u (%s)%s%s",
+                    zero[0] && zero[1] ? "there is no log: " : "", why[0], CL_LOG_BLOCK_BYTES, why[1],
+                    log->report.unreadable_blocks ? ": " : "",
+                    log->report.unreadable_blocks ? strerror(-log->report.unreadable_error) : "");
     else if (best->generation == 2 && zero[1])
         log->report.bad_superblocks = 0; /* as cl_log_format leaves it */
     return best;

@@ -140,7 +140,12 @@ def test_what_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     path = tmp_path / "zeros"
     path.write_bytes(bytes(MIB))
     assert main(["log", "check", str(path)]) == 1
-    assert "neither of the superblocks, at offsets 0 and 4096, is whole" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"open the log {path}: there is no log: neither of the superblocks is whole" in said
+    assert "at offset 0 (it is zero) and at offset 4096 (it is zero)" in said
+    path.write_bytes(b"something" * (MIB // 9 + 1))
+    assert main(["log", "check", str(path)]) == 1
+    assert "at offset 0 (it is something else) and at offset 4096 (it is something else)" in capsys.readouterr().err
     assert main(["log", "check", str(tmp_path / "missing")]) == 1
     assert "missing" in capsys.readouterr().err
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from cltest import die_with_parent, wait_until
 
-from corelane.drivers.blk import memory_blk
+from corelane.drivers.blk import FaultBlk, memory_blk
 from corelane.drivers.blk_file import FileBlk
 from corelane.libos._native import ffi, lib
 from corelane.libos.log import Log, LogDamaged, format_area
@@ -123,6 +123,28 @@ def test_errors_are_sentences() -> None:
                 next(log.records(999))
         with pytest.raises(CorelaneError, match="it is closed"):
             log.append(b"x")
+
+
+def test_which_superblock_is_bad_and_why_is_said() -> None:
+    with memory_blk(256 << 10) as blk:
+        format_area(blk)
+        with Log(blk):
+            pass
+        for at in (8, 4096 + 200):
+            block = bytearray(blk.read(at & ~4095, 4096))
+            block[at % 4096] ^= 1
+            blk.write(at & ~4095, bytes(block))
+        match = r"at offset 0 \(its checksum is wrong\) and at offset 4096 \(its checksum is wrong\)"
+        with pytest.raises(CorelaneError, match=match):
+            Log(blk)
+    with FaultBlk(memory_blk(256 << 10)) as disk:
+        format_area(disk)
+        disk.write(4096, b"x" * 4096)
+        disk.unreadable(0, 4096)
+        with pytest.raises(
+            CorelaneError, match=r"0 \(it cannot be read\) and at offset 4096 \(it is something else\): In"
+        ):
+            Log(disk)
 
 
 def test_damage_is_refused_and_can_be_cut() -> None:
