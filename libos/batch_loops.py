@@ -1,15 +1,18 @@
 """What is known of loops: which of them count, how far, and which seldom come by the loops within them.
 
-Only reads a function. batch_strips.py asks this before it changes a loop; answers are about the text as it is now.
+Only reads a function, but for hide_counters. batch_strips.py asks this before it changes a loop; answers are about the
+text as it is now.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .batch_ir import NAME, Block, Function, Loop, definitions, dominates
 
+MANY = 128  # of values that follow from one counter
 BRANCH = re.compile(rf"^  br i1 ({NAME}), label ({NAME}), label ({NAME})")
 _COMPARE = re.compile(r"icmp (?:samesign )?(\w+) (i\d+) (\S+), (\S+)$")
 _ADD = re.compile(r"add (?:nuw |nsw )*i\d+ (\S+), (-?\d+)$")
@@ -124,7 +127,31 @@ def _counter(
     return None
 
 
-def multiples(function: Function, loop: Loop, counter: str) -> int:
+def hide_counters(function: Function, loop: Loop, types: dict[str, str], fresh: Callable[[str], str]) -> None:
+    """Hide from loop strength reduction a counter that more values follow from than there are registers: it would keep
+    one in memory for each, and step them all at each turn."""
+    for phi in function.blocks[loop.header].phis:
+        if phi.kind not in ("i32", "i64") or _multiples(function, loop, phi.name) < MANY:
+            continue
+        hidden = fresh("hid")
+        types[hidden] = phi.kind
+        named = re.compile(rf"{re.escape(phi.name)}(?![-\w.$])")
+        for block in (function.blocks[name] for name in loop.blocks):
+            block.lines = [
+                line
+                if re.search(rf"= (add|icmp)\b.* {named.pattern}", line) and block.name in loop.own()
+                else named.sub(hidden, line)
+                for line in block.lines
+            ]
+            block.terminator = named.sub(hidden, block.terminator)
+            for other in block.phis:
+                if block.name != loop.header:
+                    other.incoming = {b: hidden if v == phi.name else v for b, v in other.incoming.items()}
+        first = function.blocks[loop.header]
+        first.lines.insert(0, f'  {hidden} = call {phi.kind} asm "", "=r,0"({phi.kind} {phi.name})')
+
+
+def _multiples(function: Function, loop: Loop, counter: str) -> int:
     """How many values within a loop follow from a phi of its header by additions and multiplications."""
     found, grew = {counter}, True
     lines = [match for name in loop.blocks for line in function.blocks[name].lines if (match := _AFFINE.match(line))]

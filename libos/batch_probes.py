@@ -13,6 +13,8 @@ one fuel count. Where it runs out, `@clp.refill` looks at the word, and sets the
         of it runs in strips: the exit test compares with the end of the strip, `lim`, instead of the bound; what
         follows the strip looks and goes on. Inside either no instruction is added. The copy is a function of its own
         (batch_outline.py): a second loop here would double what the loops around it have to keep in registers.
+    loop around such loops, which make as many turns each time (batch_steady.py): strips of turns whose cost is reckoned
+        when it begins, and nothing is asked within; where a turn is too long for that, a copy runs in which it is.
     loop of cheap turns that seldom comes by the loops within it (a search): strips of half the fuel; the loops within
         look for themselves.
     loop whose turns are few, as the bound shows (remainders of unrolling): no probe; its cost is in its parent's turn.

@@ -289,4 +289,5 @@ DECLARED = {
     "i64 @llvm.umin.i64(i64, i64)": "llvm.umin.i64",
     "i64 @llvm.smax.i64(i64, i64)": "llvm.smax.i64",
     "i64 @llvm.usub.sat.i64(i64, i64)": "llvm.usub.sat.i64",
+    "i64 @llvm.ctlz.i64(i64, i1 immarg)": "llvm.ctlz.i64",
 }

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from . import batch_cost
+from . import batch_cost, batch_steady
 from .batch_ir import (
     NAME,
     Block,
@@ -31,8 +31,8 @@ from .batch_loops import (
     children_are_rare,
     count_of,
     early_exits,
+    hide_counters,
     most_turns,
-    multiples,
     ways_past_children,
 )
 from .batch_outline import Outlined, outline
@@ -52,7 +52,6 @@ from .batch_refill import (
     word,
 )
 
-MANY = 128  # of values that follow from one counter
 ON_CREDIT = 1024  # a loop that costs no more than this does not ask whether the fuel lasts, if the one around it will
 PART_OF_FREE = 64  # what such a loop is reckoned at in a turn around it, where it is free
 
@@ -60,14 +59,15 @@ PART_OF_FREE = 64  # what such a loop is reckoned at in a turn around it, where 
 @dataclass
 class Report:
     """What was done: number of loops by kind, and functions that got probes. unprobed_calls: places that call compiled
-    functions whose code is not here (through a pointer, or compiled apart), which run without probes. missing: why
-    there are no probes at all; "" if all went well."""
+    functions whose code is not here (through a pointer, or compiled apart), which run without probes. steady: loops
+    whose turns have a cost that is known ahead. missing: why there are no probes at all; "" if all went well."""
 
     functions: int = 0
     strips: int = 0
     countdowns: int = 0
     short: int = 0
     unprobed_calls: int = 0
+    steady: int = 0
     missing: str = ""
 
 
@@ -80,6 +80,7 @@ class _Strips:
     shift: int
     limit: str
     shares: bool  # half of the fuel is left to the loops within
+    turn: str = ""  # if shift is not known before the loop begins: what it is then, an i64
 
     @property
     def by(self) -> int:
@@ -112,6 +113,10 @@ class Prober:
         self._searches: set[int] = set()
         self._light: set[int] = set()
         self._counted_down: set[int] = set()
+        self._steady: dict[int, str] = {}
+        self._paid_around: set[int] = set()
+        self._sharing: set[int] = set()
+        self._copies: list[list[Loop]] = []
         self._apart = False  # at work on a copy, whose fuel is its own
         self._costs = {b.name: batch_cost.cost(b.lines, inner) + 1 for b in function.blocks.values()}
 
@@ -125,6 +130,20 @@ class Prober:
         found, odd = loops(self.function, idom)
         counts = {id(loop): count_of(self.function, loop, idom) for loop in found}
         short = self._short(found, counts)
+        self._sort(found, counts, short)
+        for loop in found:
+            if id(loop) in self._light:
+                self._look_ahead(loop, counts, short)
+        self._probe_all(found, counts, short)
+        self.report.short += len(short)
+        for latch, header in odd:
+            self._count_down_edge(latch, header, 20)
+            self.report.countdowns += 1
+        self._enter(bool(found or odd))
+        self.report.functions += 1
+
+    def _sort(self, found: list[Loop], counts: dict[int, Count | None], short: dict[int, int]) -> None:
+        """Find out what the loops around others are."""
         for loop in found:
             count = counts[id(loop)]
             if loop.children and count is not None and self._is_search(loop, counts):
@@ -138,17 +157,79 @@ class Prober:
                 )
                 (self._light if light else self._counted_down).add(id(loop))
             if loop.children:
-                self._hide_counters(loop)
+                hide_counters(self.function, loop, self.types, self.fresh)
+
+    def _probe_all(self, found: list[Loop], counts: dict[int, Count | None], short: dict[int, int]) -> None:
         turns = {id(loop): self._turn(loop, short) for loop in found}
         for loop in found:
-            if id(loop) not in short:
+            if id(loop) not in short and id(loop) not in self._paid_around:
                 self._probe(loop, counts[id(loop)], turns[id(loop)])
-        self.report.short += len(short)
-        for latch, header in odd:
-            self._count_down_edge(latch, header, 20)
-            self.report.countdowns += 1
-        self._enter(bool(found or odd))
-        self.report.functions += 1
+
+    def _look_ahead(self, loop: Loop, counts: dict[int, Count | None], short: dict[int, int]) -> None:
+        """If it can be known ahead of a loop what its turns cost: ask nothing within, or let a copy run in which each
+        loop asks for itself."""
+
+        def turn(child: Loop) -> int | None:
+            return None if id(child) in short else self._turn(child, short)
+
+        rows = batch_steady.rows(self.function, loop, counts, turn)
+        if not rows:
+            return
+        paid = {id(row.loop) for row in rows}
+        others = [child for child in loop.children if id(child) not in paid and id(child) not in short]
+        function, fresh = self.function, self.fresh
+        before = preheader(function, loop, fresh)
+        away = outline(function, loop, before, self.types, fresh)
+        self.made.append(away.function)
+        self._outs.append((away.out, away.out_kind))
+        self._probe_apart(away)
+        own = sum(self._costs[b] for b in loop.own()) + sum(short.get(id(child), 0) for child in loop.children)
+        total, few = str(own + PART_OF_FREE * len(others)), "true"
+        for row in rows:
+            strips = _Strips(loop, row.count, max(0, (row.cost - 1).bit_length()), "", shares=False)
+            most, worst = self._within(strips, batch_steady.MOST), "0"
+            for first in row.firsts:
+                distance, lines = self._left(row.count, first, row.count.bound)
+                left, short_row, both, further = fresh("d"), fresh("short"), fresh("few"), fresh("d")
+                before.lines += [
+                    *lines,
+                    f"  {left} = freeze i64 {distance}",  # here no test of the loop's own says that it is well defined
+                    f"  {short_row} = icmp ule i64 {left}, {most}",
+                    f"  {both} = and i1 {few}, {short_row}",
+                    f"  {further} = call i64 @llvm.umax.i64(i64 {worst}, i64 {left})",
+                ]
+                few, worst = both, further
+            units, more = fresh("u"), fresh("u")
+            before.lines += [*self._units(strips, worst, units), f"  {more} = add i64 {total}, {units}"]
+            total = more
+        less, zeros, shift = fresh("u"), fresh("z"), fresh("shift")
+        before.lines += [
+            f"  {less} = or i64 {total}, 1",
+            f"  {zeros} = call i64 @llvm.ctlz.i64(i64 {less}, i1 true)",
+            f"  {shift} = sub i64 64, {zeros}",
+        ]
+        function.blocks[away.call.name] = away.call
+        before.terminator = f"  br i1 {few}, label {loop.header}, label {away.call.name}, {LIKELY}"
+        self._steady[id(loop)] = shift
+        self.report.steady += 1
+        self._paid_around |= paid
+        self._sharing |= {id(loop)} if others else set()
+
+    def _probe_apart(self, away: Outlined) -> None:
+        """Put probes into the copy of a loop around others."""
+        kept = self.function, self._apart, self._limits, self._outs
+        self.function, self._apart, self._limits, self._outs = away.function, True, [], []
+        idom = dominators(self.function)
+        found, _ = loops(self.function, idom)
+        counts = {id(loop): count_of(self.function, loop, idom) for loop in found}
+        short = self._short(found, counts)
+        self._light |= {id(loop) for loop in found if loop.children}
+        self._copies.append(found)  # so that no other loop gets the id of one of these
+        self._probe_all(found, counts, short)
+        away.function.entry.lines[:0] = [
+            f"  {name} = alloca {kind}, align 8" for name, kind in self._limits + self._outs
+        ]
+        self.function, self._apart, self._limits, self._outs = kept
 
     def _turn(self, loop: Loop, short: dict[int, int]) -> int:
         """What a turn costs, without what the loops within take off for themselves."""
@@ -185,29 +266,6 @@ class Prober:
         own = sum(self._costs[b] for b in loop.own())
         within = [counts[id(child)] for child in loop.children]
         return own <= batch_cost.CHEAP_TURN and children_are_rare(self.function, loop, within)
-
-    def _hide_counters(self, loop: Loop) -> None:
-        """Hide from loop strength reduction a counter that more values follow from than there are registers: it would
-        keep a counter in memory for each, and step them all at each turn."""
-        for phi in self.function.blocks[loop.header].phis:
-            if phi.kind not in ("i32", "i64") or multiples(self.function, loop, phi.name) < MANY:
-                continue
-            hidden = self.fresh("hid")
-            self.types[hidden] = phi.kind
-            named = re.compile(rf"{re.escape(phi.name)}(?![-\w.$])")
-            for block in (self.function.blocks[name] for name in loop.blocks):
-                block.lines = [
-                    line
-                    if re.search(rf"= (add|icmp)\b.* {named.pattern}", line) and block.name in loop.own()
-                    else named.sub(hidden, line)
-                    for line in block.lines
-                ]
-                block.terminator = named.sub(hidden, block.terminator)
-                for other in block.phis:
-                    if block.name != loop.header:
-                        other.incoming = {b: hidden if v == phi.name else v for b, v in other.incoming.items()}
-            first = self.function.blocks[loop.header]
-            first.lines.insert(0, f'  {hidden} = call {phi.kind} asm "", "=r,0"({phi.kind} {phi.name})')
 
     def _pay(self, loop: Loop, count: Count, cost: int) -> None:
         """An innermost loop that counts: pay for it when it begins and let it be, or leave it to a copy that runs in
@@ -246,7 +304,7 @@ class Prober:
             f"  {little} = icmp ult i64 {had}, {half}",
         ]
         low.terminator = f"  br i1 {little}, label {look.name}, label {away.call.name}"
-        look.lines = self._refill(full)
+        look.lines = self._refill(full, had if self._apart else "")
         self._enough(strips, left, look, paid.name, away.call.name)
         for made in (low, look, away.call):
             function.blocks[made.name] = made
@@ -266,10 +324,14 @@ class Prober:
             begin = Block(self.fresh("begin"), terminator=f"  br label {loop.header}")
             split_edge(function, paid.name, loop.header, begin)
             to = begin.name
-        most = ON_CREDIT >> strips.by if strips.by >= 0 else ON_CREDIT << -strips.by
+        most = self._within(strips, ON_CREDIT)
         before.lines.append(f"  {short} = icmp ule i64 {left}, {most}")
         before.terminator = f"  br i1 {short}, label {to}, label {asks.name}, {LIKELY}"
         return asks
+
+    def _within(self, strips: _Strips, fuel: int) -> int:
+        """The distance that some fuel lasts for."""
+        return fuel >> strips.by if strips.by >= 0 else fuel << -strips.by
 
     def _enough(self, strips: _Strips, left: str, block: Block, paid: str, otherwise: str) -> str:
         """Let a block go to `paid` if the fuel lasts for the distance that is left, and likely so; what it has."""
@@ -285,7 +347,7 @@ class Prober:
 
     def _strip_apart(self, away: Outlined, count: Count, shift: int) -> None:
         """Let the copy run in strips."""
-        whole, self.function, self._apart = self.function, away.function, True
+        whole, self.function, self._apart = (self.function, self._apart), away.function, True
         strips = _Strips(away.loop, count, shift, self.fresh("lim"), shares=False)
         away.function.entry.lines.insert(0, f"  {strips.limit} = alloca {count.kind}")
         exits = early_exits(self.function, away.loop, count)
@@ -294,11 +356,13 @@ class Prober:
             limit = self.fresh("lim")
             back = self._give_back(strips, source, to, limit)
             back.lines.insert(0, f"  {limit} = load {count.kind}, ptr {strips.limit}")
-        self.function, self._apart = whole, False
+        self.function, self._apart = whole
 
     def _strip_here(self, loop: Loop, count: Count, cost: int) -> None:
         """Let a loop around others run in strips: one that seldom comes by those, or whose turns they are a part of."""
-        strips = _Strips(loop, count, max(0, (cost - 1).bit_length()), self.fresh("lim"), shares=True)
+        turn = self._steady.get(id(loop), "")
+        shift = max(0, (cost - 1).bit_length())
+        strips = _Strips(loop, count, shift, self.fresh("lim"), not turn or id(loop) in self._sharing, turn)
         self._limits.append((strips.limit, count.kind))
         self._strip(strips)
 
@@ -321,7 +385,11 @@ class Prober:
         on, look, grant = Block(names[0]), Block(self.fresh("look")), Block(names[1])
         fuel, low, full = (self.fresh(n) for n in ("fuel", "low", "fuel"))
         if entry:
-            on.lines = [f"  {fuel} = load i64, ptr %clp.fuel", f"  {low} = icmp slt i64 {fuel}, {1 << strips.shift}"]
+            on.lines, one = [f"  {fuel} = load i64, ptr %clp.fuel"], str(1 << strips.shift)
+            if strips.turn:
+                one = self.fresh("u")
+                on.lines.append(f"  {one} = shl i64 1, {strips.turn}")
+            on.lines.append(f"  {low} = icmp slt i64 {fuel}, {one}")
             on.terminator = f"  br i1 {low}, label {look.name}, label {grant.name}, {UNLIKELY}"
         else:
             on.terminator = f"  br label {look.name}"
@@ -419,6 +487,10 @@ class Prober:
     def _units(self, strips: _Strips, distance: str, into: str) -> list[str]:
         """Fuel for a distance (that it lasts for): its turns, rounded up if the step is no power of two, times the
         cost."""
+        if strips.turn:
+            steps = self.fresh("n")
+            by = abs(strips.count.step).bit_length() - 1
+            return [f"  {steps} = lshr i64 {distance}, {by}", f"  {into} = shl i64 {steps}, {strips.turn}"]
         return [f"  {into} = {'shl' if strips.by >= 0 else 'lshr'} i64 {distance}, {abs(strips.by)}"]
 
     def _moved(self, count: Count, at: str, distance: str) -> tuple[str, list[str]]:
@@ -435,9 +507,11 @@ class Prober:
         count, fresh = strips.count, self.fresh
         fuel, turns, some, span, part, rest = (fresh(n) for n in ("fuel", "n", "n", "span", "part", "fuel"))
         left, lines = self._left(count, at, count.bound)
+        ours = fresh("fuel")
         lines += [
             f"  {fuel} = load i64, ptr %clp.fuel",
-            f"  {turns} = lshr i64 {fuel}, {strips.shift + strips.shares}",
+            f"  {ours} = lshr i64 {fuel}, {int(strips.shares)}",
+            f"  {turns} = lshr i64 {ours}, {strips.turn or strips.shift}",
             f"  {some} = call i64 @llvm.umax.i64(i64 {turns}, i64 1)",
             f"  {span} = mul i64 {some}, {abs(count.step)}",
             f"  {part} = call i64 @llvm.umin.i64(i64 {left}, i64 {span})",

@@ -369,6 +369,48 @@ def test_loops_around_short_ones_look_and_so_do_long_ones_in_them(lengths, small
     assert looks(lambda: made(start, x, ours)) > 20
 
 
+def row_sums(a, out):
+    """As many turns within each time, which is known ahead."""
+    for i in range(a.shape[0]):
+        s = 0.0
+        for j in range(a.shape[1]):
+            s += a[i, j]
+        out[i] = s
+
+
+def row_updates(a, out):
+    """The same in vectors, and what is left behind them."""
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            out[i] += 2 * a[i, j]
+
+
+def triangle(a, out):
+    """Not known: each row is longer than the one before it."""
+    for i in range(a.shape[0]):
+        for j in range(min(i, a.shape[1])):
+            out[i] += a[i, j]
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("shape", [(60_000, 0), (60_000, 1), (60_000, 3), (20_000, 16), (900, 301), (3, 100_003)])
+@pytest.mark.parametrize("function", [row_sums, row_updates, triangle])
+def test_rows_of_one_length_are_reckoned_ahead_and_look_if_they_are_long(function, shape, small, monkeypatch):
+    if small:
+        tiny(monkeypatch)
+    made, plain = probed(function)
+    rng = np.random.default_rng(11)
+    a = rng.random(shape) if function is row_sums else rng.integers(0, 1000, shape)
+    ours, theirs = np.zeros(shape[0], a.dtype), np.zeros(shape[0], a.dtype)
+    made(a, ours)
+    plain(a, theirs)
+    assert np.array_equal(ours, theirs)
+    report = made.overloads[made.signatures[0]].library.report
+    assert (report.steady > 0) == (function is not triangle)
+    if function is not triangle and shape[1] > 1:
+        assert looks(lambda: made(a, ours)) > 10
+
+
 def test_a_bound_beyond_all_counting_is_not_taken_off_on_credit():
     """2^62 turns cost more units than 64 bits hold."""
 
