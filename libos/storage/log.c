@@ -150,7 +150,7 @@ void cl_log_post(struct cl_log *log, struct cl_log_io *io, int op, unsigned flag
 
 /* Hand the posted requests to the device; what it does not take stays for the next pump. After a failure nothing is sent that was
  * not yet: those requests come back as if the device had refused them. */
-static void ring(struct cl_log *log)
+void cl_log_doorbell(struct cl_log *log)
 {
     struct cl_blk_req *reqs[64];
     while (log->outbox) {
@@ -223,7 +223,7 @@ unsigned cl_log_pump(struct cl_log *log)
             any |= close_step(log);
         }
     }
-    ring(log);
+    cl_log_doorbell(log);
     return all;
 }
 

@@ -166,6 +166,7 @@ static inline struct cl_log_flush *cl_log_flush_of(struct cl_log *log, uint64_t 
 void cl_log_fail(struct cl_log *log, int error, const char *format, ...) CL_PRINTF(3, 4);
 void cl_log_post(struct cl_log *log, struct cl_log_io *io, int op, unsigned flags, uint64_t offset, void *buf,
                  uint64_t bytes);
+void cl_log_doorbell(struct cl_log *log); /* hands what was posted to the device; the pump ends with it */
 void cl_log_done(struct cl_log *log, struct cl_log_op *first, int result); /* calls back the whole list */
 void *cl_log_blocks(uint64_t bytes);                                       /* aligned for any device; NULL */
 /* Known to the device as memory that requests often use. 0, or why it makes no difference. cl_log_forget before it is freed. */

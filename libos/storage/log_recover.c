@@ -12,15 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define READ_BYTES (256u << 10)
 #define SEGMENT_BYTES (1u << 20)
-#define SEGMENTS 8 /* one is checked while the reads of the others are under way */
-#define READS (SEGMENT_BYTES / READ_BYTES)
+#define SEGMENTS 4                 /* one is checked while the others are read */
 #define REGISTER_BYTES (32u << 20) /* smaller rings are read before that pays */
 #define READ_TRIES 3               /* of a block alone */
 #define UNREADABLE_MOST 1024       /* blocks: with more, it is the device that fails */
 
-/* A read of up to READ_BYTES. If it fails it is done again block by block, so that one bad sector costs its block only. */
+/* Of a superblock or a segment. If it fails it is done again block by block, so that one bad sector costs its block only. */
 struct read {
     struct cl_log_io io;
     struct segment *segment; /* NULL: of a superblock */
@@ -30,10 +28,10 @@ struct read {
 };
 
 struct segment {
-    struct read reads[READS];
+    struct read read;
     uint8_t *base; /* flush_bytes before it: the beginning of a flush that ends in this segment */
     uint64_t place, bytes;
-    unsigned waiting;
+    bool waiting;
 };
 
 struct cl_log_recover {
@@ -112,7 +110,10 @@ static void read_done(struct cl_log *log, struct cl_log_io *io)
             log->report.bad_superblocks |= 1u << (offset / CL_LOG_BLOCK_BYTES);
     }
     if (!r->left || log->state == CL_LOG_FAILED) {
-        --*(r->segment ? &r->segment->waiting : &recover->waiting);
+        if (r->segment)
+            r->segment->waiting = false;
+        else
+            recover->waiting--;
         return;
     }
     r->left -= CL_LOG_BLOCK_BYTES;
@@ -250,20 +251,18 @@ static int adopt(struct cl_log *log, const struct cl_log_disk_super *s)
     return 0;
 }
 
-/* Send the reads of the next segment, up to the end of the ring or of the lap. */
+/* Send the read of the next segment, up to the end of the ring or of the lap. */
 static void read_ahead(struct cl_log *log, struct segment *g)
 {
     struct cl_log_recover *r = log->recover;
     uint64_t left = log->ring_bytes - (r->read_place - log->ring_shift) % log->ring_bytes;
     g->place = r->read_place;
     g->bytes = r->read_place < r->end ? cl_min(cl_min(left, r->end - r->read_place), (uint64_t)SEGMENT_BYTES) : 0;
-    unsigned n = 0;
-    for (uint64_t at = 0; at < g->bytes; at += READ_BYTES, n++) {
-        g->reads[n] = (struct read){.io.complete = read_done, .segment = g};
-        cl_log_post(log, &g->reads[n].io, CL_BLK_READ, 0, cl_log_offset_of(log, g->place + at), g->base + at,
-                    cl_min(g->bytes - at, (uint64_t)READ_BYTES));
+    g->waiting = g->bytes > 0;
+    if (g->waiting) {
+        g->read = (struct read){.io.complete = read_done, .segment = g};
+        cl_log_post(log, &g->read.io, CL_BLK_READ, 0, cl_log_offset_of(log, g->place), g->base, g->bytes);
     }
-    g->waiting = n;
     r->read_place += g->bytes;
 }
 
@@ -524,6 +523,7 @@ static void stream(struct cl_log *log)
     if (!r->searching && r->at < g->place) /* the beginning of a flush, in the segment before */
         memcpy(g->base - (g->place - r->at), at_place(before, r->at), g->place - r->at);
     read_ahead(log, before);
+    cl_log_doorbell(log); /* so that the device has something to do meanwhile */
     if (!r->searching)
         scan(log, g);
     if (r->searching)
