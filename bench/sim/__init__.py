@@ -8,6 +8,7 @@
                  its randomness; its calls of the iokernel's functions
     formulas.py  queueing theory to check it by
     recursion.py the same queue without events, from the same draws: takes the sampling error out of that check
+    plain.py     that check without it, at a load at which some millions of requests suffice
     box.py       the same requests through the simulator and through this machine's cores
     managed.py, managed_check.py
                  the same loads through the simulator and through an iokernel that moves this machine's cores
@@ -34,7 +35,8 @@ FIGURES = ("sim.erlang_error", "sim.events_per_s")
 
 
 def run(session: Session) -> None:
-    """0.3 of session.seconds for the formulas, 0.4 for the machine, the rest for the studies."""
+    """0.3 of session.seconds for the formulas, 0.4 for the machine, the rest for the studies; on top the plain check,
+    as long as `studies.check_formulas` says."""
     from . import box, managed_check, studies
 
     studies.check_formulas(session, 0.3 * session.seconds)
