@@ -59,7 +59,7 @@ def summary(hist: Any) -> dict[str, Any]:
     buckets_ns: [low, high, count] of each bucket with something in it, both bounds included, upwards; the counts add up
     to n. Percentiles are None in an empty one.
     """
-    if not hist:
+    if not hist or lib.cl_hist_count(hist) == 0:
         return {"n": 0, "p50_us": None, "p90_us": None, "p99_us": None, "max_us": None, "buckets_ns": []}
     seen = Hist.view(hist).snapshot()  # C goes on writing it
 

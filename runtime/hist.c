@@ -214,3 +214,17 @@ uint64_t cl_hist_bucket_high(const struct cl_hist *h, uint32_t bucket)
     /* The last bucket also holds what is above the limit: no upper bound but the largest value seen. */
     return bucket + 1 >= h->n_buckets ? UINT64_MAX - 1 : cl_hist_bucket_low(h, bucket + 1) - 1;
 }
+
+uint32_t cl_hist_used(const struct cl_hist *h, struct cl_hist_used *out, uint32_t n)
+{
+    const uint64_t *counts = counts_of(h);
+    uint64_t max = cl_load_relaxed(&h->max);
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < h->n_buckets && used < n; i++) {
+        uint64_t count = cl_load_relaxed(&counts[i]);
+        if (count)
+            out[used++] =
+                (struct cl_hist_used){cl_hist_bucket_low(h, i), cl_min(cl_hist_bucket_high(h, i), max), count};
+    }
+    return used;
+}

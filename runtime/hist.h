@@ -38,6 +38,11 @@ struct cl_hist {
     uint64_t reserved;
 };
 
+/* A bucket: both bounds are included. The highest that has something in it ends at max. */
+struct cl_hist_used {
+    uint64_t low, high, count;
+};
+
 /* Bytes of a histogram, 0 if digits is not 1..5 or limit not 2..2^62. */
 CL_API uint64_t cl_hist_bytes(uint32_t digits, uint64_t limit);
 /* Make one in given zeroed memory (shared, for example), 8-byte aligned. -EINVAL as above. */
@@ -63,6 +68,8 @@ CL_API uint32_t cl_hist_bucket(const struct cl_hist *h, uint64_t value);
 CL_API uint64_t cl_hist_bucket_low(const struct cl_hist *h, uint32_t bucket);
 CL_API uint64_t cl_hist_bucket_high(const struct cl_hist *h, uint32_t bucket);
 CL_API uint64_t *cl_hist_counts(struct cl_hist *h);
+/* The buckets with something in them, upwards, at most n of them. Returns how many. */
+CL_API uint32_t cl_hist_used(const struct cl_hist *h, struct cl_hist_used *out, uint32_t n);
 // cffi: end
 _Static_assert(sizeof(struct cl_hist) == 64, "the header is one cache line; the counts follow");
 

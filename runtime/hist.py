@@ -20,6 +20,7 @@ from .errors import CorelaneError, check, check_pointer
 PERCENTILES = (50.0, 90.0, 99.0, 99.9, 99.99)
 _MAGIC = b"CLH1"
 _HEAD = struct.Struct("<4sIQQQQQI")  # magic, digits, limit, min, max, sum, infinite, non-empty buckets
+_USED = struct.Struct("=QQQ")  # struct cl_hist_used
 _U64 = (1 << 64) - 1
 
 
@@ -137,8 +138,10 @@ class Hist:
 
     def buckets(self) -> list[tuple[int, int, int]]:
         """(low, high, count) of every bucket with something in it; the highest bucket of all ends at max."""
-        low, high, top = lib.cl_hist_bucket_low, lib.cl_hist_bucket_high, int(self.ptr.max)
-        return [(low(self.ptr, i), min(high(self.ptr, i), top), n) for i, n in self._cells()]
+        room = int(self.ptr.n_buckets)
+        out = ffi.new("struct cl_hist_used[]", room)
+        used = int(lib.cl_hist_used(self.ptr, out, room))
+        return [*_USED.iter_unpack(ffi.buffer(out, used * _USED.size))]
 
     def _cells(self) -> list[tuple[int, int]]:
         counts = ffi.unpack(lib.cl_hist_counts(self.ptr), self.ptr.n_buckets)
