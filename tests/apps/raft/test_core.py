@@ -363,6 +363,29 @@ def test_a_change_of_voters_goes_through_a_joint_configuration():
     assert lab[4].state == leader.state
 
 
+def test_what_the_outgoing_voters_lack_is_committed_with_the_end_of_the_joint_configuration():
+    """Who is the only voter from then on hears of no acknowledgement that could make it look again."""
+    lab = Lab(2)
+    leader = lab.elect(1)
+    leader.core.change_members({1})
+    lab.collect(write=True)  # the joint configuration is on its way
+    index, _ = lab.put(1, b"x")
+    leader.core.tick()
+    lab.isolate(2)  # a batch that is lost
+    leader.drive()
+    leader.outbox.clear()
+    leader.write()
+    lab.deliver()
+    lab[2].write()
+    lab[2].drive()
+    assert leader.core.status()["members"].outgoing == {1, 2}
+    for _, data in lab[2].outbox:
+        leader.core.step(data)
+    status = leader.core.status()
+    assert status["members"] == Members(frozenset({1}))
+    assert status["durable"] == status["commit"] == index
+
+
 def test_a_change_that_is_truncated_is_rolled_back():
     lab = Lab(3)
     lab.elect(1)
