@@ -13,7 +13,7 @@ import contextlib
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...drivers._native import lib
@@ -143,47 +143,37 @@ class Calibration:
         return {"request_ns": self.request_ns} | costs | ({"pause_mean_ns": statistics.fmean(pauses)} if pauses else {})
 
 
-@dataclass(frozen=True)
-class Costing:
-    """Runs of one round from which costs are made; see `calibrate`. decision_ns: of the loop, so far."""
+def costing(moved: Box, kept: Box) -> dict[str, Callable[[float], Slot]]:
+    """Runs from which costs are made, each of so many seconds; see `calibrate`.
 
-    alone: Slot
-    full: Slot
-    parked: Slot
-    taken: Slot
-    decision_ns: float
-
-
-def costing(moved: Box, kept: Box, seconds: float) -> Costing:
-    """Measure them. moved: a box of one worker that policies move; kept: one of which `static` moves none.
-
-    Raises CorelaneError if a box fails.
+    moved: a box of one worker that policies move; kept: one of which `static` moves none.
     """
-    part = seconds / 4
-    return Costing(
-        kept.slot("static", SELDOM_RPS, part, jobs=False),
-        kept.slot("static", OVERLOAD / MEAN_NS * 1e9, part, jobs=False),
-        kept.slot("static", SELDOM_RPS, part),
-        moved.slot("shenango", SELDOM_RPS, part),
-        moved.made.decision_time().percentile(50),
-    )
+    return {
+        "alone": lambda s: kept.slot("static", SELDOM_RPS, s, jobs=False),
+        "full": lambda s: kept.slot("static", OVERLOAD / MEAN_NS * 1e9, s, jobs=False),
+        "parked": lambda s: kept.slot("static", SELDOM_RPS, s),
+        "taken": lambda s: moved.slot("shenango", SELDOM_RPS, s),
+    }
 
 
-def calibrate(rounds: Sequence[Costing], stalled: float) -> Calibration:
-    """Costs, the medians of the rounds. stalled: part of the time that the machine kept the worker core for itself."""
+def calibrate(slots: Mapping[str, Sequence[Slot]], decision_ns: float, stalled: float) -> Calibration:
+    """Costs, from the slots of all rounds by the runs of `costing`.
 
-    def middle(of: Callable[[Costing], float]) -> float:
-        values = [value for value in map(of, rounds) if math.isfinite(value)]
-        return statistics.median(values) if values else 0.0
+    Steps are the medians of the moves of all slots, the others of the slots', the lower one of two. decision_ns: of the
+    loop. stalled: part of the time that the machine kept the worker core for itself.
+    """
 
-    def way(slot: Slot) -> float:
-        return slot.short_p50_us * 1e3 - SHORT_NS
+    def middle(run: str, of: Callable[[Slot], float]) -> float:
+        values = [value for value in map(of, slots[run]) if math.isfinite(value)]
+        return statistics.median_low(values) if values else 0.0
 
-    steps = [moved_steps(one.taken.log) for one in rounds]
-    step = {name: statistics.median(one[name] for one in steps) for name in steps[0]}
-    way_ns, decision_ns = middle(lambda r: way(r.alone)), middle(lambda r: r.decision_ns)
-    request_ns = max((1 - stalled) * middle(lambda r: 1e9 / max(r.full.achieved_rps, 1.0)) - MEAN_NS, 0.0)
-    taken_ns = middle(lambda r: way(r.taken) - way(r.alone))
+    def way(run: str) -> float:
+        return middle(run, lambda slot: slot.short_p50_us * 1e3 - SHORT_NS)
+
+    step = moved_steps([slot.log for slot in slots["taken"]])
+    each_ns = middle("full", lambda slot: 1e9 / max(slot.achieved_rps, 1.0))
+    request_ns = max((1 - stalled) * each_ns - MEAN_NS, 0.0)
+    alone_ns = way("alone")
     costs = Costs(
         move_busy_ns=round(step["ask"]),
         move_idle_ns=round(step["back"]),
@@ -191,21 +181,21 @@ def calibrate(rounds: Sequence[Costing], stalled: float) -> Calibration:
         sight_ns=round(step["sight"]),
         notice_ns=round(step["notice"]),
         decide_ns=round(decision_ns / 2),
-        transit_ns=round(max(way_ns - request_ns, 0.0)),
-        wake_ns=round(max(middle(lambda r: way(r.parked) - way(r.alone)), 0.0)),
-        first_ns=round(max(taken_ns - step["ask"] - step["notice"] - decision_ns, 0.0)),
+        transit_ns=round(max(alone_ns - request_ns, 0.0)),
+        wake_ns=round(max(way("parked") - alone_ns, 0.0)),
+        first_ns=round(max(way("taken") - alone_ns - step["ask"] - step["notice"] - decision_ns, 0.0)),
     )
     return Calibration(costs, request_ns)
 
 
-def moved_steps(moves: Sequence[shared.Move]) -> dict[str, float]:
-    """Median ns of one core's moves, by step; 0: there was none.
+def moved_steps(logs: Sequence[Sequence[shared.Move]]) -> dict[str, float]:
+    """Median ns of one core's moves, of all logs together, by step; 0: there was none.
 
     "ask": of those that were asked for, "seen": of that until the old owner saw it, "sight": from its end until the
     loop did. "back": of those from an owner that had parked, "notice": from there to the decision.
     """
-    asked = log.pairs(moves, shared.STEPS["ask"])
-    back = log.parked(moves)
+    asked = [pair for moves in logs for pair in log.pairs(moves, shared.STEPS["ask"])]
+    back = [pair for moves in logs for pair in log.parked(moves)]
     steps = [one for one in (log.broken_down(*pair) for pair in asked) if one]
     noticed = [
         shared.tsc_ns((done.decided - done.left) % log.WORD) for _, done, _ in back if done.left and done.decided

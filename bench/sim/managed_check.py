@@ -1,8 +1,9 @@
 """The simulator against an iokernel: the same load through both under each policy, with costs measured by themselves.
 
 Latency is of windows of 10 ms on both sides, percentiles the median of the windows'. What is compared was not used to
-measure a cost: `managed.calibrate` does that before, at other loads, and the canary says how often and for how long the
-machine stops a core. Nothing is fitted.
+measure a cost: `managed.calibrate` does that, at other loads, and the canary says how often and for how long the
+machine stops a core. Nothing is fitted. The canary watches before and after each slot; a slot around which it lost more
+than LOST_MOST of a core is left out on every side and counted, and where too few are left nothing is compared.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ...runtime.errors import CorelaneError
 from ..harness import machine
-from ..harness.jitter import Gaps
+from ..harness.jitter import Canary, Gaps
 from ..harness.numbers import number
 from ..harness.session import Session
 from .managed import INTERVAL_NS, MEAN_NS, URGENT_NS, WINDOW_S, Box, Calibration, Slot, calibrate, costing
@@ -24,12 +26,15 @@ from .model import App, Costs, Simulation
 
 POLICIES = ("static", "shenango", "delay")
 LOADS = (0.1, 0.3, 0.5, 0.7, 0.8)
-ROUNDS_MOST, SLOT_LEAST_S, SLOT_COSTS_S = 5, 0.03, 0.08
+ROUNDS_LEAST, ROUNDS_MOST, SLOT_LEAST_S, SLOT_COSTS_S = 3, 5, 0.03, 0.1
 MODEL_WINDOWS = 100
-CANARY_S = 0.1
+CANARY_S = 0.01  # of a slice; there is one before and one after each slot
+LOST_MOST = 0.1  # of a core
+KEPT_LEAST = 2  # slots, for anything to be said
 PAUSE_LEAST_NS = 2000.0  # shorter gaps are the counter's own, and in the times of moves
 STALL_MOST_NS = 1e6
-COSTING_TURNS = 4
+ALONE = "the jobs alone"
+LOST = f"the canary lost more than {100 * LOST_MOST:g} % of a core"
 MEASURES = ("p50_us", "p99_us", "batch_share", "moves_per_s")
 ARMS = {f"iokernel and simulator, {p}, load {load:g}": (p, load) for p in POLICIES for load in LOADS}
 
@@ -82,13 +87,89 @@ def compare(session: Session, seconds: float) -> None:
         except CorelaneError as error:
             _skip(session, str(error))
             return
-        slots, alone, found = _measure(session, one, boxes, seconds)
-    settings = {"costs_ns": found.rows(), "alone_per_s": alone, "workers": len(cores) - 1, "loads": LOADS}
-    session.settings["managed"] = settings
-    rows = [_row(*point, slots[point], alone, len(cores) - 1, found) for point in ARMS.values()]
-    for name, row in zip(ARMS, rows, strict=True):
-        session.arm(name, **row)
-    session.note(apart(rows))
+        worker = session.two_cores[1]
+        runs, rounds, slot_s = _runs(one, boxes, seconds)
+        turns: Turns = {name: [] for name in runs}
+        for round_ in range(1, rounds + 1):
+            session.say(f"policies of an iokernel against load, and what its moves cost: round {round_} of {rounds}")
+            for name, run in runs.items():
+                turns[name].append(watched(session.canary, lambda run=run: run(slot_s)))  # type: ignore[misc]
+        decision_ns = one[0].made.decision_time().percentile(50)
+    judge(session, turns, decision_ns, worker, len(cores) - 1)
+
+
+def _runs(
+    one: Mapping[int, Box], boxes: Mapping[int, Box], seconds: float
+) -> tuple[dict[str, Callable[[float], Slot]], int, float]:
+    """The slots of a round, how many rounds, and how long a slot is, s."""
+    runs = costing(one[0], one[1])
+    runs[ALONE] = lambda s: boxes[0].slot("shenango", 0.0, s)
+    for name, (policy, load) in ARMS.items():
+        box = boxes[1 if policy == "static" else 0]
+        runs[name] = partial(box.slot, policy, load * box.workers / MEAN_NS * 1e9)
+    rounds = min(max(int(seconds / len(runs) / (SLOT_LEAST_S + SLOT_COSTS_S)), ROUNDS_LEAST), ROUNDS_MOST)
+    return runs, rounds, max(seconds / rounds / len(runs) - SLOT_COSTS_S, SLOT_LEAST_S)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A slot, and what the canary saw around it: by core, before and after together."""
+
+    slot: Slot
+    gaps: tuple[Gaps, ...]
+
+    @property
+    def kept(self) -> bool:
+        """Whether the machine left every core alone enough."""
+        return all(gaps.lost_fraction <= LOST_MOST for gaps in self.gaps)
+
+
+Turns = Mapping[str, list[Turn]]
+
+
+def watched(canary: Canary, run: Callable[[], Slot]) -> Turn:
+    """Run a slot between two slices of the canary."""
+    before = canary.slice(CANARY_S)
+    slot = run()
+    for gaps, after in zip(before, canary.slice(CANARY_S), strict=True):
+        gaps.add(after)
+    return Turn(slot, tuple(before))
+
+
+def judge(session: Session, turns: Turns, decision_ns: float, worker: int, workers: int) -> None:
+    """Rows ARMS from the turns that count; the others are left out, with the reason where too few are left.
+
+    worker: core from which costs are taken; workers: how many the application and the jobs share.
+    """
+    slots = {name: [turn.slot for turn in mine if turn.kept] for name, mine in turns.items()}
+    every = [turn for mine in turns.values() for turn in mine]
+    gaps = [one for turn in every if turn.kept for one in turn.gaps]
+    out = sum(not turn.kept for turn in every)
+    session.settings["managed"] = {"loads": LOADS, "workers": workers, "slots": len(every), "slots_left_out": out}
+
+    def missing(name: str) -> str:
+        few = f"{len(slots[name])} of {len(turns[name])} slots are left of {name!r}, and {KEPT_LEAST} are needed"
+        return "" if len(slots[name]) >= KEPT_LEAST else f"{few}: around the others {LOST}"
+
+    short = next(filter(None, (missing(name) for name in turns if name not in ARMS)), "")
+    if short:
+        _skip(session, short)
+        return
+    found = calibrate(slots, decision_ns, stalled([one for one in gaps if one.cpu == worker]))
+    found = replace(found, costs=with_pauses(found.costs, gaps))
+    alone = statistics.median_low(slot.jobs_per_s for slot in slots[ALONE])
+    session.settings["managed"] |= {"costs_ns": found.rows(), "alone_per_s": alone}
+    rows = []
+    for name, point in ARMS.items():
+        if why := missing(name):
+            session.skip(name, why)
+            continue
+        rows.append(_row(*point, slots[name], alone, workers, found))
+        session.arm(name, **rows[-1])
+    if out:
+        session.note(f"{out} of the {len(every)} slots of an iokernel and of its costs were left out: {LOST}")
+    if rows:
+        session.note(apart(rows))
 
 
 def _skip(session: Session, why: str) -> None:
@@ -118,44 +199,15 @@ def stalled(watched: Sequence[Gaps]) -> float:
     return lost / max(sum(gaps.seconds for gaps in watched) * 1e9, 1.0)
 
 
-Slots = dict[tuple[str, float], list[Slot]]
-
-
-def _measure(
-    session: Session, one: Mapping[int, Box], boxes: Mapping[int, Box], seconds: float
-) -> tuple[Slots, float, Calibration]:
-    """Rounds of the costs, of the jobs alone and of all policies and loads.
-
-    The second answer is the jobs' units a second alone, the median of the rounds'.
-    """
-    points = list(ARMS.values())
-    turns = len(points) + 1 + COSTING_TURNS
-    rounds = min(max(int(seconds / turns / (SLOT_LEAST_S + SLOT_COSTS_S)), 1), ROUNDS_MOST)
-    slot_s = max(seconds / rounds / turns - SLOT_COSTS_S, SLOT_LEAST_S)
-    got: Slots = {point: [] for point in points}
-    alone, costs, watched = [], [], []
-    for turn in range(1, rounds + 1):
-        session.say(f"policies of an iokernel against load, and what its moves cost: round {turn} of {rounds}")
-        watched += session.canary.slice(CANARY_S)
-        costs.append(costing(one[0], one[1], COSTING_TURNS * slot_s))
-        alone.append(boxes[0].slot("shenango", 0.0, slot_s).jobs_per_s)
-        for policy, load in points:
-            box = boxes[1 if policy == "static" else 0]
-            got[policy, load].append(box.slot(policy, load * box.workers / MEAN_NS * 1e9, slot_s))
-    worker = [gaps for gaps in watched if gaps.cpu == session.two_cores[1]]
-    found = calibrate(costs, stalled(worker))
-    return got, statistics.median(alone), replace(found, costs=with_pauses(found.costs, watched))
-
-
 def _row(
     policy: str, load: float, slots: Sequence[Slot], alone: float, workers: int, found: Calibration
 ) -> dict[str, Any]:
     model = simulated(policy, load, workers, found)
     box = Seen(
-        statistics.median(value for slot in slots for value in slot.p50_us),
-        statistics.median(value for slot in slots for value in slot.p99_us),
-        statistics.median(slot.jobs_per_s for slot in slots) / alone,
-        statistics.median(slot.moves_per_s for slot in slots),
+        statistics.median_low([value for slot in slots for value in slot.p50_us] or [math.nan]),
+        statistics.median_low([value for slot in slots for value in slot.p99_us] or [math.nan]),
+        statistics.median_low(slot.jobs_per_s for slot in slots) / alone,
+        statistics.median_low(slot.moves_per_s for slot in slots),
     )
     row: dict[str, Any] = {"under": policy, "load": load, "n": sum(slot.requests for slot in slots), "workers": workers}
     for measure in MEASURES:

@@ -97,6 +97,8 @@ def _draw_managed(canvas: Canvas, rows: list[dict[str, Any]]) -> None:
     for panel, measure, unit in ((4, "p99_us", "p99 latency"), (5, "batch_share", "batch work")):
         for i, policy in enumerate(MANAGED):
             mine = [r for r in rows if r["under"] == policy]
+            if not mine:  # left out, which is said below all
+                continue
             for side, style, marker in (("model", "-", "o"), ("box", " ", "x")):
                 label = f"{'simulator' if side == 'model' else 'iokernel'}, {policy}"
                 kept = [(100 * r["load"], number(r[f"{side}_{measure}"])) for r in mine]

@@ -40,23 +40,39 @@ def slot(**values: Any) -> managed.Slot:
 
 
 def test_steps_come_from_the_log_of_moves() -> None:
-    steps = managed.moved_steps(LOG)
+    steps = managed.moved_steps([LOG])
     expected = {"ask": 2000, "seen": 300, "sight": 50, "back": 1500, "notice": 200}
     assert steps == pytest.approx(expected, abs=2)
-    assert managed.moved_steps([]) == dict.fromkeys(expected, 0.0)
+    assert managed.moved_steps([[]]) == managed.moved_steps([]) == dict.fromkeys(expected, 0.0)
+
+
+def test_steps_are_of_the_moves_of_all_slots_together() -> None:
+    """Two slow moves of a slot that has no others do not weigh as much as a slot of a hundred."""
+    slow = [
+        one
+        for at in (1e6, 2e6)
+        for one in moved(at, lib.CL_IO_STEP_ASK, 100, stored=150, lost=400, left=700, back=90_000)
+    ]
+    steps = managed.moved_steps([LOG * 50, slow])
+    assert steps["ask"] == pytest.approx(2000, abs=2)
+    # The end of one log and the beginning of the next are no move.
+    wanted, done = LOG[:2]
+    assert managed.moved_steps([[wanted], [done]])["ask"] == 0
+
+
+def costed(**runs: Any) -> dict[str, list[managed.Slot]]:
+    """One slot of each run of `costing`."""
+    return {name: [slot(**values)] for name, values in runs.items()}
 
 
 def test_costs_are_what_is_left_of_each_run() -> None:
-    rounds = [
-        managed.Costing(
-            alone=slot(short_p50_us=9.5),
-            full=slot(achieved_rps=0.99 / 10.8e-6),
-            parked=slot(short_p50_us=14.5),
-            taken=slot(short_p50_us=12.3, log=LOG),
-            decision_ns=200,
-        )
-    ]
-    found = managed.calibrate(rounds, stalled=0.01)
+    slots = costed(
+        alone={"short_p50_us": 9.5},
+        full={"achieved_rps": 0.99 / 10.8e-6},
+        parked={"short_p50_us": 14.5},
+        taken={"short_p50_us": 12.3, "log": LOG},
+    )
+    found = managed.calibrate(slots, 200, stalled=0.01)
     assert found.request_ns == pytest.approx(800)
     assert found.service.mean == pytest.approx(8800)
     costs = found.costs
@@ -65,10 +81,97 @@ def test_costs_are_what_is_left_of_each_run() -> None:
     assert costs.first_ns == pytest.approx(2800 - 2000 - 200 - 200, abs=3)
 
 
-def test_one_bad_round_does_not_make_the_costs() -> None:
-    good = managed.Costing(*(slot(achieved_rps=9e4, log=LOG) for _ in range(4)), 200)
-    bad = managed.Costing(*(slot(short_p50_us=5000.0, achieved_rps=4e4) for _ in range(4)), 9000)
-    assert managed.calibrate([good, bad, good], 0.0) == managed.calibrate([good], 0.0)
+@pytest.mark.parametrize("rounds", [2, 3])
+def test_one_bad_round_does_not_make_the_costs(rounds: int) -> None:
+    good = {"achieved_rps": 9e4, "log": LOG}
+    bad = {"short_p50_us": 5000.0, "achieved_rps": 4e4}
+    names = ("alone", "full", "parked", "taken")
+    slots = {name: [slot(**good)] * (rounds - 1) + [slot(**bad)] for name in names}
+    expected = managed.calibrate(costed(**dict.fromkeys(names, good)), 200, 0.0)
+    assert managed.calibrate(slots, 200, 0.0) == expected
+
+
+class Told:
+    """What the check tells its session."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, Any] = {}
+        self.arms: dict[str, dict[str, Any]] = {}
+        self.skipped: dict[str, str] = {}
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def arm(self, name: str, **row: Any) -> None:
+        self.arms[name] = row
+
+    def skip(self, name: str, why: str) -> None:
+        self.skipped[name] = why
+
+
+QUIET = (Gaps(0, 0.02, buckets={20e3: (2, 44e3)}), Gaps(1, 0.02))
+STOLEN = (Gaps(0, 0.02), Gaps(1, 0.02, buckets={2e6: (1, 2.1e6)}))  # 10.5 % of the second core
+BAD = {"short_p50_us": 5000.0, "achieved_rps": 1.0, "jobs_per_s": 1.0, "moves_per_s": 1e6}
+
+
+def told(monkeypatch: pytest.MonkeyPatch, bad: dict[str, int]) -> Told:
+    """What becomes of three rounds; bad: how many of a run's turns the machine spoiled."""
+    seen = managed_check.Seen(9.0, 20.0, 0.5, 100.0)
+    monkeypatch.setattr(managed_check, "simulated", lambda *_: seen)
+    good = managed_check.Turn(slot(achieved_rps=9e4, jobs_per_s=50.0, moves_per_s=100.0, log=LOG), QUIET)
+    spoiled = managed_check.Turn(slot(**BAD), STOLEN)
+    names = ("alone", "full", "parked", "taken", managed_check.ALONE, *managed_check.ARMS)
+    turns = {n: [spoiled] * bad.get(n, 0) + [good] * (3 - bad.get(n, 0)) for n in names}
+    session = Told()
+    managed_check.judge(session, turns, 200.0, 1, 1)  # type: ignore[arg-type]
+    return session
+
+
+def test_slots_that_the_machine_spoiled_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean = told(monkeypatch, {})
+    arm = next(iter(managed_check.ARMS))
+    some = told(monkeypatch, {"taken": 1, managed_check.ALONE: 1, arm: 1})
+    assert clean.arms[arm]["n"] == 300
+    assert some.arms == clean.arms | {arm: clean.arms[arm] | {"n": 200}}
+    assert some.settings["managed"] == clean.settings["managed"] | {"slots_left_out": 3}
+    assert clean.settings["managed"]["costs_ns"]["pause_mean_ns"] == 22_000  # nothing of the spoiled ones
+    assert some.notes[:-1] == ["3 of the 60 slots of an iokernel and of its costs were left out: " + managed_check.LOST]
+    assert some.notes[-1:] == clean.notes
+
+
+def test_where_too_few_slots_are_left_the_rows_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    arm = list(managed_check.ARMS)[-1]
+    one = told(monkeypatch, {arm: 2})
+    assert one.skipped == {
+        arm: f"1 of 3 slots are left of {arm!r}, and 2 are needed: around the others {managed_check.LOST}"
+    }
+    assert set(one.arms) == set(managed_check.ARMS) - {arm}
+    for run in ("taken", managed_check.ALONE):
+        none = told(monkeypatch, {run: 3})
+        assert not none.arms
+        assert not none.notes
+        assert set(none.skipped) == set(managed_check.ARMS)
+        assert all(why.startswith(f"0 of 3 slots are left of {run!r}") for why in none.skipped.values())
+    assert not told(monkeypatch, dict.fromkeys(managed_check.ARMS, 3)).arms
+
+
+def test_the_canary_watches_before_and_after_a_slot() -> None:
+    order: list[str] = []
+
+    class Slices:
+        def slice(self, seconds: float) -> list[Gaps]:
+            order.append("canary")
+            return [Gaps(3, seconds, buckets={1e6: (1, 1e6)})]
+
+    def run() -> managed.Slot:
+        order.append("slot")
+        return slot()
+
+    turn = managed_check.watched(Slices(), run)  # type: ignore[arg-type]
+    assert order == ["canary", "slot", "canary"]
+    assert turn.gaps == (Gaps(3, 2 * managed_check.CANARY_S, buckets={1e6: (2, 2e6)}),)
+    assert turn.kept  # ten per cent and no more
 
 
 def test_pauses_are_those_of_the_canary() -> None:
