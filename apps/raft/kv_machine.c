@@ -99,8 +99,12 @@ int raft_kv_new(struct raft_kv *kv, uint64_t memory_bytes, struct cl_raft_machin
     if (rc)
         return rc;
     kv->store->unix_base_s = 0; /* the log's clock counts from 1970 on every replica alike, not from its start */
-    *out = (struct cl_raft_machine){
-        .arg = kv, .apply = apply_commands, .query = query_commands, .save = save_store, .load = load_store};
+    *out = (struct cl_raft_machine){.arg = kv,
+                                    .apply = apply_commands,
+                                    .query = query_commands,
+                                    .save = save_store,
+                                    .load = load_store,
+                                    .settings = memory_bytes};
     return 0;
 }
 

@@ -3,9 +3,9 @@
  * Replicas must stay the same, and a store evicts by what was asked for, which only the leader knows. So the replicated store
  * never evicts (no_evict in ../kv/store.h): a command that would store more than three quarters of the log is answered
  * `SERVER_ERROR out of memory storing object` when it is applied, by what was applied before it, so on all replicas alike.
- * For that, memory_bytes must be the same on all of them. Items expire by the log's clock. A query changes nothing that others
- * see, and what may change something is refused as a query. `stats` differs from replica to replica, in length too, so a command
- * may not have it. */
+ * For that, memory_bytes must be the same on all of them, which the node enforces (node.h). Items expire by the log's clock. A
+ * query changes nothing that others see, and what may change something is refused as a query. `stats` differs from replica to
+ * replica, in length too, so a command may not have it. */
 #ifndef CORELANE_APPS_RAFT_KV_MACHINE_H
 #define CORELANE_APPS_RAFT_KV_MACHINE_H
 

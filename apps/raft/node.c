@@ -40,13 +40,30 @@ static int take_memory(struct cl_raft_node *node)
     return all ? raft_sessions_new(&node->sessions, c->max_sessions, c->reply_bytes) : -ENOMEM;
 }
 
+static uint64_t mix(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
+
+/* A digest of what has to be the same on every node (node.h). */
+static uint64_t group_settings(const struct cl_raft_node_config *c)
+{
+    const uint64_t words[] = {
+        c->max_sessions,    c->session_ms, c->reply_bytes, c->machine.settings, c->raft.election_ticks * c->tick_ns,
+        c->raft.lease_reads};
+    uint64_t digest = 0;
+    for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        digest = mix((digest ^ words[i]) + 0x9e3779b97f4a7c15ull);
+    return digest;
+}
+
 /* Where tickets begin: somewhere else in every life, for an answer to what an earlier one forwarded may still be on its way. */
 static uint64_t first_ticket(const struct cl_raft_node_config *c)
 {
     uint64_t z = c->env.wall_ms(c->env.arg) * 0x9e3779b97f4a7c15ull + c->env.now_ns(c->env.arg);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return (z ^ (z >> 31)) | 1;
+    return mix(z) | 1;
 }
 
 int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_node **out, char err[256])
@@ -58,6 +75,7 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
     }
     node->config = *config;
     set_defaults(&node->config);
+    node->config.raft.group_settings = group_settings(&node->config);
     if (node->config.waiting & (node->config.waiting - 1)) {
         snprintf(err, 256, "waiting is %u: a power of two is needed", node->config.waiting);
         free(node);
@@ -232,6 +250,12 @@ void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64
     struct cl_raft_msg m;
     if (cl_raft_decode(node->config.raft.cluster, data, bytes, &m, &node->wire)) {
         cl_count(&node->count.frames_refused, 1);
+        return;
+    }
+    if (m.group_settings != node->config.raft.group_settings) {
+        cl_count(&node->count.frames_refused, 1);
+        cl_store_relaxed(&node->count.other_settings_node, m.from);
+        cl_count(&node->count.other_settings, 1);
         return;
     }
     node_advance_ticks(node); /* what it promises by this counts from now, not from when this node last ran */

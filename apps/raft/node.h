@@ -22,6 +22,12 @@
  *
  * Reads are linearizable: read index, or lease where raft.lease_reads is set. They are made by the leader.
  *
+ * Group settings. What is applied depends on max_sessions, session_ms, reply_bytes and the machine's own settings, and who may lead, and
+ * for how long a lease holds, on how long election_ticks are and on lease_reads. So these are the same on every node of a group: a
+ * digest of them goes with the core's messages, and those of a node with others are refused, both ways, and counted. So such
+ * a node neither leads, votes nor follows; the others go on without it. Those that decide what is applied are written to the log, too:
+ * a node that is started on it with others is FAILED.
+ *
  * Snapshots are taken inside poll when the log is half full (compact_bytes), as a whole and at once: saving and restoring stop the
  * node for as long as copying takes. The newest is kept in memory too, to be sent to others.
  *
@@ -92,6 +98,7 @@ struct cl_raft_machine {
     /* Become what save saved: called with consecutive pieces; at == 0: forget everything first; at + bytes == total: the last.
      * < 0: -errno; the node fails, as it has no state any more. */
     int (*load)(void *arg, uint64_t at, const uint8_t *data, uint64_t bytes, uint64_t total);
+    uint64_t settings; /* of which its replies and state depend; refused where they differ. The store's: memory_bytes */
 };
 
 struct cl_raft_node_config {
@@ -112,8 +119,9 @@ struct cl_raft_node_config {
 };
 
 struct cl_raft_node_counters {
-    uint64_t frames_in, frames_refused; /* refused: neither of the core nor of a node */
-    uint64_t commands, queries;         /* of own clients and forwarded */
+    uint64_t frames_in, frames_refused;           /* refused: neither of the core nor of a node, or not for this one */
+    uint64_t other_settings, other_settings_node; /* of those refused: for its group settings; the last node that was */
+    uint64_t commands, queries;                   /* of own clients and forwarded */
     uint64_t answered, answers_busy, answers_retry, answers_refused;
     uint64_t batches, batches_ahead; /* ahead: of those, that went before the one before was committed */
     uint64_t applied, duplicates;    /* duplicates: answered from the session, not applied again */

@@ -109,6 +109,10 @@ static bool write_hard(struct node_disk *d)
     put64(meta + 8, d->node->config.raft.cluster);
     put64(meta + 16, d->term);
     put64(meta + 24, d->vote);
+    put64(meta + 32, d->node->config.machine.settings);
+    put64(meta + 40, d->node->config.session_ms);
+    put32(meta + 48, d->node->config.max_sessions);
+    put32(meta + 52, d->node->config.reply_bytes);
     o->hard_seq = d->hard_seq;
     o->op.data = meta;
     o->op.bytes = sizeof(meta);

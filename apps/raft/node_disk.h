@@ -7,7 +7,8 @@
 #include "node_internal.h"
 
 #define NODE_META_MAGIC 0x4d524c43u /* "CLRM" */
-#define NODE_META_BYTES 32          /* u32 magic, u32 id, u64 cluster, u64 term, u64 vote */
+/* u32 magic, u32 id, u64 cluster, u64 term, u64 vote, u64 machine's settings, u64 session_ms, u32 max_sessions, u32 reply_bytes */
+#define NODE_META_BYTES 56
 
 enum node_what { NODE_ENTRY, NODE_HARD, NODE_CUT };
 

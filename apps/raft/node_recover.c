@@ -33,6 +33,24 @@ static bool read_snapshot(struct node_disk *d)
     return true;
 }
 
+/* What was applied in an earlier life came about with these, and so must what is applied now. */
+static bool same_settings(struct node_disk *d, const uint8_t *meta)
+{
+    const struct cl_raft_node_config *c = &d->node->config;
+    uint64_t machine = get64(meta + 32), session_ms = get64(meta + 40);
+    uint32_t max_sessions = get32(meta + 48), reply_bytes = get32(meta + 52);
+    if (machine == c->machine.settings && session_ms == c->session_ms && max_sessions == c->max_sessions &&
+        reply_bytes == c->reply_bytes)
+        return true;
+    node_stop(
+        d->node,
+        "the log was written with memory_bytes %llu, max_sessions %u, session_ms %llu, reply_bytes %u, and now it is "
+        "%llu, %u, %llu, %u: start it with those of the log",
+        (unsigned long long)machine, max_sessions, (unsigned long long)session_ms, reply_bytes,
+        (unsigned long long)c->machine.settings, c->max_sessions, (unsigned long long)c->session_ms, c->reply_bytes);
+    return false;
+}
+
 /* Term and vote from the meta blob. False: it is another node's. */
 static bool read_meta(struct node_disk *d, uint64_t *term, uint32_t *vote)
 {
@@ -44,7 +62,7 @@ static bool read_meta(struct node_disk *d, uint64_t *term, uint32_t *vote)
     if (!bytes)
         return true;
     if (bytes != NODE_META_BYTES || get32(meta) != NODE_META_MAGIC) {
-        node_stop(d->node, "the log is not a Raft node's: give it an empty one");
+        node_stop(d->node, "the log is not that of a Raft node of this version: give it an empty one");
         return false;
     }
     if (get32(meta + 4) != c->id || get64(meta + 8) != c->cluster) {
@@ -52,6 +70,8 @@ static bool read_meta(struct node_disk *d, uint64_t *term, uint32_t *vote)
                   (unsigned long long)get64(meta + 8), c->id, (unsigned long long)c->cluster);
         return false;
     }
+    if (!same_settings(d, meta))
+        return false;
     *term = get64(meta + 16);
     *vote = (uint32_t)get64(meta + 24);
     return true;

@@ -60,8 +60,11 @@ def parse_peers(text: str) -> dict[int, tuple[str, int]]:
 class RaftService:
     """A node that is served by a runtime. Public attribute: id. Made by `serve`."""
 
-    def __init__(self, ptr: Any, id: int, ports: tuple[int, ...], log: NodeLog | None, keep: list[Any]) -> None:
+    def __init__(
+        self, ptr: Any, id: int, ports: tuple[int, ...], log: NodeLog | None, keep: list[Any], settings: str
+    ) -> None:
         self._ptr, self._log, self._keep, self._ports = ptr, log, keep, ports
+        self._settings = settings
         self._snapshot_room = int(lib.cl_log_snapshot_room(log.ptr)) if log else 0
         self.id = id
         self._closing = threading.Event()
@@ -69,12 +72,14 @@ class RaftService:
         self._watcher.start()
 
     def _watch(self) -> None:
-        """Say it once if the node stops, each time its disk is late, and once if its state outgrows its snapshots: a
-        replica that does not vote, or soon takes no more commands, must not go unnoticed."""
+        """Say it once if the node stops, each time its disk is late, once if its state outgrows its snapshots, and once
+        of each node whose group settings are others: a replica that does not vote, or soon takes no more commands, must
+        not go unnoticed."""
         node = lib.cl_raft_service_node(self._ptr)
         s = ffi.new("struct cl_raft_status *")
         counters = ffi.new("struct cl_raft_node_counters *")
         durable, since, told, told_large = -1, 0.0, False, False
+        unlike: set[int] = set()
         while not self._closing.wait(WATCH_S):
             if lib.cl_raft_node_state(node) == lib.CL_RAFT_STOPPED:
                 why = ffi.string(lib.cl_raft_node_why(node)).decode()
@@ -82,6 +87,14 @@ class RaftService:
                 return
             lib.cl_raft_service_status(self._ptr, s)
             lib.cl_raft_node_counters(node, counters)
+            if counters.other_settings and (other := int(counters.other_settings_node)) not in unlike:
+                unlike.add(other)
+                text = (
+                    "Raft node %d refuses node %d, and is refused by it: they were started with other group settings."
+                    " memory_bytes, election_ms, lease, max_sessions, session_ms and reply_bytes must be the same on"
+                    " every node of a group; here it is %s. Stop the one that differs, and start it like the others"
+                )
+                _LOGGER.error(text, self.id, other, self._settings)
             if counters.snapshots_too_large and not told_large:
                 told_large = True
                 text = (
@@ -213,7 +226,8 @@ def serve(
     lease (see raft.h for what that assumes of clocks). join: this node will be added to a running group. disk: what
     to put around the log's device (logs.py). group: its name; nodes, clients and logs of another one are refused.
     max_sessions: of clients; with one more, the one that was silent for longest ends. settings: further fields of
-    struct cl_raft_config. Raises CorelaneError.
+    struct cl_raft_config. memory_bytes, election_ms, lease and max_sessions are the same on every node: one with others
+    is refused. Raises CorelaneError.
     """
     places = parse_peers(peers) if isinstance(peers, str) else dict(peers)
     if id not in places:
@@ -249,4 +263,6 @@ def serve(
         file.close()
     check(rc, f"serve Raft node {id}", err)
     ports = (places[id][1], kv_port) if kv_port else (places[id][1],)
-    return RaftService(out[0], id, ports, file, keep)
+    store = "" if machine is not None else f"memory_bytes={memory_bytes} "
+    said = f"{store}election_ms={election_ms} lease={'yes' if lease else 'no'} max_sessions={max_sessions}"
+    return RaftService(out[0], id, ports, file, keep, said)

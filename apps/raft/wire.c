@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define MAGIC 0x46524c43u /* "CLRF" */
-#define VERSION 1
 
 static uint8_t *put_ids(uint8_t *p, const uint32_t *ids, uint32_t n)
 {
@@ -80,7 +79,7 @@ static void put_header(const struct cl_raft *r, const struct cl_raft_msg *m, uin
     if (m->type == CL_RAFT_READ || m->type == CL_RAFT_READ_REPLY)
         a = m->context;
     put32(out, MAGIC);
-    out[4] = VERSION;
+    out[4] = RAFT_WIRE_VERSION;
     out[5] = m->type;
     out[6] = m->flags;
     out[7] = 0;
@@ -98,6 +97,7 @@ static void put_header(const struct cl_raft *r, const struct cl_raft_msg *m, uin
     put64(out + 80, m->type == CL_RAFT_SNAPSHOT ? m->total : m->received);
     put32(out + 88, m->n_entries);
     put32(out + 92, m->data_bytes);
+    put64(out + 96, r->config.group_settings);
 }
 
 static void put_entries(const struct cl_raft *r, const struct cl_raft_msg *m, uint8_t *p)
@@ -154,6 +154,7 @@ static void get_header(const uint8_t *in, struct cl_raft_msg *m)
     m->received = m->total = get64(in + 80);
     m->n_entries = get32(in + 88);
     m->data_bytes = get32(in + 92);
+    m->group_settings = get64(in + 96);
 }
 
 /* What follows the header is what the header says, to the byte. */
@@ -186,7 +187,7 @@ int cl_raft_decode(uint64_t cluster, const uint8_t *in, uint64_t len, struct cl_
         why = len >= 4 && get32(in) != MAGIC ? &counters->bad_magic : &counters->cut_short;
     else if (get32(in) != MAGIC)
         why = &counters->bad_magic;
-    else if (in[4] != VERSION)
+    else if (in[4] != RAFT_WIRE_VERSION)
         why = &counters->bad_version;
     else if (!crc_good(in, len))
         why = &counters->bad_crc;

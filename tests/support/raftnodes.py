@@ -40,11 +40,14 @@ class Journal:
 SMALL = {"log_entries": 256, "log_bytes": 65536, "entry_bytes": 8192, "message_bytes": 2048, "trailing_entries": 8}
 
 
+LIMITS = ("max_sessions", "session_ms", "compact_bytes", "reply_bytes", "tick_ns")
+"""Settings that are of struct cl_raft_node_config; the others are of struct cl_raft_config."""
+
+
 class Nodes:
     """A cluster of n. `logs`: an opened `struct cl_log *` for each, or none: in memory."""
 
     def __init__(self, n: int = 3, logs: dict[int, Any] | None = None, spare: int = 0, **settings: int) -> None:
-        self.limits = {k: settings.pop(k) for k in ("max_sessions", "session_ms", "compact_bytes") if k in settings}
         self.settings = {**SMALL, "seed": 7, **settings}
         self.now_ns, self.wall_ms = 1_000_000_000, 1_000_000
         self.group = list(range(1, n + 1))
@@ -58,8 +61,9 @@ class Nodes:
         for i in range(1, n + spare + 1):
             self.start(i, (logs or {}).get(i))
 
-    def start(self, i: int, log: Any = None) -> Node:
-        """Start node i (again)."""
+    def start(self, i: int, log: Any = None, **other: int) -> Node:
+        """Start node i (again); other: settings that are its own."""
+        settings = {**self.settings, **other}
         self.machines[i] = Journal()
         self.nodes[i] = Node(
             i,
@@ -70,8 +74,8 @@ class Nodes:
             now_ns=lambda: self.now_ns,
             wall_ms=lambda: self.wall_ms,
             log=log,
-            limits=self.limits,
-            **self.settings,
+            limits={k: v for k, v in settings.items() if k in LIMITS},
+            **{k: v for k, v in settings.items() if k not in LIMITS},
         )
         return self.nodes[i]
 

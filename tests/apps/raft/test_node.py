@@ -297,3 +297,69 @@ def test_a_node_cannot_be_made_with_nonsense():
     config.reply_bytes = 7  # a session's number would be written beyond it
     assert lib.cl_raft_node_new(config, out, err) < 0
     assert b"reply_bytes is 7" in ffi.string(err)
+
+
+OTHER = {
+    "max_sessions": 7,
+    "session_ms": 60_000,
+    "reply_bytes": 64,
+    "election_ticks": 11,
+    "tick_ns": 1_100_000,
+    "lease_reads": 1,
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_a_node_with_another_group_setting_is_refused_and_the_others_go_on(name):
+    nodes = Nodes(3, lease_reads=0)
+    nodes.stop(3)
+    odd = nodes.start(3, **{name: OTHER[name]})
+    nodes.run(100)
+    leader = nodes.nodes[1].leader
+    assert leader in (1, 2)
+    assert nodes.command(leader, b"one")[0] == "ok"
+    assert odd.leader == 0
+    assert nodes.machines[3].commands == []
+    assert odd.counters()["other_settings"] > 0
+    assert odd.counters()["other_settings_node"] in (1, 2)
+    for i in (1, 2):
+        counters = nodes.nodes[i].counters()
+        assert counters["other_settings"] > 0
+        assert counters["other_settings_node"] == 3
+        assert counters["frames_refused"] == counters["other_settings"]
+    nodes.stop(leader)  # two that differ are no majority
+    nodes.run(200)
+    assert [n.leader for n in nodes.nodes.values()] == [0, 0]
+    nodes.stop(3)
+    nodes.start(3)
+    assert nodes.leader() in nodes.nodes
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_nodes_with_the_same_group_settings_work(name):
+    nodes = Nodes(3, **{name: OTHER[name]})
+    assert nodes.command(nodes.leader(), b"one")[0] == "ok"
+    assert [n.counters()["other_settings"] for n in nodes.nodes.values()] == [0, 0, 0]
+
+
+def test_a_node_that_joins_with_other_group_settings_gets_nothing(nodes):
+    nodes.start(4, max_sessions=7)
+    leader = nodes.leader()
+    assert change(nodes, leader, [1, 2, 3], [4]) == 0
+    assert nodes.command(leader, b"one")[0] == "ok"
+    nodes.run(50)
+    assert nodes.machines[4].commands == []
+    assert nodes.nodes[4].counters()["other_settings_node"] == leader
+    nodes.start(4)
+    nodes.run(50)
+    assert nodes.machines[4].commands == [b"one"]
+
+
+def test_a_setting_counts_as_what_it_comes_to(nodes):
+    """Election timeouts of the same length are the same; a default that is given is the default."""
+    nodes.stop(3)
+    odd = nodes.start(3, election_ticks=20, tick_ns=500_000, max_sessions=1024)
+    nodes.leader()
+    nodes.run(50)
+    assert odd.leader == nodes.leader()
+    assert odd.counters()["other_settings"] == 0

@@ -232,6 +232,36 @@ def test_a_log_of_another_node_is_refused(disks):
     assert "of node 2" in nodes.nodes[1].why
 
 
+@pytest.mark.parametrize(("name", "value"), [("max_sessions", 7), ("session_ms", 12345), ("reply_bytes", 77)])
+def test_a_log_that_was_written_with_other_group_settings_is_refused_with_both_values(disks, name, value):
+    nodes = cluster(disks)
+    assert nodes.command(nodes.leader(), b"one")[0] == "ok"
+    disks[0].crash()
+    nodes.stop(1)
+    node = nodes.start(1, disks[0].open(), **{name: value})
+    node.poll()
+    assert node.state == "stopped"
+    now = {"max_sessions": 1024, "session_ms": 3600000, "reply_bytes": 1400}
+    assert ", ".join(f"{k} {v}" for k, v in now.items()) in node.why
+    assert ", ".join(str(v) for v in {**now, name: value}.values()) in node.why
+    assert node.why.endswith("start it with those of the log")
+    restart(nodes, disks, 1)  # with what it was
+    nodes.run(50)
+    assert nodes.machines[1].commands == [b"one"]
+
+
+def test_election_timeout_and_lease_may_change_when_all_nodes_are_stopped(disks):
+    nodes = cluster(disks)
+    assert nodes.command(nodes.leader(), b"one")[0] == "ok"
+    for i in (1, 2, 3):
+        disks[i - 1].crash()
+        nodes.stop(i)
+    nodes.settings |= {"election_ticks": 15, "lease_reads": 1}
+    for i in (1, 2, 3):
+        nodes.start(i, disks[i - 1].open())
+    assert nodes.query(nodes.leader()) == ("ok", b"one")
+
+
 @pytest.mark.parametrize("scenario", ["trim", "order"])
 def test_nothing_counts_as_durable_before_it_is(c_program: Program, scenario: str) -> None:
     """Superblocks and flushes that end in another order than they began."""

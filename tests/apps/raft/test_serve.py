@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from cltest import wait_until
@@ -66,11 +67,12 @@ class Group:
         options = [f"id={i}", f"peers={PEERS}", "election_ms=100", f"memory_bytes={memory_bytes}"]
         return [*kv, *(w for o in options for w in ("--option", o)), *log]
 
-    def start(self, i: int, command: list[str] | None = None) -> None:
+    def start(self, i: int, command: list[str] | None = None, stderr: TextIO | None = None) -> None:
+        silent = None if os.environ.get("RAFT_SHOW") else subprocess.DEVNULL
         self.children[i] = subprocess.Popen(
             [sys.executable, *(command or self.words(i))],
             stdout=subprocess.DEVNULL,
-            stderr=None if os.environ.get("RAFT_SHOW") else subprocess.DEVNULL,
+            stderr=stderr or silent,
             preexec_fn=die_with_parent,
             cwd="/",
         )
@@ -225,6 +227,23 @@ def test_a_store_whose_snapshot_may_not_fit_into_the_log_is_refused(make_group) 
     done = subprocess.run([sys.executable, *words], cwd="/", capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 1
     assert "lower memory_bytes on all nodes, or give a larger log" in done.stderr
+
+
+@pytest.mark.timeout(120)
+def test_a_node_with_another_memory_is_refused_and_all_say_so(make_group, tmp_path: Path) -> None:
+    group = make_group(False)
+    said = {i: tmp_path / f"{i}.err" for i in (1, 2, 3)}
+    for i, path in said.items():
+        with path.open("w") as stderr:
+            group.start(i, group.words(i, memory_bytes=(8 if i == 3 else 4) << 20), stderr)
+    assert group.memcached(1, b"set a 5 0 3\r\nabc\r\n") == b"STORED\r\n"
+    wanted = {i: f"Raft node {i} refuses node 3, and is refused by it" for i in (1, 2)} | {
+        3: f"here it is memory_bytes={8 << 20} election_ms=100 lease=no max_sessions=256. Stop the one that differs"
+    }
+    wait_until(lambda: all(wanted[i] in said[i].read_text() for i in said), 60, "every node to say what it refuses")
+    assert group.memcached(2, b"get a\r\n") == b"VALUE a 5 3\r\nabc\r\nEND\r\n"
+    for i in (1, 2):
+        assert said[i].read_text().count("refuses node") == 1
 
 
 @pytest.mark.timeout(120)

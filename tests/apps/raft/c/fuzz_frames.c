@@ -5,6 +5,7 @@
 #include "apps/raft/link.h"
 #include "apps/raft/node.h"
 #include "apps/raft/node_frame.h"
+#include "apps/raft/node_internal.h"
 #include "libos/storage/crc32c.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +15,8 @@
 
 static struct cl_raft_node *nodes[2]; /* 1 is fuzzed; 2 talks to it, so that there are real frames */
 static struct raft_link fuzzed_link;
-static uint64_t now_ns = 1, runs;
-static uint8_t kept[KEPT][KEPT_BYTES]; /* the newest frames sent */
+static uint64_t now_ns = 1, runs, reached; /* reached: messages that went into the core */
+static uint8_t kept[KEPT][KEPT_BYTES];     /* the newest frames sent */
 static uint32_t kept_bytes[KEPT], n_kept;
 
 static uint64_t clock_of(void *arg)
@@ -111,7 +112,11 @@ static void receive(const uint8_t *data, size_t size)
     uint8_t *copy =
         malloc(size ? size : 1); /* of exactly that size, so that the sanitizer sees each read past its end */
     memcpy(copy, data, size);
+    struct cl_raft_counters before, after;
+    cl_raft_counters(cl_raft_node_core(nodes[0]), &before);
     cl_raft_node_receive(nodes[0], copy, size);
+    cl_raft_counters(cl_raft_node_core(nodes[0]), &after);
+    reached += after.messages_in - before.messages_in;
     cl_raft_node_poll(nodes[0]);
     free(copy);
 }
@@ -121,7 +126,10 @@ static void receive_checked(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size);
     memcpy(copy, data, size);
-    copy[4] = 1;
+    bool core = !node_frame_is(copy, size) && size >= CL_RAFT_HEADER_BYTES;
+    copy[4] = core ? RAFT_WIRE_VERSION : 1;
+    if (core)
+        put64(copy + 96, nodes[0]->config.raft.group_settings);
     put32(copy + 8, 0);
     put32(copy + 12, (uint32_t)size);
     put64(copy + 16, 0);
@@ -201,7 +209,7 @@ int main(int argc, char **argv)
             bytes = (uint32_t)(next_random() % bytes);
         one_input(frame, bytes);
     }
-    printf("%lu inputs\n", rounds);
+    printf("%lu inputs, %lu messages\n", rounds, reached);
     raft_link_free(&fuzzed_link);
     cl_raft_node_delete(nodes[0]);
     cl_raft_node_delete(nodes[1]);

@@ -104,6 +104,7 @@ MISTAKES = {
         1000,
         ANY,
         mode=1,
+        nodes=7,
     ),
     "takes damage for a torn end": Mistake(
         "libos/storage/log_recover.c",
