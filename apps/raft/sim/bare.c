@@ -153,6 +153,16 @@ static void check_promise(struct sim_world *w, struct sim_node *n, const struct 
         sim_check_vote(w, n->id, n->id, m->term);
 }
 
+/* Any leader may send fewer entries with the same word of what is committed. */
+static void take_away(struct sim_world *w, struct cl_raft *core, struct cl_raft_msg *m)
+{
+    struct cl_raft_entry e;
+    m->n_entries = (uint32_t)cl_random_below(&w->random[SIM_R_CORE], m->n_entries);
+    m->data_bytes = m->n_entries * RAFT_ENTRY_HEADER;
+    for (uint32_t i = 1; i <= m->n_entries && !cl_raft_entry(core, m->index + i, &e); i++)
+        m->data_bytes += e.bytes;
+}
+
 static void send_messages(struct sim_world *w, struct sim_node *n)
 {
     struct bare *b = bare_of(n);
@@ -164,6 +174,8 @@ static void send_messages(struct sim_world *w, struct sim_node *n)
             m.data = (const uint8_t *)&b->disk.snapshot.machine + m.offset;
         }
         check_promise(w, n, &m);
+        if (m.n_entries && sim_chance(&w->random[SIM_R_CORE], w->swarm.prefix_ppm))
+            take_away(w, b->core, &m);
         int64_t bytes = cl_raft_encode(b->core, &m, b->buffer, sizeof(b->buffer));
         if (bytes < 0)
             return sim_fail(w, "#%u cannot encode a message of type %u: %ld", n->id, m.type, (long)bytes);

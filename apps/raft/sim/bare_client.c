@@ -75,7 +75,9 @@ static void read_request(struct sim_world *w, struct sim_node *n, const struct s
         return;
     }
     uint64_t context = (uint64_t)n->epoch << 32 | ++b->contexts;
+    uint64_t before = sim_lease_reads(w, n);
     int rc = cl_raft_read_index(b->core, context);
+    sim_check_lease_reads(w, n, before);
     sim_say(w, "#%u is asked to read for client %u: %d", n->id, q->client, rc);
     if (rc) {
         answer(w, n, q, SIM_ELSEWHERE, (struct sim_outcome){0});

@@ -212,6 +212,34 @@ static void check_complete(struct sim_world *w, struct sim_node *n, const struct
                  i, w->committed[i].by_term);
 }
 
+/* Another leader has committed: a lease that goes on by its leader's own clock, whether that runs now or not, is no lease. */
+static void check_lease(struct sim_world *w, struct sim_node *n, const struct sim_node *old,
+                        const struct cl_raft_status *s, uint64_t term)
+{
+    uint64_t since = sim_clock_read(&old->clock, w->queue.now_ns) - old->watch.tick_local_ns;
+    uint64_t ticks = s->ticks + since / w->swarm.tick_ns + 1;
+    if (!w->options.outcomes_only && s->term < term && ticks < s->lease_until_tick)
+        sim_fail(w, "leases: #%u commits in term %lu while #%u may answer reads by its lease of term %lu", n->id, term,
+                 old->id, s->term);
+}
+
+uint64_t sim_lease_reads(struct sim_world *w, struct sim_node *n)
+{
+    struct cl_raft_counters c;
+    cl_raft_counters(w->body->core(n), &c);
+    return c.reads_by_lease;
+}
+
+void sim_check_lease_reads(struct sim_world *w, struct sim_node *n, uint64_t before)
+{
+    uint64_t now = sim_lease_reads(w, n);
+    w->result->reads_by_lease += now - before;
+    if (now != before && w->n_committed && w->committed[w->n_committed].by_term > cl_raft_term(w->body->core(n)) &&
+        !w->options.outcomes_only)
+        sim_fail(w, "leases: #%u answers a read by its lease of term %lu, and term %u has committed", n->id,
+                 cl_raft_term(w->body->core(n)), w->committed[w->n_committed].by_term);
+}
+
 static void check_commit(struct sim_world *w, struct sim_node *n, const struct cl_raft_status *s)
 {
     uint64_t had = n->watch.commit, known = w->n_committed;
@@ -247,6 +275,8 @@ static void check_commit(struct sim_world *w, struct sim_node *n, const struct c
             cl_raft_status(w->body->core(other), &theirs);
             if (theirs.role == CL_RAFT_LEADER)
                 check_complete(w, other, &theirs);
+            if (theirs.role == CL_RAFT_LEADER && s->role == CL_RAFT_LEADER)
+                check_lease(w, n, other, &theirs, s->term);
         }
     }
     n->watch.commit = s->commit;
@@ -308,6 +338,8 @@ void sim_check_node(struct sim_world *w, struct sim_node *n)
     cl_raft_status(w->body->core(n), &s);
     if (!in_bounds(w, &s))
         return;
+    if (s.ticks != n->watch.ticks || !s.ticks) /* else it may be one that does not run, and was told something */
+        n->watch.tick_local_ns = sim_local_ns(w, n);
     if (s.snapshot_index > w->n_committed) {
         sim_fail(w, "#%u has a snapshot of %lu, and only %lu was ever committed", n->id, s.snapshot_index,
                  w->n_committed);

@@ -14,6 +14,24 @@ static uint64_t client_delay(struct sim_world *w)
     return 20000 + below(w, w->swarm.link.base_ns + w->swarm.link.spread_ns);
 }
 
+static bool only_reads(const struct sim_world *w, uint32_t client)
+{
+    return w->swarm.readers && client % 2;
+}
+
+/* Whether it asks a node that has been left alone: who only reads, or everybody. */
+static bool stays(const struct sim_world *w, uint32_t client)
+{
+    return w->swarm.loyal || only_reads(w, client);
+}
+
+void sim_clients_stay(struct sim_world *w, uint32_t slot)
+{
+    for (uint32_t i = 0; i < w->swarm.clients; i++)
+        if (stays(w, i))
+            w->clients[i].target = slot;
+}
+
 static void turn_at(struct sim_world *w, uint64_t delay_ns, uint32_t client)
 {
     sim_at(w, w->queue.now_ns + delay_ns, SIM_CLIENT, client, w->clients[client].attempt);
@@ -46,11 +64,11 @@ static void send(struct sim_world *w, uint32_t client)
 }
 
 /* Keys: one is a number to add to, the others hold texts. */
-static void draw_command(struct sim_world *w, struct sim_command *c)
+static void draw_command(struct sim_world *w, uint32_t client, struct sim_command *c)
 {
     uint64_t number = ++w->values;
     c->key = (uint8_t)below(w, SIM_KEYS);
-    if (sim_chance(&w->random[SIM_R_CLIENT], w->swarm.get_ppm)) {
+    if (sim_chance(&w->random[SIM_R_CLIENT], only_reads(w, client) ? 1000000 : w->swarm.get_ppm)) {
         c->kind = CL_HISTORY_GET;
     } else if (c->key == 0) {
         c->kind = CL_HISTORY_ADD;
@@ -108,11 +126,12 @@ static void begin(struct sim_world *w, uint32_t client, const struct sim_command
     if (given)
         command = *given;
     else
-        draw_command(w, &command);
+        draw_command(w, client, &command);
     if (command.kind == CL_HISTORY_CAS)
         command.other = last_seen(w, command.key);
     c->request = (struct sim_request){.client = client, .command = command};
-    c->request.by_log = command.kind != CL_HISTORY_GET || sim_chance(&w->random[SIM_R_CLIENT], w->swarm.by_log_ppm);
+    bool by_log = sim_chance(&w->random[SIM_R_CLIENT], w->swarm.by_log_ppm) && !only_reads(w, client);
+    c->request.by_log = command.kind != CL_HISTORY_GET || by_log;
     c->request.command.session = c->session;
     c->request.number = c->number;
     c->opening = false;
@@ -170,7 +189,8 @@ void sim_client_turn(struct sim_world *w, uint32_t client, uint64_t attempt)
         return;
     }
     w->result->ops_retried++;
-    c->target = (uint32_t)below(w, w->n_nodes);
+    if (!stays(w, client) || below(w, 2))
+        c->target = (uint32_t)below(w, w->n_nodes);
     send(w, client);
 }
 

@@ -42,11 +42,19 @@ static void mend_later(struct sim_world *w)
     sim_at(w, w->queue.now_ns + 5 * SIM_MS + below(w, 80 * SIM_MS), SIM_MEND, 0, 0);
 }
 
+/* A node to be left alone. Clients that only read try it: if it led, it may take itself for the leader for a while. */
+static struct sim_node *alone(struct sim_world *w)
+{
+    struct sim_node *n = any_node(w);
+    sim_clients_stay(w, n->slot);
+    return n;
+}
+
 static void partition(struct sim_world *w)
 {
     uint32_t mask = (uint32_t)below(w, 1ull << w->n_nodes);
     if (!below(w, 3))
-        mask = 1u << any_node(w)->slot;
+        mask = 1u << alone(w)->slot;
     sim_net_partition(&w->net, mask, SIM_CUT_OUT | SIM_CUT_IN);
     w->result->partitions++;
     sim_say(w, "-- partition: nodes 0x%x apart from the others", mask << 1);
@@ -76,8 +84,9 @@ static void cut_link(struct sim_world *w)
 
 static void stall(struct sim_world *w)
 {
-    struct sim_node *n = any_node(w);
+    struct sim_node *n = alone(w);
     n->stalled_until_ns = w->queue.now_ns + below(w, 60 * SIM_MS);
+    n->stall_order = (uint8_t)below(w, SIM_STALLS);
     w->result->stalls++;
     sim_say(w, "-- #%u is stopped for %.1f ms", n->id, (double)(n->stalled_until_ns - w->queue.now_ns) / 1e6);
 }
@@ -144,9 +153,49 @@ static void depose(struct sim_world *w)
 static void cut_off(struct sim_world *w, struct sim_node *n)
 {
     sim_net_partition(&w->net, 1u << n->slot, SIM_CUT_OUT | SIM_CUT_IN);
+    sim_clients_stay(w, n->slot);
     w->result->deposed_leaders++;
     sim_say(w, "-- #%u is cut off", n->id);
     mend_later(w);
+}
+
+/* A leader keeps its lease with a bare majority, and the others do not hear it. Then one of that majority is started again, as if it
+ * had promised nothing, and the leader is cut off: whoever is elected is so while the lease is on. */
+static void forget_promise(struct sim_world *w)
+{
+    const struct cl_raft_config *c = &w->swarm.config;
+    struct sim_node *leader = sim_leader(w);
+    struct cl_raft_status s;
+    if (!leader)
+        return;
+    cl_raft_status(w->body->core(leader), &s);
+    uint32_t keep = s.members.n_voters / 2, victim = 0, from = (uint32_t)below(w, s.members.n_voters);
+    for (uint32_t i = 0; i < s.members.n_voters; i++) {
+        uint32_t id = s.members.voters[(from + i) % s.members.n_voters];
+        if (id == leader->id)
+            continue;
+        if (keep) {
+            keep--;
+            victim = id;
+            continue;
+        }
+        sim_net_cut(&w->net, leader->slot, id - 1);
+        sim_net_cut(&w->net, id - 1, leader->slot);
+    }
+    if (!victim)
+        return;
+    w->result->forgetful_nodes++;
+    sim_say(w, "-- #%u is heard by half of the voters, of which #%u is to start again", leader->id, victim);
+    sim_at(w, w->queue.now_ns + w->swarm.tick_ns * (c->election_ticks + below(w, 2 * c->election_ticks)), SIM_FAULT, 0,
+           leader->id | (uint64_t)victim << 32);
+}
+
+static void wall_jump(struct sim_world *w)
+{
+    struct sim_node *n = any_node(w);
+    n->wall_ms = (int64_t)below(w, 4000) - 2000;
+    w->result->wall_jumps++;
+    sim_say(w, "-- #%u's wall clock jumps to %ld ms from the others'", n->id, (long)n->wall_ms);
 }
 
 static void rot(struct sim_world *w)
@@ -165,20 +214,24 @@ void sim_faults_begin(struct sim_world *w)
     sim_at(w, below(w, 2 * w->swarm.fault_gap_ns), SIM_FAULT, 0, 0);
 }
 
-void sim_fault(struct sim_world *w, uint32_t id)
+void sim_fault(struct sim_world *w, uint32_t id, uint32_t restart)
 {
-    static void (*const kinds[])(struct sim_world *) = {crash_many, partition, one_way,  cut_link, stall,
-                                                        slow_disk,  fail_disk, transfer, depose,   sim_change_members,
-                                                        rot,        hang_disk, NULL};
+    static void (*const kinds[])(struct sim_world *) = {
+        crash_many, partition,          one_way, cut_link,  stall,          slow_disk, fail_disk, transfer,
+        depose,     sim_change_members, rot,     hang_disk, forget_promise, wall_jump, NULL};
     const struct sim_swarm *s = &w->swarm;
     const uint32_t weights[] = {s->crash_many, s->partition, s->one_way,  s->cut_link, s->stall,
                                 s->slow_disk,  s->fail_disk, s->transfer, s->depose,   s->members,
-                                s->rot,        s->hang,      s->crash};
+                                s->rot,        s->hang,      s->forget,   s->wall,     s->crash};
     uint64_t sum = 0, i = 0;
     if (w->calm)
         return;
     if (id) {
         cut_off(w, &w->nodes[id - 1]);
+        if (restart && w->nodes[restart - 1].up) {
+            sim_crash(w, &w->nodes[restart - 1]);
+            sim_restart_later(w, &w->nodes[restart - 1], SIM_MS / 2);
+        }
         return;
     }
     for (uint64_t k = 0; k < sizeof(weights) / sizeof(*weights); k++)

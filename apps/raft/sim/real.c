@@ -23,8 +23,30 @@ static int real_make(struct sim_world *w, struct sim_node *n)
     return 0;
 }
 
+/* What is durable is so after a crash, too. */
+static void remember(struct real *r)
+{
+    struct cl_raft_status s;
+    if (!r->running)
+        return;
+    cl_raft_status(cl_raft_node_core(r->node), &s);
+    r->held = cl_max(cl_min(s.durable, cl_log_durable_index(r->log)), s.snapshot_index);
+    r->held_snapshot = s.snapshot_index;
+}
+
+/* By what its log says now, or said when it went down; the terms are those of the last check. */
+static bool real_holds(struct sim_node *n, uint64_t index, uint64_t term)
+{
+    struct real *r = real_of(n);
+    remember(r);
+    if (index <= r->held_snapshot || index > r->held)
+        return index <= r->held_snapshot;
+    return (r->running ? cl_raft_term_at(cl_raft_node_core(r->node), index) : n->watch.terms[index]) == term;
+}
+
 static void forget(struct real *r)
 {
+    remember(r);
     if (r->node) {
         struct cl_raft_node_counters c;
         cl_raft_node_counters(r->node, &c);
@@ -67,7 +89,7 @@ static void real_reset(struct sim_world *w, struct sim_node *n)
     if (r->blk)
         cl_blk_close(r->blk);
     r->blk = NULL;
-    r->said = 0;
+    r->said = r->held = r->held_snapshot = 0;
     r->bad = REAL_GOOD;
     r->hurt = r->slow = r->hung = false;
 }
@@ -112,7 +134,19 @@ static struct cl_raft *real_core(struct sim_node *n)
 
 static uint64_t env_wall_ms(void *arg)
 {
-    return real_clock(arg) / SIM_MS;
+    struct real *r = arg;
+    return real_clock(arg) / SIM_MS + 10000 + (uint64_t)r->owner->wall_ms;
+}
+
+/* The blob is node_disk.c's: term and vote are its words 2 and 3. */
+static bool voted_durably(const struct real *r, uint64_t term, uint32_t vote)
+{
+    uint8_t meta[CL_LOG_META_BYTES];
+    uint64_t words[2];
+    if (cl_log_meta_get(r->log, meta) < 32)
+        return false;
+    memcpy(words, meta + 16, sizeof(words));
+    return words[0] == term && words[1] == vote;
 }
 
 /* Look into what leaves: votes are counted, acknowledgements are remembered. */
@@ -122,11 +156,17 @@ static void look(struct sim_world *w, struct sim_node *n, const uint8_t *data, u
     struct cl_raft_wire_counters counters = {0};
     if (cl_raft_decode(w->swarm.config.cluster, data, bytes, &m, &counters) || m.flags & CL_RAFT_REJECT)
         return;
-    if (m.type == CL_RAFT_APPEND_REPLY)
+    if (m.type == CL_RAFT_APPEND_REPLY) {
         sim_check_promise(w, n, m.index);
-    else if (m.type == CL_RAFT_VOTE_REPLY)
+        if (m.index && !w->options.outcomes_only && !real_holds(n, m.index, n->promised_term))
+            sim_fail(w, "durability: #%u acknowledges entry %lu, which is not durable in its log", n->id, m.index);
+    } else if (m.type == CL_RAFT_VOTE_REPLY) {
         sim_check_vote(w, n->id, m.to, m.term);
-    else if (m.type == CL_RAFT_VOTE)
+        if (!w->options.outcomes_only && !voted_durably(real_of(n), m.term, m.to))
+            sim_fail(w, "durability: #%u votes for #%u in term %lu, which is not durable in its log", n->id, m.to,
+                     m.term);
+    }
+    if (m.type == CL_RAFT_VOTE)
         sim_check_vote(w, n->id, n->id, m.term);
     n->voted |= m.type == CL_RAFT_VOTE_REPLY || m.type == CL_RAFT_VOTE;
 }
@@ -187,7 +227,7 @@ static int64_t machine_apply(void *arg, uint64_t index, uint64_t clock_ms, const
         digest = sim_mix(digest ^ sim_store_digest(&r->store));
         check_store(r, index, rc, &out, &model);
     }
-    sim_check_applied(r->world, r->owner, index, digest);
+    sim_check_applied(r->world, r->owner, index, sim_mix(digest + clock_ms)); /* of the log: the same everywhere */
     memcpy(reply, &out, sizeof(out));
     return sizeof(out);
 }
@@ -238,6 +278,7 @@ static int machine_load(void *arg, uint64_t at, const uint8_t *data, uint64_t by
     if (at + bytes == total) {
         r->owner->watch.applied = r->machine.applied;
         r->world->result->snapshots_installed += r->running; /* else it is its own, read back */
+        r->owner->voted |= r->running;
     }
     return 0;
 }
@@ -254,6 +295,7 @@ static int new_node(struct real *r)
         .tick_ns = w->swarm.tick_ns,
         .snapshot_bytes = real_snapshot_bytes(r),
         .max_sessions = w->swarm.max_sessions,
+        .session_ms = w->swarm.session_ms,
         .reply_bytes = REPLY_BYTES,
         .waiting = WAITING,
         .batches = w->swarm.batches,
@@ -360,8 +402,11 @@ static void request(struct real *r, const struct sim_request *q)
     else if (q->by_log)
         cl_raft_node_submit(r->node, CL_RAFT_APPLY, q->number, q->command.sequence, (const uint8_t *)&q->command,
                             sizeof(q->command), &token);
-    else
+    else {
+        uint64_t before = sim_lease_reads(r->world, r->owner);
         cl_raft_node_query(r->node, (const uint8_t *)&q->command, sizeof(q->command), &token);
+        sim_check_lease_reads(r->world, r->owner, before);
+    }
 }
 
 static void deliver(struct real *r, const struct sim_packet *p)
@@ -429,5 +474,6 @@ const struct sim_body sim_real = {
     .fail_disk = real_fail_disk,
     .mend_disk = real_mend_disk,
     .rot = real_rot,
+    .holds = real_holds,
     .wakes_itself = true,
 };

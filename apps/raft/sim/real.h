@@ -28,10 +28,11 @@ struct real {
     struct sim_store store;     /* CL_RAFT_SIM_KV: the state machine that answers; the other one must say the same */
     bool running;
     enum real_bad bad;
-    bool hurt;        /* it was, or may have been, in this life: what was submitted meanwhile may fail later */
-    bool slow, hung;  /* and this to be slow, or to do nothing */
-    uint64_t said;    /* the last flush of which the disk says that it was acknowledged */
-    uint64_t wake_ns; /* virtual time of the next wake that is under way; 0: none */
+    bool hurt;       /* it was, or may have been, in this life: what was submitted meanwhile may fail later */
+    bool slow, hung; /* and this to be slow, or to do nothing */
+    uint64_t said;   /* the last flush of which the disk says that it was acknowledged */
+    uint64_t held, held_snapshot; /* durable in its log, or in a snapshot, as of when it was last looked at */
+    uint64_t wake_ns;             /* virtual time of the next wake that is under way; 0: none */
 };
 
 static inline struct real *real_of(struct sim_node *n)

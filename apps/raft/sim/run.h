@@ -49,7 +49,10 @@ struct cl_raft_sim_result {
     uint64_t rotten_disks, lost_nodes, replaced_nodes; /* lost: damage was found, and the node stayed away for good */
     uint64_t full_disks, full_logs;                    /* full_logs: NODE: requests put off as the area had no room */
     uint64_t hung_disks, yielded_leaders; /* disks that did nothing for a while; leaders that gave up for it */
-    uint64_t deposed_leaders;             /* cut off just when another was to take over */
+    uint64_t forgetful_nodes;             /* started again while a leader had its promise, and cut off */
+    uint64_t wall_jumps;                  /* NODE: of wall clocks */
+    uint64_t reads_by_lease;
+    uint64_t deposed_leaders; /* cut off just when another was to take over */
     uint64_t snapshots_made, snapshots_installed;
     uint64_t datagrams, datagrams_lost, datagrams_duplicated, datagrams_cut;
     uint64_t cut_short;                    /* runs that grew out of the tables of the checks and were ended early */

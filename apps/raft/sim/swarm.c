@@ -47,9 +47,10 @@ static void draw_faults(struct sim_world *w, struct sim_swarm *s)
     s->members = sometimes(w, 10);
     s->slow_disk = sometimes(w, 8);
     s->fail_disk = sometimes(w, 4);
-    s->rot = sometimes(w, 4);
+    s->rot = sometimes(w, 6);
     s->depose = sometimes(w, 6);
     s->hang = sometimes(w, 4);
+    s->wall = sometimes(w, 4);
     s->vote_crash_ppm = below(w, 2) ? (uint32_t)ONE_OF(w, 10000, 100000, 500000) : 0;
     s->drift_ppm = below(w, 2) ? (uint32_t)ONE_OF(w, 100, 10000, 80000) : 0;
 }
@@ -61,6 +62,7 @@ static void draw_clients(struct sim_world *w, struct sim_swarm *s)
     s->think_ns = (uint32_t)ONE_OF(w, 100000, 1000000, 5000000);
     s->get_ppm = (uint32_t)ONE_OF(w, 200000, 500000);
     s->by_log_ppm = (uint32_t)ONE_OF(w, 0, 200000);
+    s->readers = (uint32_t)below(w, 2);
     s->give_up = (uint32_t)ONE_OF(w, 10, 40, 1000);
     s->client_loss_ppm = sometimes(w, 150000);
 }
@@ -105,8 +107,12 @@ void sim_swarm_draw(struct sim_world *w)
     s->disk_error_ppm = sometimes(w, 500);
     s->no_space_ppm = sometimes(w, 500);
     s->disk_size = (uint32_t)below(w, 3);
+    s->forget = s->lease_reads ? (uint32_t)below(w, 12) : 0; /* nothing but a lease suffers from it */
+    s->session_ms = ONE_OF(w, 50, 500, 3600000);
+    s->prefix_ppm = sometimes(w, 100000);
     s->max_sessions = (uint32_t)ONE_OF(w, 8, SIM_SESSIONS);
     /* Few: slots are used again while what is slow, as a superblock, is under way. */
     s->log_requests = (uint32_t)ONE_OF(w, 0, 3, 6, 24);
     s->batches = (uint32_t)ONE_OF(w, 0, 1, 2, 4);
+    s->loyal = !below(w, 3);
 }

@@ -184,6 +184,14 @@ static void restart(struct sim_world *w, struct sim_node *n, bool failed)
     sim_start(w, n);
 }
 
+/* How much later than others an event is taken that waited for a stopped node, ns. */
+static uint64_t after_stall(const struct sim_node *n, const struct sim_event *e)
+{
+    if (e->kind == SIM_TICK || e->kind == SIM_WAKE)
+        return n->stall_order == SIM_BY_TIME ? 0 : 2;
+    return n->stall_order == SIM_REQUESTS_FIRST && e->kind != SIM_REQUEST;
+}
+
 /* Another step. False: the world has come to an end. */
 static bool step(struct sim_world *w)
 {
@@ -195,7 +203,7 @@ static bool step(struct sim_world *w)
     if (is_void(n, &e))
         return true;
     if (of_node && n->stalled_until_ns > e.at_ns) { /* the process is stopped: everything waits */
-        e.at_ns = n->stalled_until_ns;
+        e.at_ns = n->stalled_until_ns + after_stall(n, &e);
         if (sim_queue_put(&w->queue, e))
             sim_fail(w, "out of memory");
         return true;
@@ -213,7 +221,7 @@ static bool step(struct sim_world *w)
     else if (e.kind == SIM_MEND)
         sim_mend_network(w);
     else if (e.kind == SIM_FAULT) {
-        sim_fault(w, (uint32_t)e.argument);
+        sim_fault(w, (uint32_t)e.argument, (uint32_t)(e.argument >> 32));
         check_all(w);
     }
     if (owns_packet(e.kind))
@@ -315,6 +323,7 @@ static void begin(struct sim_world *w)
         n->watch = (struct sim_watch){.terms = n->watch.terms};
         n->epoch = 0;
         n->wakes = 0;
+        n->wall_ms = 0;
         n->stalled_until_ns = n->slow_disk_until_ns = n->hung_disk_until_ns = 0;
         uint64_t drift = w->swarm.drift_ppm;
         n->clock.drift_ppm = drift ? (int32_t)cl_random_below(&w->random[SIM_R_CLOCK], 2 * drift) - (int32_t)drift : 0;

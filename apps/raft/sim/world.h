@@ -53,6 +53,9 @@ enum sim_kind {
     SIM_RESTART,
 };
 
+/* A node that was stopped goes on with what waited in the order of time, with its timers last, or with requests first. */
+enum sim_stall { SIM_BY_TIME, SIM_TIMERS_LAST, SIM_REQUESTS_FIRST, SIM_STALLS };
+
 /* Streams of random numbers, one for each concern. */
 enum sim_concern {
     SIM_R_SWARM,
@@ -95,10 +98,14 @@ struct sim_swarm {
     uint64_t tick_ns, write_ns, write_spread_ns;
     uint64_t fault_gap_ns; /* mean time between faults */
     uint32_t crash, crash_many, crash_point_ppm, vote_crash_ppm, restart_ms;
-    uint32_t partition, one_way, cut_link, stall, transfer, members, slow_disk, fail_disk, rot, depose,
-        hang; /* weights among faults */
+    uint32_t partition, one_way, cut_link, stall, transfer, members, slow_disk, fail_disk, rot, depose, hang, forget,
+        wall; /* weights among faults */
     uint32_t drift_ppm;
     uint32_t clients, think_ns, by_log_ppm, get_ppm, give_up;
+    uint32_t readers;     /* every second client only reads, and from leaders that may be none any more */
+    uint32_t loyal;       /* all clients stay with a node that was left alone: its log grows apart */
+    uint32_t prefix_ppm;  /* CORE: messages that bring fewer entries than they could */
+    uint64_t session_ms;  /* NODE */
     uint32_t patience_ns; /* until a request is tried again, and up to twice that */
     uint64_t client_loss_ppm;
     uint32_t snapshot_entries; /* one after so many applied; 0: never */
@@ -142,6 +149,7 @@ struct sim_watch {
     uint64_t term, commit, last, applied, members_index;
     uint32_t role, leader;
     uint64_t yielded;        /* how often it did, in this life */
+    uint64_t tick_local_ns;  /* of its clock, when `ticks` became so many */
     uint64_t durable, ticks; /* as of the last check */
     uint32_t waited;         /* ticks that it ran in since `durable` became more, or all was, or it began to lead */
     bool waits;              /* it leads and has something that is not durable */
@@ -155,12 +163,14 @@ struct sim_node {
     bool failed;                      /* its disk said no: it is silent until it is restarted */
     bool doomed;                      /* its disk was damaged, and it has not started since */
     bool lost;                        /* its disk is damaged and it said so: it stays away for good */
-    bool voted;                       /* in this step, or asked for votes */
+    bool voted;                       /* in this step, or asked for votes, or (NODE) took a snapshot */
     struct cl_raft_members members;   /* as it knew them when it went down */
     uint64_t promised, promised_term; /* the newest entry that it acknowledged and has not truncated since */
     uint32_t epoch;
     uint64_t wakes; /* asked for so far; the last one asked for is the one that counts */
     uint64_t stalled_until_ns;
+    uint8_t stall_order;                             /* which of what waited comes first: enum sim_stall */
+    int64_t wall_ms;                                 /* NODE: its wall clock is so far from its other one */
     uint64_t slow_disk_until_ns, hung_disk_until_ns; /* hung: nothing that it is asked for is done before */
     struct sim_clock clock;
     uint64_t ticks_done; /* local ticks accounted for in this life */
@@ -251,8 +261,8 @@ void sim_swarm_draw(struct sim_world *w);
 
 /* faults.c */
 void sim_faults_begin(struct sim_world *w);
-/* The next one. id: it is the leader `id` that is cut off now; 0: one is drawn. */
-void sim_fault(struct sim_world *w, uint32_t id);
+/* The next one. id: it is the leader `id` that is cut off now, and node `restart`, if not 0, starts again; 0: one is drawn. */
+void sim_fault(struct sim_world *w, uint32_t id, uint32_t restart);
 /* Start a node again after a while. */
 void sim_restart_later(struct sim_world *w, struct sim_node *n, uint64_t most_ns);
 void sim_mend_network(struct sim_world *w);
@@ -270,6 +280,8 @@ void sim_client_turn(struct sim_world *w, uint32_t client, uint64_t attempt);
 void sim_client_answer(struct sim_world *w, uint32_t client, const struct sim_reply *reply);
 /* A node answers. */
 void sim_answer(struct sim_world *w, const struct sim_reply *reply);
+/* Clients that stay with a node which is left alone ask this one next. */
+void sim_clients_stay(struct sim_world *w, uint32_t slot);
 bool sim_clients_idle(const struct sim_world *w);
 /* Let an idle client read a register. */
 void sim_clients_read(struct sim_world *w, uint8_t key);
@@ -281,6 +293,9 @@ void sim_check_begin(struct sim_world *w);
 void sim_check_start(struct sim_world *w, struct sim_node *n);
 void sim_check_node(struct sim_world *w, struct sim_node *n);
 void sim_check_vote(struct sim_world *w, uint32_t voter, uint32_t candidate, uint64_t term);
+/* Around a read that a node is asked for: how many it has answered by its lease, and whether it may have answered this one. */
+uint64_t sim_lease_reads(struct sim_world *w, struct sim_node *n);
+void sim_check_lease_reads(struct sim_world *w, struct sim_node *n, uint64_t before);
 /* The state machine of a node, right after it applied an entry. */
 void sim_check_applied(struct sim_world *w, struct sim_node *n, uint64_t index, uint64_t machine_digest);
 /* Node `n` acknowledges its log up to `index`. */

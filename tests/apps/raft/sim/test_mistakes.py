@@ -89,6 +89,48 @@ MISTAKES = {
         nodes=3,
         outcomes=True,
     ),
+    "commits what may not be the leader's": Mistake(
+        "apps/raft/follow.c", "cl_min(m->commit, r->verified)", "cl_min(m->commit, r->log.last)", 3000, ANY
+    ),
+    "acknowledges what may not be the leader's": Mistake(
+        "apps/raft/follow.c", "m->index = cl_min(r->verified, r->log.durable);", "m->index = r->log.durable;", 2000, ANY
+    ),
+    "acknowledges what may not be the leader's, on the real log": Mistake(
+        "apps/raft/follow.c",
+        "m->index = cl_min(r->verified, r->log.durable);",
+        "m->index = r->log.durable;",
+        1000,
+        ANY,
+        nodes=3,
+        mode=1,
+    ),
+    "a lease that is too long": Mistake(
+        "apps/raft/read.c", "+ r->config.election_ticks - lost;", "+ 2 * r->config.election_ticks;", 1000, "leases"
+    ),
+    "a lease that a transfer does not end": Mistake(
+        "apps/raft/replicate.c",
+        "    r->lease_lost = 1; /* its election does not wait for our lease */\n    r->lease_until = 0;\n",
+        "",
+        1000,
+        "leases",
+    ),
+    "votes at once after a start, as if it had heard from no leader": Mistake(
+        "apps/raft/core.c", "c.lease_reads ? c.election_ticks : 0;", "0;", 10000, "leases"
+    ),
+    "answers by a lease without a look at the clock": Mistake(
+        "apps/raft/node_client.c", "node_advance_ticks(node); /* the", "(void)0; /* the", 1000, "leases", mode=1
+    ),
+    "each replica's own clock for the log's": Mistake(
+        "apps/raft/node_client.c",
+        "node->clock_ms = cl_max(node->clock_ms, get64(p + 24));",
+        "node->clock_ms = node->config.env.wall_ms(node->config.env.arg);",
+        20,
+        "state-machine safety",
+        mode=1,
+    ),
+    "snapshots without the log's clock": Mistake(
+        "apps/raft/node_snapshot.c", "node->clock_ms = get64(b->data + 8);", "", 100, "state-machine safety", mode=1
+    ),
     "takes a damaged record for a good one": Mistake(
         "libos/storage/log_view.c",
         "r->crc != cl_log_record_crc(seed, r)",
@@ -101,7 +143,7 @@ MISTAKES = {
         "libos/storage/log_confirm.c",
         "    cl_log_super_want(log, NULL);\n",
         "    cl_log_confirm_said(log, log->view.lsn);\n",
-        1000,
+        4000,
         ANY,
         mode=1,
         nodes=7,

@@ -30,6 +30,7 @@ FOUND = {
     (3, 8015147, "node"): "a leader that had joined and compacted before it knew of any members could send no snapshot",
     (5, 8006199, "node"): "bits that rot in a flush, in the only later one that tells of it, and in a superblock",
     (5, 2475, "node"): "each chunk that was refused brought all chunks again: a storm",
+    (1, 294, "kv"): "nothing was committed after a joint configuration that the outgoing voters had not all of",
 }
 
 SHARDS = 10
@@ -70,6 +71,8 @@ def test_seeds_of_five_nodes(shard):
         "lost_nodes",
         "replaced_nodes",
         "deposed_leaders",
+        "forgetful_nodes",
+        "reads_by_lease",
         "snapshots_made",
         "snapshots_installed",
         "datagrams_lost",
@@ -93,6 +96,9 @@ def test_seeds_of_five_real_nodes(shard):
         "full_disks",
         "lost_nodes",
         "replaced_nodes",
+        "forgetful_nodes",
+        "reads_by_lease",
+        "wall_jumps",
         "ops_answered",
         "snapshots_made",
         "snapshots_installed",
