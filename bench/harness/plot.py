@@ -130,10 +130,15 @@ class Canvas:
         names = list(arms) if arms is not None else list(dict.fromkeys(a["name"] for a in rows))
         for i, name in enumerate(names):
             points = sorted((a for a in rows if a["name"] == name), key=lambda a: float(a["offered_rps"]))
+            x, infinite = [number(p["achieved_rps"]) for p in points], []
             for key, (style, marker) in STYLES.items():
-                x = [number(p["achieved_rps"]) for p in points]
                 y = [number(p[key]) for p in points]
+                if not any(math.isfinite(at) and math.isfinite(us) for at, us in zip(x, y, strict=True)):
+                    infinite.append(NAMES[key])
+                    continue
                 self.curve(x, y, label=f"{name} {NAMES[key]}", colour=i, style=style, marker=marker, panel=panel)
+            if infinite:
+                self.caption(f"{name}: {', '.join(infinite)} infinite at every load (unanswered requests), not drawn.")
             self._name_curve(axis, name, points, COLOURS[i % len(COLOURS)])
         delays = document["canary"]["delay_us"]
         for key, style in (("p99", "--"), ("p999", ":")):

@@ -56,6 +56,21 @@ def test_latency_curves_pass_and_are_written(tmp_path: Path) -> None:
     assert {"ours p99", "theirs p99.9"} <= c.expect
 
 
+def test_percentiles_that_are_infinite_everywhere_are_said_and_not_drawn(tmp_path: Path) -> None:
+    d = document()
+    for arm in d["arms"]:
+        if arm["name"] == "theirs":
+            arm |= {"p50_us": "inf", "p99_us": "inf", "p999_us": "inf"}
+        else:
+            arm["p999_us"] = "inf"
+    c = default_plot(d)
+    c.finish(tmp_path / "x.png", d)
+    said = " ".join(t.get_text().replace("\n", " ") for t in c.figure.texts)
+    assert "theirs: p50, p99, p99.9 infinite at every load" in said
+    assert "ours: p99.9 infinite at every load" in said
+    assert {label for label in c.expect if label.startswith(("ours", "theirs"))} == {"ours p50", "ours p99"}
+
+
 def test_bars_pass(tmp_path: Path) -> None:
     with Session("test", seconds=0.05, progress=io.StringIO()) as s:
         s.arm("ours", yield_ns=12.0, n=5)
