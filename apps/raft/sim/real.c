@@ -290,7 +290,7 @@ static int new_node(struct real *r)
     struct cl_raft_node_config c = {
         .raft = w->swarm.config,
         .env = {r, real_clock, env_wall_ms, env_send, env_answer},
-        .machine = {r, machine_apply, machine_query, machine_save, machine_load},
+        .machine = {r, machine_apply, machine_query, machine_save, machine_load, 0},
         .log = r->log,
         .tick_ns = w->swarm.tick_ns,
         .snapshot_bytes = real_snapshot_bytes(r),
