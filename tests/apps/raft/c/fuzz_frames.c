@@ -73,7 +73,7 @@ static void make(uint32_t id)
     struct cl_raft_node_config c = {
         .raft = {.id = id, .log_entries = 64, .log_bytes = 32768, .entry_bytes = 4096, .message_bytes = 1024},
         .env = {NULL, clock_of, clock_of, keep_frame, no_answer},
-        .machine = {NULL, apply_nothing, query_nothing, save_nothing, load_nothing},
+        .machine = {NULL, apply_nothing, query_nothing, save_nothing, load_nothing, 0},
         .max_sessions = 4,
         .snapshot_bytes = 1 << 20,
     };
