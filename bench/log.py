@@ -283,10 +283,10 @@ def sweep(session: Session, files: Files) -> None:
     halves = worst_held_out(adaptive, rates)
     session.figure("log.batching_worst", statistics.mean(h.ratio for h in halves), runs=[h.ratio for h in halves])
     session.note("batching_worst: " + "; ".join(str(h) for h in halves))
-    same = [a / b for load in LOADS for a, b in zip(adaptive[load], rates[load]["no wait"], strict=True)]
-    session.note(
-        f"batching: the noise: adaptive over 'no wait', which is the same thing, {pairwise(same, [1.0] * len(same))}"
+    same = pairwise(
+        [rate for load in LOADS for rate in adaptive[load]], [rate for load in LOADS for rate in rates[load]["no wait"]]
     )
+    session.note(f"batching: the noise: adaptive over 'no wait', which is the same thing, {same}")
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from corelane.bench import log
 from corelane.bench._native import ffi, lib
 from corelane.bench.baseline import durable
+from corelane.bench.harness.session import Session
 from corelane.bench.log import FIXED, Files, where
 from corelane.cli.main import main
 
@@ -104,3 +107,18 @@ def test_the_best_bare_loop_is_not_the_luckiest_of_a_round(seed: int) -> None:
     assert log.best_by_others({"a": [1, 9, 1], "b": [2, 2, 2]}) == [2, 9, 2]
     equal = [log.best_by_others({name: noisy(rng, 1.0) for name in log.BARE}) for _ in range(400)]
     assert statistics.mean(value for values in equal for value in values) == pytest.approx(1, abs=0.02)
+
+
+def test_a_sweep_survives_slices_in_which_the_disk_stood_still(seed: int) -> None:
+    class Stalling:
+        """A disk on which one in three slices ends before its first append does."""
+
+        rng = random.Random(seed)
+
+        def append(self, load: int, slice_s: float, fixed: tuple[int, int, int]) -> log.Slice:
+            done = self.rng.choice([0, load, load])
+            return log.Slice([1000] * done, done, slice_s)
+
+    session = Session("log", seconds=0.1, progress=io.StringIO())
+    log.sweep(session, cast("Files", Stalling()))
+    assert any("the noise" in note for note in session.notes)
