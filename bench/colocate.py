@@ -24,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -291,6 +292,14 @@ def add_row(session: Session, name: str, rate: float, slots: Sequence[Beside]) -
         for key in ("kv_core_share", "moves_per_s"):
             if key in point.extra:
                 values[key] = statistics.median(float(slot.point.extra[key]) for slot in slots)
+        if "drops" in point.extra:
+            drops = sum((slot.point.extra["drops"] for slot in slots), Counter[str]())
+            values["drops"] = dict(drops)
+            if drops:
+                reasons = ", ".join(f"{reason} {n:,}" for reason, n in drops.items())
+                session.note(
+                    f"{name}: {point.sent - point.answered:,} unanswered; the iokernel dropped {reasons}, with warm-up"
+                )
         point.extra |= values | {"p99_window_us": plain(middle_p99_us(slots))}
         point.extra["windows"] = sum(len(slot.point.window_p99_us) for slot in slots)
         session.point(name, point)["load_rps"] = rate

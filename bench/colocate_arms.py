@@ -69,11 +69,12 @@ class Ours:
 
     def _slot(self, job: Tenant | None, rate: float, seconds: float) -> Beside:
         with job.working() if job else contextlib.nullcontext():
-            before, counted = self.made.core_share("kv"), self.made.counts()
+            before, counted, dropped = self.made.core_share("kv"), self.made.counts(), self.made.drops()
             point, work = self.made.beside(job, rate, seconds, partial(self.made.load.measure, window_s=WINDOW_S))
             share = self.made.core_share("kv", before)["share"]
             moves = self.made.counts()["moves"] - counted["moves"]
         point.extra |= {"work_per_s": plain(work), "kv_core_share": share, "moves_per_s": moves / seconds}
+        point.extra["drops"] = self.made.drops() - dropped
         return Beside(point, work)
 
 

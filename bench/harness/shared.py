@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -113,6 +114,14 @@ class Shared:
         out = ffi.new("struct cl_io_cores_stats *")
         lib.cl_io_cores_stats(self.kernel.ptr, 0, out)
         return {name: int(getattr(out, name)) for name, _ in ffi.typeof("struct cl_io_cores_stats").fields}
+
+    def drops(self) -> Counter[str]:
+        """Packets that the iokernel dropped so far, by reason; those of all loops, ports and uplinks together."""
+        found: Counter[str] = Counter()
+        stats = self.kernel.stats()
+        for port in (*stats["loops"], *stats["apps"], *stats["uplinks"]):
+            found.update({key: n for key, n in port.items() if "_dropped_" in key and n})
+        return found
 
     def core_share(self, name: str, since: Mapping[str, float] | None = None) -> dict[str, float]:
         """{"core_s", "at_s"} of an application by now, and its "share" of the core since such an answer."""
