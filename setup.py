@@ -108,7 +108,9 @@ def compile_one(source: Path, objdir: Path, flags: list[str], compiler: list[str
     depfile = target.with_suffix(".d")
     fresh = target.with_suffix(".new.o")
     cc = compiler or shlex.split(os.environ.get("CC", "gcc"))
-    command = [*cc, *flags, "-MMD", "-MF", str(depfile), "-c", str(source), "-o", str(fresh)]
+    # Relative paths: a copy of the tree may use what this one made.
+    made = [os.path.relpath(path, ROOT) for path in (depfile, fresh)]
+    command = [*cc, *flags, "-MMD", "-MF", made[0], "-c", str(source), "-o", made[1]]
     digest = hashlib.sha256(shlex.join(command).encode()).hexdigest()
     if not stale(target, depfile, digest):
         return target, False
@@ -211,7 +213,7 @@ class BuildNative(build_ext):
         if not source.exists() or source.read_bytes() != fresh.read_bytes():
             shutil.copyfile(fresh, source)
         flags = [f for f in CFLAGS if f not in ("-Wall", "-Wextra", "-Werror")]
-        flags += ["-w", "-DPy_LIMITED_API=0x030B0000", f"-I{sysconfig.get_paths()['include']}", f"-I{ROOT}"]
+        flags += ["-w", "-DPy_LIMITED_API=0x030B0000", f"-I{sysconfig.get_paths()['include']}", "-I."]
         target, compiled = compile_one(source.relative_to(ROOT), objdir, flags)
         out.mkdir(parents=True, exist_ok=True)
         module = out / "_native.abi3.so"
