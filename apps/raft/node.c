@@ -51,16 +51,16 @@ static uint64_t mix(uint64_t z)
 static uint64_t group_settings(const struct cl_raft_node_config *c)
 {
     const uint64_t words[] = {
-        c->max_sessions,    c->session_ms, c->reply_bytes, c->machine.settings, c->raft.election_ticks * c->tick_ns,
-        c->raft.lease_reads};
+        c->max_sessions,     c->session_ms, c->reply_bytes, c->machine.settings, c->raft.election_ticks * c->tick_ns,
+        c->raft.lease_reads, c->log != NULL};
     uint64_t digest = 0;
     for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         digest = mix((digest ^ words[i]) + 0x9e3779b97f4a7c15ull);
     return digest;
 }
 
-/* Where tickets begin: somewhere else in every life, for an answer to what an earlier one forwarded may still be on its way. */
-static uint64_t first_ticket(const struct cl_raft_node_config *c)
+/* Another number in every life. Where tickets begin, for an answer to what an earlier one forwarded may still be on its way. */
+static uint64_t number_of_life(const struct cl_raft_node_config *c)
 {
     uint64_t z = c->env.wall_ms(c->env.arg) * 0x9e3779b97f4a7c15ull + c->env.now_ns(c->env.arg);
     return mix(z) | 1;
@@ -87,6 +87,8 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
         return -EINVAL;
     }
     node->query_next = node->query_oldest = 1;
+    if (!config->log && config->raft.id) /* without an id it is refused below */
+        node->config.raft.life = config->life ? config->life : number_of_life(&node->config);
     int rc = cl_raft_new(&node->config.raft, &node->raft, err);
     if (!rc && (rc = take_memory(node)))
         snprintf(err, 256, "no memory for a Raft node");
@@ -97,7 +99,8 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
         return rc;
     }
     cl_raft_hold(node->raft);
-    node->ticket_next = node->ticket_oldest = first_ticket(&node->config);
+    node->ticket_next = node->ticket_oldest = number_of_life(&node->config);
+    node_lives_new(node);
     *out = node;
     return 0;
 }
@@ -231,11 +234,22 @@ uint64_t cl_raft_node_poll(struct cl_raft_node *node)
     if (node->state == CL_RAFT_STOPPED)
         return UINT64_MAX;
     node_advance_ticks(node);
+    node_lives_tell(node);
     node_drive(node);
     if (node->state == CL_RAFT_RUNNING && node_snapshot_maybe(node))
         node_drive(node);
     uint64_t next = cl_min(node->next_tick_ns, node_disk_next_ns(node));
     return node->round.wait_until_ns ? cl_min(next, node->round.wait_until_ns) : next;
+}
+
+bool node_settings_good(struct cl_raft_node *node, uint32_t from, uint64_t settings)
+{
+    if (settings == node->config.raft.group_settings)
+        return true;
+    cl_count(&node->count.frames_refused, 1);
+    cl_store_relaxed(&node->count.other_settings_node, from);
+    cl_count(&node->count.other_settings, 1);
+    return false;
 }
 
 void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes)
@@ -245,19 +259,15 @@ void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64
         cl_count(&node->count.frames_refused, 1);
         return;
     }
-    if (node_frame(node, data, bytes))
+    if (node_frame(node, data, bytes) || node_lives_frame(node, data, bytes))
         return;
     struct cl_raft_msg m;
     if (cl_raft_decode(node->config.raft.cluster, data, bytes, &m, &node->wire)) {
         cl_count(&node->count.frames_refused, 1);
         return;
     }
-    if (m.group_settings != node->config.raft.group_settings) {
-        cl_count(&node->count.frames_refused, 1);
-        cl_store_relaxed(&node->count.other_settings_node, m.from);
-        cl_count(&node->count.other_settings, 1);
+    if (!node_settings_good(node, m.from, m.group_settings) || !node_life_good(node, m.from, m.life))
         return;
-    }
     node_advance_ticks(node); /* what it promises by this counts from now, not from when this node last ran */
     cl_raft_step(node->raft, &m);
     if (m.type == CL_RAFT_SNAPSHOT)

@@ -26,7 +26,9 @@
  * for how long a lease holds, on how long election_ticks are and on lease_reads. So these are the same on every node of a group: a
  * digest of them goes with the core's messages, and those of a node with others are refused, both ways, and counted. So such
  * a node neither leads, votes nor follows; the others go on without it. Those that decide what is applied are written to the log, too:
- * a node that is started on it with others is FAILED.
+ * a node that is started on it with others is FAILED. All nodes of a group have logs, or none: that is in the digest, too.
+ *
+ * Without logs, a node that ends must not come back under its id. Those who knew it refuse it, and it stops (node_lives.c).
  *
  * Snapshots are taken inside poll when the log is half full (compact_bytes), as a whole and at once: saving and restoring stop the
  * node for as long as copying takes. The newest is kept in memory too, to be sent to others.
@@ -106,6 +108,7 @@ struct cl_raft_node_config {
     struct cl_raft_env env;
     struct cl_raft_machine machine;
     struct cl_log *log; /* READY, empty or of this node; stays the caller's. NULL: in memory, lost with the process */
+    uint64_t life;      /* without a log: random, another one at every start [from env's clocks] */
     uint64_t tick_ns;   /* [1 ms] */
     uint64_t compact_bytes; /* take a snapshot when the log holds so many bytes [half of raft.log_bytes] */
     uint64_t
@@ -121,7 +124,9 @@ struct cl_raft_node_config {
 struct cl_raft_node_counters {
     uint64_t frames_in, frames_refused;           /* refused: neither of the core nor of a node, or not for this one */
     uint64_t other_settings, other_settings_node; /* of those refused: for its group settings; the last node that was */
-    uint64_t commands, queries;                   /* of own clients and forwarded */
+    /* Of those refused, without logs: for its node was known in another life; the last node that was; not known yet. */
+    uint64_t other_life, other_life_node, unknown_life;
+    uint64_t commands, queries; /* of own clients and forwarded */
     uint64_t answered, answers_busy, answers_retry, answers_refused;
     uint64_t batches, batches_ahead; /* ahead: of those, that went before the one before was committed */
     uint64_t applied, duplicates;    /* duplicates: answered from the session, not applied again */
@@ -152,6 +157,8 @@ CL_API int cl_raft_node_state(const struct cl_raft_node *node);
 CL_API const char *cl_raft_node_why(const struct cl_raft_node *node); /* STOPPED: one sentence; else "" */
 /* When it began to lead, on env.now_ns; 0: it does not lead. */
 CL_API uint64_t cl_raft_node_led_ns(const struct cl_raft_node *node);
+/* Without a log: whether it knows node `id`, and in no other life than this one. */
+CL_API int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint64_t life);
 /* The core, for its status, and to change members or transfer leadership; poll afterwards. */
 CL_API struct cl_raft *cl_raft_node_core(struct cl_raft_node *node);
 CL_API void cl_raft_node_counters(const struct cl_raft_node *node, struct cl_raft_node_counters *out);

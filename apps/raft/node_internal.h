@@ -2,7 +2,7 @@
  *
  * node.c           making one, the loop, frames in          node_client.c    commands, queries, answers
  * node_forward.c   asking the leader                        node_snapshot.c  snapshots, taken and installed
- * node_round.c     when a batch of commands goes
+ * node_round.c     when a batch of commands goes        node_lives.c     nodes without logs that come back
  * node_disk.c      writes          node_save.c   snapshots made durable          node_recover.c   reading back
  * session.c        sessions */
 #ifndef CORELANE_APPS_RAFT_NODE_INTERNAL_H
@@ -74,6 +74,21 @@ struct node_round {
     uint64_t wait_until_ns; /* or at this time; 0: at once */
 };
 
+#define NODE_LIVES 64u /* ids that a group without logs may ever have had */
+
+struct node_life {
+    uint64_t life; /* 0: of more than one it was heard, so it is refused in any */
+    uint32_t id;
+    uint32_t told; /* of how many lives it has told that it knows */
+};
+
+/* Of the nodes of a group without logs, this one's first. node_lives.c */
+struct node_lives {
+    struct node_life known[NODE_LIVES];
+    uint32_t count; /* 0: this node has a log */
+    uint64_t next_ns;
+};
+
 struct cl_raft_node {
     struct cl_raft_node_config config;
     struct cl_raft_node_counters count;
@@ -99,6 +114,7 @@ struct cl_raft_node {
     uint64_t forward_term;               /* the leader's to whom they all went */
     uint32_t forward_leader;
     struct node_said said;
+    struct node_lives lives;
 
     struct node_blob snapshot; /* the newest, as the core knows it */
     struct node_blob incoming; /* being received or read back */
@@ -120,8 +136,20 @@ void node_drive(struct cl_raft_node *node);
 /* Tell the core of the time that has gone by. */
 void node_advance_ticks(struct cl_raft_node *node);
 
+/* Whether a frame of that node may be taken; if not, it is counted. */
+bool node_settings_good(struct cl_raft_node *node, uint32_t from, uint64_t settings);
+
 /* node_round.c */
 void node_round(struct cl_raft_node *node);
+
+/* node_lives.c */
+void node_lives_new(struct cl_raft_node *node);
+/* Tell those members that may not know all that this node knows; once in an election timeout. */
+void node_lives_tell(struct cl_raft_node *node);
+/* Whether a message of that node in that life may be taken. If not, it is counted, and the node is told. */
+bool node_life_good(struct cl_raft_node *node, uint32_t from, uint64_t life);
+/* Returns whether it was a frame about lives. */
+bool node_lives_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);
 
 /* node_client.c */
 void node_answer(struct cl_raft_node *node, const struct node_asker *asker, int status, const uint8_t *reply,

@@ -134,6 +134,7 @@ struct cl_raft_config {
     uint64_t uncommitted_bytes;     /* [log_bytes / 2] proposals beyond it are refused: -EAGAIN */
     uint64_t cluster;               /* messages of another cluster are refused */
     uint64_t group_settings;        /* goes with messages, to be compared by a node, which fills it in (node.h) */
+    uint64_t life;                  /* the same; 0: it has a log (node_lives.c) */
     uint64_t seed;                  /* of election timeouts; mixed with the id */
     uint32_t pending_reads;         /* [1024] reads that wait at one time */
     struct cl_raft_members members; /* a new cluster's; ignored if cl_raft_restore brings a snapshot with members */
@@ -171,7 +172,7 @@ struct cl_raft_msg {
     uint64_t received; /* APPEND_REPLY */
     uint64_t offset, total;
     uint64_t context;
-    uint64_t group_settings; /* in: the sender's */
+    uint64_t group_settings, life; /* in: the sender's */
     const uint8_t *data;
     struct cl_raft_members members; /* SNAPSHOT */
 };

@@ -80,6 +80,7 @@ class RaftService:
         counters = ffi.new("struct cl_raft_node_counters *")
         durable, since, told, told_large = -1, 0.0, False, False
         unlike: set[int] = set()
+        former: set[int] = set()
         while not self._closing.wait(WATCH_S):
             if lib.cl_raft_node_state(node) == lib.CL_RAFT_STOPPED:
                 why = ffi.string(lib.cl_raft_node_why(node)).decode()
@@ -91,10 +92,19 @@ class RaftService:
                 unlike.add(other)
                 text = (
                     "Raft node %d refuses node %d, and is refused by it: they were started with other group settings."
-                    " memory_bytes, election_ms, lease, max_sessions, session_ms and reply_bytes must be the same on"
-                    " every node of a group; here it is %s. Stop the one that differs, and start it like the others"
+                    " memory_bytes, election_ms, lease, max_sessions, session_ms and reply_bytes, and whether it has a"
+                    " log, must be the same on every node of a group; here it is %s. Stop the one that differs, and"
+                    " start it like the others"
                 )
                 _LOGGER.error(text, self.id, other, self._settings)
+            if counters.other_life and (other := int(counters.other_life_node)) not in former:
+                former.add(other)
+                text = (
+                    "Raft node %d refuses node %d: it keeps no log and was started again under its id, so it has"
+                    " forgotten its votes and what it acknowledged. Add it under another id, or start the whole group"
+                    " with logs"
+                )
+                _LOGGER.error(text, self.id, other)
             if counters.snapshots_too_large and not told_large:
                 told_large = True
                 text = (
@@ -219,9 +229,10 @@ def serve(
 
     peers: of all nodes, this one's too, {id: (address, port)} or as `parse_peers` takes it. machine: the state
     machine; None: the key-value store. kv_port: memcached's protocol there (only for that). log: a file that
-    `make_log_file` made once (logs.py). area: in its place, a storage area of the runtime's iokernel. Neither: in
-    memory, and then a node that ends must not be started again under its id: it has forgotten its votes, and what it
-    acknowledged may be lost (docs/raft.md). sqpoll: a kernel thread looks for its writes (docs/storage.md).
+    `make_log_file` made once (logs.py). area: in its place, a storage area of the runtime's iokernel. Neither, as
+    for all nodes of the group: in memory. A node that ends must not be started again under its id then, since it has
+    forgotten its votes and what it acknowledged: the others refuse it, and it stops (docs/raft.md). sqpoll: a kernel
+    thread looks for its writes (docs/storage.md).
     memory_bytes: of the store. election_ms: without a leader for so long, a node asks for votes. lease: reads by
     lease (see raft.h for what that assumes of clocks). join: this node will be added to a running group. disk: what
     to put around the log's device (logs.py). group: its name; nodes, clients and logs of another one are refused.
@@ -264,5 +275,8 @@ def serve(
     check(rc, f"serve Raft node {id}", err)
     ports = (places[id][1], kv_port) if kv_port else (places[id][1],)
     store = "" if machine is not None else f"memory_bytes={memory_bytes} "
-    said = f"{store}election_ms={election_ms} lease={'yes' if lease else 'no'} max_sessions={max_sessions}"
+    yes = {True: "yes", False: "no"}
+    said = (
+        f"{store}election_ms={election_ms} lease={yes[lease]} max_sessions={max_sessions} log={yes[file is not None]}"
+    )
     return RaftService(out[0], id, ports, file, keep, said)

@@ -22,10 +22,8 @@ void sim_restart_later(struct sim_world *w, struct sim_node *n, uint64_t most_ns
 
 static void crash(struct sim_world *w, struct sim_node *n)
 {
-    if (!n->up)
-        return;
-    sim_crash(w, n);
-    sim_restart_later(w, n, w->swarm.restart_ms * SIM_MS);
+    if (n->up && sim_crash(w, n))
+        sim_restart_later(w, n, w->swarm.restart_ms * SIM_MS);
 }
 
 static void crash_many(struct sim_world *w)
@@ -228,10 +226,8 @@ void sim_fault(struct sim_world *w, uint32_t id, uint32_t restart)
         return;
     if (id) {
         cut_off(w, &w->nodes[id - 1]);
-        if (restart && w->nodes[restart - 1].up) {
-            sim_crash(w, &w->nodes[restart - 1]);
+        if (restart && w->nodes[restart - 1].up && sim_crash(w, &w->nodes[restart - 1]))
             sim_restart_later(w, &w->nodes[restart - 1], SIM_MS / 2);
-        }
         return;
     }
     for (uint64_t k = 0; k < sizeof(weights) / sizeof(*weights); k++)

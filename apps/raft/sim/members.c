@@ -5,8 +5,10 @@
  * configuration and bring another node in, which gets everything from the leader. The same node with an empty disk never comes
  * back: it would not know for whom it voted.
  *
- * Rot takes at most so many that the others are a majority of every configuration that any node knows: more, and committed
- * entries are gone, whatever the protocol does. */
+ * Without logs a node that crashed is started again under its id all the same, as somebody might, and must be refused and stop.
+ *
+ * Rot, and crashes without logs, take at most so many that the others are a majority of every configuration that any node knows: more, and committed
+ * entries are gone, whatever the protocol does. And a node without a log crashes only when all others know it (node_lives.c). */
 #include "world.h"
 
 static uint64_t below(struct sim_world *w, uint64_t n)
@@ -40,9 +42,29 @@ static bool can_spare(struct sim_world *w, const struct sim_node *n)
     return can;
 }
 
+/* Who knows no members yet hears of all lives from who tells it of some. */
+static bool meets_nobody(struct sim_world *w, struct sim_node *n)
+{
+    struct cl_raft_status s;
+    if (!w->body->core(n))
+        return false;
+    cl_raft_status(w->body->core(n), &s);
+    return !s.members.n_voters;
+}
+
+bool sim_may_forget(struct sim_world *w, struct sim_node *n)
+{
+    for (uint32_t i = 0; i < w->n_nodes; i++) {
+        struct sim_node *other = &w->nodes[i];
+        if (other != n && !other->lost && !other->doomed && !meets_nobody(w, other) && !w->body->knows(other, n))
+            return false;
+    }
+    return !n->lost && !n->doomed && can_spare(w, n);
+}
+
 void sim_rot(struct sim_world *w, struct sim_node *n)
 {
-    if (n->lost || n->doomed || !can_spare(w, n))
+    if (n->lost || n->doomed || w->swarm.logless || !can_spare(w, n))
         return;
     if (n->up)
         sim_crash(w, n);
@@ -58,7 +80,7 @@ void sim_lost(struct sim_world *w, struct sim_node *n, const char *why)
 {
     sim_say(w, "#%u is lost: %s", n->id, why);
     if (!n->doomed)
-        sim_fail(w, "#%u says that its disk is damaged, and it is not: %s", n->id, why);
+        sim_fail(w, "#%u says that it has forgotten something, and it has not: %s", n->id, why);
     n->lost = true;
     w->result->lost_nodes++;
 }

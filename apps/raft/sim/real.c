@@ -27,10 +27,10 @@ static int real_make(struct sim_world *w, struct sim_node *n)
 static void remember(struct real *r)
 {
     struct cl_raft_status s;
-    if (!r->running)
+    if (!r->running || r->owner->doomed)
         return;
     cl_raft_status(cl_raft_node_core(r->node), &s);
-    r->held = cl_max(cl_min(s.durable, cl_log_durable_index(r->log)), s.snapshot_index);
+    r->held = cl_max(r->log ? cl_min(s.durable, cl_log_durable_index(r->log)) : s.durable, s.snapshot_index);
     r->held_snapshot = s.snapshot_index;
 }
 
@@ -41,7 +41,8 @@ static bool real_holds(struct sim_node *n, uint64_t index, uint64_t term)
     remember(r);
     if (index <= r->held_snapshot || index > r->held)
         return index <= r->held_snapshot;
-    return (r->running ? cl_raft_term_at(cl_raft_node_core(r->node), index) : n->watch.terms[index]) == term;
+    return (r->running && !n->doomed ? cl_raft_term_at(cl_raft_node_core(r->node), index) : n->watch.terms[index]) ==
+           term;
 }
 
 static void forget(struct real *r)
@@ -101,6 +102,8 @@ static int real_start(struct sim_world *w, struct sim_node *n)
     r->bad = REAL_GOOD;
     r->slow = r->hung = false;
     r->hurt = w->swarm.disk_error_ppm || w->swarm.no_space_ppm;
+    if (w->swarm.logless)
+        return 0;
     if (!r->blk && real_new_disk(r))
         return -EIO;
     real_set_disk(r);
@@ -143,6 +146,8 @@ static bool voted_durably(const struct real *r, uint64_t term, uint32_t vote)
 {
     uint8_t meta[CL_LOG_META_BYTES];
     uint64_t words[2];
+    if (!r->log)
+        return true;
     if (cl_log_meta_get(r->log, meta) < 32)
         return false;
     memcpy(words, meta + 16, sizeof(words));
@@ -257,6 +262,8 @@ static int64_t machine_save(void *arg, uint64_t at, uint8_t *out, uint64_t room)
 {
     struct real *r = arg;
     uint64_t image = image_bytes(r);
+    if (!at && r->world->swarm.logless) /* it is kept at once, and what was before goes */
+        sim_check_node(r->world, r->owner);
     if (at < image)
         return r->store.machine.save(r->store.machine.arg, at, out, room);
     uint64_t n = cl_min(room, image + sizeof(r->machine) - at);
@@ -292,6 +299,7 @@ static int new_node(struct real *r)
         .env = {r, real_clock, env_wall_ms, env_send, env_answer},
         .machine = {r, machine_apply, machine_query, machine_save, machine_load, 0},
         .log = r->log,
+        .life = r->life = sim_mix(w->swarm.config.seed + (uint64_t)n->epoch * SIM_NODES + n->id) | 1,
         .tick_ns = w->swarm.tick_ns,
         .snapshot_bytes = real_snapshot_bytes(r),
         .max_sessions = w->swarm.max_sessions,
@@ -337,6 +345,11 @@ static void stopped(struct real *r, const char *why)
     if (n->failed)
         return;
     sim_say(w, "#%u stops: %s", n->id, why);
+    if (strstr(why, "keeps no log")) {
+        n->failed = true;
+        r->running = false;
+        return sim_lost(w, n, why);
+    }
     if (tells_damage(r, why)) {
         if (!strstr(why, "offset"))
             return sim_fail(w, "#%u says that its disk is damaged, and not where: %s", n->id, why);
@@ -373,7 +386,10 @@ static void wake_at(struct real *r, uint64_t local_ns)
 static void work(struct real *r)
 {
     struct sim_world *w = r->world;
-    if (!r->node) {
+    if (!r->node && !r->log) {
+        if (new_node(r))
+            return;
+    } else if (!r->node) {
         cl_log_pump(r->log);
         if (cl_log_state(r->log) == CL_LOG_FAILED)
             return stopped(r, cl_log_why(r->log));
@@ -438,11 +454,15 @@ static void real_event(struct sim_world *w, struct sim_node *n, const struct sim
         request(r, (const struct sim_request *)p->data);
     if (!w->stopped)
         work(r);
-    if (!w->stopped && n->up && sim_chance(&w->random[SIM_R_DISK], w->swarm.crash_point_ppm)) {
-        sim_crash(w, n);
+    if (!w->stopped && n->up && sim_chance(&w->random[SIM_R_DISK], w->swarm.crash_point_ppm) && sim_crash(w, n))
         sim_at(w, w->queue.now_ns + cl_random_below(&w->random[SIM_R_DISK], w->swarm.restart_ms * SIM_MS), SIM_RESTART,
                n->slot, 0);
-    }
+}
+
+static bool real_knows(struct sim_node *n, const struct sim_node *other)
+{
+    struct real *theirs = other->real;
+    return real_of(n)->running && theirs->running && cl_raft_node_knows(real_of(n)->node, other->id, theirs->life);
 }
 
 static int real_change_members(struct sim_world *w, struct sim_node *n, const struct cl_raft_members *m)
@@ -475,5 +495,6 @@ const struct sim_body sim_real = {
     .mend_disk = real_mend_disk,
     .rot = real_rot,
     .holds = real_holds,
+    .knows = real_knows,
     .wakes_itself = true,
 };

@@ -72,7 +72,7 @@ void sim_send(struct sim_world *w, uint32_t from, uint32_t to, struct sim_packet
 
 void sim_started(struct sim_world *w, struct sim_node *n)
 {
-    n->doomed = false; /* what was damaged is not needed, or was there twice */
+    n->doomed &= w->swarm.logless; /* what was damaged is not needed, or was there twice */
     sim_check_start(w, n);
     sim_say(w, "#%u starts, term %lu, snapshot %lu", n->id, n->watch.term, n->watch.last);
 }
@@ -105,8 +105,10 @@ static void remember_members(struct sim_world *w, struct sim_node *n)
     n->members = s.members;
 }
 
-void sim_crash(struct sim_world *w, struct sim_node *n)
+bool sim_crash(struct sim_world *w, struct sim_node *n)
 {
+    if (w->swarm.logless && !sim_may_forget(w, n))
+        return false;
     if (w->body->core(n)) /* what it did in this step counts, too */
         sim_check_node(w, n);
     sim_say(w, "-- #%u crashes", n->id);
@@ -116,6 +118,12 @@ void sim_crash(struct sim_world *w, struct sim_node *n)
     n->epoch++;
     n->watch.role = CL_RAFT_FOLLOWER;
     w->result->crashes++;
+    if (w->swarm.logless) {
+        n->doomed = true;
+        n->promised = 0;
+        w->result->forgotten_lives++;
+    }
+    return true;
 }
 
 struct sim_node *sim_leader(struct sim_world *w)
@@ -153,10 +161,10 @@ static void node_event(struct sim_world *w, struct sim_event *e)
     w->body->event(w, n, e);
     if (!w->stopped && w->body->core(n))
         sim_check_node(w, n);
-    if (n->voted && n->up && !w->stopped && sim_chance(&w->random[SIM_R_FAULT], w->swarm.vote_crash_ppm)) {
-        sim_crash(w, n);
+    if (n->voted && n->up && !w->stopped && sim_chance(&w->random[SIM_R_FAULT], w->swarm.vote_crash_ppm) &&
+        sim_crash(w, n))
         sim_restart_later(w, n, SIM_MS);
-    }
+
     if (e->kind == SIM_TICK && n->up && !w->stopped && !w->body->wakes_itself) {
         uint64_t next_local = n->born_local_ns + (n->ticks_done + 1) * w->swarm.tick_ns, now = sim_local_ns(w, n);
         uint64_t wait = next_local > now ? next_local - now : 1;

@@ -103,6 +103,7 @@ struct sim_swarm {
     uint32_t drift_ppm;
     uint32_t clients, think_ns, by_log_ppm, get_ppm, give_up;
     uint32_t readers;     /* every second client only reads, and from leaders that may be none any more */
+    uint32_t logless;     /* NODE: nobody has a log, so who crashes must not come back */
     uint32_t loyal;       /* all clients stay with a node that was left alone: its log grows apart */
     uint32_t prefix_ppm;  /* CORE: messages that bring fewer entries than they could */
     uint64_t session_ms;  /* NODE */
@@ -139,6 +140,8 @@ struct sim_body {
     bool (*rot)(struct sim_world *w, struct sim_node *n);
     /* Whether an entry is durable at this node. NULL: the world cannot look. */
     bool (*holds)(struct sim_node *n, uint64_t index, uint64_t term);
+    /* Whether it knows another one in its present life. NULL: nobody asks. */
+    bool (*knows)(struct sim_node *n, const struct sim_node *other);
     bool wakes_itself; /* no ticks are to be scheduled for it */
 };
 
@@ -160,10 +163,10 @@ struct sim_watch {
 struct sim_node {
     uint32_t id, slot; /* id = slot + 1 */
     bool up;
-    bool failed;                      /* its disk said no: it is silent until it is restarted */
-    bool doomed;                      /* its disk was damaged, and it has not started since */
-    bool lost;                        /* its disk is damaged and it said so: it stays away for good */
-    bool voted;                       /* in this step, or asked for votes, or (NODE) took a snapshot */
+    bool failed; /* its disk said no: it is silent until it is restarted */
+    bool doomed; /* its disk was damaged, and it has not started since; or it came back without a log */
+    bool lost;   /* it said so: it stays away for good */
+    bool voted;  /* in this step, or asked for votes, or (NODE) took a snapshot */
     struct cl_raft_members members;   /* as it knew them when it went down */
     uint64_t promised, promised_term; /* the newest entry that it acknowledged and has not truncated since */
     uint32_t epoch;
@@ -246,7 +249,8 @@ void sim_packet_drop(struct sim_packet *p);
 /* Put a node's datagram on the network: takes the packet over. */
 void sim_send(struct sim_world *w, uint32_t from, uint32_t to, struct sim_packet *packet);
 int sim_start(struct sim_world *w, struct sim_node *n);
-void sim_crash(struct sim_world *w, struct sim_node *n);
+/* False: the world cannot spare it (members.c). */
+bool sim_crash(struct sim_world *w, struct sim_node *n);
 /* A node that went up has read what is durable. */
 void sim_started(struct sim_world *w, struct sim_node *n);
 /* The node that leads the highest term; NULL: none does. */
@@ -271,7 +275,9 @@ void sim_calm(struct sim_world *w);
 /* members.c */
 void sim_change_members(struct sim_world *w);
 void sim_rot(struct sim_world *w, struct sim_node *n);
-/* A node found its disk damaged when it started. */
+/* Whether what is promised outlives that this node forgets all. */
+bool sim_may_forget(struct sim_world *w, struct sim_node *n);
+/* A node found its disk damaged when it started, or was told that it was there before. */
 void sim_lost(struct sim_world *w, struct sim_node *n, const char *why);
 
 /* client.c */

@@ -355,8 +355,9 @@ def test_a_node_that_joins_with_other_group_settings_gets_nothing(nodes):
     assert nodes.machines[4].commands == [b"one"]
 
 
-def test_a_setting_counts_as_what_it_comes_to(nodes):
+def test_a_setting_counts_as_what_it_comes_to():
     """Election timeouts of the same length are the same; a default that is given is the default."""
+    nodes = Nodes(3)
     nodes.stop(3)
     odd = nodes.start(3, election_ticks=20, tick_ns=500_000, max_sessions=1024)
     nodes.leader()

@@ -238,12 +238,42 @@ def test_a_node_with_another_memory_is_refused_and_all_say_so(make_group, tmp_pa
             group.start(i, group.words(i, memory_bytes=(8 if i == 3 else 4) << 20), stderr)
     assert group.memcached(1, b"set a 5 0 3\r\nabc\r\n") == b"STORED\r\n"
     wanted = {i: f"Raft node {i} refuses node 3, and is refused by it" for i in (1, 2)} | {
-        3: f"here it is memory_bytes={8 << 20} election_ms=100 lease=no max_sessions=256. Stop the one that differs"
+        3: f"here it is memory_bytes={8 << 20} election_ms=100 lease=no max_sessions=256 log=no. Stop"
     }
     wait_until(lambda: all(wanted[i] in said[i].read_text() for i in said), 60, "every node to say what it refuses")
     assert group.memcached(2, b"get a\r\n") == b"VALUE a 5 3\r\nabc\r\nEND\r\n"
     for i in (1, 2):
         assert said[i].read_text().count("refuses node") == 1
+
+
+@pytest.mark.timeout(120)
+def test_a_node_without_a_log_that_comes_back_stops_and_the_others_go_on(make_group, tmp_path: Path) -> None:
+    group = make_group(False)
+    said = {i: tmp_path / f"{i}.err" for i in (1, 2, 3)}
+
+    def start(i: int) -> None:
+        with said[i].open("a") as stderr:
+            group.start(i, stderr=stderr)
+
+    for i in said:
+        start(i)
+    assert group.memcached(1, b"set a 5 0 3\r\nabc\r\n") == b"STORED\r\n"
+    for i in said:  # each has a leader, so it knows that one
+        assert b"abc" in group.memcached(i, b"get a\r\n")
+    group.kill(2)
+    start(2)
+    wanted = "Raft node 2 has stopped, and the others go on without it: it keeps no log and was started again under its"
+    wait_until(lambda: wanted in said[2].read_text(), 60, "node 2 to say that it stops, and why")
+    refused = "refuses node 2: it keeps no log"
+    wait_until(lambda: any(refused in said[i].read_text() for i in (1, 3)), 60, "another to say that it refuses it")
+    assert group.memcached(1, b"set b 5 0 3\r\ndef\r\n") == b"STORED\r\n"
+    assert b"abc" in group.memcached(3, b"get a\r\n")
+    assert sum(said[i].read_text().count("refuses node") for i in (1, 3)) <= 2
+    for i in said:
+        group.kill(i)
+    for i in said:
+        start(i)
+    assert group.memcached(2, b"get a\r\n") == b"END\r\n"  # nobody is left who was promised anything
 
 
 @pytest.mark.timeout(120)

@@ -76,6 +76,7 @@ static void make(uint32_t id)
         .machine = {NULL, apply_nothing, query_nothing, save_nothing, load_nothing, 0},
         .max_sessions = 4,
         .snapshot_bytes = 1 << 20,
+        .life = id,
     };
     char err[256];
     c.raft.members = (struct cl_raft_members){.n_voters = 3, .voters = {1, 2, 3}};
@@ -83,6 +84,14 @@ static void make(uint32_t id)
     if (cl_raft_node_new(&c, &nodes[id - 1], err))
         abort();
     cl_raft_node_poll(nodes[id - 1]);
+}
+
+/* That all three are known, whatever was heard of them. */
+static void meet(struct cl_raft_node *node)
+{
+    for (uint32_t i = 0, id = node->config.raft.id; i < 3; i++)
+        node->lives.known[i] = (struct node_life){.id = 1 + (id - 1 + i) % 3, .life = 1 + (id - 1 + i) % 3};
+    node->lives.count = 3;
 }
 
 static void set_up(void)
@@ -126,15 +135,19 @@ static void receive_checked(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size);
     memcpy(copy, data, size);
-    bool core = !node_frame_is(copy, size) && size >= CL_RAFT_HEADER_BYTES;
+    bool lives = !memcmp(copy, "CLRL", 4);
+    bool core = !lives && !node_frame_is(copy, size) && size >= CL_RAFT_HEADER_BYTES;
     copy[4] = core ? RAFT_WIRE_VERSION : 1;
+    if (core || lives)
+        put64(copy + (lives ? 48 : 96), nodes[0]->config.raft.group_settings);
     if (core)
-        put64(copy + 96, nodes[0]->config.raft.group_settings);
+        put64(copy + 104, 2 + copy[24] % 2);
     put32(copy + 8, 0);
     put32(copy + 12, (uint32_t)size);
     put64(copy + 16, 0);
     put32(copy + 24, 2 + copy[24] % 2);
     put32(copy + 28, 1);
+    meet(nodes[0]);
     put32(copy + 8, cl_crc32c(0, copy, size));
     receive(copy, size);
     free(copy);

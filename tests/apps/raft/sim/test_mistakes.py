@@ -120,6 +120,18 @@ MISTAKES = {
     "answers by a lease without a look at the clock": Mistake(
         "apps/raft/node_client.c", "node_advance_ticks(node); /* the", "(void)0; /* the", 1000, "leases", mode=1
     ),
+    "lets those in who came back without a log": Mistake(
+        "apps/raft/node_lives.c",
+        "const struct node_life *known = find(l, from);\n    if (known && life && known->life == life)",
+        "struct node_life *known = find(l, from);\n    if (known && (known->life = life))",
+        1000,
+        ANY,
+        mode=1,
+        nodes=3,
+    ),
+    "stops not when it hears of a former life of its own": Mistake(
+        "apps/raft/node_lives.c", "f->to_life == c->life; i++", "f->to_life == 0; i++", 300, "no progress", mode=1
+    ),
     "each replica's own clock for the log's": Mistake(
         "apps/raft/node_client.c",
         "node->clock_ms = cl_max(node->clock_ms, get64(p + 24));",

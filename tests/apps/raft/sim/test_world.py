@@ -99,6 +99,7 @@ def test_seeds_of_five_real_nodes(shard):
         "forgetful_nodes",
         "reads_by_lease",
         "wall_jumps",
+        "forgotten_lives",
         "ops_answered",
         "snapshots_made",
         "snapshots_installed",
