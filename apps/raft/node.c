@@ -177,6 +177,18 @@ static void apply_committed(struct cl_raft_node *node)
         node_apply(node, node->applied + 1, last);
 }
 
+/* Whenever the core may have begun or ceased to lead, and before it can do either again or a snapshot can take the place of what was
+ * proposed: whose commands are waited for is known by their places in the log. */
+static void note_leader(struct cl_raft_node *node)
+{
+    bool leads = cl_raft_leader(node->raft) == node->config.raft.id;
+    if (node->leading && !leads)
+        node_lost_leadership(node);
+    if (leads != node->leading)
+        node->led_ns = leads ? node->config.env.now_ns(node->config.env.arg) : 0;
+    node->leading = leads;
+}
+
 /* Everything that can be done now without waiting for the disk. */
 void node_drive(struct cl_raft_node *node)
 {
@@ -199,12 +211,7 @@ void node_drive(struct cl_raft_node *node)
     if (node->state != CL_RAFT_RUNNING)
         return;
     node_forwards_end(node);
-    bool leads = cl_raft_leader(node->raft) == node->config.raft.id;
-    if (node->leading && !leads)
-        node_lost_leadership(node);
-    if (leads != node->leading)
-        node->led_ns = leads ? node->config.env.now_ns(node->config.env.arg) : 0;
-    node->leading = leads;
+    note_leader(node);
     send_messages(node);
     node_answer_reads(node);
 }
@@ -223,6 +230,7 @@ void node_advance_ticks(struct cl_raft_node *node)
     node->next_tick_ns += (missed + 1) * c->tick_ns;
     cl_raft_missed_ticks(node->raft, (uint32_t)cl_min(missed, 1ull << 20));
     cl_raft_tick(node->raft);
+    note_leader(node);
 }
 
 uint64_t cl_raft_node_poll(struct cl_raft_node *node)
@@ -270,6 +278,7 @@ void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64
         return;
     node_advance_ticks(node); /* what it promises by this counts from now, not from when this node last ran */
     cl_raft_step(node->raft, &m);
+    note_leader(node);
     if (m.type == CL_RAFT_SNAPSHOT)
         node_drive(node); /* its chunk points into `data` */
 }

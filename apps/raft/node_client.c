@@ -60,6 +60,7 @@ void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t
         node_answer(node, asker, status_of(rc), NULL, 0);
         return;
     }
+    /* What was there is applied, or was answered when this node last ceased to lead. */
     *pending_at(node, index) = (struct node_pending){index, term, *asker};
     node->pending_last = index;
 }

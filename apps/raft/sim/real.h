@@ -1,7 +1,8 @@
 /* A node that is the real one: what its files share. See world.h for what else there is.
  *
- *   real.c       its life, its environment, its state machine
- *   real_disk.c  its block device and what goes wrong with it */
+ *   real.c          its life, its environment
+ *   real_machine.c  its state machine
+ *   real_disk.c     its block device and what goes wrong with it */
 #ifndef CORELANE_APPS_RAFT_SIM_REAL_H
 #define CORELANE_APPS_RAFT_SIM_REAL_H
 
@@ -56,6 +57,9 @@ static inline uint64_t real_snapshot_bytes(const struct real *r)
 {
     return real_has_store(r) ? REAL_STORE_SNAPSHOT_BYTES : REAL_SNAPSHOT_BYTES;
 }
+
+/* real_machine.c */
+struct cl_raft_machine real_machine(struct real *r);
 
 /* real_disk.c */
 /* A new device with an empty log on it. */

@@ -283,6 +283,15 @@ static bool idle(struct sim_world *w)
     return sim_clients_idle(w);
 }
 
+/* Who asked for something that was forgotten would wait until its patience is over. */
+static bool all_answered(struct sim_world *w)
+{
+    for (uint32_t i = 0; i < w->n_nodes && w->body->owes; i++)
+        if (w->body->owes(&w->nodes[i]))
+            return false;
+    return true;
+}
+
 static void judge_history(struct sim_world *w)
 {
     struct cl_history_result r;
@@ -384,6 +393,7 @@ int cl_raft_sim_run(struct cl_raft_sim *sim, const struct cl_raft_sim_options *o
         sim_clients_read(w, key);
         until(w, idle, "a read is not answered");
     }
+    until(w, all_answered, "a node still owes an answer");
     if (!w->stopped)
         judge_history(w);
     finish(w);

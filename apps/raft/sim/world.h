@@ -142,6 +142,8 @@ struct sim_body {
     bool (*holds)(struct sim_node *n, uint64_t index, uint64_t term);
     /* Whether it knows another one in its present life. NULL: nobody asks. */
     bool (*knows)(struct sim_node *n, const struct sim_node *other);
+    /* How many requests it has taken and not answered. NULL: nobody asks. */
+    uint64_t (*owes)(struct sim_node *n);
     bool wakes_itself; /* no ticks are to be scheduled for it */
 };
 

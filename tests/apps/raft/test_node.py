@@ -168,6 +168,41 @@ def test_a_leader_that_loses_its_place_says_that_it_does_not_know(nodes):
     assert b"lost" not in nodes.machines[nodes.leader()].commands
 
 
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_leader_that_hears_of_its_end_by_a_snapshot_says_that_it_does_not_know(committed):
+    """Its command is in the snapshot or not: it cannot tell, and its client must not wait for ever."""
+    nodes = Nodes(3, message_bytes=60000)
+    old = nodes.leader()
+    nodes.run(20)
+    (nodes.refuse if committed else nodes.cut).add(old)  # the others get it, and their word of it does not arrive
+    assert nodes.command(old, b"first") is None
+    token = nodes.token
+    stalled = nodes.nodes.pop(old)
+    nodes.refuse.clear()
+    nodes.frames.clear()
+    snapshots: list[bytes] = []
+    deliver = nodes._post
+
+    def post(source: int, to: int, frame: bytes) -> bool:
+        if to == old and frame[:4] == b"CLRF" and frame[5] == lib.CL_RAFT_SNAPSHOT:
+            snapshots.append(frame)
+        return deliver(source, to, frame)
+
+    nodes._post = post
+    new = nodes.leader()
+    for n in range(200):
+        assert nodes.command(new, b"%d" % n)[0] == "ok"
+    nodes.run(50)
+    nodes.nodes[old] = stalled
+    stalled.receive(snapshots[-1])
+    assert nodes.answers[token] == [("retry", b"")]
+    assert (b"first" in nodes.machines[old].commands) is committed
+    nodes.cut.clear()
+    nodes.run(50)
+    assert nodes.machines[old].commands == nodes.machines[new].commands
+    assert nodes.answers[token] == [("retry", b"")]
+
+
 def test_a_command_of_a_session_is_applied_once(nodes):
     leader = nodes.leader()
     s = nodes.session(leader)
