@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -40,10 +41,10 @@ Disk = Callable[[Blk], Blk]
 """Puts something around a log's device, such as drivers.blk.FaultBlk, and returns that."""
 
 
-def _name_durably(old: str, new: str) -> None:
-    """Rename a file, also for after a crash of the machine."""
-    os.rename(old, new)
-    folder = os.open(Path(new).parent, os.O_RDONLY | os.O_DIRECTORY)
+def _name_durably(made: str, path: str) -> None:
+    """Give a file its name, also for after a crash of the machine. It never takes the place of one that is there."""
+    os.link(made, path)
+    folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:
@@ -113,20 +114,27 @@ class LogArea(NodeLog):
 def make_log_file(path: str, size: int) -> None:
     """Make an empty log of `size` bytes in a new file. Raises CorelaneError, also if there is one.
 
-    The file gets its name when it has been formatted: until then it is PATH.new, which the next try replaces. So
-    whatever has the name is a log, or damaged.
+    The file gets its name when it has been formatted, so whatever has the name is a log, or damaged. Until then it is
+    PATH.NUMBER.new, which only a process that was killed leaves behind. Of two that make one log, one is refused.
     """
     if Path(path).exists():
-        raise CorelaneError(f"make the log {path}", "there is a file of that name", "delete it if it is not needed")
-    made = f"{path}.new"
-    if Path(made).exists():
-        if Path(made).stat().st_size:
-            FileBlk(made).close()  # refused while another process is making it
-        Path(made).unlink()
-    create(made, size)
-    with contextlib.closing(FileBlk(made)) as blk:
-        format_area(blk, snapshot_bytes=snapshot_bytes(size))
-    _name_durably(made, path)
+        raise _taken(path)
+    made = f"{path}.{secrets.token_hex(4)}.new"
+    try:
+        create(made, size)
+        with contextlib.closing(FileBlk(made)) as blk:
+            format_area(blk, snapshot_bytes=snapshot_bytes(size))
+        _name_durably(made, path)
+    except FileExistsError:
+        raise _taken(path) from None
+    finally:
+        Path(made).unlink(missing_ok=True)
+
+
+def _taken(path: str) -> CorelaneError:
+    return CorelaneError(
+        f"make the log {path}", "there is a file of that name", "delete it if it is not needed", errno.EEXIST
+    )
 
 
 def make_log_area(socket: str, name: str) -> int:

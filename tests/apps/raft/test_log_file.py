@@ -8,10 +8,12 @@ import pytest
 
 from corelane.apps.raft import logs
 from corelane.apps.raft.logs import LogArea, LogFile, make_log_area, make_log_file
+from corelane.drivers.blk import Blk
 from corelane.drivers.blk_file import create
 from corelane.iokernel import Iokernel
 from corelane.iokernel._native import lib
 from corelane.iokernel.areas import Areas, DirectoryStore
+from corelane.libos.log import Log
 from corelane.runtime import control
 from corelane.runtime.errors import CorelaneError
 
@@ -22,19 +24,34 @@ class _Killed(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("left", [0, SIZE // 2, SIZE])
-def test_killed_before_it_is_formatted_it_is_made_again(tmp_path: Path, left: int) -> None:
+def test_it_is_made_whole_and_nothing_else_is_left(tmp_path: Path) -> None:
     path = tmp_path / "1.log"
-    half = tmp_path / "1.log.new"  # as a process leaves it that is killed between making and formatting
-    if left:
-        create(str(half), left)
-    else:
-        half.touch()
     make_log_file(str(path), SIZE)
     assert path.stat().st_size == SIZE
     assert [p.name for p in tmp_path.iterdir()] == ["1.log"]
     for _ in range(2):
         LogFile(str(path)).close()
+
+
+def test_a_log_that_another_makes_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "1.log"
+    slow, quick = SIZE, 2 * SIZE
+    formatted = logs.format_area
+
+    def overtaken(blk: Blk, *, snapshot_bytes: int) -> None:
+        formatted(blk, snapshot_bytes=snapshot_bytes)
+        monkeypatch.setattr(logs, "format_area", formatted)
+        make_log_file(str(path), quick)
+        with Log.open(path) as log:
+            log.append(b"acknowledged")
+
+    monkeypatch.setattr(logs, "format_area", overtaken)
+    with pytest.raises(CorelaneError, match="there is a file of that name"):
+        make_log_file(str(path), slow)
+    assert path.stat().st_size == quick
+    with Log.open(path) as log:
+        assert [r.data for r in log.records()] == [b"acknowledged"]
+    assert [p.name for p in tmp_path.iterdir()] == ["1.log"]
 
 
 def test_a_half_made_one_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +62,7 @@ def test_a_half_made_one_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = tmp_path / "1.log"
     with pytest.raises(_Killed):
         make_log_file(str(path), SIZE)
-    assert not path.exists()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_node_that_finds_no_log_does_not_make_one(tmp_path: Path) -> None:
