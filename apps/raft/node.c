@@ -186,6 +186,8 @@ static void note_leader(struct cl_raft_node *node)
         node_lost_leadership(node);
     if (leads != node->leading)
         node->led_ns = leads ? node->config.env.now_ns(node->config.env.arg) : 0;
+    if (leads && !node->leading)
+        node_clock_lead(node);
     node->leading = leads;
 }
 

@@ -17,7 +17,7 @@
  * endian; asked again with the same word it is the same session until that is used) and numbers its commands 1, 2, 3, ..., one
  * outstanding at a time. A command that comes again gets the answer of the
  * first time. Sessions are part of the replicated state and of snapshots. A session ends when nothing came in it for session_ms of
- * the log's clock, which the leaders' stamps in the log drive, or when max_sessions others were used since; then its commands
+ * the log's clock (node_clock.c), which the leaders' stamps in the log drive, or when max_sessions others were used since; then its commands
  * answer CL_RAFT_EXPIRED and are not applied. Session 0 is none: a command that is sent twice may be applied twice.
  *
  * Reads are linearizable: read index, or lease where raft.lease_reads is set. They are made by the leader.
@@ -76,7 +76,7 @@ struct cl_raft_token {
 struct cl_raft_env {
     void *arg;
     uint64_t (*now_ns)(void *arg);  /* monotonic */
-    uint64_t (*wall_ms)(void *arg); /* stamps the log when this node leads; may jump: the log's clock never goes back */
+    uint64_t (*wall_ms)(void *arg); /* stamps the log when this node leads; may jump, node_clock.c */
     /* Send a frame to a node. `data` is the node's own and is used again at once. lasting: it is wanted for longer than until the
      * next one, so it should be sent again if it is lost; one that asks for a command must never arrive twice. False: it was
      * not sent, and will not be. */

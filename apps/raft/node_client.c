@@ -51,7 +51,7 @@ void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t
     put64(p, (uint64_t)kind);
     put64(p + 8, session);
     put64(p + 16, sequence);
-    put64(p + 24, node->config.env.wall_ms(node->config.env.arg));
+    put64(p + 24, node_clock_stamp(node));
     if (bytes)
         memcpy(p + NODE_COMMAND_HEADER, data, bytes);
     uint64_t index, term;
@@ -150,7 +150,7 @@ static int apply_command(struct cl_raft_node *node, const struct cl_raft_entry *
     if (e->bytes < NODE_COMMAND_HEADER)
         return CL_RAFT_OK; /* no node writes such an entry; every replica passes over it alike */
     const uint8_t *p = e->data;
-    node->clock_ms = cl_max(node->clock_ms, get64(p + 24));
+    node_clock_advance(node, get64(p + 24));
     if (node->clock_ms > node->config.session_ms)
         cl_count(&node->count.sessions_expired,
                  raft_sessions_expire(&node->sessions, node->clock_ms - node->config.session_ms));

@@ -4,7 +4,7 @@
  * node_forward.c   asking the leader                        node_snapshot.c  snapshots, taken and installed
  * node_round.c     when a batch of commands goes        node_lives.c     nodes without logs that come back
  * node_disk.c      writes          node_save.c   snapshots made durable          node_recover.c   reading back
- * session.c        sessions */
+ * session.c        sessions        node_clock.c    the log's clock */
 #ifndef CORELANE_APPS_RAFT_NODE_INTERNAL_H
 #define CORELANE_APPS_RAFT_NODE_INTERNAL_H
 
@@ -74,6 +74,11 @@ struct node_round {
     uint64_t wait_until_ns; /* or at this time; 0: at once */
 };
 
+/* The newest stamp in a leader's log, and when by its own clock it was given, or came. */
+struct node_stamp {
+    uint64_t ms, ns;
+};
+
 #define NODE_LIVES 64u /* ids that a group without logs may ever have had */
 
 struct node_life {
@@ -98,7 +103,8 @@ struct cl_raft_node {
     int state;
     char why[256];
     uint64_t now_ns, next_tick_ns;
-    uint64_t clock_ms;           /* the log's: the newest stamp applied */
+    uint64_t clock_ms, clock_ns; /* the log's: the newest stamp applied, and when it was */
+    struct node_stamp stamp;     /* a leader's */
     uint64_t applied, committed; /* the second as the core handed it out: to be applied */
     struct node_round round;
     uint64_t led_ns; /* when this node began to lead; 0: it does not */
@@ -141,6 +147,14 @@ bool node_settings_good(struct cl_raft_node *node, uint32_t from, uint64_t setti
 
 /* node_round.c */
 void node_round(struct cl_raft_node *node);
+
+/* node_clock.c */
+/* An entry that says so is applied. */
+void node_clock_advance(struct cl_raft_node *node, uint64_t stamp_ms);
+/* This node begins to lead. */
+void node_clock_lead(struct cl_raft_node *node);
+/* What a command that is proposed now says. */
+uint64_t node_clock_stamp(struct cl_raft_node *node);
 
 /* node_lives.c */
 void node_lives_new(struct cl_raft_node *node);

@@ -166,7 +166,8 @@ int node_restore(struct cl_raft_node *node, const struct node_blob *b, struct cl
     int rc = raft_sessions_load(&node->sessions, b->data + HEADER + n, sessions);
     if (rc)
         return rc;
-    node->clock_ms = get64(b->data + 8);
+    node->clock_ms = 0; /* of other snapshots than the one to come nothing is left */
+    node_clock_advance(node, get64(b->data + 8));
     rc = load_machine(node, b->data + HEADER + n + sessions, left - n - sessions);
     if (!rc)
         node->applied = b->index;

@@ -36,7 +36,7 @@ void sim_check_begin(struct sim_world *w)
     memset(w->votes, 0, (w->terms_used + 1) * sizeof(*w->votes));
     w->terms_used = 0;
     memset(w->machines, 0, (w->n_applied + 1) * sizeof(*w->machines));
-    w->n_committed = w->n_applied = 0;
+    w->n_committed = w->n_applied = w->clock_ms = 0;
     w->n_seen = 0;
     w->run++;
     w->committed_members = w->swarm.config.members;
@@ -381,6 +381,17 @@ void sim_check_applied(struct sim_world *w, struct sim_node *n, uint64_t index, 
     if (index <= n->watch.applied)
         sim_fail(w, "#%u applied entry %lu after entry %lu", n->id, index, n->watch.applied);
     n->watch.applied = index;
+}
+
+/* It may run twice as fast as any node's own clock, which may run fast too, wherever wall clocks jump to. */
+void sim_check_clock(struct sim_world *w, struct sim_node *n, uint64_t clock_ms)
+{
+    uint64_t most_ms = 2 * (w->queue.now_ns + w->queue.now_ns / 10) / SIM_MS;
+    if (!w->clock_ms)
+        w->clock_ms = clock_ms;
+    else if (clock_ms > w->clock_ms + most_ms + 2)
+        sim_fail(w, "#%u applies an entry by which the log's clock has gone on for %lu ms since the first one", n->id,
+                 clock_ms - w->clock_ms);
 }
 
 void sim_check_end(struct sim_world *w)

@@ -28,6 +28,7 @@ static int64_t machine_apply(void *arg, uint64_t index, uint64_t clock_ms, const
         digest = sim_mix(digest ^ sim_store_digest(&r->store));
         check_store(r, index, rc, &out, &model);
     }
+    sim_check_clock(r->world, r->owner, clock_ms);
     sim_check_applied(r->world, r->owner, index, sim_mix(digest + clock_ms)); /* of the log: the same everywhere */
     memcpy(reply, &out, sizeof(out));
     return sizeof(out);

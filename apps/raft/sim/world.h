@@ -232,6 +232,7 @@ struct sim_world {
     uint64_t n_committed;            /* the highest index */
     uint64_t *machines;              /* [SIM_ENTRIES]: digest of the state machine after each entry */
     uint64_t n_applied;              /* the highest index that anybody applied */
+    uint64_t clock_ms;               /* the log's, as first applied */
     struct cl_raft_members committed_members;
     struct sim_seen *seen; /* SIM_SEEN slots, open addressing */
     uint32_t n_seen;
@@ -306,6 +307,8 @@ uint64_t sim_lease_reads(struct sim_world *w, struct sim_node *n);
 void sim_check_lease_reads(struct sim_world *w, struct sim_node *n, uint64_t before);
 /* The state machine of a node, right after it applied an entry. */
 void sim_check_applied(struct sim_world *w, struct sim_node *n, uint64_t index, uint64_t machine_digest);
+/* NODE: the log's clock as of an entry that is applied. */
+void sim_check_clock(struct sim_world *w, struct sim_node *n, uint64_t clock_ms);
 /* Node `n` acknowledges its log up to `index`. */
 void sim_check_promise(struct sim_world *w, struct sim_node *n, uint64_t index);
 /* At rest: every log compared in whole. */

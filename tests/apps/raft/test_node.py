@@ -262,10 +262,52 @@ def test_sessions_end_by_the_clock_of_the_log_and_by_being_closed():
     assert nodes.command(leader, b"", session=closed, kind="close")[0] == "ok"
     assert nodes.command(leader, b"x", session=closed, sequence=1)[0] == "expired"
     for n in range(1, 5):
-        nodes.wall_ms += 400
+        nodes.run(400)
         assert nodes.command(leader, b"x", session=kept, sequence=n)[0] == "ok"
     assert nodes.command(leader, b"x", session=idle, sequence=1)[0] == "expired"
     assert nodes.command(leader, b"x", session=kept, sequence=5)[0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("jump_ms", "lives_ms", "ends_ms"), [(10**11, 400, 600), (0, 900, 1200), (-900_000, 1800, 2200)]
+)
+def test_a_wall_clock_that_jumps_makes_sessions_live_half_or_twice_as_long_at_most(jump_ms, lives_ms, ends_ms):
+    nodes = Nodes(3, session_ms=1000)
+    leader = nodes.leader()
+    session, other = nodes.session(leader), nodes.session(leader)
+    nodes.wall_ms += jump_ms
+
+    def wait(ms: int) -> None:
+        """With others' commands, each with a stamp of its own."""
+        for _ in range(ms // 20):
+            nodes.run(20)
+            assert nodes.command(leader, b"y")[0] == "ok"
+
+    assert nodes.command(leader, b"x", session=session, sequence=1)[0] == "ok"
+    wait(lives_ms)
+    assert nodes.command(leader, b"x", session=session, sequence=2)[0] == "ok"
+    wait(ends_ms)
+    for s in (session, other):
+        assert nodes.command(leader, b"x", session=s, sequence=3)[0] == "expired"
+
+
+@pytest.mark.parametrize("jump_ms", [10**11, -900_000])
+def test_a_reign_begins_with_the_time_in_its_log(jump_ms):
+    """Also while nothing of that is applied yet, as after all were started again."""
+    nodes = Nodes(3, session_ms=1000)
+    old = nodes.leader()
+    session = nodes.session(old)
+    nodes.run(20)
+    nodes.refuse.add(old)  # what it sends is not confirmed, so it is not applied
+    assert nodes.command(old, b"x", session=session, sequence=1) is None
+    nodes.refuse.clear()
+    nodes.cut.add(old)
+    nodes.wall_ms += jump_ms
+    new = nodes.leader()
+    assert nodes.command(new, b"y", session=session, sequence=2)[0] == "ok"
+    assert nodes.machines[new].commands[:1] == [b"x"]
+    nodes.run(300)
+    assert nodes.command(new, b"z", session=session, sequence=3)[0] == "ok"
 
 
 def test_the_session_not_used_for_longest_makes_room():

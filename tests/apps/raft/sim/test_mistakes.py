@@ -137,14 +137,33 @@ MISTAKES = {
     ),
     "each replica's own clock for the log's": Mistake(
         "apps/raft/node_client.c",
-        "node->clock_ms = cl_max(node->clock_ms, get64(p + 24));",
+        "node_clock_advance(node, get64(p + 24));",
         "node->clock_ms = node->config.env.wall_ms(node->config.env.arg);",
         20,
         "state-machine safety",
         mode=1,
     ),
     "snapshots without the log's clock": Mistake(
-        "apps/raft/node_snapshot.c", "node->clock_ms = get64(b->data + 8);", "", 100, "state-machine safety", mode=1
+        "apps/raft/node_snapshot.c",
+        "node_clock_advance(node, get64(b->data + 8));",
+        "",
+        4000,
+        "state-machine safety|log's clock",
+        mode=1,
+    ),
+    "takes a leader's wall clock as it is": Mistake(
+        "apps/raft/node_clock.c", "    if (s->ms)\n", "    if (!s->ms)\n", 100, "clock", mode=1
+    ),
+    "forgets at the beginning of a reign what the log says of the time": Mistake(
+        "apps/raft/node_clock.c",
+        "*s = (struct node_stamp){node->clock_ms, node->clock_ns};",
+        "*s = (struct node_stamp){0};",
+        100,
+        "clock",
+        mode=1,
+    ),
+    "a reign begins with what is applied, whatever else the log holds": Mistake(
+        "apps/raft/node_clock.c", "i = node->applied + 1;", "i = UINT64_MAX;", 3000, "clock", mode=1
     ),
     "takes a damaged record for a good one": Mistake(
         "libos/storage/log_view.c",
@@ -174,8 +193,8 @@ MISTAKES = {
     ),
     "lets items expire by each replica's own clock": Mistake(
         "apps/raft/node_client.c",
-        "cl_max(node->clock_ms, get64(p + 24))",
-        "node->config.env.wall_ms(node->config.env.arg)",
+        "node_clock_advance(node, get64(p + 24));",
+        "node->clock_ms = node->config.env.wall_ms(node->config.env.arg);",
         200,
         "state-machine safety",
         mode=2,

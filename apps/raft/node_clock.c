@@ -1,0 +1,47 @@
+/* The log's clock: of sessions, and of what the state machine lets expire. A leader stamps each command, and applying it moves the clock on
+ * to the stamp, never back.
+ *
+ * A stamp is what the leader's wall clock says, but no more than twice, and no less than half, of what its monotonic clock counted since the
+ * stamp before. So a wall clock that is wrong, or jumps, makes time pass twice or half as fast for as long as it is off, and not all at
+ * once: a session lives for half of session_ms at least. Only the first stamp of a group is taken as it is. The stamp before is the
+ * leader's own; in the beginning the newest in its log, which was given when it was applied here at the latest. */
+#include "node_internal.h"
+#include "bytes.h"
+
+#define MS 1000000u
+#define FASTER 2
+
+static uint64_t stamp_of(const struct cl_raft_entry *e)
+{
+    return e->kind == CL_RAFT_COMMAND && e->bytes >= NODE_COMMAND_HEADER ? get64(e->data + 24) : 0;
+}
+
+void node_clock_advance(struct cl_raft_node *node, uint64_t stamp_ms)
+{
+    if (stamp_ms <= node->clock_ms)
+        return;
+    node->clock_ms = stamp_ms;
+    node->clock_ns = node->config.env.now_ns(node->config.env.arg);
+}
+
+void node_clock_lead(struct cl_raft_node *node)
+{
+    struct node_stamp *s = &node->stamp;
+    struct cl_raft_entry e;
+    *s = (struct node_stamp){node->clock_ms, node->clock_ns};
+    for (uint64_t i = node->applied + 1; !cl_raft_entry(node->raft, i, &e); i++)
+        if (stamp_of(&e) > s->ms)
+            *s = (struct node_stamp){stamp_of(&e), node->config.env.now_ns(node->config.env.arg)};
+}
+
+uint64_t node_clock_stamp(struct cl_raft_node *node)
+{
+    const struct cl_raft_env *env = &node->config.env;
+    struct node_stamp *s = &node->stamp;
+    uint64_t now_ns = env->now_ns(env->arg), passed = (now_ns - s->ns) / MS, ms = env->wall_ms(env->arg);
+    if (s->ms)
+        ms = cl_min(cl_max(ms, s->ms + passed / FASTER), s->ms + passed * FASTER);
+    if (ms > s->ms)
+        *s = (struct node_stamp){ms, now_ns};
+    return s->ms;
+}
