@@ -15,8 +15,14 @@ one fuel count. Where it runs out, `@clp.refill` looks at the word, and sets the
         (batch_outline.py): a second loop here would double what the loops around it have to keep in registers.
     loop around such loops, which make as many turns each time (batch_steady.py): strips of turns whose cost is reckoned
         when it begins, and nothing is asked within; where a turn is too long for that, a copy runs in which it is.
+    other loop that counts and whose loops within are short ones that count: looks at each turn, a load of the word and
+        a branch, and those within are free unless they are long. Strips would cost more: the processor does not expect
+        their ends, and what it has begun to load ahead is lost there.
     loop of cheap turns that seldom comes by the loops within it (a search): strips of half the fuel; the loops within
         look for themselves.
+    where such a strip would end, or a loop begins with less fuel than it takes to its end: if half an interval more
+        would do, all the rest is one strip, and the fuel goes below 0. Short rows then end where they would without
+        probes, and the branch predictor meets no other ends in between.
     loop whose turns are few, as the bound shows (remainders of unrolling): no probe; its cost is in its parent's turn.
     every other loop: fuel is taken off at the beginning of each turn, and a branch.
     function that has loops or may call itself: looks when it is entered, by a load and a branch.

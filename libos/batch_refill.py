@@ -222,8 +222,8 @@ known:
   %giver = load ptr, ptr %giver_at, align 8
   %gave = load atomic i64, ptr %giver monotonic, align 8
   %left = load i64, ptr %fuel_at, align 8
-  %rest = call i64 @llvm.smax.i64(i64 %left, i64 0)
-  %used = call i64 @llvm.usub.sat.i64(i64 %gave, i64 %rest)
+  %spent = sub i64 %gave, %left
+  %used = call i64 @llvm.smax.i64(i64 %spent, i64 0)
   %quarter = lshr i64 %gave, 2
   %little = icmp ult i64 %used, %quarter
   br i1 %little, label %again, label %scale

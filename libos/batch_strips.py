@@ -4,8 +4,8 @@ The fuel and the ends of strips live in memory, `%clp.fuel` and `%clp.lim.N`. LL
 afterwards (batch_compile.py runs it), and the fuel of outlined copies; a function's own fuel stays in its frame, in
 `%clp.last` (batch_refill.py).
 
-Invariant: fuel is 0 or more wherever a turn of a loop begins that takes fuel off each turn. Within such a turn it may
-be less, by what loops took on credit.
+Invariant: fuel is 0 or more wherever a turn of a loop has taken fuel off as it began. Within such a turn it may be
+less, by what loops took on credit, and behind a strip by half of what a look gives.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ PART_OF_FREE = 64  # what such a loop is reckoned at in a turn around it, where 
 class Report:
     """What was done: number of loops by kind, and functions that got probes. unprobed_calls: places that call compiled
     functions whose code is not here (through a pointer, or compiled apart), which run without probes. steady: loops
-    whose turns have a cost that is known ahead. missing: why there are no probes at all; "" if all went well."""
+    whose turns have a cost that is known ahead. each_turn: loops that look at each turn. missing: why there are no probes at all; "" if all went well."""
 
     functions: int = 0
     strips: int = 0
@@ -68,6 +68,7 @@ class Report:
     short: int = 0
     unprobed_calls: int = 0
     steady: int = 0
+    each_turn: int = 0
     missing: str = ""
 
 
@@ -253,6 +254,10 @@ class Prober:
     def _probe(self, loop: Loop, count: Count | None, cost: int) -> None:
         if count is not None and not loop.children:
             self._pay(loop, count, cost)
+        elif count is not None and id(loop) in self._light and id(loop) not in self._steady:
+            self._look_each_turn(loop.header)
+            self.report.each_turn += 1
+            return
         elif count is not None and id(loop) in self._searches | self._light:
             self._strip_here(loop, count, cost)
         else:
@@ -384,21 +389,71 @@ class Prober:
         elsewhere the last strip has used up the fuel."""
         on, look, grant = Block(names[0]), Block(self.fresh("look")), Block(names[1])
         fuel, low, full = (self.fresh(n) for n in ("fuel", "low", "fuel"))
+        rest = ""
         if entry:
-            on.lines, one = [f"  {fuel} = load i64, ptr %clp.fuel"], str(1 << strips.shift)
+            asks = on
+            if not strips.shares:
+                grant, asks = Block(self.fresh("grant")), self._all_on_credit(strips, at, on, names[1])
+                join = Block(names[1], terminator=f"  br label {names[2]}")
+                self.function.blocks[join.name] = join
+            asks.lines.append(f"  {fuel} = load i64, ptr %clp.fuel")
+            one = str(1 << strips.shift)
             if strips.turn:
                 one = self.fresh("u")
-                on.lines.append(f"  {one} = shl i64 1, {strips.turn}")
-            on.lines.append(f"  {low} = icmp slt i64 {fuel}, {one}")
-            on.terminator = f"  br i1 {low}, label {look.name}, label {grant.name}, {UNLIKELY}"
+                asks.lines.append(f"  {one} = shl i64 1, {strips.turn}")
+            asks.lines.append(f"  {low} = icmp slt i64 {fuel}, {one}")
+            asks.terminator = f"  br i1 {low}, label {look.name}, label {grant.name}, {UNLIKELY}"
+            rest = fuel if self._apart else ""
         else:
             on.terminator = f"  br label {look.name}"
-        look.lines = self._refill(full, "0" if not entry else fuel if self._apart else "")
+            if strips.shares:
+                rest = "0"
+            elif self._apart:
+                rest = fuel
+                look.lines.append(f"  {fuel} = load i64, ptr %clp.fuel")
+        look.lines += self._refill(full, rest)
         look.terminator = f"  br label {grant.name}"
-        grant.lines = self._next_strip(strips, at, ahead=entry and strips.count.predicate != "ne")
-        grant.terminator = f"  br label {names[2]}"
+        grant.lines += self._next_strip(strips, at, ahead=entry and strips.count.predicate != "ne")
+        grant.terminator = f"  br label {names[2] if grant.name == names[1] else names[1]}"
         for made in (on, look, grant):
             self.function.blocks[made.name] = made
+
+    def _all_on_credit(self, strips: _Strips, at: str, on: Block, then: str) -> Block:
+        """Let all that is left be one strip if half of what a look gives would pay for what the fuel does not last for;
+        the block where it goes on if not."""
+        fresh, count = self.fresh, strips.count
+        gives, half, fuel, sum_, reach, within, whole, units, rest = (
+            fresh(n) for n in ("gives", "half", "fuel", "sum", "reach", "n", "whole", "u", "fuel")
+        )
+        left, lines = self._left(count, at, count.bound)
+        steps, by = left, 0
+        if strips.turn:
+            by = abs(count.step).bit_length() - 1
+            steps = fresh("n")
+            lines.append(f"  {steps} = lshr i64 {left}, {by}")
+        on.lines += [
+            *lines,
+            f"  {gives} = load atomic i64, ptr {cell(self.site)} monotonic, align 8",
+            f"  {half} = lshr i64 {gives}, 1",
+            f"  {fuel} = load i64, ptr %clp.fuel",
+            f"  {sum_} = add i64 {fuel}, {half}",
+            f"  {reach} = call i64 @llvm.smax.i64(i64 {sum_}, i64 0)",
+            f"  {within} = lshr i64 {reach}, {strips.turn}"
+            if strips.turn
+            else f"  {within} = {'lshr' if strips.by >= 0 else 'shl'} i64 {reach}, {abs(strips.by)}",
+            f"  {whole} = icmp ule i64 {steps}, {within}",
+        ]
+        asks, every = Block(fresh("asks")), Block(fresh("all"), terminator=f"  br label {then}")
+        on.terminator = f"  br i1 {whole}, label {every.name}, label {asks.name}, {LIKELY}"
+        every.lines = [
+            *self._units(strips, left, units),
+            f"  {rest} = sub i64 {fuel}, {units}",
+            f"  store i64 {rest}, ptr %clp.fuel",
+            f"  store {count.kind} {count.bound}, ptr {strips.limit}",
+        ]
+        for made in (asks, every):
+            self.function.blocks[made.name] = made
+        return asks
 
     def _refill(self, into: str, rest: str = "") -> list[str]:
         """Look, and set the fuel. rest: the fuel that was left, if that is not what the count says."""
@@ -503,7 +558,8 @@ class Prober:
         return to, [*lines, f"  {to} = {'add' if count.step > 0 else 'sub'} {count.kind} {at}, {distance}"]
 
     def _next_strip(self, strips: _Strips, at: str, *, ahead: bool) -> list[str]:
-        """As many turns as the fuel lasts, one at least; what they cost is taken off the fuel."""
+        """As many turns as the fuel lasts, one at least, and what is left behind them if that is no more than half of
+        them; what they cost is taken off the fuel."""
         count, fresh = strips.count, self.fresh
         fuel, turns, some, span, part, rest = (fresh(n) for n in ("fuel", "n", "n", "span", "part", "fuel"))
         left, lines = self._left(count, at, count.bound)
@@ -514,15 +570,25 @@ class Prober:
             f"  {turns} = lshr i64 {ours}, {strips.turn or strips.shift}",
             f"  {some} = call i64 @llvm.umax.i64(i64 {turns}, i64 1)",
             f"  {span} = mul i64 {some}, {abs(count.step)}",
-            f"  {part} = call i64 @llvm.umin.i64(i64 {left}, i64 {span})",
         ]
+        if strips.shares:
+            lines.append(f"  {part} = call i64 @llvm.umin.i64(i64 {left}, i64 {span})")
+        else:
+            more, far, near = fresh("span"), fresh("span"), fresh("near")
+            lines += [
+                f"  {more} = lshr i64 {span}, 1",
+                f"  {far} = add i64 {span}, {more}",
+                f"  {near} = icmp ule i64 {left}, {far}",
+                f"  {part} = select i1 {near}, i64 {left}, i64 {span}",
+            ]
         if ahead:
             comes, chosen = fresh("ahead"), fresh("part")
             lines.append(f"  {comes} = icmp {count.predicate} {count.kind} {at}, {count.bound}")
             lines.append(f"  {chosen} = select i1 {comes}, i64 {part}, i64 0")
             part = chosen
         units = fresh("u")
-        lines += [*self._units(strips, part, units), f"  {rest} = call i64 @llvm.usub.sat.i64(i64 {fuel}, i64 {units})"]
+        less = f"call i64 @llvm.usub.sat.i64(i64 {fuel}, i64 {units})" if strips.shares else f"sub i64 {fuel}, {units}"
+        lines += [*self._units(strips, part, units), f"  {rest} = {less}"]
         to, moved = self._moved(count, at, part)
         lines += [f"  store i64 {rest}, ptr %clp.fuel", *moved, f"  store {count.kind} {to}, ptr {strips.limit}"]
         return lines
@@ -540,6 +606,38 @@ class Prober:
         look = self._less(first, cost, rest.name)
         for made in (rest, look):
             function.blocks[made.name] = made
+
+    def _look_each_turn(self, header: str) -> None:
+        """Load the word and branch, at the beginning of each turn. Nothing is counted, so no end of a strip comes where
+        the processor does not expect it; what it has begun to load ahead would be lost there."""
+        function = self.function
+        first = function.blocks[header]
+        rest = Block(self.fresh("turn"), lines=first.lines, terminator=first.terminator)
+        for to in rest.succ:
+            for phi in function.blocks[to].phis:
+                phi.incoming[rest.name] = phi.incoming.pop(header)
+        look = Block(self.fresh("look"), terminator=f"  br label {rest.name}")
+        wanted = self.fresh("look")
+        first.lines = self._word(wanted)
+        first.terminator = f"  br i1 {wanted}, label {look.name}, label {rest.name}, {UNLIKELY}"
+        rest_of_fuel = self.fresh("fuel")
+        look.lines = [f"  {rest_of_fuel} = load i64, ptr %clp.fuel"] if self._apart else []
+        look.lines += self._refill(self.fresh("fuel"), rest_of_fuel if self._apart else "")
+        for made in (rest, look):
+            function.blocks[made.name] = made
+
+    def _word(self, into: str) -> list[str]:
+        """Whether the word says that somebody wants something. Its address is this thread's: a signal may have moved
+        the uthread to another one since the last turn."""
+        pointer, at, word_at, seen, wanted = (self.fresh(n) for n in ("tp", "at", "word", "seen", "wanted"))
+        return [
+            f"  {pointer} = call ptr @llvm.thread.pointer.p0()",
+            f"  {at} = getelementptr i8, ptr {pointer}, i64 {self.target.word_offset}",
+            f"  {word_at} = load atomic ptr, ptr {at} monotonic, align 8",
+            f"  {seen} = load atomic i64, ptr {word_at} monotonic, align 8",
+            f"  {wanted} = or i64 {seen}, {int(self.target.always)}",
+            f"  {into} = icmp ne i64 {wanted}, 0",
+        ]
 
     def _count_down_edge(self, latch: str, header: str, cost: int) -> None:
         """Take fuel off on the way from one block to another."""
@@ -582,15 +680,7 @@ class Prober:
                 entry.lines += [word("%clp.last", number, at), f"  store i64 0, ptr {at}"]
             entry.lines += [f"  %clp.full = load atomic i64, ptr {cell(self.site - 1)} monotonic, align 8"]
             entry.lines += ["  store i64 %clp.full, ptr %clp.fuel"]
-        wanted = "or i64 %clp.seen, 1" if self.target.always else "or i64 %clp.seen, 0"
-        entry.lines += [
-            "  %clp.tp = call ptr @llvm.thread.pointer.p0()",
-            f"  %clp.at = getelementptr i8, ptr %clp.tp, i64 {self.target.word_offset}",
-            "  %clp.word = load ptr, ptr %clp.at, align 8",
-            "  %clp.seen = load atomic i64, ptr %clp.word monotonic, align 8",
-            f"  %clp.wanted = {wanted}",
-            "  %clp.look = icmp ne i64 %clp.wanted, 0",
-        ]
+        entry.lines += self._word("%clp.look")
         entry.terminator = f"  br i1 %clp.look, label {slow.name}, label {old.name}, {UNLIKELY}"
         slow.lines = ["  call preserve_allcc void @clp.slow()"]
         slow.terminator = f"  br label {old.name}"
