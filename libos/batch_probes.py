@@ -31,7 +31,8 @@ What keeps a strip as tight as the plain loop: branch weights, so that the regis
 strips as rare, and an empty `asm` around the counter behind a strip, through which loop strength reduction cannot see
 (it would count the distance to the bound as well, every turn).
 
-Start reading here; batch_strips.py is what changes a function, batch_ir.py what it stands on.
+Start reading here; batch_strips.py is what changes a function, by looks (batch_looks.py) and strips (batch_fuel.py);
+batch_ir.py is what it stands on.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .batch_fuel import Fresh, Strips, left
 from .batch_ir import Function, Loop, definitions
 from .batch_loops import Count
 
@@ -65,3 +66,33 @@ def _collect(
     if phi is None or depth == 0 or where == loop.header:
         return False
     return all(_collect(function, loop, v, known, into, depth - 1) for v in phi.incoming.values())
+
+
+def reckon(rows: list[Row], own: int, fresh: Fresh) -> tuple[str, str, list[str]]:
+    """What a turn of the loop around the rows costs, ahead of it: whether all rows are short (an i1), log2 of the cost,
+    rounded up (an i64), and the lines for them. own: the cost of a turn without the rows."""
+    total, few, lines = str(own), "true", []
+    for row in rows:
+        strips = Strips(row.loop, row.count, max(0, (row.cost - 1).bit_length()), "", shares=False)
+        worst = "0"
+        for first in row.firsts:
+            distance, more = left(row.count, first, row.count.bound, fresh)
+            frozen, short, both, further = fresh("d"), fresh("short"), fresh("few"), fresh("d")
+            lines += [
+                *more,
+                f"  {frozen} = freeze i64 {distance}",  # here no test of the loop's own says that it is well defined
+                f"  {short} = icmp ule i64 {frozen}, {strips.within(MOST)}",
+                f"  {both} = and i1 {few}, {short}",
+                f"  {further} = call i64 @llvm.umax.i64(i64 {worst}, i64 {frozen})",
+            ]
+            few, worst = both, further
+        units, sum_ = fresh("u"), fresh("u")
+        lines += [*strips.units(worst, units, fresh), f"  {sum_} = add i64 {total}, {units}"]
+        total = sum_
+    least, zeros, shift = fresh("u"), fresh("z"), fresh("shift")
+    lines += [
+        f"  {least} = or i64 {total}, 1",
+        f"  {zeros} = call i64 @llvm.ctlz.i64(i64 {least}, i1 true)",
+        f"  {shift} = sub i64 64, {zeros}",
+    ]
+    return few, shift, lines
