@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..runtime.clock import default_clock
 from ..runtime.errors import ConfigError, check
 from . import report
 from ._native import ffi, lib
 from .cores import KINDS, Claim, ManagedCores
-from .policy import Policy, because, load
+from .policy import Policy, load, why_put_aside
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +95,7 @@ def _put_aside(io: Any, loop: int, ticket: int) -> str | None:
     event = ffi.new("struct cl_policy_event *")
     if not host or not lib.cl_policy_host_event(host, event) or event.ticket != ticket:
         return None
-    ms = default_clock().ticks_to_ns(int(event.ticks)) / 1e6
-    why = because(int(event.reason), int(event.signal), int(event.offset), 0, f"had not returned after {ms:.3g} ms")
-    return f"it {why}"
+    return why_put_aside(event)
 
 
 def parse_params(text: str) -> dict[str, int | float]:

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define POLICY_SIGNAL (SIGRTMIN + 7)
@@ -20,6 +20,9 @@
 #define TABLE_BYTES (CL_POLICY_MAX_APPS * sizeof(struct cl_policy_app))
 #define STACK_BYTES 65536u
 #define ERR_BYTES 256
+#ifndef sigev_notify_thread_id /* glibc has no name for it */
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
 
 /* Whether the jump brings the signal mask back. It needs not, see SA_NODEFER, and it would be a system call a decision;
  * ThreadSanitizer blocks all signals in handlers all the same. */
@@ -38,27 +41,30 @@
 _Static_assert(TABLE_BYTES % PAGE == 0, "the guard page begins where a full table ends");
 _Static_assert(sizeof(struct cl_policy_view) <= PAGE, "the view fits its page");
 
+/* The timers. */
+enum {
+    TICK,  /* of the CPU time of the loop's thread, again and again: is a call late? */
+    AGAIN, /* once, after one was found so: is it still? By the clock: Linux looks at the other one at its ticks only */
+};
+
+/* All of it is the loop thread's own, in calls and in the handler, but for making and deleting. */
 struct cl_policy_guard {
-    /* Writer: the loop (release, after tid; 0 again after the call). Reader: the watch (acquire). The handler, which
-     * runs in the loop's thread, needs no order. Stamp at which the call under way began. */
-    CL_ALIGNED(CL_CACHELINE) uint64_t entered;
-    int32_t tid; /* of the thread that calls; see entered */
+    CL_ALIGNED(CL_CACHELINE) uint64_t entered; /* stamp at which the call under way began */
+    uint64_t limit_ticks;
+    bool ticking; /* the timer runs, for this thread */
 
-    CL_ALIGNED(CL_CACHELINE) uint8_t *map;
+    uint8_t *map;
     uint64_t id; /* of all guards ever made: a thread remembers by it for which it is armed */
-    uint64_t limit_ticks, watch_ns;
+    uint64_t watch_ns, again_ns;
+    uint32_t n_timers;
+    timer_t timers[2]; /* TICK, AGAIN */
 
-    /* The loop's thread alone, in the handler and after the jump. */
+    /* In the handler and after the jump. */
     uint64_t warned_for, warned; /* `entered` of the call that a first signal found late, and when */
     int signal;
     uintptr_t address;
     sigjmp_buf way_out;
     stack_t stack_before; /* of the thread that calls */
-
-    pthread_mutex_t lock; /* of what follows: the controlling thread's and the watch's */
-    pthread_cond_t changed;
-    pthread_t watch;
-    bool has_watch, watching, stop;
 };
 
 /* The guard that this thread is in a call of; NULL outside of one. Read by the handler. */
@@ -90,6 +96,15 @@ static void pass_on(int number, siginfo_t *info, void *context)
     }                                  /* our own signal, sent by a stranger or late: nothing */
 }
 
+static int set_timer(struct cl_policy_guard *g, unsigned which, uint64_t ns)
+{
+    struct timespec in = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+    struct itimerspec when = {.it_value = in};
+    if (which == TICK)
+        when.it_interval = in;
+    return timer_settime(g->timers[which], 0, &when, NULL) < 0 ? -errno : 0;
+}
+
 /* Whether the call under way is to be left. Not at the first signal: the host, or the kernel, may have had the core
  * meanwhile. That this handler runs shows that the thread runs; a policy that is well is through before the next one. */
 static bool late(struct cl_policy_guard *g)
@@ -100,9 +115,10 @@ static bool late(struct cl_policy_guard *g)
     if (g->warned_for != g->entered) {
         g->warned_for = g->entered;
         g->warned = now;
+        set_timer(g, AGAIN, g->again_ns); /* if it fails, the next tick does */
         return false;
     }
-    return now - g->warned > g->limit_ticks;
+    return now - g->warned > g->limit_ticks / 2;
 }
 
 static void on_signal(int number, siginfo_t *info, void *context)
@@ -120,7 +136,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
     siglongjmp(g->way_out, 1);
 }
 
-static int install(char *err)
+int cl_policy_guard_prepare(char *err)
 {
     int rc = 0;
     pthread_mutex_lock(&install_lock);
@@ -147,7 +163,8 @@ int cl_policy_guard_new(uint64_t limit_ns, uint64_t watch_ns, struct cl_policy_g
         return snprintf(err, ERR_BYTES, "out of memory for a policy's guard"), -ENOMEM;
     memset(g, 0, sizeof *g);
     g->id = __atomic_add_fetch(&ids, 1, __ATOMIC_RELAXED); /* only to be unique */
-    g->limit_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), (int64_t)(limit_ns ? limit_ns : CL_POLICY_LIMIT_NS));
+    g->again_ns = limit_ns ? limit_ns : CL_POLICY_LIMIT_NS;
+    g->limit_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), (int64_t)g->again_ns);
     g->watch_ns = watch_ns ? watch_ns : CL_POLICY_WATCH_NS;
     g->map = mmap(NULL, MAP_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     int rc = g->map == MAP_FAILED ? -errno : 0;
@@ -162,103 +179,27 @@ int cl_policy_guard_new(uint64_t limit_ns, uint64_t watch_ns, struct cl_policy_g
         free(g);
         return rc;
     }
-    pthread_mutex_init(&g->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&g->changed, &attr);
-    pthread_condattr_destroy(&attr);
     *out = g;
     return 0;
+}
+
+static void delete_timers(struct cl_policy_guard *g)
+{
+    while (g->n_timers)
+        timer_delete(g->timers[--g->n_timers]);
+    g->ticking = false;
 }
 
 void cl_policy_guard_delete(struct cl_policy_guard *g)
 {
     if (!g)
         return;
-    pthread_mutex_lock(&g->lock);
-    g->stop = true;
-    pthread_cond_signal(&g->changed);
-    pthread_mutex_unlock(&g->lock);
-    if (g->has_watch)
-        pthread_join(g->watch, NULL);
+    delete_timers(g);
     stack_t stack;
     if (sigaltstack(NULL, &stack) == 0 && stack.ss_sp == g->map + STACK_AT)
         sigaltstack(&g->stack_before, NULL);
-    pthread_cond_destroy(&g->changed);
-    pthread_mutex_destroy(&g->lock);
     munmap(g->map, MAP_BYTES);
     free(g);
-}
-
-/* Leave the loop's CPU to the loop, if there is another. */
-static void stay_off(pid_t tid)
-{
-    cpu_set_t own, theirs;
-    if (sched_getaffinity(0, sizeof own, &own) || sched_getaffinity(tid, sizeof theirs, &theirs))
-        return;
-    cpu_set_t rest;
-    CPU_XOR(&rest, &own, &theirs);
-    CPU_AND(&rest, &rest, &own);
-    if (CPU_COUNT(&rest))
-        sched_setaffinity(0, sizeof rest, &rest);
-}
-
-/* Acquire: pairs with the release of `entered`, so that tid is the caller's. */
-static void look(struct cl_policy_guard *g)
-{
-    uint64_t entered = cl_load_acquire(&g->entered);
-    int32_t tid = cl_load_relaxed(&g->tid);
-    if (entered && cl_tsc() - entered > g->limit_ticks)
-        syscall(SYS_tgkill, getpid(), tid, POLICY_SIGNAL);
-}
-
-static void *watch_main(void *arg)
-{
-    struct cl_policy_guard *g = arg;
-    int32_t seen = 0;
-    pthread_mutex_lock(&g->lock);
-    while (!g->stop) {
-        if (!g->watching) {
-            pthread_cond_wait(&g->changed, &g->lock);
-            continue;
-        }
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        uint64_t ns = (uint64_t)until.tv_nsec + g->watch_ns;
-        until.tv_sec += (time_t)(ns / 1000000000);
-        until.tv_nsec = (long)(ns % 1000000000);
-        pthread_cond_timedwait(&g->changed, &g->lock, &until);
-        int32_t tid = cl_load_relaxed(&g->tid);
-        if (tid != seen)
-            stay_off(seen = tid);
-        look(g);
-    }
-    pthread_mutex_unlock(&g->lock);
-    return NULL;
-}
-
-int cl_policy_guard_watch(struct cl_policy_guard *g, bool on, char *err)
-{
-    int rc = on ? install(err) : 0;
-    if (rc < 0)
-        return rc;
-    pthread_mutex_lock(&g->lock);
-    g->watching = on;
-    pthread_cond_signal(&g->changed);
-    pthread_mutex_unlock(&g->lock);
-    if (on && !g->has_watch) {
-        sigset_t all, old;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &old);
-        rc = -pthread_create(&g->watch, NULL, watch_main, g);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-        if (rc < 0)
-            return snprintf(err, ERR_BYTES, "cannot start the thread that watches policies: %s", strerror(-rc)), rc;
-        pthread_setname_np(g->watch, "cl-policy-watch");
-        g->has_watch = true;
-    }
-    return 0;
 }
 
 struct cl_policy_app *cl_policy_guard_table(struct cl_policy_guard *g, uint32_t n)
@@ -266,9 +207,9 @@ struct cl_policy_app *cl_policy_guard_table(struct cl_policy_guard *g, uint32_t 
     return (struct cl_policy_app *)(g->map + TABLE_AT + TABLE_BYTES) - n;
 }
 
-/* Once a thread: a stack for the handler, since the policy may have used up the thread's own, and the signals let
- * through, since loop threads begin with all of them blocked. */
-static void arm(struct cl_policy_guard *g)
+/* Once a thread: a stack for the handler, since the policy may have used up the thread's own; the signals let through,
+ * since loop threads begin with all of them blocked; timers whose signal comes to this thread. */
+static int arm(struct cl_policy_guard *g)
 {
     stack_t stack = {.ss_sp = g->map + STACK_AT, .ss_size = STACK_BYTES};
     /* One that is there may be too small for a frame with AVX-512 registers (CPython's faulthandler makes such). */
@@ -281,8 +222,31 @@ static void arm(struct cl_policy_guard *g)
         sigaddset(&set, fault_signals[i]);
     sigaddset(&set, POLICY_SIGNAL);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-    cl_store_relaxed(&g->tid, (int32_t)syscall(SYS_gettid));
+    delete_timers(g); /* another thread's */
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = POLICY_SIGNAL};
+    event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
+    static const clockid_t clocks[] = {[TICK] = CLOCK_THREAD_CPUTIME_ID, [AGAIN] = CLOCK_MONOTONIC};
+    for (; g->n_timers < sizeof clocks / sizeof *clocks; g->n_timers++)
+        if (timer_create(clocks[g->n_timers], &event, &g->timers[g->n_timers]) < 0)
+            return -errno;
     armed_for = g->id;
+    return 0;
+}
+
+static CL_NOINLINE int start_ticking(struct cl_policy_guard *g)
+{
+    int rc = armed_for != g->id ? arm(g) : 0;
+    if (rc == 0)
+        rc = set_timer(g, TICK, g->watch_ns);
+    g->ticking = rc == 0;
+    return rc;
+}
+
+void cl_policy_guard_rest(struct cl_policy_guard *g)
+{
+    if (g->ticking && armed_for == g->id)
+        set_timer(g, TICK, 0);
+    g->ticking = false;
 }
 
 static CL_NOINLINE uint32_t describe(struct cl_policy_guard *g, const struct cl_policy_app *table,
@@ -305,22 +269,20 @@ static CL_NOINLINE uint32_t describe(struct cl_policy_guard *g, const struct cl_
 uint32_t cl_policy_guard_call(struct cl_policy_guard *g, cl_policy_fn fn, const struct cl_policy_view *view,
                               struct cl_policy_app *table, struct cl_policy_event *event)
 {
-    if (cl_unlikely(armed_for != g->id))
-        arm(g);
+    if (cl_unlikely(armed_for != g->id || !g->ticking) && start_ticking(g) < 0) {
+        *event = (struct cl_policy_event){.reason = CL_POLICY_UNWATCHED};
+        return CL_POLICY_UNWATCHED;
+    }
     struct cl_policy_view *copy = (struct cl_policy_view *)(g->map + VIEW_AT);
     *copy = *view;
-    if (sigsetjmp(g->way_out, RESTORE_MASK)) {
-        uint32_t reason = describe(g, table, event);
-        cl_store_relaxed(&g->entered, 0);
-        return reason;
-    }
-    cl_store_release(&g->entered, cl_tsc()); /* after tid */
+    if (sigsetjmp(g->way_out, RESTORE_MASK))
+        return describe(g, table, event);
+    g->entered = cl_tsc();
     in_call = g;
-    /* The compiler must neither begin the call before nor finish it after: the handler reads in_call in this thread. */
+    /* The compiler must neither begin the call before nor finish it after: the handler reads both in this thread. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     fn(copy, table);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     in_call = NULL;
-    cl_store_relaxed(&g->entered, 0); /* the watch may see it late, and the handler then finds in_call empty */
     return 0;
 }

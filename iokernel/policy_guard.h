@@ -1,19 +1,19 @@
 /* Calling a policy that is not trusted: on a copy of the table between guard pages, and with a way out of the call.
  *
  * The way out is siglongjmp from a signal handler, which runs in the loop's own thread. It is taken for SIGSEGV, SIGBUS,
- * SIGFPE and SIGILL that the called function itself raised, and for CL_POLICY_SIGNAL, which the watch sends when a call
- * takes longer than the limit. The handler looks at the clock itself, so that a signal that comes late ends no later
- * call, and leaves a call only at the second signal, since at the first the core may have been somebody else's. So a call
- * is left after limit_ns and two to three times watch_ns. Every other such signal goes to the handler that was there
- * before. The jump is sound because a policy allocates nothing and holds no lock: there is nothing that it could leave
- * half done but its own copy of the table, which is thrown away. That is checked before loading (policy_numba.py and
- * policy_so.py: a function that calls anything outside is refused).
+ * SIGFPE and SIGILL that the called function itself raised, and for the signal of timers, which comes to the loop's thread
+ * and so on the CPU on which the function loops: no other one need be free for it. One timer counts the CPU time of the
+ * thread and has the handler look at the clock every watch_ns of it, or every tick of the kernel, which is when Linux looks
+ * at such timers. The handler leaves no call at the first signal that finds it late, since the core may have been somebody
+ * else's, but has another timer send a second one after limit_ns. So a call is left after two to three of limit_ns and a
+ * tick (2 to 6 ms at 250 ticks a second). The first timer runs from the first call on until cl_policy_guard_rest, and sends
+ * nothing to a thread that sleeps. Every other such signal goes to the handler that was there before. The jump is sound
+ * because a policy allocates nothing and holds no lock: there is nothing that it could leave half done but its own copy of
+ * the table, which is thrown away. That is checked before loading (policy_numba.py and policy_so.py: a function that calls
+ * anything outside is refused).
  *
  * What this does not stop: a write to memory that is there, far from the table. Policies run in the iokernel's address
  * space; whoever may install one may as well replace the iokernel.
- *
- * The watch is a thread that looks at the stamp of the call under way every watch_ns, while it is told to. It stays off
- * the loop's CPU where it can.
  *
  * Tests: tests/iokernel/test_policy_host.py, tests/iokernel/c/policy_swap.c. */
 #ifndef CORELANE_IOKERNEL_POLICY_GUARD_H
@@ -25,8 +25,10 @@ struct cl_policy_guard;
 
 int cl_policy_guard_new(uint64_t limit_ns, uint64_t watch_ns, struct cl_policy_guard **out, char *err);
 void cl_policy_guard_delete(struct cl_policy_guard *g);
-/* Start watching, or stop: by the controlling thread. -errno with a reason in err[256] if the thread cannot be made. */
-int cl_policy_guard_watch(struct cl_policy_guard *g, bool on, char *err);
+/* Once before the first call, by any thread: the process's signal handlers. -errno with a reason in err[256]. */
+int cl_policy_guard_prepare(char *err);
+/* No call comes for a while: stop the timers. By the thread that calls. */
+void cl_policy_guard_rest(struct cl_policy_guard *g);
 
 /* The copy of a table of n rows: its end is the guard page's begin. */
 struct cl_policy_app *cl_policy_guard_table(struct cl_policy_guard *g, uint32_t n);

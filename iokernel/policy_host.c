@@ -10,7 +10,6 @@
 #include <string.h>
 
 #define ERR_BYTES 256
-#define UNWRITTEN UINT32_MAX
 /* What a policy only reads is the row's first part, compared by words. */
 #define READ_ONLY_WORDS (offsetof(struct cl_policy_app, grant) / sizeof(uint64_t))
 
@@ -18,6 +17,7 @@ struct cl_policy_host {
     /* The loop's own; what others read is marked. */
     CL_ALIGNED(CL_CACHELINE) struct cl_policy_setting now;
     struct cl_policy_guard *guard;
+    uint32_t nonsense_in_row;     /* decisions */
     struct cl_policy_stats stats; /* read by the controlling thread, relaxed */
 
     /* Writer: the loop. Reader: the controlling thread. `now.fn` (relaxed), `now.ticket` by `taken` (release, after the
@@ -60,8 +60,11 @@ void cl_policy_host_delete(struct cl_policy_host *h)
     free(h);
 }
 
-static void clear_memory(const struct cl_policy_view *view, struct cl_policy_app *apps)
+static void begin_setting(struct cl_policy_host *h, const struct cl_policy_view *view, struct cl_policy_app *apps)
 {
+    h->nonsense_in_row = 0;
+    if (!h->now.guarded)
+        cl_policy_guard_rest(h->guard);
     for (uint32_t i = 0; i < view->n_apps; i++)
         memset(apps[i].memory, 0, sizeof apps[i].memory);
 }
@@ -77,7 +80,7 @@ static CL_NOINLINE void take(struct cl_policy_host *h, const struct cl_policy_vi
     h->now.guarded = slot->guarded;
     h->now.ticket = word >> 1;
     cl_store_relaxed(&h->now.fn, slot->fn);
-    clear_memory(view, apps);
+    begin_setting(h, view, apps);
     cl_count(&h->stats.swaps, 1);
     /* Release: no call of the older function comes after. */
     cl_store_release(&h->taken, h->now.ticket);
@@ -95,12 +98,14 @@ static CL_NOINLINE void put_aside(struct cl_policy_host *h, struct cl_policy_vie
     cl_store_relaxed(&h->event.ticket, event->ticket);
     cl_store_relaxed(&h->event.ticks, event->ticks);
     cl_store_relaxed(&h->event.offset, event->offset);
+    cl_store_relaxed(&h->event.app, event->app);
+    cl_store_relaxed(&h->event.grant, event->grant);
     cl_store_release(&h->event_seq, h->event_seq + 1);
     memset(h->now.params, 0, sizeof h->now.params);
     memset(view->params, 0, sizeof view->params);
     h->now.guarded = 0;
     cl_store_relaxed(&h->now.fn, cl_policy_delay);
-    clear_memory(view, apps);
+    begin_setting(h, view, apps);
     cl_count(&h->stats.put_aside, 1);
     cl_policy_delay(view, apps);
 }
@@ -122,7 +127,7 @@ static CL_NOINLINE void run_guarded(struct cl_policy_host *h, struct cl_policy_v
     struct cl_policy_app *copy = cl_policy_guard_table(h->guard, n);
     for (uint32_t i = 0; i < n; i++) {
         copy[i] = apps[i];
-        copy[i].grant = UNWRITTEN;
+        copy[i].grant = CL_POLICY_NO_GRANT;
     }
     struct cl_policy_event event;
     if (cl_unlikely(cl_policy_guard_call(h->guard, h->now.fn, view, copy, &event))) {
@@ -131,7 +136,11 @@ static CL_NOINLINE void run_guarded(struct cl_policy_host *h, struct cl_policy_v
     }
     for (uint32_t i = 0; i < n; i++) {
         bool makes_sense = copy[i].grant <= CL_POLICY_MOST_GRANT;
-        nonsense += !makes_sense;
+        if (cl_unlikely(!makes_sense && nonsense++ == 0))
+            event = (struct cl_policy_event){.reason = copy[i].grant == CL_POLICY_NO_GRANT ? CL_POLICY_UNWRITTEN
+                                                                                           : CL_POLICY_NONSENSE,
+                                             .app = i,
+                                             .grant = copy[i].grant};
         overwritten += !kept(&apps[i], &copy[i]);
         apps[i].grant = makes_sense ? copy[i].grant : apps[i].cores;
         memcpy(apps[i].memory, copy[i].memory, sizeof apps[i].memory);
@@ -140,6 +149,9 @@ static CL_NOINLINE void run_guarded(struct cl_policy_host *h, struct cl_policy_v
         cl_count(&h->stats.nonsense, nonsense);
         cl_count(&h->stats.overwritten, overwritten);
     }
+    h->nonsense_in_row = nonsense ? h->nonsense_in_row + 1 : 0;
+    if (cl_unlikely(h->nonsense_in_row >= CL_POLICY_MOST_NONSENSE))
+        put_aside(h, view, apps, &event);
 }
 
 unsigned cl_policy_run(struct cl_policy_host *h, struct cl_policy_view *view, struct cl_policy_app *apps)
@@ -169,7 +181,7 @@ int64_t cl_policy_host_set(struct cl_policy_host *h, const struct cl_policy_sett
     if (!setting->fn)
         return snprintf(err, ERR_BYTES, "no function was given"), -EINVAL;
     if (setting->guarded) {
-        int rc = cl_policy_guard_watch(h->guard, true, err);
+        int rc = cl_policy_guard_prepare(err);
         if (rc < 0)
             return rc;
     }
@@ -186,10 +198,7 @@ int64_t cl_policy_host_set(struct cl_policy_host *h, const struct cl_policy_sett
 
 bool cl_policy_host_taken(struct cl_policy_host *h, int64_t ticket)
 {
-    uint64_t taken = cl_load_acquire(&h->taken);
-    if (taken && taken == h->tickets && !h->slots[h->last_slot].guarded)
-        cl_policy_guard_watch(h->guard, false, NULL); /* which cannot fail */
-    return taken >= (uint64_t)ticket;
+    return cl_load_acquire(&h->taken) >= (uint64_t)ticket;
 }
 
 void cl_policy_host_current(const struct cl_policy_host *h, struct cl_policy_setting *out)
@@ -216,6 +225,8 @@ bool cl_policy_host_event(const struct cl_policy_host *h, struct cl_policy_event
         out->ticket = cl_load_relaxed(&h->event.ticket);
         out->ticks = cl_load_relaxed(&h->event.ticks);
         out->offset = cl_load_relaxed(&h->event.offset);
+        out->app = cl_load_relaxed(&h->event.app);
+        out->grant = cl_load_relaxed(&h->event.grant);
         __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the words before the second look at the number */
     } while ((seq & 1) || cl_load_relaxed(&h->event_seq) != seq);
     return seq != 0;

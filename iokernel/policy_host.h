@@ -1,13 +1,13 @@
 /* The place that a policy is called from: which one decides, swapping it while the loop runs, and what it may cost.
  *
- * Threads. One loop thread calls cl_policy_run. One controlling thread calls the rest. A third, the watch, exists only
- * while a policy that is not built in is installed (policy_guard.h).
+ * Threads. One loop thread calls cl_policy_run. One controlling thread calls the rest.
  *
  * Calling. A built-in policy is called on the mechanism's own table. Any other is called on a copy between guard pages,
- * from which only `grant` and `memory` are taken back, and with a way out: a call that takes longer than the limit, or
- * that faults, is left, the policy is put aside, `delay` decides in its place from this very decision on, and an event
- * says why. A grant that is no number of cores, or was not written, counts as nonsense, and the application keeps the
- * cores that it holds. cl_policy_settle then cuts what is left of every policy's grants to what is allowed.
+ * from which only `grant` and `memory` are taken back, and with a way out (policy_guard.h): a call that takes longer than
+ * the limit, or that faults, is left, the policy is put aside, `delay` decides in its place from this very decision on,
+ * and an event says why. A grant that is no number of cores, or was not written, counts as nonsense, and the application
+ * keeps the cores that it holds; a policy in whose answers there is nonsense CL_POLICY_MOST_NONSENSE times in a row is put
+ * aside, too. cl_policy_settle then cuts what is left of every policy's grants to what is allowed.
  *
  * Swapping. The controlling thread writes a setting into one of two slots and publishes ticket and slot in one word,
  * `pending`; the loop takes it out by exchange at its next decision and says so in `taken`. A setting that is replaced
@@ -26,13 +26,17 @@
 
 // cffi: begin
 #define CL_POLICY_LIMIT_NS 1000000    /* longest decision of a policy that is not built in */
-#define CL_POLICY_WATCH_NS 2000000    /* how often it is looked whether one takes longer */
+#define CL_POLICY_WATCH_NS 1000000    /* CPU time of the loop's thread between two looks whether one takes longer */
 #define CL_POLICY_MOST_GRANT 0xffffff /* a grant above is no number of cores; so is a negative one */
+#define CL_POLICY_MOST_NONSENSE 100   /* decisions in a row with such grants until a policy is put aside */
 
 /* Why a policy was put aside. */
-#define CL_POLICY_LATE 1    /* one decision took longer than the limit */
-#define CL_POLICY_OUTSIDE 2 /* it touched memory just outside of its table */
-#define CL_POLICY_FAULT 3   /* another fault: memory that is not there, a division by zero, an illegal instruction */
+#define CL_POLICY_LATE 1      /* one decision took longer than the limit */
+#define CL_POLICY_OUTSIDE 2   /* it touched memory just outside of its table */
+#define CL_POLICY_FAULT 3     /* another fault: memory that is not there, a division by zero, an illegal instruction */
+#define CL_POLICY_UNWRITTEN 4 /* wrote no grant, time after time */
+#define CL_POLICY_NONSENSE 5  /* wrote a grant that is no number of cores, time after time */
+#define CL_POLICY_UNWATCHED 6 /* it was not called: the timer that bounds the call cannot be made */
 
 struct cl_policy_host;
 
@@ -64,6 +68,8 @@ struct cl_policy_event {
     uint64_t ticket; /* of the setting */
     uint64_t ticks;  /* how long the call had run */
     int64_t offset;  /* CL_POLICY_OUTSIDE: of what it touched, from apps[0], bytes */
+    uint32_t app;    /* CL_POLICY_UNWRITTEN, _NONSENSE: the first row concerned, in the last decision */
+    uint32_t grant;  /* and what was written there */
 };
 
 /* A host in which `static` decides. limit_ns, watch_ns: 0: the defaults above. -errno with a reason in err[256]. */
@@ -76,7 +82,7 @@ CL_API unsigned cl_policy_run(struct cl_policy_host *h, struct cl_policy_view *v
 
 /* Have another policy decide from the next decision on. Returns its ticket (> 0), or -errno with a reason in err[256]. */
 CL_API int64_t cl_policy_host_set(struct cl_policy_host *h, const struct cl_policy_setting *setting, char *err);
-/* Whether the loop has taken this setting, or a later one. Ends the watch once a built-in policy was taken. */
+/* Whether the loop has taken this setting, or a later one. */
 CL_API bool cl_policy_host_taken(struct cl_policy_host *h, int64_t ticket);
 /* What decides now: after a policy was put aside, `delay` with the ticket of the setting that it stands for. */
 CL_API void cl_policy_host_current(const struct cl_policy_host *h, struct cl_policy_setting *out);
@@ -85,5 +91,9 @@ CL_API void cl_policy_host_stats(const struct cl_policy_host *h, struct cl_polic
 CL_API bool cl_policy_host_event(const struct cl_policy_host *h, struct cl_policy_event *out);
 
 // cffi: end
+
+/* What stands in `grant` when a policy is called, so that one that writes none is found. Not -1, which arithmetic that
+ * goes wrong may well yield. */
+#define CL_POLICY_NO_GRANT 0x80000000u
 
 #endif

@@ -138,10 +138,18 @@ def _entry(body: Any) -> Callable[[Any, Any], None]:
     return entry
 
 
+_CALL = re.compile(r'^\s*(?:%(?:"[^"]*"|\S+) = )?(?:(?:tail|musttail|notail) )?(?:call|invoke) (.*)', re.M)
+_CALLEE = re.compile(r'([@%])(?:"([^"]*)"|([\w.$-]+))\(')  # what stands right before the arguments
+_POINTER = "a pointer"
+
+
 def _needs(text: str) -> set[str]:
-    """Functions outside of itself that a compiled module calls."""
-    defined = set(re.findall(r"^define\b[^\n]*?@\"?([\w.$]+)", text, re.M))
-    called = set(re.findall(r"\b(?:call|invoke)\b[^\n]*?@\"?([\w.$]+)", text))
+    """Functions outside of itself that a compiled module calls; _POINTER for those that it does not name."""
+    defined = {a or b for a, b in re.findall(r'^define\b[^\n]*?@(?:"([^"]*)"|([\w.$-]+))', text, re.M)}
+    called = set()
+    for call in _CALL.findall(text):
+        callee = _CALLEE.search(call)
+        called.add((callee[2] or callee[3]) if callee and callee[1] == "@" else _POINTER)
     if "@.const.picklebuf" in text:  # an exception that is ready to be raised
         called.add("PyErr_SetObject")
     return {name for name in called - defined if not name.startswith("llvm.")} - _NUMBA_HARMLESS
@@ -152,6 +160,8 @@ def _why_not(needs: set[str]) -> str:
         return "it allocates memory"
     if any(name.startswith(("Py", "numba_")) for name in needs):
         return "it may raise an exception, or needs the interpreter"
+    if _POINTER in needs:
+        return "it calls a function that it does not name (one of ctypes or cffi, or one chosen while it runs)"
     return f"it calls {', '.join(sorted(needs))}"
 
 

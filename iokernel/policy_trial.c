@@ -13,7 +13,6 @@
 #define HISTORY 64  /* tables in a row for which the memory is kept */
 #define TIMED 400   /* calls of which the fastest counts */
 #define CANARY 0xA5 /* in the unused part of the copy, before apps[0] */
-#define UNWRITTEN UINT32_MAX
 
 /* splitmix64 (Steele, Lea and Flood, 2014). */
 static uint64_t next(uint64_t *state)
@@ -108,7 +107,7 @@ static uint32_t inspect(struct trial *t, const struct cl_policy_view *view, cons
             }
         }
         t->verdict->grant = copy[i].grant;
-        if (copy[i].grant == UNWRITTEN)
+        if (copy[i].grant == CL_POLICY_NO_GRANT)
             return found(t, CL_POLICY_UNWRITTEN, i);
         if (copy[i].grant > CL_POLICY_MOST_GRANT)
             return found(t, CL_POLICY_NONSENSE, i);
@@ -133,7 +132,7 @@ static uint32_t try_table(struct trial *t, uint64_t seed, uint32_t n, uint32_t n
     for (uint32_t i = 0; i < n; i++) {
         if (keep_memory)
             memcpy(t->rows[i].memory, memory[i], sizeof memory[i]);
-        t->rows[i].grant = UNWRITTEN;
+        t->rows[i].grant = CL_POLICY_NO_GRANT;
         copy[i] = t->rows[i];
     }
     t->verdict->n_apps = n;
@@ -218,7 +217,7 @@ int cl_policy_trial(cl_policy_fn fn, const uint64_t *params, uint64_t seed, uint
     t->verdict = out;
     int rc = cl_policy_guard_new(limit_ns, 0, &t->guard, err);
     if (rc == 0)
-        rc = cl_policy_guard_watch(t->guard, true, err);
+        rc = cl_policy_guard_prepare(err);
     if (rc == 0) {
         uint32_t what = CL_POLICY_FINE;
         while (!what && out->tables < tables)

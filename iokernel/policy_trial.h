@@ -13,14 +13,12 @@
 // cffi: begin
 #define CL_POLICY_TRIAL_NS 20000 /* for a decision over CL_POLICY_MAX_APPS applications */
 
-/* What a trial found; the host's CL_POLICY_LATE, _OUTSIDE and _FAULT besides. */
+/* What a trial found; the host's CL_POLICY_LATE and so on besides. */
 #define CL_POLICY_FINE 0
-#define CL_POLICY_BEFORE 4    /* wrote before apps[0] */
-#define CL_POLICY_OVERWROTE 5 /* wrote what it may only read */
-#define CL_POLICY_UNWRITTEN 6 /* wrote no grant */
-#define CL_POLICY_NONSENSE 7  /* wrote a grant that is no number of cores */
-#define CL_POLICY_UNSTEADY 8  /* gave another answer to the same history of tables */
-#define CL_POLICY_SLOW 9
+#define CL_POLICY_BEFORE 7    /* wrote before apps[0] */
+#define CL_POLICY_OVERWROTE 8 /* wrote what it may only read */
+#define CL_POLICY_UNSTEADY 9  /* gave another answer to the same history of tables */
+#define CL_POLICY_SLOW 10
 
 struct cl_policy_verdict {
     uint32_t found;  /* CL_POLICY_FINE, ... */

@@ -99,10 +99,10 @@ def stop(thread: int) -> None:
 
 def explain(verdict: dict[str, Any]) -> tuple[str, str]:
     """A verdict as a reason and what to do about it."""
-    from .policy import because
+    from .policy import because, signed
 
     found, n, app = verdict["found"], verdict["n_apps"], verdict["app"]
-    if found in (lib.CL_POLICY_LATE, lib.CL_POLICY_OUTSIDE, lib.CL_POLICY_FAULT):
+    if found in (lib.CL_POLICY_LATE, lib.CL_POLICY_OUTSIDE, lib.CL_POLICY_FAULT, lib.CL_POLICY_UNWATCHED):
         late = f"did not return within {CALL_LIMIT_NS / 1e6:g} ms"
         hint = {lib.CL_POLICY_LATE: "bound its loops", lib.CL_POLICY_OUTSIDE: "stay within view.n_apps rows"}
         return f"it {because(found, verdict['signal'], verdict['offset'], n, late)}", hint.get(found, "")
@@ -116,7 +116,7 @@ def explain(verdict: dict[str, Any]) -> tuple[str, str]:
     if found == lib.CL_POLICY_UNWRITTEN:
         return f"it left the grant of apps[{app}] of {n} unwritten", "write the grant of every application, every time"
     if found == lib.CL_POLICY_NONSENSE:
-        grant = int(ffi.cast("int32_t", verdict["grant"]))
+        grant = signed(verdict["grant"])
         return f"it granted {grant} cores to an application", "a grant is a number of cores, from 0 on"
     if found == lib.CL_POLICY_UNSTEADY:
         return "it gave another answer to the same tables", "keep what it remembers in memory, of each application"

@@ -203,29 +203,56 @@ def test_policies_are_swapped_while_it_runs(start, socket_path, threads):
         assert io.stats()["cores"]["policy"]["name"] == "delay"
 
 
-def test_a_policy_of_the_users_own_that_never_returns_is_put_aside(start, socket_path, threads, tmp_path, monkeypatch):
-    """Its trial would refuse it; so it is installed without one, as if it had behaved until now."""
-    (tmp_path / "endless_policy.py").write_text(
-        "def endless(view, apps):\n    while view.n_apps >= 0:\n        apps[0].grant = 1\n"
-    )
+MISBEHAVING = """
+def endless(view, apps):
+    while view.n_apps >= 0:
+        apps[0].grant = 1
+
+def nonsense(view, apps):
+    for i in range(view.n_apps):
+        apps[i].grant = apps[i].cores - 1 - apps[i].maximum
+"""
+
+
+@pytest.mark.parametrize("beside", ["nothing", "a job"])
+@pytest.mark.parametrize(
+    ("name", "refused", "said"),
+    [
+        ("endless", "did not return within", "it had not returned after"),
+        ("nonsense", "it granted -[0-9]+ cores to", "it granted -2 cores to apps[0], 100 decisions in a row"),
+    ],
+)
+def test_a_policy_of_the_users_own_that_misbehaves_is_put_aside(
+    start, socket_path, threads, tmp_path, monkeypatch, child, beside, name, refused, said
+):
+    """Its trial would refuse it; so it is installed without one, as if it had behaved until now. The loop goes on."""
+    (tmp_path / "misbehaving_policy.py").write_text(MISBEHAVING)
     monkeypatch.syspath_prepend(tmp_path)
-    io = start(worker_cpus=[CPU], policy="delay")
+    spec = f"misbehaving_policy:{name}"
+    if beside == "a job":
+        for cpu in os.sched_getaffinity(0):
+            child("spin.py", str(cpu))
+    io = start(worker_cpus=[CPU], policy="delay", mode="spin")  # so that it decides all the time
     sock, _ = register(socket_path, b"a")
     with sock:
         sock.sendall(kthreads(threads(1), SIGNAL))
         answer(sock)
-        with pytest.raises(Refused, match="did not return within"):
-            io.set_policy("endless_policy:endless")
+        with pytest.raises(Refused, match=refused):
+            io.set_policy(spec)
         assert io._manager is not None
-        io._manager.install(io._io, load("endless_policy:endless", trial=False))
+        io._manager.install(io._io, load(spec, trial=False))
         wait_until(lambda: io.stats()["cores"]["policy"]["put_aside"] is not None, 20)
         stats = io.stats()
-        assert "it had not returned after" in stats["cores"]["policy"]["put_aside"]
-        assert watch.policy_line(stats).startswith(
-            "policy delay, in place of endless_policy:endless: it had not returned"
-        )
+        assert said in stats["cores"]["policy"]["put_aside"]
+        assert watch.policy_line(stats).startswith(f"policy delay, in place of {spec}: {said}")
+
+        def swaps() -> int:
+            return int(io.stats()["cores"]["allocators"][0]["policy"]["swaps"])
+
+        before = swaps()
         io.set_policy("fair")
         assert io.stats()["cores"]["policy"]["put_aside"] is None
+        wait_until(lambda: swaps() > before, 20)
 
 
 def refused_policy(path: str, spec: bytes) -> str:

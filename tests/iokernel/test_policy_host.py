@@ -6,7 +6,9 @@ The bad ones (c/bad_policies.c) are installed here past the trial, which refuses
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from corelane.iokernel._native import ffi, lib
+from corelane.iokernel.policy import signed, why_put_aside
 from corelane.runtime.errors import check
 
 GUARDED = 1
@@ -162,14 +165,88 @@ def test_a_policy_that_writes_before_its_table_harms_nobody(host: Any, bad: Call
     assert grants(apps) == [1, 1, 1]  # of a smaller one it hits the unused part of the copy
 
 
-@pytest.mark.parametrize(("name", "counter"), [("nonsense", "nonsense"), ("writes_nothing", "nonsense")])
-def test_nonsense_changes_nothing(host: Any, bad: Callable[[str], Any], name: str, counter: str) -> None:
+def test_a_loop_is_left_while_no_other_cpu_is_free(
+    host: Any, bad: Callable[[str], Any], child: Callable[..., object]
+) -> None:
+    """All in one thread, with a load on every CPU: what ends the call comes to the thread that makes it."""
+    for cpu in os.sched_getaffinity(0):
+        child("spin.py", str(cpu))
+    event = ffi.new("struct cl_policy_event *")
+    threads = len(os.listdir("/proc/self/task"))
+    for round_ in range(1, 6):
+        view, apps = table()
+        ticket = install(host, bad("loops"))
+        assert len(os.listdir("/proc/self/task")) == threads
+        lib.cl_policy_run(host, view, apps)
+        assert lib.cl_policy_host_event(host, event)
+        assert (event.reason, event.ticket) == (LATE, ticket)
+        lib.cl_policy_run(host, view, apps)
+        assert (stats(host).put_aside, stats(host).decisions) == (round_, 2 * round_)
+
+
+def test_looks_at_a_policy_that_is_well_do_not_end_it(host: Any, bad: Callable[[str], Any]) -> None:
     view, apps = table()
-    install(host, bad(name))
-    lib.cl_policy_run(host, view, apps)
-    assert grants(apps) == [1, 1, 1]
-    assert getattr(stats(host), counter) == 3
+    install(host, bad("headroom"), params=(1,))
+    begin = time.thread_time()
+    while time.thread_time() < begin + 0.2:  # fifty ticks of the kernel, in each of which it is looked
+        lib.cl_policy_run(host, view, apps)
     assert stats(host).put_aside == 0
+    assert current(host).fn == bad("headroom")
+
+
+@pytest.mark.parametrize("guarded_next", [True, False])
+def test_who_is_called_next_is_looked_at_too(host: Any, bad: Callable[[str], Any], guarded_next: bool) -> None:
+    """The timers rest after a policy that was put aside, and after a built-in one."""
+    view, apps = table()
+    for round_ in range(1, 4):
+        install(host, bad("divides") if guarded_next else lib.cl_policy_find(b"fair"), guarded=int(guarded_next))
+        lib.cl_policy_run(host, view, apps)
+        install(host, bad("loops"))
+        lib.cl_policy_run(host, view, apps)
+        assert stats(host).put_aside == (2 * round_ if guarded_next else round_)
+
+
+NO_SENSE = [
+    ("nonsense", lib.CL_POLICY_NONSENSE, -2, "it granted -2 cores to apps[0], 100 decisions in a row"),
+    ("one_less", lib.CL_POLICY_NONSENSE, -1, "it granted -1 cores to apps[0], 100 decisions in a row"),
+    ("writes_nothing", lib.CL_POLICY_UNWRITTEN, None, "it left the grant of apps[0] unwritten, 100 decisions in a row"),
+]
+
+
+@pytest.mark.parametrize(("name", "reason", "grant", "said"), NO_SENSE)
+def test_nonsense_changes_nothing_and_is_put_aside_if_it_goes_on(
+    host: Any, bad: Callable[[str], Any], name: str, reason: int, grant: int | None, said: str
+) -> None:
+    most = lib.CL_POLICY_MOST_NONSENSE
+    view, apps = table()
+    ticket = install(host, bad(name))
+    for decision in range(1, most):
+        lib.cl_policy_run(host, view, apps)
+        assert grants(apps) == [1, 1, 1]
+        assert stats(host).nonsense == 3 * decision
+    assert stats(host).put_aside == 0
+    apps[0].packet_delay_ns = 20_000
+    lib.cl_policy_run(host, view, apps)
+    assert grants(apps) == [2, 1, 1]  # by `delay`, from this decision on
+    event = ffi.new("struct cl_policy_event *")
+    assert lib.cl_policy_host_event(host, event)
+    assert (event.reason, event.ticket, event.app) == (reason, ticket, 0)
+    assert grant is None or signed(event.grant) == grant
+    assert why_put_aside(event) == said
+    assert stats(host).put_aside == 1
+    assert current(host).fn == lib.cl_policy_find(b"delay")
+    lib.cl_policy_run(host, view, apps)
+    assert (stats(host).nonsense, stats(host).put_aside) == (3 * most, 1)
+
+
+def test_nonsense_now_and_then_is_counted_alone(host: Any, bad: Callable[[str], Any]) -> None:
+    view, apps = table()
+    install(host, bad("sometimes_nonsense"))
+    for decision in range(10 * lib.CL_POLICY_MOST_NONSENSE):
+        view.now_ns = decision
+        lib.cl_policy_run(host, view, apps)
+    assert stats(host).put_aside == 0
+    assert stats(host).nonsense >= 3 * 9 * lib.CL_POLICY_MOST_NONSENSE
 
 
 def test_what_a_policy_may_not_write_stays(host: Any, bad: Callable[[str], Any]) -> None:

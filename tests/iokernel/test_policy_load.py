@@ -152,6 +152,7 @@ def test_a_policy_that_goes_wrong_makes_an_event(looping: policy.PolicyHost, c_l
         ("divides", "it divided by zero"),
         ("beyond", "it touched memory outside of its table, where apps[2] would be"),
         ("loops", "it had not returned after"),
+        ("one_less", "it granted -1 cores to apps[0], 100 decisions in a row"),
     ):
         before = looping.stats()["put_aside"]
         looping.install(policy.load(f"{bad}:{name}", trial=False))

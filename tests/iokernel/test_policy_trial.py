@@ -86,7 +86,10 @@ def test_generated_tables_are_possible_and_repeat(seed: int) -> None:
 
 
 PYTHON = """
+import ctypes
 import math
+
+import numba
 
 calls = []
 
@@ -131,6 +134,30 @@ def imports(view, apps):
     import random
     apps[0].grant = random.randint(0, 1)
 
+foreign_getpid = ctypes.CDLL(None).getpid
+foreign_getpid.argtypes, foreign_getpid.restype = (), ctypes.c_int
+
+def foreign(view, apps):
+    for i in range(view.n_apps):
+        apps[i].grant = foreign_getpid() & 1
+
+@numba.njit("int64(int64)")
+def less(cores):
+    return cores - 1
+
+@numba.njit("int64(int64)")
+def more(cores):
+    return cores + 1
+
+def chosen(view, apps):
+    chosen_one = more if view.n_apps > 2 else less
+    for i in range(view.n_apps):
+        apps[i].grant = chosen_one(apps[i].cores)
+
+def named(view, apps):
+    for i in range(view.n_apps):
+        apps[i].grant = more(less(apps[i].cores))
+
 def settings(view, apps, name="a"):
     pass
 
@@ -158,6 +185,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
         ("raises", "it may raise an exception"),
         ("allocates", "it allocates memory"),
         ("prints", "needs the interpreter"),
+        ("foreign", "it calls a function that it does not name"),
+        ("chosen", "it calls a function that it does not name"),
         ("unknown", "numba cannot compile it: Untyped global name 'calls': Cannot type empty list (line "),
         ("misspelt", "numba cannot compile it: the table has no field 'grants' (loops, "),
         ("texts", "numba cannot compile it: Cannot cast Literal[str](one) to int32: i8* null (line "),
@@ -173,6 +202,10 @@ def test_python_that_is_no_policy_is_refused(module: str, name: str, said: str) 
         policy.load(f"{module}:{name}")
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_python_may_call_functions_by_name(module: str) -> None:
+    assert policy.load(f"{module}:named").guarded
 
 
 def test_a_module_that_is_not_there_is_looked_for_where_it_says() -> None:

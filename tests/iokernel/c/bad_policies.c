@@ -93,6 +93,22 @@ CL_API void nonsense(const struct cl_policy_view *view, struct cl_policy_app *ap
 }
 CL_POLICY(nonsense, "")
 
+CL_API void one_less(const struct cl_policy_view *view, struct cl_policy_app *apps)
+{
+    for (uint32_t i = 0; i < N; i++)
+        apps[i].grant = apps[i].cores - 1 - apps[i].cores;
+}
+CL_POLICY(one_less, "")
+
+/* But for one decision in as many as are borne in a row. */
+CL_API void sometimes_nonsense(const struct cl_policy_view *view, struct cl_policy_app *apps)
+{
+    well(view, apps);
+    for (uint32_t i = 0; i < N && view->now_ns % 100; i++)
+        apps[i].grant = UINT32_MAX;
+}
+CL_POLICY(sometimes_nonsense, "")
+
 CL_API void writes_nothing(const struct cl_policy_view *view, struct cl_policy_app *apps)
 {
     (void)view;
