@@ -1,4 +1,5 @@
-"""Mistakes in the core and the log, made on purpose in a copy of a source file: seeds of the simulated world find each.
+"""Mistakes in the core and the log, made on purpose in a copy of a source file: seeds of the simulated world find each,
+and where that took thousands of them, a scenario does (tests/apps/raft/c/scenarios.c).
 
 Each is one change of text. A text that is not there any more fails the test: change the new one then.
 """
@@ -19,7 +20,7 @@ from cltest.cbuild import ROOT, setup_py
 class Mistake:
     """old becomes new in file. seeds: that find it at the latest. shows: how (a regular expression).
 
-    mode: 0 for the bare core, 1 for the real node, 2 with the store. outcomes: nobody looks into disks at promises.
+    scenario: it finds it, too, without any seed. mode: 0 for the bare core, 1 for the real node, 2 with the store. outcomes: nobody looks into disks at promises.
     """
 
     file: str
@@ -30,6 +31,7 @@ class Mistake:
     nodes: int = 5
     mode: int = 0
     outcomes: bool = False
+    scenario: str = ""
 
 
 ANY = (
@@ -90,10 +92,20 @@ MISTAKES = {
         outcomes=True,
     ),
     "commits what may not be the leader's": Mistake(
-        "apps/raft/follow.c", "cl_min(m->commit, r->verified)", "cl_min(m->commit, r->log.last)", 3000, ANY
+        "apps/raft/follow.c",
+        "cl_min(m->commit, r->verified)",
+        "cl_min(m->commit, r->log.last)",
+        10000,
+        ANY,
+        scenario="commit",
     ),
     "acknowledges what may not be the leader's": Mistake(
-        "apps/raft/follow.c", "m->index = cl_min(r->verified, r->log.durable);", "m->index = r->log.durable;", 2000, ANY
+        "apps/raft/follow.c",
+        "m->index = cl_min(r->verified, r->log.durable);",
+        "m->index = r->log.durable;",
+        2000,
+        ANY,
+        scenario="commit",
     ),
     "acknowledges what may not be the leader's, on the real log": Mistake(
         "apps/raft/follow.c",
@@ -103,6 +115,9 @@ MISTAKES = {
         ANY,
         nodes=3,
         mode=1,
+    ),
+    "keeps what its log has behind a snapshot of another": Mistake(
+        "apps/raft/node_recover.c", "record->tag == s->tag", "record->tag", 0, "is of another", scenario="snapshot"
     ),
     "a lease that is too long": Mistake(
         "apps/raft/read.c", "+ r->config.election_ticks - lost;", "+ 2 * r->config.election_ticks;", 1000, "leases"
@@ -222,25 +237,41 @@ def mutated(tmp: Path, mistake: Mistake) -> Path:
     return out
 
 
+SEEDS = "tests/apps/raft/sim/c/seeds.c"
+SCENARIOS = "tests/apps/raft/c/scenarios.c"
+
+
 @pytest.fixture(scope="module")
-def build() -> Callable[[Path, Mistake], Callable[..., str]]:
+def build() -> Callable[..., Callable[..., str]]:
     builder = CBuild("plain")
 
-    def make(tmp: Path, mistake: Mistake) -> Callable[..., str]:
+    def make(tmp: Path, mistake: Mistake, source: str) -> Callable[..., str]:
         original = Path(mistake.file)
         sources = [s for s in setup_py().c_sources() if s != original]
-        program = tmp / "seeds.c"
-        program.write_text((ROOT / "tests/apps/raft/sim/c/seeds.c").read_text())
+        program = tmp / Path(source).name
+        program.write_text((ROOT / source).read_text())
         binary = builder.build(program, [*sources, mutated(tmp, mistake)])
         return builder.runner(binary)
 
     return make
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("scenario", ["commit", "snapshot"])
+def test_scenarios_without_a_mistake(scenario, c_program):
+    assert c_program(SCENARIOS)(scenario) == "ok\n"
+
+
+@pytest.mark.parametrize("name", [n for n, m in MISTAKES.items() if m.scenario])
+def test_mistakes_are_found_by_a_scenario(name, build, tmp_path):
+    mistake = MISTAKES[name]
+    with pytest.raises(ProgramFailed, match="leader's|is of another"):
+        build(tmp_path, mistake, SCENARIOS)(mistake.scenario)
+
+
+@pytest.mark.parametrize("name", [n for n, m in MISTAKES.items() if m.seeds])
 def test_mistakes_of_the_core_are_found(name, build, tmp_path):
     mistake = MISTAKES[name]
-    seeds = build(tmp_path, mistake)
+    seeds = build(tmp_path, mistake, SEEDS)
     with pytest.raises(ProgramFailed) as caught:
         seeds(mistake.mode, 1, mistake.seeds, mistake.nodes, int(mistake.outcomes))
     reason = str(caught.value).rpartition("seed ")[2]
