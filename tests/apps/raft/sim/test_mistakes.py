@@ -20,7 +20,8 @@ from cltest.cbuild import ROOT, setup_py
 class Mistake:
     """old becomes new in file. seeds: that find it at the latest. shows: how (a regular expression).
 
-    scenario: it finds it, too, without any seed. mode: 0 for the bare core, 1 for the real node, 2 with the store. outcomes: nobody looks into disks at promises.
+    scenario: it finds it, too, without any seed. mode: 0 for the bare core, 1 for the real node, 2 with the store.
+    outcomes: nobody looks into disks at promises.
     """
 
     file: str
@@ -264,7 +265,7 @@ def test_scenarios_without_a_mistake(scenario, c_program):
 @pytest.mark.parametrize("name", [n for n, m in MISTAKES.items() if m.scenario])
 def test_mistakes_are_found_by_a_scenario(name, build, tmp_path):
     mistake = MISTAKES[name]
-    with pytest.raises(ProgramFailed, match="leader's|is of another"):
+    with pytest.raises(ProgramFailed, match=r"leader's|is of another"):
         build(tmp_path, mistake, SCENARIOS)(mistake.scenario)
 
 
