@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..drivers import blk_file
 from ..drivers.blk import Blk
@@ -47,6 +47,8 @@ MANY = 64
 LOADS = (1, 4, 16, 64)  # writers
 SWEEP_ROUNDS = 8  # a multiple of 4: see worst_held_out
 RECOVERY_ROUNDS = 5
+READS_IN_FLIGHT = (4, 16)  # of 256 KiB each: which of them a disk answers faster differs
+Arm = TypeVar("Arm", str, int)
 # Name: records that a flush waits for, how long it waits at most (us), flushes in flight (0: the log's own).
 FIXED = {
     "no wait": (1, 0, 0),
@@ -147,16 +149,18 @@ class Files:
             raise CorelaneError("measure recovery", ffi.string(self._err).decode(errors="replace"))
         return [int(n[0]) for n in numbers]
 
-    def recovery(self) -> Iterator[tuple[float, float, int]]:
-        """GiB/s of recovery; of reading as much, before and after it, for the second time is often faster; records."""
+    def recovery(self) -> Iterator[tuple[float, dict[int, float], int]]:
+        """GiB/s of recovery; by reads in flight, of reading as much before and after it, for the second time is often
+        faster; records."""
         format_area(self.blk)
         self._one(lib.cl_bench_log_fill, self.blk.ptr, self.recovery_bytes, RECORD_BYTES, 1)
         size = self.blk.size_bytes // 262144 * 262144  # as recovery does, which looks behind the end, too
         for _ in range(RECOVERY_ROUNDS):
-            (before,) = self._one(lib.cl_bench_log_read, self.blk.ptr, size, 16, 1)
+            before = {n: self._one(lib.cl_bench_log_read, self.blk.ptr, size, n, 1)[0] for n in READS_IN_FLIGHT}
             ns, read, records = self._one(lib.cl_bench_log_recover, self.blk.ptr, 3)
-            (after,) = self._one(lib.cl_bench_log_read, self.blk.ptr, size, 16, 1)
-            yield read / ns * 1e9 / 2**30, 2 * size / (before + after) * 1e9 / 2**30, records
+            after = {n: self._one(lib.cl_bench_log_read, self.blk.ptr, size, n, 1)[0] for n in READS_IN_FLIGHT}
+            bare = {n: 2 * size / (before[n] + after[n]) * 1e9 / 2**30 for n in READS_IN_FLIGHT}
+            yield read / ns * 1e9 / 2**30, bare, records
 
 
 def run(session: Session) -> None:
@@ -237,17 +241,17 @@ def single(session: Session, files: Files, stores: dict[str, Any]) -> None:
         session.note(f"{name}, p50 over ours: {pairwise([s.us(0.5) for s in got[name]], p50)}")
 
 
-def best_by_others(values: Mapping[str, Sequence[float]]) -> list[float]:
-    """Round by round, the value of the arm that is lowest in the median of all other rounds.
+def best_by_others(values: Mapping[Arm, Sequence[float]], best: Callable[..., Arm] = min) -> list[float]:
+    """Round by round, the value of the arm that is lowest (best=max: highest) in the median of all other rounds.
 
     The lowest of each round would be the luckiest arm of it, not the best one.
     """
 
-    def without(name: str, i: int) -> float:
+    def without(name: Arm, i: int) -> float:
         return statistics.median([*values[name][:i], *values[name][i + 1 :]])
 
     rounds = range(min(len(arm) for arm in values.values()))
-    return [values[min(values, key=lambda name: without(name, i))][i] for i in rounds]
+    return [values[best(values, key=lambda name: without(name, i))][i] for i in rounds]
 
 
 def row(session: Session, name: str, slices: Sequence[Slice], writers: int) -> None:
@@ -335,12 +339,15 @@ def recovery(session: Session, files: Files) -> None:
     """Opening a log that nobody closed, beside reading as much."""
     session.say("recovery")
     turns = list(files.recovery())
-    ours, device = [t[0] for t in turns], [t[1] for t in turns]
+    ours = [t[0] for t in turns]
+    bare = {n: [t[1][n] for t in turns] for n in READS_IN_FLIGHT}
+    device = best_by_others(bare, max)
     session.arm(
         "recovery",
         n=turns[0][2],
         gib_per_s=statistics.median(ours),
         device_gib_per_s=statistics.median(device),
+        **{f"device_{n}_in_flight_gib_per_s": statistics.median(rates) for n, rates in bare.items()},
         read_mib=files.recovery_bytes // MIB,
     )
     # The goal is 1 GiB/s, or the device's own rate if that is lower: then the figure is the part of it that is reached.
