@@ -48,7 +48,9 @@ def parameters(function: Callable[..., Any]) -> dict[str, int | float]:
         raise Refused(
             what, "a policy takes a view, the applications, and its settings", "def mine(view, apps, spare=1)"
         )
-    settings = {p.name: 0 if p.default is p.empty else p.default for p in wanted[2:]}
+    if bare := next((p.name for p in wanted[2:] if p.default is p.empty), None):
+        raise Refused(what, f"its setting {bare} has no default", f"give it one, as in {bare}=0")
+    settings = {p.name: p.default for p in wanted[2:]}
     if len(settings) > lib.CL_POLICY_PARAMS:
         raise Refused(what, f"it has {len(settings)} settings", f"a policy has {lib.CL_POLICY_PARAMS} at most")
     for name, default in settings.items():
@@ -205,9 +207,10 @@ def compile_policy(function: Callable[..., Any], name: str) -> tuple[int, dict[s
         entry = numba.cfunc(signature, error_model="numpy", nopython=True)(_entry(body))
     except Exception as error:  # numba's own, and whatever its stages come upon
         said = _said(error, python.__code__.co_filename)
-        raise Refused(
-            what, f"numba cannot compile it: {said}", "loops, arithmetic and the table's fields suffice"
-        ) from error
+        hint = "loops, arithmetic and the table's fields suffice"
+        if re.search(r"type of <class 'function'>", said):
+            hint = "decorate the function that it calls with @numba.njit"
+        raise Refused(what, f"numba cannot compile it: {said}", hint) from error
     needs = set().union(*(_needs(overload.library.get_llvm_str()) for overload in body.overloads.values()))
     if needs:
         raise Refused(what, _why_not(needs), "a policy is arithmetic on the table it is given, and nothing else")

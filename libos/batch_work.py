@@ -21,6 +21,7 @@ import os
 import select
 import threading
 import time
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,7 @@ class Batch:
     """
 
     __name__: str
+    __qualname__: str
 
     def __init__(self, function: Callable[..., Any], *, compiled: bool, options: dict[str, Any]) -> None:
         functools.update_wrapper(self, function)
@@ -53,6 +55,14 @@ class Batch:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return (self._probed if self.compiled else self.function)(*args, **kwargs)
 
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As of a function: found through an object, it gets that as its first argument."""
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> str:
+        """Pickled by its name, as functions are."""
+        return self.__qualname__
+
     @functools.cached_property
     def _probed(self) -> Any:
         """The dispatcher whose code has probes."""
@@ -63,15 +73,17 @@ class Batch:
         pipeline = probed_compiler(default_target())
         return numba.njit(nogil=True, pipeline_class=pipeline, **self.options)(self.function)
 
-    @functools.cached_property
+    @property
     def _numba_type_(self) -> Any:
-        """What numba takes this object for in other compiled functions: an ordinary function.
+        """What numba takes this object for in compiled functions: an ordinary function.
 
-        It gets its probes when it becomes a part of the caller's code.
+        In its own body it is the one that is being compiled: numba ends a recursion by meeting the same dispatcher
+        again. Elsewhere it is plain, and gets its probes when it becomes a part of the caller's code.
         """
-        from numba import types
+        from numba.core.types import Dispatcher
 
-        return types.Dispatcher(self._plain)  # which refers to it weakly
+        probed = self.__dict__.get("_probed")  # not made for this question
+        return Dispatcher(probed if probed is not None and probed.is_compiling else self._plain)
 
     @functools.cached_property
     def _plain(self) -> Any:
@@ -342,6 +354,8 @@ class PythonJob(Job):
 
 def start(runtime: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job:
     """What Runtime.batch does."""
+    if isinstance(function, types.MethodType) and isinstance(function.__func__, Batch):
+        function, args = function.__func__, (function.__self__, *args)
     made = function if isinstance(function, Batch) else batch(function)
     kind = CompiledJob if made.compiled else PythonJob
     job = kind(made, made.bind(args, kwargs), lambda: runtime.stopped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import threading
@@ -150,6 +151,45 @@ def test_plain_python_runs_on_the_kthreads_own_stack(runtime):
     assert job.result(30) == 0
     assert len(set(threads)) == 1
     assert threads[0] != threading.get_native_id()
+
+
+class Counter:
+    """Its methods are batch work: plain Python may use the object, numba may not."""
+
+    def __init__(self):
+        self.total = 0
+
+    @libos.batch(compiled=False)
+    def add(self, n):
+        self.total += n
+        return self.total
+
+    @libos.batch
+    def compiled(self, n):
+        return n
+
+
+def test_methods_get_their_object(runtime):
+    counter = Counter()
+    assert counter.add(2) == 2
+    assert runtime.batch(counter.add, 3).result(30) == 5
+    assert Counter.add(counter, 1) == counter.total == 6
+    with pytest.raises(CorelaneError, match="Counter"):
+        runtime.batch(counter.compiled, 3)
+
+
+def test_batch_functions_are_pickled_by_name():
+    assert pickle.loads(pickle.dumps(dot)) is dot
+    assert pickle.loads(pickle.dumps(Counter.add)) is Counter.add
+
+
+@libos.batch
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+
+def test_a_function_that_calls_itself_runs(runtime):
+    assert runtime.batch(fib, 15).result(30) == 610
 
 
 def test_plain_python_fails_as_python_does(runtime):

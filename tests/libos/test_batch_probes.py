@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from corelane.bench._native import ffi
 from corelane.bench._native import lib as bench
-from corelane.libos import batch_cost, batch_refill
+from corelane.libos import batch_compile, batch_cost, batch_refill, batch_work
 from corelane.libos.batch_compile import ProbedLibrary, default_target, probed_compiler
 from corelane.libos.batch_ir import parse
 
@@ -289,6 +289,45 @@ def test_recursion_looks_at_every_call():
     made, plain = probed(start)
     assert made(15) == plain(15) == 610
     assert looks(lambda: made(15)) > 900
+
+
+def test_a_batch_function_may_call_itself(monkeypatch):
+    monkeypatch.setattr(batch_compile, "default_target", lambda: LOOKS)
+
+    @batch_work.batch
+    def walk(left, right, values, i):
+        return values[i] + walk(left, right, values, left[i]) + walk(left, right, values, right[i]) if i >= 0 else 0.0
+
+    @batch_work.batch
+    @numba.njit
+    def fib(n):
+        return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+    @numba.njit
+    def calls(n):
+        return fib(n) + 1
+
+    n = 255
+    left, right = (np.array([k if k < n else -1 for k in range(first, 2 * n + first, 2)]) for first in (1, 2))
+    values = np.arange(float(n))
+    assert walk(left, right, values, 0) == values.sum()
+    assert looks(lambda: walk(left, right, values, 0)) > n
+    assert fib(15) == 610
+    assert looks(lambda: fib(15)) > 900
+    assert calls(15) == 611
+
+
+def test_prange_is_range():
+    def total(a):
+        s = 0.0
+        for i in numba.prange(len(a)):
+            s += a[i]
+        return s
+
+    made, plain = probed(total)
+    a = np.arange(1_000_000.0)
+    assert made(a) == plain(a)
+    assert looks(lambda: made(a)) > 100
 
 
 def strides(marks):
