@@ -158,7 +158,17 @@ def named(view, apps):
     for i in range(view.n_apps):
         apps[i].grant = more(less(apps[i].cores))
 
+def helper(cores):
+    return cores + 1
+
+def plain(view, apps):
+    for i in range(view.n_apps):
+        apps[i].grant = helper(apps[i].cores)
+
 def settings(view, apps, name="a"):
+    pass
+
+def bare(view, apps, spare):
     pass
 
 def alone(view):
@@ -191,7 +201,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
         ("misspelt", "numba cannot compile it: the table has no field 'grants' (loops, "),
         ("texts", "numba cannot compile it: Cannot cast Literal[str](one) to int32: i8* null (line "),
         ("imports", "numba cannot compile it: Use of unsupported opcode (IMPORT_NAME) found."),
+        ("plain", "(decorate the function that it calls with @numba.njit)"),
         ("settings", "the default of name is 'a'"),
+        ("bare", "its setting spare has no default (give it one, as in spare=0)"),
         ("alone", "a policy takes a view, the applications"),
         ("number", "number is no function"),
         ("missing", "has no missing"),
