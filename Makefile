@@ -52,7 +52,7 @@ test-tsan: build
 # Minutes of random kills, on one core each time: applications that fight for a core, and Raft groups.
 soak: build
 	CORELANE_SOAK_S=$(SOAK_S) $(PY) -m pytest -s --timeout 0 -n 0 tests/iokernel/test_cores_soak.py tests/apps/raft/test_real_kill.py \
-	    tests/apps/raft/test_real_faults.py $(PYTEST_ARGS)
+	    tests/apps/raft/test_real_faults.py tests/apps/raft/test_real_changes.py $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .

@@ -109,6 +109,16 @@ static void duplicate(struct fault_nic *f, struct side *s, unsigned queue, const
     ready_push(s, &copy);
 }
 
+/* Whether faults are for this frame, too. */
+static bool is_meant(const struct cl_fault_rates *rates, unsigned direction, const struct cl_frame *frame)
+{
+    const uint8_t *d = frame->data, *ip = d + CL_ETH_HLEN + (direction == CL_FAULT_RX ? 12 : 16);
+    if (!rates->ipv4)
+        return true;
+    return frame->len >= CL_ETH_HLEN + 20u && d[12] == 8 && d[13] == 0 &&
+           rates->ipv4 == ((uint32_t)ip[0] << 24 | (uint32_t)ip[1] << 16 | (uint32_t)ip[2] << 8 | ip[3]);
+}
+
 /* Decide on one frame, and do it. There is room for two in `ready`. */
 static void judge(struct fault_nic *f, struct side *s, unsigned queue, unsigned direction, struct cl_frame *frame,
                   uint64_t now)
@@ -125,6 +135,8 @@ static void judge(struct fault_nic *f, struct side *s, unsigned queue, unsigned 
         ready_push(s, frame); /* for the NIC below to refuse and count */
         return;
     }
+    if (!is_meant(rates, direction, frame))
+        lost = twice = reordered = delayed = corrupted = false;
     if (lost) {
         cl_count(&s->counts.lost, 1);
         f->inner->ops->free(f->inner, queue, frame, 1);

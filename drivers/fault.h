@@ -34,6 +34,8 @@ struct cl_fault_rates {
     double reorder;   /* held back until `reorder_by` later frames have passed */
     double delay;     /* held back for delay_min_ns..delay_max_ns, uniformly */
     double corrupt;   /* one bit, anywhere in the frame, is flipped */
+    uint32_t ipv4;    /* host byte order; not 0: only frames from (received) or to (sent) that address, others pass */
+    uint32_t pad;
 };
 
 struct cl_fault_config {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import ipaddress
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..runtime.errors import CorelaneError
@@ -20,6 +21,8 @@ class Faults:
     reorder: float = 0.0
     delay: float = 0.0
     corrupt: float = 0.0
+    ipv4: str = field(default="", kw_only=True)
+    """Not empty: of frames received from, or sent to, that address only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ def _fill(rates: Any, rx: Faults | None, tx: Faults | None) -> None:
     for made, faults in zip(rates, (rx or Faults(), tx or Faults()), strict=True):
         made.loss, made.duplicate, made.reorder = faults.loss, faults.duplicate, faults.reorder
         made.delay, made.corrupt = faults.delay, faults.corrupt
+        made.ipv4 = int(ipaddress.IPv4Address(faults.ipv4)) if faults.ipv4 else 0
 
 
 class FaultNic(Nic):

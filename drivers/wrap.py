@@ -10,7 +10,7 @@ from ..runtime.errors import CorelaneError
 from .nic import Nic
 
 RATES = ("loss", "duplicate", "reorder", "delay", "corrupt")
-"""What may befall a frame: probabilities 0..1, the fields of `fault.Faults`."""
+"""What may befall a frame: probabilities 0..1, the first fields of `fault.Faults`."""
 
 
 def wrapped(
@@ -27,7 +27,7 @@ def wrapped(
         if rates and any(rates.values()):
             from .fault import FaultNic, Faults
 
-            faults = Faults(**rates)
+            faults = Faults(*(rates.get(name, 0.0) for name in RATES))
             top = FaultNic(top, rx=faults, tx=faults, seed=seed, delay_us=(0.0, delay_us))
         if record:
             from .pcap import PcapNic

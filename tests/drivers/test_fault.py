@@ -272,6 +272,23 @@ def test_an_adjustable_wire_is_cut_and_mended(direction: str) -> None:
             wire.set(tx=Faults(loss=2.0))
 
 
+@pytest.mark.parametrize(("direction", "at"), [("rx", 26), ("tx", 30)])
+def test_faults_of_one_address_leave_the_others_alone(direction: str, at: int) -> None:
+    a, b = memory_link(buffers=4096)
+    faults = {direction: Faults(loss=1.0, ipv4="10.0.0.2")}
+    wire = FaultNic(b if direction == "rx" else a, adjustable=True, **faults)
+    src, dst = (a, wire) if direction == "rx" else (wire, b)
+    frames = [bytearray(frame) for frame in numbered(64)]
+    for i, frame in enumerate(frames):
+        frame[12:14] = b"\x08\x06" if i % 4 == 0 else b"\x08\x00"  # ARP, IPv4
+        frame[26:34] = bytes((10, 0, 0, 9) * 2)
+        frame[at : at + 4] = bytes((10, 0, 0, 1 + i % 2))
+    sent = [bytes(frame) for frame in frames]
+    with src, dst:
+        assert pump(src, dst, sent) == [frame for i, frame in enumerate(sent) if i % 4 in (0, 2)]
+        check_accounts(wire, direction, 64, 32)
+
+
 def test_a_wire_that_is_not_adjustable_says_so() -> None:
     a, b = memory_link(buffers=64)
     with FaultNic(a, rx=Faults(loss=0.5)) as wire, b, pytest.raises(CorelaneError, match="not made adjustable"):

@@ -7,13 +7,15 @@ to no answer did is unknown to the checker, and the session goes on.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cltest import wait_until
+from raftreal import IDS, Group
 
 from corelane.apps.raft.client import Client, Unknown
 from corelane.apps.raft.sim.history import History, Kind, Operation, Value, Verdict
@@ -199,3 +201,23 @@ class Load:
         if not verdict.right:
             raise Lost(f"{verdict}\nthe whole history is in {save}\n{told()}")
         return verdict
+
+
+@contextlib.contextmanager
+def loaded(group: Group, folder: Path, seed: int) -> Iterator[Load]:
+    """A started group under load; afterwards all is read by each node, and checked."""
+
+    def told() -> str:
+        return f"seed {seed}\n{group.last_words()}"
+
+    try:
+        group.start(*IDS)
+        with Load(group.client, seed) as load:
+            load.progress(3, "at the start")
+            yield load
+            load.progress(3, "at the end")
+        load.read_all([group.client(i) for i in IDS])
+        load.check(told, folder / "history")
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{told()}") from error
+    print(f"{load.done} answers; {'; '.join(group.events)}")

@@ -43,6 +43,7 @@ class Node:
             memory_bytes=4 << 20,
             election_ms=options.election_ms,
             disk=self._wrap,
+            log_entries=options.log_entries,
         )
         self.runtime.start()
 
@@ -74,8 +75,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     for name in ("--socket", "--nic", "--peers", "--log"):
         parser.add_argument(name)
-    for name in ("--id", "--seed", "--election-ms"):
-        parser.add_argument(name, type=int)
+    for name in ("--id", "--seed", "--election-ms", "--log-entries"):
+        parser.add_argument(name, type=int, default=0)
     with contextlib.closing(Node(parser.parse_args())) as node:
         print(json.dumps({"serving": node.options.id}), flush=True)
         for line in sys.stdin:

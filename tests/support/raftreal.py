@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +23,7 @@ from cltest.netns import skip_without, skip_without_af_xdp
 
 from corelane.apps.raft.client import Client
 from corelane.apps.raft.logs import make_log_file
+from corelane.apps.raft.operate import Operator
 from corelane.drivers import ethtool
 from corelane.drivers.tap import Tap
 from corelane.iokernel import AppSettings, Iokernel
@@ -43,6 +44,14 @@ def seed_of(test: str) -> int:
     seed = int(os.environ.get("CORELANE_SEED") or random.SystemRandom().randrange(1 << 31))
     print(f"{test}: seed {seed}; CORELANE_SEED={seed} draws the same faults")
     return seed
+
+
+def until_time_is_over(step: Callable[[], None]) -> None:
+    """Once, and again as long as a soak goes on."""
+    end = time.monotonic() + SOAK_S / 5
+    step()
+    while time.monotonic() < end:
+        step()
 
 
 class Child:
@@ -153,6 +162,11 @@ class Group:
             self.events.append(f"{i}: {request}")
         return self.children[i].ask(**request)
 
+    def operator(self, timeout_s: float) -> Operator:
+        """An operator of all nodes; who closes it closes its socket."""
+        peers = {i: (ADDRESS[i], 7400) for i in IDS}
+        return Operator(peers, sock=self.space.udp_socket((HOST, 0)), timeout_s=timeout_s)
+
     def client(self, *ids: int, timeout_s: float = 60.0, resend_s: float = 0.2) -> Client:
         """A client of all nodes, or of these."""
         self._sockets.append(self.space.udp_socket((HOST, 0)))
@@ -216,8 +230,9 @@ class NetnsGroup(Group):
     """Three network namespaces, each with a node that is embedded on its end of a veth pair (AF_XDP, behind a fault
     NIC); the other ends are on a Linux bridge, where the clients are, too."""
 
-    def __init__(self, folder: Path, netns: NetnsFactory) -> None:
+    def __init__(self, folder: Path, netns: NetnsFactory, *, log_entries: int = 0) -> None:
         skip_without_af_xdp()
+        self.log_entries = log_entries  # in memory; few: snapshots all the time
         super().__init__(folder, netns.add("hub"))
         with skip_without("bridge"):
             self.space.ip("link", "add", "clbr", "type", "bridge", "stp_state", "0", "forward_delay", "0")
@@ -248,7 +263,8 @@ class NetnsGroup(Group):
             self.space.ip("link", "set", f"clhub{i}", "type", "bridge_slave", "isolated", "on" if cut else "off")
 
     def argv(self, i: int) -> list[str]:
-        return self.spaces[i].command([*_node(i, self.folder), "--nic", "clnode"])
+        more = ["--nic", "clnode", "--log-entries", str(self.log_entries)]
+        return self.spaces[i].command([*_node(i, self.folder), *more])
 
 
 def _node(i: int, folder: Path) -> list[str]:

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import random
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cltest import NetnsFactory, wait_until
-from raftload import Load
-from raftreal import ELECTION_MS, IDS, SOAK_S, Group, NetnsGroup, SwitchGroup, seed_of
+from raftload import Load, loaded
+from raftreal import ELECTION_MS, IDS, SOAK_S, Group, NetnsGroup, SwitchGroup, seed_of, until_time_is_over
 
 from corelane.apps.raft.client import Unknown
 
@@ -35,37 +33,10 @@ DISKS = {
 }
 
 
-@contextlib.contextmanager
-def _loaded(group: Group, folder: Path, seed: int) -> Iterator[Load]:
-    """A started group under load; afterwards all is read by each node, and checked."""
-
-    def told() -> str:
-        return f"seed {seed}\n{group.last_words()}"
-
-    try:
-        group.start(*IDS)
-        with Load(group.client, seed) as load:
-            load.progress(3, "at the start")
-            yield load
-            load.progress(3, "at the end")
-        load.read_all([group.client(i) for i in IDS])
-        load.check(told, folder / "history")
-    except AssertionError as error:
-        raise AssertionError(f"{error}\n{told()}") from error
-    print(f"{load.done} answers; {'; '.join(group.events)}")
-
-
-def _until_time_is_over(step: Callable[[], None]) -> None:
-    end = time.monotonic() + SOAK_S / 5
-    step()
-    while time.monotonic() < end:
-        step()
-
-
 def test_partitions(netns: NetnsFactory, tmp_path: Path) -> None:
     seed = seed_of("partitions")
     draw = random.Random(seed)
-    with contextlib.closing(NetnsGroup(tmp_path, netns)) as group, _loaded(group, tmp_path, seed) as load:
+    with contextlib.closing(NetnsGroup(tmp_path, netns)) as group, loaded(group, tmp_path, seed) as load:
 
         def step() -> None:
             plan = [(who, how) for who in ("leader", "follower") for how in CUTS]
@@ -79,14 +50,14 @@ def test_partitions(netns: NetnsFactory, tmp_path: Path) -> None:
                 if draw.random() < 0.5:
                     load.progress(draw.randrange(1, 4), f"after node {victim} was {how}")
 
-        _until_time_is_over(step)
+        until_time_is_over(step)
 
 
 def test_links_between_two(netns: NetnsFactory, tmp_path: Path) -> None:
     """The leader and a follower lose each other, and both keep the third: it stays, for no majority misses it."""
     seed = seed_of("links")
     draw = random.Random(seed)
-    with contextlib.closing(NetnsGroup(tmp_path, netns)) as group, _loaded(group, tmp_path, seed) as load:
+    with contextlib.closing(NetnsGroup(tmp_path, netns)) as group, loaded(group, tmp_path, seed) as load:
 
         def step() -> None:
             leader = load.leader() or 1
@@ -99,14 +70,14 @@ def test_links_between_two(netns: NetnsFactory, tmp_path: Path) -> None:
                 group.cut_link(a, b, False)
                 load.progress(draw.randrange(1, 4), f"after nodes {a} and {b} did not reach each other")
 
-        _until_time_is_over(step)
+        until_time_is_over(step)
 
 
 def test_all_of_it_in_turns(netns: NetnsFactory, tmp_path: Path) -> None:
     """Cuts, bad wires, disks and kills, each a few times in a drawn order, one node at a time."""
     seed = seed_of("all")
     draw = random.Random(seed)
-    with contextlib.closing(NetnsGroup(tmp_path, netns)) as group, _loaded(group, tmp_path, seed) as load:
+    with contextlib.closing(NetnsGroup(tmp_path, netns)) as group, loaded(group, tmp_path, seed) as load:
 
         def cut(victim: int) -> None:
             how = draw.choice(list(CUTS))
@@ -137,13 +108,13 @@ def test_all_of_it_in_turns(netns: NetnsFactory, tmp_path: Path) -> None:
                 fault(draw.choice([leader, *IDS]))
                 load.progress(1, f"after {fault.__name__}")
 
-        _until_time_is_over(step)
+        until_time_is_over(step)
 
 
 def test_bad_wires_and_kills(netns: NetnsFactory, tmp_path: Path) -> None:
     seed = seed_of("bad wires")
     draw = random.Random(seed)
-    with contextlib.closing(NetnsGroup(tmp_path, netns)) as group, _loaded(group, tmp_path, seed) as load:
+    with contextlib.closing(NetnsGroup(tmp_path, netns)) as group, loaded(group, tmp_path, seed) as load:
 
         def step() -> None:
             for i in IDS:
@@ -157,7 +128,7 @@ def test_bad_wires_and_kills(netns: NetnsFactory, tmp_path: Path) -> None:
                 group.ask(i, nic={})
             load.progress(draw.randrange(1, 4), "over good wires")
 
-        _until_time_is_over(step)
+        until_time_is_over(step)
 
 
 @pytest.mark.parametrize("lease", [False, True])
@@ -165,7 +136,7 @@ def test_stopped_processes(netns: NetnsFactory, tmp_path: Path, lease: bool) -> 
     """Processes that do not run for up to five election timeouts, and go on as if nothing had happened."""
     seed = seed_of(f"stops, lease {lease}")
     draw = random.Random(seed)
-    with contextlib.closing(SwitchGroup(tmp_path, netns, lease=lease)) as group, _loaded(group, tmp_path, seed) as load:
+    with contextlib.closing(SwitchGroup(tmp_path, netns, lease=lease)) as group, loaded(group, tmp_path, seed) as load:
 
         def step() -> None:
             plan = [
@@ -180,7 +151,7 @@ def test_stopped_processes(netns: NetnsFactory, tmp_path: Path, lease: bool) -> 
                 group.pause(victims, draw.choice((0.5, 1, 2, 5)) * ELECTION_MS * draw.uniform(0.8, 1.2) / 1e3)
                 load.progress(draw.randrange(1, 6), f"after nodes {victims} did not run")
 
-        _until_time_is_over(step)
+        until_time_is_over(step)
 
 
 def _says(group: Group, i: int, words: str) -> list[str]:
@@ -218,7 +189,7 @@ def test_disks_fail(netns: NetnsFactory, tmp_path: Path, kind: str) -> None:
     seed = seed_of(f"disks, {kind}")
     draw = random.Random(seed)
     group = SwitchGroup(tmp_path, netns, controlled=True)
-    with contextlib.closing(group), _loaded(group, tmp_path, seed) as load:
+    with contextlib.closing(group), loaded(group, tmp_path, seed) as load:
 
         def step() -> None:
             leader = load.leader() or 1
@@ -227,7 +198,7 @@ def test_disks_fail(netns: NetnsFactory, tmp_path: Path, kind: str) -> None:
             for victim in order:
                 _fail_disk(group, load, victim, kind)
 
-        _until_time_is_over(step)
+        until_time_is_over(step)
 
 
 @pytest.mark.parametrize("works_again", [False, True])
