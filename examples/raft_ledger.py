@@ -1,7 +1,6 @@
 """Accounts that survive the death of the machine they are on: your own state machine on three nodes.
 
-python raft_ledger.py serve 1 SOCKET PEERS LOG    and 2, and 3, on the same or other machines; each LOG is made once:
-                                                  corelane raft init --log LOG --size 64M
+python raft_ledger.py serve 1 SOCKET PEERS LOG    and 2, and 3; once for each: corelane raft init --log LOG --size 64M
 python raft_ledger.py ask PEERS deposit ann 5     from anywhere; PEERS is 1=ADDRESS:PORT,2=...,3=...
 """
 
@@ -9,23 +8,25 @@ import json
 import sys
 
 from corelane.apps.raft.client import Client
+from corelane.apps.raft.machine import CommandRefused
 from corelane.apps.raft.service import serve
 from corelane.libos import Runtime
+from corelane.runtime.errors import CorelaneError
 
 
-class Ledger:
-    """Must be deterministic: every node applies the same commands in the same order."""
-
+class Ledger:  # every node applies the same commands in the same order, and must come to the same
     def __init__(self) -> None:
         self.accounts: dict[str, int] = {}
 
     def apply(self, command: bytes) -> bytes:
-        what, name, amount = command.decode().split()
-        change = int(amount) if what == "deposit" else -int(amount)
-        if self.accounts.get(name, 0) + change < 0:
-            return b"refused: too little there"
-        self.accounts[name] = self.accounts.get(name, 0) + change
-        return str(self.accounts[name]).encode()
+        words = command.decode(errors="replace").split()
+        if len(words) != 3 or words[0] not in ("deposit", "withdraw") or not words[2].isdecimal() or len(words[2]) > 15:
+            raise CommandRefused(b"say: deposit NAME AMOUNT, or withdraw NAME AMOUNT")
+        balance = self.accounts.get(words[1], 0) + int(words[2]) * (1 if words[0] == "deposit" else -1)
+        if balance < 0:
+            raise CommandRefused(b"too little there")
+        self.accounts[words[1]] = balance
+        return str(balance).encode()
 
     def query(self, query: bytes) -> bytes:
         return str(self.accounts.get(query.decode(), 0)).encode()
@@ -39,9 +40,8 @@ class Ledger:
 
 def main() -> None:
     if sys.argv[1] == "serve":
-        number, socket, peers, log = int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5]
-        with Runtime(socket, name=f"ledger-{number}") as runtime:
-            service = serve(runtime, number, peers, machine=Ledger(), log=log)
+        with Runtime(sys.argv[3], name=f"ledger-{sys.argv[2]}") as runtime:
+            service = serve(runtime, int(sys.argv[2]), sys.argv[4], machine=Ledger(), log=sys.argv[5])
             runtime.start()
             print("ready", flush=True)
             runtime.wait()
@@ -49,9 +49,11 @@ def main() -> None:
             service.close()
         return
     with Client(sys.argv[2]) as client:
-        words = " ".join(sys.argv[3:]).encode()
-        print((client.query(words.split()[1]) if words.startswith(b"balance") else client.command(words)).decode())
+        ask, words = (client.query, sys.argv[4:]) if sys.argv[3] == "balance" else (client.command, sys.argv[3:])
+        try:
+            print(ask(" ".join(words).encode()).decode())
+        except CorelaneError as error:
+            sys.exit(str(error))
 
 
-if __name__ == "__main__":
-    main()
+main()

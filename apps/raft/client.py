@@ -18,21 +18,40 @@ from typing import Self
 
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib
+from .machine import CommandRefused
 from .service import Addresses, cluster_of, parse_peers
 
 _LINK = struct.Struct("<4sIIHH")  # link.h
 _FRAME = struct.Struct("<4sBBHIIQIIQQQ")  # node_frame.h
 _PIECE = 1400
 _OPEN, _CLOSE, _APPLY, _QUERY = 1, 2, 0, 3
-_OK, _RETRY, _BUSY, _EXPIRED, _OUT_OF_ORDER, _TOO_LARGE = range(6)
+_OK, _RETRY, _BUSY, _EXPIRED, _OUT_OF_ORDER, _TOO_LARGE, _REFUSED, _REPLY_TOO_LARGE, _QUERY_FAILED = range(9)
 
 
 class Unknown(CorelaneError):
     """No answer that tells: the command may have been applied or not, or may be later."""
 
 
+class ReplyTooLarge(CorelaneError):
+    """It was done, and there is no reply: that is longer than the nodes' reply_bytes."""
+
+
 def _crc(data: bytes) -> int:
     return int(lib.cl_crc32c(0, ffi.from_buffer(data), len(data)))
+
+
+def _error(status: int, size: int, reply: bytes) -> CorelaneError | None:
+    """What is to be raised for an answer that says more than to ask again."""
+    if status == _TOO_LARGE:
+        return CorelaneError("do a command", f"{size} bytes are more than the nodes take")
+    if status == _REFUSED:
+        return CommandRefused(reply)
+    if status == _REPLY_TOO_LARGE:
+        why = "it was done, and its reply is longer than the nodes' reply_bytes"
+        return ReplyTooLarge("do a command", why, "answer less, or start all nodes with more")
+    if status == _QUERY_FAILED:
+        return CorelaneError("do a query", f"the state machine could not answer: {reply.decode(errors='replace')}")
+    return None
 
 
 def _encode(cluster: int, kind: int, ticket: int, session: int, sequence: int, data: bytes) -> bytes:
@@ -87,7 +106,8 @@ class Client:
         """Apply a command exactly once; its reply.
 
         Raises Unknown if it may have been applied or not, for one because the session has ended: the next command
-        begins another. Raises another CorelaneError if it was not.
+        begins another. Raises ReplyTooLarge if it was applied, CommandRefused if the state machine refused it, and
+        another CorelaneError if it was not applied.
         """
         if not self._session:
             word = int.from_bytes(os.urandom(8), "little") | 1  # asked again, it gets the same session
@@ -96,7 +116,7 @@ class Client:
         return self._ask(_APPLY, self._session, self._sequence, data)
 
     def query(self, data: bytes) -> bytes:
-        """A linearizable read."""
+        """A linearizable read. Raises Unknown, ReplyTooLarge, CommandRefused, or CorelaneError with what it raised."""
         return self._ask(_QUERY, 0, 0, data)
 
     def _send(self, kind: int, ticket: int, session: int, sequence: int, data: bytes) -> None:
@@ -120,8 +140,8 @@ class Client:
                 self._session = self._sequence = 0
                 why = "the session ended, before or after it was applied"
                 raise Unknown("do a command", why, "look whether it was applied before you ask anew")
-            if answer is not None and answer[0] == _TOO_LARGE:
-                raise CorelaneError("do a command", f"{len(data)} bytes are more than the nodes take")
+            if answer is not None and (error := _error(answer[0], len(data), answer[2])):
+                raise error
             self._next_node(answer[1] if answer else 0)
             if answer is not None:
                 time.sleep(min(self._resend_s / 5, 0.005))  # no leader yet, or busy

@@ -61,6 +61,12 @@ struct cl_log;
 #define CL_RAFT_EXPIRED 3      /* not done: there is no such session (any more) */
 #define CL_RAFT_OUT_OF_ORDER 4 /* not done: the session has had later commands */
 #define CL_RAFT_TOO_LARGE 5    /* not done */
+#define CL_RAFT_REFUSED 6      /* the state machine said no, and nothing has changed; the reply is its own */
+#define CL_RAFT_REPLY_TOO_LARGE 7 /* done; there is no reply, as it is longer than reply_bytes */
+#define CL_RAFT_QUERY_FAILED 8    /* the state machine could not answer; the reply says why */
+
+/* In what apply or query returns, with the reply's bytes: CL_RAFT_REFUSED. */
+#define CL_RAFT_REFUSES 0x4000000000000000
 
 /* Kinds of commands. */
 #define CL_RAFT_APPLY 0 /* for the state machine */
@@ -89,10 +95,11 @@ struct cl_raft_env {
  * replies, on every replica and after a restart. clock_ms is the log's clock. */
 struct cl_raft_machine {
     void *arg;
-    /* Returns the reply's bytes, at most `room`. < 0: -errno; the node fails, for its state is not the others' any more. */
+    /* Returns the reply's bytes. More than `room`: CL_RAFT_REPLY_TOO_LARGE, and what was written is not sent. < 0: -errno; the node
+     * fails, for its state is not the others' any more. */
     int64_t (*apply)(void *arg, uint64_t index, uint64_t clock_ms, const uint8_t *command, uint32_t bytes,
                      uint8_t *reply, uint32_t room);
-    /* The same for a read: may change nothing. */
+    /* The same for a read: may change nothing. < 0: CL_RAFT_QUERY_FAILED. */
     int64_t (*query)(void *arg, uint64_t clock_ms, const uint8_t *query, uint32_t bytes, uint8_t *reply, uint32_t room);
     /* Copy up to `room` bytes of the state as it is, from byte `at` on; 0 at its end. Between the calls of one snapshot, which
      * begins at 0, nothing is applied. < 0: -errno, and there is no snapshot. */
@@ -101,6 +108,8 @@ struct cl_raft_machine {
      * < 0: -errno; the node fails, as it has no state any more. */
     int (*load)(void *arg, uint64_t at, const uint8_t *data, uint64_t bytes, uint64_t total);
     uint64_t settings; /* of which its replies and state depend; refused where they differ. The store's: memory_bytes */
+    /* More than the -errno of the call that failed last says; good until the next call. May be NULL. */
+    const char *(*why)(void *arg);
 };
 
 struct cl_raft_node_config {
@@ -135,6 +144,8 @@ struct cl_raft_node_counters {
     uint64_t sessions_opened, sessions_closed, sessions_expired;
     uint64_t snapshots, snapshots_put_off, snapshots_failed, log_full;
     uint64_t snapshots_too_large; /* of those that failed */
+    uint64_t replies_refused, replies_too_large,
+        queries_failed; /* what the state machine said no to, or could not answer */
 };
 
 struct cl_raft_node;

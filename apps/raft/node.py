@@ -1,17 +1,15 @@
-"""A Raft node (node.h) from Python, with a state machine and an environment written in Python.
-
-For tests, tools and state machines that do not need machine speed: each call into Python costs about a microsecond.
-"""
+"""A Raft node (node.h) from Python, with a state machine and an environment written in Python. For tests and tools."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from ...runtime.errors import check
 from .._native import ffi, lib
 from .core import Members, members_struct
+from .machine import Machine, machine_struct
 
 STATES = {lib.CL_RAFT_RECOVERING: "recovering", lib.CL_RAFT_RUNNING: "running", lib.CL_RAFT_STOPPED: "stopped"}
 STATUS = {
@@ -21,66 +19,11 @@ STATUS = {
     lib.CL_RAFT_EXPIRED: "expired",
     lib.CL_RAFT_OUT_OF_ORDER: "out of order",
     lib.CL_RAFT_TOO_LARGE: "too large",
+    lib.CL_RAFT_REFUSED: "refused",
+    lib.CL_RAFT_REPLY_TOO_LARGE: "reply too large",
+    lib.CL_RAFT_QUERY_FAILED: "query failed",
 }
 KINDS = {"apply": lib.CL_RAFT_APPLY, "open": lib.CL_RAFT_OPEN, "close": lib.CL_RAFT_CLOSE}
-
-
-class Machine(Protocol):
-    """A state machine. `apply` must be deterministic. An exception in it stops nothing: it is the empty reply, so it
-    must not leave half of a change behind."""
-
-    def apply(self, command: bytes) -> bytes:
-        """Carry out a command; returns the reply."""
-
-    def query(self, query: bytes) -> bytes:
-        """Answer a read; changes nothing."""
-
-    def save(self) -> bytes:
-        """The whole state."""
-
-    def load(self, state: bytes) -> None:
-        """Become what `save` saved."""
-
-
-def _put(out: Any, room: int, data: bytes) -> int:
-    n = min(len(data), room)
-    ffi.memmove(out, data, n)
-    return n
-
-
-def machine_struct(machine: Machine) -> tuple[dict[str, Any], list[Any]]:
-    """A `struct cl_raft_machine` that calls `machine`, and what has to be kept alive with it."""
-    state = {"saved": b"", "loading": b""}
-
-    def apply(_arg: Any, _index: int, _clock: int, data: Any, n: int, out: Any, room: int) -> int:
-        return _put(out, room, machine.apply(bytes(ffi.buffer(data, n))))
-
-    def query(_arg: Any, _clock: int, data: Any, n: int, out: Any, room: int) -> int:
-        return _put(out, room, machine.query(bytes(ffi.buffer(data, n))))
-
-    def save(_arg: Any, at: int, out: Any, room: int) -> int:
-        if at == 0:
-            state["saved"] = machine.save()
-        return _put(out, room, state["saved"][at : at + room])
-
-    def load(_arg: Any, at: int, data: Any, n: int, total: int) -> int:
-        state["loading"] = (b"" if at == 0 else state["loading"]) + bytes(ffi.buffer(data, n))
-        if at + n == total:
-            machine.load(state["loading"])
-            state["loading"] = b""
-        return 0
-
-    calls = {
-        "apply": ffi.callback(
-            "int64_t(void *, uint64_t, uint64_t, const uint8_t *, uint32_t, uint8_t *, uint32_t)", apply, error=0
-        ),
-        "query": ffi.callback(
-            "int64_t(void *, uint64_t, const uint8_t *, uint32_t, uint8_t *, uint32_t)", query, error=0
-        ),
-        "save": ffi.callback("int64_t(void *, uint64_t, uint8_t *, uint64_t)", save, error=-5),
-        "load": ffi.callback("int(void *, uint64_t, const uint8_t *, uint64_t, uint64_t)", load, error=-5),
-    }
-    return {"arg": ffi.NULL, **calls}, list(calls.values())
 
 
 class Node:

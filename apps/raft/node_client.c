@@ -104,18 +104,38 @@ static int apply_open(struct cl_raft_node *node, uint64_t index, uint64_t word, 
     return CL_RAFT_OK;
 }
 
+const char *node_machine_why(const struct cl_raft_node *node, int rc)
+{
+    const struct cl_raft_machine *m = &node->config.machine;
+    const char *why = m->why ? m->why(m->arg) : NULL;
+    return why && *why ? why : strerror(-rc);
+}
+
+/* What the state machine answered: n >= 0, or with CL_RAFT_REFUSES. */
+static int take_reply(struct cl_raft_node *node, int64_t n, uint32_t *bytes)
+{
+    int status = n & CL_RAFT_REFUSES ? CL_RAFT_REFUSED : CL_RAFT_OK;
+    n &= ~CL_RAFT_REFUSES;
+    cl_count(&node->count.replies_refused, status == CL_RAFT_REFUSED);
+    *bytes = (uint32_t)n;
+    if (n <= (int64_t)node->config.reply_bytes)
+        return status;
+    cl_count(&node->count.replies_too_large, 1);
+    *bytes = 0;
+    return status == CL_RAFT_OK ? CL_RAFT_REPLY_TOO_LARGE : status;
+}
+
 static int run_machine(struct cl_raft_node *node, uint64_t index, const uint8_t *data, uint32_t bytes,
                        uint32_t *reply_bytes)
 {
     const struct cl_raft_machine *m = &node->config.machine;
-    uint32_t room = node->config.reply_bytes;
-    int64_t n = m->apply(m->arg, index, node->clock_ms, data, bytes, node->reply, room);
-    if (n < 0)
-        node_stop(node, "the state machine could not apply entry %llu: %s", (unsigned long long)index,
-                  strerror((int)-n));
-    *reply_bytes = n < 0 ? 0 : (uint32_t)cl_min(n, (int64_t)room);
+    int64_t n = m->apply(m->arg, index, node->clock_ms, data, bytes, node->reply, node->config.reply_bytes);
     cl_count(&node->count.applied, 1);
-    return n < 0 ? CL_RAFT_RETRY : CL_RAFT_OK;
+    if (n >= 0)
+        return take_reply(node, n, reply_bytes);
+    node_stop(node, "the state machine could not apply entry %llu: %s", (unsigned long long)index,
+              node_machine_why(node, (int)n));
+    return CL_RAFT_RETRY;
 }
 
 /* A command of a session, once. */
@@ -138,10 +158,11 @@ static int apply_once(struct cl_raft_node *node, uint64_t index, const uint8_t *
         cl_count(&node->count.duplicates, 1);
         const uint8_t *reply = raft_session_reply(&node->sessions, i, reply_bytes);
         memcpy(node->reply, reply, *reply_bytes);
-        return CL_RAFT_OK;
+        return node->sessions.all[i].status;
     }
     int status = run_machine(node, index, p + NODE_COMMAND_HEADER, bytes - NODE_COMMAND_HEADER, reply_bytes);
-    raft_session_used(&node->sessions, i, sequence, node->clock_ms, node->reply, *reply_bytes);
+    if (node->state != CL_RAFT_STOPPED)
+        raft_session_used(&node->sessions, i, sequence, node->clock_ms, status, node->reply, *reply_bytes);
     return status;
 }
 
@@ -232,15 +253,28 @@ void cl_raft_node_query(struct cl_raft_node *node, const uint8_t *data, uint32_t
     node_ask(node, data, bytes, &asker);
 }
 
-static void end_query(struct cl_raft_node *node, struct node_query *q, int status)
+/* The state machine's answer to a read. */
+static int run_query(struct cl_raft_node *node, const struct node_query *q, uint32_t *bytes)
 {
     const struct cl_raft_machine *m = &node->config.machine;
-    int64_t n = 0;
+    uint32_t room = node->config.reply_bytes;
+    int64_t n = m->query(m->arg, node->clock_ms, q->data, q->bytes, node->reply, room);
+    if (n >= 0)
+        return take_reply(node, n, bytes);
+    const char *why = node_machine_why(node, (int)n);
+    *bytes = (uint32_t)cl_min((uint64_t)strlen(why), (uint64_t)room);
+    memcpy(node->reply, why, *bytes);
+    cl_count(&node->count.queries_failed, 1);
+    return CL_RAFT_QUERY_FAILED;
+}
+
+static void end_query(struct cl_raft_node *node, struct node_query *q, int status)
+{
+    uint32_t bytes = 0;
     if (status == CL_RAFT_OK)
-        n = m->query(m->arg, node->clock_ms, q->data, q->bytes, node->reply, node->config.reply_bytes);
+        status = run_query(node, q, &bytes);
     q->context = 0;
-    n = cl_max(cl_min(n, (int64_t)node->config.reply_bytes), (int64_t)0);
-    node_answer(node, &q->asker, status, node->reply, (uint32_t)n);
+    node_answer(node, &q->asker, status, node->reply, bytes);
 }
 
 /* Reads become ready in the order in which they were asked, but for those that a lease lets pass. */

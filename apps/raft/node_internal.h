@@ -138,6 +138,8 @@ struct cl_raft_node {
 
 /* node.c */
 void node_stop(struct cl_raft_node *node, const char *why, ...) CL_PRINTF(2, 3);
+/* Why the state machine's last call ended with rc < 0. */
+const char *node_machine_why(const struct cl_raft_node *node, int rc);
 void node_drive(struct cl_raft_node *node);
 /* Tell the core of the time that has gone by. */
 void node_advance_ticks(struct cl_raft_node *node);

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #define REPLY_BYTES 16384
+#define REPLY_BYTES_MOST 65536   /* a client's socket takes so much at once */
 #define CHANNEL_GRAIN_NS 1000000 /* what is due later moves with each burst: the timer not more often than this */
 #define FRAME_EXTRA 1024         /* headers and a configuration, beside the largest entry or piece of a snapshot */
 
@@ -279,6 +280,10 @@ static int make_node(struct cl_raft_service *s, uint32_t mtu, char err[256])
     /* Entries under way take half of a channel's window at most, and leave the rest to answers. */
     c->raft.inflight_bytes = c->raft.inflight_bytes ? c->raft.inflight_bytes : RAFT_CHANNEL_WINDOW / 2 * (mtu - 200);
     c->reply_bytes = c->reply_bytes ? c->reply_bytes : REPLY_BYTES;
+    if (c->reply_bytes > REPLY_BYTES_MOST) {
+        snprintf(err, 256, "reply_bytes is %u, and may be %u at most", c->reply_bytes, REPLY_BYTES_MOST);
+        return -EINVAL;
+    }
     c->max_sessions = c->max_sessions ? c->max_sessions : 256;
     uint64_t memory = s->config.kv_memory_bytes ? s->config.kv_memory_bytes : 64 << 20;
     int rc = c->machine.apply ? 0 : raft_kv_new(&s->kv, memory, &c->machine, err);

@@ -20,6 +20,8 @@ static const char *error_of(int status)
         return "SERVER_ERROR too busy, nothing was done\r\n";
     case CL_RAFT_TOO_LARGE:
         return "SERVER_ERROR object too large for cache\r\n";
+    case CL_RAFT_REPLY_TOO_LARGE:
+        return "SERVER_ERROR out of memory writing get response\r\n";
     default:
         return "SERVER_ERROR no leader, or it changed: it may have been done or not\r\n";
     }

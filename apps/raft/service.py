@@ -22,7 +22,8 @@ from ...runtime.errors import CorelaneError, check
 from .._native import ffi, lib
 from .core import PEER_STATES, ROLES, Members, members_of, members_struct
 from .logs import Disk, LogArea, LogFile, NodeLog
-from .node import STATES, Machine, machine_struct
+from .machine import Machine, machine_struct
+from .node import STATES
 
 _LOGGER = logging.getLogger("corelane.raft")
 WATCH_S = 0.2
@@ -31,7 +32,10 @@ LATE_S = 1.0
 """A disk that is silent for so long is spoken of."""
 
 MAX_SESSIONS = 256
-"""Sessions of clients at one time, if `serve` is not told otherwise. Each keeps its last reply, of 16 KiB at most."""
+"""Sessions of clients at one time, if `serve` is not told otherwise. Each keeps its last reply."""
+
+REPLY_BYTES = 16384
+"""The longest reply, if `serve` is not told otherwise."""
 
 Addresses = Mapping[int, tuple[str, int]]
 
@@ -223,6 +227,7 @@ def serve(
     disk: Disk | None = None,
     group: str = "",
     max_sessions: int = MAX_SESSIONS,
+    reply_bytes: int = REPLY_BYTES,
     **settings: int,
 ) -> RaftService:
     """Serve node `id` of `peers` on a libos Runtime that has not started.
@@ -236,9 +241,10 @@ def serve(
     memory_bytes: of the store. election_ms: without a leader for so long, a node asks for votes. lease: reads by
     lease (see raft.h for what that assumes of clocks). join: this node will be added to a running group. disk: what
     to put around the log's device (logs.py). group: its name; nodes, clients and logs of another one are refused.
-    max_sessions: of clients; with one more, the one that was silent for longest ends. settings: further fields of
-    struct cl_raft_config. memory_bytes, election_ms, lease and max_sessions are the same on every node: one with others
-    is refused. Raises CorelaneError.
+    max_sessions: of clients; with one more, the one that was silent for longest ends. reply_bytes: of the longest
+    reply, 64 KiB at most; memory for max_sessions of them is taken. settings: further fields of struct cl_raft_config.
+    memory_bytes, election_ms, lease, max_sessions and reply_bytes are the same on every node: one with others is
+    refused. Raises CorelaneError.
     """
     places = parse_peers(peers) if isinstance(peers, str) else dict(peers)
     if id not in places:
@@ -257,7 +263,7 @@ def serve(
     ticks = {"election_ticks": 10, "lease_reads": int(lease), "seed": time.time_ns() & 0xFFFFFFFF}
     config.node.raft = {"id": id, "cluster": cluster_of(group), "members": members, **ticks, **settings}
     config.node.tick_ns = election_ms * 100_000
-    config.node.max_sessions = max_sessions
+    config.node.max_sessions, config.node.reply_bytes = max_sessions, reply_bytes
     if file:
         config.node.log, config.blk = file.ptr, file.blk.ptr
     if machine is not None:
@@ -277,6 +283,7 @@ def serve(
     store = "" if machine is not None else f"memory_bytes={memory_bytes} "
     yes = {True: "yes", False: "no"}
     said = (
-        f"{store}election_ms={election_ms} lease={yes[lease]} max_sessions={max_sessions} log={yes[file is not None]}"
+        f"{store}election_ms={election_ms} lease={yes[lease]} max_sessions={max_sessions} reply_bytes={reply_bytes}"
+        f" log={yes[file is not None]}"
     )
     return RaftService(out[0], id, ports, file, keep, said)

@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define SAVED_BYTES 28 /* id, sequence, used_ms, reply's bytes; then the reply */
+#define SAVED_BYTES                                                                                                    \
+    28 /* id, sequence, used_ms, reply's bytes with the status in the uppermost 8 bits; then the reply */
+#define STATUS_SHIFT 24
 
 static void clear(struct raft_sessions *s)
 {
@@ -111,14 +113,15 @@ void raft_session_close(struct raft_sessions *s, uint32_t i)
     s->count--;
 }
 
-void raft_session_used(struct raft_sessions *s, uint32_t i, uint64_t sequence, uint64_t now_ms, const uint8_t *reply,
-                       uint32_t bytes)
+void raft_session_used(struct raft_sessions *s, uint32_t i, uint64_t sequence, uint64_t now_ms, int status,
+                       const uint8_t *reply, uint32_t bytes)
 {
     struct raft_session *x = &s->all[i];
     unlink_use(s, i);
     link_newest(s, i);
     x->sequence = sequence;
     x->used_ms = now_ms;
+    x->status = (uint8_t)status;
     x->reply_bytes = bytes;
     if (bytes)
         memcpy(s->replies + (uint64_t)i * s->reply_room, reply, bytes);
@@ -152,7 +155,7 @@ uint64_t raft_sessions_save(const struct raft_sessions *s, uint8_t *out)
             put64(out + at, x->id);
             put64(out + at + 8, x->sequence);
             put64(out + at + 16, x->used_ms);
-            put32(out + at + 24, x->reply_bytes);
+            put32(out + at + 24, x->reply_bytes | (uint32_t)x->status << STATUS_SHIFT);
             memcpy(out + at + SAVED_BYTES, s->replies + (uint64_t)i * s->reply_room, x->reply_bytes);
         }
         at += SAVED_BYTES + x->reply_bytes;
@@ -167,12 +170,13 @@ int raft_sessions_load(struct raft_sessions *s, const uint8_t *in, uint64_t byte
         if (bytes - at < SAVED_BYTES)
             return -EINVAL;
         uint64_t id = get64(in + at);
-        uint32_t reply = get32(in + at + 24);
+        int status = (int)(get32(in + at + 24) >> STATUS_SHIFT);
+        uint32_t reply = get32(in + at + 24) & ((1u << STATUS_SHIFT) - 1);
         if (!id || reply > s->reply_room || reply > bytes - at - SAVED_BYTES || s->count == s->max ||
             raft_session_find(s, id) != RAFT_NO_SESSION)
             return -EINVAL;
         raft_session_open(s, id, 0, 0);
-        raft_session_used(s, s->newest, get64(in + at + 8), get64(in + at + 16), in + at + SAVED_BYTES, reply);
+        raft_session_used(s, s->newest, get64(in + at + 8), get64(in + at + 16), status, in + at + SAVED_BYTES, reply);
         at += SAVED_BYTES + reply;
     }
     return 0;

@@ -14,6 +14,7 @@ struct raft_session {
     uint32_t before, after;         /* by last use; `after` chains the free ones */
     uint32_t chain;                 /* of its hash bucket */
     uint32_t reply_bytes;
+    uint8_t status; /* of the answer, CL_RAFT_OK... */
 };
 
 struct raft_sessions {
@@ -34,8 +35,8 @@ uint32_t raft_session_opened(const struct raft_sessions *s, uint64_t word);
 bool raft_session_open(struct raft_sessions *s, uint64_t id, uint64_t word, uint64_t now_ms);
 void raft_session_close(struct raft_sessions *s, uint32_t i);
 /* Remember an answer. */
-void raft_session_used(struct raft_sessions *s, uint32_t i, uint64_t sequence, uint64_t now_ms, const uint8_t *reply,
-                       uint32_t bytes);
+void raft_session_used(struct raft_sessions *s, uint32_t i, uint64_t sequence, uint64_t now_ms, int status,
+                       const uint8_t *reply, uint32_t bytes);
 const uint8_t *raft_session_reply(const struct raft_sessions *s, uint32_t i, uint32_t *bytes);
 /* End those not used since `before_ms`; how many. */
 uint32_t raft_sessions_expire(struct raft_sessions *s, uint64_t before_ms);

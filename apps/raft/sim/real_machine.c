@@ -89,5 +89,5 @@ static int machine_load(void *arg, uint64_t at, const uint8_t *data, uint64_t by
 
 struct cl_raft_machine real_machine(struct real *r)
 {
-    return (struct cl_raft_machine){r, machine_apply, machine_query, machine_save, machine_load, 0};
+    return (struct cl_raft_machine){r, machine_apply, machine_query, machine_save, machine_load, 0, NULL};
 }

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from corelane.apps.raft import client as c
-from corelane.apps.raft.client import Client, Unknown
+from corelane.apps.raft.client import Client, ReplyTooLarge, Unknown
+from corelane.apps.raft.machine import CommandRefused
 from corelane.apps.raft.service import cluster_of
+from corelane.runtime.errors import CorelaneError
 
 Answer = Callable[[int, int], tuple[int, bytes] | None]
 
@@ -90,3 +92,23 @@ def test_a_group_of_another_name_is_not_listened_to(fake) -> None:
         assert client.command(b"deposit 5") == b"done"
     with Client({1: node.place}, timeout_s=0.2) as client, pytest.raises(Unknown, match="no answer"):
         client.command(b"deposit 5")
+
+
+@pytest.mark.parametrize(
+    ("status", "reply", "error", "text"),
+    [
+        (c._REFUSED, b"too little there", CommandRefused, "too little there"),
+        (c._REPLY_TOO_LARGE, b"", ReplyTooLarge, "it was done"),
+        (c._TOO_LARGE, b"", CorelaneError, "9 bytes are more"),
+        (c._QUERY_FAILED, b"KeyError: 'ann'", CorelaneError, "KeyError: 'ann'"),
+    ],
+)
+def test_what_was_not_answered_raises_and_the_next_one_is_asked_as_ever(fake, status, reply, error, text) -> None:
+    node = fake(lambda kind, n: _opened(kind) or ((status, reply) if n == 1 else (c._OK, b"done")))
+    with Client({1: node.place}, timeout_s=60, resend_s=60) as client:
+        for call in (client.command, client.query):
+            with pytest.raises(error, match=text) as raised:
+                call(b"deposit 5")
+            assert not isinstance(raised.value, Unknown)
+            assert getattr(raised.value, "reply", reply) == reply
+            assert call(b"deposit 5") == b"done"

@@ -19,6 +19,7 @@ from cltest.children import die_with_parent
 
 from corelane.apps.raft.client import Client, Unknown
 from corelane.apps.raft.logs import make_log_area, make_log_file
+from corelane.apps.raft.machine import CommandRefused
 from corelane.cli.main import main
 from corelane.drivers import blk_loop
 from corelane.drivers.blk_file import create
@@ -348,7 +349,9 @@ def test_the_example_replicates_a_state_machine_in_python(make_group, tmp_path: 
     with group.client(timeout_s=60) as client:
         assert client.command(b"deposit ann 5") == b"5"
         assert client.command(b"withdraw ann 2") == b"3"
-        assert client.command(b"withdraw ann 9") == b"refused: too little there"
+        for command, why in ((b"withdraw ann 9", "too little there"), (b"deposit ann", "say: deposit NAME AMOUNT")):
+            with pytest.raises(CommandRefused, match=why):
+                client.command(command)
         group.kill(1)
         assert client.command(b"deposit ann 1") == b"4"
         assert client.query(b"ann") == b"4"
