@@ -125,7 +125,7 @@ def _app(app: Mapping[str, Any]) -> list[str]:
         _ns(cores.get("thread_age_ns")),
         _ns(cores.get("timer_age_ns")),
         _ns(cores.get("storage_age_ns")),
-        *(_us(cores[times][mark]) for times in ("detection", "actuation") for mark in ("p50_us", "p99_us")),
+        *(_us(cores["recent"][times][mark]) for times in ("detection", "actuation") for mark in ("p50_us", "p99_us")),
         *(f"{rate[k]:,.0f}" for k in ("moves_in", "moves_out", "asked", "interrupted", "evicted")),
         f"{drops:,.0f}",
     ]
@@ -143,18 +143,20 @@ def _cores(cores: Mapping[str, Any]) -> list[str]:
 
 def _allocator(allocator: Mapping[str, Any]) -> list[str]:
     """Decisions in a line, then a line for each step by which kthreads came to their cores."""
-    rate, decision = allocator["rates"], allocator["decision"]
+    rate, decision = allocator["rates"], allocator["recent"]["decision"]
     lines = [
         f"allocator of loop {allocator['loop']}: {rate['decisions']:,.0f} decisions/s, "
         f"p50 {_us(decision['p50_us'])}, p99 {_us(decision['p99_us'])}; {rate['moves']:,.0f} moves/s; "
         f"{allocator['violations']:,} times work waited beside an idle core, "
         f"{allocator['violations_late']:,} more in {allocator['late_looks']:,} looks that came late"
     ]
-    steps = {name: step for name, step in allocator["actuation"].items() if step["n"]}
+    steps = {name: step["n"] for name, step in allocator["actuation"].items() if step["n"]}
     if steps:
-        rows = [["STEP", "N", "P50", "P90", "P99", "MAX"]]
-        for name, step in steps.items():
-            rows.append([name, f"{step['n']:,}", *(_us(step[k]) for k in ("p50_us", "p90_us", "p99_us", "max_us"))])
+        rows = [["STEP", "EVER", "NOW", "P50", "P90", "P99", "MAX"]]
+        for name, ever in steps.items():
+            step = allocator["recent"]["actuation"][name]
+            marks = (_us(step[k]) for k in ("p50_us", "p90_us", "p99_us", "max_us"))
+            rows.append([name, f"{ever:,}", f"{step['n']:,}", *marks])
         lines += columns(rows)
     failed = {k: v for k, v in allocator.items() if k.endswith("_failed") and v}
     if failed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -39,8 +40,9 @@ def snapshot(path: str, wait_s: float = 0.0) -> dict[str, Any]:
 
 
 def rates(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """`after`, with a "rates" member in each loop, application, uplink, worker CPU and allocator, and in what an
-    application has of the cores: counters a second since `before`, and nothing else (report.GAUGES)."""
+    """`after`, with two members more in each loop, application, uplink, worker CPU and allocator, and in what an
+    application has of the cores: "rates", counters a second since `before`, and nothing else (report.GAUGES); and
+    "recent", the histograms by their names, of what came since `before` alone (report.summary, without buckets)."""
     if before["generation"] != after["generation"]:
         before = {"uptime_s": 0.0}  # another iokernel: it has counted from 0 on
     seconds = max(after["uptime_s"] - before["uptime_s"], 1e-9)
@@ -63,11 +65,15 @@ def _group(
     for i, row in enumerate(after):
         earlier = [r for j, r in enumerate(before) if (r[key] == row[key] if key else i == j)]
         old = earlier[0] if earlier else {}
-        made = row | {"rates": _moved(old, row, seconds)}
+        made = row | _change(old, row, seconds)
         if row.get("cores") is not None:
-            made["cores"] = row["cores"] | {"rates": _moved(old.get("cores") or {}, row["cores"], seconds)}
+            made["cores"] = row["cores"] | _change(old.get("cores") or {}, row["cores"], seconds)
         rows.append(made)
     return rows
+
+
+def _change(old: Mapping[str, Any], new: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    return {"rates": _moved(old, new, seconds), "recent": _recent(old, new)}
 
 
 def _moved(old: Mapping[str, Any], new: Mapping[str, Any], seconds: float) -> dict[str, float]:
@@ -77,6 +83,35 @@ def _moved(old: Mapping[str, Any], new: Mapping[str, Any], seconds: float) -> di
         return isinstance(value, int | float) and not isinstance(value, bool) and name not in GAUGES
 
     return {k: (v - old.get(k, 0)) / seconds for k, v in new.items() if is_counter(k, v)}
+
+
+def _recent(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The histograms of a row, and of the groups of them in it."""
+    out = {}
+    for name, value in new.items():
+        if isinstance(value, dict):
+            before = old.get(name) or {}
+            made = _since(before, value) if "buckets_ns" in value else _recent(before, value)
+            if made:
+                out[name] = made
+    return out
+
+
+def _since(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The difference of two histograms; a percentile is its bucket's upper end, and so is the maximum."""
+    earlier = {low: count for low, _, count in old.get("buckets_ns", ())}
+    left = [(high, count - earlier.get(low, 0)) for low, high, count in new["buckets_ns"]]
+    n = sum(count for _, count in left)
+
+    def us(fraction: float) -> float | None:
+        seen, rank = 0, max(math.ceil(fraction * n), 1)
+        for high, count in left:
+            seen += count
+            if seen >= rank:
+                return round(high / 1e3, 3)
+        return None
+
+    return {"n": n, "p50_us": us(0.5), "p90_us": us(0.9), "p99_us": us(0.99), "max_us": us(1.0)}
 
 
 def dropped(row: Mapping[str, Any]) -> dict[str, int]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import collections
 import copy
 import json
+import math
 from typing import Any
 
 import pytest
@@ -13,18 +15,24 @@ from corelane.cli import top, watch
 from corelane.runtime.errors import CorelaneError
 
 STEPS = ("idle", "wake", "parked", "ask", "interrupt", "evict")
-NOTHING = {"n": 0, "p50_us": None, "p90_us": None, "p99_us": None, "max_us": None}
+LONG_AGO = [900_000.0] * 1000  # when the machine was bad
 
 
-def times(n: int, *us: float) -> dict[str, Any]:
-    return {"n": n, **dict(zip(("p50_us", "p90_us", "p99_us", "max_us"), us, strict=True))}
+def times(*us: float) -> dict[str, Any]:
+    """report.summary of these, each in a bucket that is as narrow as can be."""
+    ns = sorted(round(1e3 * value) for value in us)
+    if not ns:
+        return {"n": 0, "p50_us": None, "p90_us": None, "p99_us": None, "max_us": None, "buckets_ns": []}
+    marks = {f"p{p}_us": ns[math.ceil(p / 100 * len(ns)) - 1] / 1e3 for p in (50, 90, 99)}
+    buckets = [[value, value, count] for value, count in sorted(collections.Counter(ns).items())]
+    return {"n": len(ns), **marks, "max_us": ns[-1] / 1e3, "buckets_ns": buckets}
 
 
 def app(name: str, number: int, kind: str, **cores: Any) -> dict[str, Any]:
     got = {"class": kind, "guaranteed": 0, "maximum": 1, "weight": 1, "deadline_us": 0, "quantum_us": 0}
     got |= {"cores": 0, "core_s": 0.0, "moves_in": 0, "moves_out": 0, "asked": 0, "interrupted": 0, "evicted": 0}
     got |= {"packet_age_ns": 0, "thread_age_ns": 0, "timer_age_ns": 0, "storage_age_ns": 0}
-    got |= {"detection": NOTHING, "actuation": NOTHING}
+    got |= {"detection": times(*LONG_AGO), "actuation": times()}
     out = {"id": number, "name": name, "pid": 100 + number, "ipv4": f"10.77.0.{number}", "kthreads": 1, "cpus": [1]}
     out |= {"buffers_lent": 0, "rx_delivered": 0, "tx_taken": 0, "rx_dropped_ring_full": 0, "cores": got | cores}
     return out
@@ -56,8 +64,8 @@ def statistics() -> dict[str, Any]:
                     "late_looks": 1234,
                     "interrupts_failed": 0,
                     "evictions_failed": 3,
-                    "decision": times(1000, 0.21, 0.3, 0.48, 9.0),
-                    "actuation": dict.fromkeys(STEPS, NOTHING) | {"ask": times(50, 1.9, 2.2, 3.5, 40.0)},
+                    "decision": times(*LONG_AGO),
+                    "actuation": dict.fromkeys(STEPS, times()) | {"ask": times(9.0)},
                     "policy": None,
                 }
             ],
@@ -73,11 +81,13 @@ def later() -> dict[str, Any]:
     kv |= {"rx_delivered": 200_000, "tx_taken": 199_000, "rx_dropped_ring_full": 20}
     kv["cores"] |= {"cores": 1, "core_s": 0.5, "moves_in": 100, "asked": 4, "packet_age_ns": 1500}
     kv["cores"] |= {"timer_age_ns": 20_000, "storage_age_ns": 75_000}
-    kv["cores"]["detection"] = times(100, 5.0, 6.0, 1234.0, 5000.0)
-    kv["cores"]["actuation"] = times(99, 1.8, 2.5, 61.0, 140.0)
+    kv["cores"]["detection"] = times(*LONG_AGO, *[5.0] * 98, 1234.0, 5000.0)
+    kv["cores"]["actuation"] = times(*[1.8] * 98, 61.0)
     job["cores"] |= {"core_s": 1.4, "moves_out": 98, "interrupted": 2, "evicted": 1, "thread_age_ns": 2_500_000}
     stats["cores"]["cpus"][0] |= {"moves": 200, "busy_s": 1.9}
-    stats["cores"]["allocators"][0] |= {"decisions": 400_000, "moves": 200}
+    allocator = stats["cores"]["allocators"][0]
+    allocator |= {"decisions": 400_000, "moves": 200, "decision": times(*LONG_AGO, *[0.21] * 90, *[0.48] * 10)}
+    allocator["actuation"]["ask"] = times(9.0, *[1.9] * 50, *[2.2] * 44, *[3.5] * 5, 40.0)
     return stats
 
 
@@ -102,6 +112,20 @@ def test_only_counters_have_rates():
     for row in [*got["loops"], *got["apps"], *(app["cores"] for app in got["apps"]), *got["cores"]["cpus"]]:
         assert not {"id", "pid", "cpu", "loop", "kthread", "cores", "maximum", "packet_age_ns"} & set(row["rates"])
     assert set(got["apps"][0]["rates"]) == {"rx_delivered", "tx_taken", "rx_dropped_ring_full"}
+
+
+def test_percentiles_are_of_what_came_since():
+    got = watch.rates(statistics(), later())
+    kv, job = got["apps"]
+    seen = kv["cores"]["recent"]["detection"]
+    assert seen == {"n": 100, "p50_us": 5.0, "p90_us": 5.0, "p99_us": 1234.0, "max_us": 5000.0}
+    assert kv["cores"]["detection"]["p50_us"] == LONG_AGO[0], "the whole life's stay beside"
+    assert job["cores"]["recent"]["detection"] == {"n": 0} | dict.fromkeys(("p50_us", "p90_us", "p99_us", "max_us"))
+    steps = got["cores"]["allocators"][0]["recent"]["actuation"]
+    assert {name: step["n"] for name, step in steps.items()} == dict.fromkeys(STEPS, 0) | {"ask": 100}
+    assert (
+        watch.rates({**statistics(), "generation": 6}, later())["apps"][0]["cores"]["recent"]["detection"]["n"] == 1100
+    )
 
 
 def test_an_application_that_came_since_has_counted_from_nothing():
@@ -159,7 +183,7 @@ def test_what_top_shows():
     assert row_of(text, "2") == ["2", "nobody", "free", "0.0", "0"]
     said = "allocator of loop 0: 200,000 decisions/s, p50 0.2us, p99 0.5us; 100 moves/s; "
     assert said + "2 times work waited beside an idle core, 1 more in 1,234 looks that came late" in text
-    assert row_of(text, "ask") == ["ask", "50", "1.9us", "2.2us", "3.5us", "40.0us"]
+    assert row_of(text, "ask") == ["ask", "101", "100", "1.9us", "2.2us", "3.5us", "40.0us"]
     assert "evict " not in text, "steps that never happened take no line"
     assert "refused by the kernel: 3 evictions" in text
     assert lines[-1] == "loop on cpu 0: 50.0 % busy"
