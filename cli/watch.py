@@ -100,7 +100,7 @@ def _recent(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 def _since(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """The difference of two histograms; a percentile is its bucket's upper end, and so is the maximum."""
     earlier = {low: count for low, _, count in old.get("buckets_ns", ())}
-    left = [(high, count - earlier.get(low, 0)) for low, high, count in new["buckets_ns"]]
+    left = [(int(high), int(count) - earlier.get(low, 0)) for low, high, count in new["buckets_ns"]]
     n = sum(count for _, count in left)
 
     def us(fraction: float) -> float | None:
