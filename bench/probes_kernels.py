@@ -224,19 +224,10 @@ def pairs(p: Any, q: Any, out: Any) -> None:
             out[i, j] = s
 
 
-def row_sums_int(x: Any, out: Any) -> None:
-    """Of short rows of integers, which LLVM vectorises."""
+def row_sums(x: Any, out: Any) -> None:
+    """Of short rows: of integers LLVM vectorises them, floats are added in order."""
     for i in range(x.shape[0]):
-        s = 0
-        for j in range(x.shape[1]):
-            s += x[i, j]
-        out[i] = s
-
-
-def row_sums_float(x: Any, out: Any) -> None:
-    """Of short rows of floats, in order."""
-    for i in range(x.shape[0]):
-        s = 0.0
+        s = x.dtype.type(0)
         for j in range(x.shape[1]):
             s += x[i, j]
         out[i] = s
@@ -252,16 +243,18 @@ def row_updates(k: float, x: Any, out: Any) -> None:
 @dataclass(frozen=True)
 class Kernel:
     """A function and its arguments. held_out: not looked at while tuning. share: of the measuring time; more for those
-    whose loads miss, since their runs differ by 10 to 25 % from one to the next, the others' by a few."""
+    whose loads miss, since their runs differ by 10 to 25 % from one to the next, the others' by a few. of: what sort of
+    arguments, where a function has several."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     held_out: bool = False
     share: int = 1
+    of: str = ""
 
     @property
     def name(self) -> str:
-        return self.function.__name__
+        return f"{self.function.__name__}_{self.of}" if self.of else self.function.__name__
 
 
 @njit
@@ -320,7 +313,7 @@ def kernels(seed: int = 1) -> list[Kernel]:
             share=6,
         ),
         Kernel(pairs, (rng.random((400, 3)), rng.random((400, 3)), np.zeros((400, 400)))),
-        Kernel(row_sums_int, (rng.integers(0, 9, (60_000, 16)), np.zeros(60_000, np.int64))),
-        Kernel(row_sums_float, (rng.random((60_000, 8)), np.zeros(60_000))),
+        Kernel(row_sums, (rng.integers(0, 9, (60_000, 16)), np.zeros(60_000, np.int64)), of="int"),
+        Kernel(row_sums, (rng.random((60_000, 8)), np.zeros(60_000)), of="float"),
         Kernel(row_updates, (0.5, rng.random((40_000, 16)), np.zeros((40_000, 16)))),
     ]

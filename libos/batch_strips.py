@@ -236,17 +236,14 @@ class Prober(Looks):
         ]
         split_edge(function, before.name, loop.header, paid)
         asks = self._ask_if_long(strips, distance, before, paid)
-        had = self._enough(strips, distance, asks, paid.name, low.name)
+        gives = cell(self.site)
+        had, half = self._enough(strips, distance, gives, asks, (paid.name, low.name))
         # If little is left, look early: to call the copy for it costs more. Else the loop is longer than an interval.
-        gives, half, little, look = fresh("gives"), fresh("half"), fresh("little"), Block(fresh("look"))
-        low.lines = [
-            f"  {gives} = load atomic i64, ptr {cell(self.site)} monotonic, align 8",
-            f"  {half} = lshr i64 {gives}, 1",
-            f"  {little} = icmp ult i64 {had}, {half}",
-        ]
+        little, look = fresh("little"), Block(fresh("look"))
+        low.lines = [f"  {little} = icmp slt i64 {had}, {half}"]
         low.terminator = f"  br i1 {little}, label {look.name}, label {away.call.name}"
         look.lines = self.refill(full, had if self.apart else "")
-        self._enough(strips, distance, look, paid.name, away.call.name)
+        self._enough(strips, distance, gives, look, (paid.name, away.call.name))
         for made in (low, look, away.call):
             function.blocks[made.name] = made
         for source, to in early_exits(function, loop, count):
@@ -270,16 +267,24 @@ class Prober(Looks):
         before.terminator = f"  br i1 {short}, label {to}, label {asks.name}, {LIKELY}"
         return asks
 
-    def _enough(self, strips: Strips, distance: str, block: Block, paid: str, otherwise: str) -> str:
-        """Let a block go to `paid` if the fuel lasts for the distance that is left, and likely so; what it has."""
-        count, fuel, enough = (self.fresh(n) for n in ("fuel", "fuel", "enough"))
+    def _enough(
+        self, strips: Strips, distance: str, place: str, block: Block, ways: tuple[str, str]
+    ) -> tuple[str, str]:
+        """Let a block go the first of two ways, likely, if the fuel and half of what a look gives last for a distance.
+        The fuel, and the half. place: of the look, as its cell."""
+        gives, half, fuel, both, reach, enough = (
+            self.fresh(n) for n in ("gives", "half", "fuel", "fuel", "reach", "enough")
+        )
         block.lines += [
-            f"  {count} = load i64, ptr %clp.fuel",
-            f"  {fuel} = call i64 @llvm.smax.i64(i64 {count}, i64 0)",
-            *strips.lasts(fuel, distance, enough, self.fresh),
+            f"  {gives} = load atomic i64, ptr {place} monotonic, align 8",
+            f"  {half} = lshr i64 {gives}, 1",
+            f"  {fuel} = load i64, ptr %clp.fuel",
+            f"  {both} = add i64 {fuel}, {half}",
+            f"  {reach} = call i64 @llvm.smax.i64(i64 {both}, i64 0)",
+            *strips.lasts(reach, distance, enough, self.fresh),
         ]
-        block.terminator = f"  br i1 {enough}, label {paid}, label {otherwise}, {LIKELY}"
-        return fuel
+        block.terminator = f"  br i1 {enough}, label {ways[0]}, label {ways[1]}, {LIKELY}"
+        return fuel, half
 
     def _strip_apart(self, away: Outlined, count: Count, shift: int) -> None:
         """Let the copy run in strips."""
@@ -353,21 +358,11 @@ class Prober(Looks):
         """Let all that is left be one strip if half of what a look gives would pay for what the fuel does not last for;
         the block where it goes on if not."""
         fresh, count = self.fresh, strips.count
-        gives, half, fuel, both, reach, whole, units, rest = (
-            fresh(n) for n in ("gives", "half", "fuel", "fuel", "reach", "whole", "u", "fuel")
-        )
         distance, lines = left(count, at, count.bound, fresh)
-        on.lines += [
-            *lines,
-            f"  {gives} = load atomic i64, ptr {cell(self.site)} monotonic, align 8",
-            f"  {half} = lshr i64 {gives}, 1",
-            f"  {fuel} = load i64, ptr %clp.fuel",
-            f"  {both} = add i64 {fuel}, {half}",
-            f"  {reach} = call i64 @llvm.smax.i64(i64 {both}, i64 0)",
-            *strips.lasts(reach, distance, whole, fresh),
-        ]
+        on.lines += lines
+        units, rest = fresh("u"), fresh("fuel")
         asks, every = Block(fresh("asks")), Block(fresh("all"), terminator=f"  br label {then}")
-        on.terminator = f"  br i1 {whole}, label {every.name}, label {asks.name}, {LIKELY}"
+        fuel, _ = self._enough(strips, distance, cell(self.site), on, (every.name, asks.name))
         every.lines = [
             *strips.units(distance, units, fresh),
             f"  {rest} = sub i64 {fuel}, {units}",
