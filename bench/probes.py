@@ -75,7 +75,7 @@ def _compile(
 
     def compiled(library: Any, at: Place) -> Call:
         pipeline = probed_compiler(dataclasses.replace(target, pad=at[0], align=at[1]), library)
-        made = numba.njit(nogil=True, pipeline_class=pipeline)(kernel.function)
+        made = numba.njit(nogil=True, no_cfunc_wrapper=True, pipeline_class=pipeline)(kernel.function)
         return lambda: made(*kernel.args)
 
     return {(name, at): compiled(library, at) for name, library, at in wanted}
@@ -165,10 +165,12 @@ def _numba_kernel(
 
     arms = ("plain", BATCH, *((BOUND,) if kernel.name in BOUNDED else ()), *((NAIVE,) if session.baseline else ()))
     noting = dataclasses.replace(target, slow="cl_bench_gap", always=True)
-    noted = numba.njit(nogil=True, pipeline_class=probed_compiler(noting))(kernel.function)
+    noted = numba.njit(nogil=True, no_cfunc_wrapper=True, pipeline_class=probed_compiler(noting))(kernel.function)
     calls = _compile(kernel, target, places, arms)
-    tried = _in_turn(calls, 0.25 * seconds)
-    took = _in_turn({(arm, at): calls[arm, at] for arm in arms for at in [_best(tried, arm)]}, 0.55 * seconds)
+    tried = _in_turn(calls, (0.25 if len(places) > 1 else 0.8) * seconds)
+    took = tried
+    if len(places) > 1:  # else there is nothing to choose
+        took = _in_turn({(arm, at): calls[arm, at] for arm in arms for at in [_best(tried, arm)]}, 0.55 * seconds)
     gaps = _gap_values(kernel.name, _gaps(lambda: noted(*kernel.args), 0.2 * seconds), target.ticks_per_us)
     report = noted.overloads[noted.signatures[0]].library.report
     plain, by_place = _times(took, "plain"), _medians(tried, "plain").values()
