@@ -61,6 +61,7 @@ static void forget(struct real *r)
         cl_log_discard(r->log);
     }
     cl_raft_node_delete(r->node);
+    real_channel_delete(r);
     r->log = NULL;
     r->node = NULL;
     r->running = false;
@@ -177,17 +178,11 @@ static void look(struct sim_world *w, struct sim_node *n, const uint8_t *data, u
 
 static bool env_send(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes, bool lasting)
 {
-    (void)lasting; /* the simulated network loses all alike */
     struct real *r = arg;
-    struct sim_packet *p = to && to <= r->world->n_nodes && to != r->owner->id ? sim_packet(r->world, bytes) : NULL;
-    if (!p) {
-        sim_fail(r->world, "#%u sends a frame to #%u", r->owner->id, to);
-        return false;
-    }
     look(r->world, r->owner, data, bytes);
-    memcpy(p->data, data, bytes);
-    sim_send(r->world, r->owner->slot, to - 1, p);
-    return true;
+    if (r->channel) /* without one all are lost alike */
+        return raft_channel_send(r->channel, to, data, bytes, lasting, real_clock(r));
+    return real_post(r, to, data, bytes);
 }
 
 static void env_answer(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes)
@@ -237,7 +232,10 @@ static int new_node(struct real *r)
         return sim_fail(w, "#%u: cannot make a store: %s", n->id, err), -ENOMEM;
     int rc = cl_raft_node_new(&c, &r->node, err);
     if (rc)
-        sim_fail(w, "#%u: cannot make a node: %s", n->id, err);
+        return sim_fail(w, "#%u: cannot make a node: %s", n->id, err), rc;
+    rc = real_channel_new(r);
+    if (rc)
+        sim_fail(w, "#%u: no memory for a channel", n->id);
     return rc;
 }
 
@@ -322,6 +320,8 @@ static void work(struct real *r)
         sim_started(w, r->owner);
         next = cl_raft_node_poll(r->node);
     }
+    if (r->channel)
+        next = cl_min(next, raft_channel_poll(r->channel, real_clock(r)));
     wake_at(r, next);
 }
 
@@ -344,9 +344,15 @@ static void deliver(struct real *r, const struct sim_packet *p)
 {
     struct cl_raft_msg m;
     struct cl_raft_wire_counters counters = {0};
-    if (!cl_raft_decode(r->world->swarm.config.cluster, p->data, p->bytes, &m, &counters))
+    const uint8_t *frame = p->data;
+    uint32_t bytes = p->bytes;
+    if (r->channel)
+        frame = raft_channel_receive(r->channel, p->data, p->bytes, real_clock(r), &bytes);
+    if (!frame)
+        return;
+    if (!cl_raft_decode(r->world->swarm.config.cluster, frame, bytes, &m, &counters))
         sim_trace_message(r->world, r->owner->id, &m);
-    cl_raft_node_receive(r->node, p->data, p->bytes);
+    cl_raft_node_receive(r->node, frame, bytes);
 }
 
 static void real_event(struct sim_world *w, struct sim_node *n, const struct sim_event *e)

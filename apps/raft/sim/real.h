@@ -2,11 +2,13 @@
  *
  *   real.c          its life, its environment
  *   real_machine.c  its state machine
+ *   real_channel.c  what is between it and the network, in some worlds
  *   real_disk.c     its block device and what goes wrong with it */
 #ifndef CORELANE_APPS_RAFT_SIM_REAL_H
 #define CORELANE_APPS_RAFT_SIM_REAL_H
 
 #include "../../../libos/storage/log.h"
+#include "../channel.h"
 #include "../node.h"
 #include "store.h"
 #include "world.h"
@@ -25,8 +27,9 @@ struct real {
     struct cl_blk *blk;
     struct cl_log *log;
     struct cl_raft_node *node;
-    struct sim_machine machine; /* its own sessions are not used: the node has some */
-    struct sim_store store;     /* CL_RAFT_SIM_KV: the state machine that answers; the other one must say the same */
+    struct raft_channel *channel; /* NULL: frames are datagrams */
+    struct sim_machine machine;   /* its own sessions are not used: the node has some */
+    struct sim_store store;       /* CL_RAFT_SIM_KV: the state machine that answers; the other one must say the same */
     bool running;
     uint64_t life; /* where there are no logs */
     enum real_bad bad;
@@ -57,6 +60,11 @@ static inline uint64_t real_snapshot_bytes(const struct real *r)
 {
     return real_has_store(r) ? REAL_STORE_SNAPSHOT_BYTES : REAL_SNAPSHOT_BYTES;
 }
+
+/* real_channel.c */
+bool real_post(struct real *r, uint32_t to, const uint8_t *data, uint32_t bytes);
+int real_channel_new(struct real *r);
+void real_channel_delete(struct real *r);
 
 /* real_machine.c */
 struct cl_raft_machine real_machine(struct real *r);

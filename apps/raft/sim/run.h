@@ -55,6 +55,7 @@ struct cl_raft_sim_result {
     uint64_t reads_by_lease;
     uint64_t deposed_leaders; /* cut off just when another was to take over */
     uint64_t snapshots_made, snapshots_installed;
+    uint64_t datagrams_sent_again; /* NODE: by the channel, where there is one */
     uint64_t datagrams, datagrams_lost, datagrams_duplicated, datagrams_cut;
     uint64_t cut_short;                    /* runs that grew out of the tables of the checks and were ended early */
     uint64_t configurations;               /* of the search of the histories */

@@ -116,4 +116,5 @@ void sim_swarm_draw(struct sim_world *w)
     s->batches = (uint32_t)ONE_OF(w, 0, 1, 2, 4);
     s->loyal = !below(w, 3);
     s->logless = w->options.mode != CL_RAFT_SIM_CORE && !below(w, 8);
+    s->channel = w->options.mode != CL_RAFT_SIM_CORE && !below(w, 4);
 }

@@ -148,6 +148,9 @@ MISTAKES = {
     "stops not when it hears of a former life of its own": Mistake(
         "apps/raft/node_lives.c", "f->to_life == c->life; i++", "f->to_life == 0; i++", 300, "no progress", mode=1
     ),
+    "a channel whose frames of several pieces never come": Mistake(
+        "apps/raft/channel.c", "data + (uint64_t)i * size, n)", "data, n)", 300, "no progress", mode=1
+    ),
     "forgets who waits when it leads no more": Mistake(
         "apps/raft/node_client.c", "i <= node->pending_last", "i < node->applied", 100, "owes an answer", mode=1
     ),

@@ -100,6 +100,7 @@ def test_seeds_of_five_real_nodes(shard):
         "reads_by_lease",
         "wall_jumps",
         "forgotten_lives",
+        "datagrams_sent_again",
         "ops_answered",
         "snapshots_made",
         "snapshots_installed",
