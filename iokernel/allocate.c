@@ -149,7 +149,7 @@ static inline void look_at_kthread(struct io_loop *loop, struct io_kthread *k, s
     struct io_member *m = &k->member;
     struct io_signals *s = &m->signals;
     if (k->sampled) {
-        io_age_sample(&s->rx, k->sample_tail, k->sample_tsc);
+        io_signals_sample(s, k->sample_tail, k->sample_tsc);
         k->sampled = false;
     }
     uint32_t lies = io_signals_look(s, k->park, k->rx.shared_head, k->rx.tail, k->rx.size, now);
@@ -432,19 +432,26 @@ static bool give_one(struct io_loop *loop, struct io_app *app, uint64_t now)
     return true;
 }
 
-/* Guarantees first, then latency, then batch. */
+/* Guarantees first, then latency, then batch. Who gets none before it gets none later: only one with more than its grant
+ * loses a core to another, and has no less than its grant then. */
 static void act(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
-    for (uint32_t pass = 0; pass < 3; pass++)
-        for (uint32_t i = 0; i < c->n_active; i++) {
-            struct io_app *app = c->active[i];
-            const struct cl_policy_app *row = row_of(c, app);
+    struct io_app *due[CL_IO_MAX_APPS];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->n_active; i++) {
+        struct io_app *app = c->active[i];
+        due[n] = app;
+        n += wants_more(app) & (app->cores.held < row_of(c, app)->grant);
+    }
+    for (uint32_t pass = 0; n && pass < 3; pass++)
+        for (uint32_t i = 0; i < n; i++) {
+            const struct cl_policy_app *row = row_of(c, due[i]);
             uint32_t until = pass == 0 ? cl_min(row->guaranteed, row->grant) : row->grant;
             if (pass && row->kind != pass - 1)
                 continue;
-            while (wants_more(app) && app->cores.held < until)
-                if (!give_one(loop, app, now))
+            while (wants_more(due[i]) && due[i]->cores.held < until)
+                if (!give_one(loop, due[i], now))
                     break;
         }
 }

@@ -41,12 +41,14 @@ static uint32_t claims_of(const struct cl_policy_view *view, struct cl_policy_ap
                           uint32_t (*want)(const struct cl_policy_app *), struct claim *claims)
 {
     uint32_t n = 0;
+    double interval_ns = cl_max((double)view->interval_ns, 1.0);
     for (uint32_t i = 0; i < view->n_apps && i < CL_POLICY_MAX_APPS; i++) {
         struct cl_policy_app *a = &apps[i];
         if (a->kind != kind)
             continue;
-        double per_weight = 1.0 / (double)cl_max(a->weight, 1u);
-        double lag = lag_of(a) + (double)(a->attained_ns - a->memory[2]) * per_weight;
+        double per_weight = a->weight > 1 ? 1.0 / (double)a->weight : 1.0;
+        /* Signed: from unsigned takes a branch more. */
+        double lag = lag_of(a) + (double)(int64_t)(a->attained_ns - a->memory[2]) * per_weight;
         a->memory[2] = a->attained_ns;
         uint32_t wanted = want(a);
         if (wanted <= a->grant) {
@@ -55,7 +57,7 @@ static uint32_t claims_of(const struct cl_policy_view *view, struct cl_policy_ap
         }
         claims[n++] = (struct claim){.app = a,
                                      .lag = lag,
-                                     .step = cl_max((double)view->interval_ns, 1.0) * per_weight,
+                                     .step = interval_ns * per_weight,
                                      .slice = per_weight,
                                      .granted = a->grant,
                                      .held = a->cores,

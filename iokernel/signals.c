@@ -5,7 +5,7 @@
 #define MOST_TICKS (1ull << 36) /* some twenty seconds: an age is no more than that */
 #define SLOT(a, i) (((a)->first + (i)) & (IO_SAMPLES - 1))
 
-void io_age_sample(struct io_ages *a, uint32_t tail, uint64_t tsc)
+static void add_sample(struct io_ages *a, uint32_t tail, uint64_t tsc)
 {
     if (a->n && a->tail == tail)
         return;
@@ -14,19 +14,20 @@ void io_age_sample(struct io_ages *a, uint32_t tail, uint64_t tsc)
     a->tsc[at] = tsc;
 }
 
-uint64_t io_age(struct io_ages *a, uint32_t head, uint32_t tail, uint64_t now)
+/* Age in ticks, at least 1, of the entry at `head` of a queue that was filled up to `tail`; 0 if it is empty. */
+static uint64_t age_at(struct io_ages *a, uint32_t head, uint32_t tail, uint64_t now)
 {
     if ((int32_t)(tail - head) <= 0) { /* empty, or a torn look, or a lie */
         a->n = 0;
         return 0;
     }
-    io_age_sample(a, tail, now);
+    add_sample(a, tail, now);
     while (a->n && (int32_t)(a->pos[a->first] - head) <= 0) {
         a->first = (a->first + 1) & (IO_SAMPLES - 1);
         a->n--;
     }
     if (a->n == 0) /* the tail went back: no honest one does */
-        io_age_sample(a, tail, now);
+        add_sample(a, tail, now);
     uint64_t age = now - a->tsc[a->first];
     return (int64_t)age <= 0 ? 1 : cl_min(age, MOST_TICKS);
 }
@@ -37,18 +38,38 @@ static inline uint32_t waiting(uint32_t head, uint32_t tail)
     return (int32_t)n <= 0 ? 0 : cl_min(n, MOST_WAITING);
 }
 
+void io_signals_sample(struct io_signals *s, uint32_t rx_tail, uint64_t tsc)
+{
+    add_sample(&s->queue[IO_RX], rx_tail, tsc);
+    s->sampled |= 1u << IO_RX;
+}
+
+static inline void forget(struct io_signals *s, unsigned queue)
+{
+    if (cl_likely(!(s->sampled & 1u << queue)))
+        return;
+    s->queue[queue].n = 0;
+    s->sampled &= ~(1u << queue);
+}
+
+static inline uint64_t age_of(struct io_signals *s, unsigned queue, uint32_t head, uint32_t tail, uint64_t now)
+{
+    s->sampled |= 1u << queue;
+    return age_at(&s->queue[queue], head, tail, now);
+}
+
 /* A queue of the signals line. The head is read first: an entry that comes and goes between the two loads then looks as
  * if it still waited, for one look, and none is missed. Relaxed: shm.h says why a torn look does no harm. */
-static inline uint64_t look_at(struct io_ages *a, const uint32_t *head_at, const uint32_t *tail_at, uint64_t now,
-                               uint32_t *n)
+static inline uint64_t look_at(struct io_signals *s, unsigned queue, const uint32_t *head_at, const uint32_t *tail_at,
+                               uint64_t now)
 {
     uint32_t head = cl_load_acquire(head_at), tail = cl_load_relaxed(tail_at);
     if (cl_likely(head == tail)) {
-        a->n = 0;
+        forget(s, queue);
         return 0;
     }
-    *n += waiting(head, tail);
-    return io_age(a, head, tail, now);
+    s->waiting += waiting(head, tail);
+    return age_of(s, queue, head, tail, now);
 }
 
 static void look_at_timer(struct io_signals *s, uint64_t now)
@@ -76,17 +97,17 @@ uint32_t io_signals_look(struct io_signals *s, const uint32_t *park, const uint3
     s->packet = s->thread = 0;
     if (cl_unlikely(rx_tail - head > rx_slots)) {
         lies++;
-        s->rx.n = 0;
+        forget(s, IO_RX);
     } else if (rx_tail != head) {
         s->waiting += rx_tail - head;
-        s->packet = io_age(&s->rx, head, rx_tail, now);
+        s->packet = age_of(s, IO_RX, head, rx_tail, now);
     } else {
-        s->rx.n = 0;
+        forget(s, IO_RX);
     }
-    uint64_t inbox = look_at(&s->inbox, &shared->inbox_head, &shared->inbox_tail, now, &s->waiting);
+    uint64_t inbox = look_at(s, IO_INBOX, &shared->inbox_head, &shared->inbox_tail, now);
     s->packet = cl_max(s->packet, inbox);
-    s->thread = look_at(&s->runq, &shared->runq_head, &shared->runq_tail, now, &s->waiting);
-    s->stored = look_at(&s->storage, &shared->storage_seen, &shared->storage_done, now, &s->waiting);
+    s->thread = look_at(s, IO_RUNQ, &shared->runq_head, &shared->runq_tail, now);
+    s->stored = look_at(s, IO_STORAGE, &shared->storage_seen, &shared->storage_done, now);
     look_at_timer(s, now);
     if (io_park_is_aside(s->park)) {
         s->aside_since = s->aside_since ? s->aside_since : now;

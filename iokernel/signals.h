@@ -25,22 +25,22 @@ struct io_ages {
     uint64_t tsc[IO_SAMPLES];
 };
 
+enum { IO_RX, IO_INBOX, IO_RUNQ, IO_STORAGE, IO_QUEUES };
+
 /* The queues of one kthread as the home loop sees them, and what it found at its last look. */
 struct io_signals {
     struct cl_signals *shared; /* in the arena */
-    struct io_ages rx, inbox, runq, storage;
-    uint64_t aside_since; /* when it was first seen to wait for a core with work in hand; 0: it does not */
-
-    uint32_t park; /* copy of its park word, not checked beyond comparisons */
+    uint64_t aside_since;      /* when it was first seen to wait for a core with work in hand; 0: it does not */
+    uint32_t park;             /* copy of its park word, not checked beyond comparisons */
     uint32_t waiting;
     uint64_t packet, thread, timer, stored; /* ages in ticks, 0: nothing waits */
     uint64_t next_timer;                    /* stamp, UINT64_MAX: none */
+    uint32_t sampled;                       /* bits: queues of which there are samples; others' lines are not touched */
+    struct io_ages queue[IO_QUEUES];
 };
 
-/* Age in ticks, at least 1, of the entry at `head` of a queue that was filled up to `tail`; 0 if it is empty. */
-uint64_t io_age(struct io_ages *a, uint32_t head, uint32_t tail, uint64_t now);
-/* A sample of a tail that was there at `tsc`, not later than the next look. */
-void io_age_sample(struct io_ages *a, uint32_t tail, uint64_t tsc);
+/* The receive ring's tail was there at `tsc`, not later than the next look. */
+void io_signals_sample(struct io_signals *s, uint32_t rx_tail, uint64_t tsc);
 /* Look at everything of one kthread. rx_head, rx_tail: of its receive ring, of rx_slots. Returns lies found. */
 uint32_t io_signals_look(struct io_signals *s, const uint32_t *park, const uint32_t *rx_head, uint32_t rx_tail,
                          uint32_t rx_slots, uint64_t now);

@@ -254,7 +254,7 @@ static void settle_app(struct io_app *app, uint64_t now)
     m->stalls = cl_min(m->stalls, 1u);
     m->signals.aside_since = m->signals.aside_since ? NOW : 0;
     m->signals.packet = m->signals.thread = 0;
-    settle_ages(&m->signals.rx);
+    settle_ages(&m->signals.queue[IO_RX]);
     k->sample_tsc = NOW;
     a->help_last = a->help_since ? NOW - 2 * ((int64_t)(core.decided - a->help_last) >= 0) : 0;
     a->help_since = a->help_since ? NOW : 0;
