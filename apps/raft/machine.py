@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import logging
 import traceback
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...runtime.errors import Refused
 from .._native import ffi, lib
+
+_LOGGER = logging.getLogger("corelane.raft")
 
 
 class CommandRefused(Refused):
@@ -61,7 +64,7 @@ def _text(error: BaseException) -> bytes:
 
 def machine_struct(machine: Machine) -> tuple[dict[str, Any], list[Any]]:
     """A `struct cl_raft_machine` that calls `machine`, and what has to be kept alive with it."""
-    state = {"saved": b"", "loading": b""}
+    state = {"saved": b"", "loading": b"", "failed": b""}
     why = ffi.new("char[160]")
 
     def failed(error: BaseException) -> int:
@@ -87,8 +90,12 @@ def machine_struct(machine: Machine) -> tuple[dict[str, Any], list[Any]]:
         try:
             if at == 0:
                 state["saved"] = machine.save()
+                state["failed"] = b""
             return _put(out, room, state["saved"][at : at + room])
         except BaseException as error:
+            if not state["failed"]:  # it is asked again and again
+                _LOGGER.error("the state machine cannot save its state: %s", _text(error).decode(errors="replace"))
+            state["failed"] = b"yes"
             return failed(error)
 
     def load(_arg: Any, at: int, data: Any, n: int, total: int) -> int:

@@ -144,6 +144,7 @@ struct cl_raft_node_counters {
     uint64_t sessions_opened, sessions_closed, sessions_expired;
     uint64_t snapshots, snapshots_put_off, snapshots_failed, log_full;
     uint64_t snapshots_too_large; /* of those that failed */
+    uint64_t snapshot_errno;      /* of the last one that failed and was not too large; 0: none has */
     uint64_t replies_refused, replies_too_large,
         queries_failed; /* what the state machine said no to, or could not answer */
 };

@@ -49,6 +49,8 @@ struct node_said {
 };
 
 /* A snapshot in memory. */
+#define NODE_WHY_BYTES 200
+
 struct node_blob {
     uint8_t *data;
     uint64_t bytes, room;
@@ -200,7 +202,9 @@ bool node_snapshot_saved(struct cl_raft_node *node);
 /* The incoming blob is durable: restore from it. Returns cl_raft_snapshot_installed, or < 0. */
 int node_snapshot_received(struct cl_raft_node *node);
 /* Fill sessions, clock and state machine from a blob. 0 or -errno. */
-int node_restore(struct cl_raft_node *node, const struct node_blob *blob, struct cl_raft_members *members);
+/* Become what the blob holds. < 0: -errno, and in `why` where it is bad and how. */
+int node_restore(struct cl_raft_node *node, const struct node_blob *blob, struct cl_raft_members *members,
+                 char why[NODE_WHY_BYTES]);
 
 /* node_disk.c */
 /* Of an entry that fits the log, if there is one, `wanted` at most. */

@@ -82,17 +82,17 @@ static bool restore_core(struct node_disk *d)
     struct cl_raft_node *node = d->node;
     struct cl_raft_members members;
     const struct cl_log_snapshot *s = &d->recover_snapshot;
+    char why[NODE_WHY_BYTES] = "the log's superblocks name no term for it, or voters that cannot be";
     uint64_t term;
     uint32_t vote;
     if (!read_meta(d, &term, &vote))
         return false;
-    int rc = s->number ? node_restore(node, &node->incoming, &members) : 0;
+    int rc = s->number ? node_restore(node, &node->incoming, &members, why) : 0;
     if (!rc)
         rc = cl_raft_restore(node->raft, term, vote, s->number ? s->index : 0, s->tag, s->bytes,
                              s->number ? &members : NULL);
     if (rc) {
-        node_stop(node, "the snapshot of entry %llu cannot be restored from: %s", (unsigned long long)s->index,
-                  strerror(-rc));
+        node_stop(node, "the snapshot of entry %llu cannot be restored from: %s", (unsigned long long)s->index, why);
         return false;
     }
     struct node_blob old = node->snapshot;
@@ -107,8 +107,11 @@ static bool open_cursor(struct node_disk *d)
     uint64_t s = d->recover_snapshot.number ? d->recover_snapshot.index : 0;
     uint64_t first = cl_log_first_index(d->log), durable = cl_log_durable_index(d->log);
     if (first > s + 1) {
-        node_stop(d->node, "the log begins at entry %llu, but the snapshot ends at %llu", (unsigned long long)first,
-                  (unsigned long long)s);
+        node_stop(
+            d->node,
+            "the log's superblocks, at offsets 0 and 4096, say that it begins at entry %llu and that its snapshot "
+            "ends at %llu: what is between them is gone",
+            (unsigned long long)first, (unsigned long long)s);
         return false;
     }
     d->write_next = s + 1;
@@ -125,6 +128,19 @@ static bool open_cursor(struct node_disk *d)
     return !rc;
 }
 
+static const char *why_not(const struct cl_raft_node *node, const struct cl_log_record *record, int rc)
+{
+    if (rc == -ENOSPC)
+        return "log_bytes and log_entries are too small to hold all of it";
+    if (rc != -EINVAL)
+        return strerror(-rc);
+    if (!record->tag)
+        return "it has no term";
+    if (record->tag < cl_raft_term_at(node->raft, record->index - 1))
+        return "its term is lower than that of the entry before it";
+    return record->kind > CL_RAFT_MEMBERS ? "it is of no kind that there is" : "it is no configuration of a group";
+}
+
 /* Take one record in. False: no further ones are wanted. */
 static bool take_record(struct node_disk *d, const struct cl_log_record *record)
 {
@@ -137,8 +153,8 @@ static bool take_record(struct node_disk *d, const struct cl_log_record *record)
     }
     int rc = cl_raft_restore_entry(d->node->raft, record->tag, record->kind, record->data, record->bytes);
     if (rc) {
-        node_stop(d->node, "entry %llu of the log cannot be used: %s", (unsigned long long)record->index,
-                  rc == -ENOSPC ? "log_bytes and log_entries are too small to hold all of it" : strerror(-rc));
+        node_stop(d->node, "entry %llu of the log, at offset %llu, cannot be used: %s",
+                  (unsigned long long)record->index, (unsigned long long)record->offset, why_not(d->node, record, rc));
         return false;
     }
     d->write_next = record->index + 1;

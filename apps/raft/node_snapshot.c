@@ -6,6 +6,8 @@
 #include "../../libos/storage/log.h"
 #include "bytes.h"
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define MAGIC 0x53524c43u
@@ -44,6 +46,8 @@ void node_snapshot_failed(struct cl_raft_node *node, int rc)
     cl_count(&node->count.snapshots_failed, 1);
     if (rc == -ENOSPC)
         cl_count(&node->count.snapshots_too_large, 1);
+    else
+        cl_store_relaxed(&node->count.snapshot_errno, (uint64_t)-rc);
     node->snapshot_wait_ns = node->snapshot_wait_ns ? cl_min(2 * node->snapshot_wait_ns, WAIT_MOST_NS) : WAIT_NS;
     node->snapshot_next_ns = node->now_ns + node->snapshot_wait_ns;
 }
@@ -125,8 +129,9 @@ bool node_snapshot_maybe(struct cl_raft_node *node)
 bool node_snapshot_saved(struct cl_raft_node *node)
 {
     uint64_t first;
-    if (cl_raft_compact(node->raft, node->saving.index, node->saving.bytes, &first)) {
-        cl_count(&node->count.snapshots_failed, 1);
+    int rc = cl_raft_compact(node->raft, node->saving.index, node->saving.bytes, &first);
+    if (rc) {
+        node_snapshot_failed(node, rc);
         return false;
     }
     cl_count(&node->count.snapshots, 1);
@@ -152,26 +157,43 @@ static int load_machine(struct cl_raft_node *node, const uint8_t *data, uint64_t
     return 0;
 }
 
-int node_restore(struct cl_raft_node *node, const struct node_blob *b, struct cl_raft_members *members)
+/* rc, and why in a sentence. */
+static CL_PRINTF(3, 4) int refuse(char why[NODE_WHY_BYTES], int rc, const char *format, ...)
 {
-    if (b->bytes < HEADER || get32(b->data) != MAGIC || get32(b->data + 4) != VERSION)
-        return -EINVAL;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, NODE_WHY_BYTES, format, args);
+    va_end(args);
+    return rc;
+}
+
+int node_restore(struct cl_raft_node *node, const struct node_blob *b, struct cl_raft_members *members,
+                 char why[NODE_WHY_BYTES])
+{
+    if (b->bytes < HEADER)
+        return refuse(why, -EINVAL, "it has %llu bytes, and its header takes %d", (unsigned long long)b->bytes, HEADER);
+    if (get32(b->data) != MAGIC)
+        return refuse(why, -EINVAL, "at its byte 0: it is not one of a Raft node");
+    if (get32(b->data + 4) != VERSION)
+        return refuse(why, -EINVAL, "at its byte 4: it is of version %u, and this is %d", get32(b->data + 4), VERSION);
     uint64_t n = get64(b->data + 16), sessions = get64(b->data + 24), left = b->bytes - HEADER;
     if (n > left || sessions > left - n)
-        return -EINVAL;
+        return refuse(why, -EINVAL, "at its byte 16: its parts are said to be longer than it is");
     if (n == 4 && get32(b->data + HEADER) == 0)
         *members = (struct cl_raft_members){0}; /* its own, of before it knew of any */
     else if (cl_raft_members_decode(b->data + HEADER, n, members) != (int)n)
-        return -EINVAL;
+        return refuse(why, -EINVAL, "at its byte %d: that is no configuration", HEADER);
     int rc = raft_sessions_load(&node->sessions, b->data + HEADER + n, sessions);
     if (rc)
-        return rc;
-    node->clock_ms = 0; /* of other snapshots than the one to come nothing is left */
-    node_clock_advance(node, get64(b->data + 8));
+        return refuse(why, rc, "at its byte %llu: its sessions cannot be read, or are more than max_sessions",
+                      (unsigned long long)(HEADER + n));
+    node->clock_ms = get64(b->data + 8);
     rc = load_machine(node, b->data + HEADER + n + sessions, left - n - sessions);
-    if (!rc)
-        node->applied = b->index;
-    return rc;
+    if (rc)
+        return refuse(why, rc, "from its byte %llu on: the state machine says: %s",
+                      (unsigned long long)(HEADER + n + sessions), node_machine_why(node, rc));
+    node->applied = b->index;
+    return 0;
 }
 
 /* A piece of a snapshot came from the leader. */
@@ -201,12 +223,12 @@ void node_chunk(struct cl_raft_node *node, const struct cl_raft_ready *ready)
 int node_snapshot_received(struct cl_raft_node *node)
 {
     struct cl_raft_members members;
-    int rc = node_restore(node, &node->incoming, &members);
+    char why[NODE_WHY_BYTES];
+    int rc = node_restore(node, &node->incoming, &members, why);
     if (rc) {
         cl_raft_snapshot_installed(node->raft, 0);
-        node_stop(node,
-                  "the snapshot of entry %llu that the leader sent cannot be restored from: its state machine says %d",
-                  (unsigned long long)node->incoming.index, rc);
+        node_stop(node, "the snapshot of entry %llu that the leader sent cannot be restored from: %s",
+                  (unsigned long long)node->incoming.index, why);
         return rc;
     }
     struct node_blob old = node->snapshot;

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -76,13 +77,13 @@ class RaftService:
         self._watcher.start()
 
     def _watch(self) -> None:
-        """Say it once if the node stops, each time its disk is late, once if its state outgrows its snapshots, and once
+        """Say it once if the node stops, each time its disk is late, once if it can make no snapshots, and once
         of each node whose group settings are others: a replica that does not vote, or soon takes no more commands, must
         not go unnoticed."""
         node = lib.cl_raft_service_node(self._ptr)
         s = ffi.new("struct cl_raft_status *")
         counters = ffi.new("struct cl_raft_node_counters *")
-        durable, since, told, told_large = -1, 0.0, False, False
+        durable, since, told, told_large, told_failed = -1, 0.0, False, False, False
         unlike: set[int] = set()
         former: set[int] = set()
         while not self._closing.wait(WATCH_S):
@@ -117,6 +118,13 @@ class RaftService:
                 )
                 room = self._snapshot_room
                 _LOGGER.error(text, self.id, f"of {room} bytes, what its log sets apart" if room else "in memory")
+            if (number := int(counters.snapshot_errno)) and not told_failed:
+                told_failed = True
+                text = (
+                    "Raft node %d cannot make a snapshot: %s [errno %d]. It tries again every 10 s at most; until it"
+                    " can, its log cannot be trimmed, and once that is full it takes no more commands"
+                )
+                _LOGGER.error(text, self.id, os.strerror(number), number)
             now = time.monotonic()
             if s.durable == s.last or s.durable != durable:
                 durable, since, told = int(s.durable), now, False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from raftnodes import Journal, Nodes
 
@@ -153,3 +155,33 @@ def test_a_read_that_the_machine_cannot_answer_says_why(nodes: Nodes) -> None:
         assert len(answer[1]) <= ROOM
     assert nodes.nodes[leader].counters()["queries_failed"] == 2
     assert nodes.query(leader) == ("ok", b"")
+
+
+def test_a_machine_that_cannot_save_is_asked_again_and_told_of(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
+    leader = nodes.leader()
+    node = nodes.nodes[leader]
+    assert nodes.command(leader, b"a") == ("ok", b"1")
+    kept = nodes.machines[leader].save
+
+    def save() -> bytes:
+        raise OSError("no room")
+
+    nodes.machines[leader].save = save  # type: ignore[method-assign]
+    for tries in (1, 2, 3):
+        node.compact()
+        nodes.settle()
+        assert node.counters()["snapshots_failed"] == tries
+        node.compact()
+        nodes.settle()
+        assert node.counters()["snapshots_failed"] == tries, "not before it has waited"
+        nodes.run(100 << tries)
+    assert node.counters()["snapshot_errno"] == errno.EIO
+    assert [r.getMessage().partition(" (")[0] for r in caplog.records] == [
+        "the state machine cannot save its state: OSError: no room"
+    ]
+    nodes.machines[leader].save = kept  # type: ignore[method-assign]
+    nodes.run(2000)
+    node.compact()
+    nodes.settle()
+    assert node.counters()["snapshots"] == 1
+    assert node.state == "running"
