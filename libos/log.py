@@ -7,7 +7,8 @@
         for record in log.records(log.first_index):
             print(record.index, record.data)
 
-One thread at a time is inside a log; calls take a lock. Each call blocks its thread, not others.
+One thread at a time is inside a log; calls take a lock, and block their own thread only. Threads that append at
+the same time share flushes (log_group.py).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ..runtime.closing import Closing
 from ..runtime.errors import CorelaneError, check
 from ..runtime.paths import default_socket
 from ._native import ffi, lib
+from .log_group import Batch, Group, operation
 
 _ON_DAMAGE = {"refuse": lib.CL_LOG_REFUSE, "cut": lib.CL_LOG_CUT, "read-only": lib.CL_LOG_READ_ONLY}
 _TAILS = {lib.CL_LOG_TAIL_CLEAN: "clean", lib.CL_LOG_TAIL_TORN: "torn", lib.CL_LOG_TAIL_DAMAGED: "damaged"}
@@ -181,6 +183,7 @@ class Log(Closing):
         """
         self._blk, self._owned, self._lock = blk, owned, threading.Lock()
         self._ptr: Any = None
+        self._group = Group(self._lock, self._take, self._pump)
         self._asked: deque[Any] = deque()  # the log has pointers to these until they are done, whoever stops waiting
         config, out = ffi.new("struct cl_log_config *"), ffi.new("struct cl_log **")
         report, err = ffi.new("struct cl_log_report *"), ffi.new("char[256]")
@@ -284,14 +287,15 @@ class Log(Closing):
             raise CorelaneError("use the log", "it is closed", "open it again")
         return self._ptr
 
-    def _op(self, data: bytes = b"", tag: int = 0, kind: int = 0) -> tuple[Any, Any]:
-        held = ffi.from_buffer(data)
-        op = ffi.new("struct cl_log_op *")
-        op.data, op.bytes, op.tag, op.kind = held, len(data), tag, kind
+    def _op(self, data: bytes = b"") -> tuple[Any, Any]:
+        op, held = operation(data)
+        self._keep(op)
+        return op, held
+
+    def _keep(self, op: Any) -> None:
         while self._asked and self._asked[0].result != lib.CL_LOG_PENDING:
             self._asked.popleft()
         self._asked.append(op)
-        return op, held
 
     def _wait(self, op: Any, rc: int, what: str) -> None:
         log = self._open
@@ -305,21 +309,25 @@ class Log(Closing):
 
     def extend(self, datas: Sequence[bytes], *, tag: int = 0, kind: int = 0) -> list[int]:
         """Append records, as few flushes as they fit; their indexes when all are durable."""
-        with self._lock:
-            ops: list[tuple[Any, Any]] = []
-            waited = rc = 0
-            for data in datas:
-                op, held = self._op(data, tag, kind)
-                while (rc := lib.cl_log_append(self._open, op)) == -errno.EAGAIN and waited < len(ops):
-                    self._wait(ops[waited][0], 0, "append to the log")
-                    waited += 1
-                if rc:
-                    break
-                ops.append((op, held))
-            for op, _ in ops[waited:]:
-                self._wait(op, 0, "append to the log")
-            check(rc, "append to the log", _full(rc))
-            return [int(op.index) for op, _ in ops]
+        batch = Batch([operation(data, tag, kind) for data in datas])
+        self._group.append(batch)
+        for op, _ in batch.asked[: batch.taken]:
+            check(op.result, "append to the log", self._why())
+        check(batch.rc, "append to the log", _full(batch.rc))
+        return [int(op.index) for op, _ in batch.asked]
+
+    def _take(self, op: Any) -> int:
+        """Give one of a batch to the log."""
+        self._keep(op)
+        rc = int(lib.cl_log_append(self._open, op))
+        if rc:
+            self._asked.pop()
+        return rc
+
+    def _why(self) -> str | None:
+        """Why the log failed, if it did."""
+        ptr = self._ptr
+        return ffi.string(lib.cl_log_why(ptr)).decode() if ptr is not None else None
 
     def truncate(self, first_gone: int) -> None:
         """Give up the records from there on; the next append gets that index."""

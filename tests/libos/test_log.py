@@ -9,14 +9,16 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cltest import die_with_parent, wait_until
 
-from corelane.drivers.blk import FaultBlk, memory_blk
+from corelane.drivers.blk import BlkFaults, FaultBlk, memory_blk
 from corelane.drivers.blk_file import FileBlk
 from corelane.libos._native import ffi, lib
 from corelane.libos.log import Log, LogDamaged, format_area
@@ -254,23 +256,22 @@ def test_an_interrupted_wait_leaves_the_log_what_it_points_to(tmp_path: Path, mo
     Log.create(tmp_path / "log", MIB)
     with Log.open(tmp_path / "log") as log:
         asked: list[weakref.ref[object]] = []
-        make, wait = log._op, log._wait
+        keep, pump = log._keep, log._group._pump
 
-        def remembered(*args: Any, **options: Any) -> Any:
-            op, held = make(*args, **options)
+        def remembered(op: Any) -> None:
             asked.append(weakref.ref(op))
-            return op, held
+            keep(op)
 
         def interrupted(*_: Any) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(log, "_op", remembered)
-        monkeypatch.setattr(log, "_wait", interrupted)
+        monkeypatch.setattr(log, "_keep", remembered)
+        monkeypatch.setattr(log._group, "_pump", interrupted)
         with pytest.raises(KeyboardInterrupt):
             log.extend([b"a", b"b"])
         gc.collect()
         assert all(ref() is not None for ref in asked)
-        monkeypatch.setattr(log, "_wait", wait)
+        monkeypatch.setattr(log._group, "_pump", pump)
         assert log.append(b"c") == 3
         log.append(b"d")
         gc.collect()
@@ -305,3 +306,118 @@ def test_who_may_not_write_it_may_look(tmp_path: Path) -> None:
     )
     assert done.stdout == "[b'first']\n", done.stderr
     assert "cannot open log: Permission denied" in done.stderr
+
+
+SLOW = BlkFaults(latency_min_ns=1000, latency_max_ns=1000)
+
+
+class Slow(FaultBlk):
+    """A device whose flushes end when `gather` returns: all that the log has in flight by then."""
+
+    def __init__(self, *, virtual: bool) -> None:
+        super().__init__(memory_blk(4 * MIB), virtual_clock=virtual)
+        self.virtual = virtual
+        self.gather: Callable[[], object] = lambda: None
+        format_area(self)
+        self.log = Log(self)
+        self.set(SLOW)
+
+    def wait(self, queue: int = 0, timeout_s: float = -1.0) -> None:
+        """With a virtual clock time passes only here."""
+        self.gather()
+        if self.virtual:
+            self.now_ns += 1000
+        else:
+            super().wait(queue, timeout_s)
+
+    def end(self) -> None:
+        """Close log and device."""
+        self.set(BlkFaults())
+        self.now_ns += 1_000_000
+        self.log.close()
+        self.close()
+
+
+def in_threads(n: int, call: Callable[[int], object]) -> list[threading.Thread]:
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(n)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_threads_that_append_share_flushes() -> None:
+    n, each = 16, 8
+    blk = Slow(virtual=True)
+    log = blk.log
+    indexes: list[list[int]] = [[] for _ in range(n)]
+    left = n
+    lock = threading.Lock()
+
+    def work(i: int) -> None:
+        nonlocal left
+        for k in range(each):
+            indexes[i].append(log.append(b"%d:%d" % (i, k), tag=i))
+        with lock:
+            left -= 1
+
+    def gather() -> None:
+        wait_until(lambda: len(log._group) >= left, 60, "those that append to come")
+
+    blk.gather = gather
+    for thread in in_threads(n, work):
+        thread.join(60)
+        assert not thread.is_alive()
+    blk.gather = lambda: None
+    assert log.stats()["flushes"] < n * each / 4
+    assert sorted(index for mine in indexes for index in mine) == list(range(1, n * each + 1))
+    found = {r.index: r.data for r in log.records()}
+    for i, mine in enumerate(indexes):
+        assert [found[index] for index in mine] == [b"%d:%d" % (i, k) for k in range(each)]
+    blk.end()
+
+
+def test_one_that_is_refused_does_not_keep_others_from_being_durable() -> None:
+    blk = Slow(virtual=True)
+    log = blk.log
+    large = bytes(lib.cl_log_max_bytes(log._ptr) + 1)
+    ended: dict[int, object] = {}
+
+    def work(i: int) -> None:
+        try:
+            ended[i] = log.extend([b"good", large] if i % 2 else [b"good"])
+        except CorelaneError as error:
+            ended[i] = error.errno
+
+    blk.gather = lambda: wait_until(lambda: len(log._group) + len(ended) >= 8, 60, "all to come")
+    for thread in in_threads(8, work):
+        thread.join(60)
+        assert not thread.is_alive()
+    blk.gather = lambda: None
+    assert [ended[i] for i in (1, 3, 5, 7)] == [errno.EMSGSIZE] * 4
+    assert len({ended[i][0] for i in (0, 2, 4, 6)}) == 4  # type: ignore[index]
+    assert [r.data for r in log.records()] == [b"good"] * 8
+    blk.end()
+
+
+def test_closing_ends_the_appends_that_wait() -> None:
+    blk = Slow(virtual=False)
+    log = blk.log
+    flies = threading.Event()
+    ended: list[object] = []
+
+    def work(_: int) -> None:
+        try:
+            while True:
+                log.trim(log.append(b"x"))
+        except CorelaneError as error:
+            ended.append(error.why)
+
+    blk.gather = flies.set
+    threads = in_threads(8, work)
+    assert flies.wait(60)
+    log.close()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert ended == ["it is closed"] * 8
+    blk.close()
