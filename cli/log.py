@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--socket", metavar="PATH", help=text)
     parser.add_argument("--first", type=values.positive, metavar="INDEX", help="dump: from this record on")
     parser.add_argument("--count", type=values.positive, metavar="N", help="dump: at most so many records")
-    parser.add_argument("--mib", type=values.positive, default=64, metavar="N", help="create: size (default 64)")
+    text = "create: size of the file (default 64; a device's own)"
+    parser.add_argument("--mib", type=values.positive, metavar="N", help=text)
+    parser.add_argument("--force", action="store_true", help="create: give up what the block device holds")
     parser.add_argument(
         "--snapshot-mib", type=values.whole, default=0, metavar="N", help="create: largest snapshot (default none)"
     )
@@ -41,8 +43,8 @@ def run(options: argparse.Namespace) -> int:
         if options.area:
             why = "who opens a log in a new area makes it"
             raise CorelaneError(f"make a log in storage area {options.path}", why, "use `corelane areas create`")
-        Log.create(options.path, options.mib * _MIB, snapshot_bytes=options.snapshot_mib * _MIB)
-        print(json.dumps({"path": options.path, "bytes": options.mib * _MIB}) if options.json else "created")
+        size = _create(options)
+        print(json.dumps({"path": options.path, "bytes": size}) if options.json else "created")
         return 0
     opened = (
         Log.open_area(options.path, options.socket, on_damage="read-only")
@@ -51,6 +53,21 @@ def run(options: argparse.Namespace) -> int:
     )
     with opened as log:
         return check(log, options.json) if options.action == "check" else dump(log, options)
+
+
+def _create(options: argparse.Namespace) -> int:
+    from ..libos.log import Log, format_device, is_device
+
+    snapshot_bytes = options.snapshot_mib * _MIB
+    if is_device(options.path):
+        if options.mib:
+            raise CorelaneError(f"make a log of {options.path}", "--mib is given", "a block device has its own size")
+        return format_device(options.path, snapshot_bytes=snapshot_bytes, force=options.force)
+    if options.force:
+        raise CorelaneError(f"make the log {options.path}", "--force is given", "it is for block devices only")
+    size = int(options.mib or 64) * _MIB
+    Log.create(options.path, size, snapshot_bytes=snapshot_bytes)
+    return size
 
 
 def check(log: Log, as_json: bool) -> int:

@@ -15,10 +15,11 @@ _COLUMNS = ("NODE", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "DURABLE", "M
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     made = actions.add_parser("init", help="make the empty log of a new node, once")
-    made.add_argument("--log", metavar="FILE", help="in this file")
+    made.add_argument("--log", metavar="FILE", help="in this file, which is made, or on this block device")
     made.add_argument(
-        "--size", type=values.size, default="256M", metavar="SIZE", help="of the file: bytes, K, M or G (default 256M)"
+        "--size", type=values.size, metavar="SIZE", help="of the file: bytes, K, M or G (default 256M; a device's own)"
     )
+    made.add_argument("--force", action="store_true", help="give up what the block device holds")
     made.add_argument("--area", metavar="NAME", help="in this storage area, which nothing was written to yet")
     made.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: the user's own, or root's)")
     made.add_argument("--json", action="store_true", help="print JSON")
@@ -70,13 +71,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from ..apps.raft.logs import make_log_area, make_log_file
+    from ..apps.raft.logs import make_log_area, make_log_device, make_log_file
+    from ..libos.log import is_device
     from ..runtime.paths import default_socket
 
     if bool(options.log) == bool(options.area):
         raise CorelaneError("make a node's log", "neither or both of --log and --area are given", "give one of them")
-    if options.log:
-        size = options.size
+    if options.log and is_device(options.log):
+        if options.size:
+            raise CorelaneError(f"make a log of {options.log}", "--size is given", "a block device has its own")
+        size = make_log_device(options.log, force=options.force)
+    elif options.force:
+        raise CorelaneError("make a node's log", "--force is given", "it is for block devices only")
+    elif options.log:
+        size = options.size or 256 << 20
         make_log_file(options.log, size)
     else:
         size = make_log_area(options.socket or default_socket(), options.area)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -136,6 +137,34 @@ def format_area(blk: Blk, *, snapshot_bytes: int = 0, flush_bytes: int = 0, area
     check(lib.cl_log_format(blk.ptr, queue, layout, err), "make a log", err)
 
 
+def is_device(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a block device of that name."""
+    try:
+        return stat.S_ISBLK(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def format_device(
+    path: str | os.PathLike[str], *, snapshots: int = 0, snapshot_bytes: int = 0, force: bool = False
+) -> int:
+    """Make an empty log of a block device that nobody has open; its bytes.
+
+    snapshots: room for one, as a part of the device: 4 for a quarter; or snapshot_bytes. One that is not zero at its
+    beginning, where logs, file systems and tables of partitions have their superblocks, is refused but by force: what
+    it holds is lost then. Raises CorelaneError.
+    """
+    with blk_file.FileBlk(path) as blk:
+        size = blk.size_bytes
+        head = blk.read(0, min(_SCAN_BYTES, size // 4096 * 4096))
+        if not force and (left := len(head.lstrip(b"\0"))):
+            at = (len(head) - left) // 4096 * 4096
+            why = f"the block at offset {at} is not zero: it holds a log, or something else"
+            raise CorelaneError(f"make a log of {path}", why, "force it if that is not needed", errno.EEXIST)
+        format_area(blk, snapshot_bytes=size // snapshots & ~4095 if snapshots else snapshot_bytes)
+        return size
+
+
 def format_if_new(blk: Blk, *, snapshot_bytes: int = 0) -> bool:
     """Make an empty log of a device that was never formatted; whether it was so. Opening judges all others.
 
@@ -199,7 +228,9 @@ class Log(Closing):
 
     @staticmethod
     def create(path: str | os.PathLike[str], size: int, *, snapshot_bytes: int = 0) -> None:
-        """Make a new file of `size` bytes (a multiple of 4096) with an empty log."""
+        """Make a new file of `size` bytes (a multiple of 4096) with an empty log. Of a device: `format_device`."""
+        if is_device(path):
+            raise CorelaneError(f"make the log {path}", "it is a block device", "use format_device")
         blk_file.create(path, size)
         with blk_file.FileBlk(path) as blk:
             format_area(blk, snapshot_bytes=snapshot_bytes)

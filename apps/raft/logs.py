@@ -18,7 +18,7 @@ from typing import Any
 from ...drivers.blk import Blk
 from ...drivers.blk_area import AreaBlk
 from ...drivers.blk_file import FileBlk, create
-from ...libos.log import SUPERBLOCKS_BYTES, format_area, format_if_new
+from ...libos.log import SUPERBLOCKS_BYTES, format_area, format_device, format_if_new
 from ...runtime.errors import CorelaneError, check
 from .._native import ffi, lib
 
@@ -51,9 +51,13 @@ def _name_durably(made: str, path: str) -> None:
         os.close(folder)
 
 
+SNAPSHOTS = 4
+"""A log has room for two snapshots, each of this part of it."""
+
+
 def snapshot_bytes(size: int) -> int:
-    """Room for a snapshot in a log of `size` bytes, which has two of them."""
-    return size // 4 & ~4095
+    """Room for a snapshot in a log of `size` bytes."""
+    return size // SNAPSHOTS & ~4095
 
 
 class NodeLog:
@@ -109,6 +113,11 @@ class LogArea(NodeLog):
             self.blk.close()
             raise CorelaneError(f"open the log in storage area {name}", f"there is none: {_BLANK}", _NONE, errno.ENOENT)
         self._open(f"in storage area {name}")
+
+
+def make_log_device(path: str, *, force: bool = False) -> int:
+    """Make an empty log of a block device; its bytes. Raises CorelaneError, also if it is not zero, but for force."""
+    return format_device(path, snapshots=SNAPSHOTS, force=force)
 
 
 def make_log_file(path: str, size: int) -> None:
