@@ -148,6 +148,7 @@ def _allocator(allocator: Mapping[str, Any]) -> list[str]:
         f"allocator of loop {allocator['loop']}: {rate['decisions']:,.0f} decisions/s, "
         f"p50 {_us(decision['p50_us'])}, p99 {_us(decision['p99_us'])}; {rate['moves']:,.0f} moves/s; "
         f"{allocator['violations']:,} times work waited beside an idle core, "
+        f"{allocator['violations_asleep']:,} while the loop slept, "
         f"{allocator['violations_late']:,} more in {allocator['late_looks']:,} looks that came late"
     ]
     steps = {name: step["n"] for name, step in allocator["actuation"].items() if step["n"]}

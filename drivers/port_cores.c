@@ -101,10 +101,11 @@ static void yield_now(void)
 }
 
 /* The loop sleeps when it knows of nothing to do; the caller has stored what it is to see, and fenced. */
-static void rouse_loop(const struct port_arena *a)
+static void rouse_loop(struct port_arena *a)
 {
     if (a->never_sleeps || !cl_load_relaxed(&a->loop->sleeping))
         return;
+    cl_store_relaxed(&port_lines(a, 0)->rung_tsc, cl_tsc());
     uint64_t one = 1;
     ssize_t ignored = write(a->doorbell, &one, sizeof one); /* EAGAIN: a ring is pending anyway */
     (void)ignored;
@@ -323,7 +324,8 @@ static void cores_help(struct cl_cores *c)
     struct port_arena *a = cl_load_acquire(&port->managed);
     if (!a)
         return;
-    __atomic_fetch_add(&port_lines(a, 0)->help, 1, __ATOMIC_RELAXED);
+    cl_store_relaxed(&port_lines(a, 0)->help_tsc, cl_tsc());
+    __atomic_fetch_add(&port_lines(a, 0)->help, 1, __ATOMIC_RELEASE); /* release: the stamp */
     cl_fence_seq_cst(); /* as in ring_doorbell: our word before its flag */
     rouse_loop(a);
 }

@@ -184,11 +184,13 @@ static inline void look_at_kthread(struct io_loop *loop, struct io_kthread *k, s
 static void look_at_help(struct io_loop *loop, struct io_app *app, struct found *f, uint64_t now)
 {
     struct io_allotment *a = &app->cores;
-    uint32_t help = cl_load_relaxed(a->shared_help);
+    uint32_t help = cl_load_acquire(&a->shared_first->help); /* acquire: its stamp */
     if (help != a->help) {
+        uint64_t said = cl_load_relaxed(&a->shared_first->help_tsc), last = loop->cores.last_check;
         a->help = help;
         a->help_last = now;
-        a->help_since = a->help_since ? a->help_since : now;
+        if (a->help_since == 0) /* one that was not said since the last look is no honest stamp, or another's */
+            a->help_since = said - last <= now - last ? said : now;
     }
     if (cl_likely(a->help_since == 0))
         return;
@@ -259,7 +261,7 @@ static bool may_rest(const struct io_app *app)
 static bool still_rests(struct io_cores *c, const struct io_app *app, uint64_t now)
 {
     const struct io_allotment *a = &app->cores;
-    if (!a->rests || a->held || cl_load_relaxed(a->shared_help) != a->help)
+    if (!a->rests || a->held || cl_load_relaxed(&a->shared_first->help) != a->help)
         return false;
     for (uint32_t i = 0; i < app->n_kthreads; i++) {
         const struct io_kthread *k = &app->kthreads[i];
@@ -464,22 +466,37 @@ static void set_wanted(struct io_core *core, bool wanted)
     cl_store_relaxed(&core->state->wanted, wanted); /* advice: orders nothing */
 }
 
+/* Whether the application said that it waits more than an interval before the loop's sleep ended, and rang for nothing in
+ * that sleep: after a ring it is the kernel that lets the loop run late. */
+static bool was_slept_through(const struct io_loop *loop, const struct io_allotment *a)
+{
+    const struct io_cores *c = &loop->cores;
+    uint64_t rung = cl_load_relaxed(&a->shared_first->rung_tsc), slept = loop->woke - c->last_check;
+    if (a->help_since - c->last_check > slept || rung - c->last_check <= slept)
+        return false;
+    return loop->woke - a->help_since > c->interval;
+}
+
 /* Whether this look comes more than an interval late, other than after a sleep. If a core idled beside one that waited
- * meanwhile, then not since somebody had decided so: that is counted apart. After look(), and before anything is done about it. */
+ * meanwhile, then not since somebody had decided so: that is counted apart, and so is sleep beside one that waited. After
+ * look(), and before anything is done about it. */
 static bool late_look(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
-    uint64_t since = cl_max(c->last_check, loop->woke);
-    bool waits = false, idle = false;
-    if (cl_likely((int64_t)(now - since - 2 * c->interval) <= 0) || c->last_check == 0)
+    bool slept = (int64_t)(loop->woke - c->last_check) > 0, waits = false, through = false, idle = false;
+    bool late = (int64_t)(now - (slept ? loop->woke : c->last_check) - 2 * c->interval) > 0;
+    if (cl_likely(!late && !slept) || c->last_check == 0)
         return false;
-    for (uint32_t i = 0; i < c->n_active; i++)
+    for (uint32_t i = 0; i < c->n_active; i++) {
         waits |= wants_more(c->active[i]);
+        through |= slept && wants_more(c->active[i]) && was_slept_through(loop, &c->active[i]->cores);
+    }
     for (uint32_t i = 0; i < c->n; i++)
         idle |= !has_work(&c->core[i]) && !c->core[i].moving;
-    io_count(c->stats.late_looks, 1);
-    io_count(c->stats.violations_late, waits && idle);
-    return true;
+    io_count(c->stats.late_looks, late);
+    io_count(c->stats.violations_late, late && waits && idle);
+    io_count(c->stats.violations_asleep, through && idle);
+    return late;
 }
 
 /* Who still waits, and what follows: owners without work park at once, and the loop watches them. */

@@ -136,7 +136,7 @@ int io_allot(struct cl_io *io, struct io_app *app, const struct cl_io_app_config
     a->deadline_ns = config->deadline_us * 1000ull;
     a->quantum_ticks = ticks(io, config->quantum_us * 1000ull);
     a->shared_look = (uint64_t *)((uint8_t *)app->memory.base + CL_ARENA_LOOK_OFFSET);
-    a->shared_help = &lines[0].help;
+    a->shared_first = &lines[0];
     for (uint32_t k = 0; k < app->n_kthreads; k++) {
         struct io_member *m = &app->kthreads[k].member;
         m->slot = (uint32_t)slot + k;

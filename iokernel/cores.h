@@ -77,10 +77,10 @@ struct io_allotment {
     uint64_t deadline_ns, quantum_ticks;
     uint64_t look; /* copy of the arena's look word, which we write */
     uint64_t *shared_look;
-    const uint32_t *shared_help;
-    uint32_t help;               /* last seen */
-    uint64_t help_since;         /* when it was said first; 0: heeded */
-    uint64_t help_last;          /* and last */
+    const struct cl_arena_kthread *shared_first; /* the lines of kthread 0, where the words for help are */
+    uint32_t help;                               /* last seen */
+    uint64_t help_since;         /* when it was said, of what is not heeded the first that was seen; 0: all is */
+    uint64_t help_last;          /* and when it was seen last */
     uint32_t held;               /* cores whose owner is one of its kthreads and has work or is on its way */
     uint32_t usable;             /* kthreads that could be given a core, those that have one included */
     uint32_t demand;             /* cores that it could use at this moment, those held included */

@@ -176,9 +176,10 @@ struct cl_io_cores_stats {
     uint64_t decisions, decisions_timed, decision_ns; /* all; those timed, and the sum of their times */
     uint64_t urgent;                                  /* of the decisions: before the interval was over */
     /* Spells of more than an interval in which a core was idle beside one that waited, and the loop looked and left it so.
+     * Sleeps of the loop in which a core was so, since one had said that it waits and nobody had woken the loop for that.
      * Decisions more than an interval late: the loop was kept from running, or by a call of its own. And of these, those that
      * found a core idle beside one that waited. */
-    uint64_t violations, late_looks, violations_late;
+    uint64_t violations, violations_asleep, late_looks, violations_late;
     uint64_t moves, wakes, asked, interrupted, evicted, not_started, died;
     uint64_t late; /* times that a new owner had not begun, but was in line for the CPU, and was waited for */
     /* Of those evicted: the new owner ran already, or there was none; and the new owner did not begin either. The others

@@ -36,7 +36,7 @@
 #include "ring.h"
 
 // cffi: begin
-#define CL_SHM_VERSION 2
+#define CL_SHM_VERSION 3
 #define CL_SHM_PAGE 4096
 #define CL_SHM_NAME_BYTES 32 /* an application's name with its terminating zero */
 #define CL_SHM_MAX_KTHREADS 64
@@ -117,9 +117,11 @@ struct cl_arena_kthread {
     /* Line 4: see there. */
     struct cl_signals signals CL_ALIGNED(64);
     /* Line 5: "there is work for more kthreads than run" (uthreads spawned from outside, a sibling with too much).
-     * Writers: any thread of the application (atomic add, relaxed; then a seq_cst fence and a look at the loop's
-     * `sleeping`). Reader: iokernel (relaxed). Of kthread 0 only. */
+     * Writers: any thread of the application (atomic add, release: after help_tsc; then a seq_cst fence and a look at the
+     * loop's `sleeping`). Reader: iokernel (acquire). Of kthread 0 only. */
     uint32_t help CL_ALIGNED(64);
+    uint64_t help_tsc; /* cl_tsc() when that was said last. Any thread (relaxed); the iokernel judges ages by it */
+    uint64_t rung_tsc; /* cl_tsc() when the loop was last seen asleep and was rung for. Likewise */
     /* Lines 6 and 7: reserved. Zero. */
     uint8_t reserved[128] CL_ALIGNED(64);
 };

@@ -1,18 +1,21 @@
 """No core idles beside an application that waits for longer than an interval: by what a loop that runs counts itself.
 
 The loop tells what it decided (`violations`, of which there are none) from what it came too late to see
-(`violations_late`), so that this holds on a machine that keeps it from running. On a clock of its own, with more cores
-and at every instant: c/cores_choice.c, c/cores_random.c.
+(`violations_late`), so that this holds on a machine that keeps it from running. Sleep beside work that nobody woke it
+for is a third count (`violations_asleep`). On a clock of its own, with more cores and at every instant:
+c/cores_choice.c, c/cores_random.c.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from cltest import wait_until
+from cltest.cbuild import ROOT, setup_py
 from cltest.cores import FightingApp, fighting_ground
 
 from corelane.drivers.loadgen import Loadgen, Phase
@@ -21,6 +24,8 @@ from corelane.iokernel import Iokernel
 WAIT_S = 60.0
 ENOUGH_MOVES = 100
 ENOUGH_LOOKS = 10_000
+OUTSIDE = "tests/iokernel/c/cores_outside.c"
+ENOUGH_SPAWNS = 300
 
 
 class Ground:
@@ -83,3 +88,45 @@ def test_a_policy_that_leaves_a_core_idle_is_found_out(ground):
     before = ground.counted("violations")
     ground.work()
     assert ground.counted("violations") == before
+
+
+@pytest.fixture
+def resting(socket_path: str) -> Iterator[Iokernel]:
+    """An iokernel with one worker core and nothing to do, whose loop sleeps."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs that this process may use: taskset -pc 0-1 $$")
+    with Iokernel(
+        socket_path, loop_cpus=[cpus[0]], worker_cpus=cpus[1:2], policy="delay", spin_us=20, pause_us=20
+    ) as io:
+        yield io
+
+
+def allocator(io: Iokernel) -> dict[str, int]:
+    counters: dict[str, int] = io.stats()["cores"]["allocators"][0]
+    return counters
+
+
+def test_a_loop_that_sleeps_is_woken_for_work_from_outside(resting, c_program, seed):
+    print(c_program(OUTSIDE)(resting.socket_path, str(ENOUGH_SPAWNS), str(seed), timeout_s=WAIT_S))
+    counted = allocator(resting)
+    assert resting.stats()["loops"][0]["sleeps"] > ENOUGH_SPAWNS / 3, "most of it came while the loop slept"
+    assert counted["violations"] + counted["violations_asleep"] == 0
+
+
+def test_one_that_nobody_wakes_is_found_out(
+    resting: Iokernel, c_program: Callable[..., Callable[..., str]], tmp_path: Path, seed: int
+) -> None:
+    """What is counted above is counted at all: with a port that never rings."""
+    name = Path("drivers/port_cores.c")
+    text, rings = (ROOT / name).read_text(), "write(a->doorbell, &one, sizeof one)"
+    assert text.count("if (a->never_sleeps || ") == text.count(rings) == 1, "the code has changed: mend the fault"
+    (tmp_path / name.name).write_text(text.replace("if (a->never_sleeps || ", "if (true || "))
+    deaf = c_program(
+        OUTSIDE,
+        [path for path in setup_py().c_sources() if path != name],
+        [f'-DPORT_CORES_C="{tmp_path / name.name}"', f"-iquote{ROOT / 'drivers'}"],
+    )
+    deaf(resting.socket_path, "3", str(seed), timeout_s=WAIT_S)  # brought up by the port's watcher each time
+    assert allocator(resting)["violations_asleep"] > 0
+    assert allocator(resting)["violations"] == 0

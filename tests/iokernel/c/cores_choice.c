@@ -310,6 +310,32 @@ static void looks_that_come_late_are_told_apart(void)
     world_delete(&w);
 }
 
+/* Help is as old as it says, as long as it was said since the last look. */
+static void help_is_as_old_as_its_stamp(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){0});
+    struct app *a = app_add(&w, (struct wish){.kind = LATENCY});
+    struct kthread *k = &a->k[0];
+    start(&w, k);
+    park(k);
+    run(&w, 100 * US);
+    uint64_t said[] = {w.now + 100 * US, w.now, w.now + 10 * MS};
+    for (unsigned i = 0; i < 3; i++) {
+        k->line->help_tsc = said[i];
+        k->line->help++;
+        w.now += 300 * US;
+        run(&w, 1 * US);
+        CHECK(cores_of(&w, a).thread_age_ns == (i == 0 ? 201 * US : 1)); /* else it was seen just now */
+        CHECK(owns(&w, k) && acts(&w, k));
+        run(&w, 20 * US);
+        park(k);
+        run(&w, 20 * US);
+    }
+    CHECK(cl_hist_percentile(cl_io_detection(w.io, a->id), 100) >= 201 * US);
+    world_delete(&w);
+}
+
 /* A policy that leaves it so has it counted, however many looks come late; but not the time in which nobody looked. */
 static void late_looks_hide_no_policy(void)
 {
@@ -405,5 +431,5 @@ SCENARIOS_MAIN(SCENARIO(kthread_inside_a_uthread_comes_first), SCENARIO(frame_fo
                SCENARIO(quantum), SCENARIO(classes), SCENARIO(batch_takes_turns), SCENARIO(last_core),
                SCENARIO(loops_keep_to_their_own_cores), SCENARIO(static_lets_cores_idle),
                SCENARIO(looks_that_come_late_are_told_apart), SCENARIO(late_looks_hide_no_policy),
-               SCENARIO(static_keeps_a_guaranteed_core), SCENARIO(flows_go_to_those_that_run),
-               SCENARIO(ages_are_from_below))
+               SCENARIO(help_is_as_old_as_its_stamp), SCENARIO(static_keeps_a_guaranteed_core),
+               SCENARIO(flows_go_to_those_that_run), SCENARIO(ages_are_from_below))

@@ -258,8 +258,9 @@ static void settle_app(struct io_app *app, uint64_t now)
     k->sample_tsc = NOW;
     a->help_last = a->help_since ? NOW - 2 * ((int64_t)(core.decided - a->help_last) >= 0) : 0;
     a->help_since = a->help_since ? NOW : 0;
-    if (il_peek(a->shared_help, 4) == a->help) {
-        cl_store_relaxed((uint32_t *)a->shared_help, 0);
+    uint32_t *help = &shared.arena[k->member.slot].line.help;
+    if (il_peek(help, 4) == a->help) {
+        cl_store_relaxed(help, 0);
         a->help = 0;
     }
     if (a->rests)
@@ -423,7 +424,7 @@ static void begin_app(unsigned i)
     a->kind = i ? CL_POLICY_BATCH : CL_POLICY_LATENCY;
     a->maximum = a->weight = 1;
     a->shared_look = &arena->look.look;
-    a->shared_help = &arena->line.help;
+    a->shared_first = &arena->line;
     *k = (struct io_kthread){.park = &arena->line.park, .app = &apps[i]};
     k->rx.shared_head = &arena->line.rx_head;
     k->rx.size = 16;
