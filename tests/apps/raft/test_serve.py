@@ -352,6 +352,8 @@ def test_the_example_replicates_a_state_machine_in_python(make_group, tmp_path: 
         for command, why in ((b"withdraw ann 9", "too little there"), (b"deposit ann", "say: deposit NAME AMOUNT")):
             with pytest.raises(CommandRefused, match=why):
                 client.command(command)
+        with pytest.raises(CorelaneError, match="could not answer: UnicodeDecodeError"):
+            client.query(b"\xff")
         group.kill(1)
         assert client.command(b"deposit ann 1") == b"4"
         assert client.query(b"ann") == b"4"
