@@ -14,7 +14,9 @@ class Options:
     """What `corelane run raft-kv` takes."""
 
     id: int = option(1, "this node, one of the peers")
-    peers: str = option("", "all nodes, this one's too: 1=ADDRESS:PORT,2=ADDRESS:PORT,...")
+    peers: str = option(
+        "", "all nodes, this one's too: 1=ADDRESS:PORT,2=ADDRESS:PORT,...; at its first start they are the voters"
+    )
     port: int = option(11211, "UDP port of memcached's protocol")
     group: str = option("", "name of the group: nodes, clients and logs of another one are refused")
     log: str = option("", "file of the persistent log, made by `corelane raft init` (none: in memory only)")
@@ -24,7 +26,9 @@ class Options:
     election_ms: int = option(10, "without a leader for so long, or up to twice that, a node asks for votes")
     lease: bool = option(False, "reads by lease: no round of messages, but clocks must not drift apart by a quarter")
     max_sessions: int = option(MAX_SESSIONS, "sessions of clients at one time")
-    join: bool = option(False, "this node will be added to a running group, so it begins with no members")
+    join: bool = option(
+        False, "at its first start: this node will be added to a running group, so it begins with no voters"
+    )
 
 
 def setup(runtime: Any, options: Options) -> RaftService:

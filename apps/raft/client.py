@@ -78,7 +78,7 @@ class Client:
         resend_s: float = 0.05,
         sock: socket.socket | None = None,
     ) -> None:
-        self._nodes = parse_peers(peers) if isinstance(peers, str) else dict(peers)
+        self._nodes = parse_peers(peers)
         self._cluster, self._timeout_s, self._resend_s = cluster_of(group), timeout_s, resend_s
         self._socket = sock or socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._at = min(self._nodes)  # the node asked next

@@ -109,15 +109,17 @@ int cl_raft_restore(struct cl_raft *r, uint64_t term, uint32_t vote, uint64_t sn
         return -EINVAL;
     r->term = cl_max(term, snapshot_term);
     r->vote = r->term == term ? vote : 0;
-    if (!snapshot_index)
-        return 0;
-    raft_log_reset(&r->log, snapshot_index, snapshot_term);
-    r->snapshot_index = r->commit = r->applied = r->apply_handed = snapshot_index;
-    r->snapshot_term = snapshot_term;
-    r->snapshot_bytes = snapshot_bytes;
-    r->base_members = r->snapshot_members = *members;
-    r->base_members_index = snapshot_index;
-    raft_members_set(r, members, snapshot_index);
+    if (snapshot_index) {
+        raft_log_reset(&r->log, snapshot_index, snapshot_term);
+        r->snapshot_index = r->commit = r->applied = r->apply_handed = snapshot_index;
+        r->snapshot_term = snapshot_term;
+        r->snapshot_bytes = snapshot_bytes;
+    }
+    if (members) {
+        r->base_members = r->snapshot_members = *members;
+        r->base_members_index = snapshot_index;
+        raft_members_set(r, members, snapshot_index);
+    }
     return 0;
 }
 

@@ -47,6 +47,11 @@ static uint64_t mix(uint64_t z)
     return z ^ (z >> 31);
 }
 
+uint64_t node_digest(uint64_t digest, uint64_t word)
+{
+    return mix((digest ^ word) + 0x9e3779b97f4a7c15ull);
+}
+
 /* A digest of what has to be the same on every node (node.h). */
 static uint64_t group_settings(const struct cl_raft_node_config *c)
 {
@@ -55,7 +60,7 @@ static uint64_t group_settings(const struct cl_raft_node_config *c)
         c->raft.lease_reads, c->log != NULL};
     uint64_t digest = 0;
     for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        digest = mix((digest ^ words[i]) + 0x9e3779b97f4a7c15ull);
+        digest = node_digest(digest, words[i]);
     return digest;
 }
 
@@ -92,6 +97,8 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
     int rc = cl_raft_new(&node->config.raft, &node->raft, err);
     if (!rc && (rc = take_memory(node)))
         snprintf(err, 256, "no memory for a Raft node");
+    if (!rc)
+        rc = node_first_new(node, err);
     if (!rc)
         rc = node_disk_new(node, err);
     if (rc) {
@@ -276,10 +283,12 @@ void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64
         cl_count(&node->count.frames_refused, 1);
         return;
     }
-    if (!node_settings_good(node, m.from, m.group_settings) || !node_life_good(node, m.from, m.life))
+    if (!node_settings_good(node, m.from, m.group_settings) || !node_life_good(node, m.from, m.life) ||
+        !node_first_good(node, m.from, m.first_voters))
         return;
     node_advance_ticks(node); /* what it promises by this counts from now, not from when this node last ran */
-    cl_raft_step(node->raft, &m);
+    if (!cl_raft_step(node->raft, &m))
+        node_first_learn(node, &m);
     note_leader(node);
     if (m.type == CL_RAFT_SNAPSHOT)
         node_drive(node); /* its chunk points into `data` */

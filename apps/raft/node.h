@@ -28,6 +28,10 @@
  * a node neither leads, votes nor follows; the others go on without it. Those that decide what is applied are written to the log, too:
  * a node that is started on it with others is FAILED. All nodes of a group have logs, or none: that is in the digest, too.
  *
+ * First voters. raft.members are voters and count when the log is empty, or there is none; they are written to it before the node says
+ * anything. Later they come from the log, whatever the configuration says. None: the node joins a group. A digest of them goes with
+ * messages, and those of a node that began with others are refused and counted (node_first.c).
+ *
  * Without logs, a node that ends must not come back under its id. Those who knew it refuse it, and it stops (node_lives.c).
  *
  * Snapshots are taken inside poll when the log is half full (compact_bytes), as a whole and at once: saving and restoring stop the
@@ -133,6 +137,7 @@ struct cl_raft_node_config {
 struct cl_raft_node_counters {
     uint64_t frames_in, frames_refused;           /* refused: neither of the core nor of a node, or not for this one */
     uint64_t other_settings, other_settings_node; /* of those refused: for its group settings; the last node that was */
+    uint64_t other_voters, other_voters_node;     /* the same: for it began with other voters */
     /* Of those refused, without logs: for its node was known in another life; the last node that was; not known yet. */
     uint64_t other_life, other_life_node, unknown_life;
     uint64_t commands, queries; /* of own clients and forwarded */
@@ -171,6 +176,8 @@ CL_API const char *cl_raft_node_why(const struct cl_raft_node *node); /* STOPPED
 CL_API uint64_t cl_raft_node_led_ns(const struct cl_raft_node *node);
 /* Without a log: whether it knows node `id`, and in no other life than this one. */
 CL_API int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint64_t life);
+/* The voters that it began with: how many; 0: it joined. Good once it is RUNNING. */
+CL_API uint32_t cl_raft_node_first_voters(const struct cl_raft_node *node, uint32_t ids[16]);
 /* The core, for its status, and to change members or transfer leadership; poll afterwards. */
 CL_API struct cl_raft *cl_raft_node_core(struct cl_raft_node *node);
 CL_API void cl_raft_node_counters(const struct cl_raft_node *node, struct cl_raft_node_counters *out);

@@ -105,14 +105,16 @@ static bool write_hard(struct node_disk *d)
     if (!o)
         return false;
     put32(meta, NODE_META_MAGIC);
-    put32(meta + 4, d->node->config.raft.id);
+    put32(meta + 4, NODE_META_VERSION);
     put64(meta + 8, d->node->config.raft.cluster);
     put64(meta + 16, d->term);
-    put64(meta + 24, d->vote);
+    put32(meta + 24, d->vote);
+    put32(meta + 28, d->node->config.raft.id);
     put64(meta + 32, d->node->config.machine.settings);
     put64(meta + 40, d->node->config.session_ms);
     put32(meta + 48, d->node->config.max_sessions);
     put32(meta + 52, d->node->config.reply_bytes);
+    node_first_put(d->node, meta + 56);
     o->hard_seq = d->hard_seq;
     o->op.data = meta;
     o->op.bytes = sizeof(meta);
@@ -208,6 +210,15 @@ void node_disk_write(struct cl_raft_node *node, const struct cl_raft_ready *read
         d->term = ready->term;
         d->vote = ready->vote;
     }
+    write_waiting(d);
+}
+
+void node_disk_rewrite(struct cl_raft_node *node)
+{
+    struct node_disk *d = node->disk;
+    if (!d)
+        return;
+    d->hard = 1;
     write_waiting(d);
 }
 

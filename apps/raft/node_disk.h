@@ -7,8 +7,10 @@
 #include "node_internal.h"
 
 #define NODE_META_MAGIC 0x4d524c43u /* "CLRM" */
-/* u32 magic, u32 id, u64 cluster, u64 term, u64 vote, u64 machine's settings, u64 session_ms, u32 max_sessions, u32 reply_bytes */
-#define NODE_META_BYTES 56
+#define NODE_META_VERSION 2
+/* u32 magic, u32 version, u64 cluster, u64 term, u32 vote, u32 id, u64 machine's settings, u64 session_ms, u32 max_sessions,
+ * u32 reply_bytes, the first voters (node_first.c) */
+#define NODE_META_BYTES (56 + NODE_FIRST_BYTES)
 
 enum node_what { NODE_ENTRY, NODE_HARD, NODE_CUT };
 
@@ -21,7 +23,7 @@ struct node_op {
 };
 
 enum node_save_state { SAVE_NOTHING, SAVE_BEGIN, SAVE_WRITING, SAVE_COMMIT, SAVE_COMMITTING, SAVE_DONE };
-enum node_recover_state { RECOVER_BEGIN, RECOVER_SNAPSHOT, RECOVER_CORE, RECOVER_ENTRIES };
+enum node_recover_state { RECOVER_BEGIN, RECOVER_SNAPSHOT, RECOVER_CORE, RECOVER_ENTRIES, RECOVER_WRITES };
 
 struct node_disk {
     struct cl_raft_node *node;

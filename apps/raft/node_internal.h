@@ -3,6 +3,7 @@
  * node.c           making one, the loop, frames in          node_client.c    commands, queries, answers
  * node_forward.c   asking the leader                        node_snapshot.c  snapshots, taken and installed
  * node_round.c     when a batch of commands goes        node_lives.c     nodes without logs that come back
+ * node_first.c     the voters that a group began with
  * node_disk.c      writes          node_save.c   snapshots made durable          node_recover.c   reading back
  * session.c        sessions        node_clock.c    the log's clock */
 #ifndef CORELANE_APPS_RAFT_NODE_INTERNAL_H
@@ -149,6 +150,21 @@ void node_advance_ticks(struct cl_raft_node *node);
 /* Whether a frame of that node may be taken; if not, it is counted. */
 bool node_settings_good(struct cl_raft_node *node, uint32_t from, uint64_t settings);
 
+/* A digest of several words, one after the other; it begins with 0. */
+uint64_t node_digest(uint64_t digest, uint64_t word);
+
+/* node_first.c */
+#define NODE_FIRST_BYTES 76 /* u64 digest, u32 how many, u32[16] their ids; 0 of them: it joined */
+/* Those of the configuration, as for a node that has no log, or an empty one. 0, or -EINVAL. */
+int node_first_new(struct cl_raft_node *node, char err[256]);
+void node_first_put(const struct cl_raft_node *node, uint8_t out[NODE_FIRST_BYTES]);
+/* From now on those that were put: in config.raft.members. False: that is not possible. */
+bool node_first_get(struct cl_raft_node *node, const uint8_t in[NODE_FIRST_BYTES]);
+/* Whether a frame of that node may be taken; if not, it is counted. */
+bool node_first_good(struct cl_raft_node *node, uint32_t from, uint64_t digest);
+/* The core took a message: a node that joined learns from its leader. */
+void node_first_learn(struct cl_raft_node *node, const struct cl_raft_msg *m);
+
 /* node_round.c */
 void node_round(struct cl_raft_node *node);
 
@@ -215,6 +231,8 @@ void node_disk_recover(struct cl_raft_node *node);
 void node_disk_write(struct cl_raft_node *node, const struct cl_raft_ready *ready);
 /* Have the device begin what it can, take what it has done. Returns whether something happened. */
 bool node_disk_pump(struct cl_raft_node *node);
+/* Write term, vote and what else is beside them once more. */
+void node_disk_rewrite(struct cl_raft_node *node);
 /* Make a snapshot durable; node_snapshot_saved, or node_snapshot_received follows. */
 void node_disk_save(struct cl_raft_node *node, bool received);
 bool node_disk_saving(const struct cl_raft_node *node);

@@ -7,7 +7,7 @@
  *
  *     0  u32 magic "CLRL"   4  u8 version, u8 count, u8 whether to answer, u8 0   8  u32 CRC32C with this field 0   12  u32 bytes
  *    16  u64 cluster   24  u32 from, u32 to   32  u64 from's life   40  u64 to's, as far as the sender knows; 0: it does not
- *    48  u64 group settings   56  count times: u32 id, u32 0, u64 life: all that the sender knows, itself first
+ *    48  u64 group settings   56  u64 first voters   64  count times: u32 id, u32 0, u64 life: all that the sender knows, itself first
  *
  * Only a frame that names the receiver's present life is believed, since its sender was alive in that, and not only in one that a group
  * had before all of it was stopped; others are answered. Who reads of itself in another life stops. What one node knows, the others hear, too,
@@ -21,8 +21,8 @@
 #include "bytes.h"
 
 #define MAGIC 0x4c524c43u
-#define VERSION 1
-#define HEADER 56
+#define VERSION 2
+#define HEADER 64
 #define ITEM 16
 
 struct lives_frame {
@@ -70,6 +70,7 @@ static void tell(struct cl_raft_node *node, uint32_t to, uint64_t to_life, bool 
     put64(p + 32, c->life);
     put64(p + 40, to_life);
     put64(p + 48, c->group_settings);
+    put64(p + 56, c->first_voters);
     p += HEADER;
     for (uint32_t i = 0; i < l->count; i++, p += ITEM) {
         put32(p, l->known[i].id);
@@ -183,7 +184,8 @@ bool node_lives_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t b
         return true;
     stop_if_known(node, &f);
     struct node_life *from = find(l, f.from);
-    if (node->state != CL_RAFT_RUNNING || (from && !node_life_good(node, f.from, f.life)))
+    if (node->state != CL_RAFT_RUNNING || (from && !node_life_good(node, f.from, f.life)) ||
+        !node_first_good(node, f.from, get64(data + 56)))
         return true;
     if (f.to_life != node->config.raft.life) {
         tell(node, f.from, f.life, true);

@@ -51,29 +51,49 @@ static bool same_settings(struct node_disk *d, const uint8_t *meta)
     return false;
 }
 
-/* Term and vote from the meta blob. False: it is another node's. */
-static bool read_meta(struct node_disk *d, uint64_t *term, uint32_t *vote)
+/* A log that nothing was written to yet: from now on the first voters are those of the configuration. False: it is not empty. */
+static bool begin_meta(struct node_disk *d)
+{
+    uint64_t last = cl_log_durable_index(d->log);
+    d->hard = 1;
+    if (!last && !d->recover_snapshot.number)
+        return true;
+    node_stop(
+        d->node,
+        "the log holds entries or a snapshot, up to %llu, but not who voted first in the group, nor this "
+        "node's votes: it is not whole, so take the node out of the group, and add one with another id and a new log",
+        (unsigned long long)cl_max(last, d->recover_snapshot.index));
+    return false;
+}
+
+/* What is beside the entries: the meta blob, as node_disk.c writes it. False: it is another node's. */
+static bool read_meta(struct node_disk *d)
 {
     uint8_t meta[CL_LOG_META_BYTES];
     uint32_t bytes = cl_log_meta_get(d->log, meta);
     const struct cl_raft_config *c = &d->node->config.raft;
-    *term = 0;
-    *vote = 0;
     if (!bytes)
-        return true;
-    if (bytes != NODE_META_BYTES || get32(meta) != NODE_META_MAGIC) {
-        node_stop(d->node, "the log is not that of a Raft node of this version: give it an empty one");
+        return begin_meta(d);
+    if (bytes != NODE_META_BYTES || get32(meta) != NODE_META_MAGIC || get32(meta + 4) != NODE_META_VERSION) {
+        node_stop(d->node,
+                  "the log is not that of a Raft node of this version (%d), which reads no other: add a node with "
+                  "another id and a new log in its place",
+                  NODE_META_VERSION);
         return false;
     }
-    if (get32(meta + 4) != c->id || get64(meta + 8) != c->cluster) {
-        node_stop(d->node, "the log is of node %u of cluster %llu, not of node %u of cluster %llu", get32(meta + 4),
+    if (get32(meta + 28) != c->id || get64(meta + 8) != c->cluster) {
+        node_stop(d->node, "the log is of node %u of cluster %llu, not of node %u of cluster %llu", get32(meta + 28),
                   (unsigned long long)get64(meta + 8), c->id, (unsigned long long)c->cluster);
         return false;
     }
     if (!same_settings(d, meta))
         return false;
-    *term = get64(meta + 16);
-    *vote = (uint32_t)get64(meta + 24);
+    if (!node_first_get(d->node, meta + 56)) {
+        node_stop(d->node, "the log does not say who voted first in the group: it was not written by a Raft node");
+        return false;
+    }
+    d->term = get64(meta + 16);
+    d->vote = get32(meta + 24);
     return true;
 }
 
@@ -83,14 +103,13 @@ static bool restore_core(struct node_disk *d)
     struct cl_raft_members members;
     const struct cl_log_snapshot *s = &d->recover_snapshot;
     char why[NODE_WHY_BYTES] = "the log's superblocks name no term for it, or voters that cannot be";
-    uint64_t term;
-    uint32_t vote;
-    if (!read_meta(d, &term, &vote))
+    if (!read_meta(d))
         return false;
+    members = node->config.raft.members;
     int rc = s->number ? node_restore(node, &node->incoming, &members, why) : 0;
     if (!rc)
-        rc = cl_raft_restore(node->raft, term, vote, s->number ? s->index : 0, s->tag, s->bytes,
-                             s->number ? &members : NULL);
+        rc = cl_raft_restore(node->raft, d->term, d->vote, s->number ? s->index : 0, s->number ? s->tag : 0, s->bytes,
+                             &members);
     if (rc) {
         node_stop(node, "the snapshot of entry %llu cannot be restored from: %s", (unsigned long long)s->index, why);
         return false;
@@ -199,8 +218,15 @@ static bool recover_step(struct node_disk *d)
             open_cursor(d);
         d->recover = RECOVER_ENTRIES;
         return true;
+    case RECOVER_ENTRIES:
+        if (!read_entries(d))
+            return false;
+        d->recover = RECOVER_WRITES;
+        return true;
     default:
-        if (read_entries(d) && d->node->state == CL_RAFT_RECOVERING)
+        if (d->hard)
+            node_disk_rewrite(d->node);
+        if (!d->hard && !d->ops_count && d->node->state == CL_RAFT_RECOVERING)
             d->node->state = CL_RAFT_RUNNING;
         return false;
     }

@@ -108,6 +108,7 @@ class Operator(Client):
             raise CorelaneError(what, "it is not among the peers", "give its address, too")
         if not any(self.status(node) for _ in range(4)):
             raise CorelaneError(what, "it does not answer", "start it first, with the option join=yes")
+        self._check_addresses(what, node)
         voters, learners, begun = self._members()
         if learner and voters == {node}:
             raise CorelaneError(what, "no voter would be left", "add another one first")
@@ -119,6 +120,14 @@ class Operator(Client):
             self._await_log(what, node)
             voters, learners, begun = self._members()
         return self._change(what, voters | {node}, learners - {node}, begun)
+
+    def _check_addresses(self, what: str, node: int) -> None:
+        """Whoever may have to send to it must know where it is."""
+        without = [i for i, s in self.all().items() if s and i != node and node not in {p["id"] for p in s["links"]}]
+        if without:
+            some = f"node {without[0]} does" if len(without) == 1 else f"nodes {', '.join(map(str, without))} do"
+            hint = f"start each again with node {node} among its peers, one after the other; it changes no voters"
+            raise CorelaneError(what, f"{some} not know its address", hint)
 
     def _await_log(self, what: str, node: int) -> None:
         """Wait until a learner gets, within a round of _ROUND_S, all that was committed when the round began."""

@@ -134,10 +134,11 @@ struct cl_raft_config {
     uint64_t uncommitted_bytes;     /* [log_bytes / 2] proposals beyond it are refused: -EAGAIN */
     uint64_t cluster;               /* messages of another cluster are refused */
     uint64_t group_settings;        /* goes with messages, to be compared by a node, which fills it in (node.h) */
+    uint64_t first_voters;          /* the same: a digest of who voted first; 0: not known yet (node_first.c) */
     uint64_t life;                  /* the same; 0: it has a log (node_lives.c) */
     uint64_t seed;                  /* of election timeouts; mixed with the id */
     uint32_t pending_reads;         /* [1024] reads that wait at one time */
-    struct cl_raft_members members; /* a new cluster's; ignored if cl_raft_restore brings a snapshot with members */
+    struct cl_raft_members members; /* a new cluster's; cl_raft_restore may bring others */
 };
 
 /* An entry. `data` is good until the next call that goes in. */
@@ -172,7 +173,7 @@ struct cl_raft_msg {
     uint64_t received; /* APPEND_REPLY */
     uint64_t offset, total;
     uint64_t context;
-    uint64_t group_settings, life; /* in: the sender's */
+    uint64_t group_settings, first_voters, life; /* in: the sender's */
     const uint8_t *data;
     struct cl_raft_members members; /* SNAPSHOT */
 };
@@ -270,12 +271,15 @@ struct cl_raft;
 /* Memory for everything. -EINVAL or -ENOMEM with a reason in err. */
 CL_API int cl_raft_new(const struct cl_raft_config *config, struct cl_raft **out, char err[256]);
 CL_API void cl_raft_delete(struct cl_raft *raft);
-/* Before first use: what was durable. members NULL: those of the configuration (no snapshot was ever made). */
+/* Before first use: what was durable. members: of the snapshot; without one, the first ones. NULL: those of the configuration. */
 CL_API int cl_raft_restore(struct cl_raft *raft, uint64_t term, uint32_t vote, uint64_t snapshot_index,
                            uint64_t snapshot_term, uint64_t snapshot_bytes, const struct cl_raft_members *members);
 /* The next durable entry: snapshot_index + 1, ... -EINVAL: not the next, or its term goes back; -ENOSPC. */
 CL_API int cl_raft_restore_entry(struct cl_raft *raft, uint64_t term, uint32_t kind, const uint8_t *data,
                                  uint32_t bytes);
+
+/* What goes with messages as cl_raft_config.first_voters from now on. */
+CL_API void cl_raft_set_first_voters(struct cl_raft *raft, uint64_t digest);
 
 /* A message from another node, decoded. 0: handled; 1: of no use, counted; -EINVAL: refused, counted; -EIO: failed. */
 CL_API int cl_raft_step(struct cl_raft *raft, const struct cl_raft_msg *msg);

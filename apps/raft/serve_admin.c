@@ -83,6 +83,7 @@ static void say_why(struct text *t, const char *why)
 static uint32_t status_text(struct cl_raft_service *svc, char out[STATUS_BYTES])
 {
     struct cl_raft_status s;
+    uint32_t first[CL_RAFT_MAX_NODES];
     struct text t = {out, STATUS_BYTES};
     cl_raft_status(cl_raft_node_core(svc->node), &s);
     say(&t, "{\"id\": %u, \"state\": \"%s\", \"role\": \"%s\", \"term\": %lu, \"leader\": %u", s.id,
@@ -97,7 +98,8 @@ static uint32_t status_text(struct cl_raft_service *svc, char out[STATUS_BYTES])
     say_ids(&t, "outgoing", s.members.outgoing, s.members.n_outgoing);
     say(&t, ", ");
     say_ids(&t, "learners", s.members.learners, s.members.n_learners);
-    say(&t, "}");
+    say(&t, "}, ");
+    say_ids(&t, "first_voters", first, cl_raft_node_first_voters(svc->node, first));
     say_peers(&t, &s);
     say_links(&t, &svc->channel);
     say_why(&t, cl_raft_node_why(svc->node));

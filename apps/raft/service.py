@@ -46,19 +46,33 @@ def cluster_of(group: str) -> int:
     return int.from_bytes(hashlib.blake2b(group.encode(), digest_size=8).digest(), "little") if group else 0
 
 
-def parse_peers(text: str) -> dict[int, tuple[str, int]]:
-    """{id: (address, port)} of "1=10.0.0.1:7400,2=10.0.0.2:7400"; raises CorelaneError."""
+def parse_peers(peers: str | Addresses) -> dict[int, tuple[str, int]]:
+    """{id: (address, port)} of "1=10.0.0.1:7400,2=10.0.0.2:7400", or of such a mapping; raises CorelaneError."""
+    what = f"understand the peers {peers!r}"
+    pairs: list[tuple[int, tuple[str, int]]] = []
+    if not isinstance(peers, str):
+        pairs = list(peers.items())
+    else:
+        for word in peers.split(","):
+            try:
+                number, place = word.split("=")
+                address, port = place.rsplit(":", 1)
+                pairs.append((int(number), (str(ipaddress.IPv4Address(address)), int(port))))
+            except ValueError:
+                raise CorelaneError(what, f"{word!r} is not ID=ADDRESS:PORT", "as in 1=10.77.0.11:7400") from None
     out: dict[int, tuple[str, int]] = {}
-    for word in text.split(","):
-        try:
-            number, place = word.split("=")
-            address, port = place.rsplit(":", 1)
-            ipaddress.IPv4Address(address)
-            out[int(number)] = (address, int(port))
-        except ValueError:
-            raise CorelaneError(
-                f"understand the peers {text!r}", f"{word!r} is not ID=ADDRESS:PORT", "as in 1=10.77.0.11:7400"
-            ) from None
+    for id, at in pairs:
+        if not 1 <= id < 1 << 32:
+            raise CorelaneError(what, f"{id} is no id of a node", "take 1 or more")
+        if not 1 <= at[1] <= 65535:
+            raise CorelaneError(what, f"{at[1]} is no port", "take 1 to 65535")
+        if id in out:
+            raise CorelaneError(what, f"node {id} is there twice", "give each node one address")
+        if at in out.values():
+            raise CorelaneError(what, f"two nodes are at {at[0]}:{at[1]}", "give each node an address of its own")
+        out[id] = at
+    if len(out) > lib.CL_RAFT_MAX_NODES:
+        raise CorelaneError(what, f"they are {len(out)}", f"a group has {lib.CL_RAFT_MAX_NODES} nodes at most")
     return out
 
 
@@ -78,14 +92,15 @@ class RaftService:
 
     def _watch(self) -> None:
         """Say it once if the node stops, each time its disk is late, once if it can make no snapshots, and once
-        of each node whose group settings are others: a replica that does not vote, or soon takes no more commands, must
-        not go unnoticed."""
+        of each node whose group settings or first voters are others: a replica that does not vote, or soon takes no
+        more commands, must not go unnoticed."""
         node = lib.cl_raft_service_node(self._ptr)
         s = ffi.new("struct cl_raft_status *")
         counters = ffi.new("struct cl_raft_node_counters *")
         durable, since, told, told_large, told_failed = -1, 0.0, False, False, False
         unlike: set[int] = set()
         former: set[int] = set()
+        others: set[int] = set()
         while not self._closing.wait(WATCH_S):
             if lib.cl_raft_node_state(node) == lib.CL_RAFT_STOPPED:
                 why = ffi.string(lib.cl_raft_node_why(node)).decode()
@@ -102,6 +117,15 @@ class RaftService:
                     " start it like the others"
                 )
                 _LOGGER.error(text, self.id, other, self._settings)
+            if counters.other_voters and (other := int(counters.other_voters_node)) not in others:
+                others.add(other)
+                text = (
+                    "Raft node %d refuses node %d, and is refused by it: their groups began with other voters,"
+                    " this one's with %s. Those are the peers of a node's first start, for good, and must be equal on"
+                    " all. Stop the one that is wrong, make its log anew, and start it with the peers that the others"
+                    " began with, or, if it is to be added, with join=yes"
+                )
+                _LOGGER.error(text, self.id, other, self._first_voters(node))
             if counters.other_life and (other := int(counters.other_life_node)) not in former:
                 former.add(other)
                 text = (
@@ -132,6 +156,12 @@ class RaftService:
                 told = True
                 text = "Raft node %d: its disk has not answered for %g s, and it does not vote before it does"
                 _LOGGER.error(text, self.id, LATE_S)
+
+    @staticmethod
+    def _first_voters(node: Any) -> str:
+        ids = ffi.new("uint32_t[16]")
+        n = lib.cl_raft_node_first_voters(node, ids)
+        return ",".join(map(str, sorted(ids[0:n]))) or "voters that it, which joined, was not told of"
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -240,21 +270,24 @@ def serve(
 ) -> RaftService:
     """Serve node `id` of `peers` on a libos Runtime that has not started.
 
-    peers: of all nodes, this one's too, {id: (address, port)} or as `parse_peers` takes it. machine: the state
-    machine; None: the key-value store. kv_port: memcached's protocol there (only for that). log: a file that
+    peers: of all nodes, this one's too, {id: (address, port)} or as `parse_peers` takes it. At a node's first start
+    they are the voters that the group begins with, and must be the same on all of its first nodes; that is written to
+    the log, and later they are addresses only, of which there may be more. machine: the state machine; None: the
+    key-value store. kv_port: memcached's protocol there (only for that). log: a file that
     `make_log_file` made once (logs.py). area: in its place, a storage area of the runtime's iokernel. Neither, as
     for all nodes of the group: in memory. A node that ends must not be started again under its id then, since it has
     forgotten its votes and what it acknowledged: the others refuse it, and it stops (docs/raft.md). sqpoll: a kernel
     thread looks for its writes (docs/storage.md).
     memory_bytes: of the store. election_ms: without a leader for so long, a node asks for votes. lease: reads by
-    lease (see raft.h for what that assumes of clocks). join: this node will be added to a running group. disk: what
+    lease (see raft.h for what that assumes of clocks). join: at its first start, this node will be added to a running
+    group; later it changes nothing. disk: what
     to put around the log's device (logs.py). group: its name; nodes, clients and logs of another one are refused.
     max_sessions: of clients; with one more, the one that was silent for longest ends. reply_bytes: of the longest
     reply, 64 KiB at most; memory for max_sessions of them is taken. settings: further fields of struct cl_raft_config.
     memory_bytes, election_ms, lease, max_sessions and reply_bytes are the same on every node: one with others is
     refused. Raises CorelaneError.
     """
-    places = parse_peers(peers) if isinstance(peers, str) else dict(peers)
+    places = parse_peers(peers)
     if id not in places:
         raise CorelaneError(f"serve Raft node {id}", "it is not among the peers", "give its own address, too")
     mine = (runtime.address, places[id][1])

@@ -99,6 +99,12 @@ static void put_header(const struct cl_raft *r, const struct cl_raft_msg *m, uin
     put32(out + 92, m->data_bytes);
     put64(out + 96, r->config.group_settings);
     put64(out + 104, r->config.life);
+    put64(out + 112, r->config.first_voters);
+}
+
+void cl_raft_set_first_voters(struct cl_raft *r, uint64_t digest)
+{
+    r->config.first_voters = digest;
 }
 
 static void put_entries(const struct cl_raft *r, const struct cl_raft_msg *m, uint8_t *p)
@@ -157,6 +163,7 @@ static void get_header(const uint8_t *in, struct cl_raft_msg *m)
     m->data_bytes = get32(in + 92);
     m->group_settings = get64(in + 96);
     m->life = get64(in + 104);
+    m->first_voters = get64(in + 112);
 }
 
 /* What follows the header is what the header says, to the byte. */

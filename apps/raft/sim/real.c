@@ -92,7 +92,7 @@ static void real_reset(struct sim_world *w, struct sim_node *n)
     r->blk = NULL;
     r->said = r->held = r->held_snapshot = 0;
     r->bad = REAL_GOOD;
-    r->hurt = r->slow = r->hung = false;
+    r->hurt = r->slow = r->hung = r->began = false;
 }
 
 static int real_start(struct sim_world *w, struct sim_node *n)
@@ -141,17 +141,19 @@ static uint64_t env_wall_ms(void *arg)
     return real_clock(arg) / SIM_MS + 10000 + (uint64_t)r->owner->wall_ms;
 }
 
-/* The blob is node_disk.c's: term and vote are its words 2 and 3. */
+/* The blob is node_disk.c's: at 16 is the term, at 24 the vote. */
 static bool voted_durably(const struct real *r, uint64_t term, uint32_t vote)
 {
     uint8_t meta[CL_LOG_META_BYTES];
-    uint64_t words[2];
+    uint64_t its_term;
+    uint32_t its_vote;
     if (!r->log)
         return true;
     if (cl_log_meta_get(r->log, meta) < 32)
         return false;
-    memcpy(words, meta + 16, sizeof(words));
-    return words[0] == term && words[1] == vote;
+    memcpy(&its_term, meta + 16, sizeof(its_term));
+    memcpy(&its_vote, meta + 24, sizeof(its_vote));
+    return its_term == term && its_vote == vote;
 }
 
 /* Look into what leaves: votes are counted, acknowledgements are remembered. */
@@ -200,6 +202,21 @@ static void env_answer(void *arg, const struct cl_raft_token *token, int status,
     sim_answer(r->world, &out);
 }
 
+/* Whom it is told to begin with. Once its log says that, anything at all: nobody may mind. */
+static struct cl_raft_members first_members(struct real *r)
+{
+    struct sim_world *w = r->world;
+    uint64_t word = sim_mix(w->swarm.config.seed ^ sim_mix((uint64_t)r->owner->epoch * SIM_NODES + r->owner->id));
+    struct cl_raft_members m = {0};
+    if (!r->log || !r->began || !w->swarm.other_peers)
+        return r->owner->id > w->options.nodes ? m : w->swarm.config.members;
+    for (uint32_t id = 1; id <= w->n_nodes; id++)
+        if (word >> id & 1)
+            m.voters[m.n_voters++] = id;
+    w->result->other_peers++;
+    return m;
+}
+
 static int new_node(struct real *r)
 {
     struct sim_world *w = r->world;
@@ -222,8 +239,7 @@ static int new_node(struct real *r)
     char err[256];
     c.raft.id = n->id;
     c.raft.seed = sim_mix(c.raft.seed + (uint64_t)n->epoch * SIM_NODES + n->id);
-    if (n->id > w->options.nodes)
-        c.raft.members = (struct cl_raft_members){0};
+    c.raft.members = first_members(r);
     if (real_has_store(r)) /* chunks of an image: with 300 bytes each it would take seconds */
         c.raft.message_bytes = cl_max(c.raft.message_bytes, 20000u);
     sim_machine_init(&r->machine);
@@ -316,7 +332,7 @@ static void work(struct real *r)
     if (state == CL_RAFT_STOPPED)
         return stopped(r, cl_raft_node_why(r->node));
     if (state == CL_RAFT_RUNNING && !r->running) {
-        r->running = true;
+        r->running = r->began = true;
         sim_started(w, r->owner);
         next = cl_raft_node_poll(r->node);
     }

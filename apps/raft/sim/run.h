@@ -52,6 +52,7 @@ struct cl_raft_sim_result {
     uint64_t forgotten_lives;             /* NODE: started again without a log */
     uint64_t forgetful_nodes;             /* started again while a leader had its promise, and cut off */
     uint64_t wall_jumps;                  /* NODE: of wall clocks */
+    uint64_t other_peers;                 /* NODE: starts on a log with other first members than it began with */
     uint64_t reads_by_lease;
     uint64_t deposed_leaders; /* cut off just when another was to take over */
     uint64_t snapshots_made, snapshots_installed;

@@ -117,4 +117,5 @@ void sim_swarm_draw(struct sim_world *w)
     s->loyal = !below(w, 3);
     s->logless = w->options.mode != CL_RAFT_SIM_CORE && !below(w, 8);
     s->channel = w->options.mode != CL_RAFT_SIM_CORE && !below(w, 4);
+    s->other_peers = w->options.mode != CL_RAFT_SIM_CORE && below(w, 2);
 }

@@ -105,6 +105,7 @@ struct sim_swarm {
     uint32_t readers;     /* every second client only reads, and from leaders that may be none any more */
     uint32_t channel;     /* NODE: nodes talk over ../channel.h */
     uint32_t logless;     /* NODE: nobody has a log, so who crashes must not come back */
+    uint32_t other_peers; /* NODE: who is started again is told of other first members */
     uint32_t loyal;       /* all clients stay with a node that was left alone: its log grows apart */
     uint32_t prefix_ppm;  /* CORE: messages that bring fewer entries than they could */
     uint64_t session_ms;  /* NODE */

@@ -46,7 +46,7 @@ class Group:
         self.children: dict[int, subprocess.Popen[str]] = {}
         self.sockets: list[socket.socket] = []
 
-    def words(self, i: int, memory_bytes: int = 4 << 20) -> list[str]:
+    def words(self, i: int, memory_bytes: int = 4 << 20, peers: str = PEERS, join: str = "no") -> list[str]:
         """What starts node i of the store."""
         log = [] if self.log_dir is None else ["--option", f"log={self.log_dir}/{i}.log"]
         if self.log_dir and not (self.log_dir / f"{i}.log").exists():
@@ -65,7 +65,7 @@ class Group:
             "--poll",
             "block",
         ]
-        options = [f"id={i}", f"peers={PEERS}", "election_ms=100", f"memory_bytes={memory_bytes}"]
+        options = [f"id={i}", f"peers={peers}", f"join={join}", "election_ms=100", f"memory_bytes={memory_bytes}"]
         return [*kv, *(w for o in options for w in ("--option", o)), *log]
 
     def start(self, i: int, command: list[str] | None = None, stderr: TextIO | None = None) -> None:
@@ -122,7 +122,7 @@ def make_group(netns, tmp_path: Path) -> Iterator:
         path = f"/tmp/cl-{os.getpid()}-{tmp_path.name[-14:]}.sock"
         with space.entered():
             nic = Tap("clraft", address=f"{HOST}/16")
-        apps = {f"{p}-{i}": AppSettings(ipv4=f"10.77.0.{10 + i}") for i in (1, 2, 3) for p in ("raft",)}
+        apps = {f"raft-{i}": AppSettings(ipv4=f"10.77.0.{10 + i}") for i in (1, 2, 3, 4)}
         apps |= {f"ledger-{i}": AppSettings(ipv4=f"10.77.0.{10 + i}") for i in (1, 2, 3)}
         areas = Areas(open_device(str(disk))) if disk else None
         kernel = Iokernel(path, uplinks=[nic], mode="block", apps=apps, areas=areas)
@@ -214,10 +214,10 @@ def test_logs_on_areas_of_one_device_live_through_kill_9(make_group, tmp_path: P
     assert group.memcached(2, b"set a 5 0 3\r\ndef\r\n") == b"STORED\r\n"
 
 
-def operate(group: Group, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+def operate(group: Group, capsys: pytest.CaptureFixture[str], *words: str, peers: str = PEERS) -> tuple[int, str, str]:
     """`corelane raft` in the group's namespace: exit code, stdout, stderr."""
     with group.space.entered():
-        code = main(["raft", *words, "--peers", PEERS])
+        code = main(["raft", *words, "--peers", peers])
     said = capsys.readouterr()
     return code, said.out, said.err
 
@@ -239,7 +239,7 @@ def test_a_node_with_another_memory_is_refused_and_all_say_so(make_group, tmp_pa
             group.start(i, group.words(i, memory_bytes=(8 if i == 3 else 4) << 20), stderr)
     assert group.memcached(1, b"set a 5 0 3\r\nabc\r\n") == b"STORED\r\n"
     wanted = {i: f"Raft node {i} refuses node 3, and is refused by it" for i in (1, 2)} | {
-        3: f"here it is memory_bytes={8 << 20} election_ms=100 lease=no max_sessions=256 log=no. Stop"
+        3: f"here it is memory_bytes={8 << 20} election_ms=100 lease=no max_sessions=256 reply_bytes=16384 log=no. Stop"
     }
     wait_until(lambda: all(wanted[i] in said[i].read_text() for i in said), 60, "every node to say what it refuses")
     assert group.memcached(2, b"get a\r\n") == b"VALUE a 5 3\r\nabc\r\nEND\r\n"
@@ -330,6 +330,45 @@ def test_operators_look_at_a_group_change_its_members_and_hand_leadership_over(m
     code, out, err = operate(group, capsys, "members", "--timeout", "0.5")
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert "leads" in err
+
+
+@pytest.mark.timeout(120)
+def test_a_fourth_node_is_added_to_a_group_that_began_with_three(make_group, capsys, tmp_path: Path) -> None:
+    group = make_group(True)
+    longer = PEERS + ",4=10.77.0.14:7400"
+    for i in (1, 2, 3):
+        group.start(i)
+    assert group.memcached(1, b"set a 5 0 3\r\nabc\r\n") == b"STORED\r\n"
+    group.start(4, group.words(4, peers=longer, join="yes"))
+
+    def members(peers: str = longer) -> dict[int, str]:
+        code, out, _ = operate(group, capsys, "members", "--json", "--timeout", "60", peers=peers)
+        assert code == 0
+        return {m["id"]: m["part"] for m in json.loads(out)["members"]}
+
+    code, _, err = operate(group, capsys, "add", "4", "--timeout", "60", peers=longer)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "nodes 1, 2, 3 do not know its address" in err
+    for i in (1, 2, 3):
+        group.kill(i)
+        group.start(i, group.words(i, peers=longer))
+        assert b"abc" in group.memcached(i, b"get a\r\n")
+        assert members() == dict.fromkeys((1, 2, 3), "voter")
+    code, _, err = operate(group, capsys, "add", "4", "--timeout", "60", peers=longer)
+    assert (code, err) == (0, "")
+    assert members() == dict.fromkeys((1, 2, 3, 4), "voter")
+    group.kill(1)
+    assert group.memcached(4, b"set b 5 0 3\r\ndef\r\n") == b"STORED\r\n"  # 2, 3 and 4: a majority of four
+    group.start(1, group.words(1, peers=PEERS.replace(",2=", ",4=10.77.0.14:7400,2="), join="yes"))
+    assert b"def" in group.memcached(1, b"get b\r\n")
+    with (tmp_path / "5.err").open("w+") as said:  # as a new group of four
+        group.kill(4)
+        (tmp_path / "4.log").unlink()
+        group.start(4, group.words(4, peers=longer), said)
+        wanted = "Raft node 4 refuses node"
+        wait_until(lambda: wanted in (tmp_path / "5.err").read_text(), 60, "node 4 to say that it began otherwise")
+    assert "this one's with 1,2,3,4" in (tmp_path / "5.err").read_text()
+    assert members(PEERS) == dict.fromkeys((1, 2, 3, 4), "voter")
 
 
 def listed(path: str) -> dict[str, dict[str, object]]:

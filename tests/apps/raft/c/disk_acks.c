@@ -49,6 +49,12 @@ void cl_raft_room(const struct cl_raft *raft, struct cl_raft_room *out)
     *out = (struct cl_raft_room){0};
 }
 
+void node_first_put(const struct cl_raft_node *node, uint8_t out[NODE_FIRST_BYTES])
+{
+    (void)node;
+    memset(out, 0, NODE_FIRST_BYTES);
+}
+
 bool node_save_step(struct node_disk *d)
 {
     (void)d;

@@ -73,7 +73,7 @@ static void make(uint32_t id)
     struct cl_raft_node_config c = {
         .raft = {.id = id, .log_entries = 64, .log_bytes = 32768, .entry_bytes = 4096, .message_bytes = 1024},
         .env = {NULL, clock_of, clock_of, keep_frame, no_answer},
-        .machine = {NULL, apply_nothing, query_nothing, save_nothing, load_nothing, 0},
+        .machine = {.apply = apply_nothing, .query = query_nothing, .save = save_nothing, .load = load_nothing},
         .max_sessions = 4,
         .snapshot_bytes = 1 << 20,
         .life = id,
@@ -135,11 +135,13 @@ static void receive_checked(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size);
     memcpy(copy, data, size);
-    bool lives = !memcmp(copy, "CLRL", 4);
+    bool lives = size >= 64 && !memcmp(copy, "CLRL", 4);
     bool core = !lives && !node_frame_is(copy, size) && size >= CL_RAFT_HEADER_BYTES;
-    copy[4] = core ? RAFT_WIRE_VERSION : 1;
-    if (core || lives)
+    copy[4] = core ? RAFT_WIRE_VERSION : lives ? 2 : 1;
+    if (core || lives) {
         put64(copy + (lives ? 48 : 96), nodes[0]->config.raft.group_settings);
+        put64(copy + (lives ? 56 : 112), nodes[0]->config.raft.first_voters);
+    }
     if (core)
         put64(copy + 104, 2 + copy[24] % 2);
     put32(copy + 8, 0);

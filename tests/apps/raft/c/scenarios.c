@@ -128,11 +128,15 @@ static void snapshot(void)
     struct cl_raft_status s;
     CHECK(!cl_blk_memory_new(&memory, &blk, err), "%s\n", err);
     CHECK(!cl_log_format(blk, 0, &layout, err), "%s\n", err);
-    struct cl_log *log = open_log(blk);
+    struct cl_log *log = config.log = open_log(blk);
+    config.raft.members = (struct cl_raft_members){.n_voters = 3, .voters = {1, 2, 3}};
+    CHECK(!cl_raft_node_new(&config, &node, err), "%s\n", err);
+    for (int i = 0; i < 50 && cl_raft_node_state(node) != CL_RAFT_RUNNING; i++)
+        cl_raft_node_poll(node); /* says in the log who votes first */
+    cl_raft_node_delete(node);
     write_log(log);
     cl_log_close(log);
     log = config.log = open_log(blk);
-    config.raft.members = (struct cl_raft_members){.n_voters = 3, .voters = {1, 2, 3}};
     CHECK(!cl_raft_node_new(&config, &node, err), "%s\n", err);
     for (int i = 0; i < 50; i++, now_ns += 1000000)
         cl_raft_node_poll(node);

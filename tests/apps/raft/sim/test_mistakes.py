@@ -134,12 +134,21 @@ MISTAKES = {
         "apps/raft/core.c", "c.lease_reads ? c.election_ticks : 0;", "0;", 10000, "leases"
     ),
     "answers by a lease without a look at the clock": Mistake(
-        "apps/raft/node_client.c", "node_advance_ticks(node); /* the", "(void)0; /* the", 1000, "leases", mode=1
+        "apps/raft/node_client.c", "node_advance_ticks(node); /* the", "(void)0; /* the", 3000, "leases", 3, mode=1
     ),
     "lets those in who came back without a log": Mistake(
         "apps/raft/node_lives.c",
         "const struct node_life *known = find(l, from);\n    if (known && life && known->life == life)",
         "struct node_life *known = find(l, from);\n    if (known && (known->life = life))",
+        1000,
+        ANY,
+        mode=1,
+        nodes=3,
+    ),
+    "takes the voters from what it was started with, not from its log": Mistake(
+        "apps/raft/node_recover.c",
+        "                             &members);",
+        "                             s->number ? &members : NULL);",
         1000,
         ANY,
         mode=1,
@@ -159,7 +168,7 @@ MISTAKES = {
         "node_clock_advance(node, get64(p + 24));",
         "node->clock_ms = node->config.env.wall_ms(node->config.env.arg);",
         20,
-        "state-machine safety",
+        "state-machine safety|log's clock",
         mode=1,
     ),
     "snapshots without the log's clock": Mistake(
@@ -215,7 +224,7 @@ MISTAKES = {
         "node_clock_advance(node, get64(p + 24));",
         "node->clock_ms = node->config.env.wall_ms(node->config.env.arg);",
         200,
-        "state-machine safety",
+        "state-machine safety|log's clock",
         mode=2,
     ),
     "forgets the count of cas numbers in an image": Mistake(

@@ -99,6 +99,7 @@ def test_seeds_of_five_real_nodes(shard):
         "forgetful_nodes",
         "reads_by_lease",
         "wall_jumps",
+        "other_peers",
         "forgotten_lives",
         "datagrams_sent_again",
         "ops_answered",
