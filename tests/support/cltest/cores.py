@@ -21,6 +21,7 @@ from .waiting import wait_until
 
 LATENCY_IP = "10.77.0.2"
 RUNS = 65536  # as in cores_app.c
+DEEP = 8192  # more than any run has requests: what waits while the loop or the server is kept from running is not lost
 LIARS = ("aside", "relapsing")  # kinds that say what is not so, and run where they may not
 _RUN = np.dtype([("begin", "u8"), ("end", "u8"), ("stamps", "u8"), ("cpu", "u8")])
 _HEAD = np.dtype([("slot", "u8"), ("gap_ticks", "u8"), ("work", "u8"), ("n", "u8")])
@@ -132,7 +133,11 @@ def fighting_ground(socket_path: str, wait_s: float, loops: int = 1) -> Iterator
             loop_cpus=[cpus[0]] if loops == 1 else [-1] * loops,
             worker_cpus=cpus[1:2] if loops == 1 else cpus[:2],
             policy="delay",
-            apps={"echo": AppSettings(ipv4=LATENCY_IP)},
+            apps={
+                "echo": AppSettings(
+                    ipv4=LATENCY_IP, rx_slots=DEEP, tx_slots=DEEP, rx_buffers=DEEP, tx_buffers=DEEP
+                )
+            },
         ) as io,
     ):
         yield io, generator
