@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from cltest import wait_until
-from cltest.cores import LIARS, FightingApp, fighting_ground
+from cltest.cores import FIRST, LIARS, FightingApp, before_others, fighting_ground
 from cltest.moves import DONE, RELEASES, WANTED, Move, MoveLog
 from cltest.switching import assert_balanced, stats_of
 
@@ -146,14 +146,22 @@ def test_one_that_blocks_the_signal_is_evicted(fight):
     fight.sound()
 
 
+@pytest.fixture
+def first_in_line() -> Iterator[None]:
+    with before_others():
+        yield
+
+
+@pytest.mark.usefixtures("first_in_line")
 @pytest.mark.parametrize("kind", LIARS)
 def test_one_that_says_what_is_not_so_is_demoted(fight, kind):
     """It steps aside by its word, or runs again by it, and spins on: the kernel knows how long it ran.
 
     One that runs again before the new owner has begun is evicted, and has not got as far as to be caught. What is
-    caught is a quarter of the core in two windows on end of 50 ms in which it might not run. A machine with much else
-    to do does not give it that, hence the priority; and the more requests, the sooner a window is over."""
-    batch = fight.batch(kind, nice=-15)
+    caught is a quarter of the core in two windows on end of 50 ms in which it might not run, while the loop looks. A
+    machine with much else to do gives neither of them that, hence their priority; and the more requests, the sooner a
+    window is over."""
+    batch = fight.batch(kind, nice=FIRST)
     caught = ("squatted",) if kind == "aside" else ("squatted", "evicted")
     wait_until(
         lambda: (fight.serve(10_000), sum(fight.counted("batch")[how] for how in caught))[1],
