@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from cltest.cores import Notes
 from cltest.moves import (
     ASIDE,
     DIED,
@@ -170,3 +173,18 @@ def test_a_new_owner_that_goes_leaves_the_old_one_its_steps() -> None:
 
 def test_a_cpu_that_was_never_its_own() -> None:
     assert faults_of(A, (120, 150), cpu=CPU + 1)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "noted"),
+    [(0, 0, []), (230, 240, [(230, 240)]), (250, 240, [(250, 250)])],  # the last: it had stored its new begin only
+)
+def test_the_run_in_which_it_was_killed_counts(
+    tmp_path: Path, begin: int, end: int, noted: list[tuple[int, int]]
+) -> None:
+    notes = Notes(tmp_path / "notes")
+    notes.head["open"][0] = (begin, end, 2, CPU)
+    assert len(notes.runs()) == 0  # it goes on
+    last = notes.last_runs()
+    assert [(run["begin"], run["end"]) for run in last] == noted
+    assert bool(ran_unowned(last, checked(GOOD).went(A, 700), (50, 700), GAP, SKEW)) == (end > begin)

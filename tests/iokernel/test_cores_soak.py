@@ -73,7 +73,7 @@ class Soak:
         for log, checker in zip(self.logs, self.checkers, strict=True):
             checker.feed(log.read())
         for name, app in self.apps.items():
-            self.runs[name].append(app.runs())
+            self.runs[name].append(app.notes.runs())
 
     def go(self, name: str, how: str) -> None:
         """An application ends; afterwards what it noted is compared with the log. Liars run when they may not: they are
@@ -93,6 +93,7 @@ class Soak:
         wait_until(lambda: name not in self.io.apps, WAIT_S, f"{name} to be removed")
         self.look()
         gone = tsc()
+        self.runs[name].append(app.notes.last_runs())
         clock = default_clock()
         runs = np.concatenate(self.runs.pop(name))
         spans = [span for checker in self.checkers for span in checker.went(app.slot, gone)]  # by one of them
@@ -100,7 +101,7 @@ class Soak:
         found = [] if liar else ran_unowned(runs, spans, life, app.gap_ticks, clock.ns_to_ticks(SKEW_NS))
         self.noted += len(runs)
         self.faults += [f"{name}: {fault}" for fault in found[:10]]
-        assert app.runs_lost == 0, f"notes of {name} were not read in time"
+        assert app.notes.lost == 0, f"notes of {name} were not read in time"
         self.stopped.pop(name, None)
         app.reap(WAIT_S)
         del self.apps[name]

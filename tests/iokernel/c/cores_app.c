@@ -12,7 +12,8 @@
  *
  * The file (struct notes) is made by the test and mapped by both. A run is a stretch of stamps of cl_tsc(), each at most
  * GAP_US behind the one before: whoever is not on the core, for whatever reason, makes no stamps, so that the noted runs
- * never hold more than what the application did run. */
+ * never hold more than what the application did run. The one that goes on is there as well, so that of a process that is
+ * killed nothing is missing. */
 #include "../../../drivers/port_internal.h"
 #include "../../../libos/libos.h"
 #include "../../../runtime/clock.h"
@@ -38,6 +39,7 @@ struct run {
 /* Writer: the kthread (one), but for the head. Readers: the test, relaxed; `n` is stored after the run (release). */
 struct notes {
     uint64_t slot, gap_ticks, work, n;
+    struct run open; /* the one that goes on, read when the process is gone; `end` is stored last (release) */
     struct run runs[RUNS];
 };
 
@@ -45,14 +47,21 @@ static struct notes *notes;
 static struct port *port;
 static bool probed, blocking, lying, relapsing;
 
-static void note(uint64_t begin, uint64_t end, uint64_t stamps)
+static void stamp(void)
 {
-    struct run *r = &notes->runs[notes->n % RUNS];
-    r->begin = begin;
-    r->end = end;
-    r->stamps = stamps;
-    r->cpu = (uint64_t)sched_getcpu();
-    cl_store_release(&notes->n, notes->n + 1);
+    struct run *open = &notes->open;
+    uint64_t now = cl_tsc();
+    if (now - open->end > notes->gap_ticks) {
+        if (open->stamps) {
+            notes->runs[notes->n % RUNS] = *open;
+            cl_store_release(&notes->n, notes->n + 1);
+        }
+        open->cpu = (uint64_t)sched_getcpu();
+        open->stamps = 0;
+        cl_store_relaxed(&open->begin, now);
+    }
+    cl_store_relaxed(&open->stamps, open->stamps + 1);
+    cl_store_release(&open->end, now);
 }
 
 static void compute(void)
@@ -82,7 +91,6 @@ static void lie(void)
 
 static void job(void *arg)
 {
-    uint64_t begin = cl_tsc(), last = begin, stamps = 1;
     (void)arg;
     if (blocking) {
         sigset_t all;
@@ -91,14 +99,7 @@ static void job(void *arg)
     }
     for (;;) {
         compute();
-        uint64_t now = cl_tsc();
-        if (now - last > notes->gap_ticks) {
-            note(begin, last, stamps);
-            begin = now;
-            stamps = 0;
-        }
-        last = now;
-        stamps++;
+        stamp();
         if (probed)
             CL_PROBE();
         if (lying)
@@ -108,19 +109,13 @@ static void job(void *arg)
 
 static int64_t answer(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg)
 {
-    uint64_t begin = cl_tsc();
     (void)arg;
+    stamp();
     compute();
     if (len > room)
         return CL_HANDLER_ERROR;
     memcpy(reply, request, (size_t)len);
-    uint64_t end = cl_tsc();
-    if (end - begin <= notes->gap_ticks) {
-        note(begin, end, 2);
-    } else {
-        note(begin, begin, 1);
-        note(end, end, 1);
-    }
+    stamp();
     return len;
 }
 

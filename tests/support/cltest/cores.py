@@ -25,7 +25,7 @@ DEEP = 8192  # more than any run has requests: what waits while the loop or the 
 FIRST = -15  # priority
 LIARS = ("aside", "relapsing")  # kinds that say what is not so, and run where they may not
 _RUN = np.dtype([("begin", "u8"), ("end", "u8"), ("stamps", "u8"), ("cpu", "u8")])
-_HEAD = np.dtype([("slot", "u8"), ("gap_ticks", "u8"), ("work", "u8"), ("n", "u8")])
+_HEAD = np.dtype([("slot", "u8"), ("gap_ticks", "u8"), ("work", "u8"), ("n", "u8"), ("open", _RUN)])
 _BYTES = _HEAD.itemsize + RUNS * _RUN.itemsize
 
 
@@ -50,6 +50,36 @@ def before_others() -> Iterator[None]:
         _set_nice(was)
 
 
+class Notes:
+    """What an application notes of itself (struct notes of cores_app.c) in a file that both map."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("wb") as file:
+            file.truncate(_BYTES)
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), _BYTES)
+        self.head = np.frombuffer(self._map, _HEAD, 1)
+        self._runs = np.frombuffer(self._map, _RUN, RUNS, _HEAD.itemsize)
+        self._read = 0
+        self.lost = 0  # runs that were written over before they were read
+
+    def runs(self) -> np.ndarray:
+        """When it ran, as far as it noted that since the last call: begin, end, stamps, cpu."""
+        n = int(self.head["n"][0])
+        first = max(self._read, n - RUNS + RUNS // 16)  # what is being written over meanwhile is not read
+        self.lost += first - self._read
+        self._read = n
+        out: np.ndarray = self._runs[np.arange(first, n) % RUNS].copy()
+        return out
+
+    def last_runs(self) -> np.ndarray:
+        """The same of one that is gone: with the run in which it went."""
+        last = self.head["open"].copy()
+        last["end"] = np.maximum(last["begin"], last["end"])  # it may have gone between the two stores
+        out: np.ndarray = np.concatenate([self.runs(), last[last["begin"] > 0]])
+        return out
+
+
 class FightingApp:
     """One such process. kind: "latency", "probed", "unprobed", "blocking", or one of LIARS. nice: its priority, below 0
     as far as we may (root)."""
@@ -57,14 +87,7 @@ class FightingApp:
     def __init__(self, socket_path: str, name: str, kind: str, folder: Path, nice: int = 0) -> None:
         self.name, self.kind = name, kind
         self.path = folder / f"{name}.notes"
-        with self.path.open("wb") as file:
-            file.truncate(_BYTES)
-        with self.path.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), _BYTES)
-        self._head = np.frombuffer(self._map, _HEAD, 1)
-        self._runs = np.frombuffer(self._map, _RUN, RUNS, _HEAD.itemsize)
-        self._read = 0
-        self.runs_lost = 0  # written over before they were read
+        self.notes = Notes(self.path)
         binary = CBuild("plain").build("tests/iokernel/c/cores_app.c")
         self.process = subprocess.Popen(
             [str(binary), socket_path, name, str(self.path), kind],
@@ -82,26 +105,17 @@ class FightingApp:
     @property
     def slot(self) -> int:
         """The iokernel's number of its kthread, plus 1, as the log has it; 0: not attached yet."""
-        return int(self._head["slot"][0])
+        return int(self.notes.head["slot"][0])
 
     @property
     def gap_ticks(self) -> int:
         """Longest time between two stamps of one run."""
-        return int(self._head["gap_ticks"][0])
-
-    def runs(self) -> np.ndarray:
-        """When it ran, as far as it noted that since the last call: begin, end, stamps, cpu."""
-        n = int(self._head["n"][0])
-        first = max(self._read, n - RUNS + RUNS // 16)  # what is being written over meanwhile is not read
-        self.runs_lost += first - self._read
-        self._read = n
-        out: np.ndarray = self._runs[np.arange(first, n) % RUNS].copy()
-        return out
+        return int(self.notes.head["gap_ticks"][0])
 
     @property
     def work(self) -> int:
         """How often it has computed."""
-        return int(self._head["work"][0])
+        return int(self.notes.head["work"][0])
 
     def await_work(self, deadline_s: float = 60.0) -> None:
         """Wait until it has computed more than up to now."""
@@ -149,11 +163,7 @@ def fighting_ground(socket_path: str, wait_s: float, loops: int = 1) -> Iterator
             loop_cpus=[cpus[0]] if loops == 1 else [-1] * loops,
             worker_cpus=cpus[1:2] if loops == 1 else cpus[:2],
             policy="delay",
-            apps={
-                "echo": AppSettings(
-                    ipv4=LATENCY_IP, rx_slots=DEEP, tx_slots=DEEP, rx_buffers=DEEP, tx_buffers=DEEP
-                )
-            },
+            apps={"echo": AppSettings(ipv4=LATENCY_IP, rx_slots=DEEP, tx_slots=DEEP, rx_buffers=DEEP, tx_buffers=DEEP)},
         ) as io,
     ):
         yield io, generator
