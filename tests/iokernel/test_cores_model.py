@@ -44,6 +44,7 @@ CHECKED = {
     "asked": ("cuts=2", 0, 0, 0),
     "asked_in_loop": ("cuts=1", 0, 0, 0),
     "loop_sleeps": ("cuts=1", 0, 0, 0),
+    "spawned_from_outside": ("cuts=1 frames=2", 0, 0, 0),
     "own_timer": ("cuts=1", 0, 0, 0),
     "computes_on": ("cuts=1 ends=1 left=1 depth=0", 0, 0, 1),
     "interrupted": ("cuts=1 ends=2 left=2", 1, 1, 1),
@@ -143,6 +144,10 @@ MUTANTS = {
         "latency_stops",
         "cuts=0 ends=6 left=6 depth=0",
     ),
+    "the bell is not rung": Mutant("PORT_CORES_C", "a->never_sleeps", "true", "spawned_from_outside"),
+    "no last look before sleep": Mutant(
+        "IOKERNEL_IDLE_C", "io_round(loop, now)", "false", "spawned_from_outside", "cuts=1"
+    ),
     "the grant before the owner": Mutant(
         "MOVE_C",
         "cl_store_release(&core->state->owner, slot_of(k));\n    if (k)\n        bump(k);",
@@ -155,7 +160,7 @@ MUTANTS = {
     ),
 }
 # Of which function the fence is left out, and where it shows.
-FENCES = {"io_move": ("asked", "cuts=0"), "stalled": ("evicted", "ends=4 left=2")}
+FENCES = {"io_move": ("asked", "cuts=0"), "stalled": ("evicted", "ends=4 left=2"), "sleep_unless_work": ("spawned_from_outside", "cuts=1")}
 
 
 def others() -> list[Path]:

@@ -228,10 +228,26 @@ static void latency_main(void)
     }
 }
 
+/* A thread of the latency application that is none of its kthreads: it spawns, as cl_wake_one() has it. */
+static void outside_main(void)
+{
+    for (;;) {
+        il_choose(1, 0);
+        uint32_t spawned = (uint32_t)il_peek(&shared.frames, 4);
+        if (spawned == setting.frames)
+            continue;
+        cl_store_release(&shared.frames, spawned + 1);
+        cl_fence_seq_cst();
+        cores_help(&ports[0].cores);
+    }
+}
+
 /* One uthread that never ends. */
 static void batch_main(void)
 {
     struct cl_kthread *k = &kthreads[1];
+    if (setting.outside)
+        outside_main();
     for (;;) {
         inside(BATCH);
         il_choose(1, 0);                                            /* it computes */

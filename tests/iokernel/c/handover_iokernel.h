@@ -50,6 +50,7 @@ static struct {
     bool timer;      /* the latency application also gets up by itself */
     bool fickle;     /* the policy puts either first, as it likes */
     bool endless;    /* the latency application may begin to compute without end */
+    bool outside;    /* requests come from a thread of the latency application that is no kthread; there is no batch */
     unsigned manner; /* of the batch application */
 } setting;
 
@@ -414,6 +415,8 @@ static void own_all_of_the_loop(void)
     }
 }
 
+static uint32_t no_frames;
+
 static void begin_app(unsigned i)
 {
     struct io_allotment *a = &apps[i].cores;
@@ -426,7 +429,7 @@ static void begin_app(unsigned i)
     a->shared_look = &arena->look.look;
     a->shared_first = &arena->line;
     *k = (struct io_kthread){.park = &arena->line.park, .app = &apps[i]};
-    k->rx.shared_head = &arena->line.rx_head;
+    k->rx.shared_head = setting.outside ? &no_frames : &arena->line.rx_head;
     k->rx.size = 16;
     k->member.state = &shared.slot[i];
     k->member.signals.shared = &arena->line.signals;
@@ -437,10 +440,11 @@ static void begin_app(unsigned i)
     k->member.grant = shared.slot[i].grant = arena->line.signals.acted = (uint32_t)ip.upper[i] << 16 | 1;
     arena->line.signals.timer_tsc = UINT64_MAX;
     arena->line.signals.in_uthread = i == 1;
-    io_cores_add(&loop, &apps[i]);
+    if (i == 0 || !setting.outside)
+        io_cores_add(&loop, &apps[i]);
 }
 
-/* The batch application has the core and runs; the latency one is about to park without it. */
+/* The batch application has the core and runs, if there is one; the latency one is about to park without it. */
 static void begin_iokernel(void)
 {
     struct io_cores *c = &loop.cores;
@@ -462,12 +466,16 @@ static void begin_iokernel(void)
     for (unsigned i = 0; i < 2; i++)
         begin_app(i);
     core.state = &shared.core;
-    core.owner = &members[1];
     core.begun = core.busy = true;
     core.step = CL_IO_STEP_IDLE;
-    members[1].member.core = members[1].member.last = &core;
-    apps[1].cores.last_run = &members[1];
-    shared.core.owner = log_owner = 2;
+    if (setting.outside) {
+        il.m.user[SENT] = (uint8_t)setting.frames; /* none comes by the loop */
+    } else {
+        core.owner = &members[1];
+        members[1].member.core = members[1].member.last = &core;
+        apps[1].cores.last_run = &members[1];
+        shared.core.owner = log_owner = 2;
+    }
     shared.arena[0].line.park = CL_KTHREAD_PARKED;
     core.stamps.decided = (uint32_t)NOW;
     settle(NOW);

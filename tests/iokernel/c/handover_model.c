@@ -36,12 +36,13 @@ static const char *const goal_names[GOALS] = {"the latency application is served
 static const struct scenario {
     const char *name;
     enum manner manner;
-    bool times, sleeps, timer, fickle, endless;
+    bool times, sleeps, timer, fickle, endless, outside;
     uint8_t mortal, freezable; /* bits of threads */
 } scenarios[] = {
     {"asked", IN_PLACE, .times = false},
     {"asked_in_loop", BY_LOOP, .times = false},
     {"loop_sleeps", IN_PLACE, .sleeps = true},
+    {"spawned_from_outside", IN_PLACE, .sleeps = true, .outside = true},
     {"own_timer", IN_PLACE, .timer = true},
     {"computes_on", IN_PLACE, .times = true, .timer = true, .endless = true},
     {"fickle_policy", IN_PLACE, .fickle = true},
@@ -61,7 +62,8 @@ static uint8_t il_goals(unsigned part, uint8_t *exempt)
     if (part != IL_SHARED)
         return 0xff;
     uint32_t owner = shared.core.owner;
-    bool runs_on = setting.manner == DEAF && il.m.user[DEMOTED] & 2; /* it never waits for a core, and so gets none */
+    bool runs_on = setting.outside ||
+                   (setting.manner == DEAF && il.m.user[DEMOTED] & 2); /* it never waits for a core, and so gets none */
     bool served = shared.arena[0].line.rx_head == setting.frames, inside = il.m.user[INSIDE] & 2;
     /* One that was stopped while it ran, and is more important, looks as if it computed. */
     bool computes = il.m.frozen[LATENCY] && owner == 1 && shared.arena[0].line.park == CL_KTHREAD_RUNNING &&
@@ -89,7 +91,7 @@ static void share_words(void)
     il_share(&shared.core.owner, 4, LOOP, false, "owner");
     il_share(&shared.core.wake, 4, LOOP, false, "wake");
     il_share(&shared.core.wanted, 4, LOOP, true, "wanted");
-    il_share(&shared.frames, 4, LOOP, false, "frames");
+    il_share(&shared.frames, 4, setting.outside ? BATCH : LOOP, false, "frames");
     if (setting.sleeps)
         il_share(&shared.loop.sleeping, 4, LOOP, false, "sleeping");
     for (unsigned i = 0; i < 2; i++) {
@@ -115,6 +117,7 @@ static void run(const struct scenario *s)
     setting.timer = s->timer;
     setting.fickle = s->fickle;
     setting.endless = s->endless;
+    setting.outside = s->outside;
     setting.manner = s->manner;
     ip_choose_names();
     share_words();
