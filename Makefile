@@ -1,7 +1,7 @@
 # make demo    sets up, starts the iokernel and the key-value store, loads them, prints a table and writes a plot
 # make test    sets up, checks style and types, runs every test
 #
-# Other targets: setup build lint types format test-asan test-tsan soak clean. PYTHON=python3.12 chooses the interpreter,
+# Other targets: setup build lint types format test-asan test-tsan soak model clean. PYTHON=python3.12 chooses the interpreter,
 # PYTEST_ARGS="-k ring" goes to pytest, CC=... chooses the C compiler, SOAK_S=600 how long each soak takes.
 
 PYTHON ?= python3
@@ -16,7 +16,7 @@ SOAK_S ?= 180
 FLOORS := runtime drivers iokernel libos apps bench cli
 C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' 2>/dev/null)
 
-.PHONY: setup build test test-asan test-tsan soak lint types check-format format demo clean
+.PHONY: setup build test test-asan test-tsan soak model lint types check-format format demo clean
 
 setup: $(STAMP)
 
@@ -48,6 +48,10 @@ test-asan: build
 
 test-tsan: build
 	CORELANE_SANITIZE=tsan $(PY) -m pytest -n $(JOBS) -m c_program $(PYTEST_ARGS)
+
+# The interleavings of the hand-over of a core, further than make test goes: minutes and gigabytes each, one after the other.
+model: build
+	CORELANE_MODEL=full $(PY) -m pytest --timeout 0 -n 0 tests/iokernel/test_cores_model.py $(PYTEST_ARGS)
 
 # Minutes of random kills, on one core each time: applications that fight for a core, and Raft groups.
 soak: build

@@ -2,8 +2,8 @@
 
 A thread may be put aside for another one at every load, store that is seen, fence and call. In `evicted` that is all
 there is; elsewhere it happens in the middle of something `cuts` times on a path, and at any time between two rounds,
-probes or waits. CORELANE_MODEL=full has more of them, and takes minutes and gigabytes. The mutants are the same code
-with one fault put in, all of them in one program, and must be found.
+probes or waits. `make model` (CORELANE_MODEL=full) has more of them, and takes minutes and gigabytes. The mutants
+are the same code with one fault put in, all of them in one program, and must be found.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ CHECKED = {
     "loop_sleeps": ("cuts=1", 0, 0, 0),
     "spawned_from_outside": ("cuts=1 frames=2", 0, 0, 0),
     "own_timer": ("cuts=1", 0, 0, 0),
+    "fickle_policy": ("cuts=0", 0, 0, 0),
     "computes_on": ("cuts=1 ends=1 left=1 depth=0", 0, 0, 1),
     "interrupted": ("cuts=1 ends=2 left=2", 1, 1, 1),
     "evicted": ("ends=4 left=2", 2, 2, 2),
@@ -160,7 +161,11 @@ MUTANTS = {
     ),
 }
 # Of which function the fence is left out, and where it shows.
-FENCES = {"io_move": ("asked", "cuts=0"), "stalled": ("evicted", "ends=4 left=2"), "sleep_unless_work": ("spawned_from_outside", "cuts=1")}
+FENCES = {
+    "io_move": ("asked", "cuts=0"),
+    "stalled": ("evicted", "ends=4 left=2"),
+    "sleep_unless_work": ("spawned_from_outside", "cuts=1"),
+}
 
 
 def others() -> list[Path]:
@@ -247,6 +252,8 @@ def test_a_fence_that_is_missing_is_found(model: Callable[..., str], function: s
         ("asked", "cuts=1 frames=2"),
         ("own_timer", "cuts=2"),
         ("loop_sleeps", "cuts=2"),
+        ("spawned_from_outside", "cuts=2 frames=2"),
+        ("fickle_policy", "cuts=1"),
         ("anybody_dies", "cuts=0 ends=3 left=3"),
     ],
 )
