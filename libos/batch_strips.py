@@ -198,6 +198,10 @@ class Prober(Looks):
             return
         elif count is not None and id(loop) in self._searches | self._light:
             self._strip_here(loop, count, cost)
+        elif count is None:
+            self.look_each_turn(loop.header)
+            self.report.each_turn += 1
+            return
         else:
             self.count_down(loop.header, cost)
             self.report.countdowns += 1
