@@ -57,6 +57,7 @@ struct cl_log_super {
     bool second;                              /* the one written last, or being written, is not in both slots yet */
     struct cl_log_op *waiting, *waiting_last; /* for the next one */
     struct cl_log_op *riding;                 /* on the one being written */
+    struct cl_log_op *half;                   /* whose superblock is in one slot: acknowledged with the other */
     /* A meta blob that goes here because the ring is short of room: log_super.c. */
     struct cl_log_op *meta_op; /* NULL: none */
     uint8_t meta[CL_LOG_META_BYTES];

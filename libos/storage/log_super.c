@@ -1,8 +1,8 @@
 /* The superblocks: where recovery begins, the epoch, the meta blob as of then, which snapshot is the one.
  *
  * There are two slots, written in turns and one at a time, so the last whole one is there whatever a crash tears. After what was
- * asked for the other slot follows, so that at rest both are of today and either may rot. What a superblock frees or makes valid counts
- * only when it is durable: until then nothing is written over what the old one needs.
+ * asked for the other slot follows, so that at rest both are of today and either may rot. What was asked for is acknowledged, and what a
+ * superblock frees or makes valid counts, when both slots have it: until then nothing is written over what the older one needs.
  *
  * A meta blob comes here as well when the ring is short of room. Nothing else frees it from the ring: of records of which none may be
  * trimmed, votes between them would fill the ring for good. It waits until all before it is acknowledged and holds back what comes
@@ -106,12 +106,15 @@ static void completed(struct cl_log *log, struct cl_log_io *io)
                     (unsigned long long)io->req.offset, strerror(-io->req.result));
         return;
     }
-    bool published = s->block->snapshot_number != s->now.snapshot_number;
+    uint64_t older = s->now.snapshot_number;
+    bool published =
+        log->snap.publish && older == log->snap.next.number && s->block->snapshot_number == log->snap.next.number;
+    log->head_place = s->now.head_place; /* what the older slot needs */
     s->now = *s->block;
-    log->head_place = s->now.head_place;
     cl_log_confirm_said(log, s->now.durable_lsn);
     log->stats.superblocks++;
-    struct cl_log_op *ops = s->riding;
+    struct cl_log_op *ops = s->half;
+    s->half = s->riding;
     s->riding = NULL;
     if (published)
         cl_log_snapshot_published(log);
@@ -141,7 +144,9 @@ bool cl_log_super_step(struct cl_log *log)
 void cl_log_super_fail(struct cl_log *log)
 {
     struct cl_log_op *riding = log->super.riding, *waiting = log->super.waiting, *meta = log->super.meta_op;
-    log->super.riding = log->super.waiting = log->super.meta_op = NULL;
+    struct cl_log_op *half = log->super.half;
+    log->super.half = log->super.riding = log->super.waiting = log->super.meta_op = NULL;
+    cl_log_done(log, half, log->error);
     cl_log_done(log, riding, log->error);
     cl_log_done(log, waiting, log->error);
     cl_log_done(log, meta, log->error);

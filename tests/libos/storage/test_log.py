@@ -41,7 +41,19 @@ def test_every_sector_wise_cut(c_program: Program, seed: int, in_flight: int) ->
 
 @pytest.mark.parametrize(
     "what",
-    ["flips", "closed", "confirmed", "unreadable", "leftovers", "gap", "reopened", "no_space", "full", "votes"],
+    [
+        "flips",
+        "closed",
+        "confirmed",
+        "unreadable",
+        "leftovers",
+        "gap",
+        "reopened",
+        "no_space",
+        "full",
+        "votes",
+        "acknowledged",
+    ],
 )
 def test_what_is_not_as_it_was_left(c_program: Program, seed: int, what: str) -> None:
     if os.environ.get("CORELANE_SANITIZE") == "tsan":

@@ -1,6 +1,6 @@
 /* What a log makes of a device that is not as it left it: a bit flipped at every byte, leftovers of other logs and of earlier epochs, a full
- * area, many laps. argv: seed, then flips, closed, confirmed, unreadable, leftovers, gap, reopened, no_space, full or votes; of how many bytes one is
- * flipped. */
+ * area, many laps, a superblock lost at the moment of an acknowledgement. argv: seed, then flips, closed, confirmed, unreadable, leftovers, gap,
+ * reopened, no_space, full, votes or acknowledged; of how many bytes one is flipped. */
 #include "log_support.h"
 
 #define AREA (256u << 10)
@@ -447,6 +447,70 @@ static void votes(void)
     cl_blk_close(disk);
 }
 
+/* Pump until it is acknowledged and no further, then what a crash leaves of the memory below if either superblock rots as well. */
+static void crash_when_done(struct cl_log *log, struct cl_blk *memory, const struct cl_log_op *op, uint64_t first,
+                            uint64_t snapshot)
+{
+    while (op->result == CL_LOG_PENDING)
+        if (cl_log_pump(log) == 0 && cl_log_next_ns(log) != UINT64_MAX)
+            now_ns = cl_max(now_ns, cl_log_next_ns(log));
+    CHECK(op->result == 0, "%d", op->result);
+    for (uint64_t slot = 0; slot < 2; slot++) {
+        struct cl_blk *left = memory_disk(AREA);
+        struct cl_log_config config = {.blk = left};
+        struct cl_log_report report;
+        struct cl_log_snapshot found;
+        uint8_t *data = cl_blk_memory_data(left);
+        memcpy(data, cl_blk_memory_data(memory), AREA);
+        data[slot * CL_LOG_BLOCK_BYTES + below(512)] ^= 1;
+        struct cl_log *again = open_log(&config, 0, &report);
+        CHECK(report.bad_superblocks == 1u << slot, "%u", report.bad_superblocks);
+        CHECK(cl_log_first_index(again) == first, "slot %llu: records from %llu on, not %llu", (unsigned long long)slot,
+              (unsigned long long)cl_log_first_index(again), (unsigned long long)first);
+        cl_log_snapshot_get(again, &found);
+        CHECK(found.index == snapshot, "slot %llu: the snapshot of %llu, not %llu", (unsigned long long)slot,
+              (unsigned long long)found.index, (unsigned long long)snapshot);
+        drop(again);
+        cl_blk_close(left);
+    }
+}
+
+/* What a superblock says is acknowledged when either of them may rot. */
+static void acknowledged(void)
+{
+    struct cl_blk *memory = memory_disk(AREA);
+    struct cl_log_layout layout = {.area_id = 9, .flush_bytes = 8192, .snapshot_bytes = 8192};
+    char err[256];
+    CHECK(cl_log_format(memory, 0, &layout, err) == 0, "%s", err);
+    struct cl_blk *disk =
+        bad_disk(memory, (struct cl_blk_fault_config){.latency_min_ns = 1000, .latency_max_ns = 1000});
+    struct cl_log_config config = {.blk = disk};
+    struct cl_log *log = open_log(&config, 0, NULL);
+    struct cl_log_op op;
+    uint64_t next = 1, snapshot = 0;
+    for (unsigned round = 0; round < 20; round++) {
+        uint64_t first = cl_log_first_index(log);
+        do {
+            append(log, &op, next++);
+            settle(log);
+        } while (next < first + 3);
+        if (round % 2) {
+            snapshot = next - 1;
+            CHECK(cl_log_snapshot_begin(log, snapshot, 7) == 0 && cl_log_snapshot_write(log, "state", 5) == 5,
+                  "snapshot");
+            CHECK(cl_log_snapshot_commit(log, &op) == 0, "commit");
+        } else {
+            first = next - 1;
+            CHECK(cl_log_trim(log, first, &op) == 0, "trim");
+        }
+        crash_when_done(log, memory, &op, first, snapshot);
+        if (round % 3)
+            settle(log);
+    }
+    drop(log);
+    cl_blk_close(disk);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 4, "usage");
@@ -472,6 +536,8 @@ int main(int argc, char **argv)
         no_space();
     else if (!strcmp(argv[2], "votes"))
         votes();
+    else if (!strcmp(argv[2], "acknowledged"))
+        acknowledged();
     else
         full();
     printf("ok\n");
