@@ -444,7 +444,7 @@ static void act(struct io_loop *loop, uint64_t now)
     for (uint32_t i = 0; i < c->n_active; i++) {
         struct io_app *app = c->active[i];
         due[n] = app;
-        n += wants_more(app) & (app->cores.held < row_of(c, app)->grant);
+        n += (unsigned)wants_more(app) & (unsigned)(app->cores.held < row_of(c, app)->grant);
     }
     for (uint32_t pass = 0; n && pass < 3; pass++)
         for (uint32_t i = 0; i < n; i++) {
