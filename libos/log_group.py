@@ -30,7 +30,7 @@ class Batch:
         self.asked = asked  # operations, each with its data
         self.taken = 0  # so many of them by the log; they end in this order
         self.rc = 0  # of the first one that it did not take
-        self.wake = threading.Event()
+        self.wake: threading.Event | None = None  # of one that does not begin as the leader
         self.leads = self.gone = False  # it is to write for all; its thread does not wait any more
 
     @property
@@ -63,8 +63,10 @@ class Group:
             self._waiting.append(batch)
             batch.leads = not self._leading
             self._leading = True
-        try:
             if not batch.leads:
+                batch.wake = threading.Event()
+        try:
+            if batch.wake:
                 batch.wake.wait()
             if not batch.done:
                 with self._lock:
@@ -94,7 +96,8 @@ class Group:
 
     def _wake_those_done(self) -> None:
         while self._flying and self._flying[0].done:
-            self._flying.popleft().wake.set()
+            if wake := self._flying.popleft().wake:
+                wake.set()
 
     def _hand_over(self, batch: Batch) -> None:
         """Its thread waits no longer: if it leads, another one does, from now on."""
@@ -108,4 +111,5 @@ class Group:
             self._leading = following is not None
             if following:
                 following.leads = True
-                following.wake.set()
+                if following.wake:
+                    following.wake.set()
