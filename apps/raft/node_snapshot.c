@@ -187,8 +187,8 @@ int node_restore(struct cl_raft_node *node, const struct node_blob *b, struct cl
     if (rc)
         return refuse(why, rc, "at its byte %llu: its sessions cannot be read, or are more than max_sessions",
                       (unsigned long long)(HEADER + n));
-    node->clock_ms = get64(b->data + 8);
-    node->clock_ns = node->config.env.now_ns(node->config.env.arg); /* it was given by now at the latest */
+    node->clock_ms = 0; /* of other snapshots than the one to come nothing is left */
+    node_clock_advance(node, get64(b->data + 8));
     rc = load_machine(node, b->data + HEADER + n + sessions, left - n - sessions);
     if (rc)
         return refuse(why, rc, "from its byte %llu on: the state machine says: %s",
