@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import statistics
 import tempfile
 import time
@@ -292,12 +293,15 @@ LABEL = {
     BATCH: "@libos.batch",
     NAIVE: "numba, a probe every turn",
     BOUND: "bound: numba, a bare count of rows",
-    probes_c.HAND: "C, CL_PROBE by hand",
+    probes_c.HAND: "C, CL_PROBE",
     probes_c.TRACE: "C, trace-pc",
 }
 
 
-def _lines(rows: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+Lines = list[tuple[str, list[dict[str, Any]]]]
+
+
+def _lines(rows: list[dict[str, Any]]) -> Lines:
     """Rows by kernel and language, in the order of the plot."""
     out: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
@@ -318,7 +322,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         message="one run of a kernel, plain and probed",
         n=sum(row["n"] for row in rows),
         panels=2,
-        size=(14, 0.42 * len(lines) + 3.2),
+        size=(14, 0.42 * _centres(lines)[-1] + 3.6),
     )
     _plot_overheads(canvas, lines)
     _plot_gaps(canvas, lines)
@@ -332,18 +336,24 @@ def plot(document: dict[str, Any]) -> Canvas:
     return canvas
 
 
-def _places(lines: list[tuple[str, list[dict[str, Any]]]], way: str) -> tuple[list[float], list[dict[str, Any]]]:
-    """Heights and rows of one way of probing; the ways of a kernel share its line."""
+def _centres(lines: Lines) -> list[float]:
+    """Heights of the kernels: each has room for its bars, of 0.38 each, and for a gap."""
+    ends = list(itertools.accumulate(0.38 * len(some) + 0.24 for _, some in lines))
+    return [end - 0.19 * len(some) - 0.12 for end, (_, some) in zip(ends, lines, strict=True)]
+
+
+def _places(lines: Lines, way: str) -> tuple[list[float], list[dict[str, Any]]]:
+    """Heights and rows of one way of probing; the ways of a kernel are side by side."""
     heights, found = [], []
-    for at, (_, some) in enumerate(lines):
+    for centre, (_, some) in zip(_centres(lines), lines, strict=True):
         for i, row in enumerate(some):
             if row["way"] == way:
-                heights.append(at + (i - (len(some) - 1) / 2) * 0.38)
+                heights.append(centre + (i - (len(some) - 1) / 2) * 0.38)
                 found.append(row)
     return heights, found
 
 
-def _plot_overheads(canvas: Canvas, lines: list[tuple[str, list[dict[str, Any]]]]) -> None:
+def _plot_overheads(canvas: Canvas, lines: Lines) -> None:
     from .harness.plot import COLOURS
 
     axis = canvas.axes[0]
@@ -371,14 +381,14 @@ def _plot_overheads(canvas: Canvas, lines: list[tuple[str, list[dict[str, Any]]]
     axis.axvline(1.0, color="#444444", linewidth=1, label="no overhead")
     axis.axvline(1.08, color="#999999", linewidth=1, linestyle="--", label="goal of the worst")
     axis.set_xscale("log")
-    axis.set_yticks(range(len(lines)), [name for name, _ in lines])
+    axis.set_yticks(_centres(lines), [name for name, _ in lines])
     axis.invert_yaxis()
     axis.set_xlabel("time probed over time plain (x)")
     axis.set_ylabel("arm")
     canvas.expect.update(name for name, _ in lines)
 
 
-def _plot_gaps(canvas: Canvas, lines: list[tuple[str, list[dict[str, Any]]]]) -> None:
+def _plot_gaps(canvas: Canvas, lines: Lines) -> None:
     from .harness.plot import COLOURS
 
     axis = canvas.axes[1]
@@ -407,7 +417,7 @@ def _plot_gaps(canvas: Canvas, lines: list[tuple[str, list[dict[str, Any]]]]) ->
         )
     axis.axvline(GAP_GOAL_US, color="#999999", linewidth=1, linestyle="--", label="goal of p99")
     axis.set_xscale("log")
-    axis.set_yticks(range(len(lines)), [name for name, _ in lines])
+    axis.set_yticks(_centres(lines), [name for name, _ in lines])
     axis.invert_yaxis()
     axis.set_xlabel("time between two looks (us)")
     axis.set_ylabel("arm")
