@@ -190,18 +190,14 @@ class Prober(Looks):
         return not loop.children and count is not None and not early_exits(self.function, loop, count)
 
     def _probe(self, loop: Loop, count: Count | None, cost: int) -> None:
-        if count is not None and not loop.children:
+        if count is None or (loop.children and id(loop) in self._each_turn):
+            self.look_each_turn(loop.header)
+            self.report.each_turn += 1
+            return
+        if not loop.children:
             self._pay(loop, count, cost)
-        elif count is not None and id(loop) in self._each_turn:
-            self.look_each_turn(loop.header)
-            self.report.each_turn += 1
-            return
-        elif count is not None and id(loop) in self._searches | self._light:
+        elif id(loop) in self._searches | self._light:
             self._strip_here(loop, count, cost)
-        elif count is None:
-            self.look_each_turn(loop.header)
-            self.report.each_turn += 1
-            return
         else:
             self.count_down(loop.header, cost)
             self.report.countdowns += 1
