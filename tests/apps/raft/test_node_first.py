@@ -193,18 +193,23 @@ def test_who_joins_learns_of_the_first_voters_and_keeps_that(disks):
     assert nodes.nodes[5].counters()["other_voters_node"] == nodes.leader()
 
 
+def why_it_stops(log) -> str:
+    """Of a node that is started on it."""
+    nodes = Nodes(0)
+    nodes.group = [1, 2, 3]
+    nodes.start(1, log)
+    nodes.run(5)
+    assert nodes.nodes[1].state == "stopped"
+    return nodes.nodes[1].why
+
+
 def test_a_log_with_entries_that_does_not_say_who_voted_first_is_refused(disks):
     log = disks[0].open()
     done = ffi.new("struct cl_log_op *", {"data": ffi.from_buffer(b"x"), "bytes": 1, "kind": 1, "tag": 1})
     assert lib.cl_log_append(log, done) == 0
     while lib.cl_log_durable_index(log) < 1:
         lib.cl_log_pump(log)
-    nodes = Nodes(0)
-    nodes.group = [1, 2, 3]
-    nodes.start(1, log)
-    nodes.run(5)
-    assert nodes.nodes[1].state == "stopped"
-    assert "up to 1, but not who voted first" in nodes.nodes[1].why
+    assert "up to 1, but not who voted first" in why_it_stops(log)
 
 
 def test_a_log_of_another_version_is_refused(disks):
@@ -214,9 +219,4 @@ def test_a_log_of_another_version_is_refused(disks):
     assert lib.cl_log_meta_set(log, op) == 0
     for _ in range(50):
         lib.cl_log_pump(log)
-    nodes = Nodes(0)
-    nodes.group = [1, 2, 3]
-    nodes.start(1, log)
-    nodes.run(5)
-    assert nodes.nodes[1].state == "stopped"
-    assert "not that of a Raft node of this version (2)" in nodes.nodes[1].why
+    assert "not that of a Raft node of this version (2)" in why_it_stops(log)
