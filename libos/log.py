@@ -19,6 +19,7 @@ import stat
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -30,6 +31,7 @@ from ..runtime.errors import CorelaneError, check
 from ..runtime.paths import default_socket
 from ._native import ffi, lib
 from .log_group import Batch, Group, operation
+from .log_promise import Promises
 
 _ON_DAMAGE = {"refuse": lib.CL_LOG_REFUSE, "cut": lib.CL_LOG_CUT, "read-only": lib.CL_LOG_READ_ONLY}
 _TAILS = {lib.CL_LOG_TAIL_CLEAN: "clean", lib.CL_LOG_TAIL_TORN: "torn", lib.CL_LOG_TAIL_DAMAGED: "damaged"}
@@ -213,6 +215,7 @@ class Log(Closing):
         self._blk, self._owned, self._lock = blk, owned, threading.Lock()
         self._ptr: Any = None
         self._group = Group(self._lock, self._take, self._pump)
+        self._promises = Promises(self._group, lambda batch: self._indexes(batch)[0])
         self._asked: deque[Any] = deque()  # the log has pointers to these until they are done, whoever stops waiting
         config, out = ffi.new("struct cl_log_config *"), ffi.new("struct cl_log **")
         report, err = ffi.new("struct cl_log_report *"), ffi.new("char[256]")
@@ -281,7 +284,11 @@ class Log(Closing):
             raise
 
     def close(self) -> None:
-        """Finish what is in flight and write down that all is well. A second call does nothing."""
+        """Finish what is in flight, until all futures are done, and write down that all is well.
+
+        A second call does nothing.
+        """
+        self._promises.close()
         with self._lock:
             ptr, self._ptr = self._ptr, None
             if ptr is None:
@@ -336,16 +343,45 @@ class Log(Closing):
 
     def append(self, data: bytes, *, tag: int = 0, kind: int = 0) -> int:
         """Append a record; returns its index when it is durable."""
-        return self.extend([data], tag=tag, kind=kind)[0]
+        asked = operation(data, tag, kind)
+        rc = self._group.append_alone(asked)
+        if rc is None:
+            return self._append([asked])[0]
+        if rc or asked[0].result:
+            self._ended(rc, asked[0].result)
+        return int(asked[0].index)
+
+    def append_async(self, data: bytes, *, tag: int = 0, kind: int = 0) -> Future[int]:
+        """Append a record, later than those asked for before; the future is of its index, done when it is durable.
+
+        `data` may not be changed before that. The future has the error if it is not durable: CorelaneError, as `append`
+        raises it. It cannot be cancelled. Its callbacks run on a thread of the log's, which keeps the other futures
+        waiting meanwhile; `asyncio.wrap_future` gives what an event loop awaits. There is no limit to how many
+        are asked for at one time but memory. `close` waits for all of them.
+        """
+        return self._promises.add(Batch([operation(data, tag, kind)]))
 
     def extend(self, datas: Sequence[bytes], *, tag: int = 0, kind: int = 0) -> list[int]:
         """Append records, as few flushes as they fit; their indexes when all are durable."""
-        batch = Batch([operation(data, tag, kind) for data in datas])
+        return self._append([operation(data, tag, kind) for data in datas])
+
+    def _append(self, asked: list[tuple[Any, Any]]) -> list[int]:
+        batch = Batch(asked)
         self._group.append(batch)
+        return self._indexes(batch)
+
+    def _indexes(self, batch: Batch) -> list[int]:
+        """Of a batch that is done; or raise why it is not durable."""
+        if batch.error:
+            raise batch.error
         for op, _ in batch.asked[: batch.taken]:
-            check(op.result, "append to the log", self._why())
-        check(batch.rc, "append to the log", _full(batch.rc))
+            self._ended(0, op.result)
+        self._ended(batch.rc, 0)
         return [int(op.index) for op, _ in batch.asked]
+
+    def _ended(self, refused: int, result: int) -> None:
+        check(refused, "append to the log", _full(refused))
+        check(result, "append to the log", self._why())
 
     def _take(self, op: Any) -> int:
         """Give one of a batch to the log."""

@@ -2,6 +2,7 @@
 
 Whoever comes first leads: it gives the log what all have asked for and waits for the device. What comes meanwhile goes
 into the next flush. It wakes those whose records are durable, and once its own are, it hands over to one of the others.
+Records that nobody waits for (log_promise.py) have a thread of their own, which leads when nobody else does.
 """
 
 from __future__ import annotations
@@ -14,17 +15,22 @@ from typing import Any
 
 from ._native import ffi, lib
 
+_OP = ffi.typeof("struct cl_log_op *")
+_PENDING = lib.CL_LOG_PENDING
+
 
 def operation(data: bytes, tag: int = 0, kind: int = 0) -> tuple[Any, Any]:
     """A `struct cl_log_op`, and what it points to."""
     held = ffi.from_buffer(data)
-    return ffi.new("struct cl_log_op *", {"data": held, "bytes": len(data), "tag": tag, "kind": kind}), held
+    op = ffi.new(_OP)
+    op.data, op.bytes, op.tag, op.kind = held, len(data), tag, kind
+    return op, held
 
 
 class Batch:
     """What one call appends."""
 
-    __slots__ = ("asked", "gone", "leads", "rc", "taken", "wake")
+    __slots__ = ("asked", "error", "gone", "leads", "promised", "rc", "taken", "wake")
 
     def __init__(self, asked: list[tuple[Any, Any]]) -> None:
         self.asked = asked  # operations, each with its data
@@ -32,12 +38,16 @@ class Batch:
         self.rc = 0  # of the first one that it did not take
         self.wake: threading.Event | None = None  # of one that does not begin as the leader
         self.leads = self.gone = False  # it is to write for all; its thread does not wait any more
+        self.promised = False  # its thread never did
+        self.error: Exception | None = None  # that ended a promised one
 
     @property
     def done(self) -> bool:
+        if self.error:
+            return True
         if not self.rc and self.taken < len(self.asked):
             return False
-        return not self.taken or self.asked[self.taken - 1][0].result != lib.CL_LOG_PENDING
+        return not self.taken or self.asked[self.taken - 1][0].result != _PENDING
 
 
 class Group:
@@ -49,13 +59,13 @@ class Group:
 
     def __init__(self, lock: threading.Lock, take: Callable[[Any], int], pump: Callable[[], None]) -> None:
         self._lock, self._take, self._pump = lock, take, pump
-        self._turns, self._leading = threading.Lock(), False
+        self._turns, self._leading, self._alone = threading.Lock(), False, False
         self._waiting: deque[Batch] = deque()  # not taken by the log yet, but for a part of the first
         self._flying: deque[Batch] = deque()
 
     def __len__(self) -> int:
         """How many batches are not done, as far as was looked."""
-        return len(self._waiting) + len(self._flying)
+        return len(self._waiting) + len(self._flying) + self._alone
 
     def append(self, batch: Batch) -> None:
         """Until all of the batch that the log takes is durable, or has failed."""
@@ -73,6 +83,64 @@ class Group:
                     self._write_for_all(batch)
         finally:
             self._hand_over(batch)
+
+    def append_alone(self, asked: tuple[Any, Any]) -> int | None:
+        """The same with one operation, if nobody else appends at the moment: that costs less.
+
+        What the log said to it; None: nothing was done, use `append`.
+        """
+        if self._leading or not self._begin():
+            return None
+        op = asked[0]
+        try:
+            with self._lock:
+                self._alone = True
+                rc = self._take(op)
+                while not rc and op.result == _PENDING and not self._waiting:
+                    self._pump()
+                if not rc and op.result == _PENDING:
+                    batch = Batch([asked])
+                    batch.taken, batch.gone = 1, True
+                    self._flying.append(batch)
+                    self._alone = False
+                    self._write_for_all(batch)
+                elif self._flying:  # left behind by one that was interrupted
+                    self._wake_those_done()
+        finally:
+            self._end()
+        return None if rc == -errno.EAGAIN else rc
+
+    def promise(self, batch: Batch, wake: threading.Event) -> None:
+        """Put it into the queue, in which nobody waits for it: `wake` is set when it is done, and when nobody leads."""
+        batch.wake, batch.gone, batch.promised = wake, True, True
+        with self._turns:
+            self._waiting.append(batch)
+            if not self._leading:
+                wake.set()
+
+    def lead_for(self, batch: Batch) -> None:
+        """Until a promised batch is done, unless another leads. What is raised meanwhile ends all that are promised."""
+        if batch.done or not self._begin():
+            return
+        try:
+            with self._lock:
+                self._write_for_all(batch)
+        except Exception as error:
+            with self._turns:
+                for b in [b for b in (*self._flying, *self._waiting) if b.promised]:
+                    b.error = error
+                    if b in self._waiting and not b.taken:
+                        self._waiting.remove(b)
+        finally:
+            self._end()
+
+    def _begin(self) -> bool:
+        """Lead, if nobody does."""
+        with self._turns:
+            if self._leading:
+                return False
+            self._leading = True
+            return True
 
     def _write_for_all(self, batch: Batch) -> None:
         while True:
@@ -103,13 +171,22 @@ class Group:
         """Its thread waits no longer: if it leads, another one does, from now on."""
         with self._turns:
             batch.gone = True
-            if not batch.leads:
-                return
-            if batch in self._waiting and not batch.taken:
+            if batch.leads and batch in self._waiting and not batch.taken:
                 self._waiting.remove(batch)
-            following = next((b for b in (*self._flying, *self._waiting) if not b.gone), None)
-            self._leading = following is not None
+        if batch.leads:
+            self._end()
+
+    def _end(self) -> None:
+        """Lead no longer: one of those that wait does, from now on."""
+        with self._turns:
+            self._leading = self._alone = False
+            if not self._waiting and not self._flying:
+                return
+            those = (*self._flying, *self._waiting)
+            following = next((b for b in those if not b.gone), None)
             if following:
-                following.leads = True
-                if following.wake:
-                    following.wake.set()
+                following.leads = self._leading = True
+            else:
+                following = next((b for b in those if b.promised), None)
+            if following and following.wake:
+                following.wake.set()

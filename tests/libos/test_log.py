@@ -11,14 +11,14 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cltest import die_with_parent, wait_until
+from slowlog import Slow, in_threads, opened_log
 
-from corelane.drivers.blk import BlkFaults, FaultBlk, memory_blk
+from corelane.drivers.blk import FaultBlk, memory_blk
 from corelane.drivers.blk_file import FileBlk
 from corelane.libos._native import ffi, lib
 from corelane.libos.log import Log, LogDamaged, format_area
@@ -45,16 +45,6 @@ with Log.open(sys.argv[1]) as log:
 
 def appended(index: int) -> bytes:
     return b"%d:" % index + b"x" * (index * 37 % 3000)
-
-
-def opened_log(path: Path) -> Log | None:
-    """The log, or None while another process has it."""
-    try:
-        return Log.open(path)
-    except CorelaneError as e:
-        if "open in another place" not in str(e):
-            raise
-        return None
 
 
 def test_what_is_appended_is_there_again(tmp_path: Path) -> None:
@@ -306,43 +296,6 @@ def test_who_may_not_write_it_may_look(tmp_path: Path) -> None:
     )
     assert done.stdout == "[b'first']\n", done.stderr
     assert "cannot open log: Permission denied" in done.stderr
-
-
-SLOW = BlkFaults(latency_min_ns=1000, latency_max_ns=1000)
-
-
-class Slow(FaultBlk):
-    """A device whose flushes end when `gather` returns: all that the log has in flight by then."""
-
-    def __init__(self, *, virtual: bool) -> None:
-        super().__init__(memory_blk(4 * MIB), virtual_clock=virtual)
-        self.virtual = virtual
-        self.gather: Callable[[], object] = lambda: None
-        format_area(self)
-        self.log = Log(self)
-        self.set(SLOW)
-
-    def wait(self, queue: int = 0, timeout_s: float = -1.0) -> None:
-        """With a virtual clock time passes only here."""
-        self.gather()
-        if self.virtual:
-            self.now_ns += 1000
-        else:
-            super().wait(queue, timeout_s)
-
-    def end(self) -> None:
-        """Close log and device."""
-        self.set(BlkFaults())
-        self.now_ns += 1_000_000
-        self.log.close()
-        self.close()
-
-
-def in_threads(n: int, call: Callable[[int], object]) -> list[threading.Thread]:
-    threads = [threading.Thread(target=call, args=(i,)) for i in range(n)]
-    for thread in threads:
-        thread.start()
-    return threads
 
 
 def test_threads_that_append_share_flushes() -> None:
