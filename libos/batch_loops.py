@@ -10,14 +10,21 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .batch_ir import NAME, Block, Function, Loop, definitions, dominates
+from .batch_ir import NAME, Block, Function, Loop, Phi, definitions, dominates
 
 MANY = 128  # of values that follow from one counter
 BRANCH = re.compile(rf"^  br i1 ({NAME}), label ({NAME}), label ({NAME})")
 _COMPARE = re.compile(r"icmp (?:samesign )?(\w+) (i\d+) (\S+), (\S+)$")
-_ADD = re.compile(r"add (?:nuw |nsw )*i\d+ (\S+), (-?\d+)$")
+_ADD = re.compile(r"(?:add (?:nuw |nsw )*|or disjoint )i\d+ (\S+), (-?\d+)$")
 _AFFINE = re.compile(rf"\s*({NAME}) = (add|sub|mul|shl|or|sext|zext|trunc|getelementptr)\b(.*)")
 _NUMBER = re.compile(r"-?\d+")
+_LOAD = re.compile(r"(?:= load|@llvm\.masked\.load)\b(.*)")
+_WAITS = re.compile(
+    r"\b(atomic|volatile|atomicrmw|cmpxchg)\b|@llvm\.(masked\.(gather|expandload)|mem)|\bcall\b(?!.*@llvm\.)"
+)
+_ADDRESS = re.compile(rf"\bptr (?:(?:align \d+|nonnull|noundef) )*({NAME}|@[^\s,]+)")
+_STEP = re.compile(rf"(?:add (?:nuw |nsw )*i\d+|getelementptr [\w ]*, ptr) ({NAME}), (?:(?:i\d+ )?-?\d+|({NAME}))$")
+_SELECT = re.compile(r"select i1 [^,]+, \S+ ([^,\s]+), \S+ ([^,\s]+)$")
 _OPPOSITE = {"eq": "ne", "ne": "eq", "slt": "sge", "sge": "slt", "sgt": "sle", "sle": "sgt"} | {
     "ult": "uge",
     "uge": "ult",
@@ -47,6 +54,7 @@ class Count:
     first: str  # what it starts from; the phi itself if that comes from several blocks
     step: int
     unused: str  # the compare, if nobody else uses it
+    ahead: int = 0  # what to add to `first` so that `value` is that and whole steps
 
 
 def count_of(function: Function, loop: Loop, idom: dict[str, str]) -> Count | None:
@@ -92,12 +100,12 @@ def _as_count(
         found = _counter(function, loop, value, known)
         if found is None:
             continue
-        counter, first, step = found
+        counter, first, step, ahead = found
         staying = pred if stays else _OPPOSITE[pred]
         up, down = staying[1:] in ("lt", "le"), staying[1:] in ("gt", "ge")
-        if staying == "ne" or (up and step > 0) or (down and step < 0):
+        if staying == "ne" or (ahead == 0 and ((up and step > 0) or (down and step < 0))):
             unused = branch[1] if _uses(function, branch[1]) == 2 else ""
-            return Count(block.name, stays, staying, kind, value, bound, counter, first, step, unused)
+            return Count(block.name, stays, staying, kind, value, bound, counter, first, step, unused, ahead)
     return None
 
 
@@ -112,18 +120,23 @@ def _uses(function: Function, name: str) -> int:
 
 def _counter(
     function: Function, loop: Loop, value: str, known: dict[str, tuple[str, str]]
-) -> tuple[str, str, int] | None:
-    """The phi of the header that `value` is, or that it becomes in the next turn; where it starts, and its step."""
+) -> tuple[str, str, int, int] | None:
+    """The phi of the header that `value` is, or becomes in this turn or the next; where it starts, its step, and how
+    far ahead of whole steps the value is (of unrolled turns, one in the middle may be the one that is compared)."""
     for phi in function.blocks[loop.header].phis:
         following = phi.incoming[loop.latches[0]]
-        if value not in (phi.name, following):
-            continue
         added = _ADD.match(known.get(following, ("", ""))[1])
         if not added or added[1] != phi.name or int(added[2]) == 0 or abs(int(added[2])) > 1 << 20:
             continue
+        step, ahead = int(added[2]), 0
+        if value not in (phi.name, following):
+            between = _ADD.match(known.get(value, ("", ""))[1])
+            if not between or between[1] != phi.name:
+                continue
+            ahead = int(between[2]) - step
         starts = {v for block, v in phi.incoming.items() if block != loop.latches[0]}
         # Of several starts, the preheader that will be made has a phi.
-        return phi.name, starts.pop() if len(starts) == 1 else phi.name, int(added[2])
+        return phi.name, starts.pop() if len(starts) == 1 else phi.name, step, ahead
     return None
 
 
@@ -237,3 +250,62 @@ def early_exits(function: Function, loop: Loop, count: Count) -> list[tuple[str,
         for to in function.blocks[name].succ
         if to not in loop.blocks and name != count.at
     ]
+
+
+def may_wait_each_turn(function: Function, loop: Loop) -> bool:
+    """Whether turns of an innermost loop may differ much in what they take: loads from where the turn before did not
+    just go on by a constant (a pointer that it loaded, a half of what is left to search), which may miss the cache each
+    time and wait for one another; words that other threads write; and calls."""
+    known = definitions(function)
+    for name in loop.blocks:
+        for line in function.blocks[name].lines:
+            if _WAITS.search(line):
+                return True
+            load = _LOAD.search(line)
+            if load is None:
+                continue
+            address = _ADDRESS.search(load[1])
+            if address is None or not _is_steady(function, loop, address[1], known, set()):
+                return True
+    return False
+
+
+def _is_steady(function: Function, loop: Loop, value: str, known: dict[str, tuple[str, str]], seen: set[str]) -> bool:
+    """Whether a value within an innermost loop follows from nothing but what stays and counters, by arithmetic."""
+    where, line = known.get(value, ("", ""))
+    if where not in loop.blocks or value in seen:
+        return True
+    seen.add(value)
+    if line:
+        return "load" not in line and all(
+            _is_steady(function, loop, used, known, seen) for used in re.findall(NAME, line)
+        )
+    (phi,) = (phi for phi in function.blocks[where].phis if phi.name == value)
+    if where == loop.header:
+        return _goes_on(loop, phi, known, function)
+    return all(_is_steady(function, loop, v, known, seen) for v in phi.incoming.values())
+
+
+def _goes_on(loop: Loop, phi: Phi, known: dict[str, tuple[str, str]], function: Function) -> bool:
+    """Whether a phi of a loop's header is in the next turn what it was, or that and a constant or a bit, whichever way
+    the turn takes."""
+    todo = [phi.incoming[latch] for latch in loop.latches]
+    seen = {phi.name}
+    while todo:
+        value = todo.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        where, line = known.get(value, ("", ""))
+        if where not in loop.blocks or (not line and where == loop.header):
+            return False
+        if not line:
+            (merged,) = (phi for phi in function.blocks[where].phis if phi.name == value)
+            todo += merged.incoming.values()
+        elif (step := _STEP.match(line)) and (not step[2] or known.get(step[2], ("", ""))[1].startswith("zext i1 ")):
+            todo.append(step[1])
+        elif chosen := _SELECT.match(line):
+            todo += chosen.groups()
+        else:
+            return False
+    return True

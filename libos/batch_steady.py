@@ -78,6 +78,10 @@ def reckon(rows: list[Row], own: int, fresh: Fresh) -> tuple[str, str, list[str]
         for first in row.firsts:
             distance, more = left(row.count, first, row.count.bound, fresh)
             frozen, short, both, further = fresh("d"), fresh("short"), fresh("few"), fresh("d")
+            if row.count.ahead:
+                whole = fresh("d")
+                more.append(f"  {whole} = sub i64 {distance}, {row.count.ahead}")
+                distance = whole
             lines += [
                 *more,
                 f"  {frozen} = freeze i64 {distance}",  # here no test of the loop's own says that it is well defined

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from . import batch_cost, batch_steady
 from .batch_fuel import Strips, left, next_strip
-from .batch_ir import Block, Function, Loop, also_from, dominators, loops, preheader, split_edge
+from .batch_ir import Block, Function, Loop, also_from, dominates, dominators, loops, preheader, split_edge
 from .batch_looks import Looks
 from .batch_loops import (
     BRANCH,
@@ -24,6 +24,7 @@ from .batch_loops import (
     count_of,
     early_exits,
     hide_counters,
+    may_wait_each_turn,
     most_turns,
     ways_past_children,
 )
@@ -117,9 +118,22 @@ class Prober(Looks):
 
     def _probe_all(self, found: list[Loop], counts: dict[int, Count | None], short: dict[int, int]) -> None:
         turns = {id(loop): self._turn(loop, short) for loop in found}
-        for loop in found:
-            if id(loop) not in short and id(loop) not in self._paid_around:
-                self._probe(loop, counts[id(loop)], turns[id(loop)])
+        probed = [loop for loop in found if id(loop) not in short and id(loop) not in self._paid_around]
+        for loop in probed:
+            if counts[id(loop)] is None and (loop.children or may_wait_each_turn(self.function, loop)):
+                self._each_turn.add(id(loop))
+        idom = dominators(self.function)
+        looked: set[int] = set()  # loops that look at each turn, by a look of their own or within
+        for loop in probed:
+            if any(
+                id(child) in looked and all(dominates(idom, child.header, latch) for latch in loop.latches)
+                for child in loop.children
+            ):
+                looked.add(id(loop))
+                continue
+            if id(loop) in self._each_turn:
+                looked.add(id(loop))
+            self._probe(loop, counts[id(loop)], turns[id(loop)])
 
     def _look_ahead(self, loop: Loop, counts: dict[int, Count | None], short: dict[int, int]) -> None:
         """If it can be known ahead of a loop what its turns cost: ask nothing within, or let a copy run in which each
@@ -190,13 +204,13 @@ class Prober(Looks):
         return not loop.children and count is not None and not early_exits(self.function, loop, count)
 
     def _probe(self, loop: Loop, count: Count | None, cost: int) -> None:
-        if count is None or (loop.children and id(loop) in self._each_turn):
+        if id(loop) in self._each_turn:
             self.look_each_turn(loop.header)
             self.report.each_turn += 1
             return
-        if not loop.children:
+        if count is not None and not loop.children:
             self._pay(loop, count, cost)
-        elif id(loop) in self._searches | self._light:
+        elif count is not None and id(loop) in self._searches | self._light:
             self._strip_here(loop, count, cost)
         else:
             self.count_down(loop.header, cost)
@@ -251,10 +265,13 @@ class Prober(Looks):
 
     def _ask_if_long(self, strips: Strips, distance: str, before: Block, paid: Block) -> Block:
         """Let a loop begin that costs little, in one that looks soon: on credit, or for nothing where that one reckons
-        with it. The block where a longer one goes on."""
+        with it. In a search, which may meet many of them before it looks, on credit only while fuel is left. The block
+        where a longer one goes on."""
         function, loop = self.function, strips.loop
-        free, credit = (loop.parent and id(loop.parent) in some for some in (self._light, self._counted_down))
-        if not free and not credit:
+        free, credit, search = (
+            loop.parent and id(loop.parent) in some for some in (self._light, self._counted_down, self._searches)
+        )
+        if not free and not credit and not search:
             return before
         asks, short, to = Block(self.fresh("asks")), self.fresh("short"), paid.name
         function.blocks[asks.name] = asks
@@ -264,6 +281,14 @@ class Prober(Looks):
             to = begin.name
         most = strips.within(ON_CREDIT)
         before.lines.append(f"  {short} = icmp ule i64 {distance}, {most}")
+        if search:
+            fuel, some, both = (self.fresh(n) for n in ("fuel", "some", "short"))
+            before.lines += [
+                f"  {fuel} = load i64, ptr %clp.fuel",
+                f"  {some} = icmp sge i64 {fuel}, 0",
+                f"  {both} = and i1 {short}, {some}",
+            ]
+            short = both
         before.terminator = f"  br i1 {short}, label {to}, label {asks.name}, {LIKELY}"
         return asks
 
@@ -429,6 +454,11 @@ class Prober(Looks):
         return back
 
     def _first(self, loop: Loop, count: Count, before: Block) -> str:
-        """What the counter starts from, as the preheader sees it."""
+        """What the counter starts from, as the preheader sees it, whole steps before what is compared."""
         (counter,) = (phi for phi in self.function.blocks[loop.header].phis if phi.name == count.counter)
-        return counter.incoming[before.name]
+        first = counter.incoming[before.name]
+        if count.ahead == 0:
+            return first
+        moved = self.fresh("first")
+        before.lines.append(f"  {moved} = add {count.kind} {first}, {count.ahead}")
+        return moved

@@ -4,7 +4,6 @@ Strips of a turn or two and next to no fuel make every path of the inserted code
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 import numba
@@ -12,34 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from probing import LOOKS, looks, probed, tiny
 
-from corelane.bench._native import ffi
-from corelane.bench._native import lib as bench
-from corelane.libos import batch_compile, batch_cost, batch_refill, batch_work
+from corelane.libos import batch_compile, batch_refill, batch_work
 from corelane.libos.batch_compile import ProbedLibrary, default_target, probed_compiler
 from corelane.libos.batch_ir import parse
-
-LOOKS = dataclasses.replace(default_target(), slow="cl_bench_gap", always=True)
-
-
-def tiny(monkeypatch):
-    monkeypatch.setattr(batch_refill, "FIRST_FUEL", 16)
-    monkeypatch.setattr(batch_refill, "MOST_FUEL", 24)
-    monkeypatch.setattr(batch_cost, "FEW", 0)
-
-
-def probed(function, target=LOOKS):
-    """njit with probes that always call the slow path, and a copy of it without."""
-    made = numba.njit(nogil=True, pipeline_class=probed_compiler(target))(function)
-    return made, numba.njit(nogil=True)(function)
-
-
-def looks(call):
-    """How often probes looked during a call."""
-    kept = ffi.new("uint32_t[1]")
-    bench.cl_bench_gaps_begin(kept, 1)
-    call()
-    return bench.cl_bench_gaps_end()
 
 
 @numba.njit

@@ -1,0 +1,172 @@
+"""Which loops look at each turn, which count their turns, and which leave it to the loops within them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from probing import looks, probed, tiny
+
+from corelane.libos import batch_refill
+
+
+def chase(following, i, n):
+    """Each turn loads where the next one goes."""
+    turns = 0
+    while i != n:
+        i = following[i]
+        turns += 1
+    return turns
+
+
+def descend(following, i, n):
+    """A choice of two pointers."""
+    turns = 0
+    while i != n:
+        i = following[i] if turns & 1 else following[i + 0]
+        turns += 1
+    return turns
+
+
+def bisect(a, i, n):
+    """What is loaded says where half of the rest is."""
+    turns = 0
+    while i < n:
+        middle = (i + n) >> 1
+        if a[middle] < 70_000:
+            i = middle + 1
+        else:
+            n = middle
+        turns += 1
+    return turns
+
+
+def collatz(a, i, n):
+    """No loads at all."""
+    turns, x = 0, 27
+    while turns < 50 or x != n:
+        x = x // 2 if x % 2 == 0 else 3 * x + 1
+        turns += x & 1
+        if x == 1:
+            x = 27
+    return turns
+
+
+def until(a, i, n):
+    """Loads one after the other."""
+    while a[i] != n:
+        i += 1
+    return i
+
+
+def merge(a, i, n):
+    """Two that go on one after the other."""
+    j, s, half = n // 2, 0, n // 2
+    while i < half and j < n:
+        if a[i] + 50_000 <= a[j]:
+            s += a[i] ^ j
+            i += 1
+        else:
+            s += a[j] ^ i
+            j += 1
+    return s
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize(
+    ("function", "waits"),
+    [(chase, True), (descend, True), (bisect, True), (collatz, False), (until, False), (merge, False)],
+)
+def test_loops_that_do_not_count_look_each_turn_only_where_turns_may_wait(function, waits, small, monkeypatch):
+    """Else they take their turns off the fuel."""
+    if small:
+        tiny(monkeypatch)
+    made, plain = probed(function)
+    a = np.arange(1, 100_001)
+    args = (a, 0, 91) if function is collatz else (a, 0, 100_000)
+    turns = plain(*args)
+    assert made(*args) == turns
+    report = made.overloads[made.signatures[0]].library.report
+    assert (report.countdowns, report.each_turn) == ((0, 1) if waits else (1, 0))
+    if waits:
+        assert looks(lambda: made(*args)) >= turns
+    elif function is not collatz:
+        assert 20 < looks(lambda: made(*args)) < (100_000 if small else 20_000)
+
+
+def test_a_loop_whose_turns_all_come_by_a_look_has_none_of_its_own():
+    def walks(following, turns):
+        s = 0
+        for i in range(turns):
+            while True:
+                i = following[i]
+                s += 1
+                if i > 900:
+                    break
+        return s
+
+    def perhaps(following, turns):
+        s = 0
+        for i in range(turns):
+            while i < 900:
+                i = following[i]
+                s += 1
+        return s
+
+    following = np.arange(1, 1001)
+    for function, countdowns, least in ((walks, 0, 405_000), (perhaps, 1, 405_000)):
+        made, plain = probed(function)
+        assert made(following, 900) == plain(following, 900)
+        report = made.overloads[made.signatures[0]].library.report
+        assert report.countdowns == countdowns
+        assert looks(lambda made=made: made(following, 900)) >= least
+
+
+def test_searches_that_often_stop_at_the_loops_within_look_often(monkeypatch):
+    """Short loops within begin on credit, but only while fuel is left."""
+    for name in ("FIRST_FUEL", "LEAST_FUEL", "MOST_FUEL"):  # intervals of one length, however long they last
+        monkeypatch.setattr(batch_refill, name, 4096)
+
+    def count(text, needle):
+        n, found = len(needle), 0
+        for i in range(len(text) - n + 1):
+            if text[i] == needle[0]:
+                for j in range(1, n):
+                    if text[i + j] != needle[j]:
+                        break
+                else:
+                    found += 1
+        return found
+
+    made, plain = probed(count)
+    text, needle = np.zeros(100_000, np.uint8), np.zeros(20, np.uint8)
+    assert made(text, needle) == plain(text, needle) == 99_981
+    assert looks(lambda: made(text, needle)) > 1_900_000 * 4 / 4096
+    assert made(text, np.zeros(300, np.uint8)) == plain(text, np.zeros(300, np.uint8))
+
+
+def smoothed(x, y):
+    for i in range(1, x.shape[0] - 1):
+        for j in range(1, x.shape[1] - 1):
+            y[i, j] = x[i, j] + 0.25 * (x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1])
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_unrolled_loops_whose_exit_test_is_on_a_turn_in_the_middle_count(small, monkeypatch):
+    """What vectors leave of a row is unrolled like that: rows of all lengths, and long ones whose memory overlaps."""
+    if small:
+        tiny(monkeypatch)
+    made, plain = probed(smoothed)
+    rng = np.random.default_rng(17)
+    for width in (*range(1, 70), 700):
+        x = rng.random((40, width))
+        ours, theirs = np.zeros_like(x), np.zeros_like(x)
+        made(x, ours)
+        plain(x, theirs)
+        assert np.array_equal(ours, theirs), width
+    report = made.overloads[made.signatures[0]].library.report
+    assert (report.countdowns, report.each_turn) == (0, 1)
+    ours = rng.random((4, 100_003))
+    theirs = ours.copy()
+    plain(theirs, theirs)
+    assert looks(lambda: made(ours, ours)) > 10
+    assert np.array_equal(ours, theirs)
