@@ -60,8 +60,10 @@ static void account(struct io_loop *loop, uint64_t now)
         struct io_core *core = &c->core[i];
         io_core_account(loop, core, now);
         core->busy = has_work(core);
-        if (core->busy)
+        if (core->busy) {
             core->owner->app->cores.held++;
+            core->idle_since = 0;
+        }
         cl_store_relaxed(&core->stats.busy, core->busy);
         if (core->hot_until && (int64_t)(now - core->hot_until) >= 0)
             io_core_cool(core);
@@ -295,14 +297,24 @@ static inline bool wants_more(const struct io_app *app)
     return app->cores.demand > app->cores.held;
 }
 
-/* What the policy grants nobody, to those that wait. */
+/* The kernel may be called for it, as is done for most cores that it is given. */
+static bool may_be_served(struct io_app *app, uint64_t now)
+{
+    cl_bucket_refill(&app->wakes, now);
+    return cl_bucket_open(&app->wakes);
+}
+
+/* What the policy grants nobody who can take it now, to those that wait. */
 static void share_idle(struct io_loop *loop)
 {
     struct io_cores *c = &loop->cores;
     struct cl_policy_setting now;
     uint32_t granted = 0;
-    for (uint32_t i = 0; i < c->n_apps; i++)
-        granted += cl_max(c->table[i].grant, c->apps[i]->cores.held);
+    for (uint32_t i = 0; i < c->n_apps; i++) {
+        const struct io_allotment *a = &c->apps[i]->cores;
+        uint32_t usable = cl_min(c->table[i].grant, a->demand);
+        granted += usable > a->held && may_be_served(c->apps[i], loop->now) ? usable : a->held;
+    }
     if (granted >= c->n)
         return;
     cl_policy_host_current(c->host, &now);
@@ -404,12 +416,21 @@ void io_cores_answered(struct io_loop *loop, struct io_app *app)
     a->answer_ns = a->answer_ns ? a->answer_ns - a->answer_ns / ANSWER_MEMORY + ns / ANSWER_MEMORY : ns;
 }
 
+/* k, which was to get a core, turns out to be dead: a sibling may have it, or somebody else, and at this decision. */
+static void lose_kthread(struct io_cores *c, struct io_kthread *k)
+{
+    struct io_allotment *a = &k->app->cores;
+    c->lost_one = true;
+    k->member.usable = false;
+    a->usable--;
+    a->demand = cl_max(cl_min(a->demand, a->usable), a->held);
+}
+
 /* Give `app` one core more. */
 static bool give_one(struct io_loop *loop, struct io_app *app, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
-    cl_bucket_refill(&app->wakes, now);
-    if (!cl_bucket_open(&app->wakes)) {
+    if (!may_be_served(app, now)) {
         io_count(app->cores.stats.delayed, 1);
         return false;
     }
@@ -422,8 +443,12 @@ static bool give_one(struct io_loop *loop, struct io_app *app, uint64_t now)
     } else {
         struct io_core *core = best_core(c, k, now);
         struct io_app *loser = core && core->owner && has_work(core) ? core->owner->app : NULL;
-        if (!core || !io_move(loop, core, k, now))
+        if (!core)
             return false;
+        if (!io_move(loop, core, k, now)) {
+            lose_kthread(c, k);
+            return false;
+        }
         if (loser && loser->cores.held)
             loser->cores.held--;
         core->busy = true;
@@ -477,9 +502,9 @@ static bool was_slept_through(const struct io_loop *loop, const struct io_allotm
     return loop->woke - a->help_since > c->interval;
 }
 
-/* Whether this look comes more than an interval late, other than after a sleep. If a core idled beside one that waited
- * meanwhile, then not since somebody had decided so: that is counted apart, and so is sleep beside one that waited. After
- * look(), and before anything is done about it. */
+/* Whether nobody looked for a while: this look comes after a sleep, or otherwise more than an interval late. If a core idled
+ * beside one that waited meanwhile, then not since somebody had decided so: that is counted apart, and so is sleep beside one
+ * that waited. After look(), and before anything is done about it. */
 static bool late_look(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
@@ -496,16 +521,18 @@ static bool late_look(struct io_loop *loop, uint64_t now)
     io_count(c->stats.late_looks, late);
     io_count(c->stats.violations_late, late && waits && idle);
     io_count(c->stats.violations_asleep, through && idle);
-    return late;
+    return late || slept;
 }
 
-/* Who still waits, and what follows: owners without work park at once, and the loop watches them. */
+/* Who still waits, and what follows: owners without work park at once, and the loop watches them. A core that was idle at each
+ * look for more than an interval, beside something that waits for as long and might be served: that must not be. */
 static void survey(struct io_loop *loop, bool late, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     const struct io_app *one = NULL;
-    bool starving = false, below = false, quanta = false, others = c->n_resting > 0;
+    bool below = false, quanta = false, others = c->n_resting > 0;
     uint32_t idle = 0;
+    uint64_t waits_ns = 0, idles = 0;
     c->n_waiting = 0;
     for (uint32_t i = 0; i < c->n_active; i++) {
         struct io_app *app = c->active[i];
@@ -518,25 +545,27 @@ static void survey(struct io_loop *loop, bool late, uint64_t now)
             continue;
         one = app;
         c->n_waiting++;
-        starving |= cl_bucket_open(&app->wakes);
+        if (cl_bucket_open(&app->wakes))
+            waits_ns = cl_max(waits_ns, cl_policy_oldest_ns(row_of(c, app)));
     }
     for (uint32_t i = 0; i < c->n; i++) {
         struct io_core *core = &c->core[i];
-        idle += !has_work(core) && !core->moving; /* that moves without an owner: the old one has not stepped aside */
+        bool is_idle = !has_work(core) && !core->moving; /* moving without an owner: the old one is still there */
+        idle += is_idle;
+        if (!is_idle || core->idle_since == 0 || late) /* in between nobody looked */
+            core->idle_since = is_idle ? now : 0;
+        idles = cl_max(idles, is_idle ? now - core->idle_since : 0);
         set_wanted(core, c->n_waiting > 1 || (one && (!core->owner || core->owner->app != one)));
     }
     if (others && idle < c->n)
         c->next_due = cl_min(c->next_due, io_squat_due(loop));
     c->contested = c->n_waiting > 0;
     c->awake = c->n_waiting || c->n_moving || below || quanta;
-    if (!starving || idle == 0) {
-        c->idle_waits = 0;
-    } else if (c->idle_waits == 0 || late) { /* in between nobody looked */
-        c->idle_waits = now;
-    } else if (now - c->idle_waits > c->interval) {
-        c->idle_waits = now;
-        io_count(c->stats.violations, 1);
-    }
+    if (idles <= c->interval || waits_ns <= c->view.interval_ns)
+        return;
+    io_count(c->stats.violations, 1);
+    for (uint32_t i = 0; i < c->n; i++)
+        c->core[i].idle_since = 0;
 }
 
 static void decide(struct io_loop *loop, uint64_t now)
@@ -549,8 +578,11 @@ static void decide(struct io_loop *loop, uint64_t now)
     bool late = late_look(loop, now);
     c->view.now_ns = (uint64_t)cl_tsc_to_ns(loop->io->clock, now);
     cl_policy_run(c->host, &c->view, c->table);
-    share_idle(loop);
-    act(loop, now);
+    do {
+        c->lost_one = false;
+        share_idle(loop);
+        act(loop, now);
+    } while (cl_unlikely(c->lost_one)); /* each time it is another one */
     survey(loop, late, now);
     io_squat_round(loop, now);
     c->last_check = now;

@@ -134,6 +134,7 @@ struct io_core {
     struct io_stamps stamps; /* of the last hand-over, see struct cl_io_move */
     uint64_t accounted;      /* up to when; 0: being changed, see io_core_account. Writer: loop; readers: anybody */
     uint64_t idle;           /* ticks in which its owner, if it had one, had no work */
+    uint64_t idle_since;     /* found so at each look, as of the end of a decision; 0: it is not so */
     struct cl_io_core_stats stats; /* writer: loop; readers: anybody (relaxed) */
 };
 
@@ -151,9 +152,9 @@ struct io_cores {
     bool urgent;    /* decide as soon as it may be */
     bool contested; /* somebody could use a core that somebody else has: watch the owners' park words */
     bool awake;     /* the loop must not sleep */
+    bool lost_one;  /* of those that were to get a core at this decision: it was found dead */
     uint64_t next_check, last_check, next_urgent;
-    uint64_t next_due;   /* first timer that nobody runs for, or end of a hot spell */
-    uint64_t idle_waits; /* since when a core is idle beside an application that waits; 0: it is not so */
+    uint64_t next_due; /* first timer that nobody runs for, or end of a hot spell */
     uint64_t interval, ask, interrupt, start, hot, urgent_gap, hold_batch, hold_latency; /* ticks */
     uint64_t next_squat;                                                                 /* when squat.c looks next */
     uint32_t squat_app, squat_kthread;                                                   /* whose turn it is there */

@@ -17,6 +17,20 @@ def test_who_gets_a_core_and_which(c_program):
     assert "passed ages_are_from_below" in run(timeout_s=90)
 
 
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "a_sibling_takes_the_place_of_the_dead",
+        "the_dead_want_nothing",
+        "nothing_waits_where_all_is_new",
+        "who_has_no_calls_left_holds_no_core_back",
+    ],
+)
+def test_no_core_idles_beside_one_that_waits(c_program, scenario):
+    run = c_program("tests/iokernel/c/cores_conserve.c")
+    assert f"passed {scenario}" in run(scenario, timeout_s=90)
+
+
 def test_kthreads_that_use_a_core_which_is_not_theirs(c_program):
     run = c_program("tests/iokernel/c/cores_squat.c")
     assert "passed demoted_it_may_go_to_another_core" in run(timeout_s=90)

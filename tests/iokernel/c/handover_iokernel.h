@@ -403,7 +403,7 @@ static void own_all_of_the_loop(void)
     il_own(LOOP, &c->n_resting, sizeof c->n_resting);
     il_own(LOOP, table, sizeof table);
     il_own(LOOP, &c->view.n_apps, sizeof c->view.n_apps);
-    il_own(LOOP, &c->urgent, offsetof(struct io_cores, idle_waits) - offsetof(struct io_cores, urgent));
+    il_own(LOOP, &c->urgent, offsetof(struct io_cores, interval) - offsetof(struct io_cores, urgent));
     il_own(LOOP, &core, offsetof(struct io_core, stamps));
     il_own(LOOP, &core.accounted, sizeof core.accounted);
     il_own(LOOP, &log_owner, sizeof log_owner);
