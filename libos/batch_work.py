@@ -145,6 +145,8 @@ def _add_preemptible(begin: int, end: int) -> None:
         _log.warning("no room to register a batch function as interruptible: %s", os.strerror(-err))
 
 
+_ON_THE_CALLERS_STACK = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+
 # njit's options that batch work keeps: what they change are results, which are to be those of njit.
 _TAKEN = ("error_model", "fastmath", "boundscheck", "locals")
 # Those that say what batch work has anyway, or how others call the function.
@@ -171,7 +173,7 @@ def batch(function: Any = None, *, compiled: bool = True, **options: Any) -> Any
         if compiled and not inspect.isfunction(python):
             hint = "wrap it in one, or run it as it is with compiled=False"
             raise CorelaneError("make a batch function", f"{target!r} is not written in Python", hint)
-        if inspect.isgeneratorfunction(python) or inspect.iscoroutinefunction(python):
+        if any(kind(python) for kind in _ON_THE_CALLERS_STACK):
             raise CorelaneError(
                 f"make a batch function of {python.__name__}",
                 "it is a generator or a coroutine, which runs on its caller's stack",
@@ -214,6 +216,16 @@ def _options_of(target: Any, name: str) -> dict[str, Any]:
 _alive: set[Job] = set()
 
 
+def _let_ended_go() -> None:
+    """Take the results of jobs that have ended: one that nobody asks for keeps no frame and no descriptor for long."""
+    poll = select.poll()
+    events = {job._event: job for job in tuple(_alive)}
+    for event in events:
+        poll.register(event, select.POLLIN)
+    for event, _ in poll.poll(0):
+        events[event]._take()
+
+
 class Job:
     """A batch function at work, from `Runtime.batch`. May be used from any Python thread."""
 
@@ -228,6 +240,7 @@ class Job:
 
     def start(self, spawn: Callable[[Any, Any], None]) -> None:
         """Spawn the uthread. Once, by Runtime.batch."""
+        _let_ended_go()
         function, arg = self._prepare()
         _alive.add(self)
         try:
@@ -245,7 +258,9 @@ class Job:
 
     def done(self) -> bool:
         """Whether it has ended, well or badly."""
-        return self._fetched or self._wait(0.0)
+        if not self._fetched and self._wait(0.0):
+            self._take()
+        return self._fetched
 
     def result(self, timeout_s: float | None = None) -> Any:
         """What the function returned, or raises what it raised. May be called again.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .batch_work import Job
 
 POWER = {"spin": lib.CL_SCHED_SPIN, "adaptive": lib.CL_SCHED_ADAPTIVE, "block": lib.CL_SCHED_BLOCK}
+BATCH_QUANTUM_US = 1000  # of batch runtimes that are told none: what it costs is lost beside what a job computes in it
 KINDS = {"latency": lib.CL_RUNTIME_LATENCY, "batch": lib.CL_RUNTIME_BATCH}
 EVENTS = {
     lib.CL_EVENT_ATTACHED: "attached",
@@ -117,7 +118,8 @@ class Runtime(Closing):
     kthread, -1 for any. kind: "latency" or "batch", and guaranteed, max_cores, weight, deadline_us: what it wants of
     the cores where the iokernel manages them (docs/cores.md; the iokernel's configuration wins). quantum_us: a uthread
     that has run for so long lets others go first, at its next probe (0: never, so that one which computes on end keeps
-    its kthread from packets and timers: docs/uthreads.md). stack_bytes: of a uthread. spin_us: how long a kthread
+    its kthread from packets and timers: docs/uthreads.md; None: 1000 for kind "batch", whose jobs run side by side
+    that way, else 0). stack_bytes: of a uthread. spin_us: how long a kthread
     without work spins before it sleeps, if power is "adaptive" (None: 20). on_event: called with ("attached" |
     "stalled" | "gone" | "conflict", text) on a thread of the runtime; without it they are logged as warnings of the
     logger "corelane.libos". Public attribute: socket, as given.
@@ -143,7 +145,7 @@ class Runtime(Closing):
         max_cores: int = 0,
         weight: int = 1,
         deadline_us: int = 0,
-        quantum_us: int = 0,
+        quantum_us: int | None = None,
         stack_bytes: int = 0,
         max_uthreads: int = 0,
         spin_us: float | None = None,
@@ -186,7 +188,7 @@ class Runtime(Closing):
             "max_cores": max_cores,
             "weight": weight,
             "deadline_us": deadline_us,
-            "quantum_us": quantum_us,
+            "quantum_us": (BATCH_QUANTUM_US if kind == "batch" else 0) if quantum_us is None else quantum_us,
         }
         for field, value in wishes.items():
             if not 0 <= value < 2**32:

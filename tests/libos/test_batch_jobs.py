@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -75,6 +76,12 @@ def sum_of_dots(a, n):
 
 
 @libos.batch
+def mark(word):
+    word[0] = 1
+    return 0
+
+
+@libos.batch
 def wait_for(word):
     n = 0
     while load_atomic(word, 0) == 0:
@@ -139,6 +146,23 @@ def test_jobs_run_side_by_side(runtime):
         waiting.result(0.0)
     assert runtime.batch(release, word).result(30) == 0
     assert waiting.result(30) >= 0
+
+
+def test_jobs_of_a_batch_runtime_share_one_kthread():
+    """Without being told: the job that waits would keep the only kthread from the one that it waits for."""
+    nic, end = memory_link((1, 1))
+    with nic, end, Runtime(nic=nic, kind="batch", address="10.0.0.1/24") as made:
+        made.start()
+        word = np.zeros(1, np.uint64)
+
+        @libos.batch
+        def release(word):
+            word[0] = 1
+            return 0
+
+        waiting = made.batch(wait_for, word)
+        assert made.batch(release, word).result(30) == 0
+        assert waiting.result(30) > 0
 
 
 def test_plain_python_runs_on_the_kthreads_own_stack(runtime):
@@ -241,8 +265,13 @@ def test_what_cannot_be_batch_work_is_refused():
     def generator():
         yield 1
 
-    with pytest.raises(CorelaneError, match="generator"):
-        libos.batch(generator)
+    async def stream():
+        yield 1
+
+    for refused in (generator, stream):
+        for compiled in (True, False):
+            with pytest.raises(CorelaneError, match="generator"):
+                libos.batch(refused, compiled=compiled)
     with pytest.raises(CorelaneError, match="cannot be called"):
         libos.batch(3)
     with pytest.raises(CorelaneError, match="not written in Python"):
@@ -347,9 +376,23 @@ def test_a_job_that_ended_is_let_go(runtime):
     job = runtime.batch(squares, 10)
     wait_until(job.done, 10)
     assert repr(job) == "<batch job squares, done>"
-    assert job in batch_work._alive
-    job.result()
     assert job not in batch_work._alive
+    assert list(job.result()) == [float(i * i) for i in range(10)]
+
+
+def test_jobs_that_nobody_asks_for_keep_nothing(runtime):
+    """Started and forgotten: what has ended goes with the next start, its descriptor too."""
+    runtime.batch(squares, 10).result(30)
+    others = set(batch_work._alive)  # of tests whose runtime ended first
+    descriptors = len(os.listdir("/proc/self/fd"))
+    words = [np.zeros(1, np.uint64) for _ in range(50)]
+    for word in words:
+        runtime.batch(mark, word)
+        wait_until(lambda word=word: word[0] == 1, 30)
+    wait_until(lambda: all(job._wait(0.0) for job in batch_work._alive - others), 30)
+    runtime.batch(squares, 10).result(30)
+    assert batch_work._alive <= others
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
 @numba.njit
