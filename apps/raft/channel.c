@@ -37,6 +37,7 @@ int raft_channel_add(struct raft_channel *ch, uint32_t id, uint32_t frame_max)
     p->index = ch->n_peers++;
     p->first = p->next = 1;
     p->pieces.frame_max = frame_max;
+    p->pieces.most = RAFT_CHANNEL_PARTIAL;
     p->sent = calloc(RAFT_CHANNEL_WINDOW, sizeof(*p->sent));
     p->buffers = malloc((uint64_t)RAFT_CHANNEL_WINDOW * ch->buffer_bytes);
     p->free = malloc(RAFT_CHANNEL_WINDOW * sizeof(*p->free));

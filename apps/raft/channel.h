@@ -26,7 +26,8 @@
  *
  * Receiving. Every datagram carries an acknowledgement; one goes by itself 2 ms after a numbered datagram when nothing else did, at the
  * next poll if something is missing, came twice, or RAFT_CHANNEL_ACK_EVERY have come. Frames of several datagrams are put together from pieces
- * (pieces.h); a piece for which there is no place is not acknowledged (`no_room`).
+ * (pieces.h), all that a window can hold: each piece in the window is taken, whatever was lost before it (`no_room` counts those for
+ * which there is no memory: they are not acknowledged).
  *
  * Frames that are not lasting have no number and no copy: they may be lost, or come twice. Longer ones than a datagram always last.
  * Does not deal with: order, congestion (a window, and the doubled timeout, are all), authentication. */
@@ -38,6 +39,8 @@
 #include "raft.h"
 
 #define RAFT_CHANNEL_HEADER 64
+#define RAFT_CHANNEL_PARTIAL                                                                                           \
+    (RAFT_CHANNEL_WINDOW / 2 + 1) /* frames of two pieces and more in a window, and the end of one */
 #define RAFT_CHANNEL_ACK_EVERY 16
 #define RAFT_CHANNEL_SILENT 10
 
@@ -47,7 +50,7 @@ struct raft_channel_counters {
     uint64_t accepted, unnumbered, control; /* taken; control: acknowledgements and hellos */
     uint64_t duplicates;                    /* numbered, and received before */
     uint64_t stale;                         /* numbered, of or for a former incarnation */
-    uint64_t no_room;                       /* pieces beyond RAFT_PARTIAL frames */
+    uint64_t no_room;                       /* pieces that there is no memory for */
     uint64_t malformed;
     uint64_t retransmitted, timeouts;
     uint64_t window_full; /* frames refused */

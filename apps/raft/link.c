@@ -10,6 +10,7 @@ void raft_link_init(struct raft_link *link, uint32_t mtu, uint32_t frame_max)
 {
     memset(link, 0, sizeof(*link));
     link->pieces.frame_max = frame_max;
+    link->pieces.most = RAFT_LINK_PARTIAL;
     link->piece = cl_min(mtu - UDP_HEADERS - RAFT_LINK_HEADER, 65000u);
 }
 

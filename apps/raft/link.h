@@ -4,7 +4,7 @@
  *     0  u32 magic "CLRL"   4  u32 number of the frame, the sender's count   8  u32 bytes of the frame
  *    12  u16 number of the piece   14  u16 bytes of every piece but the last
  *
- * A frame that is not whole when RAFT_PARTIAL others have been begun since is given up, and so is one of which a piece is
+ * A frame that is not whole when RAFT_LINK_PARTIAL others have been begun since is given up, and so is one of which a piece is
  * lost: a client asks again. There is no acknowledgement here, and no order. */
 #ifndef CORELANE_APPS_RAFT_LINK_H
 #define CORELANE_APPS_RAFT_LINK_H
@@ -13,6 +13,7 @@
 #include "pieces.h"
 
 #define RAFT_LINK_HEADER 16
+#define RAFT_LINK_PARTIAL 8
 
 struct raft_link {
     uint32_t piece; /* bytes of a frame in one datagram */

@@ -4,7 +4,6 @@
 
 #include "../../runtime/base.h"
 
-#define RAFT_PARTIAL 8       /* frames at one time that are not whole */
 #define RAFT_PIECES_MAX 4096 /* of a frame */
 
 struct raft_piece {
@@ -20,18 +19,21 @@ struct raft_partial {
     uint64_t sender, frame;
     uint32_t bytes, size, pieces, got; /* pieces 0: free */
     uint64_t seen[RAFT_PIECES_MAX / 64];
-    uint8_t *data; /* frame_max bytes; taken when first needed */
+    uint8_t *data; /* room bytes; what a frame needs, kept for the next one */
+    uint32_t room;
 };
 
 struct raft_pieces {
     uint32_t frame_max;
-    uint32_t next; /* to be given up in its turn */
-    struct raft_partial partial[RAFT_PARTIAL];
+    uint32_t most;         /* frames at one time that are not whole */
+    uint32_t used, places; /* none is from `used` on; places that there is memory for */
+    uint32_t next;         /* to be given up in its turn */
+    struct raft_partial *partial;
 };
 
 void raft_pieces_free(struct raft_pieces *pieces);
 /* 1: the frame is whole, at *frame until the next call; 0: not yet, or it was there already; -EINVAL: such a piece cannot be;
- * -ENOBUFS: too many frames are not whole, or there is no memory. */
+ * -ENOBUFS: `most` others are not whole, or there is no memory. */
 int raft_pieces_enter(struct raft_pieces *pieces, const struct raft_piece *piece, const uint8_t **frame);
 /* Give one of them up, each in its turn. */
 void raft_pieces_give_up(struct raft_pieces *pieces);

@@ -317,7 +317,8 @@ bool raft_poll_peer(struct cl_raft *r, struct raft_peer *p, struct cl_raft_msg *
     if (p->state == CL_RAFT_PROBE) {
         if (p->paused && !p->heartbeat_due)
             return false;
-        n = p->full ? 0 : entries_for(r, p, &bytes);
+        /* The entries go once: the transport keeps them, and a heartbeat without them probes as well. */
+        n = p->full || p->paused ? 0 : entries_for(r, p, &bytes);
         fill_append(r, p, m, n, n ? bytes : 0);
         p->paused = 1;
         return true;

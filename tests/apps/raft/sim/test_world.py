@@ -30,6 +30,8 @@ FOUND = {
     (3, 8015147, "node"): "a leader that had joined and compacted before it knew of any members could send no snapshot",
     (5, 8006199, "node"): "bits that rot in a flush, in the only later one that tells of it, and in a superblock",
     (5, 2475, "node"): "each chunk that was refused brought all chunks again: a storm",
+    (5, 810009143, "node"): "after a cut a transport's window held frames of which none could become whole",
+    (3, 810023044, "node"): "the same in a smaller group",
     (1, 294, "kv"): "nothing was committed after a joint configuration that the outgoing voters had not all of",
 }
 
