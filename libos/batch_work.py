@@ -93,10 +93,16 @@ class Batch:
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Arguments in order, defaults filled in. Raises CorelaneError if they do not fit."""
+        signature = inspect.signature(self.function)
         try:
-            bound = inspect.signature(self.function).bind(*args, **kwargs)
+            bound = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise CorelaneError(f"run batch function {self.__name__}", str(error)) from error
+        kinds = [parameter.kind for parameter in signature.parameters.values()]
+        if self.compiled and inspect.Parameter.VAR_POSITIONAL in kinds:
+            raise CorelaneError(
+                f"run batch function {self.__name__}", "it takes any number of arguments", "let it take a tuple"
+            )
         bound.apply_defaults()
         if bound.kwargs:
             raise CorelaneError(

@@ -249,6 +249,23 @@ def test_what_does_not_fit_is_refused(runtime, args, says):
         runtime.batch(dot, *args)
 
 
+def test_any_number_of_arguments_comes_as_a_tuple(runtime):
+    @libos.batch
+    def total(a, *more):
+        return a[0] + sum(more)
+
+    @libos.batch
+    def total_of(a, more):
+        return a[0] + sum(more)
+
+    a = np.ones(3)
+    assert total(a, 1, 2, 3) == 7
+    with pytest.raises(CorelaneError, match=r"run batch function total: .*let it take a tuple"):
+        runtime.batch(total, a, 1, 2, 3)
+    assert runtime.batch(total_of, a, (1, 2, 3)).result(30) == 7
+    assert runtime.batch(libos.batch(lambda *all: sum(all), compiled=False), 1, 2, 3).result(30) == 6
+
+
 def test_a_refusal_by_numba_is_plain_text(runtime):
     @libos.batch
     def no_such_attribute(x):
