@@ -52,6 +52,8 @@ def run(options: argparse.Namespace) -> int:
     with Operator(options.peers, timeout_s=options.timeout, group=options.group) as group:
         if options.action == "status":
             seen = group.all()
+            if not any(seen.values()) and (why := group.why_unsent()):
+                raise CorelaneError("ask the nodes", f"none answers{why}", "look at their addresses, and the way there")
             leads = any(s and s["role"] == "leader" for s in seen.values())
             print(json.dumps({"nodes": seen}) if options.json else status_text(seen))
             return 0 if leads else 1

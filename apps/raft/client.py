@@ -9,6 +9,7 @@ It needs nothing of the dataplane: any process that can reach a node may use it.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -24,6 +25,8 @@ from .service import Addresses, cluster_of, parse_peers
 _LINK = struct.Struct("<4sIIHH")  # link.h
 _FRAME = struct.Struct("<4sBBHIIQIIQQQ")  # node_frame.h
 _PIECE = 1400
+_REFUSED_S = 0.005
+_LOOK = "look whether most of the nodes are up, and can be reached from here"
 _OPEN, _CLOSE, _APPLY, _QUERY = 1, 2, 0, 3
 _OK, _RETRY, _BUSY, _EXPIRED, _OUT_OF_ORDER, _TOO_LARGE, _REFUSED, _REPLY_TOO_LARGE, _QUERY_FAILED = range(9)
 
@@ -40,17 +43,17 @@ def _crc(data: bytes) -> int:
     return int(lib.cl_crc32c(0, ffi.from_buffer(data), len(data)))
 
 
-def _error(status: int, size: int, reply: bytes) -> CorelaneError | None:
+def _error(what: str, status: int, size: int, reply: bytes) -> CorelaneError | None:
     """What is to be raised for an answer that says more than to ask again."""
     if status == _TOO_LARGE:
-        return CorelaneError("do a command", f"{size} bytes are more than the nodes take")
+        return CorelaneError(what, f"{size} bytes are more than the nodes take")
     if status == _REFUSED:
         return CommandRefused(reply)
     if status == _REPLY_TOO_LARGE:
         why = "it was done, and its reply is longer than the nodes' reply_bytes"
-        return ReplyTooLarge("do a command", why, "answer less, or start all nodes with more")
+        return ReplyTooLarge(what, why, "answer less, or start all nodes with more")
     if status == _QUERY_FAILED:
-        return CorelaneError("do a query", f"the state machine could not answer: {reply.decode(errors='replace')}")
+        return CorelaneError(what, f"the state machine could not answer: {reply.decode(errors='replace')}")
     return None
 
 
@@ -86,6 +89,7 @@ class Client:
         self._frames = 0
         self._pieces: dict[tuple[tuple[str, int], int], dict[int, bytes]] = {}
         self._session, self._sequence = 0, 0
+        self._unsent: OSError | None = None  # the last request's, if the kernel did not take it
         self.resent = 0
         self.leader = 0
 
@@ -116,17 +120,28 @@ class Client:
         return self._ask(_APPLY, self._session, self._sequence, data)
 
     def query(self, data: bytes) -> bytes:
-        """A linearizable read. Raises Unknown, ReplyTooLarge, CommandRefused, or CorelaneError with what it raised."""
+        """A linearizable read, asked for in 1500 bytes at most.
+
+        Raises Unknown, ReplyTooLarge, CommandRefused, or CorelaneError with what the machine raised.
+        """
         return self._ask(_QUERY, 0, 0, data)
 
     def _send(self, kind: int, ticket: int, session: int, sequence: int, data: bytes) -> None:
+        """One that the kernel refuses (no route, no permission) is as good as lost: a later one may get through."""
         frame = _encode(self._cluster, kind, ticket, session, sequence, data)
         self._frames = (self._frames + 1) & 0xFFFFFFFF
+        self._unsent = None
         for i, at in enumerate(range(0, len(frame), _PIECE)):
             header = _LINK.pack(b"CLRL", self._frames, len(frame), i, _PIECE)
-            self._socket.sendto(header + frame[at : at + _PIECE], self._nodes[self._at])
+            try:
+                self._socket.sendto(header + frame[at : at + _PIECE], self._nodes[self._at])
+            except OSError as e:
+                if e.errno == errno.EBADF:
+                    raise CorelaneError("ask a Raft node", "the client is closed", "make another one") from None
+                self._unsent = e
 
     def _ask(self, kind: int, session: int, sequence: int, data: bytes) -> bytes:
+        what = "do a query" if kind == _QUERY else "do a command"
         deadline = time.monotonic() + self._timeout_s
         self._ticket += 1
         while time.monotonic() < deadline:
@@ -139,14 +154,18 @@ class Client:
                 # It may have ended after an earlier copy was applied: sent again, or doubled by the network.
                 self._session = self._sequence = 0
                 why = "the session ended, before or after it was applied"
-                raise Unknown("do a command", why, "look whether it was applied before you ask anew")
-            if answer is not None and (error := _error(answer[0], len(data), answer[2])):
+                raise Unknown(what, why, "look whether it was applied before you ask anew")
+            if answer is not None and (error := _error(what, answer[0], len(data), answer[2])):
                 raise error
             self._next_node(answer[1] if answer else 0)
             if answer is not None:
                 time.sleep(min(self._resend_s / 5, 0.005))  # no leader yet, or busy
             self.resent += 1
-        raise Unknown("do a command", f"no answer in {self._timeout_s} s", "look whether most of the nodes are up")
+        raise Unknown(what, f"no answer in {self._timeout_s} s{self.why_unsent()}", _LOOK)
+
+    def why_unsent(self) -> str:
+        """What the kernel said of the last request, if it did not take it."""
+        return f", and the last request could not be sent: {self._unsent.strerror}" if self._unsent else ""
 
     def _next_node(self, leader: int) -> None:
         ids = sorted(self._nodes)
@@ -158,7 +177,10 @@ class Client:
             self._socket.settimeout(left)
             try:
                 datagram, source = self._socket.recvfrom(65536)
-            except (TimeoutError, ConnectionError):
+            except TimeoutError:
+                return None
+            except OSError:  # of a datagram that was refused somewhere: not at once again
+                time.sleep(min(left, _REFUSED_S))
                 return None
             frame = self._piece(datagram, source)
             if frame is None or len(frame) < _FRAME.size:

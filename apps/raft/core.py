@@ -8,6 +8,7 @@ from typing import Any
 
 from ...runtime.errors import CorelaneError, check
 from .._native import ffi, lib
+from .orders import check_order
 
 ROLES = {
     lib.CL_RAFT_FOLLOWER: "follower",
@@ -145,24 +146,28 @@ class Core:
         self._held = data  # a snapshot's chunk points into it until ready() has been asked
         return int(rc or lib.cl_raft_step(self._ptr, self._msg))
 
+    def _ordered(self, rc: int, what: str) -> None:
+        if rc < 0:
+            check_order(rc, what, self.status()["leader"])
+
     def propose(self, data: bytes) -> tuple[int, int]:
         """Append a command: (index, term) where it may be committed. Raises CorelaneError if it is refused."""
         index, term = ffi.new("uint64_t *"), ffi.new("uint64_t *")
-        check(lib.cl_raft_propose(self._ptr, data, len(data), index, term), "propose a command")
+        self._ordered(lib.cl_raft_propose(self._ptr, data, len(data), index, term), "propose a command")
         return int(index[0]), int(term[0])
 
     def read_index(self, context: int) -> None:
         """Ask for a linearizable read; its answer comes from `reads`."""
-        check(lib.cl_raft_read_index(self._ptr, context), "ask for a read")
+        self._ordered(lib.cl_raft_read_index(self._ptr, context), "ask for a read")
 
     def change_members(self, voters: Iterable[int], learners: Iterable[int] = ()) -> None:
         """Become this group."""
         v, n = sorted(voters), sorted(learners)
-        check(lib.cl_raft_change_members(self._ptr, v, len(v), n, len(n)), "change the members")
+        self._ordered(lib.cl_raft_change_members(self._ptr, v, len(v), n, len(n)), "change the members")
 
     def transfer(self, to: int) -> None:
         """Hand leadership over."""
-        check(lib.cl_raft_transfer(self._ptr, to), f"hand leadership to {to}")
+        self._ordered(lib.cl_raft_transfer(self._ptr, to), f"hand leadership to {to}")
 
     def entry(self, index: int) -> Entry:
         """Entry `index`; raises CorelaneError if it is not held."""

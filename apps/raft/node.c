@@ -55,9 +55,14 @@ uint64_t node_digest(uint64_t digest, uint64_t word)
 /* A digest of what has to be the same on every node (node.h). */
 static uint64_t group_settings(const struct cl_raft_node_config *c)
 {
-    const uint64_t words[] = {
-        c->max_sessions,     c->session_ms, c->reply_bytes, c->machine.settings, c->raft.election_ticks * c->tick_ns,
-        c->raft.lease_reads, c->log != NULL};
+    const uint64_t words[] = {c->max_sessions,
+                              c->session_ms,
+                              c->reply_bytes,
+                              c->machine.settings,
+                              c->raft.election_ticks * c->tick_ns,
+                              c->raft.lease_reads,
+                              c->log != NULL,
+                              c->raft.entry_bytes};
     uint64_t digest = 0;
     for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         digest = node_digest(digest, words[i]);

@@ -23,7 +23,8 @@
  * Reads are linearizable: read index, or lease where raft.lease_reads is set. They are made by the leader.
  *
  * Group settings. What is applied depends on max_sessions, session_ms, reply_bytes and the machine's own settings, and who may lead, and
- * for how long a lease holds, on how long election_ticks are and on lease_reads. So these are the same on every node of a group: a
+ * for how long a lease holds, on how long election_ticks are and on lease_reads; what a leader takes for an entry, its followers must
+ * take, too (raft.entry_bytes, by default what the log takes). So these are the same on every node of a group: a
  * digest of them goes with the core's messages, and those of a node with others are refused, both ways, and counted. So such
  * a node neither leads, votes nor follows; the others go on without it. Those that decide what is applied are written to the log, too:
  * a node that is started on it with others is FAILED. All nodes of a group have logs, or none: that is in the digest, too.

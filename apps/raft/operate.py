@@ -18,16 +18,11 @@ from typing import Any
 
 from ...runtime.errors import CorelaneError
 from .client import Client
+from .orders import REASONS
 
 _STATUS, _MEMBERS, _TRANSFER = 4, 5, 6
 _ASK_AGAIN_S = 0.05
 _ROUND_S, _LOOK_S = 0.5, 0.02
-_REASONS = {
-    errno.EINVAL: ("the leader refuses it", "look who belongs to the group: `corelane raft members`"),
-    errno.EALREADY: ("it is so already", ""),
-    errno.ENOSPC: ("the leader's log is full", "try again when it has made a snapshot"),
-    errno.EIO: ("the leader's disk failed", "look at its log"),
-}
 _LATER = (errno.EPERM, errno.EBUSY, errno.ESTALE, errno.EAGAIN)
 
 
@@ -61,7 +56,7 @@ class Operator(Client):
             if known:
                 return max(known, key=lambda s: int(s["term"]))
             if time.monotonic() > deadline:
-                why = "none of the nodes says that it leads"
+                why = f"none of the nodes says that it leads{self.why_unsent()}"
                 raise CorelaneError("find the leader", why, "look at `corelane raft status`")
             time.sleep(_ASK_AGAIN_S)
 
@@ -79,7 +74,7 @@ class Operator(Client):
                 answer = self._ask_node(int(status["id"]), *order(status))
                 code = int.from_bytes(answer, "little") if answer else 0
                 if code and code not in _LATER:
-                    why, hint = _REASONS.get(code, (os.strerror(code).lower(), ""))
+                    why, hint = REASONS.get(code, (os.strerror(code).lower(), ""))
                     raise CorelaneError(what, why, hint)
             time.sleep(_ASK_AGAIN_S)
 

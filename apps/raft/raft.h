@@ -126,7 +126,7 @@ struct cl_raft_config {
     uint32_t lease_margin_ticks;    /* [a quarter of election_ticks] clock drift allowed for, in election_ticks */
     uint32_t inflight_messages;     /* [64] AppendEntries under way to one follower; at most 256 */
     uint32_t message_bytes;         /* [60000] of entries, or of a snapshot's chunk, in one message */
-    uint32_t entry_bytes;           /* [1 MiB; of a node what its log takes] larger than message_bytes: it goes alone */
+    uint32_t entry_bytes;           /* [1 MiB; of a node what its log takes] the same on all nodes */
     uint32_t log_entries;           /* [65536] power of two */
     uint32_t trailing_entries;      /* [log_entries / 8] kept behind a snapshot, for followers that lag a little */
     uint64_t log_bytes;             /* [64 MiB] power of two, at least twice entry_bytes */

@@ -51,6 +51,10 @@ void serve_frame_answer(struct cl_raft_service *s, const struct cl_udp_addr *to,
                                .session = cl_raft_leader(cl_raft_node_core(s->node)),
                                .data = reply,
                                .bytes = bytes};
+    if (bytes > s->frame_room - NODE_FRAME_HEADER) {
+        cl_count(&s->count.not_sent, 1);
+        return;
+    }
     uint32_t all = node_frame_encode(s->config.node.raft.cluster, &frame, s->frame);
     raft_link_send(&s->link, s->out, to, s->frame, all);
 }
@@ -76,6 +80,8 @@ static void on_client(struct cl_raft_service *s, const struct node_frame *f, con
         cl_raft_node_submit(s->node, f->kind, f->session, f->sequence, f->data, f->bytes, &token);
     else if (f->kind <= NODE_FRAME_TRANSFER)
         serve_admin(s, f, from);
+    else
+        cl_count(&s->count.malformed, 1);
 }
 
 static void from_client(struct cl_raft_service *s, const struct cl_udp_req *req)
@@ -251,12 +257,14 @@ static int bind_all(struct cl_raft_service *s, char err[256])
 static int make_links(struct cl_raft_service *s, uint32_t mtu, char err[256])
 {
     const struct cl_raft_node_config *c = &s->config.node;
-    uint32_t largest = cl_max(cl_max(c->raft.message_bytes, c->raft.entry_bytes), c->reply_bytes) + FRAME_EXTRA;
+    uint32_t largest = cl_max(cl_max(c->raft.message_bytes, c->raft.entry_bytes), c->reply_bytes);
+    largest = cl_max(largest, (uint32_t)SERVE_STATUS_BYTES) + FRAME_EXTRA;
     raft_link_init(&s->link, mtu, largest);
     raft_channel_init(&s->channel, c->raft.id, c->life, mtu);
     s->channel.send = send_to_peer;
     s->channel.arg = s;
     s->frame = malloc(largest);
+    s->frame_room = largest;
     int rc = s->frame ? 0 : -ENOMEM;
     for (uint32_t i = 0; !rc && i < s->config.n_peers; i++)
         rc = raft_channel_add(&s->channel, s->config.peers[i].id, largest);
@@ -354,7 +362,7 @@ void cl_raft_service_counters(const struct cl_raft_service *s, struct cl_raft_se
     out->datagrams_out = s->link.datagrams_out;
     out->malformed += s->link.malformed + s->channel.malformed;
     out->given_up = s->link.given_up;
-    out->not_sent = s->link.not_sent;
+    out->not_sent += s->link.not_sent;
     out->unknown_peer = s->channel.unknown_peer;
     for (uint32_t i = 0; i < s->channel.n_peers; i++) {
         const struct raft_channel_counters *c = &s->channel.peers[i].count;

@@ -40,9 +40,9 @@ struct cl_raft_serve_config {
 /* Writer: the kthread; readers: anybody (relaxed). */
 struct cl_raft_serve_counters {
     uint64_t frames_in, frames_out, datagrams_in, datagrams_out;
-    uint64_t malformed; /* datagrams that are no piece of a frame */
+    uint64_t malformed; /* datagrams that are no piece of a frame, and frames of a kind that there is not */
     uint64_t given_up;  /* frames of which a piece never came */
-    uint64_t not_sent;  /* datagrams that the NIC had no room for */
+    uint64_t not_sent;  /* datagrams that the NIC did not take: no room, or longer than its MTU */
     uint64_t unknown_peer;
     /* Between nodes (channel.h): datagrams sent again, and timeouts; received twice, of or for a former life of a node, and pieces that
      * there was no place for (they come again); frames refused for a full window; datagrams dropped that were never acknowledged. */

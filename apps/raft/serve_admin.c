@@ -11,8 +11,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define STATUS_BYTES 16384 /* of 16 nodes, with the longest numbers */
-
 static const char *const roles[] = {"follower", "pre-candidate", "candidate", "leader", "failed"};
 static const char *const states[] = {"recovering", "running", "stopped"};
 static const char *const peer_states[] = {"probe", "replicate", "snapshot"};
@@ -80,11 +78,11 @@ static void say_why(struct text *t, const char *why)
     say(t, "\"");
 }
 
-static uint32_t status_text(struct cl_raft_service *svc, char out[STATUS_BYTES])
+static uint32_t status_text(struct cl_raft_service *svc, char out[SERVE_STATUS_BYTES])
 {
     struct cl_raft_status s;
     uint32_t first[CL_RAFT_MAX_NODES];
-    struct text t = {out, STATUS_BYTES};
+    struct text t = {out, SERVE_STATUS_BYTES};
     cl_raft_status(cl_raft_node_core(svc->node), &s);
     say(&t, "{\"id\": %u, \"state\": \"%s\", \"role\": \"%s\", \"term\": %lu, \"leader\": %u", s.id,
         states[cl_raft_node_state(svc->node)], roles[s.role], s.term, s.leader);
@@ -126,7 +124,7 @@ static int change(struct cl_raft *raft, const struct node_frame *f)
 
 void serve_admin(struct cl_raft_service *s, const struct node_frame *f, const struct cl_udp_addr *from)
 {
-    char text[STATUS_BYTES];
+    char text[SERVE_STATUS_BYTES];
     uint8_t code[4];
     struct cl_raft *raft = cl_raft_node_core(s->node);
     if (f->kind == NODE_FRAME_STATUS) {

@@ -15,6 +15,8 @@
 #define SERVE_FRAME_CLIENT 1
 #define SERVE_KV_CLIENT 2
 
+#define SERVE_STATUS_BYTES 16384 /* of 16 nodes, with the longest numbers */
+
 struct cl_raft_service {
     struct cl_raft_serve_config config;
     struct cl_raft_serve_counters count;
@@ -30,6 +32,7 @@ struct cl_raft_service {
     uint8_t disk_flies;                /* the scheduler has been told that the log has something in flight */
     struct cl_completions completions; /* the scheduler's until it stops, which it does for good */
     uint8_t *frame;                    /* an answer to a frame client, being made */
+    uint32_t frame_room;
 
     /* Asked from other threads, done on the kthread. */
     pthread_mutex_t lock;
@@ -44,7 +47,7 @@ void serve_begin(struct cl_raft_service *s);
 /* Do all that is to be done, and see to it that this is called again in time. On the kthread. */
 void serve_poll(struct cl_raft_service *s);
 
-/* Answer a client's frame. */
+/* Answer a client's frame. One that is longer than any answer may be is not sent, and counted. */
 void serve_frame_answer(struct cl_raft_service *s, const struct cl_udp_addr *to, uint64_t ticket, int status,
                         const uint8_t *reply, uint32_t bytes);
 

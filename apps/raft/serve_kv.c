@@ -41,7 +41,10 @@ void serve_kv_answer(struct cl_raft_service *s, const struct cl_raft_token *toke
         uint32_t n = cl_min(piece, bytes - i * piece);
         put_header(datagram, token->words[2], i, total);
         memcpy(datagram + CL_KV_UDP_HEADER, reply + i * piece, n);
-        cl_udp_sendto(s->kv_socket, datagram, CL_KV_UDP_HEADER + n, &to);
+        if (cl_udp_sendto(s->kv_socket, datagram, CL_KV_UDP_HEADER + n, &to) < 0) {
+            cl_count(&s->count.not_sent, 1);
+            return; /* nothing can be made of the rest */
+        }
     }
     cl_count(&s->count.kv_answers, 1);
 }

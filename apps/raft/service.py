@@ -25,6 +25,7 @@ from .core import PEER_STATES, ROLES, Members, members_of, members_struct
 from .logs import Disk, LogArea, LogFile, NodeLog
 from .machine import Machine, machine_struct
 from .node import STATES
+from .orders import check_order
 
 _LOGGER = logging.getLogger("corelane.raft")
 WATCH_S = 0.2
@@ -34,6 +35,9 @@ LATE_S = 1.0
 
 MAX_SESSIONS = 256
 """Sessions of clients at one time, if `serve` is not told otherwise. Each keeps its last reply."""
+
+ENTRY_BYTES = 65536
+"""The longest entry, if `serve` is not told otherwise and the log takes it."""
 
 REPLY_BYTES = 16384
 """The longest reply, if `serve` is not told otherwise."""
@@ -112,9 +116,9 @@ class RaftService:
                 unlike.add(other)
                 text = (
                     "Raft node %d refuses node %d, and is refused by it: they were started with other group settings."
-                    " memory_bytes, election_ms, lease, max_sessions, session_ms and reply_bytes, and whether it has a"
-                    " log, must be the same on every node of a group; here it is %s. Stop the one that differs, and"
-                    " start it like the others"
+                    " memory_bytes, election_ms, lease, max_sessions, session_ms, reply_bytes and entry_bytes (a log of"
+                    " less than 2.1 MiB lowers it), and whether it has a log, must be the same on every node of a"
+                    " group; here it is %s. Stop the one that differs, and start it like the others"
                 )
                 _LOGGER.error(text, self.id, other, self._settings)
             if counters.other_voters and (other := int(counters.other_voters_node)) not in others:
@@ -208,22 +212,26 @@ class RaftService:
         return out
 
     def change_members(self, voters: Iterable[int], learners: Iterable[int] = (), timeout_s: float = 5.0) -> None:
-        """Ask this node, which has to lead, to make the group these. Raises CorelaneError if it refuses."""
+        """Ask this node, which has to lead, to make the group these. Raises Refused, CorelaneError."""
         v, n = sorted(voters), sorted(learners)
         self._ask(v, n, "change the members", timeout_s)
 
     def transfer(self, to: int, timeout_s: float = 5.0) -> None:
-        """Ask this node, which has to lead, to hand leadership to another."""
+        """Ask this node, which has to lead, to hand leadership to another. Raises Refused, CorelaneError."""
         self._ask([], [to], f"hand leadership to node {to}", timeout_s)
 
     def _ask(self, voters: list[int], learners: list[int], what: str, timeout_s: float) -> None:
-        check(lib.cl_raft_service_ask(self._ptr, voters, len(voters), learners, len(learners)), what)
+        check_order(lib.cl_raft_service_ask(self._ptr, voters, len(voters), learners, len(learners)), what, 0)
         deadline = time.monotonic() + timeout_s
         while (rc := lib.cl_raft_service_asked(self._ptr)) == -115:  # EINPROGRESS
             if time.monotonic() > deadline:
                 raise CorelaneError(what, "the runtime does not run", "start it")
             time.sleep(0.001)
-        check(rc, what)
+        if rc < 0:
+            status = self.status()
+            if status["state"] == "stopped":
+                raise CorelaneError(what, f"the node has stopped: {status['why']}")
+            check_order(rc, what, status["leader"])
 
     def close(self) -> None:
         """Free everything. The runtime must have stopped. Twice is allowed."""
@@ -284,8 +292,9 @@ def serve(
     to put around the log's device (logs.py). group: its name; nodes, clients and logs of another one are refused.
     max_sessions: of clients; with one more, the one that was silent for longest ends. reply_bytes: of the longest
     reply, 64 KiB at most; memory for max_sessions of them is taken. settings: further fields of struct cl_raft_config.
-    memory_bytes, election_ms, lease, max_sessions and reply_bytes are the same on every node: one with others is
-    refused. Raises CorelaneError.
+    entry_bytes: of the longest entry, a command and 32 bytes; 64 KiB, or what a log of less than 2.1 MiB takes.
+    memory_bytes, election_ms, lease, max_sessions, reply_bytes and entry_bytes are the same on every node: one with
+    others is refused. Raises CorelaneError.
     """
     places = parse_peers(peers)
     if id not in places:
@@ -301,6 +310,8 @@ def serve(
     keep: list[Any] = []
     config = ffi.new("struct cl_raft_serve_config *")
     members = members_struct(Members() if join else Members(frozenset(places)))
+    longest = min(ENTRY_BYTES, int(lib.cl_log_max_bytes(file.ptr))) if file else ENTRY_BYTES
+    settings = {**settings, "entry_bytes": settings.get("entry_bytes") or longest}
     ticks = {"election_ticks": 10, "lease_reads": int(lease), "seed": time.time_ns() & 0xFFFFFFFF}
     config.node.raft = {"id": id, "cluster": cluster_of(group), "members": members, **ticks, **settings}
     config.node.tick_ns = election_ms * 100_000
@@ -325,6 +336,6 @@ def serve(
     yes = {True: "yes", False: "no"}
     said = (
         f"{store}election_ms={election_ms} lease={yes[lease]} max_sessions={max_sessions} reply_bytes={reply_bytes}"
-        f" log={yes[file is not None]}"
+        f" entry_bytes={settings['entry_bytes']} log={yes[file is not None]}"
     )
     return RaftService(out[0], id, ports, file, keep, said)

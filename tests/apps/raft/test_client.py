@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +12,9 @@ import pytest
 from corelane.apps.raft import client as c
 from corelane.apps.raft.client import Client, ReplyTooLarge, Unknown
 from corelane.apps.raft.machine import CommandRefused
+from corelane.apps.raft.operate import Operator
 from corelane.apps.raft.service import cluster_of
+from corelane.cli.main import main
 from corelane.runtime.errors import CorelaneError
 
 Answer = Callable[[int, int], tuple[int, bytes] | None]
@@ -112,3 +115,44 @@ def test_what_was_not_answered_raises_and_the_next_one_is_asked_as_ever(fake, st
             assert not isinstance(raised.value, Unknown)
             assert getattr(raised.value, "reply", reply) == reply
             assert call(b"deposit 5") == b"done"
+
+
+def _no_way(*_: object) -> int:
+    raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+
+@pytest.mark.parametrize("sent", [0, 1])
+def test_a_route_that_is_not_there_loses_datagrams(sent: int) -> None:
+    """From the start, or after a copy was sent, which may have been applied."""
+    sock = PlayedSocket(sent)
+    with Client({1: ("10.0.0.1", 7400)}, timeout_s=0.1, resend_s=0.01, sock=sock) as client:
+        for call, what in ((client.command, "do a command"), (client.query, "do a query")):
+            with pytest.raises(Unknown, match=f"{what}: no answer .* could not be sent: Network is unreachable"):
+                call(b"deposit 5")
+        assert client.resent > 1
+    with Operator({1: ("10.0.0.1", 7400)}, timeout_s=0.1, sock=PlayedSocket(0)) as group:
+        assert group.all() == {1: None}
+        with pytest.raises(CorelaneError, match="Network is unreachable"):
+            group.leader_status()
+
+
+def test_a_command_says_that_nothing_could_be_sent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(socket.socket, "sendto", _no_way)
+    assert main(["raft", "status", "--peers", "1=10.0.0.1:7400"]) == 1
+    said = capsys.readouterr().err
+    assert "ask the nodes: none answers" in said
+    assert "Network is unreachable" in said
+
+
+class PlayedSocket(socket.socket):
+    """Its first datagrams go nowhere, and are taken; then there is no route. Nothing comes."""
+
+    def __init__(self, taken: int) -> None:
+        super().__init__(socket.AF_INET, socket.SOCK_DGRAM)
+        self._taken = taken
+
+    def sendto(self, data: bytes, *_: object) -> int:  # type: ignore[override]
+        self._taken -= 1
+        return len(data) if self._taken >= 0 else _no_way()

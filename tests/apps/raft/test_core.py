@@ -352,7 +352,7 @@ def test_a_change_of_voters_goes_through_a_joint_configuration():
     leader.drive()
     joint = leader.core.status()["members"]
     assert (joint.voters, joint.outgoing) == ({1, 4, 5}, {1, 2, 3})
-    with pytest.raises(CorelaneError, match="busy"):
+    with pytest.raises(CorelaneError, match="under way"):
         leader.core.change_members({1, 2, 3})
     lab.isolate(4, 5)
     lab.settle()
@@ -431,7 +431,7 @@ def test_leadership_is_handed_over_without_waiting_for_a_timeout():
     lab.elect(1)
     lab.put(1, b"x")
     lab[1].core.transfer(3)
-    with pytest.raises(CorelaneError, match="busy"):
+    with pytest.raises(CorelaneError, match="under way"):
         lab.put(1, b"y")
     lab.settle()
     assert lab.leader() is lab[3]

@@ -383,6 +383,7 @@ OTHER = {
     "election_ticks": 11,
     "tick_ns": 1_100_000,
     "lease_reads": 1,
+    "entry_bytes": 4096,
 }
 
 

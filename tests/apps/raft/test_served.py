@@ -1,0 +1,118 @@
+"""A node on a runtime at one end of a memory link: what it says to those who ask it."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from cltest import wait_until
+from cltest.packets import Host, arp, ethernet, read_datagram
+
+from corelane.apps.raft import client as c
+from corelane.apps.raft.operate import _STATUS
+from corelane.apps.raft.service import RaftService, serve
+from corelane.drivers.memory import memory_link
+from corelane.drivers.nic import Nic
+from corelane.libos import Runtime
+from corelane.runtime.errors import Refused
+
+SERVER, CLIENT = Host("02:00:00:00:00:01", "10.0.0.1"), Host("02:00:00:00:00:02", "10.0.0.100")
+PEERS = {i: (f"10.0.0.{i}", 7400) for i in range(1, 9)}
+ASKED_FROM, NO_KIND = 5555, 9
+
+
+class Machine:
+    """Has no state."""
+
+    def apply(self, _command: bytes) -> bytes:
+        return b"ok"
+
+    def query(self, _query: bytes) -> bytes:
+        return b"ok"
+
+    def save(self) -> bytes:
+        return b""
+
+    def load(self, _state: bytes) -> None:
+        pass
+
+
+@dataclass
+class Asked:
+    """The node, and the wire to it."""
+
+    service: RaftService
+    end: Nic
+    ticket: int = 0
+
+    def send(self, kind: int, data: bytes = b"") -> None:
+        """A client's frame."""
+        self.ticket += 1
+        frame = c._encode(0, kind, self.ticket, 0, 0, data)
+        piece = c._LINK.pack(b"CLRL", self.ticket, len(frame), 0, 1400) + frame
+        self.end.send([CLIENT.datagram(SERVER, piece, ASKED_FROM, 7400)])
+
+    def answer(self) -> bytes:
+        """What it answers, whatever else it says meanwhile; its question for our MAC is answered."""
+        pieces: dict[int, bytes] = {}
+
+        def whole() -> bool:
+            for frame in self.end.recv():
+                if frame[12:14] == b"\x08\x06":
+                    if frame[38:42] == bytes([10, 0, 0, 100]):
+                        reply = arp(2, CLIENT.mac, CLIENT.ip, SERVER.mac, SERVER.ip)
+                        self.end.send([ethernet(reply, CLIENT.mac, SERVER.mac, 0x0806)])
+                    continue
+                d = read_datagram(frame)
+                if d.dst == CLIENT.ip and d.dport == ASKED_FROM:
+                    magic, _, size, i, _ = c._LINK.unpack_from(d.payload)
+                    assert magic == b"CLRL"
+                    pieces[i] = d.payload[c._LINK.size :]
+                    pieces[-1] = struct.pack("<I", size)
+            got = sum(len(p) for i, p in pieces.items() if i >= 0)
+            return bool(pieces) and got == int.from_bytes(pieces[-1], "little")
+
+        wait_until(whole, 60, "an answer")
+        frame = b"".join(pieces[i] for i in sorted(pieces) if i >= 0)
+        fields = c._FRAME.unpack_from(frame)
+        assert (fields[0], fields[2], fields[9]) == (b"CLRA", c._OK, self.ticket)
+        assert c._crc(frame[:8] + bytes(4) + frame[12:]) == fields[4]
+        return frame[c._FRAME.size :]
+
+
+@pytest.fixture
+def asked() -> Iterator[Asked]:
+    """One of eight, alone, with the shortest frames that it can have."""
+    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
+    with server, client, Runtime(nic=server, power="block") as runtime:
+        short = {"message_bytes": 512, "entry_bytes": 512, "reply_bytes": 256}
+        service = serve(runtime, 1, PEERS, machine=Machine(), election_ms=100, **short)
+        runtime.start()
+        yield Asked(service, client)
+        runtime.stop()
+        service.close()
+
+
+def test_a_status_is_longer_than_all_that_a_node_of_short_frames_sends(asked: Asked) -> None:
+    for _ in range(5):
+        asked.send(_STATUS)
+        text = asked.answer()
+        assert len(text) > 512 + 1024
+        status = json.loads(text)
+        assert status["id"] == 1
+        assert [link["id"] for link in status["links"]] == list(range(2, 9))
+
+
+def test_a_frame_of_no_kind_is_counted(asked: Asked) -> None:
+    asked.send(NO_KIND)
+    wait_until(lambda: asked.service.stats()["port_malformed"] == 1, 60, "the frame to be counted")
+
+
+def test_a_node_that_does_not_lead_says_so_to_who_orders(asked: Asked) -> None:
+    for order in (lambda: asked.service.change_members([1, 2], timeout_s=60), lambda: asked.service.transfer(2, 60)):
+        with pytest.raises(Refused, match=r"this node does not lead \(no leader is known: ask again") as raised:
+            order()
+        assert raised.value.errno == 1
