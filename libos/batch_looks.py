@@ -47,13 +47,15 @@ class Looks:
         made = self._less(first, cost, rest.name)
         self.function.blocks[made.name] = made
 
-    def look_each_turn(self, header: str) -> None:
+    def look_each_turn(self, header: str, before: Block | None = None) -> None:
         """Load the word and branch, at the beginning of each turn. Nothing is counted, so no end of a strip comes where
-        the processor does not expect it; what it has begun to load ahead would be lost there."""
+        the processor does not expect it; what it has begun to load ahead would be lost there. before: where to load
+        the word's address from once; if None, each turn does, and the loops within keep a register."""
         first, rest = self._split(header)
         made = Block(self.fresh("look"), terminator=f"  br label {rest.name}")
-        wanted, fuel = self.fresh("wanted"), self.fresh("fuel")
-        first.lines = self._word(wanted)
+        wanted, fuel, word_at = self.fresh("wanted"), self.fresh("fuel"), self.fresh("word")
+        (before or first).lines += self._word_address(word_at)
+        first.lines += self._wanted(word_at, wanted)
         first.terminator = f"  br i1 {wanted}, label {made.name}, label {rest.name}, {UNLIKELY}"
         made.lines = [f"  {fuel} = load i64, ptr %clp.fuel"] if self.apart else []
         made.lines += self.refill(self.fresh("fuel"), fuel if self.apart else "")
@@ -70,14 +72,19 @@ class Looks:
         self.function.blocks[rest.name] = rest
         return first, rest
 
-    def _word(self, into: str) -> list[str]:
-        """Whether the word says that somebody wants something. Its address is this thread's: a signal may have moved
-        the uthread to another one since the last turn."""
-        pointer, at, word_at, seen, wanted = (self.fresh(n) for n in ("tp", "at", "word", "seen", "wanted"))
+    def _word_address(self, into: str) -> list[str]:
+        """The address of the word, which stays while the function runs: all threads of a runtime have the same."""
+        pointer, at = self.fresh("tp"), self.fresh("at")
         return [
             f"  {pointer} = call ptr @llvm.thread.pointer.p0()",
             f"  {at} = getelementptr i8, ptr {pointer}, i64 {self.target.word_offset}",
-            f"  {word_at} = load atomic ptr, ptr {at} monotonic, align 8",
+            f"  {into} = load atomic ptr, ptr {at} monotonic, align 8",
+        ]
+
+    def _wanted(self, word_at: str, into: str) -> list[str]:
+        """Whether the word says that somebody wants something."""
+        seen, wanted = self.fresh("seen"), self.fresh("wanted")
+        return [
             f"  {seen} = load atomic i64, ptr {word_at} monotonic, align 8",
             f"  {wanted} = or i64 {seen}, {int(self.target.always)}",
             f"  {into} = icmp ne i64 {wanted}, 0",
@@ -124,7 +131,7 @@ class Looks:
                 entry.lines += [word("%clp.last", number, at), f"  store i64 0, ptr {at}"]
             entry.lines += [f"  %clp.full = load atomic i64, ptr {cell(self.site - 1)} monotonic, align 8"]
             entry.lines += ["  store i64 %clp.full, ptr %clp.fuel"]
-        entry.lines += self._word("%clp.look")
+        entry.lines += [*self._word_address("%clp.word"), *self._wanted("%clp.word", "%clp.look")]
         entry.terminator = f"  br i1 %clp.look, label {slow.name}, label {old.name}, {UNLIKELY}"
         slow.lines = ["  call preserve_allcc void @clp.slow()"]
         slow.terminator = f"  br label {old.name}"

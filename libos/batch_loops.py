@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .batch_ir import NAME, Block, Function, Loop, Phi, definitions, dominates
+from .batch_ir import NAME, Block, Function, Loop, definitions, dominates
 
 MANY = 128  # of values that follow from one counter
 BRANCH = re.compile(rf"^  br i1 ({NAME}), label ({NAME}), label ({NAME})")
@@ -18,13 +18,6 @@ _COMPARE = re.compile(r"icmp (?:samesign )?(\w+) (i\d+) (\S+), (\S+)$")
 _ADD = re.compile(r"(?:add (?:nuw |nsw )*|or disjoint )i\d+ (\S+), (-?\d+)$")
 _AFFINE = re.compile(rf"\s*({NAME}) = (add|sub|mul|shl|or|sext|zext|trunc|getelementptr)\b(.*)")
 _NUMBER = re.compile(r"-?\d+")
-_LOAD = re.compile(r"(?:= load|@llvm\.masked\.load)\b(.*)")
-_WAITS = re.compile(
-    r"\b(atomic|volatile|atomicrmw|cmpxchg)\b|@llvm\.(masked\.(gather|expandload)|mem)|\bcall\b(?!.*@llvm\.)"
-)
-_ADDRESS = re.compile(rf"\bptr (?:(?:align \d+|nonnull|noundef) )*({NAME}|@[^\s,]+)")
-_STEP = re.compile(rf"(?:add (?:nuw |nsw )*i\d+|getelementptr [\w ]*, ptr) ({NAME}), (?:(?:i\d+ )?-?\d+|({NAME}))$")
-_SELECT = re.compile(r"select i1 [^,]+, \S+ ([^,\s]+), \S+ ([^,\s]+)$")
 _OPPOSITE = {"eq": "ne", "ne": "eq", "slt": "sge", "sge": "slt", "sgt": "sle", "sle": "sgt"} | {
     "ult": "uge",
     "uge": "ult",
@@ -250,62 +243,3 @@ def early_exits(function: Function, loop: Loop, count: Count) -> list[tuple[str,
         for to in function.blocks[name].succ
         if to not in loop.blocks and name != count.at
     ]
-
-
-def may_wait_each_turn(function: Function, loop: Loop) -> bool:
-    """Whether turns of an innermost loop may differ much in what they take: loads from where the turn before did not
-    just go on by a constant (a pointer that it loaded, a half of what is left to search), which may miss the cache each
-    time and wait for one another; words that other threads write; and calls."""
-    known = definitions(function)
-    for name in loop.blocks:
-        for line in function.blocks[name].lines:
-            if _WAITS.search(line):
-                return True
-            load = _LOAD.search(line)
-            if load is None:
-                continue
-            address = _ADDRESS.search(load[1])
-            if address is None or not _is_steady(function, loop, address[1], known, set()):
-                return True
-    return False
-
-
-def _is_steady(function: Function, loop: Loop, value: str, known: dict[str, tuple[str, str]], seen: set[str]) -> bool:
-    """Whether a value within an innermost loop follows from nothing but what stays and counters, by arithmetic."""
-    where, line = known.get(value, ("", ""))
-    if where not in loop.blocks or value in seen:
-        return True
-    seen.add(value)
-    if line:
-        return "load" not in line and all(
-            _is_steady(function, loop, used, known, seen) for used in re.findall(NAME, line)
-        )
-    (phi,) = (phi for phi in function.blocks[where].phis if phi.name == value)
-    if where == loop.header:
-        return _goes_on(loop, phi, known, function)
-    return all(_is_steady(function, loop, v, known, seen) for v in phi.incoming.values())
-
-
-def _goes_on(loop: Loop, phi: Phi, known: dict[str, tuple[str, str]], function: Function) -> bool:
-    """Whether a phi of a loop's header is in the next turn what it was, or that and a constant or a bit, whichever way
-    the turn takes."""
-    todo = [phi.incoming[latch] for latch in loop.latches]
-    seen = {phi.name}
-    while todo:
-        value = todo.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        where, line = known.get(value, ("", ""))
-        if where not in loop.blocks or (not line and where == loop.header):
-            return False
-        if not line:
-            (merged,) = (phi for phi in function.blocks[where].phis if phi.name == value)
-            todo += merged.incoming.values()
-        elif (step := _STEP.match(line)) and (not step[2] or known.get(step[2], ("", ""))[1].startswith("zext i1 ")):
-            todo.append(step[1])
-        elif chosen := _SELECT.match(line):
-            todo += chosen.groups()
-        else:
-            return False
-    return True

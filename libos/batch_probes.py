@@ -24,8 +24,8 @@ one fuel count. Where it runs out, `@clp.refill` looks at the word, and sets the
         would do, all the rest is one strip, and the fuel goes below 0. Short rows then end where they would without
         probes, and the branch predictor meets no other ends in between.
     loop whose turns are few, as the bound shows (remainders of unrolling): no probe; its cost is in its parent's turn.
-    loop that does not count and whose turns may wait for one another's loads, or that calls, or is around others: looks
-        at each turn. What it takes is a guess, and its turns are long beside a look.
+    loop that does not count: looks at each turn. What that takes is a guess, and a count of its own costs more than a
+        look does.
     loop whose turns all come by such a look of a loop within it: nothing.
     every other loop: fuel is taken off at the beginning of each turn, and a branch.
     function that has loops or may call itself: looks when it is entered, by a load and a branch.

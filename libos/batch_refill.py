@@ -19,7 +19,7 @@ TARGET_US = 0.9
 RAISE = 4  # a short interval grows by 1 in 16: slowly, since turns that are cheap now may become dear again
 FIRST_FUEL = 1024  # of a site's first interval: a tenth of a microsecond or so, until it was measured
 LEAST_FUEL, MOST_FUEL = 16, 1 << 22
-UNTIMED_MOST = 15  # looks in a row that are not timed, behind a cell that keeps to its time; 2^n - 1
+UNTIMED_MOST = 63  # looks in a row that are not timed, behind a cell that keeps to its time; 2^n - 1
 
 # What a function with loops keeps in its frame, `%clp.last`, in words. STAMP: when the interval that is timed began, or
 # 0. GIVER: the cell it got its fuel from. SITE: the cell to take from now. FUEL: what is left; a count that ran out may

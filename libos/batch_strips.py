@@ -24,7 +24,6 @@ from .batch_loops import (
     count_of,
     early_exits,
     hide_counters,
-    may_wait_each_turn,
     most_turns,
     ways_past_children,
 )
@@ -32,6 +31,7 @@ from .batch_outline import Outlined, outline
 from .batch_refill import LIKELY, RARE, UNLIKELY, USUAL, Target, cell
 
 ON_CREDIT = 1024  # a loop that costs no more than this does not ask whether the fuel lasts, if the one around it will
+FREE_IN_ROWS = 2048  # nor does a row in the copy of a loop around rows of one length, which looks at each
 PART_OF_FREE = 64  # what such a loop is reckoned at in a turn around it, where it is free
 
 
@@ -119,9 +119,7 @@ class Prober(Looks):
     def _probe_all(self, found: list[Loop], counts: dict[int, Count | None], short: dict[int, int]) -> None:
         turns = {id(loop): self._turn(loop, short) for loop in found}
         probed = [loop for loop in found if id(loop) not in short and id(loop) not in self._paid_around]
-        for loop in probed:
-            if counts[id(loop)] is None and (loop.children or may_wait_each_turn(self.function, loop)):
-                self._each_turn.add(id(loop))
+        self._each_turn |= {id(loop) for loop in probed if counts[id(loop)] is None}
         idom = dominators(self.function)
         looked: set[int] = set()  # loops that look at each turn, by a look of their own or within
         for loop in probed:
@@ -205,12 +203,13 @@ class Prober(Looks):
 
     def _probe(self, loop: Loop, count: Count | None, cost: int) -> None:
         if id(loop) in self._each_turn:
-            self.look_each_turn(loop.header)
+            self.look_each_turn(loop.header, None if loop.children else preheader(self.function, loop, self.fresh))
             self.report.each_turn += 1
             return
-        if count is not None and not loop.children:
+        assert count is not None  # else it looks at each turn
+        if not loop.children:
             self._pay(loop, count, cost)
-        elif count is not None and id(loop) in self._searches | self._light:
+        elif id(loop) in self._searches | self._light:
             self._strip_here(loop, count, cost)
         else:
             self.count_down(loop.header, cost)
@@ -279,7 +278,7 @@ class Prober(Looks):
             begin = Block(self.fresh("begin"), terminator=f"  br label {loop.header}")
             split_edge(function, paid.name, loop.header, begin)
             to = begin.name
-        most = strips.within(ON_CREDIT)
+        most = strips.within(FREE_IN_ROWS if self.apart else ON_CREDIT)
         before.lines.append(f"  {short} = icmp ule i64 {distance}, {most}")
         if search:
             fuel, some, both = (self.fresh(n) for n in ("fuel", "some", "short"))
