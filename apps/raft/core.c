@@ -81,7 +81,7 @@ int cl_raft_new(const struct cl_raft_config *config, struct cl_raft **out, char 
         return -ENOMEM;
     }
     r->random = c.seed ^ ((uint64_t)c.id << 32);
-    r->shy_ticks = c.lease_reads ? c.election_ticks : 0;
+    r->promised_until = c.lease_reads ? c.election_ticks : 0; /* to whom may be forgotten */
     raft_members_set(r, &c.members, 0);
     r->base_members = r->snapshot_members = c.members;
     raft_reset_timeout(r);
@@ -287,11 +287,9 @@ static bool unwanted(struct cl_raft *r, const struct cl_raft_msg *m)
         r->count.from_strangers++;
         return true;
     }
-    if (is_vote_request(m->type) && m->term > r->term && !(m->flags & CL_RAFT_FORCE) && raft_sticky(r)) {
-        r->count.ignored++;
-        return true;
-    }
-    return false;
+    bool refuses = is_vote_request(m->type) && !(m->flags & CL_RAFT_FORCE) && raft_refuses_votes(r, m);
+    r->count.ignored += refuses;
+    return refuses;
 }
 
 int cl_raft_step(struct cl_raft *r, const struct cl_raft_msg *m)
@@ -325,6 +323,8 @@ int cl_raft_step(struct cl_raft *r, const struct cl_raft_msg *m)
             raft_become_follower(r, r->term, m->from);
         r->elapsed = r->tries = 0;
         r->gave_way = 0;
+        if (r->config.lease_reads)
+            r->promised_until = r->ticks + r->config.election_ticks;
     }
     int rc = dispatch(r, m);
     r->count.handled += !rc;
@@ -359,8 +359,7 @@ void cl_raft_tick(struct cl_raft *r)
 
 void cl_raft_campaign(struct cl_raft *r)
 {
-    bool leased = r->config.lease_reads && raft_sticky(r);
-    if (r->role != CL_RAFT_LEADER && raft_promotable(r) && !leased)
+    if (r->role != CL_RAFT_LEADER && raft_promotable(r) && !raft_promised(r))
         raft_campaign_pre(r);
 }
 
@@ -514,6 +513,8 @@ void cl_raft_persisted(struct cl_raft *r, uint64_t index, uint64_t term, uint32_
     uint64_t before = r->log.durable;
     r->log.durable = index;
     r->disk_elapsed = 0;
+    if (before < r->snapshot_index)
+        raft_drop_covered(r);
     if (r->role == CL_RAFT_LEADER)
         raft_advance_commit(r);
     else if (r->leader && before < r->verified)

@@ -47,12 +47,26 @@ bool raft_promotable(const struct cl_raft *r)
     return raft_is_voter(&before, r->config.id);
 }
 
-/* A live leader is known, so nobody is to become another. A leader counts: it steps down by itself when it has lost its quorum. */
-bool raft_sticky(const struct cl_raft *r)
+/* A leader may read by a lease that this node granted when it last heard from one, perhaps before it was started again. That it
+ * learnt of a newer term since, and so knows no leader, changes nothing for that one. */
+bool raft_promised(const struct cl_raft *r)
 {
-    if (r->role == CL_RAFT_LEADER || r->ticks < r->shy_ticks)
-        return true;
-    return r->leader && r->elapsed < r->config.election_ticks;
+    return r->ticks < r->promised_until;
+}
+
+/* A live leader is known, so nobody is to become another. A leader counts: it steps down by itself when it has lost its quorum. */
+static bool sticky(const struct cl_raft *r)
+{
+    return r->role == CL_RAFT_LEADER || (r->leader && r->elapsed < r->config.election_ticks);
+}
+
+/* Not to be answered at all, unless a leader gave the order: who asks may ask again when the promise is over. Of our own term only
+ * a vote is withheld: a pre-vote of it comes from a node that lags, and is told so. */
+bool raft_refuses_votes(const struct cl_raft *r, const struct cl_raft_msg *m)
+{
+    if (m->term > r->term)
+        return raft_promised(r) || sticky(r);
+    return m->term == r->term && m->type == CL_RAFT_VOTE && raft_promised(r);
 }
 
 static uint64_t vote_of(const struct cl_raft *r, uint32_t id)

@@ -93,8 +93,8 @@ struct cl_raft {
     uint64_t commit, applied, apply_handed;
 
     uint64_t ticks, random;
+    uint64_t promised_until;   /* lease reads: votes for nobody while ticks < this, whatever the term; election.c */
     uint32_t elapsed, timeout; /* since a leader was heard from, or this campaign began */
-    uint32_t shy_ticks;        /* votes are refused while ticks < this (lease reads, after a start) */
     uint32_t heartbeat_elapsed, quorum_elapsed;
     uint32_t disk_elapsed; /* ticks for which writes are awaited and none became durable */
     uint32_t tries;        /* campaigns since a leader was heard from */
@@ -175,7 +175,8 @@ uint64_t raft_log_agree(const struct raft_log *log, uint64_t index, uint64_t ter
 /* election.c */
 void raft_election_tick(struct cl_raft *r);
 void raft_reset_timeout(struct cl_raft *r);
-bool raft_sticky(const struct cl_raft *r);
+bool raft_promised(const struct cl_raft *r);
+bool raft_refuses_votes(const struct cl_raft *r, const struct cl_raft_msg *m);
 bool raft_promotable(const struct cl_raft *r);
 void raft_campaign_pre(struct cl_raft *r);
 void raft_campaign(struct cl_raft *r, bool force);
@@ -207,6 +208,7 @@ void raft_let_go_unheld(struct cl_raft *r);
 int raft_on_snapshot(struct cl_raft *r, const struct cl_raft_msg *m);
 int raft_on_snapshot_reply(struct cl_raft *r, struct raft_peer *p, const struct cl_raft_msg *m);
 bool raft_poll_snapshot(struct cl_raft *r, struct raft_peer *p, struct cl_raft_msg *m);
+void raft_drop_covered(struct cl_raft *r);
 void raft_snapshot_begin(struct cl_raft *r, struct raft_peer *p);
 void raft_snapshot_tick(struct cl_raft *r, struct raft_peer *p);
 

@@ -54,7 +54,8 @@
  * than another's by more than lease_margin_ticks in election_ticks, and if the driver accounts for all time that has passed, also
  * while it was stopped (ticks, above), before it calls cl_raft_read_index and before it calls cl_raft_step: a follower's promise
  * to vote for nobody else counts from when it hears from its leader. Hence it is off by default. With it on,
- * a node refuses votes for election_ticks after its start, for it may have forgotten that it had heard from a leader.
+ * a node refuses votes for election_ticks from then, also after it learnt of a newer term and in that term, unless a leader
+ * ordered them (transfer, which ends its lease); and from its start, for it may have forgotten that it had heard from a leader.
  *
  * Membership. cl_raft_change_members goes through joint consensus (thesis 4.3) where voters change, and in one entry where
  * only learners do. A configuration counts as soon as it is in the log and is rolled back when it is truncated; one change
@@ -327,7 +328,8 @@ CL_API void cl_raft_fail(struct cl_raft *raft);
 CL_API void cl_raft_applied(struct cl_raft *raft, uint64_t index);
 
 /* A durable snapshot of `bytes` bytes covers all up to `index`, which is applied. *first: entries before it are not needed
- * any more (drop them from the durable log). -EINVAL: not applied, not newer than the one
+ * any more (drop them from the durable log). Entries that are not durable here yet are kept until they are, and then go without
+ * further word: the next *first tells of them. -EINVAL: not applied, not newer than the one
  * before (unless cl_raft_snapshot_wanted), or cl_raft_members_at does not know. */
 CL_API int cl_raft_compact(struct cl_raft *raft, uint64_t index, uint64_t bytes, uint64_t *first);
 /* 1: a follower is being sent the newest snapshot. */

@@ -19,6 +19,18 @@ static bool can_send(const struct cl_raft *r)
     return r->snapshot_members.n_voters != 0;
 }
 
+/* Drop what the newest snapshot covers, as far as it is durable: the rest when it is (cl_raft_persisted). */
+void raft_drop_covered(struct cl_raft *r)
+{
+    uint64_t keep = cl_min(first_kept(r, r->snapshot_index), cl_min(r->log.unstable, r->log.durable + 1));
+    if (keep <= r->log.first)
+        return;
+    raft_members_compact(r, keep);
+    raft_log_drop(&r->log, keep);
+    r->ack_due |= r->full; /* the leader waits to hear that there is room */
+    r->full = 0;
+}
+
 int cl_raft_compact(struct cl_raft *r, uint64_t index, uint64_t bytes, uint64_t *first)
 {
     if (r->role == CL_RAFT_FAILED)
@@ -31,11 +43,7 @@ int cl_raft_compact(struct cl_raft *r, uint64_t index, uint64_t bytes, uint64_t 
     r->snapshot_term = raft_log_term(&r->log, index);
     r->snapshot_index = index;
     r->snapshot_bytes = bytes;
-    uint64_t keep = cl_min(first_kept(r, index), cl_min(r->log.unstable, r->log.durable + 1));
-    raft_members_compact(r, keep);
-    raft_log_drop(&r->log, keep);
-    r->ack_due |= r->full; /* the leader waits to hear that there is room */
-    r->full = 0;
+    raft_drop_covered(r);
     *first = r->log.first;
     return 0;
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from raftlab import Lab, Node, try_to
+from raftlab import SMALL, Lab, Node, try_to
 
 from corelane.apps._native import ffi, lib
 from corelane.apps.raft.core import Core, Entry, Members
@@ -537,6 +537,31 @@ def test_a_full_log_refuses_proposals_until_it_is_compacted():
     assert lab[1].core.status()["free_entries"] < 10
     lab[1].compact()
     lab.put(1, b"y")
+
+
+def test_a_snapshot_of_what_is_not_durable_yet_makes_room_when_that_is():
+    """It dropped nothing, and nothing did later: a follower's log was full for ever (seed 700096613 of 3 nodes)."""
+    lab = Lab(3)
+    lab.elect(1)
+    for _ in range(40):
+        lab.put(1, b"x" * 10)
+    for _ in range(10):
+        for node in lab.nodes.values():
+            node.drive()
+            if node.id != 2:
+                node.write()
+        lab[1].core.tick()
+        lab.collect()
+        while lab.wire:
+            lab.deliver()
+    slow = lab[2]
+    assert slow.applied > 40
+    durable = slow.core.status()["durable"]
+    assert durable < 5
+    assert slow.core.compact(slow.applied, 100) <= durable + 1
+    assert slow.core.status()["first"] <= durable + 1
+    slow.write()
+    assert slow.core.status()["first"] == slow.applied - SMALL["trailing_entries"] + 1
 
 
 def test_a_log_full_to_its_last_entry_says_so():

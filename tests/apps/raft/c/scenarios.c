@@ -1,5 +1,5 @@
 /* Situations that seeds seldom make, step by step. Each is run as it is, and with the mistake that it is there to find (test_mistakes.py).
- * Usage: scenarios commit|snapshot */
+ * Usage: scenarios commit|snapshot|lease */
 #include "apps/raft/bytes.h"
 #include "apps/raft/node.h"
 #include "drivers/blk_memory.h"
@@ -60,6 +60,64 @@ static void commit(void)
         if (m.type == CL_RAFT_APPEND_REPLY && (told = true))
             CHECK(m.index == 1 && m.received == 1, "acknowledges entry %lu, which is not the leader's\n", m.index);
     CHECK(told, "the heartbeat is not answered\n");
+    cl_raft_delete(raft);
+}
+
+enum { ELECTION_TICKS = 10, OLD_LEADER = 1, CANDIDATE = 3 };
+
+static struct cl_raft *voter_with_leases(void)
+{
+    struct cl_raft_config config = {.id = 2, .log_entries = 64, .log_bytes = 32768, .entry_bytes = 1024};
+    struct cl_raft *raft = NULL;
+    config.lease_reads = 1;
+    config.election_ticks = ELECTION_TICKS;
+    config.members = (struct cl_raft_members){.n_voters = 3, .voters = {1, 2, 3}};
+    CHECK(!cl_raft_new(&config, &raft, err), "%s\n", err);
+    return raft;
+}
+
+/* Whether it votes for the candidate of term 2. */
+static bool votes(struct cl_raft *raft, uint8_t flags)
+{
+    struct cl_raft_msg m = {.type = CL_RAFT_VOTE, .from = CANDIDATE, .to = 2, .term = 2, .flags = flags};
+    bool granted = false;
+    cl_raft_step(raft, &m);
+    done_at_once(raft);
+    while (cl_raft_poll_message(raft, &m))
+        granted |= m.type == CL_RAFT_VOTE_REPLY && !(m.flags & CL_RAFT_REJECT);
+    return granted;
+}
+
+/* A leader did not run for a while, and others asked for pre-votes. One of them hears it again, and then what the other, a candidate by
+ * now, had said before to its own pre-vote: no, this is term 2. Or it is started again after that. */
+static void lease(void)
+{
+    struct cl_raft_msg heartbeat = {.type = CL_RAFT_APPEND, .from = OLD_LEADER, .to = 2, .term = 1};
+    struct cl_raft_msg no = {.type = CL_RAFT_PREVOTE_REPLY, .from = CANDIDATE, .to = 2, .term = 2};
+    no.flags = CL_RAFT_REJECT;
+    for (int forced = 0; forced < 2; forced++) {
+        struct cl_raft *raft = voter_with_leases();
+        for (int i = 0; i < ELECTION_TICKS; i++)
+            cl_raft_tick(raft);
+        CHECK(!cl_raft_step(raft, &heartbeat), "a heartbeat is refused\n");
+        done_at_once(raft);
+        cl_raft_step(raft, &no);
+        done_at_once(raft);
+        CHECK(cl_raft_term(raft) == 2 && !cl_raft_leader(raft), "it did not hear of term 2\n");
+        for (int i = 0; i < ELECTION_TICKS && !forced; i++) {
+            CHECK(!votes(raft, 0), "votes %d ticks after it heard from a leader, that leader's lease is on\n", i);
+            cl_raft_tick(raft);
+        }
+        CHECK(votes(raft, forced ? CL_RAFT_FORCE : 0), "does not vote, and the old leader's lease is over\n");
+        cl_raft_delete(raft);
+    }
+    struct cl_raft *raft = voter_with_leases();
+    CHECK(!cl_raft_restore(raft, 2, 0, 0, 0, 0, NULL), "cannot be restored\n");
+    for (int i = 0; i < ELECTION_TICKS; i++) {
+        CHECK(!votes(raft, 0), "votes %d ticks after its start, and a leader's lease may be on\n", i);
+        cl_raft_tick(raft);
+    }
+    CHECK(votes(raft, 0), "does not vote, and any old leader's lease is over\n");
     cl_raft_delete(raft);
 }
 
@@ -160,6 +218,8 @@ int main(int argc, char **argv)
         commit();
     else if (argc == 2 && !strcmp(argv[1], "snapshot"))
         snapshot();
+    else if (argc == 2 && !strcmp(argv[1], "lease"))
+        lease();
     else
         return 2;
     printf("ok\n");

@@ -133,6 +133,24 @@ MISTAKES = {
     "votes at once after a start, as if it had heard from no leader": Mistake(
         "apps/raft/core.c", "c.lease_reads ? c.election_ticks : 0;", "0;", 10000, "leases"
     ),
+    "a promise that ends when a newer term is heard of": Mistake(
+        "apps/raft/core.c",
+        "granted)\n        raft_become_follower(r, m->term, 0);\n",
+        "granted) {\n        raft_become_follower(r, m->term, 0);\n        r->promised_until = 0;\n    }\n",
+        0,
+        "leases",
+        3,
+        scenario="lease",
+    ),
+    "a promise that counts only for newer terms": Mistake(
+        "apps/raft/election.c",
+        "m->term == r->term && m->type == CL_RAFT_VOTE && raft_promised(r);",
+        "false;",
+        0,
+        "leases",
+        3,
+        scenario="lease",
+    ),
     "answers by a lease without a look at the clock": Mistake(
         "apps/raft/node_client.c", "node_advance_ticks(node); /* the", "(void)0; /* the", 3000, "leases", 3, mode=1
     ),
@@ -269,7 +287,7 @@ def build() -> Callable[..., Callable[..., str]]:
     return make
 
 
-@pytest.mark.parametrize("scenario", ["commit", "snapshot"])
+@pytest.mark.parametrize("scenario", ["commit", "snapshot", "lease"])
 def test_scenarios_without_a_mistake(scenario, c_program):
     assert c_program(SCENARIOS)(scenario) == "ok\n"
 

@@ -14,6 +14,7 @@ FOUND = {
     (3, 8422, "core"): "the same after a restart, when the commit index is not known",
     (3, 7155, "core"): "a snapshot begun anew waited for ever for a receiver that had kept the old transfer's chunks",
     (3, 28456, "core"): "a snapshot's receiver that began anew, its word of it lost, was sent only what came later",
+    (3, 700096613, "core"): "a snapshot of what was not durable yet dropped nothing, and nothing did later: a full log",
     (7, 13297, "core"): "a follower whose log was full had no reason to make a snapshot",
     (7, 12483, "core"): "a leader whose log was full had none",
     (5, 9030372, "core"): "a follower whose log was full said to each append without entries that it had room: a storm",
