@@ -128,6 +128,8 @@ def make_log_file(path: str, size: int) -> None:
     """
     if Path(path).exists():
         raise _taken(path)
+    if not Path(path).parent.is_dir():
+        raise CorelaneError(f"make the log {path}", f"there is no folder {Path(path).parent}", "make it first")
     made = f"{path}.{secrets.token_hex(4)}.new"
     try:
         create(made, size)

@@ -64,7 +64,8 @@ def _text(error: BaseException) -> bytes:
 
 def machine_struct(machine: Machine) -> tuple[dict[str, Any], list[Any]]:
     """A `struct cl_raft_machine` that calls `machine`, and what has to be kept alive with it."""
-    state = {"saved": b"", "loading": b"", "failed": b""}
+    state = {"saved": b"", "failed": b""}
+    loading = bytearray()
     why = ffi.new("char[160]")
 
     def failed(error: BaseException) -> int:
@@ -100,10 +101,13 @@ def machine_struct(machine: Machine) -> tuple[dict[str, Any], list[Any]]:
 
     def load(_arg: Any, at: int, data: Any, n: int, total: int) -> int:
         try:
-            state["loading"] = (b"" if at == 0 else state["loading"]) + bytes(ffi.buffer(data, n))
+            if at == 0:
+                loading.clear()
+            loading.extend(ffi.buffer(data, n))
             if at + n == total:
-                machine.load(state["loading"])
-                state["loading"] = b""
+                whole = bytes(loading)
+                loading.clear()
+                machine.load(whole)
         except BaseException as error:
             return failed(error)
         return 0

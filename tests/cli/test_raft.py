@@ -18,6 +18,10 @@ def test_a_log_is_made_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     LogFile(str(path)).close()
     assert main(["raft", "init", "--log", str(path), "--size", "2M"]) == 1
     assert "there is a file of that name" in capsys.readouterr().err
+    assert main(["raft", "init", "--log", str(tmp_path / "none" / "1.log")]) == 1
+    said = capsys.readouterr().err
+    assert f"there is no folder {tmp_path / 'none'}" in said
+    assert ".new" not in said
 
 
 @pytest.mark.parametrize("words", [[], ["--log", "a", "--area", "b"]])
