@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import struct
 import time
@@ -20,6 +21,7 @@ from ...runtime.errors import CorelaneError
 from .client import Client
 from .orders import REASONS
 
+_LOGGER = logging.getLogger("corelane.raft")
 _STATUS, _MEMBERS, _TRANSFER = 4, 5, 6
 _ASK_AGAIN_S = 0.05
 _ROUND_S, _LOOK_S = 0.5, 0.02
@@ -117,8 +119,12 @@ class Operator(Client):
         return self._change(what, voters | {node}, learners - {node}, begun)
 
     def _check_addresses(self, what: str, node: int) -> None:
-        """Whoever may have to send to it must know where it is."""
-        without = [i for i, s in self.all().items() if s and i != node and node not in {p["id"] for p in s["links"]}]
+        """Whoever may have to send to it must know where it is. Who is down cannot be asked, and is named."""
+        seen = self.all()
+        for silent in (i for i, s in seen.items() if s is None and i != node):
+            text = "node %d does not answer: when it comes back, start it with node %d among its peers"
+            _LOGGER.warning(text, silent, node)
+        without = [i for i, s in seen.items() if s and i != node and node not in {p["id"] for p in s["links"]}]
         if without:
             some = f"node {without[0]} does" if len(without) == 1 else f"nodes {', '.join(map(str, without))} do"
             hint = f"start each again with node {node} among its peers, one after the other; it changes no voters"

@@ -136,6 +136,20 @@ def test_a_route_that_is_not_there_loses_datagrams(sent: int) -> None:
             group.leader_status()
 
 
+def test_who_is_down_cannot_be_asked_for_an_address_and_is_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    knows = {"links": [{"id": 2}, {"id": 4}]}
+    with Operator({i: (f"10.0.0.{i}", 7400) for i in (1, 2, 4)}) as group:
+        monkeypatch.setattr(group, "all", lambda: {1: knows, 2: None, 4: None})
+        group._check_addresses("add node 4", 4)
+        texts = [r.getMessage() for r in caplog.records]
+        assert texts == ["node 2 does not answer: when it comes back, start it with node 4 among its peers"]
+        monkeypatch.setattr(group, "all", lambda: {1: {"links": [{"id": 2}]}, 2: None, 4: None})
+        with pytest.raises(CorelaneError, match="node 1 does not know its address"):
+            group._check_addresses("add node 4", 4)
+
+
 def test_a_command_says_that_nothing_could_be_sent(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
