@@ -6,6 +6,9 @@ for several pytest workers: the first compiles, the others find everything made.
 
 Variants: `plain`, `asan` (address + undefined), `tsan`, `fuzz` (libFuzzer + address + undefined; needs clang). The
 sanitizer builds define CORELANE_DEBUG=1, which turns on the library's own checks (buffer pools find double frees, ...).
+The plain library is what setup.py has compiled for the tree itself.
+
+    python -m cltest.cbuild asan tsan     # compile the library ahead of the tests
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -67,6 +71,20 @@ def setup_py() -> ModuleType:
 
 
 @functools.cache
+def _symbols(path: Path, mtime_ns: int) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of other files that an object uses, and names that it has for them."""
+    listing = subprocess.run(["nm", "-P", "-g", str(path)], capture_output=True, text=True, check=True).stdout
+    kinds = [line.split()[:2] for line in listing.splitlines()]
+    used = frozenset(name for name, kind in kinds if kind in "Uvw")
+    return used, frozenset(name for name, _ in kinds) - used
+
+
+def symbols(path: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """As _symbols, of the file as it is now."""
+    return _symbols(path, path.stat().st_mtime_ns)
+
+
+@functools.cache
 def _tsan_prefix() -> tuple[str, ...]:
     """TSan's shadow layout of this compiler does not fit a kernel with much address randomisation: switch that off."""
     setarch = shutil.which("setarch")
@@ -90,6 +108,7 @@ class CBuild:
         self.variant = variant or default_variant()
         self.dir = ROOT / "build" / "ctest" / self.variant
         self.objdir = self.dir / "obj"
+        self.libdir = ROOT / "build" / "obj" / "plain" if self.variant == "plain" else self.objdir
 
     def compiler(self) -> list[str]:
         """The compiler of this variant: $CC or gcc; clang for `fuzz`."""
@@ -104,6 +123,11 @@ class CBuild:
         """Compiler flags: the library's, the variant's, then `extra`."""
         return [*setup_py().CFLAGS, "-I.", *_EXTRA[self.variant], *extra]
 
+    def prepare(self) -> None:
+        """Compile the whole library of this variant, so that tests find it made."""
+        with self._locked():
+            self._library(setup_py().c_sources())
+
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         self.objdir.mkdir(parents=True, exist_ok=True)
@@ -111,11 +135,34 @@ class CBuild:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _objects(self, sources: Sequence[Path], flags: Sequence[str]) -> list[Path]:
+    def _library(self, sources: Sequence[Path]) -> list[Path]:
+        """Objects of sources of the library, compiled where they are stale."""
+        return self._objects(sources, setup_py().CFLAGS if self.variant == "plain" else self.flags(), self.libdir)
+
+    def _needed(self, objects: Sequence[Path]) -> list[Path]:
+        """What of the library these objects use, and what that uses: no more is compiled and linked, as of an archive.
+
+        Which source has a name is taken from the plain objects; what uses it from this variant's.
+        """
+        whole = setup_py().c_sources()
+        plain = self if self.variant == "plain" else CBuild("plain")
+        with contextlib.nullcontext() if plain is self else plain._locked():
+            home = {name: s for s, o in zip(whole, plain._library(whole), strict=True) for name in symbols(o)[1]}
+        own = {name for o in objects for name in symbols(o)[1]}  # a test may have the library's source in its own
+        found: dict[Path, Path] = {}
+        fresh = list(objects)
+        while fresh:
+            names = {name for o in fresh for name in symbols(o)[0]} & home.keys() - own
+            sources = sorted({home[name] for name in names} - found.keys())
+            fresh = self._library(sources)
+            found.update(zip(sources, fresh, strict=True))
+        return list(found.values())
+
+    def _objects(self, sources: Sequence[Path], flags: Sequence[str], objdir: Path) -> list[Path]:
         compile_one = setup_py().compile_one
         cc = self.compiler()
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            jobs = [pool.submit(compile_one, s, self.objdir, list(flags), cc) for s in sources]
+            jobs = [pool.submit(compile_one, s, objdir, list(flags), cc) for s in sources]
             try:
                 return [job.result()[0] for job in jobs]
             except SystemExit as error:
@@ -142,19 +189,25 @@ class CBuild:
         cflags: Sequence[str] = (),
         shared: bool = False,
     ) -> Path:
-        """Compile `source` (relative to the root) with `sources` (default: the whole library) and return the binary.
+        """Compile `source` (relative to the root) with `sources` and return the binary.
 
-        `cflags` apply to `source` alone. `shared` makes a shared library instead of a program.
+        `cflags` apply to `source` alone. `sources` None links what it needs of the library. `shared` makes a shared
+        library instead of a program.
         """
-        library = setup_py().c_sources() if sources is None else [Path(s) for s in sources]
+        whole = setup_py().c_sources()
         main = Path(source)
         name = str(main.with_suffix("")).replace("/", "__")
         if cflags:
             name += "-" + hashlib.sha256(shlex.join(cflags).encode()).hexdigest()[:8]
         target = self.dir / (name + (".so" if shared else ""))
         with self._locked():
-            objects = self._objects(library, self.flags())
-            objects += self._objects([main], self.flags(cflags))
+            objects = self._objects([main], self.flags(cflags), self.objdir)
+            if sources is None:
+                objects += self._needed(objects)
+            else:
+                given = [Path(s) for s in sources]
+                objects += self._library([s for s in given if s in whole])
+                objects += self._objects([s for s in given if s not in whole], self.flags(), self.objdir)
             return self._link(target, objects, [*_LINK[self.variant], *(["-shared"] if shared else [])])
 
     def runner(self, binary: Path) -> Callable[..., str]:
@@ -193,3 +246,8 @@ class CBuild:
             return done.stdout
 
         return run
+
+
+if __name__ == "__main__":
+    for variant in sys.argv[1:]:
+        CBuild(variant).prepare()
