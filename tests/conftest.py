@@ -36,8 +36,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def c_program() -> Callable[..., Callable[..., str]]:
     """`run = c_program("tests/runtime/c/x.c", sources=None, cflags=())`; `run(*args, timeout_s=60)` returns the output.
 
-    `sources` None links what it needs of the library, [] nothing, or give the C files wanted. CORELANE_SANITIZE=asan|tsan builds
-    everything that way. A program that fails raises with what it printed.
+    `sources` None links what it needs of the library, [] nothing, or give the C files wanted.
+    CORELANE_SANITIZE=asan|tsan builds everything that way. A program that fails raises with what it printed.
     """
     builder = CBuild()
 
