@@ -8,7 +8,8 @@
  * Without logs a node that crashed is started again under its id all the same, as somebody might, and must be refused and stop.
  *
  * Rot, and crashes without logs, take at most so many that the others are a majority of every configuration that any node knows: more, and committed
- * entries are gone, whatever the protocol does. And a node without a log crashes only when all others know it (node_lives.c). */
+ * entries are gone, whatever the protocol does. And a node without a log crashes only when all others know it (node_lives.c), and the first
+ * voters that never did are a majority of those: who is started again takes these for its group, whoever belongs to it now. */
 #include "world.h"
 
 static uint64_t below(struct sim_world *w, uint64_t n)
@@ -59,7 +60,7 @@ bool sim_may_forget(struct sim_world *w, struct sim_node *n)
         if (other != n && !other->lost && !other->doomed && !meets_nobody(w, other) && !w->body->knows(other, n))
             return false;
     }
-    return !n->lost && !n->doomed && can_spare(w, n);
+    return !n->lost && !n->doomed && can_spare(w, n) && enough_left(w, &w->swarm.config.members, n);
 }
 
 void sim_rot(struct sim_world *w, struct sim_node *n)
