@@ -541,12 +541,15 @@ static void survey(struct io_loop *loop, bool late, uint64_t now)
         below |= a->held && a->held < cl_min(cl_min(a->maximum, a->usable), c->n);
         quanta |= a->held && a->quantum_ticks;
         others |= a->usable > a->held;
+        bool starves = wants_more(app) && cl_bucket_open(&app->wakes);
+        if (!starves || a->starves_since == 0 || late)
+            a->starves_since = starves ? now : 0;
+        if (starves && now - a->starves_since > c->interval) /* it may get one core after the other, one at a look */
+            waits_ns = cl_max(waits_ns, cl_policy_oldest_ns(row_of(c, app)));
         if (!wants_more(app))
             continue;
         one = app;
         c->n_waiting++;
-        if (cl_bucket_open(&app->wakes))
-            waits_ns = cl_max(waits_ns, cl_policy_oldest_ns(row_of(c, app)));
     }
     for (uint32_t i = 0; i < c->n; i++) {
         struct io_core *core = &c->core[i];

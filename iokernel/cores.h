@@ -87,9 +87,10 @@ struct io_allotment {
     bool rests;                  /* the last look found nothing, and nobody had anything to do with it since */
     bool steered;                /* its frames go by `steer` */
     uint64_t core_ticks;         /* attained */
+    uint64_t starves_since;      /* it could use more cores at the end of each decision; 0: it is not so */
     uint64_t given;              /* when it got its only core from another, until it sends a frame; 0: it has */
     uint64_t answer_ns;          /* as in struct cl_policy_app */
-    struct io_kthread *last_run; /* the kthread that was given a core last */
+    struct io_kthread *last_run; /* the kthread that was given a core last, or woken on one */
     struct cl_hist *detection, *actuation;
     struct cl_io_app_cores stats; /* writer: loop; readers: anybody (relaxed) */
     uint8_t steer[IO_STEER];

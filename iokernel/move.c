@@ -300,6 +300,7 @@ bool io_move_wake(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     }
     bump(k);
     begin(c, core, NULL, CL_IO_STEP_WAKE, now);
+    k->app->cores.last_run = k;
     if (!core->busy) {
         io_core_account(loop, core, now);
         core->busy = true;

@@ -23,6 +23,7 @@ def test_who_gets_a_core_and_which(c_program):
         "a_sibling_takes_the_place_of_the_dead",
         "the_dead_want_nothing",
         "nothing_waits_where_all_is_new",
+        "one_core_at_a_look_is_no_neglect",
         "who_has_no_calls_left_holds_no_core_back",
     ],
 )

@@ -93,6 +93,33 @@ static void help_outlives_a_kthread_that_does_not_begin(void)
     world_delete(&p.w);
 }
 
+/* Nor is the work still there for the loop when it is another one than had a core last, woken where it had parked. */
+static void help_is_heeded_by_one_that_had_kept_its_core(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){.cores = 2});
+    struct app *a = app_add(&w, (struct wish){.kind = LATENCY, .kthreads = 2});
+    struct kthread *stopped = &a->k[0], *k = &a->k[1];
+    start(&w, k);
+    park(k);
+    ready(stopped, 1);
+    run(&w, 5200 * US);
+    CHECK(cores_of(&w, a).not_started == 1 && !owns(&w, stopped) && owns(&w, k));
+    drain(stopped);
+    run(&w, 10 * US);
+    uint64_t wakes = cores_of(&w, a).wakes;
+    a->k[0].line->help++;
+    for (unsigned i = 0; i < 20; i++) { /* each time it is woken it finds nothing */
+        run(&w, 3 * US);
+        if (k->state->grant != k->line->signals.acted)
+            acts(&w, k);
+        run(&w, 1 * US);
+        park(k);
+    }
+    CHECK(cores_of(&w, a).wakes == wakes + 1);
+    world_delete(&w);
+}
+
 /* An application at rest is looked at again as soon as any of its words changes. */
 static void rest_ends_with_any_word(void)
 {
@@ -427,7 +454,8 @@ static void ages_are_from_below(void)
 
 SCENARIOS_MAIN(SCENARIO(kthread_inside_a_uthread_comes_first), SCENARIO(frame_for_an_application_without_core),
                SCENARIO(help_gets_a_core), SCENARIO(help_that_comes_while_a_kthread_begins_is_not_lost),
-               SCENARIO(help_outlives_a_kthread_that_does_not_begin), SCENARIO(rest_ends_with_any_word),
+               SCENARIO(help_outlives_a_kthread_that_does_not_begin),
+               SCENARIO(help_is_heeded_by_one_that_had_kept_its_core), SCENARIO(rest_ends_with_any_word),
                SCENARIO(quantum), SCENARIO(classes), SCENARIO(batch_takes_turns), SCENARIO(last_core),
                SCENARIO(loops_keep_to_their_own_cores), SCENARIO(static_lets_cores_idle),
                SCENARIO(looks_that_come_late_are_told_apart), SCENARIO(late_looks_hide_no_policy),

@@ -61,6 +61,22 @@ static void nothing_waits_where_all_is_new(void)
     world_delete(&w);
 }
 
+/* Two things wait, one of them for long, and each look brings a core for one. */
+static void one_core_at_a_look_is_no_neglect(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){.policy = "delay", .cores = 2});
+    struct app *a = app_add(&w, (struct wish){.kind = LATENCY, .kthreads = 2});
+    run(&w, 100 * US);
+    a->k[0].line->signals.timer_tsc = w.now - 20 * US;
+    ready(&a->k[1], 1);
+    run(&w, 5 * US);
+    CHECK(owns(&w, &a->k[0]) + owns(&w, &a->k[1]) == 1);
+    run(&w, 6 * US);
+    CHECK(owns(&w, &a->k[0]) && owns(&w, &a->k[1]) && stats_of(&w).violations == 0);
+    world_delete(&w);
+}
+
 /* The policy grants the core to one for which the loop may make no call of the kernel now: it is the other's meanwhile. */
 static void who_has_no_calls_left_holds_no_core_back(void)
 {
@@ -85,4 +101,5 @@ static void who_has_no_calls_left_holds_no_core_back(void)
 }
 
 SCENARIOS_MAIN(SCENARIO(a_sibling_takes_the_place_of_the_dead), SCENARIO(the_dead_want_nothing),
-               SCENARIO(nothing_waits_where_all_is_new), SCENARIO(who_has_no_calls_left_holds_no_core_back))
+               SCENARIO(nothing_waits_where_all_is_new), SCENARIO(one_core_at_a_look_is_no_neglect),
+               SCENARIO(who_has_no_calls_left_holds_no_core_back))
