@@ -175,6 +175,12 @@ def test_a_cpu_that_was_never_its_own() -> None:
     assert faults_of(A, (120, 150), cpu=CPU + 1)
 
 
+def test_who_is_evicted_may_run_on_any_cpu_until_it_has_a_core_again() -> None:
+    assert faults_of(A, (461, 509), cpu=CPU + 1) == []
+    assert faults_of(A, (440, 509), cpu=CPU + 1)
+    assert faults_of(A, (461, 550), cpu=CPU + 1)
+
+
 @pytest.mark.parametrize(
     ("begin", "end", "noted"),
     [(0, 0, []), (230, 240, [(230, 240)]), (250, 240, [(250, 250)])],  # the last: it had stored its new begin only

@@ -4,7 +4,8 @@ A real iokernel and real processes: one answers requests, the others compute wit
 blocked, or lie about having stepped aside. At random they are stopped, killed, in the middle of hand-overs as well,
 exit while they have the core, and come again; policies change. At any time a core has one owner by the log, and nobody
 ran who was not (but for who was evicted, and liars, who are caught as they are, and nobody else is). Then the same with
-two loops that have a core each. 15 seconds; CORELANE_SOAK_S=300 for longer.
+two loops that have a core each, and with one loop that has two, for applications of two kthreads.
+15 seconds; CORELANE_SOAK_S=300 for longer.
 """
 
 from __future__ import annotations
@@ -33,20 +34,22 @@ SOAK_S = float(os.environ.get("CORELANE_SOAK_S", "15"))
 WAIT_S = 30.0
 SKEW_NS = 2000
 MOST_JOBS = 4
+FEWEST_ACTS = 10  # on a machine where the start alone takes the time
 POLICIES = [("delay", ""), ("delay", "target_us=50"), ("shenango", ""), ("fair", ""), ("fair", "slice_us=200")]
-KINDS = ["probed", "unprobed", "blocking", "probed", *LIARS]
+KINDS = ["probed", "unprobed", "blocking", "preemptible", *LIARS]
 
 
 class Soak:
     """The applications that live, and what is known of those that do not."""
 
-    def __init__(self, io: Iokernel, generator: Loadgen, folder: Path, rng: random.Random) -> None:
+    def __init__(self, io: Iokernel, generator: Loadgen, folder: Path, rng: random.Random, kthreads: int) -> None:
+        self.kthreads = kthreads
         self.io, self.generator, self.folder, self.rng = io, generator, folder, rng
         loops = range(len(io.stats()["loops"]))
         self.logs, self.checkers = [MoveLog(io, loop) for loop in loops], [MoveChecker() for _ in loops]
         self.apps: dict[str, FightingApp] = {}
         self.born: dict[str, int] = {}
-        self.runs: dict[str, list[np.ndarray]] = {}
+        self.runs: dict[str, list[list[np.ndarray]]] = {}  # by kthread
         self.stopped: dict[str, float] = {}  # until when
         self.did: Counter[str] = Counter()
         self.faults: list[str] = []
@@ -55,11 +58,12 @@ class Soak:
 
     def come(self, name: str, kind: str) -> FightingApp:
         born = tsc()
-        app = self.apps[name] = FightingApp(self.io.socket_path, name, kind, self.folder)
+        app = self.apps[name] = FightingApp(self.io.socket_path, name, kind, self.folder, kthreads=self.kthreads)
         app.await_ready(WAIT_S)
-        self.born[name], self.runs[name] = born, []
+        self.born[name], self.runs[name] = born, [[] for _ in app.notes]
         for checker in self.checkers:
-            checker.came(app.slot, born)
+            for k in range(self.kthreads):
+                checker.came(app.slot + k, born)
         return app
 
     def come_as_job(self) -> None:
@@ -73,7 +77,8 @@ class Soak:
         for log, checker in zip(self.logs, self.checkers, strict=True):
             checker.feed(log.read())
         for name, app in self.apps.items():
-            self.runs[name].append(app.notes.runs())
+            for runs, notes in zip(self.runs[name], app.notes, strict=True):
+                runs.append(notes.runs())
 
     def go(self, name: str, how: str) -> None:
         """An application ends; afterwards what it noted is compared with the log. Liars run when they may not: they are
@@ -93,15 +98,14 @@ class Soak:
         wait_until(lambda: name not in self.io.apps, WAIT_S, f"{name} to be removed")
         self.look()
         gone = tsc()
-        self.runs[name].append(app.notes.last_runs())
-        clock = default_clock()
-        runs = np.concatenate(self.runs.pop(name))
-        spans = [span for checker in self.checkers for span in checker.went(app.slot, gone)]  # by one of them
-        life = (self.born[name], gone)
-        found = [] if liar else ran_unowned(runs, spans, life, app.gap_ticks, clock.ns_to_ticks(SKEW_NS))
-        self.noted += len(runs)
-        self.faults += [f"{name}: {fault}" for fault in found[:10]]
-        assert app.notes.lost == 0, f"notes of {name} were not read in time"
+        life, skew = (self.born[name], gone), default_clock().ns_to_ticks(SKEW_NS)
+        for k, (noted, notes) in enumerate(zip(self.runs.pop(name), app.notes, strict=True)):
+            runs = np.concatenate([*noted, notes.last_runs()])
+            spans = [span for checker in self.checkers for span in checker.went(app.slot + k, gone)]  # by one of them
+            found = [] if liar else ran_unowned(runs, spans, life, app.gap_ticks, skew)
+            self.noted += len(runs)
+            self.faults += [f"{name}, kthread {k}: {fault}" for fault in found[:10]]
+            assert notes.lost == 0, f"notes of {name} were not read in time"
         self.stopped.pop(name, None)
         app.reap(WAIT_S)
         del self.apps[name]
@@ -168,7 +172,9 @@ class Soak:
         end = time.monotonic() + seconds
         for _ in KINDS:
             self.come_as_job()
-        while time.monotonic() < end:
+        acts = 0
+        while time.monotonic() < end or acts < FEWEST_ACTS:
+            acts += 1
             self.resume(time.monotonic())
             self.load()
             self.act()
@@ -200,31 +206,56 @@ class Soak:
         assert self.noted > 0
         assert_balanced(self.io)
 
+    def all_cores_had_owners(self) -> None:
+        assert {cpu for checker in self.checkers for cpu in checker.cpus} == {
+            core["cpu"] for core in self.io.stats()["cores"]["cpus"]
+        }
+
 
 @pytest.fixture
 def soak(socket_path: str, tmp_path: Path, rng: random.Random, request: pytest.FixtureRequest) -> Iterator[Soak]:
-    """request.param: how many loops."""
+    """request.param: how many loops, cores, kthreads of each application."""
+    loops, cores, kthreads = request.param
     with contextlib.ExitStack() as stack:
-        io, generator = stack.enter_context(fighting_ground(socket_path, WAIT_S, loops=request.param))
-        soak = Soak(io, generator, tmp_path, rng)
+        io, generator = stack.enter_context(fighting_ground(socket_path, WAIT_S, loops=loops, cores=cores))
+        soak = Soak(io, generator, tmp_path, rng, kthreads)
         stack.callback(lambda: [app.kill() for app in soak.apps.values()])
         yield soak
 
 
-@pytest.mark.parametrize("soak", [1], indirect=True)
+@pytest.mark.parametrize("soak", [(1, 1, 1)], indirect=True)
 def test_the_core_has_one_owner_whatever_happens_to_the_applications(soak):
-    soak.run(SOAK_S * 2 / 3)
+    soak.run(SOAK_S / 2)
     soak.sound()
     allocator = soak.io.stats()["cores"]["allocators"][0]
     assert allocator["interrupted"] > 0
     assert allocator["evicted"] > 0
 
 
-@pytest.mark.parametrize("soak", [2], indirect=True)
+@pytest.mark.parametrize("soak", [(2, 2, 1)], indirect=True)
 def test_cores_of_two_loops_have_one_owner_each(soak):
     """Loops have no CPU of their own here, so that nothing is quick."""
-    soak.run(SOAK_S / 3)
+    soak.run(SOAK_S / 4)
     soak.sound()
-    assert {cpu for checker in soak.checkers for cpu in checker.cpus} == {
-        core["cpu"] for core in soak.io.stats()["cores"]["cpus"]
-    }
+    soak.all_cores_had_owners()
+
+
+@pytest.mark.parametrize("soak", [(1, 2, 2)], indirect=True)
+def test_two_cores_of_a_loop_have_one_owner_each(soak):
+    """Applications have two kthreads, which lose and get cores one by one, and die or stop together."""
+    soak.run(SOAK_S / 4)
+    soak.sound()
+    soak.all_cores_had_owners()
+
+
+def test_a_run_is_noted_on_the_cpu_that_it_is_on(socket_path, tmp_path):
+    """What the soaks compare with the log. Who is moved goes on at once, much sooner than a run would end by itself."""
+    with fighting_ground(socket_path, WAIT_S, cores=2) as (io, _), contextlib.ExitStack() as stack:
+        app = FightingApp(io.socket_path, "moved", "unprobed", tmp_path)
+        stack.callback(app.kill)
+        app.await_ready(WAIT_S)
+        app.await_work(WAIT_S)
+        for cpu in 3 * [core["cpu"] for core in io.stats()["cores"]["cpus"]]:
+            for task in os.listdir(f"/proc/{app.process.pid}/task"):
+                os.sched_setaffinity(int(task), {cpu})
+            wait_until(lambda cpu=cpu: app.notes[0].head["open"]["cpu"][0] == cpu, WAIT_S, f"a run on CPU {cpu}")

@@ -1,19 +1,22 @@
 /* An application that fights for cores, for test_cores_hostile.py: it answers datagrams, or computes for ever, and
  * notes in a file when it ran.
  *
- *   cores_app SOCKET NAME FILE latency            echo on port 9000; computes for WORK turns a request
+ *   cores_app SOCKET NAME FILE latency [KTHREADS] echo on port 9000; computes for WORK turns a request
  *   cores_app SOCKET NAME FILE probed             computes, with probes
  *   cores_app SOCKET NAME FILE unprobed           computes, and never looks at anything
+ *   cores_app SOCKET NAME FILE preemptible        the same, in code that may be interrupted: a sibling may go on with it
  *   cores_app SOCKET NAME FILE blocking           the same, with every signal blocked
  *   cores_app SOCKET NAME FILE aside              the same, but says that it steps aside when it loses its core
  *   cores_app SOCKET NAME FILE relapsing          says so, and soon after that it runs, which it does
  *
+ * There is a job for each kthread, and any of them may go on with it where it looks or may be interrupted.
+ *
  * Prints "ready", then reads commands from its standard input: x: _exit; end of file: stop and unregister.
  *
- * The file (struct notes) is made by the test and mapped by both. A run is a stretch of stamps of cl_tsc(), each at most
- * GAP_US behind the one before: whoever is not on the core, for whatever reason, makes no stamps, so that the noted runs
- * never hold more than what the application did run. The one that goes on is there as well, so that of a process that is
- * killed nothing is missing. */
+ * The file (struct notes, one for each kthread) is made by the test and mapped by both. A run is a stretch of stamps of
+ * cl_tsc() on one CPU, each at most GAP_US behind the one before: whoever is not on the core, for whatever reason, makes no
+ * stamps, so that the noted runs never hold more than what the kthread did run. The one that goes on is there as well, so
+ * that of a process that is killed nothing is missing. */
 #include "../../../drivers/port_internal.h"
 #include "../../../libos/libos.h"
 #include "../../../runtime/clock.h"
@@ -22,6 +25,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,6 +33,7 @@
 #define RUNS 65536
 #define GAP_US 20
 #define WORK 300
+#define MOST_KTHREADS 2
 
 struct run {
     uint64_t begin, end; /* cl_tsc() */
@@ -36,7 +41,7 @@ struct run {
     uint64_t cpu;
 };
 
-/* Writer: the kthread (one), but for the head. Readers: the test, relaxed; `n` is stored after the run (release). */
+/* Writer: its kthread, but for `slot`. Readers: the test, relaxed; `n` is stored after the run (release). */
 struct notes {
     uint64_t slot, gap_ticks, work, n;
     struct run open; /* the one that goes on, read when the process is gone; `end` is stored last (release) */
@@ -45,20 +50,38 @@ struct notes {
 
 static struct notes *notes;
 static struct port *port;
-static bool probed, blocking, lying, relapsing;
+static bool probed, preemptible, blocking, lying, relapsing;
+static uint64_t gap_ticks;
 
+/* cl_tsc(), and the CPU that it was read on: between two reads a kthread may move. */
+static uint64_t tsc_and_cpu(uint64_t *cpu)
+{
+#if defined(__x86_64__)
+    unsigned aux;
+    if (!cl_tsc_is_fallback()) {
+        uint64_t now = __builtin_ia32_rdtscp(&aux);
+        *cpu = aux & 0xfff; /* as Linux numbers it: arch/x86/include/asm/segment.h */
+        return now;
+    }
+#endif
+    *cpu = (uint64_t)sched_getcpu();
+    return cl_tsc();
+}
+
+/* Nothing in it lets another kthread go on with the uthread. */
 static void stamp(void)
 {
-    struct run *open = &notes->open;
-    uint64_t now = cl_tsc();
-    if (now - open->end > notes->gap_ticks) {
+    struct notes *mine = &notes[cl_kthread_index()];
+    struct run *open = &mine->open;
+    uint64_t cpu, now = tsc_and_cpu(&cpu);
+    if (now - open->end > gap_ticks || cpu != open->cpu) {
         if (open->stamps) {
-            notes->runs[notes->n % RUNS] = *open;
-            cl_store_release(&notes->n, notes->n + 1);
+            mine->runs[mine->n % RUNS] = *open;
+            cl_store_release(&mine->n, mine->n + 1);
         }
-        open->cpu = (uint64_t)sched_getcpu();
         open->stamps = 0;
-        cl_store_relaxed(&open->begin, now);
+        cl_store_relaxed(&open->begin, now); /* from here on up to `end` it is no run */
+        cl_store_release(&open->cpu, cpu);
     }
     cl_store_relaxed(&open->stamps, open->stamps + 1);
     cl_store_release(&open->end, now);
@@ -66,23 +89,29 @@ static void stamp(void)
 
 static void compute(void)
 {
+    if (preemptible)
+        cl_preemptible_begin();
     for (unsigned i = 0; i < WORK; i++)
         __asm__ volatile("");
-    cl_store_relaxed(&notes->work, notes->work + 1);
+    if (preemptible)
+        cl_preemptible_end();
+    struct notes *mine = &notes[cl_kthread_index()];
+    cl_store_relaxed(&mine->work, mine->work + 1);
 }
 
 /* Say what an honest kthread would say, or worse, and go on all the same. */
 static void lie(void)
 {
-    static uint64_t lost_tsc;
+    static uint64_t lost[MOST_KTHREADS];
+    uint32_t k = (uint32_t)cl_kthread_index();
     struct port_arena *a = cl_load_acquire(&port->current);
-    struct cl_arena_kthread *me = (struct cl_arena_kthread *)((uint8_t *)a->memory.base + a->layout.lines_offset);
-    const struct cl_state_kthread *slot = &a->slots[a->slot];
+    struct cl_arena_kthread *me = port_lines(a, k);
+    const struct cl_state_kthread *slot = &a->slots[a->slot + k];
     uint32_t grant = cl_load_acquire(&slot->grant); /* before the owner, as in port_cores.c */
-    bool mine = cl_load_acquire(&a->cores[slot->cpu].owner) == a->slot + 1;
+    bool mine = cl_load_acquire(&a->cores[slot->cpu].owner) == a->slot + k + 1;
     uint64_t now = cl_tsc();
-    lost_tsc = mine ? 0 : lost_tsc ? lost_tsc : now;
-    bool relapsed = relapsing && lost_tsc && now - lost_tsc > notes->gap_ticks * 10;
+    lost[k] = mine ? 0 : lost[k] ? lost[k] : now;
+    bool relapsed = relapsing && lost[k] && now - lost[k] > gap_ticks * 10;
     cl_store_relaxed(&me->park, mine || relapsed ? CL_KTHREAD_RUNNING : CL_KTHREAD_ASIDE);
     if (mine)
         cl_store_release(&me->signals.acted, grant);
@@ -119,14 +148,14 @@ static int64_t answer(const uint8_t *request, int64_t len, uint8_t *reply, int64
     return len;
 }
 
-static struct notes *map(const char *path)
+static struct notes *map(const char *path, unsigned kthreads)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    void *at = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *notes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *at = fd < 0 ? MAP_FAILED : mmap(NULL, kthreads * sizeof *notes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* The iokernel's number of our kthread, as it stands in the log. */
+/* The iokernel's number of our first kthread, as it stands in the log. */
 static uint32_t slot(void)
 {
     return cl_load_acquire(&port->current)->slot + 1;
@@ -136,25 +165,32 @@ int main(int argc, char **argv)
 {
     char err[256] = "", command;
     struct cl_runtime *rt;
-    if (argc != 5 || !(notes = map(argv[3])))
-        return fprintf(stderr, "cores_app SOCKET NAME FILE KIND\n"), 2;
+    unsigned kthreads = argc == 6 ? (unsigned)atoi(argv[5]) : 1;
+    if (argc < 5 || kthreads < 1 || kthreads > MOST_KTHREADS || !(notes = map(argv[3], kthreads)))
+        return fprintf(stderr, "cores_app SOCKET NAME FILE KIND [KTHREADS]\n"), 2;
     bool latency = strcmp(argv[4], "latency") == 0;
     probed = strcmp(argv[4], "probed") == 0;
+    preemptible = strcmp(argv[4], "preemptible") == 0;
     relapsing = strcmp(argv[4], "relapsing") == 0;
     lying = relapsing || strcmp(argv[4], "aside") == 0;
     blocking = lying || strcmp(argv[4], "blocking") == 0;
-    notes->gap_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), GAP_US * 1000);
+    gap_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), GAP_US * 1000);
     struct cl_runtime_config config = {.socket_path = argv[1],
                                        .name = argv[2],
-                                       .kthreads = 1,
+                                       .kthreads = kthreads,
                                        .kind = latency ? CL_RUNTIME_LATENCY : CL_RUNTIME_BATCH};
     if (cl_runtime_new(&config, &rt, err) < 0)
         return fprintf(stderr, "%s\n", err), 1;
     port = port_of(cl_runtime_nic(rt));
-    int rc = latency ? cl_runtime_bind_udp(rt, 9000, answer, NULL) : cl_runtime_spawn(rt, job, NULL);
+    int rc = latency ? cl_runtime_bind_udp(rt, 9000, answer, NULL) : 0;
+    for (unsigned k = 0; !latency && rc >= 0 && k < kthreads; k++)
+        rc = cl_runtime_spawn(rt, job, NULL);
     if (rc < 0 || cl_runtime_start(rt, err) < 0)
         return fprintf(stderr, "%s\n", err), 1;
-    cl_store_relaxed(&notes->slot, slot());
+    for (unsigned k = kthreads; k-- > 0;) { /* the first one's last: then all are known */
+        notes[k].gap_ticks = gap_ticks;
+        cl_store_release(&notes[k].slot, slot() + k);
+    }
     printf("ready\n");
     fflush(stdout);
     while (read(STDIN_FILENO, &command, 1) == 1)

@@ -51,15 +51,15 @@ def before_others() -> Iterator[None]:
 
 
 class Notes:
-    """What an application notes of itself (struct notes of cores_app.c) in a file that both map."""
+    """What a kthread notes of itself (struct notes of cores_app.c) in a file that both map, as the k-th of it."""
 
-    def __init__(self, path: Path) -> None:
-        with path.open("wb") as file:
-            file.truncate(_BYTES)
+    def __init__(self, path: Path, k: int = 0) -> None:
+        path.touch()
         with path.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), _BYTES)
-        self.head = np.frombuffer(self._map, _HEAD, 1)
-        self._runs = np.frombuffer(self._map, _RUN, RUNS, _HEAD.itemsize)
+            file.truncate((k + 1) * _BYTES)
+            self._map = mmap.mmap(file.fileno(), (k + 1) * _BYTES)
+        self.head = np.frombuffer(self._map, _HEAD, 1, k * _BYTES)
+        self._runs = np.frombuffer(self._map, _RUN, RUNS, k * _BYTES + _HEAD.itemsize)
         self._read = 0
         self.lost = 0  # runs that were written over before they were read
 
@@ -81,16 +81,16 @@ class Notes:
 
 
 class FightingApp:
-    """One such process. kind: "latency", "probed", "unprobed", "blocking", or one of LIARS. nice: its priority, below 0
-    as far as we may (root)."""
+    """One such process. kind: "latency", "probed", "unprobed", "preemptible", "blocking", or one of LIARS. nice: its
+    priority, below 0 as far as we may (root)."""
 
-    def __init__(self, socket_path: str, name: str, kind: str, folder: Path, nice: int = 0) -> None:
+    def __init__(self, socket_path: str, name: str, kind: str, folder: Path, nice: int = 0, kthreads: int = 1) -> None:
         self.name, self.kind = name, kind
         self.path = folder / f"{name}.notes"
-        self.notes = Notes(self.path)
+        self.notes = [Notes(self.path, k) for k in range(kthreads)]
         binary = CBuild("plain").build("tests/iokernel/c/cores_app.c")
         self.process = subprocess.Popen(
-            [str(binary), socket_path, name, str(self.path), kind],
+            [str(binary), socket_path, name, str(self.path), kind, str(kthreads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -104,18 +104,18 @@ class FightingApp:
 
     @property
     def slot(self) -> int:
-        """The iokernel's number of its kthread, plus 1, as the log has it; 0: not attached yet."""
-        return int(self.notes.head["slot"][0])
+        """The iokernel's number of its first kthread, plus 1, as the log has it; 0: not attached yet."""
+        return int(self.notes[0].head["slot"][0])
 
     @property
     def gap_ticks(self) -> int:
         """Longest time between two stamps of one run."""
-        return int(self.notes.head["gap_ticks"][0])
+        return int(self.notes[0].head["gap_ticks"][0])
 
     @property
     def work(self) -> int:
         """How often it has computed."""
-        return int(self.notes.head["work"][0])
+        return int(sum(notes.head["work"][0] for notes in self.notes))
 
     def await_work(self, deadline_s: float = 60.0) -> None:
         """Wait until it has computed more than up to now."""
@@ -145,10 +145,12 @@ class FightingApp:
 
 
 @contextlib.contextmanager
-def fighting_ground(socket_path: str, wait_s: float, loops: int = 1) -> Iterator[tuple[Iokernel, Loadgen]]:
-    """An iokernel with one worker core (one a loop, if there are several), and a generator of requests for "echo".
+def fighting_ground(
+    socket_path: str, wait_s: float, loops: int = 1, cores: int = 1
+) -> Iterator[tuple[Iokernel, Loadgen]]:
+    """An iokernel with so many worker cores, and a generator of requests for "echo".
 
-    Several loops have no CPU of their own. Skips where there are fewer than two CPUs.
+    With more than one core loops have no CPU of their own. Skips where there are fewer than two CPUs.
     """
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
@@ -160,8 +162,8 @@ def fighting_ground(socket_path: str, wait_s: float, loops: int = 1) -> Iterator
         Iokernel(
             socket_path,
             uplinks=[generator.nic()],
-            loop_cpus=[cpus[0]] if loops == 1 else [-1] * loops,
-            worker_cpus=cpus[1:2] if loops == 1 else cpus[:2],
+            loop_cpus=[cpus[0]] if cores == 1 else [-1] * loops,
+            worker_cpus=cpus[1:2] if cores == 1 else cpus[:cores],
             policy="delay",
             apps={"echo": AppSettings(ipv4=LATENCY_IP, rx_slots=DEEP, tx_slots=DEEP, rx_buffers=DEEP, tx_buffers=DEEP)},
         ) as io,

@@ -76,6 +76,8 @@ class Span:
     begin: int
     end: int = FOR_EVER
     evicted: bool = False  # it did not let go, and runs at what the kernel gives it, until it gets a core again
+    evicted_at: int = FOR_EVER  # and from then on anywhere
+    begun: int = FOR_EVER  # it was seen to run
 
 
 @dataclass
@@ -149,6 +151,8 @@ class MoveChecker:
             if not core.moving or not move.new:
                 self._fault("begun without a move", move)
             core.moving = False
+            if core.span and core.span.begun == FOR_EVER:
+                core.span.begun = until
             if not move.leaving:
                 self._out(core, until)
         elif move.what == WOKEN:
@@ -163,6 +167,7 @@ class MoveChecker:
             self._out(core, until)
         elif move.what == EVICTED:
             core.leaver.end, core.leaver.evicted = FOR_EVER, True
+            core.leaver.evicted_at = min(core.leaver.evicted_at, move.tsc)
         else:
             self._fault("no such entry", move)
 
@@ -217,11 +222,18 @@ def _holes(cpu: int, spans: list[Span], life: tuple[int, int]) -> list[tuple[int
     """Times of a life in which no span allows this CPU."""
     holes, at = [], life[0]
     for span, after in zip(spans, [*spans[1:], None], strict=True):
-        if span.cpu != cpu:
+        begin = span.begin if span.cpu == cpu else span.evicted_at
+        end = after.begin if after else FOR_EVER
+        if (
+            after and span.evicted
+        ):  # it is bound to its new core, and not demoted any more, at the latest when it begins
+            end = after.begun
+        end = min(span.end, end)
+        if begin >= end:
             continue
-        if span.begin > at:
-            holes.append((at, span.begin))
-        at = max(at, min(span.end, after.begin if after else FOR_EVER))
+        if begin > at:
+            holes.append((at, begin))
+        at = max(at, end)
     if at < life[1]:
         holes.append((at, life[1]))
     return holes
