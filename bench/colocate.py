@@ -45,6 +45,7 @@ from .colocate_arms import (
     Servers,
 )
 from .colocate_plot import CANARY, LOWEST, SWEPT, plot
+from .colocate_stalls import Stalls
 from .harness import rig
 from .harness.jitter import delay_us
 from .harness.numbers import pairwise, plain
@@ -73,6 +74,7 @@ BOUNDS = (CANARY, "kv alone", LOWEST, COMPARED)
 CANARY_S = 0.01  # of interleave's own slice, beside that of CANARY
 LINE_S, LINE_SLACK = 0.01, 1.3  # a look at the distance of the cores; what differs by less is the same one
 SEARCHES_MOST, AGAIN_MOST = 5, 11  # for a peak; rounds taken again
+STALLED_US = 1000.0  # a note says what the iokernel saw where the p99 of all requests is as long
 
 
 def run(session: Session) -> None:
@@ -302,6 +304,13 @@ def add_row(session: Session, name: str, rate: float, slots: Sequence[Beside]) -
                 )
         point.extra |= values | {"p99_window_us": plain(middle_p99_us(slots))}
         point.extra["windows"] = sum(len(slot.point.window_p99_us) for slot in slots)
+        if seen := [slot.stalls for slot in slots if slot.stalls]:
+            stalls = sum(seen, Stalls())
+            point.extra |= stalls.row()
+            if point.p99_us >= STALLED_US:
+                session.note(
+                    f"{name} at {rate:,.0f}/s: p99 over all requests {point.p99_us:,.0f} us; {stalls.sentence()}"
+                )
         session.point(name, point)["load_rps"] = rate
     else:
         session.arm(name, load_rps=0.0, **values)

@@ -13,6 +13,7 @@ from ..apps.kv import Store
 from ..drivers.loadgen import Memcached as Traffic
 from .baseline import memcached
 from .baseline.sockets import LinuxUdp
+from .colocate_stalls import Stalls, Watch
 from .harness import rig, shared
 from .harness.numbers import plain
 from .harness.openloop import Point
@@ -38,6 +39,7 @@ class Beside:
 
     point: Point
     work: float
+    stalls: Stalls | None = None  # what the iokernel saw; None: the arm has none, or there was no load
 
     @property
     def p99_us(self) -> float:
@@ -70,12 +72,14 @@ class Ours:
     def _slot(self, job: Tenant | None, rate: float, seconds: float) -> Beside:
         with job.working() if job else contextlib.nullcontext():
             before, counted, dropped = self.made.core_share("kv"), self.made.counts(), self.made.drops()
-            point, work = self.made.beside(job, rate, seconds, partial(self.made.load.measure, window_s=WINDOW_S))
+            watch = Watch(self.made)
+            measure = partial(self.made.load.measure, window_s=WINDOW_S, meanwhile=watch)
+            point, work = self.made.beside(job, rate, seconds, measure)
             share = self.made.core_share("kv", before)["share"]
             moves = self.made.counts()["moves"] - counted["moves"]
         point.extra |= {"work_per_s": plain(work), "kv_core_share": share, "moves_per_s": moves / seconds}
         point.extra["drops"] = self.made.drops() - dropped
-        return Beside(point, work)
+        return Beside(point, work, watch.seen if rate else None)
 
 
 # Linux.

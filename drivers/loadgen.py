@@ -436,14 +436,18 @@ class Loadgen(Closing):
 
     def run(self, rate: float | None = None, seconds: float = 1.0, warmup_s: float = 0.1, windows: int = 1) -> Result:
         """A run at one rate: warm-up, then `seconds` measured in `windows` equal parts. Returns when it is over."""
+        self.begin(rate, seconds, warmup_s, windows)
+        self.wait()
+        return self.result()
+
+    def begin(self, rate: float | None, seconds: float, warmup_s: float, windows: int) -> None:
+        """As `run`, but for the waiting."""
         rate = self.rate if rate is None else rate
         # Of a series each: a short phase's few requests are not to wait for fresh pages of its histogram.
         phases = [Phase(seconds / windows, rate, series=i if windows > 1 else 0) for i in range(1, windows + 1)]
         if warmup_s > 0:
             phases.insert(0, Phase(warmup_s, rate, measured=False))
         self.start(phases)
-        self.wait()
-        return self.result()
 
     def other(self) -> dict[str, int]:
         """Counts that belong to no phase: stray and foreign frames, ARP, preload."""

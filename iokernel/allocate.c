@@ -509,9 +509,12 @@ static bool late_look(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     bool slept = (int64_t)(loop->woke - c->last_check) > 0, waits = false, through = false, idle = false;
-    bool late = (int64_t)(now - (slept ? loop->woke : c->last_check) - 2 * c->interval) > 0;
+    uint64_t gap = now - (slept ? loop->woke : c->last_check);
+    bool late = (int64_t)(gap - 2 * c->interval) > 0;
     if (cl_likely(!late && !slept) || c->last_check == 0)
         return false;
+    if (late)
+        cl_hist_record(c->late_look, to_ns(loop, gap));
     for (uint32_t i = 0; i < c->n_active; i++) {
         waits |= wants_more(c->active[i]);
         through |= slept && wants_more(c->active[i]) && was_slept_through(loop, &c->active[i]->cores);

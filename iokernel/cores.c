@@ -54,6 +54,7 @@ static int make_histograms(struct io_cores *c)
     bool all = true;
     for (unsigned i = 0; i < CL_IO_STEPS; i++)
         all &= (c->actuation[i] = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS)) != NULL;
+    all &= (c->late_look = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS)) != NULL;
     return all && (c->decision = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS)) ? 0 : -ENOMEM;
 }
 
@@ -96,6 +97,7 @@ void io_cores_free(struct io_loop *loop)
     for (unsigned i = 0; i < CL_IO_STEPS; i++)
         cl_hist_delete(c->actuation[i]);
     cl_hist_delete(c->decision);
+    cl_hist_delete(c->late_look);
     cl_policy_host_delete(c->host);
     free(c->core);
     free(c->table);
@@ -373,6 +375,11 @@ const struct cl_hist *cl_io_actuation(const struct cl_io *io, uint32_t loop, uin
 const struct cl_hist *cl_io_decision_time(const struct cl_io *io, uint32_t loop)
 {
     return loop < io->config.n_loops ? io->loops[loop].cores.decision : NULL;
+}
+
+const struct cl_hist *cl_io_late_look(const struct cl_io *io, uint32_t loop)
+{
+    return loop < io->config.n_loops ? io->loops[loop].cores.late_look : NULL;
 }
 
 /* The log. Writer: the loop. The count is published after an entry, and a fence keeps the next entry's words behind it: a

@@ -160,7 +160,7 @@ struct io_cores {
     uint64_t next_squat;                                                                 /* when squat.c looks next */
     uint32_t squat_app, squat_kthread;                                                   /* whose turn it is there */
     struct cl_io_cores_stats stats; /* writer: loop; readers: anybody (relaxed) */
-    struct cl_hist *actuation[CL_IO_STEPS], *decision;
+    struct cl_hist *actuation[CL_IO_STEPS], *decision, *late_look;
     struct cl_io_move *log;
     uint64_t logged; /* writer: loop (release); readers: anybody (acquire) */
 };

@@ -295,6 +295,8 @@ CL_API const struct cl_hist *cl_io_app_actuation(const struct cl_io *io, uint32_
 CL_API const struct cl_hist *cl_io_actuation(const struct cl_io *io, uint32_t loop, uint32_t step);
 /* Time of a decision (one in sixteen is timed). */
 CL_API const struct cl_hist *cl_io_decision_time(const struct cl_io *io, uint32_t loop);
+/* Time between two decisions, of the late ones (late_looks): how long nobody looked. */
+CL_API const struct cl_hist *cl_io_late_look(const struct cl_io *io, uint32_t loop);
 /* Entries of a loop's log from number *next on, at most n. Returns how many, and moves *next behind the last; *lost grows by
  * those that had been overwritten. The loop does not wait. */
 CL_API uint32_t cl_io_moves(struct cl_io *io, uint32_t loop, uint64_t *next, struct cl_io_move *out, uint32_t n,

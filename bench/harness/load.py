@@ -7,6 +7,7 @@ one rate for a while and turns what became of it into a Point.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from ...drivers.loadgen import Loadgen, Result
 from ...runtime.hist import Hist
@@ -49,15 +50,25 @@ class Load:
         self.generator = generator
         self.busy_s = busy_s
 
-    def measure(self, rate_rps: float, seconds: float, window_s: float | None = None) -> Point:
+    def measure(
+        self,
+        rate_rps: float,
+        seconds: float,
+        window_s: float | None = None,
+        meanwhile: AbstractContextManager[object] | None = None,
+    ) -> Point:
         """Offer `rate_rps` for `seconds`, the warm-up included. CorelaneError if the generator failed.
 
-        window_s: keep the p99 of windows of about this length, too.
+        window_s: keep the p99 of windows of about this length, too. meanwhile: around the time of the load, without
+        what is made ready before it and computed after it.
         """
         warm_s = min(WARM_FRACTION * seconds, WARM_MOST_S)
         windows = max(1, round((seconds - warm_s) / window_s)) if window_s else 1
         before = self.busy_s() if self.busy_s else 0.0
-        result = self.generator.run(rate_rps, seconds - warm_s, warmup_s=warm_s, windows=windows)
+        self.generator.begin(rate_rps, seconds - warm_s, warm_s, windows)
+        with meanwhile or nullcontext():
+            self.generator.wait()
+        result = self.generator.result()
         # The warm-up's CPU time is taken out by its share of the time.
         busy = (self.busy_s() - before) * (1 - warm_s / seconds) if self.busy_s else float("nan")
         return point_of(result, busy)

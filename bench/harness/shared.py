@@ -109,6 +109,10 @@ class Shared:
         """Time of a decision, ns, of those that were timed so far."""
         return Hist.view(lib.cl_io_decision_time(self.kernel.ptr, 0)).snapshot()
 
+    def late_looks(self) -> Hist:
+        """Time between two decisions, ns, of those so far that came late: gaps of the loop."""
+        return Hist.view(lib.cl_io_late_look(self.kernel.ptr, 0)).snapshot()
+
     def counts(self) -> dict[str, int]:
         """struct cl_io_cores_stats of the loop."""
         out = ffi.new("struct cl_io_cores_stats *")

@@ -334,6 +334,8 @@ static void looks_that_come_late_are_told_apart(void)
     run(&w, 100 * US);
     CHECK(stats_of(&w).late_looks == 2 && stats_of(&w).violations_late == 1); /* the core was not idle */
     CHECK(stats_of(&w).violations == 0);
+    const struct cl_hist *gaps = cl_io_late_look(w.io, 0); /* how long nobody looked */
+    CHECK(cl_hist_count(gaps) == 2 && gaps->min >= 300 * US && gaps->max < 310 * US);
     world_delete(&w);
 }
 
