@@ -21,10 +21,10 @@ static inline uint32_t park_of(const struct io_kthread *k)
     return cl_load_relaxed(k->park);
 }
 
-/* The owner runs, or is on its way. */
+/* The owner runs, or is on its way. One that sleeps in the kernel says so, and does not. */
 static inline bool has_work(const struct io_core *core)
 {
-    return core->owner && (core->moving || park_of(core->owner) == CL_KTHREAD_RUNNING);
+    return core->owner && (core->moving || (park_of(core->owner) == CL_KTHREAD_RUNNING && !core->owner->blocked));
 }
 
 static inline struct cl_policy_app *row_of(struct io_cores *c, const struct io_app *app)
@@ -73,7 +73,7 @@ static void account(struct io_loop *loop, uint64_t now)
 }
 
 /* Whether k could be given a core, or has one; and take notice of what changed about that. */
-static bool usable(struct io_kthread *k, uint64_t now)
+static bool usable(struct io_cores *c, struct io_kthread *k, uint64_t now)
 {
     struct io_member *m = &k->member;
     bool running = m->signals.park == CL_KTHREAD_RUNNING;
@@ -83,13 +83,15 @@ static bool usable(struct io_kthread *k, uint64_t now)
         m->look_move = false;
         io_look(k);
     }
+    if (cl_unlikely(k->blocked) && !running)
+        io_blocked_over(c, k, now);
     if (cl_unlikely(m->stalled)) {
         if ((int64_t)(now - m->retry) >= 0 || io_signals_mark(&m->signals, k->park, k->rx.shared_head) != m->stall_mark)
             m->stalled = false;
     }
     if (cl_unlikely(m->banned))
         m->banned = (int64_t)(now - m->squat.banned_until) < 0;
-    return !m->dead && !m->stalled && !m->evicted && !m->banned && !(m->leaving && running);
+    return !m->dead && !m->stalled && !m->evicted && !m->banned && !k->blocked && !(m->leaving && running);
 }
 
 /* When one that is not usable is considered again at the latest, which nobody announces to a loop that sleeps. */
@@ -158,7 +160,7 @@ static inline void look_at_kthread(struct io_loop *loop, struct io_kthread *k, s
     if (cl_unlikely(lies))
         io_count(k->app->cores.stats.lies, lies);
     bool owns = m->core && m->core->busy;
-    m->usable = usable(k, now);
+    m->usable = usable(c, k, now);
     if (!m->usable && !owns) { /* nothing that it says gets it a core */
         c->next_due = cl_min(c->next_due, barred_until(m));
         return;
@@ -443,7 +445,7 @@ static bool give_one(struct io_loop *loop, struct io_app *app, uint64_t now)
     } else {
         struct io_core *core = best_core(c, k, now);
         struct io_app *loser = core && core->owner && has_work(core) ? core->owner->app : NULL;
-        if (!core)
+        if (!core || (core->owner && core->owner->blocked && !io_blocked_still(loop, core->owner, now)))
             return false;
         if (!io_move(loop, core, k, now)) {
             lose_kthread(c, k);
@@ -591,6 +593,7 @@ static void decide(struct io_loop *loop, uint64_t now)
     } while (cl_unlikely(c->lost_one)); /* each time it is another one */
     survey(loop, late, now);
     io_squat_round(loop, now);
+    io_blocked_round(loop, now);
     c->last_check = now;
     io_count(c->stats.decisions, 1);
     if (timed) {

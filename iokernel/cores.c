@@ -11,6 +11,7 @@
 #define DEFAULT_INTERRUPT_US 50
 #define DEFAULT_START_US 5000
 #define DEFAULT_HOT_US 50000
+#define DEFAULT_BLOCKED_US 1000
 #define URGENT_GAP_NS 1000    /* decisions that applications bring about, from one to the next */
 #define HOLD_BATCH_NS 1000000 /* see allocate.c */
 #define HOLD_LATENCY_NS 20000
@@ -29,6 +30,7 @@ int io_cores_check(struct cl_io_config *c, char *err)
     c->ask_us = c->ask_us ? c->ask_us : DEFAULT_ASK_US;
     c->interrupt_us = c->interrupt_us ? c->interrupt_us : DEFAULT_INTERRUPT_US;
     c->hot_us = c->hot_us ? c->hot_us : DEFAULT_HOT_US;
+    c->blocked_us = c->blocked_us ? c->blocked_us : DEFAULT_BLOCKED_US;
     c->start_us = cl_max(c->start_us ? c->start_us : DEFAULT_START_US, 2 * (c->ask_us + c->interrupt_us));
     if (!c->manage_cores)
         return 0;
@@ -83,6 +85,7 @@ int io_cores_init(struct io_loop *loop, char *err)
     c->interrupt = ticks(io, config->interrupt_us * 1000ull);
     c->start = ticks(io, config->start_us * 1000ull);
     c->hot = ticks(io, config->hot_us * 1000ull);
+    c->blocked = ticks(io, config->blocked_us * 1000ull);
     c->urgent_gap = ticks(io, URGENT_GAP_NS);
     c->hold_batch = ticks(io, HOLD_BATCH_NS);
     c->hold_latency = ticks(io, HOLD_LATENCY_NS);
@@ -204,8 +207,13 @@ void io_cores_remove(struct io_loop *loop, struct io_app *app)
         if (cl_load_relaxed(k->park) == CL_KTHREAD_RUNNING)
             io_move_demote(loop, k, core);
     }
-    for (uint32_t k = 0; k < app->n_kthreads; k++)
-        c->n_quantum -= app->kthreads[k].member.look_quantum;
+    for (uint32_t i = 0; i < app->n_kthreads; i++) {
+        struct io_kthread *k = &app->kthreads[i];
+        c->n_quantum -= k->member.look_quantum;
+        if (k->blocked && !k->member.core && !k->member.demoted) /* as who has not stepped aside */
+            io_move_demote(loop, k, k->member.last);
+        io_blocked_over(c, k, loop->now);
+    }
     c->n_apps--;
     for (uint32_t i = app->cores.row; i < c->n_apps; i++) {
         c->apps[i] = c->apps[i + 1];

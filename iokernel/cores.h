@@ -4,6 +4,7 @@
  *   allocate.c   decides: table, policy, which kthread gets which core
  *   move.c       carries it out: owner, ask, interrupt, evict
  *   spare.c      finds old owners that did not have the CPU for the time of a step
+ *   blocked.c    finds owners that sleep in the kernel, or were stopped
  *   squat.c      finds kthreads that use a core which is not theirs, whatever they say
  *   thread.c     the system calls that this takes
  *   cores.c      set-up, registration, statistics (controlling thread)
@@ -42,6 +43,17 @@ struct io_squat {
     uint64_t banned_until;
 };
 
+/* What blocked.c knows of a kthread. Times in ticks, but for ran_ns. */
+struct io_block {
+    uint32_t mark;         /* of its words, when somebody waited beside it last */
+    int64_t ran_ns;        /* its CPU time, and the turns that it had by then, both as they are since `since` */
+    uint64_t turns, since; /* since 0: not known */
+    uint64_t next;         /* when to look at it again */
+    uint64_t found;        /* blocked, last */
+    uint64_t looked;       /* as it was blocked, last */
+    uint64_t patience;     /* for how long it has no CPU time until it is looked whether it is */
+};
+
 /* Managed side of a kthread. */
 struct io_member {
     struct cl_state_kthread *state; /* shared, we write */
@@ -66,6 +78,7 @@ struct io_member {
     uint32_t switches; /* at the last look, and since when */
     uint64_t switches_since;
     struct io_squat squat;
+    struct io_block block;
 };
 
 /* Managed side of an application. */
@@ -161,6 +174,8 @@ struct io_cores {
     uint32_t squat_app, squat_kthread;                                                   /* whose turn it is there */
     struct cl_io_cores_stats stats; /* writer: loop; readers: anybody (relaxed) */
     struct cl_hist *actuation[CL_IO_STEPS], *decision, *late_look;
+    uint64_t blocked, next_blocked, blocked_due; /* ticks; when blocked.c looks next; and at one that is blocked */
+    uint32_t n_blocked, blocked_core;            /* kthreads that are; whose owner's turn it is there */
     struct cl_io_move *log;
     uint64_t logged; /* writer: loop (release); readers: anybody (acquire) */
 };
@@ -194,6 +209,8 @@ bool io_move_wake(struct io_loop *loop, struct io_kthread *k, uint64_t now);
 bool io_moves_poll(struct io_loop *loop, uint64_t now);
 /* Take a core from its owner, for nobody. */
 void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, uint64_t now);
+/* k says that it runs, and has no core: it must leave `core`, of which no move is under way. */
+void io_move_oust(struct io_loop *loop, struct io_core *core, struct io_kthread *k);
 /* The old owner need not be waited for any more. */
 void io_move_forget(struct io_core *core);
 /* False: it is dead. */
@@ -243,6 +260,14 @@ bool io_thread_status(struct io_loop *loop, const struct io_kthread *k, struct i
 /* Whether the kernel has it in line for its CPU, or in the middle of a call that will end: it is late since others use the
  * CPU, of whom the loop need not know. One that was stopped, or sleeps, is not. */
 bool io_thread_in_line(struct io_loop *loop, const struct io_kthread *k);
+
+/* blocked.c */
+/* Look at an owner beside whom somebody waits, and at one that was blocked, if it is time. After a decision. */
+void io_blocked_round(struct io_loop *loop, uint64_t now);
+/* Whether k, which is blocked as far as is known, still is. If not, and it has lost its core, it is made to leave. */
+bool io_blocked_still(struct io_loop *loop, struct io_kthread *k, uint64_t now);
+/* It is not, or not any more. */
+void io_blocked_over(struct io_cores *c, struct io_kthread *k, uint64_t now);
 
 /* squat.c */
 /* Have a look at some kthreads, if it is time. After io_core_account of all cores. */

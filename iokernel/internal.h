@@ -33,6 +33,7 @@ struct io_kthread {
     uint32_t *park;       /* its park word, in the arena */
     struct io_app *app;
     bool touched; /* in the loop's list of kthreads to look after */
+    bool blocked; /* it says that it runs, and sleeps in the kernel or was stopped (blocked.c) */
     /* The first push since the last look at its signals; sampled is set where nobody looks. */
     bool sampled;
     uint32_t sample_tail;

@@ -72,6 +72,7 @@ struct cl_io_config {
     uint32_t interrupt_us; /* and from then on until it is evicted [50] */
     uint32_t start_us;     /* how long a new owner may take to begin until its core is taken back [5000] */
     uint32_t hot_us;       /* how long after a move a core counts as changing hands often [50000] */
+    uint32_t blocked_us;   /* how long an owner may sleep in the kernel, or be stopped, beside one that waits [1000] */
 };
 
 /* Limits of what an application may send. 0: no limit. */
@@ -150,6 +151,7 @@ struct cl_io_app_cores {
     uint64_t interrupted; /* by signal, since it did not answer */
     uint64_t evicted;     /* by demotion, since it did not answer that either */
     uint64_t spared;      /* not evicted when it was time, since it had not had the CPU for as long as that */
+    uint64_t blocked;     /* as owner: found asleep in the kernel, or stopped, beside one that waited */
     uint64_t squatted;    /* demoted since a kthread used a core that was another's, whatever it said */
     uint64_t not_started; /* as new owner: did not begin in time, so that the core was taken back */
     uint64_t late;    /* as new owner: times that it had not begun, but was in line for the CPU, and was waited for */
@@ -165,7 +167,7 @@ struct cl_io_app_cores {
 /* The steps by which a kthread got its core: the last one that was taken. */
 #define CL_IO_STEP_IDLE 0      /* nobody had it */
 #define CL_IO_STEP_WAKE 1      /* it had kept it while parked */
-#define CL_IO_STEP_PARKED 2    /* its owner had parked */
+#define CL_IO_STEP_PARKED 2    /* its owner had parked, or was blocked in the kernel */
 #define CL_IO_STEP_ASK 3       /* its owner stepped aside when asked */
 #define CL_IO_STEP_INTERRUPT 4 /* when it got the signal */
 #define CL_IO_STEP_EVICT 5     /* it did not, and was demoted */
@@ -186,6 +188,7 @@ struct cl_io_cores_stats {
      * are the moves that ended by that step, or have not ended. */
     uint64_t evicted_late, evicted_void;
     uint64_t spared;            /* not evicted when it was time, since it had not had the CPU for as long as that */
+    uint64_t blocked;           /* owners found asleep in the kernel, or stopped, beside one that waited */
     uint64_t squatted;          /* demoted since they used a core that was another's, and did not say so */
     uint64_t squat_unread;      /* looks at the CPU time of a kthread that failed: its use of cores is not watched */
     uint64_t affinities;        /* kthreads moved to another CPU first */
@@ -217,6 +220,7 @@ struct cl_io_core_stats {
 #define CL_IO_LOG_EVICTED 7  /* the owner before did not step aside, and was demoted */
 #define CL_IO_LOG_ASIDE 8    /* the owner before stepped aside, after the new one was seen to run, or there was none */
 #define CL_IO_LOG_SQUATTED 9 /* a kthread that had this core last used it without owning one, and was demoted */
+#define CL_IO_LOG_BLOCKED 10 /* the owner sleeps in the kernel, or was stopped, while somebody waits for a core */
 
 /* One entry of a loop's log of moves. From WOKEN on, and in DONE, from and to are the owner. What an entry tells of
  * happened before tsc + after; a new owner was decided on at tsc or later. */

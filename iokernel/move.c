@@ -258,7 +258,7 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
     io_move_forget(core);
     abandon(c, core);
     came_back(c, k);
-    bool running = old && park_of(old) == CL_KTHREAD_RUNNING;
+    bool blocked = old && old->blocked, running = old && !blocked && park_of(old) == CL_KTHREAD_RUNNING;
     bool cold = !io_park_is_hot(park_of(k));
     heat(c, core, k, old, now);
     cl_store_relaxed(&k->member.state->cpu, (int32_t)core->cpu);
@@ -266,12 +266,14 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
     set_look_move(k, false);
     io_core_account(loop, core, now);
     set_owner(c, core, k, now);
-    begin(c, core, old, !old ? CL_IO_STEP_IDLE : CL_IO_STEP_PARKED, now);
+    begin(c, core, blocked ? NULL : old, !old ? CL_IO_STEP_IDLE : CL_IO_STEP_PARKED, now);
     if (running)
         ask(loop, core);
-    cl_fence_seq_cst(); /* see the head of this file */
+    if (blocked)
+        set_look_move(old, true); /* it is to see it when it goes on */
+    cl_fence_seq_cst();           /* see the head of this file */
     core->stamps.stored = (uint32_t)cl_tsc_ordered();
-    if (old && !running && park_of(old) == CL_KTHREAD_RUNNING)
+    if (core->from && !running && park_of(old) == CL_KTHREAD_RUNNING)
         ask(loop, core);
     else if (running && park_of(old) != CL_KTHREAD_RUNNING)
         running = false; /* it may have stepped aside before it could see `wake` */
@@ -355,6 +357,15 @@ static bool wait_on(struct io_loop *loop, struct io_core *core, uint64_t now)
     return true;
 }
 
+void io_move_oust(struct io_loop *loop, struct io_core *core, struct io_kthread *k)
+{
+    core->from = k;
+    k->member.leaving = true;
+    begin_steps(core);
+    set_moving(&loop->cores, core, true);
+    ask(loop, core);
+}
+
 /* The new owner did not begin. It is not considered again until it does anything, or, since one that was only stopped has
  * nothing to do when it goes on, after a while that doubles each time; but not for one that was in line all the time. */
 static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
@@ -373,12 +384,8 @@ static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
     cl_fence_seq_cst(); /* it stores RUNNING, fences, and looks at the owner; one of the two sees the other */
     if (park_of(k) != CL_KTHREAD_RUNNING)
         return;
-    io_move_forget(core); /* who says since a moment ago that it runs again is for squat.c to find */
-    core->from = k;       /* it got up by itself, and runs on without a look at its grant: now it must go */
-    m->leaving = true;
-    begin_steps(core);
-    set_moving(&loop->cores, core, true);
-    ask(loop, core);
+    io_move_forget(core);        /* who says since a moment ago that it runs again is for squat.c to find */
+    io_move_oust(loop, core, k); /* it got up by itself, and runs on without a look at its grant: now it must go */
 }
 
 static void died(struct io_loop *loop, struct io_core *core, uint64_t now)

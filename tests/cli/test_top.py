@@ -62,6 +62,7 @@ def statistics() -> dict[str, Any]:
                     "violations": 2,
                     "violations_asleep": 3,
                     "violations_late": 1,
+                    "blocked": 4,
                     "late_looks": 1234,
                     "interrupts_failed": 0,
                     "evictions_failed": 3,

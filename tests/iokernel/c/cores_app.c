@@ -11,7 +11,8 @@
  *
  * There is a job for each kthread, and any of them may go on with it where it looks or may be interrupted.
  *
- * Prints "ready", then reads commands from its standard input: x: _exit; end of file: stop and unregister.
+ * Prints "ready", then reads commands from its standard input: b: one more uthread, which blocks in the kernel until the next
+ * g; c: one that computes, with probes, until then; x: _exit; end of file: stop and unregister.
  *
  * The file (struct notes, one for each kthread) is made by the test and mapped by both. A run is a stretch of stamps of
  * cl_tsc() on one CPU, each at most GAP_US behind the one before: whoever is not on the core, for whatever reason, makes no
@@ -136,6 +137,43 @@ static void job(void *arg)
     }
 }
 
+static int gate[2];      /* a pipe: a byte each for who blocks */
+static uint32_t gone_on; /* atomic */
+
+static void block(void *arg)
+{
+    char byte;
+    (void)arg;
+    while (read(gate[0], &byte, 1) < 0)
+        continue;
+}
+
+static void grind(void *arg)
+{
+    (void)arg;
+    for (uint32_t before = cl_load_relaxed(&gone_on); cl_load_relaxed(&gone_on) == before;) {
+        compute();
+        stamp();
+        CL_PROBE();
+    }
+}
+
+/* Whether it worked. */
+static bool obey(struct cl_runtime *rt, char command)
+{
+    switch (command) {
+    case 'b':
+        return cl_runtime_spawn(rt, block, NULL) == 0;
+    case 'c':
+        return cl_runtime_spawn(rt, grind, NULL) == 0;
+    case 'g':
+        cl_store_relaxed(&gone_on, gone_on + 1);
+        return write(gate[1], "g", 1) == 1;
+    default:
+        _exit(0);
+    }
+}
+
 static int64_t answer(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg)
 {
     (void)arg;
@@ -166,7 +204,7 @@ int main(int argc, char **argv)
     char err[256] = "", command;
     struct cl_runtime *rt;
     unsigned kthreads = argc == 6 ? (unsigned)atoi(argv[5]) : 1;
-    if (argc < 5 || kthreads < 1 || kthreads > MOST_KTHREADS || !(notes = map(argv[3], kthreads)))
+    if (argc < 5 || kthreads < 1 || kthreads > MOST_KTHREADS || !(notes = map(argv[3], kthreads)) || pipe(gate) < 0)
         return fprintf(stderr, "cores_app SOCKET NAME FILE KIND [KTHREADS]\n"), 2;
     bool latency = strcmp(argv[4], "latency") == 0;
     probed = strcmp(argv[4], "probed") == 0;
@@ -194,8 +232,8 @@ int main(int argc, char **argv)
     printf("ready\n");
     fflush(stdout);
     while (read(STDIN_FILENO, &command, 1) == 1)
-        if (command == 'x')
-            _exit(0);
+        if (!obey(rt, command))
+            return 1;
     if (latency) /* the others never end */
         cl_runtime_delete(rt);
     return 0;

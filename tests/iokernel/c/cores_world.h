@@ -167,6 +167,7 @@ static inline void end_thread(struct kthread *k)
 struct setting { /* of a world; 0: what cl_io_config says */
     const char *policy;
     uint32_t cores, loops, ask_us, interrupt_us, start_us, hot_us;
+    uint32_t blocked_us; /* 0: never, since all threads here sleep */
     uint64_t params[8];
 };
 
@@ -189,7 +190,8 @@ static inline void world_new(struct world *w, struct setting s)
                              .ask_us = s.ask_us,
                              .interrupt_us = s.interrupt_us,
                              .start_us = s.start_us,
-                             .hot_us = s.hot_us};
+                             .hot_us = s.hot_us,
+                             .blocked_us = s.blocked_us ? s.blocked_us : UINT32_MAX};
     for (uint32_t i = 0; i < c.n_worker_cpus; i++)
         c.worker_cpus[i] = (int32_t)i; /* CPUs that do not exist cannot be bound to, which is counted */
     memset(w, 0, sizeof *w);

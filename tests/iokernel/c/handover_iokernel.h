@@ -3,7 +3,7 @@
  * Its own: allocate.c, move.c, thread.c but for what it reads of the kernel, signals.c, wake.c, idle.c, and io_cores_remove of cores.c. The model's: the policy (latency first, or either),
  * what comes from outside (a frame, the end of a process), and the times. The clock stands still during a round; which times
  * are over in it is a choice, made anew each round, so what holds here holds for every duration. Left out: limits on system
- * calls, statistics, the accounts of CPU times (squat.c, spare.c: nobody is spared), more cores and kthreads than one. */
+ * calls, statistics, the accounts of CPU times (squat.c; spare.c: nobody is spared; blocked.c: nobody is), more cores and kthreads than one. */
 #ifndef CORELANE_TESTS_HANDOVER_IOKERNEL_H
 #define CORELANE_TESTS_HANDOVER_IOKERNEL_H
 
@@ -163,6 +163,23 @@ bool io_spare(struct io_loop *l, struct io_core *c, uint64_t now)
 {
     (void)l, (void)c, (void)now;
     return false;
+}
+
+/* blocked.c: nobody is */
+void io_blocked_round(struct io_loop *l, uint64_t now)
+{
+    (void)l, (void)now;
+}
+
+bool io_blocked_still(struct io_loop *l, struct io_kthread *k, uint64_t now)
+{
+    (void)l, (void)k, (void)now;
+    return false;
+}
+
+void io_blocked_over(struct io_cores *c, struct io_kthread *k, uint64_t now)
+{
+    (void)c, (void)k, (void)now;
 }
 
 /* squat.c */

@@ -14,8 +14,8 @@ import numpy as np
 from corelane.iokernel import Iokernel
 from corelane.iokernel._native import ffi, lib
 
-WANTED, DONE, STALLED, DIED, LEFT, WOKEN, EVICTED, ASIDE, SQUATTED = range(1, 10)
-assert (lib.CL_IO_LOG_WANTED, lib.CL_IO_LOG_SQUATTED) == (WANTED, SQUATTED)
+WANTED, DONE, STALLED, DIED, LEFT, WOKEN, EVICTED, ASIDE, SQUATTED, BLOCKED = range(1, 11)
+assert (lib.CL_IO_LOG_WANTED, lib.CL_IO_LOG_BLOCKED) == (WANTED, BLOCKED)
 RELEASES = (STALLED, DIED, LEFT)
 FOR_EVER = 2**62
 _BATCH = 4096
@@ -78,6 +78,7 @@ class Span:
     evicted: bool = False  # it did not let go, and runs at what the kernel gives it, until it gets a core again
     evicted_at: int = FOR_EVER  # and from then on anywhere
     begun: int = FOR_EVER  # it was seen to run
+    blocked: bool = False  # found asleep or stopped: without its core it may run for a while when it wakes up
 
 
 @dataclass
@@ -161,6 +162,11 @@ class MoveChecker:
             core.moving = True
         elif move.what == SQUATTED:
             pass  # by somebody who is not the owner before, or not any more
+        elif move.what == BLOCKED:
+            if core.moving or core.span is None:
+                self._fault("found blocked in the middle of a move, or nobody", move)
+            else:
+                core.span.blocked = True
         elif core.leaver is None:
             self._fault("an owner before, though there was none", move)
         elif move.what == ASIDE:
@@ -187,6 +193,8 @@ class MoveChecker:
             if core.leaver and core.leaver.end == FOR_EVER:
                 self._out(core, until)
             core.leaver = core.span
+            if core.leaver and core.leaver.blocked and not move.leaving:  # nobody waits for it
+                core.leaver.evicted, core.leaver.evicted_at = True, move.tsc
         core.owner, core.moving, core.span = move.new, move.new != 0, None
         if not move.new:
             return

@@ -1,0 +1,146 @@
+"""Latency applications that own the core and do not run: batch work has it meanwhile (iokernel/blocked.c).
+
+Stepped on a clock of their own (a C program), and real processes on a real loop: one sleeps in a read, or is stopped.
+That the core changes hands is in the log, and nothing was done to wake it; how long it takes is not looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cltest import wait_until
+from cltest.cbuild import ROOT, setup_py
+from cltest.cores import FightingApp, fighting_ground
+from cltest.moves import BLOCKED, WANTED, Move, MoveChecker, MoveLog
+from cltest.switching import assert_balanced, stats_of
+
+from corelane.drivers.loadgen import Loadgen, Phase
+from corelane.iokernel import Iokernel
+
+WAIT_S = 60.0
+PROGRAM = "tests/iokernel/c/cores_blocked.c"
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "asleep_it_loses_its_core_and_gets_it_back",
+        "one_that_computes_keeps_its_core",
+        "one_that_moves_a_position_keeps_its_core",
+        "beside_nobody_it_keeps_its_core",
+        "one_that_goes_on_without_a_look_is_made_to_leave",
+        "made_to_leave_it_gets_its_core_back",
+        "one_that_is_back_soon_is_waited_for",
+        "a_core_that_nobody_is_given_is_counted",
+        "one_that_went_on_is_not_passed_over",
+        "a_sibling_goes_on_in_its_place",
+        "it_goes_while_it_is_blocked",
+        "the_loop_sleeps_no_longer_than_it_looks",
+    ],
+)
+def test_an_owner_that_sleeps(c_program, scenario):
+    assert f"passed {scenario}" in c_program(PROGRAM)(scenario, timeout_s=90)
+
+
+def test_a_loop_that_leaves_it_the_core_is_found_out(
+    c_program: Callable[..., Callable[..., str]], tmp_path: Path
+) -> None:
+    """Work conservation counts a core whose owner sleeps: with a fault that gives that core to nobody."""
+    assert "1 blocked, the other has the core, 0 violations" in c_program(PROGRAM)("count", timeout_s=90)
+    name, gives = Path("iokernel/allocate.c"), "!io_blocked_still(loop, core->owner, now)"
+    text = (ROOT / name).read_text()
+    assert text.count(gives) == 1, "the code has changed: mend the fault"
+    (tmp_path / name.name).write_text(text.replace(gives, "true"))
+    faulty = c_program(
+        PROGRAM,
+        [path for path in setup_py().c_sources() if path != name],
+        [f'-DALLOCATE_C="{tmp_path / name.name}"', f"-iquote{ROOT / 'iokernel'}"],
+    )
+    said = faulty("count", timeout_s=90)
+    assert "1 blocked, it has the core, " in said
+    assert ", 0 violations" not in said
+
+
+class Ground:
+    """One worker core; a server, which has it when it wants it, and a job beside it."""
+
+    def __init__(self, io: Iokernel, generator: Loadgen, folder: Path, stack: contextlib.ExitStack) -> None:
+        self.io, self.generator = io, generator
+        self.log, self.checker = MoveLog(io), MoveChecker()
+        self.moves: list[Move] = []
+        self.echo, self.job = (FightingApp(io.socket_path, name, kind, folder) for name, kind in
+                               (("echo", "latency"), ("job", "probed")))  # fmt: skip
+        for app in (self.echo, self.job):
+            stack.callback(app.kill)
+            app.await_ready(WAIT_S)
+            self.checker.came(app.slot, 0)
+        self.job.await_work(WAIT_S)
+
+    def counted(self, name: str) -> int:
+        return int(self.io.stats()["cores"]["allocators"][0][name])
+
+    def read_log(self) -> list[Move]:
+        found = self.log.read()
+        self.checker.feed(found)
+        self.moves += found
+        return self.moves
+
+    def given_away(self) -> bool:
+        """The server was found blocked, and the core was the job's next."""
+        for at, move in enumerate(self.read_log()):
+            if move.what == BLOCKED:
+                assert (move.old, move.new) == (self.echo.slot, self.echo.slot)
+                after = self.moves[at + 1 :]
+                return bool(after) and (after[0].what, after[0].new) == (WANTED, self.job.slot)
+        return False
+
+    def serve(self) -> None:
+        """A run of requests is answered to the last one, rightly."""
+        self.generator.start([Phase(0.2, 2000)])
+        self.generator.wait(WAIT_S)
+        result = self.generator.result()
+        assert result.offered > 0
+        assert (result.answered, result.wrong, result.errors, result.dropped) == (result.offered, 0, 0, 0)
+
+    def sound(self) -> None:
+        self.job.await_work(WAIT_S)
+        self.serve()
+        self.job.await_work(WAIT_S)
+        self.read_log()
+        assert self.checker.faults == []
+        assert self.counted("violations") + self.counted("violations_asleep") == 0
+        assert stats_of(self.io, "echo")["cores"]["blocked"] == self.counted("blocked") == self.checker.seen[BLOCKED]
+        assert_balanced(self.io)
+
+
+@pytest.fixture
+def ground(socket_path: str, tmp_path: Path) -> Iterator[Ground]:
+    with contextlib.ExitStack() as stack:
+        yield Ground(*stack.enter_context(fighting_ground(socket_path, WAIT_S)), tmp_path, stack)
+
+
+def test_one_that_sleeps_in_the_kernel_leaves_the_core_to_the_job(ground):
+    ground.echo.tell("b")  # a read of a pipe, by its only kthread
+    wait_until(ground.given_away, WAIT_S, "the core to go to the job")
+    ground.job.await_work(WAIT_S)
+    assert stats_of(ground.io, "echo")["cores"]["interrupted"] == 0
+    ground.echo.tell("g")
+    ground.serve()
+    ground.sound()
+
+
+def test_one_that_is_stopped_leaves_the_core_to_the_job(ground):
+    ground.echo.tell("c")  # it computes, with probes
+    ground.echo.await_work(WAIT_S)
+    ground.echo.signal(signal.SIGSTOP)
+    wait_until(ground.given_away, WAIT_S, "the core to go to the job")
+    ground.job.await_work(WAIT_S)
+    ground.echo.signal(signal.SIGCONT)
+    ground.echo.await_work(WAIT_S)  # it goes on where it was
+    ground.echo.tell("g")
+    ground.serve()
+    ground.sound()
