@@ -97,8 +97,10 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
         return -EINVAL;
     }
     node->query_next = node->query_oldest = 1;
-    if (!config->log && config->raft.id) /* without an id it is refused below */
-        node->config.raft.life = config->life ? config->life : number_of_life(&node->config);
+    if (config->raft.id) /* without an id it is refused below */
+        node->config.raft.life = config->log    ? node_disk_life(config->log)
+                                 : config->life ? config->life
+                                                : number_of_life(&node->config);
     int rc = cl_raft_new(&node->config.raft, &node->raft, err);
     if (!rc && (rc = take_memory(node)))
         snprintf(err, 256, "no memory for a Raft node");

@@ -33,7 +33,8 @@
  * anything. Later they come from the log, whatever the configuration says. None: the node joins a group. A digest of them goes with
  * messages, and those of a node that began with others are refused and counted (node_first.c).
  *
- * Without logs, a node that ends must not come back under its id. Those who knew it refuse it, and it stops (node_lives.c).
+ * Lives. Who has forgotten what it promised must not come back under its id: without logs a node that ended, with logs one whose log
+ * was lost and made again. Those who knew it refuse it, and it stops (node_lives.c).
  *
  * Snapshots are taken inside poll when the log is half full (compact_bytes), as a whole and at once: saving and restoring stop the
  * node for as long as copying takes. The newest is kept in memory too, to be sent to others.
@@ -139,7 +140,7 @@ struct cl_raft_node_counters {
     uint64_t frames_in, frames_refused;           /* refused: neither of the core nor of a node, or not for this one */
     uint64_t other_settings, other_settings_node; /* of those refused: for its group settings; the last node that was */
     uint64_t other_voters, other_voters_node;     /* the same: for it began with other voters */
-    /* Of those refused, without logs: for its node was known in another life; the last node that was; not known yet. */
+    /* Of those refused: for its node was known in another life, or with another log; the last node that was; not known yet. */
     uint64_t other_life, other_life_node, unknown_life;
     uint64_t commands, queries; /* of own clients and forwarded */
     uint64_t answered, answers_busy, answers_retry, answers_refused;
@@ -175,7 +176,8 @@ CL_API int cl_raft_node_state(const struct cl_raft_node *node);
 CL_API const char *cl_raft_node_why(const struct cl_raft_node *node); /* STOPPED: one sentence; else "" */
 /* When it began to lead, on env.now_ns; 0: it does not lead. */
 CL_API uint64_t cl_raft_node_led_ns(const struct cl_raft_node *node);
-/* Without a log: whether it knows node `id`, and in no other life than this one. */
+/* Its life. Whether it knows node `id`, for good if it has a log, and in no other life than this one. */
+CL_API uint64_t cl_raft_node_life(const struct cl_raft_node *node);
 CL_API int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint64_t life);
 /* The voters that it began with: how many; 0: it joined. Good once it is RUNNING. */
 CL_API uint32_t cl_raft_node_first_voters(const struct cl_raft_node *node, uint32_t ids[16]);

@@ -18,6 +18,14 @@ uint32_t node_disk_entry_bytes(const struct cl_log *log, uint32_t wanted)
     return log && cl_log_state(log) == CL_LOG_READY ? cl_min(wanted, cl_log_max_bytes(log)) : wanted;
 }
 
+uint64_t node_disk_life(const struct cl_log *log)
+{
+    struct cl_log_report report;
+    cl_log_report(log, &report);
+    uint32_t life = (uint32_t)node_digest(0, report.area_id);
+    return life ? life : 1;
+}
+
 int node_disk_new(struct cl_raft_node *node, char err[256])
 {
     if (!node->config.log)
@@ -66,8 +74,10 @@ static void write_done(struct cl_log_op *op)
     d->ops_count--;
     if (o->what == NODE_ENTRY)
         cl_raft_persisted(d->node->raft, o->index, o->term, o->generation);
-    else if (o->what == NODE_HARD)
+    if (o->what == NODE_HARD) {
+        node_lives_saved(d->node, o->lives);
         cl_raft_hard_persisted(d->node->raft, o->hard_seq);
+    }
 }
 
 /* A request to be filled in; NULL: as many are in flight as can be. It counts once the log took it. */
@@ -115,6 +125,8 @@ static bool write_hard(struct node_disk *d)
     put32(meta + 48, d->node->config.max_sessions);
     put32(meta + 52, d->node->config.reply_bytes);
     node_first_put(d->node, meta + 56);
+    node_lives_put(d->node, meta + 56 + NODE_FIRST_BYTES);
+    o->lives = d->node->lives.count;
     o->hard_seq = d->hard_seq;
     o->op.data = meta;
     o->op.bytes = sizeof(meta);

@@ -7,10 +7,11 @@
 #include "node_internal.h"
 
 #define NODE_META_MAGIC 0x4d524c43u /* "CLRM" */
-#define NODE_META_VERSION 2
+#define NODE_META_VERSION 3
 /* u32 magic, u32 version, u64 cluster, u64 term, u32 vote, u32 id, u64 machine's settings, u64 session_ms, u32 max_sessions,
- * u32 reply_bytes, the first voters (node_first.c) */
-#define NODE_META_BYTES (56 + NODE_FIRST_BYTES)
+ * u32 reply_bytes, the first voters (node_first.c), the logs of the others (node_lives.c) */
+#define NODE_META_BYTES (56 + NODE_FIRST_BYTES + NODE_LOGS_BYTES)
+_Static_assert(NODE_META_BYTES <= CL_LOG_META_BYTES, "what a log has room for");
 
 enum node_what { NODE_ENTRY, NODE_HARD, NODE_CUT };
 
@@ -18,7 +19,7 @@ enum node_what { NODE_ENTRY, NODE_HARD, NODE_CUT };
 struct node_op {
     struct cl_log_op op;
     uint64_t index, term, hard_seq;
-    uint32_t generation;
+    uint32_t generation, lives;
     int what;
 };
 

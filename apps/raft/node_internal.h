@@ -2,7 +2,7 @@
  *
  * node.c           making one, the loop, frames in          node_client.c    commands, queries, answers
  * node_forward.c   asking the leader                        node_snapshot.c  snapshots, taken and installed
- * node_round.c     when a batch of commands goes        node_lives.c     nodes without logs that come back
+ * node_round.c     when a batch of commands goes        node_lives.c     nodes that come back and have forgotten
  * node_first.c     the voters that a group began with
  * node_disk.c      writes          node_save.c   snapshots made durable          node_recover.c   reading back
  * session.c        sessions        node_clock.c    the log's clock */
@@ -82,7 +82,7 @@ struct node_stamp {
     uint64_t ms, ns;
 };
 
-#define NODE_LIVES 64u /* ids that a group without logs may ever have had */
+#define NODE_LIVES 64u /* ids that a group may ever have had */
 
 struct node_life {
     uint64_t life; /* 0: of more than one it was heard, so it is refused in any */
@@ -90,10 +90,11 @@ struct node_life {
     uint32_t told; /* of how many lives it has told that it knows */
 };
 
-/* Of the nodes of a group without logs, this one's first. node_lives.c */
+/* Of the nodes of a group, this one's first. node_lives.c */
 struct node_lives {
     struct node_life known[NODE_LIVES];
-    uint32_t count; /* 0: this node has a log */
+    uint32_t count;
+    uint32_t durable; /* so many of them are noted in the log */
     uint64_t next_ns;
 };
 
@@ -178,6 +179,11 @@ uint64_t node_clock_stamp(struct cl_raft_node *node);
 
 /* node_lives.c */
 void node_lives_new(struct cl_raft_node *node);
+#define NODE_LOGS_BYTES 124 /* u32 how many, 15 times u32 id, u32 life of its log */
+void node_lives_put(const struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES]);
+void node_lives_get(struct cl_raft_node *node, const uint8_t in[NODE_LOGS_BYTES]);
+/* The first so many are durable. */
+void node_lives_saved(struct cl_raft_node *node, uint32_t count);
 /* Tell those members that may not know all that this node knows; once in an election timeout. */
 void node_lives_tell(struct cl_raft_node *node);
 /* Whether a message of that node in that life may be taken. If not, it is counted, and the node is told. */
@@ -226,6 +232,8 @@ int node_restore(struct cl_raft_node *node, const struct node_blob *blob, struct
 /* Of an entry that fits the log, if there is one, `wanted` at most. */
 uint32_t node_disk_entry_bytes(const struct cl_log *log, uint32_t wanted);
 int node_disk_new(struct cl_raft_node *node, char err[256]);
+/* The life of a node with that log: another one if the log is made again. */
+uint64_t node_disk_life(const struct cl_log *log);
 void node_disk_delete(struct cl_raft_node *node);
 void node_disk_recover(struct cl_raft_node *node);
 void node_disk_write(struct cl_raft_node *node, const struct cl_raft_ready *ready);

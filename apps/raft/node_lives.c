@@ -1,9 +1,11 @@
-/* Groups without logs: a node that ended and is started again under its id has forgotten its votes and what it acknowledged, and must
- * not take part as if it had not. It cannot know that it was there before, so the others have to.
+/* Nodes that have forgotten: without a log one that ended and is started again under its id, with logs one whose log was lost and made
+ * again. It does not know its votes and what it acknowledged, and must not take part as if it did. It cannot know that it was there
+ * before, so the others have to.
  *
- * Each life of a node has a random number, which goes with its messages (wire.h). Nobody takes a message from a node that it does not
- * know, nor from one that it knows in another life; so who was promised something knows in which life. Lives are told in frames
- * of their own:
+ * Each life of a node has a random number, which goes with its messages (wire.h). A log's is drawn when it is made, so with logs a life
+ * lasts for as long as the log. Nobody takes a message from a node that it does not
+ * know, nor from one that it knows in another life; so who was promised something knows in which life. With a log it knows when that
+ * is noted in its own log, beside its vote. Lives are told in frames of their own:
  *
  *     0  u32 magic "CLRL"   4  u8 version, u8 count, u8 whether to answer, u8 0   8  u32 CRC32C with this field 0   12  u32 bytes
  *    16  u64 cluster   24  u32 from, u32 to   32  u64 from's life   40  u64 to's, as far as the sender knows; 0: it does not
@@ -13,17 +15,22 @@
  * had before all of it was stopped; others are answered. Who reads of itself in another life stops. What one node knows, the others hear, too,
  * also those that are added later; a node of which two lives were heard is refused in both.
  *
- * So a node that comes back is refused by all who heard of its former life, from itself or from others, and have not ended since. If
- * all have ended nobody knows anything, and nothing that was promised is left either. Not covered: nodes that started after that life had
- * ended and reach nobody who knew of it. They and the one that came back may go on together, until they do reach one. */
+ * So a node that comes back is refused by all who heard of its former life, from itself or from others, and have not forgotten since. If
+ * all have, nobody knows anything, and nothing that was promised is left either. Not covered: nodes that started (with logs: for the first
+ * time) after that life had ended, and reach nobody who knew of it. They and the one that came back may go on together, until they do
+ * reach one. Nor a majority of the first voters that have all forgotten and reach none of the others.
+ *
+ * The log has room for 15 others: members first. Of its life 32 bits go there, and so are all that count. */
 #include "node_internal.h"
 #include "../../libos/storage/crc32c.h"
 #include "bytes.h"
+#include <string.h>
 
 #define MAGIC 0x4c524c43u
 #define VERSION 2
 #define HEADER 64
 #define ITEM 16
+#define NODE_LOGS ((NODE_LOGS_BYTES - 4) / 8)
 
 struct lives_frame {
     uint32_t from, count;
@@ -50,8 +57,48 @@ static struct node_life *add(struct node_lives *l, uint32_t id, uint64_t life)
 
 void node_lives_new(struct cl_raft_node *node)
 {
-    if (node->config.raft.life)
-        add(&node->lives, node->config.raft.id, node->config.raft.life);
+    add(&node->lives, node->config.raft.id, node->config.raft.life);
+    node->lives.durable = node->config.log ? 1 : NODE_LIVES;
+}
+
+static bool is_member(const struct cl_raft_status *s, uint32_t id)
+{
+    for (uint32_t i = 0; i < CL_RAFT_MAX_NODES; i++)
+        if ((i < s->members.n_voters && s->members.voters[i] == id) ||
+            (i < s->members.n_outgoing && s->members.outgoing[i] == id) ||
+            (i < s->members.n_learners && s->members.learners[i] == id))
+            return true;
+    return false;
+}
+
+void node_lives_put(const struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES])
+{
+    const struct node_lives *l = &node->lives;
+    struct cl_raft_status s;
+    uint32_t n = 0;
+    cl_raft_status(node->raft, &s);
+    memset(out, 0, NODE_LOGS_BYTES);
+    for (int members = 1; members >= 0; members--)
+        for (uint32_t i = 1; i < l->count && n < NODE_LOGS; i++)
+            if (is_member(&s, l->known[i].id) == members) {
+                put32(out + 4 + 8 * n, l->known[i].id);
+                put32(out + 8 + 8 * n++, (uint32_t)l->known[i].life);
+            }
+    put32(out, n);
+}
+
+void node_lives_get(struct cl_raft_node *node, const uint8_t in[NODE_LOGS_BYTES])
+{
+    struct node_lives *l = &node->lives;
+    for (uint32_t i = 0, n = get32(in); i < n && i < NODE_LOGS; i++)
+        if (!find(l, get32(in + 4 + 8 * i)))
+            add(l, get32(in + 4 + 8 * i), get32(in + 8 + 8 * i));
+    l->durable = l->count;
+}
+
+void node_lives_saved(struct cl_raft_node *node, uint32_t count)
+{
+    node->lives.durable = cl_max(node->lives.durable, count);
 }
 
 static void tell(struct cl_raft_node *node, uint32_t to, uint64_t to_life, bool ask)
@@ -92,7 +139,7 @@ void node_lives_tell(struct cl_raft_node *node)
 {
     struct node_lives *l = &node->lives;
     struct cl_raft_status s;
-    if (!l->count || node->now_ns < l->next_ns)
+    if (node->now_ns < l->next_ns)
         return;
     l->next_ns = node->now_ns + node->config.raft.election_ticks * node->config.tick_ns;
     cl_raft_status(node->raft, &s);
@@ -107,19 +154,19 @@ void node_lives_tell(struct cl_raft_node *node)
 bool node_life_good(struct cl_raft_node *node, uint32_t from, uint64_t life)
 {
     struct node_lives *l = &node->lives;
-    if (!l->count)
-        return true;
     const struct node_life *known = find(l, from);
-    if (known && life && known->life == life)
+    bool same = known && life && known->life == life;
+    if (same && known < l->known + l->durable)
         return true;
     cl_count(&node->count.frames_refused, 1);
-    if (known) {
+    if (known && !same) {
         cl_store_relaxed(&node->count.other_life_node, from);
         cl_count(&node->count.other_life, 1);
     } else {
         cl_count(&node->count.unknown_life, 1);
     }
-    tell(node, from, life, true);
+    if (!same)
+        tell(node, from, life, true);
     return false;
 }
 
@@ -163,11 +210,12 @@ static void stop_if_known(struct cl_raft_node *node, const struct lives_frame *f
     const struct cl_raft_config *c = &node->config.raft;
     for (uint32_t i = 0; i < f->count && f->to_life == c->life; i++)
         if (get32(f->items + i * ITEM) == c->id && get64(f->items + i * ITEM + 8) != c->life)
-            node_stop(node,
-                      "it keeps no log and was started again under its id, so it has forgotten its votes and what it "
-                      "acknowledged, and node %u, which knew it before, refuses it: add it under another id, or start "
-                      "the whole group with logs",
-                      f->from);
+            node_stop(
+                node,
+                "it %s, so it has forgotten its votes and what it acknowledged, and node %u, which knew it before, "
+                "refuses it: add it under another id%s",
+                node->config.log ? "had another log" : "keeps no log and was started again under its id", f->from,
+                node->config.log ? ", or start it with the log that it had" : ", or start the whole group with logs");
 }
 
 bool node_lives_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes)
@@ -184,14 +232,17 @@ bool node_lives_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t b
         return true;
     stop_if_known(node, &f);
     struct node_life *from = find(l, f.from);
-    if (node->state != CL_RAFT_RUNNING || (from && !node_life_good(node, f.from, f.life)) ||
+    if (node->state != CL_RAFT_RUNNING || (from && from->life != f.life && !node_life_good(node, f.from, f.life)) ||
         !node_first_good(node, f.from, get64(data + 56)))
         return true;
     if (f.to_life != node->config.raft.life) {
         tell(node, f.from, f.life, true);
         return true;
     }
+    uint32_t before = l->count;
     bool at_odds = learn(l, &f);
+    if (at_odds || l->count != before)
+        node_disk_rewrite(node);
     from = find(l, f.from);
     if (from)
         from->told = f.count;
@@ -200,9 +251,14 @@ bool node_lives_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t b
     return true;
 }
 
+uint64_t cl_raft_node_life(const struct cl_raft_node *node)
+{
+    return node->config.raft.life;
+}
+
 int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint64_t life)
 {
-    for (uint32_t i = 0; i < node->lives.count; i++)
+    for (uint32_t i = 0; i < cl_min(node->lives.count, node->lives.durable); i++)
         if (node->lives.known[i].id == id)
             return node->lives.known[i].life == life;
     return 0;

@@ -92,6 +92,7 @@ static bool read_meta(struct node_disk *d)
         node_stop(d->node, "the log does not say who voted first in the group: it was not written by a Raft node");
         return false;
     }
+    node_lives_get(d->node, meta + 56 + NODE_FIRST_BYTES);
     d->term = get64(meta + 16);
     d->vote = get32(meta + 24);
     return true;

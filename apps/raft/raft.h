@@ -136,7 +136,7 @@ struct cl_raft_config {
     uint64_t cluster;               /* messages of another cluster are refused */
     uint64_t group_settings;        /* goes with messages, to be compared by a node, which fills it in (node.h) */
     uint64_t first_voters;          /* the same: a digest of who voted first; 0: not known yet (node_first.c) */
-    uint64_t life;                  /* the same; 0: it has a log (node_lives.c) */
+    uint64_t life;                  /* the same: of a node without a log, or of its log; 0: none (node_lives.c) */
     uint64_t seed;                  /* of election timeouts; mixed with the id */
     uint32_t pending_reads;         /* [1024] reads that wait at one time */
     struct cl_raft_members members; /* a new cluster's; cl_raft_restore may bring others */

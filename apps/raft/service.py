@@ -33,6 +33,20 @@ WATCH_S = 0.2
 LATE_S = 1.0
 """A disk that is silent for so long is spoken of."""
 
+REFUSALS = {
+    "other_settings": ", and is refused by it: they were started with other group settings. memory_bytes, election_ms,"
+    " lease, max_sessions, session_ms, reply_bytes and entry_bytes (a log of less than 2.1 MiB lowers it), and whether"
+    " it has a log, must be the same on every node of a group; here it is {settings}. Stop the one that differs, and"
+    " start it like the others",
+    "other_voters": ", and is refused by it: their groups began with other voters, this one's with {voters}. Those are"
+    " the peers of a node's first start, for good, and must be equal on all. Stop the one that is wrong, make its log"
+    " anew, and start it with the peers that the others began with, or, if it is to be added, with join=yes",
+    "other_life": ": it keeps no log and was started again under its id, or its log is another one than it was, so it"
+    " has forgotten its votes and what it acknowledged. Add it under another id, start it with the log that it had, or"
+    " start the whole group with logs",
+}
+"""Why a node is refused, by its counter of struct cl_raft_node_counters."""
+
 MAX_SESSIONS = 256
 """Sessions of clients at one time, if `serve` is not told otherwise. Each keeps its last reply."""
 
@@ -96,15 +110,13 @@ class RaftService:
 
     def _watch(self) -> None:
         """Say it once if the node stops, each time its disk is late, once if it can make no snapshots, and once
-        of each node whose group settings or first voters are others: a replica that does not vote, or soon takes no
+        of each node that is refused, and why: a replica that does not vote, or soon takes no
         more commands, must not go unnoticed."""
         node = lib.cl_raft_service_node(self._ptr)
         s = ffi.new("struct cl_raft_status *")
         counters = ffi.new("struct cl_raft_node_counters *")
         durable, since, told, told_large, told_failed = -1, 0.0, False, False, False
-        unlike: set[int] = set()
-        former: set[int] = set()
-        others: set[int] = set()
+        refused: set[tuple[str, int]] = set()
         while not self._closing.wait(WATCH_S):
             if lib.cl_raft_node_state(node) == lib.CL_RAFT_STOPPED:
                 why = ffi.string(lib.cl_raft_node_why(node)).decode()
@@ -112,32 +124,12 @@ class RaftService:
                 return
             lib.cl_raft_service_status(self._ptr, s)
             lib.cl_raft_node_counters(node, counters)
-            if counters.other_settings and (other := int(counters.other_settings_node)) not in unlike:
-                unlike.add(other)
-                text = (
-                    "Raft node %d refuses node %d, and is refused by it: they were started with other group settings."
-                    " memory_bytes, election_ms, lease, max_sessions, session_ms, reply_bytes and entry_bytes (a log of"
-                    " less than 2.1 MiB lowers it), and whether it has a log, must be the same on every node of a"
-                    " group; here it is %s. Stop the one that differs, and start it like the others"
-                )
-                _LOGGER.error(text, self.id, other, self._settings)
-            if counters.other_voters and (other := int(counters.other_voters_node)) not in others:
-                others.add(other)
-                text = (
-                    "Raft node %d refuses node %d, and is refused by it: their groups began with other voters,"
-                    " this one's with %s. Those are the peers of a node's first start, for good, and must be equal on"
-                    " all. Stop the one that is wrong, make its log anew, and start it with the peers that the others"
-                    " began with, or, if it is to be added, with join=yes"
-                )
-                _LOGGER.error(text, self.id, other, self._first_voters(node))
-            if counters.other_life and (other := int(counters.other_life_node)) not in former:
-                former.add(other)
-                text = (
-                    "Raft node %d refuses node %d: it keeps no log and was started again under its id, so it has"
-                    " forgotten its votes and what it acknowledged. Add it under another id, or start the whole group"
-                    " with logs"
-                )
-                _LOGGER.error(text, self.id, other)
+            for field, why in REFUSALS.items():
+                other = int(getattr(counters, f"{field}_node"))
+                if getattr(counters, field) and (field, other) not in refused:
+                    refused.add((field, other))
+                    why = why.format(settings=self._settings, voters=self._first_voters(node))
+                    _LOGGER.error("Raft node %d refuses node %d%s", self.id, other, why)
             if counters.snapshots_too_large and not told_large:
                 told_large = True
                 text = (

@@ -9,14 +9,14 @@
  *   104  u64 life           112  u64 first_voters        120  entries; or a configuration and a snapshot's chunk
  *
  * An entry: u64 term, u32 bytes, u32 kind, its bytes. A configuration: u8 voters, u8 outgoing, u8 learners, u8 0, then their
- * ids, u32 each. Version 4. A decoder refuses what it does not know; there is nothing optional. */
+ * ids, u32 each. Version 5, since which a node with a log has a life, too. A decoder refuses what it does not know; there is nothing optional. */
 #ifndef CORELANE_APPS_RAFT_WIRE_H
 #define CORELANE_APPS_RAFT_WIRE_H
 
 #include "raft.h"
 
 #define RAFT_ENTRY_HEADER 16
-#define RAFT_WIRE_VERSION 4
+#define RAFT_WIRE_VERSION 5
 
 // cffi: begin
 #define CL_RAFT_HEADER_BYTES 120

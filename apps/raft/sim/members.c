@@ -2,13 +2,14 @@
  *
  * A node whose disk is damaged before its end must say so and not start: what it acknowledged may be gone, and with a log cut
  * short it could vote and lead as if it had never been. The world leaves it dead. An operator may take it out of the
- * configuration and bring another node in, which gets everything from the leader. The same node with an empty disk never comes
- * back: it would not know for whom it voted.
+ * configuration and bring another node in, which gets everything from the leader. The same node with an empty disk would
+ * not know for whom it voted.
  *
- * Without logs a node that crashed is started again under its id all the same, as somebody might, and must be refused and stop.
+ * Without logs a node that crashed is started again under its id all the same, as somebody might, and must be refused and stop. With
+ * logs that is done to one whose log was lost in a crash: it is given a new one.
  *
  * Rot, and crashes without logs, take at most so many that the others are a majority of every configuration that any node knows: more, and committed
- * entries are gone, whatever the protocol does. And a node without a log crashes only when all others know it (node_lives.c), and the first
+ * entries are gone, whatever the protocol does. And a node that will have forgotten crashes only when all others know it (node_lives.c), and the first
  * voters that never did are a majority of those: who is started again takes these for its group, whoever belongs to it now. */
 #include "world.h"
 

@@ -82,17 +82,26 @@ static void real_unmake(struct sim_world *w, struct sim_node *n)
     n->real = NULL;
 }
 
-static void real_reset(struct sim_world *w, struct sim_node *n)
+/* What it acknowledged was true when it did, so `held` stays. */
+static void real_lose_log(struct sim_world *w, struct sim_node *n)
 {
     (void)w;
     struct real *r = real_of(n);
-    forget(r);
     if (r->blk)
         cl_blk_close(r->blk);
     r->blk = NULL;
-    r->said = r->held = r->held_snapshot = 0;
+    r->said = 0;
+    r->began = false;
+}
+
+static void real_reset(struct sim_world *w, struct sim_node *n)
+{
+    struct real *r = real_of(n);
+    forget(r);
+    real_lose_log(w, n);
+    r->held = r->held_snapshot = 0;
     r->bad = REAL_GOOD;
-    r->hurt = r->slow = r->hung = r->began = false;
+    r->hurt = r->slow = r->hung = false;
 }
 
 static int real_start(struct sim_world *w, struct sim_node *n)
@@ -226,7 +235,7 @@ static int new_node(struct real *r)
         .env = {r, real_clock, env_wall_ms, env_send, env_answer},
         .machine = real_machine(r),
         .log = r->log,
-        .life = r->life = sim_mix(w->swarm.config.seed + (uint64_t)n->epoch * SIM_NODES + n->id) | 1,
+        .life = sim_mix(w->swarm.config.seed + (uint64_t)n->epoch * SIM_NODES + n->id) | 1,
         .tick_ns = w->swarm.tick_ns,
         .snapshot_bytes = real_snapshot_bytes(r),
         .max_sessions = w->swarm.max_sessions,
@@ -274,7 +283,7 @@ static void stopped(struct real *r, const char *why)
     if (n->failed)
         return;
     sim_say(w, "#%u stops: %s", n->id, why);
-    if (strstr(why, "keeps no log")) {
+    if (strstr(why, "forgotten its votes")) {
         n->failed = true;
         r->running = false;
         return sim_lost(w, n, why);
@@ -398,8 +407,9 @@ static void real_event(struct sim_world *w, struct sim_node *n, const struct sim
 
 static bool real_knows(struct sim_node *n, const struct sim_node *other)
 {
-    struct real *theirs = other->real;
-    return real_of(n)->running && theirs->running && cl_raft_node_knows(real_of(n)->node, other->id, theirs->life);
+    const struct real *mine = real_of(n), *theirs = other->real;
+    return mine->running && theirs->running &&
+           cl_raft_node_knows(mine->node, other->id, cl_raft_node_life(theirs->node));
 }
 
 static uint64_t real_owes(struct sim_node *n)
@@ -440,6 +450,7 @@ const struct sim_body sim_real = {
     .fail_disk = real_fail_disk,
     .mend_disk = real_mend_disk,
     .rot = real_rot,
+    .lose_log = real_lose_log,
     .holds = real_holds,
     .knows = real_knows,
     .owes = real_owes,

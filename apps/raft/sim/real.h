@@ -31,8 +31,7 @@ struct real {
     struct sim_machine machine;   /* its own sessions are not used: the node has some */
     struct sim_store store;       /* CL_RAFT_SIM_KV: the state machine that answers; the other one must say the same */
     bool running;
-    bool began;    /* its log says who voted first */
-    uint64_t life; /* where there are no logs */
+    bool began; /* its log says who voted first */
     enum real_bad bad;
     bool hurt;       /* it was, or may have been, in this life: what was submitted meanwhile may fail later */
     bool slow, hung; /* and this to be slow, or to do nothing */

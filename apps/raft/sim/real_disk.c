@@ -72,7 +72,7 @@ int real_new_disk(struct real *r)
     struct cl_blk *inner = NULL;
     char err[256] = "no memory";
     struct cl_blk_fault_config whole = whole_config(r);
-    struct cl_log_layout layout = {.area_id = whole.seed, .snapshot_bytes = real_snapshot_bytes(r)};
+    struct cl_log_layout layout = {.area_id = whole.seed + r->owner->remade, .snapshot_bytes = real_snapshot_bytes(r)};
     int rc = cl_blk_memory_new(&memory, &inner, err);
     if (!rc) {
         rc = cl_blk_fault_new(inner, &whole, &r->blk, err);

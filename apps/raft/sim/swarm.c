@@ -118,4 +118,6 @@ void sim_swarm_draw(struct sim_world *w)
     s->logless = w->options.mode != CL_RAFT_SIM_CORE && !below(w, 8);
     s->channel = w->options.mode != CL_RAFT_SIM_CORE && !below(w, 4);
     s->other_peers = w->options.mode != CL_RAFT_SIM_CORE && below(w, 2);
+    if (w->options.mode != CL_RAFT_SIM_CORE && !s->logless)
+        s->remade_ppm = (uint32_t)ONE_OF(w, 0, 0, 20000, 200000);
 }

@@ -72,7 +72,7 @@ void sim_send(struct sim_world *w, uint32_t from, uint32_t to, struct sim_packet
 
 void sim_started(struct sim_world *w, struct sim_node *n)
 {
-    n->doomed &= w->swarm.logless; /* what was damaged is not needed, or was there twice */
+    n->doomed &= w->swarm.logless || n->remade; /* what was damaged is not needed, or was there twice */
     sim_check_start(w, n);
     sim_say(w, "#%u starts, term %lu, snapshot %lu", n->id, n->watch.term, n->watch.last);
 }
@@ -109,6 +109,7 @@ bool sim_crash(struct sim_world *w, struct sim_node *n)
 {
     if (w->swarm.logless && !sim_may_forget(w, n))
         return false;
+    bool remade = sim_chance(&w->random[SIM_R_DISK], w->swarm.remade_ppm) && sim_may_forget(w, n);
     if (w->body->core(n)) /* what it did in this step counts, too */
         sim_check_node(w, n);
     sim_say(w, "-- #%u crashes", n->id);
@@ -122,6 +123,14 @@ bool sim_crash(struct sim_world *w, struct sim_node *n)
         n->doomed = true;
         n->promised = 0;
         w->result->forgotten_lives++;
+    }
+    if (remade) {
+        w->body->lose_log(w, n);
+        n->remade++;
+        n->doomed = true;
+        n->promised = 0;
+        w->result->remade_logs++;
+        sim_say(w, "-- #%u's log is lost, and it is given another", n->id);
     }
     return true;
 }
@@ -335,6 +344,7 @@ static void begin(struct sim_world *w)
         n->id = i + 1;
         n->slot = i;
         n->up = n->failed = n->lost = n->doomed = false;
+        n->remade = 0;
         n->members = (struct cl_raft_members){0};
         n->promised = 0;
         n->watch = (struct sim_watch){.terms = n->watch.terms};

@@ -105,6 +105,7 @@ struct sim_swarm {
     uint32_t readers;     /* every second client only reads, and from leaders that may be none any more */
     uint32_t channel;     /* NODE: nodes talk over ../channel.h */
     uint32_t logless;     /* NODE: nobody has a log, so who crashes must not come back */
+    uint32_t remade_ppm;  /* NODE: of crashes that take the log, so that it is made again */
     uint32_t other_peers; /* NODE: who is started again is told of other first members */
     uint32_t loyal;       /* all clients stay with a node that was left alone: its log grows apart */
     uint32_t prefix_ppm;  /* CORE: messages that bring fewer entries than they could */
@@ -140,6 +141,8 @@ struct sim_body {
     void (*mend_disk)(struct sim_world *w, struct sim_node *n);
     /* Damage what the disk of a node that is down holds. False: nothing was damaged. */
     bool (*rot)(struct sim_world *w, struct sim_node *n);
+    /* The log of a node that is down is gone: it is given an empty one when it starts. NULL: never asked for. */
+    void (*lose_log)(struct sim_world *w, struct sim_node *n);
     /* Whether an entry is durable at this node. NULL: the world cannot look. */
     bool (*holds)(struct sim_node *n, uint64_t index, uint64_t term);
     /* Whether it knows another one in its present life. NULL: nobody asks. */
@@ -167,10 +170,11 @@ struct sim_watch {
 struct sim_node {
     uint32_t id, slot; /* id = slot + 1 */
     bool up;
-    bool failed; /* its disk said no: it is silent until it is restarted */
-    bool doomed; /* its disk was damaged, and it has not started since; or it came back without a log */
-    bool lost;   /* it said so: it stays away for good */
-    bool voted;  /* in this step, or asked for votes, or (NODE) took a snapshot */
+    bool failed;     /* its disk said no: it is silent until it is restarted */
+    bool doomed;     /* its disk was damaged, and it has not started since; or it came back without its log */
+    uint32_t remade; /* so many logs it had before this one */
+    bool lost;       /* it said so: it stays away for good */
+    bool voted;      /* in this step, or asked for votes, or (NODE) took a snapshot */
     struct cl_raft_members members;   /* as it knew them when it went down */
     uint64_t promised, promised_term; /* the newest entry that it acknowledged and has not truncated since */
     uint32_t epoch;

@@ -168,6 +168,25 @@ def test_a_leader_that_loses_its_place_says_that_it_does_not_know(nodes):
     assert b"lost" not in nodes.machines[nodes.leader()].commands
 
 
+def test_who_waits_for_entries_that_another_leader_put_others_in_place_of_is_told_to_ask_again(nodes):
+    old = nodes.leader()
+    nodes.run(20)
+    nodes.cut.add(old)
+    tokens = []
+    for n in range(3):
+        assert nodes.command(old, b"mine %d" % n) is None
+        tokens.append(nodes.token)
+    stalled = nodes.nodes.pop(old)  # it does not notice that nobody answers it
+    new = nodes.leader()
+    for n in range(5):
+        assert nodes.command(new, b"theirs %d" % n)[0] == "ok"
+    nodes.nodes[old] = stalled
+    nodes.cut.clear()
+    nodes.run(50)
+    assert nodes.machines[old].commands == [b"theirs %d" % n for n in range(5)]
+    assert [nodes.answers[token] for token in tokens] == [[("retry", b"")]] * 3
+
+
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_leader_that_hears_of_its_end_by_a_snapshot_says_that_it_does_not_know(committed):
     """Its command is in the snapshot or not: it cannot tell, and its client must not wait for ever."""

@@ -157,7 +157,7 @@ def test_nodes_that_began_with_other_voters_refuse_each_other(disks):
     for i in (1, 2, 3):  # nobody speaks to 4
         counters = nodes.nodes[i].counters()
         assert counters["other_voters"] > 0
-        assert counters["other_voters"] == counters["frames_refused"]
+        assert counters["other_voters"] == counters["frames_refused"] - counters["unknown_life"]
         assert counters["other_voters_node"] in ((3, 4) if i < 3 else (1, 2))
     assert nodes.machines[3].commands == nodes.machines[4].commands == []
 
@@ -190,7 +190,7 @@ def test_who_joins_learns_of_the_first_voters_and_keeps_that(disks):
     nodes.run(50)
     assert change(nodes, [1, 2, 3], [4, 5]) == 0
     assert nodes.machines[5].commands == []
-    assert nodes.nodes[5].counters()["other_voters_node"] == nodes.leader()
+    assert nodes.nodes[5].counters()["other_voters_node"] in (1, 2, 3, 4)
 
 
 def why_it_stops(log) -> str:
@@ -219,4 +219,4 @@ def test_a_log_of_another_version_is_refused(disks):
     assert lib.cl_log_meta_set(log, op) == 0
     for _ in range(50):
         lib.cl_log_pump(log)
-    assert "not that of a Raft node of this version (2)" in why_it_stops(log)
+    assert "not that of a Raft node of this version (3)" in why_it_stops(log)

@@ -1,4 +1,6 @@
-"""Groups without logs: a node that is started again under its id has forgotten what it promised, and is not let in."""
+"""A node that is started again under its id and has forgotten what it promised is not let in: without logs each that
+ended, with logs one whose log was lost and made again.
+"""
 
 from __future__ import annotations
 
@@ -184,3 +186,151 @@ def test_nodes_with_and_without_logs_are_of_no_group_together(disks):
     assert nodes.command(leader, b"one")[0] == "ok"
     assert nodes.nodes[3].leader == 0
     assert nodes.nodes[leader].counters()["other_settings_node"] == 3
+
+
+def with_logs(disks: list[Disk], n: int = 3) -> Nodes:
+    """A group with logs that has applied b"kept", and whose nodes all know each other."""
+    disks += [Disk(seed=i + 1) for i in range(n)]
+    nodes = Nodes(n, {i + 1: d.open() for i, d in enumerate(disks)})
+    assert nodes.command(nodes.leader(), b"kept")[0] == "ok"
+    nodes.run(50)
+    return nodes
+
+
+def restart(nodes: Nodes, disks: list[Disk], i: int, *, lost: bool = False) -> None:
+    """Node i crashes and is started from its log, or from a new one in its place."""
+    nodes.stop(i)
+    disks[i - 1].crash()
+    if lost:
+        disks[i - 1].close()
+        disks[i - 1] = Disk(seed=100 + i)
+    nodes.start(i, disks[i - 1].open())
+
+
+def stopped_without_its_log(nodes: Nodes, i: int) -> bool:
+    node = nodes.nodes[i]
+    return node.state == "stopped" and "it had another log, so it has forgotten its votes" in node.why
+
+
+def knows(nodes: Nodes, i: int, other: int) -> bool:
+    life = lib.cl_raft_node_life(nodes.nodes[other].ptr)
+    return bool(lib.cl_raft_node_knows(nodes.nodes[i].ptr, other, life))
+
+
+@pytest.mark.parametrize("who", ["leader", "follower"])
+@pytest.mark.parametrize("others_again", [False, True])
+def test_whose_log_was_made_again_is_refused_by_all_who_knew_it(disks, who, others_again):
+    nodes = with_logs(disks)
+    leader = nodes.leader()
+    victim = leader if who == "leader" else 1 + leader % 3
+    others = [i for i in (1, 2, 3) if i != victim]
+    for i in others if others_again else ():  # what they know is in their logs
+        restart(nodes, disks, i)
+    restart(nodes, disks, victim, lost=True)
+    nodes.run(100)
+    assert stopped_without_its_log(nodes, victim)
+    assert "start it with the log that it had" in nodes.nodes[victim].why
+    assert sum(nodes.nodes[i].counters()["other_life"] for i in others) > 0
+    nodes.stop(victim)
+    assert nodes.command(nodes.leader(), b"more") == ("ok", b"2")
+    assert nodes.query(nodes.leader()) == ("ok", b"kept,more")
+
+
+def test_an_acknowledged_command_outlives_the_log_of_a_voter(disks):
+    """It was on two disks; one is replaced, the other cannot be reached, and the third, which lacks it, can."""
+    nodes = with_logs(disks)
+    leader = nodes.leader()
+    victim, third = (i for i in (1, 2, 3) if i != leader)
+    nodes.cut.add(third)
+    assert nodes.command(leader, b"acknowledged") == ("ok", b"2")
+    nodes.cut = {leader}
+    restart(nodes, disks, victim, lost=True)
+    nodes.run(300)
+    assert nodes.nodes[third].leader == 0
+    assert stopped_without_its_log(nodes, victim)
+    nodes.cut.clear()
+    nodes.stop(victim)
+    nodes.group.remove(victim)
+    assert nodes.command(nodes.leader(), b"more") == ("ok", b"3")
+    nodes.run(50)
+    assert nodes.machines[third].commands == [b"kept", b"acknowledged", b"more"]
+
+
+def test_a_majority_with_new_logs_does_not_begin_anew_beside_one_that_knew_it(disks):
+    nodes = with_logs(disks)
+    for i in (1, 2):
+        restart(nodes, disks, i, lost=True)
+    nodes.run(300)
+    assert stopped_without_its_log(nodes, 1)
+    assert stopped_without_its_log(nodes, 2)
+    assert nodes.machines[3].commands == [b"kept"]
+
+
+def test_a_group_all_of_whose_logs_were_made_again_begins_anew(disks):
+    nodes = with_logs(disks)
+    nodes.frames.clear()
+    for i in (1, 2, 3):
+        restart(nodes, disks, i, lost=True)
+    assert nodes.command(nodes.leader(), b"new") == ("ok", b"1")
+
+
+def test_a_node_that_was_taken_out_is_replaced_by_one_with_another_id(disks):
+    nodes = with_logs(disks)
+    leader = nodes.leader()
+    victim = 1 + leader % 3
+    restart(nodes, disks, victim, lost=True)
+    nodes.run(50)
+    nodes.stop(victim)
+    disks.append(Disk(seed=4))
+    nodes.start(4, disks[3].open())
+    left = [i for i in (1, 2, 3) if i != victim]
+    for voters, learners in ((left, [4]), ([*left, 4], [])):
+        core = nodes.nodes[nodes.leader()].core
+        assert lib.cl_raft_change_members(core, voters, len(voters), learners, len(learners)) == 0
+        nodes.run(100)
+    assert knows(nodes, 4, leader)
+    assert knows(nodes, leader, 4)
+    nodes.cut.add(next(i for i in left if i != leader))
+    assert nodes.command(leader, b"more") == ("ok", b"2")  # 4 is one of the two
+
+
+def test_nobody_is_listened_to_before_it_is_durable_which_log_it_has(disks):
+    disks += [Disk(seed=i + 1) for i in range(3)]
+    nodes = Nodes(0)
+    nodes.group = [1, 2, 3]
+    nodes.start(1, disks[0].open())
+    nodes.run(5)
+    disks[0].faults(hang=1)
+    for i in (2, 3):
+        nodes.start(i, disks[i - 1].open())
+    nodes.run(200)
+    assert knows(nodes, 2, 3)
+    assert not knows(nodes, 1, 2)
+    assert nodes.nodes[1].leader == 0
+    assert nodes.nodes[1].counters()["unknown_life"] > 0
+    disks[0].faults()
+    nodes.run(200)
+    assert knows(nodes, 1, 2)
+    assert nodes.nodes[1].leader in (1, 2, 3)
+
+
+def test_a_log_has_room_for_the_members_of_a_group_that_had_many(disks):
+    nodes = with_logs(disks)
+    for i in range(4, 24):  # each was a learner for a while
+        nodes.start(i, Disk(seed=i).open())
+        core = nodes.nodes[nodes.leader()].core
+        assert lib.cl_raft_change_members(core, [1, 2, 3], 3, [i], 1) == 0
+        nodes.run(60)
+        assert knows(nodes, 1, i)
+        nodes.stop(i)
+    core = nodes.nodes[nodes.leader()].core
+    assert lib.cl_raft_change_members(core, [1, 2, 3], 3, [], 0) == 0
+    nodes.run(60)
+    leader = nodes.leader()
+    for i in (1, 2, 3):
+        restart(nodes, disks, i)
+        nodes.run(5)
+        assert all(knows(nodes, i, other) for other in (1, 2, 3))
+    restart(nodes, disks, 1 + leader % 3, lost=True)
+    nodes.run(100)
+    assert stopped_without_its_log(nodes, 1 + leader % 3)

@@ -1,5 +1,5 @@
 /* Situations that seeds seldom make, step by step. Each is run as it is, and with the mistake that it is there to find (test_mistakes.py).
- * Usage: scenarios commit|snapshot|lease */
+ * Usage: scenarios commit|snapshot|lease|slot */
 #include "apps/raft/bytes.h"
 #include "apps/raft/node.h"
 #include "drivers/blk_memory.h"
@@ -212,6 +212,74 @@ static void snapshot(void)
     cl_blk_close(blk);
 }
 
+static int answered_with = -1;
+static unsigned answers;
+
+static void take_answer(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes)
+{
+    (void)arg, (void)token, (void)reply, (void)bytes;
+    answered_with = status;
+    answers++;
+}
+
+static int64_t apply_anything(void *arg, uint64_t index, uint64_t clock_ms, const uint8_t *command, uint32_t bytes,
+                              uint8_t *reply, uint32_t room)
+{
+    (void)arg, (void)index, (void)clock_ms, (void)command, (void)bytes, (void)room;
+    reply[0] = 1;
+    return 1;
+}
+
+static void step(struct cl_raft *raft, struct cl_raft_msg m)
+{
+    m.to = 1;
+    CHECK(!cl_raft_step(raft, &m), "a message of type %u is refused\n", m.type);
+}
+
+/* A leader's client waits for entry 2. The leader hears of the next one only by what that one committed as entry 2. */
+static void slot(void)
+{
+    struct cl_raft_node_config config = {
+        .raft = {.id = 1, .log_entries = 64, .log_bytes = 32768, .entry_bytes = 1024, .election_ticks = 1000},
+        .env = {.now_ns = clock_of, .wall_ms = clock_of, .send = send_nothing, .answer = take_answer},
+        .machine = {.apply = apply_anything, .load = load_anything},
+    };
+    struct cl_raft_token token = {{1, 2, 3, 4}};
+    struct cl_raft_node *node;
+    config.raft.members = (struct cl_raft_members){.n_voters = 3, .voters = {1, 2, 3}};
+    CHECK(!cl_raft_node_new(&config, &node, err), "%s\n", err);
+    struct cl_raft *raft = cl_raft_node_core(node);
+    cl_raft_node_poll(node);
+    cl_raft_campaign(raft);
+    step(raft, (struct cl_raft_msg){.type = CL_RAFT_PREVOTE_REPLY, .from = 2, .term = 1});
+    cl_raft_node_poll(node);
+    step(raft, (struct cl_raft_msg){.type = CL_RAFT_VOTE_REPLY, .from = 2, .term = 1});
+    cl_raft_node_poll(node);
+    CHECK(cl_raft_leader(raft) == 1, "does not lead with two votes of three\n");
+    cl_raft_node_submit(node, CL_RAFT_APPLY, 0, 0, (const uint8_t *)"mine", 4, &token);
+    cl_raft_node_poll(node);
+    CHECK(!answers, "is answered before anybody else has it\n");
+    uint8_t entries[16 + 16 + 32 + 6] = {0}; /* two headers (wire.h); the second entry is a command (node_internal.h) */
+    put64(entries, 2);
+    put32(entries + 12, CL_RAFT_NOOP);
+    put64(entries + 16, 2);
+    put32(entries + 24, 32 + 6);
+    put32(entries + 28, CL_RAFT_COMMAND);
+    memcpy(entries + 64, "theirs", 6);
+    step(raft, (struct cl_raft_msg){.type = CL_RAFT_APPEND,
+                                    .from = 3,
+                                    .term = 2,
+                                    .commit = 2,
+                                    .data = entries,
+                                    .n_entries = 2,
+                                    .data_bytes = sizeof(entries)});
+    cl_raft_node_poll(node);
+    CHECK(answers == 1, "has %u answers\n", answers);
+    CHECK(answered_with == CL_RAFT_RETRY, "is told %d of its command, and the entry is another leader's\n",
+          answered_with);
+    cl_raft_node_delete(node);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 2 && !strcmp(argv[1], "commit"))
@@ -220,6 +288,8 @@ int main(int argc, char **argv)
         snapshot();
     else if (argc == 2 && !strcmp(argv[1], "lease"))
         lease();
+    else if (argc == 2 && !strcmp(argv[1], "slot"))
+        slot();
     else
         return 2;
     printf("ok\n");

@@ -120,6 +120,14 @@ MISTAKES = {
     "keeps what its log has behind a snapshot of another": Mistake(
         "apps/raft/node_recover.c", "record->tag == s->tag", "record->tag", 0, "is of another", scenario="snapshot"
     ),
+    "answers who waits for an entry with another leader's in its place": Mistake(
+        "apps/raft/node_client.c",
+        "if (p->term == term)",
+        "if (p->term <= term)",
+        0,
+        "another leader's",
+        scenario="slot",
+    ),
     "a lease that is too long": Mistake(
         "apps/raft/read.c", "+ r->config.election_ticks - lost;", "+ 2 * r->config.election_ticks;", 1000, "leases"
     ),
@@ -156,8 +164,19 @@ MISTAKES = {
     ),
     "lets those in who came back without a log": Mistake(
         "apps/raft/node_lives.c",
-        "const struct node_life *known = find(l, from);\n    if (known && life && known->life == life)",
-        "struct node_life *known = find(l, from);\n    if (known && (known->life = life))",
+        "const struct node_life *known = find(l, from);\n    bool same = known && life && known->life == life;",
+        "struct node_life *known = find(l, from);\n"
+        "    bool same = known && (node->config.log ? known->life == life : (known->life = life));",
+        1000,
+        ANY,
+        mode=1,
+        nodes=3,
+    ),
+    "lets those in whose log was made again": Mistake(
+        "apps/raft/node_lives.c",
+        "const struct node_life *known = find(l, from);\n    bool same = known && life && known->life == life;",
+        "struct node_life *known = find(l, from);\n"
+        "    bool same = known && (node->config.log ? (known->life = life) : known->life == life);",
         1000,
         ANY,
         mode=1,
@@ -223,10 +242,10 @@ MISTAKES = {
         "libos/storage/log_confirm.c",
         "    cl_log_super_want(log, NULL);\n",
         "    cl_log_confirm_said(log, log->view.lsn);\n",
-        4000,
+        1000,
         ANY,
         mode=1,
-        nodes=7,
+        nodes=5,
     ),
     "takes damage for a torn end": Mistake(
         "libos/storage/log_recover.c",
@@ -287,7 +306,7 @@ def build() -> Callable[..., Callable[..., str]]:
     return make
 
 
-@pytest.mark.parametrize("scenario", ["commit", "snapshot", "lease"])
+@pytest.mark.parametrize("scenario", ["commit", "snapshot", "lease", "slot"])
 def test_scenarios_without_a_mistake(scenario, c_program):
     assert c_program(SCENARIOS)(scenario) == "ok\n"
 

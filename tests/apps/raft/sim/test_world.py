@@ -105,6 +105,7 @@ def test_seeds_of_five_real_nodes(shard):
         "wall_jumps",
         "other_peers",
         "forgotten_lives",
+        "remade_logs",
         "datagrams_sent_again",
         "ops_answered",
         "snapshots_made",
