@@ -170,7 +170,7 @@ def test_every_failure_can_be_read():
 CONSEQUENCES = "election safety|leader completeness|state-machine safety|log matching|linearizable|restored|no progress"
 MISTAKES = [
     ("vote-not-kept", "core", False, 10, "votes for"),
-    ("vote-not-kept", "core", True, 5000, "election safety|linearizable"),
+    ("vote-not-kept", "core", True, 10_000, "election safety|linearizable"),
     ("early-durable", "core", False, 10, "acknowledges entry"),
     ("early-durable", "core", True, 300, CONSEQUENCES),
     ("stale-durable", "core", False, 500, "acknowledges entry|not on stable storage"),
