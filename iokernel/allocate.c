@@ -16,22 +16,6 @@
 #define ANSWER_MEMORY 16      /* first answers that answer_ns remembers, about */
 #define ANSWER_MOST_NS 100000 /* one that takes longer is about what the application does */
 
-static inline uint32_t park_of(const struct io_kthread *k)
-{
-    return cl_load_relaxed(k->park);
-}
-
-/* The owner runs, or is on its way. One that sleeps in the kernel says so, and does not. */
-static inline bool has_work(const struct io_core *core)
-{
-    return core->owner && (core->moving || (park_of(core->owner) == CL_KTHREAD_RUNNING && !core->owner->blocked));
-}
-
-static inline struct cl_policy_app *row_of(struct io_cores *c, const struct io_app *app)
-{
-    return &c->table[app->cores.row];
-}
-
 /* A loop that sleeps accounts for nothing, so whoever asks adds the time since (cores.c). What was accounted, and up to
  * when, must fit: while they change, `accounted` is 0. */
 void io_core_account(struct io_loop *loop, struct io_core *core, uint64_t now)
@@ -50,6 +34,27 @@ void io_core_account(struct io_loop *loop, struct io_core *core, uint64_t now)
     cl_store_release(&core->accounted, now); /* release: after what changed */
 }
 
+static inline void fetch(const struct io_kthread *k)
+{
+    const struct cl_arena_kthread *lines = io_lines_of(k);
+    cl_prefetch(&lines->signals);
+    cl_prefetch(&lines->park);
+    cl_prefetch(&lines->rx_head);
+}
+
+/* The words of those who run, or did a moment ago, are in other cores' caches: have them come all at once. */
+static void fetch_words(const struct io_cores *c)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        const struct io_core *core = &c->core[i];
+        if (core->owner)
+            fetch(core->owner);
+        for (unsigned h = 0; h < 2; h++)
+            if (core->hot[h] && core->hot[h] != core->owner)
+                fetch(core->hot[h]);
+    }
+}
+
 static void account(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
@@ -59,7 +64,7 @@ static void account(struct io_loop *loop, uint64_t now)
     for (uint32_t i = 0; i < c->n; i++) {
         struct io_core *core = &c->core[i];
         io_core_account(loop, core, now);
-        core->busy = has_work(core);
+        core->busy = io_core_has_work(core);
         if (core->busy) {
             core->owner->app->cores.held++;
             core->idle_since = 0;
@@ -70,233 +75,6 @@ static void account(struct io_loop *loop, uint64_t now)
         if (core->hot_until)
             c->next_due = cl_min(c->next_due, core->hot_until);
     }
-}
-
-/* Whether k could be given a core, or has one; and take notice of what changed about that. */
-static bool usable(struct io_cores *c, struct io_kthread *k, uint64_t now)
-{
-    struct io_member *m = &k->member;
-    bool running = m->signals.park == CL_KTHREAD_RUNNING;
-    if (m->evicted && (!running || (int64_t)(now - m->evicted_until) >= 0))
-        m->evicted = false;
-    if (m->look_move && !m->core && !m->leaving && !running) { /* siblings need not look on its account */
-        m->look_move = false;
-        io_look(k);
-    }
-    if (cl_unlikely(k->blocked) && !running)
-        io_blocked_over(c, k, now);
-    if (cl_unlikely(m->stalled)) {
-        if ((int64_t)(now - m->retry) >= 0 || io_signals_mark(&m->signals, k->park, k->rx.shared_head) != m->stall_mark)
-            m->stalled = false;
-    }
-    if (cl_unlikely(m->banned))
-        m->banned = (int64_t)(now - m->squat.banned_until) < 0;
-    return !m->dead && !m->stalled && !m->evicted && !m->banned && !k->blocked && !(m->leaving && running);
-}
-
-/* When one that is not usable is considered again at the latest, which nobody announces to a loop that sleeps. */
-static uint64_t barred_until(const struct io_member *m)
-{
-    uint64_t until = UINT64_MAX;
-    if (m->dead)
-        return until;
-    if (m->stalled)
-        until = cl_min(until, m->retry);
-    if (m->evicted)
-        until = cl_min(until, m->evicted_until);
-    if (m->banned)
-        until = cl_min(until, m->squat.banned_until);
-    return until;
-}
-
-/* A uthread has run for a quantum while others wait behind it. */
-static void look_for_quantum(struct io_cores *c, struct io_kthread *k, uint64_t now)
-{
-    struct io_member *m = &k->member;
-    const struct cl_signals *s = m->signals.shared;
-    uint32_t switches = cl_load_relaxed(&s->switches);
-    if (switches != m->switches || !cl_load_relaxed(&s->in_uthread)) {
-        m->switches = switches;
-        m->switches_since = now;
-        return;
-    }
-    if (m->look_quantum || m->signals.waiting == 0 || now - m->switches_since < k->app->cores.quantum_ticks)
-        return;
-    m->look_quantum = true;
-    c->n_quantum++;
-    io_count(k->app->cores.stats.quantum, 1);
-    io_look(k);
-}
-
-/* Those that were told to look, and have: without waiting for the interval, lest the next uthread look, too. */
-static void watch_quanta(struct io_cores *c)
-{
-    for (uint32_t i = 0; i < c->n && c->n_quantum; i++) {
-        struct io_kthread *k = c->core[i].owner;
-        if (!k || !k->member.look_quantum)
-            continue;
-        const struct cl_signals *s = k->member.signals.shared;
-        if (cl_load_relaxed(&s->switches) != k->member.switches || !cl_load_relaxed(&s->in_uthread))
-            io_end_quantum(c, k);
-    }
-}
-
-struct found {
-    uint64_t packet, thread, timer, stored; /* ticks */
-    uint32_t usable, extra;                 /* extra: cores beyond those held that it could use */
-    uint64_t waiting;
-};
-
-static inline void look_at_kthread(struct io_loop *loop, struct io_kthread *k, struct found *f, uint64_t now)
-{
-    struct io_cores *c = &loop->cores;
-    struct io_member *m = &k->member;
-    struct io_signals *s = &m->signals;
-    if (k->sampled) {
-        io_signals_sample(s, k->sample_tail, k->sample_tsc);
-        k->sampled = false;
-    }
-    uint32_t lies = io_signals_look(s, k->park, k->rx.shared_head, k->rx.tail, k->rx.size, now);
-    if (cl_unlikely(lies))
-        io_count(k->app->cores.stats.lies, lies);
-    bool owns = m->core && m->core->busy;
-    m->usable = usable(c, k, now);
-    if (!m->usable && !owns) { /* nothing that it says gets it a core */
-        c->next_due = cl_min(c->next_due, barred_until(m));
-        return;
-    }
-    f->usable++;
-    f->packet = cl_max(f->packet, s->packet);
-    f->thread = cl_max(f->thread, s->thread);
-    f->timer = cl_max(f->timer, s->timer);
-    f->stored = cl_max(f->stored, s->stored);
-    f->waiting += s->waiting;
-    if (owns) {
-        /* One that is still on its way will take one of them. */
-        f->extra += s->waiting - (s->waiting && m->core->moving && !m->core->begun);
-        if (k->app->cores.quantum_ticks)
-            look_for_quantum(c, k, now);
-    } else {
-        f->extra += s->waiting != 0;
-        c->next_due = cl_min(c->next_due, s->next_timer);
-    }
-}
-
-/* "There is work for more kthreads than run": counts as one uthread that waits, until one that got a core since it was said
- * last has begun, or nothing is seen to wait where some run, who look for such work before they park. Not while one is on its
- * way: it may never begin. */
-static void look_at_help(struct io_loop *loop, struct io_app *app, struct found *f, uint64_t now)
-{
-    struct io_allotment *a = &app->cores;
-    uint32_t help = cl_load_acquire(&a->shared_first->help); /* acquire: its stamp */
-    if (help != a->help) {
-        uint64_t said = cl_load_relaxed(&a->shared_first->help_tsc), last = loop->cores.last_check;
-        a->help = help;
-        a->help_last = now;
-        if (a->help_since == 0) /* one that was not said since the last look is no honest stamp, or another's */
-            a->help_since = said - last <= now - last ? said : now;
-    }
-    if (cl_likely(a->help_since == 0))
-        return;
-    const struct io_core *last = a->last_run ? a->last_run->member.core : NULL;
-    bool came = last && last->begun && (int64_t)(last->decided - a->help_last) >= 0;
-    bool under_way = last && !last->begun, some_run = a->held && f->waiting == 0 && !under_way;
-    if (came || (some_run && now - a->help_last > loop->cores.interval)) {
-        a->help_since = 0;
-        return;
-    }
-    f->thread = cl_max(f->thread, cl_max(now - a->help_since, 1u));
-    f->extra++;
-    f->waiting++;
-}
-
-static inline uint64_t to_ns(const struct io_loop *loop, uint64_t ticks)
-{
-    return ticks ? cl_max((uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)ticks), 1u) : 0;
-}
-
-static void look_at_app(struct io_loop *loop, struct io_app *app, struct cl_policy_app *row)
-{
-    struct io_allotment *a = &app->cores;
-    struct found f = {0};
-    for (uint32_t k = 0; k < app->n_kthreads; k++)
-        look_at_kthread(loop, &app->kthreads[k], &f, loop->now);
-    look_at_help(loop, app, &f, loop->now);
-    a->usable = f.usable;
-    a->demand = cl_min(cl_min(a->held + f.extra, a->maximum), f.usable);
-    a->demand = cl_max(a->demand, a->held);
-    if (a->demand > a->held &&
-        a->last_run) { /* if it gets a core it is this one as a rule, for which these are written */
-        cl_prefetch_write(a->last_run->member.state);
-        cl_prefetch_write(a->last_run->member.last->state);
-    }
-    row->packet_delay_ns = to_ns(loop, f.packet);
-    row->thread_delay_ns = to_ns(loop, f.thread);
-    row->timer_delay_ns = to_ns(loop, f.timer);
-    row->storage_delay_ns = to_ns(loop, f.stored);
-    row->answer_ns = a->answer_ns;
-    row->cores = a->held;
-    row->demand = a->demand;
-    row->attained_ns = to_ns(loop, a->core_ticks);
-    io_count(a->stats.congested, f.waiting != 0);
-    cl_store_relaxed(&a->stats.waiting, f.waiting);
-    cl_store_relaxed(&a->stats.packet_age_ns, row->packet_delay_ns);
-    cl_store_relaxed(&a->stats.thread_age_ns, row->thread_delay_ns);
-    cl_store_relaxed(&a->stats.timer_age_ns, row->timer_delay_ns);
-    cl_store_relaxed(&a->stats.storage_age_ns, row->storage_delay_ns);
-}
-
-/* After a look. What it wrote, the row of the table too, then stays as it is until a word of the application changes, or it
- * is given or loses a core (set_owner). */
-static bool may_rest(const struct io_app *app)
-{
-    const struct io_allotment *a = &app->cores;
-    bool rests = a->held == 0 && a->demand == 0 && a->help_since == 0;
-    for (uint32_t k = 0; rests && k < app->n_kthreads; k++) {
-        const struct io_member *m = &app->kthreads[k].member;
-        const struct io_signals *s = &m->signals;
-        rests = (s->park == CL_KTHREAD_PARKED || s->park == CL_KTHREAD_PARKED_HOT) && s->waiting == 0 &&
-                !(m->leaving | m->evicted | m->stalled | m->banned | m->look_move);
-    }
-    return rests;
-}
-
-/* Whether an application that rested at the last look still does. */
-static bool still_rests(struct io_cores *c, const struct io_app *app, uint64_t now)
-{
-    const struct io_allotment *a = &app->cores;
-    if (!a->rests || a->held || cl_load_relaxed(&a->shared_first->help) != a->help)
-        return false;
-    for (uint32_t i = 0; i < app->n_kthreads; i++) {
-        const struct io_kthread *k = &app->kthreads[i];
-        const struct io_signals *s = &k->member.signals;
-        if (k->sampled || !io_signals_still(s, k->park, k->rx.shared_head, k->rx.tail, now))
-            return false;
-        c->next_due = cl_min(c->next_due, s->next_timer);
-    }
-    return true;
-}
-
-static void look(struct io_loop *loop)
-{
-    struct io_cores *c = &loop->cores;
-    c->n_active = c->n_resting = 0;
-    for (uint32_t i = 0; i < c->n_apps; i++) {
-        struct io_app *app = c->apps[i];
-        io_count(app->cores.stats.checks, 1);
-        if (still_rests(c, app, loop->now)) {
-            c->n_resting += app->cores.usable;
-            continue;
-        }
-        look_at_app(loop, app, &c->table[i]);
-        app->cores.rests = may_rest(app);
-        c->active[c->n_active++] = app;
-    }
-}
-
-static inline bool wants_more(const struct io_app *app)
-{
-    return app->cores.demand > app->cores.held;
 }
 
 /* The kernel may be called for it, as is done for most cores that it is given. */
@@ -312,7 +90,7 @@ static void share_idle(struct io_loop *loop)
     struct io_cores *c = &loop->cores;
     struct cl_policy_setting now;
     uint32_t granted = 0;
-    for (uint32_t i = 0; i < c->n_apps; i++) {
+    for (uint32_t i = 0; i < c->n_apps && granted < c->n; i++) {
         const struct io_allotment *a = &c->apps[i]->cores;
         uint32_t usable = cl_min(c->table[i].grant, a->demand);
         granted += usable > a->held && may_be_served(c->apps[i], loop->now) ? usable : a->held;
@@ -326,7 +104,7 @@ static void share_idle(struct io_loop *loop)
         for (uint32_t i = 0; i < c->n_apps && granted < c->n; i++) {
             struct cl_policy_app *row = &c->table[i];
             const struct io_allotment *a = &c->apps[i]->cores;
-            if (row->kind != kind || !wants_more(c->apps[i]) || row->grant > a->held)
+            if (row->kind != kind || !io_wants_more(c->apps[i]) || row->grant > a->held)
                 continue;
             if (a->held && cl_policy_oldest_ns(row) < c->view.interval_ns)
                 continue;
@@ -340,9 +118,9 @@ static bool may_take(struct io_cores *c, const struct io_app *app, const struct 
 {
     const struct io_app *has = core->owner->app;
     const struct io_allotment *a = &app->cores, *b = &has->cores;
-    if (has == app || b->held <= row_of(c, has)->grant || !io_core_settled(core))
+    if (has == app || b->held <= io_row_of(c, has)->grant || !io_core_settled(core))
         return false;
-    if (a->kind != b->kind || a->held < row_of(c, app)->guaranteed || core->moving)
+    if (a->kind != b->kind || a->held < io_row_of(c, app)->guaranteed || core->moving)
         return true;
     return now - core->decided >= (a->kind == CL_POLICY_BATCH ? c->hold_batch : c->hold_latency);
 }
@@ -351,12 +129,12 @@ static bool may_take(struct io_cores *c, const struct io_app *app, const struct 
 static uint32_t merit(struct io_cores *c, const struct io_kthread *k, const struct io_core *core, uint64_t now)
 {
     bool last = core == k->member.last;
-    if (!has_work(core))
+    if (!io_core_has_work(core))
         return core->moving ? 0 : 1000000 + 2 * last + (core->owner == NULL);
     if (!may_take(c, k->app, core, now))
         return 0;
     const struct io_allotment *b = &core->owner->app->cores;
-    uint32_t over = cl_min(b->held - row_of(c, core->owner->app)->grant, 1000u);
+    uint32_t over = cl_min(b->held - io_row_of(c, core->owner->app)->grant, 1000u);
     return 1 + last + 4 * over + (b->kind == CL_POLICY_BATCH) * 10000;
 }
 
@@ -389,9 +167,9 @@ static struct io_kthread *best_kthread(struct io_app *app)
     for (uint32_t i = 0; i < app->n_kthreads; i++) {
         struct io_kthread *k = &app->kthreads[i];
         struct io_member *m = &k->member;
-        if (!m->usable || (m->core && has_work(m->core)))
+        if (!m->usable || (m->core && io_core_has_work(m->core)))
             continue;
-        bool free = m->last && !m->core && !has_work(m->last);
+        bool free = m->last && !m->core && !io_core_has_work(m->last);
         uint32_t merit = 1 + 16 * is_stuck(m) + 8 * (m->signals.waiting != 0) + 4 * (m->core != NULL) + 2 * free +
                          (k == app->cores.last_run);
         if (merit > most) {
@@ -404,7 +182,7 @@ static struct io_kthread *best_kthread(struct io_app *app)
 
 static void note_detection(struct io_loop *loop, struct io_app *app)
 {
-    const struct cl_policy_app *row = row_of(&loop->cores, app);
+    const struct cl_policy_app *row = io_row_of(&loop->cores, app);
     uint64_t oldest = cl_policy_oldest_ns(row);
     if (oldest && app->cores.kind == CL_POLICY_LATENCY)
         cl_hist_record(app->cores.detection, oldest);
@@ -413,8 +191,9 @@ static void note_detection(struct io_loop *loop, struct io_app *app)
 void io_cores_answered(struct io_loop *loop, struct io_app *app)
 {
     struct io_allotment *a = &app->cores;
-    uint64_t ns = cl_min(to_ns(loop, loop->now - a->given), (uint64_t)ANSWER_MOST_NS);
+    uint64_t ns = cl_min(io_ns(loop->io, loop->now - a->given), (uint64_t)ANSWER_MOST_NS);
     a->given = 0;
+    a->stands = false; /* its row is to say so */
     a->answer_ns = a->answer_ns ? a->answer_ns - a->answer_ns / ANSWER_MEMORY + ns / ANSWER_MEMORY : ns;
 }
 
@@ -444,7 +223,7 @@ static bool give_one(struct io_loop *loop, struct io_app *app, uint64_t now)
             return false;
     } else {
         struct io_core *core = best_core(c, k, now);
-        struct io_app *loser = core && core->owner && has_work(core) ? core->owner->app : NULL;
+        struct io_app *loser = core && core->owner && io_core_has_work(core) ? core->owner->app : NULL;
         if (!core || (core->owner && core->owner->blocked && !io_blocked_still(loop, core->owner, now)))
             return false;
         if (!io_move(loop, core, k, now)) {
@@ -452,7 +231,7 @@ static bool give_one(struct io_loop *loop, struct io_app *app, uint64_t now)
             return false;
         }
         if (loser && loser->cores.held)
-            loser->cores.held--;
+            cl_store_relaxed(&loser->cores.stats.cores, --loser->cores.held);
         core->busy = true;
         app->cores.given = loser && app->cores.held == 0 ? now : 0;
         app->cores.held++;
@@ -471,15 +250,15 @@ static void act(struct io_loop *loop, uint64_t now)
     for (uint32_t i = 0; i < c->n_active; i++) {
         struct io_app *app = c->active[i];
         due[n] = app;
-        n += (unsigned)wants_more(app) & (unsigned)(app->cores.held < row_of(c, app)->grant);
+        n += (unsigned)io_wants_more(app) & (unsigned)(app->cores.held < io_row_of(c, app)->grant);
     }
     for (uint32_t pass = 0; n && pass < 3; pass++)
         for (uint32_t i = 0; i < n; i++) {
-            const struct cl_policy_app *row = row_of(c, due[i]);
+            const struct cl_policy_app *row = io_row_of(c, due[i]);
             uint32_t until = pass == 0 ? cl_min(row->guaranteed, row->grant) : row->grant;
             if (pass && row->kind != pass - 1)
                 continue;
-            while (wants_more(due[i]) && due[i]->cores.held < until)
+            while (io_wants_more(due[i]) && due[i]->cores.held < until)
                 if (!give_one(loop, due[i], now))
                     break;
         }
@@ -498,7 +277,7 @@ static void set_wanted(struct io_core *core, bool wanted)
 static bool was_slept_through(const struct io_loop *loop, const struct io_allotment *a)
 {
     const struct io_cores *c = &loop->cores;
-    uint64_t rung = cl_load_relaxed(&a->shared_first->rung_tsc), slept = loop->woke - c->last_check;
+    uint64_t rung = cl_load_relaxed(&io_lines_of(&a->kthreads[0])->rung_tsc), slept = loop->woke - c->last_check;
     if (a->help_since - c->last_check > slept || rung - c->last_check <= slept)
         return false;
     return loop->woke - a->help_since > c->interval;
@@ -506,7 +285,7 @@ static bool was_slept_through(const struct io_loop *loop, const struct io_allotm
 
 /* Whether nobody looked for a while: this look comes after a sleep, or otherwise more than an interval late. If a core idled
  * beside one that waited meanwhile, then not since somebody had decided so: that is counted apart, and so is sleep beside one
- * that waited. After look(), and before anything is done about it. */
+ * that waited. After the look, and before anything is done about it. */
 static bool late_look(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
@@ -516,17 +295,34 @@ static bool late_look(struct io_loop *loop, uint64_t now)
     if (cl_likely(!late && !slept) || c->last_check == 0)
         return false;
     if (late)
-        cl_hist_record(c->late_look, to_ns(loop, gap));
+        cl_hist_record(c->late_look, io_ns(loop->io, gap));
     for (uint32_t i = 0; i < c->n_active; i++) {
-        waits |= wants_more(c->active[i]);
-        through |= slept && wants_more(c->active[i]) && was_slept_through(loop, &c->active[i]->cores);
+        waits |= io_wants_more(c->active[i]);
+        through |= slept && io_wants_more(c->active[i]) && was_slept_through(loop, &c->active[i]->cores);
     }
     for (uint32_t i = 0; i < c->n; i++)
-        idle |= !has_work(&c->core[i]) && !c->core[i].moving;
+        idle |= !io_core_has_work(&c->core[i]) && !c->core[i].moving;
     io_count(c->stats.late_looks, late);
     io_count(c->stats.violations_late, late && waits && idle);
     io_count(c->stats.violations_asleep, through && idle);
     return late || slept;
+}
+
+/* How long the oldest thing waits in an application that might be served, and could use more cores at each look for more than
+ * an interval while one was idle: it may get one core after the other, one at a look. */
+static uint64_t longest_wait_ns(struct io_cores *c, bool late, uint64_t now)
+{
+    uint64_t waits_ns = 0;
+    for (uint32_t i = 0; i < c->n_active; i++) {
+        struct io_allotment *a = &c->active[i]->cores;
+        bool starves = io_wants_more(c->active[i]) && cl_bucket_open(&c->active[i]->wakes);
+        if (!starves || a->starves_since == 0 || a->starves_spell != c->idle_spell || late)
+            a->starves_since = starves ? now : 0;
+        a->starves_spell = c->idle_spell;
+        if (starves && now - a->starves_since > c->interval)
+            waits_ns = cl_max(waits_ns, cl_policy_oldest_ns(io_row_of(c, c->active[i])));
+    }
+    return waits_ns;
 }
 
 /* Who still waits, and what follows: owners without work park at once, and the loop watches them. A core that was idle at each
@@ -537,28 +333,25 @@ static void survey(struct io_loop *loop, bool late, uint64_t now)
     const struct io_app *one = NULL;
     bool below = false, quanta = false, others = c->n_resting > 0;
     uint32_t idle = 0;
-    uint64_t waits_ns = 0, idles = 0;
+    uint64_t idles = 0;
     c->n_waiting = 0;
     for (uint32_t i = 0; i < c->n_active; i++) {
         struct io_app *app = c->active[i];
         struct io_allotment *a = &app->cores;
-        cl_store_relaxed(&a->stats.cores, a->held);
-        below |= a->held && a->held < cl_min(cl_min(a->maximum, a->usable), c->n);
-        quanta |= a->held && a->quantum_ticks;
+        if (a->held) {
+            cl_store_relaxed(&a->stats.cores, a->held);
+            below |= a->held < cl_min(cl_min(a->maximum, a->usable), c->n);
+            quanta |= a->quantum_ticks != 0;
+        }
         others |= a->usable > a->held;
-        bool starves = wants_more(app) && cl_bucket_open(&app->wakes);
-        if (!starves || a->starves_since == 0 || late)
-            a->starves_since = starves ? now : 0;
-        if (starves && now - a->starves_since > c->interval) /* it may get one core after the other, one at a look */
-            waits_ns = cl_max(waits_ns, cl_policy_oldest_ns(row_of(c, app)));
-        if (!wants_more(app))
+        if (!io_wants_more(app))
             continue;
         one = app;
         c->n_waiting++;
     }
     for (uint32_t i = 0; i < c->n; i++) {
         struct io_core *core = &c->core[i];
-        bool is_idle = !has_work(core) && !core->moving; /* moving without an owner: the old one is still there */
+        bool is_idle = !io_core_has_work(core) && !core->moving; /* moving without owner: the old one is there */
         idle += is_idle;
         if (!is_idle || core->idle_since == 0 || late) /* in between nobody looked */
             core->idle_since = is_idle ? now : 0;
@@ -569,7 +362,8 @@ static void survey(struct io_loop *loop, bool late, uint64_t now)
         c->next_due = cl_min(c->next_due, io_squat_due(loop));
     c->contested = c->n_waiting > 0;
     c->awake = c->n_waiting || c->n_moving || below || quanta;
-    if (idles <= c->interval || waits_ns <= c->view.interval_ns)
+    c->idle_spell += idle == 0;
+    if (idle == 0 || longest_wait_ns(c, late, now) <= c->view.interval_ns || idles <= c->interval)
         return;
     io_count(c->stats.violations, 1);
     for (uint32_t i = 0; i < c->n; i++)
@@ -581,8 +375,9 @@ static void decide(struct io_loop *loop, uint64_t now)
     struct io_cores *c = &loop->cores;
     bool timed = c->stats.decisions % IO_TIMED == 0;
     uint64_t begin = timed ? cl_tsc() : 0;
+    fetch_words(c);
     account(loop, now);
-    look(loop);
+    io_look_at_apps(loop);
     bool late = late_look(loop, now);
     c->view.now_ns = (uint64_t)cl_tsc_to_ns(loop->io->clock, now);
     cl_policy_run(c->host, &c->view, c->table);
@@ -594,7 +389,7 @@ static void decide(struct io_loop *loop, uint64_t now)
     survey(loop, late, now);
     io_squat_round(loop, now);
     io_blocked_round(loop, now);
-    c->last_check = now;
+    cl_store_relaxed(&c->last_check, now);
     io_count(c->stats.decisions, 1);
     if (timed) {
         uint64_t ns = (uint64_t)cl_ticks_to_ns(cl_clock_default(), (int64_t)(cl_tsc() - begin));
@@ -608,7 +403,7 @@ static void decide(struct io_loop *loop, uint64_t now)
 static bool owner_parked(const struct io_cores *c)
 {
     for (uint32_t i = 0; i < c->n; i++)
-        if (c->core[i].busy && !has_work(&c->core[i]))
+        if (c->core[i].busy && !io_core_has_work(&c->core[i]))
             return true;
     return false;
 }
@@ -618,13 +413,13 @@ CL_HOT void io_cores_round(struct io_loop *loop, uint64_t now)
     struct io_cores *c = &loop->cores;
     if (c->n_apps == 0) {
         c->awake = false;
-        c->last_check = now;
+        cl_store_relaxed(&c->last_check, now);
         return;
     }
     if (c->n_moving && io_moves_poll(loop, now))
         c->urgent = true;
     if (cl_unlikely(c->n_quantum))
-        watch_quanta(c);
+        io_watch_quanta(c);
     if (c->contested && owner_parked(c))
         c->urgent = true;
     if (cl_likely((int64_t)(now - c->next_check) < 0)) {

@@ -237,9 +237,11 @@ static struct io_app *app_new(struct cl_io *io, const struct cl_io_app_config *c
     app->n_buffers = l.n_rx + l.n_tx;
     app->buffer_bytes = l.buffer_bytes;
     app->stride = l.buffer_stride;
-    app->kthreads = calloc(l.n_kthreads, sizeof *app->kthreads);
+    app->kthreads = aligned_alloc(CL_CACHELINE, l.n_kthreads * sizeof *app->kthreads);
     app->free = malloc(l.n_rx * sizeof *app->free);
     app->lent = calloc(l.n_rx, 1);
+    if (app->kthreads)
+        memset(app->kthreads, 0, l.n_kthreads * sizeof *app->kthreads);
     if (app->kthreads && app->free && app->lent)
         *rc = make_arena(io, app, c->name, err);
     if (*rc < 0) {

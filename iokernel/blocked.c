@@ -37,7 +37,7 @@ void io_blocked_over(struct io_cores *c, struct io_kthread *k, uint64_t now)
     if (!k->blocked)
         return;
     k->blocked = false;
-    k->app->cores.rests = false;
+    k->app->cores.stands = false;
     c->n_blocked--;
     if (now - b->found < b->patience / 2)
         b->patience = cl_min(2 * b->patience, MOST_PATIENCE * c->blocked);
@@ -51,7 +51,7 @@ static void found(struct io_loop *loop, struct io_core *core, uint64_t now)
     struct io_cores *c = &loop->cores;
     struct io_kthread *k = core->owner;
     k->blocked = true;
-    k->app->cores.rests = false;
+    k->app->cores.stands = false;
     k->member.block.found = now;
     k->member.block.next = c->blocked_due = now + c->blocked;
     c->n_blocked++;

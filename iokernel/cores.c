@@ -141,7 +141,8 @@ int io_allot(struct cl_io *io, struct io_app *app, const struct cl_io_app_config
     a->deadline_ns = config->deadline_us * 1000ull;
     a->quantum_ticks = ticks(io, config->quantum_us * 1000ull);
     a->shared_look = (uint64_t *)((uint8_t *)app->memory.base + CL_ARENA_LOOK_OFFSET);
-    a->shared_first = &lines[0];
+    a->kthreads = app->kthreads;
+    a->n_kthreads = (uint16_t)app->n_kthreads;
     for (uint32_t k = 0; k < app->n_kthreads; k++) {
         struct io_member *m = &app->kthreads[k].member;
         m->slot = (uint32_t)slot + k;
@@ -176,6 +177,7 @@ void io_cores_add(struct io_loop *loop, struct io_app *app)
     struct io_cores *c = &loop->cores;
     struct io_allotment *a = &app->cores;
     a->told = true;
+    cl_store_relaxed(&a->told_at, c->stats.decisions + 1);
     a->row = c->n_apps;
     c->apps[c->n_apps++] = app;
     c->view.n_apps = c->n_apps;
@@ -320,6 +322,32 @@ static uint64_t unaccounted(const struct io_loop *loop, uint32_t id, uint64_t *t
     return mark;
 }
 
+/* Decisions that found something waiting: those that did not look anew, since the last look stood, found what that did. */
+static uint64_t congested_of(const struct io_loop *loop, const struct io_allotment *a)
+{
+    uint64_t looked_at, all, done;
+    unsigned tries = 0;
+    do {
+        looked_at = cl_load_acquire(&a->looked_at); /* acquire: before what it is the end of */
+        all = cl_load_relaxed(&a->stats.congested);
+        done = cl_load_relaxed(&loop->cores.stats.decisions);
+        if (cl_load_relaxed(&a->waits) && (int64_t)(done - looked_at) > 0)
+            all += done - looked_at;
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    } while ((looked_at == 0 || cl_load_relaxed(&a->looked_at) != looked_at) && ++tries < ACCOUNT_TRIES);
+    return tries < ACCOUNT_TRIES ? all : cl_load_relaxed(&a->stats.congested);
+}
+
+/* As of the last decision. */
+static void ages_of(const struct io_loop *loop, const struct io_allotment *a, struct cl_io_app_cores *out)
+{
+    uint64_t last = cl_load_relaxed(&loop->cores.last_check);
+    out->packet_age_ns = io_age_ns(loop, cl_load_relaxed(&a->packet_since), last);
+    out->thread_age_ns = io_age_ns(loop, cl_load_relaxed(&a->thread_since), last);
+    out->timer_age_ns = io_age_ns(loop, cl_load_relaxed(&a->timer_since), last);
+    out->storage_age_ns = io_age_ns(loop, cl_load_relaxed(&a->stored_since), last);
+}
+
 int cl_io_app_cores(const struct cl_io *io, uint32_t id, struct cl_io_app_cores *out)
 {
     const struct io_app *app = find(io, id);
@@ -334,6 +362,10 @@ int cl_io_app_cores(const struct cl_io *io, uint32_t id, struct cl_io_app_cores 
     } while ((mark == 0 || unaccounted(loop, id, &ticks) != mark) && ++tries < ACCOUNT_TRIES);
     if (tries < ACCOUNT_TRIES)
         out->core_ns += (uint64_t)cl_ticks_to_ns(io->clock, (int64_t)ticks);
+    out->congested = congested_of(loop, &app->cores);
+    ages_of(loop, &app->cores, out);
+    uint64_t told_at = cl_load_relaxed(&app->cores.told_at);
+    out->checks = told_at ? cl_load_relaxed(&loop->cores.stats.decisions) + 1 - told_at : 0;
     return 0;
 }
 

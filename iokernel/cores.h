@@ -1,7 +1,8 @@
 /* Private to the iokernel: a loop's share of the worker CPUs, and who has them. docs/cores.md is the protocol.
  *
- *   signals.c    what waits in an application, and for how long
- *   allocate.c   decides: table, policy, which kthread gets which core
+ *   signals.c    what waits in a kthread, and for how long
+ *   look.c       what an application has to do: demand, table
+ *   allocate.c   decides: policy, which kthread gets which core
  *   move.c       carries it out: owner, ask, interrupt, evict
  *   spare.c      finds old owners that did not have the CPU for the time of a step
  *   blocked.c    finds owners that sleep in the kernel, or were stopped
@@ -56,23 +57,23 @@ struct io_block {
 
 /* Managed side of a kthread. */
 struct io_member {
-    struct cl_state_kthread *state; /* shared, we write */
     struct io_signals signals;
-    struct io_core *core;         /* that it owns, or NULL */
-    struct io_core *last;         /* that it had last; NULL: none yet */
-    struct io_core *hot_core;     /* where it was told to wait hot, or NULL */
-    uint32_t slot, grant;         /* grant: as in state */
-    int32_t tid;                  /* 0: not told yet */
-    int account_fd, status_fd;    /* thread.c; -1: none. Controlling thread, but for reading */
-    int32_t pinned;               /* CPU that we bound it to; -1: unknown */
-    bool usable;                  /* as of the last decision: could be given a core */
-    bool leaving;                 /* its core went to another, and it has not stepped aside */
-    bool evicted;                 /* it never did; until its park word says so, or `evicted_until` */
-    bool demoted;                 /* SCHED_IDLE, until it is given a core again */
-    bool dead;                    /* no such thread */
-    bool look_move, look_quantum; /* why its look bit is set */
-    bool stalled;                 /* it was given a core and did not begin; until it does anything, or `retry` */
-    bool banned;                  /* it used a core that was another's; until squat.banned_until */
+    struct cl_state_kthread *state; /* shared, we write */
+    struct io_core *core;           /* that it owns, or NULL */
+    struct io_core *last;           /* that it had last; NULL: none yet */
+    struct io_core *hot_core;       /* where it was told to wait hot, or NULL */
+    uint32_t slot, grant;           /* grant: as in state */
+    int32_t tid;                    /* 0: not told yet */
+    int account_fd, status_fd;      /* thread.c; -1: none. Controlling thread, but for reading */
+    int32_t pinned;                 /* CPU that we bound it to; -1: unknown */
+    bool usable;                    /* as of the last decision: could be given a core */
+    bool leaving;                   /* its core went to another, and it has not stepped aside */
+    bool evicted;                   /* it never did; until its park word says so, or `evicted_until` */
+    bool demoted;                   /* SCHED_IDLE, until it is given a core again */
+    bool dead;                      /* no such thread */
+    bool look_move, look_quantum;   /* why its look bit is set */
+    bool stalled;                   /* it was given a core and did not begin; until it does anything, or `retry` */
+    bool banned;                    /* it used a core that was another's; until squat.banned_until */
     uint32_t stall_mark, stalls;
     uint64_t retry, evicted_until;
     uint32_t switches; /* at the last look, and since when */
@@ -83,24 +84,33 @@ struct io_member {
 
 /* Managed side of an application. */
 struct io_allotment {
-    bool told;    /* its threads are known: it is in the loop's list */
-    uint32_t row; /* of the loop's table */
+    /* Line 0: all that a decision looks at where the last look stands. */
+    uint32_t held CL_ALIGNED(CL_CACHELINE); /* cores whose owner is one of its kthreads and has work or is on its way */
+    uint32_t usable;                        /* kthreads that could be given a core, those that have one included */
+    uint32_t demand;                        /* cores that it could use at this moment, those held included */
+    uint32_t help;                          /* last seen */
+    bool stands; /* what the last look found is so still, but for ages, while the application's words do not change */
+    bool waits;  /* at the last look anything waited */
+    uint16_t n_kthreads; /* as in struct io_app, and the next, too */
+    uint32_t row;        /* of the loop's table */
+    struct io_kthread *kthreads;
+    /* Stamps: since when the oldest of each waits, by the last look; 0: none does. */
+    uint64_t packet_since, thread_since, timer_since, stored_since;
+
+    uint64_t looked_at; /* decisions by the last look, its own included. Readers: anybody (look.c, publish) */
+    bool told;          /* its threads are known: it is in the loop's list */
+    bool steered;       /* its frames go by `steer` */
     int32_t pid, signal;
     uint32_t kind, guaranteed, maximum, weight;
     uint64_t deadline_ns, quantum_ticks;
     uint64_t look; /* copy of the arena's look word, which we write */
     uint64_t *shared_look;
-    const struct cl_arena_kthread *shared_first; /* the lines of kthread 0, where the words for help are */
-    uint32_t help;                               /* last seen */
     uint64_t help_since;         /* when it was said, of what is not heeded the first that was seen; 0: all is */
     uint64_t help_last;          /* and when it was seen last */
-    uint32_t held;               /* cores whose owner is one of its kthreads and has work or is on its way */
-    uint32_t usable;             /* kthreads that could be given a core, those that have one included */
-    uint32_t demand;             /* cores that it could use at this moment, those held included */
-    bool rests;                  /* the last look found nothing, and nobody had anything to do with it since */
-    bool steered;                /* its frames go by `steer` */
+    uint64_t told_at;            /* the loop's next decision when it was; 0: it is not. Readers: anybody (relaxed) */
     uint64_t core_ticks;         /* attained */
-    uint64_t starves_since;      /* it could use more cores at the end of each decision; 0: it is not so */
+    uint64_t starves_since;      /* it could use more cores at each look while one was idle; 0: it is not so */
+    uint64_t starves_spell;      /* the spell of idle cores that this is about */
     uint64_t given;              /* when it got its only core from another, until it sends a frame; 0: it has */
     uint64_t answer_ns;          /* as in struct cl_policy_app */
     struct io_kthread *last_run; /* the kthread that was given a core last, or woken on one */
@@ -158,7 +168,7 @@ struct io_cores {
     struct io_core *core;
     struct io_app *apps[CL_IO_MAX_APPS]; /* in the order of the table */
     uint32_t n_active;
-    struct io_app *active[CL_IO_MAX_APPS]; /* those that do not rest, in the same order; during a decision only */
+    struct io_app *active[CL_IO_MAX_APPS]; /* where anything waits or changed, in that order; during a decision only */
     uint32_t n_resting;                    /* kthreads of the others that could be given a core */
     struct cl_policy_app *table;
     struct cl_policy_view view;
@@ -167,11 +177,13 @@ struct io_cores {
     bool contested; /* somebody could use a core that somebody else has: watch the owners' park words */
     bool awake;     /* the loop must not sleep */
     bool lost_one;  /* of those that were to get a core at this decision: it was found dead */
-    uint64_t next_check, last_check, next_urgent;
-    uint64_t next_due; /* first timer that nobody runs for, or end of a hot spell */
+    uint64_t next_check, next_urgent;
+    uint64_t last_check; /* readers: anybody (relaxed) */
+    uint64_t next_due;   /* first timer that nobody runs for, or end of a hot spell */
     uint64_t interval, ask, interrupt, start, hot, urgent_gap, hold_batch, hold_latency; /* ticks */
     uint64_t next_squat;                                                                 /* when squat.c looks next */
     uint32_t squat_app, squat_kthread;                                                   /* whose turn it is there */
+    uint64_t idle_spell;            /* counts decisions after which no core is idle: it stays while one is */
     struct cl_io_cores_stats stats; /* writer: loop; readers: anybody (relaxed) */
     struct cl_hist *actuation[CL_IO_STEPS], *decision, *late_look;
     uint64_t blocked, next_blocked, blocked_due; /* ticks; when blocked.c looks next; and at one that is blocked */
@@ -192,6 +204,11 @@ void io_cores_add(struct io_loop *loop, struct io_app *app);
 void io_cores_remove(struct io_loop *loop, struct io_app *app);
 void io_cores_log(struct io_loop *loop, uint64_t now, const struct io_core *core, uint32_t from, uint32_t to,
                   unsigned what, unsigned step);
+
+/* look.c: rows of the table, and who has anything to do. */
+void io_look_at_apps(struct io_loop *loop);
+/* Those that were told to look since their quantum was over, and have. */
+void io_watch_quanta(struct io_cores *c);
 
 /* allocate.c: once a round. */
 void io_cores_round(struct io_loop *loop, uint64_t now);

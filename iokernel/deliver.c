@@ -82,6 +82,7 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
     io_count(app->stats.rx_bytes, f->len);
     if (cl_unlikely(!k->sampled)) {
         k->sampled = true;
+        app->cores.stands = false;
         k->sample_tail = k->rx.tail;
         k->sample_tsc = loop->now;
     }

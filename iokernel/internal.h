@@ -212,6 +212,44 @@ static inline struct io_app *io_find(const struct io_slot *table, uint64_t key)
 /* Counters of the loop's own: single writer (base.h). */
 #define io_count(field, n) cl_count(&(field), (n))
 
+static inline uint32_t io_park_of(const struct io_kthread *k)
+{
+    return cl_load_relaxed(k->park);
+}
+
+/* All lines of k, in the arena. */
+static inline const struct cl_arena_kthread *io_lines_of(const struct io_kthread *k)
+{
+    return cl_container_of(k->member.signals.shared, const struct cl_arena_kthread, signals);
+}
+
+/* The owner runs, or is on its way. One that sleeps in the kernel says so, and does not. */
+static inline bool io_core_has_work(const struct io_core *core)
+{
+    return core->owner && (core->moving || (io_park_of(core->owner) == CL_KTHREAD_RUNNING && !core->owner->blocked));
+}
+
+static inline struct cl_policy_app *io_row_of(struct io_cores *c, const struct io_app *app)
+{
+    return &c->table[app->cores.row];
+}
+
+static inline bool io_wants_more(const struct io_app *app)
+{
+    return app->cores.demand > app->cores.held;
+}
+
+static inline uint64_t io_ns(const struct cl_io *io, uint64_t ticks)
+{
+    return ticks ? cl_max((uint64_t)cl_ticks_to_ns(io->clock, (int64_t)ticks), 1u) : 0;
+}
+
+/* Age of what waits since that stamp; 0: nothing does. */
+static inline uint64_t io_age_ns(const struct io_loop *loop, uint64_t since, uint64_t now)
+{
+    return since ? io_ns(loop->io, cl_min(cl_max((int64_t)(now - since), 1), (int64_t)IO_MOST_AGE)) : 0;
+}
+
 /* An application has work: if it is another than the last one, they share the loop for a while (limits.h). */
 static inline void io_active(struct io_loop *loop, const struct io_app *app)
 {

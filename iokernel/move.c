@@ -20,11 +20,6 @@ static inline uint32_t slot_of(const struct io_kthread *k)
     return k ? k->member.slot + 1 : 0;
 }
 
-static inline uint32_t park_of(const struct io_kthread *k)
-{
-    return cl_load_relaxed(k->park);
-}
-
 /* Have k run on `core`, at a common priority. False: it is dead. */
 static bool place(struct io_loop *loop, struct io_kthread *k, const struct io_core *core)
 {
@@ -128,14 +123,14 @@ static void bump(struct io_kthread *k)
 static void set_owner(struct io_cores *c, struct io_core *core, struct io_kthread *k, uint64_t now)
 {
     if (core->owner) {
-        core->owner->app->cores.rests = false;
+        core->owner->app->cores.stands = false;
         core->owner->member.core = NULL;
         io_squat_moved(core->owner, NULL);
         io_end_quantum(c, core->owner);
     }
     core->owner = k;
     if (k) {
-        k->app->cores.rests = false;
+        k->app->cores.stands = false;
         io_squat_moved(k, core);
         k->member.core = k->member.last = core;
     }
@@ -187,7 +182,7 @@ bool io_core_settled(const struct io_core *core)
 
 static inline bool in_the_way(const struct io_core *core)
 {
-    return core->from && park_of(core->from) == CL_KTHREAD_RUNNING;
+    return core->from && io_park_of(core->from) == CL_KTHREAD_RUNNING;
 }
 
 /* An entry of the log that does not change the owner. */
@@ -258,8 +253,8 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
     io_move_forget(core);
     abandon(c, core);
     came_back(c, k);
-    bool blocked = old && old->blocked, running = old && !blocked && park_of(old) == CL_KTHREAD_RUNNING;
-    bool cold = !io_park_is_hot(park_of(k));
+    bool blocked = old && old->blocked, running = old && !blocked && io_park_of(old) == CL_KTHREAD_RUNNING;
+    bool cold = !io_park_is_hot(io_park_of(k));
     heat(c, core, k, old, now);
     cl_store_relaxed(&k->member.state->cpu, (int32_t)core->cpu);
     cl_store_relaxed(&core->state->wake, cold && running);
@@ -273,11 +268,11 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
         set_look_move(old, true); /* it is to see it when it goes on */
     cl_fence_seq_cst();           /* see the head of this file */
     core->stamps.stored = (uint32_t)cl_tsc_ordered();
-    if (core->from && !running && park_of(old) == CL_KTHREAD_RUNNING)
+    if (core->from && !running && io_park_of(old) == CL_KTHREAD_RUNNING)
         ask(loop, core);
-    else if (running && park_of(old) != CL_KTHREAD_RUNNING)
+    else if (running && io_park_of(old) != CL_KTHREAD_RUNNING)
         running = false; /* it may have stepped aside before it could see `wake` */
-    if (!io_park_is_hot(park_of(k)) && !(cold && running))
+    if (!io_park_is_hot(io_park_of(k)) && !(cold && running))
         io_thread_wake(loop, k);
     io_cores_log(loop, now, core, slot_of(old), slot_of(k), CL_IO_LOG_WANTED, core->step);
     io_count(c->stats.moves, 1);
@@ -309,7 +304,7 @@ bool io_move_wake(struct io_loop *loop, struct io_kthread *k, uint64_t now)
         k->app->cores.held++;
     }
     cl_fence_seq_cst(); /* it stores its park word, fences, and looks at the grant; or sleeps on the old one, and is woken */
-    if (!io_park_is_hot(park_of(k)))
+    if (!io_park_is_hot(io_park_of(k)))
         io_thread_wake(loop, k);
     note(loop, core, CL_IO_LOG_WOKEN, now);
     io_count(k->app->stats.wakes, 1);
@@ -348,7 +343,8 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
 static bool wait_on(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
-    if (core->late == MOST_LATE || park_of(core->owner) == CL_KTHREAD_RUNNING || !io_thread_in_line(loop, core->owner))
+    if (core->late == MOST_LATE || io_park_of(core->owner) == CL_KTHREAD_RUNNING ||
+        !io_thread_in_line(loop, core->owner))
         return false;
     core->late++;
     core->next_stage = now + c->start;
@@ -382,7 +378,7 @@ static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
     io_count(k->app->cores.stats.not_started, 1);
     io_move_release(loop, core, CL_IO_LOG_STALLED, now);
     cl_fence_seq_cst(); /* it stores RUNNING, fences, and looks at the owner; one of the two sees the other */
-    if (park_of(k) != CL_KTHREAD_RUNNING)
+    if (io_park_of(k) != CL_KTHREAD_RUNNING)
         return;
     io_move_forget(core);        /* who says since a moment ago that it runs again is for squat.c to find */
     io_move_oust(loop, core, k); /* it got up by itself, and runs on without a look at its grant: now it must go */
@@ -494,7 +490,7 @@ static bool escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
         died(loop, core, now);
         return true;
     }
-    if (core->stage == 1 && park_of(core->owner) == CL_KTHREAD_RUNNING) {
+    if (core->stage == 1 && io_park_of(core->owner) == CL_KTHREAD_RUNNING) {
         /* It got up by itself before it could see this grant. Busy as it is, it need not look for longer than start_us. */
         set_look_move(core->owner, true);
         return false;

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define CL_INLINE static inline __attribute__((always_inline))
+
 #define SLICE_NS 200000.0 /* of batch work under the policies that are not about it: a move is one per cent of that */
 #define CREDIT_NS 10000000.0 /* ten milliseconds: the jitter of a machine, and no long memory */
 /* Of latency applications under them: turns of 20 us, from one slice behind to one ahead; and what one can fall behind by
@@ -36,17 +38,19 @@ static void keep_lag(struct cl_policy_app *a, double lag)
     memcpy(&a->memory[3], &lag, sizeof lag);
 }
 
-/* Bring everybody's lag up to now; list those that want more than they were granted. Returns how many. */
-static uint32_t claims_of(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t kind,
-                          uint32_t (*want)(const struct cl_policy_app *), struct claim *claims)
+typedef uint32_t (*want_fn)(const struct cl_policy_app *);
+
+/* Bring everybody's lag up to now; list those that want more than they were granted, and their average lag. Returns how many. */
+CL_INLINE uint32_t claims_of(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t kind, want_fn want,
+                             struct claim *claims, double *average)
 {
     uint32_t n = 0;
-    double interval_ns = cl_max((double)view->interval_ns, 1.0);
+    double interval_ns = cl_max((double)view->interval_ns, 1.0), sum = 0, weights = 0;
     for (uint32_t i = 0; i < view->n_apps && i < CL_POLICY_MAX_APPS; i++) {
         struct cl_policy_app *a = &apps[i];
         if (a->kind != kind)
             continue;
-        double per_weight = a->weight > 1 ? 1.0 / (double)a->weight : 1.0;
+        double weight = a->weight > 1 ? (double)a->weight : 1.0, per_weight = a->weight > 1 ? 1.0 / weight : 1.0;
         /* Signed: from unsigned takes a branch more. */
         double lag = lag_of(a) + (double)(int64_t)(a->attained_ns - a->memory[2]) * per_weight;
         a->memory[2] = a->attained_ns;
@@ -55,6 +59,8 @@ static uint32_t claims_of(const struct cl_policy_view *view, struct cl_policy_ap
             keep_lag(a, cl_max(lag, 0.0)); /* what it did not want it is not owed */
             continue;
         }
+        sum += lag * weight;
+        weights += weight;
         claims[n++] = (struct claim){.app = a,
                                      .lag = lag,
                                      .step = interval_ns * per_weight,
@@ -63,24 +69,49 @@ static uint32_t claims_of(const struct cl_policy_view *view, struct cl_policy_ap
                                      .held = a->cores,
                                      .want = wanted};
     }
+    *average = n ? sum / weights : 0;
     return n;
 }
 
-static void bound_lags(struct claim *claims, uint32_t n, double slice_ns, double credit_ns)
+static void set_key(struct claim *c)
 {
-    double sum = 0, weights = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        double weight = (double)cl_max(claims[i].app->weight, 1u);
-        sum += claims[i].lag * weight;
-        weights += weight;
-    }
-    double average = sum / weights;
+    c->key = c->granted < c->want ? key_of(c, c->granted) : __builtin_inf();
+}
+
+/* The least key of those seen, and whose it is. */
+struct least {
+    double key;
+    struct claim *claim;
+};
+
+/* By a branch: whose it is changes seldom, and nothing waits for it then. */
+CL_INLINE void note_key(struct least *l, struct claim *c)
+{
+    if (cl_unlikely(c->key < l->key || !l->claim))
+        *l = (struct least){c->key, c};
+}
+
+/* Returns the one with the least key. */
+CL_INLINE struct claim *bound_lags(struct claim *claims, uint32_t n, double average, double slice_ns, double credit_ns)
+{
+    struct least least = {0, NULL};
     for (uint32_t i = 0; i < n; i++) {
         struct claim *c = &claims[i];
         c->lag = cl_min(cl_max(c->lag - average, -credit_ns), credit_ns);
         keep_lag(c->app, c->lag);
         c->slice *= slice_ns;
+        set_key(c);
+        note_key(&least, c);
     }
+    return least.claim;
+}
+
+static struct claim *least_of(struct claim *claims, uint32_t n)
+{
+    struct least least = {0, NULL};
+    for (uint32_t i = 0; i < n; i++)
+        note_key(&least, &claims[i]);
+    return least.claim;
 }
 
 /* What an application has once every core with a key below `level` was dealt: by division, and then exactly. */
@@ -118,37 +149,41 @@ static uint32_t deal_level(struct claim *claims, uint32_t n, uint32_t left)
             hi = middle;
         }
     }
-    for (uint32_t i = 0; i < n; i++)
-        claims[i].granted = below(&claims[i], lo);
+    for (uint32_t i = 0; i < n; i++) {
+        claims[i].app->grant = claims[i].granted = below(&claims[i], lo);
+        set_key(&claims[i]);
+    }
     return left - fits;
 }
 
-uint32_t cl_policy_deal(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t kind,
-                        uint32_t (*want)(const struct cl_policy_app *), uint32_t cores, double slice_ns,
-                        double credit_ns)
+/* Inlined where `want` is known: it is asked of every application at every decision. */
+CL_INLINE uint32_t deal(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t kind, want_fn want,
+                        uint32_t cores, double slice_ns, double credit_ns)
 {
     struct claim claims[CL_POLICY_MAX_APPS];
-    uint32_t n = claims_of(view, apps, kind, want, claims);
+    double average;
+    uint32_t n = claims_of(view, apps, kind, want, claims, &average);
     if (n == 0)
         return cores;
-    bound_lags(claims, n, slice_ns, credit_ns);
-    if (cores > 2 * n)
+    struct claim *least = bound_lags(claims, n, average, slice_ns, credit_ns);
+    if (cores > 2 * n) {
         cores = deal_level(claims, n, cores);
-    for (uint32_t i = 0; i < n; i++)
-        claims[i].key = claims[i].granted < claims[i].want ? key_of(&claims[i], claims[i].granted) : __builtin_inf();
-    while (cores) {
-        struct claim *least = &claims[0];
-        for (uint32_t i = 1; i < n; i++)
-            least = claims[i].key < least->key ? &claims[i] : least;
-        if (least->granted >= least->want)
-            break;
-        least->granted++;
-        cores--;
-        least->key = least->granted < least->want ? key_of(least, least->granted) : __builtin_inf();
+        least = least_of(claims, n);
     }
-    for (uint32_t i = 0; i < n; i++)
-        claims[i].app->grant = claims[i].granted;
+    while (cores && least->granted < least->want) {
+        least->app->grant = ++least->granted;
+        if (--cores == 0)
+            break;
+        set_key(least);
+        least = least_of(claims, n);
+    }
     return cores;
+}
+
+uint32_t cl_policy_deal(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t kind, want_fn want,
+                        uint32_t cores, double slice_ns, double credit_ns)
+{
+    return deal(view, apps, kind, want, cores, slice_ns, credit_ns);
 }
 
 static uint32_t asked(const struct cl_policy_app *a)
@@ -185,8 +220,7 @@ void cl_policy_share_latency(const struct cl_policy_view *view, struct cl_policy
     if (enough)
         return;
     double credit_ns = cl_max(LATENCY_CREDIT_NS, 4.0 * (double)view->interval_ns);
-    cl_policy_deal(view, apps, CL_POLICY_LATENCY, asked, (uint32_t)(cl_max(left, sure) - sure), LATENCY_SLICE_NS,
-                   credit_ns);
+    deal(view, apps, CL_POLICY_LATENCY, asked, (uint32_t)(cl_max(left, sure) - sure), LATENCY_SLICE_NS, credit_ns);
 }
 
 static uint32_t all(const struct cl_policy_app *a)
@@ -194,27 +228,35 @@ static uint32_t all(const struct cl_policy_app *a)
     return a->demand;
 }
 
+static void share_beyond(const struct cl_policy_view *view, struct cl_policy_app *apps, uint64_t used)
+{
+    uint32_t left = used < view->n_cores ? (uint32_t)(view->n_cores - used) : 0;
+    deal(view, apps, CL_POLICY_BATCH, all, left, SLICE_NS, CREDIT_NS);
+}
+
 void cl_policy_share_left(const struct cl_policy_view *view, struct cl_policy_app *apps)
 {
     uint64_t used = 0;
     for (uint32_t i = 0; i < view->n_apps; i++)
         used += apps[i].grant;
-    uint32_t left = used < view->n_cores ? (uint32_t)(view->n_cores - used) : 0;
-    cl_policy_deal(view, apps, CL_POLICY_BATCH, all, left, SLICE_NS, CREDIT_NS);
+    share_beyond(view, apps, used);
 }
 
 void cl_policy_share_rest(const struct cl_policy_view *view, struct cl_policy_app *apps)
 {
-    for (uint32_t i = 0; i < view->n_apps; i++)
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < view->n_apps; i++) {
         if (apps[i].kind == CL_POLICY_BATCH)
             apps[i].grant = cl_min(apps[i].guaranteed, apps[i].demand);
-    cl_policy_share_left(view, apps);
+        used += apps[i].grant;
+    }
+    share_beyond(view, apps, used);
 }
 
 void cl_policy_use_spare(const struct cl_policy_view *view, struct cl_policy_app *apps)
 {
     uint64_t used = 0;
-    for (uint32_t i = 0; i < view->n_apps; i++)
+    for (uint32_t i = 0; i < view->n_apps && used < view->n_cores; i++)
         used += apps[i].grant;
     for (uint32_t i = 0; i < view->n_apps && used < view->n_cores; i++) {
         struct cl_policy_app *a = &apps[i];

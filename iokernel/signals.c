@@ -1,8 +1,7 @@
 /* See signals.h. */
 #include "signals.h"
 
-#define MOST_WAITING 65536u     /* in one queue; more says nothing more */
-#define MOST_TICKS (1ull << 36) /* some twenty seconds: an age is no more than that */
+#define MOST_WAITING 65536u /* in one queue; more says nothing more */
 #define SLOT(a, i) (((a)->first + (i)) & (IO_SAMPLES - 1))
 
 static void add_sample(struct io_ages *a, uint32_t tail, uint64_t tsc)
@@ -29,7 +28,7 @@ static uint64_t age_at(struct io_ages *a, uint32_t head, uint32_t tail, uint64_t
     if (a->n == 0) /* the tail went back: no honest one does */
         add_sample(a, tail, now);
     uint64_t age = now - a->tsc[a->first];
-    return (int64_t)age <= 0 ? 1 : cl_min(age, MOST_TICKS);
+    return (int64_t)age <= 0 ? 1 : cl_min(age, IO_MOST_AGE);
 }
 
 static inline uint32_t waiting(uint32_t head, uint32_t tail)
@@ -64,6 +63,7 @@ static inline uint64_t look_at(struct io_signals *s, unsigned queue, const uint3
                                uint64_t now)
 {
     uint32_t head = cl_load_acquire(head_at), tail = cl_load_relaxed(tail_at);
+    s->position[queue] = (struct io_position){head, tail};
     if (cl_likely(head == tail)) {
         forget(s, queue);
         return 0;
@@ -75,6 +75,7 @@ static inline uint64_t look_at(struct io_signals *s, unsigned queue, const uint3
 static void look_at_timer(struct io_signals *s, uint64_t now)
 {
     uint64_t due = cl_load_relaxed(&s->shared->timer_tsc);
+    s->due = due;
     s->timer = 0;
     s->next_timer = UINT64_MAX;
     if (due == 0) /* as the arena was made: it never said anything */
@@ -83,7 +84,7 @@ static void look_at_timer(struct io_signals *s, uint64_t now)
         s->next_timer = due;
         return;
     }
-    s->timer = cl_min(cl_max(now - due, 1u), MOST_TICKS);
+    s->timer = cl_min(cl_max(now - due, 1u), IO_MOST_AGE);
     s->waiting++;
 }
 
@@ -93,6 +94,7 @@ uint32_t io_signals_look(struct io_signals *s, const uint32_t *park, const uint3
     const struct cl_signals *shared = s->shared;
     uint32_t lies = 0, head = cl_load_relaxed(rx_head);
     s->park = cl_load_relaxed(park);
+    s->position[IO_RX] = (struct io_position){head, rx_tail};
     s->waiting = 0;
     s->packet = s->thread = 0;
     if (cl_unlikely(rx_tail - head > rx_slots)) {

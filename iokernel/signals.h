@@ -17,6 +17,7 @@
 #include "../runtime/shm.h"
 
 #define IO_SAMPLES 8
+#define IO_MOST_AGE (1ull << 36) /* ticks, some twenty seconds: an age is no more than that */
 
 struct io_ages {
     uint32_t first, n; /* samples: s[first], s[first + 1], ... modulo IO_SAMPLES */
@@ -27,15 +28,24 @@ struct io_ages {
 
 enum { IO_RX, IO_INBOX, IO_RUNQ, IO_STORAGE, IO_QUEUES };
 
+/* A queue's words, as they were read. */
+struct io_position {
+    uint32_t head, tail;
+};
+
 /* The queues of one kthread as the home loop sees them, and what it found at its last look. */
 struct io_signals {
-    struct cl_signals *shared; /* in the arena */
-    uint64_t aside_since;      /* when it was first seen to wait for a core with work in hand; 0: it does not */
-    uint32_t park;             /* copy of its park word, not checked beyond comparisons */
-    uint32_t waiting;
+    /* Line 0: all that io_signals_still needs. */
+    struct cl_signals *shared CL_ALIGNED(CL_CACHELINE); /* in the arena, where its other lines lie beside it */
+    uint32_t park;                                      /* copy of its park word, not checked beyond comparisons */
+    uint32_t waiting;                                   /* things that wait */
+    struct io_position position[IO_QUEUES];             /* of IO_RX: the tail is ours */
+    uint64_t due;                                       /* timer_tsc as it was read */
+    uint64_t next_timer;                                /* stamp, UINT64_MAX: none that is not due */
+
     uint64_t packet, thread, timer, stored; /* ages in ticks, 0: nothing waits */
-    uint64_t next_timer;                    /* stamp, UINT64_MAX: none */
-    uint32_t sampled;                       /* bits: queues of which there are samples; others' lines are not touched */
+    uint64_t aside_since; /* when it was first seen to wait for a core with work in hand; 0: it does not */
+    uint32_t sampled;     /* bits: queues of which there are samples; others' lines are not touched */
     struct io_ages queue[IO_QUEUES];
 };
 
@@ -47,19 +57,27 @@ uint32_t io_signals_look(struct io_signals *s, const uint32_t *park, const uint3
 /* A number that changes when the kthread does anything. */
 uint32_t io_signals_mark(const struct io_signals *s, const uint32_t *park, const uint32_t *rx_head);
 
-/* Whether what a look found, parked and nothing waiting, is so still, and no timer has come or become due: without a branch a
- * word, since most applications rest most of the time. Relaxed: as if an older look had been made. */
-static inline bool io_signals_still(const struct io_signals *s, const uint32_t *park, const uint32_t *rx_head,
-                                    uint32_t rx_tail, uint64_t now)
+static inline uint32_t io_position_differs(const struct io_position *p, const uint32_t *head, const uint32_t *tail)
+{
+    return (cl_load_relaxed(head) ^ p->head) | (cl_load_relaxed(tail) ^ p->tail);
+}
+
+/* Whether no word has changed since the last look, and no timer has become due: without a branch a word, since that is so of
+ * most applications most of the time. The loop knows by itself whether it has put anything into the receive ring. Relaxed: as
+ * if an older look had been made. */
+static inline bool io_signals_still(const struct io_signals *s, uint64_t now)
 {
     const struct cl_signals *shared = s->shared;
-    uint32_t changed = cl_load_relaxed(park) ^ s->park;
-    changed |= cl_load_relaxed(rx_head) ^ rx_tail;
-    changed |= cl_load_relaxed(&shared->inbox_head) ^ cl_load_relaxed(&shared->inbox_tail);
-    changed |= cl_load_relaxed(&shared->runq_head) ^ cl_load_relaxed(&shared->runq_tail);
-    changed |= cl_load_relaxed(&shared->storage_seen) ^ cl_load_relaxed(&shared->storage_done);
-    uint64_t due = cl_load_relaxed(&shared->timer_tsc);
-    return changed == 0 && due == s->next_timer && (due == UINT64_MAX || (int64_t)(now - due) < 0);
+    const struct cl_arena_kthread *lines = cl_container_of(shared, const struct cl_arena_kthread, signals);
+    const struct io_position *rx = &s->position[IO_RX];
+    uint32_t changed = cl_load_relaxed(&lines->park) ^ s->park;
+    if (cl_unlikely(rx->head != rx->tail)) /* of an empty ring only lies can change it: its line is not touched */
+        changed |= cl_load_relaxed(&lines->rx_head) ^ rx->head;
+    changed |= io_position_differs(&s->position[IO_INBOX], &shared->inbox_head, &shared->inbox_tail);
+    changed |= io_position_differs(&s->position[IO_RUNQ], &shared->runq_head, &shared->runq_tail);
+    changed |= io_position_differs(&s->position[IO_STORAGE], &shared->storage_seen, &shared->storage_done);
+    return changed == 0 && cl_load_relaxed(&shared->timer_tsc) == s->due &&
+           (s->next_timer == UINT64_MAX || (int64_t)(now - s->next_timer) < 0);
 }
 
 static inline bool io_park_is_aside(uint32_t park)

@@ -95,6 +95,7 @@ static void ban(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     if (!io_move_demote(loop, k, home))
         return;
     k->member.banned = true;
+    k->app->cores.stands = false;
     s->banned_until = now + (first << s->bans);
     s->bans = cl_min(s->bans + 1, MOST_DOUBLINGS);
     io_count(c->stats.squatted, 1);

@@ -36,8 +36,10 @@ int io_thread_signal(struct io_loop *loop, struct io_kthread *k, int signal)
 {
     charge(loop, k->app);
     int rc = syscall(SYS_tgkill, k->app->cores.pid, k->member.tid, signal) < 0 ? -errno : 0;
-    if (rc == -ESRCH)
+    if (rc == -ESRCH) {
         k->member.dead = true;
+        k->app->cores.stands = false;
+    }
     return rc;
 }
 

@@ -36,7 +36,7 @@
 #include "ring.h"
 
 // cffi: begin
-#define CL_SHM_VERSION 3
+#define CL_SHM_VERSION 4
 #define CL_SHM_PAGE 4096
 #define CL_SHM_NAME_BYTES 32 /* an application's name with its terminating zero */
 #define CL_SHM_MAX_KTHREADS 64
@@ -106,6 +106,13 @@ struct cl_arena_kthread {
      * without managed cores, iokernel and siblings (exchange PARKED -> RUNNING). Readers: the same. Changes only when the
      * kthread goes to sleep or wakes. */
     uint32_t park CL_ALIGNED(64);
+    /* Beside it, since whoever looks at the one looks at the other, and both change seldom: "there is work for more kthreads
+     * than run" (uthreads spawned from outside, a sibling with too much). Writers: any thread of the application (atomic
+     * add, release: after help_tsc; then a seq_cst fence and a look at the loop's `sleeping`). Reader: iokernel (acquire).
+     * Of kthread 0 only. */
+    uint32_t help;
+    uint64_t help_tsc; /* cl_tsc() when that was said last. Any thread (relaxed); the iokernel judges ages by it */
+    uint64_t rung_tsc; /* cl_tsc() when the loop was last seen asleep and was rung for. Likewise */
     /* Line 1: slots consumed from the rx ring, modulo 2^32. Writer: kthread (release). Reader: iokernel (acquire), only
      * when its copy says that the ring is full, and for the signals. */
     uint32_t rx_head CL_ALIGNED(64);
@@ -116,14 +123,8 @@ struct cl_arena_kthread {
     uint8_t reserved_iokernel[64] CL_ALIGNED(64);
     /* Line 4: see there. */
     struct cl_signals signals CL_ALIGNED(64);
-    /* Line 5: "there is work for more kthreads than run" (uthreads spawned from outside, a sibling with too much).
-     * Writers: any thread of the application (atomic add, release: after help_tsc; then a seq_cst fence and a look at the
-     * loop's `sleeping`). Reader: iokernel (acquire). Of kthread 0 only. */
-    uint32_t help CL_ALIGNED(64);
-    uint64_t help_tsc; /* cl_tsc() when that was said last. Any thread (relaxed); the iokernel judges ages by it */
-    uint64_t rung_tsc; /* cl_tsc() when the loop was last seen asleep and was rung for. Likewise */
-    /* Lines 6 and 7: reserved. Zero. */
-    uint8_t reserved[128] CL_ALIGNED(64);
+    /* Lines 5 to 7: reserved. Zero. */
+    uint8_t reserved[192] CL_ALIGNED(64);
 };
 
 /* First page of the state segment. Writer: iokernel, before the first application; readers: applications. Constant. */
@@ -193,7 +194,7 @@ _Static_assert(offsetof(struct cl_arena_kthread, rx_head) == 64, "line 1, the sa
 _Static_assert(offsetof(struct cl_arena_kthread, tx_head) == 128, "line 2, another pair: another writer");
 _Static_assert(offsetof(struct cl_arena_kthread, reserved_iokernel) == 192, "line 3, the same writer as line 2");
 _Static_assert(offsetof(struct cl_arena_kthread, signals) == 256, "line 4");
-_Static_assert(offsetof(struct cl_arena_kthread, help) == 320, "line 5");
+_Static_assert(offsetof(struct cl_arena_kthread, rung_tsc) < 64, "line 0");
 _Static_assert(sizeof(struct cl_signals) == 64, "one line");
 _Static_assert(sizeof(struct cl_state_header) == 128, "no hidden padding");
 _Static_assert(sizeof(struct cl_state_loop) == 128, "two lines");

@@ -25,6 +25,7 @@ OWN = {
     "CORES_C": "iokernel/cores.c",
     "THREAD_C": "iokernel/thread.c",
     "MOVE_C": "iokernel/move.c",
+    "LOOK_C": "iokernel/look.c",
     "ALLOCATE_C": "iokernel/allocate.c",
     "WAKE_C": "iokernel/wake.c",
     "IOKERNEL_IDLE_C": "iokernel/idle.c",
@@ -126,13 +127,13 @@ MUTANTS = {
     ),
     "a new owner is not woken": Mutant(
         "MOVE_C",
-        "if (!io_park_is_hot(park_of(k)) && !(cold && running))\n        io_thread_wake(loop, k);",
+        "if (!io_park_is_hot(io_park_of(k)) && !(cold && running))\n        io_thread_wake(loop, k);",
         "(void)0;",
         "asked",
     ),
     "an owner that parked is not woken": Mutant(
         "MOVE_C",
-        "if (!io_park_is_hot(park_of(k)))\n        io_thread_wake(loop, k);\n"
+        "if (!io_park_is_hot(io_park_of(k)))\n        io_thread_wake(loop, k);\n"
         "    note(loop, core, CL_IO_LOG_WOKEN, now);",
         "note(loop, core, CL_IO_LOG_WOKEN, now);",
         "asked",

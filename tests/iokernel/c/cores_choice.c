@@ -146,6 +146,43 @@ static void rest_ends_with_any_word(void)
     }
 }
 
+/* What waits without a core is looked at once, and from then on it only grows older and is counted; until a word changes. */
+static void what_waits_stands_until_a_word_changes(void)
+{
+    for (unsigned word = 0; word < 6; word++) {
+        struct pair p;
+        pair_new(&p, (struct setting){0}, (struct wish){0});
+        struct app *w = app_add(&p.w, (struct wish){.kind = BATCH}); /* its equal keeps the core for a millisecond */
+        struct cl_signals *s = &w->k[0].line->signals;
+        s->timer_tsc = p.w.now + 300 * US;
+        ready(&w->k[0], 1);
+        run(&p.w, 50 * US);
+        struct cl_io_app_cores before = cores_of(&p.w, w), after;
+        CHECK(before.waiting == 1 && before.thread_age_ns >= 45 * US && before.thread_age_ns <= 50 * US);
+        run(&p.w, 100 * US);
+        after = cores_of(&p.w, w);
+        CHECK(after.waiting == 1 && after.thread_age_ns == before.thread_age_ns + 100 * US);
+        CHECK(after.checks == before.checks + 20 && after.congested == before.congested + 20);
+        uint32_t *const words[] = {&s->runq_tail, &s->inbox_tail, &s->storage_done, &w->k[0].line->help};
+        if (word < 4)
+            ++*words[word];
+        else if (word == 4)
+            send_frame(p.bat, w, 1);
+        run(&p.w, word == 5 ? 160 * US : 10 * US); /* 5: its timer becomes due */
+        CHECK(cores_of(&p.w, w).waiting == 2 && cores_of(&p.w, w).thread_age_ns > after.thread_age_ns);
+        drain(&w->k[0]);
+        receive(w, 0);
+        s->timer_tsc = UINT64_MAX;
+        before = cores_of(&p.w, w);
+        run(&p.w, 50 * US);
+        after = cores_of(&p.w, w);
+        CHECK(!owns(&p.w, &w->k[0]) && after.checks >= before.checks + 10);
+        if (word != 3) /* the word for help waits until it is heeded */
+            CHECK(after.waiting == 0 && after.thread_age_ns == 0 && after.congested == before.congested);
+        world_delete(&p.w);
+    }
+}
+
 static void quantum(void)
 {
     struct world w;
@@ -458,8 +495,9 @@ SCENARIOS_MAIN(SCENARIO(kthread_inside_a_uthread_comes_first), SCENARIO(frame_fo
                SCENARIO(help_gets_a_core), SCENARIO(help_that_comes_while_a_kthread_begins_is_not_lost),
                SCENARIO(help_outlives_a_kthread_that_does_not_begin),
                SCENARIO(help_is_heeded_by_one_that_had_kept_its_core), SCENARIO(rest_ends_with_any_word),
-               SCENARIO(quantum), SCENARIO(classes), SCENARIO(batch_takes_turns), SCENARIO(last_core),
-               SCENARIO(loops_keep_to_their_own_cores), SCENARIO(static_lets_cores_idle),
-               SCENARIO(looks_that_come_late_are_told_apart), SCENARIO(late_looks_hide_no_policy),
-               SCENARIO(help_is_as_old_as_its_stamp), SCENARIO(static_keeps_a_guaranteed_core),
-               SCENARIO(flows_go_to_those_that_run), SCENARIO(ages_are_from_below))
+               SCENARIO(what_waits_stands_until_a_word_changes), SCENARIO(quantum), SCENARIO(classes),
+               SCENARIO(batch_takes_turns), SCENARIO(last_core), SCENARIO(loops_keep_to_their_own_cores),
+               SCENARIO(static_lets_cores_idle), SCENARIO(looks_that_come_late_are_told_apart),
+               SCENARIO(late_looks_hide_no_policy), SCENARIO(help_is_as_old_as_its_stamp),
+               SCENARIO(static_keeps_a_guaranteed_core), SCENARIO(flows_go_to_those_that_run),
+               SCENARIO(ages_are_from_below))

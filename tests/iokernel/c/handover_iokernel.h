@@ -1,9 +1,10 @@
 /* The iokernel's side of the model: a loop with one worker core, and all of its own code that decides about the core and moves it.
  *
- * Its own: allocate.c, move.c, thread.c but for what it reads of the kernel, signals.c, wake.c, idle.c, and io_cores_remove of cores.c. The model's: the policy (latency first, or either),
- * what comes from outside (a frame, the end of a process), and the times. The clock stands still during a round; which times
- * are over in it is a choice, made anew each round, so what holds here holds for every duration. Left out: limits on system
- * calls, statistics, the accounts of CPU times (squat.c; spare.c: nobody is spared; blocked.c: nobody is), more cores and kthreads than one. */
+ * Its own: look.c, allocate.c, move.c, thread.c but for what it reads of the kernel, signals.c, wake.c, idle.c, and
+ * io_cores_remove of cores.c. The model's: the policy (latency first, or either), what comes from outside (a frame, the end
+ * of a process), and the times. The clock stands still during a round; which times are over in it is a choice, made anew
+ * each round, so what holds here holds for every duration. Left out: limits on system calls, statistics, the accounts of CPU
+ * times (squat.c; spare.c: nobody is spared; blocked.c: nobody is), more cores and kthreads than one. */
 #ifndef CORELANE_TESTS_HANDOVER_IOKERNEL_H
 #define CORELANE_TESTS_HANDOVER_IOKERNEL_H
 
@@ -112,6 +113,9 @@ static void model_current(const struct cl_policy_host *h, struct cl_policy_setti
 #ifndef MOVE_C
 #define MOVE_C "iokernel/move.c"
 #endif
+#ifndef LOOK_C
+#define LOOK_C "iokernel/look.c"
+#endif
 #ifndef ALLOCATE_C
 #define ALLOCATE_C "iokernel/allocate.c"
 #endif
@@ -130,19 +134,14 @@ static void model_current(const struct cl_policy_host *h, struct cl_policy_setti
 #define cl_policy_run model_policy
 #define cl_policy_host_current model_current
 #define slot_of move_slot_of
-#define park_of move_park_of
 #include THREAD_C
 #define io_thread_in_line model_in_line
 #include MOVE_C
 #undef slot_of
-#undef park_of
-#define look allocate_look
+#include LOOK_C
 #define act allocate_act
-#define has_work allocate_has_work
 #include ALLOCATE_C
-#undef look
 #undef act
-#undef has_work
 #include WAKE_C
 #define io_commands_pending(l) ((void)(l), false)
 #include IOKERNEL_IDLE_C
@@ -281,8 +280,16 @@ static void settle_app(struct io_app *app, uint64_t now)
         cl_store_relaxed(help, 0);
         a->help = 0;
     }
-    if (a->rests)
+    uint64_t *const since[] = {&a->packet_since, &a->thread_since, &a->timer_since, &a->stored_since};
+    for (unsigned i = 0; i < 4; i++)
+        *since[i] = *since[i] ? NOW : 0;
+    a->looked_at = 0;
+    memset(&table[a->row], 0, offsetof(struct cl_policy_app, attained_ns)); /* ages: the next decision writes them */
+    if (a->stands)
         return; /* what the last look found is compared with what the next one does */
+    a->waits = false;
+    m->signals.due = 0;
+    memset(m->signals.position, 0, sizeof m->signals.position);
     m->signals.park = m->signals.waiting = 0;
     m->usable = false;
     a->demand = a->usable = 0;
@@ -330,6 +337,7 @@ static void deliver(void)
     cl_store_release(&shared.frames, ++il.m.user[SENT]);
     k->rx.tail++;
     k->sampled = true;
+    k->app->cores.stands = false;
     k->sample_tail = k->rx.tail;
     if (!k->touched) {
         k->touched = true;
@@ -427,7 +435,7 @@ static void own_all_of_the_loop(void)
     for (unsigned i = 0; i < 2; i++) {
         struct io_allotment *a = &apps[i].cores;
         il_own(LOOP, &members[i], sizeof members[i]);
-        il_own(LOOP, &a->told, offsetof(struct io_allotment, core_ticks));
+        il_own(LOOP, a, offsetof(struct io_allotment, core_ticks));
         il_own(LOOP, &a->last_run, sizeof a->last_run);
     }
 }
@@ -444,7 +452,8 @@ static void begin_app(unsigned i)
     a->kind = i ? CL_POLICY_BATCH : CL_POLICY_LATENCY;
     a->maximum = a->weight = 1;
     a->shared_look = &arena->look.look;
-    a->shared_first = &arena->line;
+    a->kthreads = k;
+    a->n_kthreads = 1;
     *k = (struct io_kthread){.park = &arena->line.park, .app = &apps[i]};
     k->rx.shared_head = setting.outside ? &no_frames : &arena->line.rx_head;
     k->rx.size = 16;
