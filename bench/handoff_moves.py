@@ -18,7 +18,8 @@ TO_EVICTION = "decision until the round that evicts"
 FROM_EVICTION = "that round until the new runs"
 WORD = 1 << 32  # of a stamp
 ROUND_TICKS = 1 << 20  # far more than a round of the loop
-BESIDES = (lib.CL_IO_LOG_EVICTED, lib.CL_IO_LOG_ASIDE, lib.CL_IO_LOG_SQUATTED)  # do not end a move
+# Do not end a move.
+BESIDES = (lib.CL_IO_LOG_INTERRUPTED, lib.CL_IO_LOG_EVICTED, lib.CL_IO_LOG_ASIDE, lib.CL_IO_LOG_SQUATTED)
 ENDS = {  # of a move that was not done
     lib.CL_IO_LOG_WANTED: "overtaken",
     lib.CL_IO_LOG_WOKEN: "woken again",

@@ -221,6 +221,7 @@ struct cl_io_core_stats {
 #define CL_IO_LOG_ASIDE 8    /* the owner before stepped aside, after the new one was seen to run, or there was none */
 #define CL_IO_LOG_SQUATTED 9 /* a kthread that had this core last used it without owning one, and was demoted */
 #define CL_IO_LOG_BLOCKED 10 /* the owner sleeps in the kernel, or was stopped, while somebody waits for a core */
+#define CL_IO_LOG_INTERRUPTED 11 /* the owner before did not step aside when asked, and was sent the signal */
 
 /* One entry of a loop's log of moves. From WOKEN on, and in DONE, from and to are the owner. What an entry tells of
  * happened before tsc + after; a new owner was decided on at tsc or later. */

@@ -391,7 +391,7 @@ static void died(struct io_loop *loop, struct io_core *core, uint64_t now)
     io_move_release(loop, core, CL_IO_LOG_DIED, now);
 }
 
-static void interrupt(struct io_loop *loop, struct io_core *core)
+static void interrupt(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     struct io_kthread *from = core->from;
     int signal = from->app->cores.signal;
@@ -412,6 +412,7 @@ static void interrupt(struct io_loop *loop, struct io_core *core)
             core->step = CL_IO_STEP_INTERRUPT;
         io_count(loop->cores.stats.interrupted, 1);
         io_count(from->app->cores.stats.interrupted, 1);
+        note(loop, core, CL_IO_LOG_INTERRUPTED, now);
     }
 }
 
@@ -479,7 +480,7 @@ static bool escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
     if (core->stage == 2 && (int64_t)(core->decided + c->start - core->next_stage) > 0)
         core->next_stage = core->decided + c->start;
     if (waits_for_old && core->stage == 1) {
-        interrupt(loop, core);
+        interrupt(loop, core, now);
         core->next_stage = 0;
     }
     if (waits_for_old && core->stage == 2)

@@ -13,6 +13,7 @@ from cltest.moves import (
     DONE,
     EVICTED,
     FOR_EVER,
+    INTERRUPTED,
     LEFT,
     STALLED,
     WANTED,
@@ -37,6 +38,7 @@ GOOD = [
     Move(320, CPU, A, A, WOKEN),
     Move(330, CPU, A, A, DONE),
     Move(400, CPU, A, B, WANTED),
+    Move(430, CPU, B, B, INTERRUPTED),
     Move(460, CPU, B, B, EVICTED),
     Move(470, CPU, B, B, DONE),
     Move(500, CPU, B, A, WANTED),
@@ -58,7 +60,7 @@ def checked(moves: list[Move], slots: tuple[int, ...] = (A, B)) -> MoveChecker:
 def test_a_log_that_is_right() -> None:
     checker = checked(GOOD)
     assert checker.faults == []
-    assert checker.seen == {WANTED: 5, DONE: 6, WOKEN: 1, EVICTED: 1, ASIDE: 1, LEFT: 1}
+    assert checker.seen == {WANTED: 5, DONE: 6, WOKEN: 1, INTERRUPTED: 1, EVICTED: 1, ASIDE: 1, LEFT: 1}
     checker.went(A, 700)
     assert checker.faults == []
 
@@ -87,6 +89,7 @@ def test_an_entry_that_is_missing_is_noticed_if_it_changed_the_owner(at: int) ->
         (Move(700, CPU, A, B, STALLED), "an owner where there is none"),
         (Move(700, CPU + 1, 0, 0, DIED), "an owner where there is none"),
         (Move(700, CPU + 1, 0, 0, ASIDE), "an owner before, though there was none"),
+        (Move(700, CPU + 1, 0, 0, INTERRUPTED), "an owner before, though there was none"),
         (Move(700, CPU + 1, 0, 0, WOKEN), "or nobody"),
         (Move(1, CPU, A, B, WANTED), "a stamp went back"),
         (Move(700, CPU, A, A, 99), "no such entry"),

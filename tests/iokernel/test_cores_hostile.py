@@ -17,14 +17,22 @@ from pathlib import Path
 import pytest
 from cltest import wait_until
 from cltest.cores import FIRST, LIARS, FightingApp, before_others, fighting_ground
-from cltest.moves import DONE, RELEASES, WANTED, Move, MoveLog
+from cltest.moves import DONE, EVICTED, INTERRUPTED, RELEASES, WANTED, Move, MoveLog
 from cltest.switching import assert_balanced, stats_of
 
 from corelane.drivers.loadgen import Loadgen, Phase
 from corelane.iokernel import Iokernel
+from corelane.runtime.clock import default_clock
 
 WAIT_S = 20.0
 STEPS = ("idle", "wake", "parked", "ask", "interrupt", "evict")  # CL_IO_STEP_*
+
+
+ASK_US, INTERRUPT_US = 10, 50  # the iokernel's own (struct cl_io_config)
+
+
+def ticks(us: int) -> int:
+    return us * default_clock().hz // 1_000_000
 
 
 class Fight:
@@ -81,6 +89,35 @@ class Fight:
     def took(self, step: str) -> int:
         """Moves in which the new owner began after this step."""
         return int(self.counted()["actuation"][step]["n"])  # type: ignore[index]
+
+    def taken_from(self, slot: int) -> list[list[Move]]:
+        """The moves to the latency application for which that kthread was asked: the decision, what else the log has of
+        the move, and what ended it, if anything did. Each in the order of the steps, and none before its time."""
+        self.moves += self.log.read()
+        assert self.log.lost == 0
+        found: list[list[Move]] = []
+        goes_on = False
+        for move in self.moves:
+            if goes_on:
+                found[-1].append(move)
+            goes_on = goes_on and move.what in (INTERRUPTED, EVICTED)
+            if move.what == WANTED and (move.old, move.new, STEPS[move.step]) == (slot, self.echo.slot, "ask"):
+                found.append([move])
+                goes_on = True
+        for steps in found:
+            asked = steps[0]
+            interrupted, evicted = ([m for m in steps[1:] if m.what == what] for what in (INTERRUPTED, EVICTED))
+            assert [m.tsc for m in steps] == sorted(m.tsc for m in steps)
+            assert all(m.tsc - asked.tsc >= ticks(ASK_US) for m in interrupted)
+            # A signal that the application's limit of system calls forbids is left out, and counted.
+            assert not evicted or interrupted or self.counted()["interrupts_spared"]
+            first = interrupted[0] if interrupted else asked
+            assert all(m.tsc - first.tsc >= ticks(INTERRUPT_US) for m in evicted)
+        return found
+
+    def logged(self, what: int) -> int:
+        self.moves += self.log.read()
+        return sum(move.what == what for move in self.moves)
 
     def gone(self, name: str = "batch") -> None:
         wait_until(lambda: name not in self.io.apps, WAIT_S, f"{name} to be removed")
@@ -224,6 +261,61 @@ def test_one_that_is_killed_at_any_point_of_hand_overs(fight, rng):
         fight.gone()
         assert fight.ends().total() > 0
         assert fight.io.stats()["departed"] == {"apps": i + 1, "buffers_lost": 0}
+    fight.sound()
+
+
+ALL_STEPS = (WANTED, INTERRUPTED, EVICTED)
+
+
+def whats(moves: list[list[Move]]) -> set[tuple[int, ...]]:
+    return {tuple(move.what for move in steps) for steps in moves}
+
+
+def firsts(moves: list[list[Move]]) -> set[tuple[int, ...]]:
+    return {what[:3] for what in whats(moves)}
+
+
+def test_the_log_has_the_signal_between_the_ask_and_the_end_of_one_that_ignores_the_flag(fight):
+    batch = fight.batch("unprobed")
+    by_signal = (WANTED, INTERRUPTED, DONE)
+    wait_until(lambda: (fight.serve(), by_signal in whats(fight.taken_from(batch.slot)))[1], WAIT_S, "a move by signal")
+    moves = fight.taken_from(batch.slot)
+    assert {STEPS[steps[-1].step] for steps in moves if tuple(m.what for m in steps) == by_signal} == {"interrupt"}
+    wait_until(lambda: fight.logged(INTERRUPTED) == fight.counted()["interrupted"], WAIT_S, "all signals in the log")
+
+
+def test_the_log_has_all_three_steps_of_one_that_blocks_signals(fight):
+    batch = fight.batch("blocking")
+    wait_until(lambda: (fight.serve(), ALL_STEPS in firsts(fight.taken_from(batch.slot)))[1], WAIT_S, "all three steps")
+    wait_until(lambda: fight.logged(EVICTED) == fight.counted()["evicted"], WAIT_S, "all evictions in the log")
+
+
+def test_the_log_has_all_three_steps_of_one_that_is_stopped(fight):
+    batch = fight.batch("probed")
+
+    def by_all_steps() -> bool:
+        batch.await_work()
+        batch.signal(signal.SIGSTOP)
+        fight.serve()
+        batch.signal(signal.SIGCONT)
+        return ALL_STEPS in firsts(fight.taken_from(batch.slot))
+
+    wait_until(by_all_steps, WAIT_S, "all three steps")
+
+
+def test_the_steps_of_one_that_is_killed_come_in_their_order_as_far_as_they_come(fight, rng):
+    """It ignores the flag, so that it is in the middle of a step most of the time. What is dead is neither interrupted
+    nor evicted; and each move to the latency application has its end."""
+    for _ in range(10):
+        batch = fight.batch("unprobed")
+        fight.begin(rate=5000, seconds=0.25)
+        enough = fight.counted()["asked"] + rng.randrange(1, 30)
+        wait_until(lambda n=enough: fight.counted()["asked"] >= n or not fight.generator.running, WAIT_S)
+        batch.kill()
+        fight.all_answered()
+        fight.gone()
+        assert fight.ends().total() > 0
+        assert fight.taken_from(batch.slot)
     fight.sound()
 
 

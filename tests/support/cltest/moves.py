@@ -14,8 +14,8 @@ import numpy as np
 from corelane.iokernel import Iokernel
 from corelane.iokernel._native import ffi, lib
 
-WANTED, DONE, STALLED, DIED, LEFT, WOKEN, EVICTED, ASIDE, SQUATTED, BLOCKED = range(1, 11)
-assert (lib.CL_IO_LOG_WANTED, lib.CL_IO_LOG_BLOCKED) == (WANTED, BLOCKED)
+WANTED, DONE, STALLED, DIED, LEFT, WOKEN, EVICTED, ASIDE, SQUATTED, BLOCKED, INTERRUPTED = range(1, 12)
+assert (lib.CL_IO_LOG_WANTED, lib.CL_IO_LOG_INTERRUPTED) == (WANTED, INTERRUPTED)
 RELEASES = (STALLED, DIED, LEFT)
 FOR_EVER = 2**62
 _BATCH = 4096
@@ -169,6 +169,8 @@ class MoveChecker:
                 core.span.blocked = True
         elif core.leaver is None:
             self._fault("an owner before, though there was none", move)
+        elif move.what == INTERRUPTED:
+            pass
         elif move.what == ASIDE:
             self._out(core, until)
         elif move.what == EVICTED:
