@@ -4,7 +4,8 @@ Three kinds of arms, in turns. The kernel's own ways, between two processes and 
 The same with an idle core. And the real path: an iokernel with two applications on its worker core, a batch job and a
 server that is asked now and then, so that each request moves the core there and back: once with a job that probes
 (ask; in C, a probe each 100 ns, and as a numba function made by `@libos.batch`), once with one that does not
-(interrupt), once with one that blocks signals as well (evict), and once without a job.
+(interrupt), once with one that blocks signals as well (evict), and once without a job. And the first move from a job
+that was stopped or killed while it computed.
 
 Everybody who takes part in a hand-over stamps his steps with the time-stamp counter (runtime/shm.h, cl_signals), and
 the iokernel's log of moves has the stamps. A move is timed from the decision, before its first store, to the new
@@ -19,13 +20,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
+import signal
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from ..drivers.loadgen import Phase
+from ..runtime.clock import default_clock, tsc
 from ..runtime.errors import CorelaneError
 from . import decision
 from ._native import ffi, lib
@@ -37,6 +42,7 @@ from .handoff_moves import (
     TO_EVICTION,
     broken_down,
     evictions,
+    first_ask,
     lost,
     pairs,
     parked,
@@ -48,6 +54,7 @@ from .harness import shared
 from .harness.numbers import PERCENTILES, number, pairwise, percentile
 from .harness.plot import Canvas
 from .harness.session import Session
+from .tenant import Tenant
 
 SUMMARY = "moving a core between two processes: ask, interrupt and evict beside the kernel's own ways"
 FIGURES = ("handoff.ask_p50_us", "handoff.ask_p99_us", "handoff.interrupt_over_ask", "allocator.decision_ns")
@@ -70,6 +77,7 @@ JOBS = {  # the real path: the job's code, and what it looks at
     "numba": ("numba", "probes"),
     "interrupt": ("c", "plain"),
     "evict": ("c", "deaf"),
+    "stopped": ("c", "probes"),
 }
 SELDOM_RPS = 5_000.0
 OFTEN_RPS = 1e9 / 30_000  # the job computes as long between two as the old owner of the kernel's ways does
@@ -82,12 +90,19 @@ REAL = {  # arm: the job, the step, requests a second to the witness. Each finds
 }
 PARKED = "owner parked"  # the moves back of the arm ask
 WOKEN = "idle core, iokernel"
+STOPPED, KILLED = "owner stopped", "owner killed"
+VICTIM = "victim"  # the name of those that are killed
+KILLS = 2  # a round: each takes a process
+WAIT_S = 10.0
+DEAD_NS = 20_000  # after a kill: a decision before that may find a job that runs still
+ABSENT_LOAD_S = 0.004  # of requests beside a job that was stopped, or around a kill
 EVICT_LEAST = 6  # evictions a round: a turn of the job gives one
 EVICT_LOAD_S, EVICT_REST_S = 0.004, 0.01
 ENDS_S = 0.01  # in which a move under way ends
 LOOK_S = 0.2  # at the log of moves, which the loop writes over
 BROKEN_DOWN = ("ask", "ask, numba job", "ask, seldom", "evict", "flag, sched_yield")
-ADDED = ("asked", "log_lost")
+BY = {step: f"by_{name}" for name, step in shared.STEPS.items()}
+ADDED = ("asked", "log_lost", "turns", *BY.values())
 ROUNDS = 5
 SETTLE_NS = 30_000
 MOST = 200_000
@@ -123,11 +138,13 @@ def run(session: Session) -> None:
     arms: dict[str, Callable[[], Times]] = {}
     with contextlib.ExitStack() as stack:
         real = Real(stack, cores)
-        slot = 0.8 * session.seconds / ROUNDS / (len(WAYS) + len(REAL) + 1)
+        slot = 0.8 * session.seconds / ROUNDS / (len(WAYS) + len(REAL) + 3)
         session.settings["slot_s"] = slot
         for arm, (job, step, rate) in REAL.items():
             arms[arm] = partial(real.measure, job, step, rate, slot)
         arms[WOKEN] = partial(real.wake, slot)
+        arms[STOPPED] = partial(real.stop, slot)
+        arms[KILLED] = real.kill
         for name, way in WAYS.items():
             arms[name] = partial(raw, way, cores, slot)
         got = session.interleave(arms, ROUNDS)
@@ -169,7 +186,7 @@ class Real:
     parked: of each round of the arm ask, the moves back from the witness, which has parked, to the job."""
 
     def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int]) -> None:
-        apps = {"witness": shared.latency(), **{job: shared.batch() for job in JOBS}}
+        apps = {"witness": shared.latency(), **{job: shared.batch() for job in (*JOBS, VICTIM)}}
         # shenango: a request for an application without a core is enough, however young it is.
         self.made = stack.enter_context(shared.shared(cores, apps=apps, policy="shenango"))
         self.witness = self.made.tenant("witness", "witness")
@@ -229,6 +246,88 @@ class Real:
         times = _times(*woken(self.made.moves() + self._ended()))
         times.more = {"asked": sent, "log_lost": self.made.log_lost - log_lost}
         return times
+
+    def stop(self, seconds: float) -> Times:
+        """Stop the job where it computes, and ask; one sample a turn, as with evictions: it was one."""
+        job, end, found = self.jobs["stopped"], time.monotonic() + seconds, Absent()
+        while found.turns < EVICT_LEAST or time.monotonic() < end:
+            self.made.moves()
+            with job.working(), _stopped(job):
+                since = tsc()
+                self.made.load.measure(SELDOM_RPS, ABSENT_LOAD_S)
+                time.sleep(ENDS_S)
+            found.turn(self._ended(), since)
+            time.sleep(EVICT_REST_S)
+        return found.times()
+
+    def kill(self) -> Times:
+        """Kill a job that computes while requests come. What counts is the first decision to take its core after
+        that, if the iokernel does not know yet that it is gone."""
+        found = Absent()
+        for _ in range(KILLS):
+            found.turn(*self._kill_one())
+        return found.times()
+
+    def _kill_one(self) -> tuple[list[shared.Move], int]:
+        """The log from there on, and from when on a job was dead."""
+        job = self.made.tenant("batch", VICTIM)
+        _until(lambda: job.work, "the job to compute")
+        self.made.moves()
+        self.made.generator.start([Phase(2 * ABSENT_LOAD_S, SELDOM_RPS)])
+        time.sleep(ABSENT_LOAD_S)
+        os.kill(job.pid, signal.SIGKILL)
+        since = tsc() + default_clock().ns_to_ticks(DEAD_NS)
+        self.made.generator.wait()
+        job.close()
+        _until(lambda: VICTIM not in self.made.kernel.apps, "a job that was killed to be removed")
+        return self._ended(), since
+
+
+def _until(so: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not so():
+        if time.monotonic() > deadline:
+            raise CorelaneError("hand over a core", f"waited {WAIT_S:g} s for {what}")
+        time.sleep(0.001)
+
+
+@contextlib.contextmanager
+def _stopped(job: Tenant) -> Iterator[None]:
+    """No thread of the job runs, from when the kernel says so."""
+    os.kill(job.pid, signal.SIGSTOP)
+    try:
+        _until(lambda: job.is_stopped, "a job to stop")
+        yield
+    finally:
+        os.kill(job.pid, signal.SIGCONT)
+
+
+@dataclass
+class Absent:
+    """First moves from owners that were stopped or killed."""
+
+    ns: list[float] = field(default_factory=list)
+    why: dict[str, int] = field(default_factory=dict)
+    more: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(BY.values(), 0))
+    turns: int = 0
+
+    def turn(self, moves: Sequence[shared.Move], since: int) -> None:
+        """The log of one of them, and from when on its owner was absent."""
+        self.turns += 1
+        one = first_ask(moves, since)
+        if one is None:  # it had let go before
+            return
+        ns, why, step = one
+        self.ns += ns
+        for key, n in why.items():
+            self.why[key] = self.why.get(key, 0) + n
+        if step is not None:
+            self.more[BY[step]] += 1
+
+    def times(self) -> Times:
+        made = _times(self.ns, self.why)
+        made.more = self.more | {"turns": self.turns}
+        return made
 
 
 def _times(ns: list[float], why: dict[str, int]) -> Times:
@@ -301,7 +400,9 @@ def plot(document: dict[str, Any]) -> Canvas:
         panels=2,
         size=(14, 8),
     )
-    colours = [0 if name in (*REAL, PARKED, WOKEN) else 6 if name.startswith("idle") else 1 for name in names]
+    colours = [
+        0 if name in (*REAL, PARKED, WOKEN, STOPPED, KILLED) else 6 if name.startswith("idle") else 1 for name in names
+    ]
     for panel, key in enumerate(("p50_us", "p99_us")):
         values = [number(a[key]) for a in arms]
         canvas.bars(names, values, ylabel=f"{key[:3]} (us)", panel=panel, colours=colours)

@@ -52,7 +52,7 @@ def lost(moves: Sequence[shared.Move]) -> dict[str, int]:
     """
     kept = [m for m in moves if m.what not in BESIDES]
     out: dict[str, int] = {}
-    for wanted, after in zip(kept, [*kept[1:], None], strict=True):
+    for wanted, after in zip(kept, [*kept[1:], None], strict=False):
         if wanted.what == lib.CL_IO_LOG_WANTED and wanted.step == lib.CL_IO_STEP_ASK:
             why = UNFINISHED if after is None else ENDS.get(after.what)
             if why:
@@ -83,7 +83,7 @@ def woken(moves: Sequence[shared.Move]) -> tuple[list[float], dict[str, int]]:
     kept = [m for m in moves if m.what not in BESIDES]
     ns: list[float] = []
     missed: dict[str, int] = {}
-    for begun, after in zip(kept, [*kept[1:], None], strict=True):
+    for begun, after in zip(kept, [*kept[1:], None], strict=False):
         if begun.what != lib.CL_IO_LOG_WOKEN and not (
             begun.what == lib.CL_IO_LOG_WANTED and begun.step == lib.CL_IO_STEP_IDLE
         ):
@@ -98,6 +98,24 @@ def woken(moves: Sequence[shared.Move]) -> tuple[list[float], dict[str, int]]:
             why = UNFINISHED if after is None else ENDS.get(after.what, "woken again")
         missed[why] = missed.get(why, 0) + 1
     return ns, missed
+
+
+def first_ask(moves: Sequence[shared.Move], since: int) -> tuple[list[float], dict[str, int], int | None] | None:
+    """The first decision from the stamp `since` on: its ns, or why it came to no end as in `lost`, and the step by
+    which the new owner got the core. None: there is none, or the old owner did not run by its word.
+
+    moves: as for `lost`.
+    """
+    kept = [m for m in moves if m.what not in BESIDES]
+    for wanted, after in zip(kept, [*kept[1:], None], strict=False):
+        if wanted.what != lib.CL_IO_LOG_WANTED or wanted.tsc < since:
+            continue
+        if wanted.step != lib.CL_IO_STEP_ASK:
+            return None
+        if after is None or after.what != lib.CL_IO_LOG_DONE:
+            return [], {UNFINISHED if after is None else ENDS.get(after.what, "woken again"): 1}, None
+        return *timed([(wanted, after, None)], {}), after.step
+    return None
 
 
 def evictions(moves: Sequence[shared.Move]) -> list[dict[str, float]]:

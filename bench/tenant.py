@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..runtime.errors import CorelaneError
@@ -106,6 +107,14 @@ class Tenant(Child):
             yield
         finally:
             self.paused = True
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether all of its threads are, by a signal."""
+        states = [
+            one.read_text().rpartition(")")[2].split()[0] for one in Path(f"/proc/{self.pid}/task").glob("*/stat")
+        ]
+        return set(states) == {"T"}
 
     @property
     def calls(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -154,6 +155,34 @@ def test_an_eviction_is_broken_down_at_the_round_that_evicts() -> None:
     ticks = [round(value * default_clock().hz / 1e9) for value in parts.values()]
     assert ticks == [60, 30]
     assert handoff_moves.evictions([wanted, done]) == []
+
+
+def test_the_first_move_from_an_absent_owner_is_found_with_its_step() -> None:
+    base, (wanted, done) = 1 << 40, move(1 << 40)
+    evicted = Move(base + 60, 2, 2, lib.CL_IO_LOG_EVICTED, ASK)
+    by_eviction = dataclasses.replace(done, step=lib.CL_IO_STEP_EVICT)
+    before = move(base - 1000)  # it answered
+    later = move(base + 5000)
+    found = handoff_moves.first_ask([*before, wanted, evicted, by_eviction, *later], base)
+    assert found == ([handoff_moves.took(wanted, by_eviction, None)], {}, lib.CL_IO_STEP_EVICT)
+    assert handoff_moves.first_ask([*before, wanted], base) == ([], {"unfinished": 1}, None)
+    stalled = Move(base + 90, 2, 0, lib.CL_IO_LOG_STALLED, ASK)
+    assert handoff_moves.first_ask([wanted, evicted, stalled], base) == ([], {"stalled": 1}, None)
+    parked = Move(base, 1, 2, WANTED, lib.CL_IO_STEP_PARKED)
+    assert handoff_moves.first_ask([*before, parked, *later], base) is None
+    assert handoff_moves.first_ask(before, base) is None
+
+
+def test_absent_owners_are_counted_by_step_and_those_without_end_are_infinite() -> None:
+    absent = handoff.Absent()
+    wanted, done = move(1 << 40)
+    absent.turn([wanted, done], 1 << 40)
+    absent.turn([wanted], 1 << 40)
+    absent.turn([], 1 << 40)
+    times = absent.times()
+    assert (len(times.ns), times.missed, times.why) == (1, 1, {"unfinished": 1})
+    assert (times.more["turns"], times.more["by_ask"], times.more["by_evict"]) == (3, 1, 0)
+    assert times.us(0.99) == float("inf")
 
 
 def test_a_parked_owners_core_is_neither_asked_for_nor_interrupted() -> None:

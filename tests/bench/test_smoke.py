@@ -13,7 +13,17 @@ from corelane.bench.sim import managed_check
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'corelane[plot]'")
 
 ENTRIES = registry.entries()
-STEPS = ("ask", "ask, numba job", "ask, seldom", "interrupt", "evict", "owner parked", "idle core, iokernel")
+STEPS = (
+    "ask",
+    "ask, numba job",
+    "ask, seldom",
+    "interrupt",
+    "evict",
+    "owner parked",
+    "idle core, iokernel",
+    "owner stopped",
+    "owner killed",
+)
 LINUX = "Linux, batch under SCHED_IDLE"
 ARMS = {  # that each benchmark compares: each is in the document, or said to be left out
     "afxdp": ("reflector", "embedded", "iokernel", "linux spin", "linux block"),
