@@ -163,6 +163,8 @@ CL_API int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_
 /* The log is not closed; with writes in flight, cl_log_close or cl_log_discard comes first. */
 CL_API void cl_raft_node_delete(struct cl_raft_node *node);
 
+/* The log's clock, by the newest command applied. */
+CL_API uint64_t cl_raft_node_clock_ms(const struct cl_raft_node *node);
 CL_API void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);
 /* kind: CL_RAFT_APPLY... The answer comes through env.answer, inside this call or a later one. */
 CL_API void cl_raft_node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence,

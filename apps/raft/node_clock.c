@@ -16,6 +16,11 @@ static uint64_t stamp_of(const struct cl_raft_entry *e)
     return e->kind == CL_RAFT_COMMAND && e->bytes >= NODE_COMMAND_HEADER ? get64(e->data + 24) : 0;
 }
 
+uint64_t cl_raft_node_clock_ms(const struct cl_raft_node *node)
+{
+    return node->clock_ms;
+}
+
 void node_clock_advance(struct cl_raft_node *node, uint64_t stamp_ms)
 {
     if (stamp_ms <= node->clock_ms)
@@ -38,7 +43,8 @@ uint64_t node_clock_stamp(struct cl_raft_node *node)
 {
     const struct cl_raft_env *env = &node->config.env;
     struct node_stamp *s = &node->stamp;
-    uint64_t now_ns = env->now_ns(env->arg), passed = (now_ns - s->ns) / MS, ms = env->wall_ms(env->arg);
+    uint64_t now_ns = env->now_ns(env->arg), ms = env->wall_ms(env->arg);
+    uint64_t passed = now_ns > s->ns ? (now_ns - s->ns) / MS : 0; /* clocks that step back exist, by nanoseconds too */
     if (s->ms)
         ms = cl_min(cl_max(ms, s->ms + passed / FASTER), s->ms + passed * FASTER);
     if (ms > s->ms)

@@ -69,7 +69,7 @@ static void answer_local(struct cl_raft_service *s, struct cl_udp_req *req, cons
     uint32_t begun = 0;
     if (bytes >= 7 && !memcmp(text, "stats\r\n", 7))
         begun = serve_admin_stats(s, (char *)reply, STATS_BYTES);
-    int64_t n = m->query(m->arg, 0, text, bytes, reply + begun, sizeof(reply) - begun);
+    int64_t n = m->query(m->arg, cl_raft_node_clock_ms(s->node), text, bytes, reply + begun, sizeof(reply) - begun);
     if (n <= 0)
         return;
     uint32_t all = begun + (uint32_t)n;
