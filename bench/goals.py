@@ -129,7 +129,7 @@ GOALS: dict[str, Goal] = _table(
     Goal("log.batching_worst", 0.9, "at least", "x", "adaptive batching / the best fixed setting, worst load"),
     Goal("log.recovery_gbps", 1.0, "at least", "GiB/s", "recovery; where the disk reads slower, / the disk's rate"),
     Goal("log.cut_points", 1.0, "at least", "x", "sector-wise cuts of a 1 000-append run that recover / all"),
-    Goal("raft.memory_put_us", 25.0, "at most", "us", "replicated put, 3 replicas in memory on 2 cores, p50"),
+    Goal("raft.memory_put_us", 25.0, "at most", "us", "put, 3 replicas in memory on 2 cores, open loop, p50"),
     Goal("raft.durable_over_floor", 1.25, "at most", "x", "durable put p50 / second of three bare writes at once"),
     Goal("raft.libraft_over_ours", 1.3, "at least", "x", "put p50 of libraft on the same disk / ours, durable"),
     Goal("raft-fail.no_leader_ms", 30.0, "at most", "ms", "kill -9 of a leader to the next one, timeout 10 ms, p99"),

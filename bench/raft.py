@@ -10,7 +10,8 @@ them. libraft's and etcd's processes use both cores; "libraft, one core" has tha
 The floor of the durable put is what the disk takes for three writes of 4 KiB at once until the second is done, sent by
 one thread that does nothing else, in the same rounds. "Three bare writers, one core" is the floor of three replicas
 that share a core, without protocol, packets and logs (raft_bound.h): what it takes more than the three bare writes is
-the price of that structure.
+the price of that structure. "Three bare relays" is the same with writes to memory: what the hand-overs of one core
+take.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from ..drivers.blk import Blk
+from ..drivers.blk import Blk, memory_blk
 from ..drivers.blk_file import FileBlk, create
 from ..drivers.loadgen import Closed, Loadgen
 from ..drivers.loadgen import Memcached as Traffic
@@ -53,10 +54,13 @@ WHOLE_S = 3.0  # each slot starts its nodes anew, so a shorter run has one round
 ELECTION_MS, PATIENCE_S = 500, 3.0
 WATCH_US = 100_000  # nodes look at their role as seldom as that: it takes the core that they share
 FLOOR_FILE_BYTES = 48 << 20
+RELAY_BYTES = 1 << 20
 FLOOR_MOST = 20_000
 LIBRAFT_GUESS = {1: 4000, 64: 20_000}  # puts a second, for the number that fills a slot: it counts puts, not seconds
 MEMORY, TMPFS, DISK, FLOOR, LIBRAFT, ETCD = "memory", "tmpfs", "disk", "three bare writes", "libraft", "etcd"
 BOUND = "three bare writers, one core"
+RELAYS = "three bare relays, one core"
+RELAYS_NOTE = "three bare relays that share a core, closed: put of one client in memory p50 / theirs"
 BOUND_NOTE = "three bare writers that share a core: durable put p50 / theirs"
 MOVED, ONE_CORE = "disk, cores moved", "libraft, one core"
 # While 64 clients put: a snapshot each 16 384 entries, some seven a second, and none.
@@ -106,11 +110,14 @@ def run(session: Session) -> None:
         "election_ms": ELECTION_MS,
         BOUND: "a client asks by a word in shared memory; three threads on the nodes' core hand on and answer by "
         "words, yield while they wait, and each writes 4 KiB to its own file; answered when two are done",
+        RELAYS: f"as {BOUND}, into memory",
         "links": "ours: the virtual switch, the generator is its uplink; libraft, etcd: TCP on loopback",
     }
     with contextlib.ExitStack() as stack:
         disk = disk_folder(session, stack)
         arms = dict(ours(session, stack, disk))
+        relays = [stack.enter_context(contextlib.closing(memory_blk(RELAY_BYTES))) for _ in range(3)]
+        arms[RELAYS] = partial(bound_slot, relays, session.two_cores)
         if disk:
             arms |= floor(session, stack, disk)
             arms |= bound(session, stack, disk)
@@ -263,7 +270,7 @@ def bound(session: Session, stack: contextlib.ExitStack, disk: Path) -> dict[str
     return {BOUND: partial(bound_slot, blks, session.two_cores)}
 
 
-def bound_slot(blks: Sequence[FileBlk], cores: tuple[int, int], seconds: float) -> Slot:
+def bound_slot(blks: Sequence[Blk], cores: tuple[int, int], seconds: float) -> Slot:
     """As many puts as take that long."""
     first = bound_times(blks, cores, 50)
     count = int(min(max(seconds / (statistics.mean(first) / 1e9), 50), FLOOR_MOST))
@@ -354,7 +361,12 @@ def judge(session: Session, got: Mapping[str, Sequence[Slot]]) -> None:
         return [slot.per_s for slot in got[name]]
 
     memory = p50s(f"{MEMORY}, open loop")
-    session.figure("raft.memory_put_us", statistics.median(memory), runs=memory)
+    beside = {}
+    if arm_name(MEMORY, 1) in got:
+        closed = p50s(arm_name(MEMORY, 1))
+        beside = {"one client, closed": statistics.median(closed)}
+        session.note(f"{RELAYS_NOTE} {pairwise(closed, p50s(RELAYS))}")
+    session.figure("raft.memory_put_us", statistics.median(memory), runs=memory, beside=beside)
     if arm_name(DISK, 1) not in got:
         return
     durable = p50s(arm_name(DISK, 1))
@@ -391,6 +403,8 @@ def plot(document: dict[str, Any]) -> Canvas:
     lone = {f"{MEMORY}, open loop": rows[f"{MEMORY}, open loop"]}
     for system in systems:
         lone[system] = rows[arm_name(system, 1)]
+        if system == MEMORY:
+            lone[RELAYS] = rows[RELAYS]
         for beside in (MOVED, ONE_CORE):
             if beside.startswith(f"{system},") and arm_name(beside, 1) in rows:
                 lone[beside] = rows[arm_name(beside, 1)]

@@ -154,13 +154,16 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
         "etcd, 64 clients": slots((1, 100), (1, 100), (1, 100)),
     }
     got[raft.BOUND] = slots((80, 1), (100, 1), (100, 1))
+    got["memory, 1 client"], got[raft.RELAYS] = slots((16, 1), (18, 1), (20, 1)), slots((8, 1), (9, 1), (5, 1))
     got["libraft, one core, 1 client"] = slots((150, 1), (120, 1), (300, 1))
     for name, longest in ((raft.OFTEN, 900.0), (raft.NEVER, 300.0)):
         got[f"{name}, 64 clients"] = [raft.Slot(2, 4, 1000, 10, {"longest_us": longest})]
     raft.judge(session, got)
-    assert session.notes[2].startswith(f"{raft.SNAPSHOT_NOTE}p50 1 (1 .. 1), p99 1 (1 .. 1), longest put 3 (3 .. 3)")
-    assert session.notes[1].startswith(f"{raft.ONE_CORE_NOTE} 1.5 (1 .. 2)")
-    assert session.notes[0].startswith(f"{raft.BOUND_NOTE} 1.25 (1.2 .. 1.5), theirs / ")
+    assert session.notes[3].startswith(f"{raft.SNAPSHOT_NOTE}p50 1 (1 .. 1), p99 1 (1 .. 1), longest put 3 (3 .. 3)")
+    assert session.notes[2].startswith(f"{raft.ONE_CORE_NOTE} 1.5 (1 .. 2)")
+    assert session.notes[1].startswith(f"{raft.BOUND_NOTE} 1.25 (1.2 .. 1.5), theirs / ")
+    assert session.notes[0].startswith(f"{raft.RELAYS_NOTE} 2 (2 .. 4)")
+    assert session.figures["raft.memory_put_us"]["beside"] == {"one client, closed": 18}
     value = {name: figure["value"] for name, figure in session.figures.items()}
     assert value == {
         "raft.memory_put_us": statistics.median([20, 30, 22]),
