@@ -107,6 +107,7 @@ ROUNDS = 5
 SETTLE_NS = 30_000
 MOST = 200_000
 DECISION_APPS = 16
+P99_LEAST = 100  # moves, for their p99 to be drawn
 DECISIONS = {"one decision": False, "one decision, all active": True}  # whether all applications want a core
 
 
@@ -403,10 +404,14 @@ def plot(document: dict[str, Any]) -> Canvas:
     colours = [
         0 if name in (*REAL, PARKED, WOKEN, STOPPED, KILLED) else 6 if name.startswith("idle") else 1 for name in names
     ]
-    for panel, key in enumerate(("p50_us", "p99_us")):
-        values = [number(a[key]) for a in arms]
-        canvas.bars(names, values, ylabel=f"{key[:3]} (us)", panel=panel, colours=colours)
+    canvas.bars(names, [number(a["p50_us"]) for a in arms], ylabel="p50 (us)", colours=colours)
+    many = [i for i, a in enumerate(arms) if a["n"] >= P99_LEAST]
+    values = [number(arms[i]["p99_us"]) for i in many]
+    canvas.bars([names[i] for i in many], values, ylabel="p99 (us)", panel=1, colours=[colours[i] for i in many])
     canvas.caption("Blue: through an iokernel. Red: the kernel's own ways, core busy. Teal: the same, core idle.")
+    if len(many) < len(arms):
+        few = ", ".join(f"{a['name']} ({a['n']})" for a in arms if a["n"] < P99_LEAST)
+        canvas.caption(f"No p99 of fewer than {P99_LEAST} moves: {few}.")
     for a in arms:
         if a["p99_us"] == "inf":
             canvas.caption(f"{a['name']}: p99 is infinite: {a['missed']} of {a['n']} did not come or did not say when.")
