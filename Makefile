@@ -1,7 +1,7 @@
 # make demo    sets up, starts the iokernel and the key-value store, loads them, prints a table and writes a plot
 # make test    sets up, checks style and types, runs every test
 #
-# Other targets: setup build lint types format test-asan test-tsan soak model clean. PYTHON=python3.12 chooses the interpreter,
+# Other targets: setup build lint types format sanitized test-asan test-tsan soak model clean. PYTHON=python3.12 chooses the interpreter,
 # PYTEST_ARGS="-k ring" goes to pytest, CC=... chooses the C compiler, SOAK_S=600 how long each soak takes.
 
 PYTHON ?= python3
@@ -42,7 +42,7 @@ demo: build
 test: build lint types check-format
 	$(PY) -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
-# The library for both sanitizers, compiled by nobody's leave: beside whatever else runs.
+# The library for both sanitizers, compiled at idle priority: CI does so while the tests run.
 sanitized: $(STAMP)
 	PYTHONPATH=tests/support nice -n 19 chrt --idle 0 $(PY) -m cltest.cbuild asan tsan
 

@@ -76,7 +76,7 @@ def sum_of_dots(a, n):
 
 
 @libos.batch
-def mark(word):
+def release(word):
     word[0] = 1
     return 0
 
@@ -135,11 +135,6 @@ def test_jobs_run_side_by_side(runtime):
     """One of two kthreads runs a job that waits for the other's."""
     word = np.zeros(1, np.uint64)
 
-    @libos.batch
-    def release(word):
-        word[0] = 1
-        return 0
-
     waiting = runtime.batch(wait_for, word)
     assert not waiting.done()
     with pytest.raises(TimeoutError, match="wait_for"):
@@ -154,12 +149,6 @@ def test_jobs_of_a_batch_runtime_share_one_kthread():
     with nic, end, Runtime(nic=nic, kind="batch", address="10.0.0.1/24") as made:
         made.start()
         word = np.zeros(1, np.uint64)
-
-        @libos.batch
-        def release(word):
-            word[0] = 1
-            return 0
-
         waiting = made.batch(wait_for, word)
         assert made.batch(release, word).result(30) == 0
         assert waiting.result(30) > 0
@@ -404,7 +393,7 @@ def test_jobs_that_nobody_asks_for_keep_nothing(runtime):
     descriptors = len(os.listdir("/proc/self/fd"))
     words = [np.zeros(1, np.uint64) for _ in range(50)]
     for word in words:
-        runtime.batch(mark, word)
+        runtime.batch(release, word)
         wait_until(lambda word=word: word[0] == 1, 30)
     wait_until(lambda: all(job._wait(0.0) for job in batch_work._alive - others), 30)
     runtime.batch(squares, 10).result(30)
