@@ -144,6 +144,8 @@ int cl_raft_restore_entry(struct cl_raft *r, uint64_t term, uint32_t kind, const
 
 void raft_hard_changed(struct cl_raft *r)
 {
+    if (raft_hard_ok(r))
+        r->hard_since = r->ticks;
     r->hard_seq++;
 }
 

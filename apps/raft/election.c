@@ -3,7 +3,11 @@
  * Split votes. Two nodes that stand at the same time share the votes, and a whole timeout goes by before the next try. So of two
  * that ask for pre-votes at the same time one gives way, and who granted a pre-vote does not stand itself until that campaign
  * should be over: once each before it stands itself, so that nobody who cannot win holds others back for long. Where votes were
- * split all the same, the next try comes after some heartbeats and not after a timeout. None of this decides who may be elected. */
+ * split all the same, the next try comes after some heartbeats and not after a timeout. None of this decides who may be elected.
+ *
+ * Slow disks. A candidate asks when its own vote is durable, and is answered when the others' votes are. Where one write takes as
+ * long as the timeout, no campaign would be over before the next one began, for good. So nobody stands while its term and vote are
+ * being written, timeouts begin when they are written, in proportion to what that took, and grow with campaigns in vain. */
 #include "internal.h"
 #include <errno.h>
 
@@ -16,10 +20,24 @@ static uint64_t next_random(struct cl_raft *r)
     return z ^ (z >> 31);
 }
 
+#define PATIENT_TRIES 2u  /* campaigns in vain before the timeout grows */
+#define MOST_DOUBLINGS 4u /* of it */
+
+/* The timeout's lower half: for who hears a leader, as configured; for who knows none, what campaigns take on these disks. */
+static uint64_t patience(const struct cl_raft *r)
+{
+    uint64_t ticks = r->config.election_ticks;
+    if (r->leader)
+        return ticks;
+    ticks = cl_max(ticks, 2 * cl_min(r->hard_took, (uint64_t)r->config.disk_ticks));
+    return r->tries > PATIENT_TRIES ? ticks << cl_min(r->tries - PATIENT_TRIES, MOST_DOUBLINGS) : ticks;
+}
+
 void raft_reset_timeout(struct cl_raft *r)
 {
+    uint64_t ticks = patience(r);
     r->elapsed = 0;
-    r->timeout = r->config.election_ticks + (uint32_t)(next_random(r) % r->config.election_ticks);
+    r->timeout = (uint32_t)(ticks + next_random(r) % ticks);
 }
 
 /* Ticks for a campaign to be over in, drawn: at first of some heartbeats, in which a message goes and comes, and longer with
@@ -27,7 +45,7 @@ void raft_reset_timeout(struct cl_raft *r)
 static uint32_t campaign_ticks(struct cl_raft *r)
 {
     uint64_t ticks = (uint64_t)r->config.heartbeat_ticks << cl_min(r->tries, 20u);
-    ticks = cl_min(ticks, (uint64_t)r->config.election_ticks);
+    ticks = cl_min(ticks, patience(r));
     return (uint32_t)(ticks + next_random(r) % ticks);
 }
 
@@ -138,10 +156,15 @@ void raft_campaign(struct cl_raft *r, bool force)
     clear_votes(r);
 }
 
-/* The candidate's own vote counts now, and it may ask the others. */
+/* The candidate's own vote counts now, and it may ask the others. Who voted for another waits for that one from now on. */
 void raft_on_vote_durable(struct cl_raft *r)
 {
-    if (r->role != CL_RAFT_CANDIDATE || r->self_vote || !raft_hard_ok(r))
+    if (!raft_hard_ok(r))
+        return;
+    r->hard_took = r->ticks - r->hard_since;
+    if (r->hard_took && r->vote && !r->leader && r->role != CL_RAFT_LEADER)
+        raft_reset_timeout(r);
+    if (r->role != CL_RAFT_CANDIDATE || r->self_vote)
         return;
     r->self_vote = 1;
     ask_for_votes(r);
@@ -151,7 +174,7 @@ void raft_on_vote_durable(struct cl_raft *r)
 void raft_election_tick(struct cl_raft *r)
 {
     r->elapsed++;
-    if (!raft_promotable(r))
+    if (!raft_promotable(r) || !raft_hard_ok(r))
         return;
     if (r->elapsed >= r->timeout) {
         raft_campaign_pre(r);

@@ -90,6 +90,7 @@ struct cl_raft {
     uint64_t term;
     uint32_t vote, role, leader;
     uint64_t hard_seq, hard_handed, hard_durable; /* versions of (term, vote) */
+    uint64_t hard_since, hard_took; /* ticks: when it began to differ from what is durable, and for how long it did */
     uint64_t commit, applied, apply_handed;
 
     uint64_t ticks, random;
