@@ -85,11 +85,11 @@ class Group:
             self._hand_over(batch)
 
     def append_alone(self, asked: tuple[Any, Any]) -> int | None:
-        """The same with one operation, if nobody else appends at the moment: that costs less.
+        """The same with one operation, if nobody else appends, nor has asked to, at the moment: that costs less.
 
         What the log said to it; None: nothing was done, use `append`.
         """
-        if self._leading or not self._begin():
+        if self._leading or self._waiting or not self._begin(alone=True):
             return None
         op = asked[0]
         try:
@@ -134,10 +134,10 @@ class Group:
         finally:
             self._end()
 
-    def _begin(self) -> bool:
-        """Lead, if nobody does."""
+    def _begin(self, alone: bool = False) -> bool:
+        """Lead, if nobody does; alone: and nobody waits, who would be overtaken."""
         with self._turns:
-            if self._leading:
+            if self._leading or (alone and self._waiting):
                 return False
             self._leading = True
             return True

@@ -6,6 +6,7 @@ leading: so they may append themselves, and wait for that. It begins with the fi
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from concurrent.futures import Future
 
 from ..runtime.errors import CorelaneError
 from .log_group import Batch, Group
+
+_LOGGER = logging.getLogger("corelane.log")
 
 
 class Promises:
@@ -62,9 +65,18 @@ class Promises:
                 if not batch.done:
                     break
                 self._asked.popleft()
-                try:
-                    result = self._result(batch)
-                except Exception as error:
-                    future.set_exception(error)
-                else:
-                    future.set_result(result)
+                self._settle(batch, future)
+
+    def _settle(self, batch: Batch, future: Future[int]) -> None:
+        error, result = None, 0
+        try:
+            result = self._result(batch)
+        except Exception as raised:
+            error = raised
+        try:  # a future takes no more than Exception from its callbacks
+            if error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+        except BaseException as raised:
+            _LOGGER.error("a callback of a future of append_async raised %r; the log goes on", raised)

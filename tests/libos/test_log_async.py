@@ -110,6 +110,33 @@ def test_a_callback_may_append_and_wait_but_not_close(tmp_path: Path) -> None:
         assert log.append(b"open") == 7
 
 
+@pytest.mark.parametrize("device", ["memory", "file"])
+def test_who_waits_does_not_overtake_what_was_promised_before(tmp_path: Path, device: str) -> None:
+    if device == "memory":
+        blk = Slow(virtual=True)
+        log, end = blk.log, blk.end
+    else:
+        Log.create(tmp_path / "log", MIB)
+        log = Log.open(tmp_path / "log")
+        end = log.close
+    for i in range(200):
+        promised = log.append_async(b"first")
+        assert log.append(b"second") == 2 * i + 2
+        assert promised.result(LONG) == 2 * i + 1
+    end()
+
+
+def test_a_callback_that_exits_ends_nothing_but_itself(caplog: pytest.LogCaptureFixture) -> None:
+    blk = Gated()
+    futures = [blk.log.append_async(b"x") for _ in range(100)]
+    futures[10].add_done_callback(lambda _: sys.exit(3))
+    blk.gate.set()
+    assert done(futures) == list(range(1, 101))
+    assert blk.log.append_async(b"after").result(LONG) == 101
+    blk.end()
+    assert "SystemExit(3)" in caplog.text
+
+
 def test_threads_that_wait_and_those_that_do_not_share_a_log() -> None:
     n, each = 6, 40
     blk = Slow(virtual=True)
