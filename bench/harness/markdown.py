@@ -9,7 +9,7 @@ from typing import Any
 from ...runtime.errors import CorelaneError
 from ..goals import GOALS
 from .numbers import number
-from .table import LOAD_COLUMNS, beside, canary_line, machine_line, own_keys, quantity
+from .table import LOAD_COLUMNS, beside, canary_line, machine_line, own_keys, quantity, verdict
 
 
 def figures(documents: Sequence[dict[str, Any]]) -> str:
@@ -23,7 +23,7 @@ def figures(documents: Sequence[dict[str, Any]]) -> str:
             value = f"not taken: {fig['reason']}{beside(fig)}"
         elif fig is not None:
             value = f"{quantity(fig['value'])} {goal.unit if goal.unit != 'x' else ''}".rstrip() + beside(fig)
-            met = "yes" if fig["met"] else "no"
+            met = verdict(name, fig, "yes", "no")
             taken = [number(r) for r in fig["runs"]]
             runs = f"{quantity(min(taken))} .. {quantity(max(taken))}" if len(taken) > 1 else ""
         lines.append(f"| `{name}` | {goal.meaning} | {goal.sense} {quantity(goal.goal)} | {value} | {runs} | {met} |")

@@ -95,6 +95,13 @@ def beside(figure: dict[str, Any]) -> str:
     return f" ({'; '.join(f'{what}: {quantity(number(v))}' for what, v in values.items())})" if values else ""
 
 
+def verdict(name: str, fig: dict[str, Any], met: str, missed: str) -> str:
+    """Whether a figure meets its goal; of how many of its runs that is so, where they are on both sides of it."""
+    told, runs = met if fig["met"] else missed, [number(r) for r in fig["runs"]]
+    agree = sum(GOALS[name].met(r) is fig["met"] for r in runs)
+    return told if agree == len(runs) else f"{told}, {agree} of {len(runs)} runs"
+
+
 def figure_table(figures: dict[str, dict[str, Any]]) -> str:
     """Every figure with its goal; the lowest and highest of its runs where there are several."""
     rows = [["figure", "value", "runs", "goal", "", "meaning"]]
@@ -112,7 +119,7 @@ def figure_table(figures: dict[str, dict[str, Any]]) -> str:
                 quantity(fig["value"]),
                 spread,
                 bound,
-                "met" if fig["met"] else "NOT MET",
+                verdict(name, fig, "met", "NOT MET"),
                 goal.meaning + beside(fig),
             ]
         )

@@ -60,7 +60,7 @@ def test_beside_the_figures_stand_the_middle_windows_and_all_requests(session: S
     assert added["beside"] == {
         "of the middle windows": 21 - 20,
         "over all requests": 1029,
-        "standard error": pytest.approx(math.sqrt(13 / 3)),  # of 3, 1 and 8: variance 13
+        "standard error": pytest.approx(math.sqrt(math.pi / 2 / 3) * 2 / 0.67449),  # of 3, 1 and 8: 2 from the median
         "p50 added": pytest.approx(102.9),
         "p90 added": pytest.approx(514.5),
     }
@@ -122,3 +122,17 @@ def test_half_of_the_peak(session: Session, p99_us: float, value: float | None) 
     assert figure["value"] is not None or "not under 75" in figure["reason"]
     assert figure["beside"]["kv's p99, us, of the middle window"] == p99_us
     assert value is not None or figure["beside"]["the share all the same"] == pytest.approx(0.92)
+
+
+def test_half_of_the_peak_is_not_told_where_requests_were_lost(session: Session) -> None:
+    got = {"beside": [slot(60, 46, 0.5) for _ in range(3)], "batch alone": [slot(math.nan, 100)] * 3}
+    got["beside"][0].point.answered = 0  # one slot, which a pause of the machine may have spoilt
+    colocate.judge_half(session, got)
+    figure = session.figures["colocate.half_batch_share"]
+    assert figure["value"] == pytest.approx(0.92)
+    assert figure["beside"]["unanswered, of all requests"] == pytest.approx(1 / 3)
+    got["beside"][1].point.answered = 99
+    colocate.judge_half(session, got)
+    figure = session.figures["colocate.half_batch_share"]
+    assert figure["value"] is None
+    assert "1 % unanswered in the middle slot" in figure["reason"]

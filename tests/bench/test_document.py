@@ -198,6 +198,18 @@ def test_what_stands_beside_a_figure_is_shown_with_it() -> None:
         assert "too slow (the share all the same: 0.5)" in text
 
 
+def test_runs_on_both_sides_of_a_goal_are_told() -> None:
+    with session() as s:
+        s.figure("echo.rps_per_core", 6e6, runs=[6e6, 4e6, math.inf])
+        s.figure("threads.yield_ns", 41.0, runs=[41.0, 42.0])
+        s.figure("threads.mutex_ns", 21.0, runs=[19.0, 21.0, 22.0])
+    document = s.document()
+    page, text = markdown.figures([document]), table.figure_table(document["figures"])
+    assert "| yes, 2 of 3 runs |" in page
+    assert "| no |" in page
+    assert "NOT MET, 2 of 3 runs" in text
+
+
 def test_every_declared_figure_has_a_benchmark() -> None:
     setters = [e for e in registry.entries().values() if e.name not in registry.SHOWS]
     assert {figure for e in setters for figure in e.figures} == set(GOALS)
