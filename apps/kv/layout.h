@@ -320,4 +320,7 @@ uint32_t kv_log_sweep(struct kv_partition *p, uint32_t now_s, uint32_t budget);
 /* Take an item out of index and log. */
 void kv_unlink(struct kv_partition *p, const struct kv_ref *r);
 
+/* Seconds since the store was made, whatever its clock says. */
+uint64_t kv_uptime_s(const struct cl_kv *s);
+
 #endif

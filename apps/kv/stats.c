@@ -91,7 +91,7 @@ bool kv_stats(struct kv_command *c)
     cl_kv_usage(s, &usage);
     cl_kv_counters(s, &counters);
     line_u64(c->out, "pid", (uint64_t)getpid());
-    line_u64(c->out, "uptime", c->thread->now_s - 2);
+    line_u64(c->out, "uptime", kv_uptime_s(s));
     line_u64(c->out, "time", (uint64_t)(s->unix_base_s + c->thread->now_s));
     line_text(c->out, "version", KV_VERSION);
     line_u64(c->out, "pointer_size", 8 * sizeof(void *));

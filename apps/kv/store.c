@@ -202,6 +202,11 @@ void cl_kv_tick(struct cl_kv_thread *t)
         t->now_s = (uint32_t)(coarse_seconds(CLOCK_MONOTONIC_COARSE) - s->mono_base_s);
 }
 
+uint64_t kv_uptime_s(const struct cl_kv *s)
+{
+    return (uint64_t)(coarse_seconds(CLOCK_MONOTONIC_COARSE) - s->mono_base_s - 2);
+}
+
 void cl_kv_set_time(struct cl_kv *s, uint32_t now_s)
 {
     cl_store_relaxed(&s->manual_now_s, now_s);

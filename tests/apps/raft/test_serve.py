@@ -310,6 +310,7 @@ def test_operators_look_at_a_group_change_its_members_and_hand_leadership_over(m
     assert int(stats.split(b"STAT raft_term ")[1].split()[0]) >= nodes[str(leader)]["term"]
     assert b"STAT curr_items 1\r\n" in stats
     assert int(stats.split(b"STAT time ")[1].split()[0]) > 1_700_000_000  # the log's clock, in s since 1970
+    assert int(stats.split(b"STAT uptime ")[1].split()[0]) < 86_400  # this store's own, in s
 
     other = 1 + leader % 3
     code, out, _ = operate(group, capsys, "transfer", str(other), "--json")
