@@ -223,21 +223,26 @@ _alive: set[Job] = set()
 
 
 def _let_ended_go() -> None:
-    """Take the results of jobs that have ended: one that nobody asks for keeps no frame and no descriptor for long."""
+    """Take the results of jobs that have ended: one that nobody asks for keeps no frame and no descriptor for long.
+
+    Nor does one that never will, as its runtime was stopped or closed before.
+    """
     poll = select.poll()
+    left = [job for job in tuple(_alive) if job._runtime.ended]  # before the look: what ended before the stop is taken
     events = {job._event: job for job in tuple(_alive)}
     for event in events:
         poll.register(event, select.POLLIN)
     for event, _ in poll.poll(0):
         events[event]._take()
+    _alive.difference_update(left)
 
 
 class Job:
     """A batch function at work, from `Runtime.batch`. May be used from any Python thread."""
 
-    def __init__(self, name: str, stopped: Callable[[], bool]) -> None:
+    def __init__(self, name: str, runtime: Any) -> None:
         self._name = name
-        self._stopped = stopped
+        self._runtime = runtime
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._lock = threading.Lock()
         self._fetched = False
@@ -276,7 +281,7 @@ class Job:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._fetched:
             rest = 0.1 if deadline is None else min(0.1, max(0.0, deadline - time.monotonic()))
-            stopped = self._stopped()  # before the wait: what ended before the stop is seen by it
+            stopped = self._runtime.stopped  # before the wait: what ended before the stop is seen by it
             if self._wait(rest):
                 self._take()
             elif stopped:
@@ -314,8 +319,8 @@ class Job:
 class CompiledJob(Job):
     """Of a compiled function: its arguments and its result lie in a frame (batch_frame.py)."""
 
-    def __init__(self, function: Batch, args: tuple[Any, ...], stopped: Callable[[], bool]) -> None:
-        super().__init__(function.__name__, stopped)
+    def __init__(self, function: Batch, args: tuple[Any, ...], runtime: Any) -> None:
+        super().__init__(function.__name__, runtime)
         import numba
         from numba.core.errors import NumbaError
 
@@ -349,8 +354,8 @@ class CompiledJob(Job):
 class PythonJob(Job):
     """Of a plain Python function: called on the kthread's own stack, since frames of CPython must nest."""
 
-    def __init__(self, function: Batch, args: tuple[Any, ...], stopped: Callable[[], bool]) -> None:
-        super().__init__(function.__name__, stopped)
+    def __init__(self, function: Batch, args: tuple[Any, ...], runtime: Any) -> None:
+        super().__init__(function.__name__, runtime)
         self._function, self._args = function.function, args
         self._callback = ffi.callback("void (void *)", self._run)
         self._call = ffi.new("struct cl_batch_call *", {"fn": self._callback, "arg": ffi.NULL})
@@ -379,6 +384,6 @@ def start(runtime: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
         function, args = function.__func__, (function.__self__, *args)
     made = function if isinstance(function, Batch) else batch(function)
     kind = CompiledJob if made.compiled else PythonJob
-    job = kind(made, made.bind(args, kwargs), lambda: runtime.stopped)
+    job = kind(made, made.bind(args, kwargs), runtime)
     job.start(runtime.spawn)
     return job

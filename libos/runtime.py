@@ -157,7 +157,7 @@ class Runtime(Closing):
         self.socket = socket
         self._handlers: list[Handler] = []
         self._done = _Flag()
-        self._stopped = False
+        self._started = self._stopped = self._ended = False
         self._lock = threading.Lock()
         self._on_event = on_event
         self._event_callback = ffi.callback("cl_runtime_event", self._event)
@@ -252,6 +252,7 @@ class Runtime(Closing):
         """Start the kthreads. Once. Raises CorelaneError if a thread cannot be made or pinned."""
         err = ffi.new("char[256]")
         check(lib.cl_runtime_start(self.ptr, err), "start the runtime", err)
+        self._started = True
         return self
 
     def stop(self, timeout_s: float = 1.0) -> int:
@@ -263,6 +264,7 @@ class Runtime(Closing):
         with self._lock:
             left = check(lib.cl_runtime_stop(self.ptr, int(timeout_s * 1e9)), "stop the runtime")
             self._stopped = True
+            self._ended = self._started
         self._done.set()
         return left
 
@@ -272,6 +274,7 @@ class Runtime(Closing):
             if self._ptr is not None:
                 ptr, self._ptr = self._ptr, None
                 lib.cl_runtime_delete(ptr)
+                self._ended = True
         self._done.set()
         self._handlers.clear()
 
@@ -368,6 +371,11 @@ class Runtime(Closing):
     def stopped(self) -> bool:
         """Whether `stop` or `close` was called and came to its end."""
         return self._stopped or self._ptr is None
+
+    @property
+    def ended(self) -> bool:
+        """Whether no uthread of it runs any more, nor ever will: closed, or stopped after it was started."""
+        return self._ended
 
     def spawn(self, function: Any, arg: Any = None) -> None:
         """Start a C function `void (*)(void *)` (cffi pointer or address) on a uthread. Raises CorelaneError."""

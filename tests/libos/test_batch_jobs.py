@@ -372,6 +372,48 @@ def test_the_registered_range_holds_the_code():
     assert end - begin < 1 << 20
 
 
+def test_jobs_that_a_close_cut_off_are_let_go(runtime):
+    """The next start lets go of them, here that of another runtime; a handle still says what became of its job."""
+    nic, end = memory_link((1, 1))
+    with nic, end, Runtime(nic=nic, kthreads=1, address="10.0.0.1/24") as made:
+        cut = [made.batch(squares, 10) for _ in range(5)]  # never started
+        runtime.batch(squares, 3).result(30)
+        assert batch_work._alive.issuperset(cut)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    runtime.batch(squares, 3).result(30)
+    assert batch_work._alive.isdisjoint(cut)
+    with pytest.raises(CorelaneError, match="stopped before it ended"):
+        cut[0].result(30)
+    cut.clear()
+    assert len(os.listdir("/proc/self/fd")) == descriptors - 5
+
+
+def test_jobs_that_a_stop_cut_off_are_let_go(runtime):
+    word = np.zeros(1, np.uint64)
+    nic, end = memory_link((1, 1))
+    with nic, end, Runtime(nic=nic, kthreads=1, address="10.0.0.1/24") as made:
+        cut = [made.batch(wait_for, word) for _ in range(5)]  # a stop waits for the first, which does not let go
+        made.start()
+        timer = threading.Timer(0.1, lambda: word.fill(1))
+        timer.start()
+        made.stop(0.0)
+        timer.join()
+        runtime.batch(squares, 3).result(30)
+        assert batch_work._alive.isdisjoint(cut)
+
+
+def test_jobs_of_a_runtime_that_was_stopped_before_its_start_are_kept_for_it(runtime):
+    word = np.zeros(1, np.uint64)
+    nic, end = memory_link((1, 1))
+    with nic, end, Runtime(nic=nic, kthreads=1, address="10.0.0.1/24") as made:
+        job = made.batch(release, word)
+        made.stop()
+        runtime.batch(squares, 3).result(30)
+        assert job in batch_work._alive
+        made.start()
+        wait_until(lambda: word[0] == 1, 30)
+
+
 def test_a_program_may_end_before_its_job(tmp_path):
     (tmp_path / "program.py").write_text(UNENDING)
     run = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
