@@ -30,6 +30,7 @@ from ..runtime.closing import Closing
 from ..runtime.errors import CorelaneError, check
 from ..runtime.paths import default_socket
 from ._native import ffi, lib
+from .log_cut import refuse_cut
 from .log_group import Batch, Group, operation
 from .log_promise import Promises
 
@@ -252,6 +253,7 @@ class Log(Closing):
         for what is to be written, at the price of a core while there is something; where the kernel refuses it the log
         does without.
         """
+        refuse_cut(path)
         blk = blk_file.FileBlk(path, sqpoll=sqpoll, read_only=on_damage == "read-only")
         try:
             return cls(blk, on_damage=on_damage, owned=True, name=os.fspath(path))

@@ -19,6 +19,7 @@ from ...drivers.blk import Blk
 from ...drivers.blk_area import AreaBlk
 from ...drivers.blk_file import FileBlk, create
 from ...libos.log import SUPERBLOCKS_BYTES, format_area, format_device, format_if_new
+from ...libos.log_cut import refuse_cut
 from ...runtime.errors import CorelaneError, check
 from .._native import ffi, lib
 
@@ -96,6 +97,7 @@ class LogFile(NodeLog):
     def __init__(self, path: str, disk: Disk | None = None, *, sqpoll: bool = False) -> None:
         if not Path(path).exists():
             raise CorelaneError(f"open the log {path}", "there is none", _NONE, errno.ENOENT)
+        refuse_cut(path, _LOST)
         super().__init__(FileBlk(path, sqpoll=sqpoll), disk)
         self._open(path)
 

@@ -270,7 +270,8 @@ static int check_config(struct cl_log_config *c, char *err)
         return say(err, -EINVAL, "on_damage %u, in_flight %u, buffers %u: expected at most 2, 1 to 1024, 2 to 65536",
                    c->on_damage, c->in_flight, c->buffers);
     if (c->blk->bytes < 2 * CL_LOG_BLOCK_BYTES)
-        return say(err, -EINVAL, "the device has %llu bytes: no log is so small", (unsigned long long)c->blk->bytes);
+        return say(err, -EINVAL, "the device has %llu bytes, and the superblocks alone take %u",
+                   (unsigned long long)c->blk->bytes, 2 * CL_LOG_BLOCK_BYTES);
     return 0;
 }
 

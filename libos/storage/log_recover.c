@@ -201,9 +201,10 @@ static const struct cl_log_disk_super *choose(struct cl_log *log)
             return NULL;
         }
         if (s->area_bytes > log->blk->bytes) {
-            cl_log_fail(log, -EINVAL,
-                        "the superblock at offset %u is of an area of %llu bytes, and this device has %llu",
-                        i * CL_LOG_BLOCK_BYTES, (unsigned long long)s->area_bytes, (unsigned long long)log->blk->bytes);
+            cl_log_fail(log, -EBADMSG,
+                        "it was cut short: it ends at offset %llu, and by the superblock at offset %u it is %llu bytes "
+                        "long",
+                        (unsigned long long)log->blk->bytes, i * CL_LOG_BLOCK_BYTES, (unsigned long long)s->area_bytes);
             return NULL;
         }
         if (!best || s->generation > best->generation)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from corelane.apps.raft.logs import LogFile
 from corelane.cli import log as log_command
 from corelane.cli.main import main
 from corelane.drivers.blk import FaultBlk
@@ -148,6 +151,27 @@ def test_what_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "at offset 0 (it is something else) and at offset 4096 (it is something else)" in capsys.readouterr().err
     assert main(["log", "check", str(tmp_path / "missing")]) == 1
     assert "missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("left", [600_000, 8192, 8191, 4096, 100, 31, 0])
+def test_a_file_that_was_cut_short(path: Path, capsys: pytest.CaptureFixture[str], left: int) -> None:
+    """It says where the file ends, and how long it should be if that can still be read; nothing of it is changed."""
+    os.truncate(path, left)
+    before = path.read_bytes()
+    capsys.readouterr()
+    for action in ("check", "dump"):
+        assert main(["log", action, str(path)]) == 1
+        said = capsys.readouterr().err
+        assert f"open the log {path}: " in said
+        assert "cut short" in said
+        assert f"it ends at offset {left // 4096 * 4096 if left >= 8192 else left}" in said
+        assert (f"{MIB} bytes long" in said) == (left >= 32)
+        assert "device" not in said
+    assert path.read_bytes() == before
+    with pytest.raises(CorelaneError, match="cut short") as raised:
+        LogFile(str(path))
+    assert raised.value.errno == errno.EBADMSG
+    assert "must not vote" in str(raised.value)
 
 
 def test_one_owner_at_a_time(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
