@@ -195,6 +195,8 @@ void io_cores_remove(struct io_loop *loop, struct io_app *app)
     for (uint32_t i = 0; i < c->n; i++) {
         struct io_core *core = &c->core[i];
         bool owns = core->owner && core->owner->app == app;
+        if (core->dying && core->dying->app == app)
+            core->dying = NULL;
         if (core->from && core->from->app == app) {
             io_move_demote(loop, core->from, core); /* should it live on, then not on that core */
             io_move_forget(core);

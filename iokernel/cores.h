@@ -5,6 +5,7 @@
  *   allocate.c   decides: policy, which kthread gets which core
  *   move.c       carries it out: owner, ask, interrupt, evict
  *   spare.c      finds old owners that did not have the CPU for the time of a step
+ *   dying.c      has threads that exit give way to a new owner
  *   blocked.c    finds owners that sleep in the kernel, or were stopped
  *   squat.c      finds kthreads that use a core which is not theirs, whatever they say
  *   thread.c     the system calls that this takes
@@ -149,11 +150,15 @@ struct io_core {
     bool wanted;                  /* as in state */
     uint8_t step;                 /* CL_IO_STEP_* that was taken last */
     uint8_t stage;                /* of the escalation: 0 asked, 1 interrupted, 2 evicted */
+    uint8_t kicks;                /* made of `dying` */
     uint8_t late;                 /* times start_us for which the owner was waited for beyond the first */
     uint64_t decided, next_stage; /* next_stage 0: its time begins with the next round */
     uint64_t asked;               /* when the time of the first step began */
     uint64_t hot_until;           /* 0: it is not hot */
     struct io_kthread *hot[2];
+    struct io_kthread
+        *dying; /* an old owner that may be in the way, or threads beside it, as they were killed, or NULL */
+    uint64_t next_kick;
     struct io_spare spare;
     struct io_stamps stamps; /* of the last hand-over, see struct cl_io_move */
     uint64_t accounted;      /* up to when; 0: being changed, see io_core_account. Writer: loop; readers: anybody */
@@ -248,6 +253,12 @@ void io_spare_begin(struct io_loop *loop, struct io_core *core, uint64_t now);
 void io_spare_peek(struct io_loop *loop, struct io_core *core, uint64_t now);
 /* That time is over. Whether the old owner did not have the CPU for so long; then core->spare says when to ask again. */
 bool io_spare(struct io_loop *loop, struct io_core *core, uint64_t now);
+
+/* dying.c */
+/* The old owner is dead, or may be dying: if it is, all threads of its process that exit give way until the new one begins. */
+void io_dying_begin(const struct io_loop *loop, struct io_core *core, uint64_t now);
+/* core->dying is not NULL, and the new owner has not begun. */
+void io_dying_round(struct io_loop *loop, struct io_core *core, uint64_t now);
 
 /* thread.c */
 /* By the kernel. */

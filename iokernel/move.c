@@ -161,6 +161,7 @@ static void begin(struct io_cores *c, struct io_core *core, struct io_kthread *f
     core->step = (uint8_t)step;
     begin_steps(core);
     core->begun = core->extended = false;
+    core->dying = NULL;
     core->decided = now;
     set_moving(c, core, true);
     if (from)
@@ -215,6 +216,7 @@ static void evict(struct io_loop *loop, struct io_core *core, uint64_t now)
     struct io_cores *c = &loop->cores;
     struct io_kthread *from = core->from;
     bool alive = io_move_demote(loop, from, core);
+    io_dying_begin(loop, core, now); /* if it is */
     io_move_forget(core);
     if (!alive)
         return;
@@ -404,6 +406,7 @@ static void interrupt(struct io_loop *loop, struct io_core *core, uint64_t now)
     }
     int rc = io_thread_signal(loop, from, signal);
     if (rc == -ESRCH) {
+        io_dying_begin(loop, core, now);
         io_move_forget(core);
     } else if (rc < 0) {
         io_count(loop->cores.stats.interrupts_failed, 1);
@@ -481,6 +484,7 @@ static bool escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
         core->next_stage = core->decided + c->start;
     if (waits_for_old && core->stage == 1) {
         interrupt(loop, core, now);
+        waits_for_old = core->from != NULL;
         core->next_stage = 0;
     }
     if (waits_for_old && core->stage == 2)
@@ -563,6 +567,8 @@ static bool poll_move(struct io_loop *loop, struct io_core *core, uint64_t now)
     unsigned step = core->step;
     if (core->from)
         poll_old(loop, core, noted, now);
+    if (cl_unlikely(core->dying != NULL) && !core->begun && k)
+        io_dying_round(loop, core, now);
     if (core->begun && !noted) /* after that look, which says whether the old owner is still there */
         io_cores_log(loop, now, core, slot_of(k), slot_of(k), CL_IO_LOG_DONE, step);
     if ((core->begun || !k) && !core->from) {

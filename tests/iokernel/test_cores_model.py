@@ -34,7 +34,7 @@ OWN = {
     "INTERRUPT_C": "libos/sched/interrupt.c",
     "SCHED_IDLE_C": "libos/sched/idle.c",
 }
-REPLACED = ("iokernel/squat.c", "iokernel/spare.c", "iokernel/blocked.c", "iokernel/loop.c")
+REPLACED = ("iokernel/squat.c", "iokernel/spare.c", "iokernel/dying.c", "iokernel/blocked.c", "iokernel/loop.c")
 FULL = os.environ.get("CORELANE_MODEL") == "full"
 
 # Scenario: how much of it is explored; and the time-outs that it takes at most until the latency application is

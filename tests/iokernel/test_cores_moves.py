@@ -74,6 +74,21 @@ def test_whoever_has_time_to_step_aside_and_does_not_is_evicted(c_program, scena
     assert f"passed {scenario}" in run(scenario, timeout_s=90)
 
 
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "one_that_exits_gives_way",
+        "it_is_asked_to_no_more_than_so_often",
+        "it_is_removed",
+        "one_that_lives_is_only_evicted",
+        "the_new_owner_of_a_dead_one_is_woken_at_once",
+    ],
+)
+def test_who_was_killed_gives_way_to_the_new_owner(c_program, scenario):
+    run = c_program("tests/iokernel/c/cores_dying.c")
+    assert f"passed {scenario}" in run(scenario, timeout_s=90)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="keeps a thread from the CPU by SCHED_FIFO: run as root")
 @pytest.mark.parametrize(
     "scenario",

@@ -4,7 +4,7 @@
  * io_cores_remove of cores.c. The model's: the policy (latency first, or either), what comes from outside (a frame, the end
  * of a process), and the times. The clock stands still during a round; which times are over in it is a choice, made anew
  * each round, so what holds here holds for every duration. Left out: limits on system calls, statistics, the accounts of CPU
- * times (squat.c; spare.c: nobody is spared; blocked.c: nobody is), more cores and kthreads than one. */
+ * times (squat.c; spare.c: nobody is spared; dying.c; blocked.c: nobody is), more cores and kthreads than one. */
 #ifndef CORELANE_TESTS_HANDOVER_IOKERNEL_H
 #define CORELANE_TESTS_HANDOVER_IOKERNEL_H
 
@@ -162,6 +162,17 @@ bool io_spare(struct io_loop *l, struct io_core *c, uint64_t now)
 {
     (void)l, (void)c, (void)now;
     return false;
+}
+
+/* dying.c: who is killed has ended */
+void io_dying_begin(const struct io_loop *l, struct io_core *c, uint64_t now)
+{
+    (void)l, (void)c, (void)now;
+}
+
+void io_dying_round(struct io_loop *l, struct io_core *c, uint64_t now)
+{
+    (void)l, (void)c, (void)now;
 }
 
 /* blocked.c: nobody is */
