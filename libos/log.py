@@ -18,7 +18,7 @@ import os
 import stat
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -213,7 +213,9 @@ class Log(Closing):
 
         Raises LogDamaged, or CorelaneError saying why it cannot be opened.
         """
-        self._blk, self._owned, self._lock = blk, owned, threading.Lock()
+        self._blk, self._owned = blk, owned
+        self._lock = threading.Lock()  # of who is inside the log, and may wait there for the device
+        self._looks = threading.Lock()  # of who only reads numbers: the log is not closed under them
         self._ptr: Any = None
         self._group = Group(self._lock, self._take, self._pump)
         self._promises = Promises(self._group, lambda batch: self._indexes(batch)[0])
@@ -292,7 +294,8 @@ class Log(Closing):
         """
         self._promises.close()
         with self._lock:
-            ptr, self._ptr = self._ptr, None
+            with self._looks:
+                ptr, self._ptr = self._ptr, None
             if ptr is None:
                 return
             rc = lib.cl_log_close(ptr)
@@ -303,23 +306,28 @@ class Log(Closing):
     @property
     def first_index(self) -> int:
         """Index of the first record that is kept."""
-        return int(lib.cl_log_first_index(self._open))
+        return int(self._look(lib.cl_log_first_index))
 
     @property
     def durable_index(self) -> int:
         """Index of the last durable record; first_index - 1 if there is none."""
-        return int(lib.cl_log_durable_index(self._open))
+        return int(self._look(lib.cl_log_durable_index))
 
     @property
     def free_bytes(self) -> int:
         """Room left for records, with their headers and padding."""
-        return int(lib.cl_log_free_bytes(self._open))
+        return int(self._look(lib.cl_log_free_bytes))
 
     def stats(self) -> dict[str, int]:
         """Counters of struct cl_log_stats. registered: bytes of buffers the device knows, or why not, as a -errno."""
         c = ffi.new("struct cl_log_stats *")
-        lib.cl_log_stats(self._open, c)
+        self._look(lib.cl_log_stats, c)
         return {name: int(getattr(c, name)) for name, _ in ffi.typeof("struct cl_log_stats").fields}
+
+    def _look(self, call: Callable[..., Any], *args: Any) -> Any:
+        """call(log, ...), which only reads, beside appends that wait for the device and a close on another thread."""
+        with self._looks:
+            return call(self._open, *args)
 
     @property
     def _open(self) -> Any:
@@ -395,8 +403,8 @@ class Log(Closing):
 
     def _why(self) -> str | None:
         """Why the log failed, if it did."""
-        ptr = self._ptr
-        return ffi.string(lib.cl_log_why(ptr)).decode() if ptr is not None else None
+        with self._looks:
+            return ffi.string(lib.cl_log_why(self._ptr)).decode() if self._ptr is not None else None
 
     def truncate(self, first_gone: int) -> None:
         """Give up the records from there on; the next append gets that index."""
@@ -425,7 +433,8 @@ class Log(Closing):
     def meta(self) -> bytes:
         """The blob; empty if none was ever set."""
         buf = ffi.new("char[]", lib.CL_LOG_META_BYTES)
-        return bytes(ffi.buffer(buf, lib.cl_log_meta_get(self._open, buf)))
+        with self._lock:
+            return bytes(ffi.buffer(buf, lib.cl_log_meta_get(self._open, buf)))
 
     def records(self, first: int | None = None) -> Iterator[Record]:
         """The durable records from `first` (first_index) on. CorelaneError naming the offset if one is damaged."""
@@ -458,7 +467,8 @@ class Log(Closing):
     def snapshot(self) -> Snapshot | None:
         """The snapshot kept, if there is one."""
         c = ffi.new("struct cl_log_snapshot *")
-        lib.cl_log_snapshot_get(self._open, c)
+        with self._lock:
+            lib.cl_log_snapshot_get(self._open, c)
         return Snapshot(c.index, c.tag, c.bytes, c.number) if c.number else None
 
     def save_snapshot(self, index: int, chunks: Iterable[bytes], *, tag: int = 0) -> None:
@@ -485,7 +495,7 @@ class Log(Closing):
             with self._lock:
                 while (n := lib.cl_log_snapshot_read(self._open, kept.number, at, buf, len(buf))) == -errno.EAGAIN:
                     self._pump()
-            why = ffi.string(lib.cl_log_snapshot_why(self._open)).decode()
+                why = ffi.string(lib.cl_log_snapshot_why(self._open)).decode()
             check(n, f"read the snapshot at byte {at}", why or None)
             at += n
             yield bytes(ffi.buffer(buf, n))

@@ -374,3 +374,29 @@ def test_closing_ends_the_appends_that_wait() -> None:
         assert not thread.is_alive()
     assert ended == ["it is closed"] * 8
     blk.close()
+
+
+def test_who_looks_beside_a_close_sees_the_log_or_that_it_is_closed(tmp_path: Path) -> None:
+    """Under a debugging allocator, or unlucky, a look at a log that is being freed would crash."""
+    Log.create(tmp_path / "log", MIB)
+    for _ in range(30):
+        log, ready = Log.open(tmp_path / "log"), threading.Barrier(3)
+        ended: list[str] = []
+
+        def look(log: Log = log, ready: threading.Barrier = ready, ended: list[str] = ended) -> None:
+            ready.wait()
+            try:
+                while log.durable_index >= 0 and log.stats()["flushes"] >= 0 and log.meta() == b"" and log.free_bytes:
+                    pass
+            except CorelaneError as error:
+                ended.append(error.why)
+
+        threads = [threading.Thread(target=look) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        ready.wait()
+        log.append(b"x")
+        log.close()
+        for thread in threads:
+            thread.join()
+        assert ended == ["it is closed"] * 2
