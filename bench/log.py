@@ -46,7 +46,8 @@ RECORD_BYTES = 256
 MANY = 64
 LOADS = (1, 4, 16, 64)  # writers
 SWEEP_ROUNDS = 8  # a multiple of 4: see worst_held_out
-RECOVERY_ROUNDS = 5
+RECOVERIES = 12
+WHOLE_S = 3.0  # a shorter run has two
 READS_IN_FLIGHT = (4, 16)  # of 256 KiB each: which of them a disk answers faster differs
 Arm = TypeVar("Arm", str, int)
 # Name: records that a flush waits for, how long it waits at most (us), flushes in flight (0: the log's own).
@@ -149,18 +150,26 @@ class Files:
             raise CorelaneError("measure recovery", ffi.string(self._err).decode(errors="replace"))
         return [int(n[0]) for n in numbers]
 
-    def recovery(self) -> Iterator[tuple[float, dict[int, float], int]]:
-        """GiB/s of recovery; by reads in flight, of reading as much before and after it, for the second time is often
-        faster; records."""
+    def recovery(self, times: int) -> Iterator[tuple[float, dict[int, float], int]]:
+        """GiB/s of recovery; by reads in flight, of reading as much right before and right after it; records.
+
+        The reads between two recoveries belong to both. They go forwards and backwards, so that each kind is as near.
+        """
         format_area(self.blk)
         self._one(lib.cl_bench_log_fill, self.blk.ptr, self.recovery_bytes, RECORD_BYTES, 1)
         size = self.blk.size_bytes // 262144 * 262144  # as recovery does, which looks behind the end, too
-        for _ in range(RECOVERY_ROUNDS):
-            before = {n: self._one(lib.cl_bench_log_read, self.blk.ptr, size, n, 1)[0] for n in READS_IN_FLIGHT}
-            ns, read, records = self._one(lib.cl_bench_log_recover, self.blk.ptr, 3)
-            after = {n: self._one(lib.cl_bench_log_read, self.blk.ptr, size, n, 1)[0] for n in READS_IN_FLIGHT}
+
+        def read(number: int) -> dict[int, int]:
+            depths = READS_IN_FLIGHT if number % 2 == 0 else READS_IN_FLIGHT[::-1]
+            return {n: self._one(lib.cl_bench_log_read, self.blk.ptr, size, n, 1)[0] for n in depths}
+
+        before = read(0)
+        for number in range(1, times + 1):
+            ns, got, records = self._one(lib.cl_bench_log_recover, self.blk.ptr, 3)
+            after = read(number)
             bare = {n: 2 * size / (before[n] + after[n]) * 1e9 / 2**30 for n in READS_IN_FLIGHT}
-            yield read / ns * 1e9 / 2**30, bare, records
+            yield got / ns * 1e9 / 2**30, bare, records
+            before = after
 
 
 def run(session: Session) -> None:
@@ -241,17 +250,23 @@ def single(session: Session, files: Files, stores: dict[str, Any]) -> None:
         session.note(f"{name}, p50 over ours: {pairwise([s.us(0.5) for s in got[name]], p50)}")
 
 
-def best_by_others(values: Mapping[Arm, Sequence[float]], best: Callable[..., Arm] = min) -> list[float]:
-    """Round by round, the value of the arm that is lowest (best=max: highest) in the median of all other rounds.
+def best_names(values: Mapping[Arm, Sequence[float]], best: Callable[..., Arm] = min) -> list[Arm]:
+    """For each round the arm that is lowest (best=max: highest) in the median of all other rounds.
 
-    The lowest of each round would be the luckiest arm of it, not the best one.
+    The lowest one of the round itself would be its luckiest arm, not the best one.
     """
 
     def without(name: Arm, i: int) -> float:
-        return statistics.median([*values[name][:i], *values[name][i + 1 :]])
+        rest = [*values[name][:i], *values[name][i + 1 :]]
+        return statistics.median(rest or values[name])
 
     rounds = range(min(len(arm) for arm in values.values()))
-    return [values[best(values, key=lambda name: without(name, i))][i] for i in rounds]
+    return [best(values, key=lambda name: without(name, i)) for i in rounds]
+
+
+def best_by_others(values: Mapping[Arm, Sequence[float]], best: Callable[..., Arm] = min) -> list[float]:
+    """The values of `best_names`, round by round."""
+    return [values[name][i] for i, name in enumerate(best_names(values, best))]
 
 
 def row(session: Session, name: str, slices: Sequence[Slice], writers: int) -> None:
@@ -338,7 +353,7 @@ def worst_held_out(
 def recovery(session: Session, files: Files) -> None:
     """Opening a log that nobody closed, beside reading as much."""
     session.say("recovery")
-    turns = list(files.recovery())
+    turns = list(files.recovery(RECOVERIES if session.seconds >= WHOLE_S else 2))
     ours = [t[0] for t in turns]
     bare = {n: [t[1][n] for t in turns] for n in READS_IN_FLIGHT}
     device = best_by_others(bare, max)
@@ -351,8 +366,9 @@ def recovery(session: Session, files: Files) -> None:
         read_mib=files.recovery_bytes // MIB,
     )
     # The goal is 1 GiB/s, or the device's own rate if that is lower: then the figure is the part of it that is reached.
-    per_goal = [mine / min(1.0, read) for mine, read in zip(ours, device, strict=True)]
-    session.figure("log.recovery_gbps", statistics.median(per_goal), runs=per_goal)
+    per_goal = pairwise(ours, [min(1.0, read) for read in device])
+    session.figure("log.recovery_gbps", per_goal.median, runs=per_goal.pairs)
+    session.note(f"recovery_gbps: {per_goal.spread}; over the device's rate: {pairwise(ours, device).spread}")
     if min(device) < 1:
         session.note("the device reads less than 1 GiB/s: recovery_gbps is the part of its rate that recovery reached")
 

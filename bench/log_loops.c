@@ -6,6 +6,7 @@
 #include "pinned.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #define TRIM_BELOW 4 /* the log is trimmed when less than a fourth of it is free */
 
@@ -171,14 +172,16 @@ int cl_bench_log_recover(struct cl_blk *blk, uint64_t *ns, uint64_t *bytes, uint
 int cl_bench_log_read(struct cl_blk *blk, uint64_t bytes, uint32_t depth, uint64_t *ns, char err[256])
 {
     struct cl_blk_req reqs[MAX_DEPTH], *ready[MAX_DEPTH], *done[MAX_DEPTH];
-    void *buf;
-    uint64_t at = 0, finished = 0;
+    void *buf = NULL;
+    uint64_t at = 0, finished = 0, huge = 2u << 20;
     unsigned n = cl_min(depth, MAX_DEPTH);
-    int rc = -posix_memalign(&buf, 4096, (uint64_t)n * READ_BYTES);
+    uint64_t room = ((uint64_t)n * READ_BYTES + huge - 1) / huge * huge;
+    int rc = -posix_memalign(&buf, huge, room);
     if (rc) {
         snprintf(err, 256, "no memory for %u reads", n);
         return rc;
     }
+    madvise(buf, room, MADV_HUGEPAGE); /* as recovery has them */
     memset(buf, 0, (uint64_t)n * READ_BYTES);
     for (unsigned i = 0; i < n; i++) {
         reqs[i] = (struct cl_blk_req){.op = CL_BLK_READ, .bytes = READ_BYTES, .buf = (uint8_t *)buf + i * READ_BYTES};

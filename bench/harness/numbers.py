@@ -45,6 +45,14 @@ class Ratio:
     def __str__(self) -> str:
         return f"{self.median:.3g} ({self.min:.3g} .. {self.max:.3g})"
 
+    @property
+    def spread(self) -> str:
+        """The median, what half of the pairs lie within, and how many they are: extremes of many say little."""
+        if len(self.pairs) < 2:
+            return f"{self.median:.3g} (one pair)"
+        low, _, high = statistics.quantiles(self.pairs, n=4, method="inclusive")
+        return f"{self.median:.3g} (half of {len(self.pairs)} pairs within {low:.3g} .. {high:.3g})"
+
 
 def pairwise(above: Sequence[float], below: Sequence[float]) -> Ratio:
     """above[i] / below[i] for every round i of an interleaved run. Both have one value a round, at least one."""

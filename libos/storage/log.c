@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -25,6 +26,16 @@ void *cl_log_blocks(uint64_t bytes)
 {
     void *p;
     return posix_memalign(&p, CL_LOG_BLOCK_BYTES, bytes) ? NULL : p;
+}
+
+void *cl_log_large_blocks(uint64_t bytes)
+{
+    uint64_t huge = 2u << 20, whole = (bytes + huge - 1) / huge * huge;
+    void *p;
+    if (posix_memalign(&p, huge, whole))
+        return NULL;
+    madvise(p, whole, MADV_HUGEPAGE); /* refused: they are small ones */
+    return p;
 }
 
 int cl_log_register(struct cl_log *log, void *blocks, uint64_t bytes)
@@ -213,8 +224,8 @@ unsigned cl_log_pump(struct cl_log *log)
     unsigned all = log->in_flight ? collect(log) : 0;
     for (bool any = true; any; all += any) {
         any = false;
-        if (log->state == CL_LOG_OPENING)
-            any = cl_log_recover_step(log);
+        if (log->state == CL_LOG_OPENING && (any = cl_log_recover_step(log)) && log->in_flight)
+            all += collect(log); /* after each segment: the next read goes when one is done, not when all are checked */
         if (log->state == CL_LOG_READY) {
             any |= cl_log_flushes_step(log);
             any |= cl_log_snapshot_step(log);

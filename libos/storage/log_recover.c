@@ -1,6 +1,6 @@
 /* Opening: find the newest superblock, apply the flushes behind its head one after another, and judge what ends them.
  *
- * The ring is read once around from the head on, in segments that are read while the one before is checked. The first
+ * The ring is read once around from the head on, in segments that are read while those before them are checked. The first
  * flush that is not whole, or is not the one that comes next, ends the log. Then the rest of the lap is searched for proof that there was
  * more: a later flush of this epoch that says the bad one had been acknowledged when it was sent, a flush of an epoch that the
  * superblock does not know, or the superblock's own word. With proof it is damage; without, a write that a crash cut short.
@@ -12,11 +12,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SEGMENT_BYTES (1u << 20)
-#define SEGMENTS 4                 /* one is checked while the others are read */
-#define REGISTER_BYTES (32u << 20) /* smaller rings are read before that pays */
-#define READ_TRIES 3               /* of a block alone */
-#define UNREADABLE_MOST 1024       /* blocks: with more, it is the device that fails */
+/* Disks differ, and one disk from minute to minute, in whether they like 1 MiB on its way better or 4: half of the segments is 2. The
+ * other half is for checking, which so never keeps the device waiting. Where flushes are large, segments are fewer and larger. */
+#define SEGMENT_LEAST (256u << 10)
+#define SEGMENT_MOST (1u << 20)
+#define SEGMENTS_LEAST 4 /* one is checked while the others are read */
+#define SEGMENTS 16
+#define ROOM_BYTES (8u << 20)
+#define LARGE_BYTES (32u << 20) /* smaller rings are read before huge pages and registering them pay */
+#define READ_TRIES 3            /* of a block alone */
+#define UNREADABLE_MOST 1024    /* blocks: with more, it is the device that fails */
 
 /* Of a superblock or a segment. If it fails it is done again block by block, so that one bad sector costs its block only. */
 struct read {
@@ -41,10 +46,12 @@ struct cl_log_recover {
     unsigned waiting;
     struct segment segments[SEGMENTS];
     uint8_t *room; /* of all segments */
-    unsigned current;
-    uint64_t read_place; /* where the next segment begins */
-    uint64_t end;        /* of the lap, or of the search */
-    uint64_t at;         /* place of the next flush, or of the next block to look at */
+    unsigned n_segments;
+    uint64_t segment_bytes;
+    unsigned current, posted, reading; /* checked next; asked for, from that one on; not there yet of those */
+    uint64_t read_place;               /* where the next segment begins */
+    uint64_t end;                      /* of the lap, or of the search */
+    uint64_t at;                       /* place of the next flush, or of the next block to look at */
     bool searching, proof, torn;
     bool unread; /* the flush that is bad, or what might tell whether it is damaged, cannot be read at unread_place */
     uint64_t bad_place, beyond_place, unread_place;
@@ -110,10 +117,12 @@ static void read_done(struct cl_log *log, struct cl_log_io *io)
             log->report.bad_superblocks |= 1u << (offset / CL_LOG_BLOCK_BYTES);
     }
     if (!r->left || log->state == CL_LOG_FAILED) {
-        if (r->segment)
+        if (r->segment) {
             r->segment->waiting = false;
-        else
+            recover->reading--;
+        } else {
             recover->waiting--;
+        }
         return;
     }
     r->left -= CL_LOG_BLOCK_BYTES;
@@ -241,30 +250,43 @@ static int adopt(struct cl_log *log, const struct cl_log_disk_super *s)
     r->highest_epoch = s->epoch;
     r->at = r->read_place = s->head_place;
     r->end = s->head_place + s->ring_bytes;
-    uint64_t each = s->flush_bytes + cl_min(s->ring_bytes, SEGMENT_BYTES);
-    r->room = cl_log_blocks(SEGMENTS * each);
+    bool large = s->ring_bytes >= LARGE_BYTES;
+    r->segment_bytes = cl_min(cl_max(s->flush_bytes, SEGMENT_LEAST), SEGMENT_MOST);
+    uint64_t each = s->flush_bytes + r->segment_bytes, needed = s->ring_bytes / r->segment_bytes + 2;
+    r->n_segments = (unsigned)cl_min(cl_max(cl_min(ROOM_BYTES / each, needed), (uint64_t)SEGMENTS_LEAST), SEGMENTS);
+    r->room = large ? cl_log_large_blocks(r->n_segments * each) : cl_log_blocks(r->n_segments * each);
     if (!r->room)
         return -ENOMEM;
-    for (unsigned i = 0; i < SEGMENTS; i++)
+    for (unsigned i = 0; i < r->n_segments; i++)
         r->segments[i].base = r->room + i * each + s->flush_bytes;
-    if (s->ring_bytes >= REGISTER_BYTES)
-        cl_log_register(log, r->room, SEGMENTS * each); /* if it is refused reads cost more, that is all */
+    if (large)
+        cl_log_register(log, r->room, r->n_segments * each); /* if it is refused reads cost more, that is all */
     return 0;
 }
 
 /* Send the read of the next segment, up to the end of the ring or of the lap. */
-static void read_ahead(struct cl_log *log, struct segment *g)
+static void read_next(struct cl_log *log, struct segment *g)
 {
     struct cl_log_recover *r = log->recover;
     uint64_t left = log->ring_bytes - (r->read_place - log->ring_shift) % log->ring_bytes;
     g->place = r->read_place;
-    g->bytes = r->read_place < r->end ? cl_min(cl_min(left, r->end - r->read_place), (uint64_t)SEGMENT_BYTES) : 0;
-    g->waiting = g->bytes > 0;
-    if (g->waiting) {
-        g->read = (struct read){.io.complete = read_done, .segment = g};
-        cl_log_post(log, &g->read.io, CL_BLK_READ, 0, cl_log_offset_of(log, g->place), g->base, g->bytes);
-    }
+    g->bytes = cl_min(cl_min(left, r->end - r->read_place), r->segment_bytes);
+    g->waiting = true;
+    g->read = (struct read){.io.complete = read_done, .segment = g};
+    cl_log_post(log, &g->read.io, CL_BLK_READ, 0, cl_log_offset_of(log, g->place), g->base, g->bytes);
     r->read_place += g->bytes;
+    r->posted++;
+    r->reading++;
+}
+
+/* Keep the device busy. The segment before the current one stays: a flush may begin in it that ends in the current one. */
+static void read_ahead(struct cl_log *log)
+{
+    struct cl_log_recover *r = log->recover;
+    unsigned most = cl_max(r->n_segments / 2, SEGMENTS_LEAST - 1u);
+    while (r->reading < most && r->posted < r->n_segments - 1 && r->read_place < r->end)
+        read_next(log, &r->segments[(r->current + r->posted) % r->n_segments]);
+    cl_log_doorbell(log);
 }
 
 /* Why a header is not that of the next flush; NULL: it is. */
@@ -520,18 +542,15 @@ static void stream(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover;
     struct segment *g = &r->segments[r->current];
-    struct segment *before = &r->segments[(r->current + SEGMENTS - 1) % SEGMENTS];
+    struct segment *before = &r->segments[(r->current + r->n_segments - 1) % r->n_segments];
     if (!r->searching && r->at < g->place) /* the beginning of a flush, in the segment before */
         memcpy(g->base - (g->place - r->at), at_place(before, r->at), g->place - r->at);
-    read_ahead(log, before);
-    cl_log_doorbell(log); /* so that the device has something to do meanwhile */
     if (!r->searching)
         scan(log, g);
     if (r->searching)
         search(log, g);
-    r->current = (r->current + 1) % SEGMENTS;
-    if (r->at >= r->end || r->segments[r->current].bytes == 0)
-        r->phase = DRAIN;
+    r->current = (r->current + 1) % r->n_segments;
+    r->posted--;
 }
 
 bool cl_log_recover_step(struct cl_log *log)
@@ -545,21 +564,22 @@ bool cl_log_recover_step(struct cl_log *log)
             cl_log_fail(log, -ENOMEM, "no memory for reading the log");
         if (log->state == CL_LOG_FAILED)
             return true;
-        for (unsigned i = 0; i < SEGMENTS - 1; i++)
-            read_ahead(log, &r->segments[i]);
         r->phase = STREAM;
         return true;
     }
     if (r->phase == STREAM) {
-        if (r->segments[r->current].waiting)
+        read_ahead(log);
+        if (r->posted && r->segments[r->current].waiting)
             return false;
-        stream(log);
+        if (r->posted && r->at < r->end)
+            stream(log);
+        else
+            r->phase = DRAIN;
         return true;
     }
     if (r->phase == DRAIN) {
-        for (unsigned i = 0; i < SEGMENTS; i++)
-            if (r->segments[i].waiting)
-                return false;
+        if (r->reading)
+            return false;
         conclude(log);
         return true;
     }

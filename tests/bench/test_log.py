@@ -56,7 +56,7 @@ def test_appends_share_flushes_and_wrap_around(files: Files) -> None:
 
 
 def test_recovery_reads_what_was_filled(files: Files) -> None:
-    for ours, bare, records in files.recovery():
+    for ours, bare, records in files.recovery(2):
         assert ours > 0
         assert set(bare) == set(log.READS_IN_FLIGHT)
         assert min(bare.values()) > 0

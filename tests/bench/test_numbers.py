@@ -34,6 +34,11 @@ def test_unanswered_requests_are_infinite() -> None:
     assert math.isnan(percentile([], 0.5))
 
 
+def test_the_spread_of_many_pairs_is_their_middle_half() -> None:
+    assert pairwise([1, 2, 3, 4, 500], [1, 1, 1, 1, 1]).spread == "3 (half of 5 pairs within 2 .. 4)"
+    assert pairwise([3], [2]).spread == "1.5 (one pair)"
+
+
 def test_ratios_are_taken_pair_by_pair() -> None:
     ratio = pairwise([10, 40, 9], [5, 10, 9])
     assert ratio.pairs == (2, 4, 1)
