@@ -7,8 +7,11 @@ one core, the three nodes share the other one. The iokernel moves it between the
 kernel's scheduler shares it, since its own workers for the disk need that core as well; "disk, cores moved" is beside
 them. libraft's and etcd's processes use both cores; "libraft, one core" has that of our nodes alone.
 
+The durable put of one client and what it is compared with (the bare writes, libraft) have short turns next to each
+other, all of them up the whole time (raft_turns.py); all other arms have slots in turns, each with nodes started anew.
+
 The floor of the durable put is what the disk takes for three writes of 4 KiB at once until the second is done, sent by
-one thread that does nothing else, in the same rounds. "Three bare writers, one core" is the floor of three replicas
+one thread that does nothing else. "Three bare writers, one core" is the floor of three replicas
 that share a core, without protocol, packets and logs (raft_bound.h): what it takes more than the three bare writes is
 the price of that structure. "Three bare relays" is the same with writes to memory: what the hand-overs of one core
 take.
@@ -22,12 +25,12 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..drivers.blk import Blk, memory_blk
 from ..drivers.blk_file import FileBlk, create
@@ -37,11 +40,12 @@ from ..runtime.errors import CorelaneError, SystemLimit
 from ._native import ffi, lib
 from .baseline.peers import Etcd, Libraft, Puts
 from .harness.load import point_of
-from .harness.numbers import number, pairwise, percentile
+from .harness.numbers import Ratio, number, pairwise, percentile
 from .harness.plot import Canvas
 from .harness.session import Session
 from .log import where
 from .raft_nodes import KV_PORT, Group, address
+from .raft_turns import Turns, take_turns
 
 SUMMARY = "a replicated put, 3 replicas: in memory, on tmpfs, on disk; bare writes, libraft and etcd beside it"
 FIGURES = ("raft.memory_put_us", "raft.durable_over_floor", "raft.libraft_over_ours", "raft.over_etcd")
@@ -51,13 +55,15 @@ CLIENTS = (1, 64)
 OPEN_RPS = 5000.0
 ROUNDS, LEAST_SLOT_S = 3, 0.1
 WHOLE_S = 3.0  # each slot starts its nodes anew, so a shorter run has one round
+TURN_ROUNDS, TURN_PART, LEAST_TURN_S, MOST_TURN_S, TURN_WARM_S = 16, 0.02, 0.05, 0.2, 0.03
 ELECTION_MS, PATIENCE_S = 500, 3.0
+TURNS_ELECTION_MS = 2000  # so that our idle nodes have a heartbeat each 0.4 s, and take little while others have a turn
 WATCH_US = 100_000  # nodes look at their role as seldom as that: it takes the core that they share
 FLOOR_FILE_BYTES = 48 << 20
 RELAY_BYTES = 1 << 20
 FLOOR_MOST = 20_000
-LIBRAFT_GUESS = {1: 4000, 64: 20_000}  # puts a second, for the number that fills a slot: it counts puts, not seconds
 MEMORY, TMPFS, DISK, FLOOR, LIBRAFT, ETCD = "memory", "tmpfs", "disk", "three bare writes", "libraft", "etcd"
+FLOORS = {f"{FLOOR}, polling": (0, 0), f"{FLOOR}, sleeping": (1, 1)}  # which of the two cores, whether it sleeps
 BOUND = "three bare writers, one core"
 RELAYS = "three bare relays, one core"
 RELAYS_NOTE = "three bare relays that share a core, closed: put of one client in memory p50 / theirs"
@@ -118,16 +124,21 @@ def run(session: Session) -> None:
         arms = dict(ours(session, stack, disk))
         relays = [stack.enter_context(contextlib.closing(memory_blk(RELAY_BYTES))) for _ in range(3)]
         arms[RELAYS] = partial(bound_slot, relays, session.two_cores)
+        turns = None
         if disk:
-            arms |= floor(session, stack, disk)
-            arms |= bound(session, stack, disk)
-            arms |= baselines(session, disk)
+            libraft = baseline(session, LIBRAFT, partial(Libraft, disk))
+            turns = lone_puts(session, disk, libraft)
+            if libraft:
+                arms[arm_name(LIBRAFT, CLIENTS[-1])] = partial(libraft_slot, libraft, CLIENTS[-1])
+            if etcd := baseline(session, ETCD, partial(Etcd, disk)):
+                arms |= {arm_name(ETCD, clients): partial(etcd_slot, etcd, clients) for clients in CLIENTS}
         rounds = ROUNDS if session.seconds >= WHOLE_S else 1
         slot_s = max(session.seconds / rounds / len(arms), LEAST_SLOT_S)
         got = session.interleave({name: partial(arm, slot_s) for name, arm in arms.items()}, rounds)
-    for name, slots in got.items():
+    lone = {arm_name(DISK, 1): turns.ours, **turns.others} if turns else {}
+    for name, slots in {**lone, **got}.items():
         add_row(session, name, slots)
-    judge(session, got)
+    judge(session, got, turns)
 
 
 def disk_folder(session: Session, stack: contextlib.ExitStack) -> Path | None:
@@ -167,7 +178,7 @@ def ours(session: Session, stack: contextlib.ExitStack, disk: Path | None) -> It
     for system, folder in places.items():
         if folder:
             folder.mkdir(exist_ok=True)
-        for clients in CLIENTS:
+        for clients in CLIENTS if system != DISK else CLIENTS[1:]:  # one client on disk: lone_puts
             yield arm_name(system, clients), partial(ours_slot, cores, folder, clients, managed=system != DISK)
     if disk:
         yield arm_name(MOVED, 1), partial(ours_slot, cores, disk / "ours", 1)
@@ -178,16 +189,17 @@ def ours(session: Session, stack: contextlib.ExitStack, disk: Path | None) -> It
             yield arm_name(system, CLIENTS[-1]), put
 
 
-def ours_slot(
+@contextlib.contextmanager
+def group_up(
     cores: tuple[int, int],
     folder: Path | None,
     clients: int,
-    seconds: float,
     *,
-    managed: bool = True,
+    managed: bool,
     snapshot_entries: int = 0,
-) -> Slot:
-    """A group of nodes started anew, on the logs that it has left if it has any. clients 0: open loop.
+    election_ms: int = ELECTION_MS,
+) -> Iterator[tuple[Group, Loadgen]]:
+    """Nodes started anew, on the logs that they have left if there are any, that answer puts. clients 0: open loop.
 
     managed, snapshot_entries: see Group.
     """
@@ -204,18 +216,39 @@ def ours_slot(
         contextlib.closing(generator),
         Group(cores, uplinks=uplinks, logs=folder, managed=managed, snapshot_entries=snapshot_entries) as group,
     ):
-        group.start_all(election_ms=ELECTION_MS, prefer=1, watch_us=WATCH_US)
+        group.start_all(election_ms=election_ms, prefer=1, watch_us=WATCH_US)
         await_answers(generator)
-        result = generator.run(OPEN_RPS, seconds, warmup_s=0.1 + 0.1 * seconds)
-        point = point_of(result)
-        extra = {"sent": point.sent, "leader_at_end": group.leader(), "longest_us": result.latency.max_us}
+        yield group, generator
+
+
+def put_for(generator: Loadgen, seconds: float, warmup_s: float) -> Slot:
+    """What its clients saw."""
+    result = generator.run(OPEN_RPS, seconds, warmup_s=warmup_s)
+    point = point_of(result)
+    extra = {"sent": point.sent, "longest_us": result.latency.max_us}
+    if not point.answered:
+        return Slot(math.inf, math.inf, 0.0, 0, extra)
+    return Slot(point.p50_us, point.p99_us, point.answered / seconds, point.answered, extra)
+
+
+def ours_slot(
+    cores: tuple[int, int],
+    folder: Path | None,
+    clients: int,
+    seconds: float,
+    *,
+    managed: bool = True,
+    snapshot_entries: int = 0,
+) -> Slot:
+    """Of a group of its own: `group_up`."""
+    with group_up(cores, folder, clients, managed=managed, snapshot_entries=snapshot_entries) as (group, generator):
+        slot = put_for(generator, seconds, 0.1 + 0.1 * seconds)
+        extra = {**(slot.extra or {}), "leader_at_end": group.leader()}
         if snapshot_entries:
             time.sleep(1.5 * WATCH_US / 1e6)  # the nodes tell of their last ones
             group.listen(0)
             extra["snapshots"] = max(group.snapshots.values(), default=0)
-        if not point.answered:
-            return Slot(math.inf, math.inf, 0.0, 0, extra)
-        return Slot(point.p50_us, point.p99_us, point.answered / seconds, point.answered, extra)
+        return replace(slot, extra=extra)
 
 
 def await_answers(generator: Loadgen) -> None:
@@ -225,30 +258,51 @@ def await_answers(generator: Loadgen) -> None:
         time.sleep(ELECTION_MS / 1e3)
 
 
-# What it is compared with.
+# One client's durable puts, and what they are compared with.
+
+
+def lone_puts(session: Session, disk: Path, libraft: Libraft | None) -> Turns[Slot]:
+    """In turns; FLOOR has the better one of its two ways, chosen by the other rounds."""
+    cores, folder = session.two_cores, disk / "ours"
+    folder.mkdir(exist_ok=True)
+    turn_s = min(max(session.seconds * TURN_PART, LEAST_TURN_S), MOST_TURN_S)
+    rounds = TURN_ROUNDS if session.seconds >= WHOLE_S else 1
+    session.settings |= {"turn_s": turn_s, "turn_rounds": rounds, "turns_election_ms": TURNS_ELECTION_MS}
+
+    def before(number: int) -> None:
+        session.say(f"durable puts of one client, round {number + 1} of {rounds}")
+        if number % 4 == 0:
+            session.take_canary()
+
+    with contextlib.ExitStack() as stack:
+        others = {**floor(session, stack, disk), **bound(session, stack, disk)}
+        if libraft:
+            for name, cpus in {LIBRAFT: cores, ONE_CORE: cores[1:]}.items():
+                put = stack.enter_context(libraft.running(1, KEY_BYTES + VALUE_BYTES, cpus))
+                others[arm_name(name, 1)] = partial(libraft_turn, put, TURN_WARM_S)
+        up = group_up(cores, folder, 1, managed=False, election_ms=TURNS_ELECTION_MS)
+        _, generator = stack.enter_context(up)
+        ours = partial(put_for, generator, turn_s, TURN_WARM_S)
+        turns = take_turns(ours, {name: partial(arm, turn_s) for name, arm in others.items()}, rounds, before)
+    return turns.better(FLOOR, tuple(FLOORS))
 
 
 def floor(session: Session, stack: contextlib.ExitStack, disk: Path) -> dict[str, Arm]:
-    """Three bare writes at once."""
+    """Three bare writes at once, in two ways."""
     path = disk / "floor"
     create(path, FLOOR_FILE_BYTES)
     blk = stack.enter_context(contextlib.closing(FileBlk(path)))
     session.settings["floor_engine"] = blk.info().engine
-    return {FLOOR: partial(floor_slot, blk, session.two_cores)}
+    return {name: partial(floor_slot, blk, session.two_cores[i], block) for name, (i, block) in FLOORS.items()}
 
 
-def floor_slot(blk: FileBlk, cores: tuple[int, int], seconds: float) -> Slot:
-    """The faster one of polling on the first core and sleeping on the second, each for half of the time."""
-    best = None
-    for cpu, block in zip(cores, (0, 1), strict=True):
-        first = floor_times(blk, cpu, block, 50)
-        count = int(min(max(seconds / 2 / (statistics.mean(first) / 1e9), 50), FLOOR_MOST))
-        times = floor_times(blk, cpu, block, count)
-        p50, p99 = percentile(times, 0.5) / 1e3, percentile(times, 0.99) / 1e3
-        slot = Slot(p50, p99, count / (sum(times) / 1e9), count, {"waits": "sleeping" if block else "polling"})
-        best = slot if best is None or slot.p50_us < best.p50_us else best
-    assert best is not None
-    return best
+def floor_slot(blk: FileBlk, cpu: int, block: int, seconds: float) -> Slot:
+    """As many as take that long."""
+    first = floor_times(blk, cpu, block, 50)
+    count = int(min(max(seconds / (statistics.mean(first) / 1e9), 50), FLOOR_MOST))
+    times = floor_times(blk, cpu, block, count)
+    extra = {"waits": "sleeping" if block else "polling"}
+    return Slot(percentile(times, 0.5) / 1e3, percentile(times, 0.99) / 1e3, count / (sum(times) / 1e9), count, extra)
 
 
 def floor_times(blk: FileBlk, cpu: int, block: int, count: int) -> list[int]:
@@ -287,21 +341,18 @@ def bound_times(blks: Sequence[Blk], cores: tuple[int, int], count: int) -> list
     return sorted(out)
 
 
-def baselines(session: Session, disk: Path) -> dict[str, Arm]:
-    """libraft and etcd, or why they are not measured."""
-    arms: dict[str, Arm] = {}
-    makers: dict[str, Callable[[Path], dict[str, Arm]]] = {
-        LIBRAFT: partial(libraft_arms, session.two_cores),
-        ETCD: etcd_arms,
-    }
-    for system, make in makers.items():
-        try:
-            if not session.baseline:
-                raise SystemLimit(f"measure {system}", "--no-baseline was given")
-            arms |= make(disk)
-        except SystemLimit as why:
-            session.skip(system, str(why))
-    return arms
+System = TypeVar("System")
+
+
+def baseline(session: Session, system: str, make: Callable[[], System]) -> System | None:
+    """libraft or etcd. None: why it is not measured is said."""
+    try:
+        if not session.baseline:
+            raise SystemLimit(f"measure {system}", "--no-baseline was given")
+        return make()
+    except SystemLimit as why:
+        session.skip(system, str(why))
+        return None
 
 
 def puts_slot(puts: Puts) -> Slot:
@@ -309,27 +360,22 @@ def puts_slot(puts: Puts) -> Slot:
     return Slot(puts.percentile_us(50), puts.percentile_us(99), puts.per_s, len(puts.latencies_ns))
 
 
-def libraft_arms(cores: tuple[int, int], disk: Path) -> dict[str, Arm]:
-    """By clients, and one client on the nodes' core alone."""
-    library = Libraft(disk)
-
-    def measure(clients: int, cpus: Collection[int], seconds: float) -> Slot:
-        count = max(int(seconds * LIBRAFT_GUESS[clients]), 200)
-        return puts_slot(library.measure(clients, count, KEY_BYTES + VALUE_BYTES, cpus))
-
-    arms: dict[str, Arm] = {arm_name(LIBRAFT, clients): partial(measure, clients, cores) for clients in CLIENTS}
-    return arms | {arm_name(ONE_CORE, 1): partial(measure, 1, cores[1:])}
+def libraft_turn(put: Callable[[float], Puts], warmup_s: float, seconds: float) -> Slot:
+    """Of servers that are up."""
+    put(warmup_s)
+    return puts_slot(put(seconds))
 
 
-def etcd_arms(disk: Path) -> dict[str, Arm]:
-    """By clients: the best of its members."""
-    etcd = Etcd(disk)
+def libraft_slot(libraft: Libraft, clients: int, seconds: float) -> Slot:
+    """Of servers started anew."""
+    with libraft.running(clients, KEY_BYTES + VALUE_BYTES) as put:
+        return libraft_turn(put, 0.1 + 0.1 * seconds, seconds)
 
-    def measure(clients: int, seconds: float) -> Slot:
-        with etcd.running():
-            return puts_slot(etcd.best(clients, max(seconds, 0.3), VALUE_BYTES))
 
-    return {arm_name(ETCD, clients): partial(measure, clients) for clients in CLIENTS}
+def etcd_slot(etcd: Etcd, clients: int, seconds: float) -> Slot:
+    """The best of its members, started anew."""
+    with etcd.running():
+        return puts_slot(etcd.best(clients, max(seconds, 0.3), VALUE_BYTES))
 
 
 # Judging.
@@ -351,7 +397,7 @@ def add_row(session: Session, name: str, slots: Sequence[Slot]) -> None:
     )
 
 
-def judge(session: Session, got: Mapping[str, Sequence[Slot]]) -> None:
+def judge(session: Session, got: Mapping[str, Sequence[Slot]], turns: Turns[Slot] | None) -> None:
     """The four figures, round by round; those without their baseline are excused by Session.finish."""
 
     def p50s(name: str) -> list[float]:
@@ -367,15 +413,8 @@ def judge(session: Session, got: Mapping[str, Sequence[Slot]]) -> None:
         beside = {"one client, closed": statistics.median(closed)}
         session.note(f"{RELAYS_NOTE} {pairwise(closed, p50s(RELAYS))}")
     session.figure("raft.memory_put_us", statistics.median(memory), runs=memory, beside=beside)
-    if arm_name(DISK, 1) not in got:
-        return
-    durable = p50s(arm_name(DISK, 1))
-    session.ratio_figure("raft.durable_over_floor", durable, p50s(FLOOR))
-    if BOUND in got:
-        over, above = pairwise(durable, p50s(BOUND)), pairwise(p50s(BOUND), p50s(FLOOR))
-        session.note(f"{BOUND_NOTE} {over}, theirs / second of three bare writes {above}")
-    if arm_name(ONE_CORE, 1) in got:
-        session.note(f"{ONE_CORE_NOTE} {pairwise(p50s(arm_name(ONE_CORE, 1)), durable)}")
+    if turns:
+        judge_turns(session, turns)
     if arm_name(OFTEN, CLIENTS[-1]) in got:
         often, never = (got[arm_name(system, CLIENTS[-1])] for system in (OFTEN, NEVER))
         ratios = [
@@ -383,10 +422,26 @@ def judge(session: Session, got: Mapping[str, Sequence[Slot]]) -> None:
             for name, of in SNAPSHOT_RATIOS.items()
         ]
         session.note(SNAPSHOT_NOTE + ", ".join(ratios))
-    if arm_name(LIBRAFT, 1) in got:
-        session.ratio_figure("raft.libraft_over_ours", p50s(arm_name(LIBRAFT, 1)), durable)
     if arm_name(ETCD, 64) in got:
         session.ratio_figure("raft.over_etcd", rates(arm_name(DISK, 64)), rates(arm_name(ETCD, 64)))
+
+
+def judge_turns(session: Session, turns: Turns[Slot]) -> None:
+    """The durable put of one client, turn by turn."""
+
+    def figure(name: str, ratio: Ratio) -> None:
+        session.figure(name, ratio.median, runs=ratio.pairs)
+        session.note(f"{name.removeprefix('raft.')}: {ratio.spread}")
+
+    figure("raft.durable_over_floor", turns.ours_over(FLOOR))
+    if BOUND in turns.others:
+        above = pairwise(*([turn.p50_us for turn in turns.others[name]] for name in (BOUND, FLOOR)))
+        over = turns.ours_over(BOUND)
+        session.note(f"{BOUND_NOTE} {over.spread}, theirs / second of three bare writes {above.spread}")
+    if arm_name(ONE_CORE, 1) in turns.others:
+        session.note(f"{ONE_CORE_NOTE} {turns.over_ours(arm_name(ONE_CORE, 1)).spread}")
+    if arm_name(LIBRAFT, 1) in turns.others:
+        figure("raft.libraft_over_ours", turns.over_ours(arm_name(LIBRAFT, 1)))
 
 
 def plot(document: dict[str, Any]) -> Canvas:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import selectors
 import shutil
 import socket
 import struct
@@ -13,10 +14,10 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ...runtime.errors import CorelaneError, SystemLimit
 from ..harness.numbers import percentile
@@ -54,8 +55,10 @@ def _free_ports(count: int) -> list[int]:
 def _stop(process: subprocess.Popen[Any]) -> None:
     process.kill()
     process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
 
 def _parse(output: bytes) -> list[int]:
@@ -63,49 +66,79 @@ def _parse(output: bytes) -> list[int]:
 
 
 class Libraft:
-    """A cluster of the library's servers for each measurement. Raises SystemLimit if it cannot be built here."""
+    """A cluster of the library's servers, by `running`. Raises SystemLimit if it cannot be built here."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._program = build("libraft_put", "CORELANE_LIBRAFT", ("raft", "uv"), folder)
+        self._made = 0
 
-    def measure(self, clients: int, count: int, value_bytes: int, cpus: Collection[int] | None = None) -> Puts:
-        """`count` puts, `clients` outstanding, asked for within the leader's process. A tenth more to warm up.
+    @contextlib.contextmanager
+    def running(
+        self, clients: int, value_bytes: int, cpus: Collection[int] | None = None
+    ) -> Iterator[Callable[[float], Puts]]:
+        """Three servers, and a function that has `clients` put within the leader's process for so many seconds.
 
-        cpus: of all three processes; None: those of the caller.
+        Between its calls they are idle but for heartbeats. cpus: of all three processes; None: those of the caller.
         """
-        data = self._folder / "libraft"
+        self._made += 1
+        data = self._folder / f"libraft-{self._made}"
         first = _free_ports(len(MEMBERS) + 1)[0]
         with contextlib.ExitStack() as stack:
-            errors = stack.enter_context((self._folder / "libraft.errors").open("w+"))
+            errors = stack.enter_context((self._folder / f"{data.name}.errors").open("w+"))
             stack.callback(shutil.rmtree, data, ignore_errors=True)
-            if cpus:  # they inherit it
-                stack.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
-                os.sched_setaffinity(0, cpus)
             servers = []
-            for member in MEMBERS:
-                (data / str(member)).mkdir(parents=True)
-                words = [member, data / str(member), first, count // 10, count, value_bytes, clients]
-                servers.append(
-                    subprocess.Popen(
-                        [str(self._program), *map(str, words)],
-                        stdin=subprocess.DEVNULL,
-                        stdout=subprocess.PIPE,
-                        stderr=errors,
-                    )
-                )
-                stack.callback(_stop, servers[-1])
+            before = os.sched_getaffinity(0)
             try:
-                output, _ = servers[0].communicate(timeout=PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                output = b""
-            latencies = _parse(output)
-            if len(latencies) != count:
+                os.sched_setaffinity(0, cpus or before)  # they inherit it
+                for member in MEMBERS:
+                    (data / str(member)).mkdir(parents=True)
+                    words = [member, data / str(member), first, value_bytes, clients]
+                    servers.append(
+                        subprocess.Popen(
+                            [str(self._program), *map(str, words)],
+                            stdin=subprocess.PIPE if member == MEMBERS[0] else subprocess.DEVNULL,
+                            stdout=subprocess.PIPE,
+                            stderr=errors,
+                        )
+                    )
+                    stack.callback(_stop, servers[-1])
+            finally:
+                os.sched_setaffinity(0, before)
+
+            def said() -> str:
                 errors.seek(0)
-                said = errors.read().strip().splitlines() or [f"not done after {PATIENCE_S:.0f} s"]
-                raise CorelaneError("measure libraft", said[-1])
-        # One put after the other in each of `clients` slots: the mean latency gives the rate.
-        return Puts(latencies, sum(latencies) / 1e9 / clients)
+                return (errors.read().strip().splitlines() or [f"not done after {PATIENCE_S:.0f} s"])[-1]
+
+            def turn(seconds: float) -> Puts:
+                asked, answers = servers[0].stdin, servers[0].stdout
+                assert asked is not None
+                assert answers is not None
+                with contextlib.suppress(BrokenPipeError):  # then there is no answer, either
+                    asked.write(b"%d\n" % max(int(seconds * 1e3), 1))
+                    asked.flush()
+                end = time.monotonic() + seconds + PATIENCE_S
+                head = struct.unpack("=QQ", _exactly(answers, 16, end) or bytes(16))
+                latencies = _exactly(answers, 8 * head[0], end)
+                if not latencies:
+                    raise CorelaneError("measure libraft", said())
+                return Puts(_parse(latencies), head[1] / 1e9)
+
+            turn(0.001)  # they have a leader, and their ports
+            yield turn
+
+
+def _exactly(pipe: IO[bytes], count: int, end: float) -> bytes:
+    """So many bytes; none if the pipe ends before, or the time does."""
+    got = bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while len(got) < count and selector.select(max(end - time.monotonic(), 0)):
+            piece = os.read(pipe.fileno(), count - len(got))  # never more than is asked for, so nothing is buffered
+            if not piece:
+                break
+            got += piece
+    return bytes(got) if len(got) == count else b""
 
 
 def _healthy(port: int) -> bool:

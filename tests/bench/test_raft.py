@@ -17,6 +17,7 @@ from corelane.bench.baseline.peers import Etcd, Libraft
 from corelane.bench.harness.session import Session
 from corelane.bench.log import where
 from corelane.bench.raft_nodes import NODES, Group
+from corelane.bench.raft_turns import Turns
 from corelane.drivers.blk import BlkFaults, FaultBlk, memory_blk
 from corelane.drivers.blk_file import FileBlk, create
 from corelane.runtime.errors import CorelaneError, SystemLimit
@@ -123,15 +124,18 @@ def test_peers_answer_all_puts(tmp_path: Path) -> None:
     except SystemLimit as why:
         pytest.skip(str(why))
     before = os.sched_getaffinity(0)
-    puts = libraft.measure(4, 100, 100, [max(before)])
-    assert os.sched_getaffinity(0) == before
-    assert len(puts.latencies_ns) == 100
-    assert list(puts.latencies_ns) == sorted(puts.latencies_ns)
+    with libraft.running(4, 100, [max(before)]) as put, libraft.running(1, 100) as also:  # two at once
+        assert os.sched_getaffinity(0) == before
+        for turn, seconds in ((put, 0.05), (also, 0.05), (put, 0.1)):
+            puts = turn(seconds)
+            assert len(puts.latencies_ns) > 0
+            assert list(puts.latencies_ns) == sorted(puts.latencies_ns)
+            assert puts.seconds >= seconds
     with etcd.running():
         best = etcd.best(2, 0.3, 84)
         assert len(best.latencies_ns) > 0
         assert best.percentile_us(50) <= best.percentile_us(99)
-    assert not (tmp_path / "libraft").exists()
+    assert not list(tmp_path.glob("libraft-*/"))
     assert not (tmp_path / "etcd").exists()
 
 
@@ -144,25 +148,40 @@ def slots(*values: tuple[float, float]) -> list[raft.Slot]:
     return [raft.Slot(p50, 2 * p50, rate, 10) for p50, rate in values]
 
 
+def turns(ours: list[float], **others: list[float]) -> Turns[raft.Slot]:
+    """One after the other by name: `ours` is the mean around each of them."""
+    named = {NAMES.get(name, name): slots(*((p50, 1) for p50 in p50s)) for name, p50s in others.items()}
+    return Turns(slots(*((p50, 1) for p50 in ours)), named, dict.fromkeys(named, ours))
+
+
+NAMES = {
+    "floor": raft.FLOOR,
+    "bound": raft.BOUND,
+    "libraft": "libraft, 1 client",
+    "one_core": f"{raft.ONE_CORE}, 1 client",
+}
+
+
 def test_figures_are_judged_round_by_round(session: Session) -> None:
     got = {
         "memory, open loop": slots((20, 1), (30, 1), (22, 1)),
-        "disk, 1 client": slots((100, 1), (120, 1), (150, 1)),
         "disk, 64 clients": slots((1, 1000), (1, 3000), (1, 2000)),
-        raft.FLOOR: slots((100, 1), (100, 1), (100, 1)),
-        "libraft, 1 client": slots((200, 1), (180, 1), (300, 1)),
         "etcd, 64 clients": slots((1, 100), (1, 100), (1, 100)),
     }
-    got[raft.BOUND] = slots((80, 1), (100, 1), (100, 1))
+    lone = turns(
+        [100, 120, 150], floor=[100] * 3, bound=[80, 100, 100], libraft=[200, 180, 300], one_core=[150, 120, 300]
+    )
     got["memory, 1 client"], got[raft.RELAYS] = slots((16, 1), (18, 1), (20, 1)), slots((8, 1), (9, 1), (5, 1))
-    got["libraft, one core, 1 client"] = slots((150, 1), (120, 1), (300, 1))
     for name, longest in ((raft.OFTEN, 900.0), (raft.NEVER, 300.0)):
         got[f"{name}, 64 clients"] = [raft.Slot(2, 4, 1000, 10, {"longest_us": longest})]
-    raft.judge(session, got)
-    assert session.notes[3].startswith(f"{raft.SNAPSHOT_NOTE}p50 1 (1 .. 1), p99 1 (1 .. 1), longest put 3 (3 .. 3)")
-    assert session.notes[2].startswith(f"{raft.ONE_CORE_NOTE} 1.5 (1 .. 2)")
-    assert session.notes[1].startswith(f"{raft.BOUND_NOTE} 1.25 (1.2 .. 1.5), theirs / ")
-    assert session.notes[0].startswith(f"{raft.RELAYS_NOTE} 2 (2 .. 4)")
+    raft.judge(session, got, lone)
+    notes = iter(session.notes)
+    assert next(notes).startswith(f"{raft.RELAYS_NOTE} 2 (2 .. 4)")
+    assert next(notes) == "durable_over_floor: 1.2 (half of 3 pairs within 1.1 .. 1.35)"
+    assert next(notes).startswith(f"{raft.BOUND_NOTE} 1.25 (half of 3 pairs within 1.23 .. 1.38), theirs / ")
+    assert next(notes).startswith(f"{raft.ONE_CORE_NOTE} 1.5 (half of 3")
+    assert next(notes) == "libraft_over_ours: 2 (half of 3 pairs within 1.75 .. 2)"
+    assert next(notes).startswith(f"{raft.SNAPSHOT_NOTE}p50 1 (1 .. 1), p99 1 (1 .. 1), longest put 3 (3 .. 3)")
     assert session.figures["raft.memory_put_us"]["beside"] == {"one client, closed": 18}
     value = {name: figure["value"] for name, figure in session.figures.items()}
     assert value == {
@@ -173,10 +192,18 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
     }
 
 
+def test_lone_puts_are_measured_in_turns(session: Session, tmp_path: Path) -> None:
+    session.baseline = False
+    lone = raft.lone_puts(session, tmp_path, None)
+    assert set(lone.others) == {raft.FLOOR, raft.BOUND}  # of the floor's two ways the better one
+    assert len(lone.ours) == 1 + len(raft.FLOORS) + 1
+    assert all(slot.n > 0 for found in (lone.ours, *lone.others.values()) for slot in found)
+
+
 def test_without_its_baselines_figures_have_a_reason(session: Session) -> None:
-    got = {name: slots((1, 1)) for name in ("memory, open loop", "disk, 1 client", "disk, 64 clients", raft.FLOOR)}
+    got = {name: slots((1, 1)) for name in ("memory, open loop", "disk, 64 clients")}
     session.skip(raft.LIBRAFT, "not installed")
-    raft.judge(session, got)
+    raft.judge(session, got, turns([1], floor=[1]))
     session.finish(raft.FIGURES)
     assert session.figures["raft.over_etcd"]["value"] is None
     assert "not installed" in session.figures["raft.libraft_over_ours"]["reason"]
@@ -189,7 +216,7 @@ def test_on_tmpfs_nothing_is_called_durable(session):
     with contextlib.ExitStack() as stack:
         assert raft.disk_folder(session, stack) is None
         assert not [name for name, _ in raft.ours(session, stack, None) if name.startswith(raft.DISK)]
-    raft.judge(session, {"memory, open loop": slots((1, 1))})
+    raft.judge(session, {"memory, open loop": slots((1, 1))}, None)
     session.finish(raft.FIGURES)
     for name in ("raft.durable_over_floor", "raft.libraft_over_ours", "raft.over_etcd"):
         assert session.figures[name]["value"] is None
