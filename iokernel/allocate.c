@@ -49,8 +49,8 @@ static void fetch_words(const struct io_cores *c)
         const struct io_core *core = &c->core[i];
         if (core->owner)
             fetch(core->owner);
-        for (unsigned h = 0; h < 2; h++)
-            if (core->hot[h] && core->hot[h] != core->owner)
+        for (unsigned h = 0; h < IO_HOT && core->hot[h]; h++)
+            if (core->hot[h] != core->owner)
                 fetch(core->hot[h]);
     }
 }
@@ -423,13 +423,14 @@ CL_HOT void io_cores_round(struct io_loop *loop, uint64_t now)
     if (c->contested && owner_parked(c))
         c->urgent = true;
     if (cl_likely((int64_t)(now - c->next_check) < 0)) {
-        /* What an application can bring about by its words costs the others a decision a microsecond, no more. */
-        if (cl_likely(!c->urgent) || (int64_t)(now - c->next_urgent) < 0)
+        /* What an application can bring about by its words costs the others a decision a microsecond, no more; but two in a
+         * row, since a frame that comes just before its sender parks would keep that one's core idle for a microsecond. */
+        if (cl_likely(!c->urgent) || (int64_t)(now + c->urgent_gap - c->next_urgent) < 0)
             return;
         io_count(c->stats.urgent, 1);
     }
     c->urgent = false;
     decide(loop, now);
     c->next_check = now + c->interval;
-    c->next_urgent = now + c->urgent_gap;
+    c->next_urgent = ((int64_t)(now - c->next_urgent) < 0 ? c->next_urgent : now) + c->urgent_gap;
 }

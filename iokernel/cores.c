@@ -201,9 +201,7 @@ void io_cores_remove(struct io_loop *loop, struct io_app *app)
             io_move_demote(loop, core->from, core); /* should it live on, then not on that core */
             io_move_forget(core);
         }
-        for (unsigned h = 0; h < 2; h++)
-            if (core->hot[h] && core->hot[h]->app == app)
-                core->hot[h] = NULL;
+        io_core_cool_app(core, app);
         if (!owns)
             continue;
         struct io_kthread *k = core->owner;

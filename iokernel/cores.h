@@ -63,6 +63,7 @@ struct io_member {
     struct io_core *core;           /* that it owns, or NULL */
     struct io_core *last;           /* that it had last; NULL: none yet */
     struct io_core *hot_core;       /* where it was told to wait hot, or NULL */
+    uint64_t hot_move;              /* which of that core's moves it was last part of */
     uint32_t slot, grant;           /* grant: as in state */
     int32_t tid;                    /* 0: not told yet */
     int account_fd, status_fd;      /* thread.c; -1: none. Controlling thread, but for reading */
@@ -137,25 +138,27 @@ struct io_spare {
     uint64_t peek;               /* when to look before it matters; 0: not again */
 };
 
+#define IO_HOT 4 /* kthreads that wait hot for one core at most */
+
 /* A worker CPU. */
 struct io_core {
     struct cl_state_core *state; /* shared, we write */
     struct io_kthread *owner;    /* NULL: nobody */
     struct io_kthread *from;     /* moving: who must step aside first; NULL: nobody */
     uint32_t cpu;
-    bool moving;                  /* the owner, if any, has not begun, or `from` has not stepped aside */
-    bool begun;                   /* the owner has begun */
-    bool extended;                /* `from` has had its second interval to step aside in */
-    bool busy;                    /* as of the last decision: the owner has work, or is on its way */
-    bool wanted;                  /* as in state */
-    uint8_t step;                 /* CL_IO_STEP_* that was taken last */
-    uint8_t stage;                /* of the escalation: 0 asked, 1 interrupted, 2 evicted */
-    uint8_t kicks;                /* made of `dying` */
-    uint8_t late;                 /* times start_us for which the owner was waited for beyond the first */
-    uint64_t decided, next_stage; /* next_stage 0: its time begins with the next round */
-    uint64_t asked;               /* when the time of the first step began */
-    uint64_t hot_until;           /* 0: it is not hot */
-    struct io_kthread *hot[2];
+    bool moving;                    /* the owner, if any, has not begun, or `from` has not stepped aside */
+    bool begun;                     /* the owner has begun */
+    bool extended;                  /* `from` has had its second interval to step aside in */
+    bool busy;                      /* as of the last decision: the owner has work, or is on its way */
+    bool wanted;                    /* as in state */
+    uint8_t step;                   /* CL_IO_STEP_* that was taken last */
+    uint8_t stage;                  /* of the escalation: 0 asked, 1 interrupted, 2 evicted */
+    uint8_t kicks;                  /* made of `dying` */
+    uint8_t late;                   /* times start_us for which the owner was waited for beyond the first */
+    uint64_t decided, next_stage;   /* next_stage 0: its time begins with the next round */
+    uint64_t asked;                 /* when the time of the first step began */
+    uint64_t hot_until;             /* 0: it is not hot */
+    struct io_kthread *hot[IO_HOT]; /* who was part of its last moves first; NULL from some place on */
     struct io_kthread
         *dying; /* an old owner that may be in the way, or threads beside it, as they were killed, or NULL */
     uint64_t next_kick;
@@ -240,6 +243,8 @@ bool io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_
 /* Whether the core may be given to another: its last move has ended, or all three steps of it have been taken. */
 bool io_core_settled(const struct io_core *core);
 void io_core_cool(struct io_core *core);
+/* Without a word to them: the application goes. */
+void io_core_cool_app(struct io_core *core, const struct io_app *app);
 /* Store the look bit that follows from why it should be set. */
 void io_look(struct io_kthread *k);
 void io_end_quantum(struct io_cores *c, struct io_kthread *k);

@@ -164,12 +164,23 @@ static void keep_since(uint64_t *since, uint64_t now, uint64_t age)
     cl_store_relaxed(since, age ? now - age : 0);
 }
 
+/* Where it waits hot it says so each time that the kernel runs it for nothing. A low word, which may lie: that decides between
+ * equals, and no more. */
+static inline uint32_t rested_ns(const struct io_loop *loop, const struct io_allotment *a)
+{
+    if (a->held || !a->last_run || a->kind != CL_POLICY_LATENCY)
+        return 0;
+    uint32_t ticks = (uint32_t)loop->now - cl_load_relaxed(&a->last_run->member.signals.shared->left_tsc);
+    return ticks >> 28 == 15 ? 1 : (uint32_t)cl_min(io_ns(loop->io, cl_max(ticks, 1u)), (uint64_t)UINT32_MAX);
+}
+
 static inline void tell_ages(const struct io_loop *loop, const struct io_allotment *a, struct cl_policy_app *row)
 {
     row->packet_delay_ns = io_age_ns(loop, a->packet_since, loop->now);
     row->thread_delay_ns = io_age_ns(loop, a->thread_since, loop->now);
     row->timer_delay_ns = io_age_ns(loop, a->timer_since, loop->now);
     row->storage_delay_ns = io_age_ns(loop, a->stored_since, loop->now);
+    row->rested_ns = rested_ns(loop, a);
 }
 
 static CL_NOINLINE void look_at_app(struct io_loop *loop, struct io_app *app, struct cl_policy_app *row)

@@ -53,8 +53,8 @@ struct cl_policy_app {
     uint32_t maximum;    /* never more */
     uint32_t kind;       /* CL_POLICY_LATENCY or CL_POLICY_BATCH */
     uint32_t weight;     /* share among equals; at least 1 */
-    uint32_t reserved;
-    uint32_t grant; /* OUT: cores that it should have */
+    uint32_t rested_ns;  /* latency: since its kthread that ran last let a CPU go; 0: it has one, or not known */
+    uint32_t grant;      /* OUT: cores that it should have */
     uint32_t unused;
     uint64_t memory[4]; /* the policy's own */
 };

@@ -11,6 +11,9 @@
  * others' slow moves it makes up for, but keeps no equal waiting for long. */
 #define LATENCY_SLICE_NS 10000.0
 #define LATENCY_CREDIT_NS 200000.0
+/* What a move takes, about. Of two that are as close as that, first the one that has let the CPU go longest ago: it is the one that
+ * the kernel runs next where both wait hot (docs/cores.md), so that no switch is wasted on the other. */
+#define TIE_NS 3000.0
 #define BISECTIONS 64 /* more than enough for the range of a double's exponent that occurs */
 
 /* One that competes. The key of its g-th core (from 0) is lag + (g + 1) * step, less `slice` for a core that it holds; the
@@ -78,20 +81,33 @@ static void set_key(struct claim *c)
     c->key = c->granted < c->want ? key_of(c, c->granted) : __builtin_inf();
 }
 
-/* The least key of those seen, and whose it is. */
+/* The least key of those seen, and the one that goes first: whose it is, or another that is tied with it. */
 struct least {
     double key;
     struct claim *claim;
 };
 
-/* By a branch: whose it is changes seldom, and nothing waits for it then. */
-CL_INLINE void note_key(struct least *l, struct claim *c)
+/* When it may give way to an equal for the core at hand: one that it has not got. */
+static bool may_wait(const struct claim *c)
 {
-    if (cl_unlikely(c->key < l->key || !l->claim))
-        *l = (struct least){c->key, c};
+    return c->granted >= c->held && c->app->rested_ns;
 }
 
-/* Returns the one with the least key. */
+/* By branches: whose it is changes seldom, and nothing waits for it then. */
+CL_INLINE void note_key(struct least *l, struct claim *c)
+{
+    if (cl_likely(l->claim && !(c->key < l->key + TIE_NS)))
+        return;
+    bool less = !l->claim || c->key < l->key;
+    if (l->claim && l->claim->key < c->key + TIE_NS && may_wait(c) && may_wait(l->claim))
+        l->claim = c->app->rested_ns > l->claim->app->rested_ns ? c : l->claim;
+    else if (less)
+        l->claim = c;
+    if (less)
+        l->key = c->key;
+}
+
+/* Returns the one that goes first. */
 CL_INLINE struct claim *bound_lags(struct claim *claims, uint32_t n, double average, double slice_ns, double credit_ns)
 {
     struct least least = {0, NULL};

@@ -95,4 +95,33 @@ static void who_seldom_asks_waits_for_a_turn_at_most(void)
         }
 }
 
-SCENARIOS_MAIN(SCENARIO(equals_take_turns), SCENARIO(by_weight), SCENARIO(who_seldom_asks_waits_for_a_turn_at_most))
+/* Of two that wait alike, whatever their places in the table: the kernel runs that one next, if both yield. */
+static void who_has_rested_longest_goes_first(void)
+{
+    for (unsigned i = 0; i < RULES; i++)
+        for (unsigned later = 0; later < 2; later++) {
+            struct world w;
+            struct kthread *k[3];
+            world_new(&w, (struct setting){.policy = rules[i].policy});
+            for (unsigned n = 0; n < 3; n++)
+                k[n] = &app_add(&w, (struct wish){.kind = LATENCY})->k[0];
+            for (unsigned n = 0; n < 3; n++) {
+                start(&w, k[n]);
+                run(&w, 30 * US);
+                park(k[n]);
+                run(&w, 30 * US);
+            }
+            start(&w, k[2]);
+            k[later]->line->signals.left_tsc = (uint32_t)w.now - 2 * US;
+            k[!later]->line->signals.left_tsc = (uint32_t)w.now - US;
+            ready(k[0], 1);
+            ready(k[1], 1);
+            park(k[2]);
+            run(&w, 15 * US);
+            CHECK(owns(&w, k[later]));
+            world_delete(&w);
+        }
+}
+
+SCENARIOS_MAIN(SCENARIO(equals_take_turns), SCENARIO(by_weight), SCENARIO(who_seldom_asks_waits_for_a_turn_at_most),
+               SCENARIO(who_has_rested_longest_goes_first))

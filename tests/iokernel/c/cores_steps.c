@@ -387,7 +387,7 @@ static void hot_and_cold(void)
     park(p.l);
     ready(&third->k[0], 1);
     run(&p.w, 5 * US);
-    CHECK(p.b->state->hot + p.l->state->hot + third->k[0].state->hot == 2); /* no more than two of a core */
+    CHECK(p.b->state->hot + p.l->state->hot + third->k[0].state->hot == 3);
     acts(&p.w, &third->k[0]);
     acts(&p.w, p.b);
     run(&p.w, 3 * US);
@@ -395,6 +395,38 @@ static void hot_and_cold(void)
     p.b->line->park = CL_KTHREAD_PARKED;
     run(&p.w, 1100 * US);
     CHECK(p.b->state->hot + p.l->state->hot + third->k[0].state->hot == 0);
+    world_delete(&p.w);
+}
+
+static void take_core(struct world *w, struct kthread *from, struct kthread *to)
+{
+    drain(from);
+    park(from);
+    ready(to, 1);
+    run(w, 5 * US);
+    CHECK(owns(w, to) && acts(w, to));
+    run(w, 2 * US);
+}
+
+static void hot_are_those_of_the_last_moves(void)
+{
+    struct pair p;
+    struct kthread *k[6];
+    pair_new(&p, (struct setting){.hot_us = 1000}, (struct wish){0});
+    k[0] = p.b;
+    k[1] = p.l;
+    for (unsigned i = 2; i < 6; i++)
+        k[i] = &app_add(&p.w, (struct wish){.kind = LATENCY})->k[0];
+    for (unsigned i = 1; i < 6; i++)
+        take_core(&p.w, k[i - 1], k[i]);
+    for (unsigned i = 0; i < 6; i++)
+        CHECK(k[i]->state->hot == (i >= 2)); /* four at most */
+    for (unsigned i = 0; i < 3; i++) {
+        take_core(&p.w, k[5], k[4]);
+        take_core(&p.w, k[4], k[5]);
+    }
+    for (unsigned i = 0; i < 6; i++)
+        CHECK(k[i]->state->hot == (i >= 4)); /* the others were part of none for a while */
     world_delete(&p.w);
 }
 
@@ -477,5 +509,5 @@ SCENARIOS_MAIN(SCENARIO(nothing_without_threads), SCENARIO(ask_answered), SCENAR
                SCENARIO(slow_wake_is_an_ask), SCENARIO(asked_late_it_has_all_its_time),
                SCENARIO(no_step_is_left_out_by_a_pause_of_the_loop), SCENARIO(old_owner_outlasts_its_heir),
                SCENARIO(time_slept_is_charged), SCENARIO(parked_owner_is_woken_in_place),
-               SCENARIO(busy_owner_is_told_of_its_grant), SCENARIO(hot_and_cold), SCENARIO(removed_in_the_middle),
-               SCENARIO(hostile_words))
+               SCENARIO(busy_owner_is_told_of_its_grant), SCENARIO(hot_and_cold),
+               SCENARIO(hot_are_those_of_the_last_moves), SCENARIO(removed_in_the_middle), SCENARIO(hostile_words))
