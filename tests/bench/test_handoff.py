@@ -193,8 +193,8 @@ def test_a_parked_owners_core_is_neither_asked_for_nor_interrupted() -> None:
 
 
 @two_cores
-@pytest.mark.parametrize("active", [False, True])
-def test_decisions_over_many_applications_are_timed(active: bool) -> None:
+@pytest.mark.parametrize("active", [2, 3, 5])
+def test_decisions_over_many_applications_are_timed(active: int) -> None:
     cores = sorted(os.sched_getaffinity(0))[:2]
     found = decision.measure((cores[0], cores[1]), 5, 0.5, active)
     assert found.n > 0
