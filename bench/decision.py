@@ -1,9 +1,9 @@
 """What one decision takes the iokernel's loop, with many applications registered.
 
-One of them serves a load and one is a batch job. Of the others some rest, all in one process: the loop passes over those
-whose last look found nothing. Each of the rest, in another process, has a batch job of its own: a decision looks whether
-what its last look found still stands, and fills the policy's table. Then it calls that. The loop itself times one decision
-in sixteen.
+One of them serves a load and one is a batch job. Of the others some rest, all in one process: the loop passes over
+those whose last look found nothing. Each of the rest, in another process, has a batch job of its own: a decision looks
+whether what its last look found still stands, and fills the policy's table. Then it calls that. The loop itself times
+one decision in sixteen.
 """
 
 from __future__ import annotations
