@@ -45,9 +45,11 @@
  *
  * A disk that hangs, without an error. What was handed out to be written and does not become durable for disk_ticks makes a
  * leader step down, though it could go on with the disks of the others for as long as its memory has room: it tells the voter
- * that is furthest to campaign at once. Without another voter that is heard from it stays. Nobody whose disk hangs stands for
- * election. disk_ticks are several election timeouts, since a disk's slow moments are far longer than its usual ones, and a
- * leader whose disk is merely slow costs nothing.
+ * that is furthest to campaign at once. Without another voter that is heard from and has acknowledged more than is durable here
+ * it stays: where all disks are as slow, as those of nodes that share one, an election only costs. Nobody whose disk hangs stands
+ * for election. disk_ticks are several election timeouts, since a disk's slow moments are far longer than its usual ones, and a
+ * leader whose disk is merely slow costs nothing. An election on slow disks takes two writes, and more where candidates are in each
+ * other's way; timeouts without a leader grow with what writes of votes take (election.c).
  *
  * Reads. cl_raft_read_index: linearizable by read index (a round of heartbeats, shared by all reads that wait), or, where
  * `lease_reads` is set, without one while the leader's lease lasts. The lease is sound only if no node's ticks run faster

@@ -159,13 +159,15 @@ static bool check_quorum(struct cl_raft *r)
     return ok;
 }
 
-/* The own disk hangs. Step down in favour of the voter that has most, if one is heard from; it does not wait for its timeout. */
+/* The own disk hangs. Step down in favour of the voter that has most, if one is heard from whose disk gets on: it has what is not
+ * durable here. It does not wait for its timeout. Where all disks are as slow, an election on them would only cost. */
 void raft_yield(struct cl_raft *r)
 {
     struct raft_peer *best = NULL;
     for (uint32_t i = 0; i < r->n_peers; i++) {
         struct raft_peer *p = &r->peers[i];
-        if (p->active && raft_is_voter(&r->members, p->id) && (!best || p->match > best->match))
+        if (p->active && p->match > r->log.durable && raft_is_voter(&r->members, p->id) &&
+            (!best || p->match > best->match))
             best = p;
     }
     if (!best)
