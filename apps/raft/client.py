@@ -25,6 +25,7 @@ from .service import Addresses, cluster_of, parse_peers
 _LINK = struct.Struct("<4sIIHH")  # link.h
 _FRAME = struct.Struct("<4sBBHIIQIIQQQ")  # node_frame.h
 _PIECE = 1400
+_PIECES_MAX = 4096  # pieces.h
 _REFUSED_S = 0.005
 _LOOK = "look whether most of the nodes are up, and can be reached from here"
 _OPEN, _CLOSE, _APPLY, _QUERY = 1, 2, 0, 3
@@ -43,10 +44,15 @@ def _crc(data: bytes) -> int:
     return int(lib.cl_crc32c(0, ffi.from_buffer(data), len(data)))
 
 
+def _too_large(what: str, size: int, most: int) -> CorelaneError:
+    why = f"{size} bytes are more than the nodes take" + (f": {most} at most" if most else "")
+    return CorelaneError(what, why, "nothing was done; ask for it in parts", errno.EMSGSIZE)
+
+
 def _error(what: str, status: int, size: int, reply: bytes) -> CorelaneError | None:
     """What is to be raised for an answer that says more than to ask again."""
     if status == _TOO_LARGE:
-        return CorelaneError(what, f"{size} bytes are more than the nodes take")
+        return _too_large(what, size, int.from_bytes(reply, "little"))
     if status == _REFUSED:
         return CommandRefused(reply)
     if status == _REPLY_TOO_LARGE:
@@ -111,7 +117,7 @@ class Client:
 
         Raises Unknown if it may have been applied or not, for one because the session has ended: the next command
         begins another. Raises ReplyTooLarge if it was applied, CommandRefused if the state machine refused it, and
-        another CorelaneError if it was not applied.
+        another CorelaneError if it was not applied: with EMSGSIZE if it is longer than the nodes take, which it says.
         """
         if not self._session:
             word = int.from_bytes(os.urandom(8), "little") | 1  # asked again, it gets the same session
@@ -142,6 +148,8 @@ class Client:
 
     def _ask(self, kind: int, session: int, sequence: int, data: bytes) -> bytes:
         what = "do a query" if kind == _QUERY else "do a command"
+        if _FRAME.size + len(data) > _PIECE * _PIECES_MAX:
+            raise _too_large(what, len(data), _PIECE * _PIECES_MAX - _FRAME.size)
         deadline = time.monotonic() + self._timeout_s
         self._ticket += 1
         while time.monotonic() < deadline:

@@ -67,9 +67,18 @@ const uint8_t *raft_link_receive(struct raft_link *link, const struct cl_udp_add
             rc = raft_pieces_enter(&link->pieces, &piece, &frame);
         }
         if (rc < 0)
-            cl_count(&link->malformed, 1);
+            cl_count(piece.bytes > link->pieces.frame_max ? &link->too_long : &link->malformed, 1);
     }
     if (frame)
         cl_count(&link->frames_in, 1);
     return frame;
+}
+
+const uint8_t *raft_link_too_long(const struct raft_link *link, const uint8_t *data, int64_t len, uint32_t *bytes)
+{
+    if (len < RAFT_LINK_HEADER || get32(data) != MAGIC || get32(data + 8) <= link->pieces.frame_max ||
+        (get32(data + 12) & 0xffff))
+        return NULL;
+    *bytes = get32(data + 8);
+    return data + RAFT_LINK_HEADER;
 }

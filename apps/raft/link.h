@@ -19,7 +19,7 @@ struct raft_link {
     uint32_t piece; /* bytes of a frame in one datagram */
     uint32_t number;
     struct raft_pieces pieces;
-    uint64_t frames_in, frames_out, datagrams_in, datagrams_out, malformed, given_up, not_sent;
+    uint64_t frames_in, frames_out, datagrams_in, datagrams_out, malformed, too_long, given_up, not_sent;
 };
 
 void raft_link_init(struct raft_link *link, uint32_t mtu, uint32_t frame_max);
@@ -30,5 +30,7 @@ void raft_link_send(struct raft_link *link, struct cl_udp_socket *socket, const 
 /* A datagram came. Returns the frame that it completes (its bytes in *bytes, good until the next call), or NULL. */
 const uint8_t *raft_link_receive(struct raft_link *link, const struct cl_udp_addr *from, const uint8_t *data,
                                  int64_t len, uint32_t *bytes);
+/* The beginning of a frame longer than any that is taken, if a datagram that completed none is that. *bytes: of the whole frame. */
+const uint8_t *raft_link_too_long(const struct raft_link *link, const uint8_t *data, int64_t len, uint32_t *bytes);
 
 #endif

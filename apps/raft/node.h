@@ -66,7 +66,7 @@ struct cl_log;
 #define CL_RAFT_BUSY 2         /* not done: the log or a queue is full */
 #define CL_RAFT_EXPIRED 3      /* not done: there is no such session (any more) */
 #define CL_RAFT_OUT_OF_ORDER 4 /* not done: the session has had later commands */
-#define CL_RAFT_TOO_LARGE 5    /* not done */
+#define CL_RAFT_TOO_LARGE 5    /* not done; the reply says how many bytes are taken, as u32 */
 #define CL_RAFT_REFUSED 6      /* the state machine said no, and nothing has changed; the reply is its own */
 #define CL_RAFT_REPLY_TOO_LARGE 7 /* done; there is no reply, as it is longer than reply_bytes */
 #define CL_RAFT_QUERY_FAILED 8    /* the state machine could not answer; the reply says why */

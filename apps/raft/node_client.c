@@ -20,10 +20,16 @@ void node_answer(struct cl_raft_node *node, const struct node_asker *asker, int 
         node->config.env.answer(node->config.env.arg, &asker->token, status, reply, bytes);
 }
 
+/* The answer says how much is taken. */
+static void answer_too_large(struct cl_raft_node *node, const struct node_asker *asker, uint32_t most)
+{
+    uint8_t reply[4];
+    put32(reply, most);
+    node_answer(node, asker, CL_RAFT_TOO_LARGE, reply, sizeof(reply));
+}
+
 static int status_of(int rc)
 {
-    if (rc == -EMSGSIZE)
-        return CL_RAFT_TOO_LARGE;
     return rc == -ENOSPC || rc == -EAGAIN || rc == -EBUSY ? CL_RAFT_BUSY : CL_RAFT_RETRY;
 }
 
@@ -36,7 +42,7 @@ void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t
                  uint32_t bytes, const struct node_asker *asker)
 {
     if (bytes > node->config.raft.entry_bytes - NODE_COMMAND_HEADER) {
-        node_answer(node, asker, CL_RAFT_TOO_LARGE, NULL, 0);
+        answer_too_large(node, asker, node->config.raft.entry_bytes - NODE_COMMAND_HEADER);
         return;
     }
     if (node->state == CL_RAFT_RUNNING && node_forward(node, kind, session, sequence, data, bytes, asker))
@@ -223,8 +229,12 @@ static struct node_query *query_at(struct cl_raft_node *node, uint64_t context)
 void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, const struct node_asker *asker)
 {
     struct node_query *q = query_at(node, node->query_next);
-    if (bytes > NODE_QUERY_BYTES || q->context) {
-        node_answer(node, asker, q->context ? CL_RAFT_BUSY : CL_RAFT_TOO_LARGE, NULL, 0);
+    if (bytes > NODE_QUERY_BYTES) {
+        answer_too_large(node, asker, NODE_QUERY_BYTES);
+        return;
+    }
+    if (q->context) {
+        node_answer(node, asker, CL_RAFT_BUSY, NULL, 0);
         return;
     }
     if (node->state == CL_RAFT_RUNNING && node_forward(node, NODE_FRAME_QUERY, 0, 0, data, bytes, asker))

@@ -31,14 +31,10 @@ uint32_t node_frame_encode(uint64_t cluster, const struct node_frame *f, uint8_t
     return all;
 }
 
-bool node_frame_decode(uint64_t cluster, const uint8_t *data, uint64_t bytes, struct node_frame *f)
+bool node_frame_begins(uint64_t cluster, const uint8_t *data, uint64_t there, uint64_t bytes, struct node_frame *f)
 {
-    static const uint8_t zeros[4];
-    if (!node_frame_is(data, bytes) || bytes != get32(data + 12) || data[4] != VERSION || data[6] || data[7] ||
+    if (!node_frame_is(data, there) || bytes != get32(data + 12) || data[4] != VERSION || data[6] || data[7] ||
         get64(data + 16) != cluster)
-        return false;
-    uint32_t crc = cl_crc32c(cl_crc32c(0, data, 8), zeros, 4);
-    if (cl_crc32c(crc, data + 12, bytes - 12) != get32(data + 8))
         return false;
     *f = (struct node_frame){.answer = get32(data) == ANSWER,
                              .kind = data[5],
@@ -47,7 +43,16 @@ bool node_frame_decode(uint64_t cluster, const uint8_t *data, uint64_t bytes, st
                              .ticket = get64(data + 32),
                              .session = get64(data + 40),
                              .sequence = get64(data + 48),
-                             .data = data + NODE_FRAME_HEADER,
                              .bytes = (uint32_t)bytes - NODE_FRAME_HEADER};
     return true;
+}
+
+bool node_frame_decode(uint64_t cluster, const uint8_t *data, uint64_t bytes, struct node_frame *f)
+{
+    static const uint8_t zeros[4];
+    if (!node_frame_begins(cluster, data, bytes, bytes, f))
+        return false;
+    f->data = data + NODE_FRAME_HEADER;
+    uint32_t crc = cl_crc32c(cl_crc32c(0, data, 8), zeros, 4);
+    return cl_crc32c(crc, data + 12, bytes - 12) == get32(data + 8);
 }

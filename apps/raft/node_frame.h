@@ -32,5 +32,7 @@ bool node_frame_is(const uint8_t *data, uint64_t bytes);
 uint32_t node_frame_encode(uint64_t cluster, const struct node_frame *frame, uint8_t *out);
 /* False: it is damaged, or of another cluster or version. */
 bool node_frame_decode(uint64_t cluster, const uint8_t *data, uint64_t bytes, struct node_frame *out);
+/* The same of one of which only the first `there` bytes are: `data` is NULL then, and its checksum is not looked at. */
+bool node_frame_begins(uint64_t cluster, const uint8_t *data, uint64_t there, uint64_t bytes, struct node_frame *out);
 
 #endif

@@ -84,13 +84,27 @@ static void on_client(struct cl_raft_service *s, const struct node_frame *f, con
         cl_count(&s->count.malformed, 1);
 }
 
+/* A request that is longer than the longest frame: who asks again would do so until its patience is over. */
+static void refuse_too_long(struct cl_raft_service *s, const struct cl_udp_req *req)
+{
+    uint32_t bytes;
+    struct node_frame f;
+    const uint8_t *data = raft_link_too_long(&s->link, req->data, req->len, &bytes);
+    uint64_t there = (uint64_t)req->len - RAFT_LINK_HEADER;
+    if (data && node_frame_begins(s->config.node.raft.cluster, data, there, bytes, &f) && !f.answer && !f.from &&
+        f.kind <= NODE_FRAME_QUERY)
+        on_client(s, &f, &req->peer); /* the node refuses it by its length, and does not look at the data */
+}
+
 static void from_client(struct cl_raft_service *s, const struct cl_udp_req *req)
 {
     uint32_t bytes;
     struct node_frame f;
     const uint8_t *data = raft_link_receive(&s->link, &req->peer, req->data, req->len, &bytes);
-    if (!data)
+    if (!data) {
+        refuse_too_long(s, req);
         return;
+    }
     if (node_frame_decode(s->config.node.raft.cluster, data, bytes, &f) && !f.answer && !f.from)
         on_client(s, &f, &req->peer);
     else
@@ -361,6 +375,7 @@ void cl_raft_service_counters(const struct cl_raft_service *s, struct cl_raft_se
     out->datagrams_in = s->link.datagrams_in + s->channel.malformed + s->channel.unknown_peer;
     out->datagrams_out = s->link.datagrams_out;
     out->malformed += s->link.malformed + s->channel.malformed;
+    out->too_long = s->link.too_long;
     out->given_up = s->link.given_up;
     out->not_sent += s->link.not_sent;
     out->unknown_peer = s->channel.unknown_peer;

@@ -41,6 +41,7 @@ struct cl_raft_serve_config {
 struct cl_raft_serve_counters {
     uint64_t frames_in, frames_out, datagrams_in, datagrams_out;
     uint64_t malformed; /* datagrams that are no piece of a frame, and frames of a kind that there is not */
+    uint64_t too_long;  /* datagrams of frames longer than any that is taken; the first of a request is answered */
     uint64_t given_up;  /* frames of which a piece never came */
     uint64_t not_sent;  /* datagrams that the NIC did not take: no room, or longer than its MTU */
     uint64_t unknown_peer;

@@ -102,7 +102,8 @@ def test_a_group_of_another_name_is_not_listened_to(fake) -> None:
     [
         (c._REFUSED, b"too little there", CommandRefused, "too little there"),
         (c._REPLY_TOO_LARGE, b"", ReplyTooLarge, "it was done"),
-        (c._TOO_LARGE, b"", CorelaneError, "9 bytes are more"),
+        (c._TOO_LARGE, b"", CorelaneError, "9 bytes are more than the nodes take"),
+        (c._TOO_LARGE, (8).to_bytes(4, "little"), CorelaneError, "9 bytes are more than the nodes take: 8 at most"),
         (c._QUERY_FAILED, b"KeyError: 'ann'", CorelaneError, "KeyError: 'ann'"),
     ],
 )
@@ -115,6 +116,17 @@ def test_what_was_not_answered_raises_and_the_next_one_is_asked_as_ever(fake, st
             assert not isinstance(raised.value, Unknown)
             assert getattr(raised.value, "reply", reply) == reply
             assert call(b"deposit 5") == b"done"
+
+
+def test_what_no_node_could_take_is_not_sent(fake) -> None:
+    node = fake(lambda kind, n: _opened(kind) or (c._OK, b"done"))
+    with Client({1: node.place}, timeout_s=60, resend_s=60) as client:
+        for call in (client.command, client.query):
+            with pytest.raises(CorelaneError, match="100000000 bytes are more than the nodes take: 5734344 at most"):
+                call(bytes(100_000_000))
+        assert client.command(b"deposit 5") == b"done"
+    assert node.seen[c._APPLY] == 1
+    assert c._QUERY not in node.seen
 
 
 def _no_way(*_: object) -> int:

@@ -403,6 +403,8 @@ def test_the_example_replicates_a_state_machine_in_python(make_group, tmp_path: 
         with pytest.raises(CorelaneError, match="could not answer: UnicodeDecodeError"):
             client.query(b"\xff")
         group.kill(1)
+        with pytest.raises(CorelaneError, match="70000 bytes are more than the nodes take: 65504 at most"):
+            client.command(bytes(70_000))
         assert client.command(b"deposit ann 1") == b"4"
         assert client.query(b"ann") == b"4"
         group.kill(2)

@@ -49,13 +49,13 @@ class Asked:
     ticket: int = 0
 
     def send(self, kind: int, data: bytes = b"") -> None:
-        """A client's frame."""
+        """A client's frame, or its first piece."""
         self.ticket += 1
         frame = c._encode(0, kind, self.ticket, 0, 0, data)
-        piece = c._LINK.pack(b"CLRL", self.ticket, len(frame), 0, 1400) + frame
+        piece = c._LINK.pack(b"CLRL", self.ticket, len(frame), 0, 1400) + frame[:1400]
         self.end.send([CLIENT.datagram(SERVER, piece, ASKED_FROM, 7400)])
 
-    def answer(self) -> bytes:
+    def answer(self, status: int = c._OK) -> bytes:
         """What it answers, whatever else it says meanwhile; its question for our MAC is answered."""
         pieces: dict[int, bytes] = {}
 
@@ -78,7 +78,7 @@ class Asked:
         wait_until(whole, 60, "an answer")
         frame = b"".join(pieces[i] for i in sorted(pieces) if i >= 0)
         fields = c._FRAME.unpack_from(frame)
-        assert (fields[0], fields[2], fields[9]) == (b"CLRA", c._OK, self.ticket)
+        assert (fields[0], fields[2], fields[9]) == (b"CLRA", status, self.ticket)
         assert c._crc(frame[:8] + bytes(4) + frame[12:]) == fields[4]
         return frame[c._FRAME.size :]
 
@@ -109,6 +109,17 @@ def test_a_status_is_longer_than_all_that_a_node_of_short_frames_sends(asked: As
 def test_a_frame_of_no_kind_is_counted(asked: Asked) -> None:
     asked.send(NO_KIND)
     wait_until(lambda: asked.service.stats()["port_malformed"] == 1, 60, "the frame to be counted")
+
+
+def test_a_request_longer_than_any_frame_is_refused_by_its_first_piece(asked: Asked) -> None:
+    """The answer says how much is taken: of a command, and of a query."""
+    for kind, most in ((c._APPLY, 512 - 32), (c._QUERY, 1500), (c._OPEN, 512 - 32)):
+        asked.send(kind, bytes(70_000))
+        assert int.from_bytes(asked.answer(c._TOO_LARGE), "little") == most
+    assert asked.service.stats()["port_too_long"] == 3
+    asked.send(NO_KIND, bytes(70_000))
+    wait_until(lambda: asked.service.stats()["port_too_long"] == 4, 60, "the piece to be counted")
+    assert asked.service.stats()["port_malformed"] == 0
 
 
 def test_a_node_that_does_not_lead_says_so_to_who_orders(asked: Asked) -> None:
