@@ -5,7 +5,8 @@
  * position since the look before (schedstat, 2 us; one that computes is found so, and so is one that sleeps), and if it had
  * none for blocked_us, for its state (status, 15 to 30 us). One that is neither on a CPU nor in line for one (state R) is
  * blocked: its core counts as without work and goes to whoever waits, as that of an owner that has parked. It is neither
- * asked nor interrupted then: a signal would wake it, and would cut short the call.
+ * asked nor interrupted then: a signal would wake it, and would cut short the call. What waits behind it its siblings may
+ * take, so it counts for them (look.c), and frames go to them (io_steer).
  *
  * It learns of it at its first look when it goes on, as its look bit is set, steps aside, and gets a core again as anybody
  * who waits for one in the middle of a uthread. One that does not look is found by its CPU time, and the three steps are
@@ -31,12 +32,14 @@ static bool same(const struct io_block *b, const struct io_account *a)
     return a->ran_ns == b->ran_ns && a->turns == b->turns;
 }
 
-void io_blocked_over(struct io_cores *c, struct io_kthread *k, uint64_t now)
+void io_blocked_over(struct io_loop *loop, struct io_kthread *k, uint64_t now)
 {
+    struct io_cores *c = &loop->cores;
     struct io_block *b = &k->member.block;
     if (!k->blocked)
         return;
     k->blocked = false;
+    io_steer(loop, k->app);
     k->app->cores.stands = false;
     c->n_blocked--;
     if (now - b->found < b->patience / 2)
@@ -51,6 +54,7 @@ static void found(struct io_loop *loop, struct io_core *core, uint64_t now)
     struct io_cores *c = &loop->cores;
     struct io_kthread *k = core->owner;
     k->blocked = true;
+    io_steer(loop, k->app);
     k->app->cores.stands = false;
     k->member.block.found = now;
     k->member.block.next = c->blocked_due = now + c->blocked;
@@ -109,7 +113,7 @@ bool io_blocked_still(struct io_loop *loop, struct io_kthread *k, uint64_t now)
         b->next = now + cl_min(cl_max((now - b->found) / 16, c->blocked), AWAY_LOOKS * c->blocked);
         return true;
     }
-    io_blocked_over(c, k, now);
+    io_blocked_over(loop, k, now);
     if (gone || m->core || cl_load_relaxed(k->park) != CL_KTHREAD_RUNNING)
         return false;
     m->squat.entitled += now - b->looked; /* nobody has asked it since it woke up */

@@ -214,7 +214,7 @@ void io_cores_remove(struct io_loop *loop, struct io_app *app)
         c->n_quantum -= k->member.look_quantum;
         if (k->blocked && !k->member.core && !k->member.demoted) /* as who has not stepped aside */
             io_move_demote(loop, k, k->member.last);
-        io_blocked_over(c, k, loop->now);
+        io_blocked_over(loop, k, loop->now);
     }
     c->n_apps--;
     for (uint32_t i = app->cores.row; i < c->n_apps; i++) {

@@ -248,7 +248,7 @@ void io_core_cool_app(struct io_core *core, const struct io_app *app);
 /* Store the look bit that follows from why it should be set. */
 void io_look(struct io_kthread *k);
 void io_end_quantum(struct io_cores *c, struct io_kthread *k);
-/* Spread flows over the kthreads that have cores. */
+/* Spread flows over the kthreads that have cores and do not sleep in the kernel. */
 void io_steer(struct io_loop *loop, struct io_app *app);
 
 /* spare.c */
@@ -300,7 +300,7 @@ void io_blocked_round(struct io_loop *loop, uint64_t now);
 /* Whether k, which is blocked as far as is known, still is. If not, and it has lost its core, it is made to leave. */
 bool io_blocked_still(struct io_loop *loop, struct io_kthread *k, uint64_t now);
 /* It is not, or not any more. */
-void io_blocked_over(struct io_cores *c, struct io_kthread *k, uint64_t now);
+void io_blocked_over(struct io_loop *loop, struct io_kthread *k, uint64_t now);
 
 /* squat.c */
 /* Have a look at some kthreads, if it is time. After io_core_account of all cores. */

@@ -6,7 +6,7 @@
 #include "internal.h"
 
 /* Whether k could be given a core, or has one; and take notice of what changed about that. */
-static bool usable(struct io_cores *c, struct io_kthread *k, uint64_t now)
+static bool usable(struct io_loop *loop, struct io_kthread *k, uint64_t now)
 {
     struct io_member *m = &k->member;
     bool running = m->signals.park == CL_KTHREAD_RUNNING;
@@ -17,7 +17,7 @@ static bool usable(struct io_cores *c, struct io_kthread *k, uint64_t now)
         io_look(k);
     }
     if (cl_unlikely(k->blocked) && !running)
-        io_blocked_over(c, k, now);
+        io_blocked_over(loop, k, now);
     if (cl_unlikely(m->stalled)) {
         if ((int64_t)(now - m->retry) >= 0 || io_signals_mark(&m->signals, k->park, k->rx.shared_head) != m->stall_mark)
             m->stalled = false;
@@ -81,6 +81,15 @@ struct found {
     bool stands; /* and will be found again while no word changes and it has no core, but for the ages */
 };
 
+static inline void add_ages(struct found *f, const struct io_signals *s)
+{
+    f->packet = cl_max(f->packet, s->packet);
+    f->thread = cl_max(f->thread, s->thread);
+    f->timer = cl_max(f->timer, s->timer);
+    f->stored = cl_max(f->stored, s->stored);
+    f->waiting += s->waiting;
+}
+
 static inline void look_at_kthread(struct io_loop *loop, struct io_kthread *k, struct found *f, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
@@ -94,18 +103,19 @@ static inline void look_at_kthread(struct io_loop *loop, struct io_kthread *k, s
     if (cl_unlikely(lies))
         io_count(k->app->cores.stats.lies, lies);
     bool owns = m->core && m->core->busy;
-    m->usable = usable(c, k, now);
+    m->usable = usable(loop, k, now);
     f->stands &= !(lies || m->dead | m->leaving | m->evicted | m->stalled | m->banned | m->look_move | k->blocked);
     if (!m->usable && !owns) { /* nothing that it says gets it a core */
         c->next_due = cl_min(c->next_due, barred_until(m));
+        if (cl_unlikely(k->blocked)) { /* but its siblings, who may take what waits in it */
+            add_ages(f, s);
+            f->extra += s->waiting;
+            c->next_due = cl_min(c->next_due, s->next_timer);
+        }
         return;
     }
     f->usable++;
-    f->packet = cl_max(f->packet, s->packet);
-    f->thread = cl_max(f->thread, s->thread);
-    f->timer = cl_max(f->timer, s->timer);
-    f->stored = cl_max(f->stored, s->stored);
-    f->waiting += s->waiting;
+    add_ages(f, s);
     if (owns) {
         /* One that is still on its way will take one of them. */
         f->extra += s->waiting - (s->waiting && m->core->moving && !m->core->begun);

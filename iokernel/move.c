@@ -620,6 +620,20 @@ bool io_moves_poll(struct io_loop *loop, uint64_t now)
     return freed;
 }
 
+static inline bool may_take_frames(const struct io_kthread *k)
+{
+    return k->member.core && !k->blocked;
+}
+
+/* Where none may take frames: the one that ran last runs next as a rule, unless it is known that it cannot. */
+static uint8_t next_to_run(const struct io_app *app)
+{
+    const struct io_kthread *last = app->cores.last_run ? app->cores.last_run : app->kthreads, *k = last;
+    for (uint32_t i = 0; (k->blocked || k->member.dead) && i < app->n_kthreads; i++)
+        k = &app->kthreads[i];
+    return (uint8_t)((k->blocked || k->member.dead ? last : k) - app->kthreads);
+}
+
 void io_steer(struct io_loop *loop, struct io_app *app)
 {
     struct io_allotment *a = &app->cores;
@@ -628,14 +642,14 @@ void io_steer(struct io_loop *loop, struct io_app *app)
     if (app->n_kthreads == 1)
         return;
     for (uint32_t k = 0; k < app->n_kthreads; k++)
-        if (app->kthreads[k].member.core)
+        if (may_take_frames(&app->kthreads[k]))
             active[n++] = (uint8_t)k;
-    if (n == 0) /* the one that ran last runs next, as a rule */
-        active[n++] = a->last_run ? (uint8_t)(a->last_run - app->kthreads) : 0;
+    if (n == 0)
+        active[n++] = next_to_run(app);
     for (uint32_t i = 0; i < IO_STEER; i++) {
         /* A flow stays with its kthread as long as that one has a core. */
         uint32_t home = i * app->n_kthreads / IO_STEER;
-        a->steer[i] = app->kthreads[home].member.core ? (uint8_t)home : active[i % n];
+        a->steer[i] = may_take_frames(&app->kthreads[home]) ? (uint8_t)home : active[i % n];
     }
     a->steered = true;
     io_count(loop->cores.stats.steers, 1);

@@ -33,13 +33,13 @@ static bool wake_one(struct io_loop *loop, struct io_kthread *k)
     return true;
 }
 
-/* Where cores are managed: frames for a kthread without a core are the allocator's business, at once if none of its
- * siblings runs; one that has a core and parked is given its work. Returns false if it must be looked at again. */
+/* Where cores are managed: frames for a kthread without a core, or asleep on it, are the allocator's business, at once if none
+ * of its siblings runs; one that has a core and parked is given its work. Returns false if it must be looked at again. */
 static bool wake_managed(struct io_loop *loop, struct io_kthread *k, bool fence)
 {
     const struct io_core *core = k->member.core;
-    if (!core) {
-        if (k->app->cores.told && k->app->cores.held == 0)
+    if (!core || k->blocked) {
+        if (k->app->cores.told && (k->app->cores.held == 0 || k->blocked))
             loop->cores.urgent = true;
         return true;
     }

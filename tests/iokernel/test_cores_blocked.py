@@ -46,6 +46,20 @@ def test_an_owner_that_sleeps(c_program, scenario):
     assert f"passed {scenario}" in c_program(PROGRAM)(scenario, timeout_s=90)
 
 
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "a_sibling_gets_a_core_for_what_waits_behind_it",
+        "a_sibling_gets_a_core_for_its_timer",
+        "frames_go_to_a_sibling",
+        "frames_go_to_it_again",
+        "where_all_sleep_nobody_gets_a_core",
+    ],
+)
+def test_siblings_of_one_that_sleeps(c_program, scenario):
+    assert f"passed {scenario}" in c_program("tests/iokernel/c/cores_sibling.c")(scenario, timeout_s=90)
+
+
 def test_a_loop_that_leaves_it_the_core_is_found_out(
     c_program: Callable[..., Callable[..., str]], tmp_path: Path
 ) -> None:
@@ -68,16 +82,19 @@ def test_a_loop_that_leaves_it_the_core_is_found_out(
 class Ground:
     """One worker core; a server, which has it when it wants it, and a job beside it."""
 
-    def __init__(self, io: Iokernel, generator: Loadgen, folder: Path, stack: contextlib.ExitStack) -> None:
+    def __init__(
+        self, io: Iokernel, generator: Loadgen, folder: Path, stack: contextlib.ExitStack, kthreads: int = 1
+    ) -> None:
         self.io, self.generator = io, generator
         self.log, self.checker = MoveLog(io), MoveChecker()
         self.moves: list[Move] = []
-        self.echo, self.job = (FightingApp(io.socket_path, name, kind, folder) for name, kind in
-                               (("echo", "latency"), ("job", "probed")))  # fmt: skip
+        self.echo = FightingApp(io.socket_path, "echo", "latency", folder, kthreads=kthreads)
+        self.job = FightingApp(io.socket_path, "job", "probed", folder)
         for app in (self.echo, self.job):
             stack.callback(app.kill)
             app.await_ready(WAIT_S)
-            self.checker.came(app.slot, 0)
+            for k in range(len(app.notes)):
+                self.checker.came(app.slot + k, 0)
         self.job.await_work(WAIT_S)
 
     def counted(self, name: str) -> int:
@@ -131,6 +148,21 @@ def test_one_that_sleeps_in_the_kernel_leaves_the_core_to_the_job(ground):
     ground.echo.tell("g")
     ground.serve()
     ground.sound()
+
+
+def test_a_sibling_of_one_that_sleeps_in_the_kernel_serves(socket_path: str, tmp_path: Path) -> None:
+    """All requests are answered while one of the two kthreads sleeps, beside a job."""
+    with contextlib.ExitStack() as stack:
+        io, generator = stack.enter_context(fighting_ground(socket_path, WAIT_S))
+        ground = Ground(io, generator, tmp_path, stack, kthreads=2)
+        ground.serve()
+        ground.echo.tell("b")
+        for _ in range(3):
+            ground.serve()
+        ground.job.await_work(WAIT_S)
+        assert ground.counted("blocked") > 0
+        ground.echo.tell("g")
+        ground.sound()
 
 
 def test_one_that_is_stopped_leaves_the_core_to_the_job(ground):

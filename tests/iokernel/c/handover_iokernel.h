@@ -187,9 +187,9 @@ bool io_blocked_still(struct io_loop *l, struct io_kthread *k, uint64_t now)
     return false;
 }
 
-void io_blocked_over(struct io_cores *c, struct io_kthread *k, uint64_t now)
+void io_blocked_over(struct io_loop *l, struct io_kthread *k, uint64_t now)
 {
-    (void)c, (void)k, (void)now;
+    (void)l, (void)k, (void)now;
 }
 
 /* squat.c */
