@@ -1,8 +1,8 @@
 /* Owners that say that they run and do not: they sleep in a call of the kernel, wait for a page, or were stopped.
  *
  * The park word says RUNNING all the while, so the core would stay theirs, and idle, for as long as that lasts. Where
- * somebody waits for a core, the loop therefore asks the kernel: first for the CPU time of an owner that has moved no
- * position since the look before (schedstat, 2 us; one that computes is found so, and so is one that sleeps), and if it had
+ * somebody waits for a core, the loop therefore asks the kernel: first for the CPU time of an owner that has run no
+ * uthread since the look before (schedstat, 2 us; one that computes is found so, and so is one that sleeps), and if it had
  * none for blocked_us, for its state (status, 15 to 30 us). One that is neither on a CPU nor in line for one (state R) is
  * blocked: its core counts as without work and goes to whoever waits, as that of an owner that has parked. It is neither
  * asked nor interrupted then: a signal would wake it, and would cut short the call. What waits behind it its siblings may
@@ -75,7 +75,7 @@ static void look_at_owner(struct io_loop *loop, struct io_core *core, uint64_t n
     struct io_block *b = &k->member.block;
     struct io_account a;
     struct io_thread_status status;
-    uint32_t mark = io_signals_mark(&k->member.signals, k->park, k->rx.shared_head);
+    uint32_t mark = io_signals_mark(&k->member.signals, k->park);
     if (mark != b->mark) {
         b->mark = mark;
         b->since = 0;

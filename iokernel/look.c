@@ -19,7 +19,7 @@ static bool usable(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     if (cl_unlikely(k->blocked) && !running)
         io_blocked_over(loop, k, now);
     if (cl_unlikely(m->stalled)) {
-        if ((int64_t)(now - m->retry) >= 0 || io_signals_mark(&m->signals, k->park, k->rx.shared_head) != m->stall_mark)
+        if ((int64_t)(now - m->retry) >= 0 || io_signals_mark(&m->signals, k->park) != m->stall_mark)
             m->stalled = false;
     }
     if (cl_unlikely(m->banned))

@@ -394,7 +394,7 @@ static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
     struct io_kthread *k = core->owner;
     struct io_member *m = &k->member;
     m->stalled = true;
-    m->stall_mark = io_signals_mark(&m->signals, k->park, k->rx.shared_head);
+    m->stall_mark = io_signals_mark(&m->signals, k->park);
     if (core->late == MOST_LATE)
         m->stalls = 0;
     m->retry = now + (loop->cores.start / 16 << cl_min(m->stalls, MOST_STALLS));

@@ -121,12 +121,8 @@ uint32_t io_signals_look(struct io_signals *s, const uint32_t *park, const uint3
     return lies;
 }
 
-uint32_t io_signals_mark(const struct io_signals *s, const uint32_t *park, const uint32_t *rx_head)
+uint32_t io_signals_mark(const struct io_signals *s, const uint32_t *park)
 {
     const struct cl_signals *shared = s->shared;
-    uint32_t mark = cl_load_relaxed(park) + cl_load_relaxed(rx_head) * 3;
-    mark = mark * 31 + cl_load_relaxed(&shared->acted);
-    mark = mark * 31 + cl_load_relaxed(&shared->switches);
-    mark = mark * 31 + cl_load_relaxed(&shared->runq_head);
-    return mark * 31 + cl_load_relaxed(&shared->inbox_head);
+    return (cl_load_relaxed(park) * 31 + cl_load_relaxed(&shared->acted)) * 31 + cl_load_relaxed(&shared->switches);
 }

@@ -54,8 +54,9 @@ void io_signals_sample(struct io_signals *s, uint32_t rx_tail, uint64_t tsc);
 /* Look at everything of one kthread. rx_head, rx_tail: of its receive ring, of rx_slots. Returns lies found. */
 uint32_t io_signals_look(struct io_signals *s, const uint32_t *park, const uint32_t *rx_head, uint32_t rx_tail,
                          uint32_t rx_slots, uint64_t now);
-/* A number that changes when the kthread does anything. */
-uint32_t io_signals_mark(const struct io_signals *s, const uint32_t *park, const uint32_t *rx_head);
+/* A number that changes when the kthread itself runs a uthread, parks, or acts on a grant: not of the heads of its queues, which
+ * siblings that steal from it move, too. */
+uint32_t io_signals_mark(const struct io_signals *s, const uint32_t *park);
 
 static inline uint32_t io_position_differs(const struct io_position *p, const uint32_t *head, const uint32_t *tail)
 {

@@ -30,7 +30,7 @@ PROGRAM = "tests/iokernel/c/cores_blocked.c"
     [
         "asleep_it_loses_its_core_and_gets_it_back",
         "one_that_computes_keeps_its_core",
-        "one_that_moves_a_position_keeps_its_core",
+        "one_that_runs_uthreads_keeps_its_core",
         "beside_nobody_it_keeps_its_core",
         "one_that_goes_on_without_a_look_is_made_to_leave",
         "made_to_leave_it_gets_its_core_back",
@@ -54,6 +54,7 @@ def test_an_owner_that_sleeps(c_program, scenario):
         "frames_go_to_a_sibling",
         "frames_go_to_it_again",
         "where_all_sleep_nobody_gets_a_core",
+        "a_thief_does_not_hide_it",
     ],
 )
 def test_siblings_of_one_that_sleeps(c_program, scenario):

@@ -104,7 +104,7 @@ static void one_that_computes_keeps_its_core(void)
     world_delete(&p.w);
 }
 
-static void one_that_moves_a_position_keeps_its_core(void)
+static void one_that_runs_uthreads_keeps_its_core(void)
 {
     struct pair p;
     pair_beside(&p, false);
@@ -279,7 +279,7 @@ static void count(void)
 }
 
 SCENARIOS_MAIN(SCENARIO(asleep_it_loses_its_core_and_gets_it_back), SCENARIO(one_that_computes_keeps_its_core),
-               SCENARIO(one_that_moves_a_position_keeps_its_core), SCENARIO(beside_nobody_it_keeps_its_core),
+               SCENARIO(one_that_runs_uthreads_keeps_its_core), SCENARIO(beside_nobody_it_keeps_its_core),
                SCENARIO(one_that_goes_on_without_a_look_is_made_to_leave),
                SCENARIO(made_to_leave_it_gets_its_core_back), SCENARIO(one_that_is_back_soon_is_waited_for),
                SCENARIO(a_core_that_nobody_is_given_is_counted), SCENARIO(one_that_went_on_is_not_passed_over),

@@ -86,11 +86,11 @@ static unsigned model_policy(struct cl_policy_host *h, struct cl_policy_view *vi
     return 0;
 }
 
-/* Marks are only compared. Not of `acted`, which the graph counts anew. */
-static uint32_t model_mark(const struct io_signals *s, const uint32_t *park, const uint32_t *rx_head)
+/* Marks are only compared. Not of `acted` and `switches`, which the graph counts anew. */
+static uint32_t model_mark(const struct io_signals *s, const uint32_t *park)
 {
     (void)s;
-    return cl_load_relaxed(park) << 8 | cl_load_relaxed(rx_head);
+    return cl_load_relaxed(park);
 }
 
 static bool model_in_line(struct io_loop *l, const struct io_kthread *k);
