@@ -73,6 +73,10 @@ MOVED, ONE_CORE = "disk, cores moved", "libraft, one core"
 OFTEN, NEVER = "disk, snapshots often", "disk, no snapshots"
 SNAPSHOT_ENTRIES = {OFTEN: 1 << 14, NEVER: 1 << 20}
 SNAPSHOT_NOTE = "64 clients, each node making a snapshot every 16 384 puts, over none: "
+CLIENTS_NOTE = (
+    "over_etcd: the clients differ. Ours send memcached's UDP over the virtual switch, from the iokernel's loop on its "
+    "core; etcd's speak its gRPC over loopback TCP, from a process that shares both cores with its members"
+)
 ONE_CORE_NOTE = "libraft on the core of our nodes alone: its put p50 / ours, durable"
 
 
@@ -423,6 +427,7 @@ def judge(session: Session, got: Mapping[str, Sequence[Slot]], turns: Turns[Slot
         ]
         session.note(SNAPSHOT_NOTE + ", ".join(ratios))
     if arm_name(ETCD, 64) in got:
+        session.note(CLIENTS_NOTE)
         session.ratio_figure("raft.over_etcd", rates(arm_name(DISK, 64)), rates(arm_name(ETCD, 64)))
 
 

@@ -189,6 +189,7 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
     assert next(notes).startswith(f"{raft.ONE_CORE_NOTE} 1.5 (half of 3")
     assert next(notes) == "libraft_over_ours: 2 (half of 3 pairs within 1.75 .. 2)"
     assert next(notes).startswith(f"{raft.SNAPSHOT_NOTE}p50 1 (1 .. 1), p99 1 (1 .. 1), longest put 3 (3 .. 3)")
+    assert next(notes) == raft.CLIENTS_NOTE
     assert session.figures["raft.memory_put_us"]["beside"] == {"one client, closed": 18}
     value = {name: figure["value"] for name, figure in session.figures.items()}
     assert value == {
