@@ -14,7 +14,9 @@ The floor of the durable put is what the disk takes for three writes of 4 KiB at
 one thread that does nothing else. "Three bare writers, one core" is the floor of three replicas
 that share a core, without protocol, packets and logs (raft_bound.h): what it takes more than the three bare writes is
 the price of that structure. "Three bare relays" is the same with writes to memory: what the hand-overs of one core
-take.
+take. "Relays on the switch" are three applications in the nodes' place, on the same runtime, switch and core, which
+pass a put on, keep it in memory and answer (raft_relay.h): what the put takes more than theirs is Raft, its transport
+and the store.
 """
 
 from __future__ import annotations
@@ -66,6 +68,8 @@ MEMORY, TMPFS, DISK, FLOOR, LIBRAFT, ETCD = "memory", "tmpfs", "disk", "three ba
 FLOORS = {f"{FLOOR}, polling": (0, 0), f"{FLOOR}, sleeping": (1, 1)}  # which of the two cores, whether it sleeps
 BOUND = "three bare writers, one core"
 RELAYS = "three bare relays, one core"
+SWITCHED = "three relays on the switch"
+SWITCHED_NOTE = "put in memory p50 / that of three bare relays on the switch: "
 RELAYS_NOTE = "three bare relays that share a core, closed: put of one client in memory p50 / theirs"
 BOUND_NOTE = "three bare writers that share a core: durable put p50 / theirs"
 MOVED, ONE_CORE = "disk, cores moved", "libraft, one core"
@@ -121,6 +125,8 @@ def run(session: Session) -> None:
         BOUND: "a client asks by a word in shared memory; three threads on the nodes' core hand on and answer by "
         "words, yield while they wait, and each writes 4 KiB to its own file; answered when two are done",
         RELAYS: f"as {BOUND}, into memory",
+        SWITCHED: "three applications that pass a put on to two, copy it into memory and answer after the first of "
+        "them: no protocol, log, store and transport; as many datagrams and hand-overs of the core as a put in memory",
         "links": "ours: the virtual switch, the generator is its uplink; libraft, etcd: TCP on loopback",
     }
     with contextlib.ExitStack() as stack:
@@ -178,7 +184,9 @@ def ours(session: Session, stack: contextlib.ExitStack, disk: Path | None) -> It
         session.skip(TMPFS, "there is no /dev/shm")
     if disk:
         places[DISK] = disk / "ours"
-    yield f"{MEMORY}, open loop", partial(ours_slot, cores, None, 0)
+    for system in (MEMORY, SWITCHED):
+        yield f"{system}, open loop", partial(ours_slot, cores, None, 0, relays=system == SWITCHED)
+    yield arm_name(SWITCHED, 1), partial(ours_slot, cores, None, 1, relays=True)
     for system, folder in places.items():
         if folder:
             folder.mkdir(exist_ok=True)
@@ -201,11 +209,12 @@ def group_up(
     *,
     managed: bool,
     snapshot_entries: int = 0,
+    relays: bool = False,
     election_ms: int = ELECTION_MS,
 ) -> Iterator[tuple[Group, Loadgen]]:
     """Nodes started anew, on the logs that they have left if there are any, that answer puts. clients 0: open loop.
 
-    managed, snapshot_entries: see Group.
+    managed, snapshot_entries, relays: see Group.
     """
     generator = Loadgen(
         Traffic(keys=KEYS, key_bytes=KEY_BYTES, value_bytes=VALUE_BYTES, get_fraction=0.0, preload=False),
@@ -218,7 +227,9 @@ def group_up(
     uplinks = [generator.nic()]
     with (
         contextlib.closing(generator),
-        Group(cores, uplinks=uplinks, logs=folder, managed=managed, snapshot_entries=snapshot_entries) as group,
+        Group(
+            cores, uplinks=uplinks, logs=folder, managed=managed, snapshot_entries=snapshot_entries, relays=relays
+        ) as group,
     ):
         group.start_all(election_ms=election_ms, prefer=1, watch_us=WATCH_US)
         await_answers(generator)
@@ -243,9 +254,11 @@ def ours_slot(
     *,
     managed: bool = True,
     snapshot_entries: int = 0,
+    relays: bool = False,
 ) -> Slot:
     """Of a group of its own: `group_up`."""
-    with group_up(cores, folder, clients, managed=managed, snapshot_entries=snapshot_entries) as (group, generator):
+    up = group_up(cores, folder, clients, managed=managed, snapshot_entries=snapshot_entries, relays=relays)
+    with up as (group, generator):
         slot = put_for(generator, seconds, 0.1 + 0.1 * seconds)
         extra = {**(slot.extra or {}), "leader_at_end": group.leader()}
         if snapshot_entries:
@@ -416,6 +429,8 @@ def judge(session: Session, got: Mapping[str, Sequence[Slot]], turns: Turns[Slot
         closed = p50s(arm_name(MEMORY, 1))
         beside = {"one client, closed": statistics.median(closed)}
         session.note(f"{RELAYS_NOTE} {pairwise(closed, p50s(RELAYS))}")
+        alone = pairwise(closed, p50s(arm_name(SWITCHED, 1)))
+        session.note(f"{SWITCHED_NOTE}open loop {pairwise(memory, p50s(f'{SWITCHED}, open loop'))}, one client {alone}")
     session.figure("raft.memory_put_us", statistics.median(memory), runs=memory, beside=beside)
     if turns:
         judge_turns(session, turns)
@@ -465,6 +480,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         lone[system] = rows[arm_name(system, 1)]
         if system == MEMORY:
             lone[RELAYS] = rows[RELAYS]
+            lone[f"{SWITCHED}, open loop"] = rows[f"{SWITCHED}, open loop"]
         for beside in (MOVED, ONE_CORE):
             if beside.startswith(f"{system},") and arm_name(beside, 1) in rows:
                 lone[beside] = rows[arm_name(beside, 1)]

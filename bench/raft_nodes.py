@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import ipaddress
 import json
 import os
 import select
@@ -31,7 +32,7 @@ from typing import Any, Self
 
 from ..drivers.nic import Nic
 from ..iokernel import AppSettings, Iokernel
-from ..runtime.errors import CorelaneError
+from ..runtime.errors import CorelaneError, check
 
 NODES = (1, 2, 3)
 KV_PORT, FRAME_PORT = 11211, 7400
@@ -64,6 +65,7 @@ class Group:
     logs: folder of the nodes' logs, made there if there are none; None: in memory. uplinks: of the iokernel. The nodes
     share cores[1]; managed: the iokernel moves it between them, else the kernel's scheduler does. snapshot_entries:
     a node makes a snapshot when so many came since the last, and counts them in `snapshots`; 0: as it does by default.
+    relays: bare ones (raft_relay.h) in place of the nodes, of which the first leads.
     """
 
     def __init__(
@@ -74,9 +76,11 @@ class Group:
         logs: Path | None = None,
         managed: bool = True,
         snapshot_entries: int = 0,
+        relays: bool = False,
     ) -> None:
         self._logs = logs
         self._snapshot_entries = snapshot_entries
+        self._relays = relays
         self.snapshots: dict[int, int] = {}
         self._cpu = None if managed else cores[1]
         self.pids: dict[int, int] = {}
@@ -115,6 +119,7 @@ class Group:
         words: dict[str, Any] = {"node": node, "election_ms": election_ms, "prefer": prefer, "watch_us": watch_us}
         words["cpus"] = None if self._cpu is None else [self._cpu]
         words["snapshot_entries"] = self._snapshot_entries
+        words["relay"] = self._relays
         words["log"] = str(self._logs / f"{node}.log") if self._logs else None
         assert self._nursery.stdin is not None
         self._nursery.stdin.write(json.dumps(words).encode() + b"\n")
@@ -297,6 +302,25 @@ def _serve(path: str, words: dict[str, Any]) -> None:
         time.sleep(words["watch_us"] / 1e6)
 
 
+def _relay(path: str, words: dict[str, Any]) -> None:
+    """A bare relay, as a node in memory but for what it does, until it is killed."""
+    from ..libos import Runtime
+    from ._native import ffi, lib
+
+    node = words["node"]
+    leads = node == NODES[0]
+    runtime = Runtime(path, name=f"raft-{node}", kthreads=1, power="adaptive", spin_us=SPIN_US)
+    followers = [int(ipaddress.IPv4Address(address(n))) for n in NODES[1:]]
+    out, err = ffi.new("struct cl_bench_relay **"), ffi.new("char[256]")
+    check(lib.cl_bench_relay_serve(runtime.ptr, KV_PORT if leads else 0, FRAME_PORT, followers, out, err), "relay", err)
+    runtime.start()
+    _tell(node=node, pid=os.getpid())
+    if leads:
+        _tell(node=node, role="leader", term=1, at_ns=time.monotonic_ns())
+    while True:
+        time.sleep(words["watch_us"] / 1e6)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Fork a node for each line of stdin, until it ends."""
     from ..apps.raft import service  # noqa: F401  imported before the forks
@@ -312,7 +336,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _die_with_parent()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
-            _serve(path, words)
+            (_relay if words["relay"] else _serve)(path, words)
         except CorelaneError as error:
             _tell(node=words["node"], failed=str(error))
         os._exit(1)

@@ -178,12 +178,15 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
     lone = turns(
         [100, 120, 150], floor=[100] * 3, bound=[80, 100, 100], libraft=[200, 180, 300], one_core=[150, 120, 300]
     )
+    got[f"{raft.SWITCHED}, open loop"] = slots((10, 1), (20, 1), (11, 1))
+    got[f"{raft.SWITCHED}, 1 client"] = slots((16, 1), (9, 1), (10, 1))
     got["memory, 1 client"], got[raft.RELAYS] = slots((16, 1), (18, 1), (20, 1)), slots((8, 1), (9, 1), (5, 1))
     for name, longest in ((raft.OFTEN, 900.0), (raft.NEVER, 300.0)):
         got[f"{name}, 64 clients"] = [raft.Slot(2, 4, 1000, 10, {"longest_us": longest})]
     raft.judge(session, got, lone)
     notes = iter(session.notes)
     assert next(notes).startswith(f"{raft.RELAYS_NOTE} 2 (2 .. 4)")
+    assert next(notes) == f"{raft.SWITCHED_NOTE}open loop 2 (1.5 .. 2), one client 2 (1 .. 2)"
     assert next(notes) == "durable_over_floor: 1.2 (half of 3 pairs within 1.1 .. 1.35)"
     assert next(notes).startswith(f"{raft.BOUND_NOTE} 1.25 (half of 3 pairs within 1.23 .. 1.38), theirs / ")
     assert next(notes).startswith(f"{raft.ONE_CORE_NOTE} 1.5 (half of 3")
