@@ -93,6 +93,24 @@ def test_damage_before_the_end(path: Path, capsys: pytest.CaptureFixture[str]) -
     assert path.read_bytes() == before
 
 
+FLUSH = {"lsn": 8, "place": 16, "epoch": 24, "first_index": 32, "durable_lsn": 40, "durable_index": 48, "records": 60}
+
+
+@pytest.mark.parametrize("field", FLUSH)
+@pytest.mark.parametrize("index", [1, 7])
+def test_no_word_of_a_flushs_header_is_believed_without_its_checksum(path: Path, field: str, index: int) -> None:
+    """Each record of these is in a block of its own, behind the header of its flush."""
+    with Log.open(path, on_damage="read-only") as log:
+        offset = next(iter(log.records(index))).offset // 4096 * 4096
+    whole = path.read_bytes()
+    at = offset + FLUSH[field]
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    with Log.open(path, on_damage="read-only") as log:
+        assert log.report.tail == "damaged"
+        assert f"damage at offset {offset}, where index {index} was to come" in log.report.why
+        assert "the header of the flush has a wrong checksum" in log.report.why
+
+
 def test_sectors_that_cannot_be_read(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Opening refuses with offset and reason; check goes on, and says what can be read and what lies behind."""
     with Log.open(path, on_damage="read-only") as log:

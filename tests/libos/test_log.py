@@ -400,3 +400,18 @@ def test_who_looks_beside_a_close_sees_the_log_or_that_it_is_closed(tmp_path: Pa
         for thread in threads:
             thread.join()
         assert ended == ["it is closed"] * 2
+
+
+def test_a_meta_blob_that_a_full_log_took_survives_the_loss_of_either_superblock(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    Log.create(path, 1 << 20)
+    with Log.open(path) as log:
+        log.set_meta(b"vote 1")
+        with pytest.raises(CorelaneError, match="full"):
+            log.extend([bytes(20_000)] * 60)
+        log.set_meta(b"vote 2")
+        whole = path.read_bytes()
+    for slot in (0, 4096):
+        path.write_bytes(whole[:slot] + bytes(4096) + whole[slot + 4096 :])
+        with Log.open(path, on_damage="read-only") as log:
+            assert log.meta() == b"vote 2"

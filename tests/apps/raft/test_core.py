@@ -528,3 +528,39 @@ def test_messages_of_another_cluster_or_damaged_ones_are_refused_and_counted():
     assert sum(wire.values()) == len(good) + 2
     assert wire["decoded"] == 0
     assert node.core.status()["term"] == 0
+
+
+def test_a_probe_has_its_entries_once_and_heartbeats_none():
+    """The transport keeps what it took; a follower that does not answer is not sent the same with each heartbeat."""
+    lab = Lab(3)
+    lab[3].crash()
+    lab.elect(1)
+    lab.put(1, bytes(200))
+    long = 0
+    for _ in range(50):
+        lab[1].core.tick()
+        lab[1].drive()
+        long += sum(to == 3 and len(data) > 200 for to, data in lab[1].outbox)
+        lab.settle()
+    assert long <= 1
+    lab[3].restart()
+    lab.tick(5)
+    assert lab[3].state == lab[1].state
+
+
+def test_learners_are_in_no_majority():
+    lab = Lab(2, spare=2)
+    leader = lab.elect(1)
+    leader.core.change_members({1, 2}, {3, 4})
+    lab.tick(5)
+    lab.isolate(2)
+    index, _ = lab.put(1, b"x")
+    lab.settle()
+    assert min(lab[i].disk.last() for i in (1, 3, 4)) == index
+    assert leader.core.status()["commit"] < index
+    lab.tick(25)
+    assert lab.leader() is None, "it hears from no majority"
+    assert leader.core.counters()["quorum_lost"] == 1
+    lab.heal()
+    lab.tick(60)
+    assert lab[1].state == lab[2].state == lab[3].state == lab[4].state

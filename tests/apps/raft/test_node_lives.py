@@ -163,6 +163,54 @@ def test_one_that_came_back_to_who_did_not_know_is_found_out_when_they_meet_othe
     assert nodes.nodes[known].state == "running"
 
 
+def test_of_two_lives_that_were_heard_neither_is_let_in(nodes):
+    """One and the same id, known to node 1 in one life and to node 2 in the next, until those two meet."""
+    knows, apart = lib.cl_raft_node_knows, [(1, 2), (2, 3)]
+
+    def post(source: int, to: int, frame: bytes) -> bool:
+        if (min(source, to), max(source, to)) not in apart:
+            nodes.frames.append((source, to, frame))
+        return True
+
+    for i in (1, 2, 3):
+        nodes.stop(i)
+    nodes._post = post
+    nodes.now_ns += 1
+    for i in (1, 2, 3):
+        nodes.start(i, life=10 * i)
+    nodes.run(50)
+    nodes.stop(3)
+    apart[:] = [(1, 2), (1, 3)]
+    nodes.start(3, life=31)
+    nodes.run(50)
+    assert knows(nodes.nodes[1].ptr, 3, 30)
+    assert knows(nodes.nodes[2].ptr, 3, 31)
+    apart[:] = [(1, 3), (2, 3)]
+    nodes.run(50)
+    assert not any(knows(nodes.nodes[i].ptr, 3, life) for i in (1, 2) for life in (30, 31))
+    apart[:] = [(1, 2), (2, 3)]
+    nodes.run(50)
+    assert "node 1" in stopped(nodes, 3)
+
+
+def test_nothing_is_taken_from_a_life_before_it_is_noted(disks):
+    """A crash would forget it, and with it whom was promised what."""
+    disks += [Disk(seed=i) for i in (1, 2, 3)]
+    nodes = Nodes(3, {i + 1: d.open() for i, d in enumerate(disks)})
+    nodes.cut.add(2)
+    leader = nodes.leader()
+    disks[1].faults(hang=1)
+    nodes.cut.clear()
+    nodes.run(30)
+    late = nodes.nodes[2]
+    assert late.counters()["unknown_life"] > 0
+    assert (late.leader, late.counters()["other_life"]) == (0, 0)
+    assert not any(lib.cl_raft_node_knows(late.ptr, i, lib.cl_raft_node_life(nodes.nodes[i].ptr)) for i in (1, 3))
+    disks[1].faults()
+    assert nodes.leader() == leader
+    assert all(lib.cl_raft_node_knows(late.ptr, i, lib.cl_raft_node_life(nodes.nodes[i].ptr)) for i in (1, 3))
+
+
 def test_a_life_is_drawn_from_the_clocks_or_given():
     nodes = Nodes(3)
     knows = lib.cl_raft_node_knows

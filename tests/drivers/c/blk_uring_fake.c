@@ -29,6 +29,7 @@ static unsigned timeouts;   /* entries of timeouts that it was given */
 static unsigned attempts;   /* entries of requests */
 static unsigned stalled;    /* calls to enter for which nothing is done */
 static int enter_fails;     /* errno of each call that waits */
+static int sync_result;     /* of each fdatasync that is linked to a write */
 static unsigned longest_ms; /* timeout */
 static unsigned files_deleted;
 
@@ -49,7 +50,8 @@ static void serve(const struct io_uring_sqe *e)
     attempts++;
     bool refused = refusals > 0;
     refusals -= refused;
-    complete(e->user_data, refused ? -EAGAIN : (int)e->len);
+    int result = e->user_data & SYNC_TAG ? sync_result : (int)e->len;
+    complete(e->user_data, refused ? -EAGAIN : result);
 }
 
 long fake_syscall(long number, ...)
@@ -116,7 +118,7 @@ static struct cl_blk *device(void)
     u->rings = aligned_alloc(CL_CACHELINE, sizeof *u->rings);
     sq_head = sq_tail = sq_flags = cq_head = cq_tail = cq_flags = 0;
     n_taken = refusals = timeouts = attempts = stalled = longest_ms = files_deleted = 0;
-    enter_fails = 0;
+    enter_fails = sync_result = 0;
     u->rings[0] = (struct cl_uring_ring){.fd = -1,
                                          .event_fd = -1,
                                          .sq_mask = ENTRIES - 1,
@@ -237,6 +239,20 @@ static void closed_while_stalled(int error)
     CHECK(cl_uring_close(blk) == 0 && files_deleted == 1, "so this time it is closed");
 }
 
+/* A write is durable when the fdatasync behind it has not failed either. */
+static void linked_sync(int result)
+{
+    struct cl_blk *blk = device();
+    struct cl_blk_req *p = &reqs[0];
+    ((struct cl_blk_file *)blk)->no_dsync = 1;
+    sync_result = result;
+    reqs[0] =
+        (struct cl_blk_req){.op = CL_BLK_WRITE, .flags = CL_BLK_DURABLE, .bytes = BLOCK, .buf = bufs, .result = 1};
+    CHECK(blk->ops->submit(blk, 0, &p, 1) == 1 && collect(blk, 1) == 1, "done");
+    CHECK(attempts == 2 && reqs[0].result == result, "%u entries, the answer is %d", attempts, reqs[0].result);
+    CHECK(cl_uring_close(blk) == 0, "closed");
+}
+
 int main(void)
 {
     bufs = aligned_alloc(BLOCK, DEPTH * BLOCK);
@@ -250,6 +266,8 @@ int main(void)
     closed_while_waiting_fails(EAGAIN);
     closed_while_stalled(0);
     closed_while_stalled(EBADF);
+    linked_sync(0);
+    linked_sync(-EIO);
     free(bufs);
     printf("ok\n");
     return 0;

@@ -1,6 +1,6 @@
 /* Two channels and a network between them that loses, doubles, reorders, delays and corrupts datagrams, on a virtual clock; either side
  * dies and comes again. What lasts arrives at most once in all lives, whole, and exactly once where neither side gave it up.
- * Usage: channel lossy SEED SEEDS | channel overtaken | channel idle | channel slow | channel cut | channel mended */
+ * Usage: channel lossy SEED SEEDS | channel overtaken | channel begun | channel idle | channel slow | channel cut | channel mended */
 #include "apps/raft/bytes.h"
 #include "apps/raft/channel.h"
 #include "drivers/load/random.h"
@@ -258,6 +258,25 @@ static void overtaken(void)
     check_books();
 }
 
+/* The first pieces of many frames are lost at once: those that came are kept, and no more goes again than was lost. */
+static void begun(void)
+{
+    begin(1);
+    say(0, 20, true);
+    run_until(now_ns + 50 * MS);
+    lost_next = 0x5555555555555555; /* of 32 frames of two pieces each */
+    uint64_t began = now_ns;
+    for (int i = 0; i < 32; i++)
+        say(0, 300, true);
+    run_until(began + MS / 4);
+    CHECK(peer(1)->pieces.used == 32, "%u frames are begun", peer(1)->pieces.used);
+    run_until(began + 1000 * MS);
+    CHECK(!peer(1)->count.no_room, "%lu pieces had no place", peer(1)->count.no_room);
+    for (uint32_t i = 0; i < n_messages; i++)
+        CHECK(messages[i].arrived == 1, "message %u", i);
+    check_books();
+}
+
 /* One way only: a lone frame costs one acknowledgement by itself, a stream one in RAFT_CHANNEL_ACK_EVERY; both ways: none. */
 static void idle(void)
 {
@@ -393,6 +412,8 @@ int main(int argc, char **argv)
     uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 0) : 1, seeds = argc > 3 ? strtoull(argv[3], NULL, 0) : 20;
     if (!strcmp(what, "overtaken"))
         overtaken();
+    else if (!strcmp(what, "begun"))
+        begun();
     else if (!strcmp(what, "idle"))
         idle();
     else if (!strcmp(what, "slow"))
