@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from cltest import wait_until
-from cltest.cores import FIRST, LIARS, FightingApp, before_others, fighting_ground
+from cltest.cores import LIARS, FightingApp, before_others, fighting_ground
 from cltest.moves import DONE, EVICTED, INTERRUPTED, RELEASES, WANTED, Move, MoveLog
 from cltest.switching import assert_balanced, stats_of
 
@@ -196,9 +196,10 @@ def test_one_that_says_what_is_not_so_is_demoted(fight, kind):
 
     One that runs again before the new owner has begun is evicted, and has not got as far as to be caught. What is
     caught is a quarter of the core in two windows on end of 50 ms in which it might not run, while the loop looks. A
-    machine with much else to do gives neither of them that, hence their priority; and the more requests, the sooner a
-    window is over."""
-    batch = fight.batch(kind, nice=FIRST)
+    machine with much else to do gives neither of them that, hence their priority, and the liar's above the other's: at
+    the same one it gets about that quarter, since a kthread's slices are short. The more requests, the sooner a window
+    is over."""
+    batch = fight.batch(kind, nice=-20)
     caught = ("squatted",) if kind == "aside" else ("squatted", "evicted")
     wait_until(
         lambda: (fight.serve(10_000), sum(fight.counted("batch")[how] for how in caught))[1],
