@@ -164,6 +164,11 @@ def _allocator(allocator: Mapping[str, Any]) -> list[str]:
     if failed:
         what = ", ".join(f"{v:,} {k.removesuffix('_failed')}" for k, v in failed.items())
         lines.append(f"refused by the kernel: {what}")
+    if allocator.get("affinities_changed"):
+        lines.append(
+            f"bound elsewhere by somebody else, and bound again: {allocator['affinities_changed']:,} kthreads "
+            "(keep taskset and cpusets off them)"
+        )
     return lines
 
 

@@ -7,6 +7,7 @@
  *   spare.c      finds old owners that did not have the CPU for the time of a step
  *   dying.c      has threads that exit give way to a new owner
  *   blocked.c    finds owners that sleep in the kernel, or were stopped
+ *   affinity.c   binds kthreads to their CPUs, also when somebody else bound them elsewhere
  *   squat.c      finds kthreads that use a core which is not theirs, whatever they say
  *   thread.c     the system calls that this takes
  *   cores.c      set-up, registration, statistics (controlling thread)
@@ -67,7 +68,8 @@ struct io_member {
     uint32_t slot, grant;           /* grant: as in state */
     int32_t tid;                    /* 0: not told yet */
     int account_fd, status_fd;      /* thread.c; -1: none. Controlling thread, but for reading */
-    int32_t pinned;                 /* CPU that we bound it to; -1: unknown */
+    int32_t pinned;                 /* CPU that we bound it to, or tried to; -1: unknown */
+    bool bound;                     /* it was, as far as we know */
     bool usable;                    /* as of the last decision: could be given a core */
     bool leaving;                   /* its core went to another, and it has not stepped aside */
     bool evicted;                   /* it never did; until its park word says so, or `evicted_until` */
@@ -78,7 +80,8 @@ struct io_member {
     bool banned;                    /* it used a core that was another's; until squat.banned_until */
     uint32_t stall_mark, stalls;
     uint64_t retry, evicted_until;
-    uint32_t switches; /* at the last look, and since when */
+    uint64_t next_affinity; /* when affinity.c looks next */
+    uint32_t switches;      /* at the last look, and since when */
     uint64_t switches_since;
     struct io_squat squat;
     struct io_block block;
@@ -285,7 +288,10 @@ void io_thread_wake(struct io_loop *loop, struct io_kthread *k); /* by its futex
  * that asks for both. */
 int io_thread_signal(struct io_loop *loop, struct io_kthread *k, int signal);
 bool io_thread_alive(struct io_loop *loop, struct io_kthread *k);
-void io_thread_bind(struct io_loop *loop, struct io_kthread *k, const cpu_set_t *set);
+/* False: the kernel refused. */
+bool io_thread_bind(struct io_loop *loop, struct io_kthread *k, const cpu_set_t *set);
+/* To that CPU, and to no other. */
+bool io_thread_is_bound(struct io_loop *loop, const struct io_kthread *k, int32_t cpu);
 int io_thread_policy(struct io_loop *loop, struct io_kthread *k, int policy); /* -errno */
 /* False: it cannot be read. */
 bool io_thread_account(struct io_loop *loop, const struct io_kthread *k, struct io_account *out);
@@ -293,6 +299,12 @@ bool io_thread_status(struct io_loop *loop, const struct io_kthread *k, struct i
 /* Whether the kernel has it in line for its CPU, or in the middle of a call that will end: it is late since others use the
  * CPU, of whom the loop need not know. One that was stopped, or sleeps, is not. */
 bool io_thread_in_line(struct io_loop *loop, const struct io_kthread *k);
+
+/* affinity.c */
+/* Have k run on that core's CPU, as far as the kernel lets us. */
+void io_affinity_bind(struct io_loop *loop, struct io_kthread *k, const struct io_core *core);
+/* Whether it is bound as it was left, if it is time. */
+void io_affinity_look(struct io_loop *loop, struct io_kthread *k, uint64_t now);
 
 /* blocked.c */
 /* Look at an owner beside whom somebody waits, and at one that was blocked, if it is time. After a decision. */

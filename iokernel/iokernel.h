@@ -193,12 +193,13 @@ struct cl_io_cores_stats {
     uint64_t squatted;     /* demoted since they used a core that was another's, and did not say so */
     uint64_t squat_unread; /* looks at the CPU time of a kthread that failed: its use of cores is not watched */
     uint64_t affinities;   /* kthreads moved to another CPU first */
-    uint64_t affinities_failed; /* sched_setaffinity refused */
-    uint64_t evictions_failed;  /* sched_setscheduler refused: EPERM as a rule */
-    uint64_t interrupts_failed; /* tgkill refused */
-    uint64_t interrupts_spared; /* not sent: the application's system calls are limited, and it had made as many */
-    uint64_t syscalls;          /* made to move cores, failed ones and futex wakes included */
-    uint64_t steers;            /* times that an application's flows were spread anew */
+    uint64_t affinities_failed;  /* sched_setaffinity refused */
+    uint64_t affinities_changed; /* kthreads that somebody else had bound elsewhere */
+    uint64_t evictions_failed;   /* sched_setscheduler refused: EPERM as a rule */
+    uint64_t interrupts_failed;  /* tgkill refused */
+    uint64_t interrupts_spared;  /* not sent: the application's system calls are limited, and it had made as many */
+    uint64_t syscalls;           /* made to move cores, failed ones and futex wakes included */
+    uint64_t steers;             /* times that an application's flows were spread anew */
 };
 
 /* One worker CPU. Writer: its loop. Readers: anybody (relaxed). */

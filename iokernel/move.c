@@ -33,13 +33,8 @@ static bool place(struct io_loop *loop, struct io_kthread *k, const struct io_co
         io_thread_policy(loop, k, SCHED_OTHER);
         m->demoted = false;
     }
-    if (m->pinned != (int32_t)core->cpu) {
-        cpu_set_t set;
-        CPU_ZERO(&set);
-        CPU_SET(core->cpu, &set);
-        io_thread_bind(loop, k, &set);
-        m->pinned = (int32_t)core->cpu; /* also if it failed: it runs where it is, and asking again helps nobody */
-    }
+    if (m->pinned != (int32_t)core->cpu)
+        io_affinity_bind(loop, k, core);
     return true;
 }
 

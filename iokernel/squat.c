@@ -172,6 +172,7 @@ void io_squat_round(struct io_loop *loop, uint64_t now)
         if (!k)
             break;
         reads -= look(loop, k, now);
+        io_affinity_look(loop, k, now);
     }
 }
 

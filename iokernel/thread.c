@@ -48,12 +48,20 @@ bool io_thread_alive(struct io_loop *loop, struct io_kthread *k)
     return !k->member.dead && io_thread_signal(loop, k, 0) != -ESRCH;
 }
 
-void io_thread_bind(struct io_loop *loop, struct io_kthread *k, const cpu_set_t *set)
+bool io_thread_bind(struct io_loop *loop, struct io_kthread *k, const cpu_set_t *set)
 {
     charge(loop, k->app);
     io_count(loop->cores.stats.affinities, 1);
-    if (sched_setaffinity(k->member.tid, sizeof *set, set) < 0)
-        io_count(loop->cores.stats.affinities_failed, 1);
+    bool failed = sched_setaffinity(k->member.tid, sizeof *set, set) < 0;
+    io_count(loop->cores.stats.affinities_failed, failed);
+    return !failed;
+}
+
+bool io_thread_is_bound(struct io_loop *loop, const struct io_kthread *k, int32_t cpu)
+{
+    cpu_set_t set;
+    count_call(loop);
+    return sched_getaffinity(k->member.tid, sizeof set, &set) == 0 && CPU_COUNT(&set) == 1 && CPU_ISSET(cpu, &set);
 }
 
 int io_thread_policy(struct io_loop *loop, struct io_kthread *k, int policy)

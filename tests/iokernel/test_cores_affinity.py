@@ -1,0 +1,51 @@
+"""Kthreads that somebody else binds to another CPU: noticed, counted, and bound again (iokernel/affinity.c)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+from cltest import wait_until
+from cltest.cores import FightingApp, fighting_ground
+
+from corelane.drivers.loadgen import Phase
+
+WAIT_S = 60.0
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "an_owner_is_bound_again",
+        "one_without_a_core_is_bound_when_it_gets_one",
+        "a_bind_that_failed_is_tried_again",
+    ],
+)
+def test_one_that_somebody_else_binds(c_program, scenario):
+    assert f"passed {scenario}" in c_program("tests/iokernel/c/cores_affinity.c")(scenario, timeout_s=90)
+
+
+def test_a_job_that_was_put_on_the_loops_cpu_comes_back(socket_path: str, tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        io, generator = stack.enter_context(fighting_ground(socket_path, WAIT_S))
+        apps = [FightingApp(io.socket_path, name, kind, tmp_path)
+                for name, kind in (("echo", "latency"), ("job", "probed"))]  # fmt: skip
+        for app in apps:
+            stack.callback(app.kill)
+            app.await_ready(WAIT_S)
+        apps[1].await_work(WAIT_S)
+        stats = io.stats()
+        loop, worker = stats["loops"][0]["cpu"], stats["cores"]["cpus"][0]["cpu"]
+        tids = [int(task.name) for task in Path(f"/proc/{apps[1].process.pid}/task").iterdir()]
+        kthreads = [tid for tid in tids if os.sched_getaffinity(tid) == {worker}]
+        assert kthreads
+        for tid in kthreads:
+            os.sched_setaffinity(tid, {loop})
+        generator.start([Phase(2.0, 2000)])  # the loop is awake
+        wait_until(lambda: all(os.sched_getaffinity(tid) == {worker} for tid in kthreads), WAIT_S, "it to come back")
+        generator.wait(WAIT_S)
+        assert io.stats()["cores"]["allocators"][0]["affinities_changed"] >= 1
+        assert generator.result().answered == generator.result().offered
