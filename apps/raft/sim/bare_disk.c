@@ -6,7 +6,8 @@
 /* When a write begun now is done, and not before `after`: completions come in order. */
 uint64_t bare_write_done(struct sim_world *w, struct sim_node *n, uint64_t *after)
 {
-    uint64_t ns = w->swarm.write_ns + cl_random_below(&w->random[SIM_R_DISK], w->swarm.write_spread_ns + 1);
+    uint64_t ns =
+        w->all_slow_ns + w->swarm.write_ns + cl_random_below(&w->random[SIM_R_DISK], w->swarm.write_spread_ns + 1);
     if (n->slow_disk_until_ns > w->queue.now_ns)
         ns += n->slow_disk_until_ns - w->queue.now_ns;
     if (w->queue.now_ns + ns > *after)

@@ -102,6 +102,7 @@ static void real_reset(struct sim_world *w, struct sim_node *n)
     r->held = r->held_snapshot = 0;
     r->bad = REAL_GOOD;
     r->hurt = r->slow = r->hung = false;
+    r->all_slow_ns = 0;
 }
 
 static int real_start(struct sim_world *w, struct sim_node *n)
@@ -386,7 +387,8 @@ static void real_event(struct sim_world *w, struct sim_node *n, const struct sim
     if (n->failed)
         return;
     bool slow = n->slow_disk_until_ns > w->queue.now_ns, hung = n->hung_disk_until_ns > w->queue.now_ns;
-    if (slow != r->slow || hung != r->hung) {
+    if (slow != r->slow || hung != r->hung || r->all_slow_ns != w->all_slow_ns) {
+        r->all_slow_ns = w->all_slow_ns;
         r->slow = slow;
         r->hung = hung;
         real_set_disk(r);

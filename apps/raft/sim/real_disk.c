@@ -43,6 +43,8 @@ static struct cl_blk_fault_config disk_config(struct real *r)
         c.latency_min_ns += 5 * SIM_MS;
         c.latency_max_ns += 20 * SIM_MS;
     }
+    c.latency_min_ns += r->all_slow_ns;
+    c.latency_max_ns += r->all_slow_ns;
     return c;
 }
 

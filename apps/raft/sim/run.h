@@ -51,6 +51,7 @@ struct cl_raft_sim_result {
     uint64_t hung_disks, yielded_leaders; /* disks that did nothing for a while; leaders that gave up for it */
     uint64_t forgotten_lives;             /* NODE: started again without a log */
     uint64_t remade_logs;                 /* NODE: started again with another log under its id */
+    uint64_t all_slow;                    /* runs that ended with slow disks everywhere and a leader that was cut off */
     uint64_t forgetful_nodes;             /* started again while a leader had its promise, and cut off */
     uint64_t wall_jumps;                  /* NODE: of wall clocks */
     uint64_t other_peers;                 /* NODE: starts on a log with other first members than it began with */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REST_MS 3000      /* to come to rest in, after everything is mended */
-#define REST_STEPS 200000 /* the same, in steps */
+#define REST_NS (3000 * SIM_MS) /* to come to rest in, after everything is mended */
+#define REST_STEPS 200000       /* the same, in steps */
 #define HISTORY_CONFIGURATIONS 2000000
 #define HISTORY_BYTES (64u << 20)
 
@@ -235,7 +235,7 @@ static bool step(struct sim_world *w)
         sim_client_turn(w, e.node, e.argument);
     else if (e.kind == SIM_RESTART)
         restart(w, n, e.argument != 0);
-    else if (e.kind == SIM_MEND)
+    else if (e.kind == SIM_MEND && !w->all_slow_ns) /* of an earlier cut */
         sim_mend_network(w);
     else if (e.kind == SIM_FAULT) {
         sim_fault(w, (uint32_t)e.argument, (uint32_t)(e.argument >> 32));
@@ -270,13 +270,13 @@ static void say_state(struct sim_world *w)
 }
 
 /* Run until `done`, which must be so within bounds. */
-static void until(struct sim_world *w, bool (*done)(struct sim_world *), const char *what)
+static void until(struct sim_world *w, bool (*done)(struct sim_world *), uint64_t most_ns, const char *what)
 {
-    uint64_t deadline_ns = w->queue.now_ns + REST_MS * SIM_MS, steps = 0;
+    uint64_t deadline_ns = w->queue.now_ns + most_ns, steps = 0;
     while (!w->stopped && !done(w)) {
         if (w->queue.now_ns > deadline_ns || ++steps > REST_STEPS || !step(w)) {
             say_state(w);
-            sim_fail(w, "no progress: %s %d ms after everything was mended", what, REST_MS);
+            sim_fail(w, "no progress: %s %lu ms after everything was mended", what, (uint64_t)(most_ns / SIM_MS));
             break;
         }
     }
@@ -327,6 +327,7 @@ static void begin(struct sim_world *w)
     const struct cl_raft_sim_options *o = &w->options;
     w->body = o->mode == CL_RAFT_SIM_CORE ? &sim_bare : &sim_real;
     w->stopped = w->calm = false;
+    w->all_slow_ns = w->led_term = 0;
     w->stamp = 0;
     w->hash = o->seed;
     w->text_bytes = 0;
@@ -397,13 +398,19 @@ int cl_raft_sim_run(struct cl_raft_sim *sim, const struct cl_raft_sim_options *o
         ;
     if (!w->stopped)
         sim_calm(w);
-    until(w, rests, "the cluster does not come to rest");
+    until(w, rests, REST_NS, "the cluster does not come to rest");
+    uint64_t most_ns = w->stopped ? 0 : sim_slow_all(w);
+    if (most_ns) {
+        until(w, sim_led_again, most_ns, "all disks are slow, and nobody leads");
+        sim_slow_end(w);
+        until(w, rests, REST_NS, "the cluster does not come to rest again");
+    }
     sim_check_end(w);
     for (uint8_t key = 0; key < SIM_KEYS && !w->stopped; key++) {
         sim_clients_read(w, key);
-        until(w, idle, "a read is not answered");
+        until(w, idle, REST_NS, "a read is not answered");
     }
-    until(w, all_answered, "a node still owes an answer");
+    until(w, all_answered, REST_NS, "a node still owes an answer");
     if (!w->stopped)
         judge_history(w);
     finish(w);

@@ -223,6 +223,8 @@ struct sim_world {
     uint64_t stamp; /* orders the history */
     uint32_t run;
     bool calm; /* no more faults */
+    uint64_t all_slow_ns,
+        led_term; /* slow.c: a write to any disk takes so much longer; a leader of a later term is awaited */
     bool stopped;
     /* Clients. */
     struct sim_client clients[SIM_CLIENTS];
@@ -249,6 +251,11 @@ struct sim_world {
 };
 
 #define SIM_SEEN 32768 /* power of two */
+
+/* slow.c. Begin: how long it may take until sim_led_again, or 0 if nothing was begun. */
+uint64_t sim_slow_all(struct sim_world *w);
+bool sim_led_again(struct sim_world *w);
+void sim_slow_end(struct sim_world *w);
 
 /* world.c */
 void sim_fail(struct sim_world *w, const char *format, ...) CL_PRINTF(2, 3);

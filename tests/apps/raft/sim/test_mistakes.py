@@ -83,6 +83,13 @@ MISTAKES = {
         300,
         "became durable",
     ),
+    "stands again after a timeout however long votes take to be written": Mistake(
+        "apps/raft/election.c",
+        "    ticks = cl_max(ticks, 2 *",
+        "    return ticks;\n    ticks = cl_max(ticks, 2 *",
+        300,
+        "all disks are slow",
+    ),
     "promises a vote before it is durable": Mistake(
         "apps/raft/follow.c",
         "if (!raft_hard_ok(r))",

@@ -69,6 +69,7 @@ def test_seeds_of_five_nodes(shard):
         "member_changes",
         "slow_disks",
         "hung_disks",
+        "all_slow",
         "yielded_leaders",
         "failed_disks",
         "rotten_disks",
@@ -95,6 +96,7 @@ def test_seeds_of_five_real_nodes(shard):
     for name in (
         "crashes",
         "hung_disks",
+        "all_slow",
         "yielded_leaders",
         "failed_disks",
         "full_disks",
