@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from cltest import wait_until
-from cltest.cores import LIARS, FightingApp, before_others, fighting_ground
+from cltest.cores import LIARS, TRACED, FightingApp, before_others, fighting_ground
 from cltest.moves import DONE, EVICTED, INTERRUPTED, RELEASES, WANTED, Move, MoveLog
 from cltest.switching import assert_balanced, stats_of
 
@@ -283,6 +283,22 @@ def test_the_log_has_the_signal_between_the_ask_and_the_end_of_one_that_ignores_
     moves = fight.taken_from(batch.slot)
     assert {STEPS[steps[-1].step] for steps in moves if tuple(m.what for m in steps) == by_signal} == {"interrupt"}
     wait_until(lambda: fight.logged(INTERRUPTED) == fight.counted()["interrupted"], WAIT_S, "all signals in the log")
+
+
+def test_one_with_probes_by_the_compiler_steps_aside_when_asked(fight):
+    """The program ignores the flag and blocks all signals otherwise, and is evicted."""
+    batch = fight.batch(TRACED)
+
+    def by_itself() -> bool:
+        fight.serve()
+        moves = fight.taken_from(batch.slot)
+        return any([m.what for m in steps] == [WANTED, DONE] and STEPS[steps[-1].step] == "ask" for steps in moves)
+
+    wait_until(by_itself, WAIT_S, "a move by the ask alone")
+    batch.await_work()
+    batch.kill()
+    fight.gone()
+    fight.sound()
 
 
 def test_the_log_has_all_three_steps_of_one_that_blocks_signals(fight):

@@ -15,7 +15,7 @@ import pytest
 from corelane.drivers.loadgen import Echo, Loadgen
 from corelane.iokernel import AppSettings, Iokernel
 
-from .cbuild import CBuild
+from .cbuild import ROOT, CBuild
 from .children import die_with_parent
 from .waiting import wait_until
 
@@ -23,6 +23,8 @@ LATENCY_IP = "10.77.0.2"
 RUNS = 65536  # as in cores_app.c
 DEEP = 8192  # more than any run has requests: what waits while the loop or the server is kept from running is not lost
 FIRST = -15  # priority
+TRACED = "traced"  # the kind "blocking", with probes by the compiler (libos/trace_pc.h)
+TRACE_PC = ("-fsanitize-coverage=trace-pc", "-include", str(ROOT / "libos" / "trace_pc.h"))
 LIARS = ("aside", "relapsing")  # kinds that say what is not so, and run where they may not
 _RUN = np.dtype([("begin", "u8"), ("end", "u8"), ("stamps", "u8"), ("cpu", "u8")])
 _HEAD = np.dtype([("slot", "u8"), ("gap_ticks", "u8"), ("work", "u8"), ("n", "u8"), ("open", _RUN)])
@@ -81,16 +83,17 @@ class Notes:
 
 
 class FightingApp:
-    """One such process. kind: "latency", "probed", "unprobed", "preemptible", "blocking", or one of LIARS. nice: its
-    priority, below 0 as far as we may (root)."""
+    """One such process. kind: "latency", "probed", "unprobed", "preemptible", "blocking", TRACED, or one of LIARS.
+    nice: its priority, below 0 as far as we may (root)."""
 
     def __init__(self, socket_path: str, name: str, kind: str, folder: Path, nice: int = 0, kthreads: int = 1) -> None:
         self.name, self.kind = name, kind
         self.path = folder / f"{name}.notes"
         self.notes = [Notes(self.path, k) for k in range(kthreads)]
-        binary = CBuild("plain").build("tests/iokernel/c/cores_app.c")
+        traced = kind == TRACED
+        binary = CBuild("plain").build("tests/iokernel/c/cores_app.c", cflags=TRACE_PC if traced else ())
         self.process = subprocess.Popen(
-            [str(binary), socket_path, name, str(self.path), kind, str(kthreads)],
+            [str(binary), socket_path, name, str(self.path), "blocking" if traced else kind, str(kthreads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
