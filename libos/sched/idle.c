@@ -26,6 +26,7 @@
 #define LOOK_EVERY 8    /* turns without work between two looks at siblings: their lines are theirs */
 #define SEARCH_AFTER 16 /* turns without work before one counts as searching, so that short gaps touch nothing shared */
 #define YIELD_EVERY 32  /* mode spin with more kthreads than CPUs: turns between two sched_yield() */
+#define IDLE_YIELD_NS 50000     /* managed: time without work between two yields of the owner */
 #define FLYING_SPIN_NS 200000   /* adaptive, with completions to come: time without work before sleeping */
 #define FLYING_SLEEP_NS 5000000 /* longest sleep then: finds what a device did not announce */
 #define PROMISING_TURNS 64      /* how long something not yet worth stealing keeps one awake */
@@ -261,6 +262,12 @@ static bool tired(struct cl_kthread *k)
     if (k->idle_turns % CLOCK_EVERY != 1)
         return false;
     uint64_t now = cl_sched_clock(s);
+    /* Whoever waits hot for this core forfeits a slice with each yield. If the owner, which spins, gets far ahead of it, the kernel
+     * runs those some times each before the owner, once that has given the core away and is to have it again. */
+    if (s->cores && now - k->idle_yield_ns >= IDLE_YIELD_NS) {
+        k->idle_yield_ns = now;
+        sched_yield();
+    }
     bool longer = cl_load_relaxed(&k->flying) && !s->oversubscribed;
     uint64_t spin_ns = longer ? cl_max(s->spin_ns, FLYING_SPIN_NS) : s->spin_ns;
     if (k->idle_turns == 1)

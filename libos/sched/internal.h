@@ -135,6 +135,7 @@ struct cl_kthread {
     uint32_t n_cache;
     uint32_t idle_turns;    /* turns of the loop without work */
     uint64_t idle_since_ns; /* adaptive: when they began */
+    uint64_t idle_yield_ns; /* managed: when it last yielded for those that wait for its core */
     uint64_t watch_ns;      /* how long to sleep at most, while it doubles */
     uint64_t retry_ns;      /* the same while frames wait for room in the NIC's queue */
     uint64_t service_ns;    /* moving average of a frame's handling */
