@@ -39,7 +39,7 @@ def test_kthreads_that_use_a_core_which_is_not_theirs(c_program):
 
 def test_new_owners_that_are_late(c_program):
     run = c_program("tests/iokernel/c/cores_late.c")
-    assert run(timeout_s=90).count("passed ") == 6
+    assert run(timeout_s=90).count("passed ") == 7
 
 
 def test_when_the_delay_policy_gives_a_core(c_program):

@@ -180,6 +180,81 @@ static void one_that_is_back_soon_is_waited_for(void)
     world_delete(&p.w);
 }
 
+/* And so it is when it has not been found for long. */
+static void a_while_without_it_is_forgiven(void)
+{
+    struct pair p;
+    pair_beside(&p, false);
+    for (unsigned i = 0; i < 4; i++) {
+        lose(&p);
+        regain(&p);
+    }
+    CHECK(lose(&p) > 8 * LOOK);
+    regain(&p);
+    p.w.now += 600 * LOOK;
+    p.l->line->signals.switches++;
+    CHECK(lose(&p) < 4 * LOOK);
+    world_delete(&p.w);
+}
+
+/* On two cores, each is looked at as often as on one. */
+static void owners_of_all_cores_are_found(void)
+{
+    struct world w;
+    struct app *lat[2];
+    world_new(&w, (struct setting){.blocked_us = BLOCKED_US, .cores = 2});
+    for (unsigned i = 0; i < 2; i++) {
+        lat[i] = app_add(&w, (struct wish){.kind = LATENCY});
+        start(&w, &lat[i]->k[0]);
+    }
+    struct app *bat = app_add(&w, (struct wish){.kind = BATCH, .kthreads = 2});
+    ready(&bat->k[0], 1);
+    ready(&bat->k[1], 1);
+    run(&w, 4 * LOOK);
+    CHECK(stats_of(&w).blocked == 2);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(cores_of(&w, lat[i]).blocked == 1 && owns(&w, &bat->k[i]));
+    world_delete(&w);
+}
+
+/* The state of one that was found on a CPU, or in line, takes long to read, and is not asked for again at once. */
+static void one_that_computes_is_seldom_looked_at(void)
+{
+    struct pair p;
+    pair_beside(&p, false);
+    spin(p.l);
+    const struct io_block *b = NULL;
+    for (const struct io_app *a = p.w.io->apps; a; a = a->next)
+        if (a->id == p.lat->id)
+            b = &a->kthreads->member.block;
+    CHECK(b);
+    for (uint64_t begin = p.w.now; b->next < p.w.now + 4 * LOOK;) {
+        run(&p.w, LOOK / 4);
+        CHECK(p.w.now - begin < 2000 * LOOK);
+    }
+    uint64_t next = b->next;
+    run(&p.w, next - p.w.now - LOOK / 4);
+    CHECK(b->next == next && b->since == 0);
+    end_spin(p.l);
+    world_delete(&p.w);
+}
+
+/* Its application is removed while it sleeps, without its core: when it goes on it is in nobody's way. */
+static void one_that_goes_is_demoted(void)
+{
+    struct pair p;
+    pair_beside(&p, false);
+    lose(&p);
+    struct cl_io_app_final final;
+    CHECK(sched_getscheduler(p.l->tid) == SCHED_OTHER);
+    CHECK(cl_io_app_remove(p.w.io, p.lat->id, &final, err) == 0);
+    CHECK(sched_getscheduler(p.l->tid) == SCHED_IDLE && owns(&p.w, p.b));
+    end_thread(p.l);
+    munmap(p.lat->base, p.lat->l.total_bytes);
+    p.lat->id = 0;
+    world_delete(&p.w);
+}
+
 /* Nobody is given the core: it is the owner's again when it goes on, and until then idle beside one that waits. */
 static void a_core_that_nobody_is_given_is_counted(void)
 {
@@ -283,5 +358,7 @@ SCENARIOS_MAIN(SCENARIO(asleep_it_loses_its_core_and_gets_it_back), SCENARIO(one
                SCENARIO(one_that_goes_on_without_a_look_is_made_to_leave),
                SCENARIO(made_to_leave_it_gets_its_core_back), SCENARIO(one_that_is_back_soon_is_waited_for),
                SCENARIO(a_core_that_nobody_is_given_is_counted), SCENARIO(one_that_went_on_is_not_passed_over),
+               SCENARIO(a_while_without_it_is_forgiven), SCENARIO(owners_of_all_cores_are_found),
+               SCENARIO(one_that_computes_is_seldom_looked_at), SCENARIO(one_that_goes_is_demoted),
                SCENARIO(a_sibling_goes_on_in_its_place), SCENARIO(it_goes_while_it_is_blocked),
                SCENARIO(the_loop_sleeps_no_longer_than_it_looks), SCENARIO(count))

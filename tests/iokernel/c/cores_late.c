@@ -157,7 +157,34 @@ static void one_that_was_evicted_waits_no_longer_than_start_us(void)
     world_delete(&p.w);
 }
 
-SCENARIOS_MAIN(SCENARIO(one_in_line_keeps_its_core), SCENARIO(but_not_for_ever),
+/* Its thread is gone, which nobody knows before the last step asks: the core is given back then, and it gets none again. */
+static void one_that_died_loses_its_core(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){0}, (struct wish){0});
+    grant_to_l(&p);
+    CHECK(acts(&p.w, p.l));
+    drain(p.l);
+    park(p.l);
+    run(&p.w, 10 * US);
+    CHECK(acts(&p.w, p.b));
+    run(&p.w, 2 * US);
+    end_thread(p.l);
+    grant_to_l(&p);
+    run(&p.w, START - 100 * US);
+    CHECK(stats_of(&p.w).died == 1 && not_started(&p) == 0);
+    CHECK(owns(&p.w, p.b) && acts(&p.w, p.b));
+    run(&p.w, 10 * START);
+    CHECK(owns(&p.w, p.b) && stats_of(&p.w).died == 1 && not_started(&p) == 0);
+    struct cl_io_move e[64];
+    uint32_t n = cl_io_moves(p.w.io, 0, &p.w.log_next, e, 64, &p.w.log_lost), found = 0;
+    for (uint32_t i = 0; i < n; i++)
+        found += e[i].what == CL_IO_LOG_DIED && e[i].from == p.l->slot + 1 && e[i].to == 0;
+    CHECK(found == 1);
+    world_delete(&p.w);
+}
+
+SCENARIOS_MAIN(SCENARIO(one_that_died_loses_its_core), SCENARIO(one_in_line_keeps_its_core), SCENARIO(but_not_for_ever),
                SCENARIO(one_that_is_late_keeps_nobody_from_its_core),
                SCENARIO(a_loop_that_was_away_gives_time_to_begin), SCENARIO(the_loop_sleeps_no_longer_than_it_refuses),
                SCENARIO(one_that_was_evicted_waits_no_longer_than_start_us))
