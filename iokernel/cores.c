@@ -151,7 +151,7 @@ int io_allot(struct cl_io *io, struct io_app *app, const struct cl_io_app_config
         m->state->cpu = -1;         /* nobody reads it before the application is answered */
         m->state->hot = 0;
         m->pinned = -1;
-        m->account_fd = m->status_fd = -1;
+        m->account_fd = m->status_fd = m->tasks_fd = -1;
         m->signals.shared = &lines[k].signals;
         app->kthreads[k].sampled = false;
     }

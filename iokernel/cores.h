@@ -68,6 +68,7 @@ struct io_member {
     uint32_t slot, grant;           /* grant: as in state */
     int32_t tid;                    /* 0: not told yet */
     int account_fd, status_fd;      /* thread.c; -1: none. Controlling thread, but for reading */
+    int tasks_fd;                   /* of its process; the same */
     int32_t pinned;                 /* CPU that we bound it to, or tried to; -1: unknown */
     bool bound;                     /* it was, as far as we know */
     bool usable;                    /* as of the last decision: could be given a core */
@@ -165,6 +166,8 @@ struct io_core {
     struct io_kthread
         *dying; /* an old owner that may be in the way, or threads beside it, as they were killed, or NULL */
     uint64_t next_kick;
+    uint32_t kicked; /* threads that exit, among those looked at since */
+    bool kicking;    /* some are yet to be looked at */
     struct io_spare spare;
     struct io_stamps stamps; /* of the last hand-over, see struct cl_io_move */
     uint64_t accounted;      /* up to when; 0: being changed, see io_core_account. Writer: loop; readers: anybody */

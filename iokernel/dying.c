@@ -16,7 +16,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -29,6 +28,7 @@
 #define NAME 2
 #define FLAGS 9
 #define PENDING 31
+#define LONGEST_ENTRY 32 /* bytes, of a directory of numbers */
 
 /* As getdents64(2) fills it. */
 struct entry {
@@ -46,18 +46,14 @@ static uint64_t field(const char *text, unsigned n)
     return at ? strtoull(at, NULL, 10) : 0;
 }
 
-static int open_tasks(const struct io_app *app)
-{
-    char path[32];
-    snprintf(path, sizeof path, "/proc/%d/task", app->cores.pid);
-    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
-
 /* Whether a thread exits, or will as soon as it runs. */
 static bool exits(int tasks, const char *tid)
 {
+    static const char file[] = "/stat";
     char path[32], text[1024];
-    snprintf(path, sizeof path, "%.15s/stat", tid);
+    size_t length = strnlen(tid, sizeof path - sizeof file);
+    memcpy(path, tid, length);
+    memcpy(path + length, file, sizeof file);
     int fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0)
@@ -69,22 +65,19 @@ static bool exits(int tasks, const char *tid)
 /* That one thread has ended or exits, which takes a few us to find out; all of them take as many times that. */
 static bool may_be_dying(const struct io_kthread *k)
 {
-    char tid[16];
-    int tasks = k->member.dead ? -1 : open_tasks(k->app);
-    snprintf(tid, sizeof tid, "%d", k->member.tid);
-    bool so = k->member.dead || exits(tasks, tid);
-    if (tasks >= 0)
-        close(tasks);
-    return so;
+    char text[16] = {0}, *tid = text + sizeof text - 1;
+    for (int32_t left = k->member.tid; left > 0; left /= 10)
+        *--tid = (char)('0' + left % 10);
+    return k->member.dead || exits(k->member.tasks_fd, tid);
 }
 
-/* All that exit give way. Returns how many there are, of those that fit. */
-static unsigned kick(struct io_loop *loop, const struct io_app *app)
+/* Of the next threads those that exit give way; *last: there are no more. Returns how many there were. */
+static unsigned kick_some(struct io_loop *loop, int tasks, bool *last)
 {
-    _Alignas(struct entry) char entries[4096]; /* 128 threads or so */
+    _Alignas(struct entry) char entries[16 * LONGEST_ENTRY];
     unsigned found = 0;
-    int tasks = open_tasks(app);
-    long n = tasks < 0 ? 0 : syscall(SYS_getdents64, tasks, entries, sizeof entries);
+    long n = syscall(SYS_getdents64, tasks, entries, sizeof entries);
+    *last = n + LONGEST_ENTRY <= (long)sizeof entries;
     for (long at = 0; at < n;) {
         const struct entry *e = (const struct entry *)(entries + at);
         int tid = atoi(e->name); /* 0: one of the two that are no threads */
@@ -95,10 +88,8 @@ static unsigned kick(struct io_loop *loop, const struct io_app *app)
         setpriority(PRIO_PROCESS, (id_t)tid, cl_max(getpriority(PRIO_PROCESS, (id_t)tid) + 1, 20 - MOST_KICKS));
         found++;
     }
-    if (tasks >= 0)
-        close(tasks);
-    io_count(loop->stats.syscalls, 3 + 6 * found);
-    io_count(loop->cores.stats.syscalls, 3 + 6 * found);
+    io_count(loop->stats.syscalls, 1 + 6 * found);
+    io_count(loop->cores.stats.syscalls, 1 + 6 * found);
     return found;
 }
 
@@ -106,17 +97,28 @@ void io_dying_begin(const struct io_loop *loop, struct io_core *core, uint64_t n
 {
     core->dying = core->from;
     core->kicks = 0;
+    core->kicking = false;
     core->next_kick =
         core->from->member.dead ? now : now + loop->cores.ask; /* who was demoted only now goes by itself */
 }
 
+/* Of a process with many threads, sixteen or so in a round: the loop has others to serve. */
 void io_dying_round(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     if ((int64_t)(now - core->next_kick) < 0)
         return;
-    unsigned found = may_be_dying(core->dying) ? kick(loop, core->dying->app) : 0;
-    io_count(loop->cores.stats.dying, core->kicks == 0 ? found : 0);
+    bool last = true;
+    if (!core->kicking) {
+        core->kicked = 0;
+        core->kicking = may_be_dying(core->dying) && lseek(core->dying->member.tasks_fd, 0, SEEK_SET) == 0;
+    }
+    if (core->kicking)
+        core->kicked += kick_some(loop, core->dying->member.tasks_fd, &last);
+    if (!last)
+        return;
+    io_count(loop->cores.stats.dying, core->kicks == 0 ? core->kicked : 0);
+    core->kicking = false;
     core->next_kick = now + loop->cores.ask;
-    if (found == 0 || ++core->kicks == MOST_KICKS)
+    if (core->kicked == 0 || ++core->kicks == MOST_KICKS)
         core->dying = NULL;
 }

@@ -77,19 +77,25 @@ static int open_of(const struct io_kthread *k, const char *file)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
+static void close_of(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
 void io_thread_open(struct io_kthread *k)
 {
     k->member.account_fd = open_of(k, "schedstat");
     k->member.status_fd = open_of(k, "status");
+    k->member.tasks_fd = open_of(k, "..");
 }
 
 void io_thread_close(struct io_kthread *k)
 {
-    if (k->member.account_fd >= 0)
-        close(k->member.account_fd);
-    if (k->member.status_fd >= 0)
-        close(k->member.status_fd);
-    k->member.account_fd = k->member.status_fd = -1;
+    close_of(&k->member.account_fd);
+    close_of(&k->member.status_fd);
+    close_of(&k->member.tasks_fd);
 }
 
 /* The whole of a file, as text. False: it cannot be read; its thread is gone, as a rule. */

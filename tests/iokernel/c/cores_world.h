@@ -162,6 +162,9 @@ static inline void end_thread(struct kthread *k)
     sched_setscheduler(k->tid, SCHED_OTHER, &(struct sched_param){0});
     sem_post(&k->may_end);
     pthread_join(k->thread, NULL);
+    while (syscall(SYS_tgkill, getpid(), k->tid, 0) ==
+           0) /* the kernel says so a little earlier than the thread is gone */
+        sched_yield();
 }
 
 struct setting { /* of a world; 0: what cl_io_config says */
