@@ -56,23 +56,22 @@ def test_a_node_that_cannot_start_says_why(session: Session, tmp_path: Path) -> 
         group.start(2, election_ms=200)
 
 
-def first_answered(slot: Callable[[], raft.Slot]) -> raft.Slot:
-    """Of slots one after the other: on a busy machine a short one may pass without an answer."""
+def answered_and_led(slot: Callable[[], raft.Slot]) -> None:
+    """One of several slots: on a busy machine a short one may pass without an answer, or end between two leaders."""
     for _ in range(20):
-        if (got := slot()).n > 0:
-            return got
-    pytest.fail("no put was answered in twenty slots")
+        got = slot()
+        if got.n > 0 and got.extra is not None and got.extra["leader_at_end"] in NODES:
+            return
+    pytest.fail("of twenty slots none had answers, and a leader at its end")
 
 
 @pytest.mark.parametrize("clients", [0, 2])
 def test_puts_are_answered(session: Session, clients: int) -> None:
-    slot = first_answered(lambda: raft.ours_slot(session.two_cores, None, clients, 0.5))
-    assert slot.extra is not None
-    assert slot.extra["leader_at_end"] in (0, 1, 2, 3)  # 1 is preferred; a busy machine may have others lead, or none
+    answered_and_led(lambda: raft.ours_slot(session.two_cores, None, clients, 0.5))
 
 
 def test_durable_puts_are_answered_where_the_kernel_shares_the_core(session: Session, tmp_path: Path) -> None:
-    first_answered(lambda: raft.ours_slot(session.two_cores, tmp_path, 2, 0.3, managed=False))
+    answered_and_led(lambda: raft.ours_slot(session.two_cores, tmp_path, 2, 0.3, managed=False))
 
 
 def test_nodes_make_snapshots_as_often_as_told(session: Session, tmp_path: Path) -> None:
