@@ -148,7 +148,7 @@ static void the_new_owner_of_a_dead_one_is_woken_at_once(void)
     CHECK(pthread_create(&thread, NULL, wait_for_grant, &one) == 0);
     while (sem_wait(&one.thread.born) < 0)
         continue;
-    await_sleep(&one.thread);
+    await_sleep(one.thread.tid);
     end_thread(p.b);
     run(&p.w, ASK_US * US);
     CHECK(stats_of(&p.w).interrupted == 0);

@@ -6,6 +6,7 @@
 #include "../../../iokernel/iokernel.h"
 #include "../../../runtime/net.h"
 #include "scenarios.h"
+#include "tests/support/c/asleep.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -110,21 +111,6 @@ static inline void *sleeper(void *arg)
     }
 }
 
-/* k's thread is told to wait, and is on its way there, perhaps without the CPU: wait until it does. */
-static inline void await_sleep(const struct kthread *k)
-{
-    char path[64], text[256];
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", k->tid);
-    for (;;) {
-        FILE *f = fopen(path, "r");
-        CHECK(f && fgets(text, sizeof text, f));
-        fclose(f);
-        if (strstr(text, ") S "))
-            return;
-        sched_yield();
-    }
-}
-
 /* Have k's thread use the CPU for so long, which takes that long by the clock of the wall. */
 static inline void burn(struct kthread *k, uint64_t ns)
 {
@@ -133,7 +119,7 @@ static inline void burn(struct kthread *k, uint64_t ns)
     while (sem_wait(&k->born) < 0)
         continue;
     k->burn_ns = 0;
-    await_sleep(k);
+    await_sleep(k->tid);
 }
 
 /* Have k's thread use the CPU, or wait for it, until end_spin. */
@@ -265,7 +251,7 @@ static inline struct app *app_at(struct world *w, uint32_t at, struct wish wish)
         sem_init(&k->may_end, 0, 0);
         CHECK(pthread_create(&k->thread, NULL, sleeper, k) == 0);
         sem_wait(&k->born);
-        await_sleep(k);
+        await_sleep(k->tid);
     }
     if (!wish.mute)
         tell_threads(w, a);

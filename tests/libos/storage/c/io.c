@@ -5,6 +5,8 @@
 #include "../../sched/c/check.h"
 #include "../../sched/c/fake_iokernel.h"
 
+#include "tests/support/c/asleep.h"
+
 #include "drivers/blk_fault.h"
 #include "drivers/blk_file.h"
 #include "drivers/blk_memory.h"
@@ -281,12 +283,22 @@ static void managed_read(void *arg)
     cl_store_release(&managed_done, cl_load_relaxed(&managed_done) + 1);
 }
 
+/* Whose core was taken may run on until it looks, and look at its device once more. Who is seen to sleep after that does not get up
+ * without a grant. */
+static void managed_rests(struct fake *fake, unsigned k)
+{
+    cl_fence_seq_cst(); /* the owner's word before the look at the park word */
+    UNTIL(fake_is_parked(fake, k) || fake_is_aside(fake, k));
+    await_sleep(fake->kthreads.tids[k]);
+}
+
 static void managed_round(struct fake *fake, unsigned to)
 {
     struct cl_signals *signals = &fake_lines(fake, 0)->signals;
     uint32_t help, before = cl_load_relaxed(&managed_done);
     fake_give(fake, 0, 0);
     UNTIL(fake_runs(fake, 0) || fake_is_parked(fake, 0));
+    managed_rests(fake, 1); /* the core was its own the time before, and so would be what is spawned */
     CHECK_EQ(cl_sched_spawn(sched, managed_read, NULL), 0);
     help = cl_load_relaxed(&fake_lines(fake, 0)->help);
     fake_give(fake, 0, 0); /* it may have parked before */
@@ -294,6 +306,7 @@ static void managed_round(struct fake *fake, unsigned to)
     UNTIL(cl_load_acquire(&signals->storage_done) != cl_load_acquire(&signals->storage_seen));
     UNTIL(cl_load_relaxed(&fake_lines(fake, 0)->help) != help && fake_is_parked(fake, 0));
     fake_take(fake, 0, 0);
+    managed_rests(fake, 0);
     CHECK_EQ(cl_load_relaxed(&managed_done), before);
     cl_store_release(&managed_now, cl_load_relaxed(&managed_now) + 1000);
     while (cl_load_acquire(&managed_done) == before) {

@@ -1,0 +1,26 @@
+/* Whether another thread of the test sleeps. */
+#ifndef TESTS_ASLEEP_H
+#define TESTS_ASLEEP_H
+
+#include "check.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The thread `tid` of this process is told to wait, and is on its way there, perhaps without the CPU: wait until it does. */
+static inline void await_sleep(int tid)
+{
+    char path[64], text[256];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+    for (;;) {
+        FILE *f = fopen(path, "r");
+        CHECK(f && fgets(text, sizeof text, f));
+        fclose(f);
+        if (strstr(text, ") S "))
+            return;
+        sched_yield();
+    }
+}
+
+#endif
