@@ -62,8 +62,7 @@ static void found(struct io_loop *loop, struct io_core *core, uint64_t now)
     c->urgent = true;
     io_count(c->stats.blocked, 1);
     io_count(k->app->cores.stats.blocked, 1);
-    uint32_t owner = k->member.slot + 1;
-    io_cores_log(loop, now, core, owner, owner, CL_IO_LOG_BLOCKED, core->step);
+    io_move_note(loop, core, CL_IO_LOG_BLOCKED, now);
 }
 
 static void look_at_owner(struct io_loop *loop, struct io_core *core, uint64_t now)

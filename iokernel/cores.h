@@ -3,7 +3,10 @@
  *   signals.c    what waits in a kthread, and for how long
  *   look.c       what an application has to do: demand, table
  *   allocate.c   decides: policy, which kthread gets which core
- *   move.c       carries it out: owner, ask, interrupt, evict
+ *   move.c       carries it out: owner, words, end
+ *   steps.c      makes an old owner let go: ask, interrupt, evict; and gives up a new one that does not begin
+ *   hot.c        who waits for a core hot
+ *   flows.c      which kthreads an application's flows go to
  *   spare.c      finds old owners that did not have the CPU for the time of a step
  *   dying.c      has threads that exit give way to a new owner
  *   blocked.c    finds owners that sleep in the kernel, or were stopped
@@ -240,20 +243,39 @@ bool io_move_wake(struct io_loop *loop, struct io_kthread *k, uint64_t now);
 bool io_moves_poll(struct io_loop *loop, uint64_t now);
 /* Take a core from its owner, for nobody. */
 void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, uint64_t now);
-/* k says that it runs, and has no core: it must leave `core`, of which no move is under way. */
-void io_move_oust(struct io_loop *loop, struct io_core *core, struct io_kthread *k);
 /* The old owner need not be waited for any more. */
 void io_move_forget(struct io_core *core);
-/* False: it is dead. */
-bool io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_core *off);
 /* Whether the core may be given to another: its last move has ended, or all three steps of it have been taken. */
 bool io_core_settled(const struct io_core *core);
+void io_move_set_moving(struct io_cores *c, struct io_core *core, bool moving);
+/* An entry of the log that does not change the owner. */
+void io_move_note(struct io_loop *loop, const struct io_core *core, unsigned what, uint64_t now);
+/* Store the look bit that follows from why it should be set. */
+void io_look(struct io_kthread *k);
+void io_look_move(struct io_kthread *k, bool on);
+void io_end_quantum(struct io_cores *c, struct io_kthread *k);
+
+/* steps.c */
+void io_steps_begin(struct io_core *core);
+/* A step's time is over. Returns whether the core came free. */
+bool io_steps_escalate(struct io_loop *loop, struct io_core *core, uint64_t now);
+void io_step_ask(struct io_loop *loop, struct io_core *core);
+void io_step_evict(struct io_loop *loop, struct io_core *core, uint64_t now);
+void io_step_evict_unless_spared(struct io_loop *loop, struct io_core *core, uint64_t now);
+/* k says that it runs, and has no core: it must leave `core`, of which no move is under way. */
+void io_move_oust(struct io_loop *loop, struct io_core *core, struct io_kthread *k);
+/* False: it is dead. */
+bool io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_core *off);
+
+/* hot.c */
+/* `core` goes from one (NULL: nobody) to the other. */
+void io_core_heat(const struct io_cores *c, struct io_core *core, struct io_kthread *to, struct io_kthread *from,
+                  uint64_t now);
 void io_core_cool(struct io_core *core);
 /* Without a word to them: the application goes. */
 void io_core_cool_app(struct io_core *core, const struct io_app *app);
-/* Store the look bit that follows from why it should be set. */
-void io_look(struct io_kthread *k);
-void io_end_quantum(struct io_cores *c, struct io_kthread *k);
+
+/* flows.c */
 /* Spread flows over the kthreads that have cores and do not sleep in the kernel. */
 void io_steer(struct io_loop *loop, struct io_app *app);
 

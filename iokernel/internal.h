@@ -223,6 +223,18 @@ static inline const struct cl_arena_kthread *io_lines_of(const struct io_kthread
     return cl_container_of(k->member.signals.shared, const struct cl_arena_kthread, signals);
 }
 
+/* As in cl_state_core.owner; NULL: nobody. */
+static inline uint32_t io_owner_word(const struct io_kthread *k)
+{
+    return k ? k->member.slot + 1 : 0;
+}
+
+/* The old owner has not stepped aside. */
+static inline bool io_in_the_way(const struct io_core *core)
+{
+    return core->from && io_park_of(core->from) == CL_KTHREAD_RUNNING;
+}
+
 /* The owner runs, or is on its way. One that sleeps in the kernel says so, and does not. */
 static inline bool io_core_has_work(const struct io_core *core)
 {

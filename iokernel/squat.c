@@ -1,6 +1,6 @@
 /* Kthreads that use a core which is not theirs.
  *
- * The steps of a move (move.c) end when the old owner says that it is out of the way. One that says so and spins on, or
+ * The steps of a move (steps.c) end when the old owner says that it is out of the way. One that says so and spins on, or
  * that says later that it runs, keeps half of the core as the kernel sees it, and the new owner is late at each turn. Here
  * no word is believed: the kernel says how long a thread ran, and the loop knows for how long it might. That is as long as
  * it had a core, or was still to be made to let go by the steps of a move, or nobody used the core that it had last; and
@@ -100,8 +100,7 @@ static void ban(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     s->bans = cl_min(s->bans + 1, MOST_DOUBLINGS);
     io_count(c->stats.squatted, 1);
     io_count(k->app->cores.stats.squatted, 1);
-    uint32_t owner = home->owner ? home->owner->member.slot + 1 : 0;
-    io_cores_log(loop, now, home, owner, owner, CL_IO_LOG_SQUATTED, home->step);
+    io_move_note(loop, home, CL_IO_LOG_SQUATTED, now);
 }
 
 /* Whether it used more than it might in a window that is over. */

@@ -24,6 +24,9 @@ OWN = {
     "SIGNALS_C": "iokernel/signals.c",
     "CORES_C": "iokernel/cores.c",
     "THREAD_C": "iokernel/thread.c",
+    "HOT_C": "iokernel/hot.c",
+    "FLOWS_C": "iokernel/flows.c",
+    "STEPS_C": "iokernel/steps.c",
     "MOVE_C": "iokernel/move.c",
     "LOOK_C": "iokernel/look.c",
     "ALLOCATE_C": "iokernel/allocate.c",
@@ -120,10 +123,10 @@ MUTANTS = {
         "asked",
     ),
     "one is forgotten and not demoted": Mutant(
-        "MOVE_C", "io_move_demote(loop, from, core)", "false", "evicted", "cuts=0 ends=3 left=2"
+        "STEPS_C", "io_move_demote(loop, from, core)", "false", "evicted", "cuts=0 ends=3 left=2"
     ),
     "a wake is not made again": Mutant(
-        "MOVE_C", "!waits_for_old || core->stage == 2", "false", "batch_dies", "cuts=0 ends=2 left=2"
+        "STEPS_C", "!waits_for_old || core->stage == 2", "false", "batch_dies", "cuts=0 ends=2 left=2"
     ),
     "a new owner is not woken": Mutant(
         "MOVE_C",
@@ -134,8 +137,8 @@ MUTANTS = {
     "an owner that parked is not woken": Mutant(
         "MOVE_C",
         "if (!io_park_is_hot(io_park_of(k)))\n        io_thread_wake(loop, k);\n"
-        "    note(loop, core, CL_IO_LOG_WOKEN, now);",
-        "note(loop, core, CL_IO_LOG_WOKEN, now);",
+        "    io_move_note(loop, core, CL_IO_LOG_WOKEN, now);",
+        "io_move_note(loop, core, CL_IO_LOG_WOKEN, now);",
         "asked",
         "cuts=1",
     ),
@@ -152,8 +155,8 @@ MUTANTS = {
     ),
     "the grant before the owner": Mutant(
         "MOVE_C",
-        "cl_store_release(&core->state->owner, slot_of(k));\n    if (k)\n        bump(k);",
-        "if (k) bump(k); cl_store_release(&core->state->owner, slot_of(k));",
+        "cl_store_release(&core->state->owner, io_owner_word(k));\n    if (k)\n        bump(k);",
+        "if (k) bump(k); cl_store_release(&core->state->owner, io_owner_word(k));",
         "asked",
         "cuts=2",  # one is between its two looks while the loop is between its two stores
     ),

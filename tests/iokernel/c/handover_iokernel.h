@@ -1,6 +1,6 @@
 /* The iokernel's side of the model: a loop with one worker core, and all of its own code that decides about the core and moves it.
  *
- * Its own: look.c, allocate.c, move.c, thread.c but for what it reads of the kernel, signals.c, wake.c, idle.c, and
+ * Its own: look.c, allocate.c, move.c, steps.c, hot.c, flows.c, thread.c but for what it reads of the kernel, signals.c, wake.c, idle.c, and
  * io_cores_remove of cores.c. The model's: the policy (latency first, or either), what comes from outside (a frame, the end
  * of a process), and the times. The clock stands still during a round; which times are over in it is a choice, made anew
  * each round, so what holds here holds for every duration. Left out: limits on system calls, statistics, the accounts of CPU
@@ -110,6 +110,15 @@ static void model_current(const struct cl_policy_host *h, struct cl_policy_setti
 #ifndef THREAD_C
 #define THREAD_C "iokernel/thread.c"
 #endif
+#ifndef HOT_C
+#define HOT_C "iokernel/hot.c"
+#endif
+#ifndef FLOWS_C
+#define FLOWS_C "iokernel/flows.c"
+#endif
+#ifndef STEPS_C
+#define STEPS_C "iokernel/steps.c"
+#endif
 #ifndef MOVE_C
 #define MOVE_C "iokernel/move.c"
 #endif
@@ -133,11 +142,12 @@ static void model_current(const struct cl_policy_host *h, struct cl_policy_setti
 #define io_signals_mark model_mark
 #define cl_policy_run model_policy
 #define cl_policy_host_current model_current
-#define slot_of move_slot_of
 #include THREAD_C
 #define io_thread_in_line model_in_line
+#include HOT_C
+#include FLOWS_C
+#include STEPS_C
 #include MOVE_C
-#undef slot_of
 #include LOOK_C
 #define act allocate_act
 #include ALLOCATE_C
