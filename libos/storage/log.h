@@ -13,7 +13,7 @@
  *   log_internal.h  the structures
  *   log_append.c    submit, flushes and when they go, acknowledgement
  *   log_view.c      what is durable: where each record lies; applying a flush, live and in recovery alike
- *   log_recover.c   open: finding the end, telling a torn tail from damage
+ *   log_recover.c   open: the flushes one after another, and where they end; log_recover.h says which other files are its steps
  *   log_confirm.c   having the device say what was acknowledged
  *   log_grow.c      taking into use what an area grew by
  *   log_super.c     the two superblocks: trim, epoch, the snapshot's commit

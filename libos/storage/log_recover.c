@@ -1,4 +1,4 @@
-/* Opening: find the newest superblock, apply the flushes behind its head one after another, and judge what ends them.
+/* Opening: take the newest superblock, apply the flushes behind its head one after another, and look for what ended them.
  *
  * The ring is read once around from the head on, in segments that are read while those before them are checked. The first
  * flush that is not whole, or is not the one that comes next, ends the log. Then the rest of the lap is searched for proof that there was
@@ -7,139 +7,16 @@
  *
  * Before the log takes appends a superblock with a higher epoch is made durable, which says where that epoch begins. Flushes that
  * were in flight at the crash and became durable behind the gap that another one left are of an older epoch: they never match. */
-#include "log_internal.h"
+#include "log_recover.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-
-/* Disks differ, and one disk from minute to minute, in whether they like 1 MiB on its way better or 4: half of the segments is 2. The
- * other half is for checking, which so never keeps the device waiting. Where flushes are large, segments are fewer and larger. */
-#define SEGMENT_LEAST (256u << 10)
-#define SEGMENT_MOST (1u << 20)
-#define SEGMENTS_LEAST 4 /* one is checked while the others are read */
-#define SEGMENTS 16
-#define ROOM_BYTES (8u << 20)
-#define LARGE_BYTES (32u << 20) /* smaller rings are read before huge pages and registering them pay */
-#define READ_TRIES 3            /* of a block alone */
-#define UNREADABLE_MOST 1024    /* blocks: with more, it is the device that fails */
-
-/* Of a superblock or a segment. If it fails it is done again block by block, so that one bad sector costs its block only. */
-struct read {
-    struct cl_log_io io;
-    struct segment *segment; /* NULL: of a superblock */
-    uint64_t left;           /* bytes behind the block that is being read alone */
-    bool alone;
-    unsigned tries; /* of that block, that failed */
-};
-
-struct segment {
-    struct read read;
-    uint8_t *base; /* flush_bytes before it: the beginning of a flush that ends in this segment */
-    uint64_t place, bytes;
-    bool waiting;
-};
-
-struct cl_log_recover {
-    enum { SUPERS, STREAM, DRAIN, MEND, EPOCH } phase;
-    struct read supers[2];
-    uint8_t *blocks; /* of the two */
-    unsigned waiting;
-    struct segment segments[SEGMENTS];
-    uint8_t *room; /* of all segments */
-    unsigned n_segments;
-    uint64_t segment_bytes;
-    unsigned current, posted, reading; /* checked next; asked for, from that one on; not there yet of those */
-    uint64_t read_place;               /* where the next segment begins */
-    uint64_t end;                      /* of the lap, or of the search */
-    uint64_t at;                       /* place of the next flush, or of the next block to look at */
-    bool searching, proof, torn;
-    bool unread; /* the flush that is bad, or what might tell whether it is damaged, cannot be read at unread_place */
-    uint64_t bad_place, beyond_place, unread_place;
-    const char *bad_why;
-    uint64_t highest_epoch;
-    uint64_t unreadable[UNREADABLE_MOST]; /* places */
-    unsigned n_unreadable;
-    struct cl_log_io mend;
-    unsigned n_mended;
-    bool mending;
-};
-
-/* Say that a block could not be read; what is taken for its content is zero. False: no more of them are put up with. */
-static bool unreadable(struct cl_log *log, const struct cl_log_io *io)
-{
-    struct cl_log_report *p = &log->report;
-    if (log->state == CL_LOG_FAILED)
-        return false;
-    if (log->blk->gone || p->unreadable_blocks == UNREADABLE_MOST) {
-        cl_log_fail(log, io->req.result, "reading %u bytes at offset %llu failed: %s%s", (unsigned)io->req.bytes,
-                    (unsigned long long)io->req.offset, strerror(-io->req.result),
-                    log->blk->gone ? "; the device answers nothing any more" : "; so did too many others");
-        return false;
-    }
-    memset(io->req.buf, 0, io->req.bytes);
-    if (p->unreadable_blocks++ == 0) {
-        p->unreadable_offset = io->req.offset;
-        p->unreadable_error = io->req.result;
-    }
-    return true;
-}
-
-/* The lowest place from `from` to before `to` at which a block could not be read; `to`: none. */
-static uint64_t unreadable_from(const struct cl_log_recover *r, uint64_t from, uint64_t to)
-{
-    for (unsigned i = 0; i < r->n_unreadable; i++)
-        if (r->unreadable[i] >= from && r->unreadable[i] < to)
-            to = r->unreadable[i];
-    return to;
-}
-
-static void read_done(struct cl_log *log, struct cl_log_io *io)
-{
-    struct read *r = (struct read *)io;
-    struct cl_log_recover *recover = log->recover;
-    uint64_t offset = io->req.offset, bytes = io->req.bytes;
-    uint8_t *buf = io->req.buf;
-    if (io->req.result == 0) {
-        log->report.read_bytes += bytes;
-        r->tries = 0;
-    } else if (log->state != CL_LOG_FAILED && !r->alone) {
-        r->alone = true;
-        r->left = bytes;
-        bytes = 0;
-    } else if (log->state != CL_LOG_FAILED && !log->blk->gone && ++r->tries < READ_TRIES) {
-        r->left += bytes;
-        bytes = 0;
-    } else if (unreadable(log, io)) {
-        r->tries = 0;
-        if (r->segment)
-            recover->unreadable[recover->n_unreadable++] = r->segment->place + (uint64_t)(buf - r->segment->base);
-        else
-            log->report.bad_superblocks |= 1u << (offset / CL_LOG_BLOCK_BYTES);
-    }
-    if (!r->left || log->state == CL_LOG_FAILED) {
-        if (r->segment) {
-            r->segment->waiting = false;
-            recover->reading--;
-        } else {
-            recover->waiting--;
-        }
-        return;
-    }
-    r->left -= CL_LOG_BLOCK_BYTES;
-    cl_log_post(log, io, CL_BLK_READ, 0, offset + bytes, buf + bytes, CL_LOG_BLOCK_BYTES);
-}
 
 int cl_log_recover_start(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover = calloc(1, sizeof *r);
     if (!r || !(r->blocks = cl_log_blocks(2 * CL_LOG_BLOCK_BYTES)))
         return -ENOMEM;
-    for (unsigned i = 0; i < 2; i++) {
-        r->supers[i].io.complete = read_done;
-        cl_log_post(log, &r->supers[i].io, CL_BLK_READ, 0, i * CL_LOG_BLOCK_BYTES, r->blocks + i * CL_LOG_BLOCK_BYTES,
-                    CL_LOG_BLOCK_BYTES);
-    }
-    r->waiting = 2;
+    cl_log_read_supers(log);
     return 0;
 }
 
@@ -147,86 +24,10 @@ void cl_log_recover_free(struct cl_log *log)
 {
     if (!log->recover)
         return;
-    cl_log_forget(log, log->recover->room);
-    free(log->recover->room);
+    cl_log_lap_free(log);
     free(log->recover->blocks);
     free(log->recover);
     log->recover = NULL;
-}
-
-/* Whether a superblock's fields make sense together: checksums say that we wrote it, this that it is of this area. */
-static bool fits(const struct cl_log *log, const struct cl_log_disk_super *s)
-{
-    uint64_t mask = CL_LOG_BLOCK_BYTES - 1;
-    return s->area_bytes <= log->blk->bytes && s->flush_bytes >= CL_LOG_FLUSH_LEAST &&
-           s->flush_bytes <= CL_LOG_FLUSH_MOST && !((s->flush_bytes | s->ring_offset | s->ring_bytes) & mask) &&
-           s->ring_bytes >= (uint64_t)CL_LOG_RING_FLUSHES * s->flush_bytes && s->ring_offset <= s->area_bytes &&
-           s->ring_bytes <= s->area_bytes - s->ring_offset && s->meta_bytes <= CL_LOG_META_BYTES &&
-           !((s->snapshot_offset | s->snapshot_bytes | s->head_place) & mask) &&
-           s->snapshot_bytes <= s->ring_offset / 2 && s->snapshot_offset + 2 * s->snapshot_bytes <= s->ring_offset &&
-           s->snapshot_length <= s->snapshot_bytes && s->first_index && s->next_index && s->head_lsn &&
-           s->head_lsn <= s->durable_lsn + 1 && s->ring_shift <= s->head_place && !(s->ring_shift & mask) &&
-           (s->version == CL_LOG_VERSION_GROWN || s->ring_shift == 0);
-}
-
-/* Why a superblock is not whole. NULL: it is. */
-static const char *what_is_wrong(const struct cl_log *log, const struct cl_log_disk_super *s, unsigned i, bool zero)
-{
-    if (log->report.bad_superblocks >> i & 1)
-        return "it cannot be read";
-    if (zero)
-        return "it is zero";
-    if (s->magic != CL_LOG_SUPER_MAGIC)
-        return "it is something else";
-    if (s->crc != cl_log_super_crc(s))
-        return "its checksum is wrong";
-    return (s->generation & 1) != i ? "it belongs in the other place" : NULL;
-}
-
-/* The newer of the whole superblocks; NULL: the log has failed. */
-static const struct cl_log_disk_super *choose(struct cl_log *log)
-{
-    static const struct cl_log_disk_super zeros;
-    const struct cl_log_disk_super *best = NULL;
-    const char *why[2];
-    bool zero[2];
-    for (unsigned i = 0; i < 2; i++) {
-        const struct cl_log_disk_super *s = (const void *)(log->recover->blocks + i * CL_LOG_BLOCK_BYTES);
-        zero[i] = !(log->report.bad_superblocks >> i & 1) && memcmp(s, &zeros, sizeof zeros) == 0;
-        if ((why[i] = what_is_wrong(log, s, i, zero[i]))) {
-            log->report.bad_superblocks |= 1u << i;
-            continue;
-        }
-        if (s->version != CL_LOG_VERSION && s->version != CL_LOG_VERSION_GROWN) {
-            cl_log_fail(
-                log, -EPROTO,
-                "the superblock at offset %u is of format version %u, and this program knows versions %u and %u",
-                i * CL_LOG_BLOCK_BYTES, s->version, CL_LOG_VERSION, CL_LOG_VERSION_GROWN);
-            return NULL;
-        }
-        if (s->area_bytes <= log->blk->bytes && !fits(log, s)) {
-            cl_log_fail(log, -EINVAL, "the fields of the superblock at offset %u contradict each other",
-                        i * CL_LOG_BLOCK_BYTES);
-            return NULL;
-        }
-        if (s->area_bytes > log->blk->bytes) {
-            cl_log_fail(log, -EBADMSG,
-                        "it was cut short: it ends at offset %llu, and by the superblock at offset %u it is %llu bytes "
-                        "long",
-                        (unsigned long long)log->blk->bytes, i * CL_LOG_BLOCK_BYTES, (unsigned long long)s->area_bytes);
-            return NULL;
-        }
-        if (!best || s->generation > best->generation)
-            best = s;
-    }
-    if (!best)
-        cl_log_fail(log, -EBADMSG, "%sneither of the superblocks is whole: at offset 0 (%s) and at offset %u (%s)%s%s",
-                    zero[0] && zero[1] ? "there is no log: " : "", why[0], CL_LOG_BLOCK_BYTES, why[1],
-                    log->report.unreadable_blocks ? ": " : "",
-                    log->report.unreadable_blocks ? strerror(-log->report.unreadable_error) : "");
-    else if (best->generation == 2 && zero[1])
-        log->report.bad_superblocks = 0; /* as cl_log_format leaves it */
-    return best;
 }
 
 static int adopt(struct cl_log *log, const struct cl_log_disk_super *s)
@@ -250,43 +51,7 @@ static int adopt(struct cl_log *log, const struct cl_log_disk_super *s)
     r->highest_epoch = s->epoch;
     r->at = r->read_place = s->head_place;
     r->end = s->head_place + s->ring_bytes;
-    bool large = s->ring_bytes >= LARGE_BYTES;
-    r->segment_bytes = cl_min(cl_max(s->flush_bytes, SEGMENT_LEAST), SEGMENT_MOST);
-    uint64_t each = s->flush_bytes + r->segment_bytes, needed = s->ring_bytes / r->segment_bytes + 2;
-    r->n_segments = (unsigned)cl_min(cl_max(cl_min(ROOM_BYTES / each, needed), (uint64_t)SEGMENTS_LEAST), SEGMENTS);
-    r->room = large ? cl_log_large_blocks(r->n_segments * each) : cl_log_blocks(r->n_segments * each);
-    if (!r->room)
-        return -ENOMEM;
-    for (unsigned i = 0; i < r->n_segments; i++)
-        r->segments[i].base = r->room + i * each + s->flush_bytes;
-    if (large)
-        cl_log_register(log, r->room, r->n_segments * each); /* if it is refused reads cost more, that is all */
-    return 0;
-}
-
-/* Send the read of the next segment, up to the end of the ring or of the lap. */
-static void read_next(struct cl_log *log, struct segment *g)
-{
-    struct cl_log_recover *r = log->recover;
-    uint64_t left = log->ring_bytes - (r->read_place - log->ring_shift) % log->ring_bytes;
-    g->place = r->read_place;
-    g->bytes = cl_min(cl_min(left, r->end - r->read_place), r->segment_bytes);
-    g->waiting = true;
-    g->read = (struct read){.io.complete = read_done, .segment = g};
-    cl_log_post(log, &g->read.io, CL_BLK_READ, 0, cl_log_offset_of(log, g->place), g->base, g->bytes);
-    r->read_place += g->bytes;
-    r->posted++;
-    r->reading++;
-}
-
-/* Keep the device busy. The segment before the current one stays: a flush may begin in it that ends in the current one. */
-static void read_ahead(struct cl_log *log)
-{
-    struct cl_log_recover *r = log->recover;
-    unsigned most = cl_max(r->n_segments / 2, SEGMENTS_LEAST - 1u);
-    while (r->reading < most && r->posted < r->n_segments - 1 && r->read_place < r->end)
-        read_next(log, &r->segments[(r->current + r->posted) % r->n_segments]);
-    cl_log_doorbell(log);
+    return cl_log_lap_start(log);
 }
 
 /* Why a header is not that of the next flush; NULL: it is. */
@@ -306,11 +71,6 @@ static const char *unexpected(const struct cl_log *log, const struct cl_log_disk
     if ((place - log->ring_shift) % log->ring_bytes + cl_log_round(h->bytes) > log->ring_bytes)
         return "the flush runs past the end of the ring";
     return NULL;
-}
-
-static const uint8_t *at_place(const struct segment *g, uint64_t place)
-{
-    return g->base + (int64_t)(place - g->place);
 }
 
 /* Whether what lies there is a bad copy of the next flush's header, and not a good one of an earlier time or another log. */
@@ -333,7 +93,7 @@ static void end_at(struct cl_log *log, const struct cl_log_disk_flush *h, const 
     r->torn = in_flush || remains(log, h, r->at);
     r->proof = lsn < s->epoch_lsn || lsn <= s->durable_lsn;
     uint64_t end = r->at + (in_flush ? cl_log_round(h->bytes) : CL_LOG_BLOCK_BYTES);
-    r->unread_place = unreadable_from(r, r->at, end);
+    r->unread_place = cl_log_unreadable_from(r, r->at, end);
     r->unread = r->unread_place < end;
     r->searching = true;
     if (log->config.search_bytes)
@@ -346,12 +106,12 @@ static void end_at(struct cl_log *log, const struct cl_log_disk_flush *h, const 
 }
 
 /* Apply the flushes of a segment. False: the rest of it belongs to one that ends in the next segment, or nothing is left. */
-static void scan(struct cl_log *log, const struct segment *g)
+static void scan(struct cl_log *log, const struct cl_log_segment *g)
 {
     struct cl_log_recover *r = log->recover;
     uint64_t seg_end = g->place + g->bytes;
     while (r->at < seg_end && r->at < r->end) {
-        const struct cl_log_disk_flush *h = (const struct cl_log_disk_flush *)at_place(g, r->at);
+        const struct cl_log_disk_flush *h = (const struct cl_log_disk_flush *)cl_log_at_place(g, r->at);
         const char *why = unexpected(log, h, r->at);
         uint64_t in_flush = 0;
         if (!why && r->at + cl_log_round(h->bytes) > seg_end && seg_end < r->end)
@@ -378,13 +138,13 @@ static void scan(struct cl_log *log, const struct segment *g)
 }
 
 /* Look in a segment for what proves that the log went on behind the bad flush. */
-static void search(struct cl_log *log, const struct segment *g)
+static void search(struct cl_log *log, const struct cl_log_segment *g)
 {
     struct cl_log_recover *r = log->recover;
     const struct cl_log_disk_super *s = &log->super.now;
     uint64_t seg_end = cl_min(g->place + g->bytes, r->end), lsn = log->view.lsn + 1;
     for (; r->at < seg_end; r->at += CL_LOG_BLOCK_BYTES) {
-        const struct cl_log_disk_flush *h = (const struct cl_log_disk_flush *)at_place(g, r->at);
+        const struct cl_log_disk_flush *h = (const struct cl_log_disk_flush *)cl_log_at_place(g, r->at);
         if (h->lsn < lsn || h->epoch < s->epoch || h->place != r->at ||
             !cl_log_flush_ours(log, h, cl_log_offset_of(log, r->at)))
             continue;
@@ -400,92 +160,11 @@ static void search(struct cl_log *log, const struct segment *g)
     }
 }
 
-/* The superblock promises records from first_index on: what the flushes begin with must not be later. Nothing that we write looks like
- * this, but what is given out has to be there. */
-static void check_beginning(struct cl_log *log)
-{
-    struct cl_log_recover *r = log->recover;
-    struct cl_log_view *v = &log->view;
-    uint64_t have = v->begin < v->end ? v->spans[v->begin].first_index : v->next_index;
-    if (have <= v->first_index)
-        return;
-    if (!r->proof) {
-        r->proof = true;
-        r->bad_why = "the records from there on are missing";
-        log->report.bad_offset = cl_log_offset_of(log, log->super.now.head_place);
-    }
-    v->first_index = have;
-}
-
-/* A block that cannot be read ended the log, or may hide what proves that a torn flush is damaged: that is not told apart in silence. */
-static void judge_unreadable(struct cl_log *log)
-{
-    struct cl_log_recover *r = log->recover;
-    struct cl_log_report *p = &log->report;
-    if (!r->unread && r->torn && !r->proof) {
-        r->unread_place = unreadable_from(r, r->bad_place, r->end);
-        r->unread = r->unread_place < r->end;
-    }
-    if (!r->unread)
-        return;
-    r->proof = true;
-    p->unreadable_offset = cl_log_offset_of(log, r->unread_place);
-    if (r->unread_place >= r->bad_place && r->unread_place - r->bad_place < log->flush_bytes)
-        p->bad_offset = p->unreadable_offset;
-}
-
-static void judge(struct cl_log *log)
-{
-    struct cl_log_recover *r = log->recover;
-    struct cl_log_report *p = &log->report;
-    const struct cl_log_disk_super *s = &log->super.now;
-    struct cl_log_view *v = &log->view;
-    v->next_index = cl_max(v->next_index, v->first_index);
-    check_beginning(log);
-    judge_unreadable(log);
-    p->tail = r->proof ? CL_LOG_TAIL_DAMAGED : r->torn ? CL_LOG_TAIL_TORN : CL_LOG_TAIL_CLEAN;
-    if (p->tail == CL_LOG_TAIL_CLEAN)
-        p->bad_offset = 0;
-    p->area_id = log->area_id;
-    p->epoch = s->epoch;
-    p->last_flush = v->lsn;
-    p->last_offset = cl_log_offset_of(log, v->end_place);
-    p->bad_index = p->tail == CL_LOG_TAIL_CLEAN ? 0 : v->next_index;
-    p->acknowledged_index = cl_max(p->acknowledged_index, s->durable_index);
-    p->first_index = v->first_index;
-    p->next_index = v->next_index;
-    if (p->tail == CL_LOG_TAIL_TORN)
-        snprintf(
-            p->why, sizeof p->why,
-            "the last flush is torn at offset %llu, where index %llu was to come: %s; nothing says that it had been "
-            "acknowledged",
-            (unsigned long long)p->bad_offset, (unsigned long long)p->bad_index, r->bad_why);
-    if (p->tail == CL_LOG_TAIL_DAMAGED && r->unread)
-        snprintf(
-            p->why, sizeof p->why,
-            "the block at offset %llu cannot be read: %s; index %llu was to come at offset %llu, and what had been "
-            "acknowledged from there on is not known",
-            (unsigned long long)p->unreadable_offset, strerror(-p->unreadable_error), (unsigned long long)p->bad_index,
-            (unsigned long long)cl_log_offset_of(log, r->bad_place));
-    else if (p->tail == CL_LOG_TAIL_DAMAGED && p->beyond_offset)
-        snprintf(
-            p->why, sizeof p->why,
-            "damage at offset %llu, where index %llu was to come: %s; the flush at offset %llu was written after it "
-            "had been acknowledged",
-            (unsigned long long)p->bad_offset, (unsigned long long)p->bad_index, r->bad_why,
-            (unsigned long long)p->beyond_offset);
-    else if (p->tail == CL_LOG_TAIL_DAMAGED)
-        snprintf(p->why, sizeof p->why,
-                 "damage at offset %llu, where index %llu was to come: %s; the superblock says that it had been "
-                 "acknowledged",
-                 (unsigned long long)p->bad_offset, (unsigned long long)p->bad_index, r->bad_why);
-}
-
 /* All is read: refuse, or begin a new epoch. */
 static void conclude(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover;
-    judge(log);
+    cl_log_judge(log);
     if (log->report.tail == CL_LOG_TAIL_DAMAGED && log->config.on_damage == CL_LOG_REFUSE) {
         cl_log_fail(log, -EBADMSG, "%.*s", CL_LOG_WHY_BYTES - 1, log->report.why);
         return;
@@ -500,7 +179,7 @@ static void conclude(struct cl_log *log)
         cl_log_fail(log, -ENOMEM, "no memory for %u flushes of %u bytes", log->n_flushes, log->flush_bytes);
         return;
     }
-    r->phase = log->config.on_damage == CL_LOG_READ_ONLY ? EPOCH : MEND;
+    r->phase = log->config.on_damage == CL_LOG_READ_ONLY ? CL_LOG_EPOCH : CL_LOG_MEND;
 }
 
 static void mended(struct cl_log *log, struct cl_log_io *io)
@@ -532,7 +211,7 @@ static bool mend_next(struct cl_log *log)
 
 static void begin_epoch(struct cl_log *log)
 {
-    log->recover->phase = EPOCH;
+    log->recover->phase = CL_LOG_EPOCH;
     log->super.now.epoch_lsn = log->view.lsn + 1;
     cl_log_super_want(log, NULL);
     cl_log_super_step(log);
@@ -541,10 +220,10 @@ static void begin_epoch(struct cl_log *log)
 static void stream(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover;
-    struct segment *g = &r->segments[r->current];
-    struct segment *before = &r->segments[(r->current + r->n_segments - 1) % r->n_segments];
+    struct cl_log_segment *g = &r->segments[r->current];
+    struct cl_log_segment *before = &r->segments[(r->current + r->n_segments - 1) % r->n_segments];
     if (!r->searching && r->at < g->place) /* the beginning of a flush, in the segment before */
-        memcpy(g->base - (g->place - r->at), at_place(before, r->at), g->place - r->at);
+        memcpy(g->base - (g->place - r->at), cl_log_at_place(before, r->at), g->place - r->at);
     if (!r->searching)
         scan(log, g);
     if (r->searching)
@@ -556,34 +235,34 @@ static void stream(struct cl_log *log)
 bool cl_log_recover_step(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover;
-    if (r->phase == SUPERS) {
+    if (r->phase == CL_LOG_SUPERS) {
         if (r->waiting)
             return false;
-        const struct cl_log_disk_super *s = choose(log);
+        const struct cl_log_disk_super *s = cl_log_choose(log);
         if (s && adopt(log, s))
             cl_log_fail(log, -ENOMEM, "no memory for reading the log");
         if (log->state == CL_LOG_FAILED)
             return true;
-        r->phase = STREAM;
+        r->phase = CL_LOG_STREAM;
         return true;
     }
-    if (r->phase == STREAM) {
-        read_ahead(log);
+    if (r->phase == CL_LOG_STREAM) {
+        cl_log_lap_ahead(log);
         if (r->posted && r->segments[r->current].waiting)
             return false;
         if (r->posted && r->at < r->end)
             stream(log);
         else
-            r->phase = DRAIN;
+            r->phase = CL_LOG_DRAIN;
         return true;
     }
-    if (r->phase == DRAIN) {
+    if (r->phase == CL_LOG_DRAIN) {
         if (r->reading)
             return false;
         conclude(log);
         return true;
     }
-    if (r->phase == MEND) {
+    if (r->phase == CL_LOG_MEND) {
         if (r->mending)
             return false;
         if (!mend_next(log))

@@ -255,7 +255,7 @@ MISTAKES = {
         nodes=5,
     ),
     "takes damage for a torn end": Mistake(
-        "libos/storage/log_recover.c",
+        "libos/storage/log_judge.c",
         "p->tail = r->proof ?",
         "p->tail = r->proof && log->area_id == 0 ?",
         500,
