@@ -30,13 +30,12 @@ from ..runtime.closing import Closing
 from ..runtime.errors import CorelaneError, check
 from ..runtime.paths import default_socket
 from ._native import ffi, lib
-from .log_cut import refuse_cut
+from .log_cut import SUPERBLOCKS_BYTES, refuse_cut
 from .log_group import Batch, Group, operation
 from .log_promise import Promises
 
 _ON_DAMAGE = {"refuse": lib.CL_LOG_REFUSE, "cut": lib.CL_LOG_CUT, "read-only": lib.CL_LOG_READ_ONLY}
 _TAILS = {lib.CL_LOG_TAIL_CLEAN: "clean", lib.CL_LOG_TAIL_TORN: "torn", lib.CL_LOG_TAIL_DAMAGED: "damaged"}
-SUPERBLOCKS_BYTES = 2 * 4096  # as docs/log.md says
 _SCAN_BYTES = 1 << 20
 _DAMAGED_HINT = "see `corelane log check`; opening it with on_damage='cut' gives up what follows"
 

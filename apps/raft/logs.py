@@ -18,8 +18,8 @@ from typing import Any
 from ...drivers.blk import Blk
 from ...drivers.blk_area import AreaBlk
 from ...drivers.blk_file import FileBlk, create
-from ...libos.log import SUPERBLOCKS_BYTES, format_area, format_device, format_if_new
-from ...libos.log_cut import refuse_cut
+from ...libos.log import format_area, format_device, format_if_new
+from ...libos.log_cut import SUPERBLOCKS_BYTES, refuse_cut
 from ...runtime.errors import CorelaneError, check
 from .._native import ffi, lib
 

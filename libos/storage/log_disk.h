@@ -1,4 +1,4 @@
-/* What lies on the device; docs/log.md says the same for people. Private to libos/storage, and to the fuzzer's seeds.
+/* What lies on the device; docs/log.md says the same for people. Private to libos/storage, to log_cut.py and to the fuzzer's seeds.
  *
  * The area: two superblocks, two snapshot slots, the ring of flushes, all in blocks of 4096 bytes. Little-endian.
  *
@@ -12,14 +12,16 @@
 
 #define CL_LOG_VERSION 1
 #define CL_LOG_VERSION_GROWN 2 /* the same with a ring_shift, which programs that know version 1 only would overlook */
-#define CL_LOG_SUPER_MAGIC 0x31676f6c656e6f63ull /* "conelog1" */
-#define CL_LOG_FLUSH_MAGIC 0x68736c66u           /* "flsh", exclusive-or a hash of the area's id */
+#define CL_LOG_FLUSH_MAGIC 0x68736c66u /* "flsh", exclusive-or a hash of the area's id */
 
 #define CL_LOG_FLUSH_LEAST 8192u
 #define CL_LOG_FLUSH_MOST (64u << 20)
 #define CL_LOG_RING_FLUSHES 4 /* a ring holds so many of the largest flushes at least */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-endian and is read as it lies");
+
+// cffi: begin
+#define CL_LOG_SUPER_MAGIC 0x31676f6c656e6f63ull /* "conelog1" */
 
 /* One sector at the beginning of blocks 0 and 1; the slot is generation modulo 2. The rest of the block is zero. */
 struct cl_log_disk_super {
@@ -46,6 +48,7 @@ struct cl_log_disk_super {
     uint64_t ring_shift; /* version 1: 0 */
     uint8_t rest[56];
 };
+// cffi: end
 _Static_assert(sizeof(struct cl_log_disk_super) == 512, "one sector: a crash leaves the old or the new");
 
 /* Before the records of a flush, at the beginning of a block. */
