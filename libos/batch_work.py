@@ -22,7 +22,7 @@ import select
 import threading
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..runtime.errors import CorelaneError, plain_text
@@ -218,23 +218,66 @@ def _options_of(target: Any, name: str) -> dict[str, Any]:
     return kept
 
 
-# Jobs whose uthread may still run: what it works on must stay, whatever becomes of the handle.
-_alive: set[Job] = set()
+class _Alive:
+    """Jobs whose uthread may still run: what it works on must stay, whatever becomes of the handle.
 
-
-def _let_ended_go() -> None:
-    """Take the results of jobs that have ended: one that nobody asks for keeps no frame and no descriptor for long.
-
-    Nor does one that never will, as its runtime was stopped or closed before.
+    Looking for those that have ended costs by those, and by runtimes, not by how many are at work.
     """
-    poll = select.poll()
-    left = [job for job in tuple(_alive) if job._runtime.ended]  # before the look: what ended before the stop is taken
-    events = {job._event: job for job in tuple(_alive)}
-    for event in events:
-        poll.register(event, select.POLLIN)
-    for event, _ in poll.poll(0):
-        events[event]._take()
-    _alive.difference_update(left)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_event: dict[int, Job] = {}
+        self._by_runtime: dict[Any, set[Job]] = {}
+        self._events = select.epoll()
+
+    def __contains__(self, job: object) -> bool:
+        return isinstance(job, Job) and self._by_event.get(job._event) is job
+
+    def __iter__(self) -> Iterator[Job]:
+        with self._lock:
+            return iter(list(self._by_event.values()))
+
+    def add(self, job: Job) -> None:
+        with self._lock:
+            self._events.register(job._event, select.EPOLLIN)
+            self._by_event[job._event] = job
+            self._by_runtime.setdefault(job._runtime, set()).add(job)
+
+    def discard(self, job: Job) -> None:
+        with self._lock:
+            if self._by_event.get(job._event) is not job:
+                return
+            del self._by_event[job._event]
+            self._events.unregister(job._event)  # not left to its close: a fork may have another copy of it
+            of_runtime = self._by_runtime[job._runtime]
+            of_runtime.discard(job)
+            if not of_runtime:
+                del self._by_runtime[job._runtime]
+
+    def let_ended_go(self) -> None:
+        """Take the results of jobs that have ended: one that nobody asks for keeps no frame and no descriptor for long.
+
+        Nor does one that never will, as its runtime was stopped or closed before.
+        """
+        with self._lock:  # before the look: what ended before the stop is taken
+            left = [job for runtime, jobs in self._by_runtime.items() if runtime.ended for job in jobs]
+            ended = [self._by_event[event] for event, _ in self._events.poll(0, max(1, len(self._by_event)))]
+        for job in ended:
+            job._take()
+        for job in left:
+            self.discard(job)
+
+
+_alive = _Alive()
+
+
+def _forget_alive() -> None:
+    """In the child of a fork, where no kthread is left: its jobs are to have an epoll of their own."""
+    global _alive
+    _alive = _Alive()
+
+
+os.register_at_fork(after_in_child=_forget_alive)
 
 
 class Job:
@@ -251,7 +294,7 @@ class Job:
 
     def start(self, spawn: Callable[[Any, Any], None]) -> None:
         """Spawn the uthread. Once, by Runtime.batch."""
-        _let_ended_go()
+        _alive.let_ended_go()
         function, arg = self._prepare()
         _alive.add(self)
         try:

@@ -378,10 +378,10 @@ def test_jobs_that_a_close_cut_off_are_let_go(runtime):
     with nic, end, Runtime(nic=nic, kthreads=1, address="10.0.0.1/24") as made:
         cut = [made.batch(squares, 10) for _ in range(5)]  # never started
         runtime.batch(squares, 3).result(30)
-        assert batch_work._alive.issuperset(cut)
+        assert set(batch_work._alive).issuperset(cut)
     descriptors = len(os.listdir("/proc/self/fd"))
     runtime.batch(squares, 3).result(30)
-    assert batch_work._alive.isdisjoint(cut)
+    assert set(batch_work._alive).isdisjoint(cut)
     with pytest.raises(CorelaneError, match="stopped before it ended"):
         cut[0].result(30)
     cut.clear()
@@ -399,7 +399,7 @@ def test_jobs_that_a_stop_cut_off_are_let_go(runtime):
         made.stop(0.0)
         timer.join()
         runtime.batch(squares, 3).result(30)
-        assert batch_work._alive.isdisjoint(cut)
+        assert set(batch_work._alive).isdisjoint(cut)
 
 
 def test_jobs_of_a_runtime_that_was_stopped_before_its_start_are_kept_for_it(runtime):
@@ -437,10 +437,59 @@ def test_jobs_that_nobody_asks_for_keep_nothing(runtime):
     for word in words:
         runtime.batch(release, word)
         wait_until(lambda word=word: word[0] == 1, 30)
-    wait_until(lambda: all(job._wait(0.0) for job in batch_work._alive - others), 30)
+    wait_until(lambda: all(job._wait(0.0) for job in set(batch_work._alive) - others), 30)
     runtime.batch(squares, 10).result(30)
-    assert batch_work._alive <= others
+    assert set(batch_work._alive) <= others
     assert len(os.listdir("/proc/self/fd")) <= descriptors
+
+
+class Steps:
+    """Counts the bytecodes that batch_work.py runs while it is entered."""
+
+    def __enter__(self):
+        self.count = 0
+        sys.settrace(self._call)
+        return self
+
+    def __exit__(self, *exc):
+        sys.settrace(None)
+
+    def _call(self, frame, event, arg):
+        if frame.f_code.co_filename != batch_work.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        return self._step
+
+    def _step(self, frame, event, arg):
+        self.count += event == "opcode"
+        return self._step
+
+
+def test_a_start_costs_the_same_however_many_jobs_are_at_work(runtime):
+    nic, end = memory_link((1, 1))
+    with nic, end, Runtime(nic=nic, kthreads=1, address="10.0.0.1/24") as made:
+        jobs, steps = [made.batch(squares, 10)], []  # none begins: the runtime was not started
+        for alive in (1, 201):
+            jobs += [made.batch(squares, 10) for _ in range(alive - len(jobs))]
+            with Steps() as taken:
+                jobs.append(made.batch(squares, 10))
+            steps.append(taken.count)
+        assert set(jobs) <= set(batch_work._alive)
+    assert 50 < steps[0] == steps[1]
+    runtime.batch(squares, 10).result(30)  # lets go of them
+
+
+def test_a_child_of_fork_has_none_of_its_parents_jobs(runtime):
+    """Its kthreads are not there to end them; and what it starts is not to be seen by the parent's look at its own."""
+    word = np.zeros(1, np.uint64)
+    job = runtime.batch(wait_for, word)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if not set(batch_work._alive) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert job in batch_work._alive
+    word[0] = 1
+    wait_until(job.done, 30)
 
 
 @numba.njit
