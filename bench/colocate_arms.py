@@ -56,7 +56,7 @@ class Ours:
     def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int], traffic: Traffic) -> None:
         apps = {"kv": shared.latency(), "batch": shared.batch()}
         self.made = stack.enter_context(shared.shared(cores, apps=apps, traffic=traffic, port=PORT))
-        self.made.run(["kv", "--option", f"memory_bytes={MEMORY_BYTES}"], "kv")
+        self.kv = self.made.run(["kv", "--option", f"memory_bytes={MEMORY_BYTES}"], "kv")
         self.job = self.made.tenant("batch", "batch", code="numba", paused=True)
 
     def alone(self, rate: float, seconds: float) -> Beside:
@@ -72,7 +72,7 @@ class Ours:
     def _slot(self, job: Tenant | None, rate: float, seconds: float) -> Beside:
         with job.working() if job else contextlib.nullcontext():
             before, counted, dropped = self.made.core_share("kv"), self.made.counts(), self.made.drops()
-            watch = Watch(self.made)
+            watch = Watch(self.made, self.kv)
             measure = partial(self.made.load.measure, window_s=WINDOW_S, meanwhile=watch)
             point, work = self.made.beside(job, rate, seconds, measure)
             share = self.made.core_share("kv", before)["share"]

@@ -22,6 +22,7 @@ from ..runtime.hist import Hist
 from ._native import lib
 from .harness.jitter import Gaps, delay_us
 from .harness.numbers import plain
+from .harness.rig import App
 from .harness.shared import STEPS, Move, Shared, tsc_ns
 from .harness.usage import threads
 
@@ -51,21 +52,28 @@ class LongMove:
 @dataclass
 class Stalls:
     """What the iokernel saw in one slot, or in several: counts of COUNTED, moves by step, gaps of its loop, and how
-    long that waited for its CPU by the kernel's account (nan: it keeps none)."""
+    long that, and kv's kthreads, waited for their CPU by the kernel's account (nan: it keeps none)."""
 
     counts: Counter[str] = field(default_factory=Counter)
     steps: Counter[str] = field(default_factory=Counter)
     gaps: Gaps = field(default_factory=lambda: Gaps(0))
     longest: LongMove = field(default_factory=LongMove)
     waited_us: float = 0.0
+    kv_waited_us: float = 0.0
 
     def __add__(self, other: Stalls) -> Stalls:
         gaps = Gaps(self.gaps.cpu)
         gaps.add(self.gaps)
         gaps.add(other.gaps)
         longest = max(self.longest, other.longest, key=lambda move: move.us)
-        waited_us = self.waited_us + other.waited_us
-        return Stalls(self.counts + other.counts, self.steps + other.steps, gaps, longest, waited_us)
+        return Stalls(
+            self.counts + other.counts,
+            self.steps + other.steps,
+            gaps,
+            longest,
+            self.waited_us + other.waited_us,
+            self.kv_waited_us + other.kv_waited_us,
+        )
 
     @property
     def gaps_us(self) -> float:
@@ -88,6 +96,7 @@ class Stalls:
             "longest_move_us": plain(move.us),
             "stalls": {name: self.counts[name] for name in COUNTED}
             | {"loop_gaps_us": self.gaps_us, "loop_waited_us": plain(self.waited_us)}
+            | {"kv_waited_us": plain(self.kv_waited_us)}
             | {"moves_by_step": dict(self.steps), "longest_move": {"step": move.step, "part": move.part}},
         }
 
@@ -95,7 +104,8 @@ class Stalls:
         """The same for a person."""
         text = (
             f"the loop's gaps there make a p99 of {self.gaps_p99_us:,.0f} (longest {self.gaps.max_ns / 1e3:,.0f}; "
-            f"in all {self.gaps_us:,.0f}, of which others had its core for {self.waited_us:,.0f})"
+            f"in all {self.gaps_us:,.0f}, of which others had its core for {self.waited_us:,.0f}), "
+            f"kv waited for its core for {self.kv_waited_us:,.0f}"
         )
         move = self.longest
         return f"{text}, the longest move {move.us:,.0f} ({move.step}; {move.part})" if move.part else text
@@ -104,13 +114,13 @@ class Stalls:
 class Watch:
     """Around the time in which requests are under way: what the iokernel sees then is `seen`."""
 
-    def __init__(self, made: Shared) -> None:
-        self._made = made
+    def __init__(self, made: Shared, kv: App) -> None:
+        self._made, self._kv = made, kv
         self.seen = Stalls()
         made.moves()  # those before are none of ours
 
     def __enter__(self) -> Self:
-        self._counts, self._gaps, self._waited_us = self._made.counts(), self._made.late_looks(), waited_us(LOOP)
+        self._counts, self._gaps, self._waited = self._made.counts(), self._made.late_looks(), self._waits_us()
         self._began = tsc()
         return self
 
@@ -118,24 +128,29 @@ class Watch:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         ended, gaps, counts = tsc(), self._made.late_looks().since(self._gaps), self._made.counts()
-        waited = waited_us(LOOP) - self._waited_us
+        waited = [now - then for now, then in zip(self._waits_us(), self._waited, strict=True)]
         moves = [move for move in self._made.moves() if self._began <= move.tsc <= ended]
         self.seen = Stalls(
             Counter({name: counts[name] - self._counts[name] for name in COUNTED}),
             by_step(moves),
             gaps_of(gaps, tsc_ns(ended - self._began) / 1e9),
             longest(moves),
-            waited,
+            *waited,
         )
 
+    def _waits_us(self) -> tuple[float, float]:
+        """Of the loop that was started last, and of kv's kthreads."""
+        loops = sorted(tid for tid, name in threads().items() if name == LOOP)
+        return waited_us(loops[-1:]), waited_us(self._kv.threads(), self._kv.pid)
 
-def waited_us(name: str) -> float:
-    """For how long the thread of that name of this process has been ready to run and had no CPU. nan: not known."""
-    found = [tid for tid, comm in threads().items() if comm == name]
+
+def waited_us(tids: Sequence[int], pid: int | str = "self") -> float:
+    """For how long these threads of a process have been ready to run and had no CPU, all together. nan: not known."""
     try:
-        return int(Path(f"/proc/self/task/{max(found)}/schedstat").read_text().split()[1]) / 1e3
+        each = [int(Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[1]) for tid in tids]
     except (OSError, ValueError, IndexError):
         return math.nan
+    return sum(each) / 1e3 if each else math.nan
 
 
 def gaps_of(hist: Hist, seconds: float) -> Gaps:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import threading
 from collections import Counter
 
 import pytest
@@ -109,4 +111,9 @@ def test_linux_has_no_loop() -> None:
 
 
 def test_the_kernel_keeps_account_of_who_waits() -> None:
-    assert math.isnan(colocate_stalls.waited_us("no such thread"))
+    """Of nobody there is none, nor of a thread that is gone; two threads count together."""
+    assert math.isnan(colocate_stalls.waited_us([]))
+    assert math.isnan(colocate_stalls.waited_us([2**30]))
+    me = threading.get_native_id()
+    one, two = colocate_stalls.waited_us([me]), colocate_stalls.waited_us([me, me], os.getpid())
+    assert two >= 2 * one >= 0
