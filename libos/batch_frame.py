@@ -20,6 +20,7 @@ import numba
 from llvmlite import ir
 from numba import types
 from numba.core.extending import intrinsic
+from numba.core.imputils import fix_returning_optional
 from numba.core.registry import cpu_target
 
 from .numba_cache import load_library
@@ -81,6 +82,7 @@ def _caller(returns: Any, argtypes: tuple[Any, ...]) -> Any:
             address = builder.load(_at(builder, frame_value, layout, _FUNCTION))
             function = builder.inttoptr(address, signature.as_pointer())
             status, result = context.call_conv.call_function(builder, function, returns, argtypes, args)
+            result = fix_returning_optional(context, builder, returns(*argtypes), status, result)
             builder.store(status.code, _at(builder, frame_value, layout, _CODE))
             info = builder.bitcast(status.excinfoptr, ir.IntType(8).as_pointer())
             builder.store(info, _at(builder, frame_value, layout, _EXCINFO))
