@@ -24,6 +24,7 @@ def find(a, x):
     for i in range(len(a)):
         if a[i] == x:
             return i
+    return None
 
 
 @libos.batch
