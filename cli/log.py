@@ -13,7 +13,8 @@ from ..runtime.errors import CorelaneError
 from . import values
 
 if TYPE_CHECKING:
-    from ..libos.log import Log, LogReport
+    from ..libos.log import Log
+    from ..libos.log_report import LogReport
 
 _MIB = 1 << 20
 

@@ -8,7 +8,8 @@
             print(record.index, record.data)
 
 One thread at a time is inside a log; calls take a lock, and block their own thread only. Threads that append at
-the same time share flushes (log_group.py).
+the same time share flushes (log_group.py). A log belongs to the process that opened it: in the child of a fork its
+calls raise CorelaneError, and closing it there does nothing.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import errno
 import os
 import stat
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from ..drivers import blk_file
@@ -31,11 +32,11 @@ from ..runtime.errors import CorelaneError, check
 from ..runtime.paths import default_socket
 from ._native import ffi, lib
 from .log_cut import SUPERBLOCKS_BYTES, refuse_cut
-from .log_group import Batch, Group, operation
+from .log_group import Batch, Group, Submit, operation
 from .log_promise import Promises
+from .log_report import LogReport, Record, Snapshot, report_of
 
 _ON_DAMAGE = {"refuse": lib.CL_LOG_REFUSE, "cut": lib.CL_LOG_CUT, "read-only": lib.CL_LOG_READ_ONLY}
-_TAILS = {lib.CL_LOG_TAIL_CLEAN: "clean", lib.CL_LOG_TAIL_TORN: "torn", lib.CL_LOG_TAIL_DAMAGED: "damaged"}
 _SCAN_BYTES = 1 << 20
 _DAMAGED_HINT = "see `corelane log check`; opening it with on_damage='cut' gives up what follows"
 
@@ -46,89 +47,15 @@ class LogDamaged(CorelaneError):
     report: LogReport
 
 
-@dataclass(frozen=True, slots=True)
-class LogReport:
-    """What recovery found (struct cl_log_report). Records are first_index .. next_index - 1.
-
-    tail: "clean", "torn" (a write that a crash cut short) or "damaged"; why, bad_offset, bad_index: where and what.
-    bad_superblocks: slots of which the other one was used. unreadable_blocks: of 4096 bytes, that could not be read;
-    unreadable_offset: where one of them is. beyond_flushes: later ones that were found behind what is bad.
-    grown_bytes: what the log took over of a grown area; unused_bytes: what it could not, as its records wrap around.
-    """
-
-    area_id: int
-    epoch: int
-    first_index: int
-    next_index: int
-    flushes: int
-    records: int
-    read_bytes: int
-    acknowledged_index: int
-    last_offset: int
-    tail: str
-    bad_superblocks: tuple[int, ...]
-    bad_offset: int
-    bad_index: int
-    beyond_offset: int
-    beyond_flushes: int
-    unreadable_blocks: int
-    unreadable_offset: int
-    last_flush: int
-    grown_bytes: int
-    unused_bytes: int
-    why: str
+_opened: weakref.WeakSet[Log] = weakref.WeakSet()
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A durable record; offset is where it lies on the device."""
-
-    index: int
-    tag: int
-    kind: int
-    epoch: int
-    offset: int
-    data: bytes
+def _after_fork() -> None:
+    for log in list(_opened):
+        log.after_fork()
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The snapshot that the log keeps: what the user said of it, and its length."""
-
-    index: int
-    tag: int
-    bytes: int
-    number: int
-
-
-def _full(rc: int) -> str | None:
-    return "the area is full: trim it" if rc == -errno.ENOSPC else None
-
-
-def _report(c: Any) -> LogReport:
-    return LogReport(
-        area_id=c.area_id,
-        epoch=c.epoch,
-        first_index=c.first_index,
-        next_index=c.next_index,
-        flushes=c.flushes,
-        records=c.records,
-        read_bytes=c.read_bytes,
-        acknowledged_index=c.acknowledged_index,
-        last_offset=c.last_offset,
-        tail=_TAILS[c.tail],
-        bad_superblocks=tuple(slot for slot in (0, 1) if c.bad_superblocks >> slot & 1),
-        bad_offset=c.bad_offset,
-        bad_index=c.bad_index,
-        beyond_offset=c.beyond_offset,
-        beyond_flushes=c.beyond_flushes,
-        unreadable_blocks=c.unreadable_blocks,
-        unreadable_offset=c.unreadable_offset,
-        last_flush=c.last_flush,
-        grown_bytes=c.grown_bytes,
-        unused_bytes=c.unused_bytes,
-        why=ffi.string(c.why).decode(errors="replace"),
-    )
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def format_area(blk: Blk, *, snapshot_bytes: int = 0, flush_bytes: int = 0, area_id: int = 0, queue: int = 0) -> None:
@@ -198,6 +125,8 @@ def format_if_new(blk: Blk, *, snapshot_bytes: int = 0) -> bool:
 class Log(Closing):
     """An open log. `report` is what opening found. Made by `open` of a file, `open_area`, or of a device of yours."""
 
+    _ptr: Any
+
     def __init__(
         self,
         blk: Blk,
@@ -213,23 +142,35 @@ class Log(Closing):
         Raises LogDamaged, or CorelaneError saying why it cannot be opened.
         """
         self._blk, self._owned = blk, owned
-        self._lock = threading.Lock()  # of who is inside the log, and may wait there for the device
-        self._looks = threading.Lock()  # of who only reads numbers: the log is not closed under them
-        self._ptr: Any = None
-        self._group = Group(self._lock, self._take, self._pump)
-        self._promises = Promises(self._group, lambda batch: self._indexes(batch)[0])
         self._asked: deque[Any] = deque()  # the log has pointers to these until they are done, whoever stops waiting
+        self._unused: deque[Any] = deque()  # cursors that are to be closed
+        self._begin("it is closed", "open it again")
         config, out = ffi.new("struct cl_log_config *"), ffi.new("struct cl_log **")
         report, err = ffi.new("struct cl_log_report *"), ffi.new("char[256]")
         config.blk, config.queue, config.on_damage, config.in_flight = blk.ptr, queue, _ON_DAMAGE[on_damage], in_flight
         rc = lib.cl_log_open_wait(config, out, report, err)
-        self.report = _report(report)
+        self.report = report_of(report)
         if rc and self.report.tail == "damaged":
             error = LogDamaged(f"open the log {name}".rstrip(), self.report.why, _DAMAGED_HINT, -rc)
             error.report = self.report
             raise error
         check(rc, f"open the log {name}".rstrip(), err)
         self._ptr = out[0]
+        _opened.add(self)
+
+    def _begin(self, why: str, hint: str) -> None:
+        """Without a log so far; why: what is said as long as there is none."""
+        self._ptr = None
+        self._none = why, hint
+        self._lock = threading.Lock()  # of who is inside the log, and may wait there for the device
+        self._looks = threading.Lock()  # of who only reads numbers: the log is not closed under them
+        self._saves, self._saving = threading.RLock(), False  # who saves a snapshot
+        self._group = Group(self._lock, self._take, self._pump)
+        self._promises = Promises(self._group, lambda batch: self._indexes(batch)[0])
+
+    def after_fork(self) -> None:
+        """In the child: the device's queue is the parent's, and its threads and what they had locked are not here."""
+        self._begin("the process that forked this one has it open", "use it there")
 
     @staticmethod
     def create(path: str | os.PathLike[str], size: int, *, snapshot_bytes: int = 0) -> None:
@@ -331,7 +272,7 @@ class Log(Closing):
     @property
     def _open(self) -> Any:
         if self._ptr is None:
-            raise CorelaneError("use the log", "it is closed", "open it again")
+            raise CorelaneError("use the log", *self._none)
         return self._ptr
 
     def _op(self, data: bytes = b"") -> tuple[Any, Any]:
@@ -346,9 +287,28 @@ class Log(Closing):
 
     def _wait(self, op: Any, rc: int, what: str) -> None:
         log = self._open
-        check(rc, what, _full(rc))
+        check(rc, what, self._refusal(rc))
         rc = lib.cl_log_wait(log, op)
         check(rc, what, ffi.string(lib.cl_log_why(log)).decode())
+
+    def _refusal(self, rc: int) -> str | None:
+        """Why the log did not take something, where that can be said better than by the error's number."""
+        if rc == -errno.ENOSPC:
+            return "the area is full: trim it"
+        if rc == -errno.EMSGSIZE:
+            most = self._look(lib.cl_log_max_bytes)
+            return f"a record of this log has {most} bytes at most, and the meta blob {lib.CL_LOG_META_BYTES}"
+        if rc == -errno.ERANGE:
+            return f"it keeps the records {self.first_index} to {self.durable_index}"
+        return None
+
+    def _in_turn(self, what: str, submit: Submit, data: bytes = b"") -> None:
+        """Have the log do something behind all that was asked for before, until it is durable."""
+        asked = operation(data)
+        batch = Batch([asked], submit)
+        self._group.append(batch)
+        check(batch.rc, what, self._refusal(batch.rc))
+        check(asked[0].result, what, self._why())
 
     def append(self, data: bytes, *, tag: int = 0, kind: int = 0) -> int:
         """Append a record; returns its index when it is durable."""
@@ -389,13 +349,13 @@ class Log(Closing):
         return [int(op.index) for op, _ in batch.asked]
 
     def _ended(self, refused: int, result: int) -> None:
-        check(refused, "append to the log", _full(refused))
+        check(refused, "append to the log", self._refusal(refused))
         check(result, "append to the log", self._why())
 
-    def _take(self, op: Any) -> int:
+    def _take(self, op: Any, submit: Submit) -> int:
         """Give one of a batch to the log."""
         self._keep(op)
-        rc = int(lib.cl_log_append(self._open, op))
+        rc = int(submit(self._open, op))
         if rc:
             self._asked.pop()
         return rc
@@ -407,15 +367,11 @@ class Log(Closing):
 
     def truncate(self, first_gone: int) -> None:
         """Give up the records from there on; the next append gets that index."""
-        with self._lock:
-            op, _held = self._op()
-            self._wait(op, lib.cl_log_truncate(self._open, first_gone, op), f"truncate the log from {first_gone}")
+        self._in_turn(f"truncate the log from {first_gone}", lambda log, op: lib.cl_log_truncate(log, first_gone, op))
 
     def restart(self, index: int) -> None:
         """Give up all records; the next append gets `index`."""
-        with self._lock:
-            op, _held = self._op()
-            self._wait(op, lib.cl_log_restart(self._open, index, op), f"restart the log at {index}")
+        self._in_turn(f"restart the log at {index}", lambda log, op: lib.cl_log_restart(log, index, op))
 
     def trim(self, first_kept: int) -> None:
         """Free the space of the records before first_kept."""
@@ -425,9 +381,7 @@ class Log(Closing):
 
     def set_meta(self, data: bytes) -> None:
         """Replace the small blob that survives trims and truncations (256 bytes at most)."""
-        with self._lock:
-            op, _held = self._op(data)
-            self._wait(op, lib.cl_log_meta_set(self._open, op), "set the log's meta blob")
+        self._in_turn("set the log's meta blob", lib.cl_log_meta_set, data)
 
     def meta(self) -> bytes:
         """The blob; empty if none was ever set."""
@@ -439,25 +393,40 @@ class Log(Closing):
         """The durable records from `first` (first_index) on. CorelaneError naming the offset if one is damaged."""
         out, c = ffi.new("struct cl_log_cursor **"), ffi.new("struct cl_log_record *")
         index = self.first_index if first is None else first
+        what = f"read the log from index {index}"
         with self._lock:
-            check(lib.cl_log_cursor_open(self._open, index, out), f"read the log from index {index}")
+            self._close_unused()
+            rc = lib.cl_log_cursor_open(self._open, index, out)
+            check(rc, what, self._refusal(-errno.ERANGE if rc == -errno.ENOENT else rc))
         try:
-            while (rc := self._next(out[0], c)) == 1:
-                yield Record(c.index, c.tag, c.kind, c.epoch, c.offset, bytes(ffi.buffer(c.data, c.bytes)))
-            check(rc, "read the log", ffi.string(lib.cl_log_cursor_why(out[0])).decode())
+            while record := self._next(out[0], c):
+                yield record
         finally:
-            with self._lock:
-                while (
-                    self._ptr is not None and lib.cl_log_cursor_close(out[0]) == -errno.EBUSY
-                ):  # its read is in flight
-                    self._pump()
+            self._unused.append(out[0])
+            if self._lock.acquire(blocking=False):  # else it may be this very thread's: garbage is collected anywhere
+                try:
+                    self._close_unused()
+                finally:
+                    self._lock.release()
 
-    def _next(self, cursor: Any, record: Any) -> int:
+    def _next(self, cursor: Any, c: Any) -> Record | None:
+        """The cursor's next record, copied before anybody can close the log."""
         with self._lock:
             self._open  # noqa: B018 - it raises if the log was closed meanwhile
-            while (rc := lib.cl_log_cursor_next(cursor, record)) == -errno.EAGAIN:  # being read
+            while (rc := lib.cl_log_cursor_next(cursor, c)) == -errno.EAGAIN:  # being read
                 self._pump()
-            return int(rc)
+            if rc < 0:
+                check(rc, "read the log", ffi.string(lib.cl_log_cursor_why(cursor)).decode())
+            if rc == 0:
+                return None
+            return Record(c.index, c.tag, c.kind, c.epoch, c.offset, bytes(ffi.buffer(c.data, c.bytes)))
+
+    def _close_unused(self) -> None:
+        """With the lock. The log itself closes those that it still has at its end."""
+        while self._unused and self._ptr is not None:
+            cursor = self._unused.popleft()
+            while lib.cl_log_cursor_close(cursor) == -errno.EBUSY:  # its read is in flight
+                self._pump()
 
     def _pump(self) -> None:
         if lib.cl_log_pump(self._ptr) == 0:
@@ -471,21 +440,35 @@ class Log(Closing):
         return Snapshot(c.index, c.tag, c.bytes, c.number) if c.number else None
 
     def save_snapshot(self, index: int, chunks: Iterable[bytes], *, tag: int = 0) -> None:
-        """Stream a snapshot; it replaces the one kept when it is whole and durable."""
+        """Stream a snapshot; it replaces the one kept when it is whole and durable.
+
+        The log goes on between two chunks, which may be made of its records. One snapshot is saved at a time.
+        """
+        with self._saves:
+            if self._saving:
+                raise CorelaneError("begin a snapshot", "the chunks of another one ask for it", "end that one first")
+            self._saving = True
+            try:
+                self._stream_snapshot(index, chunks, tag)
+            finally:
+                self._saving = False
+
+    def _stream_snapshot(self, index: int, chunks: Iterable[bytes], tag: int) -> None:
         with self._lock:
-            log = self._open
-            while (rc := lib.cl_log_snapshot_begin(log, index, tag)) == -errno.EAGAIN:
+            while (rc := lib.cl_log_snapshot_begin(self._open, index, tag)) == -errno.EAGAIN:
                 self._pump()
             check(rc, "begin a snapshot", "no space was set apart for snapshots" if rc == -errno.ENOTSUP else None)
-            for chunk in chunks:
-                at, held = 0, ffi.from_buffer(chunk)
-                while at < len(chunk):
-                    took = check(lib.cl_log_snapshot_write(log, held + at, len(chunk) - at), "write a snapshot")
+        for chunk in chunks:
+            at, held = 0, ffi.from_buffer(chunk)
+            with self._lock:
+                while at < len(held):
+                    took = check(lib.cl_log_snapshot_write(self._open, held + at, len(held) - at), "write a snapshot")
                     at += took
                     if took == 0:
                         self._pump()
+        with self._lock:
             op, _held = self._op()
-            self._wait(op, lib.cl_log_snapshot_commit(log, op), "commit a snapshot")
+            self._wait(op, lib.cl_log_snapshot_commit(self._open, op), "commit a snapshot")
 
     def read_snapshot(self) -> Iterator[bytes]:
         """The kept snapshot, in pieces."""

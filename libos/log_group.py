@@ -15,25 +15,30 @@ from typing import Any
 
 from ._native import ffi, lib
 
+Submit = Callable[[Any, Any], int]
+"""Gives a log an operation: submit(log, op), 0 or -errno."""
+
 _OP = ffi.typeof("struct cl_log_op *")
 _PENDING = lib.CL_LOG_PENDING
+_MOST = (1 << 32) - 1  # bytes that an operation can say; no log takes so many
 
 
 def operation(data: bytes, tag: int = 0, kind: int = 0) -> tuple[Any, Any]:
-    """A `struct cl_log_op`, and what it points to."""
+    """A `struct cl_log_op`, and what it points to: all bytes of it, of whatever size its items are."""
     held = ffi.from_buffer(data)
     op = ffi.new(_OP)
-    op.data, op.bytes, op.tag, op.kind = held, len(data), tag, kind
+    op.data, op.bytes, op.tag, op.kind = held, min(len(held), _MOST), tag, kind
     return op, held
 
 
 class Batch:
-    """What one call appends."""
+    """What one call appends, or has the log do in its turn among those that append."""
 
-    __slots__ = ("asked", "error", "gone", "leads", "promised", "rc", "taken", "wake")
+    __slots__ = ("asked", "error", "gone", "leads", "promised", "rc", "submit", "taken", "wake")
 
-    def __init__(self, asked: list[tuple[Any, Any]]) -> None:
+    def __init__(self, asked: list[tuple[Any, Any]], submit: Submit = lib.cl_log_append) -> None:
         self.asked = asked  # operations, each with its data
+        self.submit = submit
         self.taken = 0  # so many of them by the log; they end in this order
         self.rc = 0  # of the first one that it did not take
         self.wake: threading.Event | None = None  # of one that does not begin as the leader
@@ -53,11 +58,11 @@ class Batch:
 class Group:
     """Those that append to a log.
 
-    lock: of who is inside the log. take(op) gives the log one operation, 0 or -errno; pump() waits for something to
-    happen: both are called with the lock held, and what they raise is raised by `append` of whoever leads.
+    lock: of who is inside the log. take(op, submit) gives the log one operation, 0 or -errno; pump() waits for
+    something to happen: both are called with the lock held, and what they raise is raised by `append` of whoever leads.
     """
 
-    def __init__(self, lock: threading.Lock, take: Callable[[Any], int], pump: Callable[[], None]) -> None:
+    def __init__(self, lock: threading.Lock, take: Callable[[Any, Submit], int], pump: Callable[[], None]) -> None:
         self._lock, self._take, self._pump = lock, take, pump
         self._turns, self._leading, self._alone = threading.Lock(), False, False
         self._waiting: deque[Batch] = deque()  # not taken by the log yet, but for a part of the first
@@ -95,7 +100,7 @@ class Group:
         try:
             with self._lock:
                 self._alone = True
-                rc = self._take(op)
+                rc = self._take(op, lib.cl_log_append)
                 while not rc and op.result == _PENDING and not self._waiting:
                     self._pump()
                 if not rc and op.result == _PENDING:
@@ -155,7 +160,7 @@ class Group:
     def _taken(self, batch: Batch) -> bool:
         """Give it to the log. False: that has no buffers left for now."""
         for op, _ in batch.asked[batch.taken :]:
-            rc = self._take(op)
+            rc = self._take(op, batch.submit)
             if rc:
                 batch.rc = 0 if rc == -errno.EAGAIN else rc
                 return rc != -errno.EAGAIN

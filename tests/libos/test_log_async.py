@@ -126,6 +126,27 @@ def test_who_waits_does_not_overtake_what_was_promised_before(tmp_path: Path, de
     end()
 
 
+def test_what_is_given_up_does_not_overtake_what_was_promised_before(tmp_path: Path) -> None:
+    """A truncation, a restart and a meta blob have their turn among the appends of their thread."""
+    Log.create(tmp_path / "log", MIB)
+    with Log.open(tmp_path / "log") as log:
+        for _ in range(100):
+            first = log.durable_index + 1
+            log.restart(first)
+            promised = log.append_async(b"first")
+            log.truncate(first)
+            assert promised.result(LONG) == first
+            assert log.durable_index == first - 1
+            promised = log.append_async(b"second")
+            log.set_meta(b"%d" % first)
+            assert log.durable_index == first
+            assert promised.result(LONG) == first
+            promised = log.append_async(b"third")
+            log.restart(first + 5)
+            assert promised.result(LONG) == first + 1
+            assert (log.durable_index, log.meta()) == (first + 4, b"%d" % first)
+
+
 def test_a_callback_that_exits_ends_nothing_but_itself(caplog: pytest.LogCaptureFixture) -> None:
     blk = Gated()
     futures = [blk.log.append_async(b"x") for _ in range(100)]
