@@ -14,7 +14,8 @@ disk), main (`corelane up`).
 
 The policies (policy.h, policies/, docs/policies.md) decide how many cores an application gets; the simulator
 (bench/sim) calls the same functions. policy_host is where the loop calls one, policy_guard what bounds one that is not
-built in, policy_trial what refuses it before; policy.py loads policies by name and installs them.
+built in, policy_trial what refuses it before; policy.py loads policies by name and installs them (policy_import,
+policy_numba, policy_so: from a module or a shared object).
 
 Importing this package imports neither numpy nor numba: an iokernel's memory is a promise (docs/iokernel.md).
 """

@@ -13,7 +13,7 @@ what a policy may do.
 
 from __future__ import annotations
 
-import importlib
+import hashlib
 import math
 import os
 import signal
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime.clock import default_clock
-from ..runtime.errors import ConfigError, CorelaneError, check
+from ..runtime.errors import ConfigError, CorelaneError, Refused, check
 from ._native import ffi, lib
 
 Number = int | float
@@ -69,10 +69,11 @@ class Policy:
     settings: Mapping[str, Number]
     guarded: bool
     keep: tuple[object, ...] = field(default=(), repr=False, compare=False)
+    found: _Found | None = field(default=None, repr=False, compare=False)
 
     def with_settings(self, **settings: Number) -> Policy:
-        """The same, with other settings; those that are not named are as they are. It is not tried again."""
-        found = _find(self.spec)
+        """The same, with other settings; those that are not named are as they are. It is not read or tried again."""
+        found = self.found or _find(self.spec)
         named = {**self.settings, **settings}
         return replace(self, params=found.words(self.spec, named), settings=found.named(self.spec, named))
 
@@ -86,20 +87,25 @@ def load(spec: str, params: Mapping[str, Number] | Sequence[int] = (), *, trial:
 
     params: settings by name, in the units that their names say, or the words of view.params as they are. trial: whether
     one that is not built in is tried first, in another process (about a second, with numba three); False is for tests,
-    and for code that has been tried. Raises ConfigError for a spec or a setting that does not exist, Refused or
-    CorelaneError with the reason for a policy that cannot be used.
+    and for code that has been tried. The file is read as it is now, also one that was loaded before. Raises ConfigError
+    for a spec or a setting that does not exist, Refused or CorelaneError with the reason for a policy that cannot be
+    used.
     """
+    tried = None
     if trial and spec not in BUILTIN:
         from .policy_trial import run
 
         if not _parts(spec)[2]:
             _find(spec).words(spec, params)  # what a file says of itself is found sooner than by a trial
-        run(spec, params)
+        tried = run(spec, params)
     found = _find(spec)
+    words, named = found.words(spec, params), found.named(spec, params)
     if found.load is None:
-        return Policy(spec, found.address, found.words(spec, params), found.named(spec, params), False)
+        return Policy(spec, found.address, words, named, False, found=found)
+    if tried is not None and tried != found.digest:
+        raise Refused(f"policy {spec!r} is refused", "its file was changed while it was tried", "load it again")
     address, keep = found.load()
-    return Policy(spec, address, found.words(spec, params), found.named(spec, params), True, keep)
+    return Policy(spec, address, words, named, True, keep, found)
 
 
 def validate(spec: str, settings: Mapping[str, Any], where: str = "policy") -> None:
@@ -120,6 +126,7 @@ class _Found:
     address: int = 0
     load: Callable[[], tuple[int, tuple[object, ...]]] | None = None
     floats: bool = False  # settings whose default is a float are passed as the bits of one
+    digest: str = ""  # of the file
 
     def named(self, where: str, params: Mapping[str, Number] | Sequence[int]) -> dict[str, Number]:
         """All settings by name; of words given as they are, only those that have a name."""
@@ -176,17 +183,18 @@ def _parts(spec: str) -> tuple[str, str, bool]:
 def _find_compiled(path: Path, symbol: str) -> _Found:
     from . import policy_so
 
-    names = policy_so.inspect(path, symbol)
+    content = policy_so.read(path)
+    names = policy_so.inspect(path, content, symbol)
 
     def opened() -> tuple[int, tuple[object, ...]]:
-        address, library = policy_so.load(path, symbol)
-        return address, (library,)
+        return policy_so.load(path, content, symbol), ()
 
-    return _Found(tuple(Setting(n, 0, "") for n in names), True, load=opened)
+    digest = hashlib.sha256(content).hexdigest()
+    return _Found(tuple(Setting(n, 0, "") for n in names), True, load=opened, digest=digest)
 
 
 def _find_python(spec: str, module: str, name: str) -> _Found:
-    from . import policy_numba
+    from . import policy_import, policy_numba
 
     what = f"policy {spec!r}"
     imported = _import(what, module)
@@ -202,13 +210,15 @@ def _find_python(spec: str, module: str, name: str) -> _Found:
         return address, keep
 
     settings = tuple(Setting(n, default, "") for n, default in defaults.items())
-    return _Found(settings, True, load=compiled, floats=True)
+    return _Found(settings, True, load=compiled, floats=True, digest=policy_import.digest(imported))
 
 
 def _import(what: str, module: str) -> Any:
     """A module of the user's, whose import may end in any way; SystemExit is no wish to end this process."""
+    from .policy_import import import_anew
+
     try:
-        return importlib.import_module(module)
+        return import_anew(module)
     except ModuleNotFoundError as error:
         path = f"it must be in {os.getcwd()} or on the PYTHONPATH of the process that loads it"
         hint = path if error.name and f"{module}.".startswith(f"{error.name}.") else ""

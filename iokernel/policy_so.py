@@ -9,11 +9,14 @@ it possible to leave it in the middle (policy_guard.h).
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import os
 import struct
 from pathlib import Path
 from typing import Any
 
 from ..runtime.elf import dynamic_symbols, refused, shared_object
+from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
 from .policy_numba import HARMLESS
 
@@ -23,9 +26,17 @@ _STARTUP = {"__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable", "
 _MEND = "compile it against this corelane's headers"
 
 
-def inspect(path: Path, symbol: str) -> tuple[str, ...]:
+def read(path: Path) -> bytes:
+    """What is in the file now: what is inspected and what is loaded are the same bytes, whatever becomes of it."""
+    try:
+        return path.read_bytes()
+    except OSError as e:
+        raise CorelaneError(f"cannot read {path}: {e.strerror}") from e
+
+
+def inspect(path: Path, content: bytes, symbol: str) -> tuple[str, ...]:
     """Names of the settings of policy `symbol` in a shared object. CorelaneError says why it cannot run here."""
-    with shared_object(path) as elf:
+    with shared_object(path, content) as elf:
         defined, undefined = dynamic_symbols(elf)
         note = _note(elf, f"{symbol}_policy")
     if symbol not in defined:
@@ -57,11 +68,24 @@ def _note(elf: Any, name: str) -> bytes | None:
     return None
 
 
-def load(path: Path, symbol: str) -> tuple[int, object]:
-    """The address of a policy that `inspect` found well, and the library, which must stay loaded."""
+_loaded: dict[bytes, ctypes.CDLL] = {}  # by the hash of their content; libraries are never unloaded
+
+
+def load(path: Path, content: bytes, symbol: str) -> int:
+    """The address of a policy that `inspect` found well. It is valid for ever.
+
+    The linker tells libraries apart by name and by file. So that one that was compiled anew is not taken for the older,
+    and a file that is copied over does not change under the loop, a copy in memory is loaded, whose descriptor, and so
+    whose name, stays taken.
+    """
+    key = hashlib.sha256(content).digest()
     try:
-        library = ctypes.CDLL(str(path.resolve()))
-        function = getattr(library, symbol)
+        if key not in _loaded:
+            fd = os.memfd_create(f"policy {path.name}")
+            with os.fdopen(os.dup(fd), "wb") as copy:
+                copy.write(content)
+            _loaded[key] = ctypes.CDLL(f"/proc/self/fd/{fd}")
+        function = getattr(_loaded[key], symbol)
     except (OSError, AttributeError) as e:
         raise refused(path, str(e), "compile it again") from e
-    return int(ctypes.cast(function, ctypes.c_void_p).value or 0), library
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)

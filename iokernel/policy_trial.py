@@ -27,10 +27,8 @@ CALL_LIMIT_NS = 5_000_000
 PATIENCE_S = 60.0  # importing the policy's module and numba, and compiling, included
 
 
-def run(
-    spec: str, params: Mapping[str, int | float] | Sequence[int], *, seed: int = SEED, tables: int = TABLES
-) -> float:
-    """Try a policy, with settings by name or as words; returns the time of a decision over the most applications, ns.
+def run(spec: str, params: Mapping[str, int | float] | Sequence[int], *, seed: int = SEED, tables: int = TABLES) -> str:
+    """Try a policy, with settings by name or as words; returns the digest of the file that was tried.
 
     ConfigError for a module, a function or a setting that cannot be used; Refused says what else is wrong.
     """
@@ -57,7 +55,7 @@ def run(
         raise (ConfigError if kind == ConfigError.__name__ else Refused)(*said)
     if verdict["found"] != lib.CL_POLICY_FINE:
         raise Refused(what, *explain(verdict))
-    return float(verdict["ns"])
+    return str(verdict["digest"])
 
 
 _lock = threading.Lock()
@@ -137,7 +135,8 @@ def trial(spec: str, params: dict[str, int | float] | list[int], seed: int, tabl
     err = ffi.new("char[256]")
     function = ffi.cast("cl_policy_fn", policy.address)
     check(lib.cl_policy_trial(function, words, seed, tables, CALL_LIMIT_NS, verdict, err), f"try policy {spec}", err)
-    return {name: getattr(verdict, name) for name, _ in ffi.typeof("struct cl_policy_verdict").fields}
+    fields = {name: getattr(verdict, name) for name, _ in ffi.typeof("struct cl_policy_verdict").fields}
+    return fields | {"digest": policy.found.digest if policy.found else ""}
 
 
 def main() -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import os
 import platform
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,15 +21,15 @@ def refused(path: Path, reason: str, mend: str) -> CorelaneError:
 
 
 @contextlib.contextmanager
-def shared_object(path: Path) -> Iterator[Any]:
-    """The ELFFile of a whole shared object for this machine, open in the block. CorelaneError says why it is none; so
-    does whatever the block stumbles over in a damaged one."""
+def shared_object(path: Path, content: bytes | None = None) -> Iterator[Any]:
+    """The ELFFile of a whole shared object for this machine, open in the block; of the bytes that were read from it, if
+    they are given. CorelaneError says why it is none; so does whatever the block stumbles over in a damaged one."""
     try:
         from elftools.elf.elffile import ELFFile
     except ImportError as e:
         raise CorelaneError(f"reading {path} needs pyelftools: pip install pyelftools") from e
     try:
-        with path.open("rb") as file:
+        with path.open("rb") if content is None else io.BytesIO(content) as file:
             if file.read(4) != b"\x7fELF":
                 raise refused(path, "it is not an ELF file", "compile it with cc -shared -fPIC")
             file.seek(0)
@@ -62,7 +64,7 @@ def _check_kind(path: Path, elf: Any) -> None:
 
 def _check_whole(path: Path, elf: Any) -> None:
     """Nothing that the headers name lies beyond the end of the file."""
-    size = path.stat().st_size
+    size = elf.stream.seek(0, os.SEEK_END)
     segments = [(s["p_offset"], s["p_filesz"]) for s in elf.iter_segments()]
     sections = [(s["sh_offset"], s["sh_size"]) for s in elf.iter_sections() if s["sh_type"] != "SHT_NOBITS"]
     table = (elf["e_shoff"], elf["e_shnum"] * elf["e_shentsize"])

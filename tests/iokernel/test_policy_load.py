@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -111,6 +113,60 @@ def test_a_module_is_imported_in_the_trial_first(tmp_path: Path, monkeypatch: py
         with pytest.raises(Refused, match=said):
             policy.load(f"{name}:f")
         assert name not in sys.modules
+
+
+def granted(loaded: policy.Policy) -> int:
+    view, apps = ffi.new("struct cl_policy_view *"), ffi.new("struct cl_policy_app[]", 1)
+    view.n_apps, view.n_cores, view.params = 1, 64, loaded.params
+    apps[0].maximum = 64
+    ffi.cast("cl_policy_fn", loaded.address)(view, apps)
+    return int(apps[0].grant)
+
+
+def test_a_module_that_was_changed_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the module beside it, by its new settings; who imported it before keeps what he has."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "amount_of_mine.py").write_text("AMOUNT = 1\n")
+    text = "from amount_of_mine import AMOUNT\ndef f(view, apps{}):\n    for a in apps:\n        a['grant'] = {}\n"
+    (tmp_path / "mine_changes.py").write_text(text.format("", "AMOUNT"))
+    first = policy.load("mine_changes:f", trial=False)
+    held = importlib.import_module("mine_changes")
+    (tmp_path / "amount_of_mine.py").write_text("AMOUNT = 2\n")
+    second = policy.load("mine_changes:f", trial=False)
+    (tmp_path / "mine_changes.py").write_text(text.format(", more=5", "AMOUNT + more"))
+    third = policy.load("mine_changes:f", {"more": 4}, trial=False)
+    assert [granted(p) for p in (first, second, third, third.with_settings(more=7))] == [1, 2, 6, 9]
+    assert sys.modules["mine_changes"] is held
+    assert held.AMOUNT == 1
+
+
+def test_a_shared_object_that_was_changed_is_read_anew(tmp_path: Path) -> None:
+    built = tmp_path / "p.so"
+    for settings, value, expected in (("", "1", 1), ("more", "1 + (uint32_t)v->params[0]", 5)):
+        code = f'{{ a[0].grant = {value} + 0 * v->n_apps; }}\nCL_POLICY(p, "{settings}")\n'
+        (tmp_path / "p.c").write_text(
+            f'#include "iokernel/policy.h"\nvoid p(const struct cl_policy_view *v, struct cl_policy_app *a)\n{code}'
+        )
+        subprocess.run(["gcc", "-O1", "-fPIC", "-shared", f"-I{ROOT}", tmp_path / "p.c", "-o", built], check=True)
+        loaded = policy.load(f"{built}:p", {"more": 4} if settings else {}, trial=False)
+        assert granted(loaded) == expected
+
+
+def test_what_is_tried_is_what_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path, run = tmp_path / "mine_moves.py", policy_trial.run
+    path.write_text("def f(view, apps):\n    for a in apps:\n        a['grant'] = 1\n")
+
+    def changed_meanwhile(*args: Any) -> str:
+        tried = run(*args)
+        path.write_text(path.read_text().replace("= 1", "= 2"))
+        return tried
+
+    monkeypatch.setattr(policy_trial, "run", changed_meanwhile)
+    with pytest.raises(Refused, match="its file was changed while it was tried"):
+        policy.load("mine_moves:f")
+    monkeypatch.setattr(policy_trial, "run", run)
+    assert granted(policy.load("mine_moves:f")) == 2
 
 
 @pytest.fixture

@@ -274,5 +274,6 @@ def test_what_is_no_shared_object_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_note_is_what_the_header_says(bad: str) -> None:
-    assert policy_so.inspect(Path(bad), "headroom") == ("spare",)
-    assert policy_so.inspect(Path(bad), "loops") == ()
+    content = policy_so.read(Path(bad))
+    assert policy_so.inspect(Path(bad), content, "headroom") == ("spare",)
+    assert policy_so.inspect(Path(bad), content, "loops") == ()
