@@ -164,6 +164,11 @@ def _allocator(allocator: Mapping[str, Any]) -> list[str]:
     if failed:
         what = ", ".join(f"{v:,} {k.removesuffix('_failed')}" for k, v in failed.items())
         lines.append(f"refused by the kernel: {what}")
+    if unread := sum(v for k, v in allocator.items() if k.endswith("_unread")):
+        lines.append(
+            f"schedstat or status of a kthread could not be read: {unread:,} times (owners that sleep in the kernel, "
+            "and kthreads that use another's core, are not found so)"
+        )
     if allocator.get("affinities_changed"):
         lines.append(
             f"bound elsewhere by somebody else, and bound again: {allocator['affinities_changed']:,} kthreads "

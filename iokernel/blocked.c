@@ -24,6 +24,7 @@
 #define AWAY_LOOKS 4 /* times blocked_us between two looks at one that has been blocked for long, at most */
 #define MOST_PATIENCE 8
 #define FORGIVEN_AFTER 64
+#define MOST_GAP 64 /* times blocked_us for which what siblings left where it was is not offered to them */
 
 /* The kernel brings the CPU time of a running thread up to date at ticks and at the end of a turn only: for one that is
  * asleep it is exact. */
@@ -80,8 +81,12 @@ static void look_at_owner(struct io_loop *loop, struct io_core *core, uint64_t n
         b->since = 0;
         return;
     }
-    if ((int64_t)(now - b->next) < 0 || !io_thread_account(loop, k, &a))
+    if ((int64_t)(now - b->next) < 0)
         return;
+    if (!io_thread_account(loop, k, &a)) {
+        io_count(c->stats.blocked_unread, 1);
+        return;
+    }
     if (b->patience == 0 || now - b->found > FORGIVEN_AFTER * b->patience)
         b->patience = c->blocked;
     if (b->since == 0 || !same(b, &a)) {
@@ -90,14 +95,43 @@ static void look_at_owner(struct io_loop *loop, struct io_core *core, uint64_t n
         b->since = now;
         return;
     }
-    if (now - b->since < b->patience || !io_thread_status(loop, k, &status))
+    if (now - b->since < b->patience)
         return;
+    if (!io_thread_status(loop, k, &status)) {
+        io_count(c->stats.blocked_unread, 1);
+        return;
+    }
     if (status.state != 'R') {
         found(loop, core, now);
         return;
     }
     b->since = 0;
     b->next = now + BUSY_LOOKS * c->blocked;
+}
+
+bool io_blocked_offers(const struct io_loop *loop, struct io_kthread *k, uint64_t now)
+{
+    const struct io_allotment *a = &k->app->cores;
+    struct io_block *b = &k->member.block;
+    uint32_t mark = io_signals_waiting_mark(&k->member.signals);
+    uint64_t runs = a->stats.moves_in + a->stats.wakes;
+    if (mark != b->offered) {
+        b->offered = mark;
+        b->runs = runs;
+        b->offer = b->gap = 0;
+        return true;
+    }
+    if (b->offer) {
+        if ((int64_t)(now - b->offer) < 0)
+            return false;
+        b->offer = 0;
+        b->runs = runs;
+    }
+    if (a->held || runs == b->runs)
+        return true;
+    b->gap = cl_min(cl_max(2 * b->gap, loop->cores.blocked), MOST_GAP * loop->cores.blocked);
+    b->offer = now + b->gap;
+    return false;
 }
 
 bool io_blocked_still(struct io_loop *loop, struct io_kthread *k, uint64_t now)

@@ -58,6 +58,10 @@ struct io_block {
     uint64_t found;        /* blocked, last */
     uint64_t looked;       /* as it was blocked, last */
     uint64_t patience;     /* for how long it has no CPU time until it is looked whether it is */
+    uint32_t offered;      /* mark of what waits behind it, which siblings might take */
+    uint64_t runs; /* times that kthreads of its application had been given a core when that was offered first */
+    uint64_t offer,
+        gap; /* not before that stamp again, and by how much that was put off, since they left it; 0: at once */
 };
 
 /* Managed side of a kthread. */
@@ -336,6 +340,8 @@ void io_affinity_look(struct io_loop *loop, struct io_kthread *k, uint64_t now);
 void io_blocked_round(struct io_loop *loop, uint64_t now);
 /* Whether k, which is blocked as far as is known, still is. If not, and it has lost its core, it is made to leave. */
 bool io_blocked_still(struct io_loop *loop, struct io_kthread *k, uint64_t now);
+/* Whether what waits behind k, which is blocked, is to get a sibling a core: not for now what one has come for and left. */
+bool io_blocked_offers(const struct io_loop *loop, struct io_kthread *k, uint64_t now);
 /* It is not, or not any more. */
 void io_blocked_over(struct io_loop *loop, struct io_kthread *k, uint64_t now);
 

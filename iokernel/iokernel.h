@@ -187,12 +187,13 @@ struct cl_io_cores_stats {
     /* Of those evicted: the new owner ran already, or there was none; and the new owner did not begin either. The others
      * are the moves that ended by that step, or have not ended. */
     uint64_t evicted_late, evicted_void;
-    uint64_t spared;       /* not evicted when it was time, since it had not had the CPU for as long as that */
-    uint64_t dying;        /* threads of killed applications that were demoted since they were in a new owner's way */
-    uint64_t blocked;      /* owners found asleep in the kernel, or stopped, beside one that waited */
-    uint64_t squatted;     /* demoted since they used a core that was another's, and did not say so */
-    uint64_t squat_unread; /* looks at the CPU time of a kthread that failed: its use of cores is not watched */
-    uint64_t affinities;   /* kthreads moved to another CPU first */
+    uint64_t spared;         /* not evicted when it was time, since it had not had the CPU for as long as that */
+    uint64_t dying;          /* threads of killed applications that were demoted since they were in a new owner's way */
+    uint64_t blocked;        /* owners found asleep in the kernel, or stopped, beside one that waited */
+    uint64_t squatted;       /* demoted since they used a core that was another's, and did not say so */
+    uint64_t squat_unread;   /* looks at the CPU time of a kthread that failed: its use of cores is not watched */
+    uint64_t blocked_unread; /* looks at the CPU time or state of an owner that failed: asleep, it would not be found */
+    uint64_t affinities;     /* kthreads moved to another CPU first */
     uint64_t affinities_failed;  /* sched_setaffinity refused */
     uint64_t affinities_changed; /* kthreads that somebody else had bound elsewhere */
     uint64_t evictions_failed;   /* sched_setscheduler refused: EPERM as a rule */

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..drivers.nic import Nic
@@ -16,6 +16,7 @@ from ..runtime.paths import default_socket
 from ..runtime.placement import Placement, choose
 from ..runtime.topology import Topology
 from .iokernel import Iokernel
+from .report import bound_elsewhere
 from .settings import AppSettings
 
 if TYPE_CHECKING:
@@ -224,8 +225,8 @@ def facts(iokernel: Iokernel, driver: str) -> dict[str, Any]:
 
 
 class Report(Protocol):
-    """Takes what happens ("placement"; "storage": damage; "iokernel": it has started, with `facts`; "stopping") and a
-    line for people."""
+    """Takes what happens ("placement"; "storage": damage; "iokernel": it has started, with `facts`; "gone": the uplink;
+    "bound": kthreads, to other CPUs, by somebody else; "stopping") and a line for people."""
 
     def __call__(self, event: str, text: str, /, **facts: Any) -> None: ...
 
@@ -259,17 +260,33 @@ def _tell_recording(uplink: Nic, report: Report) -> None:
         report("recording", told.text, **told.facts)
 
 
-def _wait_for_signal(uplink: Nic | None, report: Report) -> int:
-    """Sleep until one of `_STOP_SIGNALS` comes, which this returns; tell once if the uplink's device vanishes."""
-    while uplink is not None:
+def _is_gone(uplink: Nic) -> str:
+    uplink.stats()  # asks the device whether it is there, should no frame do so
+    if not uplink.gone:
+        return ""
+    text = f"the uplink {uplink.name} is gone: its device was removed"
+    return f"{text}; applications still reach each other; start the iokernel again for another uplink"
+
+
+def _is_bound_elsewhere(iokernel: Iokernel, loops: int) -> str:
+    if not bound_elsewhere(iokernel.ptr, loops):
+        return ""
+    text = "somebody else bound kthreads to other CPUs (taskset, a cpuset); they are bound again"
+    return f"{text}, each time: keep it off them; `corelane top` has how often"
+
+
+def _wait_for_signal(watched: Mapping[str, Callable[[], str]], report: Report) -> int:
+    """Sleep until one of `_STOP_SIGNALS` comes, which this returns. watched: what may happen meanwhile, by event, and
+    what to say of it, "" for nothing yet; each is told once."""
+    left = dict(watched)
+    while left:
         caught = signal.sigtimedwait(_STOP_SIGNALS, _LOOK_S)
         if caught is not None:
             return caught.si_signo
-        uplink.stats()  # asks the device whether it is there, should no frame do so
-        if uplink.gone:
-            text = f"the uplink {uplink.name} is gone: its device was removed"
-            report("gone", f"{text}; applications still reach each other; start the iokernel again for another uplink")
-            uplink = None
+        for event, look in tuple(left.items()):
+            if text := look():
+                report(event, text)
+                del left[event]
     return signal.sigwait(_STOP_SIGNALS)
 
 
@@ -294,8 +311,14 @@ def run(config: Config, report: Report = _print) -> int:
             for reason in plan.reasons:
                 report("placement", reason)
             text = f"iokernel on {iokernel.socket_path}: {iokernel.mode} on CPU {plan.iokernel}, {where}; ^C stops it"
-            report("iokernel", text, **facts(iokernel, config.nic.driver))
-            caught = _wait_for_signal(uplink, report)
+            told = facts(iokernel, config.nic.driver)
+            report("iokernel", text, **told)
+            watched: dict[str, Callable[[], str]] = {}
+            if uplink is not None:
+                watched["gone"] = functools.partial(_is_gone, uplink)
+            if told["worker_cpus"]:
+                watched["bound"] = functools.partial(_is_bound_elsewhere, iokernel, len(told["cpus"]))
+            caught = _wait_for_signal(watched, report)
             report("stopping", f"stopping on {signal.Signals(caught).name}")
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)

@@ -80,9 +80,13 @@ def app_cores(io: Any, app: int, name: str, age_s: float, managed: int) -> dict[
     return {**counted, "core_s": core_s, "share": share, **{name: summary(hist) for name, hist in times.items()}}
 
 
+def _moves(io: Any, loop: int) -> dict[str, int]:
+    return _read("cl_io_cores_stats", lambda out: lib.cl_io_cores_stats(io, loop, out), "read a loop's moves")
+
+
 def allocator(io: Any, loop: int) -> dict[str, Any]:
     """`struct cl_io_cores_stats` of a loop, its policy host's, and the times of decisions and of moves by step."""
-    counted = _read("cl_io_cores_stats", lambda out: lib.cl_io_cores_stats(io, loop, out), "read a loop's moves")
+    counted = _moves(io, loop)
     steps = {name: summary(lib.cl_io_actuation(io, loop, step)) for step, name in enumerate(STEPS)}
     out: dict[str, Any] = {"loop": loop, **counted, "decision": summary(lib.cl_io_decision_time(io, loop))}
     out |= {"actuation": steps, "policy": None}
@@ -92,6 +96,11 @@ def allocator(io: Any, loop: int) -> dict[str, Any]:
         lib.cl_policy_host_stats(host, stats)
         out["policy"] = fields(stats, "struct cl_policy_stats")
     return out
+
+
+def bound_elsewhere(io: Any, loops: int) -> int:
+    """How often kthreads were found bound to a CPU by somebody else."""
+    return sum(_moves(io, loop)["affinities_changed"] for loop in range(loops))
 
 
 def core(io: Any, index: int, names: Mapping[int, str]) -> dict[str, Any]:

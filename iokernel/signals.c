@@ -126,3 +126,11 @@ uint32_t io_signals_mark(const struct io_signals *s, const uint32_t *park)
     const struct cl_signals *shared = s->shared;
     return (cl_load_relaxed(park) * 31 + cl_load_relaxed(&shared->acted)) * 31 + cl_load_relaxed(&shared->switches);
 }
+
+uint32_t io_signals_waiting_mark(const struct io_signals *s)
+{
+    uint32_t mark = (uint32_t)s->due;
+    for (unsigned i = 0; i < IO_QUEUES; i++)
+        mark = (mark * 31 + s->position[i].head) * 31 + s->position[i].tail;
+    return mark;
+}

@@ -58,6 +58,9 @@ uint32_t io_signals_look(struct io_signals *s, const uint32_t *park, const uint3
  * siblings that steal from it move, too. */
 uint32_t io_signals_mark(const struct io_signals *s, const uint32_t *park);
 
+/* A number that changes when anything comes to wait in its queues, or is taken from them, by whomever, as of the last look. */
+uint32_t io_signals_waiting_mark(const struct io_signals *s);
+
 static inline uint32_t io_position_differs(const struct io_position *p, const uint32_t *head, const uint32_t *tail)
 {
     return (cl_load_relaxed(head) ^ p->head) | (cl_load_relaxed(tail) ^ p->tail);

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from cltest import wait_until
 from cltest.cores import FightingApp, fighting_ground
 
 from corelane.drivers.loadgen import Phase
+from corelane.iokernel import main
+from corelane.iokernel.report import bound_elsewhere
 
 WAIT_S = 60.0
 
@@ -26,6 +30,22 @@ WAIT_S = 60.0
 )
 def test_one_that_somebody_else_binds(c_program, scenario):
     assert f"passed {scenario}" in c_program("tests/iokernel/c/cores_affinity.c")(scenario, timeout_s=90)
+
+
+def test_what_happens_while_an_iokernel_runs_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main, "_LOOK_S", 0.001)
+    looks, told = iter(["", "", "it happened"]), []
+
+    def report(event: str, text: str, /, **_: object) -> None:
+        told.append((event, text))
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, main._STOP_SIGNALS)
+    try:
+        assert main._wait_for_signal({"bound": lambda: next(looks)}, report) == signal.SIGTERM
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert told == [("bound", "it happened")]
 
 
 def test_a_job_that_was_put_on_the_loops_cpu_comes_back(socket_path: str, tmp_path: Path) -> None:
@@ -47,5 +67,6 @@ def test_a_job_that_was_put_on_the_loops_cpu_comes_back(socket_path: str, tmp_pa
         generator.start([Phase(2.0, 2000)])  # the loop is awake
         wait_until(lambda: all(os.sched_getaffinity(tid) == {worker} for tid in kthreads), WAIT_S, "it to come back")
         generator.wait(WAIT_S)
-        assert io.stats()["cores"]["allocators"][0]["affinities_changed"] >= 1
+        counted = io.stats()["cores"]["allocators"][0]["affinities_changed"]
+        assert bound_elsewhere(io.ptr, 1) >= counted >= 1
         assert generator.result().answered == generator.result().offered

@@ -44,6 +44,7 @@ PROGRAM = "tests/iokernel/c/cores_blocked.c"
         "a_sibling_goes_on_in_its_place",
         "it_goes_while_it_is_blocked",
         "the_loop_sleeps_no_longer_than_it_looks",
+        "what_cannot_be_read_is_counted",
     ],
 )
 def test_an_owner_that_sleeps(c_program, scenario):
@@ -55,6 +56,8 @@ def test_an_owner_that_sleeps(c_program, scenario):
     [
         "a_sibling_gets_a_core_for_what_waits_behind_it",
         "a_sibling_gets_a_core_for_its_timer",
+        "what_cannot_be_taken_wakes_a_sibling_more_and_more_seldom",
+        "the_loop_sleeps_no_longer_than_until_it_is_offered_again",
         "frames_go_to_a_sibling",
         "frames_go_to_it_again",
         "where_all_sleep_nobody_gets_a_core",

@@ -342,6 +342,24 @@ static void the_loop_sleeps_no_longer_than_it_looks(void)
     world_delete(&p.w);
 }
 
+/* Neither schedstat nor status can be read: nobody is found, and that is counted. */
+static void what_cannot_be_read_is_counted(void)
+{
+    for (unsigned status = 0; status < 2; status++) {
+        struct pair p;
+        pair_beside(&p, false);
+        struct io_member *m = &p.w.io->loops[0].cores.core[0].owner->member;
+        int *fd = status ? &m->status_fd : &m->account_fd, was = *fd;
+        CHECK(stats_of(&p.w).blocked_unread == 0);
+        *fd = -1;
+        run(&p.w, 10 * LOOK);
+        CHECK(owns(&p.w, p.l) && blocked(&p) == 0 && stats_of(&p.w).blocked_unread >= 5);
+        *fd = was;
+        lose(&p);
+        world_delete(&p.w);
+    }
+}
+
 /* For a loop with a fault in it, too: what is counted where one waits beside one that sleeps. */
 static void count(void)
 {
@@ -361,4 +379,5 @@ SCENARIOS_MAIN(SCENARIO(asleep_it_loses_its_core_and_gets_it_back), SCENARIO(one
                SCENARIO(a_while_without_it_is_forgiven), SCENARIO(owners_of_all_cores_are_found),
                SCENARIO(one_that_computes_is_seldom_looked_at), SCENARIO(one_that_goes_is_demoted),
                SCENARIO(a_sibling_goes_on_in_its_place), SCENARIO(it_goes_while_it_is_blocked),
-               SCENARIO(the_loop_sleeps_no_longer_than_it_looks), SCENARIO(count))
+               SCENARIO(the_loop_sleeps_no_longer_than_it_looks), SCENARIO(what_cannot_be_read_is_counted),
+               SCENARIO(count))

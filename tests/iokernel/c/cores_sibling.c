@@ -81,6 +81,66 @@ static void a_sibling_gets_a_core_for_its_timer(void)
     world_delete(&s.w);
 }
 
+/* How often the sibling was woken in so long, each time to find nothing that it could take. */
+static uint64_t comes_in_vain(struct siblings *s, uint64_t ns)
+{
+    uint64_t before = cores_of(&s->w, s->a).wakes + cores_of(&s->w, s->a).moves_in;
+    for (uint64_t end = s->w.now + ns; s->w.now < end;) {
+        run(&s->w, 5 * US);
+        if (owns(&s->w, s->second) && s->second->line->signals.acted != s->second->state->grant) {
+            CHECK(acts(&s->w, s->second));
+            run(&s->w, 5 * US);
+            park(s->second);
+        }
+    }
+    return cores_of(&s->w, s->a).wakes + cores_of(&s->w, s->a).moves_in - before;
+}
+
+static void what_cannot_be_taken_wakes_a_sibling_more_and_more_seldom(void)
+{
+    struct siblings s;
+    siblings_new(&s, 1);
+    ready(s.first, 1);
+    second_runs(&s);
+    park(s.second);
+    uint64_t n = comes_in_vain(&s, 200 * LOOK);
+    CHECK(n >= 6 && n <= 10); /* after 1, 2, 4, ... looks, at least each 64 */
+    CHECK(comes_in_vain(&s, 640 * LOOK) <= 10);
+    CHECK(stats_of(&s.w).violations == 0);
+    /* what comes new is offered at once */
+    uint32_t grant = s.second->state->grant;
+    ready(s.first, 1);
+    run(&s.w, 10 * US);
+    CHECK(s.second->state->grant != grant && acts(&s.w, s.second));
+    /* and so is what is left when one was taken */
+    park(s.second);
+    comes_in_vain(&s, 20 * LOOK);
+    grant = s.second->state->grant;
+    s.first->line->signals.runq_head++;
+    run(&s.w, 10 * US);
+    CHECK(s.second->state->grant != grant);
+    world_delete(&s.w);
+}
+
+/* The loop that sleeps meanwhile wakes up for it. */
+static void the_loop_sleeps_no_longer_than_until_it_is_offered_again(void)
+{
+    struct siblings s;
+    siblings_new(&s, 1);
+    ready(s.first, 1);
+    second_runs(&s);
+    park(s.second);
+    comes_in_vain(&s, 20 * LOOK);
+    const struct io_cores *c = &s.w.io->loops[0].cores;
+    uint32_t grant = s.second->state->grant;
+    for (unsigned i = 0; s.second->state->grant == grant; i++) {
+        CHECK(!c->awake && c->next_due - s.w.now <= 64 * LOOK && i < 100);
+        s.w.now = c->next_due;
+        run(&s.w, 8 * US);
+    }
+    world_delete(&s.w);
+}
+
 /* Frames that came before it was found are the sibling's to take; those that come later go to the sibling. */
 static void frames_go_to_a_sibling(void)
 {
@@ -182,5 +242,7 @@ static void a_thief_does_not_hide_it(void)
 }
 
 SCENARIOS_MAIN(SCENARIO(a_sibling_gets_a_core_for_what_waits_behind_it), SCENARIO(a_sibling_gets_a_core_for_its_timer),
-               SCENARIO(frames_go_to_a_sibling), SCENARIO(frames_go_to_it_again),
-               SCENARIO(where_all_sleep_nobody_gets_a_core), SCENARIO(a_thief_does_not_hide_it))
+               SCENARIO(what_cannot_be_taken_wakes_a_sibling_more_and_more_seldom),
+               SCENARIO(the_loop_sleeps_no_longer_than_until_it_is_offered_again), SCENARIO(frames_go_to_a_sibling),
+               SCENARIO(frames_go_to_it_again), SCENARIO(where_all_sleep_nobody_gets_a_core),
+               SCENARIO(a_thief_does_not_hide_it))

@@ -191,6 +191,12 @@ void io_blocked_round(struct io_loop *l, uint64_t now)
     (void)l, (void)now;
 }
 
+bool io_blocked_offers(const struct io_loop *l, struct io_kthread *k, uint64_t now)
+{
+    (void)l, (void)k, (void)now;
+    return true;
+}
+
 bool io_blocked_still(struct io_loop *l, struct io_kthread *k, uint64_t now)
 {
     (void)l, (void)k, (void)now;
