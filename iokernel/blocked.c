@@ -57,10 +57,10 @@ static void found(struct io_loop *loop, struct io_core *core, uint64_t now)
     k->blocked = true;
     io_steer(loop, k->app);
     k->app->cores.stands = false;
-    k->member.block.found = now;
+    k->member.block.found = k->member.block.looked = now;
     k->member.block.next = c->blocked_due = now + c->blocked;
+    k->member.block.offered = 0; /* whatever waits behind it is new */
     c->n_blocked++;
-    c->urgent = true;
     io_count(c->stats.blocked, 1);
     io_count(k->app->cores.stats.blocked, 1);
     io_move_note(loop, core, CL_IO_LOG_BLOCKED, now);

@@ -1,6 +1,6 @@
 /* Which of an application's kthreads its flows go to: those that have cores.
  *
- * Tests: tests/iokernel/c/cores_steps.c, tests/iokernel/c/cores_sibling.c. */
+ * Tests: tests/iokernel/c/cores_order.c, tests/iokernel/c/cores_sibling.c. */
 #include "internal.h"
 
 static inline bool may_take_frames(const struct io_kthread *k)

@@ -107,13 +107,13 @@ static inline void look_at_kthread(struct io_loop *loop, struct io_kthread *k, s
     f->stands &= !(lies || m->dead | m->leaving | m->evicted | m->stalled | m->banned | m->look_move | k->blocked);
     if (!m->usable && !owns) { /* nothing that it says gets it a core */
         c->next_due = cl_min(c->next_due, barred_until(m));
-        if (cl_unlikely(k->blocked) &&
-            io_blocked_offers(loop, k, now)) { /* but its siblings, who may take what waits in it */
+        if (cl_likely(!k->blocked))
+            return;
+        c->next_due = cl_min(c->next_due, s->next_timer);
+        if (io_blocked_offers(loop, k, now)) { /* but its siblings, who may take what waits in it */
             add_ages(f, s);
             f->extra += s->waiting;
         }
-        if (cl_unlikely(k->blocked))
-            c->next_due = cl_min(c->next_due, m->block.offer ? cl_min(m->block.offer, s->next_timer) : s->next_timer);
         return;
     }
     f->usable++;

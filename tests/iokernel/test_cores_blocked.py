@@ -44,6 +44,10 @@ PROGRAM = "tests/iokernel/c/cores_blocked.c"
         "a_sibling_goes_on_in_its_place",
         "it_goes_while_it_is_blocked",
         "the_loop_sleeps_no_longer_than_it_looks",
+        "one_in_a_call_that_nothing_ends_loses_its_core",
+        "what_it_may_run_unseen_is_no_more_than_the_time_since_the_last_look",
+        "one_that_goes_on_during_a_move_is_made_to_leave_after_it",
+        "who_is_to_begin_is_not_found",
         "what_cannot_be_read_is_counted",
     ],
 )

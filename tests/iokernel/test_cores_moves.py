@@ -24,11 +24,34 @@ def test_who_gets_a_core_and_which(c_program):
         "the_dead_want_nothing",
         "nothing_waits_where_all_is_new",
         "one_core_at_a_look_is_no_neglect",
+        "nor_is_it_the_next_time",
         "who_has_no_calls_left_holds_no_core_back",
     ],
 )
 def test_no_core_idles_beside_one_that_waits(c_program, scenario):
     run = c_program("tests/iokernel/c/cores_conserve.c")
+    assert f"passed {scenario}" in run(scenario, timeout_s=90)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "batch_loses_its_core_before_latency",
+        "a_guarantee_goes_before_latency",
+        "who_waits_inside_a_uthread_goes_before_its_sibling",
+        "urgent_decisions_are_a_microsecond_apart_on_average",
+        "an_application_that_lost_a_core_gets_its_frames_at_the_other",
+        "who_is_evicted_leaves_the_core",
+        "who_gets_another_core_meanwhile_is_not_evicted",
+        "who_is_made_to_leave_may_run_meanwhile",
+        "the_log_has_the_signal",
+        "the_loop_sleeps_no_longer_than_until_a_timer_at_rest",
+        "the_loop_sleeps_no_longer_than_until_one_is_considered_again",
+        "who_waits_while_it_is_banned_gets_a_core_afterwards",
+    ],
+)
+def test_who_goes_first_and_what_is_left_behind(c_program, scenario):
+    run = c_program("tests/iokernel/c/cores_order.c")
     assert f"passed {scenario}" in run(scenario, timeout_s=90)
 
 
@@ -65,6 +88,7 @@ def test_who_has_seen_the_ask_gets_one_interval_more(c_program):
         "one_that_sleeps_is_evicted_at_once",
         "in_a_call_it_is_asked_for_longer",
         "one_that_says_so_all_the_time_gains_a_step",
+        "one_in_a_call_that_nothing_ends_is_spared",
         "without_calls_left_the_signal_is_left_out",
         "one_that_lets_go_at_once_is_not_logged_as_there",
     ],

@@ -375,6 +375,22 @@ def test_delay_gives_a_core_that_nobody_wants_to_whoever_waits_at_all() -> None:
     assert grants_of("delay", [{"cores": 2, "packet_delay_ns": 1}]) == [3]
 
 
+def test_what_was_not_wanted_is_not_owed() -> None:
+    row = IN_USE | {"kind": lib.CL_POLICY_BATCH, "guaranteed": 0}
+    view, out = table([row | {"cores": 1}, row], 1)
+    fair = lib.cl_policy_find(b"fair")
+    fair(view, out)
+    out[0].attained_ns += 5_000_000
+    fair(view, out)
+    assert (out[0].grant, out[1].grant) == (0, 1)  # it is owed half of that
+    out[1].demand = 0
+    fair(view, out)
+    assert out[0].grant == 1
+    out[1].demand = 1
+    fair(view, out)
+    assert (out[0].grant, out[1].grant) == (1, 0)  # and wanted none of it
+
+
 def test_fair_serves_whoever_attained_least() -> None:
     assert grants_of("fair", [{"kind": 1, "attained_ns": 10**9}, {"kind": 1}], cores=4) == [0, 4]
 

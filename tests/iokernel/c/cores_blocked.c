@@ -342,6 +342,96 @@ static void the_loop_sleeps_no_longer_than_it_looks(void)
     world_delete(&p.w);
 }
 
+/* In a call that no signal ends. */
+static void one_in_a_call_that_nothing_ends_loses_its_core(void)
+{
+    static struct in_call call;
+    struct world w;
+    world_new(&w, (struct setting){.blocked_us = BLOCKED_US});
+    struct app *l = app_add(&w, (struct wish){.kind = LATENCY, .mute = true});
+    struct app *b = app_add(&w, (struct wish){.kind = BATCH});
+    int32_t own = l->k[0].tid;
+    begin_call(&call, &l->k[0]);
+    tell_threads(&w, l);
+    start(&w, &l->k[0]);
+    ready(&b->k[0], 1);
+    run(&w, 4 * LOOK);
+    CHECK(stats_of(&w).blocked == 1 && owns(&w, &b->k[0]));
+    end_call(&call);
+    l->k[0].tid = own;
+    world_delete(&w);
+}
+
+/* It may be used to run when it has lost the core for sleeping, and nobody has looked since: from then on, and not for longer. */
+static void what_it_may_run_unseen_is_no_more_than_the_time_since_the_last_look(void)
+{
+    struct pair p;
+    pair_beside(&p, false);
+    struct io_core *core = &p.w.io->loops[0].cores.core[0];
+    const struct io_member *m = &core->owner->member;
+    spin(p.l);
+    run(&p.w, 20 * LOOK);
+    end_spin(p.l);
+    await_sleep(p.l->tid);
+    lose(&p);
+    run(&p.w, LOOK / 2);
+    uint64_t might = m->squat.entitled + core->idle - m->squat.idle_mark;
+    burn(p.l, 1000);
+    run(&p.w, 2 * LOOK); /* it is seen to run, and made to leave */
+    uint64_t more = m->squat.entitled + core->idle - m->squat.idle_mark - might;
+    CHECK(stats_of(&p.w).asked == 2);
+    CHECK(more >= LOOK / 2 && more <= 3 * LOOK);
+    while (seen_signals() == 0)
+        sched_yield();
+    world_delete(&p.w);
+}
+
+/* A core has the steps of one move at a time: one that woke up without its core is made to leave when they are over. */
+static void one_that_goes_on_during_a_move_is_made_to_leave_after_it(void)
+{
+    struct pair p;
+    world_new(&p.w, (struct setting){.blocked_us = BLOCKED_US, .ask_us = 10 * BLOCKED_US, .interrupt_us = 10});
+    p.bat = app_add(&p.w, (struct wish){.kind = BATCH});
+    p.lat = app_add(&p.w, (struct wish){.kind = LATENCY});
+    struct app *other = app_add(&p.w, (struct wish){.kind = LATENCY});
+    p.l = &p.lat->k[0];
+    p.b = &p.bat->k[0];
+    start(&p.w, p.l);
+    ready(p.b, 1);
+    lose(&p);
+    struct io_core *core = &p.w.io->loops[0].cores.core[0];
+    const struct io_kthread *b = core->owner;
+    run(&p.w, 2 * MS);
+    ready(&other->k[0], 1);
+    while (!owns(&p.w, &other->k[0]))
+        run(&p.w, 1 * US);
+    CHECK(core->from == b);
+    burn(p.l, 1000);
+    run(&p.w, 5 * LOOK);
+    CHECK(core->from == b && stats_of(&p.w).asked == 1);
+    CHECK(!acts(&p.w, p.b) && acts(&p.w, &other->k[0]));
+    run(&p.w, 5 * LOOK);
+    CHECK(stats_of(&p.w).asked == 2 && core->from && core->from->member.tid == p.l->tid);
+    world_delete(&p.w);
+}
+
+/* A new owner that got up by itself, and has not seen its grant: the steps of its move go on, and it is no sleeper. */
+static void who_is_to_begin_is_not_found(void)
+{
+    struct pair p;
+    world_new(&p.w, (struct setting){.blocked_us = BLOCKED_US, .start_us = 50 * BLOCKED_US});
+    p.bat = app_add(&p.w, (struct wish){.kind = BATCH});
+    p.lat = app_add(&p.w, (struct wish){.kind = LATENCY});
+    ready(&p.bat->k[0], 1);
+    ready(&p.lat->k[0], 1);
+    run(&p.w, 10 * US);
+    CHECK(owns(&p.w, &p.lat->k[0]));
+    p.lat->k[0].line->park = CL_KTHREAD_RUNNING;
+    run(&p.w, 10 * LOOK);
+    CHECK(stats_of(&p.w).blocked == 0 && owns(&p.w, &p.lat->k[0]));
+    world_delete(&p.w);
+}
+
 /* Neither schedstat nor status can be read: nobody is found, and that is counted. */
 static void what_cannot_be_read_is_counted(void)
 {
@@ -379,5 +469,8 @@ SCENARIOS_MAIN(SCENARIO(asleep_it_loses_its_core_and_gets_it_back), SCENARIO(one
                SCENARIO(a_while_without_it_is_forgiven), SCENARIO(owners_of_all_cores_are_found),
                SCENARIO(one_that_computes_is_seldom_looked_at), SCENARIO(one_that_goes_is_demoted),
                SCENARIO(a_sibling_goes_on_in_its_place), SCENARIO(it_goes_while_it_is_blocked),
-               SCENARIO(the_loop_sleeps_no_longer_than_it_looks), SCENARIO(what_cannot_be_read_is_counted),
-               SCENARIO(count))
+               SCENARIO(the_loop_sleeps_no_longer_than_it_looks),
+               SCENARIO(one_in_a_call_that_nothing_ends_loses_its_core),
+               SCENARIO(what_it_may_run_unseen_is_no_more_than_the_time_since_the_last_look),
+               SCENARIO(one_that_goes_on_during_a_move_is_made_to_leave_after_it),
+               SCENARIO(who_is_to_begin_is_not_found), SCENARIO(what_cannot_be_read_is_counted), SCENARIO(count))

@@ -62,18 +62,55 @@ static void nothing_waits_where_all_is_new(void)
 }
 
 /* Two things wait, one of them for long, and each look brings a core for one. */
+/* It gets two cores, one after the other. */
+static void get_both(struct world *w, struct app *a)
+{
+    a->k[0].line->signals.timer_tsc = w->now - 20 * US;
+    ready(&a->k[1], 1);
+    run(w, 5 * US);
+    CHECK(owns(w, &a->k[0]) + owns(w, &a->k[1]) == 1);
+    run(w, 6 * US);
+    CHECK(owns(w, &a->k[0]) && owns(w, &a->k[1]) && stats_of(w).violations == 0);
+}
+
 static void one_core_at_a_look_is_no_neglect(void)
 {
     struct world w;
     world_new(&w, (struct setting){.policy = "delay", .cores = 2});
     struct app *a = app_add(&w, (struct wish){.kind = LATENCY, .kthreads = 2});
     run(&w, 100 * US);
-    a->k[0].line->signals.timer_tsc = w.now - 20 * US;
-    ready(&a->k[1], 1);
-    run(&w, 5 * US);
-    CHECK(owns(&w, &a->k[0]) + owns(&w, &a->k[1]) == 1);
-    run(&w, 6 * US);
-    CHECK(owns(&w, &a->k[0]) && owns(&w, &a->k[1]) && stats_of(&w).violations == 0);
+    get_both(&w, a);
+    world_delete(&w);
+}
+
+/* What an application lacked in another spell of idle cores is not held against this one. */
+static void nor_is_it_the_next_time(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){.policy = "delay", .cores = 2});
+    struct app *a = app_add(&w, (struct wish){.kind = LATENCY, .kthreads = 2});
+    struct app *b = app_add(&w, (struct wish){.kind = BATCH, .kthreads = 2});
+    run(&w, 100 * US);
+    get_both(&w, a);
+    for (unsigned i = 0; i < 2; i++) {
+        CHECK(acts(&w, &a->k[i]));
+        drain(&a->k[i]);
+        a->k[i].line->signals.timer_tsc = UINT64_MAX;
+        ready(&b->k[i], 1);
+    }
+    run(&w, 10 * US);
+    for (unsigned i = 0; i < 2; i++)
+        park(&a->k[i]);
+    run(&w, 2 * US);
+    for (unsigned i = 0; i < 2; i++) /* no core was idle meanwhile */
+        CHECK(acts(&w, &b->k[i]));
+    run(&w, 100 * US);
+    for (unsigned i = 0; i < 2; i++) {
+        drain(&b->k[i]);
+        park(&b->k[i]);
+    }
+    run(&w, 100 * US);
+    get_both(&w, a);
     world_delete(&w);
 }
 
@@ -102,4 +139,4 @@ static void who_has_no_calls_left_holds_no_core_back(void)
 
 SCENARIOS_MAIN(SCENARIO(a_sibling_takes_the_place_of_the_dead), SCENARIO(the_dead_want_nothing),
                SCENARIO(nothing_waits_where_all_is_new), SCENARIO(one_core_at_a_look_is_no_neglect),
-               SCENARIO(who_has_no_calls_left_holds_no_core_back))
+               SCENARIO(nor_is_it_the_next_time), SCENARIO(who_has_no_calls_left_holds_no_core_back))

@@ -271,6 +271,29 @@ static void one_that_sleeps_is_evicted_at_once(void)
 }
 
 /* In a call of the kernel no signal reaches it: it is waited for as long as the next step takes, and not longer. */
+/* In a call that no signal ends it could not step aside, and has no CPU time: state D. */
+static void one_in_a_call_that_nothing_ends_is_spared(void)
+{
+    static struct in_call call;
+    struct world w;
+    world_new(&w, times);
+    struct app *l = app_add(&w, (struct wish){.kind = LATENCY});
+    struct app *b = app_add(&w, (struct wish){.kind = BATCH, .mute = true});
+    int32_t own = b->k[0].tid;
+    begin_call(&call, &b->k[0]);
+    tell_threads(&w, b);
+    start(&w, &b->k[0]);
+    ready(&l->k[0], 1);
+    run(&w, 10 * (ASK_US + INTERRUPT_US) * US);
+    CHECK(stats_of(&w).interrupted == 1 && stats_of(&w).spared == 1 && stats_of(&w).evicted == 0);
+    CHECK(!acts(&w, &b->k[0]) && acts(&w, &l->k[0]));
+    run(&w, 2 * US);
+    CHECK(moves_by(&w, CL_IO_STEP_INTERRUPT) == 1);
+    end_call(&call);
+    b->k[0].tid = own;
+    world_delete(&w);
+}
+
 static void in_a_call_it_is_asked_for_longer(void)
 {
     struct pair p;
@@ -321,4 +344,4 @@ SCENARIOS_MAIN(SCENARIO(starved_it_is_not_evicted), SCENARIO(starved_it_is_spare
                SCENARIO(starved_it_goes_and_the_next_one_has_all_its_steps), SCENARIO(one_that_runs_on_is_evicted),
                SCENARIO(one_that_sleeps_is_evicted_at_once), SCENARIO(in_a_call_it_is_asked_for_longer),
                SCENARIO(one_that_says_so_all_the_time_gains_a_step),
-               SCENARIO(without_calls_left_the_signal_is_left_out))
+               SCENARIO(one_in_a_call_that_nothing_ends_is_spared), SCENARIO(without_calls_left_the_signal_is_left_out))
