@@ -112,7 +112,7 @@ static inline uint64_t cl_policy_oldest_ns(const struct cl_policy_app *a)
  * turns of 20 us. Uses their memory[1], [2] and [3]. */
 void cl_policy_share_latency(const struct cl_policy_view *view, struct cl_policy_app *apps);
 /* Give what all grants leave to batch applications that demand more than theirs, by attained time over weight (policy_deal.h).
- * Uses the batch applications' memory[2] and [3]. */
+ * Uses the batch applications' memory[1], [2] and [3]. */
 void cl_policy_share_left(const struct cl_policy_view *view, struct cl_policy_app *apps);
 /* The same once each batch application was granted what it is guaranteed and demands. */
 void cl_policy_share_rest(const struct cl_policy_view *view, struct cl_policy_app *apps);

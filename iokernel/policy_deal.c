@@ -41,6 +41,13 @@ static void keep_lag(struct cl_policy_app *a, double lag)
     memcpy(&a->memory[3], &lag, sizeof lag);
 }
 
+/* Cores in the middle of a turn on which it is: those that it holds and, of a batch application, those that it was dealt last.
+ * A latency application may have them for a while: were the turn over by that, the core would go to another job each time. */
+static uint32_t turn_of(const struct cl_policy_app *a)
+{
+    return a->kind == CL_POLICY_BATCH ? (uint32_t)cl_max((uint64_t)a->cores, a->memory[1]) : a->cores;
+}
+
 typedef uint32_t (*want_fn)(const struct cl_policy_app *);
 
 /* Bring everybody's lag up to now; list those that want more than they were granted, and their average lag. Returns how many. */
@@ -60,6 +67,8 @@ CL_INLINE uint32_t claims_of(const struct cl_policy_view *view, struct cl_policy
         uint32_t wanted = want(a);
         if (wanted <= a->grant) {
             keep_lag(a, cl_max(lag, 0.0)); /* what it did not want it is not owed */
+            if (kind == CL_POLICY_BATCH)
+                a->memory[1] = 0;
             continue;
         }
         sum += lag * weight;
@@ -69,7 +78,7 @@ CL_INLINE uint32_t claims_of(const struct cl_policy_view *view, struct cl_policy
                                      .step = interval_ns * per_weight,
                                      .slice = per_weight,
                                      .granted = a->grant,
-                                     .held = a->cores,
+                                     .held = turn_of(a),
                                      .want = wanted};
     }
     *average = n ? sum / weights : 0;
@@ -182,6 +191,8 @@ CL_INLINE uint32_t deal(const struct cl_policy_view *view, struct cl_policy_app 
     if (n == 0)
         return cores;
     struct claim *least = bound_lags(claims, n, average, slice_ns, credit_ns);
+    if (cores == 0)
+        return 0;
     if (cores > 2 * n) {
         cores = deal_level(claims, n, cores);
         least = least_of(claims, n);
@@ -193,6 +204,8 @@ CL_INLINE uint32_t deal(const struct cl_policy_view *view, struct cl_policy_app 
         set_key(least);
         least = least_of(claims, n);
     }
+    for (uint32_t i = 0; kind == CL_POLICY_BATCH && i < n; i++)
+        claims[i].app->memory[1] = claims[i].granted;
     return cores;
 }
 

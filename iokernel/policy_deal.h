@@ -3,9 +3,11 @@
  * What counts is the service of the last while, not of all time, lest a newcomer be owed hours: each application's `lag`
  * is its core time over its weight, less the average of those that compete now, and is kept within `credit_ns`. Who wants
  * nothing saves up nothing. (The average as the reference is EEVDF's virtual time, Stoica and Abdel-Wahab, 1995.) A core
- * that is held stays until its holder is `slice_ns` ahead, since every move costs.
+ * that is held stays until its holder is `slice_ns` ahead, since every move costs; and goes back to it where a latency
+ * application takes it from a batch one in between.
  *
- * memory[2]: attained_ns at the last call; memory[3]: lag, a double. */
+ * memory[1]: cores that it was dealt last, of a batch application; memory[2]: attained_ns at the last call; memory[3]: lag, a
+ * double. */
 #ifndef CORELANE_IOKERNEL_POLICY_DEAL_H
 #define CORELANE_IOKERNEL_POLICY_DEAL_H
 

@@ -5,7 +5,7 @@
  * weighted max-min fairness among equals over the length of the credit (policy_deal.h).
  *
  * params[0]: slice, ns: a core stays until its holder is so far ahead (default 50 us). params[1]: credit, ns: how far
- * behind an application can fall and be owed it (default 10 ms). memory[2], [3]: policy_deal.h. */
+ * behind an application can fall and be owed it (default 10 ms). memory[1] to [3]: policy_deal.h. */
 #include "../policy_deal.h"
 
 #define DEFAULT_SLICE_NS 50000

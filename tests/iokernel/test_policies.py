@@ -249,6 +249,29 @@ def test_batch_shares_cores_by_weight_over_time(name: str, weights: tuple[int, .
 
 
 @pytest.mark.parametrize("name", ["fair", "delay", "shenango"])
+def test_a_job_goes_on_where_a_latency_application_took_the_core(name: str) -> None:
+    """For two checks in five: jobs share the rest evenly, and still have turns of a slice each."""
+    row = {"maximum": 1, "weight": 1, "packet_delay_ns": 0}
+    view, out = table([row, *[row | {"kind": lib.CL_POLICY_BATCH}] * 4], 1)
+    latency, jobs, turns, last = out[0], out[1:5], 0, None
+    for check in range(40_000):
+        asks = check % 5 < 2
+        latency.packet_delay_ns, latency.demand = (10**6, 1) if asks else (0, 0)
+        latency.idle = 0 if asks else latency.cores
+        lib.cl_policy_find(name.encode())(view, out)
+        for a in out:
+            a.cores = a.grant
+            a.attained_ns += a.grant * 5000
+        now = next((i for i, a in enumerate(jobs) if a.grant), None)
+        turns += now is not None and now != last
+        last = last if now is None else now
+    total = sum(a.attained_ns for a in jobs)
+    assert total == pytest.approx(40_000 * 5000 * 3 / 5, rel=0.01)
+    assert [a.attained_ns / total for a in jobs] == pytest.approx([1 / 4] * 4, rel=0.03)
+    assert turns * 40_000 < total  # a slice of `fair` is 50 us
+
+
+@pytest.mark.parametrize("name", ["fair", "delay", "shenango"])
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize(("weights", "cores"), [((1, 1), 1), ((3, 1), 1), ((1, 1, 1), 2), ((1, 2, 4), 3)])
 def test_latency_applications_that_always_wait_share_by_weight(
