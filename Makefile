@@ -46,12 +46,14 @@ test: build lint types check-format
 sanitized: $(STAMP)
 	PYTHONPATH=tests/support nice -n 19 chrt --idle 0 $(PY) -m cltest.cbuild asan tsan
 
-# Only what runs C under the sanitizer is worth running again: the C programs.
+# Only what runs C under the sanitizer is worth running again: the C programs. No other test is imported.
+C_TESTS = $(shell grep -rlw --include='test_*.py' c_program tests)
+
 test-asan: build
-	CORELANE_SANITIZE=asan $(PY) -m pytest -n $(JOBS) -m c_program $(PYTEST_ARGS)
+	CORELANE_SANITIZE=asan $(PY) -m pytest -n $(JOBS) -m c_program $(PYTEST_ARGS) $(C_TESTS)
 
 test-tsan: build
-	CORELANE_SANITIZE=tsan $(PY) -m pytest -n $(JOBS) -m c_program $(PYTEST_ARGS)
+	CORELANE_SANITIZE=tsan $(PY) -m pytest -n $(JOBS) -m c_program $(PYTEST_ARGS) $(C_TESTS)
 
 # The interleavings of the hand-over of a core, further than make test goes: minutes and gigabytes each, one after the other.
 model: build

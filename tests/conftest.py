@@ -18,6 +18,7 @@ import pytest
 from cltest import CBuild, NetnsFactory, netns_missing
 
 DEFAULT_SEED = 20240607
+ONE_THREAD = "one thread, in which nothing can race: ASan runs it"
 
 # The same examples at every run, so that CI fails for a change and not by luck; CORELANE_HYPOTHESIS=random explores.
 hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, print_blob=True, database=None)
@@ -34,17 +35,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def c_program() -> Callable[..., Callable[..., str]]:
-    """`run = c_program("tests/runtime/c/x.c", sources=None, cflags=())`; `run(*args, timeout_s=60)` returns the output.
+    """`run = c_program("tests/runtime/c/x.c", sources=None, cflags=(), one_thread=False)`; `run(*args, timeout_s=60)`
+    returns the output.
 
     `sources` None links what it needs of the library, [] nothing, or give the C files wanted.
     CORELANE_SANITIZE=asan|tsan builds everything that way. A program that fails raises with what it printed.
+    one_thread: it never starts a second one, and a plain run of it fails if it does. Such a program, and one into which
+    nothing is linked that starts threads, is skipped under TSan, which has nothing to find in it.
     """
     builder = CBuild()
 
     def make(
-        source: str, sources: Sequence[str | Path] | None = None, cflags: Sequence[str] = ()
+        source: str,
+        sources: Sequence[str | Path] | None = None,
+        cflags: Sequence[str] = (),
+        one_thread: bool = False,
     ) -> Callable[..., str]:
-        return builder.runner(builder.build(source, sources, cflags))
+        if one_thread and builder.variant == "tsan":
+            pytest.skip(ONE_THREAD)
+        binary = builder.build(source, sources, cflags)
+        if builder.variant == "tsan" and not builder.starts_threads(binary):
+            pytest.skip(ONE_THREAD)
+        return builder.runner(binary, one_thread)
 
     return make
 

@@ -9,7 +9,7 @@ import pytest
 
 
 def test_the_reading_of_rings_withstands_a_fuzzer(c_program, seed):
-    run = c_program("tests/iokernel/c/fuzz_rings.c")
+    run = c_program("tests/iokernel/c/fuzz_rings.c", one_thread=True)
     steps = 60_000 if os.environ.get("CORELANE_SANITIZE") else 200_000
     for i in range(3):
         assert "arrived whole" in run(str(seed + i), str(steps), timeout_s=100)

@@ -65,6 +65,27 @@ def test_sanitizers_see_what_they_are_for(tmp_path, variant, body, said):
         builder.runner(builder.build(source, [], ["-O0"]))()
 
 
+def test_a_program_that_was_said_to_have_one_thread_has_one(tmp_path):
+    builder = CBuild("plain")
+    headers = "#include <pthread.h>\nstatic void *nothing(void *arg) { return arg; }\n"
+    body = (
+        "(void)argv; pthread_t t; if (argc == 1) return 0;"
+        "return pthread_create(&t, NULL, nothing, NULL) || pthread_join(t, NULL);"
+    )
+    binary = builder.build(program(tmp_path, body, headers), [])
+    assert builder.starts_threads(binary)
+    alone = builder.runner(binary, one_thread=True)
+    assert alone() == builder.runner(binary)("more") == ""
+    with pytest.raises(ProgramFailed, match="said to have one thread"):
+        alone("more")
+
+
+def test_all_c_programs_are_run_under_the_sanitizers():
+    """The Makefile looks for them in test_*.py alone."""
+    shared = [p for p in (ROOT / "tests").glob("*/**/conftest.py") if "c_program" in p.read_text()]
+    assert shared == []
+
+
 def test_wait_until():
     answers = iter([0, "", "yes"])
     assert wait_until(lambda: next(answers), 5.0) == "yes"

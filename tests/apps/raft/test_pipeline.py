@@ -13,7 +13,7 @@ SECOND_US = 1_000_000
 @pytest.fixture
 def pipeline(c_program: Make) -> Callable[..., dict[str, int]]:
     """Run tests/apps/raft/c/pipeline.c with LINK_US GAP_US BATCHES; what it counted."""
-    run = c_program("tests/apps/raft/c/pipeline.c")
+    run = c_program("tests/apps/raft/c/pipeline.c", one_thread=True)
 
     def counted(link_us: int, gap_us: int, batches: int = 0) -> dict[str, int]:
         said = run(link_us, gap_us, batches).split()

@@ -210,12 +210,19 @@ class CBuild:
                 objects += self._objects([s for s in given if s not in whole], self.flags(), self.objdir)
             return self._link(target, objects, [*_LINK[self.variant], *(["-shared"] if shared else [])])
 
-    def runner(self, binary: Path) -> Callable[..., str]:
+    def starts_threads(self, binary: Path) -> bool:
+        """Whether anything that was linked into a program does."""
+        return any(name.partition("@")[0] == "pthread_create" for name in symbols(binary)[0])
+
+    def runner(self, binary: Path, one_thread: bool = False) -> Callable[..., str]:
         """A function that runs `binary`: `run(*args, timeout_s=60, env={}) -> what it printed`.
 
         ProgramFailed, with all that was printed, if it exits non-zero, dies by a signal or takes longer than
-        `timeout_s` (a sanitizer gets four times as long).
+        `timeout_s` (a sanitizer gets four times as long). one_thread: or if the plain program starts a thread.
         """
+        preload = {}
+        if one_thread and self.variant == "plain":
+            preload["LD_PRELOAD"] = str(self.build("tests/support/c/one_thread.c", [], shared=True))
         prefix = _tsan_prefix() if self.variant == "tsan" else ()
         slower = 1 if self.variant == "plain" else 4
         # libFuzzer's limit is on the peak that the kernel reports, which a program inherits from the process that
@@ -229,7 +236,7 @@ class CBuild:
                 done = subprocess.run(
                     command,
                     cwd=cwd,
-                    env={**os.environ, **_ENV, **(env or {})},
+                    env={**os.environ, **_ENV, **preload, **(env or {})},
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     text=True,

@@ -13,12 +13,12 @@ Make = Callable[..., Callable[..., str]]
 @pytest.mark.parametrize("nodes", [3, 5, 7])
 def test_seeds(c_program: Make, nodes: int) -> None:
     count = 60 if os.environ.get("CORELANE_SANITIZE") else 300
-    run = c_program("tests/apps/raft/sim/c/seeds.c")
+    run = c_program("tests/apps/raft/sim/c/seeds.c", one_thread=True)
     assert f"{count} runs" in run(0, 1, count, nodes)
 
 
 @pytest.mark.parametrize("mode", [1, 2])
 def test_seeds_of_real_nodes(c_program: Make, mode: int) -> None:
     count = 10 if os.environ.get("CORELANE_SANITIZE") else 30
-    run = c_program("tests/apps/raft/sim/c/seeds.c")
+    run = c_program("tests/apps/raft/sim/c/seeds.c", one_thread=True)
     assert f"{count} runs" in run(mode, 1, count, 5)
