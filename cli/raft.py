@@ -36,6 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             made.add_argument("node", type=values.positive, metavar="ID", help="the node")
         if action == "add":
             made.add_argument("--learner", action="store_true", help="it gets the log and does not vote")
+        if action in ("add", "remove"):
+            text = "also if no majority of those who would vote answers: nobody may be left to undo it"
+            made.add_argument("--force", action="store_true", help=text)
         made.add_argument("--peers", required=True, metavar="LIST", help="all nodes: 1=ADDRESS:PORT,2=ADDRESS:PORT,...")
         made.add_argument("--group", default="", metavar="NAME", help="the group's name, if the nodes were given one")
         text = "give up after so long (default 10)"
@@ -62,9 +65,9 @@ def run(options: argparse.Namespace) -> int:
             print(json.dumps(said) if options.json else members_text(said))
             return 0
         if options.action == "add":
-            status = group.add(options.node, options.learner)
+            status = group.add(options.node, options.learner, options.force)
         elif options.action == "remove":
-            status = group.remove(options.node)
+            status = group.remove(options.node, options.force)
         else:
             status = group.transfer(options.node)
         said = members(status)

@@ -160,10 +160,11 @@ class Core:
         """Ask for a linearizable read; its answer comes from `reads`."""
         self._ordered(lib.cl_raft_read_index(self._ptr, context), "ask for a read")
 
-    def change_members(self, voters: Iterable[int], learners: Iterable[int] = ()) -> None:
-        """Become this group."""
+    def change_members(self, voters: Iterable[int], learners: Iterable[int] = (), force: bool = False) -> None:
+        """Become this group. force: also if a majority of its voters is not heard from."""
         v, n = sorted(voters), sorted(learners)
-        self._ordered(lib.cl_raft_change_members(self._ptr, v, len(v), n, len(n)), "change the members")
+        change = lib.cl_raft_force_members if force else lib.cl_raft_change_members
+        self._ordered(change(self._ptr, v, len(v), n, len(n)), "change the members")
 
     def transfer(self, to: int) -> None:
         """Hand leadership over."""

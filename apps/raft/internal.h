@@ -11,6 +11,7 @@
 #define RAFT_SPARE_ENTRIES 8  /* slots that commands leave to no-ops and configurations */
 #define RAFT_SPARE_BYTES 4096
 #define RAFT_CHUNKS_INFLIGHT 4
+#define RAFT_HEARD_CHECKS 2
 
 struct raft_slot {
     uint64_t term;
@@ -44,7 +45,8 @@ struct raft_peer {
     uint8_t state;         /* CL_RAFT_PROBE, ... */
     uint8_t paused;        /* probe: one message is out; until its answer or the next heartbeat */
     uint8_t full;          /* its log has no room; until a heartbeat's answer says otherwise */
-    uint8_t active;        /* heard from since the last check of the quorum */
+    uint8_t active;        /* heard from since the last check of the quorum, or new to this leader */
+    uint8_t heard;         /* for how many checks of the quorum it counts as heard from: 0 to RAFT_HEARD_CHECKS */
     uint8_t heartbeat_due; /* a message is due even if there is nothing to send */
     uint8_t prompt;        /* it is for a read */
     uint8_t vote_due;      /* candidate: the request is to be sent */

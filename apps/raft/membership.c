@@ -222,8 +222,19 @@ static bool same_set(const uint32_t *a, uint32_t n, const uint32_t *b, uint32_t 
     return n == m;
 }
 
-int cl_raft_change_members(struct cl_raft *r, const uint32_t *voters, uint32_t n_voters, const uint32_t *learners,
-                           uint32_t n_learners)
+/* Whether a majority of these was heard from in this term, and not only long ago. */
+static bool majority_heard(struct cl_raft *r, const uint32_t *ids, uint32_t n)
+{
+    uint32_t heard = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct raft_peer *p = raft_find_peer(r, ids[i]);
+        heard += ids[i] == r->config.id || (p && p->heard);
+    }
+    return heard > n / 2;
+}
+
+static int change_members(struct cl_raft *r, const uint32_t *voters, uint32_t n_voters, const uint32_t *learners,
+                          uint32_t n_learners, bool force)
 {
     if (r->role != CL_RAFT_LEADER)
         return -EPERM;
@@ -245,7 +256,21 @@ int cl_raft_change_members(struct cl_raft *r, const uint32_t *voters, uint32_t n
     }
     if (!raft_members_valid(&m))
         return -EINVAL;
+    if (!force && !majority_heard(r, m.voters, m.n_voters))
+        return -EHOSTUNREACH;
     return append_members(r, &m);
+}
+
+int cl_raft_change_members(struct cl_raft *r, const uint32_t *voters, uint32_t n_voters, const uint32_t *learners,
+                           uint32_t n_learners)
+{
+    return change_members(r, voters, n_voters, learners, n_learners, false);
+}
+
+int cl_raft_force_members(struct cl_raft *r, const uint32_t *voters, uint32_t n_voters, const uint32_t *learners,
+                          uint32_t n_learners)
+{
+    return change_members(r, voters, n_voters, learners, n_learners, true);
 }
 
 int cl_raft_transfer(struct cl_raft *r, uint32_t to)

@@ -25,7 +25,7 @@ _LOGGER = logging.getLogger("corelane.raft")
 _STATUS, _MEMBERS, _TRANSFER = 4, 5, 6
 _ASK_AGAIN_S = 0.05
 _ROUND_S, _LOOK_S = 0.5, 0.02
-_LATER = (errno.EPERM, errno.EBUSY, errno.ESTALE, errno.EAGAIN)
+_LATER = (errno.EPERM, errno.EBUSY, errno.ESTALE, errno.EAGAIN, errno.EHOSTUNREACH)
 
 
 class Operator(Client):
@@ -65,11 +65,14 @@ class Operator(Client):
     def _order(self, what: str, done: Any, order: Any) -> dict[str, Any]:
         """Give the leader an order until `done(its status)`; `order(status)` is (kind, data). Its last status."""
         deadline = time.monotonic() + self._timeout_s
+        code = 0
         while True:
             status = self.leader_status()
             if done(status):
                 return status
             if time.monotonic() > deadline:
+                if code == errno.EHOSTUNREACH:
+                    raise CorelaneError(what, *REASONS[code])
                 why = f"it did not happen in {self._timeout_s:g} s, and may still"
                 raise CorelaneError(what, why, "look at `corelane raft status`: a majority must be up, and who is new")
             if not status["members"]["outgoing"] and not status["transfer_to"]:
@@ -80,8 +83,10 @@ class Operator(Client):
                     raise CorelaneError(what, why, hint)
             time.sleep(_ASK_AGAIN_S)
 
-    def _change(self, what: str, voters: set[int], learners: set[int], begun: int) -> dict[str, Any]:
-        """From the configuration that came with entry `begun`."""
+    def _change(
+        self, what: str, voters: set[int], learners: set[int], begun: int, force: bool = False
+    ) -> dict[str, Any]:
+        """From the configuration that came with entry `begun`. force: whoever of the voters is heard from."""
         v, n = sorted(voters), sorted(learners)
 
         def done(s: dict[str, Any]) -> bool:
@@ -91,14 +96,14 @@ class Operator(Client):
                 raise CorelaneError(what, "somebody else changed the members", "look at them and try again")
             return bool(there and s["commit"] >= s["members_index"])
 
-        data = struct.pack(f"<QII{len(v) + len(n)}I", begun, len(v), len(n), *v, *n)
+        data = struct.pack(f"<QIII{len(v) + len(n)}I", begun, len(v), len(n), force, *v, *n)
         return self._order(what, done, lambda _status: (_MEMBERS, data))
 
-    def add(self, node: int, learner: bool = False) -> dict[str, Any]:
+    def add(self, node: int, learner: bool = False, force: bool = False) -> dict[str, Any]:
         """Make a node a voter, or a learner; returns the leader's status once that is committed.
 
         A new voter is a learner until it has the log (thesis, section 4.2.1): before, the group might wait for it with
-        each command.
+        each command. force: as for `remove`.
         """
         what = f"add node {node}"
         if node not in self._nodes:
@@ -109,14 +114,16 @@ class Operator(Client):
         voters, learners, begun = self._members()
         if learner and voters == {node}:
             raise CorelaneError(what, "no voter would be left", "add another one first")
+        if learner and node in voters and not force:
+            self._check_left(what, node, voters - {node})
         if learner:
-            return self._change(what, voters - {node}, learners | {node}, begun)
+            return self._change(what, voters - {node}, learners | {node}, begun, force)
         if node not in voters:
             if node not in learners:
                 self._change(what, voters, learners | {node}, begun)
             self._await_log(what, node)
             voters, learners, begun = self._members()
-        return self._change(what, voters | {node}, learners - {node}, begun)
+        return self._change(what, voters | {node}, learners - {node}, begun, force)
 
     def _check_addresses(self, what: str, node: int) -> None:
         """Whoever may have to send to it must know where it is. Who is down cannot be asked, and is named."""
@@ -145,14 +152,31 @@ class Operator(Client):
         why = f"it did not get the log in {self._timeout_s:g} s, and is a learner now"
         raise CorelaneError(what, why, "look at it with `corelane raft members`, and add it again later")
 
-    def remove(self, node: int) -> dict[str, Any]:
-        """Take a node out of the group."""
+    def _runs(self, node: int) -> bool:
+        status = self.status(node) if node in self._nodes else None
+        return status is not None and status["state"] != "stopped"
+
+    def _check_left(self, what: str, node: int, voters: set[int]) -> None:
+        """Those who stay must be able to decide, or nobody can undo it."""
+        silent = sorted(v for v in voters if not self._runs(v))
+        if len(voters) - len(silent) > len(voters) // 2:
+            return
+        some, one = f"nodes {', '.join(map(str, silent))} do", "one of them"
+        if len(silent) == 1:
+            some, one = f"node {silent[0]} does", "it"
+        why = f"{some} not answer: without node {node} the group could decide nothing any more"
+        raise CorelaneError(what, why, f"start {one}, or take out {one} instead; --force for who means it")
+
+    def remove(self, node: int, force: bool = False) -> dict[str, Any]:
+        """Take a node out of the group. force: also if no majority of those who stay answers."""
         voters, learners, begun = self._members()
         if node not in voters | learners:
             raise CorelaneError(f"remove node {node}", "it does not belong to the group")
         if voters == {node}:
             raise CorelaneError(f"remove node {node}", "it is the only voter", "stop it instead")
-        return self._change(f"remove node {node}", voters - {node}, learners - {node}, begun)
+        if node in voters and not force:
+            self._check_left(f"remove node {node}", node, voters - {node})
+        return self._change(f"remove node {node}", voters - {node}, learners - {node}, begun, force)
 
     def _members(self) -> tuple[set[int], set[int], int]:
         """Voters, learners, and the entry that they came with."""

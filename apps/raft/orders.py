@@ -13,6 +13,10 @@ REASONS = {
     errno.EBUSY: ("a change of members or of leadership is under way", "wait until it is done"),
     errno.EAGAIN: ("the leader has committed nothing in its term yet", "try again"),
     errno.ESTALE: ("somebody else changed the members", "look at them and try again"),
+    errno.EHOSTUNREACH: (
+        "too few of those who would vote are heard from, so the group might decide nothing any more",
+        "start them, or take out those that are down",
+    ),
     errno.ENOSPC: ("the leader's log is full", "try again when it has made a snapshot"),
     errno.EIO: ("the leader's disk failed", "look at its log"),
     errno.EMSGSIZE: ("it is longer than entry_bytes", "take a shorter one"),

@@ -302,9 +302,13 @@ CL_API void cl_raft_gathering(const struct cl_raft *raft, struct cl_raft_gatheri
  * too many wait. A follower asks its leader; that question or its answer may get lost: ask again. */
 CL_API int cl_raft_read_index(struct cl_raft *raft, uint64_t context);
 /* Become these voters and learners. -EPERM: not leader; -EBUSY: a change is under way, or this leader has not committed an
- * entry of its term yet; -EINVAL: no voters, a node twice, too many; -EALREADY: it is so. */
+ * entry of its term yet; -EINVAL: no voters, a node twice, too many; -EALREADY: it is so; -EHOSTUNREACH: this leader has not heard
+ * from a majority of these voters for an election timeout or two (who is no member yet: ever), so they might decide nothing any more. */
 CL_API int cl_raft_change_members(struct cl_raft *raft, const uint32_t *voters, uint32_t n_voters,
                                   const uint32_t *learners, uint32_t n_learners);
+/* The same without the last of these: nobody may be there to undo it. */
+CL_API int cl_raft_force_members(struct cl_raft *raft, const uint32_t *voters, uint32_t n_voters,
+                                 const uint32_t *learners, uint32_t n_learners);
 /* Hand leadership to a voter. It takes effect when `to` has caught up, or is given up after election_ticks. -EPERM: not
  * leader; -EINVAL: no such voter; -EBUSY: another transfer; -EALREADY: it is this node. */
 CL_API int cl_raft_transfer(struct cl_raft *raft, uint32_t to);

@@ -150,8 +150,11 @@ static uint64_t is_active(const struct cl_raft *r, uint32_t id)
 static bool check_quorum(struct cl_raft *r)
 {
     bool ok = raft_quorum(r, is_active);
-    for (uint32_t i = 0; i < r->n_peers; i++)
-        r->peers[i].active = 0;
+    for (uint32_t i = 0; i < r->n_peers; i++) {
+        struct raft_peer *p = &r->peers[i];
+        p->active = 0;
+        p->heard -= p->heard > 0;
+    }
     if (!ok) {
         r->count.quorum_lost++;
         raft_become_follower(r, r->term, 0);
@@ -202,6 +205,7 @@ void raft_leader_tick(struct cl_raft *r)
 void raft_peer_heard(struct cl_raft *r, struct raft_peer *p, uint64_t round)
 {
     p->active = 1;
+    p->heard = RAFT_HEARD_CHECKS;
     if (round <= p->acked_round)
         return;
     p->acked_round = round;

@@ -1,8 +1,9 @@
 /* What operators ask of a node, from the outside (apps/raft/operate.py, `corelane raft`), and what memcached's `stats` says of it.
  *
  *   status     no data. Answer: a JSON object.
- *   members    u64 entry that the configuration to be changed came with, u32 voters, u32 learners, u32[] their ids. Refused with
- *              ESTALE if another one is in force: two operators who both began with the same one do not undo each other.
+ *   members    u64 entry that the configuration to be changed came with, u32 voters, u32 learners, u32 1: whoever is heard from
+ *              (cl_raft_force_members), u32[] their ids. Refused with ESTALE if another one is in force: two operators who both
+ *              began with the same one do not undo each other.
  *   transfer   u32 id. The answer of both: u32 errno, 0 if it was begun. Only the leader does them (EPERM). */
 #include "bytes.h"
 #include "node_frame.h"
@@ -109,17 +110,18 @@ static int change(struct cl_raft *raft, const struct node_frame *f)
 {
     struct cl_raft_status s;
     uint32_t ids[2 * CL_RAFT_MAX_NODES];
-    if (f->bytes < 16)
+    if (f->bytes < 20)
         return -EINVAL;
     uint32_t voters = get32(f->data + 8), learners = get32(f->data + 12);
-    if (voters > CL_RAFT_MAX_NODES || learners > CL_RAFT_MAX_NODES || f->bytes != 16 + 4 * (voters + learners))
+    if (voters > CL_RAFT_MAX_NODES || learners > CL_RAFT_MAX_NODES || f->bytes != 20 + 4 * (voters + learners))
         return -EINVAL;
     for (uint32_t i = 0; i < voters + learners; i++)
-        ids[i] = get32(f->data + 16 + 4 * i);
+        ids[i] = get32(f->data + 20 + 4 * i);
     cl_raft_status(raft, &s);
     if (s.role == CL_RAFT_LEADER && s.members_index != get64(f->data))
         return -ESTALE;
-    return cl_raft_change_members(raft, ids, voters, ids + voters, learners);
+    return (get32(f->data + 16) ? cl_raft_force_members : cl_raft_change_members)(raft, ids, voters, ids + voters,
+                                                                                  learners);
 }
 
 void serve_admin(struct cl_raft_service *s, const struct node_frame *f, const struct cl_udp_addr *from)

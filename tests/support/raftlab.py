@@ -299,7 +299,7 @@ def random_run(lab: Lab, rng: random.Random, steps: int, change: bool = False) -
         elif what < 0.54 and change:
             voters = rng.sample(list(lab.nodes), rng.randint(1, len(lab.nodes)))
             learners = [i for i in lab.nodes if i not in voters and rng.random() < 0.5]
-            try_to(lambda n=node, v=voters, a=learners: n.core.change_members(v, a))
+            try_to(lambda n=node, v=voters, a=learners: n.core.change_members(v, a, force=True))
         elif what < 0.543:
             try_to(lambda n=node: n.core.transfer(rng.choice(list(lab.nodes))))
         elif lab.wire:

@@ -282,7 +282,7 @@ static void bare_event(struct sim_world *w, struct sim_node *n, const struct sim
 
 static int bare_change_members(struct sim_world *w, struct sim_node *n, const struct cl_raft_members *m)
 {
-    int rc = cl_raft_change_members(bare_core(n), m->voters, m->n_voters, m->learners, m->n_learners);
+    int rc = sim_order_members(w, bare_core(n), m);
     work(w, n);
     return rc;
 }

@@ -12,6 +12,7 @@
  * entries are gone, whatever the protocol does. And a node that will have forgotten crashes only when all others know it (node_lives.c), and the first
  * voters that never did are a majority of those: who is started again takes these for its group, whoever belongs to it now. */
 #include "world.h"
+#include <errno.h>
 
 static uint64_t below(struct sim_world *w, uint64_t n)
 {
@@ -102,6 +103,15 @@ static void replace_lost(struct sim_world *w, uint8_t roles[SIM_NODES])
         }
         roles[i] = 0;
     }
+}
+
+int sim_order_members(struct sim_world *w, struct cl_raft *core, const struct cl_raft_members *m)
+{
+    int rc = cl_raft_change_members(core, m->voters, m->n_voters, m->learners, m->n_learners);
+    if (rc != -EHOSTUNREACH)
+        return rc;
+    w->result->forced_changes++;
+    return cl_raft_force_members(core, m->voters, m->n_voters, m->learners, m->n_learners);
 }
 
 /* From the configuration in force: each node may become a voter, a learner or neither. One or two roles change; now and then

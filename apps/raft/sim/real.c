@@ -425,8 +425,7 @@ static uint64_t real_owes(struct sim_node *n)
 
 static int real_change_members(struct sim_world *w, struct sim_node *n, const struct cl_raft_members *m)
 {
-    (void)w;
-    int rc = cl_raft_change_members(real_core(n), m->voters, m->n_voters, m->learners, m->n_learners);
+    int rc = sim_order_members(w, real_core(n), m);
     work(real_of(n));
     return rc;
 }

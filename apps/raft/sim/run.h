@@ -46,6 +46,7 @@ struct cl_raft_sim_result {
     uint64_t elections, entries_committed, entries_truncated;
     uint64_t ops_answered, ops_unknown, ops_retried;
     uint64_t crashes, restarts, partitions, one_way_cuts, stalls, transfers, member_changes, slow_disks, failed_disks;
+    uint64_t forced_changes;                           /* of members, as too few of the new voters were heard from */
     uint64_t rotten_disks, lost_nodes, replaced_nodes; /* lost: damage was found, and the node stayed away for good */
     uint64_t full_disks, full_logs;                    /* full_logs: NODE: requests put off as the area had no room */
     uint64_t hung_disks, yielded_leaders; /* disks that did nothing for a while; leaders that gave up for it */

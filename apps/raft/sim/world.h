@@ -290,6 +290,8 @@ void sim_calm(struct sim_world *w);
 
 /* members.c */
 void sim_change_members(struct sim_world *w);
+/* As an operator who means it: what the leader refuses, since it does not hear from a majority of the new voters, is forced. */
+int sim_order_members(struct sim_world *w, struct cl_raft *core, const struct cl_raft_members *m);
 void sim_rot(struct sim_world *w, struct sim_node *n);
 /* Whether what is promised outlives that this node forgets all. */
 bool sim_may_forget(struct sim_world *w, struct sim_node *n);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from raftlab import SMALL, Lab, Node, try_to
 
@@ -271,6 +273,10 @@ def test_a_failed_write_silences_a_node_for_good():
 def test_a_change_of_voters_goes_through_a_joint_configuration():
     lab = Lab(3, spare=2)
     leader = lab.elect(1)
+    with pytest.raises(CorelaneError, match="too few of those who would vote are heard from"):
+        leader.core.change_members({1, 4, 5})  # it has not heard from any that are no members
+    leader.core.change_members({1, 2, 3}, {4, 5})
+    lab.tick(5)
     leader.core.change_members({1, 4, 5})
     leader.drive()
     joint = leader.core.status()["members"]
@@ -284,6 +290,31 @@ def test_a_change_of_voters_goes_through_a_joint_configuration():
     lab.tick(10)
     assert leader.core.status()["members"] == Members(frozenset({1, 4, 5}))
     assert lab[4].state == leader.state
+
+
+def test_a_change_that_would_leave_a_group_that_decides_nothing_is_refused():
+    lab = Lab(3)
+    leader = lab.elect(1)
+    lab.tick(5)
+    lab.isolate(2)
+    leader.core.change_members({1, 2, 3}, {4})  # the voters stay: 1 and 3 are heard from
+    lab.tick(25)
+    for voters, learners in (({1, 2}, {3}), ({1, 2}, ()), ({2, 3}, ())):
+        with pytest.raises(CorelaneError, match="too few of those who would vote are heard from") as raised:
+            leader.core.change_members(voters, learners)
+        assert raised.value.errno == errno.EHOSTUNREACH
+    index, _ = lab.put(1, b"x")
+    lab.settle()
+    assert leader.core.status()["commit"] == index
+    leader.core.change_members({1, 3})
+    lab.settle()
+    assert leader.core.status()["members"] == Members(frozenset({1, 3}))
+    leader.core.change_members({1, 2}, force=True)  # for who means it
+    lab.settle()
+    assert leader.core.status()["members"].outgoing == {1, 3}
+    lab.heal()
+    lab.tick(60)
+    assert lab.leader().core.status()["members"] == Members(frozenset({1, 2}))
 
 
 def test_what_the_outgoing_voters_lack_is_committed_with_the_end_of_the_joint_configuration():
@@ -419,7 +450,7 @@ def test_who_joined_and_compacted_before_it_knew_of_any_members_can_lead_and_sen
         lab.put(1, b"x" * 100)
         lab.settle()
     lab.cut = {(1, 4)}
-    lab[1].core.change_members({4, 5})
+    lab[1].core.change_members({4, 5}, force=True)
     lab.collect(write=True)
     while lab.wire:
         lab.deliver()

@@ -334,8 +334,18 @@ def test_operators_look_at_a_group_change_its_members_and_hand_leadership_over(m
         assert why in err
         assert why in json.loads(out)["error"]["why"]
 
-    for i in (1, 2):
-        group.kill(i)
+    _, out, _ = operate(group, capsys, "members", "--json")
+    down, stays = (m["id"] for m in json.loads(out)["members"] if m["state"] != "leader")
+    group.kill(down)
+    for words in (("remove", str(stays)), ("add", str(stays), "--learner")):
+        code, _, err = operate(group, capsys, *words)
+        assert (code, err.count("\n")) == (1, 1)
+        assert f"node {down} does not answer: without node {stays} the group could decide nothing any more" in err
+    assert group.memcached(stays, b"set a 5 0 3\r\ndef\r\n") == b"STORED\r\n"
+    code, out, _ = operate(group, capsys, "remove", str(down), "--json")
+    assert (code, down in {m["id"] for m in json.loads(out)["members"]}) == (0, False)
+
+    group.kill(stays)
     wait_until(lambda: operate(group, capsys, "status")[0] == 1, 20, "a node without a majority to stop leading")
     code, out, err = operate(group, capsys, "members", "--timeout", "0.5")
     assert (code, out, err.count("\n")) == (1, "", 1)

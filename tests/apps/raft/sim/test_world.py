@@ -67,6 +67,7 @@ def test_seeds_of_five_nodes(shard):
         "stalls",
         "transfers",
         "member_changes",
+        "forced_changes",
         "slow_disks",
         "hung_disks",
         "all_slow",
