@@ -128,6 +128,7 @@ class Batch:
             made = self._probed.overloads[argtypes]
             self.report = made.library.report
             if argtypes not in self._ranges:
+                _refuse_unfit(self.__name__, made.library)
                 self._ranges[argtypes] = made.library.code_range(made.fndesc.llvm_func_name)
                 _add_preemptible(*self._ranges[argtypes])
                 warn_if_missing(f"batch function {self.__name__}", self.report)
@@ -139,6 +140,21 @@ class Batch:
                         self.__name__,
                     )
             return made
+
+
+# What no job's code may refer to, be it in a function that it calls: why, and what to do instead.
+_UNFIT = {
+    "numba_parallel_for": (
+        "a function that it calls has parallel=True, which starts threads that the runtime knows nothing of",
+        "leave that out, or start one job for each part",
+    ),
+}
+
+
+def _refuse_unfit(name: str, library: Any) -> None:
+    for symbol, (why, hint) in _UNFIT.items():
+        if library.declares(symbol):
+            raise CorelaneError(f"compile batch function {name}", why, hint)
 
 
 def _add_preemptible(begin: int, end: int) -> None:

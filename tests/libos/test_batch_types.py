@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numba
 import numpy as np
 import pytest
 
 from corelane import libos
 from corelane.drivers.memory import memory_link
 from corelane.libos import Runtime
+from corelane.runtime.errors import CorelaneError
 
 
 @pytest.fixture
@@ -46,3 +48,21 @@ def test_an_array_or_none_comes_back(runtime):
     for _ in range(3):  # its memory is counted
         assert np.array_equal(runtime.batch(from_where, a, 90).result(60), a[90:])
         assert runtime.batch(from_where, a, 100).result(60) is None
+
+
+@numba.njit(parallel=True)
+def add_up(a):
+    s = 0.0
+    for i in numba.prange(len(a)):
+        s += a[i]
+    return s
+
+
+def test_a_parallel_function_is_refused_where_it_is_called(runtime):
+    @libos.batch
+    def through_another(a):
+        return add_up(a)
+
+    for _ in range(2):  # it was compiled by then
+        with pytest.raises(CorelaneError, match=r"compile batch function through_another: .*parallel=True.*one job"):
+            runtime.batch(through_another, np.ones(10))
