@@ -132,7 +132,7 @@ class Batch:
                 self._ranges[argtypes] = made.library.code_range(made.fndesc.llvm_func_name)
                 _add_preemptible(*self._ranges[argtypes])
                 warn_if_missing(f"batch function {self.__name__}", self.report)
-                if self.report.unprobed_calls and not self._warned:
+                if self.report.unprobed_calls and not self._warned and not _draws(argtypes):
                     self._warned = True
                     _log.warning(
                         "batch function %s calls functions through pointers, which run without probes: until they "
@@ -148,6 +148,14 @@ _UNFIT = {
         "a function that it calls has parallel=True, which starts threads that the runtime knows nothing of",
         "leave that out, or start one job for each part",
     ),
+    "numba_get_np_random_state": (
+        "it or what it calls draws from np.random, whose state is the thread's, and jobs take turns on a thread",
+        "draw from a numpy.random.Generator that is an argument, one for each job",
+    ),
+    "numba_get_py_random_state": (
+        "it or what it calls draws from random, whose state is the thread's, and jobs take turns on a thread",
+        "draw from a numpy.random.Generator that is an argument, one for each job",
+    ),
 }
 
 
@@ -155,6 +163,13 @@ def _refuse_unfit(name: str, library: Any) -> None:
     for symbol, (why, hint) in _UNFIT.items():
         if library.declares(symbol):
             raise CorelaneError(f"compile batch function {name}", why, hint)
+
+
+def _draws(argtypes: tuple[Any, ...]) -> bool:
+    """Whether there is a generator among them, whose draws are calls through pointers, and short."""
+    from numba.core.types import NumPyRandomGeneratorType
+
+    return any(isinstance(kind, NumPyRandomGeneratorType) for kind in argtypes)
 
 
 def _add_preemptible(begin: int, end: int) -> None:

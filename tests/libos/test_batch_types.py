@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import numba
@@ -11,6 +12,7 @@ import pytest
 from corelane import libos
 from corelane.drivers.memory import memory_link
 from corelane.libos import Runtime
+from corelane.libos.numba_atomics import load_atomic
 from corelane.runtime.errors import CorelaneError
 
 
@@ -66,3 +68,45 @@ def test_a_parallel_function_is_refused_where_it_is_called(runtime):
     for _ in range(2):  # it was compiled by then
         with pytest.raises(CorelaneError, match=r"compile batch function through_another: .*parallel=True.*one job"):
             runtime.batch(through_another, np.ones(10))
+
+
+@pytest.mark.parametrize("draw", [np.random.random, random.random])
+def test_generators_that_are_the_threads_are_refused(runtime, draw):
+    @numba.njit
+    def one():
+        return draw()
+
+    @libos.batch
+    def noise(n):
+        s = 0.0
+        for _ in range(n):
+            s += one()
+        return s
+
+    with pytest.raises(CorelaneError, match=r"compile batch function noise: .* draws from .*numpy.random.Generator"):
+        runtime.batch(noise, 10)
+
+
+@libos.batch
+def walk(rng, steps, half_way, me):
+    s = 0.0
+    for _ in range(2):
+        for _ in range(steps):
+            s += rng.random() - 0.5 + rng.standard_normal()
+        half_way[me] = 1
+        for other in range(len(half_way)):
+            while load_atomic(half_way, other) == 0:
+                pass
+    return s
+
+
+def test_numbers_of_a_generator_are_the_same_beside_other_jobs(runtime, caplog):
+    """Each job waits amid its draws for the others, on the one kthread: they take turns."""
+    half_way = np.zeros(3, np.uint64)
+    jobs = [runtime.batch(walk, np.random.default_rng(seed), 1000, half_way, seed) for seed in range(3)]
+    done = np.ones(3, np.uint64)
+    plain = numba.njit(walk.function)
+    for seed, job in enumerate(jobs):
+        alone = plain(np.random.default_rng(seed), 1000, done, seed)
+        assert job.result(60) == alone
+    assert not caplog.records
