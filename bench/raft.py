@@ -48,6 +48,7 @@ from .harness.session import Session
 from .log import where
 from .raft_nodes import KV_PORT, Group, address
 from .raft_turns import Turns, take_turns
+from .raft_udp import UdpClients
 
 SUMMARY = "a replicated put, 3 replicas: in memory, on tmpfs, on disk; bare writes, libraft and etcd beside it"
 FIGURES = ("raft.memory_put_us", "raft.durable_over_floor", "raft.libraft_over_ours", "raft.over_etcd")
@@ -72,7 +73,7 @@ SWITCHED = "three relays on the switch"
 SWITCHED_NOTE = "put in memory p50 / that of three bare relays on the switch: "
 RELAYS_NOTE = "three bare relays that share a core, closed: put of one client in memory p50 / theirs"
 BOUND_NOTE = "three bare writers that share a core: durable put p50 / theirs"
-MOVED, ONE_CORE = "disk, cores moved", "libraft, one core"
+MOVED, ONE_CORE, UDP = "disk, cores moved", "libraft, one core", "disk, kernel's sockets"
 # While 64 clients put: a snapshot each 16 384 entries, some seven a second, and none.
 OFTEN, NEVER = "disk, snapshots often", "disk, no snapshots"
 SNAPSHOT_ENTRIES = {OFTEN: 1 << 14, NEVER: 1 << 20}
@@ -80,6 +81,10 @@ SNAPSHOT_NOTE = "64 clients, each node making a snapshot every 16 384 puts, over
 CLIENTS_NOTE = (
     "over_etcd: the clients differ. Ours send memcached's UDP over the virtual switch, from the iokernel's loop on its "
     "core; etcd's speak its gRPC over loopback TCP, from a process that shares both cores with its members"
+)
+UDP_NOTE = (
+    "64 clients alike: ours put by memcached's UDP over sockets of the kernel and a tap, from a process that shares "
+    "both cores with the iokernel and the nodes. Puts a second over etcd's"
 )
 ONE_CORE_NOTE = "libraft on the core of our nodes alone: its put p50 / ours, durable"
 
@@ -140,6 +145,10 @@ def run(session: Session) -> None:
             turns = lone_puts(session, disk, libraft)
             if libraft:
                 arms[arm_name(LIBRAFT, CLIENTS[-1])] = partial(libraft_slot, libraft, CLIENTS[-1])
+            if udp := baseline(session, UDP, partial(UdpClients, disk)):
+                folder = disk / "udp"
+                folder.mkdir()
+                arms[arm_name(UDP, CLIENTS[-1])] = partial(udp_slot, udp, session.two_cores, folder, CLIENTS[-1])
             if etcd := baseline(session, ETCD, partial(Etcd, disk)):
                 arms |= {arm_name(ETCD, clients): partial(etcd_slot, etcd, clients) for clients in CLIENTS}
         rounds = ROUNDS if session.seconds >= WHOLE_S else 1
@@ -374,7 +383,9 @@ def baseline(session: Session, system: str, make: Callable[[], System]) -> Syste
 
 def puts_slot(puts: Puts) -> Slot:
     """What a baseline's clients saw."""
-    return Slot(puts.percentile_us(50), puts.percentile_us(99), puts.per_s, len(puts.latencies_ns))
+    latencies = puts.latencies_ns
+    p50, p99 = (puts.percentile_us(percent) if latencies else math.inf for percent in (50, 99))
+    return Slot(p50, p99, puts.per_s, len(latencies), puts.counts)
 
 
 def libraft_turn(put: Callable[[float], Puts], warmup_s: float, seconds: float) -> Slot:
@@ -387,6 +398,12 @@ def libraft_slot(libraft: Libraft, clients: int, seconds: float) -> Slot:
     """Of servers started anew."""
     with libraft.running(clients, KEY_BYTES + VALUE_BYTES) as put:
         return libraft_turn(put, 0.1 + 0.1 * seconds, seconds)
+
+
+def udp_slot(udp: UdpClients, cores: tuple[int, int], folder: Path, clients: int, seconds: float) -> Slot:
+    """Of ours, put to by ordinary clients of the kernel."""
+    with udp.group(cores, folder, election_ms=ELECTION_MS, watch_us=WATCH_US) as (_, space):
+        return puts_slot(udp.put(space, clients, max(seconds, LEAST_SLOT_S), KEY_BYTES, VALUE_BYTES))
 
 
 def etcd_slot(etcd: Etcd, clients: int, seconds: float) -> Slot:
@@ -443,6 +460,8 @@ def judge(session: Session, got: Mapping[str, Sequence[Slot]], turns: Turns[Slot
         session.note(SNAPSHOT_NOTE + ", ".join(ratios))
     if arm_name(ETCD, 64) in got:
         session.note(CLIENTS_NOTE)
+        if arm_name(UDP, 64) in got:
+            session.note(f"{UDP_NOTE} {pairwise(rates(arm_name(UDP, 64)), rates(arm_name(ETCD, 64)))}")
         session.ratio_figure("raft.over_etcd", rates(arm_name(DISK, 64)), rates(arm_name(ETCD, 64)))
 
 

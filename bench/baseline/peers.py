@@ -14,7 +14,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -29,10 +29,11 @@ PATIENCE_S = 30.0
 
 @dataclass(frozen=True)
 class Puts:
-    """Latencies of answered puts, ascending, in ns, and the time that they took together."""
+    """Latencies of answered puts, ascending, in ns, and the time that they took together. counts: of other things."""
 
     latencies_ns: Sequence[int]
     seconds: float
+    counts: Mapping[str, int] | None = None
 
     @property
     def per_s(self) -> float:

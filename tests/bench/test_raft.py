@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import statistics
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,8 +20,10 @@ from corelane.bench.baseline import compiled
 from corelane.bench.baseline.peers import Etcd, Libraft
 from corelane.bench.harness.session import Session
 from corelane.bench.log import where
-from corelane.bench.raft_nodes import NODES, Group
+from corelane.bench.raft_nodes import KV_PORT, NODES, Group, address
 from corelane.bench.raft_turns import Turns
+from corelane.bench.raft_udp import UdpClients
+from corelane.drivers import netns
 from corelane.drivers.blk import BlkFaults, FaultBlk, memory_blk
 from corelane.drivers.blk_file import FileBlk, create
 from corelane.runtime.errors import CorelaneError, SystemLimit
@@ -145,6 +150,59 @@ def test_peers_answer_all_puts(tmp_path: Path) -> None:
     assert not (tmp_path / "etcd").exists()
 
 
+@pytest.fixture
+def udp(tmp_path: Path) -> UdpClients:
+    try:
+        return UdpClients(tmp_path)
+    except SystemLimit as why:
+        pytest.skip(str(why))
+
+
+def test_clients_of_the_kernel_put_to_a_group(session: Session, udp: UdpClients, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    with udp.group(session.two_cores, tmp_path / "logs", election_ms=500) as (group, space):
+        puts = udp.put(space, 4, 0.2, 16, 84)
+        assert set(group.pids) == set(NODES)
+    assert list(puts.latencies_ns) == sorted(puts.latencies_ns)
+    assert puts.counts is not None
+    # It has seen one stored, or had ended with an error; a busy machine may hold up the rest.
+    assert len(puts.latencies_ns) + puts.counts["again"] > 0
+
+
+def test_clients_of_the_kernel_send_again_and_count_what_is_refused(udp: UdpClients) -> None:
+    with netns.namespace("udp") as space, contextlib.ExitStack() as stack:
+        space.ip("address", "add", f"{address(1)}/32", "dev", "lo")
+        server = stack.enter_context(contextlib.closing(space.udp_socket((address(1), KV_PORT), timeout_s=0.05)))
+        ended = threading.Event()
+        dropped: set[bytes] = set()
+
+        def serve() -> None:
+            seen = 0
+            while not ended.is_set():
+                with contextlib.suppress(TimeoutError):
+                    request, client = server.recvfrom(2048)
+                    seen += 1
+                    assert request[2:8] == bytes([0, 0, 0, 1, 0, 0])
+                    assert re.fullmatch(rb"set \d{16} 0 0 84\r\nv{84}\r\n", request[8:])
+                    if seen % 8 == 1 and request not in dropped:
+                        dropped.add(request)
+                        continue
+                    said = b"SERVER_ERROR too busy, nothing was done" if seen % 8 == 2 else b"STORED"
+                    server.sendto(request[:8] + said + b"\r\n", client)
+
+        with ThreadPoolExecutor(1) as pool:
+            served = pool.submit(serve)
+            try:
+                puts = udp.put(space, 3, 2.0, 16, 84)
+            finally:
+                ended.set()
+            served.result()
+    assert puts.counts is not None
+    assert puts.counts["again"] > 0
+    assert puts.counts["refused"] > 0
+    assert puts.latencies_ns[-1] >= 100_000_000  # one that was sent again keeps its beginning
+
+
 def test_a_missing_library_is_named_with_its_package(tmp_path: Path) -> None:
     with pytest.raises(SystemLimit, match="apt-get install"):
         compiled.build("libraft_put", "CORELANE_LIBRAFT", ("no-such-library-here",), tmp_path)
@@ -173,6 +231,7 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
         "memory, open loop": slots((20, 1), (30, 1), (22, 1)),
         "disk, 64 clients": slots((1, 1000), (1, 3000), (1, 2000)),
         "etcd, 64 clients": slots((1, 100), (1, 100), (1, 100)),
+        f"{raft.UDP}, 64 clients": slots((1, 500), (1, 300), (1, 700)),
     }
     lone = turns(
         [100, 120, 150], floor=[100] * 3, bound=[80, 100, 100], libraft=[200, 180, 300], one_core=[150, 120, 300]
@@ -192,6 +251,7 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
     assert next(notes) == "libraft_over_ours: 2 (half of 3 pairs within 1.75 .. 2)"
     assert next(notes).startswith(f"{raft.SNAPSHOT_NOTE}p50 1 (1 .. 1), p99 1 (1 .. 1), longest put 3 (3 .. 3)")
     assert next(notes) == raft.CLIENTS_NOTE
+    assert next(notes) == f"{raft.UDP_NOTE} 5 (3 .. 7)"
     assert session.figures["raft.memory_put_us"]["beside"] == {"one client, closed": 18}
     value = {name: figure["value"] for name, figure in session.figures.items()}
     assert value == {

@@ -1,0 +1,58 @@
+"""64 ordinary clients: sockets of the kernel, in a process that has no part in the system that it asks.
+
+The group is that of the arm `disk`, but the iokernel's uplink is a tap in a network namespace of the arm's own, and a
+C program there puts by memcached's UDP (baseline/udp_put.c). Beside etcd's clients that makes the clients alike: one
+process, the kernel's stack, both cores shared with whom it asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..drivers import netns
+from ..drivers.tap import Tap
+from ..runtime.errors import CorelaneError, SystemLimit
+from .baseline.compiled import build
+from .baseline.peers import PATIENCE_S, Puts
+from .raft_nodes import KV_PORT, Group, address
+
+CLIENTS_ADDRESS = "10.77.0.1/24"  # in the switch's subnet
+
+
+class UdpClients:
+    """The program, compiled into `folder`. Raises SystemLimit if it cannot be had here, or may not have a namespace."""
+
+    def __init__(self, folder: Path) -> None:
+        if why := netns.missing():
+            raise SystemLimit("put by a kernel's sockets", why)
+        self._program = build("udp_put", "CORELANE_UDP_PUT", (), folder)
+
+    @contextlib.contextmanager
+    def group(self, cores: tuple[int, int], logs: Path | None, **words: int) -> Iterator[tuple[Group, netns.Namespace]]:
+        """Nodes whose uplink is a tap, and the namespace from which they are reached. words: of Group.start_all."""
+        with contextlib.ExitStack() as stack:
+            space = stack.enter_context(netns.namespace("raft"))
+            with space.entered():
+                nic = stack.enter_context(contextlib.closing(Tap(address=CLIENTS_ADDRESS)))
+            group = stack.enter_context(Group(cores, uplinks=[nic], logs=logs, managed=False))
+            group.start_all(prefer=1, **words)
+            yield group, space
+
+    def put(self, space: netns.Namespace, clients: int, seconds: float, key_bytes: int, value_bytes: int) -> Puts:
+        """Of so many clients, one put outstanding each, to node 1 for so long after 0.3 s to warm up.
+
+        `again`: puts that were sent once more for want of an answer in 0.1 s; `refused`: that were not stored.
+        """
+        words = [address(1), KV_PORT, clients, f"{seconds:.3f}", key_bytes, value_bytes]
+        command = space.command([str(self._program), *map(str, words)])
+        done = subprocess.run(command, capture_output=True, check=False, timeout=seconds + PATIENCE_S)
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+            raise CorelaneError("put by a kernel's sockets", said[-1])
+        answered, again, refused = struct.unpack_from("=3Q", done.stdout)
+        latencies = sorted(struct.unpack_from(f"={answered}Q", done.stdout, 24))
+        return Puts(latencies, seconds, {"again": again, "refused": refused})
