@@ -39,6 +39,8 @@ OWN = {
 }
 REPLACED = ("iokernel/squat.c", "iokernel/spare.c", "iokernel/dying.c", "iokernel/blocked.c", "iokernel/loop.c")
 FULL = os.environ.get("CORELANE_MODEL") == "full"
+FLAGS = ("-O1", "-g0")
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # most of its time goes into finding states in big tables
 
 # Scenario: how much of it is explored; and the time-outs that it takes at most until the latency application is
 # served, until the batch application runs, and until no move is under way: none where no wake-up depends on one.
@@ -181,7 +183,7 @@ def others() -> list[Path]:
 @pytest.fixture(scope="module")
 def model(c_program: Program) -> Callable[..., str]:
     """The code as it is."""
-    return c_program(PROGRAM, sources=others(), cflags=("-O1", "-g0"))
+    return c_program(PROGRAM, sources=others(), cflags=FLAGS)
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +191,7 @@ def mutants(c_program: Program) -> Callable[..., str]:
     """The same with all faults in, of which `mutant=N` chooses one."""
     folder = ROOT / "build" / "ctest" / "mutants"
     folder.mkdir(parents=True, exist_ok=True)
-    flags = ["-O1", "-g0", *(f"-iquote{folder}" for folder in ("iokernel", "drivers", "libos/sched"))]
+    flags = [*FLAGS, *(f"-iquote{folder}" for folder in ("iokernel", "drivers", "libos/sched"))]
     for macro, name in OWN.items():
         text = (ROOT / name).read_text()
         for number, (what, mutant) in enumerate(MUTANTS.items(), 1):
@@ -209,7 +211,7 @@ def mutants(c_program: Program) -> Callable[..., str]:
 @pytest.mark.parametrize("scenario", CHECKED)
 def test_every_interleaving_within_the_bounds_leads_on(model: Callable[..., str], scenario: str) -> None:
     options, served, runs, ended = CHECKED[scenario]
-    said = model(scenario, *options.split(), timeout_s=300)
+    said = model(scenario, *options.split(), timeout_s=300, env=HUGE_PAGES)
     print(said)
     took = [int(n) for n in re.findall(r"(\d+) time-outs at most", said)]
     assert len(took) == 4
@@ -221,7 +223,7 @@ def test_every_interleaving_within_the_bounds_leads_on(model: Callable[..., str]
 def found(program: Callable[..., str], *args: str) -> str:
     """What the model found, which it must."""
     with pytest.raises(ProgramFailed) as failure:
-        program(*args, timeout_s=600 if FULL else 300)
+        program(*args, timeout_s=600 if FULL else 300, env=HUGE_PAGES)
     assert "exit status 2" in str(failure.value), "it was not looked through"
     return str(failure.value)
 
@@ -262,4 +264,4 @@ def test_a_fence_that_is_missing_is_found(model: Callable[..., str], function: s
     ],
 )
 def test_more_of_it(model: Callable[..., str], scenario: str, options: str) -> None:
-    print(model(scenario, *options.split(), timeout_s=600))
+    print(model(scenario, *options.split(), timeout_s=600, env=HUGE_PAGES))

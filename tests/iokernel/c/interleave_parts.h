@@ -46,15 +46,24 @@ static void *il_grow(void *p, size_t bytes)
     return p;
 }
 
+static uint64_t il_mix(uint64_t h, uint64_t word)
+{
+    h = (h ^ word) * 0x9e3779b97f4a7c15ull;
+    return h ^ h >> 29;
+}
+
 static uint64_t il_hash(const void *at, size_t bytes) /* a multiple of 4 */
 {
     const uint8_t *b = at;
-    uint64_t h = bytes;
-    for (size_t i = 0; i < bytes; i += 4) {
-        uint32_t word;
-        memcpy(&word, b + i, 4);
-        h = (h ^ word) * 0x9e3779b97f4a7c15ull;
-        h ^= h >> 29;
+    uint64_t h = bytes, words;
+    uint32_t last;
+    for (; bytes >= sizeof words; b += sizeof words, bytes -= sizeof words) {
+        memcpy(&words, b, sizeof words);
+        h = il_mix(h, words);
+    }
+    if (bytes) {
+        memcpy(&last, b, sizeof last);
+        h = il_mix(h, last);
     }
     return h ^ h >> 32;
 }
