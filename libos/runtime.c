@@ -107,6 +107,8 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
         s.mode = c->mode;
     if (c->stack_bytes)
         s.stack_bytes = c->stack_bytes;
+    else if (c->kind == CL_RUNTIME_BATCH)
+        s.stack_bytes = CL_RUNTIME_BATCH_STACK_BYTES;
     if (c->max_uthreads)
         s.max_uthreads = c->max_uthreads;
     if (c->spin_ns)
@@ -223,6 +225,7 @@ int cl_runtime_start(struct cl_runtime *rt, char err[256])
     if (rt->started)
         return refuse(err, -EALREADY, "this runtime was started before; make a new one");
     cl_store_relaxed(&rt->nif->running, 1);
+    (void)cl_sched_report_overflow(); /* without it the process dies all the same, and says less */
     int rc = cl_sched_start(rt->sched, err);
     if (rc < 0) {
         cl_store_relaxed(&rt->nif->running, 0);

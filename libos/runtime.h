@@ -25,6 +25,7 @@ typedef void (*cl_runtime_event)(void *arg, int event, const char *text);
 
 #define CL_RUNTIME_LATENCY 1
 #define CL_RUNTIME_BATCH 2
+#define CL_RUNTIME_BATCH_STACK_BYTES 8388608
 
 /* Zero means the default, given in brackets. Start from zeroed memory. */
 struct cl_runtime_config {
@@ -34,7 +35,7 @@ struct cl_runtime_config {
     uint32_t kthreads;       /* [1] embedded: as many as the NIC has queues */
     uint32_t mode;           /* CL_SCHED_SPIN, _ADAPTIVE, _BLOCK; see mode_set */
     uint32_t mode_set;       /* 0: `mode` is ignored and adaptive taken */
-    uint32_t stack_bytes;    /* [65536] */
+    uint32_t stack_bytes;    /* [65536; batch: 8 MiB, for what libraries do there; only what is touched is memory] */
     uint32_t max_uthreads;   /* [65536] */
     uint64_t spin_ns;        /* [scheduler's] */
     const int32_t *cpus;     /* CPU of each kthread, -1 unpinned [attached: as the iokernel says; embedded: unpinned] */

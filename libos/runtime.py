@@ -119,7 +119,8 @@ class Runtime(Closing):
     the cores where the iokernel manages them (docs/cores.md; the iokernel's configuration wins). quantum_us: a uthread
     that has run for so long lets others go first, at its next probe (0: never, so that one which computes on end keeps
     its kthread from packets and timers: docs/uthreads.md; None: 1000 for kind "batch", whose jobs run side by side
-    that way, else 0). stack_bytes: of a uthread. spin_us: how long a kthread
+    that way, else 0). stack_bytes: of a uthread (0: 8 MiB for kind "batch",
+    else 64 KiB). spin_us: how long a kthread
     without work spins before it sleeps, if power is "adaptive" (None: 20). on_event: called with ("attached" |
     "stalled" | "gone" | "conflict", text) on a thread of the runtime; without it they are logged as warnings of the
     logger "corelane.libos". Public attribute: socket, as given.

@@ -87,7 +87,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     struct cl_kthread *k = cl_kthread_self();
     const struct cl_uthread *t = k ? k->current : NULL;
     char *at = info->si_addr;
-    if (t && at < t->stack_lo && at >= t->stack_lo - t->sched->page_bytes)
+    if (t && at < t->stack_lo && at >= t->stack_lo - t->sched->guard_bytes)
         report(t);
     if (previous.sa_flags & SA_SIGINFO) {
         previous.sa_sigaction(signal, info, context);

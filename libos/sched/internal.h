@@ -191,7 +191,7 @@ struct cl_sched {
     struct cl_kthread *kthreads;
     struct cl_uthread *uthreads; /* max_uthreads objects, touched as they are needed */
     char **slabs;                /* mappings of CL_STACK_SLAB stacks each */
-    uint32_t max_uthreads, stack_bytes, page_bytes;
+    uint32_t max_uthreads, stack_bytes, guard_bytes;
     size_t stack_stride, slab_bytes, uthreads_bytes, slabs_bytes;
 
     /* Sleeping and waking; see idle.c. All RMW. */

@@ -5,8 +5,9 @@
  * CL_STACK_SLAB at a time when the depot is empty, so memory follows the largest number of uthreads that were alive at one
  * time, and only pages that were touched are real.
  *
- * Below each stack lies a guard page: MADV_GUARD_INSTALL where the kernel has it (6.13), which costs no mapping of its own;
- * else mprotect, and then about 32 000 stacks fit into vm.max_map_count. First frames start at staggered offsets, or the
+ * Below each stack lies a guard as large as the stack, 1 MiB at most, so that a large frame of some library does not step
+ * over it into the stack below: MADV_GUARD_INSTALL where the kernel has it (6.13), which costs no mapping of its own; else
+ * mprotect, and then about 32 000 stacks fit into vm.max_map_count. First frames start at staggered offsets, or the
  * hottest lines of all stacks would share a few sets of the L1 cache. */
 #include "internal.h"
 
@@ -19,6 +20,7 @@
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
 #endif
+#define GUARD_MOST_BYTES (1u << 20)
 #define COLOURS 4
 #define COLOUR_BYTES 768u
 #define CREATED_AT_A_TIME 8
@@ -38,9 +40,9 @@ int cl_stacks_new(struct cl_sched *s, const struct cl_sched_config *config, char
     /* Caches of siblings may hide free objects: so many more that max_uthreads can always be had. */
     s->max_uthreads = config->max_uthreads + s->n_kthreads * CL_STACK_CACHE;
     s->stack_bytes = (uint32_t)((config->stack_bytes + page - 1) & ~(page - 1));
-    s->page_bytes = (uint32_t)page;
+    s->guard_bytes = cl_min(s->stack_bytes, GUARD_MOST_BYTES);
     s->light_guards = true;
-    s->stack_stride = page /* guard */ + s->stack_bytes + page /* for staggering */;
+    s->stack_stride = s->guard_bytes + s->stack_bytes + page /* for staggering */;
     s->slab_bytes = s->stack_stride * CL_STACK_SLAB;
     s->uthreads_bytes = (size_t)s->max_uthreads * sizeof(struct cl_uthread);
     s->slabs_bytes = (size_t)(s->max_uthreads / CL_STACK_SLAB + 1) * sizeof(char *);
@@ -96,11 +98,11 @@ static int install_guard(struct cl_sched *s, char *lo)
 {
     if (s->light_guards) {
         /* Emulators answer 0 to advice that they ignore: the first time, let a system call try to read there. */
-        if (madvise(lo, s->page_bytes, MADV_GUARD_INSTALL) == 0 && (s->created || unreadable(lo)))
+        if (madvise(lo, s->guard_bytes, MADV_GUARD_INSTALL) == 0 && (s->created || unreadable(lo)))
             return 0;
         s->light_guards = false;
     }
-    return mprotect(lo, s->page_bytes, PROT_NONE) ? -errno : 0;
+    return mprotect(lo, s->guard_bytes, PROT_NONE) ? -errno : 0;
 }
 
 /* Make one more object with its stack. Depot lock held. NULL: the limit, or no memory. */
@@ -118,7 +120,7 @@ static struct cl_uthread *create(struct cl_sched *s)
     struct cl_uthread *t = &s->uthreads[i];
     t->index = i;
     t->sched = s;
-    t->stack_lo = lo + s->page_bytes;
+    t->stack_lo = lo + s->guard_bytes;
     t->stack_top = lo + s->stack_stride - (i % COLOURS) * COLOUR_BYTES;
     cl_store_relaxed(&s->created, i + 1);
     return t;

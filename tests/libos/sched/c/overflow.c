@@ -1,5 +1,5 @@
-/* A uthread that recurses without end hits the guard page below its stack: the process dies of SIGSEGV, not of a neighbour's
- * overwritten stack, and says why. The parent checks both. */
+/* A uthread that recurses without end hits the guard below its stack: the process dies of SIGSEGV, not of a neighbour's overwritten
+ * stack, and says why; also if its frames are much larger than a page and touched at their far end only. The parent checks both. */
 #include "check.h"
 
 #include <signal.h>
@@ -15,6 +15,16 @@ static CL_NOINLINE unsigned recurse(unsigned n)
     return n == ~0u ? 0 : recurse(n + 1) + (unsigned)frame[0];
 }
 
+static CL_NOINLINE unsigned recurse_widely(unsigned n)
+{
+    volatile char frame[24000];
+    frame[0] = (char)n; /* the lowest byte */
+    depth = n;
+    return n == ~0u ? 0 : recurse_widely(n + 1) + (unsigned)frame[0];
+}
+
+static bool widely;
+
 static void sleeper(void *arg)
 {
     cl_sem_wait(arg);
@@ -27,6 +37,8 @@ static void root(void *arg)
     for (int i = 0; i < 8; i++) /* neighbours above and below */
         cl_uthread_spawn(sleeper, &never, NULL);
     cl_uthread_yield();
+    if (widely)
+        recurse_widely(0);
     recurse(0);
 }
 
@@ -41,10 +53,11 @@ static void child(int fd)
     _exit(0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     int fds[2], status;
     char text[4096] = "";
+    widely = argc > 1 && !strcmp(argv[1], "widely");
     CHECK_EQ(pipe(fds), 0);
     pid_t pid = fork();
     if (pid == 0)

@@ -1,0 +1,65 @@
+"""What a job may use of its stack: linear algebra of libraries, and what happens to one that recurses too deep.
+
+In processes of their own, since what is written over is anybody's."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+HEAD = """
+import numba, numpy as np
+from corelane import libos
+from corelane.drivers.memory import memory_link
+"""
+ALGEBRA = """
+def algebra(a):
+    values, vectors = np.linalg.eigh(a)
+    left, singular, right = np.linalg.svd(a)
+    solved = np.linalg.solve(a, a)
+    least = np.linalg.lstsq(a, a)[0]
+    product = np.dot(np.linalg.inv(a), a)
+    return np.linalg.det(a) + values[0] + singular[0] + np.trace(solved) + np.trace(least) + np.trace(product)
+
+a = np.eye(200) + 1 / (1 + np.arange(200.0) + np.arange(200.0)[:, None])
+job, plain = libos.batch(algebra), numba.njit(algebra)(a)
+nic, end = memory_link((1, 1))
+with nic, end, libos.Runtime(nic=nic, address="10.0.0.1/24", kind="batch") as rt:
+    rt.start()
+    for _ in range(3):
+        found = rt.batch(job, a).result(timeout_s=60)
+        assert abs(found - plain) <= 1e-9 * abs(plain), (found, plain)
+print("well")
+"""
+DEEP = """
+@libos.batch
+def deep(n):
+    if n == 0:
+        return 1
+    return deep(n - 1) + n % 7 * deep(0)
+
+nic, end = memory_link((1, 1))
+with nic, end, libos.Runtime(nic=nic, address="10.0.0.1/24", kind="batch") as rt:
+    rt.start()
+    rt.batch(deep, 10_000_000).result(timeout_s=60)
+"""
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", HEAD + program]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_linear_algebra_of_libraries_has_the_stack_it_needs() -> None:
+    pytest.importorskip("scipy", reason="numba's linear algebra needs scipy: pip install scipy")
+    done = run(ALGEBRA)
+    assert (done.returncode, done.stdout) == (0, "well\n"), done.stderr
+
+
+def test_a_job_that_recurses_too_deep_says_so() -> None:
+    done = run(DEEP)
+    assert done.returncode == -signal.SIGSEGV
+    assert "ran over its stack of 8388608 bytes; use less of it, or raise stack_bytes" in done.stderr
