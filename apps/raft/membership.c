@@ -284,6 +284,8 @@ int cl_raft_transfer(struct cl_raft *r, uint32_t to)
         return -EINVAL;
     if (r->transfer_to)
         return -EBUSY;
+    if (!p->heard)
+        return -EHOSTDOWN;
     r->transfer_to = to;
     r->transfer_elapsed = 0;
     raft_transfer_step(r, p);

@@ -25,6 +25,7 @@ _LOGGER = logging.getLogger("corelane.raft")
 _STATUS, _MEMBERS, _TRANSFER = 4, 5, 6
 _ASK_AGAIN_S = 0.05
 _ROUND_S, _LOOK_S = 0.5, 0.02
+_REST = 4  # a transfer that came to nothing is ordered again after so many times as long as it took
 _LATER = (errno.EPERM, errno.EBUSY, errno.ESTALE, errno.EAGAIN, errno.EHOSTUNREACH)
 
 
@@ -65,7 +66,7 @@ class Operator(Client):
     def _order(self, what: str, done: Any, order: Any) -> dict[str, Any]:
         """Give the leader an order until `done(its status)`; `order(status)` is (kind, data). Its last status."""
         deadline = time.monotonic() + self._timeout_s
-        code = 0
+        code, given, rest_until = 0, 0.0, 0.0
         while True:
             status = self.leader_status()
             if done(status):
@@ -75,12 +76,18 @@ class Operator(Client):
                     raise CorelaneError(what, *REASONS[code])
                 why = f"it did not happen in {self._timeout_s:g} s, and may still"
                 raise CorelaneError(what, why, "look at `corelane raft status`: a majority must be up, and who is new")
-            if not status["members"]["outgoing"] and not status["transfer_to"]:
-                answer = self._ask_node(int(status["id"]), *order(status))
+            idle = not status["members"]["outgoing"] and not status["transfer_to"]
+            if idle and given:  # given up: while a transfer is tried, the group takes no commands
+                rest_until, given = time.monotonic() + _REST * (time.monotonic() - given), 0.0
+            if idle and time.monotonic() >= rest_until:
+                kind, data = order(status)
+                begun = time.monotonic()
+                answer = self._ask_node(int(status["id"]), kind, data)
                 code = int.from_bytes(answer, "little") if answer else 0
                 if code and code not in _LATER:
                     why, hint = REASONS.get(code, (os.strerror(code).lower(), ""))
                     raise CorelaneError(what, why, hint)
+                given = begun if kind == _TRANSFER and not code else 0.0
             time.sleep(_ASK_AGAIN_S)
 
     def _change(
@@ -191,4 +198,6 @@ class Operator(Client):
         what = f"hand leadership to node {to}"
         if to not in self._members()[0]:
             raise CorelaneError(what, "it is no voter of the group", "add it first")
+        if not self._runs(to):
+            raise CorelaneError(what, "it does not answer", "start it, or choose another")
         return self._order(what, lambda s: s["id"] == to, lambda _status: (_TRANSFER, struct.pack("<I", to)))

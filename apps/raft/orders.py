@@ -13,6 +13,7 @@ REASONS = {
     errno.EBUSY: ("a change of members or of leadership is under way", "wait until it is done"),
     errno.EAGAIN: ("the leader has committed nothing in its term yet", "try again"),
     errno.ESTALE: ("somebody else changed the members", "look at them and try again"),
+    errno.EHOSTDOWN: ("the leader has not heard from that node lately", "start it, or choose another"),
     errno.EHOSTUNREACH: (
         "too few of those who would vote are heard from, so the group might decide nothing any more",
         "start them, or take out those that are down",

@@ -310,7 +310,8 @@ CL_API int cl_raft_change_members(struct cl_raft *raft, const uint32_t *voters, 
 CL_API int cl_raft_force_members(struct cl_raft *raft, const uint32_t *voters, uint32_t n_voters,
                                  const uint32_t *learners, uint32_t n_learners);
 /* Hand leadership to a voter. It takes effect when `to` has caught up, or is given up after election_ticks. -EPERM: not
- * leader; -EINVAL: no such voter; -EBUSY: another transfer; -EALREADY: it is this node. */
+ * leader; -EINVAL: no such voter; -EBUSY: another transfer; -EALREADY: it is this node; -EHOSTDOWN: nothing was heard from it for an
+ * election timeout or two. Proposals are refused meanwhile. */
 CL_API int cl_raft_transfer(struct cl_raft *raft, uint32_t to);
 /* Campaign now, without waiting for the election timeout: pre-vote first. Does nothing where a leader may hold a lease that
  * this node granted. */

@@ -401,6 +401,23 @@ def test_a_handover_to_a_node_that_is_gone_is_given_up():
     lab.put(1, b"on it goes")
 
 
+def test_a_handover_to_a_node_that_was_not_heard_from_lately_is_refused_and_commands_go_on():
+    lab = Lab(3)
+    lab.elect(1)
+    lab.tick(5)
+    lab.isolate(3)
+    lab.tick(25)
+    with pytest.raises(CorelaneError, match="has not heard from that node lately") as raised:
+        lab[1].core.transfer(3)
+    assert raised.value.errno == errno.EHOSTDOWN
+    index, _ = lab.put(1, b"on it goes")
+    lab.settle()
+    assert lab[1].core.status()["commit"] == index
+    lab[1].core.transfer(2)
+    lab.settle()
+    assert lab.leader() is lab[2]
+
+
 def led(lab: Lab):
     """Who leads when time has passed for all nodes, as voters with a lease want it; else node 1 is elected."""
     for node in lab.nodes.values():

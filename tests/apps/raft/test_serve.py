@@ -341,6 +341,9 @@ def test_operators_look_at_a_group_change_its_members_and_hand_leadership_over(m
         code, _, err = operate(group, capsys, *words)
         assert (code, err.count("\n")) == (1, 1)
         assert f"node {down} does not answer: without node {stays} the group could decide nothing any more" in err
+    code, _, err = operate(group, capsys, "transfer", str(down))
+    assert (code, err.count("\n")) == (1, 1)
+    assert "it does not answer" in err
     assert group.memcached(stays, b"set a 5 0 3\r\ndef\r\n") == b"STORED\r\n"
     code, out, _ = operate(group, capsys, "remove", str(down), "--json")
     assert (code, down in {m["id"] for m in json.loads(out)["members"]}) == (0, False)
