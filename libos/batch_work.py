@@ -119,7 +119,7 @@ class Batch:
         with self._lock:
             try:
                 self._probed.compile(argtypes)
-            except NumbaError as error:
+            except (NumbaError, NotImplementedError) as error:  # the latter for some types that cannot be returned
                 raise CorelaneError(
                     f"compile batch function {self.__name__}",
                     plain_text(error),
@@ -135,8 +135,9 @@ class Batch:
                 if self.report.unprobed_calls and not self._warned and not _draws(argtypes):
                     self._warned = True
                     _log.warning(
-                        "batch function %s calls functions through pointers, which run without probes: until they "
-                        "return, its core moves by the signal; call them by name",
+                        "batch function %s calls functions through pointers, or itself with constants or other "
+                        "types, which runs without probes: until that returns, its core moves by the signal; call "
+                        "functions by name, and itself with variables of the same types",
                         self.__name__,
                     )
             return made
@@ -163,6 +164,11 @@ def _refuse_unfit(name: str, library: Any) -> None:
     for symbol, (why, hint) in _UNFIT.items():
         if library.declares(symbol):
             raise CorelaneError(f"compile batch function {name}", why, hint)
+
+
+def _is_reflected(kind: Any) -> bool:
+    """Whether numba copies it from a Python object, and what a function changes back into that when it returns."""
+    return getattr(kind, "reflected", False) or any(_is_reflected(part) for part in getattr(kind, "types", ()))
 
 
 def _draws(argtypes: tuple[Any, ...]) -> bool:
@@ -400,16 +406,20 @@ class CompiledJob(Job):
 
         from . import batch_frame
 
+        what = f"run batch function {self._name}"
         try:
             argtypes = tuple(numba.typeof(arg) for arg in args)
         except (ValueError, NumbaError) as error:
-            raise CorelaneError(
-                f"run batch function {self._name}", plain_text(error), "give numbers and numpy arrays"
-            ) from error
+            hint = "give numbers and numpy arrays, and functions that numba.njit has wrapped"
+            raise CorelaneError(what, plain_text(error), hint) from error
+        if any(_is_reflected(kind) for kind in argtypes):
+            why = "a list or set of Python is copied when a job starts, and what the job changes in it would be lost"
+            raise CorelaneError(what, why, "give a numpy array or a numba.typed.List")
         made = function.compile(argtypes)
-        if isinstance(made.signature.return_type, numba.types.Generator):
-            raise CorelaneError(f"run batch function {self._name}", "it returns a generator", "return an array")
-        self._calls = batch_frame.calls(made.signature.return_type, argtypes)
+        returns = made.signature.return_type
+        if isinstance(returns, numba.types.Generator):
+            raise CorelaneError(what, "it returns a generator", "return an array")
+        self._calls = batch_frame.calls(returns, argtypes)
         self._keep = (function, made, args)
         self._memory = ffi.new("uint64_t[]", (self._calls.bytes + 7) // 8 + 7)
         self._frame = (int(ffi.cast("uintptr_t", self._memory)) + 63) & ~63

@@ -110,3 +110,30 @@ def test_numbers_of_a_generator_are_the_same_beside_other_jobs(runtime, caplog):
         alone = plain(np.random.default_rng(seed), 1000, done, seed)
         assert job.result(60) == alone
     assert not caplog.records
+
+
+def bump(items):
+    for i in range(len(items)):
+        items[i] += 1
+    return len(items)
+
+
+def test_lists_of_python_are_refused_and_typed_ones_taken(runtime):
+    job = libos.batch(bump)
+    for argument in ([1, 2], ([1, 2], [3, 4])):
+        with pytest.raises(CorelaneError, match=r"run batch function bump: .*numba\.typed\.List"):
+            runtime.batch(job, argument)
+    with pytest.raises(CorelaneError, match=r"functions that numba\.njit has wrapped"):
+        runtime.batch(job, bump)
+    items = numba.typed.List([1, 2])
+    assert runtime.batch(job, items).result(60) == 2
+    assert list(items) == [2, 3]
+
+
+def test_a_result_that_numba_cannot_return_is_refused_with_the_functions_name(runtime):
+    @libos.batch
+    def items_of(a):
+        return iter(a)
+
+    with pytest.raises(CorelaneError, match=r"compile batch function items_of: .*mend it"):
+        runtime.batch(items_of, np.ones(3))
