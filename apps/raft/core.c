@@ -157,6 +157,7 @@ void raft_become_follower(struct cl_raft *r, uint64_t term, uint32_t leader)
         r->vote = 0;
         raft_hard_changed(r);
         r->grant_to = 0;
+        r->stood = 0;
         r->verified = 0;
         r->heard_round = 0;
         r->full = 0;
@@ -166,6 +167,8 @@ void raft_become_follower(struct cl_raft *r, uint64_t term, uint32_t leader)
     }
     r->role = CL_RAFT_FOLLOWER;
     r->leader = leader;
+    if (leader)
+        r->stood = 0;
     r->force = 0;
     for (uint32_t i = 0; i < r->n_peers; i++)
         r->peers[i].vote_due = 0;

@@ -7,7 +7,12 @@
  *
  * Slow disks. A candidate asks when its own vote is durable, and is answered when the others' votes are. Where one write takes as
  * long as the timeout, no campaign would be over before the next one began, for good. So nobody stands while its term and vote are
- * being written, timeouts begin when they are written, in proportion to what that took, and grow with campaigns in vain. */
+ * being written, timeouts begin when they are written, in proportion to what that took, and grow with campaigns in vain.
+ *
+ * Disks that are not alike. Who has a fast one would try again many times while the others write their votes, and give them a newer
+ * term to write each time. So who writes its vote grants no pre-vote meanwhile, and a candidate that has gone back to asking for
+ * pre-votes, or has given way, still takes late votes of its term: its own is its own for all of the term, and its log is as those who
+ * vote were told as long as no leader of that term is heard. */
 #include "internal.h"
 #include <errno.h>
 
@@ -101,6 +106,12 @@ static uint64_t not_refused(const struct cl_raft *r, uint32_t id)
     return !p || p->vote != 2;
 }
 
+static uint64_t voted(const struct cl_raft *r, uint32_t id)
+{
+    const struct raft_peer *p = raft_find_peer((struct cl_raft *)r, id);
+    return id == r->config.id ? r->stood : p && p->voted;
+}
+
 /* Count the votes; go on if they decide something. */
 static void tally(struct cl_raft *r)
 {
@@ -154,6 +165,8 @@ void raft_campaign(struct cl_raft *r, bool force)
     r->gave_way = r->rivalled = 0;
     r->count.elections++;
     clear_votes(r);
+    for (uint32_t i = 0; i < r->n_peers; i++)
+        r->peers[i].voted = 0;
 }
 
 /* The candidate's own vote counts now, and it may ask the others. Who voted for another waits for that one from now on. */
@@ -166,7 +179,7 @@ void raft_on_vote_durable(struct cl_raft *r)
         raft_reset_timeout(r);
     if (r->role != CL_RAFT_CANDIDATE || r->self_vote)
         return;
-    r->self_vote = 1;
+    r->self_vote = r->stood = 1;
     ask_for_votes(r);
     tally(r);
 }
@@ -229,6 +242,10 @@ static void rivalled(struct cl_raft *r)
 int raft_on_prevote(struct cl_raft *r, const struct cl_raft_msg *m)
 {
     bool grant = m->term > r->term && up_to_date(r, m);
+    if (grant && !raft_hard_ok(r)) {
+        r->count.ignored++;
+        return 1;
+    }
     struct cl_raft_msg *reply = raft_reply(r, CL_RAFT_PREVOTE_REPLY, m->from);
     if (grant)
         reply->term = m->term;
@@ -256,12 +273,25 @@ int raft_on_vote(struct cl_raft *r, const struct cl_raft_msg *m)
     return 0;
 }
 
+/* Of a campaign that was given up. */
+static int late_vote(struct cl_raft *r)
+{
+    if (raft_promotable(r) && raft_quorum(r, voted))
+        raft_lead(r);
+    return 0;
+}
+
 int raft_on_vote_reply(struct cl_raft *r, const struct cl_raft_msg *m)
 {
     uint32_t role = m->type == CL_RAFT_PREVOTE_REPLY ? CL_RAFT_PRE_CANDIDATE : CL_RAFT_CANDIDATE;
     bool reject = m->flags & CL_RAFT_REJECT;
     uint64_t term = role == CL_RAFT_PRE_CANDIDATE && !reject ? r->term + 1 : r->term;
     struct raft_peer *p = raft_find_peer(r, m->from);
+    if (p && r->stood && m->type == CL_RAFT_VOTE_REPLY && !reject && m->term == r->term) {
+        p->voted = 1;
+        if (r->role != CL_RAFT_CANDIDATE)
+            return late_vote(r);
+    }
     if (r->role != role || m->term != term || !p || p->vote || (role == CL_RAFT_CANDIDATE && !r->self_vote)) {
         r->count.ignored++;
         return 1;

@@ -51,6 +51,7 @@ struct raft_peer {
     uint8_t prompt;        /* it is for a read */
     uint8_t vote_due;      /* candidate: the request is to be sent */
     uint8_t vote;          /* 0: no answer, 1: yes, 2: no */
+    uint8_t voted;         /* for this node, in its term, whether or not it is a candidate still */
     uint64_t match, next;
     uint64_t acked_round;
     struct raft_inflight inflight[RAFT_INFLIGHT_MAX];
@@ -105,6 +106,7 @@ struct cl_raft {
     uint8_t rivalled;      /* candidate: another of this term is known */
     uint8_t force;         /* candidate by order of the leader */
     uint8_t self_vote;     /* it counts */
+    uint8_t stood;         /* was a candidate of this term, its own vote durable, and has heard of no leader of it */
     uint8_t ack_due;       /* follower: tell the leader how far we are */
     uint8_t full;          /* follower: the last append did not fit */
     uint8_t lease_lost;    /* leader: a transfer was ordered in this term */

@@ -7,7 +7,7 @@
 uint64_t bare_write_done(struct sim_world *w, struct sim_node *n, uint64_t *after)
 {
     uint64_t ns =
-        w->all_slow_ns + w->swarm.write_ns + cl_random_below(&w->random[SIM_R_DISK], w->swarm.write_spread_ns + 1);
+        sim_slow_ns(w, n) + w->swarm.write_ns + cl_random_below(&w->random[SIM_R_DISK], w->swarm.write_spread_ns + 1);
     if (n->slow_disk_until_ns > w->queue.now_ns)
         ns += n->slow_disk_until_ns - w->queue.now_ns;
     if (w->queue.now_ns + ns > *after)

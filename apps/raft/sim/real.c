@@ -387,8 +387,8 @@ static void real_event(struct sim_world *w, struct sim_node *n, const struct sim
     if (n->failed)
         return;
     bool slow = n->slow_disk_until_ns > w->queue.now_ns, hung = n->hung_disk_until_ns > w->queue.now_ns;
-    if (slow != r->slow || hung != r->hung || r->all_slow_ns != w->all_slow_ns) {
-        r->all_slow_ns = w->all_slow_ns;
+    if (slow != r->slow || hung != r->hung || r->all_slow_ns != sim_slow_ns(w, n)) {
+        r->all_slow_ns = sim_slow_ns(w, n);
         r->slow = slow;
         r->hung = hung;
         real_set_disk(r);

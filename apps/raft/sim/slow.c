@@ -1,5 +1,5 @@
-/* At the end of some runs the disks of all nodes are slow at once, a write taking one to three election timeouts, and the leader is
- * cut off. Another has to be there while that lasts. Drawn from a stream of its own, so that no other draw depends on it. */
+/* At the end of some runs the disks of all nodes, or of some, are slow at once, a write taking one to three election timeouts, and the
+ * leader is cut off. Another has to be there while that lasts. Drawn from a stream of its own, so that no other draw depends on it. */
 #include "world.h"
 
 #define ONE_IN 4
@@ -32,11 +32,18 @@ uint64_t sim_slow_all(struct sim_world *w)
     if (cl_random_below(&random, ONE_IN) || !leader)
         return 0;
     w->all_slow_ns = election_ns + cl_random_below(&random, 2 * election_ns);
+    w->spared = cl_random_below(&random, 2) ? (uint32_t)cl_random_below(&random, 1u << (SIM_NODES + 1)) : 0;
     w->led_term = leader->watch.term;
     w->result->all_slow++;
     sim_net_partition(&w->net, 1u << leader->slot, SIM_CUT_OUT | SIM_CUT_IN);
-    sim_say(w, "-- all disks are slow by %.1f ms, and #%u is cut off", (double)w->all_slow_ns / 1e6, leader->id);
+    sim_say(w, "-- disks are slow by %.1f ms (spared: %x), and #%u is cut off", (double)w->all_slow_ns / 1e6, w->spared,
+            leader->id);
     return MOST_WRITES * (w->all_slow_ns + election_ns);
+}
+
+uint64_t sim_slow_ns(const struct sim_world *w, const struct sim_node *n)
+{
+    return w->spared & 1u << n->id ? 0 : w->all_slow_ns;
 }
 
 bool sim_led_again(struct sim_world *w)

@@ -222,9 +222,9 @@ struct sim_world {
     uint32_t n_nodes;
     uint64_t stamp; /* orders the history */
     uint32_t run;
-    bool calm; /* no more faults */
-    uint64_t all_slow_ns,
-        led_term; /* slow.c: a write to any disk takes so much longer; a leader of a later term is awaited */
+    bool calm;                      /* no more faults */
+    uint64_t all_slow_ns, led_term; /* slow.c: a write takes so much longer; a leader of a later term is awaited */
+    uint32_t spared;                /* whose disks are as fast as ever meanwhile; bits of ids */
     bool stopped;
     /* Clients. */
     struct sim_client clients[SIM_CLIENTS];
@@ -255,6 +255,8 @@ struct sim_world {
 /* slow.c. Begin: how long it may take until sim_led_again, or 0 if nothing was begun. */
 uint64_t sim_slow_all(struct sim_world *w);
 bool sim_led_again(struct sim_world *w);
+/* How much longer a write of this node takes. */
+uint64_t sim_slow_ns(const struct sim_world *w, const struct sim_node *n);
 void sim_slow_end(struct sim_world *w);
 
 /* world.c */

@@ -68,6 +68,40 @@ def test_a_leader_whose_disk_hangs_hands_over_and_does_not_stand_again_before_it
     assert 2 in asked(lab[1])
 
 
+def test_nobody_stands_while_its_term_and_vote_are_being_written():
+    lab = Lab(3)
+    lab[1].core.campaign()
+    settle_but(lab, {1})
+    status = lab[1].core.status()
+    assert (status["role"], status["term"]) == ("candidate", 1)
+    for _ in range(40):
+        lab[1].core.tick()
+    status = lab[1].core.status()
+    assert (status["role"], status["term"]) == ("candidate", 1)
+    assert asked(lab[1]) == []
+    lab.settle()
+    assert lab.leader() is lab[1]
+
+
+def test_who_writes_its_vote_grants_no_prevote_and_its_vote_counts_when_it_is_late():
+    lab = Lab(3)
+    lab.isolate(3)
+    lab[1].core.campaign()
+    settle_but(lab, {2})
+    for _ in range(100):  # 1 asks again and again
+        lab[1].core.tick()
+        settle_but(lab, {2})
+    status = lab[1].core.status()
+    assert (status["role"], status["term"], lab[1].core.counters()["elections"]) == ("pre-candidate", 1, 1)
+    assert lab[2].disk.pending
+    lab.settle()
+    assert lab.leader() is lab[1]
+    assert lab[1].core.status()["term"] == 1
+    lab.put(1, b"x")
+    lab.settle()
+    assert lab[2].core.status()["last"] == lab[1].core.status()["commit"] == 2
+
+
 def test_a_leader_whose_disk_hangs_stays_until_another_disk_gets_on():
     lab = Lab(3)
     lab.elect(1)

@@ -2,8 +2,8 @@
  * and disks that take their time. Each run elects a leader, lets it lead for a while, stops it, and looks when the next one is there
  * and how many terms that took. Prints, over all runs: how many needed more than one term, and percentiles of the time in us.
  *
- * Usage: elections RUNS SEED NODES LINK_US LINK_SPREAD_US WRITE_US WRITE_SPREAD_US FAST: of the first FAST nodes a write takes a
- * tenth of that. */
+ * Usage: elections RUNS SEED NODES LINK_US LINK_SPREAD_US WRITE_US WRITE_SPREAD_US FAST RATIO: the first FAST nodes write RATIO times
+ * as fast. */
 #include "apps/raft/raft.h"
 #include "apps/raft/wire.h"
 
@@ -16,6 +16,7 @@
 #define ELECTION_TICKS 10u
 #define EVENTS 4096u
 #define MESSAGE_BYTES 2048u
+#define PATIENCE_US 20000000u
 
 enum kind { DELIVER, TICK, ENTRY_WRITTEN, HARD_WRITTEN };
 
@@ -29,10 +30,11 @@ struct event {
 };
 
 static struct event *events[EVENTS];
-static unsigned n_events, nodes, fast;
+static unsigned n_events, nodes, fast, ratio;
 static uint64_t now_us, order, state;
 static uint64_t link_us, link_spread_us, write_us, write_spread_us;
 static struct cl_raft *cores[MOST_NODES];
+static uint64_t disk_free_us[MOST_NODES];
 
 static uint64_t upto(uint64_t spread)
 {
@@ -61,14 +63,22 @@ static struct event *take(void)
     return e;
 }
 
-/* The driver's loop (raft.h): one disk a node, whose writes are done in order. */
+/* One disk a node, which does one write after the other: when one that is asked for now is done, from now. */
+static uint64_t written_in(unsigned node)
+{
+    uint64_t takes = (write_us + upto(write_spread_us)) / (node < fast ? ratio : 1);
+    disk_free_us[node] = cl_max(disk_free_us[node], now_us) + takes;
+    return disk_free_us[node] - now_us;
+}
+
+/* The driver's loop (raft.h). What is handed over at once is one write. */
 static void drive(unsigned node)
 {
     struct cl_raft *core = cores[node];
     struct cl_raft_ready ready;
     struct cl_raft_msg m;
     while (cl_raft_ready(core, &ready)) {
-        uint64_t takes = (write_us + upto(write_spread_us)) / (node < fast ? 10 : 1);
+        uint64_t takes = ready.first || ready.hard ? written_in(node) : 0;
         struct cl_raft_entry last;
         if (ready.first && !cl_raft_entry(core, ready.last, &last)) {
             struct event *e = later(takes, ENTRY_WRITTEN, node);
@@ -117,7 +127,7 @@ static bool leads(unsigned node)
 
 static unsigned await_leader(void)
 {
-    for (uint64_t until = now_us + 2000000;;) {
+    for (uint64_t until = now_us + PATIENCE_US;;) {
         for (unsigned i = 0; i < nodes; i++)
             if (leads(i))
                 return i;
@@ -162,6 +172,7 @@ static void end(void)
     for (unsigned i = 0; i < nodes; i++) {
         cl_raft_delete(cores[i]);
         cores[i] = NULL;
+        disk_free_us[i] = 0;
     }
     while (n_events)
         free(events[--n_events]);
@@ -175,7 +186,7 @@ static int by_size(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-    CHECK(argc == 9);
+    CHECK(argc == 10);
     uint64_t runs = strtoull(argv[1], NULL, 0), seed = strtoull(argv[2], NULL, 0), several = 0;
     nodes = (unsigned)atoi(argv[3]);
     link_us = strtoull(argv[4], NULL, 0);
@@ -183,7 +194,8 @@ int main(int argc, char **argv)
     write_us = strtoull(argv[6], NULL, 0);
     write_spread_us = strtoull(argv[7], NULL, 0);
     fast = (unsigned)atoi(argv[8]);
-    CHECK(runs && nodes >= 3 && nodes <= MOST_NODES);
+    ratio = (unsigned)atoi(argv[9]);
+    CHECK(runs && ratio && nodes >= 3 && nodes <= MOST_NODES);
     uint64_t *times = calloc(runs, sizeof(*times));
     for (uint64_t i = 0; i < runs; i++) {
         begin(seed + i);
