@@ -204,7 +204,7 @@ void raft_members_committed(struct cl_raft *r)
         struct cl_raft_members m = r->members;
         m.n_outgoing = 0;
         memset(m.outgoing, 0, sizeof(m.outgoing));
-        /* If the log is full: at the next commit. What the outgoing ones lack is committed now if the incoming ones have it, and there
+        /* If the log is full: with the next heartbeats. What the outgoing ones lack is committed now if the incoming ones have it, and there
          * may be nobody left who would say anything more. */
         if (!append_members(r, &m))
             raft_advance_commit(r);

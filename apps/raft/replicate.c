@@ -194,6 +194,11 @@ void raft_leader_tick(struct cl_raft *r)
     if (++r->heartbeat_elapsed < r->config.heartbeat_ticks)
         return;
     r->heartbeat_elapsed = 0;
+    /* The log may have been full when a configuration was committed, and nothing be proposed since. Seed 9500001024 of 5 nodes in
+     * tests/apps/raft/sim. */
+    raft_members_committed(r);
+    if (r->role != CL_RAFT_LEADER)
+        return;
     raft_new_round(r);
     for (uint32_t i = 0; i < r->n_peers; i++) {
         r->peers[i].heartbeat_due = 1;
