@@ -161,9 +161,21 @@ _UNFIT = {
 
 
 def _refuse_unfit(name: str, library: Any) -> None:
+    declared = library.declared
     for symbol, (why, hint) in _UNFIT.items():
-        if library.declares(symbol):
+        if symbol in declared:
             raise CorelaneError(f"compile batch function {name}", why, hint)
+
+
+# By which numba calls LAPACK, of which some frame takes between 1 and 8 MiB (OpenBLAS, factoring a 200 x 200 matrix).
+_LAPACK = ("numba_xxgetrf", "numba_xxpotrf", "numba_xgesv", "numba_ez_")
+_LAPACK_STACK_BYTES = 8 << 20
+
+
+def _refuse_small_stack(what: str, library: Any, stack_bytes: int) -> None:
+    if stack_bytes < _LAPACK_STACK_BYTES and any(name.startswith(_LAPACK) for name in library.declared):
+        why = f"np.linalg needs more stack than the {stack_bytes} bytes of this runtime's uthreads"
+        raise CorelaneError(what, why, 'make it with kind="batch" or stack_bytes=8 << 20')
 
 
 def _is_reflected(kind: Any) -> bool:
@@ -416,6 +428,7 @@ class CompiledJob(Job):
             why = "a list or set of Python is copied when a job starts, and what the job changes in it would be lost"
             raise CorelaneError(what, why, "give a numpy array or a numba.typed.List")
         made = function.compile(argtypes)
+        _refuse_small_stack(what, made.library, runtime.stack_bytes)
         returns = made.signature.return_type
         if isinstance(returns, numba.types.Generator):
             raise CorelaneError(what, "it returns a generator", "return an array")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 POWER = {"spin": lib.CL_SCHED_SPIN, "adaptive": lib.CL_SCHED_ADAPTIVE, "block": lib.CL_SCHED_BLOCK}
 BATCH_QUANTUM_US = 1000  # of batch runtimes that are told none: what it costs is lost beside what a job computes in it
+STACK_BYTES = {"latency": 65536, "batch": lib.CL_RUNTIME_BATCH_STACK_BYTES}  # unless told otherwise
 KINDS = {"latency": lib.CL_RUNTIME_LATENCY, "batch": lib.CL_RUNTIME_BATCH}
 EVENTS = {
     lib.CL_EVENT_ATTACHED: "attached",
@@ -177,6 +178,7 @@ class Runtime(Closing):
             config.cpus = owned
         config.no_udp_checksum, config.no_steal = not udp_checksums, not steal
         config.stack_bytes, config.max_uthreads = stack_bytes, max_uthreads
+        self.stack_bytes = stack_bytes or STACK_BYTES.get(kind, 0)
         if spin_us is not None:
             if not 0 <= spin_us <= 1e6:
                 raise CorelaneError("make a runtime", f"spin_us is {spin_us}", "0 to 1e6, a second")

@@ -14,6 +14,7 @@ HEAD = """
 import numba, numpy as np
 from corelane import libos
 from corelane.drivers.memory import memory_link
+from corelane.runtime.errors import CorelaneError
 """
 ALGEBRA = """
 def algebra(a):
@@ -48,6 +49,20 @@ with nic, end, libos.Runtime(nic=nic, address="10.0.0.1/24", kind="batch") as rt
 """
 
 
+SMALL = """
+a = np.eye(3)
+nic, end = memory_link((1, 1))
+with nic, end, libos.Runtime(nic=nic, address="10.0.0.1/24") as rt:
+    rt.start()
+    print(rt.batch(libos.batch(lambda a: np.dot(a, a)[0, 0]), a).result(timeout_s=60))
+    for function in (lambda a: np.linalg.solve(a, a), lambda a: np.linalg.eigh(a)[0]):
+        try:
+            rt.batch(libos.batch(function), a)
+        except CorelaneError as error:
+            print(error)
+"""
+
+
 def run(program: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", HEAD + program]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -57,6 +72,14 @@ def test_linear_algebra_of_libraries_has_the_stack_it_needs() -> None:
     pytest.importorskip("scipy", reason="numba's linear algebra needs scipy: pip install scipy")
     done = run(ALGEBRA)
     assert (done.returncode, done.stdout) == (0, "well\n"), done.stderr
+
+
+def test_it_is_refused_where_it_has_not() -> None:
+    pytest.importorskip("scipy", reason="numba's linear algebra needs scipy: pip install scipy")
+    done = run(SMALL)
+    dot, *refused = done.stdout.splitlines()
+    assert (done.returncode, float(dot), len(refused)) == (0, 1, 2), done.stderr
+    assert all("np.linalg needs more stack than the 65536 bytes" in line for line in refused)
 
 
 def test_a_job_that_recurses_too_deep_says_so() -> None:
