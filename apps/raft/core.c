@@ -167,8 +167,10 @@ void raft_become_follower(struct cl_raft *r, uint64_t term, uint32_t leader)
     }
     r->role = CL_RAFT_FOLLOWER;
     r->leader = leader;
-    if (leader)
+    if (leader) {
         r->stood = 0;
+        r->hard_took = 0; /* the next election finds out anew what the disk takes */
+    }
     r->force = 0;
     for (uint32_t i = 0; i < r->n_peers; i++)
         r->peers[i].vote_due = 0;

@@ -174,7 +174,7 @@ void raft_on_vote_durable(struct cl_raft *r)
 {
     if (!raft_hard_ok(r))
         return;
-    r->hard_took = r->ticks - r->hard_since;
+    r->hard_took = r->leader ? 0 : r->ticks - r->hard_since;
     if (r->hard_took && r->vote && !r->leader && r->role != CL_RAFT_LEADER)
         raft_reset_timeout(r);
     if (r->role != CL_RAFT_CANDIDATE || r->self_vote)

@@ -63,6 +63,7 @@ void raft_lead(struct cl_raft *r)
     r->ack_due = 0;
     r->grant_to = 0;
     r->tries = r->stood = 0;
+    r->hard_took = 0;
     r->count.elections_won++;
     for (uint32_t i = 0; i < r->n_peers; i++) {
         raft_peer_reset(r, &r->peers[i]);

@@ -440,6 +440,30 @@ def test_a_read_waits_for_a_round_and_a_lease_read_does_not():
         assert leader.answers == [(7, leader.core.status()["commit"])]
 
 
+def test_a_read_does_not_join_a_round_that_is_on_its_way():
+    """Its answers may have been given before the read was asked for, and another may lead since."""
+    lab = Lab(3)
+    leader = lab.elect(1)
+    lab.tick(3)
+    leader.answers.clear()
+    for _ in range(2):
+        leader.core.tick()
+    lab.collect()
+    while lab.wire:
+        lab.deliver()
+    answers = [data for i in (2, 3) for _, data in lab[i].outbox]
+    assert len(answers) == 2
+    for i in (2, 3):
+        lab[i].outbox.clear()
+    leader.core.read_index(7)
+    for data in answers:
+        leader.core.step(data)
+    leader.drive()
+    assert leader.answers == []
+    lab.settle()
+    assert leader.answers == [(7, leader.core.status()["commit"])]
+
+
 def test_a_lease_ends_with_a_transfer_and_before_others_may_be_elected():
     lab = Lab(3, lease_reads=1)
     leader = led(lab)

@@ -102,6 +102,19 @@ def test_who_writes_its_vote_grants_no_prevote_and_its_vote_counts_when_it_is_la
     assert lab[2].core.status()["last"] == lab[1].core.status()["commit"] == 2
 
 
+def test_how_long_a_vote_took_is_forgotten_when_a_leader_is_heard():
+    lab = Lab(3)
+    lab[1].core.campaign()
+    tick_but(lab, {2}, 40)
+    lab.settle()
+    lab.tick(5)
+    lab.isolate(2)
+    before = lab[2].core.counters()["prevotes"]
+    for _ in range(60):
+        lab[2].core.tick()
+    assert lab[2].core.counters()["prevotes"] - before >= 3, "each after an election timeout of 10 to 19 ticks"
+
+
 def test_a_leader_whose_disk_hangs_stays_until_another_disk_gets_on():
     lab = Lab(3)
     lab.elect(1)
