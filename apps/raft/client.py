@@ -119,18 +119,19 @@ class Client:
         begins another. Raises ReplyTooLarge if it was applied, CommandRefused if the state machine refused it, and
         another CorelaneError if it was not applied: with EMSGSIZE if it is longer than the nodes take, which it says.
         """
+        deadline = time.monotonic() + self._timeout_s
         if not self._session:
             word = int.from_bytes(os.urandom(8), "little") | 1  # asked again, it gets the same session
-            self._session = int.from_bytes(self._ask(_OPEN, 0, word, b""), "little")
+            self._session = int.from_bytes(self._ask(_OPEN, 0, word, b"", deadline), "little")
         self._sequence += 1
-        return self._ask(_APPLY, self._session, self._sequence, data)
+        return self._ask(_APPLY, self._session, self._sequence, data, deadline)
 
     def query(self, data: bytes) -> bytes:
         """A linearizable read, asked for in 1500 bytes at most.
 
         Raises Unknown, ReplyTooLarge, CommandRefused, or CorelaneError with what the machine raised.
         """
-        return self._ask(_QUERY, 0, 0, data)
+        return self._ask(_QUERY, 0, 0, data, time.monotonic() + self._timeout_s)
 
     def _send(self, kind: int, ticket: int, session: int, sequence: int, data: bytes) -> None:
         """One that the kernel refuses (no route, no permission) is as good as lost: a later one may get through."""
@@ -146,11 +147,10 @@ class Client:
                     raise CorelaneError("ask a Raft node", "the client is closed", "make another one") from None
                 self._unsent = e
 
-    def _ask(self, kind: int, session: int, sequence: int, data: bytes) -> bytes:
+    def _ask(self, kind: int, session: int, sequence: int, data: bytes, deadline: float) -> bytes:
         what = "do a query" if kind == _QUERY else "do a command"
         if _FRAME.size + len(data) > _PIECE * _PIECES_MAX:
             raise _too_large(what, len(data), _PIECE * _PIECES_MAX - _FRAME.size)
-        deadline = time.monotonic() + self._timeout_s
         self._ticket += 1
         while time.monotonic() < deadline:
             self._send(kind, self._ticket, session, sequence, data)

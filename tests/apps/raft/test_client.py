@@ -89,6 +89,21 @@ def test_one_that_ended_tells_nothing_of_a_command_sent_once_which_the_network_m
     assert node.seen[c._OPEN] == 2
 
 
+def test_opening_a_session_and_its_first_command_share_one_timeout(fake, monkeypatch) -> None:
+    node = fake(lambda kind, n: _opened(kind) or (c._OK, b"done"))
+    with Client({1: node.place}, timeout_s=60) as client:
+        ask, deadlines = client._ask, []
+
+        def noted(*words):
+            deadlines.append(words[-1])
+            return ask(*words)
+
+        monkeypatch.setattr(client, "_ask", noted)
+        assert client.command(b"deposit 5") == b"done"
+    assert len(deadlines) == 2
+    assert len(set(deadlines)) == 1
+
+
 def test_a_group_of_another_name_is_not_listened_to(fake) -> None:
     node = fake(lambda kind, n: _opened(kind) or (c._OK, b"done"), group="books")
     with Client({1: node.place}, group="books", timeout_s=60) as client:
