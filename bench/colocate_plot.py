@@ -31,7 +31,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         message=document["settings"]["message"],
         n=sum(int(a.get("sent", 0)) for a in arms),
         panels=3,
-        size=(17, 7),
+        size=(17, 10),
     )
     low = [a for a in arms if a.get("load_rps") == LOW_RPS and not a["name"].endswith(SWEPT)]
     _trade_off(canvas, document, low, alone)
@@ -68,9 +68,9 @@ def _trade_off(canvas: Canvas, document: Row, rows: Sequence[Row], alone: float)
             fontsize=8,
             arrowprops={"arrowstyle": "-", "color": "#999999", "linewidth": 0.8},
         )
-    for i, a in enumerate((a for a in drawn if a["name"].startswith("Linux")), 1):
+    for a in (a for a in drawn if a["name"].startswith("Linux")):
         x, y = [float(a["p99_window_us"])], [float(a["work_per_s"]) / alone]
-        canvas.curve(x, y, label=a["name"], colour=i, style="", marker="s")
+        canvas.curve(x, y, label=a["name"], colour=OVER_LOADS.index(a["name"]), style="", marker="s")
     for a in _finite(rows):
         if a["name"] == "kv alone":
             at_us = float(a["p99_window_us"])

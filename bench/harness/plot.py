@@ -204,9 +204,14 @@ class Canvas:
                     side.set_major_formatter(_engineering)
             entries = len(axis.get_legend_handles_labels()[1])
             if entries > 4:  # below the axis, a column an arm: over the curves it would hide some
-                columns = math.ceil(entries / len(STYLES))
-                axis.legend(
-                    fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.11), ncol=min(columns, 5)
+                columns = min(math.ceil(entries / len(STYLES)), 5) if len(self.axes) < 3 else 1
+                axis.legend(  # in points below the axis, however tall that is: ticks and the label lie between
+                    fontsize=8,
+                    frameon=False,
+                    loc="upper center",
+                    bbox_to_anchor=(0.5, 0),
+                    borderaxespad=5,
+                    ncol=columns,
                 )
             elif entries > 1:
                 axis.legend(fontsize=8, frameon=False, loc="best")
