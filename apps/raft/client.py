@@ -36,6 +36,10 @@ class Unknown(CorelaneError):
     """No answer that tells: the command may have been applied or not, or may be later."""
 
 
+class NotSent(CorelaneError):
+    """The command was not sent, so it was not applied and never will be: it may be asked for again."""
+
+
 class ReplyTooLarge(CorelaneError):
     """It was done, and there is no reply: that is longer than the nodes' reply_bytes."""
 
@@ -73,8 +77,8 @@ def _encode(cluster: int, kind: int, ticket: int, session: int, sequence: int, d
 class Client:
     """A session with a group of nodes. One command at a time; not for several threads at once (make one each).
 
-    peers, group: as for `serve`. timeout_s: how long a call tries before it raises Unknown; resend_s: how long it waits
-    for an answer before it asks again, the next node if need be. sock: a UDP socket to use. Public attributes: resent,
+    peers, group: as for `serve`. timeout_s: how long a call tries before it raises Unknown or NotSent; resend_s: how long
+    it waits for an answer before it asks again, the next node if need be. sock: a UDP socket to use. Public attributes: resent,
     requests that were sent again; leader, the node that leads by the last answer, 0 if none. Raises CorelaneError.
     """
 
@@ -116,13 +120,13 @@ class Client:
         """Apply a command exactly once; its reply.
 
         Raises Unknown if it may have been applied or not, for one because the session has ended: the next command
-        begins another. Raises ReplyTooLarge if it was applied, CommandRefused if the state machine refused it, and
-        another CorelaneError if it was not applied: with EMSGSIZE if it is longer than the nodes take, which it says.
+        begins another. Raises ReplyTooLarge if it was applied, CommandRefused if the state machine refused it, NotSent
+        if no session could be opened for it in time, and another CorelaneError if it was not applied: with EMSGSIZE if
+        it is longer than the nodes take, which it says.
         """
         deadline = time.monotonic() + self._timeout_s
         if not self._session:
-            word = int.from_bytes(os.urandom(8), "little") | 1  # asked again, it gets the same session
-            self._session = int.from_bytes(self._ask(_OPEN, 0, word, b"", deadline), "little")
+            self._session = self._open(deadline)
         self._sequence += 1
         return self._ask(_APPLY, self._session, self._sequence, data, deadline)
 
@@ -132,6 +136,15 @@ class Client:
         Raises Unknown, ReplyTooLarge, CommandRefused, or CorelaneError with what the machine raised.
         """
         return self._ask(_QUERY, 0, 0, data, time.monotonic() + self._timeout_s)
+
+    def _open(self, deadline: float) -> int:
+        """The number of a session of our own."""
+        word = int.from_bytes(os.urandom(8), "little") | 1  # asked again, it gets the same session
+        try:
+            return int.from_bytes(self._ask(_OPEN, 0, word, b"", deadline), "little")
+        except Unknown as error:
+            why = f"no session could be opened for it: {error.why}"
+            raise NotSent("do a command", why, f"it was not sent, so ask again; {_LOOK}") from None
 
     def _send(self, kind: int, ticket: int, session: int, sequence: int, data: bytes) -> None:
         """One that the kernel refuses (no route, no permission) is as good as lost: a later one may get through."""
@@ -152,7 +165,9 @@ class Client:
         if _FRAME.size + len(data) > _PIECE * _PIECES_MAX:
             raise _too_large(what, len(data), _PIECE * _PIECES_MAX - _FRAME.size)
         self._ticket += 1
+        sent = False
         while time.monotonic() < deadline:
+            sent = True
             self._send(kind, self._ticket, session, sequence, data)
             answer = self._wait(min(deadline, time.monotonic() + self._resend_s))
             self.leader = answer[1] if answer else self.leader
@@ -169,6 +184,8 @@ class Client:
             if answer is not None:
                 time.sleep(min(self._resend_s / 5, 0.005))  # no leader yet, or busy
             self.resent += 1
+        if not sent:  # opening the session took all the time
+            raise NotSent(what, f"no time was left to send it, of {self._timeout_s} s", "ask again")
         raise Unknown(what, f"no answer in {self._timeout_s} s{self.why_unsent()}", _LOOK)
 
     def why_unsent(self) -> str:

@@ -8,6 +8,7 @@
  * After SECONDS, and as many puts as were answered in them, the latencies go to stdout as 64-bit nanoseconds. */
 #ifdef CORELANE_ETCD
 
+#include "load.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -18,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAX_CLIENTS 1024
@@ -38,19 +38,6 @@ static struct client clients[MAX_CLIENTS];
 static uint64_t *latencies_ns, n_latencies, begun_ns, end_ns, n_puts;
 static unsigned n_clients, value_bytes;
 static char authority[32];
-
-static void die(const char *what, const char *why)
-{
-    fprintf(stderr, "etcd_put: %s: %s\n", what, why);
-    exit(1);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* A field of protobuf that holds bytes. Returns where the next one goes. */
 static uint8_t *field(uint8_t *p, unsigned number, const void *data, size_t n)

@@ -10,7 +10,7 @@
  * heartbeats. It ends with its stdin, the others run until they are killed. */
 #ifdef CORELANE_LIBRAFT
 
-#include <errno.h>
+#include "load.h"
 #include <raft.h>
 #include <raft/uv.h>
 #include <stdbool.h>
@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <uv.h>
 
 #define SERVERS 3
@@ -46,19 +45,6 @@ static unsigned long asked_ms;
 static uint64_t begun_ns, end_ns, done_ns;
 static uint64_t *latencies_ns;
 static size_t done, room;
-
-static void die(const char *what, const char *why)
-{
-    fprintf(stderr, "libraft_put: %s: %s\n", what, why);
-    exit(1);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static int apply(struct raft_fsm *f, const struct raft_buffer *buf, void **result)
 {

@@ -8,6 +8,7 @@
  * were answered, sent again and refused, and the answered ones' latencies in nanoseconds. */
 #ifdef CORELANE_UDP_PUT
 
+#include "load.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -18,7 +19,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #define MAX_CLIENTS 1024
 #define MAX_KEY 250
@@ -42,19 +42,6 @@ static struct client clients[MAX_CLIENTS];
 static uint64_t *latencies_ns, totals[3]; /* answered, sent again, refused */
 static uint64_t started_ns, begin_ns, end_ns, n_puts;
 static unsigned n_clients, key_bytes, value_bytes;
-
-static void die(const char *what, const char *why)
-{
-    fprintf(stderr, "udp_put: %s: %s\n", what, why);
-    exit(1);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void send_put(struct client *c)
 {

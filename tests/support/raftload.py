@@ -17,7 +17,7 @@ from pathlib import Path
 from cltest import wait_until
 from raftreal import IDS, Group
 
-from corelane.apps.raft.client import Client, Unknown
+from corelane.apps.raft.client import Client, NotSent, Unknown
 from corelane.apps.raft.sim.history import History, Kind, Operation, Value, Verdict
 
 KEYS = 4
@@ -77,7 +77,7 @@ class Session(threading.Thread):
         """The answer, or None if none came: then the operation's outcome stays unknown."""
         try:
             reply = call()
-        except Unknown:
+        except (Unknown, NotSent):
             self.unknown += 1
             return None
         op.returned = time.monotonic_ns()  # before anything else takes time: a later return only makes the check weaker

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from corelane.apps.raft import client as c
-from corelane.apps.raft.client import Client, ReplyTooLarge, Unknown
+from corelane.apps.raft.client import Client, NotSent, ReplyTooLarge, Unknown
 from corelane.apps.raft.machine import CommandRefused
 from corelane.apps.raft.operate import Operator
 from corelane.apps.raft.service import cluster_of
@@ -104,11 +104,35 @@ def test_opening_a_session_and_its_first_command_share_one_timeout(fake, monkeyp
     assert len(set(deadlines)) == 1
 
 
+def test_without_an_answer_to_the_opening_no_command_is_sent(fake) -> None:
+    answers = False
+    node = fake(lambda kind, n: (_opened(kind) or (c._OK, b"done")) if answers else None)
+    with Client({1: node.place}, timeout_s=0.2, resend_s=0.01) as client:
+        with pytest.raises(NotSent, match=r"no session could be opened for it: no answer in 0.2 s \(it was not sent, so"):
+            client.command(b"deposit 5")
+        assert c._APPLY not in node.seen
+        answers = True
+        client._timeout_s = 60
+        assert client.command(b"deposit 5") == b"done"
+    assert node.seen[c._APPLY] == 1
+
+
+def test_an_opening_that_takes_all_the_time_leaves_the_command_unsent(fake, monkeypatch) -> None:
+    node = fake(lambda kind, n: _opened(kind) or (c._OK, b"done"))
+    with Client({1: node.place}, timeout_s=60, resend_s=60) as client:
+        monkeypatch.setattr(client, "_open", lambda deadline: 7)
+        ask = client._ask
+        monkeypatch.setattr(client, "_ask", lambda *words: ask(*words[:-1], 0.0))  # the deadline has passed
+        with pytest.raises(NotSent, match="no time was left to send it"):
+            client.command(b"deposit 5")
+    assert c._APPLY not in node.seen
+
+
 def test_a_group_of_another_name_is_not_listened_to(fake) -> None:
     node = fake(lambda kind, n: _opened(kind) or (c._OK, b"done"), group="books")
     with Client({1: node.place}, group="books", timeout_s=60) as client:
         assert client.command(b"deposit 5") == b"done"
-    with Client({1: node.place}, timeout_s=0.2) as client, pytest.raises(Unknown, match="no answer"):
+    with Client({1: node.place}, timeout_s=0.2) as client, pytest.raises(NotSent, match="no answer"):
         client.command(b"deposit 5")
 
 
@@ -153,8 +177,11 @@ def test_a_route_that_is_not_there_loses_datagrams(sent: int) -> None:
     """From the start, or after a copy was sent, which may have been applied."""
     sock = PlayedSocket(sent)
     with Client({1: ("10.0.0.1", 7400)}, timeout_s=0.1, resend_s=0.01, sock=sock) as client:
-        for call, what in ((client.command, "do a command"), (client.query, "do a query")):
-            with pytest.raises(Unknown, match=f"{what}: no answer .* could not be sent: Network is unreachable"):
+        for call, error, what in (
+            (client.command, NotSent, "do a command: no session could be opened for it"),
+            (client.query, Unknown, "do a query"),
+        ):
+            with pytest.raises(error, match=f"{what}: no answer .* could not be sent: Network is unreachable"):
                 call(b"deposit 5")
         assert client.resent > 1
     with Operator({1: ("10.0.0.1", 7400)}, timeout_s=0.1, sock=PlayedSocket(0)) as group:

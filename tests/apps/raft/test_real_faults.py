@@ -18,7 +18,7 @@ from cltest import NetnsFactory, wait_until
 from raftload import Load, loaded
 from raftreal import ELECTION_MS, IDS, SOAK_S, Group, NetnsGroup, SwitchGroup, seed_of, until_time_is_over
 
-from corelane.apps.raft.client import Unknown
+from corelane.apps.raft.client import NotSent, Unknown
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(180 + 3 * SOAK_S)]
 
@@ -217,7 +217,7 @@ def test_a_node_with_a_failed_disk_does_not_vote(netns: NetnsFactory, tmp_path: 
         if works_again:
             group.ask(failed, disk={})
         group.kill(leader)
-        with group.client(timeout_s=2) as other, pytest.raises(Unknown):
+        with group.client(timeout_s=2) as other, pytest.raises(NotSent):
             other.command(b"set a 0 0 1\r\n3\r\n")
         with group.client(timeout_s=1) as other, pytest.raises(Unknown):
             other.query(b"get a\r\n")

@@ -17,7 +17,7 @@ import pytest
 from cltest import wait_until
 from cltest.children import die_with_parent
 
-from corelane.apps.raft.client import Client, Unknown
+from corelane.apps.raft.client import Client, NotSent
 from corelane.apps.raft.logs import make_log_area, make_log_file
 from corelane.apps.raft.machine import CommandRefused
 from corelane.cli.main import main
@@ -421,7 +421,7 @@ def test_the_example_replicates_a_state_machine_in_python(make_group, tmp_path: 
         assert client.command(b"deposit ann 1") == b"4"
         assert client.query(b"ann") == b"4"
         group.kill(2)
-        with pytest.raises(Unknown), group.client(timeout_s=1) as other:
+        with pytest.raises(NotSent), group.client(timeout_s=1) as other:
             other.command(b"deposit bob 1")
         group.start(1, argv[1])
         assert client.command(b"deposit ann 1") == b"5"
