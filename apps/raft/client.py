@@ -77,9 +77,10 @@ def _encode(cluster: int, kind: int, ticket: int, session: int, sequence: int, d
 class Client:
     """A session with a group of nodes. One command at a time; not for several threads at once (make one each).
 
-    peers, group: as for `serve`. timeout_s: how long a call tries before it raises Unknown or NotSent; resend_s: how long
-    it waits for an answer before it asks again, the next node if need be. sock: a UDP socket to use. Public attributes: resent,
-    requests that were sent again; leader, the node that leads by the last answer, 0 if none. Raises CorelaneError.
+    peers, group: as for `serve`. timeout_s: how long a call tries before it raises Unknown or NotSent; resend_s: how
+    long it waits for an answer before it asks again, the next node if need be. sock: a UDP socket to use. Public
+    attributes: resent, requests that were sent again; leader, the node that leads by the last answer, 0 if none. Raises
+    CorelaneError.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from cltest import wait_until
 
-from corelane.bench import raft
+from corelane.bench import raft, raft_arms, raft_judge, raft_lone
 from corelane.bench.baseline import compiled
 from corelane.bench.baseline.peers import Etcd, Libraft
 from corelane.bench.harness.session import Session
@@ -61,7 +61,7 @@ def test_a_node_that_cannot_start_says_why(session: Session, tmp_path: Path) -> 
         group.start(2, election_ms=200)
 
 
-def answered_and_led(slot: Callable[[], raft.Slot]) -> None:
+def answered_and_led(slot: Callable[[], raft_arms.Slot]) -> None:
     """One of several slots: on a busy machine a short one may pass without an answer, or end between two leaders."""
     for _ in range(20):
         got = slot()
@@ -72,16 +72,16 @@ def answered_and_led(slot: Callable[[], raft.Slot]) -> None:
 
 @pytest.mark.parametrize("clients", [0, 2])
 def test_puts_are_answered(session: Session, clients: int) -> None:
-    answered_and_led(lambda: raft.ours_slot(session.two_cores, None, clients, 0.5))
+    answered_and_led(lambda: raft_arms.ours_slot(session.two_cores, None, clients, 0.5))
 
 
 def test_durable_puts_are_answered_where_the_kernel_shares_the_core(session: Session, tmp_path: Path) -> None:
-    answered_and_led(lambda: raft.ours_slot(session.two_cores, tmp_path, 2, 0.3, managed=False))
+    answered_and_led(lambda: raft_arms.ours_slot(session.two_cores, tmp_path, 2, 0.3, managed=False))
 
 
 def test_nodes_make_snapshots_as_often_as_told(session: Session, tmp_path: Path) -> None:
     for _ in range(20):  # slots, until one had enough puts
-        slot = raft.ours_slot(session.two_cores, tmp_path, 4, 0.2, managed=False, snapshot_entries=64)
+        slot = raft_arms.ours_slot(session.two_cores, tmp_path, 4, 0.2, managed=False, snapshot_entries=64)
         assert slot.extra is not None
         if slot.extra["snapshots"] > 0:
             return
@@ -93,7 +93,7 @@ def test_the_floor_writes_three_at_once(session: Session, tmp_path: Path, block:
     path = tmp_path / "floor"
     create(path, 64 * 4096)
     with contextlib.closing(FileBlk(path)) as blk:
-        times = raft.floor_times(blk, session.cores[0], block, 40)
+        times = raft_lone.floor_times(blk, session.cores[0], block, 40)
         assert blk.stats().writes == 3 * 40
     assert times == sorted(times)
     assert times[0] > 0
@@ -104,7 +104,7 @@ def test_a_device_too_small_for_the_floor(session: Session, tmp_path: Path) -> N
     path = tmp_path / "floor"
     create(path, 2 * 4096)
     with contextlib.closing(FileBlk(path)) as blk, pytest.raises(CorelaneError, match="too small"):
-        raft.floor_times(blk, session.cores[0], 0, 1)
+        raft_lone.floor_times(blk, session.cores[0], 0, 1)
 
 
 def test_three_writers_on_one_core_write_each_put_three_times(session: Session, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_three_writers_on_one_core_write_each_put_three_times(session: Session, 
         for path in paths:
             create(path, 16 * 4096)
             blks.append(stack.enter_context(contextlib.closing(FileBlk(path))))
-        times = raft.bound_times(blks, session.two_cores, 40)
+        times = raft_lone.bound_times(blks, session.two_cores, 40)
         assert [blk.stats().writes for blk in blks] == [40, 40, 40]
     assert times == sorted(times)
     assert times[0] > 0
@@ -126,7 +126,7 @@ def test_a_writer_that_fails_ends_the_others(session: Session, tmp_path: Path) -
     with FileBlk(tmp_path / "blocks") as good, memory_blk(16 * 4096) as also:
         bad = FaultBlk(memory_blk(16 * 4096), BlkFaults(write_error=1), seed=1)
         with bad, pytest.raises(CorelaneError, match="a write failed"):
-            raft.bound_times([good, also, bad], session.two_cores, 10)
+            raft_lone.bound_times([good, also, bad], session.two_cores, 10)
 
 
 def test_peers_answer_all_puts(tmp_path: Path) -> None:
@@ -208,21 +208,21 @@ def test_a_missing_library_is_named_with_its_package(tmp_path: Path) -> None:
         compiled.build("libraft_put", "CORELANE_LIBRAFT", ("no-such-library-here",), tmp_path)
 
 
-def slots(*values: tuple[float, float]) -> list[raft.Slot]:
-    return [raft.Slot(p50, 2 * p50, rate, 10) for p50, rate in values]
+def slots(*values: tuple[float, float]) -> list[raft_arms.Slot]:
+    return [raft_arms.Slot(p50, 2 * p50, rate, 10) for p50, rate in values]
 
 
-def turns(ours: list[float], **others: list[float]) -> Turns[raft.Slot]:
+def turns(ours: list[float], **others: list[float]) -> Turns[raft_arms.Slot]:
     """One after the other by name: `ours` is the mean around each of them."""
     named = {NAMES.get(name, name): slots(*((p50, 1) for p50 in p50s)) for name, p50s in others.items()}
     return Turns(slots(*((p50, 1) for p50 in ours)), named, dict.fromkeys(named, ours))
 
 
 NAMES = {
-    "floor": raft.FLOOR,
-    "bound": raft.BOUND,
+    "floor": raft_arms.FLOOR,
+    "bound": raft_arms.BOUND,
     "libraft": "libraft, 1 client",
-    "one_core": f"{raft.ONE_CORE}, 1 client",
+    "one_core": f"{raft_arms.ONE_CORE}, 1 client",
 }
 
 
@@ -231,27 +231,27 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
         "memory, open loop": slots((20, 1), (30, 1), (22, 1)),
         "disk, 64 clients": slots((1, 1000), (1, 3000), (1, 2000)),
         "etcd, 64 clients": slots((1, 100), (1, 100), (1, 100)),
-        f"{raft.UDP}, 64 clients": slots((1, 500), (1, 300), (1, 700)),
+        f"{raft_arms.UDP}, 64 clients": slots((1, 500), (1, 300), (1, 700)),
     }
     lone = turns(
         [100, 120, 150], floor=[100] * 3, bound=[80, 100, 100], libraft=[200, 180, 300], one_core=[150, 120, 300]
     )
-    got[f"{raft.SWITCHED}, open loop"] = slots((10, 1), (20, 1), (11, 1))
-    got[f"{raft.SWITCHED}, 1 client"] = slots((16, 1), (9, 1), (10, 1))
-    got["memory, 1 client"], got[raft.RELAYS] = slots((16, 1), (18, 1), (20, 1)), slots((8, 1), (9, 1), (5, 1))
-    for name, longest in ((raft.OFTEN, 900.0), (raft.NEVER, 300.0)):
-        got[f"{name}, 64 clients"] = [raft.Slot(2, 4, 1000, 10, {"longest_us": longest})]
-    raft.judge(session, got, lone)
+    got[f"{raft_arms.SWITCHED}, open loop"] = slots((10, 1), (20, 1), (11, 1))
+    got[f"{raft_arms.SWITCHED}, 1 client"] = slots((16, 1), (9, 1), (10, 1))
+    got["memory, 1 client"], got[raft_arms.RELAYS] = slots((16, 1), (18, 1), (20, 1)), slots((8, 1), (9, 1), (5, 1))
+    for name, longest in ((raft_arms.OFTEN, 900.0), (raft_arms.NEVER, 300.0)):
+        got[f"{name}, 64 clients"] = [raft_arms.Slot(2, 4, 1000, 10, {"longest_us": longest})]
+    raft_judge.judge(session, got, lone)
     notes = iter(session.notes)
-    assert next(notes).startswith(f"{raft.RELAYS_NOTE} 2 (2 .. 4)")
-    assert next(notes) == f"{raft.SWITCHED_NOTE}open loop 2 (1.5 .. 2), one client 2 (1 .. 2)"
+    assert next(notes).startswith(f"{raft_judge.RELAYS_NOTE} 2 (2 .. 4)")
+    assert next(notes) == f"{raft_judge.SWITCHED_NOTE}open loop 2 (1.5 .. 2), one client 2 (1 .. 2)"
     assert next(notes) == "durable_over_floor: 1.2 (half of 3 pairs within 1.1 .. 1.35)"
-    assert next(notes).startswith(f"{raft.BOUND_NOTE} 1.25 (half of 3 pairs within 1.23 .. 1.38), theirs / ")
-    assert next(notes).startswith(f"{raft.ONE_CORE_NOTE} 1.5 (half of 3")
+    assert next(notes).startswith(f"{raft_judge.BOUND_NOTE} 1.25 (half of 3 pairs within 1.23 .. 1.38), theirs / ")
+    assert next(notes).startswith(f"{raft_judge.ONE_CORE_NOTE} 1.5 (half of 3")
     assert next(notes) == "libraft_over_ours: 2 (half of 3 pairs within 1.75 .. 2)"
-    assert next(notes).startswith(f"{raft.SNAPSHOT_NOTE}p50 1 (1 .. 1), p99 1 (1 .. 1), longest put 3 (3 .. 3)")
-    assert next(notes) == raft.CLIENTS_NOTE
-    assert next(notes) == f"{raft.UDP_NOTE} 5 (3 .. 7)"
+    assert next(notes).startswith(f"{raft_judge.SNAPSHOT_NOTE}p50 1 (1 .. 1), p99 1 (1 .. 1), longest put 3 (3 .. 3)")
+    assert next(notes) == raft_judge.CLIENTS_NOTE
+    assert next(notes) == f"{raft_judge.UDP_NOTE} 5 (3 .. 7)"
     assert session.figures["raft.memory_put_us"]["beside"] == {"one client, closed": 18}
     value = {name: figure["value"] for name, figure in session.figures.items()}
     assert value == {
@@ -264,17 +264,17 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
 
 def test_lone_puts_are_measured_in_turns(session: Session, tmp_path: Path) -> None:
     session.baseline = False
-    lone = raft.lone_puts(session, tmp_path, None)
-    assert set(lone.others) == {raft.FLOOR, raft.BOUND}  # of the floor's two ways the better one
-    assert len(lone.ours) == 1 + len(raft.FLOORS) + 1
+    lone = raft_lone.lone_puts(session, tmp_path, None)
+    assert set(lone.others) == {raft_arms.FLOOR, raft_arms.BOUND}  # of the floor's two ways the better one
+    assert len(lone.ours) == 1 + len(raft_lone.FLOORS) + 1
     assert any(slot.n > 0 for slot in lone.ours)  # on a busy machine a turn may pass without an answer
     assert all(slot.n > 0 for found in lone.others.values() for slot in found)
 
 
 def test_without_its_baselines_figures_have_a_reason(session: Session) -> None:
     got = {name: slots((1, 1)) for name in ("memory, open loop", "disk, 64 clients")}
-    session.skip(raft.LIBRAFT, "not installed")
-    raft.judge(session, got, turns([1], floor=[1]))
+    session.skip(raft_arms.LIBRAFT, "not installed")
+    raft_judge.judge(session, got, turns([1], floor=[1]))
     session.finish(raft.FIGURES)
     assert session.figures["raft.over_etcd"]["value"] is None
     assert "not installed" in session.figures["raft.libraft_over_ours"]["reason"]
@@ -286,8 +286,8 @@ def test_on_tmpfs_nothing_is_called_durable(session):
     session.options = argparse.Namespace(folder=Path("/dev/shm"))
     with contextlib.ExitStack() as stack:
         assert raft.disk_folder(session, stack) is None
-        assert not [name for name, _ in raft.ours(session, stack, None) if name.startswith(raft.DISK)]
-    raft.judge(session, {"memory, open loop": slots((1, 1))}, None)
+        assert not [name for name, _ in raft.ours(session, stack, None) if name.startswith(raft_arms.DISK)]
+    raft_judge.judge(session, {"memory, open loop": slots((1, 1))}, None)
     session.finish(raft.FIGURES)
     for name in ("raft.durable_over_floor", "raft.libraft_over_ours", "raft.over_etcd"):
         assert session.figures[name]["value"] is None

@@ -108,7 +108,7 @@ def test_without_an_answer_to_the_opening_no_command_is_sent(fake) -> None:
     answers = False
     node = fake(lambda kind, n: (_opened(kind) or (c._OK, b"done")) if answers else None)
     with Client({1: node.place}, timeout_s=0.2, resend_s=0.01) as client:
-        with pytest.raises(NotSent, match=r"no session could be opened for it: no answer in 0.2 s \(it was not sent, so"):
+        with pytest.raises(NotSent, match=r"no session could be opened for it: no answer in .*not sent"):
             client.command(b"deposit 5")
         assert c._APPLY not in node.seen
         answers = True

@@ -1,0 +1,166 @@
+"""What one slot of each arm of `corelane bench raft` does: ours, started anew for it, or a baseline.
+
+A slot gives the latencies that its clients saw; who they are is said in raft.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..drivers.loadgen import Closed, Loadgen
+from ..drivers.loadgen import Memcached as Traffic
+from .baseline.peers import Etcd, Libraft, Puts
+from .harness.load import point_of
+from .raft_nodes import KV_PORT, Group, address
+from .raft_udp import UdpClients
+
+KEY_BYTES, VALUE_BYTES, KEYS = 16, 84, 1000
+CLIENTS = (1, 64)
+OPEN_RPS = 5000.0
+LEAST_SLOT_S = 0.1
+WHOLE_S = 3.0  # each slot starts its nodes anew, so a shorter run has one round
+ELECTION_MS, PATIENCE_S = 500, 3.0
+WATCH_US = 100_000  # nodes look at their role as seldom as that: it takes the core that they share
+MEMORY, TMPFS, DISK, FLOOR, LIBRAFT, ETCD = "memory", "tmpfs", "disk", "three bare writes", "libraft", "etcd"
+BOUND = "three bare writers, one core"
+RELAYS = "three bare relays, one core"
+SWITCHED = "three relays on the switch"
+MOVED, ONE_CORE, UDP = "disk, cores moved", "libraft, one core", "disk, kernel's sockets"
+# While 64 clients put: a snapshot each 16 384 entries, some seven a second, and none.
+OFTEN, NEVER = "disk, snapshots often", "disk, no snapshots"
+SNAPSHOT_ENTRIES = {OFTEN: 1 << 14, NEVER: 1 << 20}
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What one slot of an arm gave. n: answered puts."""
+
+    p50_us: float
+    p99_us: float
+    per_s: float
+    n: int
+    extra: Mapping[str, Any] | None = None
+
+    @property
+    def longest_us(self) -> float:
+        """The longest put, of ours."""
+        return float((self.extra or {})["longest_us"])
+
+
+Arm = Callable[[float], Slot]
+
+
+def arm_name(system: str, clients: int) -> str:
+    """As in the document."""
+    return f"{system}, {clients} client{'s' if clients > 1 else ''}"
+
+
+@contextlib.contextmanager
+def group_up(
+    cores: tuple[int, int],
+    folder: Path | None,
+    clients: int,
+    *,
+    managed: bool,
+    snapshot_entries: int = 0,
+    relays: bool = False,
+    election_ms: int = ELECTION_MS,
+) -> Iterator[tuple[Group, Loadgen]]:
+    """Nodes started anew, on the logs that they have left if there are any, that answer puts. clients 0: open loop.
+
+    managed, snapshot_entries, relays: see Group.
+    """
+    generator = Loadgen(
+        Traffic(keys=KEYS, key_bytes=KEY_BYTES, value_bytes=VALUE_BYTES, get_fraction=0.0, preload=False),
+        arrivals=Closed(clients) if clients else "poisson",
+        server_ip=address(1),
+        server_port=KV_PORT,
+        checksum=True,
+        drain_s=0.2,
+    )
+    uplinks = [generator.nic()]
+    with (
+        contextlib.closing(generator),
+        Group(
+            cores, uplinks=uplinks, logs=folder, managed=managed, snapshot_entries=snapshot_entries, relays=relays
+        ) as group,
+    ):
+        group.start_all(election_ms=election_ms, prefer=1, watch_us=WATCH_US)
+        await_answers(generator)
+        yield group, generator
+
+
+def put_for(generator: Loadgen, seconds: float, warmup_s: float) -> Slot:
+    """What its clients saw."""
+    result = generator.run(OPEN_RPS, seconds, warmup_s=warmup_s)
+    point = point_of(result)
+    extra = {"sent": point.sent, "longest_us": result.latency.max_us}
+    if not point.answered:
+        return Slot(math.inf, math.inf, 0.0, 0, extra)
+    return Slot(point.p50_us, point.p99_us, point.answered / seconds, point.answered, extra)
+
+
+def ours_slot(
+    cores: tuple[int, int],
+    folder: Path | None,
+    clients: int,
+    seconds: float,
+    *,
+    managed: bool = True,
+    snapshot_entries: int = 0,
+    relays: bool = False,
+) -> Slot:
+    """Of a group of its own: `group_up`."""
+    up = group_up(cores, folder, clients, managed=managed, snapshot_entries=snapshot_entries, relays=relays)
+    with up as (group, generator):
+        slot = put_for(generator, seconds, 0.1 + 0.1 * seconds)
+        extra = {**(slot.extra or {}), "leader_at_end": group.leader()}
+        if snapshot_entries:
+            time.sleep(1.5 * WATCH_US / 1e6)  # the nodes tell of their last ones
+            group.listen(0)
+            extra["snapshots"] = max(group.snapshots.values(), default=0)
+        return replace(slot, extra=extra)
+
+
+def await_answers(generator: Loadgen) -> None:
+    """Until puts are answered, with pauses in which nodes may elect a leader; or for so long that it is a result."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not generator.run(OPEN_RPS, 0.05, warmup_s=0).answered and time.monotonic() < deadline:
+        time.sleep(ELECTION_MS / 1e3)
+
+
+def puts_slot(puts: Puts) -> Slot:
+    """What a baseline's clients saw."""
+    latencies = puts.latencies_ns
+    p50, p99 = (puts.percentile_us(percent) if latencies else math.inf for percent in (50, 99))
+    return Slot(p50, p99, puts.per_s, len(latencies), puts.counts)
+
+
+def libraft_turn(put: Callable[[float], Puts], warmup_s: float, seconds: float) -> Slot:
+    """Of servers that are up."""
+    put(warmup_s)
+    return puts_slot(put(seconds))
+
+
+def libraft_slot(libraft: Libraft, clients: int, seconds: float) -> Slot:
+    """Of servers started anew."""
+    with libraft.running(clients, KEY_BYTES + VALUE_BYTES) as put:
+        return libraft_turn(put, 0.1 + 0.1 * seconds, seconds)
+
+
+def udp_slot(udp: UdpClients, cores: tuple[int, int], folder: Path, clients: int, seconds: float) -> Slot:
+    """Of ours, put to by ordinary clients of the kernel."""
+    with udp.group(cores, folder, election_ms=ELECTION_MS, watch_us=WATCH_US) as (_, space):
+        return puts_slot(udp.put(space, clients, max(seconds, LEAST_SLOT_S), KEY_BYTES, VALUE_BYTES))
+
+
+def etcd_slot(etcd: Etcd, clients: int, seconds: float) -> Slot:
+    """The best of its members, started anew."""
+    with etcd.running():
+        return puts_slot(etcd.best(clients, max(seconds, 0.3), VALUE_BYTES))

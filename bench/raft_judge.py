@@ -1,0 +1,160 @@
+"""What the slots of `corelane bench raft` come to: rows, figures, notes, the plot."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+from .harness.numbers import Ratio, number, pairwise
+from .harness.plot import Canvas
+from .harness.session import Session
+from .raft_arms import (
+    BOUND,
+    CLIENTS,
+    DISK,
+    ETCD,
+    FLOOR,
+    LIBRAFT,
+    MEMORY,
+    MOVED,
+    NEVER,
+    OFTEN,
+    ONE_CORE,
+    RELAYS,
+    SWITCHED,
+    TMPFS,
+    UDP,
+    Slot,
+    arm_name,
+)
+from .raft_turns import Turns
+
+SWITCHED_NOTE = "put in memory p50 / that of three bare relays on the switch: "
+RELAYS_NOTE = "three bare relays that share a core, closed: put of one client in memory p50 / theirs"
+BOUND_NOTE = "three bare writers that share a core: durable put p50 / theirs"
+SNAPSHOT_NOTE = "64 clients, each node making a snapshot every 16 384 puts, over none: "
+CLIENTS_NOTE = (
+    "over_etcd: the clients differ. Ours send memcached's UDP over the virtual switch, from the iokernel's loop on its "
+    "core; etcd's speak its gRPC over loopback TCP, from a process that shares both cores with its members"
+)
+UDP_NOTE = (
+    "64 clients alike: ours put by memcached's UDP over sockets of the kernel and a tap, from a process that shares "
+    "both cores with the iokernel and the nodes. Puts a second over etcd's"
+)
+ONE_CORE_NOTE = "libraft on the core of our nodes alone: its put p50 / ours, durable"
+SNAPSHOT_RATIOS = {
+    "p50": attrgetter("p50_us"),
+    "p99": attrgetter("p99_us"),
+    "longest put": attrgetter("longest_us"),
+    "puts a second": attrgetter("per_s"),
+}
+
+
+def add_row(session: Session, name: str, slots: Sequence[Slot]) -> None:
+    """An arm: medians of its rounds."""
+    extra: dict[str, Any] = {}
+    for key in slots[0].extra or {}:
+        extra[key] = [slot.extra[key] for slot in slots if slot.extra]
+    session.arm(
+        name,
+        put_p50_us=statistics.median(s.p50_us for s in slots),
+        put_p99_us=statistics.median(s.p99_us for s in slots),
+        puts_per_s=statistics.median(s.per_s for s in slots),
+        n=sum(s.n for s in slots),
+        runs=[s.p50_us for s in slots],
+        **extra,
+    )
+
+
+def judge(session: Session, got: Mapping[str, Sequence[Slot]], turns: Turns[Slot] | None) -> None:
+    """The four figures, round by round; those without their baseline are excused by Session.finish."""
+
+    def p50s(name: str) -> list[float]:
+        return [slot.p50_us for slot in got[name]]
+
+    def rates(name: str) -> list[float]:
+        return [slot.per_s for slot in got[name]]
+
+    memory = p50s(f"{MEMORY}, open loop")
+    beside = {}
+    if arm_name(MEMORY, 1) in got:
+        closed = p50s(arm_name(MEMORY, 1))
+        beside = {"one client, closed": statistics.median(closed)}
+        session.note(f"{RELAYS_NOTE} {pairwise(closed, p50s(RELAYS))}")
+        alone = pairwise(closed, p50s(arm_name(SWITCHED, 1)))
+        session.note(f"{SWITCHED_NOTE}open loop {pairwise(memory, p50s(f'{SWITCHED}, open loop'))}, one client {alone}")
+    session.figure("raft.memory_put_us", statistics.median(memory), runs=memory, beside=beside)
+    if turns:
+        judge_turns(session, turns)
+    if arm_name(OFTEN, CLIENTS[-1]) in got:
+        often, never = (got[arm_name(system, CLIENTS[-1])] for system in (OFTEN, NEVER))
+        ratios = [
+            f"{name} {pairwise([of(slot) for slot in often], [of(slot) for slot in never])}"
+            for name, of in SNAPSHOT_RATIOS.items()
+        ]
+        session.note(SNAPSHOT_NOTE + ", ".join(ratios))
+    if arm_name(ETCD, 64) in got:
+        session.note(CLIENTS_NOTE)
+        if arm_name(UDP, 64) in got:
+            session.note(f"{UDP_NOTE} {pairwise(rates(arm_name(UDP, 64)), rates(arm_name(ETCD, 64)))}")
+        session.ratio_figure("raft.over_etcd", rates(arm_name(DISK, 64)), rates(arm_name(ETCD, 64)))
+
+
+def judge_turns(session: Session, turns: Turns[Slot]) -> None:
+    """The durable put of one client, turn by turn."""
+
+    def figure(name: str, ratio: Ratio) -> None:
+        session.figure(name, ratio.median, runs=ratio.pairs)
+        session.note(f"{name.removeprefix('raft.')}: {ratio.spread}")
+
+    figure("raft.durable_over_floor", turns.ours_over(FLOOR))
+    if BOUND in turns.others:
+        above = pairwise(*([turn.p50_us for turn in turns.others[name]] for name in (BOUND, FLOOR)))
+        over = turns.ours_over(BOUND)
+        session.note(f"{BOUND_NOTE} {over.spread}, theirs / second of three bare writes {above.spread}")
+    if arm_name(ONE_CORE, 1) in turns.others:
+        session.note(f"{ONE_CORE_NOTE} {turns.over_ours(arm_name(ONE_CORE, 1)).spread}")
+    if arm_name(LIBRAFT, 1) in turns.others:
+        figure("raft.libraft_over_ours", turns.over_ours(arm_name(LIBRAFT, 1)))
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """Latency of a lone put, and the rate of 64 clients."""
+    rows = {row["name"]: row for row in document["arms"]}
+    systems = [s for s in (MEMORY, TMPFS, DISK, LIBRAFT, ETCD) if arm_name(s, 1) in rows]
+    canvas = Canvas(
+        "raft: a replicated put, 3 replicas on one machine",
+        message=document["settings"]["message"],
+        n=sum(row["n"] for row in rows.values()),
+        panels=2,
+        size=(13, 5.5),
+    )
+    lone = {f"{MEMORY}, open loop": rows[f"{MEMORY}, open loop"]}
+    for system in systems:
+        lone[system] = rows[arm_name(system, 1)]
+        if system == MEMORY:
+            lone[RELAYS] = rows[RELAYS]
+            lone[f"{SWITCHED}, open loop"] = rows[f"{SWITCHED}, open loop"]
+        for beside in (MOVED, ONE_CORE):
+            if beside.startswith(f"{system},") and arm_name(beside, 1) in rows:
+                lone[beside] = rows[arm_name(beside, 1)]
+        if FLOOR in rows and (system == TMPFS or (system == MEMORY and TMPFS not in systems)):
+            lone[FLOOR] = rows[FLOOR]
+            if BOUND in rows:
+                lone[BOUND] = rows[BOUND]
+    shown = {name: number(row["put_p50_us"]) for name, row in lone.items()}
+    for name in [name for name, value in shown.items() if not math.isfinite(value)]:
+        canvas.caption(f"No bar: {name}: half of the puts or more stayed unanswered.")
+        del shown[name]
+    canvas.bars(list(shown), list(shown.values()), ylabel="put, 1 client: p50 (us)")
+    asked = [s for s in (MEMORY, TMPFS, DISK, UDP, LIBRAFT, ETCD) if arm_name(s, 64) in rows]
+    many = [rows[arm_name(system, 64)]["puts_per_s"] for system in asked]
+    canvas.bars(asked, many, ylabel="puts, 64 clients (1/s)", panel=1)
+    if BOUND in lone:
+        canvas.caption(f"{BOUND[0].upper()}{BOUND[1:]}: {document['settings'][BOUND]}.")
+    canvas.caption("Medians of the interleaved rounds; disk, libraft, etcd and the bare writes on the same disk.")
+    canvas.caption(document["settings"]["links"][0].upper() + document["settings"]["links"][1:] + ".")
+    return canvas
