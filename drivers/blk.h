@@ -96,7 +96,7 @@ struct cl_blk_ops {
     int (*wait_word)(struct cl_blk *blk, unsigned queue, const uint32_t *word, uint32_t value, int64_t timeout_ns);
 };
 
-/* What every block device begins with. Constant after creation, but for `gone`. */
+/* What every block device begins with. Constant after creation, but for `gone` and `claimed`. */
 struct cl_blk {
     const struct cl_blk_ops *ops;
     uint32_t n_queues;
@@ -105,6 +105,7 @@ struct cl_blk {
     uint32_t block_bytes;  /* unit of offset and bytes, and alignment of buf: a power of two */
     uint32_t atomic_bytes; /* a crash tears a write only at multiples of this: a power of two, at most block_bytes */
     uint8_t gone;          /* the device has failed for good: every request comes back with -EIO */
+    uint8_t claimed;       /* somebody has all of it to himself: a log. By cl_blk_claim */
 };
 
 /* The same operations as functions, for callers from Python and for tests; C loops call the ops straight. */
@@ -129,6 +130,17 @@ CL_API int cl_blk_write(struct cl_blk *blk, unsigned queue, uint64_t offset, con
                         unsigned flags);
 CL_API int cl_blk_flush(struct cl_blk *blk, unsigned queue);
 // cffi: end
+
+/* Have the device to oneself, until cl_blk_unclaim: false if somebody has. By any thread. */
+static inline bool cl_blk_claim(struct cl_blk *blk)
+{
+    return !cl_exchange(&blk->claimed, 1); /* acquire: whoever had it before is done with it */
+}
+
+static inline void cl_blk_unclaim(struct cl_blk *blk)
+{
+    cl_store_release(&blk->claimed, 0); /* pairs with the next claim */
+}
 
 /* Whether a request makes sense: 0, -EINVAL (operation, flags, size or alignment) or -ERANGE (beyond the end). */
 static inline int cl_blk_check(const struct cl_blk *blk, const struct cl_blk_req *r)

@@ -95,7 +95,8 @@ _KEPT: list[dict[int, Request]] = []
 class Blk(Device):
     """A block device with `queues` queues. `ptr` is the `struct cl_blk *`. Closing it waits for what is in flight.
 
-    Closing raises BlkError if that does not come back; the requests are then kept for good.
+    Closing raises BlkError if that does not come back; the requests are then kept for good. It raises CorelaneError and
+    closes nothing while a log is open on it. In the child of a fork it cannot be used, and closing it does nothing.
     """
 
     _noun, _wrapper = "block device", "one"
@@ -103,9 +104,23 @@ class Blk(Device):
     def __init__(self, ptr: Any, keep: Sequence[object] = ()) -> None:
         super().__init__(ptr, keep)
         self._flying: dict[int, Request] = {}
+        self._pid = os.getpid()
 
     def __repr__(self) -> str:
         return "<Blk closed>" if self.closed else f"<Blk {self.name} bytes={self.size_bytes} queues={self.queues}>"
+
+    @property
+    def ptr(self) -> Any:
+        if self._pid != os.getpid():
+            raise CorelaneError("use the block device", "the process that forked this one has it open", "use it there")
+        return super().ptr
+
+    def close(self) -> None:
+        if self._ptr is None or self._pid != os.getpid():
+            return
+        if self._ptr.claimed:
+            raise CorelaneError("close the block device", "a log is open on it", "close that first", errno.EBUSY)
+        super().close()
 
     @property
     def size_bytes(self) -> int:

@@ -87,6 +87,8 @@ static int lay_out(const struct cl_blk *blk, const struct cl_log_layout *layout,
 int cl_log_format(struct cl_blk *blk, unsigned queue, const struct cl_log_layout *layout, char *err)
 {
     int rc = check_device(blk, queue, err);
+    if (!rc && cl_load_relaxed(&blk->claimed)) /* relaxed: who opens a log meanwhile does so against the rules */
+        rc = say(err, -EBUSY, "a log is open on that device: close it first");
     if (rc)
         return rc;
     struct cl_log_disk_super s = {.magic = CL_LOG_SUPER_MAGIC,
@@ -292,9 +294,13 @@ int cl_log_open(const struct cl_log_config *config, struct cl_log **out, char *e
     int rc = check_config(&c, err);
     if (rc)
         return rc;
+    if (!cl_blk_claim(c.blk))
+        return say(err, -EBUSY, "a log is open on that device: close it first, or use that one");
     struct cl_log *log = calloc(1, sizeof *log);
-    if (!log)
+    if (!log) {
+        cl_blk_unclaim(c.blk);
         return say(err, -ENOMEM, "no memory for the log");
+    }
     log->config = c;
     log->blk = c.blk;
     log->n_flushes = c.buffers;
@@ -352,6 +358,7 @@ void cl_log_discard(struct cl_log *log)
     free(log->flushes);
     cl_log_forget(log, log->arena);
     free(log->arena);
+    cl_blk_unclaim(log->blk);
     free(log);
 }
 

@@ -35,7 +35,8 @@
  *     config.confirm_ns after the acknowledgement, a superblock of its own is durable (log_confirm.c). That takes a pump at the time
  *     of cl_log_next_ns: who pumps only when he appends has the window open between his calls.
  *   - A device that says "durable" and lies is believed.
- *   - One owner at a time. The core cannot see a second process: the file device locks its file (blk_file.h).
+ *   - One owner at a time: a second open of a device is refused (-EBUSY). The core cannot see a second device over the same blocks, nor a
+ *     second process: the file device locks its file (blk_file.h).
  *   - A flush begins on a fresh block of 4096 bytes, so a lone record of 100 bytes takes 4096. */
 #ifndef CORELANE_LIBOS_STORAGE_LOG_H
 #define CORELANE_LIBOS_STORAGE_LOG_H
@@ -59,7 +60,7 @@ struct cl_log_layout {
 };
 
 /* Make an empty log of the area. Blocks the calling thread (cl_blk_do): for setting up. What was there is lost, though not
- * erased. -EINVAL, -ENOSPC (too small: at least 4 flushes), or the device's error; one line in err[256] (may be NULL). */
+ * erased. -EINVAL, -ENOSPC (too small: at least 4 flushes), -EBUSY (a log is open on it), or the device's error; one line in err[256] (may be NULL). */
 CL_API int cl_log_format(struct cl_blk *blk, unsigned queue, const struct cl_log_layout *layout, char *err);
 
 /* What to do with damage before the end. */
@@ -120,7 +121,7 @@ struct cl_log_report {
     char why[CL_LOG_WHY_BYTES]; /* torn or damaged: a sentence with offset and index */
 };
 
-/* Begin to open. The log is OPENING: pump it until it is not. -EINVAL, -ENOMEM; err[256] (may be NULL). */
+/* Begin to open. The log is OPENING: pump it until it is not. -EINVAL, -ENOMEM, -EBUSY (the device has a log open); err[256] (may be NULL). */
 CL_API int cl_log_open(const struct cl_log_config *config, struct cl_log **out, char *err);
 /* The same, and wait, blocking the calling thread in the device's `wait`. Then it is READY; or the result says why not, one line is
  * in err, report (may be NULL) is filled and there is no log. */

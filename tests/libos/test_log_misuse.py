@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from corelane.drivers.blk import memory_blk
+from corelane.drivers.blk_file import FileBlk
 from corelane.libos._native import lib
 from corelane.libos.log import Log, format_area
 from corelane.libos.log_group import operation
@@ -139,3 +140,83 @@ def test_the_child_of_a_fork_has_no_log(tmp_path: Path) -> None:
     with Log.open(path) as log:
         assert log.report.tail == "clean"
         assert [r.data for r in log.records()] == [b"one", b"two", b"three"]
+
+
+def test_a_device_has_one_log(tmp_path: Path) -> None:
+    """Two would write over each other; nor is it closed, or made anew, under the one that it has."""
+    Log.create(tmp_path / "log", MIB)
+    with FileBlk(tmp_path / "log", queues=2) as blk:
+        first = Log(blk)
+        first.append(b"one")
+        again: list[Callable[[], object]] = [
+            lambda: Log(blk),
+            lambda: Log(blk, queue=1),
+            lambda: Log(blk, on_damage="read-only"),
+            lambda: format_area(blk),
+            blk.close,
+        ]
+        for call in again:
+            with pytest.raises(CorelaneError, match=r"a log is open on .*close (it|that) first") as refused:
+                call()
+            assert refused.value.errno == errno.EBUSY
+            assert "\n" not in str(refused.value)
+        assert first.append(b"two") == 2
+        first.close()
+        with Log(blk, queue=1) as second:
+            assert [r.data for r in second.records()] == [b"one", b"two"]
+        format_area(blk)
+        with pytest.raises(CorelaneError, match="there is no queue 2"):
+            Log(blk, queue=2)
+        blk.write(4096, bytes(4096))
+        blk.write(0, bytes(4096))
+        for _ in range(2):  # a log that could not be opened does not have the device
+            with pytest.raises(CorelaneError, match="superblock"):
+                Log(blk)
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link, None])
+def test_a_file_has_one_log_by_whatever_name(tmp_path: Path, link: Callable[[Path, Path], None] | None) -> None:
+    """In this process too, and in the child of a fork; until it is closed."""
+    path, other = tmp_path / "log", tmp_path / "other"
+    Log.create(path, MIB)
+    if link:
+        link(path, other)
+    else:
+        other = path
+    with Log.open(path) as log:
+        with pytest.raises(CorelaneError, match=f"{other} is open in another place") as refused:
+            Log.open(other)
+        assert "\n" not in str(refused.value)
+        child = os.fork()
+        if child == 0:
+            try:
+                Log.open(other)
+            except CorelaneError as error:
+                os._exit("is open in another place" not in str(error))
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert log.append(b"one") == 1
+    with Log.open(other) as log:
+        assert [r.data for r in log.records()] == [b"one"]
+
+
+def test_the_child_of_a_fork_has_no_device_either(tmp_path: Path) -> None:
+    """It opens no log on its parent's, and closing it there leaves it locked against others."""
+    path = tmp_path / "log"
+    Log.create(path, MIB)
+    with FileBlk(path) as blk:
+        child = os.fork()
+        if child == 0:
+            try:
+                Log(blk)
+            except CorelaneError as error:
+                blk.close()
+                os._exit("forked" not in str(error))
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with pytest.raises(CorelaneError, match="is open in another place"):
+            Log.open(path)
+        with Log(blk) as log:
+            assert log.append(b"one") == 1
