@@ -59,16 +59,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     cores.add_argument("--guaranteed", type=values.whole, default=0, metavar="N", help="cores whenever it wants them")
     cores.add_argument("--max-cores", type=values.positive, metavar="N", help="most cores (default: one a kthread)")
-    cores.add_argument("--weight", type=values.positive, metavar="N", help="share among equals (default 1)")
+    cores.add_argument("--weight", type=values.positive, default=1, metavar="N", help="share among equals (default 1)")
     cores.add_argument(
         "--deadline-us", type=values.whole, default=0, metavar="US", help="what its tail should stay under"
     )
     cores.add_argument(
         "--quantum-us",
         type=values.whole,
-        default=0,
         metavar="US",
-        help="a user-level thread that ran for so long lets others go first at its next probe",
+        help="a user-level thread that ran for so long lets others go first at its next probe; 0: never (default: 1000 "
+        "of batch, else 0)",
     )
     parser.add_argument("--address", metavar="A.B.C.D/N", help="embedded mode: the application's IPv4 address")
     parser.add_argument("--port", type=int, metavar="P", help="UDP port, instead of the handler's own")
@@ -146,7 +146,7 @@ def _runtime(options: argparse.Namespace, name: str, kind: str, nic: Any, addres
                 kind=options.kind or kind,
                 guaranteed=options.guaranteed,
                 max_cores=options.max_cores or 0,
-                weight=options.weight or 0,
+                weight=options.weight,
                 deadline_us=options.deadline_us,
                 quantum_us=options.quantum_us,
                 on_event=lambda event, text: _say(options, event, text),

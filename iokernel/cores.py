@@ -80,14 +80,22 @@ def claim(name: str, hello: Any, settings: AppSettings, kthreads: int) -> Claim:
     """The claim of a `struct cl_control_hello` under the settings of its name. Raises Refused if it makes no sense."""
     if int(hello.kind) not in _ASKED:
         raise _refused(f"class {hello.kind} of {name} is none", "latency is 1, batch 2")
-    maximum = min(_first(settings.maximum, int(hello.maximum)) or kthreads, kthreads)
+    maximum = _first(settings.maximum, int(hello.maximum)) or kthreads
+    if maximum > kthreads and settings.maximum is None:
+        raise _refused(
+            f"max_cores {maximum} of {name} is more than its kthreads: {kthreads}",
+            "a kthread runs on one core at a time",
+        )
+    maximum = min(maximum, kthreads)  # the configuration's word is a limit, of applications with few kthreads, too
+    made_batch = settings.kind == "batch" and _ASKED[int(hello.kind)] != "batch"
+    quantum_us = int(hello.quantum_us) or (lib.CL_CONTROL_BATCH_QUANTUM_US if made_batch else 0)
     got = Claim(
         kind=settings.kind or _ASKED[int(hello.kind)],
         guaranteed=_first(settings.guaranteed, int(hello.guaranteed)),
         maximum=maximum,
         weight=_first(settings.weight, int(hello.weight)) or 1,
         deadline_us=_first(settings.deadline_us, int(hello.deadline_us)),
-        quantum_us=_first(settings.quantum_us, int(hello.quantum_us)),
+        quantum_us=_first(settings.quantum_us, quantum_us),
     )
     if got.guaranteed > maximum:
         raise _refused(

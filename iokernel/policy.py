@@ -125,7 +125,7 @@ class _Found:
     guarded: bool
     address: int = 0
     load: Callable[[], tuple[int, tuple[object, ...]]] | None = None
-    floats: bool = False  # settings whose default is a float are passed as the bits of one
+    signed: bool = False  # settings are int64, and those whose default is a float are passed as the bits of one
     digest: str = ""  # of the file
 
     def named(self, where: str, params: Mapping[str, Number] | Sequence[int]) -> dict[str, Number]:
@@ -138,10 +138,12 @@ class _Found:
             if name not in known:
                 can = f"it has {', '.join(known)}" if known else "it has none"
                 raise ConfigError(f"{where}.{name}", "this policy has no such setting", can)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-                raise ConfigError(f"{where}.{name}", f"{value!r} is no setting", "a number, 0 or more")
-            whole = known[name].scale == 1 and not (self.floats and isinstance(known[name].default, float))
-            if (whole and value != int(value)) or value * known[name].scale >= 2**63:
+            number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            if not number or (value < 0 and not self.signed):
+                hint = "a number" if self.signed else "a number, 0 or more"
+                raise ConfigError(f"{where}.{name}", f"{value!r} is no setting", hint)
+            whole = known[name].scale == 1 and not (self.signed and isinstance(known[name].default, float))
+            if (whole and value != int(value)) or not -(2**63) <= value * known[name].scale < 2**63:
                 raise ConfigError(f"{where}.{name}", f"{value!r} is no setting", "a whole number below 2**63")
         return {s.name: given.get(s.name, s.default) for s in self.settings}
 
@@ -151,7 +153,7 @@ class _Found:
             if len(params) > lib.CL_POLICY_PARAMS:
                 raise ConfigError(where, f"{len(params)} settings", f"a policy has {lib.CL_POLICY_PARAMS} at most")
             out = [int(word) for word in params]
-        elif self.floats:
+        elif self.signed:
             from .policy_numba import words
 
             out = words(self.named(where, params), {s.name: s.default for s in self.settings})
@@ -210,7 +212,7 @@ def _find_python(spec: str, module: str, name: str) -> _Found:
         return address, keep
 
     settings = tuple(Setting(n, default, "") for n, default in defaults.items())
-    return _Found(settings, True, load=compiled, floats=True, digest=policy_import.digest(imported))
+    return _Found(settings, True, load=compiled, signed=True, digest=policy_import.digest(imported))
 
 
 def _import(what: str, module: str) -> Any:

@@ -40,6 +40,9 @@ _NUMBA_HARMLESS = HARMLESS | {"NRT_MemInfo_call_dtor"}
 def parameters(function: Callable[..., Any]) -> dict[str, int | float]:
     """Names and defaults of a policy's settings. Refused if its signature is not that of a policy."""
     what = f"use policy {getattr(function, '__qualname__', repr(function))}"
+    if not inspect.isfunction(function):
+        is_a = "a class" if inspect.isclass(function) else f"an object of {type(function).__name__}"
+        raise Refused(what, f"it is {is_a}", "a policy is a Python function: wrap it in one")
     try:
         wanted = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
@@ -56,6 +59,8 @@ def parameters(function: Callable[..., Any]) -> dict[str, int | float]:
     for name, default in settings.items():
         if type(default) not in (int, float):
             raise Refused(what, f"the default of {name} is {default!r}", "give a number")
+        if isinstance(default, int) and not -(2**63) <= default < 2**63:
+            raise Refused(what, f"the default of {name} is {default}", "a whole number of 64 bits, or a float")
     return settings
 
 

@@ -96,11 +96,6 @@ class ProbedLibrary(JITCodeLibrary):
         passes.add_sroa_pass()
         passes.run(self._final_module, self._codegen._pass_builder())
 
-    @functools.cached_property
-    def declared(self) -> set[str]:
-        """The functions of numba's runtime and of C to which the code, with all that was linked into it, refers."""
-        return {f.name for f in self._final_module.functions if f.is_declaration}
-
     def code_range(self, symbol: str) -> tuple[int, int]:
         """Addresses of the machine code that holds a function: begin, and the first byte behind it."""
         elf = ELFFile(io.BytesIO(self._get_compiled_object()))

@@ -112,13 +112,20 @@ class Batch:
 
     def compile(self, argtypes: tuple[Any, ...]) -> Any:
         """numba's result for argument types, and let the runtime know that its code may be interrupted anywhere."""
-        from numba.core.errors import NumbaError
+        from numba.core.errors import ForceLiteralArg, NumbaError
 
         from .batch_compile import warn_if_missing
+        from .batch_refuse import libraries_of, refuse_unfit
 
         with self._lock:
             try:
                 self._probed.compile(argtypes)
+            except ForceLiteralArg as error:
+                raise CorelaneError(
+                    f"compile batch function {self.__name__}",
+                    "it or what it calls wants an argument as a literal (numba.literally), and a job's are variables",
+                    "write a batch function that calls it with the constant",
+                ) from error
             except (NumbaError, NotImplementedError) as error:  # the latter for some types that cannot be returned
                 raise CorelaneError(
                     f"compile batch function {self.__name__}",
@@ -128,7 +135,7 @@ class Batch:
             made = self._probed.overloads[argtypes]
             self.report = made.library.report
             if argtypes not in self._ranges:
-                _refuse_unfit(self.__name__, made.library)
+                refuse_unfit(self.__name__, libraries_of(self._probed, made))
                 self._ranges[argtypes] = made.library.code_range(made.fndesc.llvm_func_name)
                 _add_preemptible(*self._ranges[argtypes])
                 warn_if_missing(f"batch function {self.__name__}", self.report)
@@ -141,41 +148,6 @@ class Batch:
                         self.__name__,
                     )
             return made
-
-
-# What no job's code may refer to, be it in a function that it calls: why, and what to do instead.
-_UNFIT = {
-    "numba_parallel_for": (
-        "a function that it calls has parallel=True, which starts threads that the runtime knows nothing of",
-        "leave that out, or start one job for each part",
-    ),
-    "numba_get_np_random_state": (
-        "it or what it calls draws from np.random, whose state is the thread's, and jobs take turns on a thread",
-        "draw from a numpy.random.Generator that is an argument, one for each job",
-    ),
-    "numba_get_py_random_state": (
-        "it or what it calls draws from random, whose state is the thread's, and jobs take turns on a thread",
-        "draw from a numpy.random.Generator that is an argument, one for each job",
-    ),
-}
-
-
-def _refuse_unfit(name: str, library: Any) -> None:
-    declared = library.declared
-    for symbol, (why, hint) in _UNFIT.items():
-        if symbol in declared:
-            raise CorelaneError(f"compile batch function {name}", why, hint)
-
-
-# By which numba calls LAPACK, of which some frame takes between 1 and 8 MiB (OpenBLAS, factoring a 200 x 200 matrix).
-_LAPACK = ("numba_xxgetrf", "numba_xxpotrf", "numba_xgesv", "numba_ez_")
-_LAPACK_STACK_BYTES = 8 << 20
-
-
-def _refuse_small_stack(what: str, library: Any, stack_bytes: int) -> None:
-    if stack_bytes < _LAPACK_STACK_BYTES and any(name.startswith(_LAPACK) for name in library.declared):
-        why = f"np.linalg needs more stack than the {stack_bytes} bytes of this runtime's uthreads"
-        raise CorelaneError(what, why, 'make it with kind="batch" or stack_bytes=8 << 20')
 
 
 def _is_reflected(kind: Any) -> bool:
@@ -416,7 +388,7 @@ class CompiledJob(Job):
         import numba
         from numba.core.errors import NumbaError
 
-        from . import batch_frame
+        from . import batch_frame, batch_refuse
 
         what = f"run batch function {self._name}"
         try:
@@ -428,7 +400,9 @@ class CompiledJob(Job):
             why = "a list or set of Python is copied when a job starts, and what the job changes in it would be lost"
             raise CorelaneError(what, why, "give a numpy array or a numba.typed.List")
         made = function.compile(argtypes)
-        _refuse_small_stack(what, made.library, runtime.stack_bytes)
+        reached = batch_refuse.libraries_of(function._probed, made, args)
+        batch_refuse.refuse_unfit(self._name, reached)
+        batch_refuse.refuse_small_stack(what, batch_refuse.stack_bytes(reached), runtime.stack_bytes)
         returns = made.signature.return_type
         if isinstance(returns, numba.types.Generator):
             raise CorelaneError(what, "it returns a generator", "return an array")

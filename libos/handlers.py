@@ -27,7 +27,7 @@ class HandlerWarning(UserWarning):
 class Prepared:
     """A handler as C takes it. pointer and arg are cdata; keep holds what must outlive the runtime.
 
-    types: `struct cl_udp_types *`, or None.
+    types: `struct cl_udp_types *`, or None. stack_bytes: the least that the runtime's uthreads must have, 0 for any.
     """
 
     kind: Kind
@@ -35,6 +35,7 @@ class Prepared:
     arg: Any
     keep: tuple[object, ...]
     types: Any = None
+    stack_bytes: int = 0
 
 
 @dataclass(eq=False)
@@ -92,7 +93,8 @@ class Handler:
             name = getattr(self.function, "__qualname__", repr(self.function))
             warnings.warn(f"handler {name} {remark}", HandlerWarning, stacklevel=4)
         arg = ffi.NULL if self.state is None else ffi.cast("void *", self.state.ctypes.data)
-        return Prepared("request", ffi.cast("cl_udp_handler", made.address), arg, (made, self.state))
+        pointer = ffi.cast("cl_udp_handler", made.address)
+        return Prepared("request", pointer, arg, (made, self.state), stack_bytes=made.stack_bytes)
 
     @property
     def counters(self) -> dict[str, int]:

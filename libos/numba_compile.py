@@ -29,6 +29,7 @@ from numba.core.extending import intrinsic
 from ..runtime.errors import CorelaneError, plain_text
 from ._native import lib
 from .batch_compile import default_target, probed_compiler, warn_if_missing
+from .batch_refuse import libraries_of, stack_bytes
 from .numba_cache import enable_cache, load_library, load_remarks, save_remarks
 from .numba_views import make_view, reply_view_t, request_view_t
 
@@ -48,13 +49,15 @@ class CompiledHandler:
     """A handler as C sees it.
 
     address: of the entry point. remarks: what the lint found, one line each. from_cache: whether the code came from
-    the disk. keep: what must stay alive as long as C may call the address.
+    the disk. keep: what must stay alive as long as C may call the address. stack_bytes: the least that a uthread which
+    runs it must have, 0 for any.
     """
 
     address: int
     remarks: tuple[str, ...]
     from_cache: bool
     keep: tuple[object, ...]
+    stack_bytes: int = 0
 
 
 def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
@@ -232,8 +235,10 @@ def _compile(
     except NumbaError as error:
         mend = "mend it, or run it as plain Python with compiled=False" if what == "handler" else "mend it"
         raise CorelaneError(f"compile {what} {python.__qualname__}", plain_text(error), mend) from error
+    stack = 0
     if pipeline:
         warn_if_missing(f"{what} {python.__qualname__}", entry._library.report)
+        stack = stack_bytes([entry._library, *libraries_of(dispatcher, dispatcher.overloads[argtypes])])
     from_cache = cached and bool(dispatcher.stats.cache_hits)
     if from_cache:
         remarks = load_remarks(dispatcher, argtypes)
@@ -241,4 +246,4 @@ def _compile(
         remarks = lint(dispatcher.overloads[argtypes].library.get_llvm_str(), python)
         if cached:
             save_remarks(dispatcher, argtypes, remarks)
-    return CompiledHandler(entry.address, remarks, from_cache, (dispatcher, entry, call, *keep))
+    return CompiledHandler(entry.address, remarks, from_cache, (dispatcher, entry, call, *keep), stack)

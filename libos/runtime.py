@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .batch_work import Job
 
 POWER = {"spin": lib.CL_SCHED_SPIN, "adaptive": lib.CL_SCHED_ADAPTIVE, "block": lib.CL_SCHED_BLOCK}
-BATCH_QUANTUM_US = 1000  # of batch runtimes that are told none: what it costs is lost beside what a job computes in it
+BATCH_QUANTUM_US = int(lib.CL_CONTROL_BATCH_QUANTUM_US)  # of batch runtimes that are told none
 STACK_BYTES = {"latency": 65536, "batch": lib.CL_RUNTIME_BATCH_STACK_BYTES}  # unless told otherwise
 KINDS = {"latency": lib.CL_RUNTIME_LATENCY, "batch": lib.CL_RUNTIME_BATCH}
 EVENTS = {
@@ -193,9 +193,13 @@ class Runtime(Closing):
             "deadline_us": deadline_us,
             "quantum_us": (BATCH_QUANTUM_US if kind == "batch" else 0) if quantum_us is None else quantum_us,
         }
+        if kthreads is not None and max_cores > kthreads:
+            why = f"max_cores {max_cores} is more than its kthreads: {kthreads}"
+            raise CorelaneError("make a runtime", why, "a kthread runs on one core at a time")
         for field, value in wishes.items():
-            if not 0 <= value < 2**32:
-                raise CorelaneError("make a runtime", f"{field} {value}", "a number that is not negative")
+            if not (field == "weight") <= value < 2**32:
+                least = "1 or more" if field == "weight" else "0 or more"
+                raise CorelaneError("make a runtime", f"{field} {value}", f"a whole number, {least}")
             setattr(config, field, value)
         config.kind = KINDS[kind]
         config.on_event = self._event_callback
@@ -321,8 +325,8 @@ class Runtime(Closing):
     def bind(self, handler: Any, port: int | None = None) -> Handler:
         """Give a port to a handler: made by `udp` or `c_handler`, or a bare function, which is compiled.
 
-        port overrides the handler's own. Before or after start. Raises CorelaneError: port in use, none given, or the
-        function cannot be compiled. Returns the Handler.
+        port overrides the handler's own. Before or after start. Raises CorelaneError: port in use, none given, the
+        function cannot be compiled, or needs more stack than uthreads have. Returns the Handler.
         """
         made = as_handler(handler)
         check_port(port)
@@ -330,6 +334,10 @@ class Runtime(Closing):
         if number is None:
             raise CorelaneError("bind a handler", "it has no port", "give one: bind(handler, port=9000)")
         prepared = made.prepare()
+        if prepared.stack_bytes:
+            from .batch_refuse import refuse_small_stack
+
+            refuse_small_stack(f"bind a handler to UDP port {number}", prepared.stack_bytes, self.stack_bytes)
         self._handlers.append(made)
         if prepared.types is not None:
             err = ffi.new("char[256]")

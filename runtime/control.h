@@ -82,6 +82,8 @@ struct cl_control_hello {
 };
 #define CL_CONTROL_LATENCY 1
 #define CL_CONTROL_BATCH 2
+/* Of one that is batch work by somebody else's word and asked for none: lost beside what a job computes in it. */
+#define CL_CONTROL_BATCH_QUANTUM_US 1000
 
 /* The kthreads' thread ids, and the signal that asks one to step aside (its handler is installed). */
 struct cl_control_kthreads {

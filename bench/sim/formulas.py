@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def mean_sojourn_ps(rate: float, mean_service: float) -> float:
+    """Mean time in M/G/1 with processor sharing, whatever the distribution of service (Kleinrock, 1967)."""
+    return mean_service / (1 - rate * mean_service)
+
+
 def erlang_c(servers: int, offered: float) -> float:
     """Probability that an arrival waits in M/M/n at `offered` erlangs (< servers), by Erlang B's recurrence."""
     blocked = 1.0

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -27,15 +27,40 @@ from ...runtime.errors import CorelaneError
 from . import draws, engine
 from . import state as e
 
+_MOST_NS = 10**15  # of a time: days
+MOST_CORES = 1 << 16
+
+
+def _refuse(what: str, name: str, value: object, hint: str) -> None:
+    raise CorelaneError(f"simulate {what}", f"{name} is {value!r}", hint)
+
+
+def _check(what: str, name: str, value: Any, least: float, most: float, hint: str, kind: Any = (int, float)) -> None:
+    """Raise CorelaneError unless it is a number of a kind and within bounds. nan is within none."""
+    if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
+        _refuse(what, name, value, hint)
+
 
 @dataclass(frozen=True)
 class Distribution:
-    """Service times or gaps, ns. Use Constant, Exponential, Bimodal or LogNormal."""
+    """Service times or gaps, ns. Use Constant, Exponential, Bimodal or LogNormal. Raises CorelaneError for values that
+    none has."""
 
     kind: int
     mean: float
     second: float = 0.0
     share: float = 0.0
+
+    def __post_init__(self) -> None:
+        what = {draws.CONSTANT: "Constant", draws.EXPONENTIAL: "Exponential", draws.LOGNORMAL: "LogNormal"}
+        name = what.get(self.kind, "Bimodal")
+        times = {"short_ns": self.mean, "long_ns": self.second} if name == "Bimodal" else {"mean time": self.mean}
+        for of, value in times.items():
+            _check(f"a {name}", of, value, 1e-3, _MOST_NS, f"a time in ns, more than 0 and up to {_MOST_NS:g}")
+        if name == "Bimodal":
+            _check(f"a {name}", "long_share", self.share, 0, 1, "a probability, from 0 to 1")
+        if name == "LogNormal":
+            _check(f"a {name}", "sigma", self.second, 0, 10, "of the logarithm, from 0 to 10")
 
     def moments(self) -> tuple[float, float]:
         """First and second moment, in ns and ns^2."""
@@ -71,7 +96,8 @@ def LogNormal(mean_ns: float, sigma: float) -> Distribution:
 
 @dataclass(frozen=True)
 class App:
-    """An application. maximum None: all cores. quantum_ns 0: requests run to completion."""
+    """An application. maximum None: all cores. quantum_ns 0: requests run to completion. Raises CorelaneError for what
+    no application can have."""
 
     name: str
     rate_rps: float = 0.0
@@ -83,6 +109,20 @@ class App:
     deadline_ns: int = 0
     quantum_ns: int = 0
     constant_gaps: bool = False
+
+    def __post_init__(self) -> None:
+        what = f"application {self.name!r}"
+        if not isinstance(self.service, Distribution):
+            _refuse(what, "service", self.service, "give Constant, Exponential, Bimodal or LogNormal")
+        _check(what, "rate_rps", self.rate_rps, 0, 1e12, "requests a second, from 0 to 1e12")
+        if self.batch and self.rate_rps:
+            _refuse(what, "rate_rps", self.rate_rps, "batch work has no requests: leave it out, or batch=True")
+        for name, most in (("guaranteed", MOST_CORES), ("deadline_ns", _MOST_NS), ("quantum_ns", _MOST_NS)):
+            _check(what, name, getattr(self, name), 0, most, f"a whole number from 0 to {most:g}", int)
+        _check(what, "weight", self.weight, 1, 1000, "a whole number from 1 to 1000", int)
+        if self.maximum is not None:
+            hint = "at least one core and what is guaranteed, or None: all of them"
+            _check(what, "maximum", self.maximum, max(1, self.guaranteed), MOST_CORES, hint, int)
 
 
 @dataclass(frozen=True)
@@ -113,6 +153,16 @@ class Costs:
     sight_ns: int = 0
     pauses_ns: tuple[int, ...] = ()
     pauses_per_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for spec in fields(self):
+            if spec.name.endswith("_ns"):
+                value = getattr(self, spec.name)
+                for one in value if spec.name == "pauses_ns" else (value,):
+                    _check("costs", spec.name, one, 0, _MOST_NS, "whole ns, 0 or more", (int, np.integer))
+        _check("costs", "pauses_per_s", self.pauses_per_s, 0, 1e9, "how often a core stands still, 0 or more")
+        if bool(self.pauses_ns) != bool(self.pauses_per_s):
+            _refuse("costs", "pauses_per_s", self.pauses_per_s, "pauses have lengths and a rate: give both, or neither")
 
 
 @dataclass(frozen=True)
@@ -216,8 +266,7 @@ class Simulation:
         loops: int = 1,
         seed: int = 1,
     ) -> None:
-        if cores < 1 or not apps:
-            raise CorelaneError("simulate", "there must be a core and an application")
+        self._check_world(apps, cores, loops, {"interval_ns": interval_ns, "urgent_ns": urgent_ns, "slow_ns": slow_ns})
         if urgent_ns and not interval_ns:
             raise CorelaneError("simulate", "an urgent decision comes between those of intervals", "give interval_ns")
         costs = costs or Costs()
@@ -225,6 +274,10 @@ class Simulation:
         self.apps = tuple(apps)
         self.cores = cores
         self._policy = _loaded(policy, params)  # kept alive, and its code with it
+        for app in apps:
+            if self._policy.spec == "static" and app.rate_rps and not app.guaranteed:
+                why = f"static gives {app.name!r} no core ever, since none is guaranteed"
+                raise CorelaneError("simulate", why, "guarantee it one, or choose another policy")
         self._view = np.zeros(1, layout.dtype(ffi, "struct cl_policy_view"))
         self._table = np.zeros(n, layout.dtype(ffi, "struct cl_policy_app"))
         self._view[0]["interval_ns"], self._view[0]["n_apps"], self._view[0]["n_cores"] = interval_ns, n, cores
@@ -252,6 +305,24 @@ class Simulation:
         self._reset_at = 0
         self._state = self._cores_and_slots(n, (interval_ns, urgent_ns, slow_ns), costs, loops, seed)
         self._seed = seed
+
+    @staticmethod
+    def _check_world(apps: Sequence[App], cores: int, loops: int, times: Mapping[str, int]) -> None:
+        if not apps:
+            raise CorelaneError("simulate", "there is no application", "give an App")
+        _check("a machine", "cores", cores, 1, MOST_CORES, f"a whole number from 1 to {MOST_CORES}", int)
+        _check("a machine", "loops", loops, 1, MOST_CORES, "a whole number from 1 on", int)
+        for name, value in times.items():
+            _check("a machine", name, value, 0, _MOST_NS, "whole ns, 0 or more", int)
+        for name in (app.name for i, app in enumerate(apps) if app.name in [other.name for other in apps[:i]]):
+            raise CorelaneError("simulate", f"two applications have the name {name!r}", "results are found by name")
+        guaranteed = sum(app.guaranteed for app in apps)
+        if guaranteed > cores:
+            raise CorelaneError(
+                "simulate",
+                f"{guaranteed} guaranteed cores are more than {cores}",
+                "guarantee fewer, or give more cores",
+            )
 
     @staticmethod
     def _distributions(apps: Sequence[App]) -> Any:

@@ -29,12 +29,22 @@ def test_wishes_count_and_the_configuration_overrules_them():
     assert claim("a", asked, AppSettings(maximum=9), 4).maximum == 4, "more than kthreads cannot be used"
 
 
+def test_who_is_made_batch_work_has_its_quantum():
+    batch = AppSettings(kind="batch")
+    assert claim("a", hello(), batch, 1).quantum_us == 1000
+    assert claim("a", hello(quantum_us=7), batch, 1).quantum_us == 7
+    assert claim("a", hello(), AppSettings(kind="batch", quantum_us=0), 1).quantum_us == 0
+    assert claim("a", hello(kind=lib.CL_CONTROL_BATCH), batch, 1).quantum_us == 0, "it asked for that"
+    assert claim("a", hello(), AppSettings(kind="latency"), 1).quantum_us == 0
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
         ({"kind": 3}, "class 3 of a is none"),
         ({"guaranteed": 3}, "3 guaranteed cores are more than a may use: 2, with 2 kthreads"),
         ({"guaranteed": 2, "maximum": 1}, "more than a may use: 1"),
+        ({"maximum": 3}, "max_cores 3 of a is more than its kthreads: 2"),
         ({"weight": 1001}, "weight 1001"),
         ({"deadline_us": 2**32 - 1}, "deadline 4294967295 us"),
         ({"quantum_us": 10_000_001}, "quantum 10000001 us"),

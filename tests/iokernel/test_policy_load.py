@@ -123,6 +123,60 @@ def granted(loaded: policy.Policy) -> int:
     return int(apps[0].grant)
 
 
+SIGNED = """
+import functools
+import numba
+
+def f(view, apps, least=-1, slope=-0.5):
+    for a in apps:
+        a['grant'] = 10 + least + int(2 * slope)
+
+class Chosen:
+    def __init__(self, view, apps):
+        pass
+    def __call__(self, view, apps):
+        pass
+
+chosen = Chosen(0, 0)
+part = functools.partial(f, least=2)
+jitted = numba.njit(f)
+
+def huge(view, apps, most=2**63):
+    pass
+"""
+
+
+@pytest.fixture
+def signed_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "signed_policy.py").write_text(SIGNED)
+
+
+@pytest.mark.usefixtures("signed_policy")
+def test_settings_of_a_python_policy_may_be_negative() -> None:
+    plain = policy.load("signed_policy:f")
+    given = policy.load("signed_policy:f", {"least": -3, "slope": -2.0})
+    assert [granted(p) for p in (plain, given, given.with_settings(least=-1, slope=1.5))] == [8, 3, 12]
+    for value, said in ((float("nan"), "a number"), (float("-inf"), "a number"), (-(2**63) - 1, "a whole number")):
+        with pytest.raises(ConfigError, match=rf"policy.least: {value} is no setting \({said}"):
+            policy.validate("signed_policy:f", {"least": value})
+
+
+@pytest.mark.usefixtures("signed_policy")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Chosen", "use policy Chosen: it is a class .a policy is a Python function"),
+        ("chosen", "it is an object of Chosen"),
+        ("part", "it is an object of partial"),
+        ("huge", "the default of most is 9223372036854775808"),
+    ],
+)
+def test_what_is_no_python_function_is_refused_in_a_sentence(name: str, said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        policy.load(f"signed_policy:{name}", trial=False)
+
+
 def test_a_module_that_was_changed_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the module beside it, by its new settings; who imported it before keeps what he has."""
     monkeypatch.syspath_prepend(str(tmp_path))

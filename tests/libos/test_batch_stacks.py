@@ -1,4 +1,4 @@
-"""What a job may use of its stack: linear algebra of libraries, and what happens to one that recurses too deep.
+"""What jobs and handlers may use of their stack: linear algebra of libraries; and what happens if one runs over it.
 
 In processes of their own, since what is written over is anybody's."""
 
@@ -34,6 +34,27 @@ with nic, end, libos.Runtime(nic=nic, address="10.0.0.1/24", kind="batch") as rt
         found = rt.batch(job, a).result(timeout_s=60)
         assert abs(found - plain) <= 1e-9 * abs(plain), (found, plain)
 print("well")
+"""
+HANDLER = """
+@numba.njit
+def determinant(n):
+    return np.linalg.det(np.eye(n) * 2)
+
+@libos.udp(9000, cache=False)
+def handler(request, reply):
+    reply[0] = determinant(request[0])
+    return 1
+
+nic, end = memory_link((1, 1))
+for stack_bytes in (0, (8 << 20) - 4096):
+    with libos.Runtime(nic=nic, address="10.0.0.1/24", stack_bytes=stack_bytes) as rt:
+        try:
+            rt.bind(handler)
+        except CorelaneError as error:
+            print(error)
+with nic, end, libos.Runtime(nic=nic, address="10.0.0.1/24", stack_bytes=8 << 20) as rt:
+    rt.bind(handler)
+    print("taken")
 """
 DEEP = """
 @libos.batch
@@ -80,6 +101,15 @@ def test_it_is_refused_where_it_has_not() -> None:
     dot, *refused = done.stdout.splitlines()
     assert (done.returncode, float(dot), len(refused)) == (0, 1, 2), done.stderr
     assert all("np.linalg needs more stack than the 65536 bytes" in line for line in refused)
+
+
+def test_a_handler_is_refused_where_it_has_not() -> None:
+    pytest.importorskip("scipy", reason="numba's linear algebra needs scipy: pip install scipy")
+    done = run(HANDLER)
+    *refused, taken = done.stdout.splitlines()
+    assert (done.returncode, len(refused), taken) == (0, 2, "taken"), done.stderr
+    for line, has in zip(refused, (65536, (8 << 20) - 4096), strict=True):
+        assert line.startswith(f"bind a handler to UDP port 9000: np.linalg needs more stack than the {has} bytes")
 
 
 def test_a_job_that_recurses_too_deep_says_so() -> None:

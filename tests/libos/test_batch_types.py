@@ -87,6 +87,87 @@ def test_generators_that_are_the_threads_are_refused(runtime, draw):
         runtime.batch(noise, 10)
 
 
+@numba.cfunc("float64(float64)")
+def drawn(x):
+    return x + np.random.random()
+
+
+@numba.njit
+def drawn_with_a_constant(n, m):
+    if n == 0:
+        return 0.0
+    if m == 1:  # known where it is a constant: only what is compiled for one draws
+        return drawn_once(n)
+    return drawn_with_a_constant(n - 1, 1)
+
+
+@numba.njit
+def drawn_once(n):
+    return n + np.random.random()
+
+
+@libos.batch
+def of_a_pointer(function, x):
+    return function(x)
+
+
+@libos.batch
+def of_a_global(x):
+    return drawn(x)
+
+
+@libos.batch
+def of_itself(n, m):
+    if n == 0:
+        return 0.0
+    return of_itself(n - 1, 1.0) + (np.random.random() if isinstance(m, float) else 0.0)
+
+
+@libos.batch
+def of_another(n):
+    return drawn_with_a_constant(n, n)
+
+
+@pytest.mark.parametrize(
+    ("job", "arguments"),
+    [(of_a_pointer, (drawn, 1.0)), (of_a_global, (1.0,)), (of_itself, (3, 1)), (of_another, (3,))],
+)
+def test_what_is_compiled_apart_is_looked_at_too(runtime, job, arguments):
+    for _ in range(2):
+        with pytest.raises(CorelaneError, match=r"np\.random, whose state is the thread's"):
+            runtime.batch(job, *arguments)
+
+
+@numba.cfunc("float64(float64)")
+def twice(x):
+    return 2 * x
+
+
+@pytest.mark.filterwarnings("ignore:.*First-class function type")
+def test_a_pointer_is_looked_at_each_time(runtime):
+    """The machine code is the same for all functions of one type."""
+    assert runtime.batch(of_a_pointer, twice, 4.0).result(60) == 8
+    with pytest.raises(CorelaneError, match=r"np\.random"):
+        runtime.batch(of_a_pointer, drawn, 4.0)
+    assert runtime.batch(of_a_pointer, twice, 3.0).result(60) == 6
+
+
+@libos.batch
+def literal(n):
+    return numba.literally(n) + 1
+
+
+@libos.batch
+def of_a_literal():
+    return literal(3)
+
+
+def test_a_literal_argument_is_refused_and_a_constant_taken(runtime):
+    with pytest.raises(CorelaneError, match=r"compile batch function literal: .*numba\.literally.*with the constant"):
+        runtime.batch(literal, 3)
+    assert runtime.batch(of_a_literal).result(60) == literal(3) == 4
+
+
 @libos.batch
 def walk(rng, steps, half_way, me):
     s = 0.0

@@ -193,7 +193,16 @@ def test_batch_in_plain_python_or_numpy_moves_by_the_signal(managed: Any, job: s
         process.communicate()
 
 
-@pytest.mark.parametrize(("wish", "said"), [({"kind": "fast"}, "kind 'fast'"), ({"weight": -1}, "weight -1")])
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({"kind": "fast"}, "kind 'fast'"),
+        ({"weight": -1}, "weight -1 .a whole number, 1 or more"),
+        ({"weight": 0}, "weight 0 .a whole number, 1 or more"),
+        ({"guaranteed": -1}, "guaranteed -1 .a whole number, 0 or more"),
+        ({"kthreads": 2, "max_cores": 3}, "max_cores 3 is more than its kthreads: 2"),
+    ],
+)
 def test_wishes_that_make_no_sense_are_refused(managed: Any, wish: dict[str, Any], said: str) -> None:
     with pytest.raises(CorelaneError, match=said):
         libos.Runtime(managed[1], **wish)

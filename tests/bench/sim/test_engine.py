@@ -144,6 +144,23 @@ def test_preemption_helps_short_requests() -> None:
     assert world.result("a").percentile_us(90) < plain.percentile_us(90) / 10
 
 
+@pytest.mark.parametrize("load", [0.5, 0.8])
+@pytest.mark.parametrize("service", [Constant(1e5), Exponential(1e5), LogNormal(1e5, 1.2), Bimodal(5e4, 5e5, 0.1)])
+def test_with_a_small_quantum_the_mean_time_is_that_of_processor_sharing(service: Any, load: float) -> None:
+    """It depends on the mean of the service alone, where it would be that of Pollaczek and Khinchine without."""
+    mean, second = service.moments()
+    rate = load / mean
+    app = App("a", rate_rps=rate * 1e9, service=service, guaranteed=1, quantum_ns=int(mean / 30))
+    world = Simulation([app], 1, interval_ns=0, seed=5)
+    world.run(events=500_000)
+    world.reset()
+    world.run(events=8_000_000)
+    seen = world.result("a").mean_latency_ns
+    assert seen == pytest.approx(formulas.mean_sojourn_ps(rate, mean), rel=0.04)
+    to_completion = formulas.mean_wait_mg1(rate, mean, second) + mean
+    assert abs(seen - to_completion) > 0.1 * to_completion or second == 2 * mean**2
+
+
 @cfunc(types.void(types.uint64, types.uint64))  # type: ignore[untyped-decorator]
 def _asks_for_nothing(view: int, apps: int) -> None:
     """A policy that leaves every grant as it was: 0."""
