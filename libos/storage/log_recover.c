@@ -190,15 +190,13 @@ static void mended(struct cl_log *log, struct cl_log_io *io)
                     (unsigned long long)io->req.offset, strerror(-io->req.result));
 }
 
-/* Blocks behind the end that cannot be read are written, so that the disk replaces their sectors: else one of them lies right behind the
- * end one day and is taken for a flush that is lost. False: none is left. */
+/* Blocks that cannot be read are written, so that the disk replaces their sectors: else one of them lies right behind the end one day and
+ * is taken for a flush that is lost. One in a flush that is whole all the same holds zeros. False: none is left. */
 static bool mend_next(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover;
-    while (r->n_mended < r->n_unreadable) {
+    if (r->n_mended < r->n_unreadable) {
         uint64_t place = r->unreadable[r->n_mended++];
-        if (place < log->view.end_place)
-            continue;
         memset(r->blocks, 0, CL_LOG_BLOCK_BYTES);
         r->mend.complete = mended;
         r->mending = true;

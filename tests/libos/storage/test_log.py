@@ -64,9 +64,6 @@ def test_reading_ahead(c_program: Program, seed: int, ring_kib: int, flush_kib: 
         "leftovers",
         "gap",
         "reopened",
-        "no_space",
-        "full",
-        "votes",
         "acknowledged",
     ],
 )
@@ -74,6 +71,16 @@ def test_what_is_not_as_it_was_left(c_program: Program, seed: int, what: str) ->
     not_under_tsan()
     stride = 11 if SANITIZED else 1
     assert c_program(f"{C}/log_rot.c")(seed, what, stride).endswith("ok\n")
+
+
+@pytest.mark.parametrize("limit", ["full", "votes", "no_space", "reserve", "ranges", "freed", "snapshots", "behind"])
+def test_at_its_limits(c_program: Program, seed: int, limit: str) -> None:
+    assert c_program(f"{C}/log_limits.c")(seed, limit).endswith("ok\n")
+
+
+@pytest.mark.parametrize("state", ["forged", "cut", "zeros", "grown", "read", "stale"])
+def test_opened_again_or_read_in_a_rare_state(c_program: Program, seed: int, state: str) -> None:
+    assert c_program(f"{C}/log_again.c")(seed, state) == "ok\n"
 
 
 def test_what_was_acknowledged_is_confirmed(c_program: Program, seed: int) -> None:
