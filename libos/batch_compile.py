@@ -23,6 +23,7 @@ from ._native import ffi, lib
 from .batch_probes import add_naive_probes, add_probes, place
 from .batch_refill import Target
 from .batch_strips import Report
+from .batch_unroll import mark_loops
 from .numba_cache import library_path, load_library
 
 _log = logging.getLogger("corelane.libos")
@@ -80,21 +81,35 @@ class ProbedLibrary(JITCodeLibrary):
             self.report = Report(missing=f"{type(error).__name__}: {plain_text(error).partition(chr(10))[0]}")
 
     def _add_probes(self) -> None:
+        self._pass_loops()
+        marked = mark_loops(str(self._final_module))
+        if marked is not None:
+            self._parse(marked)
+            passes = llvm.create_new_module_pass_manager()
+            passes.add_loop_unroll_pass()
+            passes.run(self._final_module, self._codegen._pass_builder())
+            self._pass_loops()
+        self._replace(*add_probes(str(self._final_module), self.target))
+
+    def _pass_loops(self) -> None:
         passes = llvm.create_new_module_pass_manager()
         passes.add_loop_simplify_pass()  # preheaders, and one latch a loop
         passes.add_lcssa_pass()  # what is used behind a loop comes through phis there
         passes.run(self._final_module, self._codegen._pass_builder())
-        self._replace(*add_probes(str(self._final_module), self.target))
 
     def _replace(self, text: str, report: Report) -> None:
         self.report = report
-        name = self._final_module.name
-        self._final_module = llvm.parse_assembly(place(text, self.target))
-        self._final_module.name = name
-        self._final_module.verify()
+        self._parse(place(text, self.target))
         passes = llvm.create_new_module_pass_manager()
         passes.add_sroa_pass()
         passes.run(self._final_module, self._codegen._pass_builder())
+
+    def _parse(self, text: str) -> None:
+        """Let a text be the final module."""
+        name = self._final_module.name
+        self._final_module = llvm.parse_assembly(text)
+        self._final_module.name = name
+        self._final_module.verify()
 
     def code_range(self, symbol: str) -> tuple[int, int]:
         """Addresses of the machine code that holds a function: begin, and the first byte behind it."""

@@ -25,7 +25,7 @@ one fuel count. Where it runs out, `@clp.refill` looks at the word, and sets the
         probes, and the branch predictor meets no other ends in between.
     loop whose turns are few, as the bound shows (remainders of unrolling): no probe; its cost is in its parent's turn.
     loop that does not count: looks at each turn. What that takes is a guess, and a count of its own costs more than a
-        look does.
+        look does. Where turns are short, four of them are one (batch_unroll.py).
     loop whose turns all come by such a look of a loop within it: nothing.
     every other loop: fuel is taken off at the beginning of each turn, and a branch.
     function that has loops or may call itself: looks when it is entered, by a load and a branch.
