@@ -4,6 +4,14 @@
 
 #include "blk_file.h"
 
+#ifndef CL_BLK_CLOSE_MS
+#define CL_BLK_CLOSE_MS 30000 /* how long closing waits for the next completion */
+#endif
+
+/* What the kernel refuses for want of memory goes once more after a pause, of 1, 2, 4... ms, 12 s in all. */
+#define CL_BLK_REFUSED_MOST 200
+#define CL_BLK_PAUSE_MOST_MS 64
+
 /* Constant after opening, but for what says otherwise. */
 struct cl_blk_file {
     struct cl_blk blk;

@@ -22,7 +22,8 @@
  *
  * Does not deal with: files that shrink while open (what was there is then an error), disks that answer flushes before they have
  * stored anything, NVMe passthrough, polled I/O (IOPOLL).
- * Tests: tests/drivers/test_blk_file.py, c/blk_stress.c, and the common suite. */
+ * Tests: tests/drivers/test_blk_file.py, c/blk_stress.c, the engines on a kernel that is not one (c/blk_uring_fake.c, c/blk_threads_fake.c), and
+ * the common suite. */
 #ifndef CORELANE_DRIVERS_BLK_FILE_H
 #define CORELANE_DRIVERS_BLK_FILE_H
 

@@ -1,7 +1,9 @@
 /* The engine of the file device (blk_file.h) for systems without io_uring: worker threads that make plain system calls.
  *
  * A queue has one list of requests to do, under its lock, and one of requests done, which workers push to without it. A submit wakes
- * as many workers as it has brought requests; poll takes the whole done list by one exchange. */
+ * as many workers as it has brought requests; poll takes the whole done list by one exchange.
+ *
+ * A worker that the kernel keeps in a call cannot be ended: closing then leaves all as it is, since the call may still write. */
 #include "blk_engine.h"
 
 #include <poll.h>
@@ -20,10 +22,12 @@
 
 struct queue {
     struct cl_blk_file *file;
-    pthread_mutex_t lock; /* of the list to do, and of `ending` */
-    pthread_cond_t work;
+    pthread_mutex_t lock; /* of the list to do, `ending`, `working` and `served` */
+    pthread_cond_t work, ended;
     struct cl_blk_req *first, *last;
     bool ending;
+    uint32_t working; /* workers that have not left */
+    uint64_t served;  /* requests, by all workers */
     pthread_t *threads;
     uint32_t n_threads;
 
@@ -75,25 +79,41 @@ static ssize_t move(struct queue *q, const struct cl_blk_req *r, uint32_t done)
                                      : pwritev2(q->file->fd, &iov, 1, at, dsync ? RWF_DSYNC : 0);
     if (n < 0 && (errno == EOPNOTSUPP || errno == ENOSYS) && dsync) {
         cl_store_relaxed(&q->file->no_dsync, 1);
+        return -EINTR;
+    }
+    return n < 0 ? -errno : n;
+}
+
+/* One call, and what follows from it: bytes by which the request has come further; 0: it goes once more; -errno. `refused`: how often
+ * the kernel was short of memory since a byte was done. */
+static ssize_t move_on(struct queue *q, const struct cl_blk_req *r, uint32_t done, unsigned *refused)
+{
+    ssize_t n = move(q, r, done);
+    if (n == -EAGAIN && (*refused)++ < CL_BLK_REFUSED_MOST) {
+        unsigned doublings = cl_min(*refused - 1, 16u);
+        nanosleep(&(struct timespec){.tv_nsec = cl_min(1u << doublings, CL_BLK_PAUSE_MOST_MS) * 1000000l}, NULL);
         return 0;
     }
-    return n < 0 ? (errno == EINTR || errno == EAGAIN ? 0 : -errno) : n == 0 ? -EIO : n;
+    if (n < 0)
+        return n == -EINTR ? 0 : n;
+    *refused = 0;
+    if (done + (uint32_t)n < r->bytes)
+        n &= ~(ssize_t)(q->file->blk.block_bytes - 1); /* direct I/O goes on at a block */
+    return n ? n : -EIO;                               /* the file has shrunk */
 }
 
 static int serve(struct queue *q, const struct cl_blk_req *r)
 {
     if (r->op == CL_BLK_FLUSH)
         return sync_data(q);
-    uint32_t unit = q->file->blk.block_bytes - 1;
+    unsigned refused = 0;
     for (uint32_t done = 0; done < r->bytes;) {
-        ssize_t n = move(q, r, done);
+        ssize_t n = move_on(q, r, done, &refused);
         if (n < 0)
             return (int)n;
         done += (uint32_t)n;
-        if (done < r->bytes) {
-            done &= ~unit; /* direct I/O goes on at a block */
+        if (done < r->bytes)
             __atomic_fetch_add(&q->continued, 1, __ATOMIC_RELAXED);
-        }
     }
     return r->flags & CL_BLK_DURABLE && cl_load_relaxed(&q->file->no_dsync) ? sync_data(q) : 0;
 }
@@ -116,7 +136,12 @@ static void *work(void *arg)
         r->result = serve(q, r);
         push_done(q, r);
         pthread_mutex_lock(&q->lock);
+        q->served++;
+        if (q->ending)
+            pthread_cond_signal(&q->ended);
     }
+    q->working--;
+    pthread_cond_signal(&q->ended);
     pthread_mutex_unlock(&q->lock);
     return NULL;
 }
@@ -219,21 +244,48 @@ static void threads_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stat
     out->continued += cl_load_relaxed(&q->continued);
 }
 
-/* What is to do is done first. */
+static struct timespec close_deadline(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += CL_BLK_CLOSE_MS / 1000;
+    t.tv_nsec += CL_BLK_CLOSE_MS % 1000 * 1000000l;
+    return t.tv_nsec < 1000000000 ? t : (struct timespec){t.tv_sec + 1, t.tv_nsec - 1000000000};
+}
+
+/* Whether all workers have left. What is to do is done first. */
+static bool workers_end(struct queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    q->ending = true;
+    pthread_cond_broadcast(&q->work);
+    struct timespec deadline = close_deadline();
+    uint64_t served = q->served;
+    while (q->working) {
+        int rc = pthread_cond_timedwait(&q->ended, &q->lock, &deadline);
+        if (q->served != served)
+            deadline = close_deadline();
+        else if (rc == ETIMEDOUT)
+            break;
+        served = q->served;
+    }
+    bool ended = !q->working;
+    pthread_mutex_unlock(&q->lock);
+    return ended;
+}
+
+/* Their workers have left. */
 static void queues_delete(struct queue *queues, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
         struct queue *q = &queues[i];
-        pthread_mutex_lock(&q->lock);
-        q->ending = true;
-        pthread_cond_broadcast(&q->work);
-        pthread_mutex_unlock(&q->lock);
         for (unsigned t = 0; t < q->n_threads; t++)
             pthread_join(q->threads[t], NULL);
         free(q->threads);
         if (q->event_fd >= 0)
             close(q->event_fd);
         pthread_cond_destroy(&q->work);
+        pthread_cond_destroy(&q->ended);
         pthread_mutex_destroy(&q->lock);
     }
     free(queues);
@@ -242,7 +294,11 @@ static void queues_delete(struct queue *queues, unsigned n)
 static int threads_close(struct cl_blk *blk)
 {
     struct cl_blk_file *f = (struct cl_blk_file *)blk;
-    queues_delete(f->engine, blk->n_queues);
+    struct queue *queues = f->engine;
+    for (unsigned i = 0; i < blk->n_queues; i++)
+        if (!workers_end(&queues[i]))
+            return -EBUSY;
+    queues_delete(queues, blk->n_queues);
     cl_blk_file_delete(f);
     return 0;
 }
@@ -268,8 +324,11 @@ static int start_workers(struct queue *q, uint32_t n)
     q->threads = calloc(n, sizeof(*q->threads));
     if (!q->threads)
         rc = -ENOMEM;
+    pthread_mutex_lock(&q->lock); /* of `working`: a worker may be there before it is counted */
     for (; !rc && q->n_threads < n; q->n_threads += !rc)
         rc = -pthread_create(&q->threads[q->n_threads], NULL, work, q);
+    q->working = q->n_threads;
+    pthread_mutex_unlock(&q->lock);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc;
 }
@@ -281,16 +340,23 @@ int cl_blk_threads_start(struct cl_blk_file *f, const struct cl_blk_file_config 
     if (!queues)
         return cl_blk_file_refuse(err, -ENOMEM, "out of memory");
     memset(queues, 0, n * sizeof(*queues));
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     for (unsigned i = 0; i < n; i++) {
         queues[i].file = f;
         queues[i].event_fd = -1;
         pthread_mutex_init(&queues[i].lock, NULL);
         pthread_cond_init(&queues[i].work, NULL);
+        pthread_cond_init(&queues[i].ended, &monotonic);
     }
+    pthread_condattr_destroy(&monotonic);
     for (unsigned i = 0; i < n; i++) {
         queues[i].event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         int rc = queues[i].event_fd < 0 ? -errno : start_workers(&queues[i], config->threads ? config->threads : 4);
         if (rc) {
+            for (unsigned q = 0; q < n; q++)
+                workers_end(&queues[q]); /* they have nothing to do, so they leave */
             queues_delete(queues, n);
             return cl_blk_file_refuse(err, rc, "cannot start worker threads: %s", strerror(-rc));
         }

@@ -11,10 +11,6 @@
 #define WORD_TAG 2ull  /* instead of a request: the wait for a word (wait_word) */
 #define PAUSE_TAG 4ull /* instead of a request: a timeout (push_on) */
 
-/* What the kernel refuses for want of memory goes once more after a pause, of 1, 2, 4... ms, 12 s in all. */
-#define REFUSED_MOST 200
-#define PAUSE_MOST_MS 64
-
 #ifndef RWF_DSYNC
 #define RWF_DSYNC 2
 #endif
@@ -244,7 +240,7 @@ static bool request_ended(struct cl_blk_file *f, struct cl_uring_ring *r, struct
         r->pause_ms = 0;
         return true;
     }
-    if (error && error != -EINTR && (error != -EAGAIN || s->refused == REFUSED_MOST)) {
+    if (error && error != -EINTR && (error != -EAGAIN || s->refused == CL_BLK_REFUSED_MOST)) {
         req->result = error;
         return true;
     }
@@ -279,7 +275,7 @@ static bool take_cqe(struct cl_blk_file *f, struct cl_uring_ring *r, const struc
  * there is room for this one. */
 static void fill_pause(struct cl_uring_ring *r)
 {
-    r->pause_ms = r->pause_ms ? cl_min(2 * r->pause_ms, PAUSE_MOST_MS) : 1;
+    r->pause_ms = r->pause_ms ? cl_min(2 * r->pause_ms, CL_BLK_PAUSE_MOST_MS) : 1;
     struct __kernel_timespec t = {.tv_nsec = r->pause_ms * 1000000ll};
     struct io_uring_sqe *e = next_sqe(r);
     e->opcode = IORING_OP_TIMEOUT;

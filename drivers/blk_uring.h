@@ -19,9 +19,6 @@
 #include <unistd.h>
 
 #define CL_URING_REGIONS 16 /* of registered memory, a queue */
-#ifndef CL_URING_CLOSE_MS
-#define CL_URING_CLOSE_MS 30000 /* how long closing waits for the next completion */
-#endif
 
 struct cl_uring_ring {
     int fd;

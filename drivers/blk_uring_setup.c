@@ -88,7 +88,7 @@ static bool drain(struct cl_blk *blk, unsigned queue)
 {
     const struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
     struct cl_blk_req *done[64];
-    for (uint64_t last_ms = now_ms(); r->in_flight && now_ms() - last_ms < CL_URING_CLOSE_MS;) {
+    for (uint64_t last_ms = now_ms(); r->in_flight && now_ms() - last_ms < CL_BLK_CLOSE_MS;) {
         if (blk->ops->poll(blk, queue, done, 64))
             last_ms = now_ms();
         else if (blk->ops->wait(blk, queue, LOOK_NS))

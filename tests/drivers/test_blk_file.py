@@ -308,3 +308,7 @@ def test_a_word_and_a_request_each_end_the_wait(path, c_program, seed):
 
 def test_a_ring_outlives_what_the_kernel_refuses_or_does_not_give_back(c_program):
     assert c_program("tests/drivers/c/blk_uring_fake.c", sources=[])() == "ok\n"
+
+
+def test_worker_threads_answer_what_the_kernel_answers_and_leave_what_it_keeps(c_program):
+    assert c_program("tests/drivers/c/blk_threads_fake.c", sources=["drivers/blk.c"])() == "ok\n"

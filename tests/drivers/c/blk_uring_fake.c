@@ -9,15 +9,15 @@
 
 long fake_syscall(long number, ...);
 #define syscall fake_syscall
-#define CL_URING_CLOSE_MS 100
+#define CL_BLK_CLOSE_MS close_ms
+static unsigned close_ms = 60000;
 #include "drivers/blk_uring.c"
 #include "drivers/blk_uring_setup.c"
 
+#include "tests/drivers/c/blk_file_fake.h"
 #include "tests/support/c/check.h"
 
 #define ENTRIES 16
-#define DEPTH 8
-#define BLOCK 4096
 
 /* The kernel's side. */
 static uint32_t sq_head, sq_tail, sq_flags, cq_head, cq_tail, cq_flags;
@@ -30,8 +30,8 @@ static unsigned attempts;   /* entries of requests */
 static unsigned stalled;    /* calls to enter for which nothing is done */
 static int enter_fails;     /* errno of each call that waits */
 static int sync_result;     /* of each fdatasync that is linked to a write */
+static unsigned shorter;    /* bytes that each write falls short by */
 static unsigned longest_ms; /* timeout */
-static unsigned files_deleted;
 
 static void complete(uint64_t user_data, int res)
 {
@@ -50,7 +50,7 @@ static void serve(const struct io_uring_sqe *e)
     attempts++;
     bool refused = refusals > 0;
     refusals -= refused;
-    int result = e->user_data & SYNC_TAG ? sync_result : (int)e->len;
+    int result = e->user_data & SYNC_TAG ? sync_result : (int)(e->len - shorter);
     complete(e->user_data, refused ? -EAGAIN : result);
 }
 
@@ -91,34 +91,15 @@ long fake_syscall(long number, ...)
     return 0;
 }
 
-/* Of blk_file.c. */
-void cl_blk_file_delete(struct cl_blk_file *f)
-{
-    files_deleted++;
-    free(f);
-}
-
-void cl_blk_file_remark(struct cl_blk_file *f, const char *what)
-{
-    (void)f;
-    (void)what;
-}
-
-int cl_blk_file_refuse(char *err, int error, const char *format, ...)
-{
-    (void)err;
-    (void)format;
-    return error;
-}
-
 static struct cl_blk *device(void)
 {
-    struct cl_blk_file *f = calloc(1, sizeof *f);
+    struct cl_blk_file *f = file_new();
     struct cl_uring *u = calloc(1, sizeof *u);
     u->rings = aligned_alloc(CL_CACHELINE, sizeof *u->rings);
     sq_head = sq_tail = sq_flags = cq_head = cq_tail = cq_flags = 0;
-    n_taken = refusals = timeouts = attempts = stalled = longest_ms = files_deleted = 0;
+    n_taken = refusals = timeouts = attempts = stalled = longest_ms = 0;
     enter_fails = sync_result = 0;
+    shorter = 0;
     u->rings[0] = (struct cl_uring_ring){.fd = -1,
                                          .event_fd = -1,
                                          .sq_mask = ENTRIES - 1,
@@ -132,12 +113,7 @@ static struct cl_blk *device(void)
                                          .sqes = sqes,
                                          .cqes = cqes};
     f->engine = u;
-    f->blk = (struct cl_blk){.ops = &cl_uring_ops,
-                             .n_queues = 1,
-                             .depth = DEPTH,
-                             .bytes = 64 * BLOCK,
-                             .block_bytes = BLOCK,
-                             .atomic_bytes = 512};
+    f->blk.ops = &cl_uring_ops;
     return &f->blk;
 }
 
@@ -176,7 +152,7 @@ static void refused_for_a_while(unsigned times)
     submit(blk, 1);
     CHECK(collect(blk, 1) == 1 && reqs[0].result == 0, "done after %u refusals", times);
     CHECK(attempts == times + 1 && timeouts == times, "%u tries, %u pauses", attempts, timeouts);
-    CHECK(times < 10 || longest_ms == PAUSE_MOST_MS, "the longest pause has %u ms", longest_ms);
+    CHECK(times < 10 || longest_ms == CL_BLK_PAUSE_MOST_MS, "the longest pause has %u ms", longest_ms);
     CHECK(cl_uring_close(blk) == 0 && files_deleted == 1, "closed");
 }
 
@@ -189,8 +165,8 @@ static void refused_for_good(void)
     CHECK(collect(blk, DEPTH) == DEPTH, "all are answered");
     for (unsigned i = 0; i < DEPTH; i++)
         CHECK(reqs[i].result == -EAGAIN, "the answer is %d", reqs[i].result);
-    CHECK(attempts == DEPTH * (REFUSED_MOST + 1) && timeouts == REFUSED_MOST, "%u tries, %u pauses", attempts,
-          timeouts);
+    CHECK(attempts == DEPTH * (CL_BLK_REFUSED_MOST + 1) && timeouts == CL_BLK_REFUSED_MOST, "%u tries, %u pauses",
+          attempts, timeouts);
     CHECK(!blk->ops->ready(blk, 0), "nothing is done that poll would not have");
     refusals = 0;
     submit(blk, DEPTH);
@@ -230,9 +206,11 @@ static void closed_while_stalled(int error)
     stalled = UINT32_MAX;
     submit(blk, DEPTH);
     enter_fails = error;
+    close_ms = 100;
     CHECK(cl_uring_close(blk) == -EBUSY && files_deleted == 0, "given up");
     const struct cl_uring_ring *r = cl_uring_ring_of(blk, 0);
     CHECK(r->in_flight == DEPTH && reqs[0].result == 1, "what is in flight is left alone");
+    close_ms = 60000;
     stalled = 0;
     enter_fails = 0;
     fake_syscall(__NR_io_uring_enter, -1, 0u, 0u); /* the disk wakes up */
@@ -253,6 +231,17 @@ static void linked_sync(int result)
     CHECK(cl_uring_close(blk) == 0, "closed");
 }
 
+/* Less than a block is no progress: it would never end. */
+static void short_by_less_than_a_block(void)
+{
+    struct cl_blk *blk = device();
+    shorter = 512;
+    submit(blk, 1);
+    CHECK(collect(blk, 1) == 1 && attempts == 1, "done in %u entries", attempts);
+    CHECK(reqs[0].result == -EIO, "the answer is %d", reqs[0].result);
+    CHECK(cl_uring_close(blk) == 0, "closed");
+}
+
 int main(void)
 {
     bufs = aligned_alloc(BLOCK, DEPTH * BLOCK);
@@ -268,6 +257,7 @@ int main(void)
     closed_while_stalled(EBADF);
     linked_sync(0);
     linked_sync(-EIO);
+    short_by_less_than_a_block();
     free(bufs);
     printf("ok\n");
     return 0;
