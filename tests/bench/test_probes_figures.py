@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from corelane.bench import probes
@@ -12,15 +14,46 @@ from corelane.runtime.errors import CorelaneError
 
 def test_a_kernel_that_is_faster_with_probes_counts_as_even_and_the_mean_without_it_stands_beside() -> None:
     session = Session("probes", seconds=0.1)
-    ratios = {"matmul": 1.04, "sieve": 0.07, "hash": 1.0}
-    rows = [{"name": name, "probed_over_plain": ratio, "gap_p99_us": 1.0} for name, ratio in ratios.items()]
+    ratios = {"matmul": (1.04, 1.01), "sieve": (0.07, 0.98), "hash": (1.0, 1.02)}
+    rows = [
+        {"name": name, "probed_over_plain": a - 0.005, "first_rounds": a, "control": b, "gap_p99_us": 1.0}
+        for name, (a, b) in ratios.items()
+    ]
     probes._figures(session, rows)
-    figure = session.figures["probes.overhead_geomean"]
+    figure, worst = session.figures["probes.overhead_geomean"], session.figures["probes.overhead_worst"]
     assert figure["value"] == pytest.approx(1.04 ** (1 / 3) - 1)
-    assert figure["beside"] == {"without sieve": pytest.approx(1.04**0.5 - 1)}
-    assert session.figures["probes.overhead_worst"]["value"] == pytest.approx(0.04)
+    again = pytest.approx((1.01 * 1.02) ** (1 / 3) - 1)
+    assert figure["beside"] == {"without sieve": pytest.approx(1.04**0.5 - 1), "plain code compiled again": again}
+    assert worst["value"] == pytest.approx(0.035), "of all rounds"
+    assert worst["beside"] == {"plain code compiled again": pytest.approx(0.02)}
     probes._figures(session, rows[:1])
-    assert "beside" not in session.figures["probes.overhead_geomean"]
+    assert list(session.figures["probes.overhead_geomean"]["beside"]) == ["plain code compiled again"]
+
+
+class Runs(probes.Measured):
+    """Whose arms take what a list says, for as many rounds as it is asked for."""
+
+    def __init__(self, name: str, ratios: list[float]) -> None:
+        self.ratios, self.asked = iter(ratios), 0
+        took = {("plain", (0, False)): [1000], (probes.BATCH, (0, False)): [int(1000 * next(self.ratios))]}
+        super().__init__(name, {}, took, 1.0, {})
+
+    def more(self, seconds: float) -> None:
+        self.asked += 1
+        time.sleep(min(seconds, 0.001))
+        for _ in range(2):
+            self.took["plain", (0, False)].append(1000)
+            self.took[probes.BATCH, (0, False)].append(int(1000 * next(self.ratios)))
+
+
+def test_the_rest_of_the_time_goes_to_the_dearest_with_all_rounds_counted() -> None:
+    """A kernel whose first rounds were chance is left once more rounds say so; one that is dear is looked at on."""
+    chance, dear, cheap = Runs("a", [1.2, *[1.0] * 10_000]), Runs("b", [1.05] * 10_000), Runs("c", [1.01] * 10_000)
+    probes._look_closer([chance, dear, cheap], 0.2)
+    assert chance.asked == 1
+    assert dear.asked >= 1
+    assert cheap.asked == 0
+    assert (chance.over_plain(probes.BATCH).median, chance.first) == (1.0, 1.2)
 
 
 def test_kernels_are_chosen_by_name() -> None:
