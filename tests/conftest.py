@@ -44,6 +44,7 @@ def c_program() -> Callable[..., Callable[..., str]]:
     nothing is linked that starts threads, is skipped under TSan, which has nothing to find in it.
     """
     builder = CBuild()
+    made: dict[str, Path] = {}  # looking whether hundreds of objects are still of today takes longer than most programs
 
     def make(
         source: str,
@@ -53,7 +54,10 @@ def c_program() -> Callable[..., Callable[..., str]]:
     ) -> Callable[..., str]:
         if one_thread and builder.variant == "tsan":
             pytest.skip(ONE_THREAD)
-        binary = builder.build(source, sources, cflags)
+        asked = repr((source, sources, cflags))
+        if asked not in made:
+            made[asked] = builder.build(source, sources, cflags)
+        binary = made[asked]
         if builder.variant == "tsan" and not builder.starts_threads(binary):
             pytest.skip(ONE_THREAD)
         return builder.runner(binary, one_thread)

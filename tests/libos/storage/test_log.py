@@ -16,7 +16,7 @@ C = "tests/libos/storage/c"
 @pytest.mark.parametrize("kib", [512, 4096])
 def test_against_a_model_with_power_cuts(c_program: Program, seed: int, kib: int, in_flight: int) -> None:
     steps = 5_000 if SANITIZED else 30_000
-    out = c_program(f"{C}/log_model.c")(seed, steps, kib << 10, in_flight)
+    out = c_program(f"{C}/log_model.c", one_thread=True)(seed, steps, kib << 10, in_flight)
     assert out.endswith("ok\n")
 
 
@@ -36,12 +36,7 @@ def test_waiting_costs_no_core(c_program: Program, seed: int, scenario: str, kth
 @pytest.mark.parametrize("in_flight", [1, 4])
 def test_every_sector_wise_cut(c_program: Program, seed: int, in_flight: int) -> None:
     appends = 60 if SANITIZED else 300  # 1 000 in corelane bench log
-    assert c_program(f"{C}/log_cuts.c")(seed, appends, in_flight).endswith("ok\n")
-
-
-def not_under_tsan() -> None:
-    if os.environ.get("CORELANE_SANITIZE") == "tsan":
-        pytest.skip("one thread tries everything: slow under TSan, and nothing that could race; ASan runs it")
+    assert c_program(f"{C}/log_cuts.c", one_thread=True)(seed, appends, in_flight).endswith("ok\n")
 
 
 @pytest.mark.parametrize(
@@ -50,8 +45,7 @@ def not_under_tsan() -> None:
     ids=["of few segments", "of many", "in huge pages", "larger segments", "flushes of several segments"],
 )
 def test_reading_ahead(c_program: Program, seed: int, ring_kib: int, flush_kib: int) -> None:
-    not_under_tsan()
-    assert c_program(f"{C}/log_stream.c")(seed, ring_kib, flush_kib).endswith("ok\n")
+    assert c_program(f"{C}/log_stream.c", one_thread=True)(seed, ring_kib, flush_kib).endswith("ok\n")
 
 
 @pytest.mark.parametrize(
@@ -68,32 +62,30 @@ def test_reading_ahead(c_program: Program, seed: int, ring_kib: int, flush_kib: 
     ],
 )
 def test_what_is_not_as_it_was_left(c_program: Program, seed: int, what: str) -> None:
-    not_under_tsan()
     stride = 11 if SANITIZED else 1
-    assert c_program(f"{C}/log_rot.c")(seed, what, stride).endswith("ok\n")
+    assert c_program(f"{C}/log_rot.c", one_thread=True)(seed, what, stride).endswith("ok\n")
 
 
 @pytest.mark.parametrize("limit", ["full", "votes", "no_space", "reserve", "ranges", "freed", "snapshots", "behind"])
 def test_at_its_limits(c_program: Program, seed: int, limit: str) -> None:
-    assert c_program(f"{C}/log_limits.c")(seed, limit).endswith("ok\n")
+    assert c_program(f"{C}/log_limits.c", one_thread=True)(seed, limit).endswith("ok\n")
 
 
 @pytest.mark.parametrize("state", ["forged", "cut", "zeros", "grown", "read", "stale"])
 def test_opened_again_or_read_in_a_rare_state(c_program: Program, seed: int, state: str) -> None:
-    assert c_program(f"{C}/log_again.c")(seed, state) == "ok\n"
+    assert c_program(f"{C}/log_again.c", one_thread=True)(seed, state) == "ok\n"
 
 
 def test_what_was_acknowledged_is_confirmed(c_program: Program, seed: int) -> None:
-    assert c_program(f"{C}/log_confirm.c")(seed) == "ok\n"
+    assert c_program(f"{C}/log_confirm.c", one_thread=True)(seed) == "ok\n"
 
 
 def test_an_area_that_grows(c_program: Program, seed: int) -> None:
-    not_under_tsan()
-    assert c_program(f"{C}/log_grow.c")(seed).endswith("ok\n")
+    assert c_program(f"{C}/log_grow.c", one_thread=True)(seed).endswith("ok\n")
 
 
 def test_fuzz_with_own_mutator(c_program: Program, seed: int) -> None:
-    assert c_program(f"{C}/fuzz_log.c")(seed, 1_000 if SANITIZED else 10_000) == "ok\n"
+    assert c_program(f"{C}/fuzz_log.c", one_thread=True)(seed, 1_000 if SANITIZED else 10_000) == "ok\n"
 
 
 def test_fuzz_with_libfuzzer(c_fuzzer: Program, seed: int) -> None:

@@ -70,18 +70,27 @@ def setup_py() -> ModuleType:
     return module
 
 
-@functools.cache
-def _symbols(path: Path, mtime_ns: int) -> tuple[frozenset[str], frozenset[str]]:
-    """Names of other files that an object uses, and names that it has for them."""
-    listing = subprocess.run(["nm", "-P", "-g", str(path)], capture_output=True, text=True, check=True).stdout
-    kinds = [line.split()[:2] for line in listing.splitlines()]
-    used = frozenset(name for name, kind in kinds if kind in "Uvw")
-    return used, frozenset(name for name, _ in kinds) - used
+_seen: dict[tuple[Path, int], tuple[frozenset[str], frozenset[str]]] = {}  # a file as of a time, and its symbols
 
 
-def symbols(path: Path) -> tuple[frozenset[str], frozenset[str]]:
-    """As _symbols, of the file as it is now."""
-    return _symbols(path, path.stat().st_mtime_ns)
+def symbols(paths: Sequence[Path]) -> list[tuple[frozenset[str], frozenset[str]]]:
+    """Of each object as it is now: names of other files that it uses, and names that it has for them.
+
+    One process for all: there are hundreds.
+    """
+    keys = [(path, path.stat().st_mtime_ns) for path in paths]
+    kinds: dict[Path, dict[str, str]] = {path: {} for path, time_ns in keys if (path, time_ns) not in _seen}
+    if kinds:
+        command = ["nm", "-A", "-P", "-g", *map(str, kinds)]
+        for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
+            path, _, rest = line.rpartition(": ")
+            name, kind = rest.split()[:2]
+            kinds[Path(path)][name] = kind
+    for key in keys:
+        if key not in _seen:
+            used = frozenset(name for name, kind in kinds[key[0]].items() if kind in "Uvw")
+            _seen[key] = used, frozenset(kinds[key[0]]) - used
+    return [_seen[key] for key in keys]
 
 
 @functools.cache
@@ -147,12 +156,13 @@ class CBuild:
         whole = setup_py().c_sources()
         plain = self if self.variant == "plain" else CBuild("plain")
         with contextlib.nullcontext() if plain is self else plain._locked():
-            home = {name: s for s, o in zip(whole, plain._library(whole), strict=True) for name in symbols(o)[1]}
-        own = {name for o in objects for name in symbols(o)[1]}  # a test may have the library's source in its own
+            has = [has for _, has in symbols(plain._library(whole))]
+        home = {name: source for source, names in zip(whole, has, strict=True) for name in names}
+        own = {name for _, has in symbols(objects) for name in has}  # a test may have the library's source in its own
         found: dict[Path, Path] = {}
         fresh = list(objects)
         while fresh:
-            names = {name for o in fresh for name in symbols(o)[0]} & home.keys() - own
+            names = {name for used, _ in symbols(fresh) for name in used} & home.keys() - own
             sources = sorted({home[name] for name in names} - found.keys())
             fresh = self._library(sources)
             found.update(zip(sources, fresh, strict=True))
@@ -212,7 +222,7 @@ class CBuild:
 
     def starts_threads(self, binary: Path) -> bool:
         """Whether anything that was linked into a program does."""
-        return any(name.partition("@")[0] == "pthread_create" for name in symbols(binary)[0])
+        return any(name.partition("@")[0] == "pthread_create" for name in symbols([binary])[0][0])
 
     def runner(self, binary: Path, one_thread: bool = False) -> Callable[..., str]:
         """A function that runs `binary`: `run(*args, timeout_s=60, env={}) -> what it printed`.

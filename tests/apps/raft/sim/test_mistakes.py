@@ -18,7 +18,7 @@ from cltest.cbuild import ROOT, setup_py
 
 @dataclass(frozen=True)
 class Mistake:
-    """old becomes new in file. seeds: that find it at the latest. shows: how (a regular expression).
+    """old becomes new in file, and so does each pair of `also`. seeds: that find it at the latest. shows: a regex.
 
     scenario: it finds it, too, without any seed. mode: 0 for the bare core, 1 for the real node, 2 with the store.
     outcomes: nobody looks into disks at promises.
@@ -33,6 +33,7 @@ class Mistake:
     mode: int = 0
     outcomes: bool = False
     scenario: str = ""
+    also: tuple[tuple[str, str], ...] = ()
 
 
 ANY = (
@@ -82,6 +83,15 @@ MISTAKES = {
         "if (!r->ticks)",
         300,
         "became durable",
+    ),
+    # Either alone costs time (elections.c finds the first), and the group gets over it. Nothing but slow.c shows both.
+    "neither waits for votes that take long to be written nor takes them when they come late": Mistake(
+        "apps/raft/election.c",
+        "    ticks = cl_max(ticks, 2 *",
+        "    return ticks;\n    ticks = cl_max(ticks, 2 *",
+        300,
+        "all disks are slow",
+        also=(("            return late_vote(r);", "            return m->from ? 1 : late_vote(r);"),),
     ),
     "promises a vote before it is durable": Mistake(
         "apps/raft/follow.c",
@@ -278,8 +288,9 @@ MISTAKES = {
 def mutated(tmp: Path, mistake: Mistake) -> Path:
     """A copy of the source with the mistake in it, that compiles anywhere."""
     text = (ROOT / mistake.file).read_text()
-    assert text.count(mistake.old) == 1, f"{mistake.file} has {text.count(mistake.old)} times {mistake.old!r}"
-    text = text.replace(mistake.old, mistake.new)
+    for old, new in ((mistake.old, mistake.new), *mistake.also):
+        assert text.count(old) == 1, f"{mistake.file} has {text.count(old)} times {old!r}"
+        text = text.replace(old, new)
     text = re.sub(r'#include "(?!\.\.)([^"]+)"', rf'#include "{Path(mistake.file).parent}/\1"', text)
     text = re.sub(r'#include "\.\./\.\./([^"]+)"', r'#include "\1"', text)
     out = tmp / Path(mistake.file).name
