@@ -51,6 +51,7 @@ from .raft_arms import (
     SNAPSHOT_ENTRIES,
     SWITCHED,
     TMPFS,
+    TO_ALL,
     UDP,
     VALUE_BYTES,
     WHOLE_S,
@@ -156,6 +157,8 @@ def ours(session: Session, stack: contextlib.ExitStack, disk: Path | None) -> It
             yield arm_name(system, clients), partial(ours_slot, cores, folder, clients, managed=system != DISK)
     if disk:
         yield arm_name(MOVED, 1), partial(ours_slot, cores, disk / "ours", 1)
+        put = partial(ours_slot, cores, disk / "ours", CLIENTS[-1], managed=False, replicate="all")
+        yield arm_name(TO_ALL, CLIENTS[-1]), put
         for system, entries in SNAPSHOT_ENTRIES.items():
             folder = disk / f"snapshots-{entries}"  # of their own: a node that keeps fewer entries cannot start on more
             folder.mkdir(exist_ok=True)

@@ -32,6 +32,7 @@ BOUND = "three bare writers, one core"
 RELAYS = "three bare relays, one core"
 SWITCHED = "three relays on the switch"
 MOVED, ONE_CORE, UDP = "disk, cores moved", "libraft, one core", "disk, kernel's sockets"
+TO_ALL = "disk, sent to all"
 # While 64 clients put: a snapshot each 16 384 entries, some seven a second, and none.
 OFTEN, NEVER = "disk, snapshots often", "disk, no snapshots"
 SNAPSHOT_ENTRIES = {OFTEN: 1 << 14, NEVER: 1 << 20}
@@ -71,10 +72,11 @@ def group_up(
     snapshot_entries: int = 0,
     relays: bool = False,
     election_ms: int = ELECTION_MS,
+    replicate: str | None = None,
 ) -> Iterator[tuple[Group, Loadgen]]:
     """Nodes started anew, on the logs that they have left if there are any, that answer puts. clients 0: open loop.
 
-    managed, snapshot_entries, relays: see Group.
+    managed, snapshot_entries, relays, replicate: see Group.
     """
     generator = Loadgen(
         Traffic(keys=KEYS, key_bytes=KEY_BYTES, value_bytes=VALUE_BYTES, get_fraction=0.0, preload=False),
@@ -88,7 +90,13 @@ def group_up(
     with (
         contextlib.closing(generator),
         Group(
-            cores, uplinks=uplinks, logs=folder, managed=managed, snapshot_entries=snapshot_entries, relays=relays
+            cores,
+            uplinks=uplinks,
+            logs=folder,
+            managed=managed,
+            snapshot_entries=snapshot_entries,
+            relays=relays,
+            replicate=replicate,
         ) as group,
     ):
         group.start_all(election_ms=election_ms, prefer=1, watch_us=WATCH_US)
@@ -115,9 +123,18 @@ def ours_slot(
     managed: bool = True,
     snapshot_entries: int = 0,
     relays: bool = False,
+    replicate: str | None = None,
 ) -> Slot:
     """Of a group of its own: `group_up`."""
-    up = group_up(cores, folder, clients, managed=managed, snapshot_entries=snapshot_entries, relays=relays)
+    up = group_up(
+        cores,
+        folder,
+        clients,
+        managed=managed,
+        snapshot_entries=snapshot_entries,
+        relays=relays,
+        replicate=replicate,
+    )
     with up as (group, generator):
         slot = put_for(generator, seconds, 0.1 + 0.1 * seconds)
         extra = {**(slot.extra or {}), "leader_at_end": group.leader()}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..drivers.blk import Blk
 from ..drivers.blk_file import FileBlk, create
+from ..drivers.loadgen import Loadgen
 from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
 from .baseline.peers import Libraft
@@ -21,6 +22,7 @@ from .raft_arms import (
     KEY_BYTES,
     LIBRAFT,
     ONE_CORE,
+    TO_ALL,
     VALUE_BYTES,
     WHOLE_S,
     Arm,
@@ -58,11 +60,21 @@ def lone_puts(session: Session, disk: Path, libraft: Libraft | None) -> Turns[Sl
             for name, cpus in {LIBRAFT: cores, ONE_CORE: cores[1:]}.items():
                 put = stack.enter_context(libraft.running(1, KEY_BYTES + VALUE_BYTES, cpus))
                 others[arm_name(name, 1)] = partial(libraft_turn, put, TURN_WARM_S)
+        beside = disk / "to-all"
+        beside.mkdir()
+        up = group_up(cores, beside, 1, managed=False, election_ms=TURNS_ELECTION_MS, replicate="all")
+        _, generator = stack.enter_context(up)
+        others[arm_name(TO_ALL, 1)] = partial(put_turn, generator)
         up = group_up(cores, folder, 1, managed=False, election_ms=TURNS_ELECTION_MS)
         _, generator = stack.enter_context(up)
-        ours = partial(put_for, generator, turn_s, TURN_WARM_S)
+        ours = partial(put_turn, generator, turn_s)
         turns = take_turns(ours, {name: partial(arm, turn_s) for name, arm in others.items()}, rounds, before)
     return turns.better(FLOOR, tuple(FLOORS))
+
+
+def put_turn(generator: Loadgen, seconds: float) -> Slot:
+    """Of a group of ours that is up."""
+    return put_for(generator, seconds, TURN_WARM_S)
 
 
 def floor(session: Session, stack: contextlib.ExitStack, disk: Path) -> dict[str, Arm]:

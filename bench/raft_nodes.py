@@ -65,7 +65,8 @@ class Group:
     logs: folder of the nodes' logs, made there if there are none; None: in memory. uplinks: of the iokernel. The nodes
     share cores[1]; managed: the iokernel moves it between them, else the kernel's scheduler does. snapshot_entries:
     a node makes a snapshot when so many came since the last, and counts them in `snapshots`; 0: as it does by default.
-    relays: bare ones (raft_relay.h) in place of the nodes, of which the first leads.
+    relays: bare ones (raft_relay.h) in place of the nodes, of which the first leads. replicate: to whom a leader's
+    entries go at once (docs/raft.md); None: as by default.
     """
 
     def __init__(
@@ -77,8 +78,10 @@ class Group:
         managed: bool = True,
         snapshot_entries: int = 0,
         relays: bool = False,
+        replicate: str | None = None,
     ) -> None:
         self._logs = logs
+        self._replicate = replicate
         self._snapshot_entries = snapshot_entries
         self._relays = relays
         self.snapshots: dict[int, int] = {}
@@ -120,6 +123,7 @@ class Group:
         words["cpus"] = None if self._cpu is None else [self._cpu]
         words["snapshot_entries"] = self._snapshot_entries
         words["relay"] = self._relays
+        words["replicate"] = self._replicate
         words["log"] = str(self._logs / f"{node}.log") if self._logs else None
         assert self._nursery.stdin is not None
         self._nursery.stdin.write(json.dumps(words).encode() + b"\n")
@@ -265,7 +269,11 @@ def _serve(path: str, words: dict[str, Any]) -> None:
     spin_us = SPIN_US if not words["log"] else SHARED_SPIN_US if words["cpus"] else 1
     # A snapshot is due when half of the entries kept are used up, or half of their bytes.
     entries = words["snapshot_entries"]
-    settings = {"log_entries": 2 * entries, "log_bytes": max(64 << 20, 512 * entries)} if entries else {}
+    settings: dict[str, Any] = {}
+    if entries:
+        settings = {"log_entries": 2 * entries, "log_bytes": max(64 << 20, 512 * entries)}
+    if words["replicate"]:
+        settings["replicate"] = words["replicate"]
     runtime = Runtime(path, name=f"raft-{node}", kthreads=1, power="adaptive", spin_us=spin_us, cpus=words["cpus"])
     service = serve(
         runtime,

@@ -26,6 +26,9 @@ class Options:
     election_ms: int = option(10, "without a leader for so long, or up to twice that, a node asks for votes")
     lease: bool = option(False, "reads by lease: no round of messages, but clocks must not drift apart by a quarter")
     max_sessions: int = option(MAX_SESSIONS, "sessions of clients at one time")
+    replicate: str = option(
+        "all", "to whom commands go at once: all, a majority (the rest a tick later), or auto, by measuring both"
+    )
     join: bool = option(
         False, "at its first start: this node will be added to a running group, so it begins with no voters"
     )
@@ -45,6 +48,7 @@ def setup(runtime: Any, options: Options) -> RaftService:
         election_ms=options.election_ms,
         lease=options.lease,
         join=options.join,
+        replicate=options.replicate,
         group=options.group,
         max_sessions=options.max_sessions,
     )

@@ -166,6 +166,10 @@ class Core:
         change = lib.cl_raft_force_members if force else lib.cl_raft_change_members
         self._ordered(change(self._ptr, v, len(v), n, len(n)), "change the members")
 
+    def thrifty(self, on: bool = True) -> None:
+        """While it leads: entries go to a quorum first, and to the others later."""
+        lib.cl_raft_thrifty(self._ptr, on)
+
     def transfer(self, to: int) -> None:
         """Hand leadership over."""
         self._ordered(lib.cl_raft_transfer(self._ptr, to), f"hand leadership to {to}")
@@ -272,7 +276,8 @@ class Core:
         out["members"] = members_of(s.members)
         peers = {}
         for i in range(s.n_peers):
-            p: dict[str, Any] = {n: int(getattr(s.peers[i], n)) for n, _ in ffi.typeof(s.peers[i]).fields}
+            fields = [n for n, f in ffi.typeof(s.peers[i]).fields if f.type.kind == "primitive"]
+            p: dict[str, Any] = {n: int(getattr(s.peers[i], n)) for n in fields}
             p["state"] = PEER_STATES[s.peers[i].state]
             peers[int(s.peers[i].id)] = p
         out["peers"] = peers

@@ -51,6 +51,8 @@ struct raft_peer {
     uint8_t prompt;        /* it is for a read */
     uint8_t vote_due;      /* candidate: the request is to be sent */
     uint8_t vote;          /* 0: no answer, 1: yes, 2: no */
+    uint8_t front;         /* what goes to a quorum goes to it, too (pace.c) */
+    uint8_t late;          /* it was overtaken lately: 0, or for how many more entries that counts */
     uint8_t voted;         /* for this node, in its term, whether or not it is a candidate still */
     uint64_t match, next;
     uint64_t acked_round;
@@ -112,9 +114,14 @@ struct cl_raft {
     uint8_t lease_lost;    /* leader: a transfer was ordered in this term */
     uint32_t grant_to;     /* a vote granted to it, to be told when it is durable; 0: none */
 
-    uint64_t let_go;      /* leader: entries up to here go to the disk and to the others: the batches so far */
-    uint64_t let_go_tick; /* leader: the tick in which the last batch went */
-    uint8_t held;         /* the driver says when a batch goes */
+    uint64_t let_go;             /* leader: entries up to here go to the disk and to the others: the batches so far */
+    uint64_t let_go_tick;        /* leader: the tick in which the last batch went */
+    uint8_t held;                /* the driver says when a batch goes */
+    uint8_t thrifty;             /* a batch goes to a quorum first */
+    uint8_t own_front, own_late; /* as a peer's */
+    uint64_t spread;             /* leader: entries up to here go to everybody */
+    uint64_t hedged;             /* the last that was sent to everybody since it was awaited for so long; 0: none */
+    uint64_t stepped[2];         /* `spread` as of the last tick, and of the one before */
 
     uint64_t verified;    /* follower: entries up to here are the leader's */
     uint64_t heard_round; /* follower: newest round of this leader */
@@ -207,6 +214,13 @@ bool raft_committed_in_term(const struct cl_raft *r);
 void raft_stop_leading(struct cl_raft *r);
 void raft_transfer_step(struct cl_raft *r, struct raft_peer *p);
 void raft_yield(struct cl_raft *r);
+
+/* pace.c */
+void raft_pace_lead(struct cl_raft *r);
+void raft_pace_tick(struct cl_raft *r);
+/* Committed were entries up to `before`. */
+void raft_pace_committed(struct cl_raft *r, uint64_t before);
+uint64_t raft_pace_limit(const struct cl_raft *r, const struct raft_peer *p);
 void raft_let_go_unheld(struct cl_raft *r);
 
 /* snapshot.c */

@@ -22,6 +22,7 @@ static void set_defaults(struct cl_raft_node_config *c)
     c->reply_bytes = c->reply_bytes ? c->reply_bytes : 1400;
     c->waiting = c->waiting ? c->waiting : 4096;
     c->batches = cl_min(c->batches ? c->batches : NODE_ROUNDS, NODE_ROUNDS);
+    c->replicate = c->replicate ? c->replicate : CL_RAFT_TO_ALL;
     c->session_ms = c->session_ms ? c->session_ms : 3600 * 1000;
 }
 
@@ -113,6 +114,7 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
         return rc;
     }
     cl_raft_hold(node->raft);
+    cl_raft_thrifty(node->raft, node->config.replicate == CL_RAFT_TO_MAJORITY);
     node->ticket_next = node->ticket_oldest = number_of_life(&node->config);
     node_lives_new(node);
     *out = node;

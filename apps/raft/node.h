@@ -133,7 +133,15 @@ struct cl_raft_node_config {
     uint32_t waiting;      /* [4096] commands forwarded, and as many queries, at one time: a power of two */
     uint64_t session_ms;   /* [1 hour] */
     uint32_t batches;      /* [64] of commands on their way to be committed at one time; at most 64. node_round.c */
+    uint32_t replicate;    /* [CL_RAFT_TO_ALL] */
     uint32_t log_requests; /* [1024] asked of the log and not durable yet, at one time */
+};
+
+/* To whom a node's batches go at once while it leads. */
+struct cl_raft_replicate {
+    uint32_t asked; /* as configured */
+    uint32_t to;    /* CL_RAFT_TO_ALL or CL_RAFT_TO_MAJORITY; asked for AUTO: the better one, as far as is known */
+    uint64_t all_ns, majority_ns; /* AUTO: from going to being committed, in the mean; 0: not known */
 };
 
 struct cl_raft_node_counters {
@@ -185,6 +193,7 @@ CL_API int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint
 CL_API uint32_t cl_raft_node_first_voters(const struct cl_raft_node *node, uint32_t ids[16]);
 /* The core, for its status, and to change members or transfer leadership; poll afterwards. */
 CL_API struct cl_raft *cl_raft_node_core(struct cl_raft_node *node);
+CL_API void cl_raft_node_replicate(const struct cl_raft_node *node, struct cl_raft_replicate *out);
 CL_API void cl_raft_node_counters(const struct cl_raft_node *node, struct cl_raft_node_counters *out);
 CL_API void cl_raft_node_wire(const struct cl_raft_node *node, struct cl_raft_wire_counters *out);
 /* Take a snapshot at the next poll, whatever the log holds. */

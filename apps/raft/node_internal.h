@@ -2,13 +2,14 @@
  *
  * node.c           making one, the loop, frames in          node_client.c    commands, queries, answers
  * node_forward.c   asking the leader                        node_snapshot.c  snapshots, taken and installed
- * node_round.c     when a batch of commands goes        node_lives.c     nodes that come back and have forgotten
+ * node_round.c     when a batch of commands goes, and to whom (chooser.c)        node_lives.c     nodes that come back and have forgotten
  * node_first.c     the voters that a group began with
  * node_disk.c      writes          node_save.c   snapshots made durable          node_recover.c   reading back
  * session.c        sessions        node_clock.c    the log's clock */
 #ifndef CORELANE_APPS_RAFT_NODE_INTERNAL_H
 #define CORELANE_APPS_RAFT_NODE_INTERNAL_H
 
+#include "chooser.h"
 #include "node.h"
 #include "session.h"
 
@@ -63,6 +64,7 @@ struct node_blob {
 struct node_batch {
     uint64_t last, entries; /* its last entry, and how many it has */
     uint64_t begun_ns;
+    uint8_t counts; /* CL_RAFT_TO_AUTO: for which way its time counts, 1: to a majority first */
 };
 
 /* The batches that are on their way to be committed, and the next one. node_round.c */
@@ -72,9 +74,10 @@ struct node_round {
     uint64_t durable_ns; /* how long the own disk took over the newest; 0: it is not done */
     uint64_t least_ns
         [2]; /* from going to commit, of any batch: in this span of LEAST_SPAN_NS, and in the one before; 0: none */
-    uint64_t least_end_ns;  /* of this span */
-    uint64_t wait_for;      /* the next one goes when it has so many entries, */
-    uint64_t wait_until_ns; /* or at this time; 0: at once */
+    uint64_t least_end_ns;          /* of this span */
+    struct cl_raft_chooser chooser; /* CL_RAFT_TO_AUTO: of to whom batches go at once */
+    uint64_t wait_for;              /* the next one goes when it has so many entries, */
+    uint64_t wait_until_ns;         /* or at this time; 0: at once */
 };
 
 /* The newest stamp in a leader's log, and when by its own clock it was given, or came. */

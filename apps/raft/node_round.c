@@ -49,6 +49,7 @@ static void take_committed(struct cl_raft_node *node, const struct cl_raft_gathe
     while (b->count && b->out[b->head].last <= g->commit) {
         last = b->out[b->head];
         note_time(b, cl_max(now - last.begun_ns, 1ull), now);
+        cl_raft_chooser_took(&b->chooser, last.counts, now - last.begun_ns);
         b->head = (b->head + 1) % NODE_ROUNDS;
         b->count--;
     }
@@ -75,6 +76,27 @@ static uint64_t spaced_until(struct cl_raft_node *node, const struct cl_raft_gat
     return cl_min(last->begun_ns + spacing, tick);
 }
 
+/* To whom the next batch goes at once. Returns for which way its time counts. */
+static uint8_t choose_way(struct cl_raft_node *node)
+{
+    int counts = 0;
+    if (node->config.replicate == CL_RAFT_TO_AUTO)
+        cl_raft_thrifty(node->raft, cl_raft_chooser_next(&node->round.chooser, &counts));
+    return (uint8_t)counts;
+}
+
+void cl_raft_node_replicate(const struct cl_raft_node *node, struct cl_raft_replicate *out)
+{
+    const struct cl_raft_chooser *c = &node->round.chooser;
+    uint32_t asked = node->config.replicate;
+    *out = (struct cl_raft_replicate){.asked = asked, .to = asked};
+    if (asked != CL_RAFT_TO_AUTO)
+        return;
+    out->to = c->way ? CL_RAFT_TO_MAJORITY : CL_RAFT_TO_ALL;
+    out->all_ns = c->mean_ns[0];
+    out->majority_ns = c->mean_ns[1];
+}
+
 void node_round(struct cl_raft_node *node)
 {
     struct node_round *b = &node->round;
@@ -97,8 +119,10 @@ void node_round(struct cl_raft_node *node)
         return;
     cl_count(&node->count.batches, 1);
     cl_count(&node->count.batches_ahead, b->count > 0);
+    uint8_t counts = choose_way(node);
     cl_raft_let_go(node->raft);
     b->count++;
-    *newest(b) = (struct node_batch){.last = g.last + g.entries, .entries = g.entries, .begun_ns = now};
+    *newest(b) =
+        (struct node_batch){.last = g.last + g.entries, .entries = g.entries, .begun_ns = now, .counts = counts};
     b->durable_ns = 0;
 }

@@ -69,7 +69,7 @@
  * Not here: encryption, authentication (a member that lies breaks any guarantee; the wire's CRC is against accidents),
  * Byzantine faults, witness nodes, reads at followers without asking the leader.
  *
- * Start reading at core.c (step, tick, ready); then election.c, replicate.c, log.c, snapshot.c, membership.c, read.c. */
+ * Start reading at core.c (step, tick) and ready.c; then election.c, replicate.c, pace.c, log.c, snapshot.c, membership.c, read.c. */
 #ifndef CORELANE_APPS_RAFT_RAFT_H
 #define CORELANE_APPS_RAFT_RAFT_H
 
@@ -109,6 +109,11 @@
 #define CL_RAFT_FORCE 2  /* VOTE: by order of the leader, so stickiness does not count */
 #define CL_RAFT_PROMPT 4 /* APPEND: answer now (reads wait for the round), and again when durable */
 #define CL_RAFT_FULL 8   /* APPEND_REPLY: the log has no room for more */
+
+/* To whom a leader's entries go at once (cl_raft_thrifty, node.h). */
+#define CL_RAFT_TO_ALL 1
+#define CL_RAFT_TO_MAJORITY 2
+#define CL_RAFT_TO_AUTO 3 /* whichever commits sooner */
 
 /* What the group consists of. n_outgoing > 0: a joint configuration, where a majority of `voters` (incoming) and one of
  * `outgoing` are needed. A learner gets the log and counts for nothing. */
@@ -211,6 +216,7 @@ struct cl_raft_read {
 struct cl_raft_peer {
     uint32_t id;
     uint8_t state, active, voter, paused;
+    uint8_t front, pad[3]; /* front: with cl_raft_thrifty, it is sent entries at once */
     uint64_t match, next;
     uint64_t inflight_bytes;
     uint32_t inflight_messages;
@@ -230,6 +236,7 @@ struct cl_raft_status {
     uint64_t lease_until_tick; /* leader: reads by lease are answered at earlier ticks */
     uint64_t disk_waits_ticks; /* for how long something has waited for the disk, and nothing became durable */
     uint32_t transfer_to;      /* 0: none */
+    uint32_t thrifty;          /* cl_raft_thrifty */
     uint32_t n_peers;
     struct cl_raft_members members;
     struct cl_raft_peer peers[CL_RAFT_MAX_NODES]; /* leader: the others */
@@ -262,6 +269,10 @@ struct cl_raft_counters {
     uint64_t gave_way;  /* did not stand for a while, as another asked for pre-votes first */
     uint64_t disk_hung; /* stepped down because the own disk hung */
     uint64_t entries_appended, entries_truncated, entries_refused; /* refused: the log was full */
+    uint64_t thrifty_batches; /* sent to a quorum at once, and to the others later */
+    uint64_t spreads;         /* how often what was held back went to those */
+    uint64_t hedges;          /* ... as something was awaited for a tick */
+    uint64_t overtaken;       /* members of the quorum, this node too, that did not have that when it was committed */
     uint64_t persisted_stale; /* persisted() of what had been truncated meanwhile */
     uint64_t rejected_appends, resent_probes;
     uint64_t snapshots_sent, snapshots_installed, chunks_sent, chunks_refused;
@@ -297,6 +308,8 @@ CL_API int cl_raft_propose(struct cl_raft *raft, const void *data, uint32_t byte
  * cl_raft_let_go, whatever is on its way. */
 CL_API void cl_raft_hold(struct cl_raft *raft);
 CL_API void cl_raft_let_go(struct cl_raft *raft);
+/* A leader's batches go to a quorum first, and to the others with the next tick, or when a message's worth is held back (pace.c). */
+CL_API void cl_raft_thrifty(struct cl_raft *raft, int on);
 CL_API void cl_raft_gathering(const struct cl_raft *raft, struct cl_raft_gathering *out);
 /* Ask for a linearizable read; the answer with this context comes from cl_raft_poll_read. -EPERM: no leader known; -EAGAIN:
  * too many wait. A follower asks its leader; that question or its answer may get lost: ask again. */

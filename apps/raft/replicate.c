@@ -70,8 +70,7 @@ void raft_lead(struct cl_raft *r)
         r->peers[i].heartbeat_due = 1;
     }
     raft_new_round(r);
-    r->let_go = r->log.last;
-    r->let_go_tick = r->ticks - 1;
+    raft_pace_lead(r);
     /* Entries of older terms are committed only by way of one of this term (paper 5.4.2), so there must be one. */
     if (append_own(r, CL_RAFT_NOOP, NULL, 0)) {
         r->count.entries_refused++;
@@ -107,38 +106,11 @@ void raft_advance_commit(struct cl_raft *r)
     uint64_t n = raft_quorum(r, match_of);
     if (n <= r->commit || n > r->log.last || raft_log_term(&r->log, n) != r->term)
         return;
+    uint64_t before = r->commit;
     r->commit = n;
+    raft_pace_committed(r, before);
     raft_reads_confirm(r);
     raft_members_committed(r);
-}
-
-void cl_raft_gathering(const struct cl_raft *r, struct cl_raft_gathering *out)
-{
-    bool leads = r->role == CL_RAFT_LEADER;
-    *out = (struct cl_raft_gathering){.entries = leads ? r->log.last - r->let_go : 0,
-                                      .last = r->let_go,
-                                      .commit = r->commit,
-                                      .durable = r->log.durable};
-}
-
-void cl_raft_let_go(struct cl_raft *r)
-{
-    if (r->role != CL_RAFT_LEADER || r->let_go == r->log.last)
-        return;
-    r->let_go = r->log.last;
-    r->let_go_tick = r->ticks;
-}
-
-/* Where the driver leaves it to the core: the next batch goes when the one before is committed, or has been out for a tick. */
-void raft_let_go_unheld(struct cl_raft *r)
-{
-    if (!r->held && (r->commit >= r->let_go || r->let_go_tick != r->ticks))
-        cl_raft_let_go(r);
-}
-
-void cl_raft_hold(struct cl_raft *r)
-{
-    r->held = 1;
 }
 
 static uint64_t is_active(const struct cl_raft *r, uint32_t id)
@@ -183,6 +155,7 @@ void raft_yield(struct cl_raft *r)
 
 void raft_leader_tick(struct cl_raft *r)
 {
+    raft_pace_tick(r);
     if (++r->quorum_elapsed >= r->config.election_ticks) {
         r->quorum_elapsed = 0;
         if (!check_quorum(r))
@@ -286,7 +259,8 @@ static uint32_t entries_for(const struct cl_raft *r, const struct raft_peer *p, 
 {
     uint32_t n = 0;
     *bytes = 0;
-    for (uint64_t i = p->next; i <= r->let_go; i++, n++) {
+    uint64_t limit = raft_pace_limit(r, p);
+    for (uint64_t i = p->next; i <= limit; i++, n++) {
         uint32_t more = RAFT_ENTRY_HEADER + raft_slot(&r->log, i)->bytes;
         if (n && *bytes + more > r->config.message_bytes)
             break;
@@ -336,7 +310,7 @@ bool raft_poll_peer(struct cl_raft *r, struct raft_peer *p, struct cl_raft_msg *
         return true;
     }
     bool room = p->inflight_count < r->config.inflight_messages && p->inflight_bytes < r->config.inflight_bytes;
-    if (p->next <= r->let_go && room && !p->full) {
+    if (p->next <= raft_pace_limit(r, p) && room && !p->full) {
         n = entries_for(r, p, &bytes);
         fill_append(r, p, m, n, bytes);
         p->next += n;

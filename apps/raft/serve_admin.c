@@ -45,10 +45,25 @@ static void say_peers(struct text *t, const struct cl_raft_status *s)
     say(t, ", \"peers\": [");
     for (uint32_t i = 0; i < s->n_peers; i++) {
         const struct cl_raft_peer *p = &s->peers[i];
-        say(t, "%s{\"id\": %u, \"state\": \"%s\", \"active\": %s, \"voter\": %s, \"match\": %lu}", i ? ", " : "", p->id,
-            peer_states[p->state], p->active ? "true" : "false", p->voter ? "true" : "false", p->match);
+        say(t, "%s{\"id\": %u, \"state\": \"%s\", \"active\": %s, \"voter\": %s, \"front\": %s, \"match\": %lu}",
+            i ? ", " : "", p->id, peer_states[p->state], p->active ? "true" : "false", p->voter ? "true" : "false",
+            p->front ? "true" : "false", p->match);
     }
     say(t, "]");
+}
+
+/* To whom entries go at once while it leads, and what came of it since it was started. */
+static void say_replicate(struct text *t, const struct cl_raft_node *node, const struct cl_raft *raft)
+{
+    static const char *const ways[] = {"", "all", "majority", "auto"};
+    struct cl_raft_counters c;
+    struct cl_raft_replicate r;
+    cl_raft_counters(raft, &c);
+    cl_raft_node_replicate(node, &r);
+    say(t, ", \"replicate\": {\"option\": \"%s\", \"to\": \"%s\", \"all_us\": %.1f, \"majority_us\": %.1f",
+        ways[r.asked], ways[r.to], (double)r.all_ns / 1e3, (double)r.majority_ns / 1e3);
+    say(t, ", \"thrifty_batches\": %lu, \"spreads\": %lu, \"hedges\": %lu, \"overtaken\": %lu}", c.thrifty_batches,
+        c.spreads, c.hedges, c.overtaken);
 }
 
 /* The channels to the other nodes. */
@@ -100,6 +115,7 @@ static uint32_t status_text(struct cl_raft_service *svc, char out[SERVE_STATUS_B
     say(&t, "}, ");
     say_ids(&t, "first_voters", first, cl_raft_node_first_voters(svc->node, first));
     say_peers(&t, &s);
+    say_replicate(&t, svc->node, cl_raft_node_core(svc->node));
     say_links(&t, &svc->channel);
     say_why(&t, cl_raft_node_why(svc->node));
     say(&t, "}");

@@ -56,6 +56,9 @@ ENTRY_BYTES = 65536
 REPLY_BYTES = 16384
 """The longest reply, if `serve` is not told otherwise."""
 
+REPLICATE = {"all": lib.CL_RAFT_TO_ALL, "majority": lib.CL_RAFT_TO_MAJORITY, "auto": lib.CL_RAFT_TO_AUTO}
+"""To whom a leader's entries go at once: node.h, docs/raft.md."""
+
 Addresses = Mapping[int, tuple[str, int]]
 
 
@@ -165,7 +168,8 @@ class RaftService:
         return self._ports
 
     def status(self) -> dict[str, Any]:
-        """role, leader, term, commit, applied, ... as of the last tick; members; state and why of the node.
+        """role, leader, term, commit, applied, ... as of the last tick; members; state and why of the node; replicate,
+        to whom entries go at once while it leads ("all", "majority").
 
         A leader's: leads_for_s, since when it leads, else None; peers, how far each of the others is.
         """
@@ -175,6 +179,7 @@ class RaftService:
         out: dict[str, Any] = {n: int(getattr(s, n)) for n in names}
         node = lib.cl_raft_service_node(self._ptr)
         out["role"] = ROLES[s.role]
+        out["replicate"] = "majority" if s.thrifty else "all"
         leads_for_ns = int(lib.cl_raft_service_leads_for_ns(self._ptr))
         out["leads_for_s"] = None if leads_for_ns == 2**64 - 1 else leads_for_ns / 1e9
         out["peers"] = [
@@ -262,6 +267,7 @@ def serve(
     election_ms: int = 10,
     lease: bool = False,
     join: bool = False,
+    replicate: str = "all",
     disk: Disk | None = None,
     group: str = "",
     max_sessions: int = MAX_SESSIONS,
@@ -282,6 +288,7 @@ def serve(
     lease (see raft.h for what that assumes of clocks). join: at its first start, this node will be added to a running
     group; later it changes nothing. disk: what
     to put around the log's device (logs.py). group: its name; nodes, clients and logs of another one are refused.
+    replicate: to whom entries go at once while this node leads, see docs/raft.md; the nodes may differ in it.
     max_sessions: of clients; with one more, the one that was silent for longest ends. reply_bytes: of the longest
     reply, 64 KiB at most; memory for max_sessions of them is taken. settings: further fields of struct cl_raft_config.
     entry_bytes: of the longest entry, a command and 32 bytes; 64 KiB, or what a log of less than 2.1 MiB takes.
@@ -289,6 +296,8 @@ def serve(
     others is refused. Raises CorelaneError.
     """
     places = parse_peers(peers)
+    if replicate not in REPLICATE:
+        raise CorelaneError(f"replicate to {replicate!r}", "there is no such way", f"one of {', '.join(REPLICATE)}")
     if id not in places:
         raise CorelaneError(f"serve Raft node {id}", "it is not among the peers", "give its own address, too")
     mine = (runtime.address, places[id][1])
@@ -307,6 +316,7 @@ def serve(
     ticks = {"election_ticks": 10, "lease_reads": int(lease), "seed": time.time_ns() & 0xFFFFFFFF}
     config.node.raft = {"id": id, "cluster": cluster_of(group), "members": members, **ticks, **settings}
     config.node.tick_ns = election_ms * 100_000
+    config.node.replicate = REPLICATE[replicate]
     config.node.max_sessions, config.node.reply_bytes = max_sessions, reply_bytes
     if file:
         config.node.log, config.blk = file.ptr, file.blk.ptr

@@ -9,6 +9,7 @@ static void peer_status(const struct cl_raft *r, const struct raft_peer *p, stru
                                  .active = p->active,
                                  .voter = raft_is_voter(&r->members, p->id),
                                  .paused = p->paused || p->full,
+                                 .front = r->thrifty && p->front,
                                  .match = p->match,
                                  .next = p->next,
                                  .inflight_bytes = p->inflight_bytes,
@@ -41,6 +42,7 @@ void cl_raft_status(const struct cl_raft *r, struct cl_raft_status *out)
     out->lease_until_tick = r->lease_until;
     out->disk_waits_ticks = r->disk_elapsed;
     out->transfer_to = r->transfer_to;
+    out->thrifty = r->thrifty;
     out->members = r->members;
     if (r->role != CL_RAFT_LEADER)
         return;

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FLIP_PPM 20000
+
 static int bare_make(struct sim_world *w, struct sim_node *n)
 {
     (void)w;
@@ -84,6 +86,7 @@ static int bare_start(struct sim_world *w, struct sim_node *n)
         sim_fail(w, "cannot make a core: %s", err);
         return rc;
     }
+    cl_raft_thrifty(b->core, w->swarm.replicate == CL_RAFT_TO_MAJORITY);
     const struct sim_snapshot *s = &d->snapshot;
     rc = cl_raft_restore(b->core, d->term, d->vote, s->index, s->term, s->index ? sizeof(s->machine) : 0,
                          s->index ? &s->members : NULL);
@@ -222,6 +225,14 @@ static void work(struct sim_world *w, struct sim_node *n)
         bare_make_snapshot(w, n);
 }
 
+/* Now to all, now to a quorum first, at any time. */
+static void flip(struct sim_world *w, struct sim_node *n)
+{
+    struct cl_random *random = &w->random[SIM_R_CORE];
+    if (w->swarm.replicate == CL_RAFT_TO_AUTO && sim_chance(random, FLIP_PPM))
+        cl_raft_thrifty(bare_core(n), (int)cl_random_below(random, 2));
+}
+
 /* Tell the core of all the time that has passed by this node's clock. */
 static void catch_up(struct sim_world *w, struct sim_node *n)
 {
@@ -248,6 +259,7 @@ static void deliver(struct sim_world *w, struct sim_node *n, const struct sim_pa
 static void bare_event(struct sim_world *w, struct sim_node *n, const struct sim_event *e)
 {
     catch_up(w, n);
+    flip(w, n);
     bool of_disk = e->kind == SIM_WRITTEN || e->kind == SIM_HARD_WRITTEN || e->kind == SIM_SNAPSHOT_WRITTEN ||
                    e->kind == SIM_INSTALLED;
     if (of_disk && n->hung_disk_until_ns > w->queue.now_ns) {

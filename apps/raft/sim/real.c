@@ -244,6 +244,7 @@ static int new_node(struct real *r)
         .reply_bytes = REPLY_BYTES,
         .waiting = WAITING,
         .batches = w->swarm.batches,
+        .replicate = w->swarm.replicate,
         .log_requests = w->swarm.log_requests,
     };
     char err[256];

@@ -57,7 +57,8 @@ struct cl_raft_sim_result {
     uint64_t wall_jumps;                  /* NODE: of wall clocks */
     uint64_t other_peers;                 /* NODE: starts on a log with other first members than it began with */
     uint64_t reads_by_lease;
-    uint64_t deposed_leaders; /* cut off just when another was to take over */
+    uint64_t thrifty_batches, overtaken; /* in the last life of each node (pace.c) */
+    uint64_t deposed_leaders;            /* cut off just when another was to take over */
     uint64_t snapshots_made, snapshots_installed;
     uint64_t datagrams_sent_again; /* NODE: by the channel, where there is one */
     uint64_t datagrams, datagrams_lost, datagrams_duplicated, datagrams_cut;

@@ -120,4 +120,5 @@ void sim_swarm_draw(struct sim_world *w)
     s->other_peers = w->options.mode != CL_RAFT_SIM_CORE && below(w, 2);
     if (w->options.mode != CL_RAFT_SIM_CORE && !s->logless)
         s->remade_ppm = (uint32_t)ONE_OF(w, 0, 0, 20000, 200000);
+    s->replicate = (uint32_t)ONE_OF(w, CL_RAFT_TO_ALL, CL_RAFT_TO_MAJORITY, CL_RAFT_TO_AUTO);
 }

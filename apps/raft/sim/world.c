@@ -378,6 +378,11 @@ static void finish(struct sim_world *w)
         if (owns_packet(e.kind))
             sim_packet_drop((struct sim_packet *)(uintptr_t)e.argument);
     for (uint32_t i = 0; i < w->n_nodes; i++) {
+        struct cl_raft_counters counters = {0};
+        if (w->nodes[i].up && w->body->core(&w->nodes[i]))
+            cl_raft_counters(w->body->core(&w->nodes[i]), &counters);
+        r->thrifty_batches += counters.thrifty_batches;
+        r->overtaken += counters.overtaken;
         w->nodes[i].up = false;
         w->body->reset(w, &w->nodes[i]);
     }

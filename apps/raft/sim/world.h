@@ -118,6 +118,7 @@ struct sim_swarm {
     uint32_t max_sessions;                                  /* and its sessions */
     uint32_t log_requests;                                  /* and what it asks of its log at one time */
     uint32_t batches;                                       /* and how many of its batches are on their way */
+    uint32_t replicate; /* CL_RAFT_TO_ALL, ...; AUTO: CORE: the core's switch changes again and again */
     struct cl_raft_config config;
 };
 

@@ -45,6 +45,9 @@ MISTAKES = {
     "commits entries of earlier terms by counting": Mistake(
         "apps/raft/replicate.c", " || raft_log_term(&r->log, n) != r->term)", ")", 3000, ANY
     ),
+    "never sends to who trails what was held back, unless more comes": Mistake(
+        "apps/raft/pace.c", "    spread_all(r);\n    r->stepped[1]", "    r->stepped[1]", 300, "no progress"
+    ),
     "truncates entries that are the leader's": Mistake(
         "apps/raft/follow.c", "if (raft_slot(&r->log, index)->term == e->term)", "if (index <= r->commit)", 4000, ANY
     ),
@@ -65,7 +68,7 @@ MISTAKES = {
         "apps/raft/membership.c", "return m->n_outgoing ?", "return m->n_outgoing > 99 ?", 3000, ANY, 3
     ),
     "counts a write that a truncation overtook": Mistake(
-        "apps/raft/core.c",
+        "apps/raft/ready.c",
         "slot->term != term || slot->generation != generation",
         "slot->term > term + generation + UINT32_MAX",
         3000,

@@ -1,0 +1,109 @@
+"""Which of two ways commits sooner (chooser.c): in virtual time, from drawn times of batches."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from corelane.apps._native import ffi, lib
+
+Time = Callable[[int, random.Random], float]
+
+
+class Choice:
+    """A chooser and the batches that go through it, one at a time."""
+
+    def __init__(self, seed: int) -> None:
+        self.c: Any = ffi.new("struct cl_raft_chooser *")
+        self.random = random.Random(seed)
+
+    def run(self, batches: int, took: Time) -> list[int]:
+        """took(way): ns of a batch that goes that way. The ways that they went."""
+        counts, ways = ffi.new("int *"), []
+        for _ in range(batches):
+            ways.append(lib.cl_raft_chooser_next(self.c, counts))
+            lib.cl_raft_chooser_took(self.c, counts[0], max(int(took(ways[-1], self.random)), 1))
+        return ways
+
+
+LEARN = 8 * 2 * 32
+ROUND = 16 * 32
+
+
+def noisy(*means: float) -> Time:
+    """Times with a long tail: of each way's mean."""
+    return lambda way, random: random.expovariate(1 / means[way])
+
+
+@pytest.mark.parametrize("better", [0, 1])
+@pytest.mark.parametrize("which", range(20))
+def test_the_better_way_has_fifteen_of_sixteen_batches(better, which):
+    means = [300_000.0, 300_000.0]
+    means[better] = 200_000.0
+    choice = Choice(which)
+    learning = choice.run(LEARN, noisy(*means))
+    assert learning.count(0) == learning.count(1)
+    choice.run(4 * ROUND, noisy(*means))
+    ways = choice.run(8 * ROUND, noisy(*means))
+    assert choice.c.way == better
+    assert ways.count(better) == 8 * ROUND * 15 // 16
+
+
+def test_a_tail_counts():
+    """Way 1 is faster by a third, but one batch in a hundred takes 30 ms."""
+
+    def took(way: int, random: random.Random) -> float:
+        return 300_000 if way == 0 else 30_000_000 if random.random() < 0.01 else 200_000
+
+    choice = Choice(1)
+    choice.run(LEARN + 20 * ROUND, took)
+    ways = choice.run(40 * ROUND, took)
+    assert ways.count(0) > 0.85 * len(ways)
+
+
+def test_what_changes_is_noticed():
+    choice = Choice(2)
+    choice.run(LEARN + 8 * ROUND, noisy(300_000, 200_000))
+    assert choice.c.way == 1
+    choice.run(30 * ROUND, noisy(200_000, 300_000))
+    assert choice.c.way == 0
+
+
+def test_a_load_that_changes_says_nothing_of_the_ways():
+    """Batches become ten times as long, and shorter again, while way 1 takes three quarters of way 0's time."""
+    choice = Choice(3)
+    choice.run(LEARN + 8 * ROUND, noisy(400_000, 300_000))
+    assert choice.c.way == 1
+    for factor in (10, 1, 30, 1, 5):
+        for _ in range(6):
+            choice.run(ROUND, noisy(factor * 400_000, factor * 300_000))
+            assert choice.c.way == 1
+
+
+def test_ways_that_are_alike_do_not_change_often():
+    choice = Choice(4)
+    changes, before = 0, 0
+    for _ in range(200):
+        choice.run(ROUND, noisy(300_000, 300_000))
+        changes += choice.c.way != before
+        before = choice.c.way
+    assert changes <= 50, changes  # at the least every fourth round
+
+
+def test_the_first_batch_of_a_way_counts_for_the_one_before():
+    """Where that one left work behind: 50 ms, which would make the other one look bad."""
+    last = [0]
+
+    def took(way: int, random: random.Random) -> float:
+        left = 50_000_000 if (way, last[0]) == (0, 1) else 0
+        last[0] = way
+        return 300_000 + left
+
+    choice = Choice(5)
+    choice.run(LEARN + 10 * ROUND, took)
+    assert choice.c.way == 0
+    assert choice.c.mean_ns[0] == 300_000
+    assert choice.c.mean_ns[1] > 1_000_000
