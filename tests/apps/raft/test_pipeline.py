@@ -6,17 +6,21 @@ from collections.abc import Callable
 
 import pytest
 
+from corelane.apps.raft.service import REPLICATE
+
 Make = Callable[..., Callable[..., str]]
 SECOND_US = 1_000_000
 
 
 @pytest.fixture
 def pipeline(c_program: Make) -> Callable[..., dict[str, int]]:
-    """Run tests/apps/raft/c/pipeline.c with LINK_US GAP_US BATCHES; what it counted."""
+    """Run tests/apps/raft/c/pipeline.c; what it counted."""
     run = c_program("tests/apps/raft/c/pipeline.c", one_thread=True)
 
-    def counted(link_us: int, gap_us: int, batches: int = 0) -> dict[str, int]:
-        said = run(link_us, gap_us, batches).split()
+    def counted(
+        link_us: int, gap_us: int, batches: int = 0, way: str = "", slow_ppm: int = 0, shared_us: int = 0
+    ) -> dict[str, int]:
+        said = run(link_us, gap_us, batches, REPLICATE[way] if way else 0, slow_ppm, shared_us).split()
         return dict(zip(said[::2], map(int, said[1::2]), strict=True))
 
     return counted
@@ -51,3 +55,26 @@ def test_a_lone_command_waits_for_nobody(pipeline: Callable[..., dict[str, int]]
     got = pipeline(link_us, 0)
     assert got["longest_us"] == 2 * link_us
     assert got["batches"] == got["answered"]
+
+
+def test_where_nothing_is_shared_auto_sends_to_all(pipeline: Callable[..., dict[str, int]]) -> None:
+    """A frame in fifty to a follower is late: sent to all, the other one's answer comes first."""
+    got = {way: pipeline(20, 0, way=way, slow_ppm=20_000) for way in REPLICATE}
+    assert (got["all"]["majority"], got["majority"]["majority"], got["auto"]["majority"]) == (0, 1, 0)
+    assert got["all"]["mean_us"] < got["majority"]["mean_us"]
+    assert got["auto"]["mean_us"] < (got["all"]["mean_us"] + got["majority"]["mean_us"]) / 2
+
+
+def test_where_the_replicas_share_what_a_put_waits_for_auto_sends_to_a_majority(
+    pipeline: Callable[..., dict[str, int]],
+) -> None:
+    got = {way: pipeline(20, 0, way=way, shared_us=30) for way in REPLICATE}
+    assert got["auto"]["majority"] == 1
+    assert got["majority"]["mean_us"] < got["all"]["mean_us"]
+    assert got["auto"]["mean_us"] < (got["all"]["mean_us"] + got["majority"]["mean_us"]) / 2
+
+
+def test_a_front_that_is_late_costs_about_a_tick_at_most(pipeline: Callable[..., dict[str, int]]) -> None:
+    tick_us = 1000
+    got = pipeline(20, 0, way="majority", slow_ppm=20_000)
+    assert got["longest_us"] <= 2 * tick_us + 800

@@ -1,10 +1,14 @@
 /* How many batches a leader has on their way, in virtual time: three real nodes in memory, links with a delay, and clients at the
  * leader that send at even distances, or one that waits for its answer.
  *
- * Usage: pipeline LINK_US GAP_US BATCHES   (GAP_US 0: one client that waits; BATCHES 0: the node's default)
+ * Usage: pipeline LINK_US GAP_US BATCHES REPLICATE SLOW_PPM SHARED_US   (GAP_US 0: one client that waits; BATCHES, REPLICATE 0:
+ * the node's default). SLOW_PPM of the frames with entries take SLOW_NS longer. SHARED_US: the nodes share something that
+ * each frame with entries, and each answer to one, takes for so long, one after the other.
  * Prints: commands answered in the measured second, batches that went, those that went ahead of a commit, the most messages
- * with entries on their way to one follower, and the longest time to an answer in us. */
+ * with entries on their way to one follower, the longest time to an answer and the mean one in us, and whether the leader
+ * sends to a majority first. */
 #include "apps/raft/node.h"
+#include "drivers/load/random.h"
 
 #include "tests/support/c/check.h"
 
@@ -14,6 +18,7 @@
 #define FRAMES 65536u
 #define TICK_NS 1000000u
 #define MEASURED_NS 1000000000ull
+#define SLOW_NS 800000u
 
 struct frame {
     uint64_t at_ns;
@@ -23,9 +28,11 @@ struct frame {
 };
 
 static struct cl_raft_node *nodes[NODES];
-static struct frame frames[FRAMES]; /* all links take as long, so they arrive in the order in which they were sent */
-static uint64_t first_frame, next_frame, now_ns, link_ns;
-static uint64_t answered, longest_ns, flying[NODES], most_flying;
+static struct frame frames[FRAMES]; /* in the order in which they arrive */
+static uint64_t first_frame, next_frame, now_ns, link_ns, slow_ppm, shared_ns, shared_until_ns;
+static uint32_t replicate;
+static struct cl_random random_state = {7};
+static uint64_t answered, longest_ns, waited_ns, flying[NODES], most_flying;
 
 static uint64_t env_now(void *arg)
 {
@@ -39,6 +46,29 @@ static uint64_t env_wall(void *arg)
     return now_ns / 1000000;
 }
 
+static uint64_t arrival(bool entries, bool answer)
+{
+    uint64_t at = now_ns + link_ns;
+    if (entries && cl_random_below(&random_state, 1000000) < slow_ppm)
+        at += SLOW_NS;
+    if (!shared_ns || !(entries || answer))
+        return at;
+    shared_until_ns = (shared_until_ns > at ? shared_until_ns : at) + shared_ns;
+    return shared_until_ns;
+}
+
+/* The newest one to its place among those that are on their way. */
+static void put_in_order(void)
+{
+    for (uint64_t i = next_frame - 1; i > first_frame; i--) {
+        struct frame *f = &frames[i % FRAMES], *before = &frames[(i - 1) % FRAMES], swap = *f;
+        if (before->at_ns <= f->at_ns)
+            return;
+        *f = *before;
+        *before = swap;
+    }
+}
+
 static bool env_send(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes, bool lasting)
 {
     struct cl_raft_msg m;
@@ -47,12 +77,14 @@ static bool env_send(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes
     CHECK(next_frame - first_frame < FRAMES);
     struct frame *f = &frames[next_frame++ % FRAMES];
     bool ours = !cl_raft_decode(0, data, bytes, &m, &wire);
-    *f = (struct frame){.at_ns = now_ns + link_ns, .from = *(uint32_t *)arg, .to = to, .bytes = bytes};
+    *f = (struct frame){.from = *(uint32_t *)arg, .to = to, .bytes = bytes};
     f->entries = ours && m.type == CL_RAFT_APPEND && m.n_entries;
+    f->at_ns = arrival(f->entries, ours && m.type == CL_RAFT_APPEND_REPLY);
     f->data = malloc(bytes);
     memcpy(f->data, data, bytes);
     if (f->entries && ++flying[to - 1] > most_flying)
         most_flying = flying[to - 1];
+    put_in_order();
     return true;
 }
 
@@ -63,6 +95,7 @@ static void env_answer(void *arg, const struct cl_raft_token *token, int status,
     (void)bytes;
     CHECK_EQ(status, CL_RAFT_OK);
     answered++;
+    waited_ns += now_ns - token->words[0];
     if (now_ns - token->words[0] > longest_ns)
         longest_ns = now_ns - token->words[0];
 }
@@ -126,7 +159,8 @@ static struct cl_raft_node *start(unsigned batches)
     for (unsigned i = 0; i < NODES; i++) {
         char err[256];
         ids[i] = i + 1;
-        struct cl_raft_node_config c = {.tick_ns = TICK_NS, .batches = batches, .raft = {.id = i + 1, .seed = 1}};
+        struct cl_raft_node_config c = {
+            .tick_ns = TICK_NS, .batches = batches, .replicate = replicate, .raft = {.id = i + 1, .seed = 1}};
         c.raft.election_ticks = 100;
         c.raft.entry_bytes = 4096;
         c.raft.members = (struct cl_raft_members){.n_voters = NODES, .voters = {1, 2, 3}};
@@ -150,12 +184,16 @@ static void submit(struct cl_raft_node *leader)
 
 int main(int argc, char **argv)
 {
-    CHECK(argc == 4);
+    CHECK(argc == 7);
+    replicate = (uint32_t)atoi(argv[4]);
+    slow_ppm = strtoull(argv[5], NULL, 0);
+    shared_ns = strtoull(argv[6], NULL, 0) * 1000;
     link_ns = strtoull(argv[1], NULL, 0) * 1000;
     uint64_t gap_ns = strtoull(argv[2], NULL, 0) * 1000;
     struct cl_raft_node_counters before, after;
     struct cl_raft_node *leader = start((unsigned)atoi(argv[3]));
-    most_flying = answered = longest_ns = 0;
+    struct cl_raft_replicate chosen;
+    most_flying = answered = longest_ns = waited_ns = 0;
     cl_raft_node_counters(leader, &before);
     for (uint64_t until = now_ns + MEASURED_NS; now_ns < until;) {
         uint64_t heard = answered;
@@ -168,8 +206,10 @@ int main(int argc, char **argv)
     uint64_t done = answered;
     run_until(now_ns + 10 * link_ns + 10 * TICK_NS); /* whoever waits is answered */
     cl_raft_node_counters(leader, &after);
-    printf("answered %lu batches %lu ahead %lu most_flying %lu longest_us %lu\n", done, after.batches - before.batches,
-           after.batches_ahead - before.batches_ahead, most_flying, longest_ns / 1000);
+    cl_raft_node_replicate(leader, &chosen);
+    printf("answered %lu batches %lu ahead %lu most_flying %lu longest_us %lu mean_us %lu majority %d\n", done,
+           after.batches - before.batches, after.batches_ahead - before.batches_ahead, most_flying, longest_ns / 1000,
+           waited_ns / 1000 / answered, chosen.to == CL_RAFT_TO_MAJORITY);
     for (unsigned i = 0; i < NODES; i++)
         cl_raft_node_delete(nodes[i]);
     while (first_frame < next_frame)
