@@ -4,7 +4,7 @@
  * change that at any time, and a job that was put on the loop's CPU would stay there, beside an idle core. So once in OFTEN_NS
  * a kthread's affinity is read (a system call of half a microsecond), with the looks of squat.c. One that is not bound as it
  * was left is counted if it had been, and bound again; without a core it is when it is given one. A bind that the kernel
- * refused is tried again in the same way.
+ * refused is tried again in the same way. An owner whose thread has ended is found by it, too, if not by blocked.c before.
  *
  * Tests: tests/iokernel/c/cores_affinity.c, tests/iokernel/test_cores_affinity.py. */
 #include "internal.h"
@@ -29,9 +29,14 @@ void io_affinity_bind(struct io_loop *loop, struct io_kthread *k, const struct i
 void io_affinity_look(struct io_loop *loop, struct io_kthread *k, uint64_t now)
 {
     struct io_member *m = &k->member;
-    if (m->pinned < 0 || m->demoted || m->dead || (int64_t)(now - m->next_affinity) < 0)
+    if (m->pinned < 0 || m->demoted || (m->dead && !m->core) || (int64_t)(now - m->next_affinity) < 0)
         return;
     m->next_affinity = next_look(loop);
+    if (!io_thread_alive(loop, k)) { /* its number may be a stranger's by now */
+        if (m->core)
+            io_move_died(loop, m->core, now);
+        return;
+    }
     if (io_thread_is_bound(loop, k, m->pinned))
         return;
     io_count(loop->cores.stats.affinities_changed, m->bound);

@@ -8,6 +8,9 @@
  * asked nor interrupted then: a signal would wake it, and would cut short the call. What waits behind it its siblings may
  * take, so it counts for them (look.c), and frames go to them (io_steer).
  *
+ * One whose thread has ended while the process lives on (pthread_exit in a uthread, or on purpose) says RUNNING for ever: it is
+ * found in the same way, and by affinity.c, and its core is taken from it as from one that died during a move.
+ *
  * It learns of it at its first look when it goes on, as its look bit is set, steps aside, and gets a core again as anybody
  * who waits for one in the middle of a uthread. One that does not look is found by its CPU time, and the three steps are
  * taken for it (io_move_oust). Up to then it shares the core with the new owner, as the kernel divides it.
@@ -66,6 +69,15 @@ static void found(struct io_loop *loop, struct io_core *core, uint64_t now)
     io_move_note(loop, core, CL_IO_LOG_BLOCKED, now);
 }
 
+/* What the kernel says of the owner cannot be read: its thread has ended, or the loop may not. */
+static void unread(struct io_loop *loop, struct io_core *core, uint64_t now)
+{
+    if (io_thread_alive(loop, core->owner))
+        io_count(loop->cores.stats.blocked_unread, 1);
+    else
+        io_move_died(loop, core, now);
+}
+
 static void look_at_owner(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
@@ -84,7 +96,7 @@ static void look_at_owner(struct io_loop *loop, struct io_core *core, uint64_t n
     if ((int64_t)(now - b->next) < 0)
         return;
     if (!io_thread_account(loop, k, &a)) {
-        io_count(c->stats.blocked_unread, 1);
+        unread(loop, core, now);
         return;
     }
     if (b->patience == 0 || now - b->found > FORGIVEN_AFTER * b->patience)
@@ -98,7 +110,7 @@ static void look_at_owner(struct io_loop *loop, struct io_core *core, uint64_t n
     if (now - b->since < b->patience)
         return;
     if (!io_thread_status(loop, k, &status)) {
-        io_count(c->stats.blocked_unread, 1);
+        unread(loop, core, now);
         return;
     }
     if (status.state != 'R') {

@@ -268,6 +268,8 @@ void io_step_evict(struct io_loop *loop, struct io_core *core, uint64_t now);
 void io_step_evict_unless_spared(struct io_loop *loop, struct io_core *core, uint64_t now);
 /* k says that it runs, and has no core: it must leave `core`, of which no move is under way. */
 void io_move_oust(struct io_loop *loop, struct io_core *core, struct io_kthread *k);
+/* The core's owner is dead. */
+void io_move_died(struct io_loop *loop, struct io_core *core, uint64_t now);
 /* False: it is dead. */
 bool io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_core *off);
 
@@ -322,8 +324,8 @@ bool io_thread_bind(struct io_loop *loop, struct io_kthread *k, const cpu_set_t 
 /* To that CPU, and to no other. */
 bool io_thread_is_bound(struct io_loop *loop, const struct io_kthread *k, int32_t cpu);
 int io_thread_policy(struct io_loop *loop, struct io_kthread *k, int policy); /* -errno */
-/* False: it cannot be read. */
-bool io_thread_account(struct io_loop *loop, const struct io_kthread *k, struct io_account *out);
+/* False: it cannot be read; k is dead, if that is why. */
+bool io_thread_account(struct io_loop *loop, struct io_kthread *k, struct io_account *out);
 bool io_thread_status(struct io_loop *loop, const struct io_kthread *k, struct io_thread_status *out);
 /* Whether the kernel has it in line for its CPU, or in the middle of a call that will end: it is late since others use the
  * CPU, of whom the loop need not know. One that was stopped, or sleeps, is not. */

@@ -182,7 +182,8 @@ struct cl_io_cores_stats {
      * Decisions more than an interval late: the loop was kept from running, or by a call of its own. And of these, those that
      * found a core idle beside one that waited. */
     uint64_t violations, violations_asleep, late_looks, violations_late;
-    uint64_t moves, wakes, asked, interrupted, evicted, not_started, died;
+    uint64_t moves, wakes, asked, interrupted, evicted, not_started;
+    uint64_t died; /* owners whose thread was found to have ended, while their process lived */
     uint64_t late; /* times that a new owner had not begun, but was in line for the CPU, and was waited for */
     /* Of those evicted: the new owner ran already, or there was none; and the new owner did not begin either. The others
      * are the moves that ended by that step, or have not ended. */

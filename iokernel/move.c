@@ -221,6 +221,8 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
     struct io_cores *c = &loop->cores;
     struct io_kthread *k = core->owner;
     io_core_account(loop, core, now);
+    core->busy = false;
+    cl_store_relaxed(&core->stats.busy, 0);
     if (core->spare.on && io_in_the_way(core)) /* it was spared for the sake of an owner that is no more */
         io_step_evict(loop, core, now);
     if (!io_in_the_way(core))

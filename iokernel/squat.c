@@ -130,7 +130,7 @@ static bool look(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     struct io_account a;
     if (!io_thread_account(loop, k, &a)) {
         s->begin = 0;
-        io_count(c->stats.squat_unread, 1);
+        io_count(c->stats.squat_unread, io_thread_alive(loop, k));
         return true;
     }
     if (s->begin) {

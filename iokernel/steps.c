@@ -101,7 +101,7 @@ static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
     io_move_oust(loop, core, k); /* it got up by itself, and runs on without a look at its grant: now it must go */
 }
 
-static void died(struct io_loop *loop, struct io_core *core, uint64_t now)
+void io_move_died(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     core->owner->member.dead = true;
     io_count(loop->cores.stats.died, 1);
@@ -207,7 +207,7 @@ bool io_steps_escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
     if (nobody)
         return false;
     if (core->stage == 2 && !io_thread_alive(loop, core->owner)) {
-        died(loop, core, now);
+        io_move_died(loop, core, now);
         return true;
     }
     if (core->stage == 1 && io_park_of(core->owner) == CL_KTHREAD_RUNNING) {

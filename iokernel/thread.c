@@ -32,14 +32,18 @@ void io_thread_wake(struct io_loop *loop, struct io_kthread *k)
     syscall(SYS_futex, &k->member.state->grant, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
+static void has_ended(struct io_kthread *k)
+{
+    k->member.dead = true;
+    k->app->cores.stands = false;
+}
+
 int io_thread_signal(struct io_loop *loop, struct io_kthread *k, int signal)
 {
     charge(loop, k->app);
     int rc = syscall(SYS_tgkill, k->app->cores.pid, k->member.tid, signal) < 0 ? -errno : 0;
-    if (rc == -ESRCH) {
-        k->member.dead = true;
-        k->app->cores.stands = false;
-    }
+    if (rc == -ESRCH)
+        has_ended(k);
     return rc;
 }
 
@@ -102,16 +106,20 @@ void io_thread_close(struct io_kthread *k)
 static bool read_text(struct io_loop *loop, int fd, char *text, size_t room)
 {
     count_call(loop);
+    errno = 0;
     ssize_t n = pread(fd, text, room - 1, 0);
     text[n > 0 ? n : 0] = 0;
     return n > 0;
 }
 
-bool io_thread_account(struct io_loop *loop, const struct io_kthread *k, struct io_account *out)
+bool io_thread_account(struct io_loop *loop, struct io_kthread *k, struct io_account *out)
 {
     char text[96], *rest;
-    if (!read_text(loop, k->member.account_fd, text, sizeof text))
+    if (!read_text(loop, k->member.account_fd, text, sizeof text)) {
+        if (errno == ESRCH) /* the file is that thread's, whoever has its number by now */
+            has_ended(k);
         return false;
+    }
     out->ran_ns = strtoll(text, &rest, 10);
     strtoull(rest, &rest, 10); /* for how long it was in line */
     out->turns = strtoull(rest, NULL, 10);

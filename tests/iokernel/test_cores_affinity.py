@@ -26,6 +26,8 @@ WAIT_S = 60.0
         "an_owner_is_bound_again",
         "one_without_a_core_is_bound_when_it_gets_one",
         "a_bind_that_failed_is_tried_again",
+        "an_owner_whose_thread_has_ended_loses_its_core",
+        "a_stranger_with_its_number_is_left_alone",
     ],
 )
 def test_one_that_somebody_else_binds(c_program, scenario):

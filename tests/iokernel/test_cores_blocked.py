@@ -49,6 +49,9 @@ PROGRAM = "tests/iokernel/c/cores_blocked.c"
         "one_that_goes_on_during_a_move_is_made_to_leave_after_it",
         "who_is_to_begin_is_not_found",
         "what_cannot_be_read_is_counted",
+        "one_whose_thread_has_ended_loses_its_core",
+        "its_sibling_gets_the_core",
+        "whoever_has_its_number",
     ],
 )
 def test_an_owner_that_sleeps(c_program, scenario):

@@ -336,6 +336,27 @@ def test_the_steps_of_one_that_is_killed_come_in_their_order_as_far_as_they_come
     fight.sound()
 
 
+def test_a_core_that_nobody_owns_is_not_busy(fight):
+    batch = fight.batch("probed")
+    fight.echo.kill()
+    fight.gone("echo")
+    batch.await_work()
+
+    def core() -> dict[str, float]:
+        return fight.io.stats()["cores"]["cpus"][0]
+
+    assert core()["busy"]
+    busy_s = core()["busy_s"]
+    batch.kill()
+    fight.gone()
+    nobody = core()
+    assert not nobody["busy"]
+    assert nobody["busy_s"] >= busy_s
+    assert [core()["busy_s"] for _ in range(100)] == [nobody["busy_s"]] * 100
+    fight.batch("probed", "fresh")
+    assert core()["busy_s"] >= nobody["busy_s"]
+
+
 def test_core_time_goes_on_while_the_loop_sleeps(fight):
     """Only one application wants the core, so that there is nothing to decide."""
     batch = fight.batch("probed")

@@ -48,6 +48,7 @@ def test_no_core_idles_beside_one_that_waits(c_program, scenario):
         "the_loop_sleeps_no_longer_than_until_a_timer_at_rest",
         "the_loop_sleeps_no_longer_than_until_one_is_considered_again",
         "who_waits_while_it_is_banned_gets_a_core_afterwards",
+        "a_core_that_nobody_owns_is_not_busy",
     ],
 )
 def test_who_goes_first_and_what_is_left_behind(c_program, scenario):

@@ -80,5 +80,51 @@ static void a_bind_that_failed_is_tried_again(void)
     world_delete(&w);
 }
 
+/* Nobody waits beside it. */
+static void an_owner_whose_thread_has_ended_loses_its_core(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){0}, (struct wish){0});
+    end_thread(p.b);
+    run(&p.w, FOUND);
+    CHECK(p.w.cores[0].owner == 0 && stats_of(&p.w).died == 1 && stats_of(&p.w).affinities_changed == 0);
+    world_delete(&p.w);
+}
+
+/* Another process's thread has its number by now: that one is nobody whom the loop may bind. */
+static void a_stranger_with_its_number_is_left_alone(void)
+{
+    for (unsigned owner = 0; owner < 2; owner++) {
+        struct pair p;
+        cpu_set_t before, after;
+        int end[2];
+        char byte;
+        pair_new(&p, (struct setting){0}, (struct wish){0});
+        if (!owner)
+            park(p.b);
+        struct io_kthread *k = p.w.io->loops[0].cores.core[0].owner;
+        CHECK(pipe(end) == 0);
+        int32_t own = k->member.tid, stranger = fork();
+        if (stranger == 0) {
+            close(end[1]);
+            _exit(read(end[0], &byte, 1) != 0);
+        }
+        CHECK(stranger > 0 && sched_getaffinity(stranger, sizeof before, &before) == 0);
+        uint64_t binds = stats_of(&p.w).affinities;
+        k->member.tid = stranger;
+        run(&p.w, 3 * FOUND);
+        CHECK(sched_getaffinity(stranger, sizeof after, &after) == 0 && CPU_EQUAL(&before, &after));
+        CHECK(sched_getscheduler(stranger) == sched_getscheduler(0));
+        CHECK(stats_of(&p.w).affinities == binds && stats_of(&p.w).affinities_changed == 0);
+        CHECK(p.w.cores[0].owner == 0 && stats_of(&p.w).died == 1);
+        k->member.tid = own;
+        close(end[1]);
+        CHECK(waitpid(stranger, NULL, 0) == stranger);
+        close(end[0]);
+        world_delete(&p.w);
+    }
+}
+
 SCENARIOS_MAIN(SCENARIO(an_owner_is_bound_again), SCENARIO(one_without_a_core_is_bound_when_it_gets_one),
-               SCENARIO(a_bind_that_failed_is_tried_again))
+               SCENARIO(a_bind_that_failed_is_tried_again), SCENARIO(an_owner_whose_thread_has_ended_loses_its_core),
+               SCENARIO(a_stranger_with_its_number_is_left_alone))

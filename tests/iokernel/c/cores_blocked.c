@@ -450,6 +450,64 @@ static void what_cannot_be_read_is_counted(void)
     }
 }
 
+/* Until b runs, the owner of a core having been found dead. */
+static void inherit(struct pair *p, struct kthread *b)
+{
+    uint64_t begin = p->w.now;
+    while (!owns(&p->w, b)) {
+        run(&p->w, 1 * US);
+        CHECK(p->w.now - begin < 4 * LOOK);
+    }
+    CHECK(acts(&p->w, b));
+    run(&p->w, 2 * US);
+    struct cl_io_move e[64], died = {0};
+    uint32_t n = cl_io_moves(p->w.io, 0, &p->w.log_next, e, 64, &p->w.log_lost);
+    for (uint32_t i = 0; i < n; i++)
+        if (e[i].what == CL_IO_LOG_DIED)
+            died = e[i];
+    CHECK(died.what == CL_IO_LOG_DIED && died.from == p->l->slot + 1 && died.to == 0);
+    CHECK(stats_of(&p->w).died == 1 && stats_of(&p->w).blocked_unread == 0 && blocked(p) == 0);
+    drain(b);
+    run(&p->w, 20 * LOOK);
+    CHECK(owns(&p->w, b) && stats_of(&p->w).died == 1 && stats_of(&p->w).violations == 0);
+}
+
+/* Its process lives on, and its word says that it runs. */
+static void one_whose_thread_has_ended_loses_its_core(void)
+{
+    struct pair p;
+    pair_beside(&p, false);
+    end_thread(p.l);
+    inherit(&p, p.b);
+    world_delete(&p.w);
+}
+
+static void its_sibling_gets_the_core(void)
+{
+    struct pair p = {0};
+    world_new(&p.w, (struct setting){.blocked_us = BLOCKED_US});
+    p.lat = app_add(&p.w, (struct wish){.kind = LATENCY, .kthreads = 2});
+    p.bat = app_add(&p.w, (struct wish){.kind = BATCH});
+    p.l = &p.lat->k[0];
+    start(&p.w, p.l);
+    end_thread(p.l);
+    ready(&p.lat->k[1], 1);
+    inherit(&p, &p.lat->k[1]);
+    world_delete(&p.w);
+}
+
+/* Its number is another thread's by now, of the same process at that. */
+static void whoever_has_its_number(void)
+{
+    struct pair p;
+    pair_beside(&p, false);
+    struct io_member *m = &p.w.io->loops[0].cores.core[0].owner->member;
+    end_thread(p.l);
+    m->tid = getpid();
+    inherit(&p, p.b);
+    world_delete(&p.w);
+}
+
 /* For a loop with a fault in it, too: what is counted where one waits beside one that sleeps. */
 static void count(void)
 {
@@ -473,4 +531,6 @@ SCENARIOS_MAIN(SCENARIO(asleep_it_loses_its_core_and_gets_it_back), SCENARIO(one
                SCENARIO(one_in_a_call_that_nothing_ends_loses_its_core),
                SCENARIO(what_it_may_run_unseen_is_no_more_than_the_time_since_the_last_look),
                SCENARIO(one_that_goes_on_during_a_move_is_made_to_leave_after_it),
-               SCENARIO(who_is_to_begin_is_not_found), SCENARIO(what_cannot_be_read_is_counted), SCENARIO(count))
+               SCENARIO(who_is_to_begin_is_not_found), SCENARIO(what_cannot_be_read_is_counted),
+               SCENARIO(one_whose_thread_has_ended_loses_its_core), SCENARIO(its_sibling_gets_the_core),
+               SCENARIO(whoever_has_its_number), SCENARIO(count))

@@ -274,6 +274,33 @@ static void who_waits_while_it_is_banned_gets_a_core_afterwards(void)
     world_delete(&w);
 }
 
+static struct cl_io_core_stats core_stats(const struct world *w)
+{
+    struct cl_io_core_stats s;
+    CHECK(cl_io_core_stats(w->io, 0, &s) == 0);
+    return s;
+}
+
+/* Its owner goes while it has work. */
+static void a_core_that_nobody_owns_is_not_busy(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){0});
+    struct app *a = app_add(&w, (struct wish){.kind = BATCH}), *b = app_add(&w, (struct wish){.kind = BATCH});
+    start(&w, &a->k[0]);
+    run(&w, 1 * MS);
+    CHECK(core_stats(&w).busy == 1 && core_stats(&w).app == a->id);
+    app_remove(&w, a);
+    uint64_t busy_ns = core_stats(&w).busy_ns;
+    CHECK(core_stats(&w).busy == 0 && core_stats(&w).owner == 0 && busy_ns >= 1 * MS);
+    run(&w, 5 * MS);
+    CHECK(core_stats(&w).busy == 0 && core_stats(&w).busy_ns == busy_ns);
+    start(&w, &b->k[0]);
+    CHECK(core_stats(&w).busy == 1 && core_stats(&w).busy_ns >= busy_ns);
+    CHECK(core_stats(&w).busy_ns < busy_ns + 1 * MS);
+    world_delete(&w);
+}
+
 SCENARIOS_MAIN(SCENARIO(batch_loses_its_core_before_latency), SCENARIO(a_guarantee_goes_before_latency),
                SCENARIO(who_waits_inside_a_uthread_goes_before_its_sibling),
                SCENARIO(urgent_decisions_are_a_microsecond_apart_on_average),
@@ -282,4 +309,5 @@ SCENARIOS_MAIN(SCENARIO(batch_loses_its_core_before_latency), SCENARIO(a_guarant
                SCENARIO(who_is_made_to_leave_may_run_meanwhile), SCENARIO(the_log_has_the_signal),
                SCENARIO(the_loop_sleeps_no_longer_than_until_a_timer_at_rest),
                SCENARIO(the_loop_sleeps_no_longer_than_until_one_is_considered_again),
-               SCENARIO(who_waits_while_it_is_banned_gets_a_core_afterwards))
+               SCENARIO(who_waits_while_it_is_banned_gets_a_core_afterwards),
+               SCENARIO(a_core_that_nobody_owns_is_not_busy))

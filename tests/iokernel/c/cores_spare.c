@@ -286,6 +286,10 @@ static void one_in_a_call_that_nothing_ends_is_spared(void)
     ready(&l->k[0], 1);
     run(&w, 10 * (ASK_US + INTERRUPT_US) * US);
     CHECK(stats_of(&w).interrupted == 1 && stats_of(&w).spared == 1 && stats_of(&w).evicted == 0);
+    const struct io_core *core = &w.io->loops[0].cores.core[0];
+    uint64_t entitled = core->from->member.squat.entitled;
+    run(&w, 10 * (ASK_US + INTERRUPT_US) * US);
+    CHECK(core->spare.on && core->from->member.squat.entitled == entitled); /* a liar earns nothing by it */
     CHECK(!acts(&w, &b->k[0]) && acts(&w, &l->k[0]));
     run(&w, 2 * US);
     CHECK(moves_by(&w, CL_IO_STEP_INTERRUPT) == 1);
