@@ -224,7 +224,8 @@ def measure(
     for number in range(1, rounds + 1):
         session.say(f"round {number} of {rounds}")
         session.take_canary(CANARY_S)
-        low_rounds.append(turn(low, LOW_RPS, low_s))
+        there_and_back = low if number % 2 else dict(reversed(low.items()))  # neither neighbour is always the first
+        low_rounds.append(turn(there_and_back, LOW_RPS, low_s))
         if (number - 1) % OTHERS_EVERY == 0:
             other_rounds.append(turn(others, LOW_RPS, others_s))
             swept.turn(sweep_s)

@@ -61,6 +61,16 @@ def pairwise(above: Sequence[float], below: Sequence[float]) -> Ratio:
     return Ratio(tuple(a / b if b else math.inf for a, b in zip(above, below, strict=True)))
 
 
+def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
+    """Two of the values between which the median of what they are drawn from lies with this probability, whatever its
+    distribution: the k-th from either end, with the largest k that a binomial of one half allows. None: too few."""
+    each, n = sorted(values), len(values)
+    outside, k = 0.0, 0  # the probability that at most k of n lie below the median
+    while (outside := outside + math.comb(n, k) / 2**n) <= (1 - confidence) / 2:
+        k += 1
+    return (each[k - 1], each[n - k]) if k else None
+
+
 def plain(value: float | None) -> float | str | None:
     """A number as JSON can hold it: inf becomes the string "inf", nan becomes None."""
     if value is None or math.isnan(value):

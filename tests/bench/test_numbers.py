@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from corelane.bench.harness.numbers import number, pairwise, percentile, plain
+from corelane.bench.harness.numbers import median_interval, number, pairwise, percentile, plain
 
 
 def test_percentile_is_nearest_rank() -> None:
@@ -56,3 +56,13 @@ def test_numbers_survive_json() -> None:
     assert plain(math.nan) is None
     assert math.isnan(number(None))
     assert number(plain(1.5)) == 1.5
+
+
+def test_the_interval_of_a_median() -> None:
+    """Ranks from tables of the binomial: of 6 the ends, of 10 the second, of 32 the tenth; of 5 none."""
+    assert median_interval([5, 3, 1, 6, 2, 4]) == (1, 6)
+    assert median_interval(range(1, 11)) == (2, 9)
+    assert median_interval(range(1, 33)) == (10, 23)
+    assert median_interval(range(1, 33), 0.8) == (12, 21)
+    assert median_interval(range(5)) is None
+    assert median_interval([]) is None
