@@ -178,8 +178,6 @@ static void sleep_on(struct cl_kthread *k, int64_t ns)
         cl_count(&k->stats.wait_errors, 1);
     if (k->watch_ns && k->watch_ns < 64 * k->sched->watch_ns)
         k->watch_ns *= 2;
-    if (k->ran && k->retry_ns < 16 * CL_RETRY_NS)
-        k->retry_ns *= 2;
 }
 
 /* Work was seen on the last look: do not sleep. Managed: the core may be gone meanwhile, and there is work. */
@@ -216,6 +214,9 @@ void cl_park_kthread(struct cl_kthread *k)
     stop_searching(k);
     if (s->cores)
         cl_export(k);
+    /* Before the park word: a core that another has by then is to come back for them, which the loop must know before it sleeps. */
+    if (cl_unlikely(k->ran) && s->cores)
+        cl_timers_resend(k, cl_sched_clock(s) + k->retry_ns);
     k->away = true;
     bool managed = s->cores && s->cores->ops->park_begin(s->cores, k->index);
     if (!managed)
@@ -234,13 +235,18 @@ void cl_park_kthread(struct cl_kthread *k)
     if (cl_unlikely(cl_load_relaxed(&s->stopping)))
         cl_drain_check(s); /* of those that ended the last uthreads and now sleep, the last sees all ends */
     int64_t ns = sleep_ns(k, managed);
-    if (ns == 0 || cl_work_visible(k))
+    bool slept = ns != 0 && !cl_work_visible(k);
+    if (!slept)
         cancel(k, managed);
     else if (managed)
         sleep_for_core(k, ns, flights.only ? &look : NULL);
     else
         sleep_on(k, ns);
     k->away = false;
+    if (cl_unlikely(k->resend_ns))
+        cl_timers_resend(k, 0);
+    if (slept && k->ran && k->retry_ns < 16 * CL_RETRY_NS)
+        k->retry_ns *= 2;
     if (flights.armed)
         cl_completions_arm(k, false);
     /* If somebody else took the bit, he counted us as searching. */

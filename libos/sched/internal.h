@@ -138,6 +138,7 @@ struct cl_kthread {
     uint64_t idle_yield_ns; /* managed: when it last yielded for those that wait for its core */
     uint64_t watch_ns;      /* how long to sleep at most, while it doubles */
     uint64_t retry_ns;      /* the same while frames wait for room in the NIC's queue */
+    uint64_t resend_ns;     /* managed and parked: when it is to try them again, 0: none wait; under its timers' lock */
     uint64_t service_ns;    /* moving average of a frame's handling */
     uint64_t last_lone_wake_ns, lone_wake_ns;
     uint64_t let_go_tsc; /* while something flies: when it last let the CPU go */
@@ -247,6 +248,8 @@ void cl_timers_delete(struct cl_timers *h);
 unsigned cl_timers_run(struct cl_kthread *k, struct cl_kthread *owner, uint64_t now_ns);
 /* Tell the iokernel when the first is due. */
 void cl_timers_export(struct cl_kthread *k);
+/* k only: a time at which it is to have a core as for a timer; 0: none. */
+void cl_timers_resend(struct cl_kthread *k, uint64_t at_ns);
 /* Arm on k and leave the heap locked, for cl_block(.., CL_AFTER_UNLOCK, &k->timers.lock). Not armed: 0 or -ENOSPC. */
 int cl_timer_arm_locked(struct cl_kthread *k, struct cl_timer *timer, uint64_t deadline_ns);
 

@@ -234,6 +234,8 @@ unsigned cl_turn(struct cl_kthread *k)
     }
     if (s->has_source)
         work += look_at_network(k);
+    else
+        k->ran = false; /* nothing can wait to be sent */
     return work;
 }
 

@@ -70,9 +70,19 @@ static void sift_down(struct cl_timers *h, uint32_t i, struct cl_timer_slot slot
 void cl_timers_export(struct cl_kthread *k)
 {
     uint64_t next_ns = cl_load_relaxed(&k->timers.next_ns);
+    if (cl_unlikely(k->resend_ns))
+        next_ns = cl_min(next_ns, k->resend_ns);
     if (k->sched && k->sched->cores)
         cl_store_relaxed(&k->signals->timer_tsc,
                          next_ns >= INT64_MAX ? CL_NEVER : cl_ns_to_tsc(cl_clock_default(), (int64_t)next_ns));
+}
+
+void cl_timers_resend(struct cl_kthread *k, uint64_t at_ns)
+{
+    cl_spin_lock(&k->timers.lock); /* siblings take timers of a parked kthread, and export what is left */
+    k->resend_ns = at_ns;
+    cl_timers_export(k);
+    cl_spin_unlock(&k->timers.lock);
 }
 
 static void publish(struct cl_timers *h)

@@ -29,3 +29,8 @@ SCENARIOS = (
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_cores_given_and_taken(c_program: Callable[..., Callable[..., str]], scenario: str, hot: int) -> None:
     c_program("tests/libos/sched/c/aside.c")(scenario, hot)
+
+
+@pytest.mark.parametrize("hot", [0, 1], ids=["cold", "hot"])
+def test_frames_not_sent_bring_a_core_back(c_program: Callable[..., Callable[..., str]], hot: int) -> None:
+    c_program("tests/libos/sched/c/unsent.c")(hot)
