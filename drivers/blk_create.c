@@ -89,7 +89,10 @@ int cl_blk_file_grow(const char *path, uint64_t bytes, char *err)
     else if (bytes % UNIT || bytes <= (uint64_t)st.st_size)
         rc = cl_blk_file_refuse(err, -EINVAL,
                                 "the new size must be a multiple of 4096 bytes, and more than the old one");
-    if (!rc && (rc = write_zeros(fd, (uint64_t)st.st_size & ~(uint64_t)(UNIT - 1), bytes, NULL, NULL)) < 0) {
+    else if (st.st_size % UNIT)
+        rc = cl_blk_file_refuse(err, -EINVAL, "%s has %llu bytes, no multiple of 4096: it was not made for blocks",
+                                path, (unsigned long long)st.st_size);
+    if (!rc && (rc = write_zeros(fd, (uint64_t)st.st_size, bytes, NULL, NULL)) < 0) {
         int back = ftruncate(fd, st.st_size);
         cl_blk_file_refuse(err, rc, "cannot grow %s: %s%s", path, strerror(-rc), back ? "; it is larger now" : "");
     }

@@ -73,7 +73,7 @@ CL_API void cl_blk_file_info(struct cl_blk *blk, struct cl_blk_file_info *out);
  * NULL) is called from time to time; not 0 ends it with -ECANCELED. -EEXIST, -ENOSPC..., with a reason in err[256]. */
 CL_API int cl_blk_file_create(const char *path, uint64_t bytes, int (*progress)(void *arg, uint64_t done, uint64_t of),
                               void *arg, char *err);
-/* The same for what is to be added to a file's end. Not for raw devices. */
+/* The same for what is to be added to a file's end. Not for raw devices, nor for files of another size than a multiple of 4096. */
 CL_API int cl_blk_file_grow(const char *path, uint64_t bytes, char *err);
 // cffi: end
 

@@ -25,6 +25,7 @@ from ._native import lib
 from .peers import Peer
 
 UNIT = 4096
+_MAX_UID = 2**32 - 2  # the next one, -1, means "no user" to the kernel
 _NAME = re.compile(r"[A-Za-z0-9_:-][A-Za-z0-9_.:-]{0,46}\Z")
 
 
@@ -131,9 +132,13 @@ class Areas:
         return area
 
     def _check_size(self, name: str, size: int, owner: int, before: int = 0) -> None:
-        if size % UNIT or size <= before:
-            more = f", more than the {before} that it has" if before else ""
-            raise Refused(f"storage area {name}", f"{size} bytes are no multiple of {UNIT}{more}", errno=errno.EINVAL)
+        if size % UNIT or not size:
+            why = f"{size} bytes are no multiple of {UNIT}" if size else "it would have no bytes"
+            hint = f"give it a multiple of {UNIT} bytes"
+            raise Refused(f"storage area {name}", why, hint, errno.EINVAL)
+        if size <= before:
+            why = f"it has {before} bytes already, and {size} are not more; an area only grows"
+            raise Refused(f"storage area {name}", why, errno=errno.EINVAL)
         used = sum(a.size for a in self._store.areas() if a.owner == owner) - before
         if self._quota and used + size > self._quota:
             why = f"user {owner} has {used} of {self._quota} bytes in use besides; {size} more are too many"
@@ -184,9 +189,14 @@ def _uid(owner: str) -> int:
     import pwd
 
     try:
-        return int(owner) if owner.isdigit() else pwd.getpwnam(owner).pw_uid
-    except KeyError:
-        raise Refused("storage area", f"there is no user {owner!r}", errno=errno.EINVAL) from None
+        uid = int(owner) if owner.isascii() and owner.isdigit() else pwd.getpwnam(owner).pw_uid
+    except (KeyError, ValueError):  # also: more digits than Python reads, and a name that cannot be one
+        raise Refused("storage area", f"there is no user {owner[:40]!r}", errno=errno.EINVAL) from None
+    if uid > _MAX_UID:
+        raise Refused(
+            "storage area", f"{uid} is no user", f"user ids are numbers from 0 to {_MAX_UID}", errno=errno.EINVAL
+        )
+    return uid
 
 
 def _sync_folder(path: Path) -> None:

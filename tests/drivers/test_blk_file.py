@@ -91,6 +91,13 @@ def test_a_file_grows_and_keeps_what_it_holds(path):
     assert path.stat().st_size == 2 * MIB
 
 
+def test_a_file_whose_last_block_is_not_whole_does_not_grow(tmp_path):
+    (tmp_path / "f").write_bytes(b"x" * (UNIT + 100))
+    with pytest.raises(CorelaneError, match="has 4196 bytes, no multiple of 4096"):
+        grow(tmp_path / "f", MIB)
+    assert (tmp_path / "f").read_bytes() == b"x" * (UNIT + 100)
+
+
 def test_holes_are_told_of(tmp_path):
     (tmp_path / "f").touch()
     os.truncate(tmp_path / "f", MIB)

@@ -20,7 +20,7 @@ from corelane.iokernel.areas import Area, Areas, DirectoryStore, Store
 from corelane.iokernel.areas_device import DeviceStore, gaps, open_device
 from corelane.iokernel.peers import Peer
 from corelane.runtime import control
-from corelane.runtime.errors import CorelaneError
+from corelane.runtime.errors import CorelaneError, Refused
 
 MIB, UNIT = 1 << 20, 4096
 ROOT = Peer(1, 0, 0, frozenset())
@@ -154,8 +154,36 @@ def test_an_area_grows_and_keeps_what_it_holds(serving):
     with AreaBlk(serving, "log") as blk:
         assert blk.size_bytes == 3 * MIB
         assert blk.read(0, 2 * UNIT) == b"k" * UNIT + bytes(UNIT)
-    with pytest.raises(CorelaneError, match="more than the 3145728"):
-        control.area(serving, GROW, "log", MIB)
+    for size in (MIB, 3 * MIB):
+        with pytest.raises(CorelaneError, match=f"it has 3145728 bytes already, and {size} are not more") as caught:
+            control.area(serving, GROW, "log", size)
+        assert caught.value.errno == errno.EINVAL
+
+
+def test_what_an_area_grows_into_is_zeros_whoever_had_it(store):
+    areas = Areas(store)
+    for name in ("annas", "berts"):  # one behind the other on a device
+        areas.handle(CREATE, name, 2 * MIB, "", ROOT)
+    _, fd = areas.handle(OPEN, "berts", 0, "", ROOT)
+    with blk_file.FileBlk(fd) as blk:
+        for at in (0, MIB):
+            blk.write(at, b"secret! " * (MIB // 8))
+        blk.flush()
+    areas.release("berts")
+
+    def deleted() -> bool:
+        try:
+            areas.handle(DELETE, "berts", 0, "", ROOT)
+        except CorelaneError as error:
+            assert error.errno == errno.EBUSY
+            return False
+        return True
+
+    wait_until(deleted, what="the area to be free again")
+    areas.handle(GROW, "annas", 4 * MIB, "", ROOT)
+    _, fd = areas.handle(OPEN, "annas", 0, "", ROOT)
+    with blk_file.FileBlk(fd) as blk:
+        assert blk.read(0, 4 * MIB) == bytes(4 * MIB)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +194,8 @@ def test_an_area_grows_and_keeps_what_it_holds(serving):
         (CREATE, "", MIB, "a name is 1 to 47", errno.EINVAL),
         (CREATE, "there", MIB, "it exists already", errno.EEXIST),
         (CREATE, "odd", 1000, "no multiple of 4096", errno.EINVAL),
-        (CREATE, "none", 0, "no multiple of 4096", errno.EINVAL),
+        (CREATE, "none", 0, "it would have no bytes", errno.EINVAL),
+        (GROW, "there", MIB + 1000, "no multiple of 4096", errno.EINVAL),
         (CREATE, "big", 10 * MIB, "1048576 of 10485760 bytes in use", errno.EDQUOT),
         (GROW, "there", 11 * MIB, "too many", errno.EDQUOT),
         (GROW, "nobody", MIB, "there is none", errno.ENOENT),
@@ -220,6 +249,43 @@ def test_quota_and_capacity_are_kept(store):
     areas.handle(CREATE, "c", 4 * MIB, "", ROOT)
     areas.handle(DELETE, "b", 0, "", BERT)
     areas.handle(CREATE, "d", 6 * MIB, "", BERT)
+
+
+def test_an_area_grows_to_the_quota_and_no_further(store):
+    areas = Areas(store, quota=6 * MIB)
+    areas.handle(CREATE, "other", MIB, "", ANNA)
+    areas.handle(CREATE, "log", MIB, "", ANNA)
+    with pytest.raises(CorelaneError, match="1048576 of 6291456 bytes in use besides") as caught:
+        areas.handle(GROW, "log", 5 * MIB + UNIT, "", ANNA)
+    assert caught.value.errno == errno.EDQUOT
+    assert areas.handle(GROW, "log", 5 * MIB, "", ANNA)[0]["area"]["bytes"] == 5 * MIB
+
+
+@pytest.mark.parametrize(
+    ("owner", "match"),
+    [
+        ("²", "there is no user '²'"),
+        ("-1", "there is no user '-1'"),
+        ("a\0b", "there is no user"),
+        ("1" * 5000, "there is no user"),
+        ("4294967295", "user ids are numbers from 0 to 4294967294"),
+        ("99999999999999", "user ids are numbers from 0 to 4294967294"),
+    ],
+)
+def test_an_owner_who_cannot_be_one_is_refused_before_anything_is_written(tmp_path, owner, match):
+    folder, disk = DirectoryStore(str(tmp_path / "d")), memory_blk(4 * MIB)
+    table = DeviceStore(disk, "/nonexistent")
+    writes = disk.stats().writes
+    for store in (folder, table):
+        with pytest.raises(Refused, match=match) as caught:
+            Areas(store).handle(CREATE, "log", MIB, owner, ROOT)
+        assert caught.value.errno == errno.EINVAL
+        assert store.areas() == []
+    assert os.listdir(tmp_path / "d") == []
+    assert disk.stats().writes == writes
+    Areas(table).handle(CREATE, "log", MIB, "4294967294", ROOT)
+    assert [a.owner for a in DeviceStore(disk, "/nonexistent").areas()] == [4294967294]
+    table.close()
 
 
 def test_a_folder_that_others_write_in_is_refused_and_leftovers_go(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import random
 import zlib
@@ -350,6 +351,29 @@ def test_an_area_stays_as_it_was_when_a_change_of_another_kind_fails(what: str):
         store.grow(before[0], 2 * UNIT) if what == "grow" else store.create("b", 0, UNIT)
     assert store.areas() == before
     store.close()
+
+
+@pytest.mark.parametrize("what", ["grow", "create"])
+def test_what_a_table_names_is_zero_on_the_disk_whenever_power_goes(what: str):
+    """The bytes of the one who had it before do not come back once the table says whose they are now."""
+    there = 0
+    for cut in range(1, 2 * UNIT // SECTOR + CHANGE_PIECES + 1, 3):
+        blk = disk(seed=cut)
+        store = DeviceStore(blk, "/nonexistent")
+        store.create("a", 0, UNIT)
+        blk.write(MIB + UNIT, b"s" * 2 * UNIT, durable=True)  # behind it: whose area is deleted
+        # Of what is in the disk's cache nothing survives: what is to survive has to be flushed.
+        blk.set(BlkFaults(cut_after=cut, survive=0))
+        with contextlib.suppress(BlkError):
+            store.grow(store.areas()[0], 3 * UNIT) if what == "grow" else store.create("b", 0, 2 * UNIT)
+        crash(blk)
+        found = DeviceStore(blk, "/nonexistent").areas()
+        assert found[0].offset == MIB
+        if found[-1].offset + found[-1].size == MIB + 3 * UNIT:
+            assert blk.read(MIB + UNIT, 2 * UNIT) == bytes(2 * UNIT), f"power went at piece {cut}"
+            there += 1
+        store.close()
+    assert there > 0
 
 
 @SLOTS
