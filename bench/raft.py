@@ -7,6 +7,9 @@ one core, the three nodes share the other one. The iokernel moves it between the
 kernel's scheduler shares it, since its own workers for the disk need that core as well; "disk, cores moved" is beside
 them. libraft's and etcd's processes use both cores; "libraft, one core" has that of our nodes alone.
 
+What is compared with etcd is put to by clients like etcd's own (raft_udp.py): an ordinary process, whose 64 clients
+share a socket as etcd's share a connection. "Bare server" is what these get from one that does little but write.
+
 The durable put of one client and what it is compared with (the bare writes, libraft) have short turns next to each
 other, all of them up the whole time (raft_turns.py); all other arms have slots in turns, each with nodes started anew.
 
@@ -35,6 +38,7 @@ from .baseline.peers import Etcd, Libraft
 from .harness.session import Session
 from .log import where
 from .raft_arms import (
+    BARE,
     BOUND,
     CLIENTS,
     DISK,
@@ -46,6 +50,7 @@ from .raft_arms import (
     LIBRAFT,
     MEMORY,
     MOVED,
+    MUX,
     OPEN_RPS,
     RELAYS,
     SNAPSHOT_ENTRIES,
@@ -57,6 +62,7 @@ from .raft_arms import (
     WHOLE_S,
     Arm,
     arm_name,
+    bare_slot,
     etcd_slot,
     libraft_slot,
     ours_slot,
@@ -107,12 +113,7 @@ def run(session: Session) -> None:
             turns = lone_puts(session, disk, libraft)
             if libraft:
                 arms[arm_name(LIBRAFT, CLIENTS[-1])] = partial(libraft_slot, libraft, CLIENTS[-1])
-            if udp := baseline(session, UDP, partial(UdpClients, disk)):
-                folder = disk / "udp"
-                folder.mkdir()
-                arms[arm_name(UDP, CLIENTS[-1])] = partial(udp_slot, udp, session.two_cores, folder, CLIENTS[-1])
-            if etcd := baseline(session, ETCD, partial(Etcd, disk)):
-                arms |= {arm_name(ETCD, clients): partial(etcd_slot, etcd, clients) for clients in CLIENTS}
+            arms |= like_etcd(session, disk)
         rounds = ROUNDS if session.seconds >= WHOLE_S else 1
         slot_s = max(session.seconds / rounds / len(arms), LEAST_SLOT_S)
         got = session.interleave({name: partial(arm, slot_s) for name, arm in arms.items()}, rounds)
@@ -120,6 +121,22 @@ def run(session: Session) -> None:
     for name, slots in {**lone, **got}.items():
         add_row(session, name, slots)
     judge(session, got, turns)
+
+
+def like_etcd(session: Session, disk: Path) -> dict[str, Arm]:
+    """Etcd, and what is put to by clients like its own; the two whose ratio is the figure next to each other."""
+    etcd, udp = baseline(session, ETCD, partial(Etcd, disk)), baseline(session, UDP, partial(UdpClients, disk))
+    arms: dict[str, Arm] = {}
+    if udp:
+        for system in (UDP, MUX):
+            (disk / system).mkdir()
+            put = partial(udp_slot, udp, session.two_cores, disk / system, system == MUX)
+            arms[arm_name(system, CLIENTS[-1])] = put
+    if etcd:
+        arms |= {arm_name(ETCD, clients): partial(etcd_slot, etcd, clients) for clients in reversed(CLIENTS)}
+    if udp:
+        arms[arm_name(BARE, CLIENTS[-1])] = partial(bare_slot, udp)
+    return arms
 
 
 def disk_folder(session: Session, stack: contextlib.ExitStack) -> Path | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..drivers.loadgen import Closed, Loadgen
 from ..drivers.loadgen import Memcached as Traffic
+from ..drivers.netns import Namespace
 from .baseline.peers import Etcd, Libraft, Puts
 from .harness.load import point_of
 from .raft_nodes import KV_PORT, Group, address
@@ -31,8 +32,8 @@ MEMORY, TMPFS, DISK, FLOOR, LIBRAFT, ETCD = "memory", "tmpfs", "disk", "three ba
 BOUND = "three bare writers, one core"
 RELAYS = "three bare relays, one core"
 SWITCHED = "three relays on the switch"
-MOVED, ONE_CORE, UDP = "disk, cores moved", "libraft, one core", "disk, kernel's sockets"
-TO_ALL = "disk, sent to all"
+MOVED, ONE_CORE, TO_ALL = "disk, cores moved", "libraft, one core", "disk, sent to all"
+UDP, MUX, BARE = "disk, kernel's sockets", "disk, one kernel socket", "bare server, one kernel socket"
 # While 64 clients put: a snapshot each 16 384 entries, some seven a second, and none.
 OFTEN, NEVER = "disk, snapshots often", "disk, no snapshots"
 SNAPSHOT_ENTRIES = {OFTEN: 1 << 14, NEVER: 1 << 20}
@@ -171,10 +172,22 @@ def libraft_slot(libraft: Libraft, clients: int, seconds: float) -> Slot:
         return libraft_turn(put, 0.1 + 0.1 * seconds, seconds)
 
 
-def udp_slot(udp: UdpClients, cores: tuple[int, int], folder: Path, clients: int, seconds: float) -> Slot:
+def udp_slot(udp: UdpClients, cores: tuple[int, int], folder: Path, one_socket: bool, seconds: float) -> Slot:
     """Of ours, put to by ordinary clients of the kernel."""
     with udp.group(cores, folder, election_ms=ELECTION_MS, watch_us=WATCH_US) as (_, space):
-        return puts_slot(udp.put(space, clients, max(seconds, LEAST_SLOT_S), KEY_BYTES, VALUE_BYTES))
+        return udp_puts(udp, space, one_socket, seconds)
+
+
+def bare_slot(udp: UdpClients, seconds: float) -> Slot:
+    """Of a bare server, put to by the same."""
+    with udp.bare() as space:
+        return udp_puts(udp, space, True, seconds)
+
+
+def udp_puts(udp: UdpClients, space: Namespace, one_socket: bool, seconds: float) -> Slot:
+    """What the kernel's clients saw."""
+    seconds = max(seconds, LEAST_SLOT_S)
+    return puts_slot(udp.put(space, CLIENTS[-1], seconds, KEY_BYTES, VALUE_BYTES, one_socket=one_socket))
 
 
 def etcd_slot(etcd: Etcd, clients: int, seconds: float) -> Slot:

@@ -12,6 +12,7 @@ from .harness.numbers import Ratio, number, pairwise
 from .harness.plot import Canvas
 from .harness.session import Session
 from .raft_arms import (
+    BARE,
     BOUND,
     CLIENTS,
     DISK,
@@ -20,6 +21,7 @@ from .raft_arms import (
     LIBRAFT,
     MEMORY,
     MOVED,
+    MUX,
     NEVER,
     OFTEN,
     ONE_CORE,
@@ -37,12 +39,13 @@ RELAYS_NOTE = "three bare relays that share a core, closed: put of one client in
 BOUND_NOTE = "three bare writers that share a core: durable put p50 / theirs"
 SNAPSHOT_NOTE = "64 clients, each node making a snapshot every 16 384 puts, over none: "
 CLIENTS_NOTE = (
-    "over_etcd: the clients differ. Ours send memcached's UDP over the virtual switch, from the iokernel's loop on its "
-    "core; etcd's speak its gRPC over loopback TCP, from a process that shares both cores with its members"
+    "over_etcd: 64 clients in one process, ours by memcached's UDP over one socket of the kernel and a tap, etcd's "
+    "by its gRPC over one connection of loopback TCP; both share both cores with whom they ask. Clients in the "
+    "iokernel's loop, and 64 sockets of the kernel, are beside it"
 )
-UDP_NOTE = (
-    "64 clients alike: ours put by memcached's UDP over sockets of the kernel and a tap, from a process that shares "
-    "both cores with the iokernel and the nodes. Puts a second over etcd's"
+BARE_NOTE = (
+    "the same clients, put to a bare server on loopback that answers after one write for all puts that are there: its "
+    "puts a second / ours"
 )
 ONE_CORE_NOTE = "libraft on the core of our nodes alone: its put p50 / ours, durable"
 SNAPSHOT_RATIOS = {
@@ -96,11 +99,13 @@ def judge(session: Session, got: Mapping[str, Sequence[Slot]], turns: Turns[Slot
             for name, of in SNAPSHOT_RATIOS.items()
         ]
         session.note(SNAPSHOT_NOTE + ", ".join(ratios))
-    if arm_name(ETCD, 64) in got:
+    if arm_name(MUX, 64) in got and arm_name(ETCD, 64) in got:
+        etcd = rates(arm_name(ETCD, 64))
+        others = {"clients in the iokernel's loop": DISK, "64 sockets of the kernel": UDP}
+        over = {name: pairwise(rates(arm_name(system, 64)), etcd).median for name, system in others.items()}
+        session.ratio_figure("raft.over_etcd", rates(arm_name(MUX, 64)), etcd, beside=over)
         session.note(CLIENTS_NOTE)
-        if arm_name(UDP, 64) in got:
-            session.note(f"{UDP_NOTE} {pairwise(rates(arm_name(UDP, 64)), rates(arm_name(ETCD, 64)))}")
-        session.ratio_figure("raft.over_etcd", rates(arm_name(DISK, 64)), rates(arm_name(ETCD, 64)))
+        session.note(f"{BARE_NOTE} {pairwise(rates(arm_name(BARE, 64)), rates(arm_name(MUX, 64)))}")
 
 
 def judge_turns(session: Session, turns: Turns[Slot]) -> None:
@@ -150,7 +155,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         canvas.caption(f"No bar: {name}: half of the puts or more stayed unanswered.")
         del shown[name]
     canvas.bars(list(shown), list(shown.values()), ylabel="put, 1 client: p50 (us)")
-    asked = [s for s in (MEMORY, TMPFS, DISK, UDP, LIBRAFT, ETCD) if arm_name(s, 64) in rows]
+    asked = [s for s in (MEMORY, TMPFS, DISK, MUX, UDP, LIBRAFT, ETCD) if arm_name(s, 64) in rows]
     many = [rows[arm_name(system, 64)]["puts_per_s"] for system in asked]
     canvas.bars(asked, many, ylabel="puts, 64 clients (1/s)", panel=1)
     if BOUND in lone:

@@ -66,7 +66,7 @@ class Group:
     share cores[1]; managed: the iokernel moves it between them, else the kernel's scheduler does. snapshot_entries:
     a node makes a snapshot when so many came since the last, and counts them in `snapshots`; 0: as it does by default.
     relays: bare ones (raft_relay.h) in place of the nodes, of which the first leads. replicate: to whom a leader's
-    entries go at once (docs/raft.md); None: as by default.
+    entries go at once (docs/raft.md); None: as by default. poll: the iokernel's mode.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class Group:
         snapshot_entries: int = 0,
         relays: bool = False,
         replicate: str | None = None,
+        poll: str = "adaptive",
     ) -> None:
         self._logs = logs
         self._replicate = replicate
@@ -100,7 +101,7 @@ class Group:
                 worker_cpus=[cores[1]] if managed else [],
                 policy="delay" if managed else None,
                 policy_params={"target_us": TARGET_US} if managed else {},
-                mode="adaptive",
+                mode=poll,
                 spin_us=SPIN_US,
                 apps={f"raft-{n}": AppSettings(ipv4=address(n), kind="latency") for n in NODES},
             )

@@ -3,6 +3,7 @@
 
 #include "../runtime/pool.h"
 #include "netdev.h"
+#include "tap_segments.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,15 +16,21 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define ERR_BYTES 256
 #define ETHERNET_BYTES 14
+#ifndef TUN_F_USO4 /* since Linux 6.2 */
+#define TUN_F_USO4 0x20
+#define TUN_F_USO6 0x40
+#endif
 
 /* Private to the queue's thread, but for `stats` (read by anybody, relaxed). */
 struct queue {
     int fd;
     struct cl_parker parker;
+    struct tap_super super;                      /* what rx_burst has not handed out yet */
     uint32_t park_word CL_ALIGNED(CL_CACHELINE); /* written by wakers too: a line of its own */
     struct cl_nic_stats stats CL_ALIGNED(CL_CACHELINE);
 } CL_ALIGNED(CL_CACHELINE);
@@ -35,6 +42,7 @@ struct tap {
     size_t area_bytes;
     int netlink; /* asks for the interface's counters */
     int ifindex;
+    bool joins;            /* Linux takes and gives super-frames; constant */
     uint64_t kernel_drops; /* as last answered. Writers: whoever reads statistics. Relaxed: a counter */
     struct queue *queues;
 };
@@ -55,26 +63,48 @@ static void look_for_gone(struct tap *t, int error)
         cl_store_relaxed(&t->nic.gone, 1); /* relaxed: a flag that only says "stop", it orders nothing */
 }
 
+/* The next frame into a buffer. Returns its bytes; 0: it was malformed; < 0: -errno, there is none. */
+static int next_frame(struct tap *t, struct queue *q, uint8_t *data)
+{
+    struct virtio_net_hdr h;
+    uint32_t room = t->nic.buffer_bytes, most = t->nic.mtu + ETHERNET_BYTES;
+    if (tap_super_left(&q->super))
+        return (int)tap_super_next(&q->super, data);
+    struct iovec parts[] = {{&h, sizeof h}, {data, room}, {q->super.data + room, TAP_SUPER_BYTES - room}};
+    ssize_t got = readv(q->fd, parts, 3);
+    cl_count(&q->stats.syscalls, 1);
+    if (got < 0)
+        return -errno;
+    if (got < (ssize_t)sizeof h + ETHERNET_BYTES)
+        return 0;
+    uint32_t len = (uint32_t)got - (uint32_t)sizeof h;
+    if (h.gso_type != VIRTIO_NET_HDR_GSO_NONE) {
+        memcpy(q->super.data, data, cl_min(len, room));
+        return tap_super_begin(&q->super, len, &h, most) ? (int)tap_super_next(&q->super, data) : 0;
+    }
+    if (len > most || ((h.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) && !tap_checksum(data, len, &h)))
+        return 0;
+    return (int)len;
+}
+
 static unsigned rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct tap *t = self(nic);
     struct queue *q = &t->queues[queue];
-    unsigned got = 0, calls = 0;
+    unsigned got = 0;
     uint64_t bytes = 0;
     uint32_t index;
-    /* Without a buffer nothing is read: the frames wait in the kernel. */
+    /* Without a buffer nothing is read: the frames wait in the kernel, and the rest of a super-frame here. */
     while (got < n && cl_pool_get(t->pool, queue, &index, 1)) {
         uint8_t *data = buffer(t, index);
-        ssize_t len = read(q->fd, data, nic->buffer_bytes);
-        calls++;
-        bool whole = len >= ETHERNET_BYTES && (size_t)len <= nic->mtu + ETHERNET_BYTES;
-        if (cl_unlikely(!whole))
+        int len = next_frame(t, q, data);
+        if (cl_unlikely(len <= 0))
             cl_pool_put(t->pool, queue, &index, 1);
         if (len < 0) {
-            look_for_gone(t, errno);
+            look_for_gone(t, -len);
             break;
         }
-        if (cl_unlikely(!whole)) { /* the kernel cuts a longer one to the buffer without a word */
+        if (cl_unlikely(!len)) {
             cl_count(&q->stats.rx_dropped_malformed, 1);
             continue;
         }
@@ -82,31 +112,52 @@ static unsigned rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *fr
             (struct cl_frame){.data = data, .buf = index, .len = (uint16_t)len, .room = (uint16_t)nic->buffer_bytes};
         bytes += (uint64_t)len;
     }
-    cl_count(&q->stats.syscalls, calls);
     cl_count(&q->stats.rx_frames, got);
     cl_count(&q->stats.rx_bytes, bytes);
     return got;
 }
 
-/* Send one frame. False: the device takes no more now. */
-static bool send_one(struct tap *t, struct queue *q, const struct cl_frame *f)
+/* The rest of a super-frame waits for buffers, and announces itself no more. */
+static uint64_t next_tsc(struct cl_nic *nic, unsigned queue)
 {
-    if (cl_unlikely(f->len < ETHERNET_BYTES || f->len > t->nic.mtu + ETHERNET_BYTES)) {
-        cl_count(&q->stats.tx_dropped_malformed, 1);
+    return tap_super_left(&self(nic)->queues[queue].super) ? 0 : UINT64_MAX;
+}
+
+/* Send frames, more than one as a super-frame. False: the device takes no more now. */
+static bool send_frames(struct tap *t, struct queue *q, const struct cl_frame *frames, unsigned n)
+{
+    struct virtio_net_hdr h = {0};
+    struct cl_udp_frame headers;
+    struct iovec parts[2 + TAP_JOIN_MAX] = {{&h, sizeof h}};
+    unsigned n_parts = 1, skip = 0;
+    ssize_t all = sizeof h;
+    uint64_t bytes = 0;
+    if (cl_unlikely(frames->len < ETHERNET_BYTES || frames->len > t->nic.mtu + ETHERNET_BYTES)) {
+        cl_count(&q->stats.tx_dropped_malformed, 1); /* it goes alone: such a one is never joined */
         return true;
     }
-    ssize_t sent = write(q->fd, f->data, f->len);
+    if (n > 1) {
+        tap_join(frames, n, &h, &headers);
+        parts[n_parts++] = (struct iovec){&headers, CL_UDP_HEADERS};
+        all += skip = CL_UDP_HEADERS;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        parts[n_parts++] = (struct iovec){frames[i].data + skip, frames[i].len - skip};
+        all += frames[i].len - skip;
+        bytes += frames[i].len;
+    }
+    ssize_t sent = writev(q->fd, parts, (int)n_parts);
     cl_count(&q->stats.syscalls, 1);
-    if (cl_likely(sent == f->len)) {
-        cl_count(&q->stats.tx_frames, 1);
-        cl_count(&q->stats.tx_bytes, f->len);
+    if (cl_likely(sent == all)) {
+        cl_count(&q->stats.tx_frames, n);
+        cl_count(&q->stats.tx_bytes, bytes);
         return true;
     }
     if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR))
         return false;
     if (sent < 0)
         look_for_gone(t, errno); /* EIO: the interface is only down */
-    cl_count(&q->stats.tx_dropped_error, 1);
+    cl_count(&q->stats.tx_dropped_error, n);
     return true;
 }
 
@@ -115,12 +166,15 @@ static unsigned tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *fr
     struct tap *t = self(nic);
     struct queue *q = &t->queues[queue];
     unsigned taken = 0;
-    for (; taken < n; taken++) {
-        if (!send_one(t, q, &frames[taken])) {
+    while (taken < n) {
+        bool fits = frames[taken].len <= nic->mtu + ETHERNET_BYTES;
+        unsigned together = t->joins && fits ? tap_joinable(&frames[taken], n - taken) : 1;
+        if (!send_frames(t, q, &frames[taken], together)) {
             cl_count(&q->stats.tx_full, 1);
             break;
         }
-        cl_pool_put(t->pool, queue, &frames[taken].buf, 1);
+        for (; together; together--)
+            cl_pool_put(t->pool, queue, &frames[taken++].buf, 1);
     }
     return taken;
 }
@@ -153,6 +207,8 @@ static struct cl_parker *parker(struct cl_nic *nic, unsigned queue)
 static int wait_frames(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
 {
     struct queue *q = &self(nic)->queues[queue];
+    if (tap_super_left(&q->super))
+        timeout_ns = 0;
     cl_count(&q->stats.syscalls, 1);
     return cl_park_wait_fd(&q->parker, q->fd, timeout_ns);
 }
@@ -183,8 +239,10 @@ static void destroy(struct cl_nic *nic)
 {
     struct tap *t = self(nic);
     for (unsigned i = 0; t->queues && i < nic->n_queues; i++) {
-        if (t->queues[i].fd >= 0)
+        if (t->queues[i].fd >= 0) {
+            ioctl(t->queues[i].fd, TUNSETOFFLOAD, 0ul); /* of an interface that stays: for whoever opens it next */
             close(t->queues[i].fd);
+        }
         cl_park_close_fd(&t->queues[i].parker);
     }
     if (t->netlink >= 0)
@@ -208,6 +266,7 @@ static const struct cl_nic_ops OPS = {
     .buffers_free = buffers_free,
     .fd = queue_fd,
     .close = destroy,
+    .next_tsc = next_tsc,
 };
 
 static int open_queue(struct queue *q, const char *ifname, bool several, char *chosen, char *err)
@@ -225,7 +284,7 @@ static int open_queue(struct queue *q, const char *ifname, bool several, char *c
                  missing ? " (the tun driver is missing: `modprobe tun`; in a container give it the device)" : "");
         return code;
     }
-    struct ifreq request = {.ifr_flags = (short)(IFF_TAP | IFF_NO_PI | (several ? IFF_MULTI_QUEUE : 0))};
+    struct ifreq request = {.ifr_flags = (short)(IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | (several ? IFF_MULTI_QUEUE : 0))};
     snprintf(request.ifr_name, sizeof request.ifr_name, "%s", ifname);
     if (ioctl(q->fd, TUNSETIFF, &request)) {
         int code = -errno;
@@ -245,16 +304,19 @@ static int open_queue(struct queue *q, const char *ifname, bool several, char *c
 
 static int allocate(struct tap *t, const struct cl_tap_config *c, char *err)
 {
-    size_t bytes = c->n_queues * sizeof(struct queue);
+    size_t bytes = c->n_queues * sizeof(struct queue), frames = (size_t)c->n_buffers * t->nic.buffer_bytes;
     t->queues = aligned_alloc(CL_CACHELINE, bytes);
     t->pool = cl_pool_new(0, c->n_buffers, c->n_queues);
-    t->area_bytes = (size_t)c->n_buffers * t->nic.buffer_bytes;
+    t->area_bytes = frames + (size_t)c->n_queues * TAP_SUPER_BYTES;
     void *area = mmap(NULL, t->area_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     t->area = area == MAP_FAILED ? NULL : area;
     if (t->queues) {
         memset(t->queues, 0, bytes);
-        for (unsigned i = 0; i < c->n_queues; i++)
+        for (unsigned i = 0; i < c->n_queues; i++) {
             t->queues[i].fd = t->queues[i].parker.event_fd = -1;
+            if (t->area)
+                t->queues[i].super.data = t->area + frames + (size_t)i * TAP_SUPER_BYTES;
+        }
     }
     if (t->queues && t->pool && t->area)
         return 0;
@@ -301,6 +363,8 @@ int cl_tap_nic_new(const struct cl_tap_config *c, struct cl_nic **out, char *ifn
         destroy(&t->nic);
         return r;
     }
+    /* Linux' stack hands over bursts of a socket as they are, and lets us make checksums. Since 6.2; before, one by one. */
+    t->joins = !ioctl(t->queues[0].fd, TUNSETOFFLOAD, TUN_F_CSUM | TUN_F_USO4 | TUN_F_USO6);
     t->ifindex = (int)if_nametoindex(ifname);
     t->netlink = cl_netdev_open(); /* without it that counter stays 0 */
     *out = &t->nic;

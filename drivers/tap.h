@@ -2,9 +2,11 @@
  *
  *   Linux's stack <-> interface (tapN) <-> /dev/net/tun descriptors, one a queue <-> this NIC
  *
- * What costs: a frame a system call, in both directions (readv and writev carry one frame each; io_uring would change the
- * number of calls, not the copies), about a microsecond each. The contract's "one system call a burst" cannot be kept
- * here; tap is for reach, af_xdp for speed. Offloads stay off, so frames are whole and their checksums are right.
+ * What costs: a system call a frame, in both directions, about a microsecond each; io_uring would change the number of calls, not the
+ * copies. But datagrams of UDP that a socket sent at once (UDP_SEGMENT) come by one call, and those of one flow that leave one after
+ * the other leave by one, and reach a socket that asks for it (UDP_GRO) as one (tap_segments.h; since Linux 6.2). The contract's "one
+ * system call a burst" cannot be kept here; tap is for reach, af_xdp for speed. Linux leaves checksums to this NIC, which makes them:
+ * frames are whole and right for its user.
  *
  * Buffers are private memory with one pool, a cache for each queue. A frame that Linux has no room for is counted as
  * dropped by the device. Threads: queue q belongs to its thread, as in nic.h.

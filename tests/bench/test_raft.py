@@ -158,10 +158,13 @@ def udp(tmp_path: Path) -> UdpClients:
         pytest.skip(str(why))
 
 
-def test_clients_of_the_kernel_put_to_a_group(session: Session, udp: UdpClients, tmp_path: Path) -> None:
+@pytest.mark.parametrize("one_socket", [False, True])
+def test_clients_of_the_kernel_put_to_a_group(
+    session: Session, udp: UdpClients, tmp_path: Path, one_socket: bool
+) -> None:
     (tmp_path / "logs").mkdir()
     with udp.group(session.two_cores, tmp_path / "logs", election_ms=500) as (group, space):
-        puts = udp.put(space, 4, 0.2, 16, 84)
+        puts = udp.put(space, 4, 0.2, 16, 84, one_socket=one_socket)
         assert set(group.pids) == set(NODES)
     assert list(puts.latencies_ns) == sorted(puts.latencies_ns)
     assert puts.counts is not None
@@ -169,7 +172,17 @@ def test_clients_of_the_kernel_put_to_a_group(session: Session, udp: UdpClients,
     assert len(puts.latencies_ns) + puts.counts["again"] > 0
 
 
-def test_clients_of_the_kernel_send_again_and_count_what_is_refused(udp: UdpClients) -> None:
+def test_a_bare_server_answers_the_same_clients(udp: UdpClients, tmp_path: Path) -> None:
+    with udp.bare() as space:
+        puts = udp.put(space, 4, 0.2, 16, 84, one_socket=True)
+    assert puts.counts is not None
+    assert puts.counts["refused"] == 0
+    assert len(puts.latencies_ns) + puts.counts["again"] > 0
+    assert (tmp_path / "bare").read_bytes().count(b"set 0") > 0  # what was put is written
+
+
+@pytest.mark.parametrize("one_socket", [False, True])
+def test_clients_of_the_kernel_send_again_and_count_what_is_refused(udp: UdpClients, one_socket: bool) -> None:
     with netns.namespace("udp") as space, contextlib.ExitStack() as stack:
         space.ip("address", "add", f"{address(1)}/32", "dev", "lo")
         server = stack.enter_context(contextlib.closing(space.udp_socket((address(1), KV_PORT), timeout_s=0.05)))
@@ -193,7 +206,7 @@ def test_clients_of_the_kernel_send_again_and_count_what_is_refused(udp: UdpClie
         with ThreadPoolExecutor(1) as pool:
             served = pool.submit(serve)
             try:
-                puts = udp.put(space, 3, 2.0, 16, 84)
+                puts = udp.put(space, 3, 2.0, 16, 84, one_socket=one_socket)
             finally:
                 ended.set()
             served.result()
@@ -232,6 +245,8 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
         "disk, 64 clients": slots((1, 1000), (1, 3000), (1, 2000)),
         "etcd, 64 clients": slots((1, 100), (1, 100), (1, 100)),
         f"{raft_arms.UDP}, 64 clients": slots((1, 500), (1, 300), (1, 700)),
+        f"{raft_arms.MUX}, 64 clients": slots((1, 800), (1, 600), (1, 900)),
+        f"{raft_arms.BARE}, 64 clients": slots((1, 1600), (1, 600), (1, 2700)),
     }
     lone = turns(
         [100, 120, 150], floor=[100] * 3, bound=[80, 100, 100], libraft=[200, 180, 300], one_core=[150, 120, 300]
@@ -251,14 +266,16 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
     assert next(notes) == "libraft_over_ours: 2 (half of 3 pairs within 1.75 .. 2)"
     assert next(notes).startswith(f"{raft_judge.SNAPSHOT_NOTE}p50 1 (1 .. 1), p99 1 (1 .. 1), longest put 3 (3 .. 3)")
     assert next(notes) == raft_judge.CLIENTS_NOTE
-    assert next(notes) == f"{raft_judge.UDP_NOTE} 5 (3 .. 7)"
+    assert next(notes) == f"{raft_judge.BARE_NOTE} 2 (1 .. 3)"
+    beside = session.figures["raft.over_etcd"]["beside"]
+    assert beside == {"clients in the iokernel's loop": 20, "64 sockets of the kernel": 5}
     assert session.figures["raft.memory_put_us"]["beside"] == {"one client, closed": 18}
     value = {name: figure["value"] for name, figure in session.figures.items()}
     assert value == {
         "raft.memory_put_us": statistics.median([20, 30, 22]),
         "raft.durable_over_floor": pytest.approx(1.2),
         "raft.libraft_over_ours": 2.0,
-        "raft.over_etcd": 20.0,
+        "raft.over_etcd": 8.0,
     }
 
 

@@ -10,7 +10,7 @@ import contextlib
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -37,6 +37,7 @@ class Pair:
     lossless: bool = True  # a full queue refuses frames and never drops them
     short_frames: bool = True  # carries frames of less than 60 bytes
     hears_close: bool = True  # one end notices that the other has closed
+    keeps_ids: bool = True  # the identification of packets that are never fragmented, which means nothing (RFC 6864)
 
     def __post_init__(self) -> None:
         ends = ((self.a, "10.77.9.1"), (self.b, "10.77.9.2"))
@@ -49,6 +50,12 @@ class Pair:
         ffi.buffer(buf)[lib.CL_UDP_HEADERS :] = payload
         lib.cl_net_udp_headers(buf, src_mac, dst_mac, src, dst, 20000 + flow, 9000, len(payload), True)
         return bytes(ffi.buffer(buf))
+
+    def same(self, frames: Sequence[bytes]) -> list[bytes]:
+        """Them, sorted, to be compared with others: without what the pair may change."""
+        if self.keeps_ids:
+            return sorted(frames)
+        return sorted(f[:18] + bytes(2) + f[20:24] + bytes(2) + f[26:] if f[12:14] == b"\x08\0" else f for f in frames)
 
     def collect(self, nic: Nic, n: int, deadline_s: float = 10.0) -> list[bytes]:
         """Receive on all queues until n datagrams for port 9000 have come; fewer only after the deadline."""
@@ -117,7 +124,7 @@ def tap_pair(queues: int = 1) -> Iterator[Pair]:
             for name in ("tapa", "tapb"):
                 nics.append(stack.enter_context(Tap(name, queues)))
                 space.ip("link", "set", name, "master", "bridge0", "txqueuelen", "4096")
-        yield Pair(*nics, lossless=False, hears_close=False)
+        yield Pair(*nics, lossless=False, hears_close=False, keeps_ids=False)
 
 
 @contextlib.contextmanager

@@ -40,7 +40,7 @@ def test_frames_arrive_as_they_were_sent(pair, rng, count):
     sent = frames_of(rng, pair, count)
     assert pair.a.send(sent) == count
     got = pair.collect(pair.b, count)
-    assert sorted(got) == sorted(sent)
+    assert pair.same(got) == pair.same(sent)
     balance(pair)
 
 
@@ -48,8 +48,8 @@ def test_both_directions_at_once(pair, rng):
     there = [pair.frame(b"there" + bytes([i])) for i in range(100)]
     back = [pair.frame(b"back!" + bytes([i]), back=True) for i in range(100)]
     assert pair.a.send(there) == pair.b.send(back) == 100
-    assert sorted(pair.collect(pair.b, 100)) == sorted(there)
-    assert sorted(pair.collect(pair.a, 100)) == sorted(back)
+    assert pair.same(pair.collect(pair.b, 100)) == pair.same(there)
+    assert pair.same(pair.collect(pair.a, 100)) == pair.same(back)
     balance(pair)
 
 

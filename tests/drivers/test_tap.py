@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
 import socket
 import struct
@@ -12,12 +13,14 @@ from cltest import open_descriptors, wait_until
 
 from corelane.drivers import netns as spaces
 from corelane.drivers._native import ffi, lib
+from corelane.drivers.ethtool import tx_checksum
 from corelane.drivers.nic import ipv4_to_int, mac_to_bytes
 from corelane.drivers.tap import Tap
 from corelane.runtime.errors import CorelaneError
 
 pytestmark = pytest.mark.root
 LINUX, APP = "10.79.5.1", "10.79.5.2"
+UDP_SEGMENT, UDP_GRO = 103, 104  # linux/udp.h
 
 
 @pytest.fixture
@@ -144,6 +147,85 @@ def test_a_frame_costs_a_system_call(space):
         before = nic.stats().syscalls
         assert nic.send([b"\x02" * 60] * 20) == 20
         assert nic.stats().syscalls == before + 20
+
+
+def joining(nic: Tap, space: spaces.Namespace) -> bool:
+    """Whether Linux hands over what a socket sent at once as it is: since 6.2."""
+    with space.entered():
+        return tx_checksum(nic.ifname)  # set together with it
+
+
+def test_what_a_socket_sent_at_once_comes_by_one_call_and_whole(space, seed):
+    drawn = random.Random(seed)
+    with open_tap(space, buffers=64) as nic, space.udp_socket((LINUX, 0)) as sock:
+        know_app(space, nic)
+        for size, count, last in ((100, 64, 100), (1, 2, 1), (1472, 40, 7), (124, 33, 123)):
+            payload = drawn.randbytes(size * (count - 1) + last)
+            sock.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, size)
+            nic.recv()
+            before = nic.stats().syscalls
+            assert sock.sendto(payload, (APP, 9000)) == len(payload)
+            got: list[bytes] = []
+
+            def all_there() -> bool:
+                got.extend(f for f in nic.recv(10) if f[36:38] == struct.pack(">H", 9000))  # noqa: B023
+                return len(got) == count  # noqa: B023
+
+            wait_until(all_there, what="the datagrams")
+            assert b"".join(f[42:] for f in got) == payload
+            assert [len(f) - 42 for f in got] == [size] * (count - 1) + [last]
+            for f in got:
+                assert lib.cl_net_checksum(f[14:34], 20) == 0
+                assert struct.unpack_from(">H", f, 16) == (len(f) - 14,)
+                words = (ipv4_to_int(LINUX), ipv4_to_int(APP), f[34:], len(f) - 34)
+                assert f[40:42] != b"\0\0"
+                assert lib.cl_net_udp_checksum_ok(*words)
+            if count > 30 and joining(nic, space):  # a look at an empty tap is a call, too
+                assert nic.stats().syscalls - before < count
+        assert nic.buffers_free == nic.buffers
+        assert nic.stats().rx_dropped_malformed == 0
+
+
+def test_equal_datagrams_leave_by_one_call_and_arrive_each(space, seed):
+    drawn = random.Random(seed)
+    with open_tap(space) as nic, space.udp_socket((LINUX, 0)) as sock, space.udp_socket((LINUX, 0)) as whole:
+        know_app(space, nic)
+        whole.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
+        macs = (mac_to_bytes(nic.mac), interface_mac(space, nic.ifname))
+
+        def frame(to: socket.socket, payload: bytes, checksum: bool = True) -> bytes:
+            buf = ffi.new("uint8_t[]", lib.CL_UDP_HEADERS + len(payload))
+            ffi.buffer(buf)[lib.CL_UDP_HEADERS :] = payload
+            addresses = (ipv4_to_int(APP), ipv4_to_int(LINUX))
+            lib.cl_net_udp_headers(buf, *macs, *addresses, 9000, to.getsockname()[1], len(payload), checksum)
+            return bytes(ffi.buffer(buf))
+
+        payloads = [drawn.randbytes(16) for _ in range(63)] + [b"last"]
+        for to in (sock, whole):
+            before = nic.stats()
+            assert nic.send([frame(to, p) for p in payloads]) == 64
+            after = nic.stats()
+            assert after.tx_frames - before.tx_frames == 64
+            if joining(nic, space):
+                assert after.syscalls - before.syscalls == 1
+        assert [sock.recvfrom(2048)[0] for _ in payloads] == payloads
+        if joining(nic, space):
+            assert whole.recvfrom(65536)[0] == b"".join(payloads)
+        # One without a checksum, one whose checksum is wrong, and one to somebody else go by themselves.
+        bad = bytearray(frame(sock, b"bad bad bad bad "))
+        bad[-1] ^= 1
+        burst = [frame(sock, p) for p in payloads[:4]]
+        burst[2:2] = [frame(sock, b"no sum of itself", checksum=False), bytes(bad), frame(whole, payloads[0])]
+        assert nic.send(burst) == 7
+        expected = [*payloads[:2], b"no sum of itself", *payloads[2:4]]
+        assert [sock.recvfrom(2048)[0] for _ in expected] == expected
+        if joining(nic, space):
+            assert whole.recvfrom(2048)[0] == payloads[0]
+        assert nic.stats().tx_dropped_error == 0
+
+
+def test_joined_and_taken_apart_are_the_same_frames(c_program, seed):
+    c_program("tests/drivers/c/tap_segments.c", one_thread=True)(3000, seed)
 
 
 def test_a_deleted_interface_is_noticed(space):
