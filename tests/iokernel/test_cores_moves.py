@@ -90,6 +90,7 @@ def test_who_has_seen_the_ask_gets_one_interval_more(c_program):
         "in_a_call_it_is_asked_for_longer",
         "one_that_says_so_all_the_time_gains_a_step",
         "one_in_a_call_that_nothing_ends_is_spared",
+        "in_a_call_it_has_a_step_more",
         "without_calls_left_the_signal_is_left_out",
         "one_that_lets_go_at_once_is_not_logged_as_there",
     ],

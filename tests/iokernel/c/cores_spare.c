@@ -270,7 +270,31 @@ static void one_that_sleeps_is_evicted_at_once(void)
     world_delete(&p.w);
 }
 
-/* In a call of the kernel no signal reaches it: it is waited for as long as the next step takes, and not longer. */
+/* One in a call of the kernel has twice the time, though it uses the CPU; up to start_us, as ever. */
+static void in_a_call_it_has_a_step_more(void)
+{
+    struct pair p;
+    struct setting slow = {.ask_us = ASK_US, .interrupt_us = 1000000, .start_us = 4000000};
+    pair_new(&p, slow, (struct wish){.blocks = true});
+    ready(p.l, 1);
+    while (!owns(&p.w, p.l))
+        run(&p.w, 1 * US);
+    spin_on_the_cpu(p.b);
+    run(&p.w, 2 * ASK_US * US);
+    CHECK(interrupted(&p.w) == 1);
+    p.b->line->signals.in_call = 1;
+    for (unsigned i = 0; i < 2; i++) {
+        p.w.now += 500 * MS;
+        run(&p.w, 2 * US);
+    }
+    CHECK(evicted(&p.w) == 0 && stats_of(&p.w).spared == 1);
+    p.w.now += 3100 * MS;
+    run(&p.w, 2 * US);
+    CHECK(evicted(&p.w) == 1);
+    end_spin(p.b);
+    world_delete(&p.w);
+}
+
 /* In a call that no signal ends it could not step aside, and has no CPU time: state D. */
 static void one_in_a_call_that_nothing_ends_is_spared(void)
 {
@@ -298,6 +322,7 @@ static void one_in_a_call_that_nothing_ends_is_spared(void)
     world_delete(&w);
 }
 
+/* In a call of the kernel no signal reaches it: it is waited for as long as the next step takes, and not longer. */
 static void in_a_call_it_is_asked_for_longer(void)
 {
     struct pair p;
@@ -348,4 +373,5 @@ SCENARIOS_MAIN(SCENARIO(starved_it_is_not_evicted), SCENARIO(starved_it_is_spare
                SCENARIO(starved_it_goes_and_the_next_one_has_all_its_steps), SCENARIO(one_that_runs_on_is_evicted),
                SCENARIO(one_that_sleeps_is_evicted_at_once), SCENARIO(in_a_call_it_is_asked_for_longer),
                SCENARIO(one_that_says_so_all_the_time_gains_a_step),
-               SCENARIO(one_in_a_call_that_nothing_ends_is_spared), SCENARIO(without_calls_left_the_signal_is_left_out))
+               SCENARIO(one_in_a_call_that_nothing_ends_is_spared), SCENARIO(in_a_call_it_has_a_step_more),
+               SCENARIO(without_calls_left_the_signal_is_left_out))
