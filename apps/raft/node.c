@@ -288,7 +288,8 @@ void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64
     if (node_frame(node, data, bytes) || node_lives_frame(node, data, bytes))
         return;
     struct cl_raft_msg m;
-    if (cl_raft_decode(node->config.raft.cluster, data, bytes, &m, &node->wire)) {
+    if (cl_raft_decode(node->config.raft.cluster, data, bytes, &m, &node->wire) || !m.from ||
+        m.from == node->config.raft.id) {
         cl_count(&node->count.frames_refused, 1);
         return;
     }

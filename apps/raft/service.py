@@ -16,7 +16,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ...runtime.errors import CorelaneError, check
@@ -101,10 +101,18 @@ class RaftService:
     """A node that is served by a runtime. Public attribute: id. Made by `serve`."""
 
     def __init__(
-        self, ptr: Any, id: int, ports: tuple[int, ...], log: NodeLog | None, keep: list[Any], settings: str
+        self,
+        ptr: Any,
+        id: int,
+        ports: tuple[int, ...],
+        log: NodeLog | None,
+        keep: list[Any],
+        settings: str,
+        others: Collection[int] = (),
     ) -> None:
         self._ptr, self._log, self._keep, self._ports = ptr, log, keep, ports
         self._settings = settings
+        self._others = frozenset(others)  # who can be refused; any id can stand in a packet
         self._snapshot_room = int(lib.cl_log_snapshot_room(log.ptr)) if log else 0
         self.id = id
         self._closing = threading.Event()
@@ -113,7 +121,7 @@ class RaftService:
 
     def _watch(self) -> None:
         """Say it once if the node stops, each time its disk is late, once if it can make no snapshots, and once
-        of each node that is refused, and why: a replica that does not vote, or soon takes no
+        of each node among the peers that is refused, and why: a replica that does not vote, or soon takes no
         more commands, must not go unnoticed."""
         node = lib.cl_raft_service_node(self._ptr)
         s = ffi.new("struct cl_raft_status *")
@@ -129,7 +137,7 @@ class RaftService:
             lib.cl_raft_node_counters(node, counters)
             for field, why in REFUSALS.items():
                 other = int(getattr(counters, f"{field}_node"))
-                if getattr(counters, field) and (field, other) not in refused:
+                if other in self._others and getattr(counters, field) and (field, other) not in refused:
                     refused.add((field, other))
                     why = why.format(settings=self._settings, voters=self._first_voters(node))
                     _LOGGER.error("Raft node %d refuses node %d%s", self.id, other, why)
@@ -340,4 +348,4 @@ def serve(
         f"{store}election_ms={election_ms} lease={yes[lease]} max_sessions={max_sessions} reply_bytes={reply_bytes}"
         f" entry_bytes={settings['entry_bytes']} log={yes[file is not None]}"
     )
-    return RaftService(out[0], id, ports, file, keep, said)
+    return RaftService(out[0], id, ports, file, keep, said, others)

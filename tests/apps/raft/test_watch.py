@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,16 +15,16 @@ from corelane.apps.raft import service
 from corelane.apps.raft.service import RaftService
 
 
-@pytest.mark.parametrize(("number", "said"), [(0, 0), (errno.EIO, 1)])
-def test_snapshots_that_fail_are_told_of_once_with_the_error(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int, said: int
-) -> None:
+def said_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, look: Callable[[int, Any], None]
+) -> list[str]:
+    """What node 7, whose peers are 5 and 6, says while `look` sets its counters at each look, from 1 on."""
     looks = 0
 
     def counters(_node: Any, out: Any) -> None:
         nonlocal looks
         looks += 1
-        out.snapshot_errno = number if looks > 3 else 0
+        look(looks, out)
 
     played = SimpleNamespace(
         CL_RAFT_STOPPED=lib.CL_RAFT_STOPPED,
@@ -31,14 +32,40 @@ def test_snapshots_that_fail_are_told_of_once_with_the_error(
         cl_raft_node_state=lambda _: lib.CL_RAFT_RUNNING,
         cl_raft_service_status=lambda *_: None,
         cl_raft_node_counters=counters,
+        cl_raft_node_first_voters=lambda *_: 0,
         cl_raft_service_delete=lambda _: None,
     )
     monkeypatch.setattr(service, "lib", played)
     monkeypatch.setattr(service, "WATCH_S", 0.001)
-    one = RaftService(None, 7, (7400,), None, [], "")
+    one = RaftService(None, 7, (7400,), None, [], "", others=(5, 6))
     wait_until(lambda: looks > 20, 60, "the node to be looked at")
     one.close()
-    texts = [r.getMessage() for r in caplog.records]
+    return [r.getMessage() for r in caplog.records]
+
+
+@pytest.mark.parametrize(("number", "said"), [(0, 0), (errno.EIO, 1)])
+def test_snapshots_that_fail_are_told_of_once_with_the_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int, said: int
+) -> None:
+    def look(n: int, out: Any) -> None:
+        out.snapshot_errno = number if n > 3 else 0
+
+    texts = said_of(monkeypatch, caplog, look)
     assert len(texts) == said
     for text in texts:
         assert text.startswith(f"Raft node 7 cannot make a snapshot: Input/output error [errno {number}].")
+
+
+@pytest.mark.parametrize("field", service.REFUSALS)
+def test_of_refused_nodes_only_those_that_can_exist_are_told_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, field: str
+) -> None:
+    senders = [0, 7, 4294967295, 6, 8, 6, 7]
+
+    def look(n: int, out: Any) -> None:
+        setattr(out, field, n)
+        setattr(out, f"{field}_node", senders[n % len(senders)])
+
+    texts = said_of(monkeypatch, caplog, look)
+    assert len(texts) == 1
+    assert texts[0].startswith("Raft node 7 refuses node 6")
