@@ -112,7 +112,7 @@ def test_without_an_answer_to_the_opening_no_command_is_sent(fake) -> None:
             client.command(b"deposit 5")
         assert c._APPLY not in node.seen
         answers = True
-        client._timeout_s = 60
+        client._timeout_s = client._resend_s = 60  # a second would be one that was late
         assert client.command(b"deposit 5") == b"done"
     assert node.seen[c._APPLY] == 1
 

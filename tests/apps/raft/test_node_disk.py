@@ -266,7 +266,7 @@ def test_election_timeout_and_lease_may_change_when_all_nodes_are_stopped(disks)
 def test_nothing_counts_as_durable_before_it_is(c_program: Program, scenario: str) -> None:
     """Superblocks and flushes that end in another order than they began."""
     below = [s for s in setup_py().c_sources() if s.parts[0] in ("runtime", "drivers", "libos")]
-    program = c_program("tests/apps/raft/c/disk_acks.c", [*below, "apps/raft/node_disk.c"])
+    program = c_program("tests/apps/raft/c/disk_acks.c", [*below, "apps/raft/node_disk.c"], one_thread=True)
     assert program(scenario).endswith("ok\n")
 
 

@@ -109,7 +109,7 @@ def test_bimodal_and_constant_draws() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_arrivals_are_poissons(seed: int) -> None:
     """As many in a window as a Poisson process has, as widely spread, and no window says anything of the next."""
-    app = App("a", rate_rps=1e4, service=Exponential(5e4))
+    app = App("a", rate_rps=1e4, service=Exponential(5e4), guaranteed=1)
     at, length = requests(*Simulation([app], 1, seed=seed).draws("a"), N)
     windows = int(at[-1] // 500_000)  # five a window
     counts = np.bincount((at // np.uint64(500_000)).astype(np.int64), minlength=windows)[:windows]

@@ -323,7 +323,7 @@ def build() -> Callable[..., Callable[..., str]]:
 
 @pytest.mark.parametrize("scenario", ["commit", "snapshot", "lease", "slot"])
 def test_scenarios_without_a_mistake(scenario, c_program):
-    assert c_program(SCENARIOS)(scenario) == "ok\n"
+    assert c_program(SCENARIOS, one_thread=True)(scenario) == "ok\n"
 
 
 @pytest.mark.parametrize("name", [n for n, m in MISTAKES.items() if m.scenario])
