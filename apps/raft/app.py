@@ -27,7 +27,7 @@ class Options:
     lease: bool = option(False, "reads by lease: no round of messages, but clocks must not drift apart by a quarter")
     max_sessions: int = option(MAX_SESSIONS, "sessions of clients at one time")
     replicate: str = option(
-        "all", "to whom commands go at once: all, a majority (the rest a tick later), or auto, by measuring both"
+        "auto", "to whom commands go at once: all, a majority (the rest a tick later), or auto, by measuring both"
     )
     join: bool = option(
         False, "at its first start: this node will be added to a running group, so it begins with no voters"

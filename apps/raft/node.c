@@ -22,7 +22,7 @@ static void set_defaults(struct cl_raft_node_config *c)
     c->reply_bytes = c->reply_bytes ? c->reply_bytes : 1400;
     c->waiting = c->waiting ? c->waiting : 4096;
     c->batches = cl_min(c->batches ? c->batches : NODE_ROUNDS, NODE_ROUNDS);
-    c->replicate = c->replicate ? c->replicate : CL_RAFT_TO_ALL;
+    c->replicate = c->replicate ? c->replicate : CL_RAFT_TO_AUTO;
     c->session_ms = c->session_ms ? c->session_ms : 3600 * 1000;
 }
 

@@ -133,7 +133,7 @@ struct cl_raft_node_config {
     uint32_t waiting;      /* [4096] commands forwarded, and as many queries, at one time: a power of two */
     uint64_t session_ms;   /* [1 hour] */
     uint32_t batches;      /* [64] of commands on their way to be committed at one time; at most 64. node_round.c */
-    uint32_t replicate;    /* [CL_RAFT_TO_ALL] */
+    uint32_t replicate;    /* [CL_RAFT_TO_AUTO] */
     uint32_t log_requests; /* [1024] asked of the log and not durable yet, at one time */
 };
 

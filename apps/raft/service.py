@@ -275,7 +275,7 @@ def serve(
     election_ms: int = 10,
     lease: bool = False,
     join: bool = False,
-    replicate: str = "all",
+    replicate: str = "auto",
     disk: Disk | None = None,
     group: str = "",
     max_sessions: int = MAX_SESSIONS,

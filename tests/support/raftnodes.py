@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Container, Iterable
 from typing import Any
 
+from corelane.apps._native import lib
 from corelane.apps.raft.node import Node
 
 
@@ -40,7 +41,7 @@ class Journal:
 SMALL = {"log_entries": 256, "log_bytes": 65536, "entry_bytes": 8192, "message_bytes": 2048, "trailing_entries": 8}
 
 
-LIMITS = ("max_sessions", "session_ms", "compact_bytes", "reply_bytes", "tick_ns", "life")
+LIMITS = ("max_sessions", "session_ms", "compact_bytes", "reply_bytes", "tick_ns", "life", "replicate")
 """Settings that are of struct cl_raft_node_config; the others are of struct cl_raft_config."""
 
 
@@ -48,7 +49,8 @@ class Nodes:
     """A cluster of n. `logs`: an opened `struct cl_log *` for each, or none: in memory."""
 
     def __init__(self, n: int = 3, logs: dict[int, Any] | None = None, spare: int = 0, **settings: int) -> None:
-        self.settings = {**SMALL, "seed": 7, **settings}
+        # Settling takes no time, and what is sent to a majority that is cut off goes to the others a tick later.
+        self.settings = {**SMALL, "seed": 7, "replicate": lib.CL_RAFT_TO_ALL, **settings}
         self.now_ns, self.wall_ms = 1_000_000_000, 1_000_000
         self.group = list(range(1, n + 1))
         self.frames: deque[tuple[int, int, bytes]] = deque()
