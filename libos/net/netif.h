@@ -32,6 +32,9 @@
 #define CL_NETQ_FLUSH 8   /* replies a doorbell, when they come faster than one a microsecond */
 #define CL_NETQ_STASH 8   /* frames taken by a look, for the next poll */
 #define CL_NETQ_ROUTES 16 /* remembered neighbours, direct-mapped */
+/* While the NIC's queue is full nothing is received, whose answers would find no room: it waits in the NIC. No longer than
+ * this: two interfaces could wait for each other for ever, and one below a rate limit would never let go of its core. */
+#define CL_NETQ_HOLD_US 10000
 #define CL_UDP_PORTS 65536
 #define CL_UDP_MAX_SOCKETS 4096
 
@@ -54,6 +57,7 @@ struct cl_netq {
     uint32_t flush_at; /* 1 or CL_NETQ_FLUSH */
     uint32_t tag;      /* of what the NIC received last */
     uint64_t last_flush_tsc;
+    uint64_t full_since_tsc;              /* when the NIC's queue was found full; 0: it has taken all since */
     struct cl_frame tx[CL_NETQ_TX];       /* to be sent */
     struct cl_frame spare[CL_NETQ_SPARE]; /* empty */
     struct cl_frame done[CL_NIC_BURST];   /* received, to be given back */

@@ -293,12 +293,20 @@ static unsigned steal(struct cl_netq *q, unsigned queue)
     return got;
 }
 
+/* Whether answers wait for room in the NIC's queue, and have not waited too long: see CL_NETQ_HOLD_US. */
+static CL_NOINLINE bool held(const struct cl_netq *q)
+{
+    return cl_tsc() - q->full_since_tsc < (uint64_t)CL_NETQ_HOLD_US * q->nif->ticks_per_us;
+}
+
 CL_HOT unsigned cl_netif_poll(void *arg, unsigned self, unsigned queue)
 {
     struct cl_netif *nif = arg;
     struct cl_netq *q = &nif->queues[self];
     /* Relaxed: frames that come while we stop stay in the NIC. */
     if (cl_unlikely(cl_load_relaxed(&nif->stopping)))
+        return 0;
+    if (cl_unlikely(q->full_since_tsc) && held(q))
         return 0;
     if (cl_unlikely(queue != self))
         return steal(q, queue);

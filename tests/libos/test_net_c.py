@@ -28,6 +28,10 @@ def test_no_frame_is_slept_on(c_program: Program, kthreads: int, mode: str, seed
     assert c_program("tests/libos/c/steal_wake.c")(kthreads, mode, rounds, seed).endswith("ok\n")
 
 
+def test_no_answer_is_lost_to_a_queue_that_is_full_for_a_while(c_program: Program) -> None:
+    assert c_program("tests/libos/c/full_tx.c")() == "ok\n"
+
+
 def test_inbox_stress(c_program: Program) -> None:
     assert c_program("tests/libos/c/inbox_stress.c", [])(200_000) == "ok\n"
 
