@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shlex
 import signal
@@ -67,7 +68,7 @@ class Outside:
 @pytest.fixture
 def outside(tmp_path: Path) -> Iterator[tuple[Outside, str, Callable[[], Iokernel]]]:
     """A wire, the path of the control socket, and a function that starts an iokernel there."""
-    path = f"/tmp/cl-{tmp_path.name[-20:]}.sock"
+    path = f"/tmp/cl-{os.getpid()}-{tmp_path.name[-20:]}.sock"
     started: list[Iokernel] = []
     inner, outer = memory_link()
 
