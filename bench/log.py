@@ -103,9 +103,9 @@ class Files:
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self.bare_path, log_path = folder / "bare", folder / "log"
-        blk_file.create(self.bare_path, 16 * MIB)
         self.recovery_bytes = min(192, max(8, int(20 * seconds))) * MIB
-        blk_file.create(log_path, self.recovery_bytes * 5 // 4)
+        for path in (self.bare_path, log_path):  # alike: where in a file one writes may matter
+            blk_file.create(path, self.recovery_bytes * 5 // 4)
         self.blk: Blk = blk_file.FileBlk(log_path)
         format_area(self.blk)
         self._each, self._err = ffi.new("uint32_t[]", ROOM), ffi.new("char[256]")

@@ -17,6 +17,7 @@
 struct cl_bench_log_result {
     uint64_t operations, ns;
     uint64_t flushes; /* of the log */
+    uint64_t at;      /* where in its file a bare loop ended, and the next one begins */
     uint32_t *each_ns;
     uint64_t room, kept;
 };
