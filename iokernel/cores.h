@@ -82,12 +82,14 @@ struct io_member {
     bool leaving;                   /* its core went to another, and it has not stepped aside */
     bool evicted;                   /* it never did; until its park word says so, or `evicted_until` */
     bool demoted;                   /* SCHED_IDLE, until it is given a core again */
+    bool had_sched;                 /* `sched` is what it had when it was demoted */
     bool dead;                      /* no such thread */
     bool look_move, look_quantum;   /* why its look bit is set */
     bool stalled;                   /* it was given a core and did not begin; until it does anything, or `retry` */
     bool banned;                    /* it used a core that was another's; until squat.banned_until */
     uint32_t stall_mark, stalls;
     uint64_t retry, evicted_until;
+    uint64_t sched[6];      /* struct sched_attr of sched_setattr(2), first version, as the kernel gave it */
     uint64_t next_affinity; /* when affinity.c looks next */
     uint32_t switches;      /* at the last look, and since when */
     uint64_t switches_since;
@@ -323,7 +325,9 @@ bool io_thread_alive(struct io_loop *loop, struct io_kthread *k);
 bool io_thread_bind(struct io_loop *loop, struct io_kthread *k, const cpu_set_t *set);
 /* To that CPU, and to no other. */
 bool io_thread_is_bound(struct io_loop *loop, const struct io_kthread *k, int32_t cpu);
-int io_thread_policy(struct io_loop *loop, struct io_kthread *k, int policy); /* -errno */
+/* SCHED_IDLE, -errno; and back to the policy, the priority and the slice that it had. */
+int io_thread_demote(struct io_loop *loop, struct io_kthread *k);
+void io_thread_restore(struct io_loop *loop, struct io_kthread *k);
 /* False: it cannot be read; k is dead, if that is why. */
 bool io_thread_account(struct io_loop *loop, struct io_kthread *k, struct io_account *out);
 bool io_thread_status(struct io_loop *loop, const struct io_kthread *k, struct io_thread_status *out);

@@ -13,7 +13,7 @@
 
 #define MOVE_MEMORY 16 /* moves that view.move_ns remembers, about */
 
-/* Have k run on `core`, at a common priority. False: it is dead. */
+/* Have k run on `core`, at its own priority. False: it is dead. */
 static bool place(struct io_loop *loop, struct io_kthread *k, const struct io_core *core)
 {
     struct io_member *m = &k->member;
@@ -22,7 +22,7 @@ static bool place(struct io_loop *loop, struct io_kthread *k, const struct io_co
     if (!io_thread_alive(loop, k))
         return false;
     if (m->demoted) {
-        io_thread_policy(loop, k, SCHED_OTHER);
+        io_thread_restore(loop, k);
         m->demoted = false;
     }
     if (m->pinned != (int32_t)core->cpu)

@@ -40,6 +40,10 @@ class Setting:
     scale: int = 1
     least: int = 0
 
+    def held(self, value: Number) -> Number:
+        """What holds where that is given."""
+        return self.least / self.scale if self.least and value * self.scale < self.least else value
+
 
 BUILTIN: Mapping[str, tuple[Setting, ...]] = {
     "static": (),
@@ -145,7 +149,7 @@ class _Found:
             whole = known[name].scale == 1 and not (self.signed and isinstance(known[name].default, float))
             if (whole and value != int(value)) or not -(2**63) <= value * known[name].scale < 2**63:
                 raise ConfigError(f"{where}.{name}", f"{value!r} is no setting", "a whole number below 2**63")
-        return {s.name: given.get(s.name, s.default) for s in self.settings}
+        return {s.name: s.held(given.get(s.name, s.default)) for s in self.settings}
 
     def words(self, where: str, params: Mapping[str, Number] | Sequence[int]) -> tuple[int, ...]:
         """The words of view.params."""
@@ -159,7 +163,7 @@ class _Found:
             out = words(self.named(where, params), {s.name: s.default for s in self.settings})
         else:
             by_name = self.named(where, params)
-            out = [max(round(by_name[s.name] * s.scale), s.least) for s in self.settings]
+            out = [round(by_name[s.name] * s.scale) for s in self.settings]
         return tuple(out + [0] * (lib.CL_POLICY_PARAMS - len(out)))
 
 

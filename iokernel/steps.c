@@ -139,7 +139,7 @@ bool io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_
     struct io_cores *c = &loop->cores;
     if (!io_thread_alive(loop, k))
         return false;
-    int rc = io_thread_policy(loop, k, SCHED_IDLE);
+    int rc = io_thread_demote(loop, k);
     if (rc < 0)
         io_count(c->stats.evictions_failed, 1);
     k->member.demoted = rc == 0;

@@ -68,10 +68,25 @@ bool io_thread_is_bound(struct io_loop *loop, const struct io_kthread *k, int32_
     return sched_getaffinity(k->member.tid, sizeof set, &set) == 0 && CPU_COUNT(&set) == 1 && CPU_ISSET(cpu, &set);
 }
 
-int io_thread_policy(struct io_loop *loop, struct io_kthread *k, int policy)
+int io_thread_demote(struct io_loop *loop, struct io_kthread *k)
 {
+    struct io_member *m = &k->member;
+    if (!m->demoted) {
+        count_call(loop);
+        m->had_sched = syscall(SYS_sched_getattr, m->tid, m->sched, sizeof m->sched, 0) == 0;
+    }
     charge(loop, k->app);
-    return sched_setscheduler(k->member.tid, policy, &(struct sched_param){0}) < 0 ? -errno : 0;
+    return sched_setscheduler(m->tid, SCHED_IDLE, &(struct sched_param){0}) < 0 ? -errno : 0;
+}
+
+void io_thread_restore(struct io_loop *loop, struct io_kthread *k)
+{
+    struct io_member *m = &k->member;
+    charge(loop, k->app);
+    if (m->had_sched && syscall(SYS_sched_setattr, m->tid, m->sched, 0) == 0)
+        return;
+    charge(loop, k->app); /* what it had it may have had by a right that we have not */
+    sched_setscheduler(m->tid, SCHED_OTHER, &(struct sched_param){0});
 }
 
 static int open_of(const struct io_kthread *k, const char *file)

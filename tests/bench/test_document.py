@@ -205,9 +205,9 @@ def test_runs_on_both_sides_of_a_goal_are_told() -> None:
         s.figure("threads.mutex_ns", 21.0, runs=[19.0, 21.0, 22.0])
     document = s.document()
     page, text = markdown.figures([document]), table.figure_table(document["figures"])
-    assert "| yes, 2 of 3 runs |" in page
+    assert "| yes, met in 2 of 3 runs |" in page
     assert "| no |" in page
-    assert "NOT MET, 2 of 3 runs" in text
+    assert "NOT MET, missed in 2 of 3 runs" in text
 
 
 def test_every_declared_figure_has_a_benchmark() -> None:

@@ -42,6 +42,7 @@ def test_no_core_idles_beside_one_that_waits(c_program, scenario):
         "urgent_decisions_are_a_microsecond_apart_on_average",
         "an_application_that_lost_a_core_gets_its_frames_at_the_other",
         "who_is_evicted_leaves_the_core",
+        "who_was_evicted_gets_back_what_it_had",
         "who_gets_another_core_meanwhile_is_not_evicted",
         "who_is_made_to_leave_may_run_meanwhile",
         "the_log_has_the_signal",

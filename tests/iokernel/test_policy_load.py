@@ -30,6 +30,8 @@ def test_settings_have_units() -> None:
     loaded = policy.load("delay", {"target_us": 2.5, "calm": 3})
     assert loaded.params == (2500, 3, 0, 0, 0, 0, 0, 0)
     assert str(loaded) == "delay (target_us=2.5, calm=3)"
+    least = policy.load("delay", {"target_us": 0, "calm": 0})  # what holds is shown
+    assert (str(least), least.params[:2]) == ("delay (target_us=0.001, calm=1)", (1, 1))
     assert not loaded.guarded
     assert policy.load("delay").params[:2] == (10_000, 1)
     assert policy.load("delay", {"target_us": 0}).params[0] == 1  # not C's "default"

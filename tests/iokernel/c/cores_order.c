@@ -167,6 +167,55 @@ static void who_is_evicted_leaves_the_core(void)
     world_delete(&w);
 }
 
+/* Policy, nice value, priority and slice: struct sched_attr of sched_setattr(2), first version. */
+struct sched {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+};
+
+static struct sched sched_of(const struct kthread *k)
+{
+    struct sched s = {0};
+    CHECK(syscall(SYS_sched_getattr, k->tid, &s, sizeof s, 0) == 0);
+    return s;
+}
+
+/* Slices as kthreads ask for them (older kernels have none), another policy of the user's, and one that takes a right. */
+static void who_was_evicted_gets_back_what_it_had(void)
+{
+    const struct sched wanted[] = {{.policy = SCHED_OTHER, .runtime = 100000},
+                                   {.policy = SCHED_BATCH, .nice = 5, .runtime = 200000},
+                                   {.policy = SCHED_RR, .priority = 1}};
+    for (unsigned i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        struct pair p;
+        struct sched s = wanted[i];
+        s.size = sizeof s;
+        pair_new(&p, (struct setting){0}, (struct wish){.blocks = true});
+        bool allowed = syscall(SYS_sched_setattr, p.b->tid, &s, 0) == 0;
+        CHECK(allowed || s.policy == SCHED_RR);
+        s = sched_of(p.b);
+        for (unsigned evictions = 1; allowed && evictions <= 2; evictions++) {
+            ready(p.l, 1);
+            run(&p.w, 10 * MS);
+            CHECK(stats_of(&p.w).evicted == evictions && sched_getscheduler(p.b->tid) == SCHED_IDLE);
+            CHECK(!acts(&p.w, p.b) && acts(&p.w, p.l));
+            drain(p.l);
+            park(p.l);
+            ready(p.b, 1);
+            run(&p.w, 10 * US);
+            CHECK(acts(&p.w, p.b));
+            drain(p.b);
+            struct sched now = sched_of(p.b);
+            CHECK(memcmp(&now, &s, sizeof s) == 0);
+            run(&p.w, 2 * US);
+        }
+        world_delete(&p.w);
+    }
+}
+
 /* It stepped aside, the new owner has not begun, and it is given another core: it is not in that one's way any more. */
 static void who_gets_another_core_meanwhile_is_not_evicted(void)
 {
@@ -305,7 +354,8 @@ SCENARIOS_MAIN(SCENARIO(batch_loses_its_core_before_latency), SCENARIO(a_guarant
                SCENARIO(who_waits_inside_a_uthread_goes_before_its_sibling),
                SCENARIO(urgent_decisions_are_a_microsecond_apart_on_average),
                SCENARIO(an_application_that_lost_a_core_gets_its_frames_at_the_other),
-               SCENARIO(who_is_evicted_leaves_the_core), SCENARIO(who_gets_another_core_meanwhile_is_not_evicted),
+               SCENARIO(who_is_evicted_leaves_the_core), SCENARIO(who_was_evicted_gets_back_what_it_had),
+               SCENARIO(who_gets_another_core_meanwhile_is_not_evicted),
                SCENARIO(who_is_made_to_leave_may_run_meanwhile), SCENARIO(the_log_has_the_signal),
                SCENARIO(the_loop_sleeps_no_longer_than_until_a_timer_at_rest),
                SCENARIO(the_loop_sleeps_no_longer_than_until_one_is_considered_again),

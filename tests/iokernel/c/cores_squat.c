@@ -229,6 +229,7 @@ static void one_whose_time_cannot_be_read(void)
         pair_new(&p, (struct setting){0});
         struct io_member *m = member_of(&p, p.b);
         int fd = m->account_fd;
+        m->next_affinity = p.w.now + 100 * WINDOW; /* which would find it, too */
         windows(&p, p.b, 1, 0);
         if (lives)
             m->account_fd = -1;
