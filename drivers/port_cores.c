@@ -24,6 +24,7 @@
 #define YIELDS_ALONE 16       /* yields in a row that came back at once: nobody else is runnable here */
 #define YIELD_AT_ONCE_NS 1500 /* less than two switches */
 #define END_WAIT_US 50
+#define UNSIGNALLED_NS 4000000 /* less than the iokernel waits for one to begin (start_us) */
 
 static struct port *port_of_cores(struct cl_cores *c)
 {
@@ -165,7 +166,8 @@ static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t
         rouse_loop(a);
         /* A timer that is due brings no core: the iokernel sees it in the signals and decides. */
         bool timed = w->deadline_tsc != UINT64_MAX && w->deadline_tsc > now;
-        sleep_on_grant(a, k, w, grant, timed ? cl_ticks_to_ns(clock, (int64_t)(w->deadline_tsc - now)) + 1 : -1);
+        int64_t ns = timed ? cl_ticks_to_ns(clock, (int64_t)(w->deadline_tsc - now)) + 1 : -1;
+        sleep_on_grant(a, k, w, grant, a->most_sleep_ns && (ns < 0 || ns > a->most_sleep_ns) ? a->most_sleep_ns : ns);
         w->back_tsc = cl_tsc();
     }
 }
@@ -251,7 +253,9 @@ static bool cores_lost(struct cl_cores *c, unsigned k)
         note_lost(port, a, k);
         return waits_for(port, a);
     }
-    act(a, k); /* a grant that came while k got up by itself */
+    if (cl_load_relaxed(&port_lines(a, k)->park) != CL_KTHREAD_RUNNING)
+        return false; /* a signal found k waiting, which acts itself */
+    act(a, k);        /* a grant that came while k got up by itself */
     return false;
 }
 
@@ -335,14 +339,23 @@ static struct cl_signals *cores_signals(struct cl_cores *c, unsigned k)
     return &((struct cl_arena_kthread *)(port_of_cores(c)->view + CL_SHM_PAGE))[k].signals;
 }
 
-/* Wake waiters of `a` until none waits; their condition has been changed. */
+static void interrupt_kthread(const struct port *port, unsigned k)
+{
+    if (port->kthreads.signal && k < port->kthreads.n)
+        syscall(SYS_tgkill, getpid(), port->kthreads.tids[k], port->kthreads.signal);
+}
+
+/* Wake waiters of `a` until none waits; their condition has been changed. By the signal too, where a wake was not enough: another
+ * process can move them away from their futex (steps.c). */
 static void end_waits(struct port *port, struct port_arena *a)
 {
     cl_fence_seq_cst(); /* after the change, before the look at `waiting` */
     for (unsigned k = 0; k < port->nic.n_queues; k++)
         /* Acquire: what it did while it waited is done. */
-        while (cl_load_acquire(&port->waiters[k].waiting)) {
+        for (bool again = false; cl_load_acquire(&port->waiters[k].waiting); again = true) {
             wake_futex(&slot_of(a, k)->grant);
+            if (again)
+                interrupt_kthread(port, k);
             usleep(END_WAIT_US);
         }
 }
@@ -489,6 +502,7 @@ static int tell_kthreads(struct port *port, char *err)
 int port_cores_manage(struct port *port, char *err)
 {
     struct port_arena *a = port->current;
+    a->most_sleep_ns = port->kthreads.signal ? 0 : UNSIGNALLED_NS;
     if (port->telling) {
         snprintf(err, CL_CONTROL_ERR_BYTES, "another thread is telling the iokernel of the kthreads");
         return -EBUSY;
@@ -518,5 +532,5 @@ void port_cores_unmanage(struct port *port)
 void port_cores_interrupt(struct port *port)
 {
     for (unsigned k = 0; k < port->kthreads.n; k++)
-        syscall(SYS_tgkill, getpid(), port->kthreads.tids[k], port->kthreads.signal);
+        interrupt_kthread(port, k);
 }

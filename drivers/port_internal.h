@@ -31,11 +31,12 @@ struct port_arena {
     bool released;      /* rings and buffers unmapped (the lines stay: a sibling may still look at an old park word) */
     uint32_t max_frame; /* longest frame that the iokernel takes */
     uint32_t give_back_at; /* lent buffers that a queue collects before it flushes them */
-    bool managed;          /* the iokernel manages the cores; the next four are of use then */
+    bool managed;          /* the iokernel manages the cores; the next five are of use then */
     uint32_t slot;         /* of kthread 0 in `slots` */
     uint32_t n_cores;      /* entries of `cores` */
     const struct cl_state_core *cores;
     const struct cl_state_kthread *slots; /* of all applications */
+    int64_t most_sleep_ns; /* after which a kthread that no signal reaches looks again; 0: it sleeps until woken */
     struct cl_pool *pool;
     uint32_t *shadows, *give_backs;
     struct port_counts *counts;

@@ -162,6 +162,7 @@ struct io_core {
     bool moving;                    /* the owner, if any, has not begun, or `from` has not stepped aside */
     bool begun;                     /* the owner has begun */
     bool extended;                  /* `from` has had its second interval to step aside in */
+    bool woken;                     /* a wake of the loop's found somebody asleep: the owner, as a rule */
     bool busy;                      /* as of the last decision: the owner has work, or is on its way */
     bool wanted;                    /* as in state */
     uint8_t step;                   /* CL_IO_STEP_* that was taken last */
@@ -316,7 +317,8 @@ struct io_thread_status {
 /* Controlling thread: k's thread is known; it goes. */
 void io_thread_open(struct io_kthread *k);
 void io_thread_close(struct io_kthread *k);
-void io_thread_wake(struct io_loop *loop, struct io_kthread *k); /* by its futex */
+/* By its futex. Whether somebody slept there: as a rule it did. */
+bool io_thread_wake(struct io_loop *loop, struct io_kthread *k);
 /* signal 0: only ask whether it is there. -errno. A thread's number may be another process's by now: this is the one call
  * that asks for both. */
 int io_thread_signal(struct io_loop *loop, struct io_kthread *k, int signal);

@@ -154,6 +154,7 @@ struct cl_io_app_cores {
     uint64_t blocked;     /* as owner: found asleep in the kernel, or stopped, beside one that waited */
     uint64_t squatted;    /* demoted since a kthread used a core that was another's, whatever it said */
     uint64_t not_started; /* as new owner: did not begin in time, so that the core was taken back */
+    uint64_t roused;      /* as new owner: sent the signal, since no wake had reached it in time */
     uint64_t late;    /* as new owner: times that it had not begun, but was in line for the CPU, and was waited for */
     uint64_t delayed; /* decisions in which it got no core, since it had used up its system calls */
     uint64_t quantum; /* uthreads told that they had run for long enough */
@@ -183,8 +184,9 @@ struct cl_io_cores_stats {
      * found a core idle beside one that waited. */
     uint64_t violations, violations_asleep, late_looks, violations_late;
     uint64_t moves, wakes, asked, interrupted, evicted, not_started;
-    uint64_t died; /* owners whose thread was found to have ended, while their process lived */
-    uint64_t late; /* times that a new owner had not begun, but was in line for the CPU, and was waited for */
+    uint64_t died;   /* owners whose thread was found to have ended, while their process lived */
+    uint64_t roused; /* new owners that were sent the signal, since no wake had reached them in time */
+    uint64_t late;   /* times that a new owner had not begun, but was in line for the CPU, and was waited for */
     /* Of those evicted: the new owner ran already, or there was none; and the new owner did not begin either. The others
      * are the moves that ended by that step, or have not ended. */
     uint64_t evicted_late, evicted_void;

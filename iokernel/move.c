@@ -101,7 +101,7 @@ static void begin(struct io_cores *c, struct io_core *core, struct io_kthread *f
     core->from = from;
     core->step = (uint8_t)step;
     io_steps_begin(core);
-    core->begun = core->extended = false;
+    core->begun = core->extended = core->woken = false;
     core->dying = NULL;
     core->decided = now;
     io_move_set_moving(c, core, true);
@@ -176,7 +176,7 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
     else if (running && io_park_of(old) != CL_KTHREAD_RUNNING)
         running = false; /* it may have stepped aside before it could see `wake` */
     if (!io_park_is_hot(io_park_of(k)) && !(cold && running))
-        io_thread_wake(loop, k);
+        core->woken = io_thread_wake(loop, k);
     io_cores_log(loop, now, core, io_owner_word(old), io_owner_word(k), CL_IO_LOG_WANTED, core->step);
     io_count(c->stats.moves, 1);
     io_count(k->app->cores.stats.moves_in, 1);
@@ -208,7 +208,7 @@ bool io_move_wake(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     }
     cl_fence_seq_cst(); /* it stores its park word, fences, and looks at the grant; or sleeps on the old one, and is woken */
     if (!io_park_is_hot(io_park_of(k)))
-        io_thread_wake(loop, k);
+        core->woken = io_thread_wake(loop, k);
     io_move_note(loop, core, CL_IO_LOG_WOKEN, now);
     io_count(k->app->stats.wakes, 1);
     io_count(k->app->cores.stats.wakes, 1);

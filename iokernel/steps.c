@@ -134,6 +134,23 @@ static void interrupt(struct io_loop *loop, struct io_core *core, uint64_t now)
     }
 }
 
+/* Wake the new owner once more. Where nobody slept on its futex, not at the wake before either, another process may have moved it
+ * away from there or been woken in its place: FUTEX_REQUEUE and FUTEX_WAIT take no right to write. The signal ends its sleep
+ * wherever that is, and it looks at its words. At the last step anyhow. */
+static void wake_again(struct io_loop *loop, struct io_core *core)
+{
+    struct io_kthread *k = core->owner;
+    struct io_allotment *a = &k->app->cores;
+    uint32_t park = io_park_of(k);
+    core->woken |= io_thread_wake(loop, k);
+    if (a->signal == 0 || (core->woken && core->stage < 2) || park == CL_KTHREAD_RUNNING || io_park_is_hot(park))
+        return; /* it has none, was woken a moment ago, or is awake by its word */
+    if (io_thread_signal(loop, k, a->signal) == 0) {
+        io_count(loop->cores.stats.roused, 1);
+        io_count(a->stats.roused, 1);
+    }
+}
+
 bool io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_core *off)
 {
     struct io_cores *c = &loop->cores;
@@ -216,6 +233,6 @@ bool io_steps_escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
         return false;
     }
     if (!waits_for_old || core->stage == 2) /* who should have woken it has died, or lies; or it was nobody's duty */
-        io_thread_wake(loop, core->owner);
+        wake_again(loop, core);
     return false;
 }

@@ -26,10 +26,10 @@ static void charge(struct io_loop *loop, struct io_app *app)
     count_call(loop);
 }
 
-void io_thread_wake(struct io_loop *loop, struct io_kthread *k)
+bool io_thread_wake(struct io_loop *loop, struct io_kthread *k)
 {
     charge(loop, k->app);
-    syscall(SYS_futex, &k->member.state->grant, FUTEX_WAKE, 1, NULL, NULL, 0);
+    return syscall(SYS_futex, &k->member.state->grant, FUTEX_WAKE, 1, NULL, NULL, 0) > 0;
 }
 
 static void has_ended(struct io_kthread *k)

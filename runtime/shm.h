@@ -167,7 +167,8 @@ struct cl_state_core {
 /* Words of a kthread, by slot. Writer: its home loop. Readers: the kthread (acquire). */
 struct cl_state_kthread {
     /* Futex. Bumped (release, after `cpu` and the core's `owner`) each time the kthread is given a core, or is woken
-     * while it has one. FUTEX_WAIT and FUTEX_WAKE work on a read-only shared mapping. */
+     * while it has one. FUTEX_WAIT and FUTEX_WAKE work on a read-only shared mapping, and so does FUTEX_REQUEUE: who relies on
+     * a wake has another way out (docs/cores.md). */
     uint32_t grant CL_ALIGNED(64);
     int32_t cpu;  /* the core it is to run on or wait for */
     uint32_t hot; /* 1: wait by sched_yield(), this core changes hands often; 0: wait on the futex */

@@ -38,7 +38,7 @@ struct cl_uthread *cl_take_front(struct cl_kthread *v)
 static void wait_aside(struct cl_kthread *k)
 {
     struct cl_cores *c = k->sched->cores;
-    bool one = k->current || cl_load_relaxed(&k->front);
+    bool one = k->current || cl_load_relaxed(&k->front), was_away = k->away;
     k->away = true;
     cl_store_relaxed(&k->aside, 1);
     if (one) { /* the uthread that ran waits for a core, like those in the queue: let the iokernel see it */
@@ -52,15 +52,16 @@ static void wait_aside(struct cl_kthread *k)
     }
     cl_store_relaxed(&k->aside, 0);
     cl_store_relaxed(&k->sched->help_asked, 0);
-    k->away = false;
+    k->away = was_away;
 }
 
 void cl_aside_in_place(struct cl_kthread *k)
 {
+    struct cl_cores *c = k->sched->cores;
     do {
         k->asked = 0;
         wait_aside(k);
-    } while (k->asked); /* another iokernel came just when we got up: see on_interrupt */
+    } while (k->asked && c->ops->lost(c, k->index)); /* another iokernel came just when we got up: see on_interrupt */
 }
 
 /* Something that only a kthread with a core gets done. */

@@ -205,6 +205,23 @@ static void pass_on(int signal, siginfo_t *info, void *context)
         previous.sa_handler(signal); /* the default is to ignore it: see CL_SCHED_SIGNAL */
 }
 
+/* Wait inside the handler, with its signal let through, since the iokernel sends it to a new owner that no wake reaches
+ * (docs/cores.md). As one that is away the kthread only notes it. */
+static void wait_in_handler(struct cl_kthread *k, int signal)
+{
+    struct cl_cores *c = k->sched->cores;
+    sigset_t mine;
+    sigemptyset(&mine);
+    sigaddset(&mine, signal);
+    do {
+        k->away = true;
+        pthread_sigmask(SIG_UNBLOCK, &mine, NULL);
+        cl_aside_in_place(k);
+        pthread_sigmask(SIG_BLOCK, &mine, NULL);
+        k->away = false;
+    } while (k->asked && c->ops->lost(c, k->index)); /* again, just when we got up */
+}
+
 static void on_interrupt(int signal, siginfo_t *info, void *context)
 {
     struct cl_kthread *k = cl_kthread_self();
@@ -217,7 +234,7 @@ static void on_interrupt(int signal, siginfo_t *info, void *context)
         if (k->away || !k->current || cl_load_relaxed(&cl_spins_held))
             k->asked = 1;
         else if (!switch_away(k, context))
-            cl_aside_in_place(k);
+            wait_in_handler(k, signal);
     }
     errno = err;
 }

@@ -265,6 +265,27 @@ def test_one_that_is_killed_at_any_point_of_hand_overs(fight, rng):
     fight.sound()
 
 
+@pytest.mark.parametrize("kind", ["probed", "unprobed"])
+def test_who_is_moved_away_from_its_futex_is_served(fight, child, socket_path, kind):
+    """Anybody may move those that sleep on a grant to a futex of its own, where no wake reaches them."""
+    batch = fight.batch(kind)
+    fight.serve(200)  # a request now and then, so that kthreads go to sleep in between
+    hostile = child("requeuer.py", socket_path, "hostile")
+    assert hostile.stdout.readline() == "moved\n"  # of its own: whoever sleeps is
+    roused = fight.counted("echo")["roused"]
+    wait_until(lambda: (fight.serve(200), fight.counted("echo")["roused"] > roused)[1], WAIT_S, "it to be signalled")
+    batch.await_work()
+    assert hostile.poll() is None
+    hostile.kill()
+    hostile.wait()
+    fight.gone("hostile")
+    fight.serve(200)  # one that sleeps there still is found, too
+    batch.await_work()
+    batch.kill()
+    fight.gone()
+    fight.sound()
+
+
 ALL_STEPS = (WANTED, INTERRUPTED, EVICTED)
 
 

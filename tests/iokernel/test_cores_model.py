@@ -56,6 +56,8 @@ CHECKED = {
     "computes_on": ("cuts=1 ends=1 left=1 depth=0", 0, 0, 1),
     "interrupted": ("cuts=1 ends=2 left=2", 1, 1, 1),
     "evicted": ("ends=4 left=2", 2, 2, 2),
+    "robbed": ("cuts=0 ends=4 left=4", 1, 2, 1),
+    "robbed_in_handler": ("cuts=0 ends=4 left=4", 2, 3, 2),
     "batch_dies": ("cuts=1 ends=2 left=2", 1, 1, 1),
     "latency_dies": ("cuts=1 ends=2 left=2", 1, 1, 1),
     "batch_stops": ("cuts=1 ends=2 left=2 depth=0", 2, 1, 1),
@@ -97,7 +99,7 @@ MUTANTS = {
     "who steps aside wakes nobody": Mutant("PORT_CORES_C", "w->woke = wake_owner(a, k);", "(void)0;", "asked"),
     "a grant that came while one got up by itself is not acted on at a look": Mutant(
         "PORT_CORES_C",
-        "act(a, k); /* a grant that came while k got up by itself */\n    return false;",
+        "act(a, k);        /* a grant that came while k got up by itself */\n    return false;",
         "return false;",
         "computes_on",
         "cuts=1 ends=1 left=1 depth=0",
@@ -130,15 +132,25 @@ MUTANTS = {
     "a wake is not made again": Mutant(
         "STEPS_C", "!waits_for_old || core->stage == 2", "false", "batch_dies", "cuts=0 ends=2 left=2"
     ),
+    "a new owner that no wake reaches is not signalled": Mutant(
+        "STEPS_C", "io_thread_signal(loop, k, a->signal) == 0", "false", "robbed", "cuts=0 ends=4 left=4"
+    ),
+    "nor one that waits in the handler": Mutant(
+        "INTERRUPT_C",
+        "pthread_sigmask(SIG_UNBLOCK, &mine, NULL);",
+        "(void)0;",
+        "robbed_in_handler",
+        "cuts=0 ends=4 left=4",
+    ),
     "a new owner is not woken": Mutant(
         "MOVE_C",
-        "if (!io_park_is_hot(io_park_of(k)) && !(cold && running))\n        io_thread_wake(loop, k);",
+        "if (!io_park_is_hot(io_park_of(k)) && !(cold && running))\n        core->woken = io_thread_wake(loop, k);",
         "(void)0;",
         "asked",
     ),
     "an owner that parked is not woken": Mutant(
         "MOVE_C",
-        "if (!io_park_is_hot(io_park_of(k)))\n        io_thread_wake(loop, k);\n"
+        "if (!io_park_is_hot(io_park_of(k)))\n        core->woken = io_thread_wake(loop, k);\n"
         "    io_move_note(loop, core, CL_IO_LOG_WOKEN, now);",
         "io_move_note(loop, core, CL_IO_LOG_WOKEN, now);",
         "asked",

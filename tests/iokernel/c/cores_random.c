@@ -62,14 +62,20 @@ static void enter(uint32_t at, enum manner manner)
         p->actor[i].manner = manner;
 }
 
+static uint64_t signals_to(const struct app *a)
+{
+    struct cl_io_app_cores s = cores_of(&w, a);
+    return s.interrupted + s.roused;
+}
+
 /* Wait for the handlers of all signals that were sent, so that only the seed decides what happens when. */
 static void await_signals(void)
 {
     uint64_t to_deaf = sent_to_deaf;
     for (uint32_t i = 0; i < APPS; i++)
         if (w.apps[i].id && parts[i].wish.blocks)
-            to_deaf += cores_of(&w, &w.apps[i]).interrupted;
-    uint64_t expected = stats_of(&w).interrupted - to_deaf;
+            to_deaf += signals_to(&w.apps[i]);
+    uint64_t expected = stats_of(&w).interrupted + stats_of(&w).roused - to_deaf;
     while ((uint64_t)seen_signals() < expected)
         sem_wait(&signalled);
 }
@@ -224,7 +230,7 @@ int main(int argc, char **argv)
         step();
         if (rnd(20000) == 0) {
             uint32_t at = rnd(APPS);
-            sent_to_deaf += parts[at].wish.blocks ? cores_of(&w, &w.apps[at]).interrupted : 0;
+            sent_to_deaf += parts[at].wish.blocks ? signals_to(&w.apps[at]) : 0;
             app_remove(&w, &w.apps[at]);
             check_log();
             enter(at, MANNERS);

@@ -63,6 +63,7 @@ struct world {
     struct app apps[MAX_APPS];
     uint32_t n_apps;
     uint64_t log_next, log_lost;
+    uint64_t roused; /* new owners sent the signal, as of the last step */
 };
 
 static sem_t signalled;
@@ -337,18 +338,38 @@ static inline void world_delete(struct world *w)
 }
 
 /* Rounds of each loop, a microsecond apart. */
+static inline bool owns(const struct world *w, const struct kthread *k)
+{
+    return k->state->cpu >= 0 && w->cores[k->state->cpu].owner == k->slot + 1;
+}
+
+/* New owners that were sent the signal have taken it, and sleep again: the clock of the world does not run meanwhile. */
+static inline void settle(struct world *w)
+{
+    struct cl_io_cores_stats s;
+    uint64_t roused = 0;
+    for (uint32_t l = 0; l < w->n_loops; l++) {
+        CHECK(cl_io_cores_stats(w->io, l, &s) == 0);
+        roused += s.roused;
+    }
+    if (roused == w->roused)
+        return;
+    w->roused = roused;
+    for (uint32_t i = 0; i < w->n_apps; i++)
+        for (uint32_t k = 0; k < w->apps[i].n; k++)
+            if (owns(w, &w->apps[i].k[k]) && !w->apps[i].k[k].ended && !w->apps[i].k[k].spins)
+                while (state_of_thread(w->apps[i].k[k].tid) == 'R')
+                    sched_yield();
+}
+
 static inline void run(struct world *w, uint64_t ns)
 {
     for (uint64_t end = w->now + ns; w->now < end;) {
         w->now += US;
         for (uint32_t l = 0; l < w->n_loops; l++)
             cl_io_step(w->io, l, w->now);
+        settle(w);
     }
-}
-
-static inline bool owns(const struct world *w, const struct kthread *k)
-{
-    return k->state->cpu >= 0 && w->cores[k->state->cpu].owner == k->slot + 1;
 }
 
 /* What an honest kthread does when it looks: runs if it has its core, steps aside if not. */

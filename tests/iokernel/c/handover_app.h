@@ -39,6 +39,12 @@ static struct cl_kthread *model_self(void)
     return il.running > 0 ? &kthreads[il.running - 1] : NULL;
 }
 
+/* A handler lets its own signal through meanwhile, or no longer. */
+static void model_sigmask(int how)
+{
+    il.thread[il.running].in_handler = how == SIG_BLOCK;
+}
+
 static void model_dispatch(struct cl_kthread *k, struct cl_uthread *t)
 {
     k->current = t;
@@ -87,6 +93,7 @@ static int model_to_loop(struct cl_kthread *k, enum cl_after_op op)
 #define cl_note_taken(k) ((void)(k))
 #define cl_timers_export(k) ((void)(k))
 #define cl_completions_export(k) ((void)(k))
+#define pthread_sigmask(how, set, old) model_sigmask(how)
 #include ASIDE_C
 #include INTERRUPT_C
 #pragma pop_macro("__x86_64__")
@@ -138,8 +145,10 @@ static long model_syscall(long number, ...)
         int op = va_arg(a, int);
         uint32_t value = va_arg(a, uint32_t);
         const struct timespec *ts = va_arg(a, const struct timespec *);
-        if (op == FUTEX_WAKE)
-            il_futex_wake(word);
+        if (op == FUTEX_WAKE && setting.robbed)
+            il_call();
+        else if (op == FUTEX_WAKE)
+            result = il_futex_wake(word);
         else if (il_futex_wait(word, value, ts != NULL) == ETIMEDOUT)
             late[il.running - 1] = true;
     } else if (number == SYS_tgkill) {

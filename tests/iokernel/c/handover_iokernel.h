@@ -52,6 +52,7 @@ static struct {
     bool fickle;     /* the policy puts either first, as it likes */
     bool endless;    /* the latency application may begin to compute without end */
     bool outside;    /* requests come from a thread of the latency application that is no kthread; there is no batch */
+    bool robbed;     /* whoever sleeps on a futex is moved away from it: no wake reaches anybody */
     unsigned manner; /* of the batch application */
 } setting;
 

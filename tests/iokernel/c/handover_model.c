@@ -36,7 +36,7 @@ static const char *const goal_names[GOALS] = {"the latency application is served
 static const struct scenario {
     const char *name;
     enum manner manner;
-    bool times, sleeps, timer, fickle, endless, outside;
+    bool times, sleeps, timer, fickle, endless, outside, robbed;
     uint8_t mortal, freezable; /* bits of threads */
 } scenarios[] = {
     {"asked", IN_PLACE, .times = false},
@@ -48,6 +48,8 @@ static const struct scenario {
     {"fickle_policy", IN_PLACE, .fickle = true},
     {"interrupted", BY_SIGNAL, .times = true, .sleeps = true},
     {"evicted", DEAF, .times = true},
+    {"robbed", IN_PLACE, .times = true, .robbed = true},
+    {"robbed_in_handler", BY_SIGNAL, .times = true, .robbed = true},
     {"batch_dies", BY_SIGNAL, .times = true, .mortal = 1 << BATCH},
     {"latency_dies", BY_SIGNAL, .times = true, .mortal = 1 << LATENCY},
     {"batch_stops", BY_SIGNAL, .times = true, .freezable = 1 << BATCH},
@@ -118,6 +120,7 @@ static void run(const struct scenario *s)
     setting.fickle = s->fickle;
     setting.endless = s->endless;
     setting.outside = s->outside;
+    setting.robbed = s->robbed;
     setting.manner = s->manner;
     ip_choose_names();
     share_words();

@@ -300,17 +300,23 @@ static int il_futex_wait(const uint32_t *at, uint32_t value, bool timed)
         unsigned how = il_pause(IL_SLEEP, 1, timed ? 2 : 0);
         if (how != IL_AGAIN)
             return how ? ETIMEDOUT : 0;
+        il.m.asleep[il.running] = 0;
     }
 }
 
-static void il_futex_wake(const uint32_t *at)
+/* How many. */
+static int il_futex_wake(const uint32_t *at)
 {
+    int woken = 0;
     il_call();
     int w = il_find(at);
     il_say("wakes", il.words[w].name, il_read(at, 4));
     for (unsigned t = 0; t < IL_THREADS; t++)
-        if (il.m.asleep[t] == w + 1)
+        if (il.m.asleep[t] == w + 1) {
             il.m.asleep[t] = 0;
+            woken++;
+        }
+    return woken;
 }
 
 #endif

@@ -13,6 +13,7 @@ SCENARIOS = (
     "asked_no_switch",
     "resumed_elsewhere",
     "interrupted",
+    "holds_lock",
     "registers_range",
     "registers_mark",
     "in_handler",

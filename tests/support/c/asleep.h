@@ -8,19 +8,24 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The thread `tid` of this process is told to wait, and is on its way there, perhaps without the CPU: wait until it does. */
-static inline void await_sleep(int tid)
+/* R, S, D and so on, of a thread of this process. */
+static inline char state_of_thread(int tid)
 {
     char path[64], text[256];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
-    for (;;) {
-        FILE *f = fopen(path, "r");
-        CHECK(f && fgets(text, sizeof text, f));
-        fclose(f);
-        if (strstr(text, ") S "))
-            return;
+    FILE *f = fopen(path, "r");
+    CHECK(f && fgets(text, sizeof text, f));
+    fclose(f);
+    const char *end = strrchr(text, ')'); /* of its name */
+    CHECK(end);
+    return end[2];
+}
+
+/* The thread `tid` of this process is told to wait, and is on its way there, perhaps without the CPU: wait until it does. */
+static inline void await_sleep(int tid)
+{
+    while (state_of_thread(tid) != 'S')
         sched_yield();
-    }
 }
 
 #endif

@@ -184,6 +184,57 @@ static void interrupted(bool hot)
     CHECK_EQ(done, 1);
 }
 
+static struct cl_spin guard;
+static uint32_t held, wanted;
+
+static void holds(void *arg)
+{
+    (void)arg;
+    cl_spin_lock(&guard);
+    cl_store_release(&held, 1);
+    while (!cl_load_acquire(&wanted))
+        cl_count(&counter, 1);
+    cl_spin_unlock(&guard);
+    cl_uthread_yield();
+    __atomic_fetch_add(&done, 1, __ATOMIC_RELEASE);
+}
+
+static void wants(void *arg)
+{
+    (void)arg;
+    cl_store_release(&wanted, 1);
+    cl_spin_lock(&guard);
+    cl_spin_unlock(&guard);
+    __atomic_fetch_add(&done, 1, __ATOMIC_RELEASE);
+}
+
+static uint64_t interrupts_of(unsigned k)
+{
+    struct cl_sched_stats st;
+    CHECK_EQ(cl_sched_stats(sched, k, &st), 0);
+    return st.interrupts;
+}
+
+/* Who is interrupted with a spinlock held goes on to its end: the sibling that has the core by then would spin for ever. */
+static void holds_lock(bool hot)
+{
+    start(2, hot, 0);
+    UNTIL(fake_is_parked(&fake, 0) && fake_is_parked(&fake, 1));
+    CHECK_EQ(cl_sched_spawn(sched, holds, NULL), 0);
+    fake_give(&fake, 0, 0);
+    UNTIL(cl_load_acquire(&held));
+    fake_take(&fake, 0, 0);
+    fake_signal(&fake, 0);
+    UNTIL(interrupts_of(0) > 0);
+    goes_on();
+    CHECK_EQ(cl_sched_spawn(sched, wants, NULL), 0); /* who gets a core looks for work, and parks without */
+    fake_give(&fake, 1, 0);
+    UNTIL(cl_load_acquire(&done) > 0);
+    fake_give(&fake, 0, 1); /* it looked after its lock, and waits, if the sibling has not taken what it left */
+    UNTIL(cl_load_acquire(&done) == 2);
+    stop(0);
+}
+
 /* A computation that lives in registers: general, vector, and the flags of a carry chain. */
 typedef uint64_t vec __attribute__((vector_size(32)));
 
@@ -486,6 +537,8 @@ int main(int argc, char **argv)
         resumed_elsewhere(hot);
     else if (!strcmp(name, "interrupted"))
         interrupted(hot);
+    else if (!strcmp(name, "holds_lock"))
+        holds_lock(hot);
     else if (!strcmp(name, "registers_range"))
         churns(hot, false);
     else if (!strcmp(name, "registers_mark"))
