@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -419,47 +418,12 @@ int port_cores_find(struct port_arena *a, const struct cl_control_accept *acc, c
     return 0;
 }
 
-/* The bare system call: kthreads store there meanwhile, which loses nothing that matters, and which TSan would take for a
- * race with the mmap that it knows. The first call, with `at` NULL, makes the place. */
-static int map_at(struct port *port, uint8_t *at, size_t bytes, int access, int how, int fd, off_t offset)
-{
-    long p = syscall(SYS_mmap, at, bytes, access, how, fd, offset);
-    if (p == -1)
-        return -errno;
-    if (!at)
-        port->view = (uint8_t *)p;
-    return 0;
-}
-
-/* Put private memory at the port's addresses. With a quantum nobody says when one is over: probes look at the clock each
- * time. The bits of kthreads stay 0, which say that the iokernel asks; so with 64 kthreads there is no quantum meanwhile. */
-static int view_nothing(struct port *port)
-{
-    int how = MAP_PRIVATE | MAP_ANONYMOUS | (port->view ? MAP_FIXED : 0);
-    int rc = map_at(port, port->view, port->view_bytes, PROT_READ | PROT_WRITE, how, -1, 0);
-    unsigned n = port->nic.n_queues;
-    if (rc == 0 && port->wishes.quantum_us) /* relaxed: the word only says "look" */
-        cl_store_relaxed((uint64_t *)(port->view + CL_ARENA_LOOK_OFFSET), n < 64 ? ~0ull << n : 0);
-    return rc;
-}
-
-/* Put the current arena there. The look word is the iokernel's to write. */
-static int view_arena(struct port *port, struct port_arena *a)
-{
-    size_t page = CL_SHM_PAGE, lines = port->view_bytes - page;
-    for (unsigned k = 0; k < port->nic.n_queues; k++)
-        cl_store_relaxed(&port_lines(a, k)->signals.timer_tsc, UINT64_MAX); /* zero would be overdue */
-    int how = MAP_SHARED | MAP_FIXED;
-    int rc = map_at(port, port->view + page, lines, PROT_READ | PROT_WRITE, how, a->memory.fd, (off_t)page);
-    return rc < 0 ? rc : map_at(port, port->view, page, PROT_READ, how, a->memory.fd, 0);
-}
-
 int port_cores_new(struct port *port, char *err)
 {
     unsigned n = port->nic.n_queues;
     port->view_bytes = port->current->layout.rx_offset;
     port->waiters = aligned_alloc(CL_CACHELINE, n * sizeof *port->waiters);
-    int rc = port->waiters ? view_nothing(port) : -ENOMEM;
+    int rc = port->waiters ? port_view_nothing(port) : -ENOMEM;
     if (rc < 0) {
         snprintf(err, CL_CONTROL_ERR_BYTES, "no memory for a port of %u queues", n);
         return rc;
@@ -474,8 +438,7 @@ int port_cores_new(struct port *port, char *err)
 
 void port_cores_delete(struct port *port)
 {
-    if (port->view)
-        munmap(port->view, port->view_bytes);
+    port_view_delete(port);
     free(port->waiters);
 }
 
@@ -507,13 +470,13 @@ int port_cores_manage(struct port *port, char *err)
         snprintf(err, CL_CONTROL_ERR_BYTES, "another thread is telling the iokernel of the kthreads");
         return -EBUSY;
     }
-    int rc = view_arena(port, a);
+    int rc = port_view_arena(port, a);
     if (rc < 0)
         snprintf(err, CL_CONTROL_ERR_BYTES, "cannot map the words by which cores move: %s", strerror(-rc));
     else
         rc = tell_kthreads(port, err);
     if (rc < 0)
-        view_nothing(port);
+        port_view_nothing(port);
     else
         cl_store_release(&port->managed, a); /* release: the mapping */
     return rc;
@@ -525,7 +488,8 @@ void port_cores_unmanage(struct port *port)
     if (!a)
         return;
     cl_store_release(&port->managed, NULL);
-    view_nothing(port); /* fails where address space does: then the dead arena's words stay, which nobody changes */
+    port_view_nothing(
+        port); /* fails where address space does: then the dead arena's words stay, which nobody changes */
     end_waits(port, a);
 }
 

@@ -134,6 +134,11 @@ void port_close(struct cl_nic *nic);
 /* Before the thread that sends on the queue sleeps: give back what it no longer needs. */
 void port_give_back(struct port *port, unsigned queue);
 
+/* port_view.c. What is behind the port's addresses for look word and lines: private memory, or the arena's. -errno. */
+int port_view_nothing(struct port *port);
+int port_view_arena(struct port *port, struct port_arena *a);
+void port_view_delete(struct port *port);
+
 /* port_cores.c. Check what ACCEPT says of managed cores, and where they are. -EPROTO with a reason. */
 int port_cores_find(struct port_arena *a, const struct cl_control_accept *acc, char *err);
 /* Addresses for look word and lines, with private memory behind; of a port that is attached for the first time. */
