@@ -160,8 +160,8 @@ MUTANTS = {
         "MOVE_C",
         "bump(k);\n    begin(c, core, NULL, CL_IO_STEP_WAKE, now);",
         "begin(c, core, NULL, CL_IO_STEP_WAKE, now);",
-        "latency_stops",
-        "cuts=0 ends=6 left=6 depth=0",
+        "spawned_from_outside",
+        "cuts=1 frames=2",
     ),
     "the bell is not rung": Mutant("PORT_CORES_C", "a->never_sleeps", "true", "spawned_from_outside"),
     "no last look before sleep": Mutant(

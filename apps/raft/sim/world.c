@@ -363,7 +363,7 @@ static void begin(struct sim_world *w)
     sim_faults_begin(w);
 }
 
-static void finish(struct sim_world *w)
+static void end_run(struct sim_world *w)
 {
     const struct sim_net_counts *c = &w->net.counts;
     struct cl_raft_sim_result *r = w->result;
@@ -418,7 +418,7 @@ int cl_raft_sim_run(struct cl_raft_sim *sim, const struct cl_raft_sim_options *o
     until(w, all_answered, REST_NS, "a node still owes an answer");
     if (!w->stopped)
         judge_history(w);
-    finish(w);
+    end_run(w);
     return result->failures != failures;
 }
 

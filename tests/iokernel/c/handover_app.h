@@ -159,6 +159,10 @@ static long model_syscall(long number, ...)
         result = il.m.dead[t] ? -1 : 0;
         if (signal && result == 0 && !(t == BATCH && setting.manner == DEAF))
             il.m.signal[t] = 1;
+    } else if (number == SYS_sched_getattr || number == SYS_sched_setattr) {
+        int t = va_arg(a, int);
+        errno = ESRCH;
+        result = number == SYS_sched_setattr ? model_scheduler(t, SCHED_OTHER, NULL) : il.m.dead[t] ? -1 : 0;
     } else if (number == SYS_epoll_pwait2) {
         (void)va_arg(a, int), (void)va_arg(a, void *), (void)va_arg(a, int);
         const struct timespec *ts = va_arg(a, const struct timespec *);
