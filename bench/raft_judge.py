@@ -111,19 +111,27 @@ def judge(session: Session, got: Mapping[str, Sequence[Slot]], turns: Turns[Slot
 def judge_turns(session: Session, turns: Turns[Slot]) -> None:
     """The durable put of one client, turn by turn."""
 
-    def figure(name: str, ratio: Ratio) -> None:
-        session.figure(name, ratio.median, runs=ratio.pairs)
+    def figure(name: str, ratio: Ratio, bound: Ratio | None) -> None:
+        beside = {"three bare writers, one core, for ours": bound.median} if bound else {}
+        session.figure(name, ratio.median, runs=ratio.pairs, beside=beside)
         session.note(f"{name.removeprefix('raft.')}: {ratio.spread}")
 
-    figure("raft.durable_over_floor", turns.ours_over(FLOOR))
-    if BOUND in turns.others:
-        above = pairwise(*([turn.p50_us for turn in turns.others[name]] for name in (BOUND, FLOOR)))
+    def of_bound(over: str, under: str) -> Ratio | None:
+        """What the figure would be if a put of ours took what three bare writers on our nodes' core take."""
+        if BOUND not in turns.others:
+            return None
+        return pairwise(*([turn.p50_us for turn in turns.others[name]] for name in (over, under)))
+
+    above = of_bound(BOUND, FLOOR)
+    figure("raft.durable_over_floor", turns.ours_over(FLOOR), above)
+    if above:
         over = turns.ours_over(BOUND)
         session.note(f"{BOUND_NOTE} {over.spread}, theirs / second of three bare writes {above.spread}")
     if arm_name(ONE_CORE, 1) in turns.others:
         session.note(f"{ONE_CORE_NOTE} {turns.over_ours(arm_name(ONE_CORE, 1)).spread}")
     if arm_name(LIBRAFT, 1) in turns.others:
-        figure("raft.libraft_over_ours", turns.over_ours(arm_name(LIBRAFT, 1)))
+        name = arm_name(LIBRAFT, 1)
+        figure("raft.libraft_over_ours", turns.over_ours(name), of_bound(name, BOUND))
 
 
 def plot(document: dict[str, Any]) -> Canvas:

@@ -97,6 +97,12 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
         free(node);
         return -EINVAL;
     }
+    if (node->config.replicate > CL_RAFT_TO_AUTO) {
+        snprintf(err, 256, "replicate is %u: all (%u), majority (%u) or auto (%u)", node->config.replicate,
+                 CL_RAFT_TO_ALL, CL_RAFT_TO_MAJORITY, CL_RAFT_TO_AUTO);
+        free(node);
+        return -EINVAL;
+    }
     node->query_next = node->query_oldest = 1;
     if (config->raft.id) /* without an id it is refused below */
         node->config.raft.life = config->log    ? node_disk_life(config->log)

@@ -270,6 +270,8 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
     beside = session.figures["raft.over_etcd"]["beside"]
     assert beside == {"clients in the iokernel's loop": 20, "64 sockets of the kernel": 5}
     assert session.figures["raft.memory_put_us"]["beside"] == {"one client, closed": 18}
+    bounds = [session.figures[f"raft.{name}"]["beside"] for name in ("durable_over_floor", "libraft_over_ours")]
+    assert [list(bound.values()) for bound in bounds] == [[1.0], [2.5]]  # what three bare writers' puts would have
     value = {name: figure["value"] for name, figure in session.figures.items()}
     assert value == {
         "raft.memory_put_us": statistics.median([20, 30, 22]),

@@ -101,7 +101,7 @@ static void slow_disk(struct sim_world *w)
 static void hang_disk(struct sim_world *w)
 {
     struct sim_node *n = any_node(w);
-    n->hung_disk_until_ns = w->queue.now_ns + below(w, 350 * SIM_MS);
+    n->hung_disk_until_ns = w->queue.now_ns + below(w, SIM_MOST_HANG_NS);
     w->result->hung_disks++;
     sim_say(w, "-- #%u's disk hangs for %.1f ms", n->id, (double)(n->hung_disk_until_ns - w->queue.now_ns) / 1e6);
 }

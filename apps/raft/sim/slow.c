@@ -4,7 +4,7 @@
 
 #define ONE_IN 4
 #define STREAM 1000
-#define MOST_WRITES 20 /* and as many election timeouts: until somebody leads */
+#define MOST_WRITES 20 /* and as many election timeouts: until somebody leads; and what hung before may end so late */
 
 /* A leader of voters of which each is there; NULL: none. */
 static struct sim_node *leader_of_all(struct sim_world *w)
@@ -38,7 +38,7 @@ uint64_t sim_slow_all(struct sim_world *w)
     sim_net_partition(&w->net, 1u << leader->slot, SIM_CUT_OUT | SIM_CUT_IN);
     sim_say(w, "-- disks are slow by %.1f ms (spared: %x), and #%u is cut off", (double)w->all_slow_ns / 1e6, w->spared,
             leader->id);
-    return MOST_WRITES * (w->all_slow_ns + election_ns);
+    return MOST_WRITES * (w->all_slow_ns + election_ns) + SIM_MOST_HANG_NS;
 }
 
 uint64_t sim_slow_ns(const struct sim_world *w, const struct sim_node *n)

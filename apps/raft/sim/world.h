@@ -35,6 +35,7 @@ _Static_assert(CL_RAFT_SIM_MOST_NODES + SIM_SPARES < SIM_NODES, "ids count from 
 #define SIM_OPS 4096
 #define SIM_TERMS 8192
 #define SIM_MS 1000000ull
+#define SIM_MOST_HANG_NS (350 * SIM_MS) /* of a disk that takes writes and does nothing */
 
 /* Kinds of events. */
 enum sim_kind {

@@ -393,6 +393,9 @@ def test_a_node_cannot_be_made_with_nonsense():
     config.reply_bytes = 7  # a session's number would be written beyond it
     assert lib.cl_raft_node_new(config, out, err) < 0
     assert b"reply_bytes is 7" in ffi.string(err)
+    config.reply_bytes, config.replicate = 0, lib.CL_RAFT_TO_AUTO + 1
+    assert lib.cl_raft_node_new(config, out, err) < 0
+    assert b"replicate is 4: all (1), majority (2) or auto (3)" in ffi.string(err)
 
 
 OTHER = {
