@@ -33,7 +33,7 @@ FOUND = {
     (5, 2475, "node"): "each chunk that was refused brought all chunks again: a storm",
     (5, 810009143, "node"): "after a cut a transport's window held frames of which none could become whole",
     (3, 810023044, "node"): "the same in a smaller group",
-    (3, 28000082, "core"): "a write of the bare model that hung before the mending ended after the time in which somebody was to lead",
+    (3, 28000082, "core"): "a write of the bare model that had hung ended when somebody should have led",
     (5, 9500001024, "core"): "a joint configuration was not left, as the log was full at the last commit",
     (1, 810000058, "kv"): "who began a group without logs alone, was replaced and started again: a second group",
     (1, 294, "kv"): "nothing was committed after a joint configuration that the outgoing voters had not all of",
