@@ -100,7 +100,8 @@ def run(session: Session) -> None:
         RELAYS: f"as {BOUND}, into memory",
         SWITCHED: "three applications that pass a put on to two, copy it into memory and answer after the first of "
         "them: no protocol, log, store and transport; as many datagrams and hand-overs of the core as a put in memory",
-        "links": "ours: the virtual switch, the generator is its uplink; libraft, etcd: TCP on loopback",
+        "links": "ours: the virtual switch, the generator or (kernel's sockets) a tap is its uplink; libraft, etcd: "
+        "TCP on loopback; bare server: UDP on loopback",
     }
     with contextlib.ExitStack() as stack:
         disk = disk_folder(session, stack)

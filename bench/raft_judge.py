@@ -28,6 +28,7 @@ from .raft_arms import (
     RELAYS,
     SWITCHED,
     TMPFS,
+    TO_ALL,
     UDP,
     Slot,
     arm_name,
@@ -151,7 +152,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         if system == MEMORY:
             lone[RELAYS] = rows[RELAYS]
             lone[f"{SWITCHED}, open loop"] = rows[f"{SWITCHED}, open loop"]
-        for beside in (MOVED, ONE_CORE):
+        for beside in (TO_ALL, MOVED, ONE_CORE):
             if beside.startswith(f"{system},") and arm_name(beside, 1) in rows:
                 lone[beside] = rows[arm_name(beside, 1)]
         if FLOOR in rows and (system == TMPFS or (system == MEMORY and TMPFS not in systems)):
@@ -163,7 +164,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         canvas.caption(f"No bar: {name}: half of the puts or more stayed unanswered.")
         del shown[name]
     canvas.bars(list(shown), list(shown.values()), ylabel="put, 1 client: p50 (us)")
-    asked = [s for s in (MEMORY, TMPFS, DISK, MUX, UDP, LIBRAFT, ETCD) if arm_name(s, 64) in rows]
+    asked = [s for s in (MEMORY, TMPFS, DISK, TO_ALL, MUX, UDP, BARE, LIBRAFT, ETCD) if arm_name(s, 64) in rows]
     many = [rows[arm_name(system, 64)]["puts_per_s"] for system in asked]
     canvas.bars(asked, many, ylabel="puts, 64 clients (1/s)", panel=1)
     if BOUND in lone:
