@@ -132,14 +132,15 @@ def closing(document: dict[str, Any]) -> str:
         return "no load was carried: see corelane doctor, and keep the machine free of other work"
     ours = _best(curves[OURS])
     low = number(curves[OURS][0]["p50_us"])
-    said = f"corelane kv: {ours / 1e6:.2f} million requests/s through one core, p50 {low:.2g} us when unloaded"
+    said = f"corelane kv: {ours / 1e6:.2f} million requests/s through one core, p50 {quantity(low)} us when unloaded"
     linux = {n: _best(p) for n, p in curves.items() if n in (MEMCACHED, LINUX_KV) and _best(p) > 0}
-    others = [f"{ours / best:.0f} times {n}" for n, best in linux.items()]
+    others = [f"{quantity(ours / best)} times {n}" for n, best in linux.items()]
     told = f"{said}; {', '.join(others)}" if others else said
     gap_ms = number(document["canary"]["max_us"]) / 1e3
     if gap_ms < LONG_GAP_MS:
         return told
-    return f"{told} (the machine stood still for up to {gap_ms:.2g} ms meanwhile; where it does not, more is carried)"
+    still = quantity(gap_ms)
+    return f"{told} (the machine stood still for up to {still} ms meanwhile; where it does not, more is carried)"
 
 
 def plot(document: dict[str, Any]) -> Canvas:

@@ -81,7 +81,7 @@ class Point:
     def why_not(self) -> str:
         """Why the load was not carried, for a person; empty if it was."""
         if self.loss >= LOSS_LIMIT:
-            return f"{100 * self.loss:.2g} % unanswered at {self.offered_rps:,.0f} requests/s offered"
+            return f"{100 * self.loss:.3g} % unanswered at {self.offered_rps:,.0f} requests/s offered"
         if not self.carried:
             return f"{self.achieved_rps:,.0f} of {self.offered_rps:,.0f} requests/s achieved"
         return ""
