@@ -70,16 +70,13 @@ class Ours:
         return self._slot(self.job, rate, seconds)
 
     def _slot(self, job: Tenant | None, rate: float, seconds: float) -> Beside:
+        watch = Watch(self.made, self.kv)
         with job.working() if job else contextlib.nullcontext():
-            before, counted, dropped = self.made.core_share("kv"), self.made.counts(), self.made.drops()
-            watch = Watch(self.made, self.kv)
-            measure = partial(self.made.load.measure, window_s=WINDOW_S, meanwhile=watch)
-            point, work = self.made.beside(job, rate, seconds, measure)
-            share = self.made.core_share("kv", before)["share"]
-            moves = self.made.counts()["moves"] - counted["moves"]
-        point.extra |= {"work_per_s": plain(work), "kv_core_share": share, "moves_per_s": moves / seconds}
-        point.extra["drops"] = self.made.drops() - dropped
-        return Beside(point, work, watch.seen if rate else None)
+            dropped = self.made.drops()
+            point, gained = self.made.beside("kv", job, rate, seconds, window_s=WINDOW_S, around=watch)
+        point.extra |= {"work_per_s": plain(gained["work"]), "kv_core_share": gained["core_s"]}
+        point.extra |= {"moves_per_s": gained["moves"], "drops": self.made.drops() - dropped}
+        return Beside(point, gained["work"], watch.seen if rate else None)
 
 
 # Linux.
@@ -137,9 +134,9 @@ class Servers:
             os.sched_setscheduler(tid, os.SCHED_FIFO if fifo else os.SCHED_OTHER, os.sched_param(1 if fifo else 0))
         job = self.jobs[policy]
         with job.working():
-            point, work = shared.measure_beside(partial(load.measure, window_s=WINDOW_S), job, rate, seconds)
-        point.extra["work_per_s"] = plain(work)
-        return Beside(point, work)
+            point, gained = shared.measure_beside(load, partial(shared.work_of, job), rate, seconds, WINDOW_S)
+        point.extra["work_per_s"] = plain(gained["work"])
+        return Beside(point, gained["work"])
 
     def _tids(self) -> list[int]:
         first = self.threads[self.name]

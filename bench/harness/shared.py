@@ -3,7 +3,7 @@
     with shared(cores, apps={"kv": latency(), "batch": batch()}, policy="delay", params="target_us=10") as made:
         kv = made.run(["kv"], "kv")
         job = made.tenant("batch", "batch")
-        point, work_per_s = made.beside(job, 50_000, 1.0)
+        point, gained = made.beside("kv", job, 50_000, 1.0)  # gained["work"]: units a second
 
 The uplink is the load generator. What a run of the iokernel counted (moves by step, times of decisions) is read from it
 directly: it lives in this process.
@@ -12,15 +12,18 @@ directly: it lives in this process.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from ...drivers.loadgen import Echo, Loadgen, Memcached
 from ...iokernel import AppSettings, Iokernel
 from ...runtime.clock import default_clock
+from ...runtime.errors import check
 from ...runtime.hist import Hist
 from .._native import ffi, lib
 from ..tenant import Tenant
@@ -37,6 +40,7 @@ STEPS = {
     "evict": lib.CL_IO_STEP_EVICT,
 }
 LOG_BATCH = 4096
+EARLY_S = 5e-4  # before the end of a load its counters are read: who sleeps wakes some 0.1 ms late
 
 
 def latency(**settings: Any) -> AppSettings:
@@ -76,6 +80,7 @@ class Shared:
         self._path = path
         self._stack = stack
         self._logged = ffi.new("uint64_t *")
+        self._ids: dict[str, int] = {}  # of applications, by name
         self.log_lost = 0
 
     def run(self, arguments: list[str], name: str) -> rig.App:
@@ -96,10 +101,23 @@ class Shared:
         self.kernel.set_policy(name, params)
 
     def beside(
-        self, job: Tenant | None, rate: float, seconds: float, measure: Callable[[float, float], Point] | None = None
-    ) -> tuple[Point, float]:
-        """A point, and the job's units a second meanwhile. rate 0: no load, only the job; the point is then empty."""
-        return measure_beside(measure or self.load.measure, job, rate, seconds)
+        self,
+        name: str,
+        job: Tenant | None,
+        rate: float,
+        seconds: float,
+        *,
+        window_s: float | None = None,
+        around: AbstractContextManager[object] | None = None,
+    ) -> tuple[Point, dict[str, float]]:
+        """A point, and what was gained a second under that load: the job's units (`work`), core time of the application
+        `name` in s (`core_s`), and `moves`. rate 0: no load, only the job; the point is then empty. window_s: see
+        Load.measure; around: a context for the time in which requests are under way."""
+
+        def read() -> dict[str, float]:
+            return work_of(job) | {"core_s": self.core_s(name), "moves": self.counts()["moves"]}
+
+        return measure_beside(self.load, read, rate, seconds, window_s, around)
 
     def actuation(self, step: str) -> Hist:
         """From decision to the moment that the loop saw the new owner run, ns, of all moves so far by that step."""
@@ -127,13 +145,13 @@ class Shared:
             found.update({key: n for key, n in port.items() if "_dropped_" in key and n})
         return found
 
-    def core_share(self, name: str, since: Mapping[str, float] | None = None) -> dict[str, float]:
-        """{"core_s", "at_s"} of an application by now, and its "share" of the core since such an answer."""
-        cores = next(app["cores"] for app in self.kernel.stats()["apps"] if app["name"] == name)
-        now = {"core_s": float(cores["core_s"]), "at_s": time.monotonic()}
-        if since is not None:
-            now["share"] = (now["core_s"] - since["core_s"]) / max(now["at_s"] - since["at_s"], 1e-9)
-        return now
+    def core_s(self, name: str) -> float:
+        """Core time of an application so far, as the iokernel accounts for it."""
+        if name not in self._ids:
+            self._ids |= {app["name"]: app["id"] for app in self.kernel.stats()["apps"]}
+        out = ffi.new("struct cl_io_app_cores *")
+        check(lib.cl_io_app_cores(self.kernel.ptr, self._ids[name], out), f"read the core time of {name}")
+        return float(out.core_ns) / 1e9
 
     def moves(self) -> list[Move]:
         """What was logged since the last call."""
@@ -148,18 +166,53 @@ class Shared:
         return found
 
 
+class Gained:
+    """What counters gain a second while a load lasts: read when it was asked for, and again just before it ends, since
+    what comes then (the last answers, reading the results) is no load, and the job has the core to itself.
+
+    A context around the load; entering lasts for nearly its length. around: another one, for all of its time.
+    """
+
+    def __init__(
+        self, read: Callable[[], Mapping[str, float]], seconds: float, around: AbstractContextManager[object] | None
+    ) -> None:
+        self._read = read
+        self._seconds = seconds
+        self._around = around or contextlib.nullcontext()
+        self.per_s: dict[str, float] = {}
+
+    def __enter__(self) -> Self:
+        end = time.monotonic() + max(self._seconds - EARLY_S, self._seconds / 2)
+        self._around.__enter__()
+        before, start = self._read(), time.monotonic()
+        time.sleep(max(end - start, 0))
+        after, took = self._read(), time.monotonic() - start
+        self.per_s = {name: (value - before[name]) / took for name, value in after.items()}
+        return self
+
+    def __exit__(self, *why: Any) -> None:
+        self._around.__exit__(*why)
+
+
+def work_of(job: Tenant | None) -> dict[str, float]:
+    """The job's counter, to be read by Gained; nan: no job."""
+    return {"work": job.work if job else math.nan}
+
+
 def measure_beside(
-    measure: Callable[[float, float], Point], job: Tenant | None, rate: float, seconds: float
-) -> tuple[Point, float]:
-    """A point, and the units a second that a job did meanwhile (nan: no job). rate 0: only the job; an empty point."""
-    before, start = job.work if job else 0, time.monotonic()
+    load: Load,
+    read: Callable[[], Mapping[str, float]],
+    rate: float,
+    seconds: float,
+    window_s: float | None,
+    around: AbstractContextManager[object] | None = None,
+) -> tuple[Point, dict[str, float]]:
+    """A point, and what the counters gained a second under its load. rate 0: no load; an empty point."""
+    gained = Gained(read, seconds, around if rate > 0 else None)
     if rate > 0:
-        point = measure(rate, seconds)
-    else:
-        time.sleep(seconds)
-        point = Point(0.0, 0.0, 0, 0, seconds=seconds)
-    took = time.monotonic() - start
-    return point, (job.work - before) / took if job else float("nan")
+        return load.measure(rate, seconds, window_s, gained), gained.per_s
+    with gained:
+        return Point(0.0, 0.0, 0, 0, seconds=seconds), gained.per_s
 
 
 def tsc_ns(ticks: int) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 import pytest
 from cltest import wait_until
@@ -71,9 +73,10 @@ def test_two_applications_on_one_core() -> None:
         crowd = made.tenant("crowd", "crowd", crowd=2)
         assert {a["name"] for a in made.kernel.stats()["apps"]} == {"witness", "batch", "crowd", "crowd-1"}
         start, before = tsc(), witness.calls
-        point, work = made.beside(job, 2000, 0.2)
+        point, gained = made.beside("witness", job, 2000, 0.2)
         assert point.answered == point.sent > 0
-        assert work >= 0
+        assert gained["work"] >= 0
+        assert gained["core_s"] >= 0
         wait_until(lambda: job.work > 0, what="work of the job", deadline_s=60)
         stamps = witness.stamps(before)
         assert len(stamps) >= point.sent  # the warm-up comes on top
@@ -84,3 +87,27 @@ def test_two_applications_on_one_core() -> None:
         moves = made.moves()
         assert [m.tsc for m in moves] == sorted(m.tsc for m in moves)
         assert crowd.work == 0
+
+
+def test_what_a_job_gains_after_a_load_does_not_count() -> None:
+    """Nor what it gains before the context around the load has begun."""
+    work, order = 0.0, []
+
+    @contextlib.contextmanager
+    def around() -> Iterator[None]:
+        nonlocal work
+        order.append("around")
+        work += 1e6
+        yield
+        order.append("over")
+
+    def read() -> dict[str, float]:
+        order.append("read")
+        return {"work": work}
+
+    gained = shared.Gained(read, 0.01, around())
+    with gained:
+        work += 1e9
+        order.append("load is over")
+    assert gained.per_s == {"work": 0.0}
+    assert order == ["around", "read", "read", "load is over", "over"]
