@@ -19,6 +19,7 @@ from .raft_arms import (
     ETCD,
     FLOOR,
     LIBRAFT,
+    MAJORITY_BOUND,
     MEMORY,
     MOVED,
     MUX,
@@ -37,7 +38,7 @@ from .raft_turns import Turns
 
 SWITCHED_NOTE = "put in memory p50 / that of three bare relays on the switch: "
 RELAYS_NOTE = "three bare relays that share a core, closed: put of one client in memory p50 / theirs"
-BOUND_NOTE = "three bare writers that share a core: durable put p50 / theirs"
+BOUND_NOTES = {BOUND: "three bare writers that share a core", MAJORITY_BOUND: "two bare writers that share a core"}
 SNAPSHOT_NOTE = "64 clients, each node making a snapshot every 16 384 puts, over none: "
 CLIENTS_NOTE = (
     "over_etcd: 64 clients in one process, ours by memcached's UDP over one socket of the kernel and a tap, etcd's "
@@ -112,27 +113,37 @@ def judge(session: Session, got: Mapping[str, Sequence[Slot]], turns: Turns[Slot
 def judge_turns(session: Session, turns: Turns[Slot]) -> None:
     """The durable put of one client, turn by turn."""
 
-    def figure(name: str, ratio: Ratio, bound: Ratio | None) -> None:
-        beside = {"three bare writers, one core, for ours": bound.median} if bound else {}
-        session.figure(name, ratio.median, runs=ratio.pairs, beside=beside)
+    sent_to = [(turn.extra or {}).get("sent_to") for turn in turns.ours]
+    chosen = MAJORITY_BOUND if 2 * sent_to.count("majority") > len(sent_to) else BOUND
+
+    def figure(name: str, ratio: Ratio, over: str, under: str) -> None:
+        """Beside it: what it would be if a put of ours took what bare writers on our nodes' core take."""
+        bound = bare(over, under)
+        session.figure(
+            name, ratio.median, runs=ratio.pairs, beside={f"{chosen}, for ours": bound.median} if bound else {}
+        )
         session.note(f"{name.removeprefix('raft.')}: {ratio.spread}")
 
-    def of_bound(over: str, under: str) -> Ratio | None:
-        """What the figure would be if a put of ours took what three bare writers on our nodes' core take."""
-        if BOUND not in turns.others:
+    def bare(over: str, under: str) -> Ratio | None:
+        if not {over, under} <= set(turns.others):
             return None
         return pairwise(*([turn.p50_us for turn in turns.others[name]] for name in (over, under)))
 
-    above = of_bound(BOUND, FLOOR)
-    figure("raft.durable_over_floor", turns.ours_over(FLOOR), above)
-    if above:
-        over = turns.ours_over(BOUND)
-        session.note(f"{BOUND_NOTE} {over.spread}, theirs / second of three bare writes {above.spread}")
+    libraft = arm_name(LIBRAFT, 1)
+    figure("raft.durable_over_floor", turns.ours_over(FLOOR), chosen, FLOOR)
+    for name, what in BOUND_NOTES.items():
+        if above := bare(name, FLOOR):
+            parts = [f"durable put p50 / theirs {turns.ours_over(name).spread}"]
+            if name == BOUND and (to_all := bare(arm_name(TO_ALL, 1), name)):
+                parts.append(f"sent to all / theirs {to_all.spread}")
+            if under := bare(libraft, name):
+                parts.append(f"libraft / theirs {under.spread}")
+            parts.append(f"theirs / second of three bare writes {above.spread}")
+            session.note(f"{what}: {', '.join(parts)}")
     if arm_name(ONE_CORE, 1) in turns.others:
         session.note(f"{ONE_CORE_NOTE} {turns.over_ours(arm_name(ONE_CORE, 1)).spread}")
-    if arm_name(LIBRAFT, 1) in turns.others:
-        name = arm_name(LIBRAFT, 1)
-        figure("raft.libraft_over_ours", turns.over_ours(name), of_bound(name, BOUND))
+    if libraft in turns.others:
+        figure("raft.libraft_over_ours", turns.over_ours(libraft), libraft, chosen)
 
 
 def plot(document: dict[str, Any]) -> Canvas:
@@ -157,8 +168,7 @@ def plot(document: dict[str, Any]) -> Canvas:
                 lone[beside] = rows[arm_name(beside, 1)]
         if FLOOR in rows and (system == TMPFS or (system == MEMORY and TMPFS not in systems)):
             lone[FLOOR] = rows[FLOOR]
-            if BOUND in rows:
-                lone[BOUND] = rows[BOUND]
+            lone |= {name: rows[name] for name in BOUND_NOTES if name in rows}
     shown = {name: number(row["put_p50_us"]) for name, row in lone.items()}
     for name in [name for name, value in shown.items() if not math.isfinite(value)]:
         canvas.caption(f"No bar: {name}: half of the puts or more stayed unanswered.")
@@ -167,8 +177,9 @@ def plot(document: dict[str, Any]) -> Canvas:
     asked = [s for s in (MEMORY, TMPFS, DISK, TO_ALL, MUX, UDP, BARE, LIBRAFT, ETCD) if arm_name(s, 64) in rows]
     many = [rows[arm_name(system, 64)]["puts_per_s"] for system in asked]
     canvas.bars(asked, many, ylabel="puts, 64 clients (1/s)", panel=1)
-    if BOUND in lone:
-        canvas.caption(f"{BOUND[0].upper()}{BOUND[1:]}: {document['settings'][BOUND]}.")
+    for name in BOUND_NOTES:
+        if name in lone:
+            canvas.caption(f"{name[0].upper()}{name[1:]}: {document['settings'][name]}.")
     canvas.caption("Medians of the interleaved rounds; disk, libraft, etcd and the bare writes on the same disk.")
     canvas.caption(document["settings"]["links"][0].upper() + document["settings"]["links"][1:] + ".")
     return canvas

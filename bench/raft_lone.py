@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from .raft_arms import (
     FLOOR,
     KEY_BYTES,
     LIBRAFT,
+    MAJORITY_BOUND,
     ONE_CORE,
     TO_ALL,
     VALUE_BYTES,
@@ -32,12 +35,16 @@ from .raft_arms import (
     libraft_turn,
     put_for,
 )
+from .raft_nodes import Group
 from .raft_turns import Turns, take_turns
 
 TURN_ROUNDS, TURN_PART, LEAST_TURN_S, MOST_TURN_S, TURN_WARM_S = 16, 0.02, 0.05, 0.2, 0.03
 TURNS_ELECTION_MS = 2000  # so that our idle nodes have a heartbeat each 0.4 s, and take little while others have a turn
+# As our third node: when what it missed fills a message (16 KiB of entries of 140 bytes), or a tick later.
+TRAIL = (117, TURNS_ELECTION_MS * 100_000)
 FLOOR_FILE_BYTES = 48 << 20
 FLOOR_MOST = 20_000
+WAYS = ("looking", "calling")  # how a bare writer waits for its write
 FLOORS = {f"{FLOOR}, polling": (0, 0), f"{FLOOR}, sleeping": (1, 1)}  # which of the two cores, whether it sleeps
 
 
@@ -63,18 +70,21 @@ def lone_puts(session: Session, disk: Path, libraft: Libraft | None) -> Turns[Sl
         beside = disk / "to-all"
         beside.mkdir()
         up = group_up(cores, beside, 1, managed=False, election_ms=TURNS_ELECTION_MS, replicate="all")
-        _, generator = stack.enter_context(up)
-        others[arm_name(TO_ALL, 1)] = partial(put_turn, generator)
+        others[arm_name(TO_ALL, 1)] = partial(put_turn, *stack.enter_context(up))
         up = group_up(cores, folder, 1, managed=False, election_ms=TURNS_ELECTION_MS)
-        _, generator = stack.enter_context(up)
-        ours = partial(put_turn, generator, turn_s)
+        group, generator = stack.enter_context(up)
+        ours = partial(put_turn, group, generator, turn_s)
         turns = take_turns(ours, {name: partial(arm, turn_s) for name, arm in others.items()}, rounds, before)
-    return turns.better(FLOOR, tuple(FLOORS))
+    turns = turns.better(FLOOR, tuple(FLOORS))
+    for name in (BOUND, MAJORITY_BOUND):
+        turns = turns.better(name, tuple(f"{name}, {way}" for way in WAYS))
+    return turns
 
 
-def put_turn(generator: Loadgen, seconds: float) -> Slot:
+def put_turn(group: Group, generator: Loadgen, seconds: float) -> Slot:
     """Of a group of ours that is up."""
-    return put_for(generator, seconds, TURN_WARM_S)
+    slot = put_for(generator, seconds, TURN_WARM_S)
+    return replace(slot, extra={**(slot.extra or {}), "sent_to": group.sent_to()})
 
 
 def floor(session: Session, stack: contextlib.ExitStack, disk: Path) -> dict[str, Arm]:
@@ -105,27 +115,55 @@ def floor_times(blk: FileBlk, cpu: int, block: int, count: int) -> list[int]:
 
 
 def bound(session: Session, stack: contextlib.ExitStack, disk: Path) -> dict[str, Arm]:
-    """Three bare writers that share the nodes' core."""
-    blks = []
+    """Three bare writers that share the nodes' core: sent to all, and to a majority first, each in two ways."""
+    files: list[FileBlk] = []
+    calls: list[int] = []
     for replica in range(3):
         path = disk / f"bound-{replica}"
         create(path, FLOOR_FILE_BYTES // 3)
-        blks.append(stack.enter_context(contextlib.closing(FileBlk(path))))
-    return {BOUND: partial(bound_slot, blks, session.two_cores)}
+        files.append(stack.enter_context(contextlib.closing(FileBlk(path))))
+        flags = os.O_RDWR | (os.O_DIRECT if files[-1].info().direct else 0)
+        calls.append(os.open(path, flags))
+        stack.callback(os.close, calls[-1])
+    return {
+        f"{name}, {way}": partial(bound_slot, files, session.two_cores, trail, fds)
+        for name, trail in ((BOUND, None), (MAJORITY_BOUND, TRAIL))
+        for way, fds in zip(WAYS, (None, calls), strict=True)
+    }
 
 
-def bound_slot(blks: Sequence[Blk], cores: tuple[int, int], seconds: float) -> Slot:
-    """As many puts as take that long."""
-    first = bound_times(blks, cores, 50)
+def bound_slot(
+    blks: Sequence[Blk],
+    cores: tuple[int, int],
+    trail: tuple[int, int] | None,
+    fds: Sequence[int] | None,
+    seconds: float,
+) -> Slot:
+    """As many puts as take that long: see bound_times."""
+    first = bound_times(blks, cores, 50, trail, fds)
     count = int(min(max(seconds / (statistics.mean(first) / 1e9), 50), FLOOR_MOST))
-    times = bound_times(blks, cores, count)
-    return Slot(percentile(times, 0.5) / 1e3, percentile(times, 0.99) / 1e3, count / (sum(times) / 1e9), count)
+    times = bound_times(blks, cores, count, trail, fds)
+    extra = {"waits": "in the call" if fds else "looking"}
+    return Slot(percentile(times, 0.5) / 1e3, percentile(times, 0.99) / 1e3, count / (sum(times) / 1e9), count, extra)
 
 
-def bound_times(blks: Sequence[Blk], cores: tuple[int, int], count: int) -> list[int]:
-    """Sorted, in ns. cores: the client's, the writers'."""
+def bound_times(
+    blks: Sequence[Blk],
+    cores: tuple[int, int],
+    count: int,
+    trail: tuple[int, int] | None = None,
+    fds: Sequence[int] | None = None,
+) -> list[int]:
+    """Sorted, in ns. cores: the client's, the writers'.
+
+    trail: puts and ns after which the third writer is sent what it missed; None: sent to all. fds: of the same files,
+    for writers that wait in the call; None: they look.
+    """
+    how, held = ffi.new("struct cl_bench_raft_bound *"), ffi.new("int[]", fds) if fds else ffi.NULL
+    how.client_cpu, how.writers_cpu, how.fds = *cores, held
+    how.trail_puts, how.trail_ns = trail or (0, 0)
     out, err = ffi.new("uint64_t[]", count), ffi.new("char[256]")
-    rc = lib.cl_bench_raft_bound([blk.ptr for blk in blks], *cores, count, out, err)
+    rc = lib.cl_bench_raft_bound([blk.ptr for blk in blks], how, count, out, err)
     if rc < 0:
         raise CorelaneError("write to the disk", ffi.string(err).decode(), errno=-rc)
     return sorted(out)

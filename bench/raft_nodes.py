@@ -90,6 +90,7 @@ class Group:
         self.pids: dict[int, int] = {}
         self.roles: list[Role] = []
         self._whole: dict[int, int] = {}  # by node: the term in which it leads and all others have what is committed
+        self._to: dict[int, str] = {}  # by node: whom entries go to at once while it leads
         self._said = b""
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-bench-"))
@@ -159,6 +160,10 @@ class Group:
         leading = [r for n, r in latest.items() if r.role == "leader" and n in self.pids]
         return max(leading, key=lambda r: r.term).node if leading else 0
 
+    def sent_to(self) -> str:
+        """Whom the leader's entries go to at once, as it said last: "all" or "majority"; "" without a leader."""
+        return self._to.get(self.leader(), "")
+
     def await_leader(self, timeout_s: float = 20.0, prefer: int = 0) -> int:
         """Wait until a running node leads; its number."""
         self._until(lambda: self.leader() in ({prefer} if prefer else self.pids), timeout_s, "a leader")
@@ -195,6 +200,8 @@ class Group:
                 self.pids[told["node"]] = told["pid"]
             elif "whole" in told:
                 self._whole[told["node"]] = told["whole"]
+            elif "to" in told:
+                self._to[told["node"]] = told["to"]
             elif "snapshots" in told:
                 self.snapshots[told["node"]] = told["snapshots"]
             else:
@@ -288,7 +295,7 @@ def _serve(path: str, words: dict[str, Any]) -> None:
     )
     runtime.start()
     _tell(node=node, pid=os.getpid())
-    before, asked_ns, whole, snapshots = ("", 0), 0, 0, 0
+    before, to, asked_ns, whole, snapshots = ("", 0), "", 0, 0, 0
     while True:
         status = service.status()
         now_ns = time.monotonic_ns()
@@ -296,6 +303,9 @@ def _serve(path: str, words: dict[str, Any]) -> None:
             before = (status["role"], status["term"])
             since_ns = now_ns - int(1e9 * (status["leads_for_s"] or 0))
             _tell(node=node, role=status["role"], term=status["term"], at_ns=since_ns)
+        if to != status["replicate"]:
+            to = status["replicate"]
+            _tell(node=node, to=to)
         if whole != (now := _whole(status)):
             whole = now
             _tell(node=node, whole=whole)

@@ -10,6 +10,7 @@ import statistics
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,18 +108,39 @@ def test_a_device_too_small_for_the_floor(session: Session, tmp_path: Path) -> N
         raft_lone.floor_times(blk, session.cores[0], 0, 1)
 
 
-def test_three_writers_on_one_core_write_each_put_three_times(session: Session, tmp_path: Path) -> None:
+@pytest.mark.parametrize("calling", [False, True])
+@pytest.mark.parametrize("trail", [None, (15, 3_600_000_000_000)])
+def test_bare_writers_on_one_core_write_each_put(
+    session: Session, tmp_path: Path, calling: bool, trail: tuple[int, int] | None
+) -> None:
     paths = [tmp_path / f"bound-{number}" for number in range(3)]
     with contextlib.ExitStack() as stack:
-        blks = []
+        blks, fds = [], []
         for path in paths:
-            create(path, 16 * 4096)
+            create(path, 64 * 4096)
             blks.append(stack.enter_context(contextlib.closing(FileBlk(path))))
-        times = raft_lone.bound_times(blks, session.two_cores, 40)
-        assert [blk.stats().writes for blk in blks] == [40, 40, 40]
+            fds.append(os.open(path, os.O_RDWR))
+            stack.callback(os.close, fds[-1])
+        times = raft_lone.bound_times(blks, session.two_cores, 70, trail, fds if calling else None)
+        writes = [blk.stats().writes for blk in blks]
     assert times == sorted(times)
+    assert len(times) == 70
     assert times[0] > 0
-    assert all(path.read_bytes() == b"\x5a" * 16 * 4096 for path in paths)  # 40 writes go round
+    written = [path.read_bytes().count(b"\x5a") for path in paths]
+    assert written[:2] == [64 * 4096] * 2  # all of them: 70 writes go round
+    if trail:  # the third has what it missed in five writes at most
+        assert 70 * 100 <= written[2] < 64 * 4096
+    else:
+        assert written[2] == 64 * 4096
+    if calling:
+        assert writes == [0, 0, 0]
+    else:
+        assert writes[:2] == [70, 70]
+        assert 1 <= writes[2] <= 5 if trail else writes[2] == 70
+
+
+def test_bare_writers_in_all_ways(session: Session, c_program: Callable[..., Callable[..., str]]) -> None:
+    assert c_program("tests/bench/c/raft_bound.c")(*session.two_cores) == "ok\n"
 
 
 def test_a_writer_that_fails_ends_the_others(session: Session, tmp_path: Path) -> None:
@@ -234,6 +256,8 @@ def turns(ours: list[float], **others: list[float]) -> Turns[raft_arms.Slot]:
 NAMES = {
     "floor": raft_arms.FLOOR,
     "bound": raft_arms.BOUND,
+    "two": raft_arms.MAJORITY_BOUND,
+    "to_all": f"{raft_arms.TO_ALL}, 1 client",
     "libraft": "libraft, 1 client",
     "one_core": f"{raft_arms.ONE_CORE}, 1 client",
 }
@@ -249,8 +273,15 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
         f"{raft_arms.BARE}, 64 clients": slots((1, 1600), (1, 600), (1, 2700)),
     }
     lone = turns(
-        [100, 120, 150], floor=[100] * 3, bound=[80, 100, 100], libraft=[200, 180, 300], one_core=[150, 120, 300]
+        [100, 120, 150],
+        floor=[100] * 3,
+        bound=[80, 100, 100],
+        two=[50, 60, 75],
+        to_all=[160, 150, 150],
+        libraft=[200, 180, 300],
+        one_core=[150, 120, 300],
     )
+    lone = replace(lone, ours=[replace(turn, extra={"sent_to": "majority"}) for turn in lone.ours])
     got[f"{raft_arms.SWITCHED}, open loop"] = slots((10, 1), (20, 1), (11, 1))
     got[f"{raft_arms.SWITCHED}, 1 client"] = slots((16, 1), (9, 1), (10, 1))
     got["memory, 1 client"], got[raft_arms.RELAYS] = slots((16, 1), (18, 1), (20, 1)), slots((8, 1), (9, 1), (5, 1))
@@ -261,7 +292,18 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
     assert next(notes).startswith(f"{raft_judge.RELAYS_NOTE} 2 (2 .. 4)")
     assert next(notes) == f"{raft_judge.SWITCHED_NOTE}open loop 2 (1.5 .. 2), one client 2 (1 .. 2)"
     assert next(notes) == "durable_over_floor: 1.2 (half of 3 pairs within 1.1 .. 1.35)"
-    assert next(notes).startswith(f"{raft_judge.BOUND_NOTE} 1.25 (half of 3 pairs within 1.23 .. 1.38), theirs / ")
+    three, two = (raft_judge.BOUND_NOTES[name] for name in (raft_arms.BOUND, raft_arms.MAJORITY_BOUND))
+    assert next(notes) == (
+        f"{three}: durable put p50 / theirs 1.25 (half of 3 pairs within 1.23 .. 1.38), "
+        "sent to all / theirs 1.5 (half of 3 pairs within 1.5 .. 1.75), "
+        "libraft / theirs 2.5 (half of 3 pairs within 2.15 .. 2.75), "
+        "theirs / second of three bare writes 1 (half of 3 pairs within 0.9 .. 1)"
+    )
+    assert next(notes) == (
+        f"{two}: durable put p50 / theirs 2 (half of 3 pairs within 2 .. 2), "
+        "libraft / theirs 4 (half of 3 pairs within 3.5 .. 4), "
+        "theirs / second of three bare writes 0.6 (half of 3 pairs within 0.55 .. 0.675)"
+    )
     assert next(notes).startswith(f"{raft_judge.ONE_CORE_NOTE} 1.5 (half of 3")
     assert next(notes) == "libraft_over_ours: 2 (half of 3 pairs within 1.75 .. 2)"
     assert next(notes).startswith(f"{raft_judge.SNAPSHOT_NOTE}p50 1 (1 .. 1), p99 1 (1 .. 1), longest put 3 (3 .. 3)")
@@ -271,7 +313,7 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
     assert beside == {"clients in the iokernel's loop": 20, "64 sockets of the kernel": 5}
     assert session.figures["raft.memory_put_us"]["beside"] == {"one client, closed": 18}
     bounds = [session.figures[f"raft.{name}"]["beside"] for name in ("durable_over_floor", "libraft_over_ours")]
-    assert [list(bound.values()) for bound in bounds] == [[1.0], [2.5]]  # what three bare writers' puts would have
+    assert bounds == [{"two bare writers, one core, for ours": 0.6}, {"two bare writers, one core, for ours": 4.0}]
     value = {name: figure["value"] for name, figure in session.figures.items()}
     assert value == {
         "raft.memory_put_us": statistics.median([20, 30, 22]),
@@ -281,12 +323,22 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
     }
 
 
+def test_of_a_group_that_sends_to_all_three_bare_writers_are_the_bound(session: Session) -> None:
+    lone = turns([100, 120], floor=[100] * 2, bound=[90, 100], two=[50, 60], libraft=[200, 180])
+    sent = ("all", "majority")  # as often the one as the other
+    lone = replace(lone, ours=[replace(turn, extra={"sent_to": to}) for turn, to in zip(lone.ours, sent, strict=True)])
+    raft_judge.judge(session, {"memory, open loop": slots((20, 1))}, lone)
+    assert session.figures["raft.durable_over_floor"]["beside"] == {"three bare writers, one core, for ours": 0.95}
+
+
 def test_lone_puts_are_measured_in_turns(session: Session, tmp_path: Path) -> None:
     session.baseline = False
     lone = raft_lone.lone_puts(session, tmp_path, None)
     to_all = raft_arms.arm_name(raft_arms.TO_ALL, 1)
-    assert set(lone.others) == {raft_arms.FLOOR, raft_arms.BOUND, to_all}  # of the floor's two ways the better one
-    assert len(lone.ours) == 1 + len(raft_lone.FLOORS) + 2
+    bounds = {raft_arms.BOUND, raft_arms.MAJORITY_BOUND}
+    assert set(lone.others) == {raft_arms.FLOOR, *bounds, to_all}  # of each one's two ways the better one
+    assert len(lone.ours) == 1 + len(raft_lone.FLOORS) + len(bounds) * len(raft_lone.WAYS) + 1
+    assert all(slot.extra is not None and slot.extra["sent_to"] in ("all", "majority", "") for slot in lone.ours)
     assert any(slot.n > 0 for slot in lone.ours)  # on a busy machine a turn may pass without an answer
     assert all(slot.n > 0 for name, found in lone.others.items() for slot in found if name != to_all)
 
