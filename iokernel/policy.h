@@ -107,16 +107,15 @@ static inline uint64_t cl_policy_oldest_ns(const struct cl_policy_app *a)
     return cl_max(packet, other);
 }
 
-/* For the end of a policy, in this order. Where the latency applications want more than there is, by what was written into
- * `grant`: guarantees of either kind first, and the rest core by core to whoever of them attained least for its weight, in
- * turns of 20 us. Uses their memory[1], [2] and [3]. */
-void cl_policy_share_latency(const struct cl_policy_view *view, struct cl_policy_app *apps);
-/* Give what all grants leave to batch applications that demand more than theirs, by attained time over weight (policy_deal.h).
+/* For the end of a policy that wrote `grant` of the latency applications: one pass over the table, mostly. Where these want more
+ * than there is: guarantees of either kind first, and the rest core by core to whoever of them attained least for its weight,
+ * in turns of 20 us. Each batch application has what it is guaranteed and demands, and what all these leave goes to those that
+ * demand more, by attained time over weight (policy_deal.h). Returns cores that are left. Uses memory[1], [2] and [3]. */
+uint32_t cl_policy_share(const struct cl_policy_view *view, struct cl_policy_app *apps);
+/* After that: the cores left, that nobody wants, go, one each, to latency applications in which anything waits at all. */
+void cl_policy_use_spare(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t left);
+/* Give what all grants leave to batch applications that demand more than theirs, by attained time over weight.
  * Uses the batch applications' memory[1], [2] and [3]. */
 void cl_policy_share_left(const struct cl_policy_view *view, struct cl_policy_app *apps);
-/* The same once each batch application was granted what it is guaranteed and demands. */
-void cl_policy_share_rest(const struct cl_policy_view *view, struct cl_policy_app *apps);
-/* After that: cores that nobody wants go, one each, to latency applications in which anything waits at all. */
-void cl_policy_use_spare(const struct cl_policy_view *view, struct cl_policy_app *apps);
 
 #endif

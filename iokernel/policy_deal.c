@@ -48,41 +48,41 @@ static uint32_t turn_of(const struct cl_policy_app *a)
     return a->kind == CL_POLICY_BATCH ? (uint32_t)cl_max((uint64_t)a->cores, a->memory[1]) : a->cores;
 }
 
-typedef uint32_t (*want_fn)(const struct cl_policy_app *);
+struct claims {
+    uint32_t n;
+    double interval_ns, sum, weights; /* of the lags, weighted; of the weights */
+    struct claim claim[CL_POLICY_MAX_APPS];
+};
 
-/* Bring everybody's lag up to now; list those that want more than they were granted, and their average lag. Returns how many. */
-CL_INLINE uint32_t claims_of(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t kind, want_fn want,
-                             struct claim *claims, double *average)
+CL_INLINE void claims_begin(struct claims *c, const struct cl_policy_view *view)
 {
-    uint32_t n = 0;
-    double interval_ns = cl_max((double)view->interval_ns, 1.0), sum = 0, weights = 0;
-    for (uint32_t i = 0; i < view->n_apps && i < CL_POLICY_MAX_APPS; i++) {
-        struct cl_policy_app *a = &apps[i];
-        if (a->kind != kind)
-            continue;
-        double weight = a->weight > 1 ? (double)a->weight : 1.0, per_weight = a->weight > 1 ? 1.0 / weight : 1.0;
-        /* Signed: from unsigned takes a branch more. */
-        double lag = lag_of(a) + (double)(int64_t)(a->attained_ns - a->memory[2]) * per_weight;
-        a->memory[2] = a->attained_ns;
-        uint32_t wanted = want(a);
-        if (wanted <= a->grant) {
-            keep_lag(a, cl_max(lag, 0.0)); /* what it did not want it is not owed */
-            if (kind == CL_POLICY_BATCH)
-                a->memory[1] = 0;
-            continue;
-        }
-        sum += lag * weight;
-        weights += weight;
-        claims[n++] = (struct claim){.app = a,
-                                     .lag = lag,
-                                     .step = interval_ns * per_weight,
-                                     .slice = per_weight,
-                                     .granted = a->grant,
-                                     .held = turn_of(a),
-                                     .want = wanted};
+    c->n = 0;
+    c->interval_ns = cl_max((double)view->interval_ns, 1.0);
+    c->sum = c->weights = 0;
+}
+
+/* Bring its lag up to now; list it if it wants more than it was granted. */
+CL_INLINE void claims_add(struct claims *c, struct cl_policy_app *a, uint32_t wanted)
+{
+    double weight = a->weight > 1 ? (double)a->weight : 1.0, per_weight = a->weight > 1 ? 1.0 / weight : 1.0;
+    /* Signed: from unsigned takes a branch more. */
+    double lag = lag_of(a) + (double)(int64_t)(a->attained_ns - a->memory[2]) * per_weight;
+    a->memory[2] = a->attained_ns;
+    if (wanted <= a->grant) {
+        keep_lag(a, cl_max(lag, 0.0)); /* what it did not want it is not owed */
+        if (a->kind == CL_POLICY_BATCH)
+            a->memory[1] = 0;
+        return;
     }
-    *average = n ? sum / weights : 0;
-    return n;
+    c->sum += lag * weight;
+    c->weights += weight;
+    c->claim[c->n++] = (struct claim){.app = a,
+                                      .lag = lag,
+                                      .step = c->interval_ns * per_weight,
+                                      .slice = per_weight,
+                                      .granted = a->grant,
+                                      .held = turn_of(a),
+                                      .want = wanted};
 }
 
 static void set_key(struct claim *c)
@@ -181,16 +181,14 @@ static uint32_t deal_level(struct claim *claims, uint32_t n, uint32_t left)
     return left - fits;
 }
 
-/* Inlined where `want` is known: it is asked of every application at every decision. */
-CL_INLINE uint32_t deal(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t kind, want_fn want,
-                        uint32_t cores, double slice_ns, double credit_ns)
+/* Returns what is left. */
+static uint32_t deal(struct claims *of, uint32_t cores, double slice_ns, double credit_ns)
 {
-    struct claim claims[CL_POLICY_MAX_APPS];
-    double average;
-    uint32_t n = claims_of(view, apps, kind, want, claims, &average);
+    struct claim *claims = of->claim;
+    uint32_t n = of->n;
     if (n == 0)
         return cores;
-    struct claim *least = bound_lags(claims, n, average, slice_ns, credit_ns);
+    struct claim *least = bound_lags(claims, n, of->sum / of->weights, slice_ns, credit_ns);
     if (cores == 0)
         return 0;
     if (cores > 2 * n) {
@@ -204,94 +202,95 @@ CL_INLINE uint32_t deal(const struct cl_policy_view *view, struct cl_policy_app 
         set_key(least);
         least = least_of(claims, n);
     }
-    for (uint32_t i = 0; kind == CL_POLICY_BATCH && i < n; i++)
-        claims[i].app->memory[1] = claims[i].granted;
+    for (uint32_t i = 0; i < n; i++)
+        if (claims[i].app->kind == CL_POLICY_BATCH)
+            claims[i].app->memory[1] = claims[i].granted;
     return cores;
 }
 
-uint32_t cl_policy_deal(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t kind, want_fn want,
-                        uint32_t cores, double slice_ns, double credit_ns)
+uint32_t cl_policy_deal(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t kind,
+                        uint32_t (*want)(const struct cl_policy_app *), uint32_t cores, double slice_ns,
+                        double credit_ns)
 {
-    return deal(view, apps, kind, want, cores, slice_ns, credit_ns);
+    struct claims claims;
+    claims_begin(&claims, view);
+    for (uint32_t i = 0; i < view->n_apps; i++)
+        if (apps[i].kind == kind)
+            claims_add(&claims, &apps[i], want(&apps[i]));
+    return deal(&claims, cores, slice_ns, credit_ns);
 }
 
-static uint32_t asked(const struct cl_policy_app *a)
+/* The latency applications want more than the cores that are left. */
+static CL_NOINLINE void share_latency(const struct cl_policy_view *view, struct cl_policy_app *apps, uint64_t left)
 {
-    return (uint32_t)a->memory[1];
-}
-
-void cl_policy_share_latency(const struct cl_policy_view *view, struct cl_policy_app *apps)
-{
-    uint64_t wanted = 0, kept = 0;
-    for (uint32_t i = 0; i < view->n_apps; i++) {
-        const struct cl_policy_app *a = &apps[i];
-        if (a->kind == CL_POLICY_BATCH)
-            kept += cl_min(a->guaranteed, a->demand);
-        else
-            wanted += a->grant;
-    }
-    uint64_t left = cl_max(view->n_cores, kept) - kept;
-    bool enough = wanted <= left;
+    struct claims claims;
     uint64_t sure = 0;
+    claims_begin(&claims, view);
     for (uint32_t i = 0; i < view->n_apps; i++) {
         struct cl_policy_app *a = &apps[i];
         if (a->kind == CL_POLICY_BATCH)
             continue;
-        if (enough) { /* nobody goes without, so nobody is owed anything */
-            a->memory[2] = a->attained_ns;
-            keep_lag(a, 0);
-            continue;
-        }
-        a->memory[1] = a->grant;
-        a->grant = cl_min(a->grant, a->guaranteed);
+        uint32_t asked = a->grant;
+        a->grant = cl_min(asked, a->guaranteed);
         sure += a->grant;
+        claims_add(&claims, a, asked);
     }
-    if (enough)
-        return;
     double credit_ns = cl_max(LATENCY_CREDIT_NS, 4.0 * (double)view->interval_ns);
-    deal(view, apps, CL_POLICY_LATENCY, asked, (uint32_t)(cl_max(left, sure) - sure), LATENCY_SLICE_NS, credit_ns);
+    deal(&claims, (uint32_t)(cl_max(left, sure) - sure), LATENCY_SLICE_NS, credit_ns);
 }
 
-static uint32_t all(const struct cl_policy_app *a)
+uint32_t cl_policy_share(const struct cl_policy_view *view, struct cl_policy_app *apps)
 {
-    return a->demand;
-}
-
-static void share_beyond(const struct cl_policy_view *view, struct cl_policy_app *apps, uint64_t used)
-{
-    uint32_t left = used < view->n_cores ? (uint32_t)(view->n_cores - used) : 0;
-    deal(view, apps, CL_POLICY_BATCH, all, left, SLICE_NS, CREDIT_NS);
+    struct cl_policy_app *owed[CL_POLICY_MAX_APPS]; /* latency applications that have a lag, or ran since the last call */
+    struct claims claims;
+    uint32_t n_owed = 0;
+    uint64_t wanted = 0, kept = 0;
+    claims_begin(&claims, view);
+    for (uint32_t i = 0; i < view->n_apps; i++) {
+        struct cl_policy_app *a = &apps[i];
+        if (a->kind == CL_POLICY_BATCH) {
+            a->grant = cl_min(a->guaranteed, a->demand);
+            kept += a->grant;
+            claims_add(&claims, a, a->demand);
+        } else {
+            wanted += a->grant;
+            if (a->memory[2] != a->attained_ns || a->memory[3])
+                owed[n_owed++] = a;
+        }
+    }
+    uint64_t left = cl_max(view->n_cores, kept) - kept;
+    if (cl_unlikely(wanted > left)) {
+        share_latency(view, apps, left);
+        left = wanted; /* they have all of it */
+    } else {
+        for (uint32_t i = 0; i < n_owed; i++) { /* nobody goes without, so nobody is owed anything */
+            owed[i]->memory[2] = owed[i]->attained_ns;
+            keep_lag(owed[i], 0);
+        }
+    }
+    return deal(&claims, (uint32_t)(left - wanted), SLICE_NS, CREDIT_NS);
 }
 
 void cl_policy_share_left(const struct cl_policy_view *view, struct cl_policy_app *apps)
 {
+    struct claims claims;
     uint64_t used = 0;
-    for (uint32_t i = 0; i < view->n_apps; i++)
-        used += apps[i].grant;
-    share_beyond(view, apps, used);
-}
-
-void cl_policy_share_rest(const struct cl_policy_view *view, struct cl_policy_app *apps)
-{
-    uint64_t used = 0;
+    claims_begin(&claims, view);
     for (uint32_t i = 0; i < view->n_apps; i++) {
-        if (apps[i].kind == CL_POLICY_BATCH)
-            apps[i].grant = cl_min(apps[i].guaranteed, apps[i].demand);
         used += apps[i].grant;
+        if (apps[i].kind == CL_POLICY_BATCH)
+            claims_add(&claims, &apps[i], apps[i].demand);
     }
-    share_beyond(view, apps, used);
+    deal(&claims, used < view->n_cores ? (uint32_t)(view->n_cores - used) : 0, SLICE_NS, CREDIT_NS);
 }
 
-void cl_policy_use_spare(const struct cl_policy_view *view, struct cl_policy_app *apps)
+void cl_policy_use_spare(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t left)
 {
-    uint64_t used = 0;
-    for (uint32_t i = 0; i < view->n_apps && used < view->n_cores; i++)
-        used += apps[i].grant;
-    for (uint32_t i = 0; i < view->n_apps && used < view->n_cores; i++) {
+    for (uint32_t i = 0; i < view->n_apps && left; i++) {
         struct cl_policy_app *a = &apps[i];
         if (a->kind == CL_POLICY_BATCH || a->grant > a->cores || a->grant >= a->demand || !cl_policy_oldest_ns(a))
             continue;
         a->grant++;
-        used++;
+        left--;
     }
 }

@@ -26,6 +26,11 @@ void cl_policy_delay(const struct cl_policy_view *view, struct cl_policy_app *ap
         struct cl_policy_app *a = &apps[i];
         if (a->kind == CL_POLICY_BATCH)
             continue;
+        if (a->cores == 0 && a->demand == 0) { /* it rests, as most do: what follows comes to the same */
+            a->grant = 0;
+            a->memory[0] = 0;
+            continue;
+        }
         uint64_t limit_ns = a->deadline_ns ? cl_min(a->deadline_ns / 2, target_ns) : target_ns;
         uint64_t oldest_ns = cl_policy_oldest_ns(a);
         a->grant = cl_min(a->cores, a->maximum);
@@ -46,7 +51,5 @@ void cl_policy_delay(const struct cl_policy_view *view, struct cl_policy_app *ap
             a->memory[0] = 0;
         }
     }
-    cl_policy_share_latency(view, apps);
-    cl_policy_share_rest(view, apps);
-    cl_policy_use_spare(view, apps);
+    cl_policy_use_spare(view, apps, cl_policy_share(view, apps));
 }

@@ -15,6 +15,5 @@ void cl_policy_shenango(const struct cl_policy_view *view, struct cl_policy_app 
         bool congested = oldest_ns >= view->interval_ns || (oldest_ns && a->cores == 0);
         a->grant = cl_min(congested ? a->cores + 1 : a->cores - cl_min(a->idle, a->cores), a->demand);
     }
-    cl_policy_share_latency(view, apps);
-    cl_policy_share_rest(view, apps);
+    cl_policy_share(view, apps);
 }
