@@ -60,7 +60,6 @@ static void account(struct io_loop *loop, uint64_t now)
     struct io_cores *c = &loop->cores;
     for (uint32_t i = 0; i < c->n_apps; i++)
         c->apps[i]->cores.held = 0;
-    c->next_due = UINT64_MAX;
     for (uint32_t i = 0; i < c->n; i++) {
         struct io_core *core = &c->core[i];
         io_core_account(loop, core, now);
@@ -376,6 +375,7 @@ static void decide(struct io_loop *loop, uint64_t now)
     bool timed = c->stats.decisions % IO_TIMED == 0;
     uint64_t begin = timed ? cl_tsc() : 0;
     fetch_words(c);
+    io_look_for_changes(loop);
     account(loop, now);
     io_look_at_apps(loop);
     bool late = late_look(loop, now);

@@ -103,7 +103,7 @@ struct io_allotment {
     uint32_t held CL_ALIGNED(CL_CACHELINE); /* cores whose owner is one of its kthreads and has work or is on its way */
     uint32_t usable;                        /* kthreads that could be given a core, those that have one included */
     uint32_t demand;                        /* cores that it could use at this moment, those held included */
-    uint32_t help;                          /* last seen */
+    uint32_t help;                          /* last heeded */
     bool stands; /* what the last look found is so still, but for ages, while the application's words do not change */
     bool waits;  /* at the last look anything waited */
     uint16_t n_kthreads; /* as in struct io_app, and the next, too */
@@ -229,7 +229,9 @@ void io_cores_remove(struct io_loop *loop, struct io_app *app);
 void io_cores_log(struct io_loop *loop, uint64_t now, const struct io_core *core, uint32_t from, uint32_t to,
                   unsigned what, unsigned step);
 
-/* look.c: rows of the table, and who has anything to do. */
+/* look.c: of those without a core, whose words have changed since the last look, and the first of their timers: while the
+ * words of who runs are on their way. Then rows of the table, and who has anything to do. */
+void io_look_for_changes(struct io_loop *loop);
 void io_look_at_apps(struct io_loop *loop);
 /* Those that were told to look since their quantum was over, and have. */
 void io_watch_quanta(struct io_cores *c);

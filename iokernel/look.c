@@ -227,7 +227,7 @@ static CL_NOINLINE void look_at_app(struct io_loop *loop, struct io_app *app, st
 /* Whether what the last look at it found still stands, but for the ages. */
 static inline bool stands(const struct io_allotment *a, uint64_t now, uint64_t *next_due)
 {
-    if (!a->stands || a->held || cl_load_relaxed(&io_lines_of(&a->kthreads[0])->help) != a->help)
+    if (!a->stands || a->held)
         return false;
     for (uint32_t i = 0; i < a->n_kthreads; i++) {
         const struct io_signals *s = &a->kthreads[i].member.signals;
@@ -238,15 +238,25 @@ static inline bool stands(const struct io_allotment *a, uint64_t now, uint64_t *
     return true;
 }
 
-void io_look_at_apps(struct io_loop *loop)
+void io_look_for_changes(struct io_loop *loop)
 {
     struct io_cores *c = &loop->cores;
     uint64_t now = loop->now, next_due = UINT64_MAX;
+    for (uint32_t i = 0; i < c->n_apps; i++) {
+        struct io_allotment *a = &c->apps[i]->cores;
+        a->stands = stands(a, now, &next_due);
+    }
+    c->next_due = next_due;
+}
+
+void io_look_at_apps(struct io_loop *loop)
+{
+    struct io_cores *c = &loop->cores;
     uint32_t n_active = 0, n_resting = 0;
     for (uint32_t i = 0; i < c->n_apps; i++) {
         struct io_app *app = c->apps[i];
         struct io_allotment *a = &app->cores;
-        if (cl_unlikely(!stands(a, now, &next_due))) {
+        if (cl_unlikely(!a->stands || a->held)) {
             look_at_app(loop, app, &c->table[i]);
         } else if (!a->waits) {
             n_resting += a->usable;
@@ -258,5 +268,4 @@ void io_look_at_apps(struct io_loop *loop)
     }
     c->n_active = n_active;
     c->n_resting = n_resting;
-    c->next_due = cl_min(c->next_due, next_due);
 }

@@ -241,7 +241,8 @@ static CL_NOINLINE void share_latency(const struct cl_policy_view *view, struct 
 
 uint32_t cl_policy_share(const struct cl_policy_view *view, struct cl_policy_app *apps)
 {
-    struct cl_policy_app *owed[CL_POLICY_MAX_APPS]; /* latency applications that have a lag, or ran since the last call */
+    struct cl_policy_app
+        *owed[CL_POLICY_MAX_APPS]; /* latency applications that have a lag, or ran since the last call */
     struct claims claims;
     uint32_t n_owed = 0;
     uint64_t wanted = 0, kept = 0;

@@ -56,9 +56,11 @@ struct cl_policy_stats {
     uint64_t cut;         /* grants that settling changed */
     uint64_t nonsense;    /* grants that were no number of cores, or not written */
     uint64_t overwritten; /* fields that a policy may not write, and did; they were left as they had been */
-    uint64_t ticks;       /* time of all decisions, settling included */
-    uint64_t last_ticks;  /* of the last one */
-    uint64_t most_ticks;  /* of the longest one */
+    uint64_t
+        timed; /* decisions of which the time was taken: all of a policy that is not built in, one in 16 of others */
+    uint64_t ticks;      /* time of those, settling included */
+    uint64_t last_ticks; /* of the last one */
+    uint64_t most_ticks; /* of the longest one */
 };
 
 /* How the last policy that was put aside came to that. */

@@ -63,7 +63,7 @@ static inline uint64_t look_at(struct io_signals *s, unsigned queue, const uint3
                                uint64_t now)
 {
     uint32_t head = cl_load_acquire(head_at), tail = cl_load_relaxed(tail_at);
-    s->position[queue] = (struct io_position){head, tail};
+    s->position[queue] = (struct io_position){tail, head};
     if (cl_likely(head == tail)) {
         forget(s, queue);
         return 0;
@@ -94,7 +94,8 @@ uint32_t io_signals_look(struct io_signals *s, const uint32_t *park, const uint3
     const struct cl_signals *shared = s->shared;
     uint32_t lies = 0, head = cl_load_relaxed(rx_head);
     s->park = cl_load_relaxed(park);
-    s->position[IO_RX] = (struct io_position){head, rx_tail};
+    s->help = cl_load_relaxed(&cl_container_of(shared, const struct cl_arena_kthread, signals)->help);
+    s->position[IO_RX] = (struct io_position){rx_tail, head};
     s->waiting = 0;
     s->packet = s->thread = 0;
     if (cl_unlikely(rx_tail - head > rx_slots)) {
