@@ -23,6 +23,8 @@ static bool can_send(const struct cl_raft *r)
 void raft_drop_covered(struct cl_raft *r)
 {
     uint64_t keep = cl_min(first_kept(r, r->snapshot_index), cl_min(r->log.unstable, r->log.durable + 1));
+    if (r->role == CL_RAFT_LEADER)
+        keep = cl_min(keep, r->spread + 1); /* what is held back from some goes to them as entries (pace.c) */
     if (keep <= r->log.first)
         return;
     raft_members_compact(r, keep);

@@ -105,6 +105,18 @@ def test_no_more_is_held_back_than_a_message_takes():
     assert put(lab, b"x" * 200)[1] == {2, 3}
 
 
+def test_a_compaction_leaves_what_is_held_back():
+    lab = thrifty(message_bytes=4096)
+    index, (first,) = put(lab)
+    lab.settle()
+    for _ in range(10):
+        lab[1].core.propose(b"y" * 1000)  # more than a quarter of the log's memory, not on its way yet
+    assert lab[1].core.compact(index, 1) <= index
+    lab.tick(3)
+    assert lab[1].core.counters()["snapshots_sent"] == 0
+    assert matches(lab, first, 5 - first) == [committed(lab)] * 2
+
+
 def test_a_front_that_is_silent_costs_a_tick_once():
     lab = thrifty()
     (first,) = front(lab) or put(lab)[1]
