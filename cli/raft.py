@@ -9,7 +9,7 @@ from typing import Any
 from ..runtime.errors import CorelaneError
 from . import values
 
-_COLUMNS = ("NODE", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "DURABLE", "MEMBER", "STATE")
+_COLUMNS = ("NODE", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "DURABLE", "MEMBER", "SENDS TO", "STATE")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,7 +117,8 @@ def status_text(seen: dict[int, dict[str, Any] | None]) -> str:
             rows.append((str(node), "no answer", *("-" for _ in _COLUMNS[2:])))
             continue
         numbers = (str(s[name]) for name in ("term", "leader", "commit", "applied", "durable"))
-        rows.append((str(node), s["role"], *numbers, member_of(s), s["why"] or s["state"]))
+        to = s["replicate"]["to"] if s["role"] == "leader" else "-"
+        rows.append((str(node), s["role"], *numbers, member_of(s), to, s["why"] or s["state"]))
     return table(rows)
 
 

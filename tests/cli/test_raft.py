@@ -1,4 +1,4 @@
-"""corelane raft init: a new node's log; the rest is in tests/apps/raft/test_serve.py, against a running group."""
+"""corelane raft: a new node's log, the table of the status; the rest is in tests/apps/raft/test_serve.py, against a running group."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from corelane.apps.raft.logs import LogFile
 from corelane.cli.main import main
+from corelane.cli.raft import status_text
 
 
 def test_a_log_is_made_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,3 +31,15 @@ def test_one_place_is_given(words: list[str], capsys: pytest.CaptureFixture[str]
     assert "give one of them" in capsys.readouterr().err
     assert main(["raft", "init", "--log", "a", "--size", "little"]) == 2
     assert "is no size" in capsys.readouterr().err
+
+
+def test_the_status_says_to_whom_a_leader_sends() -> None:
+    members = {"voters": [1, 2, 3], "outgoing": [], "learners": []}
+    numbers = {"term": 4, "leader": 1, "commit": 9, "applied": 9, "durable": 9, "members": members, "why": ""}
+    words = {**numbers, "state": "running", "replicate": {"to": "majority"}}
+    text = status_text({1: {"id": 1, "role": "leader", **words}, 2: {"id": 2, "role": "follower", **words}, 3: None})
+    head, leader, follower, silent = (line.split() for line in text.splitlines())
+    assert head[-3:] == ["SENDS", "TO", "STATE"]
+    assert leader[-3:] == ["voter", "majority", "running"]
+    assert follower[-3:] == ["voter", "-", "running"]
+    assert silent == ["3", "no", "answer", *"-" * 8]
