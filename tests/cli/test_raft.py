@@ -1,4 +1,4 @@
-"""corelane raft: a new node's log, the table of the status; the rest is in tests/apps/raft/test_serve.py, against a running group."""
+"""corelane raft: a log, the table of the status; the rest is in tests/apps/raft/test_serve.py, against a running group."""
 
 from __future__ import annotations
 
