@@ -1,4 +1,4 @@
-"""corelane raft: a log, the table of the status; the rest is in tests/apps/raft/test_serve.py, against a running group."""
+"""corelane raft: a log, the table of the status. The rest is in tests/apps/raft/test_serve.py, by running groups."""
 
 from __future__ import annotations
 
