@@ -17,8 +17,8 @@ turns that followed each other give: the arms of a figure are neighbours in many
 every third. So a pause of the machine, which takes a core for milliseconds some times a second, spoils the windows that
 it falls in and not the figure. It spoils those of all arms alike; no window is left out, and one in which requests
 stayed unanswered is infinite. What the machine's gaps alone would do to the tail has a turn of its own in each round;
-colocate_judge.py says where it decides. The rows have the percentiles of all requests, of all rounds, and beside them
-the median of the windows' p99.
+colocate_judge.py says where it decides. So has the floor under a core that moves (colocate_bare.py), at both loads. The
+rows have the percentiles of all requests, of all rounds, and beside them the median of the windows' p99.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ from .colocate_arms import (
     Ours,
     Servers,
 )
+from .colocate_bare import ASLEEP_S, BARE, BARE_ALONE, Bare
+from .colocate_floor import floor_of_half, floor_of_low
 from .colocate_judge import Round, by_arm, judge_half, judge_low, middle_p99_us
 from .colocate_plot import CANARY, LOWEST, SWEPT, plot
 from .colocate_stalls import Stalls
@@ -73,10 +75,9 @@ HALF_TARGET = f"delay target {HALF_TARGET_US:g} us"
 MOST_ROUNDS, ROUNDS_A_SECOND = 32, 4.0  # of those of `seconds`: a turn of the shortest arm is three windows
 LOADS_RPS = (20_000.0, 100_000.0, 200_000.0, 1_000_000.0)  # LOW_RPS is measured anyway
 OTHERS_EVERY = 3  # rounds a turn of the arms that no figure needs, and of the sweep
-LOW, OTHERS, HALF, SWEEP = 0.6, 0.35, 0.6, 0.4  # of `seconds`
+LOW, OTHERS, HALF, SWEEP = 0.84, 0.35, 0.75, 0.4  # of `seconds`
 OVERLOADED = 0.8  # who achieves less of a load is not asked for a higher one in that turn
 CANARY_S = 0.01  # of interleave's own slice, beside that of CANARY
-ASLEEP_S = 2e-6 * rig.SPIN_US  # after which nobody polls any more
 LINE_S, LINE_SLACK = 0.01, 1.3  # a look at the distance of the cores; what differs by less is the same one
 SEARCHES_MOST, AGAIN_MOST = 5, 11  # for a peak; rounds taken again
 STALLED_US = 1000.0  # a note says what the iokernel saw where the p99 of all requests is as long
@@ -104,10 +105,14 @@ def run(session: Session) -> None:
         session.say("storing the keys")
         for arm in (ours.alone, *linux.values()):
             arm(1000.0, 0.05)
+        bare = stack.enter_context(Bare(cores))
+        bare.prepare(session, partial(ours.beside, HALF_TARGET_US))
         half = Half(session, ours)
-        low, at_half = measure(session, ours, linux, half)
+        low, at_half = measure(session, ours, linux, bare, half)
     judge_low(session, low, bool(linux))
+    floor_of_low(session, low)
     judge_half(session, at_half)
+    floor_of_half(session, at_half)
 
 
 def add_linux(
@@ -186,7 +191,7 @@ def same_distance(a_ns: float, b_ns: float) -> bool:
 
 
 def measure(
-    session: Session, ours: Ours, linux: Mapping[str, Arm], half: Half
+    session: Session, ours: Ours, linux: Mapping[str, Arm], bare: Bare, half: Half
 ) -> tuple[dict[str, list[Beside]], list[Round]]:
     """Rounds of the low load, and in turns with them rounds of half of the peak (the longer target, and each alone),
     and now and then of the other targets and policies and of the sweep over loads: so that a bad second of the machine
@@ -196,13 +201,16 @@ def measure(
         "kv alone": ours.alone,
         LOWEST: partial(ours.beside, LOW_TARGET_US),
         **{name: arm for name, arm in linux.items() if name == COMPARED},
+        BARE: partial(bare.beside, LOW_TARGET_US),
+        BARE_ALONE: bare.alone,
         "batch alone": lambda rate, s: ours.beside(LOW_TARGET_US, 0.0, s),
     }
     others: dict[str, Arm] = {f"delay target {us:g} us": partial(ours.beside, us) for us in TARGETS_US}
     others = {name: arm for name, arm in (others | dict(linux)).items() if name not in low}
     at_half: dict[str, Arm] = {
         "kv alone": ours.alone,
-        "beside": partial(ours.beside, HALF_TARGET_US),
+        "beside": bare.taught_by(partial(ours.beside, HALF_TARGET_US)),
+        BARE: partial(bare.beside, HALF_TARGET_US),
         "batch alone": lambda rate, s: ours.beside(HALF_TARGET_US, 0.0, s),
     }
     swept = Swept({name: (low | others)[name] for name in ("kv alone", LOWEST, HALF_TARGET, *linux)})
@@ -304,7 +312,7 @@ def add_row(session: Session, name: str, rate: float, slots: Sequence[Beside]) -
     values: dict[str, Any] = {"work_per_s": statistics.median(works)} if works else {}
     if all(slot.point.sent for slot in slots):
         point = middle([slot.point for slot in slots])
-        for key in ("kv_core_share", "moves_per_s"):
+        for key in ("kv_core_share", "moves_per_s", "service_ns"):
             if key in point.extra:
                 values[key] = statistics.median(float(slot.point.extra[key]) for slot in slots)
         if "drops" in point.extra:

@@ -122,10 +122,10 @@ def spread_of(alone: Sequence[Beside], beside: Sequence[Beside], added: Sequence
 # Half of the peak.
 
 
-def share(got: Mapping[str, Sequence[Beside]]) -> Ratio:
+def share(got: Mapping[str, Sequence[Beside]], arm: str = "beside") -> Ratio:
     """Work beside kv over the part of the core that kv left, as the iokernel accounted for it in the same slot: from
-    each decision for kv to its parking. That is less than half, since kv works in batches."""
-    each = [b.work / (1 - float(b.point.extra["kv_core_share"])) for b in got["beside"]]
+    each decision for kv to its parking. That is less than half, since kv works in batches. Of another arm likewise."""
+    each = [b.work / (1 - float(b.point.extra["kv_core_share"])) for b in got[arm]]
     return pairwise(each, [a.work for a in got["batch alone"]])
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .colocate_arms import HALF_TARGET_US, LINUX, LOW_RPS, LOW_TARGET_US, WINDOW_S
+from .colocate_bare import BARE
 from .harness.numbers import number
 from .harness.plot import Canvas
 
@@ -14,7 +15,7 @@ CANARY = "the machine alone"
 LOWEST = f"delay target {LOW_TARGET_US:g} us"
 SWEPT = ", load swept"
 HALF = ", half of the peak"
-OVER_LOADS = (LOWEST, f"delay target {HALF_TARGET_US:g} us", "kv alone", *LINUX)
+OVER_LOADS = (LOWEST, f"delay target {HALF_TARGET_US:g} us", "kv alone", *LINUX, BARE)
 P99 = f"kv's p99 from the intended send time,\nmedian of windows of {1e3 * WINDOW_S:g} ms (us)"
 WORK = "batch work over the job alone (1)"
 
@@ -22,8 +23,8 @@ Row = dict[str, Any]
 
 
 def plot(document: dict[str, Any]) -> Canvas:
-    """On the left batch work against kv's p99 at the low load, our targets as one curve and Linux' policies as points;
-    then p99 and work over loads, half of kv's peak among them."""
+    """On the left batch work against kv's p99 at the low load, our targets as one curve, Linux' policies and bare
+    hand-overs as points; then p99 and work over loads, half of kv's peak among them."""
     arms = document["arms"]
     alone = next(a["work_per_s"] for a in arms if a["name"] == "batch alone") or 1.0  # of a run too short for it: bare
     canvas = Canvas(
@@ -68,7 +69,7 @@ def _trade_off(canvas: Canvas, document: Row, rows: Sequence[Row], alone: float)
             fontsize=8,
             arrowprops={"arrowstyle": "-", "color": "#999999", "linewidth": 0.8},
         )
-    for a in (a for a in drawn if a["name"].startswith("Linux")):
+    for a in (a for a in drawn if a["name"].startswith("Linux") or a["name"] == BARE):
         x, y = [float(a["p99_window_us"])], [float(a["work_per_s"]) / alone]
         canvas.curve(x, y, label=a["name"], colour=OVER_LOADS.index(a["name"]), style="", marker="s")
     for a in _finite(rows):
@@ -95,7 +96,9 @@ def _over_loads(canvas: Canvas, arms: Sequence[Row], panel: int, key: str, label
                 canvas.caption(f"Not drawn: {at}: {'work' if key == 'work_per_s' else 'p99'} is {a[key]}.")
         values = [float(a[key]) / (alone if key == "work_per_s" else 1) for a in kept]
         if kept:
-            canvas.curve([float(a["offered_rps"]) for a in kept], values, label=name, colour=colour, panel=panel)
+            loads = [float(a["offered_rps"]) for a in kept]
+            look = {"style": "", "marker": "s"} if name == BARE else {}  # two points, of two targets
+            canvas.curve(loads, values, label=name, colour=colour, panel=panel, **look)
     axis.set_xscale("log")
     if key != "work_per_s":
         axis.set_yscale("log")

@@ -6,6 +6,7 @@ loops. Importing this module imports numba.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,9 @@ import numba
 import numpy as np
 
 from ..libos import batch
+from ..libos.batch_compile import default_target, probed_compiler
 from ..libos.numba_atomics import load_atomic, store_atomic
+from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
 
 SIDE = 32
@@ -56,8 +59,12 @@ def matrices() -> tuple[Any, Any, Any]:
 
 def arguments(page: Any) -> tuple[Any, ...]:
     """Of `products` without the last: the matrices, and the page's words as arrays of one."""
-    words = [np.frombuffer(ffi.buffer(ffi.addressof(page[0], name), 8), dtype=np.uint64) for name in ("work", "turn")]
-    return *matrices(), *words
+    return *matrices(), *words_of(page)
+
+
+def words_of(page: Any) -> list[Any]:
+    """`work` and `turn` of a page or board, as arrays of one."""
+    return [np.frombuffer(ffi.buffer(ffi.addressof(page[0], name), 8), dtype=np.uint64) for name in ("work", "turn")]
 
 
 def in_a_thread(page: Any) -> Callable[[Any], None]:
@@ -69,6 +76,25 @@ def in_a_thread(page: Any) -> Callable[[Any], None]:
         turn = int(page.turn)
         if turn % 2:
             plain(*args, np.uint64(turn))
+
+    return run
+
+
+def handing_over(board: Any) -> Callable[[], None]:
+    """The job as a function, for a turn of bare hand-overs (colocate_bare.h), compiled when this returns: with the
+    probes of `libos.batch`, but for what they call. Raises CorelaneError if the code has none."""
+    target = dataclasses.replace(default_target(), slow="cl_bare_aside")
+    probed = numba.njit(nogil=True, pipeline_class=probed_compiler(target))(products)
+    args = *matrices(), *words_of(board)
+    probed(*args, np.uint64(int(board.turn) + 1))
+    report = probed.overloads[probed.signatures[0]].library.report
+    if report.missing:
+        raise CorelaneError("bare hand-overs", f"the batch job has no probes: {report.missing}")
+
+    def run() -> None:
+        turn = int(board.turn)
+        if turn % 2:
+            probed(*args, np.uint64(turn))
 
     return run
 
