@@ -42,7 +42,7 @@ demo: build
 test: build lint types check-format
 	$(PY) -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
-# The library for both sanitizers, compiled at idle priority: CI does so while the tests run.
+# The C programs of the tests for both sanitizers, compiled at idle priority: CI does so while the tests run.
 sanitized: $(STAMP)
 	PYTHONPATH=tests/support nice -n 19 chrt --idle 0 $(PY) -m cltest.cbuild asan tsan
 

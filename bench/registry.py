@@ -7,6 +7,7 @@ string literals); see the package's docstring.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ class Entry:
         return importlib.import_module(f"{__package__}.{self.name}")
 
 
+@functools.cache
 def _declared(path: Path) -> dict[str, object]:
     """SUMMARY and FIGURES of a source file, read without running it."""
     out: dict[str, object] = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from cltest import wait_until
-from cltest.cbuild import ROOT, setup_py
+from cltest.cbuild import ROOT
 from cltest.cores import FightingApp, fighting_ground
 from cltest.moves import BLOCKED, WANTED, Move, MoveChecker, MoveLog
 from cltest.switching import assert_balanced, stats_of
@@ -84,11 +84,8 @@ def test_a_loop_that_leaves_it_the_core_is_found_out(
     text = (ROOT / name).read_text()
     assert text.count(gives) == 1, "the code has changed: mend the fault"
     (tmp_path / name.name).write_text(text.replace(gives, "true"))
-    faulty = c_program(
-        PROGRAM,
-        [path for path in setup_py().c_sources() if path != name],
-        [f'-DALLOCATE_C="{tmp_path / name.name}"', f"-iquote{ROOT / 'iokernel'}"],
-    )
+    flags = [f'-DALLOCATE_C="{tmp_path / name.name}"', f"-iquote{ROOT / 'iokernel'}"]
+    faulty = c_program(PROGRAM, cflags=flags)
     said = faulty("count", timeout_s=90)
     assert "1 blocked, it has the core, " in said
     assert ", 0 violations" not in said

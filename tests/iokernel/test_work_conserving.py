@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from cltest import wait_until
-from cltest.cbuild import ROOT, setup_py
+from cltest.cbuild import ROOT
 from cltest.cores import FightingApp, fighting_ground
 
 from corelane.drivers.loadgen import Loadgen, Phase
@@ -124,11 +124,8 @@ def test_one_that_nobody_wakes_is_found_out(
     text, rings = (ROOT / name).read_text(), "write(a->doorbell, &one, sizeof one)"
     assert text.count("if (a->never_sleeps || ") == text.count(rings) == 1, "the code has changed: mend the fault"
     (tmp_path / name.name).write_text(text.replace("if (a->never_sleeps || ", "if (true || "))
-    deaf = c_program(
-        OUTSIDE,
-        [path for path in setup_py().c_sources() if path != name],
-        [f'-DPORT_CORES_C="{tmp_path / name.name}"', f"-iquote{ROOT / 'drivers'}"],
-    )
+    flags = [f'-DPORT_CORES_C="{tmp_path / name.name}"', f"-iquote{ROOT / 'drivers'}"]
+    deaf = c_program(OUTSIDE, cflags=flags)
     deaf(resting.socket_path, "3", str(seed), timeout_s=WAIT_S)  # brought up by the port's watcher each time
     assert allocator(resting)["violations_asleep"] > 0
     assert allocator(resting)["violations"] == 0

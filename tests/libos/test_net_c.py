@@ -37,11 +37,11 @@ def test_inbox_stress(c_program: Program) -> None:
 
 
 def test_arp_cache(c_program: Program) -> None:
-    assert c_program("tests/libos/c/arp_cache.c")() == "ok\n"
+    assert c_program("tests/libos/c/arp_cache.c", one_thread=True)() == "ok\n"
 
 
 def test_fuzz_with_own_mutator(c_program: Program, seed: int) -> None:
-    assert c_program("tests/libos/c/fuzz_input.c")(seed, 200_000) == "ok\n"
+    assert c_program("tests/libos/c/fuzz_input.c", one_thread=True)(seed, 200_000) == "ok\n"
 
 
 def test_fuzz_with_libfuzzer(c_fuzzer: Program, seed: int) -> None:

@@ -29,7 +29,7 @@ def test_readers_of_chains_that_grow_and_shrink(c_program: Make, seed: int) -> N
 
 def test_mutated_commands(c_program: Make, seed: int) -> None:
     rounds = 20_000
-    assert f"{rounds} inputs" in c_program("tests/apps/kv/c/fuzz_commands.c")(rounds, seed)
+    assert f"{rounds} inputs" in c_program("tests/apps/kv/c/fuzz_commands.c", one_thread=True)(rounds, seed)
 
 
 def test_fuzz_commands(c_fuzzer: Make) -> None:

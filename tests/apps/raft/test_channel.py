@@ -12,11 +12,11 @@ SOURCES = ["apps/raft/channel.c", "apps/raft/pieces.c", "libos/storage/crc32c.c"
 
 
 def test_what_lasts_arrives_once_through_loss_doubling_and_restarts(c_program: Make, seed: int) -> None:
-    said = c_program(PROGRAM, SOURCES)("lossy", seed, 100).split()
+    said = c_program(PROGRAM, SOURCES, one_thread=True)("lossy", seed, 100).split()
     totals = dict(zip(said[::2], map(int, said[1::2]), strict=True))
     assert all(totals.values()), totals  # each of these happened in the seeds that were drawn
 
 
 @pytest.mark.parametrize("case", ["overtaken", "begun", "idle", "slow", "cut", "mended"])
 def test_when_what_is_sent(c_program: Make, case: str) -> None:
-    c_program(PROGRAM, SOURCES)(case)
+    c_program(PROGRAM, SOURCES, one_thread=True)(case)

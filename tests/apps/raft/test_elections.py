@@ -24,7 +24,7 @@ WORLDS = [
 @pytest.mark.parametrize("world", WORLDS)
 def test_rivals_give_way_and_split_votes_are_rare(c_program: Make, seed: int, world: tuple[int, ...]) -> None:
     *shape, share, p99_us = world
-    said = c_program("tests/apps/raft/c/elections.c")(RUNS, seed, *shape, 0, 1).split()
+    said = c_program("tests/apps/raft/c/elections.c", one_thread=True)(RUNS, seed, *shape, 0, 1).split()
     got = dict(zip(said[::2], map(int, said[1::2]), strict=True))
     assert got["several_terms"] <= max(RUNS * share // 1000, 1), got
     assert got["p99_us"] <= p99_us, got
@@ -32,7 +32,7 @@ def test_rivals_give_way_and_split_votes_are_rare(c_program: Make, seed: int, wo
 
 def test_after_a_split_vote_the_next_try_does_not_wait_for_a_timeout(c_program: Make, seed: int) -> None:
     """Links so slow that rivals learn of each other too late: most elections are split, and one in a hundred twice."""
-    said = c_program("tests/apps/raft/c/elections.c")(RUNS, seed, 3, 2000, 500, 300, 300, 0, 1).split()
+    said = c_program("tests/apps/raft/c/elections.c", one_thread=True)(RUNS, seed, 3, 2000, 500, 300, 300, 0, 1).split()
     got = dict(zip(said[::2], map(int, said[1::2]), strict=True))
     assert got["several_terms"] > RUNS // 4, got
     assert got["p99_us"] <= 65_000, got  # it was 103 ms
@@ -59,6 +59,8 @@ def test_disks_slower_than_the_timeout_delay_elections_and_do_not_prevent_them(
     c_program: Make, seed: int, world: tuple[int, ...]
 ) -> None:
     nodes, *write, fast, ratio, p99_us = world
-    said = c_program("tests/apps/raft/c/elections.c")(RUNS // 4, seed, nodes, 50, 100, *write, fast, ratio).split()
+    said = c_program("tests/apps/raft/c/elections.c", one_thread=True)(
+        RUNS // 4, seed, nodes, 50, 100, *write, fast, ratio
+    ).split()
     got = dict(zip(said[::2], map(int, said[1::2]), strict=True))
     assert got["p99_us"] <= p99_us, got

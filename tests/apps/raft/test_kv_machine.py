@@ -20,7 +20,7 @@ def test_replicas_decide_alike_whatever_they_were_asked_and_were_made_from(
     c_program: Make, seed: int, kind: str
 ) -> None:
     commands = 10_000 if os.environ.get("CORELANE_SANITIZE") else 60_000
-    assert f"{commands} commands" in c_program("tests/apps/raft/c/kv_replicas.c")(commands, seed, kind)
+    assert f"{commands} commands" in c_program("tests/apps/raft/c/kv_replicas.c", one_thread=True)(commands, seed, kind)
 
 
 def test_the_default_store_fits_into_a_snapshot_of_the_log_that_the_docs_make() -> None:

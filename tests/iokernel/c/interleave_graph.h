@@ -12,6 +12,7 @@
 #include "interleave_parts.h"
 
 #define IL_UNCOUNTED 255 /* as a number of cuts: any */
+#define IL_AHEAD 32      /* states whose steps are looked up side by side */
 
 /* A step: what becomes of the thread's part and the shared one. */
 struct il_move {
@@ -43,7 +44,8 @@ struct il_state {
 
 static struct {
     struct il_state *states;
-    uint32_t *state_table, n_states, state_mask, most_states;
+    uint32_t *state_table; /* a state's number, plus 1, and above it as many bits of its hash as there is room for */
+    uint32_t n_states, state_mask, most_states;
     uint32_t *edges;
     uint64_t *first_edge, n_edges, room_edges; /* of each state, in the order of states */
     struct il_move *moves;
@@ -156,10 +158,19 @@ static void ig_find_moves(unsigned t, uint32_t thread, uint32_t shared)
         ig_add_move(t, thread, shared, IL_FREEZE, 0, false);
 }
 
+static uint64_t ig_pair_key(uint32_t thread, uint32_t shared)
+{
+    return ((uint64_t)thread << 32 | shared) + 1;
+}
+
+static uint32_t ig_pair_home(uint64_t key)
+{
+    return (uint32_t)(key * 0x9e3779b97f4a7c15ull >> 32) & ig.pair_mask;
+}
+
 static uint32_t ig_pair_slot(uint64_t key)
 {
-    uint64_t h = key * 0x9e3779b97f4a7c15ull;
-    uint32_t slot = (uint32_t)(h >> 32) & ig.pair_mask;
+    uint32_t slot = ig_pair_home(key);
     while (ig.pairs[slot] && ig.pairs[slot] != key)
         slot = (slot + 1) & ig.pair_mask;
     return slot;
@@ -187,7 +198,7 @@ static void ig_grow_pairs(void)
 /* The same, looked up. Returns how many, from ig.moves[*first] on. */
 static unsigned ig_moves(unsigned t, uint32_t thread, uint32_t shared, uint32_t *first)
 {
-    uint64_t key = ((uint64_t)thread << 32 | shared) + 1;
+    uint64_t key = ig_pair_key(thread, shared);
     if (ig.n_pairs >= ig.pair_mask / 2)
         ig_grow_pairs();
     uint32_t slot = ig_pair_slot(key);
@@ -202,7 +213,7 @@ static unsigned ig_moves(unsigned t, uint32_t thread, uint32_t shared, uint32_t 
     return ig.pair_n[slot];
 }
 
-static uint32_t ig_state_slot(const uint32_t part[IL_PARTS], const struct il_tally *tally)
+static uint64_t ig_state_hash(const uint32_t part[IL_PARTS], const struct il_tally *tally)
 {
     struct {
         uint32_t part[IL_PARTS];
@@ -210,7 +221,32 @@ static uint32_t ig_state_slot(const uint32_t part[IL_PARTS], const struct il_tal
     } key;
     memcpy(key.part, part, sizeof key.part);
     key.tally = *tally;
-    return (uint32_t)il_hash(&key, sizeof key) & ig.state_mask;
+    return il_hash(&key, sizeof key);
+}
+
+/* What the table has for a state but its number: most states that are not the one looked for need not be read. */
+static uint32_t ig_mark(uint64_t hash)
+{
+    return (uint32_t)(hash >> 32) & ~ig.state_mask;
+}
+
+/* Whether in this slot there is another state, or none. */
+static bool ig_differs(uint32_t slot, uint64_t hash)
+{
+    return (ig.state_table[slot] & ~ig.state_mask) != ig_mark(hash);
+}
+
+static struct il_state *ig_state_in(uint32_t slot)
+{
+    return &ig.states[(ig.state_table[slot] & ig.state_mask) - 1];
+}
+
+static void ig_enter(uint32_t state, uint64_t hash)
+{
+    uint32_t slot = (uint32_t)hash & ig.state_mask;
+    while (ig.state_table[slot])
+        slot = (slot + 1) & ig.state_mask;
+    ig.state_table[slot] = ig_mark(hash) | (state + 1);
 }
 
 static void ig_grow_states(void)
@@ -221,24 +257,30 @@ static void ig_grow_states(void)
     ig.first_edge = il_grow(ig.first_edge, (half + 1) * sizeof *ig.first_edge);
     free(ig.state_table);
     ig.state_table = calloc(2 * half, sizeof *ig.state_table);
-    for (uint32_t i = 0; i < ig.n_states; i++) {
-        uint32_t slot = ig_state_slot(ig.states[i].part, &ig.states[i].tally);
-        while (ig.state_table[slot])
-            slot = (slot + 1) & ig.state_mask;
-        ig.state_table[slot] = i + 1;
+    uint64_t hash[IL_AHEAD];
+    for (uint32_t from = 0; from < ig.n_states; from += IL_AHEAD) {
+        uint32_t n = cl_min(ig.n_states - from, (uint32_t)IL_AHEAD);
+        for (uint32_t i = 0; i < n; i++) {
+            hash[i] = ig_state_hash(ig.states[from + i].part, &ig.states[from + i].tally);
+            __builtin_prefetch(&ig.state_table[hash[i] & ig.state_mask]);
+        }
+        for (uint32_t i = 0; i < n; i++)
+            ig_enter(from + i, hash[i]);
     }
 }
 
 /* The number of this state. */
-static uint32_t ig_state(const uint32_t part[IL_PARTS], struct il_tally tally, uint32_t parent, uint16_t label)
+static uint32_t ig_state(const uint32_t part[IL_PARTS], struct il_tally tally, uint64_t hash, uint32_t parent,
+                         uint16_t label)
 {
     if (ig.n_states >= ig.state_mask / 2)
         ig_grow_states();
-    uint32_t slot = ig_state_slot(part, &tally);
-    for (; ig.state_table[slot]; slot = (slot + 1) & ig.state_mask) {
-        const struct il_state *s = &ig.states[ig.state_table[slot] - 1];
+    for (uint32_t slot = (uint32_t)hash & ig.state_mask; ig.state_table[slot]; slot = (slot + 1) & ig.state_mask) {
+        if (ig_differs(slot, hash))
+            continue;
+        const struct il_state *s = ig_state_in(slot);
         if (memcmp(s->part, part, sizeof s->part) == 0 && memcmp(&s->tally, &tally, sizeof tally) == 0)
-            return ig.state_table[slot] - 1;
+            return (uint32_t)(s - ig.states);
     }
     if (ig.n_states == ig.most_states) {
         fprintf(stderr, "more than %u states\n", ig.most_states);
@@ -247,8 +289,8 @@ static uint32_t ig_state(const uint32_t part[IL_PARTS], struct il_tally tally, u
     struct il_state *s = &ig.states[ig.n_states];
     *s = (struct il_state){.tally = tally, .parent = parent, .label = label};
     memcpy(s->part, part, sizeof s->part);
-    ig.state_table[slot] = ++ig.n_states;
-    return ig.n_states - 1;
+    ig_enter(ig.n_states, hash);
+    return ig.n_states++;
 }
 
 /* Whether a path may go on so; and what is counted on it then. */
@@ -273,31 +315,83 @@ static bool ig_allowed(unsigned t, const struct il_move *m, struct il_tally *tal
     return true;
 }
 
-static void ig_edge(uint32_t from, unsigned t, const struct il_move *m)
-{
-    struct il_tally tally = ig.states[from].tally;
+/* A step to a state that was not looked up yet. */
+struct il_step {
     uint32_t part[IL_PARTS];
-    if (!ig_allowed(t, m, &tally))
+    struct il_tally tally;
+    uint32_t from, kind; /* kind: of the edge */
+    uint64_t hash;
+    uint16_t label;
+};
+
+/* The steps of the next states. Nearly every look into the tables goes to memory: they go there side by side. */
+static struct {
+    struct il_step *list;
+    uint32_t n, room;
+} ahead;
+
+static void ig_step(uint32_t from, unsigned t, const struct il_move *m)
+{
+    if (ahead.n == ahead.room) {
+        ahead.room = 2 * ahead.room + 256;
+        ahead.list = il_grow(ahead.list, ahead.room * sizeof *ahead.list);
+    }
+    struct il_step *step = &ahead.list[ahead.n];
+    step->tally = ig.states[from].tally;
+    if (!ig_allowed(t, m, &step->tally))
         return;
-    memcpy(part, ig.states[from].part, sizeof part);
+    memcpy(step->part, ig.states[from].part, sizeof step->part);
     if (m->fails) {
         ig_trace(from);
         il.tracing = true;
-        ig_do(part, t, (enum il_how)m->how, m->choice);
+        ig_do(step->part, t, (enum il_how)m->how, m->choice);
         printf("found: %s\n", il.failed);
         exit(2);
     }
-    part[t] = m->thread;
-    part[IL_SHARED] = m->shared;
-    bool death = m->how == IL_KILL || m->how == IL_FREEZE, timed = m->timed;
-    uint16_t label = (uint16_t)(t << 8 | (unsigned)m->how << 4 | m->choice);
-    ip_canonical(part);
-    uint32_t to = ig_state(part, tally, from, label);
+    step->part[t] = m->thread;
+    step->part[IL_SHARED] = m->shared;
+    ip_canonical(step->part);
+    bool death = m->how == IL_KILL || m->how == IL_FREEZE;
+    step->from = from;
+    step->kind = (m->timed ? IL_EDGE_TIMED : 0) | (death ? IL_EDGE_DEATH : 0);
+    step->label = (uint16_t)(t << 8 | (unsigned)m->how << 4 | m->choice);
+    step->hash = ig_state_hash(step->part, &step->tally);
+    __builtin_prefetch(&ig.state_table[step->hash & ig.state_mask]);
+    ahead.n++;
+}
+
+static void ig_edge(const struct il_step *step)
+{
+    uint32_t to = ig_state(step->part, step->tally, step->hash, step->from, step->label);
     if (ig.n_edges == ig.room_edges) {
         ig.room_edges = 2 * ig.room_edges + 65536;
         ig.edges = il_grow(ig.edges, ig.room_edges * sizeof *ig.edges);
     }
-    ig.edges[ig.n_edges++] = to | (timed ? IL_EDGE_TIMED : 0) | (death ? IL_EDGE_DEATH : 0);
+    ig.edges[ig.n_edges++] = to | step->kind;
+}
+
+/* Take all steps from n states. */
+static void ig_take(uint32_t begin, uint32_t n)
+{
+    for (uint32_t s = begin; s < begin + n; s++)
+        for (unsigned t = 0; t < IL_THREADS; t++)
+            __builtin_prefetch(
+                &ig.pairs[ig_pair_home(ig_pair_key(ig.states[s].part[t], ig.states[s].part[IL_SHARED]))]);
+    ahead.n = 0;
+    for (uint32_t s = begin; s < begin + n; s++)
+        for (unsigned t = 0; t < IL_THREADS; t++) {
+            uint32_t first, moves = ig_moves(t, ig.states[s].part[t], ig.states[s].part[IL_SHARED], &first);
+            for (uint32_t i = 0; i < moves; i++)
+                ig_step(s, t, &ig.moves[first + i]);
+        }
+    for (uint32_t i = 0; i < ahead.n; i++) {
+        uint32_t slot = (uint32_t)ahead.list[i].hash & ig.state_mask;
+        if (ig.state_table[slot] && !ig_differs(slot, ahead.list[i].hash))
+            __builtin_prefetch(ig_state_in(slot));
+    }
+    for (uint32_t i = 0, s = begin; s < begin + n; s++)
+        for (ig.first_edge[s] = ig.n_edges; i < ahead.n && ahead.list[i].from == s; i++)
+            ig_edge(&ahead.list[i]);
 }
 
 /* The threads have begun (il_thread_new). */
@@ -308,14 +402,11 @@ static void ig_explore(void)
         part[t] = ip_capture_thread(t);
     part[IL_SHARED] = ip_capture_shared();
     ip_canonical(part);
-    ig_state(part, (struct il_tally){0}, 0, 0);
-    for (uint32_t s = 0; s < ig.n_states; s++) {
-        ig.first_edge[s] = ig.n_edges;
-        for (unsigned t = 0; t < IL_THREADS; t++) {
-            uint32_t first, n = ig_moves(t, ig.states[s].part[t], ig.states[s].part[IL_SHARED], &first);
-            for (uint32_t i = 0; i < n; i++)
-                ig_edge(s, t, &ig.moves[first + i]);
-        }
+    struct il_tally none = {0};
+    ig_state(part, none, ig_state_hash(part, &none), 0, 0);
+    for (uint32_t s = 0, n; s < ig.n_states; s += n) {
+        n = cl_min(ig.n_states - s, (uint32_t)IL_AHEAD);
+        ig_take(s, n);
     }
     ig.first_edge[ig.n_states] = ig.n_edges;
 }

@@ -213,8 +213,18 @@ static void ip_load_shared(uint32_t part)
         ip_get(&from, il.words[w].at, il.words[w].bytes);
 }
 
+/* What became of parts lately: few are renamed, most of them again and again. */
+static struct {
+    uint64_t all[IL_NAMES];
+    uint32_t part, to; /* part: plus 1 */
+} ip_renamed[1 << 15];
+
 static uint32_t ip_rename(uint32_t part, uint64_t all[IL_NAMES])
 {
+    uint64_t hash = il_mix(part, il_hash(all, IL_NAMES * sizeof *all));
+    unsigned at = (unsigned)(hash >> 32) % (sizeof ip_renamed / sizeof *ip_renamed);
+    if (ip_renamed[at].part == part + 1 && memcmp(ip_renamed[at].all, all, IL_NAMES * sizeof *all) == 0)
+        return ip_renamed[at].to;
     static uint8_t copy[IL_PART_BYTES] CL_ALIGNED(8);
     uint32_t length = ip.list[part].length;
     memcpy(copy, ip.bytes + ip.list[part].at, length);
@@ -226,7 +236,9 @@ static uint32_t ip_rename(uint32_t part, uint64_t all[IL_NAMES])
             *word = (uint32_t)ip.upper[which] << 16 | (uint32_t)(1 + __builtin_popcountll(all[which] & (bit - 1)));
     }
     struct il_part like = ip.list[part];
-    return ip_intern(copy, length, &like);
+    memcpy(ip_renamed[at].all, all, IL_NAMES * sizeof *all);
+    ip_renamed[at].part = part + 1;
+    return ip_renamed[at].to = ip_intern(copy, length, &like);
 }
 
 /* The same state by its first names. */

@@ -8,7 +8,7 @@ Variants: `plain`, `asan` (address + undefined), `tsan`, `fuzz` (libFuzzer + add
 sanitizer builds define CORELANE_DEBUG=1, which turns on the library's own checks (buffer pools find double frees, ...).
 The plain library is what setup.py has compiled for the tree itself.
 
-    python -m cltest.cbuild asan tsan     # compile the library ahead of the tests
+    python -m cltest.cbuild asan tsan     # compile them ahead of the tests
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -133,9 +133,21 @@ class CBuild:
         return [*setup_py().CFLAGS, "-I.", *_EXTRA[self.variant], *extra]
 
     def prepare(self) -> None:
-        """Compile the whole library of this variant, so that tests find it made."""
-        with self._locked():
-            self._library(setup_py().c_sources())
+        """Compile the tests' C programs and what they need of the library, so that tests find it made.
+
+        But for programs that do not compile without flags which their test gives.
+        """
+        home = self._homes()  # at once: this may run at idle priority, and tests wait for who has the plain objects
+
+        def compiled(source: Path) -> list[Path]:
+            with contextlib.suppress(CompileError):
+                return self._objects([source], self.flags(), self.objdir)
+            return []
+
+        with self._locked(), concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            programs = sorted(p.relative_to(ROOT) for p in (ROOT / "tests").glob("**/c/*.c"))
+            for objects in pool.map(compiled, programs):  # one by one: some have a source of the library in them
+                self._needed(objects, home)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -148,16 +160,19 @@ class CBuild:
         """Objects of sources of the library, compiled where they are stale."""
         return self._objects(sources, setup_py().CFLAGS if self.variant == "plain" else self.flags(), self.libdir)
 
-    def _needed(self, objects: Sequence[Path]) -> list[Path]:
-        """What of the library these objects use, and what that uses: no more is compiled and linked, as of an archive.
-
-        Which source has a name is taken from the plain objects; what uses it from this variant's.
-        """
+    def _homes(self) -> dict[str, Path]:
+        """Which source of the library has a name, as of the plain objects."""
         whole = setup_py().c_sources()
         plain = self if self.variant == "plain" else CBuild("plain")
         with contextlib.nullcontext() if plain is self else plain._locked():
             has = [has for _, has in symbols(plain._library(whole))]
-        home = {name: source for source, names in zip(whole, has, strict=True) for name in names}
+        return {name: source for source, names in zip(whole, has, strict=True) for name in names}
+
+    def _needed(self, objects: Sequence[Path], home: Mapping[str, Path]) -> list[Path]:
+        """What of the library these objects use, and what that uses: no more is compiled and linked, as of an archive.
+
+        What uses a name is taken from this variant's objects.
+        """
         own = {name for _, has in symbols(objects) for name in has}  # a test may have the library's source in its own
         found: dict[Path, Path] = {}
         fresh = list(objects)
@@ -198,11 +213,12 @@ class CBuild:
         sources: Sequence[str | Path] | None = None,
         cflags: Sequence[str] = (),
         shared: bool = False,
+        own: Sequence[str | Path] = (),
     ) -> Path:
         """Compile `source` (relative to the root) with `sources` and return the binary.
 
-        `cflags` apply to `source` alone. `sources` None links what it needs of the library. `shared` makes a shared
-        library instead of a program.
+        `cflags` apply to `source` alone. `sources` None links what it needs of the library, but for what is in `source`
+        or `own`, the test's own sources. `shared` makes a shared library instead of a program.
         """
         whole = setup_py().c_sources()
         main = Path(source)
@@ -212,8 +228,9 @@ class CBuild:
         target = self.dir / (name + (".so" if shared else ""))
         with self._locked():
             objects = self._objects([main], self.flags(cflags), self.objdir)
+            objects += self._objects([Path(s) for s in own], self.flags(), self.objdir)
             if sources is None:
-                objects += self._needed(objects)
+                objects += self._needed(objects, self._homes())
             else:
                 given = [Path(s) for s in sources]
                 objects += self._library([s for s in given if s in whole])

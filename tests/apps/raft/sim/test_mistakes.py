@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from cltest import CBuild, ProgramFailed
-from cltest.cbuild import ROOT, setup_py
+from cltest.cbuild import ROOT
 
 
 @dataclass(frozen=True)
@@ -311,11 +311,9 @@ def build() -> Callable[..., Callable[..., str]]:
     builder = CBuild("plain")
 
     def make(tmp: Path, mistake: Mistake, source: str) -> Callable[..., str]:
-        original = Path(mistake.file)
-        sources = [s for s in setup_py().c_sources() if s != original]
         program = tmp / Path(source).name
         program.write_text((ROOT / source).read_text())
-        binary = builder.build(program, [*sources, mutated(tmp, mistake)])
+        binary = builder.build(program, own=[mutated(tmp, mistake)])
         return builder.runner(binary)
 
     return make

@@ -10,7 +10,7 @@ SOURCES = ["apps/raft/sim/queue.c", "apps/raft/sim/network.c"]
 
 
 def test_queue_and_network(c_program: Make, seed: int) -> None:
-    run = c_program("tests/apps/raft/sim/c/network.c", SOURCES)
+    run = c_program("tests/apps/raft/sim/c/network.c", SOURCES, one_thread=True)
     first = run(seed, 20_000)
     assert run(seed, 20_000) == first
     assert run(seed + 1, 20_000) != first
@@ -18,5 +18,5 @@ def test_queue_and_network(c_program: Make, seed: int) -> None:
 
 def test_a_seed_is_the_same_on_every_machine(c_program: Make) -> None:
     """The digest of one seed, written down: integers only, so no compiler or machine changes it."""
-    run = c_program("tests/apps/raft/sim/c/network.c", SOURCES)
+    run = c_program("tests/apps/raft/sim/c/network.c", SOURCES, one_thread=True)
     assert run(1, 1000).strip() == "83ce4bdf361f39fc"
