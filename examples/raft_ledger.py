@@ -1,7 +1,7 @@
 """Accounts that survive the death of the machine they are on: your own state machine on three nodes.
 
 python raft_ledger.py serve 1 SOCKET PEERS LOG    and 2, and 3; once for each: corelane raft init --log LOG --size 64M
-python raft_ledger.py ask PEERS deposit ann 5     from anywhere; PEERS is 1=ADDRESS:PORT,2=...,3=...
+python raft_ledger.py ask PEERS deposit ann 5     from anywhere; PEERS: 1=IP:PORT,2=..., as in [apps.ledger-1] ..
 """
 
 import json
@@ -41,7 +41,7 @@ class Ledger:  # every node applies the same commands in the same order, and mus
 def main() -> None:
     if sys.argv[1] == "serve":
         with Runtime(sys.argv[3], name=f"ledger-{sys.argv[2]}") as runtime:
-            service = serve(runtime, int(sys.argv[2]), sys.argv[4], machine=Ledger(), log=sys.argv[5])
+            service = serve(runtime, int(sys.argv[2]), sys.argv[4], machine=Ledger(), log=sys.argv[5], election_ms=100)
             runtime.start()
             print("ready", flush=True)
             runtime.wait()

@@ -104,7 +104,8 @@ int raft_kv_new(struct raft_kv *kv, uint64_t memory_bytes, struct cl_raft_machin
                                     .query = query_commands,
                                     .save = save_store,
                                     .load = load_store,
-                                    .settings = memory_bytes};
+                                    .settings = memory_bytes,
+                                    .ages_ms = 1000};
     return 0;
 }
 

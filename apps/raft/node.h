@@ -78,6 +78,7 @@ struct cl_log;
 #define CL_RAFT_APPLY 0 /* for the state machine */
 #define CL_RAFT_OPEN 1  /* open a session: no data; `sequence` is a word of the client's own, or 0 */
 #define CL_RAFT_CLOSE 2 /* end `session` */
+#define CL_RAFT_CLOCK 3 /* a leader's own: time has passed (node_clock.c). The state machine does not see it */
 
 /* Who asked: the environment's own words, given back with the answer. */
 struct cl_raft_token {
@@ -116,6 +117,8 @@ struct cl_raft_machine {
     uint64_t settings; /* of which its replies and state depend; refused where they differ. The store's: memory_bytes */
     /* More than the -errno of the call that failed last says; good until the next call. May be NULL. */
     const char *(*why)(void *arg);
+    uint32_t
+        ages_ms; /* what queries read depends on clock_ms, so that must not be older while nothing is written; 0: it may */
 };
 
 struct cl_raft_node_config {
@@ -156,6 +159,7 @@ struct cl_raft_node_counters {
     uint64_t applied, duplicates;    /* duplicates: answered from the session, not applied again */
     /* forwarded = forward_answers + forward_lost + those that wait; lost: answered CL_RAFT_RETRY here. refused: never sent. */
     uint64_t forwarded, forward_answers, forward_lost, forward_refused;
+    uint64_t answers_not_sent; /* to who forwarded, since the frames on their way to it filled the window */
     uint64_t sessions_opened, sessions_closed, sessions_expired;
     uint64_t snapshots, snapshots_put_off, snapshots_failed, log_full;
     uint64_t snapshots_too_large; /* of those that failed */

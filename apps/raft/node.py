@@ -29,7 +29,8 @@ KINDS = {"apply": lib.CL_RAFT_APPLY, "open": lib.CL_RAFT_OPEN, "close": lib.CL_R
 class Node:
     """One node. send(to, frame) and answer(token, status, reply) are called inside the calls below and must not call
     it; a send that returns False refused the frame. `token` is the first of a token's words. settings: fields of
-    struct cl_raft_config; limits: those of struct cl_raft_node_config. Raises CorelaneError."""
+    struct cl_raft_config; limits: those of struct cl_raft_node_config; ages_ms: of struct cl_raft_machine. Raises
+    CorelaneError."""
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class Node:
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         log: Any = None,
         limits: dict[str, int] | None = None,
+        ages_ms: int = 0,
         **settings: int,
     ) -> None:
         group = members if isinstance(members, Members) else Members(frozenset(members))
@@ -66,6 +68,7 @@ class Node:
         config.raft = {"id": id, "members": members_struct(group), **settings}
         config.env = {"arg": ffi.NULL, **env}
         config.machine = table
+        config.machine.ages_ms = ages_ms
         config.log = log or ffi.NULL
         out, err = ffi.new("struct cl_raft_node **"), ffi.new("char[256]")
         check(lib.cl_raft_node_new(config, out, err), f"make Raft node {id}", err)

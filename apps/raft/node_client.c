@@ -181,6 +181,8 @@ static int apply_command(struct cl_raft_node *node, const struct cl_raft_entry *
     if (node->clock_ms > node->config.session_ms)
         cl_count(&node->count.sessions_expired,
                  raft_sessions_expire(&node->sessions, node->clock_ms - node->config.session_ms));
+    if (get64(p) == CL_RAFT_CLOCK)
+        return CL_RAFT_OK;
     if (get64(p) == CL_RAFT_OPEN)
         return apply_open(node, e->index, get64(p + 16), node->reply, reply_bytes);
     if (get64(p + 8))
@@ -208,7 +210,12 @@ void node_apply(struct cl_raft_node *node, uint64_t first, uint64_t last)
     cl_raft_applied(node->raft, last);
 }
 
-/* What was proposed here may or may not be committed by others. */
+static struct node_query *query_at(struct cl_raft_node *node, uint64_t context)
+{
+    return &node->queries[context & (node->config.waiting - 1)];
+}
+
+/* What was proposed here may or may not be committed by others. So reads that wait for that are asked again; of one that stops, all. */
 void node_lost_leadership(struct cl_raft_node *node)
 {
     node->round = (struct node_round){0};
@@ -219,11 +226,14 @@ void node_lost_leadership(struct cl_raft_node *node)
             node_answer(node, &p->asker, CL_RAFT_RETRY, NULL, 0);
         }
     }
-}
-
-static struct node_query *query_at(struct cl_raft_node *node, uint64_t context)
-{
-    return &node->queries[context & (node->config.waiting - 1)];
+    for (uint64_t i = node->query_oldest; i < node->query_next; i++) {
+        struct node_query *q = query_at(node, i);
+        if (q->context != i || (node->state != CL_RAFT_STOPPED && q->clock <= node->applied))
+            continue;
+        q->context = 0;
+        node_answer(node, &q->asker, CL_RAFT_RETRY, NULL, 0);
+    }
+    node->clock_index = 0;
 }
 
 void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, const struct node_asker *asker)
@@ -250,6 +260,7 @@ void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, co
     }
     q->context = node->query_next++;
     q->index = 0;
+    q->clock = node_clock_young(node);
     q->bytes = bytes;
     q->asker = *asker;
     memcpy(q->data, data, bytes);
@@ -295,10 +306,10 @@ void node_answer_reads(struct cl_raft_node *node)
         struct node_query *q = query_at(node, read.context);
         if (q->context != read.context)
             continue;
-        q->index = read.index;
-        if (!read.index)
+        q->index = read.index ? cl_max(read.index, q->clock) : 0;
+        if (!q->index)
             end_query(node, q, CL_RAFT_RETRY);
-        else if (read.index <= node->applied)
+        else if (q->index <= node->applied)
             end_query(node, q, CL_RAFT_OK);
     }
     for (; node->query_oldest < node->query_next; node->query_oldest++) {

@@ -125,8 +125,7 @@ static bool write_hard(struct node_disk *d)
     put32(meta + 48, d->node->config.max_sessions);
     put32(meta + 52, d->node->config.reply_bytes);
     node_first_put(d->node, meta + 56);
-    node_lives_put(d->node, meta + 56 + NODE_FIRST_BYTES);
-    o->lives = d->node->lives.count;
+    o->lives = node_lives_put(d->node, meta + 56 + NODE_FIRST_BYTES);
     o->hard_seq = d->hard_seq;
     o->op.data = meta;
     o->op.bytes = sizeof(meta);

@@ -19,7 +19,8 @@ enum node_what { NODE_ENTRY, NODE_HARD, NODE_CUT };
 struct node_op {
     struct cl_log_op op;
     uint64_t index, term, hard_seq;
-    uint32_t generation, lives;
+    uint32_t generation;
+    uint64_t lives; /* node_lives_put */
     int what;
 };
 

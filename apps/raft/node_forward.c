@@ -88,7 +88,8 @@ void node_send_answer(struct cl_raft_node *node, const struct node_asker *asker,
                                .session = cl_raft_leader(node->raft),
                                .data = reply,
                                .bytes = bytes};
-    send_frame(node, &frame);
+    if (!send_frame(node, &frame))
+        cl_count(&node->count.answers_not_sent, 1); /* its node says "retry" when it has waited for long enough */
 }
 
 static void on_answer(struct cl_raft_node *node, const struct node_frame *frame)

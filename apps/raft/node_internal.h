@@ -32,6 +32,7 @@ struct node_pending {
 struct node_query {
     uint64_t context; /* 0: free */
     uint64_t index;   /* may be answered once this is applied; 0: not known yet */
+    uint64_t clock;   /* nor before this is, by which the log's clock goes on; 0: it is young enough */
     uint32_t bytes;
     struct node_asker asker;
     uint8_t data[NODE_QUERY_BYTES];
@@ -85,7 +86,7 @@ struct node_stamp {
     uint64_t ms, ns;
 };
 
-#define NODE_LIVES 64u /* ids that a group may ever have had */
+#define NODE_LIVES 64u /* ids that a group may ever have had; bits of a uint64_t */
 
 struct node_life {
     uint64_t life; /* 0: of more than one it was heard, so it is refused in any */
@@ -97,7 +98,8 @@ struct node_life {
 struct node_lives {
     struct node_life known[NODE_LIVES];
     uint32_t count;
-    uint32_t durable; /* so many of them are noted in the log */
+    uint64_t noted; /* bits: of known, what is durable in the log. Without a log all are */
+    uint64_t put;   /* the same: what was given to the log last */
     uint64_t next_ns;
 };
 
@@ -112,6 +114,7 @@ struct cl_raft_node {
     uint64_t now_ns, next_tick_ns;
     uint64_t clock_ms, clock_ns; /* the log's: the newest stamp applied, and when it was */
     struct node_stamp stamp;     /* a leader's */
+    uint64_t clock_index;        /* of its newest CL_RAFT_CLOCK */
     uint64_t applied, committed; /* the second as the core handed it out: to be applied */
     struct node_round round;
     uint64_t led_ns; /* when this node began to lead; 0: it does not */
@@ -179,14 +182,17 @@ void node_clock_advance(struct cl_raft_node *node, uint64_t stamp_ms);
 void node_clock_lead(struct cl_raft_node *node);
 /* What a command that is proposed now says. */
 uint64_t node_clock_stamp(struct cl_raft_node *node);
+/* What a leader's query has to wait for: that this is applied, for the log's clock to be young enough. 0: it is. */
+uint64_t node_clock_young(struct cl_raft_node *node);
 
 /* node_lives.c */
 void node_lives_new(struct cl_raft_node *node);
 #define NODE_LOGS_BYTES 124 /* u32 how many, 15 times u32 id, u32 life of its log */
-void node_lives_put(const struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES]);
+/* What goes into the log, and which of `known` that is; the others are not noted any more. */
+uint64_t node_lives_put(struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES]);
 void node_lives_get(struct cl_raft_node *node, const uint8_t in[NODE_LOGS_BYTES]);
-/* The first so many are durable. */
-void node_lives_saved(struct cl_raft_node *node, uint32_t count);
+/* What node_lives_put returned is durable, and what it put is what the log has. */
+void node_lives_saved(struct cl_raft_node *node, uint64_t put);
 /* Tell those members that may not know all that this node knows; once in an election timeout. */
 void node_lives_tell(struct cl_raft_node *node);
 /* Whether a message of that node in that life may be taken. If not, it is counted, and the node is told. */

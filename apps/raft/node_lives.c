@@ -58,7 +58,7 @@ static struct node_life *add(struct node_lives *l, uint32_t id, uint64_t life)
 void node_lives_new(struct cl_raft_node *node)
 {
     add(&node->lives, node->config.raft.id, node->config.raft.life);
-    node->lives.durable = node->config.log ? 1 : NODE_LIVES;
+    node->lives.noted = node->config.log ? 1 : UINT64_MAX;
 }
 
 static bool is_member(const struct cl_raft_status *s, uint32_t id)
@@ -71,10 +71,11 @@ static bool is_member(const struct cl_raft_status *s, uint32_t id)
     return false;
 }
 
-void node_lives_put(const struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES])
+uint64_t node_lives_put(struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES])
 {
-    const struct node_lives *l = &node->lives;
+    struct node_lives *l = &node->lives;
     struct cl_raft_status s;
+    uint64_t put = 1;
     uint32_t n = 0;
     cl_raft_status(node->raft, &s);
     memset(out, 0, NODE_LOGS_BYTES);
@@ -83,8 +84,12 @@ void node_lives_put(const struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES
             if (is_member(&s, l->known[i].id) == members) {
                 put32(out + 4 + 8 * n, l->known[i].id);
                 put32(out + 8 + 8 * n++, (uint32_t)l->known[i].life);
+                put |= 1ull << i;
             }
     put32(out, n);
+    l->put = put;
+    l->noted &= put;
+    return put;
 }
 
 void node_lives_get(struct cl_raft_node *node, const uint8_t in[NODE_LOGS_BYTES])
@@ -93,12 +98,17 @@ void node_lives_get(struct cl_raft_node *node, const uint8_t in[NODE_LOGS_BYTES]
     for (uint32_t i = 0, n = get32(in); i < n && i < NODE_LOGS; i++)
         if (!find(l, get32(in + 4 + 8 * i)))
             add(l, get32(in + 4 + 8 * i), get32(in + 8 + 8 * i));
-    l->durable = l->count;
+    l->noted = l->count < NODE_LIVES ? (1ull << l->count) - 1 : UINT64_MAX;
 }
 
-void node_lives_saved(struct cl_raft_node *node, uint32_t count)
+void node_lives_saved(struct cl_raft_node *node, uint64_t put)
 {
-    node->lives.durable = cl_max(node->lives.durable, count);
+    node->lives.noted = put & node->lives.put;
+}
+
+static bool is_noted(const struct node_lives *l, const struct node_life *known)
+{
+    return l->noted >> (known - l->known) & 1;
 }
 
 static void tell(struct cl_raft_node *node, uint32_t to, uint64_t to_life, bool ask)
@@ -128,9 +138,17 @@ static void tell(struct cl_raft_node *node, uint32_t to, uint64_t to_life, bool 
     node->config.env.send(node->config.env.arg, to, frame, bytes, false);
 }
 
+/* Who became a member had no room in the log as long as it was none. */
+static void note_member(struct cl_raft_node *node, const struct node_life *known)
+{
+    if (known && !is_noted(&node->lives, known))
+        node_disk_rewrite(node);
+}
+
 static void tell_member(struct cl_raft_node *node, uint32_t id)
 {
     const struct node_life *known = find(&node->lives, id);
+    note_member(node, known);
     if (id != node->config.raft.id && (!known || known->told < node->lives.count))
         tell(node, id, known ? known->life : 0, true);
 }
@@ -156,7 +174,7 @@ bool node_life_good(struct cl_raft_node *node, uint32_t from, uint64_t life)
     struct node_lives *l = &node->lives;
     const struct node_life *known = find(l, from);
     bool same = known && life && known->life == life;
-    if (same && known < l->known + l->durable)
+    if (same && is_noted(l, known))
         return true;
     cl_count(&node->count.frames_refused, 1);
     if (known && !same) {
@@ -258,8 +276,9 @@ uint64_t cl_raft_node_life(const struct cl_raft_node *node)
 
 int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint64_t life)
 {
-    for (uint32_t i = 0; i < cl_min(node->lives.count, node->lives.durable); i++)
-        if (node->lives.known[i].id == id)
-            return node->lives.known[i].life == life;
+    const struct node_lives *l = &node->lives;
+    for (const struct node_life *k = l->known; k < l->known + l->count; k++)
+        if (k->id == id && is_noted(l, k))
+            return k->life == life;
     return 0;
 }

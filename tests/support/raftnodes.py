@@ -48,9 +48,12 @@ LIMITS = ("max_sessions", "session_ms", "compact_bytes", "reply_bytes", "tick_ns
 class Nodes:
     """A cluster of n. `logs`: an opened `struct cl_log *` for each, or none: in memory."""
 
-    def __init__(self, n: int = 3, logs: dict[int, Any] | None = None, spare: int = 0, **settings: int) -> None:
+    def __init__(
+        self, n: int = 3, logs: dict[int, Any] | None = None, spare: int = 0, ages_ms: int = 0, **settings: int
+    ) -> None:
         # Settling takes no time, and what is sent to a majority that is cut off goes to the others a tick later.
         self.settings = {**SMALL, "seed": 7, "replicate": lib.CL_RAFT_TO_ALL, **settings}
+        self.ages_ms = ages_ms
         self.now_ns, self.wall_ms = 1_000_000_000, 1_000_000
         self.group = list(range(1, n + 1))
         self.frames: deque[tuple[int, int, bytes]] = deque()
@@ -76,6 +79,7 @@ class Nodes:
             now_ns=lambda: self.now_ns,
             wall_ms=lambda: self.wall_ms,
             log=log,
+            ages_ms=self.ages_ms,
             limits={k: v for k, v in settings.items() if k in LIMITS},
             **{k: v for k, v in settings.items() if k not in LIMITS},
         )

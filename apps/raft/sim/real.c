@@ -277,6 +277,14 @@ static bool tells_damage(const struct real *r, const char *why)
     return strstr(why, "is damaged") || (strstr(why, "cannot be read") && strstr(why, "offset"));
 }
 
+/* How many of those who asked this node were not answered yet. */
+static uint64_t unanswered(const struct real *r)
+{
+    struct cl_raft_node_counters c;
+    cl_raft_node_counters(r->node, &c);
+    return c.commands + c.queries - c.answered;
+}
+
 /* The disk refused: silent until a restart. Nothing else may stop a node. */
 static void stopped(struct real *r, const char *why)
 {
@@ -285,6 +293,8 @@ static void stopped(struct real *r, const char *why)
     if (n->failed)
         return;
     sim_say(w, "#%u stops: %s", n->id, why);
+    if (r->node && unanswered(r))
+        return sim_fail(w, "#%u stops without an answer to %llu who asked", n->id, (unsigned long long)unanswered(r));
     if (strstr(why, "forgotten its votes")) {
         n->failed = true;
         r->running = false;
@@ -417,11 +427,7 @@ static bool real_knows(struct sim_node *n, const struct sim_node *other)
 
 static uint64_t real_owes(struct sim_node *n)
 {
-    struct cl_raft_node_counters c;
-    if (!real_of(n)->running)
-        return 0;
-    cl_raft_node_counters(real_of(n)->node, &c);
-    return c.commands + c.queries - c.answered;
+    return real_of(n)->running ? unanswered(real_of(n)) : 0;
 }
 
 static int real_change_members(struct sim_world *w, struct sim_node *n, const struct cl_raft_members *m)

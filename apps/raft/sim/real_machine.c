@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define AGES_MS 5 /* so that reads often wait for the clock */
+
 static void check_store(struct real *r, uint64_t index, int rc, const struct sim_outcome *store,
                         const struct sim_outcome *model)
 {
@@ -89,5 +91,5 @@ static int machine_load(void *arg, uint64_t at, const uint8_t *data, uint64_t by
 
 struct cl_raft_machine real_machine(struct real *r)
 {
-    return (struct cl_raft_machine){r, machine_apply, machine_query, machine_save, machine_load, 0, NULL};
+    return (struct cl_raft_machine){r, machine_apply, machine_query, machine_save, machine_load, 0, NULL, AGES_MS};
 }

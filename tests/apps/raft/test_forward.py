@@ -90,6 +90,24 @@ def test_what_the_network_refuses_was_not_done(nodes):
     assert counts(nodes, via) == (1, 1, 0, 2)
 
 
+def test_an_answer_that_the_network_refuses_is_counted(nodes):
+    leader = nodes.leader()
+    via = next(i for i in nodes.group if i != leader)
+    before = nodes.nodes[leader].counters()["answers_not_sent"]
+    nodes.nodes[via].submit(b"once", 500)
+    frames = list(nodes.frames)
+    nodes.frames.clear()
+    for _, to, frame in frames:
+        nodes.nodes[to].receive(frame)
+    nodes.burst([i for i in nodes.group if i != leader])
+    nodes.refuse.add(via)
+    nodes.settle()
+    nodes.refuse.clear()
+    assert nodes.nodes[leader].counters()["answers_not_sent"] == before + 1
+    nodes.run(21 * 200)
+    assert nodes.answers[500] == [("retry", b"")]
+
+
 def test_more_than_may_wait_are_refused(nodes):
     leader = nodes.leader()
     via = next(i for i in nodes.group if i != leader)

@@ -185,3 +185,20 @@ def test_a_machine_that_cannot_save_is_asked_again_and_told_of(nodes: Nodes, cap
     nodes.settle()
     assert node.counters()["snapshots"] == 1
     assert node.state == "running"
+
+
+def test_a_leader_that_stops_answers_commands_and_reads(nodes):
+    leader = nodes.leader()
+    node = nodes.nodes[leader]
+    nodes.machines[leader].apply = lambda _: "text"  # type: ignore[assignment,method-assign,return-value]
+    node.submit(b"one", 1)
+    node.poll()
+    nodes.burst([i for i in nodes.group if i != leader])
+    node.query(b"", 2)  # its round has not gone out when the followers' acknowledgements make the node stop
+    nodes.burst([leader])
+    assert node.state == "stopped"
+    assert [nodes.answers[token] for token in (1, 2)] == [[("retry", b"")]] * 2
+    counters = node.counters()
+    assert counters["answered"] == counters["commands"] + counters["queries"]
+    node.query(b"", 3)
+    assert nodes.answers[3][0][0] != "ok"

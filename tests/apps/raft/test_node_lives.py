@@ -364,8 +364,10 @@ def test_nobody_is_listened_to_before_it_is_durable_which_log_it_has(disks):
 
 def test_a_log_has_room_for_the_members_of_a_group_that_had_many(disks):
     nodes = with_logs(disks)
-    for i in range(4, 24):  # each was a learner for a while
-        nodes.start(i, Disk(seed=i).open())
+    learners = {i: Disk(seed=i) for i in range(4, 24)}
+    disks += learners.values()
+    for i, disk in learners.items():  # each was a learner for a while
+        nodes.start(i, disk.open())
         core = nodes.nodes[nodes.leader()].core
         assert lib.cl_raft_change_members(core, [1, 2, 3], 3, [i], 1) == 0
         nodes.run(60)
@@ -382,3 +384,27 @@ def test_a_log_has_room_for_the_members_of_a_group_that_had_many(disks):
     restart(nodes, disks, 1 + leader % 3, lost=True)
     nodes.run(100)
     assert stopped_without_its_log(nodes, 1 + leader % 3)
+
+
+def test_who_becomes_a_member_again_is_noted_again(disks):
+    nodes = with_logs(disks)
+    learners = {i: Disk(seed=i) for i in range(4, 24)}
+    disks += learners.values()
+
+    def learn(*ids: int) -> None:
+        assert lib.cl_raft_change_members(nodes.nodes[nodes.leader()].core, [1, 2, 3], 3, list(ids), len(ids)) == 0
+        nodes.run(60)
+
+    for i, disk in learners.items():
+        nodes.start(i, disk.open())
+        learn(i)
+    learn()
+    known = [i for i in learners if knows(nodes, 1, i)]
+    assert known
+    forgotten = next(i for i in learners if i not in known)  # there was no room for all
+    learn(forgotten)
+    assert knows(nodes, 1, forgotten)
+    nodes.cut = {1}
+    restart(nodes, disks, 1)
+    nodes.run(1)
+    assert knows(nodes, 1, forgotten)  # by its log, nobody else says it

@@ -222,6 +222,15 @@ def operate(group: Group, capsys: pytest.CaptureFixture[str], *words: str, peers
     return code, said.out, said.err
 
 
+@pytest.mark.timeout(120)
+def test_an_item_expires_while_it_is_only_read(make_group) -> None:
+    group = make_group(False)
+    for i in (1, 2, 3):
+        group.start(i)
+    assert group.memcached(1, b"set a 0 1 3\r\nabc\r\n") == b"STORED\r\n"
+    wait_until(lambda: group.memcached(2, b"get a\r\n") == b"END\r\n", 60, "an item of one second to be gone")
+
+
 @pytest.mark.timeout(60)
 def test_a_store_whose_snapshot_may_not_fit_into_the_log_is_refused(make_group) -> None:
     words = make_group(True).words(1, memory_bytes=64 << 20)
