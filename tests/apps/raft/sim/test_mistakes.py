@@ -211,7 +211,7 @@ MISTAKES = {
         "apps/raft/channel.c", "data + (uint64_t)i * size, n)", "data, n)", 300, "no progress", mode=1
     ),
     "forgets who waits when it leads no more": Mistake(
-        "apps/raft/node_client.c", "i <= node->pending_last", "i < node->applied", 100, "(owes|without) an answer", mode=1
+        "apps/raft/node_client.c", "i <= node->pending_last", "i < node->applied", 100, "an answer", mode=1
     ),
     "a leader that stops forgets who reads": Mistake(
         "apps/raft/node_client.c", "node->state != CL_RAFT_STOPPED && ", "", 300, "without an answer", mode=1
