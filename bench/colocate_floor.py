@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from .colocate_arms import COMPARED, Beside
 from .colocate_bare import BARE, BARE_ALONE
-from .colocate_judge import HALF_P99_US, Round, by_arm, calm, interval, middle_p99_us, share
+from .colocate_judge import CALM_LEAST, HALF_P99_US, Round, by_arm, calm, interval, middle_p99_us, share
 from .colocate_plot import LOWEST
 from .goals import GOALS
 from .harness.numbers import median_interval, pairwise, plain
@@ -32,15 +32,22 @@ def floor_of_low(session: Session, got: Slots) -> None:
         put(session, "colocate.linux_p99_over_ours", pairwise(p99s(got[COMPARED]), p99s(got[BARE])).pairs)
     added = [beside - alone for beside, alone in zip(p99s(got[BARE]), p99s(got[BARE_ALONE]), strict=True)]
     put(session, "colocate.low_p99_added_us", added)
+    for name in ("p50", "p90"):
+        each = [
+            getattr(beside.point, f"{name}_us") - getattr(alone.point, f"{name}_us")
+            for beside, alone in zip(got[BARE], got[BARE_ALONE], strict=True)
+        ]
+        session.figures["colocate.low_p99_added_us"]["beside"][f"{BARE}, {name} added"] = statistics.median(each)
     about = session.settings.setdefault("bare", {})
     about["low_p99_us"] = {name: plain(middle_p99_us(got[name])) for name in (BARE, BARE_ALONE)}
 
 
 def floor_of_half(session: Session, rounds: Sequence[Round]) -> None:
-    """Beside the share at half of the peak: of the rounds that count, or of all where none does."""
+    """Beside the share at half of the peak: of the rounds that count, or of all where those are too few."""
     if not rounds:
         return
-    got = by_arm([one for one in rounds if calm(one)] or rounds)
+    counted = [one for one in rounds if calm(one)]
+    got = by_arm(counted if len(counted) >= CALM_LEAST else rounds)
     p99_us = middle_p99_us(got[BARE])
     name = "colocate.half_batch_share"
     put(session, name, share(got, BARE).pairs, pairwise(share(got).pairs, share(got, BARE).pairs).pairs)

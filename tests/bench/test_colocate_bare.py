@@ -111,9 +111,10 @@ def test_what_a_request_takes_is_learnt_from_the_least_disturbed_slot() -> None:
 # What is made of it.
 
 
-def slot(work: float, p99_us: float = 10.0, kv_core_share: float = 0.5) -> Beside:
-    point = Point(1e5, 1e5, 100, 100, p50_us=1, p90_us=2, window_p99_us=(p99_us,))
-    point.extra["kv_core_share"] = kv_core_share
+def slot(work: float, p99_us: float = 10.0, *, p50_us: float = 1.0, p90_us: float = 2.0) -> Beside:
+    """The server had half of the core."""
+    point = Point(1e5, 1e5, 100, 100, p50_us=p50_us, p90_us=p90_us, window_p99_us=(p99_us,))
+    point.extra["kv_core_share"] = 0.5
     return Beside(point, work)
 
 
@@ -125,7 +126,7 @@ def low(bare_share: Sequence[float], bare_added_us: float = 1.0) -> dict[str, li
         LOWEST: [slot(90 * share) for share in bare_share],
         COMPARED: [slot(50 * share, 40) for share in bare_share],
         BARE: [slot(100 * share, 10 + bare_added_us + 0.01 * n) for n, share in enumerate(bare_share)],
-        BARE_ALONE: [slot(0) for _ in bare_share],
+        BARE_ALONE: [slot(0, p50_us=0, p90_us=0) for _ in bare_share],
         "batch alone": [slot(100) for _ in bare_share],
     }
 
@@ -159,7 +160,9 @@ def test_where_less_is_better_the_other_end_counts(session: Session, added_us: f
     assert says in note
     assert "is within reach" in notes["colocate.batch_over_linux"][0]
     assert session.figures["colocate.batch_over_linux"]["beside"][BARE] == pytest.approx(2)
-    assert session.figures["colocate.low_p99_added_us"]["beside"]["p50 added"] == 0  # what stood there stays
+    found = session.figures["colocate.low_p99_added_us"]["beside"]
+    assert found["p50 added"] == 0  # what stood there stays
+    assert (found[f"{BARE}, p50 added"], found[f"{BARE}, p90 added"]) == (1, 2)
 
 
 def test_without_linux_there_is_nothing_to_hold_against_it(session: Session) -> None:
@@ -198,7 +201,8 @@ def test_half_of_the_peak(session: Session) -> None:
 
 
 def test_half_of_the_peak_is_told_of_all_rounds_where_none_counts(session: Session) -> None:
-    rounds = [half(40, 90, CALM_US + 1) for _ in range(CALM_LEAST)]
+    """Nor too few."""
+    rounds = [half(40, 90, CALM_US + 1) for _ in range(CALM_LEAST)] + [half(40, 20) for _ in range(CALM_LEAST - 1)]
     colocate_judge.judge_half(session, rounds)
     colocate_floor.floor_of_half(session, rounds)
     assert session.figures["colocate.half_batch_share"]["value"] is None
