@@ -19,9 +19,18 @@ struct cl_blk_file {
     uint64_t start; /* of the part that is ours */
     uint32_t
         no_dsync; /* writers: any queue's thread, once RWF_DSYNC was refused; readers: all, relaxed: it changes how, not what */
+    int32_t
+        not_durable; /* 0, or what the first flush answered that failed: all that is to be durable fails since. Writers: who
+                          * saw it; readers: all, relaxed */
     struct cl_blk_file_info info;
     void *engine; /* the engine's own */
 };
+
+/* -errno of a flush that failed before, after which nothing can be called durable: the kernel forgets what it could not write. */
+static inline int cl_blk_file_refuses(struct cl_blk_file *f, const struct cl_blk_req *r)
+{
+    return r->op == CL_BLK_FLUSH || r->flags & CL_BLK_DURABLE ? cl_load_relaxed(&f->not_durable) : 0;
+}
 
 /* Start the engine: fills blk.ops. -errno with a reason in err[256]. */
 int cl_blk_uring_start(struct cl_blk_file *f, const struct cl_blk_file_config *config, char *err);

@@ -195,7 +195,12 @@ static int try_direct(struct cl_blk_file *f, const struct cl_blk_file_config *c,
 static int start(struct cl_blk_file *f, const struct cl_blk_file_config *c, char *err)
 {
     char why[256] = "";
-    int rc = c->engine == CL_BLK_ENGINE_THREADS ? -ENOSYS : cl_blk_uring_start(f, c, why);
+    int rc = -ENOSYS;
+    if (!f->info.direct && c->engine != CL_BLK_ENGINE_THREADS)
+        rc =
+            cl_blk_file_refuse(why, -EOPNOTSUPP, "durable writes through the page cache take turns, by worker threads");
+    else if (c->engine != CL_BLK_ENGINE_THREADS)
+        rc = cl_blk_uring_start(f, c, why);
     if (rc == 0)
         return 0;
     if (c->engine == CL_BLK_ENGINE_URING)

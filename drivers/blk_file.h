@@ -4,10 +4,13 @@
  *             enters the kernel once, or not at all with a polling kernel thread (sqpoll). Completions are read from the ring
  *             without a system call, unless the kernel says that it holds some back for the next entry.
  *             threads: a few worker threads a queue that call pwritev2 and preadv2, where io_uring is refused (an old kernel, a
- *             container's filter, kernel.io_uring_disabled).
+ *             container's filter, kernel.io_uring_disabled), and through the page cache.
  *   direct    O_DIRECT, so that a write goes to the disk and to nothing else. Where the file system refuses it, through the page cache;
- *             then reads may come from memory, and writes that are not durable stay there.
+ *             then reads may come from memory, and writes that are not durable stay there. Requests that are to be durable take turns
+ *             there, since the kernel tells of a write that failed once, and not to whom it belongs.
  *   durable   a write with RWF_DSYNC, or, where that is refused, a write linked to an fdatasync.
+ *   failed    a flush that fails, or any durable request through the page cache, ends all that is to be durable: further durable writes
+ *             and flushes have the same answer until the file is opened anew. Reads, and writes that are not durable, go on.
  *
  * What came of it, and why, is in cl_blk_file_info.
  *

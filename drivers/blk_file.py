@@ -43,8 +43,9 @@ class FileBlk(Blk):
 
     path: of an existing file (see `create`) or block device; or an open descriptor, which is then the device's.
     engine: "auto", "uring" or "threads". direct: None for O_DIRECT where it is to be had, True: or fail, False: through
-    the page cache. sqpoll: a kernel thread looks for submissions, where the kernel allows it. part: (offset, bytes) of
-    it only. The rest is explained in drivers/blk_file.h. Raises CorelaneError saying why it cannot be opened.
+    the page cache, by worker threads. sqpoll: a kernel thread looks for submissions, where the kernel allows it.
+    part: (offset, bytes) of it only. The rest is explained in drivers/blk_file.h. Raises CorelaneError saying why it
+    cannot be opened.
     """
 
     def __init__(

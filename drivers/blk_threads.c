@@ -3,6 +3,9 @@
  * A queue has one list of requests to do, under its lock, and one of requests done, which workers push to without it. A submit wakes
  * as many workers as it has brought requests; poll takes the whole done list by one exchange.
  *
+ * Through the page cache, what is to be durable takes turns, all queues together: the kernel tells that it could not write a page to the
+ * first who asks, once an open file, and of two who ask side by side the other would take his own lost write for durable.
+ *
  * A worker that the kernel keeps in a call cannot be ended: closing then leaves all as it is, since the call may still write. */
 #include "blk_engine.h"
 
@@ -20,8 +23,20 @@
 #define RWF_DSYNC 2
 #endif
 
+struct turns { /* of all queues; a turn is the kernel's answer to one request that is to be durable, or several */
+    pthread_mutex_t lock;
+    pthread_cond_t passed;
+    uint64_t taken, now;
+};
+
+struct threads {
+    struct turns turns;
+    struct queue *queues;
+};
+
 struct queue {
     struct cl_blk_file *file;
+    struct turns *turns;  /* NULL: direct I/O, each has its own error */
     pthread_mutex_t lock; /* of the list to do, `ending`, `working` and `served` */
     pthread_cond_t work, ended;
     struct cl_blk_req *first, *last;
@@ -46,7 +61,7 @@ struct queue {
 
 static struct queue *queue_of(struct cl_blk *blk, unsigned queue)
 {
-    return &((struct queue *)((struct cl_blk_file *)blk)->engine)[queue];
+    return &((struct threads *)((struct cl_blk_file *)blk)->engine)->queues[queue];
 }
 
 static void announce(struct queue *q)
@@ -66,7 +81,10 @@ static void push_done(struct queue *q, struct cl_blk_req *r)
 
 static int sync_data(struct queue *q)
 {
-    return fdatasync(q->file->fd) < 0 ? -errno : 0;
+    int rc = fdatasync(q->file->fd) < 0 ? -errno : 0;
+    if (rc)
+        cl_store_relaxed(&q->file->not_durable, rc);
+    return rc;
 }
 
 /* One call; how much was done, or -errno. */
@@ -102,7 +120,7 @@ static ssize_t move_on(struct queue *q, const struct cl_blk_req *r, uint32_t don
     return n ? n : -EIO;                               /* the file has shrunk */
 }
 
-static int serve(struct queue *q, const struct cl_blk_req *r)
+static int do_request(struct queue *q, const struct cl_blk_req *r)
 {
     if (r->op == CL_BLK_FLUSH)
         return sync_data(q);
@@ -116,6 +134,39 @@ static int serve(struct queue *q, const struct cl_blk_req *r)
             __atomic_fetch_add(&q->continued, 1, __ATOMIC_RELAXED);
     }
     return r->flags & CL_BLK_DURABLE && cl_load_relaxed(&q->file->no_dsync) ? sync_data(q) : 0;
+}
+
+static void take_turn(struct turns *t)
+{
+    pthread_mutex_lock(&t->lock);
+    uint64_t mine = t->taken++;
+    while (t->now != mine)
+        pthread_cond_wait(&t->passed, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void pass_turn(struct turns *t)
+{
+    pthread_mutex_lock(&t->lock);
+    t->now++;
+    pthread_cond_broadcast(&t->passed);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static int serve(struct queue *q, const struct cl_blk_req *r)
+{
+    bool turn = q->turns && (r->op == CL_BLK_FLUSH || r->flags & CL_BLK_DURABLE);
+    if (turn)
+        take_turn(q->turns);
+    int rc = cl_blk_file_refuses(q->file, r);
+    if (!rc)
+        rc = do_request(q, r);
+    if (turn) {
+        if (rc) /* a write with RWF_DSYNC is a flush, too */
+            cl_store_relaxed(&q->file->not_durable, rc);
+        pass_turn(q->turns);
+    }
+    return rc;
 }
 
 static void *work(void *arg)
@@ -275,10 +326,10 @@ static bool workers_end(struct queue *q)
 }
 
 /* Their workers have left. */
-static void queues_delete(struct queue *queues, unsigned n)
+static void threads_delete(struct threads *e, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
-        struct queue *q = &queues[i];
+        struct queue *q = &e->queues[i];
         for (unsigned t = 0; t < q->n_threads; t++)
             pthread_join(q->threads[t], NULL);
         free(q->threads);
@@ -288,17 +339,19 @@ static void queues_delete(struct queue *queues, unsigned n)
         pthread_cond_destroy(&q->ended);
         pthread_mutex_destroy(&q->lock);
     }
-    free(queues);
+    pthread_cond_destroy(&e->turns.passed);
+    pthread_mutex_destroy(&e->turns.lock);
+    free(e->queues);
+    free(e);
 }
 
 static int threads_close(struct cl_blk *blk)
 {
     struct cl_blk_file *f = (struct cl_blk_file *)blk;
-    struct queue *queues = f->engine;
     for (unsigned i = 0; i < blk->n_queues; i++)
-        if (!workers_end(&queues[i]))
+        if (!workers_end(queue_of(blk, i)))
             return -EBUSY;
-    queues_delete(queues, blk->n_queues);
+    threads_delete(f->engine, blk->n_queues);
     cl_blk_file_delete(f);
     return 0;
 }
@@ -333,35 +386,52 @@ static int start_workers(struct queue *q, uint32_t n)
     return rc;
 }
 
-int cl_blk_threads_start(struct cl_blk_file *f, const struct cl_blk_file_config *config, char *err)
+/* With nothing started. NULL: out of memory. */
+static struct threads *threads_new(struct cl_blk_file *f)
 {
     unsigned n = f->blk.n_queues;
-    struct queue *queues = aligned_alloc(CL_CACHELINE, n * sizeof(*queues));
-    if (!queues)
-        return cl_blk_file_refuse(err, -ENOMEM, "out of memory");
-    memset(queues, 0, n * sizeof(*queues));
+    struct threads *e = calloc(1, sizeof(*e));
+    if (!e || !(e->queues = aligned_alloc(CL_CACHELINE, n * sizeof(*e->queues)))) {
+        free(e);
+        return NULL;
+    }
+    memset(e->queues, 0, n * sizeof(*e->queues));
+    pthread_mutex_init(&e->turns.lock, NULL);
+    pthread_cond_init(&e->turns.passed, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     for (unsigned i = 0; i < n; i++) {
-        queues[i].file = f;
-        queues[i].event_fd = -1;
-        pthread_mutex_init(&queues[i].lock, NULL);
-        pthread_cond_init(&queues[i].work, NULL);
-        pthread_cond_init(&queues[i].ended, &monotonic);
+        struct queue *q = &e->queues[i];
+        q->file = f;
+        q->turns = f->info.direct ? NULL : &e->turns;
+        q->event_fd = -1;
+        pthread_mutex_init(&q->lock, NULL);
+        pthread_cond_init(&q->work, NULL);
+        pthread_cond_init(&q->ended, &monotonic);
     }
     pthread_condattr_destroy(&monotonic);
+    return e;
+}
+
+int cl_blk_threads_start(struct cl_blk_file *f, const struct cl_blk_file_config *config, char *err)
+{
+    unsigned n = f->blk.n_queues;
+    struct threads *e = threads_new(f);
+    if (!e)
+        return cl_blk_file_refuse(err, -ENOMEM, "out of memory");
     for (unsigned i = 0; i < n; i++) {
-        queues[i].event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        int rc = queues[i].event_fd < 0 ? -errno : start_workers(&queues[i], config->threads ? config->threads : 4);
+        struct queue *queue = &e->queues[i];
+        queue->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        int rc = queue->event_fd < 0 ? -errno : start_workers(queue, config->threads ? config->threads : 4);
         if (rc) {
             for (unsigned q = 0; q < n; q++)
-                workers_end(&queues[q]); /* they have nothing to do, so they leave */
-            queues_delete(queues, n);
+                workers_end(&e->queues[q]); /* they have nothing to do, so they leave */
+            threads_delete(e, n);
             return cl_blk_file_refuse(err, rc, "cannot start worker threads: %s", strerror(-rc));
         }
     }
-    f->engine = queues;
+    f->engine = e;
     f->blk.ops = &threads_ops;
     f->info.engine = CL_BLK_ENGINE_THREADS;
     return 0;

@@ -191,6 +191,7 @@ static CL_HOT unsigned uring_submit(struct cl_blk *blk, unsigned queue, struct c
     bool nonsense = false;
     for (unsigned i = 0; i < take; i++) {
         int rc = cl_blk_check(blk, reqs[i]);
+        rc = rc ? rc : cl_blk_file_refuses(f, reqs[i]);
         reqs[i]->priv[0] = reqs[i]->priv[1] = 0;
         if (cl_likely(!rc && !blk->gone)) {
             fill_entries(f, r, reqs[i]);
@@ -253,6 +254,13 @@ static bool request_ended(struct cl_blk_file *f, struct cl_uring_ring *r, struct
     return false;
 }
 
+static int sync_failed(struct cl_blk_file *f, int error)
+{
+    if (error != -EAGAIN && error != -EINTR) /* it has begun */
+        cl_store_relaxed(&f->not_durable, error);
+    return error;
+}
+
 static bool take_cqe(struct cl_blk_file *f, struct cl_uring_ring *r, const struct io_uring_cqe *c)
 {
     struct cl_blk_req *req = (struct cl_blk_req *)(uintptr_t)(c->user_data & ~SYNC_TAG);
@@ -262,9 +270,9 @@ static bool take_cqe(struct cl_blk_file *f, struct cl_uring_ring *r, const struc
         if (res == -ECANCELED)
             s->sync_cancelled = true;
         else if (res < 0 && !s->error)
-            s->error = res;
+            s->error = sync_failed(f, res);
     } else if (req->op == CL_BLK_FLUSH) {
-        s->error = res < 0 ? res : 0;
+        s->error = res < 0 ? sync_failed(f, res) : 0;
     } else {
         data_done(f, req, res);
     }

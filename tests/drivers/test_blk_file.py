@@ -163,6 +163,11 @@ def test_how_it_was_opened_is_said(path):
         info = blk.info()
         assert (info.engine, info.direct, info.dsync, info.sqpoll, info.raw) == ("threads", False, False, False, False)
         assert info.why == ""  # asked for, not refused
+    with FileBlk(path, direct=False) as blk:
+        assert blk.info().engine == "threads"
+        assert "through the page cache take turns" in blk.info().why
+    with pytest.raises(CorelaneError, match="through the page cache take turns, by worker threads"):
+        FileBlk(path, engine="uring", direct=False)
 
 
 def test_registered_memory_is_used_within_its_bounds_and_the_table_fills(path):
@@ -314,7 +319,7 @@ def test_a_word_and_a_request_each_end_the_wait(path, c_program, seed):
 
 
 def test_a_ring_outlives_what_the_kernel_refuses_or_does_not_give_back(c_program):
-    assert c_program("tests/drivers/c/blk_uring_fake.c", sources=[])() == "ok\n"
+    assert c_program("tests/drivers/c/blk_uring_fake.c", sources=["drivers/blk.c"])() == "ok\n"
 
 
 def test_worker_threads_answer_what_the_kernel_answers_and_leave_what_it_keeps(c_program):

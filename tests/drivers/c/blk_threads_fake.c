@@ -2,6 +2,7 @@
  * pauses take no time. */
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -36,11 +37,27 @@ static off_t last_at;
 static size_t last_bytes;
 static bool held;      /* a call does not return while this is so */
 static unsigned stuck; /* calls that do not */
+static bool forgetful; /* no page can be written, which is told once: to the first sync behind it */
+static unsigned lost;  /* writes, since somebody was told */
 
 static void called(char what)
 {
     CHECK(n_calls < sizeof calls - 1, "no end of calls: %.40s...", calls);
     calls[n_calls++] = what;
+}
+
+/* What a sync is told by the forgetful kernel. It is slow, so that of writes that go side by side all are there. */
+static int told_once(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 20000000;
+    until = (struct timespec){until.tv_sec + until.tv_nsec / 1000000000, until.tv_nsec % 1000000000};
+    while (lost < 2 && pthread_cond_timedwait(&changed, &kernel, &until) == 0)
+        ;
+    bool any = lost;
+    lost = 0;
+    return any ? -EIO : 0;
 }
 
 ssize_t fake_move(int fd, const struct iovec *iov, int n, off_t at, int flags)
@@ -60,6 +77,9 @@ ssize_t fake_move(int fd, const struct iovec *iov, int n, off_t at, int flags)
     while (held)
         pthread_cond_wait(&changed, &kernel);
     stuck--;
+    lost += forgetful;
+    if (forgetful && flags & RWF_DSYNC)
+        answer = told_once();
     pthread_mutex_unlock(&kernel);
     errno = answer < 0 ? -answer : 0;
     return answer < 0 ? -1 : answer == WHOLE ? (ssize_t)iov->iov_len : answer == NOTHING ? 0 : answer;
@@ -70,7 +90,7 @@ int fake_fdatasync(int fd)
     (void)fd;
     pthread_mutex_lock(&kernel);
     called('s');
-    int answer = sync_answer;
+    int answer = forgetful ? told_once() : sync_answer;
     pthread_mutex_unlock(&kernel);
     errno = -answer;
     return answer ? -1 : 0;
@@ -92,15 +112,22 @@ int fake_nanosleep(const struct timespec *t, struct timespec *left)
 
 static uint8_t *buf;
 
-static struct cl_blk *device(unsigned workers)
+static struct cl_blk *device_of(unsigned queues, unsigned workers, bool direct)
 {
     struct cl_blk_file *f = file_new();
+    f->blk.n_queues = queues;
+    f->info.direct = direct;
     struct cl_blk_file_config config = {.threads = workers};
     memset(calls, 0, sizeof calls);
     n_answers = n_calls = longest_ms = paused_ms = 0;
     sync_answer = 0;
     CHECK(cl_blk_threads_start(f, &config, NULL) == 0, "started");
     return &f->blk;
+}
+
+static struct cl_blk *device(unsigned workers)
+{
+    return device_of(1, workers, false);
 }
 
 /* How a durable write of two blocks ends whose calls are answered so, and which calls it took. */
@@ -166,6 +193,35 @@ static void flushes(void)
     CHECK(cl_blk_close(blk) == 0, "closed");
 }
 
+/* Behind a flush that failed nothing is durable any more, though the kernel says so. Reads and other writes go on. */
+static void a_failed_flush_is_final(bool direct)
+{
+    struct cl_blk *blk = device_of(1, 1, direct);
+    sync_answer = -ENOSPC;
+    CHECK(cl_blk_flush(blk, 0) == -ENOSPC, "failed");
+    sync_answer = 0;
+    CHECK(cl_blk_flush(blk, 0) == -ENOSPC, "once and for all");
+    CHECK(cl_blk_write(blk, 0, 0, buf, BLOCK, CL_BLK_DURABLE) == -ENOSPC && !strcmp(calls, "s"), "calls %s", calls);
+    CHECK(cl_blk_write(blk, 0, 0, buf, BLOCK, 0) == 0 && cl_blk_read(blk, 0, 0, buf, BLOCK) == 0, "the rest goes on");
+    CHECK(cl_blk_close(blk) == 0, "closed");
+    blk = device_of(1, 1, direct);
+    CHECK(cl_blk_flush(blk, 0) == 0 && cl_blk_close(blk) == 0, "as good as new when it is opened anew");
+}
+
+/* So is a durable write through the page cache: it is a flush of what others wrote, too. Not with direct I/O: it is one bad block. */
+static void a_failed_durable_write(bool direct)
+{
+    struct cl_blk *blk = device_of(1, 1, direct);
+    answers[0] = -EIO;
+    answers[1] = WHOLE;
+    n_answers = 2;
+    CHECK(cl_blk_write(blk, 0, 0, buf, BLOCK, CL_BLK_DURABLE) == -EIO, "failed");
+    int further = direct ? 0 : -EIO;
+    CHECK(cl_blk_write(blk, 0, 0, buf, BLOCK, CL_BLK_DURABLE) == further && cl_blk_flush(blk, 0) == further, "further");
+    CHECK(!strcmp(calls, direct ? "dds" : "d"), "calls %s", calls);
+    CHECK(cl_blk_close(blk) == 0, "closed");
+}
+
 /* What is refused a few times is done, behind pauses that grow; what has come further has as many tries as before. */
 static void refused_for_a_while(void)
 {
@@ -188,14 +244,18 @@ static void refused_for_good(void)
 
 static struct cl_blk_req reqs[DEPTH];
 
-static void submit(struct cl_blk *blk)
+/* A write to each block, the first half by the first queue, if there are two. */
+static void submit(struct cl_blk *blk, uint8_t flags)
 {
     struct cl_blk_req *p[DEPTH];
     for (unsigned i = 0; i < DEPTH; i++) {
         p[i] = &reqs[i];
-        reqs[i] = (struct cl_blk_req){.op = CL_BLK_WRITE, .offset = i * BLOCK, .bytes = BLOCK, .buf = buf};
+        reqs[i] =
+            (struct cl_blk_req){.op = CL_BLK_WRITE, .flags = flags, .offset = i * BLOCK, .bytes = BLOCK, .buf = buf};
     }
-    CHECK(cl_blk_submit(blk, 0, p, DEPTH) == DEPTH, "taken");
+    unsigned each = DEPTH / blk->n_queues;
+    for (unsigned q = 0; q < blk->n_queues; q++)
+        CHECK(cl_blk_submit(blk, q, p + q * each, each) == each, "taken");
 }
 
 static void hold(bool on)
@@ -206,25 +266,70 @@ static void hold(bool on)
     pthread_mutex_unlock(&kernel);
 }
 
+static void wait_for_stuck(unsigned calls_held)
+{
+    pthread_mutex_lock(&kernel);
+    while (stuck < calls_held)
+        pthread_cond_wait(&changed, &kernel);
+    pthread_mutex_unlock(&kernel);
+}
+
+/* Through the page cache no durable write has another's answer, be it of another queue. */
+static void each_durable_write_fails(unsigned queues, bool no_dsync)
+{
+    struct cl_blk *blk = device_of(queues, 4, false);
+    ((struct cl_blk_file *)blk)->no_dsync = no_dsync;
+    forgetful = true;
+    submit(blk, CL_BLK_DURABLE);
+    CHECK(cl_blk_close(blk) == 0, "closed");
+    forgetful = false;
+    for (unsigned i = 0; i < DEPTH; i++)
+        CHECK(reqs[i].result == -EIO, "request %u, which is lost, has the answer %d", i, reqs[i].result);
+}
+
+/* Nor does one of two flushes say that all is well while the other is told that it is not. */
+static void each_flush_fails(void)
+{
+    struct cl_blk *blk = device_of(2, 1, false);
+    forgetful = true;
+    CHECK(cl_blk_write(blk, 0, 0, buf, BLOCK, 0) == 0 && cl_blk_write(blk, 1, BLOCK, buf, BLOCK, 0) == 0, "written");
+    for (unsigned i = 0; i < 2; i++) {
+        struct cl_blk_req *p = &reqs[i];
+        reqs[i] = (struct cl_blk_req){.op = CL_BLK_FLUSH};
+        CHECK(cl_blk_submit(blk, i, &p, 1) == 1, "taken");
+    }
+    CHECK(cl_blk_close(blk) == 0, "closed");
+    forgetful = false;
+    CHECK(reqs[0].result == -EIO && reqs[1].result == -EIO, "%d, %d", reqs[0].result, reqs[1].result);
+}
+
+/* Turns are for what is to be durable through the page cache alone. */
+static void side_by_side(bool direct, uint8_t flags)
+{
+    struct cl_blk *blk = device_of(1, 2, direct);
+    hold(true);
+    submit(blk, flags);
+    wait_for_stuck(2);
+    hold(false);
+    CHECK(cl_blk_close(blk) == 0 && n_calls == DEPTH, "closed after %u calls", n_calls);
+}
+
 /* Closing does what there is to do first. */
 static void closed_with_work_to_do(void)
 {
     struct cl_blk *blk = device(2);
-    submit(blk);
+    submit(blk, 0);
     CHECK(cl_blk_close(blk) == 0 && files_deleted == 1, "closed");
     CHECK(n_calls == DEPTH, "%u calls", n_calls);
 }
 
 /* Nothing comes back: all is left where it is, so that what comes later does no harm. */
-static void closed_while_calls_do_not_return(void)
+static void closed_while_calls_do_not_return(uint8_t flags)
 {
     struct cl_blk *blk = device(2);
     hold(true);
-    submit(blk);
-    pthread_mutex_lock(&kernel);
-    while (stuck < 2)
-        pthread_cond_wait(&changed, &kernel);
-    pthread_mutex_unlock(&kernel);
+    submit(blk, flags);
+    wait_for_stuck(flags ? 1 : 2); /* the other one waits for its turn */
     close_ms = 100;
     CHECK(cl_blk_close(blk) == -EBUSY && files_deleted == 0, "given up");
     CHECK(cl_blk_close(blk) == -EBUSY && files_deleted == 0, "and once more");
@@ -241,10 +346,20 @@ int main(void)
     durable_writes();
     short_writes();
     flushes();
+    for (unsigned direct = 0; direct < 2; direct++) {
+        a_failed_flush_is_final(direct);
+        a_failed_durable_write(direct);
+    }
+    for (unsigned i = 0; i < 4; i++)
+        each_durable_write_fails(1 + i / 2, i % 2);
+    each_flush_fails();
+    side_by_side(true, CL_BLK_DURABLE);
+    side_by_side(false, 0);
     refused_for_a_while();
     refused_for_good();
     closed_with_work_to_do();
-    closed_while_calls_do_not_return();
+    closed_while_calls_do_not_return(0);
+    closed_while_calls_do_not_return(CL_BLK_DURABLE);
     free(buf);
     printf("ok\n");
     return 0;

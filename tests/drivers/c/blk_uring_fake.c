@@ -29,7 +29,7 @@ static unsigned timeouts;   /* entries of timeouts that it was given */
 static unsigned attempts;   /* entries of requests */
 static unsigned stalled;    /* calls to enter for which nothing is done */
 static int enter_fails;     /* errno of each call that waits */
-static int sync_result;     /* of each fdatasync that is linked to a write */
+static int sync_result;     /* of each fdatasync */
 static unsigned shorter;    /* bytes that each write falls short by */
 static unsigned longest_ms; /* timeout */
 
@@ -50,7 +50,7 @@ static void serve(const struct io_uring_sqe *e)
     attempts++;
     bool refused = refusals > 0;
     refusals -= refused;
-    int result = e->user_data & SYNC_TAG ? sync_result : (int)(e->len - shorter);
+    int result = e->opcode == IORING_OP_FSYNC ? sync_result : (int)(e->len - shorter);
     complete(e->user_data, refused ? -EAGAIN : result);
 }
 
@@ -228,6 +228,30 @@ static void linked_sync(int result)
         (struct cl_blk_req){.op = CL_BLK_WRITE, .flags = CL_BLK_DURABLE, .bytes = BLOCK, .buf = bufs, .result = 1};
     CHECK(blk->ops->submit(blk, 0, &p, 1) == 1 && collect(blk, 1) == 1, "done");
     CHECK(attempts == 2 && reqs[0].result == result, "%u entries, the answer is %d", attempts, reqs[0].result);
+    sync_result = 0;
+    CHECK(cl_blk_flush(blk, 0) == result && attempts == 2 + !result, "a failed flush is final: %u entries", attempts);
+    CHECK(cl_uring_close(blk) == 0, "closed");
+}
+
+/* Behind a flush that failed nothing is durable any more, though the kernel says so. Reads and other writes go on. */
+static void a_failed_flush_is_final(void)
+{
+    struct cl_blk *blk = device();
+    sync_result = -ENOSPC;
+    CHECK(cl_blk_flush(blk, 0) == -ENOSPC, "failed");
+    sync_result = 0;
+    CHECK(cl_blk_flush(blk, 0) == -ENOSPC, "once and for all");
+    CHECK(cl_blk_write(blk, 0, 0, bufs, BLOCK, CL_BLK_DURABLE) == -ENOSPC && attempts == 1, "%u entries", attempts);
+    CHECK(cl_blk_write(blk, 0, 0, bufs, BLOCK, 0) == 0 && cl_blk_read(blk, 0, 0, bufs, BLOCK) == 0, "the rest goes on");
+    CHECK(cl_uring_close(blk) == 0, "closed");
+}
+
+/* One that never began is tried again, and done. */
+static void a_refused_flush_is_not(void)
+{
+    struct cl_blk *blk = device();
+    refusals = 2;
+    CHECK(cl_blk_flush(blk, 0) == 0 && cl_blk_flush(blk, 0) == 0 && attempts == 4, "%u entries", attempts);
     CHECK(cl_uring_close(blk) == 0, "closed");
 }
 
@@ -257,6 +281,8 @@ int main(void)
     closed_while_stalled(EBADF);
     linked_sync(0);
     linked_sync(-EIO);
+    a_failed_flush_is_final();
+    a_refused_flush_is_not();
     short_by_less_than_a_block();
     free(bufs);
     printf("ok\n");
