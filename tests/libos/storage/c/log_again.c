@@ -214,18 +214,8 @@ static void stale(void)
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } all[] = {{"forged", forged}, {"cut", cut}, {"zeros", zeros}, {"grown", grown}, {"read", read_under_truncation},
-               {"stale", stale}};
-    CHECK(argc == 3, "usage");
-    rng_state = strtoull(argv[1], NULL, 10);
-    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
-        if (!strcmp(argv[2], all[i].name)) {
-            all[i].run();
-            printf("ok\n");
-            return 0;
-        }
-    return 2;
+    static const struct named all[] = {
+        {"forged", forged}, {"cut", cut}, {"zeros", zeros}, {"grown", grown}, {"read", read_under_truncation},
+        {"stale", stale}};
+    return run_named(argc, argv, all, sizeof all / sizeof *all);
 }

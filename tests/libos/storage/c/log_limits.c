@@ -298,19 +298,9 @@ static void behind(void)
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } all[] = {{"full", full},     {"votes", votes}, {"no_space", no_space},   {"reserve", reserve},
-               {"ranges", ranges}, {"freed", freed}, {"snapshots", snapshots}, {"behind", behind}};
-    CHECK(argc == 3, "usage");
+    static const struct named all[] = {{"full", full},           {"votes", votes},   {"no_space", no_space},
+                                       {"reserve", reserve},     {"ranges", ranges}, {"freed", freed},
+                                       {"snapshots", snapshots}, {"behind", behind}};
     keep_heap();
-    rng_state = strtoull(argv[1], NULL, 10);
-    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
-        if (!strcmp(argv[2], all[i].name)) {
-            all[i].run();
-            printf("ok\n");
-            return 0;
-        }
-    return 2;
+    return run_named(argc, argv, all, sizeof all / sizeof *all);
 }

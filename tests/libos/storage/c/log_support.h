@@ -36,6 +36,25 @@ static inline void keep_heap(void)
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
 }
 
+struct named {
+    const char *name;
+    void (*run)(void);
+};
+
+/* A program's work, by its arguments: the seed, and the name of what is to run. */
+static inline int run_named(int argc, char **argv, const struct named *all, size_t n)
+{
+    CHECK(argc == 3, "usage");
+    rng_state = strtoull(argv[1], NULL, 10);
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(argv[2], all[i].name)) {
+            all[i].run();
+            printf("ok\n");
+            return 0;
+        }
+    return 2;
+}
+
 static uint64_t now_ns;
 
 static inline struct cl_blk *memory_disk(uint64_t bytes)
