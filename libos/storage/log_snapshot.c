@@ -220,8 +220,10 @@ int64_t cl_log_snapshot_read(struct cl_log *log, uint64_t number, uint64_t at, v
                     cl_log_round(sizeof(struct cl_log_disk_piece) + data));
         return -EAGAIN;
     }
-    if (n->read_result)
+    if (n->read_result) {
+        n->read_number = 0; /* the next call tries anew */
         return n->read_result;
+    }
     const struct cl_log_disk_piece *p = (const struct cl_log_disk_piece *)n->read_buf;
     uint64_t give = cl_min(room, p->bytes - from);
     memcpy(buf, (const uint8_t *)(p + 1) + from, give);

@@ -139,6 +139,23 @@ def test_which_superblock_is_bad_and_why_is_said() -> None:
             Log(disk)
 
 
+def test_a_snapshot_that_could_not_be_read_once_is_read_again() -> None:
+    with FaultBlk(memory_blk(MIB)) as disk:
+        format_area(disk, snapshot_bytes=128 << 10)
+        with Log(disk) as log:
+            log.append(b"a")
+            log.save_snapshot(1, [b"s" * 100_000])  # of two pieces
+            slots = range(8192, 8192 + 2 * (192 << 10), 4096)
+            for bad in slots:
+                disk.unreadable(bad, 4096)
+            for _ in range(2):
+                with pytest.raises(CorelaneError, match="Input/output error"):
+                    list(log.read_snapshot())
+            for bad in slots:
+                disk.unreadable(bad, 4096, False)
+            assert b"".join(log.read_snapshot()) == b"s" * 100_000
+
+
 def test_damage_is_refused_and_can_be_cut() -> None:
     with memory_blk(MIB) as blk:
         format_area(blk)
