@@ -103,7 +103,7 @@ struct cl_log_report {
     uint64_t flushes, records;        /* read and found whole, those truncated later and those of meta included */
     uint64_t read_bytes;
     uint64_t
-        acknowledged_index;   /* the highest index that the device itself says was acknowledged, even if it is lost */
+        acknowledged_index; /* the last index that the device itself says was acknowledged, even if it is lost; not what was truncated */
     uint64_t grown_bytes;     /* that the ring is larger by since this opening, since the area was */
     uint64_t unused_bytes;    /* of the area, which it grew by and the ring cannot take yet: open again after a trim */
     uint64_t last_flush;      /* number of the last one that is whole; 0: there never was one */

@@ -55,7 +55,6 @@ void cl_log_judge(struct cl_log *log)
     p->last_flush = v->lsn;
     p->last_offset = cl_log_offset_of(log, v->end_place);
     p->bad_index = p->tail == CL_LOG_TAIL_CLEAN ? 0 : v->next_index;
-    p->acknowledged_index = cl_max(p->acknowledged_index, s->durable_index);
     p->first_index = v->first_index;
     p->next_index = v->next_index;
     if (p->tail == CL_LOG_TAIL_TORN)

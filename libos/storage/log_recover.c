@@ -30,6 +30,17 @@ void cl_log_recover_free(struct cl_log *log)
     log->recover = NULL;
 }
 
+/* The device says that flushes up to `lsn` had been acknowledged, the last index of which was then this one: the latest word counts, as
+ * truncations take indexes back. */
+static void acknowledged(struct cl_log *log, uint64_t lsn, uint64_t index)
+{
+    struct cl_log_recover *r = log->recover;
+    if (lsn < r->acknowledged_lsn)
+        return;
+    r->acknowledged_lsn = lsn;
+    log->report.acknowledged_index = index;
+}
+
 static int adopt(struct cl_log *log, const struct cl_log_disk_super *s)
 {
     struct cl_log_recover *r = log->recover;
@@ -49,6 +60,7 @@ static int adopt(struct cl_log *log, const struct cl_log_disk_super *s)
     v->meta_bytes = s->meta_bytes;
     memcpy(v->meta, s->meta, s->meta_bytes);
     r->highest_epoch = s->epoch;
+    acknowledged(log, s->durable_lsn, s->durable_index);
     r->at = r->read_place = s->head_place;
     r->end = s->head_place + s->ring_bytes;
     return cl_log_lap_start(log);
@@ -132,7 +144,9 @@ static void scan(struct cl_log *log, const struct cl_log_segment *g)
         }
         log->report.flushes++;
         log->report.records += h->records;
-        log->report.acknowledged_index = cl_max(log->report.acknowledged_index, h->durable_index);
+        acknowledged(log, h->durable_lsn, h->durable_index);
+        if (h->lsn > r->acknowledged_lsn) /* what it truncated is given up, not lost */
+            log->report.acknowledged_index = cl_min(log->report.acknowledged_index, log->view.next_index - 1);
         r->at = log->view.end_place;
     }
 }
@@ -151,7 +165,7 @@ static void search(struct cl_log *log, const struct cl_log_segment *g)
         r->torn = true;
         log->report.beyond_flushes++;
         r->highest_epoch = cl_max(r->highest_epoch, h->epoch);
-        log->report.acknowledged_index = cl_max(log->report.acknowledged_index, h->durable_index);
+        acknowledged(log, h->durable_lsn, h->durable_index);
         if ((h->epoch > s->epoch || h->durable_lsn >= lsn) && r->beyond_place == 0) {
             r->proof = true;
             r->beyond_place = r->at;

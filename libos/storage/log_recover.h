@@ -48,6 +48,8 @@ struct cl_log_recover {
     uint64_t bad_place, beyond_place, unread_place;
     const char *bad_why;
     uint64_t highest_epoch;
+    uint64_t
+        acknowledged_lsn; /* the highest that the device says was, when the report's acknowledged_index was the last index */
     uint64_t unreadable[CL_LOG_UNREADABLE_MOST]; /* places */
     unsigned n_unreadable;
     struct cl_log_io mend;

@@ -157,6 +157,23 @@ def test_a_damaged_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         list(log.read_snapshot())
 
 
+@pytest.mark.parametrize("bad", [50, 54])
+def test_what_was_truncated_is_not_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str], bad: int) -> None:
+    path = tmp_path / "log"
+    Log.create(path, MIB)
+    with Log.open(path) as log:
+        for i in range(100):
+            log.append(b"given up %d" % i)
+        log.truncate(50)
+        assert [log.append(b"new record") for _ in range(5)] == [50, 51, 52, 53, 54]
+    capsys.readouterr()
+    assert main(["log", "check", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["acknowledged_index"] == 54
+    damage(path, bad)
+    assert main(["log", "check", str(path)]) == 1
+    assert f"LOST     indexes {bad} to 54 at least" in capsys.readouterr().out
+
+
 def test_what_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "zeros"
     path.write_bytes(bytes(MIB))
