@@ -178,8 +178,12 @@ class Log(Closing):
         if is_device(path):
             raise CorelaneError(f"make the log {path}", "it is a block device", "use format_device")
         blk_file.create(path, size)
-        with blk_file.FileBlk(path) as blk:
-            format_area(blk, snapshot_bytes=snapshot_bytes)
+        try:
+            with blk_file.FileBlk(path) as blk:
+                format_area(blk, snapshot_bytes=snapshot_bytes)
+        except BaseException:
+            os.unlink(path)  # a file of zeros, which is no log and in the way of the next attempt
+            raise
 
     @classmethod
     def open(

@@ -174,6 +174,16 @@ def test_what_was_truncated_is_not_lost(tmp_path: Path, capsys: pytest.CaptureFi
     assert f"LOST     indexes {bad} to 54 at least" in capsys.readouterr().out
 
 
+def test_a_refused_create_leaves_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "log")
+    assert main(["log", "create", path, "--mib", "1", "--snapshot-mib", "1"]) == 1
+    assert os.listdir(tmp_path) == []
+    assert main(["log", "create", path, "--mib", "4", "--snapshot-mib", "1"]) == 0
+    assert main(["log", "create", path, "--mib", "4"]) == 1
+    assert "File exists" in capsys.readouterr().err
+    assert main(["log", "check", path]) == 0
+
+
 def test_what_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "zeros"
     path.write_bytes(bytes(MIB))
