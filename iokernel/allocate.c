@@ -43,7 +43,7 @@ static inline void fetch(const struct io_kthread *k)
 }
 
 /* The words of those who run, or did a moment ago, are in other cores' caches: have them come all at once. */
-static void fetch_words(const struct io_cores *c)
+void io_fetch_words(const struct io_cores *c)
 {
     for (uint32_t i = 0; i < c->n; i++) {
         const struct io_core *core = &c->core[i];
@@ -372,9 +372,12 @@ static void survey(struct io_loop *loop, bool late, uint64_t now)
 static void decide(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
-    bool timed = c->stats.decisions % IO_TIMED == 0;
-    uint64_t begin = timed ? cl_tsc() : 0;
-    fetch_words(c);
+    uint64_t turn = c->stats.decisions % IO_TIMED;
+    if (cl_unlikely(turn == IO_TIMED / 2))
+        io_lines_time(loop);
+    bool timed = turn == 0;
+    uint64_t begin = timed ? cl_tsc_ordered() : 0;
+    io_fetch_words(c);
     io_look_for_changes(loop);
     account(loop, now);
     io_look_at_apps(loop);
@@ -392,7 +395,7 @@ static void decide(struct io_loop *loop, uint64_t now)
     cl_store_relaxed(&c->last_check, now);
     io_count(c->stats.decisions, 1);
     if (timed) {
-        uint64_t ns = (uint64_t)cl_ticks_to_ns(cl_clock_default(), (int64_t)(cl_tsc() - begin));
+        uint64_t ns = (uint64_t)cl_ticks_to_ns(cl_clock_default(), (int64_t)(cl_tsc_ordered() - begin));
         io_count(c->stats.decisions_timed, 1);
         io_count(c->stats.decision_ns, ns);
         cl_hist_record(c->decision, ns);

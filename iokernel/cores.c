@@ -57,6 +57,7 @@ static int make_histograms(struct io_cores *c)
     for (unsigned i = 0; i < CL_IO_STEPS; i++)
         all &= (c->actuation[i] = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS)) != NULL;
     all &= (c->late_look = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS)) != NULL;
+    all &= (c->reading = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS)) != NULL;
     return all && (c->decision = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS)) ? 0 : -ENOMEM;
 }
 
@@ -100,6 +101,7 @@ void io_cores_free(struct io_loop *loop)
     for (unsigned i = 0; i < CL_IO_STEPS; i++)
         cl_hist_delete(c->actuation[i]);
     cl_hist_delete(c->decision);
+    cl_hist_delete(c->reading);
     cl_hist_delete(c->late_look);
     cl_policy_host_delete(c->host);
     free(c->core);
@@ -415,6 +417,11 @@ const struct cl_hist *cl_io_actuation(const struct cl_io *io, uint32_t loop, uin
 const struct cl_hist *cl_io_decision_time(const struct cl_io *io, uint32_t loop)
 {
     return loop < io->config.n_loops ? io->loops[loop].cores.decision : NULL;
+}
+
+const struct cl_hist *cl_io_reading_time(const struct cl_io *io, uint32_t loop)
+{
+    return loop < io->config.n_loops ? io->loops[loop].cores.reading : NULL;
 }
 
 const struct cl_hist *cl_io_late_look(const struct cl_io *io, uint32_t loop)

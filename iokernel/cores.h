@@ -2,6 +2,7 @@
  *
  *   signals.c    what waits in a kthread, and for how long
  *   look.c       what an application has to do: demand, table
+ *   lines.c      what reading for a decision takes, beside the decision
  *   allocate.c   decides: policy, which kthread gets which core
  *   move.c       carries it out: owner, words, end
  *   steps.c      makes an old owner let go: ask, interrupt, evict; and gives up a new one that does not begin
@@ -209,7 +210,7 @@ struct io_cores {
     uint32_t squat_app, squat_kthread;                                                   /* whose turn it is there */
     uint64_t idle_spell;            /* counts decisions after which no core is idle: it stays while one is */
     struct cl_io_cores_stats stats; /* writer: loop; readers: anybody (relaxed) */
-    struct cl_hist *actuation[CL_IO_STEPS], *decision, *late_look;
+    struct cl_hist *actuation[CL_IO_STEPS], *decision, *reading, *late_look;
     uint64_t blocked, next_blocked, blocked_due; /* ticks; when blocked.c looks next; and at one that is blocked */
     uint32_t n_blocked, blocked_core;            /* kthreads that are; whose owner's turn it is there */
     struct cl_io_move *log;
@@ -236,10 +237,14 @@ void io_look_at_apps(struct io_loop *loop);
 /* Those that were told to look since their quantum was over, and have. */
 void io_watch_quanta(struct io_cores *c);
 
+/* lines.c: time of reading, in c->reading, before a decision. */
+void io_lines_time(struct io_loop *loop);
+
 /* allocate.c: once a round. */
 void io_cores_round(struct io_loop *loop, uint64_t now);
 /* It sent frames, the first since `given`. */
 void io_cores_answered(struct io_loop *loop, struct io_app *app);
+void io_fetch_words(const struct io_cores *c);
 /* Core time up to now goes to whoever had work on it at the last look; before its owner changes. */
 void io_core_account(struct io_loop *loop, struct io_core *core, uint64_t now);
 

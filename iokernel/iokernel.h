@@ -306,6 +306,9 @@ CL_API const struct cl_hist *cl_io_app_actuation(const struct cl_io *io, uint32_
 CL_API const struct cl_hist *cl_io_actuation(const struct cl_io *io, uint32_t loop, uint32_t step);
 /* Time of a decision (one in sixteen is timed). */
 CL_API const struct cl_hist *cl_io_decision_time(const struct cl_io *io, uint32_t loop);
+/* Time of reading the lines that a decision over the same applications reads, before another one in sixteen: what of its
+ * time is that of the caches. */
+CL_API const struct cl_hist *cl_io_reading_time(const struct cl_io *io, uint32_t loop);
 /* Time between two decisions, of the late ones (late_looks): how long nobody looked. */
 CL_API const struct cl_hist *cl_io_late_look(const struct cl_io *io, uint32_t loop);
 /* Entries of a loop's log from number *next on, at most n. Returns how many, and moves *next behind the last; *lost grows by

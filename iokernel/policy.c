@@ -109,6 +109,8 @@ unsigned cl_policy_settle(const struct cl_policy_view *view, struct cl_policy_ap
     uint64_t sum = 0;
     for (uint32_t i = 0; i < view->n_apps; i++) {
         struct cl_policy_app *a = &apps[i];
+        if ((a->grant | a->demand) == 0) /* it rests, as most do */
+            continue;
         uint32_t most = cl_min(a->maximum, view->n_cores), grant = cl_min(a->grant, most);
         grant = cl_max(grant, cl_min(cl_min(a->guaranteed, a->demand), most));
         changed += grant != a->grant;

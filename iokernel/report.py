@@ -89,6 +89,7 @@ def allocator(io: Any, loop: int) -> dict[str, Any]:
     counted = _moves(io, loop)
     steps = {name: summary(lib.cl_io_actuation(io, loop, step)) for step, name in enumerate(STEPS)}
     out: dict[str, Any] = {"loop": loop, **counted, "decision": summary(lib.cl_io_decision_time(io, loop))}
+    out["reading"] = summary(lib.cl_io_reading_time(io, loop))
     out |= {"actuation": steps, "policy": None}
     host = lib.cl_io_policy_host(io, loop)
     if host:

@@ -127,6 +127,10 @@ class Shared:
         """Time of a decision, ns, of those that were timed so far."""
         return Hist.view(lib.cl_io_decision_time(self.kernel.ptr, 0)).snapshot()
 
+    def reading_time(self) -> Hist:
+        """Time of reading the lines that a decision reads, ns, before others of those decisions."""
+        return Hist.view(lib.cl_io_reading_time(self.kernel.ptr, 0)).snapshot()
+
     def late_looks(self) -> Hist:
         """Time between two decisions, ns, of those so far that came late: gaps of the loop."""
         return Hist.view(lib.cl_io_late_look(self.kernel.ptr, 0)).snapshot()

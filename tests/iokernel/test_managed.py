@@ -119,7 +119,7 @@ def test_kthreads_are_managed_once_they_are_known(start, socket_path, threads):
         allocator = stats["cores"]["allocators"][0]
         assert allocator["decisions"] > 0
         assert set(allocator["actuation"]) == {"idle", "wake", "parked", "ask", "interrupt", "evict"}
-        assert set(allocator["decision"]) == set(nothing)
+        assert set(allocator["decision"]) == set(allocator["reading"]) == set(nothing)
 
 
 @pytest.mark.parametrize(

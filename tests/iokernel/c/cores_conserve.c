@@ -137,6 +137,22 @@ static void who_has_no_calls_left_holds_no_core_back(void)
     world_delete(&w);
 }
 
+/* One decision in 16 is timed, and before another one reading alone is, which changes nothing. */
+static void some_decisions_are_timed_and_before_others_reading_is(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){0}, (struct wish){0});
+    ready(p.l, 1);
+    run(&p.w, 500 * US);
+    uint64_t n = stats_of(&p.w).decisions;
+    CHECK(n > 64 && owns(&p.w, p.l) && stats_of(&p.w).violations == 0);
+    CHECK(cl_hist_count(cl_io_decision_time(p.w.io, 0)) == (n + 15) / 16);
+    CHECK(cl_hist_count(cl_io_reading_time(p.w.io, 0)) == (n + 7) / 16);
+    CHECK(cl_io_reading_time(p.w.io, 1) == NULL);
+    world_delete(&p.w);
+}
+
 SCENARIOS_MAIN(SCENARIO(a_sibling_takes_the_place_of_the_dead), SCENARIO(the_dead_want_nothing),
                SCENARIO(nothing_waits_where_all_is_new), SCENARIO(one_core_at_a_look_is_no_neglect),
-               SCENARIO(nor_is_it_the_next_time), SCENARIO(who_has_no_calls_left_holds_no_core_back))
+               SCENARIO(nor_is_it_the_next_time), SCENARIO(who_has_no_calls_left_holds_no_core_back),
+               SCENARIO(some_decisions_are_timed_and_before_others_reading_is))
