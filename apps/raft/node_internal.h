@@ -79,6 +79,9 @@ struct node_round {
     struct cl_raft_chooser chooser; /* CL_RAFT_TO_AUTO: of to whom batches go at once */
     uint64_t wait_for;              /* the next one goes when it has so many entries, */
     uint64_t wait_until_ns;         /* or at this time; 0: at once */
+    uint64_t wait_had;              /* so many entries when somebody came last, */
+    uint64_t wait_gap_ns;           /* after whom so long is waited for the next one, */
+    uint64_t wait_most_ns;          /* until this time at most */
 };
 
 /* The newest stamp in a leader's log, and when by its own clock it was given, or came. */

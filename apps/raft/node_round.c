@@ -8,12 +8,14 @@
  * time: one where the disk or the processor is what takes it, config.batches at most. After a tick another one goes in any case.
  *
  * A command that comes alone goes at once. But when the only batch on its way, one of several, is committed, clients are about
- * to hear of it and to send their next commands: those are waited for until as many have come as were answered, an eighth
- * of the time that the batch took at most. Without that, clients that wait for their answers fall into two groups that take
- * turns, and batches have half the size. */
+ * to hear of it and to send their next commands: those are waited for until as many have come as were answered, a quarter of
+ * the time that the batch took since the last one came, and half of it in all at most. Without that, clients that wait for their
+ * answers fall into two groups that take turns, and batches have half the size; and so do they where they come one by one from
+ * further away than the wait for the first is long. */
 #include "node_internal.h"
 
-#define WAIT_PART 8
+#define WAIT_PART 4
+#define WAIT_MOST_PART 2
 #define SPACING 3
 #define SPACING_NS 300000u
 #define LEAST_SPAN_NS 10000000000ull
@@ -56,8 +58,20 @@ static void take_committed(struct cl_raft_node *node, const struct cl_raft_gathe
     if (b->count || !last.last)
         return;
     b->wait_for = g->entries + last.entries;
-    uint64_t wait = cl_min((now - last.begun_ns) / WAIT_PART, node->config.tick_ns);
-    b->wait_until_ns = b->wait_for > 1 ? now + wait : 0;
+    uint64_t took = now - last.begun_ns;
+    b->wait_had = g->entries;
+    b->wait_gap_ns = cl_min(took / WAIT_PART, node->config.tick_ns);
+    b->wait_most_ns = now + cl_min(took / WAIT_MOST_PART, node->config.tick_ns);
+    b->wait_until_ns = b->wait_for > 1 ? now + b->wait_gap_ns : 0;
+}
+
+/* Somebody has come while the next ones were waited for: so are those behind him. */
+static void wait_on(struct node_round *b, uint64_t entries, uint64_t now)
+{
+    if (entries <= b->wait_had || now >= b->wait_until_ns)
+        return;
+    b->wait_had = entries;
+    b->wait_until_ns = cl_min(now + b->wait_gap_ns, b->wait_most_ns);
 }
 
 /* Until when the next batch waits for those that are out; UINT64_MAX: for something to happen. */
@@ -111,8 +125,10 @@ void node_round(struct cl_raft_node *node)
         b->wait_until_ns = g.entries && until != UINT64_MAX ? until : 0;
         if (now < until)
             return;
-    } else if (b->wait_until_ns && g.entries < b->wait_for && now < b->wait_until_ns) {
-        return;
+    } else if (b->wait_until_ns && g.entries < b->wait_for) {
+        wait_on(b, g.entries, now);
+        if (now < b->wait_until_ns)
+            return;
     }
     b->wait_until_ns = 0;
     if (!g.entries)
