@@ -101,7 +101,7 @@ def run(session: Session) -> None:
         "words, yield while they wait, and each writes 4 KiB to its own file; answered when two are done; looking for "
         "completions or waiting in the call, whatever is better",
         MAJORITY_BOUND: "the same, sent to one follower at once; the third writer has what it missed in one write "
-        "of each 117 puts, and each tick",
+        "of each 111 puts, and each tick",
         RELAYS: f"as {BOUND}, into memory",
         SWITCHED: "three applications that pass a put on to two, copy it into memory and answer after the first of "
         "them: no protocol, log, store and transport; as many datagrams and hand-overs of the core as a put in memory",

@@ -40,8 +40,8 @@ from .raft_turns import Turns, take_turns
 
 TURN_ROUNDS, TURN_PART, LEAST_TURN_S, MOST_TURN_S, TURN_WARM_S = 16, 0.02, 0.05, 0.2, 0.03
 TURNS_ELECTION_MS = 2000  # so that our idle nodes have a heartbeat each 0.4 s, and take little while others have a turn
-# As our third node: when what it missed fills a message (16 KiB of entries of 140 bytes), or a tick later.
-TRAIL = (117, TURNS_ELECTION_MS * 100_000)
+# As our third node: when what it missed fills a message (16 KiB of entries of 147 bytes), or a tick later.
+TRAIL = (111, TURNS_ELECTION_MS * 100_000)
 FLOOR_FILE_BYTES = 48 << 20
 FLOOR_MOST = 20_000
 WAYS = ("looking", "calling")  # how a bare writer waits for its write
