@@ -230,7 +230,10 @@ def plot(document: dict[str, Any]) -> Canvas:
         for colour, row in enumerate(rows):
             values = [float(value) for value in row[key]]
             shares = [(i + 1) / len(values) for i in range(len(values))]
-            canvas.curve(values, shares, label=row["name"], colour=colour, marker=".", panel=panel)
+            if any(map(math.isfinite, values)):
+                canvas.curve(values, shares, label=row["name"], colour=colour, marker=".", panel=panel)
+            else:
+                canvas.caption(f"{row['name']}: none that ended, {label.partition(' (')[0]}.")
         canvas.axes[panel].set_xlabel(label)
         canvas.axes[panel].set_ylabel("kills with so much or less (fraction)")
         canvas.axes[panel].set_ylim(0, 1.02)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import random
 from pathlib import Path
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 
 from corelane.bench import raft_fail
+from corelane.bench.harness.plot import lint
 from corelane.bench.harness.session import Session
 from corelane.bench.raft_fail import Kill, longest_gap_ms
 
@@ -80,3 +82,15 @@ def test_kills_of_one_that_led_no_more_are_kept_as_such(session: Session, monkey
     monkeypatch.setattr(raft_fail, "client_of", MagicMock())
     tried = raft_fail.slot(session, tmp_path, False, 0.0, random.Random(1))
     assert [kill and kill.no_leader_ms for kill in tried] == [None, 1.0, None, None, 2.0]
+
+
+def test_an_arm_of_which_no_gap_ended_is_said_and_not_drawn() -> None:
+    arms = [
+        {"name": "disk", "n": 2, "no_leader_ms": [20.0, 30.0], "client_gap_ms": [25.0, math.inf]},
+        {"name": "disk, cores moved", "n": 2, "no_leader_ms": [21.0, 22.0], "client_gap_ms": [math.inf, math.inf]},
+    ]
+    document: dict[str, Any] = {"bench": "raft_fail", "arms": arms, "settings": {"message": "put", "election_ms": 10}}
+    canvas = raft_fail.plot(document)
+    text = "disk, cores moved: none that ended, longest time between acknowledged puts."
+    assert text in canvas.captions
+    assert not [c for c in lint(canvas.figure, canvas.expect) if "empty" in c or "outside" in c]

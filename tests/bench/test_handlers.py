@@ -1,0 +1,22 @@
+"""The plot of `corelane bench handlers`. No speed is asserted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from corelane.bench import handlers
+from corelane.bench.harness.plot import lint
+
+
+@pytest.mark.parametrize("slowest", [5.0, 0.0, 4e4])
+def test_slow_arms_are_inside_of_the_plot(slowest: float) -> None:
+    rates = {"C": 5e6, "asyncio": slowest}
+    arms = [{"name": f"{name}, overloaded", "sent": 10, "achieved_rps": rate} for name, rate in rates.items()]
+    document: dict[str, Any] = {"bench": "handlers", "arms": arms, "settings": {"message": "64 B"}}
+    canvas = handlers.plot(document)
+    assert not [c for c in lint(canvas.figure, canvas.expect) if "empty" in c or "outside" in c]
+    low, high = canvas.axes[0].get_xlim()
+    assert low < max(slowest, 1.0)
+    assert high > 5e6
