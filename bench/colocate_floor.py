@@ -30,7 +30,8 @@ def floor_of_low(session: Session, got: Slots) -> None:
     if COMPARED in got:
         put(session, "colocate.batch_over_linux", pairwise(bare, works(got[COMPARED])).pairs, over_bare)
         put(session, "colocate.linux_p99_over_ours", pairwise(p99s(got[COMPARED]), p99s(got[BARE])).pairs)
-    added = [beside - alone for beside, alone in zip(p99s(got[BARE]), p99s(got[BARE_ALONE]), strict=True)]
+    pairs = zip(p99s(got[BARE]), p99s(got[BARE_ALONE]), strict=True)
+    added = [beside - alone if math.isfinite(beside) else math.inf for beside, alone in pairs]
     put(session, "colocate.low_p99_added_us", added)
     for name in ("p50", "p90"):
         each = [
@@ -47,15 +48,19 @@ def floor_of_half(session: Session, rounds: Sequence[Round]) -> None:
     if not rounds:
         return
     counted = [one for one in rounds if calm(one)]
-    got = by_arm(counted if len(counted) >= CALM_LEAST else rounds)
+    enough = len(counted) >= CALM_LEAST
+    got, which = by_arm(counted if enough else rounds), "the rounds that count" if enough else "all rounds"
     p99_us = middle_p99_us(got[BARE])
     name = "colocate.half_batch_share"
-    put(session, name, share(got, BARE).pairs, pairwise(share(got).pairs, share(got, BARE).pairs).pairs)
+    tailed = p99_us >= HALF_P99_US
+    ours_over = pairwise(share(got).pairs, share(got, BARE).pairs).pairs
+    put(session, name, share(got, BARE).pairs, ours_over, told=not tailed)  # the goal is of both
     session.figures[name]["beside"][f"{BARE}, p99, us, of the middle window"] = p99_us
     session.settings.setdefault("bare", {})["half_p99_us"] = plain(p99_us)
-    if p99_us >= HALF_P99_US:
+    session.settings["bare"]["half_rounds"] = which
+    if tailed:
         session.note(
-            f"at half of kv's peak the p99 of {BARE} is {p99_us:.3g} us in the middle window: one under "
+            f"at half of kv's peak the p99 of {BARE} is {p99_us:.3g} us in the middle window of {which}: one under "
             f"{HALF_P99_US:g} lies beyond what two processes and a generator reached in this run"
         )
 
@@ -68,8 +73,11 @@ def p99s(slots: Sequence[Beside]) -> list[float]:
     return [slot.p99_us for slot in slots]
 
 
-def put(session: Session, name: str, values: Sequence[float], over_bare: Sequence[float] = ()) -> None:
-    """Beside a figure: what bare hand-overs reached of it, round by round, and ours over theirs; and a note."""
+def put(
+    session: Session, name: str, values: Sequence[float], over_bare: Sequence[float] = (), told: bool = True
+) -> None:
+    """Beside a figure: what bare hand-overs reached of it, round by round, and ours over theirs; told: a note, too,
+    on what that says of the goal."""
     middle = statistics.median(values)
     found = {BARE: middle} | interval(BARE, values)
     if over_bare:
@@ -77,13 +85,16 @@ def put(session: Session, name: str, values: Sequence[float], over_bare: Sequenc
         found |= {ratio: statistics.median(over_bare)} | interval(ratio, over_bare)
     figure = session.figures[name]
     figure["beside"] = dict(figure.get("beside") or {}) | {key: v for key, v in found.items() if math.isfinite(v)}
-    session.note(verdict(name, middle, median_interval(values)))
+    if told:
+        session.note(verdict(name, middle, median_interval(values)))
 
 
 def verdict(name: str, middle: float, ends: tuple[float, float] | None) -> str:
     """What bare hand-overs say of the goal of a figure. ends: of the interval of their median; None: too few rounds."""
     goal = GOALS[name]
     what = f"{BARE} reached {middle:.3g} of {name}"
+    if not math.isfinite(middle):
+        return f"{what}: the rounds tell nothing of the goal"
     if ends is None:
         return f"{what}, in too few rounds to say more"
     low, high = ends

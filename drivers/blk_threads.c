@@ -79,12 +79,31 @@ static void push_done(struct queue *q, struct cl_blk_req *r)
         announce(q);
 }
 
+/* The kernel was short of memory for the `refused`th time: rest, longer each time. False: it was often enough. */
+static bool rest(unsigned refused)
+{
+    unsigned doublings = cl_min(refused - 1, 16u);
+    if (refused > CL_BLK_REFUSED_MOST)
+        return false;
+    nanosleep(&(struct timespec){.tv_nsec = cl_min(1u << doublings, CL_BLK_PAUSE_MOST_MS) * 1000000l}, NULL);
+    return true;
+}
+
+static bool has_begun(int error)
+{
+    return error && error != -EAGAIN && error != -EINTR;
+}
+
 static int sync_data(struct queue *q)
 {
-    int rc = fdatasync(q->file->fd) < 0 ? -errno : 0;
-    if (rc)
+    int rc;
+    unsigned refused = 0;
+    do
+        rc = fdatasync(q->file->fd) < 0 ? -errno : 0;
+    while (rc == -EINTR || (rc == -EAGAIN && rest(++refused)));
+    if (has_begun(rc))
         cl_store_relaxed(&q->file->not_durable, rc);
-    return rc;
+    return rc ? rc : cl_load_relaxed(&q->file->not_durable); /* another one's failure may have been this one's */
 }
 
 /* One call; how much was done, or -errno. */
@@ -107,11 +126,8 @@ static ssize_t move(struct queue *q, const struct cl_blk_req *r, uint32_t done)
 static ssize_t move_on(struct queue *q, const struct cl_blk_req *r, uint32_t done, unsigned *refused)
 {
     ssize_t n = move(q, r, done);
-    if (n == -EAGAIN && (*refused)++ < CL_BLK_REFUSED_MOST) {
-        unsigned doublings = cl_min(*refused - 1, 16u);
-        nanosleep(&(struct timespec){.tv_nsec = cl_min(1u << doublings, CL_BLK_PAUSE_MOST_MS) * 1000000l}, NULL);
+    if (n == -EAGAIN && rest(++*refused))
         return 0;
-    }
     if (n < 0)
         return n == -EINTR ? 0 : n;
     *refused = 0;
@@ -162,7 +178,7 @@ static int serve(struct queue *q, const struct cl_blk_req *r)
     if (!rc)
         rc = do_request(q, r);
     if (turn) {
-        if (rc) /* a write with RWF_DSYNC is a flush, too */
+        if (has_begun(rc)) /* a write with RWF_DSYNC is a flush, too */
             cl_store_relaxed(&q->file->not_durable, rc);
         pass_turn(q->turns);
     }

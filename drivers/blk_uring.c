@@ -254,11 +254,14 @@ static bool request_ended(struct cl_blk_file *f, struct cl_uring_ring *r, struct
     return false;
 }
 
-static int sync_failed(struct cl_blk_file *f, int error)
+/* What a sync says of what it was to make durable. If another one has failed meanwhile, that may have taken the error of this one. */
+static int synced(struct cl_blk_file *f, int res)
 {
-    if (error != -EAGAIN && error != -EINTR) /* it has begun */
-        cl_store_relaxed(&f->not_durable, error);
-    return error;
+    if (res >= 0)
+        return cl_load_relaxed(&f->not_durable);
+    if (res != -EAGAIN && res != -EINTR) /* it has begun */
+        cl_store_relaxed(&f->not_durable, res);
+    return res;
 }
 
 static bool take_cqe(struct cl_blk_file *f, struct cl_uring_ring *r, const struct io_uring_cqe *c)
@@ -269,10 +272,10 @@ static bool take_cqe(struct cl_blk_file *f, struct cl_uring_ring *r, const struc
     if (c->user_data & SYNC_TAG) {
         if (res == -ECANCELED)
             s->sync_cancelled = true;
-        else if (res < 0 && !s->error)
-            s->error = sync_failed(f, res);
+        else if (!s->error)
+            s->error = synced(f, res);
     } else if (req->op == CL_BLK_FLUSH) {
-        s->error = res < 0 ? sync_failed(f, res) : 0;
+        s->error = synced(f, res);
     } else {
         data_done(f, req, res);
     }

@@ -54,6 +54,12 @@ struct claims {
     struct claim claim[CL_POLICY_MAX_APPS];
 };
 
+/* No more than there is room for, whoever calls. */
+CL_INLINE uint32_t rows_of(const struct cl_policy_view *view)
+{
+    return cl_min(view->n_apps, (uint32_t)CL_POLICY_MAX_APPS);
+}
+
 CL_INLINE void claims_begin(struct claims *c, const struct cl_policy_view *view)
 {
     c->n = 0;
@@ -214,7 +220,7 @@ uint32_t cl_policy_deal(const struct cl_policy_view *view, struct cl_policy_app 
 {
     struct claims claims;
     claims_begin(&claims, view);
-    for (uint32_t i = 0; i < view->n_apps; i++)
+    for (uint32_t i = 0; i < rows_of(view); i++)
         if (apps[i].kind == kind)
             claims_add(&claims, &apps[i], want(&apps[i]));
     return deal(&claims, cores, slice_ns, credit_ns);
@@ -226,7 +232,7 @@ static CL_NOINLINE void share_latency(const struct cl_policy_view *view, struct 
     struct claims claims;
     uint64_t sure = 0;
     claims_begin(&claims, view);
-    for (uint32_t i = 0; i < view->n_apps; i++) {
+    for (uint32_t i = 0; i < rows_of(view); i++) {
         struct cl_policy_app *a = &apps[i];
         if (a->kind == CL_POLICY_BATCH)
             continue;
@@ -247,7 +253,7 @@ uint32_t cl_policy_share(const struct cl_policy_view *view, struct cl_policy_app
     uint32_t n_owed = 0;
     uint64_t wanted = 0, kept = 0;
     claims_begin(&claims, view);
-    for (uint32_t i = 0; i < view->n_apps; i++) {
+    for (uint32_t i = 0; i < rows_of(view); i++) {
         struct cl_policy_app *a = &apps[i];
         if (a->kind == CL_POLICY_BATCH) {
             a->grant = cl_min(a->guaranteed, a->demand);
@@ -277,7 +283,7 @@ void cl_policy_share_left(const struct cl_policy_view *view, struct cl_policy_ap
     struct claims claims;
     uint64_t used = 0;
     claims_begin(&claims, view);
-    for (uint32_t i = 0; i < view->n_apps; i++) {
+    for (uint32_t i = 0; i < rows_of(view); i++) {
         used += apps[i].grant;
         if (apps[i].kind == CL_POLICY_BATCH)
             claims_add(&claims, &apps[i], apps[i].demand);

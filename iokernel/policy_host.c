@@ -167,7 +167,7 @@ static CL_NOINLINE void note_time(struct cl_policy_host *h, uint64_t ticks)
 unsigned cl_policy_run(struct cl_policy_host *h, struct cl_policy_view *view, struct cl_policy_app *apps)
 {
     /* Of a built-in policy, reading the clock would be a good part of it. */
-    bool timed = h->now.guarded || h->stats.decisions % TIMED_EVERY == TIMED_EVERY / 2;
+    bool timed = h->now.guarded || h->stats.decisions % TIMED_EVERY == TIMED_EVERY / 4;
     uint64_t begin = timed ? cl_tsc() : 0;
     /* Relaxed: only whether to look; the exchange orders. */
     if (cl_unlikely(cl_load_relaxed(&h->pending)))

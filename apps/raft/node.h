@@ -75,10 +75,10 @@ struct cl_log;
 #define CL_RAFT_REFUSES 0x4000000000000000
 
 /* Kinds of commands. */
-#define CL_RAFT_APPLY 0 /* for the state machine */
-#define CL_RAFT_OPEN 1  /* open a session: no data; `sequence` is a word of the client's own, or 0 */
-#define CL_RAFT_CLOSE 2 /* end `session` */
-#define CL_RAFT_CLOCK 3 /* a leader's own: time has passed (node_clock.c). The state machine does not see it */
+#define CL_RAFT_APPLY 0  /* for the state machine */
+#define CL_RAFT_OPEN 1   /* open a session: no data; `sequence` is a word of the client's own, or 0 */
+#define CL_RAFT_CLOSE 2  /* end `session` */
+#define CL_RAFT_CLOCK 16 /* a leader's own: time has passed (node_clock.c). The state machine does not see it */
 
 /* Who asked: the environment's own words, given back with the answer. */
 struct cl_raft_token {

@@ -94,7 +94,8 @@ struct node_stamp {
 struct node_life {
     uint64_t life; /* 0: of more than one it was heard, so it is refused in any */
     uint32_t id;
-    uint32_t told; /* of how many lives it has told that it knows */
+    uint32_t told;  /* of how many lives it has told that it knows */
+    uint32_t heard; /* when it was heard though it was not noted: who was later has a higher number. 0: never */
 };
 
 /* Of the nodes of a group, this one's first. node_lives.c */
@@ -103,6 +104,7 @@ struct node_lives {
     uint32_t count;
     uint64_t noted; /* bits: of known, what is durable in the log. Without a log all are */
     uint64_t put;   /* the same: what was given to the log last */
+    uint32_t heard; /* numbers given out */
     uint64_t next_ns;
 };
 

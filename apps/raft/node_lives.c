@@ -20,7 +20,7 @@
  * time) after that life had ended, and reach nobody who knew of it. They and the one that came back may go on together, until they do
  * reach one. Nor a majority of the first voters that have all forgotten and reach none of the others.
  *
- * The log has room for 15 others: members first. Of its life 32 bits go there, and so are all that count. */
+ * The log has room for 15 others: members first, then who was heard or met last. Of its life 32 bits go there, and so are all that count. */
 #include "node_internal.h"
 #include "../../libos/storage/crc32c.h"
 #include "bytes.h"
@@ -71,6 +71,23 @@ static bool is_member(const struct cl_raft_status *s, uint32_t id)
     return false;
 }
 
+/* Members go first, then who was heard and had no room, the latest first, then who was met last. 0: all are in `put`. */
+static uint32_t next_to_put(const struct node_lives *l, const struct cl_raft_status *s, uint64_t put)
+{
+    uint32_t best = 0;
+    bool best_member = false;
+    for (uint32_t i = 1; i < l->count; i++) {
+        if (put >> i & 1)
+            continue;
+        bool member = is_member(s, l->known[i].id);
+        if (!best || member > best_member || (member == best_member && l->known[i].heard >= l->known[best].heard)) {
+            best = i;
+            best_member = member;
+        }
+    }
+    return best;
+}
+
 uint64_t node_lives_put(struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES])
 {
     struct node_lives *l = &node->lives;
@@ -79,13 +96,10 @@ uint64_t node_lives_put(struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES])
     uint32_t n = 0;
     cl_raft_status(node->raft, &s);
     memset(out, 0, NODE_LOGS_BYTES);
-    for (int members = 1; members >= 0; members--)
-        for (uint32_t i = 1; i < l->count && n < NODE_LOGS; i++)
-            if (is_member(&s, l->known[i].id) == members) {
-                put32(out + 4 + 8 * n, l->known[i].id);
-                put32(out + 8 + 8 * n++, (uint32_t)l->known[i].life);
-                put |= 1ull << i;
-            }
+    for (uint32_t best; n < NODE_LOGS && (best = next_to_put(l, &s, put)); put |= 1ull << best) {
+        put32(out + 4 + 8 * n, l->known[best].id);
+        put32(out + 8 + 8 * n++, (uint32_t)l->known[best].life);
+    }
     put32(out, n);
     l->put = put;
     l->noted &= put;
@@ -169,6 +183,13 @@ void node_lives_tell(struct cl_raft_node *node)
         tell_member(node, s.members.learners[i]);
 }
 
+/* It may be a member of a configuration that this node has not got yet. */
+static void make_room(struct cl_raft_node *node, struct node_life *known)
+{
+    known->heard = ++node->lives.heard;
+    node_disk_rewrite(node);
+}
+
 bool node_life_good(struct cl_raft_node *node, uint32_t from, uint64_t life)
 {
     struct node_lives *l = &node->lives;
@@ -176,6 +197,8 @@ bool node_life_good(struct cl_raft_node *node, uint32_t from, uint64_t life)
     bool same = known && life && known->life == life;
     if (same && is_noted(l, known))
         return true;
+    if (same && !(l->put >> (known - l->known) & 1))
+        make_room(node, find(l, from));
     cl_count(&node->count.frames_refused, 1);
     if (known && !same) {
         cl_store_relaxed(&node->count.other_life_node, from);

@@ -183,19 +183,22 @@ class Gained:
         self._read = read
         self._seconds = seconds
         self._around = around or contextlib.nullcontext()
+        self._entered = contextlib.ExitStack()
         self.per_s: dict[str, float] = {}
 
     def __enter__(self) -> Self:
         end = time.monotonic() + max(self._seconds - EARLY_S, self._seconds / 2)
-        self._around.__enter__()
-        before, start = self._read(), time.monotonic()
-        time.sleep(max(end - start, 0))
-        after, took = self._read(), time.monotonic() - start
-        self.per_s = {name: (value - before[name]) / took for name, value in after.items()}
+        with contextlib.ExitStack() as entered:
+            entered.enter_context(self._around)
+            before, start = self._read(), time.monotonic()
+            time.sleep(max(end - start, 0))
+            after, took = self._read(), time.monotonic() - start
+            self.per_s = {name: (value - before[name]) / took for name, value in after.items()}
+            self._entered = entered.pop_all()
         return self
 
     def __exit__(self, *why: Any) -> None:
-        self._around.__exit__(*why)
+        self._entered.__exit__(*why)
 
 
 def work_of(job: Tenant | None) -> dict[str, float]:

@@ -31,12 +31,13 @@ void cl_log_recover_free(struct cl_log *log)
 }
 
 /* The device says that flushes up to `lsn` had been acknowledged, the last index of which was then this one: the latest word counts, as
- * truncations take indexes back. */
+ * truncations take indexes back. The same word again says nothing new. */
 static void acknowledged(struct cl_log *log, uint64_t lsn, uint64_t index)
 {
     struct cl_log_recover *r = log->recover;
-    if (lsn < r->acknowledged_lsn)
+    if (r->acknowledged_told && lsn <= r->acknowledged_lsn)
         return;
+    r->acknowledged_told = true;
     r->acknowledged_lsn = lsn;
     log->report.acknowledged_index = index;
 }

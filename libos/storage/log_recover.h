@@ -43,7 +43,7 @@ struct cl_log_recover {
     uint64_t read_place;               /* where the next segment begins */
     uint64_t end;                      /* of the lap, or of the search */
     uint64_t at;                       /* place of the next flush, or of the next block to look at */
-    bool searching, proof, torn;
+    bool searching, proof, torn, acknowledged_told;
     bool unread; /* the flush that is bad, or what might tell whether it is damaged, cannot be read at unread_place */
     uint64_t bad_place, beyond_place, unread_place;
     const char *bad_why;

@@ -163,6 +163,7 @@ static bool set(const char *text)
 int main(int argc, char **argv)
 {
     const struct scenario *s = NULL;
+    ip_fix_addresses(argv);
     setting.frames = 1;
     il.depth = 1;
     ig.kills = 1;
