@@ -67,7 +67,8 @@ static uint64_t group_settings(const struct cl_raft_node_config *c)
     uint64_t digest = 0;
     for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         digest = node_digest(digest, words[i]);
-    return c->machine.ages_ms ? node_digest(digest, c->machine.ages_ms) : digest; /* its log has entries of CL_RAFT_CLOCK */
+    return c->machine.ages_ms ? node_digest(digest, c->machine.ages_ms)
+                              : digest; /* its log has entries of CL_RAFT_CLOCK */
 }
 
 /* Another number in every life. Where tickets begin, for an answer to what an earlier one forwarded may still be on its way. */

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -173,6 +175,14 @@ def test_without_linux_there_is_nothing_to_hold_against_it(session: Session) -> 
     assert notes["colocate.low_batch_share"]
 
 
+def test_what_never_ended_tells_nothing(session: Session) -> None:
+    got = low([0.8] * ROUNDS)
+    for name in (BARE, BARE_ALONE):
+        got[name] = [replace(one, point=replace(one.point, window_p99_us=(math.inf,))) for one in got[name]]
+    (note,) = judged(session, got)["colocate.low_p99_added_us"]
+    assert "tell nothing" in note
+
+
 def test_few_rounds_say_so(session: Session) -> None:
     (note,) = judged(session, low([0.7, 0.7]))["colocate.low_batch_share"]
     assert "too few rounds" in note
@@ -206,5 +216,6 @@ def test_half_of_the_peak_is_told_of_all_rounds_where_none_counts(session: Sessi
     colocate_judge.judge_half(session, rounds)
     colocate_floor.floor_of_half(session, rounds)
     assert session.figures["colocate.half_batch_share"]["value"] is None
-    assert any("the p99 of bare hand-overs is 90 us" in note for note in session.notes)
+    assert any("the p99 of bare hand-overs is 90 us in the middle window of all rounds" in n for n in session.notes)
+    assert not any("within reach" in note for note in session.notes)  # of the share alone, which says nothing
     colocate_floor.floor_of_half(session, [])

@@ -386,6 +386,38 @@ def test_a_log_has_room_for_the_members_of_a_group_that_had_many(disks):
     assert stopped_without_its_log(nodes, 1 + leader % 3)
 
 
+def test_who_is_heard_gets_room(disks):
+    """It may be a member of a configuration that has not come yet."""
+    nodes = with_logs(disks)
+    leader = nodes.leader()
+    learners = {i: Disk(seed=i) for i in range(4, 24)}
+    disks += learners.values()
+    frames: dict[int, bytes] = {}
+    deliver = nodes._post
+
+    def post(source: int, to: int, frame: bytes) -> bool:
+        if to == leader and frame[:4] != b"CLRL":
+            frames[source] = frame
+        return deliver(source, to, frame)
+
+    nodes._post = post
+    for i, disk in learners.items():
+        nodes.start(i, disk.open())
+        assert lib.cl_raft_change_members(nodes.nodes[leader].core, [1, 2, 3], 3, [i], 1) == 0
+        nodes.run(60)
+    assert nodes.leader() == leader
+    for i in [i for i in learners if not knows(nodes, leader, i)]:
+        node = nodes.nodes[leader]
+        before = node.counters()["unknown_life"]
+        node.receive(frames[i])
+        assert node.counters()["unknown_life"] == before + 1
+        nodes.run(2)
+        assert knows(nodes, leader, i)
+        node.receive(frames[i])
+        assert node.counters()["unknown_life"] == before + 1
+        assert all(knows(nodes, leader, other) for other in (1, 2, 3))
+
+
 def test_who_becomes_a_member_again_is_noted_again(disks):
     nodes = with_logs(disks)
     learners = {i: Disk(seed=i) for i in range(4, 24)}

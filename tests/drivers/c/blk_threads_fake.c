@@ -31,7 +31,9 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int answers[8];     /* to reads and writes: bytes, or -errno. The last one stands for all that come later */
 static unsigned n_answers; /* 0: each is whole */
 static int sync_answer;    /* to each fdatasync */
-static char calls[1024];   /* 'd' a write with RWF_DSYNC, 'm' another one or a read, 's' fdatasync, 'p' a pause */
+static int sync_refusal;   /* to so many before: */
+static unsigned refusals;
+static char calls[1024]; /* 'd' a write with RWF_DSYNC, 'm' another one or a read, 's' fdatasync, 'p' a pause */
 static unsigned n_calls, longest_ms, paused_ms;
 static off_t last_at;
 static size_t last_bytes;
@@ -90,7 +92,8 @@ int fake_fdatasync(int fd)
     (void)fd;
     pthread_mutex_lock(&kernel);
     called('s');
-    int answer = forgetful ? told_once() : sync_answer;
+    int answer = refusals ? sync_refusal : forgetful ? told_once() : sync_answer;
+    refusals -= refusals > 0;
     pthread_mutex_unlock(&kernel);
     errno = -answer;
     return answer ? -1 : 0;
@@ -190,6 +193,23 @@ static void flushes(void)
     struct cl_blk_stats stats;
     cl_blk_stats(blk, 0, &stats);
     CHECK(stats.failed == 1 && stats.flushes == 1 && stats.writes == 1 && stats.completed == 3, "counted");
+    CHECK(cl_blk_close(blk) == 0, "closed");
+}
+
+/* One that the kernel did not begin goes once more, and if it never does, the next one may. */
+static void refused_flushes(void)
+{
+    struct cl_blk *blk = device(1);
+    sync_refusal = -EINTR;
+    refusals = 3;
+    CHECK(cl_blk_flush(blk, 0) == 0 && !strcmp(calls, "ssss"), "calls %s", calls);
+    sync_refusal = -EAGAIN;
+    refusals = 2;
+    CHECK(cl_blk_flush(blk, 0) == 0 && !strcmp(calls, "ssssspsps"), "calls %s", calls);
+    refusals = CL_BLK_REFUSED_MOST + 1;
+    longest_ms = 0;
+    CHECK(cl_blk_flush(blk, 0) == -EAGAIN && !refusals, "refused for good");
+    CHECK(cl_blk_flush(blk, 0) == 0, "and done");
     CHECK(cl_blk_close(blk) == 0, "closed");
 }
 
@@ -346,6 +366,7 @@ int main(void)
     durable_writes();
     short_writes();
     flushes();
+    refused_flushes();
     for (unsigned direct = 0; direct < 2; direct++) {
         a_failed_flush_is_final(direct);
         a_failed_durable_write(direct);

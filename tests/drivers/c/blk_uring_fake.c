@@ -30,6 +30,7 @@ static unsigned attempts;   /* entries of requests */
 static unsigned stalled;    /* calls to enter for which nothing is done */
 static int enter_fails;     /* errno of each call that waits */
 static int sync_result;     /* of each fdatasync */
+static bool told_once;      /* of the first one only: the kernel tells an error once a file */
 static unsigned shorter;    /* bytes that each write falls short by */
 static unsigned longest_ms; /* timeout */
 
@@ -52,6 +53,8 @@ static void serve(const struct io_uring_sqe *e)
     refusals -= refused;
     int result = e->opcode == IORING_OP_FSYNC ? sync_result : (int)(e->len - shorter);
     complete(e->user_data, refused ? -EAGAIN : result);
+    if (e->opcode == IORING_OP_FSYNC && told_once)
+        sync_result = 0;
 }
 
 long fake_syscall(long number, ...)
@@ -246,6 +249,21 @@ static void a_failed_flush_is_final(void)
     CHECK(cl_uring_close(blk) == 0, "closed");
 }
 
+/* Of two that are under way the first one's error may be of what the second one was to make durable. */
+static void nor_are_flushes_that_were_under_way(void)
+{
+    struct cl_blk *blk = device();
+    struct cl_blk_req *both[2] = {&reqs[0], &reqs[1]};
+    sync_result = -EIO;
+    told_once = true;
+    for (unsigned i = 0; i < 2; i++)
+        reqs[i] = (struct cl_blk_req){.op = CL_BLK_FLUSH, .result = 1};
+    CHECK(blk->ops->submit(blk, 0, both, 2) == 2 && collect(blk, 2) == 2 && attempts == 2, "done");
+    CHECK(reqs[0].result == -EIO && reqs[1].result == -EIO, "%d and %d", reqs[0].result, reqs[1].result);
+    told_once = false;
+    CHECK(cl_uring_close(blk) == 0, "closed");
+}
+
 /* One that never began is tried again, and done. */
 static void a_refused_flush_is_not(void)
 {
@@ -282,6 +300,7 @@ int main(void)
     linked_sync(0);
     linked_sync(-EIO);
     a_failed_flush_is_final();
+    nor_are_flushes_that_were_under_way();
     a_refused_flush_is_not();
     short_by_less_than_a_block();
     free(bufs);
