@@ -59,19 +59,11 @@ def _trade_off(canvas: Canvas, document: Row, rows: Sequence[Row], alone: float)
     shares = [float(a["work_per_s"]) / alone for a in curve]
     if curve:
         canvas.curve([float(a["p99_window_us"]) for a in curve], shares, label="corelane, delay target swept")
-    # The lowest targets lie close together: their names in one column beside them, with lines to their points.
-    for i, (a, share) in enumerate(zip(curve, shares, strict=True)):
-        axis.annotate(
-            a["name"].removeprefix("delay "),
-            (float(a["p99_window_us"]), share),
-            xytext=(45, -14 * (len(curve) - i)),
-            textcoords="offset points",
-            fontsize=8,
-            arrowprops={"arrowstyle": "-", "color": "#999999", "linewidth": 0.8},
-        )
+    for share, a in sorted(zip(shares, curve, strict=True), key=lambda pair: pair[0]):
+        canvas.name_point(a["name"].removeprefix("delay "), float(a["p99_window_us"]), share)
     for a in (a for a in drawn if a["name"].startswith("Linux") or a["name"] == BARE):
         x, y = [float(a["p99_window_us"])], [float(a["work_per_s"]) / alone]
-        canvas.curve(x, y, label=a["name"], colour=OVER_LOADS.index(a["name"]), style="", marker="s")
+        canvas.curve(x, y, label=a["name"], colour=OVER_LOADS.index(a["name"]), style=" ", marker="s")
     for a in _finite(rows):
         if a["name"] == "kv alone":
             at_us = float(a["p99_window_us"])
@@ -97,7 +89,7 @@ def _over_loads(canvas: Canvas, arms: Sequence[Row], panel: int, key: str, label
         values = [float(a[key]) / (alone if key == "work_per_s" else 1) for a in kept]
         if kept:
             loads = [float(a["offered_rps"]) for a in kept]
-            look = {"style": "", "marker": "s"} if name == BARE else {}  # two points, of two targets
+            look = {"style": " ", "marker": "s"} if name == BARE else {}  # two points, of two targets
             canvas.curve(loads, values, label=name, colour=colour, panel=panel, **look)
     axis.set_xscale("log")
     if key != "work_per_s":

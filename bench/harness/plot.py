@@ -160,14 +160,17 @@ class Canvas:
         if not finite:
             return
         style = {"color": colour, "textcoords": "offset points", "fontweight": "bold"}
-        from matplotlib.patheffects import withStroke
-
-        halo = [withStroke(linewidth=3, foreground="white")]
-        self._names.append(axis.annotate(name, finite[0], xytext=(2, 7), fontsize=9, path_effects=halo, **style))
+        self._names.append(axis.annotate(name, finite[0], xytext=(2, 7), fontsize=9, path_effects=_halo(), **style))
         axis.annotate("\u00d7", finite[-1], xytext=(-4, -5), fontsize=13, **style)
 
+    def name_point(self, name: str, x: float, y: float, panel: int = 0) -> None:
+        """Write a name beside a point; names that would lie on one another are lifted, in the order of these calls."""
+        style = {"xytext": (7, -3), "textcoords": "offset points", "fontsize": 8}
+        line = {"arrowstyle": "-", "color": "#999999", "linewidth": 0.8, "shrinkA": 0, "shrinkB": 2}
+        self._names.append(self.axes[panel].annotate(name, (x, y), arrowprops=line, path_effects=_halo(), **style))
+
     def _part_names(self) -> None:
-        """Lift names of curves that lie on one another."""
+        """Lift names that lie on one another."""
         renderer = self.figure.canvas.get_renderer()
         placed: list[Any] = []
         for text in self._names:
@@ -202,6 +205,7 @@ class Canvas:
             for side in (axis.xaxis, axis.yaxis):
                 if side.get_label_text() not in WITHOUT_UNIT:
                     side.set_major_formatter(_engineering)
+                    _name_minors(side)
             entries = len(axis.get_legend_handles_labels()[1])
             if entries > 4:  # below the axis, a column an arm: over the curves it would hide some
                 columns = min(math.ceil(entries / len(STYLES)), 5) if len(self.axes) < 3 else 1
@@ -247,6 +251,25 @@ def _engineering(value: float, _: object = None) -> str:
         if abs(value) >= size:
             return f"{value / size:g}{letter}"
     return f"{value:g}"
+
+
+def _halo() -> list[Any]:
+    """Of a text that may lie on a line."""
+    from matplotlib.patheffects import withStroke
+
+    return [withStroke(linewidth=3, foreground="white")]
+
+
+def _name_minors(side: Any) -> None:
+    """Ticks between the powers of ten, where matplotlib finds that they need names, in the same words."""
+    from matplotlib.ticker import LogFormatter
+
+    class Minor(LogFormatter):
+        def __call__(self, x: float, pos: Any = None) -> str:
+            return _engineering(x) if super().__call__(x, pos) else ""
+
+    if side.get_scale() == "log":
+        side.set_minor_formatter(Minor(labelOnlyBase=False))
 
 
 def _pyplot() -> Any:
