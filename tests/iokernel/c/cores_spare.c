@@ -142,21 +142,15 @@ static void starved_it_is_evicted_when_the_new_owner_goes(void)
 }
 
 /* k's thread spins, and has had the CPU for a moment. */
-/* Until it has had the CPU for a while more. */
-static void await_cpu(struct kthread *k)
+static void spin_on_the_cpu(struct kthread *k)
 {
     clockid_t clock;
     struct timespec begin, t;
     CHECK(pthread_getcpuclockid(k->thread, &clock) == 0 && clock_gettime(clock, &begin) == 0);
+    spin(k);
     do
         clock_gettime(clock, &t);
     while ((t.tv_sec - begin.tv_sec) * 1000000000 + t.tv_nsec - begin.tv_nsec < 100000);
-}
-
-static void spin_on_the_cpu(struct kthread *k)
-{
-    spin(k);
-    await_cpu(k);
 }
 
 /* It ran in the middle of the step, and lost the CPU to another soon after that: what was seen then does not hold any more.
@@ -286,10 +280,7 @@ static void in_a_call_it_has_a_step_more(void)
     while (!owns(&p.w, p.l))
         run(&p.w, 1 * US);
     spin_on_the_cpu(p.b);
-    for (unsigned i = 0; i < 2 * ASK_US; i++) {
-        run(&p.w, 1 * US);
-        await_cpu(p.b); /* between any two looks at it, however loaded the machine is */
-    }
+    run(&p.w, 2 * ASK_US * US);
     CHECK(interrupted(&p.w) == 1);
     p.b->line->signals.in_call = 1;
     for (unsigned i = 0; i < 2; i++) {
