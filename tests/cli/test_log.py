@@ -174,27 +174,6 @@ def test_what_was_truncated_is_not_lost(tmp_path: Path, capsys: pytest.CaptureFi
     assert f"LOST     indexes {bad} to 54 at least" in capsys.readouterr().out
 
 
-def test_what_was_truncated_is_not_lost_behind_a_block_that_cannot_be_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Later flushes repeat the word from before the truncation: it says nothing new."""
-    path = tmp_path / "log"
-    Log.create(path, MIB)
-    with Log.open(path) as log:
-        for i in range(100):
-            log.append(b"given up %d" % i)
-        log.truncate(50)
-        for _ in range(5):
-            log.append(b"new record")
-        log.truncate(52)
-        log.append(b"newest")
-    damage(path, 50)
-    capsys.readouterr()
-    assert main(["log", "check", str(path)]) == 1
-    said = capsys.readouterr().out
-    assert "LOST     indexes 50 to 52 at least" in said
-
-
 def test_a_refused_create_leaves_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "log")
     assert main(["log", "create", path, "--mib", "1", "--snapshot-mib", "1"]) == 1
