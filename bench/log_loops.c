@@ -3,10 +3,11 @@
 
 #include "../libos/sched/sched.h"
 #include "../libos/storage/log_shared.h"
+#include "../runtime/pages.h"
 #include "pinned.h"
 
+#include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #define TRIM_BELOW 4 /* the log is trimmed when less than a fourth of it is free */
 
@@ -172,17 +173,14 @@ int cl_bench_log_recover(struct cl_blk *blk, uint64_t *ns, uint64_t *bytes, uint
 int cl_bench_log_read(struct cl_blk *blk, uint64_t bytes, uint32_t depth, uint64_t *ns, char err[256])
 {
     struct cl_blk_req reqs[MAX_DEPTH], *ready[MAX_DEPTH], *done[MAX_DEPTH];
-    void *buf = NULL;
-    uint64_t at = 0, finished = 0, huge = 2u << 20;
+    uint64_t at = 0, finished = 0;
     unsigned n = cl_min(depth, MAX_DEPTH);
-    uint64_t room = ((uint64_t)n * READ_BYTES + huge - 1) / huge * huge;
-    int rc = -posix_memalign(&buf, huge, room);
-    if (rc) {
+    int rc = 0;
+    void *buf = cl_pages_new(MAX_DEPTH * READ_BYTES); /* on large pages, as recovery's are */
+    if (!buf) {
         snprintf(err, 256, "no memory for %u reads", n);
-        return rc;
+        return -ENOMEM;
     }
-    madvise(buf, room, MADV_HUGEPAGE); /* as recovery has them */
-    memset(buf, 0, (uint64_t)n * READ_BYTES);
     for (unsigned i = 0; i < n; i++) {
         reqs[i] = (struct cl_blk_req){.op = CL_BLK_READ, .bytes = READ_BYTES, .buf = (uint8_t *)buf + i * READ_BYTES};
         ready[i] = &reqs[i];

@@ -1,13 +1,14 @@
 /* The entries held in memory: two rings of fixed size. See internal.h. */
 #include "internal.h"
+#include "../../runtime/pages.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 int raft_log_new(struct raft_log *log, uint64_t entries, uint64_t bytes)
 {
-    log->slots = calloc(entries, sizeof(*log->slots));
-    log->bytes = malloc(bytes);
+    log->slots = cl_pages_new(entries * sizeof(*log->slots));
+    log->bytes = cl_pages_new(bytes);
     if (!log->slots || !log->bytes)
         return -ENOMEM;
     log->slot_mask = entries - 1;

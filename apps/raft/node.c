@@ -1,5 +1,6 @@
 /* A node: making one, its loop, and frames that come in. See node.h. */
 #include "node_internal.h"
+#include "../../runtime/pages.h"
 #include "bytes.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -34,7 +35,7 @@ static int take_memory(struct cl_raft_node *node)
     node->out = malloc(node->out_room);
     node->reply = malloc(c->reply_bytes);
     node->scratch = malloc(c->raft.entry_bytes);
-    node->pending = calloc(c->raft.log_entries, sizeof(*node->pending));
+    node->pending = cl_pages_new((uint64_t)c->raft.log_entries * sizeof(*node->pending));
     node->queries = calloc(c->waiting, sizeof(*node->queries));
     node->forwards = calloc(c->waiting, sizeof(*node->forwards));
     bool all = node->out && node->reply && node->scratch && node->pending && node->queries && node->forwards;

@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -26,16 +25,6 @@ void *cl_log_blocks(uint64_t bytes)
 {
     void *p;
     return posix_memalign(&p, CL_LOG_BLOCK_BYTES, bytes) ? NULL : p;
-}
-
-void *cl_log_large_blocks(uint64_t bytes)
-{
-    uint64_t huge = 2u << 20, whole = (bytes + huge - 1) / huge * huge;
-    void *p;
-    if (posix_memalign(&p, huge, whole))
-        return NULL;
-    madvise(p, whole, MADV_HUGEPAGE); /* refused: they are small ones */
-    return p;
 }
 
 int cl_log_register(struct cl_log *log, void *blocks, uint64_t bytes)

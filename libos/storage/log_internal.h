@@ -170,8 +170,6 @@ void cl_log_post(struct cl_log *log, struct cl_log_io *io, int op, unsigned flag
 void cl_log_doorbell(struct cl_log *log); /* hands what was posted to the device; the pump ends with it */
 void cl_log_done(struct cl_log *log, struct cl_log_op *first, int result); /* calls back the whole list */
 void *cl_log_blocks(uint64_t bytes);                                       /* aligned for any device; NULL */
-/* The same in huge pages, where there are: so that a request is one piece of memory. */
-void *cl_log_large_blocks(uint64_t bytes);
 /* Known to the device as memory that requests often use. 0, or why it makes no difference. cl_log_forget before it is freed. */
 int cl_log_register(struct cl_log *log, void *blocks, uint64_t bytes);
 void cl_log_forget(struct cl_log *log, void *blocks); /* NULL: nothing */

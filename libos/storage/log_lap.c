@@ -4,6 +4,8 @@
  * the current one, and those behind it are on their way. */
 #include "log_recover.h"
 
+#include "../../runtime/pages.h"
+
 #include <stdlib.h>
 
 /* Disks differ, and one disk from minute to minute, in whether they like 1 MiB on its way better or 4: half of the segments is 2. The
@@ -98,7 +100,7 @@ int cl_log_lap_start(struct cl_log *log)
     uint64_t each = log->flush_bytes + r->segment_bytes, needed = log->ring_bytes / r->segment_bytes + 2;
     r->n_segments =
         (unsigned)cl_min(cl_max(cl_min(ROOM_BYTES / each, needed), (uint64_t)SEGMENTS_LEAST), CL_LOG_SEGMENTS);
-    r->room = large ? cl_log_large_blocks(r->n_segments * each) : cl_log_blocks(r->n_segments * each);
+    r->room = large ? cl_pages_new(r->n_segments * each) : cl_log_blocks(r->n_segments * each);
     if (!r->room)
         return -ENOMEM;
     for (unsigned i = 0; i < r->n_segments; i++)
