@@ -117,9 +117,14 @@ static bool may_take(struct io_cores *c, const struct io_app *app, const struct 
 {
     const struct io_app *has = core->owner->app;
     const struct io_allotment *a = &app->cores, *b = &has->cores;
-    if (has == app || b->held <= io_row_of(c, has)->grant || !io_core_settled(core))
+    if (has == app || b->held <= io_row_of(c, has)->grant)
         return false;
-    if (a->kind != b->kind || a->held < io_row_of(c, app)->guaranteed || core->moving)
+    bool equal = a->kind == b->kind && a->held >= io_row_of(c, app)->guaranteed;
+    if (!io_core_settled(core) && (equal || !io_core_turns(core))) {
+        c->held_up = true;
+        return false;
+    }
+    if (!equal || core->moving)
         return true;
     return now - core->decided >= (a->kind == CL_POLICY_BATCH ? c->hold_batch : c->hold_latency);
 }
@@ -128,8 +133,10 @@ static bool may_take(struct io_cores *c, const struct io_app *app, const struct 
 static uint32_t merit(struct io_cores *c, const struct io_kthread *k, const struct io_core *core, uint64_t now)
 {
     bool last = core == k->member.last;
-    if (!io_core_has_work(core))
+    if (!io_core_has_work(core)) {
+        c->held_up |= core->moving;
         return core->moving ? 0 : 1000000 + 2 * last + (core->owner == NULL);
+    }
     if (!may_take(c, k->app, core, now))
         return 0;
     const struct io_allotment *b = &core->owner->app->cores;
@@ -383,6 +390,7 @@ static void decide(struct io_loop *loop, uint64_t now)
     io_look_at_apps(loop);
     bool late = late_look(loop, now);
     c->view.now_ns = (uint64_t)cl_tsc_to_ns(loop->io->clock, now);
+    c->held_up = false;
     cl_policy_run(c->host, &c->view, c->table);
     do {
         c->lost_one = false;

@@ -17,8 +17,8 @@
  *   cores.c      set-up, registration, statistics (controlling thread)
  *
  * Invariants, checked by tests/iokernel/c/cores_random.c. A core has at most one owner and a kthread at most one core. A
- * core whose last move has not ended (`moving`) changes hands only after all three steps have been taken. All of it is the
- * loop thread's own, but for what is marked. */
+ * core whose last move has not ended (`moving`) changes hands only after all three steps have been taken, or where nobody
+ * is asked to leave and the new owner has not begun. All of it is the loop thread's own, but for what is marked. */
 #ifndef CORELANE_IOKERNEL_CORES_H
 #define CORELANE_IOKERNEL_CORES_H
 
@@ -202,6 +202,7 @@ struct io_cores {
     bool contested; /* somebody could use a core that somebody else has: watch the owners' park words */
     bool awake;     /* the loop must not sleep */
     bool lost_one;  /* of those that were to get a core at this decision: it was found dead */
+    bool held_up;   /* somebody did not get a core at the last decision since it was on its way to another */
     uint64_t next_check, next_urgent;
     uint64_t last_check; /* readers: anybody (relaxed) */
     uint64_t next_due;   /* first timer that nobody runs for, or end of a hot spell */
@@ -253,7 +254,7 @@ void io_core_account(struct io_loop *loop, struct io_core *core, uint64_t now);
 bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, uint64_t now);
 /* k owns a core, has parked, and has work. False: it must wait for its bucket. */
 bool io_move_wake(struct io_loop *loop, struct io_kthread *k, uint64_t now);
-/* See how the moves that are under way go on. True if a core came free. */
+/* See how the moves that are under way go on. True if a decision is due: a core came free, or one has arrived for which somebody else waits. */
 bool io_moves_poll(struct io_loop *loop, uint64_t now);
 /* Take a core from its owner, for nobody. */
 void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, uint64_t now);
@@ -261,6 +262,8 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
 void io_move_forget(struct io_core *core);
 /* Whether the core may be given to another: its last move has ended, or all three steps of it have been taken. */
 bool io_core_settled(const struct io_core *core);
+/* Or the old owner is out of the way, and the new one has not begun. */
+bool io_core_turns(const struct io_core *core);
 void io_move_set_moving(struct io_cores *c, struct io_core *core, bool moving);
 /* An entry of the log that does not change the owner. */
 void io_move_note(struct io_loop *loop, const struct io_core *core, unsigned what, uint64_t now);

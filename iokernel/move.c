@@ -114,6 +114,12 @@ bool io_core_settled(const struct io_core *core)
     return !core->moving || core->stage == 2;
 }
 
+/* Who is to begin finds that the core is not its own, as one does that gets up while its core is taken from it. */
+bool io_core_turns(const struct io_core *core)
+{
+    return core->owner && io_park_of(core->owner) != CL_KTHREAD_RUNNING && !io_in_the_way(core);
+}
+
 /* An entry of the log that does not change the owner. */
 void io_move_note(struct io_loop *loop, const struct io_core *core, unsigned what, uint64_t now)
 {
@@ -311,7 +317,7 @@ static bool poll_move(struct io_loop *loop, struct io_core *core, uint64_t now)
         io_cores_log(loop, now, core, io_owner_word(k), io_owner_word(k), CL_IO_LOG_DONE, step);
     if ((core->begun || !k) && !core->from) {
         io_move_set_moving(&loop->cores, core, false);
-        return !k;
+        return !k || loop->cores.held_up;
     }
     if (core->next_stage == 0) {
         core->next_stage = now + (core->stage == 0 ? loop->cores.ask : loop->cores.interrupt);
@@ -326,11 +332,11 @@ static bool poll_move(struct io_loop *loop, struct io_core *core, uint64_t now)
 bool io_moves_poll(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
-    bool freed = false;
+    bool due = false;
     for (uint32_t i = 0, left = c->n_moving; left && i < c->n; i++)
         if (c->core[i].moving) {
             left--;
-            freed |= poll_move(loop, &c->core[i], now);
+            due |= poll_move(loop, &c->core[i], now);
         }
-    return freed;
+    return due;
 }

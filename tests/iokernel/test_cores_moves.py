@@ -72,6 +72,22 @@ def test_when_the_delay_policy_gives_a_core(c_program):
     assert run(timeout_s=90).count("passed ") == 4
 
 
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "who_waits_gets_it_as_soon_as_it_has_arrived",
+        "an_arrival_that_nobody_waits_for_costs_nothing",
+        "it_turns_back_to_who_let_go_of_it",
+        "who_begins_meanwhile_is_asked",
+        "it_does_not_turn_while_the_old_owner_is_there",
+        "it_does_not_turn_among_equals",
+    ],
+)
+def test_who_waits_for_a_core_that_is_on_its_way_to_another(c_program, scenario):
+    run = c_program("tests/iokernel/c/cores_arrive.c")
+    assert f"passed {scenario}" in run(scenario, timeout_s=90)
+
+
 @pytest.mark.parametrize("scenario", ["equals_take_turns", "by_weight", "who_seldom_asks_waits_for_a_turn_at_most"])
 def test_latency_applications_that_share_a_core(c_program, scenario):
     run = c_program("tests/iokernel/c/cores_equals.c")
