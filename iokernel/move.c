@@ -150,11 +150,21 @@ static void abandon(struct io_cores *c, const struct io_core *core)
     io_count(c->stats.evicted_void, core->moving && core->owner && !core->begun && core->step == CL_IO_STEP_EVICT);
 }
 
+/* The words of a change lie where the two kthreads look at them: have them come while the loop keeps its books. */
+static inline void fetch_words(const struct io_core *core, const struct io_kthread *k)
+{
+    cl_prefetch_write(core->state);
+    cl_prefetch_write(k->member.state);
+    if (core->owner)
+        cl_prefetch_write(core->owner->app->cores.shared_look);
+}
+
 bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     struct io_kthread *old = core->owner;
     core->stamps = (struct io_stamps){.decided = (uint32_t)cl_tsc()};
+    fetch_words(core, k);
     if (!place(loop, k, core))
         return false;
     if (core->from != k && io_in_the_way(core)) /* it had stepped aside, and runs again */
