@@ -48,10 +48,14 @@ static const struct cl_state_core *core_of(const struct port_arena *a, unsigned 
     return cpu < a->n_cores ? &a->cores[cpu] : NULL;
 }
 
+static bool is_owned(const struct port_arena *a, unsigned k, const struct cl_state_core *core)
+{
+    return core && cl_load_acquire(&core->owner) == a->slot + k + 1;
+}
+
 static bool owns(const struct port_arena *a, unsigned k)
 {
-    const struct cl_state_core *core = core_of(a, k);
-    return core && cl_load_acquire(&core->owner) == a->slot + k + 1;
+    return is_owned(a, k, core_of(a, k));
 }
 
 /* Whether it still makes sense to wait for this iokernel. */
@@ -139,7 +143,8 @@ static void sleep_on_grant(const struct port_arena *a, unsigned k, const struct 
 
 /* Wait hot once, or cold. `grant` was read before the condition was looked at. To look for something hot on a core that is
  * another's would take half of it from that one. */
-static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t grant, bool mine, uint32_t *said)
+static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t grant,
+                      const struct cl_state_core *core, bool mine, uint32_t *said)
 {
     bool hot =
         (cl_load_relaxed(&slot_of(a, k)->hot) && w->alone < YIELDS_ALONE) || (mine && cl_tsc() < w->hot_until_tsc);
@@ -155,7 +160,10 @@ static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t
     cl_store_relaxed(&port_lines(a, k)->signals.left_tsc, (uint32_t)now); /* see cl_signals, as the other two */
     if (hot) {
         yield_now();
-        fetch_lines(a, k); /* together with the owner's line, which is looked at next */
+        /* All lines that are looked at next come together: which one the owner's is stands in the slot, and is as a rule what it was. */
+        cl_prefetch(core);
+        cl_prefetch(slot_of(a, k));
+        fetch_lines(a, k);
         w->back_tsc = cl_tsc();
         bool at_once = cl_ticks_to_ns(clock, (int64_t)(w->back_tsc - now)) < YIELD_AT_ONCE_NS;
         w->alone = at_once ? w->alone + 1 : 0;
@@ -178,7 +186,8 @@ static bool wait_owner(struct port *port, struct port_arena *a, unsigned k, stru
         if (!waits_for(port, a))
             return false;
         uint32_t grant = cl_load_acquire(&slot_of(a, k)->grant); /* before the owner: see sleep_on_grant */
-        bool mine = owns(a, k);
+        const struct cl_state_core *core = core_of(a, k);
+        bool mine = is_owned(a, k, core);
         w->lost |= !mine;
         if (w->look && !w->done && w->look->done(w->look->arg)) {
             w->done = true;
@@ -192,7 +201,7 @@ static bool wait_owner(struct port *port, struct port_arena *a, unsigned k, stru
          * the iokernel would interrupt a kthread that is about to be out of the way. */
         if (!mine && !w->woke && said != CL_KTHREAD_RUNNING)
             w->woke = wake_owner(a, k);
-        wait_once(a, k, w, grant, mine, &said);
+        wait_once(a, k, w, grant, core, mine, &said);
     }
 }
 
