@@ -52,7 +52,9 @@ def test_kv_under_load(kthreads: int) -> None:
         stats = service.stats()
         assert stats["items"] == 2000
         assert stats["datagrams"] == stats["answered"] == stats["cmd_get"] + stats["cmd_set"]
-        assert stats["fast_gets"] == stats["cmd_get"] == stats["get_hits"]
+        assert stats["cmd_get"] == stats["get_hits"]
+        # A GET that meets a SET of its key, whose kthread lost the CPU meanwhile, is answered the long way.
+        assert 0.99 * stats["cmd_get"] <= stats["fast_gets"] <= stats["cmd_get"]
         service.store.check()
 
 

@@ -311,7 +311,8 @@ def test_every_kind_of_target_serves_a_generated_load(tmp_path: Path, target: li
 
 def test_an_iokernel_loads_its_application(start: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "io.sock")
-    up = start("up", "--socket", path, "--nic", "loadgen:echo,rate=2e3,seconds=0.5", "--json")
+    # Longer than a machine is away: a loop that gets no CPU until all that was due is long overdue sends none of it.
+    up = start("up", "--socket", path, "--nic", "loadgen:echo,rate=2e3,seconds=3", "--json")
     run = start("run", "echo", "--socket", path, "--wait", "30", "--json")
     run.event("serving")
     load = up.event("load")
