@@ -89,6 +89,7 @@ struct io_member {
     bool stalled;                   /* it was given a core and did not begin; until it does anything, or `retry` */
     bool banned;                    /* it used a core that was another's; until squat.banned_until */
     uint32_t stall_mark, stalls;
+    uint64_t not_begun; /* ticks for which it had cores, since it last began, that went on to others before it did */
     uint64_t retry, evicted_until;
     uint64_t sched[6];      /* struct sched_attr of sched_setattr(2), first version, as the kernel gave it */
     uint64_t next_affinity; /* when affinity.c looks next */
@@ -277,6 +278,8 @@ void io_steps_begin(struct io_core *core);
 /* A step's time is over. Returns whether the core came free. */
 bool io_steps_escalate(struct io_loop *loop, struct io_core *core, uint64_t now);
 void io_step_ask(struct io_loop *loop, struct io_core *core);
+/* The core goes on to another before its owner has begun: for one that is stopped, that may be so each time. */
+void io_step_turned(struct io_loop *loop, const struct io_core *core, uint64_t now);
 void io_step_evict(struct io_loop *loop, struct io_core *core, uint64_t now);
 void io_step_evict_unless_spared(struct io_loop *loop, struct io_core *core, uint64_t now);
 /* k says that it runs, and has no core: it must leave `core`, of which no move is under way. */

@@ -171,6 +171,8 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
         io_step_evict(loop, core, now);
     io_move_forget(core);
     abandon(c, core);
+    if (!io_core_settled(core) && !core->begun && old && old != k)
+        io_step_turned(loop, core, now);
     came_back(c, k);
     bool blocked = old && old->blocked, running = old && !blocked && io_park_of(old) == CL_KTHREAD_RUNNING;
     bool cold = !io_park_is_hot(io_park_of(k));
@@ -277,6 +279,7 @@ static void done(struct io_loop *loop, struct io_core *core, uint64_t now)
     core->begun = true;
     stamp(core);
     k->member.stalls = 0;
+    k->member.not_begun = 0;
     io_look_move(k, false); /* if it was told to look at this grant */
     uint64_t ns = (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(now - core->decided));
     cl_hist_record(c->actuation[core->step], ns);

@@ -81,18 +81,34 @@ void io_move_oust(struct io_loop *loop, struct io_core *core, struct io_kthread 
 
 /* The new owner did not begin. It is not considered again until it does anything, or, since one that was only stopped has
  * nothing to do when it goes on, after a while that doubles each time; but not for one that was in line all the time. */
-static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
+static void pass_over(struct io_loop *loop, struct io_kthread *k, uint64_t now)
 {
-    struct io_kthread *k = core->owner;
     struct io_member *m = &k->member;
     m->stalled = true;
     m->stall_mark = io_signals_mark(&m->signals, k->park);
-    if (core->late == MOST_LATE)
-        m->stalls = 0;
     m->retry = now + (loop->cores.start / 16 << cl_min(m->stalls, MOST_STALLS));
     m->stalls++;
     io_count(loop->cores.stats.not_started, 1);
     io_count(k->app->cores.stats.not_started, 1);
+}
+
+void io_step_turned(struct io_loop *loop, const struct io_core *core, uint64_t now)
+{
+    struct io_kthread *k = core->owner;
+    k->member.not_begun += now - core->decided;
+    if (k->member.not_begun < loop->cores.start)
+        return;
+    k->member.not_begun = 0;
+    if (!io_thread_in_line(loop, k))
+        pass_over(loop, k, now);
+}
+
+static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
+{
+    struct io_kthread *k = core->owner;
+    if (core->late == MOST_LATE)
+        k->member.stalls = 0;
+    pass_over(loop, k, now);
     io_move_release(loop, core, CL_IO_LOG_STALLED, now);
     cl_fence_seq_cst(); /* it stores RUNNING, fences, and looks at the owner; one of the two sees the other */
     if (io_park_of(k) != CL_KTHREAD_RUNNING)

@@ -81,6 +81,7 @@ def test_when_the_delay_policy_gives_a_core(c_program):
         "who_begins_meanwhile_is_asked",
         "it_does_not_turn_while_the_old_owner_is_there",
         "it_does_not_turn_among_equals",
+        "one_that_never_begins_is_passed_over",
     ],
 )
 def test_who_waits_for_a_core_that_is_on_its_way_to_another(c_program, scenario):

@@ -142,7 +142,43 @@ static void it_does_not_turn_among_equals(void)
     world_delete(&p.w);
 }
 
+/* A batch application that is stopped never begins, and the latency one has the core back each time before anybody could tell: that
+ * does not keep it from a batch application that would run. */
+static void one_that_never_begins_is_passed_over(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){.start_us = 300}, (struct wish){0});
+    struct kthread *other = &app_add(&p.w, (struct wish){.kind = BATCH})->k[0];
+    unsigned turns = 0;
+    ready(other, 1);
+    on_its_way_back(&p); /* from here on p.b is stopped */
+    for (unsigned i = 0; i < 40; i++) {
+        send_frame(p.bat, p.lat, 1);
+        run(&p.w, 2 * US);
+        CHECK(owns(&p.w, p.l) && acts(&p.w, p.l));
+        run(&p.w, 2 * US);
+        receive(p.lat, 0);
+        park(p.l);
+        run(&p.w, 20 * US);
+        if (owns(&p.w, other)) {
+            CHECK(acts(&p.w, other));
+            turns++;
+            run(&p.w, 20 * US);
+            send_frame(p.bat, p.lat, 1);
+            run(&p.w, 2 * US);
+            CHECK(!acts(&p.w, other) && owns(&p.w, p.l) && acts(&p.w, p.l));
+            run(&p.w, 2 * US);
+            receive(p.lat, 0);
+            park(p.l);
+            run(&p.w, 20 * US);
+        }
+    }
+    CHECK(stats_of(&p.w).not_started > 0, "turns %u", turns);
+    CHECK(turns > 0, "turns %u", turns);
+    world_delete(&p.w);
+}
+
 SCENARIOS_MAIN(SCENARIO(who_waits_gets_it_as_soon_as_it_has_arrived),
                SCENARIO(an_arrival_that_nobody_waits_for_costs_nothing), SCENARIO(it_turns_back_to_who_let_go_of_it),
                SCENARIO(who_begins_meanwhile_is_asked), SCENARIO(it_does_not_turn_while_the_old_owner_is_there),
-               SCENARIO(it_does_not_turn_among_equals))
+               SCENARIO(it_does_not_turn_among_equals), SCENARIO(one_that_never_begins_is_passed_over))

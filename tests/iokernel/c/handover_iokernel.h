@@ -297,6 +297,7 @@ static void settle_app(struct io_app *app, uint64_t now)
     m->evicted_until = m->evicted ? settled(m->evicted_until, now) : 0;
     m->stall_mark = m->stalled ? m->stall_mark : 0;
     m->stalls = cl_min(m->stalls, 1u);
+    m->not_begun = 0; /* a sum of times, which end as the others do or not at all */
     m->signals.aside_since = m->signals.aside_since ? NOW : 0;
     m->signals.packet = m->signals.thread = 0;
     settle_ages(&m->signals.queue[IO_RX]);
