@@ -121,7 +121,7 @@ static bool may_take(struct io_cores *c, const struct io_app *app, const struct 
         return false;
     bool equal = a->kind == b->kind && a->held >= io_row_of(c, app)->guaranteed;
     if (!io_core_settled(core) && (equal || !io_core_turns(core))) {
-        c->held_up = true;
+        c->held_up |= !equal; /* an equal will be held off for longer than that takes */
         return false;
     }
     if (!equal || core->moving)
@@ -133,10 +133,8 @@ static bool may_take(struct io_cores *c, const struct io_app *app, const struct 
 static uint32_t merit(struct io_cores *c, const struct io_kthread *k, const struct io_core *core, uint64_t now)
 {
     bool last = core == k->member.last;
-    if (!io_core_has_work(core)) {
-        c->held_up |= core->moving;
+    if (!io_core_has_work(core))
         return core->moving ? 0 : 1000000 + 2 * last + (core->owner == NULL);
-    }
     if (!may_take(c, k->app, core, now))
         return 0;
     const struct io_allotment *b = &core->owner->app->cores;

@@ -17,8 +17,8 @@
  *   cores.c      set-up, registration, statistics (controlling thread)
  *
  * Invariants, checked by tests/iokernel/c/cores_random.c. A core has at most one owner and a kthread at most one core. A
- * core whose last move has not ended (`moving`) changes hands only after all three steps have been taken, or where nobody
- * is asked to leave and the new owner has not begun. All of it is the loop thread's own, but for what is marked. */
+ * core whose last move has not ended (`moving`) changes hands only after all three steps have been taken, or, once, where the
+ * old owner is out of the way and the new one has not begun. All of it is the loop thread's own, but for what is marked. */
 #ifndef CORELANE_IOKERNEL_CORES_H
 #define CORELANE_IOKERNEL_CORES_H
 
@@ -163,6 +163,7 @@ struct io_core {
     uint32_t cpu;
     bool moving;                    /* the owner, if any, has not begun, or `from` has not stepped aside */
     bool begun;                     /* the owner has begun */
+    bool turned;                    /* it was on its way to another when it was given to the owner, who has not begun */
     bool extended;                  /* `from` has had its second interval to step aside in */
     bool woken;                     /* a wake of the loop's found somebody asleep: the owner, as a rule */
     bool busy;                      /* as of the last decision: the owner has work, or is on its way */
@@ -263,7 +264,7 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
 void io_move_forget(struct io_core *core);
 /* Whether the core may be given to another: its last move has ended, or all three steps of it have been taken. */
 bool io_core_settled(const struct io_core *core);
-/* Or the old owner is out of the way, and the new one has not begun. */
+/* Or the old owner is out of the way, and the new one has not begun: it may turn to another, once. */
 bool io_core_turns(const struct io_core *core);
 void io_move_set_moving(struct io_cores *c, struct io_core *core, bool moving);
 /* An entry of the log that does not change the owner. */
@@ -279,7 +280,7 @@ void io_steps_begin(struct io_core *core);
 bool io_steps_escalate(struct io_loop *loop, struct io_core *core, uint64_t now);
 void io_step_ask(struct io_loop *loop, struct io_core *core);
 /* The core goes on to another before its owner has begun: for one that is stopped, that may be so each time. */
-void io_step_turned(struct io_loop *loop, const struct io_core *core, uint64_t now);
+void io_step_overtaken(struct io_loop *loop, const struct io_core *core, uint64_t now);
 void io_step_evict(struct io_loop *loop, struct io_core *core, uint64_t now);
 void io_step_evict_unless_spared(struct io_loop *loop, struct io_core *core, uint64_t now);
 /* k says that it runs, and has no core: it must leave `core`, of which no move is under way. */

@@ -168,7 +168,7 @@ struct cl_io_app_cores {
 /* The steps by which a kthread got its core: the last one that was taken. */
 #define CL_IO_STEP_IDLE 0      /* nobody had it */
 #define CL_IO_STEP_WAKE 1      /* it had kept it while parked */
-#define CL_IO_STEP_PARKED 2    /* its owner had parked, or was blocked in the kernel */
+#define CL_IO_STEP_PARKED 2    /* its owner had parked, was blocked in the kernel, or had not begun */
 #define CL_IO_STEP_ASK 3       /* its owner stepped aside when asked */
 #define CL_IO_STEP_INTERRUPT 4 /* when it got the signal */
 #define CL_IO_STEP_EVICT 5     /* it did not, and was demoted */

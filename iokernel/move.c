@@ -101,7 +101,7 @@ static void begin(struct io_cores *c, struct io_core *core, struct io_kthread *f
     core->from = from;
     core->step = (uint8_t)step;
     io_steps_begin(core);
-    core->begun = core->extended = core->woken = false;
+    core->begun = core->extended = core->woken = core->turned = false;
     core->dying = NULL;
     core->decided = now;
     io_move_set_moving(c, core, true);
@@ -114,10 +114,11 @@ bool io_core_settled(const struct io_core *core)
     return !core->moving || core->stage == 2;
 }
 
-/* Who is to begin finds that the core is not its own, as one does that gets up while its core is taken from it. */
+/* Who is to begin finds that the core is not its own, as one does that gets up while its core is taken from it. Once: whoever gets
+ * it so has to begin, or all steps to be taken, before it turns again. */
 bool io_core_turns(const struct io_core *core)
 {
-    return core->owner && io_park_of(core->owner) != CL_KTHREAD_RUNNING && !io_in_the_way(core);
+    return core->owner && !core->turned && io_park_of(core->owner) != CL_KTHREAD_RUNNING && !io_in_the_way(core);
 }
 
 /* An entry of the log that does not change the owner. */
@@ -167,12 +168,14 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
     fetch_words(core, k);
     if (!place(loop, k, core))
         return false;
-    if (core->from != k && io_in_the_way(core)) /* it had stepped aside, and runs again */
+    bool turned = !io_core_settled(core); /* one that let go of it and gets up just now sees so by itself */
+    if (!turned && core->from != k && io_in_the_way(core)) /* it had stepped aside, and runs again */
         io_step_evict(loop, core, now);
     io_move_forget(core);
     abandon(c, core);
-    if (!io_core_settled(core) && !core->begun && old && old != k)
-        io_step_turned(loop, core, now);
+    if (core->moving && !core->begun && old && old != k)
+        io_step_overtaken(loop, core, now);
+    struct io_kthread *dying = turned ? core->dying : NULL;
     came_back(c, k);
     bool blocked = old && old->blocked, running = old && !blocked && io_park_of(old) == CL_KTHREAD_RUNNING;
     bool cold = !io_park_is_hot(io_park_of(k));
@@ -183,6 +186,8 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
     io_core_account(loop, core, now);
     set_owner(c, core, k, now);
     begin(c, core, blocked ? NULL : old, !old ? CL_IO_STEP_IDLE : CL_IO_STEP_PARKED, now);
+    core->turned = turned;
+    core->dying = dying;
     if (running)
         io_step_ask(loop, core);
     if (blocked)
@@ -277,6 +282,7 @@ static void done(struct io_loop *loop, struct io_core *core, uint64_t now)
     struct io_cores *c = &loop->cores;
     struct io_kthread *k = core->owner;
     core->begun = true;
+    core->turned = false;
     stamp(core);
     k->member.stalls = 0;
     k->member.not_begun = 0;

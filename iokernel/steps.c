@@ -79,6 +79,16 @@ void io_move_oust(struct io_loop *loop, struct io_core *core, struct io_kthread 
     io_step_ask(loop, core);
 }
 
+/* The signal ends a sleep wherever it is. */
+static void rouse(struct io_loop *loop, struct io_kthread *k)
+{
+    struct io_allotment *a = &k->app->cores;
+    if (a->signal == 0 || io_thread_signal(loop, k, a->signal) < 0)
+        return;
+    io_count(loop->cores.stats.roused, 1);
+    io_count(a->stats.roused, 1);
+}
+
 /* The new owner did not begin. It is not considered again until it does anything, or, since one that was only stopped has
  * nothing to do when it goes on, after a while that doubles each time; but not for one that was in line all the time. */
 static void pass_over(struct io_loop *loop, struct io_kthread *k, uint64_t now)
@@ -92,15 +102,18 @@ static void pass_over(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     io_count(k->app->cores.stats.not_started, 1);
 }
 
-void io_step_turned(struct io_loop *loop, const struct io_core *core, uint64_t now)
+void io_step_overtaken(struct io_loop *loop, const struct io_core *core, uint64_t now)
 {
     struct io_kthread *k = core->owner;
     k->member.not_begun += now - core->decided;
     if (k->member.not_begun < loop->cores.start)
         return;
     k->member.not_begun = 0;
-    if (!io_thread_in_line(loop, k))
-        pass_over(loop, k, now);
+    if (io_thread_in_line(loop, k))
+        return;
+    rouse(loop, k); /* it may sleep where no wake reaches it */
+    pass_over(loop, k, now);
+    k->member.usable = false; /* at this decision, too */
 }
 
 static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
@@ -156,15 +169,11 @@ static void interrupt(struct io_loop *loop, struct io_core *core, uint64_t now)
 static void wake_again(struct io_loop *loop, struct io_core *core)
 {
     struct io_kthread *k = core->owner;
-    struct io_allotment *a = &k->app->cores;
     uint32_t park = io_park_of(k);
     core->woken |= io_thread_wake(loop, k);
-    if (a->signal == 0 || (core->woken && core->stage < 2) || park == CL_KTHREAD_RUNNING || io_park_is_hot(park))
-        return; /* it has none, was woken a moment ago, or is awake by its word */
-    if (io_thread_signal(loop, k, a->signal) == 0) {
-        io_count(loop->cores.stats.roused, 1);
-        io_count(a->stats.roused, 1);
-    }
+    if ((core->woken && core->stage < 2) || park == CL_KTHREAD_RUNNING || io_park_is_hot(park))
+        return; /* it was woken a moment ago, or is awake by its word */
+    rouse(loop, k);
 }
 
 bool io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_core *off)

@@ -81,7 +81,9 @@ def test_when_the_delay_policy_gives_a_core(c_program):
         "who_begins_meanwhile_is_asked",
         "it_does_not_turn_while_the_old_owner_is_there",
         "it_does_not_turn_among_equals",
+        "it_turns_once",
         "one_that_never_begins_is_passed_over",
+        "so_is_one_that_has_been_waited_for",
     ],
 )
 def test_who_waits_for_a_core_that_is_on_its_way_to_another(c_program, scenario):

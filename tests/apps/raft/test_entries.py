@@ -11,4 +11,4 @@ def test_entries_take_no_page_faults(c_program: Make) -> None:
     """A log of the default size is filled for the first time: its 64 MiB were touched when they were taken."""
     entries, faults = map(int, c_program("tests/apps/raft/c/entries.c", one_thread=True)().split())
     assert entries > 60_000
-    assert faults < 64
+    assert faults < 16  # untouched large pages would be 32
