@@ -404,13 +404,22 @@ class Prober(Looks):
         branch = BRANCH.match(block.terminator)
         assert branch
         stay, out = (branch[2], branch[3]) if count.stays_if_true else (branch[3], branch[2])
-        bound, inside, at, goes_on = fresh("end"), fresh("in"), fresh("at"), fresh("goes")
+        bound, inside, same = fresh("end"), fresh("in"), fresh("same")
+        at, goes_on = fresh("at"), fresh("goes")
         if count.unused:
             block.lines = [line for line in block.lines if not line.startswith(f"  {count.unused} = ")]
         block.lines += [
             f"  {bound} = load {count.kind}, ptr {strips.limit}",
             f"  {inside} = icmp {count.predicate} {count.kind} {count.value}, {bound}",
         ]
+        if strips.loop.children:
+            # Frozen in each turn, or LLVM would see that turns leave the end of their strip alone and make two loops of
+            # this one, strips around turns. Loop strength reduction then has the addresses of the loops within begin
+            # anew in each strip, and takes more registers to step them.
+            block.lines += [
+                f"  {same} = freeze {count.kind} {bound}",
+                f"  store {count.kind} {same}, ptr {strips.limit}",
+            ]
         end, on, grant = Block(fresh("end")), fresh("on"), fresh("grant")
         tail = re.search(r"(, !llvm\.loop ![0-9]+)", block.terminator)
         block.terminator = f"  br i1 {inside}, label {stay}, label {end.name}, {LIKELY}{tail[1] if tail else ''}"

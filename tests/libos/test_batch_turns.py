@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
-from probing import looks, probed, tiny
+from probing import LOOKS, looks, probed, tiny
 
 from corelane.libos import batch_refill
+from corelane.libos.batch_compile import ProbedLibrary, probed_compiler
+from corelane.libos.batch_ir import dominators, loops, parse
 
 
 def chase(following, i, n):
@@ -217,3 +220,42 @@ def test_rows_of_one_length_look_each_where_a_row_is_long_beside_a_look():
         made(a, ours)
         assert least <= looks(lambda a=a, ours=ours: made(a, ours)) < most
         assert np.array_equal(ours, theirs)
+
+
+def blocks_times(a, b, c):
+    """Rows of a block, each added to by all rows of another: three loops that run in strips, or whole."""
+    for i in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            x = a[i, k]
+            for j in range(b.shape[1]):
+                c[i, j] += x * b[k, j]
+
+
+def headers(module):
+    """Of all loops in a module's first function."""
+    function = next(parse(str(module)).functions())
+    return [loop.header for loop in loops(function, dominators(function))[0]]
+
+
+def test_a_loop_in_strips_around_others_is_one_loop_to_the_code_generator():
+    """The code generator simplifies loops first. Where it tells strips from turns it makes two loops of one, and has
+    addresses begin anew in each strip, at the cost of registers in each turn."""
+    found = []
+
+    class Counted(ProbedLibrary):
+        def _replace(self, text, report):
+            super()._replace(text, report)
+            before = headers(self._final_module)
+            self._pass_loops()
+            found.append((before, headers(self._final_module), report))
+
+    made = numba.njit(pipeline_class=probed_compiler(LOOKS, Counted))(blocks_times)
+    a, b = np.random.default_rng(20).random((2, 40, 40))
+    ours, theirs = np.zeros((2, 40, 40))
+    made(a, b, ours)
+    numba.njit(blocks_times)(a, b, theirs)
+    assert np.array_equal(ours, theirs)
+    ((before, after, report),) = found
+    assert report.strips
+    assert len(before) > 4
+    assert len(after) == len(before)
