@@ -42,6 +42,7 @@ BARE = {
     "pwrite+fdatasync": lib.CL_BENCH_LOG_FDATASYNC,
 }
 ROUNDS = 5
+CORE_ROUNDS = 4
 RECORD_BYTES = 256
 MANY = 64
 LOADS = (1, 4, 16, 64)  # writers
@@ -110,7 +111,7 @@ class Files:
         format_area(self.blk)
         self._each, self._err = ffi.new("uint32_t[]", ROOM), ffi.new("char[256]")
         self._out = ffi.new("struct cl_bench_log_result *", {"each_ns": self._each, "room": ROOM})
-        self.cpu = 0
+        self.cpu = 0  # of the log
 
     def _taken(self, rc: int, what: str) -> Slice:
         if rc:
@@ -118,21 +119,22 @@ class Files:
         o = self._out
         return Slice(ffi.unpack(self._each, o.kept), o.operations, o.ns / 1e9, o.flushes)
 
-    def bare(self, what: int, seconds: float, cpu: int | None = None) -> Slice:
+    def bare(self, what: int, seconds: float, cpu: int) -> Slice:
         """One bare loop."""
         self._out.flushes = 0
-        cpu = self.cpu if cpu is None else cpu
         rc = lib.cl_bench_log_bare(what, str(self.bare_path).encode(), cpu, int(seconds * 1e9), self._out, self._err)
         return self._taken(rc, "a bare loop")
 
-    def append(self, writers: int, seconds: float, fixed: tuple[int, int, int] = (0, 0, 0)) -> Slice:
+    def append(
+        self, writers: int, seconds: float, fixed: tuple[int, int, int] = (0, 0, 0), cpu: int | None = None
+    ) -> Slice:
         """Our log with so many writers."""
         records, wait_us, in_flight = fixed
         config = ffi.new(
             "struct cl_bench_log_config *",
             {
                 "blk": self.blk.ptr,
-                "cpu": self.cpu,
+                "cpu": self.cpu if cpu is None else cpu,
                 "writers": writers,
                 "record_bytes": RECORD_BYTES,
                 "in_flight": in_flight,
@@ -192,18 +194,34 @@ def run(session: Session) -> None:
         session.say(f"writing files on {device} ({kind})")
         files = Files(home, session.seconds)
         stack.callback(files.blk.close)
-        choose_core(session, files)
-        single(session, files, others(session, home, stack))
+        cores = choose_cores(session, files)
+        files.cpu = cores["log"]
+        single(session, files, cores, others(session, home, stack))
         sweep(session, files)
         recovery(session, files)
 
 
-def choose_core(session: Session, files: Files) -> None:
-    """The core on which a bare write is faster."""
-    seconds = min(0.2, session.seconds / 50)
-    p50 = {cpu: files.bare(lib.CL_BENCH_LOG_DSYNC, seconds, cpu).us(0.5) for cpu in session.cores[:2]}
-    files.cpu = min(p50, key=lambda cpu: p50[cpu])
-    session.settings |= {"core": files.cpu, "bare_p50_us_by_core": {str(cpu): us for cpu, us in p50.items()}}
+def choose_cores(session: Session, files: Files) -> dict[str, int]:
+    """The core on which each bare loop, and the log, is faster: the one that takes the disk's interrupts may suit those
+    that sleep for it, and others those that look. By turns of its own, which have no part in the figures."""
+    seconds = min(0.05, session.seconds / 200)
+    arms: dict[str, Callable[[], Slice]] = {}
+    for cpu in session.cores[:2]:
+        for name, what in BARE.items():
+            arms[f"{name}, {cpu}"] = lambda what=what, cpu=cpu: files.bare(what, seconds, cpu)  # type: ignore[misc]
+        arms[f"log, {cpu}"] = lambda cpu=cpu: files.append(1, seconds, cpu=cpu)  # type: ignore[misc]
+    session.say("which core suits whom")
+    got = session.interleave(arms, CORE_ROUNDS, back_and_forth=True)
+    p50 = {
+        name: {cpu: statistics.median(s.us(0.5) for s in got[f"{name}, {cpu}"]) for cpu in session.cores[:2]}
+        for name in (*BARE, "log")
+    }
+    found = {name: min(of, key=lambda cpu: of[cpu]) for name, of in p50.items()}
+    session.settings |= {
+        "core": found,
+        "p50_us_by_core": {name: {str(cpu): us for cpu, us in of.items()} for name, of in p50.items()},
+    }
+    return found
 
 
 def others(session: Session, home: Path, stack: contextlib.ExitStack) -> dict[str, Any]:
@@ -224,12 +242,12 @@ def others(session: Session, home: Path, stack: contextlib.ExitStack) -> dict[st
     return found
 
 
-def single(session: Session, files: Files, stores: dict[str, Any]) -> None:
-    """One at a time, and many at once, in turns."""
+def single(session: Session, files: Files, cores: Mapping[str, int], stores: dict[str, Any]) -> None:
+    """One at a time, each on the core that suits it, and many at once, in turns."""
     slice_s = 0.45 * session.seconds / ROUNDS / (len(BARE) + 2 + len(stores))
     arms: dict[str, Callable[[], Slice]] = {}
     for name, what in BARE.items():
-        arms[name] = lambda what=what: files.bare(what, slice_s)  # type: ignore[misc]
+        arms[name] = lambda what=what, cpu=cores[name]: files.bare(what, slice_s, cpu)  # type: ignore[misc]
     arms["log"] = lambda: files.append(1, slice_s)
     arms[f"log, {MANY} writers"] = lambda: files.append(MANY, slice_s)
     for name, store in stores.items():
