@@ -16,7 +16,7 @@ from corelane.bench import log
 from corelane.bench._native import ffi, lib
 from corelane.bench.baseline import durable
 from corelane.bench.harness.session import Session
-from corelane.bench.log import FIXED, Files, where
+from corelane.bench.log import FIXED, Files, Slice, where
 from corelane.cli.main import main
 
 
@@ -41,9 +41,29 @@ def test_every_cut_of_a_thousand_appends_recovers(in_flight: int, seed: int) -> 
 
 @pytest.mark.parametrize("what", log.BARE.values())
 def test_bare_loops_write(files: Files, what: int) -> None:
-    got = files.bare(what, 0.02)
+    got = files.bare(what, 0.02, files.cpu)
     assert got.operations == len(got.ns) > 0
     assert all(ns > 0 for ns in got.ns)
+
+
+def test_each_arm_has_the_core_that_suits_it() -> None:
+    fast = {name: at % 2 for at, name in enumerate((*log.BARE, "log"))}
+    names = {what: name for name, what in log.BARE.items()}
+
+    class Made:
+        def bare(self, what: int, seconds: float, cpu: int) -> Slice:
+            return Slice([90 if fast[names[what]] == cpu else 100] * 3, 3, seconds)
+
+        def append(self, writers: int, seconds: float, *, cpu: int) -> Slice:
+            assert writers == 1
+            return Slice([90 if fast["log"] == cpu else 100] * 3, 3, seconds)
+
+    session = Session("log", seconds=1.0, progress=io.StringIO())
+    session.cores = [0, 1]
+    assert log.choose_cores(session, cast("Files", Made())) == fast
+    assert session.settings["core"] == fast
+    ours = session.settings["p50_us_by_core"]["log"]
+    assert ours == {str(cpu): 0.09 if cpu == fast["log"] else 0.1 for cpu in (0, 1)}
 
 
 def test_appends_share_flushes_and_wrap_around(files: Files) -> None:
