@@ -23,6 +23,17 @@ int cl_blk_fd(struct cl_blk *blk, unsigned queue)
     return blk->ops->fd(blk, queue);
 }
 
+void cl_blk_keep(struct cl_blk *blk, unsigned queue, bool on)
+{
+    if (blk->ops->keep)
+        blk->ops->keep(blk, queue, on);
+}
+
+bool cl_blk_settle(struct cl_blk *blk, unsigned queue, bool here)
+{
+    return blk->ops->settle && blk->ops->settle(blk, queue, here);
+}
+
 int cl_blk_wait_word(struct cl_blk *blk, unsigned queue, const uint32_t *word, uint32_t value, int64_t timeout_ns)
 {
     return blk->ops->wait_word ? blk->ops->wait_word(blk, queue, word, value, timeout_ns) : -ENOTSUP;

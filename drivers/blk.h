@@ -62,6 +62,7 @@ struct cl_blk_stats {
     uint64_t full;                /* times that submit took fewer than offered */
     uint64_t continued;           /* requests that the kernel did in more than one piece */
     uint64_t syscalls;            /* by submit, poll, arm and wait */
+    uint64_t in_call;             /* writes carried out in the calling thread (settle) */
     uint64_t fixed; /* reads and writes handed to the kernel as ones of registered memory, continued ones anew */
 };
 
@@ -94,6 +95,14 @@ struct cl_blk_ops {
     /* Like wait, and it also ends when *word is not `value` and a FUTEX_WAKE (shared) has been made on it, and perhaps for no reason.
      * 0, or -ENOTSUP: arm the queue and wait in another way; NULL: always. By the thread that submits, with one word a queue. */
     int (*wait_word)(struct cl_blk *blk, unsigned queue, const uint32_t *word, uint32_t value, int64_t timeout_ns);
+    /* While `on`, a durable write that is submitted alone to a queue with nothing in flight may be kept, for `settle`. Who turns this on
+     * settles what he submits before he does anything else for long; another submit, wait and arm give it to the device themselves.
+     * NULL: nothing is ever kept. Both by the thread that uses the queue. */
+    void (*keep)(struct cl_blk *blk, unsigned queue, bool on);
+    /* What is kept goes to the device, or, `here`, is carried out in this thread, which waits in the kernel for as long as the device
+     * takes, and can be given back by poll then. Sooner than by a ring: the kernel does the second half of a durable write in
+     * a worker, which has to be switched to and back. Whether something was kept. */
+    bool (*settle)(struct cl_blk *blk, unsigned queue, bool here);
 };
 
 /* What every block device begins with. Constant after creation, but for `gone` and `claimed`. */
@@ -116,7 +125,9 @@ CL_API int cl_blk_fd(struct cl_blk *blk, unsigned queue);
 CL_API void cl_blk_arm(struct cl_blk *blk, unsigned queue, bool on);
 CL_API int cl_blk_wait_word(struct cl_blk *blk, unsigned queue, const uint32_t *word, uint32_t value,
                             int64_t timeout_ns);
-CL_API int cl_blk_ready(struct cl_blk *blk, unsigned queue); /* 0 or 1; -ENOTSUP: only poll can tell */
+CL_API void cl_blk_keep(struct cl_blk *blk, unsigned queue, bool on);     /* nothing, where the device keeps nothing */
+CL_API bool cl_blk_settle(struct cl_blk *blk, unsigned queue, bool here); /* false, where it keeps nothing */
+CL_API int cl_blk_ready(struct cl_blk *blk, unsigned queue);              /* 0 or 1; -ENOTSUP: only poll can tell */
 CL_API int cl_blk_register_memory(struct cl_blk *blk, unsigned queue, void *ptr, uint64_t bytes);
 CL_API void cl_blk_unregister_memory(struct cl_blk *blk, unsigned queue, void *ptr);
 CL_API void cl_blk_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out);

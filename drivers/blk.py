@@ -40,6 +40,7 @@ class BlkStats:
     full: int
     continued: int
     syscalls: int
+    in_call: int
     fixed: int
 
     def __add__(self, other: BlkStats) -> BlkStats:

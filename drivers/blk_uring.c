@@ -183,18 +183,26 @@ static void ring_doorbell(struct cl_blk_file *f, struct cl_uring_ring *r)
         give_up(f, r);
 }
 
+void cl_uring_give(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_blk_req *req)
+{
+    fill_entries(f, r, req);
+    ring_doorbell(f, r);
+}
+
 static CL_HOT unsigned uring_submit(struct cl_blk *blk, unsigned queue, struct cl_blk_req **reqs, unsigned n)
 {
     struct cl_blk_file *f = (struct cl_blk_file *)blk;
     struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
     unsigned take = cl_min(n, blk->depth - r->in_flight);
     bool nonsense = false;
+    cl_uring_let_go(f, r);
     for (unsigned i = 0; i < take; i++) {
         int rc = cl_blk_check(blk, reqs[i]);
         rc = rc ? rc : cl_blk_file_refuses(f, reqs[i]);
         reqs[i]->priv[0] = reqs[i]->priv[1] = 0;
         if (cl_likely(!rc && !blk->gone)) {
-            fill_entries(f, r, reqs[i]);
+            if (!r->keeps || n != 1 || !cl_uring_keeps(f, r, reqs[i]))
+                fill_entries(f, r, reqs[i]);
         } else {
             finish(r, reqs[i], rc ? rc : -EIO);
             nonsense = true;
@@ -280,6 +288,14 @@ static bool take_cqe(struct cl_blk_file *f, struct cl_uring_ring *r, const struc
         data_done(f, req, res);
     }
     return --s->pending == 0 && request_ended(f, r, req);
+}
+
+void cl_uring_written(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_blk_req *req, int res)
+{
+    *state_of(req) = (struct state){.refused = state_of(req)->refused};
+    data_done(f, req, res);
+    if (request_ended(f, r, req))
+        list_push(&r->done_first, &r->done_last, req);
 }
 
 /* A timeout in the ring, whose completion wakes who waits like that of a request. What it holds back has no entries meanwhile, so
@@ -389,6 +405,7 @@ static bool uring_ready(struct cl_blk *blk, unsigned queue)
 static int uring_wait(struct cl_blk *blk, unsigned queue, int64_t timeout_ns)
 {
     struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
+    cl_uring_let_go((struct cl_blk_file *)blk, r);
     if (!r->in_flight || something_done(r) || timeout_ns == 0)
         return 0;
     struct __kernel_timespec t = {timeout_ns / 1000000000, timeout_ns % 1000000000};
@@ -428,6 +445,7 @@ static void take_back_word(struct cl_uring_ring *r)
 static int uring_wait_word(struct cl_blk *blk, unsigned queue, const uint32_t *word, uint32_t value, int64_t timeout_ns)
 {
     struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
+    cl_uring_let_go((struct cl_blk_file *)blk, r);
     if (r->sqpoll || r->word_refused || (r->word && r->word != word) ||
         r->tail - cl_load_acquire(r->sq_head) > r->sq_mask)
         return -ENOTSUP;
@@ -466,6 +484,7 @@ static int uring_fd(struct cl_blk *blk, unsigned queue)
 static void uring_arm(struct cl_blk *blk, unsigned queue, bool on)
 {
     struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
+    cl_uring_let_go((struct cl_blk_file *)blk, r);
     r->armed = on && uring_fd(blk, queue) >= 0;
     if (!r->armed) {
         __atomic_fetch_or(r->cq_flags, IORING_CQ_EVENTFD_DISABLED, __ATOMIC_RELAXED); /* one event more does no harm */
@@ -496,4 +515,6 @@ const struct cl_blk_ops cl_uring_ops = {
     .close = cl_uring_close,
     .ready = uring_ready,
     .wait_word = uring_wait_word,
+    .keep = cl_uring_keep,
+    .settle = cl_uring_settle,
 };

@@ -38,6 +38,8 @@ struct cl_uring_ring {
     uint32_t *sq_head, *sq_tail, *sq_flags, *cq_head, *cq_tail, *cq_flags;
     struct io_uring_sqe *sqes;
     struct io_uring_cqe *cqes;
+    bool keeps;                                  /* a lone durable write is kept for settle (blk_uring_call.c) */
+    struct cl_blk_req *kept;                     /* in flight, and in no ring */
     struct cl_blk_req *again_first, *again_last; /* to be submitted once more */
     struct cl_blk_req *done_first, *done_last;   /* done, not given back yet */
     int event_fd;                                /* -1: not asked for yet */
@@ -59,6 +61,23 @@ static inline struct cl_uring_ring *cl_uring_ring_of(struct cl_blk *blk, unsigne
 
 /* blk_uring.c */
 extern const struct cl_blk_ops cl_uring_ops;
+
+/* Give a request that is counted as in flight to the kernel. */
+void cl_uring_give(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_blk_req *req);
+/* A write was carried out in this thread: bytes, or -errno. It is given back by poll, or goes on in the ring. */
+void cl_uring_written(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_blk_req *req, int res);
+
+/* blk_uring_call.c: keep and settle of blk.h; whether a request is kept, which else goes to the ring; and have what is kept go there. */
+void cl_uring_keep(struct cl_blk *blk, unsigned queue, bool on);
+bool cl_uring_settle(struct cl_blk *blk, unsigned queue, bool here);
+bool cl_uring_keeps(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_blk_req *req);
+static inline void cl_uring_let_go(struct cl_blk_file *f, struct cl_uring_ring *r)
+{
+    struct cl_blk_req *req = r->kept;
+    r->kept = NULL;
+    if (cl_unlikely(req != NULL))
+        cl_uring_give(f, r, req);
+}
 
 /* blk_uring_setup.c: as blk.h says of the operations. */
 int cl_uring_register(struct cl_blk *blk, unsigned queue, void *ptr, uint64_t bytes);

@@ -22,6 +22,9 @@ class Options:
     log: str = option("", "file of the persistent log, made by `corelane raft init` (none: in memory only)")
     area: str = option("", "storage area of the iokernel for the log, in a file's place, made ready by the same")
     sqpoll: bool = option(False, "a kernel thread looks for the log's writes; it takes a core while there are some")
+    in_call: bool = option(
+        True, "from election_ms=80 on: its thread waits in the kernel for a lone write, unless that holds something up"
+    )
     memory_bytes: int = option(64 << 20, "memory of the store")
     election_ms: int = option(10, "without a leader for so long, or up to twice that, a node asks for votes")
     lease: bool = option(False, "reads by lease: no round of messages, but clocks must not drift apart by a quarter")
@@ -44,6 +47,7 @@ def setup(runtime: Any, options: Options) -> RaftService:
         log=options.log or None,
         area=options.area or None,
         sqpoll=options.sqpoll,
+        in_call=options.in_call,
         memory_bytes=options.memory_bytes,
         election_ms=options.election_ms,
         lease=options.lease,

@@ -111,15 +111,24 @@ static void from_client(struct cl_raft_service *s, const struct cl_udp_req *req)
         cl_count(&s->count.malformed, 1);
 }
 
+static bool disk_busy(const struct cl_raft_service *s)
+{
+    struct cl_log *log = s->config.node.log;
+    return log && cl_raft_node_state(s->node) != CL_RAFT_STOPPED &&
+           (cl_log_busy(log) || cl_raft_node_state(s->node) == CL_RAFT_RECOVERING);
+}
+
 static void frames_burst(struct cl_udp_req *reqs, unsigned n, void *arg)
 {
     struct cl_raft_service *s = arg;
+    bool clients = false;
     serve_begin(s);
     for (unsigned i = 0; i < n; i++) {
         uint32_t bytes;
         reqs[i].reply_len = 0;
         if (!raft_channel_is(reqs[i].data, reqs[i].len)) {
             from_client(s, &reqs[i]);
+            clients = true;
             continue;
         }
         const uint8_t *data = raft_channel_receive(&s->channel, reqs[i].data, reqs[i].len, s->now_ns, &bytes);
@@ -127,13 +136,25 @@ static void frames_burst(struct cl_udp_req *reqs, unsigned n, void *arg)
             cl_raft_node_receive(s->node, data, bytes);
     }
     serve_poll(s);
+    if (clients || disk_busy(s))
+        cl_raft_in_call_work(&s->in_call, s->now_ns);
 }
 
-static bool disk_busy(const struct cl_raft_service *s)
+static bool may_call(const struct cl_raft_service *s)
 {
-    struct cl_log *log = s->config.node.log;
-    return log && cl_raft_node_state(s->node) != CL_RAFT_STOPPED &&
-           (cl_log_busy(log) || cl_raft_node_state(s->node) == CL_RAFT_RECOVERING);
+    return cl_raft_in_call_may(&s->in_call, s->now_ns) && cl_sched_alone();
+}
+
+/* A lone write that was kept, once what was sent before it has gone: in this thread, or to the device. */
+static void settle(struct cl_raft_service *s)
+{
+    struct cl_raft_in_call *c = &s->in_call;
+    bool here = may_call(s);
+    if (!cl_blk_settle(s->config.blk, s->config.blk_queue, here) || !here)
+        return;
+    uint64_t began = s->now_ns;
+    serve_begin(s);
+    cl_raft_in_call_ended(c, began, s->now_ns);
 }
 
 /* While the log has something in flight the scheduler looks at the device for us, lets the kernel's worker run and, when it parks,
@@ -144,6 +165,7 @@ static unsigned collect(void *arg, unsigned self, unsigned k)
     if (k != 0 || self != 0 || !s->disk_flies)
         return 0;
     serve_begin(s);
+    settle(s);
     uint64_t before = cl_log_durable_index(s->config.node.log);
     serve_poll(s);
     bool more = cl_log_durable_index(s->config.node.log) != before;
@@ -193,6 +215,9 @@ static int watch_disk(struct cl_raft_service *s, char err[256])
         snprintf(err, 256, "a Raft node with a log needs the device that the log is on");
         return -EINVAL;
     }
+    const struct cl_raft_node_config *c = &s->config.node;
+    if (s->config.in_call)
+        s->in_call.limit_ns = cl_raft_in_call_limit(c->tick_ns * c->raft.election_ticks);
     return cl_sched_completions_add(cl_runtime_sched(s->rt), &s->completions, err);
 }
 
@@ -218,6 +243,8 @@ void serve_begin(struct cl_raft_service *s)
 
 void serve_poll(struct cl_raft_service *s)
 {
+    if (s->in_call.limit_ns)
+        cl_blk_keep(s->config.blk, s->config.blk_queue, may_call(s));
     uint64_t next = cl_raft_node_poll(s->node);
     uint64_t due = raft_channel_poll(&s->channel, s->now_ns); /* after the node, whose frames acknowledge */
     if (due < UINT64_MAX - 2 * CHANNEL_GRAIN_NS)
@@ -379,6 +406,9 @@ void cl_raft_service_counters(const struct cl_raft_service *s, struct cl_raft_se
     out->given_up = s->link.given_up;
     out->not_sent += s->link.not_sent;
     out->unknown_peer = s->channel.unknown_peer;
+    out->in_call = cl_load_relaxed(&s->in_call.calls);
+    out->in_call_late = cl_load_relaxed(&s->in_call.late);
+    out->in_call_long = cl_load_relaxed(&s->in_call.long_ones);
     for (uint32_t i = 0; i < s->channel.n_peers; i++) {
         const struct raft_channel_counters *c = &s->channel.peers[i].count;
         out->frames_in += c->frames_in;

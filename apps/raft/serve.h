@@ -6,7 +6,7 @@
  *
  * Everything happens on the runtime's one kthread, in handlers and timer callbacks that do not block, so there are no locks: a
  * frame that comes is handled to its end, its answers sent, in the same burst. A log's device is looked at after each burst, and
- * by the scheduler while writes are in flight (libos/sched/complete.h). */
+ * by the scheduler while writes are in flight (libos/sched/complete.h). A lone write may be the kthread's own (in_call.h). */
 #ifndef CORELANE_APPS_RAFT_SERVE_H
 #define CORELANE_APPS_RAFT_SERVE_H
 
@@ -33,7 +33,7 @@ struct cl_raft_serve_config {
     uint32_t pad;
     struct cl_blk *blk; /* that node.log is on, and its queue: nobody else uses it */
     uint32_t blk_queue;
-    uint32_t pad2;
+    uint32_t in_call;         /* 1: a lone durable write may be carried out by the kthread itself (in_call.c) */
     uint64_t kv_memory_bytes; /* [64 MiB] */
 };
 
@@ -48,6 +48,8 @@ struct cl_raft_serve_counters {
     /* Between nodes (channel.h): datagrams sent again, and timeouts; received twice, of or for a former life of a node, and pieces that
      * there was no place for (they come again); frames refused for a full window; datagrams dropped that were never acknowledged. */
     uint64_t retransmitted, timeouts, duplicates, stale, no_room, window_full, unacknowledged;
+    uint64_t in_call, in_call_late,
+        in_call_long; /* lone writes by the kthread; work came meanwhile; too long (in_call.h) */
     uint64_t kv_requests, kv_answers, kv_refused; /* refused: too short, or of several datagrams */
 };
 

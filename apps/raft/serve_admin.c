@@ -106,6 +106,8 @@ static uint32_t status_text(struct cl_raft_service *svc, char out[SERVE_STATUS_B
         s.first, s.last, s.durable);
     say(&t, ", \"snapshot_index\": %lu, \"disk_waits_ticks\": %lu, \"transfer_to\": %u, \"members_index\": %lu",
         s.snapshot_index, s.disk_waits_ticks, s.transfer_to, s.members_index);
+    say(&t, ", \"in_call\": {\"writes\": %lu, \"late\": %lu, \"long\": %lu}", svc->in_call.calls, svc->in_call.late,
+        svc->in_call.long_ones);
     say(&t, ", \"members\": {");
     say_ids(&t, "voters", s.members.voters, s.members.n_voters);
     say(&t, ", ");

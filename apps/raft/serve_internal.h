@@ -5,6 +5,7 @@
 #include "../../libos/sched/complete.h"
 #include "../../libos/timer.h"
 #include "channel.h"
+#include "in_call.h"
 #include "kv_machine.h"
 #include "link.h"
 #include "node_frame.h"
@@ -28,8 +29,9 @@ struct cl_raft_service {
     struct cl_udp_socket *out;       /* to peers and frame clients */
     struct cl_udp_socket *kv_socket; /* of kv_port; known once a request has come. Answers leave from it */
     struct cl_timer timer;
-    uint64_t now_ns;                   /* when what is being done began: a burst, a timer, a look at the disk */
-    uint8_t disk_flies;                /* the scheduler has been told that the log has something in flight */
+    uint64_t now_ns;    /* when what is being done began: a burst, a timer, a look at the disk */
+    uint8_t disk_flies; /* the scheduler has been told that the log has something in flight */
+    struct cl_raft_in_call in_call;
     struct cl_completions completions; /* the scheduler's until it stops, which it does for good */
     uint8_t *frame;                    /* an answer to a frame client, being made */
     uint32_t frame_room;

@@ -271,6 +271,7 @@ def serve(
     log: str | None = None,
     area: str | None = None,
     sqpoll: bool = False,
+    in_call: bool = True,
     memory_bytes: int = 64 << 20,
     election_ms: int = 10,
     lease: bool = False,
@@ -291,7 +292,8 @@ def serve(
     `make_log_file` made once (logs.py). area: in its place, a storage area of the runtime's iokernel. Neither, as
     for all nodes of the group: in memory. A node that ends must not be started again under its id then, since it has
     forgotten its votes and what it acknowledged: the others refuse it, and it stops (docs/raft.md). sqpoll: a kernel
-    thread looks for its writes (docs/storage.md).
+    thread looks for its writes (docs/storage.md). in_call: from election_ms 80 on, the runtime's thread itself
+    waits in the kernel for a lone write, unless that proves to hold anything up (docs/raft.md).
     memory_bytes: of the store. election_ms: without a leader for so long, a node asks for votes. lease: reads by
     lease (see raft.h for what that assumes of clocks). join: at its first start, this node will be added to a running
     group; later it changes nothing. disk: what
@@ -327,7 +329,7 @@ def serve(
     config.node.replicate = REPLICATE[replicate]
     config.node.max_sessions, config.node.reply_bytes = max_sessions, reply_bytes
     if file:
-        config.node.log, config.blk = file.ptr, file.blk.ptr
+        config.node.log, config.blk, config.in_call = file.ptr, file.blk.ptr, in_call
     if machine is not None:
         config.node.machine, keep = machine_struct(machine)
         config.foreign = 1

@@ -97,6 +97,12 @@ void cl_sched_flying(unsigned n)
     __atomic_fetch_add(&k->flying, n, __ATOMIC_RELAXED);
 }
 
+bool cl_sched_alone(void)
+{
+    const struct cl_sched *s = cl_kthread_self()->sched;
+    return s->n_kthreads == 1 && !cl_managed(s);
+}
+
 void cl_sched_landed(struct cl_sched *s, unsigned index, unsigned n)
 {
     struct cl_kthread *k = &s->kthreads[index];

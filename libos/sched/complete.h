@@ -52,4 +52,8 @@ CL_API void cl_sched_flying(unsigned n);
 /* In poll, or on a uthread: n requests of queue k (or n things that k waited for) have been collected. */
 CL_API void cl_sched_landed(struct cl_sched *s, unsigned k, unsigned n);
 
+/* On a kthread. Whether it may wait in the kernel as long as a disk takes: it is the only one of its scheduler, and nobody manages its
+ * core, who would take it for one that does not let go. */
+CL_API bool cl_sched_alone(void);
+
 #endif

@@ -6,12 +6,14 @@ import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from cltest import wait_until
 from cltest.packets import Host, arp, ethernet, read_datagram
 
 from corelane.apps.raft import client as c
+from corelane.apps.raft.logs import make_log_file
 from corelane.apps.raft.operate import _STATUS
 from corelane.apps.raft.service import RaftService, serve
 from corelane.drivers.memory import memory_link
@@ -38,6 +40,23 @@ class Machine:
 
     def load(self, _state: bytes) -> None:
         pass
+
+
+class Kept(Machine):
+    """Keeps all commands, one behind the other."""
+
+    def __init__(self) -> None:
+        self.state = bytearray()
+
+    def apply(self, command: bytes) -> bytes:
+        self.state += command
+        return b"ok"
+
+    def save(self) -> bytes:
+        return bytes(self.state)
+
+    def load(self, state: bytes) -> None:
+        self.state = bytearray(state)
 
 
 @dataclass
@@ -127,3 +146,31 @@ def test_a_node_that_does_not_lead_says_so_to_who_orders(asked: Asked) -> None:
         with pytest.raises(Refused, match=r"this node does not lead \(no leader is known: ask again") as raised:
             order()
         assert raised.value.errno == 1
+
+
+@pytest.mark.parametrize("in_call", [True, False])
+def test_lone_commands_are_written_in_the_call_unless_the_node_may_not(tmp_path: Path, in_call: bool) -> None:
+    """A group of one, whose answers say that its log has them: they are there when it is opened again."""
+    log = str(tmp_path / "log")
+    make_log_file(log, 8 << 20)
+    answered = b""
+    for life in range(2):
+        server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
+        with server, client, Runtime(nic=server, power="block") as runtime:
+            peers, machine = {1: PEERS[1]}, Kept()
+            service = serve(runtime, 1, peers, machine=machine, log=log, in_call=in_call, election_ms=200)
+            runtime.start()
+            asked = Asked(service, client)
+            wait_until(lambda: service.status()["role"] == "leader", 60, "it to lead")  # noqa: B023
+            for i in range(20):
+                asked.send(c._APPLY, bytes([life, i]))
+                assert asked.answer() == b"ok"
+                answered += bytes([life, i])
+            stats = service.stats()
+            runtime.stop()
+            service.close()
+        assert bytes(machine.state) == answered
+        if stats["port_in_call"] == 0 and in_call:
+            pytest.skip("io_uring is refused here, and the other engine keeps nothing")
+        assert (stats["port_in_call"] > 0) == in_call
+        assert stats["port_in_call_late"] <= stats["port_in_call"]

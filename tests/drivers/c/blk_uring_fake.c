@@ -1,17 +1,21 @@
-/* The io_uring engine (drivers/blk_uring.c) on a kernel that is not one: it stalls, refuses and forgets as a case says. */
+/* The io_uring engine (drivers/blk_uring.c, blk_uring_call.c) on a kernel that is not one: it stalls, refuses and forgets as a case says. */
 #include <linux/io_uring.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 long fake_syscall(long number, ...);
 #define syscall fake_syscall
+ssize_t fake_pwritev2(int fd, const struct iovec *v, int n, off_t at, int flags);
+#define pwritev2 fake_pwritev2
 #define CL_BLK_CLOSE_MS close_ms
 static unsigned close_ms = 60000;
 #include "drivers/blk_uring.c"
+#include "drivers/blk_uring_call.c"
 #include "drivers/blk_uring_setup.c"
 
 #include "tests/drivers/c/blk_file_fake.h"
@@ -33,6 +37,11 @@ static int sync_result;     /* of each fdatasync */
 static bool told_once;      /* of the first one only: the kernel tells an error once a file */
 static unsigned shorter;    /* bytes that each write falls short by */
 static unsigned longest_ms; /* timeout */
+static unsigned calls;      /* of pwritev2 */
+static ssize_t call_gives;  /* bytes, or -errno */
+
+static struct cl_blk_req reqs[DEPTH];
+static uint8_t *bufs;
 
 static void complete(uint64_t user_data, int res)
 {
@@ -94,6 +103,15 @@ long fake_syscall(long number, ...)
     return 0;
 }
 
+ssize_t fake_pwritev2(int fd, const struct iovec *v, int n, off_t at, int flags)
+{
+    CHECK(fd == -1 && n == 1 && v->iov_base == bufs && v->iov_len == 2 * BLOCK && at == 5 * BLOCK, "the write");
+    CHECK(flags == RWF_DSYNC, "durable");
+    calls++;
+    errno = call_gives < 0 ? (int)-call_gives : 0;
+    return call_gives < 0 ? -1 : call_gives;
+}
+
 static struct cl_blk *device(void)
 {
     struct cl_blk_file *f = file_new();
@@ -102,7 +120,7 @@ static struct cl_blk *device(void)
     sq_head = sq_tail = sq_flags = cq_head = cq_tail = cq_flags = 0;
     n_taken = refusals = timeouts = attempts = stalled = longest_ms = 0;
     enter_fails = sync_result = 0;
-    shorter = 0;
+    shorter = calls = 0;
     u->rings[0] = (struct cl_uring_ring){.fd = -1,
                                          .event_fd = -1,
                                          .sq_mask = ENTRIES - 1,
@@ -119,9 +137,6 @@ static struct cl_blk *device(void)
     f->blk.ops = &cl_uring_ops;
     return &f->blk;
 }
-
-static struct cl_blk_req reqs[DEPTH];
-static uint8_t *bufs;
 
 static void submit(struct cl_blk *blk, unsigned n)
 {
@@ -284,6 +299,87 @@ static void short_by_less_than_a_block(void)
     CHECK(cl_uring_close(blk) == 0, "closed");
 }
 
+/* A lone durable write of two blocks, which is kept. */
+static struct cl_blk *with_one_kept(void)
+{
+    struct cl_blk *blk = device();
+    struct cl_blk_req *p = &reqs[0], *done[1];
+    blk->ops->keep(blk, 0, true);
+    reqs[0] = (struct cl_blk_req){
+        .op = CL_BLK_WRITE, .flags = CL_BLK_DURABLE, .offset = 4 * BLOCK, .bytes = 2 * BLOCK, .buf = bufs, .result = 1};
+    ((struct cl_blk_file *)blk)->start = BLOCK;
+    CHECK(blk->ops->submit(blk, 0, &p, 1) == 1 && blk->ops->poll(blk, 0, done, 1) == 0, "kept");
+    CHECK(attempts == 0 && calls == 0, "%u entries, %u calls", attempts, calls);
+    return blk;
+}
+
+/* In the call it is done, or fails; what the call leaves goes on in the ring. */
+static void in_the_call(ssize_t gives, int result, unsigned entries)
+{
+    struct cl_blk *blk = with_one_kept();
+    call_gives = gives;
+    CHECK(blk->ops->settle(blk, 0, true) && !blk->ops->settle(blk, 0, true) && blk->ops->ready(blk, 0), "settled");
+    CHECK(collect(blk, 1) == 1 && calls == 1 && attempts == entries, "%u calls, %u entries", calls, attempts);
+    CHECK(reqs[0].result == result, "%zd: the answer is %d", gives, reqs[0].result);
+    struct cl_blk_stats stats;
+    blk->ops->stats(blk, 0, &stats);
+    CHECK(stats.in_call == 1 && stats.submitted == 1 && stats.completed == 1, "counted");
+    CHECK(cl_uring_close(blk) == 0, "closed");
+}
+
+/* Whoever waits, or has more, gives it to the device. */
+static void kept_no_longer(unsigned way)
+{
+    struct cl_blk *blk = with_one_kept();
+    struct cl_blk_req *p = &reqs[1];
+    if (way == 0)
+        blk->ops->settle(blk, 0, false);
+    else if (way == 1)
+        blk->ops->wait(blk, 0, 1000);
+    else if (way == 2)
+        blk->ops->wait_word(blk, 0, &cq_flags, 0, 1000);
+    else if (way == 3)
+        blk->ops->arm(blk, 0, false);
+    else if (way == 4) {
+        reqs[1] =
+            (struct cl_blk_req){.op = CL_BLK_WRITE, .flags = CL_BLK_DURABLE, .bytes = BLOCK, .buf = bufs, .result = 1};
+        CHECK(blk->ops->submit(blk, 0, &p, 1) == 1, "taken");
+    } else {
+        CHECK(cl_uring_close(blk) == 0 && reqs[0].result == 0 && calls == 0, "closing ends it");
+        return;
+    }
+    CHECK(!blk->ops->settle(blk, 0, true), "nothing is kept");
+    CHECK(collect(blk, 1 + (way == 4)) == 1 + (way == 4) && calls == 0, "done by the ring");
+    CHECK(attempts == 1 + (way == 4) && reqs[0].result == 0, "%u entries", attempts);
+    CHECK(cl_uring_close(blk) == 0, "closed");
+}
+
+static void not_kept(void)
+{
+    struct cl_blk *blk = device();
+    struct cl_blk_req *p = &reqs[0];
+    blk->ops->keep(blk, 0, true);
+    submit(blk, 1);
+    CHECK(!blk->ops->settle(blk, 0, true), "no plain write");
+    stalled = UINT32_MAX;
+    struct cl_blk_req *durable = &reqs[1];
+    reqs[1] =
+        (struct cl_blk_req){.op = CL_BLK_WRITE, .flags = CL_BLK_DURABLE, .bytes = BLOCK, .buf = bufs, .result = 1};
+    CHECK(blk->ops->submit(blk, 0, &durable, 1) == 1 && !blk->ops->settle(blk, 0, true), "none beside another one");
+    stalled = 0;
+    CHECK(collect(blk, 2) == 2, "done");
+    blk->ops->keep(blk, 0, false);
+    reqs[0] =
+        (struct cl_blk_req){.op = CL_BLK_WRITE, .flags = CL_BLK_DURABLE, .bytes = BLOCK, .buf = bufs, .result = 1};
+    CHECK(blk->ops->submit(blk, 0, &p, 1) == 1 && !blk->ops->settle(blk, 0, true), "none unasked");
+    CHECK(collect(blk, 1) == 1 && calls == 0, "done");
+    CHECK(cl_uring_close(blk) == 0, "closed");
+    blk = with_one_kept();
+    blk->gone = 1;
+    CHECK(blk->ops->settle(blk, 0, true) && collect(blk, 1) == 1 && calls == 0 && reqs[0].result == -EIO, "gone");
+    CHECK(cl_uring_close(blk) == 0, "closed");
+}
+
 int main(void)
 {
     bufs = aligned_alloc(BLOCK, DEPTH * BLOCK);
@@ -303,6 +399,15 @@ int main(void)
     nor_are_flushes_that_were_under_way();
     a_refused_flush_is_not();
     short_by_less_than_a_block();
+    in_the_call(2 * BLOCK, 0, 0);
+    in_the_call(-EIO, -EIO, 0);
+    in_the_call(BLOCK, 0, 1);
+    in_the_call(-EINTR, 0, 1);
+    in_the_call(-EAGAIN, 0, 1);
+    in_the_call(-EOPNOTSUPP, 0, 2);
+    for (unsigned way = 0; way < 6; way++)
+        kept_no_longer(way);
+    not_kept();
     free(bufs);
     printf("ok\n");
     return 0;
