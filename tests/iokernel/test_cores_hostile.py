@@ -153,11 +153,17 @@ def test_one_that_never_looks_is_interrupted(fight):
     wait_until(lambda: (fight.serve(), fight.took("interrupt"))[1], WAIT_S, "a move by the signal")
     assert fight.ends()["interrupt"] > 0
 
-    def each_ask_went_on_to_a_signal() -> bool:
+    def asks() -> tuple[int, int]:
+        """Asks, and those of them that no signal followed, nor is one left out for its limit of system calls."""
         asked, interrupted = (fight.counted("batch")[how] for how in ("asked", "interrupted"))
-        return asked == interrupted + fight.counted()["interrupts_spared"]
+        return asked, asked - interrupted - fight.counted()["interrupts_spared"]
 
-    wait_until(each_ask_went_on_to_a_signal, WAIT_S, "the signal after each ask")
+    def asks_go_on_to_a_signal() -> bool:
+        """But for one that comes while its runtime looks by itself, since it has just got the core back."""
+        asked, alone = asks()
+        return asked >= 20 and 0 <= alone <= asked // 20
+
+    wait_until(asks_go_on_to_a_signal, WAIT_S, lambda: f"the signal after each ask: asks, without one {asks()}")
     batch.await_work()  # between requests the core is its own
     batch.kill()
     fight.gone()
