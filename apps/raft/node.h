@@ -188,6 +188,8 @@ CL_API uint64_t cl_raft_node_poll(struct cl_raft_node *node);
 
 CL_API int cl_raft_node_state(const struct cl_raft_node *node);
 CL_API const char *cl_raft_node_why(const struct cl_raft_node *node); /* STOPPED: one sentence; else "" */
+/* What its log owes it, writes or what it begins with: odd while it does, and another number with each answer. From any thread. */
+CL_API uint64_t cl_raft_node_awaits(const struct cl_raft_node *node);
 /* When it began to lead, on env.now_ns; 0: it does not lead. */
 CL_API uint64_t cl_raft_node_led_ns(const struct cl_raft_node *node);
 /* Its life. Whether it knows node `id`, for good if it has a log, and in no other life than this one. */

@@ -58,6 +58,17 @@ void node_disk_delete(struct cl_raft_node *node)
     free(node->disk);
 }
 
+void node_disk_note(struct node_disk *d, bool answered)
+{
+    uint64_t answers = d->awaits / 2 + answered, owed = d->ops_count || d->node->state == CL_RAFT_RECOVERING;
+    cl_store_relaxed(&d->awaits, 2 * answers + owed);
+}
+
+uint64_t cl_raft_node_awaits(const struct cl_raft_node *node)
+{
+    return node->disk ? cl_load_relaxed(&node->disk->awaits) : 0;
+}
+
 static void write_done(struct cl_log_op *op)
 {
     struct node_disk *d = op->user;
@@ -72,6 +83,7 @@ static void write_done(struct cl_log_op *op)
     }
     d->ops_head = (d->ops_head + 1) % d->ops_most;
     d->ops_count--;
+    node_disk_note(d, true);
     if (o->what == NODE_ENTRY)
         cl_raft_persisted(d->node->raft, o->index, o->term, o->generation);
     if (o->what == NODE_HARD) {
@@ -96,6 +108,7 @@ static bool log_took(struct node_disk *d, int rc)
     struct cl_raft_node *node = d->node;
     if (!rc) {
         d->ops_count++;
+        node_disk_note(d, false);
         return true;
     }
     if (rc == -ENOSPC) {

@@ -31,6 +31,7 @@ struct node_disk {
     struct cl_raft_node *node;
     struct cl_log *log;
     uint32_t ops_most, ops_head, ops_count; /* of the ring below */
+    uint64_t awaits;                        /* cl_raft_node_awaits; other threads read it */
     uint64_t write_next, write_last;        /* entries that wait to be written */
     uint64_t truncate, restart;             /* to be told to the log before them; 0: nothing */
     uint64_t trim;                          /* records before it may go; 0: nothing */
@@ -51,6 +52,8 @@ struct node_disk {
     struct node_op ops[]; /* in flight: a ring */
 };
 
+/* The log was asked for something, or answered: what cl_raft_node_awaits says. */
+void node_disk_note(struct node_disk *d, bool answered);
 /* Go on with the snapshot that is being made durable. Whether something happened. */
 bool node_save_step(struct node_disk *d);
 

@@ -246,5 +246,6 @@ void node_disk_recover(struct cl_raft_node *node)
         while (node->state == CL_RAFT_RECOVERING && recover_step(d))
             happened = true;
         idle = happened ? 0 : idle + 1;
+        node_disk_note(d, happened);
     }
 }

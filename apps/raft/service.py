@@ -124,16 +124,14 @@ class RaftService:
         of each node among the peers that is refused, and why: a replica that does not vote, or soon takes no
         more commands, must not go unnoticed."""
         node = lib.cl_raft_service_node(self._ptr)
-        s = ffi.new("struct cl_raft_status *")
         counters = ffi.new("struct cl_raft_node_counters *")
-        durable, since, told, told_large, told_failed = -1, 0.0, False, False, False
+        awaits, since, told, told_large, told_failed = -1, 0.0, False, False, False
         refused: set[tuple[str, int]] = set()
         while not self._closing.wait(WATCH_S):
             if lib.cl_raft_node_state(node) == lib.CL_RAFT_STOPPED:
                 why = ffi.string(lib.cl_raft_node_why(node)).decode()
                 _LOGGER.error("Raft node %d has stopped, and the others go on without it: %s", self.id, why)
                 return
-            lib.cl_raft_service_status(self._ptr, s)
             lib.cl_raft_node_counters(node, counters)
             for field, why in REFUSALS.items():
                 other = int(getattr(counters, f"{field}_node"))
@@ -157,8 +155,9 @@ class RaftService:
                 )
                 _LOGGER.error(text, self.id, os.strerror(number), number)
             now = time.monotonic()
-            if s.durable == s.last or s.durable != durable:
-                durable, since, told = int(s.durable), now, False
+            word = int(lib.cl_raft_node_awaits(node))  # of the node itself: its thread may wait in the kernel
+            if not word % 2 or word != awaits:
+                awaits, since, told = word, now, False
             elif now - since > LATE_S and not told:
                 told = True
                 text = "Raft node %d: its disk has not answered for %g s, and it does not vote before it does"

@@ -161,6 +161,62 @@ def test_a_leader_whose_disk_hangs_is_replaced_and_takes_part_again_when_it_goes
     assert nodes.query(leader) == ("ok", b"a,b")
 
 
+def test_a_node_shows_that_its_log_owes_it_an_answer_whatever_it_asked_for(disks):
+    """An entry, a term and what it reads at its start: odd meanwhile, and another number with each answer."""
+
+    def awaits(i: int) -> int:
+        return int(lib.cl_raft_node_awaits(nodes.nodes[i].ptr))
+
+    nodes = cluster(disks)
+    leader = nodes.leader()
+    nodes.run(5)
+    before = awaits(leader)
+    assert before % 2 == 0
+    disks[leader - 1].faults(hang=1)
+    assert nodes.command(leader, b"a")[0] == "ok"
+    hung = awaits(leader)
+    nodes.run(5)
+    assert awaits(leader) == hung
+    assert hung % 2
+    disks[leader - 1].faults()
+    nodes.run(5)
+    assert awaits(leader) > hung
+    assert awaits(leader) % 2 == 0
+
+    other = 1 + leader % 3
+    assert awaits(other) % 2 == 0
+    disks[other - 1].faults(hang=1)
+    nodes.stop(leader)  # no entry comes: only a term, or a vote
+    nodes.run(60)
+    hung = awaits(other)
+    status = nodes_status(nodes, other)
+    assert hung % 2
+    nodes.run(5)
+    assert awaits(other) == hung
+    disks[other - 1].faults()
+    nodes.leader()
+    nodes.run(5)
+    assert awaits(other) > hung
+    assert nodes_status(nodes, other)["term"] >= status["term"]
+
+    third = next(i for i in nodes.nodes if i != other)
+    nodes.command(other, b"b")
+    disks[third - 1].crash()
+    nodes.stop(third)
+    log = disks[third - 1].open()
+    disks[third - 1].faults(hang=1)
+    nodes.start(third, log)
+    nodes.run(5)
+    assert nodes.nodes[third].state == "recovering"
+    hung = awaits(third)
+    assert hung % 2
+    disks[third - 1].faults()
+    nodes.run(5)
+    assert nodes.nodes[third].state == "running"
+    assert awaits(third) > hung
+    assert awaits(third) % 2 == 0
+
+
 def test_a_failed_flush_is_not_tried_again_as_if_nothing_had_happened(disks):
     nodes = cluster(disks)
     leader = nodes.leader()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from cltest import wait_until
 from cltest.packets import Host, arp, ethernet, read_datagram
+from freezing import freezable
 
 from corelane.apps.raft import client as c
 from corelane.apps.raft.logs import make_log_file
@@ -174,3 +175,42 @@ def test_lone_commands_are_written_in_the_call_unless_the_node_may_not(tmp_path:
             pytest.skip("io_uring is refused here, and the other engine keeps nothing")
         assert (stats["port_in_call"] > 0) == in_call
         assert stats["port_in_call_late"] <= stats["port_in_call"]
+
+
+@pytest.mark.root
+def test_a_node_that_waits_in_the_call_for_a_disk_that_hangs_says_so_and_goes_on_with_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file system is frozen under its log, so that no write begins."""
+    with freezable(tmp_path) as (folder, frozen):
+        log = str(folder / "log")
+        make_log_file(log, 8 << 20)
+        server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
+        with server, client, Runtime(nic=server, power="block") as runtime:
+            service = serve(runtime, 1, {1: PEERS[1]}, machine=Kept(), log=log, election_ms=1000)
+            runtime.start()
+            asked = Asked(service, client)
+            wait_until(lambda: service.status()["role"] == "leader", 60, "it to lead")
+
+            def write() -> bool:
+                asked.send(c._APPLY, b"a")
+                assert asked.answer() == b"ok"
+                return service.stats()["port_in_call"] > 0
+
+            if not any(write() for _ in range(20)):
+                pytest.skip("io_uring is refused here, and the other engine keeps nothing")
+            for _ in range(5):  # a slow disk may have it write by the ring for a while
+                caplog.clear()
+                long_ones = service.stats()["port_in_call_long"]
+                with frozen():
+                    asked.send(c._APPLY, b"b")
+                    wait_until(lambda: caplog.records, 60, "it to say that its disk does not answer")
+                assert asked.answer() == b"ok"
+                said = [r.getMessage() for r in caplog.records]
+                assert said == ["Raft node 1: its disk has not answered for 1 s, and it does not vote before it does"]
+                if service.stats()["port_in_call_long"] > long_ones:
+                    break
+            assert service.stats()["port_in_call_long"] > long_ones
+            assert write()
+            runtime.stop()
+            service.close()

@@ -16,9 +16,13 @@ from corelane.apps.raft.service import RaftService
 
 
 def said_of(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, look: Callable[[int, Any], None]
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    look: Callable[[int, Any], None] = lambda *_: None,
+    awaits: Callable[[int], int] = lambda _: 0,
 ) -> list[str]:
-    """What node 7, whose peers are 5 and 6, says while `look` sets its counters at each look, from 1 on."""
+    """What node 7, whose peers are 5 and 6, says while `look` sets its counters at each look, from 1 on, and `awaits`
+    says what its log owes it."""
     looks = 0
 
     def counters(_node: Any, out: Any) -> None:
@@ -30,8 +34,8 @@ def said_of(
         CL_RAFT_STOPPED=lib.CL_RAFT_STOPPED,
         cl_raft_service_node=lambda _: None,
         cl_raft_node_state=lambda _: lib.CL_RAFT_RUNNING,
-        cl_raft_service_status=lambda *_: None,
         cl_raft_node_counters=counters,
+        cl_raft_node_awaits=lambda _: awaits(looks),
         cl_raft_node_first_voters=lambda *_: 0,
         cl_raft_service_delete=lambda _: None,
     )
@@ -69,3 +73,33 @@ def test_of_refused_nodes_only_those_that_can_exist_are_told_of(
     texts = said_of(monkeypatch, caplog, look)
     assert len(texts) == 1
     assert texts[0].startswith("Raft node 7 refuses node 6")
+
+
+OWED = [1, 3, 5, 6, 6, 7, 7, 7, 7, 7, 7, 7, 8, 8, 9, 9, 9, 9, 9, 9, 9]
+
+
+@pytest.mark.parametrize(
+    ("awaits", "said"),
+    [
+        (lambda n: 2 * n + 1, 0),  # never idle, and answered in time
+        (lambda _: 6, 0),  # idle
+        (lambda n: 6 if n < 5 else 7, 1),
+        (lambda n: OWED[n - 1] if n <= len(OWED) else 10, 2),
+    ],
+    ids=["busy", "idle", "hangs", "hangs twice"],
+)
+def test_a_disk_that_does_not_answer_is_told_of_each_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, awaits: Callable[[int], int], said: int
+) -> None:
+    now = 0.0
+
+    def monotonic() -> float:
+        nonlocal now
+        now += 0.4
+        return now
+
+    monkeypatch.setattr(service, "time", SimpleNamespace(monotonic=monotonic))
+    texts = said_of(monkeypatch, caplog, awaits=awaits)
+    assert len(texts) == said
+    for text in texts:
+        assert text.startswith("Raft node 7: its disk has not answered for 1 s, and it does not vote before it does")
