@@ -11,10 +11,11 @@ struct cl_raft_chooser {
     uint64_t mean_ns[2];          /* of a batch, over the last rounds; 0: not known */
     uint64_t rounds;              /* since it was made, or the way changed */
     uint32_t gone;                /* batches of this round that went */
+    uint32_t epochs;              /* of this round, each of as many batches; the other way has the last one */
     uint8_t way;                  /* the better one, as far as it is known */
     uint8_t last;                 /* of the batch that went last */
     uint8_t learned;              /* it has compared them */
-    uint8_t pad;
+    uint8_t pad[5];
 };
 
 /* A batch goes. Which way, 0 or 1; *counts: for which of them its time counts. */
