@@ -20,7 +20,8 @@ three of which the last one trails, as ours does: what they take more than the t
 structure. "Three bare relays" is the same with writes to memory: what the hand-overs of one core
 take. "Relays on the switch" are three applications in the nodes' place, on the same runtime, switch and core, which
 pass a put on, keep it in memory and answer (raft_relay.h): what the put takes more than theirs is Raft, its transport
-and the store.
+and the store. "Two writers on the switch" are such applications that write, as a majority of nodes does: what a durable
+put takes more than theirs is Raft, its log and the store.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ from .raft_arms import (
     UDP,
     VALUE_BYTES,
     WHOLE_S,
+    WRITERS,
     Arm,
     arm_name,
     bare_slot,
@@ -105,6 +107,8 @@ def run(session: Session) -> None:
         RELAYS: f"as {BOUND}, into memory",
         SWITCHED: "three applications that pass a put on to two, copy it into memory and answer after the first of "
         "them: no protocol, log, store and transport; as many datagrams and hand-overs of the core as a put in memory",
+        WRITERS: "two applications on the virtual switch, one of which is asked, passes the put on to the other and "
+        "answers when both have written 4 KiB in the call; no protocol, log and store; the third has nothing to do",
         "links": "ours: the virtual switch, the generator or (kernel's sockets) a tap is its uplink; libraft, etcd: "
         "TCP on loopback; bare server: UDP on loopback",
     }

@@ -31,7 +31,7 @@ WATCH_US = 100_000  # nodes look at their role as seldom as that: it takes the c
 MEMORY, TMPFS, DISK, FLOOR, LIBRAFT, ETCD = "memory", "tmpfs", "disk", "three bare writes", "libraft", "etcd"
 BOUND, MAJORITY_BOUND = "three bare writers, one core", "two bare writers, one core"
 RELAYS = "three bare relays, one core"
-SWITCHED = "three relays on the switch"
+SWITCHED, WRITERS = "three relays on the switch", "two writers on the switch"
 MOVED, ONE_CORE, TO_ALL = "disk, cores moved", "libraft, one core", "disk, sent to all"
 UDP, MUX, BARE = "disk, kernel's sockets", "disk, one kernel socket", "bare server, one kernel socket"
 # While 64 clients put: a snapshot each 16 384 entries, some seven a second, and none.

@@ -31,6 +31,7 @@ from .raft_arms import (
     TMPFS,
     TO_ALL,
     UDP,
+    WRITERS,
     Slot,
     arm_name,
 )
@@ -38,7 +39,12 @@ from .raft_turns import Turns
 
 SWITCHED_NOTE = "put in memory p50 / that of three bare relays on the switch: "
 RELAYS_NOTE = "three bare relays that share a core, closed: put of one client in memory p50 / theirs"
-BOUND_NOTES = {BOUND: "three bare writers that share a core", MAJORITY_BOUND: "two bare writers that share a core"}
+OURS = "ours"
+BOUND_NOTES = {
+    BOUND: "three bare writers that share a core",
+    MAJORITY_BOUND: "two bare writers that share a core",
+    WRITERS: "two bare writers on the switch",
+}
 SNAPSHOT_NOTE = "64 clients, each node making a snapshot every 16 384 puts, over none: "
 CLIENTS_NOTE = (
     "over_etcd: 64 clients in one process, ours by memcached's UDP over one socket of the kernel and a tap, etcd's "
@@ -118,10 +124,9 @@ def judge_turns(session: Session, turns: Turns[Slot]) -> None:
 
     def figure(name: str, ratio: Ratio, over: str, under: str) -> None:
         """Beside it: what it would be if a put of ours took what bare writers on our nodes' core take."""
-        bound = bare(over, under)
-        session.figure(
-            name, ratio.median, runs=ratio.pairs, beside={f"{chosen}, for ours": bound.median} if bound else {}
-        )
+        bounds = {of: bare(*(of if arm == OURS else arm for arm in (over, under))) for of in (chosen, WRITERS)}
+        beside = {f"{of}, for ours": bound.median for of, bound in bounds.items() if bound}
+        session.figure(name, ratio.median, runs=ratio.pairs, beside=beside)
         session.note(f"{name.removeprefix('raft.')}: {ratio.spread}")
 
     def bare(over: str, under: str) -> Ratio | None:
@@ -130,7 +135,7 @@ def judge_turns(session: Session, turns: Turns[Slot]) -> None:
         return pairwise(*([turn.p50_us for turn in turns.others[name]] for name in (over, under)))
 
     libraft = arm_name(LIBRAFT, 1)
-    figure("raft.durable_over_floor", turns.ours_over(FLOOR), chosen, FLOOR)
+    figure("raft.durable_over_floor", turns.ours_over(FLOOR), OURS, FLOOR)
     for name, what in BOUND_NOTES.items():
         if above := bare(name, FLOOR):
             parts = [f"durable put p50 / theirs {turns.ours_over(name).spread}"]
@@ -143,7 +148,7 @@ def judge_turns(session: Session, turns: Turns[Slot]) -> None:
     if arm_name(ONE_CORE, 1) in turns.others:
         session.note(f"{ONE_CORE_NOTE} {turns.over_ours(arm_name(ONE_CORE, 1)).spread}")
     if libraft in turns.others:
-        figure("raft.libraft_over_ours", turns.over_ours(libraft), libraft, chosen)
+        figure("raft.libraft_over_ours", turns.over_ours(libraft), libraft, OURS)
 
 
 def plot(document: dict[str, Any]) -> Canvas:

@@ -28,6 +28,7 @@ from .raft_arms import (
     TO_ALL,
     VALUE_BYTES,
     WHOLE_S,
+    WRITERS,
     Arm,
     Slot,
     arm_name,
@@ -67,6 +68,10 @@ def lone_puts(session: Session, disk: Path, libraft: Libraft | None) -> Turns[Sl
             for name, cpus in {LIBRAFT: cores, ONE_CORE: cores[1:]}.items():
                 put = stack.enter_context(libraft.running(1, KEY_BYTES + VALUE_BYTES, cpus))
                 others[arm_name(name, 1)] = partial(libraft_turn, put, TURN_WARM_S)
+        beside = disk / "writers"
+        beside.mkdir()
+        up = group_up(cores, beside, 1, managed=False, relays=True)
+        others[WRITERS] = partial(put_turn, *stack.enter_context(up))
         beside = disk / "to-all"
         beside.mkdir()
         up = group_up(cores, beside, 1, managed=False, election_ms=TURNS_ELECTION_MS, replicate="all")

@@ -38,7 +38,7 @@ NODES = (1, 2, 3)
 KV_PORT, FRAME_PORT = 11211, 7400
 SPIN_US, TARGET_US = 5000, 0.01  # a node gets the core at once
 SHARED_SPIN_US = 100  # as long as most waits for the others' disks; it yields between looks (complete.h)
-LOG_BYTES, MEMORY_BYTES = 128 << 20, 24 << 20
+LOG_BYTES, MEMORY_BYTES, RELAY_FILE_BYTES = 128 << 20, 24 << 20, 16 << 20
 
 
 def address(node: int) -> str:
@@ -65,8 +65,8 @@ class Group:
     logs: folder of the nodes' logs, made there if there are none; None: in memory. uplinks: of the iokernel. The nodes
     share cores[1]; managed: the iokernel moves it between them, else the kernel's scheduler does. snapshot_entries:
     a node makes a snapshot when so many came since the last, and counts them in `snapshots`; 0: as it does by default.
-    relays: bare ones (raft_relay.h) in place of the nodes, of which the first leads. replicate: to whom a leader's
-    entries go at once (docs/raft.md); None: as by default. poll: the iokernel's mode.
+    relays: bare ones (raft_relay.h) in place of the nodes, of which the first leads; with `logs` on files there.
+    replicate: to whom a leader's entries go at once (docs/raft.md); None: as by default. poll: the iokernel's mode.
     """
 
     def __init__(
@@ -263,6 +263,12 @@ def _whole(status: dict[str, Any]) -> int:
     return status["term"] if status["role"] == "leader" and not behind else 0
 
 
+def _spin_us(words: dict[str, Any]) -> float:
+    """The others, and the kernel's half of their writes, need the core of a node that waits: with a log it parks where
+    the iokernel moves the core, and yields between looks where the kernel's scheduler shares it."""
+    return SPIN_US if not words["log"] else SHARED_SPIN_US if words["cpus"] else 1
+
+
 def _serve(path: str, words: dict[str, Any]) -> None:
     """A node, until it is killed."""
     from ..apps.raft.logs import make_log_file
@@ -272,9 +278,6 @@ def _serve(path: str, words: dict[str, Any]) -> None:
     node = words["node"]
     if words["log"] and not Path(words["log"]).exists():
         make_log_file(words["log"], LOG_BYTES)
-    # The others, and the kernel's half of their writes, need the core of a node that waits: with a log it parks where
-    # the iokernel moves the core, and yields between looks where the kernel's scheduler shares it.
-    spin_us = SPIN_US if not words["log"] else SHARED_SPIN_US if words["cpus"] else 1
     # A snapshot is due when half of the entries kept are used up, or half of their bytes.
     entries = words["snapshot_entries"]
     settings: dict[str, Any] = {}
@@ -282,7 +285,9 @@ def _serve(path: str, words: dict[str, Any]) -> None:
         settings = {"log_entries": 2 * entries, "log_bytes": max(64 << 20, 512 * entries)}
     if words["replicate"]:
         settings["replicate"] = words["replicate"]
-    runtime = Runtime(path, name=f"raft-{node}", kthreads=1, power="adaptive", spin_us=spin_us, cpus=words["cpus"])
+    runtime = Runtime(
+        path, name=f"raft-{node}", kthreads=1, power="adaptive", spin_us=_spin_us(words), cpus=words["cpus"]
+    )
     service = serve(
         runtime,
         node,
@@ -322,21 +327,34 @@ def _serve(path: str, words: dict[str, Any]) -> None:
 
 
 def _relay(path: str, words: dict[str, Any]) -> None:
-    """A bare relay, as a node in memory but for what it does, until it is killed."""
+    """A bare relay, as a node but for what it does, until it is killed."""
+    from ..drivers.blk_file import FileBlk, create
     from ..libos import Runtime
     from ._native import ffi, lib
 
     node = words["node"]
     leads = node == NODES[0]
-    runtime = Runtime(path, name=f"raft-{node}", kthreads=1, power="adaptive", spin_us=SPIN_US)
-    followers = [int(ipaddress.IPv4Address(address(n))) for n in NODES[1:]]
+    runtime = Runtime(
+        path, name=f"raft-{node}", kthreads=1, power="adaptive", spin_us=_spin_us(words), cpus=words["cpus"]
+    )
+    config = ffi.new("struct cl_bench_relay_config *", {"port": FRAME_PORT, "fd": -1})
+    config.followers = [int(ipaddress.IPv4Address(address(n))) for n in NODES[1:]]
+    config.client_port = KV_PORT if leads else 0
+    if words["log"]:
+        create(words["log"], RELAY_FILE_BYTES)
+        with FileBlk(words["log"]) as blk:  # which finds out whether direct writes are possible
+            direct = blk.info().direct
+        config.fd = os.open(words["log"], os.O_RDWR | (os.O_DIRECT if direct else 0))
+        config.file_bytes = RELAY_FILE_BYTES
     out, err = ffi.new("struct cl_bench_relay **"), ffi.new("char[256]")
-    check(lib.cl_bench_relay_serve(runtime.ptr, KV_PORT if leads else 0, FRAME_PORT, followers, out, err), "relay", err)
+    check(lib.cl_bench_relay_serve(runtime.ptr, config, out, err), "relay", err)
     runtime.start()
     _tell(node=node, pid=os.getpid())
     if leads:
         _tell(node=node, role="leader", term=1, at_ns=time.monotonic_ns())
     while True:
+        if number := lib.cl_bench_relay_failed(out[0]):
+            raise CorelaneError(f"run relay {node}", f"it cannot write to {words['log']}: {os.strerror(number)}")
         time.sleep(words["watch_us"] / 1e6)
 
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import os
 import re
 import statistics
+import struct
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cltest import wait_until
+from cltest.packets import Host
 
 from corelane.bench import raft, raft_arms, raft_judge, raft_lone
+from corelane.bench._native import ffi, lib
 from corelane.bench.baseline import compiled
 from corelane.bench.baseline.peers import Etcd, Libraft
 from corelane.bench.harness.session import Session
@@ -27,6 +32,8 @@ from corelane.bench.raft_udp import UdpClients
 from corelane.drivers import netns
 from corelane.drivers.blk import BlkFaults, FaultBlk, memory_blk
 from corelane.drivers.blk_file import FileBlk, create
+from corelane.drivers.memory import memory_link
+from corelane.libos import Runtime
 from corelane.runtime.errors import CorelaneError, SystemLimit
 
 
@@ -87,6 +94,49 @@ def test_nodes_make_snapshots_as_often_as_told(session: Session, tmp_path: Path)
         if slot.extra["snapshots"] > 0:
             return
     pytest.fail(f"no snapshot, and {slot.n} puts in the last slot")
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_relays_answer_what_two_of_them_have(session: Session, tmp_path: Path, on_disk: bool) -> None:
+    """One put at a time, so that on a disk each has a write of its own at the leader and at the first follower."""
+
+    def slot() -> raft_arms.Slot:
+        folder = tmp_path if on_disk else None
+        return raft_arms.ours_slot(session.two_cores, folder, 1, 0.3, managed=not on_disk, relays=True)
+
+    for _ in range(20):
+        if (got := slot()).n:
+            break
+        for path in tmp_path.iterdir():
+            path.unlink()
+    assert got.n > 0
+    if on_disk:
+        leader, first, second = (np.fromfile(tmp_path / f"{n}.log", np.uint8).reshape(-1, 4096) for n in NODES)
+        written = [int(blocks.any(axis=1).sum()) for blocks in (leader, first, second)]
+        assert min(written[:2]) >= min(got.n, len(leader))
+        assert written[2] == 0
+
+
+def test_a_relay_that_cannot_write_says_so_and_answers_nothing(tmp_path: Path) -> None:
+    relay, leader = Host("02:00:00:00:00:01", "10.0.0.1"), Host("02:00:00:00:00:02", "10.0.0.2")
+    path = tmp_path / "file"
+    create(path, 4096)
+    server, client = memory_link(mac=(relay.mac, leader.mac), ipv4=(relay.ip, leader.ip), ipv4_prefix=24)
+    with contextlib.ExitStack() as stack:
+        fd = os.open(path, os.O_RDONLY)
+        stack.callback(os.close, fd)
+        runtime = stack.enter_context(Runtime(nic=stack.enter_context(server), power="block"))
+        end = stack.enter_context(client)
+        config = ffi.new("struct cl_bench_relay_config *", {"port": 7400, "fd": fd, "file_bytes": 4096})
+        out, err = ffi.new("struct cl_bench_relay **"), ffi.new("char[256]")
+        assert lib.cl_bench_relay_serve(runtime.ptr, config, out, err) == 0, ffi.string(err)
+        runtime.start()
+        assert lib.cl_bench_relay_failed(out[0]) == 0
+        end.send([leader.datagram(relay, struct.pack("<Q", 1) + b"put", 7400, 7400)])
+        wait_until(lambda: lib.cl_bench_relay_failed(out[0]) == errno.EBADF, 60, "the write to fail")
+        runtime.stop()
+        lib.cl_bench_relay_delete(out[0])
+        assert not [frame for frame in end.recv() if frame[12:14] == b"\x08\x00"]
 
 
 @pytest.mark.parametrize("block", [0, 1])
@@ -257,6 +307,7 @@ NAMES = {
     "floor": raft_arms.FLOOR,
     "bound": raft_arms.BOUND,
     "two": raft_arms.MAJORITY_BOUND,
+    "writers": raft_arms.WRITERS,
     "to_all": f"{raft_arms.TO_ALL}, 1 client",
     "libraft": "libraft, 1 client",
     "one_core": f"{raft_arms.ONE_CORE}, 1 client",
@@ -277,6 +328,7 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
         floor=[100] * 3,
         bound=[80, 100, 100],
         two=[50, 60, 75],
+        writers=[80, 80, 100],
         to_all=[160, 150, 150],
         libraft=[200, 180, 300],
         one_core=[150, 120, 300],
@@ -292,7 +344,7 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
     assert next(notes).startswith(f"{raft_judge.RELAYS_NOTE} 2 (2 .. 4)")
     assert next(notes) == f"{raft_judge.SWITCHED_NOTE}open loop 2 (1.5 .. 2), one client 2 (1 .. 2)"
     assert next(notes) == "durable_over_floor: 1.2 (half of 3 pairs within 1.1 .. 1.35)"
-    three, two = (raft_judge.BOUND_NOTES[name] for name in (raft_arms.BOUND, raft_arms.MAJORITY_BOUND))
+    three, two, switched = raft_judge.BOUND_NOTES.values()
     assert next(notes) == (
         f"{three}: durable put p50 / theirs 1.25 (half of 3 pairs within 1.23 .. 1.38), "
         "sent to all / theirs 1.5 (half of 3 pairs within 1.5 .. 1.75), "
@@ -304,6 +356,11 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
         "libraft / theirs 4 (half of 3 pairs within 3.5 .. 4), "
         "theirs / second of three bare writes 0.6 (half of 3 pairs within 0.55 .. 0.675)"
     )
+    assert next(notes) == (
+        f"{switched}: durable put p50 / theirs 1.5 (half of 3 pairs within 1.38 .. 1.5), "
+        "libraft / theirs 2.5 (half of 3 pairs within 2.38 .. 2.75), "
+        "theirs / second of three bare writes 0.8 (half of 3 pairs within 0.8 .. 0.9)"
+    )
     assert next(notes).startswith(f"{raft_judge.ONE_CORE_NOTE} 1.5 (half of 3")
     assert next(notes) == "libraft_over_ours: 2 (half of 3 pairs within 1.75 .. 2)"
     assert next(notes).startswith(f"{raft_judge.SNAPSHOT_NOTE}p50 1 (1 .. 1), p99 1 (1 .. 1), longest put 3 (3 .. 3)")
@@ -313,7 +370,8 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
     assert beside == {"clients in the iokernel's loop": 20, "64 sockets of the kernel": 5}
     assert session.figures["raft.memory_put_us"]["beside"] == {"one client, closed": 18}
     bounds = [session.figures[f"raft.{name}"]["beside"] for name in ("durable_over_floor", "libraft_over_ours")]
-    assert bounds == [{"two bare writers, one core, for ours": 0.6}, {"two bare writers, one core, for ours": 4.0}]
+    two, switched = (f"{name}, for ours" for name in (raft_arms.MAJORITY_BOUND, raft_arms.WRITERS))
+    assert bounds == [{two: 0.6, switched: 0.8}, {two: 4.0, switched: 2.5}]
     value = {name: figure["value"] for name, figure in session.figures.items()}
     assert value == {
         "raft.memory_put_us": statistics.median([20, 30, 22]),
@@ -336,11 +394,12 @@ def test_lone_puts_are_measured_in_turns(session: Session, tmp_path: Path) -> No
     lone = raft_lone.lone_puts(session, tmp_path, None)
     to_all = raft_arms.arm_name(raft_arms.TO_ALL, 1)
     bounds = {raft_arms.BOUND, raft_arms.MAJORITY_BOUND}
-    assert set(lone.others) == {raft_arms.FLOOR, *bounds, to_all}  # of each one's two ways the better one
-    assert len(lone.ours) == 1 + len(raft_lone.FLOORS) + len(bounds) * len(raft_lone.WAYS) + 1
+    groups = {raft_arms.WRITERS, to_all}
+    assert set(lone.others) == {raft_arms.FLOOR, *bounds, *groups}  # of each one's two ways the better one
+    assert len(lone.ours) == 1 + len(raft_lone.FLOORS) + len(bounds) * len(raft_lone.WAYS) + len(groups)
     assert all(slot.extra is not None and slot.extra["sent_to"] in ("all", "majority", "") for slot in lone.ours)
     assert any(slot.n > 0 for slot in lone.ours)  # on a busy machine a turn may pass without an answer
-    assert all(slot.n > 0 for name, found in lone.others.items() for slot in found if name != to_all)
+    assert all(slot.n > 0 for name, found in lone.others.items() for slot in found if name not in groups)
 
 
 def test_without_its_baselines_figures_have_a_reason(session: Session) -> None:
