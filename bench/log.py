@@ -41,7 +41,7 @@ BARE = {
     "io_uring RWF_DSYNC, looking": lib.CL_BENCH_LOG_URING_LOOK,
     "pwrite+fdatasync": lib.CL_BENCH_LOG_FDATASYNC,
 }
-ROUNDS = 5
+ROUNDS = 15  # short ones: a disk differs by the second more than the loops on it
 CORE_ROUNDS = 4
 RECORD_BYTES = 256
 MANY = 64
