@@ -60,8 +60,8 @@ void node_disk_delete(struct cl_raft_node *node)
 
 void node_disk_note(struct node_disk *d, bool answered)
 {
-    uint64_t answers = d->awaits / 2 + answered, owed = d->ops_count || d->node->state == CL_RAFT_RECOVERING;
-    cl_store_relaxed(&d->awaits, 2 * answers + owed);
+    bool reads = d->node->state == CL_RAFT_RECOVERING && cl_log_busy(d->log);
+    cl_store_relaxed(&d->awaits, 2 * (d->awaits / 2 + answered) + (d->ops_count || reads));
 }
 
 uint64_t cl_raft_node_awaits(const struct cl_raft_node *node)

@@ -217,6 +217,29 @@ def test_a_node_shows_that_its_log_owes_it_an_answer_whatever_it_asked_for(disks
     assert awaits(third) % 2 == 0
 
 
+def test_a_log_owes_nothing_while_the_machine_loads_its_state(disks, monkeypatch):
+    """Which may take longer than a disk may."""
+    nodes = cluster(disks)
+    leader = nodes.leader()
+    for n in range(400):
+        assert nodes.command(leader, b"%03d" % n * 20)[0] == "ok"
+    disks[leader - 1].crash()
+    nodes.stop(leader)
+    nodes.start(leader, disks[leader - 1].open())
+    node, machine = nodes.nodes[leader], nodes.machines[leader]
+    load, owed = machine.load, []
+
+    def slow(state: bytes) -> None:
+        owed.append(int(lib.cl_raft_node_awaits(node.ptr)))
+        load(state)
+
+    monkeypatch.setattr(machine, "load", slow)
+    nodes.run(5)
+    assert node.state == "running"
+    assert [word % 2 for word in owed] == [0]
+    assert owed[0] > 0
+
+
 def test_a_failed_flush_is_not_tried_again_as_if_nothing_had_happened(disks):
     nodes = cluster(disks)
     leader = nodes.leader()
