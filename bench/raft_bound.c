@@ -14,6 +14,7 @@
 #define ENTRY_BYTES 192 /* of a put of 100 bytes in our log, with both headers */
 #define TRAIL_MOST (256u << 10)
 #define REST_NS 100000 /* who trails yields for so long before it sleeps, as our nodes do */
+#define LINGER_NS 2000 /* the leader looks for its client so long before it yields, as our nodes do */
 
 /* Words of shared memory, each on a line of its own and with one writer. They carry the number of a put. Every store is a release
  * and every load that waits an acquire: what was written before, rc above all, is seen by who sees the word. */
@@ -61,6 +62,15 @@ static bool await(struct bound_run *r, struct word *word, uint64_t put)
         sched_yield();
     }
     return true;
+}
+
+/* The same for the next put of a client that has just been answered. */
+static bool await_client(struct bound_run *r, uint64_t put)
+{
+    for (uint64_t until = cl_bench_wall_ns() + LINGER_NS; cl_bench_wall_ns() < until;)
+        if (cl_load_acquire(&r->asked.put) >= put)
+            break;
+    return await(r, &r->asked, put);
 }
 
 static bool call(struct writer *w, uint64_t at, uint32_t bytes)
@@ -188,7 +198,7 @@ static void *leader(void *arg)
     struct bound_run *r = w->run;
     uint64_t spread_put = 0, spread_ns = cl_bench_wall_ns();
     for (uint64_t put = 1; put <= r->n; put++) {
-        if (!await(r, &r->asked, put))
+        if (!await_client(r, put))
             break;
         for (unsigned i = 1; i < r->at_once; i++)
             cl_store_release(&r->handed[i].put, put);

@@ -94,7 +94,8 @@ void cl_sched_flying(unsigned n)
 {
     struct cl_kthread *k = cl_kthread_self();
     /* Relaxed: what flies is found under its queue's lock, and the owner reads its own writes. */
-    __atomic_fetch_add(&k->flying, n, __ATOMIC_RELAXED);
+    if (!__atomic_fetch_add(&k->flying, n, __ATOMIC_RELAXED))
+        k->let_go_tsc = cl_tsc(); /* what has only just begun is not done yet */
 }
 
 bool cl_sched_alone(void)

@@ -2,10 +2,11 @@
  *
  * Whoever has queues to be looked at gives the scheduler a `struct cl_completions`; queue k belongs to kthread k. The scheduler asks
  * for nothing as long as nothing flies (cl_sched_flying), but that a kthread that spins without work lets the CPU go between looks: what
- * another of its core waits for may need it. While something of kthread k flies
+ * another of its core waits for may need it (not at once where work has come within 2 us of late: linger.h). While something of
+ * kthread k flies
  *   - k polls at each turn of its loop, and between uthreads every so often lets the CPU go with sched_yield, also when it is busy:
  *     the second half of a durable write runs in a kernel worker on the CPU that took the disk's interrupt, which else waits for
- *     the next tick (4 ms);
+ *     the next tick (4 ms). The first time is 50 us after it began to fly: before, there is nothing to be done for it;
  *   - without work k polls on for some 200 us, and then parks like any other (at once where
  *     somebody else could use its core, or in mode `block`), its queues armed: their descriptors are watched by a thread of
  *     the scheduler's, which wakes k, or, where cores are managed, counts the completion in k's signals and asks the iokernel;

@@ -139,6 +139,7 @@ void cl_idle_over(struct cl_kthread *k)
     struct cl_sched *s = k->sched;
     bool was_idle = k->idle_turns != 0 || k->searching;
     k->idle_turns = 0;
+    cl_linger_over(&k->linger);
     k->watch_ns = s->watch_ns;
     if (cl_likely(!was_idle) || !s->sleeps || s->n_kthreads == 1)
         return;
@@ -212,6 +213,7 @@ void cl_park_kthread(struct cl_kthread *k)
     struct cl_sched *s = k->sched;
     uint64_t bit = 1ull << k->index;
     stop_searching(k);
+    k->linger.until = 0; /* what comes while it sleeps says nothing of a short look */
     if (s->cores)
         cl_export(k);
     /* Before the park word: a core that another has by then is to come back for them, which the loop must know before it sleeps. */
@@ -294,6 +296,17 @@ static void search(struct cl_kthread *k)
     }
 }
 
+/* Whether to look once more before the CPU is let go. While something flies, what it waits for may need the CPU. */
+static bool lingers(struct cl_kthread *k)
+{
+    if (cl_load_relaxed(&k->flying))
+        return false;
+    uint64_t now = cl_tsc();
+    if (k->idle_turns == 1)
+        cl_linger_begin(&k->linger, now, k->sched->linger_ticks);
+    return cl_linger_on(&k->linger, now);
+}
+
 void cl_idle(struct cl_kthread *k)
 {
     struct cl_sched *s = k->sched;
@@ -309,9 +322,10 @@ void cl_idle(struct cl_kthread *k)
     }
     if (sleep && !(promising && k->idle_turns < PROMISING_TURNS))
         cl_park_kthread(k);
-    else if (cl_unlikely(cl_load_relaxed(&s->completions) != NULL))
-        sched_yield(); /* what it, or another of this core, waits for may need the CPU to get done, see complete.h */
-    else if (cl_unlikely(s->oversubscribed) && !s->sleeps && k->idle_turns % YIELD_EVERY == 0)
+    else if (cl_unlikely(cl_load_relaxed(&s->completions) != NULL)) {
+        if (!lingers(k))
+            sched_yield(); /* what it, or another of this core, waits for may need the CPU to get done, see complete.h */
+    } else if (cl_unlikely(s->oversubscribed) && !s->sleeps && k->idle_turns % YIELD_EVERY == 0)
         sched_yield();
     else if (s->smt)
         cl_relax(); /* for the other hyper-thread; without one it only makes us see work later */

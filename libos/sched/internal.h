@@ -6,6 +6,7 @@
 #include "../../runtime/cores.h"
 #include "../../runtime/shm.h"
 #include "../timer.h"
+#include "linger.h"
 #include "sched.h"
 #include "switch.h"
 
@@ -141,7 +142,8 @@ struct cl_kthread {
     uint64_t resend_ns;     /* managed and parked: when it is to try them again, 0: none wait; under its timers' lock */
     uint64_t service_ns;    /* moving average of a frame's handling */
     uint64_t last_lone_wake_ns, lone_wake_ns;
-    uint64_t let_go_tsc; /* while something flies: when it last let the CPU go */
+    uint64_t let_go_tsc;     /* while something flies: when it last let the CPU go, or began to wait for it */
+    struct cl_linger linger; /* of a kthread that collects completions, see cl_idle */
     struct cl_seen seen[CL_SCHED_MAX_KTHREADS];
     uint8_t order[CL_SCHED_MAX_KTHREADS]; /* siblings, nearest first */
     int32_t cpu;
@@ -187,6 +189,7 @@ struct cl_sched {
     uint64_t quantum_ticks; /* 0: none */
     const uint64_t *probe_word;
     uint64_t let_go_ticks;              /* CL_LET_GO_NS */
+    uint64_t linger_ticks;              /* CL_LINGER_NS */
     struct cl_completions *completions; /* writers: add, remove; readers: kthreads, acquire */
     struct cl_watcher *watcher;         /* of those who add */
     struct cl_kthread *kthreads;

@@ -92,6 +92,7 @@ static void init_fields(struct cl_sched *s, const struct cl_sched_config *c)
     s->cores = c->cores;
     s->quantum_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), (int64_t)c->quantum_ns);
     s->let_go_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), CL_LET_GO_NS);
+    s->linger_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), CL_LINGER_NS);
     s->probe_word = c->cores ? c->cores->look : c->quantum_ns ? &always_look : &no_look;
     if (c->source)
         s->source = *c->source;

@@ -102,6 +102,10 @@ def test_short_requests_that_overload_one_kthread_spread(c_program: Program) -> 
     c_program(program("behind"))()
 
 
+def test_a_kthread_that_waits_lets_the_cpu_go_when_it_should(c_program: Program) -> None:
+    c_program(program("linger"), one_thread=True)()
+
+
 @pytest.mark.skipif(SANITIZED, reason="sanitizers make system calls of their own: run without CORELANE_SANITIZE")
 def test_steady_loop_makes_no_system_call(c_program: Program) -> None:
     assert c_program(program("steady"))() == "no system call\n"

@@ -121,12 +121,36 @@ static uint64_t fill(struct replica *a, struct replica *b)
     }
 }
 
+/* What has expired and nobody asks for goes with the entries that come after it. */
+static void expire(void)
+{
+    struct replica r;
+    struct cl_kv_usage usage;
+    make(&r);
+    uint64_t index = 1, at = clock_ms;
+    for (unsigned key = 0; key < 500; key++, index++) {
+        uint32_t n = (uint32_t)sprintf((char *)text, "set short%u 0 2 1\r\nx\r\n", key);
+        CHECK(r.machine.apply(r.machine.arg, index, at, text, n, reply[0], ROOM) > 0);
+    }
+    cl_kv_usage(r.kv.store, &usage);
+    CHECK_EQ(usage.items, 500);
+    at += 10000;
+    for (unsigned i = 0; i < 500; i++, index++) {
+        uint32_t n = (uint32_t)sprintf((char *)text, "get other\r\nset other 0 0 1\r\ny\r\n");
+        CHECK(r.machine.apply(r.machine.arg, index, at, text, n, reply[0], ROOM) > 0);
+    }
+    cl_kv_usage(r.kv.store, &usage);
+    CHECK_EQ(usage.items, 1);
+    raft_kv_delete(&r.kv);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 4);
     uint64_t commands = strtoull(argv[1], NULL, 10), refused = 0, stored_when_full = 0, images = 0;
     state = strtoull(argv[2], NULL, 10) * 2 + 1;
     tiny = !strcmp(argv[3], "tiny");
+    expire();
     struct replica a, b;
     make(&a);
     make(&b);
