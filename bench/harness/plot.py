@@ -123,6 +123,27 @@ class Canvas:
         at, low, high = ([point[i] for point in kept] for i in range(3))
         self.axes[panel].fill_between(at, low, high, color=COLOURS[colour % len(COLOURS)], alpha=0.15, linewidth=0)
 
+    def error_bars(
+        self,
+        x: Sequence[float],
+        y: Sequence[float],
+        error: Sequence[float],
+        sure: Sequence[bool],
+        *,
+        colour: int = 0,
+        marker: str = "o",
+        panel: int = 0,
+    ) -> None:
+        """On the points of a curve: bars of y -+ error, and a hollow marker where one is not sure of it."""
+        paint = COLOURS[colour % len(COLOURS)]
+        ends = [[at + sign * by for at, by in zip(y, error, strict=True)] for sign in (-1, 1)]
+        self.axes[panel].vlines(x, *ends, color=paint, linewidth=1)
+        hollow = [(at, value) for at, value, known in zip(x, y, sure, strict=True) if not known]
+        if hollow:
+            self.axes[panel].scatter(
+                *zip(*hollow, strict=True), s=16, marker=marker, facecolors="white", edgecolors=paint, zorder=3
+            )
+
     def latency_curves(self, document: dict[str, Any], arms: Iterable[str] | None = None, panel: int = 0) -> None:
         """Latency against achieved load: p50, p99 and p99.9 of every arm, the canary's own delays, the stops."""
         axis = self.axes[panel]
@@ -378,7 +399,7 @@ def _lint_axis(axis: Any, shown: set[str]) -> list[str]:
 
 def _lint_fit(axis: Any, which: str, limits: tuple[float, float], scale: str) -> list[str]:
     """The data must lie within the axis and fill a fair part of it (one value alone fits any axis)."""
-    from matplotlib.collections import PolyCollection
+    from matplotlib.collections import LineCollection, PolyCollection
 
     values: list[float] = []
     for line in axis.lines:
@@ -394,8 +415,8 @@ def _lint_fit(axis: Any, which: str, limits: tuple[float, float], scale: str) ->
             else [bar.get_y(), bar.get_y() + bar.get_height()]
         )
     for drawn in axis.collections:
-        # Points lie where their offsets say; a band has a shape of its own.
-        band = isinstance(drawn, PolyCollection)
+        # Points lie where their offsets say; bands and bars have a shape of their own.
+        band = isinstance(drawn, (PolyCollection, LineCollection))
         points = [p for path in drawn.get_paths() for p in path.vertices] if band else drawn.get_offsets()
         values += [float(p[0 if which == "x" else 1]) for p in points]
     low, high = min(limits), max(limits)

@@ -35,16 +35,17 @@ FIGURES = ("sim.erlang_error", "sim.events_per_s")
 
 
 def run(session: Session) -> None:
-    """0.3 of session.seconds for the formulas, 0.4 for the machine, the rest for the studies; on top the plain check,
-    as long as `studies.check_formulas` says."""
+    """0.3 of session.seconds for the formulas, 0.1 and 0.3 for the machine; on top the plain check, as long as
+    `studies.check_formulas` says, and the studies, of which each point takes a tenth of session.seconds at most (all
+    together some five times session.seconds)."""
     from . import box, managed_check, studies
 
     studies.check_formulas(session, 0.3 * session.seconds)
     box.compare(session, 0.1 * session.seconds)
     managed_check.compare(session, 0.3 * session.seconds)
     studies.policies_against_load(session, 0.1 * session.seconds)
-    studies.cores_of_one_loop(session, 0.05 * session.seconds)
-    studies.cores_against_interval(session, 0.15 * session.seconds)
+    studies.cores_of_one_loop(session, 0.1 * session.seconds)
+    studies.cores_against_interval(session, 0.1 * session.seconds)
     session.settings["message"] = "one simulated request, from arrival to completion"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from ..harness.numbers import number
 from ..harness.plot import STYLES, Canvas
 from .managed_check import POLICIES as MANAGED
+from .sampling import GOAL
 from .studies import BURST_CORES, CORES, LIMIT_US, ONE_LOOP_LOAD, POLICIES
 
 
@@ -31,16 +32,7 @@ def draw(document: dict[str, Any]) -> Canvas:
     for i, policy in enumerate(POLICIES):
         for j, cores in enumerate(CORES):
             mine = [r for r in points if r["policy"] == policy and r["cores"] == cores]
-            kept = [(r["load"], number(r["p999_us"])) for r in mine if math.isfinite(number(r["p999_us"]))]
-            if kept:
-                canvas.curve(
-                    [a for a, _ in kept],
-                    [b for _, b in kept],
-                    label=f"{policy}, {cores}",
-                    colour=i,
-                    style=lines[j][0],
-                    marker=lines[j][1],
-                )
+            _draw_tails(canvas, mine, "load", label=f"{policy}, {cores}", colour=i, line=lines[j])
     canvas.axes[0].set_yscale("log")
     canvas.axes[0].set_xlabel("load, on 4 to 256 cores (share of all cores)")
     canvas.axes[0].set_ylabel("p99.9 latency (us)")
@@ -54,6 +46,10 @@ def draw(document: dict[str, Any]) -> Canvas:
     for arm, why in document["settings"]["stops"].items():
         if not any(arm.endswith(f", {c} cores") for c in CORES[1:-1]):  # those are in the document
             canvas.caption(f"{arm}: {why}.")
+    canvas.caption(
+        f"First and second: bars are one standard error; hollow: not known to {100 * GOAL:g} %, or not carried, with "
+        "no steady tail."
+    )
     canvas.caption(f"Third: least headroom that keeps p99.9 under {LIMIT_US:g} us at 40 % load, log-normal service.")
     _draw_box(canvas, [r for r in rows if "servers" in r])
     if managed:
@@ -61,13 +57,32 @@ def draw(document: dict[str, Any]) -> Canvas:
     return canvas
 
 
+def _draw_tails(
+    canvas: Canvas,
+    rows: list[dict[str, Any]],
+    along: str,
+    *,
+    label: str,
+    colour: int,
+    line: tuple[str, str] = ("-", "o"),
+    panel: int = 0,
+) -> None:
+    """p99.9 with bars of one standard error; hollow where it is not known to GOAL."""
+    kept = [r for r in rows if math.isfinite(number(r["p999_us"]))]
+    if not kept:
+        return
+    x, y = [float(r[along]) for r in kept], [number(r["p999_us"]) for r in kept]
+    canvas.curve(x, y, label=label, colour=colour, style=line[0], marker=line[1], panel=panel)
+    error = [at * min(number(r["p999_error"]), 0.9) for r, at in zip(kept, y, strict=True)]
+    sure = [bool(r["known"]) for r in kept]
+    canvas.error_bars(x, y, error, sure, colour=colour, marker=line[1], panel=panel)
+
+
 def _draw_one_loop(canvas: Canvas, rows: list[dict[str, Any]]) -> None:
     """p99.9 against cores for each policy."""
     for i, policy in enumerate(POLICIES):
-        mine = [(r["cores"], number(r["p999_us"])) for r in rows if r["policy"] == policy]
-        kept = [(x, y) for x, y in mine if math.isfinite(y)]
-        if kept:
-            canvas.curve([x for x, _ in kept], [y for _, y in kept], label=f"{policy}, one loop", colour=i, panel=1)
+        mine = [r for r in rows if r["policy"] == policy]
+        _draw_tails(canvas, mine, "cores", label=f"{policy}, one loop", colour=i, panel=1)
     canvas.axes[1].set_xscale("log")
     canvas.axes[1].set_yscale("log")
     canvas.axes[1].set_xlabel(f"cores at load {ONE_LOOP_LOAD:g}, one iokernel loop (cores)")

@@ -1,4 +1,8 @@
-"""The questions that the simulator is asked, each a function of a session and a budget in seconds of real time."""
+"""The questions that the simulator is asked, each a function of a session and of seconds.
+
+These are of real time where speed is measured. Elsewhere they are what one point may take, in events, EVENTS_PER_S to a
+second, so that the answers do not depend on how fast a machine is; most points need far less (sampling.py).
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,11 @@ from itertools import pairwise
 from typing import Any
 
 from ...iokernel.policy import load as load_policy
-from ..harness.openloop import LOSS_LIMIT, RATE_SLACK
 from ..harness.session import Session
 from . import formulas, plain, recursion
 from .draws import EXPONENTIAL
 from .model import App, Bimodal, Constant, Costs, Distribution, Exponential, LogNormal, Result, Simulation, Slow
+from .sampling import GOAL, Sampled, carried, memory_ns, sample
 
 SERVERS = (1, 2, 4, 8, 16, 32, 64)
 LOAD = 0.9
@@ -43,7 +47,21 @@ ONE_LOOP_LOAD = 0.6
 
 INTERVALS_US = (5, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
 BURST_CORES = 16
+EVENTS_PER_S = 3e6  # round figure of a world with a policy, see `speed`
 DECISIONS = 100  # at least so many in a run, however long the interval
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is simulated."""
+
+    policy: str
+    cores: int
+    load: float
+    loops: int
+
+
+SPEED_POINTS = (Point("delay", 4, 0.7, 1), Point("delay", 64, 0.7, 4))
 
 
 def check_formulas(session: Session, seconds: float) -> None:
@@ -93,7 +111,9 @@ def check_formulas(session: Session, seconds: float) -> None:
         )
     beside = plain.compare(session, PLAIN_SHARE * seconds)
     session.figure("sim.erlang_error", max(errors), runs=errors, beside=beside)
-    session.figure("sim.events_per_s", sorted(speeds)[len(speeds) // 2], runs=speeds)
+    session.say("the simulator's speed with a policy")
+    with_policy = {f"with {p.policy} and batch work, {p.cores} cores": speed(p, seconds / 20) for p in SPEED_POINTS}
+    session.figure("sim.events_per_s", sorted(speeds)[len(speeds) // 2], runs=speeds, beside=with_policy)
     session.note(
         "sim.erlang_error is by control variate: the Kiefer-Wolfowitz recursion on the same draws, whose mean is "
         f"Erlang-C; without it the largest error in {seconds:.3g} s is {100 * max(unaided):.2g} %, and one "
@@ -136,6 +156,18 @@ def check(world: Simulation, servers: int, seconds: float, chunk: int = 50_000) 
     return Checked(n, waits / n, statistics.stdev(means) / BATCHES**0.5, by_recursion / n, gaps / n, lengths / n, speed)
 
 
+def speed(point: Point, seconds: float, chunk: int = 50_000) -> float:
+    """Events a second of a study's world, which calls a policy and moves cores."""
+    world, _ = world_of(point)
+    world.run(events=chunk)
+    first, started = world.events, time.perf_counter()
+    while True:
+        world.run(events=chunk)
+        took = time.perf_counter() - started
+        if took >= seconds:
+            return (world.events - first) / took
+
+
 def judge(checked: Checked, expected_ns: float, rate: float, mean_ns: float) -> float:
     """Relative error of the mean wait, the sampling error taken out; rate in 1/ns.
 
@@ -149,62 +181,42 @@ def judge(checked: Checked, expected_ns: float, rate: float, mean_ns: float) -> 
     return max(controlled, abs(checked.mean_gap_ns * rate - 1), abs(checked.mean_service_ns / mean_ns - 1))
 
 
-def spend(world: Simulation, seconds: float, chunk: int, least_ns: int = 0) -> None:
-    """Warm up with one chunk and a tenth of least_ns, forget that, then run chunks until the time is over and the
-    simulated clock has gone on by least_ns.
-    """
-    world.run(events=chunk)
-    world.run(until_ns=world.now_ns + least_ns // 10)
-    world.reset()
-    begin_ns, started = world.now_ns, time.perf_counter()
-    while True:
-        world.run(events=chunk)
-        if time.perf_counter() - started >= seconds and world.now_ns - begin_ns >= least_ns:
-            return
-
-
 def policies_against_load(session: Session, seconds: float) -> None:
     """Latency and one batch application on 4 to 256 cores, each policy, up to the first load that is not carried.
 
     The latency applications are guaranteed a quarter of the cores (all that `static` ever gives them). One iokernel
     loop for every 16 cores.
     """
-    part = seconds / (len(CORES) * len(POLICIES) * len(LOADS))
+    seen = []
     for cores in CORES:
         for policy in POLICIES:
             session.say(f"{policy} on {cores} cores")
             points = (Point(policy, cores, load, max(cores // 16, 1)) for load in LOADS)
-            _curve(session, f"{policy}, {cores} cores", points, part, "load")
+            seen += _curve(session, f"{policy}, {cores} cores", points, seconds, "load")
+    _note_unknown(session, "against load", seen)
 
 
 def cores_of_one_loop(session: Session, seconds: float) -> None:
     """The same applications, at one load, on ever more cores, all behind one iokernel loop: where each policy ends."""
-    part = seconds / (len(ONE_LOOP_CORES) * len(POLICIES))
+    seen = []
     for policy in POLICIES[1:]:  # `static` ends at any number of cores by what it gives
         session.say(f"{policy}, one loop")
         points = (Point(policy, cores, ONE_LOOP_LOAD, 1) for cores in ONE_LOOP_CORES)
-        _curve(session, f"{policy}, one loop", points, part, "cores", loops=1)
+        seen += _curve(session, f"{policy}, one loop", points, seconds, "cores", loops=1)
+    _note_unknown(session, "behind one loop", seen)
 
 
-@dataclass(frozen=True)
-class Point:
-    """What is simulated."""
-
-    policy: str
-    cores: int
-    load: float
-    loops: int
-
-
-def _curve(session: Session, arm: str, points: Iterable[Point], seconds: float, along: str, **more: Any) -> None:
+def _curve(session: Session, arm: str, points: Iterable[Point], seconds: float, along: str, **more: Any) -> list[Seen]:
     """Rows up to the first point that is not carried; where and why the tail passes the limit, and the curve ends."""
     said: list[str] = []
+    out: list[Seen] = []
     late = False
     for point in points:
         seen = measure(point, seconds)
+        out.append(seen)
         session.arm(arm, policy=point.policy, cores=point.cores, load=point.load, **seen.row(), **more)
         where = f"{along} {getattr(point, along):g}"
-        if not late and not seen.p999_us <= LIMIT_US:
+        if not late and seen.surely_late:
             late = True
             said.append(f"p99.9 is beyond {LIMIT_US:g} us at {where}: {seen.why_slow()}")
         if not seen.carried:
@@ -213,15 +225,30 @@ def _curve(session: Session, arm: str, points: Iterable[Point], seconds: float, 
     else:
         said.append(f"the highest {along} tried is carried")
     session.stops[arm] = "; ".join(said)
+    return out
+
+
+def _note_unknown(session: Session, where: str, seen: Sequence[Seen]) -> None:
+    """Say which of the points that are carried are not known well enough."""
+    kept = [s for s in seen if s.carried]
+    unknown = [s for s in kept if not s.sampled.known]
+    if not unknown:
+        return
+    names = ", ".join(f"{s.point.policy} on {s.point.cores} cores at load {s.point.load:g}" for s in unknown)
+    session.note(
+        f"of {len(kept)} points {where} that are carried, p99.9 of {len(unknown)} is not known to {100 * GOAL:g} % "
+        f"({names}): give more --seconds"
+    )
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A point and what became of it. kv: the latency applications together. busiest: part of its time that the
-    busiest loop works; deciding: that the first one decides and moves cores."""
+    """A point and what became of it. kv: the latency applications together; sampled: how well its p99.9 is known.
+    busiest: part of its time that the busiest loop works; deciding: that the first one decides and moves cores."""
 
     point: Point
     kv: Result
+    sampled: Sampled
     batch: Result
     busiest: float
     deciding: float
@@ -232,8 +259,13 @@ class Seen:
 
     @property
     def carried(self) -> bool:
-        """As of a load on the machine (harness/openloop.py)."""
-        return self.kv.dropped < LOSS_LIMIT * self.kv.arrived and self.kv.done >= (1 - RATE_SLACK) * self.kv.arrived
+        """As of a load on the machine."""
+        return carried(self.kv)
+
+    @property
+    def surely_late(self) -> bool:
+        """The tail is beyond the limit by more than two standard errors, or the load is not carried at all."""
+        return not self.carried or self.p999_us * (1 - 2 * self.sampled.error) > LIMIT_US
 
     def row(self) -> dict[str, Any]:
         """For the document: parts of the cores' time, and of that of requests over LIMIT_US, each summing to 1."""
@@ -242,8 +274,11 @@ class Seen:
         return {
             "n": kv.done,
             **{f"{name}_us": _finite(kv.percentile_us(p)) for name, p in (("p50", 50), ("p99", 99), ("p999", 99.9))},
+            "p999_error": _finite(self.sampled.error),
+            "known": self.sampled.known,
+            "simulated_ms": self.sampled.simulated_ms,
             "carried": self.carried,
-            "batch_share": self.batch.cores_worked / (max(1 - self.point.load, 1e-9) * cores),
+            "batch_share": self.batch.cores_worked / ((1 - self.point.load) * cores) if self.point.load < 1 else None,
             "moves_per_s": (kv.moves + self.batch.moves) / max(kv.seconds, 1e-9),
             "violations": kv.violations,
             "loop_busy": self.busiest,
@@ -306,17 +341,25 @@ class Seen:
         return ", ".join(f"{name} {100 * part:.1f} %" for name, part in shares.items())
 
 
-def measure(point: Point, seconds: float) -> Seen:
-    """Simulate a point: equal latency applications, one for every 16 cores, as many a loop, and one of batch work."""
+def world_of(point: Point) -> tuple[Simulation, list[str]]:
+    """Equal latency applications, one for every 16 cores, as many a loop, and one of batch work; the names of those."""
     rate = point.load * point.cores / SERVICE_NS * 1e9
     n = max(point.cores // 16, 1)
     guaranteed = max(max(point.cores // 4, 1) // n, 1)
     apps = [App(f"kv{i}", rate_rps=rate / n, service=Exponential(SERVICE_NS), guaranteed=guaranteed) for i in range(n)]
     how: dict[str, Any] = {"loops": point.loops, "seed": 11, "slow_ns": round(LIMIT_US * 1e3), "urgent_ns": URGENT_NS}
     world = Simulation([*apps, App("batch", batch=True)], point.cores, policy=point.policy, costs=COSTS, **how)
-    spend(world, seconds, chunk=50_000)
-    kv = together([world.result(app.name) for app in apps])
-    return Seen(point, kv, world.result("batch"), *world.loops_busy())
+    return world, [app.name for app in apps]
+
+
+def measure(point: Point, seconds: float) -> Seen:
+    """Simulate a point until its tail is known, or its events are spent."""
+    world, names = world_of(point)
+    memory = memory_ns(point.load, point.cores, SERVICE_NS)
+    kv, sampled = sample(
+        world, lambda: together([world.result(name) for name in names]), seconds * EVENTS_PER_S, memory
+    )
+    return Seen(point, kv, sampled, world.result("batch"), *world.loops_busy())
 
 
 def together(results: Sequence[Result]) -> Result:
@@ -356,26 +399,30 @@ def cores_against_interval(session: Session, seconds: float) -> None:
     interval the least headroom that keeps the limit is found by bisection; what it holds on average is the price of
     deciding rarely.
     """
-    part = seconds / (len(INTERVALS_US) * BURST_CORES.bit_length())
+    unknown: set[int] = set()
     policy = load_policy(f"{__name__}:headroom")
     for interval_us in INTERVALS_US:
         session.say(f"cores needed with a decision every {interval_us} us")
-        results: dict[int, Result] = {}
+        results: dict[int, tuple[Result, Sampled]] = {}
 
-        def keeps(spare: int, interval_ns: int = interval_us * 1000, results: dict[int, Result] = results) -> bool:
+        def keeps(spare: int, interval_ns: int = interval_us * 1000, results: Any = results) -> bool:
             rate = 0.4 * BURST_CORES / SERVICE_NS * 1e9
             app = App("kv", rate_rps=rate, service=LogNormal(SERVICE_NS, 0.6))
             chosen = policy.with_settings(spare=spare)
             world = Simulation([app], BURST_CORES, policy=chosen, interval_ns=interval_ns, costs=COSTS, seed=5)
-            spend(world, part, chunk=100_000, least_ns=DECISIONS * interval_ns)
-            results[spare] = world.result("kv")
-            return results[spare].percentile_us(99.9) <= LIMIT_US
+            memory = memory_ns(0.4, BURST_CORES, SERVICE_NS)
+            least_ns = DECISIONS * interval_ns
+            seen, sampled = sample(world, lambda: world.result("kv"), seconds * EVENTS_PER_S, memory, least_ns)
+            results[spare] = seen, sampled
+            return seen.percentile_us(99.9) <= LIMIT_US
 
         spare = bisect_left(range(BURST_CORES + 1), True, key=keeps)
         if spare > BURST_CORES:
             session.note(f"no headroom on {BURST_CORES} cores keeps the limit with a decision every {interval_us} us")
             continue
-        seen = results[spare]
+        seen, sampled = results[spare]
+        if not sampled.known:
+            unknown.add(interval_us)
         session.arm(
             f"interval {interval_us} us",
             interval_us=interval_us,
@@ -384,4 +431,11 @@ def cores_against_interval(session: Session, seconds: float) -> None:
             cores_held=seen.cores_held,
             cores_worked=seen.cores_worked,
             p999_us=seen.percentile_us(99.9),
+            p999_error=_finite(sampled.error),
+            known=sampled.known,
+        )
+    if unknown:
+        session.note(
+            f"p99.9 at the least headroom is not known to {100 * GOAL:g} % with a decision every "
+            f"{', '.join(map(str, sorted(unknown)))} us: give more --seconds"
         )

@@ -82,6 +82,7 @@ def test_bars_pass(tmp_path: Path) -> None:
 
 def test_a_good_figure_has_no_findings() -> None:
     c = canvas()
+    c.error_bars([1, 2, 3], [1, 2, 3], [0.1, 0.5, 0.1], [True, False, True])
     assert lint(c.figure, c.expect) == []
 
 
@@ -101,6 +102,8 @@ def test_a_good_figure_has_no_findings() -> None:
         (lambda c: c.figure.text(0, 0.5, "ignore the outliers"), "ignore"),
         (lambda c: c.axes[0].plot([], [], label="c"), "is empty"),
         (lambda c: [c.band([1, 2], [1, 1], [9, 9]), c.axes[0].set_ylim(0.5, 8)], "outside"),
+        (lambda c: [c.error_bars([1], [2], [6], [True]), c.axes[0].set_ylim(0.5, 7)], "outside"),
+        (lambda c: [c.error_bars([5], [2], [0], [False]), c.axes[0].set_xlim(0.5, 4)], "outside"),
     ],
 )
 def test_each_fault_is_found(spoil: Any, finding: str) -> None:

@@ -51,7 +51,7 @@ def test_curves_go_on_to_a_load_that_is_not_carried(monkeypatch):
     monkeypatch.setattr(studies, "POLICIES", ("static", "delay"))
     monkeypatch.setattr(studies, "LOADS", (0.2, 0.5, 0.97, 1.05))
     session = Notes()
-    studies.policies_against_load(session, 0.0)
+    studies.policies_against_load(session, 0.5)
     loads = {p: [r["load"] for r in session.arms if r["policy"] == p] for p in ("static", "delay")}
     assert loads == {"static": [0.2, 0.5], "delay": [0.2, 0.5, 0.97, 1.05]}
     late, full = session.stops["delay, 4 cores"].split("; ")
@@ -66,7 +66,7 @@ def test_deciding_rarely_takes_more_cores(monkeypatch):
     """Shenango's section 2; and a long interval is not judged by a handful of decisions."""
     monkeypatch.setattr(studies, "INTERVALS_US", (5, 100, 1000))
     session = Notes()
-    studies.cores_against_interval(session, 0.0)
+    studies.cores_against_interval(session, 0.3)
     held = [r["cores_held"] for r in session.arms]
     assert len(held) == 3
     assert held[0] < held[1] < held[2]
@@ -76,6 +76,42 @@ def test_deciding_rarely_takes_more_cores(monkeypatch):
     per_us = 0.4 * studies.BURST_CORES / studies.SERVICE_NS * 1e3
     assert all(r["n"] > 0.9 * studies.DECISIONS * r["interval_us"] * per_us for r in session.arms)
     assert not session.notes
+
+
+def test_a_tail_that_is_not_known_is_named_and_not_called_late(monkeypatch):
+    """With no events to spare, at a load whose tail takes millions."""
+    monkeypatch.setattr(studies, "CORES", (4,))
+    monkeypatch.setattr(studies, "POLICIES", ("delay",))
+    monkeypatch.setattr(studies, "LOADS", (0.3, 0.93, 1.0))
+    session = Notes()
+    studies.policies_against_load(session, 0.0)
+    low, high, over = session.arms
+    assert (low["known"], high["known"]) == (False, False)  # the first one for want of time alone
+    assert low["p999_error"] < 0.1
+    assert 0 < low["batch_share"] <= 1
+    assert over["batch_share"] is None  # nothing is left to compare it with
+    (note,) = session.notes
+    assert note.startswith("of 3 points against load that are carried, p99.9 of 3 is not known to 10 % (delay on 4")
+    session = Notes()
+    studies.policies_against_load(session, 1.0)
+    known = {r["load"]: r["known"] for r in session.arms}
+    assert known == {0.3: True, 0.93: False, 1.0: False}
+    assert "delay on 4 cores at load 0.93" in session.notes[0]
+    assert "load 0.3" not in session.notes[0]
+
+
+def test_a_tail_is_late_if_it_is_so_by_two_standard_errors():
+    point = studies.Point("delay", 4, 0.3, 1)
+    seen = studies.measure(point, 0.1)
+    assert seen.sampled.known
+    assert not seen.surely_late
+    top = int(np.nonzero(seen.kv.histogram)[0][-1])
+    moved = np.zeros_like(seen.kv.histogram)
+    moved[top + 80] = seen.kv.done  # all of them far beyond the limit
+    late = replace(seen, kv=replace(seen.kv, histogram=moved))
+    assert late.p999_us > 2 * studies.LIMIT_US
+    assert late.surely_late
+    assert not replace(late, sampled=replace(late.sampled, error=0.49)).surely_late
 
 
 def test_equal_applications_count_as_one():
