@@ -19,7 +19,9 @@ from __future__ import annotations
 import contextlib
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -68,7 +70,8 @@ def run(session: Session) -> None:
         "checksums": rig.CHECKSUMS,
     }
     with contextlib.ExitStack() as stack:
-        arms = {name: stack.enter_context(server(cores, *how)) for name, how in ARMS.items()}
+        servers = {name: stack.enter_context(server(cores, *how)) for name, how in ARMS.items()}
+        arms = {name: it.measure for name, it in servers.items()}
         slot = FIGURES_PART * session.seconds / ROUNDS / len(arms)
         got = session.interleave({name: partial(arm, LOAD, slot) for name, arm in arms.items()}, ROUNDS)
         slot = (1 - FIGURES_PART) * session.seconds / ROUNDS_OF_OTHERS / len(arms) / len(LOADS)
@@ -76,6 +79,8 @@ def run(session: Session) -> None:
         others = session.interleave(
             {f"{name} at {load:g}": body for (name, load), body in at.items()}, ROUNDS_OF_OTHERS
         )
+    for name, it in servers.items():
+        say_drops(session, name, it)
     for name, points in got.items():
         add_row(session, name, LOAD, points)
     for name, load in at:
@@ -85,8 +90,28 @@ def run(session: Session) -> None:
     session.ratio_figure(FIGURES[0], without, with_it, beside={"over all requests of a turn": whole.median})
 
 
+@dataclass
+class Server:
+    """An arm. unanswered: requests of all points, without warm-up; dropped: packets by reason, of its iokernel and its
+    application, known once that has ended, with warm-up."""
+
+    made: shared.Shared
+    unanswered: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def measure(self, load: float, seconds: float) -> Point:
+        """A point whose extra values tell short and long requests apart, and what the iokernel dropped."""
+        warm_s = min(WARM_FRACTION * seconds, WARM_MOST_S)
+        windows = max(1, round((seconds - warm_s) / WINDOW_S))
+        result = self.made.generator.run(load / MEAN_US * 1e6, seconds - warm_s, warmup_s=warm_s, windows=windows)
+        point = point_of(result)
+        point.extra |= by_kind(result)
+        self.unanswered += point.sent - point.answered
+        return point
+
+
 @contextlib.contextmanager
-def server(cores: tuple[int, int], quantum_us: int, typed: bool) -> Any:
+def server(cores: tuple[int, int], quantum_us: int, typed: bool) -> Iterator[Server]:
     """The spin application behind an iokernel that tells its uthreads when their quantum is over."""
     apps = {"spin": shared.latency(quantum_us=quantum_us)}
     traffic = Echo(service_us=SHORT_US, long_us=LONG_US, long_fraction=LONG_FRACTION)
@@ -99,18 +124,23 @@ def server(cores: tuple[int, int], quantum_us: int, typed: bool) -> Any:
                 "long_target_us": f"{TARGETS_US[1]}",
             }
         words = [word for name, value in options.items() for word in ("--option", f"{name}={value}")]
-        made.run(["spin", *words], "spin")
-        yield partial(measure, made)
+        app = made.run(["spin", *words], "spin")
+        arm = Server(made)
+        yield arm
+        app.close()
+        arm.dropped = made.drops() + Counter(app.ended.get("dropped", {}))
 
 
-def measure(made: shared.Shared, load: float, seconds: float) -> Point:
-    """A point whose extra values tell short and long requests apart."""
-    warm_s = min(WARM_FRACTION * seconds, WARM_MOST_S)
-    windows = max(1, round((seconds - warm_s) / WINDOW_S))
-    result = made.generator.run(load / MEAN_US * 1e6, seconds - warm_s, warmup_s=warm_s, windows=windows)
-    point = point_of(result)
-    point.extra |= by_kind(result)
-    return point
+def say_drops(session: Session, name: str, arm: Server) -> None:
+    """Where the requests went that an arm left unanswered."""
+    session.settings.setdefault("dropped", {})[name] = dict(arm.dropped)
+    if not arm.unanswered:
+        return
+    reasons = ", ".join(f"{reason} {n:,}" for reason, n in arm.dropped.most_common())
+    session.note(
+        f"{name}: {arm.unanswered:,} requests stayed unanswered at all loads together; dropped, with warm-up: "
+        f"{reasons or 'none that is counted: they were answered too late'}"
+    )
 
 
 def by_kind(result: Result) -> dict[str, Any]:

@@ -136,13 +136,16 @@ def on_af_xdp(
 
 
 class App:
-    """`corelane run ...` in a process of its own, from its start until `close`. `info`: its "serving" event."""
+    """`corelane run ...` in a process of its own, from its start until `close`.
+
+    info: its "serving" event; ended: its "stopped" event, empty before `close` and if it was not stopped in time."""
 
     def __init__(self, arguments: Sequence[str], timeout_s: float = 30.0) -> None:
         command = [sys.executable, "-m", "corelane.cli.main", "run", *arguments, "--with-parent", "--json"]
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in close
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._errors)
         self._said = b""  # read, and not looked at yet
+        self.ended: dict[str, Any] = {}
         try:
             self.info = self._await("serving", timeout_s)
         except BaseException:
@@ -160,11 +163,8 @@ class App:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while True:
                 # Lines that came together first: the pipe says nothing of what was taken off it.
-                while b"\n" in self._said:
-                    line, _, self._said = self._said.partition(b"\n")
-                    told: dict[str, Any] = json.loads(line)
-                    if told.get("event") == event:
-                        return told
+                if told := self._told(event):
+                    return told
                 if not selector.select(max(deadline - time.monotonic(), 0)):
                     break
                 got = os.read(self._process.stdout.fileno(), 65536)
@@ -175,12 +175,23 @@ class App:
                 self._said += got
         raise CorelaneError("start the application", f"it was not serving after {timeout_s:.0f} s")
 
+    def _told(self, event: str) -> dict[str, Any]:
+        """The next such event of what has been read, and nothing of what came before; empty: there is none."""
+        while b"\n" in self._said:
+            line, _, self._said = self._said.partition(b"\n")
+            told: dict[str, Any] = json.loads(line)
+            if told.get("event") == event:
+                return told
+        return {}
+
     def threads(self) -> tuple[int, ...]:
         """Its threads that run handlers: all but the interpreter's."""
         return tuple(tid for tid in usage.threads(self.pid) if tid != self.pid)
 
     def close(self) -> None:
-        """End it and wait."""
+        """End it and wait. Closing twice is allowed."""
+        if self._process.returncode is not None:
+            return
         self._process.terminate()
         try:
             self._process.wait(10)
@@ -188,7 +199,9 @@ class App:
             self._process.kill()
             self._process.wait()
         if self._process.stdout is not None:
+            self._said += self._process.stdout.read()
             self._process.stdout.close()
+            self.ended = self._told("stopped")
         self._errors.close()
 
 

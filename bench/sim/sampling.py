@@ -108,7 +108,7 @@ def _error(batches: Sequence[Any]) -> float:
     if not math.isfinite(whole) or not all(map(math.isfinite, each)):
         return math.inf
     spread = statistics.stdev(each) / len(each) ** 0.5
-    return max(spread, abs(statistics.fmean(each) - whole)) / whole
+    return float(max(spread, abs(statistics.fmean(each) - whole)) / whole)
 
 
 def _percentile_us(counts: Any) -> float:

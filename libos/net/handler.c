@@ -181,7 +181,7 @@ CL_HOT void cl_netif_run(void *arg, unsigned self)
     cl_runner_set_local(&req);
 again:
     /* One at a time, so that siblings can take the others; a burst handler asked for more. */
-    while (cl_inbox_take_one(&q->inbox, &items[0])) {
+    while (cl_inbox_take_one(q->inbox, &items[0])) {
         unsigned kind = items[0].socket->kind;
         cl_netq_note_inbox(q);
         polled = false;
@@ -189,7 +189,7 @@ again:
             q = run_plain(nif, q, &items[0], &req);
             continue;
         }
-        unsigned more = cl_inbox_take_of(&q->inbox, items + 1, CL_UDP_BURST - 1, items[0].socket);
+        unsigned more = cl_inbox_take_of(q->inbox, items + 1, CL_UDP_BURST - 1, items[0].socket);
         q = run_burst(nif, q, items, 1 + more);
     }
     if (cl_unlikely(cl_load_acquire(&q->typed) != NULL) && run_typed(nif, &q, &req, polled)) {

@@ -15,7 +15,11 @@
 
 #include "../../drivers/nic.h"
 
-#define CL_INBOX_ITEMS 256 /* power of two; a frame that finds it full waits in the NIC's queue */
+#include <stdlib.h>
+#include <string.h>
+
+#define CL_INBOX_ITEMS 256 /* a frame that finds it full waits in the NIC's queue */
+#define CL_TYPE_ITEMS 512  /* of a queue by type, where it is dropped: ms of what comes while the host has the core */
 
 struct cl_udp_socket;
 struct cl_uthread;
@@ -35,17 +39,35 @@ struct cl_rx_item {
 #define CL_RX_ITEM_WORDS 6
 #define CL_RX_ITEM_TSC 4 /* the word of rx_tsc */
 
+typedef uint64_t cl_inbox_item[CL_RX_ITEM_WORDS];
+
 struct cl_inbox {
     uint32_t tail CL_ALIGNED(CL_CACHELINE);
+    uint32_t mask;        /* constant: places - 1 */
+    cl_inbox_item *items; /* constant */
     uint32_t head CL_ALIGNED(CL_CACHELINE);
-    uint64_t items[CL_INBOX_ITEMS][CL_RX_ITEM_WORDS] CL_ALIGNED(CL_CACHELINE);
 };
+
+/* Its memory with that of its items, which it owns: n places, a power of two. NULL: out of memory. End it with free(). */
+static inline struct cl_inbox *cl_inbox_new(unsigned n)
+{
+    size_t bytes = sizeof(struct cl_inbox) + n * sizeof(cl_inbox_item);
+    struct cl_inbox *in =
+        (struct cl_inbox *)aligned_alloc(CL_CACHELINE, (bytes + CL_CACHELINE - 1) & -(size_t)CL_CACHELINE);
+    if (!in)
+        return NULL;
+    memset(in, 0,
+           sizeof *in); /* items are not read before they are written: a page that is never needed is never touched */
+    in->mask = n - 1;
+    in->items = (cl_inbox_item *)(in + 1);
+    return in;
+}
 
 /* Producer: places free. */
 static inline unsigned cl_inbox_space(const struct cl_inbox *in)
 {
     /* Acquire: the consumers' copies happen before we overwrite. tail is our own. */
-    return CL_INBOX_ITEMS - (cl_load_relaxed(&in->tail) - cl_load_acquire(&in->head));
+    return in->mask + 1 - (cl_load_relaxed(&in->tail) - cl_load_acquire(&in->head));
 }
 
 /* An item as words and back. Field by field: copying the struct in wider pieces than it was just written in would stall
@@ -78,7 +100,7 @@ static inline void cl_rx_item_unpack(const uint64_t *words, struct cl_rx_item *i
 /* Producer: put an item at tail + ahead, to be published by cl_inbox_publish. The caller has checked the space. */
 static inline void cl_inbox_put(struct cl_inbox *in, unsigned ahead, const struct cl_rx_item *item)
 {
-    uint64_t *to = in->items[(cl_load_relaxed(&in->tail) + ahead) & (CL_INBOX_ITEMS - 1)];
+    uint64_t *to = in->items[(cl_load_relaxed(&in->tail) + ahead) & in->mask];
     uint64_t words[CL_RX_ITEM_WORDS];
     cl_rx_item_pack(item, words);
     for (unsigned i = 0; i < CL_RX_ITEM_WORDS; i++)
@@ -99,7 +121,7 @@ static inline unsigned cl_inbox_count(const struct cl_inbox *in)
 
 static inline void cl_inbox_copy(const struct cl_inbox *in, uint32_t pos, struct cl_rx_item *out)
 {
-    const uint64_t *from = in->items[pos & (CL_INBOX_ITEMS - 1)];
+    const uint64_t *from = in->items[pos & in->mask];
     uint64_t words[CL_RX_ITEM_WORDS];
     for (unsigned i = 0; i < CL_RX_ITEM_WORDS; i++)
         words[i] = cl_load_relaxed(&from[i]);
@@ -114,7 +136,7 @@ static inline unsigned cl_inbox_take_of(struct cl_inbox *in, struct cl_rx_item *
     for (;;) {
         uint32_t head = cl_load_acquire(&in->head);
         uint32_t avail = cl_load_acquire(&in->tail) - head;
-        unsigned want = cl_min(n, cl_min(avail, (unsigned)CL_INBOX_ITEMS)), got = 0;
+        unsigned want = cl_min(n, cl_min(avail, in->mask + 1)), got = 0;
         const struct cl_udp_socket *of = socket;
         for (; got < want; got++) {
             cl_inbox_copy(in, head + got, &out[got]);

@@ -205,6 +205,35 @@ static int refuse(char *err, int rc, const char *why)
     return rc;
 }
 
+/* n queues with their inboxes, or NULL. */
+static struct cl_netq *make_queues(unsigned n)
+{
+    struct cl_netq *queues = aligned_alloc(2 * CL_CACHELINE, (n * sizeof *queues + 127) & ~(size_t)127);
+    if (!queues)
+        return NULL;
+    memset(queues, 0, n * sizeof *queues);
+    for (unsigned k = 0; k < n; k++) {
+        if ((queues[k].inbox = cl_inbox_new(CL_INBOX_ITEMS)))
+            continue;
+        while (k--)
+            free(queues[k].inbox);
+        free(queues);
+        return NULL;
+    }
+    return queues;
+}
+
+static void free_tables(struct cl_netif *nif)
+{
+    for (unsigned k = 0; nif->queues && k < nif->n_queues; k++)
+        free(nif->queues[k].inbox);
+    free(nif->queues);
+    free(nif->arp);
+    free(nif->ports);
+    free(nif->all);
+    free(nif);
+}
+
 int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix, uint32_t gateway,
                  struct cl_netif **out, char *err)
 {
@@ -219,22 +248,17 @@ int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix,
     struct cl_netif *nif = calloc(1, sizeof *nif);
     if (!nif)
         return refuse(err, -ENOMEM, "out of memory");
-    nif->queues = aligned_alloc(2 * CL_CACHELINE, (n * sizeof *nif->queues + 127) & ~(size_t)127);
+    nif->queues = make_queues(n);
+    nif->n_queues = n;
     nif->arp = calloc(1, sizeof *nif->arp);
     /* Untouched pages of the tables cost nothing. */
     nif->ports = calloc(CL_UDP_PORTS, sizeof(*nif->ports));
     nif->all = calloc(CL_UDP_MAX_SOCKETS, sizeof(*nif->all));
     if (!nif->queues || !nif->arp || !nif->ports || !nif->all) {
-        free(nif->queues);
-        free(nif->arp);
-        free(nif->ports);
-        free(nif->all);
-        free(nif);
+        free_tables(nif);
         return refuse(err, -ENOMEM, "out of memory for the interface's tables");
     }
-    memset(nif->queues, 0, n * sizeof *nif->queues);
     nif->nic = nic;
-    nif->n_queues = n;
     nif->mtu = nic->mtu;
     nif->udp_checksum = true;
     nif->steal = true;
@@ -269,7 +293,7 @@ void cl_netif_drain(struct cl_netif *nif)
     cl_typed_drain(nif);
     for (unsigned k = 0; k < nif->n_queues; k++) {
         struct cl_netq *q = &nif->queues[k];
-        while (cl_inbox_take_one(&q->inbox, &item)) {
+        while (cl_inbox_take_one(q->inbox, &item)) {
             cl_count(&q->stats.unhandled, 1);
             cl_netq_done(q, &item.frame);
         }
@@ -293,9 +317,5 @@ void cl_netif_delete(struct cl_netif *nif)
 {
     cl_udp_sockets_delete(nif);
     cl_typed_delete(nif);
-    free(nif->queues);
-    free(nif->arp);
-    free(nif->ports);
-    free(nif->all);
-    free(nif);
+    free_tables(nif);
 }

@@ -72,7 +72,7 @@ struct cl_netq {
     uint32_t n_stash;
     struct cl_frame stash[CL_NETQ_STASH];
     struct cl_typed *typed; /* queues by type, or NULL: no handler sorts. Set once (release); readers: anybody */
-    struct cl_inbox inbox;
+    struct cl_inbox *inbox; /* constant */
 } CL_ALIGNED(CL_CACHELINE);
 
 enum cl_udp_kind { CL_UDP_CLOSED = 0, CL_UDP_PLAIN, CL_UDP_BURSTS, CL_UDP_FOREIGN, CL_UDP_QUEUE, CL_UDP_TYPED };
@@ -224,15 +224,15 @@ static inline void cl_netq_note_inbox(struct cl_netq *q)
         put = cl_load_relaxed(&typed->put);
         taken = cl_load_relaxed(&typed->taken);
     }
-    cl_store_relaxed(&q->signals->inbox_tail, cl_load_relaxed(&q->inbox.tail) + put);
-    cl_store_relaxed(&q->signals->inbox_head, cl_load_relaxed(&q->inbox.head) + taken);
+    cl_store_relaxed(&q->signals->inbox_tail, cl_load_relaxed(&q->inbox->tail) + put);
+    cl_store_relaxed(&q->signals->inbox_head, cl_load_relaxed(&q->inbox->head) + taken);
 }
 
 /* Anybody: what waits for a handler. */
 static inline unsigned cl_netq_waiting(const struct cl_netq *q)
 {
     const struct cl_typed *typed = cl_load_acquire(&q->typed);
-    return cl_inbox_count(&q->inbox) + (cl_unlikely(typed != NULL) ? cl_typed_count(typed) : 0);
+    return cl_inbox_count(q->inbox) + (cl_unlikely(typed != NULL) ? cl_typed_count(typed) : 0);
 }
 
 static inline void cl_netq_drop(struct cl_netq *q, unsigned reason)

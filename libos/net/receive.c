@@ -156,7 +156,7 @@ static inline void one_frame(struct burst *b, const struct cl_frame *f)
                     to_socket(b, &item);
                 return;
             }
-            cl_inbox_put(&b->q->inbox, b->queued++, &item);
+            cl_inbox_put(b->q->inbox, b->queued++, &item);
             b->delivered++;
             return;
         }
@@ -181,7 +181,7 @@ static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
     for (unsigned i = 0; i < n; i++)
         one_frame(&b, &frames[i]);
     if (b.queued) {
-        cl_inbox_publish(&q->inbox, b.queued);
+        cl_inbox_publish(q->inbox, b.queued);
         cl_netq_note_inbox(q);
     }
     cl_count(&q->stats.rx_frames, n);
@@ -272,18 +272,18 @@ static unsigned steal(struct cl_netq *q, unsigned queue)
 {
     struct cl_netif *nif = q->nif;
     struct cl_netq *victim = &nif->queues[queue];
-    unsigned space = cl_inbox_space(&q->inbox);
+    unsigned space = cl_inbox_space(q->inbox);
     if (!nif->steal || space < STEAL_BURST)
         return 0;
     struct cl_rx_item items[STEAL_BURST];
-    unsigned waiting = cl_inbox_count(&victim->inbox);
+    unsigned waiting = cl_inbox_count(victim->inbox);
     unsigned got =
-        waiting ? cl_inbox_take_of(&victim->inbox, items, cl_min((waiting + 1) / 2, (unsigned)STEAL_BURST), NULL) : 0;
+        waiting ? cl_inbox_take_of(victim->inbox, items, cl_min((waiting + 1) / 2, (unsigned)STEAL_BURST), NULL) : 0;
     for (unsigned i = 0; i < got; i++)
-        cl_inbox_put(&q->inbox, i, &items[i]);
+        cl_inbox_put(q->inbox, i, &items[i]);
     if (got) {
         look_at_tag(q, &items[0].frame);
-        cl_inbox_publish(&q->inbox, got);
+        cl_inbox_publish(q->inbox, got);
         cl_netq_note_inbox(q);
         cl_netq_note_inbox(victim);
     } else if ((got = steal_typed(q, victim)) == 0) {
@@ -310,7 +310,7 @@ CL_HOT unsigned cl_netif_poll(void *arg, unsigned self, unsigned queue)
         return 0;
     if (cl_unlikely(queue != self))
         return steal(q, queue);
-    unsigned space = cl_inbox_space(&q->inbox);
+    unsigned space = cl_inbox_space(q->inbox);
     return space ? receive(q, q, cl_min(space, (unsigned)POLL_BURST)) : 0;
 }
 

@@ -59,9 +59,8 @@ static int make_queues(struct cl_netif *nif, uint32_t first, uint32_t n)
         for (uint32_t i = first; i < first + n; i++) {
             if (typed->ring[i])
                 continue; /* of an attempt that failed */
-            if (!(typed->ring[i] = aligned_alloc(CL_CACHELINE, sizeof(struct cl_inbox))))
+            if (!(typed->ring[i] = cl_inbox_new(CL_TYPE_ITEMS)))
                 return -ENOMEM;
-            memset(typed->ring[i], 0, sizeof(struct cl_inbox));
         }
     }
     return 0;

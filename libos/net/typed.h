@@ -43,7 +43,7 @@ struct cl_typed {
 /* When the head of a ring came; what it was a moment ago if siblings take, which makes the choice a worse one for once. */
 static inline uint64_t cl_typed_head_tsc(const struct cl_inbox *ring)
 {
-    return cl_load_relaxed(&ring->items[cl_load_relaxed(&ring->head) & (CL_INBOX_ITEMS - 1)][CL_RX_ITEM_TSC]);
+    return cl_load_relaxed(&ring->items[cl_load_relaxed(&ring->head) & ring->mask][CL_RX_ITEM_TSC]);
 }
 
 /* Anybody: the type whose head is next, or -1: nothing waits. Of equals the one of the lower target, then the first. */

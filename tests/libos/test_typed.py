@@ -24,7 +24,7 @@ Serve = Callable[..., Any]
 Program = Callable[..., Callable[..., str]]
 
 SERVER, CLIENT = Host("02:00:00:00:00:01", "10.0.0.1"), Host("02:00:00:00:00:02", "10.0.0.2")
-FULL = 256  # entries of a type's queue
+FULL = 512  # entries of a type's queue
 
 
 @pytest.fixture(autouse=True)

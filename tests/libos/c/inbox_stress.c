@@ -8,7 +8,7 @@
 
 #define TAKERS 3
 
-static struct cl_inbox in;
+static struct cl_inbox *in;
 static uint32_t done;
 static uint8_t *taken;
 static struct cl_udp_socket *sockets[2] = {(void *)16, (void *)32};
@@ -42,7 +42,7 @@ static void *take(void *arg)
     uint64_t last = 0;
     for (;;) {
         bool end = cl_load_acquire(&done); /* acquire: what was put before is seen below */
-        unsigned n = t->which == 0 ? cl_inbox_take_one(&in, items) : cl_inbox_take_of(&in, items, 8, NULL);
+        unsigned n = t->which == 0 ? cl_inbox_take_one(in, items) : cl_inbox_take_of(in, items, 8, NULL);
         for (unsigned i = 0; i < n && !t->wrong; i++) {
             t->wrong = look(t, &items[i], &last);
             if (items[i].socket != items[0].socket)
@@ -59,20 +59,21 @@ int main(int argc, char **argv)
     struct taker takers[TAKERS] = {0};
     const char *wrong = NULL;
     taken = calloc(total, 1);
+    in = cl_inbox_new(CL_INBOX_ITEMS);
     for (unsigned i = 0; i < TAKERS; i++) {
         takers[i].which = i;
         pthread_create(&takers[i].thread, NULL, take, &takers[i]);
     }
     for (uint64_t i = 0; i < total;) {
-        unsigned space = cl_inbox_space(&in), n = 0;
+        unsigned space = cl_inbox_space(in), n = 0;
         for (; n < space && n < 7 && i < total; n++, i++) {
             struct cl_rx_item item = {.frame = {.data = (uint8_t *)(uintptr_t)(i + 1), .buf = (uint32_t)i},
                                       .socket = sockets[(i / 5) & 1],
                                       .rx_tsc = i,
                                       .payload_len = (uint16_t)i};
-            cl_inbox_put(&in, n, &item);
+            cl_inbox_put(in, n, &item);
         }
-        cl_inbox_publish(&in, n);
+        cl_inbox_publish(in, n);
         if (n == 0)
             sched_yield();
     }
@@ -87,5 +88,6 @@ int main(int argc, char **argv)
         wrong = "items were lost";
     printf("%s\n", wrong ? wrong : "ok");
     free(taken);
+    free(in);
     return wrong != NULL;
 }

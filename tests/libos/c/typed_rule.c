@@ -7,7 +7,6 @@
 struct rule {
     struct cl_types types;
     struct cl_typed queues;
-    struct cl_inbox ring[CL_UDP_TYPES];
 };
 
 CL_API struct rule *rule_new(uint32_t n, const uint64_t *targets)
@@ -17,7 +16,7 @@ CL_API struct rule *rule_new(uint32_t n, const uint64_t *targets)
     r->queues.types = &r->types;
     for (uint32_t i = 0; i < n; i++) {
         r->types.target_ticks[i] = targets[i];
-        r->queues.ring[i] = &r->ring[i];
+        r->queues.ring[i] = cl_inbox_new(CL_TYPE_ITEMS);
     }
     r->types.n = n;
     return r;
@@ -41,5 +40,7 @@ CL_API int64_t rule_take(struct rule *r, uint64_t now_tsc)
 
 CL_API void rule_delete(struct rule *r)
 {
+    for (uint32_t i = 0; i < r->types.n; i++)
+        free(r->queues.ring[i]);
     free(r);
 }

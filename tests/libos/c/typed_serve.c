@@ -121,8 +121,8 @@ static void run_all(void *arg)
 
 /* One that is always the next holds the kthread, again after each quantum, while more come of the other type than its
  * queue takes: the rest is dropped and counted, and what waits is handled in the end. */
-#define TOO_MANY 300
-#define FULL 256
+#define TOO_MANY 556
+#define FULL 512
 static uint32_t held, let_go;
 
 static int64_t first_is_held(const uint8_t *request, int64_t len, void *arg)

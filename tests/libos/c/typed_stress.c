@@ -12,7 +12,6 @@
 
 static struct cl_types types;
 static struct cl_typed queues;
-static struct cl_inbox rings[TYPES];
 static uint32_t done;
 static uint8_t *taken;
 
@@ -68,7 +67,7 @@ int main(int argc, char **argv)
     queues.types = &types;
     for (unsigned i = 0; i < TYPES; i++) {
         types.target_ticks[i] = 1 + i * i;
-        queues.ring[i] = &rings[i];
+        queues.ring[i] = cl_inbox_new(CL_TYPE_ITEMS);
     }
     cl_store_release(&types.n, TYPES);
     for (unsigned i = 0; i < n; i++)
@@ -93,6 +92,8 @@ int main(int argc, char **argv)
     if (!wrong && (sum + own.n != total || queues.put != queues.taken || queues.put != (uint32_t)total))
         wrong = "entries were lost, or counted wrong";
     printf("%s\n", wrong ? wrong : "ok");
+    for (unsigned i = 0; i < TYPES; i++)
+        free(queues.ring[i]);
     free(siblings);
     free(taken);
     return wrong != NULL;
