@@ -12,18 +12,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ..iokernel.moves import STEP_NAMES, Move
 from ..runtime.clock import tsc
 from ..runtime.hist import Hist
 from ._native import lib
 from .harness.jitter import Gaps, delay_us
 from .harness.numbers import plain
 from .harness.rig import App
-from .harness.shared import STEPS, Move, Shared, tsc_ns
+from .harness.shared import Shared, tsc_ns
 from .harness.usage import threads
 
 COUNTED = ("interrupted", "evicted", "spared", "not_started", "late", "late_looks")
@@ -36,7 +37,6 @@ PARTS = (
 )
 LOOP = "cl-loop-0"
 WORD = 1 << 32  # of a stamp
-STEP_NAMES = {step: name for name, step in STEPS.items()}
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def longest(moves: Sequence[Move]) -> LongMove:
             woken = move.tsc
         elif move.what == lib.CL_IO_LOG_DONE:
             if move.step == lib.CL_IO_STEP_WAKE:
-                move = replace(move, decided=woken % WORD, stored=0, lost=0, left=0)
+                move = move._replace(decided=woken % WORD, stored=0, lost=0, left=0)
             took = _since(move.tsc, move.decided) if move.decided else 0
             if took > most:
                 found, most = move, took

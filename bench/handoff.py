@@ -30,15 +30,13 @@ from functools import partial
 from typing import Any
 
 from ..drivers.loadgen import Phase
+from ..iokernel.moves import ALL_PARTS, SEEN, SWITCH, Move
 from ..runtime.clock import default_clock, tsc
 from ..runtime.errors import CorelaneError
 from . import decision
 from ._native import ffi, lib
 from .handoff_moves import (
-    ALL_STEPS,
     FROM_EVICTION,
-    SEEN,
-    SWITCH,
     TO_EVICTION,
     broken_down,
     evictions,
@@ -203,7 +201,7 @@ class Real:
         self.parked: list[Times] = []
         self.made.load.measure(SELDOM_RPS, 0.05)
 
-    def _ended(self) -> list[shared.Move]:
+    def _ended(self) -> list[Move]:
         """The rest of the log, with the ends of the moves that were under way."""
         time.sleep(ENDS_S)
         return self.made.moves()
@@ -274,7 +272,7 @@ class Real:
             found.turn(*self._kill_one())
         return found.times()
 
-    def _kill_one(self) -> tuple[list[shared.Move], int]:
+    def _kill_one(self) -> tuple[list[Move], int]:
         """The log from there on, and from when on a job was dead."""
         job = self.made.tenant("batch", VICTIM)
         _until(lambda: job.work, "the job to compute")
@@ -317,7 +315,7 @@ class Absent:
     more: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(BY.values(), 0))
     turns: int = 0
 
-    def turn(self, moves: Sequence[shared.Move], since: int) -> None:
+    def turn(self, moves: Sequence[Move], since: int) -> None:
         """The log of one of them, and from when on its owner was absent."""
         self.turns += 1
         one = first_ask(moves, since)
@@ -357,7 +355,7 @@ def row(session: Session, name: str, rounds: Sequence[Times]) -> None:
 def break_down(session: Session, got: dict[str, list[Times]]) -> None:
     """The steps of an ask, and of the bare flag, as rows: medians do not add up exactly, means do."""
     for arm in BROKEN_DOWN:
-        for step in (*ALL_STEPS, TO_EVICTION, FROM_EVICTION):
+        for step in (*ALL_PARTS, TO_EVICTION, FROM_EVICTION):
             ns = sorted(value for times in got[arm] for value in times.steps.get(step, ()))
             if ns:
                 values = {f"{name}_us": percentile(ns, q, 0) / 1e3 for name, q in PERCENTILES}

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
+from ..iokernel.moves import BESIDES, ROUND_TICKS, WORD, Move, parts_of, ticks_of
 from ._native import lib
 from .harness import shared
 
-# Steps of an ask. The third to the fifth are the move, the others are outside of it.
-BEFORE, STORED = "round until the decision", "words stored and seen by all"
-SEEN, LEAVES, SWITCH = "decision until the old owner sees it", "old owner until it yields", "yield until the new runs"
-SIGHT = "new owner runs until the loop sees it"
-ALL_STEPS = (BEFORE, STORED, SEEN, LEAVES, SWITCH, SIGHT)
 # Of an eviction.
 TO_EVICTION = "decision until the round that evicts"
 FROM_EVICTION = "that round until the new runs"
-WORD = 1 << 32  # of a stamp
-ROUND_TICKS = 1 << 20  # far more than a round of the loop
-# Do not end a move.
-BESIDES = (lib.CL_IO_LOG_INTERRUPTED, lib.CL_IO_LOG_EVICTED, lib.CL_IO_LOG_ASIDE, lib.CL_IO_LOG_SQUATTED)
 ENDS = {  # of a move that was not done
     lib.CL_IO_LOG_WANTED: "overtaken",
     lib.CL_IO_LOG_WOKEN: "woken again",
@@ -30,7 +21,7 @@ ENDS = {  # of a move that was not done
 UNFINISHED, UNSTAMPED = "unfinished", "unstamped"
 
 
-def pairs(moves: Sequence[shared.Move], step: int) -> list[tuple[shared.Move, shared.Move, shared.Move | None]]:
+def pairs(moves: Sequence[Move], step: int) -> list[tuple[Move, Move, Move | None]]:
     """Each decision whose move ended by `step` or had to go further, the entry of its end, and the decision after it.
 
     An ask that nobody answered in time belongs to the tail of asks.
@@ -45,7 +36,7 @@ def pairs(moves: Sequence[shared.Move], step: int) -> list[tuple[shared.Move, sh
     ]
 
 
-def lost(moves: Sequence[shared.Move]) -> dict[str, int]:
+def lost(moves: Sequence[Move]) -> dict[str, int]:
     """How many decisions to take a core from an owner who runs (step ask) came to no end, by the reason.
 
     moves: as for `pairs`, up to a moment at which no move should be under way: one that has no end then has none.
@@ -61,7 +52,7 @@ def lost(moves: Sequence[shared.Move]) -> dict[str, int]:
 
 
 def timed(
-    found: Sequence[tuple[shared.Move, shared.Move, shared.Move | None]], missed: dict[str, int]
+    found: Sequence[tuple[Move, Move, Move | None]], missed: dict[str, int]
 ) -> tuple[list[float], dict[str, int]]:
     """ns of the moves, and `missed` with those added that ended and did not say when the new owner began."""
     values = [took(*one) for one in found]
@@ -70,13 +61,13 @@ def timed(
     return ns, missed | ({UNSTAMPED: unstamped} if unstamped else {})
 
 
-def parked(moves: Sequence[shared.Move]) -> list[tuple[shared.Move, shared.Move, shared.Move | None]]:
+def parked(moves: Sequence[Move]) -> list[tuple[Move, Move, Move | None]]:
     """As `pairs`, of moves from an owner that had parked, by its own stepping aside."""
     step = lib.CL_IO_STEP_PARKED
     return [one for one in pairs(moves, 0) if one[0].step == one[1].step == step]
 
 
-def woken(moves: Sequence[shared.Move]) -> tuple[list[float], dict[str, int]]:
+def woken(moves: Sequence[Move]) -> tuple[list[float], dict[str, int]]:
     """Where nobody computes: ns from the beginning of the round in which work was found for an application whose core
     was idle to its first instruction, and how many did not begin, by reason. The decision has no stamp of its own
     there; it comes within the round."""
@@ -100,7 +91,7 @@ def woken(moves: Sequence[shared.Move]) -> tuple[list[float], dict[str, int]]:
     return ns, missed
 
 
-def first_ask(moves: Sequence[shared.Move], since: int) -> tuple[list[float], dict[str, int], int | None] | None:
+def first_ask(moves: Sequence[Move], since: int) -> tuple[list[float], dict[str, int], int | None] | None:
     """The first decision from the stamp `since` on: its ns, or why it came to no end as in `lost`, and the step by
     which the new owner got the core. None: there is none, or the old owner did not run by its word.
 
@@ -118,7 +109,7 @@ def first_ask(moves: Sequence[shared.Move], since: int) -> tuple[list[float], di
     return None
 
 
-def evictions(moves: Sequence[shared.Move]) -> list[dict[str, float]]:
+def evictions(moves: Sequence[Move]) -> list[dict[str, float]]:
     """ns of the two parts of each move that ended by an eviction: up to the beginning of the round that evicts, and
     from there to the new owner's first instruction."""
     out = []
@@ -131,29 +122,19 @@ def evictions(moves: Sequence[shared.Move]) -> list[dict[str, float]]:
     return out
 
 
-def took(wanted: shared.Move, done: shared.Move, _: shared.Move | None) -> float | None:
+def took(wanted: Move, done: Move, _: Move | None) -> float | None:
     """ns from the decision to the new owner's first instruction. None: it did not say when that was."""
-    ticks = (done.back - done.decided) % WORD
-    within = done.decided and done.back and ticks <= done.tsc - wanted.tsc + ROUND_TICKS
-    return shared.tsc_ns(ticks) if within else None
+    ticks = ticks_of(wanted, done)
+    return None if ticks is None else shared.tsc_ns(ticks)
 
 
-def broken_down(wanted: shared.Move, done: shared.Move, _: shared.Move | None) -> dict[str, float] | None:
-    """ns of each step of a move. None: a stamp is missing, or is of another move."""
-    times = [done.decided, done.lost, done.left, done.back]
-    if not all(times):
-        return None
-    # Low words of the counter, a second or two: modulo that, what is out of order is much longer than the whole.
-    points = [wanted.tsc, *times, done.tsc]
-    before, seen, leaves, switch, sight = ((b - a) % WORD for a, b in itertools.pairwise(points))
-    if before + seen + leaves + switch > done.tsc - wanted.tsc + ROUND_TICKS:
-        return None
-    # The round that saw the new owner run may have begun, and taken its stamp, before that one did.
-    values = [before, (done.stored - done.decided) % WORD, seen, leaves, switch, 0 if sight > WORD // 2 else sight]
-    return {name: shared.tsc_ns(ticks) for name, ticks in zip(ALL_STEPS, values, strict=True)}
+def broken_down(wanted: Move, done: Move, _: Move | None) -> dict[str, float] | None:
+    """ns of each part of a move (moves.ALL_PARTS). None: a stamp is missing, or is of another move."""
+    parts = parts_of(wanted, done)
+    return None if parts is None else {name: shared.tsc_ns(ticks) for name, ticks in parts.items()}
 
 
-def to_handler(moves: Sequence[shared.Move], step: int, stamps: Sequence[int]) -> list[float]:
+def to_handler(moves: Sequence[Move], step: int, stamps: Sequence[int]) -> list[float]:
     """From each such decision (see pairs): ns to the first stamp of the new owner's handler, if there was one
     before the next move."""
     found, at = [], 0

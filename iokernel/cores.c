@@ -481,3 +481,10 @@ uint32_t cl_io_moves(struct cl_io *io, uint32_t loop, uint64_t *next, struct cl_
     }
     return got;
 }
+
+uint64_t cl_io_moves_end(const struct cl_io *io, uint32_t loop)
+{
+    if (loop >= io->config.n_loops || !io->config.manage_cores)
+        return 0;
+    return cl_load_acquire(&io->loops[loop].cores.logged); /* acquire: as cl_io_moves */
+}

@@ -315,6 +315,8 @@ CL_API const struct cl_hist *cl_io_late_look(const struct cl_io *io, uint32_t lo
  * those that had been overwritten. The loop does not wait. */
 CL_API uint32_t cl_io_moves(struct cl_io *io, uint32_t loop, uint64_t *next, struct cl_io_move *out, uint32_t n,
                             uint64_t *lost);
+/* The number that the next entry will have. */
+CL_API uint64_t cl_io_moves_end(const struct cl_io *io, uint32_t loop);
 
 /* One round of a loop that is not running, at stamp `now`: for tests with a clock of their own. Returns whether it did
  * something. */

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..drivers.nic import Nic
 from ..runtime.errors import ConfigError, CorelaneError, Refused, check
-from . import report
+from . import moves, report
 from ._native import ffi, lib
 from .addresses import stable_ipv4, stable_mac
 from .cores import Claim, CoreAssigner, claim
@@ -54,6 +54,7 @@ class _App:
     may_spin: bool
     claim: Claim | None  # None: its cores are not managed
     layout: dict[str, int]
+    slot: int  # of its first kthread in the state segment
     since: float
 
 
@@ -292,6 +293,7 @@ class Iokernel:
                 may_spin=alone and settings.may_spin,
                 claim=claimed,
                 layout=report.fields(grant.layout, "struct cl_arena_layout"),
+                slot=int(grant.slot),
                 since=time.monotonic(),
             )
             self._apps[app.id] = app
@@ -361,6 +363,29 @@ class Iokernel:
     def stats_json(self) -> bytes:
         """`stats` as JSON (server.Registry)."""
         return json.dumps(self.stats()).encode()
+
+    def evictions(self) -> dict[tuple[int, str], int]:
+        """How often kthreads of each attached application, by id and name, had to be demoted to free a core."""
+        with self._lock:
+            if self._io is None:
+                return {}
+            apps = {(a.id, a.name): a for a in self._apps.values() if a.claim is not None}
+            return {key: report.evicted(self._io, a.id) for key, a in apps.items()}
+
+    def moves(self, loop: int, first: int) -> bytes:
+        """Entries of a loop's log of moves, from number `first` on (server.Registry).
+
+        CL_CONTROL_FROM_NOW: none of those that are there. Raises CorelaneError if cores are not managed, or there is no
+        such loop.
+        """
+        if self._manager is None:
+            raise _refused("cores are not managed here", "start the iokernel with a policy: corelane up --policy delay")
+        if loop >= len(self._loop_cpus):
+            raise _refused(f"there is no loop {loop}", f"{len(self._loop_cpus)} run, counted from 0")
+        with self._lock:
+            if self._io is None:
+                raise CorelaneError("read the log of moves", "the iokernel is not running", "start it")
+            return moves.answer(self._io, loop, first)
 
     def _fill_layout(self, layout: Any, hello: Any, settings: AppSettings) -> None:
         """What the configuration says, else what the application asks for, else the defaults."""
@@ -476,6 +501,7 @@ class Iokernel:
             "ipv4": str(ipaddress.IPv4Address(app.ipv4)),
             "loop": app.loop,
             "kthreads": app.layout["n_kthreads"],
+            "slot": app.slot,
             "cpus": list(app.cpus),
             "may_spin": app.may_spin,
             "arena": app.layout,

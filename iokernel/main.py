@@ -226,7 +226,8 @@ def facts(iokernel: Iokernel, driver: str) -> dict[str, Any]:
 
 class Report(Protocol):
     """Takes what happens ("placement"; "storage": damage; "iokernel": it has started, with `facts`; "gone": the uplink;
-    "bound": kthreads, to other CPUs, by somebody else; "stopping") and a line for people."""
+    "bound": kthreads, to other CPUs, by somebody else; "evicted": who did not step aside; "stopping") and a line for
+    people."""
 
     def __call__(self, event: str, text: str, /, **facts: Any) -> None: ...
 
@@ -275,18 +276,48 @@ def _is_bound_elsewhere(iokernel: Iokernel, loops: int) -> str:
     return f"{text}, each time: keep it off them; `corelane top` has how often"
 
 
+class _Evictions:
+    """Applications whose kthreads had to be demoted, each told of once, and again when it is ten times as many."""
+
+    def __init__(self, iokernel: Iokernel) -> None:
+        self._iokernel = iokernel
+        self._next: dict[tuple[int, str], int] = {}  # that is told of
+
+    def __call__(self) -> str:
+        found = []
+        for (app, name), n in self._iokernel.evictions().items():
+            if n >= self._next.get((app, name), 1):
+                found.append(f"{name} ({n:,} times)")
+                self._next[app, name] = 10 * n
+        if not found:
+            return ""
+        text = f"did not step aside when asked and interrupted, and were demoted for others: {', '.join(found)}"
+        return f"{text}; `corelane trace` has when, docs/probes.md what makes an application look"
+
+
+def _once(look: Callable[[], str]) -> Callable[[], str]:
+    """`look`, until it has said something."""
+    said = False
+
+    def again() -> str:
+        nonlocal said
+        text = "" if said else look()
+        said = said or bool(text)
+        return text
+
+    return again
+
+
 def _wait_for_signal(watched: Mapping[str, Callable[[], str]], report: Report) -> int:
     """Sleep until one of `_STOP_SIGNALS` comes, which this returns. watched: what may happen meanwhile, by event, and
-    what to say of it, "" for nothing yet; each is told once."""
-    left = dict(watched)
-    while left:
+    what to say of it, "" for nothing new."""
+    while watched:
         caught = signal.sigtimedwait(_STOP_SIGNALS, _LOOK_S)
         if caught is not None:
             return caught.si_signo
-        for event, look in tuple(left.items()):
+        for event, look in watched.items():
             if text := look():
                 report(event, text)
-                del left[event]
     return signal.sigwait(_STOP_SIGNALS)
 
 
@@ -315,9 +346,10 @@ def run(config: Config, report: Report = _print) -> int:
             report("iokernel", text, **told)
             watched: dict[str, Callable[[], str]] = {}
             if uplink is not None:
-                watched["gone"] = functools.partial(_is_gone, uplink)
+                watched["gone"] = _once(functools.partial(_is_gone, uplink))
             if told["worker_cpus"]:
-                watched["bound"] = functools.partial(_is_bound_elsewhere, iokernel, len(told["cpus"]))
+                watched["bound"] = _once(functools.partial(_is_bound_elsewhere, iokernel, len(told["cpus"])))
+                watched["evicted"] = _Evictions(iokernel)
             caught = _wait_for_signal(watched, report)
             report("stopping", f"stopping on {signal.Signals(caught).name}")
     finally:

@@ -16,7 +16,7 @@ STEPS = ("idle", "wake", "parked", "ask", "interrupt", "evict")  # CL_IO_STEP_*:
 # Numbers of the statistics that are no counters: what is so at the moment, what something is, what was set.
 GAUGES = frozenset(
     {
-        *("id", "pid", "uid", "loop", "cpu", "kthread", "kthreads", "age_s", "share"),
+        *("id", "pid", "uid", "loop", "cpu", "kthread", "kthreads", "slot", "age_s", "share"),
         *("guaranteed", "maximum", "weight", "deadline_us", "quantum_us"),
         *("cores", "waiting", "packet_age_ns", "thread_age_ns", "timer_age_ns", "storage_age_ns"),
         *("buffers_free", "buffers_lent", "out_staged"),
@@ -102,6 +102,12 @@ def allocator(io: Any, loop: int) -> dict[str, Any]:
 def bound_elsewhere(io: Any, loops: int) -> int:
     """How often kthreads were found bound to a CPU by somebody else."""
     return sum(_moves(io, loop)["affinities_changed"] for loop in range(loops))
+
+
+def evicted(io: Any, app: int) -> int:
+    """How often kthreads of an application had to be demoted to free a core."""
+    counted = _read("cl_io_app_cores", lambda out: lib.cl_io_app_cores(io, app, out), f"read the cores of {app}")
+    return counted["evicted"]
 
 
 def core(io: Any, index: int, names: Mapping[int, str]) -> dict[str, Any]:

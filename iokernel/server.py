@@ -78,6 +78,9 @@ class Registry(Protocol):
     def stats_json(self) -> bytes:
         """Statistics as a JSON text."""
 
+    def moves(self, loop: int, first: int) -> bytes:
+        """The body of MOVES_OK: entries of a loop's log from number `first` on. Or CorelaneError."""
+
 
 @dataclass(slots=True)
 class _Connection:
@@ -92,6 +95,12 @@ class _Connection:
     waits: bool = False  # for a policy that is being loaded, or a storage area; what else it sends is refused
     areas: set[str] = field(default_factory=set)  # storage areas that it has open
     closing: bool = False  # close once to_send is empty
+
+
+def _has_read(connection: _Connection) -> None:
+    """Raises BadMessage for a client that asks on and on and does not read."""
+    if len(connection.to_send) > lib.CL_CONTROL_MAX_REPLY:
+        raise BadMessage("greedy", errno.EBUSY, "ask again when the answers have been read")
 
 
 class ControlServer:
@@ -288,15 +297,25 @@ class ControlServer:
             lib.CL_CONTROL_KTHREADS: self._manage,
             lib.CL_CONTROL_POLICY: self._load_policy,
             lib.CL_CONTROL_AREA: self._ask_area,
+            lib.CL_CONTROL_MOVES: self._answer_moves,
         }[kind]
         handle(connection, message)
         return True
 
     def _answer_stats(self, connection: _Connection, _message: bytes) -> None:
-        if len(connection.to_send) > lib.CL_CONTROL_MAX_REPLY:
-            raise BadMessage("greedy", errno.EBUSY, "ask again when the answers have been read")
+        _has_read(connection)
         self.counts["stats"] += 1
         self._send(connection, message_of(lib.CL_CONTROL_STATS_REPLY, self._registry.stats_json()))
+
+    def _answer_moves(self, connection: _Connection, message: bytes) -> None:
+        _has_read(connection)
+        said = ffi.cast("struct cl_control_moves *", ffi.from_buffer(message))
+        try:
+            body = self._registry.moves(int(said.loop), int(said.next))
+        except CorelaneError as error:
+            raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
+        self.counts["moves"] += 1
+        self._send(connection, message_of(lib.CL_CONTROL_MOVES_OK, body))
 
     def _register(self, connection: _Connection, message: bytes) -> None:
         if connection.app is not None:

@@ -265,6 +265,36 @@ int cl_control_area(int fd, struct cl_control_area *ask, char **json, int *area,
     return rc;
 }
 
+int cl_control_moves(int fd, struct cl_control_moves *ask, struct cl_control_moves_ok *answer, char **entries,
+                     int timeout_ms, char *err)
+{
+    struct cl_control_header h = {CL_CONTROL_MAGIC, CL_CONTROL_VERSION, CL_CONTROL_MOVES, sizeof *ask, 0};
+    int64_t deadline_ms = now_ms() + timeout_ms;
+    unsigned none = 0;
+    ask->header = h;
+    *entries = NULL;
+    int rc = send_all(fd, ask, sizeof *ask, err);
+    if (rc < 0 && rc != -EPIPE)
+        return rc;
+    rc = receive_header(fd, &h, CL_CONTROL_MAX_REPLY, NULL, 0, &none, deadline_ms, err);
+    if (rc < 0)
+        return rc;
+    if (h.type == CL_CONTROL_REFUSE)
+        return refused(fd, &h, deadline_ms, err);
+    if (h.type != CL_CONTROL_MOVES_OK || h.bytes < sizeof *answer)
+        return fail(err, EPROTO, "the iokernel answered with type %u of %u bytes", h.type, h.bytes);
+    answer->header = h;
+    rc = receive_all(fd, (char *)answer + sizeof h, sizeof *answer - sizeof h, NULL, 0, &none, deadline_ms, err);
+    if (rc < 0)
+        return rc;
+    if (h.bytes - sizeof *answer != (uint64_t)answer->n * answer->entry_bytes)
+        return fail(err, EPROTO, "the iokernel sent %u bytes for %u entries of %u", h.bytes, answer->n,
+                    answer->entry_bytes);
+    h.bytes -= sizeof *answer - sizeof h; /* the entries, as what follows a header */
+    rc = receive_text(fd, &h, entries, deadline_ms, err);
+    return rc < 0 ? rc : 0;
+}
+
 int cl_control_policy(int fd, const char *spec, const char *params, char *text, int timeout_ms, char *err)
 {
     struct cl_control_policy ask = {

@@ -17,6 +17,9 @@
  *                             <-         AREA_OK: header and a JSON text, when opening with a descriptor; or REFUSE. What was
  *                                        opened is the client's until the socket ends
  *
+ *   connect, MOVES            ->         where cores are managed: what a loop has logged of their moves
+ *                             <-         MOVES_OK, with entries (struct cl_io_move, iokernel.h); or REFUSE. Any number of times
+ *
  * All fields are in the byte order of the machine: both ends run on it. Every message begins with cl_control_header; a
  * receiver checks magic, then version, then type and length, so that ends of different versions can tell each other so
  * (the header and the REFUSE message never change). Who may connect is decided by the socket file's mode and by the
@@ -53,6 +56,8 @@
 #define CL_CONTROL_POLICY_OK 9
 #define CL_CONTROL_AREA 10
 #define CL_CONTROL_AREA_OK 11
+#define CL_CONTROL_MOVES 12
+#define CL_CONTROL_MOVES_OK 13
 
 struct cl_control_header {
     uint32_t magic;
@@ -137,6 +142,25 @@ struct cl_control_area {
     char owner[32]; /* create: user, by name or id; empty: who asks. Zero-terminated */
 };
 
+#define CL_CONTROL_FROM_NOW UINT64_MAX
+
+struct cl_control_moves {
+    struct cl_control_header header;
+    uint64_t next; /* number of the first entry wanted; CL_CONTROL_FROM_NOW: none of those that are there */
+    uint32_t loop;
+    uint32_t reserved;
+};
+
+/* Entries follow it. */
+struct cl_control_moves_ok {
+    struct cl_control_header header;
+    uint64_t next; /* to be asked for next time */
+    uint64_t lost; /* entries from the one wanted on that had been overwritten */
+    uint64_t tsc;  /* cl_tsc() of the answer: the entries are from before */
+    uint64_t hz;   /* of the stamps */
+    uint32_t n, entry_bytes;
+};
+
 struct cl_control_refuse {
     struct cl_control_header header;
     uint32_t code; /* an errno value that fits best */
@@ -165,6 +189,10 @@ CL_API int cl_control_policy(int fd, const char *spec, const char *params, char 
  * (cl_control_free); *area is the descriptor when opening, the caller's to close, else -1. Making an area takes as long as
  * writing it. Refused: -code of the refusal, err its text. */
 CL_API int cl_control_area(int fd, struct cl_control_area *ask, char **json, int *area, int timeout_ms, char *err);
+/* Ask for entries of a loop's log of moves; the header is filled in. The *entries are the caller's (cl_control_free).
+ * Refused: -code of the refusal, err its text. */
+CL_API int cl_control_moves(int fd, struct cl_control_moves *ask, struct cl_control_moves_ok *answer, char **entries,
+                            int timeout_ms, char *err);
 CL_API void cl_control_close(int fd);
 // cffi: end
 
@@ -178,6 +206,7 @@ _Static_assert(sizeof(struct cl_control_policy) == 512 && sizeof(struct cl_contr
                "no hidden padding");
 _Static_assert(sizeof(struct cl_control_area) == 128, "no hidden padding");
 _Static_assert(sizeof(struct cl_control_policy_ok) == 256, "no hidden padding");
+_Static_assert(sizeof(struct cl_control_moves) == 32 && sizeof(struct cl_control_moves_ok) == 56, "no hidden padding");
 _Static_assert(sizeof(((struct cl_control_accept *)0)->cpus) == 4 * CL_SHM_MAX_KTHREADS, "one CPU a kthread");
 _Static_assert(sizeof(((struct cl_control_hello *)0)->name) == CL_SHM_NAME_BYTES, "name");
 

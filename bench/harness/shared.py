@@ -17,11 +17,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Self
 
 from ...drivers.loadgen import Echo, Loadgen, Memcached
 from ...iokernel import AppSettings, Iokernel
+from ...iokernel.moves import STEP_NAMES, Move, entries
 from ...runtime.clock import default_clock
 from ...runtime.errors import check
 from ...runtime.hist import Hist
@@ -31,14 +31,7 @@ from . import rig
 from .load import Load
 from .openloop import Point
 
-STEPS = {
-    "idle": lib.CL_IO_STEP_IDLE,
-    "wake": lib.CL_IO_STEP_WAKE,
-    "parked": lib.CL_IO_STEP_PARKED,
-    "ask": lib.CL_IO_STEP_ASK,
-    "interrupt": lib.CL_IO_STEP_INTERRUPT,
-    "evict": lib.CL_IO_STEP_EVICT,
-}
+STEPS = {name: step for step, name in STEP_NAMES.items()}
 LOG_BATCH = 4096
 EARLY_S = 5e-4  # before the end of a load its counters are read: who sleeps wakes some 0.1 ms late
 
@@ -51,23 +44,6 @@ def latency(**settings: Any) -> AppSettings:
 def batch(**settings: Any) -> AppSettings:
     """Of a job that gets what others leave."""
     return AppSettings(kind="batch", **settings)
-
-
-@dataclass(frozen=True)
-class Move:
-    """An entry of the log of moves. from_slot, to_slot: slot + 1 of a kthread, 0: nobody. The last five: low words of
-    cl_tsc() at the steps of the hand-over, 0: unknown (struct cl_io_move)."""
-
-    tsc: int
-    from_slot: int
-    to_slot: int
-    what: int
-    step: int
-    decided: int = 0
-    stored: int = 0
-    lost: int = 0
-    left: int = 0
-    back: int = 0
 
 
 class Shared:
@@ -161,11 +137,7 @@ class Shared:
         """What was logged since the last call."""
         out, lost, found = ffi.new("struct cl_io_move[]", LOG_BATCH), ffi.new("uint64_t *"), []
         while n := int(lib.cl_io_moves(self.kernel.ptr, 0, self._logged, out, LOG_BATCH, lost)):
-            # `from` is a word of Python's.
-            found += [
-                Move(m.tsc, getattr(m, "from"), m.to, m.what, m.step, m.decided, m.stored, m.lost, m.left, m.back)
-                for m in out[0:n]
-            ]
+            found += entries(ffi.buffer(out), n)
         self.log_lost += int(lost[0])
         return found
 

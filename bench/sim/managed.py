@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from ...drivers._native import lib
 from ...drivers.loadgen import Echo, Phase, Result
+from ...iokernel.moves import SEEN, SIGHT, WORD, Move
 from .. import handoff_moves as log
 from ..harness import rig, shared
 from ..tenant import Tenant
@@ -48,7 +49,7 @@ class Slot:
     achieved_rps: float
     jobs_per_s: float
     moves_per_s: float
-    log: list[shared.Move]
+    log: list[Move]
 
 
 class Box:
@@ -188,7 +189,7 @@ def calibrate(slots: Mapping[str, Sequence[Slot]], decision_ns: float, stalled: 
     return Calibration(costs, request_ns)
 
 
-def moved_steps(logs: Sequence[Sequence[shared.Move]]) -> dict[str, float]:
+def moved_steps(logs: Sequence[Sequence[Move]]) -> dict[str, float]:
     """Median ns of one core's moves, of all logs together, by step; 0: there was none.
 
     "ask": of those that were asked for, "seen": of that until the old owner saw it, "sight": from its end until the
@@ -197,13 +198,11 @@ def moved_steps(logs: Sequence[Sequence[shared.Move]]) -> dict[str, float]:
     asked = [pair for moves in logs for pair in log.pairs(moves, shared.STEPS["ask"])]
     back = [pair for moves in logs for pair in log.parked(moves)]
     steps = [one for one in (log.broken_down(*pair) for pair in asked) if one]
-    noticed = [
-        shared.tsc_ns((done.decided - done.left) % log.WORD) for _, done, _ in back if done.left and done.decided
-    ]
+    noticed = [shared.tsc_ns((done.decided - done.left) % WORD) for _, done, _ in back if done.left and done.decided]
     found = {
         "ask": log.timed(asked, {})[0],
-        "seen": [one[log.SEEN] for one in steps],
-        "sight": [one[log.SIGHT] for one in steps],
+        "seen": [one[SEEN] for one in steps],
+        "sight": [one[SIGHT] for one in steps],
         "back": log.timed(back, {})[0],
         "notice": [ns for ns in noticed if ns < 1e9],
     }

@@ -14,7 +14,7 @@ from corelane.bench._native import lib
 from corelane.bench.colocate_stalls import PARTS, LongMove, Stalls
 from corelane.bench.harness.openloop import Point
 from corelane.bench.harness.session import Session
-from corelane.bench.harness.shared import Move
+from corelane.iokernel.moves import Move
 from corelane.runtime.clock import default_clock
 from corelane.runtime.hist import Hist
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from corelane.bench import decision, handoff, handoff_moves
 from corelane.bench._native import ffi, lib
 from corelane.bench.harness.session import Session
-from corelane.bench.harness.shared import Move
+from corelane.iokernel.moves import ALL_PARTS, Move
 from corelane.runtime.clock import default_clock
 
 two_cores = pytest.mark.skipif(
@@ -92,9 +91,7 @@ def test_a_move_is_broken_down_by_its_stamps_which_are_low_words(start: int) -> 
     assert found is not None
     ticks = [round(value * default_clock().hz / 1e9) for value in found.values()]
     assert handoff_moves.took(*move(start), None) == pytest.approx(90 * 1e9 / default_clock().hz)
-    assert dict(zip(found, ticks, strict=True)) == dict(
-        zip(handoff_moves.ALL_STEPS, (10, 5, 20, 30, 40, 50), strict=True)
-    )
+    assert dict(zip(found, ticks, strict=True)) == dict(zip(ALL_PARTS, (10, 5, 20, 30, 40, 50), strict=True))
 
 
 @pytest.mark.parametrize("changed", [{"lost": 0}, {"left": (1 << 40) - 1000}, {"back": (1 << 40) + (1 << 31)}])
@@ -160,7 +157,7 @@ def test_an_eviction_is_broken_down_at_the_round_that_evicts() -> None:
 def test_the_first_move_from_an_absent_owner_is_found_with_its_step() -> None:
     base, (wanted, done) = 1 << 40, move(1 << 40)
     evicted = Move(base + 60, 2, 2, lib.CL_IO_LOG_EVICTED, ASK)
-    by_eviction = dataclasses.replace(done, step=lib.CL_IO_STEP_EVICT)
+    by_eviction = done._replace(step=lib.CL_IO_STEP_EVICT)
     before = move(base - 1000)  # it answered
     later = move(base + 5000)
     found = handoff_moves.first_ask([*before, wanted, evicted, by_eviction, *later], base)

@@ -183,10 +183,34 @@ def test_up_run_ps(start: Any, tmp_path: Path) -> None:
     assert "corelane up" in gone.stderr
 
 
+def assert_traced(path: str, out: Path) -> None:
+    """Moves between the two are recorded, in a summary and in a file that says the same; an ask is among them soon."""
+    for _ in range(8):
+        shown = ask("trace", "--socket", path, "--seconds", "0.3", "--out", str(out), "--json")
+        assert shown.returncode == 0, shown.stdout
+        document = json.loads(shown.stdout)
+        assert (document["out"], document["policy"]) == (str(out), "delay")
+        assert document["seconds"] > 0.2
+        assert document["moves"] == sum(step["moves"] for step in document["steps"].values())
+        events = json.loads(out.read_text())["traceEvents"]
+        assert sum(e["ph"] == "X" and e["pid"] == 2 for e in events) == document["moves"]
+        assert {e["name"] for e in events if e["ph"] == "X" and e["pid"] == 1} <= {"echo.0", "batch.0"}
+        if any(e["name"] == "ask: batch.0 to echo.0" for e in events):
+            break
+    else:
+        pytest.fail(f"no ask was seen: {document}")
+    owners = document["cores"][0]["owners"]
+    assert set(owners) == {"echo.0", "batch.0"}
+    assert 0 < sum(owners.values()) <= 1
+    nowhere = ask("trace", "--socket", path, "--out", str(out.parent / "none" / "x.json"))
+    assert nowhere.returncode == 1
+    assert "there is no directory" in nowhere.stderr
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: none is left to be managed")
 def test_a_server_and_batch_work_share_a_core(start: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "io.sock")
-    up = start("up", "--socket", path, "--nic", "loadgen:echo,rate=2e3,seconds=2", "--json")
+    up = start("up", "--socket", path, "--nic", "loadgen:echo,rate=2e3,seconds=5", "--json")
     assert up.event("iokernel")["policy"] == "delay"
     job = start("run", "batch", "--socket", path, "--option", "size=32", "--every", "0.1", "--json")
     assert job.event("serving")["ports"] == []
@@ -206,6 +230,7 @@ def test_a_server_and_batch_work_share_a_core(start: Any, tmp_path: Path) -> Non
         "echo": ("latency", 1, 100),
     }
     assert apps["batch"]["moves_in"] > 0
+    assert_traced(path, tmp_path / "trace.json")
     for times in (apps["echo"]["detection"], apps["echo"]["actuation"], apps["batch"]["actuation"]):
         assert times["n"] == sum(n for _, _, n in times["buckets_ns"]) > 0
         lows = [low for low, _, _ in times["buckets_ns"]]
@@ -483,6 +508,8 @@ def test_setup_of_a_compiled_application_may_refuse(tmp_path: Path) -> None:
         (["ps", "--socket", "SOCK"], "corelane up"),
         (["top", "--socket", "SOCK"], "corelane up"),
         (["top", "--socket", "SOCK", "-n", "0"], "whole number from 1 on"),
+        (["trace", "--socket", "SOCK"], "corelane up"),
+        (["trace", "--socket", "SOCK", "--seconds", "-1"], "from 0 to a day"),
         (["policy", "--socket", "SOCK"], "corelane up"),
         (["policy", "fair", "--socket", "SOCK"], "corelane up"),
         (["policy", "--set", "target_us=1", "--socket", "SOCK"], "name it: corelane policy"),

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from pathlib import Path
+from typing import Any, ClassVar, cast
 
 import pytest
 from cltest import wait_until
@@ -34,20 +35,47 @@ def test_one_that_somebody_else_binds(c_program, scenario):
     assert f"passed {scenario}" in c_program("tests/iokernel/c/cores_affinity.c")(scenario, timeout_s=90)
 
 
-def test_what_happens_while_an_iokernel_runs_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_happens_while_an_iokernel_runs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two things that come again at each look one is wanted once."""
     monkeypatch.setattr(main, "_LOOK_S", 0.001)
-    looks, told = iter(["", "", "it happened"]), []
+    looks, told = iter(["", "", "it happened", "and again"]), []
 
     def report(event: str, text: str, /, **_: object) -> None:
         told.append((event, text))
-        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        if text == "and again":
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
     before = signal.pthread_sigmask(signal.SIG_BLOCK, main._STOP_SIGNALS)
+    watched = {"gone": main._once(lambda: "it is gone"), "evicted": lambda: next(looks)}
     try:
-        assert main._wait_for_signal({"bound": lambda: next(looks)}, report) == signal.SIGTERM
+        assert main._wait_for_signal(watched, report) == signal.SIGTERM
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    assert told == [("bound", "it happened")]
+    assert told == [("gone", "it is gone"), ("evicted", "it happened"), ("evicted", "and again")]
+
+
+def test_evictions_are_told_of_by_application_and_ever_more_rarely() -> None:
+    class Kernel:
+        counts: ClassVar[dict[tuple[int, str], int]] = {}
+
+        def evictions(self) -> dict[tuple[int, str], int]:
+            return self.counts
+
+    look = main._Evictions(cast("Any", Kernel()))
+    said = []
+    for job, other in ((0, 0), (1, 0), (9, 0), (10, 0), (10, 3), (1234, 4), (1235, 29), (1235, 30)):
+        Kernel.counts = {(1, "job"): job, (2, "other"): other}
+        said.append(look().partition(": ")[2].partition(";")[0])
+    assert said == [
+        "",
+        "job (1 times)",
+        "",
+        "job (10 times)",
+        "other (3 times)",
+        "job (1,234 times)",
+        "",
+        "other (30 times)",
+    ]
 
 
 def test_a_job_that_was_put_on_the_loops_cpu_comes_back(socket_path: str, tmp_path: Path) -> None:

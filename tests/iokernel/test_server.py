@@ -12,7 +12,7 @@ import threading
 
 import pytest
 from cltest import wait_until
-from cltest.control import HEADER, answer, connect, hello, kthreads, policy, refusal
+from cltest.control import HEADER, answer, connect, hello, kthreads, moves, policy, refusal
 
 from corelane.drivers.port import open_port
 from corelane.iokernel import AppSettings, Iokernel
@@ -150,9 +150,10 @@ def test_without_managed_cores_there_is_nothing_to_name_or_to_choose(start, sock
         answer(sock)
         sock.sendall(kthreads([os.getpid()], 34))
         assert "cores are not managed here" in refusal(sock)
-    with connect(socket_path) as sock:
-        sock.sendall(policy(b"fair"))
-        assert "corelane up --policy delay" in refusal(sock)
+    for ask in (policy(b"fair"), moves(0)):
+        with connect(socket_path) as sock:
+            sock.sendall(ask)
+            assert "corelane up --policy delay" in refusal(sock)
 
 
 def of_size(n: int) -> bytes:
@@ -292,6 +293,7 @@ def test_random_bytes_never_end_the_server(start, socket_path, seed):
     stats_request = HEADER.pack(lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION, lib.CL_CONTROL_STATS, HEADER.size, 0)
     for _ in range(400):
         sent = [hello(b"f%d" % rng.randrange(9)), stats_request, rng.randbytes(200), kthreads([1], 34), policy(b"fair")]
+        sent += [moves(0), moves(rng.randrange(3), rng.randrange(2**64))]
         message = bytearray(rng.choice(sent))
         for _ in range(rng.choice([0, 0, 1, 3, 20])):
             message[rng.randrange(len(message))] = rng.randrange(256)

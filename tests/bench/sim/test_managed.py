@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from corelane.bench._native import lib
-from corelane.bench.harness import shared
 from corelane.bench.harness.jitter import Gaps
 from corelane.bench.sim import engine, managed, managed_check
 from corelane.bench.sim.model import App, Constant, Costs, Simulation
+from corelane.iokernel.moves import Move
 from corelane.runtime.clock import default_clock
 from corelane.runtime.errors import CorelaneError
 
@@ -19,13 +19,13 @@ def ticks(ns: float) -> int:
     return round(ns * default_clock().hz / 1e9)
 
 
-def moved(at_ns: float, step: int, decided: float, **stamps: float) -> list[shared.Move]:
+def moved(at_ns: float, step: int, decided: float, **stamps: float) -> list[Move]:
     """The two entries of a move whose round began at at_ns; stamps in ns after that."""
     base = ticks(at_ns)
     low = {name: (base + ticks(ns)) % 2**32 for name, ns in {"decided": decided, **stamps}.items()}
     end = base + ticks(stamps["back"] + 50)
-    wanted = shared.Move(base, 1, 2, lib.CL_IO_LOG_WANTED, step, decided=low["decided"])
-    return [wanted, shared.Move(end, 2, 2, lib.CL_IO_LOG_DONE, step, **low)]
+    wanted = Move(base, 1, 2, lib.CL_IO_LOG_WANTED, step, decided=low["decided"])
+    return [wanted, Move(end, 2, 2, lib.CL_IO_LOG_DONE, step, **low)]
 
 
 LOG = [

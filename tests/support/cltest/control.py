@@ -47,6 +47,15 @@ def kind_of(message: bytes) -> int:
     return int(HEADER.unpack_from(message)[2])
 
 
+def moves(loop: int, first: int = lib.CL_CONTROL_FROM_NOW) -> bytes:
+    """MOVES, of a loop's log from an entry on."""
+    message = ffi.new("struct cl_control_moves *", {"loop": loop, "next": first})
+    header = message.header
+    header.magic, header.version = lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION
+    header.type, header.bytes = lib.CL_CONTROL_MOVES, ffi.sizeof("struct cl_control_moves")
+    return bytes(ffi.buffer(message))
+
+
 def connect(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.settimeout(10)
