@@ -1,6 +1,7 @@
 /* The floors under a durable put of replicas that share one core: what is left of them without protocol, packets and logs. A client on
  * a core of its own asks by a word in shared memory; the leader hands on by a word each, and all who are sent the put write their own
- * file and wait for their own completion. Who waits calls sched_yield, the cheapest way to hand the core to the next one. The put is
+ * file and wait for their own completion. Who waits calls sched_yield, the cheapest way to hand the core to the next one, the leader after
+ * it has looked for its client's next put for 2 us, as our nodes do (libos/sched/linger.h). The put is
  * answered when two of the writes are done.
  *
  * Sent to all: to two followers at once. To a majority first, as pace.c does it: to one follower at once, and the second one trails: it is
