@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SWEEP_EVERY 16 /* entries, by their index, alike on all replicas, between two looks for what has expired ... */
-#define SWEEP_ITEMS 64 /* ... at so many items: each is in a line that is rarely in the cache */
+#define SWEEP_ITEMS 16 /* looked at for expiry with each command */
 #define ITEM_BYTES 8192
 #define NODE_BYTES 4096 /* of a snapshot: its header and the group's members */
 #define NO_QUERY "CLIENT_ERROR a query is one line of get, gets, version, stats or verbosity\r\n"
@@ -60,9 +59,9 @@ static int64_t apply_commands(void *arg, uint64_t index, uint64_t clock_ms, cons
                               uint8_t *reply, uint32_t room)
 {
     struct raft_kv *kv = arg;
+    (void)index;
     int64_t n = run_commands_at(kv, clock_ms, true, text, bytes, reply, room);
-    if (index % SWEEP_EVERY == 0)
-        cl_kv_sweep(cl_kv_thread(kv->store, 0), SWEEP_ITEMS);
+    cl_kv_sweep(cl_kv_thread(kv->store, 0), SWEEP_ITEMS);
     return n;
 }
 
