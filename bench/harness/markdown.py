@@ -9,25 +9,31 @@ from typing import Any
 from ...runtime.errors import CorelaneError
 from ..goals import GOALS
 from .numbers import number
-from .table import LOAD_COLUMNS, beside, canary_line, machine_line, own_keys, quantity, verdict
+from .table import LOAD_COLUMNS, beside, by_values, canary_line, machine_line, own_keys, quantity, verdict
 
 
 def figures(documents: Sequence[dict[str, Any]]) -> str:
-    """One table of every promised figure, in the order of goals.py; what no document has is said to be missing."""
+    """One table of every promised figure, in the order of goals.py; what no document has is said to be missing. After
+    it a line for each figure that has something beside it."""
     have = {name: fig for d in documents for name, fig in d["figures"].items()}
     lines = ["| figure | meaning | goal | value | runs | met |", "|---|---|---|---|---|---|"]
+    more = []
     for name, goal in GOALS.items():
         fig = have.get(name)
         value, runs, met = "not in these files", "", ""
         if fig is not None and fig["value"] is None:
-            value = f"not taken: {fig['reason']}{beside(fig)}"
+            value = f"not taken: {fig['reason']}"
         elif fig is not None:
-            value = f"{quantity(fig['value'])} {goal.unit if goal.unit != 'x' else ''}".rstrip() + beside(fig)
+            value = f"{quantity(fig['value'])} {goal.unit if goal.unit != 'x' else ''}".rstrip()
             met = verdict(name, fig, "yes", "no")
             taken = [number(r) for r in fig["runs"]]
             runs = f"{quantity(min(taken))} .. {quantity(max(taken))}" if len(taken) > 1 else ""
         lines.append(f"| `{name}` | {goal.meaning} | {goal.sense} {quantity(goal.goal)} | {value} | {runs} | {met} |")
-    return "\n".join(lines)
+        if fig is not None and fig.get("beside"):
+            more.append(f"- `{name}`: {beside(fig)}")
+    return "\n".join(
+        [*lines, *(["", "Taken in another way in the same run, and what bounds it:", "", *more] if more else [])]
+    )
 
 
 def arms(document: dict[str, Any]) -> str:
@@ -38,17 +44,16 @@ def arms(document: dict[str, Any]) -> str:
     parts = []
     if loads:
         parts.append(_table(loads, [k for k, _ in LOAD_COLUMNS if any(k in r for r in loads)]))
-    if own := own_keys(loads):
-        several = len({r["name"] for r in loads}) < len(loads)
-        parts.append(_table([r for r in loads if any(k in r for k in own)], ["offered_rps", *own] if several else own))
-    if others:
-        parts.append(_table(others, own_keys(others)))
+    several = len({r["name"] for r in loads}) < len(loads)
+    parts += [_table(t, ["offered_rps", *own_keys(t)] if several else own_keys(t)) for t in by_values(loads)]
+    parts += [_table(t, own_keys(t)) for t in by_values(others)]
     parts.append(series(document))
     return "\n\n".join(p for p in parts if p)
 
 
 def _table(rows: Sequence[dict[str, Any]], keys: Sequence[str]) -> str:
     titles = dict(LOAD_COLUMNS)
+    keys = [k for k in keys if any(row.get(k) is not None for row in rows)]
     lines = [f"| arm | {' | '.join(titles.get(k, k) for k in keys)} |", "|---" + "|---:" * len(keys) + "|"]
     for row in rows:
         cells = []

@@ -83,16 +83,34 @@ def own_keys(arms: Sequence[dict[str, Any]]) -> list[str]:
     return list(found)
 
 
-def value_table(arms: Sequence[dict[str, Any]]) -> str:
-    """Every value of `own_keys`."""
-    keys = own_keys(arms)
-    return align([["arm", *keys], *([row["name"], *(quantity(row.get(k)) for k in keys)] for row in arms)])
+def by_values(arms: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Arms by the values that they have, a table each: an arm goes where it has at least half of the values of both in
+    common, so that a table has few empty cells. In the order of appearance; arms without a value are left out."""
+    tables: list[tuple[set[str], list[dict[str, Any]]]] = []
+    for row in arms:
+        keys = {k for k in own_keys([row]) if row[k] is not None}
+        for have, rows in tables:
+            if keys and 2 * len(keys & have) >= len(keys | have):
+                have |= keys
+                rows.append(row)
+                break
+        else:
+            tables += [(keys, [row])] if keys else []
+    return [rows for _, rows in tables]
+
+
+def value_tables(arms: Sequence[dict[str, Any]]) -> list[str]:
+    """Every value of `own_keys`, in tables of arms that have the same ones."""
+    parts = []
+    for rows in by_values(arms):
+        keys = [k for k in own_keys(rows) if any(row.get(k) is not None for row in rows)]
+        parts.append(align([["arm", *keys], *([row["name"], *(quantity(row.get(k)) for k in keys)] for row in rows)]))
+    return parts
 
 
 def beside(figure: dict[str, Any]) -> str:
-    """What was put beside a figure, as " (what: value; ...)"; empty if nothing was."""
-    values = figure.get("beside", {})
-    return f" ({'; '.join(f'{what}: {quantity(number(v))}' for what, v in values.items())})" if values else ""
+    """What was put beside a figure, as "what: value; ..."; empty if nothing was."""
+    return "; ".join(f"{what}: {quantity(number(v))}" for what, v in figure.get("beside", {}).items())
 
 
 def verdict(name: str, fig: dict[str, Any], met: str, missed: str) -> str:
@@ -103,30 +121,25 @@ def verdict(name: str, fig: dict[str, Any], met: str, missed: str) -> str:
 
 
 def figure_table(figures: dict[str, dict[str, Any]]) -> str:
-    """Every figure with its goal; the lowest and highest of its runs where there are several."""
+    """Every figure with its goal; the lowest and highest of its runs where there are several. What was put beside it
+    stands in a line of its own below."""
     rows = [["figure", "value", "runs", "goal", "", "meaning"]]
     for name, fig in figures.items():
         goal = GOALS[name]
         bound = f"{goal.sense} {quantity(goal.goal)}"
         if fig["value"] is None:
-            rows.append([name, "-", "", bound, "not taken", fig["reason"] + beside(fig)])
+            rows.append([name, "-", "", bound, "not taken", fig["reason"]])
             continue
         runs = [number(r) for r in fig["runs"]]
         spread = f"{quantity(min(runs))} .. {quantity(max(runs))}" if len(runs) > 1 else ""
-        rows.append(
-            [
-                name,
-                quantity(fig["value"]),
-                spread,
-                bound,
-                verdict(name, fig, "met", "NOT MET"),
-                goal.meaning + beside(fig),
-            ]
-        )
+        rows.append([name, quantity(fig["value"]), spread, bound, verdict(name, fig, "met", "NOT MET"), goal.meaning])
     widths = [max(len(r[i]) for r in rows) for i in range(5)]
-    return "\n".join(
-        ("  " + "  ".join([*(c.ljust(w) for c, w in zip(r, widths, strict=False)), r[5]])).rstrip() for r in rows
-    )
+    lines = []
+    for row, fig in zip(rows, [{}, *figures.values()], strict=True):
+        lines.append(("  " + "  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[5]])).rstrip())
+        if told := beside(fig):
+            lines.append(f"      {told}")
+    return "\n".join(lines)
 
 
 def canary_line(canary: dict[str, Any]) -> str:
@@ -160,14 +173,12 @@ def report(document: dict[str, Any]) -> str:
     others = [a for a in document["arms"] if "offered_rps" not in a]
     if loads:
         parts.append(load_table(loads))
-        if own_keys(loads):
-            parts.append(value_table(loads))
+        parts += value_tables(loads)
         if any(a.get("explained_by_canary") for a in loads):
             parts.append(
                 "  * the gaps that the canary saw make half of this value or more: it says little of the program"
             )
-    if others:
-        parts.append(value_table(others))
+    parts += value_tables(others)
     parts.append(canary_line(document["canary"]))
     parts += [f"{arm}: stops at: {why}" for arm, why in settings["stops"].items()]
     parts += [f"skipped {arm}: {why}" for arm, why in settings["skipped"].items()]

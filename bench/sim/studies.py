@@ -234,10 +234,13 @@ def _note_unknown(session: Session, where: str, seen: Sequence[Seen]) -> None:
     unknown = [s for s in kept if not s.sampled.known]
     if not unknown:
         return
-    names = ", ".join(f"{s.point.policy} on {s.point.cores} cores at load {s.point.load:g}" for s in unknown)
+    loads: dict[str, list[float]] = {}
+    for s in unknown:
+        loads.setdefault(f"{s.point.policy} on {s.point.cores} cores", []).append(s.point.load)
+    names = "; ".join(f"{who} at load {', '.join(f'{x:g}' for x in at)}" for who, at in loads.items())
     session.note(
-        f"of {len(kept)} points {where} that are carried, p99.9 of {len(unknown)} is not known to {100 * GOAL:g} % "
-        f"({names}): give more --seconds"
+        f"of {len(kept)} points {where} that are carried, p99.9 of {len(unknown)} is not known to {100 * GOAL:g} %: "
+        f"give more --seconds ({names})"
     )
 
 

@@ -187,6 +187,25 @@ def test_a_page_has_each_benchmarks_own_values_and_its_series() -> None:
     assert [line.split(" | ")[:2] for line in series.splitlines()[2:]] == [["| 0", "3.25"], ["| 100", "inf"]]
 
 
+def test_arms_that_have_other_values_get_another_table() -> None:
+    with session() as s:
+        for n in (1, 2):
+            s.arm(f"theory {n}", n=n, error=0.5, servers=n)
+        s.arm("box", n=9, box_us=1.5, model_us=2.5, kind="echo")
+        s.arm("theory 3", n=3, error=0.25, servers=None)
+        s.arm("nothing")
+    one, other = markdown.arms(s.document()).split("\n\n")
+    assert one.splitlines()[0] == "| arm | n | error | servers |"
+    assert [line.split(" | ")[0] for line in one.splitlines()[2:]] == ["| theory 1", "| theory 2", "| theory 3"]
+    assert one.splitlines()[-1] == "| theory 3 | 3 | 0.25 | - |"
+    assert other.splitlines()[0] == "| arm | n | box_us | model_us | kind |"
+    text = table.report(s.document())
+    assert [line.split() for line in text.splitlines() if "arm  " in line] == [
+        ["arm", "n", "error", "servers"],
+        ["arm", "n", "box_us", "model_us", "kind"],
+    ]
+
+
 def test_what_stands_beside_a_figure_is_shown_with_it() -> None:
     with session() as s:
         s.figure("colocate.low_p99_added_us", 3.0, beside={"over all requests": 1024.0})
@@ -194,8 +213,10 @@ def test_what_stands_beside_a_figure_is_shown_with_it() -> None:
     document = s.document()
     assert doc.problems(document) == []
     for text in (markdown.figures([document]), table.figure_table(document["figures"])):
-        assert "(over all requests: 1024)" in text
-        assert "too slow (the share all the same: 0.5)" in text
+        told = [line for line in text.splitlines() if "over all requests: 1024" in line or "the same: 0.5" in line]
+        assert len(told) == 2
+        assert not any("too slow" in line or "3" in line for line in told), "in lines of their own"
+        assert "too slow" in text
 
 
 def test_runs_on_both_sides_of_a_goal_are_told() -> None:
