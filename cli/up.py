@@ -6,11 +6,11 @@ import argparse
 import functools
 import json
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..runtime.config import Config
+    from ..runtime.ending import Ending
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,6 +110,7 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
     from ..drivers.wrap import recorded
     from ..iokernel import main
     from ..iokernel.addresses import stable_ipv4
+    from ..runtime.ending import Ending
     from .nics import open_nic, parse, split_wrapping
 
     _, traffic, words = parse(options.nic)
@@ -124,14 +125,14 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
         with main.make(config, nic, main.place(config), functools.partial(_say, options)) as iokernel:
             text = f"iokernel on {iokernel.socket_path} waits for the application {name} to load it"
             _say(options, "iokernel", text, **main.facts(iokernel, "loadgen"))
-            stop = threading.Event()
-            _on_signals(stop)
-            while name not in iokernel.apps:
-                if stop.wait(0.05):
-                    return 0
-            # Attached is not yet serving: its handlers are bound within moments.
-            stop.wait(0.3)
-            _load(options, name, generator, stop)
+            stop = Ending()
+            with stop.by_signals():
+                while name not in iokernel.apps:
+                    if stop.wait(0.05):
+                        return 0
+                # Attached is not yet serving: its handlers are bound within moments.
+                stop.wait(0.3)
+                _load(options, name, generator, stop)
             if told := recorded(nic):
                 _say(options, "recording", told.text, **told.facts)
     finally:
@@ -140,14 +141,7 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
     return 0
 
 
-def _on_signals(stop: threading.Event) -> None:
-    import signal
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-
-
-def _load(options: argparse.Namespace, name: str, generator: Any, stop: threading.Event) -> None:
+def _load(options: argparse.Namespace, name: str, generator: Any, stop: Ending) -> None:
     from .nics import describe_load
 
     generator.start()

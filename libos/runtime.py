@@ -5,21 +5,18 @@ Attached to an iokernel (`Runtime("/run/corelane.sock")`) or embedded on a NIC o
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import logging
-import os
-import select
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..drivers.nic import Nic
 from ..runtime.closing import Closing
+from ..runtime.ending import Ending
 from ..runtime.errors import CorelaneError, check
 from ._native import ffi, lib
 from .handlers import Handler, as_handler, check_port
@@ -61,30 +58,6 @@ class RuntimeStats:
         """
         net = self.net
         return net["rx_frames"] == net["delivered"] + net["answered"] + sum(self.dropped.values())
-
-
-class _Flag:
-    """Is set once, and waited for. Setting is a system call without a lock, so that a signal handler may do it that has
-    interrupted a waiter or another setter, which threading.Event does not allow."""
-
-    _fd = -1
-
-    def __init__(self) -> None:
-        self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-
-    def set(self) -> None:
-        if self._fd >= 0:  # the collector may finalize us before the runtime
-            os.eventfd_write(self._fd, 1)
-
-    def wait(self, timeout_s: float | None) -> bool:
-        poll = select.poll()
-        poll.register(self._fd, select.POLLIN)
-        return bool(poll.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000))
-
-    def __del__(self) -> None:
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
-            os.close(fd)
 
 
 class UdpSocket:
@@ -158,7 +131,7 @@ class Runtime(Closing):
         self._nic = nic
         self.socket = socket
         self._handlers: list[Handler] = []
-        self._done = _Flag()
+        self._done = Ending()
         self._started = self._stopped = self._ended = False
         self._lock = threading.Lock()
         self._on_event = on_event
@@ -293,22 +266,9 @@ class Runtime(Closing):
         with self.ended_by_signals():
             return self._done.wait(timeout_s)
 
-    @contextlib.contextmanager
-    def ended_by_signals(self) -> Iterator[None]:
+    def ended_by_signals(self) -> AbstractContextManager[None]:
         """On the main thread SIGINT and SIGTERM end `wait`, or keep it from waiting if they come before it."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def on_signal(number: int, frame: FrameType | None) -> None:
-            self._done.set()
-
-        before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, action in before.items():
-                signal.signal(number, action)
+        return self._done.by_signals()
 
     def serve(self, *handlers: Any) -> None:
         """Bind, start, and run until Ctrl-C, SIGTERM or `stop`; then close. Handlers as for `bind`."""

@@ -9,6 +9,7 @@ What it owns
     shm.h control.h     what iokernel and applications share, and how they come to share it
     net.h               headers on the wire, checksums, the RSS hash
     errors.py           the one family of exceptions
+    closing.py ending.py        what is closed once; what is ended once, by a call or by signals
     topology.py placement.py    the machine's CPUs; which cores to poll on, and why
     options.py config.py        the configuration file
     layout.py           numpy's view of C structs
