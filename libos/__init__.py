@@ -4,6 +4,7 @@
     handlers.py        what may be a handler: numba function, C function, Python callable
     python_handler.py  calling Python callables in bursts
     batch*.py          batch work: compiling with probes, jobs (start at batch_work.py)
+    thread_pools.py    numerical libraries' own threads, where an iokernel has the cores
     numba_*.py         compiling handlers; atomics and libos calls in them. Imported only when a handler is compiled
     libos.h            the C API, one header
     sched/             the scheduler of user-level threads (start at sched.h)

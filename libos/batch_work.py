@@ -27,6 +27,7 @@ from typing import Any
 
 from ..runtime.errors import CorelaneError, plain_text
 from ._native import ffi, lib
+from .thread_pools import keep_to_one
 
 _log = logging.getLogger("corelane.libos")
 
@@ -317,6 +318,8 @@ class Job:
         """Spawn the uthread. Once, by Runtime.batch."""
         _alive.let_ended_go()
         function, arg = self._prepare()
+        if self._runtime.attached:
+            keep_to_one()
         _alive.add(self)
         try:
             spawn(function, arg)

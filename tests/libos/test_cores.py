@@ -23,6 +23,7 @@ from corelane.drivers.memory import memory_link
 from corelane.drivers.nic import Nic
 from corelane.iokernel import Iokernel
 from corelane.libos.numba_atomics import atomic_add, load_atomic
+from corelane.libos.thread_pools import WISHES
 from corelane.runtime.errors import CorelaneError
 
 CLIENT = Host("02:00:00:00:00:99", "10.77.0.99")
@@ -126,6 +127,7 @@ FOREIGN_BATCH = """
 import json, sys
 import numpy as np
 from corelane import libos
+from threadpoolctl import threadpool_info
 
 @libos.batch(compiled=False)
 def python(stop):
@@ -152,7 +154,7 @@ with libos.Runtime(path, name="batch", kind="batch") as runtime:
     while sys.stdin.readline().startswith("interrupts"):
         print(runtime.stats().sched["interrupts"], flush=True)
     stop.append(True)
-    said = {"right": job.result(60)}
+    said = {"right": job.result(60), "threads": [pool["num_threads"] for pool in threadpool_info()]}
     assert runtime.stop() == 0
 print(json.dumps(said))
 """
@@ -167,7 +169,7 @@ def test_batch_in_plain_python_or_numpy_moves_by_the_signal(managed: Any, job: s
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+        env={k: v for k, v in os.environ.items() if k not in WISHES},
         preexec_fn=die_with_parent,
     )
     assert process.stdin is not None
@@ -195,6 +197,7 @@ def test_batch_in_plain_python_or_numpy_moves_by_the_signal(managed: Any, job: s
             wait_until(noticed, 20, lambda: f"the job to notice ten: {kernel.stats()['cores']}")
             said = json.loads(process.communicate("stop\n", timeout=60)[0])
             assert said["right"]
+            assert set(said["threads"]) == {1}, "the iokernel moves no threads of BLAS"
             assert process.returncode == 0
             assert kv.stop() == 0
     finally:
