@@ -5,6 +5,9 @@
     up.py       the iokernel in the foreground
     run.py      an application: built in, module:handler, or a compiled .so (elf.py reads it first)
     ps.py       the running iokernel and its applications
+    top.py      the same, again and again, with rates and who has the cores
+    trace.py    every move of a core for a while (traced.py: what its entries say)
+    watch.py    asking an iokernel for its statistics
     bench.py    benchmarks, their list, their reports
     config.py   flags for compiling C against corelane
 

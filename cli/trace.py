@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import json
+import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,11 +17,12 @@ from typing import Any, Self
 from ..runtime.errors import CorelaneError
 from . import values
 from .traced import Recording, events, summary
-from .watch import columns, policy_line, snapshot
+from .watch import columns, snapshot
 
 LOOK_S = 0.05  # a log has some hundreds of ms of the most that cores move
-MOST = 2_000_000  # entries of a recording: some hundred MB
+MOST = 500_000  # entries of a recording: some 400 MB
 FAULTS_SHOWN = 20
+NAMES_S = 0.2  # who came and went in between has no name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,30 +44,65 @@ def run(options: argparse.Namespace) -> int:
     from ..runtime.paths import default_socket
 
     path = options.socket or default_socket()
-    if options.out is not None and not options.out.parent.is_dir():
-        raise CorelaneError(f"write {options.out}", f"there is no directory {options.out.parent}", "make it first")
-    before = snapshot(path, options.wait)
-    if before["cores"] is None:
-        hint = "start the iokernel with a policy: corelane up --policy delay"
-        raise CorelaneError("trace the moves of cores", policy_line(before).partition(":")[0], hint)
-    recording = _record(path, [a["loop"] for a in before["cores"]["allocators"]], options.seconds)
-    document = {"socket": path, "policy": before["cores"]["policy"]["name"]} | summary(recording)
-    if options.out is not None:
-        _write(options.out, recording)
-        document["out"] = str(options.out)
-    print(json.dumps(document) if options.json else render(document), flush=True)
+    out = _Out(options.out) if options.out is not None else None
+    try:
+        before = snapshot(path, options.wait)
+        if before["cores"] is None:
+            hint = "start the iokernel with a policy: corelane up --policy delay"
+            raise CorelaneError("trace the moves of cores", "cores stay where they were given out", hint)
+        recording = _record(path, [a["loop"] for a in before["cores"]["allocators"]], options.seconds)
+        policy = before["cores"]["policy"]
+        decides = "delay" if policy["put_aside"] else policy["name"]
+        document = {"socket": path, "policy": decides, "ended": recording.ended} | summary(recording)
+        failed = None
+        if out is not None:
+            failed = out.write(recording)
+            document |= {"out": str(options.out)} if failed is None else {}
+        print(json.dumps(document) if options.json else render(document), flush=True)
+    finally:
+        if out is not None:
+            out.close()
+    if failed is not None:
+        raise failed
+    if recording.ended:
+        raise CorelaneError(f"the iokernel on {path} has ended", hint="corelane up starts one")
     return 0
 
 
-def _write(out: Path, recording: Recording) -> None:
-    try:
-        with out.open("w") as file:
-            file.write('{"displayTimeUnit": "ns", "traceEvents": [\n')
+class _Out:
+    """The file for the events: whole or not at all. Opened before anything is recorded, so that it is known then if it
+    cannot be."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._fresh = path, path.with_name(path.name + ".new")
+        try:
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            self._file = self._fresh.open("w")
+        except OSError as error:
+            raise self._error(error) from error
+
+    def _error(self, error: OSError) -> CorelaneError:
+        return CorelaneError(f"write {self._path}", str(error.strerror), "give --out a file that can be written")
+
+    def write(self, recording: Recording) -> CorelaneError | None:
+        """All events. What went wrong, or None."""
+        try:
+            self._file.write('{"displayTimeUnit": "ns", "traceEvents": [\n')
             for i, event in enumerate(events(recording)):
-                file.write((",\n" if i else "") + json.dumps(event))
-            file.write("\n]}\n")
-    except OSError as error:
-        raise CorelaneError(f"write {out}", str(error.strerror), "give --out a file that can be written") from error
+                self._file.write((",\n" if i else "") + json.dumps(event))
+            self._file.write("\n]}\n")
+            self._file.close()
+            self._fresh.replace(self._path)
+        except OSError as error:
+            return self._error(error)
+        return None
+
+    def close(self) -> None:
+        """What was not written whole goes."""
+        with contextlib.suppress(OSError):  # of a full disk, which `write` has told
+            self._file.close()
+        self._fresh.unlink(missing_ok=True)
 
 
 class _Log:
@@ -79,7 +118,7 @@ class _Log:
         self._ask = ffi.new("struct cl_control_moves *", {"loop": loop, "next": lib.CL_CONTROL_FROM_NOW})
         self._said = ffi.new("struct cl_control_moves_ok *")
         self._entries = ffi.new("char **")
-        self.lost = 0
+        self.lost = 0  # of the last answer
         self.read()
         self.begin_tsc, self.hz = int(self._said.tsc), int(self._said.hz)
 
@@ -96,51 +135,79 @@ class _Log:
 
     def read(self) -> bytes:
         """The entries since the last call."""
+        from ..iokernel.moves import ENTRY_BYTES
+
         rc = self._lib.cl_control_moves(self._fd, self._ask, self._said, self._entries, 2000, self._err)
         self._check(rc, f"read the log of moves of the iokernel on {self._path}", self._err)
+        if self._said.entry_bytes != ENTRY_BYTES:
+            self._lib.cl_control_free(self._entries[0])
+            why = f"its entries have {self._said.entry_bytes} bytes: it is of another version"
+            raise CorelaneError(f"read the log of moves of the iokernel on {self._path}", why, "start it anew")
         entries = bytes(self._ffi.buffer(self._entries[0], self._said.n * self._said.entry_bytes))
         self._lib.cl_control_free(self._entries[0])
         self._ask.next = self._said.next
-        self.lost += int(self._said.lost)
+        self.lost = int(self._said.lost)
         return entries
 
 
 def _record(path: str, loops: list[int], seconds: float) -> Recording:
-    """All that the loops log for so long, until Ctrl-C, or until MOST entries."""
-    import contextlib
-
-    from ..iokernel.moves import entries
-
+    """All that the loops log for so long, until Ctrl-C, until MOST entries, or until the iokernel ends."""
     with contextlib.ExitStack() as stack:
         logs = [stack.enter_context(_Log(path, loop)) for loop in loops]
         recording = Recording(logs[0].begin_tsc, logs[0].begin_tsc, logs[0].hz)
-        _learn_names(path, recording)
-        end, told = time.monotonic() + seconds, time.monotonic()
         try:
-            while (left := end - time.monotonic()) > 0 and len(recording.moves) < MOST:
-                time.sleep(min(left, LOOK_S))
-                for log in logs:
-                    recording.moves += entries(log.read())
-                if time.monotonic() - told >= 1:
-                    told = time.monotonic()
-                    _learn_names(path, recording)
-                    so_far = seconds - max(end - told, 0)
-                    print(f"traced {so_far:.0f} of {seconds:g} s: {len(recording.moves):,} entries", file=sys.stderr)
+            _learn_names(path, recording, logs[0].begin_tsc)
+            _follow(path, recording, logs, seconds)
         except KeyboardInterrupt:
             print("interrupted: what was seen until now", file=sys.stderr)
+            _read(recording, logs)
+        except CorelaneError:
+            if _is_there(path):
+                raise
+            recording.ended = True
         if len(recording.moves) >= MOST:
             print(f"ended after {len(recording.moves):,} entries, which is as many as are kept", file=sys.stderr)
-        recording.end_tsc = max(log.tsc for log in logs)
-        recording.lost = sum(log.lost for log in logs)
-        _learn_names(path, recording)
     return recording
 
 
-def _learn_names(path: str, recording: Recording) -> None:
-    """Of the kthreads of all who are attached. One that has left keeps its name until its slot is another's."""
+def _follow(path: str, recording: Recording, logs: Sequence[_Log], seconds: float) -> None:
+    begun = told = named = time.monotonic()
+    while (left := begun + seconds - time.monotonic()) > 0 and len(recording.moves) < MOST:
+        time.sleep(min(left, LOOK_S))
+        _read(recording, logs)
+        now = time.monotonic()
+        if now - named >= NAMES_S:
+            named = now
+            _learn_names(path, recording, logs[-1].tsc)
+        if now - told >= 1:
+            told = now
+            print(f"traced {now - begun:.0f} of {seconds:g} s: {len(recording.moves):,} entries", file=sys.stderr)
+    _learn_names(path, recording, logs[-1].tsc)
+
+
+def _read(recording: Recording, logs: Sequence[_Log]) -> None:
+    from ..iokernel.moves import entries
+
+    for log in logs:
+        recording.add(entries(log.read()), log.lost)
+        recording.end_tsc = max(recording.end_tsc, log.tsc)
+
+
+def _learn_names(path: str, recording: Recording, now_tsc: int) -> None:
+    """Of the kthreads of all who are attached, about now. Who has left keeps its name, until its slot is another's."""
     for app in snapshot(path)["apps"]:
         if app["cores"] is not None:
-            recording.names |= {app["slot"] + 1 + k: f"{app['name']}.{k}" for k in range(app["kthreads"])}
+            since = now_tsc - round(app["age_s"] * recording.hz)
+            for k in range(app["kthreads"]):
+                recording.learn(app["slot"] + 1 + k, since, f"{app['name']}.{k}")
+
+
+def _is_there(path: str) -> bool:
+    try:
+        snapshot(path)
+    except CorelaneError:
+        return False
+    return True
 
 
 # Rendering: the summary in, text out.
@@ -150,12 +217,14 @@ def render(document: Mapping[str, Any]) -> str:
     """Moves by step and by pair, who had the cores, what went wrong."""
     head = (
         f"traced {document['seconds']:.3g} s of the iokernel on {document['socket']}, policy {document['policy']}: "
-        f"{document['moves']:,} moves and wake-ups, {document['entries']:,} entries of its log"
+        f"{_many(document['moves'], 'move or wake-up', 'moves and wake-ups')}, "
+        f"{_many(document['entries'], 'entry', 'entries')} of its log"
     )
     lines = [head]
     if document["lost"]:
         lines.append(
-            f"{document['lost']:,} entries were written over before they could be read: what follows is of the rest"
+            f"{_many(document['lost'], 'entry was', 'entries were')} written over before they could be read: what "
+            "follows is of the rest, and nobody's is the time of the gaps"
         )
     if not document["moves"]:
         lines.append("no core moved, and no parked kthread was woken: nothing ran, or nobody wanted another core")
@@ -165,6 +234,10 @@ def render(document: Mapping[str, Any]) -> str:
     if "out" in document:
         lines += ["", f"wrote {document['out']}: open it in ui.perfetto.dev or chrome://tracing"]
     return "\n".join(lines)
+
+
+def _many(n: int, one: str, more: str) -> str:
+    return f"{n:,} {one if n == 1 else more}"
 
 
 def _us(value: float | None) -> str:
@@ -178,7 +251,7 @@ def _steps(document: Mapping[str, Any]) -> list[str]:
         if times["moves"]:
             rows.append([step, f"{times['moves']:,}", *(_us(times[mark]) for mark in marks)])
     lines = ["from the decision to the new owner's first instruction:", *columns(rows)]
-    if document["steps"]["ask"]["moves"]:
+    if any(times["p50_us"] is not None for times in document["ask_parts"].values()):
         rows = [["PART OF AN ASK", "P50 us", "P90", "P99", "MAX"]]
         for part, times in document["ask_parts"].items():
             rows.append([part, *(_us(times[mark]) for mark in marks)])
@@ -201,9 +274,9 @@ def _cores(document: Mapping[str, Any]) -> list[str]:
 
 
 def _faults(document: Mapping[str, Any]) -> list[str]:
-    faults = document["faults"]
-    if not faults:
+    n = sum(document["faults_by_kind"].values())
+    if not n:
         return []
-    shown = faults[-FAULTS_SHOWN:]
-    which = "" if len(shown) == len(faults) else f", the last {len(shown)} of {len(faults):,}"
+    shown = document["faults"][-FAULTS_SHOWN:]
+    which = "" if len(shown) == n else f", the last {len(shown)} of {n:,}"
     return ["", f"what went wrong{which}:", *(f"  {f['at_s']:.6f} s  CPU {f['cpu']}: {f['text']}" for f in shown)]

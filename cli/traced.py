@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,16 +14,17 @@ from ..iokernel._native import lib
 from ..iokernel.moves import ALL_PARTS, STEP_NAMES, WORD, Move, parts_of, ticks_of, whole
 
 NOBODY = "nobody"
-# Entries that tell of a fault of somebody, as sentences: {old}: who had the core, {owner}: who is to have it.
+FAULTS_KEPT = 1000
+# Entries that tell of a fault of somebody, as sentences. {old}: who had the core; {owner}: who is to have it; {about}:
+# whom the entry names besides.
 FAULTS = {
     lib.CL_IO_LOG_STALLED: ("stalled", "{old} did not begin in time, and the core was taken back"),
     lib.CL_IO_LOG_DIED: ("died", "the thread of {old} does not exist any more"),
-    lib.CL_IO_LOG_LEFT: ("left", "the application of {old} has gone"),
     lib.CL_IO_LOG_EVICTED: (
         "evicted",
-        "{old} did not step aside when asked and interrupted, and was demoted for {owner}",
+        "{about} did not step aside when asked and interrupted, and was demoted for {owner}",
     ),
-    lib.CL_IO_LOG_SQUATTED: ("squatted", "a kthread used the core of {owner} without owning one, and was demoted"),
+    lib.CL_IO_LOG_SQUATTED: ("squatted", "{about} used the core of {owner} without owning one, and was demoted"),
     lib.CL_IO_LOG_BLOCKED: ("blocked", "{owner} sleeps in the kernel, or was stopped, while others wait for a core"),
 }
 _ENDS = (lib.CL_IO_LOG_STALLED, lib.CL_IO_LOG_DIED, lib.CL_IO_LOG_LEFT)
@@ -29,14 +32,30 @@ _ENDS = (lib.CL_IO_LOG_STALLED, lib.CL_IO_LOG_DIED, lib.CL_IO_LOG_LEFT)
 
 @dataclass
 class Recording:
-    """Entries of all loops between two stamps. names: of kthreads, by slot + 1."""
+    """Entries of all loops between two stamps. gaps: stamps of entries before which some were lost, rising. names: of
+    kthreads, by slot + 1, each with the stamp from which on the slot was its; see `learn`."""
 
     begin_tsc: int
     end_tsc: int
     hz: int
     moves: list[Move] = field(default_factory=list)
     lost: int = 0
-    names: dict[int, str] = field(default_factory=dict)
+    gaps: list[int] = field(default_factory=list)
+    ended: bool = False  # with the iokernel, before its time
+    names: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
+
+    def add(self, moves: Sequence[Move], lost: int) -> None:
+        """The next entries of a loop's log; lost: as many before them were written over."""
+        if lost and moves:
+            self.lost += lost
+            self.gaps = sorted([*self.gaps, moves[0].tsc])
+        self.moves += moves
+
+    def learn(self, slot: int, since_tsc: int, name: str) -> None:
+        """A slot (plus 1) has a name since then; it may have had another before, and may be told again."""
+        known = self.names.setdefault(slot, [])
+        if not known or known[-1][1] != name:
+            known.append((since_tsc, name))
 
     @property
     def seconds(self) -> float:
@@ -45,9 +64,12 @@ class Recording:
     def us(self, ticks: float) -> float:
         return 1e6 * ticks / self.hz
 
-    def name(self, slot: int) -> str:
-        """`application.kthread`; of one that was gone before it could be asked for, its slot."""
-        return self.names.get(slot, f"slot {slot - 1}") if slot else NOBODY
+    def name(self, slot: int, at: int) -> str:
+        """`application.kthread`, as of then; of one that was gone before it could be asked for, its slot."""
+        if not slot:
+            return NOBODY
+        known = [name for since, name in self.names.get(slot, ()) if since <= at]
+        return known[-1] if known else f"slot {slot - 1}"
 
     def by_core(self) -> dict[int, list[Move]]:
         cores: dict[int, list[Move]] = {}
@@ -55,12 +77,18 @@ class Recording:
             cores.setdefault(move.core, []).append(move)
         return dict(sorted(cores.items()))
 
+    @functools.cached_property
+    def followed(self) -> dict[int, tuple[list[Handover], list[Span], list[Fault]]]:
+        """`follow` of each core. Once everything is added."""
+        return {core: follow(moves, self) for core, moves in self.by_core().items()}
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class Handover:
-    """A move that ended: from the decision to the new owner's first instruction. ticks None: it did not say when that
-    was, and the end is the round that saw it run. An idle core and a parked owner are given work in the round of
-    `begin`, which has no stamp of its own."""
+    """A move that ended: from the decision to the new owner's first instruction. old: who had the core, also where the
+    move overtook another whose new owner never began. ticks None: it did not say when its first instruction was, and
+    the end is the round that saw it run. An idle core and a parked owner are given work in the round of `begin`, which
+    has no stamp of its own."""
 
     core: int
     old: int
@@ -72,7 +100,7 @@ class Handover:
     parts: Mapping[str, int] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Span:
     """An owner of a core, from its first instruction on; the time of the move to the next one is nobody's."""
 
@@ -82,7 +110,7 @@ class Span:
     end: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Fault:
     core: int
     at: int
@@ -90,59 +118,90 @@ class Fault:
     text: str
 
 
-def follow(moves: Iterable[Move], recording: Recording) -> tuple[list[Handover], list[Span], list[Fault]]:
-    """The entries of one core, in order."""
-    handovers: list[Handover] = []
-    spans: list[Span] = []
-    faults: list[Fault] = []
-    owner, since, wanted = None, recording.begin_tsc, None
+class _Core:
+    """One core's entries, in order. owner: who has it, None where that is not known: before the first entry, and after
+    a gap; since: from when on."""
 
-    def ends(core: int, at: int) -> None:
-        if owner and at > since:
-            spans.append(Span(core, owner, since, at))
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.handovers: list[Handover] = []
+        self.spans: list[Span] = []
+        self.faults: list[Fault] = []
+        self.owner: int | None = None
+        self.since = recording.begin_tsc
+        self.wanted: Move | None = None
 
-    for move in moves:
-        if owner is None:  # who had it when the recording began
-            owner = move.from_slot
+    def ends(self, core: int, at: int) -> None:
+        if self.owner and at > self.since:
+            self.spans.append(Span(core, self.owner, self.since, at))
+
+    def lost(self, core: int, last: int, gap: int) -> None:
+        """Entries are missing between the stamps `last` and `gap`."""
+        self.ends(core, last)
+        self.owner, self.since, self.wanted = None, gap, None
+
+    def take(self, move: Move) -> None:
+        if self.owner is None:
+            self.owner = move.from_slot
         if move.what in FAULTS:
-            kind, text = FAULTS[move.what]
-            old = wanted.from_slot if wanted and move.what == lib.CL_IO_LOG_EVICTED else move.from_slot
-            said = text.format(old=recording.name(old), owner=recording.name(move.to_slot))
-            faults.append(Fault(move.core, move.tsc, kind, said))
+            self.faults.append(self._fault(move))
         if move.what == lib.CL_IO_LOG_WANTED or move.what == lib.CL_IO_LOG_WOKEN:
-            wanted = move
-        elif move.what == lib.CL_IO_LOG_DONE and wanted is not None:
-            done = _handover(wanted, move)
-            handovers.append(done)
-            if done.old != done.new:
-                ends(move.core, done.begin)
-                owner, since = done.new, done.end
-            wanted = None
+            self.wanted = move
+        elif move.what == lib.CL_IO_LOG_DONE:
+            self._done(move)
         elif move.what in _ENDS:
-            ends(move.core, move.tsc)
-            owner, since, wanted = move.to_slot, move.tsc, None
+            self.ends(move.core, move.tsc)
+            self.owner, self.since, self.wanted = move.to_slot, move.tsc, None
+
+    def _done(self, move: Move) -> None:
+        begin, end = move.tsc, move.tsc
+        if self.wanted is not None and self.wanted.to_slot == move.to_slot:
+            handover = _handover(self.wanted, move, self.owner or 0)
+            self.handovers.append(handover)
+            begin, end = handover.begin, handover.end
+        if self.owner != move.to_slot:
+            self.ends(move.core, begin)
+            self.owner, self.since = move.to_slot, end
+        self.wanted = None
+
+    def _fault(self, move: Move) -> Fault:
+        kind, text = FAULTS[move.what]
+        name = self.recording.name
+        about, old, owner = (name(slot, move.tsc) for slot in (move.about, move.from_slot, move.to_slot))
+        return Fault(move.core, move.tsc, kind, text.format(about=about, old=old, owner=owner))
+
+
+def follow(moves: Sequence[Move], recording: Recording) -> tuple[list[Handover], list[Span], list[Fault]]:
+    """The entries of one core, in order."""
+    core, last = _Core(recording), recording.begin_tsc
+    for move in moves:
+        gap = bisect_right(recording.gaps, move.tsc)
+        if gap > bisect_right(recording.gaps, last):
+            core.lost(move.core, last, recording.gaps[gap - 1])
+        core.take(move)
+        last = move.tsc
     if moves:
-        ends(move.core, recording.end_tsc)
-    return handovers, spans, faults
+        core.ends(moves[-1].core, recording.end_tsc)
+    return core.handovers, core.spans, core.faults
 
 
-def _handover(wanted: Move, done: Move) -> Handover:
+def _handover(wanted: Move, done: Move, old: int) -> Handover:
     if done.step in (lib.CL_IO_STEP_IDLE, lib.CL_IO_STEP_WAKE):
         done = done._replace(decided=wanted.tsc % WORD or 1)
     ticks = ticks_of(wanted, done)
     begin = whole(done.decided, wanted.tsc) if done.decided else wanted.tsc
     end = begin + ticks if ticks is not None else max(done.tsc, begin)
-    parts = parts_of(wanted, done)
-    return Handover(done.core, wanted.from_slot, done.to_slot, STEP_NAMES[done.step], begin, end, ticks, parts)
+    return Handover(done.core, old, done.to_slot, STEP_NAMES[done.step], begin, end, ticks, parts_of(wanted, done))
 
 
 def summary(recording: Recording) -> dict[str, Any]:
-    """The document of `corelane trace --json`: times in us, from the decision to the new owner's first instruction."""
-    followed = {core: follow(moves, recording) for core, moves in recording.by_core().items()}
-    handovers = [move for moves, _, _ in followed.values() for move in moves]
-    faults = sorted((f for _, _, found in followed.values() for f in found), key=lambda f: f.at)
+    """The document of `corelane trace --json`: times in us, from the decision to the new owner's first instruction;
+    of faults the last FAULTS_KEPT, and how many there were of each kind."""
+    handovers = [move for moves, _, _ in recording.followed.values() for move in moves]
+    faults = sorted((f for _, _, found in recording.followed.values() for f in found), key=lambda f: f.at)
     asks = [move.parts for move in handovers if move.step == "ask" and move.parts]
-    pairs = Counter((recording.name(m.old), recording.name(m.new)) for m in handovers if m.old != m.new)
+    name = recording.name
+    pairs = Counter((name(m.old, m.begin), name(m.new, m.end)) for m in handovers if m.old != m.new)
     return {
         "seconds": recording.seconds,
         "entries": len(recording.moves),
@@ -153,14 +212,19 @@ def summary(recording: Recording) -> dict[str, Any]:
         "pairs": [{"from": old, "to": new, "moves": n} for (old, new), n in pairs.most_common()],
         "cores": [
             {"cpu": core, "moves": len(moves), "owners": _shares(recording, spans)}
-            for core, (moves, spans, _) in followed.items()
+            for core, (moves, spans, _) in recording.followed.items()
         ],
-        "faults": [{"at_s": _seconds(recording, f.at), "cpu": f.core, "kind": f.kind, "text": f.text} for f in faults],
+        "faults_by_kind": dict(Counter(f.kind for f in faults)),
+        "faults": [
+            {"at_s": _seconds(recording, f.at), "cpu": f.core, "kind": f.kind, "text": f.text}
+            for f in faults[-FAULTS_KEPT:]
+        ],
     }
 
 
 def _seconds(recording: Recording, tsc: int) -> float:
-    return round((tsc - recording.begin_tsc) / recording.hz, 7)
+    """Since the beginning; an entry has the stamp of its round, which may have begun before."""
+    return round(max(tsc - recording.begin_tsc, 0) / recording.hz, 7)
 
 
 def _times(recording: Recording, handovers: Sequence[Handover], step: str) -> dict[str, Any]:
@@ -183,7 +247,7 @@ def _shares(recording: Recording, spans: Sequence[Span]) -> dict[str, float]:
     """Part of the time that each owner had the core, most first."""
     had: Counter[str] = Counter()
     for span in spans:
-        had[recording.name(span.owner)] += span.end - span.begin
+        had[recording.name(span.owner, span.end)] += span.end - span.begin
     total = max(recording.end_tsc - recording.begin_tsc, 1)
     return {name: round(ticks / total, 6) for name, ticks in had.most_common()}
 
@@ -193,7 +257,7 @@ def events(recording: Recording) -> Iterator[dict[str, Any]]:
     owners, moved = 1, 2  # as processes, with the cores as their threads
 
     def us(tsc: int) -> float:
-        return round(recording.us(tsc - recording.begin_tsc), 3)
+        return round(recording.us(max(tsc - recording.begin_tsc, 0)), 3)
 
     def event(phase: str, name: str, pid: int, core: int, **more: Any) -> dict[str, Any]:
         return {"ph": phase, "name": name, "pid": pid, "tid": core, **more}
@@ -204,14 +268,14 @@ def events(recording: Recording) -> Iterator[dict[str, Any]]:
 
     for pid, name in ((owners, "cores: who has them"), (moved, "cores: moves")):
         yield event("M", "process_name", pid, 0, args={"name": name})
-    for core, moves in recording.by_core().items():
+    for core, (handovers, spans, faults) in recording.followed.items():
         for pid in (owners, moved):
             yield event("M", "thread_name", pid, core, args={"name": f"CPU {core}"})
-        handovers, spans, faults = follow(moves, recording)
         for span in spans:
-            yield between(recording.name(span.owner), owners, core, span.begin, span.end)
+            yield between(recording.name(span.owner, span.end), owners, core, span.begin, span.end)
         for move in handovers:
-            name = f"{move.step}: {recording.name(move.old)} to {recording.name(move.new)}"
+            old, new = recording.name(move.old, move.begin), recording.name(move.new, move.end)
+            name = f"{move.step}: {old} to {new}"
             parts = {f"{part} (us)": round(recording.us(ticks), 3) for part, ticks in (move.parts or {}).items()}
             yield between(name, moved, core, move.begin, move.end, **parts)
         for fault in faults:

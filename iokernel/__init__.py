@@ -9,8 +9,8 @@ Start reading at iokernel.h (what a round does, what balances), then loop.c; on 
 Files in C: setup (life of an iokernel), app (registration), loop, steer (frames from outside), switch (frames from
 applications), deliver (copying), limits (token buckets, turns), wake, idle. In Python: iokernel, server (control
 socket, with lock, peers, worker), addresses, settings, cores and manager (who gets cores), kthreads (whether they may
-be managed), report (statistics), areas (storage that applications are given; areas_device and areas_table: on a raw
-disk), main (`corelane up`).
+be managed), report (statistics), moves (the log of moves), areas (storage that applications are given; areas_device
+and areas_table: on a raw disk), main (`corelane up`).
 
 The policies (policy.h, policies/, docs/policies.md) decide how many cores an application gets; the simulator
 (bench/sim) calls the same functions. policy_host is where the loop calls one, policy_guard what bounds one that is not

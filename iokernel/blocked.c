@@ -66,7 +66,7 @@ static void found(struct io_loop *loop, struct io_core *core, uint64_t now)
     c->n_blocked++;
     io_count(c->stats.blocked, 1);
     io_count(k->app->cores.stats.blocked, 1);
-    io_move_note(loop, core, CL_IO_LOG_BLOCKED, now);
+    io_move_note(loop, core, CL_IO_LOG_BLOCKED, NULL, now);
 }
 
 /* What the kernel says of the owner cannot be read: its thread has ended, or the loop may not. */

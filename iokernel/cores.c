@@ -432,7 +432,7 @@ const struct cl_hist *cl_io_late_look(const struct cl_io *io, uint32_t loop)
 /* The log. Writer: the loop. The count is published after an entry, and a fence keeps the next entry's words behind it: a
  * reader who finds afterwards that the count is less than a lap ahead has read a whole entry. */
 void io_cores_log(struct io_loop *loop, uint64_t now, const struct io_core *core, uint32_t from, uint32_t to,
-                  unsigned what, unsigned step)
+                  unsigned what, unsigned step, const struct io_kthread *about)
 {
     struct io_cores *c = &loop->cores;
     const struct cl_io_move move = {.tsc = now,
@@ -447,7 +447,8 @@ void io_cores_log(struct io_loop *loop, uint64_t now, const struct io_core *core
                                     .stored = core->stamps.stored,
                                     .lost = core->stamps.lost,
                                     .left = core->stamps.left,
-                                    .back = core->stamps.back};
+                                    .back = core->stamps.back,
+                                    .about = (uint16_t)io_owner_word(about)};
     uint64_t words[sizeof move / 8], *to_words = (uint64_t *)&c->log[c->logged % IO_MOVES_LOG];
     memcpy(words, &move, sizeof move);
     __atomic_thread_fence(__ATOMIC_RELEASE);
@@ -471,6 +472,8 @@ uint32_t cl_io_moves(struct cl_io *io, uint32_t loop, uint64_t *next, struct cl_
         __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the words before the second look at the count */
         logged = cl_load_relaxed(&c->logged);
         if (logged - *next >= IO_MOVES_LOG) { /* it may have been written over meanwhile */
+            if (got)
+                break; /* what is lost comes before the first entry of a call */
             uint64_t oldest = logged - IO_MOVES_LOG + IO_MOVES_LOG / 16;
             *lost += oldest - *next;
             *next = oldest;

@@ -34,7 +34,7 @@ struct io_app;
 struct io_kthread;
 
 #define IO_STEER 64        /* entries of the table that spreads an application's flows over its kthreads */
-#define IO_MOVES_LOG 65536 /* entries of a loop's log */
+#define IO_MOVES_LOG CL_IO_MOVES_LOG
 #define IO_TIMED 16        /* one decision in so many is timed */
 
 /* What squat.c knows of a kthread. All times in ticks, but for ran_ns. */
@@ -231,7 +231,7 @@ void io_unallot(struct cl_io *io, struct io_app *app);
 void io_cores_add(struct io_loop *loop, struct io_app *app);
 void io_cores_remove(struct io_loop *loop, struct io_app *app);
 void io_cores_log(struct io_loop *loop, uint64_t now, const struct io_core *core, uint32_t from, uint32_t to,
-                  unsigned what, unsigned step);
+                  unsigned what, unsigned step, const struct io_kthread *about);
 
 /* look.c: of those without a core, whose words have changed since the last look, and the first of their timers: while the
  * words of who runs are on their way. Then rows of the table, and who has anything to do. */
@@ -267,8 +267,9 @@ bool io_core_settled(const struct io_core *core);
 /* Or the old owner is out of the way, and the new one has not begun: it may turn to another, once. */
 bool io_core_turns(const struct io_core *core);
 void io_move_set_moving(struct io_cores *c, struct io_core *core, bool moving);
-/* An entry of the log that does not change the owner. */
-void io_move_note(struct io_loop *loop, const struct io_core *core, unsigned what, uint64_t now);
+/* An entry of the log that does not change the owner; `about` somebody else, or NULL. */
+void io_move_note(struct io_loop *loop, const struct io_core *core, unsigned what, const struct io_kthread *about,
+                  uint64_t now);
 /* Store the look bit that follows from why it should be set. */
 void io_look(struct io_kthread *k);
 void io_look_move(struct io_kthread *k, bool on);

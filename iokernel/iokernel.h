@@ -216,6 +216,8 @@ struct cl_io_core_stats {
     uint64_t moves, busy_ns;
 };
 
+#define CL_IO_MOVES_LOG 65536 /* entries that a loop's log of moves has room for */
+
 /* Why an entry was written. */
 #define CL_IO_LOG_WANTED 1   /* owner changed: an application should have more cores */
 #define CL_IO_LOG_DONE 2     /* the new owner runs; step says how it came to that */
@@ -243,7 +245,8 @@ struct cl_io_move {
      * stored and seen by all. And in DONE, as the two applications say (cl_signals): the old owner has seen it; it yields;
      * the new owner's first instruction. 0: unknown. */
     uint32_t decided, stored, lost, left, back;
-    uint32_t pad2;
+    uint16_t about; /* EVICTED, ASIDE, INTERRUPTED: slot + 1 of the owner before; SQUATTED: of the squatter; else 0 */
+    uint16_t pad2;
 };
 
 /* What an application that was removed had, for the record and for the leak check. */
@@ -312,7 +315,7 @@ CL_API const struct cl_hist *cl_io_reading_time(const struct cl_io *io, uint32_t
 /* Time between two decisions, of the late ones (late_looks): how long nobody looked. */
 CL_API const struct cl_hist *cl_io_late_look(const struct cl_io *io, uint32_t loop);
 /* Entries of a loop's log from number *next on, at most n. Returns how many, and moves *next behind the last; *lost grows by
- * those that had been overwritten. The loop does not wait. */
+ * those that had been overwritten, which came before the first of them. The loop does not wait. */
 CL_API uint32_t cl_io_moves(struct cl_io *io, uint32_t loop, uint64_t *next, struct cl_io_move *out, uint32_t n,
                             uint64_t *lost);
 /* The number that the next entry will have. */

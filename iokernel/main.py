@@ -287,11 +287,11 @@ class _Evictions:
         found = []
         for (app, name), n in self._iokernel.evictions().items():
             if n >= self._next.get((app, name), 1):
-                found.append(f"{name} ({n:,} times)")
+                found.append(f"{name} ({n:,} time{'s' * (n > 1)})")
                 self._next[app, name] = 10 * n
         if not found:
             return ""
-        text = f"did not step aside when asked and interrupted, and were demoted for others: {', '.join(found)}"
+        text = f"demoted for others, since they did not step aside when asked and interrupted: {', '.join(found)}"
         return f"{text}; `corelane trace` has when, docs/probes.md what makes an application look"
 
 

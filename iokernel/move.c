@@ -121,10 +121,10 @@ bool io_core_turns(const struct io_core *core)
     return core->owner && !core->turned && io_park_of(core->owner) != CL_KTHREAD_RUNNING && !io_in_the_way(core);
 }
 
-/* An entry of the log that does not change the owner. */
-void io_move_note(struct io_loop *loop, const struct io_core *core, unsigned what, uint64_t now)
+void io_move_note(struct io_loop *loop, const struct io_core *core, unsigned what, const struct io_kthread *about,
+                  uint64_t now)
 {
-    io_cores_log(loop, now, core, io_owner_word(core->owner), io_owner_word(core->owner), what, core->step);
+    io_cores_log(loop, now, core, io_owner_word(core->owner), io_owner_word(core->owner), what, core->step, about);
 }
 
 void io_move_forget(struct io_core *core)
@@ -200,7 +200,7 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
         running = false; /* it may have stepped aside before it could see `wake` */
     if (!io_park_is_hot(io_park_of(k)) && !(cold && running))
         core->woken = io_thread_wake(loop, k);
-    io_cores_log(loop, now, core, io_owner_word(old), io_owner_word(k), CL_IO_LOG_WANTED, core->step);
+    io_cores_log(loop, now, core, io_owner_word(old), io_owner_word(k), CL_IO_LOG_WANTED, core->step, NULL);
     io_count(c->stats.moves, 1);
     io_count(k->app->cores.stats.moves_in, 1);
     if (old)
@@ -232,7 +232,7 @@ bool io_move_wake(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     cl_fence_seq_cst(); /* it stores its park word, fences, and looks at the grant; or sleeps on the old one, and is woken */
     if (!io_park_is_hot(io_park_of(k)))
         core->woken = io_thread_wake(loop, k);
-    io_move_note(loop, core, CL_IO_LOG_WOKEN, now);
+    io_move_note(loop, core, CL_IO_LOG_WOKEN, NULL, now);
     io_count(k->app->stats.wakes, 1);
     io_count(k->app->cores.stats.wakes, 1);
     io_count(c->stats.wakes, 1);
@@ -250,7 +250,7 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
         io_step_evict(loop, core, now);
     if (!io_in_the_way(core))
         io_move_forget(core);
-    io_cores_log(loop, now, core, io_owner_word(k), 0, what, core->step);
+    io_cores_log(loop, now, core, io_owner_word(k), 0, what, core->step, NULL);
     abandon(c, core);
     if (!core->from) /* else nobody gets the core before the steps have been taken */
         io_move_set_moving(c, core, false);
@@ -316,7 +316,7 @@ static void poll_old(struct io_loop *loop, struct io_core *core, bool noted, uin
         io_look_move(from, false);
         io_move_forget(core);
         if (noted || !core->owner)
-            io_move_note(loop, core, CL_IO_LOG_ASIDE, now);
+            io_move_note(loop, core, CL_IO_LOG_ASIDE, from, now);
     }
 }
 
@@ -333,7 +333,7 @@ static bool poll_move(struct io_loop *loop, struct io_core *core, uint64_t now)
     if (cl_unlikely(core->dying != NULL) && !core->begun && k)
         io_dying_round(loop, core, now);
     if (core->begun && !noted) /* after that look, which says whether the old owner is still there */
-        io_cores_log(loop, now, core, io_owner_word(k), io_owner_word(k), CL_IO_LOG_DONE, step);
+        io_cores_log(loop, now, core, io_owner_word(k), io_owner_word(k), CL_IO_LOG_DONE, step, NULL);
     if ((core->begun || !k) && !core->from) {
         io_move_set_moving(&loop->cores, core, false);
         return !k || loop->cores.held_up;

@@ -26,16 +26,16 @@ ROUND_TICKS = 1 << 20  # far more than a round of the loop
 # Entries that do not end a move.
 BESIDES = (lib.CL_IO_LOG_INTERRUPTED, lib.CL_IO_LOG_EVICTED, lib.CL_IO_LOG_ASIDE, lib.CL_IO_LOG_SQUATTED)
 
-ANSWER_MOST = 1 << 16  # entries, as many as a loop's log has
-
-_ENTRY = struct.Struct("=QIHHBBBxI5I4x")  # struct cl_io_move
+_ENTRY = struct.Struct("=QIHHBBBxI5IHxx")  # struct cl_io_move
+ENTRY_BYTES = _ENTRY.size
 if _ENTRY.size != ffi.sizeof("struct cl_io_move"):
     raise ImportError("struct cl_io_move is not what iokernel/moves.py takes it for")
 
 
 class Move(NamedTuple):
     """An entry. from_slot, to_slot: slot + 1 of a kthread, 0: nobody. decided to back: low words of cl_tsc() at the
-    steps of the hand-over, 0: unknown. core: CPU id."""
+    steps of the hand-over, 0: unknown. core: CPU id.
+    about: slot + 1 of whom an entry tells that is not the owner (EVICTED, ASIDE, INTERRUPTED, SQUATTED)."""
 
     tsc: int
     from_slot: int
@@ -49,38 +49,45 @@ class Move(NamedTuple):
     back: int = 0
     core: int = 0
     leaving: int = 0
+    about: int = 0
 
 
 def entries(data: Any, n: int | None = None) -> list[Move]:
     """The first n entries (all) of a buffer of struct cl_io_move."""
     wanted = memoryview(data)[: None if n is None else n * _ENTRY.size]
     return [
-        Move(tsc, old, new, what, step, decided, stored, lost, left, back, core, leaving)
-        for tsc, core, old, new, what, step, leaving, _, decided, stored, lost, left, back in _ENTRY.iter_unpack(wanted)
+        Move(tsc, old, new, what, step, decided, stored, lost, left, back, core, leaving, about)
+        for tsc, core, old, new, what, step, leaving, _, decided, stored, lost, left, back, about in _ENTRY.iter_unpack(
+            wanted
+        )
     ]
 
 
 def answer(io: Any, loop: int, first: int) -> bytes:
     """What follows the header of MOVES_OK (runtime/control.h): entries of a loop's log from number `first` on."""
     next_, lost = ffi.new("uint64_t *", first), ffi.new("uint64_t *")
-    out, n = ffi.new("struct cl_io_move[]", ANSWER_MOST), 0
+    tsc = lib.cl_tsc_read()  # before the end is read: whoever begins here gets no entry from before
+    end = int(lib.cl_io_moves_end(io, loop))
     if first == lib.CL_CONTROL_FROM_NOW:
-        next_[0] = lib.cl_io_moves_end(io, loop)
+        next_[0], out, n = end, ffi.NULL, 0
     else:
-        n = int(lib.cl_io_moves(io, loop, next_, out, ANSWER_MOST, lost))
+        room = min(max(end - first, 0), lib.CL_IO_MOVES_LOG)
+        out = ffi.new("struct cl_io_move[]", room)
+        n = int(lib.cl_io_moves(io, loop, next_, out, room, lost))
+        tsc = lib.cl_tsc_read()
     said = ffi.new(
         "struct cl_control_moves_ok *",
         {
             "next": next_[0],
             "lost": lost[0],
-            "tsc": lib.cl_tsc_read(),
+            "tsc": tsc,
             "hz": lib.cl_clock_default().hz,
             "n": n,
             "entry_bytes": _ENTRY.size,
         },
     )
     header = ffi.sizeof("struct cl_control_header")
-    return bytes(ffi.buffer(said))[header:] + bytes(ffi.buffer(out, n * _ENTRY.size))
+    return bytes(ffi.buffer(said))[header:] + (bytes(ffi.buffer(out, n * _ENTRY.size)) if n else b"")
 
 
 def ticks_of(wanted: Move, done: Move) -> int | None:

@@ -10,8 +10,9 @@ from ..drivers.nic import Nic
 from ..runtime.errors import check
 from ..runtime.hist import Hist
 from ._native import ffi, lib
+from .moves import STEP_NAMES
 
-STEPS = ("idle", "wake", "parked", "ask", "interrupt", "evict")  # CL_IO_STEP_*: how a kthread got its core
+STEPS = tuple(STEP_NAMES.values())  # how a kthread got its core
 
 # Numbers of the statistics that are no counters: what is so at the moment, what something is, what was set.
 GAUGES = frozenset(

@@ -100,7 +100,7 @@ static void ban(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     s->bans = cl_min(s->bans + 1, MOST_DOUBLINGS);
     io_count(c->stats.squatted, 1);
     io_count(k->app->cores.stats.squatted, 1);
-    io_move_note(loop, home, CL_IO_LOG_SQUATTED, now);
+    io_move_note(loop, home, CL_IO_LOG_SQUATTED, k, now);
 }
 
 /* Whether it used more than it might in a window that is over. */

@@ -46,7 +46,7 @@ void io_step_evict(struct io_loop *loop, struct io_core *core, uint64_t now)
         io_count(c->stats.evicted_late, 1);
     else
         core->step = CL_IO_STEP_EVICT;
-    io_move_note(loop, core, CL_IO_LOG_EVICTED, now);
+    io_move_note(loop, core, CL_IO_LOG_EVICTED, from, now);
 }
 
 void io_step_evict_unless_spared(struct io_loop *loop, struct io_core *core, uint64_t now)
@@ -159,7 +159,7 @@ static void interrupt(struct io_loop *loop, struct io_core *core, uint64_t now)
             core->step = CL_IO_STEP_INTERRUPT;
         io_count(loop->cores.stats.interrupted, 1);
         io_count(from->app->cores.stats.interrupted, 1);
-        io_move_note(loop, core, CL_IO_LOG_INTERRUPTED, now);
+        io_move_note(loop, core, CL_IO_LOG_INTERRUPTED, from, now);
     }
 }
 

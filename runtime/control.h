@@ -40,7 +40,7 @@
 #define CL_CONTROL_MAGIC 0x4c726f43 /* "CorL" */
 #define CL_CONTROL_VERSION 2
 #define CL_CONTROL_MAX_BYTES 1024     /* longest message a client sends */
-#define CL_CONTROL_MAX_REPLY 16777216 /* longest STATS_REPLY */
+#define CL_CONTROL_MAX_REPLY 16777216 /* longest STATS_REPLY and MOVES_OK */
 #define CL_CONTROL_FDS 3              /* with ACCEPT: arena, state, doorbell */
 #define CL_CONTROL_ERR_BYTES 256
 #define CL_CONTROL_TEXT_BYTES 240

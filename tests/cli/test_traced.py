@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from corelane.cli import trace
-from corelane.cli.traced import Fault, Recording, Span, events, follow, summary
+from corelane.cli.traced import FAULTS_KEPT, Fault, Recording, Span, events, follow, summary
 from corelane.iokernel._native import lib
 from corelane.iokernel.moves import WORD, Move
 
@@ -25,8 +25,8 @@ def wanted(at: int, old: int, new: int, step: int = lib.CL_IO_STEP_ASK, **stamps
     return Move(BASE + at, old, new, lib.CL_IO_LOG_WANTED, step, core=CPU, **{k: low(v) for k, v in stamps.items()})
 
 
-def note(at: int, what: int, owner: int, step: int = 0, **stamps: int) -> Move:
-    return Move(BASE + at, owner, owner, what, step, core=CPU, **{k: low(v) for k, v in stamps.items()})
+def note(at: int, what: int, owner: int, step: int = 0, about: int = 0, **stamps: int) -> Move:
+    return Move(BASE + at, owner, owner, what, step, core=CPU, about=about, **{k: low(v) for k, v in stamps.items()})
 
 
 def asked(at: int, old: int, new: int) -> list[Move]:
@@ -36,7 +36,11 @@ def asked(at: int, old: int, new: int) -> list[Move]:
 
 
 def recording(*moves: Move, end: int = 100_000) -> Recording:
-    return Recording(BASE, BASE + end, HZ, list(moves), names={KV: "kv.0", JOB: "job.0"})
+    made = Recording(BASE, BASE + end, HZ)
+    made.add(moves, 0)
+    for slot, name in ((KV, "kv.0"), (JOB, "job.0")):
+        made.learn(slot, BASE - 1000, name)
+    return made
 
 
 def test_owners_have_the_core_between_the_moves() -> None:
@@ -81,6 +85,56 @@ def test_a_wake_up_is_timed_from_its_round_and_moves_nothing() -> None:
     assert summary(of)["pairs"] == []
 
 
+def test_what_was_overtaken_is_no_move_and_the_next_one_is_from_who_had_the_core() -> None:
+    """A move that overtakes another begins with the new owner of that one, which never had the core."""
+    other = 11
+    of = recording(asked(1_000, JOB, KV)[0], *asked(9_000, KV, other))
+    (move,), spans, _ = follow(of.moves, of)
+    assert (move.old, move.new, move.ticks) == (JOB, other, 2000)
+    assert spans == [Span(CPU, JOB, BASE, BASE + 9_100), Span(CPU, other, BASE + 11_100, BASE + 100_000)]
+    back = recording(asked(1_000, JOB, KV)[0], *asked(9_000, KV, JOB))
+    (move,), spans, _ = follow(back.moves, back)
+    assert (move.old, move.new) == (JOB, JOB)
+    assert spans == [Span(CPU, JOB, BASE, BASE + 100_000)]
+    assert summary(back)["pairs"] == []
+
+
+def test_nothing_is_followed_across_a_gap() -> None:
+    """What was lost may have ended a move and begun another: neither is made up, and the gap is nobody's time."""
+    first, second = asked(10_000, JOB, KV), asked(70_000, KV, JOB)
+    of = recording(*first, asked(20_000, KV, JOB)[0])
+    of.add([second[1]], 7)  # its WANTED is among the lost ones
+    of.add([*asked(80_000, JOB, KV)], 0)
+    handovers, spans, _ = follow(of.moves, of)
+    assert [(m.old, m.new, m.begin - BASE) for m in handovers] == [(JOB, KV, 10_100), (JOB, KV, 80_100)]
+    assert spans == [
+        Span(CPU, JOB, BASE, BASE + 10_100),
+        Span(CPU, KV, BASE + 12_100, BASE + 20_000),
+        Span(CPU, JOB, BASE + 72_200, BASE + 80_100),
+        Span(CPU, KV, BASE + 82_100, BASE + 100_000),
+    ]
+    assert (of.lost, of.gaps) == (7, [BASE + 72_200])
+    assert "7 entries were written over" in trace.render(document(of))
+
+
+def test_an_end_that_belongs_to_another_move_is_not_paired() -> None:
+    of = recording(asked(10_000, JOB, KV)[0], asked(30_000, JOB, 11)[1])
+    handovers, spans, _ = follow(of.moves, of)
+    assert handovers == []
+    assert spans[-1] == Span(CPU, 11, BASE + 32_200, BASE + 100_000)
+
+
+def test_a_slot_is_named_as_of_the_time() -> None:
+    of = recording(*asked(10_000, JOB, KV), note(20_000, lib.CL_IO_LOG_EVICTED, KV, about=JOB), *asked(50_000, KV, JOB))
+    of.learn(JOB, BASE + 40_000, "other.0")
+    of.learn(JOB, BASE + 41_000, "other.0")  # asked for again
+    owners = summary(of)["cores"][0]["owners"]
+    assert owners == {"other.0": 0.479, "kv.0": 0.38, "job.0": 0.101}
+    (fault,) = summary(of)["faults"]
+    assert fault["text"].startswith("job.0 did not step aside")
+    assert of.name(11, BASE) == "slot 10"
+
+
 def test_what_never_ended_is_no_move_and_one_without_stamps_has_no_time() -> None:
     overtaken, done = asked(1_000, JOB, KV)[0], asked(9_000, JOB, KV)
     of = recording(overtaken, done[0], done[1]._replace(back=0))
@@ -95,11 +149,12 @@ def test_faults_are_sentences_about_who_did_it() -> None:
     of = recording(
         wanted(1_000, JOB, KV),
         note(41_000, lib.CL_IO_LOG_INTERRUPTED, KV),
-        note(91_000, lib.CL_IO_LOG_EVICTED, KV),
+        note(91_000, lib.CL_IO_LOG_EVICTED, KV, about=JOB),
         note(92_000, lib.CL_IO_LOG_DONE, KV, lib.CL_IO_STEP_EVICT, decided=1_100, back=91_500),
         note(93_000, lib.CL_IO_LOG_BLOCKED, KV),
         Move(BASE + 94_000, KV, 0, lib.CL_IO_LOG_DIED, 0, core=CPU),
         Move(BASE + 95_000, 9, 0, lib.CL_IO_LOG_STALLED, 0, core=CPU),
+        Move(BASE + 96_000, KV, 0, lib.CL_IO_LOG_LEFT, 0, core=CPU),  # how applications end
     )
     (move,), spans, faults = follow(of.moves, of)
     assert (move.step, move.ticks) == ("evict", 90_400)
@@ -111,6 +166,16 @@ def test_faults_are_sentences_about_who_did_it() -> None:
     assert faults[1].text.startswith("kv.0 sleeps in the kernel")
     assert faults[2] == Fault(CPU, BASE + 94_000, "died", "the thread of kv.0 does not exist any more")
     assert faults[3].text.startswith("slot 8 did not begin in time")
+
+
+def test_who_is_demoted_after_the_new_owner_began_is_named() -> None:
+    """The steps go on while the old owner has not stepped aside."""
+    begun, done = asked(1_000, JOB, KV)
+    of = recording(begun, done._replace(leaving=1), note(91_000, lib.CL_IO_LOG_EVICTED, KV, about=JOB))
+    (fault,) = summary(of)["faults"]
+    assert fault["text"] == "job.0 did not step aside when asked and interrupted, and was demoted for kv.0"
+    squat = recording(note(5_000, lib.CL_IO_LOG_SQUATTED, KV, about=JOB))
+    assert summary(squat)["faults"][0]["text"].startswith("job.0 used the core of kv.0 without owning one")
 
 
 def test_events_are_what_perfetto_reads() -> None:
@@ -130,16 +195,16 @@ def test_events_are_what_perfetto_reads() -> None:
 
 
 def document(of: Recording) -> dict[str, Any]:
-    return {"socket": "/run/x.sock", "policy": "delay"} | summary(of)
+    return {"socket": "/run/x.sock", "policy": "delay", "ended": of.ended} | summary(of)
 
 
 def test_the_table_says_what_was_seen() -> None:
-    evicted = [note(n, lib.CL_IO_LOG_EVICTED, KV) for n in range(60_000, 60_000 + 30)]
+    evicted = [note(n, lib.CL_IO_LOG_EVICTED, KV, about=JOB) for n in range(60_000, 60_000 + 30)]
     of = recording(*asked(10_000, JOB, KV), *evicted, end=1_000_000)
     of.lost = 1234
     text = trace.render(document(of) | {"out": "t.json"})
     for part in (
-        "traced 0.001 s of the iokernel on /run/x.sock, policy delay: 1 moves and wake-ups, 32 entries of its log",
+        "traced 0.001 s of the iokernel on /run/x.sock, policy delay: 1 move or wake-up, 32 entries of its log",
         "1,234 entries were written over",
         "ask       1    2.00  2.00  2.00  2.00",
         "old owner until it yields                0.10  0.10  0.10  0.10",
@@ -150,7 +215,23 @@ def test_the_table_says_what_was_seen() -> None:
         "wrote t.json: open it in ui.perfetto.dev",
     ):
         assert part in text
-    assert text.count("did not step aside") == trace.FAULTS_SHOWN
+    assert text.count("job.0 did not step aside") == trace.FAULTS_SHOWN
+    assert summary(of)["faults_by_kind"] == {"evicted": 30}
+
+
+def test_parts_of_asks_are_left_out_where_none_has_stamps() -> None:
+    begun, done = asked(10_000, JOB, KV)
+    text = trace.render(document(recording(begun, done._replace(back=0))))
+    assert "PART OF AN ASK" not in text
+    assert "ask" in text
+
+
+def test_faults_are_counted_and_the_last_ones_kept() -> None:
+    n = FAULTS_KEPT + 5
+    of = recording(*(note(k, lib.CL_IO_LOG_BLOCKED, KV) for k in range(n)))
+    said = summary(of)
+    assert (len(said["faults"]), said["faults_by_kind"]) == (FAULTS_KEPT, {"blocked": n})
+    assert f"the last {trace.FAULTS_SHOWN} of {n:,}" in trace.render(document(of))
 
 
 @pytest.mark.parametrize("moves", [(), (note(5_000, lib.CL_IO_LOG_BLOCKED, KV),)])

@@ -68,7 +68,7 @@ def test_evictions_are_told_of_by_application_and_ever_more_rarely() -> None:
         said.append(look().partition(": ")[2].partition(";")[0])
     assert said == [
         "",
-        "job (1 times)",
+        "job (1 time)",
         "",
         "job (10 times)",
         "other (3 times)",

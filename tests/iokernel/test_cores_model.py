@@ -151,8 +151,8 @@ MUTANTS = {
     "an owner that parked is not woken": Mutant(
         "MOVE_C",
         "if (!io_park_is_hot(io_park_of(k)))\n        core->woken = io_thread_wake(loop, k);\n"
-        "    io_move_note(loop, core, CL_IO_LOG_WOKEN, now);",
-        "io_move_note(loop, core, CL_IO_LOG_WOKEN, now);",
+        "    io_move_note(loop, core, CL_IO_LOG_WOKEN, NULL, now);",
+        "io_move_note(loop, core, CL_IO_LOG_WOKEN, NULL, now);",
         "asked",
         "cuts=1",
     ),

@@ -46,8 +46,9 @@ def test_entries_are_what_the_loop_logged() -> None:
             setattr(raw[i], name, 10 * i + n)
         for n, name in enumerate(("decided", "stored", "lost", "left", "back"), 1):
             setattr(raw[i], name, 2**32 - 10 * n - i)
+        raw[i].about = 99 + i
     first, second = log.entries(ffi.buffer(raw))
-    assert first == Move(1, 3, 4, 5, 6, *(2**32 - 10 * n for n in range(1, 6)), core=2, leaving=7)
+    assert first == Move(1, 3, 4, 5, 6, *(2**32 - 10 * n for n in range(1, 6)), core=2, leaving=7, about=99)
     assert (second.tsc, second.core, second.back) == (11, 12, 2**32 - 51)
     assert log.entries(ffi.buffer(raw), 1) == [first]
 
@@ -59,4 +60,4 @@ def test_a_stamp_is_made_whole_from_one_nearby(near: int) -> None:
 
 
 def test_an_answer_holds_as_much_as_a_log() -> None:
-    assert log.ANSWER_MOST * ffi.sizeof("struct cl_io_move") < lib.CL_CONTROL_MAX_REPLY
+    assert lib.CL_IO_MOVES_LOG * ffi.sizeof("struct cl_io_move") < lib.CL_CONTROL_MAX_REPLY

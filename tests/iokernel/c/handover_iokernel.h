@@ -66,9 +66,9 @@ static struct cl_policy_app table[2];
 static uint32_t log_owner; /* by the entries of the log */
 
 static void model_log(struct io_loop *l, uint64_t now, const struct io_core *c, uint32_t from, uint32_t to,
-                      unsigned what, unsigned step)
+                      unsigned what, unsigned step, const struct io_kthread *about)
 {
-    (void)l, (void)now, (void)c, (void)what, (void)step;
+    (void)l, (void)now, (void)c, (void)what, (void)step, (void)about;
     if (from != log_owner)
         il_fail("the log names another owner than the entry before");
     log_owner = to;
