@@ -46,16 +46,20 @@ from .raft_arms import (
     DISK,
     ELECTION_MS,
     ETCD,
+    FIGURE_PART,
     FLOOR,
     KEY_BYTES,
     LEAST_SLOT_S,
     LIBRAFT,
     MAJORITY_BOUND,
     MEMORY,
+    MOST_FIGURE_SLOT_S,
     MOVED,
     MUX,
     OPEN_RPS,
     RELAYS,
+    SHORT,
+    SHORT_ELECTION_MS,
     SNAPSHOT_ENTRIES,
     SWITCHED,
     TMPFS,
@@ -82,6 +86,11 @@ SUMMARY = "a replicated put, 3 replicas: in memory, on tmpfs, on disk; bare writ
 FIGURES = ("raft.memory_put_us", "raft.durable_over_floor", "raft.libraft_over_ours", "raft.over_etcd")
 
 ROUNDS = 3
+# Those that the figures of slots are made of, and what stands beside them.
+FIGURE_ARMS = (
+    f"{MEMORY}, open loop",
+    *(arm_name(system, CLIENTS[-1]) for system in (DISK, SHORT, UDP, MUX, ETCD)),
+)
 RELAY_BYTES = 1 << 20
 
 
@@ -99,6 +108,7 @@ def run(session: Session) -> None:
         "clients": CLIENTS,
         "open_loop_rps": OPEN_RPS,
         "election_ms": ELECTION_MS,
+        "short_election_ms": SHORT_ELECTION_MS,
         BOUND: "a client asks by a word in shared memory; three threads on the nodes' core hand on and answer by "
         "words, yield while they wait, and each writes 4 KiB to its own file; answered when two are done; looking for "
         "completions or waiting in the call, whatever is better",
@@ -125,8 +135,11 @@ def run(session: Session) -> None:
                 arms[arm_name(LIBRAFT, CLIENTS[-1])] = partial(libraft_slot, libraft, CLIENTS[-1])
             arms |= like_etcd(session, disk)
         rounds = ROUNDS if session.seconds >= WHOLE_S else 1
-        slot_s = max(session.seconds / rounds / len(arms), LEAST_SLOT_S)
-        got = session.interleave({name: partial(arm, slot_s) for name, arm in arms.items()}, rounds)
+        slots_s = dict.fromkeys(arms, max(session.seconds / rounds / len(arms), LEAST_SLOT_S))
+        longer = min(FIGURE_PART * session.seconds, MOST_FIGURE_SLOT_S)
+        slots_s |= {name: max(slots_s[name], longer) for name in FIGURE_ARMS if name in arms}
+        session.settings["slots_s"] = slots_s
+        got = session.interleave({name: partial(arm, slots_s[name]) for name, arm in arms.items()}, rounds)
     lone = {arm_name(DISK, 1): turns.ours, **turns.others} if turns else {}
     for name, slots in {**lone, **got}.items():
         add_row(session, name, slots)
@@ -184,6 +197,10 @@ def ours(session: Session, stack: contextlib.ExitStack, disk: Path | None) -> It
             yield arm_name(system, clients), partial(ours_slot, cores, folder, clients, managed=system != DISK)
     if disk:
         yield arm_name(MOVED, 1), partial(ours_slot, cores, disk / "ours", 1)
+        (disk / "short").mkdir()
+        for clients in CLIENTS:
+            put = partial(ours_slot, cores, disk / "short", clients, managed=False, election_ms=SHORT_ELECTION_MS)
+            yield arm_name(SHORT, clients), put
         put = partial(ours_slot, cores, disk / "ours", CLIENTS[-1], managed=False, replicate="all")
         yield arm_name(TO_ALL, CLIENTS[-1]), put
         for system, entries in SNAPSHOT_ENTRIES.items():

@@ -16,7 +16,7 @@ from typing import Any
 from ..drivers.loadgen import Closed, Loadgen
 from ..drivers.loadgen import Memcached as Traffic
 from ..drivers.netns import Namespace
-from .baseline.peers import Etcd, Libraft, Puts
+from .baseline.peers import MEMBERS, Etcd, Libraft, Puts
 from .harness.load import point_of
 from .raft_nodes import KV_PORT, Group, address
 from .raft_udp import UdpClients
@@ -27,12 +27,15 @@ OPEN_RPS = 5000.0
 LEAST_SLOT_S = 0.1
 WHOLE_S = 3.0  # each slot starts its nodes anew, so a shorter run has one round
 ELECTION_MS, PATIENCE_S = 500, 3.0
+SHORT_ELECTION_MS = 10  # the default, of which raft_fail measures how soon the next one leads
+FIGURE_PART, MOST_FIGURE_SLOT_S = 0.1, 1.0  # a slot that a figure is made of, and each member of etcd's
 WATCH_US = 100_000  # nodes look at their role as seldom as that: it takes the core that they share
 MEMORY, TMPFS, DISK, FLOOR, LIBRAFT, ETCD = "memory", "tmpfs", "disk", "three bare writes", "libraft", "etcd"
 BOUND, MAJORITY_BOUND = "three bare writers, one core", "two bare writers, one core"
 RELAYS = "three bare relays, one core"
 SWITCHED, WRITERS = "three relays on the switch", "two writers on the switch"
 MOVED, ONE_CORE, TO_ALL = "disk, cores moved", "libraft, one core", "disk, sent to all"
+SHORT = f"disk, elections after {SHORT_ELECTION_MS} ms"
 UDP, MUX, BARE = "disk, kernel's sockets", "disk, one kernel socket", "bare server, one kernel socket"
 # While 64 clients put: a snapshot each 16 384 entries, some seven a second, and none.
 OFTEN, NEVER = "disk, snapshots often", "disk, no snapshots"
@@ -109,7 +112,7 @@ def put_for(generator: Loadgen, seconds: float, warmup_s: float) -> Slot:
     """What its clients saw."""
     result = generator.run(OPEN_RPS, seconds, warmup_s=warmup_s)
     point = point_of(result)
-    extra = {"sent": point.sent, "longest_us": result.latency.max_us}
+    extra = {"sent": point.sent, "refused": result.errors, "longest_us": result.latency.max_us}
     if not point.answered:
         return Slot(math.inf, math.inf, 0.0, 0, extra)
     return Slot(point.p50_us, point.p99_us, point.answered / seconds, point.answered, extra)
@@ -124,9 +127,10 @@ def ours_slot(
     managed: bool = True,
     snapshot_entries: int = 0,
     relays: bool = False,
+    election_ms: int = ELECTION_MS,
     replicate: str | None = None,
 ) -> Slot:
-    """Of a group of its own: `group_up`."""
+    """Of a group of its own: `group_up`. extra has how many terms began meanwhile, as far as they had a leader."""
     up = group_up(
         cores,
         folder,
@@ -134,14 +138,17 @@ def ours_slot(
         managed=managed,
         snapshot_entries=snapshot_entries,
         relays=relays,
+        election_ms=election_ms,
         replicate=replicate,
     )
     with up as (group, generator):
+        group.listen(0)
+        before = group.term
         slot = put_for(generator, seconds, 0.1 + 0.1 * seconds)
-        extra = {**(slot.extra or {}), "leader_at_end": group.leader()}
+        time.sleep(1.5 * WATCH_US / 1e6)  # the nodes tell of their last roles and snapshots
+        group.listen(0)
+        extra = {**(slot.extra or {}), "terms": group.term - before, "leader_at_end": group.leader()}
         if snapshot_entries:
-            time.sleep(1.5 * WATCH_US / 1e6)  # the nodes tell of their last ones
-            group.listen(0)
             extra["snapshots"] = max(group.snapshots.values(), default=0)
         return replace(slot, extra=extra)
 
@@ -191,6 +198,6 @@ def udp_puts(udp: UdpClients, space: Namespace, one_socket: bool, seconds: float
 
 
 def etcd_slot(etcd: Etcd, clients: int, seconds: float) -> Slot:
-    """The best of its members, started anew."""
+    """The best of its members, each asked for so long, started anew."""
     with etcd.running():
-        return puts_slot(etcd.best(clients, max(seconds, 0.3), VALUE_BYTES))
+        return puts_slot(etcd.best(clients, max(seconds * len(MEMBERS), 0.3), VALUE_BYTES))

@@ -27,6 +27,7 @@ from .raft_arms import (
     OFTEN,
     ONE_CORE,
     RELAYS,
+    SHORT,
     SWITCHED,
     TMPFS,
     TO_ALL,
@@ -56,6 +57,7 @@ BARE_NOTE = (
     "puts a second / ours"
 )
 ONE_CORE_NOTE = "libraft on the core of our nodes alone: its put p50 / ours, durable"
+SUMMED = ("refused", "terms")  # of the rounds, so that tables show them
 SNAPSHOT_RATIOS = {
     "p50": attrgetter("p50_us"),
     "p99": attrgetter("p99_us"),
@@ -68,7 +70,8 @@ def add_row(session: Session, name: str, slots: Sequence[Slot]) -> None:
     """An arm: medians of its rounds."""
     extra: dict[str, Any] = {}
     for key in slots[0].extra or {}:
-        extra[key] = [slot.extra[key] for slot in slots if slot.extra]
+        values = [slot.extra[key] for slot in slots if slot.extra]
+        extra[key] = sum(values) if key in SUMMED else values
     session.arm(
         name,
         put_p50_us=statistics.median(s.p50_us for s in slots),
@@ -123,8 +126,10 @@ def judge_turns(session: Session, turns: Turns[Slot]) -> None:
     chosen = MAJORITY_BOUND if 2 * sent_to.count("majority") > len(sent_to) else BOUND
 
     def figure(name: str, ratio: Ratio, over: str, under: str) -> None:
-        """Beside it: what it would be if a put of ours took what bare writers on our nodes' core take."""
-        bounds = {of: bare(*(of if arm == OURS else arm for arm in (over, under))) for of in (chosen, WRITERS)}
+        """Beside it: what it would be if a put of ours took what bare writers on our nodes' core take, and what it is
+        where a leader sends to all at once."""
+        others = {chosen: chosen, WRITERS: WRITERS, TO_ALL: arm_name(TO_ALL, 1)}
+        bounds = {of: bare(*(name if arm == OURS else arm for arm in (over, under))) for of, name in others.items()}
         beside = {f"{of}, for ours": bound.median for of, bound in bounds.items() if bound}
         session.figure(name, ratio.median, runs=ratio.pairs, beside=beside)
         session.note(f"{name.removeprefix('raft.')}: {ratio.spread}")
@@ -168,7 +173,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         if system == MEMORY:
             lone[RELAYS] = rows[RELAYS]
             lone[f"{SWITCHED}, open loop"] = rows[f"{SWITCHED}, open loop"]
-        for beside in (TO_ALL, MOVED, ONE_CORE):
+        for beside in (TO_ALL, MOVED, SHORT, ONE_CORE):
             if beside.startswith(f"{system},") and arm_name(beside, 1) in rows:
                 lone[beside] = rows[arm_name(beside, 1)]
         if FLOOR in rows and (system == TMPFS or (system == MEMORY and TMPFS not in systems)):
@@ -179,7 +184,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         canvas.caption(f"No bar: {name}: half of the puts or more stayed unanswered.")
         del shown[name]
     canvas.bars(list(shown), list(shown.values()), ylabel="put, 1 client: p50 (us)")
-    asked = [s for s in (MEMORY, TMPFS, DISK, TO_ALL, MUX, UDP, BARE, LIBRAFT, ETCD) if arm_name(s, 64) in rows]
+    asked = [s for s in (MEMORY, TMPFS, DISK, TO_ALL, SHORT, MUX, UDP, BARE, LIBRAFT, ETCD) if arm_name(s, 64) in rows]
     many = [rows[arm_name(system, 64)]["puts_per_s"] for system in asked]
     canvas.bars(asked, many, ylabel="puts, 64 clients (1/s)", panel=1)
     for name in BOUND_NOTES:

@@ -160,6 +160,11 @@ class Group:
         leading = [r for n, r in latest.items() if r.role == "leader" and n in self.pids]
         return max(leading, key=lambda r: r.term).node if leading else 0
 
+    @property
+    def term(self) -> int:
+        """The latest one of which a node has said something."""
+        return max((role.term for role in self.roles), default=0)
+
     def sent_to(self) -> str:
         """Whom the leader's entries go to at once, as it said last: "all" or "majority"; "" without a leader."""
         return self._to.get(self.leader(), "")
