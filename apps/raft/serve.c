@@ -12,6 +12,7 @@
 #define REPLY_BYTES 16384
 #define REPLY_BYTES_MOST 65536   /* a client's socket takes so much at once */
 #define CHANNEL_GRAIN_NS 1000000 /* what is due later moves with each burst: the timer not more often than this */
+#define STOPPED_LOOK_NS 20000000 /* until a node that has stopped looks for orders again */
 #define FRAME_EXTRA 1024         /* headers and a configuration, beside the largest entry or piece of a snapshot */
 
 static uint64_t env_now(void *arg)
@@ -228,11 +229,19 @@ static void exchange(struct cl_raft_service *s)
         return;
     struct cl_raft *raft = cl_raft_node_core(s->node);
     const struct cl_raft_members *m = &s->asked;
+    bool stopped = cl_raft_node_state(s->node) == CL_RAFT_STOPPED;
     if (s->asked_result == -EINPROGRESS)
-        s->asked_result = m->n_voters ? cl_raft_change_members(raft, m->voters, m->n_voters, m->learners, m->n_learners)
-                                      : cl_raft_transfer(raft, m->learners[0]);
+        s->asked_result = stopped ? -ESHUTDOWN
+                          : m->n_voters
+                              ? cl_raft_change_members(raft, m->voters, m->n_voters, m->learners, m->n_learners)
+                              : cl_raft_transfer(raft, m->learners[0]);
     cl_raft_status(raft, &s->status);
     s->led_ns = cl_raft_node_led_ns(s->node);
+    if (stopped) { /* whatever it was: it takes no part any more */
+        s->status.role = CL_RAFT_FOLLOWER;
+        s->status.leader = 0;
+        s->led_ns = 0;
+    }
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -265,6 +274,8 @@ static void on_timer(struct cl_timer *timer, void *arg)
     serve_begin(s);
     exchange(s);
     serve_poll(s);
+    if (!s->timer.pos) /* it has stopped, and is asked all the same */
+        cl_timer_arm(&s->timer, s->now_ns + STOPPED_LOOK_NS);
 }
 
 /* A timer is armed on a kthread. */

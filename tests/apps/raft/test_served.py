@@ -20,7 +20,7 @@ from corelane.apps.raft.service import RaftService, serve
 from corelane.drivers.memory import memory_link
 from corelane.drivers.nic import Nic
 from corelane.libos import Runtime
-from corelane.runtime.errors import Refused
+from corelane.runtime.errors import CorelaneError, Refused
 
 SERVER, CLIENT = Host("02:00:00:00:00:01", "10.0.0.1"), Host("02:00:00:00:00:02", "10.0.0.100")
 PEERS = {i: (f"10.0.0.{i}", 7400) for i in range(1, 9)}
@@ -147,6 +147,33 @@ def test_a_node_that_does_not_lead_says_so_to_who_orders(asked: Asked) -> None:
         with pytest.raises(Refused, match=r"this node does not lead \(no leader is known: ask again") as raised:
             order()
         assert raised.value.errno == 1
+
+
+def test_a_node_that_has_stopped_leads_no_more_and_refuses_orders(tmp_path: Path) -> None:
+    """Its machine fails at a command; it was the leader of a group of one."""
+
+    class Failing(Machine):
+        def apply(self, _command: bytes) -> bytes:
+            raise ValueError("broken")
+
+    log = str(tmp_path / "log")
+    make_log_file(log, 8 << 20)
+    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
+    with server, client, Runtime(nic=server, power="block") as runtime:
+        service = serve(runtime, 1, {1: PEERS[1]}, machine=Failing(), log=log, election_ms=100)
+        runtime.start()
+        asked = Asked(service, client)
+        wait_until(lambda: service.status()["role"] == "leader", 60, "it to lead")
+        asked.send(c._APPLY, b"a")
+        wait_until(lambda: service.status()["role"] != "leader", 60, "it to say that it leads no more")
+        status = service.status()
+        assert (status["state"], status["leader"], status["leads_for_s"]) == ("stopped", 0, None)
+        assert "broken" in status["why"]
+        for _ in range(2):  # the first order does not stay in the way of the second
+            with pytest.raises(CorelaneError, match="the node has stopped: the state machine could not apply"):
+                service.change_members([1, 2], timeout_s=60)
+        runtime.stop()
+        service.close()
 
 
 @pytest.mark.parametrize("in_call", [True, False])
