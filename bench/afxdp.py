@@ -32,6 +32,7 @@ from ..drivers.af_xdp import AfXdp, xdp_mode
 from ..drivers.loadgen import Echo, Loadgen
 from ..drivers.netns import Interface
 from ..runtime.errors import CorelaneError
+from .harness import rest
 from .harness.load import Load
 from .harness.numbers import number
 from .harness.openloop import Point, middle
@@ -198,6 +199,7 @@ def _measure(session: Session, arms: Mapping[str, tuple[Serve, _Bench]], rate: f
 
     def arm(serve: Serve, bench: _Bench) -> Callable[[], Point]:
         def body() -> Point:
+            rest.demand("a server on a veth pair")
             with serve(bench.place):
                 return bench.load.measure(rate, slot)
 

@@ -100,7 +100,7 @@ class Server:
     dropped: Counter[str] = field(default_factory=Counter)
 
     def measure(self, load: float, seconds: float) -> Point:
-        """A point whose extra values tell short and long requests apart, and what the iokernel dropped."""
+        """A point whose extra values tell short and long requests apart."""
         warm_s = min(WARM_FRACTION * seconds, WARM_MOST_S)
         windows = max(1, round((seconds - warm_s) / WINDOW_S))
         result = self.made.generator.run(load / MEAN_US * 1e6, seconds - warm_s, warmup_s=warm_s, windows=windows)
@@ -127,8 +127,9 @@ def server(cores: tuple[int, int], quantum_us: int, typed: bool) -> Iterator[Ser
         app = made.run(["spin", *words], "spin")
         arm = Server(made)
         yield arm
+        arm.dropped = made.drops()  # before it is closed: what was for it goes with it
         app.close()
-        arm.dropped = made.drops() + Counter(app.ended.get("dropped", {}))
+        arm.dropped += Counter(app.ended.get("dropped", {}))
 
 
 def say_drops(session: Session, name: str, arm: Server) -> None:

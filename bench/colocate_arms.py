@@ -14,7 +14,7 @@ from ..drivers.loadgen import Memcached as Traffic
 from .baseline import memcached
 from .baseline.sockets import LinuxUdp
 from .colocate_stalls import Stalls, Watch
-from .harness import rig, shared
+from .harness import rest, rig, shared
 from .harness.numbers import plain
 from .harness.openloop import Point
 from .harness.session import Session
@@ -133,6 +133,7 @@ class Servers:
 
     def beside(self, policy: str, fifo: bool, rate: float, seconds: float) -> Beside:
         """The server and the job."""
+        rest.demand(f"{self.name} on Linux")
         load = self.links[self.name].load
         for tid in self._tids():
             os.sched_setscheduler(tid, os.SCHED_FIFO if fifo else os.SCHED_OTHER, os.sched_param(1 if fifo else 0))

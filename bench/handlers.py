@@ -136,7 +136,7 @@ def _veth_arms(session: Session, stack: contextlib.ExitStack, cores: tuple[int, 
 
     ours = rig.LinuxLink(stack, cores, port=PORT)
     stack.enter_context(rig.on_af_xdp(ours.far, cores[1], partial(_bind, "python")))
-    return {ASYNCIO: measure, OVER_AF_XDP: ours.load.measure}
+    return {ASYNCIO: measure, OVER_AF_XDP: ours.ask}
 
 
 def _peaks(session: Session, arms: dict[str, Measure]) -> dict[str, float]:

@@ -38,6 +38,7 @@ from ._native import ffi, lib
 from .handoff_moves import (
     FROM_EVICTION,
     TO_EVICTION,
+    UNSTAMPED,
     broken_down,
     evictions,
     first_ask,
@@ -46,6 +47,7 @@ from .handoff_moves import (
     parked,
     timed,
     to_handler,
+    under_way,
     woken,
 )
 from .harness import shared
@@ -89,12 +91,14 @@ REAL = {  # arm: the job, the step, requests a second to the witness. Each finds
 PARKED = "owner parked"  # the moves back of the arm ask
 WOKEN = "idle core, iokernel"
 STOPPED, KILLED = "owner stopped", "owner killed"
+CAUGHT = "owner killed in a move"  # decided before it was dead for certain, and not over when it was killed
 VICTIM = "victim"  # the name of those that are killed
-KILLS = 2  # a round: each takes a process
+KILLS, KILLS_LEAST = 18, 2  # a round, for 50 samples in all, and of a shorter run: each takes a process, and 0.2 s
 WAIT_S = 10.0
 DEAD_NS = 20_000  # after a kill: a decision before that may find a job that runs still
 ABSENT_LOAD_S = 0.004  # of requests beside a job that was stopped, or around a kill
-EVICT_LEAST = 6  # evictions a round: a turn of the job gives one
+TURNS, TURNS_LEAST = 13, 6  # a round, of what gives one sample a turn: evictions, owners that were stopped
+WHOLE_S = 10.0  # a shorter run has fewer of both
 EVICT_LOAD_S, EVICT_REST_S = 0.004, 0.01
 ENDS_S = 0.01  # in which a move under way ends
 LOOK_S = 0.2  # at the log of moves, which the loop writes over
@@ -141,7 +145,8 @@ def run(session: Session) -> None:
     }
     arms: dict[str, Callable[[], Times]] = {}
     with contextlib.ExitStack() as stack:
-        real = Real(stack, cores)
+        part = min(session.seconds / WHOLE_S, 1.0)
+        real = Real(stack, cores, max(round(part * TURNS), TURNS_LEAST), max(round(part * KILLS), KILLS_LEAST))
         slot = 0.8 * session.seconds / ROUNDS / (len(WAYS) + len(REAL) + 3)
         session.settings["slot_s"] = slot
         for arm, (job, step, rate) in REAL.items():
@@ -152,9 +157,10 @@ def run(session: Session) -> None:
         for name, way in WAYS.items():
             arms[name] = partial(raw, way, cores, slot)
         got = session.interleave(arms, ROUNDS)
-        got[PARKED] = real.parked
+        got[PARKED], got[CAUGHT] = real.parked, real.caught
     for name, rounds in got.items():
         row(session, name, rounds)
+    say_unstamped(session, got)
     break_down(session, got)
     judge(session, got)
     one_decision(session, 0.1 * session.seconds)
@@ -187,9 +193,11 @@ def raw(way: int, cores: tuple[int, int], seconds: float) -> Times:
 class Real:
     """The real path: a witness that is asked now and then, and a job of each kind, of which one at a time works.
 
-    parked: of each round of the arm ask, the moves back from the witness, which has parked, to the job."""
+    turns, kills: a round. parked: of each round of the arm ask, the moves back from the witness, which has parked, to
+    the job. caught: of each round of kills, the moves that those fell into."""
 
-    def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int]) -> None:
+    def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int], turns: int, kills: int) -> None:
+        self.turns, self.kills = turns, kills
         apps = {"witness": shared.latency(), **{job: shared.batch() for job in (*JOBS, VICTIM)}}
         # shenango: a request for an application without a core is enough, however young it is.
         self.made = stack.enter_context(shared.shared(cores, apps=apps, policy="shenango"))
@@ -199,6 +207,7 @@ class Real:
             for job, (code, looks) in JOBS.items()
         }
         self.parked: list[Times] = []
+        self.caught: list[Times] = []
         self.made.load.measure(SELDOM_RPS, 0.05)
 
     def _ended(self) -> list[Move]:
@@ -222,7 +231,7 @@ class Real:
                 sent += self.made.load.measure(rate, turn).sent
             moves += self.made.moves()
             turns += 1
-            if time.monotonic() >= end and (step != "evict" or turns >= EVICT_LEAST):
+            if time.monotonic() >= end and (step != "evict" or turns >= self.turns):
                 break
             if step == "evict":
                 time.sleep(EVICT_REST_S)
@@ -254,7 +263,7 @@ class Real:
     def stop(self, seconds: float) -> Times:
         """Stop the job where it computes, and ask; one sample a turn, as with evictions: it was one."""
         job, end, found = self.jobs["stopped"], time.monotonic() + seconds, Absent()
-        while found.turns < EVICT_LEAST or time.monotonic() < end:
+        while found.turns < self.turns or time.monotonic() < end:
             self.made.moves()
             with job.working(), _stopped(job):
                 since = tsc()
@@ -266,25 +275,29 @@ class Real:
 
     def kill(self) -> Times:
         """Kill a job that computes while requests come. What counts is the first decision to take its core after
-        that, if the iokernel does not know yet that it is gone."""
-        found = Absent()
-        for _ in range(KILLS):
-            found.turn(*self._kill_one())
+        that, if the iokernel does not know yet that it is gone; and by itself, the move that the kill fell into."""
+        found, caught = Absent(), Absent()
+        for _ in range(self.kills):
+            moves, killed, dead = self._kill_one()
+            found.turn(moves, dead)
+            caught.turn(under_way(moves, killed, dead), 0)
+        self.caught.append(caught.times())
         return found.times()
 
-    def _kill_one(self) -> tuple[list[Move], int]:
-        """The log from there on, and from when on a job was dead."""
+    def _kill_one(self) -> tuple[list[Move], int, int]:
+        """The log, when the job was about to be killed, and from when on it was dead."""
         job = self.made.tenant("batch", VICTIM)
         _until(lambda: job.work, "the job to compute")
         self.made.moves()
         self.made.generator.start([Phase(2 * ABSENT_LOAD_S, SELDOM_RPS)])
         time.sleep(ABSENT_LOAD_S)
+        killed = tsc()
         os.kill(job.pid, signal.SIGKILL)
-        since = tsc() + default_clock().ns_to_ticks(DEAD_NS)
+        dead = tsc() + default_clock().ns_to_ticks(DEAD_NS)
         self.made.generator.wait()
         job.close()
         _until(lambda: VICTIM not in self.made.kernel.apps, "a job that was killed to be removed")
-        return self._ended(), since
+        return self._ended(), killed, dead
 
 
 def _until(so: Callable[[], object], what: str) -> None:
@@ -352,6 +365,17 @@ def row(session: Session, name: str, rounds: Sequence[Times]) -> None:
     session.arm(name, n=len(ns) + missed, missed=missed, **values, **more)
 
 
+def say_unstamped(session: Session, got: dict[str, list[Times]]) -> None:
+    """Why moves that ended have no time."""
+    counts = {name: sum(times.why.get(UNSTAMPED, 0) for times in rounds) for name, rounds in got.items()}
+    some = ", ".join(f"{name} {n}" for name, n in counts.items() if n)
+    if some:
+        session.note(
+            f"moves that ended without a stamp ({some}): the new owner was given the core before it had begun to wait "
+            "in the kernel, so that it did not come back from there, or it waited once more before the loop looked"
+        )
+
+
 def break_down(session: Session, got: dict[str, list[Times]]) -> None:
     """The steps of an ask, and of the bare flag, as rows: medians do not add up exactly, means do."""
     for arm in BROKEN_DOWN:
@@ -408,7 +432,8 @@ def plot(document: dict[str, Any]) -> Canvas:
         size=(14, 8),
     )
     colours = [
-        0 if name in (*REAL, PARKED, WOKEN, STOPPED, KILLED) else 6 if name.startswith("idle") else 1 for name in names
+        0 if name in (*REAL, PARKED, WOKEN, STOPPED, KILLED, CAUGHT) else 6 if name.startswith("idle") else 1
+        for name in names
     ]
     canvas.bars(names, [number(a["p50_us"]) for a in arms], ylabel="p50 (us)", colours=colours)
     many = [i for i, a in enumerate(arms) if a["n"] >= P99_LEAST]

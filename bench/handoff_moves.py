@@ -109,6 +109,15 @@ def first_ask(moves: Sequence[Move], since: int) -> tuple[list[float], dict[str,
     return None
 
 
+def under_way(moves: Sequence[Move], begin: int, end: int) -> list[Move]:
+    """The last decision before the stamp `end`, and what followed it; nothing if its move was over at `begin`."""
+    for at in range(len(moves) - 1, -1, -1):
+        if moves[at].what == lib.CL_IO_LOG_WANTED and moves[at].tsc < end:
+            after = next((m for m in moves[at + 1 :] if m.what not in BESIDES), None)
+            return list(moves[at:]) if after is None or after.tsc > begin else []
+    return []
+
+
 def evictions(moves: Sequence[Move]) -> list[dict[str, float]]:
     """ns of the two parts of each move that ended by an eviction: up to the beginning of the round that evicts, and
     from there to the new owner's first instruction."""

@@ -25,7 +25,7 @@ from ..drivers.loadgen import Memcached as Traffic
 from ..libos import Runtime
 from .baseline import memcached
 from .baseline.sockets import CLIENT_MAC, SERVER_MAC, LinuxUdp, socket_nic
-from .harness import rig
+from .harness import rest, rig
 from .harness.load import Load
 from .harness.numbers import pairwise
 from .harness.openloop import NEAR_STEP, Curve, Measure, guess_peak, search_peak
@@ -123,10 +123,10 @@ def add_memcached(session: Session, arms: dict[str, Measure], stack: contextlib.
             cpu=session.two_cores[1],
         )
         stack.enter_context(server)
-        arms[MEMCACHED] = link.load.measure
+        arms[MEMCACHED] = link.ask
         ours = rig.LinuxLink(stack, session.two_cores, traffic=traffic, port=PORT)
         stack.enter_context(on_af_xdp(ours.far, session.two_cores[1]))
-        arms[OVER_AF_XDP] = ours.load.measure
+        arms[OVER_AF_XDP] = ours.ask
 
 
 @contextlib.contextmanager
@@ -227,6 +227,7 @@ def peak_of(session: Session, serve: Serve, value_bytes: int, guess_rps: float, 
     """The peak of a server made for this alone: two that poll would share the core. guess_rps 0: none yet."""
     cores = session.two_cores
     traffic = Traffic(keys=SWEEP_KEYS, value_bytes=value_bytes)
+    rest.demand("a peak on a veth pair")
     with contextlib.ExitStack() as stack:
         link = rig.LinuxLink(stack, cores, traffic=traffic, port=PORT)
         stack.enter_context(serve(link.far, cores[1]))

@@ -17,6 +17,7 @@ from ..drivers.loadgen import Closed, Loadgen
 from ..drivers.loadgen import Memcached as Traffic
 from ..drivers.netns import Namespace
 from .baseline.peers import MEMBERS, Etcd, Libraft, Puts
+from .harness import rest
 from .harness.load import point_of
 from .raft_nodes import KV_PORT, Group, address
 from .raft_udp import UdpClients
@@ -168,7 +169,8 @@ def puts_slot(puts: Puts) -> Slot:
 
 
 def libraft_turn(put: Callable[[float], Puts], warmup_s: float, seconds: float) -> Slot:
-    """Of servers that are up."""
+    """Of servers that are up, while those of ours do nothing but send heartbeats."""
+    rest.demand("libraft")
     put(warmup_s)
     return puts_slot(put(seconds))
 
@@ -187,6 +189,7 @@ def udp_slot(udp: UdpClients, cores: tuple[int, int], folder: Path, one_socket: 
 
 def bare_slot(udp: UdpClients, seconds: float) -> Slot:
     """Of a bare server, put to by the same."""
+    rest.demand("a bare server")
     with udp.bare() as space:
         return udp_puts(udp, space, True, seconds)
 
@@ -199,5 +202,6 @@ def udp_puts(udp: UdpClients, space: Namespace, one_socket: bool, seconds: float
 
 def etcd_slot(etcd: Etcd, clients: int, seconds: float) -> Slot:
     """The best of its members, each asked for so long, started anew."""
+    rest.demand("etcd")
     with etcd.running():
         return puts_slot(etcd.best(clients, max(seconds * len(MEMBERS), 0.3), VALUE_BYTES))

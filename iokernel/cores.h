@@ -33,9 +33,9 @@ struct io_loop;
 struct io_app;
 struct io_kthread;
 
-#define IO_STEER 64        /* entries of the table that spreads an application's flows over its kthreads */
+#define IO_STEER 64 /* entries of the table that spreads an application's flows over its kthreads */
 #define IO_MOVES_LOG CL_IO_MOVES_LOG
-#define IO_TIMED 16        /* one decision in so many is timed */
+#define IO_TIMED 16 /* one decision in so many is timed */
 
 /* What squat.c knows of a kthread. All times in ticks, but for ran_ns. */
 struct io_squat {

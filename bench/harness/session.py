@@ -27,13 +27,15 @@ from ...runtime.placement import choose
 from ...runtime.topology import Topology
 from ..goals import GOALS
 from . import document as doc
-from . import machine
+from . import machine, rest
 from .jitter import Canary
 from .numbers import Ratio, number, pairwise, plain_all
 from .openloop import Curve, Measure, Point, sweep_in_turns
 from .power import ShallowIdle
 
 T = TypeVar("T")
+ASLEEP_S = 1.0  # for what was measured last to fall asleep: it polls on for some ms, and may have a backlog
+DISTURBED = "the canary had company"
 
 
 def choose_cores(wanted: Sequence[int] | None) -> tuple[int, ...]:
@@ -115,7 +117,12 @@ class Session:
         print(f"  [{elapsed:5.1f} s] {self.name}: {text}", file=self._progress, flush=True)
 
     def take_canary(self, seconds: float | None = None) -> None:
-        """One slice of the canary on all measured cores, now: a twentieth of the run, at most half a second."""
+        """One slice of the canary on all measured cores, now: a twentieth of the run, at most half a second.
+
+        If something of ours does not sleep meanwhile, as it should, the notes say so, once."""
+        busy = rest.awake(ASLEEP_S)
+        if busy and not any(note.startswith(DISTURBED) for note in self.notes):
+            self.note(f"{DISTURBED}: {busy}; its gaps are not the machine's alone")
         self.canary.slice(min(max(self.seconds / 20, 0.01), 0.5) if seconds is None else seconds)
 
     def measure_cacheline(self, seconds: float | None = None) -> float:

@@ -15,10 +15,11 @@ import contextlib
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
+from ...drivers._native import lib as drivers
 from ...drivers.loadgen import Echo, Loadgen, Memcached
 from ...iokernel import AppSettings, Iokernel
 from ...iokernel.moves import STEP_NAMES, Move, entries
@@ -33,6 +34,9 @@ from .openloop import Point
 
 STEPS = {name: step for step, name in STEP_NAMES.items()}
 LOG_BATCH = 4096
+BEGUN = (drivers.CL_LOAD_RUNNING, drivers.CL_LOAD_IDLE, drivers.CL_LOAD_FAILED)
+BETWEEN = "shenango"  # decides while nothing is measured: see Shared.working
+SETTLE_S = 0.003  # moves under way end
 EARLY_S = 5e-4  # before the end of a load its counters are read: who sleeps wakes some 0.1 ms late
 
 
@@ -75,6 +79,24 @@ class Shared:
     def set_policy(self, name: str, params: str = "") -> None:
         """Have another policy decide from now on."""
         self.kernel.set_policy(name, params)
+
+    @contextlib.contextmanager
+    def working(self, jobs: Sequence[Tenant], policy: str) -> Iterator[None]:
+        """The jobs' turn under a policy.
+
+        Before and after, BETWEEN decides: under it each job gets a core for as long as it takes to begin, and to see
+        that its turn is over. Under `static`, where another one has the core for good, none would, and the loop would
+        poll beside whoever is measured next."""
+        with contextlib.ExitStack() as stack:
+            self.set_policy(BETWEEN)
+            for job in jobs:
+                stack.enter_context(job.working())
+            self.set_policy(policy)
+            try:
+                yield
+            finally:
+                self.set_policy(BETWEEN)
+        time.sleep(SETTLE_S)
 
     def beside(
         self,
@@ -140,6 +162,13 @@ class Shared:
             found += entries(ffi.buffer(out), n)
         self.log_lost += int(lost[0])
         return found
+
+
+def await_begin(generator: Loadgen) -> None:
+    """Until the load that was started is under way, or over."""
+    deadline = time.monotonic() + 10
+    while drivers.cl_loadgen_state(generator.ptr) not in BEGUN and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 class Gained:

@@ -13,15 +13,13 @@ import contextlib
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...drivers._native import lib
 from ...drivers.loadgen import Echo, Phase, Result
 from ...iokernel.moves import SEEN, SIGHT, WORD, Move
 from .. import handoff_moves as log
 from ..harness import rig, shared
-from ..tenant import Tenant
 from .model import Bimodal, Costs, Distribution
 
 SHORT_NS, LONG_NS, LONG_SHARE = 8_000.0, 28_000.0, 0.1
@@ -32,10 +30,7 @@ PORT = 9001
 INTERVAL_NS, URGENT_NS = 5000, 1000  # of the iokernel
 SELDOM_RPS = 5_000.0
 OVERLOAD = 1.5
-SETTLE_S = 0.003
-BETWEEN = "shenango"
 SPINS = ("--spin-us", str(rig.SPIN_US))  # where nobody else wants the core
-BEGUN = (lib.CL_LOAD_RUNNING, lib.CL_LOAD_IDLE, lib.CL_LOAD_FAILED)
 
 
 @dataclass
@@ -54,22 +49,21 @@ class Slot:
 
 class Box:
     """An iokernel on cores[0] that manages the others, the spin application with a kthread for each and as many batch
-    jobs of one kthread. guaranteed: cores of the application, which `static` goes by. Between slots `shenango` decides,
-    under which jobs see that their turn is over."""
+    jobs of one kthread. guaranteed: cores of the application, which `static` goes by."""
 
     def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, ...], guaranteed: int) -> None:
         self.workers = len(cores) - 1
         names = [f"batch{i}" for i in range(self.workers)]
         apps = {"spin": shared.latency(guaranteed=guaranteed), **{name: shared.batch(maximum=1) for name in names}}
         traffic = Echo(service_us=SHORT_NS / 1e3, long_us=LONG_NS / 1e3, long_fraction=LONG_SHARE)
-        made = shared.shared(cores, apps=apps, policy=BETWEEN, traffic=traffic, port=PORT)
+        made = shared.shared(cores, apps=apps, policy=shared.BETWEEN, traffic=traffic, port=PORT)
         self.made = stack.enter_context(made)
         self.made.run(["spin", "--kthreads", str(self.workers), "--option", "distribution=request", *SPINS], "spin")
         self._jobs = [self.made.tenant("batch", name, paused=True) for name in names]
 
     def slot(self, policy: str, rate: float, seconds: float, jobs: bool = True) -> Slot:
         """So many requests a second for so long under a policy, beside the jobs or alone. rate 0: the jobs alone."""
-        with self._working(self._jobs if jobs else (), policy):
+        with self.made.working(self._jobs if jobs else (), policy):
             self.made.moves()
             if rate:
                 self._begin(rate, seconds)
@@ -97,31 +91,16 @@ class Box:
         edge = Phase(EDGE_S, rate, measured=False)
         phases = [Phase(seconds / windows, rate, series=i) for i in range(1, windows + 1)]
         self.made.generator.start([edge, *phases, edge])
-        deadline = time.monotonic() + 10
-        while lib.cl_loadgen_state(self.made.generator.ptr) not in BEGUN and time.monotonic() < deadline:
-            time.sleep(0.001)
+        shared.await_begin(self.made.generator)
         time.sleep(EDGE_S)
 
     def _end(self) -> Result:
         self.made.generator.wait()
-        time.sleep(SETTLE_S)  # moves under way end
+        time.sleep(shared.SETTLE_S)  # moves under way end
         return self.made.generator.result()
 
     def _work(self) -> int:
         return sum(job.work for job in self._jobs)
-
-    @contextlib.contextmanager
-    def _working(self, jobs: Sequence[Tenant], policy: str) -> Iterator[None]:
-        """The jobs' turn under a policy."""
-        with contextlib.ExitStack() as stack:
-            for job in jobs:
-                stack.enter_context(job.working())
-            self.made.set_policy(policy)
-            try:
-                yield
-            finally:
-                self.made.set_policy(BETWEEN)
-        time.sleep(SETTLE_S)
 
 
 @dataclass(frozen=True)

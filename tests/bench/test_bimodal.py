@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import pytest
 
@@ -37,3 +38,57 @@ def test_a_row_has_the_median_of_all_windows() -> None:
 def test_a_window_without_long_requests_says_nothing_of_them() -> None:
     assert math.isnan(bimodal.middle_us([]))
     assert bimodal.middle_us([1.0, 2.0, 3.0]) == 2.0
+
+
+class Made:
+    """An iokernel that counts a drop as long as its application is attached."""
+
+    def __init__(self) -> None:
+        self.attached = True
+
+    def __enter__(self) -> Made:
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        assert not self.attached
+
+    def run(self, words: list[str], name: str) -> Made:
+        assert words[0] == name == "spin"
+        return self
+
+    def close(self) -> None:
+        self.attached = False
+
+    @property
+    def ended(self) -> dict[str, dict[str, int]]:
+        """What the application says when it ends."""
+        assert not self.attached
+        return {"dropped": {"rx_dropped_no_buffer": 2, "type_queue_full": 5}}
+
+    def drops(self) -> Counter[str]:
+        """As Shared.drops."""
+        return Counter({"tx_dropped_full": 3, "rx_dropped_no_buffer": 1} if self.attached else {})
+
+
+def test_what_was_dropped_for_an_application_is_read_before_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bimodal.shared, "shared", lambda *_, **__: Made())
+    with bimodal.server((0, 1), 5, typed=True) as arm:
+        arm.unanswered = 11
+    assert arm.dropped == {"tx_dropped_full": 3, "rx_dropped_no_buffer": 3, "type_queue_full": 5}
+    session = Session("bimodal", seconds=0.1)
+    bimodal.say_drops(session, "typed", arm)
+    (note,) = session.notes
+    assert "typed: 11 requests stayed unanswered" in note
+    assert "type_queue_full 5, tx_dropped_full 3, rx_dropped_no_buffer 3" in note
+    assert session.settings["dropped"]["typed"] == dict(arm.dropped)
+
+
+def test_an_arm_without_drops_says_that_its_answers_were_late() -> None:
+    session = Session("bimodal", seconds=0.1)
+    arm = bimodal.Server(Made(), unanswered=1)  # type: ignore[arg-type]
+    bimodal.say_drops(session, "quantum", arm)
+    (note,) = session.notes
+    assert note.endswith("none that is counted: they were answered too late")
+    arm.unanswered = 0
+    bimodal.say_drops(session, "typed", arm)
+    assert len(session.notes) == 1

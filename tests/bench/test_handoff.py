@@ -182,6 +182,27 @@ def test_absent_owners_are_counted_by_step_and_those_without_end_are_infinite() 
     assert times.us(0.99) == float("inf")
 
 
+def test_a_move_under_way_is_one_that_was_decided_before_and_was_not_over() -> None:
+    base, (wanted, done) = 1 << 40, move(1 << 40)
+    evicted = Move(base + 60, 2, 2, lib.CL_IO_LOG_EVICTED, ASK)
+    log = [*move(base - 1000), wanted, evicted, done, *move(base + 5000)]
+    assert handoff_moves.under_way(log, base + 70, base + 80) == [wanted, evicted, done, *move(base + 5000)]
+    assert handoff_moves.under_way(log, base - 10, base + 80) == log[2:], "decided in between"
+    assert handoff_moves.under_way(log, base + 160, base + 200) == [], "over"
+    assert handoff_moves.under_way(log, base - 2000, base - 1500) == []
+    assert handoff_moves.under_way([wanted], base + 70, base + 80) == [wanted]
+
+
+def test_moves_without_a_stamp_are_said_with_the_reason() -> None:
+    session = Session("handoff", seconds=0.1)
+    got = {"ask": [handoff.Times([1.0], 2, why={"unstamped": 1, "stalled": 1})] * 2, "evict": [handoff.Times([1.0])]}
+    handoff.say_unstamped(session, got)
+    (note,) = session.notes
+    assert note.startswith("moves that ended without a stamp (ask 2): ")
+    handoff.say_unstamped(session, {"evict": got["evict"]})
+    assert len(session.notes) == 1
+
+
 def test_a_parked_owners_core_is_neither_asked_for_nor_interrupted() -> None:
     step = lib.CL_IO_STEP_PARKED
     by_itself = [Move(1, 2, 1, WANTED, step), Move(2, 1, 1, DONE, step)]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 
 import pytest
 from cltest.fakeload import FakeLoad, echo
 
 from corelane.bench import loadshift
+from corelane.bench.harness import rest
 from corelane.bench.harness.session import Session
 from corelane.drivers.loadgen import Echo
 
@@ -60,10 +63,35 @@ def test_a_window_is_the_median_of_its_runs() -> None:
     ("high", "windows"),
     [
         ([10.0] * 20, 0),
-        ([90.0, 50.0, 25.0, 19.0] + [10.0] * 16, 3),
-        ([math.inf] * 20, None),
+        ([90.0, 51.0, 50.0, 19.0] + [10.0] * 16, 2),
+        ([4000.0] * 20, 20),
+        ([math.inf] * 20, 20),
         ([10.0] * 3, None),
     ],
 )
-def test_windows_until_the_tail_has_settled(high: list[float], windows: int | None) -> None:
-    assert loadshift.after_jump([5.0] * loadshift.BEFORE + high) == windows
+def test_windows_beyond_the_bound_are_counted_however_the_arm_does_before(
+    high: list[float], windows: int | None
+) -> None:
+    for before in (5.0, 4000.0):
+        assert loadshift.over_settled([before] * loadshift.BEFORE + high) == windows
+
+
+@pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="needs two cores that this process may use: taskset -pc 0-1 $$"
+)
+def test_everybody_sleeps_after_shifts_in_which_the_job_had_no_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under `static` the job waits for a core for ever, and the loop polls meanwhile."""
+    first, second = sorted(os.sched_getaffinity(0))[:2]
+    with contextlib.ExitStack() as stack:
+        ours = loadshift.Ours(stack, (first, second))
+        windows = loadshift.Windows()
+        ours.shift("static", 1, windows, 0.05)
+        assert rest.awake(60) == ""
+        ours.made.set_policy("static")
+        ours.job.paused = False
+        ours.made.load.measure(10_000, 0.05)
+        monkeypatch.setattr(rest, "AWAKE", 0.0)  # of a machine that may be busy
+        monkeypatch.setattr(rest, "LOOK_S", 0.3)
+        assert "cl-loop" in rest.awake(0.0), "who is not put to sleep so is found"
+        ours.job.paused = True
+    assert windows.sent > 0

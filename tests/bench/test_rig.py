@@ -1,6 +1,7 @@
 """The wiring of benchmarks: servers under load, in this process and in others."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -53,13 +54,54 @@ def test_two_lines_that_come_at_once_are_both_seen() -> None:
     said = b'{"event": "attached"}\n{"event": "serving", "port": 7}\n'
     script = f"import os, sys; os.write(1, {said!r}); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        app = rig.App.__new__(rig.App)
-        app._process, app._said = process, b""
-        app._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by app.close
+        app = app_of(process)
         try:
             assert app._await("serving", 5.0)["port"] == 7
         finally:
             app.close()
+
+
+def app_of(process: "subprocess.Popen[bytes]") -> rig.App:
+    """As if it had been started by `corelane run`."""
+    app = rig.App.__new__(rig.App)
+    app._process, app._said, app._closed = process, b"", False
+    app._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by app.close
+    return app
+
+
+def test_an_application_that_has_ended_by_itself_is_closed_as_any_other() -> None:
+    """Whoever has seen that it is gone, its pipe and file are closed, and what it said last is kept."""
+    script = """print('{"event": "stopped", "dropped": {"full": 3}}')"""
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    process.wait(30)
+    app = app_of(process)
+    app.close()
+    assert app.ended["dropped"] == {"full": 3}
+    assert process.stdout is not None
+    assert process.stdout.closed
+    assert app._errors.closed
+    app.close()
+
+
+def test_an_application_whose_pipe_another_process_holds_is_closed_at_once() -> None:
+    script = """
+import os, signal, subprocess, sys
+subprocess.Popen(["sleep", "1000"])
+signal.signal(signal.SIGTERM, lambda *_: os._exit(os.write(1, b'{"event": "stopped", "n": 1}\\n') and 0))
+os.write(1, b'{"event": "serving"}\\n')
+while True:
+    signal.pause()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0
+    )
+    app = app_of(process)
+    try:
+        app._await("serving", 30)
+        app.close()
+        assert app.ended == {"event": "stopped", "n": 1}
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)  # the one that holds the pipe is still there
 
 
 def test_an_application_ends_with_its_parent() -> None:
