@@ -9,8 +9,8 @@
  *             then reads may come from memory, and writes that are not durable stay there. Requests that are to be durable take turns
  *             there, since the kernel tells of a write that failed once, and not to whom it belongs.
  *   durable   a write with RWF_DSYNC, or, where that is refused, a write linked to an fdatasync.
- *   failed    a flush that fails, or any durable request through the page cache, ends all that is to be durable: further durable writes
- *             and flushes have the same answer until the file is opened anew. Reads, and writes that are not durable, go on.
+ *   failed    a flush or durable write that fails ends all that is to be durable, on all queues: further durable writes and flushes
+ *             have the same answer until the file is opened anew. Reads, and writes that are not durable, go on.
  *
  * What came of it, and why, is in cl_blk_file_info.
  *

@@ -89,11 +89,6 @@ static bool rest(unsigned refused)
     return true;
 }
 
-static bool has_begun(int error)
-{
-    return error && error != -EAGAIN && error != -EINTR;
-}
-
 static int sync_data(struct queue *q)
 {
     int rc;
@@ -101,7 +96,7 @@ static int sync_data(struct queue *q)
     do
         rc = fdatasync(q->file->fd) < 0 ? -errno : 0;
     while (rc == -EINTR || (rc == -EAGAIN && rest(++refused)));
-    if (has_begun(rc))
+    if (cl_blk_file_failed(rc))
         cl_store_relaxed(&q->file->not_durable, rc);
     return rc ? rc : cl_load_relaxed(&q->file->not_durable); /* another one's failure may have been this one's */
 }
@@ -171,17 +166,16 @@ static void pass_turn(struct turns *t)
 
 static int serve(struct queue *q, const struct cl_blk_req *r)
 {
-    bool turn = q->turns && (r->op == CL_BLK_FLUSH || r->flags & CL_BLK_DURABLE);
+    bool durable = r->op == CL_BLK_FLUSH || r->flags & CL_BLK_DURABLE, turn = q->turns && durable;
     if (turn)
         take_turn(q->turns);
     int rc = cl_blk_file_refuses(q->file, r);
     if (!rc)
         rc = do_request(q, r);
-    if (turn) {
-        if (has_begun(rc)) /* a write with RWF_DSYNC is a flush, too */
-            cl_store_relaxed(&q->file->not_durable, rc);
+    if (durable && cl_blk_file_failed(rc)) /* a write with RWF_DSYNC is a flush, too */
+        cl_store_relaxed(&q->file->not_durable, rc);
+    if (turn)
         pass_turn(q->turns);
-    }
     return rc;
 }
 

@@ -250,6 +250,8 @@ static bool request_ended(struct cl_blk_file *f, struct cl_uring_ring *r, struct
         return true;
     }
     if (error && error != -EINTR && (error != -EAGAIN || s->refused == CL_BLK_REFUSED_MOST)) {
+        if (durable && cl_blk_file_failed(error))
+            cl_store_relaxed(&f->not_durable, error);
         req->result = error;
         return true;
     }
@@ -267,7 +269,7 @@ static int synced(struct cl_blk_file *f, int res)
 {
     if (res >= 0)
         return cl_load_relaxed(&f->not_durable);
-    if (res != -EAGAIN && res != -EINTR) /* it has begun */
+    if (cl_blk_file_failed(res))
         cl_store_relaxed(&f->not_durable, res);
     return res;
 }

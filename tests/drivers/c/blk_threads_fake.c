@@ -228,17 +228,31 @@ static void a_failed_flush_is_final(bool direct)
     CHECK(cl_blk_flush(blk, 0) == 0 && cl_blk_close(blk) == 0, "as good as new when it is opened anew");
 }
 
-/* So is a durable write through the page cache: it is a flush of what others wrote, too. Not with direct I/O: it is one bad block. */
+/* So is a durable write: it is a flush of what others wrote, too, of another queue's plain write for one. */
 static void a_failed_durable_write(bool direct)
 {
-    struct cl_blk *blk = device_of(1, 1, direct);
-    answers[0] = -EIO;
-    answers[1] = WHOLE;
-    n_answers = 2;
+    struct cl_blk *blk = device_of(2, 1, direct);
+    answers[0] = WHOLE;
+    answers[1] = -EIO;
+    answers[2] = WHOLE;
+    n_answers = 3;
+    CHECK(cl_blk_write(blk, 1, BLOCK, buf, BLOCK, 0) == 0, "in the disk's cache");
     CHECK(cl_blk_write(blk, 0, 0, buf, BLOCK, CL_BLK_DURABLE) == -EIO, "failed");
-    int further = direct ? 0 : -EIO;
-    CHECK(cl_blk_write(blk, 0, 0, buf, BLOCK, CL_BLK_DURABLE) == further && cl_blk_flush(blk, 0) == further, "further");
-    CHECK(!strcmp(calls, direct ? "dds" : "d"), "calls %s", calls);
+    CHECK(cl_blk_flush(blk, 1) == -EIO, "what was in the cache may be lost");
+    CHECK(cl_blk_write(blk, 0, 0, buf, BLOCK, CL_BLK_DURABLE) == -EIO && !strcmp(calls, "md"), "calls %s", calls);
+    CHECK(cl_blk_write(blk, 0, 0, buf, BLOCK, 0) == 0 && cl_blk_read(blk, 0, 0, buf, BLOCK) == 0, "the rest goes on");
+    CHECK(cl_blk_close(blk) == 0, "closed");
+}
+
+/* One that never began is no failure. */
+static void a_refused_durable_write_is_not(bool direct)
+{
+    struct cl_blk *blk = device_of(1, 1, direct);
+    answers[0] = -EAGAIN;
+    n_answers = 1;
+    CHECK(cl_blk_write(blk, 0, 0, buf, BLOCK, CL_BLK_DURABLE) == -EAGAIN, "refused for good");
+    n_answers = 0;
+    CHECK(cl_blk_write(blk, 0, 0, buf, BLOCK, CL_BLK_DURABLE) == 0 && cl_blk_flush(blk, 0) == 0, "it goes on");
     CHECK(cl_blk_close(blk) == 0, "closed");
 }
 
@@ -370,6 +384,7 @@ int main(void)
     for (unsigned direct = 0; direct < 2; direct++) {
         a_failed_flush_is_final(direct);
         a_failed_durable_write(direct);
+        a_refused_durable_write_is_not(direct);
     }
     for (unsigned i = 0; i < 4; i++)
         each_durable_write_fails(1 + i / 2, i % 2);

@@ -35,6 +35,7 @@ static unsigned stalled;    /* calls to enter for which nothing is done */
 static int enter_fails;     /* errno of each call that waits */
 static int sync_result;     /* of each fdatasync */
 static bool told_once;      /* of the first one only: the kernel tells an error once a file */
+static int write_result;    /* of each write, 0: all that was asked for */
 static unsigned shorter;    /* bytes that each write falls short by */
 static unsigned longest_ms; /* timeout */
 static unsigned calls;      /* of pwritev2 */
@@ -60,7 +61,8 @@ static void serve(const struct io_uring_sqe *e)
     attempts++;
     bool refused = refusals > 0;
     refusals -= refused;
-    int result = e->opcode == IORING_OP_FSYNC ? sync_result : (int)(e->len - shorter);
+    bool fails = write_result && e->opcode == IORING_OP_WRITE;
+    int result = e->opcode == IORING_OP_FSYNC ? sync_result : fails ? write_result : (int)(e->len - shorter);
     complete(e->user_data, refused ? -EAGAIN : result);
     if (e->opcode == IORING_OP_FSYNC && told_once)
         sync_result = 0;
@@ -119,7 +121,7 @@ static struct cl_blk *device(void)
     u->rings = aligned_alloc(CL_CACHELINE, sizeof *u->rings);
     sq_head = sq_tail = sq_flags = cq_head = cq_tail = cq_flags = 0;
     n_taken = refusals = timeouts = attempts = stalled = longest_ms = 0;
-    enter_fails = sync_result = 0;
+    enter_fails = sync_result = write_result = 0;
     shorter = calls = 0;
     u->rings[0] = (struct cl_uring_ring){.fd = -1,
                                          .event_fd = -1,
@@ -264,6 +266,23 @@ static void a_failed_flush_is_final(void)
     CHECK(cl_uring_close(blk) == 0, "closed");
 }
 
+/* So is a durable write, which has the flush in it: what was in the disk's cache may be lost. One that is none, or that never began,
+ * ends nothing. */
+static void a_failed_durable_write(int error, uint8_t flags, int further)
+{
+    struct cl_blk *blk = device();
+    CHECK(cl_blk_write(blk, 0, BLOCK, bufs, BLOCK, 0) == 0, "in the disk's cache");
+    write_result = error;
+    CHECK(cl_blk_write(blk, 0, 0, bufs, BLOCK, flags) == error, "failed");
+    write_result = 0;
+    unsigned before = attempts;
+    CHECK(cl_blk_flush(blk, 0) == further, "a flush behind %d", error);
+    CHECK(cl_blk_write(blk, 0, 0, bufs, BLOCK, CL_BLK_DURABLE) == further, "a durable write behind %d", error);
+    CHECK(attempts - before == (further ? 0 : 2), "%u entries", attempts - before);
+    CHECK(cl_blk_write(blk, 0, 0, bufs, BLOCK, 0) == 0 && cl_blk_read(blk, 0, 0, bufs, BLOCK) == 0, "the rest goes on");
+    CHECK(cl_uring_close(blk) == 0, "closed");
+}
+
 /* Of two that are under way the first one's error may be of what the second one was to make durable. */
 static void nor_are_flushes_that_were_under_way(void)
 {
@@ -324,6 +343,7 @@ static void in_the_call(ssize_t gives, int result, unsigned entries)
     struct cl_blk_stats stats;
     blk->ops->stats(blk, 0, &stats);
     CHECK(stats.in_call == 1 && stats.submitted == 1 && stats.completed == 1, "counted");
+    CHECK(cl_blk_flush(blk, 0) == result, "%zd: a flush behind it", gives);
     CHECK(cl_uring_close(blk) == 0, "closed");
 }
 
@@ -396,6 +416,10 @@ int main(void)
     linked_sync(0);
     linked_sync(-EIO);
     a_failed_flush_is_final();
+    a_failed_durable_write(-EIO, CL_BLK_DURABLE, -EIO);
+    a_failed_durable_write(-ENOSPC, CL_BLK_DURABLE, -ENOSPC);
+    a_failed_durable_write(-EIO, 0, 0);
+    a_failed_durable_write(-EAGAIN, CL_BLK_DURABLE, 0);
     nor_are_flushes_that_were_under_way();
     a_refused_flush_is_not();
     short_by_less_than_a_block();
