@@ -84,11 +84,18 @@ class NodeLog:
         self.ptr = out[0]
 
     def close(self) -> None:
-        """Finish what is in flight and close. Twice is allowed."""
+        """Finish what is in flight and close. Twice is allowed.
+
+        Raises CorelaneError if what is written last fails. A log that had failed before has told its node.
+        """
         log, self.ptr = self.ptr, None
-        if log is not None:
-            lib.cl_log_close(log)
-            self.blk.close()
+        if log is None:
+            return
+        had_failed = lib.cl_log_error(log) != 0
+        rc = lib.cl_log_close(log)
+        self.blk.close()
+        if not had_failed:
+            check(rc, "close the node's log", "", "the next start recovers what is there, as after a crash")
 
 
 class LogFile(NodeLog):

@@ -238,13 +238,15 @@ class RaftService:
             check_order(rc, what, status["leader"])
 
     def close(self) -> None:
-        """Free everything. The runtime must have stopped. Twice is allowed."""
+        """Free everything. The runtime must have stopped. Twice is allowed. Raises what NodeLog.close does, at the end."""
         self._closing.set()
         self._watcher.join()
         ptr, self._ptr = self._ptr, ffi.NULL
-        if self._log is not None:  # first: what is in flight is the node's
-            self._log.close()
-        lib.cl_raft_service_delete(ptr)
+        try:
+            if self._log is not None:  # first: what is in flight is the node's
+                self._log.close()
+        finally:
+            lib.cl_raft_service_delete(ptr)
 
 
 def _log_of(runtime: Any, path: str | None, area: str | None, disk: Disk | None, sqpoll: bool) -> NodeLog | None:

@@ -8,7 +8,7 @@ import pytest
 
 from corelane.apps.raft import logs
 from corelane.apps.raft.logs import LogArea, LogFile, make_log_area, make_log_file
-from corelane.drivers.blk import Blk
+from corelane.drivers.blk import Blk, BlkFaults, FaultBlk
 from corelane.drivers.blk_file import create
 from corelane.iokernel import Iokernel
 from corelane.iokernel._native import lib
@@ -82,6 +82,23 @@ def test_a_file_that_is_there_is_never_made_a_log(tmp_path: Path) -> None:
     with pytest.raises(CorelaneError, match="open the log"):
         LogFile(str(path))
     assert path.read_bytes() == before
+
+
+def test_a_last_write_that_fails_is_told(tmp_path: Path) -> None:
+    path = str(tmp_path / "1.log")
+    make_log_file(path, SIZE)
+    disks: list[FaultBlk] = []
+
+    def bad(inner: Blk) -> Blk:
+        disks.append(FaultBlk(inner))
+        return disks[-1]
+
+    log = LogFile(path, bad)
+    disks[0].set(BlkFaults(write_error=1.0))
+    with pytest.raises(CorelaneError, match="close the node's log"):
+        log.close()
+    log.close()
+    LogFile(path).close()  # the device was closed
 
 
 def test_an_area_is_made_a_log_once(tmp_path: Path) -> None:
