@@ -186,23 +186,39 @@ int cl_control_attach(int fd, struct cl_control_hello *hello, struct cl_control_
     return rc;
 }
 
+/* A question and its answer's header. */
+struct exchange {
+    struct cl_control_header header; /* of the answer, once there is one */
+    size_t most;                     /* bytes of the longest answer */
+    int64_t deadline_ms;
+    unsigned n_fds; /* that came with it */
+};
+
+/* Send a message, whose header this fills in, and read the header of its answer; a descriptor may come with it if fd is not
+ * NULL. Refused: -code, err its text. */
+static int question(int sock, uint16_t type, void *message, size_t bytes, struct exchange *x, int *fd, char *err)
+{
+    struct cl_control_header h = {CL_CONTROL_MAGIC, CL_CONTROL_VERSION, type, (uint32_t)bytes, 0};
+    memcpy(message, &h, sizeof h);
+    int rc = send_all(sock, message, bytes, err);
+    if (rc < 0 && rc != -EPIPE) /* EPIPE: refused before it was read; the reason is there to be read */
+        return rc;
+    rc = receive_header(sock, &x->header, x->most, fd, fd != NULL, &x->n_fds, x->deadline_ms, err);
+    return rc == 0 && x->header.type == CL_CONTROL_REFUSE ? refused(sock, &x->header, x->deadline_ms, err) : rc;
+}
+
+static int unexpected(const struct exchange *x, char *err)
+{
+    return fail(err, EPROTO, "the iokernel answered with type %u of %u bytes", x->header.type, x->header.bytes);
+}
+
 int cl_control_kthreads(int fd, struct cl_control_kthreads *kthreads, int timeout_ms, char *err)
 {
-    struct cl_control_header h = {CL_CONTROL_MAGIC, CL_CONTROL_VERSION, CL_CONTROL_KTHREADS, sizeof *kthreads, 0};
-    int64_t deadline_ms = now_ms() + timeout_ms;
-    unsigned none = 0;
-    kthreads->header = h;
-    int rc = send_all(fd, kthreads, sizeof *kthreads, err);
-    if (rc < 0 && rc != -EPIPE)
-        return rc;
-    rc = receive_header(fd, &h, sizeof(struct cl_control_refuse), NULL, 0, &none, deadline_ms, err);
-    if (rc < 0)
-        return rc;
-    if (h.type == CL_CONTROL_REFUSE)
-        return refused(fd, &h, deadline_ms, err);
-    if (h.type != CL_CONTROL_KTHREADS_OK || h.bytes != sizeof h)
-        return fail(err, EPROTO, "the iokernel answered with type %u of %u bytes", h.type, h.bytes);
-    return 0;
+    struct exchange x = {.most = sizeof(struct cl_control_refuse), .deadline_ms = now_ms() + timeout_ms};
+    int rc = question(fd, CL_CONTROL_KTHREADS, kthreads, sizeof *kthreads, &x, NULL, err);
+    if (rc == 0 && (x.header.type != CL_CONTROL_KTHREADS_OK || x.header.bytes != sizeof x.header))
+        rc = unexpected(&x, err);
+    return rc;
 }
 
 /* The text that follows a header. Returns its length. */
@@ -225,40 +241,26 @@ static int receive_text(int fd, const struct cl_control_header *h, char **json, 
 
 int cl_control_stats(int fd, char **json, int timeout_ms, char *err)
 {
-    struct cl_control_header h = {CL_CONTROL_MAGIC, CL_CONTROL_VERSION, CL_CONTROL_STATS, sizeof h, 0};
-    int64_t deadline_ms = now_ms() + timeout_ms;
-    unsigned none = 0;
-    int rc = send_all(fd, &h, sizeof h, err);
-    if (rc < 0 && rc != -EPIPE)
-        return rc;
-    rc = receive_header(fd, &h, CL_CONTROL_MAX_REPLY, NULL, 0, &none, deadline_ms, err);
+    struct cl_control_header message;
+    struct exchange x = {.most = CL_CONTROL_MAX_REPLY, .deadline_ms = now_ms() + timeout_ms};
+    int rc = question(fd, CL_CONTROL_STATS, &message, sizeof message, &x, NULL, err);
     if (rc < 0)
         return rc;
-    if (h.type == CL_CONTROL_REFUSE)
-        return refused(fd, &h, deadline_ms, err);
-    if (h.type != CL_CONTROL_STATS_REPLY)
-        return fail(err, EPROTO, "the iokernel answered with type %u", h.type);
-    return receive_text(fd, &h, json, deadline_ms, err);
+    if (x.header.type != CL_CONTROL_STATS_REPLY)
+        return unexpected(&x, err);
+    return receive_text(fd, &x.header, json, x.deadline_ms, err);
 }
 
 int cl_control_area(int fd, struct cl_control_area *ask, char **json, int *area, int timeout_ms, char *err)
 {
-    struct cl_control_header h = {CL_CONTROL_MAGIC, CL_CONTROL_VERSION, CL_CONTROL_AREA, sizeof *ask, 0};
-    int64_t deadline_ms = now_ms() + timeout_ms;
-    unsigned n_fds = 0;
-    ask->header = h;
+    struct exchange x = {.most = CL_CONTROL_MAX_REPLY, .deadline_ms = now_ms() + timeout_ms};
     *area = -1;
-    int rc = send_all(fd, ask, sizeof *ask, err);
-    if (rc < 0 && rc != -EPIPE)
-        return rc;
-    rc = receive_header(fd, &h, CL_CONTROL_MAX_REPLY, area, 1, &n_fds, deadline_ms, err);
-    if (rc == 0 && h.type == CL_CONTROL_REFUSE)
-        rc = refused(fd, &h, deadline_ms, err);
-    else if (rc == 0 && (h.type != CL_CONTROL_AREA_OK || (ask->op == CL_CONTROL_AREA_OPEN) != (n_fds == 1)))
-        rc = fail(err, EPROTO, "the iokernel answered with type %u and %u descriptors", h.type, n_fds);
+    int rc = question(fd, CL_CONTROL_AREA, ask, sizeof *ask, &x, area, err);
+    if (rc == 0 && (x.header.type != CL_CONTROL_AREA_OK || (ask->op == CL_CONTROL_AREA_OPEN) != (x.n_fds == 1)))
+        rc = fail(err, EPROTO, "the iokernel answered with type %u and %u descriptors", x.header.type, x.n_fds);
     else if (rc == 0)
-        rc = receive_text(fd, &h, json, deadline_ms, err);
-    if (rc < 0 && n_fds)
+        rc = receive_text(fd, &x.header, json, x.deadline_ms, err);
+    if (rc < 0 && x.n_fds)
         close(*area);
     if (rc < 0)
         *area = -1;
@@ -268,59 +270,45 @@ int cl_control_area(int fd, struct cl_control_area *ask, char **json, int *area,
 int cl_control_moves(int fd, struct cl_control_moves *ask, struct cl_control_moves_ok *answer, char **entries,
                      int timeout_ms, char *err)
 {
-    struct cl_control_header h = {CL_CONTROL_MAGIC, CL_CONTROL_VERSION, CL_CONTROL_MOVES, sizeof *ask, 0};
-    int64_t deadline_ms = now_ms() + timeout_ms;
+    struct exchange x = {.most = CL_CONTROL_MAX_REPLY, .deadline_ms = now_ms() + timeout_ms};
     unsigned none = 0;
-    ask->header = h;
     *entries = NULL;
-    int rc = send_all(fd, ask, sizeof *ask, err);
-    if (rc < 0 && rc != -EPIPE)
-        return rc;
-    rc = receive_header(fd, &h, CL_CONTROL_MAX_REPLY, NULL, 0, &none, deadline_ms, err);
+    int rc = question(fd, CL_CONTROL_MOVES, ask, sizeof *ask, &x, NULL, err);
     if (rc < 0)
         return rc;
-    if (h.type == CL_CONTROL_REFUSE)
-        return refused(fd, &h, deadline_ms, err);
-    if (h.type != CL_CONTROL_MOVES_OK || h.bytes < sizeof *answer)
-        return fail(err, EPROTO, "the iokernel answered with type %u of %u bytes", h.type, h.bytes);
-    answer->header = h;
-    rc = receive_all(fd, (char *)answer + sizeof h, sizeof *answer - sizeof h, NULL, 0, &none, deadline_ms, err);
+    if (x.header.type != CL_CONTROL_MOVES_OK || x.header.bytes < sizeof *answer)
+        return unexpected(&x, err);
+    answer->header = x.header;
+    rc = receive_all(fd, (char *)answer + sizeof x.header, sizeof *answer - sizeof x.header, NULL, 0, &none,
+                     x.deadline_ms, err);
     if (rc < 0)
         return rc;
-    if (h.bytes - sizeof *answer != (uint64_t)answer->n * answer->entry_bytes)
-        return fail(err, EPROTO, "the iokernel sent %u bytes for %u entries of %u", h.bytes, answer->n,
+    if (x.header.bytes - sizeof *answer != (uint64_t)answer->n * answer->entry_bytes)
+        return fail(err, EPROTO, "the iokernel sent %u bytes for %u entries of %u", x.header.bytes, answer->n,
                     answer->entry_bytes);
-    h.bytes -= sizeof *answer - sizeof h; /* the entries, as what follows a header */
-    rc = receive_text(fd, &h, entries, deadline_ms, err);
+    x.header.bytes -= sizeof *answer - sizeof x.header; /* the entries, as what follows a header */
+    rc = receive_text(fd, &x.header, entries, x.deadline_ms, err);
     return rc < 0 ? rc : 0;
 }
 
 int cl_control_policy(int fd, const char *spec, const char *params, char *text, int timeout_ms, char *err)
 {
-    struct cl_control_policy ask = {
-        .header = {CL_CONTROL_MAGIC, CL_CONTROL_VERSION, CL_CONTROL_POLICY, sizeof ask, 0},
-    };
+    struct cl_control_policy message = {0};
     struct cl_control_policy_ok answer;
-    if (strlen(spec) >= sizeof ask.spec || strlen(params) >= sizeof ask.params)
-        return fail(err, ENAMETOOLONG, "the policy's name has at most %zu bytes, its settings together %zu",
-                    sizeof ask.spec - 1, sizeof ask.params - 1);
-    memcpy(ask.spec, spec, strlen(spec));
-    memcpy(ask.params, params, strlen(params));
-    int64_t deadline_ms = now_ms() + timeout_ms;
+    struct exchange x = {.most = sizeof(struct cl_control_refuse), .deadline_ms = now_ms() + timeout_ms};
     unsigned none = 0;
-    int rc = send_all(fd, &ask, sizeof ask, err);
-    if (rc < 0 && rc != -EPIPE)
-        return rc;
-    rc = receive_header(fd, &answer.header, sizeof(struct cl_control_refuse), NULL, 0, &none, deadline_ms, err);
+    if (strlen(spec) >= sizeof message.spec || strlen(params) >= sizeof message.params)
+        return fail(err, ENAMETOOLONG, "the policy's name has at most %zu bytes, its settings together %zu",
+                    sizeof message.spec - 1, sizeof message.params - 1);
+    memcpy(message.spec, spec, strlen(spec));
+    memcpy(message.params, params, strlen(params));
+    int rc = question(fd, CL_CONTROL_POLICY, &message, sizeof message, &x, NULL, err);
     if (rc < 0)
         return rc;
-    if (answer.header.type == CL_CONTROL_REFUSE)
-        return refused(fd, &answer.header, deadline_ms, err);
-    if (answer.header.type != CL_CONTROL_POLICY_OK || answer.header.bytes != sizeof answer)
-        return fail(err, EPROTO, "the iokernel answered with type %u of %u bytes", answer.header.type,
-                    answer.header.bytes);
-    rc = receive_all(fd, (char *)&answer + sizeof answer.header, sizeof answer - sizeof answer.header, NULL, 0, &none,
-                     deadline_ms, err);
+    if (x.header.type != CL_CONTROL_POLICY_OK || x.header.bytes != sizeof answer)
+        return unexpected(&x, err);
+    rc = receive_all(fd, (char *)&answer + sizeof x.header, sizeof answer - sizeof x.header, NULL, 0, &none,
+                     x.deadline_ms, err);
     if (rc < 0)
         return rc;
     memcpy(text, answer.text, sizeof answer.text);

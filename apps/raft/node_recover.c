@@ -242,11 +242,11 @@ void node_disk_recover(struct cl_raft_node *node)
     }
     /* A device may complete at the next look what it was given at this one. */
     for (unsigned idle = 0; idle < 2 && node->state == CL_RAFT_RECOVERING;) {
-        bool happened = cl_log_pump(d->log) > 0;
+        bool happened = cl_log_pump(d->log) > 0; /* answers of the disk, which a step is not */
         node_disk_note(d, happened); /* a step may take long without the disk: the machine loads its state in one */
         while (node->state == CL_RAFT_RECOVERING && recover_step(d))
             happened = true;
         idle = happened ? 0 : idle + 1;
-        node_disk_note(d, happened);
+        node_disk_note(d, false); /* what the steps asked for */
     }
 }

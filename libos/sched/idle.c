@@ -139,7 +139,8 @@ void cl_idle_over(struct cl_kthread *k)
     struct cl_sched *s = k->sched;
     bool was_idle = k->idle_turns != 0 || k->searching;
     k->idle_turns = 0;
-    cl_linger_over(&k->linger);
+    if (cl_unlikely(k->linger.until)) /* else the clock need not be read */
+        cl_linger_over(&k->linger, cl_tsc());
     k->watch_ns = s->watch_ns;
     if (cl_likely(!was_idle) || !s->sleeps || s->n_kthreads == 1)
         return;

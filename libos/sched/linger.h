@@ -48,10 +48,10 @@ static inline bool cl_linger_on(struct cl_linger *l, uint64_t now)
     return false;
 }
 
-/* Work has come. */
-static inline void cl_linger_over(struct cl_linger *l)
+/* Work has come. If its time was over by then, as for one that did not have the CPU, looking on has not found it. */
+static inline void cl_linger_over(struct cl_linger *l, uint64_t now)
 {
-    if (!l->until)
+    if (!cl_linger_on(l, now))
         return;
     l->until = 0;
     l->score = l->score + 2 < CL_LINGER_MOST ? l->score + 2 : CL_LINGER_MOST;

@@ -6,6 +6,7 @@
  *   uthread.c mutex.c cond.c sem.c timer.c  what code on a uthread calls (../uthread.h ../sync.h ../timer.h)
  *   kthread.c   the loop
  *   idle.c      spinning, parking, waking siblings
+ *   linger.h    whether an idle kthread looks on before it lets the CPU go
  *   steal.c     what an idle kthread takes
  *   complete.h  completions that uthreads wait for (storage)
  *   aside.c     cores that others may take, and the quantum

@@ -33,7 +33,7 @@ static uint64_t period(struct cl_linger *l, uint64_t *now, uint64_t gap)
         looked = t;
     }
     *now = began + gap;
-    cl_linger_over(l);
+    cl_linger_over(l, *now);
     return looked;
 }
 
@@ -66,6 +66,20 @@ static void learns(void)
     for (unsigned i = 0; i < 100; i++)
         by_turns += looks(&l, 1, TICKS / 2) + looks(&l, 1, 50 * TICKS);
     CHECK_EQ(by_turns, 200);
+}
+
+/* Work that comes while the kthread is off the CPU comes too late, though nobody had looked at the clock since. */
+static void late_work_is_no_gain(void)
+{
+    struct cl_linger l = {.score = CL_LINGER_ENOUGH};
+    cl_linger_begin(&l, 100, TICKS);
+    CHECK(cl_linger_on(&l, 100 + TICKS / 2));
+    cl_linger_over(&l, 100 + TICKS);
+    CHECK(l.score == CL_LINGER_ENOUGH - 1 && !l.until);
+    l.score = CL_LINGER_ENOUGH;
+    cl_linger_begin(&l, 100, TICKS);
+    cl_linger_over(&l, 99 + TICKS);
+    CHECK(l.score == CL_LINGER_ENOUGH + 2 && !l.until);
 }
 
 static uint64_t standing_clock(void *arg)
@@ -167,6 +181,24 @@ static void loop(void)
         turn();
     CHECK_EQ(yields, 10);
     cl_sched_landed(s, 0, 1);
+
+    /* What comes while it parks says nothing of a short look. */
+    kthread->linger.score = CL_LINGER_ENOUGH;
+    CHECK_EQ(cl_sched_spawn(s, nothing, NULL), 0);
+    while (cl_sched_live(s))
+        turn();
+    kthread->linger.score = CL_LINGER_ENOUGH;
+    s->linger_ticks = LONG;
+    turn();
+    CHECK(kthread->linger.until != 0);
+    CHECK_EQ(cl_sched_spawn(s, nothing, NULL), 0);
+    cl_kthread_bind(kthread);
+    cl_park_kthread(kthread); /* sees it at its last look */
+    cl_kthread_bind(NULL);
+    CHECK_EQ(kthread->linger.until, 0);
+    while (cl_sched_live(s))
+        turn();
+    CHECK_EQ(kthread->linger.score, CL_LINGER_ENOUGH);
     s->completions = NULL;
     cl_sched_delete(s);
 }
@@ -174,6 +206,7 @@ static void loop(void)
 int main(void)
 {
     learns();
+    late_work_is_no_gain();
     loop();
     return 0;
 }
