@@ -60,6 +60,18 @@ def option(default: Any, help: str) -> Any:
     return dataclasses.field(default=default, metadata={"help": help})
 
 
+def options_help(name: str) -> str:
+    """The options of an application, a paragraph each, with their defaults."""
+    import textwrap
+
+    out = []
+    for field in dataclasses.fields(load(name).options):
+        default = "yes" if field.default is True else "no" if field.default is False else field.default
+        text = field.metadata.get("help", "") + ("" if default == "" else f" (default {default})")
+        out.append(textwrap.fill(f"{field.name:20}  {text}", 79, initial_indent="  ", subsequent_indent=" " * 24))
+    return "\n".join(out)
+
+
 def names() -> list[str]:
     """The built-in applications' names."""
     return sorted(_MODULES)

@@ -105,7 +105,8 @@ def _call(command: str, args: list[str]) -> int:
     if command not in COMMANDS:
         raise WrongUsage(f"there is no command {command!r}", "", f"choose one of {', '.join(COMMANDS)}")
     module = importlib.import_module(f"{__package__}.{command.replace('-', '_')}")
-    parser = Parser(prog=f"corelane {command}", description=COMMANDS[command])
+    # A command may have a help of its own.
+    parser = Parser(prog=f"corelane {command}", description=COMMANDS[command], conflict_handler="resolve")
     module.add_arguments(parser)
     code = module.run(parser.parse_args(args))
     assert isinstance(code, int)

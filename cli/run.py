@@ -25,7 +25,28 @@ _HINTS = {
 """What to do about frames that were dropped for a reason that is not the sender's fault."""
 
 
+class _Help(argparse.Action):
+    """--help, and behind a built-in application's name with the options that it has."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any) -> None:
+        from ..apps import registry
+
+        if namespace.target in registry.names():
+            lines = registry.options_help(namespace.target)
+            parser.epilog = f"options of {namespace.target} (--option K=V):\n{lines}"
+            parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.print_help()
+        parser.exit()
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-h",
+        "--help",
+        action=_Help,
+        nargs=0,
+        help="show this help and end; behind an application's name with its own options",
+    )
     parser.add_argument("target", help="a built-in application's name, module:handler, or a compiled .so")
     place = parser.add_mutually_exclusive_group()
     place.add_argument(

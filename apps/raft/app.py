@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..registry import App, option
-from .service import MAX_SESSIONS, RaftService, serve
+from .service import ELECTION_MS, MAX_SESSIONS, RaftService, serve
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,11 @@ class Options:
         True, "from election_ms=80 on: its thread waits in the kernel for a lone write, unless that holds something up"
     )
     memory_bytes: int = option(64 << 20, "memory of the store")
-    election_ms: int = option(10, "without a leader for so long, or up to twice that, a node asks for votes")
+    election_ms: int = option(
+        ELECTION_MS,
+        "without a leader for so long, or up to twice that, a node asks for votes; 10 needs a core that nothing else"
+        " disturbs",
+    )
     lease: bool = option(False, "reads by lease: no round of messages, but clocks must not drift apart by a quarter")
     max_sessions: int = option(MAX_SESSIONS, "sessions of clients at one time")
     replicate: str = option(

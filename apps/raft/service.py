@@ -56,6 +56,10 @@ ENTRY_BYTES = 65536
 REPLY_BYTES = 16384
 """The longest reply, if `serve` is not told otherwise."""
 
+ELECTION_MS = 200
+"""Without a leader for so long a node asks for votes, if `serve` is not told otherwise: longer than a node waits for
+its turn of a core that others want, too. On such a core 10 ms churns leaders, and commands are refused."""
+
 REPLICATE = {"all": lib.CL_RAFT_TO_ALL, "majority": lib.CL_RAFT_TO_MAJORITY, "auto": lib.CL_RAFT_TO_AUTO}
 """To whom a leader's entries go at once: node.h, docs/raft.md."""
 
@@ -238,7 +242,7 @@ class RaftService:
             check_order(rc, what, status["leader"])
 
     def close(self) -> None:
-        """Free everything. The runtime must have stopped. Twice is allowed. Raises what NodeLog.close does, at the end."""
+        """Free everything. The runtime must have stopped. Twice is allowed. Raises what NodeLog.close does."""
         self._closing.set()
         self._watcher.join()
         ptr, self._ptr = self._ptr, ffi.NULL
@@ -274,7 +278,7 @@ def serve(
     sqpoll: bool = False,
     in_call: bool = True,
     memory_bytes: int = 64 << 20,
-    election_ms: int = 10,
+    election_ms: int = ELECTION_MS,
     lease: bool = False,
     join: bool = False,
     replicate: str = "auto",
@@ -295,10 +299,10 @@ def serve(
     forgotten its votes and what it acknowledged: the others refuse it, and it stops (docs/raft.md). sqpoll: a kernel
     thread looks for its writes (docs/storage.md). in_call: from election_ms 80 on, the runtime's thread itself
     waits in the kernel for a lone write, unless that proves to hold anything up (docs/raft.md).
-    memory_bytes: of the store. election_ms: without a leader for so long, a node asks for votes. lease: reads by
-    lease (see raft.h for what that assumes of clocks). join: at its first start, this node will be added to a running
-    group; later it changes nothing. disk: what
-    to put around the log's device (logs.py). group: its name; nodes, clients and logs of another one are refused.
+    memory_bytes: of the store. election_ms: without a leader for so long, a node asks for votes; 10 needs a core that
+    nothing else disturbs (docs/raft.md). lease: reads by lease (see raft.h for what that assumes of clocks). join: at
+    its first start, this node will be added to a running group; later it changes nothing. disk: what to put around the
+    log's device (logs.py). group: its name; nodes, clients and logs of another one are refused.
     replicate: to whom entries go at once while this node leads, see docs/raft.md; the nodes may differ in it.
     max_sessions: of clients; with one more, the one that was silent for longest ends. reply_bytes: of the longest
     reply, 64 KiB at most; memory for max_sessions of them is taken. settings: further fields of struct cl_raft_config.

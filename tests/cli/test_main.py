@@ -31,6 +31,15 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(f"  {name} " in text for name in COMMANDS)
 
 
+def test_help_of_an_application_has_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "raft-kv", "--help"])
+    assert ended.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "options of raft-kv" in text
+    assert "10 needs a core that nothing else disturbs (default 200)" in text
+
+
 def test_help_imports_next_to_nothing() -> None:
     script = (
         "import sys; from corelane.cli.main import main; main(['--help']); print(*sorted(sys.modules), file=sys.stderr)"
