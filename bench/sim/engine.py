@@ -419,8 +419,6 @@ def run(
         if slot < n_apps:
             a = slot
             schedule(s.when, s.tree, slot, now + np.int64(draw(gap, s.rng, a) + 0.5))
-            if gap[a, 2] > 0 and np.int64(now / gap[a, 2]) & 1 and uniform(s.rng, a) > gap[a, 3]:
-                continue  # of the high rate, in a phase of the low one
             counts[a, ARRIVED] += 1
             length = max(np.int64(draw(service, s.rng, a) + 0.5), 1)
             if s.settings[PACKET] or s.settings[PAUSE_GAP]:

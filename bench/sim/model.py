@@ -96,8 +96,7 @@ def LogNormal(mean_ns: float, sigma: float) -> Distribution:
 
 @dataclass(frozen=True)
 class App:
-    """An application. maximum None: all cores. quantum_ns 0: requests run to completion. shift: for shift_ns its rate
-    is higher than rate_rps by this part of it, then as long lower, and so on (0: steady). Raises CorelaneError for what
+    """An application. maximum None: all cores. quantum_ns 0: requests run to completion. Raises CorelaneError for what
     no application can have."""
 
     name: str
@@ -110,25 +109,15 @@ class App:
     deadline_ns: int = 0
     quantum_ns: int = 0
     constant_gaps: bool = False
-    shift: float = 0.0
-    shift_ns: int = 0
 
     def __post_init__(self) -> None:
         what = f"application {self.name!r}"
-        _check(what, "shift", self.shift, 0, 1, "a part of the rate, from 0 to 1")
-        if bool(self.shift) != bool(self.shift_ns) or (self.shift and self.constant_gaps):
-            _refuse(what, "shift", self.shift, "a load that shifts has a shift_ns, and no constant gaps")
         if not isinstance(self.service, Distribution):
             _refuse(what, "service", self.service, "give Constant, Exponential, Bimodal or LogNormal")
         _check(what, "rate_rps", self.rate_rps, 0, 1e12, "requests a second, from 0 to 1e12")
         if self.batch and self.rate_rps:
             _refuse(what, "rate_rps", self.rate_rps, "batch work has no requests: leave it out, or batch=True")
-        for name, most in (
-            ("guaranteed", MOST_CORES),
-            ("deadline_ns", _MOST_NS),
-            ("quantum_ns", _MOST_NS),
-            ("shift_ns", _MOST_NS),
-        ):
+        for name, most in (("guaranteed", MOST_CORES), ("deadline_ns", _MOST_NS), ("quantum_ns", _MOST_NS)):
             _check(what, name, getattr(self, name), 0, most, f"a whole number from 0 to {most:g}", int)
         _check(what, "weight", self.weight, 1, 1000, "a whole number from 1 to 1000", int)
         if self.maximum is not None:
@@ -337,13 +326,11 @@ class Simulation:
 
     @staticmethod
     def _distributions(apps: Sequence[App]) -> Any:
-        """Gaps between arrivals, at the higher rate of a load that shifts; then the length of its phases, and which
-        part of the arrivals a low one keeps. An application without a rate never has one."""
+        """Gaps between arrivals; an application without a rate never has one."""
         rows = []
         for a in apps:
             kind = draws.NEVER if not a.rate_rps else draws.CONSTANT if a.constant_gaps else draws.EXPONENTIAL
-            mean = 1e9 / (a.rate_rps * (1 + a.shift)) if a.rate_rps else 0.0
-            rows.append((kind, mean, float(a.shift_ns), (1 - a.shift) / (1 + a.shift)))
+            rows.append((kind, 1e9 / a.rate_rps if a.rate_rps else 0.0, 0.0, 0.0))
         return np.array(rows)
 
     @staticmethod

@@ -9,7 +9,7 @@ from ..harness.numbers import number
 from ..harness.plot import STYLES, Canvas
 from .managed_check import POLICIES as MANAGED
 from .sampling import GOAL
-from .studies import BURST_CORES, BURST_LOAD, CORES, LIMIT_US, ONE_LOOP_LOAD, POLICIES, SHIFT_NS, SHIFTS
+from .studies import BURST_CORES, CORES, LIMIT_US, ONE_LOOP_LOAD, POLICIES
 
 
 def draw(document: dict[str, Any]) -> Canvas:
@@ -37,15 +37,9 @@ def draw(document: dict[str, Any]) -> Canvas:
     canvas.axes[0].set_xlabel("load, on 4 to 256 cores (share of all cores)")
     canvas.axes[0].set_ylabel("p99.9 latency (us)")
     _draw_one_loop(canvas, [r for r in rows if "policy" in r and "loops" in r])
-    for i, arrivals in enumerate(SHIFTS):
-        mine = [r for r in slow if r["arrivals"] == arrivals]
-        x = [float(r["interval_us"]) for r in mine]
-        if mine:
-            canvas.curve(x, [float(r["cores_held"]) for r in mine], label=f"held, {arrivals} load", colour=i, panel=2)
-    x = [float(r["interval_us"]) for r in slow if r["arrivals"] == "steady"]
-    worked = [float(r["cores_worked"]) for r in slow if r["arrivals"] == "steady"]
-    if x:
-        canvas.curve(x, worked, label="worth of work", colour=len(SHIFTS), panel=2)
+    x = [float(r["interval_us"]) for r in slow]
+    canvas.curve(x, [float(r["cores_held"]) for r in slow], label="cores held", panel=2)
+    canvas.curve(x, [float(r["cores_worked"]) for r in slow], label="cores' worth of work", colour=1, panel=2)
     canvas.axes[2].set_xscale("log")
     canvas.axes[2].set_xlabel("time between decisions (us)")
     canvas.axes[2].set_ylabel(f"cores of {BURST_CORES} (cores)")
@@ -56,11 +50,7 @@ def draw(document: dict[str, Any]) -> Canvas:
         f"First and second: bars are one standard error; hollow: not known to {100 * GOAL:g} %, or not carried, with "
         "no steady tail."
     )
-    high, low = (100 * BURST_LOAD * (1 + sign * SHIFTS["shifting"]) for sign in (1, -1))
-    canvas.caption(
-        f"Third: least headroom that keeps p99.9 under {LIMIT_US:g} us, log-normal service, {100 * BURST_LOAD:g} %; "
-        f"shifting: {high:g} and {low:g} % in turns of {SHIFT_NS / 1e3:g} us."
-    )
+    canvas.caption(f"Third: least headroom that keeps p99.9 under {LIMIT_US:g} us at 40 % load, log-normal service.")
     _draw_box(canvas, [r for r in rows if "servers" in r])
     if managed:
         _draw_managed(canvas, managed)

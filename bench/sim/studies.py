@@ -46,10 +46,7 @@ ONE_LOOP_CORES = (4, 8, 16, 32, 48, 64, 96, 128, 256)
 ONE_LOOP_LOAD = 0.6
 
 INTERVALS_US = (5, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
-BURST_CORES, BURST_LOAD = 16, 0.4
-SHIFTS = {"steady": 0.0, "shifting": 0.75}  # by this part of the mean up, and down: 70 and 10 % of the cores
-SHIFT_NS = 433_000  # no part of an interval, or decisions would always meet the same moment of a phase
-PHASES = 200  # at least so many in a run
+BURST_CORES = 16
 EVENTS_PER_S = 3e6  # round figure of a world with a policy, see `speed`
 DECISIONS = 100  # at least so many in a run, however long the interval
 
@@ -250,14 +247,12 @@ def _note_unknown(session: Session, where: str, seen: Sequence[Seen]) -> None:
 @dataclass(frozen=True)
 class Seen:
     """A point and what became of it. kv: the latency applications together; sampled: how well its p99.9 is known.
-    jain: how evenly they had cores, by their mean number of them.
     busiest: part of its time that the busiest loop works; deciding: that the first one decides and moves cores."""
 
     point: Point
     kv: Result
     sampled: Sampled
     batch: Result
-    jain: float
     busiest: float
     deciding: float
 
@@ -289,7 +284,6 @@ class Seen:
             "batch_share": self.batch.cores_worked / ((1 - self.point.load) * cores) if self.point.load < 1 else None,
             "moves_per_s": (kv.moves + self.batch.moves) / max(kv.seconds, 1e-9),
             "violations": kv.violations,
-            "jain_index": self.jain,
             "loop_busy": self.busiest,
             "loop_decides": self.deciding,
             **{f"cores_{name}": part for name, part in self.shares().items()},
@@ -368,14 +362,7 @@ def measure(point: Point, seconds: float) -> Seen:
     kv, sampled = sample(
         world, lambda: together([world.result(name) for name in names]), seconds * EVENTS_PER_S, memory
     )
-    held = [world.result(name).cores_held for name in names]
-    return Seen(point, kv, sampled, world.result("batch"), jain_index(held), *world.loops_busy())
-
-
-def jain_index(shares: Sequence[float]) -> float:
-    """1: all alike; 1 / n: one has all (Jain, Chiu and Hawe, A quantitative measure of fairness, 1984)."""
-    squares = len(shares) * sum(share**2 for share in shares)
-    return sum(shares) ** 2 / squares if squares else 1.0
+    return Seen(point, kv, sampled, world.result("batch"), *world.loops_busy())
 
 
 def together(results: Sequence[Result]) -> Result:
@@ -408,75 +395,50 @@ def headroom(view: Any, apps: Any, spare: int = 1) -> None:
         apps[i].grant = busy + waiting + spare
 
 
-@dataclass(frozen=True)
-class Needed:
-    """The least headroom that keeps the limit. known: its tail is, and that one core less does not keep it."""
-
-    spare: int
-    result: Result
-    sampled: Sampled
-    known: bool
-
-
 def cores_against_interval(session: Session, seconds: float) -> None:
     """Cores held so that p99.9 stays under the limit, against the time between decisions (Shenango, section 2).
 
-    One application with log-normal service at 40 % of 16 cores, its arrivals Poisson: at a steady rate, and at one that
-    shifts between two, one SHIFTS["shift"] above the mean and one as much below, in phases of SHIFT_NS. For each
+    One application with log-normal service at 40 % of 16 cores; the bursts are those of Poisson arrivals. For each
     interval the least headroom that keeps the limit is found by bisection; what it holds on average is the price of
     deciding rarely.
     """
+    unknown: set[int] = set()
     policy = load_policy(f"{__name__}:headroom")
-    for arrivals, shift in SHIFTS.items():
-        unknown: list[int] = []
-        for interval_us in INTERVALS_US:
-            session.say(f"cores needed with a decision every {interval_us} us, {arrivals} load")
-            needed = _needed(policy, interval_us * 1000, shift, seconds)
-            if needed is None:
-                why = f"keeps the limit with a decision every {interval_us} us and {arrivals} load"
-                session.note(f"no headroom on {BURST_CORES} cores {why}")
-                continue
-            if not needed.known:
-                unknown.append(interval_us)
-            session.arm(
-                f"{arrivals} load, interval {interval_us} us",
-                interval_us=interval_us,
-                arrivals=arrivals,
-                headroom_cores=needed.spare,
-                n=needed.result.done,
-                cores_held=needed.result.cores_held,
-                cores_worked=needed.result.cores_worked,
-                p999_us=needed.result.percentile_us(99.9),
-                p999_error=_finite(needed.sampled.error),
-                known=needed.known,
-            )
-        if unknown:
-            session.note(
-                f"{arrivals} load: the least headroom, or its p99.9 to {100 * GOAL:g} %, is not known with a decision "
-                f"every {', '.join(map(str, unknown))} us: give more --seconds"
-            )
+    for interval_us in INTERVALS_US:
+        session.say(f"cores needed with a decision every {interval_us} us")
+        results: dict[int, tuple[Result, Sampled]] = {}
 
+        def keeps(spare: int, interval_ns: int = interval_us * 1000, results: Any = results) -> bool:
+            rate = 0.4 * BURST_CORES / SERVICE_NS * 1e9
+            app = App("kv", rate_rps=rate, service=LogNormal(SERVICE_NS, 0.6))
+            chosen = policy.with_settings(spare=spare)
+            world = Simulation([app], BURST_CORES, policy=chosen, interval_ns=interval_ns, costs=COSTS, seed=5)
+            memory = memory_ns(0.4, BURST_CORES, SERVICE_NS)
+            least_ns = DECISIONS * interval_ns
+            seen, sampled = sample(world, lambda: world.result("kv"), seconds * EVENTS_PER_S, memory, least_ns)
+            results[spare] = seen, sampled
+            return seen.percentile_us(99.9) <= LIMIT_US
 
-def _needed(policy: Any, interval_ns: int, shift: float, seconds: float) -> Needed | None:
-    """None: not even all cores keep the limit."""
-    results: dict[int, tuple[Result, Sampled]] = {}
-    rate = BURST_LOAD * BURST_CORES / SERVICE_NS * 1e9
-    phase_ns = SHIFT_NS if shift else 0
-    app = App("kv", rate_rps=rate, service=LogNormal(SERVICE_NS, 0.6), shift=shift, shift_ns=phase_ns)
-    memory = memory_ns(BURST_LOAD * (1 + shift), BURST_CORES, SERVICE_NS)
-    least_ns = max(DECISIONS * interval_ns, PHASES * phase_ns)
-
-    def keeps(spare: int) -> bool:
-        chosen = policy.with_settings(spare=spare)
-        world = Simulation([app], BURST_CORES, policy=chosen, interval_ns=interval_ns, costs=COSTS, seed=5)
-        seen, sampled = sample(world, lambda: world.result("kv"), seconds * EVENTS_PER_S, memory, least_ns)
-        results[spare] = seen, sampled
-        return seen.percentile_us(99.9) <= LIMIT_US
-
-    spare = bisect_left(range(BURST_CORES + 1), True, key=keeps)
-    if spare > BURST_CORES:
-        return None
-    result, sampled = results[spare]
-    less = results.get(spare - 1)
-    surely = less is None or less[1].known or less[0].percentile_us(99.9) * (1 - 2 * less[1].error) > LIMIT_US
-    return Needed(spare, result, sampled, sampled.known and surely)
+        spare = bisect_left(range(BURST_CORES + 1), True, key=keeps)
+        if spare > BURST_CORES:
+            session.note(f"no headroom on {BURST_CORES} cores keeps the limit with a decision every {interval_us} us")
+            continue
+        seen, sampled = results[spare]
+        if not sampled.known:
+            unknown.add(interval_us)
+        session.arm(
+            f"interval {interval_us} us",
+            interval_us=interval_us,
+            headroom_cores=spare,
+            n=seen.done,
+            cores_held=seen.cores_held,
+            cores_worked=seen.cores_worked,
+            p999_us=seen.percentile_us(99.9),
+            p999_error=_finite(sampled.error),
+            known=sampled.known,
+        )
+    if unknown:
+        session.note(
+            f"p99.9 at the least headroom is not known to {100 * GOAL:g} % with a decision every "
+            f"{', '.join(map(str, sorted(unknown)))} us: give more --seconds"
+        )

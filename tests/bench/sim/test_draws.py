@@ -140,21 +140,3 @@ def test_streams_of_seeds_and_of_applications_do_not_depend_on_one_another() -> 
         for shift in (0, 1):
             assert abs(np.corrcoef(one[: N - shift], other[shift:])[0, 1]) < SIGMAS / N**0.5
     assert (uniforms(stream(1, apps=3), 0, N) == streams[0]).all()
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_load_that_shifts_is_poisson_at_two_rates_in_turns(seed: int) -> None:
-    """Its mean is that of a steady one."""
-    phase_ns, rate = 100_000, 1e7
-    app = App("a", rate_rps=rate, service=Constant(10.0), guaranteed=1, shift=0.75, shift_ns=phase_ns)
-    world = Simulation([app], 4, interval_ns=0, seed=seed)
-    counts = []
-    for n in range(400):
-        world.run(until_ns=(n + 1) * phase_ns)
-        counts.append(world.result("a").arrived)
-    each = np.diff([0, *counts])
-    high, low = each[::2], each[1::2]
-    want = rate * phase_ns / 1e9
-    for seen, mean in ((high, 1.75 * want), (low, 0.25 * want)):
-        assert abs(seen.mean() - mean) < 4 * (mean / len(seen)) ** 0.5
-        assert 0.7 < seen.var(ddof=1) / mean < 1.35  # of 200 Poisson counts: 1 with a deviation of 0.1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from dataclasses import replace
 from typing import Any
 
@@ -68,46 +67,15 @@ def test_deciding_rarely_takes_more_cores(monkeypatch):
     monkeypatch.setattr(studies, "INTERVALS_US", (5, 100, 1000))
     session = Notes()
     studies.cores_against_interval(session, 0.3)
-    steady, shifting = (
-        [r["cores_held"] for r in session.arms if r["arrivals"] == arrivals] for arrivals in studies.SHIFTS
-    )
-    assert (len(steady), len(shifting)) == (3, 3)
-    assert steady[0] < steady[1] < steady[2]
-    assert shifting[0] < shifting[1] < shifting[2]
-    assert shifting[0] - steady[0] < 0.5 < 1 < shifting[2] - steady[2]  # who decides soon holds what each phase needs
+    held = [r["cores_held"] for r in session.arms]
+    assert len(held) == 3
+    assert held[0] < held[1] < held[2]
     assert all(
         r["p999_us"] <= studies.LIMIT_US and r["cores_worked"] == pytest.approx(6.4, rel=0.05) for r in session.arms
     )
     per_us = 0.4 * studies.BURST_CORES / studies.SERVICE_NS * 1e3
     assert all(r["n"] > 0.9 * studies.DECISIONS * r["interval_us"] * per_us for r in session.arms)
-    assert all(" every 1000 us" in note for note in session.notes)  # whose neighbour is not known in so short a run
-
-
-def test_the_least_headroom_is_known_only_if_one_core_less_surely_is_too_few(monkeypatch):
-    """Not where the tail with less is beyond the limit by less than its error."""
-    tails = {0: (300.0, 0.5, False), 1: (110.0, 0.2, False), 2: (90.0, 0.05, True), 3: (50.0, 0.05, True)}
-
-    class Policy:
-        def with_settings(self, spare):
-            return spare
-
-    class World:
-        def __init__(self, apps, cores, policy, **_):
-            self.spare = min(policy, 3)
-
-    def sample(world, *_):
-        p999, error, known = tails[world.spare]
-        return types.SimpleNamespace(percentile_us=lambda p: p999), studies.Sampled(error, 1.0, known)
-
-    monkeypatch.setattr(studies, "Simulation", World)
-    monkeypatch.setattr(studies, "sample", sample)
-    needed = studies._needed(Policy(), 1000, 0.0, 1.0)
-    assert needed is not None
-    assert (needed.spare, needed.known) == (2, False)
-    tails[1] = (110.0, 0.01, False)
-    needed = studies._needed(Policy(), 1000, 0.0, 1.0)
-    assert needed is not None
-    assert (needed.spare, needed.known) == (2, True)
+    assert not session.notes
 
 
 def test_a_tail_that_is_not_known_is_named_and_not_called_late(monkeypatch):
@@ -153,13 +121,3 @@ def test_equal_applications_count_as_one():
     both = studies.together([one, replace(one, dropped=7)])
     assert (both.done, both.dropped, both.moves) == (2 * one.done, 2 * one.dropped + 7 - one.dropped, 2 * one.moves)
     assert np.array_equal(both.histogram, 2 * one.histogram)
-
-
-def test_equal_applications_have_equal_shares():
-    """Jain's index: by definition, and of the worlds of the studies."""
-    assert studies.jain_index([2.0, 2.0, 2.0]) == pytest.approx(1)
-    assert studies.jain_index([3.0, 0.0, 0.0]) == pytest.approx(1 / 3)
-    assert studies.jain_index([0.0, 0.0]) == 1
-    for policy in ("delay", "fair"):
-        seen = studies.measure(studies.Point(policy, 64, 0.7, 4), 0.05)
-        assert 0.99 < seen.row()["jain_index"] <= 1
