@@ -22,8 +22,8 @@ from corelane.apps.raft.sim.history import History, Kind, Operation, Value, Verd
 
 KEYS = 4
 """Texts and counters at a time."""
-OPS_A_GENERATION = 60
-"""Operations of a session until it goes on to other keys: the search grows with a key's history."""
+OPS_A_GENERATION = 240
+"""Operations of all sessions until they go on to other keys: the search grows with a key's history."""
 
 
 class Lost(AssertionError):
@@ -33,9 +33,11 @@ class Lost(AssertionError):
 class Session(threading.Thread):
     """One client under load. `done` counts answers; `failed` is what ended it, if something did."""
 
-    def __init__(self, number: int, make: Callable[[], Client], seed: int, history: History) -> None:
+    def __init__(
+        self, number: int, make: Callable[[], Client], seed: int, history: History, a_generation: int = 1
+    ) -> None:
         super().__init__(name=f"raft-session-{number}", daemon=True)
-        self.number, self.history = number, history
+        self.number, self.history, self._a_generation = number, history, a_generation
         self._make, self._random = make, random.Random(seed)
         self.done = self.unknown = self._count = 0
         self.failed: BaseException | None = None
@@ -52,7 +54,7 @@ class Session(threading.Thread):
             self.client.close()
 
     def _one(self) -> None:
-        generation = self._count // OPS_A_GENERATION
+        generation = self._count // self._a_generation
         self._count += 1
         number = self._random.randrange(KEYS)
         text, counter = f"t{number}-{generation}", f"n{number}-{generation}"
@@ -142,7 +144,8 @@ class Load:
     def __init__(self, make: Callable[[], Client], seed: int, sessions: int = 4) -> None:
         self._make = make
         self.history = History()
-        self.sessions = [Session(n, make, seed * 1000 + n, self.history) for n in range(sessions)]
+        each = OPS_A_GENERATION // sessions
+        self.sessions = [Session(n, make, seed * 1000 + n, self.history, each) for n in range(sessions)]
 
     def __enter__(self) -> Load:
         for session in self.sessions:
@@ -204,7 +207,7 @@ class Load:
 
 
 @contextlib.contextmanager
-def loaded(group: Group, folder: Path, seed: int) -> Iterator[Load]:
+def loaded(group: Group, folder: Path, seed: int, sessions: int = 4) -> Iterator[Load]:
     """A started group under load; afterwards all is read by each node, and checked."""
 
     def told() -> str:
@@ -212,7 +215,7 @@ def loaded(group: Group, folder: Path, seed: int) -> Iterator[Load]:
 
     try:
         group.start(*IDS)
-        with Load(group.client, seed) as load:
+        with Load(group.client, seed, sessions) as load:
             load.progress(3, "at the start")
             yield load
             load.progress(3, "at the end")

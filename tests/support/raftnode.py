@@ -1,6 +1,7 @@
 """A Raft node as a process whose network and disk can be made to fail while it runs. Started by raftreal.
 
-Attached to an iokernel (--socket), or embedded behind a fault NIC on an interface of its network namespace (--nic).
+Attached to an iokernel (--socket), or embedded behind a fault NIC: on an interface of its network namespace (--nic), or
+on a port of an iokernel's switch (--socket, --faulty).
 Lines of JSON on stdin: {"nic": {"rx": {"loss": 1}, "tx": {}}}, {"disk": {"write_error": 1}}, {"status": {}}; each is
 answered by a line on stdout. It ends when stdin does.
 """
@@ -17,6 +18,8 @@ from corelane.apps.raft.service import RaftService, serve
 from corelane.drivers.af_xdp import AfXdp
 from corelane.drivers.blk import Blk, BlkFaults, FaultBlk
 from corelane.drivers.fault import FaultNic, Faults
+from corelane.drivers.nic import Nic
+from corelane.drivers.port import open_port
 from corelane.libos import Runtime
 
 
@@ -28,12 +31,17 @@ class Node:
         self.nic: FaultNic | None = None
         self.options = options
         address = dict(p.split("=") for p in options.peers.split(","))[str(options.id)].split(":")[0]
-        if options.nic:
-            below = AfXdp(options.nic, addresses=[address], ipv4_prefix=16)
+        name = f"raft-{options.id}"
+        if options.nic or options.faulty:
+            below: Nic = (
+                AfXdp(options.nic, addresses=[address], ipv4_prefix=16)
+                if options.nic
+                else open_port(options.socket, name=name)
+            )
             self.nic = FaultNic(below, seed=options.seed, delay_us=(0, 20000), adjustable=True)
-            self.runtime = Runtime(nic=self.nic, name=f"raft-{options.id}", power="block", address=f"{address}/16")
+            self.runtime = Runtime(nic=self.nic, name=name, power="block", address=f"{address}/16")
         else:
-            self.runtime = Runtime(options.socket, name=f"raft-{options.id}", power="block")
+            self.runtime = Runtime(options.socket, name=name, power="block")
         self.service: RaftService = serve(
             self.runtime,
             options.id,
@@ -59,7 +67,8 @@ class Node:
             self.disk.set(BlkFaults(**request["disk"]))
         status = self.service.status()
         status.pop("members")
-        return status | {"stats": self.service.stats()}
+        lost = sum(self.nic.faults(side).lost for side in ("rx", "tx")) if self.nic else 0
+        return status | {"stats": self.service.stats(), "lost": lost}
 
     def close(self) -> None:
         """The runtime goes first: handlers point into the service."""
@@ -77,6 +86,7 @@ def main() -> None:
         parser.add_argument(name)
     for name in ("--id", "--seed", "--election-ms", "--log-entries"):
         parser.add_argument(name, type=int, default=0)
+    parser.add_argument("--faulty", action="store_true")
     with contextlib.closing(Node(parser.parse_args())) as node:
         print(json.dumps({"serving": node.options.id}), flush=True)
         for line in sys.stdin:

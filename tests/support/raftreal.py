@@ -193,11 +193,22 @@ class Group:
 
 
 class SwitchGroup(Group):
-    """Three processes on the virtual switch of one iokernel, the clients behind a tap."""
+    """Three processes on the virtual switch of one iokernel, the clients behind a tap.
 
-    def __init__(self, folder: Path, netns: NetnsFactory, *, controlled: bool = False, lease: bool = False) -> None:
+    controlled: their disks can be made to fail. faulty: so can their ports of the switch, behind a fault NIC each.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        netns: NetnsFactory,
+        *,
+        controlled: bool = False,
+        faulty: bool = False,
+        lease: bool = False,
+    ) -> None:
         super().__init__(folder, netns.add("raft"))
-        self.controlled, self.lease = controlled, lease
+        self.controlled, self.faulty, self.lease = controlled or faulty, faulty, lease
         self.socket = f"/tmp/cl-{os.getpid()}-{folder.name[-14:]}.sock"
         with self.space.entered():
             self._nic = Tap("clraft", address=f"{HOST}/16")
@@ -207,7 +218,7 @@ class SwitchGroup(Group):
 
     def argv(self, i: int) -> list[str]:
         if self.controlled:
-            return [*_node(i, self.folder), "--socket", self.socket]
+            return [*_node(i, self.folder), "--socket", self.socket, *(["--faulty"] if self.faulty else [])]
         options = {
             "id": i,
             "peers": PEERS,

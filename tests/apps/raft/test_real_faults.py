@@ -1,9 +1,10 @@
 """Real nodes whose network or disk fails under load, by a seed, and what their clients were told.
 
-Partitions: nodes in network namespaces, each behind a fault NIC, are cut off in both directions, or made deaf or mute,
-and let back; two lose each other and keep the third. Disks: writes of a node on the virtual switch fail or never end;
-it votes no more, also when the disk works again, and says so, the others go on. Processes are stopped, and go on. And
-cuts, kills and disks in turns. A few seconds each; CORELANE_SOAK_S=300 for longer.
+Partitions: nodes in network namespaces and on the virtual switch, each behind a fault NIC, are cut off in both
+directions, or made deaf or mute, and let back, also under many sessions; two lose each other and keep the third.
+Disks: writes of a node on the virtual switch fail or never end; it votes no more, also when the disk works again, and
+says so, the others go on. Processes are stopped, and go on. And cuts, kills and disks in turns. A few seconds each;
+CORELANE_SOAK_S=300 for longer.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ DISKS = {
 }
 
 
-def test_partitions(netns: NetnsFactory, tmp_path: Path) -> None:
-    seed = seed_of("partitions")
+@pytest.mark.parametrize(("place", "sessions"), [("namespaces", 4), ("switch", 4), ("switch", 16)])
+def test_partitions(netns: NetnsFactory, tmp_path: Path, place: str, sessions: int) -> None:
+    seed = seed_of(f"partitions, {place}, {sessions} sessions")
     draw = random.Random(seed)
-    with contextlib.closing(NetnsGroup(tmp_path, netns)) as group, loaded(group, tmp_path, seed) as load:
+    group = NetnsGroup(tmp_path, netns) if place == "namespaces" else SwitchGroup(tmp_path, netns, faulty=True)
+    with contextlib.closing(group), loaded(group, tmp_path, seed, sessions) as load:
 
         def step() -> None:
             plan = [(who, how) for who in ("leader", "follower") for how in CUTS]
@@ -46,7 +49,7 @@ def test_partitions(netns: NetnsFactory, tmp_path: Path) -> None:
                 victim = leader if who == "leader" else draw.choice([i for i in IDS if i != leader])
                 group.ask(victim, nic=CUTS[how])
                 load.progress(draw.randrange(1, 6), f"while node {victim}, a {who}, is {how}")
-                group.ask(victim, nic={})
+                assert group.ask(victim, nic={})["lost"] > 0
                 if draw.random() < 0.5:
                     load.progress(draw.randrange(1, 4), f"after node {victim} was {how}")
 
