@@ -34,6 +34,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from ..apps.raft.service import ELECTION_MS
 from ..drivers.blk import memory_blk
 from ..runtime.errors import SystemLimit
 from .baseline.peers import Etcd, Libraft
@@ -44,23 +45,20 @@ from .raft_arms import (
     BOUND,
     CLIENTS,
     DISK,
-    ELECTION_MS,
     ETCD,
-    FIGURE_PART,
     FLOOR,
     KEY_BYTES,
-    LEAST_SLOT_S,
     LIBRAFT,
     MAJORITY_BOUND,
     MEMORY,
-    MOST_FIGURE_SLOT_S,
     MOVED,
     MUX,
     OPEN_RPS,
     RELAYS,
     SHORT,
     SHORT_ELECTION_MS,
-    SNAPSHOT_ENTRIES,
+    SLOTS,
+    SNAPSHOTS,
     SWITCHED,
     TMPFS,
     TO_ALL,
@@ -74,6 +72,7 @@ from .raft_arms import (
     etcd_slot,
     libraft_slot,
     ours_slot,
+    slot_length,
     udp_slot,
 )
 from .raft_judge import add_row, judge, plot
@@ -86,11 +85,6 @@ SUMMARY = "a replicated put, 3 replicas: in memory, on tmpfs, on disk; bare writ
 FIGURES = ("raft.memory_put_us", "raft.durable_over_floor", "raft.libraft_over_ours", "raft.over_etcd")
 
 ROUNDS = 3
-# Those that the figures of slots are made of, and what stands beside them.
-FIGURE_ARMS = (
-    f"{MEMORY}, open loop",
-    *(arm_name(system, CLIENTS[-1]) for system in (DISK, SHORT, UDP, MUX, ETCD)),
-)
 RELAY_BYTES = 1 << 20
 
 
@@ -108,7 +102,6 @@ def run(session: Session) -> None:
         "clients": CLIENTS,
         "open_loop_rps": OPEN_RPS,
         "election_ms": ELECTION_MS,
-        "short_election_ms": SHORT_ELECTION_MS,
         BOUND: "a client asks by a word in shared memory; three threads on the nodes' core hand on and answer by "
         "words, yield while they wait, and each writes 4 KiB to its own file; answered when two are done; looking for "
         "completions or waiting in the call, whatever is better",
@@ -135,11 +128,10 @@ def run(session: Session) -> None:
                 arms[arm_name(LIBRAFT, CLIENTS[-1])] = partial(libraft_slot, libraft, CLIENTS[-1])
             arms |= like_etcd(session, disk)
         rounds = ROUNDS if session.seconds >= WHOLE_S else 1
-        slots_s = dict.fromkeys(arms, max(session.seconds / rounds / len(arms), LEAST_SLOT_S))
-        longer = min(FIGURE_PART * session.seconds, MOST_FIGURE_SLOT_S)
-        slots_s |= {name: max(slots_s[name], longer) for name in FIGURE_ARMS if name in arms}
-        session.settings["slots_s"] = slots_s
-        got = session.interleave({name: partial(arm, slots_s[name]) for name, arm in arms.items()}, rounds)
+        slot_s = slot_length(session.seconds, rounds, len(arms))
+        session.settings |= {"slot_s": slot_s, "slot_rounds": rounds}
+        session.note(f"slots of {slot_s:.3g} s each, {rounds} rounds; each member of etcd is asked for a whole one")
+        got = session.interleave({name: partial(arm, slot_s) for name, arm in arms.items()}, rounds)
     lone = {arm_name(DISK, 1): turns.ours, **turns.others} if turns else {}
     for name, slots in {**lone, **got}.items():
         add_row(session, name, slots)
@@ -197,16 +189,17 @@ def ours(session: Session, stack: contextlib.ExitStack, disk: Path | None) -> It
             yield arm_name(system, clients), partial(ours_slot, cores, folder, clients, managed=system != DISK)
     if disk:
         yield arm_name(MOVED, 1), partial(ours_slot, cores, disk / "ours", 1)
-        (disk / "short").mkdir()
-        for clients in CLIENTS:
-            put = partial(ours_slot, cores, disk / "short", clients, managed=False, election_ms=SHORT_ELECTION_MS)
-            yield arm_name(SHORT, clients), put
         put = partial(ours_slot, cores, disk / "ours", CLIENTS[-1], managed=False, replicate="all")
         yield arm_name(TO_ALL, CLIENTS[-1]), put
-        for system, entries in SNAPSHOT_ENTRIES.items():
-            folder = disk / f"snapshots-{entries}"  # of their own: a node that keeps fewer entries cannot start on more
+        yield arm_name(SLOTS, 1), partial(ours_slot, cores, disk / "ours", 1, managed=False)
+        for clients in CLIENTS:
+            put = partial(ours_slot, cores, disk / "ours", clients, managed=False, election_ms=SHORT_ELECTION_MS)
+            yield arm_name(SHORT, clients), put
+        for system, (entries, keys) in SNAPSHOTS.items():
+            # Of their own: a node that keeps fewer entries cannot start on more.
+            folder = disk / f"snapshots-{entries}-{keys}"
             folder.mkdir(exist_ok=True)
-            put = partial(ours_slot, cores, folder, CLIENTS[-1], managed=False, snapshot_entries=entries)
+            put = partial(ours_slot, cores, folder, CLIENTS[-1], managed=False, snapshot_entries=entries, keys=keys)
             yield arm_name(system, CLIENTS[-1]), put
 
 

@@ -13,34 +13,35 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..apps.raft.service import ELECTION_MS
 from ..drivers.loadgen import Closed, Loadgen
 from ..drivers.loadgen import Memcached as Traffic
 from ..drivers.netns import Namespace
-from .baseline.peers import MEMBERS, Etcd, Libraft, Puts
+from .baseline.peers import Etcd, Libraft, Puts
 from .harness import rest
 from .harness.load import point_of
 from .raft_nodes import KV_PORT, Group, address
 from .raft_udp import UdpClients
 
 KEY_BYTES, VALUE_BYTES, KEYS = 16, 84, 1000
+MANY_KEYS = 100_000
 CLIENTS = (1, 64)
 OPEN_RPS = 5000.0
-LEAST_SLOT_S = 0.1
+SLOT_PART, LEAST_SLOT_S, WHOLE_SLOT_S = 0.1, 0.1, 1.0  # a slot's least part of the run, and what is enough of that
 WHOLE_S = 3.0  # each slot starts its nodes anew, so a shorter run has one round
-ELECTION_MS, PATIENCE_S = 500, 3.0
-SHORT_ELECTION_MS = 10  # of which raft_fail measures how soon the next one leads
-FIGURE_PART, MOST_FIGURE_SLOT_S = 0.1, 1.0  # a slot that a figure is made of, and each member of etcd's
+SHORT_ELECTION_MS, PATIENCE_S = 10, 3.0
 WATCH_US = 100_000  # nodes look at their role as seldom as that: it takes the core that they share
 MEMORY, TMPFS, DISK, FLOOR, LIBRAFT, ETCD = "memory", "tmpfs", "disk", "three bare writes", "libraft", "etcd"
 BOUND, MAJORITY_BOUND = "three bare writers, one core", "two bare writers, one core"
 RELAYS = "three bare relays, one core"
 SWITCHED, WRITERS = "three relays on the switch", "two writers on the switch"
 MOVED, ONE_CORE, TO_ALL = "disk, cores moved", "libraft, one core", "disk, sent to all"
-SHORT = f"disk, elections after {SHORT_ELECTION_MS} ms"
 UDP, MUX, BARE = "disk, kernel's sockets", "disk, one kernel socket", "bare server, one kernel socket"
-# While 64 clients put: a snapshot each 16 384 entries, some seven a second, and none.
-OFTEN, NEVER = "disk, snapshots often", "disk, no snapshots"
-SNAPSHOT_ENTRIES = {OFTEN: 1 << 14, NEVER: 1 << 20}
+SLOTS = "disk, in slots"  # of one client, with the default election timeout; `disk` has turns and a longer one
+SHORT = f"disk, {SHORT_ELECTION_MS} ms"
+# While 64 clients put: a snapshot each 16 384 entries, some seven a second, and none. FULL: of a store with many keys.
+OFTEN, NEVER, FULL = "disk, snapshots often", "disk, no snapshots", "disk, snapshots often, 100 000 keys"
+SNAPSHOTS = {OFTEN: (1 << 14, KEYS), NEVER: (1 << 20, KEYS), FULL: (1 << 14, MANY_KEYS)}  # entries, keys
 
 
 @dataclass(frozen=True)
@@ -73,18 +74,20 @@ def group_up(
     folder: Path | None,
     clients: int,
     *,
-    managed: bool,
+    managed: bool = True,
     snapshot_entries: int = 0,
     relays: bool = False,
     election_ms: int = ELECTION_MS,
     replicate: str | None = None,
+    keys: int = KEYS,
 ) -> Iterator[tuple[Group, Loadgen]]:
     """Nodes started anew, on the logs that they have left if there are any, that answer puts. clients 0: open loop.
 
-    managed, snapshot_entries, relays, replicate: see Group.
+    managed, snapshot_entries, relays, replicate: see Group. keys: that are put; if they are many, each one once before.
     """
+    filled = keys > KEYS
     generator = Loadgen(
-        Traffic(keys=KEYS, key_bytes=KEY_BYTES, value_bytes=VALUE_BYTES, get_fraction=0.0, preload=False),
+        Traffic(keys=keys, key_bytes=KEY_BYTES, value_bytes=VALUE_BYTES, get_fraction=0.0, preload=filled),
         arrivals=Closed(clients) if clients else "poisson",
         server_ip=address(1),
         server_port=KV_PORT,
@@ -110,7 +113,7 @@ def group_up(
 
 
 def put_for(generator: Loadgen, seconds: float, warmup_s: float) -> Slot:
-    """What its clients saw."""
+    """What its clients saw. refused: puts that were answered with an error."""
     result = generator.run(OPEN_RPS, seconds, warmup_s=warmup_s)
     point = point_of(result)
     extra = {"sent": point.sent, "refused": result.errors, "longest_us": result.latency.max_us}
@@ -119,37 +122,14 @@ def put_for(generator: Loadgen, seconds: float, warmup_s: float) -> Slot:
     return Slot(point.p50_us, point.p99_us, point.answered / seconds, point.answered, extra)
 
 
-def ours_slot(
-    cores: tuple[int, int],
-    folder: Path | None,
-    clients: int,
-    seconds: float,
-    *,
-    managed: bool = True,
-    snapshot_entries: int = 0,
-    relays: bool = False,
-    election_ms: int = ELECTION_MS,
-    replicate: str | None = None,
-) -> Slot:
-    """Of a group of its own: `group_up`. extra has how many terms began meanwhile, as far as they had a leader."""
-    up = group_up(
-        cores,
-        folder,
-        clients,
-        managed=managed,
-        snapshot_entries=snapshot_entries,
-        relays=relays,
-        election_ms=election_ms,
-        replicate=replicate,
-    )
-    with up as (group, generator):
-        group.listen(0)
-        before = group.term
+def ours_slot(cores: tuple[int, int], folder: Path | None, clients: int, seconds: float, **how: Any) -> Slot:
+    """Of a group of its own, as `group_up` makes it. terms: that began meanwhile."""
+    with group_up(cores, folder, clients, **how) as (group, generator):
+        before = group.term()
         slot = put_for(generator, seconds, 0.1 + 0.1 * seconds)
-        time.sleep(1.5 * WATCH_US / 1e6)  # the nodes tell of their last roles and snapshots
-        group.listen(0)
-        extra = {**(slot.extra or {}), "terms": group.term - before, "leader_at_end": group.leader()}
-        if snapshot_entries:
+        time.sleep(1.5 * WATCH_US / 1e6)  # the nodes tell of their last terms and snapshots
+        extra = {**(slot.extra or {}), "terms": group.term() - before, "leader_at_end": group.leader()}
+        if how.get("snapshot_entries"):
             extra["snapshots"] = max(group.snapshots.values(), default=0)
         return replace(slot, extra=extra)
 
@@ -201,7 +181,12 @@ def udp_puts(udp: UdpClients, space: Namespace, one_socket: bool, seconds: float
 
 
 def etcd_slot(etcd: Etcd, clients: int, seconds: float) -> Slot:
-    """The best of its members, each asked for so long, started anew."""
+    """The best of its members, started anew, each asked for so long."""
     rest.demand("etcd")
     with etcd.running():
-        return puts_slot(etcd.best(clients, max(seconds * len(MEMBERS), 0.3), VALUE_BYTES))
+        return puts_slot(etcd.best(clients, max(seconds, LEAST_SLOT_S), VALUE_BYTES))
+
+
+def slot_length(run_s: float, rounds: int, arms: int) -> float:
+    """Of a run that is to take so long: its share, and if that is too short to say much, more."""
+    return max(run_s / rounds / arms, min(run_s * SLOT_PART, WHOLE_SLOT_S), LEAST_SLOT_S)

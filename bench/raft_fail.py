@@ -1,8 +1,9 @@
 """How long a group of three is without a leader after kill -9 of the one that it had, and what a client sees of it.
 
 Nodes are processes of their own, with logs on tmpfs or on a disk (one without a log may not come back under its
-number). The three share one core, by the kernel's scheduler, and in one arm as the iokernel moves it. Each kill is of
-whoever leads at that moment; the dead one is started again from its log and has caught up before the next.
+number). The three share one core, by the kernel's scheduler, and in one arm as the iokernel moves it; in another one 64
+clients ask beside, each again as soon as it is answered, also with a refusal. Each kill is of whoever leads at that
+moment; the dead one is started again from its log and has caught up before the next.
 
 Two things are measured of each kill. Without a leader: from just before the signal is sent until another node has won
 its election, by that node's own clock. The client's gap: the longest time between two acknowledged puts of a client
@@ -26,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..drivers.loadgen import Loadgen, Phase
+from ..drivers.loadgen import Arrivals, Closed, Loadgen, Phase
 from ..drivers.loadgen import Memcached as Traffic
 from .harness.numbers import percentile
 from .harness.plot import Canvas
@@ -47,8 +48,9 @@ ENDLESS_MS = 100.0  # no acknowledgement for so long up to the end of the sendin
 STEADY_S = 0.05
 ROUNDS, WHOLE_S, LEAST_KILLS = 6, 6.0, 2
 CONTACTS = (1, 2)  # nodes that a client asks: at least one of them does not lead
-TMPFS, DISK, MOVED = "tmpfs", "disk", "disk, cores moved"
-SHARES = {DISK: 2}  # of the time, else one: the figure needs many kills of this arm
+TMPFS, DISK, MOVED, LOADED = "tmpfs", "disk", "disk, cores moved", "disk, 64 clients"
+SHARES = {DISK: 3}  # of the time, else one: the figure needs many kills of this arm
+CLIENTS = 64  # of LOADED, beside the one that is looked at
 SHOWN = {"no_leader_ms": "without a leader (ms)", "client_gap_ms": "longest time between acknowledged puts (ms)"}
 
 
@@ -85,8 +87,7 @@ def run(session: Session) -> None:
         share_s = session.seconds / rounds / sum(SHARES.get(name, 1) for name in places)
         draw = random.Random(seed)
         arms = {
-            name: partial(slot, session, places[name], name == MOVED, share_s * SHARES.get(name, 1), draw)
-            for name in places
+            name: partial(slot, session, places[name], name, share_s * SHARES.get(name, 1), draw) for name in places
         }
         got = session.interleave(arms, rounds)
     tried = {name: list(itertools.chain(*slots)) for name, slots in got.items()}
@@ -103,11 +104,11 @@ def folders(session: Session, stack: contextlib.ExitStack) -> Iterator[tuple[str
         yield TMPFS, Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-raft-", dir="/dev/shm")))
     else:
         session.skip(TMPFS, "there is no /dev/shm")
-    for name in (DISK, MOVED):
+    for name in (DISK, MOVED, LOADED):
         yield name, Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-raft-", dir=base)))
 
 
-def slot(session: Session, folder: Path, managed: bool, seconds: float, draw: random.Random) -> list[Kill | None]:
+def slot(session: Session, folder: Path, arm: str, seconds: float, draw: random.Random) -> list[Kill | None]:
     """Kills of one group for so long, at least LEAST_KILLS that count; None for each that does not (`one_kill`).
 
     Its logs begin empty: a node that is started again reads all that its log holds, which would come to most of the
@@ -117,12 +118,15 @@ def slot(session: Session, folder: Path, managed: bool, seconds: float, draw: ra
     with contextlib.ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slot-", dir=folder)))
         clients = {node: stack.enter_context(contextlib.closing(client_of(node))) for node in CONTACTS}
-        uplinks = [client.nic() for client in clients.values()]
-        group = stack.enter_context(Group(session.two_cores, uplinks=uplinks, logs=logs, managed=managed))
+        crowds = {}
+        if arm == LOADED:
+            crowds = {node: stack.enter_context(contextlib.closing(client_of(node, CLIENTS))) for node in CONTACTS}
+        uplinks = [load.nic() for load in (*clients.values(), *crowds.values())]
+        group = stack.enter_context(Group(session.two_cores, uplinks=uplinks, logs=logs, managed=arm == MOVED))
         group.start_all(election_ms=ELECTION_MS, watch_us=WATCH_US)
         began = time.monotonic()
         while len(kills) - kills.count(None) < LEAST_KILLS or time.monotonic() - began < seconds:
-            kill = one_kill(group, clients, draw.uniform(*KILL_AFTER_S))
+            kill = one_kill(group, clients, draw.uniform(*KILL_AFTER_S), crowds)
             kills.append(kill)
             what = (
                 f"{kill.no_leader_ms:.1f} ms, client {kill.client_gap_ms:.1f} ms" if kill else "did not lead any more"
@@ -131,33 +135,42 @@ def slot(session: Session, folder: Path, managed: bool, seconds: float, draw: ra
     return kills
 
 
-def client_of(node: int) -> Loadgen:
-    """Of that node, at an address of its own."""
+def client_of(node: int, window: int = 0) -> Loadgen:
+    """Of that node, at an address of its own: at an even rate, or `window` that ask again when they are answered."""
+    arrivals: Arrivals = Closed(window) if window else "uniform"
+    number = node + (len(CONTACTS) if window else 0)
     return Loadgen(
         Traffic(keys=KEYS, key_bytes=KEY_BYTES, value_bytes=VALUE_BYTES, get_fraction=0.0, preload=False),
-        arrivals="uniform",
-        ip=f"10.77.0.{node}",
-        mac=f"02:00:00:00:00:{node:02x}",
+        arrivals=arrivals,
+        ip=f"10.77.0.{number}",
+        mac=f"02:00:00:00:00:{number:02x}",
         server_ip=address(node),
         server_port=KV_PORT,
         checksum=True,
     )
 
 
-def one_kill(group: Group, clients: Mapping[int, Loadgen], after_s: float) -> Kill | None:
-    """Kill whoever leads, so long after a client began to send; then start it again.
+def one_kill(
+    group: Group, clients: Mapping[int, Loadgen], after_s: float, crowds: Mapping[int, Loadgen]
+) -> Kill | None:
+    """Kill whoever leads, so long after a client began to send; then start it again. crowds: that load the group too.
 
     None if it had lost the lead to another before the signal came: then nothing was measured.
     """
     victim = settle(group)
     before = len(group.roles)
     term = max(role.term for role in group.roles)
-    client = next(load for node, load in clients.items() if node != victim)
+    alive = next(node for node in clients if node != victim)
+    client = clients[alive]
     client.start(PUT_EACH * PUTS)
+    if crowds:
+        crowds[alive].start([Phase(PUTS * PUT_MS / 1e3, 1.0, measured=False)])
     time.sleep(after_s)
     at_ns = group.kill(victim)
     group.await_leader()
     client.wait()
+    if crowds:
+        crowds[alive].wait()
     group.listen(0)
     group.start(victim, election_ms=ELECTION_MS, watch_us=WATCH_US)
     leads = [role for role in group.roles[before:] if role.role == "leader"]

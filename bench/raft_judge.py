@@ -27,7 +27,6 @@ from .raft_arms import (
     OFTEN,
     ONE_CORE,
     RELAYS,
-    SHORT,
     SWITCHED,
     TMPFS,
     TO_ALL,
@@ -57,7 +56,6 @@ BARE_NOTE = (
     "puts a second / ours"
 )
 ONE_CORE_NOTE = "libraft on the core of our nodes alone: its put p50 / ours, durable"
-SUMMED = ("refused", "terms")  # of the rounds, so that tables show them
 SNAPSHOT_RATIOS = {
     "p50": attrgetter("p50_us"),
     "p99": attrgetter("p99_us"),
@@ -70,8 +68,7 @@ def add_row(session: Session, name: str, slots: Sequence[Slot]) -> None:
     """An arm: medians of its rounds."""
     extra: dict[str, Any] = {}
     for key in slots[0].extra or {}:
-        values = [slot.extra[key] for slot in slots if slot.extra]
-        extra[key] = sum(values) if key in SUMMED else values
+        extra[key] = [slot.extra[key] for slot in slots if slot.extra]
     session.arm(
         name,
         put_p50_us=statistics.median(s.p50_us for s in slots),
@@ -124,13 +121,14 @@ def judge_turns(session: Session, turns: Turns[Slot]) -> None:
 
     sent_to = [(turn.extra or {}).get("sent_to") for turn in turns.ours]
     chosen = MAJORITY_BOUND if 2 * sent_to.count("majority") > len(sent_to) else BOUND
+    to_all = arm_name(TO_ALL, 1)
+    for_ours = {chosen: f"{chosen}, for ours", WRITERS: f"{WRITERS}, for ours", to_all: "sent to all"}
 
     def figure(name: str, ratio: Ratio, over: str, under: str) -> None:
-        """Beside it: what it would be if a put of ours took what bare writers on our nodes' core take, and what it is
-        where a leader sends to all at once."""
-        others = {chosen: chosen, WRITERS: WRITERS, TO_ALL: arm_name(TO_ALL, 1)}
-        bounds = {of: bare(*(name if arm == OURS else arm for arm in (over, under))) for of, name in others.items()}
-        beside = {f"{of}, for ours": bound.median for of, bound in bounds.items() if bound}
+        """Beside it: what it would be if a put of ours took what bare writers on our nodes' core take; and what it is
+        if each is sent to all at once."""
+        others = {said: bare(*(of if arm == OURS else arm for arm in (over, under))) for of, said in for_ours.items()}
+        beside = {said: other.median for said, other in others.items() if other}
         session.figure(name, ratio.median, runs=ratio.pairs, beside=beside)
         session.note(f"{name.removeprefix('raft.')}: {ratio.spread}")
 
@@ -144,8 +142,8 @@ def judge_turns(session: Session, turns: Turns[Slot]) -> None:
     for name, what in BOUND_NOTES.items():
         if above := bare(name, FLOOR):
             parts = [f"durable put p50 / theirs {turns.ours_over(name).spread}"]
-            if name == BOUND and (to_all := bare(arm_name(TO_ALL, 1), name)):
-                parts.append(f"sent to all / theirs {to_all.spread}")
+            if name == BOUND and (sent := bare(to_all, name)):
+                parts.append(f"sent to all / theirs {sent.spread}")
             if under := bare(libraft, name):
                 parts.append(f"libraft / theirs {under.spread}")
             parts.append(f"theirs / second of three bare writes {above.spread}")
@@ -173,7 +171,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         if system == MEMORY:
             lone[RELAYS] = rows[RELAYS]
             lone[f"{SWITCHED}, open loop"] = rows[f"{SWITCHED}, open loop"]
-        for beside in (TO_ALL, MOVED, SHORT, ONE_CORE):
+        for beside in (TO_ALL, MOVED, ONE_CORE):
             if beside.startswith(f"{system},") and arm_name(beside, 1) in rows:
                 lone[beside] = rows[arm_name(beside, 1)]
         if FLOOR in rows and (system == TMPFS or (system == MEMORY and TMPFS not in systems)):
@@ -184,7 +182,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         canvas.caption(f"No bar: {name}: half of the puts or more stayed unanswered.")
         del shown[name]
     canvas.bars(list(shown), list(shown.values()), ylabel="put, 1 client: p50 (us)")
-    asked = [s for s in (MEMORY, TMPFS, DISK, TO_ALL, SHORT, MUX, UDP, BARE, LIBRAFT, ETCD) if arm_name(s, 64) in rows]
+    asked = [s for s in (MEMORY, TMPFS, DISK, TO_ALL, MUX, UDP, BARE, LIBRAFT, ETCD) if arm_name(s, 64) in rows]
     many = [rows[arm_name(system, 64)]["puts_per_s"] for system in asked]
     canvas.bars(asked, many, ylabel="puts, 64 clients (1/s)", panel=1)
     for name in BOUND_NOTES:

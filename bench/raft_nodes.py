@@ -160,9 +160,10 @@ class Group:
         leading = [r for n, r in latest.items() if r.role == "leader" and n in self.pids]
         return max(leading, key=lambda r: r.term).node if leading else 0
 
-    @property
     def term(self) -> int:
-        """The latest one of which a node has said something."""
+        """The latest term that any node has told of."""
+        while self.listen(0):
+            pass
         return max((role.term for role in self.roles), default=0)
 
     def sent_to(self) -> str:

@@ -25,9 +25,9 @@ def session() -> Session:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("managed", [False, True])
-def test_every_kill_has_a_new_leader_and_a_client_that_goes_on(session: Session, tmp_path: Path, managed: bool) -> None:
-    tried = raft_fail.slot(session, tmp_path, managed, 0.0, random.Random(1))
+@pytest.mark.parametrize("arm", [raft_fail.DISK, raft_fail.MOVED, raft_fail.LOADED])
+def test_every_kill_has_a_new_leader_and_a_client_that_goes_on(session: Session, tmp_path: Path, arm: str) -> None:
+    tried = raft_fail.slot(session, tmp_path, arm, 0.0, random.Random(1))
     kills = [kill for kill in tried if kill is not None]
     assert len(kills) == raft_fail.LEAST_KILLS
     for kill in kills:
@@ -80,7 +80,7 @@ def test_kills_of_one_that_led_no_more_are_kept_as_such(session: Session, monkey
     monkeypatch.setattr(raft_fail, "one_kill", lambda *_: next(made))
     monkeypatch.setattr(raft_fail, "Group", MagicMock())
     monkeypatch.setattr(raft_fail, "client_of", MagicMock())
-    tried = raft_fail.slot(session, tmp_path, False, 0.0, random.Random(1))
+    tried = raft_fail.slot(session, tmp_path, raft_fail.DISK, 0.0, random.Random(1))
     assert [kill and kill.no_leader_ms for kill in tried] == [None, 1.0, None, None, 2.0]
 
 
