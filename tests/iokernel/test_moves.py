@@ -61,3 +61,8 @@ def test_a_stamp_is_made_whole_from_one_nearby(near: int) -> None:
 
 def test_an_answer_holds_as_much_as_a_log() -> None:
     assert lib.CL_IO_MOVES_LOG * ffi.sizeof("struct cl_io_move") < lib.CL_CONTROL_MAX_REPLY
+
+
+@pytest.mark.parametrize("scenario", ["what_is_written_over_is_counted", "no_answer_has_a_gap"])
+def test_a_reader_knows_what_it_missed_and_where(c_program, scenario) -> None:
+    assert f"passed {scenario}" in c_program("tests/iokernel/c/cores_log.c")(scenario, timeout_s=90)
