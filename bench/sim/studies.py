@@ -85,7 +85,8 @@ def check_formulas(session: Session, seconds: float) -> None:
         session.say(f"{name} at load {LOAD}")
         first, second = service.moments()
         rate = LOAD * n / first
-        world = Simulation([App("a", rate_rps=rate * 1e9, service=service, guaranteed=n)], n, interval_ns=0, seed=7)
+        app = App("a", rate_rps=rate * 1e9, service=service, guaranteed=n, central=True)
+        world = Simulation([app], n, interval_ns=0, seed=7)
         by_theory = formulas.mean_wait_mmn(n, rate, first), formulas.mean_wait_mg1(rate, first, second)
         expected = by_theory[0 if service.kind == EXPONENTIAL else 1]
         checked = check(world, n, ENGINE_SHARE * seconds * weight / sum(weights))
