@@ -2,17 +2,20 @@
 
     model.py     what a simulation is made of: applications, distributions, costs, results
     engine.py    the event loop, compiled by numba; calls the very policies that the iokernel calls
+    queues.py    a line of requests for each core of an application; steering and stealing
     state.py, waits.py
                  its arrays; what requests wait for and where the cores' time goes
     draws.py, calls.py
                  its randomness; its calls of the iokernel's functions
-    formulas.py  queueing theory to check it by
+    formulas.py  queueing theory to check it by, and an index of fairness
     recursion.py the same queue without events, from the same draws: takes the sampling error out of that check
     plain.py     that check without it, at a load at which some millions of requests suffice
     box.py       the same requests through the simulator and through this machine's cores
     managed.py, managed_check.py
                  the same loads through the simulator and through an iokernel that moves this machine's cores
-    studies.py   the questions asked of it: policies against load and cores, cores needed against the interval
+    sampling.py  how long a point of a study is simulated: until its p99.9 is known, or its events are spent
+    studies.py   the questions asked of it: policies against load and cores
+    interval.py  another: cores needed against the time between decisions, under steady and shifting load
     plots.py     the benchmark's plot
 
 As a benchmark (`corelane bench sim`) it checks itself against Erlang-C, Pollaczek-Khinchine and the machine at one and
@@ -38,14 +41,14 @@ def run(session: Session) -> None:
     """0.3 of session.seconds for the formulas, 0.1 and 0.3 for the machine; on top the plain check, as long as
     `studies.check_formulas` says, and the studies, of which each point takes a tenth of session.seconds at most (all
     together some five times session.seconds)."""
-    from . import box, managed_check, studies
+    from . import box, interval, managed_check, studies
 
     studies.check_formulas(session, 0.3 * session.seconds)
     box.compare(session, 0.1 * session.seconds)
     managed_check.compare(session, 0.3 * session.seconds)
     studies.policies_against_load(session, 0.1 * session.seconds)
     studies.cores_of_one_loop(session, 0.1 * session.seconds)
-    studies.cores_against_interval(session, 0.1 * session.seconds)
+    interval.cores_against_interval(session, 0.1 * session.seconds)
     session.settings["message"] = "one simulated request, from arrival to completion"
 
 

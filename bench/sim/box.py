@@ -31,7 +31,7 @@ PERCENTILES = (50, 90, 99)
 def requests(gap: Any, service: Any, rng: Any, count: Any) -> Any:
     """Arrival times and lengths of the first `count` requests of an application, ns, as the engine draws them."""
     at, length = np.empty(count, np.uint64), np.empty(count, np.uint64)
-    now: Any = 1 + np.int64(draw(gap, rng, 0))
+    now: Any = 1 + np.int64(draw(gap, rng, 0) + 0.5)
     for i in range(count):
         step = np.int64(draw(gap, rng, 0) + 0.5)
         at[i] = now
@@ -81,7 +81,7 @@ def compare(session: Session, seconds: float) -> None:
         for load in LOADS:
             session.say(f"the box and the simulator: {servers} cores at load {load}")
             rate = load * servers / SERVICE_NS * 1e9
-            app = App("a", rate_rps=rate, service=Exponential(SERVICE_NS), guaranteed=servers)
+            app = App("a", rate_rps=rate, service=Exponential(SERVICE_NS), guaranteed=servers, central=True)
             count = max(int(rate * part), 200)
             boxes, models = [], []
             for round_ in range(ROUNDS):

@@ -9,7 +9,8 @@ import numpy as np
 from numba import njit
 
 # Kinds of distribution of service and of gaps between arrivals, by the columns of `dist`: kind, mean, second, share.
-CONSTANT, EXPONENTIAL, BIMODAL, LOGNORMAL, NEVER = 0, 1, 2, 3, 4
+# SHIFTING is of gaps alone, see `next_arrival`.
+CONSTANT, EXPONENTIAL, BIMODAL, LOGNORMAL, NEVER, SHIFTING = 0, 1, 2, 3, 4, 5
 
 
 @njit(inline="always")
@@ -45,3 +46,28 @@ def draw(dist: Any, rng: Any, a: Any) -> Any:
     # Log-normal by its mean and the sigma of the logarithm (Box and Muller).
     normal = math.sqrt(-2.0 * math.log(uniform(rng, a))) * math.cos(2.0 * math.pi * uniform(rng, a))
     return dist[a, 1] * math.exp(dist[a, 2] * normal - 0.5 * dist[a, 2] * dist[a, 2])
+
+
+@njit(inline="always")
+def next_arrival(now: Any, gap: Any, phase: Any, rng: Any, a: Any) -> Any:
+    """When the application's next request comes, ns."""
+    if gap[a, 0] == SHIFTING:
+        return _shifting(now, gap, phase, rng, a)
+    return now + np.int64(draw(gap, rng, a) + 0.5)
+
+
+@njit
+def _shifting(now: Any, gap: Any, phase: Any, rng: Any, a: Any) -> Any:
+    """Of a Poisson process whose rate is in turns 1 + second and 1 - second times that of the mean gap; turns are
+    exponential, of a mean in the column of the share. Columns of `phase`: sign of this turn (0: none began), its end.
+    """
+    at, left = np.float64(now), -math.log(uniform(rng, a))  # of a process of rate 1
+    while True:
+        rate = (1.0 + phase[a, 0] * gap[a, 2]) / gap[a, 1]
+        if phase[a, 0] and left < (phase[a, 1] - at) * rate:
+            return np.int64(at + left / rate + 0.5)
+        if phase[a, 0]:
+            left -= (phase[a, 1] - at) * rate
+            at = phase[a, 1]
+        phase[a, 0] = -1.0 if phase[a, 0] > 0 else 1.0
+        phase[a, 1] = at - math.log(uniform(rng, a)) * gap[a, 3]

@@ -1,6 +1,14 @@
-"""What queueing theory says, to check the simulator by. Times in ns, rates in 1/ns."""
+"""What queueing theory says, to check the simulator by, and an index of fairness. Times in ns, rates in 1/ns."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def jain(shares: Sequence[float]) -> float:
+    """Of equals: 1 if all have as much, 1 / n if one has all (Jain, Chiu and Hawe, 1984); nan of nothing."""
+    squares = sum(x * x for x in shares)
+    return sum(shares) ** 2 / (len(shares) * squares) if squares else float("nan")
 
 
 def mean_sojourn_ps(rate: float, mean_service: float) -> float:

@@ -24,7 +24,7 @@ from ..harness.session import Session
 from .managed import INTERVAL_NS, MEAN_NS, URGENT_NS, WINDOW_S, Box, Calibration, Slot, calibrate, costing
 from .model import App, Costs, Simulation
 
-POLICIES = ("static", "shenango", "delay")
+POLICIES = ("static", "shenango", "delay", "fair")
 LOADS = (0.1, 0.3, 0.5, 0.7, 0.8)
 ROUNDS_LEAST, ROUNDS_MOST, SLOT_LEAST_S, SLOT_COSTS_S = 3, 5, 0.03, 0.1
 MODEL_WINDOWS = 100

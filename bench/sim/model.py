@@ -24,7 +24,7 @@ from ...iokernel._native import ffi, lib
 from ...iokernel.policy import Policy, load
 from ...runtime import layout
 from ...runtime.errors import CorelaneError
-from . import draws, engine
+from . import draws, engine, queues
 from . import state as e
 
 _MOST_NS = 10**15  # of a time: days
@@ -97,7 +97,12 @@ def LogNormal(mean_ns: float, sigma: float) -> Distribution:
 @dataclass(frozen=True)
 class App:
     """An application. maximum None: all cores. quantum_ns 0: requests run to completion. Raises CorelaneError for what
-    no application can have."""
+    no application can have.
+
+    swing, phase_ns: the rate is rate_rps times 1 + swing and 1 - swing in turns, whose lengths are exponential of mean
+    phase_ns. central: its cores share one first-in first-out queue and never steal, as the servers of M/G/n; else each
+    has its own.
+    """
 
     name: str
     rate_rps: float = 0.0
@@ -109,6 +114,9 @@ class App:
     deadline_ns: int = 0
     quantum_ns: int = 0
     constant_gaps: bool = False
+    swing: float = 0.0
+    phase_ns: int = 0
+    central: bool = False
 
     def __post_init__(self) -> None:
         what = f"application {self.name!r}"
@@ -119,6 +127,11 @@ class App:
             _refuse(what, "rate_rps", self.rate_rps, "batch work has no requests: leave it out, or batch=True")
         for name, most in (("guaranteed", MOST_CORES), ("deadline_ns", _MOST_NS), ("quantum_ns", _MOST_NS)):
             _check(what, name, getattr(self, name), 0, most, f"a whole number from 0 to {most:g}", int)
+        _check(what, "swing", self.swing, 0, 1, "a part of the rate, from 0 to 1")
+        hint = "the mean length of a turn in ns where there is a swing, else 0"
+        _check(what, "phase_ns", self.phase_ns, bool(self.swing), _MOST_NS if self.swing else 0, hint, int)
+        if self.swing and self.constant_gaps:
+            _refuse(what, "swing", self.swing, "evenly spaced arrivals have none: leave it out, or constant_gaps")
         _check(what, "weight", self.weight, 1, 1000, "a whole number from 1 to 1000", int)
         if self.maximum is not None:
             hint = "at least one core and what is guaranteed, or None: all of them"
@@ -292,8 +305,7 @@ class Simulation:
         self._kinds = np.array([a.batch for a in apps], np.int64)
         self._gap = self._distributions(apps)
         self._service = np.array([(a.service.kind, a.service.mean, a.service.second, a.service.share) for a in apps])
-        self._queue = np.zeros((n, self.QUEUE, 3), np.int64)
-        self._ends = np.zeros((n, 2), np.int64)
+        self._queues = queues.empty(self.QUEUE, cores, [a.central for a in apps])
         self._counts = np.zeros((n, e.N_COUNTS), np.int64)
         self._hist = np.zeros((n, e.N_BUCKETS), np.int64)
         self._world = np.zeros(e.N_WORLD, np.int64)
@@ -329,8 +341,9 @@ class Simulation:
         """Gaps between arrivals; an application without a rate never has one."""
         rows = []
         for a in apps:
-            kind = draws.NEVER if not a.rate_rps else draws.CONSTANT if a.constant_gaps else draws.EXPONENTIAL
-            rows.append((kind, 1e9 / a.rate_rps if a.rate_rps else 0.0, 0.0, 0.0))
+            kind = draws.SHIFTING if a.swing else draws.CONSTANT if a.constant_gaps else draws.EXPONENTIAL
+            gap = (kind, 1e9 / a.rate_rps, a.swing, float(a.phase_ns)) if a.rate_rps else (draws.NEVER, 0.0, 0.0, 0.0)
+            rows.append(gap)
         return np.array(rows)
 
     @staticmethod
@@ -345,11 +358,11 @@ class Simulation:
         tree[size:] = np.arange(size)
         for node in range(size - 1, 0, -1):
             tree[node] = tree[2 * node]
-        rng = self._streams(n + 1, seed)
-        core = np.full((self.cores, 7), -1, np.int64)
+        rng = self._streams(2 * n + 1, seed)
+        core = np.full((self.cores, 9), -1, np.int64)
         core[:, [1, 2, 5, 6]] = 0
         job = np.zeros((self.cores, 4), np.int64)
-        app_n = np.zeros((n, 9), np.int64)
+        app_n = np.zeros((n, 10), np.int64)
         app_n[:, [3, 5]] = -1
         job_waits, queue_waits = np.zeros((self.cores, 4), np.int64), np.zeros((n, self.QUEUE, 6), np.int64)
         waits = e.Waits(self._slow, job_waits, queue_waits) if given[2] else None
@@ -363,11 +376,12 @@ class Simulation:
             settings[e.PAUSE_GAP] = 1e9 / (costs.pauses_per_s * (self.cores + 1))
             engine.schedule(when, tree, slots - 1, int(settings[e.PAUSE_GAP]))
         settings[[e.DECIDE, e.ACTUATE]] = costs.decide_ns, costs.actuate_ns
+        phase = np.zeros((n, 2))
         for a in range(n):
             if self._gap[a, 0] != draws.NEVER:
-                engine.schedule(when, tree, a, 1 + int(draws.draw(self._gap, rng, a)))
+                engine.schedule(when, tree, a, 1 + draws.next_arrival(0, self._gap, phase, rng, a))
         engine.schedule(when, tree, n + self.cores, 0)
-        return e.State(when, tree, rng, core, job, app_n, quantum, settings, self._times, self._world, waits)
+        return e.State(when, tree, rng, core, job, app_n, quantum, phase, settings, self._times, self._world, waits)
 
     def run(self, events: int = 1 << 60, until_ns: int = e.FAR - 1) -> None:
         """Go on for so many events, or until the clock stands at until_ns."""
@@ -381,8 +395,7 @@ class Simulation:
             self._kinds,
             self._gap,
             self._service,
-            self._queue,
-            self._ends,
+            self._queues,
             self._counts,
             self._hist,
             self._passing,
@@ -404,7 +417,7 @@ class Simulation:
     def progress(self, name: str) -> tuple[int, int]:
         """Of application `name`: requests begun, less those that waited at the reset; waits summed since it, ns."""
         a = next(i for i, app in enumerate(self.apps) if app.name == name)
-        waiting = int(self._ends[a, 1] - self._ends[a, 0])
+        waiting = int(self._queues.ends[a, queues.WAITING])
         return int(self._counts[a, e.ARRIVED]) - waiting, int(self._times[a, e.WAIT])
 
     def draws(self, name: str) -> tuple[Any, Any, Any]:

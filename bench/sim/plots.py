@@ -7,9 +7,11 @@ from typing import Any
 
 from ..harness.numbers import number
 from ..harness.plot import STYLES, Canvas
+from .interval import ARRIVALS, LOAD, PHASE_NS, SWING
+from .interval import CORES as INTERVAL_CORES
 from .managed_check import POLICIES as MANAGED
 from .sampling import GOAL
-from .studies import BURST_CORES, CORES, LIMIT_US, ONE_LOOP_LOAD, POLICIES
+from .studies import CORES, JAIN_LEAST, LIMIT_US, ONE_LOOP_LOAD, POLICIES
 
 
 def draw(document: dict[str, Any]) -> Canvas:
@@ -18,7 +20,6 @@ def draw(document: dict[str, Any]) -> Canvas:
     work of an iokernel and of the simulator, if that was measured."""
     rows = document["arms"]
     points = [r for r in rows if "policy" in r and "loops" not in r]
-    slow = [r for r in rows if "interval_us" in r]
     managed = [r for r in rows if "under" in r]
     canvas = Canvas(
         "sim: policies, cores and the price of deciding rarely",
@@ -37,12 +38,7 @@ def draw(document: dict[str, Any]) -> Canvas:
     canvas.axes[0].set_xlabel("load, on 4 to 256 cores (share of all cores)")
     canvas.axes[0].set_ylabel("p99.9 latency (us)")
     _draw_one_loop(canvas, [r for r in rows if "policy" in r and "loops" in r])
-    x = [float(r["interval_us"]) for r in slow]
-    canvas.curve(x, [float(r["cores_held"]) for r in slow], label="cores held", panel=2)
-    canvas.curve(x, [float(r["cores_worked"]) for r in slow], label="cores' worth of work", colour=1, panel=2)
-    canvas.axes[2].set_xscale("log")
-    canvas.axes[2].set_xlabel("time between decisions (us)")
-    canvas.axes[2].set_ylabel(f"cores of {BURST_CORES} (cores)")
+    _draw_intervals(canvas, [r for r in rows if "interval_us" in r])
     for arm, why in document["settings"]["stops"].items():
         if not any(arm.endswith(f", {c} cores") for c in CORES[1:-1]):  # those are in the document
             canvas.caption(f"{arm}: {why}.")
@@ -50,7 +46,14 @@ def draw(document: dict[str, Any]) -> Canvas:
         f"First and second: bars are one standard error; hollow: not known to {100 * GOAL:g} %, or not carried, with "
         "no steady tail."
     )
-    canvas.caption(f"Third: least headroom that keeps p99.9 under {LIMIT_US:g} us at 40 % load, log-normal service.")
+    jains = [
+        f"{policy} {', '.join(f'{value:.4f} ({kind})' for kind, value in least.items())}"
+        for policy, least in document["settings"]["least_jain"].items()
+    ]
+    canvas.caption(
+        "Jain's index of equal applications' core time, the least of all points that are carried and in which they "
+        f"held {100 * JAIN_LEAST:g} % of the cores: {'; '.join(jains)}."
+    )
     _draw_box(canvas, [r for r in rows if "servers" in r])
     if managed:
         _draw_managed(canvas, managed)
@@ -87,6 +90,27 @@ def _draw_one_loop(canvas: Canvas, rows: list[dict[str, Any]]) -> None:
     canvas.axes[1].set_yscale("log")
     canvas.axes[1].set_xlabel(f"cores at load {ONE_LOOP_LOAD:g}, one iokernel loop (cores)")
     canvas.axes[1].set_ylabel("p99.9 latency (us)")
+
+
+def _draw_intervals(canvas: Canvas, rows: list[dict[str, Any]]) -> None:
+    """Cores held and worked against the interval, for steady and for shifting load; hollow where it is not known."""
+    for i, arrivals in enumerate(ARRIVALS):
+        mine = [r for r in rows if r["arrivals"] == arrivals]
+        x, held = [float(r["interval_us"]) for r in mine], [float(r["cores_held"]) for r in mine]
+        canvas.curve(x, held, label=f"cores held, {arrivals} load", colour=i, panel=2)
+        canvas.error_bars(x, held, [0.0] * len(x), [bool(r["known"]) for r in mine], colour=i, panel=2)
+        worked = [float(r["cores_worked"]) for r in mine]
+        label = f"cores' worth of work, {arrivals} load"
+        canvas.curve(x, worked, label=label, colour=i, style="--", marker="s", panel=2)
+    canvas.axes[2].set_xscale("log")
+    canvas.axes[2].set_ylim(bottom=0)
+    canvas.axes[2].set_xlabel("time between decisions (us)")
+    canvas.axes[2].set_ylabel(f"cores of {INTERVAL_CORES} (cores)")
+    canvas.caption(
+        f"Third: least headroom that keeps p99.9 under {LIMIT_US:g} us at {100 * LOAD:g} % load, log-normal service; "
+        f"steady: Poisson arrivals; shifting: their rate is {1 + SWING:g} and {1 - SWING:g} times the mean in turns of "
+        f"{PHASE_NS / 1e3:g} us on average. Hollow: that headroom, or one core less, is not known well enough."
+    )
 
 
 def _draw_box(canvas: Canvas, rows: list[dict[str, Any]]) -> None:

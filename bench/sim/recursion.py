@@ -43,7 +43,7 @@ def sums(gap: Any, service: Any, rng: Any, servers: Any, skip: Any, count: Any) 
     waits: Any = 0
     gaps: Any = 0
     lengths: Any = 0
-    now: Any = 1 + np.int64(draw(gap, rng, 0))
+    now: Any = 1 + np.int64(draw(gap, rng, 0) + 0.5)
     for i in range(skip + count):
         step = np.int64(draw(gap, rng, 0) + 0.5)
         length: Any = max(np.int64(draw(service, rng, 0) + 0.5), 1)

@@ -38,7 +38,7 @@ N_BUCKETS = 64 << SUB_BITS
 
 class Waits(NamedTuple):
     """slow: see its columns. job: of the request on a core, the time in the iokernel and of waiting by its reasons.
-    queue: of a place in an application's queue, the clocks (State) when it was taken, and what was waited before.
+    queue: of a place of a request that waits, the clocks (State) when it was taken, and what was waited before.
     """
 
     slow: Any
@@ -49,12 +49,13 @@ class Waits(NamedTuple):
 class State(NamedTuple):
     """The arrays that every step needs. Rows: slots, applications or cores.
 
-    when, tree: times of the slots and the winner tree over them. rng: four words an application, and four for pauses.
-    core: owner (-1 none), state, whether it was at work when it was taken, last owner, next idle core, why its next
-    request begins late, paused until. job: arrived, ns left after this run, started, length of this run. app_n: cores
-    held, idle, in batch work, first idle core, on their way, when it got its only core from another (-1: it has
-    answered), how long that lately took it. Then, ns: for how long a core was on its way, and for how long none was and
-    latency applications did not have all cores.
+    when, tree: times of the slots and the winner tree over them. rng: four words an application, four for pauses, and
+    four an application for its queues. core: owner (-1 none), state, whether it was at work when it was taken, last
+    owner, next idle core, why its next request begins late, paused until, idle core before it, index in `Queues.held`.
+    job: arrived, ns left after this run, started, length of this run. app_n: cores held, idle, in batch work, first
+    idle core, on their way, when it got its only core from another (-1: it has answered), how long that lately took it.
+    Then, ns: for how long a core was on its way, and for how long none was and latency applications did not have all
+    cores. Then the core that it lost last. phase: see `draws.next_arrival`.
     """
 
     when: Any
@@ -64,6 +65,7 @@ class State(NamedTuple):
     job: Any
     app_n: Any
     quantum: Any
+    phase: Any
     settings: Any
     times: Any
     world: Any

@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from ...iokernel.policy import load as load_policy
 from ..harness.session import Session
 from . import formulas, plain, recursion
 from .draws import EXPONENTIAL
@@ -40,15 +38,13 @@ COSTS = Costs(move_busy_ns=2000, move_idle_ns=500, steal_ns=150, packet_ns=150, 
 SERVICE_NS = 10_000.0
 LIMIT_US = 10 * SERVICE_NS / 1e3
 URGENT_NS = 1000  # of an iokernel
+JAIN_LEAST = 0.005  # of the cores, for an index of fairness to be told
 FULL = 0.97  # of a resource that has run out
 
 ONE_LOOP_CORES = (4, 8, 16, 32, 48, 64, 96, 128, 256)
 ONE_LOOP_LOAD = 0.6
 
-INTERVALS_US = (5, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
-BURST_CORES = 16
-EVENTS_PER_S = 3e6  # round figure of a world with a policy, see `speed`
-DECISIONS = 100  # at least so many in a run, however long the interval
+EVENTS_PER_S = 6e6  # round figure of a world with a policy, see `speed`
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,8 @@ def check_formulas(session: Session, seconds: float) -> None:
         session.say(f"{name} at load {LOAD}")
         first, second = service.moments()
         rate = LOAD * n / first
-        world = Simulation([App("a", rate_rps=rate * 1e9, service=service, guaranteed=n)], n, interval_ns=0, seed=7)
+        app = App("a", rate_rps=rate * 1e9, service=service, guaranteed=n, central=True)
+        world = Simulation([app], n, interval_ns=0, seed=7)
         by_theory = formulas.mean_wait_mmn(n, rate, first), formulas.mean_wait_mg1(rate, first, second)
         expected = by_theory[0 if service.kind == EXPONENTIAL else 1]
         checked = check(world, n, ENGINE_SHARE * seconds * weight / sum(weights))
@@ -158,7 +155,7 @@ def check(world: Simulation, servers: int, seconds: float, chunk: int = 50_000) 
 
 def speed(point: Point, seconds: float, chunk: int = 50_000) -> float:
     """Events a second of a study's world, which calls a policy and moves cores."""
-    world, _ = world_of(point)
+    world, *_ = world_of(point)
     world.run(events=chunk)
     first, started = world.events, time.perf_counter()
     while True:
@@ -182,10 +179,10 @@ def judge(checked: Checked, expected_ns: float, rate: float, mean_ns: float) -> 
 
 
 def policies_against_load(session: Session, seconds: float) -> None:
-    """Latency and one batch application on 4 to 256 cores, each policy, up to the first load that is not carried.
+    """Latency and batch applications on 4 to 256 cores, each policy, up to the first load that is not carried.
 
     The latency applications are guaranteed a quarter of the cores (all that `static` ever gives them). One iokernel
-    loop for every 16 cores.
+    loop for every 16 cores. How evenly equals share is in each row (`jain_`), and by policy in the settings.
     """
     seen = []
     for cores in CORES:
@@ -194,6 +191,19 @@ def policies_against_load(session: Session, seconds: float) -> None:
             points = (Point(policy, cores, load, max(cores // 16, 1)) for load in LOADS)
             seen += _curve(session, f"{policy}, {cores} cores", points, seconds, "load")
     _note_unknown(session, "against load", seen)
+    by_policy = {policy: [s for s in seen if s.point.policy == policy] for policy in POLICIES}
+    session.settings["least_jain"] = {policy: least_jain(mine) for policy, mine in by_policy.items()}
+
+
+def least_jain(seen: Sequence[Seen]) -> dict[str, float]:
+    """The least index of fairness at a load that is carried, of the batch and of the latency applications' core time,
+    where they held JAIN_LEAST of the cores: of a turn or two in a whole run nobody can have an equal share."""
+    found: dict[str, list[float]] = {"batch": [], "latency": []}
+    for s in filter(lambda s: s.carried, seen):
+        for kind, held, index in (("batch", s.batch, s.jain_batch), ("latency", s.kv, s.jain_latency)):
+            if held.cores_held >= JAIN_LEAST * s.point.cores and math.isfinite(index):
+                found[kind].append(index)
+    return {kind: min(values) for kind, values in found.items() if values}
 
 
 def cores_of_one_loop(session: Session, seconds: float) -> None:
@@ -246,8 +256,9 @@ def _note_unknown(session: Session, where: str, seen: Sequence[Seen]) -> None:
 
 @dataclass(frozen=True)
 class Seen:
-    """A point and what became of it. kv: the latency applications together; sampled: how well its p99.9 is known.
-    busiest: part of its time that the busiest loop works; deciding: that the first one decides and moves cores."""
+    """A point and what became of it. kv, batch: the latency, the batch applications together; sampled: how well the
+    former's p99.9 is known. busiest: part of its time that the busiest loop works; deciding: that the first one decides
+    and moves cores. jain_batch, jain_latency: Jain's index of core time held, nan of a single application."""
 
     point: Point
     kv: Result
@@ -255,6 +266,8 @@ class Seen:
     batch: Result
     busiest: float
     deciding: float
+    jain_batch: float
+    jain_latency: float
 
     @property
     def p999_us(self) -> float:
@@ -276,14 +289,16 @@ class Seen:
         time_ns = max(sum(self._slow_ns().values()), 1)
         return {
             "n": kv.done,
-            **{f"{name}_us": _finite(kv.percentile_us(p)) for name, p in (("p50", 50), ("p99", 99), ("p999", 99.9))},
-            "p999_error": _finite(self.sampled.error),
+            **{f"{name}_us": finite(kv.percentile_us(p)) for name, p in (("p50", 50), ("p99", 99), ("p999", 99.9))},
+            "p999_error": finite(self.sampled.error),
             "known": self.sampled.known,
             "simulated_ms": self.sampled.simulated_ms,
             "carried": self.carried,
             "batch_share": self.batch.cores_worked / ((1 - self.point.load) * cores) if self.point.load < 1 else None,
             "moves_per_s": (kv.moves + self.batch.moves) / max(kv.seconds, 1e-9),
             "violations": kv.violations,
+            "jain_batch": _number(self.jain_batch),
+            "jain_latency": _number(self.jain_latency),
             "loop_busy": self.busiest,
             "loop_decides": self.deciding,
             **{f"cores_{name}": part for name, part in self.shares().items()},
@@ -344,25 +359,33 @@ class Seen:
         return ", ".join(f"{name} {100 * part:.1f} %" for name, part in shares.items())
 
 
-def world_of(point: Point) -> tuple[Simulation, list[str]]:
-    """Equal latency applications, one for every 16 cores, as many a loop, and one of batch work; the names of those."""
+def world_of(point: Point) -> tuple[Simulation, list[str], list[str]]:
+    """Equal latency applications, one for every 16 cores, and as many equal ones of batch work, but two at least; the
+    names of both."""
     rate = point.load * point.cores / SERVICE_NS * 1e9
     n = max(point.cores // 16, 1)
     guaranteed = max(max(point.cores // 4, 1) // n, 1)
     apps = [App(f"kv{i}", rate_rps=rate / n, service=Exponential(SERVICE_NS), guaranteed=guaranteed) for i in range(n)]
     how: dict[str, Any] = {"loops": point.loops, "seed": 11, "slow_ns": round(LIMIT_US * 1e3), "urgent_ns": URGENT_NS}
-    world = Simulation([*apps, App("batch", batch=True)], point.cores, policy=point.policy, costs=COSTS, **how)
-    return world, [app.name for app in apps]
+    jobs = [App(f"batch{i}", batch=True) for i in range(max(n, 2))]
+    world = Simulation([*apps, *jobs], point.cores, policy=point.policy, costs=COSTS, **how)
+    return world, [app.name for app in apps], [job.name for job in jobs]
 
 
 def measure(point: Point, seconds: float) -> Seen:
     """Simulate a point until its tail is known, or its events are spent."""
-    world, names = world_of(point)
+    world, names, jobs = world_of(point)
     memory = memory_ns(point.load, point.cores, SERVICE_NS)
     kv, sampled = sample(
         world, lambda: together([world.result(name) for name in names]), seconds * EVENTS_PER_S, memory
     )
-    return Seen(point, kv, sampled, world.result("batch"), *world.loops_busy())
+    batch = together([world.result(job) for job in jobs])
+    return Seen(point, kv, sampled, batch, *world.loops_busy(), _shared(world, jobs), _shared(world, names))
+
+
+def _shared(world: Simulation, names: Sequence[str]) -> float:
+    """Jain's index of the core time that these held."""
+    return formulas.jain([world.result(name).cores_held for name in names]) if len(names) > 1 else math.nan
 
 
 def together(results: Sequence[Result]) -> Result:
@@ -383,62 +406,10 @@ def together(results: Sequence[Result]) -> Result:
     )
 
 
-def _finite(value: float) -> float | str:
+def finite(value: float) -> float | str:
+    """For the document."""
     return value if math.isfinite(value) else "inf"
 
 
-def headroom(view: Any, apps: Any, spare: int = 1) -> None:
-    """A policy that keeps cores spare: what a slow allocator must do, since bursts do not wait for it."""
-    for i in range(view.n_apps):
-        busy = apps[i].cores - apps[i].idle
-        waiting = 1 if apps[i].packet_delay_ns > 0 else 0
-        apps[i].grant = busy + waiting + spare
-
-
-def cores_against_interval(session: Session, seconds: float) -> None:
-    """Cores held so that p99.9 stays under the limit, against the time between decisions (Shenango, section 2).
-
-    One application with log-normal service at 40 % of 16 cores; the bursts are those of Poisson arrivals. For each
-    interval the least headroom that keeps the limit is found by bisection; what it holds on average is the price of
-    deciding rarely.
-    """
-    unknown: set[int] = set()
-    policy = load_policy(f"{__name__}:headroom")
-    for interval_us in INTERVALS_US:
-        session.say(f"cores needed with a decision every {interval_us} us")
-        results: dict[int, tuple[Result, Sampled]] = {}
-
-        def keeps(spare: int, interval_ns: int = interval_us * 1000, results: Any = results) -> bool:
-            rate = 0.4 * BURST_CORES / SERVICE_NS * 1e9
-            app = App("kv", rate_rps=rate, service=LogNormal(SERVICE_NS, 0.6))
-            chosen = policy.with_settings(spare=spare)
-            world = Simulation([app], BURST_CORES, policy=chosen, interval_ns=interval_ns, costs=COSTS, seed=5)
-            memory = memory_ns(0.4, BURST_CORES, SERVICE_NS)
-            least_ns = DECISIONS * interval_ns
-            seen, sampled = sample(world, lambda: world.result("kv"), seconds * EVENTS_PER_S, memory, least_ns)
-            results[spare] = seen, sampled
-            return seen.percentile_us(99.9) <= LIMIT_US
-
-        spare = bisect_left(range(BURST_CORES + 1), True, key=keeps)
-        if spare > BURST_CORES:
-            session.note(f"no headroom on {BURST_CORES} cores keeps the limit with a decision every {interval_us} us")
-            continue
-        seen, sampled = results[spare]
-        if not sampled.known:
-            unknown.add(interval_us)
-        session.arm(
-            f"interval {interval_us} us",
-            interval_us=interval_us,
-            headroom_cores=spare,
-            n=seen.done,
-            cores_held=seen.cores_held,
-            cores_worked=seen.cores_worked,
-            p999_us=seen.percentile_us(99.9),
-            p999_error=_finite(sampled.error),
-            known=sampled.known,
-        )
-    if unknown:
-        session.note(
-            f"p99.9 at the least headroom is not known to {100 * GOAL:g} % with a decision every "
-            f"{', '.join(map(str, sorted(unknown)))} us: give more --seconds"
-        )
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -62,7 +62,8 @@ def _enqueued(now: Any, a: Any, i: Any, arrived: Any, c: Any, s: Any) -> Any:
         if c < 0:
             w[2], w[3], w[4], w[5] = now - arrived, 0, 0, 0
         else:
-            w[2:] = s.waits.job[c]
+            for i in range(4):
+                w[2 + i] = s.waits.job[c, i]
 
     return note if _wanted(s) else lambda now, a, i, arrived, c, s: None
 

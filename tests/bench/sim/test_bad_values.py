@@ -55,6 +55,11 @@ def test_distributions_that_are_none(of: Callable[..., Any], given: tuple[Any, .
         ({"deadline_ns": -1}, "deadline_ns is -1"),
         ({"quantum_ns": -5}, "quantum_ns is -5"),
         ({"quantum_ns": 0.5}, "quantum_ns is 0.5"),
+        ({"swing": 1.5, "phase_ns": 1}, "swing is 1.5 .a part of the rate"),
+        ({"swing": NAN, "phase_ns": 1}, "swing is nan"),
+        ({"swing": 0.5}, "phase_ns is 0 .the mean length of a turn"),
+        ({"phase_ns": 5}, "phase_ns is 5"),
+        ({"swing": 0.5, "phase_ns": 100, "constant_gaps": True}, "evenly spaced arrivals have none"),
     ],
 )
 def test_applications_that_cannot_be(given: dict[str, Any], said: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 from numba import njit
 
 from corelane.bench.sim.box import requests
-from corelane.bench.sim.draws import draw, uniform
+from corelane.bench.sim.draws import draw, next_arrival, uniform
 from corelane.bench.sim.model import App, Bimodal, Constant, Distribution, Exponential, LogNormal, Simulation
 
 N = 200_000
@@ -124,6 +124,46 @@ def test_arrivals_are_poissons(seed: int) -> None:
     gaps = np.diff(at.astype(np.float64))
     assert abs(np.corrcoef(gaps, length[:-1].astype(np.float64))[0, 1]) < SIGMAS / N**0.5
     assert abs(np.corrcoef(gaps, length[1:].astype(np.float64))[0, 1]) < SIGMAS / N**0.5
+
+
+@njit
+def arrivals(gap: Any, phase: Any, rng: Any, count: int) -> Any:
+    """The first so many, ns."""
+    out = np.empty(count, np.int64)
+    now = 0
+    for i in range(count):
+        now = next_arrival(now, gap, phase, rng, 0)
+        out[i] = now
+    return out
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("swing", "phase_ns"), [(0.75, 500_000), (1.0, 300_000), (0.2, 50_000)])
+def test_shifting_arrivals_are_a_modulated_poisson_process(seed: int, swing: float, phase_ns: int) -> None:
+    """The mean is that of the rate, and counts vary as theory says: over their mean by 1 + rate swing^2 T (1 - (1 -
+    exp(-2 w)) / 2 w) in windows of w phases of mean T. Without a swing it would be 1."""
+    gap_ns, n = 1000.0, 4 * N
+    app = App("a", rate_rps=1e9 / gap_ns, guaranteed=1, swing=swing, phase_ns=phase_ns)
+    world = Simulation([app], 1, seed=seed)
+    at = arrivals(world._gap, np.zeros((1, 2)), stream(seed), n)
+    assert (np.diff(at) >= 0).all()
+    spread = 1 + swing**2 * phase_ns / gap_ns
+    assert abs(at[-1] / n / gap_ns - 1) < SIGMAS * (spread / n) ** 0.5
+    window = 2 * phase_ns
+    counts = np.bincount(at // window)[:-1]
+    w = window / phase_ns
+    expected = 1 + swing**2 * phase_ns / gap_ns * (1 - (1 - math.exp(-2 * w)) / (2 * w))
+    assert counts.var() / counts.mean() == pytest.approx(expected, rel=SIGMAS * 2 * (2 / len(counts)) ** 0.5)
+
+
+def test_an_off_phase_has_no_arrivals_and_lasts_as_long_as_it_should() -> None:
+    """In turns of 300 us, with 2 requests a us while it is on: gaps over 20 us are those when it is off, and
+    exponential."""
+    app = App("a", rate_rps=1e6, guaranteed=1, swing=1.0, phase_ns=300_000)
+    at = arrivals(Simulation([app], 1)._gap, np.zeros((1, 2)), stream(7), 4 * N)
+    off = np.diff(at)[np.diff(at) > 20_000] - 20_000.0
+    assert abs(off.mean() / 300_000 - 1) < SIGMAS / len(off) ** 0.5 + 0.01
+    assert distance(off, lambda x: 1 - np.exp(-x / 3e5)) < 2.3 / len(off) ** 0.5
 
 
 def test_draws_do_not_say_anything_of_the_next_ones() -> None:

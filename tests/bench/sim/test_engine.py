@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import cfunc, types
 
-from corelane.bench.sim import engine, formulas, recursion, studies
+from corelane.bench.sim import engine, formulas, queues, recursion, studies
 from corelane.bench.sim.model import App, Bimodal, Constant, Costs, Exponential, LogNormal, Simulation, bucket_middle_ns
 from corelane.runtime.errors import CorelaneError
 
@@ -55,7 +55,8 @@ def test_the_iokernel_is_a_server_of_constant_service() -> None:
 @pytest.mark.parametrize("servers", [1, 2, 7, 64])
 def test_every_wait_is_the_recursions(servers: int, service: Any) -> None:
     rate = 0.9 * servers / service.moments()[0] * 1e9
-    world = Simulation([App("a", rate_rps=rate, service=service, guaranteed=servers)], servers, interval_ns=0, seed=3)
+    app = App("a", rate_rps=rate, service=service, guaranteed=servers, central=True)
+    world = Simulation([app], servers, interval_ns=0, seed=3)
     world.run(events=30_000)
     skip, _ = world.progress("a")
     world.reset()
@@ -79,6 +80,13 @@ def test_the_control_variate_hides_no_error() -> None:
 def test_erlang_c_by_hand() -> None:
     assert formulas.erlang_c(1, 0.5) == pytest.approx(0.5)
     assert formulas.erlang_c(2, 1.0) == pytest.approx(1 / 3)
+
+
+def test_jains_index_by_hand() -> None:
+    assert formulas.jain([3.0, 3.0, 3.0]) == pytest.approx(1)
+    assert formulas.jain([1.0, 0.0, 0.0, 0.0]) == pytest.approx(1 / 4)
+    assert formulas.jain([1.0, 2.0]) == pytest.approx(9 / 10)
+    assert np.isnan(formulas.jain([0.0, 0.0]))
 
 
 def mixed(policy: Any, seed: int, **more: Any) -> Simulation:
@@ -115,7 +123,7 @@ def test_nothing_is_lost_and_no_core_has_two_owners(policy: str, seed: int, quan
     kv = world.result("kv")
     core, app_n = world._state[3], world._state[5]
     running = int(np.sum((core[:, 0] == 0) & (core[:, 1] == engine.BUSY)))
-    queued = int(world._ends[0, 1] - world._ends[0, 0])
+    queued = int(world._queues.ends[0, queues.WAITING])
     passing = int(np.sum(world._loops[:, 2] - world._loops[:, 1]))
     assert kv.arrived == kv.done + kv.dropped + running + queued + passing
     for a in range(2):

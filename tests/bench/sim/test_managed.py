@@ -136,7 +136,7 @@ def test_slots_that_the_machine_spoiled_are_left_out_and_counted(monkeypatch: py
     assert some.arms == clean.arms | {arm: clean.arms[arm] | {"n": 200}}
     assert some.settings["managed"] == clean.settings["managed"] | {"slots_left_out": 3}
     assert clean.settings["managed"]["costs_ns"]["pause_mean_ns"] == 22_000  # nothing of the spoiled ones
-    assert some.notes[:-1] == ["3 of the 60 slots of an iokernel and of its costs were left out: " + managed_check.LOST]
+    assert some.notes[:-1] == ["3 of the 75 slots of an iokernel and of its costs were left out: " + managed_check.LOST]
     assert some.notes[-1:] == clean.notes
 
 

@@ -44,7 +44,7 @@ def test_little_time_is_said() -> None:
     told = Told()
     beside = plain.compare(told, 0.0)  # type: ignore[arg-type]
     least = plain.SEEDS * plain.ROUNDS_LEAST * plain.BATCH_EVENTS / 2
-    assert [row["n"] for row in told.arms.values()] == pytest.approx([least] * len(plain.ROUNDS), rel=1e-3)
+    assert [row["n"] for row in told.arms.values()] == pytest.approx([least] * (len(plain.ROUNDS) + 1), rel=1e-3)
     assert [row["error"] for row in told.arms.values()] == list(beside.values())[:-1]
     assert beside["largest standard error of those"] > plain.GOAL
     assert len(told.notes) == 1

@@ -17,12 +17,13 @@ TAIL_US = MEAN_NS * math.log(1000) / 1e3  # the p99.9 of exponential latencies
 
 
 class Stream:
-    """In a simulation's place: latencies that are exponential, in runs of `run` requests alike; 2 events a request."""
+    """In a simulation's place: latencies that are exponential, in runs of `run` requests alike; a request is so many
+    events."""
 
-    def __init__(self, seed: int, run: int, served: float = 1.0) -> None:
+    def __init__(self, seed: int, run: int, served: float = 1.0, per_request: int = 2) -> None:
         self.events = self.now_ns = 0
         self._random = np.random.default_rng(seed)
-        self._run, self._served = run, served
+        self._run, self._served, self._per_request = run, served, per_request
         self._ahead = np.empty(0)
         self.warmed_ns = 0
         self.reset()
@@ -33,7 +34,7 @@ class Stream:
         self._n = 0
 
     def run(self, events: int = 0, until_ns: int = 0) -> None:
-        n = events // 2 if events else (until_ns - self.now_ns) // 1000
+        n = events // self._per_request if events else (until_ns - self.now_ns) // 1000
         while len(self._ahead) < n:
             self._ahead = np.append(self._ahead, np.repeat(self._random.exponential(MEAN_NS, 10_000), self._run))
         taken, self._ahead = self._ahead[:n], self._ahead[n:]
@@ -43,7 +44,7 @@ class Stream:
         np.add.at(self._histogram, bucket, 1)
         self._n += int(n)
         self.now_ns += int(n) * 1000
-        self.events += 2 * int(n)
+        self.events += self._per_request * int(n)
 
     def result(self) -> Result:
         done = int(self._n * self._served)
@@ -70,7 +71,7 @@ def test_the_error_is_that_of_the_estimate(run: int, seed: int) -> None:
         off.append((value / TAIL_US - 1) / max(seen.error, 0.01))
         took.append(seen.simulated_ms)
     assert 0.4 < float(np.sqrt(np.mean(np.square(off)))) < 2.5
-    least_ms = 2 * sampling.BATCHES * sampling.LEAST_BATCH_EVENTS / 2 * 1000 / 1e6
+    least_ms = 2 * sampling.BATCHES * sampling.FIRST_EVENTS / 2 * 1000 / 1e6
     assert min(took) == pytest.approx(2 * least_ms) if run == 1 else np.mean(took) > least_ms * run / 10
 
 
@@ -79,6 +80,33 @@ def test_a_tail_that_is_not_known_in_its_events_is_marked(seed: int) -> None:
     assert not seen.known
     assert seen.error > sampling.GOAL
     assert math.isfinite(value)
+
+
+@pytest.mark.parametrize("run", [1, 4000])
+@pytest.mark.parametrize("events", [300_000, 2_000_000, 2_100_000])
+def test_a_run_takes_no_more_than_its_events(events: int, run: int, seed: int) -> None:
+    """And more than half of them, unless it is known before: looks are at twice as much each."""
+    stream = Stream(seed, run)
+    _, seen = sampled(stream, events)
+    assert stream.events <= events
+    assert seen.known or stream.events > events / 2
+
+
+def test_the_least_that_is_looked_at_is_taken_even_without_events(seed: int) -> None:
+    stream = Stream(seed, 1)
+    assert not sampled(stream, 0)[1].known
+    assert stream.events == 2 * sampling.BATCHES * sampling.FIRST_EVENTS + sampling.WARM_UP_NS / 1000 * 2
+
+
+def test_batches_have_requests_enough_for_a_tail(seed: int) -> None:
+    """Where most events are decisions, a batch of as many events has the slowest of few requests as its p99.9."""
+    per_request = 20
+    few = Stream(seed, 1, per_request=per_request)
+    assert sampled(few, 0)[1].error == math.inf
+    stream = Stream(seed, 1, per_request=per_request)
+    _, seen = sampled(stream, 1e9)
+    assert seen.known
+    assert stream.result().arrived >= 2 * sampling.BATCHES * sampling.LEAST_REQUESTS
 
 
 def test_a_run_that_is_short_beside_the_queue_s_memory_knows_nothing(seed: int) -> None:
