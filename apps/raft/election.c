@@ -61,7 +61,7 @@ bool raft_promotable(const struct cl_raft *r)
     if (raft_is_voter(&r->members, r->config.id))
         return true;
     /* Left out by a configuration that may not be committed: who stays may need an entry that only this node can give it, so
-     * it may still become the leader (thesis 4.2.2). Seeds 485 and 8422 of 3 nodes in tests/apps/raft/sim. */
+     * it may still become the leader (thesis 4.2.2). */
     struct cl_raft_members before;
     uint64_t at;
     if (r->members_index <= r->commit)

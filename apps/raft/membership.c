@@ -116,7 +116,7 @@ bool raft_members_appended(struct cl_raft *r, uint64_t index, const uint8_t *dat
 }
 
 /* A node that joined was never told who was there first. It learns it from the first change that it holds, which names the voters that
- * it begins with; learners of before stay unknown. Seed 8015147 of 3 nodes in tests/apps/raft/sim. */
+ * it begins with; learners of before stay unknown. */
 static void first_members(const struct cl_raft *r, struct cl_raft_members *out)
 {
     for (uint64_t i = r->log.first; i <= r->log.last; i++) {

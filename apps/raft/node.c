@@ -188,7 +188,7 @@ static void send_messages(struct cl_raft_node *node)
 
 /* Apply what is committed, but not so far ahead of the own disk that what it has to write yet could fill half of the room that
  * the log has left: a snapshot is of what is applied and durable, so a replica whose disk is slower than those of a majority
- * would fill its log without ever making one. Seeds 21000041 and 21000092 of 7 nodes in tests/apps/raft/sim. */
+ * would fill its log without ever making one. */
 static void apply_committed(struct cl_raft_node *node)
 {
     uint64_t last = node->committed;

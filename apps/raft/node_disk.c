@@ -268,7 +268,7 @@ uint64_t node_disk_next_ns(const struct cl_raft_node *node)
 
 /* What is not committed cannot be compacted: a group whose areas were full of it would stand still for good. So a leader takes
  * no more than fits into a quarter of the area even if a replica writes each entry in a flush of its own. The rest is for terms,
- * votes and no-ops, of which elections that come to nothing leave some behind. Seed 732 of 3 nodes in tests/apps/raft/sim. */
+ * votes and no-ops, of which elections that come to nothing leave some behind. */
 bool node_disk_crowded(const struct cl_raft_node *node)
 {
     const struct node_disk *d = node->disk;

@@ -168,8 +168,7 @@ void raft_leader_tick(struct cl_raft *r)
     if (++r->heartbeat_elapsed < r->config.heartbeat_ticks)
         return;
     r->heartbeat_elapsed = 0;
-    /* The log may have been full when a configuration was committed, and nothing be proposed since. Seed 9500001024 of 5 nodes in
-     * tests/apps/raft/sim. */
+    /* The log may have been full when a configuration was committed, and nothing be proposed since. */
     raft_members_committed(r);
     if (r->role != CL_RAFT_LEADER)
         return;

@@ -7,38 +7,6 @@ import pytest
 from corelane.apps.raft.sim.world import MUTANTS, Result, run, run_many
 from corelane.runtime.errors import CorelaneError
 
-# (nodes, seed, mode): what a seed once found. Whether it still shows that depends on the draws, which change with the
-# simulation (docs/raft-simulation.md).
-FOUND = {
-    (3, 485, "core"): "no leader ever again: who is left out by an uncommitted configuration did not campaign",
-    (3, 8422, "core"): "the same after a restart, when the commit index is not known",
-    (3, 7155, "core"): "a snapshot begun anew waited for ever for a receiver that had kept the old transfer's chunks",
-    (3, 28456, "core"): "a snapshot's receiver that began anew, its word of it lost, was sent only what came later",
-    (3, 700096613, "core"): "a snapshot of what was not durable yet dropped nothing, and nothing did later: a full log",
-    (7, 13297, "core"): "a follower whose log was full had no reason to make a snapshot",
-    (7, 12483, "core"): "a leader whose log was full had none",
-    (5, 9030372, "core"): "a follower whose log was full said to each append without entries that it had room: a storm",
-    (5, 553, "core"): "followers whose logs were full to the last entry reported all the room there is",
-    (5, 5002111, "core"): "a history with many operations of unknown outcome was undecided",
-    (3, 9014637, "core"): "another, of 3 known and 19 unknown ones",
-    (3, 732, "node"): "areas full of entries that could not be committed: those of all replicas that were left",
-    (5, 583, "node"): "the answer to what a node forwarded in an earlier life went to another client",
-    (5, 3532, "node"): "a query that was passed on by who led no more, and was lost, kept its place for ever",
-    (7, 21000041, "node"): "a leader that applied ahead of its slow disk filled its log and never made a snapshot",
-    (7, 21000092, "node"): "a follower that did",
-    (5, 2612, "node"): "a node that joined filled its area before the entry that added it, and could make no snapshot",
-    (3, 337, "node"): "votes filled areas in which nothing could be trimmed: nobody could vote any more",
-    (3, 8015147, "node"): "a leader that had joined and compacted before it knew of any members could send no snapshot",
-    (5, 8006199, "node"): "bits that rot in a flush, in the only later one that tells of it, and in a superblock",
-    (5, 2475, "node"): "each chunk that was refused brought all chunks again: a storm",
-    (5, 810009143, "node"): "after a cut a transport's window held frames of which none could become whole",
-    (3, 810023044, "node"): "the same in a smaller group",
-    (3, 28000082, "core"): "a write of the bare model that had hung ended when somebody should have led",
-    (5, 9500001024, "core"): "a joint configuration was not left, as the log was full at the last commit",
-    (1, 810000058, "kv"): "who began a group without logs alone, was replaced and started again: a second group",
-    (1, 294, "kv"): "nothing was committed after a joint configuration that the outgoing voters had not all of",
-}
-
 SHARDS = 10
 SEEDS = 10_000  # of 5 nodes, in all shards together; of the bare core as of the real node
 
@@ -143,12 +111,6 @@ def test_seeds_of_real_nodes_with_the_key_value_store(nodes):
 @pytest.mark.parametrize("nodes", [1, 2, 3, 4, 7, 9])
 def test_seeds_of_other_sizes(nodes):
     expect(run_many(1, 1000 if nodes in (3, 7) else 100, nodes))
-
-
-@pytest.mark.parametrize("entry", FOUND, ids=lambda e: f"{e[0]}-nodes-seed-{e[1]}-{e[2]}")
-def test_seeds_that_once_failed(entry):
-    nodes, seed, mode = entry
-    expect(run(seed, nodes, mode=mode, trace=True))
 
 
 def test_long_runs(seed):
