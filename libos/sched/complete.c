@@ -42,6 +42,7 @@ unsigned cl_completions_poll(struct cl_kthread *k, struct cl_kthread *of)
 unsigned cl_completions_look(struct cl_kthread *k)
 {
     uint64_t now = cl_tsc();
+    k->looked_ns = cl_sched_clock(k->sched);
     if (now - k->let_go_tsc >= k->sched->let_go_ticks) {
         k->let_go_tsc = now;
         sched_yield();
@@ -94,8 +95,12 @@ void cl_sched_flying(unsigned n)
 {
     struct cl_kthread *k = cl_kthread_self();
     /* Relaxed: what flies is found under its queue's lock, and the owner reads its own writes. */
-    if (!__atomic_fetch_add(&k->flying, n, __ATOMIC_RELAXED))
-        k->let_go_tsc = cl_tsc(); /* what has only just begun is not done yet */
+    if (!__atomic_fetch_add(&k->flying, n, __ATOMIC_RELAXED)) { /* what has only just begun is not done yet */
+        k->let_go_tsc = cl_tsc();
+        k->looked_ns = cl_sched_clock(k->sched);
+    }
+    if (k->budget > 0)
+        k->budget = -k->budget; /* time ends the run of uthreads, too: see may_go_on in uthread.c */
 }
 
 bool cl_sched_alone(void)

@@ -4,7 +4,8 @@
  * for nothing as long as nothing flies (cl_sched_flying), but that a kthread that spins without work lets the CPU go between looks: what
  * another of its core waits for may need it (not at once where work has come within 2 us of late: linger.h). While something of
  * kthread k flies
- *   - k polls at each turn of its loop, and between uthreads every so often lets the CPU go with sched_yield, also when it is busy:
+ *   - k polls at each turn of its loop, which comes with the first switch of uthreads 20 us after the last look (else: with
+ *     the 64th), so that what is done waits behind the uthread that runs and not behind all that are ready. And between uthreads every so often lets the CPU go with sched_yield, also when it is busy:
  *     the second half of a durable write runs in a kernel worker on the CPU that took the disk's interrupt, which else waits for
  *     the next tick (4 ms). The first time is 50 us after it began to fly: before, there is nothing to be done for it;
  *   - without work k polls on for some 200 us, and then parks like any other (at once where

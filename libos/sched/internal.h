@@ -113,7 +113,7 @@ struct cl_kthread {
     struct cl_sched *sched;
     struct cl_uthread *current; /* NULL in the loop */
     struct cl_after after;
-    int32_t budget;
+    int32_t budget; /* switches until the loop is to look; negative while something flies: see cl_sched_flying */
     uint32_t no_switch;
     uint32_t index;
     bool searching;             /* counted in sched->searching */
@@ -142,6 +142,7 @@ struct cl_kthread {
     uint64_t resend_ns;     /* managed and parked: when it is to try them again, 0: none wait; under its timers' lock */
     uint64_t service_ns;    /* moving average of a frame's handling */
     uint64_t last_lone_wake_ns, lone_wake_ns;
+    uint64_t looked_ns;      /* while something flies: when completions were last collected, or it began to fly */
     uint64_t let_go_tsc;     /* while something flies: when it last let the CPU go, or began to wait for it */
     struct cl_linger linger; /* of a kthread that collects completions, see cl_idle */
     struct cl_seen seen[CL_SCHED_MAX_KTHREADS];
@@ -282,6 +283,7 @@ void cl_loop_stack_bounds(struct cl_kthread *k);
 
 /* complete.c. What is done on the queues of `of`; for ourselves; before and after sleeping. */
 #define CL_LET_GO_NS 50000 /* while something flies and there is work: how often the CPU is let go */
+#define CL_LOOK_NS 20000   /* the same: how long uthreads run one after another before completions are looked at */
 unsigned cl_completions_poll(struct cl_kthread *k, struct cl_kthread *of);
 unsigned cl_completions_look(struct cl_kthread *k);
 void cl_completions_arm(struct cl_kthread *k, bool on);
@@ -322,6 +324,13 @@ static inline uint64_t cl_sched_clock(const struct cl_sched *s)
 static inline void cl_count_finished(struct cl_kthread *k)
 {
     cl_store_release(&k->stats.finished, k->stats.finished + 1);
+}
+
+/* The loop has looked at all there is: uthreads may run one after another again. Relaxed: a sibling that collects what flies makes it
+ * less, and we then look sooner than we need. */
+static inline void cl_budget(struct cl_kthread *k)
+{
+    k->budget = cl_unlikely(cl_load_relaxed(&k->flying)) ? -CL_BUDGET : CL_BUDGET;
 }
 
 static inline bool cl_managed(const struct cl_sched *s)

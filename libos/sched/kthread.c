@@ -217,7 +217,7 @@ unsigned cl_turn(struct cl_kthread *k)
         work += take_injected(k);
     if (cl_unlikely(k->over != NULL))
         cl_requeue(k);
-    k->budget = CL_BUDGET;
+    cl_budget(k);
     if (cl_unlikely(k->network_first) && s->has_source) {
         k->network_first = false;
         work += look_at_network(k);

@@ -23,7 +23,7 @@ static unsigned steal_uthreads(struct cl_kthread *k, struct cl_kthread *v, struc
     struct cl_uthread *front = cl_take_front(v);
     if (front) {
         cl_count(&k->stats.stolen_uthreads, 1);
-        k->budget = CL_BUDGET;
+        cl_budget(k);
         cl_dispatch(k, front);
         return 1;
     }
@@ -49,7 +49,7 @@ static unsigned steal_uthreads(struct cl_kthread *k, struct cl_kthread *v, struc
     cl_note_taken(v);
     cl_note_ready(k);
     cl_count(&k->stats.stolen_uthreads, n);
-    k->budget = CL_BUDGET;
+    cl_budget(k);
     cl_dispatch(k, t);
     return n;
 }

@@ -7,13 +7,25 @@
 
 #include "../uthread.h"
 
-/* Where somebody looks at what we do, or asks us to look. */
-static CL_NOINLINE struct cl_uthread *pick_watched(struct cl_kthread *k)
+/* Take one of the budget. While something flies, what is left of it is negative, and time ends the run, too. */
+static bool may_go_on(struct cl_kthread *k)
 {
-    struct cl_uthread *t = cl_likely(k->budget > 0) && !cl_asked(k) ? cl_runq_pop(&k->runq) : NULL;
+    if (k->budget > 0) {
+        k->budget--;
+        return true;
+    }
+    if (k->budget == 0 || cl_sched_clock(k->sched) - k->looked_ns >= CL_LOOK_NS)
+        return false;
+    k->budget++;
+    return true;
+}
+
+/* Where somebody looks at what we do, or asks us to look, or something flies, or the budget is spent. */
+static CL_NOINLINE struct cl_uthread *pick_with_care(struct cl_kthread *k)
+{
+    struct cl_uthread *t = !cl_asked(k) && may_go_on(k) ? cl_runq_pop(&k->runq) : NULL;
     if (!t)
         return &k->loop;
-    k->budget--;
     cl_note_taken(k);
     cl_note_switch(k);
     return t;
@@ -22,17 +34,14 @@ static CL_NOINLINE struct cl_uthread *pick_watched(struct cl_kthread *k)
 /* The uthread to run when the current one leaves: the oldest ready one, if the budget lasts; or the loop. */
 static inline struct cl_uthread *pick_next(struct cl_kthread *k)
 {
-    if (cl_unlikely(k->watched))
-        return pick_watched(k);
-    if (cl_likely(k->budget > 0)) {
-        struct cl_uthread *t = cl_runq_pop(&k->runq);
-        if (t) {
-            k->budget--;
-            cl_count(&k->stats.switches, 1);
-            return t;
-        }
-    }
-    return &k->loop;
+    if (cl_unlikely(k->watched || k->budget <= 0))
+        return pick_with_care(k);
+    struct cl_uthread *t = cl_runq_pop(&k->runq);
+    if (!t)
+        return &k->loop;
+    k->budget--;
+    cl_count(&k->stats.switches, 1);
+    return t;
 }
 
 /* Make t runnable on k, and fetch help if that is more than k can do at once. */

@@ -2,7 +2,8 @@
  *
  * Records are copied into the flush being filled. Whether it goes is decided when the log is pumped, and by what is in flight alone:
  * with nothing in flight it goes at once, so that a lone append waits for nobody; while as many are in flight as the device does
- * side by side for the price of one, records gather, and the next completion takes them all. No timer holds anything back.
+ * side by side for the price of one, records gather, and the next completion takes them all. No timer holds anything back. For
+ * uthreads log_shared.c says when the log is pumped, and lets records gather for those who are about to append.
  *
  * Flushes of one log complete in any order and are acknowledged in their own: what is acknowledged is applied to the view. */
 #include "log_internal.h"
@@ -10,6 +11,10 @@
 #include <stdlib.h>
 
 #define META_PART 4 /* with less of the ring free than one part in so many, meta blobs go into the superblocks */
+
+/* A flush that holds less than one part in so many of the records in flight waits for the next completion: those who wait for them are
+ * about to append, too. Writers that have come apart, one here and the others there, would else stay so, at two flushes a turn for one. */
+#define FEW 8
 
 static void begin_flush(struct cl_log *log)
 {
@@ -224,6 +229,7 @@ static void completed(struct cl_log *log, struct cl_log_io *io)
 {
     struct cl_log_flush *f = (struct cl_log_flush *)io;
     log->flights--;
+    log->flight_records -= f->records;
     f->done = true;
     if (io->req.result)
         cl_log_fail(log, io->req.result,
@@ -251,6 +257,7 @@ static void send(struct cl_log *log, struct cl_log_flush *f)
     f->io.complete = completed;
     cl_log_post(log, &f->io, CL_BLK_WRITE, CL_BLK_DURABLE, offset, f->buf, whole);
     log->flights++;
+    log->flight_records += f->records;
     log->sent_lsn = f->lsn;
 }
 
@@ -260,8 +267,10 @@ static bool ripe(const struct cl_log *log, const struct cl_log_flush *f)
     const struct cl_log_config *c = &log->config;
     if (f->records == 0)
         return false;
-    if (log->closing || log->super.meta_op || (c->fixed_records == 0 && c->fixed_wait_ns == 0))
+    if (log->closing || log->super.meta_op)
         return true;
+    if (cl_log_adapts(log))
+        return !log->gathers && !(log->merges && (uint64_t)f->records * FEW < log->flight_records);
     return (c->fixed_records && f->records >= c->fixed_records) || cl_log_now_ns(log) - f->first_ns >= c->fixed_wait_ns;
 }
 

@@ -119,6 +119,9 @@ struct cl_log {
     uint64_t meta_number;            /* of the newest blob submitted */
     uint64_t head_place;             /* durable: what lies before is free */
     unsigned flights;                /* flushes in flight */
+    uint64_t flight_records;         /* in them */
+    bool gathers;                    /* the flush being filled waits for more: log_shared.c */
+    bool merges;                     /* and small ones for larger ones in flight: see ripe in log_append.c */
 
     struct cl_log_view view;
     struct cl_log_super super;
@@ -156,6 +159,12 @@ static inline uint32_t cl_log_record_crc(uint32_t seed, const struct cl_log_disk
 static inline uint64_t cl_log_now_ns(const struct cl_log *log)
 {
     return log->config.now_ns(log->config.now_arg);
+}
+
+/* Nothing fixed says when a flush goes. */
+static inline bool cl_log_adapts(const struct cl_log *log)
+{
+    return log->config.fixed_records == 0 && log->config.fixed_wait_ns == 0;
 }
 
 static inline struct cl_log_flush *cl_log_flush_of(struct cl_log *log, uint64_t lsn)

@@ -13,6 +13,9 @@ static void rouse(struct cl_log_shared *s, struct cl_log_future *f)
     f->next = s->ready;
     s->ready = f;
     s->sleepers--;
+    if (s->log && s->pump_gathers)
+        s->log->gathers = true;
+    __atomic_fetch_add(&s->roused, 1, __ATOMIC_RELAXED);
 }
 
 static void done(struct cl_log_op *op)
@@ -42,14 +45,33 @@ static void arm_timer(struct cl_log_shared *s)
     s->timer_armed = cl_timer_arm(&s->timer, cl_sched_now_ns(s->sched) + (look ? LOOK_NS : in_ns)) == 0;
 }
 
-/* With the lock. */
-static unsigned pump(struct cl_log_shared *s)
+/* With the lock. Whether this kthread has to look once more at what was left to gather: nothing else might see to it. */
+static void look_again(struct cl_log_shared *s, bool on)
 {
-    if (!s->log)
+    if (s->looks_again)
+        cl_sched_landed(s->sched, s->looker, 1);
+    s->looks_again = on;
+    if (on) {
+        s->looker = cl_kthread_self()->index;
+        cl_sched_flying(1);
+    }
+}
+
+/* With the lock. If it brings somebody back, and `gather`, what has not been sent waits for what they append: until the last of them has run,
+ * or this kthread looks again. */
+static unsigned pump(struct cl_log_shared *s, bool gather)
+{
+    struct cl_log *log = s->log;
+    if (!log) {
+        look_again(s, false);
         return 0;
-    unsigned n = cl_log_pump(s->log);
+    }
+    log->gathers = false;
+    s->pump_gathers = gather;
+    unsigned n = cl_log_pump(log);
     if (n)
         rouse_short(s);
+    look_again(s, log->gathers && cl_log_unsent(log));
     arm_timer(s);
     return n;
 }
@@ -74,7 +96,7 @@ static void on_timer(struct cl_timer *timer, void *arg)
     (void)timer;
     cl_spin_lock(&s->lock);
     s->timer_armed = false;
-    pump(s);
+    pump(s, false);
     release(s);
 }
 
@@ -87,6 +109,7 @@ static void sleep_on(struct cl_log_shared *s, struct cl_log_future *f)
     s->sleepers++;
     cl_sched_flying(1);
     cl_sched_block(&s->lock); /* may block: asked by all who come here */
+    __atomic_fetch_sub(&s->roused, 1, __ATOMIC_RELAXED);
 }
 
 /* The same until the log has got on. */
@@ -101,11 +124,12 @@ static void sleep_short(struct cl_log_shared *s, struct cl_log_future *f)
 static unsigned shared_poll(void *arg, unsigned self, unsigned k)
 {
     struct cl_log_shared *s = arg;
+    const struct cl_kthread *me = cl_kthread_self();
     if (self == k)
         cl_spin_lock(&s->lock);
     else if (!cl_spin_try(&s->lock))
         return 0;
-    unsigned n = pump(s);
+    unsigned n = pump(s, self == k && !me->away && !cl_asked(me)); /* else it may not look again soon */
     if (s->log && s->log->config.fixed_wait_ns && cl_log_busy(s->log))
         n++; /* time alone sends the flush: do not sleep */
     release(s);
@@ -133,6 +157,7 @@ static int shared_fd(void *arg, unsigned k)
 int cl_log_share(struct cl_log_shared *shared, struct cl_log *log, struct cl_sched *sched, char err[256])
 {
     *shared = (struct cl_log_shared){.log = log, .sched = sched};
+    log->merges = true;
     cl_timer_init(&shared->timer, on_timer, shared);
     shared->completions = (struct cl_completions){
         .arg = shared, .one_queue = true, .poll = shared_poll, .arm = shared_arm, .fd = shared_fd};
@@ -157,7 +182,7 @@ static int ask_log(struct cl_log_shared *s, struct cl_log_future *f,
         f->t = NULL;
         cl_spin_lock(&s->lock);
         int rc = s->log ? submit(s->log, &f->op) : -ESHUTDOWN;
-        if (rc == -EAGAIN && pump(s) == 0) {
+        if (rc == -EAGAIN && pump(s, false) == 0) {
             sleep_short(s, f);
             continue;
         }
@@ -172,19 +197,21 @@ int cl_log_begin(struct cl_log_shared *shared, struct cl_log_future *f)
     return ask_log(shared, f, cl_log_append);
 }
 
+/* With the lock. Whether what was appended is left to the loop's next look: more is about to come, or the device has something to do
+ * already. Relaxed: a guess. */
+static bool gathers(const struct cl_log_shared *s)
+{
+    return cl_log_adapts(s->log) && (s->log->flights || cl_load_relaxed(&s->roused));
+}
+
 int cl_log_future_wait(struct cl_log_future *f)
 {
     struct cl_log_shared *s = f->shared;
     if (!cl_may_block(cl_kthread_self()))
         return -EDEADLK;
     cl_spin_lock(&s->lock);
-    if (f->op.result == CL_LOG_PENDING && !s->gathering) {
-        s->gathering = true;
-        cl_spin_unlock(&s->lock);
-        cl_uthread_yield();
-        cl_spin_lock(&s->lock);
-        s->gathering = false;
-        pump(s);
+    if (f->op.result == CL_LOG_PENDING && !gathers(s)) {
+        pump(s, false);
         release(s);
         cl_spin_lock(&s->lock);
     }
@@ -232,7 +259,7 @@ int cl_log_close_wait(struct cl_log_shared *s)
     }
     cl_log_close_begin(log);
     while (cl_log_busy(log)) {
-        if (pump(s) == 0)
+        if (pump(s, false) == 0)
             sleep_short(s, &f);
         else
             release(s);

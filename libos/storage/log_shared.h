@@ -1,8 +1,13 @@
 /* The log for uthreads: many of them append, on any number of kthreads, and each blocks until its record is durable.
  *
  * Nobody has a thread for it, and nobody who waits stays awake for it: the scheduler's loop pumps the log while somebody waits
- * (sched/complete.h), and a kthread that has nothing else to do sleeps with the log's queue armed. The first who waits yields once
- * and then pumps, on its own uthread: what else was ready to append shares the flush, and with nobody else ready that is no delay.
+ * (sched/complete.h), and a kthread that has nothing else to do sleeps with the log's queue armed.
+ *
+ * When a flush goes. Who waits pumps at once, on its own uthread, if no flush is in flight, whoever else is ready to run: so a lone
+ * append is held back by nobody. It leaves that to the loop's next look, which comes within 20 us and the turn of one uthread, while a
+ * flush is in flight, or while uthreads that the log has just brought back have not run yet, since those are likely to append,
+ * too: what gathers until then shares the flush. The last of those pumps, or the loop, whichever comes first. A log with a fixed setting
+ * (fixed_records, fixed_wait_ns) is pumped with each append.
  *
  * What nobody waits for, such as the superblock that confirms the last appends (log_confirm.c), a timer pumps.
  *
@@ -26,13 +31,17 @@ struct cl_log_shared {
     struct cl_log *log; /* NULL: closed */
     struct cl_sched *sched;
     struct cl_spin lock;
-    bool gathering;                                 /* somebody yields before it pumps */
     uint64_t armed;                                 /* bit k: kthread k sleeps, or is about to */
     struct cl_log_future *short_first, *short_last; /* those who wait for a buffer, or for the end of closing */
     struct cl_log_future *ready;                    /* those to be brought back when the lock is free */
     struct cl_timer timer;                          /* pumps when the log wants it though nobody waits */
     bool timer_armed;
     uint32_t sleepers; /* uthreads that wait */
+    uint32_t
+        roused; /* uthreads that were brought back and have not run since. RMW, relaxed: a guess at who appends next */
+    bool pump_gathers; /* the pump that runs leaves what is not sent to those that it brings back */
+    bool looks_again;  /* kthread `looker` has been told to look once more */
+    uint32_t looker;
     struct cl_completions completions;
 };
 

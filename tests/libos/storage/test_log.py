@@ -33,6 +33,11 @@ def test_waiting_costs_no_core(c_program: Program, seed: int, scenario: str, kth
     assert c_program(f"{C}/log_wait.c")(scenario, seed, kthreads).endswith("ok\n")
 
 
+@pytest.mark.parametrize("scenario", ["lone", "burst"])
+def test_when_a_flush_goes(c_program: Program, seed: int, scenario: str) -> None:
+    assert c_program(f"{C}/log_wait.c")(scenario, seed, 1).endswith("ok\n")
+
+
 @pytest.mark.parametrize("in_flight", [1, 4])
 def test_every_sector_wise_cut(c_program: Program, seed: int, in_flight: int) -> None:
     appends = 60 if SANITIZED else 300  # 1 000 in corelane bench log

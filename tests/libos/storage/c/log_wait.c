@@ -16,9 +16,10 @@ static struct cl_sched *sched;
 static struct cl_blk *disk;
 static struct cl_log *opened;
 static struct cl_log_config config;
-static uint64_t now_ns;    /* of the device, where the test has the time */
-static uint32_t waiting;   /* writers that have begun to append; RMW */
-static uint32_t completed; /* writers that were told; RMW */
+static uint64_t now_ns;       /* of the device, where the test has the time */
+static uint64_t sched_now_ns; /* of the scheduler; 0: it has the machine's clock */
+static uint32_t waiting;      /* writers that have begun to append; RMW */
+static uint32_t completed;    /* writers that were told; RMW */
 
 static uint64_t turns(void)
 {
@@ -54,6 +55,8 @@ static void up(struct cl_blk_fault_config *faults, unsigned kthreads, uint32_t m
     sc.n_kthreads = kthreads;
     sc.mode = mode;
     sc.watch_ns = 0;
+    sc.clock = sched_now_ns ? cl_blk_fault_clock_word : NULL;
+    sc.clock_arg = &sched_now_ns;
     CHECK(cl_sched_new(&sc, &sched, err) == 0, "%s", err);
     if (!share_late)
         CHECK(cl_log_share(&shared, opened, sched, err) == 0, "%s", err);
@@ -229,24 +232,130 @@ static void scenario_confirmed(unsigned kthreads)
     down(n);
 }
 
+/* One append beside uthreads that only compute, each for longer than the loop lets them run while something flies. What counts is how many
+ * of them run before the append is with the device, and, once the device is done with it, before its uthread is made ready. */
+#define COMPUTING 64
+
+struct lone {
+    struct cl_log_future f;
+    uint64_t submitted_before;
+    bool asks, over;
+    unsigned before_sent, after_done; /* turns of others */
+};
+
+static struct lone lone;
+
+static uint64_t submitted(void)
+{
+    struct cl_blk_stats stats;
+    cl_blk_stats(disk, 0, &stats);
+    return stats.submitted;
+}
+
+static void compute(void *arg)
+{
+    (void)arg;
+    while (!lone.over) {
+        if (lone.asks && submitted() == lone.submitted_before) {
+            lone.before_sent++;
+        } else if (lone.asks && lone.f.op.result == CL_LOG_PENDING) {
+            if (now_ns)
+                lone.after_done++;
+            now_ns = 1000000; /* the device is done */
+        }
+        sched_now_ns += 2 * CL_LOOK_NS;
+        cl_uthread_yield();
+    }
+}
+
+static void append_beside_others(void *arg)
+{
+    uint64_t data = 7;
+    cl_uthread_id ids[COMPUTING];
+    (void)arg;
+    for (unsigned i = 0; i < COMPUTING; i++)
+        CHECK(cl_uthread_spawn(compute, NULL, &ids[i]) == 0, "spawn");
+    cl_uthread_yield(); /* all of them run, and wait for their next turn */
+    lone.submitted_before = submitted();
+    lone.f = (struct cl_log_future){.op = {.data = &data, .bytes = sizeof data}};
+    lone.asks = true;
+    CHECK(cl_log_begin(&shared, &lone.f) == 0 && cl_log_future_wait(&lone.f) == 0, "append");
+    lone.over = true;
+    for (unsigned i = 0; i < COMPUTING; i++)
+        cl_uthread_join(ids[i]);
+}
+
+static void scenario_lone(unsigned kthreads)
+{
+    struct cl_blk_fault_config faults = {
+        .latency_min_ns = 1000, .latency_max_ns = 1000, .clock = cl_blk_fault_clock_word, .clock_arg = &now_ns};
+    CHECK(kthreads == 1, "others would run meanwhile");
+    sched_now_ns = 1;
+    up(&faults, kthreads, CL_SCHED_ADAPTIVE, false);
+    CHECK(cl_sched_run(sched, append_beside_others, NULL) == 0, "run");
+    CHECK(now_ns && lone.before_sent == 0, "%u turns of others before it was sent", lone.before_sent);
+    CHECK(lone.after_done == 0, "%u turns of others before it was told", lone.after_done);
+    down(1);
+}
+
+/* The device's time goes on when all writers wait: of each round at most as many flushes as may be in flight, and one for the rest. */
+#define ROUNDS 50
+
+static void append_rounds(void *arg)
+{
+    unsigned n = ROUNDS;
+    (void)arg;
+    append_some(&n);
+    completed++;
+}
+
+static void rounds(void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; i < WRITERS; i++)
+        CHECK(cl_uthread_spawn(append_rounds, NULL, NULL) == 0, "spawn");
+    while (completed < WRITERS) {
+        if (shared.sleepers + completed == WRITERS)
+            now_ns += 1000;
+        cl_uthread_yield();
+    }
+}
+
+static void scenario_burst(unsigned kthreads)
+{
+    struct cl_blk_fault_config faults = {
+        .latency_min_ns = 1000, .latency_max_ns = 1000, .clock = cl_blk_fault_clock_word, .clock_arg = &now_ns};
+    struct cl_log_stats stats;
+    CHECK(kthreads == 1, "others would append meanwhile");
+    up(&faults, kthreads, CL_SCHED_ADAPTIVE, false);
+    CHECK(cl_sched_run(sched, rounds, NULL) == 0, "run");
+    cl_log_stats(opened, &stats);
+    CHECK(stats.flushes <= ROUNDS * 5, "%llu flushes for %u appends", (unsigned long long)stats.flushes,
+          WRITERS * ROUNDS);
+    down(WRITERS * ROUNDS);
+    printf("%llu flushes\n", (unsigned long long)stats.flushes);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(unsigned kthreads);
+} scenarios[] = {
+    {"sleeps", scenario_sleeps}, {"others_run", scenario_others_run}, {"room", scenario_room},
+    {"close", scenario_close},   {"confirmed", scenario_confirmed},   {"lone", scenario_lone},
+    {"burst", scenario_burst},
+};
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 4, "usage");
     alarm(100);
     rng_state = strtoull(argv[2], NULL, 10);
     unsigned kthreads = (unsigned)atoi(argv[3]);
-    if (!strcmp(argv[1], "sleeps"))
-        scenario_sleeps(kthreads);
-    else if (!strcmp(argv[1], "others_run"))
-        scenario_others_run(kthreads);
-    else if (!strcmp(argv[1], "room"))
-        scenario_room(kthreads);
-    else if (!strcmp(argv[1], "close"))
-        scenario_close(kthreads);
-    else if (!strcmp(argv[1], "confirmed"))
-        scenario_confirmed(kthreads);
-    else
-        return 2;
-    printf("ok\n");
-    return 0;
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
+        if (!strcmp(argv[1], scenarios[i].name)) {
+            scenarios[i].run(kthreads);
+            printf("ok\n");
+            return 0;
+        }
+    return 2;
 }
