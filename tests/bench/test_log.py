@@ -143,4 +143,4 @@ def test_a_sweep_survives_slices_in_which_the_disk_stood_still(seed: int) -> Non
 
     session = Session("log", seconds=0.1, progress=io.StringIO())
     log.sweep(session, cast("Files", Stalling()))
-    assert any("the noise" in note for note in session.notes)
+    assert any("batching_worst" in note for note in session.notes)

@@ -38,6 +38,12 @@ def test_when_a_flush_goes(c_program: Program, seed: int, scenario: str) -> None
     assert c_program(f"{C}/log_wait.c")(scenario, seed, 1).endswith("ok\n")
 
 
+@pytest.mark.skipif(SANITIZED, reason="a model of time: nothing in it that the other programs do not run")
+@pytest.mark.parametrize("shape", ["four_lanes", "many_lanes", "flash"])
+def test_adaptive_batching_beside_fixed_settings(c_program: Program, shape: str) -> None:
+    assert c_program(f"{C}/log_batching.c")(shape).endswith("ok\n")
+
+
 @pytest.mark.parametrize("in_flight", [1, 4])
 def test_every_sector_wise_cut(c_program: Program, seed: int, in_flight: int) -> None:
     appends = 60 if SANITIZED else 300  # 1 000 in corelane bench log
