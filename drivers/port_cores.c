@@ -167,7 +167,7 @@ static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t
         w->back_tsc = cl_tsc();
         bool at_once = cl_ticks_to_ns(clock, (int64_t)(w->back_tsc - now)) < YIELD_AT_ONCE_NS;
         w->alone = at_once ? w->alone + 1 : 0;
-    } else {
+    } else if (!mine || w->lost || now < w->deadline_tsc) { /* else it is time, since it was looked at */
         /* One that was stopped, and evicted, steps aside when nobody looks any more; one that parks is not to be charged
          * for the time from here on. */
         rouse_loop(a);
