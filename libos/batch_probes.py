@@ -31,8 +31,9 @@ one fuel count. Where it runs out, `@clp.refill` looks at the word, and sets the
     function that has loops or may call itself: looks when it is entered, by a load and a branch.
 
 What keeps a strip as tight as the plain loop: branch weights, so that the register allocator knows what lies between
-strips as rare, and an empty `asm` around the counter behind a strip, through which loop strength reduction cannot see
-(it would count the distance to the bound as well, every turn).
+strips as rare; an empty `asm` around the counter behind a strip, and behind an early exit, through which loop strength
+reduction cannot see (it would count the distance to the bound as well, every turn); and the begin of a cache line,
+where the innermost loops of copies are put, since a short one that straddles two lines may take twice as long.
 
 Start reading here; batch_strips.py is what changes a function, by looks (batch_looks.py) and strips (batch_fuel.py);
 batch_ir.py is what it stands on.
@@ -49,6 +50,9 @@ from .batch_ir import NAME, Block, Function, Module, also_from, dominators, loop
 from .batch_refill import Target
 from .batch_strips import Prober, Report
 
+# Of metadata; LLVM numbers its own from 0 on, and batch_unroll.py begins at 970 000.
+_FIRST_NODE, _FIRST_NODE_TO_MEASURE = 980_000, 985_000
+TIGHT = 16  # lines of a loop that one cache line may hold
 _THROUGH_POINTER = re.compile(rf"\bcall\b[^@%(]*{NAME}\(")
 
 
@@ -136,7 +140,8 @@ def add_probes(text: str, target: Target) -> tuple[str, Report]:
     if report.functions == 0:
         return text, report
     module.parts += [batch_refill.cells(site), *made]
-    whole = _rename(str(module), renamed)
+    aligned = _align(made, _FIRST_NODE, TIGHT)
+    whole = _rename(str(module), renamed) + "\n".join([*aligned, ""])
     declared = [
         f"declare {line}"
         for line, name in batch_refill.DECLARED.items()
@@ -158,15 +163,27 @@ def place(text: str, target: Target) -> str:
 
 
 def _align_loops(text: str) -> str:
-    module, number, nodes = parse(text), itertools.count(980_000, 2), []
-    for function in module.functions():
+    module = parse(text)
+    return str(module) + "\n".join([*_align(module.functions(), _FIRST_NODE_TO_MEASURE), ""])
+
+
+def _align(functions: list[Function], first: int, most: int | None = None) -> list[str]:
+    """Let innermost loops, of at most so many lines, begin at the begin of a cache line: one that straddles two takes
+    up to twice as long. The lines that this needs at the module's end, of metadata numbered from `first` on."""
+    number, lines = itertools.count(first, 2), []
+    for function in functions:
         for loop in loops(function, dominators(function))[0]:
-            for latch in () if loop.children else loop.latches:
-                n = next(number)
-                nodes += [f"!{n} = distinct !{{!{n}, !{n + 1}}}", f'!{n + 1} = !{{!"llvm.loop.align", i32 64}}']
-                block = function.blocks[latch]
+            turn = (name for name in loop.blocks if not name.startswith("%clp."))  # without what lies between strips
+            length = sum(len(function.blocks[name].lines) for name in turn)
+            if loop.children or (most is not None and length > most):
+                continue
+            n = next(number)
+            lines += [f"!{n} = distinct !{{!{n}, !{n + 1}}}", f'!{n + 1} = !{{!"llvm.loop.align", i32 64}}']
+            # One node at whatever goes to the header: of a loop with two latches, which one may become when blocks are
+            # laid out, LLVM takes none else, and counts the preheader as a latch.
+            for block in (b for b in function.blocks.values() if loop.header in b.succ):
                 block.terminator = re.sub(r", !llvm\.loop !\d+", "", block.terminator) + f", !llvm.loop !{n}"
-    return str(module) + "\n".join([*nodes, ""])
+    return lines
 
 
 def add_naive_probes(text: str, target: Target) -> str:

@@ -32,6 +32,7 @@ from .batch_refill import LIKELY, RARE, UNLIKELY, USUAL, Target, cell
 
 ON_CREDIT = 1024  # a loop that costs no more than this does not ask whether the fuel lasts, if the one around it will
 FREE_IN_ROWS = 2048  # nor does a row in the copy of a loop around rows of one length, which looks at each
+_HAS_EFFECT = re.compile(r"\b(call|invoke|atomicrmw|cmpxchg|volatile)\b")
 PART_OF_FREE = 64  # what such a loop is reckoned at in a turn around it, where it is free
 
 
@@ -408,11 +409,15 @@ class Prober(Looks):
         at, goes_on = fresh("at"), fresh("goes")
         if count.unused:
             block.lines = [line for line in block.lines if not line.startswith(f"  {count.unused} = ")]
+        may_repeat = all(" = " in line and not _HAS_EFFECT.search(line) for line in block.lines)
         block.lines += [
             f"  {bound} = load {count.kind}, ptr {strips.limit}",
             f"  {inside} = icmp {count.predicate} {count.kind} {count.value}, {bound}",
         ]
-        if strips.loop.children:
+        # Through the test again where that does no harm: the turns of a strip are then a loop within, which LLVM can
+        # align (batch_probes.py).
+        again = count.at == strips.loop.header != stay and not strips.loop.children and may_repeat
+        if strips.loop.children or (len(strips.loop.blocks) > 1 and not again):
             # Frozen in each turn, or LLVM would see that turns leave the end of their strip alone and make two loops of
             # this one, strips around turns. Loop strength reduction then has the addresses of the loops within begin
             # anew in each strip, and takes more registers to step them.
@@ -432,8 +437,12 @@ class Prober(Looks):
         ]
         end.terminator = f"  br i1 {goes_on}, label {on}, label {out}"
         function.blocks[end.name] = end
-        self._grant(strips, at, (on, grant, stay), entry=False)
-        also_from(function, stay, count.at, grant)
+        self._grant(strips, at, (on, grant, count.at if again else stay), entry=False)
+        if again:
+            for phi in block.phis:
+                phi.incoming[grant] = phi.name
+        else:
+            also_from(function, stay, count.at, grant)
         around = strips.loop.parent
         while around:  # leaving this loop may be a turn of the next one
             around.blocks.add(end.name)
@@ -446,7 +455,10 @@ class Prober(Looks):
         fresh, count = self.fresh, strips.count
         back = Block(fresh("back"), terminator=f"  br label {to}")
         fuel, more = fresh("fuel"), fresh("fuel")
-        distance, back.lines = left(count, count.counter, limit, fresh, "sext")
+        at = fresh("at")  # hidden, as behind a strip
+        hidden = f'  {at} = call {count.kind} asm "", "=r,0"({count.kind} {count.counter})'
+        distance, lines = left(count, at, limit, fresh, "sext")
+        back.lines = [hidden, *lines]
         if count.predicate != "ne":  # the last step may have gone beyond
             clamped = fresh("d")
             back.lines.append(f"  {clamped} = call i64 @llvm.smax.i64(i64 {distance}, i64 0)")

@@ -183,6 +183,21 @@ def test_vector_loops_stay_vector_loops(function):
     assert library.report.strips > 0
 
 
+def first_of(text, byte):
+    i = 0
+    while i < len(text) and text[i] != byte:
+        i += 1
+    return i
+
+
+def test_the_copy_of_a_short_loop_begins_at_a_cache_line():
+    """At some places the loop would straddle two lines, and take twice as long."""
+    made, _ = probed(first_of, default_target())
+    x = np.arange(1000.0)
+    assert made(x, 700.0) == 700
+    assert re.search(r"\.p2align\t6\b.*\n\.LBB", made.inspect_asm(made.signatures[0]))
+
+
 @pytest.mark.parametrize("function", [total, float_total, saxpy, stencil])
 def test_long_loops_look_often(function):
     made, _ = probed(function)
