@@ -4,7 +4,8 @@
  * meanwhile. That costs nothing where nothing comes: one client that waits for each of its commands. So
  *   - work that is handled right after a call has waited for its end: no calls for 1 ms, and for twice as long, up to 64 ms, each time
  *     that the first call after that has work wait again. Of two clients that ask in turns each write would be lone, and each
- *     would hold up the other's;
+ *     would hold up the other's. What comes once a client was answered is not meant: a client on a core of its own asks again within
+ *     a microsecond;
  *   - a call that was longer than a quarter of an election timeout came near to costing the lead: none for 1 s, and in the same way up
  *     to 64 s. With a timeout below 80 ms there are none at all: each stall of the disk would cost the lead, which a leader that
  *     hears keeps by its followers' disks. */
@@ -37,15 +38,24 @@ void cl_raft_in_call_ended(struct cl_raft_in_call *c, uint64_t began_ns, uint64_
 {
     cl_count(&c->calls, 1);
     c->ended_ns = ended_ns;
+    c->answered = 0;
     if (ended_ns - began_ns <= c->limit_ns)
         return;
     cl_count(&c->long_ones, 1);
     rest(c, &c->slow, SLOW_NS, ended_ns);
 }
 
-void cl_raft_in_call_work(struct cl_raft_in_call *c, uint64_t now_ns)
+void cl_raft_in_call_answered(struct cl_raft_in_call *c, uint64_t turn)
+{
+    if (!c->answered)
+        c->answered = turn;
+}
+
+void cl_raft_in_call_work(struct cl_raft_in_call *c, uint64_t now_ns, uint64_t turn)
 {
     if (!c->ended_ns || now_ns - c->ended_ns > CL_RAFT_IN_CALL_NEAR_NS)
+        return;
+    if (c->answered && c->answered < turn)
         return;
     cl_count(&c->late, 1);
     c->ended_ns = 0; /* one burst of it is enough */

@@ -63,6 +63,7 @@ void serve_frame_answer(struct cl_raft_service *s, const struct cl_udp_addr *to,
 static void env_answer(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes)
 {
     struct cl_raft_service *s = arg;
+    cl_raft_in_call_answered(&s->in_call, cl_sched_turn());
     if (token->words[0] == SERVE_KV_CLIENT) {
         serve_kv_answer(s, token, status, reply, bytes);
         return;
@@ -138,7 +139,7 @@ static void frames_burst(struct cl_udp_req *reqs, unsigned n, void *arg)
     }
     serve_poll(s);
     if (clients || disk_busy(s))
-        cl_raft_in_call_work(&s->in_call, s->now_ns);
+        cl_raft_in_call_work(&s->in_call, s->now_ns, cl_sched_turn());
 }
 
 static bool may_call(const struct cl_raft_service *s)

@@ -111,5 +111,5 @@ void serve_kv_burst(struct cl_udp_req *reqs, unsigned n, void *arg)
         serve_kv_one(s, &reqs[i]);
     cl_count(&s->count.kv_requests, n);
     serve_poll(s);
-    cl_raft_in_call_work(&s->in_call, s->now_ns);
+    cl_raft_in_call_work(&s->in_call, s->now_ns, cl_sched_turn());
 }

@@ -109,6 +109,11 @@ bool cl_sched_alone(void)
     return s->n_kthreads == 1 && !cl_managed(s);
 }
 
+uint64_t cl_sched_turn(void)
+{
+    return cl_kthread_self()->turns;
+}
+
 void cl_sched_landed(struct cl_sched *s, unsigned index, unsigned n)
 {
     struct cl_kthread *k = &s->kthreads[index];

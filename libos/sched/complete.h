@@ -57,5 +57,7 @@ CL_API void cl_sched_landed(struct cl_sched *s, unsigned k, unsigned n);
 /* On a kthread. Whether it may wait in the kernel as long as a disk takes: it is the only one of its scheduler, and nobody manages its
  * core, who would take it for one that does not let go. */
 CL_API bool cl_sched_alone(void);
+/* On a kthread. Turns of its loop so far: what is handled in one turn had come before any of it was. */
+CL_API uint64_t cl_sched_turn(void);
 
 #endif

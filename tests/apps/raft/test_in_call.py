@@ -18,6 +18,7 @@ class Calls:
     def __init__(self, limit_ns: int = LIMIT) -> None:
         self.c: Any = ffi.new("struct cl_raft_in_call *", {"limit_ns": limit_ns})
         self.now = 7 * S
+        self.turn = 1
 
     def may(self) -> bool:
         return bool(lib.cl_raft_in_call_may(self.c, self.now))
@@ -25,10 +26,14 @@ class Calls:
     def call(self, took: int = 60 * US) -> None:
         lib.cl_raft_in_call_ended(self.c, self.now, self.now + took)
         self.now += took
+        self.turn += 1
+
+    def answered(self) -> None:
+        lib.cl_raft_in_call_answered(self.c, self.turn)
 
     def work(self, after: int) -> None:
         self.now += after
-        lib.cl_raft_in_call_work(self.c, self.now)
+        lib.cl_raft_in_call_work(self.c, self.now, self.turn)
 
     def rests(self) -> int:
         """How long until the next call, to the microsecond."""
@@ -47,6 +52,29 @@ def test_one_client_that_waits_for_each_answer_has_all_its_writes_in_the_call() 
         calls.work(after=4 * US)
     assert calls.c.calls == 1000
     assert calls.c.late == 0
+
+
+def test_what_a_client_asks_once_it_was_answered_did_not_come_meanwhile() -> None:
+    calls = Calls()
+    for _ in range(1000):
+        assert calls.may()
+        calls.call()
+        calls.answered()
+        calls.turn += 1
+        calls.work(after=US // 2)
+    assert calls.c.late == 0
+
+
+def test_what_is_handled_in_the_turn_of_the_answer_had_come_before_it() -> None:
+    calls = Calls()
+    calls.call()
+    calls.answered()
+    calls.work(after=US // 2)
+    assert calls.c.late == 1
+    calls.now += calls.rests()
+    calls.call()  # the answer before it says nothing of what comes now
+    calls.work(after=US // 2)
+    assert calls.c.late == 2
 
 
 def test_without_a_limit_there_are_none() -> None:
