@@ -164,7 +164,7 @@ def place(text: str, target: Target) -> str:
 
 def _align_loops(text: str) -> str:
     module = parse(text)
-    return str(module) + "\n".join([*_align(module.functions(), _FIRST_NODE_TO_MEASURE), ""])
+    return str(module) + "\n".join([*_align(list(module.functions()), _FIRST_NODE_TO_MEASURE), ""])
 
 
 def _align(functions: list[Function], first: int, most: int | None = None) -> list[str]:
