@@ -5,7 +5,8 @@ Every message of a client is a fixed struct of runtime/control.h. A client gets 
 began and to take an answer; what does not fit the protocol is refused with a reason, counted, and the connection
 closed. The end of a registered client's connection is the end of the application: `Registry.unregister` is called at
 once. So is the end of a process whose kthreads are managed, since its thread ids are then free for others while a child
-of it may still hold the connection.
+of it may still hold the connection. Once a second such processes are looked at: whether one was killed and does not get
+to end (lingering.py).
 
 One iokernel a path: a lock file beside the socket is held for as long as we live, so the kernel lets go of it even
 after SIGKILL, and the socket file that was left behind is replaced.
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..runtime.errors import CorelaneError, SystemLimit
 from . import policy_trial
 from ._native import ffi, lib
+from .lingering import let_end
 from .lock import lock, remove_stale
 from .messages import BadMessage, line_of, message_of, refusal, send_with, take, text_of
 from .peers import Peer, peer_of, pidfd_of
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 _MAX_CONNECTIONS = 1024
 _SWEEP_S = 0.1
+_LINGERS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,7 @@ class ControlServer:
         self._apps: dict[int, _Connection] = {}
         self._stopping = False
         self._unfinished = False
+        self._next_look = 0.0
         try:
             self._lock_fd = lock(path)
         except OSError as error:
@@ -185,6 +189,7 @@ class ControlServer:
                         self._handle(key.data, events)
                 self._expire()
                 self._unfinished = self._registry.sweep()
+                self._let_end()
         finally:
             self.close()
 
@@ -214,6 +219,8 @@ class ControlServer:
         deadline = min((c.deadline for c in self._connections.values()), default=float("inf"))
         if self._unfinished:
             deadline = min(deadline, time.monotonic() + _SWEEP_S)
+        if any(c.pidfd >= 0 for c in self._connections.values()):
+            deadline = min(deadline, self._next_look)
         return None if deadline == float("inf") else max(0.0, deadline - time.monotonic())
 
     def _expire(self) -> None:
@@ -221,6 +228,15 @@ class ControlServer:
         for connection in [c for c in self._connections.values() if c.deadline <= now]:
             self.counts["timed_out"] += 1
             self._close(connection)
+
+    def _let_end(self) -> None:
+        """Of processes whose kthreads are managed: those that were killed."""
+        if (now := time.monotonic()) < self._next_look:
+            return
+        self._next_look = now + _LINGERS_S
+        for connection in self._connections.values():
+            if connection.pidfd >= 0:
+                self.counts["lingering"] += let_end(connection.peer.pid)
 
     def _accept(self) -> None:
         for _ in range(16):

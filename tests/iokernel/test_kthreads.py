@@ -243,6 +243,24 @@ def test_the_end_of_a_process_counts_even_if_a_child_holds_its_connection(serve,
         assert server.counts["process_ended"] == 1
 
 
+def test_processes_whose_kthreads_are_managed_are_looked_at_whether_they_linger(serve, socket_path, monkeypatch):
+    looked: list[int] = []
+
+    def let_end(pid: int) -> int:
+        looked.append(pid)
+        return len(looked) == 1
+
+    monkeypatch.setattr("corelane.iokernel.server.let_end", let_end)
+    monkeypatch.setattr("corelane.iokernel.server._LINGERS_S", 0.001)
+    server, _ = serve()
+    with registered(socket_path) as sock:
+        sock.sendall(kthreads([3], 40))
+        answer(sock)
+        wait_until(lambda: len(looked) > 2)  # again and again, though nothing else happens
+    assert set(looked) == {os.getpid()}
+    assert server.counts["lingering"] == 1
+
+
 def test_a_policy_is_set_and_its_trials_sentence_comes_back(serve, socket_path):
     server, _ = serve()
     with connect(socket_path) as sock:
