@@ -62,6 +62,9 @@ def describe(cores: Sequence[int]) -> dict[str, Any]:
     }
 
 
+LONGEST_LINE_S = 5.0
+
+
 def cacheline_roundtrip_ns(cpu_a: int, cpu_b: int, seconds: float = 0.1) -> list[float]:
     """Round trips of one cache line between two cores: the mean of each batch of 500, in ns, for `seconds`.
 
@@ -71,9 +74,8 @@ def cacheline_roundtrip_ns(cpu_a: int, cpu_b: int, seconds: float = 0.1) -> list
     batches = 4000
     out = ffi.new("double[]", batches)
     err = ffi.new("char[256]")
-    for longer in (1, 10, 100):
-        limit_ns = int(min(seconds * longer, 5.0) * 1e9)
-        n = lib.cl_cacheline_roundtrip(cpu_a, cpu_b, 500, batches, limit_ns, out, err)
+    for limit_s in (seconds, 10 * seconds, 1.0, LONGEST_LINE_S):
+        n = lib.cl_cacheline_roundtrip(cpu_a, cpu_b, 500, batches, int(min(limit_s, LONGEST_LINE_S) * 1e9), out, err)
         if n > 0:
             break
     if n < 0:
