@@ -179,9 +179,8 @@ def _align(functions: list[Function], first: int, most: int | None = None) -> li
                 continue
             n = next(number)
             lines += [f"!{n} = distinct !{{!{n}, !{n + 1}}}", f'!{n + 1} = !{{!"llvm.loop.align", i32 64}}']
-            # One node at whatever goes to the header: of a loop with two latches, which one may become when blocks are
-            # laid out, LLVM takes none else, and counts the preheader as a latch.
-            for block in (b for b in function.blocks.values() if loop.header in b.succ):
+            for latch in loop.latches:  # one node for all: where they differ LLVM heeds none
+                block = function.blocks[latch]
                 block.terminator = re.sub(r", !llvm\.loop !\d+", "", block.terminator) + f", !llvm.loop !{n}"
     return lines
 
