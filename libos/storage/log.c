@@ -392,6 +392,7 @@ void cl_log_stats(const struct cl_log *log, struct cl_log_stats *out)
     *out = log->stats;
     out->last_flush = log->view.lsn;
     out->said_flush = log->confirm.said_lsn;
+    out->width = cl_log_adapts(log) ? log->width.now : log->config.in_flight;
 }
 
 uint32_t cl_log_meta_get(const struct cl_log *log, void *buf)

@@ -73,7 +73,7 @@ struct cl_log_config {
     struct cl_blk *blk;
     uint32_t queue;        /* of blk, and the log's alone while it is open */
     uint32_t on_damage;    /* CL_LOG_REFUSE, CL_LOG_CUT or CL_LOG_READ_ONLY */
-    uint32_t in_flight;    /* flushes in flight at most [4] */
+    uint32_t in_flight;    /* flushes in flight at most [4]; fewer where the device does fewer at once */
     uint32_t buffers;      /* flushes in memory, open, waiting or in flight [16] */
     uint64_t search_bytes; /* how far beyond the end to look for flushes that prove damage [all of the ring] */
     /* For comparing only: instead of adapting, a flush goes when it has so many records or its first has waited so long. */
@@ -82,7 +82,7 @@ struct cl_log_config {
     /* What was acknowledged so long ago, and no later flush says so, is written down in a superblock: not sooner, so that appends
      * that follow each other do without [CL_LOG_CONFIRM_NS]; UINT64_MAX: never. */
     uint64_t confirm_ns;
-    uint64_t (*now_ns)(void *arg); /* the clock of fixed_wait_ns, confirm_ns and cl_log_next_ns [CLOCK_MONOTONIC] */
+    uint64_t (*now_ns)(void *arg); /* the log's clock [CLOCK_MONOTONIC] */
     void *now_arg;
 };
 
@@ -254,6 +254,7 @@ struct cl_log_stats {
     uint64_t
         said_flush; /* the last one of which the device says so: damage up to there is never taken for a torn write */
     uint64_t trims, truncates, restarts, metas, snapshots;
+    uint64_t width; /* flushes in flight at most now: in_flight, or fewer where the device does fewer at once */
     int64_t
         registered; /* bytes of the flushes' buffers, which the device knows as registered memory; -errno: why it does not */
 };

@@ -61,6 +61,7 @@ int cl_log_flushes_start(struct cl_log *log)
     log->open_place = log->view.end_place;
     log->open_index = log->view.next_index;
     log->meta_number = log->view.meta_number;
+    cl_log_width_init(&log->width, log->config.in_flight);
     begin_flush(log);
     return 0;
 }
@@ -231,6 +232,8 @@ static void completed(struct cl_log *log, struct cl_log_io *io)
     log->flights--;
     log->flight_records -= f->records;
     f->done = true;
+    if (cl_log_adapts(log))
+        cl_log_width_done(&log->width, &f->flown, cl_log_now_ns(log));
     if (io->req.result)
         cl_log_fail(log, io->req.result,
                     "the flush of %u bytes at offset %llu, from index %llu on, failed: %s; what it left there is known "
@@ -255,6 +258,9 @@ static void send(struct cl_log *log, struct cl_log_flush *f)
     h->crc = cl_crc32c(cl_log_seed(log->area_id, offset, 0), &h->lsn, sizeof *h - 8);
     memset(f->buf + f->bytes, 0, whole - f->bytes);
     f->io.complete = completed;
+    if (cl_log_adapts(log))
+        cl_log_width_sent(&log->width, &f->flown, &cl_log_flush_of(log, f->lsn - 1)->flown, log->flights,
+                          cl_log_now_ns(log));
     cl_log_post(log, &f->io, CL_BLK_WRITE, CL_BLK_DURABLE, offset, f->buf, whole);
     log->flights++;
     log->flight_records += f->records;
@@ -274,10 +280,15 @@ static bool ripe(const struct cl_log *log, const struct cl_log_flush *f)
     return (c->fixed_records && f->records >= c->fixed_records) || cl_log_now_ns(log) - f->first_ns >= c->fixed_wait_ns;
 }
 
+static uint32_t most_flights(const struct cl_log *log)
+{
+    return cl_log_adapts(log) ? cl_log_width_limit(&log->width) : log->config.in_flight;
+}
+
 static bool send_what_should(struct cl_log *log)
 {
     bool any = false;
-    while (log->flights < log->config.in_flight) {
+    while (log->flights < most_flights(log)) {
         if (log->sent_lsn + 1 == log->open_lsn) {
             if (!has_buffer(log) || !ripe(log, cl_log_flush_of(log, log->open_lsn)))
                 break;

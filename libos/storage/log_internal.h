@@ -4,6 +4,7 @@
 
 #include "crc32c.h"
 #include "log_disk.h"
+#include "log_width.h"
 
 #include <errno.h>
 #include <string.h>
@@ -24,6 +25,7 @@ struct cl_log_flush {
     uint64_t lsn, place, first_index;
     uint32_t bytes, records; /* bytes: the header included */
     bool done;
+    struct cl_log_flown flown;
     uint64_t first_ns; /* fixed_wait_ns: when the first record came */
     struct cl_log_op *first, *last;
 };
@@ -122,6 +124,8 @@ struct cl_log {
     uint64_t flight_records;         /* in them */
     bool gathers;                    /* the flush being filled waits for more: log_shared.c */
     bool merges;                     /* and small ones for larger ones in flight: see ripe in log_append.c */
+
+    struct cl_log_width width;
 
     struct cl_log_view view;
     struct cl_log_super super;

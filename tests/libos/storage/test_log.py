@@ -39,9 +39,14 @@ def test_when_a_flush_goes(c_program: Program, seed: int, scenario: str) -> None
 
 
 @pytest.mark.skipif(SANITIZED, reason="a model of time: nothing in it that the other programs do not run")
-@pytest.mark.parametrize("shape", ["four_lanes", "many_lanes", "flash"])
+@pytest.mark.parametrize("shape", ["one_lane", "two_lanes", "four_lanes", "many_lanes", "flash"])
 def test_adaptive_batching_beside_fixed_settings(c_program: Program, shape: str) -> None:
     assert c_program(f"{C}/log_batching.c")(shape).endswith("ok\n")
+
+
+@pytest.mark.parametrize("scenario", ["serial", "pairs", "side_by_side", "stalls", "mended", "lone", "one"])
+def test_how_many_flushes_fly(c_program: Program, seed: int, scenario: str) -> None:
+    assert c_program(f"{C}/log_width.c", one_thread=True)(scenario, seed).endswith("ok\n")
 
 
 @pytest.mark.parametrize("in_flight", [1, 4])

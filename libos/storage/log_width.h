@@ -1,0 +1,39 @@
+/* How many flushes of a log fly side by side: as many as its device does at once, found out by how long they take. See log_width.c.
+ *
+ * Owned by the log, used by whoever is inside a call on it. Times are the log's clock, in ns. */
+#ifndef CORELANE_LIBOS_STORAGE_LOG_WIDTH_H
+#define CORELANE_LIBOS_STORAGE_LOG_WIDTH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cl_log_width {
+    uint32_t now, most;  /* flushes in flight at most: now, and ever */
+    uint64_t lone_ns;    /* mean of those that flew alone; 0: not known */
+    uint32_t since_lone; /* flushes sent since the last one of these */
+    uint32_t crowded,
+        slow; /* flushes of this round that had others beside them, and those of them that had to wait for those */
+    uint32_t narrow;   /* flushes sent since it was narrowed or tried wider */
+    uint32_t patience; /* so many are sent before it is tried wider */
+    bool tries;        /* this round is such a trial */
+};
+
+/* What is known of a flush while it flies. */
+struct cl_log_flown {
+    uint64_t sent_ns;
+    bool beside; /* others flew at the same time */
+};
+
+void cl_log_width_init(struct cl_log_width *w, uint32_t most);
+
+/* How many may fly now: `now`, or one, so that a flush flies alone from time to time. 1 .. most. */
+uint32_t cl_log_width_limit(const struct cl_log_width *w);
+
+/* A flush is sent while `others` of them fly. last: the one sent before it, whether it still flies or not. */
+void cl_log_width_sent(struct cl_log_width *w, struct cl_log_flown *f, struct cl_log_flown *last, uint32_t others,
+                       uint64_t now_ns);
+
+/* A flush is done. */
+void cl_log_width_done(struct cl_log_width *w, const struct cl_log_flown *f, uint64_t now_ns);
+
+#endif
