@@ -41,7 +41,7 @@ BARE = {
     "io_uring RWF_DSYNC, looking": lib.CL_BENCH_LOG_URING_LOOK,
     "pwrite+fdatasync": lib.CL_BENCH_LOG_FDATASYNC,
 }
-ROUNDS = 15  # short ones: a disk differs by the second more than the loops on it
+ROUNDS = 30  # short ones: a disk differs by the second more than the loops on it
 CORE_ROUNDS = 4
 RECORD_BYTES = 256
 MANY = 64
@@ -247,7 +247,7 @@ def others(session: Session, home: Path, stack: contextlib.ExitStack) -> dict[st
 
 def single(session: Session, files: Files, cores: Mapping[str, int], stores: dict[str, Any]) -> None:
     """One at a time, each on the core that suits it, and many at once, in turns."""
-    slice_s = 0.45 * session.seconds / ROUNDS / (len(BARE) + 2 + len(stores))
+    slice_s = 0.9 * session.seconds / ROUNDS / (len(BARE) + 2 + len(stores))
     arms: dict[str, Callable[[], Slice]] = {}
     for name, what in BARE.items():
         arms[name] = lambda what=what, cpu=cores[name]: files.bare(what, slice_s, cpu)  # type: ignore[misc]
