@@ -143,11 +143,11 @@ def test_a_loop_whose_turns_all_come_by_a_look_has_none_of_its_own():
         return s
 
     following = np.arange(1, 1001)
-    for function, countdowns, least in ((walks, 0, 101_000), (perhaps, 1, 101_000)):
+    for function, own, least in ((walks, 0, 101_000), (perhaps, 1, 101_000)):
         made, plain = probed(function)
         assert made(following, 900) == plain(following, 900)
         report = made.overloads[made.signatures[0]].library.report
-        assert report.countdowns == countdowns
+        assert report.strips + report.countdowns == own  # which one depends on how often LLVM unrolls on this processor
         assert looks(lambda made=made: made(following, 900)) >= least
 
 
