@@ -49,6 +49,11 @@ def test_how_many_flushes_fly(c_program: Program, seed: int, scenario: str) -> N
     assert c_program(f"{C}/log_width.c", one_thread=True)(scenario, seed).endswith("ok\n")
 
 
+@pytest.mark.parametrize("scenario", ["appends", "superblocks"])
+def test_opened_again_after_writes_failed(c_program: Program, seed: int, scenario: str) -> None:
+    assert c_program(f"{C}/log_reopened.c", one_thread=True)(seed, scenario).endswith("ok\n")
+
+
 @pytest.mark.parametrize("in_flight", [1, 4])
 def test_every_sector_wise_cut(c_program: Program, seed: int, in_flight: int) -> None:
     appends = 60 if SANITIZED else 300  # 1 000 in corelane bench log
