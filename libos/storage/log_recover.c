@@ -63,8 +63,8 @@ static int adopt(struct cl_log *log, const struct cl_log_disk_super *s)
     memcpy(v->meta, s->meta, s->meta_bytes);
     r->highest_epoch = s->epoch;
     acknowledged(log, s->durable_lsn, s->durable_index);
-    r->at = r->read_place = r->again.place = r->next_again.place = s->head_place;
-    r->again.lsn = r->next_again.lsn = s->head_lsn;
+    r->at = r->read_place = r->again_place = r->again_next.place = s->head_place;
+    r->again_next.lsn = s->head_lsn;
     r->end = s->head_place + s->ring_bytes;
     return cl_log_lap_start(log);
 }
@@ -148,10 +148,10 @@ static void scan(struct cl_log *log, const struct cl_log_segment *g)
         log->report.flushes++;
         log->report.records += h->records;
         acknowledged(log, h->durable_lsn, h->durable_index);
-        if (r->next_again.lsn <= r->acknowledged_lsn + 1) {
-            r->again = r->next_again;
-            r->next_again.lsn = h->lsn;
-            r->next_again.place = r->at;
+        if (r->again_next.lsn <= r->acknowledged_lsn + 1) {
+            r->again_place = r->again_next.place;
+            r->again_next.lsn = h->lsn;
+            r->again_next.place = r->at;
         }
         if (h->lsn > r->acknowledged_lsn) /* what it truncated is given up, not lost */
             log->report.acknowledged_index = cl_min(log->report.acknowledged_index, log->view.next_index - 1);
@@ -254,24 +254,23 @@ static void again_post(struct cl_log *log, bool write, uint64_t offset, void *bu
 static bool write_again(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover;
-    struct cl_log_segment *g = &r->segments[0];
     if (!r->super_again) {
         unsigned slot = log->super.now.generation & 1;
         r->super_again = true;
         again_post(log, true, slot * CL_LOG_BLOCK_BYTES, r->blocks + slot * CL_LOG_BLOCK_BYTES, CL_LOG_BLOCK_BYTES);
         return true;
     }
-    if (r->next_again.lsn <= r->acknowledged_lsn + 1)
-        r->again = r->next_again;
-    if (r->acknowledged_lsn >= log->view.lsn || r->again.place >= log->view.end_place)
+    if (r->again_next.lsn <= r->acknowledged_lsn + 1)
+        r->again_place = r->again_next.place;
+    if (r->acknowledged_lsn >= log->view.lsn || r->again_place >= log->view.end_place)
         return false;
-    uint64_t offset = cl_log_offset_of(log, r->again.place);
-    uint64_t bytes = cl_min(log->view.end_place - r->again.place, r->segment_bytes);
+    uint64_t offset = cl_log_offset_of(log, r->again_place);
+    uint64_t bytes = cl_min(log->view.end_place - r->again_place, r->segment_bytes);
     bytes = cl_min(bytes, log->ring_offset + log->ring_bytes - offset);
-    again_post(log, r->again_loaded, offset, g->base, bytes);
+    again_post(log, r->again_loaded, offset, r->segments[0].base, bytes);
     if (r->again_loaded) {
-        r->again.place += bytes;
-        r->next_again.lsn = UINT64_MAX;
+        r->again_place += bytes;
+        r->again_next.lsn = UINT64_MAX;
     }
     return true;
 }

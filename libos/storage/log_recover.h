@@ -55,12 +55,12 @@ struct cl_log_recover {
     struct cl_log_io mend;
     unsigned n_mended;
     bool mending;
-    bool super_again;  /* the newest superblock has been written again */
-    bool again_loaded; /* what is to be written again next has been read */
+    bool super_again;     /* the newest superblock has been written again */
+    bool again_loaded;    /* what is to be written again next has been read */
+    uint64_t again_place; /* from where on no flush says that flushes were acknowledged, or a few earlier */
     struct {
         uint64_t lsn, place;
-    } again,
-        next_again; /* from where on no flush says that flushes were acknowledged, or a few earlier; where that may be soon */
+    } again_next; /* the flush from which on that may be so soon */
 };
 
 static inline const uint8_t *cl_log_at_place(const struct cl_log_segment *g, uint64_t place)

@@ -110,4 +110,5 @@ def test_fuzz_with_own_mutator(c_program: Program, seed: int) -> None:
 
 
 def test_fuzz_with_libfuzzer(c_fuzzer: Program, seed: int) -> None:
-    c_fuzzer(f"{C}/fuzz_log.c", cflags=["-DFUZZ"])("-runs=3000", f"-seed={seed}", "-max_len=300")
+    out = c_fuzzer(f"{C}/fuzz_log.c", cflags=["-DFUZZ"])("-runs=3000", f"-seed={seed}", "-max_len=300")
+    assert "Done 3000 runs" in out  # and whatever the program checks ends it with an error
