@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "kv: the same with the key-value store on it",
     )
     parser.add_argument(
-        "--steps", type=values.whole, default=0, metavar="N", help="with faults and load, of each seed (default 2500)"
+        "--steps", type=values.whole, default=0, metavar="N", help="with faults and load, of each seed (default 2500, or 5000 where the nodes are real)"
     )
     parser.add_argument("--threads", type=values.positive, metavar="N", help="seeds at a time (default: one a core)")
     parser.add_argument("--trace", action="store_true", help="with --seed: print the readable trace")
@@ -64,7 +64,8 @@ def run(options: argparse.Namespace) -> int:
         print(
             f"{result.runs} seeds of {options.nodes} nodes passed: {result.steps} steps, "
             f"{result.virtual_ns / 1e9:.0f} s of virtual time, {result.elections} elections, "
-            f"{result.entries_committed} entries, {result.crashes} crashes, "
+            f"{result.entries_committed} entries, {result.ops_under_faults} operations answered under faults (none in "
+            f"{result.unanswered_runs} seeds), {result.crashes} crashes, "
             f"{result.member_changes} changes of membership"
         )
     return int(result.failed)

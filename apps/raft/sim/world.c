@@ -395,12 +395,15 @@ int cl_raft_sim_run(struct cl_raft_sim *sim, const struct cl_raft_sim_options *o
     if (!options->nodes || options->nodes > CL_RAFT_SIM_MOST_NODES || options->mode > CL_RAFT_SIM_KV ||
         options->mutant >= CL_RAFT_SIM_MUTANTS)
         return -EINVAL;
-    uint64_t failures = result->failures, steps = options->steps ? options->steps : 2500;
+    uint64_t failures = result->failures, answered = result->ops_answered;
+    uint64_t steps = options->steps ? options->steps : options->mode == CL_RAFT_SIM_CORE ? 2500 : 5000;
     w->options = *options;
     w->result = result;
     begin(w);
     for (uint64_t end = result->steps + steps; result->steps < end && step(w);)
         ;
+    result->ops_under_faults += result->ops_answered - answered;
+    result->unanswered_runs += result->ops_answered == answered;
     if (!w->stopped)
         sim_calm(w);
     until(w, rests, REST_NS, "the cluster does not come to rest");

@@ -302,7 +302,7 @@ MISTAKES = {
         "node->ticket_oldest = number_of_life(&node->config);",
         "node->ticket_oldest = 1;",
         3000,
-        "linearizable",
+        "linearizable|answers with",
         mode=1,
     ),
     "waits for ever for the answer to what it passed on": Mistake(
