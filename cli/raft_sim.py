@@ -24,7 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "kv: the same with the key-value store on it",
     )
     parser.add_argument(
-        "--steps", type=values.whole, default=0, metavar="N", help="with faults and load, of each seed (default 2500, or 5000 where the nodes are real)"
+        "--steps",
+        type=values.whole,
+        default=0,
+        metavar="N",
+        help="with faults and load, of each seed (default 2500, or 5000 where the nodes are real)",
     )
     parser.add_argument("--threads", type=values.positive, metavar="N", help="seeds at a time (default: one a core)")
     parser.add_argument("--trace", action="store_true", help="with --seed: print the readable trace")

@@ -111,7 +111,10 @@ def run(
     trace: bool = False,
     outcomes_only: bool = False,
 ) -> Result:
-    """Run one seed. steps: events with faults and load, 0 for the default of 2500, or 5000 of real nodes. trace: keep a readable one."""
+    """Run one seed. trace: keep a readable one.
+
+    steps: events with faults and load, 0 for the default of 2500, or 5000 of real nodes.
+    """
     world, raw = World(), ffi.new("struct cl_raft_sim_result *")
     world.run(_options(seed, nodes, steps, mode, mutant, trace, outcomes_only), 1, raw)
     return _result(raw, world.trace() if trace else "")
