@@ -89,6 +89,8 @@ static int add(struct cl_log_view *v, const struct cl_log_disk_flush *h, uint32_
 /* Records from `from` on are gone. What is left of a span keeps its bytes: a walk over it counts. */
 static void cut(struct cl_log_view *v, uint64_t from)
 {
+    if (from <= v->first_index) /* of a span that a trim went into nothing is left either */
+        v->end = v->begin;
     while (v->end > v->begin && v->spans[v->end - 1].first_index >= from)
         v->end--;
     struct cl_log_span *last = v->end > v->begin ? &v->spans[v->end - 1] : NULL;

@@ -56,7 +56,7 @@ def test_opened_again_after_writes_failed(c_program: Program, seed: int, scenari
 
 @pytest.mark.parametrize("in_flight", [1, 4])
 def test_every_sector_wise_cut(c_program: Program, seed: int, in_flight: int) -> None:
-    appends = 60 if SANITIZED else 300  # 1 000 in corelane bench log
+    appends = 60 if SANITIZED else 1000
     assert c_program(f"{C}/log_cuts.c", one_thread=True)(seed, appends, in_flight).endswith("ok\n")
 
 
@@ -87,7 +87,10 @@ def test_what_is_not_as_it_was_left(c_program: Program, seed: int, what: str) ->
     assert c_program(f"{C}/log_rot.c", one_thread=True)(seed, what, stride).endswith("ok\n")
 
 
-@pytest.mark.parametrize("limit", ["full", "votes", "no_space", "reserve", "ranges", "freed", "snapshots", "behind"])
+LIMITS = ("full", "votes", "no_space", "reserve", "ranges", "freed", "snapshots", "behind", "emptied")
+
+
+@pytest.mark.parametrize("limit", LIMITS)
 def test_at_its_limits(c_program: Program, seed: int, limit: str) -> None:
     assert c_program(f"{C}/log_limits.c", one_thread=True)(seed, limit).endswith("ok\n")
 

@@ -1,5 +1,5 @@
 /* A log at its limits: a full area, many laps, a device without space, more votes than room, what may not be asked for, and what is free only
- * when both superblocks say so. argv: seed, then full, votes, no_space, reserve, ranges, freed, snapshots or behind. */
+ * when both superblocks say so. argv: seed, then full, votes, no_space, reserve, ranges, freed, snapshots, behind or emptied. */
 #include "log_records.h"
 
 /* A device that has no space: the log has failed, and does not look like one that is full and wants to be trimmed, whichever of its writes
@@ -181,6 +181,37 @@ static void ranges(void)
     cl_blk_close(disk);
 }
 
+/* A full log of which everything was trimmed or truncated is empty, however the two met: what it took is free again. */
+static void emptied(void)
+{
+    for (unsigned round = 0; round < 20; round++) {
+        struct cl_blk *disk = fresh(15);
+        struct cl_log_config config = {.blk = disk};
+        struct cl_log *log = open_log(&config, 0, NULL);
+        struct cl_log_op op, ops[8];
+        uint64_t next = 1;
+        for (; next <= 8; next++) /* in one flush */
+            append(log, &ops[next - 1], next);
+        settle(log);
+        uint64_t first = 2 + below(7);
+        CHECK(cl_log_trim(log, first, NULL) == 0, "trim");
+        while (put(log, &op, cl_log_max_bytes(log)) == 0)
+            ;
+        CHECK(cl_log_truncate(log, first, &op) == 0, "truncate");
+        settle(log);
+        CHECK(op.result == 0 && cl_log_next_index(log) == first, "not empty");
+        if (round % 2) {
+            drop(log);
+            log = open_log(&config, 0, NULL);
+        }
+        CHECK(cl_log_trim(log, first, NULL) == 0, "trim");
+        settle(log);
+        CHECK(put(log, &op, cl_log_max_bytes(log)) == 0, "nothing is in it, and it is full");
+        drop(log);
+        cl_blk_close(disk);
+    }
+}
+
 /* The log as it is on the disk now must open, whichever superblock rots, with all up to `acknowledged`. */
 static void whole_without_either(struct cl_blk *memory, uint64_t acknowledged)
 {
@@ -300,7 +331,7 @@ int main(int argc, char **argv)
 {
     static const struct named all[] = {{"full", full},           {"votes", votes},   {"no_space", no_space},
                                        {"reserve", reserve},     {"ranges", ranges}, {"freed", freed},
-                                       {"snapshots", snapshots}, {"behind", behind}};
+                                       {"snapshots", snapshots}, {"behind", behind}, {"emptied", emptied}};
     keep_heap();
     return run_named(argc, argv, all, sizeof all / sizeof *all);
 }
