@@ -335,9 +335,9 @@ bool cl_log_recover_step(struct cl_log *log)
             begin_epoch(log);
         return true;
     }
-    if (log->super.busy) /* the second copy follows while the log is in use */
+    if (log->super.busy)
         return false;
-    if (log->report.grown_bytes && log->super.second) /* but the old one would not look where the ring grew */
+    if (log->super.second) /* either may rot, and the old one knows neither flushes of this epoch nor where the ring grew */
         return cl_log_super_step(log);
     log->state = CL_LOG_READY;
     cl_log_recover_free(log);
