@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from cltest import CBuild, ProgramFailed
-from cltest.cbuild import ROOT
+from cltest.planted import build_with, planted
 
 
 @dataclass(frozen=True)
@@ -324,19 +324,6 @@ MISTAKES = {
 }
 
 
-def mutated(tmp: Path, mistake: Mistake) -> Path:
-    """A copy of the source with the mistake in it, that compiles anywhere."""
-    text = (ROOT / mistake.file).read_text()
-    for old, new in ((mistake.old, mistake.new), *mistake.also):
-        assert text.count(old) == 1, f"{mistake.file} has {text.count(old)} times {old!r}"
-        text = text.replace(old, new)
-    text = re.sub(r'#include "(?!\.\.)([^"]+)"', rf'#include "{Path(mistake.file).parent}/\1"', text)
-    text = re.sub(r'#include "\.\./\.\./([^"]+)"', r'#include "\1"', text)
-    out = tmp / Path(mistake.file).name
-    out.write_text(text)
-    return out
-
-
 SEEDS = "tests/apps/raft/sim/c/seeds.c"
 SCENARIOS = "tests/apps/raft/c/scenarios.c"
 ELECTIONS = (100, 20240607, 5, 50, 100)  # runs, seed, nodes, ...: as test_elections.py has them
@@ -347,10 +334,8 @@ def build() -> Callable[..., Callable[..., str]]:
     builder = CBuild("plain")
 
     def make(tmp: Path, mistake: Mistake, source: str) -> Callable[..., str]:
-        program = tmp / Path(source).name
-        program.write_text((ROOT / source).read_text())
-        binary = builder.build(program, own=[mutated(tmp, mistake)])
-        return builder.runner(binary)
+        changes = ((mistake.old, mistake.new), *mistake.also)
+        return build_with(builder, tmp, source, planted(tmp, mistake.file, changes))
 
     return make
 
