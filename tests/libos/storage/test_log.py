@@ -54,6 +54,11 @@ def test_opened_again_after_writes_failed(c_program: Program, seed: int, scenari
     assert c_program(f"{C}/log_reopened.c", one_thread=True)(seed, scenario).endswith("ok\n")
 
 
+@pytest.mark.parametrize("scenario", ["wrong_once", "forgotten"])
+def test_a_tail_that_reads_differently_the_second_time(c_program: Program, seed: int, scenario: str) -> None:
+    assert c_program(f"{C}/log_twice.c", one_thread=True)(seed, scenario) == "ok\n"
+
+
 @pytest.mark.parametrize("in_flight", [1, 4])
 def test_every_sector_wise_cut(c_program: Program, seed: int, in_flight: int) -> None:
     appends = 60 if SANITIZED else 1000
