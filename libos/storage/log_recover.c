@@ -63,8 +63,8 @@ static int adopt(struct cl_log *log, const struct cl_log_disk_super *s)
     memcpy(v->meta, s->meta, s->meta_bytes);
     r->highest_epoch = s->epoch;
     acknowledged(log, s->durable_lsn, s->durable_index);
-    r->at = r->read_place = r->again_place = r->again_next.place = s->head_place;
-    r->again_next.lsn = s->head_lsn;
+    r->at = r->read_place = r->again.place = r->again_next.place = s->head_place;
+    r->again.lsn = r->again_next.lsn = s->head_lsn;
     r->end = s->head_place + s->ring_bytes;
     return cl_log_lap_start(log);
 }
@@ -149,7 +149,7 @@ static void scan(struct cl_log *log, const struct cl_log_segment *g)
         log->report.records += h->records;
         acknowledged(log, h->durable_lsn, h->durable_index);
         if (r->again_next.lsn <= r->acknowledged_lsn + 1) {
-            r->again_place = r->again_next.place;
+            r->again = r->again_next;
             r->again_next.lsn = h->lsn;
             r->again_next.place = r->at;
         }
@@ -229,52 +229,6 @@ static bool mend_next(struct cl_log *log)
     return false;
 }
 
-static void again_done(struct cl_log *log, struct cl_log_io *io)
-{
-    bool read = io->req.op == CL_BLK_READ;
-    log->recover->mending = false;
-    log->recover->again_loaded = read;
-    if (io->req.result)
-        cl_log_fail(log, io->req.result, "%s again the %llu bytes at offset %llu, which may not be durable, failed: %s",
-                    read ? "reading" : "writing", (unsigned long long)io->req.bytes, (unsigned long long)io->req.offset,
-                    strerror(-io->req.result));
-}
-
-static void again_post(struct cl_log *log, bool write, uint64_t offset, void *buf, uint64_t bytes)
-{
-    struct cl_log_recover *r = log->recover;
-    r->mend.complete = again_done;
-    r->mending = true;
-    cl_log_post(log, &r->mend, write ? CL_BLK_WRITE : CL_BLK_READ, write ? CL_BLK_DURABLE : 0, offset, buf, bytes);
-}
-
-/* What reads back whole need not be durable: after a write that failed, and a process that was started again without a loss of power,
- * it may be in a cache alone. So the newest superblock, and the flushes from the first on of which nobody says that it was acknowledged, are
- * written again where they lie, as they are: a write that tears changes nothing. False: all is. */
-static bool write_again(struct cl_log *log)
-{
-    struct cl_log_recover *r = log->recover;
-    if (!r->super_again) {
-        unsigned slot = log->super.now.generation & 1;
-        r->super_again = true;
-        again_post(log, true, slot * CL_LOG_BLOCK_BYTES, r->blocks + slot * CL_LOG_BLOCK_BYTES, CL_LOG_BLOCK_BYTES);
-        return true;
-    }
-    if (r->again_next.lsn <= r->acknowledged_lsn + 1)
-        r->again_place = r->again_next.place;
-    if (r->acknowledged_lsn >= log->view.lsn || r->again_place >= log->view.end_place)
-        return false;
-    uint64_t offset = cl_log_offset_of(log, r->again_place);
-    uint64_t bytes = cl_min(log->view.end_place - r->again_place, r->segment_bytes);
-    bytes = cl_min(bytes, log->ring_offset + log->ring_bytes - offset);
-    again_post(log, r->again_loaded, offset, r->segments[0].base, bytes);
-    if (r->again_loaded) {
-        r->again_place += bytes;
-        r->again_next.lsn = UINT64_MAX;
-    }
-    return true;
-}
-
 static void begin_epoch(struct cl_log *log)
 {
     log->recover->phase = CL_LOG_EPOCH;
@@ -331,7 +285,7 @@ bool cl_log_recover_step(struct cl_log *log)
     if (r->phase == CL_LOG_MEND) {
         if (r->mending)
             return false;
-        if ((r->super_again || !write_again(log)) && !mend_next(log) && !write_again(log))
+        if ((r->super_again || !cl_log_write_again(log)) && !mend_next(log) && !cl_log_write_again(log))
             begin_epoch(log);
         return true;
     }

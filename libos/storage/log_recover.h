@@ -3,6 +3,7 @@
  *   log_recover.c   the steps in their order, the flushes of the lap one after another, the new epoch
  *   log_choose.c    the newest whole superblock
  *   log_lap.c       reading ahead once around the ring, and blocks that cannot be read
+ *   log_again.c     writing again what may not be durable
  *   log_judge.c     what the end means: clean, torn or damaged
  *
  * Private to them. All of it belongs to the thread that is inside a call on the log. */
@@ -55,12 +56,12 @@ struct cl_log_recover {
     struct cl_log_io mend;
     unsigned n_mended;
     bool mending;
-    bool super_again;     /* the newest superblock has been written again */
-    bool again_loaded;    /* what is to be written again next has been read */
-    uint64_t again_place; /* from where on no flush says that flushes were acknowledged, or a few earlier */
+    bool super_again;  /* the newest superblock has been written again */
+    bool again_loaded; /* what is to be written again next has been read into room */
     struct {
         uint64_t lsn, place;
-    } again_next; /* the flush from which on that may be so soon */
+    } again,        /* the flush from which on no flush says that they were acknowledged, or one a few earlier */
+        again_next; /* and from which on that may be so soon */
 };
 
 static inline const uint8_t *cl_log_at_place(const struct cl_log_segment *g, uint64_t place)
@@ -78,6 +79,9 @@ void cl_log_lap_ahead(struct cl_log *log); /* keep the device busy */
 void cl_log_lap_free(struct cl_log *log);
 /* The lowest place from `from` to before `to` at which a block could not be read; `to`: none. */
 uint64_t cl_log_unreadable_from(const struct cl_log_recover *r, uint64_t from, uint64_t to);
+
+/* log_again.c: the next step of it, once all is read; false: all is done. */
+bool cl_log_write_again(struct cl_log *log);
 
 /* log_judge.c: fill in the report, once all is read. */
 void cl_log_judge(struct cl_log *log);
