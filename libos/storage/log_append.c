@@ -260,7 +260,7 @@ static void send(struct cl_log *log, struct cl_log_flush *f)
     f->io.complete = completed;
     if (cl_log_adapts(log))
         cl_log_width_sent(&log->width, &f->flown, &cl_log_flush_of(log, f->lsn - 1)->flown, log->flights,
-                          cl_log_now_ns(log));
+                          (uint32_t)whole, cl_log_now_ns(log));
     cl_log_post(log, &f->io, CL_BLK_WRITE, CL_BLK_DURABLE, offset, f->buf, whole);
     log->flights++;
     log->flight_records += f->records;

@@ -6,17 +6,23 @@
  * many at once as there were, and half as many may fly from now on. From time to time twice as many are tried for a round, the more
  * seldom the more often that was in vain: a device may have been busy with somebody else's writes.
  *
+ * One much larger than those that flew alone takes longer for that, and says nothing; it has also little to gain from gathering.
+ *
  * Votes are counted and times not added up, so a single stall of the device decides nothing. On a load that never has two flushes side
  * by side nothing is found out, and nothing needs to be. */
 #include "log_width.h"
+
+#include "../../runtime/base.h"
 
 #define ROUND 32     /* flushes with others beside them */
 #define MOST_SLOW 24 /* of these */
 #define SLOW_NUM 9   /* times a lone one's time, over SLOW_DEN */
 #define SLOW_DEN 5
-#define LONE_PART 8   /* weight of the newest one in their mean */
-#define LONE_EACH 512 /* flushes, and then one flies alone */
-#define LONE_FIRST 32 /* while none has */
+#define LONE_PART 8 /* weight of the newest one in their mean */
+#define LONE_LEAST_NS 1000
+#define SMALL_BYTES 32768 /* up to here disks take about as long as for a block */
+#define LONE_EACH 512     /* flushes, and then one flies alone */
+#define LONE_FIRST 32     /* while none has */
 #define PATIENCE 512
 #define MOST_PATIENCE 32768
 
@@ -43,9 +49,9 @@ static void try_wider(struct cl_log_width *w)
 }
 
 void cl_log_width_sent(struct cl_log_width *w, struct cl_log_flown *f, struct cl_log_flown *last, uint32_t others,
-                       uint64_t now_ns)
+                       uint32_t bytes, uint64_t now_ns)
 {
-    *f = (struct cl_log_flown){.sent_ns = now_ns, .beside = others > 0};
+    *f = (struct cl_log_flown){.sent_ns = now_ns, .bytes = bytes, .beside = others > 0};
     if (others)
         last->beside = true;
     w->since_lone++;
@@ -69,15 +75,27 @@ static void end_round(struct cl_log_width *w)
     begin_round(w);
 }
 
+static void flew_alone(struct cl_log_width *w, const struct cl_log_flown *f, uint64_t took)
+{
+    if (w->lone_ns) {
+        took = cl_min(took, cl_max(2 * w->lone_ns, LONE_LEAST_NS)); /* a single stall does not count as what it took */
+        w->lone_ns += took / LONE_PART - w->lone_ns / LONE_PART;
+        w->lone_bytes += f->bytes / LONE_PART - w->lone_bytes / LONE_PART;
+    } else {
+        w->lone_ns = took;
+        w->lone_bytes = f->bytes;
+    }
+    w->since_lone = 0;
+}
+
 void cl_log_width_done(struct cl_log_width *w, const struct cl_log_flown *f, uint64_t now_ns)
 {
-    uint64_t took = now_ns - f->sent_ns;
+    uint64_t took = now_ns > f->sent_ns ? now_ns - f->sent_ns : 0; /* 0: somebody set the clock back */
     if (!f->beside) {
-        w->lone_ns = w->lone_ns ? w->lone_ns - w->lone_ns / LONE_PART + took / LONE_PART : took;
-        w->since_lone = 0;
+        flew_alone(w, f, took);
         return;
     }
-    if (!w->lone_ns || w->now == 1)
+    if (!w->lone_ns || w->now == 1 || (f->bytes > SMALL_BYTES && f->bytes > 2 * w->lone_bytes))
         return;
     w->slow += took * SLOW_DEN > w->lone_ns * SLOW_NUM;
     if (++w->crowded == ROUND)

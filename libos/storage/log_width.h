@@ -10,6 +10,7 @@
 struct cl_log_width {
     uint32_t now, most;  /* flushes in flight at most: now, and ever */
     uint64_t lone_ns;    /* mean of those that flew alone; 0: not known */
+    uint64_t lone_bytes; /* the same of their sizes */
     uint32_t since_lone; /* flushes sent since the last one of these */
     uint32_t crowded,
         slow; /* flushes of this round that had others beside them, and those of them that had to wait for those */
@@ -21,6 +22,7 @@ struct cl_log_width {
 /* What is known of a flush while it flies. */
 struct cl_log_flown {
     uint64_t sent_ns;
+    uint32_t bytes;
     bool beside; /* others flew at the same time */
 };
 
@@ -29,9 +31,9 @@ void cl_log_width_init(struct cl_log_width *w, uint32_t most);
 /* How many may fly now: `now`, or one, so that a flush flies alone from time to time. 1 .. most. */
 uint32_t cl_log_width_limit(const struct cl_log_width *w);
 
-/* A flush is sent while `others` of them fly. last: the one sent before it, whether it still flies or not. */
+/* A flush of so many bytes is sent while `others` of them fly. last: the one sent before it, whether it still flies or not. */
 void cl_log_width_sent(struct cl_log_width *w, struct cl_log_flown *f, struct cl_log_flown *last, uint32_t others,
-                       uint64_t now_ns);
+                       uint32_t bytes, uint64_t now_ns);
 
 /* A flush is done. */
 void cl_log_width_done(struct cl_log_width *w, const struct cl_log_flown *f, uint64_t now_ns);

@@ -44,7 +44,10 @@ def test_adaptive_batching_beside_fixed_settings(c_program: Program, shape: str)
     assert c_program(f"{C}/log_batching.c")(shape).endswith("ok\n")
 
 
-@pytest.mark.parametrize("scenario", ["serial", "pairs", "side_by_side", "stalls", "mended", "lone", "one"])
+@pytest.mark.parametrize(
+    "scenario",
+    ["serial", "pairs", "side_by_side", "stalls", "mended", "lone", "one", "sizes", "sizes_serial", "odd_times"],
+)
 def test_how_many_flushes_fly(c_program: Program, seed: int, scenario: str) -> None:
     assert c_program(f"{C}/log_width.c", one_thread=True)(scenario, seed).endswith("ok\n")
 

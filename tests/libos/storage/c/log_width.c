@@ -15,7 +15,10 @@
 
 static struct cl_random random_state;
 
-/* A device that does `lanes` writes at once, each in 60 us and up to a third more. Every `stall_each`-th takes 50 ms; 0: none. */
+#define SMALL 4096
+#define LARGE (256u << 10)
+
+/* A device that does `lanes` writes at once, each in 60 us and up to a third more, and a large one in 200 us more. Every `stall_each`-th takes 50 ms; 0: none. */
 struct device {
     unsigned lanes, stall_each;
     uint64_t free_ns[MOST];
@@ -25,6 +28,8 @@ struct world {
     struct cl_log_width width;
     struct device device;
     unsigned demand; /* flushes that wait to fly, besides those that do */
+    uint32_t bytes;  /* of a flush */
+    int64_t skew_ns; /* of the log's clock */
     struct cl_log_flown flown[RING];
     uint64_t done_ns[RING]; /* 0: does not fly */
     uint64_t sent, now_ns;
@@ -36,13 +41,18 @@ struct world {
 
 static struct world w;
 
+static uint64_t clock_ns(void)
+{
+    return w.now_ns + (uint64_t)w.skew_ns;
+}
+
 static uint64_t device_takes(struct device *d)
 {
     unsigned lane = 0;
     for (unsigned i = 1; i < d->lanes; i++)
         if (d->free_ns[i] < d->free_ns[lane])
             lane = i;
-    uint64_t ns = WRITE_NS + cl_random_below(&random_state, WRITE_NS / 3);
+    uint64_t ns = WRITE_NS + cl_random_below(&random_state, WRITE_NS / 3) + (w.bytes == LARGE ? 200000 : 0);
     if (d->stall_each && cl_random_below(&random_state, d->stall_each) == 0)
         ns = 50000000;
     d->free_ns[lane] = (w.now_ns > d->free_ns[lane] ? w.now_ns : d->free_ns[lane]) + ns;
@@ -53,7 +63,7 @@ static void send_one(void)
 {
     uint32_t before = w.width.now;
     unsigned i = w.sent % RING;
-    cl_log_width_sent(&w.width, &w.flown[i], &w.flown[(w.sent - 1) % RING], w.flights, w.now_ns);
+    cl_log_width_sent(&w.width, &w.flown[i], &w.flown[(w.sent - 1) % RING], w.flights, w.bytes, clock_ns());
     w.crowded += w.flights > 0;
     w.trials += w.width.now > before;
     w.done_ns[i] = device_takes(&w.device);
@@ -70,7 +80,7 @@ static void finish_next(void)
     w.now_ns = w.done_ns[first];
     w.done_ns[first] = 0;
     w.flights--;
-    cl_log_width_done(&w.width, &w.flown[first], w.now_ns);
+    cl_log_width_done(&w.width, &w.flown[first], clock_ns());
 }
 
 /* `flushes` more are sent, as soon as they may be. */
@@ -88,7 +98,7 @@ static void run(uint64_t flushes)
 
 static void up(unsigned lanes, uint32_t most, unsigned demand)
 {
-    w = (struct world){.device.lanes = lanes, .demand = demand, .now_ns = 1};
+    w = (struct world){.device.lanes = lanes, .demand = demand, .bytes = SMALL, .now_ns = 1ull << 40};
     cl_log_width_init(&w.width, most);
 }
 
@@ -169,6 +179,51 @@ static void lone(void)
     CHECK(w.width.now == MOST && !w.crowded && !w.trials, "%u fly", w.width.now);
 }
 
+/* Small ones alone, and then many large ones: these take longer because they are large, and the device does all at once. */
+static void sizes(void)
+{
+    up(MOST, MOST, MOST);
+    for (int i = 0; i < 1000; i++) {
+        w.bytes = SMALL;
+        w.demand = 1;
+        run(20);
+        w.bytes = LARGE;
+        w.demand = MOST;
+        run(32);
+        CHECK(w.width.now == MOST, "%u fly after %llu", w.width.now, (unsigned long long)w.sent);
+    }
+}
+
+/* The same on a device that does one at a time: that is found out by the small ones. */
+static void sizes_serial(void)
+{
+    up(1, MOST, MOST);
+    for (int i = 0; i < 100; i++) {
+        w.bytes = i & 1 ? SMALL : LARGE;
+        run(32);
+    }
+    w.bytes = SMALL;
+    run(5000);
+    CHECK(w.width.now <= 2, "%u fly", w.width.now);
+}
+
+/* A lone one stalls, or the clock is set back while it flies, which then seems to take for ever: what is found out soon is no other. */
+static void odd_times(void)
+{
+    for (int back = 0; back < 2; back++) {
+        up(1, MOST, 1);
+        run(100);
+        send_one();
+        w.skew_ns -= back ? 1000000000 : 0;
+        w.now_ns += back ? 0 : 10000000000;
+        w.done_ns[(w.sent - 1) % RING] = cl_max(w.now_ns, w.done_ns[(w.sent - 1) % RING]);
+        finish_next();
+        w.demand = MOST;
+        run(2000);
+        CHECK(w.width.now <= 2, "%u fly, and alone it takes %llu ns", w.width.now, (unsigned long long)w.width.lone_ns);
+    }
+}
+
 /* No more than one may fly. */
 static void one(void)
 {
@@ -182,9 +237,16 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } all[] = {{"serial", serial}, {"pairs", pairs},   {"side_by_side", side_by_side},
-               {"stalls", stalls}, {"mended", mended}, {"lone", lone},
-               {"one", one}};
+    } all[] = {{"serial", serial},
+               {"pairs", pairs},
+               {"side_by_side", side_by_side},
+               {"stalls", stalls},
+               {"mended", mended},
+               {"lone", lone},
+               {"one", one},
+               {"sizes", sizes},
+               {"sizes_serial", sizes_serial},
+               {"odd_times", odd_times}};
     CHECK(argc == 3, "usage");
     random_state.state = strtoull(argv[2], NULL, 10);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
