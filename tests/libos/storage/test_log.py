@@ -57,8 +57,8 @@ def test_opened_again_after_writes_failed(c_program: Program, seed: int, scenari
     assert c_program(f"{C}/log_reopened.c", one_thread=True)(seed, scenario).endswith("ok\n")
 
 
-@pytest.mark.parametrize("scenario", ["wrong_once", "forgotten"])
-def test_a_tail_that_reads_differently_the_second_time(c_program: Program, seed: int, scenario: str) -> None:
+@pytest.mark.parametrize("scenario", ["wrong_once", "wrong_at_first", "forgotten"])
+def test_a_tail_of_which_two_reads_differ(c_program: Program, seed: int, scenario: str) -> None:
     assert c_program(f"{C}/log_twice.c", one_thread=True)(seed, scenario) == "ok\n"
 
 

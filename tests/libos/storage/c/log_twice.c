@@ -1,14 +1,15 @@
-/* A tail that nobody says was durable is read twice when the log is opened, and the second read gives something else: what was acknowledged is
- * not written over with it, and what is gone by then is not taken for durable.
+/* A tail that nobody says was durable is read twice when the log is opened, and the two reads give different things: what was acknowledged is not
+ * written over or taken for torn for that, and what is gone by then is not taken for durable.
  * Usage: log_twice SEED SCENARIO */
 #include "log_records.h"
 
 #define RECORDS 3 /* of which the last is in the flush that is read twice */
 
-/* A memory disk, of which a block is something else from its second read on, or for that once. */
+/* A memory disk, of which a block is something else from a read on, or for that once. */
 static struct cl_blk *memory, spy;
 static uint64_t watched; /* offset of the block; 0: none */
 static unsigned reads;   /* of it */
+static unsigned odd;     /* the read that gives something else */
 static bool forgets;     /* from then on it is zero; else a bit is wrong that once */
 
 static unsigned spy_submit(struct cl_blk *blk, unsigned queue, struct cl_blk_req **reqs, unsigned n)
@@ -17,11 +18,11 @@ static unsigned spy_submit(struct cl_blk *blk, unsigned queue, struct cl_blk_req
     for (unsigned i = 0; i < n; i++) {
         struct cl_blk_req *r = reqs[i];
         bool covers = watched && r->offset <= watched && watched < r->offset + r->bytes;
-        bool second = covers && r->op == CL_BLK_READ && ++reads == 2;
-        if (second && forgets)
+        bool now = covers && r->op == CL_BLK_READ && ++reads == odd;
+        if (now && forgets)
             memset(cl_blk_memory_data(memory) + watched, 0, CL_LOG_BLOCK_BYTES);
         CHECK(memory->ops->submit(memory, queue, &r, 1) == 1, "submit");
-        if (second && !forgets)
+        if (now && !forgets)
             ((uint8_t *)r->buf)[watched - r->offset + 100] ^= 1; /* in a record: the memory disk has read it by now */
     }
     return n;
@@ -57,9 +58,10 @@ static struct cl_log_config up(void)
     return config;
 }
 
-/* Opened while the second read is another, and then again. */
-static void opened_twice(uint64_t left)
+/* Opened while one read is odd, and then again. */
+static void opened_twice(unsigned odd_read, uint64_t left)
 {
+    odd = odd_read;
     struct cl_log_config config = up();
     open_log(&config, -EIO, NULL);
     CHECK(reads == 2, "%u reads", reads);
@@ -80,18 +82,26 @@ static void opened_twice(uint64_t left)
 static void wrong_once(void)
 {
     forgets = false;
-    opened_twice(RECORDS);
+    opened_twice(2, RECORDS);
+}
+
+/* What ends the log because a read was wrong that once does not end it. */
+static void wrong_at_first(void)
+{
+    forgets = false;
+    opened_twice(1, RECORDS);
 }
 
 /* As after a flush that failed: nobody was told that the last record is durable, so it may go, but not while the log is being opened. */
 static void forgotten(void)
 {
     forgets = true;
-    opened_twice(RECORDS - 1);
+    opened_twice(2, RECORDS - 1);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct named all[] = {{"wrong_once", wrong_once}, {"forgotten", forgotten}};
+    static const struct named all[] = {
+        {"wrong_once", wrong_once}, {"wrong_at_first", wrong_at_first}, {"forgotten", forgotten}};
     return run_named(argc, argv, all, sizeof all / sizeof *all);
 }
