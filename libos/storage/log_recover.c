@@ -204,6 +204,37 @@ static void conclude(struct cl_log *log)
     r->phase = log->config.on_damage == CL_LOG_READ_ONLY ? CL_LOG_EPOCH : CL_LOG_MEND;
 }
 
+static void looked(struct cl_log *log, struct cl_log_io *io)
+{
+    struct cl_log_recover *r = log->recover;
+    const struct cl_log_disk_flush *h = io->req.buf;
+    uint64_t in_flush;
+    r->looking = false;
+    if (io->req.result || log->state == CL_LOG_FAILED || unexpected(log, h, r->bad_place) ||
+        cl_log_round(h->bytes) > io->req.bytes || cl_log_flush_records(log, io->req.buf, &in_flush))
+        return; /* as was found before */
+    cl_log_fail(
+        log, -EIO,
+        "the flush at offset %llu, where index %llu was to come, was read twice, and only the second time it was "
+        "whole: open the log again",
+        (unsigned long long)io->req.offset, (unsigned long long)log->view.next_index);
+}
+
+/* What ended the log is read once more: a read that was wrong that once would else cost for good what had been acknowledged. */
+static void look_again(struct cl_log *log)
+{
+    struct cl_log_recover *r = log->recover;
+    uint64_t offset = cl_log_offset_of(log, r->bad_place);
+    uint64_t bytes = cl_min(log->flush_bytes, log->super.now.head_place + log->ring_bytes - r->bad_place);
+    r->phase = CL_LOG_LOOK;
+    if (!r->searching || r->end == r->bad_place)
+        return;
+    r->look.complete = looked;
+    r->looking = true;
+    cl_log_post(log, &r->look, CL_BLK_READ, 0, offset, r->room,
+                cl_min(bytes, log->ring_offset + log->ring_bytes - offset));
+}
+
 static void mended(struct cl_log *log, struct cl_log_io *io)
 {
     log->recover->mending = false;
@@ -278,6 +309,12 @@ bool cl_log_recover_step(struct cl_log *log)
     }
     if (r->phase == CL_LOG_DRAIN) {
         if (r->reading)
+            return false;
+        look_again(log);
+        return true;
+    }
+    if (r->phase == CL_LOG_LOOK) {
+        if (r->looking)
             return false;
         conclude(log);
         return true;

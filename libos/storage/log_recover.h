@@ -32,7 +32,7 @@ struct cl_log_segment {
 };
 
 struct cl_log_recover {
-    enum { CL_LOG_SUPERS, CL_LOG_STREAM, CL_LOG_DRAIN, CL_LOG_MEND, CL_LOG_EPOCH } phase;
+    enum { CL_LOG_SUPERS, CL_LOG_STREAM, CL_LOG_DRAIN, CL_LOG_LOOK, CL_LOG_MEND, CL_LOG_EPOCH } phase;
     struct cl_log_read supers[2];
     uint8_t *blocks; /* of the two */
     unsigned waiting;
@@ -53,6 +53,8 @@ struct cl_log_recover {
         acknowledged_lsn; /* the highest that the device says was, when the report's acknowledged_index was the last index */
     uint64_t unreadable[CL_LOG_UNREADABLE_MOST]; /* places */
     unsigned n_unreadable;
+    struct cl_log_io look; /* at what ended the log, once more */
+    bool looking;
     struct cl_log_io mend;
     unsigned n_mended;
     bool mending;
