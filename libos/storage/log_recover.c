@@ -328,7 +328,8 @@ bool cl_log_recover_step(struct cl_log *log)
     }
     if (log->super.busy)
         return false;
-    if (log->super.second) /* either may rot, and the old one knows neither flushes of this epoch nor where the ring grew */
+    if (log->super
+            .second) /* either may rot, and the old one knows neither flushes of this epoch nor where the ring grew */
         return cl_log_super_step(log);
     log->state = CL_LOG_READY;
     cl_log_recover_free(log);
