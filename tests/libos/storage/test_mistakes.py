@@ -65,6 +65,6 @@ def test_mistakes_are_found_by_cuts(name: str, tmp_path: Path) -> None:
         try:
             cuts(seed, 1000, 4)
         except ProgramFailed as error:
-            assert re.search(r"what no number of operations leaves|damage at offset", str(error)), error
-            return
+            if re.search(r"what no number of operations leaves|damage at offset", str(error)):
+                return
     pytest.fail(f"{SEEDS} runs did not find it")
