@@ -323,6 +323,9 @@ def sweep(session: Session, files: Files) -> None:
     halves = worst_held_out(adaptive, rates)
     session.figure("log.batching_worst", statistics.mean(h.ratio for h in halves), runs=[h.ratio for h in halves])
     session.note("batching_worst: " + "; ".join(str(h) for h in halves))
+    each = {load: worst_held_out({load: adaptive[load]}, {load: rates[load]}) for load in LOADS}
+    by_load = (f"{load} writers {statistics.mean(h.ratio for h in halves):.3g}" for load, halves in each.items())
+    session.note(f"adaptive batching over the setting that was best in the other half, by load: {', '.join(by_load)}")
 
 
 @dataclass(frozen=True)
@@ -391,7 +394,7 @@ def recovery(session: Session, files: Files) -> None:
 
 
 def cuts(session: Session, seconds: float) -> None:
-    """Every sector-wise cut of a run, and subsets of what was in flight, with one flush and with several in flight."""
+    """Every sector-wise cut of a run, subsets of what was in flight, rotten superblocks; one flush in flight, and several."""
     session.say(f"every cut of {CUT_APPENDS} appends")
     parts = []
     for in_flight in (1, 4):
@@ -409,9 +412,14 @@ def cuts(session: Session, seconds: float) -> None:
             subsets=out.subsets,
             subsets_recovered=out.subsets_recovered,
             subsets_torn=out.subsets_torn,
+            rotten_superblocks=out.rotten,
+            rotten_superblocks_recovered=out.rotten_recovered,
+            laps=out.laps,
+            **{name: getattr(out, name) for name in ("truncates", "restarts", "metas", "trims", "snapshots")},
         )
-        tried = out.sectors + out.subsets
-        parts.append((out.recovered + out.subsets_recovered) / tried if tried and not rc else 0.0)
+        tried = out.sectors + out.subsets + out.rotten
+        recovered = out.recovered + out.subsets_recovered + out.rotten_recovered
+        parts.append(recovered / tried if tried and not rc else 0.0)
     session.figure("log.cut_points", min(parts), runs=parts)
     if appends < CUT_APPENDS:
         session.note(f"a short run: cuts of {appends} appends instead of {CUT_APPENDS}")
