@@ -394,7 +394,7 @@ def recovery(session: Session, files: Files) -> None:
 
 
 def cuts(session: Session, seconds: float) -> None:
-    """Every sector-wise cut of a run, subsets of what was in flight, rotten superblocks; one flush in flight and more."""
+    """Every sector-wise cut of a run, subsets of what was in flight, rotten superblocks."""
     session.say(f"every cut of {CUT_APPENDS} appends")
     parts = []
     for in_flight in (1, 4):
