@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba.core import config
+from numba.core.codegen import get_host_cpu_features
 from probing import LOOKS, looks, probed, tiny
 
 from corelane.libos import batch_compile, batch_refill, batch_work
@@ -178,7 +180,9 @@ def test_vector_loops_stay_vector_loops(function):
     plain(*args)
     packed = re.compile(r"\b(vpaddq|vaddpd|vmulpd|vfmadd\w+pd|addpd|mulpd|paddq|fadd\s+v\d+|fmul\s+v\d+|add\s+v\d+)")
     counts = [len(packed.findall(f.inspect_asm(f.signatures[0]))) for f in (made, plain)]
-    assert counts[0] >= counts[1] > 0, counts
+    if not counts[1]:
+        pytest.skip("without probes LLVM makes no vector loop of it for this processor either")
+    assert counts[0] >= counts[1], counts
     library = made.overloads[made.signatures[0]].library
     assert library.report.strips > 0
 
@@ -342,6 +346,8 @@ def test_counters_that_are_hidden_count_on(small, monkeypatch):
     ours, theirs = np.zeros(20_000, np.uint8), np.zeros(20_000, np.uint8)
     assert made(ours) == plain(theirs) == 2262
     assert np.array_equal(ours, theirs)
+    if "+avx512f" not in (config.CPU_FEATURES or get_host_cpu_features()):
+        pytest.skip("LLVM makes no vector loop of strided stores for this processor: it takes AVX-512")
     assert "clp.hid" in str(made.overloads[made.signatures[0]].library._final_module)
 
 

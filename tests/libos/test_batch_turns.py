@@ -257,5 +257,5 @@ def test_a_loop_in_strips_around_others_is_one_loop_to_the_code_generator():
     assert np.array_equal(ours, theirs)
     ((before, after, report),) = found
     assert report.strips
-    assert len(before) > 4
+    assert len(before) > 3  # those of the source: one at least has strips, and one may be unrolled
     assert len(after) == len(before)
