@@ -240,6 +240,7 @@ class BlkFaultCounts:
     unreadable: int
     refused: int
     crashes: int
+    kills: int
     pieces_written: int
     pieces_stored: int
     pieces_superseded: int
@@ -311,6 +312,11 @@ class FaultBlk(Blk):
         """Cut the power and restore it; requests in flight vanish. Returns how many pieces of writes were lost."""
         self._flying.clear()
         return int(lib.cl_blk_fault_crash(self.ptr))
+
+    def kill(self) -> None:
+        """End the process that uses it, and not the power: what is cached stays, requests in flight are done or not."""
+        lib.cl_blk_fault_kill(self.ptr)
+        self._flying.clear()
 
     def rot(self, offset: int, size: int, bits: int = 1) -> None:
         """Flip bits at rest, at drawn places of a range. Raises BlkError."""

@@ -6,8 +6,13 @@
  * later ones may be there without earlier ones. Requests in flight vanish: they are never given back, and their memory is not
  * touched again. The device can be used on at once, by a program that starts anew.
  *
+ * cl_blk_fault_kill ends the process that used it, and the power stays: what is in the cache stays there, and is read, though a later
+ * power cut may take it. Of requests in flight each is done or not, by itself and in any order, since the kernel goes on with
+ * what it was given or gives it up; a durable write may have got as far as the cache alone. None is done later: a file is locked
+ * until the kernel has let go of the last of them.
+ *
  * Fates are drawn as requests are submitted, as many draws for each, from one generator: the n-th request meets the same fate at
- * every run with the same seed. Crashes draw from another one. All probabilities zero: a good disk with a volatile cache.
+ * every run with the same seed. Crashes and kills draw from another one. All probabilities zero: a good disk with a volatile cache.
  *
  *   error     -EIO. A write that fails leaves any of its pieces behind. A flush that fails stores some of what it should
  *             have, and the rest is never stored by a later flush either, though reads go on to see it until the next crash:
@@ -55,11 +60,11 @@ struct cl_blk_fault_config {
 
 /* Requests, and pieces (atomic_bytes each) of writes. Under the device's lock. */
 struct cl_blk_fault_counts {
-    uint64_t seen, vanished; /* requests submitted; requests that a crash took */
+    uint64_t seen, vanished; /* requests submitted; requests that a crash or a kill took */
     uint64_t read_errors, write_errors, flush_errors, no_space, dropped, read_rotted, write_rotted;
     uint64_t unreadable; /* reads that failed for a block of cl_blk_fault_unreadable */
     uint64_t refused;    /* answered -EIO because the device had failed or its power was off */
-    uint64_t crashes;
+    uint64_t crashes, kills;
     uint64_t pieces_written;    /* of writes that were done, and what failed ones left behind */
     uint64_t pieces_stored;     /* on the wrapped device */
     uint64_t pieces_superseded; /* overwritten in the cache by a durable write */
@@ -76,6 +81,9 @@ CL_API int cl_blk_fault_new(struct cl_blk *inner, const struct cl_blk_fault_conf
 CL_API int cl_blk_fault_set(struct cl_blk *blk, const struct cl_blk_fault_config *config, char *err);
 /* Cut the power and restore it. While no other thread uses the device; queue 0 is used. Returns the pieces lost. */
 CL_API uint64_t cl_blk_fault_crash(struct cl_blk *blk);
+/* End the process that uses it. While no other thread does; queue 0 is used. The requests' memory may be given back only then. A device
+ * that has failed, or whose power is off, stays so. */
+CL_API void cl_blk_fault_kill(struct cl_blk *blk);
 /* Flip one bit, drawn from the crashes' generator, of each of n places within bytes from offset on, on the wrapped device. Queue 0
  * is used. 0 or -errno. */
 CL_API int cl_blk_fault_rot(struct cl_blk *blk, uint64_t offset, uint64_t bytes, unsigned n);

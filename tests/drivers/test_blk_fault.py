@@ -71,6 +71,12 @@ class Model:
             assert number in (self.durable[i], *self.since[i]), f"piece {i}"
         self.durable, self.since = found, [[] for _ in found]
 
+    def check_kill(self, found: list[int], before: list[int], flying: set[int]) -> None:
+        """What was in flight is there or not, and nobody can say what of it is durable."""
+        for i, number in enumerate(found):
+            assert number == before[i] or number in flying, f"piece {i}"
+            self.since[i].append(number)
+
 
 @pytest.mark.parametrize("case", range(20))
 def test_a_crash_leaves_what_is_durable_and_any_of_the_rest(seed, case):
@@ -92,14 +98,70 @@ def test_a_crash_leaves_what_is_durable_and_any_of_the_rest(seed, case):
                 model.write(start * UNIT, number, n, durable)
             assert pieces(blk.read(0, SIZE)) == model.now()
             flying = rng.sample(range(BLOCKS), 5)
+            before, first = model.now(), number + 1
             for start in flying:  # whatever they ask for, they may have happened or not
                 number += 1
                 blk.submit([Request(WRITE, start * UNIT, stamp(number), durable=rng.random() < 0.5)])
                 model.write(start * UNIT, number, 1, False)
+            if rng.random() < 0.5:
+                blk.kill()
+                model.check_kill(pieces(blk.read(0, SIZE)), before, set(range(first, number + 1)))
+                continue
             blk.crash()
             model.check_crash(pieces(blk.read(0, SIZE)))
+        blk.crash()
+        model.check_crash(pieces(blk.read(0, SIZE)))
         assert blk.counts().pieces_cached == 0
         balance(blk)
+
+
+def test_a_killed_process_leaves_its_disk_with_power():
+    with fault(BlkFaults(survive=0)) as blk:
+        blk.write(0, stamp(1))
+        blk.kill()
+        assert pieces(blk.read(0, UNIT)) == [1] * 8
+        assert blk.counts().pieces_cached == 8
+        assert blk.crash() == 8
+        assert pieces(blk.read(0, UNIT)) == [0] * 8
+        assert (blk.counts().kills, blk.counts().crashes) == (1, 1)
+        balance(blk)
+
+
+def test_what_was_in_flight_at_a_kill_is_done_or_not_and_not_later():
+    """A durable write may be in the cache alone; a flush in flight may have happened."""
+    seen = set()
+    for seed in range(60):
+        with fault(seed=seed, virtual_clock=True) as blk:
+            blk.write(UNIT, stamp(2))
+            blk.set(BlkFaults(latency_min_ns=10, latency_max_ns=10))
+            blk.submit([Request(WRITE, 0, stamp(1), durable=True), Request(FLUSH)])
+            blk.kill()
+            blk.set(BlkFaults(survive=0))
+            blk.now_ns = 20
+            assert blk.poll() == []
+            found = pieces(blk.read(0, 2 * UNIT))
+            assert found[8:] == [2] * 8
+            blk.crash()
+            left = pieces(blk.read(0, 2 * UNIT))
+            kind = "all" if found[:8] == [1] * 8 else "part" if any(found[:8]) else "none"
+            seen |= {(kind, "durable" if left[:8] == found[:8] else "cached"), "flush" if left[8] else "no flush"}
+            balance(blk)
+    writes = {("none", "durable"), ("part", "cached"), ("all", "cached"), ("all", "durable")}
+    assert seen == writes | {"flush", "no flush"}
+
+
+def test_a_kill_brings_no_power_back_and_mends_no_device():
+    for faults in (BlkFaults(cut_after=3), BlkFaults(fail_after=1)):
+        with fault(faults) as blk:
+            with pytest.raises(BlkError):
+                blk.write(0, stamp(1, 2), durable=True)
+                blk.write(0, stamp(1, 2), durable=True)
+            blk.submit([Request(WRITE, 0, stamp(3))])
+            blk.kill()
+            assert blk.gone
+            blk.set(BlkFaults())
+            assert 3 not in pieces(blk.read(0, UNIT))
+            balance(blk)
 
 
 def test_crashes_leave_earlier_ones_later_ones_parts_all_and_none():
