@@ -153,9 +153,10 @@ def test_what_was_in_flight_at_a_kill_is_done_or_not_and_not_later():
 def test_a_kill_brings_no_power_back_and_mends_no_device():
     for faults in (BlkFaults(cut_after=3), BlkFaults(fail_after=1)):
         with fault(faults) as blk:
+            blk.submit([Request(WRITE, 0, stamp(1), durable=True)])
+            blk.poll()
             with pytest.raises(BlkError):
-                blk.write(0, stamp(1, 2), durable=True)
-                blk.write(0, stamp(1, 2), durable=True)
+                blk.write(0, stamp(2), durable=True)
             blk.submit([Request(WRITE, 0, stamp(3))])
             blk.kill()
             assert blk.gone

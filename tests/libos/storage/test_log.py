@@ -14,7 +14,7 @@ C = "tests/libos/storage/c"
 
 @pytest.mark.parametrize("in_flight", [1, 2, 4])
 @pytest.mark.parametrize("kib", [512, 4096])
-def test_against_a_model_with_power_cuts(c_program: Program, seed: int, kib: int, in_flight: int) -> None:
+def test_against_a_model_with_power_cuts_and_kills(c_program: Program, seed: int, kib: int, in_flight: int) -> None:
     steps = 5_000 if SANITIZED else 30_000
     out = c_program(f"{C}/log_model.c", one_thread=True)(seed, steps, kib << 10, in_flight)
     assert out.endswith("ok\n")

@@ -1,6 +1,7 @@
 /* The log against a model that is an array: random appends, truncations, restarts, votes, trims and snapshots on a bad disk, with a
- * power cut now and then. After each the log must be what it was after some number of the operations, at least those that had
- * been acknowledged. argv: seed, steps, bytes of the area, flushes in flight. */
+ * power cut, or an end of the process alone, now and then, before which writes may have failed. After each the log must be what it
+ * was after some number of the operations, at least those that had been acknowledged, and be at least that from then on.
+ * argv: seed, steps, bytes of the area, flushes in flight. */
 #include "log_support.h"
 
 #define MAX_OPS 4096
@@ -24,7 +25,8 @@ static struct model base, now; /* at the opening; after all actions */
 static uint64_t trim_acked, trim_wanted, trim_asked[64];
 static struct cl_log_op trim_ops[64];
 static uint64_t snap_acked, snap_word[2], snap_length[2]; /* by number modulo 2 */
-static uint64_t crashes, survivors, fulls, agains;
+static bool failing;                                      /* writes may fail until the log is opened again */
+static uint64_t crashes, kills, failures, survivors, fulls, agains;
 
 static unsigned length_of(uint64_t word, unsigned most)
 {
@@ -41,8 +43,11 @@ static void fill(uint8_t *out, uint64_t word, unsigned bytes)
 static void done(struct cl_log_op *op)
 {
     struct action *a = op->user;
+    if (op->result) {
+        CHECK(failing && op->result == -EIO, "%d", op->result);
+        return;
+    }
     CHECK(a == &actions[acked], "acknowledged out of order");
-    CHECK(op->result == 0, "%d", op->result);
     acked++;
 }
 
@@ -104,8 +109,9 @@ static void act(struct cl_log *log)
 
 static void trimmed(struct cl_log_op *op)
 {
-    CHECK(op->result == 0, "%d", op->result);
-    trim_acked = cl_max(trim_acked, *(uint64_t *)op->user);
+    CHECK(op->result == 0 || (failing && op->result == -EIO), "%d", op->result);
+    if (op->result == 0)
+        trim_acked = cl_max(trim_acked, *(uint64_t *)op->user);
     *(uint64_t *)op->user = 0;
 }
 
@@ -134,7 +140,9 @@ static uint64_t snap_sent, snap_number; /* being written */
 
 static void committed(struct cl_log_op *op)
 {
-    CHECK(op->result == 0, "%d", op->result);
+    CHECK(op->result == 0 || (failing && op->result == -EIO), "%d", op->result);
+    if (op->result) /* it may be there after the next opening */
+        return;
     snap_acked = snap_number;
     snap_number = 0;
     committing = false;
@@ -276,37 +284,90 @@ static void compare(struct cl_log *log, bool closed)
     n_actions = acked = 0;
 }
 
+/* What is left of writes that are not durable: some, all or nothing, in pieces or not. */
+static void set_faults(struct cl_blk *disk, double write_error)
+{
+    static const double some[] = {0, 0.7, 0.7, 1};
+    char err[256];
+    struct cl_blk_fault_config f = {.write_error = write_error,
+                                    .survive = some[below(4)],
+                                    .torn = some[below(3)],
+                                    .latency_min_ns = 1000,
+                                    .latency_max_ns = 90000};
+    CHECK(cl_blk_fault_set(disk, &f, err) == 0, "%s", err);
+    failing = write_error > 0;
+}
+
+/* Whoever has the log ends, with the power or alone. */
+static void end(struct cl_blk *disk, struct cl_log *log)
+{
+    set_faults(disk, 0);
+    if (below(2)) {
+        cl_blk_fault_kill(disk);
+        kills++;
+    } else {
+        cl_blk_fault_crash(disk);
+        crashes++;
+    }
+    cl_log_discard(log);
+}
+
+/* Open it, now and then not at the first attempt. */
+static struct cl_log *open_again(const struct cl_log_config *config, struct cl_log_report *report)
+{
+    struct cl_log_config c = *config;
+    char err[256];
+    c.now_ns = cl_blk_fault_clock_word;
+    c.now_arg = &now_ns;
+    while (below(3) == 0) {
+        struct cl_log *log;
+        CHECK(cl_log_open(&c, &log, err) == 0, "%s", err);
+        for (uint64_t pumps = below(40); pumps && cl_log_state(log) == CL_LOG_OPENING; pumps--)
+            if (cl_log_pump(log) == 0 && cl_log_next_ns(log) != UINT64_MAX)
+                now_ns = cl_max(now_ns, cl_log_next_ns(log));
+        end(c.blk, log);
+    }
+    return open_log(config, 0, report);
+}
+
+/* Something is asked of the log, or not, and time goes on. */
+static void use(struct cl_log *log)
+{
+    for (uint64_t burst = below(8) ? below(3) : below(60); burst && !cl_log_error(log); burst--)
+        act(log);
+    if (!cl_log_error(log) && (below(40) == 0 || (below(4) == 0 && cl_log_free_bytes(log) < 65536)))
+        trim(log);
+    if (!cl_log_error(log) && below(3) == 0)
+        snapshot(log);
+    if (below(3))
+        now_ns += below(60000);
+    cl_log_pump(log);
+    CHECK(cl_log_error(log) == 0 || failing, "%s", cl_log_why(log));
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 5, "usage");
     rng_state = strtoull(argv[1], NULL, 10);
     unsigned steps = (unsigned)atoi(argv[2]);
-    struct cl_blk_fault_config faults = {
-        .seed = rng(), .survive = 0.7, .torn = 0.7, .latency_min_ns = 1000, .latency_max_ns = 90000};
-    struct cl_blk *memory = memory_disk(strtoull(argv[3], NULL, 10)), *disk = bad_disk(memory, faults);
+    struct cl_blk *memory = memory_disk(strtoull(argv[3], NULL, 10));
+    struct cl_blk *disk = bad_disk(memory, (struct cl_blk_fault_config){.seed = rng()});
     struct cl_log_config config = {.blk = disk, .in_flight = (uint32_t)atoi(argv[4]), .buffers = 8};
     struct cl_log_layout layout = {.area_id = 1 + rng() % 1000, .snapshot_bytes = 150000, .flush_bytes = 16384};
     char err[256];
     CHECK(cl_log_format(memory, 0, &layout, err) == 0, "%s", err);
+    set_faults(disk, 0);
     struct cl_log *log = open_log(&config, 0, NULL);
     base.first = base.next = now.first = now.next = 1;
     for (unsigned step = 0; step < steps; step++) {
-        for (uint64_t burst = below(8) ? below(3) : below(60); burst; burst--)
-            act(log);
-        if (below(40) == 0 || (below(4) == 0 && cl_log_free_bytes(log) < 65536))
-            trim(log);
-        if (below(3) == 0)
-            snapshot(log);
-        if (below(3))
-            now_ns += below(60000);
-        cl_log_pump(log);
-        CHECK(cl_log_error(log) == 0, "%s", cl_log_why(log));
+        use(log);
         bool closed = false;
-        if (below(300) == 0) {
-            cl_blk_fault_crash(disk);
-            cl_log_discard(log);
-            crashes++;
-        } else if (n_actions == MAX_OPS || below(900) == 0) {
+        if (!failing && below(400) == 0)
+            set_faults(disk, below(2) ? 1 : 0.2);
+        if (below(200) == 0 || (cl_log_error(log) && below(4) == 0)) {
+            failures += cl_log_error(log) != 0;
+            end(disk, log);
+        } else if (!failing && (n_actions == MAX_OPS || below(900) == 0)) {
             settle(log);
             closed = true;
             CHECK(close_log(log) == 0, "close");
@@ -314,14 +375,18 @@ int main(int argc, char **argv)
             continue;
         }
         struct cl_log_report report;
-        log = open_log(&config, 0, &report);
+        log = open_again(&config, &report);
         CHECK(report.bad_superblocks == 0 || !closed, "superblocks");
         compare(log, closed);
     }
-    settle(log);
+    end(disk, log);
+    log = open_again(&config, NULL);
+    compare(log, false);
     CHECK(close_log(log) == 0, "close");
     cl_blk_close(disk);
-    printf("%llu crashes, %llu unacknowledged found, %llu full, %llu without buffer\nok\n", (unsigned long long)crashes,
+    CHECK(steps < 10000 || (crashes > 5 && kills > 5 && failures > 5 && survivors), "too little happened");
+    printf("%llu crashes, %llu kills, %llu failures, %llu unacknowledged found, %llu full, %llu without buffer\nok\n",
+           (unsigned long long)crashes, (unsigned long long)kills, (unsigned long long)failures,
            (unsigned long long)survivors, (unsigned long long)fulls, (unsigned long long)agains);
     return 0;
 }
