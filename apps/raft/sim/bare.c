@@ -107,9 +107,11 @@ static int bare_start(struct sim_world *w, struct sim_node *n)
     return rc;
 }
 
-static void bare_crash(struct sim_world *w, struct sim_node *n)
+/* Killed or not: the log that the disk is a model of holds what it promised after either. */
+static void bare_crash(struct sim_world *w, struct sim_node *n, bool killed)
 {
     struct bare *b = bare_of(n);
+    (void)killed;
     sim_disk_crash(&b->disk, &w->random[SIM_R_DISK]);
     forget(b);
 }

@@ -44,7 +44,7 @@ static bool real_holds(struct sim_node *n, uint64_t index, uint64_t term)
            term;
 }
 
-static void forget(struct real *r)
+static void forget(struct real *r, bool killed)
 {
     remember(r);
     if (r->node) {
@@ -57,7 +57,10 @@ static void forget(struct real *r)
         struct cl_log_stats stats;
         cl_log_stats(r->log, &stats);
         r->said = cl_max(r->said, stats.said_flush); /* nothing, while it is being opened */
-        cl_blk_fault_crash(r->blk);
+        if (killed)
+            cl_blk_fault_kill(r->blk);
+        else
+            cl_blk_fault_crash(r->blk);
         cl_log_discard(r->log);
     }
     cl_raft_node_delete(r->node);
@@ -74,7 +77,7 @@ static void real_unmake(struct sim_world *w, struct sim_node *n)
     struct real *r = real_of(n);
     if (!r)
         return;
-    forget(r);
+    forget(r, false);
     sim_store_free(&r->store);
     if (r->blk)
         cl_blk_close(r->blk);
@@ -97,7 +100,7 @@ static void real_lose_log(struct sim_world *w, struct sim_node *n)
 static void real_reset(struct sim_world *w, struct sim_node *n)
 {
     struct real *r = real_of(n);
-    forget(r);
+    forget(r, false);
     real_lose_log(w, n);
     r->held = r->held_snapshot = 0;
     r->bad = REAL_GOOD;
@@ -131,10 +134,10 @@ static int real_start(struct sim_world *w, struct sim_node *n)
     return rc;
 }
 
-static void real_crash(struct sim_world *w, struct sim_node *n)
+static void real_crash(struct sim_world *w, struct sim_node *n, bool killed)
 {
     (void)w;
-    forget(real_of(n));
+    forget(real_of(n), killed);
 }
 
 static struct cl_raft *real_core(struct sim_node *n)

@@ -165,7 +165,8 @@ static bool unknowable(const struct real *r, const struct cl_log_report *before,
     return places == 1 ? after->last_flush >= r->said : lost <= REAL_IN_FLIGHT + places - 1;
 }
 
-/* Bits flip or sectors become unreadable in up to three places, and are as before if nobody could know it. */
+/* Bits flip or sectors become unreadable in up to three places, and are as before if nobody could know it. Without power: what a killed
+ * process left in the cache would hide them. */
 bool real_rot(struct sim_world *w, struct sim_node *n)
 {
     struct real *r = real_of(n);
@@ -175,6 +176,7 @@ bool real_rot(struct sim_world *w, struct sim_node *n)
     char err[256];
     if (!r->blk || cl_blk_fault_set(r->blk, &whole, err))
         return false;
+    cl_blk_fault_crash(r->blk);
     struct cl_log_report before = inspect(r);
     for (unsigned i = 0; i < places; i++) {
         at[i] = place(r, &before);

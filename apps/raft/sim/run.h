@@ -54,6 +54,8 @@ struct cl_raft_sim_result {
     uint64_t hung_disks, yielded_leaders; /* disks that did nothing for a while; leaders that gave up for it */
     uint64_t forgotten_lives;             /* NODE: started again without a log */
     uint64_t remade_logs;                 /* NODE: started again with another log under its id */
+    uint64_t kills;                       /* NODE: crashes of the process alone */
+    uint64_t late_power_cuts;             /* NODE: soon after it was started again */
     uint64_t all_slow;                    /* runs that ended with slow disks everywhere and a leader that was cut off */
     uint64_t forgetful_nodes;             /* started again while a leader had its promise, and cut off */
     uint64_t wall_jumps;                  /* NODE: of wall clocks */

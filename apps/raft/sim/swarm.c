@@ -135,4 +135,8 @@ void sim_swarm_draw(struct sim_world *w)
     if (w->options.mode != CL_RAFT_SIM_CORE && !s->logless)
         s->remade_ppm = (uint32_t)ONE_OF(w, 0, 0, 20000, 200000);
     s->replicate = (uint32_t)ONE_OF(w, CL_RAFT_TO_ALL, CL_RAFT_TO_MAJORITY, CL_RAFT_TO_AUTO);
+    if (w->options.mode != CL_RAFT_SIM_CORE && !s->logless) {
+        s->kill_ppm = (uint32_t)ONE_OF(w, 0, 200000, 500000, 800000);
+        s->power_ppm = (uint32_t)ONE_OF(w, 0, 200000, 800000);
+    }
 }

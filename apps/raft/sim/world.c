@@ -77,10 +77,71 @@ void sim_started(struct sim_world *w, struct sim_node *n)
     sim_say(w, "#%u starts, term %lu, snapshot %lu", n->id, n->watch.term, n->watch.last);
 }
 
+static void remember_members(struct sim_world *w, struct sim_node *n)
+{
+    struct cl_raft_status s;
+    if (!w->body->core(n)) /* it has not read its disk: as before */
+        return;
+    cl_raft_status(w->body->core(n), &s);
+    n->members = s.members;
+}
+
+static void crash(struct sim_world *w, struct sim_node *n, bool killed)
+{
+    bool remade = sim_chance(&w->random[SIM_R_DISK], w->swarm.remade_ppm) && sim_may_forget(w, n);
+    if (w->body->core(n)) /* what it did in this step counts, too */
+        sim_check_node(w, n);
+    sim_say(w, "-- #%u crashes%s", n->id,
+            killed                                ? " alone: its disk keeps its power"
+            : w->options.mode == CL_RAFT_SIM_CORE ? ""
+                                                  : ", its power goes");
+    remember_members(w, n);
+    w->body->crash(w, n, killed);
+    n->up = false;
+    n->killed = killed;
+    n->epoch++;
+    n->watch.role = CL_RAFT_FOLLOWER;
+    w->result->crashes++;
+    w->result->kills += killed;
+    if (w->swarm.logless) {
+        n->doomed = true;
+        n->promised = 0;
+        w->result->forgotten_lives++;
+    }
+    if (remade) {
+        w->body->lose_log(w, n);
+        n->remade++;
+        n->doomed = true;
+        n->promised = 0;
+        w->result->remade_logs++;
+        sim_say(w, "-- #%u's log is lost, and it is given another", n->id);
+    }
+}
+
+bool sim_crash(struct sim_world *w, struct sim_node *n)
+{
+    if (w->swarm.logless && !sim_may_forget(w, n))
+        return false;
+    crash(w, n, sim_chance(&w->random[SIM_R_DISK], w->swarm.kill_ppm));
+    return true;
+}
+
+/* What a killed process leaves in its disk's cache is lost when the power goes before it was written again: while the log is being
+ * opened, or has gone on behind it for a while. */
+static void power_later(struct sim_world *w, struct sim_node *n)
+{
+    struct cl_random *random = &w->random[SIM_R_DISK];
+    uint64_t writing_ns = 4 * (w->swarm.write_ns + w->swarm.write_spread_ns);
+    if (n->killed && sim_chance(random, w->swarm.power_ppm))
+        sim_at(w, w->queue.now_ns + cl_random_below(random, sim_chance(random, 500000) ? writing_ns : 40 * SIM_MS),
+               SIM_POWER, n->slot, n->epoch);
+}
+
 int sim_start(struct sim_world *w, struct sim_node *n)
 {
     n->epoch++;
     n->failed = false;
+    power_later(w, n);
     n->born_local_ns = sim_local_ns(w, n);
     n->ticks_done = 0;
     n->up = true;
@@ -96,43 +157,13 @@ int sim_start(struct sim_world *w, struct sim_node *n)
     return 0;
 }
 
-static void remember_members(struct sim_world *w, struct sim_node *n)
+static void power_goes(struct sim_world *w, struct sim_node *n, uint64_t epoch)
 {
-    struct cl_raft_status s;
-    if (!w->body->core(n)) /* it has not read its disk: as before */
+    if (w->calm || !n->up || n->epoch != epoch)
         return;
-    cl_raft_status(w->body->core(n), &s);
-    n->members = s.members;
-}
-
-bool sim_crash(struct sim_world *w, struct sim_node *n)
-{
-    if (w->swarm.logless && !sim_may_forget(w, n))
-        return false;
-    bool remade = sim_chance(&w->random[SIM_R_DISK], w->swarm.remade_ppm) && sim_may_forget(w, n);
-    if (w->body->core(n)) /* what it did in this step counts, too */
-        sim_check_node(w, n);
-    sim_say(w, "-- #%u crashes", n->id);
-    remember_members(w, n);
-    w->body->crash(w, n);
-    n->up = false;
-    n->epoch++;
-    n->watch.role = CL_RAFT_FOLLOWER;
-    w->result->crashes++;
-    if (w->swarm.logless) {
-        n->doomed = true;
-        n->promised = 0;
-        w->result->forgotten_lives++;
-    }
-    if (remade) {
-        w->body->lose_log(w, n);
-        n->remade++;
-        n->doomed = true;
-        n->promised = 0;
-        w->result->remade_logs++;
-        sim_say(w, "-- #%u's log is lost, and it is given another", n->id);
-    }
-    return true;
+    crash(w, n, false);
+    w->result->late_power_cuts++;
+    sim_restart_later(w, n, w->swarm.restart_ms * SIM_MS);
 }
 
 struct sim_node *sim_leader(struct sim_world *w)
@@ -235,6 +266,8 @@ static bool step(struct sim_world *w)
         sim_client_turn(w, e.node, e.argument);
     else if (e.kind == SIM_RESTART)
         restart(w, n, e.argument != 0);
+    else if (e.kind == SIM_POWER)
+        power_goes(w, n, e.argument);
     else if (e.kind == SIM_MEND && !w->all_slow_ns) /* of an earlier cut */
         sim_mend_network(w);
     else if (e.kind == SIM_FAULT) {
@@ -344,7 +377,7 @@ static void begin(struct sim_world *w)
         struct sim_node *n = &w->nodes[i];
         n->id = i + 1;
         n->slot = i;
-        n->up = n->failed = n->lost = n->doomed = false;
+        n->up = n->killed = n->failed = n->lost = n->doomed = false;
         n->remade = 0;
         n->members = (struct cl_raft_members){0};
         n->promised = 0;

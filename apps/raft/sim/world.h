@@ -52,6 +52,7 @@ enum sim_kind {
     SIM_FAULT,
     SIM_MEND,
     SIM_RESTART,
+    SIM_POWER, /* goes, of a node that was killed and started again; argument: its epoch */
 };
 
 /* A node that was stopped goes on with what waited in the order of time, with its timers last, or with requests first. */
@@ -107,6 +108,8 @@ struct sim_swarm {
     uint32_t channel;     /* NODE: nodes talk over ../channel.h */
     uint32_t logless;     /* NODE: nobody has a log, so who crashes must not come back */
     uint32_t remade_ppm;  /* NODE: of crashes that take the log, so that it is made again */
+    uint32_t kill_ppm;    /* NODE: of crashes that are of the process alone: its disk keeps its power ... */
+    uint32_t power_ppm;   /* ... and of those that the power goes soon after it was started again */
     uint32_t other_peers; /* NODE: who is started again is told of other first members */
     uint32_t loyal;       /* all clients stay with a node that was left alone: its log grows apart */
     uint32_t prefix_ppm;  /* CORE: messages that bring fewer entries than they could */
@@ -130,9 +133,9 @@ struct sim_node;
 struct sim_body {
     int (*make)(struct sim_world *w, struct sim_node *n); /* once a world */
     void (*unmake)(struct sim_world *w, struct sim_node *n);
-    void (*reset)(struct sim_world *w, struct sim_node *n); /* a new run: nothing durable */
-    int (*start)(struct sim_world *w, struct sim_node *n);  /* from what is durable */
-    void (*crash)(struct sim_world *w, struct sim_node *n);
+    void (*reset)(struct sim_world *w, struct sim_node *n);              /* a new run: nothing durable */
+    int (*start)(struct sim_world *w, struct sim_node *n);               /* from what is durable */
+    void (*crash)(struct sim_world *w, struct sim_node *n, bool killed); /* killed: its disk keeps its power */
     void (*event)(struct sim_world *w, struct sim_node *n, const struct sim_event *e);
     struct cl_raft *(*core)(struct sim_node *n); /* NULL: it is not up, or still reads its disk */
     int (*change_members)(struct sim_world *w, struct sim_node *n, const struct cl_raft_members *m);
@@ -172,6 +175,7 @@ struct sim_watch {
 struct sim_node {
     uint32_t id, slot; /* id = slot + 1 */
     bool up;
+    bool killed;     /* when it went down, the power of its disk stayed */
     bool failed;     /* its disk said no: it is silent until it is restarted */
     bool doomed;     /* its disk was damaged, and it has not started since; or it came back without its log */
     uint32_t remade; /* so many logs it had before this one */
@@ -269,7 +273,7 @@ void sim_packet_drop(struct sim_packet *p);
 /* Put a node's datagram on the network: takes the packet over. */
 void sim_send(struct sim_world *w, uint32_t from, uint32_t to, struct sim_packet *packet);
 int sim_start(struct sim_world *w, struct sim_node *n);
-/* False: the world cannot spare it (members.c). */
+/* With its disk, or the process alone. False: the world cannot spare it (members.c). */
 bool sim_crash(struct sim_world *w, struct sim_node *n);
 /* A node that went up has read what is durable. */
 void sim_started(struct sim_world *w, struct sim_node *n);

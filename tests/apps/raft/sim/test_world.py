@@ -75,6 +75,8 @@ def test_seeds_of_five_real_nodes(shard):
     expect_work(result)
     for name in (
         "crashes",
+        "kills",
+        "late_power_cuts",
         "hung_disks",
         "all_slow",
         "yielded_leaders",
@@ -98,6 +100,7 @@ def test_seeds_of_five_real_nodes(shard):
         "entries_truncated",
     ):
         assert result.counts[name] > 0, name
+    assert result.crashes - result.kills > result.late_power_cuts
     assert result.runs == each
 
 
