@@ -1,4 +1,7 @@
-"""Logs for Raft nodes on devices that misbehave: crashes that tear and lose, errors, a full area. In memory."""
+"""Logs for Raft nodes on devices that misbehave: power cuts that tear and lose, processes that end alone, errors.
+
+In memory.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +47,12 @@ class Disk:
         self.log = out[0]
         return self.log
 
-    def crash(self) -> None:
-        """Cut the power: what was not durable may be there, torn, or not."""
-        lib.cl_blk_fault_crash(self.blk)
+    def crash(self, power: bool = True) -> None:
+        """Cut the power: what was not durable may be there, torn, or not. Or end the process alone: it is there."""
+        if power:
+            lib.cl_blk_fault_crash(self.blk)
+        else:
+            lib.cl_blk_fault_kill(self.blk)
         lib.cl_log_discard(self.log)
         self.log = None
 
