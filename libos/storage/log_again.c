@@ -1,8 +1,9 @@
 /* Writing again what was found at opening and may not be durable.
  *
  * What reads back whole need not be: after a write that failed, and a process that was started again without a loss of power, it may be in
- * a cache alone. So the newest superblock, and the flushes from the first on of which nobody says that it was acknowledged, are written again
- * where they lie, as they are: a write that tears changes nothing.
+ * a cache alone. So the flushes from the first on of which nobody says that it was acknowledged are written again where they lie, as they
+ * are: a write that tears changes nothing. Superblocks need none of that: what the newest one says, both of them say durably before the log
+ * takes anything (log_recover.c), and until then the older one is as good.
  *
  * The flushes are read for it once more, as the tail may be longer than the memory there is, and looked at once more: a cache may have dropped
  * meanwhile what it had failed to write, and a read may be wrong that once. Who wrote that back would overwrite what had been
@@ -68,12 +69,6 @@ static void write_whole(struct cl_log *log, uint64_t bytes)
 bool cl_log_write_again(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover;
-    if (!r->super_again) {
-        unsigned slot = log->super.now.generation & 1;
-        r->super_again = true;
-        post(log, CL_BLK_WRITE, slot * CL_LOG_BLOCK_BYTES, r->blocks + slot * CL_LOG_BLOCK_BYTES, CL_LOG_BLOCK_BYTES);
-        return true;
-    }
     if (r->again_next.lsn <= r->acknowledged_lsn + 1)
         r->again = r->again_next;
     if (r->acknowledged_lsn >= log->view.lsn || r->again.lsn > log->view.lsn)

@@ -322,7 +322,7 @@ bool cl_log_recover_step(struct cl_log *log)
     if (r->phase == CL_LOG_MEND) {
         if (r->mending)
             return false;
-        if ((r->super_again || !cl_log_write_again(log)) && !mend_next(log) && !cl_log_write_again(log))
+        if (!mend_next(log) && !cl_log_write_again(log))
             begin_epoch(log);
         return true;
     }

@@ -58,7 +58,6 @@ struct cl_log_recover {
     struct cl_log_io mend;
     unsigned n_mended;
     bool mending;
-    bool super_again;  /* the newest superblock has been written again */
     bool again_loaded; /* what is to be written again next has been read into room */
     struct {
         uint64_t lsn, place;

@@ -256,15 +256,6 @@ MISTAKES = {
     ),
     "takes what reads back for durable, and does not write it again": Mistake(
         "libos/storage/log_again.c",
-        "if (!r->super_again) {",
-        "if (log)\n        return false;\n    if (!r->super_again) {",
-        1000,
-        ANY + "|forgotten something",
-        mode=1,
-        outcomes=True,
-    ),
-    "writes the newest superblock again, and not the end of the log": Mistake(
-        "libos/storage/log_again.c",
         "if (r->acknowledged_lsn >= log->view.lsn ||",
         "if (r->acknowledged_lsn <= log->view.lsn ||",
         2000,
