@@ -66,11 +66,12 @@ def entries() -> dict[str, Entry]:
 
 
 def find(name: str) -> Entry:
-    """The benchmark of that name; CorelaneError if there is none."""
+    """The benchmark of that name, also with a hyphen as its figures have it; CorelaneError if there is none."""
     every = entries()
-    if name not in every:
+    found = every.get(name.replace("-", "_"))
+    if found is None:
         raise CorelaneError(f"there is no benchmark named {name!r}: choose one of {', '.join(every)}, or all")
-    return every[name]
+    return found
 
 
 def bench_of_figure(figure: str) -> str | None:

@@ -31,8 +31,9 @@ def run(options: argparse.Namespace) -> int:
         raise CorelaneError("name a benchmark", "", f"one of {', '.join(registry.entries())}, all, or report FILE...")
     if options.name == "report":
         return _report(options.rest)
-    names = [n for n in registry.entries() if n not in registry.SHOWS] if options.name == "all" else [options.name]
-    return _measure(names, options.rest, every=options.name == "all")
+    if options.name == "all":
+        return _measure([n for n in registry.entries() if n not in registry.SHOWS], options.rest, every=True)
+    return _measure([registry.find(options.name).name], options.rest, every=False)
 
 
 def _list(as_json: bool) -> int:

@@ -9,6 +9,7 @@ matplotlib is an optional dependency, imported when a plot is asked for.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import textwrap
@@ -24,6 +25,7 @@ COLOURS = ("#0b6e99", "#d1495b", "#3c8d40", "#7b4ea3", "#c77d0a", "#4a4a4a", "#1
 STYLES = {"p50_us": ("-", "o"), "p99_us": ("--", "s"), "p999_us": (":", "^")}
 NAMES = {"p50_us": "p50", "p90_us": "p90", "p99_us": "p99", "p999_us": "p99.9"}
 WITHOUT_UNIT = ("arm",)  # axes of names
+BELOW = -21  # from a name above a point to one as far below it, in points
 LEAST_FILL = 0.3  # part of an axis that the data must span
 
 
@@ -191,16 +193,23 @@ class Canvas:
         self._names.append(self.axes[panel].annotate(name, (x, y), arrowprops=line, path_effects=_halo(), **style))
 
     def _part_names(self) -> None:
-        """Lift names that lie on one another."""
+        """Move names that lie on one another or on a curve to the nearest place above or below where they do not."""
         renderer = self.figure.canvas.get_renderer()
         placed: list[Any] = []
         for text in self._names:
-            for _ in range(len(self._names)):
-                if not any(text.get_window_extent(renderer).overlaps(box) for box in placed):
+            x, y = text.xyann
+            least = math.inf
+            lifts = ((up, BELOW - up) for up in range(0, 12 * len(self._names) + 1, 6))
+            for lift in itertools.chain.from_iterable(lifts):
+                text.xyann = (x, y + lift)
+                box = text.get_window_extent(renderer)
+                crowd = 1000 * sum(box.overlaps(other) for other in placed) + _curves_in(text.axes, box)
+                if crowd < least:
+                    least, best = crowd, (text.xyann, box)
+                if not crowd:
                     break
-                x, y = text.xyann
-                text.xyann = (x, y + 12)
-            placed.append(text.get_window_extent(renderer))
+            text.xyann = best[0]
+            placed.append(best[1])
 
     def canary_curves(self, document: dict[str, Any], panel: int = 0) -> None:
         """How often the machine itself held a spinning thread up for at least so long, a line a core."""
@@ -272,6 +281,15 @@ def _engineering(value: float, _: object = None) -> str:
         if abs(value) >= size:
             return f"{value / size:g}{letter}"
     return f"{value:g}"
+
+
+def _curves_in(axis: Any, box: Any) -> int:
+    """How many of an axis' curves go through a box, both in pixels."""
+    count = 0
+    for line in axis.lines:
+        path = line.get_transform().transform_path(line.get_path())
+        count += bool(len(path.vertices)) and path.intersects_bbox(box, filled=False)
+    return count
 
 
 def _halo() -> list[Any]:

@@ -235,3 +235,7 @@ def test_every_declared_figure_has_a_benchmark() -> None:
     setters = [e for e in registry.entries().values() if e.name not in registry.SHOWS]
     assert {figure for e in setters for figure in e.figures} == set(GOALS)
     assert [name for name in GOALS if registry.bench_of_figure(name) is None] == []
+
+
+def test_a_benchmark_is_found_under_its_figures_name_too():
+    assert registry.find("raft-fail") == registry.find("raft_fail") == registry.entries()["raft_fail"]

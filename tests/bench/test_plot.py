@@ -121,7 +121,7 @@ def test_a_plot_with_findings_is_not_written(tmp_path: Path) -> None:
     assert not (tmp_path / "bad.png").exists()
 
 
-def test_names_of_curves_that_lie_on_one_another_are_parted(tmp_path: Path) -> None:
+def test_names_that_lie_on_one_another_or_on_a_curve_are_parted(tmp_path: Path) -> None:
     d = document()
     loads = [a for a in d["arms"] if "offered_rps" in a]
     d["arms"] += [a | {"name": f"{a['name']} again"} for a in loads]
@@ -131,6 +131,8 @@ def test_names_of_curves_that_lie_on_one_another_are_parted(tmp_path: Path) -> N
     boxes = [text.get_window_extent(renderer) for text in c._names]
     assert len(boxes) >= 2
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+    drawn = [line.get_transform().transform_path(line.get_path()) for line in c.axes[0].lines]
+    assert not any(path.intersects_bbox(box, filled=False) for path in drawn for box in boxes)
 
 
 def test_bars_of_one_system_share_a_colour_and_ticks_are_read_at_a_glance(tmp_path: Path) -> None:
