@@ -22,6 +22,7 @@ from ..libos.log import format_area
 from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
 from .baseline import durable
+from .harness import diskcanary
 from .harness.numbers import PERCENTILES, pairwise, percentile
 from .harness.plot import Canvas
 from .harness.session import Session
@@ -199,6 +200,7 @@ def run(session: Session) -> None:
         stack.callback(files.blk.close)
         cores = choose_cores(session, files)
         files.cpu = cores["log"]
+        diskcanary.note_disk(session, home)
         single(session, files, cores, others(session, home, stack))
         sweep(session, files)
         recovery(session, files)

@@ -38,6 +38,7 @@ from ..apps.raft.service import ELECTION_MS
 from ..drivers.blk import memory_blk
 from ..runtime.errors import SystemLimit
 from .baseline.peers import Etcd, Libraft
+from .harness import diskcanary
 from .harness.session import Session
 from .log import where
 from .raft_arms import (
@@ -122,6 +123,7 @@ def run(session: Session) -> None:
         arms[RELAYS] = partial(bound_slot, relays, session.two_cores, None, None)
         turns = None
         if disk:
+            diskcanary.note_disk(session, disk)
             libraft = baseline(session, LIBRAFT, partial(Libraft, disk))
             turns = lone_puts(session, disk, libraft)
             if libraft:

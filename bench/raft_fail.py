@@ -29,6 +29,7 @@ from typing import Any
 
 from ..drivers.loadgen import Arrivals, Closed, Loadgen, Phase
 from ..drivers.loadgen import Memcached as Traffic
+from .harness import diskcanary
 from .harness.numbers import percentile
 from .harness.plot import Canvas
 from .harness.session import Session
@@ -83,6 +84,7 @@ def run(session: Session) -> None:
     }
     with contextlib.ExitStack() as stack:
         places = dict(folders(session, stack))
+        diskcanary.note_disk(session, places[DISK])
         rounds = ROUNDS if session.seconds >= WHOLE_S else 1
         share_s = session.seconds / rounds / sum(SHARES.get(name, 1) for name in places)
         draw = random.Random(seed)
