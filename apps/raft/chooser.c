@@ -6,8 +6,8 @@
  * What counts is how long batches take in the mean, from going to being committed: a mean has the slow ones in it, and those are what the
  * ways may differ in.
  *
- * The means are of the last rounds, a round of each way weighing the same, so a load that changes changes both. The other way is
- * taken once it is better by a twentieth, and LEAST_ROUNDS after the last change at the earliest. The first batch after each change
+ * The means are of the last rounds, a round of each way weighing the same, so a load that changes changes both. After the first
+ * ones the better way is taken, by however little; then the other one once it is better by a twentieth, and LEAST_ROUNDS after the last change at the earliest. The first batch after each change
  * meets what the way before has left to do (entries that were held back, writes of who was not waited for), so it counts for that one.
  *
  * Pure: no clock, no randomness. */
@@ -50,7 +50,8 @@ static void end_round(struct cl_raft_chooser *c)
     uint64_t mine = c->mean_ns[c->way], other = c->mean_ns[!c->way];
     bool clear = other > mine + mine / 8;
     c->epochs = c->learned && as_before && clear ? cl_min(2 * c->epochs, (uint32_t)MOST_EPOCHS) : EPOCHS;
-    bool change = mine && other && other < mine - mine / 20 && (!c->learned || c->rounds >= LEAST_ROUNDS);
+    uint64_t margin = c->learned ? mine / 20 : 0; /* nothing speaks for the first one but that it was the first */
+    bool change = mine && other && other < mine - margin && (!c->learned || c->rounds >= LEAST_ROUNDS);
     c->learned = 1;
     if (!change)
         return;

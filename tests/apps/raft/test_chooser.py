@@ -53,6 +53,18 @@ def test_the_better_way_has_nearly_all_batches(better, which):
     assert 1 / 70 <= ways.count(1 - better) / len(ways) <= 1 / 50
 
 
+@pytest.mark.parametrize("better", [0, 1])
+def test_a_way_that_is_a_little_better_is_the_first_choice(better):
+    """Nothing speaks for the one that came first; later a change takes a twentieth."""
+    means = [206.0, 206.0]
+    means[better] = 200.0
+    choice = Choice(0)
+    choice.run(LEARN + 1, lambda way, _: means[way])
+    assert choice.c.way == better
+    choice.run(50 * ROUND, lambda way, _: means[1 - way])
+    assert choice.c.way == better, "it changed for less than a twentieth"
+
+
 def test_rounds_get_longer_while_the_other_way_is_clearly_worse():
     for other, shares in ((230_000, (16, 32, 64, 64)), (220_000, (16, 16, 16, 16))):
         choice = Choice(1)
