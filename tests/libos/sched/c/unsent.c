@@ -124,6 +124,8 @@ int main(int argc, char **argv)
         usleep(300);
     } while (due(1) == UINT64_MAX);
     waits_for_a_core(0);
+    /* Nobody gives the sibling a core any more: what it sleeps for has to be due when the other one looks. */
+    UNTIL(fake_is_parked(&fake, 1) && due(1) < cl_tsc());
     cl_store_release(&over, 1);
     cl_store_release(&stays[0], 0);
     fake_give(&fake, 0, 0);
