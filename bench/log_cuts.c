@@ -48,7 +48,7 @@ struct crashes {
     const struct cuts_stored *open[MOST_OPEN]; /* of the writes in flight, those that change something */
     unsigned n_open;
     struct cuts_run *run;
-    uint64_t rng;
+    struct cl_random random;
     struct cl_bench_log_cuts counts;
 };
 
@@ -75,14 +75,14 @@ static int subsets(struct crashes *c, const struct cuts_bounds *sure, const stru
     unsigned n = c->n_open, most = n <= ALL_OF ? 1u << n : 2 + 2 * n + DRAWN;
     int rc = 0;
     for (unsigned k = 0; k < most && rc == 0; k++) {
-        unsigned eighths = 1 + (unsigned)cuts_draw(&c->rng, 7);
+        unsigned eighths = 1 + (unsigned)cl_random_below(&c->random, 7);
         for (unsigned i = 0; i < n; i++) {
             if (n <= ALL_OF)
                 stays[i] = k >> i & 1;
             else if (k < 2 + 2 * n)
                 stays[i] = (k & 1) == (k / 2 != i);
             else
-                stays[i] = cuts_draw(&c->rng, 8) < eighths;
+                stays[i] = cl_random_below(&c->random, 8) < eighths;
         }
         rc = crash(c, stays, sure, most_then, err);
     }
@@ -97,7 +97,7 @@ static int rotten_superblocks(struct crashes *c, const struct cuts_bounds *sure,
     int rc = 0;
     for (unsigned slot = 0; slot < 2 && rc == 0; slot++) {
         struct cl_bench_log_cuts counts = {0};
-        c->work[slot * CL_LOG_BLOCK_BYTES + cuts_draw(&c->rng, CUTS_SECTOR)] ^= 0x55;
+        c->work[slot * CL_LOG_BLOCK_BYTES + cl_random_below(&c->random, CUTS_SECTOR)] ^= 0x55;
         rc = cuts_run_check(c->run, c->work_blk, c->counts.rotten++, sure, most, &counts, err);
         memcpy(c->work, c->base, 2 * CL_LOG_BLOCK_BYTES);
         c->counts.rotten_recovered += rc == 0;
@@ -208,7 +208,7 @@ static int make_and_cut(struct cuts_run *run, uint32_t appends, uint32_t in_flig
                         .work = cl_blk_memory_data(work),
                         .work_blk = work,
                         .run = run,
-                        .rng = ~run->seed};
+                        .random.state = ~run->seed};
     memset(c.base, 0, AREA_BYTES);
     memset(c.work, 0, AREA_BYTES);
     memcpy(c.base, formatted, sizeof formatted);
@@ -233,7 +233,7 @@ int cl_bench_log_cuts(uint64_t seed, uint32_t appends, uint32_t in_flight, struc
     }
     keep_heap(true);
     struct cuts_run run = {.seed = seed, .most_ops = MOST_OPS(appends)};
-    run.device.rng = seed;
+    run.device.random.state = seed;
     run.device.room = MOST_SECTORS(appends);
     run.device.all = malloc(run.device.room * sizeof *run.device.all);
     run.device.events = malloc(run.device.room * sizeof *run.device.events);

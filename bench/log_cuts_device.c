@@ -53,8 +53,8 @@ static unsigned poll(struct cl_blk *blk, unsigned queue, struct cl_blk_req **don
     struct cuts_recorder *r = (struct cuts_recorder *)blk;
     unsigned got = 0;
     (void)queue;
-    for (uint64_t sectors = 1 + cuts_draw(&r->rng, 12); sectors && r->n && got < n; sectors--) {
-        unsigned i = (unsigned)cuts_draw(&r->rng, r->n);
+    for (uint64_t sectors = 1 + cl_random_below(&r->random, 12); sectors && r->n && got < n; sectors--) {
+        unsigned i = (unsigned)cl_random_below(&r->random, r->n);
         if (!store(r, i))
             continue;
         if (r->flights[i]->op == CL_BLK_WRITE)

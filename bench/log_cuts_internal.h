@@ -4,6 +4,7 @@
 #define CORELANE_BENCH_LOG_CUTS_INTERNAL_H
 
 #include "../drivers/blk_memory.h"
+#include "../drivers/load/random.h"
 #include "../libos/storage/log.h"
 #include "log_cuts.h"
 
@@ -45,7 +46,7 @@ struct cuts_recorder {
     uint64_t n_events;
     struct cuts_stored *all; /* [room] */
     uint64_t n_stored, room;
-    uint64_t rng;
+    struct cl_random random;
     struct cuts_bounds now; /* the run's to keep */
 };
 
@@ -74,14 +75,6 @@ struct cuts_run {
     uint64_t flush_bytes; /* written; the ring is smaller */
     uint32_t *found;      /* [most_ops]: whose records a cut has left */
 };
-
-static inline uint64_t cuts_draw(uint64_t *rng, uint64_t below)
-{
-    uint64_t z = *rng += 0x9e3779b97f4a7c15ull;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-    return (z ^ z >> 31) % below;
-}
 
 /* The device over `memory`, which stays the caller's. */
 void cuts_recorder_begin(struct cuts_recorder *r, struct cl_blk *memory);

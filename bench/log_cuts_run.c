@@ -98,7 +98,7 @@ static int set_meta(struct cuts_run *run, struct cl_log *log, struct cuts_op *op
 static int truncate(struct cuts_run *run, struct cl_log *log, struct cuts_op *op)
 {
     uint64_t least = cl_max(op->first, cl_log_first_index(log));
-    uint64_t from = op->next - cuts_draw(&run->device.rng, cl_min(op->next - cl_min(least, op->next), 12) + 1);
+    uint64_t from = op->next - cl_random_below(&run->device.random, cl_min(op->next - cl_min(least, op->next), 12) + 1);
     while (op->top && run->ops[op->top].index >= from)
         op->top = run->ops[op->top].below;
     op->next = from;
@@ -109,7 +109,7 @@ static int truncate(struct cuts_run *run, struct cl_log *log, struct cuts_op *op
 
 static int start_anew(struct cuts_run *run, struct cl_log *log, struct cuts_op *op)
 {
-    op->first = op->next += cuts_draw(&run->device.rng, 10);
+    op->first = op->next += cl_random_below(&run->device.random, 10);
     op->top = 0;
     int rc = cl_log_restart(log, op->next, &op->op);
     run->restarts += rc == 0;
@@ -121,7 +121,7 @@ static int act(struct cuts_run *run, struct cl_log *log)
 {
     struct cuts_op *op = next_op(run);
     uint32_t n = run->device.now.submitted + 1;
-    uint64_t kind = cuts_draw(&run->device.rng, 200);
+    uint64_t kind = cl_random_below(&run->device.random, 200);
     int rc = n + 1 == run->most_ops ? -EOVERFLOW
              : kind < 8             ? set_meta(run, log, op, n)
              : kind < 14            ? truncate(run, log, op)
@@ -139,7 +139,7 @@ static void trim(struct cuts_run *run, struct cl_log *log, bool most)
     uint64_t end = cl_min(cl_log_durable_index(log) + 1, next);
     if (run->trimming || end < first)
         return;
-    run->trim_asked = first + cuts_draw(&run->device.rng, end - first + 1);
+    run->trim_asked = first + cl_random_below(&run->device.random, end - first + 1);
     if (most)
         run->trim_asked = cl_max(run->trim_asked, (first + end) / 2);
     run->trim_op = (struct cl_log_op){.done = trimmed, .user = run};
@@ -193,20 +193,20 @@ static int make_room(struct cuts_run *run, struct cl_log *log, uint32_t appends)
 /* A turn of the run: one operation or a burst, and the rest now and then. */
 static int turn(struct cuts_run *run, struct cl_log *log, uint32_t appends)
 {
-    uint64_t *rng = &run->device.rng;
+    struct cl_random *random = &run->device.random;
     int rc = 0;
-    for (uint64_t burst = cuts_draw(rng, 3) ? 1 : 1 + cuts_draw(rng, 24); burst && rc == 0; burst--)
+    for (uint64_t burst = cl_random_below(random, 3) ? 1 : 1 + cl_random_below(random, 24); burst && rc == 0; burst--)
         if (run->appends < appends)
             rc = act(run, log);
     if (rc == -ENOSPC)
         rc = make_room(run, log, appends);
-    else if (cuts_draw(rng, 100) == 0)
+    else if (cl_random_below(random, 100) == 0)
         trim(run, log, false);
     if (rc == -EAGAIN)
         rc = 0;
-    if (rc == 0 && cuts_draw(rng, 12) == 0)
+    if (rc == 0 && cl_random_below(random, 12) == 0)
         rc = snapshot(run, log);
-    for (uint64_t turns = cuts_draw(rng, 24); turns; turns--)
+    for (uint64_t turns = cl_random_below(random, 24); turns; turns--)
         cl_log_pump(log);
     return rc ? rc : cl_log_error(log);
 }
