@@ -1,9 +1,8 @@
-/* See blk_fault.h. Requests wait in their queue, in the order of the time at which they are done; poll does them. */
-#include "blk_cache.h"
+/* See blk_fault.h; how the power or a process ends is in blk_fault_end.c. Requests wait in their queue, in the order of the time at which they are done; poll does them. */
+#include "blk_fault_internal.h"
 
 #include "../runtime/clock.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,42 +11,6 @@
 #include <unistd.h>
 
 #define CACHE_BYTES (64ull << 20)
-
-enum fate { FATE_OK, FATE_ERROR, FATE_NO_SPACE, FATE_DROP, FATE_ROT, FATE_NO_MEMORY };
-
-/* A request in flight. */
-struct flight {
-    struct flight *next;
-    struct cl_blk_req *req;
-    uint64_t due_ns;
-    uint64_t number; /* a flush: of the last write that was done when it was submitted */
-    struct cl_blk_dirty *write;
-    enum fate fate;
-    uint64_t draw; /* for what the fate needs */
-};
-
-struct queue {
-    struct flight *first;
-    uint32_t in_flight;
-    bool armed;
-    int timer_fd; /* -1: not asked for yet */
-    struct cl_blk_stats stats;
-};
-
-struct fault_blk {
-    struct cl_blk blk;
-    struct cl_blk *inner;
-    struct cl_blk_fault_config config;
-    pthread_mutex_t lock; /* of all that follows */
-    struct cl_random fates, crashes;
-    uint64_t served; /* since the configuration was set */
-    bool failed;     /* after fail_after requests */
-    struct cl_blk_cache cache;
-    struct cl_blk_fault_counts counts;
-    uint64_t *unreadable; /* a bit a block; NULL: there never was one */
-    struct flight *free;
-    struct queue *queues;
-};
 
 static uint64_t clock_monotonic(void *arg)
 {
@@ -143,12 +106,6 @@ static struct flight *flight_get(struct fault_blk *f)
     return t;
 }
 
-static void flight_put(struct fault_blk *f, struct flight *t)
-{
-    t->next = f->free;
-    f->free = t;
-}
-
 static void enqueue(struct queue *q, struct flight *t)
 {
     struct flight **at = &q->first;
@@ -189,13 +146,6 @@ static bool touches_unreadable(const struct fault_blk *f, const struct cl_blk_re
     return false;
 }
 
-static void set_unreadable(struct fault_blk *f, uint64_t offset, uint64_t bytes, bool on)
-{
-    uint64_t first = offset / f->blk.block_bytes, end = (offset + bytes - 1) / f->blk.block_bytes;
-    for (uint64_t i = first; i <= end; i++)
-        f->unreadable[i / 64] = (f->unreadable[i / 64] & ~(1ull << i % 64)) | (uint64_t)on << i % 64;
-}
-
 static int do_read(struct fault_blk *f, unsigned queue, struct flight *t)
 {
     struct cl_blk_req *r = t->req;
@@ -216,15 +166,6 @@ static int do_read(struct fault_blk *f, unsigned queue, struct flight *t)
         f->counts.read_rotted++;
     }
     return 0;
-}
-
-static int do_flush(struct fault_blk *f, unsigned queue, struct flight *t)
-{
-    if (t->fate != FATE_ERROR)
-        return cl_blk_cache_flush(&f->cache, queue, t->number);
-    f->counts.flush_errors++;
-    cl_blk_cache_flush_badly(&f->cache, queue, t->number, &f->fates);
-    return -EIO;
 }
 
 /* The write that is not done: any of its pieces may be there all the same. */
@@ -412,96 +353,6 @@ static const struct cl_blk_ops fault_ops = {
     .close = fault_close,
     .next_ns = fault_next_ns,
 };
-
-/* Of what was in flight everything may have happened, in any order: the order in which it is taken here. NULL: nothing is left. */
-static struct flight *take_any(struct fault_blk *f, struct queue *q)
-{
-    struct flight **at = &q->first;
-    if (!q->in_flight)
-        return NULL;
-    for (uint64_t skip = cl_random_below(&f->crashes, q->in_flight); skip; skip--)
-        at = &(*at)->next;
-    struct flight *t = *at;
-    *at = t->next;
-    q->in_flight--;
-    f->counts.vanished++;
-    return t;
-}
-
-static void crash_queue(struct fault_blk *f, struct queue *q, const struct cl_blk_fault_config *config)
-{
-    for (struct flight *t; (t = take_any(f, q));) {
-        if (t->write && (t->fate == FATE_NO_SPACE || t->fate == FATE_DROP)) {
-            cl_blk_cache_free(&f->cache, t->write);
-        } else if (t->write) {
-            f->counts.pieces_written += cl_blk_cache_pieces(&f->cache, t->write);
-            cl_blk_cache_crash_one(&f->cache, t->write, config, &f->crashes);
-        }
-        flight_put(f, t);
-    }
-}
-
-uint64_t cl_blk_fault_crash(struct cl_blk *blk)
-{
-    struct fault_blk *f = (struct fault_blk *)blk;
-    pthread_mutex_lock(&f->lock);
-    uint64_t before = f->counts.pieces_lost;
-    struct cl_blk_fault_config config = f->config;
-    if (f->cache.left == 0)
-        config.survive = 0; /* the power went earlier: what it left is there already */
-    f->cache.left = UINT64_MAX;
-    cl_blk_cache_crash(&f->cache, &config, &f->crashes);
-    for (unsigned i = 0; i < blk->n_queues; i++)
-        crash_queue(f, &f->queues[i], &config);
-    f->counts.crashes++;
-    cl_store_relaxed(&blk->gone, f->failed);
-    pthread_mutex_unlock(&f->lock);
-    return f->counts.pieces_lost - before;
-}
-
-/* A write that nobody waits for any more. As with a crash, something of it may be left, or all. */
-static void kill_write(struct fault_blk *f, struct flight *t)
-{
-    bool survives = cl_random_unit(&f->crashes) <= f->config.survive;
-    if (!survives || f->blk.gone || t->fate == FATE_NO_SPACE || t->fate == FATE_DROP) {
-        cl_blk_cache_free(&f->cache, t->write);
-        return;
-    }
-    bool torn = t->fate == FATE_ERROR || cl_random_unit(&f->crashes) <= f->config.torn;
-    bool durable = t->req->flags & CL_BLK_DURABLE && !torn && cl_random_next(&f->crashes) & 1;
-    if (torn)
-        cl_blk_cache_tear(&f->cache, t->write, &f->crashes);
-    uint64_t pieces = cl_blk_cache_pieces(&f->cache, t->write);
-    f->counts.pieces_written += pieces;
-    if (durable) {
-        cl_blk_cache_supersede(&f->cache, t->write, UINT64_MAX);
-        (void)cl_blk_cache_store(&f->cache, 0, t->write, CL_BLK_DURABLE); /* nobody hears of an error */
-    } else if (pieces) {
-        cl_blk_cache_add(&f->cache, t->write);
-    } else {
-        cl_blk_cache_free(&f->cache, t->write);
-    }
-    if (f->unreadable && !torn)
-        set_unreadable(f, t->req->offset, t->req->bytes, false);
-}
-
-void cl_blk_fault_kill(struct cl_blk *blk)
-{
-    struct fault_blk *f = (struct fault_blk *)blk;
-    pthread_mutex_lock(&f->lock);
-    for (unsigned i = 0; i < blk->n_queues; i++)
-        for (struct flight *t; (t = take_any(f, &f->queues[i]));) {
-            if (t->write)
-                kill_write(f, t);
-            else if (t->req->op == CL_BLK_FLUSH && !f->blk.gone && cl_random_next(&f->crashes) & 1)
-                (void)do_flush(f, 0, t);
-            flight_put(f, t);
-        }
-    f->counts.kills++;
-    if (f->cache.left == 0)
-        cl_store_relaxed(&blk->gone, 1); /* the power went in what was in flight */
-    pthread_mutex_unlock(&f->lock);
-}
 
 int cl_blk_fault_rot(struct cl_blk *blk, uint64_t offset, uint64_t bytes, unsigned n)
 {
