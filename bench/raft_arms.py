@@ -184,7 +184,7 @@ def etcd_slot(etcd: Etcd, clients: int, seconds: float) -> Slot:
     """The best of its members, started anew, each asked for so long."""
     rest.demand("etcd")
     with etcd.running():
-        return puts_slot(etcd.best(clients, max(seconds, LEAST_SLOT_S), VALUE_BYTES))
+        return puts_slot(etcd.best(clients, max(seconds, LEAST_SLOT_S), KEY_BYTES, VALUE_BYTES))
 
 
 def slot_length(run_s: float, rounds: int, arms: int) -> float:

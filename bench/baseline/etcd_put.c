@@ -2,9 +2,10 @@
  * (HTTP/2 by libnghttp2; the two messages of protobuf that it takes are made by hand). The benchmark compiles this file by itself
  * with -DCORELANE_ETCD and links that library; in libcorelane it is empty.
  *
- *     etcd_put PORT CLIENTS SECONDS BYTES
+ *     etcd_put PORT CLIENTS SECONDS KEY_BYTES VALUE_BYTES
  *
- * Each client has one put outstanding; all are streams of one connection to 127.0.0.1:PORT, which is the cheapest way for etcd.
+ * Each client has one put outstanding, of a key of the thousand that ours put; all are streams of one connection to 127.0.0.1:PORT,
+ * which is the cheapest way for etcd. What is due leaves with one call, as in udp_mux_put.c.
  * After SECONDS, and as many puts as were answered in them, the latencies go to stdout as 64-bit nanoseconds. */
 #ifdef CORELANE_ETCD
 
@@ -22,21 +23,22 @@
 #include <unistd.h>
 
 #define MAX_CLIENTS 1024
+#define MAX_KEY 250
 #define MAX_VALUE 4096
+#define KEYS 1000
 #define MAX_LATENCIES (16u << 20)
 
 struct client {
     uint64_t begun_ns;
-    unsigned number;
     int32_t stream;
     size_t sent, bytes;
     int status; /* of gRPC; -1: none yet */
-    uint8_t request[MAX_VALUE + 64];
+    uint8_t request[MAX_KEY + MAX_VALUE + 64];
 };
 
 static struct client clients[MAX_CLIENTS];
 static uint64_t *latencies_ns, n_latencies, begun_ns, end_ns, n_puts;
-static unsigned n_clients, value_bytes;
+static unsigned n_clients, key_bytes, value_bytes;
 static char authority[32];
 
 /* A field of protobuf that holds bytes. Returns where the next one goes. */
@@ -55,10 +57,10 @@ static uint8_t *field(uint8_t *p, unsigned number, const void *data, size_t n)
 /* etcdserverpb.PutRequest {key = 1, value = 2} behind gRPC's five bytes. */
 static void make_request(struct client *c)
 {
-    char key[32];
+    char key[MAX_KEY + 1];
     static uint8_t value[MAX_VALUE];
-    int n = snprintf(key, sizeof key, "key-%04u-%06llu", c->number, (unsigned long long)(n_puts++ % 100000));
-    memset(value, (int)n_puts, value_bytes);
+    int n = snprintf(key, sizeof key, "%0*u", (int)key_bytes, (unsigned)(n_puts++ % KEYS));
+    memset(value, 'v', value_bytes);
     uint8_t *end = field(field(c->request + 5, 1, key, (size_t)n), 2, value, value_bytes);
     uint32_t message = htonl((uint32_t)(end - c->request - 5));
     c->request[0] = 0;
@@ -142,16 +144,34 @@ static int dial(unsigned port)
     return fd;
 }
 
-static void send_all(nghttp2_session *s, int fd)
+static void send_all(int fd, const uint8_t *data, size_t n)
 {
-    const uint8_t *data;
-    ssize_t n;
-    while ((n = nghttp2_session_mem_send(s, &data)) > 0)
-        for (ssize_t sent = 0, now; sent < n; sent += now)
-            if ((now = send(fd, data + sent, (size_t)(n - sent), MSG_NOSIGNAL)) <= 0)
-                die("send", strerror(errno));
-    if (n < 0)
-        die("send", nghttp2_strerror((int)n));
+    ssize_t now;
+    for (size_t sent = 0; sent < n; sent += (size_t)now)
+        if ((now = send(fd, data + sent, n - sent, MSG_NOSIGNAL)) <= 0)
+            die("send", strerror(errno));
+}
+
+/* The library hands out a frame at a time: gathered, so that all that is due leaves with one call. */
+static void send_due(nghttp2_session *s, int fd)
+{
+    static uint8_t gathered[1 << 18];
+    const uint8_t *frame;
+    size_t n = 0;
+    ssize_t bytes;
+    while ((bytes = nghttp2_session_mem_send(s, &frame)) > 0) {
+        if ((size_t)bytes > sizeof gathered - n) {
+            send_all(fd, gathered, n);
+            n = 0;
+        }
+        if ((size_t)bytes > sizeof gathered)
+            die("send", "a frame is longer than the buffer");
+        memcpy(gathered + n, frame, (size_t)bytes);
+        n += (size_t)bytes;
+    }
+    if (bytes < 0)
+        die("send", nghttp2_strerror((int)bytes));
+    send_all(fd, gathered, n);
 }
 
 static void run(nghttp2_session *s, int fd, double seconds)
@@ -160,12 +180,10 @@ static void run(nghttp2_session *s, int fd, double seconds)
     begun_ns = now_ns() + 300000000u; /* warming up */
     end_ns = begun_ns + (uint64_t)(seconds * 1e9);
     nghttp2_submit_settings(s, NGHTTP2_FLAG_NONE, NULL, 0);
-    for (unsigned i = 0; i < n_clients; i++) {
-        clients[i].number = i;
+    for (unsigned i = 0; i < n_clients; i++)
         put(s, &clients[i]);
-    }
     while (now_ns() < end_ns) {
-        send_all(s, fd);
+        send_due(s, fd);
         ssize_t n = recv(fd, buf, sizeof buf, 0);
         if (n <= 0)
             die("receive", n ? strerror(errno) : "etcd closed the connection");
@@ -179,13 +197,14 @@ int main(int argc, char **argv)
 {
     nghttp2_session_callbacks *callbacks;
     nghttp2_session *s;
-    if (argc != 5)
-        die("usage", "PORT CLIENTS SECONDS BYTES");
+    if (argc != 6)
+        die("usage", "PORT CLIENTS SECONDS KEY_BYTES VALUE_BYTES");
     unsigned port = (unsigned)atoi(argv[1]);
     n_clients = (unsigned)atoi(argv[2]);
-    value_bytes = (unsigned)atoi(argv[4]);
-    if (n_clients < 1 || n_clients > MAX_CLIENTS || value_bytes > MAX_VALUE)
-        die("usage", "1 to 1024 clients, values of at most 4096 bytes");
+    key_bytes = (unsigned)atoi(argv[4]);
+    value_bytes = (unsigned)atoi(argv[5]);
+    if (n_clients < 1 || n_clients > MAX_CLIENTS || key_bytes < 3 || key_bytes > MAX_KEY || value_bytes > MAX_VALUE)
+        die("usage", "1 to 1024 clients, keys of 3 to 250 bytes, values of at most 4096");
     snprintf(authority, sizeof authority, "127.0.0.1:%u", port);
     latencies_ns = malloc(MAX_LATENCIES * sizeof *latencies_ns);
     nghttp2_session_callbacks_new(&callbacks);

@@ -203,15 +203,17 @@ class Etcd:
                     raise CorelaneError("start etcd", said[-1])
                 time.sleep(0.02)
 
-    def measure(self, member: int, clients: int, seconds: float, value_bytes: int) -> Puts:
+    def measure(self, member: int, clients: int, seconds: float, key_bytes: int, value_bytes: int) -> Puts:
         """Puts to one member (0..2), one outstanding for each of `clients`, after 0.3 s to warm up."""
-        command = [str(self._program), str(self._ports[member]), str(clients), f"{seconds:.3f}", str(value_bytes)]
+        words = [self._ports[member], clients, f"{seconds:.3f}", key_bytes, value_bytes]
+        command = [str(self._program), *map(str, words)]
         done = subprocess.run(command, capture_output=True, check=False, timeout=seconds + PATIENCE_S)
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
             raise CorelaneError("measure etcd", said[-1])
         return Puts(_parse(done.stdout), seconds)
 
-    def best(self, clients: int, seconds: float, value_bytes: int) -> Puts:
+    def best(self, clients: int, seconds: float, key_bytes: int, value_bytes: int) -> Puts:
         """Of all members, asked in turn for so long each, the one that answered most."""
-        return max((self.measure(m, clients, seconds, value_bytes) for m in range(len(MEMBERS))), key=lambda p: p.per_s)
+        each = (self.measure(m, clients, seconds, key_bytes, value_bytes) for m in range(len(MEMBERS)))
+        return max(each, key=lambda puts: puts.per_s)

@@ -227,7 +227,7 @@ def test_peers_answer_all_puts(tmp_path: Path) -> None:
             assert list(puts.latencies_ns) == sorted(puts.latencies_ns)
             assert puts.seconds >= seconds
     with etcd.running():
-        best = etcd.best(2, 0.1, 84)
+        best = etcd.best(2, 0.1, 16, 84)
         assert len(best.latencies_ns) > 0
         assert best.percentile_us(50) <= best.percentile_us(99)
     assert not list(tmp_path.glob("libraft-*/"))
