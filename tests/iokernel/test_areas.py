@@ -274,7 +274,8 @@ def test_an_area_grows_to_the_quota_and_no_further(store):
 )
 def test_an_owner_who_cannot_be_one_is_refused_before_anything_is_written(tmp_path, owner, match):
     folder, disk = DirectoryStore(str(tmp_path / "d")), memory_blk(4 * MIB)
-    table = DeviceStore(disk, "/nonexistent")
+    (tmp_path / "disk").touch()  # what claims would be on
+    table = DeviceStore(disk, str(tmp_path / "disk"))
     writes = disk.stats().writes
     for store in (folder, table):
         with pytest.raises(Refused, match=match) as caught:
@@ -351,7 +352,8 @@ def test_a_device_without_loop_devices_is_for_those_who_are_trusted(tmp_path, mo
     assert (tmp_path / "disk").read_bytes()[MIB : MIB + UNIT] == b"l" * UNIT
 
 
-def test_a_trusted_claim_outlives_the_iokernel(tmp_path, monkeypatch):
+@pytest.mark.parametrize("still_trusted", [True, False])
+def test_a_trusted_claim_outlives_the_iokernel(tmp_path, monkeypatch, still_trusted):
     """The one who has the area goes on; a new iokernel gives it to nobody else, nor away, until he lets go of it."""
     monkeypatch.setattr(blk_loop, "missing", lambda: "there are none")
     path = str(tmp_path / "sock")
@@ -361,7 +363,7 @@ def test_a_trusted_claim_outlives_the_iokernel(tmp_path, monkeypatch):
         control.area(path, CREATE, "more", MIB)
         held = AreaBlk(path, "log")
     store.close()
-    store = device(tmp_path, trusted=True)
+    store = device(tmp_path, trusted=still_trusted)
     with held, Iokernel(path, areas=Areas(store), mode="block"):
         held.write(0, b"l" * UNIT, durable=True)
         for ask in (OPEN, DELETE):
@@ -370,11 +372,14 @@ def test_a_trusted_claim_outlives_the_iokernel(tmp_path, monkeypatch):
             assert caught.value.errno == errno.EBUSY
         used = {a["name"]: a["in_use"] for a in control.area(path, LIST)[0]["areas"]}
         assert used == {"log": True, "more": False}
-        with AreaBlk(path, "more") as more:
-            more.write(0, b"m" * UNIT, durable=True)
+        if still_trusted:
+            with AreaBlk(path, "more") as more:
+                more.write(0, b"m" * UNIT, durable=True)
         held.close()
-        with AreaBlk(path, "log") as log:
-            assert log.read(0, UNIT) == b"l" * UNIT
+        assert not any(a["in_use"] for a in control.area(path, LIST)[0]["areas"])
+        if still_trusted:
+            with AreaBlk(path, "log") as log:
+                assert log.read(0, UNIT) == b"l" * UNIT
     store.close()
 
 
