@@ -14,6 +14,7 @@ import errno
 import fcntl
 import os
 import re
+import stat
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,6 +209,17 @@ def _sync_folder(path: Path) -> None:
         os.close(fd)
 
 
+def _check_ours(folder: Path) -> None:
+    """Raises CorelaneError for a folder that others than root and we may put something into."""
+    found, us = folder.stat(), os.geteuid()
+    if found.st_uid not in (0, us):
+        why = f"it belongs to user {found.st_uid}, who may put there what he likes"
+        hint = f"chown {us} {folder}, after a look at what is in it, or name another folder"
+        raise CorelaneError(f"storage.directory {folder}", why, hint, errno.EPERM)
+    if found.st_mode & 0o022:
+        raise CorelaneError(f"storage.directory {folder}", "others may write in it", f"chmod 700 {folder}", errno.EPERM)
+
+
 _FILE = re.compile(r"(?P<name>[^@]+)@(?P<owner>\d+)\.area\Z")
 _UNFINISHED = re.compile(r"[^@]+@\d+\.area\.\d+\.new\Z")
 
@@ -215,8 +227,9 @@ _UNFINISHED = re.compile(r"[^@]+@\d+\.area\.\d+\.new\Z")
 class DirectoryStore:
     """Areas as files NAME@UID.area of a folder that is ours alone; each is written with zeros when it is made.
 
-    capacity: bytes of all areas together; 0: what the file system has. Raises CorelaneError for a folder that others
-    may write in. A descriptor is one of the file, so the kernel lets its holder at nothing else.
+    capacity: bytes of all areas together; 0: what the file system has. Raises CorelaneError for a folder that is
+    another user's, or that others may write in. A descriptor is one of the file, so the kernel lets its holder at
+    nothing else. What is no regular file is no area: a symbolic link would be a way to anything.
     """
 
     kind = "directory"
@@ -230,16 +243,14 @@ class DirectoryStore:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for path in fresh:
                 _sync_folder(path.parent)
-            mode = self._folder.stat().st_mode
+            _check_ours(self._folder)
             for path in self._folder.iterdir():
                 if _UNFINISHED.match(path.name):  # we died while we made it
                     path.unlink()
+                elif _FILE.match(path.name) and not stat.S_ISREG(path.stat(follow_symlinks=False).st_mode):
+                    self.notes.append(f"{path} is no regular file, and so no area")
         except OSError as error:
             raise CorelaneError(f"storage.directory {folder}", str(error.strerror), errno=error.errno or 0) from error
-        if mode & 0o022:
-            raise CorelaneError(
-                f"storage.directory {folder}", "others may write in it", f"chmod 700 {folder}", errno.EPERM
-            )
 
     def _path(self, area: Area) -> Path:
         return self._folder / f"{area.name}@{area.owner}.area"
@@ -248,7 +259,9 @@ class DirectoryStore:
         out = []
         for path in self._folder.iterdir():
             if match := _FILE.match(path.name):
-                out.append(Area(match["name"], int(match["owner"]), path.stat().st_size))
+                found = path.stat(follow_symlinks=False)
+                if stat.S_ISREG(found.st_mode):
+                    out.append(Area(match["name"], int(match["owner"]), found.st_size))
         return out
 
     def space(self) -> tuple[int, int]:
@@ -274,8 +287,23 @@ class DirectoryStore:
         self._path(area).unlink()
         _sync_folder(self._folder)
 
+    def _open_file(self, area: Area) -> int:
+        """Raises Refused for what has taken the file's place and is none."""
+        path = self._path(area)
+        refused = Refused(f"storage area {area.name}", f"{path} is no regular file", errno=errno.EPERM)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EISDIR):
+                raise refused from None
+            raise
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise refused
+        return fd
+
     def open(self, area: Area) -> tuple[int, bool]:
-        fd = os.open(self._path(area), os.O_RDWR | os.O_CLOEXEC)
+        fd = self._open_file(area)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # goes with the descriptor to whom it is given
         except OSError:
@@ -286,7 +314,9 @@ class DirectoryStore:
     def in_use(self, area: Area) -> bool:
         try:
             fd = self.open(area)[0]
-        except Refused:
+        except Refused as error:
+            if error.errno != errno.EBUSY:
+                raise
             return True
         os.close(fd)
         return False

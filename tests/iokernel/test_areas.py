@@ -301,6 +301,54 @@ def test_a_folder_that_others_write_in_is_refused_and_leftovers_go(tmp_path):
     assert sorted(os.listdir(tmp_path / "own")) == ["a@0.area", "note"]
 
 
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to another user: run as root")
+def test_a_folder_of_another_user_is_refused_and_nothing_in_it_touched(tmp_path):
+    folder = tmp_path / "theirs"
+    folder.mkdir(mode=0o755)
+    (folder / "a@0.area.77.new").touch()
+    os.chown(folder, 65534, 65534)
+    with pytest.raises(CorelaneError, match="it belongs to user 65534, who may put there what he likes") as caught:
+        DirectoryStore(str(folder))
+    assert caught.value.errno == errno.EPERM
+    assert f"chown 0 {folder}" in str(caught.value)
+    assert os.listdir(folder) == ["a@0.area.77.new"]
+
+
+def test_what_is_no_regular_file_is_no_area(tmp_path):
+    (tmp_path / "secret").write_bytes(b"s" * UNIT)
+    folder = tmp_path / "d"
+    folder.mkdir(mode=0o700)
+    (folder / "link@0.area").symlink_to(tmp_path / "secret")
+    os.mkfifo(folder / "pipe@0.area")
+    (folder / "dir@0.area").mkdir()
+    store = DirectoryStore(str(folder))
+    assert store.areas() == []
+    said = "is no regular file, and so no area"
+    assert sorted(store.notes) == [f"{folder}/{name}@0.area {said}" for name in ("dir", "link", "pipe")]
+    with pytest.raises(CorelaneError, match="File exists"):
+        Areas(store).handle(CREATE, "link", MIB, "0", ROOT)
+    assert (tmp_path / "secret").read_bytes() == b"s" * UNIT
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "dir"])
+def test_what_takes_the_place_of_an_areas_file_is_not_opened(tmp_path, kind):
+    store = DirectoryStore(str(tmp_path / "d"))
+    store.create("log", 0, MIB)
+    area, path = store.areas()[0], tmp_path / "d" / "log@0.area"
+    path.rename(tmp_path / "secret")
+    if kind == "link":
+        path.symlink_to(tmp_path / "secret")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    for what in (store.open, store.in_use):
+        with pytest.raises(Refused, match=r"log@0\.area is no regular file") as caught:
+            what(area)
+        assert caught.value.errno == errno.EPERM
+
+
 def test_a_crash_while_an_area_of_a_folder_is_made_leaves_it_whole_or_not_at_all(tmp_path):
     """What a crash between the calls of drivers/blk_create.c leaves: zeros without a name, and a file of two names."""
     store = DirectoryStore(str(tmp_path / "d"))
@@ -319,7 +367,7 @@ def test_a_folder_that_cannot_be_read_is_an_error_and_no_shorter_listing(tmp_pat
     store = DirectoryStore(str(tmp_path / "d"))
     store.create("a", 0, MIB)
 
-    def fails(path: Path) -> None:
+    def fails(path: Path, **_options: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
 
     monkeypatch.setattr(Path, what, fails)
