@@ -1,6 +1,7 @@
-"""Loop devices: a part of a file or disk as a block device of its own, whose end nobody can write beyond.
+"""Loop devices: a part of a file or disk as a block device of its own, beyond whose end no write goes (linux/loop.h).
 
-The kernel does the limiting, so a descriptor of a loop device can be given to who may not touch the rest. linux/loop.h.
+That guards against mistakes alone. Whoever has a descriptor for writing may give the device another part, up to the
+whole file or disk, and needs no capability for that: never give one to who may not touch the rest.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ class Store(Protocol):
     """Where areas lie. Errors are CorelaneError, with errno."""
 
     kind: str
+    for_others: bool  # whether clients that are neither root's nor our own user's may be given areas
     notes: list[str]  # what was found damaged, one sentence each, in order
 
     def areas(self) -> list[Area]:
@@ -96,6 +97,7 @@ class Areas:
         if op == lib.CL_CONTROL_AREA_DELETE:
             return self._delete(area), -1
         if op == lib.CL_CONTROL_AREA_OPEN:
+            self._check_peer(name, peer)
             return self._open(area)
         raise Refused("storage areas", f"there is no operation {op}", errno=errno.EPROTO)
 
@@ -132,6 +134,15 @@ class Areas:
             raise Refused(f"storage area {name}", f"it is not user {peer.uid}'s", errno=errno.EACCES)
         return area
 
+    def _check_peer(self, name: str, peer: Peer) -> None:
+        if not self._store.for_others and not _may(peer, None):
+            why = f"on a device user {peer.uid} would get at all areas"
+            hint = (  # with all this a refusal has up to 250 bytes, and 255 is what clients keep of one
+                "set storage.directory: the kernel keeps its files apart; "
+                "or storage.trusted = true: all clients are trusted"
+            )
+            raise Refused(f"storage area {name}", why, hint, errno.EOPNOTSUPP)
+
     def _check_size(self, name: str, size: int, owner: int, before: int = 0) -> None:
         if size % UNIT or not size:
             why = f"{size} bytes are no multiple of {UNIT}" if size else "it would have no bytes"
@@ -146,6 +157,7 @@ class Areas:
             raise Refused(f"storage area {name}", why, "raise storage.quota_mib or delete one", errno.EDQUOT)
 
     def _create(self, name: str, size: int, owner: str, peer: Peer) -> dict[str, Any]:
+        self._check_peer(name, peer)
         uid = _uid(owner) if owner else peer.uid
         if uid != peer.uid and not _may(peer, None):
             raise Refused(f"storage area {name}", f"user {peer.uid} may not make one for another", errno=errno.EACCES)
@@ -233,6 +245,7 @@ class DirectoryStore:
     """
 
     kind = "directory"
+    for_others = True
 
     def __init__(self, folder: str, capacity: int = 0) -> None:
         self._folder = Path(folder)

@@ -1,8 +1,14 @@
 """Areas as parts of a raw device, each one extent, in the table of areas_table.py.
 
-An application gets a loop device that ends where its area ends: the kernel sees to that. Where there are none (loop is
-not in this kernel, or we are not root) an area is refused, unless the configuration calls the applications trusted:
-they are then given the whole device, and told which part of it is theirs.
+An application gets a loop device that ends where its area ends. That guards against its mistakes, and not against
+itself: whoever may write to a loop device may also move and enlarge it, without a capability (LOOP_SET_STATUS64 of
+drivers/block/loop.c; tests/drivers/test_blk_file.py does it), and then has the whole device. So other users than root
+and our own are given areas only if the configuration calls all clients trusted. Where there are no loop devices (loop
+is not in this kernel, or we are not root) nobody is given one, unless clients are trusted: they then get the whole
+device, and are told which part of it is theirs.
+
+With either descriptor goes the claim, a lock on the area's part of the device. A loop device keeps the opening of the
+device that it was made of, and so the lock, for as long as there is one, wherever it is moved to.
 """
 
 from __future__ import annotations
@@ -68,8 +74,9 @@ def gaps(areas: list[Area], end: int) -> list[tuple[int, int]]:
 class DeviceStore:
     """A store on `blk`, which then is ours; `path` is the device that loop devices are made of.
 
-    tell: is given each of `notes` when it comes up. Raises CorelaneError if the device holds something else than
-    areas, or its table is damaged so that it cannot be known what it holds.
+    trusted: clients of all users are trusted with all of the device. tell: is given each of `notes` when it comes up.
+    Raises CorelaneError if the device holds something else than areas, or its table is damaged so that it cannot be
+    known what it holds.
     """
 
     kind = "device"
@@ -79,7 +86,7 @@ class DeviceStore:
     ) -> None:
         self._blk = blk
         self._path = path
-        self._trusted = trusted
+        self.for_others = self._trusted = trusted
         self._tell = tell
         self.notes: list[str] = []
         self._table, notes = areas_table.prepare(blk)
@@ -157,19 +164,16 @@ class DeviceStore:
             hint = "set storage.trusted = true if its applications may be trusted with the whole device"
             raise Refused(f"storage area {area.name}", f"nothing here limits it to its part: {why}", hint, errno.EPERM)
         fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-        if why and _claim(fd, area):
-            return fd, False
-        if why:
-            os.close(fd)
-            raise self._busy(area)
         try:
-            return blk_loop.attach(fd, area.offset, area.size)[0], True
+            if not _claim(fd, area):
+                raise self._busy(area)
+            return (os.dup(fd), False) if why else (blk_loop.attach(fd, area.offset, area.size)[0], True)
         finally:
             os.close(fd)
 
     def in_use(self, area: Area) -> bool:
-        # The lock is looked at also where applications are not trusted: an earlier iokernel may have trusted them.
-        return area.offset in blk_loop.parts(self._path) or _claimed(self._path, area)
+        # An area that an iokernel older than the locks of loop devices gave away has none.
+        return _claimed(self._path, area) or area.offset in blk_loop.parts(self._path)
 
     def close(self) -> None:
         self._blk.close()

@@ -142,7 +142,8 @@ class StorageConfig:
     quota_mib: int = option(0, "areas of one user together; 0: no limit", low=0, high=1 << 30)
     trusted: bool = option(
         False,
-        "device: where there are no loop devices to limit an application to its area, hand out the whole device to it",
+        "device: all clients are trusted with the whole of it. Users other than root and the iokernel's get areas too; "
+        "and where there are no loop devices, which hold mistakes up, applications get the whole device",
     )
 
 

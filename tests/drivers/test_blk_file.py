@@ -311,6 +311,44 @@ def test_a_loop_device_ends_where_its_part_ends(path):
     assert data == bytes(5 * UNIT) + b"h" * UNIT + bytes(MIB - 6 * UNIT)
 
 
+# No user's process, without a capability, which has been given the descriptor FD of a loop device.
+ENLARGES = """
+import os, sys
+from cltest.loops import move_loop
+os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+assert int(next(line for line in open("/proc/self/status") if line.startswith("CapEff")).split()[1], 16) == 0
+fd = int(sys.argv[1])
+move_loop(fd, 0, 0)
+os.pwrite(fd, b"t" * 4096, 0)
+os.fsync(fd)
+"""
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes its user: run as root")
+def test_who_may_write_to_a_loop_device_may_enlarge_it(path):
+    """A fact about Linux, which is why iokernel/areas_device.py has to trust those whom it gives one. Should this fail
+    on a newer kernel, that one needs no trust any more."""
+    if why := blk_loop.missing():
+        pytest.skip(why)
+    with open(path, "rb+") as file:
+        fd, _ = blk_loop.attach(file.fileno(), 4 * UNIT, 2 * UNIT)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", ENLARGES, str(fd)],
+            pass_fds=[fd],
+            env={**os.environ, "PYTHONPATH": "tests/support"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(fd)
+    assert done.returncode == 0, done.stderr
+    assert path.read_bytes()[:UNIT] == b"t" * UNIT
+
+
 def test_a_word_and_a_request_each_end_the_wait(path, c_program, seed):
     out = c_program("tests/drivers/c/blk_word.c")(500, seed, path)
     if out.startswith("skip: "):

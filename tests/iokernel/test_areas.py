@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cltest import wait_until
+from cltest.loops import move_loop
 
 from corelane.drivers import blk_file, blk_loop
 from corelane.drivers.blk import BlkError, memory_blk
@@ -36,13 +39,25 @@ def device(tmp_path: Path, size: int = 16 * MIB, *, trusted: bool = False) -> De
     return open_device(str(tmp_path / "disk"), trusted=trusted)
 
 
-@pytest.fixture(params=["directory", "device"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+def made(request: pytest.FixtureRequest, tmp_path: Path, *, trusted: bool) -> Iterator[Store]:
     if request.param == "device" and (why := blk_loop.missing()):
         pytest.skip(why)
-    made: Store = DirectoryStore(str(tmp_path / "d"), 15 * MIB) if request.param == "directory" else device(tmp_path)
-    yield made
-    made.close()
+    folder = str(tmp_path / "d")
+    kind = request.param
+    store: Store = DirectoryStore(folder, 15 * MIB) if kind == "directory" else device(tmp_path, trusted=trusted)
+    yield store
+    store.close()
+
+
+@pytest.fixture(params=["directory", "device"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    yield from made(request, tmp_path, trusted=False)
+
+
+@pytest.fixture(params=["directory", "device"])
+def shared_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """One that gives areas to all users."""
+    yield from made(request, tmp_path, trusted=True)
 
 
 @pytest.fixture
@@ -217,8 +232,8 @@ def test_an_iokernel_without_storage_says_so(tmp_path):
         control.area(path, LIST)
 
 
-def test_an_area_is_its_owners(store):
-    areas = Areas(store)
+def test_an_area_is_its_owners(shared_store):
+    areas = Areas(shared_store)
     areas.handle(CREATE, "annas", MIB, "", ANNA)
     areas.handle(CREATE, "berts", MIB, "12002", ROOT)
     assert [a["name"] for a in areas.handle(LIST, "", 0, "", ANNA)[0]["areas"]] == ["annas"]
@@ -235,8 +250,8 @@ def test_an_area_is_its_owners(store):
     os.close(fd)
 
 
-def test_quota_and_capacity_are_kept(store):
-    areas = Areas(store, quota=6 * MIB)
+def test_quota_and_capacity_are_kept(shared_store):
+    areas = Areas(shared_store, quota=6 * MIB)
     areas.handle(CREATE, "a", 5 * MIB, "", ANNA)
     with pytest.raises(CorelaneError) as caught:
         areas.handle(CREATE, "b", 2 * MIB, "", ANNA)
@@ -251,8 +266,8 @@ def test_quota_and_capacity_are_kept(store):
     areas.handle(CREATE, "d", 6 * MIB, "", BERT)
 
 
-def test_an_area_grows_to_the_quota_and_no_further(store):
-    areas = Areas(store, quota=6 * MIB)
+def test_an_area_grows_to_the_quota_and_no_further(shared_store):
+    areas = Areas(shared_store, quota=6 * MIB)
     areas.handle(CREATE, "other", MIB, "", ANNA)
     areas.handle(CREATE, "log", MIB, "", ANNA)
     with pytest.raises(CorelaneError, match="1048576 of 6291456 bytes in use besides") as caught:
@@ -398,6 +413,73 @@ def test_a_device_without_loop_devices_is_for_those_who_are_trusted(tmp_path, mo
                 AreaBlk(path, "log")
     store.close()
     assert (tmp_path / "disk").read_bytes()[MIB : MIB + UNIT] == b"l" * UNIT
+
+
+# A client of another user, which says what it was answered: asks for AREA on SOCKET.
+CLIENT = """
+import os, sys
+from corelane.iokernel._native import lib
+from corelane.runtime import control
+from corelane.runtime.errors import CorelaneError
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+for op in (lib.CL_CONTROL_AREA_CREATE, lib.CL_CONTROL_AREA_OPEN):
+    try:
+        answer, fd, _ = control.area(sys.argv[1], op, sys.argv[2], 1 << 20)
+        print("done", fd >= 0)
+    except CorelaneError as error:
+        print(error.errno, error)
+"""
+
+
+def as_another_user(areas: Areas, path: str, name: str) -> list[str]:
+    os.chmod(os.path.dirname(path), 0o755)
+    with Iokernel(path, areas=areas, mode="block", socket_mode=0o666, uids=[65534]):
+        args = [sys.executable, "-c", CLIENT, path, name]
+        done = subprocess.run(args, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes its user: run as root")
+def test_a_device_gives_no_area_to_another_user(tmp_path, socket_path):
+    """Who may write to a loop device may enlarge it: test_who_may_write_to_a_loop_device_may_enlarge_it."""
+    store = device(tmp_path)
+    name = "a" * 47
+    store.create(name, 65534, MIB)  # when clients were trusted
+    said = as_another_user(Areas(store), socket_path, name)
+    for line in said:
+        assert line.startswith(f"{errno.EOPNOTSUPP} storage area {name}: refused by the iokernel: storage area")
+        assert "on a device user 65534 would get at all areas (set storage.directory: the kernel keeps" in line
+        assert "; or storage.trusted = true: all clients are trusted)" in line
+    assert len(said) == 2
+    assert store.areas() == [Area(name, 65534, MIB, areas_table.DATA_OFFSET)]
+    store.close()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes its user: run as root")
+def test_another_user_has_areas_of_a_folder_or_if_trusted(shared_store, socket_path):
+    assert as_another_user(Areas(shared_store), socket_path, "log") == ["done False", "done True"]
+    assert [a.owner for a in shared_store.areas()] == [65534]
+
+
+def test_an_area_whose_loop_device_was_moved_is_still_in_use(tmp_path):
+    if why := blk_loop.missing():
+        pytest.skip(why)
+    store = device(tmp_path)
+    store.create("log", 0, MIB)
+    area = store.areas()[0]
+    fd, limited = store.open(area)
+    assert limited
+    move_loop(fd, 8 * MIB, MIB)
+    assert blk_loop.parts(str(tmp_path / "disk")) == [8 * MIB]
+    assert store.in_use(area)
+    with pytest.raises(Refused, match="another process has it open"):
+        store.open(area)
+    os.close(fd)
+    wait_until(lambda: not store.in_use(area), what="the loop device to go away")
+    store.close()
 
 
 @pytest.mark.parametrize("still_trusted", [True, False])
