@@ -24,14 +24,13 @@ struct shape {
     const char *name;
     unsigned lanes;
     uint64_t write_ns, kib_ns;
-    double
-        least; /* of the best fixed setting, at each load; what is lost are turns in which a few are behind the others */
+    double least; /* of the best fixed setting, at each load: a bit under what is reached (docs/log.md, "Batching") */
 };
 
-static const struct shape shapes[] = {{"one_lane", 1, 60000, 100, 0.75},
-                                      {"two_lanes", 2, 60000, 100, 0.7},
+static const struct shape shapes[] = {{"one_lane", 1, 60000, 100, 0.79},
+                                      {"two_lanes", 2, 60000, 100, 0.72},
                                       {"four_lanes", 4, 60000, 100, 0.85},
-                                      {"many_lanes", 64, 60000, 100, 0.8},
+                                      {"many_lanes", 64, 60000, 100, 0.81},
                                       {"flash", 16, 12000, 50, 0.75}};
 
 struct disk {
@@ -116,6 +115,7 @@ struct setting {
 };
 
 static struct disk disk;
+static struct cl_blk *memory; /* what is written to it */
 static struct cl_log_shared shared;
 static struct cl_sched *sched;
 static uint64_t appends, waited_ns, end_ns;
@@ -151,7 +151,8 @@ static void up(const struct shape *shape, struct setting s)
     char err[256];
     now_ns = 1000000;
     appends = waited_ns = 0;
-    struct cl_blk *memory = memory_disk(32 << 20);
+    if (!memory) /* one for all runs: the kernel takes longer to give 32 MiB, page by page, than a run takes */
+        memory = memory_disk(32 << 20);
     CHECK(cl_log_format(memory, 0, &layout, err) == 0, "%s", err);
     disk = (struct disk){.inner = memory, .shape = shape, .event_fd = eventfd(0, EFD_NONBLOCK)};
     disk.blk = *memory;
@@ -163,6 +164,7 @@ static void up(const struct shape *shape, struct setting s)
     sc.clock = cl_blk_fault_clock_word;
     sc.clock_arg = &now_ns;
     CHECK(cl_sched_new(&sc, &sched, err) == 0 && cl_log_share(&shared, log, sched, err) == 0, "%s", err);
+    sched->let_go_ticks = UINT64_MAX; /* no sched_yield: no disk waits for this CPU, and on a busy one each takes ms */
 }
 
 static void down(void)
@@ -171,7 +173,6 @@ static void down(void)
     cl_log_unshare(&shared);
     cl_sched_delete(sched);
     CHECK(close_log(shared.log) == 0, "close");
-    CHECK(cl_blk_close(disk.inner) == 0, "close");
     close(disk.event_fd);
 }
 
@@ -270,6 +271,7 @@ int main(int argc, char **argv)
                which.records, which.wait_us, which.in_flight, best);
         bad |= ours < shape->least * best;
     }
+    CHECK(cl_blk_close(memory) == 0, "close");
     CHECK(!bad, "adaptive batching misses its part of the best fixed setting");
     printf("ok\n");
     return 0;
