@@ -145,7 +145,7 @@ static void announce_done(struct cl_uring_ring *r)
 }
 
 /* The kernel will take nothing more: what it has not taken is answered. */
-static void give_up(struct cl_blk_file *f, struct cl_uring_ring *r)
+static void give_up_ring(struct cl_blk_file *f, struct cl_uring_ring *r)
 {
     cl_store_relaxed(&f->blk.gone, 1);
     for (uint32_t head = cl_load_acquire(r->sq_head); head != r->tail; r->tail--) {
@@ -171,8 +171,11 @@ static void ring_doorbell(struct cl_blk_file *f, struct cl_uring_ring *r)
     cl_store_release(r->sq_tail, r->tail);
     if (r->sqpoll) {
         cl_fence_seq_cst(); /* the tail is stored before the flag is read: the kernel sets the flag and then reads the tail */
-        if (cl_load_relaxed(r->sq_flags) & IORING_SQ_NEED_WAKEUP)
-            enter(r, 0, 0, IORING_ENTER_SQ_WAKEUP, NULL, 0);
+        /* EOWNERDEAD: the kernel's thread has ended. Only then is what it has not taken taken back: behind any other error it may live
+         * and take it. */
+        if (cl_load_relaxed(r->sq_flags) & IORING_SQ_NEED_WAKEUP &&
+            cl_unlikely(enter(r, 0, 0, IORING_ENTER_SQ_WAKEUP, NULL, 0) == -EOWNERDEAD))
+            give_up_ring(f, r);
         return;
     }
     uint32_t waiting = r->tail - cl_load_acquire(r->sq_head);
@@ -180,7 +183,7 @@ static void ring_doorbell(struct cl_blk_file *f, struct cl_uring_ring *r)
         return;
     int rc = enter(r, waiting, 0, 0, NULL, 0);
     if (cl_unlikely(rc < 0 && rc != -EAGAIN && rc != -EBUSY && rc != -EINTR && rc != -ENOMEM))
-        give_up(f, r);
+        give_up_ring(f, r);
 }
 
 void cl_uring_give(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_blk_req *req)
@@ -415,6 +418,10 @@ static int uring_wait(struct cl_blk *blk, unsigned queue, int64_t timeout_ns)
     /* Entries that the kernel did not take are offered again: it might else wait for what it does not have. */
     unsigned left = r->sqpoll ? 0 : r->tail - cl_load_acquire(r->sq_head);
     int rc = enter(r, left, 1, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, &arg, sizeof arg);
+    if (cl_unlikely(rc == -EOWNERDEAD)) { /* as in ring_doorbell, but it was awake then */
+        give_up_ring((struct cl_blk_file *)blk, r);
+        return something_done(r) ? 0 : rc;
+    }
     return rc >= 0 || rc == -ETIME || rc == -EAGAIN || rc == -EBUSY ? 0 : rc;
 }
 

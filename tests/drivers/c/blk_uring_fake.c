@@ -33,6 +33,7 @@ static unsigned timeouts;   /* entries of timeouts that it was given */
 static unsigned attempts;   /* entries of requests */
 static unsigned stalled;    /* calls to enter for which nothing is done */
 static int enter_fails;     /* errno of each call that waits */
+static int wake_fails;      /* errno of each call that wakes the polling thread */
 static int sync_result;     /* of each fdatasync */
 static bool told_once;      /* of the first one only: the kernel tells an error once a file */
 static int write_result;    /* of each write, 0: all that was asked for */
@@ -77,7 +78,12 @@ long fake_syscall(long number, ...)
     (void)va_arg(args, int);
     unsigned n = va_arg(args, unsigned);
     unsigned wanted = va_arg(args, unsigned);
+    unsigned flags = va_arg(args, unsigned);
     va_end(args);
+    if (flags & IORING_ENTER_SQ_WAKEUP && wake_fails) {
+        errno = wake_fails;
+        return -1;
+    }
     for (; n && sq_head != __atomic_load_n(&sq_tail, __ATOMIC_ACQUIRE); n--) {
         struct io_uring_sqe *e = &sqes[sq_head & (ENTRIES - 1)];
         if (e->opcode == IORING_OP_TIMEOUT) {
@@ -121,7 +127,7 @@ static struct cl_blk *device(void)
     u->rings = aligned_alloc(CL_CACHELINE, sizeof *u->rings);
     sq_head = sq_tail = sq_flags = cq_head = cq_tail = cq_flags = 0;
     n_taken = refusals = timeouts = attempts = stalled = longest_ms = 0;
-    enter_fails = sync_result = write_result = 0;
+    enter_fails = wake_fails = sync_result = write_result = 0;
     shorter = calls = 0;
     u->rings[0] = (struct cl_uring_ring){.fd = -1,
                                          .event_fd = -1,
@@ -233,7 +239,7 @@ static void closed_while_stalled(int error)
     close_ms = 60000;
     stalled = 0;
     enter_fails = 0;
-    fake_syscall(__NR_io_uring_enter, -1, 0u, 0u); /* the disk wakes up */
+    fake_syscall(__NR_io_uring_enter, -1, 0u, 0u, 0u); /* the disk wakes up */
     CHECK(cl_uring_close(blk) == 0 && files_deleted == 1, "so this time it is closed");
 }
 
@@ -400,6 +406,37 @@ static void not_kept(void)
     CHECK(cl_uring_close(blk) == 0, "closed");
 }
 
+/* The kernel's polling thread ends before it takes anything, asleep or awake: all is answered, and so is what comes later. */
+static void the_polling_thread_ends(bool asleep)
+{
+    struct cl_blk *blk = device();
+    cl_uring_ring_of(blk, 0)->sqpoll = true;
+    ((struct cl_blk_file *)blk)->no_dsync = 1; /* two entries each, where it is durable */
+    sq_flags = asleep ? IORING_SQ_NEED_WAKEUP : 0;
+    wake_fails = enter_fails = EOWNERDEAD;
+    submit(blk, 3);
+    CHECK(collect(blk, 3) == 3 && attempts == 0 && blk->gone, "answered, and the device is gone");
+    for (unsigned i = 0; i < 3; i++)
+        CHECK(reqs[i].result == -EIO, "request %u: %d", i, reqs[i].result);
+    CHECK(sq_head == sq_tail, "taken back");
+    CHECK(cl_blk_write(blk, 0, 0, bufs, BLOCK, CL_BLK_DURABLE) == -EIO && cl_blk_flush(blk, 0) == -EIO, "for good");
+    CHECK(cl_uring_close(blk) == 0 && files_deleted == 1, "closed");
+}
+
+/* It cannot be woken for another reason, so it may live: what it takes later must still be there. */
+static void the_polling_thread_may_live(int error)
+{
+    struct cl_blk *blk = device();
+    cl_uring_ring_of(blk, 0)->sqpoll = true;
+    sq_flags = IORING_SQ_NEED_WAKEUP;
+    wake_fails = error;
+    submit(blk, 3);
+    CHECK(sq_tail - sq_head == 3 && !blk->gone, "%u entries", sq_tail - sq_head);
+    fake_syscall(__NR_io_uring_enter, -1, 3u, 0u, 0u); /* it takes them */
+    CHECK(collect(blk, 3) == 3 && attempts == 3 && reqs[2].result == 0, "done");
+    CHECK(cl_uring_close(blk) == 0, "closed");
+}
+
 int main(void)
 {
     bufs = aligned_alloc(BLOCK, DEPTH * BLOCK);
@@ -432,6 +469,10 @@ int main(void)
     for (unsigned way = 0; way < 6; way++)
         kept_no_longer(way);
     not_kept();
+    the_polling_thread_ends(true);
+    the_polling_thread_ends(false);
+    the_polling_thread_may_live(EINTR);
+    the_polling_thread_may_live(EBADF);
     free(bufs);
     printf("ok\n");
     return 0;
