@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -60,9 +61,12 @@ int cl_blk_file_create(const char *path, uint64_t bytes, int (*progress)(void *a
                        void *arg, char *err)
 {
     char fresh[4096];
+    uint64_t number; /* drawn: what a kill leaves would be in the way of who has the same pid, as in a container */
     if (bytes == 0 || bytes % UNIT)
         return cl_blk_file_refuse(err, -EINVAL, "the size must be a multiple of 4096 bytes");
-    if (snprintf(fresh, sizeof fresh, "%s.%d.new", path, (int)getpid()) >= (int)sizeof fresh)
+    if (getrandom(&number, sizeof number, 0) != sizeof number)
+        return cl_blk_file_refuse(err, -EIO, "the kernel gives no random number");
+    if (snprintf(fresh, sizeof fresh, "%s.%llu.new", path, (unsigned long long)number) >= (int)sizeof fresh)
         return cl_blk_file_refuse(err, -ENAMETOOLONG, "the path is too long");
     int fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)

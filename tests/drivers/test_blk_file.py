@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -51,6 +53,24 @@ def test_a_new_file_is_whole_zero_and_without_holes(tmp_path):
         assert blk.size_bytes == 3 * MIB
         assert blk.atomic_bytes in (512, 1024, 2048, 4096)
     assert os.listdir(tmp_path) == ["f"]
+
+
+def test_what_a_killed_creation_left_is_in_nobodys_way(tmp_path):
+    child = textwrap.dedent(
+        """
+        import os, signal, sys
+        from corelane.drivers.blk_file import create
+        create(sys.argv[1], 2 << 20, lambda done, of: os.kill(os.getpid(), signal.SIGKILL))
+        """
+    )
+    died = subprocess.run([sys.executable, "-c", child, str(tmp_path / "f")], timeout=60, check=False)
+    assert died.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert re.fullmatch(r"f\.\d+\.new", left.name)
+    left.rename(tmp_path / f"f.{os.getpid()}.new")  # as a process with our pid would name it
+    create(tmp_path / "f", MIB)
+    assert (tmp_path / "f").stat().st_size == MIB
+    assert sorted(os.listdir(tmp_path)) == ["f", f"f.{os.getpid()}.new"]
 
 
 def test_a_file_that_is_there_is_not_created_again(path):
