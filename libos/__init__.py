@@ -9,6 +9,8 @@
     libos.h            the C API, one header
     sched/             the scheduler of user-level threads (start at sched.h)
     net/               the network stack (start at netif.h)
+    storage/           block I/O on uthreads (io.h), the persistent log (start at log.h)
+    log*.py            the log from Python (start at log.py)
 
     @libos.udp(port=9000)
     def echo(request, reply):
