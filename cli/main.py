@@ -23,7 +23,7 @@ COMMANDS = {
     "raft": "look at a running Raft group, change its members, hand leadership over",
     "raft-sim": "run simulated Raft clusters from seeds and check what must hold",
     "bench": "measure: benchmarks by name, their list, reports from their files",
-    "log": "make, check or dump a persistent log in a file",
+    "log": "make, check or dump a persistent log: in a file, on a block device, in a storage area",
     "config": "print flags for compiling C against corelane",
 }
 
