@@ -164,7 +164,7 @@ def libraft_slot(libraft: Libraft, clients: int, seconds: float) -> Slot:
 def udp_slot(udp: UdpClients, cores: tuple[int, int], folder: Path, one_socket: bool, seconds: float) -> Slot:
     """Of ours, put to by ordinary clients of the kernel."""
     with udp.group(cores, folder, election_ms=ELECTION_MS, watch_us=WATCH_US) as (_, space):
-        return udp_puts(udp, space, one_socket, seconds)
+        return udp_puts(udp, space, one_socket, seconds, cores[0])
 
 
 def bare_slot(udp: UdpClients, seconds: float) -> Slot:
@@ -174,10 +174,10 @@ def bare_slot(udp: UdpClients, seconds: float) -> Slot:
         return udp_puts(udp, space, True, seconds)
 
 
-def udp_puts(udp: UdpClients, space: Namespace, one_socket: bool, seconds: float) -> Slot:
-    """What the kernel's clients saw."""
+def udp_puts(udp: UdpClients, space: Namespace, one_socket: bool, seconds: float, cpu: int | None = None) -> Slot:
+    """What the kernel's clients saw. cpu: see UdpClients.put."""
     seconds = max(seconds, LEAST_SLOT_S)
-    return puts_slot(udp.put(space, CLIENTS[-1], seconds, KEY_BYTES, VALUE_BYTES, one_socket=one_socket))
+    return puts_slot(udp.put(space, CLIENTS[-1], seconds, KEY_BYTES, VALUE_BYTES, one_socket=one_socket, cpu=cpu))
 
 
 def etcd_slot(etcd: Etcd, clients: int, seconds: float) -> Slot:

@@ -48,8 +48,8 @@ BOUND_NOTES = {
 SNAPSHOT_NOTE = "64 clients, each node making a snapshot every 16 384 puts, over none: "
 CLIENTS_NOTE = (
     "over_etcd: 64 clients in one process, ours by memcached's UDP over one socket of the kernel and a tap, etcd's "
-    "by its gRPC over one connection of loopback TCP; both share both cores with whom they ask. Clients in the "
-    "iokernel's loop, and 64 sockets of the kernel, are beside it"
+    "by its gRPC over one connection of loopback TCP; ours are kept on the core of the iokernel, etcd's have both. "
+    "Clients in the iokernel's loop, and 64 sockets of the kernel, are beside it"
 )
 BARE_NOTE = (
     "the same clients, put to a bare server on loopback that answers after one write for all puts that are there: its "

@@ -2,9 +2,9 @@
 
 The group is that of the arm `disk`, but the iokernel's uplink is a tap in a network namespace of the arm's own, and a
 C program there puts by memcached's UDP. Beside etcd's clients that makes the clients alike: one process, the kernel's
-stack, both cores shared with whom it asks; and, where they share one socket (baseline/udp_mux_put.c) as etcd's share
-one connection, as many puts a system call as are due. baseline/udp_put.c has a socket for each client. The iokernel
-sleeps when it has nothing to do, as its core is the clients', too.
+stack; and, where they share one socket (baseline/udp_mux_put.c) as etcd's share one connection, as many puts a system
+call as are due. baseline/udp_put.c has a socket for each client. They are kept on the iokernel's core, since the other
+one is the nodes'; the iokernel polls adaptively, and yields to them. etcd's have both cores.
 
 `bare` is a server in our place (baseline/bare_put.c), on loopback: what the clients can get.
 """
@@ -12,6 +12,7 @@ sleeps when it has nothing to do, as its core is the clients', too.
 from __future__ import annotations
 
 import contextlib
+import os
 import struct
 import subprocess
 from collections.abc import Iterator
@@ -45,7 +46,7 @@ class UdpClients:
             space = stack.enter_context(netns.namespace("raft"))
             with space.entered():
                 nic = stack.enter_context(contextlib.closing(Tap(address=CLIENTS_ADDRESS)))
-            group = stack.enter_context(Group(cores, uplinks=[nic], logs=logs, managed=False, poll="block"))
+            group = stack.enter_context(Group(cores, uplinks=[nic], logs=logs, managed=False, poll="adaptive"))
             group.start_all(prefer=1, **words)
             yield group, space
 
@@ -75,14 +76,22 @@ class UdpClients:
         value_bytes: int,
         *,
         one_socket: bool = False,
+        cpu: int | None = None,
     ) -> Puts:
         """Of so many clients, one put outstanding each, to node 1 for so long after 0.3 s to warm up.
+
+        cpu: they keep to it.
 
         `again`: puts that were sent once more for want of an answer in 0.1 s; `refused`: that were not stored.
         """
         words = [address(1), KV_PORT, clients, f"{seconds:.3f}", key_bytes, value_bytes]
         command = space.command([str(self._mux if one_socket else self._program), *map(str, words)])
-        done = subprocess.run(command, capture_output=True, check=False, timeout=seconds + PATIENCE_S)
+        before = os.sched_getaffinity(0)
+        try:
+            os.sched_setaffinity(0, before if cpu is None else [cpu])  # they inherit it
+            done = subprocess.run(command, capture_output=True, check=False, timeout=seconds + PATIENCE_S)
+        finally:
+            os.sched_setaffinity(0, before)
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
             raise CorelaneError("put by a kernel's sockets", said[-1])

@@ -87,9 +87,9 @@ struct cl_nic {
     uint32_t buffer_bytes; /* room of a fresh buffer */
     uint32_t mtu;          /* largest IP packet: a frame is at most mtu + 14 bytes */
     uint8_t mac[6];
-    uint8_t gone; /* set by the NIC when its peer or device has vanished; rx then stays empty. Only a port that
+    uint8_t gone;         /* set by the NIC when its peer or device has vanished; rx then stays empty. Only a port that
                       * attaches again (port.h) clears it */
-    uint8_t pad;
+    uint8_t tx_calls;     /* tx_burst makes a system call however many frames it has: worth gathering some */
     uint32_t ipv4;        /* host byte order; 0 if none is given by the device */
     uint32_t ipv4_prefix; /* bits */
     struct cl_cores

@@ -37,6 +37,7 @@ static void tx_sync(struct port *port, unsigned queue, struct port_tx *tx)
     tx->give_back = now->give_backs + (size_t)queue * now->layout.n_rx;
     tx->n_give_back = 0;
     tx->reclaimed = 0;
+    tx->rung = 0;
     cl_store_release(&tx->arena, now);
 }
 
@@ -136,9 +137,10 @@ static void ring_doorbell(struct port_tx *tx)
         return;
     /* Dekker's handshake with iokernel/idle.c: our descriptors before its flag; its flag before its last look. */
     cl_fence_seq_cst();
-    if (cl_likely(!cl_load_relaxed(&a->loop->sleeping)))
+    uint64_t sleep = cl_load_relaxed(&a->loop->sleeping), one = 1;
+    if (cl_likely(!sleep || sleep == tx->rung)) /* it gets up, which may take longer than a burst */
         return;
-    uint64_t one = 1;
+    tx->rung = sleep;
     ssize_t ignored = write(a->doorbell, &one, sizeof one); /* EAGAIN: a ring is pending anyway */
     (void)ignored;
     cl_count(&tx->syscalls, 1);

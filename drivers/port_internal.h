@@ -57,6 +57,7 @@ struct port_tx {
     uint32_t *give_back; /* lent buffers to return; room for all that exist */
     uint32_t n_give_back;
     uint32_t reclaimed; /* slots below are the pool's again */
+    uint64_t rung;      /* the sleep of the loop in which we have rung the doorbell last */
     uint64_t frames, bytes, dropped_malformed, dropped_error, full, alloc_short, syscalls;
 };
 

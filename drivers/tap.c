@@ -347,7 +347,8 @@ int cl_tap_nic_new(const struct cl_tap_config *c, struct cl_nic **out, char *ifn
     struct tap *t = calloc(1, sizeof *t);
     if (!t)
         return -ENOMEM;
-    t->nic = (struct cl_nic){.ops = &OPS, .n_queues = c->n_queues, .n_buffers = c->n_buffers, .mtu = c->mtu};
+    t->nic =
+        (struct cl_nic){.ops = &OPS, .n_queues = c->n_queues, .n_buffers = c->n_buffers, .mtu = c->mtu, .tx_calls = 1};
     /* One byte more than the longest frame, so that a longer one shows; then whole cache lines. */
     t->nic.buffer_bytes = (c->mtu + ETHERNET_BYTES + 1 + CL_CACHELINE - 1) / CL_CACHELINE * CL_CACHELINE;
     memcpy(t->nic.mac, c->mac, 6);

@@ -5,6 +5,8 @@
  * in the sender's buffer is nobody's business. */
 #include "internal.h"
 
+#define HELD_ROUNDS 8 /* QUANTUM_SHARED each make CL_NIC_BURST small frames */
+
 /* Copy n bytes; inline for what small frames need. The last chunk overlaps the one before, within the n bytes. */
 static inline void copy_some(uint8_t *to, const uint8_t *from, uint32_t n)
 {
@@ -103,6 +105,7 @@ void io_deliver_all(struct io_loop *loop, const struct io_frame *f, const struct
 /* Hand staged frames to the NIC; what it does not take stays. */
 static void flush(struct io_loop *loop, struct io_uplink *u)
 {
+    u->held = 0;
     if (u->n_staged == 0)
         return;
     uint32_t done = 0;
@@ -130,10 +133,22 @@ static void flush(struct io_loop *loop, struct io_uplink *u)
                                                   loop->stats.out_dropped_too_long - loop->stats.out_dropped_no_uplink);
 }
 
+/* While somebody who sends there has had his turn and has more, frames are gathered for a NIC that makes a system call for each burst:
+ * that takes as long as several turns. Who sends little waits for so many rounds at most. */
+static inline bool wait_for_more(const struct io_loop *loop, struct io_uplink *u)
+{
+    if (cl_likely(!u->nic->tx_calls || !loop->more_to_send) || u->n_staged >= CL_NIC_BURST || u->held >= HELD_ROUNDS)
+        return false;
+    u->held++;
+    return true;
+}
+
 void io_flush_uplinks(struct io_loop *loop)
 {
     for (uint32_t i = 0; i < loop->n_uplinks; i++)
-        flush(loop, &loop->uplinks[i]);
+        if (!wait_for_more(loop, &loop->uplinks[i]))
+            flush(loop, &loop->uplinks[i]);
+    loop->more_to_send = false;
 }
 
 /* The part of the queue that one sender may fill while the NIC does not keep up. */

@@ -1,6 +1,7 @@
-/* What a loop does when a round found nothing: spin, then pause, then sleep in epoll_wait.
+/* What a loop does when a round found nothing: spin, then pause, then sleep in epoll_wait. Before it sleeps it yields to whom else the
+ * kernel has for its CPU: each time while somebody took it of late, else now and then.
  *
- * Going to sleep is Dekker's handshake with everybody who gives us work: sleeping = 1; fence; a last full round; sleep.
+ * Going to sleep is Dekker's handshake with everybody who gives us work: sleeping = which sleep it is; fence; a last full round; sleep.
  * They publish; fence; read `sleeping` (applications: drivers/port.c; other loops: wake.c), or use the parker of an
  * uplink's queue, which is pointed at our event descriptor.
  *
@@ -13,6 +14,7 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -20,9 +22,12 @@
 #include <unistd.h>
 
 #define NEVER UINT64_MAX
-#define PAUSES 32        /* cl_relax calls between rounds when pausing */
-#define SHORTEST_NS 3000 /* a sleep shorter than going to sleep takes is no sleep */
-#define RETRY_NS 100000  /* how often frames that an uplink did not take are offered again */
+#define PAUSES 32         /* cl_relax calls between rounds when pausing */
+#define SHORTEST_NS 3000  /* a sleep shorter than going to sleep takes is no sleep */
+#define RETRY_NS 100000   /* how often frames that an uplink did not take are offered again */
+#define YIELD_NS 50000    /* between two yields to whom may be there */
+#define TAKEN_NS 2000     /* a yield that lasts as long has let somebody run: alone it is a system call */
+#define SHARED_NS 1000000 /* for so long after one who ran more are expected */
 
 int io_idle_watch(struct io_loop *loop, int fd, bool edge)
 {
@@ -149,7 +154,7 @@ static void wait_for_event(struct io_loop *loop, int64_t ns)
 
 static void sleep_unless_work(struct io_loop *loop)
 {
-    cl_store_relaxed(&loop->state->sleeping, 1);
+    cl_store_relaxed(&loop->state->sleeping, ++loop->slept);
     park_uplinks(loop, true);
     cl_fence_seq_cst(); /* our flags before the last look; see the head of this file */
     uint64_t now = cl_tsc();
@@ -169,6 +174,21 @@ static void sleep_unless_work(struct io_loop *loop)
         loop->idle_since = now;
 }
 
+/* Who shares the CPU, such as the kernel's own clients of a tap, would wait for the end of our slice. Returns whether it yielded. */
+static bool yield(struct io_loop *loop)
+{
+    const struct cl_clock *clock = loop->io->clock;
+    uint64_t begun = cl_tsc();
+    if (begun - loop->yielded < (uint64_t)cl_ns_to_ticks(clock, YIELD_NS) && begun >= loop->shared_cpu_until)
+        return false;
+    sched_yield();
+    loop->yielded = cl_tsc();
+    io_count(loop->stats.syscalls, 1);
+    if (loop->yielded - begun >= (uint64_t)cl_ns_to_ticks(clock, TAKEN_NS))
+        loop->shared_cpu_until = loop->yielded + (uint64_t)cl_ns_to_ticks(clock, SHARED_NS);
+    return true;
+}
+
 void io_idle(struct io_loop *loop, bool busy)
 {
     const struct cl_io *io = loop->io;
@@ -179,14 +199,12 @@ void io_idle(struct io_loop *loop, bool busy)
     if (io->config.mode == CL_IO_SPIN)
         return;
     uint64_t idle = loop->now - loop->idle_since;
-    if (io->config.mode == CL_IO_ADAPTIVE && idle < io->spin_ticks) {
+    if (io->config.mode != CL_IO_ADAPTIVE || idle >= io->spin_ticks + io->pause_ticks) {
+        sleep_unless_work(loop);
+        return;
+    }
+    if (yield(loop))
+        return;
+    for (unsigned i = 0; i < (idle < io->spin_ticks ? 1 : PAUSES); i++)
         cl_relax();
-        return;
-    }
-    if (io->config.mode == CL_IO_ADAPTIVE && idle < io->spin_ticks + io->pause_ticks) {
-        for (unsigned i = 0; i < PAUSES; i++)
-            cl_relax();
-        return;
-    }
-    sleep_unless_work(loop);
 }

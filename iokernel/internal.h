@@ -92,6 +92,7 @@ struct io_uplink {
     struct cl_frame staged[IO_STAGED];
     struct io_app *owner[IO_STAGED]; /* whose share a staged frame uses; NULL: another loop's, or our own */
     uint32_t staged_other;
+    uint32_t held; /* rounds in which what is staged was not flushed, as there was more to come */
 };
 
 /* Frames from one loop to another: slot i of the ring has its own buffer i. Word: length and kind. */
@@ -138,10 +139,13 @@ struct io_loop {
     const struct io_app *active; /* that last had work */
     uint64_t shared_until;       /* round until which several applications count as busy */
     uint64_t modest_until;       /* round until which one of them counts as not greedy */
+    bool more_to_send;           /* in this round somebody's turn ended who sends to an uplink and has more */
 
     /* idle.c */
     uint64_t idle_since, last_heartbeat;
-    uint64_t woke; /* its last sleep ended, or was to end */
+    uint64_t woke;                      /* its last sleep ended, or was to end */
+    uint64_t slept;                     /* sleeps begun, those given up included */
+    uint64_t yielded, shared_cpu_until; /* stamps: the last yield; somebody else is expected to want the CPU */
     bool was_busy;
     int epoll_fd, event_fd;
     bool event_fd_shared; /* an uplink's parker has it: whoever fills that queue may write to it even after our end */

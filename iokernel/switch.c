@@ -290,6 +290,7 @@ static CL_HOT bool poll_app(struct io_loop *loop, struct io_app *app, int32_t qu
         io_count(app->stats.tx_held_back, 1);
     else if (backlogged)
         io_count(app->stats.backlogged, 1);
+    loop->more_to_send |= backlogged && app->staged && io_app_has_work(app);
     if (any) {
         io_active(loop, app);
         if (cl_unlikely(app->cores.given))

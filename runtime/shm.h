@@ -36,7 +36,7 @@
 #include "ring.h"
 
 // cffi: begin
-#define CL_SHM_VERSION 4
+#define CL_SHM_VERSION 5
 #define CL_SHM_PAGE 4096
 #define CL_SHM_NAME_BYTES 32 /* an application's name with its terminating zero */
 #define CL_SHM_MAX_KTHREADS 64
@@ -144,9 +144,10 @@ struct cl_state_header {
 
 /* A loop's words. Writer: that loop. */
 struct cl_state_loop {
-    /* Line 0: 1 while the loop sleeps or is about to. Writer: loop (relaxed store, seq_cst fence, then a last look at
-     * all rings). Readers: applications (seq_cst fence after publishing to a tx ring, then relaxed). Changes rarely. */
-    uint32_t sleeping CL_ALIGNED(64);
+    /* Line 0: while the loop sleeps or is about to, which sleep this is, from 1 on; else 0. Writer: loop (relaxed store, seq_cst
+     * fence, then a last look at all rings). Readers: applications (seq_cst fence after publishing to a tx ring, then relaxed): who
+     * has rung in this sleep need not ring again. Changes rarely. */
+    uint64_t sleeping CL_ALIGNED(64);
     /* Line 1: cl_tsc() of a recent round. Writer: loop, about once a millisecond while awake (relaxed). Readers: the
      * port's watcher, a few times a second. Stale, with sleeping = 0: the loop is stopped or starved. */
     uint64_t heartbeat_tsc CL_ALIGNED(64);

@@ -52,6 +52,19 @@ def test_without_spinning_and_pausing_an_adaptive_loop_sleeps_at_once(start, att
     assert rounds - busy <= 2 * (sleeps + busy) + 10, "one finds nothing, one makes sure"
 
 
+@pytest.mark.parametrize("mode", ["spin", "adaptive"])
+def test_an_idle_loop_yields_its_cpu_before_it_sleeps_but_not_if_it_spins_for_ever(start, mode):
+    io = start(mode=mode, spin_us=1_000_000)
+    calls = [io.stats()["loops"][0]["syscalls"]]
+    if mode == "adaptive":
+        wait_until(lambda: io.stats()["loops"][0]["syscalls"] >= calls[0] + 20, what="yields")
+    else:
+        rounds = io.stats()["loops"][0]["rounds"]
+        wait_until(lambda: io.stats()["loops"][0]["rounds"] > rounds + 100_000, what="rounds")
+        assert io.stats()["loops"][0]["syscalls"] == calls[0]
+    assert io.stats()["loops"][0]["sleeps"] == 0
+
+
 def test_frames_of_every_length_arrive_whole_and_nothing_beyond_them(start, attach, rng):
     start()
     a, b = attach("a"), attach("b")

@@ -95,7 +95,7 @@ static void share_words(void)
     il_share(&shared.core.wanted, 4, LOOP, true, "wanted");
     il_share(&shared.frames, 4, setting.outside ? BATCH : LOOP, false, "frames");
     if (setting.sleeps)
-        il_share(&shared.loop.sleeping, 4, LOOP, false, "sleeping");
+        il_share(&shared.loop.sleeping, 8, LOOP, false, "sleeping");
     for (unsigned i = 0; i < 2; i++) {
         struct cl_arena_kthread *line = &shared.arena[i].line;
         il_share(&shared.slot[i].grant, 4, LOOP, false, names[i][0]);
