@@ -28,6 +28,10 @@
 #define YIELD_NS 50000    /* between two yields to whom may be there */
 #define TAKEN_NS 2000     /* a yield that lasts as long has let somebody run: alone it is a system call */
 #define SHARED_NS 1000000 /* for so long after one who ran more are expected */
+#define HOGGED_NS                                                                                                      \
+    500000 /* who ran as long has work enough, and is not yielded to: a loop that sleeps gets the CPU sooner */
+#define HOG_WAIT_NS 10000000 /* until the next try; doubled each time */
+#define HOG_WAIT_MOST_NS 10000000000
 
 int io_idle_watch(struct io_loop *loop, int fd, bool edge)
 {
@@ -179,13 +183,20 @@ static bool yield(struct io_loop *loop)
 {
     const struct cl_clock *clock = loop->io->clock;
     uint64_t begun = cl_tsc();
-    if (begun - loop->yielded < (uint64_t)cl_ns_to_ticks(clock, YIELD_NS) && begun >= loop->shared_cpu_until)
+    uint64_t next = begun < loop->shared_cpu_until ? 0 : loop->yielded + (uint64_t)cl_ns_to_ticks(clock, YIELD_NS);
+    if (begun < cl_max(next, loop->hogged_until))
         return false;
     sched_yield();
     loop->yielded = cl_tsc();
     io_count(loop->stats.syscalls, 1);
-    if (loop->yielded - begun >= (uint64_t)cl_ns_to_ticks(clock, TAKEN_NS))
+    int64_t ns = cl_ticks_to_ns(clock, (int64_t)(loop->yielded - begun));
+    if (ns >= HOGGED_NS) {
+        loop->hog_wait_ns = cl_min(cl_max(2 * loop->hog_wait_ns, (uint64_t)HOG_WAIT_NS), (uint64_t)HOG_WAIT_MOST_NS);
+        loop->hogged_until = loop->yielded + (uint64_t)cl_ns_to_ticks(clock, (int64_t)loop->hog_wait_ns);
+    } else if (ns >= TAKEN_NS) {
+        loop->hog_wait_ns = 0;
         loop->shared_cpu_until = loop->yielded + (uint64_t)cl_ns_to_ticks(clock, SHARED_NS);
+    }
     return true;
 }
 
