@@ -89,7 +89,7 @@ struct cl_nic {
     uint8_t mac[6];
     uint8_t gone;         /* set by the NIC when its peer or device has vanished; rx then stays empty. Only a port that
                       * attaches again (port.h) clears it */
-    uint8_t tx_calls;     /* tx_burst makes a system call however many frames it has: worth gathering some */
+    uint8_t tx_joins;     /* tx_burst takes several frames of a flow by one system call: worth gathering some */
     uint32_t ipv4;        /* host byte order; 0 if none is given by the device */
     uint32_t ipv4_prefix; /* bits */
     struct cl_cores

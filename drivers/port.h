@@ -7,7 +7,7 @@
  *   tx        a SEND descriptor a frame; send buffers come back when the ring's published head has passed them (a private
  *             shadow of the slots says which). A received frame may be sent as it is.
  *   doorbell  an iokernel that polls never needs one. If it may sleep, tx_burst looks at its sleeping flag after a fence
- *             and writes the eventfd if it is set.
+ *             and writes the eventfd if it is set: once in each sleep, by each queue.
  *
  * When the iokernel dies. A watcher thread, asleep in poll(), sees the control socket end. It sets nic->gone, wakes
  * every kthread and reports one line. From then on rx is empty, and frames given to tx are dropped and counted

@@ -347,8 +347,7 @@ int cl_tap_nic_new(const struct cl_tap_config *c, struct cl_nic **out, char *ifn
     struct tap *t = calloc(1, sizeof *t);
     if (!t)
         return -ENOMEM;
-    t->nic =
-        (struct cl_nic){.ops = &OPS, .n_queues = c->n_queues, .n_buffers = c->n_buffers, .mtu = c->mtu, .tx_calls = 1};
+    t->nic = (struct cl_nic){.ops = &OPS, .n_queues = c->n_queues, .n_buffers = c->n_buffers, .mtu = c->mtu};
     /* One byte more than the longest frame, so that a longer one shows; then whole cache lines. */
     t->nic.buffer_bytes = (c->mtu + ETHERNET_BYTES + 1 + CL_CACHELINE - 1) / CL_CACHELINE * CL_CACHELINE;
     memcpy(t->nic.mac, c->mac, 6);
@@ -366,6 +365,7 @@ int cl_tap_nic_new(const struct cl_tap_config *c, struct cl_nic **out, char *ifn
     }
     /* Linux' stack hands over bursts of a socket as they are, and lets us make checksums. Since 6.2; before, one by one. */
     t->joins = !ioctl(t->queues[0].fd, TUNSETOFFLOAD, TUN_F_CSUM | TUN_F_USO4 | TUN_F_USO6);
+    t->nic.tx_joins = t->joins;
     t->ifindex = (int)if_nametoindex(ifname);
     t->netlink = cl_netdev_open(); /* without it that counter stays 0 */
     *out = &t->nic;

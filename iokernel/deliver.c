@@ -5,7 +5,7 @@
  * in the sender's buffer is nobody's business. */
 #include "internal.h"
 
-#define HELD_ROUNDS 8 /* QUANTUM_SHARED each make CL_NIC_BURST small frames */
+#define HELD_NS 10000 /* frames of an uplink wait for more for so long at most: some eight turns' and a system call */
 
 /* Copy n bytes; inline for what small frames need. The last chunk overlaps the one before, within the n bytes. */
 static inline void copy_some(uint8_t *to, const uint8_t *from, uint32_t n)
@@ -102,10 +102,17 @@ void io_deliver_all(struct io_loop *loop, const struct io_frame *f, const struct
             io_deliver(loop, loop->apps[i], f);
 }
 
+static void note_staged(struct io_loop *loop)
+{
+    cl_store_relaxed(&loop->stats.out_staged, loop->stats.out_offered - loop->stats.out_sent -
+                                                  loop->stats.out_dropped_no_buffer - loop->stats.out_dropped_full -
+                                                  loop->stats.out_dropped_too_long - loop->stats.out_dropped_no_uplink);
+}
+
 /* Hand staged frames to the NIC; what it does not take stays. */
 static void flush(struct io_loop *loop, struct io_uplink *u)
 {
-    u->held = 0;
+    u->held_since = 0;
     if (u->n_staged == 0)
         return;
     uint32_t done = 0;
@@ -128,27 +135,28 @@ static void flush(struct io_loop *loop, struct io_uplink *u)
         memmove(u->owner, u->owner + done, u->n_staged * sizeof u->owner[0]);
     }
     io_count(loop->stats.out_sent, done);
-    cl_store_relaxed(&loop->stats.out_staged, loop->stats.out_offered - loop->stats.out_sent -
-                                                  loop->stats.out_dropped_no_buffer - loop->stats.out_dropped_full -
-                                                  loop->stats.out_dropped_too_long - loop->stats.out_dropped_no_uplink);
+    note_staged(loop);
 }
 
-/* While somebody who sends there has had his turn and has more, frames are gathered for a NIC that makes a system call for each burst:
- * that takes as long as several turns. Who sends little waits for so many rounds at most. */
-static inline bool wait_for_more(const struct io_loop *loop, struct io_uplink *u)
+/* While somebody who sends there has had his turn and has more, frames are gathered for a NIC that takes several by one system call:
+ * that lasts as long as several turns. */
+static inline bool wait_for_more(struct io_loop *loop, uint32_t i)
 {
-    if (cl_likely(!u->nic->tx_calls || !loop->more_to_send) || u->n_staged >= CL_NIC_BURST || u->held >= HELD_ROUNDS)
+    struct io_uplink *u = &loop->uplinks[i];
+    if (cl_likely(!(loop->more_for & 1u << i)) || !u->nic->tx_joins || !u->n_staged || u->n_staged >= CL_NIC_BURST)
         return false;
-    u->held++;
-    return true;
+    if (!u->held_since)
+        u->held_since = loop->now;
+    note_staged(loop);
+    return loop->now - u->held_since < (uint64_t)cl_ns_to_ticks(loop->io->clock, HELD_NS);
 }
 
 void io_flush_uplinks(struct io_loop *loop)
 {
     for (uint32_t i = 0; i < loop->n_uplinks; i++)
-        if (!wait_for_more(loop, &loop->uplinks[i]))
+        if (!wait_for_more(loop, i))
             flush(loop, &loop->uplinks[i]);
-    loop->more_to_send = false;
+    loop->more_for = 0;
 }
 
 /* The part of the queue that one sender may fill while the NIC does not keep up. */
@@ -167,6 +175,7 @@ CL_HOT bool io_to_uplink(struct io_loop *loop, unsigned uplink, const struct io_
         return false;
     }
     struct io_uplink *u = &loop->uplinks[uplink];
+    loop->sent_to |= 1u << uplink;
     uint32_t *used = own ? &own->staged : &u->staged_other;
     if (cl_unlikely(u->n_staged == IO_STAGED || *used >= share_of(loop))) {
         flush(loop, u);

@@ -184,8 +184,8 @@ static bool yield(struct io_loop *loop)
     const struct cl_clock *clock = loop->io->clock;
     uint64_t begun = cl_tsc();
     uint64_t next = begun < loop->shared_cpu_until ? 0 : loop->yielded + (uint64_t)cl_ns_to_ticks(clock, YIELD_NS);
-    if (begun < cl_max(next, loop->hogged_until))
-        return false;
+    if (begun < cl_max(next, loop->hogged_until) || loop->n_touched || loop->cores.n_apps)
+        return false; /* nor while wake-ups are due, or others' cores hang on its looks */
     sched_yield();
     loop->yielded = cl_tsc();
     io_count(loop->stats.syscalls, 1);
@@ -193,10 +193,11 @@ static bool yield(struct io_loop *loop)
     if (ns >= HOGGED_NS) {
         loop->hog_wait_ns = cl_min(cl_max(2 * loop->hog_wait_ns, (uint64_t)HOG_WAIT_NS), (uint64_t)HOG_WAIT_MOST_NS);
         loop->hogged_until = loop->yielded + (uint64_t)cl_ns_to_ticks(clock, (int64_t)loop->hog_wait_ns);
-    } else if (ns >= TAKEN_NS) {
-        loop->hog_wait_ns = 0;
-        loop->shared_cpu_until = loop->yielded + (uint64_t)cl_ns_to_ticks(clock, SHARED_NS);
+        return true;
     }
+    loop->hog_wait_ns = 0;
+    if (ns >= TAKEN_NS)
+        loop->shared_cpu_until = loop->yielded + (uint64_t)cl_ns_to_ticks(clock, SHARED_NS);
     return true;
 }
 

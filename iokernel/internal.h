@@ -92,7 +92,7 @@ struct io_uplink {
     struct cl_frame staged[IO_STAGED];
     struct io_app *owner[IO_STAGED]; /* whose share a staged frame uses; NULL: another loop's, or our own */
     uint32_t staged_other;
-    uint32_t held; /* rounds in which what is staged was not flushed, as there was more to come */
+    uint64_t held_since; /* stamp since when what is staged waits for more; 0: it does not */
 };
 
 /* Frames from one loop to another: slot i of the ring has its own buffer i. Word: length and kind. */
@@ -139,7 +139,8 @@ struct io_loop {
     const struct io_app *active; /* that last had work */
     uint64_t shared_until;       /* round until which several applications count as busy */
     uint64_t modest_until;       /* round until which one of them counts as not greedy */
-    bool more_to_send;           /* in this round somebody's turn ended who sends to an uplink and has more */
+    uint32_t sent_to;            /* uplinks, a bit each, to which whose turn it is has sent in it */
+    uint32_t more_for; /* and those to which somebody has in this round whose turn ended before his frames did */
 
     /* idle.c */
     uint64_t idle_since, last_heartbeat;

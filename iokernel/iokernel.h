@@ -10,9 +10,9 @@
  *   loops       frames that other loops handed over
  *   apps        tx rings, round robin, weighted by what a frame costs (limits.c) -> switch.c: check, copy, to a local
  *               application, another loop, or an uplink
- *   uplinks     tx_burst of what was collected
+ *   uplinks     tx_burst of what was collected; it waits for more for 10 us at most where that spares system calls (nic.h, tx_joins)
  *   wake-ups    of kthreads that parked (wake.c)
- *   idle        spin, then pause, then sleep (idle.c)
+ *   idle        spin, then pause, yielding the CPU now and then, then sleep (idle.c)
  *
  * Invariants. A loop never blocks but in idle.c, never allocates, and reads each word of an arena once (shm.h). An
  * application is homed on one loop, which alone touches its arena, its free list and its counters. Every frame ends in
@@ -39,7 +39,7 @@
 
 // cffi: begin
 #define CL_IO_SPIN 0     /* polls for ever */
-#define CL_IO_ADAPTIVE 1 /* polls for spin_us after the last work, more slowly for pause_us, then sleeps */
+#define CL_IO_ADAPTIVE 1 /* polls and yields for spin_us after the last work, more slowly for pause_us, then sleeps */
 #define CL_IO_BLOCK 2    /* sleeps as soon as a round found nothing */
 #define CL_IO_MAX_APPS 256
 #define CL_IO_NO_TIME 0xffffffff

@@ -32,5 +32,6 @@ void *io_loop_main(void *arg)
     /* Relaxed: `stop` orders nothing; the controlling thread joins us before it touches anything of ours. */
     while (!cl_load_relaxed(&loop->stop))
         io_idle(loop, io_round(loop, cl_tsc()));
+    io_flush_uplinks(loop); /* what waits for more */
     return NULL;
 }

@@ -5,7 +5,8 @@
  *
  * Turns. Each application with frames gets a quantum of work a round (limits.h), shorter while other sources have work,
  * so that the wait behind a neighbour's turn is bounded by some 8 small frames, whatever the neighbour does, and by 2 once
- * the neighbour has had more to send than it may for 64 turns while somebody else has not. What it may not send yet stays
+ * the neighbour has had more to send than it may for 64 turns while somebody else has not. To an uplink that takes several frames by
+ * one system call (nic.h, tx_joins) frames wait for others of such a neighbour's for 10 us at most. What it may not send yet stays
  * in its ring: that is its back-pressure. A frame that ends in a drop is charged, too. */
 #include "internal.h"
 
@@ -273,6 +274,7 @@ static CL_HOT bool poll_app(struct io_loop *loop, struct io_app *app, int32_t qu
     cl_bucket_refill(&app->bytes, loop->now);
     app->deficit = cl_min(app->deficit + quantum, quantum);
     app->held_back = false;
+    loop->sent_to = 0;
     bool any = false;
     uint64_t sent_before = app->stats.tx_taken;
     uint32_t k = app->next_kthread;
@@ -290,7 +292,8 @@ static CL_HOT bool poll_app(struct io_loop *loop, struct io_app *app, int32_t qu
         io_count(app->stats.tx_held_back, 1);
     else if (backlogged)
         io_count(app->stats.backlogged, 1);
-    loop->more_to_send |= backlogged && app->staged && io_app_has_work(app);
+    if (backlogged && any && io_app_has_work(app))
+        loop->more_for |= loop->sent_to;
     if (any) {
         io_active(loop, app);
         if (cl_unlikely(app->cores.given))
@@ -299,7 +302,7 @@ static CL_HOT bool poll_app(struct io_loop *loop, struct io_app *app, int32_t qu
         if (!greedy(app) && app->stats.tx_taken != sent_before)
             loop->modest_until = loop->stats.rounds + SHARED_ROUNDS;
     }
-    return any;
+    return any || backlogged; /* who is in debt for a flood has frames all the same, and does not ring for them again */
 }
 
 bool io_poll_apps(struct io_loop *loop)

@@ -248,7 +248,9 @@ def test_clients_of_the_kernel_put_to_a_group(
 ) -> None:
     (tmp_path / "logs").mkdir()
     with udp.group(session.two_cores, tmp_path / "logs", election_ms=500) as (group, space):
-        puts = udp.put(space, 4, 0.2, 16, 84, one_socket=one_socket)
+        before = os.sched_getaffinity(0)
+        puts = udp.put(space, 4, 0.2, 16, 84, one_socket=one_socket, cpu=min(before))
+        assert os.sched_getaffinity(0) == before
         assert set(group.pids) == set(NODES)
     assert list(puts.latencies_ns) == sorted(puts.latencies_ns)
     assert puts.counts is not None

@@ -54,10 +54,10 @@ def test_without_spinning_and_pausing_an_adaptive_loop_sleeps_at_once(start, att
 
 @pytest.mark.parametrize("mode", ["spin", "adaptive"])
 def test_an_idle_loop_yields_its_cpu_before_it_sleeps_but_not_if_it_spins_for_ever(start, mode):
-    io = start(mode=mode, spin_us=1_000_000)
+    io = start(mode=mode, spin_us=600_000_000)
     calls = [io.stats()["loops"][0]["syscalls"]]
     if mode == "adaptive":
-        wait_until(lambda: io.stats()["loops"][0]["syscalls"] >= calls[0] + 20, what="yields")
+        wait_until(lambda: io.stats()["loops"][0]["syscalls"] > calls[0] + 2, what="yields")
     else:
         rounds = io.stats()["loops"][0]["rounds"]
         wait_until(lambda: io.stats()["loops"][0]["rounds"] > rounds + 100_000, what="rounds")

@@ -1,4 +1,4 @@
-/* Frames to an uplink that makes a system call for each burst: those of an application whose turns end before its frames do leave in
+/* Frames to an uplink that takes several by one system call: those of an application whose turns end before its frames do leave in
  * large bursts, all and in order; who sends little beside it waits for a few rounds at most; and an uplink without such a call gets
  * what a round brings at its end.
  *
@@ -56,16 +56,22 @@ static void add(struct app *a, uint8_t number)
     CHECK_EQ(cl_ring_tx_init(&a->tx, (struct cl_desc *)(a->base + a->l.tx_offset), &line->tx_head, SLOTS), 0);
 }
 
-/* A datagram to an address beyond the uplink, with `number` in it. */
-static void send_one(struct app *a, uint32_t number)
+/* A datagram with `number` in it. */
+static void send_to(struct app *a, uint32_t number, const uint8_t *mac, uint32_t ip)
 {
     uint32_t b = BUFFERS + a->next++ % BUFFERS;
     struct cl_udp_frame *f = (struct cl_udp_frame *)(a->base + a->l.buffers_offset + (size_t)b * a->l.buffer_stride);
-    cl_udp_headers(f, a->mac, (uint8_t[]){2, 9, 9, 9, 9, 9}, 0x0a4d0000u + a->mac[5], 0x0a4d0909, 9000, 9000, 4);
+    cl_udp_headers(f, a->mac, mac, 0x0a4d0000u + a->mac[5], ip, 9000, 9000, 4);
     memcpy(f->payload, &number, 4);
     CHECK(cl_ring_tx_space(&a->tx, 1));
     cl_ring_push(&a->tx, cl_tx_word(CL_TX_SEND, b, 0, CL_UDP_HEADERS + 4),
                  cl_tx_payload(CL_SHM_NO_BUFFER, CL_SHM_NO_BUFFER));
+}
+
+/* To an address beyond the uplink. */
+static void send_one(struct app *a, uint32_t number)
+{
+    send_to(a, number, (uint8_t[]){2, 9, 9, 9, 9, 9}, 0x0a4d0909);
 }
 
 /* Take what has left, of which that of the application `of`, if it is asked for, carries the numbers from `next` on. Returns how many were its own. */
@@ -118,7 +124,7 @@ static void run(bool calls)
     counting.tx_burst = counted_burst;
     const struct cl_nic_ops *before = ends[0]->ops;
     ends[0]->ops = &counting;
-    ends[0]->tx_calls = calls;
+    ends[0]->tx_joins = calls;
     CHECK_EQ(cl_io_new(&config, &io, err), 0);
     CHECK_EQ(cl_io_add_uplink(io, ends[0], false, err), 0);
     add(&a, 1);
@@ -144,6 +150,16 @@ static void run(bool calls)
     for (; !arrived(ends[1], &b, 1); waited++)
         step();
     CHECK(waited <= (calls ? 10 : 1));
+    while (cl_io_step(io, 0, now += 1000))
+        ;
+    arrived(ends[1], NULL, 0);
+    /* Who then floods somebody else holds nothing up. */
+    send_one(&a, 0);
+    for (uint32_t i = 0; i < 100; i++)
+        send_to(&a, i, b.mac, 0x0a4d0002);
+    for (waited = 0; !arrived(ends[1], &a, 0); waited++)
+        step();
+    CHECK(waited <= 2);
     /* A single frame leaves in its round. */
     while (cl_io_step(io, 0, now += 1000))
         ;
