@@ -22,11 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MAX_CLIENTS 1024
-#define MAX_KEY 250
 #define MAX_VALUE 4096
-#define KEYS 1000
-#define MAX_LATENCIES (16u << 20)
 
 struct client {
     uint64_t begun_ns;

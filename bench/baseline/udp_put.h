@@ -10,15 +10,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define MAX_CLIENTS 1024
-#define MAX_KEY 250
 #define MAX_VALUE 1024
-#define MAX_LATENCIES (16u << 20)
 #define HEADER 8 /* memcached's, of a datagram: request, number, count, 0; 16 bits each */
 #define PATIENCE_NS 100000000u
 #define WARM_NS 300000000u
 #define GIVE_UP_NS 10000000000u
-#define KEYS 1000
 
 struct client {
     int fd; /* of its own, if it has one */
