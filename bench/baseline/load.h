@@ -10,9 +10,9 @@
 #include <time.h>
 
 #define MAX_CLIENTS 1024
-#define MAX_KEY 250              /* bytes, as in memcached */
+#define MAX_KEY 250               /* bytes, as in memcached */
 #define MAX_LATENCIES (16u << 20) /* of one run */
-#define KEYS 1000                /* put to in turn */
+#define KEYS 1000                 /* put to in turn */
 
 /* Say on stderr what could not be done and why, and exit with 1. */
 static inline _Noreturn void die(const char *what, const char *why)

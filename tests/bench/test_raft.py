@@ -70,7 +70,7 @@ def test_a_node_that_cannot_start_says_why(session: Session, tmp_path: Path) -> 
 
 
 def answered_and_led(slot: Callable[[], raft_arms.Slot]) -> bool:
-    """Whether one of several slots was: on a busy machine a short one may pass unanswered, or end between two leaders."""
+    """Whether one of several slots was: on a busy machine one may pass unanswered, or end between two leaders."""
     slots = (slot() for _ in range(20))
     return any(got.n > 0 and got.extra is not None and got.extra["leader_at_end"] in NODES for got in slots)
 
