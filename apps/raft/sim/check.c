@@ -213,11 +213,13 @@ static void check_complete(struct sim_world *w, struct sim_node *n, const struct
 }
 
 /* Another leader has committed: a lease that goes on by its leader's own clock, whether that runs now or not, is no lease. */
-static void check_lease(struct sim_world *w, struct sim_node *n, const struct sim_node *old,
-                        const struct cl_raft_status *s, uint64_t term)
+static void check_lease(struct sim_world *w, struct sim_node *n, struct sim_node *old, const struct cl_raft_status *s,
+                        uint64_t term)
 {
-    uint64_t since = sim_clock_read(&old->clock, w->queue.now_ns) - old->watch.tick_local_ns;
-    uint64_t ticks = s->ticks + since / w->swarm.tick_ns + 1;
+    uint64_t local_ns = sim_local_ns(w, old), tick_ns = w->swarm.tick_ns;
+    /* A node that wakes itself began to count at a time of its own: its next tick may be about to come. */
+    uint64_t ticks = w->body->wakes_itself ? s->ticks + (local_ns - old->watch.tick_local_ns) / tick_ns + 1
+                                           : (local_ns - old->born_local_ns) / tick_ns;
     if (!w->options.outcomes_only && s->term < term && ticks < s->lease_until_tick)
         sim_fail(w, "leases: #%u commits in term %lu while #%u may answer reads by its lease of term %lu", n->id, term,
                  old->id, s->term);

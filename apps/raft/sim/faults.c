@@ -188,6 +188,22 @@ static void forget_promise(struct sim_world *w)
            leader->id | (uint64_t)victim << 32);
 }
 
+/* Whose clock is slow is to lead, and when it does it is cut off: the others' clocks run ahead of its lease. */
+static void outrun(struct sim_world *w)
+{
+    struct sim_node *leader = sim_leader(w);
+    if (!leader)
+        return;
+    if (leader->id == w->swarm.slow_node) {
+        w->result->outrun_leaders++;
+        cut_off(w, leader);
+        return;
+    }
+    int rc = w->body->transfer(w, leader, w->swarm.slow_node);
+    w->result->transfers += rc == 0;
+    sim_say(w, "-- #%u is to hand over to #%u, whose clock is slow: %d", leader->id, w->swarm.slow_node, rc);
+}
+
 static void wall_jump(struct sim_world *w)
 {
     struct sim_node *n = any_node(w);
@@ -216,11 +232,11 @@ void sim_fault(struct sim_world *w, uint32_t id, uint32_t restart)
 {
     static void (*const kinds[])(struct sim_world *) = {
         crash_many, partition,          one_way, cut_link,  stall,          slow_disk, fail_disk, transfer,
-        depose,     sim_change_members, rot,     hang_disk, forget_promise, wall_jump, NULL};
+        depose,     sim_change_members, rot,     hang_disk, forget_promise, wall_jump, outrun,    NULL};
     const struct sim_swarm *s = &w->swarm;
-    const uint32_t weights[] = {s->crash_many, s->partition, s->one_way,  s->cut_link, s->stall,
-                                s->slow_disk,  s->fail_disk, s->transfer, s->depose,   s->members,
-                                s->rot,        s->hang,      s->forget,   s->wall,     s->crash};
+    const uint32_t weights[] = {s->crash_many, s->partition, s->one_way, s->cut_link, s->stall, s->slow_disk,
+                                s->fail_disk,  s->transfer,  s->depose,  s->members,  s->rot,   s->hang,
+                                s->forget,     s->wall,      s->outrun,  s->crash};
     uint64_t sum = 0, i = 0;
     if (w->calm)
         return;

@@ -63,6 +63,7 @@ struct cl_raft_sim_result {
     uint64_t reads_by_lease;
     uint64_t thrifty_batches, overtaken; /* in the last life of each node (pace.c) */
     uint64_t deposed_leaders;            /* cut off just when another was to take over */
+    uint64_t outrun_leaders;             /* with the slowest of clocks, cut off from others with the fastest */
     uint64_t snapshots_made, snapshots_installed;
     uint64_t datagrams_sent_again; /* NODE: by the channel, where there is one */
     uint64_t datagrams, datagrams_lost, datagrams_duplicated, datagrams_cut;

@@ -355,6 +355,14 @@ static void judge_history(struct sim_world *w)
         op->kind, op->invoked);
 }
 
+static int32_t drift_of(struct sim_world *w, const struct sim_node *n)
+{
+    int32_t most = (int32_t)w->swarm.drift_ppm;
+    if (w->swarm.slow_node)
+        return n->id == w->swarm.slow_node ? -most : most;
+    return most ? (int32_t)cl_random_below(&w->random[SIM_R_CLOCK], 2 * (uint64_t)most) - most : 0;
+}
+
 static void begin(struct sim_world *w)
 {
     const struct cl_raft_sim_options *o = &w->options;
@@ -386,8 +394,7 @@ static void begin(struct sim_world *w)
         n->wakes = 0;
         n->wall_ms = 0;
         n->stalled_until_ns = n->slow_disk_until_ns = n->hung_disk_until_ns = 0;
-        uint64_t drift = w->swarm.drift_ppm;
-        n->clock.drift_ppm = drift ? (int32_t)cl_random_below(&w->random[SIM_R_CLOCK], 2 * drift) - (int32_t)drift : 0;
+        n->clock.drift_ppm = drift_of(w, n);
         n->clock.offset_ns = cl_random_below(&w->random[SIM_R_CLOCK], 1000 * SIM_MS);
         w->body->reset(w, n);
         sim_start(w, n);

@@ -101,8 +101,9 @@ struct sim_swarm {
     uint64_t fault_gap_ns; /* mean time between faults */
     uint32_t crash, crash_many, crash_point_ppm, vote_crash_ppm, restart_ms;
     uint32_t partition, one_way, cut_link, stall, transfer, members, slow_disk, fail_disk, rot, depose, hang, forget,
-        wall; /* weights among faults */
+        wall, outrun; /* weights among faults */
     uint32_t drift_ppm;
+    uint32_t slow_node; /* its clock is the slowest and all others the fastest that there may be; 0: clocks are drawn */
     uint32_t clients, think_ns, by_log_ppm, get_ppm, give_up;
     uint32_t readers;     /* every second client only reads, and from leaders that may be none any more */
     uint32_t channel;     /* NODE: nodes talk over ../channel.h */

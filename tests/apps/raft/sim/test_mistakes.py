@@ -144,6 +144,20 @@ MISTAKES = {
     "a lease that is too long": Mistake(
         "apps/raft/read.c", "+ r->config.election_ticks - lost;", "+ 2 * r->config.election_ticks;", 1000, "leases"
     ),
+    "a lease without a margin for clocks": Mistake(
+        "apps/raft/read.c",
+        "uint32_t lost = 1 + r->config.lease_margin_ticks;",
+        "uint32_t lost = 0;",
+        3000,
+        "leases",
+    ),
+    "a lease with half the margin for clocks": Mistake(
+        "apps/raft/read.c",
+        "uint32_t lost = 1 + r->config.lease_margin_ticks;",
+        "uint32_t lost = 1 + r->config.lease_margin_ticks / 2;",
+        10000,
+        "leases",
+    ),
     "a lease that a transfer does not end": Mistake(
         "apps/raft/replicate.c",
         "    r->lease_lost = 1; /* its election does not wait for our lease */\n    r->lease_until = 0;\n",
