@@ -1,7 +1,8 @@
 /* Situations that seeds seldom make, step by step. Each is run as it is, and with the mistake that it is there to find (test_mistakes.py).
- * Usage: scenarios commit|snapshot|lease|slot */
+ * Usage: scenarios NAME, one of those at the end */
 #include "apps/raft/bytes.h"
 #include "apps/raft/node.h"
+#include "apps/raft/wire.h"
 #include "drivers/blk_memory.h"
 #include "libos/storage/log.h"
 #include <stdio.h>
@@ -63,17 +64,31 @@ static void commit(void)
     cl_raft_delete(raft);
 }
 
+static void step(struct cl_raft *raft, struct cl_raft_msg m)
+{
+    m.to = 1;
+    CHECK(!cl_raft_step(raft, &m), "a message of type %u is refused\n", m.type);
+}
+
 enum { ELECTION_TICKS = 10, OLD_LEADER = 1, CANDIDATE = 3 };
 
-static struct cl_raft *voter_with_leases(void)
+/* One of three voters, with leases. */
+static struct cl_raft *voter(uint32_t id, uint32_t election_ticks)
 {
-    struct cl_raft_config config = {.id = 2, .log_entries = 64, .log_bytes = 32768, .entry_bytes = 1024};
+    struct cl_raft_config config = {.id = id, .log_entries = 64, .log_bytes = 32768, .entry_bytes = 1024};
     struct cl_raft *raft = NULL;
     config.lease_reads = 1;
-    config.election_ticks = ELECTION_TICKS;
+    config.heartbeat_ticks = 1;
+    config.trailing_entries = 1;
+    config.election_ticks = election_ticks;
     config.members = (struct cl_raft_members){.n_voters = 3, .voters = {1, 2, 3}};
     CHECK(!cl_raft_new(&config, &raft, err), "%s\n", err);
     return raft;
+}
+
+static struct cl_raft *voter_with_leases(void)
+{
+    return voter(2, ELECTION_TICKS);
 }
 
 /* Whether it votes for the candidate of term 2. */
@@ -214,10 +229,13 @@ static void snapshot(void)
 
 static int answered_with = -1;
 static unsigned answers;
+static int told_of_command = -1;
 
 static void take_answer(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes)
 {
-    (void)arg, (void)token, (void)reply, (void)bytes;
+    (void)arg, (void)reply, (void)bytes;
+    if (token->words[0] == 1)
+        told_of_command = status;
     answered_with = status;
     answers++;
 }
@@ -228,12 +246,6 @@ static int64_t apply_anything(void *arg, uint64_t index, uint64_t clock_ms, cons
     (void)arg, (void)index, (void)clock_ms, (void)command, (void)bytes, (void)room;
     reply[0] = 1;
     return 1;
-}
-
-static void step(struct cl_raft *raft, struct cl_raft_msg m)
-{
-    m.to = 1;
-    CHECK(!cl_raft_step(raft, &m), "a message of type %u is refused\n", m.type);
 }
 
 /* A leader's client waits for entry 2. The leader hears of the next one only by what that one committed as entry 2. */
@@ -280,18 +292,316 @@ static void slot(void)
     cl_raft_node_delete(node);
 }
 
+/* Give everybody's messages to whom they are for, until there are none, but for those from and to node `apart`. */
+static void exchange(struct cl_raft *const nodes[3], uint32_t apart)
+{
+    uint8_t frame[4096];
+    struct cl_raft_wire_counters counters = {0};
+    struct cl_raft_msg m;
+    for (bool more = true; more;) {
+        more = false;
+        for (uint32_t id = 1; id <= 3; id++) {
+            done_at_once(nodes[id - 1]);
+            while (cl_raft_poll_message(nodes[id - 1], &m)) {
+                uint32_t to = m.to;
+                int64_t bytes = cl_raft_encode(nodes[id - 1], &m, frame, sizeof(frame));
+                CHECK(bytes > 0, "a message of type %u cannot be encoded\n", m.type);
+                if (id == apart || to == apart)
+                    continue;
+                CHECK(!cl_raft_decode(0, frame, (uint64_t)bytes, &m, &counters), "a message cannot be decoded\n");
+                cl_raft_step(nodes[to - 1], &m);
+                more = true;
+            }
+        }
+    }
+}
+
+static bool commits_in_a_later_term(const struct cl_raft *raft, uint64_t than)
+{
+    struct cl_raft_status s;
+    cl_raft_status(raft, &s);
+    return s.role == CL_RAFT_LEADER && s.term > than && s.commit == s.last;
+}
+
+/* Node 1's ticks are as slow, and the others' as fast, as a lease bears: `margin` more of these in election_ticks. It leads, and is cut
+ * off, and the others stand as soon as they may. Its ticks come `phase` later than theirs. */
+static void outrun(uint64_t election_ticks, uint64_t phase)
+{
+    uint64_t margin = election_ticks / 4, slow = election_ticks, fast = election_ticks - margin;
+    struct cl_raft *nodes[3];
+    struct cl_raft_status s;
+    for (uint32_t id = 1; id <= 3; id++)
+        nodes[id - 1] = voter(id, (uint32_t)election_ticks);
+    step(nodes[0], (struct cl_raft_msg){.type = CL_RAFT_TIMEOUT_NOW, .from = 2, .term = 1});
+    exchange(nodes, 0);
+    CHECK(cl_raft_leader(nodes[0]) == 1, "is not elected by order\n");
+    uint64_t term = cl_raft_term(nodes[0]), cut = slow * election_ticks, now = 1;
+    for (bool led = false; !led; now++) {
+        uint32_t apart = now > cut ? 1 : 0;
+        CHECK(now < 4 * cut, "nobody leads after it\n");
+        if (now % slow == phase % slow)
+            cl_raft_tick(nodes[0]);
+        for (uint32_t id = 2; id <= 3 && now % fast == 0; id++)
+            cl_raft_tick(nodes[id - 1]);
+        if (apart && now % fast == 0)
+            cl_raft_campaign(nodes[1]);
+        exchange(nodes, apart);
+        led = commits_in_a_later_term(nodes[1], term) || commits_in_a_later_term(nodes[2], term);
+    }
+    cl_raft_status(nodes[0], &s);
+    CHECK(s.role != CL_RAFT_LEADER || s.ticks >= s.lease_until_tick,
+          "with %lu election ticks another commits, and the lease is on for %lu ticks yet\n", election_ticks,
+          s.lease_until_tick - s.ticks);
+    for (int i = 0; i < 3; i++)
+        cl_raft_delete(nodes[i]);
+}
+
+static void margin(void)
+{
+    for (uint64_t election_ticks = 4; election_ticks <= 24; election_ticks++)
+        for (uint64_t phase = 0; phase < election_ticks; phase++)
+            outrun(election_ticks, phase);
+}
+
+/* Make node 1 the leader of term 2. */
+static void lead_by_order(struct cl_raft *raft)
+{
+    step(raft, (struct cl_raft_msg){.type = CL_RAFT_TIMEOUT_NOW, .from = 2, .term = 1});
+    done_at_once(raft);
+    step(raft, (struct cl_raft_msg){.type = CL_RAFT_VOTE_REPLY, .from = 2, .term = 2});
+    done_at_once(raft);
+    CHECK(cl_raft_leader(raft) == 1, "is not elected by order\n");
+}
+
+/* The round that a read begins now. */
+static uint64_t begin_round(struct cl_raft *raft, uint64_t context)
+{
+    struct cl_raft_read read;
+    struct cl_raft_msg m;
+    uint64_t round = 0;
+    CHECK(!cl_raft_read_index(raft, context), "a read is refused\n");
+    cl_raft_poll_read(raft, &read);
+    while (cl_raft_poll_message(raft, &m))
+        round = cl_max(round, m.round);
+    return round;
+}
+
+/* The answer to an old round comes when so many reads have begun newer ones that nobody knows any more when that one began. */
+static void rounds(void)
+{
+    enum { MANY = 64 }; /* RAFT_ROUNDS */
+    struct cl_raft *raft = voter(1, ELECTION_TICKS);
+    struct cl_raft_status s;
+    uint64_t most = ELECTION_TICKS - 1 - ELECTION_TICKS / 4, newest = 0;
+    lead_by_order(raft);
+    uint64_t old = begin_round(raft, 1);
+    cl_raft_status(raft, &s);
+    uint64_t began = s.ticks;
+    for (int i = 0; i < 4; i++)
+        cl_raft_tick(raft);
+    for (uint64_t i = 0; i < MANY; i++)
+        newest = begin_round(raft, 2 + i);
+    CHECK(newest >= old + MANY, "%lu rounds have begun since\n", newest - old);
+    step(raft, (struct cl_raft_msg){.type = CL_RAFT_APPEND_REPLY, .from = 2, .term = 2, .round = old});
+    cl_raft_status(raft, &s);
+    CHECK(s.lease_until_tick <= began + most, "a round of tick %lu makes a lease until tick %lu\n", began,
+          s.lease_until_tick);
+    step(raft, (struct cl_raft_msg){.type = CL_RAFT_APPEND_REPLY, .from = 2, .term = 2, .round = newest});
+    cl_raft_status(raft, &s);
+    CHECK(s.lease_until_tick == s.ticks + most, "the newest round does not renew the lease\n");
+    cl_raft_delete(raft);
+}
+
+enum { SNAPSHOT_INDEX = 5, CHUNK = 8, CHUNKS = 2 };
+
+/* A chunk of a snapshot of entry 5, of term 1, by when the voters were 1 to 4. */
+static struct cl_raft_msg chunk_of(uint32_t from, uint64_t term, uint64_t number)
+{
+    static const uint8_t data[CHUNK];
+    struct cl_raft_msg m = {
+        .type = CL_RAFT_SNAPSHOT, .from = from, .term = term, .index = SNAPSHOT_INDEX, .log_term = 1};
+    m.offset = number * CHUNK;
+    m.total = CHUNK * CHUNKS;
+    m.data = data;
+    m.data_bytes = CHUNK;
+    m.members = (struct cl_raft_members){.n_voters = 4, .voters = {1, 2, 3, 4}};
+    return m;
+}
+
+/* Whether a chunk is to be taken. Everything else is done. */
+static bool hands_chunk(struct cl_raft *raft)
+{
+    struct cl_raft_ready ready;
+    struct cl_raft_entry e;
+    bool chunk = false;
+    while (cl_raft_ready(raft, &ready)) {
+        chunk |= ready.chunk;
+        if (ready.first && !cl_raft_entry(raft, ready.last, &e))
+            cl_raft_persisted(raft, e.index, e.term, e.generation);
+        if (ready.hard)
+            cl_raft_hard_persisted(raft, ready.hard_seq);
+    }
+    return chunk;
+}
+
+static void receive_snapshot(struct cl_raft *raft)
+{
+    for (uint64_t i = 0; i < CHUNKS; i++) {
+        step(raft, chunk_of(2, 1, i));
+        CHECK(hands_chunk(raft), "chunk %lu is not to be taken\n", i);
+        cl_raft_chunk_taken(raft, 1);
+    }
+}
+
+/* Appends entries of these kinds, of one term, after entry `index` of term 1. Configurations are of `voters` voters. */
+static void append(struct cl_raft *raft, struct cl_raft_msg m, const uint32_t *kinds, uint32_t voters)
+{
+    uint8_t entries[1024], *p = entries;
+    struct cl_raft_members members = {.n_voters = voters, .voters = {1, 2, 3, 4, 5}};
+    for (uint32_t i = 0; i < m.n_entries; i++) {
+        uint32_t bytes = 0;
+        if (kinds[i] == CL_RAFT_MEMBERS)
+            bytes = (uint32_t)cl_raft_members_encode(&members, p + RAFT_ENTRY_HEADER);
+        put64(p, m.term);
+        put32(p + 8, bytes);
+        put32(p + 12, kinds[i]);
+        p += RAFT_ENTRY_HEADER + bytes;
+    }
+    m.type = CL_RAFT_APPEND;
+    m.log_term = m.index ? 1 : 0;
+    m.data = entries;
+    m.data_bytes = (uint32_t)(p - entries);
+    step(raft, m);
+    done_at_once(raft);
+}
+
+/* A fifth voter is to come after entry `index`, which takes another leader's entry there away again: it is four as before. */
+static void take_back(struct cl_raft *raft, uint64_t index)
+{
+    static const uint32_t fifth[] = {CL_RAFT_MEMBERS}, other[] = {CL_RAFT_NOOP};
+    struct cl_raft_status s;
+    append(raft, (struct cl_raft_msg){.from = 2, .term = 1, .index = index, .n_entries = 1}, fifth, 5);
+    cl_raft_status(raft, &s);
+    CHECK(s.members.n_voters == 5, "has %u voters, and the change is to five\n", s.members.n_voters);
+    append(raft, (struct cl_raft_msg){.from = 3, .term = 2, .index = index, .n_entries = 1}, other, 0);
+    cl_raft_status(raft, &s);
+    CHECK(s.members.n_voters == 4, "rolls back to %u voters, and there were four\n", s.members.n_voters);
+}
+
+/* The configuration before one that is rolled back came with a snapshot, or its entry was dropped for one. */
+static void rollback(void)
+{
+    static const uint32_t kinds[] = {CL_RAFT_NOOP, CL_RAFT_MEMBERS, CL_RAFT_NOOP};
+    struct cl_raft *raft = voter(1, ELECTION_TICKS);
+    uint64_t first;
+    receive_snapshot(raft);
+    CHECK(cl_raft_snapshot_installed(raft, 1) == 0, "keeps a log that it does not have\n");
+    take_back(raft, SNAPSHOT_INDEX);
+    cl_raft_delete(raft);
+    raft = voter(1, ELECTION_TICKS);
+    append(raft, (struct cl_raft_msg){.from = 2, .term = 1, .n_entries = 3, .commit = 3}, kinds, 4);
+    cl_raft_applied(raft, 3);
+    CHECK(!cl_raft_compact(raft, 3, CHUNK, &first) && first == 3, "keeps its log from entry %lu\n", first);
+    take_back(raft, 3);
+    cl_raft_delete(raft);
+}
+
+/* The first half of a snapshot came from one leader, and the second comes from the next, whose snapshot of the same entry may be of
+ * other bytes. The driver says that it has the first half before it hears of the next leader, or after. */
+static void chunks(void)
+{
+    for (int late = 0; late < 2; late++) {
+        struct cl_raft *raft = voter(1, ELECTION_TICKS);
+        struct cl_raft_msg m;
+        bool refused = false;
+        step(raft, chunk_of(2, 1, 0));
+        CHECK(hands_chunk(raft), "a first chunk is not to be taken\n");
+        if (!late)
+            cl_raft_chunk_taken(raft, 1);
+        step(raft, (struct cl_raft_msg){.type = CL_RAFT_APPEND, .from = 3, .term = 2});
+        if (late)
+            cl_raft_chunk_taken(raft, 1);
+        hands_chunk(raft);
+        while (cl_raft_poll_message(raft, &m))
+            ;
+        step(raft, chunk_of(3, 2, 1));
+        CHECK(!hands_chunk(raft), "takes the second half of another leader's snapshot\n");
+        while (cl_raft_poll_message(raft, &m))
+            refused |= m.type == CL_RAFT_SNAPSHOT_REPLY && (m.flags & CL_RAFT_REJECT) && m.to == 3;
+        CHECK(refused, "does not ask the other leader to begin anew\n");
+        step(raft, chunk_of(3, 2, 0));
+        CHECK(hands_chunk(raft), "the other leader's first chunk is not to be taken\n");
+        cl_raft_delete(raft);
+    }
+}
+
+/* A snapshot that is being written takes the place of a log that may have to go: nobody stands with that. */
+static void install(void)
+{
+    struct cl_raft *raft = voter(1, ELECTION_TICKS);
+    struct cl_raft_status s;
+    receive_snapshot(raft);
+    for (int i = 0; i < 3 * ELECTION_TICKS; i++) {
+        cl_raft_tick(raft);
+        cl_raft_status(raft, &s);
+        CHECK(s.role == CL_RAFT_FOLLOWER, "stands while it installs a leader's snapshot\n");
+    }
+    CHECK(cl_raft_snapshot_installed(raft, 1) == 0, "keeps a log that it does not have\n");
+    cl_raft_tick(raft);
+    cl_raft_status(raft, &s);
+    CHECK(s.role == CL_RAFT_PRE_CANDIDATE, "does not stand, and the snapshot is installed\n");
+    cl_raft_delete(raft);
+}
+
+/* The time of a leader that nobody answers is up when it is asked to read: who waits for a command there is told in that call, and not
+ * when the node is polled again. */
+static void asked(void)
+{
+    struct cl_raft_node_config config = {
+        .raft = {.id = 1, .log_entries = 64, .log_bytes = 32768, .entry_bytes = 1024, .election_ticks = ELECTION_TICKS},
+        .env = {.now_ns = clock_of, .wall_ms = clock_of, .send = send_nothing, .answer = take_answer},
+        .machine = {.apply = apply_anything, .load = load_anything},
+    };
+    struct cl_raft_token command = {{1}}, query = {{2}};
+    struct cl_raft_node *node;
+    config.raft.lease_reads = 1;
+    config.raft.members = (struct cl_raft_members){.n_voters = 3, .voters = {1, 2, 3}};
+    CHECK(!cl_raft_node_new(&config, &node, err), "%s\n", err);
+    struct cl_raft *raft = cl_raft_node_core(node);
+    cl_raft_node_poll(node);
+    step(raft, (struct cl_raft_msg){.type = CL_RAFT_TIMEOUT_NOW, .from = 2, .term = 1});
+    cl_raft_node_poll(node);
+    step(raft, (struct cl_raft_msg){.type = CL_RAFT_VOTE_REPLY, .from = 2, .term = 2});
+    cl_raft_node_poll(node);
+    cl_raft_node_submit(node, CL_RAFT_APPLY, 0, 0, (const uint8_t *)"mine", 4, &command);
+    cl_raft_node_poll(node);
+    CHECK(cl_raft_node_led_ns(node) && !answers, "does not lead\n");
+    for (int i = 0; i < 3 * ELECTION_TICKS && cl_raft_leader(raft) == 1; i++) {
+        now_ns += 1000000;
+        cl_raft_node_query(node, (const uint8_t *)"read", 4, &query);
+    }
+    CHECK(cl_raft_leader(raft) == 0, "leads on, and nobody answers\n");
+    CHECK(!cl_raft_node_led_ns(node), "says that it leads, and is no leader's node any more\n");
+    CHECK(told_of_command == CL_RAFT_RETRY, "who waits is not told that this node is no leader's any more\n");
+    cl_raft_node_delete(node);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} scenarios[] = {
+    {"commit", commit}, {"snapshot", snapshot}, {"lease", lease},   {"slot", slot},       {"margin", margin},
+    {"rounds", rounds}, {"rollback", rollback}, {"chunks", chunks}, {"install", install}, {"asked", asked},
+};
+
 int main(int argc, char **argv)
 {
-    if (argc == 2 && !strcmp(argv[1], "commit"))
-        commit();
-    else if (argc == 2 && !strcmp(argv[1], "snapshot"))
-        snapshot();
-    else if (argc == 2 && !strcmp(argv[1], "lease"))
-        lease();
-    else if (argc == 2 && !strcmp(argv[1], "slot"))
-        slot();
-    else
-        return 2;
-    printf("ok\n");
-    return 0;
+    for (unsigned i = 0; argc == 2 && i < sizeof(scenarios) / sizeof(*scenarios); i++) {
+        if (strcmp(argv[1], scenarios[i].name))
+            continue;
+        scenarios[i].run();
+        printf("ok\n");
+        return 0;
+    }
+    return 2;
 }

@@ -150,6 +150,7 @@ MISTAKES = {
         "uint32_t lost = 0;",
         3000,
         "leases",
+        scenario="margin",
     ),
     "a lease with half the margin for clocks": Mistake(
         "apps/raft/read.c",
@@ -157,6 +158,40 @@ MISTAKES = {
         "uint32_t lost = 1 + r->config.lease_margin_ticks / 2;",
         10000,
         "leases",
+        scenario="margin",
+    ),
+    "a lease by a round of which nobody knows any more when it began": Mistake(
+        "apps/raft/read.c", " || r->round - round >= RAFT_ROUNDS ||", " ||", 0, "lease", scenario="rounds"
+    ),
+    "forgets the configuration that came with a snapshot": Mistake(
+        "apps/raft/snapshot.c",
+        "    r->base_members = in.members;\n    r->base_members_index = in.index;\n",
+        "",
+        0,
+        "rolls back",
+        scenario="rollback",
+    ),
+    "forgets the configuration whose entry it drops": Mistake(
+        "apps/raft/membership.c",
+        "    r->base_members = m;\n    r->base_members_index = at;\n",
+        "    (void)m, (void)at;\n",
+        0,
+        "rolls back",
+        scenario="rollback",
+    ),
+    "puts the chunks of two leaders' snapshots together": Mistake(
+        "apps/raft/snapshot.c", " || in->from != m->from ||", " ||", 0, "another leader's", scenario="chunks"
+    ),
+    "stands for election while it installs a snapshot": Mistake(
+        "apps/raft/election.c", " || r->in.installing ||", " ||", 0, "stands while", scenario="install"
+    ),
+    "does not note that it leads no more after a tick": Mistake(
+        "apps/raft/node.c",
+        "    cl_raft_tick(node->raft);\n    note_leader(node);",
+        "    cl_raft_tick(node->raft);",
+        0,
+        "no leader's node",
+        scenario="asked",
     ),
     "a lease that a transfer does not end": Mistake(
         "apps/raft/replicate.c",
@@ -363,7 +398,7 @@ def build() -> Callable[..., Callable[..., str]]:
     return make
 
 
-@pytest.mark.parametrize("scenario", ["commit", "snapshot", "lease", "slot"])
+@pytest.mark.parametrize("scenario", sorted({m.scenario for m in MISTAKES.values() if m.scenario}))
 def test_scenarios_without_a_mistake(scenario, c_program):
     assert c_program(SCENARIOS, one_thread=True)(scenario) == "ok\n"
 
@@ -371,7 +406,9 @@ def test_scenarios_without_a_mistake(scenario, c_program):
 @pytest.mark.parametrize("name", [n for n, m in MISTAKES.items() if m.scenario])
 def test_mistakes_are_found_by_a_scenario(name, build, tmp_path):
     mistake = MISTAKES[name]
-    with pytest.raises(ProgramFailed, match=r"leader's|is of another"):
+    with pytest.raises(
+        ProgramFailed, match=r"leader's|is of another|lease is on|makes a lease|rolls back|stands while"
+    ):
         build(tmp_path, mistake, SCENARIOS)(mistake.scenario)
 
 
