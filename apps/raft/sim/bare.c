@@ -104,6 +104,7 @@ static int bare_start(struct sim_world *w, struct sim_node *n)
     sim_machine_init(&b->machine);
     if (s->index)
         b->machine = s->machine;
+    sim_machine_salt(&b->machine, n->id);
     return rc;
 }
 

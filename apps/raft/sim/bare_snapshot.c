@@ -66,6 +66,11 @@ void bare_take_chunk(struct sim_world *w, struct sim_node *n, const struct cl_ra
     cl_raft_chunk_taken(b->core, 1);
     if (!r->chunk_last)
         return;
+    if (b->incoming.machine.salt_first != b->incoming.machine.salt_last) {
+        sim_fail(w, "#%u puts a snapshot together from those of #%lu and #%lu", n->id, b->incoming.machine.salt_first,
+                 b->incoming.machine.salt_last);
+        return;
+    }
     b->incoming.index = r->chunk_index;
     b->incoming.term = r->chunk_term;
     b->incoming.members = r->chunk_members;
@@ -89,6 +94,7 @@ void bare_installed(struct sim_world *w, struct sim_node *n, uint64_t index)
             free(write.entries);
     sim_disk_install(&b->disk, &b->incoming, keep);
     b->machine = b->incoming.machine;
+    sim_machine_salt(&b->machine, n->id);
     n->watch.applied = index;
     b->making.index = 0;
     w->result->snapshots_installed++;

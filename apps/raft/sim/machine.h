@@ -24,7 +24,10 @@ struct sim_outcome {
     uint8_t pad[7];
 };
 
+/* A snapshot is these bytes. They differ from node to node where nothing depends on it, as a user's may: a node has its id at
+ * both ends, and an image that has not the same there was put together from those of two. */
 struct sim_machine {
+    uint64_t salt_first;
     uint64_t applied;
     uint64_t digest; /* of everything applied so far: equal at equal indices on all replicas */
     uint64_t registers[SIM_KEYS];
@@ -32,6 +35,7 @@ struct sim_machine {
         uint32_t sequence;
         struct sim_outcome outcome;
     } sessions[SIM_SESSIONS];
+    uint64_t salt_last;
 };
 
 void sim_machine_init(struct sim_machine *m);
@@ -41,6 +45,12 @@ struct sim_outcome sim_machine_execute(uint64_t registers[SIM_KEYS], const struc
  * outcome; `no_sessions`, for a test, carries it out again. */
 struct sim_outcome sim_machine_apply(struct sim_machine *m, uint64_t index, const struct sim_command *command,
                                      bool no_sessions);
+
+/* Make it this node's. */
+static inline void sim_machine_salt(struct sim_machine *m, uint32_t id)
+{
+    m->salt_first = m->salt_last = id;
+}
 
 static inline uint64_t sim_mix(uint64_t x)
 {

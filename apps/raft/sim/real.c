@@ -257,6 +257,7 @@ static int new_node(struct real *r)
     if (real_has_store(r)) /* chunks of an image: with 300 bytes each it would take seconds */
         c.raft.message_bytes = cl_max(c.raft.message_bytes, 20000u);
     sim_machine_init(&r->machine);
+    sim_machine_salt(&r->machine, n->id);
     n->watch.applied = 0;
     if (real_has_store(r) && sim_store_new(&r->store, err))
         return sim_fail(w, "#%u: cannot make a store: %s", n->id, err), -ENOMEM;

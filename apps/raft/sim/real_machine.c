@@ -82,6 +82,10 @@ static int machine_load(void *arg, uint64_t at, const uint8_t *data, uint64_t by
     if (bytes > first)
         memcpy((uint8_t *)&r->machine + (at + first - image), data + first, bytes - first);
     if (at + bytes == total) {
+        if (r->machine.salt_first != r->machine.salt_last)
+            sim_fail(r->world, "#%u puts a snapshot together from those of #%lu and #%lu", r->owner->id,
+                     r->machine.salt_first, r->machine.salt_last);
+        sim_machine_salt(&r->machine, r->owner->id);
         r->owner->watch.applied = r->machine.applied;
         r->world->result->snapshots_installed += r->running; /* else it is its own, read back */
         r->owner->voted |= r->running;

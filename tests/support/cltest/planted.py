@@ -25,9 +25,9 @@ def planted(tmp: Path, file: str, changes: Iterable[tuple[str, str]]) -> Path:
     return out
 
 
-def build_with(builder: CBuild, tmp: Path, source: str, mistake: Path) -> Callable[..., str]:
-    """The test program `source`, linked with the planted file in place of the library's: call it with its arguments."""
+def build_with(builder: CBuild, tmp: Path, source: str, *mistakes: Path) -> Callable[..., str]:
+    """The test program `source`, linked with the planted files and not the library's: call it with its arguments."""
     program = tmp / f"program_{Path(source).name}"
     beside = rf'#include "{Path(source).parent}/\1"'
     program.write_text(re.sub(r'#include "([^"/]+)"', beside, (ROOT / source).read_text()))
-    return builder.runner(builder.build(program, own=[mistake]))
+    return builder.runner(builder.build(program, own=list(mistakes)))

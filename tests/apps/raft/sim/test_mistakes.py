@@ -18,8 +18,9 @@ from cltest.planted import build_with, planted
 
 @dataclass(frozen=True)
 class Mistake:
-    """old becomes new in file, and so does each pair of `also`. seeds: that find it at the latest. shows: a regex.
+    """old becomes new in file, and so does each pair of `also`, and of `beside` in other files.
 
+    seeds: that find it at the latest. shows: a regex.
     scenario: it finds it, too, without any seed. mode: 0 for the bare core, 1 for the real node, 2 with the store.
     outcomes: nobody looks into disks at promises.
     """
@@ -34,6 +35,7 @@ class Mistake:
     outcomes: bool = False
     scenario: str = ""
     also: tuple[tuple[str, str], ...] = ()
+    beside: tuple[tuple[str, str, str], ...] = ()
 
 
 ANY = (
@@ -181,6 +183,21 @@ MISTAKES = {
     ),
     "puts the chunks of two leaders' snapshots together": Mistake(
         "apps/raft/snapshot.c", " || in->from != m->from ||", " ||", 0, "another leader's", scenario="chunks"
+    ),
+    # Either alone changes nothing: a driver takes a chunk at once, and a newer term forgets those of the one before.
+    "puts the chunks of two leaders' snapshots together, and keeps them in a newer term": Mistake(
+        "apps/raft/snapshot.c",
+        " || in->from != m->from ||",
+        " ||",
+        1000,
+        "puts a snapshot together",
+        beside=(
+            (
+                "apps/raft/core.c",
+                "        if (!r->in.handed && !r->in.installing)\n            r->in = (struct raft_incoming){0};\n",
+                "",
+            ),
+        ),
     ),
     "stands for election while it installs a snapshot": Mistake(
         "apps/raft/election.c", " || r->in.installing ||", " ||", 0, "stands while", scenario="install"
@@ -393,7 +410,8 @@ def build() -> Callable[..., Callable[..., str]]:
 
     def make(tmp: Path, mistake: Mistake, source: str) -> Callable[..., str]:
         changes = ((mistake.old, mistake.new), *mistake.also)
-        return build_with(builder, tmp, source, planted(tmp, mistake.file, changes))
+        others = (planted(tmp, file, [(old, new)]) for file, old, new in mistake.beside)
+        return build_with(builder, tmp, source, planted(tmp, mistake.file, changes), *others)
 
     return make
 
