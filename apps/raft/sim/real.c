@@ -206,12 +206,16 @@ static void env_answer(void *arg, const struct cl_raft_token *token, int status,
     struct sim_reply out = {.client = (uint32_t)token->words[T_CLIENT], .session = (uint32_t)token->words[T_SESSION]};
     out.sequence = (uint32_t)token->words[T_SEQUENCE];
     out.leader = r->owner->watch.leader;
-    out.status = status == CL_RAFT_OK ? SIM_DONE : status == CL_RAFT_EXPIRED ? SIM_EXPIRED : SIM_ELSEWHERE;
+    bool done = status == CL_RAFT_OK || status == CL_RAFT_REFUSED;
+    out.status = done ? SIM_DONE : status == CL_RAFT_EXPIRED ? SIM_EXPIRED : SIM_ELSEWHERE;
     bool fits = bytes == (token->words[T_OPEN] ? 8 : sizeof(out.outcome));
-    if (status == CL_RAFT_OK && !fits)
+    if (done && !fits)
         return sim_fail(r->world, "#%u answers with %u bytes", r->owner->id, bytes);
-    if (status == CL_RAFT_OK)
+    if (done)
         memcpy(&out.outcome, reply, bytes);
+    if (done && !token->words[T_OPEN] && out.outcome.refused != (status == CL_RAFT_REFUSED))
+        return sim_fail(r->world, "#%u answers with status %d what its state machine %s", r->owner->id, status,
+                        out.outcome.refused ? "refused" : "did not refuse");
     sim_answer(r->world, &out);
 }
 

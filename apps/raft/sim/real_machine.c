@@ -33,7 +33,7 @@ static int64_t machine_apply(void *arg, uint64_t index, uint64_t clock_ms, const
     sim_check_clock(r->world, r->owner, clock_ms);
     sim_check_applied(r->world, r->owner, index, sim_mix(digest + clock_ms)); /* of the log: the same everywhere */
     memcpy(reply, &out, sizeof(out));
-    return sizeof(out);
+    return (int64_t)sizeof(out) | (out.refused ? CL_RAFT_REFUSES : 0);
 }
 
 static int64_t machine_query(void *arg, uint64_t clock_ms, const uint8_t *query, uint32_t bytes, uint8_t *reply,

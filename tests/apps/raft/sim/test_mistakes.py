@@ -199,6 +199,14 @@ MISTAKES = {
             ),
         ),
     ),
+    "a command of a session that comes again is not refused again": Mistake(
+        "apps/raft/node_client.c",
+        "return node->sessions.all[i].status;",
+        "return CL_RAFT_OK;",
+        100,
+        "answers with status",
+        mode=1,
+    ),
     "stands for election while it installs a snapshot": Mistake(
         "apps/raft/election.c", " || r->in.installing ||", " ||", 0, "stands while", scenario="install"
     ),
