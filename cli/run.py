@@ -209,6 +209,7 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
             _announce(options, name, runtime, service)
             generator.start()
             generator.wait()
+            runtime.wait(0)  # raises what has failed meanwhile
         else:
             with runtime.ended_by_signals():  # before anybody can know that it serves
                 runtime.start()

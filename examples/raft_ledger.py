@@ -44,16 +44,16 @@ def main() -> None:
             service = serve(runtime, int(sys.argv[2]), sys.argv[4], machine=Ledger(), log=sys.argv[5], election_ms=100)
             runtime.start()
             print("ready", flush=True)
-            runtime.wait()
+            runtime.wait()  # raises what stopped the node, as a disk that failed
             runtime.stop()
             service.close()
         return
     with Client(sys.argv[2]) as client:
         ask, words = (client.query, sys.argv[4:]) if sys.argv[3] == "balance" else (client.command, sys.argv[3:])
-        try:
-            print(ask(" ".join(words).encode()).decode())
-        except CorelaneError as error:
-            sys.exit(str(error))
+        print(ask(" ".join(words).encode()).decode())
 
 
-main()
+try:
+    main()
+except CorelaneError as error:
+    sys.exit(str(error))

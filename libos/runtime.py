@@ -132,6 +132,7 @@ class Runtime(Closing):
         self.socket = socket
         self._handlers: list[Handler] = []
         self._done = Ending()
+        self._failure: CorelaneError | None = None
         self._started = self._stopped = self._ended = False
         self._lock = threading.Lock()
         self._on_event = on_event
@@ -261,10 +262,21 @@ class Runtime(Closing):
     def wait(self, timeout_s: float | None = None) -> bool:
         """Sleep until `stop` is called, or on the main thread until SIGINT or SIGTERM; then True.
 
-        False: time is over.
+        False: time is over. Raises what `fail` was given.
         """
         with self.ended_by_signals():
-            return self._done.wait(timeout_s)
+            ended = self._done.wait(timeout_s)
+        if self._failure is not None:
+            raise self._failure
+        return ended
+
+    def fail(self, error: CorelaneError) -> None:
+        """Have `wait` raise this, now or when it is called: what is served cannot go on. Of several, the first.
+
+        From any thread. It stops nothing by itself.
+        """
+        self._failure = self._failure or error
+        self._done.set()
 
     def ended_by_signals(self) -> AbstractContextManager[None]:
         """On the main thread SIGINT and SIGTERM end `wait`, or keep it from waiting if they come before it."""

@@ -175,6 +175,10 @@ CL_API int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_
 /* The log is not closed; with writes in flight, cl_log_close or cl_log_discard comes first. */
 CL_API void cl_raft_node_delete(struct cl_raft_node *node);
 
+/* Whether its log is empty, or its own and written with the settings that it has now: what recovery, which stops the node otherwise,
+ * would find first. Before the first poll. -EINVAL with a reason in err. Without a log: 0. */
+CL_API int cl_raft_node_check_log(const struct cl_raft_node *node, char err[256]);
+
 /* The log's clock, by the newest command applied. */
 CL_API uint64_t cl_raft_node_clock_ms(const struct cl_raft_node *node);
 CL_API void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);

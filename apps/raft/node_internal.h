@@ -52,7 +52,7 @@ struct node_said {
 };
 
 /* A snapshot in memory. */
-#define NODE_WHY_BYTES 200
+#define NODE_WHY_BYTES 256
 
 struct node_blob {
     uint8_t *data;

@@ -2,6 +2,7 @@
 #include "node_disk.h"
 #include "bytes.h"
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool read_snapshot(struct node_disk *d)
@@ -34,16 +35,15 @@ static bool read_snapshot(struct node_disk *d)
 }
 
 /* What was applied in an earlier life came about with these, and so must what is applied now. */
-static bool same_settings(struct node_disk *d, const uint8_t *meta)
+static bool same_settings(const struct cl_raft_node_config *c, const uint8_t *meta, char why[NODE_WHY_BYTES])
 {
-    const struct cl_raft_node_config *c = &d->node->config;
     uint64_t machine = get64(meta + 32), session_ms = get64(meta + 40);
     uint32_t max_sessions = get32(meta + 48), reply_bytes = get32(meta + 52);
     if (machine == c->machine.settings && session_ms == c->session_ms && max_sessions == c->max_sessions &&
         reply_bytes == c->reply_bytes)
         return true;
-    node_stop(
-        d->node,
+    snprintf(
+        why, NODE_WHY_BYTES,
         "the log was written with memory_bytes %llu, max_sessions %u, session_ms %llu, reply_bytes %u, and now it is "
         "%llu, %u, %llu, %u: start it with those of the log",
         (unsigned long long)machine, max_sessions, (unsigned long long)session_ms, reply_bytes,
@@ -51,43 +51,78 @@ static bool same_settings(struct node_disk *d, const uint8_t *meta)
     return false;
 }
 
-/* A log that nothing was written to yet: from now on the first voters are those of the configuration. False: it is not empty. */
-static bool begin_meta(struct node_disk *d)
+/* Groups have names; a log and a node keep a number made of it, 0 of none. */
+static bool same_node(const struct cl_raft_config *c, const uint8_t *meta, char why[NODE_WHY_BYTES])
 {
-    uint64_t last = cl_log_durable_index(d->log);
-    d->hard = 1;
-    if (!last && !d->recover_snapshot.number)
+    uint32_t id = get32(meta + 28);
+    uint64_t cluster = get64(meta + 8);
+    if (id == c->id && cluster == c->cluster)
         return true;
-    node_stop(
-        d->node,
-        "the log holds entries or a snapshot, up to %llu, but not who voted first in the group, nor this "
-        "node's votes: it is not whole, so take the node out of the group, and add one with another id and a new log",
-        (unsigned long long)cl_max(last, d->recover_snapshot.index));
+    if (cluster == c->cluster)
+        snprintf(why, NODE_WHY_BYTES, "the log is of node %u of the group, not of node %u: start each on its own log",
+                 id, c->id);
+    else
+        snprintf(why, NODE_WHY_BYTES,
+                 "the log is of node %u of a group %s, not of node %u of one %s: start it with the group's name of the "
+                 "log, or on its own log",
+                 id,
+                 !cluster     ? "without a name"
+                 : c->cluster ? "with another name"
+                              : "with a name",
+                 c->id, c->cluster ? "with the name given" : "without a name");
     return false;
 }
 
-/* What is beside the entries: the meta blob, as node_disk.c writes it. False: it is another node's. */
+/* Whether a log is of this node and of what it is started with, by the meta blob, as node_disk.c writes it, of `bytes` bytes; or is
+ * empty. */
+static bool own_log(const struct node_disk *d, const uint8_t *meta, uint32_t bytes, char why[NODE_WHY_BYTES])
+{
+    const struct cl_raft_node_config *c = &d->node->config;
+    struct cl_log_snapshot snapshot;
+    uint64_t last = cl_log_durable_index(d->log);
+    cl_log_snapshot_get(d->log, &snapshot);
+    if (!bytes && !last && !snapshot.number)
+        return true;
+    if (!bytes) {
+        snprintf(
+            why, NODE_WHY_BYTES,
+            "the log holds entries or a snapshot, up to %llu, but not who voted first in the group, nor this "
+            "node's votes: it is not whole, so take the node out of the group, and add one with another id and a new "
+            "log",
+            (unsigned long long)cl_max(last, snapshot.index));
+        return false;
+    }
+    if (bytes != NODE_META_BYTES || get32(meta) != NODE_META_MAGIC || get32(meta + 4) != NODE_META_VERSION) {
+        snprintf(why, NODE_WHY_BYTES,
+                 "the log is not that of a Raft node of this version (%d), which reads no other: add a node with "
+                 "another id and a new log in its place",
+                 NODE_META_VERSION);
+        return false;
+    }
+    return same_node(&c->raft, meta, why) && same_settings(c, meta, why);
+}
+
+int cl_raft_node_check_log(const struct cl_raft_node *node, char err[256])
+{
+    uint8_t meta[CL_LOG_META_BYTES];
+    return !node->disk || own_log(node->disk, meta, cl_log_meta_get(node->disk->log, meta), err) ? 0 : -EINVAL;
+}
+
+/* What is beside the entries. A log that nothing was written to yet: from now on the first voters are those of the configuration.
+ * False: it is another node's. */
 static bool read_meta(struct node_disk *d)
 {
     uint8_t meta[CL_LOG_META_BYTES];
+    char why[NODE_WHY_BYTES];
     uint32_t bytes = cl_log_meta_get(d->log, meta);
-    const struct cl_raft_config *c = &d->node->config.raft;
-    if (!bytes)
-        return begin_meta(d);
-    if (bytes != NODE_META_BYTES || get32(meta) != NODE_META_MAGIC || get32(meta + 4) != NODE_META_VERSION) {
-        node_stop(d->node,
-                  "the log is not that of a Raft node of this version (%d), which reads no other: add a node with "
-                  "another id and a new log in its place",
-                  NODE_META_VERSION);
+    if (!own_log(d, meta, bytes, why)) {
+        node_stop(d->node, "%s", why);
         return false;
     }
-    if (get32(meta + 28) != c->id || get64(meta + 8) != c->cluster) {
-        node_stop(d->node, "the log is of node %u of cluster %llu, not of node %u of cluster %llu", get32(meta + 28),
-                  (unsigned long long)get64(meta + 8), c->id, (unsigned long long)c->cluster);
-        return false;
+    if (!bytes) {
+        d->hard = 1;
+        return true;
     }
-    if (!same_settings(d, meta))
-        return false;
     if (!node_first_get(d->node, meta + 56)) {
         node_stop(d->node, "the log does not say who voted first in the group: it was not written by a Raft node");
         return false;

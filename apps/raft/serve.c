@@ -351,7 +351,8 @@ static int make_node(struct cl_raft_service *s, uint32_t mtu, char err[256])
     if (!rc && s->kv.store && c->log)
         rc = raft_kv_fits(&s->kv, cl_log_snapshot_room(c->log), raft_sessions_most(c->max_sessions, c->reply_bytes),
                           err);
-    return rc ? rc : cl_raft_node_new(c, &s->node, err);
+    rc = rc ? rc : cl_raft_node_new(c, &s->node, err);
+    return rc ? rc : cl_raft_node_check_log(s->node, err);
 }
 
 int cl_raft_serve(struct cl_runtime *rt, const struct cl_raft_serve_config *config, struct cl_raft_service **out,

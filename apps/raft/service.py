@@ -1,5 +1,7 @@
 """A Raft node on a libos runtime (serve.h): the key-value store or a state machine of yours, replicated.
 
+A node that stops, for its disk failed, say, has `Runtime.wait` raise why.
+
 with Runtime("/run/corelane.sock", name="ledger-1") as runtime:
     service = serve(runtime, 1, "1=10.77.0.11:7400,2=10.77.0.12:7400,3=10.77.0.13:7400", machine=Ledger())
     runtime.start()
@@ -16,7 +18,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from ...runtime.errors import CorelaneError, check
@@ -113,10 +115,12 @@ class RaftService:
         keep: list[Any],
         settings: str,
         others: Collection[int] = (),
+        fail: Callable[[CorelaneError], None] = lambda _: None,
     ) -> None:
         self._ptr, self._log, self._keep, self._ports = ptr, log, keep, ports
         self._settings = settings
         self._others = frozenset(others)  # who can be refused; any id can stand in a packet
+        self._fail = fail
         self._snapshot_room = int(lib.cl_log_snapshot_room(log.ptr)) if log else 0
         self.id = id
         self._closing = threading.Event()
@@ -124,9 +128,9 @@ class RaftService:
         self._watcher.start()
 
     def _watch(self) -> None:
-        """Say it once if the node stops, each time its disk is late, once if it can make no snapshots, and once
-        of each node among the peers that is refused, and why: a replica that does not vote, or soon takes no
-        more commands, must not go unnoticed."""
+        """Say it once if the node stops, and fail its runtime; say each time its disk is late, once if it can make no
+        snapshots, and once of each node among the peers that is refused, and why: a replica that does not vote, or
+        soon takes no more commands, must not go unnoticed."""
         node = lib.cl_raft_service_node(self._ptr)
         counters = ffi.new("struct cl_raft_node_counters *")
         awaits, since, told, told_large, told_failed = -1, 0.0, False, False, False
@@ -135,6 +139,7 @@ class RaftService:
             if lib.cl_raft_node_state(node) == lib.CL_RAFT_STOPPED:
                 why = ffi.string(lib.cl_raft_node_why(node)).decode()
                 _LOGGER.error("Raft node %d has stopped, and the others go on without it: %s", self.id, why)
+                self._fail(CorelaneError(f"serve Raft node {self.id}", f"it has stopped: {why}"))
                 return
             lib.cl_raft_node_counters(node, counters)
             for field, why in REFUSALS.items():
@@ -308,7 +313,8 @@ def serve(
     reply, 64 KiB at most; memory for max_sessions of them is taken. settings: further fields of struct cl_raft_config.
     entry_bytes: of the longest entry, a command and 32 bytes; 64 KiB, or what a log of less than 2.1 MiB takes.
     memory_bytes, election_ms, lease, max_sessions, reply_bytes and entry_bytes are the same on every node: one with
-    others is refused. Raises CorelaneError.
+    others is refused. Raises CorelaneError, also for a log of another node, group, or other settings. If the node stops
+    later, the runtime's `wait` raises why.
     """
     places = parse_peers(peers)
     if replicate not in REPLICATE:
@@ -347,7 +353,7 @@ def serve(
     rc = lib.cl_raft_serve(runtime.ptr, config, out, err)
     if rc < 0 and file:
         file.close()
-    check(rc, f"serve Raft node {id}", err)
+    check(rc, f"serve Raft node {id} of group {group}" if group else f"serve Raft node {id}", err)
     ports = (places[id][1], kv_port) if kv_port else (places[id][1],)
     store = "" if machine is not None else f"memory_bytes={memory_bytes} "
     yes = {True: "yes", False: "no"}
@@ -355,4 +361,4 @@ def serve(
         f"{store}election_ms={election_ms} lease={yes[lease]} max_sessions={max_sessions} reply_bytes={reply_bytes}"
         f" entry_bytes={settings['entry_bytes']} log={yes[file is not None]}"
     )
-    return RaftService(out[0], id, ports, file, keep, said, others)
+    return RaftService(out[0], id, ports, file, keep, said, others, runtime.fail)

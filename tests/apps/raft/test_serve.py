@@ -281,6 +281,8 @@ def test_a_node_that_comes_back_without_its_log_stops_and_the_others_go_on(make_
     why = "it had another log, so" if durable else "it keeps no log and was started again under its"
     wanted = f"Raft node 2 has stopped, and the others go on without it: {why}"
     wait_until(lambda: wanted in said[2].read_text(), 60, "node 2 to say that it stops, and why")
+    assert group.children[2].wait(60) == 1
+    assert f"corelane run: serve Raft node 2: it has stopped: {why}" in said[2].read_text()
     refused = "refuses node 2: it keeps no log"
     wait_until(lambda: any(refused in said[i].read_text() for i in (1, 3)), 60, "another to say that it refuses it")
     assert group.memcached(1, b"set b 5 0 3\r\ndef\r\n") == b"STORED\r\n"

@@ -172,6 +172,11 @@ def test_a_node_that_has_stopped_leads_no_more_and_refuses_orders(tmp_path: Path
         for _ in range(2):  # the first order does not stay in the way of the second
             with pytest.raises(CorelaneError, match="the node has stopped: the state machine could not apply"):
                 service.change_members([1, 2], timeout_s=60)
+        for _ in range(2):  # who waits for the runtime, or will, is told
+            with pytest.raises(CorelaneError, match=r"serve Raft node 1: it has stopped: the state machine .*broken"):
+                runtime.wait(60)
+        asked.send(_STATUS)  # until its owner stops the runtime
+        assert json.loads(asked.answer())["state"] == "stopped"
         runtime.stop()
         service.close()
 
