@@ -109,16 +109,28 @@ def member_of(status: dict[str, Any]) -> str:
     return "leaving" if me in members["outgoing"] else "no member"
 
 
+def state_of(status: dict[str, Any], leader: dict[str, Any] | None) -> str:
+    """How a node is: why it has stopped, or why the leader, if there is one, refuses it."""
+    from ..apps.raft.operate import why_refused
+
+    if status["state"] != "running" or leader is None:
+        return str(status["why"] or status["state"])
+    why = why_refused(status, leader)
+    return f"refused by node {leader['id']}: {why}" if why else str(status["state"])
+
+
 def status_text(seen: dict[int, dict[str, Any] | None]) -> str:
     """A table, a line each node."""
     rows: list[tuple[str, ...]] = [_COLUMNS]
+    leaders = [s for s in seen.values() if s and s["role"] == "leader"]
+    leader = max(leaders, key=lambda s: int(s["term"]), default=None)
     for node, s in seen.items():
         if s is None:
             rows.append((str(node), "no answer", *("-" for _ in _COLUMNS[2:])))
             continue
         numbers = (str(s[name]) for name in ("term", "leader", "commit", "applied", "durable"))
         to = s["replicate"]["to"] if s["role"] == "leader" else "-"
-        rows.append((str(node), s["role"], *numbers, member_of(s), to, s["why"] or s["state"]))
+        rows.append((str(node), s["role"], *numbers, member_of(s), to, state_of(s, leader)))
     return table(rows)
 
 

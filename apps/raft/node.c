@@ -276,6 +276,11 @@ uint64_t cl_raft_node_poll(struct cl_raft_node *node)
     return node->round.wait_until_ns ? cl_min(next, node->round.wait_until_ns) : next;
 }
 
+uint64_t cl_raft_node_settings(const struct cl_raft_node *node)
+{
+    return node->config.raft.group_settings;
+}
+
 bool node_settings_good(struct cl_raft_node *node, uint32_t from, uint64_t settings)
 {
     if (settings == node->config.raft.group_settings)

@@ -201,6 +201,10 @@ CL_API uint64_t cl_raft_node_life(const struct cl_raft_node *node);
 CL_API int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint64_t life);
 /* The voters that it began with: how many; 0: it joined. Good once it is RUNNING. */
 CL_API uint32_t cl_raft_node_first_voters(const struct cl_raft_node *node, uint32_t ids[16]);
+/* Digests of its group settings and of the voters that the group began with (0: it joined, and was not told of them yet). Nodes of
+ * which one differs refuse each other. */
+CL_API uint64_t cl_raft_node_settings(const struct cl_raft_node *node);
+CL_API uint64_t cl_raft_node_first_digest(const struct cl_raft_node *node);
 /* The core, for its status, and to change members or transfer leadership; poll afterwards. */
 CL_API struct cl_raft *cl_raft_node_core(struct cl_raft_node *node);
 CL_API void cl_raft_node_replicate(const struct cl_raft_node *node, struct cl_raft_replicate *out);

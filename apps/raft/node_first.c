@@ -87,6 +87,11 @@ void node_first_learn(struct cl_raft_node *node, const struct cl_raft_msg *m)
     node_disk_rewrite(node);
 }
 
+uint64_t cl_raft_node_first_digest(const struct cl_raft_node *node)
+{
+    return node->config.raft.first_voters;
+}
+
 uint32_t cl_raft_node_first_voters(const struct cl_raft_node *node, uint32_t ids[16])
 {
     const struct cl_raft_members *m = &node->config.raft.members;

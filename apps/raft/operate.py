@@ -29,6 +29,21 @@ _REST = 4  # a transfer that came to nothing is ordered again after so many time
 _LATER = (errno.EPERM, errno.EBUSY, errno.ESTALE, errno.EAGAIN, errno.EHOSTUNREACH)
 
 
+def why_refused(status: dict[str, Any], by: dict[str, Any]) -> str:
+    """Why a node is refused by another, as what both say of themselves tells; "" if it is not."""
+    mine, theirs = status["digests"], by["digests"]
+    if mine["settings"] != theirs["settings"]:
+        return "it was started with other group settings"
+    known = int(mine["first_voters"], 16) and int(theirs["first_voters"], 16)  # who joined is not told of them at once
+    if known and mine["first_voters"] != theirs["first_voters"]:
+        return "its group began with other voters"
+    return ""
+
+
+def _first_voters(status: dict[str, Any]) -> str:
+    return ",".join(map(str, sorted(status["first_voters"]))) or "some that it, which joined, does not name"
+
+
 class Operator(Client):
     """Asks the nodes of a group. `peers` as for Client; timeout_s: how long a change may take. Raises CorelaneError."""
 
@@ -115,8 +130,7 @@ class Operator(Client):
         what = f"add node {node}"
         if node not in self._nodes:
             raise CorelaneError(what, "it is not among the peers", "give its address, too")
-        if not any(self.status(node) for _ in range(4)):
-            raise CorelaneError(what, "it does not answer", "start it first, with the option join=yes")
+        self._check_can_follow(what, node)
         self._check_addresses(what, node)
         voters, learners, begun = self._members()
         if learner and voters == {node}:
@@ -131,6 +145,28 @@ class Operator(Client):
             self._await_log(what, node)
             voters, learners, begun = self._members()
         return self._change(what, voters | {node}, learners - {node}, begun, force)
+
+    def _check_can_follow(self, what: str, node: int) -> None:
+        """It must have read its log, and neither have stopped nor be refused by the leader: it would never catch up."""
+        deadline = time.monotonic() + self._timeout_s
+        while (status := next(filter(None, (self.status(node) for _ in range(4))), None)) is not None:
+            if status["state"] == "stopped":
+                raise CorelaneError(what, f"it has stopped: {status['why']}", "mend that, and start it again")
+            if status["state"] == "running":
+                break
+            if time.monotonic() > deadline:
+                raise CorelaneError(what, "it reads its log still", "try again")
+            time.sleep(_ASK_AGAIN_S)
+        if status is None:
+            raise CorelaneError(what, "it does not answer", "start it first, with the option join=yes")
+        leader = self.leader_status()
+        why = why_refused(status, leader)
+        if why and status["digests"]["settings"] != leader["digests"]["settings"]:
+            hint = f"start it like node {leader['id']}, which leads: both say on stderr what they have"
+            raise CorelaneError(what, f"{why} than the group's, and is refused for it", hint)
+        if why:
+            why += f", {_first_voters(status)}, than this one, with {_first_voters(leader)}: it is refused for it"
+            raise CorelaneError(what, why, "make its log anew, and start it with join=yes")
 
     def _check_addresses(self, what: str, node: int) -> None:
         """Whoever may have to send to it must know where it is. Who is down cannot be asked, and is named."""
@@ -154,10 +190,17 @@ class Operator(Client):
             if begun and match >= commit and time.monotonic() - begun < _ROUND_S:
                 return
             if not begun or match >= commit or time.monotonic() - begun > _ROUND_S:
+                self._check_runs_on(what, node)
                 begun, commit = time.monotonic(), int(status["commit"])
             time.sleep(_LOOK_S)
         why = f"it did not get the log in {self._timeout_s:g} s, and is a learner now"
         raise CorelaneError(what, why, "look at it with `corelane raft members`, and add it again later")
+
+    def _check_runs_on(self, what: str, learner: int) -> None:
+        status = self.status(learner)
+        if status and status["state"] == "stopped":
+            why = f"it has stopped, and is a learner now: {status['why']}"
+            raise CorelaneError(what, why, f"`corelane raft remove {learner}` takes it out again")
 
     def _runs(self, node: int) -> bool:
         status = self.status(node) if node in self._nodes else None

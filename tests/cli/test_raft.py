@@ -36,10 +36,35 @@ def test_one_place_is_given(words: list[str], capsys: pytest.CaptureFixture[str]
 def test_the_status_says_to_whom_a_leader_sends() -> None:
     members = {"voters": [1, 2, 3], "outgoing": [], "learners": []}
     numbers = {"term": 4, "leader": 1, "commit": 9, "applied": 9, "durable": 9, "members": members, "why": ""}
-    words = {**numbers, "state": "running", "replicate": {"to": "majority"}}
+    digests = {"settings": "5", "first_voters": "7"}
+    words = {**numbers, "state": "running", "replicate": {"to": "majority"}, "digests": digests}
     text = status_text({1: {"id": 1, "role": "leader", **words}, 2: {"id": 2, "role": "follower", **words}, 3: None})
     head, leader, follower, silent = (line.split() for line in text.splitlines())
     assert head[-3:] == ["SENDS", "TO", "STATE"]
     assert leader[-3:] == ["voter", "majority", "running"]
     assert follower[-3:] == ["voter", "-", "running"]
     assert silent == ["3", "no", "answer", *"-" * 8]
+
+
+def test_the_status_says_whom_the_leader_refuses_and_why() -> None:
+    members = {"voters": [1, 2, 3], "outgoing": [], "learners": []}
+    numbers = {"term": 4, "leader": 1, "commit": 9, "applied": 9, "durable": 9, "members": members, "why": ""}
+    words = {**numbers, "state": "running", "replicate": {"to": "all"}}
+    stands_alone = {**words, "role": "pre-candidate"}
+
+    def digests(settings: str, first_voters: str) -> dict[str, dict[str, str]]:
+        return {"digests": {"settings": settings, "first_voters": first_voters}}
+
+    group = {
+        1: {"id": 1, "role": "leader", **words, **digests("5", "7")},
+        2: {"id": 2, **stands_alone, **digests("6", "7")},
+        3: {"id": 3, **stands_alone, **digests("5", "8")},
+        4: {"id": 4, **stands_alone, **digests("5", "0000")},
+        5: {"id": 5, **stands_alone, **digests("6", "8"), "state": "stopped", "why": "its disk failed"},
+    }
+    ends = ["STATE", "running", "settings", "voters", "running", "its disk failed"]
+    lines = status_text(group).splitlines()
+    assert all(line.endswith(end) for line, end in zip(lines, ends, strict=True)), lines
+    assert "refused by node 1: it was started with other group settings" in lines[2]
+    assert "refused by node 1: its group began with other voters" in lines[3]
+    assert "refused" not in status_text({n: s for n, s in group.items() if n != 1})

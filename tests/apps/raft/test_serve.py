@@ -404,6 +404,28 @@ def test_a_fourth_node_is_added_to_a_group_that_began_with_three(make_group, cap
     assert members(PEERS) == dict.fromkeys((1, 2, 3, 4), "voter")
 
 
+@pytest.mark.timeout(120)
+def test_a_node_of_another_group_of_first_voters_is_not_added(make_group, capsys) -> None:
+    group = make_group(True)
+    longer = PEERS + ",4=10.77.0.14:7400"
+    for i in (1, 2, 3):
+        group.start(i)
+    group.start(4, group.words(4, peers=longer))
+    assert group.memcached(1, b"set a 5 0 3\r\nabc\r\n") == b"STORED\r\n"
+    for more in ([], ["--learner"]):
+        code, _, err = operate(group, capsys, "add", "4", *more, "--timeout", "60", peers=longer)
+        assert (code, err.count("\n")) == (1, 1)
+        assert "its group began with other voters, 1,2,3,4, than this one, with 1,2,3" in err
+
+    def told() -> bool:
+        lines = operate(group, capsys, "status", peers=longer)[1].splitlines()
+        return len(lines) == 5 and "its group began with other voters" in lines[4] and "refused" not in lines[1]
+
+    wait_until(told, 60, "the table to say that node 4 is refused")
+    code, out, _ = operate(group, capsys, "members", "--json", "--timeout", "60")
+    assert (code, [m["id"] for m in json.loads(out)["members"]]) == (0, [1, 2, 3])
+
+
 def listed(path: str) -> dict[str, dict[str, object]]:
     """The areas, by name."""
     return {area["name"]: area for area in control.area(path, lib.CL_CONTROL_AREA_LIST)[0]["areas"]}
