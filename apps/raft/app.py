@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..registry import App, option
-from .service import ELECTION_MS, MAX_SESSIONS, RaftService, serve
+from .service import ELECTION_MS, MAX_SESSIONS, RANGES, RaftService, check_range, serve
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Options:
     peers: str = option(
         "", "all nodes, this one's too: 1=ADDRESS:PORT,2=ADDRESS:PORT,...; at its first start they are the voters"
     )
-    port: int = option(11211, "UDP port of memcached's protocol")
+    port: int = option(11211, "UDP port of memcached's protocol (0: none)")
     group: str = option("", "name of the group: nodes, clients and logs of another one are refused")
     log: str = option("", "file of the persistent log, made by `corelane raft init` (none: in memory only)")
     area: str = option("", "storage area of the iokernel for the log, in a file's place, made ready by the same")
@@ -43,6 +43,7 @@ class Options:
 
 def setup(runtime: Any, options: Options) -> RaftService:
     """Serve a node on a libos Runtime that has not started."""
+    check_range("port", options.port, *RANGES["kv_port"])
     return serve(
         runtime,
         options.id,

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(CL_RAFT_SESSIONS_MOST == RAFT_SESSIONS_MOST, "what the sessions can be");
+
 static void set_defaults(struct cl_raft_node_config *c)
 {
     c->tick_ns = c->tick_ns ? c->tick_ns : 1000000;
@@ -91,6 +93,12 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
     node->config.raft.group_settings = group_settings(&node->config);
     if (node->config.waiting & (node->config.waiting - 1)) {
         snprintf(err, 256, "waiting is %u: a power of two is needed", node->config.waiting);
+        free(node);
+        return -EINVAL;
+    }
+    if (node->config.max_sessions > CL_RAFT_SESSIONS_MOST) {
+        snprintf(err, 256, "max_sessions is %u, and may be %u at most", node->config.max_sessions,
+                 CL_RAFT_SESSIONS_MOST);
         free(node);
         return -EINVAL;
     }

@@ -71,6 +71,9 @@ struct cl_log;
 #define CL_RAFT_REPLY_TOO_LARGE 7 /* done; there is no reply, as it is longer than reply_bytes */
 #define CL_RAFT_QUERY_FAILED 8    /* the state machine could not answer; the reply says why */
 
+/* Sessions of clients at one time. */
+#define CL_RAFT_SESSIONS_MOST 16777216
+
 /* In what apply or query returns, with the reply's bytes: CL_RAFT_REFUSED. */
 #define CL_RAFT_REFUSES 0x4000000000000000
 
@@ -131,7 +134,7 @@ struct cl_raft_node_config {
     uint64_t compact_bytes; /* take a snapshot when the log holds so many bytes [half of raft.log_bytes] */
     uint64_t
         snapshot_bytes; /* largest snapshot, sessions included [1 GiB]; with a log, what it has set apart counts too */
-    uint32_t max_sessions; /* [1024] */
+    uint32_t max_sessions; /* [1024] at most CL_RAFT_SESSIONS_MOST */
     uint32_t reply_bytes;  /* largest reply [1400]; one is kept a session */
     uint32_t waiting;      /* [4096] commands forwarded, and as many queries, at one time: a power of two */
     uint64_t session_ms;   /* [1 hour] */

@@ -62,6 +62,15 @@ ELECTION_MS = 200
 """Without a leader for so long a node asks for votes, if `serve` is not told otherwise: longer than a node waits for
 its turn of a core that others want, too. On such a core 10 ms churns leaders, and commands are refused."""
 
+RANGES = {
+    "kv_port": (0, 65535),
+    "memory_bytes": (1 << 20, 1 << 42),  # the store's (apps/kv/store.c)
+    "election_ms": (1, 3_600_000),
+    "max_sessions": (1, int(lib.CL_RAFT_SESSIONS_MOST)),
+    "reply_bytes": (8, 65536),  # the number of a session; what a client's socket takes at once
+}
+"""From where to where options of `serve` may be."""
+
 REPLICATE = {"all": lib.CL_RAFT_TO_ALL, "majority": lib.CL_RAFT_TO_MAJORITY, "auto": lib.CL_RAFT_TO_AUTO}
 """To whom a leader's entries go at once: node.h, docs/raft.md."""
 
@@ -101,6 +110,23 @@ def parse_peers(peers: str | Addresses) -> dict[int, tuple[str, int]]:
     if len(out) > lib.CL_RAFT_MAX_NODES:
         raise CorelaneError(what, f"they are {len(out)}", f"a group has {lib.CL_RAFT_MAX_NODES} nodes at most")
     return out
+
+
+def check_range(option: str, value: int, least: int, most: int) -> None:
+    """Raise CorelaneError if an option's value is none that it may have."""
+    if not least <= value <= most:
+        raise CorelaneError(f"take {option}={value}", "it is out of range", f"give {least} to {most}")
+
+
+def _check_options(given: Mapping[str, int], further: Mapping[str, int]) -> None:
+    """further: fields of struct cl_raft_config."""
+    for name, value in given.items():
+        check_range(name, value, *RANGES[name])
+    fields = {n: f.type for n, f in ffi.typeof("struct cl_raft_config").fields if f.type.kind == "primitive"}
+    for name, value in further.items():
+        if name not in fields:
+            raise CorelaneError(f"take {name}={value}", "there is no such option", f"one of: {', '.join(fields)}")
+        check_range(name, value, 0, (1 << 8 * ffi.sizeof(fields[name])) - 1)
 
 
 class RaftService:
@@ -317,6 +343,8 @@ def serve(
     later, the runtime's `wait` raises why.
     """
     places = parse_peers(peers)
+    given = {"kv_port": kv_port, "election_ms": election_ms, "max_sessions": max_sessions, "reply_bytes": reply_bytes}
+    _check_options(given if machine is not None else {**given, "memory_bytes": memory_bytes}, settings)
     if replicate not in REPLICATE:
         raise CorelaneError(f"replicate to {replicate!r}", "there is no such way", f"one of {', '.join(REPLICATE)}")
     if id not in places:

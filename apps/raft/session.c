@@ -22,6 +22,8 @@ static void clear(struct raft_sessions *s)
 int raft_sessions_new(struct raft_sessions *s, uint32_t max, uint32_t reply_room)
 {
     uint32_t buckets = 16;
+    if (max > RAFT_SESSIONS_MOST)
+        return -EINVAL;
     while (buckets < 2 * max)
         buckets *= 2;
     s->mask = buckets - 1;

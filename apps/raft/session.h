@@ -8,6 +8,7 @@
 #include "../../runtime/base.h"
 
 #define RAFT_NO_SESSION UINT32_MAX
+#define RAFT_SESSIONS_MOST (1u << 24) /* their buckets, up to four times as many, are counted in 32 bits */
 
 struct raft_session {
     uint64_t id, sequence, used_ms; /* id 0: free */
@@ -25,6 +26,7 @@ struct raft_sessions {
     uint32_t oldest, newest, unused, count;
 };
 
+/* -ENOMEM; -EINVAL: more than RAFT_SESSIONS_MOST. */
 int raft_sessions_new(struct raft_sessions *s, uint32_t max, uint32_t reply_room);
 void raft_sessions_free(struct raft_sessions *s);
 /* RAFT_NO_SESSION: there is none. */

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from cltest import wait_until
+from raftnodes import Nodes
 
 from corelane.apps.raft.logs import make_log_file
 from corelane.apps.raft.service import serve
@@ -115,3 +116,44 @@ def test_a_process_ends_by_what_stops_its_node_later(
     assert any("raft-1 serves UDP port 7400, 11211" in line for line in said)
     assert said[-1].startswith("corelane run: serve Raft node 1: it has stopped: entry ")
     assert said[-1].endswith("cannot be used: it has no term")
+
+
+RANGES = {
+    "port": (0, [-1, 70000], 65535),
+    "memory_bytes": (1 << 20, [-1, 0, 99999999999999999999], 1 << 42),
+    "election_ms": (1, [-5, 0], 3_600_000),
+    "max_sessions": (1, [-1, 0, (1 << 30) + 1, 1 << 31, 99999999999], 1 << 24),
+}
+
+
+@pytest.mark.parametrize(("option", "value"), [(o, v) for o, (_, wrong, _) in RANGES.items() for v in wrong])
+def test_a_number_out_of_range_is_one_clear_error(option: str, value: int, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--option=peers=1=10.0.0.1:7400", f"--option={option}={value}"]
+    place = ["--nic", "loadgen:memcached,rate=100,seconds=0.1", "--address", "10.0.0.1/24"]
+    assert main(["run", "raft-kv", *words, *place]) == 1
+    said = capsys.readouterr()
+    least, _, most = RANGES[option]
+    assert said.err == f"corelane run: take {option}={value}: it is out of range (give {least} to {most})\n"
+    assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"kv_port": -1}, "take kv_port=-1: it is out of range"),
+        ({"reply_bytes": 0}, r"take reply_bytes=0: it is out of range \(give 8 to 65536\)"),
+        ({"log_entries": -1}, r"take log_entries=-1: it is out of range \(give 0 to 4294967295\)"),
+        ({"log_bytes": 1 << 64}, "take log_bytes=18446744073709551616"),
+        ({"log_byte": 1}, "take log_byte=1: there is no such option"),
+    ],
+)
+def test_so_is_a_setting_of_a_program(settings: dict[str, int], says: str) -> None:
+    here, there = memory_link(ipv4=("10.0.0.1", "10.0.0.100"), ipv4_prefix=24)
+    with here, there, Runtime(nic=here) as runtime, pytest.raises(CorelaneError, match=says):
+        serve(runtime, 1, "1=10.0.0.1:7400", **settings)
+
+
+@pytest.mark.parametrize("sessions", [(1 << 24) + 1, (1 << 30) + 1, (1 << 31) - 1])
+def test_a_node_in_c_refuses_more_sessions_than_it_can_count(sessions: int) -> None:
+    with pytest.raises(CorelaneError, match=f"max_sessions is {sessions}, and may be 16777216 at most"):
+        Nodes(1, max_sessions=sessions)
