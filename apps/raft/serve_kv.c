@@ -13,7 +13,8 @@ static void put_header(uint8_t *p, uint64_t request, uint32_t sequence, uint32_t
     memcpy(p, header, sizeof(header));
 }
 
-static const char *error_of(int status)
+/* Of a command, or of a read, which changes nothing. */
+static const char *error_of(int status, bool read)
 {
     switch (status) {
     case CL_RAFT_BUSY:
@@ -23,7 +24,8 @@ static const char *error_of(int status)
     case CL_RAFT_REPLY_TOO_LARGE:
         return "SERVER_ERROR out of memory writing get response\r\n";
     default:
-        return "SERVER_ERROR no leader, or it changed: it may have been done or not\r\n";
+        return read ? "SERVER_ERROR no leader, or it changed: ask again\r\n"
+                    : "SERVER_ERROR no leader, or it changed: it may have been done or not\r\n";
     }
 }
 
@@ -33,8 +35,8 @@ void serve_kv_answer(struct cl_raft_service *s, const struct cl_raft_token *toke
     uint8_t datagram[CL_KV_UDP_DATAGRAM];
     struct cl_udp_addr to = {(uint32_t)(token->words[1] >> 16), (uint16_t)token->words[1], 0};
     if (status != CL_RAFT_OK) {
-        reply = (const uint8_t *)error_of(status);
-        bytes = (uint32_t)strlen(error_of(status));
+        reply = (const uint8_t *)error_of(status, token->words[3]);
+        bytes = (uint32_t)strlen((const char *)reply);
     }
     uint32_t piece = CL_KV_UDP_DATAGRAM - CL_KV_UDP_HEADER, total = (bytes + piece - 1) / piece;
     for (uint32_t i = 0; i < total; i++) {
@@ -88,9 +90,10 @@ static void serve_kv_one(struct cl_raft_service *s, struct cl_udp_req *req)
     }
     const uint8_t *text = req->data + CL_KV_UDP_HEADER;
     uint32_t bytes = (uint32_t)req->len - CL_KV_UDP_HEADER;
+    enum raft_kv_way way = raft_kv_way(text, bytes);
     struct cl_raft_token token = {{SERVE_KV_CLIENT, (uint64_t)req->peer.ipv4 << 16 | req->peer.port,
-                                   (uint64_t)req->data[0] << 8 | req->data[1], 0}};
-    switch (raft_kv_way(text, bytes)) {
+                                   (uint64_t)req->data[0] << 8 | req->data[1], way == RAFT_KV_READ}};
+    switch (way) {
     case RAFT_KV_LOCAL:
         answer_local(s, req, text, bytes, &token);
         break;

@@ -75,23 +75,34 @@ class Asked:
         piece = c._LINK.pack(b"CLRL", self.ticket, len(frame), 0, 1400) + frame[:1400]
         self.end.send([CLIENT.datagram(SERVER, piece, ASKED_FROM, 7400)])
 
+    def payloads(self) -> Iterator[bytes]:
+        """Of the datagrams to us that have come; a question for our MAC is answered."""
+        for frame in self.end.recv():
+            if frame[12:14] == b"\x08\x06":
+                if frame[38:42] == bytes([10, 0, 0, 100]):
+                    reply = arp(2, CLIENT.mac, CLIENT.ip, SERVER.mac, SERVER.ip)
+                    self.end.send([ethernet(reply, CLIENT.mac, SERVER.mac, 0x0806)])
+                continue
+            d = read_datagram(frame)
+            if d.dst == CLIENT.ip and d.dport == ASKED_FROM:
+                yield d.payload
+
+    def memcached(self, text: bytes) -> bytes:
+        """What it answers in one datagram."""
+        self.end.send([CLIENT.datagram(SERVER, b"\0\7\0\0\0\1\0\0" + text, ASKED_FROM, 11211)])
+        payload: bytes = wait_until(lambda: next(self.payloads(), b""), 60, f"an answer to {text!r}")
+        return payload[8:]
+
     def answer(self, status: int = c._OK) -> bytes:
-        """What it answers, whatever else it says meanwhile; its question for our MAC is answered."""
+        """What it answers, whatever else it says meanwhile."""
         pieces: dict[int, bytes] = {}
 
         def whole() -> bool:
-            for frame in self.end.recv():
-                if frame[12:14] == b"\x08\x06":
-                    if frame[38:42] == bytes([10, 0, 0, 100]):
-                        reply = arp(2, CLIENT.mac, CLIENT.ip, SERVER.mac, SERVER.ip)
-                        self.end.send([ethernet(reply, CLIENT.mac, SERVER.mac, 0x0806)])
-                    continue
-                d = read_datagram(frame)
-                if d.dst == CLIENT.ip and d.dport == ASKED_FROM:
-                    magic, _, size, i, _ = c._LINK.unpack_from(d.payload)
-                    assert magic == b"CLRL"
-                    pieces[i] = d.payload[c._LINK.size :]
-                    pieces[-1] = struct.pack("<I", size)
+            for payload in self.payloads():
+                magic, _, size, i, _ = c._LINK.unpack_from(payload)
+                assert magic == b"CLRL"
+                pieces[i] = payload[c._LINK.size :]
+                pieces[-1] = struct.pack("<I", size)
             got = sum(len(p) for i, p in pieces.items() if i >= 0)
             return bool(pieces) and got == int.from_bytes(pieces[-1], "little")
 
@@ -246,3 +257,17 @@ def test_a_node_that_waits_in_the_call_for_a_disk_that_hangs_says_so_and_goes_on
             assert write()
             runtime.stop()
             service.close()
+
+
+def test_without_a_leader_a_read_is_to_be_asked_again_and_a_command_may_be_done() -> None:
+    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
+    with server, client, Runtime(nic=server, power="block") as runtime:
+        service = serve(runtime, 1, PEERS, kv_port=11211, memory_bytes=4 << 20, election_ms=100)
+        runtime.start()
+        asked = Asked(service, client)
+        assert asked.memcached(b"get a\r\n") == b"SERVER_ERROR no leader, or it changed: ask again\r\n"
+        may_be = b"SERVER_ERROR no leader, or it changed: it may have been done or not\r\n"
+        assert asked.memcached(b"delete a\r\n") == may_be
+        assert asked.memcached(b"get a\r\nget b\r\n") == may_be  # it goes through the log
+        runtime.stop()
+        service.close()
