@@ -12,6 +12,13 @@ from ._native import ffi, lib
 SUPERBLOCKS_BYTES = 2 * lib.CL_LOG_BLOCK_BYTES
 
 
+def begins_as_log(head: bytes) -> bool:
+    """Whether one of the superblocks among these bytes, the first of a device, has the mark of a log."""
+    at = ffi.offsetof("struct cl_log_disk_super", "magic")
+    mark = lib.CL_LOG_SUPER_MAGIC.to_bytes(ffi.sizeof("uint64_t"), "little")
+    return any(head.startswith(mark, block + at) for block in (0, lib.CL_LOG_BLOCK_BYTES))
+
+
 def refuse_cut(path: str | os.PathLike[str], hint: str = "restore it from a copy") -> None:
     """Raise CorelaneError, with EBADMSG, if a log's file is shorter than its superblocks. Of others opening judges."""
     try:

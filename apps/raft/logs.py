@@ -19,7 +19,7 @@ from ...drivers.blk import Blk
 from ...drivers.blk_area import AreaBlk
 from ...drivers.blk_file import FileBlk, create
 from ...libos.log import format_area, format_device, format_if_new
-from ...libos.log_cut import SUPERBLOCKS_BYTES, refuse_cut
+from ...libos.log_cut import SUPERBLOCKS_BYTES, begins_as_log, refuse_cut
 from ...runtime.errors import CorelaneError, check
 from .._native import ffi, lib
 
@@ -31,6 +31,11 @@ _LOST = (
 _NONE = (
     "make one with `corelane raft init` if the node is new; if its log was lost, the node must not come back under its "
     "id: take it out of the group, and bring in one with another id"
+)
+
+_NO_LOG = (
+    "is it a log? Look at the name, and make one with `corelane raft init` if the node is new; a node whose log is "
+    "lost must not come back under its id"
 )
 
 _BLANK = "its superblocks, at offsets 0 and 4096, are zero"
@@ -80,8 +85,15 @@ class NodeLog:
         out, err = ffi.new("struct cl_log **"), ffi.new("char[256]")
         config = ffi.new("struct cl_log_config *", {"blk": self.blk.ptr})
         rc = lib.cl_log_open_wait(config, out, ffi.NULL, err)
-        check(rc, f"open the log {what}", err, _LOST if rc == -errno.EBADMSG else "")
+        check(rc, f"open the log {what}", err, self._hint() if rc == -errno.EBADMSG else "")
         self.ptr = out[0]
+
+    def _hint(self) -> str:
+        try:
+            head = self.blk.read(0, SUPERBLOCKS_BYTES)
+        except CorelaneError:  # there may be one
+            return _LOST
+        return _LOST if begins_as_log(head) else _NO_LOG
 
     def close(self) -> None:
         """Finish what is in flight and close. Twice is allowed.
@@ -98,13 +110,21 @@ class NodeLog:
             check(rc, "close the node's log", "", "the next start recovers what is there, as after a crash")
 
 
+def _file_begins_as_log(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return begins_as_log(file.read(SUPERBLOCKS_BYTES))
+    except OSError:  # opening says what it is
+        return True
+
+
 class LogFile(NodeLog):
     """A log in a file. Raises CorelaneError if there is none, or none that is whole."""
 
     def __init__(self, path: str, disk: Disk | None = None, *, sqpoll: bool = False) -> None:
         if not Path(path).exists():
             raise CorelaneError(f"open the log {path}", "there is none", _NONE, errno.ENOENT)
-        refuse_cut(path, _LOST)
+        refuse_cut(path, _LOST if _file_begins_as_log(path) else _NO_LOG)
         super().__init__(FileBlk(path, sqpoll=sqpoll), disk)
         self._open(path)
 

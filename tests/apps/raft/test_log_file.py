@@ -84,6 +84,31 @@ def test_a_file_that_is_there_is_never_made_a_log(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+ADVICE = "take it out of the group"
+
+
+@pytest.mark.parametrize("content", [b"", b"peers = 1\n", b"text\n" * 4000, bytes(SIZE)])
+def test_of_what_is_no_log_it_is_asked_whether_it_is_one(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "1.log"
+    path.write_bytes(content)
+    with pytest.raises(CorelaneError, match=r"is it a log\?") as refused:
+        LogFile(str(path))
+    assert ADVICE not in str(refused.value)
+
+
+@pytest.mark.parametrize("left", [200, 5000, SIZE // 2, SIZE])
+def test_of_a_log_that_was_cut_short_or_damaged_the_node_is_to_be_taken_out(tmp_path: Path, left: int) -> None:
+    path = tmp_path / "1.log"
+    make_log_file(str(path), SIZE)
+    with path.open("r+b") as file:
+        file.truncate(left)
+        for superblock in (0, 4096) if left == SIZE else ():
+            file.seek(superblock + 60)
+            file.write(b"damage")
+    with pytest.raises(CorelaneError, match=ADVICE):
+        LogFile(str(path))
+
+
 def test_a_last_write_that_fails_is_told(tmp_path: Path) -> None:
     path = str(tmp_path / "1.log")
     make_log_file(path, SIZE)
