@@ -25,8 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--steps",
-        type=values.whole,
-        default=0,
+        type=values.positive,
         metavar="N",
         help="with faults and load, of each seed (default 2500, or 5000 where the nodes are real)",
     )
@@ -41,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
 
     first = 1 if options.seed is None else options.seed
     if options.trace:
-        result = world.run(first, options.nodes, steps=options.steps, mode=options.mode, trace=True)
+        result = world.run(first, options.nodes, steps=options.steps or 0, mode=options.mode, trace=True)
         print(result.trace, end="", file=sys.stderr if options.json else sys.stdout)
         count = 1
     else:
@@ -50,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
             first,
             count,
             options.nodes,
-            steps=options.steps,
+            steps=options.steps or 0,
             mode=options.mode,
             threads=options.threads or len(os.sched_getaffinity(0)),
             progress=_progress(count),

@@ -44,4 +44,6 @@ def test_a_failure_says_how_to_see_it_again(capsys, monkeypatch):
 def test_what_it_does_not_take(capsys):
     assert main(["raft-sim", "--nodes", "40"]) == 1
     assert "1 to 9" in capsys.readouterr().err
-    assert main(["raft-sim", "--seeds", "0"]) == 2
+    for option in ("--seeds", "--steps"):
+        assert main(["raft-sim", option, "0"]) == 2
+        assert "is not a whole number from 1 on" in capsys.readouterr().err
