@@ -15,10 +15,12 @@
  *
  * Exactly once (thesis 6.3). A client opens a session by a command (CL_RAFT_OPEN; the answer is the session's number, 8 bytes little
  * endian; asked again with the same word it is the same session until that is used) and numbers its commands 1, 2, 3, ..., one
- * outstanding at a time. A command that comes again gets the answer of the
- * first time. Sessions are part of the replicated state and of snapshots. A session ends when nothing came in it for session_ms of
- * the log's clock (node_clock.c), which the leaders' stamps in the log drive, or when max_sessions others were used since; then its commands
- * answer CL_RAFT_EXPIRED and are not applied. Session 0 is none: a command that is sent twice may be applied twice.
+ * outstanding at a time. A command that comes again gets the answer of the first time. The number is made of the word and the entry's
+ * index, so draw words at random: a group without logs that begins again counts its entries anew, and who has a session of before
+ * must not share it with who opens one now (with 0 for a word they may). Sessions are part of the replicated state and of snapshots.
+ * A session ends when nothing came in it for session_ms of the log's clock (node_clock.c), which the leaders' stamps in the log
+ * drive, or when max_sessions others were used since; then its commands answer CL_RAFT_EXPIRED and are not applied. Session 0 is
+ * none: a command that is sent twice may be applied twice.
  *
  * Reads are linearizable: read index, or lease where raft.lease_reads is set. They are made by the leader.
  *
@@ -79,7 +81,7 @@ struct cl_log;
 
 /* Kinds of commands. */
 #define CL_RAFT_APPLY 0  /* for the state machine */
-#define CL_RAFT_OPEN 1   /* open a session: no data; `sequence` is a word of the client's own, or 0 */
+#define CL_RAFT_OPEN 1   /* open a session: no data; `sequence` is a word drawn at random, or 0 */
 #define CL_RAFT_CLOSE 2  /* end `session` */
 #define CL_RAFT_CLOCK 16 /* a leader's own: time has passed (node_clock.c). The state machine does not see it */
 

@@ -93,6 +93,16 @@ static bool take_pending(struct cl_raft_node *node, uint64_t index, uint64_t ter
     return false;
 }
 
+/* Not the index alone: a group without logs counts its entries anew when it begins again, and clients of before still ask in the
+ * sessions that they had. 0 is none. */
+static uint64_t session_number(const struct cl_raft_node *node, uint64_t index, uint64_t word)
+{
+    uint64_t id = node_digest(node_digest(0, word), index);
+    while (!id || raft_session_find(&node->sessions, id) != RAFT_NO_SESSION)
+        id = node_digest(id, index);
+    return id;
+}
+
 /* word: as cl_raft_node_submit's `sequence`. */
 static int apply_open(struct cl_raft_node *node, uint64_t index, uint64_t word, uint8_t *reply, uint32_t *bytes)
 {
@@ -103,10 +113,11 @@ static int apply_open(struct cl_raft_node *node, uint64_t index, uint64_t word, 
         put64(reply, node->sessions.all[i].id);
         return CL_RAFT_OK;
     }
-    if (raft_session_open(&node->sessions, index, word, node->clock_ms))
+    uint64_t id = session_number(node, index, word);
+    if (raft_session_open(&node->sessions, id, word, node->clock_ms))
         cl_count(&node->count.sessions_expired, 1);
     cl_count(&node->count.sessions_opened, 1);
-    put64(reply, index);
+    put64(reply, id);
     return CL_RAFT_OK;
 }
 

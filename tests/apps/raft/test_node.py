@@ -287,6 +287,22 @@ def test_opening_a_session_again_gives_the_same_one():
     assert nodes.nodes[leader].counters()["sessions_opened"] == 4
 
 
+def test_a_group_that_begins_again_gives_no_session_number_a_second_time():
+    """Without logs it counts entries anew: a client of before and a new one shared a session, and what one asked was
+    answered with what the other had been, and not done."""
+    opened = {}
+    for word in 77, 78, 79:
+        nodes = Nodes(3)
+        leader = nodes.leader()
+        opened[word] = [nodes.command(leader, b"", kind="open", sequence=word + 1000 * n) for n in range(3)]
+    answers = [answer for some in opened.values() for answer in some]
+    assert {answer[0] for answer in answers} == {"ok"}
+    assert len(set(answers)) == len(answers)
+    for _, number in opened[77]:  # of a group that has ended
+        assert nodes.command(leader, b"a", session=int.from_bytes(number, "little"), sequence=1) == ("expired", b"")
+    assert nodes.machines[leader].commands == []
+
+
 def test_a_command_of_a_session_without_a_number_is_refused(nodes):
     leader = nodes.leader()
     s = nodes.session(leader)

@@ -219,4 +219,4 @@ def test_a_log_of_another_version_is_refused(disks):
     assert lib.cl_log_meta_set(log, op) == 0
     for _ in range(50):
         lib.cl_log_pump(log)
-    assert "not that of a Raft node of this version (3)" in why_it_stops(log)
+    assert "not that of a Raft node of this version (4)" in why_it_stops(log)
