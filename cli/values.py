@@ -32,11 +32,12 @@ def whole(text: str) -> int:
 
 
 def size(text: str) -> int:
-    """Bytes: "4096", "64M", "10GiB"; powers of 1024."""
-    match = re.fullmatch(r"(\d+)([KMGT]?)(iB|B)?", text, re.IGNORECASE)
-    if not match:
+    """Bytes, from 1 on, of a file that there can be: "4096", "64M", "10GiB"; powers of 1024."""
+    match = re.fullmatch(r"(\d{1,20})([KMGT]?)(iB|B)?", text, re.IGNORECASE | re.ASCII)
+    value = int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ") if match else 0
+    if not 0 < value < 1 << 63:
         raise argparse.ArgumentTypeError(f"{text!r} is no size: write it as in 64M or 10G")
-    return int(match[1]) << 10 * " KMGT".index(match[2].upper() or " ")
+    return value
 
 
 def seconds(text: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,12 +84,18 @@ class FileBlk(Blk):
         return FileInfo(engine, bool(c.direct), bool(c.dsync), bool(c.sqpoll), bool(c.raw), bool(c.holes), why)
 
 
+def _check_size(path: str | os.PathLike[str], size: int) -> None:
+    if not 0 < size < 1 << 63:
+        raise CorelaneError(f"give {os.fspath(path)} a size", f"no file is {size} bytes long", "", errno.EINVAL)
+
+
 def create(path: str | os.PathLike[str], size: int, progress: Callable[[int, int], object] | None = None) -> None:
     """A new file of zeros that are on the disk; it has its name only once it is whole.
 
     size: a multiple of 4096 bytes. progress: called with the bytes done and the bytes to do; what it raises ends it.
     Raises CorelaneError: it exists, there is no space...
     """
+    _check_size(path, size)
     raised: list[BaseException] = []
 
     def report(_arg: Any, done: int, of: int) -> int:
@@ -110,6 +117,7 @@ def create(path: str | os.PathLike[str], size: int, progress: Callable[[int, int
 
 def grow(path: str | os.PathLike[str], size: int) -> None:
     """Make a file larger by zeros that are on the disk. Raises CorelaneError; it then has its old size."""
+    _check_size(path, size)
     err = ffi.new("char[256]")
     rc = lib.cl_blk_file_grow(os.fsencode(path), size, err)
     if rc < 0:

@@ -60,6 +60,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def format_area(blk: Blk, *, snapshot_bytes: int = 0, flush_bytes: int = 0, area_id: int = 0, queue: int = 0) -> None:
     """Make an empty log of a block device. What was there is lost. Raises CorelaneError saying why it cannot be."""
+    if not 0 <= snapshot_bytes < 1 << 63:
+        raise CorelaneError("make a log", f"no snapshot is {snapshot_bytes} bytes long", "", errno.EINVAL)
     layout = ffi.new("struct cl_log_layout *")
     layout.area_id, layout.snapshot_bytes, layout.flush_bytes = area_id, snapshot_bytes, flush_bytes
     err = ffi.new("char[256]")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -217,6 +218,13 @@ def test_a_file_that_was_cut_short(path: Path, capsys: pytest.CaptureFixture[str
         LogFile(str(path))
     assert raised.value.errno == errno.EBADMSG
     assert ("must not vote" if left else "must not come back under its id") in str(raised.value)
+
+
+@pytest.mark.parametrize("mib", [["--mib", "1" + "0" * 18], ["--mib", "1", "--snapshot-mib", "1" + "0" * 18]])
+def test_sizes_that_nothing_has_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], mib: list[str]) -> None:
+    assert main(["log", "create", str(tmp_path / "new"), *mib]) == 1
+    assert re.search("no (file|snapshot) is [0-9]+ bytes long", capsys.readouterr().err)
+    assert not (tmp_path / "new").exists()
 
 
 def test_one_owner_at_a_time(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

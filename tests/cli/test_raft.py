@@ -25,6 +25,13 @@ def test_a_log_is_made_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert ".new" not in said
 
 
+@pytest.mark.parametrize("size", ["0", "0G", "9" * 13 + "G", "9" * 30, "-5", "1X"])
+def test_a_log_of_no_size_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str], size: str) -> None:
+    assert main(["raft", "init", "--log", str(tmp_path / "log"), f"--size={size}"]) == 2
+    assert f"{size!r} is no size" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("words", [[], ["--log", "a", "--area", "b"]])
 def test_one_place_is_given(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["raft", "init", *words]) == 1

@@ -73,6 +73,15 @@ def test_what_a_killed_creation_left_is_in_nobodys_way(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["f", f"f.{os.getpid()}.new"]
 
 
+@pytest.mark.parametrize("size", [-UNIT, 0, 1 << 63, 1 << 64])
+def test_a_size_that_no_file_has_is_refused(tmp_path: Path, path: Path, size: int) -> None:
+    for make in (lambda: create(tmp_path / "new", size), lambda: grow(path, size)):
+        with pytest.raises(CorelaneError, match=f"no file is {size} bytes long"):
+            make()
+    assert not (tmp_path / "new").exists()
+    assert path.stat().st_size == MIB
+
+
 def test_a_file_that_is_there_is_not_created_again(path):
     path.write_bytes(b"x" * UNIT)
     with pytest.raises(CorelaneError, match="File exists") as caught:
