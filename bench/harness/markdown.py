@@ -13,27 +13,29 @@ from .table import LOAD_COLUMNS, beside, by_values, canary_line, machine_line, o
 
 
 def figures(documents: Sequence[dict[str, Any]]) -> str:
-    """One table of every promised figure, in the order of goals.py; what no document has is said to be missing. After
-    it a line for each figure that has something beside it."""
+    """One table of every promised figure, in the order of goals.py. After it a line for each figure that has
+    something beside it, and the names of those that no document has."""
     have = {name: fig for d in documents for name, fig in d["figures"].items()}
     lines = ["| figure | meaning | goal | value | runs | met |", "|---|---|---|---|---|---|"]
     more = []
+    missing = [f"`{name}`" for name in GOALS if name not in have]
     for name, goal in GOALS.items():
-        fig = have.get(name)
-        value, runs, met = "not in these files", "", ""
-        if fig is not None and fig["value"] is None:
-            value = f"not taken: {fig['reason']}"
-        elif fig is not None:
+        if (fig := have.get(name)) is None:
+            continue
+        value, runs, met = f"not taken: {fig.get('reason')}", "", ""
+        if fig["value"] is not None:
             value = f"{quantity(fig['value'])} {goal.unit if goal.unit != 'x' else ''}".rstrip()
             met = verdict(name, fig, "yes", "no")
             taken = [number(r) for r in fig["runs"]]
             runs = f"{quantity(min(taken))} .. {quantity(max(taken))}" if len(taken) > 1 else ""
         lines.append(f"| `{name}` | {goal.meaning} | {goal.sense} {quantity(goal.goal)} | {value} | {runs} | {met} |")
-        if fig is not None and fig.get("beside"):
+        if fig.get("beside"):
             more.append(f"- `{name}`: {beside(fig)}")
-    return "\n".join(
-        [*lines, *(["", "Taken in another way in the same run, and what bounds it:", "", *more] if more else [])]
-    )
+    if more:
+        lines += ["", "Taken in another way in the same run, and what bounds it:", "", *more]
+    if missing:
+        lines += ["", f"Not in these files: {', '.join(missing)}."]
+    return "\n".join(lines)
 
 
 def arms(document: dict[str, Any]) -> str:
