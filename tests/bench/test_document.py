@@ -231,6 +231,18 @@ def test_runs_on_both_sides_of_a_goal_are_told() -> None:
     assert "NOT MET, missed in 2 of 3 runs" in text
 
 
+def test_a_report_names_the_figures_that_it_has_not() -> None:
+    with session() as s:
+        s.figure("echo.rps_per_core", 6e6)
+        s.figure("threads.yield_ns", None, reason="too slow")
+    page = markdown.figures([s.document()])
+    rows, missing = page.split("Not in these files: ")
+    had = [line.split("`")[1] for line in rows.splitlines() if "`" in line]
+    assert had == ["echo.rps_per_core", "threads.yield_ns"]
+    assert "not taken: too slow" in rows
+    assert set(missing.rstrip(".").replace("`", "").split(", ")) == GOALS.keys() - set(had)
+
+
 def test_every_declared_figure_has_a_benchmark() -> None:
     setters = [e for e in registry.entries().values() if e.name not in registry.SHOWS]
     assert {figure for e in setters for figure in e.figures} == set(GOALS)
