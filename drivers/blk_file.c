@@ -129,10 +129,12 @@ static int take_file(struct cl_blk_file *f, const struct cl_blk_file_config *c, 
     if (f->fd < 0)
         return c->path ? f->fd : cl_blk_file_refuse(err, -errno, "cannot take %s: %s", name, strerror(errno));
     int rc = 0;
-    if (fstat(f->fd, st) < 0) /* again: it may be another by now */
-        rc = cl_blk_file_refuse(err, -errno, "cannot open %s: %s", name, strerror(errno));
-    else if (!c->shared && !lock_alone(f->fd))
+    if (!c->shared && !lock_alone(f->fd))
         rc = cl_blk_file_refuse(err, -EBUSY, "%s is open in another place; a block device has one user", name);
+    else if (fstat(f->fd, st) < 0) /* again: it may be another by now */
+        rc = cl_blk_file_refuse(err, -errno, "cannot open %s: %s", name, strerror(errno));
+    else if (c->path && !st->st_nlink)
+        rc = cl_blk_file_refuse(err, -ENOENT, "%s was deleted: what is written would go with it", name);
     if (rc)
         close(f->fd);
     return rc;

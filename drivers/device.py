@@ -14,7 +14,7 @@ def check(rc: int, err: Any, what: str) -> None:
     """Raise CorelaneError with the reason that a C constructor left in `err` (char[256]) if `rc` is negative."""
     if rc < 0:
         reason = ffi.string(err).decode(errors="replace") or f"error {-rc}"
-        raise CorelaneError(f"{what}: {reason}")
+        raise CorelaneError(f"{what}: {reason}", errno=-rc)
 
 
 class Device(Closing):

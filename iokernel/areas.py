@@ -16,6 +16,8 @@ import os
 import re
 import stat
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -60,7 +62,7 @@ class Store(Protocol):
         """Make it larger; what is added is zeros. Who has it open sees that when he opens it anew."""
 
     def delete(self, area: Area) -> None:
-        """Forget it."""
+        """Forget it. EBUSY: somebody has it."""
 
     def open(self, area: Area) -> tuple[int, bool]:
         """A descriptor that carries the claim, and whether it ends where the area ends. EBUSY: somebody has it."""
@@ -232,6 +234,28 @@ def _check_ours(folder: Path) -> None:
         raise CorelaneError(f"storage.directory {folder}", "others may write in it", f"chmod 700 {folder}", errno.EPERM)
 
 
+_LINGER_S = 0.5  # what a process has open goes a moment after it was killed, and it may start again at once
+
+
+def had_soon(had: Callable[[], bool]) -> bool:
+    """Whether what somebody who has ended may still have is had now, or in a moment."""
+    deadline = time.monotonic() + _LINGER_S
+    while not had():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _lock(fd: int) -> bool:
+    """Lock an opening of a file or folder against all others. False: somebody has."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 _FILE = re.compile(r"(?P<name>[^@]+)@(?P<owner>\d+)\.area\Z")
 _UNFINISHED = re.compile(r"[^@]+@\d+\.area\.\d+\.new\Z")
 
@@ -241,7 +265,8 @@ class DirectoryStore:
 
     capacity: bytes of all areas together; 0: what the file system has. Raises CorelaneError for a folder that is
     another user's, or that others may write in. A descriptor is one of the file, so the kernel lets its holder at
-    nothing else. What is no regular file is no area: a symbolic link would be a way to anything.
+    nothing else. What is no regular file is no area: a symbolic link would be a way to anything. The folder is locked
+    until `close`, since two that make, count and delete in it would undo each other's work.
     """
 
     kind = "directory"
@@ -256,14 +281,32 @@ class DirectoryStore:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for path in fresh:
                 _sync_folder(path.parent)
-            _check_ours(self._folder)
-            for path in self._folder.iterdir():
-                if _UNFINISHED.match(path.name):  # we died while we made it
-                    path.unlink()
-                elif _FILE.match(path.name) and not stat.S_ISREG(path.stat(follow_symlinks=False).st_mode):
-                    self.notes.append(f"{path} is no regular file, and so no area")
+            self._fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise CorelaneError(f"storage.directory {folder}", str(error.strerror), errno=error.errno or 0) from error
+            raise self._failed(error) from error
+        try:
+            self._take()
+        except OSError as error:
+            self.close()
+            raise self._failed(error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _failed(self, error: OSError) -> CorelaneError:
+        return CorelaneError(f"storage.directory {self._folder}", str(error.strerror), errno=error.errno or 0)
+
+    def _take(self) -> None:
+        """Make the folder ours alone, and look at what is in it."""
+        _check_ours(self._folder)
+        if not had_soon(lambda: _lock(self._fd)):
+            hint = "end that one, or give each a folder of its own"
+            raise CorelaneError(f"storage.directory {self._folder}", "another iokernel has it", hint, errno.EBUSY)
+        for path in self._folder.iterdir():
+            if _UNFINISHED.match(path.name):  # we died while we made it
+                path.unlink()
+            elif _FILE.match(path.name) and not stat.S_ISREG(path.stat(follow_symlinks=False).st_mode):
+                self.notes.append(f"{path} is no regular file, and so no area")
 
     def _path(self, area: Area) -> Path:
         return self._folder / f"{area.name}@{area.owner}.area"
@@ -279,9 +322,13 @@ class DirectoryStore:
 
     def space(self) -> tuple[int, int]:
         at = os.statvfs(self._folder)
-        used, free = sum(a.size for a in self.areas()), at.f_bavail * at.f_frsize
+        used, free = sum(self._taken(a) for a in self.areas()), at.f_bavail * at.f_frsize
         total = self._capacity or used + free
         return total, max(0, min(free, total - used)) // UNIT * UNIT
+
+    def _taken(self, area: Area) -> int:
+        """Bytes of the disk. Who has it open may lengthen the file by a hole, at nobody's expense."""
+        return min(area.size, self._path(area).stat(follow_symlinks=False).st_blocks * 512)
 
     def _check(self, name: str, more: int) -> None:
         free = self.space()[1]
@@ -297,8 +344,17 @@ class DirectoryStore:
         blk_file.grow(self._path(area), size)
 
     def delete(self, area: Area) -> None:
-        self._path(area).unlink()
-        _sync_folder(self._folder)
+        fd = self._open_file(area)
+        try:
+            if not _lock(fd):
+                raise self._busy(area)
+            self._path(area).unlink()
+            _sync_folder(self._folder)
+        finally:
+            os.close(fd)
+
+    def _busy(self, area: Area) -> Refused:
+        return Refused(f"storage area {area.name}", "another process has it open", errno=errno.EBUSY)
 
     def _open_file(self, area: Area) -> int:
         """Raises Refused for what has taken the file's place and is none."""
@@ -317,22 +373,19 @@ class DirectoryStore:
 
     def open(self, area: Area) -> tuple[int, bool]:
         fd = self._open_file(area)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # goes with the descriptor to whom it is given
-        except OSError:
+        if not had_soon(lambda: _lock(fd)):  # goes with the descriptor to whom it is given
             os.close(fd)
-            raise Refused(f"storage area {area.name}", "another process has it open", errno=errno.EBUSY) from None
+            raise self._busy(area)
         return fd, True
 
     def in_use(self, area: Area) -> bool:
+        fd = self._open_file(area)
         try:
-            fd = self.open(area)[0]
-        except Refused as error:
-            if error.errno != errno.EBUSY:
-                raise
-            return True
-        os.close(fd)
-        return False
+            return not _lock(fd)
+        finally:
+            os.close(fd)
 
     def close(self) -> None:
-        pass
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)

@@ -17,7 +17,6 @@ import errno
 import fcntl
 import os
 import struct
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,13 +25,10 @@ from ..drivers import blk_loop
 from ..drivers.blk import Blk, BlkError
 from ..runtime.errors import CorelaneError, Refused
 from . import areas_table
-from .areas import UNIT, Area
+from .areas import UNIT, Area, had_soon
 
 _FLOCK = "hhqqi"  # struct flock: type, whence, start, length, pid
 _ZEROS = bytes(1 << 20)
-_LINGER_S = (
-    0.5  # a loop device goes away a moment after its last descriptor, and an application may start again at once
-)
 
 
 def _part(area: Area) -> bytes:
@@ -154,10 +150,7 @@ class DeviceStore:
         return Refused(f"storage area {area.name}", "another process has it open", where, errno.EBUSY)
 
     def open(self, area: Area) -> tuple[int, bool]:
-        deadline = time.monotonic() + _LINGER_S
-        while self.in_use(area) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        if self.in_use(area):
+        if not had_soon(lambda: not self.in_use(area)):
             raise self._busy(area)
         why = blk_loop.missing()
         if why and not self._trusted:

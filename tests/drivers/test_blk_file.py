@@ -82,6 +82,21 @@ def test_a_size_that_no_file_has_is_refused(tmp_path: Path, path: Path, size: in
     assert path.stat().st_size == MIB
 
 
+def test_a_file_that_was_deleted_is_refused(path: Path) -> None:
+    with path.open("rb+") as file:
+        path.unlink()
+        with pytest.raises(CorelaneError, match="was deleted: what is written would go with it") as raised:
+            FileBlk(f"/proc/self/fd/{file.fileno()}")
+    assert raised.value.errno == errno.ENOENT
+
+
+def test_why_a_file_is_refused_has_a_number(tmp_path: Path, path: Path) -> None:
+    for bad, number in ((tmp_path, errno.EINVAL), (tmp_path / "none", errno.ENOENT), (path, errno.EBUSY)):
+        with FileBlk(path), pytest.raises(CorelaneError) as raised:
+            FileBlk(bad)
+        assert raised.value.errno == number
+
+
 def test_a_file_that_is_there_is_not_created_again(path):
     path.write_bytes(b"x" * UNIT)
     with pytest.raises(CorelaneError, match="File exists") as caught:

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -371,6 +372,7 @@ def test_a_crash_while_an_area_of_a_folder_is_made_leaves_it_whole_or_not_at_all
     (tmp_path / "d" / "old@7.area").write_bytes(b"o" * MIB)
     (tmp_path / "d" / "half@7.area.77.new").write_bytes(bytes(UNIT))
     os.link(tmp_path / "d" / "old@7.area", tmp_path / "d" / "old@7.area.78.new")
+    store.close()
     store = DirectoryStore(str(tmp_path / "d"))
     assert store.areas() == [Area("old", 7, MIB)]
     assert os.listdir(tmp_path / "d") == ["old@7.area"]
@@ -386,10 +388,69 @@ def test_a_folder_that_cannot_be_read_is_an_error_and_no_shorter_listing(tmp_pat
         raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
 
     monkeypatch.setattr(Path, what, fails)
-    with pytest.raises((CorelaneError, OSError), match="Input/output error"):
-        DirectoryStore(str(tmp_path / "d"))
     with pytest.raises(OSError, match="Input/output error"):
         Areas(store).handle(LIST, "", 0, "", ROOT)
+    store.close()
+    with pytest.raises((CorelaneError, OSError), match="Input/output error"):
+        DirectoryStore(str(tmp_path / "d"))
+
+
+def test_a_folder_has_one_iokernel(tmp_path):
+    """Two would each delete what the other's clients have open, and what it is making."""
+    folder = str(tmp_path / "d")
+    first = DirectoryStore(folder)
+    (tmp_path / "d" / "a@0.area.77.new").write_bytes(bytes(UNIT))
+    with pytest.raises(CorelaneError, match="another iokernel has it") as caught:
+        DirectoryStore(folder)
+    assert caught.value.errno == errno.EBUSY
+    assert os.listdir(folder) == ["a@0.area.77.new"]
+    ends = threading.Timer(0.1, first.close)  # as one that was killed and is started again at once
+    ends.start()
+    DirectoryStore(folder).close()
+    assert os.listdir(folder) == []
+    ends.join()
+
+
+def test_what_is_opened_while_an_area_is_deleted_keeps_it(tmp_path, monkeypatch):
+    """Between the look whether somebody has it and the deletion."""
+    store = DirectoryStore(str(tmp_path / "d"))
+    store.create("log", 0, MIB)
+    (area,) = store.areas()
+    path = tmp_path / "d" / "log@0.area"
+    with blk_file.FileBlk(path) as blk:
+        monkeypatch.setattr(store, "in_use", lambda _area: False)
+        with pytest.raises(Refused, match="another process has it open") as caught:
+            Areas(store).handle(DELETE, "log", 0, "", ROOT)
+        assert caught.value.errno == errno.EBUSY
+        blk.write(0, b"x" * UNIT, durable=True)
+    assert path.read_bytes()[:UNIT] == b"x" * UNIT
+    store.delete(area)
+    assert not path.exists()
+    store.close()
+
+
+def test_an_area_whose_user_was_killed_a_moment_ago_is_had(store):
+    """What is registered with io_uring goes with its locks a while after the process."""
+    store.create("log", 0, MIB)
+    (area,) = store.areas()
+    fd, _ = store.open(area)
+    ends = threading.Timer(0.1, os.close, [fd])
+    ends.start()
+    again, _ = store.open(area)
+    os.close(again)
+    ends.join()
+
+
+def test_an_area_is_not_larger_than_what_it_takes_up(tmp_path):
+    """Its user may lengthen its file by a hole, and must not leave others without room by that."""
+    store = DirectoryStore(str(tmp_path / "d"), 4 * MIB)
+    store.create("log", 0, MIB)
+    os.truncate(tmp_path / "d" / "log@0.area", 1 << 40)
+    total, free = store.space()
+    assert total == 4 * MIB
+    assert 2 * MIB <= free <= 3 * MIB
+    store.create("other", 7, 2 * MIB)
+    store.close()
 
 
 def test_a_device_without_loop_devices_is_for_those_who_are_trusted(tmp_path, monkeypatch):
