@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/major.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,24 +45,37 @@ void cl_blk_file_info(struct cl_blk *blk, struct cl_blk_file_info *out)
     out->dsync = !cl_load_relaxed(&f->no_dsync); /* may change while the device is used */
 }
 
-/* What a disk writes whole, from sysfs; of a partition it says the disk, one level up. 512 if it is not known. */
-static uint32_t sector_bytes(dev_t device)
+/* A number that sysfs tells of a disk; of a partition it says the disk's, one level up. -1: it tells none. */
+static long disk_says(dev_t device, const char *what)
 {
-    static const char *const places[] = {"queue", "../queue"};
+    static const char *const places[] = {"", "../"};
     for (unsigned i = 0; i < 2; i++) {
         char path[128], text[32] = "";
-        snprintf(path, sizeof path, "/sys/dev/block/%u:%u/%s/logical_block_size", major(device), minor(device),
-                 places[i]);
+        snprintf(path, sizeof path, "/sys/dev/block/%u:%u/%s%s", major(device), minor(device), places[i], what);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0)
             continue;
         ssize_t n = read(fd, text, sizeof text - 1);
         close(fd);
-        unsigned long bytes = n > 0 ? strtoul(text, NULL, 10) : 0;
-        if (bytes >= 512 && bytes <= 65536 && (bytes & (bytes - 1)) == 0)
-            return (uint32_t)bytes;
+        if (n > 0)
+            return strtol(text, NULL, 10);
     }
-    return 512;
+    return -1;
+}
+
+/* What a disk writes whole. 512 if it is not known. */
+static uint32_t sector_bytes(dev_t device)
+{
+    long bytes = disk_says(device, "queue/logical_block_size");
+    return bytes >= 512 && bytes <= 65536 && (bytes & (bytes - 1)) == 0 ? (uint32_t)bytes : 512;
+}
+
+/* A loop device takes O_DIRECT, and writes through the page cache of what it is made of unless it was told otherwise
+ * (LOOP_SET_DIRECT_IO, which is refused where its blocks are smaller than what that needs). */
+static bool is_cached_loop(dev_t device)
+{
+    long direct = disk_says(device, "loop/dio");
+    return direct == 0 || (direct < 0 && major(device) == LOOP_MAJOR);
 }
 
 /* What direct I/O needs of offsets and buffers; 0: not known (Linux before 6.1). */
@@ -165,14 +179,17 @@ static int measure(struct cl_blk_file *f, const struct cl_blk_file_config *c, co
     return 0;
 }
 
+#define CACHED_LOOP "the loop device has no direct I/O (losetup --direct-io=on): writes go through the page cache"
+
 /* O_DIRECT, tried by a read: some file systems accept the flag and refuse the call. */
-static int try_direct(struct cl_blk_file *f, const struct cl_blk_file_config *c, char *err)
+static int try_direct(struct cl_blk_file *f, const struct cl_blk_file_config *c, const struct stat *st, char *err)
 {
     int flags = fcntl(f->fd, F_GETFL);
+    bool cached = f->info.raw && is_cached_loop(st->st_rdev);
     if (c->direct == CL_BLK_DIRECT_NEVER)
         return fcntl(f->fd, F_SETFL, flags & ~O_DIRECT) < 0 ? -errno : 0;
     uint32_t needs = direct_needs(f->fd);
-    int rc = needs > f->blk.block_bytes ? -EINVAL : 0;
+    int rc = needs > f->blk.block_bytes ? -EINVAL : cached ? -EOPNOTSUPP : 0;
     if (!rc && fcntl(f->fd, F_SETFL, flags | O_DIRECT) < 0)
         rc = -errno;
     void *buf = rc ? NULL : aligned_alloc(f->blk.block_bytes, f->blk.block_bytes);
@@ -188,9 +205,10 @@ static int try_direct(struct cl_blk_file *f, const struct cl_blk_file_config *c,
     if (needs > f->blk.block_bytes)
         return cl_blk_file_refuse(err, rc, "direct I/O needs blocks of %u bytes here; set block_bytes", needs);
     if (c->direct == CL_BLK_DIRECT_ONLY)
-        return cl_blk_file_refuse(err, rc, "the file system refuses direct I/O (O_DIRECT)");
+        return cl_blk_file_refuse(err, rc, "%s",
+                                  cached ? CACHED_LOOP : "the file system refuses direct I/O (O_DIRECT)");
     fcntl(f->fd, F_SETFL, flags & ~O_DIRECT);
-    cl_blk_file_remark(f, "direct I/O is refused: writes go through the page cache");
+    cl_blk_file_remark(f, cached ? CACHED_LOOP : "direct I/O is refused: writes go through the page cache");
     return 0;
 }
 
@@ -247,7 +265,7 @@ int cl_blk_file_open(const struct cl_blk_file_config *config, struct cl_blk **ou
         return rc;
     }
     rc = measure(f, &c, &st, err);
-    rc = rc ? rc : try_direct(f, &c, err);
+    rc = rc ? rc : try_direct(f, &c, &st, err);
     rc = rc ? rc : start(f, &c, err);
     if (rc) {
         cl_blk_file_delete(f);

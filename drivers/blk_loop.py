@@ -33,7 +33,8 @@ def missing() -> str:
 def attach(fd: int, offset: int, size: int, block_bytes: int = 512) -> tuple[int, str]:
     """Bytes offset..offset+size of an open file or device as a loop device: its descriptor, read and write, and path.
 
-    offset, size: multiples of block_bytes. The device goes away with its last descriptor. Raises SystemLimit.
+    offset, size: multiples of block_bytes, which is its sector: with one that is smaller than that of what it is made
+    of it has no direct I/O. The device goes away with its last descriptor. Raises SystemLimit.
     """
     why = missing()
     if why:
@@ -58,7 +59,7 @@ def attach(fd: int, offset: int, size: int, block_bytes: int = 512) -> tuple[int
                 if error.errno != errno.EBUSY or attempt == _RETRIES - 1:
                     raise SystemLimit("cannot make a loop device", f"{path}: {error.strerror}") from error
                 time.sleep(0.01)
-    with contextlib.suppress(OSError):  # through the page cache then, and still flushed when asked to
+    with contextlib.suppress(OSError):  # through the page cache then, which blk_file.c finds out
         fcntl.ioctl(loop, _SET_DIRECT_IO, 1)
     return loop, path
 

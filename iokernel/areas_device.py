@@ -160,7 +160,9 @@ class DeviceStore:
         try:
             if not _claim(fd, area):
                 raise self._busy(area)
-            return (os.dup(fd), False) if why else (blk_loop.attach(fd, area.offset, area.size)[0], True)
+            if why:
+                return os.dup(fd), False
+            return blk_loop.attach(fd, area.offset, area.size, self._blk.atomic_bytes)[0], True
         finally:
             os.close(fd)
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -315,6 +316,40 @@ def test_a_raw_device_in_use_is_refused(path, engine):
     finally:
         os.close(fd)
     assert path.read_bytes()[:UNIT] == b"g" * UNIT
+
+
+@pytest.fixture
+def large_sectors(path: Path) -> Iterator[str]:
+    """A loop device of 4096-byte sectors, in a disk's place."""
+    if why := blk_loop.missing():
+        pytest.skip(why)
+    with open(path, "rb+") as file:
+        fd, loop = blk_loop.attach(file.fileno(), 0, MIB, UNIT)
+    yield loop
+    os.close(fd)
+
+
+@pytest.mark.parametrize("sector", [512, UNIT])
+def test_a_loop_device_without_direct_io_is_used_through_the_page_cache(large_sectors: str, sector: int) -> None:
+    """One with smaller sectors than the disk beneath. Writes side by side through it would not each have its error."""
+    with FileBlk(large_sectors, direct=True) as disk:
+        assert disk.atomic_bytes == UNIT
+    with open(large_sectors, "rb+") as file:
+        fd, loop = blk_loop.attach(file.fileno(), 0, MIB, sector)
+    try:
+        with FileBlk(loop) as blk:
+            assert blk.info().direct is (sector == UNIT)
+            assert blk.atomic_bytes == sector
+            assert ("the loop device has no direct I/O" in blk.info().why) is (sector == 512)
+            assert blk.info().engine == "threads" or sector == UNIT
+            blk.write(0, b"g" * UNIT, durable=True)
+        if sector == 512:
+            with pytest.raises(CorelaneError, match="the loop device has no direct I/O"):
+                FileBlk(loop, direct=True)
+    finally:
+        os.close(fd)
+    with FileBlk(large_sectors) as disk:
+        assert disk.read(0, UNIT) == b"g" * UNIT
 
 
 def test_a_mounted_device_is_refused(path, tmp_path):

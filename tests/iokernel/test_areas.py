@@ -453,6 +453,23 @@ def test_an_area_is_not_larger_than_what_it_takes_up(tmp_path):
     store.close()
 
 
+@pytest.mark.parametrize("sector", [512, UNIT])
+def test_an_area_has_the_sectors_of_its_device_and_direct_io(tmp_path, sector):
+    if why := blk_loop.missing():
+        pytest.skip(why)
+    blk_file.create(tmp_path / "disk", 16 * MIB)
+    with open(tmp_path / "disk", "rb+") as file:
+        fd, loop = blk_loop.attach(file.fileno(), 0, 16 * MIB, sector)
+    store = open_device(loop)
+    store.create("log", 0, MIB)
+    (area,) = store.areas()
+    with blk_file.FileBlk(store.open(area)[0]) as blk:
+        assert blk.info().direct
+        assert blk.atomic_bytes == sector
+    store.close()
+    os.close(fd)
+
+
 def test_a_device_without_loop_devices_is_for_those_who_are_trusted(tmp_path, monkeypatch):
     monkeypatch.setattr(blk_loop, "missing", lambda: "there are none")
     path = str(tmp_path / "sock")
