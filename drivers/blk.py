@@ -56,8 +56,11 @@ class BlkError(CorelaneError):
         return cls(what, os.strerror(code), errno=code)
 
 
+_BLOCK_MOST = 65536  # bytes of a block (blk_file.h)
+
+
 class Request:
-    """One request and its buffer: page-aligned memory of its own, seen through `data`.
+    """One request and its buffer: memory of its own, aligned for blocks of any size, seen through `data`.
 
     op: READ, WRITE or FLUSH. data: what to write, or how many bytes to read. It may not be changed or read from the
     submit that takes it to the poll that returns it; the `Blk` keeps it alive meanwhile.
@@ -65,10 +68,13 @@ class Request:
 
     def __init__(self, op: int, offset: int = 0, data: bytes | int = 0, *, durable: bool = False) -> None:
         size = data if isinstance(data, int) else len(data)
-        self._map = mmap.mmap(-1, max(size, 1))
+        room = max(size, 1) + (_BLOCK_MOST if size > mmap.PAGESIZE else 0)
+        mapped = mmap.mmap(-1, room)
+        at = -int(ffi.cast("uintptr_t", ffi.from_buffer(mapped))) % _BLOCK_MOST if size > mmap.PAGESIZE else 0
+        self._buffer = memoryview(mapped)[at : at + max(size, 1)]
         if not isinstance(data, int):
-            self._map[:size] = data
-        self._view = ffi.from_buffer(self._map)
+            self._buffer[:size] = data
+        self._view = ffi.from_buffer(self._buffer)
         self.c: Any = ffi.new("struct cl_blk_req *")
         self.c.op, self.c.offset, self.c.bytes, self.c.buf = op, offset, size, self._view
         self.c.flags = DURABLE if durable else 0
@@ -81,12 +87,12 @@ class Request:
     @property
     def view(self) -> memoryview:
         """The buffer itself."""
-        return memoryview(self._map)
+        return self._buffer
 
     @property
     def data(self) -> bytes:
         """The buffer's bytes."""
-        return self._map[: self.c.bytes]
+        return bytes(self._buffer[: self.c.bytes])
 
 
 # What devices that could not be closed have in flight: the kernel may still write to these buffers.

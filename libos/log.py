@@ -68,6 +68,11 @@ def format_area(blk: Blk, *, snapshot_bytes: int = 0, flush_bytes: int = 0, area
     check(lib.cl_log_format(blk.ptr, queue, layout, err), "make a log", err)
 
 
+def _check_index(what: str, index: int) -> None:
+    if not 0 <= index <= lib.CL_LOG_INDEX_MOST + 1:
+        raise CorelaneError(what, f"indexes go from 1 to {lib.CL_LOG_INDEX_MOST}", "", errno.ERANGE)
+
+
 def is_device(path: str | os.PathLike[str]) -> bool:
     """Whether there is a block device of that name."""
     try:
@@ -244,10 +249,11 @@ class Log(Closing):
                 ptr, self._ptr = self._ptr, None
             if ptr is None:
                 return
+            why = ffi.string(lib.cl_log_why(ptr)).decode()
             rc = lib.cl_log_close(ptr)
             if self._owned:
                 self._blk.close()
-            check(rc, "close the log")
+            check(rc, "close the log", why)
 
     @property
     def first_index(self) -> int:
@@ -306,7 +312,9 @@ class Log(Closing):
             return f"a record of this log has {most} bytes at most, and the meta blob {lib.CL_LOG_META_BYTES}"
         if rc == -errno.ERANGE:
             return f"it keeps the records {self.first_index} to {self.durable_index}"
-        return None
+        if rc == -errno.EOVERFLOW:
+            return "no index is left for another record"
+        return self._why() or None
 
     def _in_turn(self, what: str, submit: Submit, data: bytes = b"") -> None:
         """Have the log do something behind all that was asked for before, until it is durable."""
@@ -373,14 +381,17 @@ class Log(Closing):
 
     def truncate(self, first_gone: int) -> None:
         """Give up the records from there on; the next append gets that index."""
+        _check_index(f"truncate the log from {first_gone}", first_gone)
         self._in_turn(f"truncate the log from {first_gone}", lambda log, op: lib.cl_log_truncate(log, first_gone, op))
 
     def restart(self, index: int) -> None:
         """Give up all records; the next append gets `index`."""
+        _check_index(f"restart the log at {index}", index)
         self._in_turn(f"restart the log at {index}", lambda log, op: lib.cl_log_restart(log, index, op))
 
     def trim(self, first_kept: int) -> None:
         """Free the space of the records before first_kept."""
+        _check_index(f"trim the log to {first_kept}", first_kept)
         with self._lock:
             op, _held = self._op()
             self._wait(op, lib.cl_log_trim(self._open, first_kept, op), f"trim the log to {first_kept}")
@@ -400,6 +411,7 @@ class Log(Closing):
         out, c = ffi.new("struct cl_log_cursor **"), ffi.new("struct cl_log_record *")
         index = self.first_index if first is None else first
         what = f"read the log from index {index}"
+        _check_index(what, index)
         with self._lock:
             self._close_unused()
             rc = lib.cl_log_cursor_open(self._open, index, out)

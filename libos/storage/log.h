@@ -48,6 +48,7 @@
 #define CL_LOG_META_BYTES 256   /* the meta blob at most */
 #define CL_LOG_WHY_BYTES 256
 #define CL_LOG_CONFIRM_NS 5000000
+#define CL_LOG_INDEX_MOST 0x7fffffffffffffff /* of a record */
 
 struct cl_log;
 
@@ -177,12 +178,13 @@ CL_API int cl_log_wait(struct cl_log *log, const struct cl_log_op *op);
  *   -EAGAIN    the buffers are full: pump, then again    -EROFS, -EBUSY  read only; still opening
  *   or the error that ended the log. */
 
-/* Append; op->index is its index. */
+/* Append; op->index is its index. -EOVERFLOW: the one before had CL_LOG_INDEX_MOST. */
 CL_API int cl_log_append(struct cl_log *log, struct cl_log_op *op);
 /* Give up the records from `from` on, which is first_index at least; the next append gets that index. Once done, those records never
  * come back. -ERANGE. */
 CL_API int cl_log_truncate(struct cl_log *log, uint64_t from, struct cl_log_op *op);
-/* Give up all records; the next append gets `index`, not less than first_index. For a snapshot that replaces the log. -ERANGE. */
+/* Give up all records; the next append gets `index`, not less than first_index, at most CL_LOG_INDEX_MOST. For a snapshot that
+ * replaces the log. -ERANGE. */
 CL_API int cl_log_restart(struct cl_log *log, uint64_t index, struct cl_log_op *op);
 /* Replace the meta blob (op->data, op->bytes). The newest survives trim, truncation and restart. */
 CL_API int cl_log_meta_set(struct cl_log *log, struct cl_log_op *op);

@@ -144,6 +144,8 @@ static int submit(struct cl_log *log, struct cl_log_op *op, uint8_t what, uint64
 
 int cl_log_append(struct cl_log *log, struct cl_log_op *op)
 {
+    if (log->state == CL_LOG_READY && log->open_index > CL_LOG_INDEX_MOST)
+        return -EOVERFLOW;
     int rc = submit(log, op, CL_LOG_DATA, log->open_index);
     log->open_index += rc == 0;
     return rc;
@@ -170,7 +172,7 @@ int cl_log_truncate(struct cl_log *log, uint64_t from, struct cl_log_op *op)
 
 int cl_log_restart(struct cl_log *log, uint64_t index, struct cl_log_op *op)
 {
-    if (log->state == CL_LOG_READY && index < lowest(log))
+    if (log->state == CL_LOG_READY && (index < lowest(log) || index > CL_LOG_INDEX_MOST))
         return -ERANGE;
     op->bytes = 0;
     int rc = submit(log, op, CL_LOG_RESTART, index);

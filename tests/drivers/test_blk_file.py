@@ -83,6 +83,14 @@ def test_a_size_that_no_file_has_is_refused(tmp_path: Path, path: Path, size: in
     assert path.stat().st_size == MIB
 
 
+@pytest.mark.parametrize("block", [512, UNIT, 8192, 65536])
+def test_blocks_of_each_size(path: Path, block: int) -> None:
+    with FileBlk(path, block_bytes=block) as blk:
+        for n in range(20):
+            blk.write(n % 3 * block, bytes([n]) * block, durable=True)
+            assert blk.read(n % 3 * block, block) == bytes([n]) * block
+
+
 def test_a_file_that_was_deleted_is_refused(path: Path) -> None:
     with path.open("rb+") as file:
         path.unlink()

@@ -18,7 +18,7 @@ import pytest
 from cltest import die_with_parent, wait_until
 from slowlog import Slow, in_threads, opened_log
 
-from corelane.drivers.blk import FaultBlk, memory_blk
+from corelane.drivers.blk import BlkFaults, FaultBlk, memory_blk
 from corelane.drivers.blk_file import FileBlk
 from corelane.libos._native import ffi, lib
 from corelane.libos.log import Log, LogDamaged, format_area
@@ -45,6 +45,53 @@ with Log.open(sys.argv[1]) as log:
 
 def appended(index: int) -> bytes:
     return b"%d:" % index + b"x" * (index * 37 % 3000)
+
+
+def test_a_record_that_rots_under_an_open_log_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    Log.create(path, MIB)
+    with Log.open(path) as log:
+        log.extend([b"one", b"two", b"three"])
+        _, second, _ = log.records()
+        data = path.read_bytes()
+        at = data.index(b"two", second.offset)
+        with path.open("rb+") as file:
+            file.seek(at)
+            file.write(b"twO")
+            os.fsync(file.fileno())
+        left = log.records()
+        assert next(left).data == b"one"
+        with pytest.raises(CorelaneError, match=f"the record of index 2 at offset {second.offset} is damaged"):
+            next(left)
+
+
+def test_indexes_that_no_record_has_are_refused(tmp_path: Path) -> None:
+    """They wrapped: what was appended behind the last one was acknowledged, and the log did not open again."""
+    path, last = tmp_path / "log", 2**63 - 1
+    Log.create(path, MIB)
+    with Log.open(path) as log:
+        for bad in (-1, 2**63 + 1, 2**64 - 1, 2**64):
+            for call in (log.restart, log.truncate, log.trim, lambda bad: list(log.records(bad))):
+                with pytest.raises(CorelaneError) as raised:
+                    call(bad)
+                assert raised.value.errno == errno.ERANGE
+        log.restart(last)
+        assert log.append(b"last") == last
+        with pytest.raises(CorelaneError, match="no index is left for another record"):
+            log.append(b"one more")
+    with Log.open(path) as log:
+        assert [(r.index, r.data) for r in log.records()] == [(last, b"last")]
+
+
+def test_all_that_fails_after_a_failure_says_what_it_was() -> None:
+    with FaultBlk(memory_blk(MIB), seed=1) as disk:
+        format_area(disk)
+        log = Log(disk)
+        disk.set(BlkFaults(no_space=1))
+        for call in (lambda: log.append(b"a"), lambda: log.append(b"b"), lambda: log.trim(1), log.close):
+            with pytest.raises(CorelaneError, match=os.strerror(errno.ENOSPC)) as raised:
+                call()
+            assert raised.value.errno == errno.EIO
 
 
 def test_what_is_appended_is_there_again(tmp_path: Path) -> None:

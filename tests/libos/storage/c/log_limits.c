@@ -177,6 +177,20 @@ static void ranges(void)
     drop(log);
     log = open_log(&config, 0, NULL);
     CHECK(cl_log_first_index(log) == 100 && cl_log_next_index(log) == 100, "indexes");
+    CHECK(cl_log_restart(log, CL_LOG_INDEX_MOST + 1ull, &restart) == -ERANGE, "beyond all indexes");
+    CHECK(cl_log_restart(log, CL_LOG_INDEX_MOST, &restart) == 0, "restart");
+    append(log, &ops[0], CL_LOG_INDEX_MOST);
+    CHECK(cl_log_append(log, &ops[1]) == -EOVERFLOW, "no index is left");
+    settle(log);
+    for (unsigned again = 0; again < 2; again++) {
+        CHECK(cl_log_durable_index(log) == CL_LOG_INDEX_MOST, "the last record is not there");
+        CHECK(cl_log_append(log, &ops[1]) == -EOVERFLOW, "no index is left");
+        drop(log);
+        log = open_log(&config, 0, NULL);
+    }
+    CHECK(cl_log_truncate(log, CL_LOG_INDEX_MOST, &cut) == 0, "truncate");
+    append(log, &ops[0], CL_LOG_INDEX_MOST);
+    settle(log);
     drop(log);
     cl_blk_close(disk);
 }
