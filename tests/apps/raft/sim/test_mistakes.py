@@ -1,5 +1,5 @@
 """Mistakes in the core and the log, made on purpose in a copy of a source file: seeds of the simulated world find each,
-and where that took thousands of them, a scenario does (tests/apps/raft/c/scenarios.c).
+and where that took thousands of them, a scenario does (tests/apps/raft/c/*_scenarios.c).
 
 Each is one change of text. A text that is not there any more fails the test: change the new one then.
 """
@@ -408,7 +408,7 @@ MISTAKES = {
 
 
 SEEDS = "tests/apps/raft/sim/c/seeds.c"
-SCENARIOS = "tests/apps/raft/c/scenarios.c"
+NODE_SCENARIOS = ("asked", "slot", "snapshot")  # the others are of the core
 ELECTIONS = (100, 20240607, 5, 50, 100)  # runs, seed, nodes, ...: as test_elections.py has them
 
 
@@ -424,9 +424,13 @@ def build() -> Callable[..., Callable[..., str]]:
     return make
 
 
+def source_of(scenario: str) -> str:
+    return f"tests/apps/raft/c/{'node' if scenario in NODE_SCENARIOS else 'core'}_scenarios.c"
+
+
 @pytest.mark.parametrize("scenario", sorted({m.scenario for m in MISTAKES.values() if m.scenario}))
 def test_scenarios_without_a_mistake(scenario, c_program):
-    assert c_program(SCENARIOS, one_thread=True)(scenario) == "ok\n"
+    assert c_program(source_of(scenario), one_thread=True)(scenario) == "ok\n"
 
 
 @pytest.mark.parametrize("name", [n for n, m in MISTAKES.items() if m.scenario])
@@ -435,7 +439,7 @@ def test_mistakes_are_found_by_a_scenario(name, build, tmp_path):
     with pytest.raises(
         ProgramFailed, match=r"leader's|is of another|lease is on|makes a lease|rolls back|stands while"
     ):
-        build(tmp_path, mistake, SCENARIOS)(mistake.scenario)
+        build(tmp_path, mistake, source_of(mistake.scenario))(mistake.scenario)
 
 
 def test_standing_again_however_long_votes_take_to_be_written_is_found_by_elections(build, tmp_path):
