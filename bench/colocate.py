@@ -47,6 +47,7 @@ from .colocate_arms import (
     Beside,
     Ours,
     Servers,
+    no_fifo,
 )
 from .colocate_bare import ASLEEP_S, BARE, BARE_ALONE, Bare
 from .colocate_floor import floor_of_half, floor_of_low
@@ -127,7 +128,13 @@ def add_linux(
             session.skip(f"{name}{SWEPT}", why)
         return {}
     servers = Servers(session, stack, cores, traffic)
-    return {name: partial(servers.beside, policy, fifo) for name, (policy, fifo) in LINUX.items()}
+    arms: dict[str, Arm] = {name: partial(servers.beside, policy, fifo) for name, (policy, fifo) in LINUX.items()}
+    if why := no_fifo():
+        for name in [name for name, (_, fifo) in LINUX.items() if fifo]:
+            session.skip(name, why)
+            session.skip(f"{name}{SWEPT}", why)
+            del arms[name]
+    return arms
 
 
 # Measuring.

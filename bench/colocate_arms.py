@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import statistics
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -27,11 +28,34 @@ WINDOW_S = 0.01
 KV_SPIN_US = 1000  # far longer than what lies between two requests, far shorter than the pauses between arms
 CHOICE_TURNS = 3  # of each server on Linux, to choose the stronger
 COMPARED = "Linux, batch under SCHED_IDLE"
+FIFO_PRIORITY = 1
 LINUX = {  # the job's policy, and whether the server is under SCHED_FIFO
     "Linux, batch at nice 19": ("nice 19", False),
     COMPARED: ("idle", False),
     "Linux, batch under SCHED_IDLE, server under SCHED_FIFO": ("idle", True),
 }
+
+
+def _schedule(tid: int, fifo: bool) -> None:
+    os.sched_setscheduler(tid, os.SCHED_FIFO if fifo else os.SCHED_OTHER, os.sched_param(FIFO_PRIORITY if fifo else 0))
+
+
+def no_fifo() -> str:
+    """Why the arms under SCHED_FIFO cannot be measured here; "": they can. Asked for by a thread that then ends."""
+    said: list[str] = []
+
+    def ask() -> None:
+        try:
+            _schedule(0, True)
+        except PermissionError:
+            said.append(
+                "the kernel refuses SCHED_FIFO (as root: the control group has no real-time share, cpu.rt_runtime_us)"
+            )
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    return "".join(said)
 
 
 @dataclass
@@ -136,7 +160,7 @@ class Servers:
         rest.demand(f"{self.name} on Linux")
         load = self.links[self.name].load
         for tid in self._tids():
-            os.sched_setscheduler(tid, os.SCHED_FIFO if fifo else os.SCHED_OTHER, os.sched_param(1 if fifo else 0))
+            _schedule(tid, fifo)
         job = self.jobs[policy]
         with job.working():
             point, gained = shared.measure_beside(load, partial(shared.work_of, job), rate, seconds, WINDOW_S)

@@ -46,9 +46,9 @@ def _neighbours(module: str) -> set[str]:
     folder = os.path.realpath(os.path.dirname(spec.origin))
     if folder in _SHARED:
         return {top}
-    files = {name: getattr(it, "__file__", None) or "" for name, it in list(sys.modules.items()) if "." not in name}
+    files = {name: getattr(it, "__file__", None) for name, it in list(sys.modules.items()) if "." not in name}
     return {top} | {
-        n for n, file in files.items() if n != "__main__" and os.path.realpath(os.path.dirname(file)) == folder
+        n for n, file in files.items() if file and n != "__main__" and os.path.realpath(os.path.dirname(file)) == folder
     }
 
 

@@ -23,6 +23,8 @@ from .policy_numba import HARMLESS
 _NOTE = struct.Struct("=II120s")  # struct cl_policy_note; a test compiles one and compares
 # What the compiler's start files refer to; all of them do without.
 _STARTUP = {"__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"}
+_GUARDS = {"__stack_chk_fail"}  # what some distributions' compilers put in unasked
+_UNGUARDED = "compile it with -fno-stack-protector: the iokernel has a guard of its own, that one ends the process"
 _MEND = "compile it against this corelane's headers"
 
 
@@ -50,7 +52,8 @@ def inspect(path: Path, content: bytes, symbol: str) -> tuple[str, ...]:
         raise refused(path, f"it is of policy ABI {abi}, and this corelane has {lib.CL_POLICY_ABI}", _MEND)
     calls = sorted(undefined - HARMLESS - _STARTUP)
     if calls:
-        raise refused(path, f"it calls {', '.join(calls)}", "a policy is arithmetic on its table, and calls nothing")
+        hint = _UNGUARDED if set(calls) <= _GUARDS else "a policy is arithmetic on its table, and calls nothing"
+        raise refused(path, f"it calls {', '.join(calls)}", hint)
     return tuple(names.split(b"\0")[0].decode("ascii", "replace").split())
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,6 +16,17 @@ from corelane.bench.harness.session import Session
 @pytest.fixture
 def session() -> Session:
     return Session("colocate", seconds=0.1)
+
+
+def test_arms_that_the_kernel_refuses_are_left_out(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(colocate.netns, "missing", lambda: None)
+    monkeypatch.setattr(colocate, "Servers", lambda *_: Mock())
+    monkeypatch.setattr(colocate, "no_fifo", lambda: "not on a Sunday")
+    with contextlib.ExitStack() as stack:
+        arms = colocate.add_linux(session, stack, (0, 1), Mock())
+    under = "Linux, batch under SCHED_IDLE, server under SCHED_FIFO"
+    assert list(arms) == [name for name in colocate.LINUX if name != under]
+    assert session.skipped == {under: "not on a Sunday", f"{under}, load swept": "not on a Sunday"}
 
 
 def test_a_sweep_over_loads_ends_where_an_arm_is_overloaded(session: Session) -> None:

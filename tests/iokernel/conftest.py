@@ -28,6 +28,12 @@ def socket_path() -> Iterator[str]:
         yield f"{folder}/s"
 
 
+@pytest.fixture(scope="session")
+def bad_policies(c_library: Callable[..., Path]) -> Path:
+    """The shared object of c/bad_policies.c, without what some distributions' compilers put in unasked."""
+    return c_library("tests/iokernel/c/bad_policies.c", cflags=["-fno-stack-protector"])
+
+
 @pytest.fixture
 def link() -> Iterator[Callable[..., tuple[Nic, Nic]]]:
     """`inner, outer = link(**options)`: a memory link to use as an uplink; open until the iokernel has stopped."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
+
+from corelane.bench.colocate_arms import no_fifo
 
 
 def test_every_transition_of_a_move(c_program):
@@ -135,7 +135,7 @@ def test_who_was_killed_gives_way_to_the_new_owner(c_program, scenario):
     assert f"passed {scenario}" in run(scenario, timeout_s=90)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="keeps a thread from the CPU by SCHED_FIFO: run as root")
+@pytest.mark.skipif(bool(no_fifo()), reason=f"keeps a thread from the CPU by SCHED_FIFO: {no_fifo()}")
 @pytest.mark.parametrize(
     "scenario",
     [

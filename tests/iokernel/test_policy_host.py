@@ -33,9 +33,9 @@ def host() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def bad(c_library: Callable[..., Path]) -> Callable[[str], Any]:
+def bad(bad_policies: Path) -> Callable[[str], Any]:
     """`fn = bad("loops")`: a policy of c/bad_policies.c."""
-    library = ctypes.CDLL(str(c_library("tests/iokernel/c/bad_policies.c")))
+    library = ctypes.CDLL(str(bad_policies))
     return lambda name: ffi.cast("cl_policy_fn", ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from cltest.cbuild import ROOT
 
 from corelane.iokernel import policy, policy_trial
 from corelane.iokernel._native import ffi, lib
+from corelane.iokernel.policy_import import import_anew
 from corelane.runtime.errors import ConfigError, CorelaneError, Refused, check
 
 
@@ -196,6 +198,16 @@ def test_a_module_that_was_changed_is_read_anew(tmp_path: Path, monkeypatch: pyt
     assert held.AMOUNT == 1
 
 
+def test_what_python_is_made_of_is_not_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules without a file lie in no folder: also not in the one that we are in, where a user's module may be."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "mine_is_here.py").write_text("import sys, time\ndef f(view, apps):\n    apps[0].grant = 1\n")
+    made = import_anew("mine_is_here")
+    assert made.sys is sys
+    assert made.time is time
+
+
 def test_a_shared_object_that_was_changed_is_read_anew(tmp_path: Path) -> None:
     built = tmp_path / "p.so"
     for settings, value, expected in (("", "1", 1), ("more", "1 + (uint32_t)v->params[0]", 5)):
@@ -258,8 +270,8 @@ def test_installing_while_the_loop_runs(looping: policy.PolicyHost) -> None:
     assert counts["most_ns"] >= counts["last_ns"] > 0
 
 
-def test_a_policy_that_goes_wrong_makes_an_event(looping: policy.PolicyHost, c_library: Callable[..., Path]) -> None:
-    bad = str(c_library("tests/iokernel/c/bad_policies.c"))
+def test_a_policy_that_goes_wrong_makes_an_event(looping: policy.PolicyHost, bad_policies: Path) -> None:
+    bad = bad_policies
     for name, said in (
         ("divides", "it divided by zero"),
         ("beyond", "it touched memory outside of its table, where apps[2] would be"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,8 @@ NAMES = list(policy.BUILTIN)
 
 
 @pytest.fixture(scope="module")
-def bad(c_library: Callable[..., Path]) -> str:
-    """The shared object of c/bad_policies.c."""
-    return str(c_library("tests/iokernel/c/bad_policies.c"))
+def bad(bad_policies: Path) -> str:
+    return str(bad_policies)
 
 
 @pytest.mark.parametrize(
@@ -253,6 +251,11 @@ GOOD = """#include "iokernel/policy.h"
         ('void p(P) { a[0].grant = *(char *)malloc(v->n_apps); }\nCL_POLICY(p, "")', [], "it calls malloc"),
         ('void p(P) { a[0].grant = v->n_apps; }\nCL_POLICY(p, "")', ["-DABI=7"], "of policy ABI 7"),
         ('void p(P) { a[0].grant = v->n_apps; }\nCL_POLICY(p, "")', ["-c"], "not linked"),
+        (
+            'void p(P) { a[0].grant = v->n_apps; }\nCL_POLICY(p, "")',
+            ["-fstack-protector-all"],
+            "it calls __stack_chk_fail; compile it with -fno-stack-protector",
+        ),
     ],
 )
 def test_shared_objects_are_read_before_they_are_loaded(tmp_path: Path, body: str, flags: list[str], said: str) -> None:

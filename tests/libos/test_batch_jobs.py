@@ -448,6 +448,7 @@ class Steps:
 
     def __enter__(self):
         self.count = 0
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 has no such events unless a frame asked before settrace
         sys.settrace(self._call)
         return self
 
