@@ -52,8 +52,7 @@ static int sync_folder(const char *path)
     if (fd < 0)
         return -errno;
     int rc = fsync(fd) < 0 ? -errno : 0;
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     return rc;
 }
 
@@ -77,7 +76,8 @@ int cl_blk_file_create(const char *path, uint64_t bytes, int (*progress)(void *a
     if (!rc && link(fresh, path) < 0)
         rc = -errno;
     unlink(fresh);
-    rc = rc ? rc : sync_folder(path);
+    if (!rc && (rc = sync_folder(path)) < 0)
+        unlink(path); /* a power cut may take the name back, and it is in the way of the next attempt */
     return rc ? cl_blk_file_refuse(err, rc, "cannot create %s: %s", path, strerror(-rc)) : 0;
 }
 

@@ -428,7 +428,7 @@ class Simulation:
     def loops_busy(self) -> tuple[float, float]:
         """Since the last reset: part of its time that the busiest loop of the iokernel works; of the first, decides."""
         span = max(self.now_ns - self._reset_at, 1)
-        return float(self._loops[:, 3].max() / span), float(self._world[e.DECIDED_NS] / span)
+        return float(np.max(self._loops[:, 3]) / span), float(self._world[e.DECIDED_NS] / span)
 
     @property
     def now_ns(self) -> int:

@@ -74,6 +74,33 @@ def test_what_a_killed_creation_left_is_in_nobodys_way(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["f", f"f.{os.getpid()}.new"]
 
 
+# A folder that may be written and not be read cannot be opened, and so not be synced, by who has no capability.
+IN_A_FOLDER_THAT_IS_NOT_SYNCED = """
+import os, sys
+from corelane.drivers.blk_file import create
+os.umask(0)
+os.mkdir(sys.argv[1], 0o333)
+os.chdir(sys.argv[1])
+if os.geteuid() == 0:
+    os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+create("f", 1 << 20)
+"""
+
+
+def test_a_name_that_a_power_cut_may_take_back_is_not_left(tmp_path: Path) -> None:
+    folder = tmp_path / "blind"
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_FOLDER_THAT_IS_NOT_SYNCED, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    folder.chmod(0o755)
+    assert "cannot create f: Permission denied" in done.stderr
+    assert os.listdir(folder) == []
+
+
 @pytest.mark.parametrize("size", [-UNIT, 0, 1 << 63, 1 << 64])
 def test_a_size_that_no_file_has_is_refused(tmp_path: Path, path: Path, size: int) -> None:
     for make in (lambda: create(tmp_path / "new", size), lambda: grow(path, size)):
