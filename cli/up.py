@@ -122,7 +122,10 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
     inner, generator = open_nic(spec, 1, address)
     nic = main.wrap(inner, config)
     try:
-        with main.make(config, nic, main.place(config), functools.partial(_say, options)) as iokernel:
+        with (
+            main.open_storage(config, functools.partial(_say, options)) as areas,
+            main.make(config, nic, main.place(config), areas) as iokernel,
+        ):
             text = f"iokernel on {iokernel.socket_path} waits for the application {name} to load it"
             _say(options, "iokernel", text, **main.facts(iokernel, "loadgen"))
             stop = Ending()

@@ -2,7 +2,9 @@
 #include "blk_engine.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/fs.h>
+#include <linux/loop.h>
 #include <linux/major.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,37 +47,71 @@ void cl_blk_file_info(struct cl_blk *blk, struct cl_blk_file_info *out)
     out->dsync = !cl_load_relaxed(&f->no_dsync); /* may change while the device is used */
 }
 
-/* A number that sysfs tells of a disk; of a partition it says the disk's, one level up. -1: it tells none. */
-static long disk_says(dev_t device, const char *what)
+/* The line that sysfs says of a disk; of a partition it says the disk's, one level up. False: it says none. */
+static bool disk_says(dev_t device, const char *what, char line[PATH_MAX])
 {
     static const char *const places[] = {"", "../"};
     for (unsigned i = 0; i < 2; i++) {
-        char path[128], text[32] = "";
+        char path[128];
         snprintf(path, sizeof path, "/sys/dev/block/%u:%u/%s%s", major(device), minor(device), places[i], what);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0)
             continue;
-        ssize_t n = read(fd, text, sizeof text - 1);
+        ssize_t n = read(fd, line, PATH_MAX - 1);
         close(fd);
-        if (n > 0)
-            return strtol(text, NULL, 10);
+        if (n <= 0)
+            continue;
+        line[n] = 0;
+        line[strcspn(line, "\n")] = 0;
+        return true;
     }
-    return -1;
+    return false;
 }
 
 /* What a disk writes whole. 512 if it is not known. */
-static uint32_t sector_bytes(dev_t device)
+static uint32_t sector_bytes(const struct cl_blk_file *f, const struct stat *st)
 {
-    long bytes = disk_says(device, "queue/logical_block_size");
+    char line[PATH_MAX];
+    int bytes = 0;
+    if ((!f->info.raw || ioctl(f->fd, BLKSSZGET, &bytes) < 0) &&
+        disk_says(f->info.raw ? st->st_rdev : st->st_dev, "queue/logical_block_size", line))
+        bytes = atoi(line);
     return bytes >= 512 && bytes <= 65536 && (bytes & (bytes - 1)) == 0 ? (uint32_t)bytes : 512;
 }
 
 /* A loop device takes O_DIRECT, and writes through the page cache of what it is made of unless it was told otherwise
- * (LOOP_SET_DIRECT_IO, which is refused where its blocks are smaller than what that needs). */
-static bool is_cached_loop(dev_t device)
+ * (LOOP_SET_DIRECT_IO, which is refused where its blocks are smaller than what that needs). That of what it is made of, too. */
+enum below { ALL_DIRECT, LOOP_CACHES, NOT_KNOWN };
+
+#define LOOPS_DEEP 8
+
+/* Below a disk of which we have no descriptor. */
+static enum below below_disk(dev_t device)
 {
-    long direct = disk_says(device, "loop/dio");
-    return direct == 0 || (direct < 0 && major(device) == LOOP_MAJOR);
+    for (unsigned depth = 0; depth < LOOPS_DEEP; depth++) {
+        char line[PATH_MAX];
+        struct stat st;
+        if (!disk_says(device, "loop/dio", line))
+            return major(device) == LOOP_MAJOR ? NOT_KNOWN : ALL_DIRECT;
+        if (atoi(line) == 0)
+            return LOOP_CACHES;
+        if (!disk_says(device, "loop/backing_file", line) || stat(line, &st) < 0)
+            return NOT_KNOWN; /* deleted, or not in our namespace */
+        device = S_ISBLK(st.st_mode) ? st.st_rdev : st.st_dev;
+    }
+    return NOT_KNOWN;
+}
+
+static enum below below(const struct cl_blk_file *f, const struct stat *st)
+{
+    struct loop_info64 loop;
+    if (!f->info.raw)
+        return below_disk(st->st_dev);
+    if (ioctl(f->fd, LOOP_GET_STATUS64, &loop) < 0)
+        return below_disk(st->st_rdev);
+    if (!(loop.lo_flags & LO_FLAGS_DIRECT_IO))
+        return LOOP_CACHES;
+    return below_disk(loop.lo_rdevice ? loop.lo_rdevice : loop.lo_device); /* the kernel's encoding is that of dev_t */
 }
 
 /* What direct I/O needs of offsets and buffers; 0: not known (Linux before 6.1). */
@@ -168,7 +204,7 @@ static int measure(struct cl_blk_file *f, const struct cl_blk_file_config *c, co
         bytes = c->part_bytes;
     }
     f->blk.bytes = bytes & ~(uint64_t)(f->blk.block_bytes - 1);
-    f->blk.atomic_bytes = cl_min(sector_bytes(f->info.raw ? st->st_rdev : st->st_dev), f->blk.block_bytes);
+    f->blk.atomic_bytes = cl_min(sector_bytes(f, st), f->blk.block_bytes);
     if (!f->blk.bytes)
         return cl_blk_file_refuse(err, -EINVAL, "it holds no block of %u bytes; make it larger first",
                                   f->blk.block_bytes);
@@ -179,15 +215,19 @@ static int measure(struct cl_blk_file *f, const struct cl_blk_file_config *c, co
     return 0;
 }
 
-#define CACHED_LOOP "the loop device has no direct I/O (losetup --direct-io=on): writes go through the page cache"
+/* Why direct I/O is not used although the kernel takes it. */
+static const char *const caches[] = {
+    [LOOP_CACHES] = "a loop device has no direct I/O (losetup --direct-io=on): writes go through the page cache",
+    [NOT_KNOWN] = "it is not known whether a loop device has direct I/O: writes may go through the page cache",
+};
 
 /* O_DIRECT, tried by a read: some file systems accept the flag and refuse the call. */
 static int try_direct(struct cl_blk_file *f, const struct cl_blk_file_config *c, const struct stat *st, char *err)
 {
     int flags = fcntl(f->fd, F_GETFL);
-    bool cached = f->info.raw && is_cached_loop(st->st_rdev);
     if (c->direct == CL_BLK_DIRECT_NEVER)
         return fcntl(f->fd, F_SETFL, flags & ~O_DIRECT) < 0 ? -errno : 0;
+    const char *cached = caches[below(f, st)];
     uint32_t needs = direct_needs(f->fd);
     int rc = needs > f->blk.block_bytes ? -EINVAL : cached ? -EOPNOTSUPP : 0;
     if (!rc && fcntl(f->fd, F_SETFL, flags | O_DIRECT) < 0)
@@ -205,10 +245,9 @@ static int try_direct(struct cl_blk_file *f, const struct cl_blk_file_config *c,
     if (needs > f->blk.block_bytes)
         return cl_blk_file_refuse(err, rc, "direct I/O needs blocks of %u bytes here; set block_bytes", needs);
     if (c->direct == CL_BLK_DIRECT_ONLY)
-        return cl_blk_file_refuse(err, rc, "%s",
-                                  cached ? CACHED_LOOP : "the file system refuses direct I/O (O_DIRECT)");
+        return cl_blk_file_refuse(err, rc, "%s", cached ? cached : "the file system refuses direct I/O (O_DIRECT)");
     fcntl(f->fd, F_SETFL, flags & ~O_DIRECT);
-    cl_blk_file_remark(f, cached ? CACHED_LOOP : "direct I/O is refused: writes go through the page cache");
+    cl_blk_file_remark(f, cached ? cached : "direct I/O is refused: writes go through the page cache");
     return 0;
 }
 

@@ -7,7 +7,8 @@
  *             container's filter, kernel.io_uring_disabled), and through the page cache.
  *   direct    O_DIRECT, so that a write goes to the disk and to nothing else. Where the file system refuses it, through the page cache;
  *             then reads may come from memory, and writes that are not durable stay there. Requests that are to be durable take turns
- *             there, since the kernel tells of a write that failed once, and not to whom it belongs.
+ *             there, since the kernel tells of a write that failed once, and not to whom it belongs. So where a loop device without direct
+ *             I/O is below, which takes O_DIRECT all the same.
  *   durable   a write with RWF_DSYNC, or, where that is refused, a write linked to an fdatasync.
  *   failed    a flush or durable write that fails ends all that is to be durable, on all queues: further durable writes and flushes
  *             have the same answer until the file is opened anew. Reads, and writes that are not durable, go on.

@@ -177,7 +177,7 @@ class Areas:
     def _delete(self, area: Area) -> dict[str, Any]:
         with self._lock:
             busy = area.name in self._claims
-        if busy or self._store.in_use(area):
+        if busy or not had_soon(lambda: not self._store.in_use(area)):
             raise Refused(f"storage area {area.name}", "an application has it open", "end that one", errno.EBUSY)
         self._store.delete(area)
         return {"deleted": area.name}
@@ -373,9 +373,12 @@ class DirectoryStore:
 
     def open(self, area: Area) -> tuple[int, bool]:
         fd = self._open_file(area)
-        if not had_soon(lambda: _lock(fd)):  # goes with the descriptor to whom it is given
+        try:
+            if not had_soon(lambda: _lock(fd)):  # goes with the descriptor to whom it is given
+                raise self._busy(area)
+        except BaseException:
             os.close(fd)
-            raise self._busy(area)
+            raise
         return fd, True
 
     def in_use(self, area: Area) -> bool:

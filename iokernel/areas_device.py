@@ -175,11 +175,15 @@ class DeviceStore:
 
 
 def open_device(path: str, *, trusted: bool = False, tell: Callable[[str], object] | None = None) -> DeviceStore:
-    """The store of a raw device, or of a file in its place. Raises CorelaneError, in use: mounted or claimed, too."""
+    """The store of a raw device, or of a file in its place. Raises CorelaneError, in use: mounted or claimed, too; and
+    for a device that goes through a page cache: of a write that failed there it tells one of all who use it."""
     from ..drivers.blk_file import FileBlk
 
     blk = FileBlk(Path(path))
     try:
+        if blk.info().raw and not blk.info().direct:
+            hint = "make it with losetup --direct-io=on, or set storage.directory"
+            raise CorelaneError(f"storage.device {path}", blk.info().why, hint, errno.EOPNOTSUPP)
         return DeviceStore(blk, os.path.realpath(path), trusted=trusted, tell=tell)
     except BaseException:
         blk.close()

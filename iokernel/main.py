@@ -142,8 +142,8 @@ def _managed(config: Config, workers: Sequence[int]) -> bool:
     return True
 
 
-def make(config: Config, uplink: Nic | None, plan: Placement, report: Report | None = None) -> Iokernel:
-    """The Iokernel object that a configuration describes. report: as of `open_storage`."""
+def make(config: Config, uplink: Nic | None, plan: Placement, areas: Areas | None = None) -> Iokernel:
+    """The Iokernel object that a configuration describes. uplink, areas (`open_storage`): they stay the caller's."""
     io, workers = config.iokernel, [cpu for cpu in dict.fromkeys(plan.kthreads) if cpu not in plan.iokernel]
     if not workers and io.poll == "spin":
         raise SystemLimit("poll all the time", "no CPU is left for applications", 'set iokernel.poll = "adaptive"')
@@ -179,18 +179,20 @@ def make(config: Config, uplink: Nic | None, plan: Placement, report: Report | N
         max_arena_bytes=io.max_arena_mib << 20,
         socket_mode=mode,
         huge="huge" if io.huge_pages else "",
-        areas=open_storage(config, report),
+        areas=areas,
     )
 
 
-def open_storage(config: Config, report: Report | None = None) -> Areas | None:
+@contextlib.contextmanager
+def open_storage(config: Config, report: Report | None = None) -> Iterator[Areas | None]:
     """The storage areas of [storage], or None; `report` is told of damage ("storage"), now and later, by any thread.
 
     Raises CorelaneError for a place that cannot hold them.
     """
     storage = config.storage
     if not storage.directory and not storage.device:
-        return None
+        yield None
+        return
     from .areas import Areas, DirectoryStore, Store
 
     store: Store
@@ -201,7 +203,8 @@ def open_storage(config: Config, report: Report | None = None) -> Areas | None:
 
         tell = functools.partial(report, "storage") if report is not None else None
         store = open_device(storage.device, trusted=storage.trusted, tell=tell)
-    return Areas(store, storage.quota_mib << 20)
+    with contextlib.closing(Areas(store, storage.quota_mib << 20)) as areas:
+        yield areas
 
 
 def facts(iokernel: Iokernel, driver: str) -> dict[str, Any]:
@@ -335,7 +338,8 @@ def run(config: Config, report: Report = _print) -> int:
             if uplink is not None:
                 stack.enter_context(uplink)
                 stack.callback(_tell_recording, uplink, report)  # once the loops have stopped
-            iokernel = stack.enter_context(make(config, uplink, plan, report))
+            areas = stack.enter_context(open_storage(config, report))
+            iokernel = stack.enter_context(make(config, uplink, plan, areas))
             if others := os.sched_getaffinity(0) - set(plan.iokernel):
                 os.sched_setaffinity(0, others)  # this thread, after the loops have started, keeps off their CPUs
             where = f"uplink {uplink.name} {uplink.mac}" if uplink is not None else "no uplink"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -353,6 +354,9 @@ def test_a_raw_device_in_use_is_refused(path, engine):
     assert path.read_bytes()[:UNIT] == b"g" * UNIT
 
 
+NO_DIRECT_IO = "a loop device has no direct I/O"
+
+
 @pytest.fixture
 def large_sectors(path: Path) -> Iterator[str]:
     """A loop device of 4096-byte sectors, in a disk's place."""
@@ -375,16 +379,83 @@ def test_a_loop_device_without_direct_io_is_used_through_the_page_cache(large_se
         with FileBlk(loop) as blk:
             assert blk.info().direct is (sector == UNIT)
             assert blk.atomic_bytes == sector
-            assert ("the loop device has no direct I/O" in blk.info().why) is (sector == 512)
+            assert (NO_DIRECT_IO in blk.info().why) is (sector == 512)
             assert blk.info().engine == "threads" or sector == UNIT
             blk.write(0, b"g" * UNIT, durable=True)
         if sector == 512:
-            with pytest.raises(CorelaneError, match="the loop device has no direct I/O"):
+            with pytest.raises(CorelaneError, match=NO_DIRECT_IO):
                 FileBlk(loop, direct=True)
     finally:
         os.close(fd)
     with FileBlk(large_sectors) as disk:
         assert disk.read(0, UNIT) == b"g" * UNIT
+
+
+def test_what_lies_on_a_loop_device_without_direct_io_goes_through_its_page_cache(large_sectors: str) -> None:
+    with contextlib.ExitStack() as stack:
+        below = stack.enter_context(open(large_sectors, "rb+"))
+        fd, _ = blk_loop.attach(below.fileno(), 0, MIB, 512)
+        stack.callback(os.close, fd)
+        for _ in range(2):
+            fd, loop = blk_loop.attach(fd, 0, MIB, 512)
+            stack.callback(os.close, fd)
+            assert sysfs(loop, "loop/dio") == "1"  # it has it itself
+            with FileBlk(loop) as blk:
+                assert not blk.info().direct
+                assert blk.info().engine == "threads"
+                assert NO_DIRECT_IO in blk.info().why
+
+
+def sysfs(disk: str, what: str) -> str:
+    return Path("/sys/block", os.path.basename(disk), what).read_text().strip()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("sector", [512, UNIT])
+def test_a_file_whose_file_system_lies_on_a_loop_device(large_sectors: str, sector: int, tmp_path: Path) -> None:
+    if os.geteuid() != 0 or not shutil.which("mkfs.ext4"):
+        pytest.skip("mounting needs root and mkfs.ext4: apt-get install e2fsprogs")
+    at = tmp_path / "at"
+    at.mkdir()
+    with open(large_sectors, "rb+") as file:
+        fd, loop = blk_loop.attach(file.fileno(), 0, MIB, sector)
+    try:
+        subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", loop], check=True, timeout=60)
+        subprocess.run(["mount", loop, str(at)], check=True, timeout=60)
+        try:
+            create(at / "f", 16 * UNIT)
+            with FileBlk(at / "f") as blk:
+                assert blk.info().direct is (sector == UNIT)
+                assert (NO_DIRECT_IO in blk.info().why) is (sector == 512)
+                blk.write(0, b"g" * UNIT, durable=True)
+        finally:
+            subprocess.run(["umount", str(at)], check=True, timeout=60)
+    finally:
+        os.close(fd)
+
+
+# Without the file systems that tell of devices, as in a bare container: the device itself still does.
+WITHOUT_SYSFS = """
+import subprocess, sys
+subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+subprocess.run(["umount", "--lazy", "/sys"], check=True)
+from corelane.drivers.blk_file import FileBlk
+with FileBlk(sys.argv[1]) as blk:
+    print(blk.info().direct, blk.atomic_bytes, blk.info().why)
+"""
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes /sys away in a namespace: run as root")
+def test_a_loop_device_where_there_is_no_sysfs(large_sectors: str) -> None:
+    done = subprocess.run(
+        ["unshare", "--mount", sys.executable, "-c", WITHOUT_SYSFS, large_sectors],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == f"True {UNIT} \n"
 
 
 def test_a_mounted_device_is_refused(path, tmp_path):

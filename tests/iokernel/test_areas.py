@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cltest import wait_until
+from cltest import open_descriptors, wait_until
 from cltest.loops import move_loop
 
 from corelane.drivers import blk_file, blk_loop
@@ -437,8 +438,12 @@ def test_an_area_whose_user_was_killed_a_moment_ago_is_had(store):
     ends = threading.Timer(0.1, os.close, [fd])
     ends.start()
     again, _ = store.open(area)
-    os.close(again)
     ends.join()
+    ends = threading.Timer(0.1, os.close, [again])
+    ends.start()
+    Areas(store).handle(DELETE, "log", 0, "", ROOT)
+    ends.join()
+    assert store.areas() == []
 
 
 def test_an_area_is_not_larger_than_what_it_takes_up(tmp_path):
@@ -451,6 +456,41 @@ def test_an_area_is_not_larger_than_what_it_takes_up(tmp_path):
     assert 2 * MIB <= free <= 3 * MIB
     store.create("other", 7, 2 * MIB)
     store.close()
+
+
+def test_a_device_that_goes_through_a_page_cache_is_refused(tmp_path):
+    """All areas on it would share the one opening that is told of a write that failed, once."""
+    if why := blk_loop.missing():
+        pytest.skip(why)
+    blk_file.create(tmp_path / "disk", 16 * MIB)
+    with contextlib.ExitStack() as stack:
+        file, loop = stack.enter_context(open(tmp_path / "disk", "rb+")).fileno(), ""
+        for sector in (UNIT, 512):  # with sectors smaller than those beneath it has no direct I/O
+            file, loop = blk_loop.attach(file, 0, 16 * MIB, sector)
+            stack.callback(os.close, file)
+        with pytest.raises(CorelaneError, match="a loop device has no direct I/O") as caught:
+            open_device(loop)
+        assert caught.value.errno == errno.EOPNOTSUPP
+        assert "set storage.directory" in str(caught.value)
+        with blk_file.FileBlk(loop):
+            pass  # it was let go of
+
+
+def test_what_cannot_be_locked_is_let_go_of(store, monkeypatch):
+    """As on a file system without locks."""
+    store.create("log", 0, MIB)
+    (area,) = store.areas()
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("corelane.iokernel.areas.fcntl.flock", fails)
+    monkeypatch.setattr("corelane.iokernel.areas_device.fcntl.fcntl", fails)
+    before = open_descriptors()
+    for _ in range(3):
+        with pytest.raises(OSError, match="No locks available"):
+            store.open(area)
+    assert open_descriptors() == before
 
 
 @pytest.mark.parametrize("sector", [512, UNIT])

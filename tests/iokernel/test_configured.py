@@ -48,13 +48,21 @@ def test_a_damaged_table_of_areas_is_reported(socket_path, tmp_path):
     def report(event: str, text: str, /, **_facts: object) -> None:
         told.append((event, text))
 
-    main.open_storage(said, report).close()
-    assert told == []
+    with main.open_storage(said, report):
+        assert told == []
     with open(tmp_path / "disk", "rb+") as file:
         file.write(bytes(64))
-    main.make(said, None, plan(-1), report)
+    with main.open_storage(said, report) as areas, main.make(said, None, plan(-1), areas):
+        pass
     assert [event for event, _ in told] == ["storage"]
     assert "copy 0 of the table of areas, at offset 0," in told[0][1]
+
+
+def test_storage_is_free_again_behind_an_iokernel(socket_path, tmp_path):
+    said = config.loads(f'[storage]\ndirectory = "{tmp_path}/areas"', overrides=[f"iokernel.socket={socket_path}"])
+    for _ in range(2):
+        with main.open_storage(said) as areas, main.make(said, None, plan(-1), areas):
+            pass
 
 
 def test_loops_of_applications(socket_path):
