@@ -112,7 +112,7 @@ int cl_bench_log_append(const struct cl_bench_log_config *config, struct cl_benc
         snprintf(err, 256, "an append failed: %s %s", strerror(-rc), cl_log_why(r.shared.log));
     /* Else the next run begins by reading what this one wrote. */
     int trimmed = rc ? 0 : cl_log_trim(r.shared.log, cl_log_next_index(r.shared.log), NULL);
-    int closed = cl_log_close(r.shared.log);
+    int closed = cl_log_close(r.shared.log, NULL);
     return rc ? rc : trimmed ? trimmed : closed;
 }
 

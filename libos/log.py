@@ -68,8 +68,9 @@ def format_area(blk: Blk, *, snapshot_bytes: int = 0, flush_bytes: int = 0, area
     check(lib.cl_log_format(blk.ptr, queue, layout, err), "make a log", err)
 
 
-def _check_index(what: str, index: int) -> None:
-    if not 0 <= index <= lib.CL_LOG_INDEX_MOST + 1:
+def _check_index(what: str, index: int, most: int = lib.CL_LOG_INDEX_MOST + 1) -> None:
+    """most: the one behind the last record is an index, too, of who trims, truncates and reads."""
+    if not 0 <= index <= most:
         raise CorelaneError(what, f"indexes go from 1 to {lib.CL_LOG_INDEX_MOST}", "", errno.ERANGE)
 
 
@@ -249,11 +250,11 @@ class Log(Closing):
                 ptr, self._ptr = self._ptr, None
             if ptr is None:
                 return
-            why = ffi.string(lib.cl_log_why(ptr)).decode()
-            rc = lib.cl_log_close(ptr)
+            err = ffi.new("char[256]")
+            rc = lib.cl_log_close(ptr, err)
             if self._owned:
                 self._blk.close()
-            check(rc, "close the log", why)
+            check(rc, "close the log", err)
 
     @property
     def first_index(self) -> int:
@@ -305,6 +306,8 @@ class Log(Closing):
 
     def _refusal(self, rc: int) -> str | None:
         """Why the log did not take something, where that can be said better than by the error's number."""
+        if not rc:
+            return None
         if rc == -errno.ENOSPC:
             return "the area is full: trim it"
         if rc == -errno.EMSGSIZE:
@@ -386,7 +389,7 @@ class Log(Closing):
 
     def restart(self, index: int) -> None:
         """Give up all records; the next append gets `index`."""
-        _check_index(f"restart the log at {index}", index)
+        _check_index(f"restart the log at {index}", index, lib.CL_LOG_INDEX_MOST)
         self._in_turn(f"restart the log at {index}", lambda log, op: lib.cl_log_restart(log, index, op))
 
     def trim(self, first_kept: int) -> None:
@@ -462,6 +465,7 @@ class Log(Closing):
 
         The log goes on between two chunks, which may be made of its records. One snapshot is saved at a time.
         """
+        _check_index(f"save a snapshot up to {index}", index, lib.CL_LOG_INDEX_MOST)
         with self._saves:
             if self._saving:
                 raise CorelaneError("begin a snapshot", "the chunks of another one ask for it", "end that one first")
@@ -475,13 +479,14 @@ class Log(Closing):
         with self._lock:
             while (rc := lib.cl_log_snapshot_begin(self._open, index, tag)) == -errno.EAGAIN:
                 self._pump()
-            check(rc, "begin a snapshot", "no space was set apart for snapshots" if rc == -errno.ENOTSUP else None)
+            why = "no space was set apart for snapshots" if rc == -errno.ENOTSUP else self._why()
+            check(rc, "begin a snapshot", why or None)
         for chunk in chunks:
             at, held = 0, ffi.from_buffer(chunk)
             with self._lock:
                 while at < len(held):
-                    took = check(lib.cl_log_snapshot_write(self._open, held + at, len(held) - at), "write a snapshot")
-                    at += took
+                    took = lib.cl_log_snapshot_write(self._open, held + at, len(held) - at)
+                    at += check(took, "write a snapshot", (took < 0 and self._why()) or None)
                     if took == 0:
                         self._pump()
         with self._lock:

@@ -93,7 +93,7 @@ class NodeLog:
             head = self.blk.read(0, SUPERBLOCKS_BYTES)
         except CorelaneError:  # there may be one
             return _LOST
-        return _LOST if begins_as_log(head) else _NO_LOG
+        return _lost_or_none(head)
 
     def close(self) -> None:
         """Finish what is in flight and close. Twice is allowed.
@@ -104,18 +104,15 @@ class NodeLog:
         if log is None:
             return
         had_failed = lib.cl_log_error(log) != 0
-        rc = lib.cl_log_close(log)
+        err = ffi.new("char[256]")
+        rc = lib.cl_log_close(log, err)
         self.blk.close()
         if not had_failed:
-            check(rc, "close the node's log", "", "the next start recovers what is there, as after a crash")
+            check(rc, "close the node's log", err, "the next start recovers what is there, as after a crash")
 
 
-def _file_begins_as_log(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return begins_as_log(file.read(SUPERBLOCKS_BYTES))
-    except OSError:  # opening says what it is
-        return True
+def _lost_or_none(head: bytes) -> str:
+    return _LOST if begins_as_log(head) else _NO_LOG
 
 
 class LogFile(NodeLog):
@@ -124,7 +121,7 @@ class LogFile(NodeLog):
     def __init__(self, path: str, disk: Disk | None = None, *, sqpoll: bool = False) -> None:
         if not Path(path).exists():
             raise CorelaneError(f"open the log {path}", "there is none", _NONE, errno.ENOENT)
-        refuse_cut(path, _LOST if _file_begins_as_log(path) else _NO_LOG)
+        refuse_cut(path, _lost_or_none)
         super().__init__(FileBlk(path, sqpoll=sqpoll), disk)
         self._open(path)
 

@@ -68,7 +68,7 @@ static uint64_t group_settings(const struct cl_raft_node_config *c)
                               c->raft.lease_reads,
                               c->log != NULL,
                               c->raft.entry_bytes};
-    uint64_t digest = NODE_META_VERSION;
+    uint64_t digest = CL_RAFT_NODE_VERSION;
     for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         digest = node_digest(digest, words[i]);
     return c->machine.ages_ms ? node_digest(digest, c->machine.ages_ms)

@@ -206,6 +206,9 @@ CL_API uint64_t cl_raft_node_life(const struct cl_raft_node *node);
 CL_API int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint64_t life);
 /* The voters that it began with: how many; 0: it joined. Good once it is RUNNING. */
 CL_API uint32_t cl_raft_node_first_voters(const struct cl_raft_node *node, uint32_t ids[16]);
+/* Of its log's meta blob and of its entries: another one if replicas make something else of the same. Nodes and logs of other
+ * versions are refused. */
+#define CL_RAFT_NODE_VERSION 4
 /* Digests of its group settings and of the voters that the group began with (0: it joined, and was not told of them yet). Nodes of
  * which one differs refuse each other. */
 CL_API uint64_t cl_raft_node_settings(const struct cl_raft_node *node);

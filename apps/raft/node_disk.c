@@ -128,7 +128,7 @@ static bool write_hard(struct node_disk *d)
     if (!o)
         return false;
     put32(meta, NODE_META_MAGIC);
-    put32(meta + 4, NODE_META_VERSION);
+    put32(meta + 4, CL_RAFT_NODE_VERSION);
     put64(meta + 8, d->node->config.raft.cluster);
     put64(meta + 16, d->term);
     put32(meta + 24, d->vote);

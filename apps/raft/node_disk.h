@@ -7,8 +7,6 @@
 #include "node_internal.h"
 
 #define NODE_META_MAGIC 0x4d524c43u /* "CLRM" */
-/* Another one, too, if replicas make something else of the same entries. */
-#define NODE_META_VERSION 4
 /* u32 magic, u32 version, u64 cluster, u64 term, u32 vote, u32 id, u64 machine's settings, u64 session_ms, u32 max_sessions,
  * u32 reply_bytes, the first voters (node_first.c), the logs of the others (node_lives.c) */
 #define NODE_META_BYTES (56 + NODE_FIRST_BYTES + NODE_LOGS_BYTES)

@@ -92,11 +92,11 @@ static bool own_log(const struct node_disk *d, const uint8_t *meta, uint32_t byt
             (unsigned long long)cl_max(last, snapshot.index));
         return false;
     }
-    if (bytes != NODE_META_BYTES || get32(meta) != NODE_META_MAGIC || get32(meta + 4) != NODE_META_VERSION) {
+    if (bytes != NODE_META_BYTES || get32(meta) != NODE_META_MAGIC || get32(meta + 4) != CL_RAFT_NODE_VERSION) {
         snprintf(why, NODE_WHY_BYTES,
                  "the log is not that of a Raft node of this version (%d), which reads no other: add a node with "
                  "another id and a new log in its place",
-                 NODE_META_VERSION);
+                 CL_RAFT_NODE_VERSION);
         return false;
     }
     return same_node(&c->raft, meta, why) && same_settings(c, meta, why);

@@ -31,6 +31,8 @@ _LATER = (errno.EPERM, errno.EBUSY, errno.ESTALE, errno.EAGAIN, errno.EHOSTUNREA
 
 def why_refused(status: dict[str, Any], by: dict[str, Any]) -> str:
     """Why a node is refused by another, as what both say of themselves tells; "" if it is not."""
+    if not _same_version(status, by):
+        return "it is of another version"
     mine, theirs = status["digests"], by["digests"]
     if mine["settings"] != theirs["settings"]:
         return "it was started with other group settings"
@@ -38,6 +40,12 @@ def why_refused(status: dict[str, Any], by: dict[str, Any]) -> str:
     if known and mine["first_voters"] != theirs["first_voters"]:
         return "its group began with other voters"
     return ""
+
+
+def _same_version(status: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Versions that came before this number do not tell it."""
+    mine, theirs = (s.get("digests", {}).get("version") for s in (status, other))
+    return mine is not None and mine == theirs
 
 
 def _first_voters(status: dict[str, Any]) -> str:
@@ -161,6 +169,9 @@ class Operator(Client):
             raise CorelaneError(what, "it does not answer", "start it first, with the option join=yes")
         leader = self.leader_status()
         why = why_refused(status, leader)
+        if why and not _same_version(status, leader):
+            why += " than the group's, which refuses it: their entries are not the same"
+            raise CorelaneError(what, why, "start it with the corelane that the group has")
         if why and status["digests"]["settings"] != leader["digests"]["settings"]:
             hint = f"start it like node {leader['id']}, which leads: both say on stderr what they have"
             raise CorelaneError(what, f"{why} than the group's, and is refused for it", hint)

@@ -116,8 +116,8 @@ static uint32_t status_text(struct cl_raft_service *svc, char out[SERVE_STATUS_B
     say_ids(&t, "learners", s.members.learners, s.members.n_learners);
     say(&t, "}, ");
     say_ids(&t, "first_voters", first, cl_raft_node_first_voters(svc->node, first));
-    say(&t, ", \"digests\": {\"settings\": \"%016lx\", \"first_voters\": \"%016lx\"}", cl_raft_node_settings(svc->node),
-        cl_raft_node_first_digest(svc->node));
+    say(&t, ", \"digests\": {\"version\": %u, \"settings\": \"%016lx\", \"first_voters\": \"%016lx\"}",
+        CL_RAFT_NODE_VERSION, cl_raft_node_settings(svc->node), cl_raft_node_first_digest(svc->node));
     say_peers(&t, &s);
     say_replicate(&t, svc->node, cl_raft_node_core(svc->node));
     say_links(&t, &svc->channel);

@@ -38,8 +38,8 @@ LATE_S = 1.0
 REFUSALS = {
     "other_settings": ", and is refused by it: they were started with other group settings. memory_bytes, election_ms,"
     " lease, max_sessions, session_ms, reply_bytes and entry_bytes (a log of less than 2.1 MiB lowers it), and whether"
-    " it has a log, must be the same on every node of a group; here it is {settings}. Stop the one that differs, and"
-    " start it like the others",
+    " it has a log, must be the same on every node of a group; here it is {settings}. So must the version of"
+    " corelane, or one that makes the same entries. Stop the one that differs, and start it like the others",
     "other_voters": ", and is refused by it: their groups began with other voters, this one's with {voters}. Those are"
     " the peers of a node's first start, for good, and must be equal on all. Stop the one that is wrong, make its log"
     " anew, and start it with the peers that the others began with, or, if it is to be added, with join=yes",

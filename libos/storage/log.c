@@ -333,7 +333,7 @@ int cl_log_open_wait(const struct cl_log_config *config, struct cl_log **out, st
         return 0;
     }
     rc = say(err, log->error, "%s", log->why);
-    cl_log_close(log);
+    cl_log_close(log, NULL);
     return rc;
 }
 
@@ -357,12 +357,12 @@ void cl_log_close_begin(struct cl_log *log)
     cl_log_snapshot_abort(log);
 }
 
-int cl_log_close(struct cl_log *log)
+int cl_log_close(struct cl_log *log, char *err)
 {
     cl_log_close_begin(log);
     while (cl_log_busy(log))
         wait_pumping(log);
-    int rc = log->error;
+    int rc = log->error ? say(err, log->error, "%s", log->why) : 0;
     cl_log_discard(log);
     return rc;
 }

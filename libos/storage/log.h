@@ -129,8 +129,8 @@ CL_API int cl_log_open(const struct cl_log_config *config, struct cl_log **out, 
 CL_API int cl_log_open_wait(const struct cl_log_config *config, struct cl_log **out, struct cl_log_report *report,
                             char *err);
 /* Finish what is in flight, write down that all is well, and free the log; the device stays open. Blocks like cl_log_open_wait.
- * The result is that of the last writes: without 0 the next open recovers as after a crash. */
-CL_API int cl_log_close(struct cl_log *log);
+ * The result is that of the last writes: without 0 the next open recovers as after a crash, and err[256] (may be NULL) says why. */
+CL_API int cl_log_close(struct cl_log *log, char *err);
 /* The same in two parts, for who may not block: begin, pump until the state is CL_LOG_CLOSED, or FAILED and not busy; then discard. */
 CL_API void cl_log_close_begin(struct cl_log *log);
 /* Free the log at once, as a crash would leave it. No request may be in flight that the device still knows of: the log is
@@ -229,7 +229,7 @@ struct cl_log_snapshot {
 };
 CL_API void cl_log_snapshot_get(const struct cl_log *log, struct cl_log_snapshot *out);
 /* Begin one; one begun before and not committed is given up. -EAGAIN: writes of that are still in flight. -ENOTSUP: no space was set
- * apart. */
+ * apart. -ERANGE: no record has that index. */
 CL_API int cl_log_snapshot_begin(struct cl_log *log, uint64_t index, uint64_t tag);
 /* Bytes of the largest snapshot. 0: none are kept. */
 CL_API uint64_t cl_log_snapshot_room(const struct cl_log *log);

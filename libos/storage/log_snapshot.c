@@ -35,6 +35,8 @@ int cl_log_snapshot_begin(struct cl_log *log, uint64_t index, uint64_t tag)
     int rc = usable(log);
     if (rc)
         return rc;
+    if (index > CL_LOG_INDEX_MOST)
+        return -ERANGE;
     if (log->super.now.snapshot_bytes == 0)
         return -ENOTSUP;
     if (n->in_flight || n->committing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_one_place_is_given(words: list[str], capsys: pytest.CaptureFixture[str]
 def test_the_status_says_to_whom_a_leader_sends() -> None:
     members = {"voters": [1, 2, 3], "outgoing": [], "learners": []}
     numbers = {"term": 4, "leader": 1, "commit": 9, "applied": 9, "durable": 9, "members": members, "why": ""}
-    digests = {"settings": "5", "first_voters": "7"}
+    digests = {"version": 4, "settings": "5", "first_voters": "7"}
     words = {**numbers, "state": "running", "replicate": {"to": "majority"}, "digests": digests}
     text = status_text({1: {"id": 1, "role": "leader", **words}, 2: {"id": 2, "role": "follower", **words}, 3: None})
     head, leader, follower, silent = (line.split() for line in text.splitlines())
@@ -59,8 +60,8 @@ def test_the_status_says_whom_the_leader_refuses_and_why() -> None:
     words = {**numbers, "state": "running", "replicate": {"to": "all"}}
     stands_alone = {**words, "role": "pre-candidate"}
 
-    def digests(settings: str, first_voters: str) -> dict[str, dict[str, str]]:
-        return {"digests": {"settings": settings, "first_voters": first_voters}}
+    def digests(settings: str, first_voters: str, version: int = 4) -> dict[str, dict[str, Any]]:
+        return {"digests": {"version": version, "settings": settings, "first_voters": first_voters}}
 
     group = {
         1: {"id": 1, "role": "leader", **words, **digests("5", "7")},
@@ -68,10 +69,13 @@ def test_the_status_says_whom_the_leader_refuses_and_why() -> None:
         3: {"id": 3, **stands_alone, **digests("5", "8")},
         4: {"id": 4, **stands_alone, **digests("5", "0000")},
         5: {"id": 5, **stands_alone, **digests("6", "8"), "state": "stopped", "why": "its disk failed"},
+        6: {"id": 6, **stands_alone, **digests("6", "7", version=5)},
+        7: {"id": 7, **stands_alone},  # of before there were any
     }
-    ends = ["STATE", "running", "settings", "voters", "running", "its disk failed"]
+    ends = ["STATE", "running", "settings", "voters", "running", "its disk failed", "version", "version"]
     lines = status_text(group).splitlines()
     assert all(line.endswith(end) for line, end in zip(lines, ends, strict=True)), lines
     assert "refused by node 1: it was started with other group settings" in lines[2]
     assert "refused by node 1: its group began with other voters" in lines[3]
+    assert all("refused by node 1: it is of another version" in line for line in lines[6:8])
     assert "refused" not in status_text({n: s for n, s in group.items() if n != 1})

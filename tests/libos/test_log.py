@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,11 @@ def test_indexes_that_no_record_has_are_refused(tmp_path: Path) -> None:
                 with pytest.raises(CorelaneError) as raised:
                     call(bad)
                 assert raised.value.errno == errno.ERANGE
+        for save in (log.restart, lambda bad: log.save_snapshot(bad, [b"x"])):
+            for bad in (-1, last + 1, 2**64 - 1, 2**64):
+                with pytest.raises(CorelaneError, match=f"indexes go from 1 to {last}") as raised:
+                    save(bad)
+                assert raised.value.errno == errno.ERANGE
         log.restart(last)
         assert log.append(b"last") == last
         with pytest.raises(CorelaneError, match="no index is left for another record"):
@@ -88,10 +94,40 @@ def test_all_that_fails_after_a_failure_says_what_it_was() -> None:
         format_area(disk)
         log = Log(disk)
         disk.set(BlkFaults(no_space=1))
-        for call in (lambda: log.append(b"a"), lambda: log.append(b"b"), lambda: log.trim(1), log.close):
+
+        def save() -> None:
+            log.save_snapshot(1, [b"a"])
+
+        calls = (lambda: log.append(b"a"), lambda: log.append(b"b"), lambda: log.trim(1), save, log.close)
+        for call in calls:
             with pytest.raises(CorelaneError, match=os.strerror(errno.ENOSPC)) as raised:
                 call()
             assert raised.value.errno == errno.EIO
+
+
+def test_a_close_that_fails_says_why() -> None:
+    with FaultBlk(memory_blk(MIB), seed=1) as disk:
+        format_area(disk)
+        log = Log(disk)
+        disk.set(BlkFaults(no_space=1))
+        with pytest.raises(CorelaneError, match=f"close the log: .*{os.strerror(errno.ENOSPC)}"):
+            log.close()
+
+
+def test_a_log_that_fails_while_a_snapshot_is_saved_says_why() -> None:
+    with FaultBlk(memory_blk(16 * MIB), seed=1) as disk:
+        format_area(disk, snapshot_bytes=4 * MIB)
+        log = Log(disk)
+
+        def chunks() -> Iterator[bytes]:
+            yield b"a" * MIB
+            disk.set(BlkFaults(no_space=1))
+            yield b"b" * MIB
+
+        with pytest.raises(CorelaneError, match=f"write a snapshot: .*{os.strerror(errno.ENOSPC)}"):
+            log.save_snapshot(1, chunks())
+        with pytest.raises(CorelaneError):
+            log.close()
 
 
 def test_what_is_appended_is_there_again(tmp_path: Path) -> None:

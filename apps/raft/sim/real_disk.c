@@ -113,7 +113,7 @@ static struct cl_log_report inspect(struct real *r)
     struct cl_log_report report = {.tail = CL_LOG_TAIL_DAMAGED};
     struct cl_log *log;
     if (!cl_log_open_wait(&config, &log, &report, NULL))
-        cl_log_close(log);
+        cl_log_close(log, NULL);
     return report;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,12 @@ def test_it_is_made_whole_and_nothing_else_is_left(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["1.log"]
     for _ in range(2):
         LogFile(str(path)).close()
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "1.log")
+    with pytest.raises(CorelaneError, match="is neither a file nor a block device"):
+        LogFile(str(tmp_path / "1.log"))
 
 
 def test_a_log_that_another_makes_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +127,7 @@ def test_a_last_write_that_fails_is_told(tmp_path: Path) -> None:
 
     log = LogFile(path, bad)
     disks[0].set(BlkFaults(write_error=1.0))
-    with pytest.raises(CorelaneError, match="close the node's log"):
+    with pytest.raises(CorelaneError, match=r"close the node's log: .*offset"):
         log.close()
     log.close()
     LogFile(path).close()  # the device was closed

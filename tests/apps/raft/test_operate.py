@@ -11,7 +11,7 @@ from corelane.apps.raft.operate import Operator
 from corelane.runtime.errors import CorelaneError
 
 PEERS = ",".join(f"{i}=10.0.0.{i}:7400" for i in (1, 2, 3, 4))
-JOINED: dict[str, Any] = {"first_voters": [], "digests": {"settings": "a", "first_voters": "0000"}}
+JOINED: dict[str, Any] = {"first_voters": [], "digests": {"version": 4, "settings": "a", "first_voters": "0000"}}
 
 
 def said_by(node: int, **more: Any) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def said_by(node: int, **more: Any) -> dict[str, Any]:
         "role": "leader" if node == 1 else "follower",
         "term": 3,
         "first_voters": [3, 1, 2],
-        "digests": {"settings": "a", "first_voters": "b"},
+        "digests": {"version": 4, "settings": "a", "first_voters": "b"},
         "members": {"voters": [1, 2, 3], "outgoing": [], "learners": []},
         "members_index": 7,
         "links": [{"id": i} for i in (1, 2, 3, 4) if i != node],
@@ -57,15 +57,21 @@ class Played(Operator):
     [
         ({"state": "stopped", "why": "its disk failed"}, r"add node 4: it has stopped: its disk failed \("),
         (
-            {"first_voters": [4, 1], "digests": {"settings": "a", "first_voters": "c"}},
+            {"first_voters": [4, 1], "digests": {"version": 4, "settings": "a", "first_voters": "c"}},
             r"group began with other voters, 1,4, than this one, with 1,2,3: it is refused for it \(make its log anew",
         ),
         (
-            {"digests": {"settings": "c", "first_voters": "0"}},
+            {"digests": {"version": 4, "settings": "c", "first_voters": "0"}},
             r"it was started with other group settings than the group's, and is refused for it \(start it like node 1",
         ),
+        (
+            {"digests": {"version": 5, "settings": "c", "first_voters": "b"}},
+            r"it is of another version than the group's, which refuses it: .* \(start it with the corelane",
+        ),
+        ({"digests": {"settings": "c", "first_voters": "b"}}, r"it is of another version than the group's"),
+        ({"digests": {}}, r"it is of another version than the group's"),
     ],
-    ids=["stopped", "other voters", "other settings"],
+    ids=["stopped", "other voters", "other settings", "version 5", "version 3", "version 2"],
 )
 def test_one_that_can_never_follow_is_not_made_a_learner(fourth: dict[str, Any], says: str, learner: bool) -> None:
     with Played(lambda _: said_by(4, **fourth)) as group:

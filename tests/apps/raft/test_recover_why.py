@@ -30,7 +30,7 @@ def nodes(disk: Disk) -> Nodes:
     assert group.command(group.leader(), b"one") == ("ok", b"1")
     group.run(20)
     group.stop(1)
-    check(lib.cl_log_close(disk.log), "close the log")
+    check(lib.cl_log_close(disk.log, ffi.NULL), "close the log")
     disk.open()
     return group
 
@@ -59,7 +59,7 @@ def offset_of(disk: Disk, index: int) -> int:
 
 
 def why_of(nodes: Nodes, disk: Disk, load_raises: bool = False) -> str:
-    check(lib.cl_log_close(disk.log), "close the log")
+    check(lib.cl_log_close(disk.log, ffi.NULL), "close the log")
     node = nodes.start(1, disk.open())
     if load_raises:
         nodes.machines[1].load = lambda state: int(state)  # type: ignore[assignment,method-assign,return-value]

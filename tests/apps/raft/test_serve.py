@@ -249,7 +249,7 @@ def test_a_node_with_another_memory_is_refused_and_all_say_so(make_group, tmp_pa
     assert group.memcached(1, b"set a 5 0 3\r\nabc\r\n") == b"STORED\r\n"
     wanted = {i: f"Raft node {i} refuses node 3, and is refused by it" for i in (1, 2)} | {
         3: f"here it is memory_bytes={8 << 20} election_ms=100 lease=no max_sessions=256 reply_bytes=16384 "
-        "entry_bytes=65536 log=no. Stop"
+        "entry_bytes=65536 log=no. So must the version of corelane, or one that makes the same entries. Stop"
     }
     wait_until(lambda: all(wanted[i] in said[i].read_text() for i in said), 60, "every node to say what it refuses")
     assert group.memcached(2, b"get a\r\n") == b"VALUE a 5 3\r\nabc\r\nEND\r\n"

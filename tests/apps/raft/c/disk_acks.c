@@ -242,7 +242,7 @@ int main(int argc, char **argv)
         out_of_order_stops();
     while (cl_log_busy(node.config.log))
         cl_log_pump(node.config.log);
-    cl_log_close(node.config.log);
+    cl_log_close(node.config.log, NULL);
     node_disk_delete(&node);
     cl_blk_close(memory);
     puts("ok");

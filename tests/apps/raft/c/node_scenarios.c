@@ -80,7 +80,7 @@ static void snapshot(void)
         cl_raft_node_poll(node); /* says in the log who votes first */
     cl_raft_node_delete(node);
     write_log(log);
-    cl_log_close(log);
+    cl_log_close(log, NULL);
     log = config.log = open_log(blk);
     CHECK(!cl_raft_node_new(&config, &node, err), "%s\n", err);
     for (int i = 0; i < 50; i++, now_ns += 1000000)
@@ -92,10 +92,10 @@ static void snapshot(void)
     CHECK(cl_raft_term_at(cl_raft_node_core(node), 3) == 2, "entry 3 is not the snapshot's\n");
     CHECK(cl_log_next_index(log) == 4, "the log goes on at %lu\n", cl_log_next_index(log));
     cl_raft_node_delete(node);
-    cl_log_close(log);
+    cl_log_close(log, NULL);
     log = open_log(blk);
     CHECK(cl_log_durable_index(log) == 3, "entry %lu is still there\n", cl_log_durable_index(log));
-    cl_log_close(log);
+    cl_log_close(log, NULL);
     cl_blk_close(blk);
 }
 

@@ -79,7 +79,7 @@ int main(int argc, char **argv)
     cl_runtime_delete(writer);
     cl_runtime_delete(other);
     CHECK(cl_log_durable_index(shared.log) == appends, "all are durable");
-    CHECK(cl_log_close(shared.log) == 0, "close");
+    CHECK(cl_log_close(shared.log, NULL) == 0, "close");
     cl_blk_close(disk);
     printf("%llu appends, the other ran in %llu\nok\n", (unsigned long long)appends, (unsigned long long)handed_over);
     return 0;

@@ -132,7 +132,7 @@ int main(int argc, char **argv)
     CHECK(cl_blk_fault_set(disk, &faults, err) == 0, "%s", err);
     CHECK(cl_log_open_wait(&config, &shared.log, NULL, err) == 0, "%s", err);
     after_the_cut(shared.log);
-    CHECK(cl_log_close(shared.log) == 0, "close");
+    CHECK(cl_log_close(shared.log, NULL) == 0, "close");
     cl_blk_close(disk);
     printf("%llu appends in %llu flushes\nok\n", (unsigned long long)stats.appends, (unsigned long long)stats.flushes);
     return 0;

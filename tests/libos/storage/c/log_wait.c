@@ -76,12 +76,12 @@ static void down(uint64_t n)
     CHECK(cl_blk_fault_set(disk, &none, err) == 0, "%s", err);
     now_ns += 1000000000; /* a superblock may be in flight */
     if (shared.log)
-        CHECK(cl_log_close(shared.log) == 0, "close");
+        CHECK(cl_log_close(shared.log, NULL) == 0, "close");
     cl_blk_fault_crash(disk);
     CHECK(cl_log_open_wait(&config, &opened, NULL, err) == 0, "%s", err);
     CHECK(cl_log_durable_index(opened) == n, "%llu records of %llu", (unsigned long long)cl_log_durable_index(opened),
           (unsigned long long)n);
-    CHECK(cl_log_close(opened) == 0, "close");
+    CHECK(cl_log_close(opened, NULL) == 0, "close");
     cl_blk_close(disk);
 }
 
