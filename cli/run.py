@@ -221,6 +221,7 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
         # Handlers point into the service: the runtime goes first.
         runtime.close()
         service.close()
+    runtime.wait(0)  # raises what was found to have failed only then
     return 0
 
 

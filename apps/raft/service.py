@@ -161,7 +161,9 @@ class RaftService:
         counters = ffi.new("struct cl_raft_node_counters *")
         awaits, since, told, told_large, told_failed = -1, 0.0, False, False, False
         refused: set[tuple[str, int]] = set()
-        while not self._closing.wait(WATCH_S):
+        closing = False
+        while not closing:
+            closing = self._closing.wait(WATCH_S)  # and once more then: it may have stopped since the last look
             if lib.cl_raft_node_state(node) == lib.CL_RAFT_STOPPED:
                 why = ffi.string(lib.cl_raft_node_why(node)).decode()
                 _LOGGER.error("Raft node %d has stopped, and the others go on without it: %s", self.id, why)
@@ -273,7 +275,10 @@ class RaftService:
             check_order(rc, what, status["leader"])
 
     def close(self) -> None:
-        """Free everything. The runtime must have stopped. Twice is allowed. Raises what NodeLog.close does."""
+        """Free everything. The runtime must have stopped. Twice is allowed. Raises what NodeLog.close does.
+
+        `Runtime.wait` raises a stop of the node also afterwards, if it came too late to be seen before.
+        """
         self._closing.set()
         self._watcher.join()
         ptr, self._ptr = self._ptr, ffi.NULL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 from cltest import wait_until
 
-from corelane.apps._native import lib
+from corelane.apps._native import ffi, lib
 from corelane.apps.raft import service
 from corelane.apps.raft.service import RaftService
+from corelane.runtime.errors import CorelaneError
 
 
 def said_of(
@@ -73,6 +75,26 @@ def test_of_refused_nodes_only_those_that_can_exist_are_told_of(
     texts = said_of(monkeypatch, caplog, look)
     assert len(texts) == 1
     assert texts[0].startswith("Raft node 7 refuses node 6")
+
+
+def test_a_stop_that_was_not_seen_before_the_close_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed: list[CorelaneError] = []
+    played = SimpleNamespace(
+        CL_RAFT_STOPPED=lib.CL_RAFT_STOPPED,
+        cl_raft_service_node=lambda _: None,
+        cl_raft_node_state=lambda _: lib.CL_RAFT_STOPPED,
+        cl_raft_node_why=lambda _: ffi.new("char[]", b"its disk failed"),
+        cl_raft_service_delete=lambda _: None,
+    )
+    monkeypatch.setattr(service, "lib", played)
+    monkeypatch.setattr(service, "WATCH_S", threading.TIMEOUT_MAX)
+    RaftService(None, 7, (7400,), None, [], "", fail=failed.append).close()
+    assert [str(error) for error in failed] == ["serve Raft node 7: it has stopped: its disk failed"]
+    assert [r.getMessage() for r in caplog.records] == [
+        "Raft node 7 has stopped, and the others go on without it: its disk failed"
+    ]
 
 
 OWED = [1, 3, 5, 6, 6, 7, 7, 7, 7, 7, 7, 7, 8, 8, 9, 9, 9, 9, 9, 9, 9]

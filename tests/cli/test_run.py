@@ -1,0 +1,41 @@
+"""How `corelane run` ends; what it serves is in test_end_to_end.py."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from corelane.cli import targets
+from corelane.cli.main import main
+from corelane.libos import Runtime
+from corelane.runtime.errors import CorelaneError
+
+
+class FailsLate:
+    """Around a service, of which it is found that it failed when it is closed."""
+
+    def __init__(self, service: targets.Service, runtime: Runtime) -> None:
+        self.service, self.runtime = service, runtime
+        self.ports, self.stats = service.ports, service.stats
+
+    def close(self) -> None:
+        self.service.close()
+        self.runtime.fail(CorelaneError("serve it", "it has stopped"))
+
+
+@pytest.mark.parametrize("nic", ["loadgen:echo,rate=1e3,seconds=0.1", "pcap:FILE"])
+def test_what_is_found_to_have_failed_when_it_is_closed_is_the_end_of_the_run(
+    nic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a Raft node that stops just before the load, or the time, is over."""
+    file, frame = tmp_path / "one.pcap", bytes(60)
+    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    file.write_bytes(head + struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame)
+    echo = targets.resolve("echo", [], port=None, plain=False)
+    late = targets.Target("echo", lambda runtime: FailsLate(echo.setup(runtime), runtime))
+    monkeypatch.setattr(targets, "resolve", lambda *_, **__: late)
+    words = ["--nic", nic.replace("FILE", str(file)), "--address", "10.77.0.2/16", "--seconds", "0.01"]
+    assert main(["run", "echo", *words]) == 1
+    assert "serve it: it has stopped" in capsys.readouterr().err
