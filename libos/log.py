@@ -325,7 +325,7 @@ class Log(Closing):
         batch = Batch([asked], submit)
         self._group.append(batch)
         check(batch.rc, what, self._refusal(batch.rc))
-        check(asked[0].result, what, self._why())
+        check(asked[0].result, what, self._why() if asked[0].result else None)
 
     def append(self, data: bytes, *, tag: int = 0, kind: int = 0) -> int:
         """Append a record; returns its index when it is durable."""
@@ -367,7 +367,7 @@ class Log(Closing):
 
     def _ended(self, refused: int, result: int) -> None:
         check(refused, "append to the log", self._refusal(refused))
-        check(result, "append to the log", self._why())
+        check(result, "append to the log", self._why() if result else None)
 
     def _take(self, op: Any, submit: Submit) -> int:
         """Give one of a batch to the log."""

@@ -185,6 +185,23 @@ def test_a_lone_append_goes_at_once_and_a_burst_shares_a_flush() -> None:
             assert flushes(log) == 6
 
 
+def test_why_a_log_failed_is_not_asked_of_one_that_did_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a lock and copies the sentence: not for each record that is durable."""
+    asked: list[Log] = []
+    monkeypatch.setattr(Log, "_why", asked.append)
+    with memory_blk(MIB) as blk:
+        format_area(blk)
+        with Log(blk) as log:
+            assert log.append(b"1") == 1
+            assert log.extend([b"2", b"3"]) == [2, 3]
+            assert log.append_async(b"4").result(60) == 4
+            log.set_meta(b"m")
+            log.truncate(4)
+            log.trim(2)
+            log.restart(9)
+    assert not asked
+
+
 def test_errors_are_sentences() -> None:
     with memory_blk(256 << 10) as blk:
         with pytest.raises(CorelaneError, match="neither of the superblocks"):
