@@ -127,7 +127,7 @@ def run(session: Session) -> None:
             libraft = baseline(session, LIBRAFT, partial(Libraft, disk))
             turns = lone_puts(session, disk, libraft)
             if libraft:
-                arms[arm_name(LIBRAFT, CLIENTS[-1])] = partial(libraft_slot, libraft, CLIENTS[-1])
+                arms[arm_name(LIBRAFT, CLIENTS[-1])] = partial(libraft_slot, libraft, session.two_cores, CLIENTS[-1])
             arms |= like_etcd(session, disk)
         rounds = ROUNDS if session.seconds >= WHOLE_S else 1
         slot_s = slot_length(session.seconds, rounds, len(arms))
@@ -142,7 +142,8 @@ def run(session: Session) -> None:
 
 def like_etcd(session: Session, disk: Path) -> dict[str, Arm]:
     """Etcd, and what is put to by clients like its own; the two whose ratio is the figure next to each other."""
-    etcd, udp = baseline(session, ETCD, partial(Etcd, disk)), baseline(session, UDP, partial(UdpClients, disk))
+    etcd = baseline(session, ETCD, partial(Etcd, disk, session.two_cores))
+    udp = baseline(session, UDP, partial(UdpClients, disk))
     arms: dict[str, Arm] = {}
     if udp:
         for system in (UDP, MUX):
@@ -152,7 +153,7 @@ def like_etcd(session: Session, disk: Path) -> dict[str, Arm]:
     if etcd:
         arms |= {arm_name(ETCD, clients): partial(etcd_slot, etcd, clients) for clients in reversed(CLIENTS)}
     if udp:
-        arms[arm_name(BARE, CLIENTS[-1])] = partial(bare_slot, udp)
+        arms[arm_name(BARE, CLIENTS[-1])] = partial(bare_slot, udp, session.two_cores)
     return arms
 
 

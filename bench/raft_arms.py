@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -155,29 +155,29 @@ def libraft_turn(put: Callable[[float], Puts], warmup_s: float, seconds: float) 
     return puts_slot(put(seconds))
 
 
-def libraft_slot(libraft: Libraft, clients: int, seconds: float) -> Slot:
+def libraft_slot(libraft: Libraft, cores: tuple[int, int], clients: int, seconds: float) -> Slot:
     """Of servers started anew."""
-    with libraft.running(clients, KEY_BYTES + VALUE_BYTES) as put:
+    with libraft.running(clients, KEY_BYTES + VALUE_BYTES, cores) as put:
         return libraft_turn(put, 0.1 + 0.1 * seconds, seconds)
 
 
 def udp_slot(udp: UdpClients, cores: tuple[int, int], folder: Path, one_socket: bool, seconds: float) -> Slot:
     """Of ours, put to by ordinary clients of the kernel."""
     with udp.group(cores, folder, election_ms=ELECTION_MS, watch_us=WATCH_US) as (_, space):
-        return udp_puts(udp, space, one_socket, seconds, cores[0])
+        return udp_puts(udp, space, one_socket, seconds, cores[:1])
 
 
-def bare_slot(udp: UdpClients, seconds: float) -> Slot:
+def bare_slot(udp: UdpClients, cores: tuple[int, int], seconds: float) -> Slot:
     """Of a bare server, put to by the same."""
     rest.demand("a bare server")
-    with udp.bare() as space:
-        return udp_puts(udp, space, True, seconds)
+    with udp.bare(cores) as space:
+        return udp_puts(udp, space, True, seconds, cores)
 
 
-def udp_puts(udp: UdpClients, space: Namespace, one_socket: bool, seconds: float, cpu: int | None = None) -> Slot:
-    """What the kernel's clients saw. cpu: see UdpClients.put."""
+def udp_puts(udp: UdpClients, space: Namespace, one_socket: bool, seconds: float, cpus: Collection[int]) -> Slot:
+    """What the kernel's clients saw. cpus: see UdpClients.put."""
     seconds = max(seconds, LEAST_SLOT_S)
-    return puts_slot(udp.put(space, CLIENTS[-1], seconds, KEY_BYTES, VALUE_BYTES, one_socket=one_socket, cpu=cpu))
+    return puts_slot(udp.put(space, CLIENTS[-1], seconds, KEY_BYTES, VALUE_BYTES, cpus, one_socket=one_socket))
 
 
 def etcd_slot(etcd: Etcd, clients: int, seconds: float) -> Slot:

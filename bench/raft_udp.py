@@ -4,7 +4,8 @@ The group is that of the arm `disk`, but the iokernel's uplink is a tap in a net
 C program there puts by memcached's UDP. Beside etcd's clients that makes the clients alike: one process, the kernel's
 stack; and, where they share one socket (baseline/udp_mux_put.c) as etcd's share one connection, as many puts a system
 call as are due. baseline/udp_put.c has a socket for each client. They are kept on the iokernel's core, since the other
-one is the nodes'; the iokernel polls adaptively, and yields to them. etcd's have both cores.
+one is the nodes'; the iokernel polls adaptively, and yields to them. etcd's, and its members, have both cores, and
+those alone.
 
 `bare` is a server in our place (baseline/bare_put.c), on loopback: what the clients can get.
 """
@@ -12,10 +13,9 @@ one is the nodes'; the iokernel polls adaptively, and yields to them. etcd's hav
 from __future__ import annotations
 
 import contextlib
-import os
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from ..drivers import netns
@@ -23,6 +23,7 @@ from ..drivers.tap import Tap
 from ..runtime.errors import CorelaneError, SystemLimit
 from .baseline.compiled import build
 from .baseline.peers import PATIENCE_S, Puts
+from .harness.affinity import started_on
 from .raft_nodes import KV_PORT, Group, address
 
 CLIENTS_ADDRESS = "10.77.0.1/24"  # in the switch's subnet
@@ -51,12 +52,15 @@ class UdpClients:
             yield group, space
 
     @contextlib.contextmanager
-    def bare(self) -> Iterator[netns.Namespace]:
-        """A bare server at node 1's address, and the namespace on whose loopback it is. Its file is in `folder`."""
+    def bare(self, cpus: Collection[int]) -> Iterator[netns.Namespace]:
+        """A bare server at node 1's address, on `cpus`, and the namespace on whose loopback it is. Its file is in
+        `folder`."""
         with netns.namespace("raft") as space:
             space.ip("address", "add", f"{address(1)}/32", "dev", "lo")
             command = [str(self._bare), address(1), str(KV_PORT), str(self._folder / "bare")]
-            with subprocess.Popen(space.command(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+            with started_on(cpus):
+                server = subprocess.Popen(space.command(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            with server:
                 try:
                     assert server.stdout is not None
                     assert server.stderr is not None
@@ -74,24 +78,20 @@ class UdpClients:
         seconds: float,
         key_bytes: int,
         value_bytes: int,
+        cpus: Collection[int],
         *,
         one_socket: bool = False,
-        cpu: int | None = None,
     ) -> Puts:
         """Of so many clients, one put outstanding each, to node 1 for so long after 0.3 s to warm up.
 
-        cpu: they keep to it.
+        cpus: they keep to these.
 
         `again`: puts that were sent once more for want of an answer in 0.1 s; `refused`: that were not stored.
         """
         words = [address(1), KV_PORT, clients, f"{seconds:.3f}", key_bytes, value_bytes]
         command = space.command([str(self._mux if one_socket else self._program), *map(str, words)])
-        before = os.sched_getaffinity(0)
-        try:
-            os.sched_setaffinity(0, before if cpu is None else [cpu])  # they inherit it
+        with started_on(cpus):
             done = subprocess.run(command, capture_output=True, check=False, timeout=seconds + PATIENCE_S)
-        finally:
-            os.sched_setaffinity(0, before)
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
             raise CorelaneError("put by a kernel's sockets", said[-1])

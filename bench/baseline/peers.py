@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...runtime.errors import CorelaneError, SystemLimit
+from ..harness.affinity import started_on
 from ..harness.numbers import percentile
 from .compiled import INSTALL, build
 
@@ -75,12 +76,10 @@ class Libraft:
         self._made = 0
 
     @contextlib.contextmanager
-    def running(
-        self, clients: int, value_bytes: int, cpus: Collection[int] | None = None
-    ) -> Iterator[Callable[[float], Puts]]:
+    def running(self, clients: int, value_bytes: int, cpus: Collection[int]) -> Iterator[Callable[[float], Puts]]:
         """Three servers, and a function that has `clients` put within the leader's process for so many seconds.
 
-        Between its calls they are idle but for heartbeats. cpus: of all three processes; None: those of the caller.
+        Between its calls they are idle but for heartbeats. cpus: of all three processes.
         """
         self._made += 1
         data = self._folder / f"libraft-{self._made}"
@@ -89,9 +88,7 @@ class Libraft:
             errors = stack.enter_context((self._folder / f"{data.name}.errors").open("w+"))
             stack.callback(shutil.rmtree, data, ignore_errors=True)
             servers = []
-            before = os.sched_getaffinity(0)
-            try:
-                os.sched_setaffinity(0, cpus or before)  # they inherit it
+            with started_on(cpus):
                 for member in MEMBERS:
                     (data / str(member)).mkdir(parents=True)
                     words = [member, data / str(member), first, value_bytes, clients]
@@ -104,8 +101,6 @@ class Libraft:
                         )
                     )
                     stack.callback(_stop, servers[-1])
-            finally:
-                os.sched_setaffinity(0, before)
 
             def said() -> str:
                 errors.seek(0)
@@ -152,12 +147,13 @@ def _healthy(port: int) -> bool:
 
 
 class Etcd:
-    """A cluster of etcd's, by `running`, and its clients. Raises SystemLimit if it cannot be had here."""
+    """A cluster of etcd's, by `running`, and its clients, on `cpus`. Raises SystemLimit if it cannot be had here."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cpus: Collection[int]) -> None:
         if shutil.which("etcd") is None:
             raise SystemLimit("start etcd", f"it is not installed: {INSTALL}")
         self._folder = folder
+        self._cpus = cpus
         self._program = build("etcd_put", "CORELANE_ETCD", ("nghttp2",), folder)
         self._ports: list[int] = []
 
@@ -185,9 +181,10 @@ class Etcd:
                     "log-level": "error",
                 }
                 command = ["etcd", *(f"--{key}={value}" for key, value in words.items())]
-                members.append(
-                    subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
-                )
+                with started_on(self._cpus):
+                    members.append(
+                        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
+                    )
                 stack.callback(_stop, members[-1])
             self._await(clients, members, Path(errors.name))
             self._ports = clients
@@ -207,7 +204,8 @@ class Etcd:
         """Puts to one member (0..2), one outstanding for each of `clients`, after 0.3 s to warm up."""
         words = [self._ports[member], clients, f"{seconds:.3f}", key_bytes, value_bytes]
         command = [str(self._program), *map(str, words)]
-        done = subprocess.run(command, capture_output=True, check=False, timeout=seconds + PATIENCE_S)
+        with started_on(self._cpus):
+            done = subprocess.run(command, capture_output=True, check=False, timeout=seconds + PATIENCE_S)
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
             raise CorelaneError("measure etcd", said[-1])

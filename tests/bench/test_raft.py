@@ -210,20 +210,34 @@ def test_a_writer_that_fails_ends_the_others(session: Session, tmp_path: Path) -
             raft_lone.bound_times([good, also, bad], session.two_cores, 10)
 
 
+def cpus_of_children() -> list[set[int]]:
+    """Those that each process may use that a thread of this one started."""
+    pids = " ".join(path.read_text() for path in Path("/proc/self/task").glob("*/children")).split()
+    return [os.sched_getaffinity(int(pid)) for pid in pids]
+
+
 def test_peers_answer_all_puts(tmp_path: Path) -> None:
+    least = min(os.sched_getaffinity(0))
     try:
-        libraft, etcd = Libraft(tmp_path), Etcd(tmp_path)
+        libraft, etcd = Libraft(tmp_path), Etcd(tmp_path, [least])
     except SystemLimit as why:
         pytest.skip(str(why))
-    before = os.sched_getaffinity(0)
-    with libraft.running(4, 100, [max(before)]) as put, libraft.running(1, 100) as also:  # two at once
+    before, already = os.sched_getaffinity(0), len(cpus_of_children())
+    with libraft.running(4, 100, [max(before)]) as put, libraft.running(1, 100, before) as also:  # two at once
         assert os.sched_getaffinity(0) == before
+        kept = cpus_of_children()
+        assert len(kept) == already + 6
+        assert kept.count({max(before)}) >= 3
         for turn, seconds in ((put, 0.05), (also, 0.05), (put, 0.1)):
             puts = turn(seconds)
             assert len(puts.latencies_ns) > 0
             assert list(puts.latencies_ns) == sorted(puts.latencies_ns)
             assert puts.seconds >= seconds
     with etcd.running():
+        kept = cpus_of_children()
+        assert len(kept) == already + 3
+        assert kept.count({least}) >= 3
+        assert os.sched_getaffinity(0) == before
         best = etcd.best(2, 0.1, 16, 84)
         assert len(best.latencies_ns) > 0
         assert best.percentile_us(50) <= best.percentile_us(99)
@@ -245,9 +259,7 @@ def test_clients_of_the_kernel_put_to_a_group(
 ) -> None:
     (tmp_path / "logs").mkdir()
     with udp.group(session.two_cores, tmp_path / "logs", election_ms=500) as (group, space):
-        before = os.sched_getaffinity(0)
-        puts = udp.put(space, 4, 0.2, 16, 84, one_socket=one_socket, cpu=min(before))
-        assert os.sched_getaffinity(0) == before
+        puts = udp.put(space, 4, 0.2, 16, 84, session.cores, one_socket=one_socket)
         assert set(group.pids) == set(NODES)
     assert list(puts.latencies_ns) == sorted(puts.latencies_ns)
     assert puts.counts is not None
@@ -256,8 +268,9 @@ def test_clients_of_the_kernel_put_to_a_group(
 
 
 def test_a_bare_server_answers_the_same_clients(udp: UdpClients, tmp_path: Path) -> None:
-    with udp.bare() as space:
-        puts = udp.put(space, 4, 0.2, 16, 84, one_socket=True)
+    cpus = os.sched_getaffinity(0)
+    with udp.bare(cpus) as space:
+        puts = udp.put(space, 4, 0.2, 16, 84, cpus, one_socket=True)
     assert puts.counts is not None
     assert puts.counts["refused"] == 0
     assert len(puts.latencies_ns) + puts.counts["again"] > 0
@@ -289,7 +302,7 @@ def test_clients_of_the_kernel_send_again_and_count_what_is_refused(udp: UdpClie
         with ThreadPoolExecutor(1) as pool:
             served = pool.submit(serve)
             try:
-                puts = udp.put(space, 3, 2.0, 16, 84, one_socket=one_socket)
+                puts = udp.put(space, 3, 2.0, 16, 84, os.sched_getaffinity(0), one_socket=one_socket)
             finally:
                 ended.set()
             served.result()

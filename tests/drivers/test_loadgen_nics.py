@@ -123,7 +123,7 @@ def test_a_full_link_makes_requests_late_and_loses_none():
     a, b = memory_link(ring_slots=16)
     with a, b, Loadgen(Echo(), server_mac="02:00:00:00:00:02", arrivals="uniform", drain_s=20) as load:
         load.start_client(a)
-        load.start([Phase(0.010005, 100_000)])  # half a gap more: whether one falls on the end is up to the clock's rate
+        load.start([Phase(0.010005, 100_000)])  # half a gap more: the clock's rate decides on one at the very end
         wait_until(lambda: a.stats().tx_full > 0, what="the ring to be full")
         burst = ffi.new("struct cl_frame[64]")
         while load.running:

@@ -30,8 +30,10 @@ def socket_path() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def bad_policies(c_library: Callable[..., Path]) -> Path:
-    """The shared object of c/bad_policies.c, without what some distributions' compilers put in unasked."""
-    return c_library("tests/iokernel/c/bad_policies.c", cflags=["-fno-stack-protector"])
+    """The shared object of c/bad_policies.c, without what some distributions' compilers put in unasked: one writes to
+    each page of a large frame, and a recursion takes so long that it is late."""
+    flags = ["-fno-stack-protector", "-fno-stack-clash-protection"]
+    return c_library("tests/iokernel/c/bad_policies.c", cflags=flags)
 
 
 @pytest.fixture
