@@ -49,7 +49,8 @@ def no_fifo() -> str:
             _schedule(0, True)
         except PermissionError:
             said.append(
-                "the kernel refuses SCHED_FIFO (as root: the control group has no real-time share, cpu.rt_runtime_us)"
+                "the kernel refuses SCHED_FIFO (it wants CAP_SYS_NICE; as root: the control group has no real-time "
+                "share, cpu.rt_runtime_us)"
             )
 
     thread = threading.Thread(target=ask)

@@ -45,8 +45,8 @@ def main() -> None:
             runtime.start()
             print("ready", flush=True)
             runtime.wait()  # raises what stopped the node, as a disk that failed
-            runtime.stop()
-            service.close()
+        service.close()
+        runtime.wait(0)  # and a stop that came too late for that
         return
     with Client(sys.argv[2]) as client:
         ask, words = (client.query, sys.argv[4:]) if sys.argv[3] == "balance" else (client.command, sys.argv[3:])

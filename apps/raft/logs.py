@@ -49,10 +49,15 @@ Disk = Callable[[Blk], Blk]
 
 def _name_durably(made: str, path: str) -> None:
     """Give a file its name, also for after a crash of the machine. It never takes the place of one that is there."""
-    os.link(made, path)
     folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(folder)
+        os.link(made, path)
+        try:
+            os.fsync(folder)
+        except OSError as error:
+            Path(path).unlink()
+            why = f"its folder cannot be synced: {error.strerror}"
+            raise CorelaneError(f"make {path}", why, errno=error.errno or 0) from error
     finally:
         os.close(folder)
 

@@ -29,23 +29,24 @@ _REST = 4  # a transfer that came to nothing is ordered again after so many time
 _LATER = (errno.EPERM, errno.EBUSY, errno.ESTALE, errno.EAGAIN, errno.EHOSTUNREACH)
 
 
+_VERSION, _SETTINGS = "it is of another version", "it was started with other group settings"
+
+
 def why_refused(status: dict[str, Any], by: dict[str, Any]) -> str:
     """Why a node is refused by another, as what both say of themselves tells; "" if it is not."""
-    if not _same_version(status, by):
-        return "it is of another version"
-    mine, theirs = status["digests"], by["digests"]
-    if mine["settings"] != theirs["settings"]:
-        return "it was started with other group settings"
-    known = int(mine["first_voters"], 16) and int(theirs["first_voters"], 16)  # who joined is not told of them at once
-    if known and mine["first_voters"] != theirs["first_voters"]:
+    mine, theirs = (s.get("digests", {}) for s in (status, by))
+    if bool(mine) != bool(theirs):  # they came with a version
+        return _VERSION
+    versions = mine.get("version"), theirs.get("version")
+    told = None not in versions  # the number came later, and is in the digest of the settings since before
+    if told and versions[0] != versions[1]:
+        return _VERSION
+    if mine.get("settings") != theirs.get("settings"):
+        return _SETTINGS if told else f"{_SETTINGS}, or {_VERSION}"
+    voters = mine.get("first_voters", "0"), theirs.get("first_voters", "0")
+    if all(int(v, 16) for v in voters) and voters[0] != voters[1]:  # who joined is not told of them at once: 0
         return "its group began with other voters"
     return ""
-
-
-def _same_version(status: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Versions that came before this number do not tell it."""
-    mine, theirs = (s.get("digests", {}).get("version") for s in (status, other))
-    return mine is not None and mine == theirs
 
 
 def _first_voters(status: dict[str, Any]) -> str:
@@ -169,11 +170,12 @@ class Operator(Client):
             raise CorelaneError(what, "it does not answer", "start it first, with the option join=yes")
         leader = self.leader_status()
         why = why_refused(status, leader)
-        if why and not _same_version(status, leader):
+        if why == _VERSION:
             why += " than the group's, which refuses it: their entries are not the same"
             raise CorelaneError(what, why, "start it with the corelane that the group has")
-        if why and status["digests"]["settings"] != leader["digests"]["settings"]:
+        if why.startswith(_SETTINGS):
             hint = f"start it like node {leader['id']}, which leads: both say on stderr what they have"
+            hint += ", and with the corelane of that one" if _VERSION in why else ""
             raise CorelaneError(what, f"{why} than the group's, and is refused for it", hint)
         if why:
             why += f", {_first_voters(status)}, than this one, with {_first_voters(leader)}: it is refused for it"

@@ -6,8 +6,8 @@ with Runtime("/run/corelane.sock", name="ledger-1") as runtime:
     service = serve(runtime, 1, "1=10.77.0.11:7400,2=10.77.0.12:7400,3=10.77.0.13:7400", machine=Ledger())
     runtime.start()
     runtime.wait()
-    runtime.stop()
-    service.close()
+service.close()
+runtime.wait(0)  # raises a stop that came just before the end
 """
 
 from __future__ import annotations

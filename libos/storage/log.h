@@ -229,7 +229,7 @@ struct cl_log_snapshot {
 };
 CL_API void cl_log_snapshot_get(const struct cl_log *log, struct cl_log_snapshot *out);
 /* Begin one; one begun before and not committed is given up. -EAGAIN: writes of that are still in flight. -ENOTSUP: no space was set
- * apart. -ERANGE: no record has that index. */
+ * apart. index 0: of nothing. -ERANGE: no record has that index. */
 CL_API int cl_log_snapshot_begin(struct cl_log *log, uint64_t index, uint64_t tag);
 /* Bytes of the largest snapshot. 0: none are kept. */
 CL_API uint64_t cl_log_snapshot_room(const struct cl_log *log);

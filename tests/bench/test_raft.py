@@ -10,10 +10,11 @@ import re
 import statistics
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from cltest.packets import Host
 from corelane.bench import raft, raft_arms, raft_judge, raft_lone
 from corelane.bench._native import ffi, lib
 from corelane.bench.baseline import compiled
-from corelane.bench.baseline.peers import Etcd, Libraft
+from corelane.bench.baseline.peers import Etcd, Libraft, Puts
 from corelane.bench.harness.session import Session
 from corelane.bench.log import where
 from corelane.bench.raft_nodes import KV_PORT, NODES, Group, address
@@ -98,6 +99,22 @@ def test_a_store_is_filled_before_it_is_put_to(session: Session, tmp_path: Path)
     up = raft_arms.group_up(session.two_cores, tmp_path, 4, managed=False, keys=2 * raft_arms.KEYS)
     with up as (_, generator):
         assert generator.other()["preloaded"] == 2 * raft_arms.KEYS
+
+
+def test_etcd_has_the_cores_that_the_groups_have(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[Path, Iterable[int]]] = []
+
+    def fails(folder: Path, cores: Iterable[int] = ()) -> Any:
+        given.append((folder, cores))
+        raise SystemLimit("start it", "it is not to be")
+
+    monkeypatch.setattr(Session, "two_cores", (5, 7))
+    monkeypatch.setattr(raft, "Etcd", fails)
+    monkeypatch.setattr(raft, "UdpClients", fails)
+    assert raft.like_etcd(session, tmp_path) == {}
+    assert given == [(tmp_path, (5, 7)), (tmp_path, ())]
 
 
 @pytest.mark.parametrize(("run_s", "slot_s"), [(0.1, 0.1), (3.0, 0.3), (10.0, 1.0), (120.0, 2.0)])
@@ -213,7 +230,23 @@ def test_a_writer_that_fails_ends_the_others(session: Session, tmp_path: Path) -
 def cpus_of_children() -> list[set[int]]:
     """Those that each process may use that a thread of this one started."""
     pids = " ".join(path.read_text() for path in Path("/proc/self/task").glob("*/children")).split()
-    return [os.sched_getaffinity(int(pid)) for pid in pids]
+    found = []
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            found.append(os.sched_getaffinity(int(pid)))
+    return found
+
+
+def seen_cpus(put: Callable[[], Puts], cpus: set[int]) -> Puts:
+    """Of a put in a process of its own, which is seen to have these CPUs alone."""
+    before = cpus_of_children().count(cpus)
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(put)
+        wait_until(lambda: cpus_of_children().count(cpus) > before or done.done(), 60, "the client to be there")
+        seen = not done.done()
+        puts = done.result()
+    assert seen
+    return puts
 
 
 def test_peers_answer_all_puts(tmp_path: Path) -> None:
@@ -238,7 +271,7 @@ def test_peers_answer_all_puts(tmp_path: Path) -> None:
         assert len(kept) == already + 3
         assert kept.count({least}) >= 3
         assert os.sched_getaffinity(0) == before
-        best = etcd.best(2, 0.1, 16, 84)
+        best = seen_cpus(lambda: etcd.best(2, 0.1, 16, 84), {least})
         assert len(best.latencies_ns) > 0
         assert best.percentile_us(50) <= best.percentile_us(99)
     assert not list(tmp_path.glob("libraft-*/"))
@@ -259,7 +292,9 @@ def test_clients_of_the_kernel_put_to_a_group(
 ) -> None:
     (tmp_path / "logs").mkdir()
     with udp.group(session.two_cores, tmp_path / "logs", election_ms=500) as (group, space):
-        puts = udp.put(space, 4, 0.2, 16, 84, session.cores, one_socket=one_socket)
+        before, chosen = os.sched_getaffinity(0), session.two_cores[:1]
+        puts = seen_cpus(lambda: udp.put(space, 4, 0.2, 16, 84, chosen, one_socket=one_socket), set(chosen))
+        assert os.sched_getaffinity(0) == before
         assert set(group.pids) == set(NODES)
     assert list(puts.latencies_ns) == sorted(puts.latencies_ns)
     assert puts.counts is not None
@@ -268,8 +303,9 @@ def test_clients_of_the_kernel_put_to_a_group(
 
 
 def test_a_bare_server_answers_the_same_clients(udp: UdpClients, tmp_path: Path) -> None:
-    cpus = os.sched_getaffinity(0)
+    cpus = [max(os.sched_getaffinity(0))]
     with udp.bare(cpus) as space:
+        assert set(cpus) in cpus_of_children()
         puts = udp.put(space, 4, 0.2, 16, 84, cpus, one_socket=True)
     assert puts.counts is not None
     assert puts.counts["refused"] == 0

@@ -79,3 +79,9 @@ def test_the_status_says_whom_the_leader_refuses_and_why() -> None:
     assert "refused by node 1: its group began with other voters" in lines[3]
     assert all("refused by node 1: it is of another version" in line for line in lines[6:8])
     assert "refused" not in status_text({n: s for n, s in group.items() if n != 1})
+    untold = {"digests": {"settings": "5", "first_voters": "7"}}  # a version of before the number was told
+    for leads, follows in ((untold, untold), (group[1], untold), ({"digests": {}}, {"digests": {}})):
+        also = {1: {**group[1], "digests": leads["digests"]}, 2: {**group[2], "digests": follows["digests"]}}
+        assert "refused" not in status_text(also)
+    other = {**group[2], "digests": {"settings": "6", "first_voters": "7"}}
+    assert "group settings, or it is of another version" in status_text({1: group[1], 2: other})

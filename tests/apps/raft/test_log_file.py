@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -32,6 +33,20 @@ def test_it_is_made_whole_and_nothing_else_is_left(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["1.log"]
     for _ in range(2):
         LogFile(str(path)).close()
+
+
+def test_one_whose_folder_cannot_be_synced_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "1.log"
+
+    def fails(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fails)
+        with pytest.raises(CorelaneError, match=r"make .*1\.log: its folder cannot be synced: Input/output error"):
+            make_log_file(str(path), SIZE)
+    assert not list(tmp_path.iterdir())
+    make_log_file(str(path), SIZE)
 
 
 def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:

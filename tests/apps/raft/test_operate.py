@@ -68,16 +68,27 @@ class Played(Operator):
             {"digests": {"version": 5, "settings": "c", "first_voters": "b"}},
             r"it is of another version than the group's, which refuses it: .* \(start it with the corelane",
         ),
-        ({"digests": {"settings": "c", "first_voters": "b"}}, r"it is of another version than the group's"),
+        (
+            {"digests": {"settings": "c", "first_voters": "b"}},
+            r"other group settings, or it is of another version than the group's, and is refused .* \(start it like",
+        ),
         ({"digests": {}}, r"it is of another version than the group's"),
     ],
-    ids=["stopped", "other voters", "other settings", "version 5", "version 3", "version 2"],
+    ids=["stopped", "other voters", "other settings", "version 5", "no version told", "no digests"],
 )
 def test_one_that_can_never_follow_is_not_made_a_learner(fourth: dict[str, Any], says: str, learner: bool) -> None:
     with Played(lambda _: said_by(4, **fourth)) as group:
         with pytest.raises(CorelaneError, match=says):
             group.add(4, learner)
         assert group.changes == []
+
+
+def test_one_that_does_not_tell_its_version_may_follow_all_the_same() -> None:
+    """The version is in the digest of the settings, too."""
+    fourth = JOINED | {"digests": {"settings": "a", "first_voters": "0000"}}
+    with Played(lambda _: said_by(4, **fourth)) as group:
+        group.add(4, learner=True)
+        assert len(group.changes) == 1
 
 
 def test_one_that_reads_its_log_is_waited_for() -> None:
