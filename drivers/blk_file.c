@@ -1,11 +1,10 @@
 /* See blk_file.h: opening, and finding out what the file, its file system and its disk can do. */
+#include "blk_below.h"
 #include "blk_engine.h"
 
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/fs.h>
-#include <linux/loop.h>
-#include <linux/major.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +12,6 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -47,71 +45,15 @@ void cl_blk_file_info(struct cl_blk *blk, struct cl_blk_file_info *out)
     out->dsync = !cl_load_relaxed(&f->no_dsync); /* may change while the device is used */
 }
 
-/* The line that sysfs says of a disk; of a partition it says the disk's, one level up. False: it says none. */
-static bool disk_says(dev_t device, const char *what, char line[PATH_MAX])
-{
-    static const char *const places[] = {"", "../"};
-    for (unsigned i = 0; i < 2; i++) {
-        char path[128];
-        snprintf(path, sizeof path, "/sys/dev/block/%u:%u/%s%s", major(device), minor(device), places[i], what);
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-            continue;
-        ssize_t n = read(fd, line, PATH_MAX - 1);
-        close(fd);
-        if (n <= 0)
-            continue;
-        line[n] = 0;
-        line[strcspn(line, "\n")] = 0;
-        return true;
-    }
-    return false;
-}
-
 /* What a disk writes whole. 512 if it is not known. */
 static uint32_t sector_bytes(const struct cl_blk_file *f, const struct stat *st)
 {
     char line[PATH_MAX];
     int bytes = 0;
     if ((!f->info.raw || ioctl(f->fd, BLKSSZGET, &bytes) < 0) &&
-        disk_says(f->info.raw ? st->st_rdev : st->st_dev, "queue/logical_block_size", line))
+        cl_blk_disk_says(f->info.raw ? st->st_rdev : st->st_dev, "queue/logical_block_size", line))
         bytes = atoi(line);
     return bytes >= 512 && bytes <= 65536 && (bytes & (bytes - 1)) == 0 ? (uint32_t)bytes : 512;
-}
-
-/* A loop device takes O_DIRECT, and writes through the page cache of what it is made of unless it was told otherwise
- * (LOOP_SET_DIRECT_IO, which is refused where its blocks are smaller than what that needs). That of what it is made of, too. */
-enum below { ALL_DIRECT, LOOP_CACHES, NOT_KNOWN };
-
-#define LOOPS_DEEP 8
-
-/* Below a disk of which we have no descriptor. */
-static enum below below_disk(dev_t device)
-{
-    for (unsigned depth = 0; depth < LOOPS_DEEP; depth++) {
-        char line[PATH_MAX];
-        struct stat st;
-        if (!disk_says(device, "loop/dio", line))
-            return major(device) == LOOP_MAJOR ? NOT_KNOWN : ALL_DIRECT;
-        if (atoi(line) == 0)
-            return LOOP_CACHES;
-        if (!disk_says(device, "loop/backing_file", line) || stat(line, &st) < 0)
-            return NOT_KNOWN; /* deleted, or not in our namespace */
-        device = S_ISBLK(st.st_mode) ? st.st_rdev : st.st_dev;
-    }
-    return NOT_KNOWN;
-}
-
-static enum below below(const struct cl_blk_file *f, const struct stat *st)
-{
-    struct loop_info64 loop;
-    if (!f->info.raw)
-        return below_disk(st->st_dev);
-    if (ioctl(f->fd, LOOP_GET_STATUS64, &loop) < 0)
-        return below_disk(st->st_rdev);
-    if (!(loop.lo_flags & LO_FLAGS_DIRECT_IO))
-        return LOOP_CACHES;
-    return below_disk(loop.lo_rdevice ? loop.lo_rdevice : loop.lo_device); /* the kernel's encoding is that of dev_t */
 }
 
 /* What direct I/O needs of offsets and buffers; 0: not known (Linux before 6.1). */
@@ -217,17 +159,28 @@ static int measure(struct cl_blk_file *f, const struct cl_blk_file_config *c, co
 
 /* Why direct I/O is not used although the kernel takes it. */
 static const char *const caches[] = {
-    [LOOP_CACHES] = "a loop device has no direct I/O (losetup --direct-io=on): writes go through the page cache",
-    [NOT_KNOWN] = "it is not known whether a loop device has direct I/O: writes may go through the page cache",
+    [CL_BLK_BELOW_CACHED] =
+        "a loop device has no direct I/O (losetup --direct-io=on): writes go through the page cache",
+    [CL_BLK_BELOW_UNKNOWN] =
+        "it is not known whether it lies on a loop device without direct I/O: writes may go through the page cache",
 };
 
+int cl_blk_file_below(const char *path, char *why)
+{
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return cl_blk_file_refuse(why, -errno, "cannot look at %s: %s", path, strerror(errno));
+    int below = cl_blk_below(S_ISBLK(st.st_mode) ? st.st_rdev : st.st_dev);
+    return cl_blk_file_refuse(why, below, "%s", caches[below] ? caches[below] : "");
+}
+
 /* O_DIRECT, tried by a read: some file systems accept the flag and refuse the call. */
-static int try_direct(struct cl_blk_file *f, const struct cl_blk_file_config *c, const struct stat *st, char *err)
+static int try_direct(struct cl_blk_file *f, const struct cl_blk_file_config *c, char *err)
 {
     int flags = fcntl(f->fd, F_GETFL);
     if (c->direct == CL_BLK_DIRECT_NEVER)
         return fcntl(f->fd, F_SETFL, flags & ~O_DIRECT) < 0 ? -errno : 0;
-    const char *cached = caches[below(f, st)];
+    const char *cached = caches[f->info.below];
     uint32_t needs = direct_needs(f->fd);
     int rc = needs > f->blk.block_bytes ? -EINVAL : cached ? -EOPNOTSUPP : 0;
     if (!rc && fcntl(f->fd, F_SETFL, flags | O_DIRECT) < 0)
@@ -303,8 +256,9 @@ int cl_blk_file_open(const struct cl_blk_file_config *config, struct cl_blk **ou
         free(f);
         return rc;
     }
+    f->info.below = (uint32_t)cl_blk_below_fd(f->fd, &st);
     rc = measure(f, &c, &st, err);
-    rc = rc ? rc : try_direct(f, &c, &st, err);
+    rc = rc ? rc : try_direct(f, &c, err);
     rc = rc ? rc : start(f, &c, err);
     if (rc) {
         cl_blk_file_delete(f);

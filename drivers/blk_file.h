@@ -60,6 +60,12 @@ struct cl_blk_file_config {
     uint32_t read_only;               /* who may not write it may look at it: writes answer -EBADF */
 };
 
+/* What is written past the page cache goes to a disk; or it is not known whether through the page cache of a loop device below; or it
+ * goes through that. */
+#define CL_BLK_BELOW_DIRECT 0
+#define CL_BLK_BELOW_UNKNOWN 1
+#define CL_BLK_BELOW_CACHED 2
+
 struct cl_blk_file_info {
     uint32_t engine; /* URING or THREADS */
     uint32_t direct; /* 1: O_DIRECT */
@@ -67,12 +73,15 @@ struct cl_blk_file_info {
     uint32_t sqpoll;
     uint32_t raw;   /* a block device, not a file */
     uint32_t holes; /* the file has blocks that were never written: the first write to each costs more */
+    uint32_t below; /* CL_BLK_BELOW_* */
     char why[256];  /* what was refused, and why; empty: nothing */
 };
 
 /* Open. -errno with a reason in err[256]. */
 CL_API int cl_blk_file_open(const struct cl_blk_file_config *config, struct cl_blk **out, char *err);
 CL_API void cl_blk_file_info(struct cl_blk *blk, struct cl_blk_file_info *out);
+/* CL_BLK_BELOW_* of a file, folder or device, and why in why[256], empty if direct; or -errno. */
+CL_API int cl_blk_file_below(const char *path, char *why);
 /* A new file of `bytes` (a multiple of 4096) zeros that are on the disk. It has its name only once it is whole. `progress` (may be
  * NULL) is called from time to time; not 0 ends it with -ECANCELED. -EEXIST, -ENOSPC..., with a reason in err[256]. */
 CL_API int cl_blk_file_create(const char *path, uint64_t bytes, int (*progress)(void *arg, uint64_t done, uint64_t of),

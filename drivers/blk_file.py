@@ -20,14 +20,21 @@ _ENGINES = {
 }
 _DIRECT = {None: lib.CL_BLK_DIRECT_AUTO, True: lib.CL_BLK_DIRECT_ONLY, False: lib.CL_BLK_DIRECT_NEVER}
 
+Below = Literal["direct", "unknown", "cached"]
+_BELOW: dict[int, Below] = {
+    lib.CL_BLK_BELOW_DIRECT: "direct",
+    lib.CL_BLK_BELOW_UNKNOWN: "unknown",
+    lib.CL_BLK_BELOW_CACHED: "cached",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
     """What came of opening a file.
 
     engine: "uring" or "threads". direct: O_DIRECT. dsync: durable writes carry RWF_DSYNC, else an fdatasync follows.
-    raw: a block device, not a file. holes: the file has blocks that were never written. why: what was refused, and
-    why; empty if nothing was.
+    raw: a block device, not a file. holes: the file has blocks that were never written. below: as the function `below`
+    says it. why: what was refused, and why; empty if nothing was.
     """
 
     engine: str
@@ -36,6 +43,7 @@ class FileInfo:
     sqpoll: bool
     raw: bool
     holes: bool
+    below: Below
     why: str
 
 
@@ -80,8 +88,27 @@ class FileBlk(Blk):
         c = ffi.new("struct cl_blk_file_info *")
         lib.cl_blk_file_info(self.ptr, c)
         engine = "uring" if c.engine == lib.CL_BLK_ENGINE_URING else "threads"
-        why = ffi.string(c.why).decode(errors="replace")
-        return FileInfo(engine, bool(c.direct), bool(c.dsync), bool(c.sqpoll), bool(c.raw), bool(c.holes), why)
+        return FileInfo(
+            engine,
+            direct=bool(c.direct),
+            dsync=bool(c.dsync),
+            sqpoll=bool(c.sqpoll),
+            raw=bool(c.raw),
+            holes=bool(c.holes),
+            below=_BELOW[c.below],
+            why=ffi.string(c.why).decode(errors="replace"),
+        )
+
+
+def below(path: str | os.PathLike[str]) -> tuple[Below, str]:
+    """Whether what is written past the page cache to a file, folder or device goes through that of a loop device below
+    it, and why that is so; "" if it is direct. Raises CorelaneError."""
+    why = ffi.new("char[256]")
+    rc = lib.cl_blk_file_below(os.fsencode(path), why)
+    said = ffi.string(why).decode(errors="replace")
+    if rc < 0:
+        raise CorelaneError(said, errno=-rc)
+    return _BELOW[rc], said
 
 
 def _check_size(path: str | os.PathLike[str], size: int) -> None:

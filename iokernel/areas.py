@@ -234,6 +234,16 @@ def _check_ours(folder: Path) -> None:
         raise CorelaneError(f"storage.directory {folder}", "others may write in it", f"chmod 700 {folder}", errno.EPERM)
 
 
+def check_below(what: str, below: blk_file.Below, why: str) -> list[str]:
+    """Raises CorelaneError where `what` goes through the page cache of a loop device: of a write that failed there it
+    tells one of all who use it. Notes of what is not known."""
+    if below != "cached":
+        return [f"{what}: {why}"] if below == "unknown" else []
+    hint = "make the loop device, and each below it, with losetup --direct-io=on and the --sector-size of what is "
+    hint += "below it, or give the iokernel a folder or device that is not on one"
+    raise CorelaneError(what, why, hint, errno.EOPNOTSUPP)
+
+
 _LINGER_S = 0.5  # what a process has open goes a moment after it was killed, and it may start again at once
 
 
@@ -264,9 +274,10 @@ class DirectoryStore:
     """Areas as files NAME@UID.area of a folder that is ours alone; each is written with zeros when it is made.
 
     capacity: bytes of all areas together; 0: what the file system has. Raises CorelaneError for a folder that is
-    another user's, or that others may write in. A descriptor is one of the file, so the kernel lets its holder at
-    nothing else. What is no regular file is no area: a symbolic link would be a way to anything. The folder is locked
-    until `close`, since two that make, count and delete in it would undo each other's work.
+    another user's, that others may write in, or that lies on a loop device without direct I/O. A descriptor is one of
+    the file, so the kernel lets its holder at nothing else. What is no regular file is no area: a symbolic link would
+    be a way to anything. The folder is locked until `close`, since two that make, count and delete in it would undo
+    each other's work.
     """
 
     kind = "directory"
@@ -299,6 +310,7 @@ class DirectoryStore:
     def _take(self) -> None:
         """Make the folder ours alone, and look at what is in it."""
         _check_ours(self._folder)
+        self.notes += check_below(f"storage.directory {self._folder}", *blk_file.below(self._folder))
         if not had_soon(lambda: _lock(self._fd)):
             hint = "end that one, or give each a folder of its own"
             raise CorelaneError(f"storage.directory {self._folder}", "another iokernel has it", hint, errno.EBUSY)

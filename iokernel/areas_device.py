@@ -17,7 +17,7 @@ import errno
 import fcntl
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from ..drivers import blk_loop
 from ..drivers.blk import Blk, BlkError
 from ..runtime.errors import CorelaneError, Refused
 from . import areas_table
-from .areas import UNIT, Area, had_soon
+from .areas import UNIT, Area, check_below, had_soon
 
 _FLOCK = "hhqqi"  # struct flock: type, whence, start, length, pid
 _ZEROS = bytes(1 << 20)
@@ -70,7 +70,9 @@ def gaps(areas: list[Area], end: int) -> list[tuple[int, int]]:
 class DeviceStore:
     """A store on `blk`, which then is ours; `path` is the device that loop devices are made of.
 
-    trusted: clients of all users are trusted with all of the device. tell: is given each of `notes` when it comes up.
+    trusted: clients of all users are trusted with all of the device. tell: is given each note when it comes up.
+    notes: of what is known of the device already.
+
     Raises CorelaneError if the device holds something else than areas, or its table is damaged so that it cannot be
     known what it holds.
     """
@@ -78,17 +80,23 @@ class DeviceStore:
     kind = "device"
 
     def __init__(
-        self, blk: Blk, path: str, *, trusted: bool = False, tell: Callable[[str], object] | None = None
+        self,
+        blk: Blk,
+        path: str,
+        *,
+        trusted: bool = False,
+        tell: Callable[[str], object] | None = None,
+        notes: Iterable[str] = (),
     ) -> None:
         self._blk = blk
         self._path = path
         self.for_others = self._trusted = trusted
         self._tell = tell
         self.notes: list[str] = []
-        self._table, notes = areas_table.prepare(blk)
+        self._table, found = areas_table.prepare(blk)
         self._end = blk.size_bytes // UNIT * UNIT
         self._failed = ""
-        self._note(*notes)
+        self._note(*notes, *found)
 
     def _note(self, *notes: str) -> None:
         for note in notes:
@@ -181,10 +189,12 @@ def open_device(path: str, *, trusted: bool = False, tell: Callable[[str], objec
 
     blk = FileBlk(Path(path))
     try:
-        if blk.info().raw and not blk.info().direct:
-            hint = "make it with losetup --direct-io=on, or set storage.directory"
-            raise CorelaneError(f"storage.device {path}", blk.info().why, hint, errno.EOPNOTSUPP)
-        return DeviceStore(blk, os.path.realpath(path), trusted=trusted, tell=tell)
+        what, info = f"storage.device {path}", blk.info()
+        notes = check_below(what, info.below, info.why)
+        if info.raw and not info.direct:
+            hint = "give the iokernel another device, or set storage.directory to a folder that is not on this one"
+            raise CorelaneError(what, info.why, hint, errno.EOPNOTSUPP)
+        return DeviceStore(blk, os.path.realpath(path), trusted=trusted, tell=tell, notes=notes)
     except BaseException:
         blk.close()
         raise

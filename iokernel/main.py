@@ -185,7 +185,8 @@ def make(config: Config, uplink: Nic | None, plan: Placement, areas: Areas | Non
 
 @contextlib.contextmanager
 def open_storage(config: Config, report: Report | None = None) -> Iterator[Areas | None]:
-    """The storage areas of [storage], or None; `report` is told of damage ("storage"), now and later, by any thread.
+    """The storage areas of [storage], or None; `report` is told of damage and doubts ("storage"), now and later, by any
+    thread.
 
     Raises CorelaneError for a place that cannot hold them.
     """
@@ -196,12 +197,15 @@ def open_storage(config: Config, report: Report | None = None) -> Iterator[Areas
     from .areas import Areas, DirectoryStore, Store
 
     store: Store
+    tell = functools.partial(report, "storage") if report is not None else None
     if storage.directory:
         store = DirectoryStore(storage.directory, storage.capacity_mib << 20)
+        if tell is not None:
+            for note in store.notes:
+                tell(note)
     else:
         from .areas_device import open_device
 
-        tell = functools.partial(report, "storage") if report is not None else None
         store = open_device(storage.device, trusted=storage.trusted, tell=tell)
     with contextlib.closing(Areas(store, storage.quota_mib << 20)) as areas:
         yield areas

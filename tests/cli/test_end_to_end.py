@@ -366,6 +366,16 @@ def test_an_iokernel_loads_its_application(start: Any, tmp_path: Path) -> None:
     assert run.process.wait(20) == 0
 
 
+@pytest.mark.parametrize("nic", ["none", "loadgen:echo"])
+def test_an_iokernel_gives_out_the_areas_of_its_configuration(start: Any, tmp_path: Path, nic: str) -> None:
+    path = str(tmp_path / "io.sock")
+    (tmp_path / "up.toml").write_text('[storage]\ndirectory = "areas"\n')
+    start("up", "--config", "up.toml", "--socket", path, "--nic", nic, "--json").event("iokernel")
+    made = ask("areas", "create", "log", "1M", "--socket", path)
+    assert made.returncode == 0, made.stderr
+    assert [file.name for file in (tmp_path / "areas").iterdir()] == [f"log@{os.geteuid()}.area"]
+
+
 def build_c(folder: Path) -> None:
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc: apt-get install gcc libc6-dev")

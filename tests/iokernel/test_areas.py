@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import random
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from cltest import open_descriptors, wait_until
-from cltest.loops import move_loop
+from cltest.loops import file_system, loop_device, mounted, move_loop
 
 from corelane.drivers import blk_file, blk_loop
 from corelane.drivers.blk import BlkError, memory_blk
@@ -458,22 +457,54 @@ def test_an_area_is_not_larger_than_what_it_takes_up(tmp_path):
     store.close()
 
 
+CACHES = r"/.*: a loop device has no direct I/O .* \(make the loop device, .*, or give the iokernel a folder or device"
+
+
 def test_a_device_that_goes_through_a_page_cache_is_refused(tmp_path):
     """All areas on it would share the one opening that is told of a write that failed, once."""
-    if why := blk_loop.missing():
-        pytest.skip(why)
     blk_file.create(tmp_path / "disk", 16 * MIB)
-    with contextlib.ExitStack() as stack:
-        file, loop = stack.enter_context(open(tmp_path / "disk", "rb+")).fileno(), ""
-        for sector in (UNIT, 512):  # with sectors smaller than those beneath it has no direct I/O
-            file, loop = blk_loop.attach(file, 0, 16 * MIB, sector)
-            stack.callback(os.close, file)
-        with pytest.raises(CorelaneError, match="a loop device has no direct I/O") as caught:
+    with loop_device(tmp_path / "disk", cached=True) as loop:
+        with pytest.raises(CorelaneError, match=f"storage.device {CACHES}") as caught:
             open_device(loop)
         assert caught.value.errno == errno.EOPNOTSUPP
-        assert "set storage.directory" in str(caught.value)
         with blk_file.FileBlk(loop):
             pass  # it was let go of
+
+
+@pytest.mark.root
+def test_a_file_or_folder_that_goes_through_a_page_cache_is_refused(tmp_path):
+    with file_system(tmp_path / "at", tmp_path / "image", cached=True, size=16 * MIB) as at:
+        blk_file.create(at / "disk", 8 * MIB)
+        with pytest.raises(CorelaneError, match=f"storage.device {CACHES}"):
+            open_device(str(at / "disk"))
+        with pytest.raises(CorelaneError, match=f"storage.directory {CACHES}") as caught:
+            DirectoryStore(str(at / "areas"))
+        assert caught.value.errno == errno.EOPNOTSUPP
+        with blk_file.FileBlk(at / "disk"):
+            pass
+
+
+@pytest.mark.root
+def test_what_may_go_through_a_page_cache_is_said(tmp_path):
+    """Of a raw device, whose applications would then all write through it, more is asked."""
+    with file_system(tmp_path / "at", tmp_path / "image", cached=True, size=16 * MIB) as at:
+        for name in ("lower", "upper", "work"):
+            (at / name).mkdir()
+        options = f"lowerdir={at}/lower,upperdir={at}/upper,workdir={at}/work"
+        with mounted(tmp_path / "over", "none", "-t", "overlay", "-o", options) as over:
+            blk_file.create(over / "disk", 8 * MIB)
+            stores = [
+                (f"storage.device {over}/disk", open_device(str(over / "disk"))),
+                (f"storage.directory {over}/areas", DirectoryStore(str(over / "areas"))),
+            ]
+            for what, store in stores:
+                (note,) = store.notes
+                assert note.startswith(f"{what}: it is not known whether it lies on a loop device without direct I/O")
+                store.create("log", 0, MIB)
+                store.close()
+            refused = pytest.raises(CorelaneError, match=r"it is not known .* \(give the iokernel another device, or")
+            with loop_device(over / "disk", cached=False) as loop, refused:
+                open_device(loop)
 
 
 def test_what_cannot_be_locked_is_let_go_of(store, monkeypatch):

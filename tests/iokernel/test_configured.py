@@ -58,6 +58,16 @@ def test_a_damaged_table_of_areas_is_reported(socket_path, tmp_path):
     assert "copy 0 of the table of areas, at offset 0," in told[0][1]
 
 
+def test_what_is_no_area_in_a_folder_is_reported(tmp_path):
+    (tmp_path / "areas").mkdir(mode=0o700)
+    (tmp_path / "areas" / "log@0.area").symlink_to(tmp_path)
+    said = config.loads(f'[storage]\ndirectory = "{tmp_path}/areas"')
+    told: list[tuple[str, str]] = []
+    with main.open_storage(said, lambda event, text: told.append((event, text))):
+        pass
+    assert told == [("storage", f"{tmp_path}/areas/log@0.area is no regular file, and so no area")]
+
+
 def test_storage_is_free_again_behind_an_iokernel(socket_path, tmp_path):
     said = config.loads(f'[storage]\ndirectory = "{tmp_path}/areas"', overrides=[f"iokernel.socket={socket_path}"])
     for _ in range(2):
