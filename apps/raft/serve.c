@@ -1,6 +1,7 @@
 /* See serve.h. */
 #include "serve_internal.h"
 #include "../../libos/storage/log.h"
+#include "../../runtime/clock.h"
 #include "bytes.h"
 #include "session.h"
 #include <errno.h>
@@ -15,10 +16,17 @@
 #define STOPPED_LOOK_NS 20000000 /* until a node that has stopped looks for orders again */
 #define FRAME_EXTRA 1024         /* headers and a configuration, beside the largest entry or piece of a snapshot */
 
+/* The machine's clock, as a runtime's scheduler has it: also when that is gone. */
 static uint64_t env_now(void *arg)
 {
-    struct cl_raft_service *s = arg;
-    return cl_sched_now_ns(cl_runtime_sched(s->rt));
+    (void)arg;
+    return (uint64_t)cl_tsc_to_ns(cl_clock_default(), cl_tsc());
+}
+
+/* False: the runtime has ended, and what its log's last writes bring is of no use to anybody outside. */
+static bool runs(void)
+{
+    return cl_kthread_index() >= 0;
 }
 
 static uint64_t env_wall(void *arg)
@@ -32,7 +40,7 @@ static uint64_t env_wall(void *arg)
 static bool env_send(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes, bool lasting)
 {
     struct cl_raft_service *s = arg;
-    return raft_channel_send(&s->channel, to, data, bytes, lasting, s->now_ns);
+    return runs() && raft_channel_send(&s->channel, to, data, bytes, lasting, s->now_ns);
 }
 
 static int64_t send_to_peer(void *arg, uint32_t index, const uint8_t *datagram, uint32_t bytes)
@@ -63,6 +71,8 @@ void serve_frame_answer(struct cl_raft_service *s, const struct cl_udp_addr *to,
 static void env_answer(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes)
 {
     struct cl_raft_service *s = arg;
+    if (!runs())
+        return;
     cl_raft_in_call_answered(&s->in_call, cl_sched_turn());
     if (token->words[0] == SERVE_KV_CLIENT) {
         serve_kv_answer(s, token, status, reply, bytes);
@@ -480,5 +490,5 @@ uint64_t cl_raft_service_leads_for_ns(const struct cl_raft_service *s)
     pthread_mutex_lock(lock);
     uint64_t led_ns = s->led_ns;
     pthread_mutex_unlock(lock);
-    return led_ns ? cl_sched_now_ns(cl_runtime_sched(s->rt)) - led_ns : UINT64_MAX;
+    return led_ns ? env_now(NULL) - led_ns : UINT64_MAX;
 }

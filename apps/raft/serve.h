@@ -58,7 +58,8 @@ struct cl_raft_service;
 /* Bind the ports on a runtime of one kthread that has not started. -EINVAL, -EADDRINUSE, -ENOMEM with a reason in err. */
 CL_API int cl_raft_serve(struct cl_runtime *rt, const struct cl_raft_serve_config *config, struct cl_raft_service **out,
                          char err[256]);
-/* The runtime must have stopped, or never started and be deleted next. A log is closed before, by its owner. */
+/* The runtime must have stopped, and may be deleted; or it never started, and is deleted next. A log is closed before, by its owner:
+ * what its last writes make the node answer goes nowhere. */
 CL_API void cl_raft_service_delete(struct cl_raft_service *service);
 CL_API struct cl_raft_node *cl_raft_service_node(struct cl_raft_service *service);
 CL_API void cl_raft_service_counters(const struct cl_raft_service *service, struct cl_raft_serve_counters *out);

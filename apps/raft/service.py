@@ -275,7 +275,7 @@ class RaftService:
             check_order(rc, what, status["leader"])
 
     def close(self) -> None:
-        """Free everything. The runtime must have stopped. Twice is allowed. Raises what NodeLog.close does.
+        """Free everything, once the runtime has stopped or is closed. Twice is allowed. Raises what NodeLog.close does.
 
         `Runtime.wait` raises a stop of the node also afterwards, if it came too late to be seen before.
         """

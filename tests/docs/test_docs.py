@@ -113,7 +113,7 @@ def test_commands_of_the_page_work(page: Path, tmp_path: Path) -> None:
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            process_group=0,  # a session would be a scheduling group of its own (docs/cores.md)
         )
     try:
         code = shell.wait(timeout=110)

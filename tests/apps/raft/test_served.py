@@ -17,6 +17,7 @@ from corelane.apps.raft import client as c
 from corelane.apps.raft.logs import make_log_file
 from corelane.apps.raft.operate import _STATUS
 from corelane.apps.raft.service import RaftService, serve
+from corelane.drivers.blk import Blk, BlkFaults, FaultBlk
 from corelane.drivers.memory import memory_link
 from corelane.drivers.nic import Nic
 from corelane.libos import Runtime
@@ -190,6 +191,39 @@ def test_a_node_that_has_stopped_leads_no_more_and_refuses_orders(tmp_path: Path
         assert json.loads(asked.answer())["state"] == "stopped"
         runtime.stop()
         service.close()
+
+
+@pytest.mark.parametrize("runtime_first", [True, False])
+def test_a_write_that_fails_while_the_log_is_closed_is_told_and_nobody_answered(
+    tmp_path: Path, runtime_first: bool
+) -> None:
+    """The leader is closed with a command under way, whose client would be told when the node stops for it."""
+    log, disks = str(tmp_path / "log"), []
+    make_log_file(log, 8 << 20)
+
+    def on_fault(blk: Blk) -> Blk:
+        disks.append(FaultBlk(blk, seed=1))
+        return disks[0]
+
+    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
+    with server, client, Runtime(nic=server, power="block") as runtime:
+        peers = {1: PEERS[1]}
+        service = serve(runtime, 1, peers, machine=Kept(), log=log, election_ms=1000, disk=on_fault, in_call=False)
+        runtime.start()
+        asked = Asked(service, client)
+        wait_until(lambda: service.status()["role"] == "leader", 60, "it to lead")
+        asked.send(c._APPLY, b"a")
+        assert asked.answer() == b"ok"
+        late_ns = 2_000_000_000
+        disks[0].set(BlkFaults(latency_min_ns=late_ns, latency_max_ns=late_ns, write_error=1.0, flush_error=1.0))
+        asked.send(c._APPLY, b"b")
+        wait_until(lambda: service.status()["last"] > service.status()["durable"], 60, "the write to begin")
+        runtime.stop()
+        if runtime_first:
+            runtime.close()
+        assert service.status()["leads_for_s"] > 0
+        with pytest.raises(CorelaneError, match=r"close the node's log: .*Input/output error"):
+            service.close()
 
 
 @pytest.mark.parametrize("in_call", [True, False])
