@@ -108,6 +108,16 @@ def isolation(system: System) -> Check:
     return Check("isolation", "warn", found, meaning, mend)
 
 
+def sessions(system: System) -> Check:
+    """Whether the kernel shares out CPUs between sessions (sched(7), autogroup)."""
+    if (system.read("/proc/sys/kernel/sched_autogroup_enabled") or "0") == "0":
+        return Check("sessions", "ok", "threads share a CPU whatever session they are of")
+    found = "each session (terminal, setsid) is one group, and groups share a CPU"
+    meaning = "beside programs of other sessions a loop or kthread has its group's part; seconds without any were seen"
+    mend = "echo 0 | sudo tee /proc/sys/kernel/sched_autogroup_enabled"
+    return Check("sessions", "warn", found, meaning, mend)
+
+
 def idle(system: System) -> Check:
     """Deep idle states, and whether /dev/cpu_dma_latency may be held at 0."""
     driver = system.read("/sys/devices/system/cpu/cpuidle/current_driver") or "none"
@@ -358,6 +368,7 @@ CHECKS: tuple[Callable[[System], Check], ...] = (
     smt,
     isolation,
     interrupts,
+    sessions,
     idle,
     governor,
     clock,

@@ -3,7 +3,6 @@
 #include "blk_engine.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/fs.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -48,7 +47,7 @@ void cl_blk_file_info(struct cl_blk *blk, struct cl_blk_file_info *out)
 /* What a disk writes whole. 512 if it is not known. */
 static uint32_t sector_bytes(const struct cl_blk_file *f, const struct stat *st)
 {
-    char line[PATH_MAX];
+    char line[CL_BLK_LINE];
     int bytes = 0;
     if ((!f->info.raw || ioctl(f->fd, BLKSSZGET, &bytes) < 0) &&
         cl_blk_disk_says(f->info.raw ? st->st_rdev : st->st_dev, "queue/logical_block_size", line))
@@ -168,9 +167,12 @@ static const char *const caches[] = {
 int cl_blk_file_below(const char *path, char *why)
 {
     struct stat st;
-    if (stat(path, &st) < 0)
-        return cl_blk_file_refuse(why, -errno, "cannot look at %s: %s", path, strerror(errno));
-    int below = cl_blk_below(S_ISBLK(st.st_mode) ? st.st_rdev : st.st_dev);
+    int fd = open(path, O_PATH | O_CLOEXEC);
+    int below = fd < 0 || fstat(fd, &st) < 0 ? -errno : cl_blk_below_fd(fd, &st);
+    if (fd >= 0)
+        close(fd);
+    if (below < 0)
+        return cl_blk_file_refuse(why, below, "cannot look at %s: %s", path, strerror(-below));
     return cl_blk_file_refuse(why, below, "%s", caches[below] ? caches[below] : "");
 }
 

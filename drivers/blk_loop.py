@@ -17,7 +17,7 @@ from pathlib import Path
 from ..runtime.errors import SystemLimit
 
 _CTL_GET_FREE, _CONFIGURE, _CLR_FD, _SET_DIRECT_IO = 0x4C82, 0x4C0A, 0x4C01, 0x4C08
-_AUTOCLEAR = 4
+_AUTOCLEAR, _DIRECT_IO = 4, 16
 _RETRIES = 50  # others take free devices, too, and one that was just let go of is busy for a moment
 
 
@@ -41,7 +41,9 @@ def attach(fd: int, offset: int, size: int, block_bytes: int = 512) -> tuple[int
         raise SystemLimit("cannot make a loop device", why)
     # struct loop_config: fd, block size, struct loop_info64 (device, inode, rdevice, offset, sizelimit, number, two
     # unused words, flags, file and crypt names and key, two words), reserved.
-    info = struct.pack("<QQQQQIIII64s64s32sQQ", 0, 0, 0, offset, size, 0, 0, 0, _AUTOCLEAR, b"corelane", b"", b"", 0, 0)
+    # Direct I/O is asked for here already: until it has it, others find a loop device without (blk_below.c).
+    flags, name = _AUTOCLEAR | _DIRECT_IO, b"corelane"
+    info = struct.pack("<QQQQQIIII64s64s32sQQ", 0, 0, 0, offset, size, 0, 0, 0, flags, name, b"", b"", 0, 0)
     config = struct.pack("<II", fd, block_bytes) + info + bytes(64)
     with open("/dev/loop-control", "rb+", buffering=0) as control:
         for attempt in range(_RETRIES):

@@ -232,9 +232,9 @@ def facts(iokernel: Iokernel, driver: str) -> dict[str, Any]:
 
 
 class Report(Protocol):
-    """Takes what happens ("placement"; "storage": damage; "iokernel": it has started, with `facts`; "gone": the uplink;
-    "bound": kthreads, to other CPUs, by somebody else; "evicted": who did not step aside; "stopping") and a line for
-    people."""
+    """Takes what happens ("placement"; "storage": damage and doubts; "iokernel": it has started, with `facts`; "gone":
+    the uplink; "bound": kthreads, to other CPUs, by somebody else; "evicted": who did not step aside; "stopping") and a
+    line for people."""
 
     def __call__(self, event: str, text: str, /, **facts: Any) -> None: ...
 

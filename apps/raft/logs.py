@@ -55,9 +55,11 @@ def _name_durably(made: str, path: str) -> None:
         try:
             os.fsync(folder)
         except OSError as error:
-            Path(path).unlink()
+            with contextlib.suppress(OSError):  # of a file system that takes nothing any more
+                Path(path).unlink()
+            hint = f"mend the file system, and delete {path} if it is there"
             why = f"its folder cannot be synced: {error.strerror}"
-            raise CorelaneError(f"make {path}", why, errno=error.errno or 0) from error
+            raise CorelaneError(f"make the log {path}", why, hint, error.errno or 0) from error
     finally:
         os.close(folder)
 
@@ -169,8 +171,11 @@ def make_log_file(path: str, size: int) -> None:
         _name_durably(made, path)
     except FileExistsError:
         raise _taken(path) from None
+    except OSError as error:
+        raise CorelaneError(f"make the log {path}", error.strerror or str(error), errno=error.errno or 0) from error
     finally:
-        Path(made).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            Path(made).unlink()
 
 
 def _taken(path: str) -> CorelaneError:

@@ -23,6 +23,7 @@ GOOD_FILES = {
     "/proc/self/cgroup": "0::/\n",
     "/proc/stat": "cpu  100 0 100 1000 0 0 0 0 0 0\n",
     "/proc/interrupts": "      CPU0  CPU1\n 36:  1  2  PCI-MSIX 1-edge  virtio1-req.0\nLOC: 9 9 Local timer\n",
+    "/proc/sys/kernel/sched_autogroup_enabled": "0",
     "/sys/devices/system/cpu/online": "0-1",
     "/sys/devices/system/cpu/isolated": "1",
     "/sys/devices/system/cpu/nohz_full": "1",
@@ -147,6 +148,15 @@ def test_an_empty_machine_is_described_and_not_crashed_on(tmp_path: Path) -> Non
             "no /dev/cpu_dma_latency",
             "STUCK the host",
         ),
+        (
+            checks.sessions,
+            {"/proc/sys/kernel/sched_autogroup_enabled": "1"},
+            {},
+            "warn",
+            "each session",
+            "echo 0",
+        ),
+        (checks.sessions, {"/proc/sys/kernel/sched_autogroup_enabled": None}, {}, "ok", "whatever session", ""),
         (
             checks.governor,
             {"/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "powersave"},

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cltest.loops import file_system, loop_device, mounted
 
-from corelane.drivers import blk_file
+from corelane.drivers import blk_file, blk_loop
 from corelane.drivers.blk_file import FileBlk, create
 from corelane.runtime.errors import CorelaneError
 
@@ -178,3 +181,34 @@ def test_a_file_of_an_overlay_may_lie_on_a_loop_device_that_caches(tmp_path: Pat
         options = f"lowerdir={at}/lower,upperdir={at}/upper,workdir={at}/work"
         with mounted(tmp_path / "over", "none", "-t", "overlay", "-o", options) as over:
             check_cached(over / "f", "unknown")
+
+
+@pytest.mark.root
+def test_what_is_in_memory_lies_on_no_loop_device(tmp_path: Path) -> None:
+    create(tmp_path / "other", MIB)
+    with loop_device(tmp_path / "other", cached=True), mounted(tmp_path / "at", "none", "-t", "tmpfs") as at:
+        create(at / "f", 16 * UNIT)
+        with FileBlk(at / "f") as blk:
+            assert blk.info().below == "direct"
+        assert blk_file.below(at) == ("direct", "")
+
+
+@pytest.mark.root
+def test_a_loop_device_of_ours_has_direct_io_before_anybody_can_find_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked for with the device, not only later."""
+    found, ioctl = [], fcntl.ioctl
+
+    def watched(fd: Any, request: int, *args: Any) -> Any:
+        if request == blk_loop._SET_DIRECT_IO:
+            found.append(Path(f"/sys/block/{Path(os.readlink(f'/proc/self/fd/{fd}')).name}/loop/dio").read_text())
+        return ioctl(fd, request, *args)
+
+    create(tmp_path / "file", MIB)
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "ioctl", watched)
+        with loop_device(tmp_path / "file", cached=False, sector=UNIT) as loop:
+            if Path(f"/sys/block/{Path(loop).name}/loop/dio").read_text() == "0\n":
+                pytest.skip("no loop device on this file system has direct I/O")
+    assert found == ["1\n"]

@@ -43,10 +43,31 @@ def test_one_whose_folder_cannot_be_synced_is_not_left(tmp_path: Path, monkeypat
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", fails)
-        with pytest.raises(CorelaneError, match=r"make .*1\.log: its folder cannot be synced: Input/output error"):
+        with pytest.raises(CorelaneError, match=r"make the log .*: its folder cannot be synced: Input/output"):
             make_log_file(str(path), SIZE)
     assert not list(tmp_path.iterdir())
     make_log_file(str(path), SIZE)
+
+
+def test_where_nothing_can_be_taken_back_the_reason_is_said_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system that an error has made read-only."""
+
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    path = tmp_path / "1.log"
+    for call in ("fsync", "link"):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, call, read_only)
+            patched.setattr(Path, "unlink", read_only)
+            with pytest.raises(CorelaneError, match=r"make the log .*1\.log: .*Read-only file system") as refused:
+                make_log_file(str(path), SIZE)
+        assert refused.value.errno == errno.EROFS
+        assert ("delete" in str(refused.value)) == path.exists() == (call == "fsync")
+        for left in tmp_path.iterdir():
+            left.unlink()
 
 
 def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:

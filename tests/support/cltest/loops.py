@@ -37,12 +37,12 @@ def _run(*command: str) -> None:
 
 
 @contextlib.contextmanager
-def loop_device(file: Path, *, cached: bool) -> Iterator[str]:
+def loop_device(file: Path, *, cached: bool, sector: int = 512) -> Iterator[str]:
     """One over a file: its path. Skips the test where there is none."""
     if why := blk_loop.missing():
         pytest.skip(why)
     with open(file, "rb+") as opened:
-        fd, loop = blk_loop.attach(opened.fileno(), 0, os.fstat(opened.fileno()).st_size, 512)
+        fd, loop = blk_loop.attach(opened.fileno(), 0, os.fstat(opened.fileno()).st_size, sector)
     try:
         if cached:
             through_page_cache(fd)
