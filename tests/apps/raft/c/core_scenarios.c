@@ -375,9 +375,50 @@ static void install(void)
     cl_raft_delete(raft);
 }
 
-static const struct scenario all[] = {{"commit", commit},  {"lease", lease},       {"margin", margin},
-                                      {"rounds", rounds},  {"rollback", rollback}, {"chunks", chunks},
-                                      {"install", install}};
+/* How many chunks go to node 2, and each is refused as it comes. */
+static unsigned refused_chunks(struct cl_raft *raft)
+{
+    enum { MOST = 100 };
+    unsigned chunks = 0;
+    struct cl_raft_msg m, refusal = {.type = CL_RAFT_SNAPSHOT_REPLY, .from = 2, .term = 2, .flags = CL_RAFT_REJECT};
+    while (chunks < MOST && cl_raft_poll_message(raft, &m)) {
+        if (m.type != CL_RAFT_SNAPSHOT)
+            continue;
+        chunks++;
+        refusal.index = m.index;
+        step(raft, refusal);
+    }
+    return chunks;
+}
+
+/* Who is to get a snapshot cannot take it for now, and says so of every chunk. */
+static void refusals(void)
+{
+    struct cl_raft *raft = voter(1, ELECTION_TICKS);
+    struct cl_raft_msg m;
+    uint64_t index = 0, term, first;
+    lead_by_order(raft);
+    while (index < SNAPSHOT_INDEX)
+        CHECK(!cl_raft_propose(raft, "x", 1, &index, &term), "a command is refused\n");
+    while (cl_raft_poll_message(raft, &m))
+        done_at_once(raft);
+    step(raft, (struct cl_raft_msg){.type = CL_RAFT_APPEND_REPLY, .from = 3, .term = 2, .index = index});
+    done_at_once(raft);
+    cl_raft_applied(raft, index);
+    CHECK(!cl_raft_compact(raft, index, CHUNK, &first) && first == index, "keeps its log from entry %lu\n", first);
+    step(raft,
+         (struct cl_raft_msg){.type = CL_RAFT_APPEND_REPLY, .from = 2, .term = 2, .index = 1, .flags = CL_RAFT_REJECT});
+    for (int i = 0; i < ELECTION_TICKS / 2; i++) {
+        unsigned chunks = refused_chunks(raft);
+        CHECK(chunks == 1, "%u chunks bring each other on within a tick\n", chunks);
+        cl_raft_tick(raft);
+    }
+    cl_raft_delete(raft);
+}
+
+static const struct scenario all[] = {{"commit", commit},   {"lease", lease},       {"margin", margin},
+                                      {"rounds", rounds},   {"rollback", rollback}, {"chunks", chunks},
+                                      {"install", install}, {"refusals", refusals}};
 
 int main(int argc, char **argv)
 {
