@@ -1,6 +1,7 @@
 /* Two channels and a network between them that loses, doubles, reorders, delays and corrupts datagrams, on a virtual clock; either side
  * dies and comes again. What lasts arrives at most once in all lives, whole, and exactly once where neither side gave it up.
- * Usage: channel lossy SEED SEEDS | channel overtaken | channel begun | channel idle | channel slow | channel cut | channel mended */
+ * Usage: channel lossy SEED SEEDS | channel overtaken | channel begun | channel idle | channel slow | channel cut | channel mended |
+ * channel reborn */
 #include "apps/raft/bytes.h"
 #include "apps/raft/channel.h"
 #include "drivers/load/random.h"
@@ -365,6 +366,29 @@ static void cut(void)
     check_books();
 }
 
+/* Who was born anew is told by each of 200 datagrams that it is taken for another, and asks once in a while who that is: a question for
+ * each would be answered by each, and each answer be asked about in turn. */
+static void reborn(void)
+{
+    begin(1);
+    wire.base_ns = 30 * MS;
+    say(0, 20, true);
+    run_until(now_ns + 200 * MS);
+    begin_life(1);
+    uint64_t before = sent_datagrams;
+    for (int i = 0; i < 200; i++) {
+        say(0, 20, true);
+        run_until(now_ns + MS / 20);
+    }
+    run_until(now_ns + 25 * MS); /* all have come, and no answer has */
+    CHECK(sent_datagrams > before + 200 && sent_datagrams <= before + 220, "%lu datagrams", sent_datagrams - before);
+    run_until(now_ns + 1000 * MS);
+    say(0, 20, true); /* those before were for the other */
+    run_until(now_ns + 1000 * MS);
+    check_books();
+    CHECK(messages[n_messages - 1].arrived == 1, "the last did not arrive");
+}
+
 /* One says a frame of several datagrams each 2 ms, the other a short one each 3 ms that does not last, or nothing. After a cut all
  * that was taken is there within a few round trips, or, if nothing is heard, after the next timeout: no frame waits for another. */
 static void mended_after(uint32_t datagram, uint32_t bytes, uint64_t cut_ms, bool heard)
@@ -422,6 +446,8 @@ int main(int argc, char **argv)
         cut();
     else if (!strcmp(what, "mended"))
         mended();
+    else if (!strcmp(what, "reborn"))
+        reborn();
     else
         for (uint64_t s = first; s < first + seeds; s++)
             lossy(s);
