@@ -6,7 +6,9 @@ import errno
 import json
 import os
 import re
+import struct
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -15,8 +17,9 @@ from corelane.cli import log as log_command
 from corelane.cli.main import main
 from corelane.drivers.blk import FaultBlk
 from corelane.drivers.blk_file import FileBlk
+from corelane.libos._native import ffi, lib
 from corelane.libos.log import Log, LogDamaged
-from corelane.runtime.errors import CorelaneError
+from corelane.runtime.errors import CorelaneError, ProtocolError
 
 MIB = 1 << 20
 
@@ -197,6 +200,35 @@ def test_what_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "at offset 0 (it is something else) and at offset 4096 (it is something else)" in capsys.readouterr().err
     assert main(["log", "check", str(tmp_path / "missing")]) == 1
     assert "missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("version", [0, 3, 2**32 - 1])
+@pytest.mark.parametrize("slots", [(0,), (1,), (0, 1)], ids=str)
+def test_a_format_of_another_version_is_refused(
+    path: Path, slots: tuple[int, ...], version: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whichever superblock says so, and whatever the other one does: only the first of them that says so is named."""
+    image = bytearray(path.read_bytes())
+    for slot in slots:
+        head = ffi.new("struct cl_log_disk_super *")
+        ffi.memmove(head, image[slot * 4096 :], 512)
+        assert head.generation & 1 == slot
+        head.version, head.crc = version, 0
+        seed = lib.cl_crc32c(0, struct.pack("<QQQ", slot, 0, 0), 24)
+        head.crc = lib.cl_crc32c(seed, head, 512)
+        image[slot * 4096 : slot * 4096 + 512] = ffi.buffer(head)[:]
+    path.write_bytes(image)
+    why = f"the superblock at offset {slots[0] * 4096} is of format version {version}, and this program knows versions"
+    ways: tuple[Literal["refuse", "cut", "read-only"], ...] = ("refuse", "cut", "read-only")
+    for on_damage in ways:
+        with pytest.raises(ProtocolError, match=why) as raised:
+            Log.open(path, on_damage=on_damage)
+        assert raised.value.errno == errno.EPROTO
+    capsys.readouterr()
+    for action in ("check", "dump"):
+        assert main(["log", action, str(path)]) == 1
+        assert f"open the log {path}: {why}" in capsys.readouterr().err
+    assert path.read_bytes() == image
 
 
 @pytest.mark.parametrize("left", [600_000, 8192, 8191, 4096, 100, 31, 0])

@@ -103,7 +103,7 @@ def test_at_its_limits(c_program: Program, seed: int, limit: str) -> None:
     assert c_program(f"{C}/log_limits.c", one_thread=True)(seed, limit).endswith("ok\n")
 
 
-@pytest.mark.parametrize("state", ["forged", "cut", "zeros", "grown", "read", "stale"])
+@pytest.mark.parametrize("state", ["forged", "cut", "zeros", "grown", "read", "stale", "version"])
 def test_opened_again_or_read_in_a_rare_state(c_program: Program, seed: int, state: str) -> None:
     assert c_program(f"{C}/log_again.c", one_thread=True)(seed, state) == "ok\n"
 

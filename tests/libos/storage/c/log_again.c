@@ -1,6 +1,6 @@
 /* Logs that are opened again, and readers of one that changes, in the rare states that random runs do not meet: a flush that another writer
  * could have made, what was given up by a cut, a block of zeros that cannot be read, a ring that grows where it just ended, a truncation
- * under a read. argv: seed, then forged, cut, zeros, grown, read or stale. */
+ * under a read, a format of another version. argv: seed, then forged, cut, zeros, grown, read, stale or version. */
 #include "libos/storage/log_internal.h"
 #include "log_records.h"
 
@@ -212,10 +212,54 @@ static void stale(void)
     cl_blk_close(disk);
 }
 
+/* A superblock that is whole and of a version that we do not know: whichever it is and whatever the other one says, nobody opens the log, not even
+ * to look at it, and nothing is written. */
+static void foreign_version(void)
+{
+    static const uint32_t versions[] = {0, CL_LOG_VERSION_GROWN + 1, UINT32_MAX};
+    static uint8_t good[AREA], bad[AREA];
+    struct cl_blk *disk = fresh(26);
+    struct cl_log_op ops[6];
+    CHECK(close_log(six(disk, ops)) == 0, "close");
+    uint8_t *data = cl_blk_memory_data(disk);
+    memcpy(good, data, AREA);
+    for (unsigned i = 0; i < 27; i++) {
+        unsigned slots = 1 + i % 3; /* bit 0, bit 1: which are of that version */
+        uint32_t version = versions[i / 3 % 3];
+        struct cl_log_config config = {.blk = disk, .on_damage = i / 9};
+        struct cl_log *log;
+        char err[256], want[256];
+        memcpy(data, good, AREA);
+        for (unsigned slot = 0; slot < 2; slot++)
+            if (slots >> slot & 1) {
+                struct cl_log_disk_super *s = (void *)flush_at(disk, slot);
+                s->version = version;
+                s->crc = cl_log_super_crc(s);
+            }
+        memcpy(bad, data, AREA);
+        snprintf(want, sizeof want, "the superblock at offset %u is of format version %u, and this program knows ",
+                 slots & 1 ? 0 : CL_LOG_BLOCK_BYTES, version);
+        int rc = cl_log_open_wait(&config, &log, NULL, err);
+        CHECK(rc == -EPROTO && !strncmp(err, want, strlen(want)), "slots %u, on_damage %u: %d %s", slots,
+              config.on_damage, rc, err);
+        CHECK(!memcmp(data, bad, AREA), "slots %u, on_damage %u: it was written to", slots, config.on_damage);
+    }
+    memcpy(data, good, AREA);
+    struct cl_log_config config = {.blk = disk};
+    struct cl_log *log = open_log(&config, 0, NULL);
+    CHECK(verify(log) == 6, "the log that it was made of");
+    drop(log);
+    cl_blk_close(disk);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct named all[] = {
-        {"forged", forged}, {"cut", cut}, {"zeros", zeros}, {"grown", grown}, {"read", read_under_truncation},
-        {"stale", stale}};
+    static const struct named all[] = {{"forged", forged},
+                                       {"cut", cut},
+                                       {"zeros", zeros},
+                                       {"grown", grown},
+                                       {"read", read_under_truncation},
+                                       {"stale", stale},
+                                       {"version", foreign_version}};
     return run_named(argc, argv, all, sizeof all / sizeof *all);
 }
