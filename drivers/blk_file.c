@@ -93,9 +93,8 @@ static int open_path(const struct cl_blk_file_config *c, bool raw, char *err)
     if (fd >= 0)
         return fd;
     if (errno == EBUSY && raw)
-        return cl_blk_file_refuse(err, -EBUSY, "%s is in use: it, or a partition of it, is mounted or claimed",
-                                  c->path);
-    return cl_blk_file_refuse(err, -errno, "cannot open %s: %s", c->path, strerror(errno));
+        return cl_blk_file_refuse(err, -EBUSY, "it is in use: it, or a partition of it, is mounted or claimed");
+    return cl_blk_file_refuse(err, -errno, "%s", strerror(errno));
 }
 
 static bool lock_alone(int fd)
@@ -110,22 +109,21 @@ static bool lock_alone(int fd)
 
 static int take_file(struct cl_blk_file *f, const struct cl_blk_file_config *c, struct stat *st, char *err)
 {
-    const char *name = c->path ? c->path : "the descriptor";
     if ((c->path ? stat(c->path, st) : fstat(c->fd, st)) < 0)
-        return cl_blk_file_refuse(err, -errno, "cannot open %s: %s", name, strerror(errno));
+        return cl_blk_file_refuse(err, -errno, "%s", strerror(errno));
     f->info.raw = S_ISBLK(st->st_mode);
     if (!S_ISREG(st->st_mode) && !f->info.raw)
-        return cl_blk_file_refuse(err, -EINVAL, "%s is neither a file nor a block device", name);
+        return cl_blk_file_refuse(err, -EINVAL, "it is neither a file nor a block device");
     f->fd = c->path ? open_path(c, f->info.raw, err) : fcntl(c->fd, F_DUPFD_CLOEXEC, 0);
     if (f->fd < 0)
-        return c->path ? f->fd : cl_blk_file_refuse(err, -errno, "cannot take %s: %s", name, strerror(errno));
+        return c->path ? f->fd : cl_blk_file_refuse(err, -errno, "%s", strerror(errno));
     int rc = 0;
     if (!c->shared && !lock_alone(f->fd))
-        rc = cl_blk_file_refuse(err, -EBUSY, "%s is open in another place; a block device has one user", name);
+        rc = cl_blk_file_refuse(err, -EBUSY, "it is open in another place; a block device has one user");
     else if (fstat(f->fd, st) < 0) /* again: it may be another by now */
-        rc = cl_blk_file_refuse(err, -errno, "cannot open %s: %s", name, strerror(errno));
+        rc = cl_blk_file_refuse(err, -errno, "%s", strerror(errno));
     else if (c->path && !st->st_nlink)
-        rc = cl_blk_file_refuse(err, -ENOENT, "%s was deleted: what is written would go with it", name);
+        rc = cl_blk_file_refuse(err, -ENOENT, "it was deleted: what is written would go with it");
     if (rc)
         close(f->fd);
     return rc;

@@ -77,7 +77,7 @@ struct cl_blk_file_info {
     char why[256];  /* what was refused, and why; empty: nothing */
 };
 
-/* Open. -errno with a reason in err[256]. */
+/* Open. -errno with a reason in err[256], which says "it" of the file: who knows its name puts that before. */
 CL_API int cl_blk_file_open(const struct cl_blk_file_config *config, struct cl_blk **out, char *err);
 CL_API void cl_blk_file_info(struct cl_blk *blk, struct cl_blk_file_info *out);
 /* CL_BLK_BELOW_* of a file, folder or device, and why in why[256], empty if direct; or -errno. */

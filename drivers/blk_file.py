@@ -80,7 +80,8 @@ class FileBlk(Blk):
         config.engine, config.direct = _ENGINES[engine], _DIRECT[direct]
         config.no_dsync, config.sqpoll, config.shared, config.read_only = no_dsync, sqpoll, shared, read_only
         config.part_offset, config.part_bytes = part
-        check(lib.cl_blk_file_open(config, out, err), err, f"block device {path}")
+        what = f"open descriptor {path}" if isinstance(path, int) else f"open {os.fspath(path)}"
+        check(lib.cl_blk_file_open(config, out, err), err, what)
         super().__init__(out[0])
 
     def info(self) -> FileInfo:

@@ -205,12 +205,15 @@ def test_an_open_descriptor_will_do(path):
 
 
 def test_what_cannot_be_opened_is_refused_with_the_reason(tmp_path, path):
-    with pytest.raises(CorelaneError, match="No such file"):
+    with pytest.raises(CorelaneError, match=f"^open {tmp_path}/none: No such file or directory$"):
         FileBlk(tmp_path / "none")
-    with pytest.raises(CorelaneError, match="neither a file nor a block device"):
+    with pytest.raises(CorelaneError, match=f"^open {tmp_path}: it is neither a file nor a block device$"):
         FileBlk(tmp_path)
-    (tmp_path / "small").write_bytes(b"x")
-    with pytest.raises(CorelaneError, match="no block of 4096 bytes"):
+    with (tmp_path / "small").open("wb") as file:
+        file.write(b"x")
+        with pytest.raises(CorelaneError, match=f"^open descriptor {file.fileno()}: it holds no block"):
+            FileBlk(file.fileno())
+    with pytest.raises(CorelaneError, match=f"^open {tmp_path}/small: it holds no block of 4096 bytes"):
         FileBlk(tmp_path / "small")
     with pytest.raises(CorelaneError, match="depth must be"):
         FileBlk(path, depth=5000)

@@ -184,7 +184,7 @@ def test_a_file_has_one_log_by_whatever_name(tmp_path: Path, link: Callable[[Pat
     else:
         other = path
     with Log.open(path) as log:
-        with pytest.raises(CorelaneError, match=f"{other} is open in another place") as refused:
+        with pytest.raises(CorelaneError, match=f"open {other}: it is open in another place") as refused:
             Log.open(other)
         assert "\n" not in str(refused.value)
         child = os.fork()
