@@ -314,10 +314,15 @@ class Log(Closing):
             most = self._look(lib.cl_log_max_bytes)
             return f"a record of this log has {most} bytes at most, and the meta blob {lib.CL_LOG_META_BYTES}"
         if rc == -errno.ERANGE:
-            return f"it keeps the records {self.first_index} to {self.durable_index}"
+            return self._kept()
         if rc == -errno.EOVERFLOW:
             return "no index is left for another record"
         return self._why() or None
+
+    def _kept(self) -> str:
+        """Which records there are, for who asked for others."""
+        first, last = self.first_index, self.durable_index
+        return f"it keeps the records {first} to {last}" if first <= last else f"it keeps none: the next is {first}"
 
     def _in_turn(self, what: str, submit: Submit, data: bytes = b"") -> None:
         """Have the log do something behind all that was asked for before, until it is durable."""
@@ -410,7 +415,11 @@ class Log(Closing):
             return bytes(ffi.buffer(buf, lib.cl_log_meta_get(self._open, buf)))
 
     def records(self, first: int | None = None) -> Iterator[Record]:
-        """The durable records from `first` (first_index) on. CorelaneError naming the offset if one is damaged."""
+        """The durable records from `first` (first_index) on. CorelaneError naming the offset if one is damaged.
+
+        And with ERANGE if there is no record `first`, nor will it be the next one; ESTALE if it is trimmed or truncated
+        while it is read.
+        """
         out, c = ffi.new("struct cl_log_cursor **"), ffi.new("struct cl_log_record *")
         index = self.first_index if first is None else first
         what = f"read the log from index {index}"
@@ -418,7 +427,8 @@ class Log(Closing):
         with self._lock:
             self._close_unused()
             rc = lib.cl_log_cursor_open(self._open, index, out)
-            check(rc, what, self._refusal(-errno.ERANGE if rc == -errno.ENOENT else rc))
+            rc = -errno.ERANGE if rc == -errno.ENOENT else rc  # as of the other calls: nobody asked for a file
+            check(rc, what, self._refusal(rc))
         try:
             while record := self._next(out[0], c):
                 yield record
@@ -436,6 +446,9 @@ class Log(Closing):
             self._open  # noqa: B018 - it raises if the log was closed meanwhile
             while (rc := lib.cl_log_cursor_next(cursor, c)) == -errno.EAGAIN:  # being read
                 self._pump()
+            if rc == -errno.ESTALE:
+                why = f"what comes next here was trimmed or truncated: {self._kept()}"
+                raise CorelaneError("read the log", why, "", errno.ESTALE)
             if rc < 0:
                 check(rc, "read the log", ffi.string(lib.cl_log_cursor_why(cursor)).decode())
             if rc == 0:

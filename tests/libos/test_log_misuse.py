@@ -64,12 +64,38 @@ def test_what_is_out_of_range_is_said_with_the_range(tmp_path: Path) -> None:
             lambda: log.truncate(1),
             lambda: log.trim(5),
             lambda: log.restart(1),
+            lambda: next(log.records(1)),
             lambda: next(log.records(5)),
         ]
         for call in calls:
-            with pytest.raises(CorelaneError, match="it keeps the records 2 to 3"):
+            with pytest.raises(CorelaneError, match="it keeps the records 2 to 3") as raised:
                 call()
+            assert raised.value.errno == errno.ERANGE
+            assert "No such file" not in str(raised.value)
         assert [r.index for r in log.records()] == [2, 3]
+        log.trim(4)
+        for call in (lambda: next(log.records(3)), lambda: log.truncate(3), lambda: log.trim(5)):
+            with pytest.raises(CorelaneError, match=r"it keeps none: the next is 4 \[Numerical") as raised:
+                call()
+            assert raised.value.errno == errno.ERANGE
+
+
+def test_whose_next_record_is_gone_is_told_which_there_are(tmp_path: Path) -> None:
+    """By trimming before it, or by truncating and appending again."""
+    Log.create(tmp_path / "log", MIB)
+    with Log.open(tmp_path / "log") as log:
+        log.extend([b"1", b"2", b"3", b"4"])
+        first, third = log.records(), log.records(3)
+        assert (next(first).index, next(third).index) == (1, 3)
+        log.trim(3)
+        log.truncate(3)
+        log.append(b"another")
+        for reader in (first, third):
+            with pytest.raises(
+                CorelaneError, match=r"read the log: .* was trimmed or truncated: it keeps the records 3 to 3$"
+            ) as raised:
+                next(reader)
+            assert raised.value.errno == errno.ESTALE
 
 
 def test_a_snapshot_may_be_made_of_the_logs_records(tmp_path: Path) -> None:
