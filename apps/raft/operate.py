@@ -35,11 +35,11 @@ _VERSION, _SETTINGS = "it is of another version", "it was started with other gro
 def why_refused(status: dict[str, Any], by: dict[str, Any]) -> str:
     """Why a node is refused by another, as what both say of themselves tells; "" if it is not."""
     mine, theirs = (s.get("digests", {}) for s in (status, by))
-    if bool(mine) != bool(theirs):  # they came with a version
-        return _VERSION
     versions = mine.get("version"), theirs.get("version")
     told = None not in versions  # the number came later, and is in the digest of the settings since before
     if told and versions[0] != versions[1]:
+        return _VERSION
+    if any(versions) and not (mine and theirs):  # no version that tells a number was ever without digests
         return _VERSION
     if mine.get("settings") != theirs.get("settings"):
         return _SETTINGS if told else f"{_SETTINGS}, or {_VERSION}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from corelane.apps.raft.operate import Operator
+from corelane.apps.raft.operate import Operator, why_refused
 from corelane.runtime.errors import CorelaneError
 
 PEERS = ",".join(f"{i}=10.0.0.{i}:7400" for i in (1, 2, 3, 4))
@@ -111,3 +111,33 @@ def test_a_learner_that_stops_while_it_gets_the_log_is_told_of() -> None:
         ):
             group.add(4)
         assert len(group.changes) == 1
+
+
+OTHER_SETTINGS = "it was started with other group settings"
+NONE: dict[str, Any] = {}
+UNTOLD = {"settings": "a", "first_voters": "b"}
+TOLD = UNTOLD | {"version": 4}
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "why"),
+    [
+        (NONE, NONE, ""),
+        (NONE, UNTOLD, f"{OTHER_SETTINGS}, or it is of another version"),
+        (NONE, TOLD, "it is of another version"),
+        (UNTOLD, UNTOLD, ""),
+        (UNTOLD, TOLD, ""),
+        (UNTOLD | {"settings": "c"}, TOLD, f"{OTHER_SETTINGS}, or it is of another version"),
+        (TOLD, TOLD, ""),
+        (TOLD | {"version": 5, "settings": "c"}, TOLD, "it is of another version"),
+        (TOLD | {"settings": "c"}, TOLD, OTHER_SETTINGS),
+        (TOLD | {"first_voters": "c"}, TOLD, "its group began with other voters"),
+        (TOLD | {"first_voters": "0"}, TOLD, ""),
+    ],
+)
+def test_a_version_is_said_to_be_another_only_by_a_number(
+    mine: dict[str, Any], theirs: dict[str, Any], why: str
+) -> None:
+    """Digests came within a version, and the number of the version later, within the next one."""
+    for one, other in ((mine, theirs), (theirs, mine)):
+        assert why_refused({"digests": one}, {"digests": other}) == why
