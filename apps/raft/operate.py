@@ -71,6 +71,12 @@ class Operator(Client):
         answer = self._ask_node(node, _STATUS)
         return None if answer is None else dict(json.loads(answer))
 
+    def _heard(self, node: int, deadline: float) -> dict[str, Any] | None:
+        """The same, asked for until then: it may be starting, or what it says was lost."""
+        while (status := self.status(node)) is None and time.monotonic() < deadline:
+            time.sleep(_ASK_AGAIN_S)
+        return status
+
     def all(self) -> dict[int, dict[str, Any] | None]:
         """The status of each node."""
         return {node: self.status(node) for node in sorted(self._nodes)}
@@ -158,7 +164,7 @@ class Operator(Client):
     def _check_can_follow(self, what: str, node: int) -> None:
         """It must have read its log, and neither have stopped nor be refused by the leader: it would never catch up."""
         deadline = time.monotonic() + self._timeout_s
-        while (status := next(filter(None, (self.status(node) for _ in range(4))), None)) is not None:
+        while (status := self._heard(node, deadline)) is not None:
             if status["state"] == "stopped":
                 raise CorelaneError(what, f"it has stopped: {status['why']}", "mend that, and start it again")
             if status["state"] == "running":
@@ -215,15 +221,21 @@ class Operator(Client):
             why = f"it has stopped, and is a learner now: {status['why']}"
             raise CorelaneError(what, why, f"`corelane raft remove {learner}` takes it out again")
 
-    def _runs(self, node: int) -> bool:
-        status = self.status(node) if node in self._nodes else None
-        return status is not None and status["state"] != "stopped"
-
     def _check_left(self, what: str, node: int, voters: set[int]) -> None:
         """Those who stay must be able to decide, or nobody can undo it."""
-        silent = sorted(v for v in voters if not self._runs(v))
-        if len(voters) - len(silent) > len(voters) // 2:
-            return
+        deadline = time.monotonic() + self._timeout_s
+        lost = voters - set(self._nodes)  # for good: whose address is not given, and who has stopped
+        missing = set(voters)
+        while True:
+            said = {v: self.status(v) for v in missing - lost}
+            lost |= {v for v, s in said.items() if s and s["state"] == "stopped"}
+            missing = lost | {v for v, s in said.items() if s is None}
+            if 2 * len(missing) < len(voters):
+                return
+            if 2 * len(lost) >= len(voters) or time.monotonic() > deadline:
+                break
+            time.sleep(_ASK_AGAIN_S)
+        silent = sorted(missing)
         some, one = f"nodes {', '.join(map(str, silent))} do", "one of them"
         if len(silent) == 1:
             some, one = f"node {silent[0]} does", "it"
@@ -254,6 +266,9 @@ class Operator(Client):
         what = f"hand leadership to node {to}"
         if to not in self._members()[0]:
             raise CorelaneError(what, "it is no voter of the group", "add it first")
-        if not self._runs(to):
+        status = self._heard(to, time.monotonic() + self._timeout_s) if to in self._nodes else None
+        if status is None:
             raise CorelaneError(what, "it does not answer", "start it, or choose another")
+        if status["state"] == "stopped":
+            raise CorelaneError(what, f"it has stopped: {status['why']}", "mend that and start it, or choose another")
         return self._order(what, lambda s: s["id"] == to, lambda _status: (_TRANSFER, struct.pack("<I", to)))

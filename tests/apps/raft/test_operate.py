@@ -1,8 +1,10 @@
-"""Whom `Operator.add` does not make a member, by what the nodes say of themselves."""
+"""What `Operator` does with an order, by what the nodes say of themselves: whom it refuses, whom it waits for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -32,19 +34,35 @@ def said_by(node: int, **more: Any) -> dict[str, Any]:
     } | more
 
 
+Says = Callable[[int], dict[str, Any] | None]  # by how often it was asked, this time included
+
+
+def silent_for(looks: float, node: int, **more: Any) -> Says:
+    """One that answers from then on."""
+    return lambda look: said_by(node, **more) if look > looks else None
+
+
+NEVER = float("inf")
+LATE = 9  # more often than what was lost is asked for again
+
+
 class Played(Operator):
     """Of nodes that say what they are told to; orders are kept."""
 
-    def __init__(self, fourth: Callable[[int], dict[str, Any] | None]) -> None:
-        super().__init__(PEERS, timeout_s=60)
-        self.fourth, self.looks = fourth, 0
+    def __init__(self, fourth: Says, *, others: Mapping[int, Says] | None = None, timeout_s: float = 60) -> None:
+        super().__init__(PEERS, timeout_s=timeout_s)
+        self.says = {4: fourth, **(others or {})}
+        self.asked: Counter[int] = Counter()
         self.changes: list[dict[str, Any]] = []
+        self.orders: list[tuple[int, bytes]] = []
 
     def status(self, node: int) -> dict[str, Any] | None:
-        if node != 4:
-            return said_by(node)
-        self.looks += 1
-        return self.fourth(self.looks)
+        self.asked[node] += 1
+        return self.says[node](self.asked[node]) if node in self.says else said_by(node)
+
+    def _order(self, what: str, done: Any, order: Any) -> Any:
+        self.orders.append(order(said_by(1)))
+        return said_by(1)
 
     def _change(self, what: str, voters: set[int], learners: set[int], begun: int, force: bool = False) -> Any:
         self.changes.append({"voters": voters, "learners": learners, "begun": begun})
@@ -100,7 +118,7 @@ def test_one_that_reads_its_log_is_waited_for() -> None:
 
     with Played(fourth) as group:
         group.add(4, learner=True)
-        assert group.looks >= read
+        assert group.asked[4] >= read
         assert group.changes == [{"voters": {1, 2, 3}, "learners": {4}, "begun": 7}]
 
 
@@ -111,6 +129,67 @@ def test_a_learner_that_stops_while_it_gets_the_log_is_told_of() -> None:
         ):
             group.add(4)
         assert len(group.changes) == 1
+
+
+@pytest.mark.parametrize("learner", [False, True])
+def test_one_that_begins_to_answer_late_is_waited_for(monkeypatch: pytest.MonkeyPatch, learner: bool) -> None:
+    monkeypatch.setattr(Played, "_await_log", lambda *_: None)
+    with Played(silent_for(LATE, 4, **JOINED)) as group:
+        group.add(4, learner)
+        assert group.changes[0] == {"voters": {1, 2, 3}, "learners": {4}, "begun": 7}
+
+
+def test_one_that_never_answers_is_not_made_a_learner() -> None:
+    with Played(silent_for(NEVER, 4), timeout_s=0.2) as group:
+        with pytest.raises(CorelaneError, match=r"it does not answer \(start it first, with the option join=yes\)$"):
+            group.add(4)
+        assert group.changes == []
+
+
+def test_leadership_goes_to_one_that_begins_to_answer_late() -> None:
+    with Played(silent_for(NEVER, 4), others={2: silent_for(LATE, 2)}) as group:
+        group.transfer(2)
+        assert group.orders == [(6, struct.pack("<I", 2))]
+
+
+def test_leadership_goes_to_nobody_who_does_not_run() -> None:
+    stopped = {"state": "stopped", "why": "its disk failed"}
+    others = {2: silent_for(NEVER, 2), 3: silent_for(0, 3, **stopped)}
+    with Played(silent_for(NEVER, 4), others=others, timeout_s=0.2) as group:
+        with pytest.raises(CorelaneError, match="hand leadership to node 2: it does not answer"):
+            group.transfer(2)
+        with pytest.raises(CorelaneError, match="hand leadership to node 3: it has stopped: its disk failed"):
+            group.transfer(3)
+        assert group.orders == []
+
+
+def remove_3(group: Operator) -> None:
+    group.remove(3)
+
+
+def make_3_a_learner(group: Operator) -> None:
+    group.add(3, learner=True)
+
+
+@pytest.mark.parametrize("change", [remove_3, make_3_a_learner])
+def test_whether_those_who_stay_can_decide(change: Callable[[Operator], None]) -> None:
+    """1 and 2 stay, and both are needed."""
+    with Played(silent_for(NEVER, 4), others={2: silent_for(LATE, 2)}) as group:
+        change(group)
+        assert [c["voters"] for c in group.changes] == [{1, 2}]
+    with Played(silent_for(NEVER, 4), others={2: silent_for(NEVER, 2)}, timeout_s=0.2) as group:
+        with pytest.raises(CorelaneError, match="node 2 does not answer: without node 3 the group could decide noth"):
+            change(group)
+        assert group.changes == []
+
+
+def test_who_has_stopped_is_not_waited_for() -> None:
+    """The same, however long it takes: it would have to be started again."""
+    with Played(silent_for(NEVER, 4), others={2: silent_for(0, 2, state="stopped", why="its disk failed")}) as group:
+        with pytest.raises(CorelaneError, match="node 2 does not answer: without node 3"):
+            group.remove(3)
+        assert group.changes == []
+        assert group.asked[2] <= LATE
 
 
 OTHER_SETTINGS = "it was started with other group settings"

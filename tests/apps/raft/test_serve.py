@@ -349,10 +349,10 @@ def test_operators_look_at_a_group_change_its_members_and_hand_leadership_over(m
     down, stays = (m["id"] for m in json.loads(out)["members"] if m["state"] != "leader")
     group.kill(down)
     for words in (("remove", str(stays)), ("add", str(stays), "--learner")):
-        code, _, err = operate(group, capsys, *words)
+        code, _, err = operate(group, capsys, *words, "--timeout", "1")
         assert (code, err.count("\n")) == (1, 1)
         assert f"node {down} does not answer: without node {stays} the group could decide nothing any more" in err
-    code, _, err = operate(group, capsys, "transfer", str(down))
+    code, _, err = operate(group, capsys, "transfer", str(down), "--timeout", "1")
     assert (code, err.count("\n")) == (1, 1)
     assert "it does not answer" in err
     assert group.memcached(stays, b"set a 5 0 3\r\ndef\r\n") == b"STORED\r\n"
