@@ -10,7 +10,7 @@
     sched/             the scheduler of user-level threads (start at sched.h)
     net/               the network stack (start at netif.h)
     storage/           block I/O on uthreads (io.h), the persistent log (start at log.h)
-    log*.py            the log from Python (start at log.py)
+    log*.py            the log from Python (start at log.py); log_shared.py: in the hands of a runtime's uthreads
 
     @libos.udp(port=9000)
     def echo(request, reply):
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .batch_work import Batch, Job, batch
     from .handlers import Handler, c_handler, udp
+    from .log_shared import SharedLog
     from .python_handler import Request, current_request
     from .runtime import Runtime, RuntimeStats, UdpSocket
 
@@ -41,6 +42,7 @@ __all__ = [
     "Request",
     "Runtime",
     "RuntimeStats",
+    "SharedLog",
     "UdpSocket",
     "batch",
     "c_handler",
@@ -59,6 +61,7 @@ _HOME = {
     "current_request": "python_handler",
     "Runtime": "runtime",
     "RuntimeStats": "runtime",
+    "SharedLog": "log_shared",
     "UdpSocket": "runtime",
 }
 

@@ -9,7 +9,8 @@
 
 One thread at a time is inside a log; calls take a lock, and block their own thread only. Threads that append at
 the same time share flushes (log_group.py). A log belongs to the process that opened it: in the child of a fork its
-calls raise CorelaneError, and closing it there does nothing.
+calls raise CorelaneError, and closing it there does nothing. While it is shared with a runtime (log_shared.py) only the
+numbers can be read here: first_index, durable_index, free_bytes, stats; all else raises CorelaneError (EBUSY).
 """
 
 from __future__ import annotations
@@ -170,6 +171,7 @@ class Log(Closing):
         """Without a log so far; why: what is said as long as there is none."""
         self._ptr = None
         self._none = why, hint
+        self._lent = False  # a runtime's uthreads have it; under the lock
         self._lock = threading.Lock()  # of who is inside the log, and may wait there for the device
         self._looks = threading.Lock()  # of who only reads numbers: the log is not closed under them
         self._saves, self._saving = threading.RLock(), False  # who saves a snapshot
@@ -242,10 +244,12 @@ class Log(Closing):
     def close(self) -> None:
         """Finish what is in flight, until all futures are done, and write down that all is well.
 
-        A second call does nothing.
+        A second call does nothing. Raises CorelaneError, and it stays open, while it is shared with a runtime.
         """
+        self._refuse_lent("close the log")
         self._promises.close()
         with self._lock:
+            self._refuse_lent("close the log")
             with self._looks:
                 ptr, self._ptr = self._ptr, None
             if ptr is None:
@@ -255,6 +259,32 @@ class Log(Closing):
             if self._owned:
                 self._blk.close()
             check(rc, "close the log", err)
+
+    def _lend(self, share: Callable[[Any], object]) -> None:
+        """Give it to uthreads by share(log), with nothing in flight; `_take_back` ends that."""
+        with self._lock:
+            log = self._open
+            self._finish()
+            share(log)
+            self._lent = True
+
+    def _take_back(self) -> None:
+        with self._lock:
+            self._lent = False
+
+    def _settle(self) -> None:
+        """Until nothing is in flight, if it is open."""
+        with self._lock:
+            self._finish()
+
+    def _finish(self) -> None:
+        while self._ptr is not None and lib.cl_log_busy(self._ptr):
+            self._pump()
+
+    def _refuse_lent(self, what: str) -> None:
+        if self._lent:
+            hint = "stop that first; until then its uthreads append, and its numbers can be read"
+            raise CorelaneError(what, "it is shared with a runtime", hint, errno.EBUSY)
 
     @property
     def first_index(self) -> int:
@@ -280,10 +310,14 @@ class Log(Closing):
     def _look(self, call: Callable[..., Any], *args: Any) -> Any:
         """call(log, ...), which only reads, beside appends that wait for the device and a close on another thread."""
         with self._looks:
-            return call(self._open, *args)
+            if self._ptr is None:
+                raise CorelaneError("use the log", *self._none)
+            return call(self._ptr, *args)
 
     @property
     def _open(self) -> Any:
+        """With the lock."""
+        self._refuse_lent("use the log")
         if self._ptr is None:
             raise CorelaneError("use the log", *self._none)
         return self._ptr
@@ -457,7 +491,7 @@ class Log(Closing):
 
     def _close_unused(self) -> None:
         """With the lock. The log itself closes those that it still has at its end."""
-        while self._unused and self._ptr is not None:
+        while self._unused and self._ptr is not None and not self._lent:
             cursor = self._unused.popleft()
             while lib.cl_log_cursor_close(cursor) == -errno.EBUSY:  # its read is in flight
                 self._pump()

@@ -5,6 +5,8 @@
     sem_wait(s), sem_post(s)                     s: address of a struct cl_sem
     udp_send(socket, ipv4, port, view)           socket: UdpSocket.address; ipv4 in host order; view: bytes to send
     udp_recv(socket, view, timeout_ns)           length received, or -errno
+    log_append(log, view, tag=0)                 the record's index, once it is durable; log: SharedLog.address
+    log_trim(log, first_kept)                    0, once the space of the records before it is free
     peer_ipv4(), peer_port(), local_port(), rx_tsc()   of the request being handled
     be16(view, i), be32, be64, le16, le32, le64  checked loads: beyond the view 0, and the request faults
     put_be16(view, i, x), ...                    checked stores
@@ -16,6 +18,7 @@ Importing this module imports numba.
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 from llvmlite import ir
@@ -48,6 +51,10 @@ _sched_self = _external("cl_sched_self", _address)
 _sched_now_ns = _external("cl_sched_now_ns", types.uint64, _address)
 _sendto = _external("cl_udp_sendto", types.int64, _address, _address, types.int64, _address)
 _recvfrom = _external("cl_udp_recvfrom", types.int64, _address, _address, types.int64, _address, types.int64)
+_append_wait = _external(
+    "cl_log_append_wait", types.int32, _address, _address, types.uint32, types.uint64, _address
+)
+_trim_wait = _external("cl_log_trim_wait", types.int32, _address, types.uint64)
 _current = _external("cl_current_request", _address)
 
 
@@ -77,6 +84,27 @@ def _bytes_at(typingctx: Any, view: Any) -> Any:
         return builder.ptrtoint(data, context.get_value_type(types.uint64))
 
     return types.uint64(view), codegen
+
+
+@intrinsic
+def _size_of(typingctx: Any, view: Any) -> Any:
+    """How many bytes an array has."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        array = make_array(sig.args[0])(context, builder, args[0])
+        return builder.mul(array.nitems, array.itemsize)
+
+    return types.int64(view), codegen
+
+
+@intrinsic
+def _word_on_stack(typingctx: Any) -> Any:
+    """Address of eight bytes in the caller's frame."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.ptrtoint(cgutils.alloca_once(builder, ir.IntType(64)), ir.IntType(64))
+
+    return types.uint64(), codegen
 
 
 @intrinsic
@@ -155,6 +183,37 @@ def udp_send(socket: Any, ipv4: Any, port: Any, view: Any) -> Any:
 def udp_recv(socket: Any, view: Any, timeout_ns: Any) -> Any:
     """Receive a datagram into a view: its length, or -errno (cl_udp_recvfrom). Blocks the uthread."""
     return _recvfrom(socket, _bytes_at(view), len(view), _u64(0), timeout_ns)
+
+
+_NO_LOG, _TOO_LONG = -errno.EINVAL, -errno.EMSGSIZE
+_RECORD_MOST = (1 << 32) - 1  # bytes that C can be told of; no log takes so many
+
+
+@njit
+def log_append(log: Any, view: Any, tag: Any = 0) -> Any:
+    """Append the bytes of a view as a record: its index once it is durable, or -errno (cl_log_append_wait).
+
+    Blocks the uthread, while others go on: what they append shares a flush. tag: a number that is kept with the record.
+    -ENOSPC: trim. -EMSGSIZE. -EROFS. -EINVAL: log is 0. -EDEADLK: not on a uthread of the log's runtime. The device's
+    error: the log has failed and takes no more; whether this record is in it the next opening finds out.
+    """
+    size = _size_of(view)
+    if not log:
+        return types.int64(_NO_LOG)
+    if size > _RECORD_MOST:
+        return types.int64(_TOO_LONG)
+    index = _word_on_stack()
+    rc = _append_wait(log, _bytes_at(view), size, tag, index)
+    return types.int64(rc) if rc else _peek(index, types.int64)
+
+
+@njit
+def log_trim(log: Any, first_kept: Any) -> Any:
+    """Free the space of the records before first_kept: 0 once that is durable, or -errno (cl_log_trim_wait).
+
+    Blocks the uthread. -ERANGE: beyond what is durable. Else as log_append.
+    """
+    return types.int32(_trim_wait(log, first_kept)) if log else types.int32(_NO_LOG)
 
 
 def _inside(context: Any, builder: Any, view: Any, sig: Any, args: Any, width: int) -> tuple[Any, Any]:

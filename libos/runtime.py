@@ -23,6 +23,8 @@ from .handlers import Handler, as_handler, check_port
 
 if TYPE_CHECKING:
     from .batch_work import Job
+    from .log import Log
+    from .log_shared import SharedLog
 
 POWER = {"spin": lib.CL_SCHED_SPIN, "adaptive": lib.CL_SCHED_ADAPTIVE, "block": lib.CL_SCHED_BLOCK}
 BATCH_QUANTUM_US = int(lib.CL_CONTROL_BATCH_QUANTUM_US)  # of batch runtimes that are told none
@@ -131,6 +133,7 @@ class Runtime(Closing):
         self._nic = nic
         self.socket = socket
         self._handlers: list[Handler] = []
+        self._shared: list[SharedLog] = []
         self._done = Ending()
         self._failure: CorelaneError | None = None
         self._started = self._stopped = self._ended = False
@@ -240,21 +243,33 @@ class Runtime(Closing):
         """Stop receiving, wait up to timeout_s for uthreads, end the kthreads; `wait` then returns.
 
         Returns how many uthreads were still alive (blocked for good, or in an endless loop of yields). From any thread
-        but a handler. May be called twice.
+        but a handler. May be called twice. Logs that were shared are their openers' again.
         """
         with self._lock:
             left = check(lib.cl_runtime_stop(self.ptr, int(timeout_s * 1e9)), "stop the runtime")
             self._stopped = True
             self._ended = self._started
+            if self._ended:
+                for shared in self._shared:
+                    shared.give_back()
         self._done.set()
         return left
 
     def close(self) -> None:
-        """Stop, free everything, and unregister from the iokernel. May be called twice."""
+        """Stop, free everything, and unregister from the iokernel. From any thread but a handler. May be called twice.
+
+        Logs that were shared are their openers' again; what uthreads left behind have appended is waited for.
+        """
         with self._lock:
             if self._ptr is not None:
+                check(lib.cl_runtime_stop(self._ptr, 0), "close the runtime")
                 ptr, self._ptr = self._ptr, None
+                for shared in self._shared:
+                    shared.give_back()
+                for shared in self._shared:
+                    shared.settle()
                 lib.cl_runtime_delete(ptr)
+                self._shared.clear()
                 self._ended = True
         self._done.set()
         self._handlers.clear()
@@ -332,6 +347,22 @@ class Runtime(Closing):
         out = ffi.new("struct cl_udp_socket **")
         check(lib.cl_udp_open(self.ptr, port, queue, out), f"open a UDP socket on port {port}")
         return UdpSocket(out[0])
+
+    def share(self, log: Log) -> SharedLog:
+        """Give an open log to this runtime's uthreads; compiled handlers append to it (numba_calls.log_append).
+
+        Before `start`. From here until the runtime has stopped the log's own calls raise CorelaneError, `close` among
+        them, but for those that read numbers; then it is the caller's again, who closes it. A runtime may have several.
+        Raises CorelaneError: the runtime was started, the log is closed or shared already, or cannot be watched.
+        """
+        from .log_shared import SharedLog
+
+        with self._lock:
+            if self._started or self._stopped:
+                raise CorelaneError("share the log", "the runtime was started or stopped", "share it before `start`")
+            shared = SharedLog(log, lib.cl_runtime_sched(self.ptr))
+            self._shared.append(shared)
+        return shared
 
     def add_neighbour(self, address: str, mac: str) -> None:
         """A static ARP entry. Raises CorelaneError if its set of the cache holds only static ones."""

@@ -161,20 +161,33 @@ int cl_log_share(struct cl_log_shared *shared, struct cl_log *log, struct cl_sch
     cl_timer_init(&shared->timer, on_timer, shared);
     shared->completions = (struct cl_completions){
         .arg = shared, .one_queue = true, .poll = shared_poll, .arm = shared_arm, .fd = shared_fd};
-    return cl_sched_completions_add(sched, &shared->completions, err);
+    int rc = cl_sched_completions_add(sched, &shared->completions, err);
+    if (rc)
+        log->merges = false;
+    return rc;
 }
 
 void cl_log_unshare(struct cl_log_shared *shared)
 {
     cl_timer_cancel(&shared->timer);
     cl_sched_completions_remove(shared->sched, &shared->completions);
+    shared->pump_gathers = false;
+    if (shared->log) /* whoever pumps it now leaves nothing to others */
+        shared->log->gathers = shared->log->merges = false;
+}
+
+/* Whether the caller may wait here: whom it waits for is told to that scheduler. */
+static bool may_wait(const struct cl_log_shared *s)
+{
+    const struct cl_kthread *k = cl_kthread_self();
+    return cl_may_block(k) && k->sched == s->sched;
 }
 
 /* Ask the log for something by `submit`, again and again while its buffers are full. */
 static int ask_log(struct cl_log_shared *s, struct cl_log_future *f,
                    int (*submit)(struct cl_log *log, struct cl_log_op *op))
 {
-    if (!cl_may_block(cl_kthread_self()))
+    if (!may_wait(s))
         return -EDEADLK;
     f->shared = s;
     f->op.done = done;
@@ -207,7 +220,7 @@ static bool gathers(const struct cl_log_shared *s)
 int cl_log_future_wait(struct cl_log_future *f)
 {
     struct cl_log_shared *s = f->shared;
-    if (!cl_may_block(cl_kthread_self()))
+    if (!may_wait(s))
         return -EDEADLK;
     cl_spin_lock(&s->lock);
     if (f->op.result == CL_LOG_PENDING && !gathers(s)) {
@@ -249,7 +262,7 @@ int cl_log_trim_wait(struct cl_log_shared *shared, uint64_t first_kept)
 int cl_log_close_wait(struct cl_log_shared *s)
 {
     struct cl_log_future f = {.shared = s};
-    if (!cl_may_block(cl_kthread_self()))
+    if (!may_wait(s))
         return -EDEADLK;
     cl_spin_lock(&s->lock);
     struct cl_log *log = s->log;

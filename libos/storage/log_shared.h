@@ -12,10 +12,10 @@
  * What nobody waits for, such as the superblock that confirms the last appends (log_confirm.c), a timer pumps.
  *
  * `lock` guards all of it, the log and its queue of the device too. It is held for as long as a pump takes: microseconds, and the
- * copying of one record. Calls block only on uthreads: elsewhere -EDEADLK.
+ * copying of one record. Calls block only on uthreads of that scheduler: elsewhere -EDEADLK.
  * Does not deal with: futures that nobody waits for (somebody has to wait for a later one), cancelling, fixed_wait_ns without others
  * who keep the kthread awake.
- * Tests: tests/libos/storage/test_log.py. */
+ * From Python: Runtime.share (log_shared.py). Tests: tests/libos/storage/test_log.py, tests/libos/test_log_shared.py. */
 #ifndef CORELANE_LIBOS_STORAGE_LOG_SHARED_H
 #define CORELANE_LIBOS_STORAGE_LOG_SHARED_H
 
@@ -58,7 +58,7 @@ struct cl_log_future {
  * is used through this, or with the lock held, until the scheduler has stopped; `shared` stays where it is as long. 0; -ENOMEM,
  * -EMFILE, -EEXIST with a reason in err[256]. */
 CL_API int cl_log_share(struct cl_log_shared *shared, struct cl_log *log, struct cl_sched *sched, char err[256]);
-/* After cl_sched_stop: the log is the caller's again. Needed if `shared` goes before the scheduler. Uthreads that still waited are not
+/* After cl_sched_stop, or before cl_sched_start: the log is the caller's again. Needed if `shared` goes before the scheduler. Uthreads that still waited are not
  * brought back, but their futures are in the log: their stacks have to be there until it is closed. */
 CL_API void cl_log_unshare(struct cl_log_shared *shared);
 

@@ -62,11 +62,18 @@ class Served:
 def serve() -> Iterator[Callable[..., Served]]:
     """`served = serve(handler, ..., kthreads=1, **Runtime options)`: started, announced, and checked at the end.
 
+    before: what is done with the runtime before it starts.
     The check: it stops, every frame is accounted for, and every buffer is back.
     """
     made: list[tuple[Served, int]] = []
 
-    def start(*handlers: Any, kthreads: int = 1, link: dict[str, Any] | None = None, **options: Any) -> Served:
+    def start(
+        *handlers: Any,
+        kthreads: int = 1,
+        link: dict[str, Any] | None = None,
+        before: Callable[[Runtime], object] = lambda _: None,
+        **options: Any,
+    ) -> Served:
         nic, end = memory_link(
             (kthreads, 1), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24, mac=(SERVER.mac, CLIENT.mac), **(link or {})
         )
@@ -76,6 +83,7 @@ def serve() -> Iterator[Callable[..., Served]]:
         made.append((served, full))
         for handler in handlers:
             runtime.bind(handler)
+        before(runtime)
         runtime.start()
         (hello,) = served.receive()
         assert hello[12:14] == b"\x08\x06", "the first frame announces our address (RFC 5227)"

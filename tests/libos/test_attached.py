@@ -104,6 +104,34 @@ def test_echo_through_an_iokernel(outside: Any, kind: str) -> None:
         assert stats.net["replied"] == 4
 
 
+def test_a_handler_appends_to_a_log_through_an_iokernel(outside: Any, tmp_path: Path) -> None:
+    """Where the iokernel has the cores, too, and a kthread that waits for the disk gives its core away."""
+    wire, path, start = outside
+    start()
+    import numpy as np
+
+    from corelane.libos import numba_calls as calls
+    from corelane.libos.log import Log
+
+    state = np.zeros(1, np.uint64)
+
+    @libos.udp(9000, state=state, cache=False)
+    def journal(request: Any, reply: Any, state: Any) -> int:
+        calls.put_be64(reply, 0, calls.log_append(state[0], request))
+        return 8
+
+    Log.create(tmp_path / "log", 1 << 20)
+    with Log.open(tmp_path / "log") as log:
+        with libos.Runtime(path, name="journal", kthreads=2) as runtime:
+            state[0] = runtime.share(log).address
+            runtime.bind(journal)
+            runtime.start()
+            server = wire.resolve(runtime.address)
+            for n in range(1, 21):
+                assert wire.ask(server, b"record %d" % n) == n.to_bytes(8)
+        assert [r.data for r in log.records()] == [b"record %d" % n for n in range(1, 21)]
+
+
 def test_a_burst_beyond_a_rate_limit_is_sent_to_the_end(outside: Any) -> None:
     """The token bucket fills the application's ring; what waits behind it leaves although no request comes any more."""
     wire, path, start = outside

@@ -116,6 +116,22 @@ def test_two_runtimes_in_one_process(serve: Serve) -> None:
     assert one.runtime.stats().net["replied"] == two.runtime.stats().net["replied"] == 1
 
 
+def test_a_handler_does_not_end_its_own_runtime(serve: Serve) -> None:
+    """Its thread would have to wait for itself, and free the stack that it runs on."""
+
+    @libos.udp(9000, compiled=False)
+    def ends(request: memoryview) -> bytes:
+        said = []
+        for call in (served.runtime.stop, served.runtime.close):
+            with pytest.raises(CorelaneError) as refused:
+                call()
+            said.append(refused.value.what)
+        return ", ".join(said).encode()
+
+    served = serve(ends)
+    assert served.ask(b"x") == b"stop the runtime, close the runtime"
+
+
 def test_wait_ends_when_another_thread_stops(serve: Serve) -> None:
     served = serve(echo_handler("c"))
     assert not served.runtime.wait(0.001)
