@@ -46,7 +46,7 @@ ROUNDS = 30  # short ones: a disk differs by the second more than the loops on i
 CORE_ROUNDS = 4
 RECORD_BYTES = 256
 MANY = 64
-LOADS = (1, 4, 16, 64)  # writers
+LOADS = (1, 2, 4, 8, 16, 32, 64)  # writers
 SWEEP_ROUNDS = 8  # a multiple of 4: see worst_held_out
 RECOVERIES = 12
 WHOLE_S = 3.0  # a shorter run has two
@@ -60,6 +60,7 @@ FIXED = {
     "4 or 50 us": (4, 50, 0),
     "8 or 50 us": (8, 50, 0),
     "16 or 50 us": (16, 50, 0),
+    "32 or 100 us": (32, 100, 0),
     "64 or 100 us": (64, 100, 0),
     "64 or 400 us": (64, 400, 0),
 }
