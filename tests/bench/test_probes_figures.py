@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from corelane.bench import probes
+from corelane.bench._native import lib
 from corelane.bench.harness.session import Session
 from corelane.bench.probes_kernels import kernels
 from corelane.runtime.errors import CorelaneError
@@ -78,3 +79,9 @@ def test_kernels_are_chosen_by_name() -> None:
     assert [kernel.name for kernel in probes._chosen(every, "walk,pairs")] == ["walk", "pairs"]
     with pytest.raises(CorelaneError, match=r"no 'pear'.*matmul"):
         probes._chosen(every, "pear")
+
+
+def test_gaps_are_noted_of_one_call_at_least() -> None:
+    """As where the machine took all the time of a short run before the first."""
+    gaps, taken = probes._gaps(lambda: lib.cl_bench_gaps_repeat(10), 0.0)
+    assert taken == len(gaps) > 0
