@@ -58,8 +58,8 @@ struct cl_log_future {
  * is used through this, or with the lock held, until the scheduler has stopped; `shared` stays where it is as long. 0; -ENOMEM,
  * -EMFILE, -EEXIST with a reason in err[256]. */
 CL_API int cl_log_share(struct cl_log_shared *shared, struct cl_log *log, struct cl_sched *sched, char err[256]);
-/* After cl_sched_stop, or before cl_sched_start: the log is the caller's again. Needed if `shared` goes before the scheduler. Uthreads that still waited are not
- * brought back, but their futures are in the log: their stacks have to be there until it is closed. */
+/* After cl_sched_stop, or before cl_sched_start: the log is the caller's again. Needed if `shared` goes before the scheduler. Uthreads
+ * that still waited are not brought back, but their futures are in the log: their stacks have to be there until it is closed. */
 CL_API void cl_log_unshare(struct cl_log_shared *shared);
 
 /* Submit a record: its index is in f->op.index, and it is durable when the wait says so. May block while the buffers are full. 0, or the
