@@ -57,12 +57,12 @@ test-tsan: build
 
 # The interleavings of the hand-over of a core, further than make test goes: minutes and gigabytes each, one after the other.
 model: build
-	CORELANE_MODEL=full $(PY) -m pytest --timeout 0 -n 0 tests/iokernel/test_cores_model.py $(PYTEST_ARGS)
+	CORELANE_MODEL=full $(PY) -m pytest --timeout 0 -n 0 tests/iokernel/cores/test_model.py $(PYTEST_ARGS)
 
 # Minutes of random kills, on one core each time: applications that fight for a core, and Raft groups.
 soak: build
-	CORELANE_SOAK_S=$(SOAK_S) $(PY) -m pytest -s --timeout 0 -n 0 tests/iokernel/test_cores_soak.py tests/apps/raft/test_real_kill.py \
-	    tests/apps/raft/test_real_faults.py tests/apps/raft/test_real_changes.py $(PYTEST_ARGS)
+	CORELANE_SOAK_S=$(SOAK_S) $(PY) -m pytest -s --timeout 0 -n 0 tests/iokernel/cores/test_soak.py tests/apps/raft/service/test_real_kill.py \
+	    tests/apps/raft/service/test_real_faults.py tests/apps/raft/service/test_real_changes.py $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .

@@ -4,8 +4,8 @@ Needs gcc (or $CC) and nothing else. Objects and dependency files stay in build/
 recompiles one object. The library, the cffi modules and the public headers land beside the Python files that use them:
 
     runtime/_lib/libcorelane.so            every C source of every floor
-    runtime/_include/corelane/<floor>/*.h  what a custom C server compiles against
-    <floor>/_native.abi3.so                cffi bindings of that floor's headers
+    runtime/_include/corelane/<floor>/*.h  the public headers (include/): what a C server compiles against
+    <floor>/_native.abi3.so                cffi bindings of that floor's headers, public and private
 
 What cffi sees of a header is the text between the lines "// cffi: begin" and "// cffi: end".
 """
@@ -40,7 +40,7 @@ BELOW = {
 }
 CFLAGS = shlex.split(
     "-std=gnu11 -O2 -g -fPIC -fvisibility=hidden -fno-semantic-interposition -ftls-model=initial-exec "
-    "-fno-omit-frame-pointer -fno-strict-aliasing -pthread -Wall -Wextra -Werror -D_GNU_SOURCE"
+    "-fno-omit-frame-pointer -fno-strict-aliasing -pthread -Wall -Wextra -Werror -D_GNU_SOURCE -Iinclude"
 )
 # Calls within the library go straight, not through the PLT: nobody interposes its functions.
 LDFLAGS = shlex.split(
@@ -58,9 +58,23 @@ def c_sources() -> list[Path]:
     return found
 
 
+def public_headers() -> list[Path]:
+    """The headers that are installed, relative to include/: corelane/<floor>/<name>.h."""
+    return sorted(p.relative_to(ROOT / "include") for p in (ROOT / "include").rglob("*.h"))
+
+
 def headers(floor: str) -> list[Path]:
-    """Every header of a floor, relative to the root."""
-    return sorted(p.relative_to(ROOT) for p in (ROOT / floor).rglob("*.h") if "_include" not in p.parts)
+    """Every header of a floor, relative to the root: its public ones and its own."""
+    own = [p for p in (ROOT / floor).rglob("*.h") if "_include" not in p.parts]
+    public = (ROOT / "include" / "corelane" / floor).glob("*.h")
+    return sorted(p.relative_to(ROOT) for p in (*own, *public))
+
+
+def packages() -> dict[str, str]:
+    """Installed name -> folder of every package. All are under one umbrella: a user's own drivers/ shadows no flat
+    name."""
+    found = [p.parent.relative_to(ROOT) for floor in (*FLOORS, "cli") for p in (ROOT / floor).rglob("__init__.py")]
+    return {".".join(["corelane", *folder.parts]): str(folder) for folder in sorted(found)}
 
 
 def cdef_of(header: Path) -> str:
@@ -139,12 +153,13 @@ def build_library(out: Path, objdir: Path) -> None:
 
 def install_headers(out: Path) -> None:
     """Copy the public headers, keeping their folders, so that they include each other as in the tree."""
-    for floor in FLOORS:
-        for header in headers(floor):
-            target = out / "corelane" / header
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if not target.exists() or target.read_bytes() != (ROOT / header).read_bytes():
-                shutil.copyfile(ROOT / header, target)
+    for header in public_headers():
+        source, target = ROOT / "include" / header, out / header
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists() or target.read_bytes() != source.read_bytes():
+            shutil.copyfile(source, target)
+    for stale in {p.relative_to(out) for p in out.rglob("*.h")} - set(public_headers()):
+        (out / stale).unlink()  # public once, and no more
 
 
 def make_ffis() -> dict[str, object]:
@@ -184,8 +199,8 @@ def topological(declared: list[tuple[Path, str]]) -> list[tuple[Path, str]]:
             return
         seen.add(name)
         header, _ = by_name[name]
-        for inc in re.findall(r'^#include "([^"]+)"', (ROOT / header).read_text(), re.M):
-            visit(os.path.normpath(header.parent / inc))
+        for mark, inc in re.findall(r'^#include (["<])([^">]+)[">]', (ROOT / header).read_text(), re.M):
+            visit(f"include/{inc}" if mark == "<" else os.path.normpath(header.parent / inc))
         out.append(by_name[name])
 
     for name in sorted(by_name):
@@ -244,6 +259,8 @@ class Sdist(sdist):
 
 if __name__ == "__main__":  # the tests import this file for its list of sources and its compile step
     setup(
+        packages=list(packages()),
+        package_dir=packages(),
         ext_modules=[Extension(f"corelane.{f}._native", sources=[], py_limited_api=True) for f in FLOORS],
         cmdclass={"build_ext": BuildNative, "sdist": Sdist},
         options={"bdist_wheel": {"py_limited_api": "cp311"}},

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..libos import batch
-from ..libos.numba_atomics import load_atomic, store_atomic
+from ..libos.numba.atomics import load_atomic, store_atomic
 
 END = 0
 STRIDE = 8  # words from one kernel's count to the next: a cache line each

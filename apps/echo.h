@@ -2,7 +2,7 @@
 #ifndef CORELANE_APPS_ECHO_H
 #define CORELANE_APPS_ECHO_H
 
-#include "../libos/udp.h"
+#include <corelane/libos/udp.h>
 
 // cffi: begin
 /* A cl_udp_handler. A request larger than the room for a reply is an error. */

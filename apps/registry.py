@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from ..runtime.errors import CorelaneError
 
 # Name -> module whose `APP` it is. Modules are imported when asked for: `corelane --help` needs none of them.
-_MODULES = {"batch": "batch", "echo": "echo", "kv": "kv.app", "raft-kv": "raft.app", "spin": "spin"}
+_MODULES = {"batch": "batch", "echo": "echo", "kv": "kv.app", "raft-kv": "raft.service.app", "spin": "spin"}
 
 
 class Service(Protocol):

@@ -1,8 +1,8 @@
 /* See spin.h. */
 #include "spin.h"
-#include "../libos/probe.h"
-#include "../libos/sched/sched.h"
-#include "../runtime/clock.h"
+#include <corelane/libos/probe.h>
+#include <corelane/libos/sched.h>
+#include <corelane/runtime/clock.h>
 #include "../runtime/net.h"
 #include <errno.h>
 #include <math.h>

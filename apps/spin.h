@@ -1,6 +1,6 @@
 /* A server with synthetic service times: each request keeps its kthread busy for a time drawn beforehand, then is echoed.
  *
- * It probes (libos/probe.h) all the time, so it can be interrupted for another application or at the end of a quantum; what
+ * It probes (corelane/libos/probe.h) all the time, so it can be interrupted for another application or at the end of a quantum; what
  * it then waits is not counted as service.
  *
  * Times are drawn once, from a seed, into a table of ticks of the time-stamp counter, which the kthreads walk from places
@@ -8,7 +8,7 @@
 #ifndef CORELANE_APPS_SPIN_H
 #define CORELANE_APPS_SPIN_H
 
-#include "../libos/udp.h"
+#include <corelane/libos/udp.h>
 
 // cffi: begin
 #define CL_SPINNER_CONSTANT 0
@@ -32,9 +32,9 @@ struct cl_spinner;
 /* Draw the table. -EINVAL with a reason in err; -ENOMEM. */
 CL_API int cl_spinner_new(const struct cl_spinner_config *config, struct cl_spinner **out, char err[256]);
 CL_API void cl_spinner_delete(struct cl_spinner *spin);
-/* A handler (libos/udp.h); arg is the cl_spinner. */
+/* A handler (corelane/libos/udp.h); arg is the cl_spinner. */
 CL_API int64_t cl_spinner_handler(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg);
-/* A classifier (libos/udp.h) for CL_SPINNER_REQUEST: 0 for requests that ask for `boundary_ns` or less, else 1. */
+/* A classifier (corelane/libos/udp.h) for CL_SPINNER_REQUEST: 0 for requests that ask for `boundary_ns` or less, else 1. */
 CL_API int64_t cl_spinner_classify(const uint8_t *request, int64_t len, void *arg);
 /* The table, in ticks. */
 CL_API const uint64_t *cl_spinner_times(const struct cl_spinner *spin);

@@ -1,11 +1,11 @@
 """Bimodal: 99.5 % of the requests take 1 us, 0.5 % take 500 us, on one worker core, with and without preemption, types.
 
 Without preemption a short request that comes behind a long one waits for what is left of it. With a quantum the long
-one lets others go first at a probe (libos/probe.h), after Shinjuku (NSDI 2019, section 5) and Concord (SOSP 2023). With
-types the two kinds wait in queues of their own (libos/net/typed.h), so that a short one does not wait for the first
-quantum of long ones before it, either. The generator decides beforehand which request is long and says so in it, and
-keeps the two kinds' latencies apart. Load is the time that the requests ask for over the time that there is; what the
-stack takes comes on top.
+one lets others go first at a probe (corelane/libos/probe.h), after Shinjuku (NSDI 2019, section 5) and Concord (SOSP
+2023). With types the two kinds wait in queues of their own (libos/net/typed.h), so that a short one does not wait for
+the first quantum of long ones before it, either. The generator decides beforehand which request is long and says so in
+it, and keeps the two kinds' latencies apart. Load is the time that the requests ask for over the time that there is;
+what the stack takes comes on top.
 
 A turn of an arm is measured in windows of 20 ms, some 3400 requests and 17 long ones at the load of the figure. A p99
 is the median of the windows', of one turn for the figure's pairs and of all turns for the rows and the plot: a pause of
@@ -25,14 +25,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ..drivers.loadgen import Echo, Result
-from .harness import rig, shared
+from ..drivers.nic.loadgen.loadgen import Echo, Result
+from .harness import rig
 from .harness.load import WARM_FRACTION, WARM_MOST_S, point_of
 from .harness.numbers import PERCENTILES, pairwise, plain
 from .harness.numbers import percentile as percentile_of
 from .harness.openloop import Point, middle
 from .harness.plot import Canvas
 from .harness.session import Session
+from .tenant import shared
 
 SUMMARY = "short requests behind long ones, with and without preemption and queues by type"
 FIGURES = ("bimodal.p99_gain",)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..runtime.hist import Hist
-from .harness import shared
+from .tenant import shared
 
 LOAD_RPS = 50_000.0
 ROUNDS = 5
@@ -31,7 +31,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Decision:
-    """Of decisions, and of reading what they read, alone (iokernel/lines.c)."""
+    """Of decisions, and of reading what they read, alone (iokernel/cores/lines.c)."""
 
     decision: Times
     reading: Times

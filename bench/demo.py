@@ -12,8 +12,8 @@ import math
 from typing import Any
 
 from ..apps.kv import Store
-from ..drivers import netns
-from ..drivers.loadgen import Memcached as Traffic
+from ..drivers.linux import netns
+from ..drivers.nic.loadgen.loadgen import Memcached as Traffic
 from .baseline.sockets import LinuxUdp
 from .harness import rig
 from .harness.numbers import number

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from ..apps import echo as app
-from ..drivers import netns
+from ..drivers.linux import netns
 from .baseline.sockets import LinuxUdp
 from .harness import rig
 from .harness.numbers import pairwise

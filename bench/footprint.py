@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..drivers.port import open_port
+from ..drivers.port.port import open_port
 from ..runtime.control import statistics
 from ..runtime.errors import CorelaneError
 from .harness import usage

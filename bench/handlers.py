@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from ..apps import echo as app
-from ..drivers import netns
+from ..drivers.linux import netns
 from .baseline.asyncio_echo import AsyncioEcho
 from .harness import rig
 from .harness.numbers import pairwise

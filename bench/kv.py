@@ -19,9 +19,9 @@ from typing import Any
 
 from ..apps.kv import Store
 from ..apps.kv import app as kv_app
-from ..drivers import netns
-from ..drivers.loadgen import Loadgen
-from ..drivers.loadgen import Memcached as Traffic
+from ..drivers.linux import netns
+from ..drivers.nic.loadgen.loadgen import Loadgen
+from ..drivers.nic.loadgen.loadgen import Memcached as Traffic
 from ..libos import Runtime
 from .baseline import memcached
 from .baseline.sockets import CLIENT_MAC, SERVER_MAC, LinuxUdp, socket_nic

@@ -27,14 +27,15 @@ from typing import Any
 
 from ..apps.spin import Options as SpinOptions
 from ..apps.spin import Spin
-from ..drivers import netns
-from ..drivers.loadgen import Echo, Latency, Loadgen, Phase
+from ..drivers.linux import netns
+from ..drivers.nic.loadgen.loadgen import Echo, Latency, Loadgen, Phase
 from .baseline.sockets import LinuxUdp
-from .harness import rest, rig, shared
+from .harness import rest, rig
 from .harness.numbers import percentile, plain
 from .harness.plot import Canvas
 from .harness.session import Session
-from .tenant import Tenant
+from .tenant import shared
+from .tenant.tenant import Tenant
 
 SUMMARY = "the load jumps tenfold and back within a microsecond: the tail in windows of 100 us around the jumps"
 FIGURES: tuple[str, ...] = ()

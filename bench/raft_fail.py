@@ -27,13 +27,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..drivers.loadgen import Arrivals, Closed, Loadgen, Phase
-from ..drivers.loadgen import Memcached as Traffic
+from ..drivers.nic.loadgen.loadgen import Arrivals, Closed, Loadgen, Phase
+from ..drivers.nic.loadgen.loadgen import Memcached as Traffic
 from .harness import diskcanary
 from .harness.numbers import percentile
 from .harness.plot import Canvas
 from .harness.session import Session
-from .raft_nodes import KV_PORT, Group, address
+from .raft.nodes import KV_PORT, Group, address
 
 SUMMARY = "without a leader after kill -9 of it, and the gap that a client sees"
 FIGURES = ("raft-fail.no_leader_ms",)

@@ -1,7 +1,7 @@
 """Finds the benchmarks. Importing this imports none of them: a listing must not cost numpy or numba.
 
-A benchmark is a module of this package whose first lines assign SUMMARY (a string literal) and FIGURES (a tuple of
-string literals); see the package's docstring.
+A benchmark is a module of this package, NAME.py or NAME/NAME.py, whose first lines assign SUMMARY (a string literal)
+and FIGURES (a tuple of string literals); see the package's docstring.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ..runtime.errors import CorelaneError
-from .goals import GOALS
+from .harness.goals import GOALS
 
 # Left out of `corelane bench all`: it repeats others for show.
 SHOWS = frozenset({"demo"})
@@ -27,10 +27,11 @@ class Entry:
     name: str
     summary: str
     figures: tuple[str, ...]
+    module: str
 
     def load(self) -> ModuleType:
         """Import the benchmark."""
-        return importlib.import_module(f"{__package__}.{self.name}")
+        return importlib.import_module(f"{__package__}.{self.module}")
 
 
 @functools.cache
@@ -53,15 +54,16 @@ def entries() -> dict[str, Entry]:
     """Every benchmark by name, sorted."""
     found: dict[str, Entry] = {}
     here = Path(__file__).parent
-    for path in sorted([*here.glob("*.py"), *here.glob("*/__init__.py")]):
-        name = path.parent.name if path.name == "__init__.py" else path.stem
-        if name.startswith("_") or name in ("goals", "registry"):
+    rooms = [room / f"{room.name}.py" for room in here.iterdir() if (room / f"{room.name}.py").exists()]
+    for path in sorted([*here.glob("*.py"), *rooms]):
+        name, module = path.stem, ".".join(path.relative_to(here).with_suffix("").parts)
+        if name.startswith("_") or name == "registry":
             continue
         declared = _declared(path)
         if "SUMMARY" in declared:
             figures = declared.get("FIGURES", ())
             assert isinstance(figures, tuple)
-            found[name] = Entry(name, str(declared["SUMMARY"]), figures)
+            found[name] = Entry(name, str(declared["SUMMARY"]), figures, module)
     return dict(sorted(found.items()))
 
 

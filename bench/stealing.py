@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ..drivers.loadgen import Echo, Loadgen
-from ..drivers.memory import memory_link
+from ..drivers.nic.loadgen.loadgen import Echo, Loadgen
+from ..drivers.nic.memory import memory_link
 from ..libos import Runtime, udp
 from .harness import rig
 from .harness.load import Load
@@ -44,7 +44,7 @@ def _handler(set_bytes: int) -> Any:
     """Echo that reads and writes every cache line of its flow's working set first."""
     import numpy as np
 
-    from ..libos.numba_calls import peer_port
+    from ..libos.numba.calls import peer_port
 
     lines = set_bytes // LINE
     state = np.zeros((FLOWS, max(lines, 1), LINE // 8), np.uint64)

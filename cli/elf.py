@@ -1,8 +1,8 @@
 """Reads a compiled application before anything of it is loaded: is it for this machine, this libc, this corelane?
 
 What is checked, in this order, and refused with the reason: an ELF file and a whole one; 64 bits and this machine's
-architecture; a shared object and no program; the corelane notes (libos/handler.h) and their ABI; the functions that
-they name, exported; needed libraries that can be found; corelane functions that this corelane has.
+architecture; a shared object and no program; the corelane notes (corelane/libos/handler.h) and their ABI; the functions
+that they name, exported; needed libraries that can be found; corelane functions that this corelane has.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from ..runtime.elf import dynamic_symbols, refused, shared_object
 
-# libos/handler.h is the source of these; tests/cli/test_elf.py compiles it and compares.
+# corelane/libos/handler.h is the source of these; tests/cli/test_elf.py compiles it and compares.
 ABI = 1
 OWNER = "corelane"
 NOTE_TYPE = 1

@@ -13,8 +13,8 @@ from ..runtime.errors import CorelaneError
 from . import values
 
 if TYPE_CHECKING:
-    from ..libos.log import Log
-    from ..libos.log_report import LogReport
+    from ..libos.storage.log.log import Log
+    from ..libos.storage.log.report import LogReport
 
 _MIB = 1 << 20
 
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """0; 1 if the log is damaged before its end, or a record cannot be read."""
-    from ..libos.log import Log
+    from ..libos.storage.log.log import Log
 
     if options.action == "create":
         if options.area:
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _create(options: argparse.Namespace) -> int:
-    from ..libos.log import Log, format_device, is_device
+    from ..libos.storage.log.log import Log, format_device, is_device
 
     snapshot_bytes = options.snapshot_mib * _MIB
     if is_device(options.path):

@@ -8,11 +8,11 @@ from ..runtime.errors import CorelaneError
 from .values import DAY_S
 
 if TYPE_CHECKING:
-    from ..drivers.nic import Nic
+    from ..drivers.nic.nic import Nic
 
 FORMS = "tap:NAME, af_xdp:IF, pcap:FILE, loadgen:echo|memcached[,rate=R][,seconds=S]"
 WRAPPING = ("record", "loss", "duplicate", "reorder", "delay", "corrupt", "delay_us", "seed")
-"""Words that any NIC may have: options of `wrapped` in drivers/wrap.py."""
+"""Words that any NIC may have: options of `wrapped` in drivers/nic/wrap.py."""
 
 
 def parse(text: str) -> tuple[str, str, dict[str, str]]:
@@ -67,7 +67,7 @@ def open_nic(text: str, queues: int, address: str | None) -> tuple[Nic, Any]:
 
 def _wrap(text: str, nic: Nic, words: dict[str, str]) -> Nic:
     """`nic` with what the words ask for around it."""
-    from ..drivers.wrap import RATES, wrapped
+    from ..drivers.nic.wrap import RATES, wrapped
 
     rates = {rate: _take(text, words, rate, float, 0.0) for rate in RATES}
     delay_us, seed = _take(text, words, "delay_us", float, 0.0), _take(text, words, "seed", int, 1)
@@ -83,18 +83,18 @@ def _open_device(
         raise CorelaneError(f"--nic {text}", "there is no such NIC for embedded mode", f"one of: {FORMS}")
     nic: Nic
     if driver == "tap":
-        from ..drivers.tap import Tap
+        from ..drivers.nic.tap.tap import Tap
 
         nic = Tap(device, queues, address=options.pop("host", None))
     elif driver == "pcap":
-        from ..drivers.pcap import ReplayNic
+        from ..drivers.nic.pcap import ReplayNic
 
         if queues != 1:
             raise CorelaneError(f"--nic {text}", "a replay has one queue", "use one kthread")
         speed, loops = _take(text, options, "speed", float, 1.0), _take(text, options, "loops", int, 1)
         nic = ReplayNic(device, speed=speed, loops=loops)
     else:
-        from ..drivers.af_xdp import AfXdp
+        from ..drivers.nic.af_xdp.af_xdp import AfXdp
 
         if address is None:
             raise CorelaneError(
@@ -109,7 +109,7 @@ def _open_device(
 
 
 def _loadgen(text: str, traffic: str, options: dict[str, str], address: str | None) -> tuple[Nic, Any]:
-    from ..drivers.loadgen import Echo, Loadgen, Memcached, Phase
+    from ..drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached, Phase
 
     if traffic not in ("echo", "memcached"):
         raise CorelaneError(f"--nic {text}", f"there is no traffic {traffic!r}", "loadgen:echo or loadgen:memcached")

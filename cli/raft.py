@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     """0; of status 1 if no node leads."""
     if options.action == "init":
         return _init(options)
-    from ..apps.raft.operate import Operator
+    from ..apps.raft.service.operate import Operator
 
     with Operator(options.peers, timeout_s=options.timeout, group=options.group) as group:
         if options.action == "status":
@@ -76,8 +76,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from ..apps.raft.logs import make_log_area, make_log_device, make_log_file
-    from ..libos.log import is_device
+    from ..apps.raft.service.logs import make_log_area, make_log_device, make_log_file
+    from ..libos.storage.log.log import is_device
     from ..runtime.paths import default_socket
 
     if bool(options.log) == bool(options.area):
@@ -111,7 +111,7 @@ def member_of(status: dict[str, Any]) -> str:
 
 def state_of(status: dict[str, Any], leader: dict[str, Any] | None) -> str:
     """How a node is: why it has stopped, or why the leader, if there is one, refuses it."""
-    from ..apps.raft.operate import why_refused
+    from ..apps.raft.service.operate import why_refused
 
     if status["state"] != "running" or leader is None:
         return str(status["why"] or status["state"])

@@ -273,7 +273,7 @@ def _wait(options: argparse.Namespace, runtime: Runtime, service: Service) -> No
 
 def _tell_recording(options: argparse.Namespace, nic: Any) -> None:
     """What became of record=FILE."""
-    from ..drivers.wrap import recorded
+    from ..drivers.nic.wrap import recorded
 
     if nic is not None and (told := recorded(nic)):
         _say(options, "recording", told.text, **told.facts)

@@ -135,7 +135,7 @@ class _Log:
 
     def read(self) -> bytes:
         """The entries since the last call."""
-        from ..iokernel.moves import ENTRY_BYTES
+        from ..iokernel.control.moves import ENTRY_BYTES
 
         rc = self._lib.cl_control_moves(self._fd, self._ask, self._said, self._entries, 2000, self._err)
         self._check(rc, f"read the log of moves of the iokernel on {self._path}", self._err)
@@ -186,7 +186,7 @@ def _follow(path: str, recording: Recording, logs: Sequence[_Log], seconds: floa
 
 
 def _read(recording: Recording, logs: Sequence[_Log]) -> None:
-    from ..iokernel.moves import entries
+    from ..iokernel.control.moves import entries
 
     for log in logs:
         recording.add(entries(log.read()), log.lost)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..iokernel._native import lib
-from ..iokernel.moves import ALL_PARTS, STEP_NAMES, WORD, Move, parts_of, ticks_of, whole
+from ..iokernel.control.moves import ALL_PARTS, STEP_NAMES, WORD, Move, parts_of, ticks_of, whole
 
 NOBODY = "nobody"
 FAULTS_KEPT = 1000

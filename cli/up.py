@@ -107,9 +107,9 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
     """An iokernel whose uplink is the load generator: loads the application of that name once it is attached."""
     import ipaddress
 
-    from ..drivers.wrap import recorded
+    from ..drivers.nic.wrap import recorded
     from ..iokernel import main
-    from ..iokernel.addresses import stable_ipv4
+    from ..iokernel.control.addresses import stable_ipv4
     from ..runtime.ending import Ending
     from .nics import open_nic, parse, split_wrapping
 

@@ -77,7 +77,7 @@ def _change(old: Mapping[str, Any], new: Mapping[str, Any], seconds: float) -> d
 
 
 def _moved(old: Mapping[str, Any], new: Mapping[str, Any], seconds: float) -> dict[str, float]:
-    from ..iokernel.report import GAUGES
+    from ..iokernel.control.report import GAUGES
 
     def is_counter(name: str, value: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool) and name not in GAUGES

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 
 from corelane import libos
-from corelane.libos.numba_atomics import atomic_add
-from corelane.libos.numba_calls import put_le64, sleep_ns
+from corelane.libos.numba.atomics import atomic_add
+from corelane.libos.numba.calls import put_le64, sleep_ns
 
 count = np.zeros(1, np.uint64)
 

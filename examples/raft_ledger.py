@@ -7,9 +7,9 @@ python raft_ledger.py ask PEERS deposit ann 5     from anywhere; PEERS: 1=IP:POR
 import json
 import sys
 
-from corelane.apps.raft.client import Client
-from corelane.apps.raft.machine import CommandRefused
-from corelane.apps.raft.service import serve
+from corelane.apps.raft.node.machine import CommandRefused
+from corelane.apps.raft.service.client import Client
+from corelane.apps.raft.service.service import serve
 from corelane.libos import Runtime
 from corelane.runtime.errors import CorelaneError
 

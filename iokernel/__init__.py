@@ -20,7 +20,7 @@ policy_numba, policy_so: from a module or a shared object).
 Importing this package imports neither numpy nor numba: an iokernel's memory is a promise (docs/iokernel.md).
 """
 
+from .control.settings import AppSettings, ArenaDefaults
 from .iokernel import Iokernel
-from .settings import AppSettings, ArenaDefaults
 
 __all__ = ["AppSettings", "ArenaDefaults", "Iokernel"]

@@ -21,21 +21,21 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ..drivers.nic import Nic
+from ..drivers.nic.nic import Nic
 from ..runtime.errors import ConfigError, CorelaneError, Refused, check
-from . import moves, report
+from ..runtime.peers import Peer
 from ._native import ffi, lib
-from .addresses import stable_ipv4, stable_mac
-from .cores import Claim, CoreAssigner, claim
-from .kthreads import check_threads
-from .manager import CoreManager, Timing, parse_params
-from .peers import Peer
-from .policy import load
-from .server import ControlServer, Grant
-from .settings import AppSettings, ArenaDefaults
+from .control import moves, report
+from .control.addresses import stable_ipv4, stable_mac
+from .control.cores import Claim, CoreAssigner, claim
+from .control.kthreads import check_threads
+from .control.manager import CoreManager, Timing, parse_params
+from .control.server import ControlServer, Grant
+from .control.settings import AppSettings, ArenaDefaults
+from .policy.policy import load
 
 if TYPE_CHECKING:
-    from .areas import Areas
+    from .areas.areas import Areas
 
 MODES: Mapping[str, int] = {"spin": lib.CL_IO_SPIN, "adaptive": lib.CL_IO_ADAPTIVE, "block": lib.CL_IO_BLOCK}
 DEFAULT_SUBNET = "10.77.0.0/16"

@@ -9,18 +9,18 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..drivers.nic import Nic
+from ..drivers.nic.nic import Nic
 from ..runtime.config import AppConfig, Config
 from ..runtime.errors import ConfigError, SystemLimit
 from ..runtime.paths import default_socket
 from ..runtime.placement import Placement, choose
 from ..runtime.topology import Topology
+from .control.report import bound_elsewhere
+from .control.settings import AppSettings
 from .iokernel import Iokernel
-from .report import bound_elsewhere
-from .settings import AppSettings
 
 if TYPE_CHECKING:
-    from .areas import Areas
+    from .areas.areas import Areas
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LOOK_S = 1.0
@@ -35,7 +35,7 @@ def open_uplink(config: Config) -> Nic | None:
 
 def wrap(nic: Nic, config: Config) -> Nic:
     """`nic` behind what [nic] says of faults and recording. It owns `nic`."""
-    from ..drivers.wrap import RATES, wrapped
+    from ..drivers.nic.wrap import RATES, wrapped
 
     fault = config.nic.fault
     rates = {name: getattr(fault, name) for name in RATES}
@@ -46,7 +46,7 @@ def _open_device(config: Config) -> Nic:
     """The NIC itself. Drivers are imported only if they are used."""
     nic = config.nic
     if nic.driver == "af_xdp":
-        from ..drivers.af_xdp import AfXdp
+        from ..drivers.nic.af_xdp.af_xdp import AfXdp
 
         zero_copy = {"auto": "auto", "yes": "require", "no": "copy"}[nic.zero_copy]
         return AfXdp(
@@ -61,11 +61,11 @@ def _open_device(config: Config) -> Nic:
             promiscuous=True,
         )
     if nic.driver == "tap":
-        from ..drivers.tap import Tap
+        from ..drivers.nic.tap.tap import Tap
 
         address = f"{config.host_address()}/{config.network.subnet.partition('/')[2]}"
         return Tap(nic.device, nic.queues, address=address, mtu=config.network.mtu, buffers=nic.buffers)
-    from ..drivers.pcap import ReplayNic
+    from ..drivers.nic.pcap import ReplayNic
 
     return ReplayNic(nic.device, speed=nic.speed, loops=nic.loops, buffers=nic.buffers)
 
@@ -194,7 +194,7 @@ def open_storage(config: Config, report: Report | None = None) -> Iterator[Areas
     if not storage.directory and not storage.device:
         yield None
         return
-    from .areas import Areas, DirectoryStore, Store
+    from .areas.areas import Areas, DirectoryStore, Store
 
     store: Store
     tell = functools.partial(report, "storage") if report is not None else None
@@ -204,7 +204,7 @@ def open_storage(config: Config, report: Report | None = None) -> Iterator[Areas
             for note in store.notes:
                 tell(note)
     else:
-        from .areas_device import open_device
+        from .areas.device import open_device
 
         store = open_device(storage.device, trusted=storage.trusted, tell=tell)
     with contextlib.closing(Areas(store, storage.quota_mib << 20)) as areas:
@@ -262,7 +262,7 @@ def _cpu_latency_held(wanted: bool) -> Iterator[None]:
 
 
 def _tell_recording(uplink: Nic, report: Report) -> None:
-    from ..drivers.wrap import recorded
+    from ..drivers.nic.wrap import recorded
 
     if told := recorded(uplink):
         report("recording", told.text, **told.facts)

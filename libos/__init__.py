@@ -2,15 +2,16 @@
 
     runtime.py         Runtime: attach to an iokernel, or run embedded on a NIC; bind, serve, stop, statistics
     handlers.py        what may be a handler: numba function, C function, Python callable
-    python_handler.py  calling Python callables in bursts
-    batch*.py          batch work: compiling with probes, jobs (start at batch_work.py)
+    libos/handlers/python.py  calling Python callables in bursts
+    batch*.py          batch work: compiling with probes, jobs (start at libos/batch/work.py)
     thread_pools.py    numerical libraries' own threads, where an iokernel has the cores
     numba_*.py         compiling handlers; atomics and libos calls in them. Imported only when a handler is compiled
     libos.h            the C API, one header
     sched/             the scheduler of user-level threads (start at sched.h)
     net/               the network stack (start at netif.h)
     storage/           block I/O on uthreads (io.h), the persistent log (start at log.h)
-    log*.py            the log from Python (start at log.py); log_shared.py: in the hands of a runtime's uthreads
+    log*.py            the log from Python (start at log.py); libos/storage/log/shared.py: in the hands of a runtime's
+    uthreads
 
     @libos.udp(port=9000)
     def echo(request, reply):
@@ -29,11 +30,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .batch_work import Batch, Job, batch
-    from .handlers import Handler, c_handler, udp
-    from .log_shared import SharedLog
-    from .python_handler import Request, current_request
+    from .batch.work import Batch, Job, batch
+    from .handlers.handlers import Handler, c_handler, udp
+    from .handlers.python import Request, current_request
     from .runtime import Runtime, RuntimeStats, UdpSocket
+    from .storage.log.shared import SharedLog
 
 __all__ = [
     "Batch",
@@ -51,17 +52,17 @@ __all__ = [
 ]
 
 _HOME = {
-    "Batch": "batch_work",
-    "Job": "batch_work",
-    "batch": "batch_work",
-    "Handler": "handlers",
-    "c_handler": "handlers",
-    "udp": "handlers",
-    "Request": "python_handler",
-    "current_request": "python_handler",
+    "Batch": "batch.work",
+    "Job": "batch.work",
+    "batch": "batch.work",
+    "Handler": "handlers.handlers",
+    "c_handler": "handlers.handlers",
+    "udp": "handlers.handlers",
+    "Request": "handlers.python",
+    "current_request": "handlers.python",
     "Runtime": "runtime",
     "RuntimeStats": "runtime",
-    "SharedLog": "log_shared",
+    "SharedLog": "storage.log.shared",
     "UdpSocket": "runtime",
 }
 

@@ -1,6 +1,6 @@
 /* The runtime: puts scheduler, NIC and network stack together. See runtime.h. */
-#include "runtime.h"
-#include "../drivers/port.h"
+#include <corelane/libos/runtime.h>
+#include "../drivers/port/port.h"
 #include "net/netif.h"
 
 #include <errno.h>

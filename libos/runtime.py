@@ -1,4 +1,4 @@
-"""The runtime: a scheduler, a NIC and a network stack as one object. libos/runtime.h is the C side.
+"""The runtime: a scheduler, a NIC and a network stack as one object. corelane/libos/runtime.h is the C side.
 
 Attached to an iokernel (`Runtime("/run/corelane.sock")`) or embedded on a NIC of its own (`Runtime(nic=nic)`).
 """
@@ -14,17 +14,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from ..drivers.nic import Nic
+from ..drivers.nic.nic import Nic
 from ..runtime.closing import Closing
 from ..runtime.ending import Ending
 from ..runtime.errors import CorelaneError, check
 from ._native import ffi, lib
-from .handlers import Handler, as_handler, check_port
+from .handlers.handlers import Handler, as_handler, check_port
 
 if TYPE_CHECKING:
-    from .batch_work import Job
-    from .log import Log
-    from .log_shared import SharedLog
+    from .batch.work import Job
+    from .storage.log.log import Log
+    from .storage.log.shared import SharedLog
 
 POWER = {"spin": lib.CL_SCHED_SPIN, "adaptive": lib.CL_SCHED_ADAPTIVE, "block": lib.CL_SCHED_BLOCK}
 BATCH_QUANTUM_US = int(lib.CL_CONTROL_BATCH_QUANTUM_US)  # of batch runtimes that are told none
@@ -44,8 +44,8 @@ _log = logging.getLogger("corelane.libos")
 class RuntimeStats:
     """Counters, summed over the kthreads or of one. Names are those of the C structs, where each is explained.
 
-    net: struct cl_net_stats (libos/net/reasons.h), without `dropped`. dropped: frames by reason, all reasons.
-    sched: struct cl_sched_stats (libos/sched/sched.h).
+    net: struct cl_net_stats (corelane/libos/reasons.h), without `dropped`. dropped: frames by reason, all reasons.
+    sched: struct cl_sched_stats (corelane/libos/sched.h).
     """
 
     net: dict[str, int]
@@ -322,7 +322,7 @@ class Runtime(Closing):
             raise CorelaneError("bind a handler", "it has no port", "give one: bind(handler, port=9000)")
         prepared = made.prepare()
         if prepared.stack_bytes:
-            from .batch_refuse import refuse_small_stack
+            from .batch.refuse import refuse_small_stack
 
             refuse_small_stack(f"bind a handler to UDP port {number}", prepared.stack_bytes, self.stack_bytes)
         self._handlers.append(made)
@@ -355,7 +355,7 @@ class Runtime(Closing):
         them, but for those that read numbers; then it is the caller's again, who closes it. A runtime may have several.
         Raises CorelaneError: the runtime was started, the log is closed or shared already, or cannot be watched.
         """
-        from .log_shared import SharedLog
+        from .storage.log.shared import SharedLog
 
         with self._lock:
             if self._started or self._stopped:
@@ -377,7 +377,7 @@ class Runtime(Closing):
         function: made by `libos.batch`, or bare, which is compiled. Raises CorelaneError if it cannot be compiled for
         these arguments. See docs/probes.md.
         """
-        from .batch_work import start
+        from .batch.work import start
 
         return start(self, function, args, kwargs)
 

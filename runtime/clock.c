@@ -5,7 +5,7 @@
  * The kernel's own factor for the counter is to be had from the first page of a perf event (perf_event_open(2),
  * time_mult and time_shift); a dummy software event suffices and needs no PMU and no privilege by default. It is taken
  * when the measurement agrees with it: it is exact where the measurement is only bounded. */
-#include "clock.h"
+#include <corelane/runtime/clock.h>
 
 #include <errno.h>
 #include <fcntl.h>

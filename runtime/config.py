@@ -263,7 +263,7 @@ class Config:
         return self.apps.get(name, self.app_defaults)
 
     def host_address(self) -> str:
-        """This machine's own address on a tap; no application gets it by its name (iokernel/addresses.py)."""
+        """This machine's own address on a tap; no application gets it by its name (iokernel/control/addresses.py)."""
         import ipaddress
 
         return self.network.host_address or str(ipaddress.IPv4Network(self.network.subnet)[1])

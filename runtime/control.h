@@ -25,15 +25,15 @@
  * (the header and the REFUSE message never change). Who may connect is decided by the socket file's mode and by the
  * peer credentials that the kernel gives (SO_PEERCRED).
  *
- * Here: the messages and the client. The server is iokernel/server.py; a server in C needs this header only.
+ * Here: the messages and the client. The server is iokernel/control/server.py; a server in C needs this header only.
  * Errors: -errno and one line in err (at least CL_CONTROL_ERR_BYTES). Calls block up to their timeout; not for hot
  * paths.
  *
- * Tests: tests/iokernel/test_server.py (client and server, versions, refusals, fuzzing). */
+ * Tests: tests/iokernel/control/test_server.py (client and server, versions, refusals, fuzzing). */
 #ifndef CORELANE_RUNTIME_CONTROL_H
 #define CORELANE_RUNTIME_CONTROL_H
 
-#include "base.h"
+#include <corelane/runtime/base.h>
 #include "shm.h"
 
 // cffi: begin

@@ -1,4 +1,5 @@
-"""Asking a running iokernel, from Python. The protocol: runtime/control.h. Applications attach by drivers/port.py."""
+"""Asking a running iokernel, from Python. The protocol: runtime/control.h. Applications attach by
+drivers/port/port.py."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@
 #ifndef CORELANE_RUNTIME_HIST_H
 #define CORELANE_RUNTIME_HIST_H
 
-#include "base.h"
+#include <corelane/runtime/base.h>
 
 CL_EXTERN_C_BEGIN
 

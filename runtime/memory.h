@@ -11,7 +11,7 @@
 #ifndef CORELANE_RUNTIME_MEMORY_H
 #define CORELANE_RUNTIME_MEMORY_H
 
-#include "base.h"
+#include <corelane/runtime/base.h>
 
 CL_EXTERN_C_BEGIN
 

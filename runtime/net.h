@@ -12,7 +12,7 @@
 #ifndef CORELANE_RUNTIME_NET_H
 #define CORELANE_RUNTIME_NET_H
 
-#include "base.h"
+#include <corelane/runtime/base.h>
 #include <string.h>
 
 // cffi: begin

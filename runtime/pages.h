@@ -6,7 +6,7 @@
 #ifndef CORELANE_RUNTIME_PAGES_H
 #define CORELANE_RUNTIME_PAGES_H
 
-#include "base.h"
+#include <corelane/runtime/base.h>
 
 #define CL_PAGES_LARGE (2u << 20) /* bytes of a huge page; less than that stays untouched, on ordinary pages */
 

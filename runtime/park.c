@@ -1,5 +1,5 @@
 /* See park.h. */
-#include "park.h"
+#include <corelane/runtime/park.h>
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -14,7 +14,7 @@ static struct timespec to_timespec(int64_t ns)
     return (struct timespec){ns / 1000000000, ns % 1000000000};
 }
 
-/* A NIC may move a parker to another word (drivers/port.c, rx_sync) while others look. Relaxed is enough: in cl_park_wake
+/* A NIC may move a parker to another word (drivers/port/port.c, rx_sync) while others look. Relaxed is enough: in cl_park_wake
  * this load comes after the fence, so a waker that still gets the old word is one whose work the sleeper will see. */
 static uint32_t *word_of(struct cl_parker *p)
 {
@@ -87,7 +87,7 @@ bool cl_park_wake_parked(struct cl_parker *p)
     /* One of several wakers makes the system call. Acquire-release: the sleeper's word is handed on whole. */
     if (cl_exchange(word, CL_PARK_RUNNING) != CL_PARK_PARKED)
         return false;
-    /* Relaxed: an iokernel takes an uplink's parker over and gives it back while others wake it (iokernel/idle.c). */
+    /* Relaxed: an iokernel takes an uplink's parker over and gives it back while others wake it (iokernel/loop/idle.c). */
     int event_fd = cl_load_relaxed(&p->event_fd);
     if (event_fd >= 0) {
         uint64_t one = 1;

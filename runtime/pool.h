@@ -8,7 +8,7 @@
 #ifndef CORELANE_RUNTIME_POOL_H
 #define CORELANE_RUNTIME_POOL_H
 
-#include "base.h"
+#include <corelane/runtime/base.h>
 
 #define CL_POOL_CACHE 128 /* indices a thread's cache holds at most; half of it moves at a time */
 

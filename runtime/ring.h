@@ -18,7 +18,7 @@
 #ifndef CORELANE_RUNTIME_RING_H
 #define CORELANE_RUNTIME_RING_H
 
-#include "base.h"
+#include <corelane/runtime/base.h>
 #include <errno.h>
 
 #define CL_RING_PHASE (1ull << 63)

@@ -32,7 +32,7 @@
 #ifndef CORELANE_RUNTIME_SHM_H
 #define CORELANE_RUNTIME_SHM_H
 
-#include "base.h"
+#include <corelane/runtime/base.h>
 #include "ring.h"
 
 // cffi: begin
@@ -63,7 +63,7 @@ struct cl_arena_header {
 };
 
 /* Second line pair of the header's page, at CL_ARENA_LOOK_OFFSET in every arena, so that a port can map this page at one
- * address for its whole life, whichever iokernel it is attached to (drivers/port.h). */
+ * address for its whole life, whichever iokernel it is attached to (drivers/port/port.h). */
 #define CL_ARENA_LOOK_OFFSET 128
 struct cl_arena_look {
     /* Bit k: kthread k is to look at its core (cl_probe_slow): it lost it, or its uthread has run for a quantum while
@@ -81,7 +81,7 @@ struct cl_arena_look {
 #define CL_KTHREAD_ASIDE_HOT 4  /* the same, waits by sched_yield() */
 
 /* Congestion signals of a kthread: positions only, so that a store costs a cycle. The iokernel notes when it first saw
- * each position and so knows how old the oldest entry is (iokernel/signals.c). Writer: kthread (relaxed); reader:
+ * each position and so knows how old the oldest entry is (iokernel/state/signals.c). Writer: kthread (relaxed); reader:
  * iokernel (relaxed): a stale or torn view delays a decision by one interval, no more. All positions count modulo 2^32. */
 struct cl_signals {
     uint32_t inbox_tail, inbox_head;     /* frames put into the inbox of this kthread, and taken out of it */

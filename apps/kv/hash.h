@@ -7,7 +7,7 @@
 #ifndef CORELANE_APPS_KV_HASH_H
 #define CORELANE_APPS_KV_HASH_H
 
-#include "../../runtime/base.h"
+#include <corelane/runtime/base.h>
 #include <string.h>
 
 /* Secret words; every byte from the kernel's random generator. */

@@ -6,7 +6,7 @@
 #ifndef CORELANE_APPS_KV_NUMBER_H
 #define CORELANE_APPS_KV_NUMBER_H
 
-#include "../../runtime/base.h"
+#include <corelane/runtime/base.h>
 
 #define KV_DECIMAL_MAX 20 /* digits of 2^64 - 1 */
 

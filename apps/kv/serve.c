@@ -1,6 +1,6 @@
 /* See serve.h. */
 #include "serve.h"
-#include "../../libos/timer.h"
+#include <corelane/libos/timer.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

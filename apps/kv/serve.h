@@ -2,7 +2,7 @@
 #ifndef CORELANE_APPS_KV_SERVE_H
 #define CORELANE_APPS_KV_SERVE_H
 
-#include "../../libos/runtime.h"
+#include <corelane/libos/runtime.h>
 #include "udp.h"
 
 // cffi: begin

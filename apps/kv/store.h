@@ -32,7 +32,7 @@
 #ifndef CORELANE_APPS_KV_STORE_H
 #define CORELANE_APPS_KV_STORE_H
 
-#include "../../runtime/base.h"
+#include <corelane/runtime/base.h>
 #include "hash.h"
 
 // cffi: begin

@@ -10,7 +10,7 @@
 #ifndef CORELANE_APPS_KV_UDP_H
 #define CORELANE_APPS_KV_UDP_H
 
-#include "../../libos/udp.h"
+#include <corelane/libos/udp.h>
 #include "command.h"
 
 // cffi: begin

@@ -2,7 +2,7 @@
 #include "linux_udp.h"
 
 #include "../../apps/spin.h"
-#include "../pinned.h"
+#include "../harness/pinned.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -102,7 +102,7 @@ static void take_back(struct cl_linux_udp *s, const struct cl_udp_req *req, stru
         cl_count(req->reply_len ? &s->stats.failed : &s->stats.silent, 1);
 }
 
-/* By syscall(), as drivers/xsk.c does: recvfrom() and sendto() are cancellation points, which cost something. */
+/* By syscall(), as drivers/nic/af_xdp/xsk.c does: recvfrom() and sendto() are cancellation points, which cost something. */
 static void serve_one(struct cl_linux_udp *s, int flags)
 {
     struct place *p = &s->place[0];

@@ -10,7 +10,7 @@
 #ifndef CORELANE_BENCH_BASELINE_LINUX_UDP_H
 #define CORELANE_BENCH_BASELINE_LINUX_UDP_H
 
-#include "../../libos/udp.h"
+#include <corelane/libos/udp.h>
 
 // cffi: begin
 #define CL_LINUX_BLOCK 0
@@ -46,7 +46,7 @@ CL_API int cl_linux_udp_start(const struct cl_linux_udp_config *config, struct c
 CL_API void cl_linux_udp_stop(struct cl_linux_udp *server);
 CL_API uint16_t cl_linux_udp_port(const struct cl_linux_udp *server);
 CL_API void cl_linux_udp_stats(const struct cl_linux_udp *server, struct cl_linux_udp_stats *out);
-/* A burst handler (libos/udp.h) that calls the spin application's; arg is the cl_spinner. */
+/* A burst handler (corelane/libos/udp.h) that calls the spin application's; arg is the cl_spinner. */
 CL_API void cl_linux_udp_spin(struct cl_udp_req *reqs, unsigned n, void *arg);
 /* Like cl_udp_reply_more, for requests that such a server handed out. */
 CL_API int cl_linux_udp_reply_more(struct cl_udp_req *req, int64_t used);

@@ -1,6 +1,6 @@
 /* See socket_nic.h. */
 #include "socket_nic.h"
-#include "../../drivers/single.h"
+#include "../../drivers/nic/single.h"
 #include "../../runtime/net.h"
 #include <arpa/inet.h>
 #include <errno.h>

@@ -7,7 +7,7 @@
 #ifndef CORELANE_BENCH_BASELINE_SOCKET_NIC_H
 #define CORELANE_BENCH_BASELINE_SOCKET_NIC_H
 
-#include "../../drivers/nic.h"
+#include <corelane/drivers/nic.h>
 
 // cffi: begin
 struct cl_socket_nic_config {

@@ -21,7 +21,7 @@ from typing import Any
 
 from ...apps.kv import Store
 from ...apps.spin import Spin
-from ...drivers.nic import Nic
+from ...drivers.nic.nic import Nic
 from ...runtime.closing import Closing
 from ...runtime.errors import CorelaneError, check, check_pointer
 from .._native import ffi, lib

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...drivers import blk_file
+from ...drivers.blk import file as blk_file
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib
 from .jitter import Gaps, watch

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...runtime.errors import CorelaneError
-from ..goals import GOALS
+from .goals import GOALS
 
 MEMBERS = ("bench", "version", "machine", "settings", "canary", "arms", "figures")
 FIGURE_MEMBERS = ("value", "goal", "sense", "met", "runs")

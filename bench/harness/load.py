@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from ...drivers.loadgen import Loadgen, Result
+from ...drivers.nic.loadgen.loadgen import Loadgen, Result
 from ...runtime.hist import Hist
 from .openloop import Point
 

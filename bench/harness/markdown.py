@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...runtime.errors import CorelaneError
-from ..goals import GOALS
+from .goals import GOALS
 from .numbers import number
 from .table import LOAD_COLUMNS, beside, by_values, canary_line, machine_line, own_keys, quantity, verdict
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...drivers import netns
-from ...drivers.af_xdp import AfXdp
-from ...drivers.loadgen import Echo, Loadgen, Memcached
-from ...drivers.memory import memory_link
-from ...drivers.nic import Nic
+from ...drivers.linux import netns
+from ...drivers.nic.af_xdp.af_xdp import AfXdp
+from ...drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached
+from ...drivers.nic.memory import memory_link
+from ...drivers.nic.nic import Nic
 from ...iokernel import AppSettings, Iokernel
 from ...libos import Runtime
 from ...runtime.errors import CorelaneError

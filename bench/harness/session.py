@@ -25,9 +25,9 @@ from typing import Any, TextIO, TypeVar
 from ...runtime.errors import CorelaneError
 from ...runtime.placement import choose
 from ...runtime.topology import Topology
-from ..goals import GOALS
 from . import document as doc
 from . import machine, rest
+from .goals import GOALS
 from .jitter import Canary
 from .numbers import Ratio, number, pairwise, plain_all
 from .openloop import Curve, Measure, Point, sweep_in_turns
@@ -226,7 +226,7 @@ class Session:
         beside: the same taken in another way, by its name, which a reader ought to see with it.
         """
         if name not in GOALS:
-            raise KeyError(f"figure {name} is not declared in bench/goals.py")
+            raise KeyError(f"figure {name} is not declared in bench/harness/goals.py")
         if value is not None and not math.isfinite(value):
             value, reason = None, f"half of the runs or more gave {value}: requests stayed unanswered"
         self.figures[name] = doc.figure(name, value, [float(r) for r in runs], reason)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..goals import GOALS
+from .goals import GOALS
 from .numbers import number
 
 LOAD_COLUMNS = (

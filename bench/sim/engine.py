@@ -22,21 +22,7 @@ from numba import njit
 
 from .calls import call_policy, settle
 from .draws import draw, next_arrival, uniform
-from .queues import (
-    ARRIVED_AT,
-    HEAD,
-    LEFT,
-    QUEUED_AT,
-    WAITING,
-    gain,
-    line_of,
-    lose,
-    oldest,
-    put,
-    steered,
-    take,
-    victim,
-)
+from .queues import ARRIVED_AT, HEAD, LEFT, QUEUED_AT, WAITING, gain, line_of, lose, oldest, put, steered, take, victim
 from .state import (
     ACTUATE,
     ALL_TAKEN,

@@ -14,8 +14,8 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
-from ...iokernel.policy import Policy
-from ...iokernel.policy import load as load_policy
+from ...iokernel.policy.policy import Policy
+from ...iokernel.policy.policy import load as load_policy
 from ..harness.session import Session
 from .model import App, LogNormal, Result, Simulation
 from .sampling import GOAL, LEAST_MEMORIES, Sampled, carried, memory_ns, sample

@@ -16,10 +16,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...drivers.loadgen import Echo, Phase, Result
-from ...iokernel.moves import SEEN, SIGHT, WORD, Move
-from .. import handoff_moves as log
-from ..harness import rig, shared
+from ...drivers.nic.loadgen.loadgen import Echo, Phase, Result
+from ...iokernel.control.moves import SEEN, SIGHT, WORD, Move
+from ..handoff import moves as log
+from ..harness import rig
+from ..tenant import shared
 from .model import Bimodal, Costs, Distribution
 
 SHORT_NS, LONG_NS, LONG_SHARE = 8_000.0, 28_000.0, 0.1

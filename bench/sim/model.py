@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ...iokernel._native import ffi, lib
-from ...iokernel.policy import Policy, load
+from ...iokernel.policy.policy import Policy, load
 from ...runtime import layout
 from ...runtime.errors import CorelaneError
 from . import draws, engine, queues

@@ -1,9 +1,9 @@
 """Where requests wait: a line for each core of an application, as each of its kthreads has a queue, or one for all.
 
 A request is steered to a core by the hash of its flow: each of the application's cores, those on their way to it
-included, is as likely as the others (io_steer in iokernel/flows.c: a flow goes to its kthread if that one has a core,
-else to one of those that have); while it has none, to the one that it had last. What waits in the line of a core that
-was taken away is still there for siblings; a core that comes takes such a line over if its own is empty, since the
+included, is as likely as the others (io_steer in iokernel/cores/flows.c: a flow goes to its kthread if that one has a
+core, else to one of those that have); while it has none, to the one that it had last. What waits in the line of a core
+that was taken away is still there for siblings; a core that comes takes such a line over if its own is empty, since the
 kthread that gets a core is one with work of its own ([cores](docs/cores.md)).
 
 Lines are lists through one pool of places an application, so that no step takes longer the more cores there are. The

@@ -30,7 +30,7 @@ N_WORLD = 11
 INTERVAL, MOVE_BUSY, MOVE_IDLE, STEAL, PACKET, DECIDE, ACTUATE = 0, 1, 2, 3, 4, 5, 6
 URGENT, NOTICE, TRANSIT, FIRST, SEEN, WAKE, PAUSE_GAP, SLOW = 7, 8, 9, 10, 11, 12, 13, 14
 N_SETTINGS = 15
-ANSWER_MOST_NS, ANSWER_MEMORY = 100_000, 16  # as in iokernel/allocate.c
+ANSWER_MOST_NS, ANSWER_MEMORY = 100_000, 16  # as in iokernel/cores/allocate.c
 
 SUB_BITS = 6  # a histogram bucket is 1/64 of an octave: a value is known to 1.6 %
 N_BUCKETS = 64 << SUB_BITS

@@ -6,7 +6,7 @@
 #ifndef CORELANE_DRIVERS_BPF_SYS_H
 #define CORELANE_DRIVERS_BPF_SYS_H
 
-#include "../../runtime/base.h"
+#include <corelane/runtime/base.h>
 
 // cffi: begin
 /* A new map. `name` may be empty. */

@@ -12,8 +12,8 @@
  *
  * params[0]: target in ns (default 10 us). params[1]: calm checks before an idle core goes back (default 1: at once; with
  * more, a core may stand idle beside runnable batch work for that many intervals).
- * memory[0]: calm checks so far. memory[1] to [3]: policy_deal.h. */
-#include "../policy.h"
+ * memory[0]: calm checks so far. memory[1] to [3]: deal.h. */
+#include <corelane/iokernel/policy.h>
 
 #define DEFAULT_TARGET_NS 10000
 #define DEFAULT_CALM 1

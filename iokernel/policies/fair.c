@@ -2,11 +2,11 @@
  *
  * A latency application wants one core more than it holds if something waits, and no more than it uses otherwise; a batch
  * application always wants all that it could use. Guarantees come first, then the latency applications among themselves, then batch:
- * weighted max-min fairness among equals over the length of the credit (policy_deal.h).
+ * weighted max-min fairness among equals over the length of the credit (deal.h).
  *
  * params[0]: slice, ns: a core stays until its holder is so far ahead (default 50 us). params[1]: credit, ns: how far
- * behind an application can fall and be owed it (default 10 ms). memory[1] to [3]: policy_deal.h. */
-#include "../policy_deal.h"
+ * behind an application can fall and be owed it (default 10 ms). memory[1] to [3]: deal.h. */
+#include "deal.h"
 
 #define DEFAULT_SLICE_NS 50000
 #define DEFAULT_CREDIT_NS 10000000

@@ -2,7 +2,7 @@
  *
  * After Shenango (NSDI 2019), section 4.1: what waited at the last check and still waits is at least one interval old; a
  * core at a time, and cores without work go back at once. Batch gets the rest. No settings: the interval is the view's. */
-#include "../policy.h"
+#include <corelane/iokernel/policy.h>
 
 void cl_policy_shenango(const struct cl_policy_view *view, struct cl_policy_app *apps)
 {

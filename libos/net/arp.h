@@ -15,9 +15,9 @@
 #ifndef CORELANE_LIBOS_NET_ARP_H
 #define CORELANE_LIBOS_NET_ARP_H
 
-#include "../../drivers/nic.h"
+#include <corelane/drivers/nic.h>
 #include "ethernet.h"
-#include "../sched/spin.h"
+#include <corelane/libos/spin.h>
 
 #define CL_ARP_SETS 64
 #define CL_ARP_WAYS 4

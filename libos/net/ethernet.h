@@ -10,7 +10,7 @@
 #define CORELANE_LIBOS_NET_ETHERNET_H
 
 #include "../../runtime/net.h"
-#include "reasons.h"
+#include <corelane/libos/reasons.h>
 
 // cffi: begin
 /* Who we are, as the parser needs it. Addresses in network byte order, as they lie in a frame. */

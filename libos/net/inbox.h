@@ -13,7 +13,7 @@
 #ifndef CORELANE_LIBOS_NET_INBOX_H
 #define CORELANE_LIBOS_NET_INBOX_H
 
-#include "../../drivers/nic.h"
+#include <corelane/drivers/nic.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  *
  * cl_rx_parse decides the common case (unicast Ethernet, IPv4 without options or fragments, UDP) in line from a few
  * loads and leaves every other frame to cl_rx_parse_slow, which names the reason of a refusal. Both agree on every
- * frame (tests/libos/test_net_input.py compares them on random and mutated frames). Fuzzed by
- * tests/libos/c/fuzz_input.c (libFuzzer entry, and a seeded mutator of its own). */
+ * frame (tests/libos/net/test_input.py compares them on random and mutated frames). Fuzzed by
+ * tests/libos/net/c/fuzz_input.c (libFuzzer entry, and a seeded mutator of its own). */
 #ifndef CORELANE_LIBOS_NET_INPUT_H
 #define CORELANE_LIBOS_NET_INPUT_H
 

@@ -114,7 +114,7 @@ static void arp_timer_fn(struct cl_timer *timer, void *arg)
     bool again = cl_load_relaxed(&nif->arp->n_pending) != 0;
     if (!again) {
         /* Of "say not armed, look at pending" here and "make pending, look at armed" in cl_netq_ask at least one sees the
-         * other: the fences on both sides are sequentially consistent (the argument of runtime/park.h). */
+         * other: the fences on both sides are sequentially consistent (the argument of corelane/runtime/park.h). */
         cl_store_relaxed(&nif->arp_timer_armed, 0);
         cl_fence_seq_cst();
         again = cl_load_relaxed(&nif->arp->n_pending) && !cl_exchange(&nif->arp_timer_armed, 1);

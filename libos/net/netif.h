@@ -13,12 +13,12 @@
 #ifndef CORELANE_LIBOS_NET_NETIF_H
 #define CORELANE_LIBOS_NET_NETIF_H
 
-#include "../../runtime/clock.h"
-#include "../../runtime/cores.h"
+#include <corelane/runtime/clock.h>
+#include <corelane/runtime/cores.h>
 #include "../../runtime/shm.h"
-#include "../sched/sched.h"
-#include "../timer.h"
-#include "../udp.h"
+#include <corelane/libos/sched.h>
+#include <corelane/libos/timer.h>
+#include <corelane/libos/udp.h>
 #include "arp.h"
 #include "icmp.h"
 #include "inbox.h"

@@ -1,5 +1,5 @@
 /* Names of the reasons for drops. */
-#include "reasons.h"
+#include <corelane/libos/reasons.h>
 
 static const char *const names[CL_DROP_REASONS] = {
     [CL_DROP_NONE] = "none",

@@ -164,7 +164,7 @@ static inline void one_frame(struct burst *b, const struct cl_frame *f)
     slow_frame(b, f, &info);
 }
 
-/* A NIC that has come again (drivers/port.h) gives frames of another tag, and takes none of the buffers it gave before. */
+/* A NIC that has come again (drivers/port/port.h) gives frames of another tag, and takes none of the buffers it gave before. */
 static inline void look_at_tag(struct cl_netq *q, const struct cl_frame *f)
 {
     if (cl_unlikely(f->tag != q->tag)) {

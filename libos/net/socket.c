@@ -6,7 +6,7 @@
  * Queue: a ring of datagrams behind a lock, and a semaphore that counts them (sync.h), so that readers are served in order of
  * arrival. Closing posts once more; each reader that finds the socket closed passes the post on. */
 #include "netif.h"
-#include "../sync.h"
+#include <corelane/libos/sync.h>
 
 #include <errno.h>
 #include <stdlib.h>

@@ -17,11 +17,11 @@
  * Each ring is an inbox (inbox.h): the kthread puts, anybody takes, so that siblings can help. Types belong to a runtime:
  * handlers that sort bring theirs, up to CL_UDP_TYPES in all, and the rule is applied to all of them together.
  *
- * Tests: tests/libos/test_typed.py (the rule against a model; the whole path), tests/libos/c/typed_stress.c (TSan). */
+ * Tests: tests/libos/handlers/test_typed.py (the rule against a model; the whole path), tests/libos/net/c/typed_stress.c (TSan). */
 #ifndef CORELANE_LIBOS_NET_TYPED_H
 #define CORELANE_LIBOS_NET_TYPED_H
 
-#include "../udp.h"
+#include <corelane/libos/udp.h>
 #include "inbox.h"
 
 struct cl_netif;

@@ -13,7 +13,7 @@
  * Tests: tests/libos/sched/c/aside.c. */
 #include "runq.h"
 
-#include "../probe.h"
+#include <corelane/libos/probe.h>
 
 void cl_export(struct cl_kthread *k)
 {

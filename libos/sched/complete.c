@@ -3,7 +3,7 @@
 
 #include "runq.h"
 
-#include "../../runtime/clock.h"
+#include <corelane/runtime/clock.h>
 
 #include <sched.h>
 #include <signal.h>

@@ -20,7 +20,7 @@
 #ifndef CORELANE_LIBOS_SCHED_COMPLETE_H
 #define CORELANE_LIBOS_SCHED_COMPLETE_H
 
-#include "sched.h"
+#include <corelane/libos/sched.h>
 
 // cffi: begin
 /* Contexts as in cl_work_source: S = scheduler loop of kthread `self`. */

@@ -2,12 +2,12 @@
 #ifndef CORELANE_LIBOS_SCHED_INTERNAL_H
 #define CORELANE_LIBOS_SCHED_INTERNAL_H
 
-#include "../../runtime/clock.h"
-#include "../../runtime/cores.h"
+#include <corelane/runtime/clock.h>
+#include <corelane/runtime/cores.h>
 #include "../../runtime/shm.h"
-#include "../timer.h"
+#include <corelane/libos/timer.h>
 #include "linger.h"
-#include "sched.h"
+#include <corelane/libos/sched.h>
 #include "switch.h"
 
 #include <errno.h>

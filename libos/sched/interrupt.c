@@ -23,7 +23,7 @@
  * On aarch64 everything waits in place. */
 #include "internal.h"
 
-#include "../probe.h"
+#include <corelane/libos/probe.h>
 
 #include <signal.h>
 #include <stdio.h>

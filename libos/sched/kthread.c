@@ -2,7 +2,7 @@
  * from the run queue, the own network queue, a runner for what it brought. A turn without any of these is idle (idle.c). */
 #include "runq.h"
 
-#include "../probe.h"
+#include <corelane/libos/probe.h>
 
 #include <linux/futex.h>
 #include <sched.h>

@@ -6,7 +6,7 @@
  * one. A runner counts as alive (spawned, finished) only while it is inside the source's run. */
 #include "runq.h"
 
-#include "../../runtime/clock.h"
+#include <corelane/runtime/clock.h>
 
 #define WORTH_WAKING_NS 10000 /* a backlog that takes longer than it costs to wake a sibling and warm it up */
 

@@ -1,7 +1,7 @@
 /* The scheduler as an object: new, start, stop, delete, work from foreign threads, statistics. */
 #include "runq.h"
 
-#include "../../runtime/clock.h"
+#include <corelane/runtime/clock.h>
 
 #include <linux/futex.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 /* See spin.h. */
-#include "spin.h"
+#include <corelane/libos/spin.h>
 
 #include <sched.h>
 

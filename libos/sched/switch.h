@@ -15,7 +15,7 @@
 #ifndef CORELANE_LIBOS_SCHED_SWITCH_H
 #define CORELANE_LIBOS_SCHED_SWITCH_H
 
-#include "../../runtime/base.h"
+#include <corelane/runtime/base.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define CL_ASAN 1

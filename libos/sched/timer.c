@@ -8,7 +8,7 @@
  * tests/libos/sched/c/timer_model.c runs this file through the interleavings of two kthreads and one that cancels. */
 #include "internal.h"
 
-#include "../uthread.h"
+#include <corelane/libos/uthread.h>
 
 #include <sched.h>
 #include <sys/mman.h>

@@ -5,7 +5,7 @@
  * recycled). The one that arrives does it first of all. */
 #include "runq.h"
 
-#include "../uthread.h"
+#include <corelane/libos/uthread.h>
 
 /* Take one of the budget. While something flies, what is left of it is negative, and time ends the run, too. */
 static bool may_go_on(struct cl_kthread *k)

@@ -2,7 +2,7 @@
 #ifndef CORELANE_LIBOS_SCHED_WAIT_H
 #define CORELANE_LIBOS_SCHED_WAIT_H
 
-#include "../sync.h"
+#include <corelane/libos/sync.h>
 #include "internal.h"
 
 /* One uthread in one wait list; lives on its stack. Guarded by the lock beside the list until it has been taken off; from

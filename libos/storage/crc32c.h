@@ -6,7 +6,7 @@
 #ifndef CORELANE_LIBOS_STORAGE_CRC32C_H
 #define CORELANE_LIBOS_STORAGE_CRC32C_H
 
-#include "../../runtime/base.h"
+#include <corelane/runtime/base.h>
 
 // cffi: begin
 /* Checksum of data behind what `crc` is the checksum of; crc 0 to begin: cl_crc32c(cl_crc32c(0, a), b) is that of a and b. */

@@ -3,7 +3,7 @@
  * Kthread k uses queue k of the device. Requests that uthreads make in one turn of its loop go out with one doorbell at the end of
  * the turn; a lone one goes at once, since its uthread's wait is what ends the turn. How completions are collected: sched/complete.h.
  *
- * What durability means, and what a failed write or flush leaves behind: drivers/blk.h.
+ * What durability means, and what a failed write or flush leaves behind: corelane/drivers/blk.h.
  *
  * Does not deal with: merging or ordering requests, caching, cancelling, time limits. Code that is a state machine of its own
  * (log.h) uses the device and complete.h directly.
@@ -11,8 +11,8 @@
 #ifndef CORELANE_LIBOS_STORAGE_IO_H
 #define CORELANE_LIBOS_STORAGE_IO_H
 
-#include "../../drivers/blk.h"
-#include "../sched/sched.h"
+#include <corelane/drivers/blk.h>
+#include <corelane/libos/sched.h>
 
 // cffi: begin
 struct cl_storage;

@@ -12,8 +12,8 @@ import pytest
 from corelane.apps import registry
 from corelane.apps.spin import Options as SpinOptions
 from corelane.apps.spin import Spin
-from corelane.drivers.loadgen import Echo, Loadgen, Memcached
-from corelane.drivers.memory import memory_link
+from corelane.drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached
+from corelane.drivers.nic.memory import memory_link
 from corelane.libos import Runtime
 from corelane.runtime.errors import CorelaneError
 

@@ -12,7 +12,7 @@ from cltest import wait_until
 
 from corelane.apps import registry
 from corelane.apps.batch import Batch
-from corelane.drivers.memory import memory_link
+from corelane.drivers.nic.memory import memory_link
 from corelane.libos import Runtime
 from corelane.runtime.errors import CorelaneError
 

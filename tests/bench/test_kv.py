@@ -12,8 +12,8 @@ from corelane.bench import kv
 from corelane.bench.baseline import memcached
 from corelane.bench.harness import rig
 from corelane.bench.harness.session import Session
-from corelane.drivers import netns
-from corelane.drivers.loadgen import Memcached as Traffic
+from corelane.drivers.linux import netns
+from corelane.drivers.nic.loadgen.loadgen import Memcached as Traffic
 
 
 def session(baseline: bool) -> Session:

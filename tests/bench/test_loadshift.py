@@ -12,7 +12,7 @@ from cltest.fakeload import FakeLoad, echo
 from corelane.bench import loadshift
 from corelane.bench.harness import rest
 from corelane.bench.harness.session import Session
-from corelane.drivers.loadgen import Echo
+from corelane.drivers.nic.loadgen.loadgen import Echo
 
 
 def test_a_schedule_jumps_tenfold_and_back_in_windows() -> None:

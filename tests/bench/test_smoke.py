@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from corelane.bench import bimodal, colocate, handoff, registry
+from corelane.bench import bimodal, registry
+from corelane.bench.colocate import colocate
+from corelane.bench.handoff import handoff
 from corelane.bench.harness import document as doc
 from corelane.bench.sim import managed_check
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from corelane.cli.main import main
-from corelane.drivers.blk import memory_blk
+from corelane.drivers.blk.blk import memory_blk
 from corelane.iokernel import Iokernel
-from corelane.iokernel.areas import Areas, DirectoryStore
-from corelane.iokernel.areas_device import DeviceStore
+from corelane.iokernel.areas.areas import Areas, DirectoryStore
+from corelane.iokernel.areas.device import DeviceStore
 
 
 @pytest.fixture

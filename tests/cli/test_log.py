@@ -12,13 +12,13 @@ from typing import Literal
 
 import pytest
 
-from corelane.apps.raft.logs import LogFile
+from corelane.apps.raft.service.logs import LogFile
 from corelane.cli import log as log_command
 from corelane.cli.main import main
-from corelane.drivers.blk import FaultBlk
-from corelane.drivers.blk_file import FileBlk
+from corelane.drivers.blk.blk import FaultBlk
+from corelane.drivers.blk.file import FileBlk
 from corelane.libos._native import ffi, lib
-from corelane.libos.log import Log, LogDamaged
+from corelane.libos.storage.log.log import Log, LogDamaged
 from corelane.runtime.errors import CorelaneError, ProtocolError
 
 MIB = 1 << 20

@@ -1,4 +1,5 @@
-"""corelane raft: a log, the table of the status. The rest is in tests/apps/raft/test_serve.py, by running groups."""
+"""corelane raft: a log, the table of the status. The rest is in tests/apps/raft/service/test_serve.py, by running
+groups."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from corelane.apps.raft.logs import LogFile
+from corelane.apps.raft.service.logs import LogFile
 from corelane.cli.main import main
 from corelane.cli.raft import status_text
 

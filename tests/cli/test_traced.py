@@ -10,7 +10,7 @@ import pytest
 from corelane.cli import trace
 from corelane.cli.traced import FAULTS_KEPT, Fault, Recording, Span, events, follow, summary
 from corelane.iokernel._native import lib
-from corelane.iokernel.moves import WORD, Move
+from corelane.iokernel.control.moves import WORD, Move
 
 KV, JOB, CPU = 3, 7, 5  # slot + 1
 BASE = 0x9_FFFF_FF00  # soon after it the low word begins anew

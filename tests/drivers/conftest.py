@@ -16,15 +16,15 @@ from dataclasses import dataclass
 import pytest
 from cltest import wait_until
 
-from corelane.drivers import netns
 from corelane.drivers._native import ffi, lib
-from corelane.drivers.af_xdp import AfXdp
-from corelane.drivers.fault import FaultNic
-from corelane.drivers.memory import memory_link
-from corelane.drivers.nic import Nic, ipv4_to_int, mac_to_bytes
-from corelane.drivers.pcap import PcapNic
-from corelane.drivers.port import open_port
-from corelane.drivers.tap import Tap
+from corelane.drivers.linux import netns
+from corelane.drivers.nic.af_xdp.af_xdp import AfXdp
+from corelane.drivers.nic.fault import FaultNic
+from corelane.drivers.nic.memory import memory_link
+from corelane.drivers.nic.nic import Nic, ipv4_to_int, mac_to_bytes
+from corelane.drivers.nic.pcap import PcapNic
+from corelane.drivers.nic.tap.tap import Tap
+from corelane.drivers.port.port import open_port
 from corelane.iokernel import Iokernel
 
 

@@ -15,9 +15,9 @@ import pytest
 from cltest import die_with_parent
 from cltest.switching import assert_balanced
 
-from corelane.drivers.memory import memory_link
-from corelane.drivers.nic import Nic
-from corelane.drivers.port import Port, open_port
+from corelane.drivers.nic.memory import memory_link
+from corelane.drivers.nic.nic import Nic
+from corelane.drivers.port.port import Port, open_port
 from corelane.iokernel import Iokernel
 
 
@@ -33,7 +33,7 @@ def bad_policies(c_library: Callable[..., Path]) -> Path:
     """The shared object of c/bad_policies.c, without what some distributions' compilers put in unasked: one writes to
     each page of a large frame, and a recursion takes so long that it is late."""
     flags = ["-fno-stack-protector", "-fno-stack-clash-protection"]
-    return c_library("tests/iokernel/c/bad_policies.c", cflags=flags)
+    return c_library("tests/iokernel/policy/c/bad_policies.c", cflags=flags)
 
 
 @pytest.fixture

@@ -9,18 +9,18 @@ import pytest
 
 
 def test_the_reading_of_rings_withstands_a_fuzzer(c_program, seed):
-    run = c_program("tests/iokernel/c/fuzz_rings.c", one_thread=True)
+    run = c_program("tests/iokernel/switch/c/fuzz_rings.c", one_thread=True)
     steps = 60_000 if os.environ.get("CORELANE_SANITIZE") else 200_000
     for i in range(3):
         assert "arrived whole" in run(str(seed + i), str(steps), timeout_s=100)
 
 
 def test_frames_for_a_nic_that_makes_a_call_for_each_burst_are_gathered(c_program):
-    assert c_program("tests/iokernel/c/uplink_gather.c", one_thread=True)().endswith("ok\n")
+    assert c_program("tests/iokernel/switch/c/uplink_gather.c", one_thread=True)().endswith("ok\n")
 
 
 def test_loops_ports_and_attaching_again_under_stress(c_program, socket_path):
-    run = c_program("tests/iokernel/c/switch_stress.c")
+    run = c_program("tests/iokernel/switch/c/switch_stress.c")
     assert "arrived whole in 3 lives" in run(socket_path, "20000", timeout_s=100)
 
 
@@ -28,5 +28,5 @@ def test_loops_ports_and_attaching_again_under_stress(c_program, socket_path):
     len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs that this process may use: taskset -pc 0-1 $$"
 )
 def test_cores_that_move_between_real_threads(c_program, socket_path, seed):
-    run = c_program("tests/iokernel/c/cores_threads.c")
+    run = c_program("tests/iokernel/cores/c/threads.c")
     assert "all work was done" in run(socket_path, str(seed), "1000", timeout_s=110)

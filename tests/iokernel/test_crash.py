@@ -9,7 +9,7 @@ import pytest
 from cltest import wait_until
 from cltest.switching import between, collect, stats_of, udp_frame
 
-from corelane.drivers.nic import ipv4_to_int, mac_to_bytes
+from corelane.drivers.nic.nic import ipv4_to_int, mac_to_bytes
 
 
 def address_of(io, name: str) -> tuple[bytes, int]:

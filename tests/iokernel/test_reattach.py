@@ -12,9 +12,9 @@ import pytest
 from cltest import wait_until
 from cltest.switching import between, collect, ip_int, mac_bytes
 
-from corelane.drivers import port as port_module
 from corelane.drivers._native import ffi, lib
-from corelane.drivers.port import open_port
+from corelane.drivers.port import port as port_module
+from corelane.drivers.port.port import open_port
 from corelane.iokernel import Iokernel
 from corelane.runtime.errors import CorelaneError
 

@@ -10,8 +10,8 @@ import pytest
 from cltest import wait_until
 from cltest.packets import Datagram, Host, read_datagram
 
-from corelane.drivers.memory import memory_link
-from corelane.drivers.nic import Nic
+from corelane.drivers.nic.memory import memory_link
+from corelane.drivers.nic.nic import Nic
 from corelane.libos import Runtime, RuntimeStats
 
 SERVER = Host("02:00:00:00:00:01", "10.0.0.1")

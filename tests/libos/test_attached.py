@@ -18,9 +18,9 @@ from cltest.packets import BROADCAST, Host, arp, ethernet, read_datagram
 
 from corelane import libos
 from corelane.apps.echo import handler as echo_handler
-from corelane.drivers.memory import memory_link
-from corelane.drivers.nic import Nic
-from corelane.drivers.port import open_port
+from corelane.drivers.nic.memory import memory_link
+from corelane.drivers.nic.nic import Nic
+from corelane.drivers.port.port import open_port
 from corelane.iokernel import AppSettings, ArenaDefaults, Iokernel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,8 +110,8 @@ def test_a_handler_appends_to_a_log_through_an_iokernel(outside: Any, tmp_path: 
     start()
     import numpy as np
 
-    from corelane.libos import numba_calls as calls
-    from corelane.libos.log import Log
+    from corelane.libos.numba import calls
+    from corelane.libos.storage.log.log import Log
 
     state = np.zeros(1, np.uint64)
 
@@ -164,7 +164,7 @@ def test_the_gateway_that_the_iokernel_grants_is_used(outside: Any) -> None:
     start(gateway="10.77.0.99")
     import numpy as np
 
-    from corelane.libos import numba_calls as calls
+    from corelane.libos.numba import calls
 
     state = np.zeros(1, np.uint64)
 
@@ -201,7 +201,7 @@ def test_two_applications_by_their_sockets(outside: Any) -> None:
     start()
     import numpy as np
 
-    from corelane.libos import numba_calls as calls
+    from corelane.libos.numba import calls
 
     state = np.zeros(4, np.uint64)
 

@@ -19,10 +19,10 @@ from cltest.packets import BROADCAST, Host, arp, ethernet, read_datagram
 
 from corelane import libos
 from corelane.apps.echo import handler as echo_handler
-from corelane.drivers.memory import memory_link
-from corelane.drivers.nic import Nic
+from corelane.drivers.nic.memory import memory_link
+from corelane.drivers.nic.nic import Nic
 from corelane.iokernel import Iokernel
-from corelane.libos.numba_atomics import atomic_add, load_atomic
+from corelane.libos.numba.atomics import atomic_add, load_atomic
 from corelane.libos.thread_pools import WISHES
 from corelane.runtime.errors import CorelaneError
 

@@ -18,8 +18,8 @@ from cltest.packets import Host, read_datagram
 
 from corelane import libos
 from corelane.apps.echo import handler as echo_handler
-from corelane.drivers.memory import memory_link
-from corelane.libos import numba_atomics as atomics
+from corelane.drivers.nic.memory import memory_link
+from corelane.libos.numba import atomics
 from corelane.runtime.errors import CorelaneError
 
 SERVER = Host("02:00:00:00:00:01", "10.0.0.1")
@@ -149,7 +149,7 @@ def test_signals_end_serve(number: signal.Signals, at: str) -> None:
     code = (
         "from corelane import libos\n"
         "from corelane.apps.echo import handler\n"
-        "from corelane.drivers.memory import memory_link\n"
+        "from corelane.drivers.nic.memory import memory_link\n"
         "a, b = memory_link(ipv4=('10.0.0.1', None))\n"
         "class Loud(libos.Runtime):\n"
         "    def wait(self, timeout_s=None):\n"

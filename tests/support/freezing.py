@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from corelane.drivers import blk_loop
+from corelane.drivers.blk import loop as blk_loop
 
 Frozen = Callable[[], contextlib.AbstractContextManager[None]]
 

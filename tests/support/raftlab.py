@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from corelane.apps._native import lib
-from corelane.apps.raft.core import Chunk, Core, Entry, Members
+from corelane.apps.raft.core.core import Chunk, Core, Entry, Members
 from corelane.runtime.errors import CorelaneError
 
 SMALL = {"log_entries": 64, "log_bytes": 32768, "entry_bytes": 1024, "message_bytes": 512, "trailing_entries": 4}

@@ -17,7 +17,7 @@ from pathlib import Path
 from cltest import wait_until
 from raftreal import IDS, Group
 
-from corelane.apps.raft.client import Client, NotSent, Unknown
+from corelane.apps.raft.service.client import Client, NotSent, Unknown
 from corelane.apps.raft.sim.history import History, Kind, Operation, Value, Verdict
 
 KEYS = 4

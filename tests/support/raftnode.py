@@ -14,12 +14,12 @@ import json
 import sys
 from typing import Any
 
-from corelane.apps.raft.service import RaftService, serve
-from corelane.drivers.af_xdp import AfXdp
-from corelane.drivers.blk import Blk, BlkFaults, FaultBlk
-from corelane.drivers.fault import FaultNic, Faults
-from corelane.drivers.nic import Nic
-from corelane.drivers.port import open_port
+from corelane.apps.raft.service.service import RaftService, serve
+from corelane.drivers.blk.blk import Blk, BlkFaults, FaultBlk
+from corelane.drivers.nic.af_xdp.af_xdp import AfXdp
+from corelane.drivers.nic.fault import FaultNic, Faults
+from corelane.drivers.nic.nic import Nic
+from corelane.drivers.port.port import open_port
 from corelane.libos import Runtime
 
 

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable
 from typing import Any
 
 from corelane.apps._native import lib
-from corelane.apps.raft.node import Node
+from corelane.apps.raft.node.node import Node
 
 
 class Journal:

@@ -21,11 +21,11 @@ from cltest import Namespace, NetnsFactory, wait_until
 from cltest.children import die_with_parent
 from cltest.netns import skip_without, skip_without_af_xdp
 
-from corelane.apps.raft.client import Client
-from corelane.apps.raft.logs import make_log_file
-from corelane.apps.raft.operate import Operator
-from corelane.drivers import ethtool
-from corelane.drivers.tap import Tap
+from corelane.apps.raft.service.client import Client
+from corelane.apps.raft.service.logs import make_log_file
+from corelane.apps.raft.service.operate import Operator
+from corelane.drivers.linux import ethtool
+from corelane.drivers.nic.tap.tap import Tap
 from corelane.iokernel import AppSettings, Iokernel
 
 IDS = (1, 2, 3)

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from corelane.drivers.blk import BlkFaults, FaultBlk, memory_blk
-from corelane.libos.log import Log, format_area
+from corelane.drivers.blk.blk import BlkFaults, FaultBlk, memory_blk
+from corelane.libos.storage.log.log import Log, format_area
 from corelane.runtime.errors import CorelaneError
 
 MIB = 1 << 20

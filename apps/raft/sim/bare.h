@@ -9,7 +9,7 @@
 #ifndef CORELANE_APPS_RAFT_SIM_BARE_H
 #define CORELANE_APPS_RAFT_SIM_BARE_H
 
-#include "../wire.h"
+#include "../core/wire.h"
 #include "world.h"
 
 #define BARE_PROPOSALS 1024 /* power of two: by index */

@@ -12,7 +12,7 @@
  * A node's check looks only at what changed since its last one, so that its cost does not grow with the log: the terms of
  * its entries are remembered, and a log that changed is compared from its end back to the first entry of equal term. By log
  * matching, which held before, all entries before that are unchanged; sim_check_end compares them all once at the end. */
-#include "../wire.h"
+#include "../core/wire.h"
 #include "world.h"
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* What a simulated replica of the bare core has on stable storage, and what is on its way there.
  *
- * It keeps the promises of libos/storage/log.h and no more: log writes and truncations become durable in order, the hard
+ * It keeps the promises of corelane/libos/log.h and no more: log writes and truncations become durable in order, the hard
  * state and the log in any order to each other, and a crash leaves any prefix of what was under way, down to single
  * entries. (That the log itself keeps its promises on disks that tear, drop and reorder is the other mode's matter.)
  *
@@ -8,8 +8,8 @@
 #ifndef CORELANE_APPS_RAFT_SIM_DISK_H
 #define CORELANE_APPS_RAFT_SIM_DISK_H
 
-#include "../../../drivers/load/random.h"
-#include "../raft.h"
+#include "../../../drivers/random.h"
+#include "../core/raft.h"
 #include "machine.h"
 
 #define SIM_ENTRIES 8192    /* indices of a world, at most */

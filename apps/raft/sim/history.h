@@ -24,7 +24,7 @@
 #ifndef CORELANE_APPS_RAFT_SIM_HISTORY_H
 #define CORELANE_APPS_RAFT_SIM_HISTORY_H
 
-#include "../../../runtime/base.h"
+#include <corelane/runtime/base.h>
 
 // cffi: begin
 #define CL_HISTORY_ABSENT 0xffffffffffffffff

@@ -12,7 +12,7 @@
 #ifndef CORELANE_APPS_RAFT_SIM_NETWORK_H
 #define CORELANE_APPS_RAFT_SIM_NETWORK_H
 
-#include "../../../drivers/load/random.h"
+#include "../../../drivers/random.h"
 
 #define SIM_NODES 12    /* at most */
 #define SIM_COPIES 3    /* of one datagram, at most */

@@ -7,7 +7,7 @@
 #ifndef CORELANE_APPS_RAFT_SIM_QUEUE_H
 #define CORELANE_APPS_RAFT_SIM_QUEUE_H
 
-#include "../../../runtime/base.h"
+#include <corelane/runtime/base.h>
 
 struct sim_event {
     uint64_t at_ns;

@@ -1,6 +1,6 @@
 /* A node that is the real one, with its sessions and snapshots, on the real log (see real.h). */
 #include "real.h"
-#include "../../../drivers/blk_fault.h"
+#include "../../../drivers/blk/fault.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,7 +154,7 @@ static uint64_t env_wall_ms(void *arg)
     return real_clock(arg) / SIM_MS + 10000 + (uint64_t)r->owner->wall_ms;
 }
 
-/* The blob is node_disk.c's: at 16 is the term, at 24 the vote. */
+/* The blob is apps/raft/node/disk.c's: at 16 is the term, at 24 the vote. */
 static bool voted_durably(const struct real *r, uint64_t term, uint32_t vote)
 {
     uint8_t meta[CL_LOG_META_BYTES];

@@ -7,9 +7,9 @@
 #ifndef CORELANE_APPS_RAFT_SIM_REAL_H
 #define CORELANE_APPS_RAFT_SIM_REAL_H
 
-#include "../../../libos/storage/log.h"
-#include "../channel.h"
-#include "../node.h"
+#include <corelane/libos/log.h>
+#include "../transport/channel.h"
+#include "../node/node.h"
 #include "store.h"
 #include "world.h"
 

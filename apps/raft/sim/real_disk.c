@@ -1,13 +1,13 @@
-/* The block device of a simulated real node: in memory, made bad by drivers/blk_fault.h.
+/* The block device of a simulated real node: in memory, made bad by drivers/blk/fault.h.
  *
  * Drawn for the device: latency, writes and flushes that fail or find no space, reads that fail, bits that rot, and what a crash
  * leaves of writes that were not durable: all, nothing or pieces, of each by itself. Not drawn: writes that are reported durable
  * and are not (docs/raft-simulation.md says why). A node whose disk failed is silent until it is started again and reads back what
  * is there. */
 #include "real.h"
-#include "../../../drivers/blk_fault.h"
-#include "../../../drivers/blk_memory.h"
-#include "../../../libos/storage/log_disk.h"
+#include "../../../drivers/blk/fault.h"
+#include "../../../drivers/blk/memory.h"
+#include "../../../libos/storage/log/disk.h"
 #include <errno.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef CORELANE_APPS_RAFT_SIM_RUN_H
 #define CORELANE_APPS_RAFT_SIM_RUN_H
 
-#include "../../../runtime/base.h"
+#include <corelane/runtime/base.h>
 
 // cffi: begin
 #define CL_RAFT_SIM_MOST_NODES 9 /* first members */

@@ -8,7 +8,7 @@
 #ifndef CORELANE_APPS_RAFT_SIM_STORE_H
 #define CORELANE_APPS_RAFT_SIM_STORE_H
 
-#include "../kv_machine.h"
+#include "../node/kv_machine.h"
 #include "machine.h"
 
 #define SIM_STORE_BYTES (1u << 20)

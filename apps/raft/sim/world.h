@@ -22,7 +22,7 @@
 #ifndef CORELANE_APPS_RAFT_SIM_WORLD_H
 #define CORELANE_APPS_RAFT_SIM_WORLD_H
 
-#include "../raft.h"
+#include "../core/raft.h"
 #include "disk.h"
 #include "machine.h"
 #include "network.h"

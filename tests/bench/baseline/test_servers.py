@@ -13,7 +13,7 @@ from corelane.apps.kv import Store
 from corelane.bench.baseline import memcached
 from corelane.bench.baseline.asyncio_echo import AsyncioEcho
 from corelane.bench.baseline.sockets import SERVER_MAC, LinuxUdp, LinuxUdpProcess, socket_nic
-from corelane.drivers.loadgen import Loadgen, Memcached
+from corelane.drivers.nic.loadgen.loadgen import Loadgen, Memcached
 from corelane.runtime.errors import CorelaneError
 
 

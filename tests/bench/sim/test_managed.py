@@ -10,7 +10,7 @@ from corelane.bench._native import lib
 from corelane.bench.harness.jitter import Gaps
 from corelane.bench.sim import engine, managed, managed_check
 from corelane.bench.sim.model import App, Constant, Costs, Simulation
-from corelane.iokernel.moves import Move
+from corelane.iokernel.control.moves import Move
 from corelane.runtime.clock import default_clock
 from corelane.runtime.errors import CorelaneError
 

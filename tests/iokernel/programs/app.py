@@ -2,7 +2,7 @@
 
 import sys
 
-from corelane.drivers.port import open_port
+from corelane.drivers.port.port import open_port
 
 with open_port(sys.argv[1], name=sys.argv[2]) as port:
     print("ready", flush=True)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from corelane.drivers.blk_area import AreaBlk
+from corelane.drivers.blk.area import AreaBlk
 from corelane.iokernel import Iokernel
 from corelane.iokernel._native import lib
-from corelane.iokernel.areas import Areas, DirectoryStore
+from corelane.iokernel.areas.areas import Areas, DirectoryStore
 from corelane.runtime import control
 
 CPUS = sorted(os.sched_getaffinity(0))
@@ -42,6 +42,6 @@ def test_who_waits_for_the_log_gives_its_core_away_and_gets_it_back(
     c_program: Callable[..., Callable[..., str]], tmp_path: Path, seed: int, kthreads: int
 ) -> None:
     path = str(tmp_path / "s")
-    program = c_program("tests/libos/storage/c/log_cores.c")
+    program = c_program("tests/libos/storage/log/c/cores.c")
     with Iokernel(path, mode="adaptive", policy="delay", loop_cpus=[CPUS[0]], worker_cpus=[CPUS[-1]]):
         assert program(path, seed, kthreads).endswith("ok\n")

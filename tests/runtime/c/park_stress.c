@@ -2,7 +2,7 @@
  * one lost wake-up stops everything, and a watchdog says so.
  * Usage: park_stress futex|private|eventfd threads|processes ROUNDS EXTRA_WAKERS
  *   EXTRA_WAKERS threads wake both sides at random times without any work: needless wake-ups must do no harm. */
-#include "runtime/park.h"
+#include <corelane/runtime/park.h>
 
 #include <pthread.h>
 #include <stdio.h>

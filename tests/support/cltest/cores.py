@@ -1,4 +1,4 @@
-"""Applications that fight for cores (tests/iokernel/c/cores_app.c), and the iokernel that they fight on."""
+"""Applications that fight for cores (tests/iokernel/cores/c/app.c), and the iokernel that they fight on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corelane.drivers.loadgen import Echo, Loadgen
+from corelane.drivers.nic.loadgen.loadgen import Echo, Loadgen
 from corelane.iokernel import AppSettings, Iokernel
 
 from .cbuild import ROOT, CBuild
@@ -20,10 +20,10 @@ from .children import die_with_parent
 from .waiting import wait_until
 
 LATENCY_IP = "10.77.0.2"
-RUNS = 65536  # as in cores_app.c
+RUNS = 65536  # as in tests/iokernel/cores/c/app.c
 DEEP = 8192  # more than any run has requests: what waits while the loop or the server is kept from running is not lost
 FIRST = -15  # priority
-TRACED = "traced"  # the kind "blocking", with probes by the compiler (libos/trace_pc.h)
+TRACED = "traced"  # the kind "blocking", with probes by the compiler (corelane/libos/trace_pc.h)
 TRACE_PC = ("-fsanitize-coverage=trace-pc", "-include", str(ROOT / "libos" / "trace_pc.h"))
 LIARS = ("aside", "relapsing")  # kinds that say what is not so, and run where they may not
 _RUN = np.dtype([("begin", "u8"), ("end", "u8"), ("stamps", "u8"), ("cpu", "u8")])
@@ -53,7 +53,8 @@ def before_others() -> Iterator[None]:
 
 
 class Notes:
-    """What a kthread notes of itself (struct notes of cores_app.c) in a file that both map, as the k-th of it."""
+    """What a kthread notes of itself (struct notes of tests/iokernel/cores/c/app.c) in a file that both map, as the
+    k-th of it."""
 
     def __init__(self, path: Path, k: int = 0) -> None:
         path.touch()
@@ -91,7 +92,7 @@ class FightingApp:
         self.path = folder / f"{name}.notes"
         self.notes = [Notes(self.path, k) for k in range(kthreads)]
         traced = kind == TRACED
-        binary = CBuild("plain").build("tests/iokernel/c/cores_app.c", cflags=TRACE_PC if traced else ())
+        binary = CBuild("plain").build("tests/iokernel/cores/c/app.c", cflags=TRACE_PC if traced else ())
         self.process = subprocess.Popen(
             [str(binary), socket_path, name, str(self.path), "blocking" if traced else kind, str(kthreads)],
             stdin=subprocess.PIPE,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from corelane.drivers._native import ffi, lib
-from corelane.drivers.loadgen import Echo, Loadgen, Memcached, Phase
+from corelane.drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached, Phase
 
 FRAME_BYTES = 4096
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from corelane.drivers import blk_file, blk_loop
+from corelane.drivers.blk import file as blk_file
+from corelane.drivers.blk import loop as blk_loop
 
 _SET_STATUS64, _GET_STATUS64, _SET_DIRECT_IO = 0x4C04, 0x4C05, 0x4C08
 _INFO = "<QQQQQIIII64s64s32sQQ"  # struct loop_info64 of linux/loop.h

@@ -1,4 +1,4 @@
-"""What an iokernel's log of moves must say (iokernel/iokernel.h, CL_IO_LOG_*), and when whom it let run.
+"""What an iokernel's log of moves must say (iokernel/state/iokernel.h, CL_IO_LOG_*), and when whom it let run.
 
 `MoveLog` reads the log while it grows, `MoveChecker` follows it, `ran_unowned` compares with what applications noted.
 """

@@ -1,4 +1,5 @@
-"""Network namespaces that a test makes for itself and that vanish with it: corelane.drivers.netns behind a fixture."""
+"""Network namespaces that a test makes for itself and that vanish with it: corelane.drivers.linux.netns behind a
+fixture."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from corelane.drivers import netns
-from corelane.drivers.netns import Interface, Namespace
+from corelane.drivers.linux import netns
+from corelane.drivers.linux.netns import Interface, Namespace
 from corelane.runtime.errors import CorelaneError
 
 __all__ = ["Interface", "Namespace", "NetnsFactory", "netns_missing"]
@@ -64,7 +65,7 @@ class NetnsFactory:
         static_arp: bool = True,
         mtu: int = 1500,
     ) -> tuple[Interface, Interface]:
-        """Join two namespaces by a veth pair, both ends up; see corelane.drivers.netns.veth."""
+        """Join two namespaces by a veth pair, both ends up; see corelane.drivers.linux.netns.veth."""
         pair = netns.veth(near, far, queues=queues, addresses=addresses, static_arp=static_arp, mtu=mtu)
         with skip_without("veth"):
             return self._made.enter_context(pair)

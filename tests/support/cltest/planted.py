@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from .cbuild import ROOT, CBuild
+
+
+def from_the_root(text: str, folder: Path) -> str:
+    """A source of `folder` whose includes are found wherever it lies: their paths become those from the root."""
+
+    def whole(include: re.Match[str]) -> str:
+        beside = os.path.normpath(folder / include[1])
+        return f'#include "{beside}"' if (ROOT / beside).exists() else include[0]
+
+    return re.sub(r'#include "([^"]+)"', whole, text)
 
 
 def planted(tmp: Path, file: str, changes: Iterable[tuple[str, str]]) -> Path:
@@ -18,16 +29,13 @@ def planted(tmp: Path, file: str, changes: Iterable[tuple[str, str]]) -> Path:
     for old, new in changes:
         assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}"
         text = text.replace(old, new)
-    text = re.sub(r'#include "(?!\.\.)([^"]+)"', rf'#include "{Path(file).parent}/\1"', text)
-    text = re.sub(r'#include "\.\./\.\./([^"]+)"', r'#include "\1"', text)
     out = tmp / Path(file).name
-    out.write_text(text)
+    out.write_text(from_the_root(text, Path(file).parent))
     return out
 
 
 def build_with(builder: CBuild, tmp: Path, source: str, *mistakes: Path) -> Callable[..., str]:
     """The test program `source`, linked with the planted files and not the library's: call it with its arguments."""
     program = tmp / f"program_{Path(source).name}"
-    beside = rf'#include "{Path(source).parent}/\1"'
-    program.write_text(re.sub(r'#include "([^"/]+)"', beside, (ROOT / source).read_text()))
+    program.write_text(from_the_root((ROOT / source).read_text(), Path(source).parent))
     return builder.runner(builder.build(program, own=list(mistakes)))

@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from corelane.drivers._native import ffi, lib
-from corelane.drivers.nic import Nic
+from corelane.drivers.nic.nic import Nic
 from corelane.iokernel import Iokernel
 
 from .waiting import wait_until
@@ -54,7 +54,7 @@ def stats_of(iokernel: Iokernel, name: str) -> dict[str, Any]:
 
 
 def assert_balanced(iokernel: Iokernel) -> None:
-    """Every frame is in exactly one counter, and every buffer is free or lent (iokernel/iokernel.h)."""
+    """Every frame is in exactly one counter, and every buffer is free or lent (iokernel/state/iokernel.h)."""
     stats = iokernel.stats()
     for app in stats["apps"]:
         ends = sum(app[k] for k in ("tx_local", "tx_remote", "tx_uplink", "tx_flooded", "tx_answered"))

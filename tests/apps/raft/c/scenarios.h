@@ -1,8 +1,8 @@
 /* What programs of scenarios share: each scenario is run as it is, and with the mistake that it is there to find (test_mistakes.py). */
-#ifndef CORELANE_TESTS_SCENARIOS_H
-#define CORELANE_TESTS_SCENARIOS_H
+#ifndef CORELANE_TESTS_APPS_RAFT_C_SCENARIOS_H
+#define CORELANE_TESTS_APPS_RAFT_C_SCENARIOS_H
 
-#include "apps/raft/raft.h"
+#include "apps/raft/core/raft.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -45,45 +45,49 @@ ANY = (
 
 MISTAKES = {
     "commits entries of earlier terms by counting": Mistake(
-        "apps/raft/replicate.c", " || raft_log_term(&r->log, n) != r->term)", ")", 3000, ANY
+        "apps/raft/core/replicate.c", " || raft_log_term(&r->log, n) != r->term)", ")", 3000, ANY
     ),
     "never sends to who trails what was held back, unless more comes": Mistake(
-        "apps/raft/pace.c", "    spread_all(r);\n    r->stepped[1]", "    r->stepped[1]", 300, "no progress"
+        "apps/raft/core/pace.c", "    spread_all(r);\n    r->stepped[1]", "    r->stepped[1]", 300, "no progress"
     ),
     "truncates entries that are the leader's": Mistake(
-        "apps/raft/follow.c", "if (raft_slot(&r->log, index)->term == e->term)", "if (index <= r->commit)", 4000, ANY
+        "apps/raft/core/follow.c",
+        "if (raft_slot(&r->log, index)->term == e->term)",
+        "if (index <= r->commit)",
+        4000,
+        ANY,
     ),
     "votes for candidates whose log is behind": Mistake(
-        "apps/raft/election.c",
+        "apps/raft/core/election.c",
         "return m->log_term > term || (m->log_term == term && m->index >= r->log.last);",
         "return m->log_term || !term || m->index;",
         1000,
         ANY,
     ),
     "votes for everybody who asks": Mistake(
-        "apps/raft/election.c", "r->vote == m->from || (!r->vote && !r->leader)", "true", 300, ANY
+        "apps/raft/core/election.c", "r->vote == m->from || (!r->vote && !r->leader)", "true", 300, ANY
     ),
     "half of the voters are enough": Mistake(
-        "apps/raft/membership.c", "sorted[n / 2]", "sorted[(n - 1) / 2]", 1000, ANY, 4
+        "apps/raft/core/membership.c", "sorted[n / 2]", "sorted[(n - 1) / 2]", 1000, ANY, 4
     ),
     "a change of voters needs the new ones only": Mistake(
-        "apps/raft/membership.c", "return m->n_outgoing ?", "return m->n_outgoing > 99 ?", 3000, ANY, 3
+        "apps/raft/core/membership.c", "return m->n_outgoing ?", "return m->n_outgoing > 99 ?", 3000, ANY, 3
     ),
     "counts a write that a truncation overtook": Mistake(
-        "apps/raft/ready.c",
+        "apps/raft/core/ready.c",
         "slot->term != term || slot->generation != generation",
         "slot->term > term + generation + UINT32_MAX",
         3000,
         ANY,
     ),
     "keeps the log behind a snapshot of another": Mistake(
-        "apps/raft/snapshot.c", "raft_log_term(&r->log, in.index) == in.term", "in.term", 20000, ANY, 3
+        "apps/raft/core/snapshot.c", "raft_log_term(&r->log, in.index) == in.term", "in.term", 20000, ANY, 3
     ),
     "answers reads that no majority confirmed": Mistake(
-        "apps/raft/read.c", "        if (read->round > round)\n            break;\n", "", 2000, "linearizable"
+        "apps/raft/core/read.c", "        if (read->round > round)\n            break;\n", "", 2000, "linearizable"
     ),
     "goes on leading with a disk that hangs": Mistake(
-        "apps/raft/core.c",
+        "apps/raft/core/core.c",
         "if (r->role == CL_RAFT_LEADER && raft_disk_hangs(r))",
         "if (!r->ticks)",
         300,
@@ -91,7 +95,7 @@ MISTAKES = {
     ),
     # Either alone costs time (elections.c finds the first), and the group gets over it. Nothing but slow.c shows both.
     "neither waits for votes that take long to be written nor takes them when they come late": Mistake(
-        "apps/raft/election.c",
+        "apps/raft/core/election.c",
         "    ticks = cl_max(ticks, 2 *",
         "    return ticks;\n    ticks = cl_max(ticks, 2 *",
         300,
@@ -99,7 +103,7 @@ MISTAKES = {
         also=(("            return late_vote(r);", "            return m->from ? 1 : late_vote(r);"),),
     ),
     "promises a vote before it is durable": Mistake(
-        "apps/raft/follow.c",
+        "apps/raft/core/follow.c",
         "if (!raft_hard_ok(r))",
         "if (r->hard_seq == UINT64_MAX)",
         5000,
@@ -108,7 +112,7 @@ MISTAKES = {
         outcomes=True,
     ),
     "commits what may not be the leader's": Mistake(
-        "apps/raft/follow.c",
+        "apps/raft/core/follow.c",
         "cl_min(m->commit, r->verified)",
         "cl_min(m->commit, r->log.last)",
         10000,
@@ -116,7 +120,7 @@ MISTAKES = {
         scenario="commit",
     ),
     "acknowledges what may not be the leader's": Mistake(
-        "apps/raft/follow.c",
+        "apps/raft/core/follow.c",
         "m->index = cl_min(r->verified, r->log.durable);",
         "m->index = r->log.durable;",
         2000,
@@ -124,7 +128,7 @@ MISTAKES = {
         scenario="commit",
     ),
     "acknowledges what may not be the leader's, on the real log": Mistake(
-        "apps/raft/follow.c",
+        "apps/raft/core/follow.c",
         "m->index = cl_min(r->verified, r->log.durable);",
         "m->index = r->log.durable;",
         1000,
@@ -133,10 +137,10 @@ MISTAKES = {
         mode=1,
     ),
     "keeps what its log has behind a snapshot of another": Mistake(
-        "apps/raft/node_recover.c", "record->tag == s->tag", "record->tag", 0, "is of another", scenario="snapshot"
+        "apps/raft/node/recover.c", "record->tag == s->tag", "record->tag", 0, "is of another", scenario="snapshot"
     ),
     "answers who waits for an entry with another leader's in its place": Mistake(
-        "apps/raft/node_client.c",
+        "apps/raft/node/client.c",
         "if (p->term == term)",
         "if (p->term <= term)",
         0,
@@ -144,10 +148,10 @@ MISTAKES = {
         scenario="slot",
     ),
     "a lease that is too long": Mistake(
-        "apps/raft/read.c", "+ r->config.election_ticks - lost;", "+ 2 * r->config.election_ticks;", 1000, "leases"
+        "apps/raft/core/read.c", "+ r->config.election_ticks - lost;", "+ 2 * r->config.election_ticks;", 1000, "leases"
     ),
     "a lease without a margin for clocks": Mistake(
-        "apps/raft/read.c",
+        "apps/raft/core/read.c",
         "uint32_t lost = 1 + r->config.lease_margin_ticks;",
         "uint32_t lost = 0;",
         3000,
@@ -155,7 +159,7 @@ MISTAKES = {
         scenario="margin",
     ),
     "a lease with half the margin for clocks": Mistake(
-        "apps/raft/read.c",
+        "apps/raft/core/read.c",
         "uint32_t lost = 1 + r->config.lease_margin_ticks;",
         "uint32_t lost = 1 + r->config.lease_margin_ticks / 2;",
         10000,
@@ -163,10 +167,10 @@ MISTAKES = {
         scenario="margin",
     ),
     "a lease by a round of which nobody knows any more when it began": Mistake(
-        "apps/raft/read.c", " || r->round - round >= RAFT_ROUNDS ||", " ||", 0, "makes a lease", scenario="rounds"
+        "apps/raft/core/read.c", " || r->round - round >= RAFT_ROUNDS ||", " ||", 0, "makes a lease", scenario="rounds"
     ),
     "forgets the configuration that came with a snapshot": Mistake(
-        "apps/raft/snapshot.c",
+        "apps/raft/core/snapshot.c",
         "    r->base_members = in.members;\n    r->base_members_index = in.index;\n",
         "",
         0,
@@ -174,7 +178,7 @@ MISTAKES = {
         scenario="rollback",
     ),
     "forgets the configuration whose entry it drops": Mistake(
-        "apps/raft/membership.c",
+        "apps/raft/core/membership.c",
         "    r->base_members = m;\n    r->base_members_index = at;\n",
         "    (void)m, (void)at;\n",
         0,
@@ -182,25 +186,25 @@ MISTAKES = {
         scenario="rollback",
     ),
     "puts the chunks of two leaders' snapshots together": Mistake(
-        "apps/raft/snapshot.c", " || in->from != m->from ||", " ||", 0, "another leader's", scenario="chunks"
+        "apps/raft/core/snapshot.c", " || in->from != m->from ||", " ||", 0, "another leader's", scenario="chunks"
     ),
     # Either alone changes nothing: a driver takes a chunk at once, and a newer term forgets those of the one before.
     "puts the chunks of two leaders' snapshots together, and keeps them in a newer term": Mistake(
-        "apps/raft/snapshot.c",
+        "apps/raft/core/snapshot.c",
         " || in->from != m->from ||",
         " ||",
         1000,
         "puts a snapshot together",
         beside=(
             (
-                "apps/raft/core.c",
+                "apps/raft/core/core.c",
                 "        if (!r->in.handed && !r->in.installing)\n            r->in = (struct raft_incoming){0};\n",
                 "",
             ),
         ),
     ),
     "a command of a session that comes again is not refused again": Mistake(
-        "apps/raft/node_client.c",
+        "apps/raft/node/client.c",
         "return node->sessions.all[i].status;",
         "return CL_RAFT_OK;",
         100,
@@ -208,10 +212,10 @@ MISTAKES = {
         mode=1,
     ),
     "stands for election while it installs a snapshot": Mistake(
-        "apps/raft/election.c", " || r->in.installing ||", " ||", 0, "stands while", scenario="install"
+        "apps/raft/core/election.c", " || r->in.installing ||", " ||", 0, "stands while", scenario="install"
     ),
     "does not note that it leads no more after a tick": Mistake(
-        "apps/raft/node.c",
+        "apps/raft/node/node.c",
         "    cl_raft_tick(node->raft);\n    note_leader(node);",
         "    cl_raft_tick(node->raft);",
         0,
@@ -219,17 +223,17 @@ MISTAKES = {
         scenario="asked",
     ),
     "a lease that a transfer does not end": Mistake(
-        "apps/raft/replicate.c",
+        "apps/raft/core/replicate.c",
         "    r->lease_lost = 1; /* its election does not wait for our lease */\n    r->lease_until = 0;\n",
         "",
         1000,
         "leases",
     ),
     "votes at once after a start, as if it had heard from no leader": Mistake(
-        "apps/raft/core.c", "c.lease_reads ? c.election_ticks : 0;", "0;", 10000, "leases"
+        "apps/raft/core/core.c", "c.lease_reads ? c.election_ticks : 0;", "0;", 10000, "leases"
     ),
     "a promise that ends when a newer term is heard of": Mistake(
-        "apps/raft/core.c",
+        "apps/raft/core/core.c",
         "granted)\n        raft_become_follower(r, m->term, 0);\n",
         "granted) {\n        raft_become_follower(r, m->term, 0);\n        r->promised_until = 0;\n    }\n",
         0,
@@ -238,7 +242,7 @@ MISTAKES = {
         scenario="lease",
     ),
     "a promise that counts only for newer terms": Mistake(
-        "apps/raft/election.c",
+        "apps/raft/core/election.c",
         "m->term == r->term && m->type == CL_RAFT_VOTE && raft_promised(r);",
         "false;",
         0,
@@ -247,10 +251,10 @@ MISTAKES = {
         scenario="lease",
     ),
     "answers by a lease without a look at the clock": Mistake(
-        "apps/raft/node_client.c", "node_advance_ticks(node); /* the", "(void)0; /* the", 3000, "leases", 3, mode=1
+        "apps/raft/node/client.c", "node_advance_ticks(node); /* the", "(void)0; /* the", 3000, "leases", 3, mode=1
     ),
     "lets those in who came back without a log": Mistake(
-        "apps/raft/node_lives.c",
+        "apps/raft/node/lives.c",
         "const struct node_life *known = find(l, from);\n    bool same = known && life && known->life == life;",
         "struct node_life *known = find(l, from);\n"
         "    bool same = known && (node->config.log ? known->life == life : (known->life = life));",
@@ -260,7 +264,7 @@ MISTAKES = {
         nodes=3,
     ),
     "lets those in whose log was made again": Mistake(
-        "apps/raft/node_lives.c",
+        "apps/raft/node/lives.c",
         "const struct node_life *known = find(l, from);\n    bool same = known && life && known->life == life;",
         "struct node_life *known = find(l, from);\n"
         "    bool same = known && (node->config.log ? (known->life = life) : known->life == life);",
@@ -270,7 +274,7 @@ MISTAKES = {
         nodes=3,
     ),
     "takes the voters from what it was started with, not from its log": Mistake(
-        "apps/raft/node_recover.c",
+        "apps/raft/node/recover.c",
         "                             &members);",
         "                             s->number ? &members : NULL);",
         1000,
@@ -279,19 +283,19 @@ MISTAKES = {
         nodes=3,
     ),
     "stops not when it hears of a former life of its own": Mistake(
-        "apps/raft/node_lives.c", "f->to_life == c->life; i++", "f->to_life == 0; i++", 300, "no progress", mode=1
+        "apps/raft/node/lives.c", "f->to_life == c->life; i++", "f->to_life == 0; i++", 300, "no progress", mode=1
     ),
     "a channel whose frames of several pieces never come": Mistake(
-        "apps/raft/channel.c", "data + (uint64_t)i * size, n)", "data, n)", 300, "no progress", mode=1
+        "apps/raft/transport/channel.c", "data + (uint64_t)i * size, n)", "data, n)", 300, "no progress", mode=1
     ),
     "forgets who waits when it leads no more": Mistake(
-        "apps/raft/node_client.c", "i <= node->pending_last", "i < node->applied", 100, "an answer", mode=1
+        "apps/raft/node/client.c", "i <= node->pending_last", "i < node->applied", 100, "an answer", mode=1
     ),
     "a leader that stops forgets who reads": Mistake(
-        "apps/raft/node_client.c", "node->state != CL_RAFT_STOPPED && ", "", 300, "without an answer", mode=1
+        "apps/raft/node/client.c", "node->state != CL_RAFT_STOPPED && ", "", 300, "without an answer", mode=1
     ),
     "each replica's own clock for the log's": Mistake(
-        "apps/raft/node_client.c",
+        "apps/raft/node/client.c",
         "node_clock_advance(node, get64(p + 24));",
         "node->clock_ms = node->config.env.wall_ms(node->config.env.arg);",
         20,
@@ -299,7 +303,7 @@ MISTAKES = {
         mode=1,
     ),
     "snapshots without the log's clock": Mistake(
-        "apps/raft/node_snapshot.c",
+        "apps/raft/node/snapshot.c",
         "node_clock_advance(node, get64(b->data + 8));",
         "",
         4000,
@@ -307,10 +311,10 @@ MISTAKES = {
         mode=1,
     ),
     "takes a leader's wall clock as it is": Mistake(
-        "apps/raft/node_clock.c", "    if (s->ms)\n", "    if (!s->ms)\n", 100, "clock", mode=1
+        "apps/raft/node/clock.c", "    if (s->ms)\n", "    if (!s->ms)\n", 100, "clock", mode=1
     ),
     "forgets at the beginning of a reign what the log says of the time": Mistake(
-        "apps/raft/node_clock.c",
+        "apps/raft/node/clock.c",
         "*s = (struct node_stamp){node->clock_ms, node->clock_ns};",
         "*s = (struct node_stamp){0};",
         100,
@@ -318,10 +322,10 @@ MISTAKES = {
         mode=1,
     ),
     "a reign begins with what is applied, whatever else the log holds": Mistake(
-        "apps/raft/node_clock.c", "i = node->applied + 1;", "i = UINT64_MAX;", 3000, "clock", mode=1
+        "apps/raft/node/clock.c", "i = node->applied + 1;", "i = UINT64_MAX;", 3000, "clock", mode=1
     ),
     "takes a damaged record for a good one": Mistake(
-        "libos/storage/log_view.c",
+        "libos/storage/log/view.c",
         "r->crc != cl_log_record_crc(seed, r)",
         "r->crc + cl_log_record_crc(seed, r) == 0",
         4000,
@@ -329,7 +333,7 @@ MISTAKES = {
         mode=1,
     ),
     "takes what reads back for durable, and does not write it again": Mistake(
-        "libos/storage/log_again.c",
+        "libos/storage/log/again.c",
         "if (r->acknowledged_lsn >= log->view.lsn ||",
         "if (r->acknowledged_lsn <= log->view.lsn ||",
         2000,
@@ -338,7 +342,7 @@ MISTAKES = {
         outcomes=True,
     ),
     "says that what was acknowledged is confirmed, and writes nothing": Mistake(
-        "libos/storage/log_confirm.c",
+        "libos/storage/log/confirm.c",
         "    cl_log_super_want(log, NULL);\n",
         "    cl_log_confirm_said(log, log->view.lsn);\n",
         4000,  # one seed in 350: each opening confirms what it finds, and nodes are started more often
@@ -347,7 +351,7 @@ MISTAKES = {
         nodes=5,
     ),
     "takes damage for a torn end": Mistake(
-        "libos/storage/log_judge.c",
+        "libos/storage/log/judge.c",
         "p->tail = r->proof ?",
         "p->tail = r->proof && log->area_id == 0 ?",
         500,
@@ -356,7 +360,7 @@ MISTAKES = {
         outcomes=True,
     ),
     "lets items expire by each replica's own clock": Mistake(
-        "apps/raft/node_client.c",
+        "apps/raft/node/client.c",
         "node_clock_advance(node, get64(p + 24));",
         "node->clock_ms = node->config.env.wall_ms(node->config.env.arg);",
         200,
@@ -365,7 +369,7 @@ MISTAKES = {
     ),
     # What seeds found before it was mended: they find it again if it comes back.
     "who is left out by a configuration that may not be committed never stands": Mistake(
-        "apps/raft/election.c",
+        "apps/raft/core/election.c",
         "    if (r->members_index <= r->commit)\n        return false;\n    raft_members_find",
         "    if (r->members_index)\n        return false;\n    raft_members_find",
         5000,
@@ -373,7 +377,7 @@ MISTAKES = {
         nodes=3,
     ),
     "a snapshot begun anew waits for a receiver that has kept what came before": Mistake(
-        "apps/raft/snapshot.c",
+        "apps/raft/core/snapshot.c",
         "if (p->snap_sent < p->snap_acked) {",
         "if (p->snap_sent > m->total + m->offset) {",
         3000,
@@ -381,7 +385,7 @@ MISTAKES = {
         nodes=3,
     ),
     "numbers what it passes on as in a former life": Mistake(
-        "apps/raft/node.c",
+        "apps/raft/node/node.c",
         "node->ticket_oldest = number_of_life(&node->config);",
         "node->ticket_oldest = 1;",
         3000,
@@ -389,7 +393,7 @@ MISTAKES = {
         mode=1,
     ),
     "waits for ever for the answer to what it passed on": Mistake(
-        "apps/raft/node_forward.c",
+        "apps/raft/node/forward.c",
         "if (!all && node->now_ns < f->at_ns + wait_ns)",
         "if (!all && wait_ns)",
         300,
@@ -406,7 +410,7 @@ MISTAKES = {
     ),
     # The same, and one seed in thousands or none finds it again.
     "applies as far ahead of its disk as the log is committed": Mistake(
-        "apps/raft/node_disk.c",
+        "apps/raft/node/disk.c",
         "return d ? cl_log_free_bytes(d->log) / 2 / (cl_log_max_bytes(d->log) + CL_LOG_BLOCK_BYTES) : UINT32_MAX;",
         "return d ? UINT32_MAX : 0;",
         0,
@@ -414,7 +418,7 @@ MISTAKES = {
         scenario="ahead",
     ),
     "takes more commands than areas have room for before any is committed": Mistake(
-        "apps/raft/node_disk.c",
+        "apps/raft/node/disk.c",
         "+ room.uncommitted_bytes > cl_log_ring_bytes(d->log) / 4;",
         "+ room.uncommitted_bytes > UINT64_MAX / 2;",
         0,
@@ -422,7 +426,7 @@ MISTAKES = {
         scenario="crowded",
     ),
     "begins a snapshot anew whenever a chunk of it is refused": Mistake(
-        "apps/raft/snapshot.c",
+        "apps/raft/core/snapshot.c",
         "        p->snap_wait = 1;\n",
         "",
         0,
@@ -469,13 +473,13 @@ def test_mistakes_are_found_by_a_scenario(name, build, tmp_path):
 def test_standing_again_however_long_votes_take_to_be_written_is_found_by_elections(build, tmp_path):
     """Seeds do not show it: their groups get over it in time, as a candidate that has given up takes late votes."""
     mistake = Mistake(
-        "apps/raft/election.c",
+        "apps/raft/core/election.c",
         "    ticks = cl_max(ticks, 2 *",
         "    return ticks;\n    ticks = cl_max(ticks, 2 *",
         0,
         "",
     )
-    said = build(tmp_path, mistake, "tests/apps/raft/c/elections.c")(*ELECTIONS, 16_000, 1000, 0, 1).split()
+    said = build(tmp_path, mistake, "tests/apps/raft/core/c/elections.c")(*ELECTIONS, 16_000, 1000, 0, 1).split()
     got = dict(zip(said[::2], map(int, said[1::2]), strict=True))
     assert got["p99_us"] > 90_000, got  # the bound of the same world in test_elections.py
 

@@ -5,8 +5,8 @@
  * Usage: aside SCENARIO HOT. */
 #include "fake_iokernel.h"
 
-#include "libos/probe.h"
-#include "runtime/clock.h"
+#include <corelane/libos/probe.h>
+#include <corelane/runtime/clock.h>
 
 static struct fake fake;
 static struct cl_nic *nic;

@@ -2,10 +2,10 @@
 #ifndef TESTS_LIBOS_SCHED_CHECK_H
 #define TESTS_LIBOS_SCHED_CHECK_H
 
-#include "libos/sched/sched.h"
-#include "libos/sync.h"
-#include "libos/timer.h"
-#include "libos/uthread.h"
+#include <corelane/libos/sched.h>
+#include <corelane/libos/sync.h>
+#include <corelane/libos/timer.h>
+#include <corelane/libos/uthread.h>
 
 #include "tests/support/c/check.h"
 

@@ -5,8 +5,8 @@
 
 #include "check.h"
 
-#include "drivers/port.h"
-#include "runtime/cores.h"
+#include "drivers/port/port.h"
+#include <corelane/runtime/cores.h>
 #include "runtime/memory.h"
 #include "runtime/shm.h"
 

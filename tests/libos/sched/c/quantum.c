@@ -6,8 +6,8 @@
  * Usage: quantum SCENARIO. */
 #include "fake_iokernel.h"
 
-#include "libos/probe.h"
-#include "runtime/clock.h"
+#include <corelane/libos/probe.h>
+#include <corelane/runtime/clock.h>
 
 #define ALWAYS_NS 1ull
 #define NEVER_NS 3600000000000ull

@@ -3,7 +3,7 @@
  * are fewer. Usage: stop_race KTHREADS MODE ROUNDS SEED */
 #include "check.h"
 
-#include "runtime/clock.h"
+#include <corelane/runtime/clock.h>
 
 #define ENOUGH_NS 20000000000ull
 

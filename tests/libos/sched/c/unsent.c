@@ -5,8 +5,8 @@
  * Usage: unsent HOT. */
 #include "fake_iokernel.h"
 
-#include "libos/uthread.h"
-#include "runtime/clock.h"
+#include <corelane/libos/uthread.h>
+#include <corelane/runtime/clock.h>
 
 static struct fake fake;
 static uint32_t stays[2], slept, over;

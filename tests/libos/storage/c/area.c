@@ -3,8 +3,8 @@
  * Usage: area SOCKET NAME KTHREADS WRITES */
 #include "../../sched/c/check.h"
 
-#include "drivers/blk_file.h"
-#include "libos/runtime.h"
+#include <corelane/drivers/blk_file.h>
+#include <corelane/libos/runtime.h>
 #include "libos/storage/io.h"
 #include "runtime/control.h"
 

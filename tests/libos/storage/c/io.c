@@ -7,10 +7,10 @@
 
 #include "tests/support/c/asleep.h"
 
-#include "drivers/blk_fault.h"
-#include "drivers/blk_file.h"
-#include "drivers/blk_memory.h"
-#include "drivers/load/random.h"
+#include "drivers/blk/fault.h"
+#include <corelane/drivers/blk_file.h>
+#include "drivers/blk/memory.h"
+#include "drivers/random.h"
 #include "libos/storage/io.h"
 
 #include <sched.h>

@@ -1,0 +1,334 @@
+/* What clients ask of a node: commands through the log, queries once they may be answered. */
+#include "internal.h"
+#include "../core/bytes.h"
+#include "frame.h"
+#include <errno.h>
+
+void node_answer(struct cl_raft_node *node, const struct node_asker *asker, int status, const uint8_t *reply,
+                 uint32_t bytes)
+{
+    cl_count(&node->count.answered, 1);
+    if (status == CL_RAFT_BUSY)
+        cl_count(&node->count.answers_busy, 1);
+    else if (status == CL_RAFT_RETRY)
+        cl_count(&node->count.answers_retry, 1);
+    else if (status != CL_RAFT_OK)
+        cl_count(&node->count.answers_refused, 1);
+    if (asker->from)
+        node_send_answer(node, asker, status, reply, bytes);
+    else
+        node->config.env.answer(node->config.env.arg, &asker->token, status, reply, bytes);
+}
+
+/* The answer says how much is taken. */
+static void answer_too_large(struct cl_raft_node *node, const struct node_asker *asker, uint32_t most)
+{
+    uint8_t reply[4];
+    put32(reply, most);
+    node_answer(node, asker, CL_RAFT_TOO_LARGE, reply, sizeof(reply));
+}
+
+static int status_of(int rc)
+{
+    return rc == -ENOSPC || rc == -EAGAIN || rc == -EBUSY ? CL_RAFT_BUSY : CL_RAFT_RETRY;
+}
+
+static struct node_pending *pending_at(struct cl_raft_node *node, uint64_t index)
+{
+    return &node->pending[index & (node->config.raft.log_entries - 1)];
+}
+
+void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
+                 uint32_t bytes, const struct node_asker *asker)
+{
+    if (bytes > node->config.raft.entry_bytes - NODE_COMMAND_HEADER) {
+        answer_too_large(node, asker, node->config.raft.entry_bytes - NODE_COMMAND_HEADER);
+        return;
+    }
+    if (node->state == CL_RAFT_RUNNING && node_forward(node, kind, session, sequence, data, bytes, asker))
+        return;
+    /* The rest is for entries that come before any snapshot can make room. */
+    if (node_disk_low(node, 8) || node_disk_crowded(node)) {
+        cl_count(&node->count.log_full, 1);
+        node_answer(node, asker, CL_RAFT_BUSY, NULL, 0);
+        return;
+    }
+    uint8_t *p = node->scratch;
+    put64(p, (uint64_t)kind);
+    put64(p + 8, session);
+    put64(p + 16, sequence);
+    put64(p + 24, node_clock_stamp(node));
+    if (bytes)
+        memcpy(p + NODE_COMMAND_HEADER, data, bytes);
+    uint64_t index, term;
+    int rc = cl_raft_propose(node->raft, p, NODE_COMMAND_HEADER + bytes, &index, &term);
+    if (rc) {
+        node_answer(node, asker, status_of(rc), NULL, 0);
+        return;
+    }
+    /* What was there is applied, or was answered when this node last ceased to lead. */
+    *pending_at(node, index) = (struct node_pending){index, term, *asker};
+    node->pending_last = index;
+}
+
+void cl_raft_node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
+                         uint32_t bytes, const struct cl_raft_token *token)
+{
+    struct node_asker asker = {.token = *token};
+    cl_count(&node->count.commands, 1);
+    node_submit(node, kind, session, sequence, data, bytes, &asker);
+}
+
+/* Whether somebody has to be told of the entry that was applied at `index`: it is the one that was proposed here. */
+static bool take_pending(struct cl_raft_node *node, uint64_t index, uint64_t term, struct node_asker *asker)
+{
+    struct node_pending *p = pending_at(node, index);
+    if (p->index != index)
+        return false;
+    p->index = 0;
+    *asker = p->asker;
+    if (p->term == term)
+        return true;
+    node_answer(node, asker, CL_RAFT_RETRY, NULL, 0); /* another leader's entry is there instead */
+    return false;
+}
+
+/* Not the index alone: a group without logs counts its entries anew when it begins again, and clients of before still ask in the
+ * sessions that they had. 0 is none. */
+static uint64_t session_number(const struct cl_raft_node *node, uint64_t index, uint64_t word)
+{
+    uint64_t id = node_digest(node_digest(0, word), index);
+    while (!id || raft_session_find(&node->sessions, id) != RAFT_NO_SESSION)
+        id = node_digest(id, index);
+    return id;
+}
+
+/* word: as cl_raft_node_submit's `sequence`. */
+static int apply_open(struct cl_raft_node *node, uint64_t index, uint64_t word, uint8_t *reply, uint32_t *bytes)
+{
+    uint32_t i = word ? raft_session_opened(&node->sessions, word) : RAFT_NO_SESSION;
+    *bytes = 8;
+    if (i != RAFT_NO_SESSION) {
+        cl_count(&node->count.duplicates, 1);
+        put64(reply, node->sessions.all[i].id);
+        return CL_RAFT_OK;
+    }
+    uint64_t id = session_number(node, index, word);
+    if (raft_session_open(&node->sessions, id, word, node->clock_ms))
+        cl_count(&node->count.sessions_expired, 1);
+    cl_count(&node->count.sessions_opened, 1);
+    put64(reply, id);
+    return CL_RAFT_OK;
+}
+
+const char *node_machine_why(const struct cl_raft_node *node, int rc)
+{
+    const struct cl_raft_machine *m = &node->config.machine;
+    const char *why = m->why ? m->why(m->arg) : NULL;
+    return why && *why ? why : strerror(-rc);
+}
+
+/* What the state machine answered: n >= 0, or with CL_RAFT_REFUSES. */
+static int take_reply(struct cl_raft_node *node, int64_t n, uint32_t *bytes)
+{
+    int status = n & CL_RAFT_REFUSES ? CL_RAFT_REFUSED : CL_RAFT_OK;
+    n &= ~CL_RAFT_REFUSES;
+    cl_count(&node->count.replies_refused, status == CL_RAFT_REFUSED);
+    *bytes = (uint32_t)n;
+    if (n <= (int64_t)node->config.reply_bytes)
+        return status;
+    cl_count(&node->count.replies_too_large, 1);
+    *bytes = 0;
+    return status == CL_RAFT_OK ? CL_RAFT_REPLY_TOO_LARGE : status;
+}
+
+static int run_machine(struct cl_raft_node *node, uint64_t index, const uint8_t *data, uint32_t bytes,
+                       uint32_t *reply_bytes)
+{
+    const struct cl_raft_machine *m = &node->config.machine;
+    int64_t n = m->apply(m->arg, index, node->clock_ms, data, bytes, node->reply, node->config.reply_bytes);
+    cl_count(&node->count.applied, 1);
+    if (n >= 0)
+        return take_reply(node, n, reply_bytes);
+    node_stop(node, "the state machine could not apply entry %llu: %s", (unsigned long long)index,
+              node_machine_why(node, (int)n));
+    return CL_RAFT_RETRY;
+}
+
+/* A command of a session, once. */
+static int apply_once(struct cl_raft_node *node, uint64_t index, const uint8_t *p, uint32_t bytes,
+                      uint32_t *reply_bytes)
+{
+    uint64_t session = get64(p + 8), sequence = get64(p + 16);
+    uint32_t i = raft_session_find(&node->sessions, session);
+    if (i == RAFT_NO_SESSION)
+        return CL_RAFT_EXPIRED;
+    if (get64(p) == CL_RAFT_CLOSE) {
+        raft_session_close(&node->sessions, i);
+        cl_count(&node->count.sessions_closed, 1);
+        return CL_RAFT_OK;
+    }
+    uint64_t before = node->sessions.all[i].sequence;
+    if (!sequence || sequence < before)
+        return CL_RAFT_OUT_OF_ORDER;
+    if (sequence == before) {
+        cl_count(&node->count.duplicates, 1);
+        const uint8_t *reply = raft_session_reply(&node->sessions, i, reply_bytes);
+        memcpy(node->reply, reply, *reply_bytes);
+        return node->sessions.all[i].status;
+    }
+    int status = run_machine(node, index, p + NODE_COMMAND_HEADER, bytes - NODE_COMMAND_HEADER, reply_bytes);
+    if (node->state != CL_RAFT_STOPPED)
+        raft_session_used(&node->sessions, i, sequence, node->clock_ms, status, node->reply, *reply_bytes);
+    return status;
+}
+
+static int apply_command(struct cl_raft_node *node, const struct cl_raft_entry *e, uint32_t *reply_bytes)
+{
+    if (e->bytes < NODE_COMMAND_HEADER)
+        return CL_RAFT_OK; /* no node writes such an entry; every replica passes over it alike */
+    const uint8_t *p = e->data;
+    node_clock_advance(node, get64(p + 24));
+    if (node->clock_ms > node->config.session_ms)
+        cl_count(&node->count.sessions_expired,
+                 raft_sessions_expire(&node->sessions, node->clock_ms - node->config.session_ms));
+    if (get64(p) == CL_RAFT_CLOCK)
+        return CL_RAFT_OK;
+    if (get64(p) == CL_RAFT_OPEN)
+        return apply_open(node, e->index, get64(p + 16), node->reply, reply_bytes);
+    if (get64(p + 8))
+        return apply_once(node, e->index, p, e->bytes, reply_bytes);
+    return run_machine(node, e->index, p + NODE_COMMAND_HEADER, e->bytes - NODE_COMMAND_HEADER, reply_bytes);
+}
+
+void node_apply(struct cl_raft_node *node, uint64_t first, uint64_t last)
+{
+    for (uint64_t i = first; i <= last; i++) {
+        struct cl_raft_entry e;
+        uint32_t bytes = 0;
+        if (node->state == CL_RAFT_STOPPED)
+            return;
+        if (cl_raft_entry(node->raft, i, &e)) {
+            node_stop(node, "committed entry %llu is not in the log", (unsigned long long)i);
+            return;
+        }
+        int status = e.kind == CL_RAFT_COMMAND ? apply_command(node, &e, &bytes) : CL_RAFT_RETRY;
+        node->applied = i;
+        struct node_asker asker;
+        if (take_pending(node, i, e.term, &asker))
+            node_answer(node, &asker, status, node->reply, bytes);
+    }
+    cl_raft_applied(node->raft, last);
+}
+
+static struct node_query *query_at(struct cl_raft_node *node, uint64_t context)
+{
+    return &node->queries[context & (node->config.waiting - 1)];
+}
+
+/* What was proposed here may or may not be committed by others. So reads that wait for that are asked again; of one that stops, all. */
+void node_lost_leadership(struct cl_raft_node *node)
+{
+    node->round = (struct node_round){0};
+    for (uint64_t i = node->applied + 1; i <= node->pending_last; i++) {
+        struct node_pending *p = pending_at(node, i);
+        if (p->index == i) {
+            p->index = 0;
+            node_answer(node, &p->asker, CL_RAFT_RETRY, NULL, 0);
+        }
+    }
+    for (uint64_t i = node->query_oldest; i < node->query_next; i++) {
+        struct node_query *q = query_at(node, i);
+        if (q->context != i || (node->state != CL_RAFT_STOPPED && q->clock <= node->applied))
+            continue;
+        q->context = 0;
+        node_answer(node, &q->asker, CL_RAFT_RETRY, NULL, 0);
+    }
+    node->clock_index = 0;
+}
+
+void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, const struct node_asker *asker)
+{
+    struct node_query *q = query_at(node, node->query_next);
+    if (bytes > NODE_QUERY_BYTES) {
+        answer_too_large(node, asker, NODE_QUERY_BYTES);
+        return;
+    }
+    if (q->context) {
+        node_answer(node, asker, CL_RAFT_BUSY, NULL, 0);
+        return;
+    }
+    if (node->state == CL_RAFT_RUNNING && node_forward(node, NODE_FRAME_QUERY, 0, 0, data, bytes, asker))
+        return;
+    /* Who leads no more does not ask the next one: what got lost on that way would keep the query's place for ever. */
+    bool leads = cl_raft_leader(node->raft) == node->config.raft.id;
+    if (leads && node->config.raft.lease_reads)
+        node_advance_ticks(node); /* the lease may have run out while this process did not run */
+    int rc = leads ? cl_raft_read_index(node->raft, node->query_next) : -EPERM;
+    if (rc) {
+        node_answer(node, asker, status_of(rc), NULL, 0);
+        return;
+    }
+    q->context = node->query_next++;
+    q->index = 0;
+    q->clock = node_clock_young(node);
+    q->bytes = bytes;
+    q->asker = *asker;
+    memcpy(q->data, data, bytes);
+}
+
+void cl_raft_node_query(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes,
+                        const struct cl_raft_token *token)
+{
+    struct node_asker asker = {.token = *token};
+    cl_count(&node->count.queries, 1);
+    node_ask(node, data, bytes, &asker);
+}
+
+/* The state machine's answer to a read. */
+static int run_query(struct cl_raft_node *node, const struct node_query *q, uint32_t *bytes)
+{
+    const struct cl_raft_machine *m = &node->config.machine;
+    uint32_t room = node->config.reply_bytes;
+    int64_t n = m->query(m->arg, node->clock_ms, q->data, q->bytes, node->reply, room);
+    if (n >= 0)
+        return take_reply(node, n, bytes);
+    const char *why = node_machine_why(node, (int)n);
+    *bytes = (uint32_t)cl_min((uint64_t)strlen(why), (uint64_t)room);
+    memcpy(node->reply, why, *bytes);
+    cl_count(&node->count.queries_failed, 1);
+    return CL_RAFT_QUERY_FAILED;
+}
+
+static void end_query(struct cl_raft_node *node, struct node_query *q, int status)
+{
+    uint32_t bytes = 0;
+    if (status == CL_RAFT_OK)
+        status = run_query(node, q, &bytes);
+    q->context = 0;
+    node_answer(node, &q->asker, status, node->reply, bytes);
+}
+
+/* Reads become ready in the order in which they were asked, but for those that a lease lets pass. */
+void node_answer_reads(struct cl_raft_node *node)
+{
+    struct cl_raft_read read;
+    while (cl_raft_poll_read(node->raft, &read)) {
+        struct node_query *q = query_at(node, read.context);
+        if (q->context != read.context)
+            continue;
+        q->index = read.index ? cl_max(read.index, q->clock) : 0;
+        if (!q->index)
+            end_query(node, q, CL_RAFT_RETRY);
+        else if (q->index <= node->applied)
+            end_query(node, q, CL_RAFT_OK);
+    }
+    for (; node->query_oldest < node->query_next; node->query_oldest++) {
+        struct node_query *q = query_at(node, node->query_oldest);
+        if (q->context != node->query_oldest)
+            continue; /* answered already */
+        if (!q->index || q->index > node->applied)
+            break;
+        end_query(node, q, CL_RAFT_OK);
+    }
+}

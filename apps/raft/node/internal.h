@@ -1,0 +1,269 @@
+/* What the files of a node share. See node.h.
+ *
+ * node.c           making one, the loop, frames in          client.c    commands, queries, answers
+ * forward.c   asking the leader                        snapshot.c  snapshots, taken and installed
+ * round.c     when a batch of commands goes, and to whom (chooser.c)        lives.c     nodes that come back and have forgotten
+ * first.c     the voters that a group began with
+ * disk.c      writes          save.c   snapshots made durable          recover.c   reading back
+ * session.c        sessions        clock.c    the log's clock */
+#ifndef CORELANE_APPS_RAFT_NODE_INTERNAL_H
+#define CORELANE_APPS_RAFT_NODE_INTERNAL_H
+
+#include "chooser.h"
+#include "node.h"
+#include "session.h"
+
+#define NODE_QUERY_BYTES 1500
+#define NODE_COMMAND_HEADER 32 /* u8 kind, 7 zero, u64 session, u64 sequence, u64 stamp_ms */
+
+/* Who gets an answer: a client of this node, or of node `from`, which knows it by `ticket`. */
+struct node_asker {
+    struct cl_raft_token token;
+    uint64_t ticket;
+    uint32_t from;
+};
+
+/* A command of this leader that is in the log. */
+struct node_pending {
+    uint64_t index, term; /* index 0: none */
+    struct node_asker asker;
+};
+
+struct node_query {
+    uint64_t context; /* 0: free */
+    uint64_t index;   /* may be answered once this is applied; 0: not known yet */
+    uint64_t clock;   /* nor before this is, by which the log's clock goes on; 0: it is young enough */
+    uint32_t bytes;
+    struct node_asker asker;
+    uint8_t data[NODE_QUERY_BYTES];
+};
+
+/* A command or query of ours that the leader was sent. */
+struct node_forward {
+    uint64_t ticket; /* 0: free */
+    uint64_t at_ns;
+    struct cl_raft_token token;
+};
+
+/* What was last said to a leader of this node's log. */
+struct node_said {
+    uint64_t term, index, received;
+    uint32_t to;
+};
+
+/* A snapshot in memory. */
+#define NODE_WHY_BYTES 256
+
+struct node_blob {
+    uint8_t *data;
+    uint64_t bytes, room;
+    uint64_t index, term;
+};
+
+#define NODE_ROUNDS 64u /* batches on their way, at most */
+
+struct node_batch {
+    uint64_t last, entries; /* its last entry, and how many it has */
+    uint64_t begun_ns;
+    uint8_t counts; /* CL_RAFT_TO_AUTO: for which way its time counts, 1: to a majority first */
+};
+
+/* The batches that are on their way to be committed, and the next one. round.c */
+struct node_round {
+    struct node_batch out[NODE_ROUNDS]; /* a ring, oldest first */
+    uint32_t head, count;
+    uint64_t durable_ns; /* how long the own disk took over the newest; 0: it is not done */
+    uint64_t least_ns
+        [2]; /* from going to commit, of any batch: in this span of LEAST_SPAN_NS, and in the one before; 0: none */
+    uint64_t least_end_ns;          /* of this span */
+    struct cl_raft_chooser chooser; /* CL_RAFT_TO_AUTO: of to whom batches go at once */
+    uint64_t wait_for;              /* the next one goes when it has so many entries, */
+    uint64_t wait_until_ns;         /* or at this time; 0: at once */
+    uint64_t wait_had;              /* so many entries when somebody came last, */
+    uint64_t wait_gap_ns;           /* after whom so long is waited for the next one, */
+    uint64_t wait_most_ns;          /* until this time at most */
+};
+
+/* The newest stamp in a leader's log, and when by its own clock it was given, or came. */
+struct node_stamp {
+    uint64_t ms, ns;
+};
+
+#define NODE_LIVES 64u /* ids that a group may ever have had; bits of a uint64_t */
+
+struct node_life {
+    uint64_t life; /* 0: of more than one it was heard, so it is refused in any */
+    uint32_t id;
+    uint32_t told;  /* of how many lives it has told that it knows */
+    uint32_t heard; /* when it was heard though it was not noted: who was later has a higher number. 0: never */
+};
+
+/* Of the nodes of a group, this one's first. lives.c */
+struct node_lives {
+    struct node_life known[NODE_LIVES];
+    uint32_t count;
+    uint64_t noted; /* bits: of known, what is durable in the log. Without a log all are */
+    uint64_t put;   /* the same: what was given to the log last */
+    uint32_t heard; /* numbers given out */
+    uint64_t next_ns;
+};
+
+struct cl_raft_node {
+    struct cl_raft_node_config config;
+    struct cl_raft_node_counters count;
+    struct cl_raft_wire_counters wire;
+    struct cl_raft *raft;
+    struct raft_sessions sessions;
+    int state;
+    char why[256];
+    uint64_t now_ns, next_tick_ns;
+    uint64_t clock_ms, clock_ns; /* the log's: the newest stamp applied, and when it was */
+    struct node_stamp stamp;     /* a leader's */
+    uint64_t clock_index;        /* of its newest CL_RAFT_CLOCK */
+    uint64_t applied, committed; /* the second as the core handed it out: to be applied */
+    struct node_round round;
+    uint64_t led_ns; /* when this node began to lead; 0: it does not */
+    uint8_t leading;
+    uint8_t compact_asked;
+
+    struct node_pending *pending;        /* by index, modulo raft.log_entries */
+    uint64_t pending_last;               /* the newest index proposed */
+    struct node_query *queries;          /* by context, modulo config.waiting */
+    uint64_t query_next, query_oldest;   /* contexts given out, and the first that may not be answered yet */
+    struct node_forward *forwards;       /* by ticket, modulo config.waiting */
+    uint64_t ticket_next, ticket_oldest; /* given out, and the first that may not be answered yet */
+    uint64_t forward_term;               /* the leader's to whom they all went */
+    uint32_t forward_leader;
+    struct node_said said;
+    struct node_lives lives;
+
+    struct node_blob snapshot; /* the newest, as the core knows it */
+    struct node_blob incoming; /* being received or read back */
+    struct node_blob saving;   /* being written to the log */
+    uint64_t snapshot_wait_ns,
+        snapshot_next_ns; /* after one that failed: how long until the next, and when that is; 0 */
+    struct cl_raft_members incoming_members;
+    struct node_disk *disk; /* NULL: in memory */
+
+    uint8_t *reply;   /* config.reply_bytes */
+    uint8_t *scratch; /* the largest command, with its header */
+    uint8_t *out;     /* the largest frame */
+    uint64_t out_room;
+};
+
+/* node.c */
+void node_stop(struct cl_raft_node *node, const char *why, ...) CL_PRINTF(2, 3);
+/* Why the state machine's last call ended with rc < 0. */
+const char *node_machine_why(const struct cl_raft_node *node, int rc);
+void node_drive(struct cl_raft_node *node);
+/* Tell the core of the time that has gone by. */
+void node_advance_ticks(struct cl_raft_node *node);
+
+/* Whether a frame of that node may be taken; if not, it is counted. */
+bool node_settings_good(struct cl_raft_node *node, uint32_t from, uint64_t settings);
+
+/* A digest of several words, one after the other; it begins with 0. */
+uint64_t node_digest(uint64_t digest, uint64_t word);
+
+/* first.c */
+#define NODE_FIRST_BYTES 76 /* u64 digest, u32 how many, u32[16] their ids; 0 of them: it joined */
+/* Those of the configuration, as for a node that has no log, or an empty one. 0, or -EINVAL. */
+int node_first_new(struct cl_raft_node *node, char err[256]);
+void node_first_put(const struct cl_raft_node *node, uint8_t out[NODE_FIRST_BYTES]);
+/* From now on those that were put: in config.raft.members. False: that is not possible. */
+bool node_first_get(struct cl_raft_node *node, const uint8_t in[NODE_FIRST_BYTES]);
+/* Whether a frame of that node may be taken; if not, it is counted. */
+bool node_first_good(struct cl_raft_node *node, uint32_t from, uint64_t digest);
+/* The core took a message: a node that joined learns from its leader. */
+void node_first_learn(struct cl_raft_node *node, const struct cl_raft_msg *m);
+
+/* round.c */
+void node_round(struct cl_raft_node *node);
+
+/* clock.c */
+/* An entry that says so is applied. */
+void node_clock_advance(struct cl_raft_node *node, uint64_t stamp_ms);
+/* This node begins to lead. */
+void node_clock_lead(struct cl_raft_node *node);
+/* What a command that is proposed now says. */
+uint64_t node_clock_stamp(struct cl_raft_node *node);
+/* What a leader's query has to wait for: that this is applied, for the log's clock to be young enough. 0: it is. */
+uint64_t node_clock_young(struct cl_raft_node *node);
+
+/* lives.c */
+void node_lives_new(struct cl_raft_node *node);
+#define NODE_LOGS_BYTES 124 /* u32 how many, 15 times u32 id, u32 life of its log */
+/* What goes into the log, and which of `known` that is; the others are not noted any more. */
+uint64_t node_lives_put(struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES]);
+void node_lives_get(struct cl_raft_node *node, const uint8_t in[NODE_LOGS_BYTES]);
+/* What node_lives_put returned is durable, and what it put is what the log has. */
+void node_lives_saved(struct cl_raft_node *node, uint64_t put);
+/* Tell those members that may not know all that this node knows; once in an election timeout. */
+void node_lives_tell(struct cl_raft_node *node);
+/* Whether a message of that node in that life may be taken. If not, it is counted, and the node is told. */
+bool node_life_good(struct cl_raft_node *node, uint32_t from, uint64_t life);
+/* Returns whether it was a frame about lives. */
+bool node_lives_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);
+
+/* client.c */
+void node_answer(struct cl_raft_node *node, const struct node_asker *asker, int status, const uint8_t *reply,
+                 uint32_t bytes);
+void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
+                 uint32_t bytes, const struct node_asker *asker);
+void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, const struct node_asker *asker);
+void node_apply(struct cl_raft_node *node, uint64_t first, uint64_t last);
+void node_answer_reads(struct cl_raft_node *node);
+void node_lost_leadership(struct cl_raft_node *node);
+
+/* forward.c */
+bool node_forward(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
+                  uint32_t bytes, const struct node_asker *asker);
+void node_send_answer(struct cl_raft_node *node, const struct node_asker *asker, int status, const uint8_t *reply,
+                      uint32_t bytes);
+/* Answer those whose outcome will not be heard of. */
+void node_forwards_end(struct cl_raft_node *node);
+/* Returns whether it was a node's frame. */
+bool node_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);
+
+/* snapshot.c */
+void node_blob_free(struct node_blob *blob);
+bool node_blob_room(struct node_blob *blob, uint64_t room);
+/* Take a snapshot if it is time for one. Whether one was begun. */
+bool node_snapshot_maybe(struct cl_raft_node *node);
+void node_chunk(struct cl_raft_node *node, const struct cl_raft_ready *ready);
+/* The snapshot that was to be taken could not be, by that -errno: the next one is tried later, and later each time. */
+void node_snapshot_failed(struct cl_raft_node *node, int rc);
+/* The saving blob is durable: it is the snapshot now. False: it is not used. */
+bool node_snapshot_saved(struct cl_raft_node *node);
+/* The incoming blob is durable: restore from it. Returns cl_raft_snapshot_installed, or < 0. */
+int node_snapshot_received(struct cl_raft_node *node);
+/* Fill sessions, clock and state machine from a blob. 0 or -errno. */
+/* Become what the blob holds. < 0: -errno, and in `why` where it is bad and how. */
+int node_restore(struct cl_raft_node *node, const struct node_blob *blob, struct cl_raft_members *members,
+                 char why[NODE_WHY_BYTES]);
+
+/* disk.c */
+/* Of an entry that fits the log, if there is one, `wanted` at most. */
+uint32_t node_disk_entry_bytes(const struct cl_log *log, uint32_t wanted);
+int node_disk_new(struct cl_raft_node *node, char err[256]);
+/* The life of a node with that log: another one if the log is made again. */
+uint64_t node_disk_life(const struct cl_log *log);
+void node_disk_delete(struct cl_raft_node *node);
+void node_disk_recover(struct cl_raft_node *node);
+void node_disk_write(struct cl_raft_node *node, const struct cl_raft_ready *ready);
+/* Have the device begin what it can, take what it has done. Returns whether something happened. */
+bool node_disk_pump(struct cl_raft_node *node);
+/* Write term, vote and what else is beside them once more. */
+void node_disk_rewrite(struct cl_raft_node *node);
+/* Make a snapshot durable; node_snapshot_saved, or node_snapshot_received follows. */
+void node_disk_save(struct cl_raft_node *node, bool received);
+bool node_disk_saving(const struct cl_raft_node *node);
+/* Entries that are not committed yet might take up a quarter of a replica's area. */
+bool node_disk_crowded(const struct cl_raft_node *node);
+/* Less than one part in `parts` of the log's area is free. */
+bool node_disk_low(const struct cl_raft_node *node, unsigned parts);
+/* How many entries, of any size and each in a flush of its own, half of the room left in the log holds. */
+uint64_t node_disk_ahead(const struct cl_raft_node *node);
+uint64_t node_disk_next_ns(const struct cl_raft_node *node);
+
+#endif

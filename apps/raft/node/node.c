@@ -1,0 +1,362 @@
+/* A node: making one, its loop, and frames that come in. See node.h. */
+#include "internal.h"
+#include "../../../runtime/pages.h"
+#include "../core/bytes.h"
+#include "disk.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(CL_RAFT_SESSIONS_MOST == RAFT_SESSIONS_MOST, "what the sessions can be");
+
+static void set_defaults(struct cl_raft_node_config *c)
+{
+    c->tick_ns = c->tick_ns ? c->tick_ns : 1000000;
+    c->raft.entry_bytes = c->raft.entry_bytes ? c->raft.entry_bytes : node_disk_entry_bytes(c->log, 1 << 20);
+    c->raft.message_bytes = c->raft.message_bytes ? c->raft.message_bytes : 60000;
+    /* Half of them used up asks for a snapshot, so with few a busy node does little else. */
+    c->raft.log_entries = c->raft.log_entries ? c->raft.log_entries : 262144;
+    c->raft.log_bytes = c->raft.log_bytes ? c->raft.log_bytes : 64 << 20;
+    c->raft.election_ticks = c->raft.election_ticks ? c->raft.election_ticks : 10;
+    c->compact_bytes = c->compact_bytes ? c->compact_bytes : c->raft.log_bytes / 2;
+    c->snapshot_bytes = c->snapshot_bytes ? c->snapshot_bytes : 1ull << 30;
+    c->max_sessions = c->max_sessions ? c->max_sessions : 1024;
+    c->reply_bytes = c->reply_bytes ? c->reply_bytes : 1400;
+    c->waiting = c->waiting ? c->waiting : 4096;
+    c->batches = cl_min(c->batches ? c->batches : NODE_ROUNDS, NODE_ROUNDS);
+    c->replicate = c->replicate ? c->replicate : CL_RAFT_TO_AUTO;
+    c->session_ms = c->session_ms ? c->session_ms : 3600 * 1000;
+}
+
+static int take_memory(struct cl_raft_node *node)
+{
+    const struct cl_raft_node_config *c = &node->config;
+    uint64_t largest = cl_max(c->raft.message_bytes, c->raft.entry_bytes + 16u);
+    node->out_room = cl_max(largest, (uint64_t)c->reply_bytes) + CL_RAFT_HEADER_BYTES + CL_RAFT_MEMBERS_BYTES;
+    node->out = malloc(node->out_room);
+    node->reply = malloc(c->reply_bytes);
+    node->scratch = malloc(c->raft.entry_bytes);
+    node->pending = cl_pages_new((uint64_t)c->raft.log_entries * sizeof(*node->pending));
+    node->queries = calloc(c->waiting, sizeof(*node->queries));
+    node->forwards = calloc(c->waiting, sizeof(*node->forwards));
+    bool all = node->out && node->reply && node->scratch && node->pending && node->queries && node->forwards;
+    return all ? raft_sessions_new(&node->sessions, c->max_sessions, c->reply_bytes) : -ENOMEM;
+}
+
+static uint64_t mix(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
+
+uint64_t node_digest(uint64_t digest, uint64_t word)
+{
+    return mix((digest ^ word) + 0x9e3779b97f4a7c15ull);
+}
+
+/* A digest of what has to be the same on every node (node.h). */
+static uint64_t group_settings(const struct cl_raft_node_config *c)
+{
+    const uint64_t words[] = {c->max_sessions,
+                              c->session_ms,
+                              c->reply_bytes,
+                              c->machine.settings,
+                              c->raft.election_ticks * c->tick_ns,
+                              c->raft.lease_reads,
+                              c->log != NULL,
+                              c->raft.entry_bytes};
+    uint64_t digest = CL_RAFT_NODE_VERSION;
+    for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        digest = node_digest(digest, words[i]);
+    return c->machine.ages_ms ? node_digest(digest, c->machine.ages_ms)
+                              : digest; /* its log has entries of CL_RAFT_CLOCK */
+}
+
+/* Another number in every life. Where tickets begin, for an answer to what an earlier one forwarded may still be on its way. */
+static uint64_t number_of_life(const struct cl_raft_node_config *c)
+{
+    uint64_t z = c->env.wall_ms(c->env.arg) * 0x9e3779b97f4a7c15ull + c->env.now_ns(c->env.arg);
+    return mix(z) | 1;
+}
+
+int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_node **out, char err[256])
+{
+    struct cl_raft_node *node = calloc(1, sizeof(*node));
+    if (!node) {
+        snprintf(err, 256, "no memory for a Raft node");
+        return -ENOMEM;
+    }
+    node->config = *config;
+    set_defaults(&node->config);
+    node->config.raft.group_settings = group_settings(&node->config);
+    if (node->config.waiting & (node->config.waiting - 1)) {
+        snprintf(err, 256, "waiting is %u: a power of two is needed", node->config.waiting);
+        free(node);
+        return -EINVAL;
+    }
+    if (node->config.max_sessions > CL_RAFT_SESSIONS_MOST) {
+        snprintf(err, 256, "max_sessions is %u, and may be %u at most", node->config.max_sessions,
+                 CL_RAFT_SESSIONS_MOST);
+        free(node);
+        return -EINVAL;
+    }
+    if (node->config.reply_bytes < 8) {
+        snprintf(err, 256, "reply_bytes is %u: the number of a session takes 8", node->config.reply_bytes);
+        free(node);
+        return -EINVAL;
+    }
+    if (node->config.replicate > CL_RAFT_TO_AUTO) {
+        snprintf(err, 256, "replicate is %u: all (%u), majority (%u) or auto (%u)", node->config.replicate,
+                 CL_RAFT_TO_ALL, CL_RAFT_TO_MAJORITY, CL_RAFT_TO_AUTO);
+        free(node);
+        return -EINVAL;
+    }
+    node->query_next = node->query_oldest = 1;
+    if (config->raft.id) /* without an id it is refused below */
+        node->config.raft.life = config->log    ? node_disk_life(config->log)
+                                 : config->life ? config->life
+                                                : number_of_life(&node->config);
+    int rc = cl_raft_new(&node->config.raft, &node->raft, err);
+    if (!rc && (rc = take_memory(node)))
+        snprintf(err, 256, "no memory for a Raft node");
+    if (!rc)
+        rc = node_first_new(node, err);
+    if (!rc)
+        rc = node_disk_new(node, err);
+    if (rc) {
+        cl_raft_node_delete(node);
+        return rc;
+    }
+    cl_raft_hold(node->raft);
+    cl_raft_thrifty(node->raft, node->config.replicate == CL_RAFT_TO_MAJORITY);
+    node->ticket_next = node->ticket_oldest = number_of_life(&node->config);
+    node_lives_new(node);
+    *out = node;
+    return 0;
+}
+
+void cl_raft_node_delete(struct cl_raft_node *node)
+{
+    if (!node)
+        return;
+    node_disk_delete(node);
+    node_blob_free(&node->snapshot);
+    node_blob_free(&node->incoming);
+    node_blob_free(&node->saving);
+    raft_sessions_free(&node->sessions);
+    free(node->out);
+    free(node->reply);
+    free(node->scratch);
+    free(node->pending);
+    free(node->queries);
+    free(node->forwards);
+    cl_raft_delete(node->raft);
+    free(node);
+}
+
+void node_stop(struct cl_raft_node *node, const char *why, ...)
+{
+    if (node->state == CL_RAFT_STOPPED)
+        return;
+    va_list args;
+    va_start(args, why);
+    vsnprintf(node->why, sizeof(node->why), why, args);
+    va_end(args);
+    cl_store_release(&node->state, CL_RAFT_STOPPED); /* after `why`: another thread may ask for both */
+    cl_raft_fail(node->raft);
+    node_lost_leadership(node);
+    node_forwards_end(node);
+}
+
+/* Whether a message is worth sending again. Heartbeats, votes and what says the same again are soon followed by newer ones. */
+static bool is_lasting(struct cl_raft_node *node, const struct cl_raft_msg *m)
+{
+    if (m->type == CL_RAFT_APPEND_REPLY) {
+        struct node_said now = {m->term, m->index, m->received, m->to}, before = node->said;
+        node->said = now;
+        return m->flags & CL_RAFT_REJECT || now.term != before.term || now.index != before.index ||
+               now.received != before.received || now.to != before.to;
+    }
+    return m->type == CL_RAFT_APPEND ? m->n_entries > 0 : m->type >= CL_RAFT_SNAPSHOT;
+}
+
+static void send_messages(struct cl_raft_node *node)
+{
+    struct cl_raft_msg m;
+    while (cl_raft_poll_message(node->raft, &m)) {
+        if (m.type == CL_RAFT_SNAPSHOT && m.offset + m.data_bytes <= node->snapshot.bytes)
+            m.data = node->snapshot.data + m.offset;
+        int64_t bytes = cl_raft_encode(node->raft, &m, node->out, node->out_room);
+        if (bytes > 0)
+            node->config.env.send(node->config.env.arg, m.to, node->out, (uint32_t)bytes, is_lasting(node, &m));
+    }
+}
+
+/* Apply what is committed, but not so far ahead of the own disk that what it has to write yet could fill half of the room that
+ * the log has left: a snapshot is of what is applied and durable, so a replica whose disk is slower than those of a majority
+ * would fill its log without ever making one. */
+static void apply_committed(struct cl_raft_node *node)
+{
+    uint64_t last = node->committed;
+    if (node->applied < last) {
+        struct cl_raft_room room;
+        cl_raft_room(node->raft, &room);
+        last = cl_min(last, room.durable + node_disk_ahead(node));
+    }
+    if (node->applied < last)
+        node_apply(node, node->applied + 1, last);
+}
+
+/* Whenever the core may have begun or ceased to lead, and before it can do either again or a snapshot can take the place of what was
+ * proposed: whose commands are waited for is known by their places in the log. */
+static void note_leader(struct cl_raft_node *node)
+{
+    bool leads = cl_raft_leader(node->raft) == node->config.raft.id;
+    if (node->leading && !leads)
+        node_lost_leadership(node);
+    if (leads != node->leading)
+        node->led_ns = leads ? node->config.env.now_ns(node->config.env.arg) : 0;
+    if (leads && !node->leading)
+        node_clock_lead(node);
+    node->leading = leads;
+}
+
+/* Everything that can be done now without waiting for the disk. */
+void node_drive(struct cl_raft_node *node)
+{
+    struct cl_raft_ready ready;
+    do {
+        node_round(node);
+        while (node->state == CL_RAFT_RUNNING && cl_raft_ready(node->raft, &ready)) {
+            node_disk_write(node, &ready);
+            if (ready.apply_first)
+                node->committed = ready.apply_last;
+            apply_committed(node);
+            if (ready.chunk)
+                node_chunk(node, &ready);
+            node_round(node);
+        }
+        apply_committed(node);
+        if (node->state == CL_RAFT_RUNNING)
+            send_messages(node); /* before the write begins: the others' begin the sooner */
+    } while (node->state == CL_RAFT_RUNNING && node_disk_pump(node));
+    if (node->state != CL_RAFT_RUNNING)
+        return;
+    node_forwards_end(node);
+    note_leader(node);
+    send_messages(node);
+    node_answer_reads(node);
+}
+
+void node_advance_ticks(struct cl_raft_node *node)
+{
+    const struct cl_raft_node_config *c = &node->config;
+    node->now_ns = c->env.now_ns(c->env.arg);
+    if (!node->next_tick_ns)
+        node->next_tick_ns = node->now_ns + c->tick_ns;
+    if (node->now_ns >= node->next_tick_ns + c->tick_ns)
+        node_disk_pump(node); /* it did not run for a while: what the disk did meanwhile is no hang */
+    if (node->now_ns < node->next_tick_ns)
+        return;
+    uint64_t missed = (node->now_ns - node->next_tick_ns) / c->tick_ns;
+    node->next_tick_ns += (missed + 1) * c->tick_ns;
+    cl_raft_missed_ticks(node->raft, (uint32_t)cl_min(missed, 1ull << 20));
+    cl_raft_tick(node->raft);
+    note_leader(node);
+}
+
+uint64_t cl_raft_node_poll(struct cl_raft_node *node)
+{
+    if (node->state == CL_RAFT_RECOVERING)
+        node_disk_recover(node);
+    if (node->state == CL_RAFT_RECOVERING)
+        return node_disk_next_ns(node);
+    if (node->state == CL_RAFT_STOPPED)
+        return UINT64_MAX;
+    node_advance_ticks(node);
+    node_lives_tell(node);
+    node_drive(node);
+    if (node->state == CL_RAFT_RUNNING && node_snapshot_maybe(node))
+        node_drive(node);
+    uint64_t next = cl_min(node->next_tick_ns, node_disk_next_ns(node));
+    return node->round.wait_until_ns ? cl_min(next, node->round.wait_until_ns) : next;
+}
+
+uint64_t cl_raft_node_settings(const struct cl_raft_node *node)
+{
+    return node->config.raft.group_settings;
+}
+
+bool node_settings_good(struct cl_raft_node *node, uint32_t from, uint64_t settings)
+{
+    if (settings == node->config.raft.group_settings)
+        return true;
+    cl_count(&node->count.frames_refused, 1);
+    cl_store_relaxed(&node->count.other_settings_node, from);
+    cl_count(&node->count.other_settings, 1);
+    return false;
+}
+
+void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes)
+{
+    cl_count(&node->count.frames_in, 1);
+    if (node->state != CL_RAFT_RUNNING) {
+        cl_count(&node->count.frames_refused, 1);
+        return;
+    }
+    if (node_frame(node, data, bytes) || node_lives_frame(node, data, bytes))
+        return;
+    struct cl_raft_msg m;
+    if (cl_raft_decode(node->config.raft.cluster, data, bytes, &m, &node->wire) || !m.from ||
+        m.from == node->config.raft.id) {
+        cl_count(&node->count.frames_refused, 1);
+        return;
+    }
+    if (!node_settings_good(node, m.from, m.group_settings) || !node_life_good(node, m.from, m.life) ||
+        !node_first_good(node, m.from, m.first_voters))
+        return;
+    node_advance_ticks(node); /* what it promises by this counts from now, not from when this node last ran */
+    if (!cl_raft_step(node->raft, &m))
+        node_first_learn(node, &m);
+    note_leader(node);
+    if (m.type == CL_RAFT_SNAPSHOT)
+        node_drive(node); /* its chunk points into `data` */
+}
+
+int cl_raft_node_state(const struct cl_raft_node *node)
+{
+    return cl_load_acquire(&node->state);
+}
+
+const char *cl_raft_node_why(const struct cl_raft_node *node)
+{
+    return node->why;
+}
+
+uint64_t cl_raft_node_led_ns(const struct cl_raft_node *node)
+{
+    return node->led_ns;
+}
+
+struct cl_raft *cl_raft_node_core(struct cl_raft_node *node)
+{
+    return node->raft;
+}
+
+void cl_raft_node_counters(const struct cl_raft_node *node, struct cl_raft_node_counters *out)
+{
+    *out = node->count;
+}
+
+void cl_raft_node_wire(const struct cl_raft_node *node, struct cl_raft_wire_counters *out)
+{
+    *out = node->wire;
+}
+
+void cl_raft_node_compact(struct cl_raft_node *node)
+{
+    node->compact_asked = 1;
+}

@@ -1,0 +1,174 @@
+/* What operators ask of a node, from the outside (apps/raft/service/operate.py, `corelane raft`), and what memcached's `stats` says of it.
+ *
+ *   status     no data. Answer: a JSON object.
+ *   members    u64 entry that the configuration to be changed came with, u32 voters, u32 learners, u32 1: whoever is heard from
+ *              (cl_raft_force_members), u32[] their ids. Refused with ESTALE if another one is in force: two operators who both
+ *              began with the same one do not undo each other.
+ *   transfer   u32 id. The answer of both: u32 errno, 0 if it was begun. Only the leader does them (EPERM). */
+#include "../core/bytes.h"
+#include "../node/frame.h"
+#include "internal.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+static const char *const roles[] = {"follower", "pre-candidate", "candidate", "leader", "failed"};
+static const char *const states[] = {"recovering", "running", "stopped"};
+static const char *const peer_states[] = {"probe", "replicate", "snapshot"};
+
+struct text {
+    char *at;
+    uint64_t room;
+};
+
+static void CL_PRINTF(2, 3) say(struct text *t, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(t->at, t->room, format, args);
+    va_end(args);
+    uint64_t used = cl_min((uint64_t)cl_max(n, 0), t->room - 1);
+    t->at += used;
+    t->room -= used;
+}
+
+static void say_ids(struct text *t, const char *name, const uint32_t *ids, uint32_t n)
+{
+    say(t, "\"%s\": [", name);
+    for (uint32_t i = 0; i < n; i++)
+        say(t, i ? ", %u" : "%u", ids[i]);
+    say(t, "]");
+}
+
+static void say_peers(struct text *t, const struct cl_raft_status *s)
+{
+    say(t, ", \"peers\": [");
+    for (uint32_t i = 0; i < s->n_peers; i++) {
+        const struct cl_raft_peer *p = &s->peers[i];
+        say(t, "%s{\"id\": %u, \"state\": \"%s\", \"active\": %s, \"voter\": %s, \"front\": %s, \"match\": %lu}",
+            i ? ", " : "", p->id, peer_states[p->state], p->active ? "true" : "false", p->voter ? "true" : "false",
+            p->front ? "true" : "false", p->match);
+    }
+    say(t, "]");
+}
+
+/* To whom entries go at once while it leads, and what came of it since it was started. */
+static void say_replicate(struct text *t, const struct cl_raft_node *node, const struct cl_raft *raft)
+{
+    static const char *const ways[] = {"", "all", "majority", "auto"};
+    struct cl_raft_counters c;
+    struct cl_raft_replicate r;
+    cl_raft_counters(raft, &c);
+    cl_raft_node_replicate(node, &r);
+    say(t, ", \"replicate\": {\"option\": \"%s\", \"to\": \"%s\", \"all_us\": %.1f, \"majority_us\": %.1f",
+        ways[r.asked], ways[r.to], (double)r.all_ns / 1e3, (double)r.majority_ns / 1e3);
+    say(t, ", \"thrifty_batches\": %lu, \"spreads\": %lu, \"hedges\": %lu, \"overtaken\": %lu}", c.thrifty_batches,
+        c.spreads, c.hedges, c.overtaken);
+}
+
+/* The channels to the other nodes. */
+static void say_links(struct text *t, const struct raft_channel *ch)
+{
+    say(t, ", \"links\": [");
+    for (uint32_t i = 0; i < ch->n_peers; i++) {
+        const struct raft_channel_peer *p = &ch->peers[i];
+        const struct raft_channel_counters *c = &p->count;
+        say(t, "%s{\"id\": %u, \"known\": %s, \"rtt_us\": %.1f, \"timeout_us\": %.1f, \"under_way\": %lu",
+            i ? ", " : "", p->id, p->theirs ? "true" : "false", (double)p->srtt_ns / 1e3,
+            (double)raft_channel_timeout_ns(p) / 1e3, p->next - p->first);
+        say(t, ", \"sent\": %lu, \"received\": %lu, \"retransmitted\": %lu, \"timeouts\": %lu, \"duplicates\": %lu",
+            c->datagrams_out, c->datagrams_in, c->retransmitted, c->timeouts, c->duplicates);
+        say(t, ", \"stale\": %lu, \"no_room\": %lu, \"malformed\": %lu, \"window_full\": %lu, \"given_up\": %lu",
+            c->stale, c->no_room, c->malformed, c->window_full, c->given_up);
+        say(t, ", \"reset\": %lu, \"not_sent\": %lu}", c->reset, c->not_sent);
+    }
+    say(t, "]");
+}
+
+/* The reason of a stop is a sentence of ours, with a path or two in it: what JSON must not have goes. */
+static void say_why(struct text *t, const char *why)
+{
+    say(t, ", \"why\": \"");
+    for (; *why; why++)
+        say(t, "%c", *why == '"' || *why == '\\' || (unsigned char)*why < ' ' ? ' ' : *why);
+    say(t, "\"");
+}
+
+static uint32_t status_text(struct cl_raft_service *svc, char out[SERVE_STATUS_BYTES])
+{
+    struct cl_raft_status s;
+    uint32_t first[CL_RAFT_MAX_NODES];
+    struct text t = {out, SERVE_STATUS_BYTES};
+    cl_raft_status(cl_raft_node_core(svc->node), &s);
+    say(&t, "{\"id\": %u, \"state\": \"%s\", \"role\": \"%s\", \"term\": %lu, \"leader\": %u", s.id,
+        states[cl_raft_node_state(svc->node)], roles[s.role], s.term, s.leader);
+    say(&t, ", \"commit\": %lu, \"applied\": %lu, \"first\": %lu, \"last\": %lu, \"durable\": %lu", s.commit, s.applied,
+        s.first, s.last, s.durable);
+    say(&t, ", \"snapshot_index\": %lu, \"disk_waits_ticks\": %lu, \"transfer_to\": %u, \"members_index\": %lu",
+        s.snapshot_index, s.disk_waits_ticks, s.transfer_to, s.members_index);
+    say(&t, ", \"in_call\": {\"writes\": %lu, \"late\": %lu, \"long\": %lu}", svc->in_call.calls, svc->in_call.late,
+        svc->in_call.long_ones);
+    say(&t, ", \"members\": {");
+    say_ids(&t, "voters", s.members.voters, s.members.n_voters);
+    say(&t, ", ");
+    say_ids(&t, "outgoing", s.members.outgoing, s.members.n_outgoing);
+    say(&t, ", ");
+    say_ids(&t, "learners", s.members.learners, s.members.n_learners);
+    say(&t, "}, ");
+    say_ids(&t, "first_voters", first, cl_raft_node_first_voters(svc->node, first));
+    say(&t, ", \"digests\": {\"version\": %u, \"settings\": \"%016lx\", \"first_voters\": \"%016lx\"}",
+        CL_RAFT_NODE_VERSION, cl_raft_node_settings(svc->node), cl_raft_node_first_digest(svc->node));
+    say_peers(&t, &s);
+    say_replicate(&t, svc->node, cl_raft_node_core(svc->node));
+    say_links(&t, &svc->channel);
+    say_why(&t, cl_raft_node_why(svc->node));
+    say(&t, "}");
+    return (uint32_t)(t.at - out);
+}
+
+static int change(struct cl_raft *raft, const struct node_frame *f)
+{
+    struct cl_raft_status s;
+    uint32_t ids[2 * CL_RAFT_MAX_NODES];
+    if (f->bytes < 20)
+        return -EINVAL;
+    uint32_t voters = get32(f->data + 8), learners = get32(f->data + 12);
+    if (voters > CL_RAFT_MAX_NODES || learners > CL_RAFT_MAX_NODES || f->bytes != 20 + 4 * (voters + learners))
+        return -EINVAL;
+    for (uint32_t i = 0; i < voters + learners; i++)
+        ids[i] = get32(f->data + 20 + 4 * i);
+    cl_raft_status(raft, &s);
+    if (s.role == CL_RAFT_LEADER && s.members_index != get64(f->data))
+        return -ESTALE;
+    return (get32(f->data + 16) ? cl_raft_force_members : cl_raft_change_members)(raft, ids, voters, ids + voters,
+                                                                                  learners);
+}
+
+void serve_admin(struct cl_raft_service *s, const struct node_frame *f, const struct cl_udp_addr *from)
+{
+    char text[SERVE_STATUS_BYTES];
+    uint8_t code[4];
+    struct cl_raft *raft = cl_raft_node_core(s->node);
+    if (f->kind == NODE_FRAME_STATUS) {
+        uint32_t n = status_text(s, text);
+        serve_frame_answer(s, from, f->ticket, CL_RAFT_OK, (const uint8_t *)text, n);
+        return;
+    }
+    int rc = f->kind == NODE_FRAME_MEMBERS ? change(raft, f)
+             : f->bytes == 4               ? cl_raft_transfer(raft, get32(f->data))
+                                           : -EINVAL;
+    put32(code, (uint32_t)-rc);
+    serve_frame_answer(s, from, f->ticket, CL_RAFT_OK, code, sizeof(code));
+}
+
+uint32_t serve_admin_stats(struct cl_raft_service *svc, char *out, uint32_t room)
+{
+    struct cl_raft_status s;
+    struct text t = {out, room};
+    cl_raft_status(cl_raft_node_core(svc->node), &s);
+    say(&t, "STAT raft_id %u\r\nSTAT raft_role %s\r\nSTAT raft_term %lu\r\nSTAT raft_leader %u\r\n", s.id,
+        roles[s.role], s.term, s.leader);
+    say(&t, "STAT raft_commit %lu\r\nSTAT raft_applied %lu\r\nSTAT raft_durable %lu\r\n", s.commit, s.applied,
+        s.durable);
+    return (uint32_t)(t.at - out);
+}

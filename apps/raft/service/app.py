@@ -1,0 +1,66 @@
+"""The raft-kv application: `corelane run raft-kv`, the key-value store replicated by Raft."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...registry import App, option
+from .service import ELECTION_MS, MAX_SESSIONS, RANGES, RaftService, check_range, serve
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `corelane run raft-kv` takes."""
+
+    id: int = option(1, "this node, one of the peers")
+    peers: str = option(
+        "", "all nodes, this one's too: 1=ADDRESS:PORT,2=ADDRESS:PORT,...; at its first start they are the voters"
+    )
+    port: int = option(11211, "UDP port of memcached's protocol (0: none)")
+    group: str = option("", "name of the group: nodes, clients and logs of another one are refused")
+    log: str = option("", "file of the persistent log, made by `corelane raft init` (none: in memory only)")
+    area: str = option("", "storage area of the iokernel for the log, in a file's place, made ready by the same")
+    sqpoll: bool = option(False, "a kernel thread looks for the log's writes; it takes a core while there are some")
+    in_call: bool = option(
+        True, "from election_ms=80 on: its thread waits in the kernel for a lone write, unless that holds something up"
+    )
+    memory_bytes: int = option(64 << 20, "memory of the store")
+    election_ms: int = option(
+        ELECTION_MS,
+        "without a leader for so long, or up to twice that, a node asks for votes; 10 needs a core that nothing else"
+        " disturbs",
+    )
+    lease: bool = option(False, "reads by lease: no round of messages, but clocks must not drift apart by a quarter")
+    max_sessions: int = option(MAX_SESSIONS, "sessions of clients at one time")
+    replicate: str = option(
+        "auto", "to whom commands go at once: all, a majority (the rest a tick later), or auto, by measuring both"
+    )
+    join: bool = option(
+        False, "at its first start: this node will be added to a running group, so it begins with no voters"
+    )
+
+
+def setup(runtime: Any, options: Options) -> RaftService:
+    """Serve a node on a libos Runtime that has not started."""
+    check_range("port", options.port, *RANGES["kv_port"])
+    return serve(
+        runtime,
+        options.id,
+        options.peers,
+        kv_port=options.port,
+        log=options.log or None,
+        area=options.area or None,
+        sqpoll=options.sqpoll,
+        in_call=options.in_call,
+        memory_bytes=options.memory_bytes,
+        election_ms=options.election_ms,
+        lease=options.lease,
+        join=options.join,
+        replicate=options.replicate,
+        group=options.group,
+        max_sessions=options.max_sessions,
+    )
+
+
+APP = App("raft-kv", "the key-value store, replicated by Raft: memcached's protocol on every node", Options, setup)

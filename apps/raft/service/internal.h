@@ -1,0 +1,66 @@
+/* What serve.c and kv.c share. */
+#ifndef CORELANE_APPS_RAFT_SERVICE_INTERNAL_H
+#define CORELANE_APPS_RAFT_SERVICE_INTERNAL_H
+
+#include "../../../libos/sched/complete.h"
+#include <corelane/libos/timer.h>
+#include "../transport/channel.h"
+#include "../node/in_call.h"
+#include "../node/kv_machine.h"
+#include "../transport/link.h"
+#include "../node/frame.h"
+#include "serve.h"
+#include <pthread.h>
+
+/* Kinds of clients: the first word of a token. */
+#define SERVE_FRAME_CLIENT 1
+#define SERVE_KV_CLIENT 2
+
+#define SERVE_STATUS_BYTES 16384 /* of 16 nodes, with the longest numbers */
+
+struct cl_raft_service {
+    struct cl_raft_serve_config config;
+    struct cl_raft_serve_counters count;
+    struct cl_runtime *rt;
+    struct cl_raft_node *node;
+    struct raft_link link;       /* clients */
+    struct raft_channel channel; /* nodes, in the order of config.peers */
+    struct raft_kv kv;
+    struct cl_udp_socket *out;       /* to peers and frame clients */
+    struct cl_udp_socket *kv_socket; /* of kv_port; known once a request has come. Answers leave from it */
+    struct cl_timer timer;
+    uint64_t now_ns;    /* when what is being done began: a burst, a timer, a look at the disk */
+    uint8_t disk_flies; /* the scheduler has been told that the log has something in flight */
+    struct cl_raft_in_call in_call;
+    struct cl_completions completions; /* the scheduler's until it stops, which it does for good */
+    uint8_t *frame;                    /* an answer to a frame client, being made */
+    uint32_t frame_room;
+
+    /* Asked from other threads, done on the kthread. */
+    pthread_mutex_t lock;
+    struct cl_raft_members asked;
+    int asked_result; /* -EINPROGRESS: to be done */
+    struct cl_raft_status status;
+    uint64_t led_ns; /* since when, as of that status; 0: it does not lead */
+};
+
+/* Read the clock: first of all in whatever the scheduler calls. */
+void serve_begin(struct cl_raft_service *s);
+/* Do all that is to be done, and see to it that this is called again in time. On the kthread. */
+void serve_poll(struct cl_raft_service *s);
+
+/* Answer a client's frame. One that is longer than any answer may be is not sent, and counted. */
+void serve_frame_answer(struct cl_raft_service *s, const struct cl_udp_addr *to, uint64_t ticket, int status,
+                        const uint8_t *reply, uint32_t bytes);
+
+/* admin.c */
+void serve_admin(struct cl_raft_service *s, const struct node_frame *f, const struct cl_udp_addr *from);
+/* Lines of memcached's `stats` about the group; returns their bytes. */
+uint32_t serve_admin_stats(struct cl_raft_service *svc, char *out, uint32_t room);
+
+/* kv.c */
+void serve_kv_burst(struct cl_udp_req *reqs, unsigned n, void *arg);
+void serve_kv_answer(struct cl_raft_service *s, const struct cl_raft_token *token, int status, const uint8_t *reply,
+                     uint32_t bytes);
+
+#endif

@@ -1,0 +1,494 @@
+/* See serve.h. */
+#include "internal.h"
+#include <corelane/libos/log.h>
+#include <corelane/runtime/clock.h>
+#include "../core/bytes.h"
+#include "../node/session.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+
+#define REPLY_BYTES 16384
+#define REPLY_BYTES_MOST 65536   /* a client's socket takes so much at once */
+#define CHANNEL_GRAIN_NS 1000000 /* what is due later moves with each burst: the timer not more often than this */
+#define STOPPED_LOOK_NS 20000000 /* until a node that has stopped looks for orders again */
+#define FRAME_EXTRA 1024         /* headers and a configuration, beside the largest entry or piece of a snapshot */
+
+/* The machine's clock, as a runtime's scheduler has it: also when that is gone. */
+static uint64_t env_now(void *arg)
+{
+    (void)arg;
+    return (uint64_t)cl_tsc_to_ns(cl_clock_default(), cl_tsc());
+}
+
+/* False: the runtime has ended, and what its log's last writes bring is of no use to anybody outside. */
+static bool runs(void)
+{
+    return cl_kthread_index() >= 0;
+}
+
+static uint64_t env_wall(void *arg)
+{
+    struct timespec t;
+    (void)arg;
+    clock_gettime(CLOCK_REALTIME_COARSE, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static bool env_send(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes, bool lasting)
+{
+    struct cl_raft_service *s = arg;
+    return runs() && raft_channel_send(&s->channel, to, data, bytes, lasting, s->now_ns);
+}
+
+static int64_t send_to_peer(void *arg, uint32_t index, const uint8_t *datagram, uint32_t bytes)
+{
+    struct cl_raft_service *s = arg;
+    const struct cl_raft_address *a = &s->config.peers[index];
+    return cl_udp_sendto(s->out, datagram, bytes, &(struct cl_udp_addr){a->ipv4, a->port, 0});
+}
+
+void serve_frame_answer(struct cl_raft_service *s, const struct cl_udp_addr *to, uint64_t ticket, int status,
+                        const uint8_t *reply, uint32_t bytes)
+{
+    struct node_frame frame = {.answer = true,
+                               .kind = status,
+                               .from = s->config.node.raft.id,
+                               .ticket = ticket,
+                               .session = cl_raft_leader(cl_raft_node_core(s->node)),
+                               .data = reply,
+                               .bytes = bytes};
+    if (bytes > s->frame_room - NODE_FRAME_HEADER) {
+        cl_count(&s->count.not_sent, 1);
+        return;
+    }
+    uint32_t all = node_frame_encode(s->config.node.raft.cluster, &frame, s->frame);
+    raft_link_send(&s->link, s->out, to, s->frame, all);
+}
+
+static void env_answer(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes)
+{
+    struct cl_raft_service *s = arg;
+    if (!runs())
+        return;
+    cl_raft_in_call_answered(&s->in_call, cl_sched_turn());
+    if (token->words[0] == SERVE_KV_CLIENT) {
+        serve_kv_answer(s, token, status, reply, bytes);
+        return;
+    }
+    struct cl_udp_addr to = {(uint32_t)(token->words[1] >> 16), (uint16_t)token->words[1], 0};
+    serve_frame_answer(s, &to, token->words[2], status, reply, bytes);
+}
+
+/* A client's frame. */
+static void on_client(struct cl_raft_service *s, const struct node_frame *f, const struct cl_udp_addr *from)
+{
+    struct cl_raft_token token = {{SERVE_FRAME_CLIENT, (uint64_t)from->ipv4 << 16 | from->port, f->ticket, 0}};
+    if (f->kind == NODE_FRAME_QUERY)
+        cl_raft_node_query(s->node, f->data, f->bytes, &token);
+    else if (f->kind <= CL_RAFT_CLOSE)
+        cl_raft_node_submit(s->node, f->kind, f->session, f->sequence, f->data, f->bytes, &token);
+    else if (f->kind <= NODE_FRAME_TRANSFER)
+        serve_admin(s, f, from);
+    else
+        cl_count(&s->count.malformed, 1);
+}
+
+/* A request that is longer than the longest frame: who asks again would do so until its patience is over. */
+static void refuse_too_long(struct cl_raft_service *s, const struct cl_udp_req *req)
+{
+    uint32_t bytes;
+    struct node_frame f;
+    const uint8_t *data = raft_link_too_long(&s->link, req->data, req->len, &bytes);
+    uint64_t there = (uint64_t)req->len - RAFT_LINK_HEADER;
+    if (data && node_frame_begins(s->config.node.raft.cluster, data, there, bytes, &f) && !f.answer && !f.from &&
+        f.kind <= NODE_FRAME_QUERY)
+        on_client(s, &f, &req->peer); /* the node refuses it by its length, and does not look at the data */
+}
+
+static void from_client(struct cl_raft_service *s, const struct cl_udp_req *req)
+{
+    uint32_t bytes;
+    struct node_frame f;
+    const uint8_t *data = raft_link_receive(&s->link, &req->peer, req->data, req->len, &bytes);
+    if (!data) {
+        refuse_too_long(s, req);
+        return;
+    }
+    if (node_frame_decode(s->config.node.raft.cluster, data, bytes, &f) && !f.answer && !f.from)
+        on_client(s, &f, &req->peer);
+    else
+        cl_count(&s->count.malformed, 1);
+}
+
+static bool disk_busy(const struct cl_raft_service *s)
+{
+    struct cl_log *log = s->config.node.log;
+    return log && cl_raft_node_state(s->node) != CL_RAFT_STOPPED &&
+           (cl_log_busy(log) || cl_raft_node_state(s->node) == CL_RAFT_RECOVERING);
+}
+
+static void frames_burst(struct cl_udp_req *reqs, unsigned n, void *arg)
+{
+    struct cl_raft_service *s = arg;
+    bool clients = false;
+    serve_begin(s);
+    for (unsigned i = 0; i < n; i++) {
+        uint32_t bytes;
+        reqs[i].reply_len = 0;
+        if (!raft_channel_is(reqs[i].data, reqs[i].len)) {
+            from_client(s, &reqs[i]);
+            clients = true;
+            continue;
+        }
+        const uint8_t *data = raft_channel_receive(&s->channel, reqs[i].data, reqs[i].len, s->now_ns, &bytes);
+        if (data)
+            cl_raft_node_receive(s->node, data, bytes);
+    }
+    serve_poll(s);
+    if (clients || disk_busy(s))
+        cl_raft_in_call_work(&s->in_call, s->now_ns, cl_sched_turn());
+}
+
+static bool may_call(const struct cl_raft_service *s)
+{
+    return cl_raft_in_call_may(&s->in_call, s->now_ns) && cl_sched_alone();
+}
+
+/* A lone write that was kept, once what was sent before it has gone: in this thread, or to the device. */
+static void settle(struct cl_raft_service *s)
+{
+    struct cl_raft_in_call *c = &s->in_call;
+    bool here = may_call(s);
+    if (!cl_blk_settle(s->config.blk, s->config.blk_queue, here) || !here)
+        return;
+    uint64_t began = s->now_ns;
+    serve_begin(s);
+    cl_raft_in_call_ended(c, began, s->now_ns);
+}
+
+/* While the log has something in flight the scheduler looks at the device for us, lets the kernel's worker run and, when it parks,
+ * is woken by the device (sched/complete.h). In its loop. */
+static unsigned collect(void *arg, unsigned self, unsigned k)
+{
+    struct cl_raft_service *s = arg;
+    if (k != 0 || self != 0 || !s->disk_flies)
+        return 0;
+    serve_begin(s);
+    settle(s);
+    uint64_t before = cl_log_durable_index(s->config.node.log);
+    serve_poll(s);
+    bool more = cl_log_durable_index(s->config.node.log) != before;
+    if (disk_busy(s))
+        return more;
+    s->disk_flies = 0;
+    cl_sched_landed(cl_runtime_sched(s->rt), 0, 1);
+    return 1;
+}
+
+static void arm_disk(void *arg, unsigned k, bool on)
+{
+    struct cl_raft_service *s = arg;
+    if (k == 0)
+        cl_blk_arm(s->config.blk, s->config.blk_queue, on);
+}
+
+static bool disk_ready(void *arg, unsigned k)
+{
+    struct cl_raft_service *s = arg;
+    return k == 0 && s->disk_flies && s->config.blk->ops->ready(s->config.blk, s->config.blk_queue);
+}
+
+static int sleep_on_disk(void *arg, unsigned k, const uint32_t *word, uint32_t value, int64_t timeout_ns)
+{
+    struct cl_raft_service *s = arg;
+    (void)k;
+    return s->config.blk->ops->wait_word(s->config.blk, s->config.blk_queue, word, value, timeout_ns);
+}
+
+static int disk_fd(void *arg, unsigned k)
+{
+    struct cl_raft_service *s = arg;
+    return k == 0 ? cl_blk_fd(s->config.blk, s->config.blk_queue) : -1;
+}
+
+static int watch_disk(struct cl_raft_service *s, char err[256])
+{
+    s->completions = (struct cl_completions){.arg = s, .poll = collect, .arm = arm_disk, .fd = disk_fd};
+    if (!s->config.node.log)
+        return 0;
+    if (s->config.blk && s->config.blk->ops->wait_word) {
+        s->completions.ready = disk_ready;
+        s->completions.sleep = sleep_on_disk;
+    }
+    if (!s->config.blk) {
+        snprintf(err, 256, "a Raft node with a log needs the device that the log is on");
+        return -EINVAL;
+    }
+    const struct cl_raft_node_config *c = &s->config.node;
+    if (s->config.in_call)
+        s->in_call.limit_ns = cl_raft_in_call_limit(c->tick_ns * c->raft.election_ticks);
+    return cl_sched_completions_add(cl_runtime_sched(s->rt), &s->completions, err);
+}
+
+/* Changes asked by other threads, and the status for them. The lock is never waited for here. */
+static void exchange(struct cl_raft_service *s)
+{
+    if (pthread_mutex_trylock(&s->lock))
+        return;
+    struct cl_raft *raft = cl_raft_node_core(s->node);
+    const struct cl_raft_members *m = &s->asked;
+    bool stopped = cl_raft_node_state(s->node) == CL_RAFT_STOPPED;
+    if (s->asked_result == -EINPROGRESS)
+        s->asked_result = stopped ? -ESHUTDOWN
+                          : m->n_voters
+                              ? cl_raft_change_members(raft, m->voters, m->n_voters, m->learners, m->n_learners)
+                              : cl_raft_transfer(raft, m->learners[0]);
+    cl_raft_status(raft, &s->status);
+    s->led_ns = cl_raft_node_led_ns(s->node);
+    if (stopped) { /* whatever it was: it takes no part any more */
+        s->status.role = CL_RAFT_FOLLOWER;
+        s->status.leader = 0;
+        s->led_ns = 0;
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+void serve_begin(struct cl_raft_service *s)
+{
+    s->now_ns = env_now(s);
+}
+
+void serve_poll(struct cl_raft_service *s)
+{
+    if (s->in_call.limit_ns)
+        cl_blk_keep(s->config.blk, s->config.blk_queue, may_call(s));
+    uint64_t next = cl_raft_node_poll(s->node);
+    uint64_t due = raft_channel_poll(&s->channel, s->now_ns); /* after the node, whose frames acknowledge */
+    if (due < UINT64_MAX - 2 * CHANNEL_GRAIN_NS)
+        next = cl_min(next, due - due % CHANNEL_GRAIN_NS + CHANNEL_GRAIN_NS);
+    if (next != s->timer.deadline_ns || !s->timer.pos)
+        if (next != UINT64_MAX)
+            cl_timer_arm(&s->timer, cl_max(next, 1ull));
+    if (!s->disk_flies && disk_busy(s)) {
+        s->disk_flies = 1;
+        cl_sched_flying(1);
+    }
+}
+
+static void on_timer(struct cl_timer *timer, void *arg)
+{
+    struct cl_raft_service *s = arg;
+    (void)timer;
+    serve_begin(s);
+    exchange(s);
+    serve_poll(s);
+    if (!s->timer.pos) /* it has stopped, and is asked all the same */
+        cl_timer_arm(&s->timer, s->now_ns + STOPPED_LOOK_NS);
+}
+
+/* A timer is armed on a kthread. */
+static void first_poll(void *arg)
+{
+    struct cl_raft_service *s = arg;
+    cl_timer_arm(&s->timer, env_now(s));
+}
+
+static int bind_all(struct cl_raft_service *s, char err[256])
+{
+    const struct cl_raft_serve_config *c = &s->config;
+    int (*bind)(struct cl_runtime *, uint16_t, cl_udp_burst_handler, void *) =
+        c->foreign ? cl_runtime_bind_udp_foreign : cl_runtime_bind_udp_burst;
+    uint16_t port = c->port;
+    int rc = bind(s->rt, port, frames_burst, s);
+    if (!rc && c->kv_port) {
+        port = c->kv_port;
+        rc = bind(s->rt, port, serve_kv_burst, s);
+    }
+    if (!rc)
+        rc = cl_udp_open(s->rt, 0, 1, &s->out);
+    if (!rc)
+        rc = cl_runtime_spawn(s->rt, first_poll, s);
+    if (rc)
+        snprintf(err, 256, "cannot serve UDP port %u: %s", port, strerror(-rc));
+    return rc;
+}
+
+/* Links to clients and to the other nodes, as long as the MTU and the longest frame ask for. */
+static int make_links(struct cl_raft_service *s, uint32_t mtu, char err[256])
+{
+    const struct cl_raft_node_config *c = &s->config.node;
+    uint32_t largest = cl_max(cl_max(c->raft.message_bytes, c->raft.entry_bytes), c->reply_bytes);
+    largest = cl_max(largest, (uint32_t)SERVE_STATUS_BYTES) + FRAME_EXTRA;
+    raft_link_init(&s->link, mtu, largest);
+    raft_channel_init(&s->channel, c->raft.id, c->life, mtu);
+    s->channel.send = send_to_peer;
+    s->channel.arg = s;
+    s->frame = malloc(largest);
+    s->frame_room = largest;
+    int rc = s->frame ? 0 : -ENOMEM;
+    for (uint32_t i = 0; !rc && i < s->config.n_peers; i++)
+        rc = raft_channel_add(&s->channel, s->config.peers[i].id, largest);
+    if (rc)
+        snprintf(err, 256, "no memory for the frames of a Raft node");
+    return rc;
+}
+
+static int make_node(struct cl_raft_service *s, uint32_t mtu, char err[256])
+{
+    struct cl_raft_node_config *c = &s->config.node;
+    if (getrandom(&c->life, sizeof(c->life), 0) != sizeof(c->life)) {
+        snprintf(err, 256, "the kernel has no random numbers (getrandom)");
+        return -EIO;
+    }
+    c->life |= 1; /* 0 is none */
+    c->env = (struct cl_raft_env){s, env_now, env_wall, env_send, env_answer};
+    c->raft.message_bytes = c->raft.message_bytes ? c->raft.message_bytes : 16384;
+    if (!c->raft.entry_bytes)
+        c->raft.entry_bytes = c->log ? cl_min(65536u, cl_log_max_bytes(c->log)) : 65536;
+    /* Entries under way take half of a channel's window at most, and leave the rest to answers. */
+    c->raft.inflight_bytes = c->raft.inflight_bytes ? c->raft.inflight_bytes : RAFT_CHANNEL_WINDOW / 2 * (mtu - 200);
+    c->reply_bytes = c->reply_bytes ? c->reply_bytes : REPLY_BYTES;
+    if (c->reply_bytes > REPLY_BYTES_MOST) {
+        snprintf(err, 256, "reply_bytes is %u, and may be %u at most", c->reply_bytes, REPLY_BYTES_MOST);
+        return -EINVAL;
+    }
+    c->max_sessions = c->max_sessions ? c->max_sessions : 256;
+    uint64_t memory = s->config.kv_memory_bytes ? s->config.kv_memory_bytes : 64 << 20;
+    int rc = c->machine.apply ? 0 : raft_kv_new(&s->kv, memory, &c->machine, err);
+    if (!rc && s->kv.store && c->log)
+        rc = raft_kv_fits(&s->kv, cl_log_snapshot_room(c->log), raft_sessions_most(c->max_sessions, c->reply_bytes),
+                          err);
+    rc = rc ? rc : cl_raft_node_new(c, &s->node, err);
+    return rc ? rc : cl_raft_node_check_log(s->node, err);
+}
+
+int cl_raft_serve(struct cl_runtime *rt, const struct cl_raft_serve_config *config, struct cl_raft_service **out,
+                  char err[256])
+{
+    struct cl_runtime_info info;
+    cl_runtime_info(rt, &info);
+    if (info.kthreads != 1 || config->n_peers > CL_RAFT_MAX_NODES || !config->port) {
+        snprintf(err, 256, "a Raft node needs a runtime of one kthread, a port, and %u peers at most",
+                 CL_RAFT_MAX_NODES);
+        return -EINVAL;
+    }
+    struct cl_raft_service *s = calloc(1, sizeof(*s));
+    if (!s) {
+        snprintf(err, 256, "no memory for a Raft node");
+        return -ENOMEM;
+    }
+    s->config = *config;
+    s->rt = rt;
+    pthread_mutex_init(&s->lock, NULL);
+    cl_timer_init(&s->timer, on_timer, s);
+    int rc = make_node(s, info.mtu, err);
+    rc = rc ? rc : make_links(s, info.mtu, err);
+    if (!rc) {
+        rc = watch_disk(s, err);
+        rc = rc ? rc : bind_all(s, err);
+        if (rc)
+            cl_sched_completions_remove(cl_runtime_sched(rt), &s->completions);
+    }
+    if (rc)
+        cl_raft_service_delete(s);
+    else
+        *out = s;
+    return rc;
+}
+
+void cl_raft_service_delete(struct cl_raft_service *s)
+{
+    if (!s)
+        return;
+    cl_raft_node_delete(s->node);
+    raft_kv_delete(&s->kv);
+    raft_link_free(&s->link);
+    raft_channel_free(&s->channel);
+    free(s->frame);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+struct cl_raft_node *cl_raft_service_node(struct cl_raft_service *s)
+{
+    return s->node;
+}
+
+void cl_raft_service_counters(const struct cl_raft_service *s, struct cl_raft_serve_counters *out)
+{
+    *out = s->count;
+    out->frames_in = s->link.frames_in;
+    out->frames_out = s->link.frames_out;
+    out->datagrams_in = s->link.datagrams_in + s->channel.malformed + s->channel.unknown_peer;
+    out->datagrams_out = s->link.datagrams_out;
+    out->malformed += s->link.malformed + s->channel.malformed;
+    out->too_long = s->link.too_long;
+    out->given_up = s->link.given_up;
+    out->not_sent += s->link.not_sent;
+    out->unknown_peer = s->channel.unknown_peer;
+    out->in_call = cl_load_relaxed(&s->in_call.calls);
+    out->in_call_late = cl_load_relaxed(&s->in_call.late);
+    out->in_call_long = cl_load_relaxed(&s->in_call.long_ones);
+    for (uint32_t i = 0; i < s->channel.n_peers; i++) {
+        const struct raft_channel_counters *c = &s->channel.peers[i].count;
+        out->frames_in += c->frames_in;
+        out->frames_out += c->frames_out;
+        out->datagrams_in += c->datagrams_in;
+        out->datagrams_out += c->datagrams_out;
+        out->malformed += c->malformed;
+        out->not_sent += c->not_sent;
+        out->retransmitted += c->retransmitted;
+        out->timeouts += c->timeouts;
+        out->duplicates += c->duplicates;
+        out->stale += c->stale;
+        out->no_room += c->no_room;
+        out->window_full += c->window_full;
+        out->unacknowledged += c->given_up + c->reset;
+    }
+}
+
+int cl_raft_service_ask(struct cl_raft_service *s, const uint32_t *voters, uint32_t n_voters, const uint32_t *learners,
+                        uint32_t n_learners)
+{
+    if (n_voters > CL_RAFT_MAX_NODES || n_learners > CL_RAFT_MAX_NODES || (!n_voters && n_learners != 1))
+        return -EINVAL;
+    pthread_mutex_lock(&s->lock);
+    int rc = s->asked_result == -EINPROGRESS ? -EBUSY : 0;
+    if (!rc) {
+        s->asked = (struct cl_raft_members){.n_voters = n_voters, .n_learners = n_learners};
+        memcpy(s->asked.voters, voters, n_voters * sizeof(*voters));
+        memcpy(s->asked.learners, learners, n_learners * sizeof(*learners));
+        s->asked_result = -EINPROGRESS;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+int cl_raft_service_asked(const struct cl_raft_service *s)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&s->lock;
+    pthread_mutex_lock(lock);
+    int rc = s->asked_result;
+    pthread_mutex_unlock(lock);
+    return rc;
+}
+
+void cl_raft_service_status(const struct cl_raft_service *s, struct cl_raft_status *out)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&s->lock;
+    pthread_mutex_lock(lock);
+    *out = s->status;
+    pthread_mutex_unlock(lock);
+}
+
+uint64_t cl_raft_service_leads_for_ns(const struct cl_raft_service *s)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&s->lock;
+    pthread_mutex_lock(lock);
+    uint64_t led_ns = s->led_ns;
+    pthread_mutex_unlock(lock);
+    return led_ns ? env_now(NULL) - led_ns : UINT64_MAX;
+}

@@ -1,0 +1,397 @@
+"""A Raft node on a libos runtime (serve.h): the key-value store or a state machine of yours, replicated.
+
+A node that stops, for its disk failed, say, has `Runtime.wait` raise why.
+
+with Runtime("/run/corelane.sock", name="ledger-1") as runtime:
+    service = serve(runtime, 1, "1=10.77.0.11:7400,2=10.77.0.12:7400,3=10.77.0.13:7400", machine=Ledger())
+    runtime.start()
+    runtime.wait()
+service.close()
+runtime.wait(0)  # raises a stop that came just before the end
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from ....runtime.errors import CorelaneError, check
+from ..._native import ffi, lib
+from ..core.core import PEER_STATES, ROLES, Members, members_of, members_struct
+from ..core.orders import check_order
+from ..node.machine import Machine, machine_struct
+from ..node.node import STATES
+from .logs import Disk, LogArea, LogFile, NodeLog
+
+_LOGGER = logging.getLogger("corelane.raft")
+WATCH_S = 0.2
+"""How often a node is looked at for having stopped."""
+LATE_S = 1.0
+"""A disk that is silent for so long is spoken of."""
+
+REFUSALS = {
+    "other_settings": ", and is refused by it: they were started with other group settings. memory_bytes, election_ms,"
+    " lease, max_sessions, session_ms, reply_bytes and entry_bytes (a log of less than 2.1 MiB lowers it), and whether"
+    " it has a log, must be the same on every node of a group; here it is {settings}. So must the version of"
+    " corelane, or one that makes the same entries. Stop the one that differs, and start it like the others",
+    "other_voters": ", and is refused by it: their groups began with other voters, this one's with {voters}. Those are"
+    " the peers of a node's first start, for good, and must be equal on all. Stop the one that is wrong, make its log"
+    " anew, and start it with the peers that the others began with, or, if it is to be added, with join=yes",
+    "other_life": ": it keeps no log and was started again under its id, or its log is another one than it was, so it"
+    " has forgotten its votes and what it acknowledged. Add it under another id, start it with the log that it had, or"
+    " start the whole group with logs",
+}
+"""Why a node is refused, by its counter of struct cl_raft_node_counters."""
+
+MAX_SESSIONS = 256
+"""Sessions of clients at one time, if `serve` is not told otherwise. Each keeps its last reply."""
+
+ENTRY_BYTES = 65536
+"""The longest entry, if `serve` is not told otherwise and the log takes it."""
+
+REPLY_BYTES = 16384
+"""The longest reply, if `serve` is not told otherwise."""
+
+ELECTION_MS = 200
+"""Without a leader for so long a node asks for votes, if `serve` is not told otherwise: longer than a node waits for
+its turn of a core that others want, too. On such a core 10 ms churns leaders, and commands are refused."""
+
+RANGES = {
+    "kv_port": (0, 65535),
+    "memory_bytes": (1 << 20, 1 << 42),  # the store's (apps/kv/store.c)
+    "election_ms": (1, 3_600_000),
+    "max_sessions": (1, int(lib.CL_RAFT_SESSIONS_MOST)),
+    "reply_bytes": (8, 65536),  # the number of a session; what a client's socket takes at once
+}
+"""From where to where options of `serve` may be."""
+
+REPLICATE = {"all": lib.CL_RAFT_TO_ALL, "majority": lib.CL_RAFT_TO_MAJORITY, "auto": lib.CL_RAFT_TO_AUTO}
+"""To whom a leader's entries go at once: node.h, docs/raft.md."""
+
+Addresses = Mapping[int, tuple[str, int]]
+
+
+def cluster_of(group: str) -> int:
+    """The number by which messages and logs name a group; 0 for the one without a name."""
+    return int.from_bytes(hashlib.blake2b(group.encode(), digest_size=8).digest(), "little") if group else 0
+
+
+def parse_peers(peers: str | Addresses) -> dict[int, tuple[str, int]]:
+    """{id: (address, port)} of "1=10.0.0.1:7400,2=10.0.0.2:7400", or of such a mapping; raises CorelaneError."""
+    what = f"understand the peers {peers!r}"
+    pairs: list[tuple[int, tuple[str, int]]] = []
+    if not isinstance(peers, str):
+        pairs = list(peers.items())
+    else:
+        for word in peers.split(","):
+            try:
+                number, place = word.split("=")
+                address, port = place.rsplit(":", 1)
+                pairs.append((int(number), (str(ipaddress.IPv4Address(address)), int(port))))
+            except ValueError:
+                raise CorelaneError(what, f"{word!r} is not ID=ADDRESS:PORT", "as in 1=10.77.0.11:7400") from None
+    out: dict[int, tuple[str, int]] = {}
+    for id, at in pairs:
+        if not 1 <= id < 1 << 32:
+            raise CorelaneError(what, f"{id} is no id of a node", "take 1 or more")
+        if not 1 <= at[1] <= 65535:
+            raise CorelaneError(what, f"{at[1]} is no port", "take 1 to 65535")
+        if id in out:
+            raise CorelaneError(what, f"node {id} is there twice", "give each node one address")
+        if at in out.values():
+            raise CorelaneError(what, f"two nodes are at {at[0]}:{at[1]}", "give each node an address of its own")
+        out[id] = at
+    if len(out) > lib.CL_RAFT_MAX_NODES:
+        raise CorelaneError(what, f"they are {len(out)}", f"a group has {lib.CL_RAFT_MAX_NODES} nodes at most")
+    return out
+
+
+def check_range(option: str, value: int, least: int, most: int) -> None:
+    """Raise CorelaneError if an option's value is none that it may have."""
+    if not least <= value <= most:
+        raise CorelaneError(f"take {option}={value}", "it is out of range", f"give {least} to {most}")
+
+
+def _check_options(given: Mapping[str, int], further: Mapping[str, int]) -> None:
+    """further: fields of struct cl_raft_config."""
+    for name, value in given.items():
+        check_range(name, value, *RANGES[name])
+    fields = {n: f.type for n, f in ffi.typeof("struct cl_raft_config").fields if f.type.kind == "primitive"}
+    for name, value in further.items():
+        if name not in fields:
+            raise CorelaneError(f"take {name}={value}", "there is no such option", f"one of: {', '.join(fields)}")
+        check_range(name, value, 0, (1 << 8 * ffi.sizeof(fields[name])) - 1)
+
+
+class RaftService:
+    """A node that is served by a runtime. Public attribute: id. Made by `serve`."""
+
+    def __init__(
+        self,
+        ptr: Any,
+        id: int,
+        ports: tuple[int, ...],
+        log: NodeLog | None,
+        keep: list[Any],
+        settings: str,
+        others: Collection[int] = (),
+        fail: Callable[[CorelaneError], None] = lambda _: None,
+    ) -> None:
+        self._ptr, self._log, self._keep, self._ports = ptr, log, keep, ports
+        self._settings = settings
+        self._others = frozenset(others)  # who can be refused; any id can stand in a packet
+        self._fail = fail
+        self._snapshot_room = int(lib.cl_log_snapshot_room(log.ptr)) if log else 0
+        self.id = id
+        self._closing = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name=f"raft-{id}-watch", daemon=True)
+        self._watcher.start()
+
+    def _watch(self) -> None:
+        """Say it once if the node stops, and fail its runtime; say each time its disk is late, once if it can make no
+        snapshots, and once of each node among the peers that is refused, and why: a replica that does not vote, or
+        soon takes no more commands, must not go unnoticed."""
+        node = lib.cl_raft_service_node(self._ptr)
+        counters = ffi.new("struct cl_raft_node_counters *")
+        awaits, since, told, told_large, told_failed = -1, 0.0, False, False, False
+        refused: set[tuple[str, int]] = set()
+        closing = False
+        while not closing:
+            closing = self._closing.wait(WATCH_S)  # and once more then: it may have stopped since the last look
+            if lib.cl_raft_node_state(node) == lib.CL_RAFT_STOPPED:
+                why = ffi.string(lib.cl_raft_node_why(node)).decode()
+                _LOGGER.error("Raft node %d has stopped, and the others go on without it: %s", self.id, why)
+                self._fail(CorelaneError(f"serve Raft node {self.id}", f"it has stopped: {why}"))
+                return
+            lib.cl_raft_node_counters(node, counters)
+            for field, why in REFUSALS.items():
+                other = int(getattr(counters, f"{field}_node"))
+                if other in self._others and getattr(counters, field) and (field, other) not in refused:
+                    refused.add((field, other))
+                    why = why.format(settings=self._settings, voters=self._first_voters(node))
+                    _LOGGER.error("Raft node %d refuses node %d%s", self.id, other, why)
+            if counters.snapshots_too_large and not told_large:
+                told_large = True
+                text = (
+                    "Raft node %d: its state does not fit into a snapshot (%s), so its log cannot be trimmed, and once"
+                    " that is full it takes no more commands: have less state, or larger logs on new nodes"
+                )
+                room = self._snapshot_room
+                _LOGGER.error(text, self.id, f"of {room} bytes, what its log sets apart" if room else "in memory")
+            if (number := int(counters.snapshot_errno)) and not told_failed:
+                told_failed = True
+                text = (
+                    "Raft node %d cannot make a snapshot: %s [errno %d]. It tries again every 10 s at most; until it"
+                    " can, its log cannot be trimmed, and once that is full it takes no more commands"
+                )
+                _LOGGER.error(text, self.id, os.strerror(number), number)
+            now = time.monotonic()
+            word = int(lib.cl_raft_node_awaits(node))  # of the node itself: its thread may wait in the kernel
+            if not word % 2 or word != awaits:
+                awaits, since, told = word, now, False
+            elif now - since > LATE_S and not told:
+                told = True
+                text = "Raft node %d: its disk has not answered for %g s, and it does not vote before it does"
+                _LOGGER.error(text, self.id, LATE_S)
+
+    @staticmethod
+    def _first_voters(node: Any) -> str:
+        ids = ffi.new("uint32_t[16]")
+        n = lib.cl_raft_node_first_voters(node, ids)
+        return ",".join(map(str, sorted(ids[0:n]))) or "voters that it, which joined, was not told of"
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Its UDP ports: of frames, and of memcached's protocol."""
+        return self._ports
+
+    def status(self) -> dict[str, Any]:
+        """role, leader, term, commit, applied, ... as of the last tick; members; state and why of the node; replicate,
+        to whom entries go at once while it leads ("all", "majority").
+
+        A leader's: leads_for_s, since when it leads, else None; peers, how far each of the others is.
+        """
+        s = ffi.new("struct cl_raft_status *")
+        lib.cl_raft_service_status(self._ptr, s)
+        names = ("term", "leader", "commit", "applied", "first", "last", "durable", "snapshot_index")
+        out: dict[str, Any] = {n: int(getattr(s, n)) for n in names}
+        node = lib.cl_raft_service_node(self._ptr)
+        out["role"] = ROLES[s.role]
+        out["replicate"] = "majority" if s.thrifty else "all"
+        leads_for_ns = int(lib.cl_raft_service_leads_for_ns(self._ptr))
+        out["leads_for_s"] = None if leads_for_ns == 2**64 - 1 else leads_for_ns / 1e9
+        out["peers"] = [
+            {
+                "id": int(p.id),
+                "state": PEER_STATES[p.state],
+                "active": bool(p.active),
+                "voter": bool(p.voter),
+                "match": int(p.match),
+            }
+            for p in s.peers[0 : s.n_peers]
+        ]
+        out["members"] = members_of(s.members)
+        out["state"] = STATES[lib.cl_raft_node_state(node)]
+        out["why"] = ffi.string(lib.cl_raft_node_why(node)).decode()
+        return out
+
+    def stats(self) -> dict[str, int]:
+        """Counters of the node (struct cl_raft_node_counters) and its ports (struct cl_raft_serve_counters)."""
+        n, c = ffi.new("struct cl_raft_node_counters *"), ffi.new("struct cl_raft_serve_counters *")
+        lib.cl_raft_node_counters(lib.cl_raft_service_node(self._ptr), n)
+        lib.cl_raft_service_counters(self._ptr, c)
+        out = {f"node_{k}": int(getattr(n, k)) for k, _ in ffi.typeof(n[0]).fields}
+        out.update({f"port_{k}": int(getattr(c, k)) for k, _ in ffi.typeof(c[0]).fields})
+        status = self.status()
+        out.update({k: status[k] for k in ("term", "leader", "commit", "applied")})
+        return out
+
+    def change_members(self, voters: Iterable[int], learners: Iterable[int] = (), timeout_s: float = 5.0) -> None:
+        """Ask this node, which has to lead, to make the group these. Raises Refused, CorelaneError."""
+        v, n = sorted(voters), sorted(learners)
+        self._ask(v, n, "change the members", timeout_s)
+
+    def transfer(self, to: int, timeout_s: float = 5.0) -> None:
+        """Ask this node, which has to lead, to hand leadership to another. Raises Refused, CorelaneError."""
+        self._ask([], [to], f"hand leadership to node {to}", timeout_s)
+
+    def _ask(self, voters: list[int], learners: list[int], what: str, timeout_s: float) -> None:
+        check_order(lib.cl_raft_service_ask(self._ptr, voters, len(voters), learners, len(learners)), what, 0)
+        deadline = time.monotonic() + timeout_s
+        while (rc := lib.cl_raft_service_asked(self._ptr)) == -115:  # EINPROGRESS
+            if time.monotonic() > deadline:
+                raise CorelaneError(what, "the runtime does not run", "start it")
+            time.sleep(0.001)
+        if rc < 0:
+            status = self.status()
+            if status["state"] == "stopped":
+                raise CorelaneError(what, f"the node has stopped: {status['why']}")
+            check_order(rc, what, status["leader"])
+
+    def close(self) -> None:
+        """Free everything, once the runtime has stopped or is closed. Twice is allowed. Raises what NodeLog.close does.
+
+        `Runtime.wait` raises a stop of the node also afterwards, if it came too late to be seen before.
+        """
+        self._closing.set()
+        self._watcher.join()
+        ptr, self._ptr = self._ptr, ffi.NULL
+        try:
+            if self._log is not None:  # first: what is in flight is the node's
+                self._log.close()
+        finally:
+            lib.cl_raft_service_delete(ptr)
+
+
+def _log_of(runtime: Any, path: str | None, area: str | None, disk: Disk | None, sqpoll: bool) -> NodeLog | None:
+    """Where the caller wants it."""
+    if area is None:
+        return LogFile(path, disk, sqpoll=sqpoll) if path else None
+    if path:
+        raise CorelaneError("open the node's log", f"both {path} and storage area {area} are given", "give one of them")
+    if runtime.socket is None:
+        raise CorelaneError(
+            f"open storage area {area}", "the runtime is embedded on a NIC", "attach to an iokernel, or give a file"
+        )
+    return LogArea(runtime.socket, area, disk, sqpoll=sqpoll)
+
+
+def serve(
+    runtime: Any,
+    id: int,
+    peers: str | Addresses,
+    *,
+    machine: Machine | None = None,
+    kv_port: int = 0,
+    log: str | None = None,
+    area: str | None = None,
+    sqpoll: bool = False,
+    in_call: bool = True,
+    memory_bytes: int = 64 << 20,
+    election_ms: int = ELECTION_MS,
+    lease: bool = False,
+    join: bool = False,
+    replicate: str = "auto",
+    disk: Disk | None = None,
+    group: str = "",
+    max_sessions: int = MAX_SESSIONS,
+    reply_bytes: int = REPLY_BYTES,
+    **settings: int,
+) -> RaftService:
+    """Serve node `id` of `peers` on a libos Runtime that has not started.
+
+    peers: of all nodes, this one's too, {id: (address, port)} or as `parse_peers` takes it. At a node's first start
+    they are the voters that the group begins with, and must be the same on all of its first nodes; that is written to
+    the log, and later they are addresses only, of which there may be more. machine: the state machine; None: the
+    key-value store. kv_port: memcached's protocol there (only for that). log: a file that
+    `make_log_file` made once (logs.py). area: in its place, a storage area of the runtime's iokernel. Neither, as
+    for all nodes of the group: in memory. A node that ends must not be started again under its id then, since it has
+    forgotten its votes and what it acknowledged: the others refuse it, and it stops (docs/raft.md). sqpoll: a kernel
+    thread looks for its writes (docs/storage.md). in_call: from election_ms 80 on, the runtime's thread itself
+    waits in the kernel for a lone write, unless that proves to hold anything up (docs/raft.md).
+    memory_bytes: of the store. election_ms: without a leader for so long, a node asks for votes; 10 needs a core that
+    nothing else disturbs (docs/raft.md). lease: reads by lease (see raft.h for what that assumes of clocks). join: at
+    its first start, this node will be added to a running group; later it changes nothing. disk: what to put around the
+    log's device (logs.py). group: its name; nodes, clients and logs of another one are refused.
+    replicate: to whom entries go at once while this node leads, see docs/raft.md; the nodes may differ in it.
+    max_sessions: of clients; with one more, the one that was silent for longest ends. reply_bytes: of the longest
+    reply, 64 KiB at most; memory for max_sessions of them is taken. settings: further fields of struct cl_raft_config.
+    entry_bytes: of the longest entry, a command and 32 bytes; 64 KiB, or what a log of less than 2.1 MiB takes.
+    memory_bytes, election_ms, lease, max_sessions, reply_bytes and entry_bytes are the same on every node: one with
+    others is refused. Raises CorelaneError, also for a log of another node, group, or other settings. If the node stops
+    later, the runtime's `wait` raises why.
+    """
+    places = parse_peers(peers)
+    given = {"kv_port": kv_port, "election_ms": election_ms, "max_sessions": max_sessions, "reply_bytes": reply_bytes}
+    _check_options(given if machine is not None else {**given, "memory_bytes": memory_bytes}, settings)
+    if replicate not in REPLICATE:
+        raise CorelaneError(f"replicate to {replicate!r}", "there is no such way", f"one of {', '.join(REPLICATE)}")
+    if id not in places:
+        raise CorelaneError(f"serve Raft node {id}", "it is not among the peers", "give its own address, too")
+    mine = (runtime.address, places[id][1])
+    if places[id] != mine:
+        raise CorelaneError(
+            f"serve Raft node {id}",
+            f"its address is {mine[0]}, the peers say {places[id][0]}",
+            "give the application that address: [apps.NAME] ip = ... in the iokernel's configuration",
+        )
+    file = _log_of(runtime, log, area, disk, sqpoll)
+    keep: list[Any] = []
+    config = ffi.new("struct cl_raft_serve_config *")
+    members = members_struct(Members() if join else Members(frozenset(places)))
+    longest = min(ENTRY_BYTES, int(lib.cl_log_max_bytes(file.ptr))) if file else ENTRY_BYTES
+    settings = {**settings, "entry_bytes": settings.get("entry_bytes") or longest}
+    ticks = {"election_ticks": 10, "lease_reads": int(lease), "seed": time.time_ns() & 0xFFFFFFFF}
+    config.node.raft = {"id": id, "cluster": cluster_of(group), "members": members, **ticks, **settings}
+    config.node.tick_ns = election_ms * 100_000
+    config.node.replicate = REPLICATE[replicate]
+    config.node.max_sessions, config.node.reply_bytes = max_sessions, reply_bytes
+    if file:
+        config.node.log, config.blk, config.in_call = file.ptr, file.blk.ptr, in_call
+    if machine is not None:
+        config.node.machine, keep = machine_struct(machine)
+        config.foreign = 1
+    others = {n: place for n, place in places.items() if n != id}
+    for i, (number, (address, port)) in enumerate(others.items()):
+        config.peers[i] = {"id": number, "ipv4": int(ipaddress.IPv4Address(address)), "port": port}
+    config.n_peers, config.port = len(others), places[id][1]
+    config.kv_port, config.kv_memory_bytes = kv_port, memory_bytes
+    out, err = ffi.new("struct cl_raft_service **"), ffi.new("char[256]")
+    rc = lib.cl_raft_serve(runtime.ptr, config, out, err)
+    if rc < 0 and file:
+        file.close()
+    check(rc, f"serve Raft node {id} of group {group}" if group else f"serve Raft node {id}", err)
+    ports = (places[id][1], kv_port) if kv_port else (places[id][1],)
+    store = "" if machine is not None else f"memory_bytes={memory_bytes} "
+    yes = {True: "yes", False: "no"}
+    said = (
+        f"{store}election_ms={election_ms} lease={yes[lease]} max_sessions={max_sessions} reply_bytes={reply_bytes}"
+        f" entry_bytes={settings['entry_bytes']} log={yes[file is not None]}"
+    )
+    return RaftService(out[0], id, ports, file, keep, said, others, runtime.fail)

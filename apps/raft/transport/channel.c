@@ -1,0 +1,500 @@
+/* See channel.h. */
+#include "channel.h"
+#include "../../../libos/storage/crc32c.h"
+#include "../core/bytes.h"
+#include <errno.h>
+#include <stdlib.h>
+
+#define MAGIC 0x54524c43u
+#define VERSION 1
+#define NUMBERED 1
+#define HELLO 2
+#define UDP_HEADERS 28 /* IPv4 and UDP, of the MTU */
+#define LARGEST 9216
+#define MS 1000000ull
+#define ACK_DELAY_NS (2 * MS)
+#define TIMEOUT_FIRST_NS (20 * MS) /* before there is a round trip to go by */
+#define TIMEOUT_LEAST_NS (5 * MS)  /* more than ACK_DELAY_NS by what a receiver may be late */
+#define TIMEOUT_MOST_NS (200 * MS)
+#define GRANULE_NS MS
+#define BURST 32 /* sent again at a time */
+#define OVERTAKEN 3
+
+void raft_channel_init(struct raft_channel *ch, uint32_t id, uint64_t incarnation, uint32_t mtu)
+{
+    memset(ch, 0, sizeof(*ch));
+    ch->id = id;
+    ch->incarnation = ch->random = incarnation;
+    ch->buffer_bytes = cl_min(mtu - UDP_HEADERS, (uint32_t)LARGEST);
+    ch->piece = ch->buffer_bytes - RAFT_CHANNEL_HEADER;
+    ch->next_ns = UINT64_MAX;
+}
+
+int raft_channel_add(struct raft_channel *ch, uint32_t id, uint32_t frame_max)
+{
+    struct raft_channel_peer *p = &ch->peers[ch->n_peers];
+    p->id = id;
+    p->index = ch->n_peers++;
+    p->first = p->next = 1;
+    p->pieces.frame_max = frame_max;
+    p->pieces.most = RAFT_CHANNEL_PARTIAL;
+    p->sent = calloc(RAFT_CHANNEL_WINDOW, sizeof(*p->sent));
+    p->buffers = malloc((uint64_t)RAFT_CHANNEL_WINDOW * ch->buffer_bytes);
+    p->free = malloc(RAFT_CHANNEL_WINDOW * sizeof(*p->free));
+    if (!p->sent || !p->buffers || !p->free)
+        return -ENOMEM;
+    while (p->n_free < RAFT_CHANNEL_WINDOW) {
+        p->free[p->n_free] = (uint16_t)(RAFT_CHANNEL_WINDOW - 1 - p->n_free);
+        p->n_free++;
+    }
+    return 0;
+}
+
+void raft_channel_free(struct raft_channel *ch)
+{
+    for (uint32_t i = 0; i < ch->n_peers; i++) {
+        struct raft_channel_peer *p = &ch->peers[i];
+        raft_pieces_free(&p->pieces);
+        free(p->sent);
+        free(p->buffers);
+        free(p->free);
+    }
+}
+
+static struct raft_channel_peer *find_peer(struct raft_channel *ch, uint32_t id)
+{
+    for (uint32_t i = 0; i < ch->n_peers; i++)
+        if (ch->peers[i].id == id)
+            return &ch->peers[i];
+    cl_count(&ch->unknown_peer, 1);
+    return NULL;
+}
+
+static void due_at(struct raft_channel *ch, uint64_t at_ns)
+{
+    ch->next_ns = cl_min(ch->next_ns, at_ns);
+}
+
+/* Out. */
+
+static bool emit(struct raft_channel *ch, struct raft_channel_peer *p, uint8_t *datagram, uint32_t bytes)
+{
+    put32(datagram + 4, cl_crc32c(0, datagram + 8, RAFT_CHANNEL_HEADER - 8));
+    if (ch->send(ch->arg, p->index, datagram, bytes) < 0) {
+        cl_count(&p->count.not_sent, 1);
+        return false;
+    }
+    cl_count(&p->count.datagrams_out, 1);
+    return true;
+}
+
+static void put_header(const struct raft_channel *ch, struct raft_channel_peer *p, uint8_t *out, uint32_t flags,
+                       uint64_t number)
+{
+    put32(out, MAGIC);
+    put32(out + 8, VERSION | flags << 8 | (uint32_t)(number - p->first) << 16);
+    put32(out + 12, ch->id);
+    put64(out + 16, ch->incarnation);
+    put64(out + 24, p->theirs);
+    put64(out + 32, number);
+    put64(out + 40, p->came.got);
+    put64(out + 48, raft_numbers_selective(&p->came));
+}
+
+static void put_piece(uint8_t *out, const uint8_t *data, uint32_t bytes, uint32_t i, uint32_t size, uint32_t n)
+{
+    put32(out + 56, bytes);
+    put32(out + 60, i | size << 16);
+    memcpy(out + RAFT_CHANNEL_HEADER, data + (uint64_t)i * size, n);
+}
+
+/* A datagram that carries the acknowledgement has gone. */
+static void acknowledged(struct raft_channel_peer *p)
+{
+    p->unacknowledged = 0;
+    p->ack_at_ns = 0;
+}
+
+static void say_hello(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t to, uint64_t word, uint64_t back)
+{
+    uint8_t datagram[RAFT_CHANNEL_HEADER] = {0};
+    put_header(ch, p, datagram, HELLO, p->first);
+    put64(datagram + 24, to);
+    put64(datagram + 40, word);
+    put64(datagram + 48, back);
+    emit(ch, p, datagram, sizeof(datagram));
+}
+
+static uint64_t word_for(struct raft_channel *ch, struct raft_channel_peer *p)
+{
+    while (!p->word) {
+        uint64_t z = ch->random += 0x9e3779b97f4a7c15ull;
+        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+        z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+        p->word = z ^ z >> 31;
+    }
+    return p->word;
+}
+
+/* Ask who is there, though not with each datagram. */
+static void ask(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t to, uint64_t now_ns)
+{
+    if (p->word && now_ns < p->asked_ns + ACK_DELAY_NS)
+        return;
+    p->asked_ns = now_ns;
+    say_hello(ch, p, to, word_for(ch, p), 0);
+}
+
+static void acknowledge(struct raft_channel *ch, struct raft_channel_peer *p)
+{
+    uint8_t datagram[RAFT_CHANNEL_HEADER] = {0};
+    put_header(ch, p, datagram, 0, p->next);
+    emit(ch, p, datagram, sizeof(datagram));
+    acknowledged(p);
+}
+
+static struct raft_sent *sent_of(const struct raft_channel_peer *p, uint64_t number)
+{
+    return &p->sent[number % RAFT_CHANNEL_WINDOW];
+}
+
+uint64_t raft_channel_timeout_ns(const struct raft_channel_peer *p)
+{
+    uint64_t ns = TIMEOUT_FIRST_NS;
+    if (p->srtt_ns)
+        ns = cl_max(p->srtt_ns + cl_max(4 * p->rttvar_ns, GRANULE_NS), TIMEOUT_LEAST_NS);
+    return cl_min(ns << p->backoff, TIMEOUT_MOST_NS);
+}
+
+static void transmit(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t number, uint64_t now_ns)
+{
+    struct raft_sent *s = sent_of(p, number);
+    uint8_t *datagram = p->buffers + (uint64_t)s->buffer * ch->buffer_bytes;
+    put_header(ch, p, datagram, NUMBERED, number);
+    s->at_ns = now_ns;
+    s->times += s->times < 255;
+    if (emit(ch, p, datagram, s->bytes))
+        acknowledged(p);
+    due_at(ch, now_ns + raft_channel_timeout_ns(p));
+}
+
+/* Send again what is kept and went before that time. False: there may be more. */
+static bool send_again(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t before_ns, uint64_t now_ns)
+{
+    unsigned n = 0;
+    for (uint64_t i = p->first; i < p->next; i++) {
+        struct raft_sent *s = sent_of(p, i);
+        if (!s->kept || s->at_ns >= before_ns)
+            continue;
+        if (n++ == BURST)
+            return false;
+        cl_count(&p->count.retransmitted, s->times > 0);
+        transmit(ch, p, i, now_ns);
+    }
+    return true;
+}
+
+static void forget(struct raft_channel_peer *p, uint64_t number)
+{
+    struct raft_sent *s = sent_of(p, number);
+    if (s->kept)
+        p->free[p->n_free++] = s->buffer;
+    s->kept = 0;
+}
+
+static void forget_all(struct raft_channel_peer *p, uint64_t *counter)
+{
+    cl_count(counter, RAFT_CHANNEL_WINDOW - p->n_free);
+    for (; p->first < p->next; p->first++)
+        forget(p, p->first);
+    p->silent = 0;
+    p->tried = false;
+    p->lost_before_ns = 0;
+}
+
+static bool send_numbered(struct raft_channel *ch, struct raft_channel_peer *p, const uint8_t *data, uint32_t bytes,
+                          uint64_t now_ns)
+{
+    uint32_t pieces = cl_max((bytes + ch->piece - 1) / ch->piece, 1u);
+    if (p->next - p->first + pieces > RAFT_CHANNEL_WINDOW) {
+        cl_count(&p->count.window_full, 1);
+        return false;
+    }
+    for (uint32_t i = 0; i < pieces; i++) {
+        uint32_t n = cl_min(ch->piece, bytes - i * ch->piece);
+        uint64_t number = p->next++;
+        struct raft_sent *s = sent_of(p, number);
+        *s =
+            (struct raft_sent){.buffer = p->free[--p->n_free], .bytes = (uint16_t)(RAFT_CHANNEL_HEADER + n), .kept = 1};
+        put_piece(p->buffers + (uint64_t)s->buffer * ch->buffer_bytes, data, bytes, i, ch->piece, n);
+        if (p->theirs)
+            transmit(ch, p, number, now_ns);
+    }
+    if (!p->theirs) {
+        ask(ch, p, 0, now_ns);
+        due_at(ch, now_ns + raft_channel_timeout_ns(p));
+    }
+    return true;
+}
+
+bool raft_channel_send(struct raft_channel *ch, uint32_t to, const uint8_t *data, uint32_t bytes, bool lasting,
+                       uint64_t now_ns)
+{
+    struct raft_channel_peer *p = find_peer(ch, to);
+    if (!p)
+        return false;
+    if (lasting || bytes > ch->piece) {
+        if (!send_numbered(ch, p, data, bytes, now_ns))
+            return false;
+    } else {
+        uint8_t datagram[LARGEST];
+        put_header(ch, p, datagram, 0, p->next);
+        put_piece(datagram, data, bytes, 0, ch->piece, bytes);
+        if (!emit(ch, p, datagram, RAFT_CHANNEL_HEADER + bytes))
+            return false;
+        acknowledged(p);
+    }
+    cl_count(&p->count.frames_out, 1);
+    return true;
+}
+
+/* In. */
+
+static void sample(struct raft_channel_peer *p, uint64_t ns)
+{
+    uint64_t off = ns > p->srtt_ns ? ns - p->srtt_ns : p->srtt_ns - ns;
+    p->rttvar_ns = p->srtt_ns ? (3 * p->rttvar_ns + off) / 4 : ns / 2;
+    p->srtt_ns = cl_max(p->srtt_ns ? (7 * p->srtt_ns + ns) / 8 : ns, 1ull);
+    p->backoff = 0;
+}
+
+/* Those that three later ones have overtaken. */
+static void send_overtaken(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t ack, uint64_t bits,
+                           uint64_t now_ns)
+{
+    for (uint64_t n = cl_max(p->first, ack + 1); n < p->next && n - ack <= 64; n++) {
+        unsigned later = (unsigned)__builtin_popcountll(bits >> (n - ack - 1));
+        struct raft_sent *s = sent_of(p, n);
+        if (later < OVERTAKEN)
+            break;
+        if (s->kept && s->times == 1) {
+            cl_count(&p->count.retransmitted, 1);
+            transmit(ch, p, n, now_ns);
+        }
+    }
+}
+
+/* Take an acknowledgement; the send time of the newest that it is of, if that went only once. */
+static void settle(struct raft_channel_peer *p, uint64_t number, uint64_t *sent_ns)
+{
+    struct raft_sent *s = sent_of(p, number);
+    if (!s->kept)
+        return;
+    forget(p, number);
+    p->silent = 0;
+    if (s->times == 1)
+        *sent_ns = cl_max(*sent_ns, s->at_ns);
+}
+
+static void on_ack(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t ack, uint64_t bits, uint64_t now_ns)
+{
+    uint64_t sent_ns = 0;
+    uint32_t before = p->n_free, silent = p->silent;
+    if (ack >= p->next)
+        return;
+    for (uint64_t n = p->first; n <= ack; n++)
+        settle(p, n, &sent_ns);
+    for (uint64_t left = bits; left; left &= left - 1) {
+        uint64_t n = ack + 2 + (uint64_t)__builtin_ctzll(left);
+        if (n >= p->first && n < p->next)
+            settle(p, n, &sent_ns);
+    }
+    while (p->first < p->next && !sent_of(p, p->first)->kept)
+        p->first++;
+    if (sent_ns)
+        sample(p, now_ns > sent_ns ? now_ns - sent_ns : 0);
+    if (p->first == p->next) {
+        p->lost_before_ns = 0;
+        return;
+    }
+    if (bits)
+        send_overtaken(ch, p, ack, bits, now_ns);
+    bool more = p->n_free > before && p->lost_before_ns;
+    if (silent && p->n_free == before && !p->tried) { /* it lives, and has not got what went last */
+        p->tried = true;
+        p->lost_before_ns = now_ns;
+        more = true;
+    }
+    if (more && send_again(ch, p, p->lost_before_ns, now_ns))
+        p->lost_before_ns = 0;
+}
+
+static void adopt(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t theirs, uint64_t now_ns)
+{
+    if (p->theirs) {
+        forget_all(p, &p->count.reset);
+        p->first = p->next = 1;
+    }
+    p->theirs = theirs;
+    p->srtt_ns = p->rttvar_ns = 0;
+    p->backoff = p->silent = 0;
+    p->came = (struct raft_numbers){0};
+    raft_pieces_drop_before(&p->pieces, UINT64_MAX);
+    acknowledged(p);
+    for (uint64_t n = p->first; n < p->next; n++)
+        transmit(ch, p, n, now_ns); /* none has gone yet */
+}
+
+static void on_hello(struct raft_channel *ch, struct raft_channel_peer *p, const uint8_t *data, uint64_t now_ns)
+{
+    uint64_t theirs = get64(data + 16), word = get64(data + 40), back = get64(data + 48);
+    bool lives = p->word && back == p->word && get64(data + 24) == ch->incarnation;
+    bool known = theirs == p->theirs || lives;
+    cl_count(&p->count.control, 1);
+    /* Before anything numbered goes, which it takes only when it knows us. */
+    if (word && !known)
+        p->asked_ns = now_ns;
+    if (word)
+        say_hello(ch, p, theirs, known ? 0 : word_for(ch, p), word);
+    if (!lives)
+        return;
+    p->word = 0;
+    if (theirs != p->theirs)
+        adopt(ch, p, theirs, now_ns);
+}
+
+static void ack_by(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t at_ns)
+{
+    p->ack_at_ns = p->ack_at_ns ? cl_min(p->ack_at_ns, at_ns) : at_ns;
+    due_at(ch, p->ack_at_ns);
+}
+
+/* A numbered datagram of the present incarnations. */
+static const uint8_t *on_numbered(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t number,
+                                  struct raft_piece *piece, uint64_t now_ns)
+{
+    const uint8_t *frame = NULL;
+    if (raft_numbers_has(&p->came, number)) {
+        cl_count(&p->count.duplicates, 1);
+        ack_by(ch, p, now_ns);
+        return NULL;
+    }
+    int rc = number > p->came.got + RAFT_CHANNEL_WINDOW || piece->index >= number ? -EINVAL : 0;
+    piece->frame = number - piece->index;
+    if (!rc && !piece->index && piece->n == piece->bytes)
+        frame = piece->data; /* the usual case, not copied */
+    else if (!rc)
+        rc = raft_pieces_enter(&p->pieces, piece, &frame);
+    if (rc < 0) {
+        cl_count(rc == -ENOBUFS ? &p->count.no_room : &p->count.malformed, 1);
+        return NULL;
+    }
+    raft_numbers_add(&p->came, number);
+    cl_count(&p->count.accepted, 1);
+    bool soon = ++p->unacknowledged >= RAFT_CHANNEL_ACK_EVERY || p->came.highest > p->came.got;
+    ack_by(ch, p, soon ? now_ns : now_ns + ACK_DELAY_NS);
+    return frame;
+}
+
+static const uint8_t *on_data(struct raft_channel *ch, struct raft_channel_peer *p, const uint8_t *data, int64_t len,
+                              uint64_t now_ns, uint32_t *bytes)
+{
+    uint64_t theirs = get64(data + 16), number = get64(data + 32), kept = get32(data + 8) >> 16;
+    bool numbered = data[9] & NUMBERED, present = theirs == p->theirs && get64(data + 24) == ch->incarnation;
+    struct raft_piece piece = {.bytes = get32(data + 56),
+                               .index = get32(data + 60) & 0xffff,
+                               .size = get32(data + 60) >> 16,
+                               .data = data + RAFT_CHANNEL_HEADER,
+                               .n = (uint32_t)len - RAFT_CHANNEL_HEADER};
+    const uint8_t *frame = NULL;
+    *bytes = piece.bytes;
+    if (theirs != p->theirs)
+        ask(ch, p, theirs, now_ns);
+    if (!present && numbered) {
+        cl_count(&p->count.stale, 1);
+        if (theirs == p->theirs)
+            ack_by(ch, p, now_ns); /* it does not know this one yet: by this it hears of it */
+        return NULL;
+    }
+    if (kept >= number || number >> 62 || (!numbered && (piece.index || piece.n != piece.bytes))) {
+        cl_count(&p->count.malformed, 1);
+        return NULL;
+    }
+    if (present) {
+        if (raft_numbers_skip(&p->came, number - kept)) /* given up, and all that was begun before with it */
+            raft_pieces_drop_before(&p->pieces, number - kept);
+        on_ack(ch, p, get64(data + 40), get64(data + 48), now_ns);
+    }
+    if (numbered) {
+        frame = on_numbered(ch, p, number, &piece, now_ns);
+    } else {
+        cl_count(piece.n ? &p->count.unnumbered : &p->count.control, 1);
+        frame = piece.n ? piece.data : NULL;
+    }
+    cl_count(&p->count.frames_in, frame != NULL);
+    return frame;
+}
+
+bool raft_channel_is(const uint8_t *data, int64_t len)
+{
+    return len >= RAFT_CHANNEL_HEADER && get32(data) == MAGIC;
+}
+
+const uint8_t *raft_channel_receive(struct raft_channel *ch, const uint8_t *data, int64_t len, uint64_t now_ns,
+                                    uint32_t *bytes)
+{
+    bool good = raft_channel_is(data, len) && data[8] == VERSION && data[9] <= HELLO && get64(data + 16) &&
+                cl_crc32c(0, data + 8, RAFT_CHANNEL_HEADER - 8) == get32(data + 4);
+    if (!good) {
+        cl_count(&ch->malformed, 1);
+        return NULL;
+    }
+    struct raft_channel_peer *p = find_peer(ch, get32(data + 12));
+    if (!p)
+        return NULL;
+    cl_count(&p->count.datagrams_in, 1);
+    if (!(data[9] & HELLO))
+        return on_data(ch, p, data, len, now_ns, bytes);
+    on_hello(ch, p, data, now_ns);
+    return NULL;
+}
+
+/* Time. */
+
+static uint64_t resend_at(const struct raft_channel_peer *p)
+{
+    if (p->first == p->next)
+        return UINT64_MAX;
+    return (p->theirs ? sent_of(p, p->first)->at_ns : p->asked_ns) + raft_channel_timeout_ns(p);
+}
+
+static void on_timeout(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t now_ns)
+{
+    uint64_t before_ns = now_ns - raft_channel_timeout_ns(p) + 1;
+    cl_count(&p->count.timeouts, 1);
+    if (++p->silent > RAFT_CHANNEL_SILENT) {
+        forget_all(p, &p->count.given_up);
+        return;
+    }
+    p->backoff += raft_channel_timeout_ns(p) < TIMEOUT_MOST_NS;
+    p->tried = false;
+    if (p->theirs)
+        p->lost_before_ns = send_again(ch, p, before_ns, now_ns) ? 0 : before_ns;
+    else
+        ask(ch, p, 0, now_ns);
+}
+
+uint64_t raft_channel_poll(struct raft_channel *ch, uint64_t now_ns)
+{
+    ch->next_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < ch->n_peers; i++) {
+        struct raft_channel_peer *p = &ch->peers[i];
+        if (now_ns >= resend_at(p))
+            on_timeout(ch, p, now_ns);
+        if (p->ack_at_ns && now_ns >= p->ack_at_ns)
+            acknowledge(ch, p);
+        due_at(ch, resend_at(p));
+        due_at(ch, p->ack_at_ns ? p->ack_at_ns : UINT64_MAX);
+    }
+    return ch->next_ns;
+}

@@ -1,0 +1,174 @@
+"""What `corelane bench colocate` compares: kv and a batch job behind an iokernel, and a server and the job on Linux."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from ...apps.kv import Store
+from ...drivers.nic.loadgen.loadgen import Memcached as Traffic
+from ..baseline import memcached
+from ..baseline.sockets import LinuxUdp
+from ..harness import rest, rig
+from ..harness.numbers import plain
+from ..harness.openloop import Point
+from ..harness.session import Session
+from ..tenant import shared
+from ..tenant.tenant import Tenant
+from .stalls import Stalls, Watch
+
+LOW_RPS = 50_000.0
+LOW_TARGET_US, HALF_TARGET_US = 0.01, 50.0  # the lowest: at once
+PORT, KEYS, MEMORY_BYTES = 11211, 10_000, 64 << 20
+WINDOW_S = 0.01
+KV_SPIN_US = 1000  # far longer than what lies between two requests, far shorter than the pauses between arms
+CHOICE_TURNS = 3  # of each server on Linux, to choose the stronger
+COMPARED = "Linux, batch under SCHED_IDLE"
+FIFO_PRIORITY = 1
+LINUX = {  # the job's policy, and whether the server is under SCHED_FIFO
+    "Linux, batch at nice 19": ("nice 19", False),
+    COMPARED: ("idle", False),
+    "Linux, batch under SCHED_IDLE, server under SCHED_FIFO": ("idle", True),
+}
+
+
+def _schedule(tid: int, fifo: bool) -> None:
+    os.sched_setscheduler(tid, os.SCHED_FIFO if fifo else os.SCHED_OTHER, os.sched_param(FIFO_PRIORITY if fifo else 0))
+
+
+def no_fifo() -> str:
+    """Why the arms under SCHED_FIFO cannot be measured here; "": they can. Asked for by a thread that then ends."""
+    said: list[str] = []
+
+    def ask() -> None:
+        try:
+            _schedule(0, True)
+        except PermissionError:
+            said.append(
+                "the kernel refuses SCHED_FIFO (it wants CAP_SYS_NICE; as root: the control group has no real-time "
+                "share, cpu.rt_runtime_us)"
+            )
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    return "".join(said)
+
+
+@dataclass
+class Beside:
+    """One slot of an arm. work: the job's units a second."""
+
+    point: Point
+    work: float
+    stalls: Stalls | None = None  # what the iokernel saw; None: the arm has none, or there was no load
+
+    @property
+    def p99_us(self) -> float:
+        """The median of its windows'."""
+        return statistics.median(self.point.window_p99_us)
+
+
+Arm = Callable[[float, float], Beside]  # (offered requests a second, 0: none; seconds)
+
+
+class Ours:
+    """The iokernel with kv and the job."""
+
+    def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int], traffic: Traffic) -> None:
+        apps = {"kv": shared.latency(), "batch": shared.batch()}
+        self.made = stack.enter_context(shared.shared(cores, apps=apps, traffic=traffic, port=PORT))
+        # Alone it must not sleep between requests, or what is added beside the job is less than it is. Where the job
+        # wants the core it lets go of it at once in any case.
+        words = ["kv", "--option", f"memory_bytes={MEMORY_BYTES}", "--spin-us", str(KV_SPIN_US)]
+        self.kv = self.made.run(words, "kv")
+        self.job = self.made.tenant("batch", "batch", code="numba", paused=True)
+
+    def alone(self, rate: float, seconds: float) -> Beside:
+        """kv without the job, deciding as for the lowest target."""
+        self.made.set_policy("delay", f"target_us={LOW_TARGET_US:g}")
+        return self._slot(None, rate, seconds)
+
+    def beside(self, target_us: float, rate: float, seconds: float) -> Beside:
+        """Both, with this target. rate 0: the job alone."""
+        self.made.set_policy("delay", f"target_us={target_us:g}")
+        return self._slot(self.job, rate, seconds)
+
+    def _slot(self, job: Tenant | None, rate: float, seconds: float) -> Beside:
+        watch = Watch(self.made, self.kv)
+        with job.working() if job else contextlib.nullcontext():
+            dropped = self.made.drops()
+            point, gained = self.made.beside("kv", job, rate, seconds, window_s=WINDOW_S, around=watch)
+        point.extra |= {"work_per_s": plain(gained["work"]), "kv_core_share": gained["core_s"]}
+        point.extra |= {"moves_per_s": gained["moves"], "drops": self.made.drops() - dropped}
+        return Beside(point, gained["work"], watch.seen if rate else None)
+
+
+# Linux.
+
+
+class Servers:
+    """The kernel's UDP servers: memcached and our command layer on a socket, of which the stronger is compared with."""
+
+    def __init__(self, session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], traffic: Traffic) -> None:
+        self.links: dict[str, rig.LinuxLink] = {}
+        self.threads: dict[str, int] = {}
+        link = rig.LinuxLink(stack, cores, traffic=traffic, port=PORT)
+        before = os.listdir("/proc/self/task")
+        store = stack.enter_context(Store(MEMORY_BYTES))
+        where = {"address": link.far.address, "port": PORT, "netns": link.far.namespace.name}
+        stack.enter_context(LinuxUdp(mode="block", batch=32, cpu=cores[1], store=store, **where))  # type: ignore[arg-type]
+        (self.threads["our store on a socket"],) = (int(t) for t in set(os.listdir("/proc/self/task")) - set(before))
+        self.links["our store on a socket"] = link
+        if memcached.missing():
+            session.note(f"stock memcached was not compared with: {memcached.missing()}")
+        else:
+            link = rig.LinuxLink(stack, cores, traffic=traffic, port=PORT)
+            server = memcached.Memcached(
+                memory_mib=256, address=link.far.address, netns=link.far.namespace.name, port=PORT, cpu=cores[1]
+            )
+            stack.enter_context(server)
+            self.links["memcached -t 1"] = link
+            self.threads["memcached -t 1"] = server.pid
+        self.jobs = {
+            policy: stack.enter_context(Tenant("batch", cpu=cores[1], code="numba", policy=policy, paused=True))
+            for policy in dict(LINUX.values())
+        }
+        self.name = self._stronger(session)
+
+    def _stronger(self, session: Session) -> str:
+        """The server with the lower p99 beside the job under SCHED_IDLE, which is what the figures compare with: the
+        middle one of turns, since a single slot may have one of the machine's pauses in it."""
+        slots: dict[str, list[float]] = {name: [] for name in self.links}
+        for turn in range(CHOICE_TURNS):
+            for self.name, got in slots.items():
+                session.say(f"which server on Linux is the stronger, turn {turn + 1} of {CHOICE_TURNS}: {self.name}")
+                if not turn:
+                    self.beside("idle", False, 1000.0, 0.05)  # stores the keys
+                slot = self.beside("idle", False, LOW_RPS, 0.04 * session.seconds / CHOICE_TURNS)
+                got.append(slot.p99_us)
+        p99 = {name: statistics.median(got) for name, got in slots.items()}
+        best = min(p99, key=lambda name: p99[name])
+        session.settings["linux_server"] = {"chosen": best, "p99_us": {n: plain(v) for n, v in p99.items()}}
+        return best
+
+    def beside(self, policy: str, fifo: bool, rate: float, seconds: float) -> Beside:
+        """The server and the job."""
+        rest.demand(f"{self.name} on Linux")
+        load = self.links[self.name].load
+        for tid in self._tids():
+            _schedule(tid, fifo)
+        job = self.jobs[policy]
+        with job.working():
+            point, gained = shared.measure_beside(load, partial(shared.work_of, job), rate, seconds, WINDOW_S)
+        point.extra["work_per_s"] = plain(gained["work"])
+        return Beside(point, gained["work"])
+
+    def _tids(self) -> list[int]:
+        first = self.threads[self.name]
+        return [first] if self.name != "memcached -t 1" else [int(t) for t in os.listdir(f"/proc/{first}/task")]

@@ -1,0 +1,75 @@
+/* The floor under a core that changes hands: two bare processes on it, and a third one that decides on another core.
+ *
+ * No packets, no iokernel, no policy, no uthreads. The generator (the calling thread, on the core that an iokernel would have)
+ * draws arrivals as the load generator does and puts each one's due time into a shared log. The server spends a service
+ * time on each, stamps its answer, and gives the core to the batch job when there is no more. The job is the batch function
+ * with its probes, whose word is the owner of the core itself: the generator sets it for the server when the oldest request is
+ * as old as it is told to let it grow, less what the first answer took after the last decisions; the server clears it. The hand-over
+ * is sched_yield() by both, with restartable sequences given up, as libos does it.
+ *
+ * One line has all that the two of the worker core hand over, and its writer is the generator only while it is the job's. */
+#ifndef CORELANE_BENCH_COLOCATE_BARE_H
+#define CORELANE_BENCH_COLOCATE_BARE_H
+
+#include "../../runtime/hist.h"
+
+// cffi: begin
+#define CL_BARE_MOST 1048576 /* requests a turn, at most */
+#define CL_BARE_BATCH 0      /* `owner`: the job computes; the server waits */
+#define CL_BARE_SERVER 1     /* and the other way round */
+
+struct cl_bare_board {
+    /* Who has the core, and how many requests were answered when the server gave it away last. Writer: the generator while it is
+     * CL_BARE_BATCH, the server while it is CL_BARE_SERVER (release: its answers). Readers: all three (acquire). */
+    uint64_t owner CL_ALIGNED(128);
+    uint64_t served;
+    /* Requests due so far. Writer: the generator (release: their times); reader: the server (acquire). */
+    uint64_t due_n CL_ALIGNED(128);
+    /* Odd: a turn, in which both run; each has a number of its own. Writer: who measures; readers: both (relaxed). */
+    uint64_t turn CL_ALIGNED(128);
+    uint64_t service_ticks; /* of a request. Written before a turn */
+    uint64_t keeps;         /* 1: the server keeps the core all through the turn. Written before it */
+    /* The turn that the server is in; 0: none. Writer: the server (release); reader: who measures (acquire). */
+    uint64_t ready CL_ALIGNED(128);
+    /* Units of work done. Writer: the job (relaxed); reader: who measures. */
+    uint64_t work CL_ALIGNED(128);
+    /* cl_tsc(): when each was due, and when it was answered (0: it was not). Writers: the generator; the server. */
+    uint64_t due[1048576] CL_ALIGNED(128);
+    uint64_t answered[1048576];
+};
+
+struct cl_bare_load {
+    double rate; /* requests a second */
+    uint64_t duration_ns;
+    uint64_t target_ns; /* age at which the oldest is to be answered; 0: at once */
+    uint64_t drain_ns;  /* how long answers are awaited afterwards */
+    uint64_t seed;
+    int32_t cpu; /* the generator's */
+};
+
+struct cl_bare_result {
+    uint64_t start_tsc, end_tsc; /* of the schedule */
+    uint64_t requests;           /* due[] and answered[] of the board have as many entries */
+    uint64_t moves;              /* to the server and back, of the schedule's time */
+    uint64_t first_ticks;        /* from a decision to the first answer, of the last ones on average */
+    uint64_t server_ticks;       /* from each decision for the server until it gave the core back */
+    uint64_t work;               /* units that the job did in that time */
+};
+
+/* Forget the last load. Between turns. */
+CL_API void cl_bare_reset(struct cl_bare_board *b, uint64_t keeps);
+/* Offer a load in the calling thread, pinned meanwhile; the others are in their turn. -errno with a reason in err[256]. */
+CL_API int cl_bare_offer(struct cl_bare_board *b, const struct cl_bare_load *load, struct cl_bare_result *out,
+                         char *err);
+/* Add the latencies, ns, of the requests due from one time to another; returns how many were due. Unanswered: infinite. */
+CL_API uint64_t cl_bare_latencies(const struct cl_bare_board *b, uint64_t requests, uint64_t from_tsc, uint64_t to_tsc,
+                                  struct cl_hist *out);
+/* Serve, in the calling thread, until the turn is over. */
+CL_API void cl_bare_serve(struct cl_bare_board *b, uint64_t turn);
+/* Let probes of the calling thread look at this board from now on, and cl_bare_aside() wait there. */
+CL_API void cl_bare_bind(struct cl_bare_board *b);
+/* What a probe calls if the owner is not the job: waits until it is, or the turn is over. */
+CL_API void cl_bare_aside(void);
+// cffi: end
+
+#endif

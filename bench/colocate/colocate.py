@@ -1,0 +1,347 @@
+"""Co-location: the key-value store and a batch job fight for one worker core.
+
+What is compared: kv's latency beside the job with kv's alone, and the work that the job gets done beside kv with what
+it does alone on the core, in units of its own. Arms: corelane with the policy `delay`, its target swept, so that one
+curve shows what a target buys and costs (each move costs both sides); and Linux: the stronger of stock memcached on one
+thread and our own command layer behind a kernel socket, over AF_XDP and a veth pair, with the same job on the same core
+at nice 19, at SCHED_IDLE, and at SCHED_IDLE with the server under SCHED_FIFO. The job is a numba function; beside our
+kv it was made by `@libos.batch`, which adds probes, and on Linux by numba alone.
+
+Two loads: 50 000 requests a second, and half of what kv carries alone on the core. Every arm is alive throughout; a job
+whose turn it is not sleeps, and so do servers that are not asked. What kv carries follows the distance of the two
+cores, which the host may change by a factor of four meanwhile: so the peak is searched for at each distance that the
+rounds meet, and a round in which it changed, which was at half of no peak, is counted and taken again.
+
+A turn of an arm is measured in windows of 10 ms, its p99 is the median of theirs, and a figure is the median of what
+turns that followed each other give: the arms of a figure are neighbours in many short rounds, the others have a turn in
+every third. So a pause of the machine, which takes a core for milliseconds some times a second, spoils the windows that
+it falls in and not the figure. It spoils those of all arms alike; no window is left out, and one in which requests
+stayed unanswered is infinite. What the machine's gaps alone would do to the tail has a turn of its own in each round;
+judge.py says where it decides. So has the floor under a core that moves (bare.py), at both loads. The
+rows have the percentiles of all requests, of all rounds, and beside them the median of the windows' p99.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import statistics
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ...drivers.linux import netns
+from ...drivers.nic.loadgen.loadgen import Memcached as Traffic
+from ..harness import rig
+from ..harness.jitter import delay_us
+from ..harness.numbers import plain
+from ..harness.openloop import Point, guess_peak, middle, search_peak
+from ..harness.session import Session
+from .arms import (
+    COMPARED,
+    HALF_TARGET_US,
+    KEYS,
+    LINUX,
+    LOW_RPS,
+    LOW_TARGET_US,
+    WINDOW_S,
+    Arm,
+    Beside,
+    Ours,
+    Servers,
+    no_fifo,
+)
+from .bare import ASLEEP_S, BARE, BARE_ALONE, Bare
+from .floor import floor_of_half, floor_of_low
+from .judge import Round, by_arm, judge_half, judge_low, middle_p99_us
+from .plot import CANARY, LOWEST, SWEPT, plot
+from .stalls import Stalls
+
+__all__ = ["FIGURES", "SUMMARY", "plot", "run"]
+
+SUMMARY = "kv beside a batch job on one core: latency against batch work, and Linux beside it"
+FIGURES = (
+    "colocate.low_p99_added_us",
+    "colocate.low_batch_share",
+    "colocate.linux_p99_over_ours",
+    "colocate.batch_over_linux",
+    "colocate.half_batch_share",
+)
+
+TARGETS_US = (0.01, 5.0, 10.0, 20.0, 50.0, 100.0)
+HALF_TARGET = f"delay target {HALF_TARGET_US:g} us"
+MOST_ROUNDS, ROUNDS_A_SECOND = 32, 4.0  # of those of `seconds`: a turn of the shortest arm is three windows
+LOADS_RPS = (20_000.0, 100_000.0, 200_000.0, 1_000_000.0)  # LOW_RPS is measured anyway
+OTHERS_EVERY = 3  # rounds a turn of the arms that no figure needs, and of the sweep
+LOW, OTHERS, HALF, SWEEP = 0.84, 0.35, 0.75, 0.4  # of `seconds`
+OVERLOADED = 0.8  # who achieves less of a load is not asked for a higher one in that turn
+CANARY_S = 0.01  # of interleave's own slice, beside that of CANARY
+LINE_S, LINE_SLACK = 0.01, 1.3  # a look at the distance of the cores; what differs by less is the same one
+SEARCHES_MOST, AGAIN_MOST = 5, 11  # for a peak; rounds taken again
+STALLED_US = 1000.0  # a note says what the iokernel saw where the p99 of all requests is as long
+
+
+def run(session: Session) -> None:
+    """Measure both loads, all arms in turns."""
+    cores = session.two_cores
+    traffic = Traffic(keys=KEYS)
+    session.settings |= {
+        "message": f"one GET of a {traffic.key_bytes}-byte key and its {traffic.value_bytes}-byte value",
+        "keys": KEYS,
+        "low_rps": LOW_RPS,
+        "loads_rps": LOADS_RPS,
+        "targets_us": TARGETS_US,
+        "low_target_us": LOW_TARGET_US,
+        "half_target_us": HALF_TARGET_US,
+        "job": "products of two 32 by 32 matrices of doubles, a numba function",
+        "checksums": rig.CHECKSUMS,
+        "links": "corelane: the generator is the iokernel's uplink; Linux: AF_XDP on a veth pair",
+    }
+    with contextlib.ExitStack() as stack:
+        ours = Ours(stack, cores, traffic)
+        linux = add_linux(session, stack, cores, traffic)
+        session.say("storing the keys")
+        for arm in (ours.alone, *linux.values()):
+            arm(1000.0, 0.05)
+        bare = stack.enter_context(Bare(cores))
+        bare.prepare(session, partial(ours.beside, HALF_TARGET_US))
+        half = Half(session, ours)
+        low, at_half = measure(session, ours, linux, bare, half)
+    judge_low(session, low, bool(linux))
+    floor_of_low(session, low)
+    judge_half(session, at_half)
+    floor_of_half(session, at_half)
+
+
+def add_linux(
+    session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], traffic: Traffic
+) -> dict[str, Arm]:
+    """The arms on Linux, or why there are none."""
+    why = None if session.baseline else "--no-baseline was given"
+    why = why or netns.missing()
+    if why:
+        for name in LINUX:
+            session.skip(name, why)
+            session.skip(f"{name}{SWEPT}", why)
+        return {}
+    servers = Servers(session, stack, cores, traffic)
+    arms: dict[str, Arm] = {name: partial(servers.beside, policy, fifo) for name, (policy, fifo) in LINUX.items()}
+    if why := no_fifo():
+        for name in [name for name, (_, fifo) in LINUX.items() if fifo]:
+            session.skip(name, why)
+            session.skip(f"{name}{SWEPT}", why)
+            del arms[name]
+    return arms
+
+
+# Measuring.
+
+
+class Half:
+    """Half of the load that kv carries alone on the core, through the iokernel, at each distance of the two cores."""
+
+    def __init__(self, session: Session, ours: Ours) -> None:
+        self._session, self._ours = session, ours
+        self._peaks: dict[float, float] = {}  # by the round trip of a cache line, ns
+        self._searches = 0
+        self.moved = 0
+
+    def _peak(self, line_ns: float) -> float | None:
+        return next((peak for at, peak in self._peaks.items() if same_distance(at, line_ns)), None)
+
+    def _search(self) -> float:
+        self._session.say("kv's peak")
+        seconds = 0.15 * self._session.seconds
+        guess = guess_peak(self._alone, seconds=0.4 * seconds, start_rps=200_000)
+        curve = search_peak(self._alone, start_rps=0.8 * guess, step=1.25, seconds=0.6 * seconds)
+        return curve.peak_rps
+
+    def _alone(self, rate: float, seconds: float) -> Point:
+        return self._ours.alone(rate, seconds).point
+
+    def round(self, arms: Mapping[str, Arm], seconds: float) -> Round | None:
+        """A turn of each arm at half of the peak of the present distance, for which it is searched first if it is a new
+        one. None if the distance changed meanwhile; empty if kv carries no load."""
+        before = self._session.measure_cacheline(LINE_S)
+        if self._peak(before) is None and self._searches < SEARCHES_MOST:
+            self._searches += 1
+            peak = self._search()
+            found, before = before, self._session.measure_cacheline(LINE_S)
+            if same_distance(found, before):
+                self._peaks[found] = peak
+        rate = self._peak(before)
+        if rate == 0.0:
+            return {}
+        got = self._watched(arms, rate / 2, seconds) if rate else None
+        if got and same_distance(before, self._session.measure_cacheline(LINE_S)):
+            return got
+        self.moved += 1
+        return None
+
+    def _watched(self, arms: Mapping[str, Arm], rate: float, seconds: float) -> Round:
+        """A turn of each arm, and of the machine alone on both sides of them."""
+        before = machine_alone(self._session, rate, seconds / 2)
+        got = turn(arms, rate, seconds)
+        windows = before.point.window_p99_us + machine_alone(self._session, rate, seconds / 2).point.window_p99_us
+        return got | {CANARY: replace(before, point=replace(before.point, seconds=seconds, window_p99_us=windows))}
+
+    def settings(self) -> dict[str, Any]:
+        peaks = [{"line_ns": at, "peak_rps": peak} for at, peak in self._peaks.items()]
+        return {"peaks": peaks, "rounds_in_which_the_cores_moved": self.moved}
+
+
+def same_distance(a_ns: float, b_ns: float) -> bool:
+    return max(a_ns, b_ns) <= LINE_SLACK * min(a_ns, b_ns)
+
+
+def measure(
+    session: Session, ours: Ours, linux: Mapping[str, Arm], bare: Bare, half: Half
+) -> tuple[dict[str, list[Beside]], list[Round]]:
+    """Rounds of the low load, and in turns with them rounds of half of the peak (the longer target, and each alone),
+    and now and then of the other targets and policies and of the sweep over loads: so that a bad second of the machine
+    is in few rounds of any."""
+    low: dict[str, Arm] = {
+        CANARY: partial(machine_alone, session),
+        "kv alone": ours.alone,
+        LOWEST: partial(ours.beside, LOW_TARGET_US),
+        **{name: arm for name, arm in linux.items() if name == COMPARED},
+        BARE: partial(bare.beside, LOW_TARGET_US),
+        BARE_ALONE: bare.alone,
+        "batch alone": lambda rate, s: ours.beside(LOW_TARGET_US, 0.0, s),
+    }
+    others: dict[str, Arm] = {f"delay target {us:g} us": partial(ours.beside, us) for us in TARGETS_US}
+    others = {name: arm for name, arm in (others | dict(linux)).items() if name not in low}
+    at_half: dict[str, Arm] = {
+        "kv alone": ours.alone,
+        "beside": bare.taught_by(partial(ours.beside, HALF_TARGET_US)),
+        BARE: partial(bare.beside, HALF_TARGET_US),
+        "batch alone": lambda rate, s: ours.beside(HALF_TARGET_US, 0.0, s),
+    }
+    swept = Swept({name: (low | others)[name] for name in ("kv alone", LOWEST, HALF_TARGET, *linux)})
+    rounds = min(MOST_ROUNDS, max(1, round(ROUNDS_A_SECOND * session.seconds)))
+    turns = len(range(0, rounds, OTHERS_EVERY))
+    low_s, others_s, half_s, sweep_s = (
+        part * session.seconds / slots
+        for part, slots in (
+            (LOW, rounds * len(low)),
+            (OTHERS, turns * len(others)),
+            (HALF, rounds * (len(at_half) + 1)),
+            (SWEEP, turns * len(swept.arms) * len(LOADS_RPS)),
+        )
+    )
+    session.settings["slot_s"] = {"low": low_s, "other arms": others_s, "half": half_s, "load swept": sweep_s}
+    low_rounds: list[Round] = []
+    other_rounds: list[Round] = []
+    half_rounds: list[Round] = []
+    for number in range(1, rounds + 1):
+        session.say(f"round {number} of {rounds}")
+        session.take_canary(CANARY_S)
+        there_and_back = low if number % 2 else dict(reversed(low.items()))  # neither neighbour is always the first
+        low_rounds.append(turn(there_and_back, LOW_RPS, low_s))
+        if (number - 1) % OTHERS_EVERY == 0:
+            other_rounds.append(turn(others, LOW_RPS, others_s))
+            swept.turn(sweep_s)
+        got = half.round(at_half, half_s)
+        while got is None and half.moved < AGAIN_MOST:
+            got = half.round(at_half, half_s)
+        if got:
+            half_rounds.append(got)
+    lows = by_arm(low_rounds)
+    session.settings["half"] = half.settings()
+    add_rows(session, lows | by_arm(other_rounds), LOW_RPS, "")
+    add_rows(session, by_arm(half_rounds), math.nan, ", half of the peak")
+    swept.add_rows(session)
+    return lows, half_rounds
+
+
+class Swept:
+    """kv alone, both targets of ours, and the policies on Linux over loads."""
+
+    def __init__(self, arms: Mapping[str, Arm]) -> None:
+        self.arms = arms
+        self._got: dict[tuple[str, float], list[Beside]] = {}
+
+    def turn(self, seconds: float) -> None:
+        """All arms at a load, then at the next; not who was overloaded by the one before."""
+        able = dict(self.arms)
+        for rate in LOADS_RPS:
+            for name, arm in list(able.items()):
+                slot = arm(rate, seconds)
+                self._got.setdefault((name, rate), []).append(slot)
+                if slot.point.achieved_rps < OVERLOADED * slot.point.due_rps:
+                    del able[name]
+
+    def add_rows(self, session: Session) -> None:
+        """A row an arm and load, and why a curve has no more of them."""
+        for name in self.arms:
+            reached = [rate for rate in LOADS_RPS if (name, rate) in self._got]
+            for rate in reached:
+                add_row(session, f"{name}{SWEPT}", rate, self._got[name, rate])
+            last = middle([slot.point for slot in self._got[name, reached[-1]]])
+            session.stops[f"{name}{SWEPT}"] = (
+                f"{last.achieved_rps:,.0f} of {reached[-1]:,.0f} requests/s achieved"
+                if last.achieved_rps < OVERLOADED * reached[-1]
+                else f"{reached[-1]:,.0f} requests/s, the last load asked for"
+                if reached[-1] == LOADS_RPS[-1]
+                else f"{reached[-1]:,.0f} requests/s: below {OVERLOADED:g} of it was achieved in some turns"
+            )
+
+
+def turn(arms: Mapping[str, Arm], rate: float, seconds: float) -> Round:
+    """A turn of each arm."""
+    return {name: arm(rate, seconds) for name, arm in arms.items()}
+
+
+def add_rows(session: Session, got: Mapping[str, Sequence[Beside]], rate: float, suffix: str) -> None:
+    """A row for each arm. rate: nan if it is that of each turn."""
+    for name, slots in got.items():
+        if name != CANARY:
+            label = HALF_TARGET if name == "beside" else name
+            offered = rate if math.isfinite(rate) else statistics.median(s.point.offered_rps for s in slots)
+            add_row(session, label + suffix, offered, slots)
+
+
+def machine_alone(session: Session, rate: float, seconds: float) -> Beside:
+    """What the gaps in which one of the cores was not to be had would do to a server that takes no time. Before that
+    everybody has gone to sleep."""
+    time.sleep(ASLEEP_S)
+    windows = max(1, round(seconds / WINDOW_S))
+    p99 = tuple(delay_us(session.canary.slice(seconds / windows), 0.99) for _ in range(windows))
+    return Beside(Point(rate, rate, 0, 0, seconds=seconds, window_p99_us=p99), math.nan)
+
+
+def add_row(session: Session, name: str, rate: float, slots: Sequence[Beside]) -> None:
+    """An arm: all requests of its turns, the median of the work and of the windows' p99."""
+    works = [slot.work for slot in slots if math.isfinite(slot.work)]
+    values: dict[str, Any] = {"work_per_s": statistics.median(works)} if works else {}
+    if all(slot.point.sent for slot in slots):
+        point = middle([slot.point for slot in slots])
+        for key in ("kv_core_share", "moves_per_s", "service_ns"):
+            if key in point.extra:
+                values[key] = statistics.median(float(slot.point.extra[key]) for slot in slots)
+        if "drops" in point.extra:
+            drops = sum((slot.point.extra["drops"] for slot in slots), Counter[str]())
+            values["drops"] = dict(drops)
+            if drops:
+                reasons = ", ".join(f"{reason} {n:,}" for reason, n in drops.items())
+                lost = [slot for slot in slots if slot.point.loss > 0]
+                text = f"{name}: {point.sent - point.answered:,} unanswered, in {len(lost)} of {len(slots)} slots"
+                text += f"; the iokernel dropped {reasons}, with warm-up"
+                if seen := [slot.stalls for slot in lost if slot.stalls]:
+                    text += f"; in those slots {sum(seen, Stalls()).sentence()}"
+                session.note(text)
+        point.extra |= values | {"p99_window_us": plain(middle_p99_us(slots))}
+        point.extra["windows"] = sum(len(slot.point.window_p99_us) for slot in slots)
+        if seen := [slot.stalls for slot in slots if slot.stalls]:
+            stalls = sum(seen, Stalls())
+            point.extra |= stalls.row()
+            if point.p99_us >= STALLED_US:
+                session.note(
+                    f"{name} at {rate:,.0f}/s: p99 over all requests {point.p99_us:,.0f} us; {stalls.sentence()}"
+                )
+        session.point(name, point)["load_rps"] = rate
+    else:
+        session.arm(name, load_rps=0.0, **values)

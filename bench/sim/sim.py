@@ -1,0 +1,35 @@
+"""The benchmark `corelane bench sim`: the simulator checked, its speed, and the studies. The package's page says
+more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..harness.plot import Canvas
+    from ..harness.session import Session
+
+SUMMARY = "simulator: checked against queueing theory, then 4 to 256 cores under each policy"
+FIGURES = ("sim.erlang_error", "sim.events_per_s")
+
+
+def run(session: Session) -> None:
+    """0.3 of session.seconds for the formulas, 0.1 and 0.3 for the machine; on top the plain check, as long as
+    `studies.check_formulas` says, and the studies, of which each point takes a tenth of session.seconds at most (all
+    together some five times session.seconds)."""
+    from . import box, interval, managed_check, studies
+
+    studies.check_formulas(session, 0.3 * session.seconds)
+    box.compare(session, 0.1 * session.seconds)
+    managed_check.compare(session, 0.3 * session.seconds)
+    studies.policies_against_load(session, 0.1 * session.seconds)
+    studies.cores_of_one_loop(session, 0.1 * session.seconds)
+    interval.cores_against_interval(session, 0.1 * session.seconds)
+    session.settings["message"] = "one simulated request, from arrival to completion"
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """Tail against load and cores for each policy, cores needed against the interval, the machine and its model."""
+    from . import plots
+
+    return plots.draw(document)

@@ -1,0 +1,47 @@
+/* AF_XDP as a NIC: one socket a queue, one UMEM and one buffer pool for all of them.
+ *
+ * Owns: the sockets, their rings, the UMEM. Does not own: the XDP program and its maps (drivers/nic/af_xdp/af_xdp.py loads, fills
+ * and detaches them; cl_nic.ops->fd gives the descriptor to put into the program's XSKMAP).
+ *
+ * Where the kernel is still on the path (copy mode, which is all that veth and most virtual devices have):
+ *   receive   no system call. The kernel copies the frame into a chunk from the fill ring and produces into rx.
+ *   send      one sendto a burst: the kernel makes an skb of each frame and hands it to the driver in this call; on a
+ *             veth it even runs the receiver's side up to its socket before it returns. It is most of an echo's time.
+ *   sleep     ppoll on the socket and the parker's eventfd.
+ * With zero copy and need_wakeup the device reads the rings itself; sendto is made only when the kernel asks for it.
+ *
+ * Chunks are in one place each: the pool, a user's hands, fill ring to rx ring (kernel), tx ring to completion ring
+ * (kernel). What the peer does not wait for comes after the doorbell or when a poll finds nothing: rx slots are given
+ * back, completions reaped, the fill ring topped up. Under load without sending: when a quarter of a ring is used up.
+ *
+ * Threads: queue q belongs to its thread, as in nic.h; the pool has a cache for each queue. Statistics may be read by
+ * any. Tests: tests/drivers/nic/af_xdp/test_af_xdp.py, and the common suite of all drivers. */
+#ifndef CORELANE_DRIVERS_NIC_AF_XDP_AF_XDP_H
+#define CORELANE_DRIVERS_NIC_AF_XDP_AF_XDP_H
+
+#include <corelane/drivers/nic.h>
+#include "xsk.h"
+
+// cffi: begin
+struct cl_af_xdp_config {
+    struct cl_xsk_config socket;
+    uint32_t n_queues, first_queue; /* device queues first_queue .. first_queue + n_queues - 1 */
+    uint32_t n_buffers;             /* UMEM frames for all queues together */
+    uint32_t buffer_bytes;          /* 2048 or 4096 each */
+    uint32_t fill_target;           /* frames kept in a queue's fill ring: what it can receive between two polls */
+};
+
+/* New NIC on an interface of the calling thread's network namespace. -errno with the reason and the remedy in err. */
+CL_API int cl_af_xdp_nic_new(const struct cl_af_xdp_config *config, struct cl_nic **out, char *err);
+/* Whether the device reads and writes the UMEM itself. */
+CL_API bool cl_af_xdp_zero_copy(const struct cl_nic *nic);
+/* The kernel's own counters of a queue (XDP_STATISTICS), as they are: rx_dropped, rx_invalid_descs, tx_invalid_descs,
+ * rx_ring_full, rx_fill_ring_empty_descs, tx_ring_empty_descs. 0 or -errno. */
+CL_API int cl_af_xdp_kernel_stats(const struct cl_nic *nic, unsigned queue, uint64_t out[6]);
+// cffi: end
+
+/* check.c: whether the configuration can be; MAC and MTU of the interface. 0 or -errno, the reason in err. */
+int cl_af_xdp_check(const struct cl_af_xdp_config *c, char *err);
+int cl_af_xdp_read_interface(struct cl_nic *nic, const struct cl_af_xdp_config *c, char *err);
+
+#endif

@@ -1,0 +1,288 @@
+"""AF_XDP NICs: the sockets of drivers/nic/af_xdp/af_xdp.h together with the XDP program that feeds them.
+
+    with AfXdp("eth0", addresses=["10.77.0.5"]) as nic: ...
+
+The interface stays Linux's: only frames to the given addresses (and ARP asking for them) are taken, see bpf/steer.py.
+docs/af_xdp.md says what this needs and what it does not deal with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import weakref
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+from ....runtime.errors import CorelaneError
+from ..._native import ffi, lib
+from ...bpf import loader, steer
+from ...bpf.object import read_object
+from ...device import check
+from ...linux.ethtool import driver, receive_queues
+from ..nic import Nic, ipv4_to_int
+
+_COPY_MODES = {"copy": "CL_XSK_COPY", "require": "CL_XSK_ZEROCOPY", "auto": "CL_XSK_AUTO"}
+_KERNEL_STATS = (
+    "rx_dropped",
+    "rx_invalid_descs",
+    "tx_invalid_descs",
+    "rx_ring_full",
+    "rx_fill_ring_empty_descs",
+    "tx_ring_empty_descs",
+)
+_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_MR_PROMISC = 263, 1, 1
+
+RING_SLOTS = 1024
+FILL_TARGET = 512
+BUFFERS_PER_QUEUE = 2048
+BIND_DEADLINE_MS = 2000
+
+
+class AfXdp(Nic):
+    """A NIC on the queues of a network interface of the calling thread's network namespace.
+
+    ifname: the interface, up. queues: how many of its receive queues, None for all; fewer than it has is refused unless
+    `partial`, since frames that the device spreads to the others would go to Linux.
+    addresses, subnets: IPv4 "a.b.c.d" and "a.b.c.d/n" whose traffic is ours (also later: add_address, add_subnet).
+    steer: "addresses", or "all" for every frame of the interface. program: path of an eBPF object of your own instead,
+    with an XSKMAP; program_name: its function, if it has several. mode: "native", "generic" or "auto" XDP (see
+    `xdp_mode`).
+    zero_copy: "auto", "require" or "copy". need_wakeup: let the kernel say when it needs a system call.
+    ring_slots: of the rx and tx rings, a power of two. fill: frames kept ready for receiving on each queue.
+    buffers: UMEM frames in all (0: 2048 a queue) of buffer_bytes 2048 or 4096.
+    busy_poll_us: > 0 has the queue's softirq work done by our own system calls (real NICs with copy mode).
+    promiscuous: take frames for any MAC, as the uplink of a switch must. ipv4, ipv4_prefix: what `Nic.ipv4` shall say
+    (None: the only one of `addresses`).
+
+    Raises CorelaneError that says what is missing and how to mend it. Closing detaches the program.
+    """
+
+    def __init__(
+        self,
+        ifname: str,
+        queues: int | None = None,
+        *,
+        addresses: Iterable[str] = (),
+        subnets: Iterable[str] = (),
+        steer: str = "addresses",
+        program: str | Path | bytes | None = None,
+        program_name: str | None = None,
+        mode: str = "auto",
+        zero_copy: str = "auto",
+        need_wakeup: bool = True,
+        ring_slots: int = RING_SLOTS,
+        fill: int = FILL_TARGET,
+        buffers: int = 0,
+        buffer_bytes: int = 2048,
+        busy_poll_us: int = 0,
+        first_queue: int = 0,
+        partial: bool = False,
+        promiscuous: bool = False,
+        ipv4: str | None = None,
+        ipv4_prefix: int = 24,
+    ) -> None:
+        self.ifname = ifname
+        self.ifindex = _index(ifname)
+        wanted = _queues(ifname, queues, first_queue, partial)
+        given = list(addresses)
+        with contextlib.ExitStack() as undo:
+            program_ = _load(program, program_name, steer)
+            undo.callback(program_.close)
+            own = _create(
+                ifname,
+                n_queues=wanted,
+                first_queue=first_queue,
+                zero_copy=zero_copy,
+                need_wakeup=need_wakeup,
+                ring_slots=ring_slots,
+                fill=fill,
+                buffers=buffers or wanted * BUFFERS_PER_QUEUE,
+                buffer_bytes=buffer_bytes,
+                busy_poll_us=busy_poll_us,
+            )
+            super().__init__(own)
+            undo.callback(super().close)
+            sockets = _xskmap(program_)
+            for queue in range(wanted):
+                sockets.update(first_queue + queue, own.ops.fd(own, queue))
+            self._program = program_
+            for each in given:
+                self.add_address(each)
+            for subnet in subnets:
+                self.add_subnet(subnet)
+            owned: list[_Closes] = [program_]
+            if promiscuous:
+                owned.insert(0, _promiscuous(self.ifindex))
+                undo.callback(owned[0].close)
+            self._link = loader.attach(program_.program_fd, self.ifindex, xdp_mode(ifname, mode))
+            self.mode = self._link.mode
+            undo.pop_all()
+        address = ipv4 or (given[0] if len(given) == 1 else None)
+        if address:
+            self.ptr.ipv4, self.ptr.ipv4_prefix = ipv4_to_int(address), ipv4_prefix
+        # A NIC given away to a wrapper is closed in C: program and link go when the wrapper lets go of this object.
+        self._finalize = weakref.finalize(self, _close_all, [self._link, *owned])
+
+    def close(self) -> None:
+        """Detach the program, close the sockets, free the buffers. May be called twice."""
+        self._link.close()  # first: what comes meanwhile is Linux's
+        super().close()
+        self._finalize()
+
+    def add_address(self, address: str) -> None:
+        """From now on frames for this IPv4 address are ours. Raises CorelaneError (map full, steer="all")."""
+        self._map("addresses").update(steer.address_key(address), 1)
+
+    def remove_address(self, address: str) -> bool:
+        """Leave this address to Linux again; False if it was not ours."""
+        return self._map("addresses").delete(steer.address_key(address))
+
+    def add_subnet(self, subnet: str) -> None:
+        """From now on frames for this IPv4 subnet "a.b.c.d/n" are ours."""
+        self._map("subnets").update(steer.subnet_key(subnet), 1)
+
+    def remove_subnet(self, subnet: str) -> bool:
+        """Leave this subnet to Linux again; False if it was not ours."""
+        return self._map("subnets").delete(steer.subnet_key(subnet))
+
+    def _map(self, name: str) -> loader.Map:
+        if name not in self._program.maps:
+            raise CorelaneError(f"the XDP program on {self.ifname} has no map {name!r}: it steers by other means")
+        return self._program.maps[name]
+
+    @property
+    def zero_copy(self) -> bool:
+        """Whether the device works on the UMEM itself; else the kernel copies each frame."""
+        return bool(lib.cl_af_xdp_zero_copy(self.ptr))
+
+    @property
+    def program_id(self) -> int:
+        """The kernel's id of the attached program, as `ip link` shows it."""
+        return self._program.program_id
+
+    def counters(self) -> dict[str, int]:
+        """Frames that the program redirected to us or passed to Linux, by reason; empty for a program of your own."""
+        counters = self._program.maps.get("counters")
+        if counters is None or counters.definition != steer.MAPS["counters"]:
+            return {}
+        return {name: counters.sum(i) for i, name in enumerate(steer.COUNTERS)}
+
+    def kernel_stats(self, queue: int = 0) -> dict[str, int]:
+        """XDP_STATISTICS of a queue's socket as the kernel names them."""
+        out = ffi.new("uint64_t[6]")
+        code = lib.cl_af_xdp_kernel_stats(self.ptr, self._queue(queue), out)
+        if code < 0:
+            raise CorelaneError(f"cannot read XDP_STATISTICS of {self.ifname}: {os.strerror(-code)}")
+        return dict(zip(_KERNEL_STATS, (int(v) for v in out), strict=True))
+
+
+def xdp_mode(ifname: str, mode: str = "auto") -> str:
+    """The mode to attach with on a device of this thread's namespace: `mode`, but for "auto" on a veth "generic".
+
+    A veth hands over finished packets in any case. Its native mode takes them through a ring and a NAPI poll and makes
+    an XDP frame of each, which is longer at every load (`corelane bench afxdp` shows both); real devices have native
+    mode before there is a packet, and there it is the short way. With several queues "auto" stays: only in native mode
+    does a veth keep to which of them a packet was sent, in generic mode all arrive on the first.
+    """
+    generic = mode == "auto" and driver(ifname) == "veth" and receive_queues(ifname) == 1
+    return "generic" if generic else mode
+
+
+class _Closes(Protocol):
+    def close(self) -> None: ...
+
+
+def _close_all(owned: list[_Closes]) -> None:
+    for one in owned:
+        one.close()
+
+
+def _promiscuous(ifindex: int) -> socket.socket:
+    """A packet socket that keeps the device promiscuous until it is closed; it never sees a frame (protocol 0)."""
+    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    sock.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, struct.pack("iHH8s", ifindex, _PACKET_MR_PROMISC, 0, b""))
+    return sock
+
+
+def _index(ifname: str) -> int:
+    try:
+        return socket.if_nametoindex(ifname)
+    except OSError:
+        listed = ", ".join(name for _, name in socket.if_nameindex())
+        raise CorelaneError(f"no interface {ifname!r} in this network namespace; there are: {listed}") from None
+
+
+def _queues(ifname: str, asked: int | None, first: int, partial: bool) -> int:
+    """How many queues to open; refuses to leave some of the device's to Linux unless that is wanted."""
+    has = receive_queues(ifname)
+    count = asked if asked is not None else (has or 1) - first
+    if has is not None and first + count > has:
+        raise CorelaneError(
+            f"{ifname} has {has} receive queues, not {first + count}: `ethtool -L {ifname} combined {first + count}` "
+            "may add some, or ask for fewer"
+        )
+    if has is not None and count < has and not partial:
+        raise CorelaneError(
+            f"{ifname} spreads frames over {has} queues and only {count} would be read, the rest would go to Linux: "
+            f"use all of them, or `ethtool -L {ifname} combined {count}`, or steer flows yourself and say partial=True"
+        )
+    return count
+
+
+def _load(program: str | Path | bytes | None, name: str | None, mode: str) -> loader.Loaded:
+    if program is None:
+        return loader.load(read_object(steer.steer_object(mode)))
+    loaded = loader.load(read_object(program), name)
+    if not any(m.definition.type == loader.XSKMAP for m in loaded.maps.values()):
+        loaded.close()
+        raise CorelaneError(f"{program!r}: the program has no map of type XSKMAP to redirect into")
+    return loaded
+
+
+def _xskmap(program: loader.Loaded) -> loader.Map:
+    found = [m for m in program.maps.values() if m.definition.type == loader.XSKMAP]
+    if len(found) > 1:
+        named = [m for m in found if m.name == "xsks"]
+        if not named:
+            raise CorelaneError(f"several XSKMAPs ({', '.join(m.name for m in found)}): call the one to fill `xsks`")
+        return named[0]
+    return found[0]
+
+
+def _create(
+    ifname: str,
+    *,
+    n_queues: int,
+    first_queue: int,
+    zero_copy: str,
+    need_wakeup: bool,
+    ring_slots: int,
+    fill: int,
+    buffers: int,
+    buffer_bytes: int,
+    busy_poll_us: int,
+) -> Any:
+    """The C object. Raises CorelaneError with the reason."""
+    if zero_copy not in _COPY_MODES:
+        raise CorelaneError(f"zero_copy={zero_copy!r}: choose auto, require or copy")
+    name = ffi.new("char[]", ifname.encode())
+    c = ffi.new("struct cl_af_xdp_config *")
+    c.socket.ifname = name
+    c.socket.rx_size = c.socket.tx_size = c.socket.fill_size = ring_slots
+    c.socket.copy_mode = getattr(lib, _COPY_MODES[zero_copy])
+    c.socket.need_wakeup, c.socket.busy_poll_us = need_wakeup, busy_poll_us
+    c.socket.bind_deadline_ms = BIND_DEADLINE_MS
+    c.n_queues, c.first_queue, c.n_buffers, c.buffer_bytes, c.fill_target = (
+        n_queues,
+        first_queue,
+        buffers,
+        buffer_bytes,
+        min(fill, ring_slots),
+    )
+    out, err = ffi.new("struct cl_nic **"), ffi.new("char[256]")
+    check(lib.cl_af_xdp_nic_new(c, out, err), err, f"AF_XDP on {ifname}")
+    return out[0]

@@ -1,0 +1,508 @@
+"""Open-loop load: what to ask, how often, and what the answers were worth. drivers/nic/loadgen/loadgen.h states the
+rules.
+
+    with Loadgen(Memcached(keys=1_000_000, zipf=0.99), server_mac=nic.mac) as load:
+        load.start_client(end, cpu=0)                  # or: iokernel or runtime polls load.nic()
+        result = load.run(rate=1e6, seconds=2.0)
+        print(result.answered, result.percentile_us(99))
+
+The generator draws all randomness from `seed` when it is made. One Loadgen serves any number of runs in turn.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ....runtime.closing import Closing
+from ....runtime.errors import CorelaneError
+from ..._native import ffi, lib
+from ...device import check
+from ..nic import Nic, ipv4_to_int, mac_to_bytes
+
+LOOK_S = 0.1  # at most so long between two looks at whether a run is over, so that an abort is noticed
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """UDP echo: `payload_bytes` (8..mtu - 28) come back unchanged. 22 bytes make a frame of exactly one cache line.
+
+    service_us, long_us: what the application `spin`, if it is told to, spends on a request: long_us on `long_fraction`
+    of them, chosen beforehand, and service_us on the others. The long ones' latencies are then told apart.
+    """
+
+    payload_bytes: int = 22
+    service_us: float = 0.0
+    long_us: float = 0.0
+    long_fraction: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Memcached:
+    """memcached's ASCII protocol over UDP: GETs and SETs of `keys` keys.
+
+    key_bytes 1..250, value_bytes 1..65536 (what a SET must carry has to fit into one datagram). get_fraction: of the
+    requests that are GETs, 0..1. zipf: exponent of the keys' popularity, 0 for all alike. preload: set every key once
+    before the first run, with flow control, at most preload_window (a power of two) at a time.
+    """
+
+    keys: int = 1_000_000
+    key_bytes: int = 16
+    value_bytes: int = 64
+    get_fraction: float = 1.0
+    zipf: float = 0.99
+    preload: bool = True
+    preload_window: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Bursty:
+    """Bursts of a geometric number of requests, `burst` on average, that take the fraction `duty` of time.
+
+    duty 0: the requests of a burst are due at the same moment.
+    """
+
+    burst: int = 16
+    duty: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Not open loop: `window` requests are outstanding at any time, whatever the rate says. For probing a peak only."""
+
+    window: int = 64
+
+
+Arrivals = Literal["poisson", "uniform"] | Bursty | Closed
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of a run: `rate` requests a second (0: pause) for `seconds`; not measured: warm-up, only counted.
+
+    series: measured phases of the same number share a histogram (Loadgen.series); 0: a phase has its own.
+    """
+
+    seconds: float
+    rate: float
+    measured: bool = True
+    label: str = ""
+    series: int = 0
+
+
+class Latency:
+    """A histogram of latencies, infinite ones included. Copied out of the engine: it does not change any more."""
+
+    def __init__(self, hist: Any) -> None:
+        self._hist = ffi.gc(lib.cl_hist_new(lib.CL_HIST_DIGITS, lib.CL_HIST_LIMIT_NS), lib.cl_hist_delete)
+        if hist != ffi.NULL:
+            lib.cl_hist_merge(self._hist, hist)
+
+    @property
+    def ptr(self) -> Any:
+        """`struct cl_hist *`, for merging elsewhere."""
+        return self._hist
+
+    @property
+    def count(self) -> int:
+        """Requests, infinite ones included."""
+        return int(lib.cl_hist_count(self._hist))
+
+    @property
+    def infinite(self) -> int:
+        """Requests that were not answered rightly."""
+        return int(self._hist.infinite)
+
+    @property
+    def max_us(self) -> float:
+        """Largest latency in us: inf if a request was not answered, nan if there was none."""
+        if self.count == 0:
+            return math.nan
+        return math.inf if self.infinite else self._hist.max / 1000
+
+    @property
+    def mean_us(self) -> float:
+        """Mean in us: inf if a request was not answered, nan if there was none."""
+        if self.count == 0:
+            return math.nan
+        return math.inf if self.infinite else self._hist.sum / self.count / 1000
+
+    def percentile_us(self, percent: float) -> float:
+        """Latency in us that `percent` % of the requests did not exceed.
+
+        inf if that request was not answered rightly, nan if there was no request.
+        """
+        if self.count == 0:
+            return math.nan
+        ns = int(lib.cl_hist_percentile(self._hist, percent))
+        return math.inf if ns == lib.CL_HIST_INFINITE else ns / 1000
+
+    def merge(self, other: Latency) -> None:
+        """Add the other's values to this one."""
+        lib.cl_hist_merge(self._hist, other._hist)
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of a phase, or of all measured phases of a run.
+
+    offered = sent + dropped; sent = answered + unanswered (wrong and errors among them). Latencies count from the
+    intended send time; a request without a right answer is infinite. span_s: the phase's duration, or the time to its
+    last answer if that is longer. late: sent more than late_us after the intended time.
+    """
+
+    seconds: float
+    offered_rps: float
+    offered: int
+    sent: int
+    answered: int
+    late: int
+    dropped: int
+    wrong: int
+    errors: int
+    hits: int
+    misses: int
+    stored: int
+    late_max_us: float
+    span_s: float
+    latency: Latency
+    open_loop: bool = True
+    label: str = ""
+    windows: list[Result] = field(default_factory=list)
+    short: Latency | None = None  # with long requests: those of the others, and of the long ones
+    long: Latency | None = None
+    series: int = 0
+
+    @property
+    def unanswered(self) -> int:
+        """Sent, and not answered rightly."""
+        return self.sent - self.answered
+
+    @property
+    def achieved_rps(self) -> float:
+        """Right answers a second."""
+        return self.answered / self.span_s if self.span_s > 0 else 0.0
+
+    def percentile_us(self, percent: float) -> float:
+        """See Latency.percentile_us."""
+        return self.latency.percentile_us(percent)
+
+    def percentiles(self, percents: Sequence[float] = (50, 90, 99, 99.9)) -> dict[str, float]:
+        """{"p50_us": ..., "p90_us": ..., "p99_us": ..., "p999_us": ...}."""
+        return {f"p{str(p).replace('.', '')}_us": self.percentile_us(p) for p in percents}
+
+
+def _merged(parts: Iterable[Latency]) -> Latency:
+    """All latencies in one."""
+    out = Latency(ffi.NULL)
+    for part in parts:
+        out.merge(part)
+    return out
+
+
+def _sum(parts: Sequence[Result]) -> Result:
+    """One result for consecutive parts of a run."""
+    # Parts of a series have the same histogram.
+    apart = list({part.series or -i: part for i, part in enumerate(parts, 1)}.values())
+    latency = _merged(part.latency for part in apart)
+    kinds = bool(parts) and parts[0].long is not None
+
+    def total(name: str) -> int:
+        return sum(int(getattr(part, name)) for part in parts)
+
+    seconds = sum(part.seconds for part in parts)
+    return Result(
+        seconds,
+        sum(part.offered_rps * part.seconds for part in parts) / seconds if seconds else 0.0,
+        offered=total("offered"),
+        sent=total("sent"),
+        answered=total("answered"),
+        late=total("late"),
+        dropped=total("dropped"),
+        wrong=total("wrong"),
+        errors=total("errors"),
+        hits=total("hits"),
+        misses=total("misses"),
+        stored=total("stored"),
+        late_max_us=max((part.late_max_us for part in parts), default=0.0),
+        # An earlier part's overtime lies within the later parts.
+        span_s=max((sum(q.seconds for q in parts[:i]) + part.span_s for i, part in enumerate(parts)), default=0.0),
+        latency=latency,
+        open_loop=all(part.open_loop for part in parts),
+        short=_merged(part.short for part in apart if part.short) if kinds else None,
+        long=_merged(part.long for part in apart if part.long) if kinds else None,
+    )
+
+
+class Loadgen(Closing):
+    """A load generator for one server. Addresses: "10.77.0.1", "02:00:00:00:00:01"; server_mac None: asked for by ARP.
+
+    flows (a power of two) source ports from first_port on, over `ips` (a power of two) addresses from `ip` on, spread
+    the requests over the server's queues. checksum: compute UDP checksums, which peers with a real device or Linux in
+    between want. schedule, rate: defaults for start and run. clock: a `struct cl_clock *` instead of the process's.
+    Raises CorelaneError for a value outside its limits (drivers/nic/loadgen/loadgen.h gives them).
+    """
+
+    def __init__(
+        self,
+        traffic: Echo | Memcached,
+        *,
+        arrivals: Arrivals = "poisson",
+        rate: float = 0.0,
+        schedule: Sequence[Phase] = (),
+        seed: int = 1,
+        mac: str | None = None,
+        ip: str = "10.77.0.1",
+        server_mac: str | None = None,
+        server_ip: str = "10.77.0.2",
+        server_port: int = 9000,
+        first_port: int = 20000,
+        flows: int = 64,
+        ips: int = 1,
+        checksum: bool = False,
+        mtu: int = 1500,
+        outstanding: int = 0,
+        late_us: float = 10.0,
+        drain_s: float = 0.05,
+        give_up_s: float = 5.0,
+        clock: Any = None,
+    ) -> None:
+        c = ffi.new("struct cl_loadgen_config *")
+        c.ip, c.server_ip = ipv4_to_int(ip), ipv4_to_int(server_ip)
+        try:
+            c.seed, c.flows, c.ips, c.mtu, c.outstanding = seed & (2**64 - 1), flows, ips, mtu, outstanding
+            c.server_port, c.first_port, c.checksum = server_port, first_port, checksum
+            c.late_ns, c.drain_ns, c.give_up_ns = (int(s * 1e9) for s in (late_us / 1e6, drain_s, give_up_s))
+            self._set_traffic(c, traffic)
+            self._set_arrivals(c, arrivals)
+        except (OverflowError, ValueError) as error:  # negative, or more than the field holds
+            raise CorelaneError("load generator", str(error), "loadgen.h gives the limits") from error
+        if mac is not None:
+            ffi.memmove(c.mac, mac_to_bytes(mac), 6)
+        if server_mac is not None:
+            ffi.memmove(c.server_mac, mac_to_bytes(server_mac), 6)
+        if clock is not None:
+            c.clock = clock
+        self.traffic = traffic
+        self.arrivals = arrivals
+        self.schedule: tuple[Phase, ...] = tuple(schedule)
+        self.rate = rate
+        self._clock = clock if clock is not None else lib.cl_clock_default()
+        self._phases: tuple[Phase, ...] = ()
+        self._client: Any = None
+        self._nic: Nic | None = None
+        self._client_nic: Nic | None = None
+        self.client_cpu_s = 0.0
+        out, err = ffi.new("struct cl_loadgen **"), ffi.new("char[256]")
+        check(lib.cl_loadgen_new(c, out, err), err, "load generator")
+        self._ptr: Any = out[0]
+
+    @staticmethod
+    def _set_traffic(c: Any, traffic: Echo | Memcached) -> None:
+        if isinstance(traffic, Echo):
+            c.traffic, c.payload_bytes = lib.CL_LOAD_ECHO, traffic.payload_bytes
+            c.service_ns, c.long_ns = int(traffic.service_us * 1e3), int(traffic.long_us * 1e3)
+            c.long_fraction = traffic.long_fraction
+            return
+        c.traffic, c.keys, c.key_bytes, c.value_bytes = (
+            lib.CL_LOAD_MEMCACHED,
+            traffic.keys,
+            traffic.key_bytes,
+            traffic.value_bytes,
+        )
+        c.get_fraction, c.zipf = traffic.get_fraction, traffic.zipf
+        c.preload, c.preload_window = traffic.preload, traffic.preload_window
+
+    @staticmethod
+    def _set_arrivals(c: Any, arrivals: Arrivals) -> None:
+        if isinstance(arrivals, Bursty):
+            c.arrivals, c.burst, c.duty = lib.CL_ARRIVALS_BURSTY, arrivals.burst, arrivals.duty
+        elif isinstance(arrivals, Closed):
+            c.arrivals, c.window = lib.CL_ARRIVALS_CLOSED, arrivals.window
+        elif arrivals in ("poisson", "uniform"):
+            c.arrivals = lib.CL_ARRIVALS_POISSON if arrivals == "poisson" else lib.CL_ARRIVALS_UNIFORM
+        else:
+            raise CorelaneError(f"unknown arrivals {arrivals!r}: 'poisson', 'uniform', Bursty(...) or Closed(...)")
+
+    @property
+    def ptr(self) -> Any:
+        """The `struct cl_loadgen *`. Raises CorelaneError once closed."""
+        if self._ptr is None:
+            raise CorelaneError("this load generator is closed; make a new one")
+        return self._ptr
+
+    def nic(self, buffers: int = 0) -> Nic:
+        """The generator as a NIC with one queue: whoever polls it is loaded. `close` closes it too."""
+        if self._nic is None or self._nic.closed:
+            out, err = ffi.new("struct cl_nic **"), ffi.new("char[256]")
+            check(lib.cl_loadgen_nic_new(self.ptr, buffers, out, err), err, "load generator NIC")
+            self._nic = Nic(out[0], keep=(self,))
+        return self._nic
+
+    def start_client(self, nic: Nic, cpu: int = -1, *, queue: int = 0, spin: bool = True) -> None:
+        """Drive the generator by a thread over a queue of `nic`, pinned to `cpu` (-1: anywhere).
+
+        spin: poll all the time during a run (else sleep until something is due or comes). Raises CorelaneError if the
+        requests do not fit the NIC, or there is a client or NIC already.
+        """
+        out, err = ffi.new("struct cl_loadgen_client **"), ffi.new("char[256]")
+        rc = lib.cl_loadgen_client_start(self.ptr, nic.ptr, queue, cpu, spin, out, err)
+        check(rc, err, "load generator client")
+        self._client, self._client_nic = out[0], nic
+
+    def stop_client(self) -> float:
+        """End the client thread, and the run if one is under way. Returns the CPU seconds that the thread used."""
+        if self._client is not None:
+            client, self._client = self._client, None
+            self.client_cpu_s = lib.cl_loadgen_client_stop(client) / 1e9
+            self._client_nic = None
+        return self.client_cpu_s
+
+    def start(self, schedule: Sequence[Phase] = ()) -> None:
+        """Begin a run of the given phases, or of those given to the constructor; returns at once."""
+        phases = tuple(schedule) or self.schedule
+        if not phases:
+            raise CorelaneError("nothing to run: give a schedule, as in [Phase(seconds=1, rate=1e6)]")
+        array = ffi.new("struct cl_loadgen_phase[]", len(phases))
+        for made, phase in zip(array, phases, strict=True):
+            if not 0 <= phase.seconds <= 86400:
+                raise CorelaneError("load generator run", f"a phase of {phase.seconds} s", "give 0 to 86400, a day")
+            made.duration_ns, made.rate, made.measured = int(phase.seconds * 1e9), phase.rate, phase.measured
+            made.series = phase.series
+        err = ffi.new("char[256]")
+        check(lib.cl_loadgen_run(self.ptr, array, len(phases), err), err, "load generator run")
+        self._phases = phases
+
+    @property
+    def running(self) -> bool:
+        """Whether a run is under way."""
+        return lib.cl_loadgen_state(self.ptr) not in (lib.CL_LOAD_IDLE, lib.CL_LOAD_FAILED)
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait for the end of the run.
+
+        timeout_s: by default the schedule's time, plus time for resolving, preloading and the last answers. Raises
+        CorelaneError if the run failed (with the reason) or was not over by then (then it is ended).
+        """
+        planned_s = sum(p.seconds for p in self._phases)
+        if timeout_s is None:
+            timeout_s = planned_s + 30
+        end, over = time.monotonic() + timeout_s, 0.0
+        while (state := lib.cl_loadgen_state(self.ptr)) not in (lib.CL_LOAD_IDLE, lib.CL_LOAD_FAILED):
+            if time.monotonic() > end:
+                self.abort()
+                raise CorelaneError(
+                    f"the load generator was not done after {timeout_s:.1f} s; is anybody polling its NIC or client?"
+                )
+            # Seldom before the schedule is over: each look has one of the measured cores for some 40 us.
+            if state == lib.CL_LOAD_RUNNING and not over:
+                over = time.monotonic() + planned_s
+            time.sleep(min(max(over - time.monotonic(), 0.001), LOOK_S))
+        if state == lib.CL_LOAD_FAILED:
+            raise CorelaneError(f"load generator: {ffi.string(lib.cl_loadgen_reason(self.ptr)).decode()}")
+
+    def abort(self) -> None:
+        """Ask for the end of the run; it ends at the next poll."""
+        lib.cl_loadgen_abort(self.ptr)
+
+    def results(self) -> list[Result]:
+        """What became of each phase of the last run, warm-up included, in order."""
+        return [self._phase_result(i, phase) for i, phase in enumerate(self._phases)]
+
+    def result(self) -> Result:
+        """All measured phases of the last run as one; `windows` are the single ones."""
+        parts = [r for r, p in zip(self.results(), self._phases, strict=True) if p.measured]
+        total = _sum(parts)
+        total.windows = parts
+        return total
+
+    def series(self) -> dict[int, Latency]:
+        """Latencies of the last run by the phases' series; with long requests, of the others."""
+        first = {p.series: i for i, p in reversed(list(enumerate(self._phases))) if p.series and p.measured}
+        return {number: Latency(lib.cl_loadgen_latency(self.ptr, first[number])) for number in sorted(first)}
+
+    def last_answers(self) -> list[float]:
+        """Of each phase of the last run, in order: when the last right answer to a request of it came, in seconds after
+        the run began; inf if none did."""
+        out: list[float] = []
+        began, c = 0, ffi.new("struct cl_loadgen_counts *")
+        for i in range(len(self._phases)):
+            check(lib.cl_loadgen_counts(self.ptr, i, c), ffi.new("char[256]"), f"phase {i}")
+            began = began or c.start_tsc
+            out.append(lib.cl_clock_ticks_to_ns(self._clock, c.last_tsc - began) / 1e9 if c.last_tsc else math.inf)
+        return out
+
+    def run(self, rate: float | None = None, seconds: float = 1.0, warmup_s: float = 0.1, windows: int = 1) -> Result:
+        """A run at one rate: warm-up, then `seconds` measured in `windows` equal parts. Returns when it is over."""
+        self.begin(rate, seconds, warmup_s, windows)
+        self.wait()
+        return self.result()
+
+    def begin(self, rate: float | None, seconds: float, warmup_s: float, windows: int) -> None:
+        """As `run`, but for the waiting."""
+        rate = self.rate if rate is None else rate
+        # Of a series each: a short phase's few requests are not to wait for fresh pages of its histogram.
+        phases = [Phase(seconds / windows, rate, series=i if windows > 1 else 0) for i in range(1, windows + 1)]
+        if warmup_s > 0:
+            phases.insert(0, Phase(warmup_s, rate, measured=False))
+        self.start(phases)
+
+    def other(self) -> dict[str, int]:
+        """Counts that belong to no phase: stray and foreign frames, ARP, preload."""
+        out = ffi.new("struct cl_loadgen_other *")
+        lib.cl_loadgen_other(self.ptr, out)
+        return {name: int(getattr(out, name)) for name, _ in ffi.typeof("struct cl_loadgen_other").fields}
+
+    def key(self, number: int) -> bytes:
+        """Key `number` of the memcached traffic."""
+        out = ffi.new("uint8_t[256]")
+        return bytes(ffi.buffer(out, lib.cl_loadgen_key(self.ptr, number, out)))
+
+    def value(self, number: int) -> bytes:
+        """The value that GETs of key `number` must give; with flags 7."""
+        out = ffi.new("uint8_t[65536]")
+        return bytes(ffi.buffer(out, lib.cl_loadgen_value(self.ptr, number, out)))
+
+    def close(self) -> None:
+        """Stop the client, close the NIC, free the tables. Nobody may be polling the NIC. May be called twice."""
+        if self._ptr is None:
+            return
+        self.stop_client()
+        if self._nic is not None:
+            self._nic.close()
+        ptr, self._ptr = self._ptr, None
+        lib.cl_loadgen_delete(ptr)
+
+    def _phase_result(self, index: int, phase: Phase) -> Result:
+        c = ffi.new("struct cl_loadgen_counts *")
+        check(lib.cl_loadgen_counts(self.ptr, index, c), ffi.new("char[256]"), f"phase {index}")
+        span = lib.cl_clock_ticks_to_ns(self._clock, c.last_tsc - c.start_tsc) / 1e9 if c.last_tsc else 0.0
+        latency, short, long = Latency(lib.cl_loadgen_latency(self.ptr, index)), None, None
+        if lib.cl_loadgen_latency_long(self.ptr, index) != ffi.NULL:
+            long = Latency(lib.cl_loadgen_latency_long(self.ptr, index))
+            latency, short = _merged((latency, long)), latency
+        return Result(
+            phase.seconds,
+            phase.rate,
+            offered=c.offered,
+            sent=c.sent,
+            answered=c.answered,
+            late=c.late,
+            dropped=c.dropped,
+            wrong=c.wrong,
+            errors=c.errors,
+            hits=c.hits,
+            misses=c.misses,
+            stored=c.stored,
+            late_max_us=c.late_max_ns / 1000,
+            span_s=max(phase.seconds, span),
+            latency=latency,
+            open_loop=not isinstance(self.arrivals, Closed),
+            label=phase.label,
+            short=short,
+            long=long,
+            series=phase.series,
+        )

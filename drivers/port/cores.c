@@ -1,0 +1,509 @@
+/* The port's side of docs/cores.md: where the words are, waiting for a core, telling the iokernel who the kthreads are.
+ *
+ * Waiting (wait_core) is async-signal-safe, since a kthread that is interrupted in the middle of foreign code waits inside
+ * the handler: it stores words, yields, sleeps on a futex, and calls nothing else.
+ *
+ * Getting a waiter out when the iokernel has died, or the kthreads are to end: its condition is changed first (`managed`,
+ * `released`), then its futex is woken until it says that it waits no more. Once would not do: it may be between the last
+ * look at the condition and its sleep, and the futex's value is not ours to change. */
+#include "internal.h"
+
+#include <corelane/runtime/clock.h>
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define YIELDS_ALONE 16       /* yields in a row that came back at once: nobody else is runnable here */
+#define YIELD_AT_ONCE_NS 1500 /* less than two switches */
+#define END_WAIT_US 50
+#define UNSIGNALLED_NS 4000000 /* less than the iokernel waits for one to begin (start_us) */
+
+static struct port *port_of_cores(struct cl_cores *c)
+{
+    return cl_container_of(c, struct port, cores);
+}
+
+static void wake_futex(const uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static const struct cl_state_kthread *slot_of(const struct port_arena *a, unsigned k)
+{
+    return &a->slots[a->slot + k];
+}
+
+/* The core that k is to run on; NULL if the iokernel has not given it any. */
+static const struct cl_state_core *core_of(const struct port_arena *a, unsigned k)
+{
+    /* Acquire: the core's owner was stored before it. */
+    uint32_t cpu = (uint32_t)cl_load_acquire(&slot_of(a, k)->cpu);
+    return cpu < a->n_cores ? &a->cores[cpu] : NULL;
+}
+
+static bool is_owned(const struct port_arena *a, unsigned k, const struct cl_state_core *core)
+{
+    return core && cl_load_acquire(&core->owner) == a->slot + k + 1;
+}
+
+static bool owns(const struct port_arena *a, unsigned k)
+{
+    return is_owned(a, k, core_of(a, k));
+}
+
+/* Whether it still makes sense to wait for this iokernel. */
+static bool waits_for(struct port *port, const struct port_arena *a)
+{
+    /* Acquire: with `managed` comes the mapping behind `view`. */
+    return cl_load_acquire(&port->managed) == a && !cl_load_acquire(&port->released);
+}
+
+/* Wake the owner for whom k stepped aside, if it sleeps. Returns whether a wake was made. */
+static bool wake_owner(const struct port_arena *a, unsigned k)
+{
+    const struct cl_state_core *core = core_of(a, k);
+    if (!core || !cl_load_acquire(&core->wake))
+        return false;
+    uint32_t owner = cl_load_acquire(&core->owner);
+    if (owner == 0 || owner > CL_SHM_MAX_SLOTS || owner == a->slot + k + 1)
+        return false;
+    wake_futex(&a->slots[owner - 1].grant);
+    return true;
+}
+
+/* Lines that the iokernel has read since k wrote them, and that k writes when it lets go of a core or begins: their way
+ * here takes as long as that to the other core and back, each, and k waits for it at its fences. */
+static void fetch_lines(struct port_arena *a, unsigned k)
+{
+    cl_prefetch_write(&port_lines(a, k)->park);
+    cl_prefetch_write(&port_lines(a, k)->signals);
+}
+
+static void say(struct port_arena *a, unsigned k, uint32_t state)
+{
+    cl_store_relaxed(&port_lines(a, k)->park, state);
+    cl_fence_seq_cst(); /* before the look at owner and grant, see docs/cores.md, lost wake-ups */
+}
+
+/* sched_yield() without libc's page of code and the page of its address: right after a switch of address spaces each page
+ * that is touched costs a walk of the page tables, on both sides. */
+static void yield_now(void)
+{
+#if defined(__x86_64__)
+    long rc;
+    __asm__ volatile("syscall" : "=a"(rc) : "0"((long)SYS_sched_yield) : "rcx", "r11", "memory");
+#else
+    sched_yield();
+#endif
+}
+
+/* The loop sleeps when it knows of nothing to do; the caller has stored what it is to see, and fenced. */
+static void rouse_loop(struct port_arena *a)
+{
+    if (a->never_sleeps || !cl_load_relaxed(&a->loop->sleeping))
+        return;
+    cl_store_relaxed(&port_lines(a, 0)->rung_tsc, cl_tsc());
+    uint64_t one = 1;
+    ssize_t ignored = write(a->doorbell, &one, sizeof one); /* EAGAIN: a ring is pending anyway */
+    (void)ignored;
+}
+
+/* One wait. It ends when k owns its core and its grant has changed from `seen`: the grant follows the owner, and without it
+ * the iokernel would not know which of its words we act on. */
+struct wait {
+    bool parked; /* without work */
+    bool lost;   /* k was not the owner some time since `seen`: only a new grant ends it */
+    uint32_t seen;
+    uint64_t deadline_tsc;           /* or this, if k owned its core all the time; UINT64_MAX: never, 0: at once */
+    const struct cl_park_look *look; /* NULL: none */
+    bool done;                       /* it has seen something */
+    uint64_t hot_until_tsc;          /* wait hot for what it looks for, as long as k owns its core */
+    unsigned alone;                  /* yields in a row that came back at once */
+    uint64_t back_tsc;               /* the last yield or sleep came back */
+    bool woke;                       /* the owner for whom we stepped aside */
+};
+
+static void sleep_on_grant(const struct port_arena *a, unsigned k, const struct wait *w, uint32_t grant,
+                           int64_t timeout_ns)
+{
+    const uint32_t *word = &slot_of(a, k)->grant;
+    struct timespec ts = {timeout_ns / 1000000000, timeout_ns % 1000000000};
+    if (w->look && !w->done && w->look->sleep(w->look->arg, word, grant, timeout_ns))
+        return;
+    /* EAGAIN, EINTR, ETIMEDOUT: go and look. */
+    syscall(SYS_futex, word, FUTEX_WAIT, grant, timeout_ns < 0 ? NULL : &ts, NULL, 0);
+}
+
+/* Wait hot once, or cold. `grant` was read before the condition was looked at. To look for something hot on a core that is
+ * another's would take half of it from that one. */
+static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t grant,
+                      const struct cl_state_core *core, bool mine, uint32_t *said)
+{
+    bool hot =
+        (cl_load_relaxed(&slot_of(a, k)->hot) && w->alone < YIELDS_ALONE) || (mine && cl_tsc() < w->hot_until_tsc);
+    uint32_t state =
+        w->parked ? (hot ? CL_KTHREAD_PARKED_HOT : CL_KTHREAD_PARKED) : (hot ? CL_KTHREAD_ASIDE_HOT : CL_KTHREAD_ASIDE);
+    if (state != *said) {
+        say(a, k, state);
+        *said = state;
+        return; /* look once more after the fence */
+    }
+    uint64_t now = cl_tsc();
+    const struct cl_clock *clock = cl_clock_default();
+    cl_store_relaxed(&port_lines(a, k)->signals.left_tsc, (uint32_t)now); /* see cl_signals, as the other two */
+    if (hot) {
+        yield_now();
+        /* All lines that are looked at next come together: which one the owner's is stands in the slot, and is as a rule what it was. */
+        cl_prefetch(core);
+        cl_prefetch(slot_of(a, k));
+        fetch_lines(a, k);
+        w->back_tsc = cl_tsc();
+        bool at_once = cl_ticks_to_ns(clock, (int64_t)(w->back_tsc - now)) < YIELD_AT_ONCE_NS;
+        w->alone = at_once ? w->alone + 1 : 0;
+    } else if (!mine || w->lost || now < w->deadline_tsc) { /* else it is time, since it was looked at */
+        /* One that was stopped, and evicted, steps aside when nobody looks any more; one that parks is not to be charged
+         * for the time from here on. */
+        rouse_loop(a);
+        /* A timer that is due brings no core: the iokernel sees it in the signals and decides. */
+        bool timed = w->deadline_tsc != UINT64_MAX && w->deadline_tsc > now;
+        int64_t ns = timed ? cl_ticks_to_ns(clock, (int64_t)(w->deadline_tsc - now)) + 1 : -1;
+        sleep_on_grant(a, k, w, grant, a->most_sleep_ns && (ns < 0 || ns > a->most_sleep_ns) ? a->most_sleep_ns : ns);
+        w->back_tsc = cl_tsc();
+    }
+}
+
+/* Wait until k owns a core of `a`, as `w` says; false: there is nothing to wait for any more. */
+static bool wait_owner(struct port *port, struct port_arena *a, unsigned k, struct wait *w, uint32_t said)
+{
+    for (;;) {
+        if (!waits_for(port, a))
+            return false;
+        uint32_t grant = cl_load_acquire(&slot_of(a, k)->grant); /* before the owner: see sleep_on_grant */
+        const struct cl_state_core *core = core_of(a, k);
+        bool mine = is_owned(a, k, core);
+        w->lost |= !mine;
+        if (w->look && !w->done && w->look->done(w->look->arg)) {
+            w->done = true;
+            cl_fence_seq_cst(); /* what it said in the signals before the loop's flag */
+            rouse_loop(a);
+        }
+        bool up = w->done || cl_tsc() >= w->deadline_tsc;
+        if (mine && (grant != w->seen || (!w->lost && up)))
+            return true;
+        /* Not before it has said that it waits: the wake takes some microseconds, or lets the other one run at once, and
+         * the iokernel would interrupt a kthread that is about to be out of the way. */
+        if (!mine && !w->woke && said != CL_KTHREAD_RUNNING)
+            w->woke = wake_owner(a, k);
+        wait_once(a, k, w, grant, core, mine, &said);
+    }
+}
+
+/* k runs: say which grant it acts on. */
+static void act(struct port_arena *a, unsigned k)
+{
+    uint32_t grant = cl_load_acquire(&slot_of(a, k)->grant), *acted = &port_lines(a, k)->signals.acted;
+    if (grant != cl_load_relaxed(acted))
+        cl_store_release(acted, grant); /* release: whoever sees it sees RUNNING */
+}
+
+/* The whole of a wait. The iokernel may take the core from one that it sees parked while that one gets up by itself, so
+ * the owner's word is looked at again after RUNNING was said. */
+static void wait_core(struct port *port, struct port_arena *a, unsigned k, struct wait *w)
+{
+    struct port_waiter *me = &port->waiters[k];
+    uint32_t said = cl_load_relaxed(&port_lines(a, k)->park);
+    cl_store_relaxed(&me->waiting, 1);
+    cl_fence_seq_cst(); /* before the look at `managed` and `released`, see end_waits */
+    while (wait_owner(port, a, k, w, said)) {
+        cl_store_relaxed(&port_lines(a, k)->signals.back_tsc, (uint32_t)w->back_tsc);
+        say(a, k, CL_KTHREAD_RUNNING);
+        act(a, k);
+        if (owns(a, k))
+            break;
+        *w = (struct wait){.lost = true, .seen = port_lines(a, k)->signals.acted};
+        said = CL_KTHREAD_RUNNING;
+    }
+    cl_store_relaxed(&port_lines(a, k)->park,
+                     CL_KTHREAD_RUNNING); /* relaxed: no iokernel reads it, if it ended early */
+    me->noticed = false;
+    cl_store_release(&me->waiting, 0);
+}
+
+static bool cores_managed(struct cl_cores *c)
+{
+    return cl_load_acquire(&port_of_cores(c)->managed) != NULL;
+}
+
+/* Async-signal-safe: k's own words. */
+static void note_lost(struct port *port, struct port_arena *a, unsigned k)
+{
+    if (port->waiters[k].noticed)
+        return;
+    port->waiters[k].noticed = true;
+    fetch_lines(a, k);
+    cl_store_relaxed(&port_lines(a, k)->signals.lost_tsc, (uint32_t)cl_tsc());
+}
+
+static bool cores_lost(struct cl_cores *c, unsigned k)
+{
+    struct port *port = port_of_cores(c);
+    struct port_arena *a = cl_load_acquire(&port->managed);
+    if (!a)
+        return false;
+    if (!owns(a, k)) {
+        note_lost(port, a, k);
+        return waits_for(port, a);
+    }
+    if (cl_load_relaxed(&port_lines(a, k)->park) != CL_KTHREAD_RUNNING)
+        return false; /* a signal found k waiting, which acts itself */
+    act(a, k);        /* a grant that came while k got up by itself */
+    return false;
+}
+
+static bool cores_wanted(struct cl_cores *c, unsigned k)
+{
+    struct port_arena *a = cl_load_acquire(&port_of_cores(c)->managed);
+    if (!a)
+        return false;
+    if (owns(a, k))
+        act(a, k); /* as in cores_lost */
+    const struct cl_state_core *core = core_of(a, k);
+    if (!core || !cl_load_relaxed(&core->wanted)) /* relaxed: a hint */
+        return false;
+    fetch_lines(a, k); /* it is about to park */
+    return true;
+}
+
+static void cores_aside(struct cl_cores *c, unsigned k)
+{
+    struct port *port = port_of_cores(c);
+    struct port_arena *a = cl_load_acquire(&port->managed);
+    if (!a)
+        return;
+    struct wait w = {.lost = true, .seen = port_lines(a, k)->signals.acted};
+    cl_count(&port_lines(a, k)->signals.preempted, 1);
+    wait_core(port, a, k, &w);
+}
+
+static bool cores_park_begin(struct cl_cores *c, unsigned k)
+{
+    struct port *port = port_of_cores(c);
+    struct port_arena *a = cl_load_acquire(&port->managed);
+    if (!a || cl_load_acquire(&port->released))
+        return false;
+    port_give_back(port, k);
+    port->waiters[k].arena = a;
+    /* Not the grant as it is: one that came since k looked last, for which the iokernel waits, would never be acted on. */
+    port->waiters[k].seen = port_lines(a, k)->signals.acted;
+    port->waiters[k].lost = !owns(a, k);
+    /* Hot or cold alike: who reads PARKED wakes the futex, which costs a call if nobody sleeps there yet. */
+    say(a, k, cl_load_relaxed(&slot_of(a, k)->hot) ? CL_KTHREAD_PARKED_HOT : CL_KTHREAD_PARKED);
+    return true;
+}
+
+static void cores_park_cancel(struct cl_cores *c, unsigned k)
+{
+    struct port *port = port_of_cores(c);
+    struct port_waiter *me = &port->waiters[k];
+    struct wait w = {.lost = me->lost, .seen = me->seen};
+    wait_core(port, me->arena, k, &w);
+}
+
+static void cores_park_wait(struct cl_cores *c, unsigned k, int64_t timeout_ns, const struct cl_park_look *look)
+{
+    struct port *port = port_of_cores(c);
+    struct port_waiter *me = &port->waiters[k];
+    struct wait w = {.parked = true, .lost = me->lost, .seen = me->seen, .deadline_tsc = UINT64_MAX, .look = look};
+    const struct cl_clock *clock = cl_clock_default();
+    uint64_t now = cl_tsc();
+    if (timeout_ns >= 0)
+        w.deadline_tsc = now + (uint64_t)cl_ns_to_ticks(clock, timeout_ns);
+    if (look)
+        w.hot_until_tsc = now + (uint64_t)cl_ns_to_ticks(clock, look->hot_ns);
+    wait_core(port, me->arena, k, &w);
+}
+
+static void cores_help(struct cl_cores *c)
+{
+    struct port *port = port_of_cores(c);
+    struct port_arena *a = cl_load_acquire(&port->managed);
+    if (!a)
+        return;
+    cl_store_relaxed(&port_lines(a, 0)->help_tsc, cl_tsc());
+    __atomic_fetch_add(&port_lines(a, 0)->help, 1, __ATOMIC_RELEASE); /* release: the stamp */
+    cl_fence_seq_cst(); /* as in ring_doorbell: our word before its flag */
+    rouse_loop(a);
+}
+
+static struct cl_signals *cores_signals(struct cl_cores *c, unsigned k)
+{
+    return &((struct cl_arena_kthread *)(port_of_cores(c)->view + CL_SHM_PAGE))[k].signals;
+}
+
+static void interrupt_kthread(const struct port *port, unsigned k)
+{
+    if (port->kthreads.signal && k < port->kthreads.n)
+        syscall(SYS_tgkill, getpid(), port->kthreads.tids[k], port->kthreads.signal);
+}
+
+/* Wake waiters of `a` until none waits; their condition has been changed. By the signal too, where a wake was not enough: another
+ * process can move them away from their futex (steps.c). */
+static void end_waits(struct port *port, struct port_arena *a)
+{
+    cl_fence_seq_cst(); /* after the change, before the look at `waiting` */
+    for (unsigned k = 0; k < port->nic.n_queues; k++)
+        /* Acquire: what it did while it waited is done. */
+        for (bool again = false; cl_load_acquire(&port->waiters[k].waiting); again = true) {
+            wake_futex(&slot_of(a, k)->grant);
+            if (again)
+                interrupt_kthread(port, k);
+            usleep(END_WAIT_US);
+        }
+}
+
+static void cores_release(struct cl_cores *c)
+{
+    struct port *port = port_of_cores(c);
+    pthread_mutex_lock(&port->lock); /* the watcher may be about to exchange the arena */
+    struct port_arena *a = port->managed;
+    cl_store_release(&port->released, 1);
+    if (a)
+        end_waits(port, a);
+    pthread_mutex_unlock(&port->lock);
+}
+
+static int cores_threads(struct cl_cores *c, const int32_t *tids, unsigned n, int signal, char err[256])
+{
+    struct port *port = port_of_cores(c);
+    pthread_mutex_lock(&port->lock);
+    port->kthreads.n = n;
+    port->kthreads.signal = signal;
+    memcpy(port->kthreads.tids, tids, n * sizeof *tids);
+    int rc = port->current->managed && port->control_fd >= 0 ? port_cores_manage(port, err) : 0;
+    pthread_mutex_unlock(&port->lock);
+    return rc;
+}
+
+static const struct cl_cores_ops cores_ops = {
+    .managed = cores_managed,
+    .lost = cores_lost,
+    .wanted = cores_wanted,
+    .aside = cores_aside,
+    .park_begin = cores_park_begin,
+    .park_cancel = cores_park_cancel,
+    .park_wait = cores_park_wait,
+    .help = cores_help,
+    .signals = cores_signals,
+    .threads = cores_threads,
+    .release = cores_release,
+};
+
+int port_cores_find(struct port_arena *a, const struct cl_control_accept *acc, char *err)
+{
+    const struct cl_state_header *s = a->state.base;
+    const uint8_t *base = a->state.base;
+    if (!acc->managed)
+        return 0;
+    uint64_t cores_end = s->cores_offset + (uint64_t)s->n_cores * sizeof(struct cl_state_core);
+    uint64_t slots_end = s->kthreads_offset + CL_SHM_MAX_SLOTS * sizeof(struct cl_state_kthread);
+    if (!s->manages_cores || s->n_cores > CL_SHM_MAX_CORES || s->cores_offset > acc->state_bytes ||
+        s->kthreads_offset > acc->state_bytes || cores_end > acc->state_bytes || slots_end > acc->state_bytes ||
+        acc->slot > CL_SHM_MAX_SLOTS || acc->layout.n_kthreads > CL_SHM_MAX_SLOTS - acc->slot) {
+        snprintf(err, CL_CONTROL_ERR_BYTES, "the iokernel manages cores in a state segment that has no room for them");
+        return -EPROTO;
+    }
+    a->cores = (const struct cl_state_core *)(base + s->cores_offset);
+    a->slots = (const struct cl_state_kthread *)(base + s->kthreads_offset);
+    a->n_cores = s->n_cores;
+    a->slot = acc->slot;
+    a->managed = true;
+    return 0;
+}
+
+int port_cores_new(struct port *port, char *err)
+{
+    unsigned n = port->nic.n_queues;
+    port->view_bytes = port->current->layout.rx_offset;
+    port->waiters = aligned_alloc(CL_CACHELINE, n * sizeof *port->waiters);
+    int rc = port->waiters ? port_view_nothing(port) : -ENOMEM;
+    if (rc < 0) {
+        snprintf(err, CL_CONTROL_ERR_BYTES, "no memory for a port of %u queues", n);
+        return rc;
+    }
+    memset(port->waiters, 0, n * sizeof *port->waiters);
+    port->cores.ops = &cores_ops;
+    port->cores.look = &((const struct cl_arena_look *)(port->view + CL_ARENA_LOOK_OFFSET))->look;
+    if (port->current->managed)
+        port->nic.cores = &port->cores;
+    return 0;
+}
+
+void port_cores_delete(struct port *port)
+{
+    port_view_delete(port);
+    free(port->waiters);
+}
+
+/* Without the lock, since a stopped iokernel answers only by the timeout. Meanwhile the watcher does not detach, and nobody
+ * attaches again, so that the attachment is the same afterwards; port_close ends the wait. */
+static int tell_kthreads(struct port *port, char *err)
+{
+    struct cl_control_kthreads kthreads = port->kthreads;
+    int fd = port->control_fd;
+    if (cl_load_relaxed(&port->stopping)) { /* relaxed: port_close sets it under the lock */
+        snprintf(err, CL_CONTROL_ERR_BYTES, "the port is being closed");
+        return -ECANCELED;
+    }
+    port->telling = true;
+    port->joining_fd = fd;
+    pthread_mutex_unlock(&port->lock);
+    int rc = cl_control_kthreads(fd, &kthreads, (int)port->timeout_ms, err);
+    pthread_mutex_lock(&port->lock);
+    port->joining_fd = -1;
+    port->telling = false;
+    return rc;
+}
+
+int port_cores_manage(struct port *port, char *err)
+{
+    struct port_arena *a = port->current;
+    a->most_sleep_ns = port->kthreads.signal ? 0 : UNSIGNALLED_NS;
+    if (port->telling) {
+        snprintf(err, CL_CONTROL_ERR_BYTES, "another thread is telling the iokernel of the kthreads");
+        return -EBUSY;
+    }
+    int rc = port_view_arena(port, a);
+    if (rc < 0)
+        snprintf(err, CL_CONTROL_ERR_BYTES, "cannot map the words by which cores move: %s", strerror(-rc));
+    else
+        rc = tell_kthreads(port, err);
+    if (rc < 0)
+        port_view_nothing(port);
+    else
+        cl_store_release(&port->managed, a); /* release: the mapping */
+    return rc;
+}
+
+void port_cores_unmanage(struct port *port)
+{
+    struct port_arena *a = port->managed;
+    if (!a)
+        return;
+    cl_store_release(&port->managed, NULL);
+    port_view_nothing(
+        port); /* fails where address space does: then the dead arena's words stay, which nobody changes */
+    end_waits(port, a);
+}
+
+void port_cores_interrupt(struct port *port)
+{
+    for (unsigned k = 0; k < port->kthreads.n; k++)
+        interrupt_kthread(port, k);
+}

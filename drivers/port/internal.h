@@ -1,0 +1,156 @@
+/* Private to the port driver: port.c (data path), watch.c (attaching and watching), arena.c (what it is attached
+ * to) and port_cores.c (cores that move). */
+#ifndef CORELANE_DRIVERS_PORT_INTERNAL_H
+#define CORELANE_DRIVERS_PORT_INTERNAL_H
+
+#include "../../runtime/memory.h"
+#include "../../runtime/net.h"
+#include "../../runtime/pool.h"
+#include "port.h"
+
+#include <pthread.h>
+
+/* Frames handed out and taken back, by queue. Each line has one writer. `held` frames = received + allocated - returned,
+ * summed over the queues, since a frame may be given back on another queue than it came from. */
+struct port_counts {
+    uint64_t received CL_ALIGNED(CL_CACHELINE);  /* writer: rx side */
+    uint64_t allocated CL_ALIGNED(CL_CACHELINE); /* writer: tx side */
+    uint64_t returned;                           /* writer: tx side; freed, or taken by tx_burst */
+};
+
+/* One attachment. Constant once published, but for counts, pool, shadows and give_backs (each queue's own). */
+struct port_arena {
+    struct port_arena *older; /* kept while frames of it may be held; all chained until the port is closed */
+    struct cl_arena_layout layout;
+    uint32_t tag; /* 1 for the first */
+    struct cl_memory memory, state;
+    uint8_t *base, *buffers; /* memory.base, and the buffers in it */
+    const struct cl_state_loop *loop;
+    int doorbell;
+    bool never_sleeps;
+    bool released;      /* rings and buffers unmapped (the lines stay: a sibling may still look at an old park word) */
+    uint32_t max_frame; /* longest frame that the iokernel takes */
+    uint32_t give_back_at; /* lent buffers that a queue collects before it flushes them */
+    bool managed;          /* the iokernel manages the cores; the next five are of use then */
+    uint32_t slot;         /* of kthread 0 in `slots` */
+    uint32_t n_cores;      /* entries of `cores` */
+    const struct cl_state_core *cores;
+    const struct cl_state_kthread *slots; /* of all applications */
+    int64_t most_sleep_ns; /* after which a kthread that no signal reaches looks again; 0: it sleeps until woken */
+    struct cl_pool *pool;
+    uint32_t *shadows, *give_backs;
+    struct port_counts *counts;
+};
+
+/* Receive side of a queue. Writer: the thread that polls it (or its thief, under the owner's lock). */
+struct port_rx {
+    struct port_arena *arena CL_ALIGNED(CL_CACHELINE);
+    struct cl_ring_rx ring;
+    uint64_t frames, bytes; /* over all arenas */
+};
+
+/* Send side of a queue. Writer: the thread that sends on it. */
+struct port_tx {
+    struct port_arena *arena CL_ALIGNED(CL_CACHELINE);
+    struct cl_ring_tx ring;
+    uint32_t *shadow;    /* a slot: the send buffer in it, or CL_SHM_NO_BUFFER */
+    uint32_t *give_back; /* lent buffers to return; room for all that exist */
+    uint32_t n_give_back;
+    uint32_t reclaimed; /* slots below are the pool's again */
+    uint64_t rung;      /* the sleep of the loop in which we have rung the doorbell last */
+    uint64_t frames, bytes, dropped_malformed, dropped_error, full, alloc_short, syscalls;
+};
+
+/* What a kthread that waits for its core keeps. */
+struct port_waiter {
+    /* Writer: the kthread (relaxed, then a seq_cst fence); readers: who wants it out, see end_waits in port_cores.c. */
+    uint32_t waiting CL_ALIGNED(CL_CACHELINE);
+    uint32_t seen;            /* of its grant, at cl_cores_ops.park_begin; the kthread's own, as the next two */
+    bool lost;                /* it did not own its core then */
+    bool noticed;             /* it has seen that its core is another's, and says when */
+    struct port_arena *arena; /* that it parked with */
+};
+
+struct port {
+    struct cl_nic nic;
+    struct cl_cores cores;
+    /* The arena whose iokernel manages the cores, NULL: nobody does. Writer: port_cores_manage and _unmanage, under `lock`
+     * (release: tables and the mapping at `view`); readers: kthreads (acquire). */
+    struct port_arena *managed;
+    uint8_t *view; /* page 0 and the kthreads' lines of `managed`, or private memory; constant address */
+    size_t view_bytes;
+    struct port_waiter *waiters;
+    uint32_t
+        released; /* kthreads end: nobody waits any more. Writer: cl_cores_ops.release; readers: kthreads, acquire */
+    struct cl_control_kthreads kthreads; /* under `lock`; n 0: not known yet */
+    struct port_arena *current;          /* writer: creator, then watcher or cl_port_reattach under `lock` (release) */
+    struct cl_parker *parkers;
+    struct port_rx *rx;
+    struct port_tx *tx;
+
+    char *socket_path;
+    struct cl_control_hello wishes;
+    uint32_t timeout_ms, reattach_ms;
+    void (*on_change)(void *arg, int state, const char *text);
+    void *arg;
+    pthread_t watcher;
+    bool watching;
+    int stop_fd;          /* eventfd: close() or cl_port_reattach() wants the watcher's attention */
+    bool stopping;        /* writer: close, under `lock` (release); reader: the watcher (acquire) */
+    pthread_mutex_t lock; /* guards control_fd, joining_fd, attaching, telling, info and what is published */
+    int control_fd;
+    int joining_fd; /* on which a thread waits for an answer, for port_close to end it; -1: none */
+    bool telling;   /* a thread waits for an answer on control_fd, which is its own to read and to keep open */
+    bool attaching; /* a thread has begun to, and does so without the lock */
+    struct cl_port_info info;
+};
+
+extern const struct cl_nic_ops port_ops;
+
+static inline struct port *port_of(struct cl_nic *nic)
+{
+    return cl_container_of(nic, struct port, nic);
+}
+
+static inline struct cl_arena_kthread *port_lines(struct port_arena *a, unsigned queue)
+{
+    return (struct cl_arena_kthread *)(a->base + a->layout.lines_offset) + queue;
+}
+
+static inline struct cl_desc *port_slots(struct port_arena *a, uint64_t offset, unsigned queue, uint32_t slots)
+{
+    return (struct cl_desc *)(a->base + offset) + (size_t)queue * slots;
+}
+
+/* arena.c. Build an attachment from an acceptance. Takes over the descriptors. NULL: *rc and err say why. */
+struct port_arena *port_arena_new(const struct cl_control_accept *acc, int *fds, int *rc, char *err);
+void port_arena_free(struct port_arena *a);
+/* Unmap rings and buffers of old arenas that nobody can reach any more. Under lock. */
+void port_release_old(struct port *port);
+/* A frame of an older arena comes back: counted there, so that the arena can be let go. */
+void port_return_old(struct port *port, unsigned queue, const struct cl_frame *f);
+/* Frames of an arena in its user's hands. Exact while nobody is inside a call. */
+uint32_t port_held(struct port *port, struct port_arena *a);
+void port_close(struct cl_nic *nic);
+/* Before the thread that sends on the queue sleeps: give back what it no longer needs. */
+void port_give_back(struct port *port, unsigned queue);
+
+/* view.c. What is behind the port's addresses for look word and lines: private memory, or the arena's. -errno. */
+int port_view_nothing(struct port *port);
+int port_view_arena(struct port *port, struct port_arena *a);
+void port_view_delete(struct port *port);
+
+/* port_cores.c. Check what ACCEPT says of managed cores, and where they are. -EPROTO with a reason. */
+int port_cores_find(struct port_arena *a, const struct cl_control_accept *acc, char *err);
+/* Addresses for look word and lines, with private memory behind; of a port that is attached for the first time. */
+int port_cores_new(struct port *port, char *err);
+void port_cores_delete(struct port *port);
+/* Tell the iokernel of the current arena who the kthreads are, and be managed by it. Under `lock`, which is let go of while
+ * the answer is waited for. -EBUSY: another thread does so at this moment. */
+int port_cores_manage(struct port *port, char *err);
+/* The iokernel is gone: nobody waits for it any more. Under `lock`. */
+void port_cores_unmanage(struct port *port);
+/* Interrupt the kthreads, so that they see that they are managed (again). */
+void port_cores_interrupt(struct port *port);
+
+#endif

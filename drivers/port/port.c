@@ -1,0 +1,327 @@
+/* See port.h. This file: the data path. watch.c: attaching, watching, attaching again; arena.c: what
+ * it is attached to. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Take over a newer arena, if there is one. By the thread that uses this side of the queue. */
+static void rx_sync(struct port *port, unsigned queue, struct port_rx *rx)
+{
+    /* Acquire: pairs with the release in port_publish; the arena behind the pointer is complete. */
+    struct port_arena *now = cl_load_acquire(&port->current);
+    if (cl_likely(rx->arena == now))
+        return;
+    struct cl_arena_kthread *lines = port_lines(now, queue);
+    uint32_t *old_word = cl_load_relaxed(&port->parkers[queue].word);
+    cl_ring_rx_init(&rx->ring, port_slots(now, now->layout.rx_offset, queue, now->layout.rx_slots), &lines->rx_head,
+                    now->layout.rx_slots);
+    /* Relaxed: whoever still reads the old address wakes the old word; the wake below covers a sleeper on it (a thief
+     * may be running this while the owner sleeps). */
+    cl_store_relaxed(&port->parkers[queue].word, &lines->park);
+    struct cl_parker sleeper = {old_word, -1};
+    cl_park_wake(&sleeper);
+    cl_store_release(&rx->arena, now); /* release: the watcher unmaps the old arena once all sides have left it */
+}
+
+static void tx_sync(struct port *port, unsigned queue, struct port_tx *tx)
+{
+    struct port_arena *now = cl_load_acquire(&port->current); /* as in rx_sync */
+    if (cl_likely(tx->arena == now))
+        return;
+    struct cl_arena_kthread *lines = port_lines(now, queue);
+    cl_ring_tx_init(&tx->ring, port_slots(now, now->layout.tx_offset, queue, now->layout.tx_slots), &lines->tx_head,
+                    now->layout.tx_slots);
+    tx->shadow = now->shadows + (size_t)queue * now->layout.tx_slots;
+    tx->give_back = now->give_backs + (size_t)queue * now->layout.n_rx;
+    tx->n_give_back = 0;
+    tx->reclaimed = 0;
+    tx->rung = 0;
+    cl_store_release(&tx->arena, now);
+}
+
+static unsigned port_rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
+{
+    struct port *port = port_of(nic);
+    struct port_rx *rx = &port->rx[queue];
+    rx_sync(port, queue, rx);
+    struct cl_desc d[CL_NIC_BURST];
+    unsigned got = cl_ring_pop(&rx->ring, d, cl_min(n, (unsigned)CL_NIC_BURST));
+    if (got == 0)
+        return 0;
+    struct port_arena *a = rx->arena;
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < got; i++) {
+        uint32_t buf = (uint32_t)d[i].payload & 0xffffff;
+        uint32_t offset = (d[i].payload >> 24) & 0xffff;
+        uint8_t *data = a->buffers + (size_t)buf * a->layout.buffer_stride + offset;
+        __builtin_prefetch(data);
+        frames[i] = (struct cl_frame){.data = data,
+                                      .buf = buf,
+                                      .len = (uint16_t)(d[i].word >> 32),
+                                      .room = (uint16_t)(a->layout.buffer_bytes - offset),
+                                      .hash = (uint32_t)d[i].word,
+                                      .tag = a->tag};
+        bytes += frames[i].len;
+    }
+    cl_ring_publish(&rx->ring);
+    cl_count(&a->counts[queue].received, got);
+    cl_count(&rx->frames, got);
+    cl_count(&rx->bytes, bytes);
+    return got;
+}
+
+/* Send buffers whose slot the iokernel has passed go back to the pool. */
+static void reclaim(struct port_tx *tx, unsigned queue)
+{
+    uint32_t head = cl_load_acquire(tx->ring.shared_head); /* acquire: the iokernel's copies are done */
+    if (head - tx->reclaimed > tx->ring.tail - tx->reclaimed)
+        return; /* impossible */
+    uint32_t batch[64];
+    unsigned n = 0;
+    for (; tx->reclaimed != head; tx->reclaimed++) {
+        uint32_t buf = tx->shadow[tx->reclaimed & (tx->ring.size - 1)];
+        if (buf == CL_SHM_NO_BUFFER)
+            continue;
+        batch[n++] = buf;
+        if (n == 64) {
+            cl_pool_put(tx->arena->pool, queue, batch, n);
+            n = 0;
+        }
+    }
+    if (n)
+        cl_pool_put(tx->arena->pool, queue, batch, n);
+    tx->ring.head_cache = head;
+}
+
+static uint32_t take_give_back(struct port_tx *tx)
+{
+    return tx->n_give_back ? tx->give_back[--tx->n_give_back] : CL_SHM_NO_BUFFER;
+}
+
+/* Give receive buffers back by themselves, three a descriptor, while the ring has room. Returns whether any went. */
+static bool flush_give_back(struct port_tx *tx, unsigned keep)
+{
+    bool any = false;
+    while (tx->n_give_back > keep && cl_ring_tx_space(&tx->ring, 1)) {
+        if (tx->ring.tail - tx->reclaimed == tx->ring.size)
+            break; /* the shadow of the next slot still names a buffer: reclaim first */
+        tx->shadow[tx->ring.tail & (tx->ring.size - 1)] = CL_SHM_NO_BUFFER;
+        uint32_t a = take_give_back(tx), b = take_give_back(tx), c = take_give_back(tx);
+        cl_ring_push(&tx->ring, cl_tx_word(CL_TX_FREE, a, 0, 0), cl_tx_payload(b, c));
+        any = true;
+    }
+    return any;
+}
+
+/* Take a frame's buffer from its holder without sending it. */
+static void drop_buffer(struct port *port, struct port_tx *tx, unsigned queue, const struct cl_frame *f)
+{
+    struct port_arena *a = tx->arena;
+    if (cl_unlikely(f->tag != a->tag)) {
+        port_return_old(port, queue, f);
+        return;
+    }
+    cl_count(&a->counts[queue].returned, 1);
+    if (f->buf >= a->layout.n_rx)
+        cl_pool_put(a->pool, queue, &f->buf, 1);
+    else
+        tx->give_back[tx->n_give_back++] = f->buf;
+}
+
+static void ring_doorbell(struct port_tx *tx)
+{
+    struct port_arena *a = tx->arena;
+    if (a->never_sleeps)
+        return;
+    /* Dekker's handshake with iokernel/loop/idle.c: our descriptors before its flag; its flag before its last look. */
+    cl_fence_seq_cst();
+    uint64_t sleep = cl_load_relaxed(&a->loop->sleeping), one = 1;
+    if (cl_likely(!sleep || sleep == tx->rung)) /* it gets up, which may take longer than a burst */
+        return;
+    tx->rung = sleep;
+    ssize_t ignored = write(a->doorbell, &one, sizeof one); /* EAGAIN: a ring is pending anyway */
+    (void)ignored;
+    cl_count(&tx->syscalls, 1);
+}
+
+static unsigned drop_all(struct port *port, struct port_tx *tx, unsigned queue, const struct cl_frame *frames,
+                         unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        drop_buffer(port, tx, queue, &frames[i]);
+    cl_count(&tx->dropped_error, n);
+    return n;
+}
+
+/* Whether a frame may go; counts the reason if not. */
+static bool sendable(struct port_tx *tx, const struct cl_frame *f, uint32_t *offset)
+{
+    const struct port_arena *a = tx->arena;
+    if (cl_unlikely(f->tag != a->tag)) {
+        cl_count(&tx->dropped_error, 1);
+        return false;
+    }
+    *offset = (uint32_t)(f->data - (a->buffers + (size_t)f->buf * a->layout.buffer_stride));
+    if (cl_unlikely(f->len < CL_ETH_HLEN || f->len > a->max_frame || *offset > a->layout.buffer_bytes - f->len)) {
+        cl_count(&tx->dropped_malformed, 1);
+        return false;
+    }
+    return true;
+}
+
+static unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
+{
+    struct port *port = port_of(nic);
+    struct port_tx *tx = &port->tx[queue];
+    tx_sync(port, queue, tx);
+    if (cl_unlikely(cl_load_relaxed(&nic->gone)))
+        return drop_all(port, tx, queue, frames, n);
+    if (cl_unlikely(tx->ring.size - (tx->ring.tail - tx->reclaimed) < n))
+        reclaim(tx, queue); /* a slot is free when its shadow is, too */
+    uint32_t space = tx->ring.size - (tx->ring.tail - tx->reclaimed);
+    unsigned take = cl_min(n, space);
+    uint64_t sent = 0, bytes = 0;
+    for (unsigned i = 0; i < take; i++) {
+        const struct cl_frame *f = &frames[i];
+        uint32_t offset;
+        if (cl_unlikely(!sendable(tx, f, &offset))) {
+            drop_buffer(port, tx, queue, f);
+            continue;
+        }
+        bool lent = f->buf < tx->arena->layout.n_rx;
+        tx->shadow[tx->ring.tail & (tx->ring.size - 1)] = lent ? CL_SHM_NO_BUFFER : f->buf;
+        uint32_t a = take_give_back(tx), b = take_give_back(tx);
+        cl_ring_push(&tx->ring, cl_tx_word(CL_TX_SEND, f->buf, offset, f->len), cl_tx_payload(a, b));
+        sent++;
+        bytes += f->len;
+    }
+    cl_count(&tx->arena->counts[queue].returned, sent);
+    cl_count(&tx->frames, sent);
+    cl_count(&tx->bytes, bytes);
+    if (cl_unlikely(take < n))
+        cl_count(&tx->full, 1);
+    if (sent)
+        ring_doorbell(tx);
+    return take;
+}
+
+static unsigned port_alloc(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
+{
+    struct port *port = port_of(nic);
+    struct port_tx *tx = &port->tx[queue];
+    tx_sync(port, queue, tx);
+    struct port_arena *a = tx->arena;
+    uint32_t index[CL_NIC_BURST];
+    n = cl_min(n, (unsigned)CL_NIC_BURST);
+    /* Early enough that a steady flow goes round on few, warm buffers; late enough to read the head once a burst. */
+    if (tx->ring.tail - tx->reclaimed >= 32)
+        reclaim(tx, queue);
+    unsigned got = cl_pool_get(a->pool, queue, index, n);
+    if (cl_unlikely(got < n) && tx->reclaimed != tx->ring.tail) {
+        reclaim(tx, queue);
+        got += cl_pool_get(a->pool, queue, index + got, n - got);
+    }
+    for (unsigned i = 0; i < got; i++)
+        frames[i] = (struct cl_frame){.data = a->buffers + (size_t)index[i] * a->layout.buffer_stride,
+                                      .buf = index[i],
+                                      .room = (uint16_t)a->layout.buffer_bytes,
+                                      .tag = a->tag};
+    cl_count(&a->counts[queue].allocated, got);
+    if (cl_unlikely(got < n))
+        cl_count(&tx->alloc_short, 1);
+    return got;
+}
+
+static void port_free(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
+{
+    struct port *port = port_of(nic);
+    struct port_tx *tx = &port->tx[queue];
+    tx_sync(port, queue, tx);
+    for (unsigned i = 0; i < n; i++)
+        drop_buffer(port, tx, queue, &frames[i]);
+    if (tx->n_give_back >= tx->arena->give_back_at) {
+        if (tx->ring.size - (tx->ring.tail - tx->reclaimed) < tx->n_give_back)
+            reclaim(tx, queue);
+        flush_give_back(tx, 0);
+    }
+}
+
+static struct cl_parker *port_parker(struct cl_nic *nic, unsigned queue)
+{
+    return &port_of(nic)->parkers[queue];
+}
+
+void port_give_back(struct port *port, unsigned queue)
+{
+    struct port_tx *tx = &port->tx[queue];
+    tx_sync(port, queue, tx);
+    /* The iokernel is not woken for these: it needs them only when frames come, and then it is awake. */
+    reclaim(tx, queue);
+    flush_give_back(tx, 0);
+}
+
+static int port_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
+{
+    struct port *port = port_of(nic);
+    port_give_back(port, queue);
+    cl_count(&port->tx[queue].syscalls, 1);
+    cl_park_wait(&port->parkers[queue], timeout_ns);
+    return 0;
+}
+
+static void port_stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out)
+{
+    struct port *port = port_of(nic);
+    const struct port_rx *rx = &port->rx[queue];
+    const struct port_tx *tx = &port->tx[queue];
+    *out = (struct cl_nic_stats){
+        .rx_frames = cl_load_relaxed(&rx->frames),
+        .rx_bytes = cl_load_relaxed(&rx->bytes),
+        .tx_frames = cl_load_relaxed(&tx->frames),
+        .tx_bytes = cl_load_relaxed(&tx->bytes),
+        .tx_dropped_malformed = cl_load_relaxed(&tx->dropped_malformed),
+        .tx_dropped_error = cl_load_relaxed(&tx->dropped_error),
+        .tx_full = cl_load_relaxed(&tx->full),
+        .alloc_short = cl_load_relaxed(&tx->alloc_short),
+        .syscalls = cl_load_relaxed(&tx->syscalls),
+    };
+}
+
+static uint32_t port_buffers_free(struct cl_nic *nic)
+{
+    struct port *port = port_of(nic);
+    struct port_arena *a = cl_load_acquire(&port->current);
+    uint32_t in_flight = 0;
+    for (unsigned q = 0; q < nic->n_queues; q++) {
+        struct port_tx *tx = &port->tx[q];
+        if (cl_load_acquire(&tx->arena) != a)
+            continue;
+        uint32_t head = cl_load_acquire(tx->ring.shared_head);
+        for (uint32_t pos = head; pos != tx->ring.tail; pos++)
+            in_flight += tx->shadow[pos & (tx->ring.size - 1)] != CL_SHM_NO_BUFFER;
+    }
+    return nic->n_buffers - port_held(port, a) - in_flight;
+}
+
+static int port_fd(struct cl_nic *nic, unsigned queue)
+{
+    (void)nic;
+    (void)queue;
+    return -1;
+}
+
+const struct cl_nic_ops port_ops = {
+    .name = "port",
+    .rx_burst = port_rx_burst,
+    .tx_burst = port_tx_burst,
+    .alloc = port_alloc,
+    .free = port_free,
+    .parker = port_parker,
+    .wait = port_wait,
+    .stats = port_stats,
+    .buffers_free = port_buffers_free,
+    .fd = port_fd,
+    .close = port_close,
+};

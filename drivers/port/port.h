@@ -1,0 +1,81 @@
+/* The `port` NIC: an application's end of an arena. To libos an iokernel is one more NIC.
+ *
+ * Queue k is the rx and tx ring of kthread k; its parker is the park word in the arena, so that the iokernel wakes it.
+ *
+ *   rx        descriptors out of the ring; the frame stays where the iokernel put it. free() gives the buffer back with
+ *             the next sends (two indices ride on a SEND) or in FREE descriptors of three.
+ *   tx        a SEND descriptor a frame; send buffers come back when the ring's published head has passed them (a private
+ *             shadow of the slots says which). A received frame may be sent as it is.
+ *   doorbell  an iokernel that polls never needs one. If it may sleep, tx_burst looks at its sleeping flag after a fence
+ *             and writes the eventfd if it is set: once in each sleep, by each queue.
+ *
+ * When the iokernel dies. A watcher thread, asleep in poll(), sees the control socket end. It sets nic->gone, wakes
+ * every kthread and reports one line. From then on rx is empty, and frames given to tx are dropped and counted
+ * (tx_dropped_error): the link is down, nothing blocks. With reattach_ms set the watcher then tries the same socket
+ * path until an iokernel accepts; the new arena is taken over by each queue at its next rx or tx call, by the thread
+ * that uses it. Frames of the old arena stay readable until they are given back (`tag` of a frame is the number of its
+ * arena): freed they vanish, sent they count as tx_dropped_error. The parker structs keep their address; their `word`
+ * changes. Name, MAC and address stay.
+ *
+ * Cores. If ACCEPT says that they are managed, nic->cores is there (corelane/runtime/cores.h, port_cores.c). The look word and the
+ * kthreads' lines of each arena are mapped once more, at addresses that stay for the port's life; between two iokernels
+ * private memory is there.
+ *
+ * Threads: queue k's rx side by one thread at a time, its tx side (tx, alloc, free) by one thread at a time, these two
+ * may be different. Watcher: one thread a port, which touches no queue.
+ *
+ * Tests: tests/iokernel/switch/test_switch.py, tests/iokernel/test_reattach.py, tests/iokernel/switch/c/switch_stress.c (TSan). */
+#ifndef CORELANE_DRIVERS_PORT_PORT_H
+#define CORELANE_DRIVERS_PORT_PORT_H
+
+#include "../../runtime/control.h"
+#include <corelane/drivers/nic.h>
+
+// cffi: begin
+#define CL_PORT_ATTACHED 1
+#define CL_PORT_STALLED 2 /* attached, but the iokernel's loop has neither slept nor polled for seconds */
+#define CL_PORT_GONE 3
+
+struct cl_port_config {
+    const char *socket_path;
+    const char *name;
+    uint32_t n_kthreads;         /* 0: 1 */
+    uint32_t rx_slots, tx_slots; /* a ring; 0: the iokernel's default, as for the next four */
+    uint32_t n_rx, n_tx;         /* buffers */
+    uint32_t buffer_bytes;
+    uint32_t ipv4;        /* host byte order */
+    uint32_t timeout_ms;  /* for connecting and for each answer; 0: 5000 */
+    uint32_t reattach_ms; /* pause between attempts to attach again after the iokernel died; 0: do not */
+    uint32_t reserved;
+    /* What it wants of the cores, where they are managed: cl_control_hello says what each is. */
+    uint32_t kind, guaranteed, maximum, weight, deadline_us, quantum_us;
+    /* Called by the watcher thread at each change of state, with one line for people. May be NULL. Must not close the
+     * port. */
+    void (*on_change)(void *arg, int state, const char *text);
+    void *arg;
+};
+
+struct cl_port_info {
+    int state;
+    uint32_t app, loop;
+    uint32_t attached;   /* times, the first included */
+    uint64_t generation; /* of the iokernel attached to last */
+    bool may_spin;
+    bool managed; /* kthreads run only while they own a core (docs/cores.md) */
+    uint32_t iokernel_pid;
+    uint32_t gateway; /* host byte order; 0: none */
+    uint64_t arena_bytes;
+    int32_t cpus[64];
+    char text[256]; /* what happened last, for people */
+};
+
+/* Attach to the iokernel at a socket path. -errno with one line in err (CL_CONTROL_ERR_BYTES). */
+CL_API int cl_port_nic_new(const struct cl_port_config *config, struct cl_nic **out, char *err);
+/* What the iokernel granted and how it is. Any thread. */
+CL_API void cl_port_info(struct cl_nic *nic, struct cl_port_info *out);
+/* Try now to attach again; for ports made with reattach_ms = 0. -EALREADY while attached, while
+ * another thread is at it, and for ports that try by themselves. Any thread but the watcher. */
+CL_API int cl_port_reattach(struct cl_nic *nic, char *err);
+// cffi: end
+
+#endif

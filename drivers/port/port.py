@@ -1,0 +1,111 @@
+"""The `port` NIC: an application's end of an iokernel's arena. drivers/port/port.h says how it works and how it
+fails."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...runtime.paths import default_socket
+from .._native import ffi, lib
+from ..device import check
+from ..nic.nic import Nic, ipv4_to_int
+
+ATTACHED: int = lib.CL_PORT_ATTACHED
+STALLED: int = lib.CL_PORT_STALLED
+GONE: int = lib.CL_PORT_GONE
+
+
+@dataclass(frozen=True, slots=True)
+class PortInfo:
+    """What the iokernel granted, and how it is.
+
+    state: ATTACHED, STALLED (the iokernel has not polled for seconds) or GONE. attached: how many times, the first
+    included. cpus: CPU of each kthread, -1 for "anywhere". text: what happened last, one line.
+    """
+
+    state: int
+    app: int
+    loop: int
+    attached: int
+    generation: int
+    may_spin: bool
+    iokernel_pid: int
+    gateway: str | None
+    arena_bytes: int
+    cpus: tuple[int, ...]
+    text: str
+
+
+class Port(Nic):
+    """A Nic that is attached to an iokernel. Made by `open_port`."""
+
+    def info(self) -> PortInfo:
+        """State of the attachment; callable from any thread."""
+        out = ffi.new("struct cl_port_info *")
+        lib.cl_port_info(self.ptr, out)
+        return PortInfo(
+            state=int(out.state),
+            app=int(out.app),
+            loop=int(out.loop),
+            attached=int(out.attached),
+            generation=int(out.generation),
+            may_spin=bool(out.may_spin),
+            iokernel_pid=int(out.iokernel_pid),
+            gateway=str(ipaddress.IPv4Address(int(out.gateway))) if out.gateway else None,
+            arena_bytes=int(out.arena_bytes),
+            cpus=tuple(int(out.cpus[k]) for k in range(self.queues)),
+            text=ffi.string(out.text).decode(errors="replace"),
+        )
+
+    def reattach(self) -> None:
+        """Attach again now, after the iokernel was lost. Raises CorelaneError with the reason if that fails."""
+        err = ffi.new("char[256]")
+        check(lib.cl_port_reattach(self.ptr, err), err, f"port {self.name}")
+
+
+def open_port(
+    socket_path: str | None = None,
+    *,
+    name: str,
+    kthreads: int = 1,
+    rx_slots: int = 0,
+    tx_slots: int = 0,
+    rx_buffers: int = 0,
+    tx_buffers: int = 0,
+    buffer_bytes: int = 0,
+    ipv4: str | None = None,
+    timeout_s: float = 5.0,
+    reattach_s: float = 0.1,
+    on_change: Callable[[int, str], None] | None = None,
+) -> Port:
+    """Attach to the iokernel that listens on `socket_path` (None: runtime/paths.py) as the application `name`.
+
+    rx_slots, tx_slots: frames that wait in a ring, powers of two; rx_buffers, tx_buffers: packet buffers of all
+    kthreads together; zero chooses the iokernel's default. reattach_s: pause between attempts to attach again after the
+    iokernel died; 0: only `Port.reattach` does. on_change(state, text) is called by the port's watcher thread at each
+    change of state. Raises CorelaneError: nobody listens, refused (with the iokernel's reason), another version.
+    """
+    config = ffi.new("struct cl_port_config *")
+    path, label = ffi.new("char[]", (socket_path or default_socket()).encode()), ffi.new("char[]", name.encode())
+    config.socket_path, config.name, config.n_kthreads = path, label, kthreads
+    config.rx_slots, config.tx_slots, config.buffer_bytes = rx_slots, tx_slots, buffer_bytes
+    config.n_rx, config.n_tx = rx_buffers, tx_buffers
+    config.timeout_ms, config.reattach_ms = max(1, int(timeout_s * 1e3)), int(reattach_s * 1e3)
+    if ipv4 is not None:
+        config.ipv4 = ipv4_to_int(ipv4)
+    keep: list[Any] = []
+    if on_change is not None:
+        user = on_change
+
+        @ffi.callback("void(void *, int, const char *)")  # type: ignore[untyped-decorator]
+        def changed(_arg: Any, state: int, text: Any) -> None:
+            user(int(state), ffi.string(text).decode(errors="replace"))
+
+        config.on_change = changed
+        keep.append(changed)
+    out, err = ffi.new("struct cl_nic **"), ffi.new("char[256]")
+    check(lib.cl_port_nic_new(config, out, err), err, f"application {name}")
+    return Port(out[0], keep)

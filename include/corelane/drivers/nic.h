@@ -1,0 +1,126 @@
+/* The one vtable that every NIC implements, and what its user may rely on.
+ *
+ * A NIC has n_queues receive and as many transmit queues and one set of packet buffers for all of them. Frames are
+ * passed by value in bursts; a frame names its buffer, and whoever holds the frame owns the buffer:
+ *
+ *   rx_burst  gives frames to the caller.
+ *   tx_burst  takes the first `returned` frames from the caller; the rest stay the caller's (the queue is full). One call
+ *             is one doorbell. The NIC frees the buffers when the frames have left.
+ *   alloc     gives empty buffers (data = start of the payload area, len = 0, room = bytes available from data on).
+ *   free      takes frames back unsent.
+ *
+ * Queue q is used by one thread at a time (its owner, or the holder of the owner's lock when a sibling steals rx). A
+ * frame received on one queue may be sent or freed on another. No call blocks, allocates or makes more than one system
+ * call a burst, but for `wait`.
+ *
+ * Sleeping: the thread that polls queue q owns the parker ops->parker(nic, q). After cl_park_begin it must look at its queues
+ * once more, then call wait, which returns when a frame has come, when somebody called cl_park_wake on that parker, or
+ * at the timeout. Who sleeps in another way must have set the parker's event_fd before. Whoever puts a frame into a queue
+ * calls cl_park_wake on that queue's parker, or lets the kernel's poll() do so; a NIC may leave it out for a queue that has
+ * neither called wait nor an event_fd.
+ *
+ * Every frame is counted: what a NIC received is what it delivered plus what it dropped, by reason. */
+#ifndef CORELANE_DRIVERS_NIC_H
+#define CORELANE_DRIVERS_NIC_H
+
+#include <corelane/runtime/base.h>
+#include <corelane/runtime/cores.h>
+#include <corelane/runtime/park.h>
+
+// cffi: begin
+#define CL_NIC_MAX_QUEUES 64
+#define CL_NIC_BURST 64 /* largest burst that a caller may ask for */
+
+/* A frame in flight: an owned buffer and the bytes in it. */
+struct cl_frame {
+    uint8_t *data; /* first byte of the Ethernet header */
+    uint32_t buf;  /* buffer index, meaningful to the NIC alone */
+    uint16_t len;  /* bytes of the frame, without FCS */
+    uint16_t room; /* alloc: bytes that may be written from data on */
+    uint32_t hash; /* RSS hash, 0 if the NIC computes none */
+    uint32_t tag;  /* NIC's own: carried unchanged by the user from rx to tx or free */
+};
+
+/* Per-queue counters. Writer: the thread that uses the queue; readers: anybody (relaxed). */
+struct cl_nic_stats {
+    uint64_t rx_frames, rx_bytes;
+    uint64_t tx_frames, tx_bytes;
+    uint64_t rx_dropped_no_buffer; /* arrived, and the pool was empty */
+    uint64_t rx_dropped_ring_full; /* arrived, and the queue was full */
+    uint64_t rx_dropped_malformed; /* arrived, and too short, too long, or refused by the NIC */
+    uint64_t tx_dropped_malformed; /* given to tx_burst with an impossible length */
+    uint64_t tx_dropped_error;     /* the device refused it for another reason */
+    uint64_t tx_full;              /* times that tx_burst took fewer frames than offered */
+    uint64_t alloc_short;          /* times that alloc gave fewer buffers than asked for */
+    uint64_t syscalls;             /* system calls made by rx_burst, tx_burst and wait */
+};
+
+struct cl_nic;
+
+struct cl_nic_ops {
+    const char *name;
+    unsigned (*rx_burst)(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
+    unsigned (*tx_burst)(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
+    unsigned (*alloc)(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
+    void (*free)(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
+    struct cl_parker *(*parker)(struct cl_nic *nic, unsigned queue);
+    int (*wait)(struct cl_nic *nic, unsigned queue, int64_t timeout_ns);
+    void (*stats)(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out);
+    /* Buffers neither in flight nor held by the user; with all queues idle and all frames returned, all of them. */
+    uint32_t (*buffers_free)(struct cl_nic *nic);
+    /* A descriptor that poll() reports readable when a frame waits, or -1 if the NIC sleeps on a futex. */
+    int (*fd)(struct cl_nic *nic, unsigned queue);
+    void (*close)(struct cl_nic *nic);
+    /* The stamp (cl_tsc) from which on rx_burst may have frames that no wake-up announces, UINT64_MAX: none is known.
+     * NULL for devices whose frames all announce themselves. By the thread that uses the queue. */
+    uint64_t (*next_tsc)(struct cl_nic *nic, unsigned queue);
+    /* The caller will send a frame on this queue in some 20 to 50 ns: take what that needs away from the other cores now. Not
+     * earlier, a receiver that polls fetches it back. A hint; NULL for devices that have no use for it. */
+    void (*prepare)(struct cl_nic *nic, unsigned queue);
+};
+
+/* What every NIC begins with. Constant after creation. */
+struct cl_nic {
+    const struct cl_nic_ops *ops;
+    uint32_t n_queues;
+    uint32_t n_buffers;
+    uint32_t buffer_bytes; /* room of a fresh buffer */
+    uint32_t mtu;          /* largest IP packet: a frame is at most mtu + 14 bytes */
+    uint8_t mac[6];
+    uint8_t gone;         /* set by the NIC when its peer or device has vanished; rx then stays empty. Only a port that
+                      * attaches again (port.h) clears it */
+    uint8_t tx_joins;     /* tx_burst takes several frames of a flow by one system call: worth gathering some */
+    uint32_t ipv4;        /* host byte order; 0 if none is given by the device */
+    uint32_t ipv4_prefix; /* bits */
+    struct cl_cores
+        *cores; /* who owns the cores of those that use the queues, kthread k queue k; NULL: nobody manages */
+};
+
+/* The same operations as functions, for callers from Python and for tests; C loops call the ops straight. */
+CL_API unsigned cl_nic_rx(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
+CL_API unsigned cl_nic_tx(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
+CL_API unsigned cl_nic_alloc(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
+CL_API void cl_nic_free(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
+CL_API int cl_nic_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns);
+CL_API void cl_nic_stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out);
+CL_API uint32_t cl_nic_buffers_free(struct cl_nic *nic);
+CL_API void cl_nic_close(struct cl_nic *nic);
+// cffi: end
+
+/* Another thread's counters: whole values, in no order between them. */
+static inline void cl_nic_stats_read(const struct cl_nic_stats *from, struct cl_nic_stats *out)
+{
+    const uint64_t *words = &from->rx_frames;
+    for (unsigned i = 0; i < sizeof *out / sizeof *words; i++)
+        (&out->rx_frames)[i] = cl_load_relaxed(&words[i]);
+}
+
+static inline void cl_nic_prepare(struct cl_nic *nic, unsigned queue)
+{
+    if (nic->ops->prepare)
+        nic->ops->prepare(nic, queue);
+}
+
+_Static_assert(sizeof(struct cl_frame) == 32 || sizeof(struct cl_frame) == 24, "a burst of frames stays in L1");
+
+#endif

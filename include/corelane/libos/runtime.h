@@ -1,0 +1,103 @@
+/* A runtime: scheduler + NIC + network stack, as one object. Part of the C API (libos.h).
+ *
+ * Two modes by one argument. Attached (`socket_path`): the runtime is an application of an iokernel; its NIC is the
+ * `port` driver. Embedded (`nic`): the runtime's kthreads poll the given NIC themselves and run to completion. Kthread
+ * k uses queue k of the NIC and sleeps on its parker.
+ *
+ * Threads: configure (bind, open) from any thread before cl_runtime_start; the calls below say what is allowed later.
+ * The NIC given in embedded mode stays the caller's and must outlive the runtime. */
+#ifndef CORELANE_LIBOS_RUNTIME_H
+#define CORELANE_LIBOS_RUNTIME_H
+
+#include <corelane/libos/reasons.h>
+#include <corelane/libos/sched.h>
+#include <corelane/libos/udp.h>
+
+CL_EXTERN_C_BEGIN
+
+// cffi: begin
+/* Events, with one line for people. Called from a thread of the runtime that may not be blocked for long. */
+#define CL_EVENT_ATTACHED 1 /* (again) attached to an iokernel */
+#define CL_EVENT_STALLED 2  /* the iokernel answers no more, but lives */
+#define CL_EVENT_GONE 3     /* the iokernel or the NIC went away; when a new iokernel comes, all goes on */
+#define CL_EVENT_CONFLICT 4 /* another host on the link claims our address */
+typedef void (*cl_runtime_event)(void *arg, int event, const char *text);
+
+#define CL_RUNTIME_LATENCY 1
+#define CL_RUNTIME_BATCH 2
+#define CL_RUNTIME_BATCH_STACK_BYTES 8388608
+
+/* Zero means the default, given in brackets. Start from zeroed memory. */
+struct cl_runtime_config {
+    struct cl_nic *nic;      /* embedded mode: this NIC; or NULL */
+    const char *socket_path; /* attached mode: the iokernel's socket; or NULL */
+    const char *name;        /* attached: name of the application; [the program's] */
+    uint32_t kthreads;       /* [1] embedded: as many as the NIC has queues */
+    uint32_t mode;           /* CL_SCHED_SPIN, _ADAPTIVE, _BLOCK; see mode_set */
+    uint32_t mode_set;       /* 0: `mode` is ignored and adaptive taken */
+    uint32_t stack_bytes;    /* [65536; batch: 8 MiB, for what libraries do there; only what is touched is memory] */
+    uint32_t max_uthreads;   /* [65536] */
+    uint64_t spin_ns;        /* [scheduler's] */
+    const int32_t *cpus;     /* CPU of each kthread, -1 unpinned [attached: as the iokernel says; embedded: unpinned] */
+    uint32_t ipv4;           /* host byte order [the NIC's] */
+    uint32_t ipv4_prefix;    /* [the NIC's, else 24] */
+    uint32_t gateway;        /* next hop beyond the subnet [attached: as the iokernel says; embedded: none] */
+    uint32_t no_udp_checksum; /* do not generate UDP checksums (RFC 768 permits 0). For trusted links only */
+    uint32_t no_steal;        /* siblings take nothing: each flow stays on its kthread */
+    uint32_t reattach_ms;     /* attached: pause between attempts after the iokernel died [100] */
+    uint32_t rx_slots, tx_slots, n_rx, n_tx; /* attached: rings and buffers [the iokernel's] */
+    /* What it wants of the cores where an iokernel manages them (docs/cores.md); the iokernel's configuration wins. */
+    uint32_t kind;        /* CL_RUNTIME_LATENCY, _BATCH [latency] */
+    uint32_t guaranteed;  /* cores that it gets whenever it has work for them [0] */
+    uint32_t max_cores;   /* [as many as kthreads] */
+    uint32_t weight;      /* among equals [1] */
+    uint32_t deadline_us; /* what its tail should stay under [nothing asked] */
+    uint32_t
+        quantum_us; /* a uthread that ran for so long lets others go first at its next probe; in every mode [never] */
+    cl_runtime_event on_event; /* may be NULL */
+    void *event_arg;
+};
+
+struct cl_runtime_info {
+    uint8_t mac[6];
+    uint16_t kthreads;
+    uint32_t ipv4, ipv4_prefix;
+    uint32_t mtu;
+    uint32_t attached; /* 1: attached mode, 0: embedded */
+    uint32_t running;
+    uint32_t gone; /* the NIC is gone at this moment */
+};
+
+/* New runtime, not running. -errno with one line in err. */
+CL_API int cl_runtime_new(const struct cl_runtime_config *config, struct cl_runtime **out, char err[256]);
+/* Give a port to a handler. -EADDRINUSE, -EINVAL (port 0), -ENOMEM, -EMFILE. Any thread, any time; it stays until
+ * cl_runtime_delete. */
+CL_API int cl_runtime_bind_udp(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg);
+CL_API int cl_runtime_bind_udp_burst(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg);
+/* The same with requests in queues by type (udp.h); -ENOSPC too. err says what is wrong. *types is copied. */
+CL_API int cl_runtime_bind_udp_typed(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg,
+                                     const struct cl_udp_types *types, char err[256]);
+/* As cl_runtime_bind_udp_burst, called on the kthread's own large stack under the no-switch rule (sched/sched.h): for callbacks into
+ * language run-times. Blocking calls inside answer -EDEADLK. */
+CL_API int cl_runtime_bind_udp_foreign(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg);
+/* Enter a static ARP mapping. Host byte order. -ENOSPC, -EBUSY (being resolved). Any thread. */
+CL_API int cl_runtime_add_neighbour(struct cl_runtime *rt, uint32_t ipv4, const uint8_t *mac);
+/* Start a detached uthread. Any thread, also before start. -EAGAIN, -ESHUTDOWN. */
+CL_API int cl_runtime_spawn(struct cl_runtime *rt, cl_uthread_fn fn, void *arg);
+/* Start the kthreads. Once. */
+CL_API int cl_runtime_start(struct cl_runtime *rt, char err[256]);
+/* Stop receiving, wait up to timeout_ns (< 0: no limit) for uthreads, end the kthreads, give back every frame that is
+ * not held by a uthread that was still alive. Returns the number of those. From a foreign thread. */
+CL_API int cl_runtime_stop(struct cl_runtime *rt, int64_t timeout_ns);
+/* Stop if need be and free everything; attached: unregister. NULL is allowed. */
+CL_API void cl_runtime_delete(struct cl_runtime *rt);
+/* Counters of kthread k, or the sum for k = -1. Any thread. */
+CL_API int cl_runtime_net_stats(const struct cl_runtime *rt, int k, struct cl_net_stats *out);
+CL_API int cl_runtime_sched_stats(const struct cl_runtime *rt, int k, struct cl_sched_stats *out);
+CL_API void cl_runtime_info(const struct cl_runtime *rt, struct cl_runtime_info *out);
+CL_API struct cl_nic *cl_runtime_nic(struct cl_runtime *rt);
+CL_API struct cl_sched *cl_runtime_sched(struct cl_runtime *rt);
+// cffi: end
+
+CL_EXTERN_C_END
+#endif

@@ -1,0 +1,228 @@
+/* The scheduler: user-level threads (uthreads) multiplexed over N kernel threads (kthreads), with work stealing.
+ *
+ * What is where (start reading at kthread.c, the loop):
+ *   sched.h     the scheduler as an object, and the work source, its only window on the network
+ *   internal.h  the structures, and who writes which line of them
+ *   uthread.c mutex.c cond.c sem.c timer.c  what code on a uthread calls (../uthread.h ../sync.h ../timer.h)
+ *   kthread.c   the loop
+ *   idle.c      spinning, parking, waking siblings
+ *   linger.h    whether an idle kthread looks on before it lets the CPU go
+ *   steal.c     what an idle kthread takes
+ *   complete.h  completions that uthreads wait for (storage)
+ *   aside.c     cores that others may take, and the quantum
+ *   interrupt.c the signal that takes a core from code that does not look
+ *   runq.h      run queues
+ *   runner.c    the uthreads that run the work source
+ *   switch.h    the context switch (switch_x86_64.h, switch_aarch64.h)
+ *   stack.c     uthread objects and their stacks
+ *   sched.c     new, start, stop, statistics
+ *   guard.c     stack overflow report
+ *
+ * Threads: kthread k is one pthread, which runs the scheduler loop on its own stack and uthreads on theirs. It alone
+ * pushes to its run queue; siblings take from it. A uthread runs on one kthread at a time and may resume on another
+ * after any call that blocks or yields, so nothing that belongs to a kthread (its index, thread-locals, errno) may be
+ * kept across such a call.
+ *
+ * Invariants
+ *   - A uthread is in at most one of: running, a run queue, a wait list. It enters a queue or list only after its
+ *     context has been saved, which the context switched to sees to (struct cl_after in internal.h).
+ *   - Work is never lost to sleep: whoever publishes work that somebody else should take does so before a full fence
+ *     and before looking for sleepers; whoever goes to sleep says so before a full fence and before looking for work
+ *     (idle.c).
+ *   - spawned = finished + live, summed over the kthreads; steals out of a queue = steals into another.
+ *   - After start-up a kthread makes no system call while it has work, or ever in mode `spin`, but for the yield of a
+ *     contended spinlock (spin.h), what completions in flight take (complete.h), the first use of more stacks (stack.c)
+ *     and waking a sleeping sibling.
+ *
+ * Does not deal with: preemption inside a runtime of a uthread that reaches no scheduling point and no probe, priorities,
+ * cancellation, more than one scheduler a kthread, fork (the child has no kthreads: only exec and _exit are useful
+ * there), CET shadow stacks (switch.h says why the library never carries the mark that would turn them on). */
+#ifndef CORELANE_LIBOS_SCHED_H
+#define CORELANE_LIBOS_SCHED_H
+
+#include <corelane/runtime/base.h>
+#include <corelane/runtime/park.h>
+#include <corelane/libos/uthread.h>
+#include <corelane/libos/spin.h>
+
+// cffi: begin
+#define CL_SCHED_MAX_KTHREADS 64
+#define CL_SCHED_STACK_FLOOR_BYTES 16384
+
+/* What an idle kthread does. spin: looks for ever. adaptive: looks for spin_ns, then sleeps. block: sleeps at once.
+ * With more kthreads than CPUs the process may use, spin calls sched_yield() between looks and adaptive looks briefly.
+ */
+#define CL_SCHED_SPIN 0
+#define CL_SCHED_ADAPTIVE 1
+#define CL_SCHED_BLOCK 2
+
+struct cl_sched;
+
+/* Where work other than uthreads comes from: the network, seen through callbacks. Kthread k owns queue k. Frames go
+ *
+ *     queue q (NIC) --poll--> inbox of a kthread --run--> handlers, on a runner uthread
+ *
+ * An inbox belongs to the source; there is one per kthread. Context of each call: S = scheduler loop of kthread `self`
+ * (no uthread is current, blocking calls answer -EDEADLK); U = on a uthread of kthread `self`. No callback but `run`
+ * and `wait` may take long. All are called by kthreads of this scheduler only, between cl_sched_start and the end of
+ * cl_sched_stop (or inside cl_sched_step). Any of them but poll, ready, pending and run may be NULL. */
+struct cl_work_source {
+    void *arg;
+    /* S. Move frames into the inbox of `self`, as many as fit and a burst at most, and return how many were moved.
+     * queue == self: from its NIC queue. queue != self: steal for self, from the sibling's inbox first (older) and
+     * then its NIC queue. Thieves and owner run at the same time: the callee takes the queue's lock by trylock and
+     * returns 0 if it is held. */
+    unsigned (*poll)(void *arg, unsigned self, unsigned queue);
+    /* S, any kthread: whether poll(.., queue) would find something, in the NIC queue or in the inbox of `queue`. Waits
+     * for no lock: a callee that has to lock the queue to look tries once, and returns true if the lock is held. May be
+     * wrong while others run, but says false only if after a full fence it has seen that nothing was there before it.
+     * What it had to take out of the NIC's queue in order to look stays visible to every later call. */
+    bool (*ready)(void *arg, unsigned queue);
+    /* S, any kthread: how many frames wait in the inbox of `queue`. The same rules as for ready. */
+    unsigned (*pending)(void *arg, unsigned queue);
+    /* U. Handle frames of the inbox of the calling kthread until it is empty. `self` is that kthread on entry only: a
+     * handler may block, the runner then may resume elsewhere, and must read cl_kthread_index() again after each
+     * handler and go on with that kthread's inbox. While it was blocked another runner was started for the rest. Hence:
+     * take a frame out of the inbox before its handler is called, and keep nothing of the kthread in variables across
+     * it. Several runners may be inside run at the same time, at most one of them running on each kthread. */
+    void (*run)(void *arg, unsigned self);
+    /* S. Ring doorbells for what was queued for sending on kthread `self`, and return whether something had to stay
+     * because the NIC's queue is full. Called after uthreads, timers and polls that found something, before the next
+     * poll and before sleeping; cheap when there is nothing. While something stays it is called each turn, and the
+     * kthread sleeps briefly only, for nobody wakes it when the NIC's queue drains. May be NULL. */
+    bool (*flush)(void *arg, unsigned self);
+    /* The place where kthread k sleeps, constant for the life of the source; asked once at cl_sched_new. NULL (or a
+     * NULL answer): the scheduler brings futexes of its own. */
+    struct cl_parker *(*parker)(void *arg, unsigned k);
+    /* S, after cl_park_begin on parker k and a last look: sleep until woken, until a frame comes, or for timeout_ns
+     * (negative: for ever). Returns with the word RUNNING; a result < 0 is counted in wait_errors. NULL: cl_park_wait
+     * is called. */
+    int (*wait)(void *arg, unsigned k, int64_t timeout_ns);
+    /* S. Store the positions of the inbox of `self` in its signals (runtime/shm.h), where cores are managed. */
+    void (*export_positions)(void *arg, unsigned self);
+    /* S. The quantum of uthread `t`, which is inside run, is over. `runner` is its cl_runner_local, not NULL. True: the
+     * source keeps it, counts it as pending, and has run call cl_uthread_ready(t) when its turn comes; false: it goes to the
+     * run queue. May be NULL. */
+    bool (*preempted)(void *arg, unsigned self, struct cl_uthread *t, void *runner);
+    /* S, any kthread: how many of what is pending at `queue` a sibling without work should take although its owner gets
+     * on with others. May be NULL. */
+    unsigned (*takeable)(void *arg, unsigned queue);
+};
+
+/* Everything that a scheduler is told. Start from cl_sched_config_init. */
+struct cl_sched_config {
+    uint32_t n_kthreads;   /* 1..64; default 1 */
+    uint32_t mode;         /* CL_SCHED_*; default adaptive */
+    uint32_t stack_bytes;  /* a uthread's stack, rounded up to pages; default 65536, least 16384 */
+    uint32_t max_uthreads; /* that can exist at one time, runners included; default 65536 */
+    uint64_t spin_ns;      /* adaptive: time without work before sleeping; default 20 us */
+    uint64_t watch_ns;     /* longest first sleep; doubles up to 64 times that. 0: no limit. default 1 ms */
+    const int32_t *cpus;   /* CPU of kthread k, -1 for unpinned; NULL: none pinned. Copied. */
+    const struct cl_work_source *source; /* NULL: none. Copied. */
+    struct cl_cores *cores; /* who owns the kthreads' cores (corelane/runtime/cores.h); NULL: nobody manages them */
+    uint64_t quantum_ns;    /* a uthread that ran for so long lets others go first, at its next probe; 0: never */
+    uint64_t (*clock)(void *arg); /* monotonic nanoseconds; NULL: the machine's clock */
+    void *clock_arg;
+};
+
+/* Counters of a kthread. Writer: that kthread (relaxed); readers: anybody. */
+struct cl_sched_stats {
+    uint64_t spawned, finished; /* uthreads started and ended by code on this kthread (foreign spawns: kthread 0) */
+    uint64_t switches;          /* context switches to a uthread */
+    uint64_t polls, frames;     /* calls of the source's poll for its own queue, and frames so found */
+    uint64_t stolen_uthreads;   /* taken from siblings' run queues */
+    uint64_t stolen_frames;     /* taken from siblings' queues and inboxes */
+    uint64_t stolen_timers;     /* run for siblings */
+    uint64_t timers;            /* run, own and stolen */
+    uint64_t runners;           /* runner uthreads started */
+    uint64_t runners_refused;   /* times that no uthread was left for a runner; its frames wait */
+    uint64_t parks;             /* times that it slept */
+    uint64_t parks_cancelled;   /* work seen on the last look before sleeping */
+    uint64_t wakes_sent;        /* siblings woken */
+    uint64_t injected;          /* uthreads taken from the queue that foreign threads fill */
+    uint64_t overflowed;        /* uthreads that did not fit into the ring of the run queue */
+    uint64_t wait_errors;       /* source->wait failed */
+    uint64_t preempted;         /* uthreads whose quantum was over while others waited */
+    uint64_t asides;            /* uthreads that found at a probe that the core was lost */
+    uint64_t interrupts;        /* signals that found the core lost */
+};
+
+/* Defaults into *config. */
+CL_API void cl_sched_config_init(struct cl_sched_config *config);
+/* New scheduler, not running. -EINVAL (err says which field and what was expected), -ENOMEM. Any thread. */
+CL_API int cl_sched_new(const struct cl_sched_config *config, struct cl_sched **out, char err[256]);
+/* Start the kthreads and pin them. -errno with nothing left running; -EALREADY. Any foreign thread, once. */
+CL_API int cl_sched_start(struct cl_sched *sched, char err[256]);
+/* Let uthreads go on until none is left or timeout_ns is over (< 0: no limit), then end and join the kthreads. Frames
+ * still in inboxes stay there. Returns the number of uthreads that were still alive (their stacks go with
+ * cl_sched_delete), or -EDEADLK from a kthread of this scheduler. A second call returns the same number. */
+CL_API int cl_sched_stop(struct cl_sched *sched, int64_t timeout_ns);
+/* Stop (timeout 0) if need be, and free everything. From a foreign thread, while no other is inside a call that wakes a
+ * uthread of this scheduler. NULL is allowed. */
+CL_API void cl_sched_delete(struct cl_sched *sched);
+/* A detached uthread from any thread, before or after cl_sched_start. -EAGAIN: max_uthreads; -ESHUTDOWN: stopped. */
+CL_API int cl_sched_spawn(struct cl_sched *sched, cl_uthread_fn fn, void *arg);
+/* The same, and sleep until it has ended. From a foreign thread, after cl_sched_start; -EDEADLK on a uthread. */
+CL_API int cl_sched_run(struct cl_sched *sched, cl_uthread_fn fn, void *arg);
+/* Deterministic mode, instead of cl_sched_start: the calling thread is kthread k for one turn of the loop (timers due,
+ * a bounded number of uthreads, poll, one look at siblings). Never sleeps. Returns how many things were done; 0: idle.
+ * -EBUSY if started, -EDEADLK on a kthread. The calls must not overlap. */
+CL_API int cl_sched_step(struct cl_sched *sched, unsigned k);
+/* Counters of kthread k, whole but not all of one instant. -EINVAL if there is no such kthread. */
+CL_API int cl_sched_stats(const struct cl_sched *sched, unsigned k, struct cl_sched_stats *out);
+/* uthreads that exist (idle runners not counted). Exact when no kthread runs. */
+CL_API uint64_t cl_sched_live(const struct cl_sched *sched);
+/* Time of this scheduler's clock, ns. Any thread. */
+CL_API uint64_t cl_sched_now_ns(const struct cl_sched *sched);
+/* Around a call of the kernel that may take longer than the iokernel's `ask_us`, such as the submission of a write: the kthread
+ * is asked for its core, and not interrupted, until it comes back, or has been away for longer than `interrupt_us`. On any
+ * thread; does nothing on one that is no kthread. */
+CL_API void cl_sched_call_begin(void);
+CL_API void cl_sched_call_end(void);
+CL_API unsigned cl_sched_kthreads(const struct cl_sched *sched);
+
+/* Of the calling thread: its scheduler (NULL on a foreign thread) and kthread index (-1). Never keep the index across a
+ * call that may block. */
+CL_API struct cl_sched *cl_sched_self(void);
+CL_API int cl_kthread_index(void);
+
+/* Between enter and leave the calling kthread switches no stacks: every call that would block or yield answers -EDEADLK
+ * instead. For callbacks with frames of a language run-time that keeps the C stack in order (CPython). Nests. */
+CL_API void cl_sched_no_switch_enter(void);
+CL_API void cl_sched_no_switch_leave(void);
+/* Run fn(arg) on the kthread's own large stack (8 MiB unless the process limits it), to completion, under the no-switch
+ * rule, and return. For code that needs more stack than a uthread has. On a uthread; -EDEADLK under no-switch. */
+CL_API int cl_kthread_call(void (*fn)(void *arg), void *arg);
+
+/* What cl_probe_slow does (../probe.h): let go of the core if it is not ours any more, or yield if the quantum is over. */
+CL_API void cl_sched_look(void);
+
+/* Code that an interrupt may switch away from, since it holds nothing that others wait for, has no thread-local's address
+ * in a register and calls nothing outside of the range (outside it waits in place): compiled numeric code. -ENOSPC, -EINVAL.
+ * Any thread. Remove it before the memory is used for something else. */
+CL_API int cl_preemptible_add(const void *begin, const void *end);
+CL_API void cl_preemptible_remove(const void *begin);
+/* The same for what the calling uthread runs between these two: no calls but probes, no spinlocks, no thread-locals. -EPERM
+ * in a place that may not switch. */
+CL_API int cl_preemptible_begin(void);
+CL_API void cl_preemptible_end(void);
+
+/* The primitive under all blocking calls: put the caller to sleep and release `held` once its context is saved, so that
+ * a waker that takes the lock finds a uthread that can be resumed. It is resumed by cl_uthread_ready, once. -EDEADLK,
+ * with the lock still held, in a place that may not block. */
+CL_API int cl_sched_block(struct cl_spin *held);
+/* Let a uthread that sleeps in cl_sched_block run. Any thread, foreign ones too; may not be called twice for one sleep.
+ */
+CL_API void cl_uthread_ready(struct cl_uthread *t);
+
+/* A second pointer of the calling uthread, like cl_uthread_local, that belongs to the work source: inside run it finds
+ * there what it is working on, whatever the handler keeps in its own. NULL elsewhere than on a uthread. */
+CL_API void *cl_runner_local(void);
+CL_API void cl_runner_set_local(void *local);
+
+/* Ask that a uthread which overruns its stack is named on stderr before the process dies of SIGSEGV as it would anyway.
+ * Installs a SIGSEGV handler for the process that passes every other fault on to the one before it. -errno. */
+CL_API int cl_sched_report_overflow(void);
+// cffi: end
+
+#endif

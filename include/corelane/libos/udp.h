@@ -1,0 +1,100 @@
+/* UDP for applications: request handlers, and sockets that block a uthread. Part of the C API (libos.h).
+ *
+ * A handler is called on a uthread for each datagram of its port; frames of one flow come to one kthread in order, as
+ * long as no sibling steals. It may block (sleep, lock, send, receive): the rest of the kthread's requests then goes on
+ * on another uthread. `request` and `reply` are different memory; `reply` already lies in the NIC's buffer, behind room
+ * for the headers, so that nothing is copied afterwards. The reply goes to where the request came from, by the
+ * request's own headers.
+ *
+ * What a handler returns: > 0 length of the reply; 0 no reply; < 0 an error, or more than `room`: counted in
+ * handler_errors, nothing is sent.
+ *
+ * Implemented: one datagram in, any number out; broadcast requests; checksums. Not implemented: connected sockets,
+ * multicast, more than one socket a port, datagrams above the MTU (-EMSGSIZE). */
+#ifndef CORELANE_LIBOS_UDP_H
+#define CORELANE_LIBOS_UDP_H
+
+#include <corelane/drivers/nic.h>
+
+CL_EXTERN_C_BEGIN
+
+// cffi: begin
+#define CL_UDP_TYPES 16 /* types that all handlers of a runtime have together at most */
+#define CL_UDP_BURST 32 /* most requests that a burst handler gets at a time */
+#define CL_HANDLER_ERROR -1
+#define CL_HANDLER_RAISED -2 /* a compiled Python handler raised: counted as a fault too */
+
+struct cl_runtime;
+struct cl_udp_socket;
+
+/* An address of UDP over IPv4, both in host byte order. */
+struct cl_udp_addr {
+    uint32_t ipv4;
+    uint16_t port;
+    uint16_t pad;
+};
+
+/* One request, valid until its handler returns. */
+struct cl_udp_req {
+    const uint8_t *data;          /* in: the payload */
+    int64_t len;                  /* in: its bytes */
+    uint8_t *reply;               /* in: where the reply goes; moved on by cl_udp_reply_more */
+    int64_t room;                 /* in: bytes that fit there; 0 when no buffer was free */
+    int64_t reply_len;            /* out (burst handlers): 0 no reply, < 0 error; is 0 at entry */
+    struct cl_udp_addr peer;      /* in: who asked */
+    uint16_t port;                /* in: our port */
+    uint8_t broadcast;            /* in: it was sent to a broadcast address */
+    uint8_t faulted;              /* set by cl_handler_fault */
+    uint64_t rx_tsc;              /* in: cl_tsc() when the frame was taken from the NIC */
+    uint32_t type;                /* libos' own, as the rest: in the runtime's table of types */
+    struct cl_udp_socket *socket; /* the rest is libos' own */
+    struct cl_frame rx, tx;
+};
+
+/* Handler of one request; `arg` as bound. */
+typedef int64_t (*cl_udp_handler)(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg);
+/* Handler of 1..CL_UDP_BURST requests of one port at a time, for applications that prefetch. It sets reply_len of each.
+ * If it blocks or takes long, all of its requests wait. */
+typedef void (*cl_udp_burst_handler)(struct cl_udp_req *reqs, unsigned n, void *arg);
+
+/* The type of a request, 0 to n - 1; anything else is counted in type_errors and means the last. Called when the datagram
+ * arrives, on the kthread that received it, in its loop: it must not block and should be short. */
+typedef int64_t (*cl_udp_classifier)(const uint8_t *request, int64_t len, void *arg);
+/* Requests in queues by type. The next one is the head of the queue with the largest ratio of waiting time to target; so a
+ * type of half the target waits half as long. A queue holds 256 requests a kthread; what finds it full is dropped. */
+struct cl_udp_types {
+    uint32_t n;                       /* 1..CL_UDP_TYPES */
+    uint32_t target_us[CL_UDP_TYPES]; /* how long requests of each type should wait at most; not 0 */
+    cl_udp_classifier classify;
+    void *arg; /* of classify */
+};
+
+/* The request that the calling uthread is handling: peer, port, stamps. NULL outside a handler, and in burst handlers,
+ * which hold theirs. */
+CL_API struct cl_udp_req *cl_current_request(void);
+/* Send `used` bytes of req->reply now as one datagram and get a fresh req->reply and req->room for the next. 0;
+ * -EINVAL: used is not in 1..room; -ENOBUFS: sent, but there is no buffer for another (room is 0). */
+CL_API int cl_udp_reply_more(struct cl_udp_req *req, int64_t used);
+/* Mark the current request as faulted: whatever its handler returns, nothing is sent. Called by compiled handlers
+ * that go beyond their views. Outside a handler: does nothing. */
+CL_API void cl_handler_fault(void);
+
+/* Open a UDP socket for recvfrom and sendto. port 0: any free one from 49152 on. queue: datagrams that may
+ * wait, 1..4096 (0: 256). -EADDRINUSE, -EINVAL, -ENOMEM, -EMFILE (4096 sockets). Any thread. */
+CL_API int cl_udp_open(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_udp_socket **out);
+/* Close; waiters get -ESHUTDOWN. On a uthread, or while the runtime is stopped; else -EPERM. */
+CL_API int cl_udp_close(struct cl_udp_socket *s);
+CL_API uint16_t cl_udp_port(const struct cl_udp_socket *s);
+/* Send one datagram, at once. Returns len; -EMSGSIZE, -EHOSTUNREACH (no route), -ENOBUFS (no buffer, or the NIC's queue
+ * is full), -EPERM (not on a kthread). To a neighbour not resolved yet the datagram waits, and may be lost
+ * (tx_dropped_arp). Does not block. */
+CL_API int64_t cl_udp_sendto(struct cl_udp_socket *s, const void *data, int64_t len, const struct cl_udp_addr *to);
+/* Receive one datagram: copies up to `room` bytes, returns the datagram's full length (more than room: it was cut).
+ * Blocks the uthread while there is none: timeout_ns < 0 for ever, 0 not at all. -EAGAIN (timeout 0), -ETIMEDOUT,
+ * -ESHUTDOWN (closed), -EDEADLK (not on a uthread, and it would have to wait). `from` may be NULL. */
+CL_API int64_t cl_udp_recvfrom(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_addr *from,
+                               int64_t timeout_ns);
+// cffi: end
+
+CL_EXTERN_C_END
+#endif

@@ -1,0 +1,144 @@
+/* Time. Hot paths stamp with the processor's counter (cl_tsc) and convert later by one multiplication.
+ *
+ * Stamps are raw counter values and are never rewritten: there is one time domain, which only goes forward. A cl_clock
+ * is measured once and constant from then on; it gives nanoseconds of CLOCK_MONOTONIC. What other clocks say (wall
+ * time, a PTP master, another machine) is a cl_timeline beside it: an append-only list of offsets, each valid from a
+ * stamp on. A correction, also one backwards, appends an offset; stamps taken before keep their meaning, intervals
+ * never change, and a reader who remembers the version that he used gets the same answer again.
+ *
+ * The counter is rdtsc or cntvct_el0. Where it cannot serve (the processor does not promise a constant rate, the kernel
+ * took it off its list, another architecture, CORELANE_CLOCK=monotonic in the environment), cl_tsc returns nanoseconds
+ * of CLOCK_MONOTONIC_RAW through the vDSO; everything else stays the same.
+ *
+ * Tests: tests/runtime/test_clock.py. */
+#ifndef CORELANE_RUNTIME_CLOCK_H
+#define CORELANE_RUNTIME_CLOCK_H
+
+#include <corelane/runtime/base.h>
+
+#include <time.h>
+
+CL_EXTERN_C_BEGIN
+
+// cffi: begin
+#define CL_CLOCK_NS_SHIFT 48    /* binary places of ns_per_tick: 1e-14 relative, and room for a 1 MHz counter */
+#define CL_CLOCK_TICKS_SHIFT 58 /* binary places of ticks_per_ns: room for a 32 GHz counter */
+#define CL_TIMELINE_STEPS 256   /* corrections that a timeline can hold */
+
+/* Where a clock's rate comes from. */
+#define CL_CLOCK_MEASURED 1  /* counter against CLOCK_MONOTONIC over the calibration window */
+#define CL_CLOCK_KERNEL 2    /* the kernel's own conversion factor, confirmed by that measurement */
+#define CL_CLOCK_ARCH 3      /* the architecture states the frequency (cntfrq_el0) */
+#define CL_CLOCK_MONOTONIC 4 /* no usable counter: ticks are nanoseconds */
+
+/* One calibration. Constant after cl_clock_calibrate, so readers need no order. */
+struct cl_clock {
+    uint64_t base_tsc;      /* a stamp ... */
+    int64_t base_ns;        /* ... and CLOCK_MONOTONIC then */
+    uint64_t ns_per_tick;   /* fixed point, CL_CLOCK_NS_SHIFT */
+    uint64_t ticks_per_ns;  /* fixed point, CL_CLOCK_TICKS_SHIFT */
+    uint64_t hz;            /* counter frequency, rounded */
+    uint32_t error_ppb;     /* bound on the rate's error against CLOCK_MONOTONIC over the window measured */
+    uint32_t base_error_ns; /* bound on the error of base_ns */
+    uint32_t source;        /* CL_CLOCK_... */
+    uint32_t window_us;     /* how long calibration measured */
+};
+
+/* One correction: from stamp `from_tsc` on, that clock = CLOCK_MONOTONIC + offset_ns. */
+struct cl_timeline_step {
+    uint64_t from_tsc;
+    int64_t offset_ns;
+};
+
+/* Append-only corrections. One writer at a time; readers anywhere. A version is a count of steps; version 0 has offset
+ * 0. */
+struct cl_timeline {
+    uint32_t n; /* writer: the one that steps (release, after the step); readers: acquire */
+    uint32_t pad;
+    struct cl_timeline_step steps[CL_TIMELINE_STEPS];
+};
+
+/* Measure a clock. Takes 2 to 10 ms, mostly asleep. -errno only if CLOCK_MONOTONIC cannot be read. */
+CL_API int cl_clock_calibrate(struct cl_clock *out);
+/* The process's clock, calibrated at the first call (thread-safe); never NULL. */
+CL_API const struct cl_clock *cl_clock_default(void);
+/* A clock from a known rate, for tests and for another process's counter. -EINVAL if hz is 0 or above 32 GHz. */
+CL_API int cl_clock_from_hz(struct cl_clock *out, uint64_t hz, uint64_t base_tsc, int64_t base_ns);
+
+/* The inline functions below, for bindings. */
+CL_API uint64_t cl_tsc_read(void);
+CL_API bool cl_tsc_is_fallback(void);
+CL_API int64_t cl_clock_tsc_to_ns(const struct cl_clock *clock, uint64_t tsc);
+CL_API uint64_t cl_clock_ns_to_tsc(const struct cl_clock *clock, int64_t ns);
+CL_API int64_t cl_clock_ticks_to_ns(const struct cl_clock *clock, int64_t ticks);
+CL_API int64_t cl_clock_ns_to_ticks(const struct cl_clock *clock, int64_t ns);
+
+/* Append a correction; returns the new version, -EINVAL if from_tsc lies before the last one's, -ENOSPC if full. */
+CL_API int cl_timeline_step(struct cl_timeline *t, uint64_t from_tsc, int64_t offset_ns);
+/* The corrected time of a stamp, in the light of the first `version` corrections (UINT32_MAX: of all). */
+CL_API int64_t cl_timeline_ns(const struct cl_timeline *t, const struct cl_clock *clock, uint64_t tsc,
+                              uint32_t version);
+// cffi: end
+_Static_assert(sizeof(struct cl_clock) == 56, "a clock fits a cache line");
+
+/* 1 where the counter cannot serve. Set before main by a constructor, constant from then on. */
+extern CL_API uint32_t cl_tsc_fallback;
+
+static inline uint64_t cl_monotonic_raw_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC_RAW, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* A stamp. Not ordered against the loads and stores around it: at most some ten ns early or late. */
+static inline uint64_t cl_tsc(void)
+{
+#if defined(__x86_64__)
+    if (cl_likely(!cl_tsc_fallback))
+        return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    if (cl_likely(!cl_tsc_fallback)) {
+        uint64_t t;
+        __asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
+        return t;
+    }
+#endif
+    return cl_monotonic_raw_ns();
+}
+
+/* A stamp taken after everything before it in program order was done: for measuring a piece of code. */
+static inline uint64_t cl_tsc_ordered(void)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("lfence" ::: "memory");
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+    return cl_tsc();
+}
+
+/* Length of an interval; negative intervals too. */
+static inline int64_t cl_ticks_to_ns(const struct cl_clock *c, int64_t ticks)
+{
+    return (int64_t)(((__int128)ticks * (int64_t)c->ns_per_tick) >> CL_CLOCK_NS_SHIFT);
+}
+
+static inline int64_t cl_ns_to_ticks(const struct cl_clock *c, int64_t ns)
+{
+    return (int64_t)(((__int128)ns * (int64_t)c->ticks_per_ns) >> CL_CLOCK_TICKS_SHIFT);
+}
+
+/* CLOCK_MONOTONIC at a stamp, also one before the calibration. */
+static inline int64_t cl_tsc_to_ns(const struct cl_clock *c, uint64_t tsc)
+{
+    return c->base_ns + cl_ticks_to_ns(c, (int64_t)(tsc - c->base_tsc));
+}
+
+static inline uint64_t cl_ns_to_tsc(const struct cl_clock *c, int64_t ns)
+{
+    return c->base_tsc + (uint64_t)cl_ns_to_ticks(c, ns - c->base_ns);
+}
+
+CL_EXTERN_C_END
+#endif

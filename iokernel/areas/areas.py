@@ -1,0 +1,406 @@
+"""Storage areas: parts of a disk that applications are given by name, and then use without us (docs/storage.md).
+
+`Areas` decides who may do what; a store makes and opens areas: `DirectoryStore` here, `DeviceStore` in device.py.
+What opens an area is its claim: until the connection of that client ends nobody else gets it. The descriptor itself
+carries a claim, too, which outlives us: an iokernel that starts anew gives no area away that a client of the old one
+still uses.
+
+Threads: `handle` is called by one thread at a time, since making an area may take minutes; `release` by any.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ...drivers.blk import file as blk_file
+from ...runtime.errors import CorelaneError, Refused
+from ...runtime.peers import Peer
+from .._native import lib
+
+UNIT = 4096
+_MAX_UID = 2**32 - 2  # the next one, -1, means "no user" to the kernel
+_NAME = re.compile(r"[A-Za-z0-9_:-][A-Za-z0-9_.:-]{0,46}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """name, owner: user id. size: bytes. offset: on its device; 0 for a file."""
+
+    name: str
+    owner: int
+    size: int
+    offset: int = 0
+
+
+class Store(Protocol):
+    """Where areas lie. Errors are CorelaneError, with errno."""
+
+    kind: str
+    for_others: bool  # whether clients that are neither root's nor our own user's may be given areas
+    notes: list[str]  # what was found damaged, one sentence each, in order
+
+    def areas(self) -> list[Area]:
+        """All areas."""
+
+    def space(self) -> tuple[int, int]:
+        """Bytes in all, and bytes of the largest area that could be made now."""
+
+    def create(self, name: str, owner: int, size: int) -> None:
+        """A new area of zeros, on the disk when this returns. There is none of that name."""
+
+    def grow(self, area: Area, size: int) -> None:
+        """Make it larger; what is added is zeros. Who has it open sees that when he opens it anew."""
+
+    def delete(self, area: Area) -> None:
+        """Forget it. EBUSY: somebody has it."""
+
+    def open(self, area: Area) -> tuple[int, bool]:
+        """A descriptor that carries the claim, and whether it ends where the area ends. EBUSY: somebody has it."""
+
+    def in_use(self, area: Area) -> bool:
+        """Whether a descriptor of `open` is still open somewhere."""
+
+    def close(self) -> None:
+        """Let go of the disk."""
+
+
+class Areas:
+    """Who may do what with the areas of a store. quota: bytes that the areas of one user have together; 0: no limit."""
+
+    def __init__(self, store: Store, quota: int = 0) -> None:
+        self._store = store
+        self._quota = quota
+        self._claims: set[str] = set()
+        self._lock = threading.Lock()  # of the claims
+
+    def handle(self, op: int, name: str, size: int, owner: str, peer: Peer) -> tuple[dict[str, Any], int]:
+        """Do what a client asks. Its answer, and a descriptor or -1. Raises CorelaneError to refuse it."""
+        if op == lib.CL_CONTROL_AREA_LIST:
+            return self._listing(peer), -1
+        if not _NAME.match(name):
+            raise Refused(
+                f"storage area {name!r}", "a name is 1 to 47 letters, digits, '-', '_', '.', ':'", errno=errno.EINVAL
+            )
+        if op == lib.CL_CONTROL_AREA_CREATE:
+            return self._create(name, size, owner, peer), -1
+        area = self._find(name, peer)
+        if op == lib.CL_CONTROL_AREA_GROW:
+            return self._grow(area, size), -1
+        if op == lib.CL_CONTROL_AREA_DELETE:
+            return self._delete(area), -1
+        if op == lib.CL_CONTROL_AREA_OPEN:
+            self._check_peer(name, peer)
+            return self._open(area)
+        raise Refused("storage areas", f"there is no operation {op}", errno=errno.EPROTO)
+
+    def release(self, name: str) -> None:
+        """The client that opened it has gone. From any thread."""
+        with self._lock:
+            self._claims.discard(name)
+
+    def close(self) -> None:
+        """Let go of the disk; areas that are open stay usable for those who have them."""
+        self._store.close()
+
+    def _tell(self, area: Area) -> dict[str, Any]:
+        busy = area.name in self._claims or self._store.in_use(area)
+        return {"name": area.name, "uid": area.owner, "bytes": area.size, "offset": area.offset, "in_use": busy}
+
+    def _listing(self, peer: Peer) -> dict[str, Any]:
+        mine = [a for a in sorted(self._store.areas(), key=lambda a: a.name) if _may(peer, a.owner)]
+        total, free = self._store.space()
+        return {
+            "kind": self._store.kind,
+            "capacity_bytes": total,
+            "largest_bytes": free,
+            "quota_bytes": self._quota,
+            "areas": [self._tell(a) for a in mine],
+            "notes": list(self._store.notes),
+        }
+
+    def _find(self, name: str, peer: Peer) -> Area:
+        area = next((a for a in self._store.areas() if a.name == name), None)
+        if area is None:
+            raise Refused(f"storage area {name}", "there is none", "corelane areas lists them", errno.ENOENT)
+        if not _may(peer, area.owner):
+            raise Refused(f"storage area {name}", f"it is not user {peer.uid}'s", errno=errno.EACCES)
+        return area
+
+    def _check_peer(self, name: str, peer: Peer) -> None:
+        if not self._store.for_others and not _may(peer, None):
+            why = f"on a device user {peer.uid} would get at all areas"
+            hint = (  # with all this a refusal has up to 250 bytes, and 255 is what clients keep of one
+                "set storage.directory: the kernel keeps its files apart; "
+                "or storage.trusted = true: all clients are trusted"
+            )
+            raise Refused(f"storage area {name}", why, hint, errno.EOPNOTSUPP)
+
+    def _check_size(self, name: str, size: int, owner: int, before: int = 0) -> None:
+        if size % UNIT or not size:
+            why = f"{size} bytes are no multiple of {UNIT}" if size else "it would have no bytes"
+            hint = f"give it a multiple of {UNIT} bytes"
+            raise Refused(f"storage area {name}", why, hint, errno.EINVAL)
+        if size <= before:
+            why = f"it has {before} bytes already, and {size} are not more; an area only grows"
+            raise Refused(f"storage area {name}", why, errno=errno.EINVAL)
+        used = sum(a.size for a in self._store.areas() if a.owner == owner) - before
+        if self._quota and used + size > self._quota:
+            why = f"user {owner} has {used} of {self._quota} bytes in use besides; {size} more are too many"
+            raise Refused(f"storage area {name}", why, "raise storage.quota_mib or delete one", errno.EDQUOT)
+
+    def _create(self, name: str, size: int, owner: str, peer: Peer) -> dict[str, Any]:
+        self._check_peer(name, peer)
+        uid = _uid(owner) if owner else peer.uid
+        if uid != peer.uid and not _may(peer, None):
+            raise Refused(f"storage area {name}", f"user {peer.uid} may not make one for another", errno=errno.EACCES)
+        if any(a.name == name for a in self._store.areas()):
+            raise Refused(f"storage area {name}", "it exists already", errno=errno.EEXIST)
+        self._check_size(name, size, uid)
+        self._store.create(name, uid, size)
+        return {"area": self._tell(self._find(name, peer))}
+
+    def _grow(self, area: Area, size: int) -> dict[str, Any]:
+        self._check_size(area.name, size, area.owner, before=area.size)
+        self._store.grow(area, size)
+        return {"area": self._tell(next(a for a in self._store.areas() if a.name == area.name))}
+
+    def _delete(self, area: Area) -> dict[str, Any]:
+        with self._lock:
+            busy = area.name in self._claims
+        if busy or not had_soon(lambda: not self._store.in_use(area)):
+            raise Refused(f"storage area {area.name}", "an application has it open", "end that one", errno.EBUSY)
+        self._store.delete(area)
+        return {"deleted": area.name}
+
+    def _open(self, area: Area) -> tuple[dict[str, Any], int]:
+        with self._lock:
+            if area.name in self._claims:
+                raise Refused(f"storage area {area.name}", "another client has it open", errno=errno.EBUSY)
+            self._claims.add(area.name)
+        try:
+            fd, limited = self._store.open(area)
+        except BaseException:
+            self.release(area.name)
+            raise
+        return {"area": self._tell(area), "limited": limited}, fd
+
+
+def _may(peer: Peer, owner: int | None) -> bool:
+    """Whether a client may use what `owner` owns; None: what only root and our own user may."""
+    return peer.uid in (0, os.geteuid(), owner)
+
+
+def _uid(owner: str) -> int:
+    import pwd
+
+    try:
+        uid = int(owner) if owner.isascii() and owner.isdigit() else pwd.getpwnam(owner).pw_uid
+    except (KeyError, ValueError):  # also: more digits than Python reads, and a name that cannot be one
+        raise Refused("storage area", f"there is no user {owner[:40]!r}", errno=errno.EINVAL) from None
+    if uid > _MAX_UID:
+        raise Refused(
+            "storage area", f"{uid} is no user", f"user ids are numbers from 0 to {_MAX_UID}", errno=errno.EINVAL
+        )
+    return uid
+
+
+def _sync_folder(path: Path) -> None:
+    """The names in it are on the disk when this returns."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _check_ours(folder: Path) -> None:
+    """Raises CorelaneError for a folder that others than root and we may put something into."""
+    found, us = folder.stat(), os.geteuid()
+    if found.st_uid not in (0, us):
+        why = f"it belongs to user {found.st_uid}, who may put there what he likes"
+        hint = f"chown {us} {folder}, after a look at what is in it, or name another folder"
+        raise CorelaneError(f"storage.directory {folder}", why, hint, errno.EPERM)
+    if found.st_mode & 0o022:
+        raise CorelaneError(f"storage.directory {folder}", "others may write in it", f"chmod 700 {folder}", errno.EPERM)
+
+
+def check_below(what: str, below: blk_file.Below, why: str) -> list[str]:
+    """Raises CorelaneError where `what` goes through the page cache of a loop device: of a write that failed there it
+    tells one of all who use it. Notes of what is not known."""
+    if below != "cached":
+        return [f"{what}: {why}"] if below == "unknown" else []
+    hint = "make the loop device, and each below it, with losetup --direct-io=on and the --sector-size of what is "
+    hint += "below it, or give the iokernel a folder or device that is not on one"
+    raise CorelaneError(what, why, hint, errno.EOPNOTSUPP)
+
+
+_LINGER_S = 0.5  # what a process has open goes a moment after it was killed, and it may start again at once
+
+
+def had_soon(had: Callable[[], bool]) -> bool:
+    """Whether what somebody who has ended may still have is had now, or in a moment."""
+    deadline = time.monotonic() + _LINGER_S
+    while not had():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _lock(fd: int) -> bool:
+    """Lock an opening of a file or folder against all others. False: somebody has."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+_FILE = re.compile(r"(?P<name>[^@]+)@(?P<owner>\d+)\.area\Z")
+_UNFINISHED = re.compile(r"[^@]+@\d+\.area\.\d+\.new\Z")
+
+
+class DirectoryStore:
+    """Areas as files NAME@UID.area of a folder that is ours alone; each is written with zeros when it is made.
+
+    capacity: bytes of all areas together; 0: what the file system has. Raises CorelaneError for a folder that is
+    another user's, that others may write in, or that lies on a loop device without direct I/O. A descriptor is one of
+    the file, so the kernel lets its holder at nothing else. What is no regular file is no area: a symbolic link would
+    be a way to anything. The folder is locked until `close`, since two that make, count and delete in it would undo
+    each other's work.
+    """
+
+    kind = "directory"
+    for_others = True
+
+    def __init__(self, folder: str, capacity: int = 0) -> None:
+        self._folder = Path(folder)
+        self._capacity = capacity
+        self.notes: list[str] = []
+        try:
+            fresh = [path for path in (self._folder, *self._folder.parents) if not path.exists()]
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for path in fresh:
+                _sync_folder(path.parent)
+            self._fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise self._failed(error) from error
+        try:
+            self._take()
+        except OSError as error:
+            self.close()
+            raise self._failed(error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _failed(self, error: OSError) -> CorelaneError:
+        return CorelaneError(f"storage.directory {self._folder}", str(error.strerror), errno=error.errno or 0)
+
+    def _take(self) -> None:
+        """Make the folder ours alone, and look at what is in it."""
+        _check_ours(self._folder)
+        self.notes += check_below(f"storage.directory {self._folder}", *blk_file.below(self._folder))
+        if not had_soon(lambda: _lock(self._fd)):
+            hint = "end that one, or give each a folder of its own"
+            raise CorelaneError(f"storage.directory {self._folder}", "another iokernel has it", hint, errno.EBUSY)
+        for path in self._folder.iterdir():
+            if _UNFINISHED.match(path.name):  # we died while we made it
+                path.unlink()
+            elif _FILE.match(path.name) and not stat.S_ISREG(path.stat(follow_symlinks=False).st_mode):
+                self.notes.append(f"{path} is no regular file, and so no area")
+
+    def _path(self, area: Area) -> Path:
+        return self._folder / f"{area.name}@{area.owner}.area"
+
+    def areas(self) -> list[Area]:
+        out = []
+        for path in self._folder.iterdir():
+            if match := _FILE.match(path.name):
+                found = path.stat(follow_symlinks=False)
+                if stat.S_ISREG(found.st_mode):
+                    out.append(Area(match["name"], int(match["owner"]), found.st_size))
+        return out
+
+    def space(self) -> tuple[int, int]:
+        at = os.statvfs(self._folder)
+        used, free = sum(self._taken(a) for a in self.areas()), at.f_bavail * at.f_frsize
+        total = self._capacity or used + free
+        return total, max(0, min(free, total - used)) // UNIT * UNIT
+
+    def _taken(self, area: Area) -> int:
+        """Bytes of the disk. Who has it open may lengthen the file by a hole, at nobody's expense."""
+        return min(area.size, self._path(area).stat(follow_symlinks=False).st_blocks * 512)
+
+    def _check(self, name: str, more: int) -> None:
+        free = self.space()[1]
+        if more > free:
+            raise Refused(f"storage area {name}", f"{more} bytes are wanted, {free} are free", errno=errno.ENOSPC)
+
+    def create(self, name: str, owner: int, size: int) -> None:
+        self._check(name, size)
+        blk_file.create(self._path(Area(name, owner, size)), size)
+
+    def grow(self, area: Area, size: int) -> None:
+        self._check(area.name, size - area.size)
+        blk_file.grow(self._path(area), size)
+
+    def delete(self, area: Area) -> None:
+        fd = self._open_file(area)
+        try:
+            if not _lock(fd):
+                raise self._busy(area)
+            self._path(area).unlink()
+            _sync_folder(self._folder)
+        finally:
+            os.close(fd)
+
+    def _busy(self, area: Area) -> Refused:
+        return Refused(f"storage area {area.name}", "another process has it open", errno=errno.EBUSY)
+
+    def _open_file(self, area: Area) -> int:
+        """Raises Refused for what has taken the file's place and is none."""
+        path = self._path(area)
+        refused = Refused(f"storage area {area.name}", f"{path} is no regular file", errno=errno.EPERM)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EISDIR):
+                raise refused from None
+            raise
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise refused
+        return fd
+
+    def open(self, area: Area) -> tuple[int, bool]:
+        fd = self._open_file(area)
+        try:
+            if not had_soon(lambda: _lock(fd)):  # goes with the descriptor to whom it is given
+                raise self._busy(area)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd, True
+
+    def in_use(self, area: Area) -> bool:
+        fd = self._open_file(area)
+        try:
+            return not _lock(fd)
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)

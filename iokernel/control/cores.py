@@ -1,0 +1,165 @@
+"""Which CPU runs what when an application registers, and what it may claim of the cores.
+
+Loops have their CPUs for themselves. Where nothing is managed (`CoreAssigner`), kthreads get distinct worker CPUs while
+there are free ones; then the least used ones are shared, and whoever shares must park instead of spinning, or it would
+starve its neighbour for time slices. Nothing of this changes later.
+
+Where cores are managed (`ManagedCores`), the CPU of a kthread is only where it begins: the loop moves cores between the
+applications that are homed on it (docs/cores.md). More applications than cores are the normal case; what is refused is
+a guarantee that could not be kept.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...runtime.errors import Refused
+from .._native import lib
+from .settings import AppSettings
+
+KINDS: Mapping[str, int] = {"latency": lib.CL_POLICY_LATENCY, "batch": lib.CL_POLICY_BATCH}
+_ASKED = {0: "latency", lib.CL_CONTROL_LATENCY: "latency", lib.CL_CONTROL_BATCH: "batch"}
+_MOST_WEIGHT = 1000
+_MOST_US = 10_000_000
+
+
+class CoreAssigner:
+    """Hands out worker CPUs. `cpus` empty: every kthread may run anywhere, and none may spin."""
+
+    def __init__(self, cpus: Sequence[int]) -> None:
+        self._cpus = tuple(dict.fromkeys(cpus))
+        self._users: Counter[int] = Counter(dict.fromkeys(self._cpus, 0))
+        self._held: dict[object, tuple[int, ...]] = {}
+
+    def take(self, owner: object, kthreads: int, wanted: Sequence[int] = ()) -> tuple[tuple[int, ...], bool]:
+        """CPUs of `kthreads` kthreads of `owner` (-1: anywhere), and whether they may spin.
+
+        wanted: CPUs that the configuration gives this application; kthreads beyond their number share them.
+        """
+        if not self._cpus and not wanted:
+            return (-1,) * kthreads, False
+        chosen: list[int] = []
+        for k in range(kthreads):
+            if wanted:
+                cpu = wanted[k % len(wanted)]
+            else:
+                cpu = min(self._cpus, key=lambda c: (self._users[c], self._cpus.index(c)))
+            self._users[cpu] += 1
+            chosen.append(cpu)
+        self._held[owner] = tuple(chosen)
+        return tuple(chosen), all(self._users[cpu] == 1 for cpu in chosen)
+
+    def give_back(self, owner: object) -> None:
+        """The owner has left; unknown owners are none of ours."""
+        for cpu in self._held.pop(owner, ()):
+            self._users[cpu] -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What an application gets of managed cores: the configuration's word, else its own wish, else the default.
+
+    kind: "latency" or "batch". guaranteed: cores that it has whenever it wants them; maximum: never more. weight:
+    share among equals. deadline_us: what its tail should stay under, 0 nothing. quantum_us: how long a uthread may keep
+    others waiting, 0 for ever.
+    """
+
+    kind: str
+    guaranteed: int
+    maximum: int
+    weight: int
+    deadline_us: int
+    quantum_us: int
+
+
+def claim(name: str, hello: Any, settings: AppSettings, kthreads: int) -> Claim:
+    """The claim of a `struct cl_control_hello` under the settings of its name. Raises Refused if it makes no sense."""
+    if int(hello.kind) not in _ASKED:
+        raise _refused(f"class {hello.kind} of {name} is none", "latency is 1, batch 2")
+    maximum = _first(settings.maximum, int(hello.maximum)) or kthreads
+    if maximum > kthreads and settings.maximum is None:
+        raise _refused(
+            f"max_cores {maximum} of {name} is more than its kthreads: {kthreads}",
+            "a kthread runs on one core at a time",
+        )
+    maximum = min(maximum, kthreads)  # the configuration's word is a limit, of applications with few kthreads, too
+    made_batch = settings.kind == "batch" and _ASKED[int(hello.kind)] != "batch"
+    quantum_us = int(hello.quantum_us) or (lib.CL_CONTROL_BATCH_QUANTUM_US if made_batch else 0)
+    got = Claim(
+        kind=settings.kind or _ASKED[int(hello.kind)],
+        guaranteed=_first(settings.guaranteed, int(hello.guaranteed)),
+        maximum=maximum,
+        weight=_first(settings.weight, int(hello.weight)) or 1,
+        deadline_us=_first(settings.deadline_us, int(hello.deadline_us)),
+        quantum_us=_first(settings.quantum_us, quantum_us),
+    )
+    if got.guaranteed > maximum:
+        raise _refused(
+            f"{got.guaranteed} guaranteed cores are more than {name} may use: {maximum}, with {kthreads} kthreads",
+            "give it more kthreads, or a smaller guarantee",
+        )
+    if got.weight > _MOST_WEIGHT or max(got.deadline_us, got.quantum_us) > _MOST_US:
+        raise _refused(
+            f"weight {got.weight}, deadline {got.deadline_us} us, quantum {got.quantum_us} us of {name} cannot be",
+            f"a weight of up to {_MOST_WEIGHT}, times of up to {_MOST_US} us",
+        )
+    return got
+
+
+def _first(configured: int | None, asked: int) -> int:
+    return asked if configured is None else configured
+
+
+class ManagedCores:
+    """Worker CPUs divided among loops; each loop moves its own between the applications that are homed on it."""
+
+    def __init__(self, cpus: Sequence[int], n_loops: int) -> None:
+        self.cpus = tuple(dict.fromkeys(cpus))
+        self.loops = n_loops
+        self._of_loop = [self.cpus[loop::n_loops] for loop in range(n_loops)]  # as struct cl_io_config says
+
+    def of_loop(self, loop: int) -> tuple[int, ...]:
+        """The CPUs that a loop manages."""
+        return self._of_loop[loop]
+
+    def begin(self, loop: int, kthreads: int) -> tuple[int, ...]:
+        """Where the kthreads of an application begin: on distinct cores of the loop while these last."""
+        cpus = self._of_loop[loop]
+        return tuple(cpus[k % len(cpus)] for k in range(kthreads))
+
+    def home(self, name: str, wanted: int, apps: Sequence[tuple[str, int, int]], loop: int | None = None) -> int:
+        """The loop for an application with `wanted` guaranteed cores; loop: the one that the configuration names.
+
+        apps: (name, loop, guaranteed) of those that are registered. The loop with the fewest of those that can keep the
+        guarantee. Raises Refused, and says who holds the cores, if none can.
+        """
+        giving = tuple(x for x, cpus in enumerate(self._of_loop) if cpus)
+        loops = giving if loop is None else (loop,)
+        fit = [x for x in loops if wanted <= len(self._of_loop[x]) - sum(g for _, home, g in apps if home == x)]
+        if loop is not None and not self._of_loop[loop]:
+            raise _refused(
+                f"loop {loop}, which serves {name}, has no worker core to give", f"choose one of {list(giving)}"
+            )
+        if not fit:
+            cores = max(len(self._of_loop[x]) for x in loops)
+            holders = [f"{other} {held}" for other, home, held in apps if held and home in loops]
+            held_by = f"; guaranteed already: {', '.join(holders)}" if holders else ""
+            raise _refused(
+                f"{wanted} guaranteed cores for {name} cannot be kept: {_cores(cores)}{held_by}",
+                "ask for fewer with --guaranteed, or stop one of them"
+                if holders
+                else "ask for fewer with --guaranteed",
+            )
+        return min(fit, key=[home for _, home, _ in apps].count)
+
+
+def _cores(n: int) -> str:
+    return f"{n} core is managed" if n == 1 else f"{n} cores are managed"
+
+
+def _refused(why: str, hint: str) -> Refused:
+    return Refused(why, hint=hint, errno=errno.EINVAL)

@@ -1,0 +1,81 @@
+"""Messages of the control protocol (runtime/control.h) as bytes: how they are framed, and which are none."""
+
+from __future__ import annotations
+
+import array
+import errno
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from .._native import ffi, lib
+
+_HEADER = struct.Struct("=IHHII")  # struct cl_control_header
+_BYTES = {
+    lib.CL_CONTROL_HELLO: ffi.sizeof("struct cl_control_hello"),
+    lib.CL_CONTROL_STATS: _HEADER.size,
+    lib.CL_CONTROL_KTHREADS: ffi.sizeof("struct cl_control_kthreads"),
+    lib.CL_CONTROL_POLICY: ffi.sizeof("struct cl_control_policy"),
+    lib.CL_CONTROL_AREA: ffi.sizeof("struct cl_control_area"),
+    lib.CL_CONTROL_MOVES: ffi.sizeof("struct cl_control_moves"),
+}
+
+
+class BadMessage(Exception):
+    """A message that is refused; (counter, errno, text)."""
+
+
+def take(received: bytearray) -> tuple[int, bytes] | None:
+    """Remove the first message, if there is a whole one: its type, and all of it, header included.
+
+    Raises BadMessage for anything that the protocol does not know.
+    """
+    if len(received) < _HEADER.size:
+        return None
+    magic, version, kind, n_bytes, _ = _HEADER.unpack_from(received)
+    if magic != lib.CL_CONTROL_MAGIC:
+        raise BadMessage("garbage", errno.EPROTO, "this is no corelane control message")
+    if version != lib.CL_CONTROL_VERSION:
+        text = f"this iokernel speaks control protocol {lib.CL_CONTROL_VERSION}, the application {version}"
+        raise BadMessage("wrong_version", errno.EPROTO, f"{text}: use the same corelane for both")
+    if n_bytes != _BYTES.get(kind, 0):
+        raise BadMessage("garbage", errno.EPROTO, f"no message of type {kind} and {n_bytes} bytes exists")
+    if len(received) < n_bytes:
+        return None
+    message = bytes(received[:n_bytes])
+    del received[:n_bytes]
+    return kind, message
+
+
+def message_of(kind: int, body: bytes = b"") -> bytes:
+    """A whole message: the header, and what follows it."""
+    return _HEADER.pack(lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION, kind, _HEADER.size + len(body), 0) + body
+
+
+def refusal(code: int, text: str) -> bytes:
+    """REFUSE, with an errno and one line that says why."""
+    message = ffi.new("struct cl_control_refuse *")
+    message.code = code
+    line = line_of(text)
+    ffi.memmove(message.text, line, len(line))
+    return message_of(lib.CL_CONTROL_REFUSE, bytes(ffi.buffer(message))[_HEADER.size :])
+
+
+def send_with(sock: socket.socket, message: bytes, fds: Sequence[int]) -> bool:
+    """Send a message and descriptors. False: not all of it went, and the connection is of no use any more."""
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+    try:
+        return sock.sendmsg([message], rights) == len(message)
+    except OSError:
+        return False
+
+
+def text_of(field: Any) -> str:
+    """A field of characters, up to the first zero."""
+    return bytes(ffi.buffer(field)).split(b"\0", 1)[0].decode(errors="replace")
+
+
+def line_of(text: str) -> bytes:
+    """A text as it fits into a message: one line, zero-terminated by the field's last byte."""
+    return text.replace("\n", " ").encode()[: lib.CL_CONTROL_TEXT_BYTES - 1]

@@ -1,0 +1,126 @@
+"""What an iokernel counts, as it goes into JSON. Each function reads one thing while the loops run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...drivers.nic.nic import Nic
+from ...runtime.errors import check
+from ...runtime.hist import Hist
+from .._native import ffi, lib
+from .moves import STEP_NAMES
+
+STEPS = tuple(STEP_NAMES.values())  # how a kthread got its core
+
+# Numbers of the statistics that are no counters: what is so at the moment, what something is, what was set.
+GAUGES = frozenset(
+    {
+        *("id", "pid", "uid", "loop", "cpu", "kthread", "kthreads", "slot", "age_s", "share"),
+        *("guaranteed", "maximum", "weight", "deadline_us", "quantum_us"),
+        *("cores", "waiting", "packet_age_ns", "thread_age_ns", "timer_age_ns", "storage_age_ns"),
+        *("buffers_free", "buffers_lent", "out_staged"),
+    }
+)
+
+
+def fields(ptr: Any, kind: str) -> dict[str, int]:
+    """The integer fields of a flat C struct."""
+    return {name: int(getattr(ptr, name)) for name, _ in ffi.typeof(kind).fields}
+
+
+def _read(kind: str, call: Callable[[Any], int], what: str) -> dict[str, int]:
+    out = ffi.new(f"struct {kind} *")
+    check(call(out), what)
+    return fields(out, f"struct {kind}")
+
+
+def loop_stats(io: Any, loop: int, cpu: int, hz: int) -> dict[str, Any]:
+    """`struct cl_io_loop_stats` with cpu and busy_s."""
+    counted = _read("cl_io_loop_stats", lambda out: lib.cl_io_loop_stats(io, loop, out), "read a loop's statistics")
+    return {"cpu": cpu, "busy_s": counted["busy_ticks"] / hz, **counted}
+
+
+def app_stats(io: Any, app: int, name: str) -> dict[str, int]:
+    """`struct cl_io_app_stats`."""
+    return _read("cl_io_app_stats", lambda out: lib.cl_io_app_stats(io, app, out), f"read the statistics of {name}")
+
+
+def uplink_stats(nic: Nic) -> dict[str, Any]:
+    """Name, state and counters of an uplink, summed over its queues."""
+    stats = nic.stats()
+    counted = {name: getattr(stats, name) for name in type(stats).__dataclass_fields__}
+    return {"name": nic.name, "mac": nic.mac, "gone": nic.gone, "buffers_free": nic.buffers_free, **counted}
+
+
+def summary(hist: Any) -> dict[str, Any]:
+    """{"n", "p50_us", "p90_us", "p99_us", "max_us", "buckets_ns"} of a `const struct cl_hist *` of ns.
+
+    buckets_ns: [low, high, count] of each bucket with something in it, both bounds included, upwards; the counts add up
+    to n. Percentiles are None in an empty one.
+    """
+    if not hist or lib.cl_hist_count(hist) == 0:
+        return {"n": 0, "p50_us": None, "p90_us": None, "p99_us": None, "max_us": None, "buckets_ns": []}
+    seen = Hist.view(hist).snapshot()  # C goes on writing it
+
+    def us(ns: float) -> float | None:
+        return round(ns / 1e3, 3) if seen.count and math.isfinite(ns) else None
+
+    marks = {f"p{p}_us": us(seen.percentile(p)) for p in (50, 90, 99)}
+    return {"n": seen.count, **marks, "max_us": us(seen.max), "buckets_ns": [list(b) for b in seen.buckets()]}
+
+
+def app_cores(io: Any, app: int, name: str, age_s: float, managed: int) -> dict[str, Any]:
+    """`struct cl_io_app_cores` with core_s, share (of the `managed` cores, since it came) and two histograms: how long
+    work had waited when a core was given for it, and from there to the kthread's beginning."""
+    counted = _read("cl_io_app_cores", lambda out: lib.cl_io_app_cores(io, app, out), f"read the cores of {name}")
+    core_s = counted["core_ns"] / 1e9
+    share = core_s / (age_s * managed) if age_s > 0 and managed else 0.0
+    times = {"detection": lib.cl_io_detection(io, app), "actuation": lib.cl_io_app_actuation(io, app)}
+    return {**counted, "core_s": core_s, "share": share, **{name: summary(hist) for name, hist in times.items()}}
+
+
+def _moves(io: Any, loop: int) -> dict[str, int]:
+    return _read("cl_io_cores_stats", lambda out: lib.cl_io_cores_stats(io, loop, out), "read a loop's moves")
+
+
+def allocator(io: Any, loop: int) -> dict[str, Any]:
+    """`struct cl_io_cores_stats` of a loop, its policy host's, and the times of decisions and of moves by step."""
+    counted = _moves(io, loop)
+    steps = {name: summary(lib.cl_io_actuation(io, loop, step)) for step, name in enumerate(STEPS)}
+    out: dict[str, Any] = {"loop": loop, **counted, "decision": summary(lib.cl_io_decision_time(io, loop))}
+    out["reading"] = summary(lib.cl_io_reading_time(io, loop))
+    out |= {"actuation": steps, "policy": None}
+    host = lib.cl_io_policy_host(io, loop)
+    if host:
+        stats = ffi.new("struct cl_policy_stats *")
+        lib.cl_policy_host_stats(host, stats)
+        out["policy"] = fields(stats, "struct cl_policy_stats")
+    return out
+
+
+def bound_elsewhere(io: Any, loops: int) -> int:
+    """How often kthreads were found bound to a CPU by somebody else."""
+    return sum(_moves(io, loop)["affinities_changed"] for loop in range(loops))
+
+
+def evicted(io: Any, app: int) -> int:
+    """How often kthreads of an application had to be demoted to free a core."""
+    counted = _read("cl_io_app_cores", lambda out: lib.cl_io_app_cores(io, app, out), f"read the cores of {app}")
+    return counted["evicted"]
+
+
+def core(io: Any, index: int, names: Mapping[int, str]) -> dict[str, Any]:
+    """One worker CPU: {"cpu", "loop", "owner": an application's name or None, "kthread", "busy", "moves", "busy_s"}."""
+    counted = _read("cl_io_core_stats", lambda out: lib.cl_io_core_stats(io, index, out), f"read core {index}")
+    owned = counted["owner"] != 0
+    return {
+        "cpu": counted["cpu"],
+        "loop": counted["loop"],
+        "owner": names.get(counted["app"]) if owned else None,
+        "kthread": counted["kthread"] if owned else None,
+        "busy": bool(counted["busy"]),
+        "moves": counted["moves"],
+        "busy_s": counted["busy_ns"] / 1e9,
+    }

@@ -1,0 +1,527 @@
+"""The control socket: who listens on it, who may speak to it, and what is done with what they say.
+
+Runs in one Python thread, never on a polled core; policies, whose loading may take seconds, are loaded by another.
+Every message of a client is a fixed struct of runtime/control.h. A client gets `patience_s` to finish a message that it
+began and to take an answer; what does not fit the protocol is refused with a reason, counted, and the connection
+closed. The end of a registered client's connection is the end of the application: `Registry.unregister` is called at
+once. So is the end of a process whose kthreads are managed, since its thread ids are then free for others while a child
+of it may still hold the connection. Once a second such processes are looked at: whether one was killed and does not get
+to end (lingering.py).
+
+One iokernel a path: a lock file beside the socket is held for as long as we live, so the kernel lets go of it even
+after SIGKILL, and the socket file that was left behind is replaced.
+
+Does not deal with: applications on other machines, encryption, changing a registration.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import selectors
+import socket
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ...runtime.errors import CorelaneError, SystemLimit
+from ...runtime.peers import Peer, peer_of, pidfd_of
+from .._native import ffi, lib
+from ..policy import trial as policy_trial
+from .lingering import let_end
+from .lock import lock, remove_stale
+from .messages import BadMessage, line_of, message_of, refusal, send_with, take, text_of
+from .worker import Worker
+
+if TYPE_CHECKING:
+    from ..areas.areas import Areas
+
+_MAX_CONNECTIONS = 1024
+_SWEEP_S = 0.1
+_LINGERS_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A registration: its id, the ACCEPT message, and the descriptors that go with it (arena, state, doorbell)."""
+
+    app: int
+    accept: bytes
+    fds: tuple[int, int, int]
+
+
+class Registry(Protocol):
+    """What the server needs of an iokernel. Called in the server's thread."""
+
+    def register(self, hello: Any, peer: Peer) -> Grant:
+        """Register the application of a `struct cl_control_hello`. Raises CorelaneError to refuse it."""
+
+    def unregister(self, app: int) -> None:
+        """Its connection has ended."""
+
+    def manage(self, app: int, pid: int, tids: Sequence[int], number: int) -> None:
+        """Its kthreads are the threads `tids` of process `pid`; signal `number` interrupts one. Or CorelaneError."""
+
+    def set_policy(self, spec: str, params: str) -> str:
+        """Have another policy decide; "name=value" settings, separated by blanks. Returns what decides now, in a line.
+
+        Raises CorelaneError to refuse it. Called in a thread of its own, since it may compile.
+        """
+
+    def sweep(self) -> bool:
+        """Try again what `unregister` could not finish; returns whether something is left for the next time."""
+
+    def find(self, name: str) -> int | None:
+        """Id of the registered application of that name."""
+
+    def stats_json(self) -> bytes:
+        """Statistics as a JSON text."""
+
+    def moves(self, loop: int, first: int) -> bytes:
+        """The body of MOVES_OK: entries of a loop's log from number `first` on. Or CorelaneError."""
+
+
+@dataclass(slots=True)
+class _Connection:
+    sock: socket.socket
+    peer: Peer
+    deadline: float  # by which it must have finished the message or taken the answer; inf: nothing pending
+    received: bytearray = field(default_factory=bytearray)
+    to_send: bytearray = field(default_factory=bytearray)
+    app: int | None = None
+    named: bool = False  # its kthreads are known
+    pidfd: int = -1  # of the process that they belong to
+    waits: bool = False  # for a policy that is being loaded, or a storage area; what else it sends is refused
+    areas: set[str] = field(default_factory=set)  # storage areas that it has open
+    closing: bool = False  # close once to_send is empty
+
+
+def _has_read(connection: _Connection) -> None:
+    """Raises BadMessage for a client that asks on and on and does not read."""
+    if len(connection.to_send) > lib.CL_CONTROL_MAX_REPLY:
+        raise BadMessage("greedy", errno.EBUSY, "ask again when the answers have been read")
+
+
+class ControlServer:
+    """Listens on `path` and speaks for `registry`. Construction takes the path; `serve` works until `stop`.
+
+    mode: permission bits of the socket file. uids, gids: who may connect besides root and our own user; groups that a
+    client has as supplementary ones count. Raises Refused if another iokernel holds the path, SystemLimit if it cannot
+    be made.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        registry: Registry,
+        *,
+        mode: int = 0o600,
+        uids: Collection[int] = (),
+        gids: Collection[int] = (),
+        patience_s: float = 2.0,
+        areas: Areas | None = None,
+    ) -> None:
+        self.path = path
+        self.counts: Counter[str] = Counter()
+        self.last_error = ""
+        self._registry = registry
+        self._uids = frozenset((0, os.geteuid(), *uids))
+        self._gids = frozenset(gids)
+        self._patience_s = patience_s
+        self._connections: dict[int, _Connection] = {}
+        self._apps: dict[int, _Connection] = {}
+        self._stopping = False
+        self._unfinished = False
+        self._next_look = 0.0
+        try:
+            self._lock_fd = lock(path)
+        except OSError as error:
+            raise SystemLimit(f"lock {path}.lock", str(error.strerror), "is its folder writable?") from error
+        try:
+            remove_stale(path)
+            self._listener = self._listen(mode)
+        except BaseException:
+            os.close(self._lock_fd)
+            raise
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._loader = Worker()  # of policies
+        self._areas = areas
+        self._area_worker = Worker()  # making an area takes as long as writing it
+        self._area_jobs: deque[tuple[_Connection, Callable[[], Any]]] = deque()
+        self._selector = selectors.DefaultSelector()
+        for readable in (self._listener, self._wake, self._loader.fd, self._area_worker.fd):
+            self._selector.register(readable, selectors.EVENT_READ)
+
+    def _listen(self, mode: int) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            sock.bind(self.path)
+            os.chmod(self.path, mode)  # before listen: nobody can have connected yet
+            sock.listen(64)
+        except OSError as error:
+            sock.close()
+            why = "the path is too long" if "too long" in str(error) else str(error.strerror)
+            raise SystemLimit(f"listen on {self.path}", why, "choose another socket path") from error
+        return sock
+
+    def serve(self) -> None:
+        """Handle events until `stop`; then close everything. Registered applications see their iokernel go."""
+        try:
+            while not self._stopping:
+                for key, events in self._selector.select(self._timeout()):
+                    if key.fileobj is self._listener:
+                        self._accept()
+                    elif key.fd == self._wake:
+                        os.eventfd_read(self._wake)
+                        self._stopping = True
+                    elif key.fd == self._loader.fd:
+                        self._answer_policy()
+                    elif key.fd == self._area_worker.fd:
+                        self._answer_area()
+                    elif key.fd == key.data.pidfd:
+                        self.counts["process_ended"] += 1
+                        self._close(key.data)
+                    else:
+                        self._handle(key.data, events)
+                self._expire()
+                self._unfinished = self._registry.sweep()
+                self._let_end()
+        finally:
+            self.close()
+
+    def stop(self) -> None:
+        """Make `serve` return. From any thread or signal handler."""
+        # Only the write tells: a flag set before it would let `serve` close the descriptor under us.
+        os.eventfd_write(self._wake, 1)
+
+    def close(self) -> None:
+        """Give the path up. After `serve` has returned, or in its place."""
+        if self._lock_fd < 0:
+            return
+        for connection in list(self._connections.values()):
+            self._close(connection)
+        self._selector.close()
+        self._listener.close()
+        os.close(self._wake)
+        self._loader.close(policy_trial.stop)  # a policy's module may take as long as it likes
+        self._area_worker.close()
+        for leftover in (self.path, self.path + ".lock"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(leftover)
+        os.close(self._lock_fd)  # last: until here nobody else could take the path
+        self._lock_fd = -1
+
+    def _timeout(self) -> float | None:
+        deadline = min((c.deadline for c in self._connections.values()), default=float("inf"))
+        if self._unfinished:
+            deadline = min(deadline, time.monotonic() + _SWEEP_S)
+        if any(c.pidfd >= 0 for c in self._connections.values()):
+            deadline = min(deadline, self._next_look)
+        return None if deadline == float("inf") else max(0.0, deadline - time.monotonic())
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for connection in [c for c in self._connections.values() if c.deadline <= now]:
+            self.counts["timed_out"] += 1
+            self._close(connection)
+
+    def _let_end(self) -> None:
+        """Of processes whose kthreads are managed: those that were killed."""
+        if (now := time.monotonic()) < self._next_look:
+            return
+        self._next_look = now + _LINGERS_S
+        for connection in self._connections.values():
+            if connection.pidfd >= 0:
+                self.counts["lingering"] += let_end(connection.peer.pid)
+
+    def _accept(self) -> None:
+        for _ in range(16):
+            try:
+                sock, _address = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # out of descriptors, or gone before we looked
+                self.counts["accept_failed"] += 1
+                return
+            sock.setblocking(False)
+            try:
+                connection = _Connection(sock, peer_of(sock), time.monotonic() + self._patience_s)
+            except OSError:
+                sock.close()
+                continue
+            self._connections[sock.fileno()] = connection
+            self._selector.register(sock, selectors.EVENT_READ, connection)
+            self.counts["connections"] += 1
+            peer = connection.peer
+            if len(self._connections) > _MAX_CONNECTIONS:
+                self._refuse(connection, "too_many", errno.EMFILE, f"{_MAX_CONNECTIONS} connections are open already")
+            elif peer.uid not in self._uids and not (peer.groups | {peer.gid}) & self._gids:
+                text = f"user {peer.uid} may not attach: allow it in iokernel.users or iokernel.groups"
+                self._refuse(connection, "not_allowed", errno.EACCES, text)
+
+    def _handle(self, connection: _Connection, events: int) -> None:
+        if connection.sock.fileno() not in self._connections:
+            return  # closed by an earlier event of this batch
+        if events & selectors.EVENT_WRITE:
+            self._flush(connection)
+        if events & selectors.EVENT_READ and connection.sock.fileno() in self._connections:
+            self._read(connection)
+
+    def _read(self, connection: _Connection) -> None:
+        try:
+            data = connection.sock.recv(4096)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._close(connection)
+            return
+        if connection.closing:
+            return  # refused already; it may still be sending
+        connection.received += data
+        try:
+            while self._take_message(connection):
+                pass
+        except BadMessage as bad:
+            self._refuse(connection, *bad.args)
+        except Exception as error:  # a fault of ours must not end the applications of others
+            self.last_error = f"{type(error).__name__}: {error}"
+            self._refuse(connection, "internal_error", errno.EIO, f"the iokernel failed: {self.last_error}")
+        if not connection.to_send:
+            connection.deadline = time.monotonic() + self._patience_s if connection.received else float("inf")
+            if connection.waits or connection.areas:
+                connection.deadline = float("inf")
+            elif connection.app is None and not connection.received and not connection.closing:
+                connection.deadline = time.monotonic() + 60 * self._patience_s  # idle, asks for statistics now and then
+
+    def _take_message(self, connection: _Connection) -> bool:
+        """Handle one whole message, if there is one. Raises BadMessage to refuse it."""
+        taken = take(connection.received)
+        if taken is None:
+            return False
+        kind, message = taken
+        if connection.waits:
+            raise BadMessage("greedy", errno.EBUSY, "ask again when this has been answered")
+        handle = {
+            lib.CL_CONTROL_HELLO: self._register,
+            lib.CL_CONTROL_STATS: self._answer_stats,
+            lib.CL_CONTROL_KTHREADS: self._manage,
+            lib.CL_CONTROL_POLICY: self._load_policy,
+            lib.CL_CONTROL_AREA: self._ask_area,
+            lib.CL_CONTROL_MOVES: self._answer_moves,
+        }[kind]
+        handle(connection, message)
+        return True
+
+    def _answer_stats(self, connection: _Connection, _message: bytes) -> None:
+        _has_read(connection)
+        self.counts["stats"] += 1
+        self._send(connection, message_of(lib.CL_CONTROL_STATS_REPLY, self._registry.stats_json()))
+
+    def _answer_moves(self, connection: _Connection, message: bytes) -> None:
+        _has_read(connection)
+        said = ffi.cast("struct cl_control_moves *", ffi.from_buffer(message))
+        try:
+            body = self._registry.moves(int(said.loop), int(said.next))
+        except CorelaneError as error:
+            raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
+        self.counts["moves"] += 1
+        self._send(connection, message_of(lib.CL_CONTROL_MOVES_OK, body))
+
+    def _register(self, connection: _Connection, message: bytes) -> None:
+        if connection.app is not None:
+            raise BadMessage("garbage", errno.EALREADY, "this connection is registered already")
+        hello = ffi.cast("struct cl_control_hello *", ffi.from_buffer(message))
+        self._forget_dead(text_of(hello.name))
+        try:
+            grant = self._registry.register(hello, connection.peer)
+        except CorelaneError as error:
+            raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
+        connection.app = grant.app
+        self._apps[grant.app] = connection
+        # A fresh connection's send buffer is empty, so that these few hundred bytes go at once or never.
+        if connection.to_send or not send_with(connection.sock, grant.accept, grant.fds):
+            self.counts["accept_lost"] += 1
+            self._close(connection)
+            raise BadMessage("accept_lost", errno.EPIPE, "")
+        self.counts["accepted"] += 1
+
+    def _manage(self, connection: _Connection, message: bytes) -> None:
+        """The kthreads of a registered application, once a registration."""
+        said = ffi.cast("struct cl_control_kthreads *", ffi.from_buffer(message))
+        if connection.app is None or connection.named:
+            why = "are known already" if connection.named else "belong to a registered application"
+            raise BadMessage("garbage", errno.EPROTO, f"kthreads {why}")
+        if not 0 < said.n <= lib.CL_SHM_MAX_KTHREADS:
+            raise BadMessage("garbage", errno.EPROTO, f"{said.n} kthreads are not 1 to {lib.CL_SHM_MAX_KTHREADS}")
+        try:
+            # Before its threads are looked up: from here on its end is seen, and no id of it is taken for another's.
+            connection.pidfd = pidfd_of(connection.sock, connection.peer.pid)
+            self._registry.manage(connection.app, connection.peer.pid, list(said.tids[0 : said.n]), int(said.signal))
+        except CorelaneError as error:
+            raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
+        if connection.pidfd >= 0:
+            self._selector.register(connection.pidfd, selectors.EVENT_READ, connection)
+        connection.named = True
+        self.counts["managed"] += 1
+        self._send(connection, message_of(lib.CL_CONTROL_KTHREADS_OK))
+
+    def _load_policy(self, connection: _Connection, message: bytes) -> None:
+        """Start loading a policy; `_answer_policy` says how it went."""
+        said = ffi.cast("struct cl_control_policy *", ffi.from_buffer(message))
+        spec, params = text_of(said.spec), text_of(said.params)
+        uid = connection.peer.uid
+        if uid not in (0, os.geteuid()):  # loading code is more than attaching
+            who = "root" if os.geteuid() == 0 else f"root and user {os.geteuid()}"
+            raise BadMessage("not_allowed", errno.EACCES, f"user {uid} may not choose the policy, only {who} may")
+        if self._loader.busy:
+            raise BadMessage("busy", errno.EBUSY, "another policy is being loaded: try again when it is")
+        connection.waits = True
+        self._loader.start(connection, lambda: self._registry.set_policy(spec, params))
+
+    def _answer_policy(self) -> None:
+        """Tell who asked whether its policy decides now."""
+        connection, result = self._loader.result()
+        connection.waits = False
+        if connection.sock.fileno() not in self._connections:
+            return  # it did not wait for the answer
+        if isinstance(result, BaseException):
+            code = result.errno if isinstance(result, CorelaneError) else 0
+            text = str(result) if isinstance(result, CorelaneError) else f"{type(result).__name__}: {result}"
+            self._refuse(connection, "policy_refused", code or errno.EINVAL, text)
+            return
+        self.counts["policies"] += 1
+        body = line_of(result).ljust(lib.CL_CONTROL_TEXT_BYTES, b"\0")
+        self._send(connection, message_of(lib.CL_CONTROL_POLICY_OK, body))
+
+    def _ask_area(self, connection: _Connection, message: bytes) -> None:
+        """Have a worker see to a storage area; `_answer_area` says how it went."""
+        areas = self._areas
+        if areas is None:
+            why = "this iokernel has no storage: set storage.directory or storage.device"
+            raise BadMessage("refused", errno.ENODEV, why)
+        said = ffi.cast("struct cl_control_area *", ffi.from_buffer(message))
+        op, name, size, owner = int(said.op), text_of(said.name), int(said.bytes), text_of(said.owner)
+        connection.waits = True
+        self._area_jobs.append((connection, lambda: areas.handle(op, name, size, owner, connection.peer)))
+        self._next_area()
+
+    def _next_area(self) -> None:
+        while self._area_jobs and not self._area_worker.busy:
+            connection, job = self._area_jobs.popleft()
+            if connection.sock.fileno() in self._connections:  # else it did not wait
+                self._area_worker.start(connection, job)
+
+    def _answer_area(self) -> None:
+        connection, result = self._area_worker.result()
+        connection.waits = False
+        self._next_area()
+        gone = connection.sock.fileno() not in self._connections
+        if isinstance(result, BaseException):
+            if not gone:
+                code = result.errno if isinstance(result, CorelaneError) else getattr(result, "errno", None)
+                self._refuse(connection, "area_refused", code or errno.EIO, str(result))
+            return
+        answer, fd = result
+        if fd < 0:
+            if not gone:
+                self.counts["areas"] += 1
+                self._send(connection, message_of(lib.CL_CONTROL_AREA_OK, json.dumps(answer).encode()))
+            return
+        try:
+            self._hand_over(connection, answer, fd, gone)
+        finally:
+            os.close(fd)  # theirs is another
+
+    def _hand_over(self, connection: _Connection, answer: dict[str, Any], fd: int, gone: bool) -> None:
+        """Give a storage area's descriptor to a client. Its claim ends with the connection."""
+        assert self._areas is not None
+        name = answer["area"]["name"]
+        message = message_of(lib.CL_CONTROL_AREA_OK, json.dumps(answer).encode())
+        # What is to send would go before it.
+        if gone or connection.to_send or not send_with(connection.sock, message, [fd]):
+            self.counts["area_lost"] += 1
+            self._areas.release(name)
+            if not gone:
+                self._close(connection)
+            return
+        connection.areas.add(name)
+        connection.deadline = float("inf")
+        self.counts["areas_opened"] += 1
+
+    def _forget_dead(self, name: str) -> None:
+        """An application that was killed and starts again may be faster than our look at its old connection's end."""
+        app = self._registry.find(name)
+        connection = self._apps.get(app) if app is not None else None
+        if connection is None:
+            return
+        try:
+            ended = not connection.sock.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            ended = False
+        except OSError:
+            ended = True
+        if ended:
+            self._close(connection)
+
+    def _refuse(self, connection: _Connection, counter: str, code: int, text: str) -> None:
+        if connection.sock.fileno() < 0:
+            return  # closed meanwhile
+        self.counts[counter] += 1
+        connection.closing = True
+        connection.received.clear()
+        self._send(connection, refusal(code, text))
+
+    def _send(self, connection: _Connection, data: bytes) -> None:
+        connection.to_send += data
+        self._flush(connection)
+
+    def _flush(self, connection: _Connection) -> None:
+        try:
+            while connection.to_send:
+                del connection.to_send[: connection.sock.send(connection.to_send)]
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self._close(connection)
+            return
+        if connection.to_send:
+            connection.deadline = time.monotonic() + self._patience_s
+            self._selector.modify(connection.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, connection)
+            return
+        self._selector.modify(connection.sock, selectors.EVENT_READ, connection)
+        if connection.closing:
+            # Not closed at once: data of the client that we have not read would turn our answer into a reset.
+            with contextlib.suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_WR)
+            connection.deadline = time.monotonic() + self._patience_s
+        elif connection.app is not None or connection.areas:
+            connection.deadline = float("inf")
+
+    def _close(self, connection: _Connection) -> None:
+        fd = connection.sock.fileno()
+        if self._connections.pop(fd, None) is None:
+            return
+        self._selector.unregister(connection.sock)
+        if connection.pidfd >= 0:
+            with contextlib.suppress(KeyError):  # refused before it was registered
+                self._selector.unregister(connection.pidfd)
+            os.close(connection.pidfd)
+            connection.pidfd = -1
+        connection.sock.close()
+        for name in connection.areas:
+            assert self._areas is not None
+            self._areas.release(name)
+        if connection.app is not None:
+            app, connection.app = connection.app, None
+            del self._apps[app]
+            try:
+                self._registry.unregister(app)
+            except CorelaneError as error:
+                self.counts["unregister_failed"] += 1
+                self.last_error = str(error)

@@ -1,0 +1,298 @@
+/* Registration and removal, by the controlling thread: everything that allocates or may block. The loops are told by
+ * commands (command.c).
+ *
+ * Removal: every loop forgets the application and says so; only then is its memory unmapped. A loop whose core was taken
+ * away does not say so in time: the application is then doomed, keeps its address, and removing it is tried again. */
+#include "../state/internal.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define WAKES_PER_S 250000
+#define WAKES_BURST 64
+#define PREFAULT_BUFFERS 256 /* receive buffers whose pages are there from the start, lest the loop pay for them */
+
+static void app_free(struct io_app *app)
+{
+    if (!app)
+        return;
+    cl_memory_close(&app->memory);
+    if (app->doorbell_fd >= 0)
+        close(app->doorbell_fd);
+    free(app->kthreads);
+    free(app->free);
+    free(app->lent);
+    cl_hist_delete(app->cores.detection);
+    cl_hist_delete(app->cores.actuation);
+    free(app);
+}
+
+static int make_arena(struct cl_io *io, struct io_app *app, const char *name, char *err)
+{
+    struct cl_arena_layout *l = &app->layout;
+    int rc = cl_memory_create("corelane-arena", l->total_bytes, io->config.memory_flags, &app->memory, err);
+    if (rc < 0)
+        return rc;
+    struct cl_arena_header *h = app->memory.base;
+    *h = (struct cl_arena_header){.magic = CL_ARENA_MAGIC,
+                                  .version = CL_SHM_VERSION,
+                                  .n_kthreads = l->n_kthreads,
+                                  .rx_slots = l->rx_slots,
+                                  .tx_slots = l->tx_slots,
+                                  .n_rx = l->n_rx,
+                                  .n_tx = l->n_tx,
+                                  .buffer_bytes = l->buffer_bytes,
+                                  .buffer_stride = l->buffer_stride,
+                                  .lines_offset = l->lines_offset,
+                                  .rx_offset = l->rx_offset,
+                                  .tx_offset = l->tx_offset,
+                                  .buffers_offset = l->buffers_offset,
+                                  .total_bytes = l->total_bytes,
+                                  .generation = io->config.generation};
+    memcpy(h->name, name, sizeof h->name - 1);
+    uint64_t warm = l->buffers_offset + (uint64_t)cl_min(l->n_rx, (uint32_t)PREFAULT_BUFFERS) * l->buffer_stride;
+#ifdef MADV_POPULATE_WRITE
+    madvise(app->memory.base, warm / CL_SHM_PAGE * CL_SHM_PAGE,
+            MADV_POPULATE_WRITE); /* may fail before Linux 5.14: then it faults */
+#endif
+    app->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (app->doorbell_fd < 0) {
+        rc = -errno;
+        snprintf(err, IO_ERR_BYTES, "cannot make a doorbell: %s", strerror(-rc));
+        return rc;
+    }
+    return 0;
+}
+
+static void make_kthreads(struct io_app *app)
+{
+    const struct cl_arena_layout *l = &app->layout;
+    struct cl_arena_kthread *lines = (struct cl_arena_kthread *)((uint8_t *)app->memory.base + l->lines_offset);
+    struct cl_desc *rx = (struct cl_desc *)((uint8_t *)app->memory.base + l->rx_offset);
+    struct cl_desc *tx = (struct cl_desc *)((uint8_t *)app->memory.base + l->tx_offset);
+    for (uint32_t k = 0; k < l->n_kthreads; k++) {
+        struct io_kthread *kt = &app->kthreads[k];
+        cl_ring_tx_init(&kt->rx, rx + (size_t)k * l->rx_slots, &lines[k].rx_head, l->rx_slots);
+        cl_ring_rx_init(&kt->tx, tx + (size_t)k * l->tx_slots, &lines[k].tx_head, l->tx_slots);
+        kt->park = &lines[k].park;
+        kt->app = app;
+        kt->sampled = true;
+    }
+    for (uint32_t i = 0; i < l->n_rx; i++)
+        app->free[i] = l->n_rx - 1 - i; /* low indices first: those are prefaulted */
+    app->n_free = l->n_rx;
+}
+
+static struct io_app *app_new(struct cl_io *io, const struct cl_io_app_config *c, int *rc, char *err)
+{
+    struct cl_arena_layout l = c->layout;
+    *rc = cl_arena_layout_init(&l);
+    if (*rc < 0) {
+        snprintf(err, IO_ERR_BYTES, "impossible arena: %u kthreads, rings of %u and %u, %u and %u buffers of %u bytes",
+                 l.n_kthreads, l.rx_slots, l.tx_slots, l.n_rx, l.n_tx, l.buffer_bytes);
+        return NULL;
+    }
+    struct io_app *app = aligned_alloc(CL_CACHELINE, sizeof *app);
+    *rc = -ENOMEM;
+    snprintf(err, IO_ERR_BYTES, "out of memory for an application");
+    if (!app)
+        return NULL;
+    memset(app, 0, sizeof *app);
+    app->doorbell_fd = -1;
+    app->layout = l;
+    app->mac = io_mac(c->mac);
+    app->ip_be = cl_be32(c->ipv4);
+    app->loop = c->loop;
+    app->n_kthreads = l.n_kthreads;
+    app->n_rx = l.n_rx;
+    app->n_buffers = l.n_rx + l.n_tx;
+    app->buffer_bytes = l.buffer_bytes;
+    app->stride = l.buffer_stride;
+    app->kthreads = aligned_alloc(CL_CACHELINE, l.n_kthreads * sizeof *app->kthreads);
+    app->free = malloc(l.n_rx * sizeof *app->free);
+    app->lent = calloc(l.n_rx, 1);
+    if (app->kthreads)
+        memset(app->kthreads, 0, l.n_kthreads * sizeof *app->kthreads);
+    if (app->kthreads && app->free && app->lent)
+        *rc = make_arena(io, app, c->name, err);
+    if (*rc < 0) {
+        app_free(app);
+        return NULL;
+    }
+    app->buffers = (uint8_t *)app->memory.base + l.buffers_offset;
+    make_kthreads(app);
+    const struct cl_io_limits *lim = &c->limits;
+    uint64_t hz = io->clock->hz, now = io->config.tsc_hz ? 0 : cl_tsc(); /* a clock of the caller's starts at 0 */
+    cl_bucket_init(&app->frames, lim->frames_per_s, lim->burst_frames ? lim->burst_frames : 64, true, hz, now);
+    cl_bucket_init(&app->bytes, lim->bytes_per_s, cl_max(lim->burst_bytes ? lim->burst_bytes : 65536, l.buffer_bytes),
+                   false, hz, now);
+    cl_bucket_init(&app->wakes, WAKES_PER_S, WAKES_BURST, true, hz, now);
+    *rc = io->config.manage_cores ? io_allot(io, app, c, err) : 0;
+    if (*rc < 0) {
+        app_free(app);
+        return NULL;
+    }
+    return app;
+}
+
+/* What an application may not have, since another has it or it makes no sense. */
+static int check_config(const struct cl_io *io, const struct cl_io_app_config *c, char *err)
+{
+    if (io->n_apps == CL_IO_MAX_APPS)
+        return snprintf(err, IO_ERR_BYTES, "%d applications are attached already", CL_IO_MAX_APPS), -ENOSPC;
+    if (c->loop >= io->config.n_loops || cl_mac_is_group(c->mac) || io_mac(c->mac) == 0 || c->ipv4 == 0)
+        return snprintf(err, IO_ERR_BYTES, "no such loop, or an impossible address"), -EINVAL;
+    for (const struct io_app *a = io->apps; a; a = a->next)
+        if (a->mac == io_mac(c->mac) || a->ip_be == cl_be32(c->ipv4)) {
+            snprintf(err, IO_ERR_BYTES, "%s",
+                     a->doomed ? "the last application with this address is still leaving: try again"
+                               : "another application has this address: give one of them another");
+            return a->doomed ? -EBUSY : -EEXIST;
+        }
+    return 0;
+}
+
+int cl_io_app_add(struct cl_io *io, const struct cl_io_app_config *config, struct cl_io_app_grant *grant, char *err)
+{
+    int rc = check_config(io, config, err);
+    grant->app = 0;
+    if (rc < 0)
+        return rc;
+    struct io_app *app = app_new(io, config, &rc, err);
+    if (!app)
+        return rc;
+    rc = io_idle_watch(&io->loops[app->loop], app->doorbell_fd, true);
+    if (rc < 0) {
+        snprintf(err, IO_ERR_BYTES, "cannot watch a doorbell: %s", strerror(-rc));
+        io_unallot(io, app);
+        app_free(app);
+        return rc;
+    }
+    app->id = ++io->next_id;
+    app->next = io->apps;
+    io->apps = app;
+    io->n_apps++;
+    *grant = (struct cl_io_app_grant){.app = app->id,
+                                      .arena_fd = app->memory.fd,
+                                      .doorbell_fd = app->doorbell_fd,
+                                      .layout = app->layout,
+                                      .slot = app->kthreads[0].member.slot};
+    for (uint32_t l = 0; rc == 0 && l < io->config.n_loops; l++)
+        rc = io_tell_loop(io, &io->loops[l], IO_ADD, app, err);
+    if (rc == 0)
+        rc = io_await_loops(io, io->config.command_timeout_ms, err);
+    app->doomed = rc < 0; /* a loop may have it, or get it yet, so that it can only be removed */
+    return rc;
+}
+
+/* Receive buffers that are neither in the free list, once, nor lent. */
+static uint32_t count_lost(struct io_app *app)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < app->n_rx; i++)
+        found += app->lent[i];
+    for (uint32_t i = 0; i < app->n_free; i++) {
+        found += app->lent[app->free[i]] == 0;
+        app->lent[app->free[i]] = 2;
+    }
+    return app->n_rx - found;
+}
+
+static void copy_stats(void *to, const void *from, size_t bytes)
+{
+    /* Word by word, so that no counter is torn. */
+    for (size_t i = 0; i < bytes / 8; i++)
+        ((uint64_t *)to)[i] = cl_load_relaxed((const uint64_t *)from + i);
+}
+
+static void app_stats(const struct io_app *app, struct cl_io_app_stats *out)
+{
+    copy_stats(out, &app->stats, sizeof *out);
+    for (uint32_t k = 0; k < app->n_kthreads; k++)
+        out->lies += cl_load_relaxed(&app->kthreads[k].rx.lies);
+    out->buffers_free = cl_load_relaxed(&app->n_free);
+    out->buffers_lent = out->rx_delivered - out->frees;
+}
+
+int cl_io_app_remove(struct cl_io *io, uint32_t id, struct cl_io_app_final *final, char *err)
+{
+    struct io_app **at = &io->apps;
+    while (*at && (*at)->id != id)
+        at = &(*at)->next;
+    struct io_app *app = *at;
+    if (!app)
+        return snprintf(err, IO_ERR_BYTES, "no application has id %u", id), -ENOENT;
+    int rc = 0;
+    uint32_t wait_ms = app->doomed ? 0 : io->config.command_timeout_ms; /* it was waited for once */
+    app->doomed = true;
+    for (uint32_t l = 0; l < io->config.n_loops; l++) {
+        int told = app->removing >> l & 1 ? 0 : io_tell_loop(io, &io->loops[l], IO_REMOVE, app, err);
+        app->removing |= told == 0 ? 1u << l : 0;
+        rc = told < 0 ? told : rc;
+    }
+    if (rc == 0)
+        rc = io_await_loops(io, wait_ms, err);
+    if (rc < 0)
+        return rc; /* a loop may still use it: it stays */
+    io_idle_forget(&io->loops[app->loop], app->doorbell_fd);
+    *at = app->next;
+    io->n_apps--;
+    if (final) {
+        app_stats(app, &final->stats);
+        final->buffers_lost = count_lost(app);
+    }
+    io_unallot(io, app);
+    app_free(app);
+    return 0;
+}
+
+int cl_io_app_stats(const struct cl_io *io, uint32_t id, struct cl_io_app_stats *out)
+{
+    for (const struct io_app *a = io->apps; a; a = a->next)
+        if (a->id == id) {
+            app_stats(a, out);
+            return 0;
+        }
+    return -ENOENT;
+}
+
+int cl_io_loop_stats(const struct cl_io *io, uint32_t loop, struct cl_io_loop_stats *out)
+{
+    if (loop >= io->config.n_loops)
+        return -ENOENT;
+    copy_stats(out, &io->loops[loop].stats, sizeof *out);
+    return 0;
+}
+
+int cl_io_app_threads(struct cl_io *io, uint32_t id, int32_t pid, const int32_t *tids, uint32_t n, int32_t signal,
+                      char *err)
+{
+    struct io_app *app = io_app_by_id(io, id);
+    if (!app || !io->config.manage_cores || app->cores.pid || app->doomed)
+        return snprintf(err, IO_ERR_BYTES, "the threads of application %u cannot be told, or not again", id), -EINVAL;
+    bool good = n == app->n_kthreads && pid > 0 && signal >= 0 && signal <= 64;
+    for (uint32_t k = 0; good && k < n; k++)
+        good = tids[k] > 0;
+    if (!good)
+        return snprintf(err, IO_ERR_BYTES, "application %u has %u kthreads; these are %u, or not all exist", id,
+                        app->n_kthreads, n),
+               -EINVAL;
+    app->cores.pid = pid;
+    app->cores.signal = signal;
+    for (uint32_t k = 0; k < n; k++) {
+        app->kthreads[k].member.tid = tids[k];
+        io_thread_close(&app->kthreads[k]); /* of an attempt that failed */
+        io_thread_open(&app->kthreads[k]);
+        if (sched_getscheduler(tids[k]) == SCHED_IDLE) /* demoted when it was attached before */
+            sched_setscheduler(tids[k], SCHED_OTHER, &(struct sched_param){0});
+    }
+    int rc = io_tell_loop(io, &io->loops[app->loop], IO_THREADS, app, err);
+    if (rc < 0)
+        app->cores.pid = 0;
+    return rc < 0 ? rc : io_await_loops(io, io->config.command_timeout_ms, err);
+}

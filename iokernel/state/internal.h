@@ -1,0 +1,329 @@
+/* Private to the iokernel: what its files share. Everything here is private memory of the iokernel's process, but for
+ * what the rings and `park` point to. */
+#ifndef CORELANE_IOKERNEL_STATE_INTERNAL_H
+#define CORELANE_IOKERNEL_STATE_INTERNAL_H
+
+#include <corelane/runtime/clock.h>
+#include "../../runtime/memory.h"
+#include "../../runtime/net.h"
+#include "../../runtime/ring.h"
+#include "cores.h"
+#include "iokernel.h"
+#include "limits.h"
+
+#include <pthread.h>
+
+#define IO_BURST 32           /* descriptors read at a time */
+#define IO_UPLINK_BURST 64    /* frames from an uplink a round */
+#define IO_STAGED 128         /* frames that wait for an uplink, a loop */
+#define IO_SPARE 64           /* empty uplink buffers that a loop holds ready */
+#define IO_HEADER 64          /* bytes of a frame that decide what happens to it */
+#define IO_COMMANDS 64        /* commands under way to a loop */
+#define IO_HANDOVER_SLOTS 256 /* frames under way from one loop to another */
+#define IO_TABLE 1024         /* slots of a lookup table; at most a quarter are used */
+#define IO_FDB 256            /* learned addresses beyond uplinks, if there are several */
+#define IO_ERR_BYTES 256
+
+struct io_app;
+
+/* One kthread's rings, as the home loop sees them. */
+struct io_kthread {
+    struct cl_ring_rx tx; /* its tx ring: we consume */
+    struct cl_ring_tx rx; /* its rx ring: we produce */
+    uint32_t *park;       /* its park word, in the arena */
+    struct io_app *app;
+    bool touched; /* in the loop's list of kthreads to look after */
+    bool blocked; /* it says that it runs, and sleeps in the kernel or was stopped (blocked.c) */
+    /* The first push since the last look at its signals; sampled is set where nobody looks. */
+    bool sampled;
+    uint32_t sample_tail;
+    uint64_t sample_tsc;
+    struct io_member member; /* where cores are managed */
+};
+
+/* A registered application. Fields above `kthreads` are constant and may be read by every loop; the rest is the home
+ * loop's own. */
+struct io_app {
+    uint64_t mac; /* 48 bits, as from io_mac() */
+    uint32_t ip_be;
+    uint32_t id, loop;
+    uint32_t n_kthreads, n_rx, n_buffers, buffer_bytes, stride;
+    uint8_t *buffers; /* in the arena */
+    struct io_kthread *kthreads;
+
+    uint32_t n_free CL_ALIGNED(CL_CACHELINE); /* writer: home loop; readers: anybody (relaxed) */
+    uint32_t *free; /* stack of receive buffers: the last that came back goes first, it is warm */
+    uint8_t *lent;  /* 1: the application holds this receive buffer */
+    int32_t deficit;
+    uint32_t greedy_turns;                 /* turns in a row that ended with frames left */
+    uint32_t next_kthread;                 /* whose turn it is within the application */
+    uint32_t staged;                       /* of its frames wait for uplinks */
+    bool held_back;                        /* a limit keeps frames in its rings */
+    struct cl_bucket frames, bytes, wakes; /* wakes: system calls that we make for it */
+    struct cl_io_app_stats stats CL_ALIGNED(CL_CACHELINE);
+    struct io_allotment cores; /* where cores are managed */
+
+    /* The controlling thread's. */
+    struct cl_memory memory;
+    struct cl_arena_layout layout;
+    int doorbell_fd;
+    bool doomed;       /* cannot be used any more, only be removed */
+    uint32_t removing; /* bit l: loop l has its IO_REMOVE */
+    struct io_app *next;
+};
+
+/* What a loop reads of a frame before it moves it. */
+struct io_frame {
+    const uint8_t *header; /* private copy of the first min(len, IO_HEADER) bytes, or the frame itself if trusted */
+    const uint8_t *rest;   /* where bytes from IO_HEADER on are; may change under our eyes */
+    uint32_t len;
+    uint32_t hash; /* RSS hash, 0: not yet computed */
+};
+
+/* A loop's end of an uplink queue, and frames on their way out. */
+struct io_uplink {
+    struct cl_nic *nic;
+    uint64_t mac; /* the NIC's own */
+    bool share_mac;
+    bool has_tx;       /* this loop may use transmit queue `tx_queue` */
+    uint32_t tx_queue; /* and the first receive queue of this loop */
+    uint32_t n_spare, n_staged;
+    struct cl_frame spare[IO_SPARE];
+    struct cl_frame staged[IO_STAGED];
+    struct io_app *owner[IO_STAGED]; /* whose share a staged frame uses; NULL: another loop's, or our own */
+    uint32_t staged_other;
+    uint64_t held_since; /* stamp since when what is staged waits for more; 0: it does not */
+};
+
+/* Frames from one loop to another: slot i of the ring has its own buffer i. Word: length and kind. */
+struct io_handover {
+    struct cl_ring_tx tx CL_ALIGNED(CL_CACHELINE); /* the giving loop's */
+    struct cl_ring_rx rx CL_ALIGNED(CL_CACHELINE); /* the taking loop's */
+    uint32_t head CL_ALIGNED(CL_CACHELINE);
+    struct cl_desc slots[IO_HANDOVER_SLOTS];
+    uint8_t *frames; /* touched only as far as it is used */
+    uint32_t stride;
+};
+#define IO_HAND_UNICAST 0u /* to an application of the taking loop */
+#define IO_HAND_FLOOD 1u   /* to all applications of the taking loop */
+#define IO_HAND_UPLINK 2u  /* to the taking loop's uplink `uplink` */
+
+struct io_slot {
+    uint64_t key;
+    struct io_app *app; /* NULL: free */
+};
+
+/* One loop. Everything but the command ring, `stop` and statistics is its thread's own. */
+struct io_loop {
+    struct cl_io *io;
+    uint32_t index;
+    uint32_t n_apps;   /* homed here */
+    uint32_t next_app; /* whose turn it is */
+    struct io_app *apps[CL_IO_MAX_APPS];
+    struct io_slot by_mac[IO_TABLE], by_ip[IO_TABLE]; /* all applications of the iokernel */
+    uint32_t n_uplinks;
+    struct io_uplink *uplinks;
+    struct io_handover **in, **out; /* from and to loop i; NULL at our own index */
+    bool handed[CL_SHM_MAX_LOOPS];  /* something was handed to loop i in this round */
+    uint64_t fdb[IO_FDB];           /* mac << 16 | uplink + 1 */
+    uint64_t mtu_frame;             /* longest frame */
+
+    /* Kthreads that got frames and may be parked; wake.c. */
+    uint32_t n_touched;
+    struct io_kthread **touched;
+    uint64_t last_fence;
+
+    struct io_cores cores; /* empty where cores are not managed */
+
+    uint64_t now;                /* stamp at the start of the round */
+    const struct io_app *active; /* that last had work */
+    uint64_t shared_until;       /* round until which several applications count as busy */
+    uint64_t modest_until;       /* round until which one of them counts as not greedy */
+    uint32_t sent_to;            /* uplinks, a bit each, to which whose turn it is has sent in it */
+    uint32_t more_for; /* and those to which somebody has in this round whose turn ended before his frames did */
+
+    /* idle.c */
+    uint64_t idle_since, last_heartbeat;
+    uint64_t woke;                      /* its last sleep ended, or was to end */
+    uint64_t slept;                     /* sleeps begun, those given up included */
+    uint64_t yielded, shared_cpu_until; /* stamps: the last yield; somebody else is expected to want the CPU */
+    uint64_t hogged_until,
+        hog_wait_ns; /* stamp until which it does not yield, since somebody would keep the CPU; and the last such wait */
+    bool was_busy;
+    int epoll_fd, event_fd;
+    bool event_fd_shared; /* an uplink's parker has it: whoever fills that queue may write to it even after our end */
+    struct cl_state_loop *state; /* shared, we write */
+
+    struct cl_io_loop_stats stats CL_ALIGNED(CL_CACHELINE);
+
+    /* Commands. Producer: the controlling thread. */
+    struct cl_ring_rx commands CL_ALIGNED(CL_CACHELINE);
+    uint64_t commands_done; /* writer: loop (release); reader: controlling thread (acquire) */
+    struct cl_ring_tx commands_tx CL_ALIGNED(CL_CACHELINE);
+    uint64_t commands_sent;
+    struct cl_desc command_slots[IO_COMMANDS];
+    uint32_t command_head;
+    uint32_t stop; /* writer: controlling thread; reader: loop. Relaxed: nothing else depends on it */
+    bool running;
+    pthread_t thread;
+};
+
+struct cl_io {
+    struct cl_io_config config;
+    const struct cl_clock *clock;
+    struct cl_clock own_clock;
+    uint64_t spin_ticks, pause_ticks, heartbeat_ticks, fence_ticks;
+    struct io_loop *loops;
+    uint32_t n_uplinks;
+    struct cl_nic *nics[CL_IO_MAX_UPLINKS];
+    bool share_mac[CL_IO_MAX_UPLINKS];
+    struct cl_memory state;
+    bool running;
+    uint32_t next_id, n_apps;
+    struct io_app *apps;
+    uint64_t slots_used[CL_SHM_MAX_SLOTS / 64]; /* of the state segment, by kthreads */
+};
+
+#define IO_ADD 1u
+#define IO_REMOVE 2u
+#define IO_THREADS 3u /* the application's threads are known */
+#define IO_POLICY 4u  /* another policy waits to be taken; no application */
+
+/* 48-bit key of a MAC address. */
+static inline uint64_t io_mac(const uint8_t *mac)
+{
+    return cl_get32(mac) | (uint64_t)cl_get16(mac + 4) << 32;
+}
+
+static inline void io_put_mac(uint8_t *to, uint64_t mac)
+{
+    cl_put32(to, (uint32_t)mac);
+    cl_put16(to + 4, (uint16_t)(mac >> 32));
+}
+
+#define IO_BROADCAST 0xffffffffffffull
+
+static inline uint32_t io_slot_of(uint64_t key)
+{
+    return (uint32_t)((key * 0x9e3779b97f4a7c15ull) >> 54); /* 10 bits: IO_TABLE */
+}
+
+static inline struct io_app *io_find(const struct io_slot *table, uint64_t key)
+{
+    for (uint32_t i = io_slot_of(key); table[i].app; i = (i + 1) & (IO_TABLE - 1))
+        if (table[i].key == key)
+            return table[i].app;
+    return NULL;
+}
+
+/* Counters of the loop's own: single writer (base.h). */
+#define io_count(field, n) cl_count(&(field), (n))
+
+static inline uint32_t io_park_of(const struct io_kthread *k)
+{
+    return cl_load_relaxed(k->park);
+}
+
+/* All lines of k, in the arena. */
+static inline const struct cl_arena_kthread *io_lines_of(const struct io_kthread *k)
+{
+    return cl_container_of(k->member.signals.shared, const struct cl_arena_kthread, signals);
+}
+
+/* As in cl_state_core.owner; NULL: nobody. */
+static inline uint32_t io_owner_word(const struct io_kthread *k)
+{
+    return k ? k->member.slot + 1 : 0;
+}
+
+/* The old owner has not stepped aside. */
+static inline bool io_in_the_way(const struct io_core *core)
+{
+    return core->from && io_park_of(core->from) == CL_KTHREAD_RUNNING;
+}
+
+/* The owner runs, or is on its way. One that sleeps in the kernel says so, and does not. */
+static inline bool io_core_has_work(const struct io_core *core)
+{
+    return core->owner && (core->moving || (io_park_of(core->owner) == CL_KTHREAD_RUNNING && !core->owner->blocked));
+}
+
+static inline struct cl_policy_app *io_row_of(struct io_cores *c, const struct io_app *app)
+{
+    return &c->table[app->cores.row];
+}
+
+static inline bool io_wants_more(const struct io_app *app)
+{
+    return app->cores.demand > app->cores.held;
+}
+
+static inline uint64_t io_ns(const struct cl_io *io, uint64_t ticks)
+{
+    return ticks ? cl_max((uint64_t)cl_ticks_to_ns(io->clock, (int64_t)ticks), 1u) : 0;
+}
+
+/* Age of what waits since that stamp; 0: nothing does. */
+static inline uint64_t io_age_ns(const struct io_loop *loop, uint64_t since, uint64_t now)
+{
+    return since ? io_ns(loop->io, cl_min(cl_max((int64_t)(now - since), 1), (int64_t)IO_MOST_AGE)) : 0;
+}
+
+/* An application has work: if it is another than the last one, they share the loop for a while (limits.h). */
+static inline void io_active(struct io_loop *loop, const struct io_app *app)
+{
+    if (cl_unlikely(loop->active != app)) {
+        loop->active = app;
+        loop->shared_until = loop->stats.rounds + SHARED_ROUNDS;
+    }
+}
+
+/* The application of that id, or NULL. By the controlling thread. */
+static inline struct io_app *io_app_by_id(const struct cl_io *io, uint32_t id)
+{
+    struct io_app *a = io->apps;
+    while (a && a->id != id)
+        a = a->next;
+    return a;
+}
+
+/* loop/command.c */
+/* Put a command on its way to a loop; one that does not run carries it out at once. */
+int io_tell_loop(struct cl_io *io, struct io_loop *loop, uint64_t kind, struct io_app *app, char *err);
+/* Wait until the loops have carried out all commands, for wait_ms at most. */
+int io_await_loops(struct cl_io *io, uint32_t wait_ms, char *err);
+void io_commands(struct io_loop *loop);
+bool io_commands_pending(const struct io_loop *loop);
+/* steer.c: frames from uplinks and other loops. */
+bool io_poll_uplinks(struct io_loop *loop);
+bool io_poll_handovers(struct io_loop *loop);
+/* Whether a frame asks for somebody else's MAC address. */
+bool io_is_arp_question(const uint8_t *header, uint32_t len);
+/* The local application that a frame asks for, or NULL. */
+const struct io_app *io_arp_target(struct io_loop *loop, const uint8_t *header, uint32_t len);
+/* Write the answer (42 bytes) to a request: target address is at `mac`. */
+void io_arp_reply(uint8_t *reply, const uint8_t *request, uint64_t mac);
+/* switch.c: frames from applications. */
+bool io_poll_apps(struct io_loop *loop);
+bool io_app_has_work(const struct io_app *app);
+/* deliver.c: where frames go. */
+void io_deliver(struct io_loop *loop, struct io_app *app, const struct io_frame *f);
+void io_deliver_all(struct io_loop *loop, const struct io_frame *f, const struct io_app *but);
+/* Returns false if the frame was dropped (counted in out_*). own: the application whose share it uses, or NULL. */
+bool io_to_uplink(struct io_loop *loop, unsigned uplink, const struct io_frame *f, struct io_app *own);
+bool io_hand_over(struct io_loop *loop, unsigned to, const struct io_frame *f, unsigned kind, unsigned uplink);
+void io_flush_uplinks(struct io_loop *loop);
+/* wake.c */
+void io_wake(struct io_loop *loop, bool idle);
+void io_wake_loops(struct io_loop *loop);
+/* idle.c */
+void io_idle(struct io_loop *loop, bool busy);
+int io_idle_init(struct io_loop *loop, char *err);
+void io_idle_close(struct io_loop *loop);
+int io_idle_watch(struct io_loop *loop, int fd, bool edge);
+void io_idle_forget(struct io_loop *loop, int fd);
+/* loop.c */
+bool io_round(struct io_loop *loop, uint64_t now);
+void *io_loop_main(void *arg);
+
+#endif

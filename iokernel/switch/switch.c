@@ -1,0 +1,324 @@
+/* Frames from applications: check, then on to a local application, another loop or an uplink.
+ *
+ * Nothing in an arena is believed: descriptors are copied before they are looked at (ring.h), indices and lengths checked
+ * on the copy, and the first 64 bytes of a frame copied before its addresses are checked (deliver.c delivers that copy).
+ *
+ * Turns. Each application with frames gets a quantum of work a round (limits.h), shorter while other sources have work,
+ * so that the wait behind a neighbour's turn is bounded by some 8 small frames, whatever the neighbour does, and by 2 once
+ * the neighbour has had more to send than it may for 64 turns while somebody else has not. To an uplink that takes several frames by
+ * one system call (nic.h, tx_joins) frames wait for others of such a neighbour's for 10 us at most. What it may not send yet stays
+ * in its ring: that is its back-pressure. A frame that ends in a drop is charged, too. */
+#include "../state/internal.h"
+
+/* A receive buffer comes back. A buffer that the application does not hold: a lie, and nothing happens. */
+static inline void give_back(struct io_app *app, uint32_t buffer)
+{
+    if (cl_unlikely(buffer >= app->n_rx || !app->lent[buffer])) {
+        io_count(app->stats.lies, 1);
+        return;
+    }
+    app->lent[buffer] = 0;
+    app->free[app->n_free] = buffer;
+    cl_count(&app->n_free, 1);
+    io_count(app->stats.frees, 1);
+}
+
+static inline void give_back_two(struct io_app *app, uint64_t payload)
+{
+    uint32_t a = payload & 0xffffff, b = (payload >> 24) & 0xffffff;
+    if (a != CL_SHM_NO_BUFFER)
+        give_back(app, a);
+    if (b != CL_SHM_NO_BUFFER)
+        give_back(app, b);
+}
+
+/* Whether source addresses are the sender's own. Counts the reason if not. */
+static inline bool source_ok(struct io_app *app, const uint8_t *header, uint32_t len)
+{
+    if (cl_unlikely(io_mac(header + 6) != app->mac)) {
+        io_count(app->stats.tx_dropped_spoofed, 1);
+        return false;
+    }
+    uint16_t type = cl_get16(header + 12);
+    uint32_t source;
+    if (cl_likely(type == cl_be16(CL_ETHERTYPE_IPV4))) {
+        if (cl_unlikely(len < CL_ETH_HLEN + CL_IPV4_HLEN)) {
+            io_count(app->stats.tx_dropped_malformed, 1);
+            return false;
+        }
+        source = cl_get32(header + CL_ETH_HLEN + offsetof(struct cl_ipv4, src_be));
+    } else if (type == cl_be16(CL_ETHERTYPE_ARP)) {
+        if (len < CL_ETH_HLEN + sizeof(struct cl_arp)) {
+            io_count(app->stats.tx_dropped_malformed, 1);
+            return false;
+        }
+        const struct cl_arp *arp = (const struct cl_arp *)(header + CL_ETH_HLEN);
+        /* A probe has no sender address yet (RFC 5227). */
+        bool own = io_mac(arp->sender_mac) == app->mac && (arp->sender_ip_be == app->ip_be || arp->sender_ip_be == 0);
+        source = own ? app->ip_be : ~app->ip_be;
+    } else {
+        /* Tags hide an inner type, and with it a source address, from this check (802.1Q, 802.1ad, QinQ). */
+        bool tagged = type == cl_be16(0x8100) || type == cl_be16(0x88a8) || type == cl_be16(0x9100);
+        source = tagged ? ~app->ip_be : app->ip_be;
+    }
+    if (cl_unlikely(source != app->ip_be)) {
+        io_count(app->stats.tx_dropped_spoofed, 1);
+        return false;
+    }
+    return true;
+}
+
+/* Out of uplink `uplink`, here or on the loop that has it. */
+static bool out(struct io_loop *loop, struct io_app *app, unsigned uplink, const struct io_frame *f)
+{
+    const struct io_uplink *u = &loop->uplinks[uplink];
+    if (cl_likely(u->has_tx))
+        return io_to_uplink(loop, uplink, f, app);
+    return io_hand_over(loop, u->tx_queue, f, IO_HAND_UPLINK, uplink);
+}
+
+/* All uplinks, or the one behind which the destination was seen. Returns whether at least one took it. */
+static bool out_towards(struct io_loop *loop, struct io_app *app, uint64_t dst, const struct io_frame *f)
+{
+    if (cl_likely(loop->n_uplinks == 1))
+        return out(loop, app, 0, f);
+    uint64_t known = loop->fdb[io_slot_of(dst) & (IO_FDB - 1)];
+    if (known && known >> 16 == dst) /* an empty slot is no entry for the address 00:00:00:00:00:00 */
+        return out(loop, app, (unsigned)(known & 0xffff) - 1, f);
+    bool any = false;
+    for (unsigned i = 0; i < loop->n_uplinks; i++)
+        any |= out(loop, app, i, f);
+    return any;
+}
+
+/* Broadcast and multicast: every application and every uplink; ARP for a local application is answered instead. */
+static int32_t send_to_group(struct io_loop *loop, struct io_app *app, const struct io_frame *f, uint64_t dst)
+{
+    const struct io_app *target = io_arp_target(loop, f->header, f->len);
+    if (target && target != app) {
+        uint8_t reply[IO_HEADER];
+        io_arp_reply(reply, f->header, target->mac);
+        const struct io_frame answer = {reply, reply, CL_ETH_HLEN + sizeof(struct cl_arp), 1};
+        io_deliver(loop, app, &answer);
+        io_count(app->stats.tx_answered, 1);
+        return COST_FRAME;
+    }
+    bool question = io_is_arp_question(f->header, f->len); /* for a stranger: no local application can answer it */
+    if (question && loop->n_uplinks == 0) {
+        io_count(app->stats.tx_dropped_no_route, 1);
+        return COST_DROP;
+    }
+    uint32_t copies = loop->n_uplinks;
+    if (!question) {
+        io_deliver_all(loop, f, app);
+        for (uint32_t l = 0; l < loop->io->config.n_loops; l++)
+            if (l != loop->index)
+                io_hand_over(loop, l, f, IO_HAND_FLOOD, 0);
+        copies += loop->n_apps + loop->io->config.n_loops;
+    }
+    if (loop->n_uplinks)
+        out_towards(loop, app, dst, f);
+    io_count(app->stats.tx_flooded, 1);
+    return (int32_t)copies * COST_FRAME;
+}
+
+/* A checked frame goes where its destination says. Returns its cost. */
+static inline int32_t route(struct io_loop *loop, struct io_app *app, const struct io_frame *f)
+{
+    uint64_t dst = io_mac(f->header);
+    struct io_app *to = io_find(loop->by_mac, dst);
+    if (to) {
+        if (cl_likely(to->loop == loop->index)) {
+            io_deliver(loop, to, f);
+            io_count(app->stats.tx_local, 1);
+        } else if (io_hand_over(loop, to->loop, f, IO_HAND_UNICAST, 0)) {
+            io_count(app->stats.tx_remote, 1);
+        } else {
+            io_count(app->stats.tx_dropped_loop_full, 1);
+            return COST_DROP;
+        }
+    } else if (cl_unlikely(dst & 1)) {
+        return send_to_group(loop, app, f, dst);
+    } else if (cl_unlikely(loop->n_uplinks == 0)) {
+        io_count(app->stats.tx_dropped_no_route, 1);
+        return COST_DROP;
+    } else if (out_towards(loop, app, dst, f)) {
+        io_count(app->stats.tx_uplink, 1);
+    } else {
+        io_count(app->stats.tx_dropped_uplink_full, 1);
+        return COST_DROP;
+    }
+    return COST_FRAME + (int32_t)(f->len / 64) * COST_LINE;
+}
+
+/* One SEND descriptor. Returns its cost. */
+static inline int32_t send_one(struct io_loop *loop, struct io_app *app, uint64_t word, uint64_t payload)
+{
+    uint32_t len = word & 0xffff, offset = (word >> 16) & 0xffff, buffer = (word >> 32) & 0xffffff;
+    io_count(app->stats.tx_taken, 1);
+    int32_t cost = COST_DROP;
+    bool lent = buffer < app->n_rx;
+    bool own = lent ? app->lent[buffer] : buffer < app->n_buffers;
+    if (cl_unlikely(!own || len < CL_ETH_HLEN || len > loop->mtu_frame || offset + len > app->buffer_bytes)) {
+        io_count(app->stats.tx_dropped_descriptor, 1);
+        io_count(app->stats.lies, 1);
+    } else {
+        const uint8_t *data = app->buffers + (size_t)buffer * app->stride + offset;
+        uint8_t header[IO_HEADER] CL_ALIGNED(16);
+        __builtin_memcpy(header, data, IO_HEADER); /* the buffer's slack (shm.h) makes that legal for short frames */
+        const struct io_frame f = {header, data, len, 0};
+        cl_bucket_take(&app->frames, 1);
+        cl_bucket_take(&app->bytes, len);
+        if (cl_likely(source_ok(app, header, len))) {
+            io_count(app->stats.tx_bytes, len);
+            cost = route(loop, app, &f);
+        }
+    }
+    if (lent && own)
+        give_back(app, buffer);
+    give_back_two(app, payload);
+    return cost;
+}
+
+/* A header line each of the frames to come. Indices are not checked yet, so keep them inside the arena. */
+static inline void prefetch_frames(const struct io_app *app, const struct cl_desc *d, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        uint32_t buffer = (d[i].word >> 32) & 0xffffff;
+        if (cl_likely(buffer < app->n_buffers && d[i].word >> 56 == CL_TX_SEND))
+            cl_prefetch(app->buffers + (size_t)buffer * app->stride + ((d[i].word >> 16) & 0xffff));
+    }
+}
+
+static inline bool limits_open(const struct io_app *app)
+{
+    return cl_bucket_open(&app->frames) && cl_bucket_open(&app->bytes);
+}
+
+/* One kthread's ring, as far as turn and limits go. Returns whether anything was read. */
+static CL_HOT bool poll_ring(struct io_loop *loop, struct io_app *app, struct io_kthread *k)
+{
+    struct cl_desc d[IO_BURST];
+    bool any = false;
+    while (app->deficit > 0) {
+        uint32_t want = cl_min((uint32_t)app->deficit / COST_FRAME + 1, (uint32_t)IO_BURST);
+        unsigned n = cl_ring_pop(&k->tx, d, want);
+        if (n == 0)
+            break;
+        prefetch_frames(app, d, n);
+        unsigned i = 0;
+        for (; i < n && app->deficit > 0; i++) {
+            uint64_t kind = d[i].word >> 56;
+            if (cl_likely(kind == CL_TX_SEND)) {
+                if (cl_unlikely(!limits_open(app)))
+                    break;
+                app->deficit -= send_one(loop, app, d[i].word, d[i].payload);
+            } else if (kind == CL_TX_FREE) {
+                uint32_t buffer = (d[i].word >> 32) & 0xffffff;
+                give_back(app, buffer);
+                give_back_two(app, d[i].payload);
+                app->deficit -= COST_RETURN;
+            } else {
+                io_count(app->stats.lies, 1);
+                app->deficit -= COST_RETURN;
+            }
+        }
+        k->tx.head -= n - i; /* not looked at: as if never popped; read anew next time */
+        any |= i > 0;
+        if (i < n) {
+            app->held_back = app->deficit > 0;
+            break;
+        }
+        if (n < want)
+            break;
+    }
+    if (any)
+        cl_ring_publish(&k->tx); /* the frames are copied: the send buffers are the application's again */
+    return any;
+}
+
+bool io_app_has_work(const struct io_app *app)
+{
+    for (uint32_t i = 0; i < app->n_kthreads; i++)
+        if (cl_ring_ready(&app->kthreads[i].tx))
+            return true;
+    return false;
+}
+
+static inline bool greedy(const struct io_app *app)
+{
+    return app->greedy_turns >= GREEDY_TURNS;
+}
+
+/* Decided once a round for all, so that equals get equal turns. */
+struct quanta {
+    int32_t modest, greedy;
+};
+
+static inline struct quanta quanta_of(const struct io_loop *loop)
+{
+    if (loop->stats.rounds >= loop->shared_until)
+        return (struct quanta){QUANTUM_ALONE, QUANTUM_ALONE};
+    return (struct quanta){QUANTUM_SHARED, loop->stats.rounds < loop->modest_until ? QUANTUM_GREEDY : QUANTUM_SHARED};
+}
+
+static CL_HOT bool poll_app(struct io_loop *loop, struct io_app *app, int32_t quantum)
+{
+    if (!io_app_has_work(app)) {
+        app->deficit = 0;
+        app->greedy_turns = 0;
+        app->held_back = false;
+        return false;
+    }
+    cl_bucket_refill(&app->frames, loop->now);
+    cl_bucket_refill(&app->bytes, loop->now);
+    app->deficit = cl_min(app->deficit + quantum, quantum);
+    app->held_back = false;
+    loop->sent_to = 0;
+    bool any = false;
+    uint64_t sent_before = app->stats.tx_taken;
+    uint32_t k = app->next_kthread;
+    for (uint32_t i = 0; i < app->n_kthreads; i++) {
+        any |= poll_ring(loop, app, &app->kthreads[k]);
+        if (++k == app->n_kthreads)
+            k = 0;
+        if (app->deficit <= 0 || app->held_back)
+            break; /* the next turn begins with the next kthread */
+    }
+    app->next_kthread = k;
+    bool backlogged = !app->held_back && app->deficit <= 0;
+    app->greedy_turns = backlogged ? app->greedy_turns + 1 : 0;
+    if (app->held_back)
+        io_count(app->stats.tx_held_back, 1);
+    else if (backlogged)
+        io_count(app->stats.backlogged, 1);
+    if (backlogged && any && io_app_has_work(app))
+        loop->more_for |= loop->sent_to;
+    if (any) {
+        io_active(loop, app);
+        if (cl_unlikely(app->cores.given))
+            io_cores_answered(loop, app);
+        /* Who only gives buffers back is the flood's receiver, and not hurt by it. */
+        if (!greedy(app) && app->stats.tx_taken != sent_before)
+            loop->modest_until = loop->stats.rounds + SHARED_ROUNDS;
+    }
+    return any || backlogged; /* who is in debt for a flood has frames all the same, and does not ring for them again */
+}
+
+bool io_poll_apps(struct io_loop *loop)
+{
+    if (loop->n_apps == 0)
+        return false;
+    const struct quanta quanta = quanta_of(loop);
+    bool busy = false;
+    uint32_t at = loop->next_app;
+    for (uint32_t i = 0; i < loop->n_apps; i++) {
+        struct io_app *app = loop->apps[at];
+        busy |= poll_app(loop, app, greedy(app) ? quanta.greedy : quanta.modest);
+        if (++at >= loop->n_apps)
+            at = 0;
+    }
+    if (++loop->next_app >= loop->n_apps)
+        loop->next_app = 0;
+    return busy;
+}

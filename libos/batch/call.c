@@ -1,0 +1,11 @@
+/* See call.h. */
+#include "call.h"
+
+#include <corelane/libos/sched.h>
+
+void cl_batch_foreign(void *arg)
+{
+    const struct cl_batch_call *call = arg;
+    /* A uthread of its own outside no-switch: the call cannot be refused. */
+    cl_kthread_call(call->fn, call->arg);
+}

@@ -1,0 +1,249 @@
+"""Compiling a Python function into a request handler that C calls without the GIL.
+
+The handler itself is an ordinary njit function on `PacketView`s (libos/numba/views.py), cached on disk. Around it goes
+a small entry point with the C signature of `cl_udp_handler`, which has the handler's code in it, with probes in its
+loops (libos/batch/probes.py), so that a quantum and a move of the core reach it as they reach batch work. A handler
+that raises makes the entry return CL_HANDLER_RAISED: the request is counted as faulted, nobody takes the GIL, and the
+server goes on.
+
+At registration the LLVM code is looked at. What can make a request slow or fail is named, with the line where numba
+knows it: raising, allocating, reference counting of Python objects.
+Importing this module imports numba.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pickle
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+from numba import types
+from numba.core.errors import NumbaError
+from numba.core.extending import intrinsic
+
+from ...runtime.errors import CorelaneError, plain_text
+from .._native import lib
+from ..batch.compile import default_target, probed_compiler, warn_if_missing
+from ..batch.refuse import libraries_of, stack_bytes
+from ..numba.cache import enable_cache, load_library, load_remarks, save_remarks
+from ..numba.views import make_view, reply_view_t, request_view_t
+
+_SIGNATURE = types.int64(
+    types.CPointer(types.uint8), types.int64, types.CPointer(types.uint8), types.int64, types.voidptr
+)
+_CLASSIFIER = types.int64(types.CPointer(types.uint8), types.int64, types.voidptr)
+# What is compiled: what it may return besides an integer, and what to do if it returns anything else.
+_ANSWERS = {
+    "handler": (types.NoneType, "return the reply's length as an integer, 0 for no reply"),
+    "classifier": (types.Boolean, "return the request's type, an integer from 0 on"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledHandler:
+    """A handler as C sees it.
+
+    address: of the entry point. remarks: what the lint found, one line each. from_cache: whether the code came from
+    the disk. keep: what must stay alive as long as C may call the address. stack_bytes: the least that a uthread which
+    runs it must have, 0 for any.
+    """
+
+    address: int
+    remarks: tuple[str, ...]
+    from_cache: bool
+    keep: tuple[object, ...]
+    stack_bytes: int = 0
+
+
+def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
+    """An intrinsic that calls one overload and turns a raised exception into CL_HANDLER_RAISED."""
+    overload = dispatcher.overloads[argtypes]
+    returns = overload.signature.return_type
+    other, mend = _ANSWERS[what]
+    if not isinstance(returns, types.Integer | other):
+        raise CorelaneError(
+            f"compile {what} {dispatcher.py_func.__qualname__}",
+            f"it returns {returns}",
+            mend,
+        )
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        context.add_linking_libs((overload.library,))
+        status, result = context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
+        raised = context.get_constant(types.int64, lib.CL_HANDLER_RAISED)
+        length = context.get_constant(types.int64, 0)
+        if not isinstance(returns, types.NoneType):
+            length = context.cast(builder, result, returns, types.int64)
+        return builder.select(status.is_error, raised, length)
+
+    @intrinsic
+    def call_classifier(typingctx: Any, request: Any) -> Any:
+        return types.int64(request), emit
+
+    @intrinsic
+    def call(typingctx: Any, request: Any, reply: Any) -> Any:
+        return types.int64(request, reply), emit
+
+    @intrinsic
+    def call_with_state(typingctx: Any, request: Any, reply: Any, state: Any) -> Any:
+        return types.int64(request, reply, state), emit
+
+    return (call_classifier, call, call_with_state)[len(argtypes) - 1]
+
+
+def _state_type(state: Any) -> Any:
+    try:
+        typed = numba.typeof(state)
+    except (ValueError, NumbaError) as error:
+        why = f"its state cannot be typed: {plain_text(error)}"
+        raise CorelaneError("compile a handler", why, "give a numpy array") from error
+    if not isinstance(typed, types.Array) or typed.layout != "C":
+        raise CorelaneError("compile a handler", f"its state is {typed}", "give a C-contiguous numpy array")
+    return typed
+
+
+def _entry(call: Any, state: Any) -> Callable[..., Any]:
+    """The C entry point as a Python function for numba to compile."""
+    if state is None:
+
+        def entry(request: Any, length: int, reply: Any, room: int, arg: Any) -> Any:
+            return call(make_view(request, length, True), make_view(reply, room, False))
+
+        return entry
+    shape, dtype = state.shape, state.dtype
+
+    def entry_with_state(request: Any, length: int, reply: Any, room: int, arg: Any) -> Any:
+        view = numba.carray(arg, shape, dtype)
+        return call(make_view(request, length, True), make_view(reply, room, False), view)
+
+    return entry_with_state
+
+
+def _unescape(text: str) -> bytes:
+    """The bytes of an LLVM string constant: a backslash is written twice, other odd bytes as two hexadecimal digits."""
+    return re.sub(r"\\(\\|[0-9A-Fa-f]{2})", lambda m: "\\" if m[1] == "\\" else chr(int(m[1], 16)), text).encode(
+        "latin-1"
+    )
+
+
+def _exceptions(text: str) -> list[str]:
+    """What numba's code may raise, from the pickled exceptions among its constants: 'ValueError: ... (line 12)'."""
+    found = []
+    raised = set(re.findall(r"store ptr @\.const\.picklebuf\.(\w+),", text))
+    for match in re.finditer(r'@\.const\.pickledata\.(\w+) = [^\n]*?c"([^"\n]*)"\n', text):
+        if match[1] not in raised:
+            continue
+        raw = _unescape(match[2])
+        try:
+            kind, args, where = pickle.loads(raw)
+        except Exception:  # what numba keeps there is its own business: a remark less
+            continue
+        name = getattr(kind, "__name__", str(kind))
+        what = str(args[0]) if args else ""
+        line = f" (line {where[2]})" if where else ""
+        found.append(f"may raise {name}: {what}{line}" if what else f"may raise {name}{line}")
+    return sorted(set(found))
+
+
+def _allocating_lines(function: Callable[..., Any]) -> str:
+    """Lines of calls that are known to allocate, as far as the source tells."""
+    try:
+        source, first = inspect.getsourcelines(function)
+        tree = ast.parse(inspect.cleandoc("".join(source)))
+    except (OSError, SyntaxError, TypeError):
+        return ""
+    names = {"empty", "zeros", "ones", "full", "array", "arange", "copy", "concatenate", "list", "dict", "bytes", "str"}
+    lines = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.List | ast.Dict | ast.ListComp | ast.JoinedStr):
+            lines.add(node.lineno)
+        elif isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in names:
+                lines.add(node.lineno)
+    return " (line " + ", ".join(str(first + n - 1) for n in sorted(lines)) + ")" if lines else ""
+
+
+def lint(text: str, function: Callable[..., Any]) -> tuple[str, ...]:
+    """Remarks on a handler's LLVM code: what may raise, allocate or need the GIL."""
+    remarks = _exceptions(text)
+    called = set(re.findall(r"\bcall\b[^\n]*?@([\w.$]+)", text))
+    if any(name.startswith("PyErr_") for name in called) and not remarks:
+        remarks.append("may raise")
+    if any(name.startswith(("NRT_MemInfo_alloc", "NRT_Allocate")) for name in called):
+        remarks.append(f"allocates memory for a request{_allocating_lines(function)}")
+    if "numba_gil_ensure" in called:
+        remarks.append("takes the GIL, so it waits for Python code of this process")
+    return tuple(remarks)
+
+
+def compile_handler(function: Callable[..., Any], state: Any = None, *, cache: bool = True) -> CompiledHandler:
+    """Compile `function(request, reply)` or `function(request, reply, state)`.
+
+    request, reply: `PacketView`s, uint8 views of the datagram's payload and of the room for the reply. state: a
+    C-contiguous numpy array that all calls share (its contents change, its address and shape must not), or None. An
+    already jitted function is taken by its Python source. Raises CorelaneError with numba's reason if it cannot be
+    compiled.
+    """
+    argtypes: tuple[Any, ...] = (request_view_t, reply_view_t)
+    if state is not None:
+        argtypes += (_state_type(state),)
+    return _compile(function, "handler", argtypes, lambda call: (_SIGNATURE, _entry(call, state)), cache, (state,))
+
+
+def compile_classifier(function: Callable[..., Any], *, cache: bool = True) -> CompiledHandler:
+    """Compile `function(request) -> type` into a cl_udp_classifier; one that raises names no type.
+
+    Raises CorelaneError with numba's reason if it cannot be compiled.
+    """
+
+    def entry_of(call: Any) -> tuple[Any, Callable[..., Any]]:
+        def entry(request: Any, length: int, arg: Any) -> Any:
+            return call(make_view(request, length, True))
+
+        return _CLASSIFIER, entry
+
+    return _compile(function, "classifier", (request_view_t,), entry_of, cache, ())
+
+
+def _compile(
+    function: Callable[..., Any],
+    what: str,
+    argtypes: tuple[Any, ...],
+    entry_of: Callable[[Any], tuple[Any, Callable[..., Any]]],
+    cache: bool,
+    keep: tuple[object, ...],
+) -> CompiledHandler:
+    """One overload of the function, and the entry point that C calls."""
+    load_library()
+    python = getattr(function, "py_func", function)
+    dispatcher = numba.njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(python)
+    cached = cache and enable_cache(dispatcher)
+    try:
+        dispatcher.compile(argtypes)
+        call = _guarded(dispatcher, argtypes, what)
+        signature, python_entry = entry_of(call)
+        # All that the handler calls becomes a part of the entry's code, and gets its probes there. The dispatcher's own
+        # code has none: so what is kept on disk holds for any process. A classifier runs in the scheduler's loop.
+        pipeline = {"pipeline_class": probed_compiler(default_target())} if what == "handler" else {}
+        entry = numba.cfunc(signature, error_model="numpy", nopython=True, **pipeline)(python_entry)
+    except NumbaError as error:
+        mend = "mend it, or run it as plain Python with compiled=False" if what == "handler" else "mend it"
+        raise CorelaneError(f"compile {what} {python.__qualname__}", plain_text(error), mend) from error
+    stack = 0
+    if pipeline:
+        warn_if_missing(f"{what} {python.__qualname__}", entry._library.report)
+        stack = stack_bytes([entry._library, *libraries_of(dispatcher, dispatcher.overloads[argtypes])])
+    from_cache = cached and bool(dispatcher.stats.cache_hits)
+    if from_cache:
+        remarks = load_remarks(dispatcher, argtypes)
+    else:
+        remarks = lint(dispatcher.overloads[argtypes].library.get_llvm_str(), python)
+        if cached:
+            save_remarks(dispatcher, argtypes, remarks)
+    return CompiledHandler(entry.address, remarks, from_cache, (dispatcher, entry, call, *keep), stack)

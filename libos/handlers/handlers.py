@@ -1,0 +1,217 @@
+"""What may handle requests, and turning it into what C calls.
+
+In order of speed: a C function, a function compiled by numba (the default for Python functions), a Python callable
+(`compiled=False`). docs/handlers.md compares them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ...runtime.errors import CorelaneError
+from .._native import ffi
+from .c_functions import address_of_function, is_c_function
+from .request_types import Types, as_c, types_of
+
+Kind = Literal["request", "burst", "foreign"]
+
+
+class HandlerWarning(UserWarning):
+    """A compiled handler can do something that costs time or fails a request: raise, allocate, take the GIL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A handler as C takes it. pointer and arg are cdata; keep holds what must outlive the runtime.
+
+    types: `struct cl_udp_types *`, or None. stack_bytes: the least that the runtime's uthreads must have, 0 for any.
+    """
+
+    kind: Kind
+    pointer: Any
+    arg: Any
+    keep: tuple[object, ...]
+    types: Any = None
+    stack_bytes: int = 0
+
+
+@dataclass(eq=False)
+class Handler:
+    """A request handler and its port, made by `udp` or `c_handler`; calling it calls the Python function itself.
+
+    function: the Python function, or the C function's address. port: UDP port, or None if Runtime.bind gives it.
+    errors and kept_views of a Python callable are counted in `counters`.
+    """
+
+    function: Any
+    port: int | None = None
+    kind: Kind = "request"
+    compiled: bool = True
+    state: Any = None
+    cache: bool = True
+    arg: Any = None
+    keep: tuple[object, ...] = ()
+    types: Types | None = None
+    _prepared: Prepared | None = field(default=None, repr=False)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the Python function itself, for tests of a handler without a network."""
+        if not callable(self.function):
+            raise CorelaneError("call a C handler from Python", "only its address is known", "bind it to a Runtime")
+        return self.function(*args)
+
+    def prepare(self) -> Prepared:
+        """Compile or wrap once.
+
+        Raises CorelaneError if that is not possible; warns HandlerWarning what the lint found.
+        """
+        if self._prepared is None:
+            made = self._make()
+            if self.types is not None:
+                types, keep = as_c(self.types)
+                made = replace(made, types=types, keep=(*made.keep, *keep))
+            self._prepared = made
+        return self._prepared
+
+    def _make(self) -> Prepared:
+        if isinstance(self.function, int):
+            kind = "cl_udp_handler" if self.kind == "request" else "cl_udp_burst_handler"
+            arg = ffi.NULL if self.arg is None else ffi.cast("void *", _address_of_arg(self.arg))
+            return Prepared(self.kind, ffi.cast(kind, self.function), arg, (*self.keep, self.arg))
+        if not self.compiled:
+            from .python import PythonHandler
+
+            python = PythonHandler(self.function)
+            return Prepared("foreign", python.callback, ffi.NULL, (python,))
+        from .compile import compile_handler
+
+        made = compile_handler(self.function, self.state, cache=self.cache)
+        for remark in made.remarks:
+            name = getattr(self.function, "__qualname__", repr(self.function))
+            warnings.warn(f"handler {name} {remark}", HandlerWarning, stacklevel=4)
+        arg = ffi.NULL if self.state is None else ffi.cast("void *", self.state.ctypes.data)
+        pointer = ffi.cast("cl_udp_handler", made.address)
+        return Prepared("request", pointer, arg, (made, self.state), stack_bytes=made.stack_bytes)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Of a Python callable: `errors` (exceptions), `kept_views` (views that outlived their request); else empty."""
+        from_python = [k for k in self._prepared.keep if hasattr(k, "counters")] if self._prepared else []
+        return dict(from_python[0].counters) if from_python else {}
+
+
+def udp(
+    port: int | None = None,
+    *,
+    compiled: bool = True,
+    state: Any = None,
+    cache: bool = True,
+    classify: Any = None,
+    targets_us: Sequence[int] | None = None,
+) -> Callable[[Callable[..., Any]], Handler]:
+    """Decorator: make a function the handler of a UDP port.
+
+    compiled=True: the function is `handler(request, reply) -> length`, compiled by numba when it is bound. request and
+    reply are checked uint8 views of one dimension: the datagram's payload and the room for the reply. It returns the
+    reply's length in bytes, 0 for none, a negative number for an error. With `state`, a C-contiguous numpy array, it is
+    `handler(request, reply, state)`; all calls, on all kthreads, share the array (`numba_atomics` for counters). cache:
+    keep the machine code on disk ($CORELANE_CACHE_DIR). Globals are constants of the compiled code.
+
+    compiled=False: any callable. `handler(request, reply) -> length`, or `handler(request) -> bytes | None`. request is
+    a read-only, reply a writable memoryview; both are released when the handler returns. It must not block.
+
+    classify, targets_us: for compiled handlers. Requests wait in queues by type; `classify(request) -> type` is
+    compiled too and called for each when it arrives. The next request is the one that has waited longest for its type's
+    target, in microseconds (docs/handlers.md).
+
+    Raises CorelaneError for a port outside 1..65535, or types that cannot be.
+    """
+    check_port(port)
+    types = types_of(classify, targets_us)
+    if types is not None and not compiled:
+        raise CorelaneError(
+            "sort requests by type", "Python callables get theirs in bursts", "compile the handler, or write it in C"
+        )
+    if state is not None and not compiled:
+        raise CorelaneError("make a handler", "state is for compiled handlers", "let the Python callable close over it")
+
+    def decorate(function: Callable[..., Any]) -> Handler:
+        if not callable(function):
+            raise CorelaneError("make a handler", f"{function!r} cannot be called", "decorate a function")
+        kind: Kind = "request" if compiled else "foreign"
+        return Handler(function, port, kind, compiled, state, cache, types=types)
+
+    return decorate
+
+
+def c_handler(
+    function: Any,
+    port: int | None = None,
+    *,
+    burst: bool = False,
+    arg: Any = None,
+    classify: Any = None,
+    targets_us: Sequence[int] | None = None,
+) -> Handler:
+    """A C function as a handler.
+
+    function: a cffi function pointer (`cl_udp_handler` or `cl_udp_burst_handler`; the type tells which), a ctypes
+    function, a numba cfunc, or an address as int. burst: for those without a type, that it is a cl_udp_burst_handler.
+    arg: passed on as `void *arg`: a cffi pointer, a numpy array, an address, None. What the addresses point to is kept
+    alive as long as the handler is. classify, targets_us: requests in queues by type, as for `udp`; classify may be a C
+    function too, whose arg is NULL. Raises CorelaneError for anything else.
+    """
+    check_port(port)
+    types = types_of(classify, targets_us)
+    if isinstance(function, ffi.CData):
+        burst = _is_burst(function, burst)
+    if types is not None and burst:
+        raise CorelaneError(
+            "sort requests by type", "a burst handler takes requests of all types at once", "give a cl_udp_handler"
+        )
+    address = address_of_function(function)
+    return Handler(address, port, "burst" if burst else "request", True, arg=arg, keep=(function,), types=types)
+
+
+def as_handler(what: Any) -> Handler:
+    """A Handler as it is; a bare function as `udp()` would make it; a C function as `c_handler` would."""
+    if isinstance(what, Handler):
+        return what
+    if callable(what) and not is_c_function(what):
+        return udp()(what)
+    return c_handler(what)
+
+
+def check_port(port: int | None) -> None:
+    """Raise CorelaneError unless it is None or 1..65535."""
+    if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535):
+        raise CorelaneError("bind a handler", f"port {port!r}", "UDP ports are 1 to 65535")
+
+
+def _is_burst(function: Any, burst: bool) -> bool:
+    kind = ffi.typeof(function)
+    if kind.kind == "function":
+        if kind == ffi.typeof("cl_udp_burst_handler") or len(kind.args) == 3:
+            return True
+        if kind == ffi.typeof("cl_udp_handler") or len(kind.args) == 5:
+            return False
+        raise CorelaneError("make a C handler", f"its type is {kind.cname}", "see cl_udp_handler in udp.h")
+    if kind.kind != "pointer" and kind.kind != "primitive":
+        raise CorelaneError("make a C handler", f"{kind.cname} is no function")
+    return burst
+
+
+def _address_of_arg(arg: Any) -> int:
+    if isinstance(arg, ffi.CData):
+        return int(ffi.cast("uintptr_t", arg))
+    if isinstance(arg, int):
+        return arg
+    interface = getattr(arg, "__array_interface__", None)
+    if interface is not None:
+        return int(interface["data"][0])
+    raise CorelaneError(
+        "make a C handler", f"arg is {type(arg).__name__}", "give a cffi pointer, an array, or an address"
+    )

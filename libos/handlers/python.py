@@ -1,0 +1,164 @@
+"""Python callables as handlers: called for a burst of requests with the GIL taken once.
+
+C calls `PythonHandler.callback` on the kthread's own large stack with no stack switching (cl_runtime_bind_udp_foreign).
+The requests' fields are read as words out of one memoryview, and payloads are slices of one memoryview over the address
+space, which costs less than making a buffer object for each. Both views of a request are released after the call, so
+that one that was kept raises ValueError instead of showing another request's bytes. What holds
+the buffer itself is noticed and counted in kept_views; slices and arrays of a view are not: copy what you keep.
+
+An exception in a handler fails that request alone (handler_errors); it is counted, and logged with its traceback, at
+most once in LOG_EVERY_S seconds.
+"""
+
+from __future__ import annotations
+
+import inspect
+import ipaddress
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ...runtime.errors import CorelaneError
+from .._native import ffi, lib
+
+LOG_EVERY_S = 10.0
+
+_log = logging.getLogger("corelane.libos")
+
+_FIELDS = dict(ffi.typeof("struct cl_udp_req").fields)
+_BYTES = ffi.sizeof("struct cl_udp_req")
+_WORDS = _BYTES // 8
+
+
+def _word(name: str) -> int:
+    offset = _FIELDS[name].offset
+    assert offset % 8 == 0
+    return int(offset // 8)
+
+
+_DATA, _LEN, _REPLY, _ROOM, _REPLY_LEN = (_word(n) for n in ("data", "len", "reply", "room", "reply_len"))
+assert _BYTES % 8 == 0
+assert [_LEN, _REPLY, _ROOM] == [_DATA + 1, _DATA + 2, _DATA + 3]
+
+# User space, but for the page at 0: 47 bits on x86-64 and 48 on aarch64; 56 and 52 with the longer page tables that
+# either may have. No byte of it is touched by making the view or slicing it.
+_BASE = 4096
+_SPACE = (1 << 57) - 2 * _BASE
+
+
+class Request:
+    """The request that a Python handler is working on, from `current_request`.
+
+    peer: (address, port) of the sender. port: the port it came to. broadcast: it was sent to a broadcast address.
+    rx_tsc: time stamp counter when it was taken from the NIC (runtime.clock converts).
+    """
+
+    __slots__ = ("broadcast", "peer", "port", "rx_tsc")
+
+    def __init__(self, req: Any) -> None:
+        self.peer = (str(ipaddress.IPv4Address(int(req.peer.ipv4))), int(req.peer.port))
+        self.port = int(req.port)
+        self.broadcast = bool(req.broadcast)
+        self.rx_tsc = int(req.rx_tsc)
+
+
+# Where the handler of each thread is: `reqs` of its burst, and the position `at` in words.
+_here = threading.local()
+
+
+def current_request() -> Request:
+    """Peer, port and stamp of the request being handled. In a Python handler; elsewhere raises CorelaneError."""
+    reqs = getattr(_here, "reqs", None)
+    if reqs is None:
+        raise CorelaneError("current_request()", "no Python handler is running on this thread")
+    return Request(reqs[_here.at // _WORDS])
+
+
+class PythonHandler:
+    """Wraps a callable. `callback` is a cl_udp_burst_handler; keep this object as long as C may call it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.counters = {"errors": 0, "kept_views": 0}
+        self._two = _takes_reply(function)
+        self._logged_at = float("-inf")
+        self._unlogged = 0
+        self._all = memoryview(ffi.buffer(ffi.cast("char *", _BASE), _SPACE))
+        self._all_read = self._all.toreadonly()
+        self.callback: Any = ffi.callback("cl_udp_burst_handler", self._burst)
+
+    def _burst(self, reqs: Any, n: int, arg: Any) -> None:
+        function, two, space, space_read = self.function, self._two, self._all, self._all_read
+        words = memoryview(ffi.buffer(reqs, n * _BYTES)).cast("q")
+        here = _here
+        here.reqs = reqs
+        for at in range(0, n * _WORDS, _WORDS):
+            start = words[at + _DATA] - _BASE
+            request = space_read[start : start + words[at + _LEN]]
+            room = words[at + _ROOM]
+            start = words[at + _REPLY] - _BASE
+            reply = space[start : start + room] if room else space[0:0]
+            here.at = at
+            try:
+                result = function(request, reply) if two else function(request)
+                if result.__class__ is not int:
+                    result = self._other_result(result, reply)
+                words[at + _REPLY_LEN] = result
+            except BaseException as error:
+                words[at + _REPLY_LEN] = lib.CL_HANDLER_ERROR
+                self._failed(error)
+            try:
+                request.release()
+                reply.release()
+            except BufferError:
+                self._kept()
+        here.reqs = None
+
+    def _other_result(self, result: Any, reply: memoryview) -> int:
+        """Length of a reply that was returned and not written, or of none."""
+        if result is None:
+            return 0
+        if isinstance(result, bytes | bytearray | memoryview):
+            n = len(result)
+            if n > len(reply):
+                raise ValueError(f"the handler returned {n} bytes, but a reply has room for {len(reply)}")
+            reply[:n] = result
+            return n
+        return result.__index__()  # type: ignore[no-any-return]
+
+    def _failed(self, error: BaseException) -> None:
+        self.counters["errors"] += 1
+        now = time.monotonic()
+        if now - self._logged_at < LOG_EVERY_S:
+            self._unlogged += 1
+            return
+        more = f" ({self._unlogged} more since the last report)" if self._unlogged else ""
+        self._logged_at, self._unlogged = now, 0
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        _log.error("handler %s failed a request%s", name, more, exc_info=error)
+
+    def _kept(self) -> None:
+        if self.counters["kept_views"] == 0:
+            name = getattr(self.function, "__qualname__", repr(self.function))
+            _log.error("handler %s keeps a view of its request or reply: copy the bytes, the buffer is reused", name)
+        self.counters["kept_views"] += 1
+
+
+def _takes_reply(function: Callable[..., Any]) -> bool:
+    """Whether it is handler(request, reply) and not handler(request). Raises CorelaneError if it is neither."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True  # built in: nothing known
+    for n in (2, 1):
+        try:
+            signature.bind(*range(n))
+        except TypeError:
+            continue
+        return n == 2
+    raise CorelaneError(
+        "make a handler",
+        f"{getattr(function, '__qualname__', function)!s}{signature} takes neither (request, reply) nor (request)",
+    )

@@ -1,0 +1,290 @@
+"""libos calls in compiled handlers.
+
+    sleep_ns(ns), yield_now(), now_ns()          the uthread; tsc() is the raw time stamp counter
+    mutex_lock(m), mutex_unlock(m)               m: address of a struct cl_mutex
+    sem_wait(s), sem_post(s)                     s: address of a struct cl_sem
+    udp_send(socket, ipv4, port, view)           socket: UdpSocket.address; ipv4 in host order; view: bytes to send
+    udp_recv(socket, view, timeout_ns)           length received, or -errno
+    log_append(log, view, tag=0)                 the record's index, once it is durable; log: SharedLog.address
+    log_trim(log, first_kept)                    0, once the space of the records before it is free
+    peer_ipv4(), peer_port(), local_port(), rx_tsc()   of the request being handled
+    be16(view, i), be32, be64, le16, le32, le64  checked loads: beyond the view 0, and the request faults
+    put_be16(view, i, x), ...                    checked stores
+
+They return what the C function returns: 0 or a count, or -errno. Addresses are of this process: hand them over in the
+handler's `state` (as uint64), since globals are constants of code that is cached on disk.
+Importing this module imports numba.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.core.errors import TypingError
+from numba.core.extending import intrinsic
+from numba.np.arrayobj import make_array
+
+from .._native import ffi
+from .cache import load_library
+from .views import emit_fault
+
+load_library()
+
+
+def _external(name: str, returns: Any, *args: Any) -> Any:
+    return types.ExternalFunction(name, returns(*args))
+
+
+_address = types.uint64
+sleep_ns = _external("cl_uthread_sleep_ns", types.int32, types.uint64)
+yield_now = _external("cl_uthread_yield", types.int32)
+tsc = _external("cl_tsc_read", types.uint64)
+mutex_lock = _external("cl_mutex_lock", types.int32, _address)
+mutex_unlock = _external("cl_mutex_unlock", types.int32, _address)
+sem_wait = _external("cl_sem_wait", types.int32, _address)
+sem_post = _external("cl_sem_post", types.void, _address)
+_sched_self = _external("cl_sched_self", _address)
+_sched_now_ns = _external("cl_sched_now_ns", types.uint64, _address)
+_sendto = _external("cl_udp_sendto", types.int64, _address, _address, types.int64, _address)
+_recvfrom = _external("cl_udp_recvfrom", types.int64, _address, _address, types.int64, _address, types.int64)
+_append_wait = _external("cl_log_append_wait", types.int32, _address, _address, types.uint32, types.uint64, _address)
+_trim_wait = _external("cl_log_trim_wait", types.int32, _address, types.uint64)
+_current = _external("cl_current_request", _address)
+
+
+@intrinsic
+def _peek(typingctx: Any, address: Any, kind: Any) -> Any:
+    """_peek(address, a numba type): the value that lies there."""
+    if not isinstance(kind, types.NumberClass):
+        raise TypingError("the second argument is a type")
+    returns = kind.instance_type
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        at = context.cast(builder, args[0], sig.args[0], types.uint64)
+        pointer = builder.inttoptr(at, context.get_value_type(returns).as_pointer())
+        return builder.load(pointer, align=1)
+
+    return returns(address, kind), codegen
+
+
+@intrinsic
+def _bytes_at(typingctx: Any, view: Any) -> Any:
+    """Address of an array's first byte."""
+    if not isinstance(view, types.Array) or view.layout != "C":
+        raise TypingError("give a contiguous array or packet view")
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data = make_array(sig.args[0])(context, builder, args[0]).data
+        return builder.ptrtoint(data, context.get_value_type(types.uint64))
+
+    return types.uint64(view), codegen
+
+
+@intrinsic
+def _size_of(typingctx: Any, view: Any) -> Any:
+    """How many bytes an array has."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        array = make_array(sig.args[0])(context, builder, args[0])
+        return builder.mul(array.nitems, array.itemsize)
+
+    return types.int64(view), codegen
+
+
+@intrinsic
+def _word_on_stack(typingctx: Any) -> Any:
+    """Address of eight bytes in the caller's frame."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.ptrtoint(cgutils.alloca_once(builder, ir.IntType(64)), ir.IntType(64))
+
+    return types.uint64(), codegen
+
+
+@intrinsic
+def _addr_on_stack(typingctx: Any, ipv4: Any, port: Any) -> Any:
+    """Address of a struct cl_udp_addr in the caller's frame."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        i32, i64 = ir.IntType(32), ir.IntType(64)
+        slot = cgutils.alloca_once(builder, ir.ArrayType(i32, 2))
+        ip = context.cast(builder, args[0], sig.args[0], types.uint32)
+        number = context.cast(builder, args[1], sig.args[1], types.uint16)
+        zero = ir.Constant(i32, 0)
+        builder.store(ip, builder.gep(slot, [zero, zero]))
+        # port and padding as one word: little-endian machines only, as are all that corelane supports
+        builder.store(builder.zext(number, i32), builder.gep(slot, [zero, ir.Constant(i32, 1)]))
+        return builder.ptrtoint(slot, i64)
+
+    return types.uint64(ipv4, port), codegen
+
+
+def _offset(struct: str, *path: str) -> int:
+    return int(ffi.offsetof(struct, *path))
+
+
+_PEER_IPV4 = _offset("struct cl_udp_req", "peer", "ipv4")
+_PEER_PORT = _offset("struct cl_udp_req", "peer", "port")
+_PORT = _offset("struct cl_udp_req", "port")
+_RX_TSC = _offset("struct cl_udp_req", "rx_tsc")
+assert _offset("struct cl_udp_addr", "port") == 4
+assert ffi.sizeof("struct cl_udp_addr") == 8
+
+_u16, _u32, _u64 = types.uint16, types.uint32, types.uint64
+
+
+@njit
+def now_ns() -> Any:
+    """Nanoseconds on the scheduler's clock."""
+    return _sched_now_ns(_sched_self())
+
+
+@njit
+def peer_ipv4() -> Any:
+    """The sender's IPv4 address, host byte order; 0 outside a handler."""
+    request = _current()
+    return _peek(request + _u64(_PEER_IPV4), _u32) if request else _u32(0)
+
+
+@njit
+def peer_port() -> Any:
+    """The sender's port; 0 outside a handler."""
+    request = _current()
+    return _peek(request + _u64(_PEER_PORT), _u16) if request else _u16(0)
+
+
+@njit
+def local_port() -> Any:
+    """The port that the request came to; 0 outside a handler."""
+    request = _current()
+    return _peek(request + _u64(_PORT), _u16) if request else _u16(0)
+
+
+@njit
+def rx_tsc() -> Any:
+    """Time stamp counter when the request was taken from the NIC; 0 outside a handler."""
+    request = _current()
+    return _peek(request + _u64(_RX_TSC), _u64) if request else _u64(0)
+
+
+@njit
+def udp_send(socket: Any, ipv4: Any, port: Any, view: Any) -> Any:
+    """Send the bytes of a view as one datagram: their number, or -errno (cl_udp_sendto)."""
+    return _sendto(socket, _bytes_at(view), len(view), _addr_on_stack(ipv4, port))
+
+
+@njit
+def udp_recv(socket: Any, view: Any, timeout_ns: Any) -> Any:
+    """Receive a datagram into a view: its length, or -errno (cl_udp_recvfrom). Blocks the uthread."""
+    return _recvfrom(socket, _bytes_at(view), len(view), _u64(0), timeout_ns)
+
+
+_NO_LOG, _TOO_LONG = -errno.EINVAL, -errno.EMSGSIZE
+_RECORD_MOST = (1 << 32) - 1  # bytes that C can be told of; no log takes so many
+
+
+@njit
+def log_append(log: Any, view: Any, tag: Any = 0) -> Any:
+    """Append the bytes of a view as a record: its index once it is durable, or -errno (cl_log_append_wait).
+
+    Blocks the uthread, while others go on: what they append shares a flush. tag: a number that is kept with the record.
+    -ENOSPC: trim. -EMSGSIZE. -EROFS. -EINVAL: log is 0. -EDEADLK: not on a uthread of the log's runtime. The device's
+    error: the log has failed and takes no more; whether this record is in it the next opening finds out.
+    """
+    size = _size_of(view)
+    if not log:
+        return types.int64(_NO_LOG)
+    if size > _RECORD_MOST:
+        return types.int64(_TOO_LONG)
+    index = _word_on_stack()
+    rc = _append_wait(log, _bytes_at(view), size, tag, index)
+    return types.int64(rc) if rc else _peek(index, types.int64)
+
+
+@njit
+def log_trim(log: Any, first_kept: Any) -> Any:
+    """Free the space of the records before first_kept: 0 once that is durable, or -errno (cl_log_trim_wait).
+
+    Blocks the uthread. -ERANGE: beyond what is durable. Else as log_append.
+    """
+    return types.int32(_trim_wait(log, first_kept)) if log else types.int32(_NO_LOG)
+
+
+def _inside(context: Any, builder: Any, view: Any, sig: Any, args: Any, width: int) -> tuple[Any, Any]:
+    """Pointer to `width` bytes at the index, and whether they lie in the view."""
+    index = context.cast(builder, args[1], sig.args[1], types.int64)
+    length = cgutils.unpack_tuple(builder, view.shape, 1)[0]
+    i64 = ir.IntType(64)
+    last = builder.sub(length, ir.Constant(i64, width))
+    inside = builder.and_(builder.icmp_signed(">=", index, ir.Constant(i64, 0)), builder.icmp_signed("<=", index, last))
+    return builder.gep(view.data, [index]), inside
+
+
+def _require(view: Any, index: Any, *values: Any) -> None:
+    if not (isinstance(view, types.Array) and view.dtype == types.uint8 and view.ndim == 1 and view.layout == "C"):
+        raise TypingError("give a contiguous one-dimensional uint8 array or packet view")
+    if not all(isinstance(v, types.Integer) for v in (index, *values)):
+        raise TypingError("index and value are integers")
+
+
+def _loader(bits: int, big: bool) -> Any:
+    kind = getattr(types, f"uint{bits}")
+
+    def load(typingctx: Any, view: Any, index: Any) -> Any:
+        _require(view, index)
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            array = make_array(sig.args[0])(context, builder, args[0])
+            pointer, inside = _inside(context, builder, array, sig, args, bits // 8)
+            word = ir.IntType(bits)
+            result = cgutils.alloca_once_value(builder, ir.Constant(word, 0))
+            with builder.if_else(inside, likely=True) as (then, otherwise):
+                with then:
+                    value = builder.load(builder.bitcast(pointer, word.as_pointer()), align=1)
+                    builder.store(builder.bswap(value) if big else value, result)
+                with otherwise:
+                    emit_fault(context, builder)
+            return builder.load(result)
+
+        return kind(view, index), codegen
+
+    load.__name__ = load.__qualname__ = f"{'be' if big else 'le'}{bits}"
+    load.__doc__ = f"{bits}-bit {'big' if big else 'little'}-endian number at an index."
+    return intrinsic(load)
+
+
+def _storer(bits: int, big: bool) -> Any:
+    kind = getattr(types, f"uint{bits}")
+
+    def store(typingctx: Any, view: Any, index: Any, value: Any) -> Any:
+        _require(view, index, value)
+        if not view.mutable:
+            raise TypingError("the request is read-only")
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            array = make_array(sig.args[0])(context, builder, args[0])
+            pointer, inside = _inside(context, builder, array, sig, args, bits // 8)
+            word = context.cast(builder, args[2], sig.args[2], kind)
+            with builder.if_else(inside, likely=True) as (then, otherwise):
+                with then:
+                    at = builder.bitcast(pointer, ir.IntType(bits).as_pointer())
+                    builder.store(builder.bswap(word) if big else word, at, align=1)
+                with otherwise:
+                    emit_fault(context, builder)
+            return context.get_dummy_value()
+
+        return types.void(view, index, value), codegen
+
+    store.__name__ = store.__qualname__ = f"put_{'be' if big else 'le'}{bits}"
+    store.__doc__ = f"Store a {bits}-bit {'big' if big else 'little'}-endian number at an index."
+    return intrinsic(store)
+
+
+be16, be32, be64 = (_loader(bits, True) for bits in (16, 32, 64))
+le16, le32, le64 = (_loader(bits, False) for bits in (16, 32, 64))
+put_be16, put_be32, put_be64 = (_storer(bits, True) for bits in (16, 32, 64))
+put_le16, put_le32, put_le64 = (_storer(bits, False) for bits in (16, 32, 64))

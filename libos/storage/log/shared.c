@@ -1,0 +1,289 @@
+/* The log for uthreads: see log_shared.h. */
+#include <corelane/libos/log_shared.h>
+
+#include "../../sched/internal.h"
+#include <corelane/libos/uthread.h>
+#include "internal.h"
+
+#define LOOK_NS 1000000 /* between looks for what is in flight and nobody waits for */
+
+/* Take the sleeper of f off, to be brought back when the lock is free. */
+static void rouse(struct cl_log_shared *s, struct cl_log_future *f)
+{
+    f->next = s->ready;
+    s->ready = f;
+    s->sleepers--;
+    if (s->log && s->pump_gathers)
+        s->log->gathers = true;
+    __atomic_fetch_add(&s->roused, 1, __ATOMIC_RELAXED);
+}
+
+static void done(struct cl_log_op *op)
+{
+    struct cl_log_future *f = cl_container_of(op, struct cl_log_future, op);
+    if (f->t)
+        rouse(f->shared, f);
+}
+
+static void rouse_short(struct cl_log_shared *s)
+{
+    while (s->short_first) {
+        struct cl_log_future *f = s->short_first;
+        s->short_first = f->next;
+        rouse(s, f);
+    }
+}
+
+/* With the lock, on a kthread. While somebody waits the scheduler's loop collects what is in flight; else the timer looks for it. */
+static void arm_timer(struct cl_log_shared *s)
+{
+    bool look = s->log->in_flight && !s->sleepers;
+    uint64_t at = cl_log_confirm_next_ns(s->log);
+    if (s->timer_armed || (at == UINT64_MAX && !look))
+        return;
+    uint64_t now = cl_log_now_ns(s->log), in_ns = at > now ? at - now : 1;
+    s->timer_armed = cl_timer_arm(&s->timer, cl_sched_now_ns(s->sched) + (look ? LOOK_NS : in_ns)) == 0;
+}
+
+/* With the lock. Whether this kthread has to look once more at what was left to gather: nothing else might see to it. */
+static void look_again(struct cl_log_shared *s, bool on)
+{
+    if (s->looks_again)
+        cl_sched_landed(s->sched, s->looker, 1);
+    s->looks_again = on;
+    if (on) {
+        s->looker = cl_kthread_self()->index;
+        cl_sched_flying(1);
+    }
+}
+
+/* With the lock. If it brings somebody back, and `gather`, what has not been sent waits for what they append: until the last of them has run,
+ * or this kthread looks again. */
+static unsigned pump(struct cl_log_shared *s, bool gather)
+{
+    struct cl_log *log = s->log;
+    if (!log) {
+        look_again(s, false);
+        return 0;
+    }
+    log->gathers = false;
+    s->pump_gathers = gather;
+    unsigned n = cl_log_pump(log);
+    if (n)
+        rouse_short(s);
+    look_again(s, log->gathers && cl_log_unsent(log));
+    arm_timer(s);
+    return n;
+}
+
+/* Free the lock, and bring back whom it has made ready. A future is gone once its uthread runs. */
+static void release(struct cl_log_shared *s)
+{
+    struct cl_log_future *f = s->ready;
+    s->ready = NULL;
+    cl_spin_unlock(&s->lock);
+    while (f) {
+        struct cl_log_future *next = f->next;
+        cl_sched_landed(s->sched, f->kthread, 1);
+        cl_uthread_ready(f->t);
+        f = next;
+    }
+}
+
+static void on_timer(struct cl_timer *timer, void *arg)
+{
+    struct cl_log_shared *s = arg;
+    (void)timer;
+    cl_spin_lock(&s->lock);
+    s->timer_armed = false;
+    pump(s, false);
+    release(s);
+}
+
+/* Sleep until somebody rouses f; the lock is held, and free afterwards. */
+static void sleep_on(struct cl_log_shared *s, struct cl_log_future *f)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    f->t = k->current;
+    f->kthread = k->index;
+    s->sleepers++;
+    cl_sched_flying(1);
+    cl_sched_block(&s->lock); /* may block: asked by all who come here */
+    __atomic_fetch_sub(&s->roused, 1, __ATOMIC_RELAXED);
+}
+
+/* The same until the log has got on. */
+static void sleep_short(struct cl_log_shared *s, struct cl_log_future *f)
+{
+    f->next = NULL;
+    *(s->short_first ? &s->short_last->next : &s->short_first) = f;
+    s->short_last = f;
+    sleep_on(s, f);
+}
+
+static unsigned shared_poll(void *arg, unsigned self, unsigned k)
+{
+    struct cl_log_shared *s = arg;
+    const struct cl_kthread *me = cl_kthread_self();
+    if (self == k)
+        cl_spin_lock(&s->lock);
+    else if (!cl_spin_try(&s->lock))
+        return 0;
+    unsigned n = pump(s, self == k && !me->away && !cl_asked(me)); /* else it may not look again soon */
+    if (s->log && s->log->config.fixed_wait_ns && cl_log_busy(s->log))
+        n++; /* time alone sends the flush: do not sleep */
+    release(s);
+    return n;
+}
+
+/* The queue is armed while any kthread sleeps; arming it again has it look for what is done already. */
+static void shared_arm(void *arg, unsigned k, bool on)
+{
+    struct cl_log_shared *s = arg;
+    cl_spin_lock(&s->lock);
+    s->armed = on ? s->armed | 1ull << k : s->armed & ~(1ull << k);
+    if (s->log && (on || !s->armed))
+        s->log->blk->ops->arm(s->log->blk, s->log->config.queue, on);
+    cl_spin_unlock(&s->lock);
+}
+
+static int shared_fd(void *arg, unsigned k)
+{
+    struct cl_log_shared *s = arg;
+    (void)k;
+    return s->log ? s->log->blk->ops->fd(s->log->blk, s->log->config.queue) : -1;
+}
+
+int cl_log_share(struct cl_log_shared *shared, struct cl_log *log, struct cl_sched *sched, char err[256])
+{
+    *shared = (struct cl_log_shared){.log = log, .sched = sched};
+    log->merges = true;
+    cl_timer_init(&shared->timer, on_timer, shared);
+    shared->completions = (struct cl_completions){
+        .arg = shared, .one_queue = true, .poll = shared_poll, .arm = shared_arm, .fd = shared_fd};
+    int rc = cl_sched_completions_add(sched, &shared->completions, err);
+    if (rc)
+        log->merges = false;
+    return rc;
+}
+
+void cl_log_unshare(struct cl_log_shared *shared)
+{
+    cl_timer_cancel(&shared->timer);
+    cl_sched_completions_remove(shared->sched, &shared->completions);
+    shared->pump_gathers = false;
+    if (shared->log) /* whoever pumps it now leaves nothing to others */
+        shared->log->gathers = shared->log->merges = false;
+}
+
+/* Whether the caller may wait here: whom it waits for is told to that scheduler. */
+static bool may_wait(const struct cl_log_shared *s)
+{
+    const struct cl_kthread *k = cl_kthread_self();
+    return cl_may_block(k) && k->sched == s->sched;
+}
+
+/* Ask the log for something by `submit`, again and again while its buffers are full. */
+static int ask_log(struct cl_log_shared *s, struct cl_log_future *f,
+                   int (*submit)(struct cl_log *log, struct cl_log_op *op))
+{
+    if (!may_wait(s))
+        return -EDEADLK;
+    f->shared = s;
+    f->op.done = done;
+    for (;;) {
+        f->t = NULL;
+        cl_spin_lock(&s->lock);
+        int rc = s->log ? submit(s->log, &f->op) : -ESHUTDOWN;
+        if (rc == -EAGAIN && pump(s, false) == 0) {
+            sleep_short(s, f);
+            continue;
+        }
+        release(s);
+        if (rc != -EAGAIN)
+            return rc == -EBUSY ? -ESHUTDOWN : rc; /* it is being closed: an open one is not busy */
+    }
+}
+
+int cl_log_begin(struct cl_log_shared *shared, struct cl_log_future *f)
+{
+    return ask_log(shared, f, cl_log_append);
+}
+
+/* With the lock. Whether what was appended is left to the loop's next look: more is about to come, or the device has something to do
+ * already. Relaxed: a guess. */
+static bool gathers(const struct cl_log_shared *s)
+{
+    return cl_log_adapts(s->log) && (s->log->flights || cl_load_relaxed(&s->roused));
+}
+
+int cl_log_future_wait(struct cl_log_future *f)
+{
+    struct cl_log_shared *s = f->shared;
+    if (!may_wait(s))
+        return -EDEADLK;
+    cl_spin_lock(&s->lock);
+    if (f->op.result == CL_LOG_PENDING && !gathers(s)) {
+        pump(s, false);
+        release(s);
+        cl_spin_lock(&s->lock);
+    }
+    if (f->op.result == CL_LOG_PENDING)
+        sleep_on(s, f);
+    else
+        cl_spin_unlock(&s->lock);
+    return f->op.result;
+}
+
+int cl_log_append_wait(struct cl_log_shared *shared, const void *data, uint32_t bytes, uint64_t tag, uint64_t *index)
+{
+    struct cl_log_future f = {.op = {.data = data, .bytes = bytes, .tag = tag}};
+    int rc = cl_log_begin(shared, &f);
+    if (rc)
+        return rc;
+    if (index)
+        *index = f.op.index;
+    return cl_log_future_wait(&f);
+}
+
+/* op->tag is the first index that is kept: a trim has no use for a tag. */
+static int trim(struct cl_log *log, struct cl_log_op *op)
+{
+    return cl_log_trim(log, op->tag, op);
+}
+
+int cl_log_trim_wait(struct cl_log_shared *shared, uint64_t first_kept)
+{
+    struct cl_log_future f = {.op.tag = first_kept};
+    int rc = ask_log(shared, &f, trim);
+    return rc ? rc : cl_log_future_wait(&f);
+}
+
+int cl_log_close_wait(struct cl_log_shared *s)
+{
+    struct cl_log_future f = {.shared = s};
+    if (!may_wait(s))
+        return -EDEADLK;
+    cl_spin_lock(&s->lock);
+    struct cl_log *log = s->log;
+    if (!log || log->closing) {
+        cl_spin_unlock(&s->lock);
+        return -ESHUTDOWN;
+    }
+    cl_log_close_begin(log);
+    while (cl_log_busy(log)) {
+        if (pump(s, false) == 0)
+            sleep_short(s, &f);
+        else
+            release(s);
+        cl_spin_lock(&s->lock);
+    }
+    log->blk->ops->arm(log->blk, log->config.queue, false);
+    s->log = NULL;
+    rouse_short(s); /* they see that it is closed */
+    release(s);
+    cl_timer_cancel(&s->timer); /* without the lock, which its callback takes; nobody arms it any more */
+    int rc = cl_log_error(log);
+    cl_log_discard(log);
+    return rc;
+}

@@ -1,0 +1,49 @@
+"""Who is at the other end of a control connection, as the kernel tells it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import struct
+from dataclasses import dataclass
+
+from .errors import Refused
+
+_SO_PEERGROUPS = 59  # asm-generic/socket.h; Linux 4.13
+_SO_PEERPIDFD = 77  # the same; Linux 6.5
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Credentials of a client when it connected, as the kernel tells them."""
+
+    pid: int
+    uid: int
+    gid: int
+    groups: frozenset[int]
+
+
+def peer_of(sock: socket.socket) -> Peer:
+    """Who connected. OSError if it has gone."""
+    pid, uid, gid = struct.unpack("=iii", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    groups: frozenset[int] = frozenset()
+    with contextlib.suppress(OSError):  # more than 256 groups, or an old kernel: only the primary group counts
+        raw = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 1024)
+        groups = frozenset(struct.unpack(f"={len(raw) // 4}I", raw))
+    return Peer(pid, uid, gid, groups)
+
+
+def pidfd_of(sock: socket.socket, pid: int) -> int:
+    """A descriptor that becomes readable when the client's process ends; -1: this kernel has none (before 5.3)."""
+    try:
+        return sock.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+    except OSError:
+        pass  # Linux before 6.5
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise Refused(f"process {pid} has just ended", hint="start it again", errno=errno.ESRCH) from None
+    except (OSError, ValueError):
+        return -1

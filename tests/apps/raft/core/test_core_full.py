@@ -1,0 +1,71 @@
+"""The core where logs are full: what is refused, and what makes room."""
+
+from __future__ import annotations
+
+from raftlab import SMALL, Lab, Node, try_to
+
+from corelane.apps.raft.core.core import Core, Entry
+
+
+def test_a_full_log_refuses_proposals_until_it_is_compacted():
+    lab = Lab(1)
+    lab.elect(1)
+    while try_to(lambda: lab.put(1, b"x" * 100)):
+        lab.settle()
+    assert lab[1].core.status()["free_entries"] < 10
+    lab[1].compact()
+    lab.put(1, b"y")
+
+
+def test_a_snapshot_of_what_is_not_durable_yet_makes_room_when_that_is():
+    """It dropped nothing, and nothing did later: a follower's log was full for ever (seed 700096613 of 3 nodes)."""
+    lab = Lab(3)
+    lab.elect(1)
+    for _ in range(40):
+        lab.put(1, b"x" * 10)
+    for _ in range(10):
+        for node in lab.nodes.values():
+            node.drive()
+            if node.id != 2:
+                node.write()
+        lab[1].core.tick()
+        lab.collect()
+        while lab.wire:
+            lab.deliver()
+    slow = lab[2]
+    assert slow.applied > 40
+    durable = slow.core.status()["durable"]
+    assert durable < 5
+    assert slow.core.compact(slow.applied, 100) <= durable + 1
+    assert slow.core.status()["first"] <= durable + 1
+    slow.write()
+    assert slow.core.status()["first"] == slow.applied - SMALL["trailing_entries"] + 1
+
+
+def test_a_log_full_to_its_last_entry_says_so():
+    """A follower takes what commands leave to others; one that said it had room never made a snapshot (seed 553)."""
+    core = Core(1, {1, 2, 3}, log_entries=64, log_bytes=32768, entry_bytes=1024)
+    core.restore(1, 0, [Entry(i, 1, 1, b"x") for i in range(1, 65)])
+    assert core.status()["last"] == 64
+    assert core.status()["free_entries"] == 0
+
+
+def test_a_follower_whose_log_is_full_is_left_in_peace_until_it_has_room():
+    """It answered an append without entries as if it had room, was sent a window full, and refused that: for ever."""
+    lab = Lab(3)
+    for i in (1, 3):
+        lab.nodes[i] = Node(i, {1, 2, 3}, seed=1, log_entries=256)
+    lab.elect(1)
+    for _ in range(100):
+        lab.put(1, b"x" * 100)
+        lab.settle()
+    assert lab[2].core.status()["last"] == 64
+    again = lab[1].core.counters()["messages_out"]
+    lab[1].core.tick(2)
+    lab.settle(rounds=5)
+    assert lab[1].core.counters()["messages_out"] - again <= 4
+    lab[2].compact()  # and now it is told without waiting for a heartbeat
+    lab.settle()
+    assert lab[2].core.status()["last"] == lab[1].core.status()["last"]
+    lab.tick(2)
+    assert lab[2].state == lab[1].state

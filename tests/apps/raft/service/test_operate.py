@@ -1,0 +1,222 @@
+"""What `Operator` does with an order, by what the nodes say of themselves: whom it refuses, whom it waits for."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from corelane.apps.raft.service.operate import Operator, why_refused
+from corelane.runtime.errors import CorelaneError
+
+PEERS = ",".join(f"{i}=10.0.0.{i}:7400" for i in (1, 2, 3, 4))
+JOINED: dict[str, Any] = {"first_voters": [], "digests": {"version": 4, "settings": "a", "first_voters": "0000"}}
+
+
+def said_by(node: int, **more: Any) -> dict[str, Any]:
+    """The status of a node of three, of which 1 leads, and which know node 4."""
+    return {
+        "id": node,
+        "state": "running",
+        "why": "",
+        "role": "leader" if node == 1 else "follower",
+        "term": 3,
+        "first_voters": [3, 1, 2],
+        "digests": {"version": 4, "settings": "a", "first_voters": "b"},
+        "members": {"voters": [1, 2, 3], "outgoing": [], "learners": []},
+        "members_index": 7,
+        "links": [{"id": i} for i in (1, 2, 3, 4) if i != node],
+        "peers": [],
+        "commit": 9,
+    } | more
+
+
+Says = Callable[[int], dict[str, Any] | None]  # by how often it was asked, this time included
+
+
+def silent_for(looks: float, node: int, **more: Any) -> Says:
+    """One that answers from then on."""
+    return lambda look: said_by(node, **more) if look > looks else None
+
+
+NEVER = float("inf")
+LATE = 9  # more often than what was lost is asked for again
+
+
+class Played(Operator):
+    """Of nodes that say what they are told to; orders are kept."""
+
+    def __init__(self, fourth: Says, *, others: Mapping[int, Says] | None = None, timeout_s: float = 60) -> None:
+        super().__init__(PEERS, timeout_s=timeout_s)
+        self.says = {4: fourth, **(others or {})}
+        self.asked: Counter[int] = Counter()
+        self.changes: list[dict[str, Any]] = []
+        self.orders: list[tuple[int, bytes]] = []
+
+    def status(self, node: int) -> dict[str, Any] | None:
+        self.asked[node] += 1
+        return self.says[node](self.asked[node]) if node in self.says else said_by(node)
+
+    def _order(self, what: str, done: Any, order: Any) -> Any:
+        self.orders.append(order(said_by(1)))
+        return said_by(1)
+
+    def _change(self, what: str, voters: set[int], learners: set[int], begun: int, force: bool = False) -> Any:
+        self.changes.append({"voters": voters, "learners": learners, "begun": begun})
+        return said_by(1)
+
+
+@pytest.mark.parametrize("learner", [False, True])
+@pytest.mark.parametrize(
+    ("fourth", "says"),
+    [
+        ({"state": "stopped", "why": "its disk failed"}, r"add node 4: it has stopped: its disk failed \("),
+        (
+            {"first_voters": [4, 1], "digests": {"version": 4, "settings": "a", "first_voters": "c"}},
+            r"group began with other voters, 1,4, than this one, with 1,2,3: it is refused for it \(make its log anew",
+        ),
+        (
+            {"digests": {"version": 4, "settings": "c", "first_voters": "0"}},
+            r"it was started with other group settings than the group's, and is refused for it \(start it like node 1",
+        ),
+        (
+            {"digests": {"version": 5, "settings": "c", "first_voters": "b"}},
+            r"it is of another version than the group's, which refuses it: .* \(start it with the corelane",
+        ),
+        (
+            {"digests": {"settings": "c", "first_voters": "b"}},
+            r"other group settings, or it is of another version than the group's, and is refused .* \(start it like",
+        ),
+        ({"digests": {}}, r"it is of another version than the group's"),
+    ],
+    ids=["stopped", "other voters", "other settings", "version 5", "no version told", "no digests"],
+)
+def test_one_that_can_never_follow_is_not_made_a_learner(fourth: dict[str, Any], says: str, learner: bool) -> None:
+    with Played(lambda _: said_by(4, **fourth)) as group:
+        with pytest.raises(CorelaneError, match=says):
+            group.add(4, learner)
+        assert group.changes == []
+
+
+def test_one_that_does_not_tell_its_version_may_follow_all_the_same() -> None:
+    """The version is in the digest of the settings, too."""
+    fourth = JOINED | {"digests": {"settings": "a", "first_voters": "0000"}}
+    with Played(lambda _: said_by(4, **fourth)) as group:
+        group.add(4, learner=True)
+        assert len(group.changes) == 1
+
+
+def test_one_that_reads_its_log_is_waited_for() -> None:
+    """What it says of its first voters is of no worth before."""
+    read = 5
+
+    def fourth(look: int) -> dict[str, Any]:
+        return said_by(4, state="recovering", digests={}) if look < read else said_by(4, **JOINED)
+
+    with Played(fourth) as group:
+        group.add(4, learner=True)
+        assert group.asked[4] >= read
+        assert group.changes == [{"voters": {1, 2, 3}, "learners": {4}, "begun": 7}]
+
+
+def test_a_learner_that_stops_while_it_gets_the_log_is_told_of() -> None:
+    with Played(lambda look: said_by(4, **JOINED) if look < 3 else said_by(4, state="stopped", why="forgot")) as group:
+        with pytest.raises(
+            CorelaneError, match=r"it has stopped, and is a learner now: forgot \(`corelane raft remove 4"
+        ):
+            group.add(4)
+        assert len(group.changes) == 1
+
+
+@pytest.mark.parametrize("learner", [False, True])
+def test_one_that_begins_to_answer_late_is_waited_for(monkeypatch: pytest.MonkeyPatch, learner: bool) -> None:
+    monkeypatch.setattr(Played, "_await_log", lambda *_: None)
+    with Played(silent_for(LATE, 4, **JOINED)) as group:
+        group.add(4, learner)
+        assert group.changes[0] == {"voters": {1, 2, 3}, "learners": {4}, "begun": 7}
+
+
+def test_one_that_never_answers_is_not_made_a_learner() -> None:
+    with Played(silent_for(NEVER, 4), timeout_s=0.2) as group:
+        with pytest.raises(CorelaneError, match=r"it does not answer \(start it first, with the option join=yes\)$"):
+            group.add(4)
+        assert group.changes == []
+
+
+def test_leadership_goes_to_one_that_begins_to_answer_late() -> None:
+    with Played(silent_for(NEVER, 4), others={2: silent_for(LATE, 2)}) as group:
+        group.transfer(2)
+        assert group.orders == [(6, struct.pack("<I", 2))]
+
+
+def test_leadership_goes_to_nobody_who_does_not_run() -> None:
+    stopped = {"state": "stopped", "why": "its disk failed"}
+    others = {2: silent_for(NEVER, 2), 3: silent_for(0, 3, **stopped)}
+    with Played(silent_for(NEVER, 4), others=others, timeout_s=0.2) as group:
+        with pytest.raises(CorelaneError, match="hand leadership to node 2: it does not answer"):
+            group.transfer(2)
+        with pytest.raises(CorelaneError, match="hand leadership to node 3: it has stopped: its disk failed"):
+            group.transfer(3)
+        assert group.orders == []
+
+
+def remove_3(group: Operator) -> None:
+    group.remove(3)
+
+
+def make_3_a_learner(group: Operator) -> None:
+    group.add(3, learner=True)
+
+
+@pytest.mark.parametrize("change", [remove_3, make_3_a_learner])
+def test_whether_those_who_stay_can_decide(change: Callable[[Operator], None]) -> None:
+    """1 and 2 stay, and both are needed."""
+    with Played(silent_for(NEVER, 4), others={2: silent_for(LATE, 2)}) as group:
+        change(group)
+        assert [c["voters"] for c in group.changes] == [{1, 2}]
+    with Played(silent_for(NEVER, 4), others={2: silent_for(NEVER, 2)}, timeout_s=0.2) as group:
+        with pytest.raises(CorelaneError, match="node 2 does not answer: without node 3 the group could decide noth"):
+            change(group)
+        assert group.changes == []
+
+
+def test_who_has_stopped_is_not_waited_for() -> None:
+    """The same, however long it takes: it would have to be started again."""
+    with Played(silent_for(NEVER, 4), others={2: silent_for(0, 2, state="stopped", why="its disk failed")}) as group:
+        with pytest.raises(CorelaneError, match="node 2 does not answer: without node 3"):
+            group.remove(3)
+        assert group.changes == []
+        assert group.asked[2] <= LATE
+
+
+OTHER_SETTINGS = "it was started with other group settings"
+NONE: dict[str, Any] = {}
+UNTOLD = {"settings": "a", "first_voters": "b"}
+TOLD = UNTOLD | {"version": 4}
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "why"),
+    [
+        (NONE, NONE, ""),
+        (NONE, UNTOLD, f"{OTHER_SETTINGS}, or it is of another version"),
+        (NONE, TOLD, "it is of another version"),
+        (UNTOLD, UNTOLD, ""),
+        (UNTOLD, TOLD, ""),
+        (UNTOLD | {"settings": "c"}, TOLD, f"{OTHER_SETTINGS}, or it is of another version"),
+        (TOLD, TOLD, ""),
+        (TOLD | {"version": 5, "settings": "c"}, TOLD, "it is of another version"),
+        (TOLD | {"settings": "c"}, TOLD, OTHER_SETTINGS),
+        (TOLD | {"first_voters": "c"}, TOLD, "its group began with other voters"),
+        (TOLD | {"first_voters": "0"}, TOLD, ""),
+    ],
+)
+def test_a_version_is_said_to_be_another_only_by_a_number(
+    mine: dict[str, Any], theirs: dict[str, Any], why: str
+) -> None:
+    """Digests came within a version, and the number of the version later, within the next one."""
+    for one, other in ((mine, theirs), (theirs, mine)):
+        assert why_refused({"digests": one}, {"digests": other}) == why

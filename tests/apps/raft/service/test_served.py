@@ -1,0 +1,307 @@
+"""A node on a runtime at one end of a memory link: what it says to those who ask it."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cltest import wait_until
+from cltest.packets import Host, arp, ethernet, read_datagram
+from freezing import freezable
+
+from corelane.apps.raft.service import client as c
+from corelane.apps.raft.service.logs import make_log_file
+from corelane.apps.raft.service.operate import _STATUS
+from corelane.apps.raft.service.service import RaftService, serve
+from corelane.drivers.blk.blk import Blk, BlkFaults, FaultBlk
+from corelane.drivers.nic.memory import memory_link
+from corelane.drivers.nic.nic import Nic
+from corelane.libos import Runtime
+from corelane.runtime.errors import CorelaneError, Refused
+
+SERVER, CLIENT = Host("02:00:00:00:00:01", "10.0.0.1"), Host("02:00:00:00:00:02", "10.0.0.100")
+PEERS = {i: (f"10.0.0.{i}", 7400) for i in range(1, 9)}
+ASKED_FROM, NO_KIND = 5555, 9
+
+
+class Machine:
+    """Has no state."""
+
+    def apply(self, _command: bytes) -> bytes:
+        return b"ok"
+
+    def query(self, _query: bytes) -> bytes:
+        return b"ok"
+
+    def save(self) -> bytes:
+        return b""
+
+    def load(self, _state: bytes) -> None:
+        pass
+
+
+class Kept(Machine):
+    """Keeps all commands, one behind the other."""
+
+    def __init__(self) -> None:
+        self.state = bytearray()
+
+    def apply(self, command: bytes) -> bytes:
+        self.state += command
+        return b"ok"
+
+    def save(self) -> bytes:
+        return bytes(self.state)
+
+    def load(self, state: bytes) -> None:
+        self.state = bytearray(state)
+
+
+@dataclass
+class Asked:
+    """The node, and the wire to it."""
+
+    service: RaftService
+    end: Nic
+    ticket: int = 0
+
+    def send(self, kind: int, data: bytes = b"") -> None:
+        """A client's frame, or its first piece."""
+        self.ticket += 1
+        frame = c._encode(0, kind, self.ticket, 0, 0, data)
+        piece = c._LINK.pack(b"CLRL", self.ticket, len(frame), 0, 1400) + frame[:1400]
+        self.end.send([CLIENT.datagram(SERVER, piece, ASKED_FROM, 7400)])
+
+    def payloads(self) -> Iterator[bytes]:
+        """Of the datagrams to us that have come; a question for our MAC is answered."""
+        for frame in self.end.recv():
+            if frame[12:14] == b"\x08\x06":
+                if frame[38:42] == bytes([10, 0, 0, 100]):
+                    reply = arp(2, CLIENT.mac, CLIENT.ip, SERVER.mac, SERVER.ip)
+                    self.end.send([ethernet(reply, CLIENT.mac, SERVER.mac, 0x0806)])
+                continue
+            d = read_datagram(frame)
+            if d.dst == CLIENT.ip and d.dport == ASKED_FROM:
+                yield d.payload
+
+    def memcached(self, text: bytes) -> bytes:
+        """What it answers in one datagram."""
+        self.end.send([CLIENT.datagram(SERVER, b"\0\7\0\0\0\1\0\0" + text, ASKED_FROM, 11211)])
+        payload: bytes = wait_until(lambda: next(self.payloads(), b""), 60, f"an answer to {text!r}")
+        return payload[8:]
+
+    def answer(self, status: int = c._OK) -> bytes:
+        """What it answers, whatever else it says meanwhile."""
+        pieces: dict[int, bytes] = {}
+
+        def whole() -> bool:
+            for payload in self.payloads():
+                magic, _, size, i, _ = c._LINK.unpack_from(payload)
+                assert magic == b"CLRL"
+                pieces[i] = payload[c._LINK.size :]
+                pieces[-1] = struct.pack("<I", size)
+            got = sum(len(p) for i, p in pieces.items() if i >= 0)
+            return bool(pieces) and got == int.from_bytes(pieces[-1], "little")
+
+        wait_until(whole, 60, "an answer")
+        frame = b"".join(pieces[i] for i in sorted(pieces) if i >= 0)
+        fields = c._FRAME.unpack_from(frame)
+        assert (fields[0], fields[2], fields[9]) == (b"CLRA", status, self.ticket)
+        assert c._crc(frame[:8] + bytes(4) + frame[12:]) == fields[4]
+        return frame[c._FRAME.size :]
+
+
+@pytest.fixture
+def asked() -> Iterator[Asked]:
+    """One of eight, alone, with the shortest frames that it can have."""
+    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
+    with server, client, Runtime(nic=server, power="block") as runtime:
+        short = {"message_bytes": 512, "entry_bytes": 512, "reply_bytes": 256}
+        service = serve(runtime, 1, PEERS, machine=Machine(), election_ms=100, **short)
+        runtime.start()
+        yield Asked(service, client)
+        runtime.stop()
+        service.close()
+
+
+def test_a_status_is_longer_than_all_that_a_node_of_short_frames_sends(asked: Asked) -> None:
+    for _ in range(5):
+        asked.send(_STATUS)
+        text = asked.answer()
+        assert len(text) > 512 + 1024
+        status = json.loads(text)
+        assert status["id"] == 1
+        assert [link["id"] for link in status["links"]] == list(range(2, 9))
+
+
+def test_a_frame_of_no_kind_is_counted(asked: Asked) -> None:
+    asked.send(NO_KIND)
+    wait_until(lambda: asked.service.stats()["port_malformed"] == 1, 60, "the frame to be counted")
+
+
+def test_a_request_longer_than_any_frame_is_refused_by_its_first_piece(asked: Asked) -> None:
+    """The answer says how much is taken: of a command, and of a query."""
+    for kind, most in ((c._APPLY, 512 - 32), (c._QUERY, 1500), (c._OPEN, 512 - 32)):
+        asked.send(kind, bytes(70_000))
+        assert int.from_bytes(asked.answer(c._TOO_LARGE), "little") == most
+    assert asked.service.stats()["port_too_long"] == 3
+    asked.send(NO_KIND, bytes(70_000))
+    wait_until(lambda: asked.service.stats()["port_too_long"] == 4, 60, "the piece to be counted")
+    assert asked.service.stats()["port_malformed"] == 0
+
+
+def test_a_node_that_does_not_lead_says_so_to_who_orders(asked: Asked) -> None:
+    for order in (lambda: asked.service.change_members([1, 2], timeout_s=60), lambda: asked.service.transfer(2, 60)):
+        with pytest.raises(Refused, match=r"this node does not lead \(no leader is known: ask again") as raised:
+            order()
+        assert raised.value.errno == 1
+
+
+def test_a_node_that_has_stopped_leads_no_more_and_refuses_orders(tmp_path: Path) -> None:
+    """Its machine fails at a command; it was the leader of a group of one."""
+
+    class Failing(Machine):
+        def apply(self, _command: bytes) -> bytes:
+            raise ValueError("broken")
+
+    log = str(tmp_path / "log")
+    make_log_file(log, 8 << 20)
+    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
+    with server, client, Runtime(nic=server, power="block") as runtime:
+        service = serve(runtime, 1, {1: PEERS[1]}, machine=Failing(), log=log, election_ms=100)
+        runtime.start()
+        asked = Asked(service, client)
+        wait_until(lambda: service.status()["role"] == "leader", 60, "it to lead")
+        asked.send(c._APPLY, b"a")
+        wait_until(lambda: service.status()["role"] != "leader", 60, "it to say that it leads no more")
+        status = service.status()
+        assert (status["state"], status["leader"], status["leads_for_s"]) == ("stopped", 0, None)
+        assert "broken" in status["why"]
+        for _ in range(2):  # the first order does not stay in the way of the second
+            with pytest.raises(CorelaneError, match="the node has stopped: the state machine could not apply"):
+                service.change_members([1, 2], timeout_s=60)
+        for _ in range(2):  # who waits for the runtime, or will, is told
+            with pytest.raises(CorelaneError, match=r"serve Raft node 1: it has stopped: the state machine .*broken"):
+                runtime.wait(60)
+        asked.send(_STATUS)  # until its owner stops the runtime
+        assert json.loads(asked.answer())["state"] == "stopped"
+        runtime.stop()
+        service.close()
+
+
+@pytest.mark.parametrize("runtime_first", [True, False])
+def test_a_write_that_fails_while_the_log_is_closed_is_told_and_nobody_answered(
+    tmp_path: Path, runtime_first: bool
+) -> None:
+    """The leader is closed with a command under way, whose client would be told when the node stops for it."""
+    log, disks = str(tmp_path / "log"), []
+    make_log_file(log, 8 << 20)
+
+    def on_fault(blk: Blk) -> Blk:
+        disks.append(FaultBlk(blk, seed=1))
+        return disks[0]
+
+    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
+    with server, client, Runtime(nic=server, power="block") as runtime:
+        peers = {1: PEERS[1]}
+        service = serve(runtime, 1, peers, machine=Kept(), log=log, election_ms=1000, disk=on_fault, in_call=False)
+        runtime.start()
+        asked = Asked(service, client)
+        wait_until(lambda: service.status()["role"] == "leader", 60, "it to lead")
+        asked.send(c._APPLY, b"a")
+        assert asked.answer() == b"ok"
+        late_ns = 2_000_000_000
+        disks[0].set(BlkFaults(latency_min_ns=late_ns, latency_max_ns=late_ns, write_error=1.0, flush_error=1.0))
+        asked.send(c._APPLY, b"b")
+        wait_until(lambda: service.status()["last"] > service.status()["durable"], 60, "the write to begin")
+        runtime.stop()
+        if runtime_first:
+            runtime.close()
+        assert service.status()["leads_for_s"] > 0
+        with pytest.raises(CorelaneError, match=r"close the node's log: .*Input/output error"):
+            service.close()
+
+
+@pytest.mark.parametrize("in_call", [True, False])
+def test_lone_commands_are_written_in_the_call_unless_the_node_may_not(tmp_path: Path, in_call: bool) -> None:
+    """A group of one, whose answers say that its log has them: they are there when it is opened again."""
+    log = str(tmp_path / "log")
+    make_log_file(log, 8 << 20)
+    answered = b""
+    for life in range(2):
+        server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
+        with server, client, Runtime(nic=server, power="block") as runtime:
+            peers, machine = {1: PEERS[1]}, Kept()
+            service = serve(runtime, 1, peers, machine=machine, log=log, in_call=in_call, election_ms=200)
+            runtime.start()
+            asked = Asked(service, client)
+            wait_until(lambda: service.status()["role"] == "leader", 60, "it to lead")  # noqa: B023
+            for i in range(20):
+                asked.send(c._APPLY, bytes([life, i]))
+                assert asked.answer() == b"ok"
+                answered += bytes([life, i])
+            stats = service.stats()
+            runtime.stop()
+            service.close()
+        assert bytes(machine.state) == answered
+        if stats["port_in_call"] == 0 and in_call:
+            pytest.skip("io_uring is refused here, and the other engine keeps nothing")
+        assert (stats["port_in_call"] > 0) == in_call
+        assert stats["port_in_call_late"] <= stats["port_in_call"]
+
+
+@pytest.mark.root
+def test_a_node_that_waits_in_the_call_for_a_disk_that_hangs_says_so_and_goes_on_with_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file system is frozen under its log, so that no write begins."""
+    with freezable(tmp_path) as (folder, frozen):
+        log = str(folder / "log")
+        make_log_file(log, 8 << 20)
+        server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
+        with server, client, Runtime(nic=server, power="block") as runtime:
+            service = serve(runtime, 1, {1: PEERS[1]}, machine=Kept(), log=log, election_ms=1000)
+            runtime.start()
+            asked = Asked(service, client)
+            wait_until(lambda: service.status()["role"] == "leader", 60, "it to lead")
+
+            def write() -> bool:
+                asked.send(c._APPLY, b"a")
+                assert asked.answer() == b"ok"
+                return service.stats()["port_in_call"] > 0
+
+            if not any(write() for _ in range(20)):
+                pytest.skip("io_uring is refused here, and the other engine keeps nothing")
+            for _ in range(5):  # a slow disk may have it write by the ring for a while
+                caplog.clear()
+                long_ones = service.stats()["port_in_call_long"]
+                with frozen():
+                    asked.send(c._APPLY, b"b")
+                    wait_until(lambda: caplog.records, 60, "it to say that its disk does not answer")
+                assert asked.answer() == b"ok"
+                said = [r.getMessage() for r in caplog.records]
+                assert said == ["Raft node 1: its disk has not answered for 1 s, and it does not vote before it does"]
+                if service.stats()["port_in_call_long"] > long_ones:
+                    break
+            assert service.stats()["port_in_call_long"] > long_ones
+            assert write()
+            runtime.stop()
+            service.close()
+
+
+def test_without_a_leader_a_read_is_to_be_asked_again_and_a_command_may_be_done() -> None:
+    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
+    with server, client, Runtime(nic=server, power="block") as runtime:
+        service = serve(runtime, 1, PEERS, kv_port=11211, memory_bytes=4 << 20, election_ms=100)
+        runtime.start()
+        asked = Asked(service, client)
+        assert asked.memcached(b"get a\r\n") == b"SERVER_ERROR no leader, or it changed: ask again\r\n"
+        may_be = b"SERVER_ERROR no leader, or it changed: it may have been done or not\r\n"
+        assert asked.memcached(b"delete a\r\n") == may_be
+        assert asked.memcached(b"get a\r\nget b\r\n") == may_be  # it goes through the log
+        runtime.stop()
+        service.close()

@@ -1,0 +1,22 @@
+"""The transport between nodes (channel.h): once or not at all over any network, through deaths; and its timing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Make = Callable[..., Callable[..., str]]
+PROGRAM = "tests/apps/raft/transport/c/channel.c"
+SOURCES = ["apps/raft/transport/channel.c", "apps/raft/transport/pieces.c", "libos/storage/crc32c.c"]
+
+
+def test_what_lasts_arrives_once_through_loss_doubling_and_restarts(c_program: Make, seed: int) -> None:
+    said = c_program(PROGRAM, SOURCES, one_thread=True)("lossy", seed, 100).split()
+    totals = dict(zip(said[::2], map(int, said[1::2]), strict=True))
+    assert all(totals.values()), totals  # each of these happened in the seeds that were drawn
+
+
+@pytest.mark.parametrize("case", ["overtaken", "begun", "idle", "slow", "cut", "mended", "reborn"])
+def test_when_what_is_sent(c_program: Make, case: str) -> None:
+    c_program(PROGRAM, SOURCES, one_thread=True)(case)

@@ -1,0 +1,70 @@
+"""The victim's capacity, and how the ratios of the isolation benchmark are formed."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import pytest
+
+from corelane.bench.harness.openloop import Point
+from corelane.bench.harness.session import Session
+from corelane.bench.isolation import isolation
+
+
+def point(rate: float, p99_us: float, answered: float = 1.0) -> Point:
+    sent = 10_000
+    return Point(rate, rate * answered, sent, int(sent * answered), p99_us=p99_us, seconds=sent / rate)
+
+
+def test_capacity_is_the_highest_load_within_the_limit():
+    assert isolation.capacity(lambda rate, s: point(rate, 20 if rate < 3e6 else 80), seconds=60) == (
+        isolation.FROM_RPS * isolation.STEP**6,
+        50.0,
+    )
+
+
+def test_a_machine_that_is_slow_at_any_load_has_a_higher_limit():
+    assert isolation.capacity(lambda rate, s: point(rate, 60 if rate < 1e6 else 130), seconds=60)[1] == 120
+
+
+def test_a_load_that_loses_requests_is_beyond_the_capacity():
+    most, _ = isolation.capacity(lambda rate, s: point(rate, 20, answered=1 if rate < 1e6 else 0.9), seconds=60)
+    assert most == isolation.FROM_RPS * isolation.STEP**3
+
+
+def test_a_pause_of_the_machine_does_not_end_the_search():
+    calls = []
+
+    def measure(rate: float, seconds: float) -> Point:
+        calls.append(rate)
+        paused = len(calls) % isolation.TRIES != 0
+        return point(rate, 3000 if paused or rate > 1e6 else 20)
+
+    assert isolation.capacity(measure, seconds=60)[0] == isolation.FROM_RPS * isolation.STEP**3
+
+
+def test_no_capacity_where_others_use_the_cores():
+    assert isolation.capacity(lambda rate, s: point(rate, 9000), seconds=0)[0] == 0
+
+
+def judged(alone: list[float], flooded: list[float]) -> dict:
+    session = Session("isolation", seconds=1, cores=[0], progress=io.StringIO())
+    got = {"alone": alone, **dict.fromkeys(isolation.FLOODS, flooded)}
+    isolation.judge(session, {name: [point(1e6, p) for p in found] for name, found in got.items()})
+    return session.document()["figures"]["isolation.victim_p99_ratio"]
+
+
+def test_the_figure_is_the_median_of_neighbouring_slices():
+    assert judged([20, 20, 20], [24, 22, 4000])["value"] == pytest.approx(1.2)
+
+
+def test_a_slice_that_lost_requests_beside_the_flood_counts_as_infinite():
+    figure = judged([20, 20, 20], [24, math.inf, math.inf])
+    assert figure["value"] is None
+    assert figure["runs"][1:] == ["inf", "inf"]
+
+
+def test_a_pair_whose_slice_alone_lost_requests_is_left_out():
+    assert judged([20, math.inf, 20], [24, 10, 26])["runs"] == pytest.approx([1.2, 1.3])
+    assert judged([math.inf, math.inf, 20], [24, 10, 26])["value"] is None

@@ -1,0 +1,146 @@
+"""bench log: every cut of the promised run, the loops on a file of the test's own, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from corelane.bench._native import ffi, lib
+from corelane.bench.baseline import durable
+from corelane.bench.harness.session import Session
+from corelane.bench.log import log
+from corelane.bench.log.log import FIXED, Files, Slice, where
+from corelane.cli.main import main
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[Files]:
+    made = Files(tmp_path, 0.1)
+    made.cpu = min(os.sched_getaffinity(0))
+    yield made
+    made.blk.close()
+
+
+@pytest.mark.parametrize("in_flight", [1, 4])
+def test_every_cut_of_a_thousand_appends_recovers(in_flight: int, seed: int) -> None:
+    out, err = ffi.new("struct cl_bench_log_cuts *"), ffi.new("char[256]")
+    assert lib.cl_bench_log_cuts(seed, 1000, in_flight, out, err) == 0, ffi.string(err)
+    assert out.appends == 1000
+    assert out.recovered == out.cuts == out.sectors > 1000
+    assert out.torn > 0
+    assert out.subsets_recovered == out.subsets > 2 * out.appends
+    assert out.subsets_torn > 0
+
+
+@pytest.mark.parametrize("what", log.BARE.values())
+def test_bare_loops_write(files: Files, what: int) -> None:
+    got = files.bare(what, 0.02, files.cpu)
+    assert got.operations == len(got.ns) > 0
+    assert all(ns > 0 for ns in got.ns)
+
+
+def test_each_arm_has_the_core_that_suits_it() -> None:
+    fast = {name: at % 2 for at, name in enumerate((*log.BARE, "log"))}
+    names = {what: name for name, what in log.BARE.items()}
+
+    class Made:
+        def bare(self, what: int, seconds: float, cpu: int) -> Slice:
+            return Slice([90 if fast[names[what]] == cpu else 100] * 3, 3, seconds)
+
+        def append(self, writers: int, seconds: float, *, cpu: int) -> Slice:
+            assert writers == 1
+            return Slice([90 if fast["log"] == cpu else 100] * 3, 3, seconds)
+
+    session = Session("log", seconds=1.0, progress=io.StringIO())
+    session.cores = [0, 1]
+    assert log.choose_cores(session, cast("Files", Made())) == fast
+    assert session.settings["core"] == fast
+    ours = session.settings["p50_us_by_core"]["log"]
+    assert ours == {str(cpu): 0.09 if cpu == fast["log"] else 0.1 for cpu in (0, 1)}
+
+
+def test_appends_share_flushes_and_wrap_around(files: Files) -> None:
+    one = files.append(1, 0.02)
+    assert one.flushes >= one.operations > 0
+    for fixed in FIXED.values():
+        # A disk that stalls at once for all of the time leaves one writer with one append.
+        many = next(s for s in (files.append(16, 0.02, fixed) for _ in range(20)) if s.operations >= 16)
+        assert many.flushes <= many.operations
+
+
+def test_recovery_reads_what_was_filled(files: Files) -> None:
+    for ours, bare, records in files.recovery(2):
+        assert ours > 0
+        assert set(bare) == set(log.READS_IN_FLIGHT)
+        assert min(bare.values()) > 0
+        assert records > 1000
+
+
+@pytest.mark.parametrize("store", [durable.Sqlite, durable.Lmdb, durable.Redis])
+def test_other_stores_append(store: type, tmp_path: Path) -> None:
+    missing = {durable.Lmdb: durable.lmdb_missing, durable.Redis: durable.redis_missing}.get(store, lambda: "")()
+    if missing:
+        pytest.skip(missing)
+    made = store(tmp_path)
+    try:
+        assert durable.timed(made.append, 0.02)
+    finally:
+        made.close()
+
+
+def test_memory_is_no_disk(capsys: pytest.CaptureFixture[str]) -> None:
+    if where("/dev/shm")[0] != "tmpfs":
+        pytest.skip("/dev/shm is no tmpfs here")
+    assert main(["bench", "log", "--seconds", "0.1", "--directory", "/dev/shm"]) == 0
+    assert "nothing is durable: choose a disk with --directory" in capsys.readouterr().out
+
+
+def noisy(rng: random.Random, level: float) -> list[float]:
+    return [level * rng.gauss(1, 0.1) for _ in range(log.SWEEP_ROUNDS)]
+
+
+@pytest.mark.parametrize("worse", [1.0, 0.7], ids=["equal", "worse at one load"])
+def test_the_worst_load_is_neither_unlucky_nor_spared(worse: float, seed: int) -> None:
+    rng = random.Random(seed)
+    found, naive, at_16 = [], [], 0
+    for _ in range(400):
+        adaptive = {load: noisy(rng, worse if load == 16 else 1.0) for load in log.LOADS}
+        fixed = {load: {name: noisy(rng, 1.0) for name in FIXED} for load in log.LOADS}
+        halves = log.worst_held_out(adaptive, fixed)
+        found += [h.ratio for h in halves]
+        best = {load: max(statistics.median(fixed[load][name]) for name in FIXED) for load in log.LOADS}
+        naive.append(min(statistics.median(adaptive[load]) / best[load] for load in log.LOADS))
+        at_16 += sum(h.load == 16 for h in halves)
+    assert at_16 > 0.95 * len(found) or worse == 1
+    assert statistics.mean(found) == pytest.approx(worse, abs=0.02)
+    assert statistics.mean(naive) < worse - 0.02, "the naive way is not what this guards against"
+
+
+def test_the_best_bare_loop_is_not_the_luckiest_of_a_round(seed: int) -> None:
+    rng = random.Random(seed)
+    assert log.best_by_others({"a": [1, 9, 1], "b": [2, 2, 2]}) == [2, 9, 2]
+    assert log.best_by_others({4: [3, 0, 3], 16: [2, 2, 2]}, max) == [2, 0, 2]
+    equal = [log.best_by_others({name: noisy(rng, 1.0) for name in log.BARE}) for _ in range(400)]
+    assert statistics.mean(value for values in equal for value in values) == pytest.approx(1, abs=0.02)
+
+
+def test_a_sweep_survives_slices_in_which_the_disk_stood_still(seed: int) -> None:
+    class Stalling:
+        """A disk on which one in three slices ends before its first append does."""
+
+        rng = random.Random(seed)
+
+        def append(self, load: int, slice_s: float, fixed: tuple[int, int, int]) -> log.Slice:
+            done = self.rng.choice([0, load, load])
+            return log.Slice([1000] * done, done, slice_s)
+
+    session = Session("log", seconds=0.1, progress=io.StringIO())
+    log.sweep(session, cast("Files", Stalling()))
+    assert any("batching_worst" in note for note in session.notes)

@@ -1,0 +1,98 @@
+/* The doorbell of a port whose iokernel sleeps, against an iokernel whose words this test writes: rung once in each sleep, by each queue
+ * that sends, and never while it is awake; anew after the next sleep has begun, and at another iokernel.
+ *
+ *   port_doorbell */
+#include "tests/support/c/check.h"
+
+#include "../../../../drivers/port/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define SLOTS 64
+#define FRAME 64
+
+static struct cl_state_loop loops[2];
+static struct {
+    struct cl_arena_kthread lines[2];
+    struct cl_desc slots[2 * SLOTS];
+} shared;
+static struct port_counts counts[2];
+static uint32_t shadows[2 * SLOTS], give_backs[2 * 16];
+static uint8_t buffers[32 * FRAME];
+static struct port_arena arenas[2];
+static struct port_tx tx[2];
+static struct port port;
+
+/* How often it was rung since the last look. */
+static uint64_t rings(void)
+{
+    uint64_t n = 0;
+    if (read(arenas[0].doorbell, &n, sizeof n) < 0)
+        CHECK_EQ(errno, EAGAIN);
+    return n;
+}
+
+static void send_on(unsigned queue)
+{
+    struct cl_frame f = {.data = buffers, .len = FRAME, .room = FRAME, .tag = port.current->tag};
+    CHECK_EQ(port_ops.tx_burst(&port.nic, queue, &f, 1), 1);
+}
+
+static void world(void)
+{
+    int doorbell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    for (unsigned i = 0; i < 2; i++) {
+        arenas[i] = (struct port_arena){.base = (uint8_t *)&shared,
+                                        .buffers = buffers,
+                                        .loop = &loops[i],
+                                        .doorbell = doorbell,
+                                        .tag = i + 1,
+                                        .max_frame = FRAME,
+                                        .shadows = shadows,
+                                        .give_backs = give_backs,
+                                        .counts = counts};
+        arenas[i].layout = (struct cl_arena_layout){.n_kthreads = 2,
+                                                    .tx_slots = SLOTS,
+                                                    .n_rx = 16,
+                                                    .n_tx = 16,
+                                                    .buffer_bytes = FRAME,
+                                                    .buffer_stride = FRAME,
+                                                    .tx_offset = sizeof shared.lines};
+    }
+    port.nic.n_queues = 2;
+    port.current = &arenas[0];
+    port.tx = tx;
+}
+
+int main(void)
+{
+    world();
+    send_on(0);
+    CHECK_EQ(rings(), 0); /* it is awake */
+    for (uint64_t sleep = 1; sleep < 4; sleep++) {
+        loops[0].sleeping = sleep;
+        send_on(0);
+        CHECK_EQ(rings(), 1);
+        send_on(0);
+        CHECK_EQ(rings(), 0); /* it gets up */
+        send_on(1);
+        CHECK_EQ(rings(), 1); /* this one does not know that */
+        if (sleep == 2) {     /* else it went back to sleep before anybody looked */
+            loops[0].sleeping = 0;
+            send_on(0);
+            CHECK_EQ(rings(), 0);
+        }
+    }
+    loops[1].sleeping = loops[0].sleeping;
+    port.current = &arenas[1];
+    send_on(0);
+    CHECK_EQ(rings(), 1); /* another iokernel, which happens to have slept as often */
+    CHECK_EQ(tx[0].syscalls, 4);
+    close(arenas[0].doorbell);
+    puts("ok");
+    return 0;
+}

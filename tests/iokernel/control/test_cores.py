@@ -1,0 +1,82 @@
+"""What applications may claim of managed cores, and where their kthreads begin."""
+
+from __future__ import annotations
+
+import pytest
+
+from corelane.iokernel import AppSettings
+from corelane.iokernel._native import ffi, lib
+from corelane.iokernel.control.cores import Claim, ManagedCores, claim
+from corelane.runtime.errors import Refused
+
+
+def hello(**fields: int):
+    message = ffi.new("struct cl_control_hello *")
+    for key, value in fields.items():
+        setattr(message, key, value)
+    return message
+
+
+def test_without_wishes_an_application_is_burstable_up_to_its_kthreads():
+    assert claim("a", hello(), AppSettings(), 3) == Claim("latency", 0, 3, 1, 0, 0)
+
+
+def test_wishes_count_and_the_configuration_overrules_them():
+    asked = hello(kind=lib.CL_CONTROL_BATCH, guaranteed=1, maximum=2, weight=5, deadline_us=100, quantum_us=7)
+    assert claim("a", asked, AppSettings(), 4) == Claim("batch", 1, 2, 5, 100, 7)
+    settings = AppSettings(kind="latency", guaranteed=0, maximum=3, weight=1, deadline_us=0, quantum_us=0)
+    assert claim("a", asked, settings, 4) == Claim("latency", 0, 3, 1, 0, 0)
+    assert claim("a", asked, AppSettings(maximum=9), 4).maximum == 4, "more than kthreads cannot be used"
+
+
+def test_who_is_made_batch_work_has_its_quantum():
+    batch = AppSettings(kind="batch")
+    assert claim("a", hello(), batch, 1).quantum_us == 1000
+    assert claim("a", hello(quantum_us=7), batch, 1).quantum_us == 7
+    assert claim("a", hello(), AppSettings(kind="batch", quantum_us=0), 1).quantum_us == 0
+    assert claim("a", hello(kind=lib.CL_CONTROL_BATCH), batch, 1).quantum_us == 0, "it asked for that"
+    assert claim("a", hello(), AppSettings(kind="latency"), 1).quantum_us == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"kind": 3}, "class 3 of a is none"),
+        ({"guaranteed": 3}, "3 guaranteed cores are more than a may use: 2, with 2 kthreads"),
+        ({"guaranteed": 2, "maximum": 1}, "more than a may use: 1"),
+        ({"maximum": 3}, "max_cores 3 of a is more than its kthreads: 2"),
+        ({"weight": 1001}, "weight 1001"),
+        ({"deadline_us": 2**32 - 1}, "deadline 4294967295 us"),
+        ({"quantum_us": 10_000_001}, "quantum 10000001 us"),
+    ],
+)
+def test_claims_that_make_no_sense_are_refused(fields, said):
+    with pytest.raises(Refused, match=said):
+        claim("a", hello(**fields), AppSettings(), 2)
+
+
+def test_worker_cpus_are_divided_among_the_loops():
+    cores = ManagedCores([4, 5, 6, 7, 8, 5], 2)
+    assert (cores.of_loop(0), cores.of_loop(1)) == ((4, 6, 8), (5, 7))
+    assert cores.begin(0, 2) == (4, 6)
+    assert cores.begin(1, 3) == (5, 7, 5), "more kthreads than cores is the normal case"
+
+
+def test_an_application_goes_to_the_loop_that_can_keep_its_guarantee():
+    cores = ManagedCores([4, 5, 6], 2)  # loop 0 has two
+    assert cores.home("a", 0, []) == 0
+    assert cores.home("b", 0, [("a", 0, 0)]) == 1, "the loop with the fewest"
+    assert cores.home("b", 2, [("a", 1, 0)]) == 0
+    assert cores.home("c", 1, [("a", 0, 1), ("b", 1, 1)]) == 0
+    assert cores.home("c", 0, [("a", 0, 2)], loop=0) == 0, "no guarantee needs no room"
+    with pytest.raises(Refused, match=r"2 guaranteed cores for d cannot be kept: 2 cores .*already: a 1, b 1"):
+        cores.home("d", 2, [("a", 0, 1), ("b", 1, 1), ("c", 0, 0)])
+    with pytest.raises(Refused, match=r"2 guaranteed cores for d cannot be kept: 1 core is managed \(ask for fewer"):
+        cores.home("d", 2, [("a", 0, 1)], loop=1)
+
+
+def test_a_loop_without_worker_cores_gets_no_applications():
+    cores = ManagedCores([4], 2)
+    assert cores.home("b", 0, [("a", 0, 0)]) == 0
+    with pytest.raises(Refused, match=r"loop 1, which serves b, has no worker core to give \(choose one of \[0\]\)"):
+        cores.home("b", 0, [], loop=1)

@@ -1,0 +1,24 @@
+"""What of a histogram goes into the statistics."""
+
+from __future__ import annotations
+
+from corelane.iokernel.control.report import summary
+from corelane.runtime.hist import Hist
+
+
+def test_the_buckets_of_a_histogram_are_those_that_have_something_in_them() -> None:
+    hist = Hist(2, 10**10)
+    for ns in (5, 5, 1000, 123_456):
+        hist.record(ns)
+    told = summary(hist.ptr)
+    assert (told["n"], told["p50_us"], told["p99_us"], told["max_us"]) == (4, 0.005, 123.456, 123.456)
+    assert [n for _, _, n in told["buckets_ns"]] == [2, 1, 1]
+    bounds = [(low, high) for low, high, _ in told["buckets_ns"]]
+    for ns, (low, high) in zip((5, 1000, 123_456), bounds, strict=True):
+        assert low <= ns <= high
+        assert high - low <= ns / 64
+
+
+def test_an_empty_histogram_and_none_are_told_alike() -> None:
+    empty = {"n": 0, "p50_us": None, "p90_us": None, "p99_us": None, "max_us": None, "buckets_ns": []}
+    assert summary(Hist(2, 10**10).ptr) == summary(None) == empty

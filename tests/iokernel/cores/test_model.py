@@ -1,0 +1,282 @@
+"""The hand-over of a core (docs/cores.md) in the interleavings of the C code: c/handover_model.c says what is in it.
+
+A thread may be put aside for another one at every load, store that is seen, fence and call. In `evicted` that is all
+there is; elsewhere it happens in the middle of something `cuts` times on a path, and at any time between two rounds,
+probes or waits. `make model` (CORELANE_MODEL=full) has more of them, and takes minutes and gigabytes. The mutants
+are the same code with one fault put in, all of them in one program, and must be found.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cltest import ProgramFailed
+from cltest.cbuild import ROOT, setup_py
+
+PROGRAM = "tests/iokernel/cores/c/handover_model.c"
+# Compiled into the program, by the name of a macro; the rest of the library is linked, without what the model replaces.
+OWN = {
+    "SIGNALS_C": "iokernel/state/signals.c",
+    "CORES_C": "iokernel/cores/cores.c",
+    "THREAD_C": "iokernel/cores/thread.c",
+    "HOT_C": "iokernel/cores/hot.c",
+    "FLOWS_C": "iokernel/cores/flows.c",
+    "STEPS_C": "iokernel/cores/steps.c",
+    "MOVE_C": "iokernel/cores/move.c",
+    "LOOK_C": "iokernel/cores/look.c",
+    "ALLOCATE_C": "iokernel/cores/allocate.c",
+    "WAKE_C": "iokernel/loop/wake.c",
+    "IOKERNEL_IDLE_C": "iokernel/loop/idle.c",
+    "PORT_CORES_C": "drivers/port/cores.c",
+    "ASIDE_C": "libos/sched/aside.c",
+    "INTERRUPT_C": "libos/sched/interrupt.c",
+    "SCHED_IDLE_C": "libos/sched/idle.c",
+}
+REPLACED = (
+    *(f"iokernel/cores/{name}.c" for name in ("squat", "spare", "dying", "blocked")),
+    "iokernel/loop/loop.c",
+)
+FULL = os.environ.get("CORELANE_MODEL") == "full"
+FLAGS = ("-O1", "-g0")
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # most of its time goes into finding states in big tables
+
+# Scenario: how much of it is explored; and the time-outs that it takes at most until the latency application is
+# served, until the batch application runs, and until no move is under way: none where no wake-up depends on one.
+# `ends`: of times, on a path; what is to be must come about from where `left` of them have not been used. depth=0:
+# without store buffers.
+CHECKED = {
+    "asked": ("cuts=2", 0, 0, 0),
+    "asked_in_loop": ("cuts=1", 0, 0, 0),
+    "loop_sleeps": ("cuts=1", 0, 0, 0),
+    "spawned_from_outside": ("cuts=1 frames=2", 0, 0, 0),
+    "own_timer": ("cuts=1", 0, 0, 0),
+    "fickle_policy": ("cuts=0", 0, 0, 0),
+    "computes_on": ("cuts=1 ends=1 left=1 depth=0", 0, 0, 1),
+    "interrupted": ("cuts=1 ends=2 left=2", 1, 1, 1),
+    "evicted": ("ends=4 left=2", 2, 2, 2),
+    "robbed": ("cuts=0 ends=4 left=4", 1, 2, 1),
+    "robbed_in_handler": ("cuts=0 ends=4 left=4", 2, 3, 2),
+    "batch_dies": ("cuts=1 ends=2 left=2", 1, 1, 1),
+    "latency_dies": ("cuts=1 ends=2 left=2", 1, 1, 1),
+    "batch_stops": ("cuts=1 ends=2 left=2 depth=0", 2, 1, 1),
+    "latency_stops": ("cuts=1 ends=6 left=6 depth=0", 1, 6, 1),
+}
+
+pytestmark = pytest.mark.skipif(
+    bool(os.environ.get("CORELANE_SANITIZE")),
+    reason="has stacks of its own, which the sanitizers do not follow; it runs plain",
+)
+Program = Callable[..., Callable[..., str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """A fault: `old`, which is there once, becomes `new`: a statement, or an expression. It shows in `scenario`."""
+
+    macro: str
+    old: str
+    new: str
+    scenario: str
+    options: str = "cuts=0"
+    full: bool = False  # takes long
+
+    def text(self, number: int) -> str:
+        if self.old.endswith(";"):
+            return f"{{ if (il_mutant == {number}) {{ {self.new} }} else {{ {self.old} }} }}"
+        return f"(il_mutant == {number} ? ({self.new}) : ({self.old}))"
+
+
+MUTANTS = {
+    "a grant that was not acted on counts as seen": Mutant(
+        "PORT_CORES_C",
+        "port->waiters[k].seen = port_lines(a, k)->signals.acted;",
+        "port->waiters[k].seen = cl_load_acquire(&slot_of(a, k)->grant);",
+        "asked",
+        "cuts=1",
+    ),
+    "who steps aside wakes nobody": Mutant("PORT_CORES_C", "w->woke = wake_owner(a, k);", "(void)0;", "asked"),
+    "a grant that came while one got up by itself is not acted on at a look": Mutant(
+        "PORT_CORES_C",
+        "act(a, k);        /* a grant that came while k got up by itself */\n    return false;",
+        "return false;",
+        "computes_on",
+        "cuts=1 ends=1 left=1 depth=0",
+    ),
+    "nor after RUNNING": Mutant(
+        "PORT_CORES_C",
+        "say(a, k, CL_KTHREAD_RUNNING);\n        act(a, k);",
+        "say(a, k, CL_KTHREAD_RUNNING);",
+        "asked",
+    ),
+    "acted before RUNNING": Mutant(
+        "PORT_CORES_C",
+        "say(a, k, CL_KTHREAD_RUNNING);\n        act(a, k);",
+        "act(a, k); say(a, k, CL_KTHREAD_RUNNING);",
+        "asked",
+        "cuts=1",
+    ),
+    "no second look after RUNNING": Mutant(
+        "PORT_CORES_C", "if (owns(a, k))\n            break;", "break;", "own_timer", "cuts=1"
+    ),
+    "no look between the park word and sleep": Mutant(
+        "PORT_CORES_C",
+        "say(a, k, state);\n        *said = state;\n        return;",
+        "say(a, k, state); *said = state;",
+        "asked",
+    ),
+    "one is forgotten and not demoted": Mutant(
+        "STEPS_C", "io_move_demote(loop, from, core)", "false", "evicted", "cuts=0 ends=3 left=2"
+    ),
+    "a wake is not made again": Mutant(
+        "STEPS_C", "!waits_for_old || core->stage == 2", "false", "batch_dies", "cuts=0 ends=2 left=2"
+    ),
+    "a new owner that no wake reaches is not signalled": Mutant(
+        "STEPS_C", "io_thread_signal(loop, k, a->signal) < 0", "true", "robbed", "cuts=0 ends=4 left=4"
+    ),
+    "nor one that waits in the handler": Mutant(
+        "INTERRUPT_C",
+        "pthread_sigmask(SIG_UNBLOCK, &mine, NULL);",
+        "(void)0;",
+        "robbed_in_handler",
+        "cuts=0 ends=4 left=4",
+    ),
+    "a new owner is not woken": Mutant(
+        "MOVE_C",
+        "if (!io_park_is_hot(io_park_of(k)) && !(cold && running))\n        core->woken = io_thread_wake(loop, k);",
+        "(void)0;",
+        "asked",
+    ),
+    "an owner that parked is not woken": Mutant(
+        "MOVE_C",
+        "if (!io_park_is_hot(io_park_of(k)))\n        core->woken = io_thread_wake(loop, k);\n"
+        "    io_move_note(loop, core, CL_IO_LOG_WOKEN, NULL, now);",
+        "io_move_note(loop, core, CL_IO_LOG_WOKEN, NULL, now);",
+        "asked",
+        "cuts=1",
+    ),
+    "a wake without a new grant": Mutant(
+        "MOVE_C",
+        "bump(k);\n    begin(c, core, NULL, CL_IO_STEP_WAKE, now);",
+        "begin(c, core, NULL, CL_IO_STEP_WAKE, now);",
+        "spawned_from_outside",
+        "cuts=1 frames=2",
+    ),
+    "the bell is not rung": Mutant("PORT_CORES_C", "a->never_sleeps", "true", "spawned_from_outside"),
+    "no last look before sleep": Mutant(
+        "IOKERNEL_IDLE_C", "io_round(loop, now)", "false", "spawned_from_outside", "cuts=1"
+    ),
+    "the grant before the owner": Mutant(
+        "MOVE_C",
+        "cl_store_release(&core->state->owner, io_owner_word(k));\n    if (k)\n        bump(k);",
+        "if (k) bump(k); cl_store_release(&core->state->owner, io_owner_word(k));",
+        "asked",
+        "cuts=2",  # one is between its two looks while the loop is between its two stores
+    ),
+    "the wake is left to one who parked meanwhile": Mutant(
+        "MOVE_C", "running = false;", "(void)0;", "fickle_policy", "cuts=1", full=True
+    ),
+}
+# Of which function the fence is left out, and where it shows.
+FENCES = {
+    "io_move": ("asked", "cuts=0"),
+    "stalled": ("evicted", "ends=4 left=2"),
+    "sleep_unless_work": ("spawned_from_outside", "cuts=1"),
+}
+
+
+def others() -> list[Path]:
+    """The library's sources but those that the model compiles itself, or replaces."""
+    own = {*OWN.values(), *REPLACED}
+    return [path for path in setup_py().c_sources() if path.as_posix() not in own]
+
+
+@pytest.fixture(scope="module")
+def model(c_program: Program) -> Callable[..., str]:
+    """The code as it is."""
+    return c_program(PROGRAM, sources=others(), cflags=FLAGS)
+
+
+@pytest.fixture(scope="module")
+def mutants(c_program: Program) -> Callable[..., str]:
+    """The same with all faults in, of which `mutant=N` chooses one."""
+    folder = ROOT / "build" / "ctest" / "mutants"
+    folder.mkdir(parents=True, exist_ok=True)
+    flags = [*FLAGS, *(f"-iquote{folder}" for folder in ("iokernel", "drivers", "libos/sched"))]
+    for macro, name in OWN.items():
+        text = (ROOT / name).read_text()
+        for number, (what, mutant) in enumerate(MUTANTS.items(), 1):
+            if mutant.macro == macro:
+                assert text.count(mutant.old) == 1, f"the code of {what!r} has changed: mend the mutant"
+                text = text.replace(mutant.old, mutant.text(number))
+        copy = folder / f"{macro}.c"
+        if not copy.exists() or copy.read_text() != text:
+            new = folder / f"{macro}.{os.getpid()}"
+            new.write_text(text)
+            new.replace(copy)
+        flags.append(f'-D{macro}="{copy}"')
+    return c_program(PROGRAM, sources=others(), cflags=flags)
+
+
+@pytest.mark.timeout(320)
+@pytest.mark.parametrize("scenario", CHECKED)
+def test_every_interleaving_within_the_bounds_leads_on(model: Callable[..., str], scenario: str) -> None:
+    options, served, runs, ended = CHECKED[scenario]
+    said = model(scenario, *options.split(), timeout_s=300, env=HUGE_PAGES)
+    print(said)
+    took = [int(n) for n in re.findall(r"(\d+) time-outs at most", said)]
+    assert len(took) == 4
+    assert took[0] <= served
+    assert took[1] <= runs
+    assert took[3] <= ended
+
+
+def found(program: Callable[..., str], *args: str) -> str:
+    """What the model found, which it must."""
+    with pytest.raises(ProgramFailed) as failure:
+        program(*args, timeout_s=600 if FULL else 300, env=HUGE_PAGES)
+    assert "exit status 2" in str(failure.value), "it was not looked through"
+    return str(failure.value)
+
+
+@pytest.mark.timeout(700 if FULL else 320)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.skipif(m.full and not FULL, reason="takes long: CORELANE_MODEL=full"))
+        for name, m in MUTANTS.items()
+    ],
+)
+def test_a_fault_is_found(mutants: Callable[..., str], name: str) -> None:
+    mutant = MUTANTS[name]
+    number = list(MUTANTS).index(name) + 1
+    assert "found: " in found(mutants, mutant.scenario, *mutant.options.split(), f"mutant={number}")
+
+
+@pytest.mark.timeout(320)
+@pytest.mark.parametrize("function", FENCES)
+def test_a_fence_that_is_missing_is_found(model: Callable[..., str], function: str) -> None:
+    scenario, options = FENCES[function]
+    assert "found: " in found(model, scenario, *options.split(), f"without_fence_of={function}")
+
+
+@pytest.mark.timeout(700)
+@pytest.mark.skipif(not FULL, reason="takes minutes and gigabytes: CORELANE_MODEL=full")
+@pytest.mark.parametrize(
+    ("scenario", "options"),
+    [
+        ("asked", "cuts=3"),
+        ("asked", "cuts=1 frames=2"),
+        ("own_timer", "cuts=2"),
+        ("loop_sleeps", "cuts=2"),
+        ("spawned_from_outside", "cuts=2 frames=2"),
+        ("fickle_policy", "cuts=1"),
+        ("anybody_dies", "cuts=0 ends=3 left=3"),
+    ],
+)
+def test_more_of_it(model: Callable[..., str], scenario: str, options: str) -> None:
+    print(model(scenario, *options.split(), timeout_s=600, env=HUGE_PAGES))

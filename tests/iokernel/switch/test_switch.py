@@ -1,0 +1,388 @@
+"""Frames between applications, and between applications and an uplink."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from cltest import wait_until
+from cltest.switching import (
+    BROADCAST,
+    STRANGER,
+    arp_frame,
+    assert_balanced,
+    between,
+    collect,
+    ip_int,
+    mac_bytes,
+    stats_of,
+    udp_frame,
+)
+
+from corelane.drivers.nic.nic import ipv4_to_int, mac_to_bytes
+from corelane.iokernel import AppSettings
+from corelane.iokernel.control.addresses import stable_mac
+
+
+@pytest.mark.parametrize("mode", ["spin", "adaptive", "block"])
+def test_two_applications_exchange_frames(start, attach, mode):
+    io = start(mode=mode)
+    a, b = attach("a"), attach("b")
+    there = [between(a, b, b"there %d" % i) for i in range(200)]
+    back = [between(b, a, b"back %d" % i * 50) for i in range(200)]
+    assert a.send(there) == b.send(back) == 200
+    assert sorted(collect(b, 200)) == sorted(there)
+    assert sorted(collect(a, 200)) == sorted(back)
+    wait_until(lambda: stats_of(io, "a")["tx_local"] == 200 and stats_of(io, "b")["tx_local"] == 200)
+
+
+def test_without_spinning_and_pausing_an_adaptive_loop_sleeps_at_once(start, attach):
+    """0 is a time, not the default: every round that finds nothing is followed by a sleep."""
+    io = start(mode="adaptive", spin_us=0, pause_us=0)
+    a = attach("a")
+    nobody = udp_frame((mac_bytes(a), ip_int(a)), STRANGER, b"nobody")
+    before = io.stats()["loops"][0]
+    for n in range(1, 51):
+        assert a.send(nobody) == 1
+        wait_until(lambda n=n: stats_of(io, "a")["tx_dropped_no_route"] == n)
+    after = io.stats()["loops"][0]
+    rounds, busy, sleeps = (after[k] - before[k] for k in ("rounds", "busy_rounds", "sleeps"))
+    assert sleeps > 0
+    assert rounds - busy <= 2 * (sleeps + busy) + 10, "one finds nothing, one makes sure"
+
+
+@pytest.mark.parametrize("mode", ["spin", "adaptive"])
+def test_an_idle_loop_yields_its_cpu_before_it_sleeps_but_not_if_it_spins_for_ever(start, mode):
+    io = start(mode=mode, spin_us=600_000_000)
+    calls = [io.stats()["loops"][0]["syscalls"]]
+    if mode == "adaptive":
+        wait_until(lambda: io.stats()["loops"][0]["syscalls"] > calls[0] + 2, what="yields")
+    else:
+        rounds = io.stats()["loops"][0]["rounds"]
+        wait_until(lambda: io.stats()["loops"][0]["rounds"] > rounds + 100_000, what="rounds")
+        assert io.stats()["loops"][0]["syscalls"] == calls[0]
+    assert io.stats()["loops"][0]["sleeps"] == 0
+
+
+def test_frames_of_every_length_arrive_whole_and_nothing_beyond_them(start, attach, rng):
+    start()
+    a, b = attach("a"), attach("b")
+    src, dst = (mac_bytes(a), ip_int(a)), (mac_bytes(b), ip_int(b))
+    dirty = udp_frame(src, dst, b"\xee" * 1472)
+    for size in [*range(140), 511, 512, 513, 1471, 1472]:
+        # The buffer that is sent next still holds the frame before it: none of that may arrive.
+        assert a.send(dirty) == 1
+        assert collect(b, 1) == [dirty]
+        frame = udp_frame(src, dst, rng.randbytes(size))
+        assert a.send(frame) == 1
+        assert collect(b, 1) == [frame]
+        short = dst[0] + src[0] + b"\x88\xb5" + rng.randbytes(size % 64)  # an ethertype for experiments, IEEE 802
+        assert a.send(short) == 1
+        assert collect(b, 1) == [short]
+
+
+def test_flows_spread_over_kthreads_and_stay_in_order(start, attach):
+    start()
+    a, b = attach("a"), attach("b", kthreads=4)
+    sent = [between(a, b, i.to_bytes(4, "big"), flow=i % 64) for i in range(640)]
+    assert a.send(sent) == 640
+    by_queue: dict[int, list[bytes]] = {q: [] for q in range(4)}
+
+    def look() -> bool:
+        for q in range(4):
+            by_queue[q] += b.recv(640, queue=q)
+        return sum(map(len, by_queue.values())) == 640
+
+    wait_until(look)
+    queue_of: dict[bytes, int] = {}
+    for q, frames in by_queue.items():
+        assert len(frames) > 40, "64 flows leave no kthread of 4 without work"
+        last: dict[bytes, int] = {}
+        for frame in frames:
+            port, number = frame[34:36], int.from_bytes(frame[42:46], "big")
+            assert queue_of.setdefault(port, q) == q, "a flow keeps its kthread"
+            assert last.get(port, -1) < number, "a flow keeps its order"
+            last[port] = number
+
+
+def test_addresses_come_from_the_name_alone(start, attach, socket_path):
+    start()
+    with attach("kv") as first:
+        mac, ip = first.mac, first.ipv4
+    assert mac_to_bytes(mac) == stable_mac("kv")
+    assert mac.startswith("02:")
+    assert attach("other").mac != mac
+    again = attach("kv")
+    assert (again.mac, again.ipv4) == (mac, ip)
+
+
+def test_settings_give_an_application_its_addresses(start, attach):
+    start(apps={"x": AppSettings(mac="02:00:00:00:aa:01", ipv4="10.77.0.5")})
+    x = attach("x")
+    assert (x.mac, x.ipv4, x.ipv4_prefix) == ("02:00:00:00:aa:01", "10.77.0.5", 16)
+
+
+def test_the_iokernel_answers_arp_between_applications(start, attach):
+    io = start()
+    a, b = attach("a"), attach("b")
+    mine, theirs = (mac_bytes(a), ip_int(a)), (mac_bytes(b), ip_int(b))
+    assert a.send(arp_frame(1, mine, (bytes(6), theirs[1]), BROADCAST)) == 1
+    assert collect(a, 1) == [arp_frame(2, theirs, mine, mine[0])]
+    assert stats_of(io, "a")["tx_answered"] == 1
+    assert b.recv(timeout_s=0) == []
+    # Nobody outside who could answer for a stranger.
+    assert a.send(arp_frame(1, mine, (bytes(6), STRANGER[1]), BROADCAST)) == 1
+    wait_until(lambda: stats_of(io, "a")["tx_dropped_no_route"] == 1)
+
+
+def test_broadcasts_reach_all_others_and_announcements_too(start, attach):
+    io = start()
+    ports = [attach(f"p{i}") for i in range(4)]
+    me = (mac_bytes(ports[0]), ip_int(ports[0]))
+    sent = [
+        udp_frame(me, (BROADCAST, 0xFFFFFFFF), b"all"),
+        udp_frame(me, (bytes.fromhex("01005e000001"), ipv4_to_int("224.0.0.1")), b"group"),
+        arp_frame(1, me, (bytes(6), me[1]), BROADCAST),
+    ]
+    assert ports[0].send(sent) == 3
+    for port in ports[1:]:
+        assert collect(port, 3) == sent
+    assert ports[0].recv() == []
+    assert stats_of(io, "p0")["tx_flooded"] == 3
+
+
+def spoofs(me, other):
+    """Frames that claim to come from somebody else; (what, frame)."""
+    stolen_mac, stolen_ip = (other[0], me[1]), (me[0], other[1])
+    yield "MAC", udp_frame(stolen_mac, other, b"x")
+    yield "IPv4", udp_frame(stolen_ip, other, b"x")
+    yield "ARP sender IPv4", arp_frame(2, stolen_ip, other, other[0])
+    yield "ARP sender MAC", arp_frame(2, stolen_mac, other, other[0], eth_src=me[0])
+    tagged = udp_frame(stolen_ip, other, b"x")
+    yield "VLAN tag", tagged[:12] + b"\x81\x00\x00\x01" + tagged[12:]
+    yield "double tag", tagged[:12] + b"\x88\xa8\x00\x01" + tagged[12:]
+
+
+def test_spoofed_sources_are_refused_and_counted(start, attach):
+    io = start()
+    a, b = attach("a"), attach("b")
+    frames = list(spoofs((mac_bytes(a), ip_int(a)), (mac_bytes(b), ip_int(b))))
+    for n, (what, frame) in enumerate(frames, 1):
+        assert a.send(frame) == 1
+        wait_until(lambda n=n: stats_of(io, "a")["tx_dropped_spoofed"] == n, what=what)
+    assert b.recv() == []
+    probe = arp_frame(1, (mac_bytes(a), 0), (bytes(6), STRANGER[1]), BROADCAST)  # RFC 5227: no address yet
+    assert a.send(probe) == 1
+    wait_until(lambda: stats_of(io, "a")["tx_dropped_no_route"] == 1)
+
+
+def test_truncated_frames_are_malformed_not_a_fault(start, attach):
+    io = start()
+    a, b = attach("a"), attach("b")
+    whole = between(a, b, b"")
+    arp = arp_frame(1, (mac_bytes(a), ip_int(a)), (bytes(6), ip_int(b)), BROADCAST)
+    cut = [whole[:n] for n in (14, 20, 33)] + [arp[:n] for n in (14, 30, 41)]
+    assert a.send(cut) == len(cut)
+    wait_until(lambda: stats_of(io, "a")["tx_dropped_malformed"] == len(cut))
+    assert b.recv() == []
+
+
+def test_unknown_destinations_without_an_uplink_have_no_route(start, attach):
+    io = start()
+    a = attach("a")
+    assert a.send([udp_frame((mac_bytes(a), ip_int(a)), STRANGER, b"x")] * 10) == 10
+    wait_until(lambda: stats_of(io, "a")["tx_dropped_no_route"] == 10)
+
+
+@pytest.fixture
+def outside(link):
+    """A memory link: (the iokernel's uplink, the world's end)."""
+    return link(ring_slots=256, mac=("02:00:00:00:01:00", "02:00:00:00:02:00"))
+
+
+WORLD = (bytes.fromhex("020000000200"), ipv4_to_int("10.77.0.1"))
+
+
+@pytest.mark.parametrize("mode", ["spin", "adaptive", "block"])
+def test_an_uplink_carries_frames_both_ways(start, attach, outside, mode):
+    inner, outer = outside
+    io = start(uplinks=[inner], mode=mode)
+    a = attach("a", kthreads=2)
+    me = (mac_bytes(a), ip_int(a))
+    there = [udp_frame(WORLD, me, b"in %d" % i, (1000 + i, 9000)) for i in range(100)]
+    back = [udp_frame(me, WORLD, b"out %d" % i, (9000, 1000 + i)) for i in range(100)]
+    assert outer.send(there) == 100
+    assert sorted(collect(a, 100)) == sorted(there)
+    assert a.send(back) == 100
+    assert collect(outer, 100) == back
+    not_ours = udp_frame(WORLD, STRANGER, b"x")
+    assert outer.send(not_ours) == 1
+    wait_until(lambda: io.stats()["loops"][0]["up_dropped_not_ours"] == 1)
+
+
+def test_arp_through_the_uplink(start, attach, outside):
+    inner, outer = outside
+    start(uplinks=[inner])
+    a, b = attach("a"), attach("b")
+    me = (mac_bytes(a), ip_int(a))
+    # The world asks for an application: the iokernel answers, the application is not bothered.
+    assert outer.send(arp_frame(1, WORLD, (bytes(6), me[1]), BROADCAST)) == 1
+    assert collect(outer, 1) == [arp_frame(2, me, WORLD, WORLD[0])]
+    # An application asks for the world: the question goes out, the answer comes to the one that asked.
+    question = arp_frame(1, me, (bytes(6), WORLD[1]), BROADCAST)
+    assert a.send(question) == 1
+    assert collect(outer, 1) == [question]
+    answer = arp_frame(2, WORLD, me, me[0])
+    assert outer.send(answer) == 1
+    assert collect(a, 1) == [answer]
+    # Strangers' questions for strangers are nobody's here; their announcements are everybody's.
+    assert outer.send(arp_frame(1, WORLD, (bytes(6), STRANGER[1]), BROADCAST)) == 1
+    announcement = arp_frame(1, WORLD, (bytes(6), WORLD[1]), BROADCAST)
+    assert outer.send(announcement) == 1
+    assert collect(a, 1) == collect(b, 1) == [announcement]
+
+
+def test_a_shared_mac_hides_the_applications(start, attach, outside):
+    inner, outer = outside
+    start(uplinks=[inner], share_mac=True)
+    a = attach("a")
+    me, public = (mac_bytes(a), ip_int(a)), (mac_bytes(inner), ip_int(a))
+    assert outer.send(arp_frame(1, WORLD, (bytes(6), me[1]), BROADCAST)) == 1
+    assert collect(outer, 1) == [arp_frame(2, public, WORLD, WORLD[0])]
+    assert outer.send(udp_frame(WORLD, public, b"hello")) == 1
+    assert collect(a, 1) == [udp_frame(WORLD, me, b"hello")]
+    assert a.send(udp_frame(me, WORLD, b"reply")) == 1
+    assert collect(outer, 1) == [udp_frame(public, WORLD, b"reply")]
+    assert a.send(arp_frame(1, me, (bytes(6), WORLD[1]), BROADCAST)) == 1
+    assert collect(outer, 1) == [arp_frame(1, public, (bytes(6), WORLD[1]), BROADCAST, eth_src=public[0])]
+    assert outer.send(arp_frame(2, WORLD, public, public[0])) == 1
+    assert collect(a, 1) == [arp_frame(2, WORLD, me, me[0], eth_src=WORLD[0])]
+
+
+def test_several_uplinks_learn_who_is_behind_which(start, attach, link):
+    ends = [link(mac=(f"02:00:00:00:01:0{i}", f"02:00:00:00:02:0{i}")) for i in range(2)]
+    start(uplinks=[inner for inner, _ in ends])
+    a = attach("a")
+    me = (mac_bytes(a), ip_int(a))
+    worlds = [(mac_bytes(outer), WORLD[1] + i) for i, (_, outer) in enumerate(ends)]
+    unknown = udp_frame(me, worlds[0], b"where?")
+    assert a.send(unknown) == 1
+    for _, outer in ends:
+        assert collect(outer, 1) == [unknown]  # flooded: not known yet
+    for i, (_, outer) in enumerate(ends):
+        assert outer.send(udp_frame(worlds[i], me, b"here")) == 1
+        collect(a, 1)
+        frame = udp_frame(me, worlds[i], b"found")
+        assert a.send(frame) == 1
+        assert collect(outer, 1) == [frame]
+        assert ends[1 - i][1].recv() == []
+
+
+def test_an_empty_place_of_the_learned_addresses_is_not_the_address_zero(start, attach, link):
+    ends = [link(mac=(f"02:00:00:00:01:0{i}", f"02:00:00:00:02:0{i}")) for i in range(2)]
+    start(uplinks=[inner for inner, _ in ends])
+    a = attach("a")
+    nobody = udp_frame((mac_bytes(a), ip_int(a)), (bytes(6), WORLD[1]), b"nobody has this address")
+    assert a.send(nobody) == 1
+    for _, outer in ends:
+        assert collect(outer, 1) == [nobody]
+
+
+def test_copies_that_find_the_ring_to_another_loop_full_are_counted(start, attach):
+    apps = {"a": AppSettings(loop=0), "b": AppSettings(loop=1)}
+    io = start(loop_cpus=[-1, -1], apps=apps, manual_hz=10**9)
+    a, b = attach("a"), attach("b")
+    call = udp_frame((mac_bytes(a), ip_int(a)), (BROADCAST, 0xFFFFFFFF), b"all")
+    for now in range(1, 1001):  # loop 1 does not run meanwhile
+        assert a.send(call) == 1
+        io.step(now * 1000)
+    first = io.stats()["loops"][0]
+    assert first["loop_out"] + first["loop_out_dropped_full"] == 1000
+    assert first["loop_out_dropped_full"] > 0
+    for now in range(1001, 1100):
+        io.step(now * 1000, loop=1)
+        b.recv()
+    assert io.stats()["loops"][1]["loop_in"] == first["loop_out"]
+
+
+@pytest.mark.parametrize("loops", [2, 3])
+def test_loops_hand_frames_to_each_other(start, attach, outside, loops):
+    inner, outer = outside
+    io = start(
+        uplinks=[inner],
+        loop_cpus=[-1] * loops,
+        apps={f"p{i}": AppSettings(loop=i % loops) for i in range(4)},
+        mode="block",
+    )
+    ports = [attach(f"p{i}") for i in range(4)]
+    assert {a["loop"] for a in io.stats()["apps"]} == set(range(min(4, loops)))
+    for a, b in itertools.permutations(ports, 2):
+        frames = [between(a, b, b"%d" % i) for i in range(50)]
+        assert a.send(frames) == 50
+        assert collect(b, 50) == frames
+    for port in ports:
+        me = (mac_bytes(port), ip_int(port))
+        frames = [udp_frame(me, WORLD, b"%d" % i) for i in range(20)]
+        assert port.send(frames) == 20
+        assert collect(outer, 20) == frames
+        assert outer.send([udp_frame(WORLD, me, b"%d" % i) for i in range(20)]) == 20
+        collect(port, 20)
+        assert outer.send(arp_frame(1, WORLD, (bytes(6), me[1]), BROADCAST)) == 1
+        assert collect(outer, 1) == [arp_frame(2, me, WORLD, WORLD[0])]
+        assert port.send(udp_frame(me, (BROADCAST, 0xFFFFFFFF), b"all")) == 1
+        for other in [p for p in ports if p is not port] + [outer]:
+            assert len(collect(other, 1)) == 1
+    assert_balanced(io)
+
+
+def test_a_neighbour_that_floods_does_not_take_the_uplink(start, attach, outside):
+    inner, outer = outside
+    io = start(uplinks=[inner], manual_hz=10**9)
+    flooder, victim = attach("flooder"), attach("victim")
+    flood = [udp_frame((mac_bytes(flooder), ip_int(flooder)), WORLD, b"x")] * 1000
+    plea = udp_frame((mac_bytes(victim), ip_int(victim)), WORLD, b"please")
+    now, got = 1, 0
+    for _ in range(200):  # the world reads nothing at first: the link (256 slots) and what is staged fill up
+        flooder.send(flood)
+        io.step(now := now + 1000)
+    assert stats_of(io, "flooder")["tx_dropped_uplink_full"] > 0
+    assert victim.send([plea] * 20) == 20
+    for _ in range(50):
+        flooder.send(flood)
+        io.step(now := now + 1000)
+    assert stats_of(io, "victim")["tx_dropped_uplink_full"] == 0, "its share of the queue was free"
+    for _ in range(50):
+        got += outer.recv(64).count(plea)
+        io.step(now := now + 1000)
+    assert got == 20
+
+
+def test_random_traffic_balances(start, attach, outside, rng: random.Random):
+    inner, outer = outside
+    io = start(uplinks=[inner], arena=None)
+    ports = [attach(f"p{i}", kthreads=1 + i % 3, rx_buffers=64, rx_slots=16) for i in range(4)]
+    everyone = [(mac_bytes(p), ip_int(p)) for p in ports] + [WORLD, STRANGER, (BROADCAST, 0xFFFFFFFF)]
+    for _ in range(3000):
+        src = rng.choice(ports)
+        claimed = rng.choice(everyone[:4]) if rng.random() < 0.1 else (mac_bytes(src), ip_int(src))
+        frame = udp_frame(claimed, rng.choice(everyone), rng.randbytes(rng.randrange(1400)), (rng.randrange(99), 9))
+        src.send(frame[: rng.randrange(14, len(frame) + 1)] if rng.random() < 0.1 else frame)
+        if rng.random() < 0.2:
+            outer.send(udp_frame(WORLD, rng.choice(everyone), rng.randbytes(30)))
+        if rng.random() < 0.3:
+            port = rng.choice(ports)
+            port.recv(queue=rng.randrange(port.queues))
+            outer.recv()
+    wait_until(lambda: outer.recv() == [] and io.stats()["loops"][0]["out_staged"] == 0)
+    for port in ports:
+        for queue in range(port.queues):
+            port.recv(9999, queue=queue)
+        wait_until(lambda p=port: p.buffers_free == p.buffers, what="a port's buffers")
+    stats = io.stats()
+    apps, loop = stats["apps"], stats["loops"][0]
+    delivered = sum(a["rx_offered"] for a in apps)
+    flooded = sum(a["tx_flooded"] for a in apps) * 3 + loop["up_flooded"] * 4
+    answered = sum(a["tx_answered"] for a in apps)
+    assert delivered == sum(a["tx_local"] for a in apps) + loop["up_local"] + flooded + answered
+    assert sum(a["rx_dropped_ring_full"] for a in apps) > 0, "the small rings were overrun"

@@ -1,0 +1,48 @@
+"""The network stack's C programs: sockets on uthreads, the inbox under stress, the fuzzer. Under sanitizers too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+Program = Callable[..., Callable[..., str]]
+
+
+@pytest.mark.parametrize("kthreads", [1, 2, 4])
+def test_sockets(c_program: Program, kthreads: int) -> None:
+    assert c_program("tests/libos/net/c/udp_sockets.c")(40, kthreads) == "ok\n"
+
+
+@pytest.mark.parametrize("kthreads", [2, 4])
+def test_sockets_that_are_closed_and_opened_again_under_load(c_program: Program, kthreads: int) -> None:
+    rounds = 30_000 if os.environ.get("CORELANE_SANITIZE") else 500_000
+    assert c_program("tests/libos/net/c/socket_reuse.c")(rounds, kthreads) == "ok\n"
+
+
+@pytest.mark.parametrize("kthreads", [2, 4])
+@pytest.mark.parametrize("mode", ["adaptive", "block"])
+def test_no_frame_is_slept_on(c_program: Program, kthreads: int, mode: str, seed: int) -> None:
+    rounds = 3_000 if os.environ.get("CORELANE_SANITIZE") else 30_000
+    assert c_program("tests/libos/net/c/steal_wake.c")(kthreads, mode, rounds, seed).endswith("ok\n")
+
+
+def test_no_answer_is_lost_to_a_queue_that_is_full_for_a_while(c_program: Program) -> None:
+    assert c_program("tests/libos/net/c/full_tx.c")() == "ok\n"
+
+
+def test_inbox_stress(c_program: Program) -> None:
+    assert c_program("tests/libos/net/c/inbox_stress.c", [])(200_000) == "ok\n"
+
+
+def test_arp_cache(c_program: Program) -> None:
+    assert c_program("tests/libos/net/c/arp_cache.c", one_thread=True)() == "ok\n"
+
+
+def test_fuzz_with_own_mutator(c_program: Program, seed: int) -> None:
+    assert c_program("tests/libos/net/c/fuzz_input.c", one_thread=True)(seed, 200_000) == "ok\n"
+
+
+def test_fuzz_with_libfuzzer(c_fuzzer: Program, seed: int) -> None:
+    c_fuzzer("tests/libos/net/c/fuzz_input.c", cflags=["-DFUZZ"])("-runs=50000", f"-seed={seed}", "-max_len=200")

@@ -1,0 +1,100 @@
+"""Mistakes in the log, made on purpose in a copy of a source file.
+
+Cutting a run after every sector finds most. What an opening does not write again shows only when the power goes after a
+process ended without it: the model finds that.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from cltest import CBuild, ProgramFailed
+from cltest.planted import build_with, planted
+
+CUTS = "tests/libos/storage/log/c/cuts.c"
+MODEL = "tests/libos/storage/log/c/model.c"
+STORAGE = "libos/storage"
+SEEDS = 60
+
+# file, old text, new text
+MISTAKES = {
+    "acknowledges flushes that are not done": ("log_append.c", "if (!f->done)", "if (!f->done && f->lsn % 5)"),
+    "takes records without their checksums": (
+        "log_view.c",
+        "r->crc != cl_log_record_crc(seed, r)",
+        "r->crc + cl_log_record_crc(seed, r) == 0",
+    ),
+    "leaves a record too much when it truncates": ("log_view.c", "cut(v, r->index);", "cut(v, r->index + 1);"),
+    "forgets that it began anew": (
+        "log_view.c",
+        "v->first_index = cl_max(v->first_index, r->index);",
+        "(void)v;",
+    ),
+    "says that a trim is durable before it is": (
+        "log_super.c",
+        "cl_log_view_trim(&log->view, first_kept);",
+        "{\n            cl_log_view_trim(&log->view, first_kept);\n"
+        "            cl_log_done(log, op, 0);\n            op = NULL;\n        }",
+    ),
+    "leaves the votes out of superblocks": (
+        "log_super.c",
+        "out->meta_bytes = log->super.meta_op->bytes;",
+        "out->meta_bytes = 0;",
+    ),
+    "writes over what the older superblock needs": (
+        "log_super.c",
+        "log->head_place = s->now.head_place;",
+        "log->head_place = s->block->head_place;",
+    ),
+    "acknowledges votes that one superblock has": ("log_super.c", "++s->meta_slots < 2", "++s->meta_slots < 1"),
+    "acknowledges a trim that one superblock has": (
+        "log_super.c",
+        "struct cl_log_op *ops = s->half;\n    s->half = s->riding;",
+        "struct cl_log_op *ops = s->riding;\n    s->half = NULL;",
+    ),
+    "commits a snapshot of another length": (
+        "log_super.c",
+        "out->snapshot_length = n->bytes;",
+        "out->snapshot_length = n->bytes / 2;",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_found_by_cuts(name: str, tmp_path: Path) -> None:
+    file, old, new = MISTAKES[name]
+    cuts = build_with(CBuild("plain"), tmp_path, CUTS, planted(tmp_path, f"{STORAGE}/{file}", [(old, new)]))
+    for seed in range(1, SEEDS):
+        try:
+            cuts(seed, 1000, 4)
+        except ProgramFailed as error:
+            if re.search(r"what no number of operations leaves|damage at offset", str(error)):
+                return
+    pytest.fail(f"{SEEDS} runs did not find it")
+
+
+AGAIN = {
+    "writes nothing again": (
+        "if (r->acknowledged_lsn >= log->view.lsn ||",
+        "if (r->acknowledged_lsn <= log->view.lsn ||",
+    ),
+    "writes fewer flushes again than may be missing": (
+        "if (r->again_next.lsn <= r->acknowledged_lsn + 1)",
+        "if (r->again_next.lsn)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_mistakes_are_found_by_the_model(name: str, tmp_path: Path) -> None:
+    mistake = planted(tmp_path, f"{STORAGE}/log_again.c", [AGAIN[name]])
+    model = build_with(CBuild("plain"), tmp_path, MODEL, mistake)
+    for seed in range(1, SEEDS):
+        try:
+            model(seed, 30_000, 512 << 10, 4)
+        except ProgramFailed as error:
+            if re.search(r"no number of operations|damage at offset", str(error)):
+                return
+    pytest.fail(f"{SEEDS} runs did not find it")
