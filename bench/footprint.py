@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .. import runtime
 from ..drivers.port.port import open_port
 from ..runtime.control import statistics
 from ..runtime.errors import CorelaneError
@@ -120,7 +121,7 @@ def pss_bytes(pid: int, mapping: str = "") -> int:
 
 
 def _compile(compiler: str, folder: Path) -> Path:
-    base = Path(__file__).resolve().parent.parent / "runtime"
+    base = Path(runtime.__file__).resolve().parent
     source, program = folder / "idle.c", folder / "idle"
     source.write_text(SERVER)
     flags = ["-O2", "-D_GNU_SOURCE", "-pthread", f"-I{base / '_include'}"]

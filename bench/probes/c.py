@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import runtime
 from ...runtime.errors import CorelaneError
 
 HAND, TRACE = "CL_PROBE", "trace-pc"
@@ -48,9 +49,9 @@ def build(way: str, folder: Path, *, noting: bool = False) -> ctypes.CDLL:
     words = compiler()
     if words is None:
         raise CorelaneError("probes: compile the C kernels", "there is no C compiler", "apt-get install gcc")
-    base = Path(__file__).resolve().parent.parent / "runtime"
+    base = Path(runtime.__file__).resolve().parent
     source = folder / "kernels.c"
-    source.write_text("#include <corelane/bench/probes_loops.h>\n")
+    source.write_text(f'#include "{Path(__file__).resolve().with_name("loops.h")}"\n')
     out = folder / f"{way}{'-noting' if noting else ''}.so"
     lib = base / "_lib"
     command = [*words, *_FLAGS.split(), f"-I{base / '_include'}", *WAYS[way], *([_NOTING] if noting else [])]

@@ -4,7 +4,7 @@
 #endif
 #include "relay.h"
 #include "../../apps/kv/udp.h"
-#include "../../libos/sched/complete.h"
+#include <corelane/libos/complete.h>
 
 #include <errno.h>
 #include <stdio.h>

@@ -27,7 +27,7 @@ from typing import Any
 
 from ...runtime.errors import CorelaneError, plain_text
 from .._native import ffi, lib
-from ..thread_pools import keep_to_one
+from .thread_pools import keep_to_one
 
 _log = logging.getLogger("corelane.libos")
 

@@ -1,5 +1,5 @@
 /* See complete.h. */
-#include "complete.h"
+#include <corelane/libos/complete.h>
 
 #include "runq.h"
 

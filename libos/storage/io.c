@@ -1,7 +1,7 @@
 /* See io.h. */
 #include "io.h"
 
-#include "../sched/complete.h"
+#include <corelane/libos/complete.h>
 #include "../sched/internal.h"
 
 #include <stdio.h>

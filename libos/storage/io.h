@@ -1,7 +1,7 @@
 /* Reads, writes and flushes of a block device by uthreads that wait for them, at no cost to their kthread.
  *
  * Kthread k uses queue k of the device. Requests that uthreads make in one turn of its loop go out with one doorbell at the end of
- * the turn; a lone one goes at once, since its uthread's wait is what ends the turn. How completions are collected: sched/complete.h.
+ * the turn; a lone one goes at once, since its uthread's wait is what ends the turn. How completions are collected: corelane/libos/complete.h.
  *
  * What durability means, and what a failed write or flush leaves behind: corelane/drivers/blk.h.
  *

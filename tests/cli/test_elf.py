@@ -213,14 +213,14 @@ def test_config_flags_build_and_run_a_program(tmp_path: Path, capsys: pytest.Cap
     assert main(["config", "--cflags", "--libs"]) == 0
     flags = shlex.split(capsys.readouterr().out)
     (tmp_path / "p.c").write_text(
-        "#include <corelane/runtime/pool.h>\n#include <stdio.h>\n"
-        "int main(void) { struct cl_pool *p = cl_pool_new(0, 7, 1);\n"
-        '    printf("%u", cl_pool_capacity(p)); cl_pool_delete(p); }'
+        "#include <corelane/libos/libos.h>\n#include <stdio.h>\n"
+        "int main(void) { struct cl_sched_config c; cl_sched_config_init(&c); struct cl_sched *s; char err[256];\n"
+        '    int rc = cl_sched_new(&c, &s, err); printf("%d", rc); cl_sched_delete(s); return rc; }'
     )
     subprocess.run(["gcc", str(tmp_path / "p.c"), "-o", str(tmp_path / "p"), *flags], check=True)
     environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
     done = subprocess.run([tmp_path / "p"], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout == "7"
+    assert done.stdout == "0"
     assert main(["config", "--include-dir"]) == 0
     assert (Path(capsys.readouterr().out.strip()) / "corelane" / "libos" / "libos.h").exists()
     assert main(["config"]) == 1

@@ -22,8 +22,8 @@ from corelane.apps.echo import handler as echo_handler
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import Nic
 from corelane.iokernel import Iokernel
+from corelane.libos.batch.thread_pools import WISHES
 from corelane.libos.numba.atomics import atomic_add, load_atomic
-from corelane.libos.thread_pools import WISHES
 from corelane.runtime.errors import CorelaneError
 
 CLIENT = Host("02:00:00:00:00:99", "10.77.0.99")

@@ -63,20 +63,26 @@ def test_python_imports_respect_the_floors():
 
 def test_c_includes_respect_the_floors():
     wrong = []
-    for path in files("*.c", "*.h", "*.S"):
-        floor = path.parts[0]
-        for name in re.findall(r'^\s*#\s*include "([^"]+)"', (ROOT / path).read_text(), re.M):
-            target = Path(os.path.normpath(path.parent / name))
+    for path in files("*.c", "*.h", "*.S", folders=(*FLOORS, "include")):
+        public = path.parts[0] == "include"
+        floor = path.parts[2] if public else path.parts[0]
+        for mark, name in re.findall(r'^\s*#\s*include (["<])([^">]+)[">]', (ROOT / path).read_text(), re.M):
+            if mark == "<" and not name.startswith("corelane/"):
+                continue
+            target = Path(os.path.normpath((Path("include") if mark == "<" else path.parent) / name))
+            below = target.parts[2] if mark == "<" else target.parts[0]
             if not (ROOT / target).exists():
                 wrong.append(f"{path}: includes {name}, which is not relative to it")
-            elif target.parts[0] != floor and target.parts[0] not in BELOW[floor]:
+            elif below != floor and below not in BELOW[floor]:
                 wrong.append(f"{path}: {floor} may not include {target}")
+            elif public and mark == '"':
+                wrong.append(f"{path}: a public header includes only public ones (<corelane/...>), not {name}")
     assert not wrong, "\n".join(wrong)
 
 
 def test_slashes_begin_only_cffi_markers():
     wrong = []
-    for path in files("*.c", "*.h"):
+    for path in files("*.c", "*.h", folders=(*FLOORS, "include")):
         for number, line in enumerate((ROOT / path).read_text().splitlines(), 1):
             bare = re.sub(r'"(\\.|[^"\\])*"', '""', line)
             if (
@@ -90,7 +96,7 @@ def test_slashes_begin_only_cffi_markers():
 
 def test_every_module_begins_with_what_it_is():
     missing = [str(p) for p in files("*.py") if not ast.get_docstring(ast.parse((ROOT / p).read_text()))]
-    missing += [str(p) for p in files("*.c", "*.h", "*.S") if not (ROOT / p).read_text().lstrip().startswith("/*")]
+    missing += [str(p) for p in files("*.c", "*.h", "*.S", folders=(*FLOORS, "include")) if not (ROOT / p).read_text().lstrip().startswith("/*")]
     assert not missing, f"no opening comment: {missing}"
 
 

@@ -2,7 +2,7 @@
 #ifndef CORELANE_APPS_RAFT_SERVICE_INTERNAL_H
 #define CORELANE_APPS_RAFT_SERVICE_INTERNAL_H
 
-#include "../../../libos/sched/complete.h"
+#include <corelane/libos/complete.h>
 #include <corelane/libos/timer.h>
 #include "../transport/channel.h"
 #include "../node/in_call.h"

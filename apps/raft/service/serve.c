@@ -170,7 +170,7 @@ static void settle(struct cl_raft_service *s)
 }
 
 /* While the log has something in flight the scheduler looks at the device for us, lets the kernel's worker run and, when it parks,
- * is woken by the device (sched/complete.h). In its loop. */
+ * is woken by the device (corelane/libos/complete.h). In its loop. */
 static unsigned collect(void *arg, unsigned self, unsigned k)
 {
     struct cl_raft_service *s = arg;

@@ -6,7 +6,7 @@
  *
  * Everything happens on the runtime's one kthread, in handlers and timer callbacks that do not block, so there are no locks: a
  * frame that comes is handled to its end, its answers sent, in the same burst. A log's device is looked at after each burst, and
- * by the scheduler while writes are in flight (libos/sched/complete.h). A lone write may be the kthread's own (in_call.h). */
+ * by the scheduler while writes are in flight (corelane/libos/complete.h). A lone write may be the kthread's own (in_call.h). */
 #ifndef CORELANE_APPS_RAFT_SERVICE_SERVE_H
 #define CORELANE_APPS_RAFT_SERVICE_SERVE_H
 

@@ -1,7 +1,7 @@
 /* The log for uthreads: many of them append, on any number of kthreads, and each blocks until its record is durable.
  *
  * Nobody has a thread for it, and nobody who waits stays awake for it: the scheduler's loop pumps the log while somebody waits
- * (sched/complete.h), and a kthread that has nothing else to do sleeps with the log's queue armed.
+ * (corelane/libos/complete.h), and a kthread that has nothing else to do sleeps with the log's queue armed.
  *
  * When a flush goes. Who waits pumps at once, on its own uthread, if no flush is in flight, whoever else is ready to run: so a lone
  * append is held back by nobody. It leaves that to the loop's next look, which comes within 20 us and the turn of one uthread, while a
@@ -19,7 +19,7 @@
 #ifndef CORELANE_LIBOS_LOG_SHARED_H
 #define CORELANE_LIBOS_LOG_SHARED_H
 
-#include "../../../libos/sched/complete.h"
+#include <corelane/libos/complete.h>
 #include <corelane/libos/timer.h>
 #include <corelane/libos/log.h>
 

@@ -9,7 +9,7 @@
 #include "handover_iokernel.h"
 
 #include "drivers/port/internal.h"
-#include "libos/sched/complete.h"
+#include <corelane/libos/complete.h>
 #include "libos/sched/runq.h"
 
 #include <corelane/libos/probe.h>

@@ -2,7 +2,7 @@
  * with sched_yield counted and a clock that stands, in one thread. */
 #include "check.h"
 
-#include "libos/sched/complete.h"
+#include <corelane/libos/complete.h>
 #include "libos/sched/internal.h"
 #include "libos/sched/runq.h"
 

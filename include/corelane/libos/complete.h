@@ -17,8 +17,8 @@
  * So a uthread that waits costs no core, and a lone one is told within a look.
  *
  * Does not deal with: removing while the scheduler runs. Tests: tests/libos/storage/test_io.py, test_log.py. */
-#ifndef CORELANE_LIBOS_SCHED_COMPLETE_H
-#define CORELANE_LIBOS_SCHED_COMPLETE_H
+#ifndef CORELANE_LIBOS_COMPLETE_H
+#define CORELANE_LIBOS_COMPLETE_H
 
 #include <corelane/libos/sched.h>
 

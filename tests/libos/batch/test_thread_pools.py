@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from corelane.libos.thread_pools import WISHES
+from corelane.libos.batch.thread_pools import WISHES
 
 THREADS = """
 import numpy as np
-from corelane.libos.thread_pools import keep_to_one
+from corelane.libos.batch.thread_pools import keep_to_one
 from threadpoolctl import ThreadpoolController, threadpool_info
 
 def threads():

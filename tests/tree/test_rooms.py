@@ -1,0 +1,149 @@
+"""Rooms: the folders of a floor use each other in one direction only, as ROOMS lists it.
+
+A room uses another if it imports from it, includes a private header of it, or calls a C function that it defines (by
+the objects that the build made). Public headers (include/) are contracts: including one uses no room, calling what it
+declares does. Two rooms that use each other are one room, or one of them has something of the other's.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from cltest.cbuild import ROOT, CBuild, setup_py, symbols
+
+# Room -> rooms of its floor that it may use, "." being the floor's own folder. What is not listed uses none.
+# Every room of bench/ may use bench/harness and bench/baseline besides.
+ROOMS = {
+    "drivers/nic": ".",
+    "drivers/nic/af_xdp": ". nic linux bpf",
+    "drivers/nic/loadgen": ". nic",
+    "drivers/nic/tap": ". nic linux",
+    "drivers/port": ". nic",
+    "drivers/blk": ".",
+    "iokernel": "control areas policy",
+    "iokernel/control": "areas policy",
+    "iokernel/policy": "policies",
+    "iokernel/state": "policy",
+    "iokernel/cores": "state policy policies",
+    "iokernel/switch": "state cores",
+    "iokernel/loop": "state cores switch policy",
+    "libos": "handlers batch net sched storage/log",
+    "libos/handlers": "batch numba",
+    "libos/batch": "numba sched",
+    "libos/net": "sched",
+    "libos/storage": "sched",
+    "libos/storage/log": "storage sched",
+    "apps/kv": ".",
+    "apps/raft/transport": "raft/core",
+    "apps/raft/node": "raft/core kv",
+    "apps/raft/service": ". raft/node raft/transport raft/core kv",
+    "apps/raft/sim": "raft/node raft/transport raft/core kv",
+    "bench": "raft tenant",
+    "bench/colocate": "tenant",
+    "bench/handoff": ". tenant",
+    "bench/raft": "log",
+    "bench/sim": "handoff tenant",
+}
+
+
+def allowed(room: str, other: str) -> bool:
+    """Whether ROOMS lets a room use another one of its floor."""
+    floor = room.split("/")[0]
+    beside = {floor if name == "." else f"{floor}/{name}" for name in ROOMS.get(room, "").split()}
+    return other in beside or (floor == "bench" and other in ("bench/harness", "bench/baseline"))
+
+
+def sources(*patterns: str) -> list[Path]:
+    """Files of the floors, relative to the root, without what the build made."""
+    floors = (*setup_py().FLOORS, "cli")
+    found = [p for floor in floors for pattern in patterns for p in (ROOT / floor).rglob(pattern)]
+    return sorted(p.relative_to(ROOT) for p in found if not {"_include", "__pycache__"} & set(p.parts))
+
+
+def imports(path: Path) -> Iterator[Path]:
+    """Files of the tree that a Python file imports from."""
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if not isinstance(node, ast.ImportFrom) or not node.level:
+            continue
+        base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+        for name in node.names:
+            places = (f"{base}/{name.name}.py", f"{base}/{name.name}/__init__.py", f"{base}.py", f"{base}/__init__.py")
+            yield from [Path(place) for place in places if (ROOT / place).exists()][:1]
+
+
+def includes(path: Path) -> Iterator[Path]:
+    """Private headers that a C file includes."""
+    for name in re.findall(r'^\s*#\s*include "([^"]+)"', (ROOT / path).read_text(), re.M):
+        yield Path(os.path.normpath(path.parent / name))
+
+
+def calls() -> Iterator[tuple[Path, Path, str]]:
+    """(source, source that defines what it uses, name)."""
+    whole = setup_py().c_sources()
+    linked = symbols(CBuild("plain")._library(whole))
+    home = {name: source for source, (_, has) in zip(whole, linked, strict=True) for name in has}
+    for source, (used, _) in zip(whole, linked, strict=True):
+        for name in sorted(used & home.keys()):
+            yield source, home[name], name
+
+
+def uses() -> dict[tuple[str, str], list[str]]:
+    """(room, other room) -> what of it is used, of all floors."""
+    out: dict[tuple[str, str], list[str]] = defaultdict(list)
+
+    def add(user: Path, used: Path, what: str) -> None:
+        if user.parent != used.parent:
+            out[str(user.parent), str(used.parent)].append(f"{user} uses {what}")
+
+    for path in sources("*.py"):
+        for target in imports(path):
+            add(path, target, str(target))
+    for path in sources("*.c", "*.h", "*.S"):
+        for target in includes(path):
+            add(path, target, str(target))
+    for user, used, name in calls():
+        add(user, used, f"{name} of {used}")
+    return out
+
+
+def circles(edges: set[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Edges that lie on a circle."""
+    after = defaultdict(set)
+    for a, b in edges:
+        after[a].add(b)
+
+    def reached(start: str) -> set[str]:
+        seen, todo = set(), [start]
+        while todo:
+            for room in after[todo.pop()] - seen:
+                seen.add(room)
+                todo.append(room)
+        return seen
+
+    reach = {room: reached(room) for room in {a for a, _ in edges}}
+    return sorted((a, b) for a, b in edges if a in reach.get(b, ()))
+
+
+def test_circles_are_found():
+    assert circles({("a", "b"), ("b", "c"), ("c", "d")}) == []
+    assert circles({("a", "b"), ("b", "c"), ("c", "b")}) == [("b", "c"), ("c", "b")]
+
+
+def test_rooms_use_each_other_in_one_direction():
+    used = uses()
+    assert len(used) > 50
+    wrong = circles(set(used))
+    assert not wrong, "\n".join(line for edge in wrong for line in (f"{edge[0]} -> {edge[1]}:", *used[edge][:5]))
+
+
+def test_rooms_use_no_others_than_are_listed():
+    used = {edge: why for edge, why in uses().items() if edge[0].split("/")[0] == edge[1].split("/")[0]}
+    wrong = {edge: why[0] for edge, why in used.items() if not allowed(*edge)}
+    assert not wrong, "\n".join(f"{room} -> {other}: {why}" for (room, other), why in sorted(wrong.items()))
+    unused = {room: [n for n in names.split() if not used.get((room, f"{room.split('/')[0]}/{n}".removesuffix("/.")))] for room, names in ROOMS.items()}
+    assert not {room: names for room, names in unused.items() if names}, "ROOMS lists what is not used"
