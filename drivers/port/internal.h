@@ -1,5 +1,5 @@
 /* Private to the port driver: port.c (data path), watch.c (attaching and watching), arena.c (what it is attached
- * to) and port_cores.c (cores that move). */
+ * to) and cores.c (cores that move). */
 #ifndef CORELANE_DRIVERS_PORT_INTERNAL_H
 #define CORELANE_DRIVERS_PORT_INTERNAL_H
 
@@ -63,7 +63,7 @@ struct port_tx {
 
 /* What a kthread that waits for its core keeps. */
 struct port_waiter {
-    /* Writer: the kthread (relaxed, then a seq_cst fence); readers: who wants it out, see end_waits in port_cores.c. */
+    /* Writer: the kthread (relaxed, then a seq_cst fence); readers: who wants it out, see end_waits in cores.c. */
     uint32_t waiting CL_ALIGNED(CL_CACHELINE);
     uint32_t seen;            /* of its grant, at cl_cores_ops.park_begin; the kthread's own, as the next two */
     bool lost;                /* it did not own its core then */
@@ -140,7 +140,7 @@ int port_view_nothing(struct port *port);
 int port_view_arena(struct port *port, struct port_arena *a);
 void port_view_delete(struct port *port);
 
-/* port_cores.c. Check what ACCEPT says of managed cores, and where they are. -EPROTO with a reason. */
+/* cores.c. Check what ACCEPT says of managed cores, and where they are. -EPROTO with a reason. */
 int port_cores_find(struct port_arena *a, const struct cl_control_accept *acc, char *err);
 /* Addresses for look word and lines, with private memory behind; of a port that is attached for the first time. */
 int port_cores_new(struct port *port, char *err);
