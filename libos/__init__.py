@@ -5,7 +5,7 @@
     sched/       the scheduler of user-level threads
     net/         the network stack
     storage/     block I/O on uthreads, and the persistent log (storage/log/)
-    batch/       batch work: compiling with probes, jobs
+    batch_work/  batch work: compiling with probes, jobs
     numba/       what compiled code on uthreads may use
     include/corelane/libos/libos.h   the C API, one header
 
@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .batch.work import Batch, Job, batch
+    from .batch_work.work import Batch, Job, batch
     from .handlers.handlers import Handler, c_handler, udp
     from .handlers.python import Request, current_request
     from .runtime import Runtime, RuntimeStats, UdpSocket
@@ -48,9 +48,9 @@ __all__ = [
 ]
 
 _HOME = {
-    "Batch": "batch.work",
-    "Job": "batch.work",
-    "batch": "batch.work",
+    "Batch": "batch_work.work",
+    "Job": "batch_work.work",
+    "batch": "batch_work.work",
     "Handler": "handlers.handlers",
     "c_handler": "handlers.handlers",
     "udp": "handlers.handlers",

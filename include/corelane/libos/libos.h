@@ -18,7 +18,7 @@
  *   timer.h    timers                                     sched.h  the scheduler alone
  *
  * Not included here: log.h, the persistent log, and log_shared.h, which appends to it on uthreads (the runtime's scheduler is
- * cl_runtime_sched); drivers/*.h, NICs and block devices. */
+ * cl_runtime_sched); corelane/drivers: NICs and block devices. */
 #ifndef CORELANE_LIBOS_LIBOS_H
 #define CORELANE_LIBOS_LIBOS_H
 
