@@ -81,7 +81,7 @@ check-format:
 
 format:
 	$(PY) -m ruff check -q --fix . && $(PY) -m ruff format -q .
-	$(CLANG_FORMAT) -i $(C_FILES)
+	@$(CLANG_FORMAT) -i $(C_FILES)
 
 clean:
 	rm -rf build dist out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

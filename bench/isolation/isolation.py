@@ -24,7 +24,7 @@ import time
 from functools import partial
 from typing import Any
 
-from ...iokernel import AppSettings
+from ...iokernel import AppConfig
 from ..harness import rig, usage
 from ..harness.numbers import Ratio, pairwise
 from ..harness.openloop import Measure, Point, middle
@@ -61,9 +61,7 @@ def run(session: Session) -> None:
         "slice_s": SLICE_S,
     }
     with contextlib.ExitStack() as stack:
-        made = stack.enter_context(
-            rig.iokernel(["echo"], (loop, worker), apps={"flooder": AppSettings(ipv4="10.77.0.3")})
-        )
+        made = stack.enter_context(rig.iokernel(["echo"], (loop, worker), apps={"flooder": AppConfig(ip="10.77.0.3")}))
         assert made.iokernel is not None  # rig.iokernel gives one
         flooder = Flooder(made.iokernel.socket_path, "flooder", apart)
         stack.callback(flooder.close)

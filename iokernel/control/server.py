@@ -24,7 +24,7 @@ import selectors
 import socket
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -35,6 +35,7 @@ from ..policy import trial as policy_trial
 from .lingering import let_end
 from .lock import lock, remove_stale
 from .messages import BadMessage, line_of, message_of, refusal, send_with, take, text_of
+from .settings import Access
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -109,19 +110,15 @@ def _has_read(connection: _Connection) -> None:
 class ControlServer:
     """Listens on `path` and speaks for `registry`. Construction takes the path; `serve` works until `stop`.
 
-    mode: permission bits of the socket file. uids, gids: who may connect besides root and our own user; groups that a
-    client has as supplementary ones count. Raises Refused if another iokernel holds the path, SystemLimit if it cannot
-    be made.
+    access: who may connect. Raises Refused if another iokernel holds the path, SystemLimit if it cannot be made.
     """
 
     def __init__(
         self,
         path: str,
         registry: Registry,
+        access: Access | None = None,
         *,
-        mode: int = 0o600,
-        uids: Collection[int] = (),
-        gids: Collection[int] = (),
         patience_s: float = 2.0,
         areas: Areas | None = None,
     ) -> None:
@@ -129,8 +126,9 @@ class ControlServer:
         self.counts: Counter[str] = Counter()
         self.last_error = ""
         self._registry = registry
-        self._uids = frozenset((0, os.geteuid(), *uids))
-        self._gids = frozenset(gids)
+        access = access or Access()
+        self._uids = frozenset((0, os.geteuid(), *access.uids))
+        self._gids = frozenset(access.gids)
         self._patience_s = patience_s
         self._connections: dict[int, _Connection] = {}
         self._apps: dict[int, _Connection] = {}
@@ -143,7 +141,7 @@ class ControlServer:
             raise SystemLimit(f"lock {path}.lock", str(error.strerror), "is its folder writable?") from error
         try:
             remove_stale(path)
-            self._listener = self._listen(mode)
+            self._listener = self._listen(access.mode)
         except BaseException:
             os.close(self._lock_fd)
             raise

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corelane.drivers.nic.loadgen.loadgen import Echo, Loadgen
-from corelane.iokernel import AppSettings, Iokernel
+from corelane.drivers.nic.loadgen.loadgen import Echo, Limits, Loadgen
+from corelane.iokernel import AppConfig, Iokernel
 
 from .cbuild import ROOT, CBuild
 from .children import die_with_parent
@@ -162,14 +162,16 @@ def fighting_ground(
             "needs two CPUs that this process may use, one for the iokernel, one to fight for: taskset -pc 0-1 $$"
         )
     with (
-        Loadgen(Echo(), seed=1, server_ip=LATENCY_IP, checksum=True, drain_s=wait_s, give_up_s=wait_s) as generator,
+        Loadgen(
+            Echo(), seed=1, server_ip=LATENCY_IP, checksum=True, limits=Limits(drain_s=wait_s, give_up_s=wait_s)
+        ) as generator,
         Iokernel(
             socket_path,
             uplinks=[generator.nic()],
             loop_cpus=[cpus[0]] if cores == 1 else [-1] * loops,
             worker_cpus=cpus[1:2] if cores == 1 else cpus[:cores],
             policy="delay",
-            apps={"echo": AppSettings(ipv4=LATENCY_IP, rx_slots=DEEP, tx_slots=DEEP, rx_buffers=DEEP, tx_buffers=DEEP)},
+            apps={"echo": AppConfig(ip=LATENCY_IP, rx_slots=DEEP, tx_slots=DEEP, rx_buffers=DEEP, tx_buffers=DEEP)},
         ) as io,
     ):
         yield io, generator
