@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import ipaddress
 import json
+import logging
 import os
 import re
 import threading
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from .areas.areas import Areas
 
 MODES: Mapping[str, int] = {"spin": lib.CL_IO_SPIN, "adaptive": lib.CL_IO_ADAPTIVE, "block": lib.CL_IO_BLOCK}
+_log = logging.getLogger("corelane.iokernel")
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,31}\Z")
 
 # An arena, where neither the configuration nor the application says otherwise: slots of a ring; packet buffers a
@@ -138,6 +140,7 @@ class Iokernel:
         self._server: ControlServer | None = None
         self._thread: threading.Thread | None = None
         self._started = 0.0
+        self._failure = ""
 
     def __enter__(self) -> Self:
         self.start()
@@ -164,7 +167,7 @@ class Iokernel:
             self._server.close()
             self._delete_io()
             raise
-        self._started = time.monotonic()
+        self._started, self._failure = time.monotonic(), ""
         self._thread = threading.Thread(target=self._serve, name="corelane-control", daemon=True)
         self._thread.start()
 
@@ -173,7 +176,16 @@ class Iokernel:
         if others:
             os.sched_setaffinity(0, others)  # this thread alone: off the polled cores
         assert self._server is not None  # made by start, which started this thread
-        self._server.serve()
+        try:
+            self._server.serve()
+        except BaseException as error:
+            self._failure = f"{type(error).__name__}: {error}"
+            _log.critical("the control thread has ended: nobody can attach any more", exc_info=True)
+
+    @property
+    def failure(self) -> str:
+        """Why the control thread ended by itself, so that nobody can attach any more; "": it did not."""
+        return self._failure
 
     def stop(self) -> None:
         """Close the socket (applications see it), stop the loops, free everything. Idempotent."""

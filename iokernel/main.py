@@ -6,13 +6,14 @@ import contextlib
 import dataclasses
 import functools
 import os
+import resource
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..drivers.nic.nic import Nic
 from ..runtime.config import Config
-from ..runtime.errors import ConfigError, SystemLimit
+from ..runtime.errors import ConfigError, CorelaneError, SystemLimit
 from ..runtime.paths import default_socket
 from ..runtime.placement import Placement, choose
 from ..runtime.topology import Topology
@@ -279,17 +280,27 @@ def _once(look: Callable[[], str]) -> Callable[[], str]:
     return again
 
 
-def _wait_for_signal(watched: Mapping[str, Callable[[], str]], report: Report) -> int:
+def _wait_for_signal(iokernel: Iokernel, watched: Mapping[str, Callable[[], str]], report: Report) -> int:
     """Sleep until one of `_STOP_SIGNALS` comes, which this returns. watched: what may happen meanwhile, by event, and
-    what to say of it, "" for nothing new."""
-    while watched:
+    what to say of it, "" for nothing new. CorelaneError when the control thread has ended by itself."""
+    while True:
         caught = signal.sigtimedwait(_STOP_SIGNALS, _LOOK_S)
         if caught is not None:
             return caught.si_signo
+        if iokernel.failure:
+            raise CorelaneError(
+                "keep the control socket", f"its thread ended ({iokernel.failure})", "start the iokernel again"
+            )
         for event, look in watched.items():
             if text := look():
                 report(event, text)
-    return signal.sigwait(_STOP_SIGNALS)
+
+
+def _raise_descriptor_limit() -> None:
+    """As many descriptors as the system lets us have: three a managed kthread, one a connection."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def run(config: Config, report: Report = _print) -> int:
@@ -298,6 +309,7 @@ def run(config: Config, report: Report = _print) -> int:
     Raises CorelaneError (Refused, SystemLimit, ConfigError) if it cannot start. Returns 0.
     """
     plan = place(config)
+    _raise_descriptor_limit()
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     try:
         with contextlib.ExitStack() as stack:
@@ -322,7 +334,7 @@ def run(config: Config, report: Report = _print) -> int:
             if told["worker_cpus"]:
                 watched["bound"] = _once(functools.partial(_is_bound_elsewhere, iokernel, len(told["cpus"])))
                 watched["evicted"] = _Evictions(iokernel)
-            caught = _wait_for_signal(watched, report)
+            caught = _wait_for_signal(iokernel, watched, report)
             report("stopping", f"stopping on {signal.Signals(caught).name}")
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)

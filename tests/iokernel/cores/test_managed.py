@@ -1,4 +1,5 @@
-"""An iokernel that manages cores, as registration and its statistics show it. What cores do: tests/iokernel/c/."""
+"""An iokernel that manages cores, as registration and its statistics show it. What cores do:
+tests/iokernel/cores/c/."""
 
 from __future__ import annotations
 
