@@ -41,14 +41,22 @@ def _prepare(nice: int) -> None:
     _set_nice(nice)
 
 
+def _set_group_nice(nice: int) -> None:
+    """Of our session's group: where the kernel makes groups of sessions, a thread's own counts only within it."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(nice))
+
+
 @contextlib.contextmanager
 def before_others() -> Iterator[None]:
     """Threads that this thread starts, and itself, come before what else the machine does, as far as we may (root)."""
     was = os.getpriority(os.PRIO_PROCESS, 0)
     _set_nice(FIRST)
+    _set_group_nice(FIRST)
     try:
         yield
     finally:
+        _set_group_nice(0)
         _set_nice(was)
 
 
