@@ -39,6 +39,7 @@ OWN = {
 }
 REPLACED = (
     *(f"iokernel/cores/{name}.c" for name in ("squat", "spare", "dying", "blocked")),
+    "iokernel/loop/round.c",
     "iokernel/loop/loop.c",
 )
 FULL = os.environ.get("CORELANE_MODEL") == "full"

@@ -142,7 +142,7 @@ static struct cl_blk *device(void)
                                          .sqes = sqes,
                                          .cqes = cqes};
     f->engine = u;
-    f->blk.ops = &cl_uring_ops;
+    f->blk.ops = &uring_ops;
     return &f->blk;
 }
 
