@@ -1,15 +1,16 @@
 """corelane.bench: one measuring harness, and one file a benchmark.
 
 What this package owns
-    harness/       the rules of measuring: sessions, interleaved arms, canary, open-loop search, documents, plots
-    goals.py       every figure's name, goal and sense, once
+    harness/       the rules of measuring: sessions, interleaved arms, canary, open-loop search, documents, plots;
+                   goals.py has every figure's name, goal and sense, once
+    baseline/      what is compared with: Linux servers, memcached, etcd, libraft
+    tenant/        applications that share a core, each in a process of its own
+    sim/           the discrete-event simulator
     registry.py    finds the benchmarks; importing it imports none of them
-    NAME.py        benchmark NAME: `corelane bench NAME`
-    canary.c, cacheline.c
-                   the C parts: gaps seen by spinning threads, and the round trip of a cache line between two cores
+    NAME.py        benchmark NAME: `corelane bench NAME`; NAME/NAME.py if it has more files
 
 What a benchmark is
-    A module bench/NAME.py with
+    A module bench/NAME.py, or bench/NAME/NAME.py, with
 
         SUMMARY = "one line for corelane bench --list"
         FIGURES = ("name.figure", ...)             # declared in goals.py; each one set or excused by run()

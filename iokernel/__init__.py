@@ -1,22 +1,21 @@
-"""The dedicated core: polls the network, switches frames between applications and the outside, keeps them apart.
+"""The dedicated core: polls the network, switches frames between applications and the outside, moves cores.
 
-Owns: the loops (C threads, each pinned to a core), the arenas of all applications, the control socket.
-Threads: n loops in C; one Python thread for registration, statistics and signals, never on a polled core.
-Invariants: a loop never blocks but when idle, never allocates, and believes nothing that an application wrote; every
-frame ends in exactly one counter; what an application does costs that application.
+C, one pinned thread a loop:
+    state/      the structures that a loop's rooms share: loop, application, kthread, core
+    loop/       a loop's round, its sleep, its commands; registration, start and stop
+    switch/     frames: from uplinks (steer.c), from applications (switch.c), to where they go (deliver.c)
+    cores/      who gets which core, and how a core changes hands
+    policy/     where a policy is called from and what bounds it; policies/: the policies that come with it
 
-Start reading at iokernel.h (what a round does, what balances), then loop.c; on the Python side iokernel.py.
-Files in C: setup (life of an iokernel), app (registration), loop, steer (frames from outside), switch (frames from
-applications), deliver (copying), limits (token buckets, turns), wake, idle. In Python: iokernel, server (control
-socket, with lock, peers, worker), addresses, settings, cores and manager (who gets cores), kthreads (whether they may
-be managed), report (statistics), moves (the log of moves), areas (storage that applications are given; areas_device
-and areas_table: on a raw disk), main (`corelane up`).
+Python, one thread of control, never on a polled core:
+    iokernel.py   the iokernel as an object; main.py: `corelane up`
+    control/      the control socket, registration, statistics
+    areas/        storage areas: parts of a disk that applications are given by name
 
-The policies (policy.h, policies/, docs/policies.md) decide how many cores an application gets; the simulator
-(bench/sim) calls the same functions. policy_host is where the loop calls one, policy_guard what bounds one that is not
-built in, policy_trial what refuses it before; policy.py loads policies by name and installs them (policy_import,
-policy_numba, policy_so: from a module or a shared object).
+Invariants: a loop never blocks but when idle, never allocates, and believes nothing that an application wrote. Every
+frame ends in exactly one counter. What an application does costs that application.
 
+Start reading at state/iokernel.h (what a round does, what balances), then loop/loop.c; in Python at iokernel.py.
 Importing this package imports neither numpy nor numba: an iokernel's memory is a promise (docs/iokernel.md).
 """
 

@@ -1,17 +1,13 @@
 """corelane.libos: what an application links. User-level threads, the network stack, request handlers, the runtime.
 
-    runtime.py         Runtime: attach to an iokernel, or run embedded on a NIC; bind, serve, stop, statistics
-    handlers.py        what may be a handler: numba function, C function, Python callable
-    libos/handlers/python.py  calling Python callables in bursts
-    batch*.py          batch work: compiling with probes, jobs (start at libos/batch/work.py)
-    thread_pools.py    numerical libraries' own threads, where an iokernel has the cores
-    numba_*.py         compiling handlers; atomics and libos calls in them. Imported only when a handler is compiled
-    libos.h            the C API, one header
-    sched/             the scheduler of user-level threads (start at sched.h)
-    net/               the network stack (start at netif.h)
-    storage/           block I/O on uthreads (io.h), the persistent log (start at log.h)
-    log*.py            the log from Python (start at log.py); libos/storage/log/shared.py: in the hands of a runtime's
-    uthreads
+    runtime.py   Runtime: attach to an iokernel, or run embedded on a NIC; bind, serve, stop, statistics (runtime.c: C)
+    handlers/    request handlers: numba function, C function, Python callable
+    sched/       the scheduler of user-level threads
+    net/         the network stack
+    storage/     block I/O on uthreads, and the persistent log (storage/log/)
+    batch_work/  batch work: compiling with probes, jobs
+    numba/       what compiled code on uthreads may use
+    include/corelane/libos/libos.h   the C API, one header
 
     @libos.udp(port=9000)
     def echo(request, reply):
@@ -30,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .batch.work import Batch, Job, batch
+    from .batch_work.work import Batch, Job, batch
     from .handlers.handlers import Handler, c_handler, udp
     from .handlers.python import Request, current_request
     from .runtime import Runtime, RuntimeStats, UdpSocket
@@ -52,9 +48,9 @@ __all__ = [
 ]
 
 _HOME = {
-    "Batch": "batch.work",
-    "Job": "batch.work",
-    "batch": "batch.work",
+    "Batch": "batch_work.work",
+    "Job": "batch_work.work",
+    "batch": "batch_work.work",
     "Handler": "handlers.handlers",
     "c_handler": "handlers.handlers",
     "udp": "handlers.handlers",

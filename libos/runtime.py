@@ -22,7 +22,7 @@ from ._native import ffi, lib
 from .handlers.handlers import Handler, as_handler, check_port
 
 if TYPE_CHECKING:
-    from .batch.work import Job
+    from .batch_work.work import Job
     from .storage.log.log import Log
     from .storage.log.shared import SharedLog
 
@@ -322,7 +322,7 @@ class Runtime(Closing):
             raise CorelaneError("bind a handler", "it has no port", "give one: bind(handler, port=9000)")
         prepared = made.prepare()
         if prepared.stack_bytes:
-            from .batch.refuse import refuse_small_stack
+            from .batch_work.refuse import refuse_small_stack
 
             refuse_small_stack(f"bind a handler to UDP port {number}", prepared.stack_bytes, self.stack_bytes)
         self._handlers.append(made)
@@ -377,7 +377,7 @@ class Runtime(Closing):
         function: made by `libos.batch`, or bare, which is compiled. Raises CorelaneError if it cannot be compiled for
         these arguments. See docs/probes.md.
         """
-        from .batch.work import start
+        from .batch_work.work import start
 
         return start(self, function, args, kwargs)
 

@@ -1,1 +1,8 @@
-"""TODO."""
+"""`corelane bench colocate`: the key-value store and a batch job fight for one worker core.
+
+colocate.py          the benchmark: start here
+arms.py              what is compared: behind an iokernel, and on Linux
+bare.{h,c,py} floor.py   the floor: two processes that hand a core over by a word in shared memory
+judge.py stalls.py   what slots make of the figures; what made a slot's tail
+plot.py              the plot
+"""

@@ -1,5 +1,5 @@
 /* The parts of cuts.h: cuts_device.c records what a run stores, cuts_run.c makes the run and judges what a cut leaves,
- * log_cuts.c takes the cuts. */
+ * cuts.c takes the cuts. */
 #ifndef CORELANE_BENCH_LOG_CUTS_INTERNAL_H
 #define CORELANE_BENCH_LOG_CUTS_INTERNAL_H
 

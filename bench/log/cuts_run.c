@@ -8,7 +8,7 @@
 #define CONFIRM_TICKS 12
 #define META_BYTES 24
 #define MOST_BYTES 700
-#define MOST_SNAPSHOT 9000 /* bytes: log_cuts.c sets room for it apart */
+#define MOST_SNAPSHOT 9000 /* bytes: cuts.c sets room for it apart */
 
 /* What record, votes (`meta`) or snapshot number n holds. */
 static void fill(const struct cuts_run *run, uint64_t n, uint8_t *out, uint32_t bytes)

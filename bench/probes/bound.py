@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from numba.core.codegen import JITCodeLibrary
 
-from ...libos.batch.compile import ProbedLibrary
-from ...libos.batch.ir import Block, Function, dominators, loops, parse
-from ...libos.batch.refill import UNLIKELY, weights
-from ...libos.batch.strips import Report
+from ...libos.batch_work.compile import ProbedLibrary
+from ...libos.batch_work.ir import Block, Function, dominators, loops, parse
+from ...libos.batch_work.refill import UNLIKELY, weights
+from ...libos.batch_work.strips import Report
 
 _COUNT = "%clp.count"
 

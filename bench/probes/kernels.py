@@ -1,7 +1,7 @@
 """The kernels of the `probes` benchmark: plain Python functions for numba, and arguments of a few milliseconds' work.
 
-Those marked held out were not looked at while the costs of libos/batch/probes.py were chosen. Importing this imports
-numba.
+Those marked held out were not looked at while the costs of libos/batch_work/probes.py were chosen. Importing this
+imports numba.
 """
 
 from __future__ import annotations

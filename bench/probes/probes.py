@@ -74,7 +74,7 @@ def _compile(
     """All arms in all places; the naive way in one."""
     import numba
 
-    from ...libos.batch.compile import NaiveLibrary, PlainLibrary, ProbedLibrary, probed_compiler
+    from ...libos.batch_work.compile import NaiveLibrary, PlainLibrary, ProbedLibrary, probed_compiler
     from .bound import BoundLibrary
 
     libraries = {
@@ -197,7 +197,7 @@ def _numba_kernel(session: Session, kernel: Any, target: Any, places: tuple[Plac
     """One kernel: by @libos.batch, the control, a probe at every turn, and the bound."""
     import numba
 
-    from ...libos.batch.compile import probed_compiler
+    from ...libos.batch_work.compile import probed_compiler
 
     bounded = (BOUND,) if kernel.name in BOUNDED else ()
     arms = ("plain", BATCH, CONTROL, *bounded, *((NAIVE,) if session.baseline else ()))
@@ -299,7 +299,7 @@ def run(session: Session) -> None:
     """Compile, then measure kernel by kernel for about session.seconds in all."""
     import os
 
-    from ...libos.batch.compile import default_target
+    from ...libos.batch_work.compile import default_target
     from .kernels import kernels
 
     os.sched_setaffinity(0, {session.cores[-1]})

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 
 from ...libos import batch
-from ...libos.batch.compile import default_target, probed_compiler
+from ...libos.batch_work.compile import default_target, probed_compiler
 from ...libos.numba.atomics import load_atomic, store_atomic
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib

@@ -8,7 +8,7 @@
  * lies on no such device where there is none that can be written to.
  *
  * Does not deal with: what becomes of a loop device later, and the caches of a disk itself.
- * Tests: tests/drivers/blk/test_below.py, c/blk_below.c. */
+ * Tests: tests/drivers/blk/test_below.py, c/below.c. */
 #ifndef CORELANE_DRIVERS_BLK_BELOW_H
 #define CORELANE_DRIVERS_BLK_BELOW_H
 

@@ -41,7 +41,7 @@ def attach(fd: int, offset: int, size: int, block_bytes: int = 512) -> tuple[int
         raise SystemLimit("cannot make a loop device", why)
     # struct loop_config: fd, block size, struct loop_info64 (device, inode, rdevice, offset, sizelimit, number, two
     # unused words, flags, file and crypt names and key, two words), reserved.
-    # Direct I/O is asked for here already: until it has it, others find a loop device without (blk_below.c).
+    # Direct I/O is asked for here already: until it has it, others find a loop device without (below.c).
     flags, name = _AUTOCLEAR | _DIRECT_IO, b"corelane"
     info = struct.pack("<QQQQQIIII64s64s32sQQ", 0, 0, 0, offset, size, 0, 0, 0, flags, name, b"", b"", 0, 0)
     config = struct.pack("<II", fd, block_bytes) + info + bytes(64)

@@ -4,7 +4,7 @@
  * makes it: until it is closed. Queues share nothing but the bytes. The memory is zero at first and is touched as it is written.
  *
  * Does not deal with: losing anything at a crash (wrap it in a fault device, fault.h), other processes.
- * Tests: tests/drivers/blk/test_blk.py, c/blk_stress.c. */
+ * Tests: tests/drivers/blk/test_blk.py, c/stress.c. */
 #ifndef CORELANE_DRIVERS_BLK_MEMORY_H
 #define CORELANE_DRIVERS_BLK_MEMORY_H
 

@@ -1,20 +1,5 @@
 /* Private to the iokernel: a loop's share of the worker CPUs, and who has them. docs/cores.md is the protocol.
- *
- *   signals.c    what waits in a kthread, and for how long
- *   look.c       what an application has to do: demand, table
- *   lines.c      what reading for a decision takes, beside the decision
- *   allocate.c   decides: policy, which kthread gets which core
- *   move.c       carries it out: owner, words, end
- *   steps.c      makes an old owner let go: ask, interrupt, evict; and gives up a new one that does not begin
- *   hot.c        who waits for a core hot
- *   flows.c      which kthreads an application's flows go to
- *   spare.c      finds old owners that did not have the CPU for the time of a step
- *   dying.c      has threads that exit give way to a new owner
- *   blocked.c    finds owners that sleep in the kernel, or were stopped
- *   affinity.c   binds kthreads to their CPUs, also when somebody else bound them elsewhere
- *   squat.c      finds kthreads that use a core which is not theirs, whatever they say
- *   thread.c     the system calls that this takes
- *   cores.c      set-up, registration, statistics (controlling thread)
+ * The files of iokernel/cores: its README.md.
  *
  * Invariants, checked by tests/iokernel/cores/c/random.c. A core has at most one owner and a kthread at most one core. A
  * core whose last move has not ended (`moving`) changes hands only after all three steps have been taken, or, once, where the

@@ -2,9 +2,9 @@
 
 The handler itself is an ordinary njit function on `PacketView`s (libos/numba/views.py), cached on disk. Around it goes
 a small entry point with the C signature of `cl_udp_handler`, which has the handler's code in it, with probes in its
-loops (libos/batch/probes.py), so that a quantum and a move of the core reach it as they reach batch work. A handler
-that raises makes the entry return CL_HANDLER_RAISED: the request is counted as faulted, nobody takes the GIL, and the
-server goes on.
+loops (libos/batch_work/probes.py), so that a quantum and a move of the core reach it as they reach batch work. A
+handler that raises makes the entry return CL_HANDLER_RAISED: the request is counted as faulted, nobody takes the GIL,
+and the server goes on.
 
 At registration the LLVM code is looked at. What can make a request slow or fail is named, with the line where numba
 knows it: raising, allocating, reference counting of Python objects.
@@ -28,8 +28,8 @@ from numba.core.extending import intrinsic
 
 from ...runtime.errors import CorelaneError, plain_text
 from .._native import lib
-from ..batch.compile import default_target, probed_compiler, warn_if_missing
-from ..batch.refuse import libraries_of, stack_bytes
+from ..batch_work.compile import default_target, probed_compiler, warn_if_missing
+from ..batch_work.refuse import libraries_of, stack_bytes
 from ..numba.cache import enable_cache, load_library, load_remarks, save_remarks
 from ..numba.views import make_view, reply_view_t, request_view_t
 

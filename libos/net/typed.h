@@ -1,7 +1,7 @@
 /* Requests in queues by type: which one is next.
  *
  * A handler may sort its requests into types, each with a target for how long a request should wait (cl_udp_types in
- * ../udp.h). A kthread has one queue for each type, first in, first out; the next request is the head of that queue whose
+ * corelane/libos/udp.h). A kthread has one queue for each type, first in, first out; the next request is the head of that queue whose
  * head has waited longest for its target, after Shinjuku (NSDI 2019, section 3.3). A head that waits gets more urgent without
  * bound, so no type starves while others are served.
  *

@@ -1,4 +1,4 @@
-/* Condition variable: see ../sync.h. */
+/* Condition variable: see corelane/libos/sync.h. */
 #include "wait.h"
 
 void cl_cond_init(struct cl_cond *c)

@@ -1,4 +1,4 @@
-/* Mutex: see ../sync.h for the policy.
+/* Mutex: see corelane/libos/sync.h for the policy.
  *
  * word = owner | WAITERS | WOKEN. 0 -> owner and owner -> 0 go by one CAS each; everything else, any transition from or to
  * a word with a bit set, happens under the guard. So under the guard, a word that names the holder of the guard as owner

@@ -1,4 +1,4 @@
-/* Counting semaphore and wait group: see ../sync.h.
+/* Counting semaphore and wait group: see corelane/libos/sync.h.
  *
  * Both words are count << 1 | WAITERS. A semaphore with waiters has the count 0 (a post gives to a waiter directly); a wait
  * group with waiters has a count above 0. Setting WAITERS happens under the guard by CAS from a word that justifies it. A

@@ -1,4 +1,4 @@
-/* Timers: see ../timer.h. One 4-ary heap a kthread, behind a spinlock, since siblings run the timers of a kthread that is
+/* Timers: see corelane/libos/timer.h. One 4-ary heap a kthread, behind a spinlock, since siblings run the timers of a kthread that is
  * busy and cancel timers armed elsewhere.
  *
  * A timer that is taken out of the heap to be run is noted, under the lock, in `firing` of the kthread that runs it. The

@@ -22,7 +22,7 @@ from corelane.apps.echo import handler as echo_handler
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import Nic
 from corelane.iokernel import Iokernel
-from corelane.libos.batch.thread_pools import WISHES
+from corelane.libos.batch_work.thread_pools import WISHES
 from corelane.libos.numba.atomics import atomic_add, load_atomic
 from corelane.runtime.errors import CorelaneError
 

@@ -8,9 +8,9 @@ import numba
 
 from corelane.bench._native import ffi
 from corelane.bench._native import lib as bench
-from corelane.libos.batch import cost as batch_cost
-from corelane.libos.batch import refill as batch_refill
-from corelane.libos.batch.compile import default_target, probed_compiler
+from corelane.libos.batch_work import cost as batch_cost
+from corelane.libos.batch_work import refill as batch_refill
+from corelane.libos.batch_work.compile import default_target, probed_compiler
 
 LOOKS = dataclasses.replace(default_target(), slow="cl_bench_gap", always=True)
 

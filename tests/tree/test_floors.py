@@ -96,7 +96,8 @@ def test_slashes_begin_only_cffi_markers():
 
 def test_every_module_begins_with_what_it_is():
     missing = [str(p) for p in files("*.py") if not ast.get_docstring(ast.parse((ROOT / p).read_text()))]
-    missing += [str(p) for p in files("*.c", "*.h", "*.S", folders=(*FLOORS, "include")) if not (ROOT / p).read_text().lstrip().startswith("/*")]
+    sources = files("*.c", "*.h", "*.S", folders=(*FLOORS, "include"))
+    missing += [str(p) for p in sources if not (ROOT / p).read_text().lstrip().startswith("/*")]
     assert not missing, f"no opening comment: {missing}"
 
 

@@ -1,1 +1,14 @@
-"""TODO."""
+"""A Raft node: the core, its log, client sessions and a state machine, on a network and a clock that it is given.
+
+    node.h node.c      the contract; making a node, its loop, frames that come in: start here
+    client.c forward.c frame.{h,c}   what clients ask; passing it to the leader; frames besides the core's
+    session.{h,c}      exactly once: which command of each client was applied last
+    disk.{h,c} save.c recover.c snapshot.c   log writes, snapshots, starting from a log
+    first.c lives.c    the voters that a group began with; nodes that have forgotten what they promised
+    clock.c round.c in_call.{h,c} chooser.{h,c}   the log's clock; when a batch goes; waiting for the disk
+    kv_machine.{h,c}   the key-value store as a state machine; machine.py: one in Python
+    internal.h         the structure that these files share
+    node.py            a node from Python, for tests
+
+One thread at a time. The same code runs in the simulation and over UDP.
+"""

@@ -1,1 +1,11 @@
-"""TODO."""
+"""A Raft node on a libos runtime, and those who talk to it.
+
+    serve.{h,c} kv.c admin.c internal.h   the node over UDP: peers, clients, memcached's protocol, operators
+    service.py     the same from Python: `serve(...)`, the store or a state machine of yours
+    logs.py        where a node's log lies: a file, or a storage area
+    client.py      a client over ordinary sockets
+    operate.py     what operators ask of a group: `corelane raft`
+    app.py         `corelane run raft-kv`
+
+Threads: the node belongs to one kthread. Start reading at serve.h; in Python at service.py.
+"""

@@ -26,7 +26,7 @@
  *
  * Does not deal with: files that shrink while open (what was there is then an error), disks that answer flushes before they have
  * stored anything, NVMe passthrough, polled I/O (IOPOLL).
- * Tests: tests/drivers/blk/test_file.py, c/blk_stress.c, the engines on a kernel that is not one (c/blk_uring_fake.c, c/blk_threads_fake.c), and
+ * Tests: tests/drivers/blk/test_file.py, c/stress.c, the engines on a kernel that is not one (c/uring_fake.c, c/threads_fake.c), and
  * the common suite. */
 #ifndef CORELANE_DRIVERS_BLK_FILE_H
 #define CORELANE_DRIVERS_BLK_FILE_H

@@ -14,8 +14,8 @@
  *   libos/storage/log/append.c    submit, flushes and when they go, acknowledgement
  *   libos/storage/log/view.c      what is durable: where each record lies; applying a flush, live and in recovery alike
  *   libos/storage/log/recover.c   open: the flushes one after another, and where they end; libos/storage/log/recover.h says which other files are its steps
- *   log_confirm.c   having the device say what was acknowledged
- *   log_grow.c      taking into use what an area grew by
+ *   confirm.c   having the device say what was acknowledged
+ *   grow.c      taking into use what an area grew by
  *   libos/storage/log/super.c     the two superblocks: trim, epoch, the snapshot's commit
  *   libos/storage/log/snapshot.c  snapshots
  *   libos/storage/log/cursor.c    reading
@@ -32,7 +32,7 @@
  *     and behind a torn one, for it may hide what proves damage. Elsewhere it is reported, and, if it is free, written over by the open.
  *   - Damage in a flush that was acknowledged just before a crash looks like a write that was torn, for nothing on the device says
  *     yet that it had been acknowledged: it is taken for the end of the log. The device says so once a later flush, a close or,
- *     config.confirm_ns after the acknowledgement, a superblock of its own is durable (log_confirm.c). That takes a pump at the time
+ *     config.confirm_ns after the acknowledgement, a superblock of its own is durable (confirm.c). That takes a pump at the time
  *     of cl_log_next_ns: who pumps only when he appends has the window open between his calls.
  *   - A device that says "durable" and lies is believed.
  *   - One owner at a time: a second open of a device is refused (-EBUSY). The core cannot see a second device over the same blocks, nor a

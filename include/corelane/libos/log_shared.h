@@ -9,7 +9,7 @@
  * too: what gathers until then shares the flush. The last of those pumps, or the loop, whichever comes first. A log with a fixed setting
  * (fixed_records, fixed_wait_ns) is pumped with each append.
  *
- * What nobody waits for, such as the superblock that confirms the last appends (log_confirm.c), a timer pumps.
+ * What nobody waits for, such as the superblock that confirms the last appends (libos/storage/log/confirm.c), a timer pumps.
  *
  * `lock` guards all of it, the log and its queue of the device too. It is held for as long as a pump takes: microseconds, and the
  * copying of one record. Calls block only on uthreads of that scheduler: elsewhere -EDEADLK.

@@ -3,7 +3,7 @@
  * One word an application, written by the iokernel (runtime/shm.h, cl_arena_look), says whether one of its kthreads is
  * to look: because its core was given to somebody else, or because its uthread has run for a quantum while others wait.
  * A probe is one load of that word and a branch; what is behind the branch is slow and rare. Numba code gets probes from
- * `@libos.batch` (libos/batch/work.py), C code from CL_PROBE() in its loops or from the compiler (-fsanitize-coverage=trace-pc, see
+ * `@libos.batch` (libos/batch_work/work.py), C code from CL_PROBE() in its loops or from the compiler (-fsanitize-coverage=trace-pc, see
  * trace_pc.h). Put one about every microsecond: a loop of a few nanoseconds a turn is better split in two, with the probe
  * in the outer one.
  *

@@ -77,7 +77,7 @@ CL_API int cl_runtime_bind_udp_burst(struct cl_runtime *rt, uint16_t port, cl_ud
 /* The same with requests in queues by type (udp.h); -ENOSPC too. err says what is wrong. *types is copied. */
 CL_API int cl_runtime_bind_udp_typed(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg,
                                      const struct cl_udp_types *types, char err[256]);
-/* As cl_runtime_bind_udp_burst, called on the kthread's own large stack under the no-switch rule (sched/sched.h): for callbacks into
+/* As cl_runtime_bind_udp_burst, called on the kthread's own large stack under the no-switch rule (sched.h): for callbacks into
  * language run-times. Blocking calls inside answer -EDEADLK. */
 CL_API int cl_runtime_bind_udp_foreign(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg);
 /* Enter a static ARP mapping. Host byte order. -ENOSPC, -EBUSY (being resolved). Any thread. */

@@ -1,22 +1,6 @@
 /* The scheduler: user-level threads (uthreads) multiplexed over N kernel threads (kthreads), with work stealing.
  *
- * What is where (start reading at kthread.c, the loop):
- *   sched.h     the scheduler as an object, and the work source, its only window on the network
- *   internal.h  the structures, and who writes which line of them
- *   uthread.c mutex.c cond.c sem.c timer.c  what code on a uthread calls (../uthread.h ../sync.h ../timer.h)
- *   kthread.c   the loop
- *   idle.c      spinning, parking, waking siblings
- *   linger.h    whether an idle kthread looks on before it lets the CPU go
- *   steal.c     what an idle kthread takes
- *   complete.h  completions that uthreads wait for (storage)
- *   aside.c     cores that others may take, and the quantum
- *   interrupt.c the signal that takes a core from code that does not look
- *   runq.h      run queues
- *   runner.c    the uthreads that run the work source
- *   switch.h    the context switch (switch_x86_64.h, switch_aarch64.h)
- *   stack.c     uthread objects and their stacks
- *   sched.c     new, start, stop, statistics
- *   guard.c     stack overflow report
+ * Its files: libos/sched/README.md. Start reading at kthread.c, the loop. What code on a uthread calls: uthread.h, sync.h, timer.h.
  *
  * Threads: kthread k is one pthread, which runs the scheduler loop on its own stack and uthreads on theirs. It alone
  * pushes to its run queue; siblings take from it. A uthread runs on one kthread at a time and may resume on another
@@ -194,7 +178,7 @@ CL_API void cl_sched_no_switch_leave(void);
  * rule, and return. For code that needs more stack than a uthread has. On a uthread; -EDEADLK under no-switch. */
 CL_API int cl_kthread_call(void (*fn)(void *arg), void *arg);
 
-/* What cl_probe_slow does (../probe.h): let go of the core if it is not ours any more, or yield if the quantum is over. */
+/* What cl_probe_slow does (probe.h): let go of the core if it is not ours any more, or yield if the quantum is over. */
 CL_API void cl_sched_look(void);
 
 /* Code that an interrupt may switch away from, since it holds nothing that others wait for, has no thread-local's address

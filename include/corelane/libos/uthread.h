@@ -1,4 +1,4 @@
-/* User-level threads: what code running on one may do. How they are scheduled: sched/sched.h; one page:
+/* User-level threads: what code running on one may do. How they are scheduled: sched.h; one page:
  * docs/uthreads.md.
  *
  * "On a uthread" below means: in code that a scheduler runs, not in a timer callback, not between

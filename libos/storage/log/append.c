@@ -3,7 +3,7 @@
  * Records are copied into the flush being filled. Whether it goes is decided when the log is pumped, and by what is in flight alone:
  * with nothing in flight it goes at once, so that a lone append waits for nobody; while as many are in flight as the device does
  * side by side for the price of one, records gather, and the next completion takes them all. No timer holds anything back. For
- * uthreads log_shared.c says when the log is pumped, and lets records gather for those who are about to append.
+ * uthreads shared.c says when the log is pumped, and lets records gather for those who are about to append.
  *
  * Flushes of one log complete in any order and are acknowledged in their own: what is acknowledged is applied to the view. */
 #include "internal.h"

@@ -4,7 +4,7 @@
  *
  * A place is a position in the ring that never goes back: its offset in the ring is place less ring_shift, modulo ring_bytes. So a flush
  * that says another place than the one at which it is found is a leftover of an earlier lap. The shift is the beginning of the lap in which
- * the ring last grew (log_grow.c). */
+ * the ring last grew (grow.c). */
 #ifndef CORELANE_LIBOS_STORAGE_LOG_DISK_H
 #define CORELANE_LIBOS_STORAGE_LOG_DISK_H
 

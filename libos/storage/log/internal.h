@@ -66,7 +66,7 @@ struct cl_log_super {
     unsigned meta_slots; /* that hold it */
 };
 
-/* See log_confirm.c. */
+/* See confirm.c. */
 struct cl_log_confirm {
     uint64_t said_lsn;  /* durable: the device says that the flushes up to this one were acknowledged */
     uint64_t watch_lsn; /* acknowledged when at_ns was set */
@@ -122,7 +122,7 @@ struct cl_log {
     uint64_t head_place;             /* durable: what lies before is free */
     unsigned flights;                /* flushes in flight */
     uint64_t flight_records;         /* in them */
-    bool gathers;                    /* the flush being filled waits for more: log_shared.c */
+    bool gathers;                    /* the flush being filled waits for more: shared.c */
     bool merges;                     /* and small ones for larger ones in flight: see ripe in append.c */
 
     struct cl_log_width width;
@@ -204,7 +204,7 @@ void cl_log_view_trim(struct cl_log_view *view, uint64_t first_kept);
 /* The span that holds a record, NULL if there is no such record. */
 const struct cl_log_span *cl_log_view_find(const struct cl_log_view *view, uint64_t index);
 
-/* log_confirm.c */
+/* confirm.c */
 /* The device says now that the flushes up to lsn were acknowledged. */
 void cl_log_confirm_said(struct cl_log *log, uint64_t lsn);
 bool cl_log_confirm_step(struct cl_log *log);
@@ -223,7 +223,7 @@ int cl_log_recover_start(struct cl_log *log);
 bool cl_log_recover_step(struct cl_log *log);
 void cl_log_recover_free(struct cl_log *log);
 
-/* log_grow.c: once all is read, and before anything is written. */
+/* grow.c: once all is read, and before anything is written. */
 void cl_log_grow(struct cl_log *log, bool allowed);
 
 /* cursor.c: records from `from` on are gone. */

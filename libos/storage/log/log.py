@@ -1,4 +1,5 @@
-"""The persistent log from Python (storage/log.h): open, append, read, trim, and the report of what recovery found.
+"""The persistent log from Python (corelane/libos/log.h): open, append, read, trim, and the report of what recovery
+found.
 
     from corelane.libos.storage.log.log import Log
     Log.create("events.log", 64 << 20)

@@ -3,7 +3,7 @@
  *   recover.c   the steps in their order, the flushes of the lap one after another, the new epoch
  *   choose.c    the newest whole superblock
  *   lap.c       reading ahead once around the ring, and blocks that cannot be read
- *   log_again.c     writing again what may not be durable
+ *   again.c     writing again what may not be durable
  *   judge.c     what the end means: clean, torn or damaged
  *
  * Private to them. All of it belongs to the thread that is inside a call on the log. */
@@ -81,7 +81,7 @@ void cl_log_lap_free(struct cl_log *log);
 /* The lowest place from `from` to before `to` at which a block could not be read; `to`: none. */
 uint64_t cl_log_unreadable_from(const struct cl_log_recover *r, uint64_t from, uint64_t to);
 
-/* log_again.c: the next step of it, once all is read; false: all is done. */
+/* again.c: the next step of it, once all is read; false: all is done. */
 bool cl_log_write_again(struct cl_log *log);
 
 /* judge.c: fill in the report, once all is read. */

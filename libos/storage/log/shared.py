@@ -1,4 +1,4 @@
-"""A log in the hands of a runtime's uthreads (storage/log_shared.h), which append to it from compiled handlers.
+"""A log in the hands of a runtime's uthreads (corelane/libos/log_shared.h), which append to it from compiled handlers.
 
 Made by Runtime.share. Whose the log is: its opener's until then, the runtime's until that has stopped, and its opener's
 again, who closes it. The C struct stays until the runtime is closed: a uthread that was left behind may wait on it.

@@ -1,4 +1,4 @@
-/* How many flushes of a log fly side by side: as many as its device does at once, found out by how long they take. See log_width.c.
+/* How many flushes of a log fly side by side: as many as its device does at once, found out by how long they take. See width.c.
  *
  * Owned by the log, used by whoever is inside a call on it. Times are the log's clock, in ns. */
 #ifndef CORELANE_LIBOS_STORAGE_LOG_WIDTH_H

@@ -7,7 +7,7 @@ import numpy as np
 
 from corelane.bench.probes.bound import BoundLibrary
 from corelane.bench.probes.kernels import saxpy, spmv
-from corelane.libos.batch.compile import default_target, probed_compiler
+from corelane.libos.batch_work.compile import default_target, probed_compiler
 
 
 def bound_of(function, *args):

@@ -3,7 +3,7 @@
 The loop tells what it decided (`violations`, of which there are none) from what it came too late to see
 (`violations_late`), so that this holds on a machine that keeps it from running. Sleep beside work that nobody woke it
 for is a third count (`violations_asleep`). On a clock of its own, with more cores and at every instant:
-c/cores_choice.c, c/cores_random.c.
+c/choice.c, c/random.c.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def test_one_that_nobody_wakes_is_found_out(
     text, rings = (ROOT / name).read_text(), "write(a->doorbell, &one, sizeof one)"
     assert text.count("if (a->never_sleeps || ") == text.count(rings) == 1, "the code has changed: mend the fault"
     (tmp_path / name.name).write_text(text.replace("if (a->never_sleeps || ", "if (true || "))
-    flags = [f'-DPORT_CORES_C="{tmp_path / name.name}"', f"-iquote{ROOT / 'drivers'}"]
+    flags = [f'-DPORT_CORES_C="{tmp_path / name.name}"', f"-iquote{ROOT / name.parent}"]
     deaf = c_program(OUTSIDE, cflags=flags)
     deaf(resting.socket_path, "3", str(seed), timeout_s=WAIT_S)  # brought up by the port's watcher each time
     assert allocator(resting)["violations_asleep"] > 0

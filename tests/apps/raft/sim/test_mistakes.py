@@ -455,7 +455,7 @@ def build() -> Callable[..., Callable[..., str]]:
 
 def source_of(scenario: str) -> str:
     of = next((of for of, names in SCENARIOS.items() if scenario in names), "core")
-    return f"tests/apps/raft/c/{of}_scenarios.c"
+    return f"tests/apps/raft/{'core' if of == 'core' else 'node'}/c/{of}_scenarios.c"
 
 
 @pytest.mark.parametrize("scenario", sorted({m.scenario for m in MISTAKES.values() if m.scenario}))

@@ -108,7 +108,7 @@ static void lie(void)
     struct port_arena *a = cl_load_acquire(&port->current);
     struct cl_arena_kthread *me = port_lines(a, k);
     const struct cl_state_kthread *slot = &a->slots[a->slot + k];
-    uint32_t grant = cl_load_acquire(&slot->grant); /* before the owner, as in port_cores.c */
+    uint32_t grant = cl_load_acquire(&slot->grant); /* before the owner, as in drivers/port/cores.c */
     bool mine = cl_load_acquire(&a->cores[slot->cpu].owner) == a->slot + k + 1;
     uint64_t now = cl_tsc();
     lost[k] = mine ? 0 : lost[k] ? lost[k] : now;

@@ -437,7 +437,7 @@ static void loop_main(void)
         bool busy = io_round(&loop, now);
         settle(now);
         loop.was_busy = false; /* should it sleep */
-        loop.slept = 0;        /* which sleep it is says nothing to who rings each time (port_cores.c) */
+        loop.slept = 0;        /* which sleep it is says nothing to who rings each time (drivers/port/cores.c) */
         if (setting.sleeps)
             io_idle(&loop, busy);
         settle(NOW);

@@ -9,14 +9,14 @@ import pytest
 
 Program = Callable[..., Callable[..., str]]
 SANITIZED = bool(os.environ.get("CORELANE_SANITIZE"))
-C = "tests/libos/storage/c"
+C = "tests/libos/storage/log/c"
 
 
 @pytest.mark.parametrize("in_flight", [1, 2, 4])
 @pytest.mark.parametrize("kib", [512, 4096])
 def test_against_a_model_with_power_cuts_and_kills(c_program: Program, seed: int, kib: int, in_flight: int) -> None:
     steps = 5_000 if SANITIZED else 30_000
-    out = c_program(f"{C}/log_model.c", one_thread=True)(seed, steps, kib << 10, in_flight)
+    out = c_program(f"{C}/model.c", one_thread=True)(seed, steps, kib << 10, in_flight)
     assert out.endswith("ok\n")
 
 
@@ -24,24 +24,24 @@ def test_against_a_model_with_power_cuts_and_kills(c_program: Program, seed: int
 @pytest.mark.parametrize("fails", [0, 1])
 def test_many_uthreads(c_program: Program, seed: int, kthreads: int, fails: int) -> None:
     appends = 30 if SANITIZED else 200
-    assert c_program(f"{C}/log_shared.c")(seed, 64, appends, kthreads, fails).endswith("ok\n")
+    assert c_program(f"{C}/shared.c")(seed, 64, appends, kthreads, fails).endswith("ok\n")
 
 
 @pytest.mark.parametrize("kthreads", [1, 3])
 @pytest.mark.parametrize("scenario", ["sleeps", "others_run", "room", "close", "confirmed"])
 def test_waiting_costs_no_core(c_program: Program, seed: int, scenario: str, kthreads: int) -> None:
-    assert c_program(f"{C}/log_wait.c")(scenario, seed, kthreads).endswith("ok\n")
+    assert c_program(f"{C}/wait.c")(scenario, seed, kthreads).endswith("ok\n")
 
 
 @pytest.mark.parametrize("scenario", ["lone", "burst"])
 def test_when_a_flush_goes(c_program: Program, seed: int, scenario: str) -> None:
-    assert c_program(f"{C}/log_wait.c")(scenario, seed, 1).endswith("ok\n")
+    assert c_program(f"{C}/wait.c")(scenario, seed, 1).endswith("ok\n")
 
 
 @pytest.mark.skipif(SANITIZED, reason="a model of time: nothing in it that the other programs do not run")
 @pytest.mark.parametrize("shape", ["one_lane", "two_lanes", "four_lanes", "many_lanes", "flash"])
 def test_adaptive_batching_beside_fixed_settings(c_program: Program, shape: str) -> None:
-    assert c_program(f"{C}/log_batching.c")(shape).endswith("ok\n")
+    assert c_program(f"{C}/batching.c")(shape).endswith("ok\n")
 
 
 @pytest.mark.parametrize(
@@ -49,23 +49,23 @@ def test_adaptive_batching_beside_fixed_settings(c_program: Program, shape: str)
     ["serial", "pairs", "side_by_side", "stalls", "mended", "lone", "one", "sizes", "sizes_serial", "odd_times"],
 )
 def test_how_many_flushes_fly(c_program: Program, seed: int, scenario: str) -> None:
-    assert c_program(f"{C}/log_width.c", one_thread=True)(scenario, seed).endswith("ok\n")
+    assert c_program(f"{C}/width.c", one_thread=True)(scenario, seed).endswith("ok\n")
 
 
 @pytest.mark.parametrize("scenario", ["appends", "superblocks"])
 def test_opened_again_after_writes_failed(c_program: Program, seed: int, scenario: str) -> None:
-    assert c_program(f"{C}/log_reopened.c", one_thread=True)(seed, scenario).endswith("ok\n")
+    assert c_program(f"{C}/reopened.c", one_thread=True)(seed, scenario).endswith("ok\n")
 
 
 @pytest.mark.parametrize("scenario", ["wrong_once", "wrong_at_first", "forgotten"])
 def test_a_tail_of_which_two_reads_differ(c_program: Program, seed: int, scenario: str) -> None:
-    assert c_program(f"{C}/log_twice.c", one_thread=True)(seed, scenario) == "ok\n"
+    assert c_program(f"{C}/twice.c", one_thread=True)(seed, scenario) == "ok\n"
 
 
 @pytest.mark.parametrize("in_flight", [1, 4])
 def test_every_sector_wise_cut(c_program: Program, seed: int, in_flight: int) -> None:
     appends = 60 if SANITIZED else 1000
-    assert c_program(f"{C}/log_cuts.c", one_thread=True)(seed, appends, in_flight).endswith("ok\n")
+    assert c_program(f"{C}/cuts.c", one_thread=True)(seed, appends, in_flight).endswith("ok\n")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_every_sector_wise_cut(c_program: Program, seed: int, in_flight: int) ->
     ids=["of few segments", "of many", "in huge pages", "larger segments", "flushes of several segments"],
 )
 def test_reading_ahead(c_program: Program, seed: int, ring_kib: int, flush_kib: int) -> None:
-    assert c_program(f"{C}/log_stream.c", one_thread=True)(seed, ring_kib, flush_kib).endswith("ok\n")
+    assert c_program(f"{C}/stream.c", one_thread=True)(seed, ring_kib, flush_kib).endswith("ok\n")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_reading_ahead(c_program: Program, seed: int, ring_kib: int, flush_kib: 
 )
 def test_what_is_not_as_it_was_left(c_program: Program, seed: int, what: str) -> None:
     stride = 11 if SANITIZED else 1
-    assert c_program(f"{C}/log_rot.c", one_thread=True)(seed, what, stride).endswith("ok\n")
+    assert c_program(f"{C}/rot.c", one_thread=True)(seed, what, stride).endswith("ok\n")
 
 
 LIMITS = ("full", "votes", "no_space", "reserve", "ranges", "freed", "snapshots", "behind", "emptied")
@@ -100,20 +100,20 @@ LIMITS = ("full", "votes", "no_space", "reserve", "ranges", "freed", "snapshots"
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_at_its_limits(c_program: Program, seed: int, limit: str) -> None:
-    assert c_program(f"{C}/log_limits.c", one_thread=True)(seed, limit).endswith("ok\n")
+    assert c_program(f"{C}/limits.c", one_thread=True)(seed, limit).endswith("ok\n")
 
 
 @pytest.mark.parametrize("state", ["forged", "cut", "zeros", "grown", "read", "stale", "version"])
 def test_opened_again_or_read_in_a_rare_state(c_program: Program, seed: int, state: str) -> None:
-    assert c_program(f"{C}/log_again.c", one_thread=True)(seed, state) == "ok\n"
+    assert c_program(f"{C}/again.c", one_thread=True)(seed, state) == "ok\n"
 
 
 def test_what_was_acknowledged_is_confirmed(c_program: Program, seed: int) -> None:
-    assert c_program(f"{C}/log_confirm.c", one_thread=True)(seed) == "ok\n"
+    assert c_program(f"{C}/confirm.c", one_thread=True)(seed) == "ok\n"
 
 
 def test_an_area_that_grows(c_program: Program, seed: int) -> None:
-    assert c_program(f"{C}/log_grow.c", one_thread=True)(seed).endswith("ok\n")
+    assert c_program(f"{C}/grow.c", one_thread=True)(seed).endswith("ok\n")
 
 
 def test_fuzz_with_own_mutator(c_program: Program, seed: int) -> None:

@@ -15,47 +15,47 @@ from cltest.planted import build_with, planted
 
 CUTS = "tests/libos/storage/log/c/cuts.c"
 MODEL = "tests/libos/storage/log/c/model.c"
-STORAGE = "libos/storage"
+LOG = "libos/storage/log"
 SEEDS = 60
 
 # file, old text, new text
 MISTAKES = {
-    "acknowledges flushes that are not done": ("log_append.c", "if (!f->done)", "if (!f->done && f->lsn % 5)"),
+    "acknowledges flushes that are not done": ("append.c", "if (!f->done)", "if (!f->done && f->lsn % 5)"),
     "takes records without their checksums": (
-        "log_view.c",
+        "view.c",
         "r->crc != cl_log_record_crc(seed, r)",
         "r->crc + cl_log_record_crc(seed, r) == 0",
     ),
-    "leaves a record too much when it truncates": ("log_view.c", "cut(v, r->index);", "cut(v, r->index + 1);"),
+    "leaves a record too much when it truncates": ("view.c", "cut(v, r->index);", "cut(v, r->index + 1);"),
     "forgets that it began anew": (
-        "log_view.c",
+        "view.c",
         "v->first_index = cl_max(v->first_index, r->index);",
         "(void)v;",
     ),
     "says that a trim is durable before it is": (
-        "log_super.c",
+        "super.c",
         "cl_log_view_trim(&log->view, first_kept);",
         "{\n            cl_log_view_trim(&log->view, first_kept);\n"
         "            cl_log_done(log, op, 0);\n            op = NULL;\n        }",
     ),
     "leaves the votes out of superblocks": (
-        "log_super.c",
+        "super.c",
         "out->meta_bytes = log->super.meta_op->bytes;",
         "out->meta_bytes = 0;",
     ),
     "writes over what the older superblock needs": (
-        "log_super.c",
+        "super.c",
         "log->head_place = s->now.head_place;",
         "log->head_place = s->block->head_place;",
     ),
-    "acknowledges votes that one superblock has": ("log_super.c", "++s->meta_slots < 2", "++s->meta_slots < 1"),
+    "acknowledges votes that one superblock has": ("super.c", "++s->meta_slots < 2", "++s->meta_slots < 1"),
     "acknowledges a trim that one superblock has": (
-        "log_super.c",
+        "super.c",
         "struct cl_log_op *ops = s->half;\n    s->half = s->riding;",
         "struct cl_log_op *ops = s->riding;\n    s->half = NULL;",
     ),
     "commits a snapshot of another length": (
-        "log_super.c",
+        "super.c",
         "out->snapshot_length = n->bytes;",
         "out->snapshot_length = n->bytes / 2;",
     ),
@@ -65,7 +65,7 @@ MISTAKES = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_are_found_by_cuts(name: str, tmp_path: Path) -> None:
     file, old, new = MISTAKES[name]
-    cuts = build_with(CBuild("plain"), tmp_path, CUTS, planted(tmp_path, f"{STORAGE}/{file}", [(old, new)]))
+    cuts = build_with(CBuild("plain"), tmp_path, CUTS, planted(tmp_path, f"{LOG}/{file}", [(old, new)]))
     for seed in range(1, SEEDS):
         try:
             cuts(seed, 1000, 4)
@@ -89,7 +89,7 @@ AGAIN = {
 
 @pytest.mark.parametrize("name", AGAIN)
 def test_mistakes_are_found_by_the_model(name: str, tmp_path: Path) -> None:
-    mistake = planted(tmp_path, f"{STORAGE}/log_again.c", [AGAIN[name]])
+    mistake = planted(tmp_path, f"{LOG}/log_again.c", [AGAIN[name]])
     model = build_with(CBuild("plain"), tmp_path, MODEL, mistake)
     for seed in range(1, SEEDS):
         try:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from probing import LOOKS, looks, probed, tiny
 
-from corelane.libos.batch import refill as batch_refill
-from corelane.libos.batch.compile import ProbedLibrary, probed_compiler
-from corelane.libos.batch.ir import dominators, loops, parse
+from corelane.libos.batch_work import refill as batch_refill
+from corelane.libos.batch_work.compile import ProbedLibrary, probed_compiler
+from corelane.libos.batch_work.ir import dominators, loops, parse
 
 
 def chase(following, i, n):

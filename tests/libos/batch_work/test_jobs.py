@@ -17,8 +17,8 @@ from cltest import wait_until
 from corelane import libos
 from corelane.drivers.nic.memory import memory_link
 from corelane.libos import Runtime
-from corelane.libos.batch import compile as batch_compile
-from corelane.libos.batch import work as batch_work
+from corelane.libos.batch_work import compile as batch_compile
+from corelane.libos.batch_work import work as batch_work
 from corelane.libos.handlers.compile import compile_handler
 from corelane.libos.numba.atomics import load_atomic
 from corelane.runtime.errors import CorelaneError
@@ -446,7 +446,7 @@ def test_jobs_that_nobody_asks_for_keep_nothing(runtime):
 
 
 class Steps:
-    """Counts the lines that libos/batch/work.py runs while it is entered, each turn of a loop anew."""
+    """Counts the lines that libos/batch_work/work.py runs while it is entered, each turn of a loop anew."""
 
     def __enter__(self):
         self.count = 0

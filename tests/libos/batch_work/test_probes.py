@@ -15,11 +15,11 @@ from numba.core import config
 from numba.core.codegen import get_host_cpu_features
 from probing import LOOKS, looks, probed, tiny
 
-from corelane.libos.batch import compile as batch_compile
-from corelane.libos.batch import refill as batch_refill
-from corelane.libos.batch import work as batch_work
-from corelane.libos.batch.compile import ProbedLibrary, default_target, probed_compiler
-from corelane.libos.batch.ir import parse
+from corelane.libos.batch_work import compile as batch_compile
+from corelane.libos.batch_work import refill as batch_refill
+from corelane.libos.batch_work import work as batch_work
+from corelane.libos.batch_work.compile import ProbedLibrary, default_target, probed_compiler
+from corelane.libos.batch_work.ir import parse
 
 
 @numba.njit

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from corelane.libos.batch.thread_pools import WISHES
+from corelane.libos.batch_work.thread_pools import WISHES
 
 THREADS = """
 import numpy as np
-from corelane.libos.batch.thread_pools import keep_to_one
+from corelane.libos.batch_work.thread_pools import keep_to_one
 from threadpoolctl import ThreadpoolController, threadpool_info
 
 def threads():
@@ -53,5 +53,5 @@ def test_who_sets_the_number_keeps_it(name: str) -> None:
 
 def test_nothing_is_loaded_for_it() -> None:
     """Importing libos is cheap; the library that knows the pools comes with the first job."""
-    code = "import sys, corelane.libos.batch.work; sys.exit('threadpoolctl' in sys.modules)"
+    code = "import sys, corelane.libos.batch_work.work; sys.exit('threadpoolctl' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
