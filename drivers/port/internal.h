@@ -1,7 +1,4 @@
-/* Private to the port driver. Each file calls only those above it:
- *
- * arena.c  what it is attached to         view.c   what is behind its addresses     port.c  data path
- * cores.c  cores that move                watch.c  making one, attaching and watching, closing */
+/* What the files of a port share. They call in one direction: watch.c, cores.c, port.c, view.c and arena.c. */
 #ifndef CORELANE_DRIVERS_PORT_INTERNAL_H
 #define CORELANE_DRIVERS_PORT_INTERNAL_H
 

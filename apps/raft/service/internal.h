@@ -1,7 +1,4 @@
-/* What the files of the service share. Each calls only those above it.
- *
- * poll.c    the clock, the node's turn, the log's device        admin.c   what operators ask
- * kv.c      memcached's protocol                                serve.c   making one, its frames, other threads */
+/* What the files of the service share. They call in one direction: serve.c, kv.c, admin.c and poll.c. */
 #ifndef CORELANE_APPS_RAFT_SERVICE_INTERNAL_H
 #define CORELANE_APPS_RAFT_SERVICE_INTERNAL_H
 
