@@ -1,17 +1,6 @@
 /* Splitting input into commands, and all commands but retrieval and statistics. */
 #include "command_layout.h"
 
-void kv_answer(struct kv_command *c, const char *text)
-{
-    if (c->noreply)
-        return;
-    size_t n = strlen(text);
-    uint8_t *p = c->out->data + c->out->len;
-    memcpy(p, text, n);
-    memcpy(p + n, "\r\n", 2);
-    c->out->len += n + 2;
-}
-
 static void refuse(struct kv_command *c, const char *text)
 {
     cl_count(&c->thread->counters.bad_commands, 1);

@@ -67,6 +67,18 @@ static inline uint8_t *kv_out_room(struct cl_kv_out *o, uint64_t n)
     return o->data + o->len;
 }
 
+/* Append an answer of less than KV_SHORT_ANSWER_BYTES and its end of line, unless the client wants none. There is room. */
+static inline void kv_answer(struct kv_command *c, const char *text)
+{
+    if (c->noreply)
+        return;
+    size_t n = strlen(text);
+    uint8_t *p = c->out->data + c->out->len;
+    memcpy(p, text, n);
+    memcpy(p + n, "\r\n", 2);
+    c->out->len += n + 2;
+}
+
 /* "VALUE <key> <flags> <bytes>[ <cas>]\r\n" at p; returns its end. KV_VALUE_LINE_MAX bytes at most. */
 static inline uint8_t *kv_format_value_line(uint8_t *p, const uint8_t *key, uint32_t key_len,
                                             const struct cl_kv_meta *meta, bool with_cas)
@@ -95,7 +107,5 @@ static inline uint8_t *kv_format_value_line(uint8_t *p, const uint8_t *key, uint
 bool kv_retrieve(struct kv_command *c);
 /* apps/kv/stats.c. False: no room for CL_KV_ANSWER_MAX bytes. */
 bool kv_stats(struct kv_command *c);
-/* Append an answer of less than KV_SHORT_ANSWER_BYTES and its end of line, unless the client wants none. There is room. */
-void kv_answer(struct kv_command *c, const char *text);
 
 #endif

@@ -87,7 +87,7 @@ static void evict_from(struct kv_partition *p, struct kv_bucket *head)
                 worst = b;
                 worst_slot = i;
             }
-    kv_log_dead(p, kv_slot_item(p, worst->slot[worst_slot]));
+    kv_item_dead(p, kv_slot_item(p, worst->slot[worst_slot]));
     kv_index_remove(p, head, worst, worst_slot);
     p->index_evictions++;
 }

@@ -251,6 +251,15 @@ static inline void kv_ref_use(const struct kv_ref *r)
         cl_store_relaxed(&r->bucket->refs, (uint16_t)(refs + (1u << shift)));
 }
 
+/* Mark an item as dead that is out of the index, or is about to be. Lock held. */
+static inline void kv_item_dead(struct kv_partition *p, struct kv_item *it)
+{
+    uint64_t lengths = it->lengths & ~(0xffull << 40);
+    cl_store_relaxed(&it->lengths, lengths | (uint64_t)KV_DEAD << 40);
+    p->live_bytes -= kv_item_bytes(it);
+    p->items--;
+}
+
 /* Whether an item has expired or been flushed. */
 static inline bool kv_item_gone(const struct kv_partition *p, uint64_t flags_exp, uint64_t cas, uint32_t now_s)
 {
@@ -312,8 +321,6 @@ uint64_t kv_slot_make(const struct kv_partition *p, const struct kv_item *it);
 /* Room for an item of `bytes` (a multiple of 8) at the head, evicting as needed. NULL if it can never fit. With a live_limit
  * nothing is evicted, and the caller has seen that the limit allows the item. */
 struct kv_item *kv_log_append(struct kv_partition *p, uint64_t bytes, uint32_t now_s);
-/* Mark an item that is out of the index as dead. */
-void kv_log_dead(struct kv_partition *p, struct kv_item *it);
 /* Drop all that has expired or was flushed. False: nothing was. */
 bool kv_log_drop_gone(struct kv_partition *p, uint32_t now_s);
 uint32_t kv_log_sweep(struct kv_partition *p, uint32_t now_s, uint32_t budget);

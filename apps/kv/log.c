@@ -58,20 +58,12 @@ static struct kv_item *take(struct kv_partition *p, uint64_t bytes)
     return it;
 }
 
-void kv_log_dead(struct kv_partition *p, struct kv_item *it)
-{
-    uint64_t lengths = it->lengths & ~(0xffull << 40);
-    cl_store_relaxed(&it->lengths, lengths | (uint64_t)KV_DEAD << 40);
-    p->live_bytes -= kv_item_bytes(it);
-    p->items--;
-}
-
 void kv_unlink(struct kv_partition *p, const struct kv_ref *r)
 {
     kv_bucket_enter(r->head);
     kv_index_remove(p, r->head, r->bucket, r->slot);
     kv_bucket_leave(r->head);
-    kv_log_dead(p, r->item);
+    kv_item_dead(p, r->item);
 }
 
 /* Move an item from the tail to the head, one reference poorer. */

@@ -226,7 +226,7 @@ static int put_new(struct cl_kv_thread *t, struct kv_partition *p, const struct 
     if (joins_old) {
         if (!old.item) {
             cl_store_relaxed(&it->lengths, (uint64_t)KV_LIVE << 40);
-            kv_log_dead(p, it);
+            kv_item_dead(p, it);
             return CL_KV_NOT_STORED;
         }
         joined.data[v->data[0] ? 1 : 0] = (const uint8_t *)kv_item_value(old.item);
@@ -236,7 +236,7 @@ static int put_new(struct cl_kv_thread *t, struct kv_partition *p, const struct 
     kv_bucket_enter(old.head);
     if (old.item) {
         cl_store_relaxed(&old.bucket->slot[old.slot], slot);
-        kv_log_dead(p, old.item);
+        kv_item_dead(p, old.item);
         kv_ref_use(&old);
     } else {
         kv_index_insert(p, old.head, slot, 0);

@@ -1,4 +1,4 @@
-/* What file.c and its two engines share. Not a public header. */
+/* What file.c and its two engines share (engine.c). Not a public header. */
 #ifndef CORELANE_DRIVERS_BLK_ENGINE_H
 #define CORELANE_DRIVERS_BLK_ENGINE_H
 

@@ -192,7 +192,16 @@ void cl_uring_give(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_blk
     ring_doorbell(f, r);
 }
 
-static CL_HOT unsigned uring_submit(struct cl_blk *blk, unsigned queue, struct cl_blk_req **reqs, unsigned n)
+/* Keep a lone durable write for settle, if it is one. False: it goes to the ring. */
+static bool keep(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_blk_req *req)
+{
+    if (r->in_flight || req->op != CL_BLK_WRITE || !(req->flags & CL_BLK_DURABLE) || cl_load_relaxed(&f->no_dsync))
+        return false;
+    r->kept = req;
+    return true;
+}
+
+CL_HOT unsigned cl_uring_submit(struct cl_blk *blk, unsigned queue, struct cl_blk_req **reqs, unsigned n)
 {
     struct cl_blk_file *f = (struct cl_blk_file *)blk;
     struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
@@ -204,7 +213,7 @@ static CL_HOT unsigned uring_submit(struct cl_blk *blk, unsigned queue, struct c
         rc = rc ? rc : cl_blk_file_refuses(f, reqs[i]);
         reqs[i]->priv[0] = reqs[i]->priv[1] = 0;
         if (cl_likely(!rc && !blk->gone)) {
-            if (!r->keeps || n != 1 || !cl_uring_keeps(f, r, reqs[i]))
+            if (!r->keeps || n != 1 || !keep(f, r, reqs[i]))
                 fill_entries(f, r, reqs[i]);
         } else {
             finish(r, reqs[i], rc ? rc : -EIO);
@@ -360,7 +369,7 @@ static void take_others(struct cl_uring_ring *r)
         cl_store_release(r->cq_head, head);
 }
 
-static CL_HOT unsigned uring_poll(struct cl_blk *blk, unsigned queue, struct cl_blk_req **done, unsigned n)
+CL_HOT unsigned cl_uring_poll(struct cl_blk *blk, unsigned queue, struct cl_blk_req **done, unsigned n)
 {
     struct cl_blk_file *f = (struct cl_blk_file *)blk;
     struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
@@ -402,12 +411,12 @@ static bool something_done(struct cl_uring_ring *r)
            cl_load_relaxed(r->sq_flags) & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW);
 }
 
-static bool uring_ready(struct cl_blk *blk, unsigned queue)
+bool cl_uring_ready(struct cl_blk *blk, unsigned queue)
 {
     return something_done(cl_uring_ring_of(blk, queue));
 }
 
-static int uring_wait(struct cl_blk *blk, unsigned queue, int64_t timeout_ns)
+int cl_uring_wait(struct cl_blk *blk, unsigned queue, int64_t timeout_ns)
 {
     struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
     cl_uring_let_go((struct cl_blk_file *)blk, r);
@@ -451,7 +460,7 @@ static void take_back_word(struct cl_uring_ring *r)
 /* A FUTEX_WAIT in the ring, beside the requests. It stays there when a request ends the wait, and serves the next one: the kernel
  * compares the word only when it takes the entry, so it is compared here once the entry is known to be taken. Should it then take a
  * wake from a plain FUTEX_WAIT of this thread, its completion interrupts that one, which begins anew and compares. */
-static int uring_wait_word(struct cl_blk *blk, unsigned queue, const uint32_t *word, uint32_t value, int64_t timeout_ns)
+int cl_uring_wait_word(struct cl_blk *blk, unsigned queue, const uint32_t *word, uint32_t value, int64_t timeout_ns)
 {
     struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
     cl_uring_let_go((struct cl_blk_file *)blk, r);
@@ -476,7 +485,7 @@ static int uring_wait_word(struct cl_blk *blk, unsigned queue, const uint32_t *w
     return r->word_refused ? -ENOTSUP : 0;
 }
 
-static int uring_fd(struct cl_blk *blk, unsigned queue)
+int cl_uring_fd(struct cl_blk *blk, unsigned queue)
 {
     struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
     if (r->event_fd >= 0)
@@ -490,11 +499,11 @@ static int uring_fd(struct cl_blk *blk, unsigned queue)
     return r->event_fd = fd;
 }
 
-static void uring_arm(struct cl_blk *blk, unsigned queue, bool on)
+void cl_uring_arm(struct cl_blk *blk, unsigned queue, bool on)
 {
     struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
     cl_uring_let_go((struct cl_blk_file *)blk, r);
-    r->armed = on && uring_fd(blk, queue) >= 0;
+    r->armed = on && cl_uring_fd(blk, queue) >= 0;
     if (!r->armed) {
         __atomic_fetch_or(r->cq_flags, IORING_CQ_EVENTFD_DISABLED, __ATOMIC_RELAXED); /* one event more does no harm */
         return;
@@ -506,24 +515,7 @@ static void uring_arm(struct cl_blk *blk, unsigned queue, bool on)
         announce_done(r);
 }
 
-static void uring_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out)
+void cl_uring_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out)
 {
     cl_blk_stats_read(&cl_uring_ring_of(blk, queue)->stats, out);
 }
-
-const struct cl_blk_ops cl_uring_ops = {
-    .name = "file",
-    .submit = uring_submit,
-    .poll = uring_poll,
-    .wait = uring_wait,
-    .fd = uring_fd,
-    .arm = uring_arm,
-    .register_memory = cl_uring_register,
-    .unregister_memory = cl_uring_unregister,
-    .stats = uring_stats,
-    .close = cl_uring_close,
-    .ready = uring_ready,
-    .wait_word = uring_wait_word,
-    .keep = cl_uring_keep,
-    .settle = cl_uring_settle,
-};

@@ -1,7 +1,8 @@
 /* The io_uring engine of the file device (blk_file.h): one ring a queue, by system calls of our own. Not a public header.
  *
- *   uring_setup.c  making and freeing rings, registering memory with them
  *   uring.c        submission, completion, waiting
+ *   uring_call.c   a lone durable write in the calling thread
+ *   uring_setup.c  making and freeing rings, registering memory with them, the table of operations
  *
  * Of the kernel's two words for a submission, head and tail, we write the tail with release (it publishes the entries) and read the
  * head with acquire (entries before it may be written again); of the two for completions the other way round.
@@ -60,17 +61,26 @@ static inline struct cl_uring_ring *cl_uring_ring_of(struct cl_blk *blk, unsigne
 }
 
 /* uring.c */
-extern const struct cl_blk_ops cl_uring_ops;
+/* Operations of blk.h. */
+unsigned cl_uring_submit(struct cl_blk *blk, unsigned queue, struct cl_blk_req **reqs, unsigned n);
+unsigned cl_uring_poll(struct cl_blk *blk, unsigned queue, struct cl_blk_req **done, unsigned n);
+bool cl_uring_ready(struct cl_blk *blk, unsigned queue);
+int cl_uring_wait(struct cl_blk *blk, unsigned queue, int64_t timeout_ns);
+int cl_uring_wait_word(struct cl_blk *blk, unsigned queue, const uint32_t *word, uint32_t value, int64_t timeout_ns);
+int cl_uring_fd(struct cl_blk *blk, unsigned queue);
+void cl_uring_arm(struct cl_blk *blk, unsigned queue, bool on);
+void cl_uring_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out);
 
 /* Give a request that is counted as in flight to the kernel. */
 void cl_uring_give(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_blk_req *req);
 /* A write was carried out in this thread: bytes, or -errno. It is given back by poll, or goes on in the ring. */
 void cl_uring_written(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_blk_req *req, int res);
 
-/* uring_call.c: keep and settle of blk.h; whether a request is kept, which else goes to the ring; and have what is kept go there. */
+/* uring_call.c: keep and settle of blk.h. */
 void cl_uring_keep(struct cl_blk *blk, unsigned queue, bool on);
 bool cl_uring_settle(struct cl_blk *blk, unsigned queue, bool here);
-bool cl_uring_keeps(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_blk_req *req);
+
+/* Have what is kept go to the ring. */
 static inline void cl_uring_let_go(struct cl_blk_file *f, struct cl_uring_ring *r)
 {
     struct cl_blk_req *req = r->kept;
@@ -78,12 +88,5 @@ static inline void cl_uring_let_go(struct cl_blk_file *f, struct cl_uring_ring *
     if (cl_unlikely(req != NULL))
         cl_uring_give(f, r, req);
 }
-
-/* uring_setup.c: as blk.h says of the operations. */
-int cl_uring_register(struct cl_blk *blk, unsigned queue, void *ptr, uint64_t bytes);
-void cl_uring_unregister(struct cl_blk *blk, unsigned queue, void *ptr);
-/* The first n rings, and all of u. */
-void cl_uring_delete(struct cl_uring *u, unsigned n);
-int cl_uring_close(struct cl_blk *blk);
 
 #endif

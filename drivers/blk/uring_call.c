@@ -19,14 +19,6 @@ void cl_uring_keep(struct cl_blk *blk, unsigned queue, bool on)
     r->keeps = on && !r->sqpoll;
 }
 
-bool cl_uring_keeps(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_blk_req *req)
-{
-    if (r->in_flight || req->op != CL_BLK_WRITE || !(req->flags & CL_BLK_DURABLE) || cl_load_relaxed(&f->no_dsync))
-        return false;
-    r->kept = req;
-    return true;
-}
-
 bool cl_uring_settle(struct cl_blk *blk, unsigned queue, bool here)
 {
     struct cl_blk_file *f = (struct cl_blk_file *)blk;

@@ -20,7 +20,7 @@ static int put_region(const struct cl_uring_ring *r, uint32_t at, const struct i
     return (int)enroll(r, IORING_REGISTER_BUFFERS_UPDATE, &update, sizeof update);
 }
 
-int cl_uring_register(struct cl_blk *blk, unsigned queue, void *ptr, uint64_t bytes)
+static int uring_register(struct cl_blk *blk, unsigned queue, void *ptr, uint64_t bytes)
 {
     struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
     struct iovec iov = {ptr, bytes};
@@ -39,7 +39,7 @@ int cl_uring_register(struct cl_blk *blk, unsigned queue, void *ptr, uint64_t by
     return 0;
 }
 
-void cl_uring_unregister(struct cl_blk *blk, unsigned queue, void *ptr)
+static void uring_unregister(struct cl_blk *blk, unsigned queue, void *ptr)
 {
     struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
     struct iovec none = {0};
@@ -67,7 +67,7 @@ static void ring_delete(struct cl_uring_ring *r)
         close(r->event_fd);
 }
 
-void cl_uring_delete(struct cl_uring *u, unsigned n)
+static void uring_delete(struct cl_uring *u, unsigned n)
 {
     for (unsigned i = 0; u && u->rings && i < n; i++)
         ring_delete(&u->rings[i]);
@@ -100,13 +100,13 @@ static bool drain(struct cl_blk *blk, unsigned queue)
 /* Closing a ring does not wait for what is in flight: the kernel gives up a ring in a worker, and until then writes to the buffers. So
  * where completions do not come (a disk that hangs, a ring that somebody closed) the ring, the memory mapped from it and the file
  * with its lock stay as they are, for good. */
-int cl_uring_close(struct cl_blk *blk)
+static int uring_close(struct cl_blk *blk)
 {
     struct cl_blk_file *f = (struct cl_blk_file *)blk;
     for (unsigned i = 0; i < blk->n_queues; i++)
         if (!drain(blk, i))
             return -EBUSY;
-    cl_uring_delete(f->engine, blk->n_queues);
+    uring_delete(f->engine, blk->n_queues);
     cl_blk_file_delete(f);
     return 0;
 }
@@ -191,6 +191,23 @@ static int ring_start(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_
     return without;
 }
 
+static const struct cl_blk_ops uring_ops = {
+    .name = "file",
+    .submit = cl_uring_submit,
+    .poll = cl_uring_poll,
+    .wait = cl_uring_wait,
+    .fd = cl_uring_fd,
+    .arm = cl_uring_arm,
+    .register_memory = uring_register,
+    .unregister_memory = uring_unregister,
+    .stats = cl_uring_stats,
+    .close = uring_close,
+    .ready = cl_uring_ready,
+    .wait_word = cl_uring_wait_word,
+    .keep = cl_uring_keep,
+    .settle = cl_uring_settle,
+};
+
 int cl_blk_uring_start(struct cl_blk_file *f, const struct cl_blk_file_config *config, char *err)
 {
     unsigned n = f->blk.n_queues;
@@ -205,7 +222,7 @@ int cl_blk_uring_start(struct cl_blk_file *f, const struct cl_blk_file_config *c
     for (unsigned i = 0; i < n; i++) {
         int rc = ring_start(f, &u->rings[i], &c);
         if (rc) {
-            cl_uring_delete(u, n);
+            uring_delete(u, n);
             return cl_blk_file_refuse(err, rc, "io_uring is refused (%s)%s", strerror(-rc),
                                       rc == -EPERM ? ": see kernel.io_uring_disabled, or the container's seccomp filter"
                                       : rc == -ENOSYS ? ": it needs Linux 5.11"
@@ -214,7 +231,7 @@ int cl_blk_uring_start(struct cl_blk_file *f, const struct cl_blk_file_config *c
         u->rings[i].fixed_buffers = sparse_buffers(&u->rings[i]);
     }
     f->engine = u;
-    f->blk.ops = &cl_uring_ops;
+    f->blk.ops = &uring_ops;
     f->info.engine = CL_BLK_ENGINE_URING;
     f->info.sqpoll = c.sqpoll != 0;
     return 0;

@@ -3,7 +3,7 @@
     port.h        the contract: rings, doorbell, what happens when the iokernel dies
     port.c        the data path
     arena.c       the arenas of a port, one an attachment, kept while frames of them are out
-    watch.c       attaching, watching the iokernel, attaching again
+    watch.c       making a port, attaching, watching the iokernel, attaching again, closing
     cores.c view.c   the words by which cores move: at addresses that outlive an attachment
     port.py       the Python face
 

@@ -38,6 +38,29 @@ static int check_segments(const struct port_arena *a, const struct cl_control_ac
     return 0;
 }
 
+/* Check what ACCEPT says of managed cores, and where they are. -EPROTO with a reason. */
+static int find_cores(struct port_arena *a, const struct cl_control_accept *acc, char *err)
+{
+    const struct cl_state_header *s = a->state.base;
+    const uint8_t *base = a->state.base;
+    if (!acc->managed)
+        return 0;
+    uint64_t cores_end = s->cores_offset + (uint64_t)s->n_cores * sizeof(struct cl_state_core);
+    uint64_t slots_end = s->kthreads_offset + CL_SHM_MAX_SLOTS * sizeof(struct cl_state_kthread);
+    if (!s->manages_cores || s->n_cores > CL_SHM_MAX_CORES || s->cores_offset > acc->state_bytes ||
+        s->kthreads_offset > acc->state_bytes || cores_end > acc->state_bytes || slots_end > acc->state_bytes ||
+        acc->slot > CL_SHM_MAX_SLOTS || acc->layout.n_kthreads > CL_SHM_MAX_SLOTS - acc->slot) {
+        snprintf(err, CL_CONTROL_ERR_BYTES, "the iokernel manages cores in a state segment that has no room for them");
+        return -EPROTO;
+    }
+    a->cores = (const struct cl_state_core *)(base + s->cores_offset);
+    a->slots = (const struct cl_state_kthread *)(base + s->kthreads_offset);
+    a->n_cores = s->n_cores;
+    a->slot = acc->slot;
+    a->managed = true;
+    return 0;
+}
+
 /* Map what the iokernel passed; takes over what it maps. */
 static int map_segments(struct port_arena *a, const struct cl_control_accept *acc, int *fds, char *err)
 {
@@ -51,7 +74,7 @@ static int map_segments(struct port_arena *a, const struct cl_control_accept *ac
         return rc;
     fds[1] = -1;
     rc = check_segments(a, acc, err);
-    return rc < 0 ? rc : port_cores_find(a, acc, err);
+    return rc < 0 ? rc : find_cores(a, acc, err);
 }
 
 struct port_arena *port_arena_new(const struct cl_control_accept *acc, int *fds, int *rc, char *err)

@@ -405,28 +405,6 @@ static const struct cl_cores_ops cores_ops = {
     .release = cores_release,
 };
 
-int port_cores_find(struct port_arena *a, const struct cl_control_accept *acc, char *err)
-{
-    const struct cl_state_header *s = a->state.base;
-    const uint8_t *base = a->state.base;
-    if (!acc->managed)
-        return 0;
-    uint64_t cores_end = s->cores_offset + (uint64_t)s->n_cores * sizeof(struct cl_state_core);
-    uint64_t slots_end = s->kthreads_offset + CL_SHM_MAX_SLOTS * sizeof(struct cl_state_kthread);
-    if (!s->manages_cores || s->n_cores > CL_SHM_MAX_CORES || s->cores_offset > acc->state_bytes ||
-        s->kthreads_offset > acc->state_bytes || cores_end > acc->state_bytes || slots_end > acc->state_bytes ||
-        acc->slot > CL_SHM_MAX_SLOTS || acc->layout.n_kthreads > CL_SHM_MAX_SLOTS - acc->slot) {
-        snprintf(err, CL_CONTROL_ERR_BYTES, "the iokernel manages cores in a state segment that has no room for them");
-        return -EPROTO;
-    }
-    a->cores = (const struct cl_state_core *)(base + s->cores_offset);
-    a->slots = (const struct cl_state_kthread *)(base + s->kthreads_offset);
-    a->n_cores = s->n_cores;
-    a->slot = acc->slot;
-    a->managed = true;
-    return 0;
-}
-
 int port_cores_new(struct port *port, char *err)
 {
     unsigned n = port->nic.n_queues;

@@ -1,5 +1,4 @@
-/* Private to the port driver: port.c (data path), watch.c (attaching and watching), arena.c (what it is attached
- * to) and cores.c (cores that move). */
+/* What the files of a port share. They call in one direction: watch.c, cores.c, port.c, view.c and arena.c. */
 #ifndef CORELANE_DRIVERS_PORT_INTERNAL_H
 #define CORELANE_DRIVERS_PORT_INTERNAL_H
 
@@ -105,8 +104,6 @@ struct port {
     struct cl_port_info info;
 };
 
-extern const struct cl_nic_ops port_ops;
-
 static inline struct port *port_of(struct cl_nic *nic)
 {
     return cl_container_of(nic, struct port, nic);
@@ -131,7 +128,17 @@ void port_release_old(struct port *port);
 void port_return_old(struct port *port, unsigned queue, const struct cl_frame *f);
 /* Frames of an arena in its user's hands. Exact while nobody is inside a call. */
 uint32_t port_held(struct port *port, struct port_arena *a);
-void port_close(struct cl_nic *nic);
+
+/* port.c. Operations of nic.h. */
+unsigned port_rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
+unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
+unsigned port_alloc(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
+void port_free(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
+struct cl_parker *port_parker(struct cl_nic *nic, unsigned queue);
+int port_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns);
+void port_stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out);
+uint32_t port_buffers_free(struct cl_nic *nic);
+int port_fd(struct cl_nic *nic, unsigned queue);
 /* Before the thread that sends on the queue sleeps: give back what it no longer needs. */
 void port_give_back(struct port *port, unsigned queue);
 
@@ -140,8 +147,7 @@ int port_view_nothing(struct port *port);
 int port_view_arena(struct port *port, struct port_arena *a);
 void port_view_delete(struct port *port);
 
-/* cores.c. Check what ACCEPT says of managed cores, and where they are. -EPROTO with a reason. */
-int port_cores_find(struct port_arena *a, const struct cl_control_accept *acc, char *err);
+/* cores.c */
 /* Addresses for look word and lines, with private memory behind; of a port that is attached for the first time. */
 int port_cores_new(struct port *port, char *err);
 void port_cores_delete(struct port *port);

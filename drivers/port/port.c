@@ -41,7 +41,7 @@ static void tx_sync(struct port *port, unsigned queue, struct port_tx *tx)
     cl_store_release(&tx->arena, now);
 }
 
-static unsigned port_rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
+unsigned port_rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct port *port = port_of(nic);
     struct port_rx *rx = &port->rx[queue];
@@ -171,7 +171,7 @@ static bool sendable(struct port_tx *tx, const struct cl_frame *f, uint32_t *off
     return true;
 }
 
-static unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
+unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct port *port = port_of(nic);
     struct port_tx *tx = &port->tx[queue];
@@ -207,7 +207,7 @@ static unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_fram
     return take;
 }
 
-static unsigned port_alloc(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
+unsigned port_alloc(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct port *port = port_of(nic);
     struct port_tx *tx = &port->tx[queue];
@@ -234,7 +234,7 @@ static unsigned port_alloc(struct cl_nic *nic, unsigned queue, struct cl_frame *
     return got;
 }
 
-static void port_free(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
+void port_free(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct port *port = port_of(nic);
     struct port_tx *tx = &port->tx[queue];
@@ -248,7 +248,7 @@ static void port_free(struct cl_nic *nic, unsigned queue, struct cl_frame *frame
     }
 }
 
-static struct cl_parker *port_parker(struct cl_nic *nic, unsigned queue)
+struct cl_parker *port_parker(struct cl_nic *nic, unsigned queue)
 {
     return &port_of(nic)->parkers[queue];
 }
@@ -262,7 +262,7 @@ void port_give_back(struct port *port, unsigned queue)
     flush_give_back(tx, 0);
 }
 
-static int port_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
+int port_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
 {
     struct port *port = port_of(nic);
     port_give_back(port, queue);
@@ -271,7 +271,7 @@ static int port_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
     return 0;
 }
 
-static void port_stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out)
+void port_stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out)
 {
     struct port *port = port_of(nic);
     const struct port_rx *rx = &port->rx[queue];
@@ -289,7 +289,7 @@ static void port_stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *
     };
 }
 
-static uint32_t port_buffers_free(struct cl_nic *nic)
+uint32_t port_buffers_free(struct cl_nic *nic)
 {
     struct port *port = port_of(nic);
     struct port_arena *a = cl_load_acquire(&port->current);
@@ -305,23 +305,9 @@ static uint32_t port_buffers_free(struct cl_nic *nic)
     return nic->n_buffers - port_held(port, a) - in_flight;
 }
 
-static int port_fd(struct cl_nic *nic, unsigned queue)
+int port_fd(struct cl_nic *nic, unsigned queue)
 {
     (void)nic;
     (void)queue;
     return -1;
 }
-
-const struct cl_nic_ops port_ops = {
-    .name = "port",
-    .rx_burst = port_rx_burst,
-    .tx_burst = port_tx_burst,
-    .alloc = port_alloc,
-    .free = port_free,
-    .parker = port_parker,
-    .wait = port_wait,
-    .stats = port_stats,
-    .buffers_free = port_buffers_free,
-    .fd = port_fd,
-    .close = port_close,
-};

@@ -353,7 +353,7 @@ void cl_port_info(struct cl_nic *nic, struct cl_port_info *out)
     pthread_mutex_unlock(&port->lock);
 }
 
-void port_close(struct cl_nic *nic)
+static void port_close(struct cl_nic *nic)
 {
     struct port *port = port_of(nic);
     if (port->watching) {
@@ -383,6 +383,20 @@ void port_close(struct cl_nic *nic)
     free(port->socket_path);
     free(port);
 }
+
+static const struct cl_nic_ops ops = {
+    .name = "port",
+    .rx_burst = port_rx_burst,
+    .tx_burst = port_tx_burst,
+    .alloc = port_alloc,
+    .free = port_free,
+    .parker = port_parker,
+    .wait = port_wait,
+    .stats = port_stats,
+    .buffers_free = port_buffers_free,
+    .fd = port_fd,
+    .close = port_close,
+};
 
 /* Queue state, all on the first arena from the start. */
 static int make_queues(struct port *port)
@@ -448,7 +462,7 @@ int cl_port_nic_new(const struct cl_port_config *c, struct cl_nic **out, char *e
         snprintf(err, CL_CONTROL_ERR_BYTES, "out of memory for a port");
         return -ENOMEM;
     }
-    port->nic.ops = &port_ops;
+    port->nic.ops = &ops;
     port->control_fd = port->stop_fd = port->joining_fd = -1;
     port->timeout_ms = c->timeout_ms ? c->timeout_ms : DEFAULT_TIMEOUT_MS;
     port->reattach_ms = c->reattach_ms;

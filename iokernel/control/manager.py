@@ -12,7 +12,8 @@ from typing import Any
 
 from ...runtime.errors import ConfigError, check
 from .._native import ffi, lib
-from ..policy.policy import Policy, load, why_put_aside
+from ..policy.policy import Policy, load
+from ..policy.verdict import why_put_aside
 from . import report
 from .cores import KINDS, Claim, ManagedCores
 from .settings import Timing

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ from typing import Any
 from ...runtime.clock import default_clock
 from ...runtime.errors import ConfigError, CorelaneError, Refused, check
 from .._native import ffi, lib
+from .verdict import why_put_aside
 
 Number = int | float
 
@@ -308,37 +308,3 @@ class PolicyHost:
         policy = self._kept.get(int(out.ticket))
         name = policy.spec if policy else "of an older setting"
         return f"policy {name} was put aside: {why_put_aside(out)}; `delay` decides now"
-
-
-def why_put_aside(event: Any) -> str:
-    """Of a `struct cl_policy_event`: "it divided by zero", or so."""
-    reason, app, grant = int(event.reason), int(event.app), int(event.grant)
-    times = f", {lib.CL_POLICY_MOST_NONSENSE} decisions in a row"
-    if reason == lib.CL_POLICY_UNWRITTEN:
-        return f"it left the grant of apps[{app}] unwritten{times}"
-    if reason == lib.CL_POLICY_NONSENSE:
-        return f"it granted {signed(grant)} cores to apps[{app}]{times}"
-    ms = default_clock().ticks_to_ns(int(event.ticks)) / 1e6
-    return f"it {because(reason, int(event.signal), int(event.offset), 0, f'had not returned after {ms:.3g} ms')}"
-
-
-def signed(grant: int) -> int:
-    """A grant's 32 bits as the policy meant them: 1 - 2 is -1."""
-    return int(ffi.cast("int32_t", grant))
-
-
-def because(reason: int, signal_number: int, offset: int, n_apps: int, late: str) -> str:
-    """Why a call of a policy was left, for "it ..."."""
-    if reason == lib.CL_POLICY_LATE:
-        return late
-    if reason == lib.CL_POLICY_UNWATCHED:
-        return "could not be called: no timer is left that would bound it (ulimit -i)"
-    if reason == lib.CL_POLICY_OUTSIDE:
-        row = offset // ffi.sizeof("struct cl_policy_app")
-        of = f" of {n_apps} applications" if n_apps else ""
-        return f"touched memory outside of its table{of}, where apps[{row}] would be"
-    if signal_number == signal.SIGFPE:
-        return "divided by zero"
-    if signal_number in (signal.SIGSEGV, signal.SIGBUS):
-        return "touched memory that is not there"
-    return f"ended with {signal.Signals(signal_number).name}"

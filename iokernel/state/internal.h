@@ -322,7 +322,7 @@ int io_idle_init(struct io_loop *loop, char *err);
 void io_idle_close(struct io_loop *loop);
 int io_idle_watch(struct io_loop *loop, int fd, bool edge);
 void io_idle_forget(struct io_loop *loop, int fd);
-/* loop.c */
+/* round.c */
 bool io_round(struct io_loop *loop, uint64_t now);
 void *io_loop_main(void *arg);
 

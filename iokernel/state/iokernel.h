@@ -3,7 +3,7 @@
  * One thread of control owns an iokernel (creates it, registers and removes applications, reads statistics); n_loops
  * threads run the loops. Between the two: a command ring a loop (app.c), and statistics with one writer each.
  *
- * A round of a loop (loop.c):
+ * A round of a loop (round.c):
  *
  *   commands    register or remove an application
  *   uplinks     rx_burst -> steer.c: by destination MAC or IPv4 to an application, RSS hash to one of its kthreads, copy

@@ -44,7 +44,7 @@ struct cl_arp_entry {
 struct cl_arp_cache {
     struct cl_spin lock;
     uint32_t epoch;     /* bumped at every change of a mapping: validates the one-entry route cache of each kthread */
-    uint32_t n_pending; /* written under the lock, also read without it (the timer, netif.c) */
+    uint32_t n_pending; /* written under the lock, also read without it (the timer, netq.c) */
     uint64_t defended_ns;
     struct cl_arp_entry entries[CL_ARP_SETS * CL_ARP_WAYS];
 };

@@ -3,7 +3,7 @@
  *   NIC queue k --poll (receive.c)--> parse (input.h) --> handler's inbox (inbox.h) --run (handler.c)--> reply --+
  *                                        |                socket's queue (socket.c) --> cl_udp_recvfrom          |
  *                                        +--> ARP, ICMP answered at once                                         v
- *   NIC queue k <------------------------------------------------------- flush (netif.c) <-- transmit batch <----+
+ *   NIC queue k <------------------------------------------------------- flush (netq.c) <-- transmit batch <----+
  *
  * Threads: a cl_netq belongs to kthread k. Everything in it is used by that kthread alone but for the inbox (inbox.h) and
  * the receive side of the NIC queue, which siblings may poll under rx_lock. Statistics: writer kthread k, readers anybody.
@@ -154,6 +154,8 @@ bool cl_netq_refill(struct cl_netq *q); /* get empty buffers; false: there are n
 void cl_netq_push_slow(struct cl_netq *q, const struct cl_frame *f);
 /* Give the empty buffers back, for those of a NIC that went away and came again can be sent no more. */
 void cl_netq_renew(struct cl_netq *q);
+/* What arp_timer calls; `arg` is the netif. */
+void cl_netq_arp_timer(struct cl_timer *timer, void *arg);
 /* Ask who has an address; mac NULL: by broadcast. */
 void cl_netq_ask(struct cl_netq *q, uint32_t ip_be, const uint8_t *mac);
 /* Send an ARP reply to a request, or (request NULL) announce our address. */

@@ -4,22 +4,6 @@
 #include "frame.h"
 #include <errno.h>
 
-void node_answer(struct cl_raft_node *node, const struct node_asker *asker, int status, const uint8_t *reply,
-                 uint32_t bytes)
-{
-    cl_count(&node->count.answered, 1);
-    if (status == CL_RAFT_BUSY)
-        cl_count(&node->count.answers_busy, 1);
-    else if (status == CL_RAFT_RETRY)
-        cl_count(&node->count.answers_retry, 1);
-    else if (status != CL_RAFT_OK)
-        cl_count(&node->count.answers_refused, 1);
-    if (asker->from)
-        node_send_answer(node, asker, status, reply, bytes);
-    else
-        node->config.env.answer(node->config.env.arg, &asker->token, status, reply, bytes);
-}
-
 /* The answer says how much is taken. */
 static void answer_too_large(struct cl_raft_node *node, const struct node_asker *asker, uint32_t most)
 {
@@ -31,11 +15,6 @@ static void answer_too_large(struct cl_raft_node *node, const struct node_asker 
 static int status_of(int rc)
 {
     return rc == -ENOSPC || rc == -EAGAIN || rc == -EBUSY ? CL_RAFT_BUSY : CL_RAFT_RETRY;
-}
-
-static struct node_pending *pending_at(struct cl_raft_node *node, uint64_t index)
-{
-    return &node->pending[index & (node->config.raft.log_entries - 1)];
 }
 
 void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
@@ -67,7 +46,7 @@ void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t
         return;
     }
     /* What was there is applied, or was answered when this node last ceased to lead. */
-    *pending_at(node, index) = (struct node_pending){index, term, *asker};
+    *node_pending_at(node, index) = (struct node_pending){index, term, *asker};
     node->pending_last = index;
 }
 
@@ -82,7 +61,7 @@ void cl_raft_node_submit(struct cl_raft_node *node, int kind, uint64_t session, 
 /* Whether somebody has to be told of the entry that was applied at `index`: it is the one that was proposed here. */
 static bool take_pending(struct cl_raft_node *node, uint64_t index, uint64_t term, struct node_asker *asker)
 {
-    struct node_pending *p = pending_at(node, index);
+    struct node_pending *p = node_pending_at(node, index);
     if (p->index != index)
         return false;
     p->index = 0;
@@ -119,13 +98,6 @@ static int apply_open(struct cl_raft_node *node, uint64_t index, uint64_t word, 
     cl_count(&node->count.sessions_opened, 1);
     put64(reply, id);
     return CL_RAFT_OK;
-}
-
-const char *node_machine_why(const struct cl_raft_node *node, int rc)
-{
-    const struct cl_raft_machine *m = &node->config.machine;
-    const char *why = m->why ? m->why(m->arg) : NULL;
-    return why && *why ? why : strerror(-rc);
 }
 
 /* What the state machine answered: n >= 0, or with CL_RAFT_REFUSES. */
@@ -221,35 +193,9 @@ void node_apply(struct cl_raft_node *node, uint64_t first, uint64_t last)
     cl_raft_applied(node->raft, last);
 }
 
-static struct node_query *query_at(struct cl_raft_node *node, uint64_t context)
-{
-    return &node->queries[context & (node->config.waiting - 1)];
-}
-
-/* What was proposed here may or may not be committed by others. So reads that wait for that are asked again; of one that stops, all. */
-void node_lost_leadership(struct cl_raft_node *node)
-{
-    node->round = (struct node_round){0};
-    for (uint64_t i = node->applied + 1; i <= node->pending_last; i++) {
-        struct node_pending *p = pending_at(node, i);
-        if (p->index == i) {
-            p->index = 0;
-            node_answer(node, &p->asker, CL_RAFT_RETRY, NULL, 0);
-        }
-    }
-    for (uint64_t i = node->query_oldest; i < node->query_next; i++) {
-        struct node_query *q = query_at(node, i);
-        if (q->context != i || (node->state != CL_RAFT_STOPPED && q->clock <= node->applied))
-            continue;
-        q->context = 0;
-        node_answer(node, &q->asker, CL_RAFT_RETRY, NULL, 0);
-    }
-    node->clock_index = 0;
-}
-
 void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, const struct node_asker *asker)
 {
-    struct node_query *q = query_at(node, node->query_next);
+    struct node_query *q = node_query_at(node, node->query_next);
     if (bytes > NODE_QUERY_BYTES) {
         answer_too_large(node, asker, NODE_QUERY_BYTES);
         return;
@@ -314,7 +260,7 @@ void node_answer_reads(struct cl_raft_node *node)
 {
     struct cl_raft_read read;
     while (cl_raft_poll_read(node->raft, &read)) {
-        struct node_query *q = query_at(node, read.context);
+        struct node_query *q = node_query_at(node, read.context);
         if (q->context != read.context)
             continue;
         q->index = read.index ? cl_max(read.index, q->clock) : 0;
@@ -324,11 +270,35 @@ void node_answer_reads(struct cl_raft_node *node)
             end_query(node, q, CL_RAFT_OK);
     }
     for (; node->query_oldest < node->query_next; node->query_oldest++) {
-        struct node_query *q = query_at(node, node->query_oldest);
+        struct node_query *q = node_query_at(node, node->query_oldest);
         if (q->context != node->query_oldest)
             continue; /* answered already */
         if (!q->index || q->index > node->applied)
             break;
         end_query(node, q, CL_RAFT_OK);
     }
+}
+
+bool node_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes)
+{
+    struct node_frame frame;
+    if (!node_frame_is(data, bytes))
+        return false;
+    bool good = node_frame_decode(node->config.raft.cluster, data, bytes, &frame) && frame.from &&
+                frame.to == node->config.raft.id && (frame.answer || frame.kind <= NODE_FRAME_QUERY);
+    if (!good) {
+        cl_count(&node->count.frames_refused, 1);
+        return true;
+    }
+    struct node_asker asker = {.from = frame.from, .ticket = frame.ticket};
+    if (frame.answer) {
+        node_on_answer(node, &frame);
+    } else if (frame.kind == NODE_FRAME_QUERY) {
+        cl_count(&node->count.queries, 1);
+        node_ask(node, frame.data, frame.bytes, &asker);
+    } else {
+        cl_count(&node->count.commands, 1);
+        node_submit(node, frame.kind, frame.session, frame.sequence, frame.data, frame.bytes, &asker);
+    }
+    return true;
 }

@@ -27,7 +27,7 @@ static uint64_t digest_of(const struct cl_raft_members *m)
     return m->n_voters ? digest | 1 : 0;
 }
 
-static void set_digest(struct cl_raft_node *node, uint64_t digest)
+void node_first_set(struct cl_raft_node *node, uint64_t digest)
 {
     node->config.raft.first_voters = digest;
     cl_raft_set_first_voters(node->raft, digest);
@@ -40,7 +40,7 @@ int node_first_new(struct cl_raft_node *node, char err[256])
         snprintf(err, 256, "the members that a group begins with are voters: add learners to it later");
         return -EINVAL;
     }
-    set_digest(node, digest_of(m));
+    node_first_set(node, digest_of(m));
     return 0;
 }
 
@@ -64,7 +64,7 @@ bool node_first_get(struct cl_raft_node *node, const uint8_t in[NODE_FIRST_BYTES
     if (m.n_voters && get64(in) != digest_of(&m))
         return false;
     node->config.raft.members = m;
-    set_digest(node, get64(in));
+    node_first_set(node, get64(in));
     return true;
 }
 
@@ -77,14 +77,6 @@ bool node_first_good(struct cl_raft_node *node, uint32_t from, uint64_t digest)
     cl_store_relaxed(&node->count.other_voters_node, from);
     cl_count(&node->count.other_voters, 1);
     return false;
-}
-
-void node_first_learn(struct cl_raft_node *node, const struct cl_raft_msg *m)
-{
-    if (node->config.raft.first_voters || !m->first_voters || cl_raft_leader(node->raft) != m->from)
-        return;
-    set_digest(node, m->first_voters);
-    node_disk_rewrite(node);
 }
 
 uint64_t cl_raft_node_first_digest(const struct cl_raft_node *node)

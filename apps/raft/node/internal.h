@@ -1,11 +1,6 @@
-/* What the files of a node share. See node.h.
- *
- * node.c           making one, the loop, frames in          client.c    commands, queries, answers
- * forward.c   asking the leader                        snapshot.c  snapshots, taken and installed
- * round.c     when a batch of commands goes, and to whom (chooser.c)        lives.c     nodes that come back and have forgotten
- * first.c     the voters that a group began with
- * disk.c      writes          save.c   snapshots made durable          recover.c   reading back
- * session.c        sessions        clock.c    the log's clock */
+/* What the files of a node share. See node.h. They call in one direction: what a node does (node.c, round.c, client.c, forward.c,
+ * lives.c, compact.c, tick.c) calls the disk (recover.c, disk.c, save.c), and both call what lies below it: what is kept (snapshot.c,
+ * first.c, known.c, settings.c), room.c, clock.c and answer.c, which tells those who wait that the node stops. */
 #ifndef CORELANE_APPS_RAFT_NODE_INTERNAL_H
 #define CORELANE_APPS_RAFT_NODE_INTERNAL_H
 
@@ -151,19 +146,28 @@ struct cl_raft_node {
     uint64_t out_room;
 };
 
-/* node.c */
-void node_stop(struct cl_raft_node *node, const char *why, ...) CL_PRINTF(2, 3);
-/* Why the state machine's last call ended with rc < 0. */
-const char *node_machine_why(const struct cl_raft_node *node, int rc);
-void node_drive(struct cl_raft_node *node);
-/* Tell the core of the time that has gone by. */
-void node_advance_ticks(struct cl_raft_node *node);
+static inline struct node_pending *node_pending_at(struct cl_raft_node *node, uint64_t index)
+{
+    return &node->pending[index & (node->config.raft.log_entries - 1)];
+}
 
-/* Whether a frame of that node may be taken; if not, it is counted. */
-bool node_settings_good(struct cl_raft_node *node, uint32_t from, uint64_t settings);
+static inline struct node_query *node_query_at(struct cl_raft_node *node, uint64_t context)
+{
+    return &node->queries[context & (node->config.waiting - 1)];
+}
 
+static inline struct node_forward *node_forward_at(struct cl_raft_node *node, uint64_t ticket)
+{
+    return &node->forwards[ticket & (node->config.waiting - 1)];
+}
+
+/* settings.c */
+uint64_t node_mix(uint64_t word);
 /* A digest of several words, one after the other; it begins with 0. */
 uint64_t node_digest(uint64_t digest, uint64_t word);
+uint64_t node_group_settings(const struct cl_raft_node_config *config);
+/* Whether a frame of that node may be taken; if not, it is counted. */
+bool node_settings_good(struct cl_raft_node *node, uint32_t from, uint64_t settings);
 
 /* first.c */
 #define NODE_FIRST_BYTES 76 /* u64 digest, u32 how many, u32[16] their ids; 0 of them: it joined */
@@ -174,8 +178,8 @@ void node_first_put(const struct cl_raft_node *node, uint8_t out[NODE_FIRST_BYTE
 bool node_first_get(struct cl_raft_node *node, const uint8_t in[NODE_FIRST_BYTES]);
 /* Whether a frame of that node may be taken; if not, it is counted. */
 bool node_first_good(struct cl_raft_node *node, uint32_t from, uint64_t digest);
-/* The core took a message: a node that joined learns from its leader. */
-void node_first_learn(struct cl_raft_node *node, const struct cl_raft_msg *m);
+/* The digest is this one from now on; it is not in the log yet. */
+void node_first_set(struct cl_raft_node *node, uint64_t digest);
 
 /* round.c */
 void node_round(struct cl_raft_node *node);
@@ -190,7 +194,7 @@ uint64_t node_clock_stamp(struct cl_raft_node *node);
 /* What a leader's query has to wait for: that this is applied, for the log's clock to be young enough. 0: it is. */
 uint64_t node_clock_young(struct cl_raft_node *node);
 
-/* lives.c */
+/* known.c */
 void node_lives_new(struct cl_raft_node *node);
 #define NODE_LOGS_BYTES 124 /* u32 how many, 15 times u32 id, u32 life of its log */
 /* What goes into the log, and which of `known` that is; the others are not noted any more. */
@@ -198,6 +202,13 @@ uint64_t node_lives_put(struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES])
 void node_lives_get(struct cl_raft_node *node, const uint8_t in[NODE_LOGS_BYTES]);
 /* What node_lives_put returned is durable, and what it put is what the log has. */
 void node_lives_saved(struct cl_raft_node *node, uint64_t put);
+struct node_life *node_life_find(struct node_lives *lives, uint32_t id);
+/* NULL: there is no room for another one. */
+struct node_life *node_life_add(struct node_lives *lives, uint32_t id, uint64_t life);
+/* Whether a restart would know it: it is durable in the log, or there is no log. */
+bool node_life_noted(const struct node_lives *lives, const struct node_life *known);
+
+/* lives.c */
 /* Tell those members that may not know all that this node knows; once in an election timeout. */
 void node_lives_tell(struct cl_raft_node *node);
 /* Whether a message of that node in that life may be taken. If not, it is counted, and the node is told. */
@@ -205,42 +216,56 @@ bool node_life_good(struct cl_raft_node *node, uint32_t from, uint64_t life);
 /* Returns whether it was a frame about lives. */
 bool node_lives_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);
 
-/* client.c */
+/* answer.c */
+/* Why the state machine's last call ended with rc < 0. */
+const char *node_machine_why(const struct cl_raft_node *node, int rc);
 void node_answer(struct cl_raft_node *node, const struct node_asker *asker, int status, const uint8_t *reply,
                  uint32_t bytes);
+/* Answer those whose outcome will not be heard of. */
+void node_forwards_end(struct cl_raft_node *node);
+void node_end_forward(struct cl_raft_node *node, struct node_forward *f, uint64_t *counter, int status,
+                      const uint8_t *reply, uint32_t bytes);
+void node_lost_leadership(struct cl_raft_node *node);
+void node_stop(struct cl_raft_node *node, const char *why, ...) CL_PRINTF(2, 3);
+struct node_frame;
+bool node_send_frame(struct cl_raft_node *node, const struct node_frame *frame);
+
+/* tick.c */
+/* Whenever the core may have begun or ceased to lead. */
+void node_note_leader(struct cl_raft_node *node);
+/* Tell the core of the time that has gone by. */
+void node_advance_ticks(struct cl_raft_node *node);
+
+/* client.c */
 void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
                  uint32_t bytes, const struct node_asker *asker);
 void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, const struct node_asker *asker);
 void node_apply(struct cl_raft_node *node, uint64_t first, uint64_t last);
 void node_answer_reads(struct cl_raft_node *node);
-void node_lost_leadership(struct cl_raft_node *node);
+/* Returns whether it was a node's frame. */
+bool node_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);
 
 /* forward.c */
 bool node_forward(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
                   uint32_t bytes, const struct node_asker *asker);
-void node_send_answer(struct cl_raft_node *node, const struct node_asker *asker, int status, const uint8_t *reply,
-                      uint32_t bytes);
-/* Answer those whose outcome will not be heard of. */
-void node_forwards_end(struct cl_raft_node *node);
-/* Returns whether it was a node's frame. */
-bool node_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);
+/* The leader answered. */
+void node_on_answer(struct cl_raft_node *node, const struct node_frame *frame);
 
 /* snapshot.c */
 void node_blob_free(struct node_blob *blob);
 bool node_blob_room(struct node_blob *blob, uint64_t room);
-/* Take a snapshot if it is time for one. Whether one was begun. */
-bool node_snapshot_maybe(struct cl_raft_node *node);
-void node_chunk(struct cl_raft_node *node, const struct cl_raft_ready *ready);
-/* The snapshot that was to be taken could not be, by that -errno: the next one is tried later, and later each time. */
-void node_snapshot_failed(struct cl_raft_node *node, int rc);
-/* The saving blob is durable: it is the snapshot now. False: it is not used. */
-bool node_snapshot_saved(struct cl_raft_node *node);
-/* The incoming blob is durable: restore from it. Returns cl_raft_snapshot_installed, or < 0. */
-int node_snapshot_received(struct cl_raft_node *node);
-/* Fill sessions, clock and state machine from a blob. 0 or -errno. */
+/* Bytes that a snapshot may have. */
+uint64_t node_snapshot_room(const struct cl_raft_node *node);
+/* Fill the blob `saving` with the state as of `applied`. 0 or -errno. */
+int node_snapshot_fill(struct cl_raft_node *node);
 /* Become what the blob holds. < 0: -errno, and in `why` where it is bad and how. */
 int node_restore(struct cl_raft_node *node, const struct node_blob *blob, struct cl_raft_members *members,
                  char why[NODE_WHY_BYTES]);
+
+/* compact.c */
+/* Take a snapshot if it is time for one. Whether one was begun. */
+bool node_snapshot_maybe(struct cl_raft_node *node);
+void node_chunk(struct cl_raft_node *node, const struct cl_raft_ready *ready);
 
 /* disk.c */
 /* Of an entry that fits the log, if there is one, `wanted` at most. */
@@ -249,21 +274,29 @@ int node_disk_new(struct cl_raft_node *node, char err[256]);
 /* The life of a node with that log: another one if the log is made again. */
 uint64_t node_disk_life(const struct cl_log *log);
 void node_disk_delete(struct cl_raft_node *node);
-void node_disk_recover(struct cl_raft_node *node);
 void node_disk_write(struct cl_raft_node *node, const struct cl_raft_ready *ready);
 /* Have the device begin what it can, take what it has done. Returns whether something happened. */
 bool node_disk_pump(struct cl_raft_node *node);
 /* Write term, vote and what else is beside them once more. */
 void node_disk_rewrite(struct cl_raft_node *node);
-/* Make a snapshot durable; node_snapshot_saved, or node_snapshot_received follows. */
+uint64_t node_disk_next_ns(const struct cl_raft_node *node);
+
+/* save.c */
+/* The snapshot that was to be taken could not be, by that -errno: the next one is tried later, and later each time. */
+void node_snapshot_failed(struct cl_raft_node *node, int rc);
+/* Make a snapshot durable, the received one or the node's own, and then use it. */
 void node_disk_save(struct cl_raft_node *node, bool received);
 bool node_disk_saving(const struct cl_raft_node *node);
+
+/* recover.c */
+void node_disk_recover(struct cl_raft_node *node);
+
+/* room.c */
 /* Entries that are not committed yet might take up a quarter of a replica's area. */
 bool node_disk_crowded(const struct cl_raft_node *node);
 /* Less than one part in `parts` of the log's area is free. */
 bool node_disk_low(const struct cl_raft_node *node, unsigned parts);
 /* How many entries, of any size and each in a flush of its own, half of the room left in the log holds. */
 uint64_t node_disk_ahead(const struct cl_raft_node *node);
-uint64_t node_disk_next_ns(const struct cl_raft_node *node);
 
 #endif

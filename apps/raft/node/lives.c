@@ -30,7 +30,6 @@
 #define VERSION 2
 #define HEADER 64
 #define ITEM 16
-#define NODE_LOGS ((NODE_LOGS_BYTES - 4) / 8)
 
 struct lives_frame {
     uint32_t from, count;
@@ -38,92 +37,6 @@ struct lives_frame {
     uint64_t life, to_life;
     const uint8_t *items;
 };
-
-static struct node_life *find(struct node_lives *l, uint32_t id)
-{
-    for (uint32_t i = 0; i < l->count; i++)
-        if (l->known[i].id == id)
-            return &l->known[i];
-    return NULL;
-}
-
-static struct node_life *add(struct node_lives *l, uint32_t id, uint64_t life)
-{
-    if (l->count == NODE_LIVES)
-        return NULL;
-    l->known[l->count] = (struct node_life){.id = id, .life = life};
-    return &l->known[l->count++];
-}
-
-void node_lives_new(struct cl_raft_node *node)
-{
-    add(&node->lives, node->config.raft.id, node->config.raft.life);
-    node->lives.noted = node->config.log ? 1 : UINT64_MAX;
-}
-
-static bool is_member(const struct cl_raft_status *s, uint32_t id)
-{
-    for (uint32_t i = 0; i < CL_RAFT_MAX_NODES; i++)
-        if ((i < s->members.n_voters && s->members.voters[i] == id) ||
-            (i < s->members.n_outgoing && s->members.outgoing[i] == id) ||
-            (i < s->members.n_learners && s->members.learners[i] == id))
-            return true;
-    return false;
-}
-
-/* Members go first, then who was heard and had no room, the latest first, then who was met last. 0: all are in `put`. */
-static uint32_t next_to_put(const struct node_lives *l, const struct cl_raft_status *s, uint64_t put)
-{
-    uint32_t best = 0;
-    bool best_member = false;
-    for (uint32_t i = 1; i < l->count; i++) {
-        if (put >> i & 1)
-            continue;
-        bool member = is_member(s, l->known[i].id);
-        if (!best || member > best_member || (member == best_member && l->known[i].heard >= l->known[best].heard)) {
-            best = i;
-            best_member = member;
-        }
-    }
-    return best;
-}
-
-uint64_t node_lives_put(struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES])
-{
-    struct node_lives *l = &node->lives;
-    struct cl_raft_status s;
-    uint64_t put = 1;
-    uint32_t n = 0;
-    cl_raft_status(node->raft, &s);
-    memset(out, 0, NODE_LOGS_BYTES);
-    for (uint32_t best; n < NODE_LOGS && (best = next_to_put(l, &s, put)); put |= 1ull << best) {
-        put32(out + 4 + 8 * n, l->known[best].id);
-        put32(out + 8 + 8 * n++, (uint32_t)l->known[best].life);
-    }
-    put32(out, n);
-    l->put = put;
-    l->noted &= put;
-    return put;
-}
-
-void node_lives_get(struct cl_raft_node *node, const uint8_t in[NODE_LOGS_BYTES])
-{
-    struct node_lives *l = &node->lives;
-    for (uint32_t i = 0, n = get32(in); i < n && i < NODE_LOGS; i++)
-        if (!find(l, get32(in + 4 + 8 * i)))
-            add(l, get32(in + 4 + 8 * i), get32(in + 8 + 8 * i));
-    l->noted = l->count < NODE_LIVES ? (1ull << l->count) - 1 : UINT64_MAX;
-}
-
-void node_lives_saved(struct cl_raft_node *node, uint64_t put)
-{
-    node->lives.noted = put & node->lives.put;
-}
-
-static bool is_noted(const struct node_lives *l, const struct node_life *known)
-{
-    return l->noted >> (known - l->known) & 1;
-}
 
 static void tell(struct cl_raft_node *node, uint32_t to, uint64_t to_life, bool ask)
 {
@@ -155,13 +68,13 @@ static void tell(struct cl_raft_node *node, uint32_t to, uint64_t to_life, bool 
 /* Who became a member had no room in the log as long as it was none. */
 static void note_member(struct cl_raft_node *node, const struct node_life *known)
 {
-    if (known && !is_noted(&node->lives, known))
+    if (known && !node_life_noted(&node->lives, known))
         node_disk_rewrite(node);
 }
 
 static void tell_member(struct cl_raft_node *node, uint32_t id)
 {
-    const struct node_life *known = find(&node->lives, id);
+    const struct node_life *known = node_life_find(&node->lives, id);
     note_member(node, known);
     if (id != node->config.raft.id && (!known || known->told < node->lives.count))
         tell(node, id, known ? known->life : 0, true);
@@ -193,12 +106,12 @@ static void make_room(struct cl_raft_node *node, struct node_life *known)
 bool node_life_good(struct cl_raft_node *node, uint32_t from, uint64_t life)
 {
     struct node_lives *l = &node->lives;
-    const struct node_life *known = find(l, from);
+    const struct node_life *known = node_life_find(l, from);
     bool same = known && life && known->life == life;
-    if (same && is_noted(l, known))
+    if (same && node_life_noted(l, known))
         return true;
     if (same && !(l->put >> (known - l->known) & 1))
-        make_room(node, find(l, from));
+        make_room(node, node_life_find(l, from));
     cl_count(&node->count.frames_refused, 1);
     if (known && !same) {
         cl_store_relaxed(&node->count.other_life_node, from);
@@ -235,9 +148,9 @@ static bool learn(struct node_lives *l, const struct lives_frame *f)
     for (uint32_t i = 0; i < f->count; i++) {
         uint32_t id = get32(f->items + i * ITEM);
         uint64_t life = get64(f->items + i * ITEM + 8);
-        struct node_life *known = find(l, id);
+        struct node_life *known = node_life_find(l, id);
         if (!known && id)
-            add(l, id, life);
+            node_life_add(l, id, life);
         else if (known && known != l->known && known->life != life) {
             known->life = 0;
             at_odds = true;
@@ -272,7 +185,7 @@ bool node_lives_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t b
     if (!node_settings_good(node, f.from, get64(data + 48)))
         return true;
     stop_if_known(node, &f);
-    struct node_life *from = find(l, f.from);
+    struct node_life *from = node_life_find(l, f.from);
     if (node->state != CL_RAFT_RUNNING || (from && from->life != f.life && !node_life_good(node, f.from, f.life)) ||
         !node_first_good(node, f.from, get64(data + 56)))
         return true;
@@ -284,24 +197,10 @@ bool node_lives_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t b
     bool at_odds = learn(l, &f);
     if (at_odds || l->count != before)
         node_disk_rewrite(node);
-    from = find(l, f.from);
+    from = node_life_find(l, f.from);
     if (from)
         from->told = f.count;
     if (f.asks || at_odds || f.count < l->count)
         tell(node, f.from, f.life, false);
     return true;
-}
-
-uint64_t cl_raft_node_life(const struct cl_raft_node *node)
-{
-    return node->config.raft.life;
-}
-
-int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint64_t life)
-{
-    const struct node_lives *l = &node->lives;
-    for (const struct node_life *k = l->known; k < l->known + l->count; k++)
-        if (k->id == id && is_noted(l, k))
-            return k->life == life;
-    return 0;
 }

@@ -45,41 +45,11 @@ static int take_memory(struct cl_raft_node *node)
     return all ? raft_sessions_new(&node->sessions, c->max_sessions, c->reply_bytes) : -ENOMEM;
 }
 
-static uint64_t mix(uint64_t z)
-{
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
-}
-
-uint64_t node_digest(uint64_t digest, uint64_t word)
-{
-    return mix((digest ^ word) + 0x9e3779b97f4a7c15ull);
-}
-
-/* A digest of what has to be the same on every node (node.h). */
-static uint64_t group_settings(const struct cl_raft_node_config *c)
-{
-    const uint64_t words[] = {c->max_sessions,
-                              c->session_ms,
-                              c->reply_bytes,
-                              c->machine.settings,
-                              c->raft.election_ticks * c->tick_ns,
-                              c->raft.lease_reads,
-                              c->log != NULL,
-                              c->raft.entry_bytes};
-    uint64_t digest = CL_RAFT_NODE_VERSION;
-    for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        digest = node_digest(digest, words[i]);
-    return c->machine.ages_ms ? node_digest(digest, c->machine.ages_ms)
-                              : digest; /* its log has entries of CL_RAFT_CLOCK */
-}
-
 /* Another number in every life. Where tickets begin, for an answer to what an earlier one forwarded may still be on its way. */
 static uint64_t number_of_life(const struct cl_raft_node_config *c)
 {
     uint64_t z = c->env.wall_ms(c->env.arg) * 0x9e3779b97f4a7c15ull + c->env.now_ns(c->env.arg);
-    return mix(z) | 1;
+    return node_mix(z) | 1;
 }
 
 int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_node **out, char err[256])
@@ -91,7 +61,7 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
     }
     node->config = *config;
     set_defaults(&node->config);
-    node->config.raft.group_settings = group_settings(&node->config);
+    node->config.raft.group_settings = node_group_settings(&node->config);
     if (node->config.waiting & (node->config.waiting - 1)) {
         snprintf(err, 256, "waiting is %u: a power of two is needed", node->config.waiting);
         free(node);
@@ -157,20 +127,6 @@ void cl_raft_node_delete(struct cl_raft_node *node)
     free(node);
 }
 
-void node_stop(struct cl_raft_node *node, const char *why, ...)
-{
-    if (node->state == CL_RAFT_STOPPED)
-        return;
-    va_list args;
-    va_start(args, why);
-    vsnprintf(node->why, sizeof(node->why), why, args);
-    va_end(args);
-    cl_store_release(&node->state, CL_RAFT_STOPPED); /* after `why`: another thread may ask for both */
-    cl_raft_fail(node->raft);
-    node_lost_leadership(node);
-    node_forwards_end(node);
-}
-
 /* Whether a message is worth sending again. Heartbeats, votes and what says the same again are soon followed by newer ones. */
 static bool is_lasting(struct cl_raft_node *node, const struct cl_raft_msg *m)
 {
@@ -210,20 +166,6 @@ static void apply_committed(struct cl_raft_node *node)
         node_apply(node, node->applied + 1, last);
 }
 
-/* Whenever the core may have begun or ceased to lead, and before it can do either again or a snapshot can take the place of what was
- * proposed: whose commands are waited for is known by their places in the log. */
-static void note_leader(struct cl_raft_node *node)
-{
-    bool leads = cl_raft_leader(node->raft) == node->config.raft.id;
-    if (node->leading && !leads)
-        node_lost_leadership(node);
-    if (leads != node->leading)
-        node->led_ns = leads ? node->config.env.now_ns(node->config.env.arg) : 0;
-    if (leads && !node->leading)
-        node_clock_lead(node);
-    node->leading = leads;
-}
-
 /* Everything that can be done now without waiting for the disk. */
 void node_drive(struct cl_raft_node *node)
 {
@@ -246,26 +188,9 @@ void node_drive(struct cl_raft_node *node)
     if (node->state != CL_RAFT_RUNNING)
         return;
     node_forwards_end(node);
-    note_leader(node);
+    node_note_leader(node);
     send_messages(node);
     node_answer_reads(node);
-}
-
-void node_advance_ticks(struct cl_raft_node *node)
-{
-    const struct cl_raft_node_config *c = &node->config;
-    node->now_ns = c->env.now_ns(c->env.arg);
-    if (!node->next_tick_ns)
-        node->next_tick_ns = node->now_ns + c->tick_ns;
-    if (node->now_ns >= node->next_tick_ns + c->tick_ns)
-        node_disk_pump(node); /* it did not run for a while: what the disk did meanwhile is no hang */
-    if (node->now_ns < node->next_tick_ns)
-        return;
-    uint64_t missed = (node->now_ns - node->next_tick_ns) / c->tick_ns;
-    node->next_tick_ns += (missed + 1) * c->tick_ns;
-    cl_raft_missed_ticks(node->raft, (uint32_t)cl_min(missed, 1ull << 20));
-    cl_raft_tick(node->raft);
-    note_leader(node);
 }
 
 uint64_t cl_raft_node_poll(struct cl_raft_node *node)
@@ -285,19 +210,13 @@ uint64_t cl_raft_node_poll(struct cl_raft_node *node)
     return node->round.wait_until_ns ? cl_min(next, node->round.wait_until_ns) : next;
 }
 
-uint64_t cl_raft_node_settings(const struct cl_raft_node *node)
+/* The core took a message: a node that joined learns from its leader who voted first. */
+static void learn_first(struct cl_raft_node *node, const struct cl_raft_msg *m)
 {
-    return node->config.raft.group_settings;
-}
-
-bool node_settings_good(struct cl_raft_node *node, uint32_t from, uint64_t settings)
-{
-    if (settings == node->config.raft.group_settings)
-        return true;
-    cl_count(&node->count.frames_refused, 1);
-    cl_store_relaxed(&node->count.other_settings_node, from);
-    cl_count(&node->count.other_settings, 1);
-    return false;
+    if (node->config.raft.first_voters || !m->first_voters || cl_raft_leader(node->raft) != m->from)
+        return;
+    node_first_set(node, m->first_voters);
+    node_disk_rewrite(node);
 }
 
 void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes)
@@ -320,8 +239,8 @@ void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64
         return;
     node_advance_ticks(node); /* what it promises by this counts from now, not from when this node last ran */
     if (!cl_raft_step(node->raft, &m))
-        node_first_learn(node, &m);
-    note_leader(node);
+        learn_first(node, &m);
+    node_note_leader(node);
     if (m.type == CL_RAFT_SNAPSHOT)
         node_drive(node); /* its chunk points into `data` */
 }

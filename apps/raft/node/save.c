@@ -3,6 +3,56 @@
 #include <errno.h>
 #include <string.h>
 
+#define WAIT_NS 100000000ull /* after the first one that failed */
+#define WAIT_MOST_NS 10000000000ull
+
+void node_snapshot_failed(struct cl_raft_node *node, int rc)
+{
+    cl_count(&node->count.snapshots_failed, 1);
+    if (rc == -ENOSPC)
+        cl_count(&node->count.snapshots_too_large, 1);
+    else
+        cl_store_relaxed(&node->count.snapshot_errno, (uint64_t)-rc);
+    node->snapshot_wait_ns = node->snapshot_wait_ns ? cl_min(2 * node->snapshot_wait_ns, WAIT_MOST_NS) : WAIT_NS;
+    node->snapshot_next_ns = node->now_ns + node->snapshot_wait_ns;
+}
+
+/* The saving blob is durable: it is the snapshot now. False: it is not used. */
+static bool snapshot_saved(struct cl_raft_node *node)
+{
+    uint64_t first;
+    int rc = cl_raft_compact(node->raft, node->saving.index, node->saving.bytes, &first);
+    if (rc) {
+        node_snapshot_failed(node, rc);
+        return false;
+    }
+    cl_count(&node->count.snapshots, 1);
+    node->snapshot_wait_ns = node->snapshot_next_ns = 0;
+    struct node_blob old = node->snapshot;
+    node->snapshot = node->saving;
+    node->saving = old;
+    node->saving.bytes = 0;
+    return true;
+}
+
+/* The incoming blob is durable: restore from it. Returns cl_raft_snapshot_installed, or < 0. */
+static int snapshot_received(struct cl_raft_node *node)
+{
+    struct cl_raft_members members;
+    char why[NODE_WHY_BYTES];
+    int rc = node_restore(node, &node->incoming, &members, why);
+    if (rc) {
+        cl_raft_snapshot_installed(node->raft, 0);
+        node_stop(node, "the snapshot of entry %llu that the leader sent cannot be restored from: %s",
+                  (unsigned long long)node->incoming.index, why);
+        return rc;
+    }
+    struct node_blob old = node->snapshot;
+    node->snapshot = node->incoming;
+    node->incoming = old;
+    return cl_raft_snapshot_installed(node->raft, 1);
+}
+
 void node_disk_save(struct cl_raft_node *node, bool received)
 {
     struct node_disk *d = node->disk;
@@ -11,9 +61,9 @@ void node_disk_save(struct cl_raft_node *node, bool received)
         d->save_received = received;
         d->save_at = 0;
     } else if (received) {
-        node_snapshot_received(node);
+        snapshot_received(node);
     } else {
-        node_snapshot_saved(node);
+        snapshot_saved(node);
     }
 }
 
@@ -54,7 +104,7 @@ static bool save_refused(struct node_disk *d, int rc)
 static void snapshot_arrived(struct node_disk *d)
 {
     uint64_t index = d->node->incoming.index;
-    int keep = node_snapshot_received(d->node);
+    int keep = snapshot_received(d->node);
     if (keep < 0)
         return;
     if (keep && d->write_next > index + 1) {
@@ -77,7 +127,7 @@ static void save_finished(struct node_disk *d)
         snapshot_arrived(d);
         return;
     }
-    if (node_snapshot_saved(d->node))
+    if (snapshot_saved(d->node))
         d->trim = d->node->snapshot.index + 1; /* who lags a little is served from memory */
 }
 

@@ -14,8 +14,6 @@
 #define VERSION 1
 #define HEADER 32
 #define PIECE (1 << 20)
-#define WAIT_NS 100000000ull /* after the first one that failed */
-#define WAIT_MOST_NS 10000000000ull
 
 void node_blob_free(struct node_blob *blob)
 {
@@ -35,21 +33,10 @@ bool node_blob_room(struct node_blob *blob, uint64_t room)
     return true;
 }
 
-static uint64_t snapshot_room(const struct cl_raft_node *node)
+uint64_t node_snapshot_room(const struct cl_raft_node *node)
 {
     uint64_t most = node->config.snapshot_bytes;
     return node->config.log ? cl_min(most, cl_log_snapshot_room(node->config.log)) : most;
-}
-
-void node_snapshot_failed(struct cl_raft_node *node, int rc)
-{
-    cl_count(&node->count.snapshots_failed, 1);
-    if (rc == -ENOSPC)
-        cl_count(&node->count.snapshots_too_large, 1);
-    else
-        cl_store_relaxed(&node->count.snapshot_errno, (uint64_t)-rc);
-    node->snapshot_wait_ns = node->snapshot_wait_ns ? cl_min(2 * node->snapshot_wait_ns, WAIT_MOST_NS) : WAIT_NS;
-    node->snapshot_next_ns = node->now_ns + node->snapshot_wait_ns;
 }
 
 static int save_machine(struct cl_raft_node *node, struct node_blob *b)
@@ -63,13 +50,13 @@ static int save_machine(struct cl_raft_node *node, struct node_blob *b)
             return (int)n;
         b->bytes += (uint64_t)n;
         at += (uint64_t)n;
-        if (b->bytes > snapshot_room(node))
+        if (b->bytes > node_snapshot_room(node))
             return -ENOSPC;
     }
 }
 
 /* Fill the blob `saving` with the state as of `applied`. */
-static int fill_blob(struct cl_raft_node *node)
+int node_snapshot_fill(struct cl_raft_node *node)
 {
     struct node_blob *b = &node->saving;
     struct cl_raft_members members;
@@ -90,57 +77,6 @@ static int fill_blob(struct cl_raft_node *node)
     b->index = node->applied;
     b->term = cl_raft_term_at(node->raft, node->applied);
     return save_machine(node, b);
-}
-
-static bool snapshot_wanted(struct cl_raft_node *node)
-{
-    struct cl_raft_room s;
-    cl_raft_room(node->raft, &s);
-    bool again = cl_raft_snapshot_wanted(node->raft) && node->applied == node->snapshot.index;
-    if ((node->applied <= node->snapshot.index && !again) || s.durable < node->applied)
-        return false;
-    uint64_t bytes = node->config.raft.log_bytes, entries = node->config.raft.log_entries;
-    bool much = bytes - s.free_bytes >= node->config.compact_bytes || s.free_entries < entries / 2 ||
-                node_disk_low(node, 2) || cl_raft_snapshot_wanted(node->raft);
-    if (!much && !node->compact_asked)
-        return false;
-    bool urgent = s.free_bytes < bytes / 8 || s.free_entries < entries / 8 || node_disk_low(node, 8);
-    if (!urgent && cl_raft_snapshot_in_use(node->raft)) {
-        cl_count(&node->count.snapshots_put_off, 1);
-        return false;
-    }
-    return true;
-}
-
-bool node_snapshot_maybe(struct cl_raft_node *node)
-{
-    if (node_disk_saving(node) || node->now_ns < node->snapshot_next_ns || !snapshot_wanted(node))
-        return false;
-    node->compact_asked = 0;
-    int rc = fill_blob(node);
-    if (rc) {
-        node_snapshot_failed(node, rc);
-        return false;
-    }
-    node_disk_save(node, false);
-    return true;
-}
-
-bool node_snapshot_saved(struct cl_raft_node *node)
-{
-    uint64_t first;
-    int rc = cl_raft_compact(node->raft, node->saving.index, node->saving.bytes, &first);
-    if (rc) {
-        node_snapshot_failed(node, rc);
-        return false;
-    }
-    cl_count(&node->count.snapshots, 1);
-    node->snapshot_wait_ns = node->snapshot_next_ns = 0;
-    struct node_blob old = node->snapshot;
-    node->snapshot = node->saving;
-    node->saving = old;
-    node->saving.bytes = 0;
-    return true;
 }
 
 static int load_machine(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes)
@@ -195,45 +131,4 @@ int node_restore(struct cl_raft_node *node, const struct node_blob *b, struct cl
                       (unsigned long long)(HEADER + n + sessions), node_machine_why(node, rc));
     node->applied = b->index;
     return 0;
-}
-
-/* A piece of a snapshot came from the leader. */
-void node_chunk(struct cl_raft_node *node, const struct cl_raft_ready *ready)
-{
-    struct node_blob *b = &node->incoming;
-    bool fits = ready->chunk_total <= snapshot_room(node);
-    bool ok = fits && !node_disk_saving(node) && node_blob_room(b, ready->chunk_total);
-    if (ok && ready->chunk_bytes)
-        memcpy(b->data + ready->chunk_offset, ready->chunk_data, ready->chunk_bytes);
-    cl_raft_chunk_taken(node->raft, ok);
-    if (!ok) {
-        cl_count(&node->count.snapshots_failed, 1);
-        if (!fits)
-            cl_count(&node->count.snapshots_too_large, 1);
-        return;
-    }
-    if (!ready->chunk_last)
-        return;
-    b->bytes = ready->chunk_total;
-    b->index = ready->chunk_index;
-    b->term = ready->chunk_term;
-    node->incoming_members = ready->chunk_members;
-    node_disk_save(node, true);
-}
-
-int node_snapshot_received(struct cl_raft_node *node)
-{
-    struct cl_raft_members members;
-    char why[NODE_WHY_BYTES];
-    int rc = node_restore(node, &node->incoming, &members, why);
-    if (rc) {
-        cl_raft_snapshot_installed(node->raft, 0);
-        node_stop(node, "the snapshot of entry %llu that the leader sent cannot be restored from: %s",
-                  (unsigned long long)node->incoming.index, why);
-        return rc;
-    }
-    struct node_blob old = node->snapshot;
-    node->snapshot = node->incoming;
-    node->incoming = old;
-    return cl_raft_snapshot_installed(node->raft, 1);
 }

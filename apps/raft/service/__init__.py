@@ -1,6 +1,8 @@
 """A Raft node on a libos runtime, and those who talk to it.
 
-    serve.{h,c} kv.c admin.c internal.h   the node over UDP: peers, clients, memcached's protocol, operators
+    serve.{h,c}    the node over UDP: making one, peers, clients; internal.h: the structure that the C files share
+    kv.c admin.c   memcached's protocol; what operators ask
+    poll.c         the node's turn: clock, channels, the log's device. The others stand on it
     service.py     the same from Python: `serve(...)`, the store or a state machine of yours
     logs.py        where a node's log lies: a file, or a storage area
     client.py      a client over ordinary sockets

@@ -144,21 +144,16 @@ static int change(struct cl_raft *raft, const struct node_frame *f)
                                                                                   learners);
 }
 
-void serve_admin(struct cl_raft_service *s, const struct node_frame *f, const struct cl_udp_addr *from)
+uint32_t serve_admin(struct cl_raft_service *s, const struct node_frame *f, char out[SERVE_STATUS_BYTES])
 {
-    char text[SERVE_STATUS_BYTES];
-    uint8_t code[4];
     struct cl_raft *raft = cl_raft_node_core(s->node);
-    if (f->kind == NODE_FRAME_STATUS) {
-        uint32_t n = status_text(s, text);
-        serve_frame_answer(s, from, f->ticket, CL_RAFT_OK, (const uint8_t *)text, n);
-        return;
-    }
+    if (f->kind == NODE_FRAME_STATUS)
+        return status_text(s, out);
     int rc = f->kind == NODE_FRAME_MEMBERS ? change(raft, f)
              : f->bytes == 4               ? cl_raft_transfer(raft, get32(f->data))
                                            : -EINVAL;
-    put32(code, (uint32_t)-rc);
-    serve_frame_answer(s, from, f->ticket, CL_RAFT_OK, code, sizeof(code));
+    put32((uint8_t *)out, (uint32_t)-rc);
+    return 4;
 }
 
 uint32_t serve_admin_stats(struct cl_raft_service *svc, char *out, uint32_t room)

@@ -1,4 +1,4 @@
-/* What serve.c and kv.c share. */
+/* What the files of the service share. They call in one direction: serve.c, kv.c, admin.c and poll.c. */
 #ifndef CORELANE_APPS_RAFT_SERVICE_INTERNAL_H
 #define CORELANE_APPS_RAFT_SERVICE_INTERNAL_H
 
@@ -44,17 +44,22 @@ struct cl_raft_service {
     uint64_t led_ns; /* since when, as of that status; 0: it does not lead */
 };
 
+/* poll.c */
+/* The machine's clock, as a runtime's scheduler has it: also when that is gone. */
+uint64_t serve_now(void *arg);
 /* Read the clock: first of all in whatever the scheduler calls. */
 void serve_begin(struct cl_raft_service *s);
 /* Do all that is to be done, and see to it that this is called again in time. On the kthread. */
 void serve_poll(struct cl_raft_service *s);
 
-/* Answer a client's frame. One that is longer than any answer may be is not sent, and counted. */
-void serve_frame_answer(struct cl_raft_service *s, const struct cl_udp_addr *to, uint64_t ticket, int status,
-                        const uint8_t *reply, uint32_t bytes);
+/* Whether the log has something in flight that this node waits for. */
+bool serve_disk_busy(const struct cl_raft_service *s);
+/* Have the scheduler look at the log's device, if there is a log. -errno with a reason in err. */
+int serve_watch_disk(struct cl_raft_service *s, char err[256]);
 
 /* admin.c */
-void serve_admin(struct cl_raft_service *s, const struct node_frame *f, const struct cl_udp_addr *from);
+/* Do what an operator's frame asks; `out` is the answer. Returns its bytes. */
+uint32_t serve_admin(struct cl_raft_service *s, const struct node_frame *f, char out[SERVE_STATUS_BYTES]);
 /* Lines of memcached's `stats` about the group; returns their bytes. */
 uint32_t serve_admin_stats(struct cl_raft_service *svc, char *out, uint32_t room);
 

@@ -1,7 +1,6 @@
 /* See serve.h. */
 #include "internal.h"
 #include <corelane/libos/log.h>
-#include <corelane/runtime/clock.h>
 #include "../core/bytes.h"
 #include "../node/session.h"
 #include <errno.h>
@@ -12,16 +11,8 @@
 
 #define REPLY_BYTES 16384
 #define REPLY_BYTES_MOST 65536   /* a client's socket takes so much at once */
-#define CHANNEL_GRAIN_NS 1000000 /* what is due later moves with each burst: the timer not more often than this */
 #define STOPPED_LOOK_NS 20000000 /* until a node that has stopped looks for orders again */
 #define FRAME_EXTRA 1024         /* headers and a configuration, beside the largest entry or piece of a snapshot */
-
-/* The machine's clock, as a runtime's scheduler has it: also when that is gone. */
-static uint64_t env_now(void *arg)
-{
-    (void)arg;
-    return (uint64_t)cl_tsc_to_ns(cl_clock_default(), cl_tsc());
-}
 
 /* False: the runtime has ended, and what its log's last writes bring is of no use to anybody outside. */
 static bool runs(void)
@@ -50,8 +41,9 @@ static int64_t send_to_peer(void *arg, uint32_t index, const uint8_t *datagram, 
     return cl_udp_sendto(s->out, datagram, bytes, &(struct cl_udp_addr){a->ipv4, a->port, 0});
 }
 
-void serve_frame_answer(struct cl_raft_service *s, const struct cl_udp_addr *to, uint64_t ticket, int status,
-                        const uint8_t *reply, uint32_t bytes)
+/* Answer a client's frame. One that is longer than any answer may be is not sent, and counted. */
+static void frame_answer(struct cl_raft_service *s, const struct cl_udp_addr *to, uint64_t ticket, int status,
+                         const uint8_t *reply, uint32_t bytes)
 {
     struct node_frame frame = {.answer = true,
                                .kind = status,
@@ -79,7 +71,16 @@ static void env_answer(void *arg, const struct cl_raft_token *token, int status,
         return;
     }
     struct cl_udp_addr to = {(uint32_t)(token->words[1] >> 16), (uint16_t)token->words[1], 0};
-    serve_frame_answer(s, &to, token->words[2], status, reply, bytes);
+    frame_answer(s, &to, token->words[2], status, reply, bytes);
+}
+
+/* Not inlined: its buffer is no part of the stack below a client's frame. */
+static CL_NOINLINE void on_operator(struct cl_raft_service *s, const struct node_frame *f,
+                                    const struct cl_udp_addr *from)
+{
+    char answer[SERVE_STATUS_BYTES];
+    uint32_t n = serve_admin(s, f, answer);
+    frame_answer(s, from, f->ticket, CL_RAFT_OK, (const uint8_t *)answer, n);
 }
 
 /* A client's frame. */
@@ -91,7 +92,7 @@ static void on_client(struct cl_raft_service *s, const struct node_frame *f, con
     else if (f->kind <= CL_RAFT_CLOSE)
         cl_raft_node_submit(s->node, f->kind, f->session, f->sequence, f->data, f->bytes, &token);
     else if (f->kind <= NODE_FRAME_TRANSFER)
-        serve_admin(s, f, from);
+        on_operator(s, f, from);
     else
         cl_count(&s->count.malformed, 1);
 }
@@ -123,13 +124,6 @@ static void from_client(struct cl_raft_service *s, const struct cl_udp_req *req)
         cl_count(&s->count.malformed, 1);
 }
 
-static bool disk_busy(const struct cl_raft_service *s)
-{
-    struct cl_log *log = s->config.node.log;
-    return log && cl_raft_node_state(s->node) != CL_RAFT_STOPPED &&
-           (cl_log_busy(log) || cl_raft_node_state(s->node) == CL_RAFT_RECOVERING);
-}
-
 static void frames_burst(struct cl_udp_req *reqs, unsigned n, void *arg)
 {
     struct cl_raft_service *s = arg;
@@ -148,89 +142,8 @@ static void frames_burst(struct cl_udp_req *reqs, unsigned n, void *arg)
             cl_raft_node_receive(s->node, data, bytes);
     }
     serve_poll(s);
-    if (clients || disk_busy(s))
+    if (clients || serve_disk_busy(s))
         cl_raft_in_call_work(&s->in_call, s->now_ns, cl_sched_turn());
-}
-
-static bool may_call(const struct cl_raft_service *s)
-{
-    return cl_raft_in_call_may(&s->in_call, s->now_ns) && cl_sched_alone();
-}
-
-/* A lone write that was kept, once what was sent before it has gone: in this thread, or to the device. */
-static void settle(struct cl_raft_service *s)
-{
-    struct cl_raft_in_call *c = &s->in_call;
-    bool here = may_call(s);
-    if (!cl_blk_settle(s->config.blk, s->config.blk_queue, here) || !here)
-        return;
-    uint64_t began = s->now_ns;
-    serve_begin(s);
-    cl_raft_in_call_ended(c, began, s->now_ns);
-}
-
-/* While the log has something in flight the scheduler looks at the device for us, lets the kernel's worker run and, when it parks,
- * is woken by the device (corelane/libos/complete.h). In its loop. */
-static unsigned collect(void *arg, unsigned self, unsigned k)
-{
-    struct cl_raft_service *s = arg;
-    if (k != 0 || self != 0 || !s->disk_flies)
-        return 0;
-    serve_begin(s);
-    settle(s);
-    uint64_t before = cl_log_durable_index(s->config.node.log);
-    serve_poll(s);
-    bool more = cl_log_durable_index(s->config.node.log) != before;
-    if (disk_busy(s))
-        return more;
-    s->disk_flies = 0;
-    cl_sched_landed(cl_runtime_sched(s->rt), 0, 1);
-    return 1;
-}
-
-static void arm_disk(void *arg, unsigned k, bool on)
-{
-    struct cl_raft_service *s = arg;
-    if (k == 0)
-        cl_blk_arm(s->config.blk, s->config.blk_queue, on);
-}
-
-static bool disk_ready(void *arg, unsigned k)
-{
-    struct cl_raft_service *s = arg;
-    return k == 0 && s->disk_flies && s->config.blk->ops->ready(s->config.blk, s->config.blk_queue);
-}
-
-static int sleep_on_disk(void *arg, unsigned k, const uint32_t *word, uint32_t value, int64_t timeout_ns)
-{
-    struct cl_raft_service *s = arg;
-    (void)k;
-    return s->config.blk->ops->wait_word(s->config.blk, s->config.blk_queue, word, value, timeout_ns);
-}
-
-static int disk_fd(void *arg, unsigned k)
-{
-    struct cl_raft_service *s = arg;
-    return k == 0 ? cl_blk_fd(s->config.blk, s->config.blk_queue) : -1;
-}
-
-static int watch_disk(struct cl_raft_service *s, char err[256])
-{
-    s->completions = (struct cl_completions){.arg = s, .poll = collect, .arm = arm_disk, .fd = disk_fd};
-    if (!s->config.node.log)
-        return 0;
-    if (s->config.blk && s->config.blk->ops->wait_word) {
-        s->completions.ready = disk_ready;
-        s->completions.sleep = sleep_on_disk;
-    }
-    if (!s->config.blk) {
-        snprintf(err, 256, "a Raft node with a log needs the device that the log is on");
-        return -EINVAL;
-    }
-    const struct cl_raft_node_config *c = &s->config.node;
-    if (s->config.in_call)
-        s->in_call.limit_ns = cl_raft_in_call_limit(c->tick_ns * c->raft.election_ticks);
-    return cl_sched_completions_add(cl_runtime_sched(s->rt), &s->completions, err);
 }
 
 /* Changes asked by other threads, and the status for them. The lock is never waited for here. */
@@ -256,28 +169,6 @@ static void exchange(struct cl_raft_service *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-void serve_begin(struct cl_raft_service *s)
-{
-    s->now_ns = env_now(s);
-}
-
-void serve_poll(struct cl_raft_service *s)
-{
-    if (s->in_call.limit_ns)
-        cl_blk_keep(s->config.blk, s->config.blk_queue, may_call(s));
-    uint64_t next = cl_raft_node_poll(s->node);
-    uint64_t due = raft_channel_poll(&s->channel, s->now_ns); /* after the node, whose frames acknowledge */
-    if (due < UINT64_MAX - 2 * CHANNEL_GRAIN_NS)
-        next = cl_min(next, due - due % CHANNEL_GRAIN_NS + CHANNEL_GRAIN_NS);
-    if (next != s->timer.deadline_ns || !s->timer.pos)
-        if (next != UINT64_MAX)
-            cl_timer_arm(&s->timer, cl_max(next, 1ull));
-    if (!s->disk_flies && disk_busy(s)) {
-        s->disk_flies = 1;
-        cl_sched_flying(1);
-    }
-}
-
 static void on_timer(struct cl_timer *timer, void *arg)
 {
     struct cl_raft_service *s = arg;
@@ -293,7 +184,7 @@ static void on_timer(struct cl_timer *timer, void *arg)
 static void first_poll(void *arg)
 {
     struct cl_raft_service *s = arg;
-    cl_timer_arm(&s->timer, env_now(s));
+    cl_timer_arm(&s->timer, serve_now(s));
 }
 
 static int bind_all(struct cl_raft_service *s, char err[256])
@@ -344,7 +235,7 @@ static int make_node(struct cl_raft_service *s, uint32_t mtu, char err[256])
         return -EIO;
     }
     c->life |= 1; /* 0 is none */
-    c->env = (struct cl_raft_env){s, env_now, env_wall, env_send, env_answer};
+    c->env = (struct cl_raft_env){s, serve_now, env_wall, env_send, env_answer};
     c->raft.message_bytes = c->raft.message_bytes ? c->raft.message_bytes : 16384;
     if (!c->raft.entry_bytes)
         c->raft.entry_bytes = c->log ? cl_min(65536u, cl_log_max_bytes(c->log)) : 65536;
@@ -387,7 +278,7 @@ int cl_raft_serve(struct cl_runtime *rt, const struct cl_raft_serve_config *conf
     int rc = make_node(s, info.mtu, err);
     rc = rc ? rc : make_links(s, info.mtu, err);
     if (!rc) {
-        rc = watch_disk(s, err);
+        rc = serve_watch_disk(s, err);
         rc = rc ? rc : bind_all(s, err);
         if (rc)
             cl_sched_completions_remove(cl_runtime_sched(rt), &s->completions);
@@ -490,5 +381,5 @@ uint64_t cl_raft_service_leads_for_ns(const struct cl_raft_service *s)
     pthread_mutex_lock(lock);
     uint64_t led_ns = s->led_ns;
     pthread_mutex_unlock(lock);
-    return led_ns ? env_now(NULL) - led_ns : UINT64_MAX;
+    return led_ns ? serve_now(NULL) - led_ns : UINT64_MAX;
 }

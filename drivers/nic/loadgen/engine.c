@@ -319,13 +319,25 @@ static unsigned generate_closed(struct cl_loadgen *lg, uint64_t now, struct cl_f
     return k;
 }
 
+static unsigned generate_preload(struct cl_loadgen *lg, uint64_t now, struct cl_frame *frames, unsigned n)
+{
+    uint32_t keys[CL_NIC_BURST];
+    unsigned k = cl_preload_take(lg, keys, cl_min(n, (unsigned)CL_NIC_BURST));
+    for (unsigned i = 0; i < k; i++) {
+        uint32_t seq = (uint32_t)lg->next_seq++, item = keys[i] | CL_ITEM_SET;
+        lg->slots[seq & lg->slot_mask] = (struct cl_slot){now, seq, item};
+        cl_memcached_fill(lg, &frames[i], seq, item);
+    }
+    return k;
+}
+
 CL_HOT unsigned cl_loadgen_generate(struct cl_loadgen *lg, uint64_t now, struct cl_frame *frames, unsigned n)
 {
     unsigned k = 0;
     if (cl_unlikely(lg->n_arp || cl_state(lg) != CL_LOAD_RUNNING)) {
         k = cl_wire_arp(lg, now, frames, n);
         if (cl_state(lg) == CL_LOAD_PRELOADING)
-            return k + cl_preload_generate(lg, now, frames + k, n - k);
+            return k + generate_preload(lg, now, frames + k, n - k);
     }
     if (cl_unlikely(lg->config.arrivals == CL_ARRIVALS_CLOSED))
         return cl_state(lg) == CL_LOAD_RUNNING && lg->next_tsc != CL_NEVER

@@ -163,7 +163,7 @@ void cl_memcached_take(struct cl_loadgen *lg, uint64_t now, const uint8_t *paylo
 
 /* preload.c */
 unsigned cl_preload_due(struct cl_loadgen *lg, uint64_t now, unsigned n);
-unsigned cl_preload_generate(struct cl_loadgen *lg, uint64_t now, struct cl_frame *frames, unsigned n);
+unsigned cl_preload_take(struct cl_loadgen *lg, uint32_t *keys, unsigned n);
 void cl_preload_stored(struct cl_loadgen *lg, uint64_t now, uint32_t key, bool well);
 
 /* schedule.c */

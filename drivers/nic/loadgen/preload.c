@@ -13,14 +13,8 @@ unsigned cl_preload_due(struct cl_loadgen *lg, uint64_t now, unsigned n)
     return cl_min(n, p->next - p->resend + room);
 }
 
-static void send_key(struct cl_loadgen *lg, uint64_t now, struct cl_frame *frame, uint32_t key)
-{
-    uint32_t seq = (uint32_t)lg->next_seq++;
-    lg->slots[seq & lg->slot_mask] = (struct cl_slot){now, seq, key | CL_ITEM_SET};
-    cl_memcached_fill(lg, frame, seq, key | CL_ITEM_SET);
-}
-
-unsigned cl_preload_generate(struct cl_loadgen *lg, uint64_t now, struct cl_frame *frames, unsigned n)
+/* The next keys to be sent, n at most; returns how many. */
+unsigned cl_preload_take(struct cl_loadgen *lg, uint32_t *keys, unsigned n)
 {
     struct cl_preload *p = &lg->preload;
     uint32_t mask = lg->config.preload_window - 1;
@@ -28,13 +22,13 @@ unsigned cl_preload_generate(struct cl_loadgen *lg, uint64_t now, struct cl_fram
     for (; k < n && p->resend != p->next; p->resend++) {
         if (p->done[p->resend & mask])
             continue;
-        send_key(lg, now, &frames[k++], p->resend);
+        keys[k++] = p->resend;
         cl_count(&lg->other.preload_resent, 1);
     }
     bool caught_up = p->resend == p->next;
     while (k < n && p->next < lg->config.keys && p->next - p->base <= mask) {
         p->done[p->next & mask] = 0;
-        send_key(lg, now, &frames[k++], p->next++);
+        keys[k++] = p->next++;
     }
     if (caught_up)
         p->resend = p->next;

@@ -39,6 +39,7 @@ OWN = {
 }
 REPLACED = (
     *(f"iokernel/cores/{name}.c" for name in ("squat", "spare", "dying", "blocked")),
+    "iokernel/loop/round.c",
     "iokernel/loop/loop.c",
 )
 FLAGS = ("-O1", "-g0")
@@ -212,7 +213,7 @@ def mutants(c_program: Program) -> Callable[..., str]:
     """The same with all faults in, of which `mutant=N` chooses one."""
     folder = ROOT / "build" / "ctest" / "mutants"
     folder.mkdir(parents=True, exist_ok=True)
-    flags = [*FLAGS, *(f"-iquote{folder}" for folder in ("iokernel", "drivers", "libos/sched"))]
+    flags = [*FLAGS, *(f"-iquote{folder}" for folder in sorted({os.path.dirname(name) for name in OWN.values()}))]
     for macro, name in OWN.items():
         text = (ROOT / name).read_text()
         for number, (what, mutant) in enumerate(MUTANTS.items(), 1):

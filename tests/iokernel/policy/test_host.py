@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from corelane.iokernel._native import ffi, lib
-from corelane.iokernel.policy.policy import signed, why_put_aside
+from corelane.iokernel.policy.verdict import signed, why_put_aside
 from corelane.runtime.errors import check
 
 GUARDED = 1

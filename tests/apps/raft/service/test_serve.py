@@ -32,7 +32,7 @@ from corelane.libos.storage.log.log import Log
 from corelane.runtime import control
 from corelane.runtime.errors import CorelaneError
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 HOST = "10.77.0.1"
 PEERS = ",".join(f"{i}=10.77.0.{10 + i}:7400" for i in (1, 2, 3))
 pytestmark = [pytest.mark.root, pytest.mark.slow]

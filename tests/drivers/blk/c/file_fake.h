@@ -1,4 +1,4 @@
-/* What an engine of the file device (drivers/blk/engine.h) needs of drivers/blk/file.c, without a file. */
+/* What an engine of the file device (drivers/blk/engine.h) needs of drivers/blk/engine.c, without a file. */
 #ifndef TESTS_BLK_FILE_FAKE_H
 #define TESTS_BLK_FILE_FAKE_H
 

@@ -142,7 +142,7 @@ static struct cl_blk *device(void)
                                          .sqes = sqes,
                                          .cqes = cqes};
     f->engine = u;
-    f->blk.ops = &cl_uring_ops;
+    f->blk.ops = &uring_ops;
     return &f->blk;
 }
 
@@ -179,7 +179,7 @@ static void refused_for_a_while(unsigned times)
     CHECK(collect(blk, 1) == 1 && reqs[0].result == 0, "done after %u refusals", times);
     CHECK(attempts == times + 1 && timeouts == times, "%u tries, %u pauses", attempts, timeouts);
     CHECK(times < 10 || longest_ms == CL_BLK_PAUSE_MOST_MS, "the longest pause has %u ms", longest_ms);
-    CHECK(cl_uring_close(blk) == 0 && files_deleted == 1, "closed");
+    CHECK(uring_close(blk) == 0 && files_deleted == 1, "closed");
 }
 
 /* What is refused on and on is answered, all of a full queue, and the queue is as good as new. */
@@ -197,7 +197,7 @@ static void refused_for_good(void)
     refusals = 0;
     submit(blk, DEPTH);
     CHECK(collect(blk, DEPTH) == DEPTH && reqs[0].result == 0, "it goes on");
-    CHECK(cl_uring_close(blk) == 0, "closed");
+    CHECK(uring_close(blk) == 0, "closed");
 }
 
 /* A pause may be under way when the queue is closed, and when the ring is gone. */
@@ -209,7 +209,7 @@ static void closed_in_a_pause(int error)
     struct cl_blk_req *done;
     CHECK(blk->ops->poll(blk, 0, &done, 1) == 0, "refused");
     enter_fails = error;
-    CHECK(cl_uring_close(blk) == 0 && files_deleted == 1, "closed");
+    CHECK(uring_close(blk) == 0 && files_deleted == 1, "closed");
     CHECK(reqs[0].result == 0 && reqs[1].result == 0, "done: %d, %d", reqs[0].result, reqs[1].result);
 }
 
@@ -220,7 +220,7 @@ static void closed_while_waiting_fails(int error)
     stalled = 3;
     submit(blk, DEPTH);
     enter_fails = error;
-    CHECK(cl_uring_close(blk) == 0 && files_deleted == 1, "closed");
+    CHECK(uring_close(blk) == 0 && files_deleted == 1, "closed");
     for (unsigned i = 0; i < DEPTH; i++)
         CHECK(reqs[i].result == 0, "request %u: %d", i, reqs[i].result);
 }
@@ -233,14 +233,14 @@ static void closed_while_stalled(int error)
     submit(blk, DEPTH);
     enter_fails = error;
     close_ms = 100;
-    CHECK(cl_uring_close(blk) == -EBUSY && files_deleted == 0, "given up");
+    CHECK(uring_close(blk) == -EBUSY && files_deleted == 0, "given up");
     const struct cl_uring_ring *r = cl_uring_ring_of(blk, 0);
     CHECK(r->in_flight == DEPTH && reqs[0].result == 1, "what is in flight is left alone");
     close_ms = 60000;
     stalled = 0;
     enter_fails = 0;
     fake_syscall(__NR_io_uring_enter, -1, 0u, 0u, 0u); /* the disk wakes up */
-    CHECK(cl_uring_close(blk) == 0 && files_deleted == 1, "so this time it is closed");
+    CHECK(uring_close(blk) == 0 && files_deleted == 1, "so this time it is closed");
 }
 
 /* A write is durable when the fdatasync behind it has not failed either. */
@@ -256,7 +256,7 @@ static void linked_sync(int result)
     CHECK(attempts == 2 && reqs[0].result == result, "%u entries, the answer is %d", attempts, reqs[0].result);
     sync_result = 0;
     CHECK(cl_blk_flush(blk, 0) == result && attempts == 2 + !result, "a failed flush is final: %u entries", attempts);
-    CHECK(cl_uring_close(blk) == 0, "closed");
+    CHECK(uring_close(blk) == 0, "closed");
 }
 
 /* Behind a flush that failed nothing is durable any more, though the kernel says so. Reads and other writes go on. */
@@ -269,7 +269,7 @@ static void a_failed_flush_is_final(void)
     CHECK(cl_blk_flush(blk, 0) == -ENOSPC, "once and for all");
     CHECK(cl_blk_write(blk, 0, 0, bufs, BLOCK, CL_BLK_DURABLE) == -ENOSPC && attempts == 1, "%u entries", attempts);
     CHECK(cl_blk_write(blk, 0, 0, bufs, BLOCK, 0) == 0 && cl_blk_read(blk, 0, 0, bufs, BLOCK) == 0, "the rest goes on");
-    CHECK(cl_uring_close(blk) == 0, "closed");
+    CHECK(uring_close(blk) == 0, "closed");
 }
 
 /* So is a durable write, which has the flush in it: what was in the disk's cache may be lost. One that is none, or that never began,
@@ -286,7 +286,7 @@ static void a_failed_durable_write(int error, uint8_t flags, int further)
     CHECK(cl_blk_write(blk, 0, 0, bufs, BLOCK, CL_BLK_DURABLE) == further, "a durable write behind %d", error);
     CHECK(attempts - before == (further ? 0 : 2), "%u entries", attempts - before);
     CHECK(cl_blk_write(blk, 0, 0, bufs, BLOCK, 0) == 0 && cl_blk_read(blk, 0, 0, bufs, BLOCK) == 0, "the rest goes on");
-    CHECK(cl_uring_close(blk) == 0, "closed");
+    CHECK(uring_close(blk) == 0, "closed");
 }
 
 /* Of two that are under way the first one's error may be of what the second one was to make durable. */
@@ -301,7 +301,7 @@ static void nor_are_flushes_that_were_under_way(void)
     CHECK(blk->ops->submit(blk, 0, both, 2) == 2 && collect(blk, 2) == 2 && attempts == 2, "done");
     CHECK(reqs[0].result == -EIO && reqs[1].result == -EIO, "%d and %d", reqs[0].result, reqs[1].result);
     told_once = false;
-    CHECK(cl_uring_close(blk) == 0, "closed");
+    CHECK(uring_close(blk) == 0, "closed");
 }
 
 /* One that never began is tried again, and done. */
@@ -310,7 +310,7 @@ static void a_refused_flush_is_not(void)
     struct cl_blk *blk = device();
     refusals = 2;
     CHECK(cl_blk_flush(blk, 0) == 0 && cl_blk_flush(blk, 0) == 0 && attempts == 4, "%u entries", attempts);
-    CHECK(cl_uring_close(blk) == 0, "closed");
+    CHECK(uring_close(blk) == 0, "closed");
 }
 
 /* Less than a block is no progress: it would never end. */
@@ -321,7 +321,7 @@ static void short_by_less_than_a_block(void)
     submit(blk, 1);
     CHECK(collect(blk, 1) == 1 && attempts == 1, "done in %u entries", attempts);
     CHECK(reqs[0].result == -EIO, "the answer is %d", reqs[0].result);
-    CHECK(cl_uring_close(blk) == 0, "closed");
+    CHECK(uring_close(blk) == 0, "closed");
 }
 
 /* A lone durable write of two blocks, which is kept. */
@@ -350,7 +350,7 @@ static void in_the_call(ssize_t gives, int result, unsigned entries)
     blk->ops->stats(blk, 0, &stats);
     CHECK(stats.in_call == 1 && stats.submitted == 1 && stats.completed == 1, "counted");
     CHECK(cl_blk_flush(blk, 0) == result, "%zd: a flush behind it", gives);
-    CHECK(cl_uring_close(blk) == 0, "closed");
+    CHECK(uring_close(blk) == 0, "closed");
 }
 
 /* Whoever waits, or has more, gives it to the device. */
@@ -371,13 +371,13 @@ static void kept_no_longer(unsigned way)
             (struct cl_blk_req){.op = CL_BLK_WRITE, .flags = CL_BLK_DURABLE, .bytes = BLOCK, .buf = bufs, .result = 1};
         CHECK(blk->ops->submit(blk, 0, &p, 1) == 1, "taken");
     } else {
-        CHECK(cl_uring_close(blk) == 0 && reqs[0].result == 0 && calls == 0, "closing ends it");
+        CHECK(uring_close(blk) == 0 && reqs[0].result == 0 && calls == 0, "closing ends it");
         return;
     }
     CHECK(!blk->ops->settle(blk, 0, true), "nothing is kept");
     CHECK(collect(blk, 1 + (way == 4)) == 1 + (way == 4) && calls == 0, "done by the ring");
     CHECK(attempts == 1 + (way == 4) && reqs[0].result == 0, "%u entries", attempts);
-    CHECK(cl_uring_close(blk) == 0, "closed");
+    CHECK(uring_close(blk) == 0, "closed");
 }
 
 static void not_kept(void)
@@ -399,11 +399,11 @@ static void not_kept(void)
         (struct cl_blk_req){.op = CL_BLK_WRITE, .flags = CL_BLK_DURABLE, .bytes = BLOCK, .buf = bufs, .result = 1};
     CHECK(blk->ops->submit(blk, 0, &p, 1) == 1 && !blk->ops->settle(blk, 0, true), "none unasked");
     CHECK(collect(blk, 1) == 1 && calls == 0, "done");
-    CHECK(cl_uring_close(blk) == 0, "closed");
+    CHECK(uring_close(blk) == 0, "closed");
     blk = with_one_kept();
     blk->gone = 1;
     CHECK(blk->ops->settle(blk, 0, true) && collect(blk, 1) == 1 && calls == 0 && reqs[0].result == -EIO, "gone");
-    CHECK(cl_uring_close(blk) == 0, "closed");
+    CHECK(uring_close(blk) == 0, "closed");
 }
 
 /* The kernel's polling thread ends before it takes anything, asleep or awake: all is answered, and so is what comes later. */
@@ -420,7 +420,7 @@ static void the_polling_thread_ends(bool asleep)
         CHECK(reqs[i].result == -EIO, "request %u: %d", i, reqs[i].result);
     CHECK(sq_head == sq_tail, "taken back");
     CHECK(cl_blk_write(blk, 0, 0, bufs, BLOCK, CL_BLK_DURABLE) == -EIO && cl_blk_flush(blk, 0) == -EIO, "for good");
-    CHECK(cl_uring_close(blk) == 0 && files_deleted == 1, "closed");
+    CHECK(uring_close(blk) == 0 && files_deleted == 1, "closed");
 }
 
 /* It cannot be woken for another reason, so it may live: what it takes later must still be there. */
@@ -434,7 +434,7 @@ static void the_polling_thread_may_live(int error)
     CHECK(sq_tail - sq_head == 3 && !blk->gone, "%u entries", sq_tail - sq_head);
     fake_syscall(__NR_io_uring_enter, -1, 3u, 0u, 0u); /* it takes them */
     CHECK(collect(blk, 3) == 3 && attempts == 3 && reqs[2].result == 0, "done");
-    CHECK(cl_uring_close(blk) == 0, "closed");
+    CHECK(uring_close(blk) == 0, "closed");
 }
 
 int main(void)

@@ -39,7 +39,7 @@ static uint64_t rings(void)
 static void send_on(unsigned queue)
 {
     struct cl_frame f = {.data = buffers, .len = FRAME, .room = FRAME, .tag = port.current->tag};
-    CHECK_EQ(port_ops.tx_burst(&port.nic, queue, &f, 1), 1);
+    CHECK_EQ(port_tx_burst(&port.nic, queue, &f, 1), 1);
 }
 
 static void world(void)

@@ -1,0 +1,192 @@
+/* The transmit side of a kthread's queue, and the interface's ARP traffic. */
+#include "netif.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* What is sent leaves one by one while replies are rarer than one a microsecond, and CL_NETQ_FLUSH at a time when they come
+ * faster: a doorbell costs a fence, and a reply that waits behind a slow handler would cost that handler's time. */
+void cl_netq_ring(struct cl_netq *q)
+{
+    struct cl_nic *nic = q->nic;
+    if (q->n_tx) {
+        unsigned n = q->n_tx, taken = nic->ops->tx_burst(nic, q->index, q->tx, n);
+        cl_count(&q->stats.tx_frames, taken);
+        if (cl_unlikely(taken < n))
+            memmove(q->tx, q->tx + taken, (n - taken) * sizeof q->tx[0]);
+        q->n_tx = n - taken;
+        uint64_t now = cl_tsc(), took = now - q->last_flush_tsc;
+        q->last_flush_tsc = now;
+        q->flush_at = took > n * (uint64_t)q->nif->ticks_per_us ? 1 : CL_NETQ_FLUSH;
+        if (cl_unlikely(q->n_tx)) {
+            q->flush_at = CL_NETQ_TX; /* the NIC's queue is full: do not knock again for each frame */
+            if (!q->full_since_tsc)
+                q->full_since_tsc = now;
+        } else {
+            q->full_since_tsc = 0;
+        }
+    }
+    if (q->n_done) {
+        nic->ops->free(nic, q->index, q->done, q->n_done);
+        q->n_done = 0;
+    }
+}
+
+bool cl_netq_refill(struct cl_netq *q)
+{
+    q->n_spare = q->nic->ops->alloc(q->nic, q->index, q->spare, CL_NETQ_SPARE / 2);
+    if (cl_likely(q->n_spare))
+        return true;
+    cl_netq_ring(q); /* what is done or sent may be what is missing */
+    q->n_spare = q->nic->ops->alloc(q->nic, q->index, q->spare, CL_NETQ_SPARE / 2);
+    return q->n_spare != 0;
+}
+
+void cl_netq_renew(struct cl_netq *q)
+{
+    if (q->n_spare)
+        q->nic->ops->free(q->nic, q->index, q->spare, q->n_spare);
+    q->n_spare = 0;
+}
+
+void cl_netq_push_slow(struct cl_netq *q, const struct cl_frame *f)
+{
+    cl_netq_ring(q);
+    if (q->n_tx == CL_NETQ_TX) {
+        cl_count(cl_load_relaxed(&q->nic->gone) ? &q->stats.tx_dropped_gone : &q->stats.tx_dropped_full, 1);
+        cl_netq_done(q, f);
+        return;
+    }
+    q->tx[q->n_tx++] = *f;
+}
+
+bool cl_netif_flush(void *arg, unsigned self)
+{
+    struct cl_netq *q = &((struct cl_netif *)arg)->queues[self];
+    if (q->n_tx | q->n_done)
+        cl_netq_ring(q);
+    return q->n_tx != 0;
+}
+
+CL_NOINLINE struct cl_netq *cl_netq_self(struct cl_netif *nif)
+{
+    int k = cl_kthread_index();
+    return k >= 0 && cl_sched_self() == nif->sched ? &nif->queues[k] : NULL;
+}
+
+static void send_arp(struct cl_netq *q, uint16_t op, const uint8_t *eth_dst, const uint8_t *target_mac,
+                     uint32_t target_be)
+{
+    struct cl_frame f;
+    if (!cl_netq_take(q, &f))
+        return; /* a request is asked again; the peer asks again for a reply */
+    cl_arp_fill(&q->nif->self, f.data, op, eth_dst, target_mac, target_be);
+    f.len = CL_ARP_FRAME_BYTES;
+    cl_netq_push(q, &f);
+}
+
+static const uint8_t broadcast_mac[6] = {255, 255, 255, 255, 255, 255};
+static const uint8_t zero_mac[6];
+
+void cl_netq_arp_timer(struct cl_timer *timer, void *arg)
+{
+    (void)timer;
+    struct cl_netif *nif = arg;
+    struct cl_netq *q = cl_netq_self(nif);
+    uint64_t now_ns = cl_sched_now_ns(nif->sched);
+    struct cl_arp_todo todo;
+    uint32_t ask_be;
+    while (cl_arp_tick(nif->arp, now_ns, &ask_be, &todo)) {
+        if (ask_be)
+            cl_netq_ask(q, ask_be, NULL);
+        for (unsigned i = 0; i < todo.n_out; i++) {
+            cl_count(&q->stats.tx_dropped_arp, 1);
+            cl_netq_done(q, &todo.out[i]);
+        }
+    }
+    bool again = cl_load_relaxed(&nif->arp->n_pending) != 0;
+    if (!again) {
+        /* Of "say not armed, look at pending" here and "make pending, look at armed" in cl_netq_ask at least one sees the
+         * other: the fences on both sides are sequentially consistent (the argument of corelane/runtime/park.h). */
+        cl_store_relaxed(&nif->arp_timer_armed, 0);
+        cl_fence_seq_cst();
+        again = cl_load_relaxed(&nif->arp->n_pending) && !cl_exchange(&nif->arp_timer_armed, 1);
+    }
+    if (again)
+        cl_timer_arm(&nif->arp_timer, now_ns + CL_ARP_RETRY_NS / 4);
+    cl_netq_ring(q);
+}
+
+void cl_netq_ask(struct cl_netq *q, uint32_t ip_be, const uint8_t *mac)
+{
+    cl_count(&q->stats.arp_requests_sent, 1);
+    send_arp(q, CL_ARP_REQUEST, mac ? mac : broadcast_mac, zero_mac, ip_be);
+    if (mac)
+        return;
+    cl_fence_seq_cst(); /* after the entry was made pending; see cl_netq_arp_timer */
+    if (!cl_exchange(&q->nif->arp_timer_armed, 1))
+        cl_timer_arm(&q->nif->arp_timer, cl_sched_now_ns(q->nif->sched) + CL_ARP_RETRY_NS / 4);
+}
+
+bool cl_netq_arp_reply(struct cl_netq *q, const struct cl_arp *request)
+{
+    if (q->n_spare == 0 && !cl_netq_refill(q))
+        return false;
+    if (request) {
+        send_arp(q, CL_ARP_REPLY, request->sender_mac, request->sender_mac, request->sender_ip_be);
+    } else { /* RFC 5227, section 2.3: an announcement is a request for our own address */
+        send_arp(q, CL_ARP_REQUEST, broadcast_mac, zero_mac, q->nif->self.ip_be);
+    }
+    return true;
+}
+
+static void send_to(struct cl_netq *q, struct cl_frame *f, const uint8_t *mac)
+{
+    memcpy(f->data, mac, 6);
+    cl_netq_push(q, f);
+}
+
+int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be)
+{
+    struct cl_netif *nif = q->nif;
+    if (dst_be == 0xffffffffu || (dst_be == nif->self.broadcast_be && dst_be)) {
+        send_to(q, f, broadcast_mac);
+        return 0;
+    }
+    uint32_t hop_be = cl_ipv4_next_hop(&nif->self, dst_be);
+    if (hop_be == 0 || dst_be == nif->self.ip_be || cl_be32(dst_be) >= 0xe0000000u) {
+        cl_netq_untake(q, f);
+        return -EHOSTUNREACH;
+    }
+    struct cl_route *route = &q->routes[(hop_be * 0x9e3779b1u) >> 28];
+    uint64_t now_ns = cl_sched_now_ns(nif->sched);
+    /* Acquire: pairs with the release of a changed mapping; an entry of an older epoch is asked for again. */
+    uint32_t epoch = cl_load_acquire(&nif->arp->epoch);
+    if (cl_likely(route->ip_be == hop_be && route->epoch == epoch && now_ns < route->until_ns)) {
+        send_to(q, f, route->mac);
+        return 0;
+    }
+    struct cl_frame evicted;
+    bool dropped;
+    uint8_t mac[6];
+    switch (cl_arp_lookup(nif->arp, hop_be, now_ns, mac, f, &evicted, &dropped)) {
+    case CL_ARP_ASK_UNICAST:
+        cl_netq_ask(q, hop_be, mac);
+        /* fallthrough */
+    case CL_ARP_FOUND:
+        *route = (struct cl_route){.ip_be = hop_be, .epoch = epoch, .until_ns = now_ns + CL_ARP_RETRY_NS};
+        memcpy(route->mac, mac, 6);
+        send_to(q, f, mac);
+        break;
+    case CL_ARP_ASK:
+        cl_netq_ask(q, hop_be, NULL);
+        /* fallthrough */
+    case CL_ARP_WAIT:
+        if (dropped) {
+            cl_count(&q->stats.tx_dropped_arp, 1);
+            cl_netq_done(q, &evicted);
+        }
+        break;
+    }
+    return 0;
+}
