@@ -4,7 +4,7 @@
     policy.py         policies by name from Python, with settings by name and unit; installing one in a running iokernel
     host.{h,c}        the place in the loop that calls the policy, swaps it, and times it
     guard.{h,c}       a policy that is not trusted: called on a copy between guard pages, with a way out
-    trial.{h,c,py} candidate.py   tried on thousands of generated tables, in a process of its own, before it may be installed
+    trial.{h,c,py} candidate.py   tried on of generated tables, in a process of its own, before it is installed
     verdict.py        what a policy did that is refused, in words
     numba.py shared_object.py modules.py   policies from a Python function, a .so, a module as its file is now
 
