@@ -17,6 +17,7 @@ from typing import Any
 
 from ..apps import echo as app
 from ..drivers.linux import netns
+from ..libos import Runtime, Scheduler
 from .baseline.sockets import LinuxUdp
 from .harness import rig
 from .harness.numbers import pairwise
@@ -144,7 +145,8 @@ def modes(session: Session, cores: tuple[int, int]) -> None:
     slot = 0.15 * session.seconds / 3
     for power in ("spin", "adaptive", "block"):
         session.say(f"{MODE_RPS:,.0f} requests/s with a server in mode {power}")
-        with rig.embedded(lambda rt: rt.bind(app.handler("c", PORT)), cores, power=power, spin_us=None) as made:
+        bind = partial(Runtime.bind, handler=app.handler("c", PORT))
+        with rig.embedded(bind, cores, power=power, scheduler=Scheduler()) as made:
             assert made.server_nic is not None
             before, used = made.server_nic.stats(), made.usage()
             point = made.load.measure(MODE_RPS, slot)

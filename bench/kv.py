@@ -20,7 +20,7 @@ from typing import Any
 from ..apps.kv import Store
 from ..apps.kv import app as kv_app
 from ..drivers.linux import netns
-from ..drivers.nic.loadgen.loadgen import Loadgen
+from ..drivers.nic.loadgen.loadgen import Loadgen, Source
 from ..drivers.nic.loadgen.loadgen import Memcached as Traffic
 from ..libos import Runtime
 from .baseline import memcached
@@ -137,13 +137,10 @@ def on_loopback(cores: tuple[int, int], traffic: Traffic) -> Iterator[Load]:
         memcached.Memcached(memory_mib=1024, cpu=cores[1]) as server,
         Loadgen(
             traffic,
-            mac=CLIENT_MAC,
-            ip=ip,
+            source=Source(mac=CLIENT_MAC, ip=ip, first_port=port, flows=1),
             server_ip=server.address,
             server_mac=SERVER_MAC,
             server_port=server.udp_port,
-            first_port=port,
-            flows=1,
         ) as generator,
         socket_nic(server.address, server.udp_port, ip, port) as nic,
     ):

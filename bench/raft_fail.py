@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..drivers.nic.loadgen.loadgen import Arrivals, Closed, Loadgen, Phase
+from ..drivers.nic.loadgen.loadgen import Arrivals, Closed, Loadgen, Phase, Source
 from ..drivers.nic.loadgen.loadgen import Memcached as Traffic
 from .harness import diskcanary
 from .harness.numbers import percentile
@@ -144,8 +144,7 @@ def client_of(node: int, window: int = 0) -> Loadgen:
     return Loadgen(
         Traffic(keys=KEYS, key_bytes=KEY_BYTES, value_bytes=VALUE_BYTES, get_fraction=0.0, preload=False),
         arrivals=arrivals,
-        ip=f"10.77.0.{number}",
-        mac=f"02:00:00:00:00:{number:02x}",
+        source=Source(ip=f"10.77.0.{number}", mac=f"02:00:00:00:00:{number:02x}"),
         server_ip=address(node),
         server_port=KV_PORT,
         checksum=True,

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ..drivers.nic.loadgen.loadgen import Echo, Loadgen
+from ..drivers.nic.loadgen.loadgen import Echo, Loadgen, Source
 from ..drivers.nic.memory import memory_link
-from ..libos import Runtime, udp
+from ..libos import Runtime, Scheduler, udp
 from .harness import rig
 from .harness.load import Load
 from .harness.numbers import pairwise
@@ -68,19 +68,21 @@ def _server(session: Session, set_bytes: int, flows: int, steal: bool) -> Iterat
         stack.callback(client_end.close)
         stack.callback(server_end.close)
         runtime = Runtime(
-            nic=server_end, kthreads=2, cpus=list(cores), steal=steal, address=f"{SERVER_IP}/{PREFIX}", spin_us=50
+            nic=server_end,
+            kthreads=2,
+            cpus=list(cores),
+            address=f"{SERVER_IP}/{PREFIX}",
+            scheduler=Scheduler(spin_us=50, steal=steal),
         )
         stack.callback(runtime.close)
         runtime.bind(_handler(set_bytes))
         runtime.start()
         generator = Loadgen(
             Echo(),
-            ip=CLIENT_IP,
             server_ip=SERVER_IP,
             server_mac=runtime.mac,
             server_port=9000,
-            first_port=FIRST_PORT,
-            flows=flows,
+            source=Source(ip=CLIENT_IP, first_port=FIRST_PORT, flows=flows),
             checksum=True,
         )
         stack.callback(generator.close)

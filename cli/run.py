@@ -150,8 +150,9 @@ def _end_with_parent() -> None:
 
 def _runtime(options: argparse.Namespace, name: str, kind: str, nic: Any, address: str | None) -> Runtime:
     """The runtime; waits for an iokernel that is still starting."""
-    from ..libos import Runtime
+    from ..libos import CoreShare, Runtime, Scheduler
 
+    spin = {} if options.spin_us is None else {"spin_us": options.spin_us}
     deadline = time.monotonic() + (options.wait if nic is None else 0)
     while True:
         try:
@@ -160,16 +161,17 @@ def _runtime(options: argparse.Namespace, name: str, kind: str, nic: Any, addres
                 nic=nic,
                 name=name,
                 kthreads=options.kthreads,
-                power=options.poll,
-                spin_us=options.spin_us,
-                address=address,
-                cpus=options.cpus,
                 kind=options.kind or kind,
-                guaranteed=options.guaranteed,
-                max_cores=options.max_cores or 0,
-                weight=options.weight,
-                deadline_us=options.deadline_us,
-                quantum_us=options.quantum_us,
+                power=options.poll,
+                cpus=options.cpus,
+                address=address,
+                scheduler=Scheduler(quantum_us=options.quantum_us, **spin),
+                share=CoreShare(
+                    guaranteed=options.guaranteed,
+                    max_cores=options.max_cores or 0,
+                    weight=options.weight,
+                    deadline_us=options.deadline_us,
+                ),
                 on_event=lambda event, text: _say(options, event, text),
             )
         except CorelaneError as e:

@@ -12,16 +12,18 @@ from __future__ import annotations
 import errno
 import ipaddress
 import json
+import logging
 import os
 import re
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..drivers.nic.nic import Nic
+from ..runtime.config import AppConfig, NetworkConfig
 from ..runtime.errors import ConfigError, CorelaneError, Refused, check
 from ..runtime.peers import Peer
 from ._native import ffi, lib
@@ -29,17 +31,25 @@ from .control import moves, report
 from .control.addresses import stable_ipv4, stable_mac
 from .control.cores import Claim, CoreAssigner, claim
 from .control.kthreads import check_threads
-from .control.manager import CoreManager, Timing, parse_params
+from .control.manager import CoreManager, parse_params
 from .control.server import ControlServer, Grant
-from .control.settings import AppSettings, ArenaDefaults
+from .control.settings import Access, AppMemory, Idle, Patience, Timing
 from .policy.policy import load
 
 if TYPE_CHECKING:
     from .areas.areas import Areas
 
 MODES: Mapping[str, int] = {"spin": lib.CL_IO_SPIN, "adaptive": lib.CL_IO_ADAPTIVE, "block": lib.CL_IO_BLOCK}
-DEFAULT_SUBNET = "10.77.0.0/16"
+_log = logging.getLogger("corelane.iokernel")
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,31}\Z")
+
+# An arena, where neither the configuration nor the application says otherwise: slots of a ring; packet buffers a
+# kthread, and at least _MIN_BUFFERS in all; longest frame. On a virtual machine the host takes a core away for
+# milliseconds at a time, in which a receive ring must hold what comes: 4096 frames are 2 ms of two million a second.
+# Buffers that no such pause fills are never touched.
+_RX_SLOTS, _TX_SLOTS = 4096, 1024
+_RX_BUFFERS, _TX_BUFFERS, _MIN_BUFFERS = 4096, 2048, 4096
+_BUFFER_BYTES = 2048
 
 
 @dataclass(slots=True)
@@ -63,15 +73,11 @@ class Iokernel:
 
     uplinks: NICs that lead outside; they stay the caller's and must outlive the iokernel. share_mac: applications
     appear outside under the uplink's MAC. loop_cpus: CPU of each loop (-1: anywhere); worker_cpus: CPUs for the
-    applications' kthreads, none: anywhere. policy: who decides how they move ("delay", "module:function",
-    "file.so:symbol"; None: kthreads stay where they were put), with policy_params by name; interval_us, ask_us,
-    interrupt_us: `struct cl_io_config`. mode: "spin", "adaptive" (spins spin_us after the last work, then polls more
-    slowly for pause_us, then sleeps) or "block". apps: settings by application name, app_defaults: of all others.
-    reserved: addresses of the subnet that no application may ask for. uids, gids: who may attach besides root and our
-    own user. huge: arenas on huge pages ("huge"), transparent ones ("thp"), or neither (""). command_timeout_s: how
-    long a loop may take to admit or forget an application; one that could not be forgotten is `leaving` in the
-    statistics, keeps its address, and is tried again until it is gone. areas: storage areas that it gives out
-    (areas.py); they stay the caller's.
+    applications' kthreads, none: anywhere. mode: "spin", "adaptive" or "block", what a loop without work does. policy:
+    who decides how cores move ("delay", "module:function", "file.so:symbol"; None: kthreads stay where they were put),
+    with policy_params by name. apps: what the configuration says about applications, by name; app_defaults: about all
+    others. areas: storage areas that it gives out (areas.py); they stay the caller's. idle, timing, access, memory,
+    patience: the finer settings (settings.py). network: addresses and MTU; no application may ask for its host_address.
 
     manual_hz: for tests. Loops are not started: `step` runs a round at a stamp of the caller's, on a clock of that
     rate.
@@ -87,68 +93,45 @@ class Iokernel:
         share_mac: bool = False,
         loop_cpus: Sequence[int] = (-1,),
         worker_cpus: Sequence[int] = (),
+        mode: str = "adaptive",
         policy: str | None = None,
         policy_params: Mapping[str, int | float] | None = None,
-        interval_us: int = 5,
-        ask_us: int = 10,
-        interrupt_us: int = 50,
-        mode: str = "adaptive",
-        spin_us: int | None = None,
-        pause_us: int | None = None,
-        subnet: str = DEFAULT_SUBNET,
-        gateway: str | None = None,
-        reserved: Collection[str] = (),
-        mtu: int = 1500,
-        arena: ArenaDefaults | None = None,
-        apps: Mapping[str, AppSettings] | None = None,
-        app_defaults: AppSettings | None = None,
-        max_apps: int = lib.CL_IO_MAX_APPS,
-        max_arena_bytes: int = 1 << 32,
-        uids: Collection[int] = (),
-        gids: Collection[int] = (),
-        socket_mode: int = 0o600,
-        huge: str = "",
-        patience_s: float = 2.0,
-        command_timeout_s: float = 5.0,
+        apps: Mapping[str, AppConfig] | None = None,
+        app_defaults: AppConfig | None = None,
         areas: Areas | None = None,
+        network: NetworkConfig | None = None,
+        idle: Idle | None = None,
+        timing: Timing | None = None,
+        access: Access | None = None,
+        memory: AppMemory | None = None,
+        patience: Patience | None = None,
         manual_hz: int = 0,
     ) -> None:
         if mode not in MODES:
             raise ConfigError("polling mode", f"{mode!r} is none", f"choose one of {', '.join(MODES)}")
-        if huge not in ("", "huge", "thp"):
-            raise ConfigError("huge pages", f"{huge!r} is no choice", 'choose "huge", "thp" or ""')
         if not loop_cpus or set(loop_cpus) & set(worker_cpus) - {-1}:
             raise ConfigError(
                 "loop CPUs", f"{list(loop_cpus)} with worker CPUs {list(worker_cpus)}", "a loop needs a CPU of its own"
             )
-        try:
-            self.subnet = ipaddress.IPv4Network(subnet)
-            self._reserved = {int(ipaddress.IPv4Address(a)) for a in reserved}
-            self._gateway = int(ipaddress.IPv4Address(gateway)) if gateway else 0
-        except ValueError as error:
-            raise ConfigError("subnet or gateway", str(error), f"write it as in {DEFAULT_SUBNET}") from error
+        self._network = network or NetworkConfig()
+        self.subnet = ipaddress.IPv4Network(self._network.subnet)
         self.socket_path = socket_path
         self.mode = mode
         self._uplinks = tuple(uplinks)
         self._share_mac = share_mac
         self._loop_cpus = tuple(loop_cpus)
         self._cores = CoreAssigner(worker_cpus)
-        timing = Timing(interval_us, ask_us, interrupt_us)
         self._manager: CoreManager | None = None
         if policy is not None:
-            self._manager = CoreManager(worker_cpus, len(loop_cpus), policy, policy_params or {}, timing)
-        self._arena = arena or ArenaDefaults()
+            self._manager = CoreManager(worker_cpus, len(loop_cpus), policy, policy_params or {}, timing or Timing())
         self._settings = dict(apps or {})
-        self._default_settings = app_defaults or AppSettings()
-        self._most = (max_apps, max_arena_bytes)
+        self._default_settings = app_defaults or AppConfig()
         self._areas = areas
-        self._access = (socket_mode, tuple(uids), tuple(gids), patience_s)
-        # C takes 0 for its default.
-        times = tuple(0 if us is None else us or lib.CL_IO_NO_TIME for us in (spin_us, pause_us))
-        self._polling = (*times, mtu)
-        self._command_timeout_ms = max(1, int(command_timeout_s * 1000))
+        self._idle = idle or Idle()
+        self._access = access or Access()
+        self._memory = memory or AppMemory()
+        self._patience = patience or Patience()
         self._manual_hz = manual_hz
-        self._memory_flags = {"": 0, "huge": lib.CL_MEMORY_HUGE, "thp": lib.CL_MEMORY_THP}[huge]
         self._apps: dict[int, _App] = {}
         self._leaving: dict[int, str] = {}  # of these some loop has not said yet that it has forgotten them
         self._departed = {"apps": 0, "buffers_lost": 0}
@@ -157,6 +140,7 @@ class Iokernel:
         self._server: ControlServer | None = None
         self._thread: threading.Thread | None = None
         self._started = 0.0
+        self._failure = ""
 
     def __enter__(self) -> Self:
         self.start()
@@ -171,9 +155,8 @@ class Iokernel:
         """Take the socket path, start the loops and the control thread. Once stopped, it can be started again."""
         if self._io is not None:
             raise CorelaneError("start the iokernel", "it is running", "stop it first")
-        mode, uids, gids, patience_s = self._access
         self._server = ControlServer(
-            self.socket_path, self, mode=mode, uids=uids, gids=gids, patience_s=patience_s, areas=self._areas
+            self.socket_path, self, self._access, patience_s=self._patience.client_s, areas=self._areas
         )
         try:
             self._io = self._make_io()
@@ -184,7 +167,7 @@ class Iokernel:
             self._server.close()
             self._delete_io()
             raise
-        self._started = time.monotonic()
+        self._started, self._failure = time.monotonic(), ""
         self._thread = threading.Thread(target=self._serve, name="corelane-control", daemon=True)
         self._thread.start()
 
@@ -193,7 +176,16 @@ class Iokernel:
         if others:
             os.sched_setaffinity(0, others)  # this thread alone: off the polled cores
         assert self._server is not None  # made by start, which started this thread
-        self._server.serve()
+        try:
+            self._server.serve()
+        except BaseException as error:
+            self._failure = f"{type(error).__name__}: {error}"
+            _log.critical("the control thread has ended: nobody can attach any more", exc_info=True)
+
+    @property
+    def failure(self) -> str:
+        """Why the control thread ended by itself, so that nobody can attach any more; "": it did not."""
+        return self._failure
 
     def stop(self) -> None:
         """Close the socket (applications see it), stop the loops, free everything. Idempotent."""
@@ -220,10 +212,13 @@ class Iokernel:
         config = ffi.new("struct cl_io_config *")
         config.n_loops = len(self._loop_cpus)
         config.mode = MODES[self.mode]
-        config.spin_us, config.pause_us, config.mtu = self._polling
+        # C takes 0 for its default.
+        config.spin_us, config.pause_us = (us or lib.CL_IO_NO_TIME for us in (self._idle.spin_us, self._idle.pause_us))
+        config.mtu = self._network.mtu
         config.ipv4, config.ipv4_prefix = int(self.subnet.network_address), self.subnet.prefixlen
-        config.command_timeout_ms = self._command_timeout_ms
-        config.memory_flags, config.tsc_hz = self._memory_flags, self._manual_hz
+        config.command_timeout_ms = int(self._patience.loop_s * 1000)
+        config.memory_flags = lib.CL_MEMORY_HUGE if self._memory.huge_pages else 0
+        config.tsc_hz = self._manual_hz
         for loop, cpu in enumerate(self._loop_cpus):
             config.cpus[loop] = cpu
         if self._manager is not None:
@@ -259,8 +254,8 @@ class Iokernel:
         if (other := self.find(name)) is not None:
             pid = self._apps[other].peer.pid
             raise _refused(f"an application named {name} is attached (pid {pid})", "choose another name with --name")
-        if len(self._apps) >= self._most[0]:
-            raise _refused(f"{self._most[0]} applications are attached already", "stop one, or raise max_apps")
+        if len(self._apps) >= self._memory.max_apps:
+            raise _refused(f"{self._memory.max_apps} applications are attached already", "stop one, or raise max_apps")
         settings = self._settings.get(name, self._default_settings)
         config = ffi.new("struct cl_io_app_config *")
         ffi.memmove(config.name, name.encode(), len(name))
@@ -273,7 +268,7 @@ class Iokernel:
         if self._manager is not None and claimed is not None:
             self._manager.fill(config, claimed)
         limits = config.limits
-        limits.frames_per_s, limits.bytes_per_s = settings.frames_per_s, settings.bytes_per_s
+        limits.frames_per_s, limits.bytes_per_s = settings.rate_frames_per_s, settings.rate_bytes_per_s
         limits.burst_frames, limits.burst_bytes = settings.burst_frames, settings.burst_bytes
         grant, err = ffi.new("struct cl_io_app_grant *"), ffi.new("char[256]")
         with self._lock:
@@ -387,18 +382,18 @@ class Iokernel:
                 raise CorelaneError("read the log of moves", "the iokernel is not running", "start it")
             return moves.answer(self._io, loop, first)
 
-    def _fill_layout(self, layout: Any, hello: Any, settings: AppSettings) -> None:
+    def _fill_layout(self, layout: Any, hello: Any, settings: AppConfig) -> None:
         """What the configuration says, else what the application asks for, else the defaults."""
-        default, kthreads = self._arena, int(hello.n_kthreads) or 1
-        if settings.max_kthreads and kthreads > settings.max_kthreads:
-            raise _refused(f"{kthreads} kthreads are too many", f"it may have {settings.max_kthreads}")
+        kthreads = int(hello.n_kthreads) or 1
+        if settings.kthreads and kthreads > settings.kthreads:
+            raise _refused(f"{kthreads} kthreads are too many", f"it may have {settings.kthreads}")
         layout.n_kthreads = kthreads
-        layout.rx_slots = settings.rx_slots or hello.rx_slots or default.rx_slots
-        layout.tx_slots = settings.tx_slots or hello.tx_slots or default.tx_slots
+        layout.rx_slots = settings.rx_slots or hello.rx_slots or _RX_SLOTS
+        layout.tx_slots = settings.tx_slots or hello.tx_slots or _TX_SLOTS
         few = min(kthreads, lib.CL_SHM_MAX_KTHREADS)  # more are refused below, with all else that cannot be
-        layout.n_rx = settings.rx_buffers or hello.n_rx or max(default.min_buffers, default.rx_buffers * few)
-        layout.n_tx = settings.tx_buffers or hello.n_tx or max(default.min_buffers, default.tx_buffers * few)
-        layout.buffer_bytes = hello.buffer_bytes or default.buffer_bytes
+        layout.n_rx = settings.rx_buffers or hello.n_rx or max(_MIN_BUFFERS, _RX_BUFFERS * few)
+        layout.n_tx = settings.tx_buffers or hello.n_tx or max(_MIN_BUFFERS, _TX_BUFFERS * few)
+        layout.buffer_bytes = hello.buffer_bytes or _BUFFER_BYTES
         if lib.cl_shm_layout(ffi.addressof(layout)) < 0:
             raise _refused(
                 f"an arena of {kthreads} kthreads, rings of {layout.rx_slots} and {layout.tx_slots} slots, "
@@ -406,27 +401,27 @@ class Iokernel:
                 f"1 to {lib.CL_SHM_MAX_KTHREADS} kthreads, rings of 16 to 2^20 (powers of two), 16 to 2^24 buffers of "
                 f"{lib.CL_SHM_MIN_BUFFER_BYTES} to {lib.CL_SHM_MAX_BUFFER_BYTES} bytes",
             )
-        if layout.total_bytes > self._most[1]:
+        if layout.total_bytes > self._memory.max_arena_mib << 20:
             raise _refused(f"an arena of {layout.total_bytes >> 20} MiB is too large", "ask for fewer buffers")
 
-    def _address(self, name: str, settings: AppSettings, wanted: int) -> int:
-        if settings.ipv4:
-            return int(ipaddress.IPv4Address(settings.ipv4))
+    def _address(self, name: str, settings: AppConfig, wanted: int) -> int:
+        if settings.ip:
+            return int(ipaddress.IPv4Address(settings.ip))
         if not wanted:
             return stable_ipv4(name, self.subnet)
         if ipaddress.IPv4Address(wanted) not in self.subnet:
             raise _refused(f"{ipaddress.IPv4Address(wanted)} is not in {self.subnet}", "choose an address in it")
-        if wanted in self._reserved:
+        if str(ipaddress.IPv4Address(wanted)) == self._network.host_address:
             raise _refused(f"{ipaddress.IPv4Address(wanted)} is this machine's own address", "choose another")
         return wanted
 
-    def _place(self, app: int, loop: int, kthreads: int, settings: AppSettings) -> tuple[tuple[int, ...], bool]:
+    def _place(self, app: int, loop: int, kthreads: int, settings: AppConfig) -> tuple[tuple[int, ...], bool]:
         """CPUs of the kthreads, of managed ones where they begin, and whether nobody else gets these."""
         if self._manager is not None:
             return self._manager.cores.begin(loop, kthreads), True
         return self._cores.take(app, kthreads, settings.cpus)
 
-    def _home(self, name: str, settings: AppSettings, claimed: Claim | None) -> int:
+    def _home(self, name: str, settings: AppConfig, claimed: Claim | None) -> int:
         """The loop that serves an application: the configured one, or the one with the fewest."""
         loops = range(len(self._loop_cpus))
         fixed = settings.loop if settings.loop in loops else None
@@ -451,7 +446,7 @@ class Iokernel:
         message.managed, message.slot = app.claim is not None, grant.slot
         message.ipv4, message.ipv4_prefix = app.ipv4, self.subnet.prefixlen
         message.mtu = min(int(lib.cl_io_mtu(self._io)), app.layout["buffer_bytes"] - lib.CL_ETH_HLEN)
-        message.gateway = self._gateway
+        message.gateway = int(ipaddress.IPv4Address(self._network.gateway or 0))
         for k in range(lib.CL_SHM_MAX_KTHREADS):
             message.cpus[k] = app.cpus[k] if k < len(app.cpus) else -1
         return bytes(ffi.buffer(message))

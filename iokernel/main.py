@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
+import resource
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..drivers.nic.nic import Nic
-from ..runtime.config import AppConfig, Config
-from ..runtime.errors import ConfigError, SystemLimit
+from ..runtime.config import Config
+from ..runtime.errors import ConfigError, CorelaneError, SystemLimit
 from ..runtime.paths import default_socket
 from ..runtime.placement import Placement, choose
 from ..runtime.topology import Topology
 from .control.report import bound_elsewhere
-from .control.settings import AppSettings
+from .control.settings import Access, AppMemory, Idle, Timing
 from .iokernel import Iokernel
 
 if TYPE_CHECKING:
@@ -46,19 +48,17 @@ def _open_device(config: Config) -> Nic:
     """The NIC itself. Drivers are imported only if they are used."""
     nic = config.nic
     if nic.driver == "af_xdp":
-        from ..drivers.nic.af_xdp.af_xdp import AfXdp
+        from ..drivers.nic.af_xdp.af_xdp import AfXdp, SocketOptions, Umem
 
-        zero_copy = {"auto": "auto", "yes": "require", "no": "copy"}[nic.zero_copy]
         return AfXdp(
             nic.device,
             nic.queues,
             subnets=[config.network.subnet],
             program=nic.program or None,
             mode=nic.mode,
-            zero_copy=zero_copy,
-            ring_slots=nic.ring_slots,
-            buffers=nic.buffers,
             promiscuous=True,
+            umem=Umem(ring_slots=nic.ring_slots, buffers=nic.buffers),
+            sockets=SocketOptions(zero_copy=nic.zero_copy),
         )
     if nic.driver == "tap":
         from ..drivers.nic.tap.tap import Tap
@@ -81,41 +81,15 @@ def _ids(names: Iterable[str | int], find: Callable[[str], int], option: str) ->
     return tuple(ids)
 
 
-def allowed(config: Config) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """Ids of the users and of the groups that may attach, and the socket file's mode."""
+def allowed(config: Config) -> Access:
+    """Who may attach: the numbers of users and groups that [iokernel] names, and the socket file's mode."""
     import grp
     import pwd
 
     io = config.iokernel
     uids = _ids(io.users, lambda name: pwd.getpwnam(name).pw_uid, "users")
     gids = _ids(io.groups, lambda name: grp.getgrnam(name).gr_gid, "groups")
-    return uids, gids, io.socket_mode | 0o666 if uids or gids else io.socket_mode
-
-
-def settings(app: AppConfig) -> AppSettings:
-    """What an [apps.NAME] section says, as the iokernel takes it."""
-    return AppSettings(
-        mac=app.mac,
-        ipv4=app.ip,
-        max_kthreads=app.kthreads,
-        cpus=() if isinstance(app.cores, str) else app.cores,
-        may_spin=app.may_spin,
-        loop=app.loop,
-        rx_slots=app.rx_slots,
-        tx_slots=app.tx_slots,
-        rx_buffers=app.rx_buffers,
-        tx_buffers=app.tx_buffers,
-        frames_per_s=app.rate_frames_per_s,
-        bytes_per_s=app.rate_bytes_per_s,
-        burst_frames=app.burst_frames,
-        burst_bytes=app.burst_bytes,
-        kind=app.class_,
-        guaranteed=app.guaranteed_cores,
-        maximum=app.max_cores,
-        weight=app.weight,
-        deadline_us=app.deadline_us,
-        quantum_us=app.quantum_us,
-    )
+    return Access(mode=io.socket_mode | 0o666 if uids or gids else io.socket_mode, uids=uids, gids=gids)
 
 
 def place(config: Config, machine: Topology | None = None) -> Placement:
@@ -151,35 +125,26 @@ def make(config: Config, uplink: Nic | None, plan: Placement, areas: Areas | Non
         if app.loop is not None and app.loop >= len(plan.iokernel):
             where = f"apps.{name}.loop" if name else "app_defaults.loop"
             raise ConfigError(where, f"there is no loop {app.loop}", f"{len(plan.iokernel)} run, counted from 0")
-    uids, gids, mode = allowed(config)
     managed = _managed(config, workers)
+    own = config.host_address() if config.nic.driver == "tap" else None
+    cores = config.cores
     return Iokernel(
         io.socket or default_socket(listen=True),
-        share_mac=config.nic.share_mac,
-        uids=uids,
-        gids=gids,
         uplinks=[uplink] if uplink is not None else [],
+        share_mac=config.nic.share_mac,
         loop_cpus=plan.iokernel,
         worker_cpus=workers,
-        policy=config.cores.policy if managed else None,
-        policy_params=config.policy,
-        interval_us=config.cores.interval_us,
-        ask_us=config.cores.ask_us,
-        interrupt_us=config.cores.interrupt_us,
         mode=io.poll,
-        spin_us=io.spin_us,
-        pause_us=io.pause_us,
-        subnet=config.network.subnet,
-        gateway=config.network.gateway,
-        reserved=[config.host_address()] if config.nic.driver == "tap" else (),
-        mtu=config.network.mtu,
-        apps={name: settings(app) for name, app in config.apps.items()},
-        app_defaults=settings(config.app_defaults),
-        max_apps=io.max_apps,
-        max_arena_bytes=io.max_arena_mib << 20,
-        socket_mode=mode,
-        huge="huge" if io.huge_pages else "",
+        policy=cores.policy if managed else None,
+        policy_params=config.policy,
+        apps=config.apps,
+        app_defaults=config.app_defaults,
         areas=areas,
+        network=dataclasses.replace(config.network, host_address=own),
+        idle=Idle(spin_us=io.spin_us, pause_us=io.pause_us),
+        timing=Timing(interval_us=cores.interval_us, ask_us=cores.ask_us, interrupt_us=cores.interrupt_us),
+        access=allowed(config),
+        memory=AppMemory(max_apps=io.max_apps, max_arena_mib=io.max_arena_mib, huge_pages=io.huge_pages),
     )
 
 
@@ -315,17 +280,27 @@ def _once(look: Callable[[], str]) -> Callable[[], str]:
     return again
 
 
-def _wait_for_signal(watched: Mapping[str, Callable[[], str]], report: Report) -> int:
+def _wait_for_signal(iokernel: Iokernel, watched: Mapping[str, Callable[[], str]], report: Report) -> int:
     """Sleep until one of `_STOP_SIGNALS` comes, which this returns. watched: what may happen meanwhile, by event, and
-    what to say of it, "" for nothing new."""
-    while watched:
+    what to say of it, "" for nothing new. CorelaneError when the control thread has ended by itself."""
+    while True:
         caught = signal.sigtimedwait(_STOP_SIGNALS, _LOOK_S)
         if caught is not None:
             return caught.si_signo
+        if iokernel.failure:
+            raise CorelaneError(
+                "keep the control socket", f"its thread ended ({iokernel.failure})", "start the iokernel again"
+            )
         for event, look in watched.items():
             if text := look():
                 report(event, text)
-    return signal.sigwait(_STOP_SIGNALS)
+
+
+def _raise_descriptor_limit() -> None:
+    """As many descriptors as the system lets us have: three a managed kthread, one a connection."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def run(config: Config, report: Report = _print) -> int:
@@ -334,6 +309,7 @@ def run(config: Config, report: Report = _print) -> int:
     Raises CorelaneError (Refused, SystemLimit, ConfigError) if it cannot start. Returns 0.
     """
     plan = place(config)
+    _raise_descriptor_limit()
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     try:
         with contextlib.ExitStack() as stack:
@@ -358,7 +334,7 @@ def run(config: Config, report: Report = _print) -> int:
             if told["worker_cpus"]:
                 watched["bound"] = _once(functools.partial(_is_bound_elsewhere, iokernel, len(told["cpus"])))
                 watched["evicted"] = _Evictions(iokernel)
-            caught = _wait_for_signal(watched, report)
+            caught = _wait_for_signal(iokernel, watched, report)
             report("stopping", f"stopping on {signal.Signals(caught).name}")
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)

@@ -1,6 +1,7 @@
 """corelane.libos: what an application links. User-level threads, the network stack, request handlers, the runtime.
 
     runtime.py   Runtime: attach to an iokernel, or run embedded on a NIC; bind, serve, stop, statistics (runtime.c: C)
+    options.py   its finer settings: scheduler, network, share of the cores
     handlers/    request handlers: numba function, C function, Python callable
     sched/       the scheduler of user-level threads
     net/         the network stack
@@ -29,16 +30,20 @@ if TYPE_CHECKING:
     from .batch_work.work import Batch, Job, batch
     from .handlers.handlers import Handler, c_handler, udp
     from .handlers.python import Request, current_request
+    from .options import CoreShare, Network, Scheduler
     from .runtime import Runtime, RuntimeStats, UdpSocket
     from .storage.log.shared import SharedLog
 
 __all__ = [
     "Batch",
+    "CoreShare",
     "Handler",
     "Job",
+    "Network",
     "Request",
     "Runtime",
     "RuntimeStats",
+    "Scheduler",
     "SharedLog",
     "UdpSocket",
     "batch",
@@ -59,6 +64,9 @@ _HOME = {
     "Runtime": "runtime",
     "RuntimeStats": "runtime",
     "SharedLog": "storage.log.shared",
+    "CoreShare": "options",
+    "Network": "options",
+    "Scheduler": "options",
     "UdpSocket": "runtime",
 }
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define REATTACH_MS 100 /* pause between attempts after the iokernel died */
+
 struct cl_runtime {
     struct cl_sched *sched;
     struct cl_netif *nif;
@@ -52,12 +54,8 @@ static int attach(struct cl_runtime *rt, const struct cl_runtime_config *c, char
     struct cl_port_config port = {.socket_path = c->socket_path,
                                   .name = c->name ? c->name : program_invocation_short_name,
                                   .n_kthreads = c->kthreads ? c->kthreads : 1,
-                                  .rx_slots = c->rx_slots,
-                                  .tx_slots = c->tx_slots,
-                                  .n_rx = c->n_rx,
-                                  .n_tx = c->n_tx,
                                   .ipv4 = c->ipv4,
-                                  .reattach_ms = c->reattach_ms ? c->reattach_ms : 100,
+                                  .reattach_ms = REATTACH_MS,
                                   .kind = c->kind,
                                   .guaranteed = c->guaranteed,
                                   .maximum = c->max_cores,
@@ -109,8 +107,6 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
         s.stack_bytes = c->stack_bytes;
     else if (c->kind == CL_RUNTIME_BATCH)
         s.stack_bytes = CL_RUNTIME_BATCH_STACK_BYTES;
-    if (c->max_uthreads)
-        s.max_uthreads = c->max_uthreads;
     if (c->spin_ns)
         s.spin_ns = c->spin_ns;
     if (rt->own_nic) {

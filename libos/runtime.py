@@ -20,6 +20,7 @@ from ..runtime.ending import Ending
 from ..runtime.errors import CorelaneError, check
 from ._native import ffi, lib
 from .handlers.handlers import Handler, as_handler, check_port
+from .options import CoreShare, Network, Scheduler
 
 if TYPE_CHECKING:
     from .batch_work.work import Job
@@ -87,17 +88,10 @@ class Runtime(Closing):
 
     socket: path of an iokernel's socket (attached mode), or nic: a Nic, which stays the caller's and must stay open
     (embedded mode); exactly one of them. name: of the application; address and MAC follow from it. kthreads: C
-    threads that run uthreads and handlers; embedded: the number of the NIC's queues. power: "spin", "adaptive" or
-    "block", what a kthread without work does. address: "10.77.0.9" or "10.77.0.9/16", for a NIC that has none.
-    gateway: for destinations beyond the subnet (None: the iokernel's). udp_checksums: generate them (off only for
-    trusted links). steal: siblings take requests from a kthread that is stuck in a long handler. cpus: CPU of each
-    kthread, -1 for any. kind: "latency" or "batch", and guaranteed, max_cores, weight, deadline_us: what it wants of
-    the cores where the iokernel manages them (docs/cores.md; the iokernel's configuration wins). quantum_us: a uthread
-    that has run for so long lets others go first, at its next probe (0: never, so that one which computes on end keeps
-    its kthread from packets and timers: docs/uthreads.md; None: 1000 for kind "batch", whose jobs run side by side
-    that way, else 0). stack_bytes: of a uthread (0: 8 MiB for kind "batch",
-    else 64 KiB). spin_us: how long a kthread
-    without work spins before it sleeps, if power is "adaptive" (None: 20). on_event: called with ("attached" |
+    threads that run uthreads and handlers; embedded: the number of the NIC's queues. kind: "latency" or "batch", which
+    gets the cores that others leave, and has larger stacks and a quantum. power: "spin", "adaptive" or "block", what a
+    kthread without work does. cpus: CPU of each kthread, -1 for any. address: "10.77.0.9" or "10.77.0.9/16", for a NIC
+    that has none. scheduler, network, share: the finer settings (options.py). on_event: called with ("attached" |
     "stalled" | "gone" | "conflict", text) on a thread of the runtime; without it they are logged as warnings of the
     logger "corelane.libos". Public attribute: socket, as given.
 
@@ -111,22 +105,13 @@ class Runtime(Closing):
         nic: Nic | None = None,
         name: str | None = None,
         kthreads: int | None = None,
-        power: str = "adaptive",
-        address: str | None = None,
-        gateway: str | None = None,
-        udp_checksums: bool = True,
-        steal: bool = True,
-        cpus: Sequence[int] | None = None,
         kind: str = "latency",
-        guaranteed: int = 0,
-        max_cores: int = 0,
-        weight: int = 1,
-        deadline_us: int = 0,
-        quantum_us: int | None = None,
-        stack_bytes: int = 0,
-        max_uthreads: int = 0,
-        spin_us: float | None = None,
-        reattach_ms: int = 0,
+        power: str = "adaptive",
+        cpus: Sequence[int] | None = None,
+        address: str | None = None,
+        scheduler: Scheduler | None = None,
+        network: Network | None = None,
+        share: CoreShare | None = None,
         on_event: Callable[[str, str], None] | None = None,
     ) -> None:
         self._ptr: Any = None
@@ -140,60 +125,28 @@ class Runtime(Closing):
         self._lock = threading.Lock()
         self._on_event = on_event
         self._event_callback = ffi.callback("cl_runtime_event", self._event)
+        scheduler, share = scheduler or Scheduler(), share or CoreShare()
         config = ffi.new("struct cl_runtime_config *")
-        keep = self._fill_place(config, socket, nic, name, address, gateway)
-        if power not in POWER:
-            raise CorelaneError("make a runtime", f"power {power!r}", f"one of: {', '.join(POWER)}")
-        config.mode, config.mode_set = POWER[power], 1
-        if kthreads is not None and kthreads < 1:
-            raise CorelaneError("make a runtime", f"{kthreads} kthreads", "at least 1")
-        config.kthreads = kthreads or 0
-        if cpus is not None:
-            if kthreads is not None and len(cpus) != kthreads:
-                raise CorelaneError("make a runtime", f"{len(cpus)} cpus for {kthreads} kthreads", "one CPU a kthread")
-            keep.append(owned := ffi.new("int32_t[]", list(cpus)))
-            config.cpus = owned
-        config.no_udp_checksum, config.no_steal = not udp_checksums, not steal
-        config.stack_bytes, config.max_uthreads = stack_bytes, max_uthreads
-        self.stack_bytes = stack_bytes or STACK_BYTES.get(kind, 0)
-        if spin_us is not None:
-            if not 0 <= spin_us <= 1e6:
-                raise CorelaneError("make a runtime", f"spin_us is {spin_us}", "0 to 1e6, a second")
-            config.spin_ns = int(spin_us * 1000) or 1  # C takes 0 for its default
-        config.reattach_ms = reattach_ms
-        if kind not in KINDS:
-            raise CorelaneError("make a runtime", f"kind {kind!r}", f"one of: {', '.join(KINDS)}")
-        wishes = {
-            "guaranteed": guaranteed,
-            "max_cores": max_cores,
-            "weight": weight,
-            "deadline_us": deadline_us,
-            "quantum_us": (BATCH_QUANTUM_US if kind == "batch" else 0) if quantum_us is None else quantum_us,
-        }
-        if kthreads is not None and max_cores > kthreads:
-            why = f"max_cores {max_cores} is more than its kthreads: {kthreads}"
-            raise CorelaneError("make a runtime", why, "a kthread runs on one core at a time")
-        for field, value in wishes.items():
-            if not (field == "weight") <= value < 2**32:
-                least = "1 or more" if field == "weight" else "0 or more"
-                raise CorelaneError("make a runtime", f"{field} {value}", f"a whole number, {least}")
-            setattr(config, field, value)
-        config.kind = KINDS[kind]
+        keep = self._fill_place(config, socket, nic, name)
+        keep += self._fill_kthreads(config, kthreads, power, cpus)
+        self._fill_network(config, address, network or Network())
+        self._fill_scheduler(config, kind, scheduler)
+        self._fill_share(config, kthreads, share)
+        self.stack_bytes = scheduler.stack_bytes or STACK_BYTES[kind]
         config.on_event = self._event_callback
         out, err = ffi.new("struct cl_runtime **"), ffi.new("char[256]")
         check(lib.cl_runtime_new(config, out, err), "make a runtime", err)
         del keep
         self._ptr = out[0]
 
+    # Filling in a `struct cl_runtime_config`. What it points to must be kept: cffi frees it with its Python object.
+
     @staticmethod
-    def _fill_place(
-        config: Any, socket: str | None, nic: Nic | None, name: str | None, address: str | None, gateway: str | None
-    ) -> list[Any]:
+    def _fill_place(config: Any, socket: str | None, nic: Nic | None, name: str | None) -> list[Any]:
         if (socket is None) == (nic is None):
             raise CorelaneError(
                 "make a runtime", "it needs a place", "give the path of an iokernel's socket or nic=, not both"
             )
-        # What a C struct points to must be kept: cffi frees it with its Python object.
         keep: list[Any] = []
         if socket is not None:
             keep.append(owned := ffi.new("char[]", socket.encode()))
@@ -203,6 +156,26 @@ class Runtime(Closing):
             config.name = owned
         if nic is not None:
             config.nic = nic.ptr
+        return keep
+
+    @staticmethod
+    def _fill_kthreads(config: Any, kthreads: int | None, power: str, cpus: Sequence[int] | None) -> list[Any]:
+        if power not in POWER:
+            raise CorelaneError("make a runtime", f"power {power!r}", f"one of: {', '.join(POWER)}")
+        config.mode, config.mode_set = POWER[power], 1
+        if kthreads is not None and kthreads < 1:
+            raise CorelaneError("make a runtime", f"{kthreads} kthreads", "at least 1")
+        config.kthreads = kthreads or 0
+        if cpus is None:
+            return []
+        if kthreads is not None and len(cpus) != kthreads:
+            raise CorelaneError("make a runtime", f"{len(cpus)} cpus for {kthreads} kthreads", "one CPU a kthread")
+        owned = ffi.new("int32_t[]", list(cpus))
+        config.cpus = owned
+        return [owned]
+
+    @staticmethod
+    def _fill_network(config: Any, address: str | None, network: Network) -> None:
         try:
             if address is not None:
                 interface = ipaddress.IPv4Interface(address)
@@ -210,13 +183,28 @@ class Runtime(Closing):
                 config.ipv4_prefix = interface.network.prefixlen if "/" in address else 0
                 if "/" in address and interface.network.prefixlen == 0:
                     raise ValueError(f"prefix of {address} must be 1 to 32 bits")
-            if gateway is not None:
-                config.gateway = int(ipaddress.IPv4Address(gateway))
         except ValueError as error:
-            raise CorelaneError(
-                "make a runtime", str(error), "addresses as in 10.77.0.9/16, gateways as in 10.77.0.1"
-            ) from error
-        return keep
+            raise CorelaneError("make a runtime", str(error), "addresses as in 10.77.0.9/16") from error
+        config.gateway = int(ipaddress.IPv4Address(network.gateway or 0))
+        config.no_udp_checksum = not network.udp_checksums
+
+    @staticmethod
+    def _fill_scheduler(config: Any, kind: str, scheduler: Scheduler) -> None:
+        if kind not in KINDS:
+            raise CorelaneError("make a runtime", f"kind {kind!r}", f"one of: {', '.join(KINDS)}")
+        config.kind = KINDS[kind]
+        default_us = BATCH_QUANTUM_US if kind == "batch" else 0
+        config.quantum_us = default_us if scheduler.quantum_us is None else scheduler.quantum_us
+        config.stack_bytes, config.no_steal = scheduler.stack_bytes, not scheduler.steal
+        config.spin_ns = int(scheduler.spin_us * 1000) or 1  # C takes 0 for its default
+
+    @staticmethod
+    def _fill_share(config: Any, kthreads: int | None, share: CoreShare) -> None:
+        if kthreads is not None and share.max_cores > kthreads:
+            why = f"max_cores {share.max_cores} is more than its kthreads: {kthreads}"
+            raise CorelaneError("make a runtime", why, "a kthread runs on one core at a time")
+        config.guaranteed, config.max_cores = share.guaranteed, share.max_cores
+        config.weight, config.deadline_us = share.weight, share.deadline_us
 
     # Life
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from . import options
 from ._native import lib
-from .options import option
+from .options import Group, option
 from .paths import DEFAULT_SOCKET_DOC
 
 DEFAULT_SUBNET = "10.77.0.0/16"
@@ -86,8 +86,8 @@ def _cpus(value: str | tuple[int, ...]) -> None:
         raise ValueError("each CPU once")
 
 
-@dataclass(frozen=True)
-class IokernelConfig:
+@dataclass(frozen=True, kw_only=True)
+class IokernelConfig(Group):
     """[iokernel]"""
 
     socket: str = option("", f'control socket; "": {DEFAULT_SOCKET_DOC}', check=_socket_path)
@@ -117,8 +117,8 @@ class IokernelConfig:
     max_arena_mib: int = option(1024, "largest arena that an application may ask for", low=1, high=1 << 20)
 
 
-@dataclass(frozen=True)
-class CoresConfig:
+@dataclass(frozen=True, kw_only=True)
+class CoresConfig(Group):
     """[cores]"""
 
     policy: str = option(
@@ -132,8 +132,8 @@ class CoresConfig:
     interrupt_us: int = option(50, "how long it then has when interrupted, before it is evicted", low=1, high=1_000_000)
 
 
-@dataclass(frozen=True)
-class StorageConfig:
+@dataclass(frozen=True, kw_only=True)
+class StorageConfig(Group):
     """[storage]"""
 
     directory: str = option("", 'folder of the storage areas, a file each; "": none')
@@ -147,8 +147,8 @@ class StorageConfig:
     )
 
 
-@dataclass(frozen=True)
-class FaultConfig:
+@dataclass(frozen=True, kw_only=True)
+class FaultConfig(Group):
     """[nic.fault]"""
 
     loss: float = option(0.0, "of the frames, in each direction: lost", low=0, high=1)
@@ -160,8 +160,8 @@ class FaultConfig:
     seed: int = option(1, "of all these choices", low=0, high=2**63 - 1)
 
 
-@dataclass(frozen=True)
-class NicConfig:
+@dataclass(frozen=True, kw_only=True)
+class NicConfig(Group):
     """[nic]"""
 
     driver: str = option(
@@ -188,8 +188,8 @@ class NicConfig:
             raise ValueError(f"driver {self.driver!r} needs `device`")
 
 
-@dataclass(frozen=True)
-class NetworkConfig:
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig(Group):
     """[network]"""
 
     subnet: str = option(DEFAULT_SUBNET, "addresses of applications are taken from here", check=_subnet)
@@ -200,8 +200,8 @@ class NetworkConfig:
     mtu: int = option(1500, "largest IP packet in bytes", low=576, high=9000)
 
 
-@dataclass(frozen=True)
-class AppConfig:
+@dataclass(frozen=True, kw_only=True)
+class AppConfig(Group):
     """[apps.NAME] and [app_defaults]: what an application of this name gets, whatever it asks for."""
 
     ip: str | None = option(None, "address; default: from a hash of the name, within the subnet", check=_address)
@@ -241,6 +241,11 @@ class AppConfig:
     rate_bytes_per_s: int = option(0, "most bytes it may send a second; 0: no limit", low=0, high=10**12)
     burst_frames: int = option(64, "frames it may send at once after a pause", low=1, high=1 << 20)
     burst_bytes: int = option(65536, "bytes it may send at once after a pause", low=1514, high=1 << 30)
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """The CPUs of its kthreads; none: "auto"."""
+        return () if isinstance(self.cores, str) else self.cores
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,15 @@ Types of fields: bool, int, float, str, `X | None`, tuple[X, ...], another secti
 dict[str, X] for tables with names of the user's own. `check` functions see a value of the right type, of a table each
 name, and raise ValueError with what was expected instead. A field `class_` is the option `class`.
 runtime/config.py has corelane's sections.
+
+A group of options that a constructor takes is such a class too, with `Group` as its base: one made in Python is then
+held to the same limits.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import tomllib
 import types
@@ -45,6 +49,27 @@ def option(
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+class Group:
+    """Base of a dataclass of options: it cannot be made with a value outside of its limits.
+
+    Raises ConfigError with the class, the field, the value and what was expected. What options must be together is not
+    looked at: `check()` of a section does that once it is read.
+    """
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        cls: Any = type(self)  # a dataclass
+        reader, hints = _Reader(cls.__name__, ""), _hints(cls)
+        for field in dataclasses.fields(cls):
+            reader.given(hints[field.name], field.metadata, getattr(self, field.name), field.name)
+
+
+@functools.cache
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
 
 
 def load(cls: type[T], path: str | Path) -> T:
@@ -246,6 +271,13 @@ class _Reader:
             raise self.wrong(kind, metadata, value, path)
         self.check_value(kind, metadata, out, path)
         return out
+
+    def given(self, kind: Any, metadata: Mapping[str, Any], value: Any, name: str) -> None:
+        """Refuse the value of a field that was given in Python, where a tuple stands for a list and None is a value."""
+        origin, optional = typing.get_origin(kind), type(None) in typing.get_args(kind)
+        if (value is None and optional) or dataclasses.is_dataclass(kind) or origin is dict:
+            return
+        self.value(kind, metadata, list(value) if isinstance(value, tuple) else value, (name,))
 
     def alternative(self, kinds: list[Any], metadata: Mapping[str, Any], value: Any, path: tuple[str, ...]) -> Any:
         for kind in kinds:

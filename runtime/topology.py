@@ -283,7 +283,7 @@ class Cgroups:
         self.v1: dict[str, str] = {}
         self.v2 = ""
         try:
-            lines = (root / "proc/self/cgroup").read_text().splitlines()
+            lines = os.fsdecode((root / "proc/self/cgroup").read_bytes()).splitlines()  # paths are bytes
         except OSError:
             lines = []
         for line in lines:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from cltest import CBuild, NetnsFactory, netns_missing
+from cltest import CBuild, NetnsFactory, netns_missing, soak
 
 DEFAULT_SEED = 20240607
 ONE_THREAD = "one thread, in which nothing can race: ASan runs it"
@@ -26,16 +26,25 @@ hypothesis.settings.register_profile("random", deadline=None, max_examples=1000,
 hypothesis.settings.load_profile(os.environ.get("CORELANE_HYPOTHESIS", "fixed"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses `c_program`, so that `-m c_program` selects what a sanitizer build is for."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what uses `c_program`, so that `-m c_program` selects what a sanitizer build is for. Leave out the soaks, or
+    all else."""
     for item in items:
         if "c_program" in getattr(item, "fixturenames", ()):
             item.add_marker("c_program")
+    wanted = soak.chosen(items)
+    if len(wanted) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
+    items[:] = wanted
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    soak.skip_without_time(item)
 
 
 @pytest.fixture(scope="session")
 def c_program() -> Callable[..., Callable[..., str]]:
-    """`run = c_program("tests/runtime/c/x.c", sources=None, cflags=(), one_thread=False)`; `run(*args, timeout_s=60)`
+    """`run = c_program("tests/runtime/c/x.c", sources=None, cflags=(), one_thread=False)`; `run(*args, timeout_s=200)`
     returns the output.
 
     `sources` None links what it needs of the library, [] nothing, or give the C files wanted.

@@ -30,7 +30,7 @@ from typing import Any
 from ...drivers.linux import netns
 from ...drivers.linux.netns import Interface
 from ...drivers.nic.af_xdp.af_xdp import AfXdp, xdp_mode
-from ...drivers.nic.loadgen.loadgen import Echo, Loadgen
+from ...drivers.nic.loadgen.loadgen import Echo, Loadgen, Source
 from ...runtime.errors import CorelaneError
 from ..harness import rest
 from ..harness.load import Load
@@ -72,7 +72,7 @@ class _Place:
     def nic(self) -> AfXdp:
         """The NIC of ours: takes the server's address from Linux while it is open."""
         with self.end.namespace.entered():
-            return AfXdp(self.end.name, addresses=[self.end.address], mode=self.mode, ipv4_prefix=PREFIX)
+            return AfXdp(self.end.name, addresses=[f"{self.end.address}/{PREFIX}"], mode=self.mode)
 
 
 @contextlib.contextmanager
@@ -101,7 +101,7 @@ def _embedded(place: _Place) -> Iterator[None]:
 def _iokernel(place: _Place) -> Iterator[None]:
     """Loop and kthread spin on cores of their own where there is a third one; else they share one and sleep in turn."""
     from ...apps.echo import handler
-    from ...iokernel import AppSettings, Iokernel
+    from ...iokernel import AppConfig, Iokernel
     from ...libos import Runtime
 
     third = place.cpus[2] if len(place.cpus) > 2 else None
@@ -109,7 +109,7 @@ def _iokernel(place: _Place) -> Iterator[None]:
     app_cpu = third if third is not None else place.cpu
     with tempfile.TemporaryDirectory() as folder, place.nic() as nic:
         path = str(Path(folder) / "iokernel.sock")
-        apps = {"echo": AppSettings(ipv4=place.end.address)}
+        apps = {"echo": AppConfig(ip=place.end.address)}
         iokernel = Iokernel(path, uplinks=[nic], share_mac=True, loop_cpus=[place.cpu], mode=power, apps=apps)
         with iokernel, Runtime(path, name="echo", power=power, kthreads=1, cpus=[app_cpu]) as runtime:
             runtime.bind(handler("c", PORT))
@@ -184,8 +184,7 @@ def _bench(stack: contextlib.ExitStack, cores: tuple[int, ...], asked: str) -> _
 def _generator(near: Interface, far: Interface) -> Loadgen:
     return Loadgen(
         Echo(PAYLOAD_BYTES),
-        mac=far.mac.hex(":"),
-        ip=far.address,
+        source=Source(mac=far.mac.hex(":"), ip=far.address),
         server_mac=near.mac.hex(":"),
         server_ip=near.address,
         server_port=PORT,

@@ -128,7 +128,7 @@ class LinuxUdp(Closing):
 def socket_nic(server: str, port: int, generator_ip: str, generator_port: int, buffers: int = 0) -> Nic:
     """A NIC whose only peer is the UDP server at server:port, by a kernel socket: for a load generator without root.
 
-    generator_ip, generator_port: the generator's `ip` and `first_port`; give it `flows=1` and `server_mac=SERVER_MAC`.
+    generator_ip, generator_port: what `Source` of the generator says, with `flows=1`; give it `server_mac=SERVER_MAC`.
     Raises CorelaneError if the socket cannot be opened.
     """
     fields = {

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...apps.raft.service.service import ELECTION_MS
 from ...drivers.linux.netns import Namespace
-from ...drivers.nic.loadgen.loadgen import Closed, Loadgen
+from ...drivers.nic.loadgen.loadgen import Closed, Limits, Loadgen
 from ...drivers.nic.loadgen.loadgen import Memcached as Traffic
 from ..baseline.peers import Etcd, Libraft, Puts
 from ..harness import rest
@@ -92,7 +92,7 @@ def group_up(
         server_ip=address(1),
         server_port=KV_PORT,
         checksum=True,
-        drain_s=0.2,
+        limits=Limits(drain_s=0.2),
     )
     uplinks = [generator.nic()]
     with (

@@ -31,7 +31,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ...drivers.nic.nic import Nic
-from ...iokernel import AppSettings, Iokernel
+from ...iokernel import AppConfig, Idle, Iokernel
 from ...runtime.errors import CorelaneError, check
 
 NODES = (1, 2, 3)
@@ -103,8 +103,8 @@ class Group:
                 policy="delay" if managed else None,
                 policy_params={"target_us": TARGET_US} if managed else {},
                 mode=poll,
-                spin_us=SPIN_US,
-                apps={f"raft-{n}": AppSettings(ipv4=address(n), kind="latency") for n in NODES},
+                idle=Idle(spin_us=SPIN_US),
+                apps={f"raft-{n}": AppConfig(ip=address(n), class_="latency") for n in NODES},
             )
             self.kernel.start()
             stack.callback(self.kernel.stop)
@@ -269,10 +269,13 @@ def _whole(status: dict[str, Any]) -> int:
     return status["term"] if status["role"] == "leader" and not behind else 0
 
 
-def _spin_us(words: dict[str, Any]) -> float:
+def _scheduler(words: dict[str, Any]) -> Any:
     """The others, and the kernel's half of their writes, need the core of a node that waits: with a log it parks where
     the iokernel moves the core, and yields between looks where the kernel's scheduler shares it."""
-    return SPIN_US if not words["log"] else SHARED_SPIN_US if words["cpus"] else 1
+    spin_us = SPIN_US if not words["log"] else SHARED_SPIN_US if words["cpus"] else 1
+    from ...libos import Scheduler
+
+    return Scheduler(spin_us=spin_us)
 
 
 def _serve(path: str, words: dict[str, Any]) -> None:
@@ -291,9 +294,7 @@ def _serve(path: str, words: dict[str, Any]) -> None:
         settings = {"log_entries": 2 * entries, "log_bytes": max(64 << 20, 512 * entries)}
     if words["replicate"]:
         settings["replicate"] = words["replicate"]
-    runtime = Runtime(
-        path, name=f"raft-{node}", kthreads=1, power="adaptive", spin_us=_spin_us(words), cpus=words["cpus"]
-    )
+    runtime = Runtime(path, name=f"raft-{node}", kthreads=1, cpus=words["cpus"], scheduler=_scheduler(words))
     service = serve(
         runtime,
         node,
@@ -340,9 +341,7 @@ def _relay(path: str, words: dict[str, Any]) -> None:
 
     node = words["node"]
     leads = node == NODES[0]
-    runtime = Runtime(
-        path, name=f"raft-{node}", kthreads=1, power="adaptive", spin_us=_spin_us(words), cpus=words["cpus"]
-    )
+    runtime = Runtime(path, name=f"raft-{node}", kthreads=1, cpus=words["cpus"], scheduler=_scheduler(words))
     config = ffi.new("struct cl_bench_relay_config *", {"port": FRAME_PORT, "fd": -1})
     config.followers = [int(ipaddress.IPv4Address(address(n))) for n in NODES[1:]]
     config.client_port = KV_PORT if leads else 0

@@ -55,7 +55,8 @@ class Box:
     def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, ...], guaranteed: int) -> None:
         self.workers = len(cores) - 1
         names = [f"batch{i}" for i in range(self.workers)]
-        apps = {"spin": shared.latency(guaranteed=guaranteed), **{name: shared.batch(maximum=1) for name in names}}
+        apps = {"spin": shared.latency(guaranteed_cores=guaranteed)}
+        apps |= {name: shared.batch(max_cores=1) for name in names}
         traffic = Echo(service_us=SHORT_NS / 1e3, long_us=LONG_NS / 1e3, long_fraction=LONG_SHARE)
         made = shared.shared(cores, apps=apps, policy=shared.BETWEEN, traffic=traffic, port=PORT)
         self.made = stack.enter_context(made)

@@ -1,6 +1,6 @@
 """An iokernel that manages one worker core, and applications in processes of their own that fight for it.
 
-    with shared(cores, apps={"kv": latency(), "batch": batch()}, policy="delay", params="target_us=10") as made:
+    with shared(cores, apps={"kv": latency(), "batch": batch()}, policy="delay") as made:
         kv = made.run(["kv"], "kv")
         job = made.tenant("batch", "batch")
         point, gained = made.beside("kv", job, 50_000, 1.0)  # gained["work"]: units a second
@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from ...drivers._native import lib as drivers
 from ...drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached
-from ...iokernel import AppSettings, Iokernel
+from ...iokernel import AppConfig, Idle, Iokernel
 from ...iokernel.control.moves import STEP_NAMES, Move, entries
 from ...runtime.clock import default_clock
 from ...runtime.errors import check
@@ -40,14 +40,14 @@ SETTLE_S = 0.003  # moves under way end
 EARLY_S = 5e-4  # before the end of a load its counters are read: who sleeps wakes some 0.1 ms late
 
 
-def latency(**settings: Any) -> AppSettings:
+def latency(**settings: Any) -> AppConfig:
     """Of the application that the load goes to."""
-    return AppSettings(ipv4=rig.SERVER_IP, kind="latency", **settings)
+    return AppConfig(ip=rig.SERVER_IP, class_="latency", **settings)
 
 
-def batch(**settings: Any) -> AppSettings:
+def batch(**settings: Any) -> AppConfig:
     """Of a job that gets what others leave."""
-    return AppSettings(kind="batch", **settings)
+    return AppConfig(class_="batch", **settings)
 
 
 class Shared:
@@ -232,13 +232,10 @@ def tsc_ns(ticks: int) -> float:
 def shared(
     cores: tuple[int, ...],
     *,
-    apps: Mapping[str, AppSettings],
+    apps: Mapping[str, AppConfig],
     policy: str = "delay",
-    params: Mapping[str, int | float] | None = None,
     traffic: Echo | Memcached | None = None,
     port: int = 9000,
-    flows: int = 64,
-    seed: int = 1,
 ) -> Iterator[Shared]:
     """An iokernel whose loop runs on cores[0] and manages the others."""
     with contextlib.ExitStack() as stack:
@@ -247,12 +244,9 @@ def shared(
             cores,
             traffic=traffic,
             port=port,
-            flows=flows,
-            seed=seed,
             policy=policy,
-            policy_params=params,
             mode="adaptive",
-            spin_us=rig.SPIN_US,
+            idle=Idle(spin_us=rig.SPIN_US),
             apps=apps,
         )
         apps_stack = stack.enter_context(contextlib.ExitStack())

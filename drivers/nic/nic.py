@@ -65,6 +65,15 @@ def ipv4_to_int(address: str) -> int:
         raise CorelaneError(f"not an IPv4 address: {address!r}; write it as in 10.77.0.1") from error
 
 
+def ipv4_and_prefix(address: str, prefix: int = 24) -> tuple[int, int]:
+    """Address in host byte order and prefix length of "a.b.c.d/n" or, with `prefix`, "a.b.c.d". Or CorelaneError."""
+    try:
+        found = ipaddress.IPv4Interface(address)
+    except ValueError as error:
+        raise CorelaneError(f"not an IPv4 address: {address!r}; write it as in 10.77.0.1/24") from error
+    return int(found.ip), found.network.prefixlen if "/" in address else prefix
+
+
 class Nic(Device):
     """A network interface: `queues` receive and transmit queues and one set of buffers. `ptr` is the `struct cl_nic *`.
 

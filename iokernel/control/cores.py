@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...runtime.config import AppConfig
 from ...runtime.errors import Refused
 from .._native import lib
-from .settings import AppSettings
 
 KINDS: Mapping[str, int] = {"latency": lib.CL_POLICY_LATENCY, "batch": lib.CL_POLICY_BATCH}
 _ASKED = {0: "latency", lib.CL_CONTROL_LATENCY: "latency", lib.CL_CONTROL_BATCH: "batch"}
@@ -76,22 +76,22 @@ class Claim:
     quantum_us: int
 
 
-def claim(name: str, hello: Any, settings: AppSettings, kthreads: int) -> Claim:
+def claim(name: str, hello: Any, settings: AppConfig, kthreads: int) -> Claim:
     """The claim of a `struct cl_control_hello` under the settings of its name. Raises Refused if it makes no sense."""
     if int(hello.kind) not in _ASKED:
         raise _refused(f"class {hello.kind} of {name} is none", "latency is 1, batch 2")
-    maximum = _first(settings.maximum, int(hello.maximum)) or kthreads
-    if maximum > kthreads and settings.maximum is None:
+    maximum = _first(settings.max_cores, int(hello.maximum)) or kthreads
+    if maximum > kthreads and settings.max_cores is None:
         raise _refused(
             f"max_cores {maximum} of {name} is more than its kthreads: {kthreads}",
             "a kthread runs on one core at a time",
         )
     maximum = min(maximum, kthreads)  # the configuration's word is a limit, of applications with few kthreads, too
-    made_batch = settings.kind == "batch" and _ASKED[int(hello.kind)] != "batch"
+    made_batch = settings.class_ == "batch" and _ASKED[int(hello.kind)] != "batch"
     quantum_us = int(hello.quantum_us) or (lib.CL_CONTROL_BATCH_QUANTUM_US if made_batch else 0)
     got = Claim(
-        kind=settings.kind or _ASKED[int(hello.kind)],
-        guaranteed=_first(settings.guaranteed, int(hello.guaranteed)),
+        kind=settings.class_ or _ASKED[int(hello.kind)],
+        guaranteed=_first(settings.guaranteed_cores, int(hello.guaranteed)),
         maximum=maximum,
         weight=_first(settings.weight, int(hello.weight)) or 1,
         deadline_us=_first(settings.deadline_us, int(hello.deadline_us)),

@@ -47,8 +47,8 @@ def check_threads(pid: int, tids: Sequence[int], number: int) -> None:
 def _caught(pid: int) -> int:
     """The signals with a handler, as a mask (proc_pid_status(5), SigCgt)."""
     try:
-        for line in (_PROC / str(pid) / "status").read_text().splitlines():
-            if line.startswith("SigCgt:"):
+        for line in (_PROC / str(pid) / "status").read_bytes().splitlines():
+            if line.startswith(b"SigCgt:"):  # the first line has the name, any bytes
                 return int(line.split()[1], 16)
     except OSError:
         pass  # it has just ended

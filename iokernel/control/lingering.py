@@ -24,9 +24,11 @@ _SIGKILL = 1 << 8
 def _exits(folder: Path) -> bool:
     """Whether a thread exits, or will as soon as it runs."""
     try:
-        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()  # its name may be any bytes
     except OSError:
         return False  # it has ended
+    if len(fields) <= _PENDING:
+        return False  # it ended while we read
     return bool(int(fields[_FLAGS]) & _EXITING or int(fields[_PENDING]) & _SIGKILL)
 
 

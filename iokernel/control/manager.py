@@ -7,7 +7,7 @@ loaded from.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from ...runtime.errors import ConfigError, check
@@ -16,15 +16,7 @@ from ..policy.policy import Policy, load
 from ..policy.verdict import why_put_aside
 from . import report
 from .cores import KINDS, Claim, ManagedCores
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """interval_us: from one decision to the next. ask_us, interrupt_us: what a kthread has for each step of a move."""
-
-    interval_us: int = 5
-    ask_us: int = 10
-    interrupt_us: int = 50
+from .settings import Timing
 
 
 class CoreManager:

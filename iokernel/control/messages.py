@@ -22,8 +22,25 @@ _BYTES = {
 }
 
 
+_QUERIES = frozenset((lib.CL_CONTROL_STATS, lib.CL_CONTROL_MOVES))
+
+
 class BadMessage(Exception):
     """A message that is refused; (counter, errno, text)."""
+
+
+def whole(received: bytearray) -> bool:
+    """Whether there is something to `take`, or to refuse."""
+    if len(received) < _HEADER.size:
+        return False
+    magic, version, kind, n_bytes, _ = _HEADER.unpack_from(received)
+    known = magic == lib.CL_CONTROL_MAGIC and version == lib.CL_CONTROL_VERSION and n_bytes == _BYTES.get(kind, 0)
+    return not known or len(received) >= n_bytes
+
+
+def is_query(received: bytearray) -> bool:
+    """Whether the next message, which is `whole`, only asks for numbers: such ones wait until others are done."""
+    return _HEADER.unpack_from(received)[2] in _QUERIES
 
 
 def take(received: bytearray) -> tuple[int, bytes] | None:

@@ -3,10 +3,11 @@
 Runs in one Python thread, never on a polled core; policies, whose loading may take seconds, are loaded by another.
 Every message of a client is a fixed struct of runtime/control.h. A client gets `patience_s` to finish a message that it
 began and to take an answer; what does not fit the protocol is refused with a reason, counted, and the connection
-closed. The end of a registered client's connection is the end of the application: `Registry.unregister` is called at
-once. So is the end of a process whose kthreads are managed, since its thread ids are then free for others while a child
-of it may still hold the connection. Once a second such processes are looked at: whether one was killed and does not get
-to end (lingering.py).
+closed. A turn handles one message of a connection, registrations before queries, and queries of one user for
+_QUERIES_S: who asks on and on delays himself. The end of a registered client's connection is the end of the
+application: `Registry.unregister` is called at once. So is the end of a process whose kthreads are managed, since its
+thread ids are then free for others while a child of it may still hold the connection. Once a second such processes are
+looked at: whether one was killed and does not get to end (lingering.py).
 
 One iokernel a path: a lock file beside the socket is held for as long as we live, so the kernel lets go of it even
 after SIGKILL, and the socket file that was left behind is replaced.
@@ -18,13 +19,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import json
+import logging
 import os
 import selectors
 import socket
+import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,15 +36,24 @@ from ...runtime.errors import CorelaneError, SystemLimit
 from ...runtime.peers import Peer, peer_of, pidfd_of
 from .._native import ffi, lib
 from ..policy import trial as policy_trial
+from .descriptors import Strangers
 from .lingering import let_end
 from .lock import lock, remove_stale
-from .messages import BadMessage, line_of, message_of, refusal, send_with, take, text_of
+from .messages import BadMessage, is_query, line_of, message_of, refusal, send_with, take, text_of, whole
+from .settings import Access
 from .worker import Worker
 
 if TYPE_CHECKING:
     from ..areas.areas import Areas
 
+_log = logging.getLogger("corelane.iokernel")
+
 _MAX_CONNECTIONS = 1024
+_MAX_OF_A_USER = 256  # of them; root and the iokernel's own user may have all
+_MAX_REFUSED = 64  # that are kept for a moment, so that their users can read why
+_ACCEPT_PAUSE_S = 0.1  # after the system had no descriptor for a connection
+_MAX_UNREAD = 8 << 20  # bytes of answers that a user has not read
+_QUERIES_S = 0.005  # that a user's queries may take in a turn
 _SWEEP_S = 0.1
 _LINGERS_S = 1.0
 
@@ -85,7 +98,7 @@ class Registry(Protocol):
         """The body of MOVES_OK: entries of a loop's log from number `first` on. Or CorelaneError."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Connection:
     sock: socket.socket
     peer: Peer
@@ -100,28 +113,18 @@ class _Connection:
     closing: bool = False  # close once to_send is empty
 
 
-def _has_read(connection: _Connection) -> None:
-    """Raises BadMessage for a client that asks on and on and does not read."""
-    if len(connection.to_send) > lib.CL_CONTROL_MAX_REPLY:
-        raise BadMessage("greedy", errno.EBUSY, "ask again when the answers have been read")
-
-
 class ControlServer:
     """Listens on `path` and speaks for `registry`. Construction takes the path; `serve` works until `stop`.
 
-    mode: permission bits of the socket file. uids, gids: who may connect besides root and our own user; groups that a
-    client has as supplementary ones count. Raises Refused if another iokernel holds the path, SystemLimit if it cannot
-    be made.
+    access: who may connect. Raises Refused if another iokernel holds the path, SystemLimit if it cannot be made.
     """
 
     def __init__(
         self,
         path: str,
         registry: Registry,
+        access: Access | None = None,
         *,
-        mode: int = 0o600,
-        uids: Collection[int] = (),
-        gids: Collection[int] = (),
         patience_s: float = 2.0,
         areas: Areas | None = None,
     ) -> None:
@@ -129,24 +132,31 @@ class ControlServer:
         self.counts: Counter[str] = Counter()
         self.last_error = ""
         self._registry = registry
-        self._uids = frozenset((0, os.geteuid(), *uids))
-        self._gids = frozenset(gids)
+        access = access or Access()
+        self._uids = frozenset((0, os.geteuid(), *access.uids))
+        self._gids = frozenset(access.gids)
         self._patience_s = patience_s
         self._connections: dict[int, _Connection] = {}
         self._apps: dict[int, _Connection] = {}
         self._stopping = False
+        self._ending = threading.RLock()  # what `close` closes is not used by `stop`
         self._unfinished = False
         self._next_look = 0.0
+        self._ready: dict[_Connection, None] = {}  # those of which a whole message waits, in order of arrival
+        self._of_user: Counter[int] = Counter()  # connections
+        self._turned_away: deque[tuple[float, socket.socket]] = deque()  # until when they are kept
+        self._accept_again = float("inf")
         try:
             self._lock_fd = lock(path)
         except OSError as error:
             raise SystemLimit(f"lock {path}.lock", str(error.strerror), "is its folder writable?") from error
         try:
             remove_stale(path)
-            self._listener = self._listen(mode)
+            self._listener = self._listen(access.mode)
         except BaseException:
             os.close(self._lock_fd)
             raise
+        self._strangers = Strangers(self._listener)
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._loader = Worker()  # of policies
         self._areas = areas
@@ -161,7 +171,7 @@ class ControlServer:
         try:
             sock.bind(self.path)
             os.chmod(self.path, mode)  # before listen: nobody can have connected yet
-            sock.listen(64)
+            sock.listen(socket.SOMAXCONN)  # whoever is turned away stands in this queue, too
         except OSError as error:
             sock.close()
             why = "the path is too long" if "too long" in str(error) else str(error.strerror)
@@ -173,37 +183,63 @@ class ControlServer:
         try:
             while not self._stopping:
                 for key, events in self._selector.select(self._timeout()):
-                    if key.fileobj is self._listener:
-                        self._accept()
-                    elif key.fd == self._wake:
-                        os.eventfd_read(self._wake)
-                        self._stopping = True
-                    elif key.fd == self._loader.fd:
-                        self._answer_policy()
-                    elif key.fd == self._area_worker.fd:
-                        self._answer_area()
-                    elif key.fd == key.data.pidfd:
-                        self.counts["process_ended"] += 1
-                        self._close(key.data)
-                    else:
-                        self._handle(key.data, events)
-                self._expire()
-                self._unfinished = self._registry.sweep()
-                self._let_end()
+                    self._step(functools.partial(self._dispatch, key, events), key.data)
+                self._step(self._work)
+                self._step(self._expire)
+                self._step(self._sweep)
+                self._step(self._let_end)
         finally:
             self.close()
 
+    def _step(self, what: Callable[[], None], connection: _Connection | None = None) -> None:
+        """One thing that is to be done. A fault of ours in it ends nothing but the connection that it was done for."""
+        try:
+            what()
+        except Exception as error:
+            self.counts["failed"] += 1
+            self.last_error = f"{type(error).__name__}: {error}"
+            _log.exception("a step of the control thread failed; it goes on")
+            if connection is not None:
+                self._close(connection)
+
+    def _dispatch(self, key: selectors.SelectorKey, events: int) -> None:
+        if key.fileobj is self._listener:
+            self._accept()
+        elif key.fd == self._wake:
+            os.eventfd_read(self._wake)
+            self._stopping = True
+        elif key.fd == self._loader.fd:
+            self._answer_policy()
+        elif key.fd == self._area_worker.fd:
+            self._answer_area()
+        elif key.fd == key.data.pidfd:
+            self.counts["process_ended"] += 1
+            self._close(key.data)
+        else:
+            self._handle(key.data, events)
+
+    def _sweep(self) -> None:
+        self._unfinished = self._registry.sweep()
+
     def stop(self) -> None:
         """Make `serve` return. From any thread or signal handler."""
-        # Only the write tells: a flag set before it would let `serve` close the descriptor under us.
-        os.eventfd_write(self._wake, 1)
+        # Only the write tells: a flag set before it would let `serve` close the descriptor under us. It may have ended.
+        with self._ending:
+            if self._lock_fd >= 0:
+                os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
         """Give the path up. After `serve` has returned, or in its place."""
-        if self._lock_fd < 0:
-            return
+        with self._ending:
+            if self._lock_fd >= 0:
+                self._give_up()
+
+    def _give_up(self) -> None:
         for connection in list(self._connections.values()):
             self._close(connection)
+        while self._turned_away:
+            self._strangers.close(self._turned_away.popleft()[1])
+        self._strangers.end()
         self._selector.close()
         self._listener.close()
         os.close(self._wake)
@@ -216,7 +252,12 @@ class ControlServer:
         self._lock_fd = -1
 
     def _timeout(self) -> float | None:
+        if self._ready:
+            return 0.0
         deadline = min((c.deadline for c in self._connections.values()), default=float("inf"))
+        deadline = min(deadline, self._accept_again)
+        if self._turned_away:
+            deadline = min(deadline, self._turned_away[0][0])
         if self._unfinished:
             deadline = min(deadline, time.monotonic() + _SWEEP_S)
         if any(c.pidfd >= 0 for c in self._connections.values()):
@@ -228,6 +269,11 @@ class ControlServer:
         for connection in [c for c in self._connections.values() if c.deadline <= now]:
             self.counts["timed_out"] += 1
             self._close(connection)
+        while self._turned_away and (self._turned_away[0][0] <= now or len(self._turned_away) > _MAX_REFUSED):
+            self._strangers.close(self._turned_away.popleft()[1])
+        if self._accept_again <= now:
+            self._accept_again = float("inf")
+            self._selector.register(self._listener, selectors.EVENT_READ)
 
     def _let_end(self) -> None:
         """Of processes whose kthreads are managed: those that were killed."""
@@ -239,29 +285,52 @@ class ControlServer:
                 self.counts["lingering"] += let_end(connection.peer.pid)
 
     def _accept(self) -> None:
-        for _ in range(16):
+        for _ in range(64):
             try:
                 sock, _address = self._listener.accept()
             except BlockingIOError:
                 return
-            except OSError:  # out of descriptors, or gone before we looked
+            except OSError as error:
                 self.counts["accept_failed"] += 1
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    self._pause(error)
                 return
             sock.setblocking(False)
             try:
-                connection = _Connection(sock, peer_of(sock), time.monotonic() + self._patience_s)
-            except OSError:
-                sock.close()
+                peer = peer_of(sock)
+            except OSError:  # it has gone
+                self._strangers.close(sock)
                 continue
-            self._connections[sock.fileno()] = connection
-            self._selector.register(sock, selectors.EVENT_READ, connection)
             self.counts["connections"] += 1
-            peer = connection.peer
-            if len(self._connections) > _MAX_CONNECTIONS:
-                self._refuse(connection, "too_many", errno.EMFILE, f"{_MAX_CONNECTIONS} connections are open already")
-            elif peer.uid not in self._uids and not (peer.groups | {peer.gid}) & self._gids:
-                text = f"user {peer.uid} may not attach: allow it in iokernel.users or iokernel.groups"
-                self._refuse(connection, "not_allowed", errno.EACCES, text)
+            uid = peer.uid
+            trusted = uid in (0, os.geteuid())
+            if uid not in self._uids and not (peer.groups | {peer.gid}) & self._gids:
+                text = f"user {uid} may not attach: allow it in iokernel.users or iokernel.groups"
+                self._turn_away(sock, "not_allowed", errno.EACCES, text)
+            elif len(self._connections) >= _MAX_CONNECTIONS:
+                self._turn_away(sock, "too_many", errno.EMFILE, f"{_MAX_CONNECTIONS} connections are open already")
+            elif not trusted and self._of_user[uid] >= _MAX_OF_A_USER:
+                text = f"user {uid} has {_MAX_OF_A_USER} connections open already: close some"
+                self._turn_away(sock, "too_many", errno.EMFILE, text)
+            else:
+                connection = _Connection(sock, peer, time.monotonic() + self._patience_s)
+                self._connections[sock.fileno()] = connection
+                self._of_user[uid] += 1
+                self._selector.register(sock, selectors.EVENT_READ, connection)
+
+    def _pause(self, error: OSError) -> None:
+        """Out of descriptors: whoever wants in waits in the kernel's queue, and we do not spin beside it."""
+        self.last_error = f"no connection can be taken: {error.strerror} (raise the limit of open files, ulimit -n)"
+        self._selector.unregister(self._listener)
+        self._accept_again = time.monotonic() + _ACCEPT_PAUSE_S
+
+    def _turn_away(self, sock: socket.socket, counter: str, code: int, text: str) -> None:
+        """Say why, and close soon. What it sends is not read."""
+        self.counts[counter] += 1
+        with contextlib.suppress(OSError):  # it has gone, or cannot be told
+            sock.send(refusal(code, text))
+            sock.shutdown(socket.SHUT_WR)
+        self._turned_away.append((time.monotonic() + self._patience_s, sock))
 
     def _handle(self, connection: _Connection, events: int) -> None:
         if connection.sock.fileno() not in self._connections:
@@ -272,59 +341,92 @@ class ControlServer:
             self._read(connection)
 
     def _read(self, connection: _Connection) -> None:
+        if connection in self._ready:
+            return  # what it sent before comes first
         try:
-            data = connection.sock.recv(4096)
+            data, descriptors = self._strangers.receive(connection.sock, 4096)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            data = b""
+            data, descriptors = b"", False
         if not data:
             self._close(connection)
             return
         if connection.closing:
             return  # refused already; it may still be sending
+        if descriptors:
+            self._refuse(connection, "descriptors", errno.EPERM, "an application sends no descriptors")
+            return
         connection.received += data
+        if whole(connection.received):
+            self._ready[connection] = None
+        self._set_deadline(connection)
+
+    def _set_deadline(self, connection: _Connection) -> None:
+        if connection.to_send or connection in self._ready:
+            return
+        connection.deadline = time.monotonic() + self._patience_s if connection.received else float("inf")
+        if connection.waits or connection.areas:
+            connection.deadline = float("inf")
+        elif connection.app is None and not connection.received and not connection.closing:
+            connection.deadline = time.monotonic() + 60 * self._patience_s  # idle, asks for statistics now and then
+
+    def _work(self) -> None:
+        """Handle one message of each connection that has one: registrations first, then queries within a budget."""
+        spent: Counter[int] = Counter()  # ns, by user
+        turn = sorted(self._ready, key=lambda c: is_query(c.received))
+        for connection in turn:
+            uid = connection.peer.uid
+            if is_query(connection.received) and spent[uid] > _QUERIES_S * 1e9:
+                continue  # at the next turn, before those that had theirs
+            begun = time.monotonic_ns()
+            self._ready.pop(connection, None)
+            self._step(functools.partial(self._take_message, connection), connection)
+            spent[uid] += time.monotonic_ns() - begun
+            if connection.sock.fileno() in self._connections and not connection.closing:
+                if whole(connection.received):
+                    self._ready[connection] = None
+                self._set_deadline(connection)
+
+    def _take_message(self, connection: _Connection) -> None:
+        """Handle one whole message, or refuse it."""
         try:
-            while self._take_message(connection):
-                pass
+            taken = take(connection.received)
+            assert taken is not None  # it was whole
+            kind, message = taken
+            if connection.waits:
+                raise BadMessage("greedy", errno.EBUSY, "ask again when this has been answered")
+            handle = {
+                lib.CL_CONTROL_HELLO: self._register,
+                lib.CL_CONTROL_STATS: self._answer_stats,
+                lib.CL_CONTROL_KTHREADS: self._manage,
+                lib.CL_CONTROL_POLICY: self._load_policy,
+                lib.CL_CONTROL_AREA: self._ask_area,
+                lib.CL_CONTROL_MOVES: self._answer_moves,
+            }[kind]
+            handle(connection, message)
         except BadMessage as bad:
             self._refuse(connection, *bad.args)
         except Exception as error:  # a fault of ours must not end the applications of others
             self.last_error = f"{type(error).__name__}: {error}"
             self._refuse(connection, "internal_error", errno.EIO, f"the iokernel failed: {self.last_error}")
-        if not connection.to_send:
-            connection.deadline = time.monotonic() + self._patience_s if connection.received else float("inf")
-            if connection.waits or connection.areas:
-                connection.deadline = float("inf")
-            elif connection.app is None and not connection.received and not connection.closing:
-                connection.deadline = time.monotonic() + 60 * self._patience_s  # idle, asks for statistics now and then
 
-    def _take_message(self, connection: _Connection) -> bool:
-        """Handle one whole message, if there is one. Raises BadMessage to refuse it."""
-        taken = take(connection.received)
-        if taken is None:
-            return False
-        kind, message = taken
-        if connection.waits:
-            raise BadMessage("greedy", errno.EBUSY, "ask again when this has been answered")
-        handle = {
-            lib.CL_CONTROL_HELLO: self._register,
-            lib.CL_CONTROL_STATS: self._answer_stats,
-            lib.CL_CONTROL_KTHREADS: self._manage,
-            lib.CL_CONTROL_POLICY: self._load_policy,
-            lib.CL_CONTROL_AREA: self._ask_area,
-            lib.CL_CONTROL_MOVES: self._answer_moves,
-        }[kind]
-        handle(connection, message)
-        return True
+    def _has_read(self, connection: _Connection) -> None:
+        """Raises BadMessage for a client that asks on and on and does not read, and for all of such a user's."""
+        uid = connection.peer.uid
+        if len(connection.to_send) > lib.CL_CONTROL_MAX_REPLY:
+            raise BadMessage("greedy", errno.EBUSY, "ask again when the answers have been read")
+        if sum(len(c.to_send) for c in self._connections.values() if c.peer.uid == uid) > _MAX_UNREAD:
+            text = f"user {uid} has {_MAX_UNREAD >> 20} MiB of answers that nobody has read: read them, then ask"
+            raise BadMessage("greedy", errno.EBUSY, text)
 
     def _answer_stats(self, connection: _Connection, _message: bytes) -> None:
-        _has_read(connection)
+        self._has_read(connection)
         self.counts["stats"] += 1
         self._send(connection, message_of(lib.CL_CONTROL_STATS_REPLY, self._registry.stats_json()))
 
     def _answer_moves(self, connection: _Connection, message: bytes) -> None:
-        _has_read(connection)
+        self._has_read(connection)
         said = ffi.cast("struct cl_control_moves *", ffi.from_buffer(message))
         try:
             body = self._registry.moves(int(said.loop), int(said.next))
@@ -507,13 +609,15 @@ class ControlServer:
         fd = connection.sock.fileno()
         if self._connections.pop(fd, None) is None:
             return
+        self._of_user[connection.peer.uid] -= 1
+        self._ready.pop(connection, None)
         self._selector.unregister(connection.sock)
         if connection.pidfd >= 0:
             with contextlib.suppress(KeyError):  # refused before it was registered
                 self._selector.unregister(connection.pidfd)
             os.close(connection.pidfd)
             connection.pidfd = -1
-        connection.sock.close()
+        self._strangers.close(connection.sock)
         for name in connection.areas:
             assert self._areas is not None
             self._areas.release(name)

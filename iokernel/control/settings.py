@@ -1,60 +1,80 @@
-"""What the configuration says about applications, as the iokernel takes it."""
+"""Options of an Iokernel, in groups of one concern each. A value outside of its limits is refused by ConfigError.
+
+    Iokernel(path, apps={"kv": AppConfig(ip="10.77.0.9")}, memory=AppMemory(max_apps=8), idle=Idle(spin_us=5000))
+
+What a whole section of the configuration file says is that section's class in runtime/config.py: AppConfig,
+NetworkConfig.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...runtime.options import Group, option
+from .._native import lib
 
-@dataclass(frozen=True, slots=True)
-class AppSettings:
-    """What the configuration says about one application; None and 0 leave it to the defaults.
+_HOUR_US = 3_600_000_000
+_MAX_ID = 2**32 - 2
 
-    mac: "02:..", ipv4: "10.77.0.9". max_kthreads: more are refused. cpus: where its kthreads run; an application with
-    CPUs of its own keeps them, whatever is managed. may_spin: whether idle kthreads may keep a core that they have for
-    themselves. loop: index of the loop that serves it. rx_slots, tx_slots: descriptors in a ring; rx_buffers,
-    tx_buffers: packet buffers in all; these win over what it asks for. frames_per_s, bytes_per_s: limits of what it may
-    send; burst_frames, burst_bytes: what it may send at once after a pause (64 frames and 64 KiB).
 
-    Where cores are managed, None leaves it to the application: kind: "latency" or "batch"; guaranteed, maximum: cores;
-    weight: share among equals; deadline_us: what its tail should stay under; quantum_us: how long a uthread runs before
-    it yields to others, 0 for ever.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idle(Group):
+    """What a loop of mode "adaptive" does without work: it spins, then polls more slowly, then sleeps.
+
+    spin_us, pause_us: how long it does each of the first two; 0: not at all.
     """
 
-    mac: str | None = None
-    ipv4: str | None = None
-    max_kthreads: int = 0
-    cpus: tuple[int, ...] = ()
-    may_spin: bool = True
-    loop: int | None = None
-    rx_slots: int = 0
-    tx_slots: int = 0
-    rx_buffers: int = 0
-    tx_buffers: int = 0
-    frames_per_s: int = 0
-    bytes_per_s: int = 0
-    burst_frames: int = 0
-    burst_bytes: int = 0
-    kind: str | None = None
-    guaranteed: int | None = None
-    maximum: int | None = None
-    weight: int | None = None
-    deadline_us: int | None = None
-    quantum_us: int | None = None
+    spin_us: int = option(50, "time that it spins", low=0, high=_HOUR_US)
+    pause_us: int = option(200, "time that it then polls more slowly", low=0, high=_HOUR_US)
 
 
-@dataclass(frozen=True, slots=True)
-class ArenaDefaults:
-    """Geometry of an application's arena where it does not ask for another.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing(Group):
+    """Times of the moves of cores between applications.
 
-    slots: descriptors in a ring, a power of two. rx_buffers, tx_buffers: packet buffers a kthread, at least
-    `min_buffers` in all. buffer_bytes: longest frame. On a virtual machine the host takes a core away for milliseconds
-    at a time, in which a receive ring must hold what comes: 4096 frames are 2 ms of two million a second. Buffers that
-    no such pause fills are never touched.
+    interval_us: from one decision of the policy to the next. ask_us: how long a kthread has to step aside when asked;
+    interrupt_us: how long it then has when interrupted, before it is evicted.
     """
 
-    rx_slots: int = 4096
-    tx_slots: int = 1024
-    rx_buffers: int = 4096
-    tx_buffers: int = 2048
-    min_buffers: int = 4096
-    buffer_bytes: int = 2048
+    interval_us: int = option(5, "time between two decisions", low=1, high=1_000_000)
+    ask_us: int = option(10, "time to step aside when asked", low=1, high=1_000_000)
+    interrupt_us: int = option(50, "time to step aside when interrupted", low=1, high=1_000_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access(Group):
+    """Who may attach, besides root and the iokernel's own user.
+
+    mode: permission bits of the socket file. uids, gids: numbers of users, and of groups whose members may attach;
+    supplementary groups count.
+    """
+
+    mode: int = option(0o600, "permission bits of the socket file", low=0, high=0o777)
+    uids: tuple[int, ...] = option((), "users", low=0, high=_MAX_ID)
+    gids: tuple[int, ...] = option((), "groups", low=0, high=_MAX_ID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppMemory(Group):
+    """Memory of the applications.
+
+    max_apps: applications attached at the same time; one more is refused. max_arena_mib: largest arena that one
+    may ask for. huge_pages: arenas of huge pages, where the machine has some.
+    """
+
+    max_apps: int = option(lib.CL_IO_MAX_APPS, "applications at the same time", low=1, high=lib.CL_IO_MAX_APPS)
+    max_arena_mib: int = option(4096, "largest arena", low=1, high=1 << 20)
+    huge_pages: bool = option(False, "arenas of huge pages")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience(Group):
+    """How long the control thread waits for others.
+
+    client_s: for a client to finish a message that it began, and to take an answer; its connection is then closed.
+    loop_s: for a loop to admit or forget an application. One that could not be forgotten is `leaving` in the
+    statistics, keeps its address, and is tried again until it is gone.
+    """
+
+    client_s: float = option(2.0, "for a client", low=0.001, high=3600)
+    loop_s: float = option(5.0, "for a loop", low=0.001, high=3600)

@@ -55,7 +55,7 @@ def refuse_small_stack(what: str, needs: int, has: int) -> None:
     """Raise CorelaneError if the uthreads of a runtime have less stack than code needs."""
     if needs > has:
         why = f"np.linalg needs more stack than the {has} bytes of this runtime's uthreads"
-        raise CorelaneError(what, why, f'make it with kind="batch" or stack_bytes={needs >> 20} << 20')
+        raise CorelaneError(what, why, f'make it with kind="batch" or Scheduler(stack_bytes={needs >> 20} << 20)')
 
 
 def declarations(library: Any) -> set[str]:

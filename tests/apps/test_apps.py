@@ -12,7 +12,7 @@ import pytest
 from corelane.apps import registry
 from corelane.apps.spin import Options as SpinOptions
 from corelane.apps.spin import Spin
-from corelane.drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached
+from corelane.drivers.nic.loadgen.loadgen import Echo, Limits, Loadgen, Memcached
 from corelane.drivers.nic.memory import memory_link
 from corelane.libos import Runtime
 from corelane.runtime.errors import CorelaneError
@@ -29,7 +29,7 @@ def loaded(name: str, traffic: Any, kthreads: int = 1, **options: Any) -> Iterat
         with Runtime(nic=server, kthreads=kthreads, power="block") as runtime:
             service = app.setup(runtime, chosen)
             runtime.start()
-            with Loadgen(traffic, server_mac=server.mac, server_port=chosen.port, drain_s=5.0) as load:
+            with Loadgen(traffic, server_mac=server.mac, server_port=chosen.port, limits=Limits(drain_s=5.0)) as load:
                 load.start_client(client, spin=False)
                 yield service, load, runtime
             runtime.stop()

@@ -18,7 +18,7 @@ from cltest import wait_until
 
 from corelane.drivers._native import ffi, lib
 from corelane.drivers.linux import netns
-from corelane.drivers.nic.af_xdp.af_xdp import AfXdp
+from corelane.drivers.nic.af_xdp.af_xdp import AfXdp, SocketOptions, Umem
 from corelane.drivers.nic.fault import FaultNic
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import Nic, ipv4_to_int, mac_to_bytes
@@ -145,7 +145,9 @@ PAIRS: dict[str, Callable[[], contextlib.AbstractContextManager[Pair]]] = {
     "tap-3": lambda: tap_pair(queues=3),
     "af_xdp": af_xdp_pair,
     "af_xdp-3": lambda: af_xdp_pair(queues=3),
-    "af_xdp-generic": lambda: af_xdp_pair(mode="generic", need_wakeup=False, buffer_bytes=4096, buffers=800, fill=256),
+    "af_xdp-generic": lambda: af_xdp_pair(
+        mode="generic", umem=Umem(buffer_bytes=4096, buffers=800, fill=256), sockets=SocketOptions(need_wakeup=False)
+    ),
     "port": port_pair,
     "port-3x2-block": lambda: port_pair((3, 2), "block"),
     "fault": fault_pair,

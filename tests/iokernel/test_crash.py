@@ -50,7 +50,7 @@ def test_a_killed_application_is_gone_at_once(start, attach, child, socket_path)
 
 
 def test_a_stopped_application_loses_its_own_packets_only(start, attach, child, socket_path):
-    io = start(arena=None)
+    io = start()
     a, b = attach("a"), attach("b")
     echo = child("app.py", socket_path, "echo")
     request = to_name(io, a, "echo", b"ping")

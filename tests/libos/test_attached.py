@@ -21,7 +21,7 @@ from corelane.apps.echo import handler as echo_handler
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import Nic
 from corelane.drivers.port.port import open_port
-from corelane.iokernel import AppSettings, ArenaDefaults, Iokernel
+from corelane.iokernel import AppConfig, Iokernel, NetworkConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = Host("02:00:00:00:00:99", "10.77.0.99")
@@ -135,10 +135,7 @@ def test_a_handler_appends_to_a_log_through_an_iokernel(outside: Any, tmp_path: 
 def test_a_burst_beyond_a_rate_limit_is_sent_to_the_end(outside: Any) -> None:
     """The token bucket fills the application's ring; what waits behind it leaves although no request comes any more."""
     wire, path, start = outside
-    start(
-        apps={"slow": AppSettings(frames_per_s=2000, burst_frames=1)},
-        arena=ArenaDefaults(tx_slots=32),
-    )
+    start(apps={"slow": AppConfig(rate_frames_per_s=2000, burst_frames=1, tx_slots=32)})
     with libos.Runtime(path, name="slow", power="block") as runtime:
         runtime.bind(echo_handler("c"))
         runtime.start()
@@ -161,7 +158,7 @@ def test_a_burst_beyond_a_rate_limit_is_sent_to_the_end(outside: Any) -> None:
 def test_the_gateway_that_the_iokernel_grants_is_used(outside: Any) -> None:
     """A destination beyond the subnet: the application asks for the gateway by ARP and sends the frame to its MAC."""
     wire, path, start = outside
-    start(gateway="10.77.0.99")
+    start(network=NetworkConfig(gateway="10.77.0.99"))
     import numpy as np
 
     from corelane.libos.numba import calls
@@ -228,9 +225,7 @@ def test_an_iokernel_that_goes_and_one_that_comes(outside: Any) -> None:
     _, path, start = outside
     events: list[tuple[str, str]] = []
     first = start()
-    with libos.Runtime(
-        path, name="patient", reattach_ms=20, on_event=lambda name, text: events.append((name, text))
-    ) as runtime:
+    with libos.Runtime(path, name="patient", on_event=lambda name, text: events.append((name, text))) as runtime:
         runtime.bind(echo_handler("c"))
         runtime.start()
         address, mac = runtime.address, runtime.mac
@@ -255,7 +250,7 @@ def test_requests_are_served_after_the_iokernel_was_killed(outside: Any) -> None
     try:
         assert first.stdout is not None
         assert first.stdout.readline() == "ready\n"
-        with libos.Runtime(path, name="survivor", kthreads=2, reattach_ms=20, on_event=lambda *_: None) as runtime:
+        with libos.Runtime(path, name="survivor", kthreads=2, on_event=lambda *_: None) as runtime:
             runtime.bind(echo_handler("c"))
             runtime.start()
             address, mac = runtime.address, runtime.mac

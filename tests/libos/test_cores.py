@@ -209,10 +209,7 @@ def test_batch_in_plain_python_or_numpy_moves_by_the_signal(managed: Any, job: s
     ("wish", "said"),
     [
         ({"kind": "fast"}, "kind 'fast'"),
-        ({"weight": -1}, "weight -1 .a whole number, 1 or more"),
-        ({"weight": 0}, "weight 0 .a whole number, 1 or more"),
-        ({"guaranteed": -1}, "guaranteed -1 .a whole number, 0 or more"),
-        ({"kthreads": 2, "max_cores": 3}, "max_cores 3 is more than its kthreads: 2"),
+        ({"kthreads": 2, "share": libos.CoreShare(max_cores=3)}, "max_cores 3 is more than its kthreads: 2"),
     ],
 )
 def test_wishes_that_make_no_sense_are_refused(managed: Any, wish: dict[str, Any], said: str) -> None:

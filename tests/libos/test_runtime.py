@@ -19,6 +19,7 @@ from cltest.packets import Host, read_datagram
 from corelane import libos
 from corelane.apps.echo import handler as echo_handler
 from corelane.drivers.nic.memory import memory_link
+from corelane.libos import CoreShare, Network, Scheduler
 from corelane.libos.numba import atomics
 from corelane.runtime.errors import CorelaneError
 
@@ -47,11 +48,8 @@ def link(queues: int = 1, address: bool = True) -> Any:
         ({"address": "10.0.0"}, "addresses as in"),
         ({"address": "224.0.0.1"}, "unicast"),
         ({"address": "10.0.0.1/0"}, "1 to 32 bits"),
-        ({"gateway": "nowhere"}, "gateways as in"),
-        ({"stack_bytes": 100}, "stack"),
-        ({"spin_us": -1}, "0 to 1e6"),
-        ({"spin_us": float("nan")}, "0 to 1e6"),
-        ({"spin_us": 1e7}, "0 to 1e6"),
+        ({"kind": "fast"}, "one of: latency, batch"),
+        ({"scheduler": Scheduler(stack_bytes=100)}, "stack_bytes is 100: expected 16384"),
     ],
 )
 def test_wrong_options_are_refused_with_the_reason(options: dict[str, Any], says: str) -> None:
@@ -60,6 +58,30 @@ def test_wrong_options_are_refused_with_the_reason(options: dict[str, Any], says
         with pytest.raises(CorelaneError, match=says):
             libos.Runtime(nic=nic, **options)
         assert nic.buffers_free == nic.buffers
+
+
+@pytest.mark.parametrize(
+    ("group", "options", "says"),
+    [
+        (Scheduler, {"quantum_us": -1}, "Scheduler: quantum_us: is -1 (expected a whole number from 0 to 4294967295)"),
+        (Scheduler, {"quantum_us": 2.5}, "Scheduler: quantum_us: is 2.5"),
+        (Scheduler, {"stack_bytes": 1 << 32}, "Scheduler: stack_bytes: is 4294967296"),
+        (Scheduler, {"spin_us": -1}, "Scheduler: spin_us: is -1"),
+        (Scheduler, {"spin_us": float("nan")}, "Scheduler: spin_us: is nan (expected a number from 0 to 1000000.0)"),
+        (Scheduler, {"spin_us": 1e7}, "Scheduler: spin_us: is 10000000.0"),
+        (Scheduler, {"steal": 1}, "Scheduler: steal: is 1 (expected true or false)"),
+        (Network, {"gateway": "nowhere"}, "Network: gateway: is \"nowhere\" (expected a gateway as in '10.77.0.1'"),
+        (Network, {"udp_checksums": "no"}, "Network: udp_checksums"),
+        (CoreShare, {"weight": 0}, "CoreShare: weight: is 0 (expected a whole number from 1 to 4294967295)"),
+        (CoreShare, {"guaranteed": -1}, "CoreShare: guaranteed: is -1"),
+        (CoreShare, {"max_cores": -1}, "CoreShare: max_cores: is -1"),
+        (CoreShare, {"deadline_us": "soon"}, 'CoreShare: deadline_us: is "soon"'),
+    ],
+)
+def test_a_group_of_options_has_limits(group: Any, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(CorelaneError) as refused:
+        group(**options)
+    assert str(refused.value).startswith(says)
 
 
 def test_a_cpu_that_cannot_be_used_is_named() -> None:
@@ -207,7 +229,7 @@ def test_a_long_handler_strands_nothing(serve: Serve) -> None:
 
 def test_without_spinning_a_kthread_sleeps_at_once(serve: Serve) -> None:
     """0 is a time, not the default of 20 us."""
-    served = serve(echo_handler("c"), spin_us=0)
+    served = serve(echo_handler("c"), scheduler=Scheduler(spin_us=0))
     for _ in range(50):
         assert served.ask(b"?") == b"?"
     sched = served.runtime.stats().sched
@@ -217,7 +239,7 @@ def test_without_spinning_a_kthread_sleeps_at_once(serve: Serve) -> None:
 
 def test_no_stealing_when_told_so(serve: Serve) -> None:
     gate[:] = 0
-    served = serve(holds, kthreads=2, steal=False)
+    served = serve(holds, kthreads=2, scheduler=Scheduler(steal=False))
     try:
         served.send(CLIENT.datagram(SERVER, b"\1"), CLIENT.datagram(SERVER, b"\2"))
         wait_until(lambda: gate[1] == 1, 20, "the long handler to start")

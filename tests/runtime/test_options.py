@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from corelane.runtime import options
 from corelane.runtime.errors import ConfigError
-from corelane.runtime.options import option
+from corelane.runtime.options import Group, option
 
 
 def _even(value: int) -> None:
@@ -221,3 +222,37 @@ def test_a_table_of_values_by_names_of_the_users_own():
         assert said in str(caught.value)
     with pytest.raises(ConfigError, match="no such option"):
         options.loads(Free, "", overrides=["numbers.a.b=1"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made(Group):
+    size: int = option(4, "size", low=1, high=10)
+    ratio: float = option(0.5, "ratio", low=0, high=1)
+    maybe: str | None = option(None, "maybe")
+    cores: str | tuple[int, ...] = option("auto", "cores", low=0, high=7)
+    inner: Inner = option(Inner, "the inner one")
+    free: dict[str, int] = option(dict, "names of one's own")
+
+
+def test_a_group_made_in_python_takes_what_is_within_its_limits() -> None:
+    made = Made(size=10, ratio=1, maybe="x", cores=(0, 7), free={"a": 1})
+    assert (made.size, made.ratio, made.maybe, made.cores) == (10, 1, "x", (0, 7))
+    assert Made() == Made(maybe=None)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"size": 0}, "Made: size: is 0 (expected a whole number from 1 to 10)"),
+        ({"size": True}, "Made: size: is true (expected a whole number from 1 to 10)"),
+        ({"size": None}, "Made: size: is None (expected a whole number from 1 to 10)"),
+        ({"ratio": "half"}, 'Made: ratio: is "half" (expected a number from 0 to 1)'),
+        ({"maybe": 1}, "Made: maybe: is 1 (expected a text in quotes)"),
+        ({"cores": (0, 8)}, "Made: cores: is 8 (expected a whole number from 0 to 7)"),
+        ({"cores": 3}, "Made: cores: is 3 (expected a text in quotes or a list, each a whole number from 0 to 7)"),
+    ],
+)
+def test_a_group_made_in_python_refuses_the_rest(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Made(**given)
+    assert str(refused.value) == says

@@ -34,9 +34,7 @@ class Node:
         name = f"raft-{options.id}"
         if options.nic or options.faulty:
             below: Nic = (
-                AfXdp(options.nic, addresses=[address], ipv4_prefix=16)
-                if options.nic
-                else open_port(options.socket, name=name)
+                AfXdp(options.nic, addresses=[f"{address}/16"]) if options.nic else open_port(options.socket, name=name)
             )
             self.nic = FaultNic(below, seed=options.seed, delay_us=(0, 20000), adjustable=True)
             self.runtime = Runtime(nic=self.nic, name=name, power="block", address=f"{address}/16")

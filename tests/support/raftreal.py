@@ -26,7 +26,7 @@ from corelane.apps.raft.service.logs import make_log_file
 from corelane.apps.raft.service.operate import Operator
 from corelane.drivers.linux import ethtool
 from corelane.drivers.nic.tap.tap import Tap
-from corelane.iokernel import AppSettings, Iokernel
+from corelane.iokernel import AppConfig, Iokernel
 
 IDS = (1, 2, 3)
 HOST = "10.77.0.1"
@@ -212,7 +212,7 @@ class SwitchGroup(Group):
         self.socket = f"/tmp/cl-{os.getpid()}-{folder.name[-14:]}.sock"
         with self.space.entered():
             self._nic = Tap("clraft", address=f"{HOST}/16")
-        apps = {f"raft-{i}": AppSettings(ipv4=ADDRESS[i]) for i in IDS}
+        apps = {f"raft-{i}": AppConfig(ip=ADDRESS[i]) for i in IDS}
         self._kernel = Iokernel(self.socket, uplinks=[self._nic], mode="block", apps=apps)
         self._kernel.start()
 

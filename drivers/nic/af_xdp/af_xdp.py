@@ -14,18 +14,20 @@ import socket
 import struct
 import weakref
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from ....runtime.errors import CorelaneError
+from ....runtime.options import Group, option
 from ..._native import ffi, lib
 from ...bpf import loader, steer
 from ...bpf.object import read_object
 from ...device import check
 from ...linux.ethtool import driver, receive_queues
-from ..nic import Nic, ipv4_to_int
+from ..nic import Nic, ipv4_and_prefix
 
-_COPY_MODES = {"copy": "CL_XSK_COPY", "require": "CL_XSK_ZEROCOPY", "auto": "CL_XSK_AUTO"}
+_COPY_MODES = {"no": "CL_XSK_COPY", "yes": "CL_XSK_ZEROCOPY", "auto": "CL_XSK_AUTO"}
 _KERNEL_STATS = (
     "rx_dropped",
     "rx_invalid_descs",
@@ -36,27 +38,47 @@ _KERNEL_STATS = (
 )
 _SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_MR_PROMISC = 263, 1, 1
 
-RING_SLOTS = 1024
-FILL_TARGET = 512
 BUFFERS_PER_QUEUE = 2048
 BIND_DEADLINE_MS = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Umem(Group):
+    """Packet memory and the rings on it.
+
+    ring_slots: of the rx, tx and fill rings, a power of two. fill: frames kept ready for receiving on each queue.
+    buffers: UMEM frames in all; 0: 2048 a queue. buffer_bytes: of a frame, 2048 or 4096.
+    """
+
+    ring_slots: int = option(1024, "slots of a ring", low=1, high=1 << 20)
+    fill: int = option(512, "frames kept ready for receiving", low=1, high=1 << 20)
+    buffers: int = option(0, "UMEM frames", low=0, high=1 << 24)
+    buffer_bytes: int = option(2048, "bytes of a frame", choices=(2048, 4096))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketOptions(Group):
+    """How the kernel serves the sockets.
+
+    zero_copy: "yes", "no", or "auto" where the device can. need_wakeup: let the kernel say when it needs a system call.
+    busy_poll_us: > 0 has the queue's softirq work done by our own system calls (real NICs with copy mode).
+    """
+
+    zero_copy: str = option("auto", "zero copy", choices=("auto", "yes", "no"))
+    need_wakeup: bool = option(True, "wait for the kernel's word before a system call")
+    busy_poll_us: int = option(0, "busy polling", low=0, high=1_000_000)
 
 
 class AfXdp(Nic):
     """A NIC on the queues of a network interface of the calling thread's network namespace.
 
-    ifname: the interface, up. queues: how many of its receive queues, None for all; fewer than it has is refused unless
-    `partial`, since frames that the device spreads to the others would go to Linux.
-    addresses, subnets: IPv4 "a.b.c.d" and "a.b.c.d/n" whose traffic is ours (also later: add_address, add_subnet).
-    steer: "addresses", or "all" for every frame of the interface. program: path of an eBPF object of your own instead,
-    with an XSKMAP; program_name: its function, if it has several. mode: "native", "generic" or "auto" XDP (see
-    `xdp_mode`).
-    zero_copy: "auto", "require" or "copy". need_wakeup: let the kernel say when it needs a system call.
-    ring_slots: of the rx and tx rings, a power of two. fill: frames kept ready for receiving on each queue.
-    buffers: UMEM frames in all (0: 2048 a queue) of buffer_bytes 2048 or 4096.
-    busy_poll_us: > 0 has the queue's softirq work done by our own system calls (real NICs with copy mode).
-    promiscuous: take frames for any MAC, as the uplink of a switch must. ipv4, ipv4_prefix: what `Nic.ipv4` shall say
-    (None: the only one of `addresses`).
+    ifname: the interface, up. queues: how many of its receive queues, None for all; fewer than it has is refused, since
+    frames that the device spreads to the others would go to Linux. A range names queues whose flows you steer yourself:
+    range(4, 6) is queues 4 and 5, and the others are Linux's. addresses, subnets: IPv4 "a.b.c.d" and "a.b.c.d/n" whose
+    traffic is ours (also later: add_address, add_subnet). A single address, which may have a prefix length, is also
+    `Nic.ipv4`. steer: "addresses", or "all" for every frame of the interface. program: path of an eBPF object of your
+    own instead, with an XSKMAP. mode: "native", "generic" or "auto" XDP (see `xdp_mode`). promiscuous: take frames for
+    any MAC, as the uplink of a switch must. umem, sockets: the finer settings.
 
     Raises CorelaneError that says what is missing and how to mend it. Closing detaches the program.
     """
@@ -64,54 +86,34 @@ class AfXdp(Nic):
     def __init__(
         self,
         ifname: str,
-        queues: int | None = None,
+        queues: int | range | None = None,
         *,
         addresses: Iterable[str] = (),
         subnets: Iterable[str] = (),
         steer: str = "addresses",
         program: str | Path | bytes | None = None,
-        program_name: str | None = None,
         mode: str = "auto",
-        zero_copy: str = "auto",
-        need_wakeup: bool = True,
-        ring_slots: int = RING_SLOTS,
-        fill: int = FILL_TARGET,
-        buffers: int = 0,
-        buffer_bytes: int = 2048,
-        busy_poll_us: int = 0,
-        first_queue: int = 0,
-        partial: bool = False,
         promiscuous: bool = False,
-        ipv4: str | None = None,
-        ipv4_prefix: int = 24,
+        umem: Umem | None = None,
+        sockets: SocketOptions | None = None,
     ) -> None:
         self.ifname = ifname
         self.ifindex = _index(ifname)
-        wanted = _queues(ifname, queues, first_queue, partial)
+        wanted = _queues(ifname, queues)
         given = list(addresses)
+        parsed = [ipv4_and_prefix(each) for each in given]
         with contextlib.ExitStack() as undo:
-            program_ = _load(program, program_name, steer)
+            program_ = _load(program, steer)
             undo.callback(program_.close)
-            own = _create(
-                ifname,
-                n_queues=wanted,
-                first_queue=first_queue,
-                zero_copy=zero_copy,
-                need_wakeup=need_wakeup,
-                ring_slots=ring_slots,
-                fill=fill,
-                buffers=buffers or wanted * BUFFERS_PER_QUEUE,
-                buffer_bytes=buffer_bytes,
-                busy_poll_us=busy_poll_us,
-            )
+            own = _create(ifname, wanted, umem or Umem(), sockets or SocketOptions())
             super().__init__(own)
             undo.callback(super().close)
-            sockets = _xskmap(program_)
-            for queue in range(wanted):
-                sockets.update(first_queue + queue, own.ops.fd(own, queue))
+            xskmap = _xskmap(program_)
+            for i, queue in enumerate(wanted):
+                xskmap.update(queue, own.ops.fd(own, i))
             self._program = program_
             for each in given:
-                self.add_address(each)
+                self.add_address(each.partition("/")[0])
             for subnet in subnets:
                 self.add_subnet(subnet)
             owned: list[_Closes] = [program_]
@@ -121,9 +123,8 @@ class AfXdp(Nic):
             self._link = loader.attach(program_.program_fd, self.ifindex, xdp_mode(ifname, mode))
             self.mode = self._link.mode
             undo.pop_all()
-        address = ipv4 or (given[0] if len(given) == 1 else None)
-        if address:
-            self.ptr.ipv4, self.ptr.ipv4_prefix = ipv4_to_int(address), ipv4_prefix
+        if len(given) == 1:
+            self.ptr.ipv4, self.ptr.ipv4_prefix = parsed[0]
         # A NIC given away to a wrapper is closed in C: program and link go when the wrapper lets go of this object.
         self._finalize = weakref.finalize(self, _close_all, [self._link, *owned])
 
@@ -216,27 +217,30 @@ def _index(ifname: str) -> int:
         raise CorelaneError(f"no interface {ifname!r} in this network namespace; there are: {listed}") from None
 
 
-def _queues(ifname: str, asked: int | None, first: int, partial: bool) -> int:
-    """How many queues to open; refuses to leave some of the device's to Linux unless that is wanted."""
+def _queues(ifname: str, asked: int | range | None) -> range:
+    """The queues to open; refuses to leave some of the device's to Linux unless a range names those that are ours."""
     has = receive_queues(ifname)
-    count = asked if asked is not None else (has or 1) - first
-    if has is not None and first + count > has:
+    wanted = asked if isinstance(asked, range) else range(has or 1 if asked is None else asked)
+    if wanted.step != 1 or len(wanted) < 1 or wanted.start < 0:
+        raise CorelaneError(f"{ifname}: queues={asked} are none", "", "give a number, or a range as in range(4, 6)")
+    if has is not None and wanted.stop > has:
         raise CorelaneError(
-            f"{ifname} has {has} receive queues, not {first + count}: `ethtool -L {ifname} combined {first + count}` "
+            f"{ifname} has {has} receive queues, not {wanted.stop}: `ethtool -L {ifname} combined {wanted.stop}` "
             "may add some, or ask for fewer"
         )
-    if has is not None and count < has and not partial:
+    if has is not None and len(wanted) < has and wanted is not asked:
         raise CorelaneError(
-            f"{ifname} spreads frames over {has} queues and only {count} would be read, the rest would go to Linux: "
-            f"use all of them, or `ethtool -L {ifname} combined {count}`, or steer flows yourself and say partial=True"
+            f"{ifname} spreads frames over {has} queues and only {len(wanted)} would be read, the rest would go to "
+            f"Linux: use all of them, or `ethtool -L {ifname} combined {len(wanted)}`, or steer flows yourself and say "
+            f"queues=range(0, {len(wanted)})"
         )
-    return count
+    return wanted
 
 
-def _load(program: str | Path | bytes | None, name: str | None, mode: str) -> loader.Loaded:
+def _load(program: str | Path | bytes | None, mode: str) -> loader.Loaded:
     if program is None:
         return loader.load(read_object(steer.steer_object(mode)))
-    loaded = loader.load(read_object(program), name)
+    loaded = loader.load(read_object(program))
     if not any(m.definition.type == loader.XSKMAP for m in loaded.maps.values()):
         loaded.close()
         raise CorelaneError(f"{program!r}: the program has no map of type XSKMAP to redirect into")
@@ -253,36 +257,18 @@ def _xskmap(program: loader.Loaded) -> loader.Map:
     return found[0]
 
 
-def _create(
-    ifname: str,
-    *,
-    n_queues: int,
-    first_queue: int,
-    zero_copy: str,
-    need_wakeup: bool,
-    ring_slots: int,
-    fill: int,
-    buffers: int,
-    buffer_bytes: int,
-    busy_poll_us: int,
-) -> Any:
+def _create(ifname: str, queues: range, umem: Umem, sockets: SocketOptions) -> Any:
     """The C object. Raises CorelaneError with the reason."""
-    if zero_copy not in _COPY_MODES:
-        raise CorelaneError(f"zero_copy={zero_copy!r}: choose auto, require or copy")
     name = ffi.new("char[]", ifname.encode())
     c = ffi.new("struct cl_af_xdp_config *")
     c.socket.ifname = name
-    c.socket.rx_size = c.socket.tx_size = c.socket.fill_size = ring_slots
-    c.socket.copy_mode = getattr(lib, _COPY_MODES[zero_copy])
-    c.socket.need_wakeup, c.socket.busy_poll_us = need_wakeup, busy_poll_us
+    c.socket.rx_size = c.socket.tx_size = c.socket.fill_size = umem.ring_slots
+    c.socket.copy_mode = getattr(lib, _COPY_MODES[sockets.zero_copy])
+    c.socket.need_wakeup, c.socket.busy_poll_us = sockets.need_wakeup, sockets.busy_poll_us
     c.socket.bind_deadline_ms = BIND_DEADLINE_MS
-    c.n_queues, c.first_queue, c.n_buffers, c.buffer_bytes, c.fill_target = (
-        n_queues,
-        first_queue,
-        buffers,
-        buffer_bytes,
-        min(fill, ring_slots),
-    )
+    c.n_queues, c.first_queue = len(queues), queues.start
+    c.n_buffers, c.buffer_bytes = umem.buffers or len(queues) * BUFFERS_PER_QUEUE, umem.buffer_bytes
+    c.fill_target = min(umem.fill, umem.ring_slots)
     out, err = ffi.new("struct cl_nic **"), ffi.new("char[256]")
     check(lib.cl_af_xdp_nic_new(c, out, err), err, f"AF_XDP on {ifname}")
     return out[0]

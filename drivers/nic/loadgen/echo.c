@@ -14,8 +14,8 @@ static uint32_t magic_of(const struct cl_loadgen *lg)
 int cl_echo_init(struct cl_loadgen *lg, char *err)
 {
     uint32_t n = lg->config.payload_bytes;
-    if (n < 8 || n > lg->config.mtu - (CL_UDP_HEADERS - CL_ETH_HLEN)) {
-        snprintf(err, 256, "payload_bytes must be from 8 to mtu - 28 = %u", lg->config.mtu - 28);
+    if (n < 8 || n > CL_LOAD_MTU - (CL_UDP_HEADERS - CL_ETH_HLEN)) {
+        snprintf(err, 256, "payload_bytes must be from 8 to %u", CL_LOAD_MTU - 28);
         return -EINVAL;
     }
     const struct cl_loadgen_config *c = &lg->config;

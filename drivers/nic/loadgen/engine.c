@@ -26,7 +26,6 @@ static int settle_config(struct cl_loadgen_config *c, char *err)
     OR(c->first_port, 20000);
     OR(c->flows, 64);
     OR(c->ips, 1);
-    OR(c->mtu, 1500);
     OR(c->outstanding, cl_min(262144u, 65536 * cl_min(c->flows, 4u)));
     OR(c->burst, 16);
     OR(c->window, 64);
@@ -42,8 +41,6 @@ static int settle_config(struct cl_loadgen_config *c, char *err)
         memcpy(c->mac, (uint8_t[6]){2, 0, 0, 0, 0, 1}, 6);
     if (c->traffic > CL_LOAD_MEMCACHED)
         return refuse(err, "unknown traffic");
-    if (c->mtu < 68 || c->mtu > 16384 - CL_ETH_HLEN)
-        return refuse(err, "mtu must be from 68 to 16370");
     if (!power_of_two(c->flows) || c->flows > 16384 || c->first_port + c->flows > 65536)
         return refuse(err, "flows must be a power of two up to 16384, with first_port + flows at most 65536");
     if (!power_of_two(c->ips) || c->ips > c->flows)

@@ -56,6 +56,9 @@
 #define CL_LOAD_SERVICE_AT 8 /* where a payload says what to spend: ns, 4 bytes, in the machine's order */
 
 /* Zero means the default, given in brackets. IPv4 addresses and ports in host byte order. */
+/* Largest IP packet that is sent. */
+#define CL_LOAD_MTU 1500
+
 struct cl_loadgen_config {
     uint32_t traffic;
     uint32_t arrivals;
@@ -69,7 +72,6 @@ struct cl_loadgen_config {
     uint32_t flows;         /* a power of two up to 16384 [64] */
     uint32_t ips;           /* own addresses, over which the flows are spread; a power of two up to `flows` [1] */
     uint32_t checksum;      /* 1: UDP checksums are computed (real peers); 0: they are 0, which RFC 768 permits */
-    uint32_t mtu;           /* [1500] */
     uint32_t outstanding;   /* requests that may await an answer; a power of two [262144, or what `flows` permits] */
     uint32_t burst;         /* bursty: mean number of requests in a burst [16] */
     double duty;            /* bursty: fraction of time that bursts take, 0 (all at once) .. 1 */
@@ -77,7 +79,7 @@ struct cl_loadgen_config {
     uint64_t late_ns;       /* sent later than this after its time: counted as late [10000] */
     uint64_t drain_ns;      /* how long answers are awaited after the last request [50 ms] */
     uint64_t give_up_ns;    /* resolving, and preloading without progress: after this it has failed [5 s] */
-    uint32_t payload_bytes; /* echo: 8 .. mtu - 28 [22] */
+    uint32_t payload_bytes; /* echo: 8 .. CL_LOAD_MTU - 28 [22] */
     /* echo: what a server of synthetic service times is to spend on a request (CL_LOAD_SERVICE_AT in the payload, which has
      * then 16 bytes at least): long_ns for `long_fraction` of them, chosen beforehand, service_ns for the others */
     uint32_t service_ns, long_ns;

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from ....runtime.closing import Closing
 from ....runtime.errors import CorelaneError
+from ....runtime.options import Group, option
 from ..._native import ffi, lib
 from ...device import check
 from ..nic import Nic, ipv4_to_int, mac_to_bytes
@@ -91,6 +92,37 @@ class Phase:
     measured: bool = True
     label: str = ""
     series: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(Group):
+    """Where requests come from.
+
+    mac: own address, "02:00:00:00:00:01"; None: that one. ip: first own address. first_port, flows (a power of two up
+    to 16384): source ports from first_port on. ips (a power of two up to `flows`): own addresses from `ip` on, over
+    which the flows are spread. Flows spread the requests over the server's queues.
+    """
+
+    mac: str | None = option(None, "own MAC address")
+    ip: str = option("10.77.0.1", "first own address")
+    first_port: int = option(20000, "first source port", low=1, high=65535)
+    flows: int = option(64, "source ports", low=1, high=16384)
+    ips: int = option(1, "own addresses", low=1, high=16384)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits(Group):
+    """What counts as late or lost, and when.
+
+    outstanding: requests that may await an answer, a power of two; 0: 262144, or what `flows` permits. late_us: a
+    request that is sent later than this after its time is counted as late. drain_s: how long answers are awaited after
+    the last request. give_up_s: resolving, and preloading without progress, have failed after this.
+    """
+
+    outstanding: int = option(0, "requests that may await an answer", low=0, high=1 << 31)
+    late_us: float = option(10.0, "time after which a request is late", low=0, high=1e9)
+    drain_s: float = option(0.05, "time for the last answers", low=0, high=3600)
+    give_up_s: float = option(5.0, "time for resolving and for progress of a preload", low=0, high=3600)
 
 
 class Latency:
@@ -240,10 +272,9 @@ def _sum(parts: Sequence[Result]) -> Result:
 class Loadgen(Closing):
     """A load generator for one server. Addresses: "10.77.0.1", "02:00:00:00:00:01"; server_mac None: asked for by ARP.
 
-    flows (a power of two) source ports from first_port on, over `ips` (a power of two) addresses from `ip` on, spread
-    the requests over the server's queues. checksum: compute UDP checksums, which peers with a real device or Linux in
-    between want. schedule, rate: defaults for start and run. clock: a `struct cl_clock *` instead of the process's.
-    Raises CorelaneError for a value outside its limits (drivers/nic/loadgen/loadgen.h gives them).
+    checksum: compute UDP checksums, which peers with a real device or Linux in between want. schedule: what `start`
+    runs unless it is given another. clock: a `struct cl_clock *` instead of the process's. Raises CorelaneError for a
+    value outside its limits (drivers/nic/loadgen/loadgen.h gives them).
     """
 
     def __init__(
@@ -251,37 +282,30 @@ class Loadgen(Closing):
         traffic: Echo | Memcached,
         *,
         arrivals: Arrivals = "poisson",
-        rate: float = 0.0,
         schedule: Sequence[Phase] = (),
         seed: int = 1,
-        mac: str | None = None,
-        ip: str = "10.77.0.1",
         server_mac: str | None = None,
         server_ip: str = "10.77.0.2",
         server_port: int = 9000,
-        first_port: int = 20000,
-        flows: int = 64,
-        ips: int = 1,
         checksum: bool = False,
-        mtu: int = 1500,
-        outstanding: int = 0,
-        late_us: float = 10.0,
-        drain_s: float = 0.05,
-        give_up_s: float = 5.0,
+        source: Source | None = None,
+        limits: Limits | None = None,
         clock: Any = None,
     ) -> None:
+        source, limits = source or Source(), limits or Limits()
         c = ffi.new("struct cl_loadgen_config *")
-        c.ip, c.server_ip = ipv4_to_int(ip), ipv4_to_int(server_ip)
+        c.ip, c.server_ip = ipv4_to_int(source.ip), ipv4_to_int(server_ip)
         try:
-            c.seed, c.flows, c.ips, c.mtu, c.outstanding = seed & (2**64 - 1), flows, ips, mtu, outstanding
-            c.server_port, c.first_port, c.checksum = server_port, first_port, checksum
-            c.late_ns, c.drain_ns, c.give_up_ns = (int(s * 1e9) for s in (late_us / 1e6, drain_s, give_up_s))
+            c.seed, c.server_port, c.checksum = seed & (2**64 - 1), server_port, checksum
             self._set_traffic(c, traffic)
             self._set_arrivals(c, arrivals)
         except (OverflowError, ValueError) as error:  # negative, or more than the field holds
             raise CorelaneError("load generator", str(error), "loadgen.h gives the limits") from error
-        if mac is not None:
-            ffi.memmove(c.mac, mac_to_bytes(mac), 6)
+        c.first_port, c.flows, c.ips, c.outstanding = source.first_port, source.flows, source.ips, limits.outstanding
+        times_s = (limits.late_us / 1e6, limits.drain_s, limits.give_up_s)
+        c.late_ns, c.drain_ns, c.give_up_ns = (int(s * 1e9) for s in times_s)
+        if source.mac is not None:
+            ffi.memmove(c.mac, mac_to_bytes(source.mac), 6)
         if server_mac is not None:
             ffi.memmove(c.server_mac, mac_to_bytes(server_mac), 6)
         if clock is not None:
@@ -289,7 +313,6 @@ class Loadgen(Closing):
         self.traffic = traffic
         self.arrivals = arrivals
         self.schedule: tuple[Phase, ...] = tuple(schedule)
-        self.rate = rate
         self._clock = clock if clock is not None else lib.cl_clock_default()
         self._phases: tuple[Phase, ...] = ()
         self._client: Any = None
@@ -435,15 +458,14 @@ class Loadgen(Closing):
             out.append(lib.cl_clock_ticks_to_ns(self._clock, c.last_tsc - began) / 1e9 if c.last_tsc else math.inf)
         return out
 
-    def run(self, rate: float | None = None, seconds: float = 1.0, warmup_s: float = 0.1, windows: int = 1) -> Result:
+    def run(self, rate: float, seconds: float = 1.0, warmup_s: float = 0.1, windows: int = 1) -> Result:
         """A run at one rate: warm-up, then `seconds` measured in `windows` equal parts. Returns when it is over."""
         self.begin(rate, seconds, warmup_s, windows)
         self.wait()
         return self.result()
 
-    def begin(self, rate: float | None, seconds: float, warmup_s: float, windows: int) -> None:
+    def begin(self, rate: float, seconds: float, warmup_s: float, windows: int) -> None:
         """As `run`, but for the waiting."""
-        rate = self.rate if rate is None else rate
         # Of a series each: a short phase's few requests are not to wait for fresh pages of its histogram.
         phases = [Phase(seconds / windows, rate, series=i if windows > 1 else 0) for i in range(1, windows + 1)]
         if warmup_s > 0:

@@ -160,9 +160,9 @@ static int check_config(const struct cl_loadgen_config *c, char *err)
         snprintf(err, 256, "get_fraction must be from 0 to 1");
     else if (!(c->zipf >= 0 && c->zipf < 100))
         snprintf(err, 256, "zipf must be from 0 to 100");
-    else if ((c->get_fraction < 1 || c->preload) && longest > c->mtu - 28)
-        snprintf(err, 256, "a SET of %u bytes does not fit into a datagram of the mtu %u: only GETs, with preload off",
-                 longest, c->mtu);
+    else if ((c->get_fraction < 1 || c->preload) && longest > CL_LOAD_MTU - 28)
+        snprintf(err, 256, "a SET of %u bytes does not fit into a datagram of the MTU %u: only GETs, with preload off",
+                 longest, CL_LOAD_MTU);
     else
         return 0;
     return -EINVAL;

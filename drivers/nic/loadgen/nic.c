@@ -102,7 +102,7 @@ static const struct cl_nic_ops load_ops = {
 int cl_loadgen_nic_new(struct cl_loadgen *lg, uint32_t buffers, struct cl_nic **out, char *err)
 {
     struct load_nic *l = aligned_alloc(CL_CACHELINE, sizeof(*l));
-    uint32_t frame = (lg->config.mtu + CL_ETH_HLEN + CL_CACHELINE - 1) & ~(CL_CACHELINE - 1u);
+    uint32_t frame = (CL_LOAD_MTU + CL_ETH_HLEN + CL_CACHELINE - 1) & ~(CL_CACHELINE - 1u);
     if (!l)
         return -ENOMEM;
     memset(l, 0, sizeof(*l));
@@ -111,7 +111,7 @@ int cl_loadgen_nic_new(struct cl_loadgen *lg, uint32_t buffers, struct cl_nic **
                                     .n_queues = 1,
                                     .n_buffers = buffers ? buffers : 2048,
                                     .buffer_bytes = cl_max(2048u, frame),
-                                    .mtu = lg->config.mtu,
+                                    .mtu = CL_LOAD_MTU,
                                     .ipv4 = lg->ip};
     memcpy(l->single.nic.mac, lg->config.mac, 6);
     if (cl_single_init(&l->single)) {

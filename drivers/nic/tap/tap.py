@@ -13,7 +13,7 @@ import sys
 from ....runtime.errors import CorelaneError
 from ..._native import ffi, lib
 from ...device import check
-from ..nic import Nic, ipv4_to_int, mac_to_bytes
+from ..nic import Nic, ipv4_and_prefix, mac_to_bytes
 
 BUFFERS_PER_QUEUE = 512
 
@@ -24,7 +24,8 @@ class Tap(Nic):
     ifname: made if it does not exist (needs CAP_NET_ADMIN; it then vanishes with the NIC), opened if it exists and
     belongs to this user (`ip tuntap add dev NAME mode tap user NAME [multi_queue]`); "cl%d" lets the kernel number it.
     address: Linux's own address on the interface, "a.b.c.d/n", None for none. queues: more than one needs multi_queue.
-    buffers: in all (0: 512 a queue). mac: the NIC's (None: 02:... from the name). ipv4: what `Nic.ipv4` shall say.
+    buffers: in all (0: 512 a queue). mac: the NIC's (None: 02:... from the name). ipv4: what `Nic.ipv4` shall say,
+    with or without a prefix length.
     set_up: set MTU and address, and the interface up; False leaves it as it is (a tap that root has prepared).
     Raises CorelaneError that says what is missing and how to mend it.
     """
@@ -39,7 +40,6 @@ class Tap(Nic):
         buffers: int = 0,
         mac: str | None = None,
         ipv4: str | None = None,
-        ipv4_prefix: int = 24,
         set_up: bool = True,
     ) -> None:
         own, prefix = _address(address)
@@ -59,7 +59,7 @@ class Tap(Nic):
                 check(code, err, "cannot set up the interface")
         self.ifindex = socket.if_nametoindex(self.ifname)
         if ipv4:
-            self.ptr.ipv4, self.ptr.ipv4_prefix = ipv4_to_int(ipv4), ipv4_prefix
+            self.ptr.ipv4, self.ptr.ipv4_prefix = ipv4_and_prefix(ipv4)
 
 
 def stable_mac(name: str) -> bytes:

@@ -36,7 +36,6 @@ struct cl_runtime_config {
     uint32_t mode;           /* CL_SCHED_SPIN, _ADAPTIVE, _BLOCK; see mode_set */
     uint32_t mode_set;       /* 0: `mode` is ignored and adaptive taken */
     uint32_t stack_bytes;    /* [65536; batch: 8 MiB, for what libraries do there; only what is touched is memory] */
-    uint32_t max_uthreads;   /* [65536] */
     uint64_t spin_ns;        /* [scheduler's] */
     const int32_t *cpus;     /* CPU of each kthread, -1 unpinned [attached: as the iokernel says; embedded: unpinned] */
     uint32_t ipv4;           /* host byte order [the NIC's] */
@@ -44,8 +43,6 @@ struct cl_runtime_config {
     uint32_t gateway;        /* next hop beyond the subnet [attached: as the iokernel says; embedded: none] */
     uint32_t no_udp_checksum; /* do not generate UDP checksums (RFC 768 permits 0). For trusted links only */
     uint32_t no_steal;        /* siblings take nothing: each flow stays on its kthread */
-    uint32_t reattach_ms;     /* attached: pause between attempts after the iokernel died [100] */
-    uint32_t rx_slots, tx_slots, n_rx, n_tx; /* attached: rings and buffers [the iokernel's] */
     /* What it wants of the cores where an iokernel manages them (docs/cores.md); the iokernel's configuration wins. */
     uint32_t kind;        /* CL_RUNTIME_LATENCY, _BATCH [latency] */
     uint32_t guaranteed;  /* cores that it gets whenever it has work for them [0] */

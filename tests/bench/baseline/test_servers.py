@@ -13,7 +13,7 @@ from corelane.apps.kv import Store
 from corelane.bench.baseline import memcached
 from corelane.bench.baseline.asyncio_echo import AsyncioEcho
 from corelane.bench.baseline.sockets import SERVER_MAC, LinuxUdp, LinuxUdpProcess, socket_nic
-from corelane.drivers.nic.loadgen.loadgen import Loadgen, Memcached
+from corelane.drivers.nic.loadgen.loadgen import Loadgen, Memcached, Source
 from corelane.runtime.errors import CorelaneError
 
 
@@ -94,7 +94,9 @@ def test_generator_over_a_kernel_socket() -> None:
     with (
         Store(4 << 20) as store,
         LinuxUdp(mode="block", batch=32, store=store) as server,
-        Loadgen(traffic, server_mac=SERVER_MAC, server_ip="127.0.0.1", server_port=server.port, flows=1) as load,
+        Loadgen(
+            traffic, server_mac=SERVER_MAC, server_ip="127.0.0.1", server_port=server.port, source=Source(flows=1)
+        ) as load,
         socket_nic("127.0.0.1", server.port, "10.77.0.1", 20000) as nic,
     ):
         load.start_client(nic, spin=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 from typing import Any
@@ -34,14 +35,18 @@ def test_deciding_rarely_takes_more_cores_and_more_where_the_load_shifts(monkeyp
         assert row["n"] > (0.9 if row["arrivals"] == "steady" else 0.6) * least_us * work / interval.SERVICE_NS * 1e3
 
 
-TRIED = interval.tried(interval.load_policy(f"{interval.__name__}:headroom"), 4, 20_000, 0.0, 0.0)
+@functools.cache
+def some_trial() -> interval.Tried:
+    """A real one, as the start of those below: it compiles, so not while tests are collected."""
+    return interval.tried(interval.load_policy(f"{interval.__name__}:headroom"), 4, 20_000, 0.0, 0.0)
 
 
 def tail(us: float, known: bool = True, error: float = 0.05, dropped: int = 0) -> interval.Tried:
     """One whose every latency is the same."""
-    histogram = TRIED.seen.histogram * 0
-    histogram[bucket(us)] = TRIED.seen.done
-    seen = replace(TRIED.seen, histogram=histogram, dropped=dropped, arrived=TRIED.seen.done + dropped)
+    done = some_trial().seen.done
+    histogram = some_trial().seen.histogram * 0
+    histogram[bucket(us)] = done
+    seen = replace(some_trial().seen, histogram=histogram, dropped=dropped, arrived=done + dropped)
     return interval.Tried(seen, Sampled(error, 10.0, known))
 
 
@@ -54,16 +59,16 @@ def bucket(us: float) -> int:
 @pytest.mark.parametrize(
     ("one", "sure"),
     [
-        (tail(50.0), True),
-        (tail(50.0, known=False), False),
-        (tail(130.0, known=False, error=0.05), True),  # beyond the limit by more than two standard errors
-        (tail(130.0, known=False, error=0.2), False),
-        (tail(900.0, known=False, error=math.inf), False),
-        (tail(50.0, known=False, error=math.inf, dropped=10**6), True),
+        ({"us": 50.0}, True),
+        ({"us": 50.0, "known": False}, False),
+        ({"us": 130.0, "known": False, "error": 0.05}, True),  # beyond the limit by more than two standard errors
+        ({"us": 130.0, "known": False, "error": 0.2}, False),
+        ({"us": 900.0, "known": False, "error": math.inf}, False),
+        ({"us": 50.0, "known": False, "error": math.inf, "dropped": 10**6}, True),
     ],
 )
-def test_when_a_trial_is_sure(one: interval.Tried, sure: bool) -> None:
-    assert one.sure is sure
+def test_when_a_trial_is_sure(one: dict[str, Any], sure: bool) -> None:
+    assert tail(**one).sure is sure
 
 
 @pytest.mark.parametrize(("which", "known"), [(None, True), (3, False), (2, False), (8, True)])

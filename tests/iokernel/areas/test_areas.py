@@ -19,7 +19,7 @@ from corelane.drivers.blk import file as blk_file
 from corelane.drivers.blk import loop as blk_loop
 from corelane.drivers.blk.area import AreaBlk
 from corelane.drivers.blk.blk import BlkError, memory_blk
-from corelane.iokernel import Iokernel
+from corelane.iokernel import Access, Iokernel
 from corelane.iokernel._native import lib
 from corelane.iokernel.areas import table as areas_table
 from corelane.iokernel.areas.areas import Area, Areas, DirectoryStore, Store
@@ -584,7 +584,7 @@ for op in (lib.CL_CONTROL_AREA_CREATE, lib.CL_CONTROL_AREA_OPEN):
 
 def as_another_user(areas: Areas, path: str, name: str) -> list[str]:
     os.chmod(os.path.dirname(path), 0o755)
-    with Iokernel(path, areas=areas, mode="block", socket_mode=0o666, uids=[65534]):
+    with Iokernel(path, areas=areas, mode="block", access=Access(mode=0o666, uids=(65534,))):
         args = [sys.executable, "-c", CLIENT, path, name]
         done = subprocess.run(args, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

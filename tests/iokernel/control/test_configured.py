@@ -15,7 +15,7 @@ from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import ipv4_to_int, mac_to_bytes
 from corelane.drivers.nic.pcap import PcapNic
 from corelane.drivers.port.port import open_port
-from corelane.iokernel import main
+from corelane.iokernel import Access, main
 from corelane.runtime import config
 from corelane.runtime.errors import ConfigError, CorelaneError
 from corelane.runtime.placement import Placement
@@ -34,8 +34,8 @@ def make(text: str, socket_path: str, uplink=None, loops=(-1,)):
 def test_users_and_groups_by_name_and_by_number():
     me, group = pwd.getpwuid(0).pw_name, grp.getgrgid(0).gr_name
     said = config.loads(f'[iokernel]\nusers = ["{me}", 1234]\ngroups = [4321, "{group}"]')
-    assert main.allowed(said) == ((0, 1234), (4321, 0), 0o666)
-    assert main.allowed(config.loads("")) == ((), (), 0o660)
+    assert main.allowed(said) == Access(mode=0o666, uids=(0, 1234), gids=(4321, 0))
+    assert main.allowed(config.loads("")) == Access(mode=0o660)
     with pytest.raises(ConfigError, match=r"iokernel\.users: 'nobody-of-that-name' does not exist on this machine"):
         main.allowed(config.loads('[iokernel]\nusers = ["nobody-of-that-name"]'))
 

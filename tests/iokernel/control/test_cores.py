@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corelane.iokernel import AppSettings
+from corelane.iokernel import AppConfig
 from corelane.iokernel._native import ffi, lib
 from corelane.iokernel.control.cores import Claim, ManagedCores, claim
 from corelane.runtime.errors import Refused
@@ -18,24 +18,24 @@ def hello(**fields: int):
 
 
 def test_without_wishes_an_application_is_burstable_up_to_its_kthreads():
-    assert claim("a", hello(), AppSettings(), 3) == Claim("latency", 0, 3, 1, 0, 0)
+    assert claim("a", hello(), AppConfig(), 3) == Claim("latency", 0, 3, 1, 0, 0)
 
 
 def test_wishes_count_and_the_configuration_overrules_them():
     asked = hello(kind=lib.CL_CONTROL_BATCH, guaranteed=1, maximum=2, weight=5, deadline_us=100, quantum_us=7)
-    assert claim("a", asked, AppSettings(), 4) == Claim("batch", 1, 2, 5, 100, 7)
-    settings = AppSettings(kind="latency", guaranteed=0, maximum=3, weight=1, deadline_us=0, quantum_us=0)
+    assert claim("a", asked, AppConfig(), 4) == Claim("batch", 1, 2, 5, 100, 7)
+    settings = AppConfig(class_="latency", guaranteed_cores=0, max_cores=3, weight=1, deadline_us=0, quantum_us=0)
     assert claim("a", asked, settings, 4) == Claim("latency", 0, 3, 1, 0, 0)
-    assert claim("a", asked, AppSettings(maximum=9), 4).maximum == 4, "more than kthreads cannot be used"
+    assert claim("a", asked, AppConfig(max_cores=9), 4).maximum == 4, "more than kthreads cannot be used"
 
 
 def test_who_is_made_batch_work_has_its_quantum():
-    batch = AppSettings(kind="batch")
+    batch = AppConfig(class_="batch")
     assert claim("a", hello(), batch, 1).quantum_us == 1000
     assert claim("a", hello(quantum_us=7), batch, 1).quantum_us == 7
-    assert claim("a", hello(), AppSettings(kind="batch", quantum_us=0), 1).quantum_us == 0
+    assert claim("a", hello(), AppConfig(class_="batch", quantum_us=0), 1).quantum_us == 0
     assert claim("a", hello(kind=lib.CL_CONTROL_BATCH), batch, 1).quantum_us == 0, "it asked for that"
-    assert claim("a", hello(), AppSettings(kind="latency"), 1).quantum_us == 0
+    assert claim("a", hello(), AppConfig(class_="latency"), 1).quantum_us == 0
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_who_is_made_batch_work_has_its_quantum():
 )
 def test_claims_that_make_no_sense_are_refused(fields, said):
     with pytest.raises(Refused, match=said):
-        claim("a", hello(**fields), AppSettings(), 2)
+        claim("a", hello(**fields), AppConfig(), 2)
 
 
 def test_worker_cpus_are_divided_among_the_loops():

@@ -16,6 +16,7 @@ import pytest
 from cltest import die_with_parent, wait_until
 from cltest.control import HEADER, answer, connect, hello, kind_of, kthreads, policy, refusal
 
+from corelane.iokernel import Access
 from corelane.iokernel._native import lib
 from corelane.iokernel.control.kthreads import check_threads
 from corelane.iokernel.control.server import ControlServer, Grant
@@ -304,7 +305,7 @@ def test_who_does_not_wait_for_the_answer_disturbs_nobody(serve, socket_path):
 @pytest.mark.root
 @pytest.mark.skipif(not ROOT, reason="changes its user: run as root")
 def test_only_root_and_the_iokernels_user_choose_the_policy(socket_path):
-    server = ControlServer(socket_path, Registry(), mode=0o666, uids=[65534])
+    server = ControlServer(socket_path, Registry(), Access(mode=0o666, uids=(65534,)))
     thread = threading.Thread(target=server.serve)
     thread.start()
     os.chmod(os.path.dirname(socket_path), 0o755)

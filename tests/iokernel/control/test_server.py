@@ -15,7 +15,7 @@ from cltest import wait_until
 from cltest.control import HEADER, answer, connect, hello, kthreads, moves, policy, refusal
 
 from corelane.drivers.port.port import open_port
-from corelane.iokernel import AppSettings, Iokernel
+from corelane.iokernel import Access, AppConfig, AppMemory, Iokernel, Patience
 from corelane.iokernel._native import ffi, lib
 from corelane.runtime.errors import CorelaneError, Refused
 
@@ -111,7 +111,7 @@ def test_impossible_wishes_are_refused_with_what_is_possible(start, socket_path,
 
 
 def test_settings_win_over_wishes(start, attach, socket_path):
-    io = start(apps={"small": AppSettings(max_kthreads=2, rx_buffers=128, tx_buffers=64)}, max_apps=2)
+    io = start(apps={"small": AppConfig(kthreads=2, rx_buffers=128, tx_buffers=64)}, memory=AppMemory(max_apps=2))
     small = attach("small", kthreads=2, rx_buffers=4096)
     assert small.buffers == 192
     with pytest.raises(CorelaneError, match="an application named small"):
@@ -123,7 +123,7 @@ def test_settings_win_over_wishes(start, attach, socket_path):
 
 
 def test_the_same_address_twice_is_refused(start, attach, socket_path):
-    start(apps={n: AppSettings(ipv4="10.77.0.9") for n in "ab"})
+    start(apps={n: AppConfig(ip="10.77.0.9") for n in "ab"})
     attach("a")
     with pytest.raises(CorelaneError, match="another application has this address"):
         open_port(socket_path, name="b")
@@ -226,7 +226,7 @@ def test_a_stopped_iokernel_is_a_timeout_and_not_a_hang(child, socket_path):
 
 
 def test_slow_clients_are_dropped_and_others_served(start, socket_path):
-    io = start(patience_s=0.2)
+    io = start(patience=Patience(client_s=0.2))
     with connect(socket_path) as silent, connect(socket_path) as partial:
         partial.sendall(hello()[:50])
         open_port(socket_path, name="quick").close()
@@ -276,9 +276,9 @@ def test_only_those_allowed_may_attach(socket_path):
         return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
 
     os.chmod(os.path.dirname(socket_path), 0o755)
-    with Iokernel(socket_path, socket_mode=0o600):
+    with Iokernel(socket_path, access=Access(mode=0o600)):
         assert "not allowed to connect" in attempt(65534, 65534)
-    with Iokernel(socket_path, socket_mode=0o666, uids=[1234], gids=[4321]) as io:
+    with Iokernel(socket_path, access=Access(mode=0o666, uids=(1234,), gids=(4321,))) as io:
         assert "user 65534 may not attach" in attempt(65534, 65534)
         assert control(io)["not_allowed"] == 1
         assert attempt(1234, 65534) == ""
@@ -288,7 +288,7 @@ def test_only_those_allowed_may_attach(socket_path):
 
 def test_random_bytes_never_end_the_server(start, socket_path, seed):
     """Messages with random bytes changed, cut, doubled, sent in random pieces; afterwards all is well."""
-    io = start(patience_s=0.5)
+    io = start(patience=Patience(client_s=0.5))
     rng = random.Random(seed)
     stats_request = HEADER.pack(lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION, lib.CL_CONTROL_STATS, HEADER.size, 0)
     for _ in range(400):

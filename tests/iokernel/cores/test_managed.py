@@ -1,4 +1,5 @@
-"""An iokernel that manages cores, as registration and its statistics show it. What cores do: tests/iokernel/c/."""
+"""An iokernel that manages cores, as registration and its statistics show it. What cores do:
+tests/iokernel/cores/c/."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from cltest.control import answer, connect, hello, kind_of, kthreads, policy, re
 from cltest.switching import stats_of
 
 from corelane.cli import top, watch
-from corelane.iokernel import AppSettings, Iokernel, main
+from corelane.iokernel import AppConfig, Iokernel, Timing, main
 from corelane.iokernel._native import ffi, lib
 from corelane.iokernel.control.report import GAUGES
 from corelane.iokernel.policy import trial as policy_trial
@@ -96,7 +97,7 @@ def test_without_a_policy_nothing_is_managed(start, socket_path):
 
 
 def test_kthreads_are_managed_once_they_are_known(start, socket_path, threads):
-    io = start(worker_cpus=[CPU], policy="delay", interval_us=20)
+    io = start(worker_cpus=[CPU], policy="delay", timing=Timing(interval_us=20))
     sock, _ = register(socket_path, b"a", n_kthreads=2, kind=lib.CL_CONTROL_BATCH, weight=3, quantum_us=100)
     with sock:
         sock.sendall(kthreads(threads(2), SIGNAL))
@@ -143,7 +144,7 @@ def test_threads_that_are_not_its_own_to_name_end_the_registration(start, socket
 
 
 def test_guarantees_are_promised_once(start, socket_path):
-    start(worker_cpus=[3, 4], policy="delay", apps={"c": AppSettings(guaranteed=1, maximum=1)})
+    start(worker_cpus=[3, 4], policy="delay", apps={"c": AppConfig(guaranteed_cores=1, max_cores=1)})
     first, _ = register(socket_path, b"a", n_kthreads=2, guaranteed=1)
     second, _ = register(socket_path, b"b", n_kthreads=2, guaranteed=1)
     with second:

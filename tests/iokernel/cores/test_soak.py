@@ -223,6 +223,7 @@ def soak(socket_path: str, tmp_path: Path, rng: random.Random, request: pytest.F
         yield soak
 
 
+@pytest.mark.soak(short=True)
 @pytest.mark.parametrize("soak", [(1, 1, 1)], indirect=True)
 def test_the_core_has_one_owner_whatever_happens_to_the_applications(soak):
     soak.run(SOAK_S / 2)
@@ -232,6 +233,7 @@ def test_the_core_has_one_owner_whatever_happens_to_the_applications(soak):
     assert allocator["evicted"] > 0
 
 
+@pytest.mark.soak(short=True)
 @pytest.mark.parametrize("soak", [(2, 2, 1)], indirect=True)
 def test_cores_of_two_loops_have_one_owner_each(soak):
     """Loops have no CPU of their own here, so that nothing is quick."""
@@ -240,6 +242,7 @@ def test_cores_of_two_loops_have_one_owner_each(soak):
     soak.all_cores_had_owners()
 
 
+@pytest.mark.soak(short=True)
 @pytest.mark.parametrize("soak", [(1, 2, 2)], indirect=True)
 def test_two_cores_of_a_loop_have_one_owner_each(soak):
     """Applications have two kthreads, which lose and get cores one by one, and die or stop together."""

@@ -19,7 +19,7 @@ from cltest.cbuild import ROOT
 from cltest.cores import FightingApp, fighting_ground
 
 from corelane.drivers.nic.loadgen.loadgen import Loadgen, Phase
-from corelane.iokernel import Iokernel
+from corelane.iokernel import Idle, Iokernel
 
 WAIT_S = 60.0
 ENOUGH_MOVES = 100
@@ -99,7 +99,7 @@ def resting(socket_path: str) -> Iterator[Iokernel]:
     if len(cpus) < 2:
         pytest.skip("needs two CPUs that this process may use: taskset -pc 0-1 $$")
     with Iokernel(
-        socket_path, loop_cpus=[cpus[0]], worker_cpus=cpus[1:2], policy="delay", spin_us=20, pause_us=20
+        socket_path, loop_cpus=[cpus[0]], worker_cpus=cpus[1:2], policy="delay", idle=Idle(spin_us=20, pause_us=20)
     ) as io:
         yield io
 

@@ -14,6 +14,7 @@ from corelane.drivers._native import ffi
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import Nic
 from corelane.drivers.port.port import open_port
+from corelane.iokernel import Patience
 from corelane.runtime.errors import CorelaneError
 
 
@@ -65,7 +66,7 @@ def gate() -> Iterator[Gate]:
 @pytest.fixture
 def starved(gate: Gate, start: Callable[..., object]) -> Iterator[object]:
     # "spin": the gate is asked all the time. The loop is freed before the iokernel is stopped.
-    yield start(uplinks=[gate.nic], mode="spin", command_timeout_s=0.05, worker_cpus=[5, 6])
+    yield start(uplinks=[gate.nic], mode="spin", patience=Patience(loop_s=0.05), worker_cpus=[5, 6])
     gate.open()
 
 

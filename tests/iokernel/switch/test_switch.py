@@ -21,7 +21,7 @@ from cltest.switching import (
 )
 
 from corelane.drivers.nic.nic import ipv4_to_int, mac_to_bytes
-from corelane.iokernel import AppSettings
+from corelane.iokernel import AppConfig, Idle
 from corelane.iokernel.control.addresses import stable_mac
 
 
@@ -39,7 +39,7 @@ def test_two_applications_exchange_frames(start, attach, mode):
 
 def test_without_spinning_and_pausing_an_adaptive_loop_sleeps_at_once(start, attach):
     """0 is a time, not the default: every round that finds nothing is followed by a sleep."""
-    io = start(mode="adaptive", spin_us=0, pause_us=0)
+    io = start(mode="adaptive", idle=Idle(spin_us=0, pause_us=0))
     a = attach("a")
     nobody = udp_frame((mac_bytes(a), ip_int(a)), STRANGER, b"nobody")
     before = io.stats()["loops"][0]
@@ -54,7 +54,7 @@ def test_without_spinning_and_pausing_an_adaptive_loop_sleeps_at_once(start, att
 
 @pytest.mark.parametrize("mode", ["spin", "adaptive"])
 def test_an_idle_loop_yields_its_cpu_before_it_sleeps_but_not_if_it_spins_for_ever(start, mode):
-    io = start(mode=mode, spin_us=600_000_000)
+    io = start(mode=mode, idle=Idle(spin_us=600_000_000))
     calls = [io.stats()["loops"][0]["syscalls"]]
     if mode == "adaptive":
         wait_until(lambda: io.stats()["loops"][0]["syscalls"] > calls[0] + 2, what="yields")
@@ -118,7 +118,7 @@ def test_addresses_come_from_the_name_alone(start, attach, socket_path):
 
 
 def test_settings_give_an_application_its_addresses(start, attach):
-    start(apps={"x": AppSettings(mac="02:00:00:00:aa:01", ipv4="10.77.0.5")})
+    start(apps={"x": AppConfig(mac="02:00:00:00:aa:01", ip="10.77.0.5")})
     x = attach("x")
     assert (x.mac, x.ipv4, x.ipv4_prefix) == ("02:00:00:00:aa:01", "10.77.0.5", 16)
 
@@ -290,7 +290,7 @@ def test_an_empty_place_of_the_learned_addresses_is_not_the_address_zero(start, 
 
 
 def test_copies_that_find_the_ring_to_another_loop_full_are_counted(start, attach):
-    apps = {"a": AppSettings(loop=0), "b": AppSettings(loop=1)}
+    apps = {"a": AppConfig(loop=0), "b": AppConfig(loop=1)}
     io = start(loop_cpus=[-1, -1], apps=apps, manual_hz=10**9)
     a, b = attach("a"), attach("b")
     call = udp_frame((mac_bytes(a), ip_int(a)), (BROADCAST, 0xFFFFFFFF), b"all")
@@ -312,7 +312,7 @@ def test_loops_hand_frames_to_each_other(start, attach, outside, loops):
     io = start(
         uplinks=[inner],
         loop_cpus=[-1] * loops,
-        apps={f"p{i}": AppSettings(loop=i % loops) for i in range(4)},
+        apps={f"p{i}": AppConfig(loop=i % loops) for i in range(4)},
         mode="block",
     )
     ports = [attach(f"p{i}") for i in range(4)]
@@ -360,7 +360,7 @@ def test_a_neighbour_that_floods_does_not_take_the_uplink(start, attach, outside
 
 def test_random_traffic_balances(start, attach, outside, rng: random.Random):
     inner, outer = outside
-    io = start(uplinks=[inner], arena=None)
+    io = start(uplinks=[inner])
     ports = [attach(f"p{i}", kthreads=1 + i % 3, rx_buffers=64, rx_slots=16) for i in range(4)]
     everyone = [(mac_bytes(p), ip_int(p)) for p in ports] + [WORLD, STRANGER, (BROADCAST, 0xFFFFFFFF)]
     for _ in range(3000):

@@ -47,12 +47,12 @@ def handler(request, reply):
 
 nic, end = memory_link((1, 1))
 for stack_bytes in (0, (8 << 20) - 4096):
-    with libos.Runtime(nic=nic, address="10.0.0.1/24", stack_bytes=stack_bytes) as rt:
+    with libos.Runtime(nic=nic, address="10.0.0.1/24", scheduler=libos.Scheduler(stack_bytes=stack_bytes)) as rt:
         try:
             rt.bind(handler)
         except CorelaneError as error:
             print(error)
-with nic, end, libos.Runtime(nic=nic, address="10.0.0.1/24", stack_bytes=8 << 20) as rt:
+with nic, end, libos.Runtime(nic=nic, address="10.0.0.1/24", scheduler=libos.Scheduler(stack_bytes=8 << 20)) as rt:
     rt.bind(handler)
     print("taken")
 """

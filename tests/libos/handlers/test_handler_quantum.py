@@ -82,7 +82,7 @@ def test_a_long_request_ends_by_a_short_one_behind_it(
 ) -> None:
     """There is one kthread, and the long request does not end unless a short one is handled meanwhile."""
     state = np.zeros(3, np.uint64)
-    served = serve(libos.udp(9000, state=state, **types)(handler), quantum_us=20)
+    served = serve(libos.udp(9000, state=state, **types)(handler), scheduler=libos.Scheduler(quantum_us=20))
     try:
         for n in range(1, 6):
             state[BEGUN] = 0

@@ -24,6 +24,7 @@ from cltest.packets import (
 )
 
 from corelane.apps.echo import handler as echo_handler
+from corelane.libos import Network, Scheduler
 
 SERVER = Host("02:00:00:00:00:01", "10.0.0.1")
 CLIENT = Host("02:00:00:00:00:02", "10.0.0.2")
@@ -53,7 +54,7 @@ def test_reply_goes_back_by_the_requests_headers(serve: Serve) -> None:
 def test_reply_checksums(serve: Serve) -> None:
     payload = b"odd"
     assert serve(echo_handler("c")).ask(payload) == payload  # read_datagram verifies it
-    served = serve(echo_handler("c"), udp_checksums=False)
+    served = serve(echo_handler("c"), network=Network(udp_checksums=False))
     served.send(CLIENT.datagram(SERVER, payload))
     (frame,) = served.receive()
     assert frame[40:42] == b"\0\0"
@@ -195,7 +196,7 @@ def test_every_power_mode_and_more_kthreads_than_cores(serve: Serve, power: str,
 
 
 def test_kthreads_share_the_flows(serve: Serve) -> None:
-    served = serve(echo_handler("c"), kthreads=2, steal=False)
+    served = serve(echo_handler("c"), kthreads=2, scheduler=Scheduler(steal=False))
     served.send(*[CLIENT.datagram(SERVER, b"x" * 8, port) for port in range(20000, 20064)])
     served.receive(64)
     assert all(served.runtime.stats(k).net["replied"] > 10 for k in range(2))

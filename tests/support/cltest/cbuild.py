@@ -242,7 +242,7 @@ class CBuild:
         return any(name.partition("@")[0] == "pthread_create" for name in symbols([binary])[0][0])
 
     def runner(self, binary: Path, one_thread: bool = False) -> Callable[..., str]:
-        """A function that runs `binary`: `run(*args, timeout_s=60, env={}) -> what it printed`.
+        """A function that runs `binary`: `run(*args, timeout_s=200, env={}) -> what it printed`.
 
         ProgramFailed, with all that was printed, if it exits non-zero, dies by a signal or takes longer than
         `timeout_s` (a sanitizer gets four times as long). one_thread: or if the plain program starts a thread.
@@ -256,7 +256,7 @@ class CBuild:
         # started it.
         limits = ("-rss_limit_mb=0", "-malloc_limit_mb=512") if self.variant == "fuzz" else ()
 
-        def run(*args: object, timeout_s: float = 60.0, env: dict[str, str] | None = None, cwd: Path = ROOT) -> str:
+        def run(*args: object, timeout_s: float = 200.0, env: dict[str, str] | None = None, cwd: Path = ROOT) -> str:
             command = [*prefix, str(binary), *limits, *map(str, args)]
             limit = timeout_s * slower
             try:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 from corelane.iokernel._native import ffi, lib
 
 HEADER = struct.Struct("=IHHII")
+STATS = HEADER.pack(lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION, lib.CL_CONTROL_STATS, HEADER.size, 0)
 
 
 def hello(name: bytes = b"x", **fields: int) -> bytearray:
@@ -78,3 +81,15 @@ def refusal(sock: socket.socket) -> str:
     message = answer(sock)
     assert HEADER.unpack_from(message)[2] == lib.CL_CONTROL_REFUSE, message
     return message[HEADER.size + 8 :].split(b"\0", 1)[0].decode()
+
+
+def stats_of(sock: socket.socket) -> dict[str, Any]:
+    """What the iokernel counts, asked over a connection that stays."""
+    sock.sendall(STATS)
+    return dict(json.loads(answer(sock)[HEADER.size :]))
+
+
+def stats(path: str) -> dict[str, Any]:
+    """What the iokernel counts."""
+    with connect(path) as sock:
+        return stats_of(sock)

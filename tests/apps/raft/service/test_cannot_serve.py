@@ -15,7 +15,7 @@ from corelane.apps.raft.service.logs import make_log_file
 from corelane.apps.raft.service.service import serve
 from corelane.cli.main import main
 from corelane.drivers.nic.memory import memory_link
-from corelane.iokernel import AppSettings, Iokernel
+from corelane.iokernel import AppConfig, Iokernel
 from corelane.libos import Runtime
 from corelane.libos.storage.log.log import Log
 from corelane.runtime.errors import CorelaneError
@@ -106,7 +106,7 @@ def test_a_process_ends_by_what_stops_its_node_later(
     with Log.open(log) as opened:
         opened.append(b"without a term")
     socket = str(tmp_path / "sock")
-    apps = {"raft-1": AppSettings(ipv4="10.77.0.11")}
+    apps = {"raft-1": AppConfig(ip="10.77.0.11")}
     before = signal.getsignal(signal.SIGTERM)
     with Iokernel(socket, mode="block", apps=apps):
         place = ["--socket", socket, "--name", "raft-1"]

@@ -20,7 +20,12 @@ from raftreal import ADDRESS, ELECTION_MS, IDS, SOAK_S, NetnsGroup, seed_of, unt
 
 from corelane.runtime.errors import CorelaneError
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(180 + 3 * SOAK_S)]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.soak(short=True),
+    pytest.mark.timeout(180 + 3 * SOAK_S),
+]
 
 LOG_ENTRIES = 512
 ORDER_S, ORDERED_S, MENDED_S = 0.5, 5.0, 60.0

@@ -21,7 +21,12 @@ from raftreal import ELECTION_MS, IDS, SOAK_S, Group, NetnsGroup, SwitchGroup, s
 
 from corelane.apps.raft.service.client import NotSent, Unknown
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(180 + 3 * SOAK_S)]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.soak(short=True),
+    pytest.mark.timeout(180 + 3 * SOAK_S),
+]
 
 ALL = {"loss": 1.0}
 CUTS: dict[str, dict[str, Any]] = {"cut off": {"rx": ALL, "tx": ALL}, "deaf": {"rx": ALL}, "mute": {"tx": ALL}}

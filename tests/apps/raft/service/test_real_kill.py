@@ -17,7 +17,12 @@ from cltest import NetnsFactory
 from raftload import Load
 from raftreal import IDS, SOAK_S, Group, NetnsGroup, SwitchGroup, seed_of
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(180 + 3 * SOAK_S)]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.soak(short=True),
+    pytest.mark.timeout(180 + 3 * SOAK_S),
+]
 
 
 def _victims(draw: random.Random, kind: str, leader: int) -> list[int]:

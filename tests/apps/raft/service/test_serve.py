@@ -24,7 +24,7 @@ from corelane.cli.main import main
 from corelane.drivers.blk import loop as blk_loop
 from corelane.drivers.blk.file import create
 from corelane.drivers.nic.tap.tap import Tap
-from corelane.iokernel import AppSettings, Iokernel
+from corelane.iokernel import AppConfig, Iokernel
 from corelane.iokernel._native import lib
 from corelane.iokernel.areas.areas import Areas
 from corelane.iokernel.areas.device import open_device
@@ -122,8 +122,8 @@ def make_group(netns, tmp_path: Path) -> Iterator:
         path = f"/tmp/cl-{os.getpid()}-{tmp_path.name[-14:]}.sock"
         with space.entered():
             nic = Tap("clraft", address=f"{HOST}/16")
-        apps = {f"raft-{i}": AppSettings(ipv4=f"10.77.0.{10 + i}") for i in (1, 2, 3, 4)}
-        apps |= {f"ledger-{i}": AppSettings(ipv4=f"10.77.0.{10 + i}") for i in (1, 2, 3)}
+        apps = {f"raft-{i}": AppConfig(ip=f"10.77.0.{10 + i}") for i in (1, 2, 3, 4)}
+        apps |= {f"ledger-{i}": AppConfig(ip=f"10.77.0.{10 + i}") for i in (1, 2, 3)}
         areas = Areas(open_device(str(disk))) if disk else None
         kernel = Iokernel(path, uplinks=[nic], mode="block", apps=apps, areas=areas)
         kernel.start()

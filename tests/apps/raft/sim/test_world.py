@@ -9,6 +9,15 @@ from corelane.runtime.errors import CorelaneError
 
 SHARDS = 10
 SEEDS = 10_000  # of 5 nodes, in all shards together; of the bare core as of the real node
+OFTEN = 3  # shards that are not left to make soak
+
+
+def some(seeds: int) -> list[object]:
+    """How many seeds: so many, and five times as many in make soak."""
+    return [seeds, pytest.param(5 * seeds, marks=pytest.mark.soak(takes_s=20))]
+
+
+SOME = [*range(OFTEN), *(pytest.param(n, marks=pytest.mark.soak(takes_s=20)) for n in range(OFTEN, SHARDS))]
 
 
 def expect(result: Result) -> None:
@@ -22,7 +31,7 @@ def expect_work(result: Result) -> None:
     assert result.cut_short == 0
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", SOME)
 def test_seeds_of_five_nodes(shard):
     each = SEEDS // SHARDS
     result = run_many(1 + shard * each, each, 5)
@@ -67,7 +76,7 @@ def test_seeds_of_five_nodes(shard):
         assert result.counts[name] > 10, name
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", SOME)
 def test_seeds_of_five_real_nodes(shard):
     """The real node and log, on block devices with torn and lost writes, errors, no space, rot and latency."""
     each = SEEDS // SHARDS
@@ -106,17 +115,19 @@ def test_seeds_of_five_real_nodes(shard):
     assert result.runs == each
 
 
+@pytest.mark.parametrize("seeds", some(200))
 @pytest.mark.parametrize("nodes", [1, 3, 7])
-def test_seeds_of_other_sizes_of_real_nodes(nodes):
-    result = run_many(1, 1000 if nodes > 1 else 100, nodes, mode="node")
+def test_seeds_of_other_sizes_of_real_nodes(nodes, seeds):
+    result = run_many(1, seeds if nodes > 1 else seeds // 2, nodes, mode="node")
     expect(result)
     expect_work(result)
 
 
+@pytest.mark.parametrize("seeds", some(100))
 @pytest.mark.parametrize("nodes", [1, 3, 5, 7])
-def test_seeds_of_real_nodes_with_the_key_value_store(nodes):
+def test_seeds_of_real_nodes_with_the_key_value_store(nodes, seeds):
     """Its answers are judged; the replicas' stores are the same after each entry, through snapshots and restarts."""
-    result = run_many(1, 400, nodes, mode="kv")
+    result = run_many(1, seeds, nodes, mode="kv")
     expect(result)
     for name in ("ops_answered", "snapshots_made", "crashes"):
         assert result.counts[name] > 100, name

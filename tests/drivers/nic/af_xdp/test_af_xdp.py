@@ -16,7 +16,7 @@ from corelane.drivers.bpf import loader, steer
 from corelane.drivers.bpf.object import read_object
 from corelane.drivers.linux import netns as spaces
 from corelane.drivers.nic.af_xdp import af_xdp
-from corelane.drivers.nic.af_xdp.af_xdp import AfXdp
+from corelane.drivers.nic.af_xdp.af_xdp import AfXdp, SocketOptions, Umem
 from corelane.drivers.nic.nic import ipv4_to_int, mac_to_bytes
 from corelane.runtime.errors import CorelaneError
 
@@ -170,8 +170,8 @@ def test_frames_of_several_queues_leave_by_any_other(netns):
 def test_overload_is_counted_by_reason_and_the_sums_balance(link):
     near, far = link
     with (
-        open_nic(near, steer="all", ring_slots=128, fill=64, buffers=256) as nic,
-        open_nic(far, steer="all", ring_slots=1024) as peer,
+        open_nic(near, steer="all", umem=Umem(ring_slots=128, fill=64, buffers=256)) as nic,
+        open_nic(far, steer="all") as peer,
     ):
         assert peer.send([b"\x02" * 60] * 300) == 300
         stats = nic.stats()
@@ -188,7 +188,8 @@ def test_overload_is_counted_by_reason_and_the_sums_balance(link):
 
 def test_the_rx_ring_never_overflows_since_no_more_chunks_are_on_offer(link):
     near, far = link
-    with open_nic(near, steer="all", ring_slots=64, fill=64, buffers=256) as nic, open_nic(far, steer="all") as peer:
+    small = Umem(ring_slots=64, fill=64, buffers=256)
+    with open_nic(near, steer="all", umem=small) as nic, open_nic(far, steer="all") as peer:
         assert peer.send([b"\x02" * 60] * 32) == 32
         assert len(nic.recv(n=20)) == 20
         assert peer.send([b"\x02" * 60] * 200) == 200
@@ -297,14 +298,15 @@ def test_a_foreign_xdp_program_is_not_pushed_aside(link):
     ("options", "reason"),
     [
         ({"queues": 5}, "has 1 receive queues, not 5"),
-        ({"zero_copy": "require"}, "no zero-copy AF_XDP"),
-        ({"zero_copy": "perhaps"}, "choose auto, require or copy"),
+        ({"queues": 0}, "give a number, or a range"),
+        ({"queues": range(0, 4, 2)}, "give a number, or a range"),
+        ({"sockets": SocketOptions(zero_copy="yes")}, "no zero-copy AF_XDP"),
         ({"mode": "fast"}, "choose native, generic or auto"),
         ({"steer": "some"}, "'addresses', 'all' or 'bare'"),
-        ({"ring_slots": 100}, "a power of two is needed"),
-        ({"buffers": 100}, "at least 576 buffers are needed"),
-        ({"buffer_bytes": 1024}, "AF_XDP takes 2048 or 4096"),
-        ({"addresses": ["10.0.0.300"]}, "no IPv4 address"),
+        ({"umem": Umem(ring_slots=100)}, "a power of two is needed"),
+        ({"umem": Umem(buffers=100)}, "at least 576 buffers are needed"),
+        ({"addresses": ["10.0.0.300"]}, "not an IPv4 address"),
+        ({"addresses": ["10.0.0.3/33"]}, "not an IPv4 address"),
         ({"steer": "all", "addresses": [APP]}, "has no map 'addresses'"),
         ({"program": "/nowhere/x.o"}, "cannot read eBPF object /nowhere/x.o"),
     ],
@@ -328,7 +330,7 @@ def test_unread_queues_are_refused_unless_wanted(netns):
     near, _ = netns.link(queues=2)
     with pytest.raises(CorelaneError, match="spreads frames over 2 queues and only 1 would be read"):
         open_nic(near, 1)
-    with open_nic(near, 1, partial=True, first_queue=1) as nic:
+    with open_nic(near, range(1, 2)) as nic:
         assert nic.queues == 1
 
 
@@ -336,7 +338,7 @@ def test_an_mtu_that_no_buffer_holds_is_refused_with_the_remedy(netns):
     near, _ = netns.link(mtu=1900)
     with pytest.raises(CorelaneError, match=r"MTU 1900.*mtu 1778.*frames of 4096"):
         open_nic(near)
-    with open_nic(near, buffer_bytes=4096) as nic:
+    with open_nic(near, umem=Umem(buffer_bytes=4096)) as nic:
         assert nic.mtu == 1900
 
 

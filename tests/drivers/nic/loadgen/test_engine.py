@@ -7,7 +7,7 @@ import math
 import pytest
 from cltest.fakeload import FakeLoad, echo, swap, with_payload
 
-from corelane.drivers.nic.loadgen.loadgen import Bursty, Closed, Echo, Memcached, Phase
+from corelane.drivers.nic.loadgen.loadgen import Bursty, Closed, Echo, Limits, Memcached, Phase, Source
 from corelane.runtime.errors import CorelaneError
 
 MS = 1_000_000
@@ -42,7 +42,7 @@ def test_uniform_arrivals_are_due_at_their_times():
 @pytest.mark.parametrize("arrivals", ["poisson", "uniform", Bursty(16, 0.0), Bursty(16, 0.3)])
 @pytest.mark.parametrize("rate", [1e3, 1e6, 7.77e6])
 def test_the_offered_rate_is_the_one_asked_for(arrivals, rate):
-    fake = FakeLoad(Echo(), arrivals=arrivals, seed=3, drain_s=0.001)
+    fake = FakeLoad(Echo(), arrivals=arrivals, seed=3, limits=Limits(drain_s=0.001))
     seconds = min(0.2, 3e5 / rate)
     fake.start(Phase(seconds, rate))
     fake.now += int(seconds * 1e9) + 200 * MS  # beyond the drain: all that was due is counted, and dropped
@@ -68,7 +68,7 @@ def test_latency_is_the_servers_time_when_nothing_is_late():
 def test_a_stall_is_charged_to_every_request_that_was_due_in_it():
     """1000 requests at 1 us distance, the generator is not polled for the middle 400 us: the requests of that time are
     sent after it, counted as late, and their latency begins at the intended time."""
-    fake = FakeLoad(Echo(), arrivals="uniform", late_us=10)
+    fake = FakeLoad(Echo(), arrivals="uniform", limits=Limits(late_us=10))
     fake.start(Phase(0.001, 1e6))
     begin = fake.now
     fake.serve(echo, begin + 300_000, step_ns=100)
@@ -186,7 +186,7 @@ def test_late_answers_belong_to_the_phase_of_their_request():
 
 def test_overload_is_sent_late_and_the_rest_is_dropped():
     """Offered 1 M/s, polled so slowly that 100 k/s get out: during the run and the drain, and no longer."""
-    fake = FakeLoad(Echo(), arrivals="uniform", drain_s=0.005)
+    fake = FakeLoad(Echo(), arrivals="uniform", limits=Limits(drain_s=0.005))
     fake.start(Phase(0.01, 1e6))
     begin = fake.now
     while fake.load.running:
@@ -229,7 +229,7 @@ def test_runs_follow_each_other_on_one_engine():
 
 
 def test_a_slot_that_is_overtaken_stays_unanswered():
-    fake = FakeLoad(Echo(), arrivals="uniform", outstanding=256)
+    fake = FakeLoad(Echo(), arrivals="uniform", limits=Limits(outstanding=256))
     fake.start(Phase(0.01, 1e5))
     frames: list[bytes] = []
     while len(frames) < 300:
@@ -259,7 +259,7 @@ def test_closed_arrivals_keep_a_window():
 
 @pytest.mark.parametrize("flows", [1, 8, 64])
 def test_flows_and_addresses_take_turns(flows):
-    fake = FakeLoad(Echo(), flows=flows, ips=min(flows, 4), ip="10.77.1.0", first_port=30000)
+    fake = FakeLoad(Echo(), source=Source(flows=flows, ips=min(flows, 4), ip="10.77.1.0", first_port=30000))
     fake.start(Phase(0.01, 1e6))
     frames: list[bytes] = []
     while len(frames) < 2 * flows:
@@ -296,7 +296,7 @@ def arp(op: int, mac: str, ip: bytes, target: bytes) -> bytes:
 
 
 def test_the_servers_address_is_asked_for():
-    fake = FakeLoad(Echo(), server_mac=None, ip="10.0.0.1", server_ip="10.0.0.2")
+    fake = FakeLoad(Echo(), server_mac=None, source=Source(ip="10.0.0.1"), server_ip="10.0.0.2")
     fake.load.start([Phase(0.001, 1e6)])
     (question,) = fake.poll()
     assert question[:6] == b"\xff" * 6
@@ -316,7 +316,7 @@ def test_the_servers_address_is_asked_for():
 
 
 def test_an_address_that_nobody_has_fails_the_run():
-    fake = FakeLoad(Echo(), server_mac=None, give_up_s=1)
+    fake = FakeLoad(Echo(), server_mac=None, limits=Limits(give_up_s=1))
     fake.load.start([Phase(0.001, 1e6)])
     for _ in range(12):
         fake.poll()
@@ -327,7 +327,7 @@ def test_an_address_that_nobody_has_fails_the_run():
 
 
 def test_questions_for_its_own_addresses_are_answered():
-    fake = FakeLoad(Echo(), ip="10.0.0.4", ips=4)
+    fake = FakeLoad(Echo(), source=Source(ip="10.0.0.4", ips=4))
     ask = bytes([10, 0, 0, 2])
     for last, answered in ((4, 1), (7, 1), (8, 0), (3, 0)):
         fake.receive(arp(1, "02:00:00:00:00:77", ask, bytes([10, 0, 0, last])))
@@ -342,11 +342,10 @@ def test_questions_for_its_own_addresses_are_answered():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"flows": 3}, "flows must be a power of two"),
-        ({"flows": 64, "first_port": 65500}, "flows must be a power of two"),
-        ({"ips": 128}, "ips must be"),
-        ({"outstanding": 100}, "outstanding must be"),
-        ({"mtu": 20}, "mtu must be"),
+        ({"source": Source(flows=3)}, "flows must be a power of two"),
+        ({"source": Source(first_port=65500)}, "flows must be a power of two"),
+        ({"source": Source(ips=128)}, "ips must be"),
+        ({"limits": Limits(outstanding=100)}, "outstanding must be"),
         ({"arrivals": "sometimes"}, "unknown arrivals"),
         ({"arrivals": Bursty(4, 2.0)}, "duty from 0 to 1"),
         ({"traffic": Echo(7)}, "payload_bytes must be"),
@@ -357,15 +356,35 @@ def test_questions_for_its_own_addresses_are_answered():
         ({"traffic": Memcached(keys=10, get_fraction=1.5)}, "get_fraction"),
         ({"traffic": Memcached(keys=10, zipf=-1)}, "zipf"),
         ({"server_mac": "02:00"}, "not a MAC address"),
-        ({"ip": "10.0.0"}, "not an IPv4 address"),
+        ({"source": Source(ip="10.0.0")}, "not an IPv4 address"),
         ({"traffic": Memcached(keys=-3)}, "the limits"),
-        ({"flows": -1}, "the limits"),
-        ({"drain_s": math.nan}, "the limits"),
+        ({"source": Source(mac="02:00")}, "not a MAC address"),
+        ({"server_port": 65536}, "the limits"),
     ],
 )
 def test_impossible_settings_are_refused(options, message):
     with pytest.raises(CorelaneError, match=message):
         FakeLoad(options.pop("traffic", Echo()), **options)
+
+
+@pytest.mark.parametrize(
+    ("group", "options", "says"),
+    [
+        (Source, {"flows": -1}, "Source: flows: is -1 (expected a whole number from 1 to 16384)"),
+        (Source, {"ips": 0}, "Source: ips: is 0"),
+        (Source, {"first_port": 0}, "Source: first_port: is 0"),
+        (Source, {"ip": None}, "Source: ip: is None"),
+        (Source, {"mac": b"mac"}, "Source: mac: is b'mac'"),
+        (Limits, {"outstanding": -1}, "Limits: outstanding: is -1"),
+        (Limits, {"late_us": -1}, "Limits: late_us: is -1"),
+        (Limits, {"drain_s": math.nan}, "Limits: drain_s: is nan (expected a number from 0 to 3600)"),
+        (Limits, {"give_up_s": math.inf}, "Limits: give_up_s: is inf"),
+    ],
+)
+def test_a_group_has_limits(group, options, says):
+    with pytest.raises(CorelaneError) as refused:
+        group(**options)
+    assert str(refused.value).startswith(says)
 
 
 @pytest.mark.parametrize("phase", [Phase(0, 1), Phase(1, -1), Phase(1, 2e9), Phase(1, 1e-9), Phase(1, math.nan)])

@@ -7,7 +7,7 @@ import random
 import pytest
 from cltest.fakeload import FakeLoad, swap, with_payload
 
-from corelane.drivers.nic.loadgen.loadgen import Memcached, Phase
+from corelane.drivers.nic.loadgen.loadgen import Limits, Memcached, Phase, Source
 from corelane.runtime.errors import CorelaneError
 
 MS = 1_000_000
@@ -228,7 +228,7 @@ def test_preloading_survives_loss_and_duplicates(rng):
 
 
 def test_preloading_gives_up_on_a_dead_server():
-    fake = FakeLoad(Memcached(keys=100), give_up_s=0.5)
+    fake = FakeLoad(Memcached(keys=100), limits=Limits(give_up_s=0.5))
     fake.load.start([Phase(0.001, 1e5)])
     for _ in range(100):
         fake.poll()
@@ -249,7 +249,7 @@ def test_preloading_gives_up_on_a_dead_server():
 def test_many_more_requests_than_ids():
     """200 000 outstanding requests on 4 flows: the 16-bit ids go round, port and id together do not."""
     server = Server()
-    fake = FakeLoad(Memcached(keys=50, preload=False), flows=4, outstanding=262144)
+    fake = FakeLoad(Memcached(keys=50, preload=False), source=Source(flows=4), limits=Limits(outstanding=262144))
     fake.start(Phase(0.2, 1e6))
     frames: list[bytes] = []
     while len(frames) < 150_000:

@@ -8,7 +8,7 @@ import pytest
 from cltest import wait_until
 
 from corelane.drivers._native import ffi, lib
-from corelane.drivers.nic.loadgen.loadgen import Echo, Loadgen, Phase
+from corelane.drivers.nic.loadgen.loadgen import Echo, Limits, Loadgen, Phase
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import BURST, Nic
 from corelane.runtime.errors import CorelaneError
@@ -40,7 +40,7 @@ def test_client_thread_server_threads_and_controller(c_program, queues, spin):
 
 
 def test_as_a_nic_in_a_poll_loop():
-    with Loadgen(Echo(), server_mac="02:00:00:00:00:02", drain_s=10) as load:
+    with Loadgen(Echo(), server_mac="02:00:00:00:00:02", limits=Limits(drain_s=10)) as load:
         nic = load.nic()
         assert nic.name == "loadgen"
         assert load.nic() is nic
@@ -103,7 +103,7 @@ def test_a_sleeping_loop_is_woken_by_the_start_of_a_run():
 @pytest.mark.parametrize("spin", [True, False])
 def test_client_resolves_the_server_by_arp(spin):
     a, b = memory_link()
-    with a, b, Loadgen(Echo(), drain_s=10) as load:
+    with a, b, Loadgen(Echo(), limits=Limits(drain_s=10)) as load:
         load.start_client(a, spin=spin)
         load.start([Phase(0.01, 10_000)])
         (question,) = b.recv(timeout_s=10)
@@ -121,7 +121,7 @@ def test_client_resolves_the_server_by_arp(spin):
 
 def test_a_full_link_makes_requests_late_and_loses_none():
     a, b = memory_link(ring_slots=16)
-    with a, b, Loadgen(Echo(), server_mac="02:00:00:00:00:02", arrivals="uniform", drain_s=20) as load:
+    with a, b, Loadgen(Echo(), server_mac="02:00:00:00:00:02", arrivals="uniform", limits=Limits(drain_s=20)) as load:
         load.start_client(a)
         load.start([Phase(0.010005, 100_000)])  # half a gap more: the clock's rate decides on one at the very end
         wait_until(lambda: a.stats().tx_full > 0, what="the ring to be full")

@@ -1,0 +1,69 @@
+"""Descriptors that strangers send along a control connection. The protocol has none in this direction.
+
+The last close of a stranger's descriptor may block for as long as the stranger likes (SO_LINGER on a TCP socket), and a
+descriptor that waits in a socket is closed with it. So the control thread closes neither: Linux 6.16 and newer refuse
+such descriptors at the sender (SO_PASSRIGHTS); elsewhere a thread that nobody waits for closes them, and the sockets.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import queue
+import socket
+import threading
+
+_SO_PASSRIGHTS = 83  # asm-generic/socket.h; Linux 6.16
+_SCM_MAX_FD = (
+    253  # the most that one message carries (include/net/scm.h); beyond the buffer the kernel would close them
+)
+_ROOM = socket.CMSG_SPACE(_SCM_MAX_FD * array.array("i").itemsize)
+
+
+class Strangers:
+    """How descriptors of clients of one listening socket are kept off the thread that owns this."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.refused = _refuse(listener)
+        """The kernel refuses them at the sender: nothing that may block ever reaches us."""
+        self._to_close: queue.SimpleQueue[int] = queue.SimpleQueue()
+        if not self.refused:
+            threading.Thread(target=self._work, name="corelane-closer", daemon=True).start()
+
+    def receive(self, sock: socket.socket, n_bytes: int) -> tuple[bytes, bool]:
+        """As socket.recv; and whether descriptors came along. They are being closed."""
+        if self.refused:
+            return sock.recv(n_bytes), False
+        data, rights, _flags, _address = sock.recvmsg(n_bytes, _ROOM, socket.MSG_CMSG_CLOEXEC)
+        fds = array.array("i")
+        for level, kind, body in rights:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds.frombytes(body[: len(body) - len(body) % fds.itemsize])
+        for fd in fds:
+            self._to_close.put(fd)
+        return data, bool(fds)
+
+    def close(self, sock: socket.socket) -> None:
+        """Close a client's connection, with whatever it has sent and nobody has read."""
+        if self.refused:
+            sock.close()
+        else:
+            self._to_close.put(sock.detach())
+
+    def end(self) -> None:
+        """No more will come. What blocks goes on in its thread, which ends with it."""
+        self._to_close.put(-1)
+
+    def _work(self) -> None:
+        while (fd := self._to_close.get()) >= 0:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+def _refuse(listener: socket.socket) -> bool:
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)  # inherited by what is accepted
+    except OSError:
+        return False
+    return True

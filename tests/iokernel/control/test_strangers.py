@@ -1,0 +1,277 @@
+"""What a client may not do to the control thread: end it, block it, keep it for itself, or have all of its descriptors.
+No test measures time: what would block does so for longer than a client's socket waits."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import os
+import resource
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cltest import die_with_parent, wait_until
+from cltest.control import STATS, answer, connect, hello, kind_of, refusal, stats, stats_of
+
+from corelane.iokernel import Access, Iokernel
+from corelane.iokernel._native import lib
+from corelane.iokernel.control import descriptors, server
+from corelane.iokernel.control.kthreads import _caught
+from corelane.iokernel.control.lingering import let_end
+from corelane.iokernel.control.server import ControlServer, Grant
+from corelane.iokernel.main import _wait_for_signal
+from corelane.runtime.errors import CorelaneError
+
+LINGER_S = 30  # longer than any socket of a test waits
+NOBODY = 65534
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user: run as root")
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe", "fünfzehnbytesä".encode()[:15], b"a) b\n(c"])
+def test_a_process_may_have_any_bytes_for_a_name(name: bytes) -> None:
+    held = Path("/proc/self/comm").read_bytes().rstrip(b"\n")
+    try:
+        ctypes.CDLL(None).prctl(15, name, 0, 0, 0)  # PR_SET_NAME, of this thread: the process's if it is the first
+        assert threading.current_thread() is threading.main_thread()
+        assert let_end(os.getpid()) == 0
+        assert _caught(os.getpid()) & 1 << 1  # SIGINT has Python's handler
+    finally:
+        ctypes.CDLL(None).prctl(15, held, 0, 0, 0)
+
+
+def test_a_step_that_fails_is_counted_and_survived(
+    start: Callable[..., Iokernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    io = start()
+    monkeypatch.setattr(io, "sweep", lambda: 1 // 0)
+    for _ in range(3):
+        with connect(io.socket_path) as sock:
+            sock.sendall(hello(b"still"))
+            assert kind_of(answer(sock)) == lib.CL_CONTROL_ACCEPT
+    told = io.stats()["control"]
+    assert told["failed"] >= 3
+    assert "ZeroDivisionError" in told["last_error"]
+    assert io.failure == ""
+
+
+def test_a_control_thread_that_ended_is_an_error_of_who_runs_it(
+    start: Callable[..., Iokernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_server: ControlServer) -> float:
+        raise RuntimeError("a planted fault")
+
+    io = start()
+    monkeypatch.setattr(ControlServer, "_timeout", fails)
+    with connect(io.socket_path):
+        wait_until(lambda: io.failure)
+    with pytest.raises(CorelaneError, match=r"its thread ended \(RuntimeError: a planted fault\)"):
+        _wait_for_signal(io, {}, lambda *_: None)
+
+
+@pytest.fixture
+def lingering() -> Iterator[Callable[[], socket.socket]]:
+    """`sock = lingering()`: a TCP connection whose last close blocks for LINGER_S."""
+    peers: list[socket.socket] = []
+
+    def make() -> socket.socket:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(1)
+            ours = socket.socket()
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, LINGER_S))
+            ours.connect(listener.getsockname())
+            peers.append(listener.accept()[0])
+        ours.setblocking(False)
+        try:
+            while True:
+                ours.send(bytes(65536))
+        except BlockingIOError:
+            return ours
+
+    yield make
+    for peer in peers:  # a reset: nobody lingers any longer
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()
+
+
+@pytest.mark.parametrize("kernel", ["as it is", "older"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_descriptor_whose_close_blocks_holds_nobody_up(
+    start: Callable[..., Iokernel],
+    lingering: Callable[[], socket.socket],
+    monkeypatch: pytest.MonkeyPatch,
+    kernel: str,
+    whole: bool,
+) -> None:
+    """whole: it comes with something to read; else it waits unread in a connection that is closed."""
+    if kernel == "older":
+        monkeypatch.setattr(descriptors, "_refuse", lambda _listener: False)
+    io = start()
+    theirs = lingering()
+    sock = connect(io.socket_path)
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))]
+    sent = True
+    try:
+        if not whole:
+            sock.sendall(b"garbage that is refused ")
+        sock.sendmsg([b"x"], rights)
+    except PermissionError:
+        sent = False  # refused by the kernel: nothing to close
+    assert sent or kernel == "as it is"
+    if sent:
+        os.close(theirs.detach())  # the last one is the iokernel's now
+    sock.close()
+    for _ in range(5):
+        assert stats(io.socket_path)["control"]["last_error"] == ""
+    with connect(io.socket_path) as other:
+        other.sendall(hello(b"honest"))
+        assert kind_of(answer(other)) == lib.CL_CONTROL_ACCEPT
+    if not sent:
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        theirs.close()
+
+
+HOARD = """
+import os, socket, sys
+path, n = sys.argv[1], int(sys.argv[2])
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+held = []
+for _ in range(n):
+    sock = socket.socket(socket.AF_UNIX)
+    sock.connect(path)
+    held.append(sock)
+held[-1].settimeout(10)
+print(held[-1].recv(4096)[24:].split(b"\\0")[0].decode() if sys.argv[3:] else "held", flush=True)
+sys.stdin.read()
+"""
+
+
+def hoard(path: str, n: int, *more: str) -> subprocess.Popen[str]:
+    """A process of NOBODY that holds n connections; its first line says what its last one was told."""
+    return subprocess.Popen(
+        [sys.executable, "-c", HOARD, path, str(n), *more],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_parent,
+    )
+
+
+@needs_root
+def test_a_user_has_a_share_of_the_connections(start: Callable[..., Iokernel], socket_path: str) -> None:
+    os.chmod(os.path.dirname(socket_path), 0o755)
+    io = start(access=Access(uids=(NOBODY,), mode=0o666))
+    with hoard(socket_path, server._MAX_OF_A_USER + 1, "read") as greedy:
+        assert greedy.stdout is not None
+        said = greedy.stdout.readline()
+        assert f"user {NOBODY} has {server._MAX_OF_A_USER} connections open already" in said
+        with connect(socket_path) as sock:
+            sock.sendall(hello(b"honest"))
+            assert kind_of(answer(sock)) == lib.CL_CONTROL_ACCEPT
+        assert io.stats()["control"]["too_many"] == 1
+        greedy.communicate()
+    wait_until(lambda: not io.apps)
+
+
+@needs_root
+def test_those_who_may_not_attach_take_no_connection_from_others(
+    start: Callable[..., Iokernel], socket_path: str
+) -> None:
+    os.chmod(os.path.dirname(socket_path), 0o755)
+    io = start(access=Access(mode=0o666))
+    with hoard(socket_path, 900) as stranger:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == "held\n"
+        with connect(socket_path) as sock:
+            sock.sendall(hello(b"honest"))
+            assert kind_of(answer(sock)) == lib.CL_CONTROL_ACCEPT
+        assert io.stats()["control"]["not_allowed"] == 900
+        stranger.communicate()
+
+
+def test_out_of_descriptors_the_listener_pauses(child: Callable[..., subprocess.Popen[str]], socket_path: str) -> None:
+    process = child("iokernel.py", socket_path)
+    used = len(os.listdir(f"/proc/{process.pid}/fd"))
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used + 6, used + 6))
+    held = [connect(socket_path) for _ in range(10)]  # of which six are taken, the others wait
+
+    def told() -> dict[str, Any]:
+        return dict(stats_of(held[0])["control"])
+
+    wait_until(lambda: told().get("accept_failed", 0) >= 3)
+    before = told()
+    assert "raise the limit of open files" in before["last_error"]
+    for _ in range(100):
+        told()  # turns of its loop: each is one at which it could have tried again
+    assert told()["accept_failed"] < before["accept_failed"] + 50
+    for sock in held[1:]:
+        sock.close()
+    with connect(socket_path) as sock:
+        sock.sendall(hello(b"late"))
+        assert kind_of(answer(sock)) == lib.CL_CONTROL_ACCEPT  # now that there are descriptors again
+    held[0].close()
+
+
+class Slow:
+    """A registry whose statistics take as long as a user's queries may in a turn, and which notes who came when."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def stats_json(self) -> bytes:
+        self.calls.append("stats")
+        until = threading.Event()
+        until.wait(server._QUERIES_S * 1.5)
+        return b"{}"
+
+    def register(self, hello: Any, peer: Any) -> Grant:
+        self.calls.append("register")
+        raise CorelaneError("register", "this is a test")
+
+    def find(self, name: str) -> None:
+        return None
+
+    def sweep(self) -> bool:
+        return False
+
+
+def test_registrations_come_before_queries_and_queries_do_not_fill_a_turn(socket_path: str) -> None:
+    registry = Slow()
+    control = ControlServer(socket_path, registry, patience_s=30)  # type: ignore[arg-type]
+    thread = threading.Thread(target=control.serve)
+    floods = [connect(socket_path) for _ in range(40)]
+    for sock in floods:
+        sock.sendall(STATS * 5)
+    with connect(socket_path) as honest:
+        honest.sendall(hello(b"honest"))
+        thread.start()
+        assert "this is a test" in refusal(honest)
+        asked = registry.calls.index("register")
+    control.stop()
+    thread.join()
+    for sock in floods:
+        sock.close()
+    assert asked <= 5, f"{asked} of 200 queries went before the registration"
+
+
+def test_answers_that_a_user_does_not_read_are_bounded(
+    start: Callable[..., Iokernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_MAX_UNREAD", 100_000)
+    io = start()
+    monkeypatch.setattr(io, "stats_json", lambda: bytes(400_000))
+    with connect(io.socket_path) as lazy, connect(io.socket_path) as other:
+        lazy.sendall(STATS)
+        wait_until(lambda: io.stats()["control"].get("stats", 0) == 1)
+        other.sendall(STATS)
+        assert "answers that nobody has read" in refusal(other)
