@@ -257,7 +257,8 @@ MISTAKES = {
     ),
     "lets those in who came back without a log": Mistake(
         "apps/raft/node/lives.c",
-        "const struct node_life *known = node_life_find(l, from);\n    bool same = known && life && known->life == life;",
+        "const struct node_life *known = node_life_find(l, from);\n"
+        "    bool same = known && life && known->life == life;",
         "struct node_life *known = node_life_find(l, from);\n"
         "    bool same = known && (node->config.log ? known->life == life : (known->life = life));",
         1000,
@@ -267,7 +268,8 @@ MISTAKES = {
     ),
     "lets those in whose log was made again": Mistake(
         "apps/raft/node/lives.c",
-        "const struct node_life *known = node_life_find(l, from);\n    bool same = known && life && known->life == life;",
+        "const struct node_life *known = node_life_find(l, from);\n"
+        "    bool same = known && life && known->life == life;",
         "struct node_life *known = node_life_find(l, from);\n"
         "    bool same = known && (node->config.log ? (known->life = life) : known->life == life);",
         1000,
