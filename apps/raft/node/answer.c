@@ -15,7 +15,7 @@ bool node_send_frame(struct cl_raft_node *node, const struct node_frame *frame)
 }
 
 static void send_answer(struct cl_raft_node *node, const struct node_asker *asker, int status, const uint8_t *reply,
-                      uint32_t bytes)
+                        uint32_t bytes)
 {
     struct node_frame frame = {.answer = true,
                                .kind = status,
@@ -46,7 +46,7 @@ void node_answer(struct cl_raft_node *node, const struct node_asker *asker, int 
 }
 
 void node_end_forward(struct cl_raft_node *node, struct node_forward *f, uint64_t *counter, int status,
-                        const uint8_t *reply, uint32_t bytes)
+                      const uint8_t *reply, uint32_t bytes)
 {
     struct node_asker asker = {.token = f->token};
     f->ticket = 0;

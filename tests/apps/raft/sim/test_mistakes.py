@@ -217,8 +217,8 @@ MISTAKES = {
         "apps/raft/core/election.c", " || r->in.installing ||", " ||", 0, "stands while", scenario="install"
     ),
     "does not note that it leads no more after a tick": Mistake(
-        "apps/raft/node/node.c",
-        "    cl_raft_tick(node->raft);\n    note_leader(node);",
+        "apps/raft/node/tick.c",
+        "    cl_raft_tick(node->raft);\n    node_note_leader(node);",
         "    cl_raft_tick(node->raft);",
         0,
         "no leader's node",
@@ -257,8 +257,9 @@ MISTAKES = {
     ),
     "lets those in who came back without a log": Mistake(
         "apps/raft/node/lives.c",
-        "const struct node_life *known = find(l, from);\n    bool same = known && life && known->life == life;",
-        "struct node_life *known = find(l, from);\n"
+        "const struct node_life *known = node_life_find(l, from);\n"
+        "    bool same = known && life && known->life == life;",
+        "struct node_life *known = node_life_find(l, from);\n"
         "    bool same = known && (node->config.log ? known->life == life : (known->life = life));",
         1000,
         ANY,
@@ -267,8 +268,9 @@ MISTAKES = {
     ),
     "lets those in whose log was made again": Mistake(
         "apps/raft/node/lives.c",
-        "const struct node_life *known = find(l, from);\n    bool same = known && life && known->life == life;",
-        "struct node_life *known = find(l, from);\n"
+        "const struct node_life *known = node_life_find(l, from);\n"
+        "    bool same = known && life && known->life == life;",
+        "struct node_life *known = node_life_find(l, from);\n"
         "    bool same = known && (node->config.log ? (known->life = life) : known->life == life);",
         1000,
         ANY,
@@ -291,10 +293,10 @@ MISTAKES = {
         "apps/raft/transport/channel.c", "data + (uint64_t)i * size, n)", "data, n)", 300, "no progress", mode=1
     ),
     "forgets who waits when it leads no more": Mistake(
-        "apps/raft/node/client.c", "i <= node->pending_last", "i < node->applied", 100, "an answer", mode=1
+        "apps/raft/node/answer.c", "i <= node->pending_last", "i < node->applied", 100, "an answer", mode=1
     ),
     "a leader that stops forgets who reads": Mistake(
-        "apps/raft/node/client.c", "node->state != CL_RAFT_STOPPED && ", "", 300, "without an answer", mode=1
+        "apps/raft/node/answer.c", "node->state != CL_RAFT_STOPPED && ", "", 300, "without an answer", mode=1
     ),
     "each replica's own clock for the log's": Mistake(
         "apps/raft/node/client.c",
@@ -396,7 +398,7 @@ MISTAKES = {
         mode=1,
     ),
     "waits for ever for the answer to what it passed on": Mistake(
-        "apps/raft/node/forward.c",
+        "apps/raft/node/answer.c",
         "if (!all && node->now_ns < f->at_ns + wait_ns)",
         "if (!all && wait_ns)",
         300,
@@ -413,7 +415,7 @@ MISTAKES = {
     ),
     # The same, and one seed in thousands or none finds it again.
     "applies as far ahead of its disk as the log is committed": Mistake(
-        "apps/raft/node/disk.c",
+        "apps/raft/node/room.c",
         "return d ? cl_log_free_bytes(d->log) / 2 / (cl_log_max_bytes(d->log) + CL_LOG_BLOCK_BYTES) : UINT32_MAX;",
         "return d ? UINT32_MAX : 0;",
         0,
@@ -421,7 +423,7 @@ MISTAKES = {
         scenario="ahead",
     ),
     "takes more commands than areas have room for before any is committed": Mistake(
-        "apps/raft/node/disk.c",
+        "apps/raft/node/room.c",
         "+ room.uncommitted_bytes > cl_log_ring_bytes(d->log) / 4;",
         "+ room.uncommitted_bytes > UINT64_MAX / 2;",
         0,
