@@ -253,23 +253,24 @@ def stronger_batch(session: Session, seconds: float) -> int:
 def sizes(session: Session) -> None:
     """GETs a second by value size on both sides, and the size from which the kernel's socket is no slower.
 
-    Two rounds, the second in the opposite order; each search starts near what the arm carried last.
+    Two rounds, the second in the opposite order, and one in a short run; each search starts near what the arm carried last.
     """
     why = why_no_link(session)
     if why:
         session.skip("value sizes", why)
         return
     batch = stronger_batch(session, 0.05 * session.seconds)
-    slot = 0.25 * session.seconds / len(SIZES) / 2 / SIZE_ROUNDS
+    rounds = SIZE_ROUNDS if session.seconds >= SHORT_S else 1
+    slot = 0.25 * session.seconds / len(SIZES) / 2 / rounds
     arms: dict[str, Serve] = {"AF_XDP": on_af_xdp, "kernel UDP": partial(on_kernel_udp, batch=batch)}
     last = dict.fromkeys(arms, 0.0)
     found: dict[str, dict[int, list[Curve]]] = {name: {size: [] for size in SIZES} for name in arms}
-    for number in range(SIZE_ROUNDS):
+    for number in range(rounds):
         backwards = number % 2 == 1
         for size in sorted(SIZES, reverse=backwards):
             session.take_canary()
             for name in sorted(arms, reverse=backwards):
-                session.say(f"round {number + 1} of {SIZE_ROUNDS}, values of {size} bytes: {name}")
+                session.say(f"round {number + 1} of {rounds}, values of {size} bytes: {name}")
                 found[name][size].append(peak_of(session, arms[name], size, last[name], slot))
                 last[name] = found[name][size][-1].peak_rps or last[name]
     report_sizes(session, found)
