@@ -65,13 +65,6 @@ def _common(parser: argparse.ArgumentParser, every: bool) -> None:
         help="measure the systems compared with in the same run (default: yes)",
     )
     parser.add_argument(
-        "--patient",
-        type=float,
-        default=0.0,
-        metavar="S",
-        help="measure rounds again that the machine disturbed, for S seconds at most",
-    )
-    parser.add_argument(
         "--deep-idle", action="store_true", help="leave idle states alone instead of holding /dev/cpu_dma_latency at 0"
     )
 
@@ -91,8 +84,6 @@ def _measure(names: list[str], args: list[str], every: bool) -> int:
         options = parser.parse_args(args)
         if not 0 < options.seconds <= 3600:
             parser.error("--seconds takes a number above 0 and at most 3600")
-        if not 0 <= options.patient <= 86400:
-            parser.error("--patient takes a number of seconds from 0 to 86400")
         for path in _outputs(name, options, every).values():
             _check_writable(path)
         if name in registry.SHOWS and options.json != "-":
@@ -142,7 +133,6 @@ def measure(name: str, options: argparse.Namespace, defaults: bool = False) -> d
         baseline=options.baseline,
         options=options,
         shallow_idle=not options.deep_idle,
-        patient_s=options.patient,
     ) as session:
         module.run(session)
     session.finish(entry.figures)

@@ -63,13 +63,11 @@ def _figure_problems(name: str, fig: Any) -> list[str]:
     out = []
     if (fig["goal"], fig["sense"]) != (GOALS[name].goal, GOALS[name].sense):
         out.append("states another goal than goals.py")
-    if fig["met"] is None and not fig.get("reason"):
-        out.append(f"has neither a {'value' if fig['value'] is None else 'verdict'} nor a reason")
     if fig["value"] is None:
+        if not fig.get("reason"):
+            out.append("has neither a value nor a reason")
         if fig["met"] is not None:
             out.append("is met or missed without a value")
-    elif fig["met"] is None:
-        pass  # the run was not judged (judging.py)
     elif fig["met"] is not GOALS[name].met(fig["value"]):
         out.append("says wrongly whether it is met")
     return out

@@ -100,14 +100,10 @@ class Canary:
     def slice(self, seconds: float) -> list[Gaps]:
         """Watch all measured cores for `seconds`, now. Returns this slice's gaps, by core."""
         seen = watch(self.cpus, seconds)
-        self.keep(seen)
-        return seen
-
-    def keep(self, seen: Sequence[Gaps]) -> None:
-        """Add a slice that was watched before."""
         for gaps in seen:
             self.by_cpu[gaps.cpu].add(gaps)
         self.slices += 1
+        return seen
 
     def delay_us(self, q: float) -> float:
         """See `delay_us`, over all measured cores."""

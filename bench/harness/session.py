@@ -19,7 +19,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TextIO, TypeVar
 
@@ -27,9 +26,9 @@ from ...runtime.errors import CorelaneError
 from ...runtime.placement import choose
 from ...runtime.topology import Topology
 from . import document as doc
-from . import judging, machine, rest
+from . import machine, rest
 from .goals import GOALS
-from .jitter import Canary, Gaps, watch
+from .jitter import Canary
 from .numbers import Ratio, number, pairwise, plain_all
 from .openloop import Curve, Measure, Point, sweep_in_turns
 from .power import ShallowIdle
@@ -37,7 +36,6 @@ from .power import ShallowIdle
 T = TypeVar("T")
 ASLEEP_S = 1.0  # for what was measured last to fall asleep: it polls on for some ms, and may have a backlog
 DISTURBED = "the canary had company"
-PATIENT_SLICE_S = 0.2  # of the canary beside a round that may be measured again: one pause of 10 ms is no disturbance
 
 
 def choose_cores(wanted: Sequence[int] | None) -> tuple[int, ...]:
@@ -55,38 +53,8 @@ def choose_cores(wanted: Sequence[int] | None) -> tuple[int, ...]:
     return tuple(wanted)
 
 
-@dataclass
-class Patience:
-    """Waiting for quieter rounds: how long, and what came of it. A round is chosen by the canary alone."""
-
-    seconds: float
-    spent_s: float = 0.0  # on rounds that were measured again, and on waiting before the first
-    repeated: list[float] = field(default_factory=list)  # what a core lost beside each round that was measured again
-    kept_disturbed: int = 0  # rounds that were kept although they were disturbed: the time was over
-
-    @property
-    def left(self) -> bool:
-        """Whether there is time to measure something again."""
-        return self.spent_s < self.seconds
-
-    def describe(self) -> dict[str, Any]:
-        """For the document's settings."""
-        return {
-            "seconds": self.seconds,
-            "spent_s": round(self.spent_s, 3),
-            "bound": judging.LOST_BOUND,
-            "rounds_repeated": len(self.repeated),
-            "lost_beside_them": [round(part, 4) for part in self.repeated],
-            "rounds_kept_disturbed": self.kept_disturbed,
-        }
-
-
 class Session:
-    """State of a run. Public attributes: name, seconds, cores, baseline, options, settings, arms, stops.
-
-    patient_s: time in which rounds that the machine disturbed are measured again (`interleave`), and the first one is
-    waited for. clock: for tests.
-    """
+    """State of a run. Public attributes: name, seconds, cores, baseline, options, settings, arms, stops."""
 
     def __init__(
         self,
@@ -98,8 +66,6 @@ class Session:
         options: argparse.Namespace | None = None,
         shallow_idle: bool = True,
         progress: TextIO | None = None,
-        patient_s: float = 0.0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self.seconds = seconds
@@ -118,9 +84,7 @@ class Session:
         self._progress = sys.stderr if progress is None else progress
         self._machine: dict[str, Any] = {}
         self._affinity: set[int] = set()
-        self._clock = clock
-        self._started = clock()
-        self._patience = Patience(patient_s) if patient_s else None
+        self._started = time.monotonic()
         self._stolen_at_start = machine.steal_seconds()
 
     @property
@@ -135,20 +99,8 @@ class Session:
         self._power.__enter__()
         self._machine = machine.describe(self.cores)
         self.measure_cacheline()
-        self._await_quiet()
         self.take_canary()
         return self
-
-    def _await_quiet(self) -> None:
-        """With patience: wait until a slice of the canary finds the cores left alone, or the time is over."""
-        patience = self._patience
-        while patience is not None and patience.left:
-            begun = self._clock()
-            part = max(g.lost_fraction for g in watch(self.cores, PATIENT_SLICE_S))
-            if part <= judging.LOST_BOUND:
-                return
-            self.say(f"others take {100 * part:.2g} % of a core: waiting")
-            patience.spent_s += self._clock() - begun
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         try:
@@ -161,21 +113,17 @@ class Session:
 
     def say(self, text: str) -> None:
         """Show progress."""
-        elapsed = self._clock() - self._started
+        elapsed = time.monotonic() - self._started
         print(f"  [{elapsed:5.1f} s] {self.name}: {text}", file=self._progress, flush=True)
 
     def take_canary(self, seconds: float | None = None) -> None:
         """One slice of the canary on all measured cores, now: a twentieth of the run, at most half a second.
 
         If something of ours does not sleep meanwhile, as it should, the notes say so, once."""
-        self.canary.keep(self._watch(min(max(self.seconds / 20, 0.01), 0.5) if seconds is None else seconds))
-
-    def _watch(self, seconds: float) -> list[Gaps]:
-        """A slice of the canary that is not kept yet."""
         busy = rest.awake(ASLEEP_S)
         if busy and not any(note.startswith(DISTURBED) for note in self.notes):
             self.note(f"{DISTURBED}: {busy}; its gaps are not the machine's alone")
-        return watch(self.cores, seconds)
+        self.canary.slice(min(max(self.seconds / 20, 0.01), 0.5) if seconds is None else seconds)
 
     def measure_cacheline(self, seconds: float | None = None) -> float:
         """Measure the cache-line round trip between the first two cores now; its median in ns. 0 with one core.
@@ -202,46 +150,14 @@ class Session:
         Returns what each arm returned, by arm, in the order of the rounds: value i of one arm pairs with value i of
         another. canary_s: length of a slice, if not the usual one (see `take_canary`). back_and_forth: A B .. B A, so
         that no arm always runs behind the same one.
-
-        With patience, a round beside which a core lost more than the bound (judging.py) is measured again, all arms of
-        it, while the time lasts. What was left out is counted in the settings, and its canary with it.
         """
         out: dict[str, list[T]] = {name: [] for name in arms}
         for i in range(rounds):
-            order = list(reversed(list(arms))) if back_and_forth and i % 2 else list(arms)
-            for name, value in self._round(arms, order, f"round {i + 1} of {rounds}", canary_s).items():
-                out[name].append(value)
+            self.take_canary(canary_s)
+            for name in reversed(list(arms)) if back_and_forth and i % 2 else arms:
+                self.say(f"round {i + 1} of {rounds}: {name}")
+                out[name].append(arms[name]())
         return out
-
-    def _round(
-        self, arms: Mapping[str, Callable[[], T]], order: Sequence[str], title: str, canary_s: float | None
-    ) -> dict[str, T]:
-        """One value of each arm; with patience, of the first round that was left alone."""
-        patience = self._patience
-        while True:
-            begun = self._clock()
-            if patience is None:
-                self.take_canary(canary_s)
-            else:
-                before = self._watch(PATIENT_SLICE_S)
-            got: dict[str, T] = {}
-            for name in order:
-                self.say(f"{title}: {name}")
-                got[name] = arms[name]()
-            if patience is None:
-                return got
-            after = self._watch(PATIENT_SLICE_S)
-            part = max(g.lost_fraction for g in (*before, *after))
-            disturbed = part > judging.LOST_BOUND
-            if disturbed and patience.left:
-                patience.repeated.append(part)
-                patience.spent_s += self._clock() - begun
-                self.say(f"{title}: others took {100 * part:.2g} % of a core: once more")
-                continue
-            patience.kept_disturbed += disturbed
-            self.canary.keep(before)
-            self.canary.keep(after)
-            return got
 
     def arm(self, arm: str, **values: Any) -> dict[str, Any]:
         """Add a row to "arms". Values are numbers, strings or lists; units are in their names."""
@@ -346,19 +262,16 @@ class Session:
             "stops": self.stops,
             "skipped": self.skipped,
             "notes": self.notes,
-            **({"patience": self._patience.describe()} if self._patience is not None else {}),
             **self.settings,
         }
-        canary = self.canary.document()
-        why = judging.why_not(canary)
         whole = {
             "bench": self.name,
             "version": doc.corelane_version(),
             "machine": described,
             "settings": settings,
-            "canary": canary,
+            "canary": self.canary.document(),
             "arms": [self._marked(row) for row in self.arms],
-            "figures": judging.withhold(self.figures, why) if why else self.figures,
+            "figures": self.figures,
         }
         out: dict[str, Any] = plain_all(whole)
         return out

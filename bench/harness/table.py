@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .goals import GOALS
-from .judging import first_line
 from .numbers import number
 
 LOAD_COLUMNS = (
@@ -116,8 +115,6 @@ def beside(figure: dict[str, Any]) -> str:
 
 def verdict(name: str, fig: dict[str, Any], met: str, missed: str) -> str:
     """Whether a figure meets its goal; of how many of its runs that is so, where they are on both sides of it."""
-    if fig["met"] is None:
-        return "not judged"
     told, runs = met if fig["met"] else missed, [number(r) for r in fig["runs"]]
     agree = sum(GOALS[name].met(r) is fig["met"] for r in runs)
     return told if agree == len(runs) else f"{told}, {'met' if fig['met'] else 'missed'} in {agree} of {len(runs)} runs"
@@ -171,9 +168,7 @@ def machine_line(machine: dict[str, Any]) -> str:
 def report(document: dict[str, Any]) -> str:
     """The whole document as text."""
     settings = document["settings"]
-    warning = first_line(document["bench"], document["canary"])
-    parts = [warning] if warning else []
-    parts += [f"{document['bench']}: {machine_line(document['machine'])}", f"power: {settings['power']}"]
+    parts = [f"{document['bench']}: {machine_line(document['machine'])}", f"power: {settings['power']}"]
     loads = [a for a in document["arms"] if "offered_rps" in a]
     others = [a for a in document["arms"] if "offered_rps" not in a]
     if loads:

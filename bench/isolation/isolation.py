@@ -11,9 +11,8 @@ slice in which it happens. So the slices are short, most of them are not hit, an
 ratios of neighbouring slices.
 
 With a third core the neighbour runs there. With two it shares the victim's: it sleeps, and fills its ring every half
-millisecond. Any neighbour takes that share of the core, so it is no harm that the flood does. The figure is therefore
-the p99 beside the flood over that beside a neighbour which takes as much time and sends nothing. The ratio to being
-alone stands beside it.
+millisecond. That time is taken from the victim and so part of the figure; its share is printed, and one more arm, a
+neighbour that takes as much time and sends nothing, shows what of the figure it explains.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from ..harness.plot import Canvas
 from ..harness.session import Session
 from .flooder import Flooder
 
-SUMMARY = "an application's p99 at half load beside a neighbour that floods, over one that is busy and silent"
-FIGURES = ("isolation.flood_over_silent",)
+SUMMARY = "an application's p99 at half load beside a neighbour that floods, over alone"
+FIGURES = ("isolation.victim_p99_ratio",)
 
 SLICE_S = 0.07
 SLICE_COSTS_S = 0.1  # with what starting and ending it take
@@ -77,8 +76,9 @@ def run(session: Session) -> None:
         bodies = {"alone": partial(made.load.measure, rate, SLICE_S)}
         for name, (kind, size) in FLOODS.items():
             bodies[name] = partial(beside, made, flooder, rate, kind, size)
-        point = beside(made, flooder, rate, *FLOODS[SMALL])
-        bodies[SILENT] = partial(beside, made, flooder, rate, "silent", 60, int(point.extra["neighbour_fill"]))
+        if apart == worker:
+            point = beside(made, flooder, rate, *FLOODS[SMALL])
+            bodies[SILENT] = partial(beside, made, flooder, rate, "silent", 60, int(point.extra["neighbour_fill"]))
         rounds = max(3, int(0.7 * session.seconds / (SLICE_COSTS_S * len(bodies) + CANARY_S)))
         got = session.interleave(bodies, rounds, canary_s=CANARY_S)
     for name, points in got.items():
@@ -113,13 +113,13 @@ def capacity(measure: Measure, *, seconds: float) -> tuple[float, float]:
 def judge(session: Session, got: dict[str, list[Point]]) -> None:
     """The figure: the median of neighbouring slices' ratios, from the flood that is worst for the victim.
 
-    A slice that lost requests has an infinite p99: beside the flood it counts as such; where the silent one has it, the
+    A slice that lost requests has an infinite p99: beside the flood it counts as such; where alone it has one, the
     machine stood still, and the pair says nothing.
     """
-    over: dict[str, dict[str, Ratio]] = {"alone": {}, SILENT: {}}
+    found: dict[str, Ratio] = {}
     for name in got:
-        for other, found in over.items():
-            if name in (other, "alone") or other not in got:
+        for other in ("alone", SILENT):
+            if name == other or other not in got or name == "alone":
                 continue
             pairs = [(p.p99_us, q.p99_us) for p, q in zip(got[name], got[other], strict=True)]
             kept = [(p, q) for p, q in pairs if math.isfinite(q)]
@@ -133,17 +133,16 @@ def judge(session: Session, got: dict[str, list[Point]]) -> None:
             left_out = f"; {len(pairs) - len(kept)} of {len(pairs)} pairs left out" if len(kept) < len(pairs) else ""
             session.note(f"p99 {name} over {other}: {quartiles(ratio)}{left_out}")
             session.settings.setdefault("p99_over", {})[f"{name} over {other}"] = ratio.median
-            if name in FLOODS:
+            if other == "alone" and name in FLOODS:
                 found[name] = ratio
-    judged = over[SILENT]
-    if not judged:
-        why = f"{SILENT}, half of the slices or more lost requests: the machine stood still"
-        session.figure(FIGURES[0], None, reason=why)
+    if not found:
+        session.figure(
+            FIGURES[0], None, reason="alone, half of the slices or more lost requests: the machine stood still"
+        )
         return
-    worst = max(judged, key=lambda name: judged[name].median)
+    worst = max(found, key=lambda name: found[name].median)
     session.settings["figure_from"] = worst
-    alone = {f"p99 {worst} / alone": over["alone"][worst].median} if worst in over["alone"] else None
-    session.figure(FIGURES[0], judged[worst].median, runs=judged[worst].pairs, beside=alone)
+    session.figure(FIGURES[0], found[worst].median, runs=found[worst].pairs)
 
 
 def quartiles(ratio: Ratio) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from corelane.bench import registry
 from corelane.bench.harness import document as doc
-from corelane.bench.harness import judging, markdown, table
+from corelane.bench.harness import markdown, table
 from corelane.bench.harness.goals import GOALS
 from corelane.bench.harness.openloop import Point
 from corelane.bench.harness.session import Session
@@ -32,16 +32,10 @@ ISSUE_TABLE = {
     "handlers.numba_over_c",
     "handlers.python_rps",
     "handlers.python_over_asyncio",
-    "isolation.flood_over_silent",
+    "isolation.victim_p99_ratio",
     "memory.used_over_needed",
     "idle.busy_fraction",
 }
-
-
-@pytest.fixture(autouse=True)
-def _always_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else runs on this machine: test_judging.py is about when a run is not."""
-    monkeypatch.setattr(judging, "LOST_BOUND", 1.0)
 
 
 def session(**kwargs: object) -> Session:

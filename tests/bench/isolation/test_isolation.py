@@ -48,21 +48,15 @@ def test_no_capacity_where_others_use_the_cores():
     assert isolation.capacity(lambda rate, s: point(rate, 9000), seconds=0)[0] == 0
 
 
-def judged(silent: list[float], flooded: list[float], alone: float = 10) -> dict:
+def judged(alone: list[float], flooded: list[float]) -> dict:
     session = Session("isolation", seconds=1, cores=[0], progress=io.StringIO())
-    got = {"alone": [alone] * len(silent), **dict.fromkeys(isolation.FLOODS, flooded), isolation.SILENT: silent}
+    got = {"alone": alone, **dict.fromkeys(isolation.FLOODS, flooded)}
     isolation.judge(session, {name: [point(1e6, p) for p in found] for name, found in got.items()})
-    return session.document()["figures"]["isolation.flood_over_silent"]
+    return session.document()["figures"]["isolation.victim_p99_ratio"]
 
 
-def test_the_figure_is_the_median_of_neighbouring_slices_over_the_silent_neighbour():
+def test_the_figure_is_the_median_of_neighbouring_slices():
     assert judged([20, 20, 20], [24, 22, 4000])["value"] == pytest.approx(1.2)
-
-
-def test_what_any_neighbour_costs_stands_beside_the_figure():
-    figure = judged([20, 20, 20], [21, 21, 21], alone=7)
-    assert figure["met"]
-    assert figure["beside"] == {f"p99 {isolation.SMALL} / alone": pytest.approx(3)}
 
 
 def test_a_slice_that_lost_requests_beside_the_flood_counts_as_infinite():
@@ -71,6 +65,6 @@ def test_a_slice_that_lost_requests_beside_the_flood_counts_as_infinite():
     assert figure["runs"][1:] == ["inf", "inf"]
 
 
-def test_a_pair_whose_slice_beside_the_silent_one_lost_requests_is_left_out():
+def test_a_pair_whose_slice_alone_lost_requests_is_left_out():
     assert judged([20, math.inf, 20], [24, 10, 26])["runs"] == pytest.approx([1.2, 1.3])
     assert judged([math.inf, math.inf, 20], [24, 10, 26])["value"] is None
