@@ -20,7 +20,7 @@ from .harness.numbers import number
 from .harness.openloop import Measure, Point, search_peak, sweep
 from .harness.plot import Canvas
 from .harness.session import Session
-from .harness.table import align, canary_line, machine_line, quantity
+from .harness.table import align, canary_line, loud_line, machine_line, quantity
 from .kv import MEMCACHED, add_memcached
 
 SUMMARY = "a short tour: the key-value store under load beside Linux' own sockets (make demo)"
@@ -117,7 +117,8 @@ def report(document: dict[str, Any]) -> str:
             rows.append([name if i == 0 else "", f"{float(p['achieved_rps']):,.0f}", share, *tail])
     delays = document["canary"]["delay_us"]
     rows.append(["the machine alone (canary)", "", "", *(quantity(number(delays[k])) + " " for k in delays)])
-    parts = [machine_line(document["machine"]), f"power: {settings['power']}", f"a message: {settings['message']}"]
+    parts = [loud] if (loud := loud_line(document)) else []
+    parts += [machine_line(document["machine"]), f"power: {settings['power']}", f"a message: {settings['message']}"]
     parts += [f"how {name} is loaded: {link}" for name, link in settings["links"].items()]
     parts.append("")
     parts += [align(rows), "  * the machine's own gaps, which the canary saw, make half of this value or more", ""]

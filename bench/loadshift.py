@@ -132,11 +132,31 @@ def run(session: Session) -> None:
         add_linux(session, arms, stack, cores)
         arm_s, run_s = 0.85 * session.seconds / len(arms), RUN_SHIFTS * shift_s() + RUN_COSTS_S
         rounds = min(ROUNDS, max(ROUNDS_LEAST, int(arm_s / run_s)))
-        got = {name: Windows() for name in arms}
-        bodies = {name: partial(arm, got[name], arm_s / rounds) for name, arm in arms.items()}
-        session.interleave(bodies, rounds, CANARY_S)
-    for name, windows in got.items():
-        add_rows(session, name, windows)
+        bodies = {name: partial(slot, arm, arm_s / rounds) for name, arm in arms.items()}
+        got = session.interleave(bodies, rounds, CANARY_S)
+    for name, slots in got.items():
+        add_rows(session, name, together(slots))
+
+
+def slot(arm: Arm, seconds: float) -> Windows:
+    """What an arm comes to in a round."""
+    windows = Windows()
+    arm(windows, seconds)
+    return windows
+
+
+def together(slots: Sequence[Windows]) -> Windows:
+    """All rounds of an arm."""
+    out = Windows()
+    for one in slots:
+        out.runs += one.runs
+        out.sent += one.sent
+        out.answered += one.answered
+        out.late += one.late
+        out.shifts += one.shifts
+        out.work += one.work
+        out.seconds += one.seconds
+    return out
 
 
 def play(generator: Loadgen, job: Tenant, into: Windows, seconds: float) -> None:

@@ -65,6 +65,13 @@ def _common(parser: argparse.ArgumentParser, every: bool) -> None:
         help="measure the systems compared with in the same run (default: yes)",
     )
     parser.add_argument(
+        "--patient",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="add up to so many seconds to wait for quieter rounds and to measure loud ones again (default: none)",
+    )
+    parser.add_argument(
         "--deep-idle", action="store_true", help="leave idle states alone instead of holding /dev/cpu_dma_latency at 0"
     )
 
@@ -84,6 +91,8 @@ def _measure(names: list[str], args: list[str], every: bool) -> int:
         options = parser.parse_args(args)
         if not 0 < options.seconds <= 3600:
             parser.error("--seconds takes a number above 0 and at most 3600")
+        if not 0 <= options.patient <= 3600:
+            parser.error("--patient takes a number from 0 to 3600")
         for path in _outputs(name, options, every).values():
             _check_writable(path)
         if name in registry.SHOWS and options.json != "-":
@@ -133,6 +142,7 @@ def measure(name: str, options: argparse.Namespace, defaults: bool = False) -> d
         baseline=options.baseline,
         options=options,
         shallow_idle=not options.deep_idle,
+        patient=options.patient,
     ) as session:
         module.run(session)
     session.finish(entry.figures)

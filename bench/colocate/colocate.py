@@ -233,28 +233,35 @@ def measure(
         )
     )
     session.settings["slot_s"] = {"low": low_s, "other arms": others_s, "half": half_s, "load swept": sweep_s}
-    low_rounds: list[Round] = []
-    other_rounds: list[Round] = []
-    half_rounds: list[Round] = []
-    for number in range(1, rounds + 1):
-        session.say(f"round {number} of {rounds}")
-        session.take_canary(CANARY_S)
-        there_and_back = low if number % 2 else dict(reversed(low.items()))  # neither neighbour is always the first
-        low_rounds.append(turn(there_and_back, LOW_RPS, low_s))
-        if (number - 1) % OTHERS_EVERY == 0:
-            other_rounds.append(turn(others, LOW_RPS, others_s))
-            swept.turn(sweep_s)
+
+    def one_round(number: int) -> tuple[Round, Round, SweptRound, Round | None]:
+        """At the low load, of the other arms, swept over loads, at half of the peak; empty: not in this round."""
+        session.say(f"round {number + 1} of {rounds}")
+        there_and_back = dict(reversed(low.items())) if number % 2 else low  # neither neighbour is always the first
+        at_low, at_others, at_loads = turn(there_and_back, LOW_RPS, low_s), Round(), SweptRound()
+        if number % OTHERS_EVERY == 0:
+            at_others, at_loads = turn(others, LOW_RPS, others_s), swept.turn(sweep_s)
         got = half.round(at_half, half_s)
         while got is None and half.moved < AGAIN_MOST:
             got = half.round(at_half, half_s)
-        if got:
-            half_rounds.append(got)
-    lows = by_arm(low_rounds)
+        return at_low, at_others, at_loads, got
+
+    lows_of, others_of, swept_of, halves_of = zip(*session.rounds(rounds, one_round, CANARY_S), strict=True)
+    lows, half_rounds = by_arm(lows_of), [got for got in halves_of if got]
+    other_rows = by_arm([got for got in others_of if got])
+    for name in others:
+        if name not in other_rows:
+            session.skip(name, "each of its rounds was left out of judgement")
+    for got in swept_of:
+        swept.add(got)
     session.settings["half"] = half.settings()
-    add_rows(session, lows | by_arm(other_rounds), LOW_RPS, "")
+    add_rows(session, lows | other_rows, LOW_RPS, "")
     add_rows(session, by_arm(half_rounds), math.nan, ", half of the peak")
     swept.add_rows(session)
     return lows, half_rounds
+
+
+SweptRound = dict[tuple[str, float], Beside]  # by arm and load
 
 
 class Swept:
@@ -264,20 +271,29 @@ class Swept:
         self.arms = arms
         self._got: dict[tuple[str, float], list[Beside]] = {}
 
-    def turn(self, seconds: float) -> None:
+    def turn(self, seconds: float) -> SweptRound:
         """All arms at a load, then at the next; not who was overloaded by the one before."""
-        able = dict(self.arms)
+        able, found = dict(self.arms), SweptRound()
         for rate in LOADS_RPS:
             for name, arm in list(able.items()):
                 slot = arm(rate, seconds)
-                self._got.setdefault((name, rate), []).append(slot)
+                found[name, rate] = slot
                 if slot.point.achieved_rps < OVERLOADED * slot.point.due_rps:
                     del able[name]
+        return found
+
+    def add(self, found: SweptRound) -> None:
+        """A turn that counts."""
+        for key, slot in found.items():
+            self._got.setdefault(key, []).append(slot)
 
     def add_rows(self, session: Session) -> None:
         """A row an arm and load, and why a curve has no more of them."""
         for name in self.arms:
             reached = [rate for rate in LOADS_RPS if (name, rate) in self._got]
+            if not reached:
+                session.skip(f"{name}{SWEPT}", "each of its rounds was left out of judgement")
+                continue
             for rate in reached:
                 add_row(session, f"{name}{SWEPT}", rate, self._got[name, rate])
             last = middle([slot.point for slot in self._got[name, reached[-1]]])

@@ -121,13 +121,15 @@ DECISIONS = {  # how many of the applications want a core
 @dataclass
 class Times:
     """Of one round of an arm. ns: each hand-over; missed: those that did not come within 20 ms; steps: ns of each step
-    of a hand-over by its name; more: for the row; why: reasons of those missed."""
+    of a hand-over by its name; more: for the row; why: reasons of those missed; beside: another arm's, found in this
+    round, too."""
 
     ns: list[float]
     missed: int = 0
     steps: dict[str, list[float]] = field(default_factory=dict)
     more: dict[str, Any] = field(default_factory=dict)
     why: dict[str, int] = field(default_factory=dict)
+    beside: Times | None = None
 
     def us(self, q: float) -> float:
         """A percentile; a hand-over that never came counts as infinite."""
@@ -157,7 +159,8 @@ def run(session: Session) -> None:
         for name, way in WAYS.items():
             arms[name] = partial(raw, way, cores, slot)
         got = session.interleave(arms, ROUNDS)
-        got[PARKED], got[CAUGHT] = real.parked, real.caught
+        for name, found_with in ((PARKED, "ask"), (CAUGHT, KILLED)):
+            got[name] = [times.beside for times in got[found_with] if times.beside]
     for name, rounds in got.items():
         row(session, name, rounds)
     say_unstamped(session, got)
@@ -193,8 +196,8 @@ def raw(way: int, cores: tuple[int, int], seconds: float) -> Times:
 class Real:
     """The real path: a witness that is asked now and then, and a job of each kind, of which one at a time works.
 
-    turns, kills: a round. parked: of each round of the arm ask, the moves back from the witness, which has parked, to
-    the job. caught: of each round of kills, the moves that those fell into."""
+    turns, kills: a round. Beside each round of the arm ask are the moves back from the witness, which has parked, to
+    the job; beside each round of kills, the moves that those fell into."""
 
     def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int], turns: int, kills: int) -> None:
         self.turns, self.kills = turns, kills
@@ -206,8 +209,6 @@ class Real:
             job: self.made.tenant("batch", job, code=code, looks=looks, paused=True)
             for job, (code, looks) in JOBS.items()
         }
-        self.parked: list[Times] = []
-        self.caught: list[Times] = []
         self.made.load.measure(SELDOM_RPS, 0.05)
 
     def _ended(self) -> list[Move]:
@@ -236,10 +237,10 @@ class Real:
             if step == "evict":
                 time.sleep(EVICT_REST_S)
         moves += self._ended()
-        if job == "ask" and rate == OFTEN_RPS:
-            self.parked.append(_times(*timed(parked(moves), {})))
         found = pairs(moves, shared.STEPS[step])
         times = _times(*timed(found, lost(moves)))
+        if job == "ask" and rate == OFTEN_RPS:
+            times.beside = _times(*timed(parked(moves), {}))
         steps = evictions(moves) if step == "evict" else [one for one in (broken_down(*pair) for pair in found) if one]
         times.steps = {name: [one[name] for one in steps] for name in (steps[0] if steps else ())}
         times.more = {"asked": sent, "log_lost": self.made.log_lost - log_lost}
@@ -281,8 +282,9 @@ class Real:
             moves, killed, dead = self._kill_one()
             found.turn(moves, dead)
             caught.turn(under_way(moves, killed, dead), 0)
-        self.caught.append(caught.times())
-        return found.times()
+        times = found.times()
+        times.beside = caught.times()
+        return times
 
     def _kill_one(self) -> tuple[list[Move], int, int]:
         """The log, when the job was about to be killed, and from when on it was dead."""
@@ -408,6 +410,7 @@ def judge(session: Session, got: dict[str, list[Times]]) -> None:
 def one_decision(session: Session, seconds: float) -> None:
     """The iokernel's time for one decision over 16 applications, of which two, half, or all want a core."""
     got = {}
+    session.take_canary()
     for name, active in DECISIONS.items():
         session.say(f"{name}, {DECISION_APPS} applications")
         got[name] = found = decision.measure(session.two_cores, DECISION_APPS, seconds / len(DECISIONS), active)

@@ -2,6 +2,7 @@
 
     session.py   one run of one benchmark: interleaving, canary slices, arms, figures, the document
     jitter.py    the canary: gaps of spinning threads, and which percentiles they alone explain
+    patience.py  --patient: waits for quieter rounds, measures loud ones again
     openloop.py  load points, peak search, sweeps that say where they stopped and why
     numbers.py   percentiles with unanswered requests as infinite, pairwise ratios
     machine.py   what the measurement ran on; the cache-line round trip between the cores used

@@ -39,6 +39,22 @@ def figure(name: str, value: float | None, runs: list[float], reason: str | None
     return out
 
 
+def too_loud(canary: dict[str, Any]) -> str:
+    """Why nothing of a run is judged, from its member "canary"; empty if it may be judged."""
+    if not canary.get("loud"):
+        return ""
+    lost, bound = 100 * canary["worst_lost_fraction"], 100 * canary["bound_lost_fraction"]
+    return f"the canary lost {lost:.2g} % of core {canary['worst_cpu']}, and {bound:g} % is the most that is judged"
+
+
+def judged(figures: dict[str, dict[str, Any]], canary: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The figures as they are; of a loud run, neither met nor missed, with the reason."""
+    why = too_loud(canary)
+    if not why:
+        return figures
+    return {name: fig if fig["value"] is None else fig | {"met": None, "reason": why} for name, fig in figures.items()}
+
+
 def problems(document: Any) -> list[str]:
     """What is wrong with the shape of a document; empty if nothing is."""
     if not isinstance(document, dict):
@@ -68,6 +84,9 @@ def _figure_problems(name: str, fig: Any) -> list[str]:
             out.append("has neither a value nor a reason")
         if fig["met"] is not None:
             out.append("is met or missed without a value")
+    elif fig["met"] is None:
+        if not fig.get("reason"):
+            out.append("is not judged and has no reason")
     elif fig["met"] is not GOALS[name].met(fig["value"]):
         out.append("says wrongly whether it is met")
     return out

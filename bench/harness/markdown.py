@@ -9,7 +9,7 @@ from typing import Any
 from ...runtime.errors import CorelaneError
 from .goals import GOALS
 from .numbers import number
-from .table import LOAD_COLUMNS, beside, by_values, canary_line, machine_line, own_keys, quantity, verdict
+from .table import LOAD_COLUMNS, beside, by_values, canary_line, loud_line, machine_line, own_keys, quantity, verdict
 
 
 def figures(documents: Sequence[dict[str, Any]]) -> str:
@@ -83,8 +83,8 @@ def series(document: dict[str, Any]) -> str:
 
 
 def report(documents: Sequence[dict[str, Any]]) -> str:
-    """Figures first, then each benchmark's arms, machine, canary, stops and notes."""
-    parts = ["## Figures", figures(documents)]
+    """Figures first, then each benchmark's arms, machine, canary, stops and notes. Above all, which is not judged."""
+    parts = [*filter(None, map(loud_line, documents)), "## Figures", figures(documents)]
     for d in documents:
         settings = d["settings"]
         parts += [

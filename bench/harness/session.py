@@ -28,9 +28,10 @@ from ...runtime.topology import Topology
 from . import document as doc
 from . import machine, rest
 from .goals import GOALS
-from .jitter import Canary
+from .jitter import Canary, Gaps, watch
 from .numbers import Ratio, number, pairwise, plain_all
 from .openloop import Curve, Measure, Point, sweep_in_turns
+from .patience import LOOK_S, Patience
 from .power import ShallowIdle
 
 T = TypeVar("T")
@@ -65,6 +66,7 @@ class Session:
         baseline: bool = True,
         options: argparse.Namespace | None = None,
         shallow_idle: bool = True,
+        patient: float = 0.0,
         progress: TextIO | None = None,
     ) -> None:
         self.name = name
@@ -79,6 +81,7 @@ class Session:
         self.skipped: dict[str, str] = {}
         self.notes: list[str] = []
         self.canary = Canary(self.cores)
+        self.patience = Patience(patient)
         self.cacheline_ns: list[float] = []
         self._power = ShallowIdle(wanted=shallow_idle)
         self._progress = sys.stderr if progress is None else progress
@@ -120,10 +123,15 @@ class Session:
         """One slice of the canary on all measured cores, now: a twentieth of the run, at most half a second.
 
         If something of ours does not sleep meanwhile, as it should, the notes say so, once."""
+        self.canary.count(self._look(seconds))
+
+    def _look(self, seconds: float | None, least_s: float = 0.0) -> list[Gaps]:
+        """A slice that the canary has not counted."""
         busy = rest.awake(ASLEEP_S)
         if busy and not any(note.startswith(DISTURBED) for note in self.notes):
             self.note(f"{DISTURBED}: {busy}; its gaps are not the machine's alone")
-        self.canary.slice(min(max(self.seconds / 20, 0.01), 0.5) if seconds is None else seconds)
+        usual_s = min(max(self.seconds / 20, 0.01), 0.5)
+        return watch(self.cores, max(usual_s if seconds is None else seconds, least_s))
 
     def measure_cacheline(self, seconds: float | None = None) -> float:
         """Measure the cache-line round trip between the first two cores now; its median in ns. 0 with one core.
@@ -149,15 +157,32 @@ class Session:
 
         Returns what each arm returned, by arm, in the order of the rounds: value i of one arm pairs with value i of
         another. canary_s: length of a slice, if not the usual one (see `take_canary`). back_and_forth: A B .. B A, so
-        that no arm always runs behind the same one.
+        that no arm always runs behind the same one. A patient session may return fewer rounds (see `rounds`).
         """
-        out: dict[str, list[T]] = {name: [] for name in arms}
-        for i in range(rounds):
-            self.take_canary(canary_s)
+
+        def measure(i: int) -> dict[str, T]:
+            found = {}
             for name in reversed(list(arms)) if back_and_forth and i % 2 else arms:
                 self.say(f"round {i + 1} of {rounds}: {name}")
-                out[name].append(arms[name]())
-        return out
+                found[name] = arms[name]()
+            return found
+
+        got = self.rounds(rounds, measure, canary_s)
+        return {name: [one[name] for one in got] for name in arms}
+
+    def rounds(self, count: int, measure: Callable[[int], T], canary_s: float | None = None) -> list[T]:
+        """Call `measure` with the number of each round, from 0, with a slice of the canary before each.
+
+        With --patient, loud rounds are measured again, and those that stay loud may be missing (see patience.py). So
+        `measure` returns all that it finds, and adds nothing to what earlier rounds have found.
+        """
+        if self.patience:
+            return self.patience.take(count, measure, lambda: self._look(canary_s, LOOK_S), self.canary)
+        got = []
+        for i in range(count):
+            self.take_canary(canary_s)
+            got.append(measure(i))
+        return got
 
     def arm(self, arm: str, **values: Any) -> dict[str, Any]:
         """Add a row to "arms". Values are numbers, strings or lists; units are in their names."""
@@ -255,13 +280,18 @@ class Session:
             machine.summary(self.cacheline_ns) | {"cores": list(self.cores[:2])} if self.cacheline_ns else None
         )
         described["stolen_s"] = round(machine.steal_seconds() - self._stolen_at_start, 3)
+        canary = self.canary.document()
+        notes, patient = self.notes, {}
+        if self.patience:
+            notes, patient = [*notes, str(self.patience)], {"patient": self.patience.document()}
         settings = {
             "seconds": self.seconds,
             "power": self._power.state,
             "baseline": self.baseline,
             "stops": self.stops,
             "skipped": self.skipped,
-            "notes": self.notes,
+            "notes": notes,
+            **patient,
             **self.settings,
         }
         whole = {
@@ -269,9 +299,9 @@ class Session:
             "version": doc.corelane_version(),
             "machine": described,
             "settings": settings,
-            "canary": self.canary.document(),
+            "canary": canary,
             "arms": [self._marked(row) for row in self.arms],
-            "figures": self.figures,
+            "figures": doc.judged(self.figures, canary),
         }
         out: dict[str, Any] = plain_all(whole)
         return out

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from . import document as doc
 from .goals import GOALS
 from .numbers import number
 
@@ -115,6 +116,8 @@ def beside(figure: dict[str, Any]) -> str:
 
 def verdict(name: str, fig: dict[str, Any], met: str, missed: str) -> str:
     """Whether a figure meets its goal; of how many of its runs that is so, where they are on both sides of it."""
+    if fig["met"] is None:
+        return "not judged"
     told, runs = met if fig["met"] else missed, [number(r) for r in fig["runs"]]
     agree = sum(GOALS[name].met(r) is fig["met"] for r in runs)
     return told if agree == len(runs) else f"{told}, {'met' if fig['met'] else 'missed'} in {agree} of {len(runs)} runs"
@@ -140,6 +143,13 @@ def figure_table(figures: dict[str, dict[str, Any]]) -> str:
         if told := beside(fig):
             lines.append(f"      {told}")
     return "\n".join(lines)
+
+
+def loud_line(document: dict[str, Any]) -> str:
+    """The first line about a run of which nothing is judged; empty if it is judged."""
+    why = doc.too_loud(document["canary"])
+    advice = "repeat it on a quieter machine, or let it wait for quieter rounds with --patient SECONDS"
+    return f"{document['bench']} is not judged: {why}; {advice}" if why else ""
 
 
 def canary_line(canary: dict[str, Any]) -> str:
@@ -168,7 +178,8 @@ def machine_line(machine: dict[str, Any]) -> str:
 def report(document: dict[str, Any]) -> str:
     """The whole document as text."""
     settings = document["settings"]
-    parts = [f"{document['bench']}: {machine_line(document['machine'])}", f"power: {settings['power']}"]
+    parts = [loud] if (loud := loud_line(document)) else []
+    parts += [f"{document['bench']}: {machine_line(document['machine'])}", f"power: {settings['power']}"]
     loads = [a for a in document["arms"] if "offered_rps" in a]
     others = [a for a in document["arms"] if "offered_rps" not in a]
     if loads:

@@ -1,4 +1,5 @@
-"""Isolation: an application's latency at half load, alone and beside a neighbour that sends as fast as it can.
+"""Isolation: an application's latency at half load, beside a neighbour that sends as fast as it can, and beside one
+that is as busy and sends nothing.
 
 The victim is the echo application on the worker core, loaded through the iokernel's uplink at half of its capacity: the
 highest load that it carries alone with a p99 within a limit, which is what capacity means to who has to keep latencies.
@@ -10,9 +11,10 @@ A virtual machine is stopped for a millisecond some times a second, and what que
 slice in which it happens. So the slices are short, most of them are not hit, and the figure is the median of the
 ratios of neighbouring slices.
 
-With a third core the neighbour runs there. With two it shares the victim's: it sleeps, and fills its ring every half
-millisecond. That time is taken from the victim and so part of the figure; its share is printed, and one more arm, a
-neighbour that takes as much time and sends nothing, shows what of the figure it explains.
+The neighbour sleeps, and fills its ring every half millisecond. With a third core it runs there. With two it shares the
+victim's core, and any neighbour takes time from the victim there. So the figure compares the flood with a neighbour
+that takes as much time and sends nothing: what is left is what sending does. The flood over alone, victim_p99_ratio, is
+printed beside it and has no goal.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ from ..harness.plot import Canvas
 from ..harness.session import Session
 from .flooder import Flooder
 
-SUMMARY = "an application's p99 at half load beside a neighbour that floods, over alone"
-FIGURES = ("isolation.victim_p99_ratio",)
+SUMMARY = "an application's p99 at half load beside a neighbour that floods, over one that is as busy and sends nothing"
+FIGURES = ("isolation.flood_over_silent",)
+OVER_ALONE = "victim_p99_ratio"  # flood over alone: a value beside the figure, without a goal
 
 SLICE_S = 0.07
 SLICE_COSTS_S = 0.1  # with what starting and ending it take
@@ -76,9 +79,8 @@ def run(session: Session) -> None:
         bodies = {"alone": partial(made.load.measure, rate, SLICE_S)}
         for name, (kind, size) in FLOODS.items():
             bodies[name] = partial(beside, made, flooder, rate, kind, size)
-        if apart == worker:
-            point = beside(made, flooder, rate, *FLOODS[SMALL])
-            bodies[SILENT] = partial(beside, made, flooder, rate, "silent", 60, int(point.extra["neighbour_fill"]))
+        point = beside(made, flooder, rate, *FLOODS[SMALL])
+        bodies[SILENT] = partial(beside, made, flooder, rate, "silent", 60, int(point.extra["neighbour_fill"]))
         rounds = max(3, int(0.7 * session.seconds / (SLICE_COSTS_S * len(bodies) + CANARY_S)))
         got = session.interleave(bodies, rounds, canary_s=CANARY_S)
     for name, points in got.items():
@@ -113,10 +115,10 @@ def capacity(measure: Measure, *, seconds: float) -> tuple[float, float]:
 def judge(session: Session, got: dict[str, list[Point]]) -> None:
     """The figure: the median of neighbouring slices' ratios, from the flood that is worst for the victim.
 
-    A slice that lost requests has an infinite p99: beside the flood it counts as such; where alone it has one, the
-    machine stood still, and the pair says nothing.
+    A slice that lost requests has an infinite p99: beside the flood it counts as such. Where the slice below the line
+    has one (silent, or alone), the machine stood still, and the pair says nothing.
     """
-    found: dict[str, Ratio] = {}
+    found: dict[str, dict[str, Ratio]] = {SILENT: {}, "alone": {}}
     for name in got:
         for other in ("alone", SILENT):
             if name == other or other not in got or name == "alone":
@@ -133,16 +135,16 @@ def judge(session: Session, got: dict[str, list[Point]]) -> None:
             left_out = f"; {len(pairs) - len(kept)} of {len(pairs)} pairs left out" if len(kept) < len(pairs) else ""
             session.note(f"p99 {name} over {other}: {quartiles(ratio)}{left_out}")
             session.settings.setdefault("p99_over", {})[f"{name} over {other}"] = ratio.median
-            if other == "alone" and name in FLOODS:
-                found[name] = ratio
-    if not found:
-        session.figure(
-            FIGURES[0], None, reason="alone, half of the slices or more lost requests: the machine stood still"
-        )
+            if name in FLOODS:
+                found[other][name] = ratio
+    over_alone = {OVER_ALONE: max(ratio.median for ratio in found["alone"].values())} if found["alone"] else {}
+    if not found[SILENT]:
+        why = f"{SILENT}, more than half of the slices lost requests: the machine stood still"
+        session.figure(FIGURES[0], None, reason=why, beside=over_alone)
         return
-    worst = max(found, key=lambda name: found[name].median)
+    worst = max(found[SILENT], key=lambda name: found[SILENT][name].median)
     session.settings["figure_from"] = worst
-    session.figure(FIGURES[0], found[worst].median, runs=found[worst].pairs)
+    session.figure(FIGURES[0], found[SILENT][worst].median, runs=found[SILENT][worst].pairs, beside=over_alone)
 
 
 def quartiles(ratio: Ratio) -> str:

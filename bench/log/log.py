@@ -376,6 +376,7 @@ def worst_held_out(
 def recovery(session: Session, files: Files) -> None:
     """Opening a log that nobody closed, beside reading as much."""
     session.say("recovery")
+    session.take_canary()
     turns = list(files.recovery(RECOVERIES if session.seconds >= WHOLE_S else 2))
     ours = [t[0] for t in turns]
     bare = {n: [t[1][n] for t in turns] for n in READS_IN_FLIGHT}

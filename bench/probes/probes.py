@@ -51,6 +51,7 @@ PLACES = ((0, False), (32, False), (0, True), (32, True))
 CLOSER = 0.25  # of the time: for the kernels that seem dearest
 CLOSER_LOOKS = 12  # into so many parts that is cut
 SHORT_S = 5.0  # a run shorter than this compiles for the first place only
+CANARY_S = 0.05  # before each kernel
 BATCH, NAIVE, BOUND, CONTROL = "batch", "every turn", "bound", "control"
 BOUNDED = ("matmul_blocked", "spmv", "pairs", "row_sums_int", "row_sums_float", "row_updates")
 C_WAYS = (probes_c.HAND, probes_c.TRACE)
@@ -314,6 +315,7 @@ def run(session: Session) -> None:
     measured = []
     for kernel in every:
         session.say(kernel.name)
+        session.take_canary(CANARY_S)
         measured.append(_numba_kernel(session, kernel, target, places, kernel.share * slice_s))
     session.say("the dearest ones")
     _look_closer(measured, closer_s)

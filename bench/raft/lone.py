@@ -37,7 +37,7 @@ from .arms import (
     put_for,
 )
 from .nodes import Group
-from .turns import Turns, take_turns
+from .turns import Turns, joined, take_turns
 
 TURN_ROUNDS, TURN_PART, LEAST_TURN_S, MOST_TURN_S, TURN_WARM_S = 16, 0.02, 0.05, 0.2, 0.03
 TURNS_ELECTION_MS = 2000  # so that our idle nodes have a heartbeat each 0.4 s, and take little while others have a turn
@@ -59,7 +59,7 @@ def lone_puts(session: Session, disk: Path, libraft: Libraft | None) -> Turns[Sl
 
     def before(number: int) -> None:
         session.say(f"durable puts of one client, round {number + 1} of {rounds}")
-        if number % 4 == 0:
+        if number % 4 == 0 and not session.patience:
             session.take_canary()
 
     with contextlib.ExitStack() as stack:
@@ -79,7 +79,11 @@ def lone_puts(session: Session, disk: Path, libraft: Libraft | None) -> Turns[Sl
         up = group_up(cores, folder, 1, managed=False, election_ms=TURNS_ELECTION_MS)
         group, generator = stack.enter_context(up)
         ours = partial(put_turn, group, generator, turn_s)
-        turns = take_turns(ours, {name: partial(arm, turn_s) for name, arm in others.items()}, rounds, before)
+        arms = {name: partial(arm, turn_s) for name, arm in others.items()}
+        if session.patience:
+            turns = joined(session.rounds(rounds, lambda number: take_turns(ours, arms, [number], before)))
+        else:
+            turns = take_turns(ours, arms, range(rounds), before)
     turns = turns.better(FLOOR, tuple(FLOORS))
     for name in (BOUND, MAJORITY_BOUND):
         turns = turns.better(name, tuple(f"{name}, {way}" for way in WAYS))

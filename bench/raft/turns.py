@@ -4,13 +4,16 @@ What a disk gives changes by the second, so what is compared is measured next to
 but for their heartbeats, and one of them has its turn.
 
 Ours has every other turn; the others have those between, in an order that differs by round. Each turn of another one is
-compared with the mean of ours right before it and right after it. No turn is left out.
+compared with the mean of ours right before it and right after it.
+
+No turn is left out, unless the session is patient and the canary was loud around a round: then all turns of that round
+are.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -66,17 +69,27 @@ def order(names: Sequence[str], number: int) -> list[str]:
     return turned[::-1] if number % 2 else turned
 
 
+def joined(parts: Sequence[Turns[T]]) -> Turns[T]:
+    """Rounds that were taken one by one, as one."""
+    others = {name: [turn for part in parts for turn in part.others[name]] for name in parts[0].others}
+    beside = {name: [value for part in parts for value in part.beside[name]] for name in parts[0].beside}
+    return Turns([turn for part in parts for turn in part.ours], others, beside)
+
+
 def take_turns(
     ours: Callable[[], T],
     others: Mapping[str, Callable[[], T]],
-    rounds: int,
+    rounds: Iterable[int],
     before: Callable[[int], None] = lambda number: None,
 ) -> Turns[T]:
-    """Ours, another one, ours, the next one .., and ours at the end. before: called with each round's number."""
+    """Ours, another one, ours, the next one .., and ours at the end.
+
+    rounds: their numbers. before: called with each of them.
+    """
     mine = [ours()]
     got: dict[str, list[T]] = {name: [] for name in others}
     beside: dict[str, list[float]] = {name: [] for name in others}
-    for number in range(rounds):
+    for number in rounds:
         before(number)
         for name in order(list(others), number):
             got[name].append(others[name]())

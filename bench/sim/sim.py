@@ -20,6 +20,7 @@ def run(session: Session) -> None:
     from . import box, interval, managed_check, studies
 
     studies.check_formulas(session, 0.3 * session.seconds)
+    session.take_canary()
     box.compare(session, 0.1 * session.seconds)
     managed_check.compare(session, 0.3 * session.seconds)
     studies.policies_against_load(session, 0.1 * session.seconds)

@@ -40,7 +40,7 @@ def test_a_sweep_over_loads_ends_where_an_arm_is_overloaded(session: Session) ->
 
     swept = colocate.Swept({"ours": partial(arm, "ours", 1e9), "Linux": partial(arm, "Linux", 120_000.0)})
     for _ in range(3):
-        swept.turn(1.0)
+        swept.add(swept.turn(1.0))
     assert [rate for name, rate in asked if name == "ours"] == list(colocate.LOADS_RPS) * 3
     assert [rate for name, rate in asked if name == "Linux"] == [20_000, 100_000, 200_000] * 3
     swept.add_rows(session)

@@ -48,15 +48,31 @@ def test_no_capacity_where_others_use_the_cores():
     assert isolation.capacity(lambda rate, s: point(rate, 9000), seconds=0)[0] == 0
 
 
-def judged(alone: list[float], flooded: list[float]) -> dict:
+def judged(silent: list[float], flooded: list[float], alone: float = 10.0) -> dict:
     session = Session("isolation", seconds=1, cores=[0], progress=io.StringIO())
-    got = {"alone": alone, **dict.fromkeys(isolation.FLOODS, flooded)}
+    got = {"alone": [alone] * len(silent), **dict.fromkeys(isolation.FLOODS, flooded), isolation.SILENT: silent}
     isolation.judge(session, {name: [point(1e6, p) for p in found] for name, found in got.items()})
-    return session.document()["figures"]["isolation.victim_p99_ratio"]
+    return session.document()["figures"]["isolation.flood_over_silent"]
 
 
 def test_the_figure_is_the_median_of_neighbouring_slices():
     assert judged([20, 20, 20], [24, 22, 4000])["value"] == pytest.approx(1.2)
+
+
+def test_a_share_of_the_core_that_any_neighbour_takes_is_not_in_the_figure_and_stands_beside_it():
+    figure = judged([30, 30, 30], [30, 31, 33], alone=10)
+    assert figure["value"] == pytest.approx(31 / 30)
+    assert figure["met"] is True
+    assert figure["beside"] == {"victim_p99_ratio": pytest.approx(3.1)}
+
+
+def test_the_figure_is_of_the_worst_flood():
+    session = Session("isolation", seconds=1, cores=[0], progress=io.StringIO())
+    p99_us = {"alone": 10.0, isolation.SILENT: 20.0, **dict.fromkeys(isolation.FLOODS, 21.0)}
+    p99_us["beside full frames"] = 26.0
+    isolation.judge(session, {name: [point(1e6, p)] * 3 for name, p in p99_us.items()})
+    assert session.figures["isolation.flood_over_silent"]["value"] == pytest.approx(1.3)
+    assert session.settings["figure_from"] == "beside full frames"
 
 
 def test_a_slice_that_lost_requests_beside_the_flood_counts_as_infinite():
@@ -65,6 +81,8 @@ def test_a_slice_that_lost_requests_beside_the_flood_counts_as_infinite():
     assert figure["runs"][1:] == ["inf", "inf"]
 
 
-def test_a_pair_whose_slice_alone_lost_requests_is_left_out():
+def test_a_pair_whose_silent_slice_lost_requests_is_left_out():
     assert judged([20, math.inf, 20], [24, 10, 26])["runs"] == pytest.approx([1.2, 1.3])
-    assert judged([math.inf, math.inf, 20], [24, 10, 26])["value"] is None
+    figure = judged([math.inf, math.inf, 20], [24, 10, 26])
+    assert figure["value"] is None
+    assert "the machine stood still" in figure["reason"]

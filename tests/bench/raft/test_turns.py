@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import pytest
 
-from corelane.bench.raft.turns import Turns, order, take_turns
+from corelane.bench.raft.turns import Turns, joined, order, take_turns
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ def test_ours_is_before_and_after_each_of_the_others() -> None:
         return Turn(float(len(said)))
 
     others = {name: (lambda name=name: arm(name)) for name in "abc"}
-    turns = take_turns(lambda: arm("ours"), others, 4, lambda number: said.append(str(number)))
+    turns = take_turns(lambda: arm("ours"), others, range(4), lambda number: said.append(str(number)))
     plain = [name for name in said if not name.isdigit()]
     assert plain[::2] == ["ours"] * 13
     assert sorted(plain[1::2]) == sorted("abc" * 4)
@@ -32,6 +33,16 @@ def test_ours_is_before_and_after_each_of_the_others() -> None:
         for turn, beside in zip(turns.others[name], turns.beside[name], strict=True):
             assert beside == pytest.approx(turn.p50_us, abs=0.5)
         assert turns.ours_over(name).median == pytest.approx(1 / turns.over_ours(name).median, rel=1e-2)
+
+
+def test_rounds_taken_one_by_one_each_have_ours_on_both_sides() -> None:
+    clock = itertools.count(1)
+    others = {name: (lambda: Turn(float(next(clock)))) for name in "ab"}
+    parts = [take_turns(lambda: Turn(float(next(clock))), others, [number]) for number in (0, 2)]
+    turns = joined(parts)
+    assert [turn.p50_us for turn in turns.ours] == [1, 3, 5, 6, 8, 10]
+    assert {name: [turn.p50_us for turn in of] for name, of in turns.others.items()} == {"a": [2, 9], "b": [4, 7]}
+    assert turns.beside == {"a": [2, 9], "b": [4, 7]}
 
 
 def test_each_other_one_begins_a_round_and_ends_one() -> None:
