@@ -253,7 +253,8 @@ def stronger_batch(session: Session, seconds: float) -> int:
 def sizes(session: Session) -> None:
     """GETs a second by value size on both sides, and the size from which the kernel's socket is no slower.
 
-    Two rounds, the second in the opposite order, and one in a short run; each search starts near what the arm carried last.
+    Two rounds, the second in the opposite order, and one in a short run; each search starts near what the arm carried
+    last.
     """
     why = why_no_link(session)
     if why:
