@@ -42,12 +42,24 @@ ARMS = {  # that each benchmark compares: each is in the document, or said to be
     "loadshift": ("delay", "shenango", "static", LINUX),
     "sim": tuple(managed_check.ARMS),
 }
-
+BUSY = ("did not run together within the time given", "the load generator was not done after")
+TRIES = 3
 
 # Of those that take longest: make soak runs them whole. tests/bench has the figures and baselines of these two.
 PART = {"probes": ("--kernels", "fnv,spmv"), "raft": ("--no-baseline",)}
 
 
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Again, where the benchmark says that the machine kept it from running."""
+    for turn in range(1, TRIES + 1):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+        if turn == TRIES or not done.returncode or not any(why in done.stderr for why in BUSY):
+            break
+        print(f"run {turn} is not judged: {done.stderr.strip().splitlines()[-1]}")
+    return done
+
+
+@pytest.mark.timeout(3 * 300)
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -58,9 +70,7 @@ PART = {"probes": ("--kernels", "fnv,spmv"), "raft": ("--no-baseline",)}
 def test_benchmark_leaves_a_whole_document(name: str, options: tuple[str, ...], tmp_path: Path) -> None:
     out, png = tmp_path / "x.json", tmp_path / "x.png"
     command = [sys.executable, "-m", "corelane.cli.main", "bench", name, "--seconds", "0.5", *options]
-    done = subprocess.run(
-        [*command, "--json", str(out), "--plot", str(png)], capture_output=True, text=True, check=False, timeout=280
-    )
+    done = run([*command, "--json", str(out), "--plot", str(png)])
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     document = doc.read(out)

@@ -401,9 +401,10 @@ def test_every_program_of_the_machine_talks_through_a_tap(start: Any, netns: Any
             sock.sendto(payload, (address, 9000))
             assert sock.recvfrom(2048) == (payload, (address, 9000))
     if shutil.which("ping"):
-        done = space.run(["ping", "-c", "3", "-i", "0.05", "-W", "5", address])
+        # Until three are answered: after a first answer -W waits for twice as long as that took, and no longer.
+        done = space.run(["ping", "-c", "3", "-i", "0.05", "-w", "30", address])
         assert done.returncode == 0, done.stdout
-        assert " 0% packet loss" in done.stdout
+        assert " 3 received" in done.stdout
     assert run.stop() == 0
     assert up.stop() == 0
     assert record.stat().st_size > 24 + 3 * 2 * 16 + 2 * (1 + 100 + 1472)

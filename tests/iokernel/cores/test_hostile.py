@@ -162,10 +162,11 @@ def test_one_that_never_looks_is_interrupted(fight):
 
     def asks_go_on_to_a_signal() -> bool:
         """But for one that comes while its runtime looks by itself, since it has just got the core back."""
+        fight.serve()
         asked, alone = asks()
         return asked >= 20 and 0 <= alone <= asked // 20
 
-    wait_until(asks_go_on_to_a_signal, WAIT_S, lambda: f"the signal after each ask: asks, without one {asks()}")
+    wait_until(asks_go_on_to_a_signal, 3 * WAIT_S, lambda: f"the signal after each ask: asks, without one {asks()}")
     batch.await_work()  # between requests the core is its own
     batch.kill()
     fight.gone()

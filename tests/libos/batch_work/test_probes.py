@@ -9,6 +9,7 @@ import re
 import numba
 import numpy as np
 import pytest
+from cltest import soak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core import config
@@ -110,15 +111,17 @@ def check_nest(text, numbers, small):
 NUMBERS = st.lists(st.tuples(st.integers(-2, 40), st.integers(0, 90)), min_size=3, max_size=3)
 
 
+@pytest.mark.soak(short=True, takes_s=30)
 @pytest.mark.parametrize("part", range(4))
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=soak.examples(4, 40), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_random_loop_nests_compute_the_same(part, data):
     check_nest(data.draw(nests()), data.draw(NUMBERS), part % 2)
 
 
+@pytest.mark.soak(short=True, takes_s=60)
 @pytest.mark.parametrize("kind", LIBRARY)
-@settings(max_examples=2, deadline=None, derandomize=True)
+@settings(max_examples=soak.examples(1, 10), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_random_loop_nests_with_code_of_numbas_own_compute_the_same(kind, data):
     """With and without next to no fuel in one test, since compiling what numba's own code needs takes longest."""

@@ -26,7 +26,7 @@ def algebra(a):
     return np.linalg.det(a) + values[0] + singular[0] + np.trace(solved) + np.trace(least) + np.trace(product)
 
 a = np.eye(200) + 1 / (1 + np.arange(200.0) + np.arange(200.0)[:, None])
-job, plain = libos.batch(algebra), numba.njit(algebra)(a)
+job, plain = libos.batch(algebra), algebra(a)
 nic, end = memory_link((1, 1))
 with nic, end, libos.Runtime(nic=nic, address="10.0.0.1/24", kind="batch") as rt:
     rt.start()

@@ -132,8 +132,8 @@ def test_ping_from_linux(tap: tuple[Any, libos.Runtime]) -> None:
     if not shutil.which("ping"):
         pytest.skip("needs ping: apt-get install iputils-ping")
     for size in ("0", "56", "1472"):
-        out = space.run(["ping", "-n", "-c", "3", "-i", "0.01", "-W", "5", "-s", size, OURS]).stdout
-        assert " 0% packet loss" in out, out
+        out = space.run(["ping", "-n", "-c", "3", "-i", "0.01", "-w", "30", "-s", size, OURS]).stdout
+        assert " 3 received" in out, out
     assert runtime.stats().net["answered"] >= 9
 
 

@@ -22,6 +22,11 @@ SOAKS = "CORELANE_SOAK_S" in os.environ
 _BEGUN = time.monotonic()
 
 
+def examples(short: int, long: int) -> int:
+    """How many a property test tries: `short` in make test, `long` in make soak."""
+    return long if SOAKS else short
+
+
 def chosen(items: list[pytest.Item]) -> list[pytest.Item]:
     """What this run is to run, in its order."""
     if not SOAKS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from cltest import soak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from raftlab import Lab, random_run
@@ -25,16 +26,18 @@ def end_quietly(lab: Lab) -> None:
     assert leader.state == lab.committed
 
 
+@pytest.mark.soak(short=True, takes_s=60)
 @given(seed=st.integers(0, 1 << 32), nodes=st.sampled_from([1, 2, 3, 5]), lease=st.booleans())
-@settings(max_examples=25)
+@settings(max_examples=soak.examples(8, 100))
 def test_safe_and_live_whatever_happens(seed, nodes, lease):
     lab = Lab(nodes, seed=seed, lease_reads=int(lease))
     random_run(lab, random.Random(seed), 1500)
     end_quietly(lab)
 
 
+@pytest.mark.soak(short=True, takes_s=60)
 @given(seed=st.integers(0, 1 << 32), spare=st.integers(1, 3))
-@settings(max_examples=25)
+@settings(max_examples=soak.examples(8, 100))
 def test_safe_and_live_while_members_change(seed, spare):
     lab = Lab(3, seed=seed, spare=spare)
     random_run(lab, random.Random(seed), 1500, change=True)
