@@ -1,6 +1,6 @@
 """How fast simulated Raft clusters run, all checks on, and the seeds of 5 nodes that CI runs.
 
-Two kinds of nodes: `node`, the real node and log on block devices that fail, and `core`, the bare core on modelled
+Two kinds of nodes: `node`, the real node and log on block devices that fail, and `core`, the raw core on modelled
 storage. A step is the same for both (apps/raft/sim/world.h), and the figure is the slower one's, with 5 nodes. All of
 CI's seeds run with both, and those count that ran with both.
 

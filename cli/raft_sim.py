@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mode",
         choices=("core", "node", "kv"),
         default="core",
-        help="core: the bare core, its storage a model; node: the real node and log on block devices that fail; "
+        help="core: the core alone, its storage a model; node: the real node and log on block devices that fail; "
         "kv: the same with the key-value store on it",
     )
     parser.add_argument(

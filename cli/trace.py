@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
             raise CorelaneError("trace the moves of cores", "cores stay where they were given out", hint)
         recording = _record(path, [a["loop"] for a in before["cores"]["allocators"]], options.seconds)
         policy = before["cores"]["policy"]
-        decides = "delay" if policy["put_aside"] else policy["name"]
+        decides = "delay" if policy["ejected"] else policy["name"]
         document = {"socket": path, "policy": decides, "ended": recording.ended} | summary(recording)
         failed = None
         if out is not None:

@@ -22,9 +22,9 @@ FAULTS = {
     lib.CL_IO_LOG_DIED: ("died", "the thread of {old} does not exist any more"),
     lib.CL_IO_LOG_EVICTED: (
         "evicted",
-        "{about} did not step aside when asked and interrupted, and was demoted for {owner}",
+        "{about} did not cede when asked and interrupted, and was demoted for {owner}",
     ),
-    lib.CL_IO_LOG_SQUATTED: ("squatted", "{about} used the core of {owner} without owning one, and was demoted"),
+    lib.CL_IO_LOG_OVERRUN: ("overrun", "{about} used the core of {owner} without owning one, and was demoted"),
     lib.CL_IO_LOG_BLOCKED: ("blocked", "{owner} sleeps in the kernel, or was stopped, while others wait for a core"),
 }
 _ENDS = (lib.CL_IO_LOG_STALLED, lib.CL_IO_LOG_DIED, lib.CL_IO_LOG_LEFT)

@@ -138,7 +138,7 @@ def policy_line(stats: Mapping[str, Any]) -> str:
         return "cores stay where they were given out: corelane up --policy NAME has them move"
     policy = cores["policy"]
     settings = "".join(f" {key}={value:g}" for key, value in policy["params"].items())
-    if policy["put_aside"]:
-        return f"policy delay, in place of {policy['name']}{settings}: {policy['put_aside']}"
+    if policy["ejected"]:
+        return f"policy delay, in place of {policy['name']}{settings}: {policy['ejected']}"
     cpus = [str(core["cpu"]) for core in cores["cpus"]]
     return f"policy {policy['name']}{settings}, worker core{'s' * (len(cpus) > 1)} {', '.join(cpus)}"

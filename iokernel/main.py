@@ -142,7 +142,7 @@ def make(config: Config, uplink: Nic | None, plan: Placement, areas: Areas | Non
         areas=areas,
         network=dataclasses.replace(config.network, host_address=own),
         idle=Idle(spin_us=io.spin_us, pause_us=io.pause_us),
-        timing=Timing(interval_us=cores.interval_us, ask_us=cores.ask_us, interrupt_us=cores.interrupt_us),
+        timing=Timing(interval_us=cores.interval_us, cede_us=cores.cede_us, interrupt_us=cores.interrupt_us),
         access=allowed(config),
         memory=AppMemory(max_apps=io.max_apps, max_arena_mib=io.max_arena_mib, huge_pages=io.huge_pages),
     )
@@ -198,7 +198,7 @@ def facts(iokernel: Iokernel, driver: str) -> dict[str, Any]:
 
 class Report(Protocol):
     """Takes what happens ("placement"; "storage": damage and doubts; "iokernel": it has started, with `facts`; "gone":
-    the uplink; "bound": kthreads, to other CPUs, by somebody else; "evicted": who did not step aside; "stopping") and a
+    the uplink; "bound": kthreads, to other CPUs, by somebody else; "evicted": who did not cede; "stopping") and a
     line for people."""
 
     def __call__(self, event: str, text: str, /, **facts: Any) -> None: ...
@@ -263,7 +263,7 @@ class _Evictions:
                 self._next[app, name] = 10 * n
         if not found:
             return ""
-        text = f"demoted for others, since they did not step aside when asked and interrupted: {', '.join(found)}"
+        text = f"demoted for others, since they did not cede when asked and interrupted: {', '.join(found)}"
         return f"{text}; `corelane trace` has when, docs/probes.md what makes an application look"
 
 

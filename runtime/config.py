@@ -128,7 +128,7 @@ class CoresConfig(Group):
         check=_policy,
     )
     interval_us: int = option(5, "time between two decisions", low=1, high=1_000_000)
-    ask_us: int = option(10, "how long a kthread has to step aside when asked", low=1, high=1_000_000)
+    cede_us: int = option(10, "how long a kthread has to cede when asked", low=1, high=1_000_000)
     interrupt_us: int = option(50, "how long it then has when interrupted, before it is evicted", low=1, high=1_000_000)
 
 

@@ -90,7 +90,7 @@ struct cl_control_hello {
 /* Of one that is batch work by somebody else's word and asked for none: lost beside what a job computes in it. */
 #define CL_CONTROL_BATCH_QUANTUM_US 1000
 
-/* The kthreads' thread ids, and the signal that asks one to step aside (its handler is installed). */
+/* The kthreads' thread ids, and the signal that asks one to cede (its handler is installed). */
 struct cl_control_kthreads {
     struct cl_control_header header;
     uint32_t n;

@@ -62,23 +62,23 @@ struct cl_arena_header {
     char name[32];
 };
 
-/* Second line pair of the header's page, at CL_ARENA_LOOK_OFFSET in every arena, so that a port can map this page at one
+/* Second line pair of the header's page, at CL_ARENA_PREEMPT_OFFSET in every arena, so that a port can map this page at one
  * address for its whole life, whichever iokernel it is attached to (drivers/port/port.h). */
-#define CL_ARENA_LOOK_OFFSET 128
-struct cl_arena_look {
+#define CL_ARENA_PREEMPT_OFFSET 128
+struct cl_arena_preempt {
     /* Bit k: kthread k is to look at its core (cl_probe_slow): it lost it, or its uthread has run for a quantum while
      * others wait. Writer: the home loop (relaxed, after the words that it announces, which are stored with release).
      * Readers: scheduling points and probes of the kthreads, often: the line changes only when a core moves or a
      * quantum is over. */
-    uint64_t look CL_ALIGNED(64);
+    uint64_t preempt CL_ALIGNED(64);
 };
 
 /* Values of cl_arena_kthread.park. Without managed cores only the first two occur (park.h). */
 #define CL_KTHREAD_RUNNING 0
-#define CL_KTHREAD_PARKED 1     /* without work, asleep on its futex or about to be */
-#define CL_KTHREAD_PARKED_HOT 2 /* without work, waits for its core by sched_yield() */
-#define CL_KTHREAD_ASIDE 3      /* has work but lost its core; asleep on its futex or about to be */
-#define CL_KTHREAD_ASIDE_HOT 4  /* the same, waits by sched_yield() */
+#define CL_KTHREAD_PARKED 1          /* without work, asleep on its futex or about to be */
+#define CL_KTHREAD_PARKED_YIELDING 2 /* without work, waits for its core by sched_yield() */
+#define CL_KTHREAD_CEDED 3           /* has work but lost its core; asleep on its futex or about to be */
+#define CL_KTHREAD_CEDED_YIELDING 4  /* the same, waits by sched_yield() */
 
 /* Congestion signals of a kthread: positions only, so that a store costs a cycle. The iokernel notes when it first saw
  * each position and so knows how old the oldest entry is (iokernel/state/signals.c). Writer: kthread (relaxed); reader:
@@ -91,7 +91,7 @@ struct cl_signals {
     uint64_t timer_tsc;                  /* when its first timer is due; UINT64_MAX: none is armed */
     uint32_t storage_done, storage_seen; /* completions on its storage queues, and those collected */
     uint32_t in_uthread;                 /* 1: a uthread runs, 0: the scheduler's loop does */
-    uint32_t preempted;                  /* times that it stepped aside, for people */
+    uint32_t preempted;                  /* times that it ceded, for people */
     /* Low words of cl_tsc() at the steps of its last hand-overs, for who measures: it saw that its core was another's (the
      * iokernel gives one that said so since the decision one interval more); it was about to yield or sleep, for that one to
      * run; it was back as the owner of a core. */
@@ -156,10 +156,10 @@ struct cl_state_loop {
 /* Who has a core. Writer: the loop that manages it. Readers: kthreads (owner: acquire). Changes when the core moves.
  *
  * `owner` is the one authority: a kthread runs uthreads only while it is the owner of its core. It is changed at the
- * moment of the decision; the old owner steps aside when it looks, the new one begins when the old one has. */
+ * moment of the decision; the old owner cedes when it looks, the new one begins when the old one has. */
 struct cl_state_core {
     uint32_t owner CL_ALIGNED(64); /* slot + 1 of a kthread; 0: nobody */
-    uint32_t wake;                 /* the owner sleeps on the futex of its slot: who steps aside for it wakes it */
+    uint32_t wake;                 /* the owner sleeps on the futex of its slot: who cedes for it wakes it */
     uint32_t wanted;               /* somebody else could use this core: an owner without work parks at once */
     uint32_t moves;                /* times that the owner changed */
     uint64_t decided_tsc;          /* when it last did */
@@ -171,8 +171,8 @@ struct cl_state_kthread {
      * while it has one. FUTEX_WAIT and FUTEX_WAKE work on a read-only shared mapping, and so does FUTEX_REQUEUE: who relies on
      * a wake has another way out (docs/cores.md). */
     uint32_t grant CL_ALIGNED(64);
-    int32_t cpu;  /* the core it is to run on or wait for */
-    uint32_t hot; /* 1: wait by sched_yield(), this core changes hands often; 0: wait on the futex */
+    int32_t cpu;         /* the core it is to run on or wait for */
+    uint32_t yield_wait; /* 1: wait by sched_yield(), this core changes hands often; 0: wait on the futex */
 };
 
 /* Geometry of an arena: what is asked for, and what follows from it. */
@@ -203,8 +203,8 @@ _Static_assert(sizeof(struct cl_state_loop) == 128, "two lines");
 _Static_assert(offsetof(struct cl_state_loop, heartbeat_tsc) == 64,
                "the heartbeat does not disturb readers of sleeping");
 _Static_assert(sizeof(struct cl_state_core) == 64, "one line a core");
-_Static_assert(sizeof(struct cl_arena_header) <= CL_ARENA_LOOK_OFFSET, "the look line comes after it");
-_Static_assert(sizeof(struct cl_arena_look) == 64, "one line");
+_Static_assert(sizeof(struct cl_arena_header) <= CL_ARENA_PREEMPT_OFFSET, "the look line comes after it");
+_Static_assert(sizeof(struct cl_arena_preempt) == 64, "one line");
 _Static_assert(sizeof(struct cl_state_kthread) == 64, "one line a kthread");
 
 /* Work out the layout from its first six fields. -EINVAL if one of them is out of bounds. */

@@ -297,12 +297,12 @@ static inline void kv_prefetch_item(const struct cl_kv *s, uint64_t hash)
 }
 
 /* Look a key up for reading (apps/kv/ops.c). True: found, *meta is of one piece, and r->item's value may be copied;
- * then call kv_look_done, and start again if it says false. False: a miss, no lock held. *locked: take the partition's
+ * then call kv_lookup_done, and start again if it says false. False: a miss, no lock held. *locked: take the partition's
  * lock; set here when KV_READ_TRIES lock-free tries met a writer, so that one that lost its core is not waited for by
- * spinning. With *locked, the lock is held from a true return until kv_look_done, which then always says true. */
-bool kv_look(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, struct cl_kv_meta *meta,
-             bool *locked);
-bool kv_look_done(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, bool locked);
+ * spinning. With *locked, the lock is held from a true return until kv_lookup_done, which then always says true. */
+bool kv_lookup(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, struct cl_kv_meta *meta,
+               bool *locked);
+bool kv_lookup_done(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, bool locked);
 
 /* The lock of a partition (apps/kv/store.c). */
 void kv_lock(struct kv_partition *p);

@@ -40,8 +40,8 @@ static void drop_gone(struct cl_kv_thread *t, struct kv_partition *p, const stru
     kv_unlock(p);
 }
 
-bool kv_look(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, struct cl_kv_meta *meta,
-             bool *locked)
+bool kv_lookup(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, struct cl_kv_meta *meta,
+               bool *locked)
 {
     struct kv_partition *p = kv_partition_of(t->store, key->hash);
     flush_if_due(t, p);
@@ -80,7 +80,7 @@ bool kv_look(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref 
     return false;
 }
 
-bool kv_look_done(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, bool locked)
+bool kv_lookup_done(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, bool locked)
 {
     if (locked) {
         kv_ref_use(r);
@@ -102,12 +102,12 @@ int cl_kv_get(struct cl_kv_thread *t, const struct cl_kv_key *key, struct cl_kv_
     for (unsigned tries = 0;; tries++) {
         struct kv_ref r;
         bool locked = tries >= KV_READ_TRIES;
-        if (!kv_look(t, key, &r, meta, &locked)) {
+        if (!kv_lookup(t, key, &r, meta, &locked)) {
             COUNT(t, get_misses);
             return CL_KV_NOT_FOUND;
         }
         kv_copy_out(value, kv_item_value(r.item), cl_min(room, meta->value_bytes));
-        if (kv_look_done(t, key, &r, locked)) {
+        if (kv_lookup_done(t, key, &r, locked)) {
             COUNT(t, get_hits);
             return CL_KV_OK;
         }

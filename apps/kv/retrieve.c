@@ -23,7 +23,7 @@ static bool append_value(struct kv_command *c, const struct cl_kv_key *key, bool
         struct kv_ref r;
         struct cl_kv_meta meta;
         bool locked = tries >= KV_READ_TRIES;
-        if (!kv_look(c->thread, key, &r, &meta, &locked)) {
+        if (!kv_lookup(c->thread, key, &r, &meta, &locked)) {
             cl_count(&c->thread->counters.get_misses, 1);
             return true;
         }
@@ -36,7 +36,7 @@ static bool append_value(struct kv_command *c, const struct cl_kv_key *key, bool
             memcpy(p, "\r\n", 2);
             p += 2;
         }
-        if (!kv_look_done(c->thread, key, &r, locked))
+        if (!kv_lookup_done(c->thread, key, &r, locked))
             continue;
         if (!start)
             return false;

@@ -123,7 +123,7 @@ static inline bool fast_get(struct cl_kv_udp *u, struct cl_udp_req *req, const s
     if (cl_unlikely(req->room < CL_KV_UDP_HEADER + END_BYTES))
         return false;
     bool locked = false;
-    if (kv_look(t, key, &r, &meta, &locked)) {
+    if (kv_lookup(t, key, &r, &meta, &locked)) {
         if (cl_unlikely(CL_KV_UDP_HEADER + KV_VALUE_LINE_MAX + 2ull + END_BYTES + meta.value_bytes > room)) {
             if (locked)
                 kv_unlock(kv_partition_of(t->store, key->hash));
@@ -134,7 +134,7 @@ static inline bool fast_get(struct cl_kv_udp *u, struct cl_udp_req *req, const s
         p += meta.value_bytes;
         memcpy(p, "\r\n", 2);
         p += 2;
-        if (cl_unlikely(!kv_look_done(t, key, &r, locked)))
+        if (cl_unlikely(!kv_lookup_done(t, key, &r, locked)))
             return false;
         cl_count(&t->counters.get_hits, 1);
     } else {

@@ -1,4 +1,4 @@
-"""UDP echo over AF_XDP on a veth pair, unloaded: what the libos adds to a bare reflector, and what Linux's stack takes.
+"""UDP echo over AF_XDP on a veth pair, unloaded: what the libos adds to a raw reflector, and what Linux's stack takes.
 
 One generator, an AF_XDP client thread on one end of the pair, asks one server after the other on the other end, all at
 the same address, on the same core, under the same power setting:
@@ -39,7 +39,7 @@ from ..harness.openloop import Point, middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
 
-SUMMARY = "UDP echo over AF_XDP on veth against a bare reflector and Linux's own stack"
+SUMMARY = "UDP echo over AF_XDP on veth against a raw reflector and Linux's own stack"
 FIGURES = ("afxdp.p50_over_reflector", "afxdp.linux_spin_over_ours", "afxdp.linux_block_over_ours")
 
 PORT = 9000

@@ -1,4 +1,4 @@
-/* The floor of `corelane bench afxdp`: a bare AF_XDP reflector. No libos, no NIC vtable, no pool, no parking, no statistics
+/* The floor of `corelane bench afxdp`: a raw AF_XDP reflector. No libos, no NIC vtable, no pool, no parking, no statistics
  * but two counts. One pinned thread spins on the rx ring, swaps MAC, IP and UDP port pairs in place (which leaves the
  * checksums right) and sends the very same chunk back.
  *

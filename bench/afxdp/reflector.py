@@ -1,4 +1,4 @@
-"""Python face of the bare AF_XDP reflector (bench/afxdp/reflector.h), the floor that `corelane bench afxdp` compares
+"""Python face of the raw AF_XDP reflector (bench/afxdp/reflector.h), the floor that `corelane bench afxdp` compares
 with."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Reflector:
         config.busy_poll_us, config.bind_deadline_ms = busy_poll_us, 2000
         out, err = ffi.new("struct cl_reflector **"), ffi.new("char[256]")
         with contextlib.ExitStack() as undo:
-            program = loader.load(read_object(steer.steer_object("bare")))
+            program = loader.load(read_object(steer.steer_object("raw")))
             undo.callback(program.close)
             if lib.cl_reflector_new(config, queue, chunks, cpu, out, err) < 0:
                 raise CorelaneError(f"reflector on {ifname}: {ffi.string(err).decode(errors='replace')}")

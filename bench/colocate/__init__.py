@@ -2,7 +2,7 @@
 
 colocate.py          the benchmark: start here
 arms.py              what is compared: behind an iokernel, and on Linux
-bare.{h,c,py} floor.py   the floor: two processes that hand a core over by a word in shared memory
+raw.{h,c,py} floor.py   the floor: two processes that hand a core over by a word in shared memory
 judge.py stalls.py   what slots make of the figures; what made a slot's tail
 plot.py              the plot
 """

@@ -17,7 +17,7 @@ turns that followed each other give: the arms of a figure are neighbours in many
 every third. So a pause of the machine, which takes a core for milliseconds some times a second, spoils the windows that
 it falls in and not the figure. It spoils those of all arms alike; no window is left out, and one in which requests
 stayed unanswered is infinite. What the machine's gaps alone would do to the tail has a turn of its own in each round;
-judge.py says where it decides. So has the floor under a core that moves (bare.py), at both loads. The
+judge.py says where it decides. So has the floor under a core that moves (raw.py), at both loads. The
 rows have the percentiles of all requests, of all rounds, and beside them the median of the windows' p99.
 """
 
@@ -54,10 +54,10 @@ from .arms import (
     Servers,
     no_fifo,
 )
-from .bare import ASLEEP_S, BARE, BARE_ALONE, Bare
 from .floor import floor_of_half, floor_of_low
 from .judge import Round, by_arm, judge_half, judge_low, middle_p99_us
 from .plot import CANARY, LOWEST, SWEPT, plot
+from .raw import ASLEEP_S, RAW, RAW_ALONE, Raw
 from .stalls import Stalls
 
 __all__ = ["FIGURES", "SUMMARY", "plot", "run"]
@@ -106,10 +106,10 @@ def run(session: Session) -> None:
         session.say("storing the keys")
         for arm in (ours.alone, *linux.values()):
             arm(1000.0, 0.05)
-        bare = stack.enter_context(Bare(cores))
-        bare.prepare(session, partial(ours.beside, HALF_TARGET_US))
+        raw = stack.enter_context(Raw(cores))
+        raw.prepare(session, partial(ours.beside, HALF_TARGET_US))
         half = Half(session, ours)
-        low, at_half = measure(session, ours, linux, bare, half)
+        low, at_half = measure(session, ours, linux, raw, half)
     judge_low(session, low, bool(linux))
     floor_of_low(session, low)
     judge_half(session, at_half)
@@ -198,7 +198,7 @@ def same_distance(a_ns: float, b_ns: float) -> bool:
 
 
 def measure(
-    session: Session, ours: Ours, linux: Mapping[str, Arm], bare: Bare, half: Half
+    session: Session, ours: Ours, linux: Mapping[str, Arm], raw: Raw, half: Half
 ) -> tuple[dict[str, list[Beside]], list[Round]]:
     """Rounds of the low load, and in turns with them rounds of half of the peak (the longer target, and each alone),
     and now and then of the other targets and policies and of the sweep over loads: so that a bad second of the machine
@@ -208,16 +208,16 @@ def measure(
         "kv alone": ours.alone,
         LOWEST: partial(ours.beside, LOW_TARGET_US),
         **{name: arm for name, arm in linux.items() if name == COMPARED},
-        BARE: partial(bare.beside, LOW_TARGET_US),
-        BARE_ALONE: bare.alone,
+        RAW: partial(raw.beside, LOW_TARGET_US),
+        RAW_ALONE: raw.alone,
         "batch alone": lambda rate, s: ours.beside(LOW_TARGET_US, 0.0, s),
     }
     others: dict[str, Arm] = {f"delay target {us:g} us": partial(ours.beside, us) for us in TARGETS_US}
     others = {name: arm for name, arm in (others | dict(linux)).items() if name not in low}
     at_half: dict[str, Arm] = {
         "kv alone": ours.alone,
-        "beside": bare.taught_by(partial(ours.beside, HALF_TARGET_US)),
-        BARE: partial(bare.beside, HALF_TARGET_US),
+        "beside": raw.taught_by(partial(ours.beside, HALF_TARGET_US)),
+        RAW: partial(raw.beside, HALF_TARGET_US),
         "batch alone": lambda rate, s: ours.beside(HALF_TARGET_US, 0.0, s),
     }
     swept = Swept({name: (low | others)[name] for name in ("kv alone", LOWEST, HALF_TARGET, *linux)})

@@ -1,8 +1,8 @@
-"""What bare hand-overs (bare.py) reach of the figures of `corelane bench colocate`, in the same rounds.
+"""What raw hand-overs (raw.py) reach of the figures of `corelane bench colocate`, in the same rounds.
 
-Beside each figure that hangs on the core's moves stands what the bare hand-overs reached, round by round, with the
+Beside each figure that hangs on the core's moves stands what the raw hand-overs reached, round by round, with the
 interval in which its median lies with 95 %, and what ours is over that. A note says what that means for the goal: the
-bare hand-overs missed it as well, or reached it, or the rounds do not tell.
+raw hand-overs missed it as well, or reached it, or the rounds do not tell.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from ..harness.goals import GOALS
 from ..harness.numbers import median_interval, pairwise, plain
 from ..harness.session import Session
 from .arms import COMPARED, Beside
-from .bare import BARE, BARE_ALONE
 from .judge import CALM_LEAST, HALF_P99_US, Round, by_arm, calm, interval, middle_p99_us, share
 from .plot import LOWEST
+from .raw import RAW, RAW_ALONE
 
 Slots = Mapping[str, Sequence[Beside]]
 
 
 def floor_of_low(session: Session, got: Slots) -> None:
     """Beside the figures of the low load."""
-    bare, ours = works(got[BARE]), works(got[LOWEST])
-    over_bare = pairwise(ours, bare).pairs
-    put(session, "colocate.low_batch_share", pairwise(bare, works(got["batch alone"])).pairs, over_bare)
+    raw, ours = works(got[RAW]), works(got[LOWEST])
+    over_bare = pairwise(ours, raw).pairs
+    put(session, "colocate.low_batch_share", pairwise(raw, works(got["batch alone"])).pairs, over_bare)
     if COMPARED in got:
-        put(session, "colocate.batch_over_linux", pairwise(bare, works(got[COMPARED])).pairs, over_bare)
-        put(session, "colocate.linux_p99_over_ours", pairwise(p99s(got[COMPARED]), p99s(got[BARE])).pairs)
-    pairs = zip(p99s(got[BARE]), p99s(got[BARE_ALONE]), strict=True)
+        put(session, "colocate.batch_over_linux", pairwise(raw, works(got[COMPARED])).pairs, over_bare)
+        put(session, "colocate.linux_p99_over_ours", pairwise(p99s(got[COMPARED]), p99s(got[RAW])).pairs)
+    pairs = zip(p99s(got[RAW]), p99s(got[RAW_ALONE]), strict=True)
     added = [beside - alone if math.isfinite(beside) else math.inf for beside, alone in pairs]
     put(session, "colocate.low_p99_added_us", added)
     for name in ("p50", "p90"):
         each = [
             getattr(beside.point, f"{name}_us") - getattr(alone.point, f"{name}_us")
-            for beside, alone in zip(got[BARE], got[BARE_ALONE], strict=True)
+            for beside, alone in zip(got[RAW], got[RAW_ALONE], strict=True)
         ]
-        session.figures["colocate.low_p99_added_us"]["beside"][f"{BARE}, {name} added"] = statistics.median(each)
-    about = session.settings.setdefault("bare", {})
-    about["low_p99_us"] = {name: plain(middle_p99_us(got[name])) for name in (BARE, BARE_ALONE)}
+        session.figures["colocate.low_p99_added_us"]["beside"][f"{RAW}, {name} added"] = statistics.median(each)
+    about = session.settings.setdefault("raw", {})
+    about["low_p99_us"] = {name: plain(middle_p99_us(got[name])) for name in (RAW, RAW_ALONE)}
 
 
 def floor_of_half(session: Session, rounds: Sequence[Round]) -> None:
@@ -50,17 +50,17 @@ def floor_of_half(session: Session, rounds: Sequence[Round]) -> None:
     counted = [one for one in rounds if calm(one)]
     enough = len(counted) >= CALM_LEAST
     got, which = by_arm(counted if enough else rounds), "the rounds that count" if enough else "all rounds"
-    p99_us = middle_p99_us(got[BARE])
+    p99_us = middle_p99_us(got[RAW])
     name = "colocate.half_batch_share"
     tailed = p99_us >= HALF_P99_US
-    ours_over = pairwise(share(got).pairs, share(got, BARE).pairs).pairs
-    put(session, name, share(got, BARE).pairs, ours_over, told=not tailed)  # the goal is of both
-    session.figures[name]["beside"][f"{BARE}, p99, us, of the middle window"] = p99_us
-    session.settings.setdefault("bare", {})["half_p99_us"] = plain(p99_us)
-    session.settings["bare"]["half_rounds"] = which
+    ours_over = pairwise(share(got).pairs, share(got, RAW).pairs).pairs
+    put(session, name, share(got, RAW).pairs, ours_over, told=not tailed)  # the goal is of both
+    session.figures[name]["beside"][f"{RAW}, p99, us, of the middle window"] = p99_us
+    session.settings.setdefault("raw", {})["half_p99_us"] = plain(p99_us)
+    session.settings["raw"]["half_rounds"] = which
     if tailed:
         session.note(
-            f"at half of kv's peak the p99 of {BARE} is {p99_us:.3g} us in the middle window of {which}: one under "
+            f"at half of kv's peak the p99 of {RAW} is {p99_us:.3g} us in the middle window of {which}: one under "
             f"{HALF_P99_US:g} lies beyond what two processes and a generator reached in this run"
         )
 
@@ -76,12 +76,12 @@ def p99s(slots: Sequence[Beside]) -> list[float]:
 def put(
     session: Session, name: str, values: Sequence[float], over_bare: Sequence[float] = (), told: bool = True
 ) -> None:
-    """Beside a figure: what bare hand-overs reached of it, round by round, and ours over theirs; told: a note, too,
+    """Beside a figure: what raw hand-overs reached of it, round by round, and ours over theirs; told: a note, too,
     on what that says of the goal."""
     middle = statistics.median(values)
-    found = {BARE: middle} | interval(BARE, values)
+    found = {RAW: middle} | interval(RAW, values)
     if over_bare:
-        ratio = "ours over bare hand-overs"
+        ratio = "ours over raw hand-overs"
         found |= {ratio: statistics.median(over_bare)} | interval(ratio, over_bare)
     figure = session.figures[name]
     figure["beside"] = dict(figure.get("beside") or {}) | {key: v for key, v in found.items() if math.isfinite(v)}
@@ -90,9 +90,9 @@ def put(
 
 
 def verdict(name: str, middle: float, ends: tuple[float, float] | None) -> str:
-    """What bare hand-overs say of the goal of a figure. ends: of the interval of their median; None: too few rounds."""
+    """What raw hand-overs say of the goal of a figure. ends: of the interval of their median; None: too few rounds."""
     goal = GOALS[name]
-    what = f"{BARE} reached {middle:.3g} of {name}"
+    what = f"{RAW} reached {middle:.3g} of {name}"
     if not math.isfinite(middle):
         return f"{what}: the rounds tell nothing of the goal"
     if ends is None:

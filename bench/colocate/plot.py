@@ -9,13 +9,13 @@ from typing import Any
 from ..harness.numbers import number
 from ..harness.plot import Canvas
 from .arms import HALF_TARGET_US, LINUX, LOW_RPS, LOW_TARGET_US, WINDOW_S
-from .bare import BARE
+from .raw import RAW
 
 CANARY = "the machine alone"
 LOWEST = f"delay target {LOW_TARGET_US:g} us"
 SWEPT = ", load swept"
 HALF = ", half of the peak"
-OVER_LOADS = (LOWEST, f"delay target {HALF_TARGET_US:g} us", "kv alone", *LINUX, BARE)
+OVER_LOADS = (LOWEST, f"delay target {HALF_TARGET_US:g} us", "kv alone", *LINUX, RAW)
 P99 = f"kv's p99 from the intended send time,\nmedian of windows of {1e3 * WINDOW_S:g} ms (us)"
 WORK = "batch work over the job alone (1)"
 
@@ -23,10 +23,10 @@ Row = dict[str, Any]
 
 
 def plot(document: dict[str, Any]) -> Canvas:
-    """On the left batch work against kv's p99 at the low load, our targets as one curve, Linux' policies and bare
+    """On the left batch work against kv's p99 at the low load, our targets as one curve, Linux' policies and raw
     hand-overs as points; then p99 and work over loads, half of kv's peak among them."""
     arms = document["arms"]
-    alone = next(a["work_per_s"] for a in arms if a["name"] == "batch alone") or 1.0  # of a run too short for it: bare
+    alone = next(a["work_per_s"] for a in arms if a["name"] == "batch alone") or 1.0  # of a run too short for it: raw
     canvas = Canvas(
         "colocate: a batch job's work against kv's p99, one core for both",
         message=document["settings"]["message"],
@@ -61,7 +61,7 @@ def _trade_off(canvas: Canvas, document: Row, rows: Sequence[Row], alone: float)
         canvas.curve([float(a["p99_window_us"]) for a in curve], shares, label="corelane, delay target swept")
     for share, a in sorted(zip(shares, curve, strict=True), key=lambda pair: pair[0]):
         canvas.name_point(a["name"].removeprefix("delay "), float(a["p99_window_us"]), share)
-    for a in (a for a in drawn if a["name"].startswith("Linux") or a["name"] == BARE):
+    for a in (a for a in drawn if a["name"].startswith("Linux") or a["name"] == RAW):
         x, y = [float(a["p99_window_us"])], [float(a["work_per_s"]) / alone]
         canvas.curve(x, y, label=a["name"], colour=OVER_LOADS.index(a["name"]), style=" ", marker="s")
     for a in _finite(rows):
@@ -89,7 +89,7 @@ def _over_loads(canvas: Canvas, arms: Sequence[Row], panel: int, key: str, label
         values = [float(a[key]) / (alone if key == "work_per_s" else 1) for a in kept]
         if kept:
             loads = [float(a["offered_rps"]) for a in kept]
-            look = {"style": " ", "marker": "s"} if name == BARE else {}  # two points, of two targets
+            look = {"style": " ", "marker": "s"} if name == RAW else {}  # two points, of two targets
             canvas.curve(loads, values, label=name, colour=colour, panel=panel, **look)
     axis.set_xscale("log")
     if key != "work_per_s":

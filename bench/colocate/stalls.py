@@ -27,7 +27,7 @@ from ..harness.rig import App
 from ..harness.usage import threads
 from ..tenant.shared import Shared, tsc_ns
 
-COUNTED = ("interrupted", "evicted", "spared", "not_started", "late", "late_looks")
+COUNTED = ("interrupted", "evicted", "starved", "not_started", "late", "late_decisions")
 PARTS = (
     "loop until its words were stored",
     "old owner until it saw them",
@@ -90,7 +90,7 @@ class Stalls:
         move = self.longest
         return {
             "evicted": self.counts["evicted"],
-            "spared": self.counts["spared"],
+            "starved": self.counts["starved"],
             "loop_gap_us": plain(self.gaps.max_ns / 1e3),
             "loop_gaps_p99_us": plain(self.gaps_p99_us),
             "longest_move_us": plain(move.us),
@@ -120,14 +120,14 @@ class Watch:
         made.moves()  # those before are none of ours
 
     def __enter__(self) -> Self:
-        self._counts, self._gaps, self._waited = self._made.counts(), self._made.late_looks(), self._waits_us()
+        self._counts, self._gaps, self._waited = self._made.counts(), self._made.late_decisions(), self._waits_us()
         self._began = tsc()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        ended, gaps, counts = tsc(), self._made.late_looks().since(self._gaps), self._made.counts()
+        ended, gaps, counts = tsc(), self._made.late_decisions().since(self._gaps), self._made.counts()
         waited = [now - then for now, then in zip(self._waits_us(), self._waited, strict=True)]
         moves = [move for move in self._made.moves() if self._began <= move.tsc <= ended]
         self.seen = Stalls(

@@ -10,7 +10,7 @@ that was stopped or killed while it computed.
 Everybody who takes part in a hand-over stamps his steps with the time-stamp counter (runtime/shm.h, cl_signals), and
 the iokernel's log of moves has the stamps. A move is timed from the decision, before its first store, to the new
 owner's first instruction after its wait in the kernel, and an ask is broken down into its steps beside those of the
-bare flag. Two other views are printed with it: the iokernel's own histogram, from the beginning of the round that
+raw flag. Two other views are printed with it: the iokernel's own histogram, from the beginning of the round that
 decides to that of the round that sees the new owner run; and the beginning of the application's handler, which adds the
 network stack. A move that was overtaken, whose new owner did not begin, or that ended without a stamp of when that was,
 counts as missed, by reason (`missed_...`), and as infinite.
@@ -379,7 +379,7 @@ def say_unstamped(session: Session, got: dict[str, list[Times]]) -> None:
 
 
 def break_down(session: Session, got: dict[str, list[Times]]) -> None:
-    """The steps of an ask, and of the bare flag, as rows: medians do not add up exactly, means do."""
+    """The steps of an ask, and of the raw flag, as rows: medians do not add up exactly, means do."""
     for arm in BROKEN_DOWN:
         for step in (*ALL_PARTS, TO_EVICTION, FROM_EVICTION):
             ns = sorted(value for times in got[arm] for value in times.steps.get(step, ()))
@@ -404,7 +404,7 @@ def judge(session: Session, got: dict[str, list[Times]]) -> None:
     better = [min(got[name][i].us(0.5) for name in INTERRUPTS) for i in range(ROUNDS)]
     session.ratio_figure("handoff.interrupt_over_ask", better, p50)
     fastest = [t.us(0.5) for t in got["flag, sched_yield"]]
-    session.note(f"ask over the bare flag and sched_yield, p50: {pairwise(p50, fastest)}")
+    session.note(f"ask over the raw flag and sched_yield, p50: {pairwise(p50, fastest)}")
 
 
 def one_decision(session: Session, seconds: float) -> None:

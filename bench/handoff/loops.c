@@ -131,7 +131,7 @@ static void on_signal(int number)
         wait_until_owner(signalled, OLD);
 }
 
-/* Computes for ever, and steps aside as the way says. */
+/* Computes for ever, and cedes as the way says. */
 static void be_old(struct board *b)
 {
     bool looks = b->way == CL_HANDOFF_YIELD || b->way == CL_HANDOFF_FUTEX;

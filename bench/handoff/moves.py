@@ -44,7 +44,7 @@ def lost(moves: Sequence[Move]) -> dict[str, int]:
     kept = [m for m in moves if m.what not in BESIDES]
     out: dict[str, int] = {}
     for wanted, after in zip(kept, [*kept[1:], None], strict=False):
-        if wanted.what == lib.CL_IO_LOG_WANTED and wanted.step == lib.CL_IO_STEP_ASK:
+        if wanted.what == lib.CL_IO_LOG_WANTED and wanted.step == lib.CL_IO_STEP_REQUEST:
             why = UNFINISHED if after is None else ENDS.get(after.what)
             if why:
                 out[why] = out.get(why, 0) + 1
@@ -62,7 +62,7 @@ def timed(
 
 
 def parked(moves: Sequence[Move]) -> list[tuple[Move, Move, Move | None]]:
-    """As `pairs`, of moves from an owner that had parked, by its own stepping aside."""
+    """As `pairs`, of moves from an owner that had parked, by its own ceding."""
     step = lib.CL_IO_STEP_PARKED
     return [one for one in pairs(moves, 0) if one[0].step == one[1].step == step]
 
@@ -101,7 +101,7 @@ def first_ask(moves: Sequence[Move], since: int) -> tuple[list[float], dict[str,
     for wanted, after in zip(kept, [*kept[1:], None], strict=False):
         if wanted.what != lib.CL_IO_LOG_WANTED or wanted.tsc < since:
             continue
-        if wanted.step != lib.CL_IO_STEP_ASK:
+        if wanted.step != lib.CL_IO_STEP_REQUEST:
             return None
         if after is None or after.what != lib.CL_IO_LOG_DONE:
             return [], {UNFINISHED if after is None else ENDS.get(after.what, "woken again"): 1}, None

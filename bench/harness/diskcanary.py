@@ -55,7 +55,7 @@ def beside_writes(folder: Path, cores: Sequence[int], seconds: float) -> Beside:
         def write() -> None:
             length_ns = int(seconds * 1e9)
             results.append(
-                lib.cl_bench_log_bare(lib.CL_BENCH_LOG_DSYNC, str(path).encode(), cores[1], length_ns, out, err)
+                lib.cl_bench_log_raw(lib.CL_BENCH_LOG_DSYNC, str(path).encode(), cores[1], length_ns, out, err)
             )
 
         writer = threading.Thread(target=write)

@@ -1,8 +1,8 @@
 """The persistent log on a disk: appends one at a time and many at once, batching, recovery; and every cut of a run.
 
-Bare loops, our log and the other stores take turns within a round, on the same file system. A record is 256 bytes; each
-durable write of ours and of the bare loops is one block of 4096 bytes. All of ours runs on one core: the one of the two
-on which a bare write is faster, which is as a rule the one that takes the disk's interrupts.
+Raw loops, our log and the other stores take turns within a round, on the same file system. A record is 256 bytes; each
+durable write of ours and of the raw loops is one block of 4096 bytes. All of ours runs on one core: the one of the two
+on which a raw write is faster, which is as a rule the one that takes the disk's interrupts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..harness.numbers import PERCENTILES, pairwise, percentile
 from ..harness.plot import Canvas
 from ..harness.session import Session
 
-SUMMARY = "durable appends beside bare writes, SQLite, LMDB and Redis; batching, recovery, every cut"
+SUMMARY = "durable appends beside raw writes, SQLite, LMDB and Redis; batching, recovery, every cut"
 FIGURES = (
     "log.append_over_bare",
     "log.group_gain",
@@ -36,10 +36,10 @@ FIGURES = (
     "log.cut_points",
 )
 
-BARE = {
+RAW = {
     "O_DIRECT+O_DSYNC pwrite": lib.CL_BENCH_LOG_DSYNC,
     "io_uring RWF_DSYNC": lib.CL_BENCH_LOG_URING,
-    "io_uring RWF_DSYNC, looking": lib.CL_BENCH_LOG_URING_LOOK,
+    "io_uring RWF_DSYNC, looking": lib.CL_BENCH_LOG_URING_POLL,
     "pwrite+fdatasync": lib.CL_BENCH_LOG_FDATASYNC,
 }
 ROUNDS = 30  # short ones: a disk differs by the second more than the loops on it
@@ -124,11 +124,11 @@ class Files:
         o = self._out
         return Slice(ffi.unpack(self._each, o.kept), o.operations, o.ns / 1e9, o.flushes)
 
-    def bare(self, what: int, seconds: float, cpu: int) -> Slice:
-        """One bare loop."""
+    def raw(self, what: int, seconds: float, cpu: int) -> Slice:
+        """One raw loop."""
         self._out.flushes = 0
-        rc = lib.cl_bench_log_bare(what, str(self.bare_path).encode(), cpu, int(seconds * 1e9), self._out, self._err)
-        return self._taken(rc, "a bare loop")
+        rc = lib.cl_bench_log_raw(what, str(self.bare_path).encode(), cpu, int(seconds * 1e9), self._out, self._err)
+        return self._taken(rc, "a raw loop")
 
     def append(
         self, writers: int, seconds: float, fixed: tuple[int, int, int] = (0, 0, 0), cpu: int | None = None
@@ -174,8 +174,8 @@ class Files:
         for number in range(1, times + 1):
             ns, got, records = self._one(lib.cl_bench_log_recover, self.blk.ptr, 3)
             after = read(number)
-            bare = {n: 2 * size / (before[n] + after[n]) * 1e9 / 2**30 for n in READS_IN_FLIGHT}
-            yield got / ns * 1e9 / 2**30, bare, records
+            raw = {n: 2 * size / (before[n] + after[n]) * 1e9 / 2**30 for n in READS_IN_FLIGHT}
+            yield got / ns * 1e9 / 2**30, raw, records
             before = after
 
 
@@ -208,19 +208,19 @@ def run(session: Session) -> None:
 
 
 def choose_cores(session: Session, files: Files) -> dict[str, int]:
-    """The core on which each bare loop, and the log, is faster: the one that takes the disk's interrupts may suit those
+    """The core on which each raw loop, and the log, is faster: the one that takes the disk's interrupts may suit those
     that sleep for it, and others those that look. By turns of its own, which have no part in the figures."""
     seconds = min(0.05, session.seconds / 200)
     arms: dict[str, Callable[[], Slice]] = {}
     for cpu in session.cores[:2]:
-        for name, what in BARE.items():
-            arms[f"{name}, {cpu}"] = lambda what=what, cpu=cpu: files.bare(what, seconds, cpu)  # type: ignore[misc]
+        for name, what in RAW.items():
+            arms[f"{name}, {cpu}"] = lambda what=what, cpu=cpu: files.raw(what, seconds, cpu)  # type: ignore[misc]
         arms[f"log, {cpu}"] = lambda cpu=cpu: files.append(1, seconds, cpu=cpu)  # type: ignore[misc]
     session.say("which core suits whom")
     got = session.interleave(arms, CORE_ROUNDS, back_and_forth=True)
     p50 = {
         name: {cpu: statistics.median(s.us(0.5) for s in got[f"{name}, {cpu}"]) for cpu in session.cores[:2]}
-        for name in (*BARE, "log")
+        for name in (*RAW, "log")
     }
     found = {name: min(of, key=lambda cpu: of[cpu]) for name, of in p50.items()}
     session.settings |= {
@@ -250,10 +250,10 @@ def others(session: Session, home: Path, stack: contextlib.ExitStack) -> dict[st
 
 def single(session: Session, files: Files, cores: Mapping[str, int], stores: dict[str, Any]) -> None:
     """One at a time, each on the core that suits it, and many at once, in turns."""
-    slice_s = 0.9 * session.seconds / ROUNDS / (len(BARE) + 2 + len(stores))
+    slice_s = 0.9 * session.seconds / ROUNDS / (len(RAW) + 2 + len(stores))
     arms: dict[str, Callable[[], Slice]] = {}
-    for name, what in BARE.items():
-        arms[name] = lambda what=what, cpu=cores[name]: files.bare(what, slice_s, cpu)  # type: ignore[misc]
+    for name, what in RAW.items():
+        arms[name] = lambda what=what, cpu=cores[name]: files.raw(what, slice_s, cpu)  # type: ignore[misc]
     arms["log"] = lambda: files.append(1, slice_s)
     arms[f"log, {MANY} writers"] = lambda: files.append(MANY, slice_s)
     for name, store in stores.items():
@@ -267,7 +267,7 @@ def single(session: Session, files: Files, cores: Mapping[str, int], stores: dic
     for name, slices in got.items():
         row(session, name, slices, 1 if "writers" not in name else MANY)
     p50 = [s.us(0.5) for s in got["log"]]
-    best = best_by_others({name: [s.us(0.5) for s in got[name]] for name in BARE})
+    best = best_by_others({name: [s.us(0.5) for s in got[name]] for name in RAW})
     session.ratio_figure("log.append_over_bare", p50, best)
     session.ratio_figure("log.group_gain", [s.rate for s in got[f"log, {MANY} writers"]], [s.rate for s in got["log"]])
     for name in stores:
@@ -379,14 +379,14 @@ def recovery(session: Session, files: Files) -> None:
     session.take_canary()
     turns = list(files.recovery(RECOVERIES if session.seconds >= WHOLE_S else 2))
     ours = [t[0] for t in turns]
-    bare = {n: [t[1][n] for t in turns] for n in READS_IN_FLIGHT}
-    device = best_by_others(bare, max)
+    raw = {n: [t[1][n] for t in turns] for n in READS_IN_FLIGHT}
+    device = best_by_others(raw, max)
     session.arm(
         "recovery",
         n=turns[0][2],
         gib_per_s=statistics.median(ours),
         device_gib_per_s=statistics.median(device),
-        **{f"device_{n}_in_flight_gib_per_s": statistics.median(rates) for n, rates in bare.items()},
+        **{f"device_{n}_in_flight_gib_per_s": statistics.median(rates) for n, rates in raw.items()},
         read_mib=files.recovery_bytes // MIB,
     )
     # The goal is 1 GiB/s, or the device's own rate if that is lower: then the figure is the part of it that is reached.
@@ -442,7 +442,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         return canvas
     canvas = Canvas(title, message=document["settings"]["message"], n=n, panels=2, size=(13, 6))
     names = [a["name"] for a in single_rows]
-    colours = [0 if name == "log" else 6 if name in BARE else 1 for name in names]
+    colours = [0 if name == "log" else 6 if name in RAW else 1 for name in names]
     canvas.bars(names, [float(a["p50_us"]) for a in single_rows], ylabel="one at a time, p50 (us)", colours=colours)
     for i, name in enumerate(dict.fromkeys(a["name"] for a in swept)):
         points = [a for a in swept if a["name"] == name]
@@ -454,5 +454,5 @@ def plot(document: dict[str, Any]) -> Canvas:
     axis.set_yscale("log")
     axis.set_xlabel("writers (number)")
     axis.set_ylabel("durable appends (1/s)")
-    canvas.caption("Blue: our log. Teal: bare writes of one block. Red: other stores. Right: when a flush goes.")
+    canvas.caption("Blue: our log. Teal: raw writes of one block. Red: other stores. Right: when a flush goes.")
     return canvas

@@ -1,6 +1,6 @@
 /* The loops behind `corelane bench log`: appends to our log by uthreads, and the least that a durable write of one block can take.
  *
- * All on one pinned thread. A bare loop writes one block of 4096 bytes after another into a file whose blocks have all been written before,
+ * All on one pinned thread. A raw loop writes one block of 4096 bytes after another into a file whose blocks have all been written before,
  * each durable before the next, and goes round. */
 #ifndef CORELANE_BENCH_LOG_LOOPS_H
 #define CORELANE_BENCH_LOG_LOOPS_H
@@ -10,21 +10,21 @@
 // cffi: begin
 #define CL_BENCH_LOG_DSYNC 0      /* pwrite, O_DIRECT and O_DSYNC */
 #define CL_BENCH_LOG_URING 1      /* io_uring, O_DIRECT and RWF_DSYNC, sleeping in the kernel for each */
-#define CL_BENCH_LOG_URING_LOOK 2 /* the same, looking at the completion queue between sched_yield()s */
+#define CL_BENCH_LOG_URING_POLL 2 /* the same, looking at the completion queue between sched_yield()s */
 #define CL_BENCH_LOG_FDATASYNC 3  /* pwrite through the page cache, fdatasync */
 
 /* One run of a loop. ns: of each operation, as many as there is room for. */
 struct cl_bench_log_result {
     uint64_t operations, ns;
     uint64_t flushes; /* of the log */
-    uint64_t at;      /* where in its file a bare loop ended, and the next one begins */
+    uint64_t at;      /* where in its file a raw loop ended, and the next one begins */
     uint32_t *each_ns;
     uint64_t room, kept;
 };
 
 /* Write durably, one block at a time, for `for_ns`. -errno with a reason in err. */
-CL_API int cl_bench_log_bare(uint32_t what, const char *path, int cpu, uint64_t for_ns, struct cl_bench_log_result *out,
-                             char err[256]);
+CL_API int cl_bench_log_raw(uint32_t what, const char *path, int cpu, uint64_t for_ns, struct cl_bench_log_result *out,
+                            char err[256]);
 
 struct cl_bench_log_config {
     struct cl_blk *blk; /* an area with a log; queue 0 */

@@ -16,7 +16,7 @@ in which they count as even. What is faster by less counts as even in both: prob
 Arms: numba's kernels (kernels.py) by `@libos.batch`, for which the goals are; the same with a probe at every
 loop's end before the optimiser runs, the obvious way, to show what paying for whole loops saves; and C (c.py)
 with CL_PROBE by hand and with the compiler's trace-pc callback, over plain C. Kernels whose innermost loops are short
-(BOUNDED), where probes cost most, have one arm more, in the same rounds: a bare count of the turns around those loops
+(BOUNDED), where probes cost most, have one arm more, in the same rounds: a raw count of the turns around those loops
 (bound.py), which is what any probe that counts them costs at least. Gaps are those of a build whose probes
 always call a function that notes when (gaps.h); what noting takes is within them, and is given as `noting_ns`. The
 first two calls of each kernel, in which intervals are still being found, are left out of times and gaps alike.
@@ -241,7 +241,7 @@ def _numba_row(session: Session, measured: Measured) -> dict[str, Any]:
     arms = [arm for arm, _ in measured.calls]
     if BOUND in arms:
         bound = _spread(measured.over_plain(BOUND))
-        session.arm(f"{name}, bound: a bare count of its rows", way=BOUND, **bound)
+        session.arm(f"{name}, bound: a raw count of its rows", way=BOUND, **bound)
         session.note(
             f"{name}: with a decrement and a branch a row and no look it takes "
             f"{bound['probed_over_plain']:.3f} of the plain time, with probes {row['probed_over_plain']:.3f}"
@@ -361,7 +361,7 @@ COLOUR = {BATCH: 0, NAIVE: 5, BOUND: 3, probes_c.HAND: 2, probes_c.TRACE: 1}
 LABEL = {
     BATCH: "@libos.batch",
     NAIVE: "numba, a probe every turn",
-    BOUND: "bound: numba, a bare count of rows",
+    BOUND: "bound: numba, a raw count of rows",
     probes_c.HAND: "C, CL_PROBE",
     probes_c.TRACE: "C, trace-pc",
 }

@@ -31,12 +31,12 @@ SLOT_PART, LEAST_SLOT_S, WHOLE_SLOT_S = 0.1, 0.1, 1.0  # a slot's least part of 
 WHOLE_S = 3.0  # each slot starts its nodes anew, so a shorter run has one round
 SHORT_ELECTION_MS, PATIENCE_S = 10, 3.0
 WATCH_US = 100_000  # nodes look at their role as seldom as that: it takes the core that they share
-MEMORY, TMPFS, DISK, FLOOR, LIBRAFT, ETCD = "memory", "tmpfs", "disk", "three bare writes", "libraft", "etcd"
-BOUND, MAJORITY_BOUND = "three bare writers, one core", "two bare writers, one core"
-RELAYS = "three bare relays, one core"
+MEMORY, TMPFS, DISK, FLOOR, LIBRAFT, ETCD = "memory", "tmpfs", "disk", "three raw writes", "libraft", "etcd"
+BOUND, MAJORITY_BOUND = "three raw writers, one core", "two raw writers, one core"
+RELAYS = "three raw relays, one core"
 SWITCHED, WRITERS = "three relays on the switch", "two writers on the switch"
 MOVED, ONE_CORE, TO_ALL = "disk, cores moved", "libraft, one core", "disk, sent to all"
-UDP, MUX, BARE = "disk, kernel's sockets", "disk, one kernel socket", "bare server, one kernel socket"
+UDP, MUX, RAW = "disk, kernel's sockets", "disk, one kernel socket", "raw server, one kernel socket"
 SLOTS = "disk, in slots"  # of one client, with the default election timeout; `disk` has turns and a longer one
 SHORT = f"disk, {SHORT_ELECTION_MS} ms"
 # While 64 clients put: a snapshot each 16 384 entries, some seven a second, and none. FULL: of a store with many keys.
@@ -167,10 +167,10 @@ def udp_slot(udp: UdpClients, cores: tuple[int, int], folder: Path, one_socket: 
         return udp_puts(udp, space, one_socket, seconds, cores[:1])
 
 
-def bare_slot(udp: UdpClients, cores: tuple[int, int], seconds: float) -> Slot:
-    """Of a bare server, put to by the same."""
-    rest.demand("a bare server")
-    with udp.bare(cores) as space:
+def raw_slot(udp: UdpClients, cores: tuple[int, int], seconds: float) -> Slot:
+    """Of a raw server, put to by the same."""
+    rest.demand("a raw server")
+    with udp.raw(cores) as space:
         return udp_puts(udp, space, True, seconds, cores)
 
 

@@ -12,7 +12,6 @@ from ..harness.numbers import Ratio, number, pairwise
 from ..harness.plot import Canvas
 from ..harness.session import Session
 from .arms import (
-    BARE,
     BOUND,
     CLIENTS,
     DISK,
@@ -26,6 +25,7 @@ from .arms import (
     NEVER,
     OFTEN,
     ONE_CORE,
+    RAW,
     RELAYS,
     SWITCHED,
     TMPFS,
@@ -37,13 +37,13 @@ from .arms import (
 )
 from .turns import Turns
 
-SWITCHED_NOTE = "put in memory p50 / that of three bare relays on the switch: "
-RELAYS_NOTE = "three bare relays that share a core, closed: put of one client in memory p50 / theirs"
+SWITCHED_NOTE = "put in memory p50 / that of three raw relays on the switch: "
+RELAYS_NOTE = "three raw relays that share a core, closed: put of one client in memory p50 / theirs"
 OURS = "ours"
 BOUND_NOTES = {
-    BOUND: "three bare writers that share a core",
-    MAJORITY_BOUND: "two bare writers that share a core",
-    WRITERS: "two bare writers on the switch",
+    BOUND: "three raw writers that share a core",
+    MAJORITY_BOUND: "two raw writers that share a core",
+    WRITERS: "two raw writers on the switch",
 }
 SNAPSHOT_NOTE = "64 clients, each node making a snapshot every 16 384 puts, over none: "
 CLIENTS_NOTE = (
@@ -51,8 +51,8 @@ CLIENTS_NOTE = (
     "by its gRPC over one connection of loopback TCP; ours are kept on the core of the iokernel, etcd's have both. "
     "Clients in the iokernel's loop, and 64 sockets of the kernel, are beside it"
 )
-BARE_NOTE = (
-    "the same clients, put to a bare server on loopback that answers after one write for all puts that are there: its "
+RAW_NOTE = (
+    "the same clients, put to a raw server on loopback that answers after one write for all puts that are there: its "
     "puts a second / ours"
 )
 ONE_CORE_NOTE = "libraft on the core of our nodes alone: its put p50 / ours, durable"
@@ -113,7 +113,7 @@ def judge(session: Session, got: Mapping[str, Sequence[Slot]], turns: Turns[Slot
         over = {name: pairwise(rates(arm_name(system, 64)), etcd).median for name, system in others.items()}
         session.ratio_figure("raft.over_etcd", rates(arm_name(MUX, 64)), etcd, beside=over)
         session.note(CLIENTS_NOTE)
-        session.note(f"{BARE_NOTE} {pairwise(rates(arm_name(BARE, 64)), rates(arm_name(MUX, 64)))}")
+        session.note(f"{RAW_NOTE} {pairwise(rates(arm_name(RAW, 64)), rates(arm_name(MUX, 64)))}")
 
 
 def judge_turns(session: Session, turns: Turns[Slot]) -> None:
@@ -125,14 +125,14 @@ def judge_turns(session: Session, turns: Turns[Slot]) -> None:
     for_ours = {chosen: f"{chosen}, for ours", WRITERS: f"{WRITERS}, for ours", to_all: "sent to all"}
 
     def figure(name: str, ratio: Ratio, over: str, under: str) -> None:
-        """Beside it: what it would be if a put of ours took what bare writers on our nodes' core take; and what it is
+        """Beside it: what it would be if a put of ours took what raw writers on our nodes' core take; and what it is
         if each is sent to all at once."""
-        others = {said: bare(*(of if arm == OURS else arm for arm in (over, under))) for of, said in for_ours.items()}
+        others = {said: raw(*(of if arm == OURS else arm for arm in (over, under))) for of, said in for_ours.items()}
         beside = {said: other.median for said, other in others.items() if other}
         session.figure(name, ratio.median, runs=ratio.pairs, beside=beside)
         session.note(f"{name.removeprefix('raft.')}: {ratio.spread}")
 
-    def bare(over: str, under: str) -> Ratio | None:
+    def raw(over: str, under: str) -> Ratio | None:
         if not {over, under} <= set(turns.others):
             return None
         return pairwise(*([turn.p50_us for turn in turns.others[name]] for name in (over, under)))
@@ -140,13 +140,13 @@ def judge_turns(session: Session, turns: Turns[Slot]) -> None:
     libraft = arm_name(LIBRAFT, 1)
     figure("raft.durable_over_floor", turns.ours_over(FLOOR), OURS, FLOOR)
     for name, what in BOUND_NOTES.items():
-        if above := bare(name, FLOOR):
+        if above := raw(name, FLOOR):
             parts = [f"durable put p50 / theirs {turns.ours_over(name).spread}"]
-            if name == BOUND and (sent := bare(to_all, name)):
+            if name == BOUND and (sent := raw(to_all, name)):
                 parts.append(f"sent to all / theirs {sent.spread}")
-            if under := bare(libraft, name):
+            if under := raw(libraft, name):
                 parts.append(f"libraft / theirs {under.spread}")
-            parts.append(f"theirs / second of three bare writes {above.spread}")
+            parts.append(f"theirs / second of three raw writes {above.spread}")
             session.note(f"{what}: {', '.join(parts)}")
     if arm_name(ONE_CORE, 1) in turns.others:
         session.note(f"{ONE_CORE_NOTE} {turns.over_ours(arm_name(ONE_CORE, 1)).spread}")
@@ -182,12 +182,12 @@ def plot(document: dict[str, Any]) -> Canvas:
         canvas.caption(f"No bar: {name}: half of the puts or more stayed unanswered.")
         del shown[name]
     canvas.bars(list(shown), list(shown.values()), ylabel="put, 1 client: p50 (us)")
-    asked = [s for s in (MEMORY, TMPFS, DISK, TO_ALL, MUX, UDP, BARE, LIBRAFT, ETCD) if arm_name(s, 64) in rows]
+    asked = [s for s in (MEMORY, TMPFS, DISK, TO_ALL, MUX, UDP, RAW, LIBRAFT, ETCD) if arm_name(s, 64) in rows]
     many = [rows[arm_name(system, 64)]["puts_per_s"] for system in asked]
     canvas.bars(asked, many, ylabel="puts, 64 clients (1/s)", panel=1)
     for name in BOUND_NOTES:
         if name in lone:
             canvas.caption(f"{name[0].upper()}{name[1:]}: {document['settings'][name]}.")
-    canvas.caption("Medians of the interleaved rounds; disk, libraft, etcd and the bare writes on the same disk.")
+    canvas.caption("Medians of the interleaved rounds; disk, libraft, etcd and the raw writes on the same disk.")
     canvas.caption(document["settings"]["links"][0].upper() + document["settings"]["links"][1:] + ".")
     return canvas

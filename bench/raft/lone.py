@@ -1,4 +1,4 @@
-"""One client's durable puts, and what they are compared with in short turns: bare writes, and libraft."""
+"""One client's durable puts, and what they are compared with in short turns: raw writes, and libraft."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TURNS_ELECTION_MS = 2000  # so that our idle nodes have a heartbeat each 0.4 s, 
 TRAIL = (111, TURNS_ELECTION_MS * 100_000)
 FLOOR_FILE_BYTES = 48 << 20
 FLOOR_MOST = 20_000
-WAYS = ("looking", "calling")  # how a bare writer waits for its write
+WAYS = ("looking", "calling")  # how a raw writer waits for its write
 FLOORS = {f"{FLOOR}, polling": (0, 0), f"{FLOOR}, sleeping": (1, 1)}  # which of the two cores, whether it sleeps
 
 
@@ -97,7 +97,7 @@ def put_turn(group: Group, generator: Loadgen, seconds: float) -> Slot:
 
 
 def floor(session: Session, stack: contextlib.ExitStack, disk: Path) -> dict[str, Arm]:
-    """Three bare writes at once, in two ways."""
+    """Three raw writes at once, in two ways."""
     path = disk / "floor"
     create(path, FLOOR_FILE_BYTES)
     blk = stack.enter_context(contextlib.closing(FileBlk(path)))
@@ -124,7 +124,7 @@ def floor_times(blk: FileBlk, cpu: int, block: int, count: int) -> list[int]:
 
 
 def bound(session: Session, stack: contextlib.ExitStack, disk: Path) -> dict[str, Arm]:
-    """Three bare writers that share the nodes' core: sent to all, and to a majority first, each in two ways."""
+    """Three raw writers that share the nodes' core: sent to all, and to a majority first, each in two ways."""
     files: list[FileBlk] = []
     calls: list[int] = []
     for replica in range(3):

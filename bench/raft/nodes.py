@@ -65,7 +65,7 @@ class Group:
     logs: folder of the nodes' logs, made there if there are none; None: in memory. uplinks: of the iokernel. The nodes
     share cores[1]; managed: the iokernel moves it between them, else the kernel's scheduler does. snapshot_entries:
     a node makes a snapshot when so many came since the last, and counts them in `snapshots`; 0: as it does by default.
-    relays: bare ones (relay.h) in place of the nodes, of which the first leads; with `logs` on files there.
+    relays: raw ones (relay.h) in place of the nodes, of which the first leads; with `logs` on files there.
     replicate: to whom a leader's entries go at once (docs/raft.md); None: as by default. poll: the iokernel's mode.
     """
 
@@ -334,7 +334,7 @@ def _serve(path: str, words: dict[str, Any]) -> None:
 
 
 def _relay(path: str, words: dict[str, Any]) -> None:
-    """A bare relay, as a node but for what it does, until it is killed."""
+    """A raw relay, as a node but for what it does, until it is killed."""
     from ...drivers.blk.file import FileBlk, create
     from ...libos import Runtime
     from .._native import ffi, lib

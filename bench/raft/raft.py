@@ -8,16 +8,16 @@ kernel's scheduler shares it, since its own workers for the disk need that core 
 them. libraft's and etcd's processes use both cores; "libraft, one core" has that of our nodes alone.
 
 What is compared with etcd is put to by clients like etcd's own (udp.py): an ordinary process, whose 64 clients
-share a socket as etcd's share a connection. "Bare server" is what these get from one that does little but write.
+share a socket as etcd's share a connection. "Raw server" is what these get from one that does little but write.
 
-The durable put of one client and what it is compared with (the bare writes, libraft) have short turns next to each
+The durable put of one client and what it is compared with (the raw writes, libraft) have short turns next to each
 other, all of them up the whole time (turns.py); all other arms have slots in turns, each with nodes started anew.
 
 The floor of the durable put is what the disk takes for three writes of 4 KiB at once until the second is done, sent by
-one thread that does nothing else. "Three bare writers, one core" is the floor of three replicas that share a core and
-are all sent a put at once, without protocol, packets and logs (bound.h), and "two bare writers, one core" that of
-three of which the last one trails, as ours does: what they take more than the three bare writes is the price of that
-structure. "Three bare relays" is the same with writes to memory: what the hand-overs of one core
+one thread that does nothing else. "Three raw writers, one core" is the floor of three replicas that share a core and
+are all sent a put at once, without protocol, packets and logs (bound.h), and "two raw writers, one core" that of
+three of which the last one trails, as ours does: what they take more than the three raw writes is the price of that
+structure. "Three raw relays" is the same with writes to memory: what the hand-overs of one core
 take. "Relays on the switch" are three applications in the nodes' place, on the same runtime, switch and core, which
 pass a put on, keep it in memory and answer (relay.h): what the put takes more than theirs is Raft, its transport
 and the store. "Two writers on the switch" are such applications that write, as a majority of nodes does: what a durable
@@ -42,7 +42,6 @@ from ..harness import diskcanary
 from ..harness.session import Session
 from ..log.log import where
 from .arms import (
-    BARE,
     BOUND,
     CLIENTS,
     DISK,
@@ -55,6 +54,7 @@ from .arms import (
     MOVED,
     MUX,
     OPEN_RPS,
+    RAW,
     RELAYS,
     SHORT,
     SHORT_ELECTION_MS,
@@ -69,10 +69,10 @@ from .arms import (
     WRITERS,
     Arm,
     arm_name,
-    bare_slot,
     etcd_slot,
     libraft_slot,
     ours_slot,
+    raw_slot,
     slot_length,
     udp_slot,
 )
@@ -82,7 +82,7 @@ from .udp import UdpClients
 
 __all__ = ["FIGURES", "SUMMARY", "add_arguments", "plot", "run"]
 
-SUMMARY = "a replicated put, 3 replicas: in memory, on tmpfs, on disk; bare writes, libraft and etcd beside it"
+SUMMARY = "a replicated put, 3 replicas: in memory, on tmpfs, on disk; raw writes, libraft and etcd beside it"
 FIGURES = ("raft.memory_put_us", "raft.durable_over_floor", "raft.libraft_over_ours", "raft.over_etcd")
 
 ROUNDS = 3
@@ -114,7 +114,7 @@ def run(session: Session) -> None:
         WRITERS: "two applications on the virtual switch, one of which is asked, passes the put on to the other and "
         "answers when both have written 4 KiB in the call; no protocol, log and store; the third has nothing to do",
         "links": "ours: the virtual switch, the generator or (kernel's sockets) a tap is its uplink; libraft, etcd: "
-        "TCP on loopback; bare server: UDP on loopback",
+        "TCP on loopback; raw server: UDP on loopback",
     }
     with contextlib.ExitStack() as stack:
         disk = disk_folder(session, stack)
@@ -153,7 +153,7 @@ def like_etcd(session: Session, disk: Path) -> dict[str, Arm]:
     if etcd:
         arms |= {arm_name(ETCD, clients): partial(etcd_slot, etcd, clients) for clients in reversed(CLIENTS)}
     if udp:
-        arms[arm_name(BARE, CLIENTS[-1])] = partial(bare_slot, udp, session.two_cores)
+        arms[arm_name(RAW, CLIENTS[-1])] = partial(raw_slot, udp, session.two_cores)
     return arms
 
 

@@ -63,7 +63,7 @@ static void begin_write(struct cl_bench_relay *r)
     if (r->writes || r->failed)
         return;
     r->writes = true;
-    cl_sched_flying(1);
+    cl_sched_in_flight(1);
 }
 
 static void pass_on(struct cl_bench_relay *r, const uint8_t *data, uint32_t bytes, uint32_t ipv4)

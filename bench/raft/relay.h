@@ -1,4 +1,4 @@
-/* Bare relays on the virtual switch: what a replicated put takes without protocol, logs, a store and a transport. The leader passes a
+/* Raw relays on the virtual switch: what a replicated put takes without protocol, logs, a store and a transport. The leader passes a
  * client's datagram on; who gets it keeps it and says so; the leader answers the client when it and one more have it.
  *
  * In memory: on to two followers, each of which copies it; the leader copies it after the first answer. As many datagrams as a put in

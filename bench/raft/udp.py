@@ -7,7 +7,7 @@ call as are due. baseline/udp_put.c has a socket for each client. They are kept 
 one is the nodes'; the iokernel polls adaptively, and yields to them. etcd's, and its members, have both cores, and
 those alone.
 
-`bare` is a server in our place (baseline/bare_put.c), on loopback: what the clients can get.
+`raw` is a server in our place (baseline/raw_put.c), on loopback: what the clients can get.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class UdpClients:
         self._folder = folder
         self._program = build("udp_put", "CORELANE_UDP_PUT", (), folder)
         self._mux = build("udp_mux_put", "CORELANE_UDP_MUX_PUT", (), folder)
-        self._bare = build("bare_put", "CORELANE_BARE_PUT", (), folder)
+        self._bare = build("raw_put", "CORELANE_RAW_PUT", (), folder)
 
     @contextlib.contextmanager
     def group(self, cores: tuple[int, int], logs: Path | None, **words: int) -> Iterator[tuple[Group, netns.Namespace]]:
@@ -52,8 +52,8 @@ class UdpClients:
             yield group, space
 
     @contextlib.contextmanager
-    def bare(self, cpus: Collection[int]) -> Iterator[netns.Namespace]:
-        """A bare server at node 1's address, on `cpus`, and the namespace on whose loopback it is. Its file is in
+    def raw(self, cpus: Collection[int]) -> Iterator[netns.Namespace]:
+        """A raw server at node 1's address, on `cpus`, and the namespace on whose loopback it is. Its file is in
         `folder`."""
         with netns.namespace("raft") as space:
             space.ip("address", "add", f"{address(1)}/32", "dev", "lo")
@@ -66,7 +66,7 @@ class UdpClients:
                     assert server.stderr is not None
                     if server.stdout.readline() != b"ready\n":
                         said = server.stderr.read().decode(errors="replace").strip()
-                        raise CorelaneError("start a bare server", said)
+                        raise CorelaneError("start a raw server", said)
                     yield space
                 finally:
                     server.kill()

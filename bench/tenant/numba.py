@@ -81,15 +81,15 @@ def in_a_thread(page: Any) -> Callable[[Any], None]:
 
 
 def handing_over(board: Any) -> Callable[[], None]:
-    """The job as a function, for a turn of bare hand-overs (bench/colocate/bare.h), compiled when this returns: with
+    """The job as a function, for a turn of raw hand-overs (bench/colocate/raw.h), compiled when this returns: with
     the probes of `libos.batch`, but for what they call. Raises CorelaneError if the code has none."""
-    target = dataclasses.replace(default_target(), slow="cl_bare_aside")
+    target = dataclasses.replace(default_target(), slow="cl_raw_cede")
     probed = numba.njit(nogil=True, pipeline_class=probed_compiler(target))(products)
     args = *matrices(), *words_of(board)
     probed(*args, np.uint64(int(board.turn) + 1))
     report = probed.overloads[probed.signatures[0]].library.report
     if report.missing:
-        raise CorelaneError("bare hand-overs", f"the batch job has no probes: {report.missing}")
+        raise CorelaneError("raw hand-overs", f"the batch job has no probes: {report.missing}")
 
     def run() -> None:
         turn = int(board.turn)

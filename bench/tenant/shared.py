@@ -129,9 +129,9 @@ class Shared:
         """Time of reading the lines that a decision reads, ns, before others of those decisions."""
         return Hist.view(lib.cl_io_reading_time(self.kernel.ptr, 0)).snapshot()
 
-    def late_looks(self) -> Hist:
+    def late_decisions(self) -> Hist:
         """Time between two decisions, ns, of those so far that came late: gaps of the loop."""
-        return Hist.view(lib.cl_io_late_look(self.kernel.ptr, 0)).snapshot()
+        return Hist.view(lib.cl_io_late_decision(self.kernel.ptr, 0)).snapshot()
 
     def counts(self) -> dict[str, int]:
         """struct cl_io_cores_stats of the loop."""

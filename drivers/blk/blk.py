@@ -110,7 +110,7 @@ class Blk(Device):
 
     def __init__(self, ptr: Any, keep: Sequence[object] = ()) -> None:
         super().__init__(ptr, keep)
-        self._flying: dict[int, Request] = {}
+        self._in_flight: dict[int, Request] = {}
         self._pid = os.getpid()
 
     def __repr__(self) -> str:
@@ -164,17 +164,17 @@ class Blk(Device):
         """Submit requests by one doorbell; returns how many of the first ones were taken."""
         array = ffi.new("struct cl_blk_req *[]", [r.c for r in requests])
         for request in requests:  # before the device has them: it may finish them at once
-            self._flying[int(ffi.cast("uintptr_t", request.c))] = request
+            self._in_flight[int(ffi.cast("uintptr_t", request.c))] = request
         taken = int(lib.cl_blk_submit(self.ptr, self._queue(queue), array, len(requests)))
         for request in requests[taken:]:
-            del self._flying[int(ffi.cast("uintptr_t", request.c))]
+            del self._in_flight[int(ffi.cast("uintptr_t", request.c))]
         return taken
 
     def poll(self, queue: int = 0, n: int = 256) -> list[Request]:
         """Up to n requests that are done."""
         array = ffi.new("struct cl_blk_req *[]", n)
         got = int(lib.cl_blk_poll(self.ptr, self._queue(queue), array, n))
-        return [self._flying.pop(int(ffi.cast("uintptr_t", array[i]))) for i in range(got)]
+        return [self._in_flight.pop(int(ffi.cast("uintptr_t", array[i]))) for i in range(got)]
 
     def wait(self, queue: int = 0, timeout_s: float = -1.0) -> None:
         """Wait until a request is done, none is in flight, or the timeout (< 0: none) is over."""
@@ -213,9 +213,9 @@ class Blk(Device):
     def _close(self, ptr: Any) -> None:
         rc = lib.cl_blk_close(ptr)
         if rc < 0:
-            _KEPT.append(dict(self._flying))
-        n = len(self._flying)
-        self._flying.clear()
+            _KEPT.append(dict(self._in_flight))
+        n = len(self._in_flight)
+        self._in_flight.clear()
         if rc < 0:
             raise BlkError.of(-rc, f"cannot close the block device: {n} requests in flight do not come back")
 
@@ -316,13 +316,13 @@ class FaultBlk(Blk):
 
     def crash(self) -> int:
         """Cut the power and restore it; requests in flight vanish. Returns how many pieces of writes were lost."""
-        self._flying.clear()
+        self._in_flight.clear()
         return int(lib.cl_blk_fault_crash(self.ptr))
 
     def kill(self) -> None:
         """End the process that uses it, and not the power: what is cached stays, requests in flight are done or not."""
         lib.cl_blk_fault_kill(self.ptr)
-        self._flying.clear()
+        self._in_flight.clear()
 
     def rot(self, offset: int, size: int, bits: int = 1) -> None:
         """Flip bits at rest, at drawn places of a range. Raises BlkError."""

@@ -4,7 +4,7 @@ Which frames are the application's (steer="addresses"):
   - IPv4, untagged Ethernet, destination address in map `addresses` (exact) or in `subnets` (longest prefix). Fragments,
     options and any protocol included: the address is the application's, so all of its traffic is.
   - ARP for IPv4 over Ethernet whose target protocol address is such an address.
-steer="all" takes every frame of the device; the load generator uses it. steer="bare" does so without counting: the
+steer="all" takes every frame of the device; the load generator uses it. steer="raw" does so without counting: the
 least that a program can do, which is what a floor is measured with.
 
 A frame goes to the socket bound to the receive queue it came in on; if that queue has none, Linux keeps it. Truncated
@@ -179,8 +179,8 @@ def _assemble_addresses() -> Code:
 
 @cache
 def steer_object(steer: str = "addresses") -> bytes:
-    """The ELF object of the program. steer: "addresses", "all" or "bare". Raises CorelaneError for another word."""
-    if steer == "bare":
+    """The ELF object of the program. steer: "addresses", "all" or "raw". Raises CorelaneError for another word."""
+    if steer == "raw":
         return write_object(_assemble_bare(), {"xsks": MAPS["xsks"]}, function=FUNCTION)
     if steer == "all":
         return write_object(_assemble_all(), {k: MAPS[k] for k in ("xsks", "counters")}, function=FUNCTION)

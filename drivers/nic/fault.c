@@ -211,7 +211,7 @@ static unsigned rx_take(struct fault_nic *f, struct side *s, unsigned queue, str
     return got;
 }
 
-static void look_if_gone(struct fault_nic *f)
+static void check_gone(struct fault_nic *f)
 {
     if (cl_unlikely(cl_load_relaxed(&f->inner->gone)))
         cl_store_relaxed(&f->nic.gone, 1);
@@ -228,7 +228,7 @@ static unsigned fault_rx(struct cl_nic *nic, unsigned queue, struct cl_frame *fr
     unsigned got = f->faulty[CL_FAULT_RX] ? rx_take(f, side_of(nic, queue, CL_FAULT_RX), queue, frames, n, now)
                                           : f->inner->ops->rx_burst(f->inner, queue, frames, n);
     unlock_queue(f, queue);
-    look_if_gone(f);
+    check_gone(f);
     return got;
 }
 
@@ -250,7 +250,7 @@ static unsigned fault_tx(struct cl_nic *nic, unsigned queue, struct cl_frame *fr
         tx_pump(f, s, queue, now);
     }
     unlock_queue(f, queue);
-    look_if_gone(f);
+    check_gone(f);
     return taken;
 }
 
@@ -307,7 +307,7 @@ static int fault_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
         timeout_ns = timeout_ns < 0 ? left : cl_min(timeout_ns, left);
     }
     int rc = f->inner->ops->wait(f->inner, queue, timeout_ns);
-    look_if_gone(f);
+    check_gone(f);
     return rc;
 }
 
@@ -316,7 +316,7 @@ static void fault_stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats 
     struct fault_nic *f = (struct fault_nic *)nic;
     const struct side *rx = side_of(nic, queue, CL_FAULT_RX), *tx = side_of(nic, queue, CL_FAULT_TX);
     f->inner->ops->stats(f->inner, queue, out);
-    look_if_gone(f);
+    check_gone(f);
     if (f->faulty[CL_FAULT_RX]) {
         out->rx_frames = cl_load_relaxed(&rx->frames);
         out->rx_bytes = cl_load_relaxed(&rx->bytes);

@@ -202,7 +202,7 @@ static void *recorder(void *arg)
 
 /* The NIC. */
 
-static void look_if_gone(struct pcap_nic *p)
+static void check_gone(struct pcap_nic *p)
 {
     if (cl_unlikely(cl_load_relaxed(&p->inner->gone)))
         cl_store_relaxed(&p->nic.gone, 1);
@@ -218,7 +218,7 @@ static unsigned pcap_rx(struct cl_nic *nic, unsigned queue, struct cl_frame *fra
         stage_burst(p, t, frames, got, &staged);
         publish(p, t, &staged, got);
     }
-    look_if_gone(p);
+    check_gone(p);
     return got;
 }
 
@@ -263,7 +263,7 @@ static void pcap_stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *
 {
     struct pcap_nic *p = (struct pcap_nic *)nic;
     p->inner->ops->stats(p->inner, queue, out);
-    look_if_gone(p);
+    check_gone(p);
 }
 
 static uint32_t pcap_buffers_free(struct cl_nic *nic)

@@ -65,7 +65,7 @@ static bool waits_for(struct port *port, const struct port_arena *a)
     return cl_load_acquire(&port->managed) == a && !cl_load_acquire(&port->released);
 }
 
-/* Wake the owner for whom k stepped aside, if it sleeps. Returns whether a wake was made. */
+/* Wake the owner for whom k ceded, if it sleeps. Returns whether a wake was made. */
 static bool wake_owner(const struct port_arena *a, unsigned k)
 {
     const struct cl_state_core *core = core_of(a, k);
@@ -121,13 +121,13 @@ struct wait {
     bool parked; /* without work */
     bool lost;   /* k was not the owner some time since `seen`: only a new grant ends it */
     uint32_t seen;
-    uint64_t deadline_tsc;           /* or this, if k owned its core all the time; UINT64_MAX: never, 0: at once */
-    const struct cl_park_look *look; /* NULL: none */
-    bool done;                       /* it has seen something */
-    uint64_t hot_until_tsc;          /* wait hot for what it looks for, as long as k owns its core */
-    unsigned alone;                  /* yields in a row that came back at once */
-    uint64_t back_tsc;               /* the last yield or sleep came back */
-    bool woke;                       /* the owner for whom we stepped aside */
+    uint64_t deadline_tsc;             /* or this, if k owned its core all the time; UINT64_MAX: never, 0: at once */
+    const struct cl_park_poll *polled; /* NULL: none */
+    bool done;                         /* it has seen something */
+    uint64_t yield_until_tsc;          /* yield-wait for what it looks for, as long as k owns its core */
+    unsigned alone;                    /* yields in a row that came back at once */
+    uint64_t back_tsc;                 /* the last yield or sleep came back */
+    bool woke;                         /* the owner for whom we ceded */
 };
 
 static void sleep_on_grant(const struct port_arena *a, unsigned k, const struct wait *w, uint32_t grant,
@@ -135,21 +135,21 @@ static void sleep_on_grant(const struct port_arena *a, unsigned k, const struct 
 {
     const uint32_t *word = &slot_of(a, k)->grant;
     struct timespec ts = {timeout_ns / 1000000000, timeout_ns % 1000000000};
-    if (w->look && !w->done && w->look->sleep(w->look->arg, word, grant, timeout_ns))
+    if (w->polled && !w->done && w->polled->sleep(w->polled->arg, word, grant, timeout_ns))
         return;
     /* EAGAIN, EINTR, ETIMEDOUT: go and look. */
     syscall(SYS_futex, word, FUTEX_WAIT, grant, timeout_ns < 0 ? NULL : &ts, NULL, 0);
 }
 
-/* Wait hot once, or cold. `grant` was read before the condition was looked at. To look for something hot on a core that is
+/* Wait once, by a yield or asleep. `grant` was read before the condition was looked at. To look for something hot on a core that is
  * another's would take half of it from that one. */
 static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t grant,
                       const struct cl_state_core *core, bool mine, uint32_t *said)
 {
-    bool hot =
-        (cl_load_relaxed(&slot_of(a, k)->hot) && w->alone < YIELDS_ALONE) || (mine && cl_tsc() < w->hot_until_tsc);
-    uint32_t state =
-        w->parked ? (hot ? CL_KTHREAD_PARKED_HOT : CL_KTHREAD_PARKED) : (hot ? CL_KTHREAD_ASIDE_HOT : CL_KTHREAD_ASIDE);
+    bool yielding = (cl_load_relaxed(&slot_of(a, k)->yield_wait) && w->alone < YIELDS_ALONE) ||
+                    (mine && cl_tsc() < w->yield_until_tsc);
+    uint32_t state = w->parked ? (yielding ? CL_KTHREAD_PARKED_YIELDING : CL_KTHREAD_PARKED)
+                               : (yielding ? CL_KTHREAD_CEDED_YIELDING : CL_KTHREAD_CEDED);
     if (state != *said) {
         say(a, k, state);
         *said = state;
@@ -158,7 +158,7 @@ static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t
     uint64_t now = cl_tsc();
     const struct cl_clock *clock = cl_clock_default();
     cl_store_relaxed(&port_lines(a, k)->signals.left_tsc, (uint32_t)now); /* see cl_signals, as the other two */
-    if (hot) {
+    if (yielding) {
         yield_now();
         /* All lines that are looked at next come together: which one the owner's is stands in the slot, and is as a rule what it was. */
         cl_prefetch(core);
@@ -168,7 +168,7 @@ static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t
         bool at_once = cl_ticks_to_ns(clock, (int64_t)(w->back_tsc - now)) < YIELD_AT_ONCE_NS;
         w->alone = at_once ? w->alone + 1 : 0;
     } else if (!mine || w->lost || now < w->deadline_tsc) { /* else it is time, since it was looked at */
-        /* One that was stopped, and evicted, steps aside when nobody looks any more; one that parks is not to be charged
+        /* One that was stopped, and evicted, cedes when nobody looks any more; one that parks is not to be charged
          * for the time from here on. */
         rouse_loop(a);
         /* A timer that is due brings no core: the iokernel sees it in the signals and decides. */
@@ -189,7 +189,7 @@ static bool wait_owner(struct port *port, struct port_arena *a, unsigned k, stru
         const struct cl_state_core *core = core_of(a, k);
         bool mine = is_owned(a, k, core);
         w->lost |= !mine;
-        if (w->look && !w->done && w->look->done(w->look->arg)) {
+        if (w->polled && !w->done && w->polled->done(w->polled->arg)) {
             w->done = true;
             cl_fence_seq_cst(); /* what it said in the signals before the loop's flag */
             rouse_loop(a);
@@ -281,7 +281,7 @@ static bool cores_wanted(struct cl_cores *c, unsigned k)
     return true;
 }
 
-static void cores_aside(struct cl_cores *c, unsigned k)
+static void cores_cede(struct cl_cores *c, unsigned k)
 {
     struct port *port = port_of_cores(c);
     struct port_arena *a = cl_load_acquire(&port->managed);
@@ -303,8 +303,8 @@ static bool cores_park_begin(struct cl_cores *c, unsigned k)
     /* Not the grant as it is: one that came since k looked last, for which the iokernel waits, would never be acted on. */
     port->waiters[k].seen = port_lines(a, k)->signals.acted;
     port->waiters[k].lost = !owns(a, k);
-    /* Hot or cold alike: who reads PARKED wakes the futex, which costs a call if nobody sleeps there yet. */
-    say(a, k, cl_load_relaxed(&slot_of(a, k)->hot) ? CL_KTHREAD_PARKED_HOT : CL_KTHREAD_PARKED);
+    /* Whether it yield-waits or not: who reads PARKED wakes the futex, which costs a call if nobody sleeps there yet. */
+    say(a, k, cl_load_relaxed(&slot_of(a, k)->yield_wait) ? CL_KTHREAD_PARKED_YIELDING : CL_KTHREAD_PARKED);
     return true;
 }
 
@@ -316,17 +316,17 @@ static void cores_park_cancel(struct cl_cores *c, unsigned k)
     wait_core(port, me->arena, k, &w);
 }
 
-static void cores_park_wait(struct cl_cores *c, unsigned k, int64_t timeout_ns, const struct cl_park_look *look)
+static void cores_park_wait(struct cl_cores *c, unsigned k, int64_t timeout_ns, const struct cl_park_poll *polled)
 {
     struct port *port = port_of_cores(c);
     struct port_waiter *me = &port->waiters[k];
-    struct wait w = {.parked = true, .lost = me->lost, .seen = me->seen, .deadline_tsc = UINT64_MAX, .look = look};
+    struct wait w = {.parked = true, .lost = me->lost, .seen = me->seen, .deadline_tsc = UINT64_MAX, .polled = polled};
     const struct cl_clock *clock = cl_clock_default();
     uint64_t now = cl_tsc();
     if (timeout_ns >= 0)
         w.deadline_tsc = now + (uint64_t)cl_ns_to_ticks(clock, timeout_ns);
-    if (look)
-        w.hot_until_tsc = now + (uint64_t)cl_ns_to_ticks(clock, look->hot_ns);
+    if (polled)
+        w.yield_until_tsc = now + (uint64_t)cl_ns_to_ticks(clock, polled->yield_ns);
     wait_core(port, me->arena, k, &w);
 }
 
@@ -395,7 +395,7 @@ static const struct cl_cores_ops cores_ops = {
     .managed = cores_managed,
     .lost = cores_lost,
     .wanted = cores_wanted,
-    .aside = cores_aside,
+    .cede = cores_cede,
     .park_begin = cores_park_begin,
     .park_cancel = cores_park_cancel,
     .park_wait = cores_park_wait,
@@ -417,7 +417,7 @@ int port_cores_new(struct port *port, char *err)
     }
     memset(port->waiters, 0, n * sizeof *port->waiters);
     port->cores.ops = &cores_ops;
-    port->cores.look = &((const struct cl_arena_look *)(port->view + CL_ARENA_LOOK_OFFSET))->look;
+    port->cores.preempt = &((const struct cl_arena_preempt *)(port->view + CL_ARENA_PREEMPT_OFFSET))->preempt;
     if (port->current->managed)
         port->nic.cores = &port->cores;
     return 0;

@@ -142,13 +142,13 @@ int port_fd(struct cl_nic *nic, unsigned queue);
 /* Before the thread that sends on the queue sleeps: give back what it no longer needs. */
 void port_give_back(struct port *port, unsigned queue);
 
-/* view.c. What is behind the port's addresses for look word and lines: private memory, or the arena's. -errno. */
+/* view.c. What is behind the port's addresses for preemption flag and lines: private memory, or the arena's. -errno. */
 int port_view_nothing(struct port *port);
 int port_view_arena(struct port *port, struct port_arena *a);
 void port_view_delete(struct port *port);
 
 /* cores.c */
-/* Addresses for look word and lines, with private memory behind; of a port that is attached for the first time. */
+/* Addresses for preemption flag and lines, with private memory behind; of a port that is attached for the first time. */
 int port_cores_new(struct port *port, char *err);
 void port_cores_delete(struct port *port);
 /* Tell the iokernel of the current arena who the kthreads are, and be managed by it. Under `lock`, which is let go of while

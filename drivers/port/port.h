@@ -17,7 +17,7 @@
  * arena): freed they vanish, sent they count as tx_dropped_error. The parker structs keep their address; their `word`
  * changes. Name, MAC and address stay.
  *
- * Cores. If ACCEPT says that they are managed, nic->cores is there (corelane/runtime/cores.h, cores.c). The look word and the
+ * Cores. If ACCEPT says that they are managed, nic->cores is there (corelane/runtime/cores.h, cores.c). The preemption flag and the
  * kthreads' lines of each arena are mapped once more, at addresses that stay for the port's life; between two iokernels
  * private memory is there.
  *

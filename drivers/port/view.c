@@ -27,11 +27,11 @@ int port_view_nothing(struct port *port)
     int rc = map_at(port, port->view, port->view_bytes, PROT_READ | PROT_WRITE, how, -1, 0);
     unsigned n = port->nic.n_queues;
     if (rc == 0 && port->wishes.quantum_us) /* relaxed: the word only says "look" */
-        cl_store_relaxed((uint64_t *)(port->view + CL_ARENA_LOOK_OFFSET), n < 64 ? ~0ull << n : 0);
+        cl_store_relaxed((uint64_t *)(port->view + CL_ARENA_PREEMPT_OFFSET), n < 64 ? ~0ull << n : 0);
     return rc;
 }
 
-/* Put the current arena there. The look word is the iokernel's to write. */
+/* Put the current arena there. The preemption flag is the iokernel's to write. */
 int port_view_arena(struct port *port, struct port_arena *a)
 {
     size_t page = CL_SHM_PAGE, lines = port->view_bytes - page;

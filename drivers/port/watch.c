@@ -14,7 +14,7 @@
 
 #define DEFAULT_TIMEOUT_MS 5000
 #define TELLING_NAP_NS 100000
-#define HEARTBEAT_LOOK_MS 2000 /* no heartbeat from one look to the next: stalled */
+#define HEARTBEAT_CHECK_MS 2000 /* no heartbeat from one look to the next: stalled */
 
 static void wake_all(struct port *port)
 {
@@ -259,8 +259,8 @@ struct looks {
 };
 
 /* A look at the heartbeat. One that sleeps shows no sign of life: it is woken, and has beaten by the next look unless it
- * is stopped. That is once in HEARTBEAT_LOOK_MS, some microseconds of an idle iokernel's time. */
-static void look_at_heartbeat(struct port *port, struct looks *l)
+ * is stopped. That is once in HEARTBEAT_CHECK_MS, some microseconds of an idle iokernel's time. */
+static void check_heartbeat(struct port *port, struct looks *l)
 {
     const struct port_arena *a = port->current;
     uint64_t beat = cl_load_relaxed(&a->loop->heartbeat_tsc);
@@ -297,7 +297,7 @@ static bool ended(struct port *port)
 
 /* An old arena that was still in use when the port attached again: its last frame may have come back, or a sleeping
  * kthread moved on, without a word to anybody. */
-static void look_at_old(struct port *port)
+static void check_old(struct port *port)
 {
     pthread_mutex_lock(&port->lock);
     port_release_old(port);
@@ -310,12 +310,12 @@ static void *watch(void *arg)
     struct looks looks = {0};
     for (;;) {
         struct pollfd fds[2] = {{port->stop_fd, POLLIN, 0}, {port->control_fd, POLLIN | POLLRDHUP, 0}};
-        int n = poll(fds, 2, HEARTBEAT_LOOK_MS);
+        int n = poll(fds, 2, HEARTBEAT_CHECK_MS);
         if (cl_load_acquire(&port->stopping))
             return NULL;
         if (n == 0) {
-            look_at_heartbeat(port, &looks);
-            look_at_old(port);
+            check_heartbeat(port, &looks);
+            check_old(port);
             continue;
         }
         if (n > 0 && fds[0].revents)

@@ -13,7 +13,7 @@ from typing import Any
 from ...runtime.errors import ConfigError, check
 from .._native import ffi, lib
 from ..policy.policy import Policy, load
-from ..policy.verdict import why_put_aside
+from ..policy.verdict import why_ejected
 from . import report
 from .cores import KINDS, Claim, ManagedCores
 from .settings import Timing
@@ -39,7 +39,11 @@ class CoreManager:
         for i, cpu in enumerate(self.cores.cpus):
             config.worker_cpus[i] = cpu
         timing = self._timing
-        config.interval_us, config.ask_us, config.interrupt_us = timing.interval_us, timing.ask_us, timing.interrupt_us
+        config.interval_us, config.cede_us, config.interrupt_us = (
+            timing.interval_us,
+            timing.cede_us,
+            timing.interrupt_us,
+        )
 
     def install(self, io: Any, policy: Policy | None = None) -> str:
         """Have a loaded policy decide from the next decision on; returns that in a line. Raises CorelaneError."""
@@ -67,14 +71,14 @@ class CoreManager:
         return {**claimed, **report.app_cores(io, app, name, age_s, len(self.cores.of_loop(loop)))}
 
     def stats(self, io: Any, names: Mapping[int, str]) -> dict[str, Any]:
-        """{"policy", "interval_us", "ask_us", "interrupt_us", "cpus": report.core each, "allocators": one a loop with
+        """{"policy", "interval_us", "cede_us", "interrupt_us", "cpus": report.core each, "allocators": one a loop with
         cores}. names: of the applications, by id."""
         loops = [loop for loop in range(self.cores.loops) if self.cores.of_loop(loop)]
         return {
             "policy": {
                 "name": self._policy.spec,
                 "params": dict(self._policy.settings),
-                "put_aside": next((why for loop in loops if (why := _put_aside(io, loop, self._kept[-1][0]))), None),
+                "ejected": next((why for loop in loops if (why := _ejected(io, loop, self._kept[-1][0]))), None),
             },
             **asdict(self._timing),
             "cpus": [report.core(io, i, names) for i in range(len(self.cores.cpus))],
@@ -82,13 +86,13 @@ class CoreManager:
         }
 
 
-def _put_aside(io: Any, loop: int, ticket: int) -> str | None:
+def _ejected(io: Any, loop: int, ticket: int) -> str | None:
     """Why `delay` decides in place of the policy that was installed with that ticket; None: it does not."""
     host = lib.cl_io_policy_host(io, loop)
     event = ffi.new("struct cl_policy_event *")
     if not host or not lib.cl_policy_host_event(host, event) or event.ticket != ticket:
         return None
-    return why_put_aside(event)
+    return why_ejected(event)
 
 
 def parse_params(text: str) -> dict[str, int | float]:

@@ -17,14 +17,14 @@ STEP_NAMES = {
     lib.CL_IO_STEP_IDLE: "idle",
     lib.CL_IO_STEP_WAKE: "wake",
     lib.CL_IO_STEP_PARKED: "parked",
-    lib.CL_IO_STEP_ASK: "ask",
+    lib.CL_IO_STEP_REQUEST: "ask",
     lib.CL_IO_STEP_INTERRUPT: "interrupt",
     lib.CL_IO_STEP_EVICT: "evict",
 }
 WORD = 1 << 32  # of a stamp
 ROUND_TICKS = 1 << 20  # far more than a round of the loop
 # Entries that do not end a move.
-BESIDES = (lib.CL_IO_LOG_INTERRUPTED, lib.CL_IO_LOG_EVICTED, lib.CL_IO_LOG_ASIDE, lib.CL_IO_LOG_SQUATTED)
+BESIDES = (lib.CL_IO_LOG_INTERRUPTED, lib.CL_IO_LOG_EVICTED, lib.CL_IO_LOG_CEDED, lib.CL_IO_LOG_OVERRUN)
 
 _ENTRY = struct.Struct("=QIHHBBBxI5IHxx")  # struct cl_io_move
 ENTRY_BYTES = _ENTRY.size
@@ -35,7 +35,7 @@ if _ENTRY.size != ffi.sizeof("struct cl_io_move"):
 class Move(NamedTuple):
     """An entry. from_slot, to_slot: slot + 1 of a kthread, 0: nobody. decided to back: low words of cl_tsc() at the
     steps of the hand-over, 0: unknown. core: CPU id.
-    about: slot + 1 of whom an entry tells that is not the owner (EVICTED, ASIDE, INTERRUPTED, SQUATTED)."""
+    about: slot + 1 of whom an entry tells that is not the owner (EVICTED, CEDED, INTERRUPTED, OVERRUN)."""
 
     tsc: int
     from_slot: int

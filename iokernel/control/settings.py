@@ -32,13 +32,13 @@ class Idle(Group):
 class Timing(Group):
     """Times of the moves of cores between applications.
 
-    interval_us: from one decision of the policy to the next. ask_us: how long a kthread has to step aside when asked;
+    interval_us: from one decision of the policy to the next. cede_us: how long a kthread has to cede when asked;
     interrupt_us: how long it then has when interrupted, before it is evicted.
     """
 
     interval_us: int = option(5, "time between two decisions", low=1, high=1_000_000)
-    ask_us: int = option(10, "time to step aside when asked", low=1, high=1_000_000)
-    interrupt_us: int = option(50, "time to step aside when interrupted", low=1, high=1_000_000)
+    cede_us: int = option(10, "time to cede when asked", low=1, high=1_000_000)
+    interrupt_us: int = option(50, "time to cede when interrupted", low=1, high=1_000_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

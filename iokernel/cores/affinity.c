@@ -2,7 +2,7 @@
  *
  * The loop binds a kthread to the CPU of the core that it is given (move.c) and knows by that where it runs. Somebody else may
  * change that at any time, and a job that was put on the loop's CPU would stay there, beside an idle core. So once in OFTEN_NS
- * a kthread's affinity is read (a system call of half a microsecond), with the looks of squat.c. One that is not bound as it
+ * a kthread's affinity is read (a system call of half a microsecond), with the looks of overrun.c. One that is not bound as it
  * was left is counted if it had been, and bound again; without a core it is when it is given one. A bind that the kernel
  * refused is tried again in the same way. An owner whose thread has ended is found by it, too, if not by blocked.c before.
  *
@@ -26,7 +26,7 @@ void io_affinity_bind(struct io_loop *loop, struct io_kthread *k, const struct i
     k->member.next_affinity = next_look(loop);
 }
 
-void io_affinity_look(struct io_loop *loop, struct io_kthread *k, uint64_t now)
+void io_affinity_check(struct io_loop *loop, struct io_kthread *k, uint64_t now)
 {
     struct io_member *m = &k->member;
     if (m->pinned < 0 || m->demoted || (m->dead && !m->core) || (int64_t)(now - m->next_affinity) < 0)

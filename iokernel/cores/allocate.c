@@ -23,7 +23,7 @@ void io_core_account(struct io_loop *loop, struct io_core *core, uint64_t now)
     uint64_t ticks = now - core->accounted;
     struct io_allotment *a = core->owner && core->busy ? &core->owner->app->cores : NULL;
     if (core->accounted && (int64_t)ticks > 0)
-        io_squat_account(loop, core, ticks, now);
+        io_overrun_account(loop, core, ticks, now);
     if (a && (int64_t)ticks > 0) {
         cl_store_relaxed(&core->accounted, 0);
         __atomic_thread_fence(__ATOMIC_RELEASE); /* the 0 before what changes */
@@ -49,9 +49,9 @@ void io_fetch_words(const struct io_cores *c)
         const struct io_core *core = &c->core[i];
         if (core->owner)
             fetch(core->owner);
-        for (unsigned h = 0; h < IO_HOT && core->hot[h]; h++)
-            if (core->hot[h] != core->owner)
-                fetch(core->hot[h]);
+        for (unsigned h = 0; h < IO_YIELD_WAITERS && core->yield_waiters[h]; h++)
+            if (core->yield_waiters[h] != core->owner)
+                fetch(core->yield_waiters[h]);
     }
 }
 
@@ -69,10 +69,10 @@ static void account(struct io_loop *loop, uint64_t now)
             core->idle_since = 0;
         }
         cl_store_relaxed(&core->stats.busy, core->busy);
-        if (core->hot_until && (int64_t)(now - core->hot_until) >= 0)
-            io_core_cool(core);
-        if (core->hot_until)
-            c->next_due = cl_min(c->next_due, core->hot_until);
+        if (core->yield_wait_until && (int64_t)(now - core->yield_wait_until) >= 0)
+            io_yield_wait_clear(core);
+        if (core->yield_wait_until)
+            c->next_due = cl_min(c->next_due, core->yield_wait_until);
     }
 }
 
@@ -159,7 +159,7 @@ static struct io_core *best_core(struct io_cores *c, const struct io_kthread *k,
 /* Whether k waits for a core in the middle of a uthread. That one may hold locks, and no sibling can go on with it. */
 static bool is_stuck(const struct io_member *m)
 {
-    return io_park_is_aside(m->signals.park) && cl_load_relaxed(&m->signals.shared->in_uthread) == 1;
+    return io_park_is_ceded(m->signals.park) && cl_load_relaxed(&m->signals.shared->in_uthread) == 1;
 }
 
 /* The kthread that should get a core: one that waits inside a uthread, one with work of its own, that has a core and parked,
@@ -290,7 +290,7 @@ static bool was_slept_through(const struct io_loop *loop, const struct io_allotm
 /* Whether nobody looked for a while: this look comes after a sleep, or otherwise more than an interval late. If a core idled
  * beside one that waited meanwhile, then not since somebody had decided so: that is counted apart, and so is sleep beside one
  * that waited. After the look, and before anything is done about it. */
-static bool late_look(struct io_loop *loop, uint64_t now)
+static bool late_decision(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     bool slept = (int64_t)(loop->woke - c->last_check) > 0, waits = false, through = false, idle = false;
@@ -299,14 +299,14 @@ static bool late_look(struct io_loop *loop, uint64_t now)
     if (cl_likely(!late && !slept) || c->last_check == 0)
         return false;
     if (late)
-        cl_hist_record(c->late_look, io_ns(loop->io, gap));
+        cl_hist_record(c->late_decision, io_ns(loop->io, gap));
     for (uint32_t i = 0; i < c->n_active; i++) {
         waits |= io_wants_more(c->active[i]);
         through |= slept && io_wants_more(c->active[i]) && was_slept_through(loop, &c->active[i]->cores);
     }
     for (uint32_t i = 0; i < c->n; i++)
         idle |= !io_core_has_work(&c->core[i]) && !c->core[i].moving;
-    io_count(c->stats.late_looks, late);
+    io_count(c->stats.late_decisions, late);
     io_count(c->stats.violations_late, late && waits && idle);
     io_count(c->stats.violations_asleep, through && idle);
     return late || slept;
@@ -363,7 +363,7 @@ static void survey(struct io_loop *loop, bool late, uint64_t now)
         set_wanted(core, c->n_waiting > 1 || (one && (!core->owner || core->owner->app != one)));
     }
     if (others && idle < c->n)
-        c->next_due = cl_min(c->next_due, io_squat_due(loop));
+        c->next_due = cl_min(c->next_due, io_overrun_due(loop));
     c->contested = c->n_waiting > 0;
     c->awake = c->n_waiting || c->n_moving || below || quanta;
     c->idle_spell += idle == 0;
@@ -383,10 +383,10 @@ static void decide(struct io_loop *loop, uint64_t now)
     bool timed = turn == 0;
     uint64_t begin = timed ? cl_tsc_ordered() : 0;
     io_fetch_words(c);
-    io_look_for_changes(loop);
+    io_demand_changes(loop);
     account(loop, now);
-    io_look_at_apps(loop);
-    bool late = late_look(loop, now);
+    io_demand_apps(loop);
+    bool late = late_decision(loop, now);
     c->view.now_ns = (uint64_t)cl_tsc_to_ns(loop->io->clock, now);
     c->held_up = false;
     cl_policy_run(c->host, &c->view, c->table);
@@ -396,7 +396,7 @@ static void decide(struct io_loop *loop, uint64_t now)
         act(loop, now);
     } while (cl_unlikely(c->lost_one)); /* each time it is another one */
     survey(loop, late, now);
-    io_squat_round(loop, now);
+    io_overrun_round(loop, now);
     io_blocked_round(loop, now);
     cl_store_relaxed(&c->last_check, now);
     io_count(c->stats.decisions, 1);

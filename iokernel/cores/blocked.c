@@ -6,12 +6,12 @@
  * none for blocked_us, for its state (status, 15 to 30 us). One that is neither on a CPU nor in line for one (state R) is
  * blocked: its core counts as without work and goes to whoever waits, as that of an owner that has parked. It is neither
  * asked nor interrupted then: a signal would wake it, and would cut short the call. What waits behind it its siblings may
- * take, so it counts for them (look.c), and frames go to them (io_steer).
+ * take, so it counts for them (demand.c), and frames go to them (io_steer).
  *
  * One whose thread has ended while the process lives on (pthread_exit in a uthread, or on purpose) says RUNNING for ever: it is
  * found in the same way, and by affinity.c, and its core is taken from it as from one that died during a move.
  *
- * It learns of it at its first look when it goes on, as its look bit is set, steps aside, and gets a core again as anybody
+ * It learns of it at its first look when it goes on, as its preemption bit is set, cedes, and gets a core again as anybody
  * who waits for one in the middle of a uthread. One that does not look is found by its CPU time, and the three steps are
  * taken for it (io_move_oust). Up to then it shares the core with the new owner, as the kernel divides it.
  *
@@ -78,7 +78,7 @@ static void unread(struct io_loop *loop, struct io_core *core, uint64_t now)
         io_move_died(loop, core, now);
 }
 
-static void look_at_owner(struct io_loop *loop, struct io_core *core, uint64_t now)
+static void inspect_owner(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     struct io_kthread *k = core->owner;
@@ -161,13 +161,13 @@ bool io_blocked_still(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     io_blocked_over(loop, k, now);
     if (gone || m->core || cl_load_relaxed(k->park) != CL_KTHREAD_RUNNING)
         return false;
-    m->squat.entitled += now - b->looked; /* nobody has asked it since it woke up */
+    m->overrun.entitled += now - b->looked; /* nobody has asked it since it woke up */
     io_move_oust(loop, m->last, k);
     return false;
 }
 
 /* One of them, and when the next one is due. */
-static void look_at_blocked(struct io_loop *loop, uint64_t now)
+static void check_blocked(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     bool looked = false;
@@ -195,9 +195,9 @@ void io_blocked_round(struct io_loop *loop, uint64_t now)
     if (cl_unlikely((int64_t)(now - c->next_blocked) >= 0)) {
         c->next_blocked = now + c->blocked / c->n;
         if (c->contested)
-            look_at_owner(loop, &c->core[c->blocked_core++ % c->n], now);
+            inspect_owner(loop, &c->core[c->blocked_core++ % c->n], now);
         if (c->n_blocked)
-            look_at_blocked(loop, now);
+            check_blocked(loop, now);
     }
     if (c->n_blocked)
         c->next_due = cl_min(c->next_due, cl_max(c->blocked_due, c->next_blocked));

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 #define DEFAULT_INTERVAL_US 5
-#define DEFAULT_ASK_US 10
+#define DEFAULT_CEDE_US 10
 #define DEFAULT_INTERRUPT_US 50
 #define DEFAULT_START_US 5000
-#define DEFAULT_HOT_US 50000
+#define DEFAULT_YIELD_WAIT_US 50000
 #define DEFAULT_BLOCKED_US 1000
 #define URGENT_GAP_NS 1000    /* decisions that applications bring about, from one to the next */
 #define HOLD_BATCH_NS 1000000 /* see allocate.c */
@@ -27,11 +27,11 @@ static uint64_t ticks(const struct cl_io *io, uint64_t ns)
 int io_cores_check(struct cl_io_config *c, char *err)
 {
     c->interval_us = c->interval_us ? c->interval_us : DEFAULT_INTERVAL_US;
-    c->ask_us = c->ask_us ? c->ask_us : DEFAULT_ASK_US;
+    c->cede_us = c->cede_us ? c->cede_us : DEFAULT_CEDE_US;
     c->interrupt_us = c->interrupt_us ? c->interrupt_us : DEFAULT_INTERRUPT_US;
-    c->hot_us = c->hot_us ? c->hot_us : DEFAULT_HOT_US;
+    c->yield_wait_us = c->yield_wait_us ? c->yield_wait_us : DEFAULT_YIELD_WAIT_US;
     c->blocked_us = c->blocked_us ? c->blocked_us : DEFAULT_BLOCKED_US;
-    c->start_us = cl_max(c->start_us ? c->start_us : DEFAULT_START_US, 2 * (c->ask_us + c->interrupt_us));
+    c->start_us = cl_max(c->start_us ? c->start_us : DEFAULT_START_US, 2 * (c->cede_us + c->interrupt_us));
     if (!c->manage_cores)
         return 0;
     if (c->n_worker_cpus < c->n_loops || c->n_worker_cpus > CL_SHM_MAX_CORES)
@@ -56,7 +56,7 @@ static int make_histograms(struct io_cores *c)
     bool all = true;
     for (unsigned i = 0; i < CL_IO_STEPS; i++)
         all &= (c->actuation[i] = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS)) != NULL;
-    all &= (c->late_look = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS)) != NULL;
+    all &= (c->late_decision = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS)) != NULL;
     all &= (c->reading = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS)) != NULL;
     return all && (c->decision = cl_hist_new(HIST_DIGITS, HIST_LIMIT_NS)) ? 0 : -ENOMEM;
 }
@@ -82,10 +82,10 @@ int io_cores_init(struct io_loop *loop, char *err)
         c->core[i].state = &shared[cpu];
     }
     c->interval = ticks(io, config->interval_us * 1000ull);
-    c->ask = ticks(io, config->ask_us * 1000ull);
+    c->cede = ticks(io, config->cede_us * 1000ull);
     c->interrupt = ticks(io, config->interrupt_us * 1000ull);
     c->start = ticks(io, config->start_us * 1000ull);
-    c->hot = ticks(io, config->hot_us * 1000ull);
+    c->yield_wait = ticks(io, config->yield_wait_us * 1000ull);
     c->blocked = ticks(io, config->blocked_us * 1000ull);
     c->urgent_gap = ticks(io, URGENT_GAP_NS);
     c->hold_batch = ticks(io, HOLD_BATCH_NS);
@@ -102,7 +102,7 @@ void io_cores_free(struct io_loop *loop)
         cl_hist_delete(c->actuation[i]);
     cl_hist_delete(c->decision);
     cl_hist_delete(c->reading);
-    cl_hist_delete(c->late_look);
+    cl_hist_delete(c->late_decision);
     cl_policy_host_delete(c->host);
     free(c->core);
     free(c->table);
@@ -142,7 +142,7 @@ int io_allot(struct cl_io *io, struct io_app *app, const struct cl_io_app_config
     a->weight = cl_min(cl_max(config->weight, 1u), 65536u);
     a->deadline_ns = config->deadline_us * 1000ull;
     a->quantum_ticks = ticks(io, config->quantum_us * 1000ull);
-    a->shared_look = (uint64_t *)((uint8_t *)app->memory.base + CL_ARENA_LOOK_OFFSET);
+    a->shared_preempt = (uint64_t *)((uint8_t *)app->memory.base + CL_ARENA_PREEMPT_OFFSET);
     a->kthreads = app->kthreads;
     a->n_kthreads = (uint16_t)app->n_kthreads;
     for (uint32_t k = 0; k < app->n_kthreads; k++) {
@@ -151,7 +151,7 @@ int io_allot(struct cl_io *io, struct io_app *app, const struct cl_io_app_config
         m->state = &states[m->slot];
         m->grant = m->state->grant; /* counts on from whoever had the slot before */
         m->state->cpu = -1;         /* nobody reads it before the application is answered */
-        m->state->hot = 0;
+        m->state->yield_wait = 0;
         m->pinned = -1;
         m->account_fd = m->status_fd = m->tasks_fd = -1;
         m->signals.shared = &lines[k].signals;
@@ -203,7 +203,7 @@ void io_cores_remove(struct io_loop *loop, struct io_app *app)
             io_move_demote(loop, core->from, core); /* should it live on, then not on that core */
             io_move_forget(core);
         }
-        io_core_cool_app(core, app);
+        io_yield_wait_forget(core, app);
         if (!owns)
             continue;
         struct io_kthread *k = core->owner;
@@ -213,8 +213,8 @@ void io_cores_remove(struct io_loop *loop, struct io_app *app)
     }
     for (uint32_t i = 0; i < app->n_kthreads; i++) {
         struct io_kthread *k = &app->kthreads[i];
-        c->n_quantum -= k->member.look_quantum;
-        if (k->blocked && !k->member.core && !k->member.demoted) /* as who has not stepped aside */
+        c->n_quantum -= k->member.preempt_quantum;
+        if (k->blocked && !k->member.core && !k->member.demoted) /* as who has not ceded */
             io_move_demote(loop, k, k->member.last);
         io_blocked_over(loop, k, loop->now);
     }
@@ -366,9 +366,9 @@ const struct cl_hist *cl_io_reading_time(const struct cl_io *io, uint32_t loop)
     return loop < io->config.n_loops ? io->loops[loop].cores.reading : NULL;
 }
 
-const struct cl_hist *cl_io_late_look(const struct cl_io *io, uint32_t loop)
+const struct cl_hist *cl_io_late_decision(const struct cl_io *io, uint32_t loop)
 {
-    return loop < io->config.n_loops ? io->loops[loop].cores.late_look : NULL;
+    return loop < io->config.n_loops ? io->loops[loop].cores.late_decision : NULL;
 }
 
 /* The log. Writer: the loop. The count is published after an entry, and a fence keeps the next entry's words behind it: a

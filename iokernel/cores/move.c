@@ -1,7 +1,7 @@
 /* How a core changes hands: docs/cores.md tells the protocol, this is the iokernel's side of it.
  *
- * Order of the words of one change. Where the kthread is to run, whether to wake it and whether to wait hot, then the
- * owner (release), then the kthread's grant (release; it is the futex), then the old owner's look bit (release): who sees
+ * Order of the words of one change. Where the kthread is to run, whether to wake it and whether to yield-wait, then the
+ * owner (release), then the kthread's grant (release; it is the futex), then the old owner's preemption bit (release): who sees
  * one sees what was stored before it. Then a fence and a second look at both park words, against a kthread that changes
  * its mind meanwhile: it stores its park word, fences, and looks at owner and grant. One of the two sees the other.
  *
@@ -30,31 +30,31 @@ static bool place(struct io_loop *loop, struct io_kthread *k, const struct io_co
     return true;
 }
 
-void io_look(struct io_kthread *k)
+void io_preempt_store(struct io_kthread *k)
 {
     struct io_allotment *a = &k->app->cores;
     uint64_t bit = 1ull << (k - k->app->kthreads);
-    uint64_t look = k->member.look_move || k->member.look_quantum ? a->look | bit : a->look & ~bit;
-    if (look == a->look)
+    uint64_t preempt = k->member.preempt_move || k->member.preempt_quantum ? a->preempt | bit : a->preempt & ~bit;
+    if (preempt == a->preempt)
         return;
-    a->look = look;
+    a->preempt = preempt;
     /* Release: who sees the bit sees the owner that it announces. */
-    cl_store_release(a->shared_look, look);
+    cl_store_release(a->shared_preempt, preempt);
 }
 
 void io_end_quantum(struct io_cores *c, struct io_kthread *k)
 {
-    if (!k->member.look_quantum)
+    if (!k->member.preempt_quantum)
         return;
-    k->member.look_quantum = false;
+    k->member.preempt_quantum = false;
     c->n_quantum--;
-    io_look(k);
+    io_preempt_store(k);
 }
 
-void io_look_move(struct io_kthread *k, bool on)
+void io_preempt_move(struct io_kthread *k, bool on)
 {
-    k->member.look_move = on;
-    io_look(k);
+    k->member.preempt_move = on;
+    io_preempt_store(k);
 }
 
 void io_move_set_moving(struct io_cores *c, struct io_core *core, bool moving)
@@ -75,18 +75,18 @@ static void set_owner(struct io_cores *c, struct io_core *core, struct io_kthrea
     if (core->owner) {
         core->owner->app->cores.stands = false;
         core->owner->member.core = NULL;
-        io_squat_moved(core->owner, NULL);
+        io_overrun_moved(core->owner, NULL);
         io_end_quantum(c, core->owner);
     }
     core->owner = k;
     if (k) {
         k->app->cores.stands = false;
-        io_squat_moved(k, core);
+        io_overrun_moved(k, core);
         k->member.core = k->member.last = core;
     }
     cl_store_relaxed(&core->state->moves, core->state->moves + 1);
     cl_store_relaxed(&core->state->decided_tsc, now);
-    /* Release: `wake` and the kthread's `cpu` and `hot` come before. */
+    /* Release: `wake` and the kthread's `cpu` and `yield_wait` come before. */
     cl_store_release(&core->state->owner, io_owner_word(k));
     if (k)
         bump(k); /* at once: who sees itself as owner looks for the grant that goes with it */
@@ -133,11 +133,11 @@ void io_move_forget(struct io_core *core)
         return;
     core->from->member.leaving = false;
     core->from = NULL;
-    core->spare.on = false;
-    core->spare.peek = 0;
+    core->starved.on = false;
+    core->starved.peek = 0;
 }
 
-/* k has stepped aside for a move that has not ended, and is to have a core again: from here on it may run. */
+/* k has ceded for a move that has not ended, and is to have a core again: from here on it may run. */
 static void came_back(struct io_cores *c, const struct io_kthread *k)
 {
     for (uint32_t i = 0; k->member.leaving && i < c->n; i++)
@@ -157,7 +157,7 @@ static inline void fetch_words(const struct io_core *core, const struct io_kthre
     cl_prefetch_write(core->state);
     cl_prefetch_write(k->member.state);
     if (core->owner)
-        cl_prefetch_write(core->owner->app->cores.shared_look);
+        cl_prefetch_write(core->owner->app->cores.shared_preempt);
 }
 
 bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, uint64_t now)
@@ -169,7 +169,7 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
     if (!place(loop, k, core))
         return false;
     bool turned = !io_core_settled(core); /* one that let go of it and gets up just now sees so by itself */
-    if (!turned && core->from != k && io_in_the_way(core)) /* it had stepped aside, and runs again */
+    if (!turned && core->from != k && io_in_the_way(core)) /* it had ceded, and runs again */
         io_step_evict(loop, core, now);
     io_move_forget(core);
     abandon(c, core);
@@ -178,27 +178,27 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
     struct io_kthread *dying = turned ? core->dying : NULL;
     came_back(c, k);
     bool blocked = old && old->blocked, running = old && !blocked && io_park_of(old) == CL_KTHREAD_RUNNING;
-    bool cold = !io_park_is_hot(io_park_of(k));
-    io_core_heat(c, core, k, old, now);
+    bool cold = !io_park_yields(io_park_of(k));
+    io_yield_wait_moved(c, core, k, old, now);
     cl_store_relaxed(&k->member.state->cpu, (int32_t)core->cpu);
     cl_store_relaxed(&core->state->wake, cold && running);
-    io_look_move(k, false);
+    io_preempt_move(k, false);
     io_core_account(loop, core, now);
     set_owner(c, core, k, now);
     begin(c, core, blocked ? NULL : old, !old ? CL_IO_STEP_IDLE : CL_IO_STEP_PARKED, now);
     core->turned = turned;
     core->dying = dying;
     if (running)
-        io_step_ask(loop, core);
+        io_step_request(loop, core);
     if (blocked)
-        io_look_move(old, true); /* it is to see it when it goes on */
-    cl_fence_seq_cst();          /* see the head of this file */
+        io_preempt_move(old, true); /* it is to see it when it goes on */
+    cl_fence_seq_cst();             /* see the head of this file */
     core->stamps.stored = (uint32_t)cl_tsc_ordered();
     if (core->from && !running && io_park_of(old) == CL_KTHREAD_RUNNING)
-        io_step_ask(loop, core);
+        io_step_request(loop, core);
     else if (running && io_park_of(old) != CL_KTHREAD_RUNNING)
-        running = false; /* it may have stepped aside before it could see `wake` */
-    if (!io_park_is_hot(io_park_of(k)) && !(cold && running))
+        running = false; /* it may have ceded before it could see `wake` */
+    if (!io_park_yields(io_park_of(k)) && !(cold && running))
         core->woken = io_thread_wake(loop, k);
     io_cores_log(loop, now, core, io_owner_word(old), io_owner_word(k), CL_IO_LOG_WANTED, core->step, NULL);
     io_count(c->stats.moves, 1);
@@ -230,7 +230,7 @@ bool io_move_wake(struct io_loop *loop, struct io_kthread *k, uint64_t now)
         k->app->cores.held++;
     }
     cl_fence_seq_cst(); /* it stores its park word, fences, and looks at the grant; or sleeps on the old one, and is woken */
-    if (!io_park_is_hot(io_park_of(k)))
+    if (!io_park_yields(io_park_of(k)))
         core->woken = io_thread_wake(loop, k);
     io_move_note(loop, core, CL_IO_LOG_WOKEN, NULL, now);
     io_count(k->app->stats.wakes, 1);
@@ -246,7 +246,7 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
     io_core_account(loop, core, now);
     core->busy = false;
     cl_store_relaxed(&core->stats.busy, 0);
-    if (core->spare.on && io_in_the_way(core)) /* it was spared for the sake of an owner that is no more */
+    if (core->starved.on && io_in_the_way(core)) /* it was spared for the sake of an owner that is no more */
         io_step_evict(loop, core, now);
     if (!io_in_the_way(core))
         io_move_forget(core);
@@ -259,7 +259,7 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
     c->urgent = true;
     if (!k)
         return;
-    io_look_move(k, true); /* should it run after all, it is to see that it may not */
+    io_preempt_move(k, true); /* should it run after all, it is to see that it may not */
     io_count(k->app->cores.stats.moves_out, 1);
     if (k->app->cores.held)
         k->app->cores.held--;
@@ -286,13 +286,13 @@ static void done(struct io_loop *loop, struct io_core *core, uint64_t now)
     stamp(core);
     k->member.stalls = 0;
     k->member.not_begun = 0;
-    io_look_move(k, false); /* if it was told to look at this grant */
+    io_preempt_move(k, false); /* if it was told to look at this grant */
     uint64_t ns = (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(now - core->decided));
     cl_hist_record(c->actuation[core->step], ns);
     cl_hist_record(k->app->cores.actuation, ns);
-    if (core->step == CL_IO_STEP_ASK || core->step == CL_IO_STEP_INTERRUPT) {
+    if (core->step == CL_IO_STEP_REQUEST || core->step == CL_IO_STEP_INTERRUPT) {
         /* What an application can add to it by being slow ends with the time of its steps. */
-        uint64_t most = (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(c->ask + c->interrupt));
+        uint64_t most = (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(c->cede + c->interrupt));
         c->view.move_ns = (MOVE_MEMORY - 1) * c->view.move_ns / MOVE_MEMORY + cl_min(ns, most) / MOVE_MEMORY;
     }
 }
@@ -302,21 +302,21 @@ static void poll_old(struct io_loop *loop, struct io_core *core, bool noted, uin
 {
     struct io_kthread *from = core->from;
     if (io_in_the_way(core)) {
-        if (core->spare.on && (int64_t)(now - core->spare.next) >= 0)
-            io_step_evict_unless_spared(loop, core, now);
+        if (core->starved.on && (int64_t)(now - core->starved.next) >= 0)
+            io_step_evict_unless_starved(loop, core, now);
         if (!core->from)
             return;
-        if (core->spare.peek && (int64_t)(now - core->spare.peek) >= 0)
-            io_spare_peek(loop, core, now);
-        if (cl_likely(from->member.look_move))
+        if (core->starved.peek && (int64_t)(now - core->starved.peek) >= 0)
+            io_starved_peek(loop, core, now);
+        if (cl_likely(from->member.preempt_move))
             return;
-        io_step_ask(loop, core); /* it had parked, and went on before it could see that its core had gone */
+        io_step_request(loop, core); /* it had parked, and went on before it could see that its core had gone */
         io_steps_begin(core);
     } else if (core->begun || !core->owner) {
-        io_look_move(from, false);
+        io_preempt_move(from, false);
         io_move_forget(core);
         if (noted || !core->owner)
-            io_move_note(loop, core, CL_IO_LOG_ASIDE, from, now);
+            io_move_note(loop, core, CL_IO_LOG_CEDED, from, now);
     }
 }
 
@@ -339,10 +339,10 @@ static bool poll_move(struct io_loop *loop, struct io_core *core, uint64_t now)
         return !k || loop->cores.held_up;
     }
     if (core->next_stage == 0) {
-        core->next_stage = now + (core->stage == 0 ? loop->cores.ask : loop->cores.interrupt);
-        core->asked = core->stage == 0 ? now : core->asked;
+        core->next_stage = now + (core->stage == 0 ? loop->cores.cede : loop->cores.interrupt);
+        core->requested = core->stage == 0 ? now : core->requested;
         if (core->stage == 1 && core->from)
-            io_spare_begin(loop, core, now);
+            io_starved_begin(loop, core, now);
         return false;
     }
     return (int64_t)(now - core->next_stage) >= 0 && io_steps_escalate(loop, core, now);

@@ -20,15 +20,15 @@ void io_steps_begin(struct io_core *core)
     core->late = 0;
 }
 
-void io_step_ask(struct io_loop *loop, struct io_core *core)
+void io_step_request(struct io_loop *loop, struct io_core *core)
 {
-    core->step = CL_IO_STEP_ASK;
-    io_look_move(core->from, true);
+    core->step = CL_IO_STEP_REQUEST;
+    io_preempt_move(core->from, true);
     io_count(loop->cores.stats.asked, 1);
     io_count(core->from->app->cores.stats.asked, 1);
 }
 
-/* It did not step aside: the new owner need not share the core with it as with an equal. */
+/* It did not cede: the new owner need not share the core with it as with an equal. */
 void io_step_evict(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
@@ -49,9 +49,9 @@ void io_step_evict(struct io_loop *loop, struct io_core *core, uint64_t now)
     io_move_note(loop, core, CL_IO_LOG_EVICTED, from, now);
 }
 
-void io_step_evict_unless_spared(struct io_loop *loop, struct io_core *core, uint64_t now)
+void io_step_evict_unless_starved(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
-    if (!io_spare(loop, core, now) && io_in_the_way(core)) /* it may have stepped aside while the kernel was asked */
+    if (!io_starved(loop, core, now) && io_in_the_way(core)) /* it may have ceded while the kernel was asked */
         io_step_evict(loop, core, now);
 }
 
@@ -76,7 +76,7 @@ void io_move_oust(struct io_loop *loop, struct io_core *core, struct io_kthread 
     k->member.leaving = true;
     io_steps_begin(core);
     io_move_set_moving(&loop->cores, core, true);
-    io_step_ask(loop, core);
+    io_step_request(loop, core);
 }
 
 /* The signal ends a sleep wherever it is. */
@@ -126,7 +126,7 @@ static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
     cl_fence_seq_cst(); /* it stores RUNNING, fences, and looks at the owner; one of the two sees the other */
     if (io_park_of(k) != CL_KTHREAD_RUNNING)
         return;
-    io_move_forget(core);        /* who says since a moment ago that it runs again is for squat.c to find */
+    io_move_forget(core);        /* who says since a moment ago that it runs again is for overrun.c to find */
     io_move_oust(loop, core, k); /* it got up by itself, and runs on without a look at its grant: now it must go */
 }
 
@@ -145,7 +145,7 @@ static void interrupt(struct io_loop *loop, struct io_core *core, uint64_t now)
         return; /* it registered none: that step is left out */
     cl_bucket_refill(&from->app->wakes, loop->now);
     if (!cl_bucket_open(&from->app->wakes)) {
-        io_count(loop->cores.stats.interrupts_spared, 1);
+        io_count(loop->cores.stats.interrupts_limited, 1);
         return; /* the next step comes all the same */
     }
     int rc = io_thread_signal(loop, from, signal);
@@ -171,7 +171,7 @@ static void wake_again(struct io_loop *loop, struct io_core *core)
     struct io_kthread *k = core->owner;
     uint32_t park = io_park_of(k);
     core->woken |= io_thread_wake(loop, k);
-    if ((core->woken && core->stage < 2) || park == CL_KTHREAD_RUNNING || io_park_is_hot(park))
+    if ((core->woken && core->stage < 2) || park == CL_KTHREAD_RUNNING || io_park_yields(park))
         return; /* it was woken a moment ago, or is awake by its word */
     rouse(loop, k);
 }
@@ -185,8 +185,8 @@ bool io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_
     if (rc < 0)
         io_count(c->stats.evictions_failed, 1);
     k->member.demoted = rc == 0;
-    if (k->member.hot_core) /* a yield to it would last until the tick: whoever is woken preempts it at once */
-        io_core_cool(k->member.hot_core);
+    if (k->member.yield_wait_core) /* a yield to it would last until the tick: whoever is woken preempts it at once */
+        io_yield_wait_clear(k->member.yield_wait_core);
     if (c->n > 1) {
         cpu_set_t set;
         CPU_ZERO(&set);
@@ -207,8 +207,8 @@ bool io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_
 static bool extend(const struct io_cores *c, struct io_core *core, uint64_t now)
 {
     const struct cl_signals *s = core->from->member.signals.shared;
-    core->next_stage = now + c->ask;
-    if (cl_load_relaxed(&s->in_call) && now - core->asked < c->interrupt)
+    core->next_stage = now + c->cede;
+    if (cl_load_relaxed(&s->in_call) && now - core->requested < c->interrupt)
         return true;
     uint32_t since = (uint32_t)cl_tsc() - core->stamps.decided;
     uint32_t seen = cl_load_relaxed(&s->lost_tsc) - core->stamps.decided;
@@ -223,8 +223,7 @@ bool io_steps_escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     bool waits_for_old = io_in_the_way(core), nobody = core->begun || !core->owner; /* nobody who is to begin */
-    if (core->stage == 2 &&
-        waits_for_old) /* it was spared up to now, or said that it had stepped aside, and runs again */
+    if (core->stage == 2 && waits_for_old) /* it was spared up to now, or said that it had ceded, and runs again */
         io_step_evict(loop, core, now);
     if (core->stage == 2) {
         if (nobody || wait_on(loop, core, now))
@@ -245,7 +244,7 @@ bool io_steps_escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
         core->next_stage = 0;
     }
     if (waits_for_old && core->stage == 2)
-        io_step_evict_unless_spared(loop, core, now);
+        io_step_evict_unless_starved(loop, core, now);
     if (nobody)
         return false;
     if (core->stage == 2 && !io_thread_alive(loop, core->owner)) {
@@ -254,7 +253,7 @@ bool io_steps_escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
     }
     if (core->stage == 1 && io_park_of(core->owner) == CL_KTHREAD_RUNNING) {
         /* It got up by itself before it could see this grant. Busy as it is, it need not look for longer than start_us. */
-        io_look_move(core->owner, true);
+        io_preempt_move(core->owner, true);
         return false;
     }
     if (!waits_for_old || core->stage == 2) /* who should have woken it has died, or lies; or it was nobody's duty */

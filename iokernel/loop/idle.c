@@ -101,7 +101,7 @@ static uint64_t next_due(struct io_loop *loop, uint64_t now)
         due = cl_min(due, loop->cores.next_due);
     for (uint32_t i = 0; i < loop->n_apps; i++) {
         const struct io_app *app = loop->apps[i];
-        if (!app->held_back)
+        if (!app->throttled)
             continue;
         uint64_t wait = cl_max(cl_bucket_wait(&app->frames), cl_bucket_wait(&app->bytes));
         due = cl_min(due, now + wait);

@@ -12,7 +12,7 @@
 #define LATENCY_SLICE_NS 10000.0
 #define LATENCY_CREDIT_NS 200000.0
 /* What a move takes, about. Of two that are as close as that, first the one that has let the CPU go longest ago: it is the one that
- * the kernel runs next where both wait hot (docs/cores.md), so that no switch is wasted on the other. */
+ * the kernel runs next where both yield-wait (docs/cores.md), so that no switch is wasted on the other. */
 #define TIE_NS 3000.0
 #define BISECTIONS 64 /* more than enough for the range of a double's exponent that occurs */
 
@@ -291,7 +291,7 @@ void cl_policy_share_left(const struct cl_policy_view *view, struct cl_policy_ap
     deal(&claims, used < view->n_cores ? (uint32_t)(view->n_cores - used) : 0, SLICE_NS, CREDIT_NS);
 }
 
-void cl_policy_use_spare(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t left)
+void cl_policy_share_rest(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t left)
 {
     for (uint32_t i = 0; i < view->n_apps && left; i++) {
         struct cl_policy_app *a = &apps[i];

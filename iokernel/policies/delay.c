@@ -51,5 +51,5 @@ void cl_policy_delay(const struct cl_policy_view *view, struct cl_policy_app *ap
             a->memory[0] = 0;
         }
     }
-    cl_policy_use_spare(view, apps, cl_policy_share(view, apps));
+    cl_policy_share_rest(view, apps, cl_policy_share(view, apps));
 }

@@ -88,8 +88,8 @@ static CL_NOINLINE void take(struct cl_policy_host *h, const struct cl_policy_vi
 }
 
 /* `delay`, with its defaults, stands for a policy that did not behave. */
-static CL_NOINLINE void put_aside(struct cl_policy_host *h, struct cl_policy_view *view, struct cl_policy_app *apps,
-                                  struct cl_policy_event *event)
+static CL_NOINLINE void eject(struct cl_policy_host *h, struct cl_policy_view *view, struct cl_policy_app *apps,
+                              struct cl_policy_event *event)
 {
     event->ticket = h->now.ticket;
     cl_store_relaxed(&h->event_seq, h->event_seq + 1);
@@ -107,7 +107,7 @@ static CL_NOINLINE void put_aside(struct cl_policy_host *h, struct cl_policy_vie
     h->now.guarded = 0;
     cl_store_relaxed(&h->now.fn, cl_policy_delay);
     begin_setting(h, view, apps);
-    cl_count(&h->stats.put_aside, 1);
+    cl_count(&h->stats.ejected, 1);
     cl_policy_delay(view, apps);
 }
 
@@ -132,7 +132,7 @@ static CL_NOINLINE void run_guarded(struct cl_policy_host *h, struct cl_policy_v
     }
     struct cl_policy_event event;
     if (cl_unlikely(cl_policy_guard_call(h->guard, h->now.fn, view, copy, &event))) {
-        put_aside(h, view, apps, &event);
+        eject(h, view, apps, &event);
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -152,7 +152,7 @@ static CL_NOINLINE void run_guarded(struct cl_policy_host *h, struct cl_policy_v
     }
     h->nonsense_in_row = nonsense ? h->nonsense_in_row + 1 : 0;
     if (cl_unlikely(h->nonsense_in_row >= CL_POLICY_MOST_NONSENSE))
-        put_aside(h, view, apps, &event);
+        eject(h, view, apps, &event);
 }
 
 static CL_NOINLINE void note_time(struct cl_policy_host *h, uint64_t ticks)

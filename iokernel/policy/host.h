@@ -4,7 +4,7 @@
  *
  * Calling. A built-in policy is called on the mechanism's own table. Any other is called on a copy between guard pages,
  * from which only `grant` and `memory` are taken back, and with a way out (guard.h): a call that takes longer than
- * the limit, or that faults, is left, the policy is put aside, `delay` decides in its place from this very decision on,
+ * the limit, or that faults, is left, the policy is ejected, `delay` decides in its place from this very decision on,
  * and an event says why. A grant that is no number of cores, or was not written, counts as nonsense, and the application
  * keeps the cores that it holds; a policy in whose answers there is nonsense CL_POLICY_MOST_NONSENSE times in a row is put
  * aside, too. cl_policy_settle then cuts what is left of every policy's grants to what is allowed.
@@ -14,7 +14,7 @@
  * before the loop saw it was never called. So once cl_policy_host_taken says yes for a ticket, the loop calls no older
  * function any more, and what they were loaded from can go.
  *
- * `memory` of the applications is zeroed when a policy is swapped in or put aside: it lies in the mechanism's table, whose
+ * `memory` of the applications is zeroed when a policy is swapped in or ejected: it lies in the mechanism's table, whose
  * rows are the same applications' from one call to the next (a row that is given to another application is zeroed by
  * the mechanism).
  *
@@ -28,9 +28,9 @@
 #define CL_POLICY_LIMIT_NS 1000000    /* longest decision of a policy that is not built in */
 #define CL_POLICY_WATCH_NS 1000000    /* CPU time of the loop's thread between two looks whether one takes longer */
 #define CL_POLICY_MOST_GRANT 0xffffff /* a grant above is no number of cores; so is a negative one */
-#define CL_POLICY_MOST_NONSENSE 100   /* decisions in a row with such grants until a policy is put aside */
+#define CL_POLICY_MOST_NONSENSE 100   /* decisions in a row with such grants until a policy is ejected */
 
-/* Why a policy was put aside. */
+/* Why a policy was ejected. */
 #define CL_POLICY_LATE 1      /* one decision took longer than the limit */
 #define CL_POLICY_OUTSIDE 2   /* it touched memory just outside of its table */
 #define CL_POLICY_FAULT 3     /* another fault: memory that is not there, a division by zero, an illegal instruction */
@@ -52,7 +52,7 @@ struct cl_policy_setting {
 struct cl_policy_stats {
     uint64_t decisions;
     uint64_t swaps;       /* settings taken */
-    uint64_t put_aside;   /* policies that were replaced by `delay` */
+    uint64_t ejected;     /* policies that were replaced by `delay` */
     uint64_t cut;         /* grants that settling changed */
     uint64_t nonsense;    /* grants that were no number of cores, or not written */
     uint64_t overwritten; /* fields that a policy may not write, and did; they were left as they had been */
@@ -63,7 +63,7 @@ struct cl_policy_stats {
     uint64_t most_ticks; /* of the longest one */
 };
 
-/* How the last policy that was put aside came to that. */
+/* How the last policy that was ejected came to that. */
 struct cl_policy_event {
     uint32_t reason; /* CL_POLICY_LATE, ...; 0: none was */
     uint32_t signal; /* that ended the call */
@@ -86,7 +86,7 @@ CL_API unsigned cl_policy_run(struct cl_policy_host *h, struct cl_policy_view *v
 CL_API int64_t cl_policy_host_set(struct cl_policy_host *h, const struct cl_policy_setting *setting, char *err);
 /* Whether the loop has taken this setting, or a later one. */
 CL_API bool cl_policy_host_taken(struct cl_policy_host *h, int64_t ticket);
-/* What decides now: after a policy was put aside, `delay` with the ticket of the setting that it stands for. */
+/* What decides now: after a policy was ejected, `delay` with the ticket of the setting that it stands for. */
 CL_API void cl_policy_host_current(const struct cl_policy_host *h, struct cl_policy_setting *out);
 CL_API void cl_policy_host_stats(const struct cl_policy_host *h, struct cl_policy_stats *out);
 /* The last event; false: none yet. */

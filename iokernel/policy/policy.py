@@ -25,7 +25,7 @@ from typing import Any
 from ...runtime.clock import default_clock
 from ...runtime.errors import ConfigError, CorelaneError, Refused, check
 from .._native import ffi, lib
-from .verdict import why_put_aside
+from .verdict import why_ejected
 
 Number = int | float
 
@@ -241,7 +241,7 @@ class PolicyHost:
     def __init__(self, pointer: Any) -> None:
         self._host = pointer
         self._kept: dict[int, Policy] = {}  # by ticket: those that the loop may still call
-        self._seen = 0  # events, by the count of policies put aside
+        self._seen = 0  # events, by the count of policies ejected
 
     def set(self, policy: Policy) -> int:
         """Have `policy` decide from the next decision on; returns its ticket. Does not wait for the loop."""
@@ -299,12 +299,12 @@ class PolicyHost:
         return counts
 
     def event(self) -> str:
-        """A sentence about a policy that was put aside since the last call; "" if none was."""
+        """A sentence about a policy that was ejected since the last call; "" if none was."""
         out = ffi.new("struct cl_policy_event *")
-        put_aside = int(self.stats()["put_aside"])
-        if put_aside == self._seen or not lib.cl_policy_host_event(self._host, out):
+        ejected = int(self.stats()["ejected"])
+        if ejected == self._seen or not lib.cl_policy_host_event(self._host, out):
             return ""
-        self._seen = put_aside
+        self._seen = ejected
         policy = self._kept.get(int(out.ticket))
         name = policy.spec if policy else "of an older setting"
-        return f"policy {name} was put aside: {why_put_aside(out)}; `delay` decides now"
+        return f"policy {name} was ejected: {why_ejected(out)}; `delay` decides now"

@@ -40,7 +40,7 @@ def explain(verdict: dict[str, Any]) -> tuple[str, str]:
     )
 
 
-def why_put_aside(event: Any) -> str:
+def why_ejected(event: Any) -> str:
     """Of a `struct cl_policy_event`: "it divided by zero", or so."""
     reason, app, grant = int(event.reason), int(event.app), int(event.grant)
     times = f", {lib.CL_POLICY_MOST_NONSENSE} decisions in a row"

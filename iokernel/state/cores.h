@@ -22,8 +22,8 @@ struct io_kthread;
 #define IO_MOVES_LOG CL_IO_MOVES_LOG
 #define IO_TIMED 16 /* one decision in so many is timed */
 
-/* What squat.c knows of a kthread. All times in ticks, but for ran_ns. */
-struct io_squat {
+/* What overrun.c knows of a kthread. All times in ticks, but for ran_ns. */
+struct io_overrun {
     uint64_t
         entitled; /* for which it might run: it had a core, or had not been able to let go yet, or nobody used its core */
     uint64_t idle_mark;                /* idle time of its last core, up to which `entitled` has it */
@@ -53,26 +53,26 @@ struct io_block {
 /* Managed side of a kthread. */
 struct io_member {
     struct io_signals signals;
-    struct cl_state_kthread *state; /* shared, we write */
-    struct io_core *core;           /* that it owns, or NULL */
-    struct io_core *last;           /* that it had last; NULL: none yet */
-    struct io_core *hot_core;       /* where it was told to wait hot, or NULL */
-    uint64_t hot_move;              /* which of that core's moves it was last part of */
-    uint32_t slot, grant;           /* grant: as in state */
-    int32_t tid;                    /* 0: not told yet */
-    int account_fd, status_fd;      /* thread.c; -1: none. Controlling thread, but for reading */
-    int tasks_fd;                   /* of its process; the same */
-    int32_t pinned;                 /* CPU that we bound it to, or tried to; -1: unknown */
-    bool bound;                     /* it was, as far as we know */
-    bool usable;                    /* as of the last decision: could be given a core */
-    bool leaving;                   /* its core went to another, and it has not stepped aside */
-    bool evicted;                   /* it never did; until its park word says so, or `evicted_until` */
-    bool demoted;                   /* SCHED_IDLE, until it is given a core again */
-    bool had_sched;                 /* `sched` is what it had when it was demoted */
-    bool dead;                      /* no such thread */
-    bool look_move, look_quantum;   /* why its look bit is set */
-    bool stalled;                   /* it was given a core and did not begin; until it does anything, or `retry` */
-    bool banned;                    /* it used a core that was another's; until squat.banned_until */
+    struct cl_state_kthread *state;     /* shared, we write */
+    struct io_core *core;               /* that it owns, or NULL */
+    struct io_core *last;               /* that it had last; NULL: none yet */
+    struct io_core *yield_wait_core;    /* where it was told to yield-wait, or NULL */
+    uint64_t yield_wait_move;           /* which of that core's moves it was last part of */
+    uint32_t slot, grant;               /* grant: as in state */
+    int32_t tid;                        /* 0: not told yet */
+    int account_fd, status_fd;          /* thread.c; -1: none. Controlling thread, but for reading */
+    int tasks_fd;                       /* of its process; the same */
+    int32_t pinned;                     /* CPU that we bound it to, or tried to; -1: unknown */
+    bool bound;                         /* it was, as far as we know */
+    bool usable;                        /* as of the last decision: could be given a core */
+    bool leaving;                       /* its core went to another, and it has not ceded */
+    bool evicted;                       /* it never did; until its park word says so, or `evicted_until` */
+    bool demoted;                       /* SCHED_IDLE, until it is given a core again */
+    bool had_sched;                     /* `sched` is what it had when it was demoted */
+    bool dead;                          /* no such thread */
+    bool preempt_move, preempt_quantum; /* why its preemption bit is set */
+    bool stalled;                       /* it was given a core and did not begin; until it does anything, or `retry` */
+    bool banned;                        /* it used a core that was another's; until overrun.banned_until */
     uint32_t stall_mark, stalls;
     uint64_t not_begun; /* ticks for which it had cores, since it last began, that went on to others before it did */
     uint64_t retry, evicted_until;
@@ -80,7 +80,7 @@ struct io_member {
     uint64_t next_affinity; /* when affinity.c looks next */
     uint32_t switches;      /* at the last look, and since when */
     uint64_t switches_since;
-    struct io_squat squat;
+    struct io_overrun overrun;
     struct io_block block;
 };
 
@@ -99,14 +99,14 @@ struct io_allotment {
     /* Stamps: since when the oldest of each waits, by the last look; 0: none does. */
     uint64_t packet_since, thread_since, timer_since, stored_since;
 
-    uint64_t looked_at; /* decisions by the last look, its own included. Readers: anybody (look.c, publish) */
+    uint64_t looked_at; /* decisions by the last look, its own included. Readers: anybody (demand.c, publish) */
     bool told;          /* its threads are known: it is in the loop's list */
     bool steered;       /* its frames go by `steer` */
     int32_t pid, signal;
     uint32_t kind, guaranteed, maximum, weight;
     uint64_t deadline_ns, quantum_ticks;
-    uint64_t look; /* copy of the arena's look word, which we write */
-    uint64_t *shared_look;
+    uint64_t preempt; /* copy of the arena's preemption flag, which we write */
+    uint64_t *shared_preempt;
     uint64_t help_since;         /* when it was said, of what is not heeded the first that was seen; 0: all is */
     uint64_t help_last;          /* and when it was seen last */
     uint64_t told_at;            /* the loop's next decision when it was; 0: it is not. Readers: anybody (relaxed) */
@@ -125,8 +125,8 @@ struct io_stamps {
     uint32_t decided, stored, lost, left, back;
 };
 
-/* What spare.c knows of the old owner of a core. */
-struct io_spare {
+/* What starved.c knows of the old owner of a core. */
+struct io_starved {
     bool on;                     /* it was found not to have had its time */
     bool ended;                  /* its last turn on the CPU has */
     bool counted;                /* a turn has begun since it was interrupted: from there on its time is known */
@@ -138,35 +138,36 @@ struct io_spare {
     uint64_t peek;               /* when to look before it matters; 0: not again */
 };
 
-#define IO_HOT 4 /* kthreads that wait hot for one core at most */
+#define IO_YIELD_WAITERS 4 /* kthreads that yield-wait for one core at most */
 
 /* A worker CPU. */
 struct io_core {
     struct cl_state_core *state; /* shared, we write */
     struct io_kthread *owner;    /* NULL: nobody */
-    struct io_kthread *from;     /* moving: who must step aside first; NULL: nobody */
+    struct io_kthread *from;     /* moving: who must cede first; NULL: nobody */
     uint32_t cpu;
-    bool moving;                    /* the owner, if any, has not begun, or `from` has not stepped aside */
-    bool begun;                     /* the owner has begun */
-    bool turned;                    /* it was on its way to another when it was given to the owner, who has not begun */
-    bool extended;                  /* `from` has had its second interval to step aside in */
-    bool woken;                     /* a wake of the loop's found somebody asleep: the owner, as a rule */
-    bool busy;                      /* as of the last decision: the owner has work, or is on its way */
-    bool wanted;                    /* as in state */
-    uint8_t step;                   /* CL_IO_STEP_* that was taken last */
-    uint8_t stage;                  /* of the escalation: 0 asked, 1 interrupted, 2 evicted */
-    uint8_t kicks;                  /* made of `dying` */
-    uint8_t late;                   /* times start_us for which the owner was waited for beyond the first */
-    uint64_t decided, next_stage;   /* next_stage 0: its time begins with the next round */
-    uint64_t asked;                 /* when the time of the first step began */
-    uint64_t hot_until;             /* 0: it is not hot */
-    struct io_kthread *hot[IO_HOT]; /* who was part of its last moves first; NULL from some place on */
+    bool moving;                  /* the owner, if any, has not begun, or `from` has not ceded */
+    bool begun;                   /* the owner has begun */
+    bool turned;                  /* it was on its way to another when it was given to the owner, who has not begun */
+    bool extended;                /* `from` has had its second interval to cede in */
+    bool woken;                   /* a wake of the loop's found somebody asleep: the owner, as a rule */
+    bool busy;                    /* as of the last decision: the owner has work, or is on its way */
+    bool wanted;                  /* as in state */
+    uint8_t step;                 /* CL_IO_STEP_* that was taken last */
+    uint8_t stage;                /* of the escalation: 0 asked, 1 interrupted, 2 evicted */
+    uint8_t kicks;                /* made of `dying` */
+    uint8_t late;                 /* times start_us for which the owner was waited for beyond the first */
+    uint64_t decided, next_stage; /* next_stage 0: its time begins with the next round */
+    uint64_t requested;           /* when the time of the first step began */
+    uint64_t yield_wait_until;    /* 0: nobody yield-waits for it */
+    struct io_kthread
+        *yield_waiters[IO_YIELD_WAITERS]; /* who was part of its last moves first; NULL from some place on */
     struct io_kthread
         *dying; /* an old owner that may be in the way, or threads beside it, as they were killed, or NULL */
     uint64_t next_kick;
     uint32_t kicked; /* threads that exit, among those looked at since */
     bool kicking;    /* some are yet to be looked at */
-    struct io_spare spare;
+    struct io_starved starved;
     struct io_stamps stamps; /* of the last hand-over, see struct cl_io_move */
     uint64_t accounted;      /* up to when; 0: being changed, see io_core_account. Writer: loop; readers: anybody */
     uint64_t idle;           /* ticks in which its owner, if it had one, had no work */
@@ -192,13 +193,13 @@ struct io_cores {
     bool held_up;   /* somebody did not get a core at the last decision since it was on its way to another */
     uint64_t next_check, next_urgent;
     uint64_t last_check; /* readers: anybody (relaxed) */
-    uint64_t next_due;   /* first timer that nobody runs for, or end of a hot spell */
-    uint64_t interval, ask, interrupt, start, hot, urgent_gap, hold_batch, hold_latency; /* ticks */
-    uint64_t next_squat;                                                                 /* when squat.c looks next */
-    uint32_t squat_app, squat_kthread;                                                   /* whose turn it is there */
-    uint64_t idle_spell;            /* counts decisions after which no core is idle: it stays while one is */
-    struct cl_io_cores_stats stats; /* writer: loop; readers: anybody (relaxed) */
-    struct cl_hist *actuation[CL_IO_STEPS], *decision, *reading, *late_look;
+    uint64_t next_due;   /* first timer that nobody runs for, or end of a time of yield-waiting */
+    uint64_t interval, cede, interrupt, start, yield_wait, urgent_gap, hold_batch, hold_latency; /* ticks */
+    uint64_t next_overrun;                 /* when overrun.c looks next */
+    uint32_t overrun_app, overrun_kthread; /* whose turn it is there */
+    uint64_t idle_spell;                   /* counts decisions after which no core is idle: it stays while one is */
+    struct cl_io_cores_stats stats;        /* writer: loop; readers: anybody (relaxed) */
+    struct cl_hist *actuation[CL_IO_STEPS], *decision, *reading, *late_decision;
     uint64_t blocked, next_blocked, blocked_due; /* ticks; when blocked.c looks next; and at one that is blocked */
     uint32_t n_blocked, blocked_core;            /* kthreads that are; whose owner's turn it is there */
     struct cl_io_move *log;
@@ -218,10 +219,10 @@ void io_cores_remove(struct io_loop *loop, struct io_app *app);
 void io_cores_log(struct io_loop *loop, uint64_t now, const struct io_core *core, uint32_t from, uint32_t to,
                   unsigned what, unsigned step, const struct io_kthread *about);
 
-/* look.c: of those without a core, whose words have changed since the last look, and the first of their timers: while the
+/* demand.c: of those without a core, whose words have changed since the last look, and the first of their timers: while the
  * words of who runs are on their way. Then rows of the table, and who has anything to do. */
-void io_look_for_changes(struct io_loop *loop);
-void io_look_at_apps(struct io_loop *loop);
+void io_demand_changes(struct io_loop *loop);
+void io_demand_apps(struct io_loop *loop);
 /* Those that were told to look since their quantum was over, and have. */
 void io_watch_quanta(struct io_cores *c);
 
@@ -255,20 +256,20 @@ void io_move_set_moving(struct io_cores *c, struct io_core *core, bool moving);
 /* An entry of the log that does not change the owner; `about` somebody else, or NULL. */
 void io_move_note(struct io_loop *loop, const struct io_core *core, unsigned what, const struct io_kthread *about,
                   uint64_t now);
-/* Store the look bit that follows from why it should be set. */
-void io_look(struct io_kthread *k);
-void io_look_move(struct io_kthread *k, bool on);
+/* Store the preemption bit that follows from why it should be set. */
+void io_preempt_store(struct io_kthread *k);
+void io_preempt_move(struct io_kthread *k, bool on);
 void io_end_quantum(struct io_cores *c, struct io_kthread *k);
 
 /* steps.c */
 void io_steps_begin(struct io_core *core);
 /* A step's time is over. Returns whether the core came free. */
 bool io_steps_escalate(struct io_loop *loop, struct io_core *core, uint64_t now);
-void io_step_ask(struct io_loop *loop, struct io_core *core);
+void io_step_request(struct io_loop *loop, struct io_core *core);
 /* The core goes on to another before its owner has begun: for one that is stopped, that may be so each time. */
 void io_step_overtaken(struct io_loop *loop, const struct io_core *core, uint64_t now);
 void io_step_evict(struct io_loop *loop, struct io_core *core, uint64_t now);
-void io_step_evict_unless_spared(struct io_loop *loop, struct io_core *core, uint64_t now);
+void io_step_evict_unless_starved(struct io_loop *loop, struct io_core *core, uint64_t now);
 /* k says that it runs, and has no core: it must leave `core`, of which no move is under way. */
 void io_move_oust(struct io_loop *loop, struct io_core *core, struct io_kthread *k);
 /* The core's owner is dead. */
@@ -276,25 +277,25 @@ void io_move_died(struct io_loop *loop, struct io_core *core, uint64_t now);
 /* False: it is dead. */
 bool io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_core *off);
 
-/* hot.c */
+/* yield_wait.c */
 /* `core` goes from one (NULL: nobody) to the other. */
-void io_core_heat(const struct io_cores *c, struct io_core *core, struct io_kthread *to, struct io_kthread *from,
-                  uint64_t now);
-void io_core_cool(struct io_core *core);
+void io_yield_wait_moved(const struct io_cores *c, struct io_core *core, struct io_kthread *to, struct io_kthread *from,
+                         uint64_t now);
+void io_yield_wait_clear(struct io_core *core);
 /* Without a word to them: the application goes. */
-void io_core_cool_app(struct io_core *core, const struct io_app *app);
+void io_yield_wait_forget(struct io_core *core, const struct io_app *app);
 
 /* flows.c */
 /* Spread flows over the kthreads that have cores and do not sleep in the kernel. */
 void io_steer(struct io_loop *loop, struct io_app *app);
 
-/* spare.c */
+/* starved.c */
 /* From here on the old owner has the time of the last step. */
-void io_spare_begin(struct io_loop *loop, struct io_core *core, uint64_t now);
-/* It is time to look, so that io_spare need not. */
-void io_spare_peek(struct io_loop *loop, struct io_core *core, uint64_t now);
-/* That time is over. Whether the old owner did not have the CPU for so long; then core->spare says when to ask again. */
-bool io_spare(struct io_loop *loop, struct io_core *core, uint64_t now);
+void io_starved_begin(struct io_loop *loop, struct io_core *core, uint64_t now);
+/* It is time to look, so that io_starved need not. */
+void io_starved_peek(struct io_loop *loop, struct io_core *core, uint64_t now);
+/* That time is over. Whether the old owner did not have the CPU for so long; then core->starved says when to ask again. */
+bool io_starved(struct io_loop *loop, struct io_core *core, uint64_t now);
 
 /* dying.c */
 /* The old owner is dead, or may be dying: if it is, all threads of its process that exit give way until the new one begins. */
@@ -341,7 +342,7 @@ bool io_thread_in_line(struct io_loop *loop, const struct io_kthread *k);
 /* Have k run on that core's CPU, as far as the kernel lets us. */
 void io_affinity_bind(struct io_loop *loop, struct io_kthread *k, const struct io_core *core);
 /* Whether it is bound as it was left, if it is time. */
-void io_affinity_look(struct io_loop *loop, struct io_kthread *k, uint64_t now);
+void io_affinity_check(struct io_loop *loop, struct io_kthread *k, uint64_t now);
 
 /* blocked.c */
 /* Look at an owner beside whom somebody waits, and at one that was blocked, if it is time. After a decision. */
@@ -353,14 +354,14 @@ bool io_blocked_offers(const struct io_loop *loop, struct io_kthread *k, uint64_
 /* It is not, or not any more. */
 void io_blocked_over(struct io_loop *loop, struct io_kthread *k, uint64_t now);
 
-/* squat.c */
+/* overrun.c */
 /* Have a look at some kthreads, if it is time. After io_core_account of all cores. */
-void io_squat_round(struct io_loop *loop, uint64_t now);
+void io_overrun_round(struct io_loop *loop, uint64_t now);
 /* When it must have looked, where there is anything to look for. */
-uint64_t io_squat_due(const struct io_loop *loop);
+uint64_t io_overrun_due(const struct io_loop *loop);
 /* Time of a core up to now that its owner had, or did not need. */
-void io_squat_account(const struct io_loop *loop, struct io_core *core, uint64_t ticks, uint64_t now);
+void io_overrun_account(const struct io_loop *loop, struct io_core *core, uint64_t ticks, uint64_t now);
 /* k is about to own `core`, for which its last core may be exchanged; or loses the one that it has (NULL). */
-void io_squat_moved(struct io_kthread *k, const struct io_core *core);
+void io_overrun_moved(struct io_kthread *k, const struct io_core *core);
 
 #endif

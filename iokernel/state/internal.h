@@ -58,7 +58,7 @@ struct io_app {
     uint32_t greedy_turns;                 /* turns in a row that ended with frames left */
     uint32_t next_kthread;                 /* whose turn it is within the application */
     uint32_t staged;                       /* of its frames wait for uplinks */
-    bool held_back;                        /* a limit keeps frames in its rings */
+    bool throttled;                        /* a limit keeps frames in its rings */
     struct cl_bucket frames, bytes, wakes; /* wakes: system calls that we make for it */
     struct cl_io_app_stats stats CL_ALIGNED(CL_CACHELINE);
     struct io_allotment cores; /* where cores are managed */
@@ -236,7 +236,7 @@ static inline uint32_t io_owner_word(const struct io_kthread *k)
     return k ? k->member.slot + 1 : 0;
 }
 
-/* The old owner has not stepped aside. */
+/* The old owner has not ceded. */
 static inline bool io_in_the_way(const struct io_core *core)
 {
     return core->from && io_park_of(core->from) == CL_KTHREAD_RUNNING;

@@ -67,12 +67,12 @@ struct cl_io_config {
     uint32_t manage_cores; /* 1: kthreads run only while they own one of the worker CPUs */
     uint32_t n_worker_cpus;
     int32_t worker_cpus[256];
-    uint32_t interval_us;  /* from one decision to the next [5] */
-    uint32_t ask_us;       /* how long an owner may take to step aside until it is interrupted [10] */
-    uint32_t interrupt_us; /* and from then on until it is evicted [50] */
-    uint32_t start_us;     /* how long a new owner may take to begin until its core is taken back [5000] */
-    uint32_t hot_us;       /* how long after a move a core counts as changing hands often [50000] */
-    uint32_t blocked_us;   /* how long an owner may sleep in the kernel, or be stopped, beside one that waits [1000] */
+    uint32_t interval_us;   /* from one decision to the next [5] */
+    uint32_t cede_us;       /* how long an owner may take to cede until it is interrupted [10] */
+    uint32_t interrupt_us;  /* and from then on until it is evicted [50] */
+    uint32_t start_us;      /* how long a new owner may take to begin until its core is taken back [5000] */
+    uint32_t yield_wait_us; /* how long after a move a core counts as changing hands often [50000] */
+    uint32_t blocked_us;    /* how long an owner may sleep in the kernel, or be stopped, beside one that waits [1000] */
 };
 
 /* Limits of what an application may send. 0: no limit. */
@@ -116,7 +116,7 @@ struct cl_io_app_stats {
     uint64_t tx_dropped_no_route;    /* no application of that address, and no uplink */
     uint64_t tx_dropped_uplink_full; /* its share of the uplink's queue was used up */
     uint64_t tx_dropped_loop_full;   /* the ring to another loop was full */
-    uint64_t tx_held_back;           /* rounds in which a limit left frames in the rings */
+    uint64_t tx_throttled;           /* rounds in which a limit left frames in the rings */
     uint64_t rx_offered, rx_delivered, rx_bytes;
     uint64_t rx_dropped_ring_full; /* the kthread does not keep up, or is stopped */
     uint64_t rx_dropped_no_buffer; /* it holds all its buffers */
@@ -150,9 +150,9 @@ struct cl_io_app_cores {
     uint64_t asked;       /* as old owner: by the word in its arena */
     uint64_t interrupted; /* by signal, since it did not answer */
     uint64_t evicted;     /* by demotion, since it did not answer that either */
-    uint64_t spared;      /* not evicted when it was time, since it had not had the CPU for as long as that */
+    uint64_t starved;     /* not evicted when it was time, since it had not had the CPU for as long as that */
     uint64_t blocked;     /* as owner: found asleep in the kernel, or stopped, beside one that waited */
-    uint64_t squatted;    /* demoted since a kthread used a core that was another's, whatever it said */
+    uint64_t overruns;    /* demoted since a kthread used a core that was another's, whatever it said */
     uint64_t not_started; /* as new owner: did not begin in time, so that the core was taken back */
     uint64_t roused;      /* as new owner: sent the signal, since no wake had reached it in time */
     uint64_t late;    /* as new owner: times that it had not begun, but was in line for the CPU, and was waited for */
@@ -169,7 +169,7 @@ struct cl_io_app_cores {
 #define CL_IO_STEP_IDLE 0      /* nobody had it */
 #define CL_IO_STEP_WAKE 1      /* it had kept it while parked */
 #define CL_IO_STEP_PARKED 2    /* its owner had parked, was blocked in the kernel, or had not begun */
-#define CL_IO_STEP_ASK 3       /* its owner stepped aside when asked */
+#define CL_IO_STEP_REQUEST 3   /* its owner ceded when asked */
 #define CL_IO_STEP_INTERRUPT 4 /* when it got the signal */
 #define CL_IO_STEP_EVICT 5     /* it did not, and was demoted */
 #define CL_IO_STEPS 6
@@ -182,7 +182,7 @@ struct cl_io_cores_stats {
      * Sleeps of the loop in which a core was so, since one had said that it waits and nobody had woken the loop for that.
      * Decisions more than an interval late: the loop was kept from running, or by a call of its own. And of these, those that
      * found a core idle beside one that waited. */
-    uint64_t violations, violations_asleep, late_looks, violations_late;
+    uint64_t violations, violations_asleep, late_decisions, violations_late;
     uint64_t moves, wakes, asked, interrupted, evicted, not_started;
     uint64_t died;   /* owners whose thread was found to have ended, while their process lived */
     uint64_t roused; /* new owners that were sent the signal, since no wake had reached them in time */
@@ -190,18 +190,18 @@ struct cl_io_cores_stats {
     /* Of those evicted: the new owner ran already, or there was none; and the new owner did not begin either. The others
      * are the moves that ended by that step, or have not ended. */
     uint64_t evicted_late, evicted_void;
-    uint64_t spared;         /* not evicted when it was time, since it had not had the CPU for as long as that */
+    uint64_t starved;        /* not evicted when it was time, since it had not had the CPU for as long as that */
     uint64_t dying;          /* threads of killed applications that were demoted since they were in a new owner's way */
     uint64_t blocked;        /* owners found asleep in the kernel, or stopped, beside one that waited */
-    uint64_t squatted;       /* demoted since they used a core that was another's, and did not say so */
-    uint64_t squat_unread;   /* looks at the CPU time of a kthread that failed: its use of cores is not watched */
+    uint64_t overruns;       /* demoted since they used a core that was another's, and did not say so */
+    uint64_t overrun_unread; /* looks at the CPU time of a kthread that failed: its use of cores is not watched */
     uint64_t blocked_unread; /* looks at the CPU time or state of an owner that failed: asleep, it would not be found */
     uint64_t affinities;     /* kthreads moved to another CPU first */
     uint64_t affinities_failed;  /* sched_setaffinity refused */
     uint64_t affinities_changed; /* kthreads that somebody else had bound elsewhere */
     uint64_t evictions_failed;   /* sched_setscheduler refused: EPERM as a rule */
     uint64_t interrupts_failed;  /* tgkill refused */
-    uint64_t interrupts_spared;  /* not sent: the application's system calls are limited, and it had made as many */
+    uint64_t interrupts_limited; /* not sent: the application's system calls are limited, and it had made as many */
     uint64_t syscalls;           /* made to move cores, failed ones and futex wakes included */
     uint64_t steers;             /* times that an application's flows were spread anew */
 };
@@ -219,17 +219,17 @@ struct cl_io_core_stats {
 #define CL_IO_MOVES_LOG 65536 /* entries that a loop's log of moves has room for */
 
 /* Why an entry was written. */
-#define CL_IO_LOG_WANTED 1   /* owner changed: an application should have more cores */
-#define CL_IO_LOG_DONE 2     /* the new owner runs; step says how it came to that */
-#define CL_IO_LOG_STALLED 3  /* owner changed: the new owner did not begin, nobody has the core */
-#define CL_IO_LOG_DIED 4     /* owner changed: its thread does not exist any more */
-#define CL_IO_LOG_LEFT 5     /* owner changed: its application was removed */
-#define CL_IO_LOG_WOKEN 6    /* a parked owner was given work */
-#define CL_IO_LOG_EVICTED 7  /* the owner before did not step aside, and was demoted */
-#define CL_IO_LOG_ASIDE 8    /* the owner before stepped aside, after the new one was seen to run, or there was none */
-#define CL_IO_LOG_SQUATTED 9 /* a kthread that had this core last used it without owning one, and was demoted */
-#define CL_IO_LOG_BLOCKED 10 /* the owner sleeps in the kernel, or was stopped, while somebody waits for a core */
-#define CL_IO_LOG_INTERRUPTED 11 /* the owner before did not step aside when asked, and was sent the signal */
+#define CL_IO_LOG_WANTED 1       /* owner changed: an application should have more cores */
+#define CL_IO_LOG_DONE 2         /* the new owner runs; step says how it came to that */
+#define CL_IO_LOG_STALLED 3      /* owner changed: the new owner did not begin, nobody has the core */
+#define CL_IO_LOG_DIED 4         /* owner changed: its thread does not exist any more */
+#define CL_IO_LOG_LEFT 5         /* owner changed: its application was removed */
+#define CL_IO_LOG_WOKEN 6        /* a parked owner was given work */
+#define CL_IO_LOG_EVICTED 7      /* the owner before did not cede, and was demoted */
+#define CL_IO_LOG_CEDED 8        /* the owner before ceded, after the new one was seen to run, or there was none */
+#define CL_IO_LOG_OVERRUN 9      /* a kthread that had this core last used it without owning one, and was demoted */
+#define CL_IO_LOG_BLOCKED 10     /* the owner sleeps in the kernel, or was stopped, while somebody waits for a core */
+#define CL_IO_LOG_INTERRUPTED 11 /* the owner before did not cede when asked, and was sent the signal */
 
 /* One entry of a loop's log of moves. From WOKEN on, and in DONE, from and to are the owner. What an entry tells of
  * happened before tsc + after; a new owner was decided on at tsc or later. */
@@ -245,7 +245,7 @@ struct cl_io_move {
      * stored and seen by all. And in DONE, as the two applications say (cl_signals): the old owner has seen it; it yields;
      * the new owner's first instruction. 0: unknown. */
     uint32_t decided, stored, lost, left, back;
-    uint16_t about; /* EVICTED, ASIDE, INTERRUPTED: slot + 1 of the owner before; SQUATTED: of the squatter; else 0 */
+    uint16_t about; /* EVICTED, CEDED, INTERRUPTED: slot + 1 of the owner before; OVERRUN: of the offender; else 0 */
     uint16_t pad2;
 };
 
@@ -283,7 +283,7 @@ CL_API uint64_t cl_io_generation(const struct cl_io *io);
 CL_API uint32_t cl_io_mtu(const struct cl_io *io);
 
 /* Managed cores: who the kthreads of an application are. From here on they are given cores; without it none is. The caller
- * has made sure that the threads are the application's own. signal: asks a kthread to step aside; 0: it has no handler, so
+ * has made sure that the threads are the application's own. signal: asks a kthread to cede; 0: it has no handler, so
  * that step is left out. -EINVAL: cores are not managed, n is not its number of kthreads, told before; -EBUSY, -ETIMEDOUT as
  * cl_io_app_add. */
 CL_API int cl_io_app_threads(struct cl_io *io, uint32_t app, int32_t pid, const int32_t *tids, uint32_t n,
@@ -312,8 +312,8 @@ CL_API const struct cl_hist *cl_io_decision_time(const struct cl_io *io, uint32_
 /* Time of reading the lines that a decision over the same applications reads, before another one in sixteen: what of its
  * time is that of the caches. */
 CL_API const struct cl_hist *cl_io_reading_time(const struct cl_io *io, uint32_t loop);
-/* Time between two decisions, of the late ones (late_looks): how long nobody looked. */
-CL_API const struct cl_hist *cl_io_late_look(const struct cl_io *io, uint32_t loop);
+/* Time between two decisions, of the late ones (late_decisions): how long nobody looked. */
+CL_API const struct cl_hist *cl_io_late_decision(const struct cl_io *io, uint32_t loop);
 /* Entries of a loop's log from number *next on, at most n. Returns how many, and moves *next behind the last; *lost grows by
  * those that had been overwritten, which came before the first of them. The loop does not wait. */
 CL_API uint32_t cl_io_moves(struct cl_io *io, uint32_t loop, uint64_t *next, struct cl_io_move *out, uint32_t n,

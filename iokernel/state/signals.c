@@ -72,7 +72,7 @@ static inline uint64_t look_at(struct io_signals *s, unsigned queue, const uint3
     return age_of(s, queue, head, tail, now);
 }
 
-static void look_at_timer(struct io_signals *s, uint64_t now)
+static void check_timer(struct io_signals *s, uint64_t now)
 {
     uint64_t due = cl_load_relaxed(&s->shared->timer_tsc);
     s->due = due;
@@ -88,7 +88,7 @@ static void look_at_timer(struct io_signals *s, uint64_t now)
     s->waiting++;
 }
 
-uint32_t io_signals_look(struct io_signals *s, const uint32_t *park, const uint32_t *rx_head, uint32_t rx_tail,
+uint32_t io_signals_read(struct io_signals *s, const uint32_t *park, const uint32_t *rx_head, uint32_t rx_tail,
                          uint32_t rx_slots, uint64_t now)
 {
     const struct cl_signals *shared = s->shared;
@@ -111,13 +111,13 @@ uint32_t io_signals_look(struct io_signals *s, const uint32_t *park, const uint3
     s->packet = cl_max(s->packet, inbox);
     s->thread = look_at(s, IO_RUNQ, &shared->runq_head, &shared->runq_tail, now);
     s->stored = look_at(s, IO_STORAGE, &shared->storage_seen, &shared->storage_done, now);
-    look_at_timer(s, now);
-    if (io_park_is_aside(s->park)) {
-        s->aside_since = s->aside_since ? s->aside_since : now;
-        s->thread = cl_max(s->thread, cl_max(now - s->aside_since, 1u));
+    check_timer(s, now);
+    if (io_park_is_ceded(s->park)) {
+        s->ceded_since = s->ceded_since ? s->ceded_since : now;
+        s->thread = cl_max(s->thread, cl_max(now - s->ceded_since, 1u));
         s->waiting++;
     } else {
-        s->aside_since = 0;
+        s->ceded_since = 0;
     }
     return lies;
 }

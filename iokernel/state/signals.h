@@ -52,7 +52,7 @@ struct io_signals {
 
     uint32_t waiting;                       /* things that wait */
     uint64_t packet, thread, timer, stored; /* ages in ticks, 0: nothing waits */
-    uint64_t aside_since; /* when it was first seen to wait for a core with work in hand; 0: it does not */
+    uint64_t ceded_since; /* when it was first seen to wait for a core with work in hand; 0: it does not */
     uint32_t sampled;     /* bits: queues of which there are samples; others' lines are not touched */
     struct io_ages queue[IO_QUEUES];
 };
@@ -60,7 +60,7 @@ struct io_signals {
 /* The receive ring's tail was there at `tsc`, not later than the next look. */
 void io_signals_sample(struct io_signals *s, uint32_t rx_tail, uint64_t tsc);
 /* Look at everything of one kthread. rx_head, rx_tail: of its receive ring, of rx_slots. Returns lies found. */
-uint32_t io_signals_look(struct io_signals *s, const uint32_t *park, const uint32_t *rx_head, uint32_t rx_tail,
+uint32_t io_signals_read(struct io_signals *s, const uint32_t *park, const uint32_t *rx_head, uint32_t rx_tail,
                          uint32_t rx_slots, uint64_t now);
 /* A number that changes when the kthread itself runs a uthread, parks, or acts on a grant: not of the heads of its queues, which
  * siblings that steal from it move, too. */
@@ -95,14 +95,14 @@ static inline bool io_signals_still(const struct io_signals *s, uint64_t now)
     return changed == 0 && (s->next_timer == UINT64_MAX || (int64_t)(now - s->next_timer) < 0);
 }
 
-static inline bool io_park_is_aside(uint32_t park)
+static inline bool io_park_is_ceded(uint32_t park)
 {
-    return park == CL_KTHREAD_ASIDE || park == CL_KTHREAD_ASIDE_HOT;
+    return park == CL_KTHREAD_CEDED || park == CL_KTHREAD_CEDED_YIELDING;
 }
 
-static inline bool io_park_is_hot(uint32_t park)
+static inline bool io_park_yields(uint32_t park)
 {
-    return park == CL_KTHREAD_PARKED_HOT || park == CL_KTHREAD_ASIDE_HOT;
+    return park == CL_KTHREAD_PARKED_YIELDING || park == CL_KTHREAD_CEDED_YIELDING;
 }
 
 #endif

@@ -226,7 +226,7 @@ static CL_HOT bool poll_ring(struct io_loop *loop, struct io_app *app, struct io
         k->tx.head -= n - i; /* not looked at: as if never popped; read anew next time */
         any |= i > 0;
         if (i < n) {
-            app->held_back = app->deficit > 0;
+            app->throttled = app->deficit > 0;
             break;
         }
         if (n < want)
@@ -267,13 +267,13 @@ static CL_HOT bool poll_app(struct io_loop *loop, struct io_app *app, int32_t qu
     if (!io_app_has_work(app)) {
         app->deficit = 0;
         app->greedy_turns = 0;
-        app->held_back = false;
+        app->throttled = false;
         return false;
     }
     cl_bucket_refill(&app->frames, loop->now);
     cl_bucket_refill(&app->bytes, loop->now);
     app->deficit = cl_min(app->deficit + quantum, quantum);
-    app->held_back = false;
+    app->throttled = false;
     loop->sent_to = 0;
     bool any = false;
     uint64_t sent_before = app->stats.tx_taken;
@@ -282,14 +282,14 @@ static CL_HOT bool poll_app(struct io_loop *loop, struct io_app *app, int32_t qu
         any |= poll_ring(loop, app, &app->kthreads[k]);
         if (++k == app->n_kthreads)
             k = 0;
-        if (app->deficit <= 0 || app->held_back)
+        if (app->deficit <= 0 || app->throttled)
             break; /* the next turn begins with the next kthread */
     }
     app->next_kthread = k;
-    bool backlogged = !app->held_back && app->deficit <= 0;
+    bool backlogged = !app->throttled && app->deficit <= 0;
     app->greedy_turns = backlogged ? app->greedy_turns + 1 : 0;
-    if (app->held_back)
-        io_count(app->stats.tx_held_back, 1);
+    if (app->throttled)
+        io_count(app->stats.tx_throttled, 1);
     else if (backlogged)
         io_count(app->stats.backlogged, 1);
     if (backlogged && any && io_app_has_work(app))

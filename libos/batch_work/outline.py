@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .ir import NAME, Block, Function, Loop, Phi
-from .refill import call_aside
+from .refill import call_ceded
 
 
 @dataclass
@@ -158,7 +158,7 @@ def _call(
     block.lines += slots.store(_LAST, out, "%clp.last", fresh)
     for number, value in enumerate(what[1], len(slots.kinds) - len(what[1])):
         block.lines += slots.store(number, out, value, fresh)
-    block.lines += [call_aside(f"@{what[0]}", out, keeps_vectors=False), *slots.load(_FUEL, out, left, fresh)]
+    block.lines += [call_ceded(f"@{what[0]}", out, keeps_vectors=False), *slots.load(_FUEL, out, left, fresh)]
     block.lines += [f"  store i64 {left}, ptr %clp.fuel", *slots.load(_WAY, out, way, fresh)]
     slot = _RESULTS
     for to in exits:

@@ -35,7 +35,7 @@ strips as rare; an empty `asm` around the counter behind a strip, and behind an 
 reduction cannot see (it would count the distance to the bound as well, every turn); and the begin of a cache line,
 where the innermost loops of copies are put, since a short one that straddles two lines may take twice as long.
 
-Start reading here; strips.py is what changes a function, by looks (looks.py) and strips (fuel.py);
+Start reading here; strips.py is what changes a function, by looks (polls.py) and strips (fuel.py);
 ir.py is what it stands on.
 """
 
@@ -136,7 +136,7 @@ def add_probes(text: str, target: Target) -> tuple[str, Report]:
         site = prober.site
         # The attributes say what the function does to memory, and it now does more.
         function.header = re.sub(r" #\d+( |$)", r" nounwind\1", function.header)
-        function.header = re.sub(r" \{$", " noredzone {", function.header)  # for call_aside
+        function.header = re.sub(r" \{$", " noredzone {", function.header)  # for call_ceded
     if report.functions == 0:
         return text, report
     module.parts += [batch_refill.cells(site), *made]
@@ -195,7 +195,7 @@ def add_naive_probes(text: str, target: Target) -> str:
         for loop in loops(function, dominators(function))[0]:
             for latch in loop.latches:
                 number += 1
-                look, slow = Block(f"%clp.look.{number}"), Block(f"%clp.slow.{number}")
+                look, slow = Block(f"%clp.poll.{number}"), Block(f"%clp.slow.{number}")
                 word = f"inttoptr (i64 {target.word} to ptr)"
                 look.lines = [
                     f"  %clp.seen.{number} = load atomic i64, ptr {word} monotonic, align 8",

@@ -8,7 +8,7 @@ monotonic, and a lost update is one correction less.
 
 Only now and then, since reading the counter waits for the loads before it: 50 to 90 ns among loads that miss, once a
 microsecond. While what a cell gives lasts for half to twice as long as it should, it is timed once in UNTIMED_MOST.
-Most looks therefore are those of `clp.look`: the word, the count of looks that are not timed, and the cell's fuel.
+Most looks therefore are those of `clp.poll`: the word, the count of looks that are not timed, and the cell's fuel.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def word(frame: str, number: int, into: str) -> str:
 
 def look(site: int, saved: str) -> str:
     """Look at the word, and put fuel into `%clp.last`. saved: a pointer to its word RAX. What changes no register:
-    see call_aside."""
+    see call_ceded."""
     text = "\\0A".join(
         (
             "movq %rax, $0",
             "leaq $1, %rax",
             f"movq %rcx, {8 * RCX}(%rax)",
             f"movabsq $$clp.sites+{16 * site}, %rcx",
-            "callq clp.look",
+            "callq clp.poll",
             f"movq {8 * RCX}(%rax), %rcx",
             "movq $0, %rax",
         )
@@ -91,7 +91,7 @@ def look(site: int, saved: str) -> str:
     )
 
 
-def call_aside(function: str, argument: str, *, keeps_vectors: bool) -> str:
+def call_ceded(function: str, argument: str, *, keeps_vectors: bool) -> str:
     """Call `preserve_allcc void (ptr)` without a trace in the caller's general registers.
 
     An ordinary call wants its arguments in certain registers, and loses rax and r11 even so. Then LLVM keeps what loops
@@ -105,7 +105,7 @@ def call_aside(function: str, argument: str, *, keeps_vectors: bool) -> str:
     return f'  call void asm sideeffect "{text}", "r,r,{clobbers}"(ptr {function}, ptr {argument})'
 
 
-# What call_aside calls: behind the return address lie the function and its argument. What a preserve_allcc function
+# What call_ceded calls: behind the return address lie the function and its argument. What a preserve_allcc function
 # does not save is saved here, and the stack aligned for it.
 _ASIDE = (
     "pushq %rbp",
@@ -182,7 +182,7 @@ def functions(target: Target) -> str:
     wanted = "or i64 %seen, 1" if target.always else "or i64 %seen, 0"
     aside = _naked("define internal void @clp.aside() naked noinline nounwind", _ASIDE)
     slow = _naked("define internal preserve_allcc void @clp.slow() naked noinline cold nounwind", _slow(target.slow))
-    look = _naked("define internal void @clp.look() naked noinline nounwind", _look(target))
+    look = _naked("define internal void @clp.poll() naked noinline nounwind", _look(target))
     return f"""
 {aside}
 {slow}

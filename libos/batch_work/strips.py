@@ -17,7 +17,6 @@ from . import cost as batch_cost
 from . import steady as batch_steady
 from .fuel import Strips, left, next_strip
 from .ir import Block, Function, Loop, also_from, dominates, dominators, loops, preheader, split_edge
-from .looks import Looks
 from .loops import (
     BRANCH,
     Count,
@@ -29,6 +28,7 @@ from .loops import (
     ways_past_children,
 )
 from .outline import Outlined, outline
+from .polls import Looks
 from .refill import LIKELY, RARE, UNLIKELY, USUAL, Target, cell
 
 ON_CREDIT = 1024  # a loop that costs no more than this does not ask whether the fuel lasts, if the one around it will

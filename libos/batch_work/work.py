@@ -169,7 +169,7 @@ def _add_preemptible(begin: int, end: int) -> None:
     It is never taken back: numba frees no code.
     """
     err = lib.cl_preemptible_add(ffi.cast("void *", begin), ffi.cast("void *", end))
-    if err:  # no room for more: this code is stepped aside from in place, like any other
+    if err:  # no room for more: this code is ceded from in place, like any other
         _log.warning("no room to register a batch function as interruptible: %s", os.strerror(-err))
 
 

@@ -125,7 +125,7 @@ enum cl_arp_result cl_arp_lookup(struct cl_arp_cache *cache, uint32_t ip_be, uin
         result = CL_ARP_FOUND;
         if (e->state == CL_ARP_KNOWN && age_ns >= CL_ARP_REFRESH_NS && now_ns - e->asked_ns >= CL_ARP_RETRY_NS) {
             e->asked_ns = now_ns;
-            result = CL_ARP_ASK_UNICAST;
+            result = CL_ARP_RESOLVE_UNICAST;
         }
         goto out;
     }
@@ -141,7 +141,7 @@ enum cl_arp_result cl_arp_lookup(struct cl_arp_cache *cache, uint32_t ip_be, uin
             .ip_be = ip_be, .state = CL_ARP_PENDING, .tries = 1, .confirmed_ns = now_ns, .asked_ns = now_ns};
         cl_count(&cache->n_pending, 1u);
         bump(cache);
-        result = CL_ARP_ASK;
+        result = CL_ARP_RESOLVE;
     }
     if (held)
         hold(e, held, evicted, dropped);
@@ -150,10 +150,10 @@ out:
     return result;
 }
 
-bool cl_arp_tick(struct cl_arp_cache *cache, uint64_t now_ns, uint32_t *ask_be, struct cl_arp_todo *todo)
+bool cl_arp_tick(struct cl_arp_cache *cache, uint64_t now_ns, uint32_t *resolve_be, struct cl_arp_todo *todo)
 {
     *todo = (struct cl_arp_todo){0};
-    *ask_be = 0;
+    *resolve_be = 0;
     bool found = false;
     cl_spin_lock(&cache->lock);
     for (unsigned i = 0; cache->n_pending && !found && i < CL_ARP_SETS * CL_ARP_WAYS; i++) {
@@ -164,7 +164,7 @@ bool cl_arp_tick(struct cl_arp_cache *cache, uint64_t now_ns, uint32_t *ask_be, 
         if (e->tries < CL_ARP_TRIES) {
             e->tries++;
             e->asked_ns = now_ns;
-            *ask_be = e->ip_be;
+            *resolve_be = e->ip_be;
         } else {
             todo->n_out = e->n_held;
             memcpy(todo->out, e->held, e->n_held * sizeof e->held[0]);

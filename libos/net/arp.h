@@ -60,7 +60,7 @@ struct cl_arp_todo {
     struct cl_frame out[CL_ARP_HELD];
 };
 
-enum cl_arp_result { CL_ARP_FOUND, CL_ARP_ASK_UNICAST, CL_ARP_ASK, CL_ARP_WAIT };
+enum cl_arp_result { CL_ARP_FOUND, CL_ARP_RESOLVE_UNICAST, CL_ARP_RESOLVE, CL_ARP_WAIT };
 
 /* Whether `len` bytes are an ARP message for IPv4 over Ethernet from a possible sender. CL_DROP_NONE or the reason.
  * Pure. */
@@ -70,15 +70,15 @@ unsigned cl_arp_check(const uint8_t *arp, unsigned len);
 void cl_arp_input(struct cl_arp_cache *cache, const struct cl_net_self *self, const struct cl_arp *arp, uint64_t now_ns,
                   struct cl_arp_todo *todo);
 
-/* MAC of a neighbour. FOUND: mac is set. ASK_UNICAST: the same, and the caller should send a request to it. ASK, WAIT:
+/* MAC of a neighbour. FOUND: mac is set. RESOLVE_UNICAST: the same, and the caller should send a request to it. ASK, WAIT:
  * unknown; `held` (if not NULL) was taken over to wait, *dropped says whether `*evicted` now is the caller's to free;
  * ASK: send a broadcast request. */
 enum cl_arp_result cl_arp_lookup(struct cl_arp_cache *cache, uint32_t ip_be, uint64_t now_ns, uint8_t mac[6],
                                  const struct cl_frame *held, struct cl_frame *evicted, bool *dropped);
 
-/* One step of the retries: returns true with *ask_be set to an address to ask for again, or with todo->n_out frames
+/* One step of the retries: returns true with *resolve_be set to an address to ask for again, or with todo->n_out frames
  * whose neighbour did not answer; false when nothing is due. Call until false. */
-bool cl_arp_tick(struct cl_arp_cache *cache, uint64_t now_ns, uint32_t *ask_be, struct cl_arp_todo *todo);
+bool cl_arp_tick(struct cl_arp_cache *cache, uint64_t now_ns, uint32_t *resolve_be, struct cl_arp_todo *todo);
 
 /* Enter a static mapping. -ENOSPC if its set is full of static ones. */
 int cl_arp_add_static(struct cl_arp_cache *cache, uint32_t ip_be, const uint8_t mac[6]);

@@ -157,7 +157,7 @@ void cl_netq_renew(struct cl_netq *q);
 /* What arp_timer calls; `arg` is the netif. */
 void cl_netq_arp_timer(struct cl_timer *timer, void *arg);
 /* Ask who has an address; mac NULL: by broadcast. */
-void cl_netq_ask(struct cl_netq *q, uint32_t ip_be, const uint8_t *mac);
+void cl_netq_arp_request(struct cl_netq *q, uint32_t ip_be, const uint8_t *mac);
 /* Send an ARP reply to a request, or (request NULL) announce our address. */
 bool cl_netq_arp_reply(struct cl_netq *q, const struct cl_arp *request);
 /* Send a frame whose headers are complete but for the destination MAC. Takes the frame. -EHOSTUNREACH: no route. */

@@ -95,10 +95,10 @@ void cl_netq_arp_timer(struct cl_timer *timer, void *arg)
     struct cl_netq *q = cl_netq_self(nif);
     uint64_t now_ns = cl_sched_now_ns(nif->sched);
     struct cl_arp_todo todo;
-    uint32_t ask_be;
-    while (cl_arp_tick(nif->arp, now_ns, &ask_be, &todo)) {
-        if (ask_be)
-            cl_netq_ask(q, ask_be, NULL);
+    uint32_t resolve_be;
+    while (cl_arp_tick(nif->arp, now_ns, &resolve_be, &todo)) {
+        if (resolve_be)
+            cl_netq_arp_request(q, resolve_be, NULL);
         for (unsigned i = 0; i < todo.n_out; i++) {
             cl_count(&q->stats.tx_dropped_arp, 1);
             cl_netq_done(q, &todo.out[i]);
@@ -106,7 +106,7 @@ void cl_netq_arp_timer(struct cl_timer *timer, void *arg)
     }
     bool again = cl_load_relaxed(&nif->arp->n_pending) != 0;
     if (!again) {
-        /* Of "say not armed, look at pending" here and "make pending, look at armed" in cl_netq_ask at least one sees the
+        /* Of "say not armed, look at pending" here and "make pending, look at armed" in cl_netq_arp_request at least one sees the
          * other: the fences on both sides are sequentially consistent (the argument of corelane/runtime/park.h). */
         cl_store_relaxed(&nif->arp_timer_armed, 0);
         cl_fence_seq_cst();
@@ -117,7 +117,7 @@ void cl_netq_arp_timer(struct cl_timer *timer, void *arg)
     cl_netq_ring(q);
 }
 
-void cl_netq_ask(struct cl_netq *q, uint32_t ip_be, const uint8_t *mac)
+void cl_netq_arp_request(struct cl_netq *q, uint32_t ip_be, const uint8_t *mac)
 {
     cl_count(&q->stats.arp_requests_sent, 1);
     send_arp(q, CL_ARP_REQUEST, mac ? mac : broadcast_mac, zero_mac, ip_be);
@@ -170,16 +170,16 @@ int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be)
     bool dropped;
     uint8_t mac[6];
     switch (cl_arp_lookup(nif->arp, hop_be, now_ns, mac, f, &evicted, &dropped)) {
-    case CL_ARP_ASK_UNICAST:
-        cl_netq_ask(q, hop_be, mac);
+    case CL_ARP_RESOLVE_UNICAST:
+        cl_netq_arp_request(q, hop_be, mac);
         /* fallthrough */
     case CL_ARP_FOUND:
         *route = (struct cl_route){.ip_be = hop_be, .epoch = epoch, .until_ns = now_ns + CL_ARP_RETRY_NS};
         memcpy(route->mac, mac, 6);
         send_to(q, f, mac);
         break;
-    case CL_ARP_ASK:
-        cl_netq_ask(q, hop_be, NULL);
+    case CL_ARP_RESOLVE:
+        cl_netq_arp_request(q, hop_be, NULL);
         /* fallthrough */
     case CL_ARP_WAIT:
         if (dropped) {

@@ -39,7 +39,7 @@ unsigned cl_completions_poll(struct cl_kthread *k, struct cl_kthread *of)
     return n;
 }
 
-unsigned cl_completions_look(struct cl_kthread *k)
+unsigned cl_completions_check(struct cl_kthread *k)
 {
     uint64_t now = cl_tsc();
     k->looked_ns = cl_sched_clock(k->sched);
@@ -91,11 +91,11 @@ void cl_completions_arm(struct cl_kthread *k, bool on)
         c->arm(c->arg, k->index, on);
 }
 
-void cl_sched_flying(unsigned n)
+void cl_sched_in_flight(unsigned n)
 {
     struct cl_kthread *k = cl_kthread_self();
     /* Relaxed: what flies is found under its queue's lock, and the owner reads its own writes. */
-    if (!__atomic_fetch_add(&k->flying, n, __ATOMIC_RELAXED)) { /* what has only just begun is not done yet */
+    if (!__atomic_fetch_add(&k->in_flight, n, __ATOMIC_RELAXED)) { /* what has only just begun is not done yet */
         k->let_go_tsc = cl_tsc();
         k->looked_ns = cl_sched_clock(k->sched);
     }
@@ -117,7 +117,7 @@ uint64_t cl_sched_turn(void)
 void cl_sched_landed(struct cl_sched *s, unsigned index, unsigned n)
 {
     struct cl_kthread *k = &s->kthreads[index];
-    __atomic_fetch_sub(&k->flying, n, __ATOMIC_RELAXED); /* as above; a sibling's comes late by a look at worst */
+    __atomic_fetch_sub(&k->in_flight, n, __ATOMIC_RELAXED); /* as above; a sibling's comes late by a look at worst */
     uint32_t seen = __atomic_add_fetch(&k->signals->storage_seen, n, __ATOMIC_RELAXED);
     cl_store_relaxed(&k->signals->storage_done, seen); /* what the watcher added was a guess */
 }
@@ -126,7 +126,7 @@ void cl_sched_landed(struct cl_sched *s, unsigned index, unsigned n)
 void cl_completions_export(struct cl_kthread *k)
 {
     uint32_t seen = cl_load_relaxed(&k->signals->storage_seen);
-    if (!cl_load_relaxed(&k->flying) && cl_load_relaxed(&k->signals->storage_done) != seen)
+    if (!cl_load_relaxed(&k->in_flight) && cl_load_relaxed(&k->signals->storage_done) != seen)
         cl_store_relaxed(&k->signals->storage_done, seen);
 }
 
@@ -148,7 +148,7 @@ static void tell(struct cl_sched *s, unsigned index)
 static void tell_all(struct cl_sched *s)
 {
     for (unsigned k = 0; k < s->n_kthreads; k++)
-        if (cl_load_relaxed(&s->kthreads[k].flying))
+        if (cl_load_relaxed(&s->kthreads[k].in_flight))
             tell(s, k);
 }
 

@@ -26,11 +26,11 @@
 #define LOOK_EVERY 8    /* turns without work between two looks at siblings: their lines are theirs */
 #define SEARCH_AFTER 16 /* turns without work before one counts as searching, so that short gaps touch nothing shared */
 #define YIELD_EVERY 32  /* mode spin with more kthreads than CPUs: turns between two sched_yield() */
-#define IDLE_YIELD_NS 50000     /* managed: time without work between two yields of the owner */
-#define FLYING_SPIN_NS 200000   /* adaptive, with completions to come: time without work before sleeping */
-#define FLYING_SLEEP_NS 5000000 /* longest sleep then: finds what a device did not announce */
-#define PROMISING_TURNS 64      /* how long something not yet worth stealing keeps one awake */
-#define LONE_WAKE_NS 50000      /* a spawn of one uthread wakes a sibling at most so often */
+#define IDLE_YIELD_NS 50000        /* managed: time without work between two yields of the owner */
+#define IN_FLIGHT_SPIN_NS 200000   /* adaptive, with completions to come: time without work before sleeping */
+#define IN_FLIGHT_SLEEP_NS 5000000 /* longest sleep then: finds what a device did not announce */
+#define PROMISING_TURNS 64         /* how long something not yet worth stealing keeps one awake */
+#define LONE_WAKE_NS 50000         /* a spawn of one uthread wakes a sibling at most so often */
 
 static void wake(struct cl_sched *s, struct cl_kthread *waker, unsigned k)
 {
@@ -94,8 +94,8 @@ void cl_wake_for_lone(struct cl_kthread *k)
     if (now - k->last_lone_wake_ns < k->lone_wake_ns)
         return;
     /* Wakes that lead to no theft are made more and more rarely. Relaxed: the flag orders nothing. */
-    k->lone_wake_ns = cl_load_relaxed(&k->robbed) ? LONE_WAKE_NS : cl_min(2 * k->lone_wake_ns, 100 * LONE_WAKE_NS);
-    cl_store_relaxed(&k->robbed, 0);
+    k->lone_wake_ns = cl_load_relaxed(&k->stolen_from) ? LONE_WAKE_NS : cl_min(2 * k->lone_wake_ns, 100 * LONE_WAKE_NS);
+    cl_store_relaxed(&k->stolen_from, 0);
     k->last_lone_wake_ns = now;
     cl_wake_one(s, k);
 }
@@ -117,7 +117,7 @@ bool cl_work_visible(struct cl_kthread *k)
         return true;
     for (uint32_t i = 0; i < s->n_kthreads; i++) {
         struct cl_kthread *v = &s->kthreads[i];
-        uint32_t enough = cl_load_relaxed(&v->aside) ? 0 : 1;
+        uint32_t enough = cl_load_relaxed(&v->ceded) ? 0 : 1;
         if (i != k->index && (cl_runq_len(&v->runq) > enough || cl_load_relaxed(&v->front)))
             return true;
         if (i != k->index && s->has_source && s->source.takeable && s->source.takeable(s->source.arg, i))
@@ -161,8 +161,8 @@ static int64_t sleep_ns(struct cl_kthread *k, bool managed)
     uint64_t next_ns = cl_load_relaxed(&k->timers.next_ns), ns = k->watch_ns && !managed ? k->watch_ns : CL_NEVER;
     if (k->ran)
         ns = cl_min(ns, k->retry_ns);
-    if (cl_load_relaxed(&k->flying))
-        ns = cl_min(ns, FLYING_SLEEP_NS);
+    if (cl_load_relaxed(&k->in_flight))
+        ns = cl_min(ns, IN_FLIGHT_SLEEP_NS);
     if (next_ns != CL_NEVER) {
         uint64_t now = cl_sched_clock(s);
         ns = next_ns <= now ? 0 : cl_min(ns, next_ns - now);
@@ -191,19 +191,19 @@ static void cancel(struct cl_kthread *k, bool managed)
         cl_park_cancel(k->parker);
         return;
     }
-    cl_store_relaxed(&k->aside, 1);
+    cl_store_relaxed(&k->ceded, 1);
     if (c->ops->lost(c, k->index))
         c->ops->help(c); /* what was seen may be in nobody's signals */
     c->ops->park_cancel(c, k->index);
-    cl_store_relaxed(&k->aside, 0);
+    cl_store_relaxed(&k->ceded, 0);
 }
 
 /* Wait for a core and, if `look` is not NULL, for completions meanwhile. */
-static void sleep_for_core(struct cl_kthread *k, int64_t ns, const struct cl_park_look *look)
+static void sleep_for_core(struct cl_kthread *k, int64_t ns, const struct cl_park_poll *polled)
 {
     struct cl_cores *c = k->sched->cores;
     cl_count(&k->stats.parks, 1);
-    c->ops->park_wait(c, k->index, ns, look);
+    c->ops->park_wait(c, k->index, ns, polled);
     k->let_go_tsc = cl_tsc(); /* who has waited for a core has let others go first */
     cl_store_relaxed(&k->sched->help_asked, 0);
     cl_export(k);
@@ -226,11 +226,11 @@ void cl_park_kthread(struct cl_kthread *k)
         cl_park_begin(k->parker); /* before the bit: who takes the bit must find the word parked */
     __atomic_fetch_or(&s->parked, bit, __ATOMIC_SEQ_CST);
     cl_fence_seq_cst(); /* before the last look */
-    bool flying = cl_load_relaxed(&k->flying);
-    struct cl_flights flights = {.kthread = k, .only = flying && managed ? cl_completions_only(k) : NULL};
-    struct cl_park_look look = {&flights, s->mode == CL_SCHED_BLOCK ? 0 : FLYING_SPIN_NS, cl_flights_done,
-                                cl_flights_sleep};
-    if (flying && !flights.only) {
+    bool in_flight = cl_load_relaxed(&k->in_flight);
+    struct cl_flights flights = {.kthread = k, .only = in_flight && managed ? cl_completions_only(k) : NULL};
+    struct cl_park_poll polled = {&flights, s->mode == CL_SCHED_BLOCK ? 0 : IN_FLIGHT_SPIN_NS, cl_flights_done,
+                                  cl_flights_sleep};
+    if (in_flight && !flights.only) {
         flights.armed = true;
         cl_completions_arm(k, true);
         cl_completions_poll(k, k); /* whom it makes ready is seen below */
@@ -242,7 +242,7 @@ void cl_park_kthread(struct cl_kthread *k)
     if (!slept)
         cancel(k, managed);
     else if (managed)
-        sleep_for_core(k, ns, flights.only ? &look : NULL);
+        sleep_for_core(k, ns, flights.only ? &polled : NULL);
     else
         sleep_on(k, ns);
     k->away = false;
@@ -265,20 +265,20 @@ static bool tired(struct cl_kthread *k)
         return true; /* what would be spun away here somebody else could use */
     if (s->mode != CL_SCHED_ADAPTIVE)
         return s->mode == CL_SCHED_BLOCK;
-    if (cl_unlikely(cl_load_relaxed(&k->flying)) && s->cores && cl_completions_only(k) && cl_managed(s))
+    if (cl_unlikely(cl_load_relaxed(&k->in_flight)) && s->cores && cl_completions_only(k) && cl_managed(s))
         return true; /* it sees completions while it is parked, and others may have the core meanwhile */
     /* Reading the clock takes longer than a turn: not each time. */
     if (k->idle_turns % CLOCK_EVERY != 1)
         return false;
     uint64_t now = cl_sched_clock(s);
-    /* Whoever waits hot for this core forfeits a slice with each yield. If the owner, which spins, gets far ahead of it, the kernel
+    /* Whoever yield-waits for this core forfeits a slice with each yield. If the owner, which spins, gets far ahead of it, the kernel
      * runs those some times each before the owner, once that has given the core away and is to have it again. */
     if (s->cores && now - k->idle_yield_ns >= IDLE_YIELD_NS) {
         k->idle_yield_ns = now;
         sched_yield();
     }
-    bool longer = cl_load_relaxed(&k->flying) && !s->oversubscribed;
-    uint64_t spin_ns = longer ? cl_max(s->spin_ns, FLYING_SPIN_NS) : s->spin_ns;
+    bool longer = cl_load_relaxed(&k->in_flight) && !s->oversubscribed;
+    uint64_t spin_ns = longer ? cl_max(s->spin_ns, IN_FLIGHT_SPIN_NS) : s->spin_ns;
     if (k->idle_turns == 1)
         k->idle_since_ns = now;
     if (now - k->idle_since_ns >= spin_ns)
@@ -300,7 +300,7 @@ static void search(struct cl_kthread *k)
 /* Whether to look once more before the CPU is let go. While something flies, what it waits for may need the CPU. */
 static bool lingers(struct cl_kthread *k)
 {
-    if (cl_load_relaxed(&k->flying))
+    if (cl_load_relaxed(&k->in_flight))
         return false;
     uint64_t now = cl_tsc();
     if (k->idle_turns == 1)

@@ -113,7 +113,7 @@ struct cl_kthread {
     struct cl_sched *sched;
     struct cl_uthread *current; /* NULL in the loop */
     struct cl_after after;
-    int32_t budget; /* switches until the loop is to look; negative while something flies: see cl_sched_flying */
+    int32_t budget; /* switches until the loop is to look; negative while something flies: see cl_sched_in_flight */
     uint32_t no_switch;
     uint32_t index;
     bool searching;             /* counted in sched->searching */
@@ -123,9 +123,9 @@ struct cl_kthread {
     bool away;                  /* waits for its core. Looked at by the handler of the thread itself, as the next one */
     struct cl_uthread *over;    /* its quantum is over, and it is in no queue yet: see cl_requeue */
     bool watched;               /* constant: an iokernel looks at the signals, or there is a quantum */
-    uint32_t asked;             /* an interrupt came where it could not be answered: the loop sees to it */
-    const uint64_t *look;       /* word of cl_cores, or a zero, and ... */
-    uint64_t look_bit;          /* ... our bit in it */
+    uint32_t preempt_pending;   /* an interrupt came where it could not be answered: the loop sees to it */
+    const uint64_t *preempt;    /* word of cl_cores, or a zero, and ... */
+    uint64_t preempt_bit;       /* ... our bit in it */
     struct cl_signals *signals; /* exported to the iokernel, or own_signals */
     uint64_t quantum_ticks;     /* copy of the scheduler's */
     uint64_t switched_tsc;      /* with a quantum: when the uthread that runs was switched to */
@@ -158,10 +158,11 @@ struct cl_kthread {
     uint64_t
         turns CL_ALIGNED(128); /* of the loop; writer: the kthread; readers: thieves, relaxed: only change matters */
     uint32_t behind; /* polls in a row that brought CL_BEHIND_FRAMES; writer: the kthread; readers: thieves, relaxed */
-    uint32_t robbed; /* writers: thieves (1) and the kthread (0); relaxed */
+    uint32_t stolen_from; /* writers: thieves (1) and the kthread (0); relaxed */
     uint32_t
-        aside; /* it has lost its core: all that it has may be taken. Writer: the kthread; readers: thieves, relaxed */
-    uint32_t flying; /* requests in complete.h's queues. Writers: the kthread, and who collects for it; RMW, relaxed */
+        ceded; /* it has lost its core: all that it has may be taken. Writer: the kthread; readers: thieves, relaxed */
+    uint32_t
+        in_flight; /* requests in complete.h's queues. Writers: the kthread, and who collects for it; RMW, relaxed */
     struct cl_uthread *front; /* that ran when it lost its core. Writers: the kthread, and who takes it, by exchange */
     struct cl_timer *firing;  /* writer: the kthread; readers: cl_timer_cancel (acquire) */
     struct cl_parker *parker; /* constant after new */
@@ -282,15 +283,15 @@ void cl_signal_stack_remove(struct cl_kthread *k);
 void cl_loop_stack_bounds(struct cl_kthread *k);
 
 /* complete.c. What is done on the queues of `of`; for ourselves; before and after sleeping. */
-#define CL_LET_GO_NS 50000 /* while something flies and there is work: how often the CPU is let go */
-#define CL_LOOK_NS 20000   /* the same: how long uthreads run one after another before completions are looked at */
+#define CL_LET_GO_NS 50000      /* while something flies and there is work: how often the CPU is let go */
+#define CL_COMPLETIONS_NS 20000 /* the same: how long uthreads run one after another before completions are looked at */
 unsigned cl_completions_poll(struct cl_kthread *k, struct cl_kthread *of);
-unsigned cl_completions_look(struct cl_kthread *k);
+unsigned cl_completions_check(struct cl_kthread *k);
 void cl_completions_arm(struct cl_kthread *k, bool on);
 void cl_completions_export(struct cl_kthread *k);
 /* The one queue that something of k flies on, if k can sleep on it by itself; NULL otherwise. */
 struct cl_completions *cl_completions_only(const struct cl_kthread *k);
-/* A kthread that parks while something flies: done and sleep of struct cl_park_look. */
+/* A kthread that parks while something flies: done and sleep of struct cl_park_poll. */
 struct cl_flights {
     struct cl_kthread *kthread;
     struct cl_completions *only;
@@ -302,11 +303,11 @@ void cl_watcher_stop(struct cl_sched *s);
 
 /* rseq.c: have the kernel switch to this thread sooner. */
 void cl_rseq_give_up(void);
-/* aside.c: cores that others may take. */
+/* cede.c: cores that others may take. */
 /* The loop was asked to look: if the core is lost, let go of it, and come back with it. Returns whether a uthread was run then. */
-bool cl_step_aside(struct cl_kthread *k);
+bool cl_cede(struct cl_kthread *k);
 /* The same where the uthread cannot be switched away from. Async-signal-safe. */
-void cl_aside_in_place(struct cl_kthread *k);
+void cl_cede_in_place(struct cl_kthread *k);
 /* Take the uthread that ran when v lost its core. */
 struct cl_uthread *cl_take_front(struct cl_kthread *v);
 void cl_export(struct cl_kthread *k);
@@ -330,7 +331,7 @@ static inline void cl_count_finished(struct cl_kthread *k)
  * less, and we then look sooner than we need. */
 static inline void cl_budget(struct cl_kthread *k)
 {
-    k->budget = cl_unlikely(cl_load_relaxed(&k->flying)) ? -CL_BUDGET : CL_BUDGET;
+    k->budget = cl_unlikely(cl_load_relaxed(&k->in_flight)) ? -CL_BUDGET : CL_BUDGET;
 }
 
 static inline bool cl_managed(const struct cl_sched *s)
@@ -339,9 +340,10 @@ static inline bool cl_managed(const struct cl_sched *s)
 }
 
 /* Whether k is to look at its core. Relaxed: the word only says "look". */
-static inline bool cl_asked(const struct cl_kthread *k)
+static inline bool cl_preempt_needed(const struct cl_kthread *k)
 {
-    return cl_unlikely(k->watched) && cl_unlikely(((cl_load_relaxed(k->look) & k->look_bit) | k->asked) != 0);
+    return cl_unlikely(k->watched) &&
+           cl_unlikely(((cl_load_relaxed(k->preempt) & k->preempt_bit) | k->preempt_pending) != 0);
 }
 
 /* Export run queue positions: uthreads made ready, and taken. Relaxed, see cl_signals. Where nobody looks they are not

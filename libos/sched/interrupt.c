@@ -13,7 +13,7 @@
  *   stack its frame does not hold. (One that blocks nothing, by SA_NODEFER, is not known. It must use the signal stack.)
  *
  *   Returns, if the kthread waits for its core already, is in the scheduler's loop, which looks soon, or holds a spinlock,
- *   for which a sibling that has a core would wait while it keeps that core. The loop sees to it then (k->asked); if it
+ *   for which a sibling that has a core would wait while it keeps that core. The loop sees to it then (k->preempt_pending); if it
  *   does not come to that in time, the iokernel evicts the kthread.
  *
  * Interrupting inside a range is sound if code there holds nothing that others wait for and keeps no address of a
@@ -216,10 +216,10 @@ static void wait_in_handler(struct cl_kthread *k, int signal)
     do {
         k->away = true;
         pthread_sigmask(SIG_UNBLOCK, &mine, NULL);
-        cl_aside_in_place(k);
+        cl_cede_in_place(k);
         pthread_sigmask(SIG_BLOCK, &mine, NULL);
         k->away = false;
-    } while (k->asked && c->ops->lost(c, k->index)); /* again, just when we got up */
+    } while (k->preempt_pending && c->ops->lost(c, k->index)); /* again, just when we got up */
 }
 
 static void on_interrupt(int signal, siginfo_t *info, void *context)
@@ -232,7 +232,7 @@ static void on_interrupt(int signal, siginfo_t *info, void *context)
     } else if (c->ops->lost(c, k->index)) {
         cl_count(&k->stats.interrupts, 1);
         if (k->away || !k->current || cl_load_relaxed(&cl_spins_held))
-            k->asked = 1;
+            k->preempt_pending = 1;
         else if (!switch_away(k, context))
             wait_in_handler(k, signal);
     }

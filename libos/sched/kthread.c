@@ -176,7 +176,7 @@ static unsigned look_at_network(struct cl_kthread *k)
     if (frames)
         k->ran = true; /* it may have answered some at once */
     /* Asked on account of a quantum that is over, the kthread goes on: else nothing would switch, and the bit would stay. */
-    bool lost = cl_asked(k) && k->sched->cores && k->sched->cores->ops->lost(k->sched->cores, k->index);
+    bool lost = cl_preempt_needed(k) && k->sched->cores && k->sched->cores->ops->lost(k->sched->cores, k->index);
     if (source->pending(source->arg, k->index) == 0 || lost || !cl_run_runner(k))
         return frames;
     cl_flush(k);
@@ -205,14 +205,14 @@ unsigned cl_turn(struct cl_kthread *k)
     struct cl_sched *s = k->sched;
     unsigned work = 0;
     cl_count(&k->turns, 1);
-    if (cl_asked(k) && cl_step_aside(k))
+    if (cl_preempt_needed(k) && cl_cede(k))
         return 1;
     if (cl_load_relaxed(&k->timers.next_ns) != CL_NEVER) /* relaxed: only we arm in our heap */
         work += cl_timers_run(k, k, cl_sched_clock(s));
     if (work)
         k->ran = true;
-    if (cl_unlikely(cl_load_relaxed(&k->flying)))
-        work += cl_completions_look(k);
+    if (cl_unlikely(cl_load_relaxed(&k->in_flight)))
+        work += cl_completions_check(k);
     if (cl_load_relaxed(&s->n_inject)) /* relaxed: looked at again under the lock, and before sleeping */
         work += take_injected(k);
     if (cl_unlikely(k->over != NULL))
@@ -229,7 +229,7 @@ unsigned cl_turn(struct cl_kthread *k)
         cl_note_taken(k);
         cl_dispatch(k, t);
         work++;
-        if (cl_asked(k) || cl_unlikely(k->over != NULL))
+        if (cl_preempt_needed(k) || cl_unlikely(k->over != NULL))
             return work;
     }
     if (s->has_source)
@@ -251,10 +251,10 @@ static void begin(struct cl_kthread *k)
     while (!cl_load_acquire(&s->go)) /* acquire: pairs with cl_sched_start */
         syscall(SYS_futex, &s->go, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
     cl_export(k);
-    k->asked = 1;
+    k->preempt_pending = 1;
 }
 
-/* What the kernel takes of a thread's turn when it yields is a slice of the thread, 3 ms as a rule: a kthread that waits hot for
+/* What the kernel takes of a thread's turn when it yields is a slice of the thread, 3 ms as a rule: a kthread that yield-waits for
  * its core would come after everybody else on that CPU for as long, the exit of a process that was killed included. So ask for
  * the shortest (Linux 6.12; sched(7), sched_runtime). Before that, or for a real-time thread, it changes nothing. */
 static void ask_for_short_slices(void)

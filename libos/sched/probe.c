@@ -19,5 +19,5 @@ void cl_probe_bind(const uint64_t *word)
 
 CL_PROBE_TEXT void cl_probe_slow(void)
 {
-    cl_sched_look();
+    cl_sched_preempt_poll();
 }

@@ -29,7 +29,7 @@ static unsigned take_overflow(struct cl_runq *q, struct cl_uthread **out, unsign
         q->last = NULL;
     cl_store_relaxed(&q->n_overflow, q->n_overflow - i);
     cl_store_relaxed(&q->beyond, q->beyond - (own && i ? i - 1 : 0));
-    __atomic_fetch_add(&q->passed, own && i ? 1 : i, __ATOMIC_RELAXED); /* aside.c adds without the lock */
+    __atomic_fetch_add(&q->passed, own && i ? 1 : i, __ATOMIC_RELAXED); /* cede.c adds without the lock */
     cl_spin_unlock(&q->lock);
     return i;
 }

@@ -51,7 +51,7 @@ static uint32_t cpus_allowed(void)
 }
 
 /* Look words where no iokernel says anything: never; and with a quantum, at each probe. */
-static const uint64_t no_look = 0, always_look = UINT64_MAX;
+static const uint64_t no_preempt = 0, always_preempt = UINT64_MAX;
 
 static int init_kthread(struct cl_sched *s, uint32_t index, const struct cl_sched_config *c)
 {
@@ -69,8 +69,8 @@ static int init_kthread(struct cl_sched *s, uint32_t index, const struct cl_sche
     if (!k->parker)
         k->parker = &k->own_parker;
     struct cl_cores *cores = s->cores;
-    k->look = cores ? cores->look : &no_look;
-    k->look_bit = 1ull << index;
+    k->preempt = cores ? cores->preempt : &no_preempt;
+    k->preempt_bit = 1ull << index;
     k->signals = cores ? cores->ops->signals(cores, index) : &k->own_signals;
     k->quantum_ticks = s->quantum_ticks;
     k->watched = cores || k->quantum_ticks;
@@ -93,7 +93,7 @@ static void init_fields(struct cl_sched *s, const struct cl_sched_config *c)
     s->quantum_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), (int64_t)c->quantum_ns);
     s->let_go_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), CL_LET_GO_NS);
     s->linger_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), CL_LINGER_NS);
-    s->probe_word = c->cores ? c->cores->look : c->quantum_ns ? &always_look : &no_look;
+    s->probe_word = c->cores ? c->cores->preempt : c->quantum_ns ? &always_preempt : &no_preempt;
     if (c->source)
         s->source = *c->source;
 }

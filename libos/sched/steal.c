@@ -11,7 +11,7 @@
  *
  * What the source says may be taken in any case (its takeable) is taken after as many looks.
  *
- * From a sibling that has lost its core (aside.c) everything is taken at once. */
+ * From a sibling that has lost its core (cede.c) everything is taken at once. */
 #include "runq.h"
 
 #define ALONE_LOOKS 12
@@ -31,7 +31,7 @@ static unsigned steal_uthreads(struct cl_kthread *k, struct cl_kthread *v, struc
         seen->alone = 0;
         return 0;
     }
-    if (len == 1 && !cl_load_relaxed(&v->aside)) {
+    if (len == 1 && !cl_load_relaxed(&v->ceded)) {
         uint32_t head = cl_load_relaxed(&v->runq.head); /* relaxed: only whether it has changed */
         seen->alone = head == seen->head ? seen->alone + 1 : 0;
         seen->head = head;
@@ -45,7 +45,7 @@ static unsigned steal_uthreads(struct cl_kthread *k, struct cl_kthread *v, struc
     if (!t)
         return 0;
     seen->alone = 0;
-    cl_store_relaxed(&v->robbed, 1);
+    cl_store_relaxed(&v->stolen_from, 1);
     cl_note_taken(v);
     cl_note_ready(k);
     cl_count(&k->stats.stolen_uthreads, n);
@@ -58,7 +58,7 @@ static unsigned steal_from_stuck(struct cl_kthread *k, struct cl_kthread *v, str
 {
     struct cl_sched *s = k->sched;
     uint64_t turns = cl_load_relaxed(&v->turns), next_ns = cl_load_relaxed(&v->timers.next_ns);
-    if (turns != seen->turns && !cl_load_relaxed(&v->aside)) {
+    if (turns != seen->turns && !cl_load_relaxed(&v->ceded)) {
         seen->turns = turns;
         seen->stuck = 0;
         return 0;
@@ -77,16 +77,16 @@ static unsigned steal_from_stuck(struct cl_kthread *k, struct cl_kthread *v, str
         cl_park_wake(v->parker);
         return 0;
     }
-    bool flying = cl_load_relaxed(&v->flying);
-    if (!frames && !timers && !flying)
+    bool in_flight = cl_load_relaxed(&v->in_flight);
+    if (!frames && !timers && !in_flight)
         return 0;
-    if (!cl_load_relaxed(&v->aside) && ++seen->stuck < STUCK_LOOKS) {
+    if (!cl_load_relaxed(&v->ceded) && ++seen->stuck < STUCK_LOOKS) {
         *promising = true;
         return 0;
     }
     unsigned n = timers ? cl_timers_run(k, v, cl_sched_clock(s)) : 0;
     k->ran = true; /* what timers and poll have sent */
-    if (flying && !n)
+    if (in_flight && !n)
         n = cl_completions_poll(k, v);
     if (n || !frames)
         return n;

@@ -14,7 +14,7 @@ static bool may_go_on(struct cl_kthread *k)
         k->budget--;
         return true;
     }
-    if (k->budget == 0 || cl_sched_clock(k->sched) - k->looked_ns >= CL_LOOK_NS)
+    if (k->budget == 0 || cl_sched_clock(k->sched) - k->looked_ns >= CL_COMPLETIONS_NS)
         return false;
     k->budget++;
     return true;
@@ -23,7 +23,7 @@ static bool may_go_on(struct cl_kthread *k)
 /* Where somebody looks at what we do, or asks us to look, or something flies, or the budget is spent. */
 static CL_NOINLINE struct cl_uthread *pick_with_care(struct cl_kthread *k)
 {
-    struct cl_uthread *t = !cl_asked(k) && may_go_on(k) ? cl_runq_pop(&k->runq) : NULL;
+    struct cl_uthread *t = !cl_preempt_needed(k) && may_go_on(k) ? cl_runq_pop(&k->runq) : NULL;
     if (!t)
         return &k->loop;
     cl_note_taken(k);
@@ -95,7 +95,7 @@ static CL_NOINLINE void after_rare(struct cl_kthread *k, enum cl_after_op op)
         k->over = k->after.t;
         break;
     case CL_AFTER_FRONT:
-        k->asked = 1; /* the loop is to look, whatever the word says by then */
+        k->preempt_pending = 1; /* the loop is to look, whatever the word says by then */
         if (cl_load_relaxed(&k->front))
             ready_here(k, k->after.t);
         else

@@ -114,7 +114,7 @@ int cl_storage_do(struct cl_storage *io, struct cl_blk_req **reqs, unsigned n)
         q->last = reqs[i];
     }
     cl_count(&q->stats.requests, n);
-    cl_sched_flying(n);
+    cl_sched_in_flight(n);
     cl_sched_block(&q->lock); /* may block, as was asked above; k may be another's from here on */
     for (unsigned i = 0; i < n; i++)
         if (reqs[i]->result)

@@ -285,7 +285,7 @@ def test_another_policy_while_it_runs(start: Any, tmp_path: Path) -> None:
     ):
         told = ask("policy", *words, "--socket", path, "--json")
         assert told.returncode == 0, told.stderr
-        assert json.loads(told.stdout) == {"name": name, "params": settings, "put_aside": None}
+        assert json.loads(told.stdout) == {"name": name, "params": settings, "ejected": None}
     assert "policy mine:spare cores=2, worker core" in ask("ps", "--socket", path, "--interval", "0").stdout
 
     for words, said in (

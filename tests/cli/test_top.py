@@ -49,7 +49,7 @@ def statistics() -> dict[str, Any]:
         "uplinks": [],
         "apps": [app("kv", 1, "latency", guaranteed=1), app("job", 2, "batch")],
         "cores": {
-            "policy": {"name": "delay", "params": {"target_us": 10}, "put_aside": None},
+            "policy": {"name": "delay", "params": {"target_us": 10}, "ejected": None},
             "cpus": [
                 {"cpu": 1, "loop": 0, "owner": "job", "kthread": 0, "busy": True, "moves": 0, "busy_s": 0.0},
                 {"cpu": 2, "loop": 0, "owner": None, "kthread": None, "busy": False, "moves": 0, "busy_s": 0.0},
@@ -63,7 +63,7 @@ def statistics() -> dict[str, Any]:
                     "violations_asleep": 3,
                     "violations_late": 1,
                     "blocked": 4,
-                    "late_looks": 1234,
+                    "late_decisions": 1234,
                     "interrupts_failed": 0,
                     "evictions_failed": 3,
                     "decision": times(*LONG_AGO),
@@ -211,9 +211,9 @@ def test_without_managed_cores_top_says_how_to_get_them():
     assert row_of(text, "kv")[:7] == ["kv", "-", "-", "-", "-", "100,000", "99,500"]
 
 
-def test_a_policy_that_was_put_aside_is_told():
+def test_a_policy_that_was_ejected_is_told():
     stats = later()
-    stats["cores"]["policy"]["put_aside"] = "a decision took longer than allowed"
+    stats["cores"]["policy"]["ejected"] = "a decision took longer than allowed"
     assert watch.policy_line(stats) == (
         "policy delay, in place of delay target_us=10: a decision took longer than allowed"
     )

@@ -41,7 +41,7 @@ class Iokernel:
         apps = [
             {"name": n, "slot": s - 1, "kthreads": 1, "age_s": 60.0, "cores": {}} for n, s in (("kv", KV), ("job", JOB))
         ]
-        policy = {"name": "mine", "put_aside": "it looped"}
+        policy = {"name": "mine", "ejected": "it looped"}
         return {"apps": apps, "cores": {"allocators": [{"loop": 0}], "policy": policy}}
 
 

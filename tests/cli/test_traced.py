@@ -21,7 +21,7 @@ def low(at: int) -> int:
     return (BASE + at) % WORD
 
 
-def wanted(at: int, old: int, new: int, step: int = lib.CL_IO_STEP_ASK, **stamps: int) -> Move:
+def wanted(at: int, old: int, new: int, step: int = lib.CL_IO_STEP_REQUEST, **stamps: int) -> Move:
     return Move(BASE + at, old, new, lib.CL_IO_LOG_WANTED, step, core=CPU, **{k: low(v) for k, v in stamps.items()})
 
 
@@ -32,7 +32,7 @@ def note(at: int, what: int, owner: int, step: int = 0, about: int = 0, **stamps
 def asked(at: int, old: int, new: int) -> list[Move]:
     """A move by asking, that takes 2000 from its decision 100 after the round's beginning."""
     stamps = {"decided": at + 100, "stored": at + 150, "lost": at + 900, "left": at + 1000, "back": at + 2100}
-    return [wanted(at, old, new), note(at + 2200, lib.CL_IO_LOG_DONE, new, lib.CL_IO_STEP_ASK, **stamps)]
+    return [wanted(at, old, new), note(at + 2200, lib.CL_IO_LOG_DONE, new, lib.CL_IO_STEP_REQUEST, **stamps)]
 
 
 def recording(*moves: Move, end: int = 100_000) -> Recording:
@@ -131,7 +131,7 @@ def test_a_slot_is_named_as_of_the_time() -> None:
     owners = summary(of)["cores"][0]["owners"]
     assert owners == {"other.0": 0.479, "kv.0": 0.38, "job.0": 0.101}
     (fault,) = summary(of)["faults"]
-    assert fault["text"].startswith("job.0 did not step aside")
+    assert fault["text"].startswith("job.0 did not cede")
     assert of.name(11, BASE) == "slot 10"
 
 
@@ -162,24 +162,24 @@ def test_faults_are_sentences_about_who_did_it() -> None:
     assert [(f.at - BASE, f.kind) for f in faults] == [
         (91_000, "evicted"), (93_000, "blocked"), (94_000, "died"), (95_000, "stalled")
     ]  # fmt: skip
-    assert faults[0].text == "job.0 did not step aside when asked and interrupted, and was demoted for kv.0"
+    assert faults[0].text == "job.0 did not cede when asked and interrupted, and was demoted for kv.0"
     assert faults[1].text.startswith("kv.0 sleeps in the kernel")
     assert faults[2] == Fault(CPU, BASE + 94_000, "died", "the thread of kv.0 does not exist any more")
     assert faults[3].text.startswith("slot 8 did not begin in time")
 
 
 def test_who_is_demoted_after_the_new_owner_began_is_named() -> None:
-    """The steps go on while the old owner has not stepped aside."""
+    """The steps go on while the old owner has not ceded."""
     begun, done = asked(1_000, JOB, KV)
     of = recording(begun, done._replace(leaving=1), note(91_000, lib.CL_IO_LOG_EVICTED, KV, about=JOB))
     (fault,) = summary(of)["faults"]
-    assert fault["text"] == "job.0 did not step aside when asked and interrupted, and was demoted for kv.0"
-    squat = recording(note(5_000, lib.CL_IO_LOG_SQUATTED, KV, about=JOB))
-    assert summary(squat)["faults"][0]["text"].startswith("job.0 used the core of kv.0 without owning one")
+    assert fault["text"] == "job.0 did not cede when asked and interrupted, and was demoted for kv.0"
+    overrun = recording(note(5_000, lib.CL_IO_LOG_OVERRUN, KV, about=JOB))
+    assert summary(overrun)["faults"][0]["text"].startswith("job.0 used the core of kv.0 without owning one")
 
 
 def test_events_are_what_perfetto_reads() -> None:
-    of = recording(*asked(10_000, JOB, KV), note(20_000, lib.CL_IO_LOG_SQUATTED, KV))
+    of = recording(*asked(10_000, JOB, KV), note(20_000, lib.CL_IO_LOG_OVERRUN, KV))
     made = json.loads(json.dumps(list(events(of))))
     by_phase: dict[str, list[dict[str, Any]]] = {}
     for event in made:
@@ -191,7 +191,7 @@ def test_events_are_what_perfetto_reads() -> None:
         ("ask: job.0 to kv.0", 2, CPU, 10.1, 2.0),
     ]
     assert by_phase["X"][2]["args"]["old owner until it yields (us)"] == 0.1
-    assert [(e["name"], e["ts"], e["s"]) for e in by_phase["i"]] == [("squatted", 20.0, "t")]
+    assert [(e["name"], e["ts"], e["s"]) for e in by_phase["i"]] == [("overrun", 20.0, "t")]
 
 
 def document(of: Recording) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def test_the_table_says_what_was_seen() -> None:
         "wrote t.json: open it in ui.perfetto.dev",
     ):
         assert part in text
-    assert text.count("job.0 did not step aside") == trace.FAULTS_SHOWN
+    assert text.count("job.0 did not cede") == trace.FAULTS_SHOWN
     assert summary(of)["faults_by_kind"] == {"evicted": 30}
 
 

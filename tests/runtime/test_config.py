@@ -96,9 +96,9 @@ def test_what_applications_get_of_the_cores():
         weight = 3
         deadline_us = 0
         """,
-        overrides=["policy.calm=2", "cores.ask_us=30"],
+        overrides=["policy.calm=2", "cores.cede_us=30"],
     )
-    assert (got.cores.policy, got.cores.interval_us, got.cores.ask_us) == ("fair", 20, 30)
+    assert (got.cores.policy, got.cores.interval_us, got.cores.cede_us) == ("fair", 20, 30)
     assert got.policy == {"slice_us": 100, "calm": 2}
     job = got.app("job")
     assert (job.class_, job.guaranteed_cores, job.max_cores, job.weight) == ("batch", 1, 2, 3)

@@ -41,7 +41,7 @@ class Journal:
 SMALL = {"log_entries": 256, "log_bytes": 65536, "entry_bytes": 8192, "message_bytes": 2048, "trailing_entries": 8}
 
 
-LIMITS = ("max_sessions", "session_ms", "compact_bytes", "reply_bytes", "tick_ns", "life", "replicate")
+LIMITS = ("max_sessions", "session_ms", "compact_bytes", "reply_bytes", "tick_ns", "incarnation", "replicate")
 """Settings that are of struct cl_raft_node_config; the others are of struct cl_raft_config."""
 
 

@@ -125,7 +125,7 @@ static void tally(struct cl_raft *r)
     }
 }
 
-static void ask_for_votes(struct cl_raft *r)
+static void request_votes(struct cl_raft *r)
 {
     for (uint32_t i = 0; i < r->n_peers; i++)
         r->peers[i].vote_due = !r->peers[i].vote && raft_is_voter(&r->members, r->peers[i].id);
@@ -149,7 +149,7 @@ void raft_campaign_pre(struct cl_raft *r)
     r->count.prevotes++;
     clear_votes(r);
     r->self_vote = 1; /* a pre-vote promises nothing */
-    ask_for_votes(r);
+    request_votes(r);
     tally(r);
 }
 
@@ -180,7 +180,7 @@ void raft_on_vote_durable(struct cl_raft *r)
     if (r->role != CL_RAFT_CANDIDATE || r->self_vote)
         return;
     r->self_vote = r->stood = 1;
-    ask_for_votes(r);
+    request_votes(r);
     tally(r);
 }
 
@@ -196,7 +196,7 @@ void raft_election_tick(struct cl_raft *r)
     bool asking = r->role == CL_RAFT_PRE_CANDIDATE || (r->role == CL_RAFT_CANDIDATE && r->self_vote);
     if (asking && ++r->heartbeat_elapsed >= r->config.heartbeat_ticks) {
         r->heartbeat_elapsed = 0;
-        ask_for_votes(r); /* again, those who did not answer */
+        request_votes(r); /* again, those who did not answer */
     }
 }
 

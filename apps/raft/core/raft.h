@@ -143,9 +143,10 @@ struct cl_raft_config {
     uint64_t cluster;            /* messages of another cluster are refused */
     uint64_t group_settings;     /* goes with messages, to be compared by a node, which fills it in (node.h) */
     uint64_t first_voters;       /* the same: a digest of who voted first; 0: not known yet (apps/raft/node/first.c) */
-    uint64_t life;          /* the same: of a node without a log, or of its log; 0: none (apps/raft/node/lives.c) */
-    uint64_t seed;          /* of election timeouts; mixed with the id */
-    uint32_t pending_reads; /* [1024] reads that wait at one time */
+    uint64_t
+        incarnation; /* the same: of a node without a log, or of its log; 0: none (apps/raft/node/incarnations.c) */
+    uint64_t seed;   /* of election timeouts; mixed with the id */
+    uint32_t pending_reads;         /* [1024] reads that wait at one time */
     struct cl_raft_members members; /* a new cluster's; cl_raft_restore may bring others */
 };
 
@@ -181,7 +182,7 @@ struct cl_raft_msg {
     uint64_t received; /* APPEND_REPLY */
     uint64_t offset, total;
     uint64_t context;
-    uint64_t group_settings, first_voters, life; /* in: the sender's */
+    uint64_t group_settings, first_voters, incarnation; /* in: the sender's */
     const uint8_t *data;
     struct cl_raft_members members; /* SNAPSHOT */
 };

@@ -282,7 +282,7 @@ static void fill_append(struct cl_raft *r, struct raft_peer *p, struct cl_raft_m
 }
 
 /* While a snapshot is on its way: say that there is a leader, and nothing of the log. */
-static bool poll_bare_heartbeat(struct cl_raft *r, struct raft_peer *p, struct cl_raft_msg *m)
+static bool poll_core_heartbeat(struct cl_raft *r, struct raft_peer *p, struct cl_raft_msg *m)
 {
     if (!p->heartbeat_due)
         return false;
@@ -297,7 +297,7 @@ bool raft_poll_peer(struct cl_raft *r, struct raft_peer *p, struct cl_raft_msg *
     if (p->state != CL_RAFT_SNAPSHOTTING && p->next < r->log.first)
         raft_snapshot_begin(r, p);
     if (p->state == CL_RAFT_SNAPSHOTTING)
-        return raft_poll_snapshot(r, p, m) || poll_bare_heartbeat(r, p, m);
+        return raft_poll_snapshot(r, p, m) || poll_core_heartbeat(r, p, m);
     uint32_t n, bytes;
     if (p->state == CL_RAFT_PROBE) {
         if (p->paused && !p->heartbeat_due)

@@ -98,7 +98,7 @@ static void put_header(const struct cl_raft *r, const struct cl_raft_msg *m, uin
     put32(out + 88, m->n_entries);
     put32(out + 92, m->data_bytes);
     put64(out + 96, r->config.group_settings);
-    put64(out + 104, r->config.life);
+    put64(out + 104, r->config.incarnation);
     put64(out + 112, r->config.first_voters);
 }
 
@@ -162,7 +162,7 @@ static void get_header(const uint8_t *in, struct cl_raft_msg *m)
     m->n_entries = get32(in + 88);
     m->data_bytes = get32(in + 92);
     m->group_settings = get64(in + 96);
-    m->life = get64(in + 104);
+    m->incarnation = get64(in + 104);
     m->first_voters = get64(in + 112);
 }
 

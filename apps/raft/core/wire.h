@@ -6,10 +6,10 @@
  *    40  u64 index            48  u64 log_term                 56  u64 commit
  *    64  u64 round            72  u64 hint, offset or context  80  u64 received or total
  *    88  u32 n_entries, u32 data_bytes                         96  u64 group_settings
- *   104  u64 life           112  u64 first_voters        120  entries; or a configuration and a snapshot's chunk
+ *   104  u64 incarnation           112  u64 first_voters        120  entries; or a configuration and a snapshot's chunk
  *
  * An entry: u64 term, u32 bytes, u32 kind, its bytes. A configuration: u8 voters, u8 outgoing, u8 learners, u8 0, then their
- * ids, u32 each. Version 5, since which a node with a log has a life, too. A decoder refuses what it does not know; there is nothing optional. */
+ * ids, u32 each. Version 5, since which a node with a log has an incarnation, too. A decoder refuses what it does not know; there is nothing optional. */
 #ifndef CORELANE_APPS_RAFT_CORE_WIRE_H
 #define CORELANE_APPS_RAFT_CORE_WIRE_H
 

@@ -14,14 +14,14 @@ bool node_send_frame(struct cl_raft_node *node, const struct node_frame *frame)
     return node->config.env.send(node->config.env.arg, frame->to, node->out, bytes, true);
 }
 
-static void send_answer(struct cl_raft_node *node, const struct node_asker *asker, int status, const uint8_t *reply,
-                        uint32_t bytes)
+static void send_answer(struct cl_raft_node *node, const struct node_requester *requester, int status,
+                        const uint8_t *reply, uint32_t bytes)
 {
     struct node_frame frame = {.answer = true,
                                .kind = status,
                                .from = node->config.raft.id,
-                               .to = asker->from,
-                               .ticket = asker->ticket,
+                               .to = requester->from,
+                               .ticket = requester->ticket,
                                .session = cl_raft_leader(node->raft),
                                .data = reply,
                                .bytes = bytes};
@@ -29,7 +29,7 @@ static void send_answer(struct cl_raft_node *node, const struct node_asker *aske
         cl_count(&node->count.answers_not_sent, 1); /* its node says "retry" when it has waited for long enough */
 }
 
-void node_answer(struct cl_raft_node *node, const struct node_asker *asker, int status, const uint8_t *reply,
+void node_answer(struct cl_raft_node *node, const struct node_requester *requester, int status, const uint8_t *reply,
                  uint32_t bytes)
 {
     cl_count(&node->count.answered, 1);
@@ -39,19 +39,19 @@ void node_answer(struct cl_raft_node *node, const struct node_asker *asker, int 
         cl_count(&node->count.answers_retry, 1);
     else if (status != CL_RAFT_OK)
         cl_count(&node->count.answers_refused, 1);
-    if (asker->from)
-        send_answer(node, asker, status, reply, bytes);
+    if (requester->from)
+        send_answer(node, requester, status, reply, bytes);
     else
-        node->config.env.answer(node->config.env.arg, &asker->token, status, reply, bytes);
+        node->config.env.answer(node->config.env.arg, &requester->token, status, reply, bytes);
 }
 
 void node_end_forward(struct cl_raft_node *node, struct node_forward *f, uint64_t *counter, int status,
                       const uint8_t *reply, uint32_t bytes)
 {
-    struct node_asker asker = {.token = f->token};
+    struct node_requester requester = {.token = f->token};
     f->ticket = 0;
     cl_count(counter, 1);
-    node_answer(node, &asker, status, reply, bytes);
+    node_answer(node, &requester, status, reply, bytes);
 }
 
 /* A new leader or term, or a stop, ends all: the old leader may have done them or not, and its word may never come. Where no
@@ -85,7 +85,7 @@ void node_lost_leadership(struct cl_raft_node *node)
         struct node_pending *p = node_pending_at(node, i);
         if (p->index == i) {
             p->index = 0;
-            node_answer(node, &p->asker, CL_RAFT_RETRY, NULL, 0);
+            node_answer(node, &p->requester, CL_RAFT_RETRY, NULL, 0);
         }
     }
     for (uint64_t i = node->query_oldest; i < node->query_next; i++) {
@@ -93,7 +93,7 @@ void node_lost_leadership(struct cl_raft_node *node)
         if (q->context != i || (node->state != CL_RAFT_STOPPED && q->clock <= node->applied))
             continue;
         q->context = 0;
-        node_answer(node, &q->asker, CL_RAFT_RETRY, NULL, 0);
+        node_answer(node, &q->requester, CL_RAFT_RETRY, NULL, 0);
     }
     node->clock_index = 0;
 }

@@ -5,11 +5,11 @@
 #include <errno.h>
 
 /* The answer says how much is taken. */
-static void answer_too_large(struct cl_raft_node *node, const struct node_asker *asker, uint32_t most)
+static void answer_too_large(struct cl_raft_node *node, const struct node_requester *requester, uint32_t most)
 {
     uint8_t reply[4];
     put32(reply, most);
-    node_answer(node, asker, CL_RAFT_TOO_LARGE, reply, sizeof(reply));
+    node_answer(node, requester, CL_RAFT_TOO_LARGE, reply, sizeof(reply));
 }
 
 static int status_of(int rc)
@@ -18,18 +18,18 @@ static int status_of(int rc)
 }
 
 void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
-                 uint32_t bytes, const struct node_asker *asker)
+                 uint32_t bytes, const struct node_requester *requester)
 {
     if (bytes > node->config.raft.entry_bytes - NODE_COMMAND_HEADER) {
-        answer_too_large(node, asker, node->config.raft.entry_bytes - NODE_COMMAND_HEADER);
+        answer_too_large(node, requester, node->config.raft.entry_bytes - NODE_COMMAND_HEADER);
         return;
     }
-    if (node->state == CL_RAFT_RUNNING && node_forward(node, kind, session, sequence, data, bytes, asker))
+    if (node->state == CL_RAFT_RUNNING && node_forward(node, kind, session, sequence, data, bytes, requester))
         return;
     /* The rest is for entries that come before any snapshot can make room. */
     if (node_disk_low(node, 8) || node_disk_crowded(node)) {
         cl_count(&node->count.log_full, 1);
-        node_answer(node, asker, CL_RAFT_BUSY, NULL, 0);
+        node_answer(node, requester, CL_RAFT_BUSY, NULL, 0);
         return;
     }
     uint8_t *p = node->scratch;
@@ -42,33 +42,33 @@ void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t
     uint64_t index, term;
     int rc = cl_raft_propose(node->raft, p, NODE_COMMAND_HEADER + bytes, &index, &term);
     if (rc) {
-        node_answer(node, asker, status_of(rc), NULL, 0);
+        node_answer(node, requester, status_of(rc), NULL, 0);
         return;
     }
     /* What was there is applied, or was answered when this node last ceased to lead. */
-    *node_pending_at(node, index) = (struct node_pending){index, term, *asker};
+    *node_pending_at(node, index) = (struct node_pending){index, term, *requester};
     node->pending_last = index;
 }
 
 void cl_raft_node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
                          uint32_t bytes, const struct cl_raft_token *token)
 {
-    struct node_asker asker = {.token = *token};
+    struct node_requester requester = {.token = *token};
     cl_count(&node->count.commands, 1);
-    node_submit(node, kind, session, sequence, data, bytes, &asker);
+    node_submit(node, kind, session, sequence, data, bytes, &requester);
 }
 
 /* Whether somebody has to be told of the entry that was applied at `index`: it is the one that was proposed here. */
-static bool take_pending(struct cl_raft_node *node, uint64_t index, uint64_t term, struct node_asker *asker)
+static bool take_pending(struct cl_raft_node *node, uint64_t index, uint64_t term, struct node_requester *requester)
 {
     struct node_pending *p = node_pending_at(node, index);
     if (p->index != index)
         return false;
     p->index = 0;
-    *asker = p->asker;
+    *requester = p->requester;
     if (p->term == term)
         return true;
-    node_answer(node, asker, CL_RAFT_RETRY, NULL, 0); /* another leader's entry is there instead */
+    node_answer(node, requester, CL_RAFT_RETRY, NULL, 0); /* another leader's entry is there instead */
     return false;
 }
 
@@ -186,25 +186,25 @@ void node_apply(struct cl_raft_node *node, uint64_t first, uint64_t last)
         }
         int status = e.kind == CL_RAFT_COMMAND ? apply_command(node, &e, &bytes) : CL_RAFT_RETRY;
         node->applied = i;
-        struct node_asker asker;
-        if (take_pending(node, i, e.term, &asker))
-            node_answer(node, &asker, status, node->reply, bytes);
+        struct node_requester requester;
+        if (take_pending(node, i, e.term, &requester))
+            node_answer(node, &requester, status, node->reply, bytes);
     }
     cl_raft_applied(node->raft, last);
 }
 
-void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, const struct node_asker *asker)
+void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, const struct node_requester *requester)
 {
     struct node_query *q = node_query_at(node, node->query_next);
     if (bytes > NODE_QUERY_BYTES) {
-        answer_too_large(node, asker, NODE_QUERY_BYTES);
+        answer_too_large(node, requester, NODE_QUERY_BYTES);
         return;
     }
     if (q->context) {
-        node_answer(node, asker, CL_RAFT_BUSY, NULL, 0);
+        node_answer(node, requester, CL_RAFT_BUSY, NULL, 0);
         return;
     }
-    if (node->state == CL_RAFT_RUNNING && node_forward(node, NODE_FRAME_QUERY, 0, 0, data, bytes, asker))
+    if (node->state == CL_RAFT_RUNNING && node_forward(node, NODE_FRAME_QUERY, 0, 0, data, bytes, requester))
         return;
     /* Who leads no more does not ask the next one: what got lost on that way would keep the query's place for ever. */
     bool leads = cl_raft_leader(node->raft) == node->config.raft.id;
@@ -212,23 +212,23 @@ void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, co
         node_advance_ticks(node); /* the lease may have run out while this process did not run */
     int rc = leads ? cl_raft_read_index(node->raft, node->query_next) : -EPERM;
     if (rc) {
-        node_answer(node, asker, status_of(rc), NULL, 0);
+        node_answer(node, requester, status_of(rc), NULL, 0);
         return;
     }
     q->context = node->query_next++;
     q->index = 0;
     q->clock = node_clock_young(node);
     q->bytes = bytes;
-    q->asker = *asker;
+    q->requester = *requester;
     memcpy(q->data, data, bytes);
 }
 
 void cl_raft_node_query(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes,
                         const struct cl_raft_token *token)
 {
-    struct node_asker asker = {.token = *token};
+    struct node_requester requester = {.token = *token};
     cl_count(&node->count.queries, 1);
-    node_ask(node, data, bytes, &asker);
+    node_ask(node, data, bytes, &requester);
 }
 
 /* The state machine's answer to a read. */
@@ -252,7 +252,7 @@ static void end_query(struct cl_raft_node *node, struct node_query *q, int statu
     if (status == CL_RAFT_OK)
         status = run_query(node, q, &bytes);
     q->context = 0;
-    node_answer(node, &q->asker, status, node->reply, bytes);
+    node_answer(node, &q->requester, status, node->reply, bytes);
 }
 
 /* Reads become ready in the order in which they were asked, but for those that a lease lets pass. */
@@ -290,15 +290,15 @@ bool node_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes)
         cl_count(&node->count.frames_refused, 1);
         return true;
     }
-    struct node_asker asker = {.from = frame.from, .ticket = frame.ticket};
+    struct node_requester requester = {.from = frame.from, .ticket = frame.ticket};
     if (frame.answer) {
         node_on_answer(node, &frame);
     } else if (frame.kind == NODE_FRAME_QUERY) {
         cl_count(&node->count.queries, 1);
-        node_ask(node, frame.data, frame.bytes, &asker);
+        node_ask(node, frame.data, frame.bytes, &requester);
     } else {
         cl_count(&node->count.commands, 1);
-        node_submit(node, frame.kind, frame.session, frame.sequence, frame.data, frame.bytes, &asker);
+        node_submit(node, frame.kind, frame.session, frame.sequence, frame.data, frame.bytes, &requester);
     }
     return true;
 }

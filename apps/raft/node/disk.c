@@ -18,12 +18,12 @@ uint32_t node_disk_entry_bytes(const struct cl_log *log, uint32_t wanted)
     return log && cl_log_state(log) == CL_LOG_READY ? cl_min(wanted, cl_log_max_bytes(log)) : wanted;
 }
 
-uint64_t node_disk_life(const struct cl_log *log)
+uint64_t node_disk_incarnation(const struct cl_log *log)
 {
     struct cl_log_report report;
     cl_log_report(log, &report);
-    uint32_t life = (uint32_t)node_digest(0, report.area_id);
-    return life ? life : 1;
+    uint32_t incarnation = (uint32_t)node_digest(0, report.area_id);
+    return incarnation ? incarnation : 1;
 }
 
 int node_disk_new(struct cl_raft_node *node, char err[256])
@@ -87,7 +87,7 @@ static void write_done(struct cl_log_op *op)
     if (o->what == NODE_ENTRY)
         cl_raft_persisted(d->node->raft, o->index, o->term, o->generation);
     if (o->what == NODE_HARD) {
-        node_lives_saved(d->node, o->lives);
+        node_incarnations_saved(d->node, o->incarnations);
         cl_raft_hard_persisted(d->node->raft, o->hard_seq);
     }
 }
@@ -138,7 +138,7 @@ static bool write_hard(struct node_disk *d)
     put32(meta + 48, d->node->config.max_sessions);
     put32(meta + 52, d->node->config.reply_bytes);
     node_first_put(d->node, meta + 56);
-    o->lives = node_lives_put(d->node, meta + 56 + NODE_FIRST_BYTES);
+    o->incarnations = node_incarnations_put(d->node, meta + 56 + NODE_FIRST_BYTES);
     o->hard_seq = d->hard_seq;
     o->op.data = meta;
     o->op.bytes = sizeof(meta);

@@ -1,5 +1,5 @@
 /* What the files of a node share. See node.h. They call in one direction: what a node does (node.c, round.c, client.c, forward.c,
- * lives.c, compact.c, tick.c) calls the disk (recover.c, disk.c, save.c), and both call what lies below it: what is kept (snapshot.c,
+ * incarnations.c, compact.c, tick.c) calls the disk (recover.c, disk.c, save.c), and both call what lies below it: what is kept (snapshot.c,
  * first.c, known.c, settings.c), room.c, clock.c and answer.c, which tells those who wait that the node stops. */
 #ifndef CORELANE_APPS_RAFT_NODE_INTERNAL_H
 #define CORELANE_APPS_RAFT_NODE_INTERNAL_H
@@ -12,7 +12,7 @@
 #define NODE_COMMAND_HEADER 32 /* u8 kind, 7 zero, u64 session, u64 sequence, u64 stamp_ms */
 
 /* Who gets an answer: a client of this node, or of node `from`, which knows it by `ticket`. */
-struct node_asker {
+struct node_requester {
     struct cl_raft_token token;
     uint64_t ticket;
     uint32_t from;
@@ -21,7 +21,7 @@ struct node_asker {
 /* A command of this leader that is in the log. */
 struct node_pending {
     uint64_t index, term; /* index 0: none */
-    struct node_asker asker;
+    struct node_requester requester;
 };
 
 struct node_query {
@@ -29,7 +29,7 @@ struct node_query {
     uint64_t index;   /* may be answered once this is applied; 0: not known yet */
     uint64_t clock;   /* nor before this is, by which the log's clock goes on; 0: it is young enough */
     uint32_t bytes;
-    struct node_asker asker;
+    struct node_requester requester;
     uint8_t data[NODE_QUERY_BYTES];
 };
 
@@ -84,18 +84,18 @@ struct node_stamp {
     uint64_t ms, ns;
 };
 
-#define NODE_LIVES 64u /* ids that a group may ever have had; bits of a uint64_t */
+#define NODE_INCARNATIONS 64u /* ids that a group may ever have had; bits of a uint64_t */
 
-struct node_life {
-    uint64_t life; /* 0: of more than one it was heard, so it is refused in any */
+struct node_incarnation {
+    uint64_t incarnation; /* 0: of more than one it was heard, so it is refused in any */
     uint32_t id;
-    uint32_t told;  /* of how many lives it has told that it knows */
+    uint32_t told;  /* of how many incarnations it has told that it knows */
     uint32_t heard; /* when it was heard though it was not noted: who was later has a higher number. 0: never */
 };
 
-/* Of the nodes of a group, this one's first. lives.c */
-struct node_lives {
-    struct node_life known[NODE_LIVES];
+/* Of the nodes of a group, this one's first. incarnations.c */
+struct node_incarnations {
+    struct node_incarnation known[NODE_INCARNATIONS];
     uint32_t count;
     uint64_t noted; /* bits: of known, what is durable in the log. Without a log all are */
     uint64_t put;   /* the same: what was given to the log last */
@@ -130,7 +130,7 @@ struct cl_raft_node {
     uint64_t forward_term;               /* the leader's to whom they all went */
     uint32_t forward_leader;
     struct node_said said;
-    struct node_lives lives;
+    struct node_incarnations incarnations;
 
     struct node_blob snapshot; /* the newest, as the core knows it */
     struct node_blob incoming; /* being received or read back */
@@ -195,31 +195,31 @@ uint64_t node_clock_stamp(struct cl_raft_node *node);
 uint64_t node_clock_young(struct cl_raft_node *node);
 
 /* known.c */
-void node_lives_new(struct cl_raft_node *node);
-#define NODE_LOGS_BYTES 124 /* u32 how many, 15 times u32 id, u32 life of its log */
+void node_incarnations_new(struct cl_raft_node *node);
+#define NODE_LOGS_BYTES 124 /* u32 how many, 15 times u32 id, u32 incarnation of its log */
 /* What goes into the log, and which of `known` that is; the others are not noted any more. */
-uint64_t node_lives_put(struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES]);
-void node_lives_get(struct cl_raft_node *node, const uint8_t in[NODE_LOGS_BYTES]);
-/* What node_lives_put returned is durable, and what it put is what the log has. */
-void node_lives_saved(struct cl_raft_node *node, uint64_t put);
-struct node_life *node_life_find(struct node_lives *lives, uint32_t id);
+uint64_t node_incarnations_put(struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES]);
+void node_incarnations_get(struct cl_raft_node *node, const uint8_t in[NODE_LOGS_BYTES]);
+/* What node_incarnations_put returned is durable, and what it put is what the log has. */
+void node_incarnations_saved(struct cl_raft_node *node, uint64_t put);
+struct node_incarnation *node_life_find(struct node_incarnations *lives, uint32_t id);
 /* NULL: there is no room for another one. */
-struct node_life *node_life_add(struct node_lives *lives, uint32_t id, uint64_t life);
+struct node_incarnation *node_life_add(struct node_incarnations *lives, uint32_t id, uint64_t incarnation);
 /* Whether a restart would know it: it is durable in the log, or there is no log. */
-bool node_life_noted(const struct node_lives *lives, const struct node_life *known);
+bool node_life_noted(const struct node_incarnations *lives, const struct node_incarnation *known);
 
-/* lives.c */
+/* incarnations.c */
 /* Tell those members that may not know all that this node knows; once in an election timeout. */
-void node_lives_tell(struct cl_raft_node *node);
-/* Whether a message of that node in that life may be taken. If not, it is counted, and the node is told. */
-bool node_life_good(struct cl_raft_node *node, uint32_t from, uint64_t life);
-/* Returns whether it was a frame about lives. */
-bool node_lives_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);
+void node_incarnations_tell(struct cl_raft_node *node);
+/* Whether a message of that node in that incarnation may be taken. If not, it is counted, and the node is told. */
+bool node_incarnation_good(struct cl_raft_node *node, uint32_t from, uint64_t incarnation);
+/* Returns whether it was a frame about incarnations. */
+bool node_incarnations_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);
 
 /* answer.c */
 /* Why the state machine's last call ended with rc < 0. */
 const char *node_machine_why(const struct cl_raft_node *node, int rc);
-void node_answer(struct cl_raft_node *node, const struct node_asker *asker, int status, const uint8_t *reply,
+void node_answer(struct cl_raft_node *node, const struct node_requester *requester, int status, const uint8_t *reply,
                  uint32_t bytes);
 /* Answer those whose outcome will not be heard of. */
 void node_forwards_end(struct cl_raft_node *node);
@@ -238,8 +238,8 @@ void node_advance_ticks(struct cl_raft_node *node);
 
 /* client.c */
 void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
-                 uint32_t bytes, const struct node_asker *asker);
-void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, const struct node_asker *asker);
+                 uint32_t bytes, const struct node_requester *requester);
+void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, const struct node_requester *requester);
 void node_apply(struct cl_raft_node *node, uint64_t first, uint64_t last);
 void node_answer_reads(struct cl_raft_node *node);
 /* Returns whether it was a node's frame. */
@@ -247,7 +247,7 @@ bool node_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);
 
 /* forward.c */
 bool node_forward(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
-                  uint32_t bytes, const struct node_asker *asker);
+                  uint32_t bytes, const struct node_requester *requester);
 /* The leader answered. */
 void node_on_answer(struct cl_raft_node *node, const struct node_frame *frame);
 
@@ -271,8 +271,8 @@ void node_chunk(struct cl_raft_node *node, const struct cl_raft_ready *ready);
 /* Of an entry that fits the log, if there is one, `wanted` at most. */
 uint32_t node_disk_entry_bytes(const struct cl_log *log, uint32_t wanted);
 int node_disk_new(struct cl_raft_node *node, char err[256]);
-/* The life of a node with that log: another one if the log is made again. */
-uint64_t node_disk_life(const struct cl_log *log);
+/* The incarnation of a node with that log: another one if the log is made again. */
+uint64_t node_disk_incarnation(const struct cl_log *log);
 void node_disk_delete(struct cl_raft_node *node);
 void node_disk_write(struct cl_raft_node *node, const struct cl_raft_ready *ready);
 /* Have the device begin what it can, take what it has done. Returns whether something happened. */

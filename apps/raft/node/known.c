@@ -1,11 +1,11 @@
-/* The lives that a node knows, its own first, and which of them are noted in its log. See lives.c. */
+/* The lives that a node knows, its own first, and which of them are noted in its log. See incarnations.c. */
 #include "internal.h"
 #include "../core/bytes.h"
 #include <string.h>
 
 #define NODE_LOGS ((NODE_LOGS_BYTES - 4) / 8)
 
-struct node_life *node_life_find(struct node_lives *l, uint32_t id)
+struct node_incarnation *node_life_find(struct node_incarnations *l, uint32_t id)
 {
     for (uint32_t i = 0; i < l->count; i++)
         if (l->known[i].id == id)
@@ -13,18 +13,18 @@ struct node_life *node_life_find(struct node_lives *l, uint32_t id)
     return NULL;
 }
 
-struct node_life *node_life_add(struct node_lives *l, uint32_t id, uint64_t life)
+struct node_incarnation *node_life_add(struct node_incarnations *l, uint32_t id, uint64_t incarnation)
 {
-    if (l->count == NODE_LIVES)
+    if (l->count == NODE_INCARNATIONS)
         return NULL;
-    l->known[l->count] = (struct node_life){.id = id, .life = life};
+    l->known[l->count] = (struct node_incarnation){.id = id, .incarnation = incarnation};
     return &l->known[l->count++];
 }
 
-void node_lives_new(struct cl_raft_node *node)
+void node_incarnations_new(struct cl_raft_node *node)
 {
-    node_life_add(&node->lives, node->config.raft.id, node->config.raft.life);
-    node->lives.noted = node->config.log ? 1 : UINT64_MAX;
+    node_life_add(&node->incarnations, node->config.raft.id, node->config.raft.incarnation);
+    node->incarnations.noted = node->config.log ? 1 : UINT64_MAX;
 }
 
 static bool is_member(const struct cl_raft_status *s, uint32_t id)
@@ -38,7 +38,7 @@ static bool is_member(const struct cl_raft_status *s, uint32_t id)
 }
 
 /* Members go first, then who was heard and had no room, the latest first, then who was met last. 0: all are in `put`. */
-static uint32_t next_to_put(const struct node_lives *l, const struct cl_raft_status *s, uint64_t put)
+static uint32_t next_to_put(const struct node_incarnations *l, const struct cl_raft_status *s, uint64_t put)
 {
     uint32_t best = 0;
     bool best_member = false;
@@ -54,9 +54,9 @@ static uint32_t next_to_put(const struct node_lives *l, const struct cl_raft_sta
     return best;
 }
 
-uint64_t node_lives_put(struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES])
+uint64_t node_incarnations_put(struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES])
 {
-    struct node_lives *l = &node->lives;
+    struct node_incarnations *l = &node->incarnations;
     struct cl_raft_status s;
     uint64_t put = 1;
     uint32_t n = 0;
@@ -64,7 +64,7 @@ uint64_t node_lives_put(struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES])
     memset(out, 0, NODE_LOGS_BYTES);
     for (uint32_t best; n < NODE_LOGS && (best = next_to_put(l, &s, put)); put |= 1ull << best) {
         put32(out + 4 + 8 * n, l->known[best].id);
-        put32(out + 8 + 8 * n++, (uint32_t)l->known[best].life);
+        put32(out + 8 + 8 * n++, (uint32_t)l->known[best].incarnation);
     }
     put32(out, n);
     l->put = put;
@@ -72,35 +72,35 @@ uint64_t node_lives_put(struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES])
     return put;
 }
 
-void node_lives_get(struct cl_raft_node *node, const uint8_t in[NODE_LOGS_BYTES])
+void node_incarnations_get(struct cl_raft_node *node, const uint8_t in[NODE_LOGS_BYTES])
 {
-    struct node_lives *l = &node->lives;
+    struct node_incarnations *l = &node->incarnations;
     for (uint32_t i = 0, n = get32(in); i < n && i < NODE_LOGS; i++)
         if (!node_life_find(l, get32(in + 4 + 8 * i)))
             node_life_add(l, get32(in + 4 + 8 * i), get32(in + 8 + 8 * i));
-    l->noted = l->count < NODE_LIVES ? (1ull << l->count) - 1 : UINT64_MAX;
+    l->noted = l->count < NODE_INCARNATIONS ? (1ull << l->count) - 1 : UINT64_MAX;
 }
 
-void node_lives_saved(struct cl_raft_node *node, uint64_t put)
+void node_incarnations_saved(struct cl_raft_node *node, uint64_t put)
 {
-    node->lives.noted = put & node->lives.put;
+    node->incarnations.noted = put & node->incarnations.put;
 }
 
-bool node_life_noted(const struct node_lives *l, const struct node_life *known)
+bool node_life_noted(const struct node_incarnations *l, const struct node_incarnation *known)
 {
     return l->noted >> (known - l->known) & 1;
 }
 
-uint64_t cl_raft_node_life(const struct cl_raft_node *node)
+uint64_t cl_raft_node_incarnation(const struct cl_raft_node *node)
 {
-    return node->config.raft.life;
+    return node->config.raft.incarnation;
 }
 
-int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint64_t life)
+int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint64_t incarnation)
 {
-    const struct node_lives *l = &node->lives;
-    for (const struct node_life *k = l->known; k < l->known + l->count; k++)
+    const struct node_incarnations *l = &node->incarnations;
+    for (const struct node_incarnation *k = l->known; k < l->known + l->count; k++)
         if (k->id == id && node_life_noted(l, k))
-            return k->life == life;
+            return k->incarnation == incarnation;
     return 0;
 }

@@ -45,8 +45,8 @@ static int take_memory(struct cl_raft_node *node)
     return all ? raft_sessions_new(&node->sessions, c->max_sessions, c->reply_bytes) : -ENOMEM;
 }
 
-/* Another number in every life. Where tickets begin, for an answer to what an earlier one forwarded may still be on its way. */
-static uint64_t number_of_life(const struct cl_raft_node_config *c)
+/* Another number in every incarnation. Where tickets begin, for an answer to what an earlier one forwarded may still be on its way. */
+static uint64_t number_of_incarnation(const struct cl_raft_node_config *c)
 {
     uint64_t z = c->env.wall_ms(c->env.arg) * 0x9e3779b97f4a7c15ull + c->env.now_ns(c->env.arg);
     return node_mix(z) | 1;
@@ -86,9 +86,9 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
     }
     node->query_next = node->query_oldest = 1;
     if (config->raft.id) /* without an id it is refused below */
-        node->config.raft.life = config->log    ? node_disk_life(config->log)
-                                 : config->life ? config->life
-                                                : number_of_life(&node->config);
+        node->config.raft.incarnation = config->log           ? node_disk_incarnation(config->log)
+                                        : config->incarnation ? config->incarnation
+                                                              : number_of_incarnation(&node->config);
     int rc = cl_raft_new(&node->config.raft, &node->raft, err);
     if (!rc && (rc = take_memory(node)))
         snprintf(err, 256, "no memory for a Raft node");
@@ -102,8 +102,8 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
     }
     cl_raft_hold(node->raft);
     cl_raft_thrifty(node->raft, node->config.replicate == CL_RAFT_TO_MAJORITY);
-    node->ticket_next = node->ticket_oldest = number_of_life(&node->config);
-    node_lives_new(node);
+    node->ticket_next = node->ticket_oldest = number_of_incarnation(&node->config);
+    node_incarnations_new(node);
     *out = node;
     return 0;
 }
@@ -202,7 +202,7 @@ uint64_t cl_raft_node_poll(struct cl_raft_node *node)
     if (node->state == CL_RAFT_STOPPED)
         return UINT64_MAX;
     node_advance_ticks(node);
-    node_lives_tell(node);
+    node_incarnations_tell(node);
     node_drive(node);
     if (node->state == CL_RAFT_RUNNING && node_snapshot_maybe(node))
         node_drive(node);
@@ -226,7 +226,7 @@ void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64
         cl_count(&node->count.frames_refused, 1);
         return;
     }
-    if (node_frame(node, data, bytes) || node_lives_frame(node, data, bytes))
+    if (node_frame(node, data, bytes) || node_incarnations_frame(node, data, bytes))
         return;
     struct cl_raft_msg m;
     if (cl_raft_decode(node->config.raft.cluster, data, bytes, &m, &node->wire) || !m.from ||
@@ -234,7 +234,7 @@ void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64
         cl_count(&node->count.frames_refused, 1);
         return;
     }
-    if (!node_settings_good(node, m.from, m.group_settings) || !node_life_good(node, m.from, m.life) ||
+    if (!node_settings_good(node, m.from, m.group_settings) || !node_incarnation_good(node, m.from, m.incarnation) ||
         !node_first_good(node, m.from, m.first_voters))
         return;
     node_advance_ticks(node); /* what it promises by this counts from now, not from when this node last ran */

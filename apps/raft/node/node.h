@@ -36,7 +36,7 @@
  * messages, and those of a node that began with others are refused and counted (first.c).
  *
  * Lives. Who has forgotten what it promised must not come back under its id: without logs a node that ended, with logs one whose log
- * was lost and made again. Those who knew it refuse it, and it stops (lives.c).
+ * was lost and made again. Those who knew it refuse it, and it stops (incarnations.c).
  *
  * Snapshots are taken inside poll when the log is half full (compact_bytes), as a whole and at once: saving and restoring stop the
  * node for as long as copying takes. The newest is kept in memory too, to be sent to others.
@@ -130,9 +130,9 @@ struct cl_raft_node_config {
     struct cl_raft_config raft;
     struct cl_raft_env env;
     struct cl_raft_machine machine;
-    struct cl_log *log; /* READY, empty or of this node; stays the caller's. NULL: in memory, lost with the process */
-    uint64_t life;      /* without a log: random, another one at every start [from env's clocks] */
-    uint64_t tick_ns;   /* [1 ms] */
+    struct cl_log *log;   /* READY, empty or of this node; stays the caller's. NULL: in memory, lost with the process */
+    uint64_t incarnation; /* without a log: random, another one at every start [from env's clocks] */
+    uint64_t tick_ns;     /* [1 ms] */
     uint64_t compact_bytes; /* take a snapshot when the log holds so many bytes [half of raft.log_bytes] */
     uint64_t
         snapshot_bytes; /* largest snapshot, sessions included [1 GiB]; with a log, what it has set apart counts too */
@@ -156,8 +156,8 @@ struct cl_raft_node_counters {
     uint64_t frames_in, frames_refused;           /* refused: neither of the core nor of a node, or not for this one */
     uint64_t other_settings, other_settings_node; /* of those refused: for its group settings; the last node that was */
     uint64_t other_voters, other_voters_node;     /* the same: for it began with other voters */
-    /* Of those refused: for its node was known in another life, or with another log; the last node that was; not known yet. */
-    uint64_t other_life, other_life_node, unknown_life;
+    /* Of those refused: for its node was known in another incarnation, or with another log; the last node that was; not known yet. */
+    uint64_t other_incarnation, other_incarnation_node, unknown_incarnation;
     uint64_t commands, queries; /* of own clients and forwarded */
     uint64_t answered, answers_busy, answers_retry, answers_refused;
     uint64_t batches, batches_ahead; /* ahead: of those, that went before the one before was committed */
@@ -201,9 +201,9 @@ CL_API const char *cl_raft_node_why(const struct cl_raft_node *node); /* STOPPED
 CL_API uint64_t cl_raft_node_awaits(const struct cl_raft_node *node);
 /* When it began to lead, on env.now_ns; 0: it does not lead. */
 CL_API uint64_t cl_raft_node_led_ns(const struct cl_raft_node *node);
-/* Its life. Whether it knows node `id`, for good if it has a log, and in no other life than this one. */
-CL_API uint64_t cl_raft_node_life(const struct cl_raft_node *node);
-CL_API int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint64_t life);
+/* Its incarnation. Whether it knows node `id`, for good if it has a log, and in no other incarnation than this one. */
+CL_API uint64_t cl_raft_node_incarnation(const struct cl_raft_node *node);
+CL_API int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint64_t incarnation);
 /* The voters that it began with: how many; 0: it joined. Good once it is RUNNING. */
 CL_API uint32_t cl_raft_node_first_voters(const struct cl_raft_node *node, uint32_t ids[16]);
 /* Of its log's meta blob and of its entries: another one if replicas make something else of the same. Nodes and logs of other

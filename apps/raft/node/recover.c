@@ -34,7 +34,7 @@ static bool read_snapshot(struct node_disk *d)
     return true;
 }
 
-/* What was applied in an earlier life came about with these, and so must what is applied now. */
+/* What was applied in an earlier incarnation came about with these, and so must what is applied now. */
 static bool same_settings(const struct cl_raft_node_config *c, const uint8_t *meta, char why[NODE_WHY_BYTES])
 {
     uint64_t machine = get64(meta + 32), session_ms = get64(meta + 40);
@@ -127,7 +127,7 @@ static bool read_meta(struct node_disk *d)
         node_stop(d->node, "the log does not say who voted first in the group: it was not written by a Raft node");
         return false;
     }
-    node_lives_get(d->node, meta + 56 + NODE_FIRST_BYTES);
+    node_incarnations_get(d->node, meta + 56 + NODE_FIRST_BYTES);
     d->term = get64(meta + 16);
     d->vote = get32(meta + 24);
     return true;

@@ -44,7 +44,7 @@ void serve_poll(struct cl_raft_service *s)
             cl_timer_arm(&s->timer, cl_max(next, 1ull));
     if (!s->disk_flies && serve_disk_busy(s)) {
         s->disk_flies = 1;
-        cl_sched_flying(1);
+        cl_sched_in_flight(1);
     }
 }
 

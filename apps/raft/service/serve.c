@@ -214,7 +214,7 @@ static int make_links(struct cl_raft_service *s, uint32_t mtu, char err[256])
     uint32_t largest = cl_max(cl_max(c->raft.message_bytes, c->raft.entry_bytes), c->reply_bytes);
     largest = cl_max(largest, (uint32_t)SERVE_STATUS_BYTES) + FRAME_EXTRA;
     raft_link_init(&s->link, mtu, largest);
-    raft_channel_init(&s->channel, c->raft.id, c->life, mtu);
+    raft_channel_init(&s->channel, c->raft.id, c->incarnation, mtu);
     s->channel.send = send_to_peer;
     s->channel.arg = s;
     s->frame = malloc(largest);
@@ -230,11 +230,11 @@ static int make_links(struct cl_raft_service *s, uint32_t mtu, char err[256])
 static int make_node(struct cl_raft_service *s, uint32_t mtu, char err[256])
 {
     struct cl_raft_node_config *c = &s->config.node;
-    if (getrandom(&c->life, sizeof(c->life), 0) != sizeof(c->life)) {
+    if (getrandom(&c->incarnation, sizeof(c->incarnation), 0) != sizeof(c->incarnation)) {
         snprintf(err, 256, "the kernel has no random numbers (getrandom)");
         return -EIO;
     }
-    c->life |= 1; /* 0 is none */
+    c->incarnation |= 1; /* 0 is none */
     c->env = (struct cl_raft_env){s, serve_now, env_wall, env_send, env_answer};
     c->raft.message_bytes = c->raft.message_bytes ? c->raft.message_bytes : 16384;
     if (!c->raft.entry_bytes)

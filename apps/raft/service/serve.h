@@ -45,7 +45,7 @@ struct cl_raft_serve_counters {
     uint64_t given_up;  /* frames of which a piece never came */
     uint64_t not_sent;  /* datagrams that the NIC did not take: no room, or longer than its MTU */
     uint64_t unknown_peer;
-    /* Between nodes (channel.h): datagrams sent again, and timeouts; received twice, of or for a former life of a node, and pieces that
+    /* Between nodes (channel.h): datagrams sent again, and timeouts; received twice, of or for a former incarnation of a node, and pieces that
      * there was no place for (they come again); frames refused for a full window; datagrams dropped that were never acknowledged. */
     uint64_t retransmitted, timeouts, duplicates, stale, no_room, window_full, unacknowledged;
     uint64_t in_call, in_call_late,

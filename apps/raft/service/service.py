@@ -43,9 +43,9 @@ REFUSALS = {
     "other_voters": ", and is refused by it: their groups began with other voters, this one's with {voters}. Those are"
     " the peers of a node's first start, for good, and must be equal on all. Stop the one that is wrong, make its log"
     " anew, and start it with the peers that the others began with, or, if it is to be added, with join=yes",
-    "other_life": ": it keeps no log and was started again under its id, or its log is another one than it was, so it"
-    " has forgotten its votes and what it acknowledged. Add it under another id, start it with the log that it had, or"
-    " start the whole group with logs",
+    "other_incarnation": ": it keeps no log and was started again under its id, or its log is another one than it was,"
+    " so it has forgotten its votes and what it acknowledged. Add it under another id, start it with the log that it"
+    " had, or start the whole group with logs",
 }
 """Why a node is refused, by its counter of struct cl_raft_node_counters."""
 

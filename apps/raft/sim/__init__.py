@@ -6,7 +6,7 @@ What is where (start reading at world.h):
   history.h history.c  whether a client history is linearizable; used on real clusters, too     history.py  from Python
   queue.h queue.c      events in order of virtual time, clocks that drift
   network.h network.c  which datagrams arrive, and when
-  disk.h disk.c        stable storage as the bare core sees it: what is durable, what is under way
+  disk.h disk.c        stable storage as the core alone sees it: what is durable, what is under way
   machine.h machine.c  the state machine of simulated replicas
 
 Everything is single-threaded C without clocks or randomness but a seed's: the same seed is the same run, to the bit.

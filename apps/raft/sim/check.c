@@ -219,7 +219,7 @@ static void check_lease(struct sim_world *w, struct sim_node *n, struct sim_node
     uint64_t local_ns = sim_local_ns(w, old), tick_ns = w->swarm.tick_ns;
     /* A node that wakes itself began to count at a time of its own: its next tick may be about to come. */
     uint64_t ticks = w->body->wakes_itself ? s->ticks + (local_ns - old->watch.tick_local_ns) / tick_ns + 1
-                                           : (local_ns - old->born_local_ns) / tick_ns;
+                                           : (local_ns - old->started_local_ns) / tick_ns;
     if (!w->options.outcomes_only && s->term < term && ticks < s->lease_until_tick)
         sim_fail(w, "leases: #%u commits in term %lu while #%u may answer reads by its lease of term %lu", n->id, term,
                  old->id, s->term);

@@ -1,4 +1,4 @@
-/* What a simulated replica of the bare core has on stable storage, and what is on its way there.
+/* What a simulated replica of the core alone has on stable storage, and what is on its way there.
  *
  * It keeps the promises of corelane/libos/log.h and no more: log writes and truncations become durable in order, the hard
  * state and the log in any order to each other, and a crash leaves any prefix of what was under way, down to single

@@ -182,7 +182,7 @@ static void forget_promise(struct sim_world *w)
     }
     if (!victim)
         return;
-    w->result->forgetful_nodes++;
+    w->result->amnesiac_nodes++;
     sim_say(w, "-- #%u is heard by half of the voters, of which #%u is to start again", leader->id, victim);
     sim_at(w, w->queue.now_ns + w->swarm.tick_ns * (c->election_ticks + below(w, 2 * c->election_ticks)), SIM_FAULT, 0,
            leader->id | (uint64_t)victim << 32);

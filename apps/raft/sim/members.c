@@ -9,7 +9,7 @@
  * logs that is done to one whose log was lost in a crash: it is given a new one.
  *
  * Rot, and crashes without logs, take at most so many that the others are a majority of every configuration that any node knows: more, and committed
- * entries are gone, whatever the protocol does. And a node that will have forgotten crashes only when all others know it (apps/raft/node/lives.c), and the first
+ * entries are gone, whatever the protocol does. And a node that will have forgotten crashes only when all others know it (apps/raft/node/incarnations.c), and the first
  * voters that never did are a majority of those: who is started again takes these for its group, whoever belongs to it now. */
 #include "world.h"
 #include <errno.h>
@@ -45,7 +45,7 @@ static bool can_spare(struct sim_world *w, const struct sim_node *n)
     return can;
 }
 
-/* Who knows no members yet hears of all lives from who tells it of some. */
+/* Who knows no members yet hears of all incarnations from who tells it of some. */
 static bool meets_nobody(struct sim_world *w, struct sim_node *n)
 {
     struct cl_raft_status s;

@@ -13,7 +13,7 @@ struct sim_event {
     uint64_t at_ns;
     uint64_t order; /* a count: what was put in first comes first */
     uint64_t argument;
-    uint32_t epoch; /* of the node: events of a life that ended are dropped */
+    uint32_t epoch; /* of the node: events of an incarnation that ended are dropped */
     uint8_t kind, node, from;
 };
 

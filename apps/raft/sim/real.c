@@ -243,7 +243,7 @@ static int new_node(struct real *r)
         .env = {r, real_clock, env_wall_ms, env_send, env_answer},
         .machine = real_machine(r),
         .log = r->log,
-        .life = sim_mix(w->swarm.config.seed + (uint64_t)n->epoch * SIM_NODES + n->id) | 1,
+        .incarnation = sim_mix(w->swarm.config.seed + (uint64_t)n->epoch * SIM_NODES + n->id) | 1,
         .tick_ns = w->swarm.tick_ns,
         .snapshot_bytes = real_snapshot_bytes(r),
         .max_sessions = w->swarm.max_sessions,
@@ -430,7 +430,7 @@ static bool real_knows(struct sim_node *n, const struct sim_node *other)
 {
     const struct real *mine = real_of(n), *theirs = other->real;
     return mine->running && theirs->running &&
-           cl_raft_node_knows(mine->node, other->id, cl_raft_node_life(theirs->node));
+           cl_raft_node_knows(mine->node, other->id, cl_raft_node_incarnation(theirs->node));
 }
 
 static uint64_t real_owes(struct sim_node *n)

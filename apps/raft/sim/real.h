@@ -1,6 +1,6 @@
 /* A node that is the real one: what its files share. See world.h for what else there is.
  *
- *   real.c          its life, its environment
+ *   real.c          its lifecycle, its environment
  *   real_machine.c  its state machine
  *   real_channel.c  what is between it and the network, in some worlds
  *   real_disk.c     its block device and what goes wrong with it */
@@ -33,10 +33,10 @@ struct real {
     bool running;
     bool began; /* its log says who voted first */
     enum real_bad bad;
-    bool hurt;            /* it was, or may have been, in this life: what was submitted meanwhile may fail later */
-    uint64_t all_slow_ns; /* this: how much slower than it was drawn */
-    bool slow, hung;      /* and this to be slow, or to do nothing */
-    uint64_t said;        /* the last flush of which the disk says that it was acknowledged */
+    bool hurt; /* it was, or may have been, in this incarnation: what was submitted meanwhile may fail later */
+    uint64_t all_slow_ns;         /* this: how much slower than it was drawn */
+    bool slow, hung;              /* and this to be slow, or to do nothing */
+    uint64_t said;                /* the last flush of which the disk says that it was acknowledged */
     uint64_t held, held_snapshot; /* durable in its log, or in a snapshot, as of when it was last looked at */
     uint64_t wake_ns;             /* virtual time of the next wake that is under way; 0: none */
 };

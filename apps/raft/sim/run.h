@@ -7,7 +7,7 @@
 // cffi: begin
 #define CL_RAFT_SIM_MOST_NODES 9 /* first members */
 
-#define CL_RAFT_SIM_CORE 0 /* nodes are the bare core on modelled stable storage */
+#define CL_RAFT_SIM_CORE 0 /* nodes are the core alone on modelled stable storage */
 #define CL_RAFT_SIM_NODE 1 /* nodes are the real node on the real log, on block devices that fail */
 #define CL_RAFT_SIM_KV 2   /* the same, and its state machine is the replicated key-value store */
 
@@ -29,7 +29,7 @@
 struct cl_raft_sim_options {
     uint64_t seed;
     uint32_t nodes; /* the first members: 1 to CL_RAFT_SIM_MOST_NODES */
-    uint32_t steps; /* with faults and load; 0: 2500 of the bare core, 5000 of real nodes, half of which are wakes */
+    uint32_t steps; /* with faults and load; 0: 2500 of the core alone, 5000 of real nodes, half of which are wakes */
     uint32_t mode;  /* CL_RAFT_SIM_CORE, ... */
     uint32_t mutant;
     uint32_t trace;         /* 1: keep a readable trace */
@@ -52,16 +52,16 @@ struct cl_raft_sim_result {
     uint64_t rotten_disks, lost_nodes, replaced_nodes; /* lost: damage was found, and the node stayed away for good */
     uint64_t full_disks, full_logs;                    /* full_logs: NODE: requests put off as the area had no room */
     uint64_t hung_disks, yielded_leaders; /* disks that did nothing for a while; leaders that gave up for it */
-    uint64_t forgotten_lives;             /* NODE: started again without a log */
+    uint64_t amnesiac_starts;             /* NODE: started again without a log */
     uint64_t remade_logs;                 /* NODE: started again with another log under its id */
     uint64_t kills;                       /* NODE: crashes of the process alone */
     uint64_t late_power_cuts;             /* NODE: soon after it was started again */
     uint64_t all_slow;                    /* runs that ended with slow disks everywhere and a leader that was cut off */
-    uint64_t forgetful_nodes;             /* started again while a leader had its promise, and cut off */
+    uint64_t amnesiac_nodes;              /* started again while a leader had its promise, and cut off */
     uint64_t wall_jumps;                  /* NODE: of wall clocks */
     uint64_t other_peers;                 /* NODE: starts on a log with other first members than it began with */
     uint64_t reads_by_lease;
-    uint64_t thrifty_batches, overtaken; /* in the last life of each node (pace.c) */
+    uint64_t thrifty_batches, overtaken; /* in the last incarnation of each node (pace.c) */
     uint64_t deposed_leaders;            /* cut off just when another was to take over */
     uint64_t outrun_leaders;             /* with the slowest of clocks, cut off from others with the fastest */
     uint64_t snapshots_made, snapshots_installed;

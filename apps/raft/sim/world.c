@@ -106,7 +106,7 @@ static void crash(struct sim_world *w, struct sim_node *n, bool killed)
     if (w->swarm.logless) {
         n->doomed = true;
         n->promised = 0;
-        w->result->forgotten_lives++;
+        w->result->amnesiac_starts++;
     }
     if (remade) {
         w->body->lose_log(w, n);
@@ -142,7 +142,7 @@ int sim_start(struct sim_world *w, struct sim_node *n)
     n->epoch++;
     n->failed = false;
     power_later(w, n);
-    n->born_local_ns = sim_local_ns(w, n);
+    n->started_local_ns = sim_local_ns(w, n);
     n->ticks_done = 0;
     n->up = true;
     n->watch.role = CL_RAFT_FOLLOWER;
@@ -182,7 +182,7 @@ static bool owns_packet(uint8_t kind)
     return kind == SIM_DELIVER || kind == SIM_REQUEST || kind == SIM_ANSWER;
 }
 
-/* What was to happen in an earlier life of a node, and a wake that an earlier one has replaced: nothing happens, and it is
+/* What was to happen in an earlier incarnation of a node, and a wake that an earlier one has replaced: nothing happens, and it is
  * no step. */
 static bool is_void(const struct sim_node *n, const struct sim_event *e)
 {
@@ -206,7 +206,7 @@ static void node_event(struct sim_world *w, struct sim_event *e)
         sim_restart_later(w, n, SIM_MS);
 
     if (e->kind == SIM_TICK && n->up && !w->stopped && !w->body->wakes_itself) {
-        uint64_t next_local = n->born_local_ns + (n->ticks_done + 1) * w->swarm.tick_ns, now = sim_local_ns(w, n);
+        uint64_t next_local = n->started_local_ns + (n->ticks_done + 1) * w->swarm.tick_ns, now = sim_local_ns(w, n);
         uint64_t wait = next_local > now ? next_local - now : 1;
         sim_at(w, w->queue.now_ns + sim_clock_span(&n->clock, wait) + 1, SIM_TICK, n->slot, 0);
     }
@@ -366,7 +366,7 @@ static int32_t drift_of(struct sim_world *w, const struct sim_node *n)
 static void begin(struct sim_world *w)
 {
     const struct cl_raft_sim_options *o = &w->options;
-    w->body = o->mode == CL_RAFT_SIM_CORE ? &sim_bare : &sim_real;
+    w->body = o->mode == CL_RAFT_SIM_CORE ? &sim_core_body : &sim_real;
     w->stopped = w->calm = false;
     w->all_slow_ns = w->led_term = 0;
     w->stamp = 0;
@@ -499,7 +499,7 @@ struct cl_raft_sim *cl_raft_sim_new(void)
     for (uint32_t i = 0; i < SIM_NODES && made; i++) {
         struct sim_node *n = &w->nodes[i];
         n->watch.terms = calloc(SIM_ENTRIES, sizeof(*n->watch.terms));
-        made = n->watch.terms && sim_bare.make(w, n) == 0 && sim_real.make(w, n) == 0;
+        made = n->watch.terms && sim_core_body.make(w, n) == 0 && sim_real.make(w, n) == 0;
     }
     if (made)
         return sim;
@@ -514,7 +514,7 @@ void cl_raft_sim_delete(struct cl_raft_sim *sim)
     struct sim_world *w = &sim->world;
     for (uint32_t i = 0; i < SIM_NODES; i++) {
         free(w->nodes[i].watch.terms);
-        sim_bare.unmake(w, &w->nodes[i]);
+        sim_core_body.unmake(w, &w->nodes[i]);
         sim_real.unmake(w, &w->nodes[i]);
     }
     cl_history_delete(w->history);

@@ -14,7 +14,7 @@
  *   faults.c   crashes, restarts, partitions, stalls, transfers
  *   members.c  changes of membership; nodes that are lost for good, and who comes in their place
  *   client.c   clients with sessions that try again
- *   bare.c     a node: the bare core with modelled stable storage (disk.h)
+ *   sim_core.c     a node: the core alone with modelled stable storage (disk.h)
  *   real.c     a node: the real one (../node.h) on the real log on block devices that fail
  *   store.c    its state machine where that is the key-value store (../kv_machine.h)
  *   check.c    the invariants
@@ -151,20 +151,20 @@ struct sim_body {
     void (*lose_log)(struct sim_world *w, struct sim_node *n);
     /* Whether an entry is durable at this node. NULL: the world cannot look. */
     bool (*holds)(struct sim_node *n, uint64_t index, uint64_t term);
-    /* Whether it knows another one in its present life. NULL: nobody asks. */
+    /* Whether it knows another one in its present incarnation. NULL: nobody asks. */
     bool (*knows)(struct sim_node *n, const struct sim_node *other);
     /* How many requests it has taken and not answered. NULL: nobody asks. */
     uint64_t (*owes)(struct sim_node *n);
     bool wakes_itself; /* no ticks are to be scheduled for it */
 };
 
-extern const struct sim_body sim_bare, sim_real;
+extern const struct sim_body sim_core_body, sim_real;
 
 /* What the checks know of a node. */
 struct sim_watch {
     uint64_t term, commit, last, applied, members_index;
     uint32_t role, leader;
-    uint64_t yielded;        /* how often it did, in this life */
+    uint64_t yielded;        /* how often it did, in this incarnation */
     uint64_t tick_local_ns;  /* of its clock, when `ticks` became so many */
     uint64_t durable, ticks; /* as of the last check */
     uint32_t waited;         /* ticks that it ran in since `durable` became more, or all was, or it began to lead */
@@ -191,10 +191,10 @@ struct sim_node {
     int64_t wall_ms;                                 /* NODE: its wall clock is so far from its other one */
     uint64_t slow_disk_until_ns, hung_disk_until_ns; /* hung: nothing that it is asked for is done before */
     struct sim_clock clock;
-    uint64_t ticks_done; /* local ticks accounted for in this life */
-    uint64_t born_local_ns;
+    uint64_t ticks_done; /* local ticks accounted for in this incarnation */
+    uint64_t started_local_ns;
     struct sim_watch watch;
-    void *bare, *real; /* the bodies' own */
+    void *core, *real; /* the bodies' own */
 };
 
 struct sim_client {

@@ -13,7 +13,7 @@
  * What is behind the header has UDP's checksum, and its own CRC in the frame: one that UDP's does not see is refused there, as if lost.
  *
  * Incarnations. A process draws one at its start. What is numbered is taken only if it names the present ones of both sides, so what
- * was sent to or by a former life is dropped (`stale`). Another incarnation than the known one is asked (flag 2: a hello, in which 40
+ * was sent to or by a former incarnation is dropped (`stale`). Another incarnation than the known one is asked (flag 2: a hello, in which 40
  * is a random word to be given back and 48 one given back) and believed when it gives the word back: only who lives can. Both sides'
  * numbers begin again at 1 then, and what was sent to the former one and not acknowledged is dropped (`reset`), for it may have been
  * done or not. Before the first hello was answered, what is to last waits.

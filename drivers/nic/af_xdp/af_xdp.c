@@ -172,7 +172,7 @@ static inline void drive_rx(struct af_xdp *a, struct queue *q)
 /* The kernel tells of a lost device by an error on the socket, which poll() does not show. A device that is only down
  * may come back; a removed one has unbound the socket, and then a doorbell answers ENXIO. By the queue's thread alone:
  * the doorbell sends what is in its ring. */
-static CL_NOINLINE void look_for_gone(struct af_xdp *a, struct queue *q)
+static CL_NOINLINE void want_gone_check(struct af_xdp *a, struct queue *q)
 {
     int error = 0;
     socklen_t length = sizeof error;
@@ -205,7 +205,7 @@ static CL_HOT unsigned rx_burst(struct cl_nic *nic, unsigned queue, struct cl_fr
         if (cl_unlikely(q->kick_pending || unsent(q)))
             kick(a, q);
         else if (cl_unlikely(cl_load_relaxed(&q->look)))
-            look_for_gone(a, q);
+            want_gone_check(a, q);
         else
             drive_rx(a, q);
         return 0;
@@ -337,7 +337,7 @@ static int wait_frames(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
     int r = cl_park_wait_fd(&q->parker, q->xsk.fd, timeout_ns);
     cl_count(&q->stats.syscalls, 1);
     if (!cl_xsk_ready(&q->xsk.rx) && (++q->empty_waits % GONE_CHECK == 0 || cl_load_relaxed(&q->look)))
-        look_for_gone(a, q);
+        want_gone_check(a, q);
     return r;
 }
 

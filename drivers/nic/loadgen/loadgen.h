@@ -121,7 +121,7 @@ struct cl_loadgen_counts {
 struct cl_loadgen_other {
     uint64_t stray;   /* answers to nothing that is outstanding: duplicates, or later than the drain */
     uint64_t foreign; /* frames that are no answer at all */
-    uint64_t arp_asked, arp_answered;
+    uint64_t arp_requests, arp_answered;
     uint64_t preloaded; /* keys set */
     uint64_t preload_resent, preload_refused;
 };

@@ -82,7 +82,7 @@ unsigned cl_wire_arp(struct cl_loadgen *lg, uint64_t now, struct cl_frame *frame
     }
     if (k < n && cl_state(lg) == CL_LOAD_RESOLVING && now >= lg->arp_next_tsc) {
         arp_write(lg, &frames[k++], CL_ARP_REQUEST, NULL, lg->server_ip_be, cl_be32(lg->ip));
-        cl_count(&lg->other.arp_asked, 1);
+        cl_count(&lg->other.arp_requests, 1);
         lg->arp_next_tsc =
             now + (uint64_t)cl_ns_to_ticks(lg->clock, 100000000); /* RFC 1122, 2.3.2.1 allows one a second */
         lg->arp_next_tsc = cl_min(lg->arp_next_tsc, lg->arp_until_tsc);

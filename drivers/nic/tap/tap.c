@@ -57,7 +57,7 @@ static inline uint8_t *buffer(const struct tap *t, uint32_t index)
     return t->area + (size_t)index * t->nic.buffer_bytes;
 }
 
-static void look_for_gone(struct tap *t, int error)
+static void want_gone_check(struct tap *t, int error)
 {
     if (error == EBADFD)                   /* the interface was deleted under us */
         cl_store_relaxed(&t->nic.gone, 1); /* relaxed: a flag that only says "stop", it orders nothing */
@@ -101,7 +101,7 @@ static unsigned rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *fr
         if (cl_unlikely(len <= 0))
             cl_pool_put(t->pool, queue, &index, 1);
         if (len < 0) {
-            look_for_gone(t, -len);
+            want_gone_check(t, -len);
             break;
         }
         if (cl_unlikely(!len)) {
@@ -156,7 +156,7 @@ static bool send_frames(struct tap *t, struct queue *q, const struct cl_frame *f
     if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR))
         return false;
     if (sent < 0)
-        look_for_gone(t, errno); /* EIO: the interface is only down */
+        want_gone_check(t, errno); /* EIO: the interface is only down */
     cl_count(&q->stats.tx_dropped_error, n);
     return true;
 }

@@ -113,7 +113,7 @@ static inline uint64_t cl_policy_oldest_ns(const struct cl_policy_app *a)
  * demand more, by attained time over weight (iokernel/policies/deal.h). Returns cores that are left. Uses memory[1], [2] and [3]. */
 uint32_t cl_policy_share(const struct cl_policy_view *view, struct cl_policy_app *apps);
 /* After that: the cores left, that nobody wants, go, one each, to latency applications in which anything waits at all. */
-void cl_policy_use_spare(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t left);
+void cl_policy_share_rest(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t left);
 /* Give what all grants leave to batch applications that demand more than theirs, by attained time over weight.
  * Uses the batch applications' memory[1], [2] and [3]. */
 void cl_policy_share_left(const struct cl_policy_view *view, struct cl_policy_app *apps);

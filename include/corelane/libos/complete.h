@@ -1,7 +1,7 @@
 /* Completions: what uthreads wait for that nobody delivers and a kthread has to collect, such as storage requests.
  *
  * Whoever has queues to be looked at gives the scheduler a `struct cl_completions`; queue k belongs to kthread k. The scheduler asks
- * for nothing as long as nothing flies (cl_sched_flying), but that a kthread that spins without work lets the CPU go between looks: what
+ * for nothing as long as nothing flies (cl_sched_in_flight), but that a kthread that spins without work lets the CPU go between looks: what
  * another of its core waits for may need it (not at once where work has come within 2 us of late: linger.h). While something of
  * kthread k flies
  *   - k polls at each turn of its loop, which comes with the first switch of uthreads 20 us after the last look (else: with
@@ -12,7 +12,7 @@
  *     somebody else could use its core, or in mode `block`), its queues armed: their descriptors are watched by a thread of
  *     the scheduler's, which wakes k, or, where cores are managed, counts the completion in k's signals and asks the iokernel;
  *   - where cores are managed and k alone uses the one queue that there is, k parks at once, and sees by itself, while it is parked,
- *     that something is done (`ready` and `sleep` below, struct cl_park_look): no watcher is in the way;
+ *     that something is done (`ready` and `sleep` below, struct cl_park_poll): no watcher is in the way;
  *   - a sibling polls for k when k is stuck or has lost its core.
  * So a uthread that waits costs no core, and a lone one is told within a look.
  *
@@ -50,7 +50,7 @@ CL_API int cl_sched_completions_add(struct cl_sched *s, struct cl_completions *c
 CL_API void cl_sched_completions_remove(struct cl_sched *s, struct cl_completions *c);
 /* On a uthread, a timer or in S: the calling kthread submits n requests more, on its own queue (or waits for n things more of
  * the one queue). */
-CL_API void cl_sched_flying(unsigned n);
+CL_API void cl_sched_in_flight(unsigned n);
 /* In poll, or on a uthread: n requests of queue k (or n things that k waited for) have been collected. */
 CL_API void cl_sched_landed(struct cl_sched *s, unsigned k, unsigned n);
 

@@ -1,6 +1,6 @@
 /* Probes: where code that runs for long looks whether it should let go of its core.
  *
- * One word an application, written by the iokernel (runtime/shm.h, cl_arena_look), says whether one of its kthreads is
+ * One word an application, written by the iokernel (runtime/shm.h, cl_arena_preempt), says whether one of its kthreads is
  * to look: because its core was given to somebody else, or because its uthread has run for a quantum while others wait.
  * A probe is one load of that word and a branch; what is behind the branch is slow and rare. Numba code gets probes from
  * `@libos.batch` (libos/batch_work/work.py), C code from CL_PROBE() in its loops or from the compiler (-fsanitize-coverage=trace-pc, see
@@ -20,7 +20,7 @@
 // cffi: begin
 /* The word to look at, of the runtime that the calling thread belongs to. Never NULL. */
 CL_API const uint64_t *cl_probe_word(void);
-/* What a probe does when the word is not 0: step aside if the core was given away, and come back when it is ours again,
+/* What a probe does when the word is not 0: cede if the core was given away, and come back when it is ours again,
  * perhaps on another kthread; or let other uthreads run, if the quantum is over. On a uthread; does nothing elsewhere, or
  * where it may not block. May be called at any time. */
 CL_API void cl_probe_slow(void);

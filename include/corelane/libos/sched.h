@@ -127,7 +127,7 @@ struct cl_sched_stats {
     uint64_t overflowed;        /* uthreads that did not fit into the ring of the run queue */
     uint64_t wait_errors;       /* source->wait failed */
     uint64_t preempted;         /* uthreads whose quantum was over while others waited */
-    uint64_t asides;            /* uthreads that found at a probe that the core was lost */
+    uint64_t cedes;             /* uthreads that found at a probe that the core was lost */
     uint64_t interrupts;        /* signals that found the core lost */
 };
 
@@ -158,7 +158,7 @@ CL_API int cl_sched_stats(const struct cl_sched *sched, unsigned k, struct cl_sc
 CL_API uint64_t cl_sched_live(const struct cl_sched *sched);
 /* Time of this scheduler's clock, ns. Any thread. */
 CL_API uint64_t cl_sched_now_ns(const struct cl_sched *sched);
-/* Around a call of the kernel that may take longer than the iokernel's `ask_us`, such as the submission of a write: the kthread
+/* Around a call of the kernel that may take longer than the iokernel's `cede_us`, such as the submission of a write: the kthread
  * is asked for its core, and not interrupted, until it comes back, or has been away for longer than `interrupt_us`. On any
  * thread; does nothing on one that is no kthread. */
 CL_API void cl_sched_call_begin(void);
@@ -179,7 +179,7 @@ CL_API void cl_sched_no_switch_leave(void);
 CL_API int cl_kthread_call(void (*fn)(void *arg), void *arg);
 
 /* What cl_probe_slow does (probe.h): let go of the core if it is not ours any more, or yield if the quantum is over. */
-CL_API void cl_sched_look(void);
+CL_API void cl_sched_preempt_poll(void);
 
 /* Code that an interrupt may switch away from, since it holds nothing that others wait for, has no thread-local's address
  * in a register and calls nothing outside of the range (outside it waits in place): compiled numeric code. -ENOSPC, -EINVAL.

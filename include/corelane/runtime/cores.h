@@ -1,7 +1,7 @@
 /* A kthread's view of who owns its core, where cores are managed (docs/cores.md).
  *
  * The port driver implements it (drivers/port/cores.c) and hands it out with its NIC; the scheduler uses it
- * (libos/sched/aside.c). NIC drivers that know of no iokernel have none.
+ * (libos/sched/cede.c). NIC drivers that know of no iokernel have none.
  *
  * All calls take the kthread's index k. `lost` to `park_wait` are made by kthread k only, and are async-signal-safe: they
  * store words, yield and wait on futexes. Whoever waits comes back when it owns its core, when nobody manages cores any
@@ -17,9 +17,9 @@ struct cl_cores;
 // cffi: end
 
 /* What a parked kthread sees by itself while it waits for a core, so that nobody has to tell it. */
-struct cl_park_look {
+struct cl_park_poll {
     void *arg;
-    int64_t hot_ns; /* for so long it is waited for by sched_yield(), and then by `sleep` */
+    int64_t yield_ns; /* for so long it is waited for by sched_yield(), and then by `sleep` */
     /* Whether it is there. Then its signals have said so when this returns, and a kthread that has kept its core gets up. */
     bool (*done)(void *arg);
     /* Sleep until that may have changed, or *word, on which a FUTEX_WAKE is made then, is not `value`, or timeout_ns (< 0: none) is
@@ -35,7 +35,7 @@ struct cl_cores_ops {
     /* Whether somebody else could use k's core: without work it parks at once. Called again and again while k has none. */
     bool (*wanted)(struct cl_cores *c, unsigned k);
     /* Let go of the core, and return when k owns one again. */
-    void (*aside)(struct cl_cores *c, unsigned k);
+    void (*cede)(struct cl_cores *c, unsigned k);
     /* k has no work: say so. False: nobody manages cores, sleep in another way. After it look at all work once more, then
      * cancel or wait. */
     bool (*park_begin)(struct cl_cores *c, unsigned k);
@@ -43,12 +43,12 @@ struct cl_cores_ops {
     void (*park_cancel)(struct cl_cores *c, unsigned k);
     /* Wait until the iokernel wakes k, or until timeout_ns is over (< 0: never) or `look` (NULL: none) has seen something and k
      * still owns its core. */
-    void (*park_wait)(struct cl_cores *c, unsigned k, int64_t timeout_ns, const struct cl_park_look *look);
+    void (*park_wait)(struct cl_cores *c, unsigned k, int64_t timeout_ns, const struct cl_park_poll *polled);
     /* There is work for more kthreads than run. Any thread. */
     void (*help)(struct cl_cores *c);
     /* Where k exports its signals (shm.h); the same address for the life of the object. */
     struct cl_signals *(*signals)(struct cl_cores *c, unsigned k);
-    /* Tell the iokernel the kthreads' thread ids and the signal that asks one to step aside. From then on kthreads are
+    /* Tell the iokernel the kthreads' thread ids and the signal that asks one to cede. From then on kthreads are
      * managed; told again, by the object, to each iokernel that comes later. -errno and one line in err. */
     int (*threads)(struct cl_cores *c, const int32_t *tids, unsigned n, int signal, char err[256]);
     /* The kthreads are to end: nobody waits any more. Returns when nobody does. Any thread but a kthread. */
@@ -58,9 +58,9 @@ struct cl_cores_ops {
 struct cl_cores {
     const struct cl_cores_ops *ops;
     /* Bit k: kthread k is to look whether its core is lost, or its quantum over. Constant address; the word is the
-     * iokernel's (cl_arena_look). While there is none it is 0, or with a quantum not 0, so that each probe looks at the
+     * iokernel's (cl_arena_preempt). While there is none it is 0, or with a quantum not 0, so that each probe looks at the
      * clock: bits of no kthread. */
-    const uint64_t *look;
+    const uint64_t *preempt;
 };
 
 #endif

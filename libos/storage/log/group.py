@@ -66,11 +66,11 @@ class Group:
         self._lock, self._take, self._pump = lock, take, pump
         self._turns, self._leading, self._alone = threading.Lock(), False, False
         self._waiting: deque[Batch] = deque()  # not taken by the log yet, but for a part of the first
-        self._flying: deque[Batch] = deque()
+        self._in_flight: deque[Batch] = deque()
 
     def __len__(self) -> int:
         """How many batches are not done, as far as was looked."""
-        return len(self._waiting) + len(self._flying) + self._alone
+        return len(self._waiting) + len(self._in_flight) + self._alone
 
     def append(self, batch: Batch) -> None:
         """Until all of the batch that the log takes is durable, or has failed."""
@@ -106,10 +106,10 @@ class Group:
                 if not rc and op.result == _PENDING:
                     batch = Batch([asked])
                     batch.taken, batch.gone = 1, True
-                    self._flying.append(batch)
+                    self._in_flight.append(batch)
                     self._alone = False
                     self._write_for_all(batch)
-                elif self._flying:  # left behind by one that was interrupted
+                elif self._in_flight:  # left behind by one that was interrupted
                     self._wake_those_done()
         finally:
             self._end()
@@ -132,7 +132,7 @@ class Group:
                 self._write_for_all(batch)
         except Exception as error:
             with self._turns:
-                for b in [b for b in (*self._flying, *self._waiting) if b.promised]:
+                for b in [b for b in (*self._in_flight, *self._waiting) if b.promised]:
                     b.error = error
                     if b in self._waiting and not b.taken:
                         self._waiting.remove(b)
@@ -150,7 +150,7 @@ class Group:
     def _write_for_all(self, batch: Batch) -> None:
         while True:
             while self._waiting and self._taken(self._waiting[0]):
-                self._flying.append(self._waiting.popleft())
+                self._in_flight.append(self._waiting.popleft())
             if batch.done:
                 break
             self._pump()
@@ -168,8 +168,8 @@ class Group:
         return True
 
     def _wake_those_done(self) -> None:
-        while self._flying and self._flying[0].done:
-            if wake := self._flying.popleft().wake:
+        while self._in_flight and self._in_flight[0].done:
+            if wake := self._in_flight.popleft().wake:
                 wake.set()
 
     def _hand_over(self, batch: Batch) -> None:
@@ -185,9 +185,9 @@ class Group:
         """Lead no longer: one of those that wait does, from now on."""
         with self._turns:
             self._leading = self._alone = False
-            if not self._waiting and not self._flying:
+            if not self._waiting and not self._in_flight:
                 return
-            those = (*self._flying, *self._waiting)
+            those = (*self._in_flight, *self._waiting)
             following = next((b for b in those if not b.gone), None)
             if following:
                 following.leads = self._leading = True

@@ -226,7 +226,7 @@ static void look_again(struct cl_log *log)
     struct cl_log_recover *r = log->recover;
     uint64_t offset = cl_log_offset_of(log, r->bad_place);
     uint64_t bytes = cl_min(log->flush_bytes, log->super.now.head_place + log->ring_bytes - r->bad_place);
-    r->phase = CL_LOG_LOOK;
+    r->phase = CL_LOG_SCAN;
     if (!r->searching || r->end == r->bad_place)
         return;
     r->look.complete = looked;
@@ -313,7 +313,7 @@ bool cl_log_recover_step(struct cl_log *log)
         look_again(log);
         return true;
     }
-    if (r->phase == CL_LOG_LOOK) {
+    if (r->phase == CL_LOG_SCAN) {
         if (r->looking)
             return false;
         conclude(log);

@@ -32,7 +32,7 @@ struct cl_log_segment {
 };
 
 struct cl_log_recover {
-    enum { CL_LOG_SUPERS, CL_LOG_STREAM, CL_LOG_DRAIN, CL_LOG_LOOK, CL_LOG_MEND, CL_LOG_EPOCH } phase;
+    enum { CL_LOG_SUPERS, CL_LOG_STREAM, CL_LOG_DRAIN, CL_LOG_SCAN, CL_LOG_MEND, CL_LOG_EPOCH } phase;
     struct cl_log_read supers[2];
     uint8_t *blocks; /* of the two */
     unsigned waiting;

@@ -53,7 +53,7 @@ static void look_again(struct cl_log_shared *s, bool on)
     s->looks_again = on;
     if (on) {
         s->looker = cl_kthread_self()->index;
-        cl_sched_flying(1);
+        cl_sched_in_flight(1);
     }
 }
 
@@ -107,7 +107,7 @@ static void sleep_on(struct cl_log_shared *s, struct cl_log_future *f)
     f->t = k->current;
     f->kthread = k->index;
     s->sleepers++;
-    cl_sched_flying(1);
+    cl_sched_in_flight(1);
     cl_sched_block(&s->lock); /* may block: asked by all who come here */
     __atomic_fetch_sub(&s->roused, 1, __ATOMIC_RELAXED);
 }
@@ -129,7 +129,7 @@ static unsigned shared_poll(void *arg, unsigned self, unsigned k)
         cl_spin_lock(&s->lock);
     else if (!cl_spin_try(&s->lock))
         return 0;
-    unsigned n = pump(s, self == k && !me->away && !cl_asked(me)); /* else it may not look again soon */
+    unsigned n = pump(s, self == k && !me->away && !cl_preempt_needed(me)); /* else it may not look again soon */
     if (s->log && s->log->config.fixed_wait_ns && cl_log_busy(s->log))
         n++; /* time alone sends the flush: do not sleep */
     release(s);

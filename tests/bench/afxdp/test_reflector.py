@@ -1,4 +1,4 @@
-"""The bare AF_XDP reflector: it answers every datagram, drops the rest, and leaves nothing behind."""
+"""The raw AF_XDP reflector: it answers every datagram, drops the rest, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from corelane.runtime.clock import default_clock
 from corelane.runtime.hist import Hist
 
 TICKS_US = default_clock().hz / 1e6
-ASK, EVICT = lib.CL_IO_STEP_ASK, lib.CL_IO_STEP_EVICT
+ASK, EVICT = lib.CL_IO_STEP_REQUEST, lib.CL_IO_STEP_EVICT
 BASE = (7 << 32) - 50  # its low words wrap in the middle of a move
 
 

@@ -18,7 +18,7 @@ from corelane.runtime.clock import default_clock
 two_cores = pytest.mark.skipif(
     len(os.sched_getaffinity(0)) < 2, reason="needs two cores that this process may use: taskset -pc 0-1 $$"
 )
-WANTED, DONE, ASK = lib.CL_IO_LOG_WANTED, lib.CL_IO_LOG_DONE, lib.CL_IO_STEP_ASK
+WANTED, DONE, ASK = lib.CL_IO_LOG_WANTED, lib.CL_IO_LOG_DONE, lib.CL_IO_STEP_REQUEST
 
 
 def children() -> set[int]:

@@ -39,19 +39,19 @@ def test_every_cut_of_a_thousand_appends_recovers(in_flight: int, seed: int) -> 
     assert out.subsets_torn > 0
 
 
-@pytest.mark.parametrize("what", log.BARE.values())
+@pytest.mark.parametrize("what", log.RAW.values())
 def test_bare_loops_write(files: Files, what: int) -> None:
-    got = files.bare(what, 0.02, files.cpu)
+    got = files.raw(what, 0.02, files.cpu)
     assert got.operations == len(got.ns) > 0
     assert all(ns > 0 for ns in got.ns)
 
 
 def test_each_arm_has_the_core_that_suits_it() -> None:
-    fast = {name: at % 2 for at, name in enumerate((*log.BARE, "log"))}
-    names = {what: name for name, what in log.BARE.items()}
+    fast = {name: at % 2 for at, name in enumerate((*log.RAW, "log"))}
+    names = {what: name for name, what in log.RAW.items()}
 
     class Made:
-        def bare(self, what: int, seconds: float, cpu: int) -> Slice:
+        def raw(self, what: int, seconds: float, cpu: int) -> Slice:
             return Slice([90 if fast[names[what]] == cpu else 100] * 3, 3, seconds)
 
         def append(self, writers: int, seconds: float, *, cpu: int) -> Slice:
@@ -76,10 +76,10 @@ def test_appends_share_flushes_and_wrap_around(files: Files) -> None:
 
 
 def test_recovery_reads_what_was_filled(files: Files) -> None:
-    for ours, bare, records in files.recovery(2):
+    for ours, raw, records in files.recovery(2):
         assert ours > 0
-        assert set(bare) == set(log.READS_IN_FLIGHT)
-        assert min(bare.values()) > 0
+        assert set(raw) == set(log.READS_IN_FLIGHT)
+        assert min(raw.values()) > 0
         assert records > 1000
 
 
@@ -127,7 +127,7 @@ def test_the_best_bare_loop_is_not_the_luckiest_of_a_round(seed: int) -> None:
     rng = random.Random(seed)
     assert log.best_by_others({"a": [1, 9, 1], "b": [2, 2, 2]}) == [2, 9, 2]
     assert log.best_by_others({4: [3, 0, 3], 16: [2, 2, 2]}, max) == [2, 0, 2]
-    equal = [log.best_by_others({name: noisy(rng, 1.0) for name in log.BARE}) for _ in range(400)]
+    equal = [log.best_by_others({name: noisy(rng, 1.0) for name in log.RAW}) for _ in range(400)]
     assert statistics.mean(value for values in equal for value in values) == pytest.approx(1, abs=0.02)
 
 

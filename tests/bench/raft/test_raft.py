@@ -307,7 +307,7 @@ def test_clients_of_the_kernel_put_to_a_group(
 
 def test_a_bare_server_answers_the_same_clients(udp: UdpClients, tmp_path: Path) -> None:
     cpus = [max(os.sched_getaffinity(0))]
-    with udp.bare(cpus) as space:
+    with udp.raw(cpus) as space:
         assert set(cpus) in cpus_of_children()
         puts = udp.put(space, 4, 0.2, 16, 84, cpus, one_socket=True)
     assert puts.counts is not None
@@ -384,7 +384,7 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
         "etcd, 64 clients": slots((1, 100), (1, 100), (1, 100)),
         f"{raft_arms.UDP}, 64 clients": slots((1, 500), (1, 300), (1, 700)),
         f"{raft_arms.MUX}, 64 clients": slots((1, 800), (1, 600), (1, 900)),
-        f"{raft_arms.BARE}, 64 clients": slots((1, 1600), (1, 600), (1, 2700)),
+        f"{raft_arms.RAW}, 64 clients": slots((1, 1600), (1, 600), (1, 2700)),
     }
     lone = turns(
         [100, 120, 150],
@@ -412,23 +412,23 @@ def test_figures_are_judged_round_by_round(session: Session) -> None:
         f"{three}: durable put p50 / theirs 1.25 (half of 3 pairs within 1.23 .. 1.38), "
         "sent to all / theirs 1.5 (half of 3 pairs within 1.5 .. 1.75), "
         "libraft / theirs 2.5 (half of 3 pairs within 2.15 .. 2.75), "
-        "theirs / second of three bare writes 1 (half of 3 pairs within 0.9 .. 1)"
+        "theirs / second of three raw writes 1 (half of 3 pairs within 0.9 .. 1)"
     )
     assert next(notes) == (
         f"{two}: durable put p50 / theirs 2 (half of 3 pairs within 2 .. 2), "
         "libraft / theirs 4 (half of 3 pairs within 3.5 .. 4), "
-        "theirs / second of three bare writes 0.6 (half of 3 pairs within 0.55 .. 0.675)"
+        "theirs / second of three raw writes 0.6 (half of 3 pairs within 0.55 .. 0.675)"
     )
     assert next(notes) == (
         f"{switched}: durable put p50 / theirs 1.5 (half of 3 pairs within 1.38 .. 1.5), "
         "libraft / theirs 2.5 (half of 3 pairs within 2.38 .. 2.75), "
-        "theirs / second of three bare writes 0.8 (half of 3 pairs within 0.8 .. 0.9)"
+        "theirs / second of three raw writes 0.8 (half of 3 pairs within 0.8 .. 0.9)"
     )
     assert next(notes).startswith(f"{raft_judge.ONE_CORE_NOTE} 1.5 (half of 3")
     assert next(notes) == "libraft_over_ours: 2 (half of 3 pairs within 1.75 .. 2)"
     assert next(notes).startswith(f"{raft_judge.SNAPSHOT_NOTE}p50 1 (1 .. 1), p99 1 (1 .. 1), longest put 3 (3 .. 3)")
     assert next(notes) == raft_judge.CLIENTS_NOTE
-    assert next(notes) == f"{raft_judge.BARE_NOTE} 2 (1 .. 3)"
+    assert next(notes) == f"{raft_judge.RAW_NOTE} 2 (1 .. 3)"
     beside = session.figures["raft.over_etcd"]["beside"]
     assert beside == {"clients in the iokernel's loop": 20, "64 sockets of the kernel": 5}
     assert session.figures["raft.memory_put_us"]["beside"] == {"one client, closed": 18}
@@ -452,7 +452,7 @@ def test_of_a_group_that_sends_to_all_three_bare_writers_are_the_bound(session: 
     sent = ("all", "majority")  # as often the one as the other
     lone = replace(lone, ours=[replace(turn, extra={"sent_to": to}) for turn, to in zip(lone.ours, sent, strict=True)])
     raft_judge.judge(session, {"memory, open loop": slots((20, 1))}, lone)
-    assert session.figures["raft.durable_over_floor"]["beside"] == {"three bare writers, one core, for ours": 0.95}
+    assert session.figures["raft.durable_over_floor"]["beside"] == {"three raw writers, one core, for ours": 0.95}
 
 
 def test_lone_puts_are_measured_in_turns(session: Session, tmp_path: Path) -> None:

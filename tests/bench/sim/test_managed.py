@@ -29,7 +29,7 @@ def moved(at_ns: float, step: int, decided: float, **stamps: float) -> list[Move
 
 
 LOG = [
-    *moved(1e6, lib.CL_IO_STEP_ASK, 100, stored=150, lost=400, left=700, back=2100),
+    *moved(1e6, lib.CL_IO_STEP_REQUEST, 100, stored=150, lost=400, left=700, back=2100),
     *moved(2e6, lib.CL_IO_STEP_PARKED, 300, stored=350, left=100, back=1800),
 ]
 
@@ -51,7 +51,7 @@ def test_steps_are_of_the_moves_of_all_slots_together() -> None:
     slow = [
         one
         for at in (1e6, 2e6)
-        for one in moved(at, lib.CL_IO_STEP_ASK, 100, stored=150, lost=400, left=700, back=90_000)
+        for one in moved(at, lib.CL_IO_STEP_REQUEST, 100, stored=150, lost=400, left=700, back=90_000)
     ]
     steps = managed.moved_steps([LOG * 50, slow])
     assert steps["ask"] == pytest.approx(2000, abs=2)

@@ -76,7 +76,7 @@ def small(**maps: MapDef) -> bytes:
     return write_object(a.assemble(), maps, function="prog")
 
 
-@pytest.mark.parametrize("which", ["addresses", "all", "bare"])
+@pytest.mark.parametrize("which", ["addresses", "all", "raw"])
 def test_our_object_is_a_proper_elf_file(which):
     elf = ELFFile(io.BytesIO(steer.steer_object(which)))
     assert elf.header["e_machine"] == "EM_BPF"
@@ -109,7 +109,7 @@ def test_map_definitions_go_through_btf_unchanged():
 
 @pytest.mark.skipif(OBJDUMP is None, reason="needs llvm-objdump: apt-get install llvm")
 def test_llvm_disassembles_our_object(tmp_path):
-    (tmp_path / "x.o").write_bytes(steer.steer_object("bare"))
+    (tmp_path / "x.o").write_bytes(steer.steer_object("raw"))
     command = [str(OBJDUMP), "-dr", "--no-show-raw-insn", str(tmp_path / "x.o")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     listing = done.stdout.split("<corelane_steer>:")[1]
@@ -214,14 +214,14 @@ def test_bad_clang_objects_are_refused_with_the_reason(tmp_path, source, flags, 
 
 
 def test_every_truncation_of_an_object_is_refused_or_read():
-    whole = steer.steer_object("bare")
+    whole = steer.steer_object("raw")
     for size in range(len(whole)):
         with pytest.raises(CorelaneError):
             read_object(whole[:size])
 
 
 def test_a_flipped_byte_never_raises_anything_but_our_error(rng):
-    whole = steer.steer_object("bare")
+    whole = steer.steer_object("raw")
     refused = 0
     for _ in range(600):
         data = bytearray(whole)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cltest.cores import Notes
 from cltest.moves import (
-    ASIDE,
+    CEDED,
     DIED,
     DONE,
     EVICTED,
@@ -43,7 +43,7 @@ GOOD = [
     Move(470, CPU, B, B, DONE),
     Move(500, CPU, B, A, WANTED),
     Move(510, CPU, A, A, DONE, leaving=1),
-    Move(530, CPU, A, A, ASIDE),
+    Move(530, CPU, A, A, CEDED),
     Move(600, CPU, A, 0, LEFT),
 ]
 
@@ -60,7 +60,7 @@ def checked(moves: list[Move], slots: tuple[int, ...] = (A, B)) -> MoveChecker:
 def test_a_log_that_is_right() -> None:
     checker = checked(GOOD)
     assert checker.faults == []
-    assert checker.seen == {WANTED: 5, DONE: 6, WOKEN: 1, INTERRUPTED: 1, EVICTED: 1, ASIDE: 1, LEFT: 1}
+    assert checker.seen == {WANTED: 5, DONE: 6, WOKEN: 1, INTERRUPTED: 1, EVICTED: 1, CEDED: 1, LEFT: 1}
     checker.went(A, 700)
     assert checker.faults == []
 
@@ -88,7 +88,7 @@ def test_an_entry_that_is_missing_is_noticed_if_it_changed_the_owner(at: int) ->
         (Move(700, CPU, A, 0, WANTED), "an owner where there is none"),
         (Move(700, CPU, A, B, STALLED), "an owner where there is none"),
         (Move(700, CPU + 1, 0, 0, DIED), "an owner where there is none"),
-        (Move(700, CPU + 1, 0, 0, ASIDE), "an owner before, though there was none"),
+        (Move(700, CPU + 1, 0, 0, CEDED), "an owner before, though there was none"),
         (Move(700, CPU + 1, 0, 0, INTERRUPTED), "an owner before, though there was none"),
         (Move(700, CPU + 1, 0, 0, WOKEN), "or nobody"),
         (Move(1, CPU, A, B, WANTED), "a stamp went back"),
@@ -123,7 +123,7 @@ def faults_of(slot: int, *runs: tuple[int, int], cpu: int = CPU) -> list[str]:
 
 def test_runs_that_the_log_allows() -> None:
     assert faults_of(A, (101, 211), (300, 480), (485, 590)) == []  # evicted, it may go on beside the other
-    assert faults_of(B, (200, 310), (420, 529)) == []  # until it stepped aside, which was later than the other began
+    assert faults_of(B, (200, 310), (420, 529)) == []  # until it ceded, which was later than the other began
     assert faults_of(A, (190, 213)) == []  # the loop saw the other one run at 212 only
 
 
@@ -167,7 +167,7 @@ def test_a_new_owner_that_goes_leaves_the_old_one_its_steps() -> None:
     moves = [Move(200, CPU, A, B, WANTED), Move(230, CPU, B, 0, LEFT, leaving=1)]
     assert spans_of(A, *moves)[0].end == FOR_EVER
     assert spans_of(B, *moves)[0].end == 230
-    assert spans_of(A, *moves, Move(240, CPU, 0, 0, ASIDE))[0].end == 240
+    assert spans_of(A, *moves, Move(240, CPU, 0, 0, CEDED))[0].end == 240
     evicted = spans_of(A, *moves, Move(260, CPU, 0, 0, EVICTED))[0]
     assert (evicted.end, evicted.evicted) == (FOR_EVER, True)
     assert spans_of(A, *moves, Move(250, CPU, 0, B, WANTED))[0].end == 250  # somebody has the core, so A had let go

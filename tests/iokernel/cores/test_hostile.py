@@ -30,7 +30,7 @@ WAIT_S = 20.0
 STEPS = ("idle", "wake", "parked", "ask", "interrupt", "evict")  # CL_IO_STEP_*
 
 
-ASK_US, INTERRUPT_US = 10, 50  # the iokernel's own (struct cl_io_config)
+CEDE_US, INTERRUPT_US = 10, 50  # the iokernel's own (struct cl_io_config)
 
 
 def ticks(us: int) -> int:
@@ -110,9 +110,9 @@ class Fight:
             asked = steps[0]
             interrupted, evicted = ([m for m in steps[1:] if m.what == what] for what in (INTERRUPTED, EVICTED))
             assert [m.tsc for m in steps] == sorted(m.tsc for m in steps)
-            assert all(m.tsc - asked.tsc >= ticks(ASK_US) for m in interrupted)
+            assert all(m.tsc - asked.tsc >= ticks(CEDE_US) for m in interrupted)
             # A signal that the application's limit of system calls forbids is left out, and counted.
-            assert not evicted or interrupted or self.counted()["interrupts_spared"]
+            assert not evicted or interrupted or self.counted()["interrupts_limited"]
             first = interrupted[0] if interrupted else asked
             assert all(m.tsc - first.tsc >= ticks(INTERRUPT_US) for m in evicted)
         return found
@@ -158,7 +158,7 @@ def test_one_that_never_looks_is_interrupted(fight):
     def asks() -> tuple[int, int]:
         """Asks, and those of them that no signal followed, nor is one left out for its limit of system calls."""
         asked, interrupted = (fight.counted("batch")[how] for how in ("asked", "interrupted"))
-        return asked, asked - interrupted - fight.counted()["interrupts_spared"]
+        return asked, asked - interrupted - fight.counted()["interrupts_limited"]
 
     def asks_go_on_to_a_signal() -> bool:
         """But for one that comes while its runtime looks by itself, since it has just got the core back."""
@@ -207,7 +207,7 @@ def both_had_the_core(*apps: FightingApp) -> Callable[[], bool]:
 @pytest.mark.usefixtures("first_in_line")
 @pytest.mark.parametrize("kind", LIARS)
 def test_one_that_says_what_is_not_so_is_demoted(fight, kind):
-    """It steps aside by its word, or runs again by it, and spins on: the kernel knows how long it ran.
+    """It cedes by its word, or runs again by it, and spins on: the kernel knows how long it ran.
 
     One that runs again before the new owner has begun is evicted, and has not got as far as to be caught. What is
     caught is a quarter of the core in two windows on end of 50 ms in which it might not run, while the loop looks. A
@@ -215,14 +215,14 @@ def test_one_that_says_what_is_not_so_is_demoted(fight, kind):
     the same one it gets about that quarter, since a kthread's slices are short. The more requests, the sooner a window
     is over. Rounds in which the machine gave it or the loop less all the same are repeated."""
     batch = fight.batch(kind, nice=-20)
-    caught = ("squatted",) if kind == "aside" else ("squatted", "evicted")
+    caught = ("overruns",) if kind == "aside" else ("overruns", "evicted")
     until_in_fair_rounds(
         lambda: (fight.serve(10_000), sum(fight.counted("batch")[how] for how in caught))[1],
         lambda: both_had_the_core(batch, fight.echo),
         "it to be caught",
     )
-    assert (fight.counted()["evictions_failed"], fight.counted()["squat_unread"]) == (0, 0)
-    assert fight.counted("echo")["squatted"] == 0
+    assert (fight.counted()["evictions_failed"], fight.counted()["overrun_unread"]) == (0, 0)
+    assert fight.counted("echo")["overruns"] == 0
     assert fight.ends().total() > 0
     fight.serve()
     batch.await_work()  # at what the kernel gives it, and after a while by right
@@ -321,7 +321,7 @@ def test_the_log_has_the_signal_between_the_ask_and_the_end_of_one_that_ignores_
     wait_until(lambda: fight.logged(INTERRUPTED) == fight.counted()["interrupted"], WAIT_S, "all signals in the log")
 
 
-def test_one_with_probes_by_the_compiler_steps_aside_when_asked(fight):
+def test_one_with_probes_by_the_compiler_cedes_when_asked(fight):
     """The program ignores the flag and blocks all signals otherwise, and is evicted."""
     batch = fight.batch(TRACED)
 

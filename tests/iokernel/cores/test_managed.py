@@ -224,7 +224,7 @@ def nonsense(view, apps):
         ("nonsense", "it granted -[0-9]+ cores to", "it granted -2 cores to apps[0], 100 decisions in a row"),
     ],
 )
-def test_a_policy_of_the_users_own_that_misbehaves_is_put_aside(
+def test_a_policy_of_the_users_own_that_misbehaves_is_ejected(
     start, socket_path, threads, tmp_path, monkeypatch, child, beside, name, refused, said
 ):
     """Its trial would refuse it; so it is installed without one, as if it had behaved until now. The loop goes on."""
@@ -243,9 +243,9 @@ def test_a_policy_of_the_users_own_that_misbehaves_is_put_aside(
             io.set_policy(spec)
         assert io._manager is not None
         io._manager.install(io._io, load(spec, trial=False))
-        wait_until(lambda: io.stats()["cores"]["policy"]["put_aside"] is not None, 20)
+        wait_until(lambda: io.stats()["cores"]["policy"]["ejected"] is not None, 20)
         stats = io.stats()
-        assert said in stats["cores"]["policy"]["put_aside"]
+        assert said in stats["cores"]["policy"]["ejected"]
         assert watch.policy_line(stats).startswith(f"policy delay, in place of {spec}: {said}")
 
         def swaps() -> int:
@@ -253,7 +253,7 @@ def test_a_policy_of_the_users_own_that_misbehaves_is_put_aside(
 
         before = swaps()
         io.set_policy("fair")
-        assert io.stats()["cores"]["policy"]["put_aside"] is None
+        assert io.stats()["cores"]["policy"]["ejected"] is None
         wait_until(lambda: swaps() > before, 20)
 
 
@@ -297,7 +297,7 @@ def test_an_iokernel_that_was_stopped_starts_with_the_policy_it_had(socket_path)
         assert io.stats()["cores"]["policy"] == {
             "name": "fair",
             "params": {"slice_us": 20, "credit_us": 10_000},
-            "put_aside": None,
+            "ejected": None,
         }
 
 
@@ -337,7 +337,7 @@ def test_the_configuration_arrives(socket_path):
         [cores]
         policy = "fair"
         interval_us = 7
-        ask_us = 8
+        cede_us = 8
         interrupt_us = 9
         [apps.job]
         class = "batch"
@@ -353,9 +353,9 @@ def test_the_configuration_arrives(socket_path):
         with sock:
             assert accept.managed == 1
             stats = io.stats()
-            assert {k: stats["cores"][k] for k in ("interval_us", "ask_us", "interrupt_us")} == {
+            assert {k: stats["cores"][k] for k in ("interval_us", "cede_us", "interrupt_us")} == {
                 "interval_us": 7,
-                "ask_us": 8,
+                "cede_us": 8,
                 "interrupt_us": 9,
             }
             assert stats["cores"]["policy"]["name"] == "fair"

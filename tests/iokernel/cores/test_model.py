@@ -24,21 +24,21 @@ OWN = {
     "SIGNALS_C": "iokernel/state/signals.c",
     "CORES_C": "iokernel/cores/cores.c",
     "THREAD_C": "iokernel/cores/thread.c",
-    "HOT_C": "iokernel/cores/hot.c",
+    "YIELD_WAIT_C": "iokernel/cores/yield_wait.c",
     "FLOWS_C": "iokernel/cores/flows.c",
     "STEPS_C": "iokernel/cores/steps.c",
     "MOVE_C": "iokernel/cores/move.c",
-    "LOOK_C": "iokernel/cores/look.c",
+    "DEMAND_C": "iokernel/cores/demand.c",
     "ALLOCATE_C": "iokernel/cores/allocate.c",
     "WAKE_C": "iokernel/loop/wake.c",
     "IOKERNEL_IDLE_C": "iokernel/loop/idle.c",
     "PORT_CORES_C": "drivers/port/cores.c",
-    "ASIDE_C": "libos/sched/aside.c",
+    "CEDE_C": "libos/sched/cede.c",
     "INTERRUPT_C": "libos/sched/interrupt.c",
     "SCHED_IDLE_C": "libos/sched/idle.c",
 }
 REPLACED = (
-    *(f"iokernel/cores/{name}.c" for name in ("squat", "spare", "dying", "blocked")),
+    *(f"iokernel/cores/{name}.c" for name in ("overrun", "spare", "dying", "blocked")),
     "iokernel/loop/round.c",
     "iokernel/loop/loop.c",
 )
@@ -60,7 +60,7 @@ CHECKED = {
     "computes_on": ("cuts=1 ends=1 left=1 depth=0", 0, 0, 1),
     "interrupted": ("cuts=1 ends=2 left=2", 1, 1, 1),
     "evicted": ("ends=3 left=2", 2, 2, 2),
-    "robbed": ("cuts=0 ends=4 left=4", 1, 2, 1),
+    "stolen_from": ("cuts=0 ends=4 left=4", 1, 2, 1),
     "robbed_in_handler": ("cuts=0 ends=4 left=4", 2, 3, 2),
     "batch_dies": ("cuts=1 ends=1 left=1", 1, 1, 1),
     "latency_dies": ("cuts=1 ends=1 left=1", 1, 1, 1),
@@ -106,7 +106,7 @@ MUTANTS = {
         "asked",
         "cuts=1",
     ),
-    "who steps aside wakes nobody": Mutant("PORT_CORES_C", "w->woke = wake_owner(a, k);", "(void)0;", "asked"),
+    "who cedes wakes nobody": Mutant("PORT_CORES_C", "w->woke = wake_owner(a, k);", "(void)0;", "asked"),
     "a grant that came while one got up by itself is not acted on at a look": Mutant(
         "PORT_CORES_C",
         "act(a, k);        /* a grant that came while k got up by itself */\n    return false;",
@@ -143,7 +143,7 @@ MUTANTS = {
         "STEPS_C", "!waits_for_old || core->stage == 2", "false", "batch_dies", "cuts=0 ends=2 left=2"
     ),
     "a new owner that no wake reaches is not signalled": Mutant(
-        "STEPS_C", "io_thread_signal(loop, k, a->signal) < 0", "true", "robbed", "cuts=0 ends=4 left=4"
+        "STEPS_C", "io_thread_signal(loop, k, a->signal) < 0", "true", "stolen_from", "cuts=0 ends=4 left=4"
     ),
     "nor one that waits in the handler": Mutant(
         "INTERRUPT_C",
@@ -154,13 +154,13 @@ MUTANTS = {
     ),
     "a new owner is not woken": Mutant(
         "MOVE_C",
-        "if (!io_park_is_hot(io_park_of(k)) && !(cold && running))\n        core->woken = io_thread_wake(loop, k);",
+        "if (!io_park_yields(io_park_of(k)) && !(cold && running))\n        core->woken = io_thread_wake(loop, k);",
         "(void)0;",
         "asked",
     ),
     "an owner that parked is not woken": Mutant(
         "MOVE_C",
-        "if (!io_park_is_hot(io_park_of(k)))\n        core->woken = io_thread_wake(loop, k);\n"
+        "if (!io_park_yields(io_park_of(k)))\n        core->woken = io_thread_wake(loop, k);\n"
         "    io_move_note(loop, core, CL_IO_LOG_WOKEN, NULL, now);",
         "io_move_note(loop, core, CL_IO_LOG_WOKEN, NULL, now);",
         "asked",

@@ -58,7 +58,7 @@ def test_who_goes_first_and_what_is_left_behind(c_program, scenario):
 
 
 def test_kthreads_that_use_a_core_which_is_not_theirs(c_program):
-    run = c_program("tests/iokernel/cores/c/squat.c")
+    run = c_program("tests/iokernel/cores/c/overrun.c")
     assert "passed demoted_it_may_go_to_another_core" in run(timeout_s=90)
 
 
@@ -115,8 +115,8 @@ def test_who_has_seen_the_ask_gets_one_interval_more(c_program):
         "one_that_lets_go_at_once_is_not_logged_as_there",
     ],
 )
-def test_whoever_has_time_to_step_aside_and_does_not_is_evicted(c_program, scenario):
-    run = c_program("tests/iokernel/cores/c/spare.c")
+def test_whoever_has_time_to_cede_and_does_not_is_evicted(c_program, scenario):
+    run = c_program("tests/iokernel/cores/c/starved.c")
     assert f"passed {scenario}" in run(scenario, timeout_s=90)
 
 
@@ -148,8 +148,8 @@ def test_who_was_killed_gives_way_to_the_new_owner(c_program, scenario):
         "starved_it_goes_and_the_next_one_has_all_its_steps",
     ],
 )
-def test_one_without_time_to_step_aside_is_spared(c_program, scenario):
-    run = c_program("tests/iokernel/cores/c/spare.c")
+def test_one_without_time_to_cede_is_spared(c_program, scenario):
+    run = c_program("tests/iokernel/cores/c/starved.c")
     assert f"passed {scenario}" in run(scenario, timeout_s=90)
 
 

@@ -1,7 +1,7 @@
 """Applications that fight for a core for a while, and die at any moment: what the log says, and what they noted.
 
 A real iokernel and real processes: one answers requests, the others compute with probes, without, with signals
-blocked, or lie about having stepped aside. At random they are stopped, killed, in the middle of hand-overs as well,
+blocked, or lie about having ceded. At random they are stopped, killed, in the middle of hand-overs as well,
 exit while they have the core, and come again; policies change. At any time a core has one owner by the log, and nobody
 ran who was not (but for who was evicted, and liars, who are caught as they are, and nobody else is). Then the same with
 two loops that have a core each, and with one loop that has two, for applications of two kthreads.
@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from cltest import wait_until
 from cltest.cores import LIARS, FightingApp, fighting_ground
-from cltest.moves import DONE, EVICTED, SQUATTED, WANTED, MoveChecker, MoveLog, ran_unowned
+from cltest.moves import DONE, EVICTED, OVERRUN, WANTED, MoveChecker, MoveLog, ran_unowned
 from cltest.switching import assert_balanced, stats_of
 
 from corelane.drivers.nic.loadgen.loadgen import Loadgen, Phase
@@ -85,7 +85,7 @@ class Soak:
         caught instead, and nobody else is."""
         app = self.apps[name]
         liar = app.kind in LIARS
-        caught = stats_of(self.io, name)["cores"]["squatted"]
+        caught = stats_of(self.io, name)["cores"]["overruns"]
         self.did[f"{app.kind} caught"] += caught
         if caught and not liar:
             self.faults.append(f"{name} was demoted as if it had used another's core")
@@ -199,7 +199,7 @@ class Soak:
             assert allocator["evicted"] == checker.seen[EVICTED] == ended
             assert checker.seen[WANTED] == allocator["moves"] > 0
             assert allocator["violations"] == 0
-            assert checker.seen[SQUATTED] == allocator["squatted"]
+            assert checker.seen[OVERRUN] == allocator["overruns"]
             assert checker.seen[DONE] > 0
         print(dict(self.did), f"{self.noted} runs")
         assert self.faults == []

@@ -46,7 +46,7 @@ class Ground:
         return int(self.io.stats()["cores"]["allocators"][0][name])
 
     def looks_in_time(self) -> int:
-        return self.counted("decisions") - self.counted("late_looks")
+        return self.counted("decisions") - self.counted("late_decisions")
 
     def work(self) -> None:
         """Until the core has changed hands often, and the loop has looked often without being late."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from corelane.iokernel._native import ffi, lib
-from corelane.iokernel.policy.verdict import signed, why_put_aside
+from corelane.iokernel.policy.verdict import signed, why_ejected
 from corelane.runtime.errors import check
 
 GUARDED = 1
@@ -100,7 +100,7 @@ def test_what_was_replaced_before_it_was_seen_is_never_called(host: Any, bad: Ca
     lib.cl_policy_run(host, view, apps)
     assert lib.cl_policy_host_taken(host, first)
     assert lib.cl_policy_host_taken(host, second)
-    assert stats(host).put_aside == 0
+    assert stats(host).ejected == 0
     assert view.params[0] == 1
     assert sorted(grants(apps)) == [1, 1, 2]  # two each were asked for, and there are four cores
 
@@ -128,7 +128,7 @@ def test_a_guarded_policy_keeps_its_memory(host: Any, bad: Callable[[str], Any])
         ("recurses", FAULT),
     ],
 )
-def test_a_policy_that_does_not_return_is_left_and_put_aside(
+def test_a_policy_that_does_not_return_is_left_and_ejected(
     host: Any, bad: Callable[[str], Any], name: str, reason: int
 ) -> None:
     event = ffi.new("struct cl_policy_event *")
@@ -146,7 +146,7 @@ def test_a_policy_that_does_not_return_is_left_and_put_aside(
         assert lib.cl_policy_host_event(host, event)
         assert (event.reason, event.ticket) == (reason, ticket)
         assert current(host).fn == lib.cl_policy_find(b"delay")
-        assert stats(host).put_aside == round_
+        assert stats(host).ejected == round_
     if name == "beyond":
         assert event.offset == 3 * 128 + ffi.offsetof("struct cl_policy_app", "grant")
     lib.cl_policy_run(host, view, apps)
@@ -158,7 +158,7 @@ def test_a_policy_that_writes_before_its_table_harms_nobody(host: Any, bad: Call
     view, apps = table(n)
     install(host, bad("before"))
     lib.cl_policy_run(host, view, apps)
-    assert stats(host).put_aside == 1  # a full table has a guard page on either side
+    assert stats(host).ejected == 1  # a full table has a guard page on either side
     view, apps = table(3)
     install(host, bad("before"))
     lib.cl_policy_run(host, view, apps)
@@ -181,7 +181,7 @@ def test_a_loop_is_left_while_no_other_cpu_is_free(
         assert lib.cl_policy_host_event(host, event)
         assert (event.reason, event.ticket) == (LATE, ticket)
         lib.cl_policy_run(host, view, apps)
-        assert (stats(host).put_aside, stats(host).decisions) == (round_, 2 * round_)
+        assert (stats(host).ejected, stats(host).decisions) == (round_, 2 * round_)
 
 
 def test_looks_at_a_policy_that_is_well_do_not_end_it(host: Any, bad: Callable[[str], Any]) -> None:
@@ -190,20 +190,20 @@ def test_looks_at_a_policy_that_is_well_do_not_end_it(host: Any, bad: Callable[[
     begin = time.thread_time()
     while time.thread_time() < begin + 0.2:  # fifty ticks of the kernel, in each of which it is looked
         lib.cl_policy_run(host, view, apps)
-    assert stats(host).put_aside == 0
+    assert stats(host).ejected == 0
     assert current(host).fn == bad("headroom")
 
 
 @pytest.mark.parametrize("guarded_next", [True, False])
 def test_who_is_called_next_is_looked_at_too(host: Any, bad: Callable[[str], Any], guarded_next: bool) -> None:
-    """The timers rest after a policy that was put aside, and after a built-in one."""
+    """The timers rest after a policy that was ejected, and after a built-in one."""
     view, apps = table()
     for round_ in range(1, 4):
         install(host, bad("divides") if guarded_next else lib.cl_policy_find(b"fair"), guarded=int(guarded_next))
         lib.cl_policy_run(host, view, apps)
         install(host, bad("loops"))
         lib.cl_policy_run(host, view, apps)
-        assert stats(host).put_aside == (2 * round_ if guarded_next else round_)
+        assert stats(host).ejected == (2 * round_ if guarded_next else round_)
 
 
 NO_SENSE = [
@@ -214,7 +214,7 @@ NO_SENSE = [
 
 
 @pytest.mark.parametrize(("name", "reason", "grant", "said"), NO_SENSE)
-def test_nonsense_changes_nothing_and_is_put_aside_if_it_goes_on(
+def test_nonsense_changes_nothing_and_is_ejected_if_it_goes_on(
     host: Any, bad: Callable[[str], Any], name: str, reason: int, grant: int | None, said: str
 ) -> None:
     most = lib.CL_POLICY_MOST_NONSENSE
@@ -224,7 +224,7 @@ def test_nonsense_changes_nothing_and_is_put_aside_if_it_goes_on(
         lib.cl_policy_run(host, view, apps)
         assert grants(apps) == [1, 1, 1]
         assert stats(host).nonsense == 3 * decision
-    assert stats(host).put_aside == 0
+    assert stats(host).ejected == 0
     apps[0].packet_delay_ns = 20_000
     lib.cl_policy_run(host, view, apps)
     assert grants(apps) == [2, 1, 1]  # by `delay`, from this decision on
@@ -232,11 +232,11 @@ def test_nonsense_changes_nothing_and_is_put_aside_if_it_goes_on(
     assert lib.cl_policy_host_event(host, event)
     assert (event.reason, event.ticket, event.app) == (reason, ticket, 0)
     assert grant is None or signed(event.grant) == grant
-    assert why_put_aside(event) == said
-    assert stats(host).put_aside == 1
+    assert why_ejected(event) == said
+    assert stats(host).ejected == 1
     assert current(host).fn == lib.cl_policy_find(b"delay")
     lib.cl_policy_run(host, view, apps)
-    assert (stats(host).nonsense, stats(host).put_aside) == (3 * most, 1)
+    assert (stats(host).nonsense, stats(host).ejected) == (3 * most, 1)
 
 
 def test_nonsense_now_and_then_is_counted_alone(host: Any, bad: Callable[[str], Any]) -> None:
@@ -245,7 +245,7 @@ def test_nonsense_now_and_then_is_counted_alone(host: Any, bad: Callable[[str], 
     for decision in range(10 * lib.CL_POLICY_MOST_NONSENSE):
         view.now_ns = decision
         lib.cl_policy_run(host, view, apps)
-    assert stats(host).put_aside == 0
+    assert stats(host).ejected == 0
     assert stats(host).nonsense >= 3 * 9 * lib.CL_POLICY_MOST_NONSENSE
 
 
@@ -286,7 +286,7 @@ def test_the_loop_lives_on_while_policies_are_swapped_under_it(host: Any, bad: C
     thread.join()
     assert not wrong
     assert tickets == sorted(set(tickets))
-    assert stats(host).put_aside >= 1
+    assert stats(host).ejected >= 1
     assert current(host).fn == lib.cl_policy_find(b"static")
 
 

@@ -268,7 +268,7 @@ def test_installing_while_the_loop_runs(looping: policy.PolicyHost) -> None:
     assert looping.event() == ""
     counts = looping.stats()
     assert counts["swaps"] == 1
-    assert counts["put_aside"] == 0
+    assert counts["ejected"] == 0
     assert counts["decisions"] > 0
     assert counts["most_ns"] >= counts["last_ns"] > 0
 
@@ -281,12 +281,12 @@ def test_a_policy_that_goes_wrong_makes_an_event(looping: policy.PolicyHost, bad
         ("loops", "it had not returned after"),
         ("one_less", "it granted -1 cores to apps[0], 100 decisions in a row"),
     ):
-        before = looping.stats()["put_aside"]
+        before = looping.stats()["ejected"]
         looping.install(policy.load(f"{bad}:{name}", trial=False))
-        while looping.stats()["put_aside"] == before:
+        while looping.stats()["ejected"] == before:
             pass
         event = looping.event()
-        assert event.startswith(f"policy {bad}:{name} was put aside: {said}")
+        assert event.startswith(f"policy {bad}:{name} was ejected: {said}")
         assert event.endswith("; `delay` decides now")
         assert looping.event() == ""
         assert looping.current == "delay"
@@ -332,5 +332,5 @@ def test_the_example_of_the_documentation_decides_in_a_host(
     ffi.cast("cl_policy_fn", loaded.address)(view, apps)
     assert [a.grant for a in apps] == [6, 2]
     counts = looping.stats()
-    assert counts["nonsense"] == counts["overwritten"] == counts["put_aside"] == 0
+    assert counts["nonsense"] == counts["overwritten"] == counts["ejected"] == 0
     assert loaded.with_settings(spare=5).params[0] == 5

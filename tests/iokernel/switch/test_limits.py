@@ -33,7 +33,7 @@ def test_a_frame_limit_holds_at_every_moment(start, attach, per_s, burst):
         assert n <= burst + per_s * i * ROUND_NS / HZ, f"after {i} us"
     assert taken[-1] >= per_s * 599 * ROUND_NS / HZ, "and it is used up"
     stats = stats_of(io, "a")
-    assert stats["tx_held_back"] > 0, "back-pressure, counted"
+    assert stats["tx_throttled"] > 0, "back-pressure, counted"
     assert stats["tx_local"] == stats["tx_taken"], "nothing is dropped for being over the limit"
 
 
@@ -63,7 +63,7 @@ def test_without_limits_nothing_is_held_back(start, attach):
     io = start(manual_hz=HZ)
     a, b = attach("a"), attach("b")
     send_all_the_time(io, a, between(a, b, b"x"), 50, b)
-    assert stats_of(io, "a")["tx_held_back"] == 0
+    assert stats_of(io, "a")["tx_throttled"] == 0
 
 
 def test_a_flooding_neighbour_leaves_every_round_to_the_others(start, attach):

@@ -14,7 +14,7 @@ import numpy as np
 from corelane.iokernel import Iokernel
 from corelane.iokernel._native import ffi, lib
 
-WANTED, DONE, STALLED, DIED, LEFT, WOKEN, EVICTED, ASIDE, SQUATTED, BLOCKED, INTERRUPTED = range(1, 12)
+WANTED, DONE, STALLED, DIED, LEFT, WOKEN, EVICTED, CEDED, OVERRUN, BLOCKED, INTERRUPTED = range(1, 12)
 assert (lib.CL_IO_LOG_WANTED, lib.CL_IO_LOG_INTERRUPTED) == (WANTED, INTERRUPTED)
 RELEASES = (STALLED, DIED, LEFT)
 FOR_EVER = 2**62
@@ -70,7 +70,7 @@ class MoveLog:
 class Span:
     """Time in which a kthread may run on a CPU: from the decision for it until it has let go of its core for certain,
     or gets another one. That the next owner runs is no such thing: the steps of a move go on until the old one has
-    stepped aside or was evicted, and the two share the CPU until then. If it dies before, its span ends with it."""
+    ceded or was evicted, and the two share the CPU until then. If it dies before, its span ends with it."""
 
     cpu: int
     begin: int
@@ -160,7 +160,7 @@ class MoveChecker:
             if core.moving or not move.new:
                 self._fault("woken in the middle of a move, or nobody", move)
             core.moving = True
-        elif move.what == SQUATTED:
+        elif move.what == OVERRUN:
             pass  # by somebody who is not the owner before, or not any more
         elif move.what == BLOCKED:
             if core.moving or core.span is None:
@@ -171,7 +171,7 @@ class MoveChecker:
             self._fault("an owner before, though there was none", move)
         elif move.what == INTERRUPTED:
             pass
-        elif move.what == ASIDE:
+        elif move.what == CEDED:
             self._out(core, until)
         elif move.what == EVICTED:
             core.leaver.end, core.leaver.evicted = FOR_EVER, True

@@ -157,7 +157,7 @@ def test_nodes_that_began_with_other_voters_refuse_each_other(disks):
     for i in (1, 2, 3):  # nobody speaks to 4
         counters = nodes.nodes[i].counters()
         assert counters["other_voters"] > 0
-        assert counters["other_voters"] == counters["frames_refused"] - counters["unknown_life"]
+        assert counters["other_voters"] == counters["frames_refused"] - counters["unknown_incarnation"]
         assert counters["other_voters_node"] in ((3, 4) if i < 3 else (1, 2))
     assert nodes.machines[3].commands == nodes.machines[4].commands == []
 

@@ -26,7 +26,7 @@ SETTINGS: dict[str, Any] = {"memory_bytes": MEMORY_BYTES, "election_ms": 100}
 PATIENCE_S = 120
 
 
-def one_life(path: str, node: int = 1, peers: str = "1=10.0.0.1:7400", **settings: Any) -> None:
+def one_incarnation(path: str, node: int = 1, peers: str = "1=10.0.0.1:7400", **settings: Any) -> None:
     """Serve a node until it has noted in its log whose that is: a group of one leads then."""
     here, there = memory_link(ipv4=(f"10.0.0.{node}", "10.0.0.100"), ipv4_prefix=24)
     with here, there, Runtime(nic=here, power="block") as runtime:
@@ -78,10 +78,10 @@ OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", OTHERS)
 def test_a_log_that_is_not_of_this_node_refuses_its_start(log: str, case: str) -> None:
     before, now, says = OTHERS[case]
-    one_life(log, **before)
+    one_incarnation(log, **before)
     with pytest.raises(CorelaneError, match=says):
-        one_life(log, **now)
-    one_life(log, **before)  # the log was not touched, and is free again
+        one_incarnation(log, **now)
+    one_incarnation(log, **before)  # the log was not touched, and is free again
 
 
 def run_words(path: str, *options: str) -> list[str]:
@@ -90,7 +90,7 @@ def run_words(path: str, *options: str) -> list[str]:
 
 
 def test_such_a_start_says_nothing_of_serving(log: str, capsys: pytest.CaptureFixture[str]) -> None:
-    one_life(log)
+    one_incarnation(log)
     place = ["--nic", "loadgen:memcached,rate=100,seconds=0.1", "--address", "10.0.0.1/24"]
     assert main([*run_words(log, "peers=1=10.0.0.1:7400", "group=foo"), *place]) == 1
     said = capsys.readouterr()
@@ -102,7 +102,7 @@ def test_a_process_ends_by_what_stops_its_node_later(
     log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An entry that cannot be used is found when the node reads its log: it serves already."""
-    one_life(log)
+    one_incarnation(log)
     with Log.open(log) as opened:
         opened.append(b"without a term")
     socket = str(tmp_path / "sock")

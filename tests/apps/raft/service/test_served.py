@@ -232,7 +232,7 @@ def test_lone_commands_are_written_in_the_call_unless_the_node_may_not(tmp_path:
     log = str(tmp_path / "log")
     make_log_file(log, 8 << 20)
     answered = b""
-    for life in range(2):
+    for incarnation in range(2):
         server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
         with server, client, Runtime(nic=server, power="block") as runtime:
             peers, machine = {1: PEERS[1]}, Kept()
@@ -241,9 +241,9 @@ def test_lone_commands_are_written_in_the_call_unless_the_node_may_not(tmp_path:
             asked = Asked(service, client)
             wait_until(lambda: service.status()["role"] == "leader", 60, "it to lead")  # noqa: B023
             for i in range(20):
-                asked.send(c._APPLY, bytes([life, i]))
+                asked.send(c._APPLY, bytes([incarnation, i]))
                 assert asked.answer() == b"ok"
-                answered += bytes([life, i])
+                answered += bytes([incarnation, i])
             stats = service.stats()
             runtime.stop()
             service.close()

@@ -22,7 +22,7 @@ class Mistake:
 
     seeds: that find it at the latest; 0: none has to. first: of these, where it would be one of thousands. shows: a
     regex, of what they say or else the scenario.
-    scenario: it finds it, too, without any seed. mode: 0 for the bare core, 1 for the real node, 2 with the store.
+    scenario: it finds it, too, without any seed. mode: 0 for the core alone, 1 for the real node, 2 with the store.
     outcomes: nobody looks into disks at promises.
     """
 
@@ -256,22 +256,24 @@ MISTAKES = {
         "apps/raft/node/client.c", "node_advance_ticks(node); /* the", "(void)0; /* the", 3000, "leases", 3, mode=1
     ),
     "lets those in who came back without a log": Mistake(
-        "apps/raft/node/lives.c",
-        "const struct node_life *known = node_life_find(l, from);\n"
-        "    bool same = known && life && known->life == life;",
-        "struct node_life *known = node_life_find(l, from);\n"
-        "    bool same = known && (node->config.log ? known->life == life : (known->life = life));",
+        "apps/raft/node/incarnations.c",
+        "const struct node_incarnation *known = node_life_find(l, from);\n"
+        "    bool same = known && incarnation && known->incarnation == incarnation;",
+        "struct node_incarnation *known = node_life_find(l, from);\n"
+        "    bool same = known && (node->config.log ? known->incarnation == incarnation"
+        " : (known->incarnation = incarnation));",
         1000,
         ANY,
         mode=1,
         nodes=3,
     ),
     "lets those in whose log was made again": Mistake(
-        "apps/raft/node/lives.c",
-        "const struct node_life *known = node_life_find(l, from);\n"
-        "    bool same = known && life && known->life == life;",
-        "struct node_life *known = node_life_find(l, from);\n"
-        "    bool same = known && (node->config.log ? (known->life = life) : known->life == life);",
+        "apps/raft/node/incarnations.c",
+        "const struct node_incarnation *known = node_life_find(l, from);\n"
+        "    bool same = known && incarnation && known->incarnation == incarnation;",
+        "struct node_incarnation *known = node_life_find(l, from);\n"
+        "    bool same = known && (node->config.log ? (known->incarnation = incarnation)"
+        " : known->incarnation == incarnation);",
         1000,
         ANY,
         mode=1,
@@ -286,8 +288,13 @@ MISTAKES = {
         mode=1,
         nodes=3,
     ),
-    "stops not when it hears of a former life of its own": Mistake(
-        "apps/raft/node/lives.c", "f->to_life == c->life; i++", "f->to_life == 0; i++", 300, "no progress", mode=1
+    "stops not when it hears of a former incarnation of its own": Mistake(
+        "apps/raft/node/incarnations.c",
+        "f->to_incarnation == c->incarnation; i++",
+        "f->to_incarnation == 0; i++",
+        300,
+        "no progress",
+        mode=1,
     ),
     "a channel whose frames of several pieces never come": Mistake(
         "apps/raft/transport/channel.c", "data + (uint64_t)i * size, n)", "data, n)", 300, "no progress", mode=1
@@ -389,9 +396,9 @@ MISTAKES = {
         "no progress",
         nodes=3,
     ),
-    "numbers what it passes on as in a former life": Mistake(
+    "numbers what it passes on as in a former incarnation": Mistake(
         "apps/raft/node/node.c",
-        "node->ticket_oldest = number_of_life(&node->config);",
+        "node->ticket_oldest = number_of_incarnation(&node->config);",
         "node->ticket_oldest = 1;",
         3000,
         "linearizable|answers with",

@@ -8,7 +8,7 @@ from corelane.apps.raft.sim.world import MUTANTS, Result, run, run_many
 from corelane.runtime.errors import CorelaneError
 
 SHARDS = 10
-SEEDS = 10_000  # of 5 nodes, in all shards together; of the bare core as of the real node
+SEEDS = 10_000  # of 5 nodes, in all shards together; of the core alone as of the real node
 OFTEN = 3  # shards that are not left to make soak
 
 
@@ -63,7 +63,7 @@ def test_seeds_of_five_nodes(shard):
         "replaced_nodes",
         "deposed_leaders",
         "outrun_leaders",
-        "forgetful_nodes",
+        "amnesiac_nodes",
         "reads_by_lease",
         "thrifty_batches",
         "overtaken",
@@ -94,14 +94,14 @@ def test_seeds_of_five_real_nodes(shard):
         "full_disks",
         "lost_nodes",
         "replaced_nodes",
-        "forgetful_nodes",
+        "amnesiac_nodes",
         "outrun_leaders",
         "reads_by_lease",
         "thrifty_batches",
         "overtaken",
         "wall_jumps",
         "other_peers",
-        "forgotten_lives",
+        "amnesiac_starts",
         "remade_logs",
         "datagrams_sent_again",
         "ops_answered",

@@ -1,4 +1,4 @@
-/* Bare writers into memory: who writes what, sent to all and to a majority first, looking and calling, and that a failure ends all. */
+/* Raw writers into memory: who writes what, sent to all and to a majority first, looking and calling, and that a failure ends all. */
 #include "bench/raft/bound.h"
 #include "drivers/blk/fault.h"
 #include "drivers/blk/memory.h"
@@ -105,8 +105,8 @@ static void failing(void)
     const struct cl_blk_fault_config faults = {.seed = 1, .write_error = 1};
     for (unsigned bad = 0; bad < 3; bad++) {
         open_all();
-        struct cl_blk *bare = blks[bad];
-        CHECK(!cl_blk_fault_new(bare, &faults, &blks[bad], NULL));
+        struct cl_blk *raw = blks[bad];
+        CHECK(!cl_blk_fault_new(raw, &faults, &blks[bad], NULL));
         CHECK(run(0, NULL) == -EIO && run(40, NULL) == -EIO);
         close_all();
     }

@@ -286,7 +286,7 @@ def test_a_queue_that_somebody_holds_is_refused_after_the_deadline(link, monkeyp
 def test_a_foreign_xdp_program_is_not_pushed_aside(link):
     near, _ = link
     with (
-        loader.load(read_object(steer.steer_object("bare"))) as other,
+        loader.load(read_object(steer.steer_object("raw"))) as other,
         near.namespace.call(lambda: loader.attach(other.program_fd, near.index)),
     ):
         with pytest.raises(CorelaneError, match="another XDP program is attached"):
@@ -345,7 +345,7 @@ def test_an_mtu_that_no_buffer_holds_is_refused_with_the_remedy(netns):
 def test_a_program_of_the_user_takes_the_place_of_ours(link, tmp_path):
     near, far = link
     path = tmp_path / "mine.o"
-    path.write_bytes(steer.steer_object("bare"))
+    path.write_bytes(steer.steer_object("raw"))
     with open_nic(near, program=path) as nic, open_nic(far, steer="all") as peer:
         assert peer.send(b"\x02" * 60) == 1
         assert nic.recv(timeout_s=5) == [b"\x02" * 60]

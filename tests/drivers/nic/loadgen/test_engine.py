@@ -312,7 +312,7 @@ def test_the_servers_address_is_asked_for():
     frames = fake.poll()
     assert frames
     assert all(f[:6] == b"\x02\xaa\0\0\0\x99" for f in frames)
-    assert fake.load.other()["arp_asked"] == 2
+    assert fake.load.other()["arp_requests"] == 2
 
 
 def test_an_address_that_nobody_has_fails_the_run():

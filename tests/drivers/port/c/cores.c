@@ -66,7 +66,7 @@ static void world_new(bool hot)
     port.waiters = &waiter;
     port.managed = &arena;
     cores = &port.cores;
-    shared.slots[0].hot = shared.slots[1].hot = hot;
+    shared.slots[0].yield_wait = shared.slots[1].yield_wait = hot;
     shared.slots[0].grant = shared.line.signals.acted = 1; /* it has the core, and runs */
     shared.core.owner = ME;
 }
@@ -115,12 +115,12 @@ static bool waits(void)
 
 /* The kthread: one call in a thread of its own. */
 
-enum call { ASIDE, PARK, PARK_SHORTLY, PARK_AND_LOOK, CANCEL };
+enum call { CEDED, PARK, PARK_SHORTLY, PARK_AND_LOOK, CANCEL };
 
 /* What it looks for while it is parked. Writers and readers: both threads, atomic. */
 static struct {
     uint32_t there, sleeps, refuses;
-    int64_t hot_ns;
+    int64_t yield_ns;
 } seen;
 
 static bool look_done(void *arg)
@@ -144,8 +144,8 @@ static bool look_sleep(void *arg, const uint32_t *word, uint32_t value, int64_t 
 static void *run_call(void *arg)
 {
     switch ((enum call)(uintptr_t)arg) {
-    case ASIDE:
-        cores->ops->aside(cores, 0);
+    case CEDED:
+        cores->ops->cede(cores, 0);
         break;
     case PARK:
         cores->ops->park_wait(cores, 0, -1, NULL);
@@ -154,8 +154,8 @@ static void *run_call(void *arg)
         cores->ops->park_wait(cores, 0, SHORT_NS, NULL);
         break;
     case PARK_AND_LOOK: {
-        struct cl_park_look look = {.hot_ns = seen.hot_ns, .done = look_done, .sleep = look_sleep};
-        cores->ops->park_wait(cores, 0, -1, &look);
+        struct cl_park_poll polled = {.yield_ns = seen.yield_ns, .done = look_done, .sleep = look_sleep};
+        cores->ops->park_wait(cores, 0, -1, &polled);
         break;
     }
     case CANCEL:
@@ -190,7 +190,7 @@ static void steps_aside_and_comes_back(void)
 {
     cl_store_release(&shared.core.owner, OTHER);
     CHECK(cores->ops->lost(cores, 0));
-    pthread_t t = start(ASIDE);
+    pthread_t t = start(CEDED);
     while (cl_load_acquire(&shared.line.park) == CL_KTHREAD_RUNNING)
         nap();
     CHECK(waits() && acted() == 1);
@@ -199,7 +199,7 @@ static void steps_aside_and_comes_back(void)
     runs(t);
 }
 
-/* Who is woken by the one that steps aside finds that it has said so: else the iokernel would have to interrupt it. */
+/* Who is woken by the one that cedes finds that it has said so: else the iokernel would have to interrupt it. */
 static void *heir(void *said)
 {
     long rc = syscall(SYS_futex, &shared.slots[1].grant, FUTEX_WAIT, 1, NULL, NULL, 0);
@@ -215,9 +215,9 @@ static void says_so_before_it_wakes_its_heir(void)
     give(OTHER);
     CHECK(pthread_create(&h, NULL, heir, &said) == 0);
     pthread_t t;
-    /* A wake before the heir sleeps is lost, as the heir is told of nothing but the futex here: step aside again. */
+    /* A wake before the heir sleeps is lost, as the heir is told of nothing but the futex here: cede again. */
     do {
-        t = start(ASIDE);
+        t = start(CEDED);
         await(&port.waiters->waiting, 1);
         for (unsigned i = 0; i < 500 && cl_load_acquire(&said) == UNSAID; i++)
             nap();
@@ -229,7 +229,7 @@ static void says_so_before_it_wakes_its_heir(void)
         cl_store_release(&shared.core.owner, OTHER);
     } while (true);
     CHECK(pthread_join(h, NULL) == 0);
-    CHECK(said == CL_KTHREAD_ASIDE || said == CL_KTHREAD_ASIDE_HOT);
+    CHECK(said == CL_KTHREAD_CEDED || said == CL_KTHREAD_CEDED_YIELDING);
     give(ME);
     wake(ME);
     runs(t);
@@ -301,7 +301,7 @@ static void cancelled_without_a_core(void)
 static void owner_before_grant(void)
 {
     cl_store_release(&shared.core.owner, OTHER);
-    pthread_t t = start(ASIDE);
+    pthread_t t = start(CEDED);
     await(&port.waiters->waiting, 1);
     cl_store_release(&shared.core.owner, ME);
     wake(ME);
@@ -318,7 +318,7 @@ static pthread_t start_to_look(bool refuses)
 {
     memset(&seen, 0, sizeof seen);
     seen.refuses = refuses;
-    seen.hot_ns = 100000;
+    seen.yield_ns = 100000;
     return start(PARK_AND_LOOK);
 }
 
@@ -327,7 +327,7 @@ static void what_it_looks_for_gets_it_up(void)
 {
     begin_to_park();
     pthread_t t = start_to_look(false);
-    while (!cl_load_acquire(&seen.sleeps) && !shared.slots[0].hot)
+    while (!cl_load_acquire(&seen.sleeps) && !shared.slots[0].yield_wait)
         nap();
     cl_store_release(&seen.there, 1);
     runs(t);
@@ -354,7 +354,7 @@ static void it_does_not_look_hot_on_the_core_of_another(void)
     begin_to_park();
     give(OTHER);
     memset(&seen, 0, sizeof seen);
-    seen.hot_ns = 3600 * 1000000000ll;
+    seen.yield_ns = 3600 * 1000000000ll;
     pthread_t t = start(PARK_AND_LOOK);
     for (unsigned i = 0; !cl_load_acquire(&seen.sleeps); i++) {
         CHECK(i < 500000);

@@ -6,7 +6,7 @@
  *   cores_app SOCKET NAME FILE unprobed           computes, and never looks at anything
  *   cores_app SOCKET NAME FILE preemptible        the same, in code that may be interrupted: a sibling may go on with it
  *   cores_app SOCKET NAME FILE blocking           the same, with every signal blocked
- *   cores_app SOCKET NAME FILE aside              the same, but says that it steps aside when it loses its core
+ *   cores_app SOCKET NAME FILE aside              the same, but says that it cedes when it loses its core
  *   cores_app SOCKET NAME FILE relapsing          says so, and soon after that it runs, which it does
  *
  * There is a job for each kthread, and any of them may go on with it where it looks or may be interrupted.
@@ -113,7 +113,7 @@ static void lie(void)
     uint64_t now = cl_tsc();
     lost[k] = mine ? 0 : lost[k] ? lost[k] : now;
     bool relapsed = relapsing && lost[k] && now - lost[k] > gap_ticks * 10;
-    cl_store_relaxed(&me->park, mine || relapsed ? CL_KTHREAD_RUNNING : CL_KTHREAD_ASIDE);
+    cl_store_relaxed(&me->park, mine || relapsed ? CL_KTHREAD_RUNNING : CL_KTHREAD_CEDED);
     if (mine)
         cl_store_release(&me->signals.acted, grant);
     cl_fence_seq_cst();

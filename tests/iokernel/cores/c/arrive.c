@@ -49,7 +49,7 @@ static void an_arrival_that_nobody_waits_for_costs_nothing(void)
     world_delete(&p.w);
 }
 
-/* Who let go of it has it again before the batch application begins, which steps aside without being asked. */
+/* Who let go of it has it again before the batch application begins, which cedes without being asked. */
 static void it_turns_back_to_who_let_go_of_it(void)
 {
     struct pair p;
@@ -82,7 +82,7 @@ static void who_begins_meanwhile_is_asked(void)
     CHECK(owns(&p.w, p.l));
     p.b->line->park = CL_KTHREAD_RUNNING;
     run(&p.w, 1 * US);
-    CHECK(*p.bat->look == 1);
+    CHECK(*p.bat->preempt == 1);
     CHECK(!acts(&p.w, p.b) && acts(&p.w, p.l));
     run(&p.w, 2 * US);
     CHECK(owns(&p.w, p.l) && stats_of(&p.w).evicted == 0);
@@ -160,7 +160,7 @@ static void it_turns_once(void)
     CHECK(owns(&p.w, p.l));
     CHECK(acts(&p.w, p.l));
     run(&p.w, 1 * US);
-    CHECK(owns(&p.w, s) && *p.lat->look == 1);
+    CHECK(owns(&p.w, s) && *p.lat->preempt == 1);
     CHECK(!acts(&p.w, p.l) && acts(&p.w, s));
     run(&p.w, 20 * INTERVAL);
     CHECK(owns(&p.w, s) && stats_of(&p.w).evicted == 0 && stats_of(&p.w).interrupted == 0);

@@ -86,10 +86,10 @@ static void asleep_it_loses_its_core_and_gets_it_back(void)
     check_log(&p);
     run(&p.w, 20 * LOOK);
     CHECK(owns(&p.w, p.b) && stats_of(&p.w).asked == asked && stats_of(&p.w).interrupted == 0);
-    CHECK(seen_signals() == 0 && *p.lat->look == 1); /* it was not woken */
+    CHECK(seen_signals() == 0 && *p.lat->preempt == 1); /* it was not woken */
     regain(&p);
     run(&p.w, LOOK / 2);
-    CHECK(*p.lat->look == 0 && blocked(&p) == 1 && stats_of(&p.w).violations == 0);
+    CHECK(*p.lat->preempt == 0 && blocked(&p) == 1 && stats_of(&p.w).violations == 0);
     world_delete(&p.w);
 }
 
@@ -375,10 +375,10 @@ static void what_it_may_run_unseen_is_no_more_than_the_time_since_the_last_look(
     await_sleep(p.l->tid);
     lose(&p);
     run(&p.w, LOOK / 2);
-    uint64_t might = m->squat.entitled + core->idle - m->squat.idle_mark;
+    uint64_t might = m->overrun.entitled + core->idle - m->overrun.idle_mark;
     burn(p.l, 1000);
     run(&p.w, 2 * LOOK); /* it is seen to run, and made to leave */
-    uint64_t more = m->squat.entitled + core->idle - m->squat.idle_mark - might;
+    uint64_t more = m->overrun.entitled + core->idle - m->overrun.idle_mark - might;
     CHECK(stats_of(&p.w).asked == 2);
     CHECK(more >= LOOK / 2 && more <= 3 * LOOK);
     while (seen_signals() == 0)
@@ -390,7 +390,7 @@ static void what_it_may_run_unseen_is_no_more_than_the_time_since_the_last_look(
 static void one_that_goes_on_during_a_move_is_made_to_leave_after_it(void)
 {
     struct pair p;
-    world_new(&p.w, (struct setting){.blocked_us = BLOCKED_US, .ask_us = 10 * BLOCKED_US, .interrupt_us = 10});
+    world_new(&p.w, (struct setting){.blocked_us = BLOCKED_US, .cede_us = 10 * BLOCKED_US, .interrupt_us = 10});
     p.bat = app_add(&p.w, (struct wish){.kind = BATCH});
     p.lat = app_add(&p.w, (struct wish){.kind = LATENCY});
     struct app *other = app_add(&p.w, (struct wish){.kind = LATENCY});

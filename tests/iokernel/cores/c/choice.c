@@ -21,8 +21,8 @@ static void kthread_inside_a_uthread_comes_first(void)
         ready(sibling, 5);
         drain(p.l);
         run(&p.w, 2 * US);
-        sibling->line->park = CL_KTHREAD_ASIDE; /* aside, too, but its uthread can be taken */
-        p.b->line->park = stuck ? CL_KTHREAD_ASIDE : CL_KTHREAD_PARKED;
+        sibling->line->park = CL_KTHREAD_CEDED; /* aside, too, but its uthread can be taken */
+        p.b->line->park = stuck ? CL_KTHREAD_CEDED : CL_KTHREAD_PARKED;
         run(&p.w, 10 * US);
         park(p.l);
         run(&p.w, 5 * US);
@@ -134,7 +134,7 @@ static void rest_ends_with_any_word(void)
         if (word < 4)
             ++*words[word];
         else if (word == 4)
-            p.l->line->park = CL_KTHREAD_ASIDE;
+            p.l->line->park = CL_KTHREAD_CEDED;
         else if (word == 5)
             send_frame(p.bat, p.lat, 1);
         else if (word == 6)
@@ -191,25 +191,25 @@ static void quantum(void)
     struct kthread *k = &a->k[0];
     start(&w, k);
     run(&w, 100 * US);
-    CHECK(*a->look == 0); /* nobody waits */
+    CHECK(*a->preempt == 0); /* nobody waits */
     ready(k, 1);
     run(&w, 6 * US);
-    CHECK(*a->look == 1 && cores_of(&w, a).quantum == 1);
+    CHECK(*a->preempt == 1 && cores_of(&w, a).quantum == 1);
     k->line->signals.switches++;
     run(&w, 1 * US);
-    CHECK(*a->look == 0);
+    CHECK(*a->preempt == 0);
     run(&w, 15 * US);
-    CHECK(*a->look == 0);
+    CHECK(*a->preempt == 0);
     run(&w, 15 * US);
-    CHECK(*a->look == 1);
+    CHECK(*a->preempt == 1);
     k->line->signals.in_uthread = 0;
     drain(k);
     run(&w, 10 * US);
-    CHECK(*a->look == 0);
+    CHECK(*a->preempt == 0);
     k->line->signals.in_uthread = 1;
     ready(k, 1);
     run(&w, 40 * US);
-    CHECK(*a->look == 1);
+    CHECK(*a->preempt == 1);
     app_remove(&w, a);
     world_delete(&w);
 }
@@ -360,18 +360,18 @@ static void looks_that_come_late_are_told_apart(void)
     start(&w, k);
     park(k);
     run(&w, 100 * US);
-    CHECK(stats_of(&w).late_looks == 0);
+    CHECK(stats_of(&w).late_decisions == 0);
     ready(k, 1);
     w.now += 300 * US;
     run(&w, 2 * US);
-    CHECK(stats_of(&w).late_looks == 1 && stats_of(&w).violations_late == 1 && stats_of(&w).violations == 0);
+    CHECK(stats_of(&w).late_decisions == 1 && stats_of(&w).violations_late == 1 && stats_of(&w).violations == 0);
     CHECK(owns(&w, k) && acts(&w, k)); /* at that look */
     run(&w, 100 * US);
     w.now += 300 * US;
     run(&w, 100 * US);
-    CHECK(stats_of(&w).late_looks == 2 && stats_of(&w).violations_late == 1); /* the core was not idle */
+    CHECK(stats_of(&w).late_decisions == 2 && stats_of(&w).violations_late == 1); /* the core was not idle */
     CHECK(stats_of(&w).violations == 0);
-    const struct cl_hist *gaps = cl_io_late_look(w.io, 0); /* how long nobody looked */
+    const struct cl_hist *gaps = cl_io_late_decision(w.io, 0); /* how long nobody looked */
     CHECK(cl_hist_count(gaps) == 2 && gaps->min >= 300 * US && gaps->max < 310 * US);
     world_delete(&w);
 }
@@ -403,7 +403,7 @@ static void help_is_as_old_as_its_stamp(void)
 }
 
 /* A policy that leaves it so has it counted, however many looks come late; but not the time in which nobody looked. */
-static void late_looks_hide_no_policy(void)
+static void late_decisions_hide_no_policy(void)
 {
     struct world w;
     world_new(&w, (struct setting){.policy = "static"});
@@ -413,7 +413,7 @@ static void late_looks_hide_no_policy(void)
         w.now += 300 * US;
         run(&w, 20 * US);
     }
-    CHECK(stats_of(&w).late_looks >= 19 && stats_of(&w).violations_late == stats_of(&w).late_looks);
+    CHECK(stats_of(&w).late_decisions >= 19 && stats_of(&w).violations_late == stats_of(&w).late_decisions);
     CHECK(stats_of(&w).violations >= 20 && stats_of(&w).violations <= 2 * 20);
     world_delete(&w);
 }
@@ -498,6 +498,6 @@ SCENARIOS_MAIN(SCENARIO(kthread_inside_a_uthread_comes_first), SCENARIO(frame_fo
                SCENARIO(what_waits_stands_until_a_word_changes), SCENARIO(quantum), SCENARIO(classes),
                SCENARIO(batch_takes_turns), SCENARIO(last_core), SCENARIO(loops_keep_to_their_own_cores),
                SCENARIO(static_lets_cores_idle), SCENARIO(looks_that_come_late_are_told_apart),
-               SCENARIO(late_looks_hide_no_policy), SCENARIO(help_is_as_old_as_its_stamp),
+               SCENARIO(late_decisions_hide_no_policy), SCENARIO(help_is_as_old_as_its_stamp),
                SCENARIO(static_keeps_a_guaranteed_core), SCENARIO(flows_go_to_those_that_run),
                SCENARIO(ages_are_from_below))

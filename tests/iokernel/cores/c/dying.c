@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#define ASK_US 10
+#define CEDE_US 10
 #define INTERRUPT_US 50
 #define KICKS 4
 #define FIRST_NICE 16
@@ -42,9 +42,9 @@ static void pair_of(struct pair *p, pid_t pid)
 static void evict_old(struct pair *p)
 {
     ready(p->l, 1);
-    for (unsigned us = 0; us < 2 * (ASK_US + INTERRUPT_US) && stats_of(&p->w).evicted == 0; us++)
+    for (unsigned us = 0; us < 2 * (CEDE_US + INTERRUPT_US) && stats_of(&p->w).evicted == 0; us++)
         run(&p->w, 1 * US);
-    CHECK(stats_of(&p->w).interrupted == 1 && stats_of(&p->w).evicted == 1 && stats_of(&p->w).spared == 0);
+    CHECK(stats_of(&p->w).interrupted == 1 && stats_of(&p->w).evicted == 1 && stats_of(&p->w).starved == 0);
     CHECK(owns(&p->w, p->l));
 }
 
@@ -61,12 +61,12 @@ static void one_that_exits_gives_way(void)
     pair_of(&p, pid);
     evict_old(&p);
     CHECK(stats_of(&p.w).dying == 0 && nice_of(pid) == 0); /* who was demoted goes by itself if the new owner slept */
-    run(&p.w, ASK_US * US);
+    run(&p.w, CEDE_US * US);
     CHECK(stats_of(&p.w).dying == 1 && nice_of(pid) == FIRST_NICE && sched_getscheduler(pid) == SCHED_IDLE);
-    run(&p.w, ASK_US * US);
+    run(&p.w, CEDE_US * US);
     CHECK(nice_of(pid) == FIRST_NICE + 1);
     CHECK(owns(&p.w, p.l) && acts(&p.w, p.l));
-    run(&p.w, 10 * ASK_US * US);
+    run(&p.w, 10 * CEDE_US * US);
     CHECK(moves_by(&p.w, CL_IO_STEP_EVICT) == 1 && stats_of(&p.w).dying == 1 && nice_of(pid) == FIRST_NICE + 1);
     world_delete(&p.w);
     CHECK(waitpid(pid, NULL, 0) == pid);
@@ -78,10 +78,10 @@ static void it_is_asked_to_no_more_than_so_often(void)
     pid_t pid = exited();
     pair_of(&p, pid);
     evict_old(&p);
-    run(&p.w, KICKS * ASK_US * US);
+    run(&p.w, KICKS * CEDE_US * US);
     CHECK(nice_of(pid) == 19);
     uint64_t calls = stats_of(&p.w).syscalls;
-    run(&p.w, 10 * ASK_US * US);
+    run(&p.w, 10 * CEDE_US * US);
     CHECK(stats_of(&p.w).syscalls == calls && stats_of(&p.w).dying == 1);
     CHECK(owns(&p.w, p.l));
     world_delete(&p.w);
@@ -96,7 +96,7 @@ static void it_is_removed(void)
     pair_of(&p, pid);
     evict_old(&p);
     app_remove(&p.w, p.bat);
-    run(&p.w, 10 * ASK_US * US);
+    run(&p.w, 10 * CEDE_US * US);
     CHECK(stats_of(&p.w).dying == 0 && nice_of(pid) == 0 && owns(&p.w, p.l) && acts(&p.w, p.l));
     world_delete(&p.w);
     CHECK(waitpid(pid, NULL, 0) == pid);
@@ -108,7 +108,7 @@ static void one_that_lives_is_only_evicted(void)
     struct pair p;
     pair_new(&p, (struct setting){0}, (struct wish){.blocks = true});
     ready(p.l, 1);
-    run(&p.w, 10 * (ASK_US + INTERRUPT_US) * US);
+    run(&p.w, 10 * (CEDE_US + INTERRUPT_US) * US);
     CHECK(stats_of(&p.w).evicted == 1 && sched_getscheduler(p.b->tid) == SCHED_IDLE);
     CHECK(stats_of(&p.w).dying == 0 && nice_of(p.b->tid) == 0 && nice_of(p.l->tid) == 0);
     world_delete(&p.w);
@@ -150,7 +150,7 @@ static void the_new_owner_of_a_dead_one_is_woken_at_once(void)
         continue;
     await_sleep(one.thread.tid);
     end_thread(p.b);
-    run(&p.w, ASK_US * US);
+    run(&p.w, CEDE_US * US);
     CHECK(stats_of(&p.w).interrupted == 0);
     while (sem_wait(&one.thread.may_end) < 0) /* scenarios.h bounds it */
         continue;

@@ -15,7 +15,7 @@ struct rule {
 static const struct rule rules[] = {{"delay", 20 * US}, {"shenango", 20 * US}, {"fair", 100 * US}};
 #define RULES (sizeof rules / sizeof *rules)
 
-/* How long it lasts until k has the core; the other one steps aside when it is asked. */
+/* How long it lasts until k has the core; the other one cedes when it is asked. */
 static uint64_t waits(struct world *w, const struct kthread *k)
 {
     uint64_t since = w->now;

@@ -50,7 +50,7 @@ static void model_dispatch(struct cl_kthread *k, struct cl_uthread *t)
     k->current = t;
 }
 
-bool cl_step_aside(struct cl_kthread *k);
+bool cl_cede(struct cl_kthread *k);
 struct cl_uthread *cl_take_front(struct cl_kthread *v);
 
 static int model_to_loop(struct cl_kthread *k, enum cl_after_op op)
@@ -59,7 +59,7 @@ static int model_to_loop(struct cl_kthread *k, enum cl_after_op op)
         return 0;
     k->front = k->current;
     k->current = NULL;
-    if (!cl_asked(k) || !cl_step_aside(k))
+    if (!cl_preempt_needed(k) || !cl_cede(k))
         model_dispatch(k, cl_take_front(k));
     return 0;
 }
@@ -67,8 +67,8 @@ static int model_to_loop(struct cl_kthread *k, enum cl_after_op op)
 #ifndef PORT_CORES_C
 #define PORT_CORES_C "drivers/port/cores.c"
 #endif
-#ifndef ASIDE_C
-#define ASIDE_C "libos/sched/aside.c"
+#ifndef CEDE_C
+#define CEDE_C "libos/sched/cede.c"
 #endif
 #ifndef INTERRUPT_C
 #define INTERRUPT_C "libos/sched/interrupt.c"
@@ -94,7 +94,7 @@ static int model_to_loop(struct cl_kthread *k, enum cl_after_op op)
 #define cl_timers_export(k) ((void)(k))
 #define cl_completions_export(k) ((void)(k))
 #define pthread_sigmask(how, set, old) model_sigmask(how)
-#include ASIDE_C
+#include CEDE_C
 #include INTERRUPT_C
 #pragma pop_macro("__x86_64__")
 #include SCHED_IDLE_C
@@ -145,7 +145,7 @@ static long model_syscall(long number, ...)
         int op = va_arg(a, int);
         uint32_t value = va_arg(a, uint32_t);
         const struct timespec *ts = va_arg(a, const struct timespec *);
-        if (op == FUTEX_WAKE && setting.robbed)
+        if (op == FUTEX_WAKE && setting.stolen_from)
             il_call();
         else if (op == FUTEX_WAKE)
             result = il_futex_wake(word);
@@ -229,7 +229,7 @@ static void latency_main(void)
         inside(LATENCY);
         if ((setting.timer || setting.fickle) && il_choose(1 + setting.endless, 0)) /* it computes */
             il.m.user[ENDLESS] = 1;
-        if (cl_asked(k) && cl_step_aside(k))
+        if (cl_preempt_needed(k) && cl_cede(k))
             continue;
         if (il.m.user[ENDLESS])
             continue;
@@ -263,9 +263,9 @@ static void batch_main(void)
         outside_main();
     for (;;) {
         inside(BATCH);
-        il_choose(1, 0);                                            /* it computes */
-        if (setting.manner < BY_SIGNAL && cl_load_relaxed(k->look)) /* CL_PROBE */
-            cl_sched_look();
+        il_choose(1, 0);                                               /* it computes */
+        if (setting.manner < BY_SIGNAL && cl_load_relaxed(k->preempt)) /* CL_PROBE */
+            cl_sched_preempt_poll();
     }
 }
 
@@ -288,7 +288,7 @@ static void begin_applications(void)
         port->managed = port->current = a;
         port->nic.n_queues = 1;
         port->waiters = &waiters[i];
-        port->cores = (struct cl_cores){.ops = &cores_ops, .look = &shared.arena[i].look.look};
+        port->cores = (struct cl_cores){.ops = &cores_ops, .preempt = &shared.arena[i].preempt.preempt};
         s->n_kthreads = 1;
         s->mode = CL_SCHED_BLOCK;
         s->sleeps = true;
@@ -297,15 +297,15 @@ static void begin_applications(void)
         s->kthreads = k;
         k->sched = s;
         k->watched = true;
-        k->look = port->cores.look;
-        k->look_bit = 1;
+        k->preempt = port->cores.preempt;
+        k->preempt_bit = 1;
         k->signals = &shared.arena[i].line.signals;
         k->timers.next_ns = setting.timer && i == 0 ? 1u << 30 : CL_NEVER;
         il_own(i + 1, &waiters[i], sizeof waiters[i]);
         il_own(i + 1, &s->parked, sizeof s->parked);
         il_own(i + 1, &s->help_asked, sizeof s->help_asked);
-        il_own(i + 1, &k->current, offsetof(struct cl_kthread, look) - offsetof(struct cl_kthread, current));
-        il_own(i + 1, &k->aside, sizeof k->aside);
+        il_own(i + 1, &k->current, offsetof(struct cl_kthread, preempt) - offsetof(struct cl_kthread, current));
+        il_own(i + 1, &k->ceded, sizeof k->ceded);
         il_own(i + 1, &k->front, sizeof k->front);
         il_own(i + 1, &late[i], sizeof late[i]);
     }

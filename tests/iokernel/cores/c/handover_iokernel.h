@@ -1,10 +1,10 @@
 /* The iokernel's side of the model: a loop with one worker core, and all of its own code that decides about the core and moves it.
  *
- * Its own: look.c, allocate.c, move.c, steps.c, hot.c, flows.c, thread.c but for what it reads of the kernel, signals.c, wake.c, idle.c, and
+ * Its own: demand.c, allocate.c, move.c, steps.c, yield_wait.c, flows.c, thread.c but for what it reads of the kernel, signals.c, wake.c, idle.c, and
  * io_cores_remove of cores.c. The model's: the policy (latency first, or either), what comes from outside (a frame, the end
  * of a process), and the times. The clock stands still during a round; which times are over in it is a choice, made anew
  * each round, so what holds here holds for every duration. Left out: limits on system calls, statistics, the accounts of CPU
- * times (squat.c; spare.c: nobody is spared; dying.c; blocked.c: nobody is), more cores and kthreads than one. */
+ * times (overrun.c; starved.c: nobody is spared; dying.c; blocked.c: nobody is), more cores and kthreads than one. */
 #ifndef CORELANE_TESTS_IOKERNEL_CORES_C_HANDOVER_IOKERNEL_H
 #define CORELANE_TESTS_IOKERNEL_CORES_C_HANDOVER_IOKERNEL_H
 
@@ -29,7 +29,7 @@ static struct {
     struct cl_state_kthread slot[2];
     struct cl_state_loop loop;
     struct arena {
-        struct cl_arena_look look;
+        struct cl_arena_preempt preempt;
         struct cl_arena_kthread line;
     } arena[2];
     uint32_t frames; /* descriptors that the loop has put into the ring of the latency application */
@@ -46,14 +46,14 @@ enum {
 };
 
 static struct {
-    unsigned frames; /* that come */
-    bool sleeps;     /* the loop, when it knows of nothing to do */
-    bool timer;      /* the latency application also gets up by itself */
-    bool fickle;     /* the policy puts either first, as it likes */
-    bool endless;    /* the latency application may begin to compute without end */
-    bool outside;    /* requests come from a thread of the latency application that is no kthread; there is no batch */
-    bool robbed;     /* whoever sleeps on a futex is moved away from it: no wake reaches anybody */
-    unsigned manner; /* of the batch application */
+    unsigned frames;  /* that come */
+    bool sleeps;      /* the loop, when it knows of nothing to do */
+    bool timer;       /* the latency application also gets up by itself */
+    bool fickle;      /* the policy puts either first, as it likes */
+    bool endless;     /* the latency application may begin to compute without end */
+    bool outside;     /* requests come from a thread of the latency application that is no kthread; there is no batch */
+    bool stolen_from; /* whoever sleeps on a futex is moved away from it: no wake reaches anybody */
+    unsigned manner;  /* of the batch application */
 } setting;
 
 static struct cl_io io;
@@ -111,8 +111,8 @@ static void model_current(const struct cl_policy_host *h, struct cl_policy_setti
 #ifndef THREAD_C
 #define THREAD_C "iokernel/cores/thread.c"
 #endif
-#ifndef HOT_C
-#define HOT_C "iokernel/cores/hot.c"
+#ifndef YIELD_WAIT_C
+#define YIELD_WAIT_C "iokernel/cores/yield_wait.c"
 #endif
 #ifndef FLOWS_C
 #define FLOWS_C "iokernel/cores/flows.c"
@@ -123,8 +123,8 @@ static void model_current(const struct cl_policy_host *h, struct cl_policy_setti
 #ifndef MOVE_C
 #define MOVE_C "iokernel/cores/move.c"
 #endif
-#ifndef LOOK_C
-#define LOOK_C "iokernel/cores/look.c"
+#ifndef DEMAND_C
+#define DEMAND_C "iokernel/cores/demand.c"
 #endif
 #ifndef ALLOCATE_C
 #define ALLOCATE_C "iokernel/cores/allocate.c"
@@ -145,11 +145,11 @@ static void model_current(const struct cl_policy_host *h, struct cl_policy_setti
 #define cl_policy_host_current model_current
 #include THREAD_C
 #define io_thread_in_line model_in_line
-#include HOT_C
+#include YIELD_WAIT_C
 #include FLOWS_C
 #include STEPS_C
 #include MOVE_C
-#include LOOK_C
+#include DEMAND_C
 #define act allocate_act
 #include ALLOCATE_C
 #undef act
@@ -158,18 +158,18 @@ static void model_current(const struct cl_policy_host *h, struct cl_policy_setti
 #include IOKERNEL_IDLE_C
 /* clang-format on */
 
-/* spare.c */
-void io_spare_begin(struct io_loop *l, struct io_core *c, uint64_t now)
+/* starved.c */
+void io_starved_begin(struct io_loop *l, struct io_core *c, uint64_t now)
 {
     (void)l, (void)c, (void)now;
 }
 
-void io_spare_peek(struct io_loop *l, struct io_core *c, uint64_t now)
+void io_starved_peek(struct io_loop *l, struct io_core *c, uint64_t now)
 {
     (void)l, (void)c, (void)now;
 }
 
-bool io_spare(struct io_loop *l, struct io_core *c, uint64_t now)
+bool io_starved(struct io_loop *l, struct io_core *c, uint64_t now)
 {
     (void)l, (void)c, (void)now;
     return false;
@@ -209,23 +209,23 @@ void io_blocked_over(struct io_loop *l, struct io_kthread *k, uint64_t now)
     (void)l, (void)k, (void)now;
 }
 
-/* squat.c */
-void io_squat_account(const struct io_loop *l, struct io_core *c, uint64_t ticks, uint64_t now)
+/* overrun.c */
+void io_overrun_account(const struct io_loop *l, struct io_core *c, uint64_t ticks, uint64_t now)
 {
     (void)l, (void)c, (void)ticks, (void)now;
 }
 
-void io_squat_moved(struct io_kthread *k, const struct io_core *c)
+void io_overrun_moved(struct io_kthread *k, const struct io_core *c)
 {
     (void)k, (void)c;
 }
 
-void io_squat_round(struct io_loop *l, uint64_t now)
+void io_overrun_round(struct io_loop *l, uint64_t now)
 {
     (void)l, (void)now;
 }
 
-uint64_t io_squat_due(const struct io_loop *l)
+uint64_t io_overrun_due(const struct io_loop *l)
 {
     (void)l;
     return UINT64_MAX;
@@ -298,7 +298,7 @@ static void settle_app(struct io_app *app, uint64_t now)
     m->stall_mark = m->stalled ? m->stall_mark : 0;
     m->stalls = cl_min(m->stalls, 1u);
     m->not_begun = 0; /* a sum of times, which end as the others do or not at all */
-    m->signals.aside_since = m->signals.aside_since ? NOW : 0;
+    m->signals.ceded_since = m->signals.ceded_since ? NOW : 0;
     m->signals.packet = m->signals.thread = 0;
     settle_ages(&m->signals.queue[IO_RX]);
     k->sample_tsc = NOW;
@@ -334,9 +334,9 @@ static void settle(uint64_t now)
         settle_app(c->apps[i], now);
     core.decided = NOW - 1;
     core.next_stage = core.next_stage && core.moving ? settled(core.next_stage, now) : 0;
-    core.hot_until = core.hot_until ? settled(core.hot_until, now) : 0;
+    core.yield_wait_until = core.yield_wait_until ? settled(core.yield_wait_until, now) : 0;
     core.accounted = NOW;
-    core.asked = loop.woke = 0; /* not looked at here */
+    core.requested = loop.woke = 0; /* not looked at here */
     core.late = core.late ? cl_max(core.late, MOST_LATE - 1) : 0;
     core.step = 0; /* what it is counted as */
     c->next_due = c->next_due == UINT64_MAX ? UINT64_MAX : settled(c->next_due, now);
@@ -400,7 +400,7 @@ static enum event next_event(unsigned *at)
         events[n++] = FRAME;
     if (ended(0) || ended(1))
         events[n++] = REMOVE;
-    if (core.hot_until)
+    if (core.yield_wait_until)
         events[n++] = COOL;
     if (core.moving) {
         timed |= 1u << n;
@@ -433,7 +433,7 @@ static void loop_main(void)
         if (event == REMOVE)
             removal(at);
         if (event == COOL)
-            core.hot_until = NOW;
+            core.yield_wait_until = NOW;
         bool busy = io_round(&loop, now);
         settle(now);
         loop.was_busy = false; /* should it sleep */
@@ -481,7 +481,7 @@ static void begin_app(unsigned i)
     a->pid = a->signal = 1;
     a->kind = i ? CL_POLICY_BATCH : CL_POLICY_LATENCY;
     a->maximum = a->weight = 1;
-    a->shared_look = &arena->look.look;
+    a->shared_preempt = &arena->preempt.preempt;
     a->kthreads = k;
     a->n_kthreads = 1;
     *k = (struct io_kthread){.park = &arena->line.park, .app = &apps[i]};
@@ -517,8 +517,8 @@ static void begin_iokernel(void)
     c->core = &core;
     c->table = table;
     c->view.n_cores = 1;
-    c->ask = c->interrupt = 1;
-    c->start = c->hot = 500;
+    c->cede = c->interrupt = 1;
+    c->start = c->yield_wait = 500;
     for (unsigned i = 0; i < 2; i++)
         begin_app(i);
     core.state = &shared.core;

@@ -23,7 +23,7 @@
  * Not covered. What lies beyond the bounds of a path: `cuts`, how often a thread is put aside in the middle of something
  * for another (without that bound by default; at rest, between two rounds, probes or waits, anybody may go on); `ends`, how
  * many times end; `deaths`; `frames`, requests. More than one core, and than one kthread an application; orders of memory
- * weaker than x86's; the policy, limits on system calls, squat.c and spare.c, switching stacks. */
+ * weaker than x86's; the policy, limits on system calls, overrun.c and starved.c, switching stacks. */
 #include "handover_app.h"
 
 static const char *const il_names[IL_THREADS] = {"loop", "latency", "batch"};
@@ -36,7 +36,7 @@ static const char *const goal_names[GOALS] = {"the latency application is served
 static const struct scenario {
     const char *name;
     enum manner manner;
-    bool times, sleeps, timer, fickle, endless, outside, robbed;
+    bool times, sleeps, timer, fickle, endless, outside, stolen_from;
     uint8_t mortal, freezable; /* bits of threads */
 } scenarios[] = {
     {"asked", IN_PLACE, .times = false},
@@ -48,8 +48,8 @@ static const struct scenario {
     {"fickle_policy", IN_PLACE, .fickle = true},
     {"interrupted", BY_SIGNAL, .times = true, .sleeps = true},
     {"evicted", DEAF, .times = true},
-    {"robbed", IN_PLACE, .times = true, .robbed = true},
-    {"robbed_in_handler", BY_SIGNAL, .times = true, .robbed = true},
+    {"stolen_from", IN_PLACE, .times = true, .stolen_from = true},
+    {"robbed_in_handler", BY_SIGNAL, .times = true, .stolen_from = true},
     {"batch_dies", BY_SIGNAL, .times = true, .mortal = 1 << BATCH},
     {"latency_dies", BY_SIGNAL, .times = true, .mortal = 1 << LATENCY},
     {"batch_stops", BY_SIGNAL, .times = true, .freezable = 1 << BATCH},
@@ -99,8 +99,8 @@ static void share_words(void)
     for (unsigned i = 0; i < 2; i++) {
         struct cl_arena_kthread *line = &shared.arena[i].line;
         il_share(&shared.slot[i].grant, 4, LOOP, false, names[i][0]);
-        il_share(&shared.slot[i].hot, 4, LOOP, true, names[i][1]);
-        il_share(&shared.arena[i].look.look, 8, LOOP, false, names[i][2]);
+        il_share(&shared.slot[i].yield_wait, 4, LOOP, true, names[i][1]);
+        il_share(&shared.arena[i].preempt.preempt, 8, LOOP, false, names[i][2]);
         il_share(&line->park, 4, (int)i + 1, false, names[i][3]);
         il_share(&line->signals.acted, 4, (int)i + 1, false, names[i][4]);
         if (i == 0)
@@ -120,7 +120,7 @@ static void run(const struct scenario *s)
     setting.fickle = s->fickle;
     setting.endless = s->endless;
     setting.outside = s->outside;
-    setting.robbed = s->robbed;
+    setting.stolen_from = s->stolen_from;
     setting.manner = s->manner;
     ip_choose_names();
     share_words();

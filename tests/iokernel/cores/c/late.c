@@ -9,7 +9,7 @@
 #define START (5 * MS)
 #define FIRST (START / 16) /* for which one that did not begin is not considered, at first */
 
-/* l is given the core, and b has stepped aside. */
+/* l is given the core, and b has ceded. */
 static void grant_to_l(struct pair *p)
 {
     ready(p->l, 1);
@@ -35,7 +35,7 @@ static void one_in_line_keeps_its_core(void)
     CHECK(acts(&p.w, p.l));
     drain(p.l);
     run(&p.w, 5 * US);
-    CHECK(moves_by(&p.w, CL_IO_STEP_ASK) == 1 && stats_of(&p.w).evicted == 0);
+    CHECK(moves_by(&p.w, CL_IO_STEP_REQUEST) == 1 && stats_of(&p.w).evicted == 0);
     end_spin(p.l);
     world_delete(&p.w);
 }
@@ -132,7 +132,7 @@ static void the_loop_sleeps_no_longer_than_it_refuses(void)
 }
 
 /* One that was in a long call of the kernel when it was asked, and has hardly any of the CPU since it was demoted: it need
- * not step aside before it may run on. */
+ * not cede before it may run on. */
 static void one_that_was_evicted_waits_no_longer_than_start_us(void)
 {
     struct pair p;
@@ -150,10 +150,10 @@ static void one_that_was_evicted_waits_no_longer_than_start_us(void)
     run(&p.w, START - 100 * US);
     CHECK(!owns(&p.w, p.b));
     run(&p.w, 200 * US);
-    CHECK(owns(&p.w, p.b) && sched_getscheduler(p.b->tid) == SCHED_OTHER && *p.bat->look == 1);
+    CHECK(owns(&p.w, p.b) && sched_getscheduler(p.b->tid) == SCHED_OTHER && *p.bat->preempt == 1);
     CHECK(acts(&p.w, p.b));
     run(&p.w, 2 * US);
-    CHECK(*p.bat->look == 0 && stats_of(&p.w).evicted == 1 && stats_of(&p.w).not_started == 0);
+    CHECK(*p.bat->preempt == 0 && stats_of(&p.w).evicted == 1 && stats_of(&p.w).not_started == 0);
     world_delete(&p.w);
 }
 

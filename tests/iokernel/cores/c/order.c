@@ -216,7 +216,7 @@ static void who_was_evicted_gets_back_what_it_had(void)
     }
 }
 
-/* It stepped aside, the new owner has not begun, and it is given another core: it is not in that one's way any more. */
+/* It ceded, the new owner has not begun, and it is given another core: it is not in that one's way any more. */
 static void who_gets_another_core_meanwhile_is_not_evicted(void)
 {
     struct world w;
@@ -238,18 +238,18 @@ static void who_gets_another_core_meanwhile_is_not_evicted(void)
     world_delete(&w);
 }
 
-/* As long as the steps of its move go on its CPU time is nobody else's: squat.c does not hold it against it. */
+/* As long as the steps of its move go on its CPU time is nobody else's: overrun.c does not hold it against it. */
 static void who_is_made_to_leave_may_run_meanwhile(void)
 {
     struct pair p;
-    pair_new(&p, (struct setting){.ask_us = 5000}, (struct wish){0});
+    pair_new(&p, (struct setting){.cede_us = 5000}, (struct wish){0});
     const struct io_member *m = &inner(&p.w, p.bat, 0)->member;
     ready(p.l, 1);
     while (!owns(&p.w, p.l))
         run(&p.w, 1 * US);
-    uint64_t before = m->squat.entitled;
+    uint64_t before = m->overrun.entitled;
     run(&p.w, 4 * MS);
-    uint64_t more = m->squat.entitled - before;
+    uint64_t more = m->overrun.entitled - before;
     CHECK(m->leaving && more >= 4 * MS - 10 * US && more <= 4 * MS + 10 * US);
     world_delete(&p.w);
 }
@@ -273,7 +273,7 @@ static void the_log_has_the_signal(void)
 static void the_loop_sleeps_no_longer_than_until_a_timer_at_rest(void)
 {
     struct pair p;
-    pair_new(&p, (struct setting){.hot_us = 1}, (struct wish){0});
+    pair_new(&p, (struct setting){.yield_wait_us = 1}, (struct wish){0});
     park(p.b);
     uint64_t due = p.w.now + 100 * MS;
     p.l->line->signals.timer_tsc = due;
@@ -289,7 +289,7 @@ static void the_loop_sleeps_no_longer_than_until_a_timer_at_rest(void)
 static void the_loop_sleeps_no_longer_than_until_one_is_considered_again(void)
 {
     struct world w;
-    world_new(&w, (struct setting){.hot_us = 1});
+    world_new(&w, (struct setting){.yield_wait_us = 1});
     struct app *a = app_add(&w, (struct wish){.kind = LATENCY});
     ready(&a->k[0], 1);
     for (unsigned i = 0; stats_of(&w).not_started == 0; i++) {
@@ -314,7 +314,7 @@ static void who_waits_while_it_is_banned_gets_a_core_afterwards(void)
     run(&w, 10 * US);
     struct io_member *m = &inner(&w, a, 0)->member;
     m->banned = true;
-    m->squat.banned_until = w.now + 20 * MS;
+    m->overrun.banned_until = w.now + 20 * MS;
     ready(&a->k[0], 1);
     run(&w, 19 * MS);
     CHECK(!owns(&w, &a->k[0]));

@@ -89,7 +89,7 @@ static bool looks(struct app *a, struct kthread *k, struct actor *actor)
     actor->handles = interrupted ? 0 : actor->handles;
     switch (actor->manner) {
     case PROMPT:
-        return (*a->look >> (k - a->k) & 1) && rnd(3) == 0;
+        return (*a->preempt >> (k - a->k) & 1) && rnd(3) == 0;
     case LATE:
         return rnd(30) == 0;
     case BY_SIGNAL:
@@ -161,8 +161,8 @@ static void check_guarantee(struct part *p, const struct app *a)
 {
     uint32_t ready = 0, owned = 0;
     for (uint32_t i = 0; i < a->n; i++) {
-        ready +=
-            has_ready(&a->k[i]) || a->k[i].line->park == CL_KTHREAD_ASIDE || a->k[i].line->park == CL_KTHREAD_ASIDE_HOT;
+        ready += has_ready(&a->k[i]) || a->k[i].line->park == CL_KTHREAD_CEDED ||
+                 a->k[i].line->park == CL_KTHREAD_CEDED_YIELDING;
         owned += owns(&w, &a->k[i]);
     }
     if (ready == 0 || owned > 0)
@@ -181,7 +181,7 @@ static void check_log(void)
             CHECK(m[i].core < CORES && m[i].from == owner_by_log[m[i].core]);
             owner_by_log[m[i].core] = m[i].to;
             logged_evictions += m[i].what == CL_IO_LOG_EVICTED;
-            if (m[i].what != CL_IO_LOG_ASIDE)
+            if (m[i].what != CL_IO_LOG_CEDED)
                 evicting[m[i].core] =
                     m[i].what == CL_IO_LOG_EVICTED && m[i].to && m[i].step == CL_IO_STEP_EVICT && !begun[m[i].core];
             begun[m[i].core] = m[i].what == CL_IO_LOG_DONE || (begun[m[i].core] && m[i].what >= CL_IO_LOG_EVICTED);
@@ -240,7 +240,7 @@ int main(int argc, char **argv)
     }
     check_log();
     struct cl_io_cores_stats s = stats_of(&w);
-    CHECK(s.violations == 0 && s.late_looks == 0);
+    CHECK(s.violations == 0 && s.late_decisions == 0);
     /* Each eviction is one of a move that ended by it, of one that never ended, or after the end. */
     uint64_t under_way = 0, ended = cl_hist_count(cl_io_actuation(w.io, 0, CL_IO_STEP_EVICT));
     for (uint32_t c = 0; c < CORES; c++)

@@ -4,7 +4,7 @@
 
 #include <corelane/runtime/clock.h>
 
-#define ASK_US 10u /* the first of them begin with the round after the one that decides */
+#define CEDE_US 10u /* the first of them begin with the round after the one that decides */
 #define INTERRUPT_US 50u
 
 static void sees(struct kthread *k)
@@ -37,7 +37,7 @@ static uint64_t evicted(const struct world *w)
 
 static void decided(struct pair *p, struct wish batch)
 {
-    pair_new(p, (struct setting){.ask_us = ASK_US, .interrupt_us = INTERRUPT_US}, batch);
+    pair_new(p, (struct setting){.cede_us = CEDE_US, .interrupt_us = INTERRUPT_US}, batch);
     ready(p->l, 1);
     while (!owns(&p->w, p->l))
         run(&p->w, 1 * US);
@@ -48,11 +48,11 @@ static void slow_way_out_is_an_ask(void)
     struct pair p;
     decided(&p, (struct wish){0});
     sees(p.b);
-    run(&p.w, (2 * ASK_US - 1) * US);
+    run(&p.w, (2 * CEDE_US - 1) * US);
     CHECK(interrupted(&p.w) == 0);
     CHECK(!acts(&p.w, p.b) && acts(&p.w, p.l));
     run(&p.w, 2 * US);
-    CHECK(moves_by(&p.w, CL_IO_STEP_ASK) == 1 && seen_signals() == 0);
+    CHECK(moves_by(&p.w, CL_IO_STEP_REQUEST) == 1 && seen_signals() == 0);
     world_delete(&p.w);
 }
 
@@ -60,7 +60,7 @@ static void seen_too_late_is_interrupted(void)
 {
     struct pair p;
     decided(&p, (struct wish){0});
-    CHECK(rounds_until(&p, interrupted, false) == 1 + ASK_US);
+    CHECK(rounds_until(&p, interrupted, false) == 1 + CEDE_US);
     sees(p.b);
     run(&p.w, 1 * US);
     CHECK(!acts(&p.w, p.b) && acts(&p.w, p.l));
@@ -72,12 +72,12 @@ static void seen_too_late_is_interrupted(void)
 static void stamp_of_the_last_move_does_not_count(void)
 {
     struct pair p;
-    pair_new(&p, (struct setting){.ask_us = ASK_US}, (struct wish){0});
+    pair_new(&p, (struct setting){.cede_us = CEDE_US}, (struct wish){0});
     sees(p.b);
     ready(p.l, 1);
     while (!owns(&p.w, p.l))
         run(&p.w, 1 * US);
-    CHECK(rounds_until(&p, interrupted, false) == 1 + ASK_US);
+    CHECK(rounds_until(&p, interrupted, false) == 1 + CEDE_US);
     world_delete(&p.w);
 }
 
@@ -86,7 +86,7 @@ static void liar_gains_one_interval(void)
 {
     struct pair p;
     decided(&p, (struct wish){.blocks = true});
-    CHECK(rounds_until(&p, interrupted, true) == 1 + 2 * ASK_US);
+    CHECK(rounds_until(&p, interrupted, true) == 1 + 2 * CEDE_US);
     CHECK(rounds_until(&p, evicted, true) == 1 + INTERRUPT_US);
     CHECK(interrupted(&p.w) == 1 && acts(&p.w, p.l));
     run(&p.w, 2 * US);
@@ -98,15 +98,15 @@ static void liar_gains_one_interval(void)
 static void asked_again_it_gains_no_more(void)
 {
     struct pair p;
-    pair_new(&p, (struct setting){.ask_us = ASK_US}, (struct wish){.blocks = true});
+    pair_new(&p, (struct setting){.cede_us = CEDE_US}, (struct wish){.blocks = true});
     p.b->line->park = CL_KTHREAD_PARKED;
     ready(p.l, 1);
     while (!owns(&p.w, p.l))
         run(&p.w, 1 * US);
     p.b->line->park = CL_KTHREAD_RUNNING;
     run(&p.w, 1 * US);
-    CHECK(*p.bat->look == 1); /* asked here */
-    for (unsigned i = 0; i < 2 * ASK_US; i++) {
+    CHECK(*p.bat->preempt == 1); /* asked here */
+    for (unsigned i = 0; i < 2 * CEDE_US; i++) {
         sees(p.b);
         p.b->line->park = i % 4 == 2 ? CL_KTHREAD_PARKED : CL_KTHREAD_RUNNING;
         CHECK(interrupted(&p.w) == 0);

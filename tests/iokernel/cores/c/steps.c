@@ -28,11 +28,11 @@ static void ask_answered(void)
     pair_new(&p, (struct setting){0}, (struct wish){0});
     ready(p.l, 1);
     run(&p.w, 5 * US);
-    CHECK(owns(&p.w, p.l) && *p.bat->look == 1 && p.w.cores[0].wake == 1 && p.w.cores[0].moves == 2);
+    CHECK(owns(&p.w, p.l) && *p.bat->preempt == 1 && p.w.cores[0].wake == 1 && p.w.cores[0].moves == 2);
     CHECK(!acts(&p.w, p.b) && acts(&p.w, p.l));
     drain(p.l);
     run(&p.w, 5 * US);
-    CHECK(*p.bat->look == 0 && moves_by(&p.w, CL_IO_STEP_ASK) == 1 && cores_of(&p.w, p.bat).asked == 1);
+    CHECK(*p.bat->preempt == 0 && moves_by(&p.w, CL_IO_STEP_REQUEST) == 1 && cores_of(&p.w, p.bat).asked == 1);
     CHECK(cl_hist_count(cl_io_detection(p.w.io, p.lat->id)) == 1);
     CHECK(cl_hist_count(cl_io_app_actuation(p.w.io, p.lat->id)) == 1);
     CHECK(cl_hist_count(cl_io_app_actuation(p.w.io, p.bat->id)) == 1); /* when it began */
@@ -59,7 +59,7 @@ static void interrupt_answered(void)
     CHECK(seen_signals() == 1);
     CHECK(!acts(&p.w, p.b) && acts(&p.w, p.l));
     run(&p.w, 2 * US);
-    CHECK(moves_by(&p.w, CL_IO_STEP_INTERRUPT) == 1 && cores_of(&p.w, p.bat).interrupted == 1 && *p.bat->look == 0);
+    CHECK(moves_by(&p.w, CL_IO_STEP_INTERRUPT) == 1 && cores_of(&p.w, p.bat).interrupted == 1 && *p.bat->preempt == 0);
     CHECK(sched_getscheduler(p.b->tid) == SCHED_OTHER);
     world_delete(&p.w);
 }
@@ -77,16 +77,16 @@ static void evicted(void)
     CHECK(moves_by(&p.w, CL_IO_STEP_EVICT) == 1 && cores_of(&p.w, p.bat).evicted == 1);
     park(p.l); /* and the one that does not listen gets nothing before it does */
     run(&p.w, 200 * US);
-    CHECK(!owns(&p.w, p.b) && *p.bat->look == 1);
+    CHECK(!owns(&p.w, p.b) && *p.bat->preempt == 1);
     CHECK(!acts(&p.w, p.b));
     run(&p.w, 10 * US);
-    CHECK(owns(&p.w, p.b) && acts(&p.w, p.b) && *p.bat->look == 0);
+    CHECK(owns(&p.w, p.b) && acts(&p.w, p.b) && *p.bat->preempt == 0);
     CHECK(sched_getscheduler(p.b->tid) == SCHED_OTHER);
     world_delete(&p.w);
 }
 
 /* One that blocks the signal and has no probes says for ever that it runs. It is left where it is, below everybody: with a core
- * of its own again it would cost the next one all three steps again. It gets one when it steps aside, however late. */
+ * of its own again it would cost the next one all three steps again. It gets one when it cedes, however late. */
 static void one_that_never_looks_stays_demoted(void)
 {
     struct pair p;
@@ -135,7 +135,7 @@ static void new_owner_is_stopped(void)
     run(&p.w, 4990 * US);
     CHECK(owns(&p.w, p.l)); /* it may take start_us */
     run(&p.w, 20 * US);
-    CHECK(owns(&p.w, p.b) && acts(&p.w, p.b) && *p.lat->look == 0 && cores_of(&p.w, p.lat).not_started == 1);
+    CHECK(owns(&p.w, p.b) && acts(&p.w, p.b) && *p.lat->preempt == 0 && cores_of(&p.w, p.lat).not_started == 1);
     CHECK(sched_getscheduler(p.b->tid) == SCHED_OTHER);
     run(&p.w, 200 * US);
     CHECK(owns(&p.w, p.b));
@@ -195,20 +195,20 @@ static void old_owner_changes_its_mind(void)
     ready(p.l, 1);
     p.b->line->park = CL_KTHREAD_PARKED;
     run(&p.w, 5 * US);
-    CHECK(owns(&p.w, p.l) && *p.bat->look == 0);
+    CHECK(owns(&p.w, p.l) && *p.bat->preempt == 0);
     p.b->line->park = CL_KTHREAD_RUNNING;
     run(&p.w, 1 * US);
-    CHECK(*p.bat->look == 1);
+    CHECK(*p.bat->preempt == 1);
     CHECK(acts(&p.w, p.l)); /* by the kernel's own preemption */
     run(&p.w, 4 * US);
-    CHECK(*p.bat->look == 1); /* the other one still does not know */
+    CHECK(*p.bat->preempt == 1); /* the other one still does not know */
     CHECK(!acts(&p.w, p.b));
     run(&p.w, 1 * US);
-    CHECK(*p.bat->look == 0 && moves_by(&p.w, CL_IO_STEP_ASK) == 1);
+    CHECK(*p.bat->preempt == 0 && moves_by(&p.w, CL_IO_STEP_REQUEST) == 1);
     world_delete(&p.w);
 }
 
-/* It has stepped aside in time; that the one it woke takes long is not its fault. */
+/* It has ceded in time; that the one it woke takes long is not its fault. */
 static void slow_wake_is_an_ask(void)
 {
     struct pair p;
@@ -220,8 +220,8 @@ static void slow_wake_is_an_ask(void)
     run(&p.w, 300 * US);
     CHECK(acts(&p.w, p.l));
     run(&p.w, 2 * US);
-    CHECK(moves_by(&p.w, CL_IO_STEP_ASK) == 1 && !p.b->interrupted);
-    CHECK(cl_io_actuation(p.w.io, 0, CL_IO_STEP_ASK)->sum > 300 * US);
+    CHECK(moves_by(&p.w, CL_IO_STEP_REQUEST) == 1 && !p.b->interrupted);
+    CHECK(cl_io_actuation(p.w.io, 0, CL_IO_STEP_REQUEST)->sum > 300 * US);
     CHECK(stats_of(&p.w).interrupted == 0 && stats_of(&p.w).evicted == 0);
     world_delete(&p.w);
 }
@@ -238,7 +238,7 @@ static void asked_late_it_has_all_its_time(void)
     run(&p.w, 200 * US); /* the new one is slow */
     p.b->line->park = CL_KTHREAD_RUNNING;
     run(&p.w, 9 * US);
-    CHECK(*p.bat->look == 1 && stats_of(&p.w).interrupted == 0);
+    CHECK(*p.bat->preempt == 1 && stats_of(&p.w).interrupted == 0);
     run(&p.w, 5 * US);
     CHECK(stats_of(&p.w).interrupted == 1 && stats_of(&p.w).evicted == 0);
     run(&p.w, 40 * US);
@@ -288,7 +288,7 @@ static void old_owner_outlasts_its_heir(void)
         if (!blocks) {
             CHECK(!acts(&p.w, p.b));
             run(&p.w, 5 * US);
-            CHECK(owns(&p.w, &third->k[0]) && stats_of(&p.w).evicted == 0 && *p.bat->look == 0);
+            CHECK(owns(&p.w, &third->k[0]) && stats_of(&p.w).evicted == 0 && *p.bat->preempt == 0);
         } else {
             run(&p.w, 55 * US);
             CHECK(owns(&p.w, &third->k[0]) && stats_of(&p.w).evicted == 1 && stats_of(&p.w).evicted_late == 1);
@@ -358,15 +358,15 @@ static void busy_owner_is_told_of_its_grant(void)
     run(&p.w, 5 * US);
     CHECK(owns(&p.w, p.l) && !acts(&p.w, p.b));
     p.l->line->park = CL_KTHREAD_RUNNING;
-    CHECK(*p.lat->look == 0);
+    CHECK(*p.lat->preempt == 0);
     run(&p.w, 12 * US);
-    CHECK(*p.lat->look == 1);
+    CHECK(*p.lat->preempt == 1);
     CHECK(seen_signals() == 0 && stats_of(&p.w).interrupted == 0); /* the old one is not to blame */
     run(&p.w, 1000 * US);
-    CHECK(owns(&p.w, p.l) && *p.lat->look == 1 && cores_of(&p.w, p.lat).not_started == 0);
+    CHECK(owns(&p.w, p.l) && *p.lat->preempt == 1 && cores_of(&p.w, p.lat).not_started == 0);
     CHECK(acts(&p.w, p.l));
     run(&p.w, 1 * US);
-    CHECK(*p.lat->look == 0 && owns(&p.w, p.l) && *p.bat->look == 0);
+    CHECK(*p.lat->preempt == 0 && owns(&p.w, p.l) && *p.bat->preempt == 0);
     park(p.l); /* and the same where it was woken on the core that it had kept */
     p.b->line->park = CL_KTHREAD_PARKED;
     drain(p.l);
@@ -377,7 +377,7 @@ static void busy_owner_is_told_of_its_grant(void)
     CHECK(owns(&p.w, p.l) && p.l->state->grant == grant + 1);
     p.l->line->park = CL_KTHREAD_RUNNING;
     run(&p.w, 12 * US);
-    CHECK(*p.lat->look == 1 && seen_signals() == 0);
+    CHECK(*p.lat->preempt == 1 && seen_signals() == 0);
     run(&p.w, 5100 * US); /* it never looks: as if it had not begun, and it is made to go */
     CHECK(!owns(&p.w, p.l) && cores_of(&p.w, p.lat).not_started == 1);
     CHECK(stats_of(&p.w).evicted_late == 1 && sched_getscheduler(p.l->tid) == SCHED_IDLE);
@@ -387,11 +387,11 @@ static void busy_owner_is_told_of_its_grant(void)
 static void hot_and_cold(void)
 {
     struct pair p;
-    pair_new(&p, (struct setting){.hot_us = 1000}, (struct wish){0});
-    CHECK(p.l->state->hot == 0);
+    pair_new(&p, (struct setting){.yield_wait_us = 1000}, (struct wish){0});
+    CHECK(p.l->state->yield_wait == 0);
     start(&p.w, p.l);
-    CHECK(p.l->state->hot == 1 && p.b->state->hot == 1 && p.w.cores[0].wake == 1);
-    CHECK(!acts(&p.w, p.b) && p.b->line->park == CL_KTHREAD_ASIDE_HOT);
+    CHECK(p.l->state->yield_wait == 1 && p.b->state->yield_wait == 1 && p.w.cores[0].wake == 1);
+    CHECK(!acts(&p.w, p.b) && p.b->line->park == CL_KTHREAD_CEDED_YIELDING);
     run(&p.w, 2 * US);
     park(p.l);
     run(&p.w, 2 * US);
@@ -408,14 +408,14 @@ static void hot_and_cold(void)
     park(p.l);
     ready(&third->k[0], 1);
     run(&p.w, 5 * US);
-    CHECK(p.b->state->hot + p.l->state->hot + third->k[0].state->hot == 3);
+    CHECK(p.b->state->yield_wait + p.l->state->yield_wait + third->k[0].state->yield_wait == 3);
     acts(&p.w, &third->k[0]);
     acts(&p.w, p.b);
     run(&p.w, 3 * US);
     drain(&third->k[0]);
     p.b->line->park = CL_KTHREAD_PARKED;
     run(&p.w, 1100 * US);
-    CHECK(p.b->state->hot + p.l->state->hot + third->k[0].state->hot == 0);
+    CHECK(p.b->state->yield_wait + p.l->state->yield_wait + third->k[0].state->yield_wait == 0);
     world_delete(&p.w);
 }
 
@@ -433,7 +433,7 @@ static void hot_are_those_of_the_last_moves(void)
 {
     struct pair p;
     struct kthread *k[6];
-    pair_new(&p, (struct setting){.hot_us = 1000}, (struct wish){0});
+    pair_new(&p, (struct setting){.yield_wait_us = 1000}, (struct wish){0});
     k[0] = p.b;
     k[1] = p.l;
     for (unsigned i = 2; i < 6; i++)
@@ -441,13 +441,13 @@ static void hot_are_those_of_the_last_moves(void)
     for (unsigned i = 1; i < 6; i++)
         take_core(&p.w, k[i - 1], k[i]);
     for (unsigned i = 0; i < 6; i++)
-        CHECK(k[i]->state->hot == (i >= 2)); /* four at most */
+        CHECK(k[i]->state->yield_wait == (i >= 2)); /* four at most */
     for (unsigned i = 0; i < 3; i++) {
         take_core(&p.w, k[5], k[4]);
         take_core(&p.w, k[4], k[5]);
     }
     for (unsigned i = 0; i < 6; i++)
-        CHECK(k[i]->state->hot == (i >= 4)); /* the others were part of none for a while */
+        CHECK(k[i]->state->yield_wait == (i >= 4)); /* the others were part of none for a while */
     world_delete(&p.w);
 }
 
@@ -470,7 +470,7 @@ static void removed_in_the_middle(void)
     run(&p.w, 5 * US);
     CHECK(owns(&p.w, p.l));
     int32_t tid = p.b->tid;
-    struct cl_io_app_final final; /* the old one goes without stepping aside: demoted, should it live on */
+    struct cl_io_app_final final; /* the old one goes without ceding: demoted, should it live on */
     CHECK(cl_io_app_remove(p.w.io, p.bat->id, &final, err) == 0);
     CHECK(sched_getscheduler(tid) == SCHED_IDLE);
     end_thread(p.b);

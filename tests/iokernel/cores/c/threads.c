@@ -131,7 +131,7 @@ static void server_start(const char *path, pthread_t *server)
                                   .cpus = {-1},
                                   .manage_cores = 1,
                                   .n_worker_cpus = CORES,
-                                  .ask_us = 20,
+                                  .cede_us = 20,
                                   .interrupt_us = 2000,
                                   .start_us = 100000};
     memcpy(config.worker_cpus, cpus, sizeof cpus);
@@ -167,7 +167,7 @@ static void on_signal(int signal)
     (void)signal;
     if (k && in_foreign && !aside && k->cores->ops->lost(k->cores, k->index)) {
         aside = 1;
-        k->cores->ops->aside(k->cores, k->index);
+        k->cores->ops->cede(k->cores, k->index);
         aside = 0;
     }
     errno = code;
@@ -175,10 +175,10 @@ static void on_signal(int signal)
 
 static void look(struct kthread *k)
 {
-    if (!(cl_load_relaxed(k->cores->look) >> k->index & 1) || !k->cores->ops->lost(k->cores, k->index))
+    if (!(cl_load_relaxed(k->cores->preempt) >> k->index & 1) || !k->cores->ops->lost(k->cores, k->index))
         return;
     aside = 1;
-    k->cores->ops->aside(k->cores, k->index);
+    k->cores->ops->cede(k->cores, k->index);
     aside = 0;
 }
 

@@ -48,7 +48,7 @@ struct app {
     uint8_t mac[6];
     struct cl_arena_layout l;
     uint8_t *base;
-    uint64_t *look;
+    uint64_t *preempt;
     struct kthread k[MAX_KTHREADS];
     struct cl_ring_tx tx;
     struct cl_ring_rx rx[MAX_KTHREADS];
@@ -209,7 +209,7 @@ static inline void end_thread(struct kthread *k)
 
 struct setting { /* of a world; 0: what cl_io_config says */
     const char *policy;
-    uint32_t cores, loops, ask_us, interrupt_us, start_us, hot_us;
+    uint32_t cores, loops, cede_us, interrupt_us, start_us, yield_wait_us;
     uint32_t blocked_us; /* 0: never, since all threads here sleep */
     uint64_t params[8];
 };
@@ -230,10 +230,10 @@ static inline void world_new(struct world *w, struct setting s)
                              .manage_cores = 1,
                              .n_loops = s.loops ? s.loops : 1,
                              .n_worker_cpus = s.cores ? s.cores : 1,
-                             .ask_us = s.ask_us,
+                             .cede_us = s.cede_us,
                              .interrupt_us = s.interrupt_us,
                              .start_us = s.start_us,
-                             .hot_us = s.hot_us,
+                             .yield_wait_us = s.yield_wait_us,
                              .blocked_us = s.blocked_us ? s.blocked_us : UINT32_MAX};
     for (uint32_t i = 0; i < c.n_worker_cpus; i++)
         c.worker_cpus[i] = (int32_t)i; /* CPUs that do not exist cannot be bound to, which is counted */
@@ -288,7 +288,7 @@ static inline struct app *app_at(struct world *w, uint32_t at, struct wish wish)
     memcpy(a->mac, c.mac, 6);
     a->base = mmap(NULL, a->l.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, g.arena_fd, 0);
     CHECK(a->base != MAP_FAILED);
-    a->look = (uint64_t *)(a->base + CL_ARENA_LOOK_OFFSET);
+    a->preempt = (uint64_t *)(a->base + CL_ARENA_PREEMPT_OFFSET);
     struct cl_arena_kthread *lines = (struct cl_arena_kthread *)(a->base + a->l.lines_offset);
     struct cl_desc *rx = (struct cl_desc *)(a->base + a->l.rx_offset);
     cl_ring_tx_init(&a->tx, (struct cl_desc *)(a->base + a->l.tx_offset), &lines[0].tx_head, SLOTS);
@@ -372,7 +372,7 @@ static inline void run(struct world *w, uint64_t ns)
     }
 }
 
-/* What an honest kthread does when it looks: runs if it has its core, steps aside if not. */
+/* What an honest kthread does when it looks: runs if it has its core, cedes if not. */
 static inline bool acts(struct world *w, struct kthread *k)
 {
     if (owns(w, k)) {
@@ -381,7 +381,7 @@ static inline bool acts(struct world *w, struct kthread *k)
         return true;
     }
     if (k->line->park == CL_KTHREAD_RUNNING)
-        k->line->park = k->state->hot ? CL_KTHREAD_ASIDE_HOT : CL_KTHREAD_ASIDE;
+        k->line->park = k->state->yield_wait ? CL_KTHREAD_CEDED_YIELDING : CL_KTHREAD_CEDED;
     return false;
 }
 
@@ -402,7 +402,7 @@ static inline void drain(struct kthread *k) /* everything that waited on k is ta
 static inline void park(struct kthread *k)
 {
     k->line->signals.in_uthread = 0;
-    k->line->park = k->state->hot ? CL_KTHREAD_PARKED_HOT : CL_KTHREAD_PARKED;
+    k->line->park = k->state->yield_wait ? CL_KTHREAD_PARKED_YIELDING : CL_KTHREAD_PARKED;
 }
 
 /* Get k running: work, a decision, its answer. */

@@ -81,12 +81,12 @@ int main(int argc, char **argv)
         faults += fault;
     }
     struct cl_policy_stats stats;
-    while (cl_policy_host_stats(host, &stats), stats.put_aside < faults && !failed)
+    while (cl_policy_host_stats(host, &stats), stats.ejected < faults && !failed)
         cl_relax();
     cl_store_relaxed(&stop, 1);
     pthread_join(loop, NULL);
     cl_policy_host_stats(host, &stats);
-    printf("%lu swaps, %lu taken, %lu put aside, %lu decisions\n", swaps, stats.swaps, stats.put_aside, decisions);
+    printf("%lu swaps, %lu taken, %lu put aside, %lu decisions\n", swaps, stats.swaps, stats.ejected, decisions);
     if (stats.decisions != decisions || stats.swaps < swaps / 2 || stats.swaps > swaps)
         FAIL("they do not add up\n");
     cl_policy_host_delete(host);

@@ -50,7 +50,7 @@ static void resolves_and_keeps_the_latest(void)
     uint8_t mac[6];
     uint32_t lost;
     fresh();
-    CHECK(ask(9, S, mac, 1, &lost) == CL_ARP_ASK && !lost);
+    CHECK(ask(9, S, mac, 1, &lost) == CL_ARP_RESOLVE && !lost);
     for (uint32_t buf = 2; buf <= 4; buf++)
         CHECK(ask(9, S, mac, buf, &lost) == CL_ARP_WAIT && !lost);
     CHECK(ask(9, S, mac, 5, &lost) == CL_ARP_WAIT && lost == 1);
@@ -70,29 +70,29 @@ static void refreshes_by_unicast_then_expires(void)
     fresh();
     say(CL_ARP_REQUEST, 9, mac_b, 1, S);
     CHECK(ask(9, S + CL_ARP_REFRESH_NS - 1, mac, 0, &lost) == CL_ARP_FOUND);
-    CHECK(ask(9, S + CL_ARP_REFRESH_NS, mac, 0, &lost) == CL_ARP_ASK_UNICAST);
+    CHECK(ask(9, S + CL_ARP_REFRESH_NS, mac, 0, &lost) == CL_ARP_RESOLVE_UNICAST);
     CHECK(ask(9, S + CL_ARP_REFRESH_NS + 1, mac, 0, &lost) == CL_ARP_FOUND); /* not more than once a second */
-    CHECK(ask(9, S + CL_ARP_EXPIRE_NS, mac, 1, &lost) == CL_ARP_ASK);
+    CHECK(ask(9, S + CL_ARP_EXPIRE_NS, mac, 1, &lost) == CL_ARP_RESOLVE);
 }
 
 static void gives_up(void)
 {
     uint8_t mac[6];
-    uint32_t lost, ask_be;
+    uint32_t lost, resolve_be;
     struct cl_arp_todo todo;
     uint64_t now = S;
     fresh();
-    CHECK(ask(9, now, mac, 7, &lost) == CL_ARP_ASK);
-    CHECK(!cl_arp_tick(cache, now + CL_ARP_RETRY_NS - 1, &ask_be, &todo));
+    CHECK(ask(9, now, mac, 7, &lost) == CL_ARP_RESOLVE);
+    CHECK(!cl_arp_tick(cache, now + CL_ARP_RETRY_NS - 1, &resolve_be, &todo));
     for (unsigned i = 1; i < CL_ARP_TRIES; i++) {
         now += CL_ARP_RETRY_NS;
-        CHECK(cl_arp_tick(cache, now, &ask_be, &todo) && ask_be == ip(9) && todo.n_out == 0);
-        CHECK(!cl_arp_tick(cache, now, &ask_be, &todo));
+        CHECK(cl_arp_tick(cache, now, &resolve_be, &todo) && resolve_be == ip(9) && todo.n_out == 0);
+        CHECK(!cl_arp_tick(cache, now, &resolve_be, &todo));
     }
     now += CL_ARP_RETRY_NS;
-    CHECK(cl_arp_tick(cache, now, &ask_be, &todo) && ask_be == 0 && todo.n_out == 1 && todo.out[0].buf == 7);
-    CHECK(cache->n_pending == 0 && !cl_arp_tick(cache, now, &ask_be, &todo));
-    CHECK(ask(9, now, mac, 8, &lost) == CL_ARP_ASK); /* asked anew */
+    CHECK(cl_arp_tick(cache, now, &resolve_be, &todo) && resolve_be == 0 && todo.n_out == 1 && todo.out[0].buf == 7);
+    CHECK(cache->n_pending == 0 && !cl_arp_tick(cache, now, &resolve_be, &todo));
+    CHECK(ask(9, now, mac, 8, &lost) == CL_ARP_RESOLVE); /* asked anew */
 }
 
 static void learns_only_what_concerns_us(void)
@@ -101,7 +101,7 @@ static void learns_only_what_concerns_us(void)
     uint32_t lost;
     fresh();
     CHECK(!say(CL_ARP_REQUEST, 9, mac_b, 5, S).learned); /* to another host */
-    CHECK(ask(9, S, mac, 0, &lost) == CL_ARP_ASK);
+    CHECK(ask(9, S, mac, 0, &lost) == CL_ARP_RESOLVE);
     fresh();
     struct cl_arp_todo todo = say(CL_ARP_REQUEST, 9, mac_b, 1, S);
     CHECK(todo.reply && todo.learned);
@@ -123,7 +123,7 @@ static void static_entries_stay(void)
     CHECK(cl_arp_add_static(cache, ip(9), mac_b) == 0);
     say(CL_ARP_REPLY, 9, mac_c, 1, S);
     CHECK(ask(9, 1000 * S, mac, 0, &lost) == CL_ARP_FOUND && cl_mac_equal(mac, mac_b));
-    CHECK(ask(10, S, mac, 1, &lost) == CL_ARP_ASK);
+    CHECK(ask(10, S, mac, 1, &lost) == CL_ARP_RESOLVE);
     CHECK(cl_arp_add_static(cache, ip(10), mac_b) == -EBUSY);
 }
 

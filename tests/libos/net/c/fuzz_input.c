@@ -63,10 +63,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct cl_arp_todo todo;
         uint8_t mac[6];
         bool dropped;
-        uint32_t ask_be;
+        uint32_t resolve_be;
         cl_arp_input(cache, &self, (const struct cl_arp *)(frame + info.l4), now_ns += 1000000, &todo);
         cl_arp_lookup(cache, cl_get32(frame + info.l4 + 14), now_ns, mac, NULL, NULL, &dropped);
-        cl_arp_tick(cache, now_ns, &ask_be, &todo);
+        cl_arp_tick(cache, now_ns, &resolve_be, &todo);
     } else if (info.verdict == CL_RX_ICMP || info.verdict == CL_RX_UDP) {
         answer(frame, &info);
     }

@@ -52,9 +52,9 @@ static inline struct cl_arena_kthread *fake_lines(struct fake *f, unsigned k)
     return (struct cl_arena_kthread *)((uint8_t *)f->arena.base + f->layout.lines_offset) + k;
 }
 
-static inline uint64_t *fake_look(struct fake *f)
+static inline uint64_t *fake_preempt(struct fake *f)
 {
-    return (uint64_t *)((uint8_t *)f->arena.base + CL_ARENA_LOOK_OFFSET);
+    return (uint64_t *)((uint8_t *)f->arena.base + CL_ARENA_PREEMPT_OFFSET);
 }
 
 static inline void fake_receive(int fd, void *to, size_t n)
@@ -189,16 +189,16 @@ static inline struct cl_nic *fake_attach(struct fake *f, unsigned kthreads, uint
 static inline void fake_take(struct fake *f, unsigned k, unsigned cpu)
 {
     cl_store_release(&fake_core(f, cpu)->owner, 0);
-    __atomic_fetch_or(fake_look(f), 1ull << k, __ATOMIC_RELEASE);
+    __atomic_fetch_or(fake_preempt(f), 1ull << k, __ATOMIC_RELEASE);
 }
 
 static inline void fake_give(struct fake *f, unsigned k, unsigned cpu)
 {
     struct cl_state_kthread *slot = fake_slot(f, k);
-    cl_store_relaxed(&slot->hot, f->hot);
+    cl_store_relaxed(&slot->yield_wait, f->hot);
     cl_store_relaxed(&slot->cpu, (int32_t)cpu);
     cl_store_release(&fake_core(f, cpu)->owner, FAKE_SLOT + k + 1);
-    __atomic_fetch_and(fake_look(f), ~(1ull << k), __ATOMIC_RELEASE);
+    __atomic_fetch_and(fake_preempt(f), ~(1ull << k), __ATOMIC_RELEASE);
     cl_store_release(&slot->grant, slot->grant + 1);
     cl_fence_seq_cst();
     syscall(SYS_futex, &slot->grant, FUTEX_WAKE, 1, NULL, NULL, 0);
@@ -215,16 +215,16 @@ static inline bool fake_runs(struct fake *f, unsigned k)
            cl_load_acquire(&fake_lines(f, k)->park) == CL_KTHREAD_RUNNING;
 }
 
-static inline bool fake_is_aside(struct fake *f, unsigned k)
+static inline bool fake_is_ceded(struct fake *f, unsigned k)
 {
     uint32_t park = cl_load_acquire(&fake_lines(f, k)->park);
-    return park == CL_KTHREAD_ASIDE || park == CL_KTHREAD_ASIDE_HOT;
+    return park == CL_KTHREAD_CEDED || park == CL_KTHREAD_CEDED_YIELDING;
 }
 
 static inline bool fake_is_parked(struct fake *f, unsigned k)
 {
     uint32_t park = cl_load_acquire(&fake_lines(f, k)->park);
-    return park == CL_KTHREAD_PARKED || park == CL_KTHREAD_PARKED_HOT;
+    return park == CL_KTHREAD_PARKED || park == CL_KTHREAD_PARKED_YIELDING;
 }
 
 #define UNTIL(condition)                                                                                               \

@@ -103,7 +103,7 @@ static void nothing(void *arg)
 static void begins_a_write(void *arg)
 {
     (void)arg;
-    cl_sched_flying(1);
+    cl_sched_in_flight(1);
 }
 
 static void turn(void)
@@ -165,7 +165,7 @@ static void loop(void)
     yields = 0;
     while (cl_sched_live(s))
         turn();
-    CHECK_EQ(kthread->flying, 1);
+    CHECK_EQ(kthread->in_flight, 1);
     CHECK_EQ(cl_sched_spawn(s, nothing, NULL), 0);
     turn();
     CHECK_EQ(yields, 0);

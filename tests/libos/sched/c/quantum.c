@@ -287,7 +287,7 @@ static void others_come(void)
     cl_sched_delete(sched);
 }
 
-/* Attached: a kthread of its own, whose look word the test writes. */
+/* Attached: a kthread of its own, whose preemption flag the test writes. */
 static void start(uint64_t quantum_us)
 {
     struct cl_port_config p = {.socket_path = fake.path,
@@ -334,7 +334,7 @@ static void counts(void *arg)
 
 static void tell(uint64_t look)
 {
-    __atomic_store_n(fake_look(&fake), look, __ATOMIC_RELEASE);
+    __atomic_store_n(fake_preempt(&fake), look, __ATOMIC_RELEASE);
 }
 
 /* What an iokernel does: the bit stays until another uthread runs, and comes again a quantum later while any waits. */
@@ -426,7 +426,7 @@ static void away(void)
     CHECK_EQ(cl_load_relaxed(&long_done), 0);
     fake_up(&fake);
     UNTIL(cl_load_acquire(&fake.managed));
-    UNTIL(fake_is_aside(&fake,
+    UNTIL(fake_is_ceded(&fake,
                         0)); /* one that runs may act on the grant before: an iokernel takes the core from it again */
     fake_give(&fake, 0, 0);  /* one that manages them again says when a quantum is over */
     UNTIL(fake_runs(&fake, 0));

@@ -91,8 +91,8 @@ static void take_for_good(unsigned k)
 {
     for (;;) {
         fake_take(&fake, k, k);
-        UNTIL(waits_for_a_core(k) || fake_is_aside(&fake, k));
-        if (!fake_is_aside(&fake, k))
+        UNTIL(waits_for_a_core(k) || fake_is_ceded(&fake, k));
+        if (!fake_is_ceded(&fake, k))
             break;
         fake_give(&fake, k, k);
         tries_again(k);

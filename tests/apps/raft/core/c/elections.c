@@ -1,4 +1,4 @@
-/* How long a group is without a leader after its leader died, in virtual time: bare cores with ticks of their own phases, links
+/* How long a group is without a leader after its leader died, in virtual time: cores alone with ticks of their own phases, links
  * and disks that take their time. Each run elects a leader, lets it lead for a while, stops it, and looks when the next one is there
  * and how many terms that took. Prints, over all runs: how many needed more than one term, and percentiles of the time in us.
  *

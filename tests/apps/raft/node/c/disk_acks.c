@@ -55,14 +55,14 @@ void node_first_put(const struct cl_raft_node *node, uint8_t out[NODE_FIRST_BYTE
     memset(out, 0, NODE_FIRST_BYTES);
 }
 
-uint64_t node_lives_put(struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES])
+uint64_t node_incarnations_put(struct cl_raft_node *node, uint8_t out[NODE_LOGS_BYTES])
 {
     (void)node;
     memset(out, 0, NODE_LOGS_BYTES);
     return 1;
 }
 
-void node_lives_saved(struct cl_raft_node *node, uint64_t put)
+void node_incarnations_saved(struct cl_raft_node *node, uint64_t put)
 {
     (void)node;
     (void)put;

@@ -76,7 +76,7 @@ static void make(uint32_t id)
         .machine = {.apply = apply_nothing, .query = query_nothing, .save = save_nothing, .load = load_nothing},
         .max_sessions = 4,
         .snapshot_bytes = 1 << 20,
-        .life = id,
+        .incarnation = id,
     };
     char err[256];
     c.raft.members = (struct cl_raft_members){.n_voters = 3, .voters = {1, 2, 3}};
@@ -90,8 +90,9 @@ static void make(uint32_t id)
 static void meet(struct cl_raft_node *node)
 {
     for (uint32_t i = 0, id = node->config.raft.id; i < 3; i++)
-        node->lives.known[i] = (struct node_life){.id = 1 + (id - 1 + i) % 3, .life = 1 + (id - 1 + i) % 3};
-    node->lives.count = 3;
+        node->incarnations.known[i] =
+            (struct node_incarnation){.id = 1 + (id - 1 + i) % 3, .incarnation = 1 + (id - 1 + i) % 3};
+    node->incarnations.count = 3;
 }
 
 static void set_up(void)

@@ -1,5 +1,5 @@
 /* Two channels and a network between them that loses, doubles, reorders, delays and corrupts datagrams, on a virtual clock; either side
- * dies and comes again. What lasts arrives at most once in all lives, whole, and exactly once where neither side gave it up.
+ * dies and comes again. What lasts arrives at most once in all incarnations, whole, and exactly once where neither side gave it up.
  * Usage: channel lossy SEED SEEDS | channel overtaken | channel begun | channel idle | channel slow | channel cut | channel mended |
  * channel reborn */
 #include "apps/raft/core/bytes.h"
@@ -32,7 +32,7 @@ struct datagram {
 };
 
 struct message {
-    uint32_t bytes, life, arrived;
+    uint32_t bytes, incarnation, arrived;
     uint8_t from, lasting, refused;
     uint64_t dropped; /* what the sender had dropped when it was sent */
 };
@@ -85,7 +85,7 @@ static int64_t out(void *arg, uint32_t index, const uint8_t *data, uint32_t byte
     return bytes;
 }
 
-static void begin_life(int side)
+static void begin_incarnation(int side)
 {
     struct raft_channel *ch = &sides[side];
     if (lives[side]++)
@@ -186,7 +186,7 @@ static void check_books(void)
     }
     for (uint32_t i = 0; i < n_messages; i++) {
         const struct message *m = &messages[i];
-        bool still = m->life == lives[m->from] && m->dropped == dropped(m->from);
+        bool still = m->incarnation == lives[m->from] && m->dropped == dropped(m->from);
         CHECK(!m->refused || !m->arrived, "message %u was refused and arrived", i);
         CHECK(!m->lasting || m->refused || !still || m->arrived == 1, "message %u of side %d did not arrive", i,
               m->from);
@@ -201,8 +201,8 @@ static void begin(uint64_t s)
     n_flying = n_messages = 0;
     memset(&wire, 0, sizeof(wire));
     wire.base_ns = 20000;
-    begin_life(0);
-    begin_life(1);
+    begin_incarnation(0);
+    begin_incarnation(1);
 }
 
 static uint64_t totals[5];
@@ -224,7 +224,7 @@ static void lossy(uint64_t s)
             say((int)cl_random_below(&draw, 2), bytes, chance(800));
         }
         if (chance(restarts))
-            begin_life((int)cl_random_below(&draw, 2));
+            begin_incarnation((int)cl_random_below(&draw, 2));
         wire.cut = wire.cut ? !chance(200) : chance(cuts);
         run_until(now_ns + cl_random_below(&draw, wire.cut && chance(20) ? 3000 * MS : 3 * MS));
     }
@@ -374,7 +374,7 @@ static void reborn(void)
     wire.base_ns = 30 * MS;
     say(0, 20, true);
     run_until(now_ns + 200 * MS);
-    begin_life(1);
+    begin_incarnation(1);
     uint64_t before = sent_datagrams;
     for (int i = 0; i < 200; i++) {
         say(0, 20, true);

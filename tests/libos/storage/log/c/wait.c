@@ -263,7 +263,7 @@ static void compute(void *arg)
                 lone.after_done++;
             now_ns = 1000000; /* the device is done */
         }
-        sched_now_ns += 2 * CL_LOOK_NS;
+        sched_now_ns += 2 * CL_COMPLETIONS_NS;
         cl_uthread_yield();
     }
 }

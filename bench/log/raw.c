@@ -1,4 +1,4 @@
-/* The bare loops: one durable write of a block after another, with nothing around it. See loops.h. */
+/* The raw loops: one durable write of a block after another, with nothing around it. See loops.h. */
 #include "loops.h"
 #include "../harness/pinned.h"
 
@@ -23,7 +23,7 @@ struct uring {
     bool fixed; /* the block is registered */
 };
 
-struct bare {
+struct raw {
     uint32_t what;
     int fd;
     uint64_t file_bytes, from, for_ns;
@@ -46,7 +46,7 @@ static int ring_setup(struct uring *u)
 }
 
 /* The file and the block are registered, as the log's are. Where there may be no such memory both go without. */
-static int ring_register(struct bare *b)
+static int ring_register(struct raw *b)
 {
     struct uring *u = &b->ring;
     struct iovec iov = {b->block, BLOCK};
@@ -67,7 +67,7 @@ static int ring_map(struct uring *u)
     return u->rings == MAP_FAILED || (void *)u->sqes == MAP_FAILED ? -errno : 0;
 }
 
-static int ring_open(struct bare *b)
+static int ring_open(struct raw *b)
 {
     int rc = ring_setup(&b->ring);
     rc = rc ? rc : ring_map(&b->ring);
@@ -84,13 +84,13 @@ static void ring_close(struct uring *u)
         close(u->fd);
 }
 
-static int ring_write(struct bare *b, uint64_t offset)
+static int ring_write(struct raw *b, uint64_t offset)
 {
     struct uring *u = &b->ring;
     uint32_t *tail = (uint32_t *)(u->rings + u->p.sq_off.tail), *array = (uint32_t *)(u->rings + u->p.sq_off.array);
     uint32_t *head = (uint32_t *)(u->rings + u->p.cq_off.head), *done = (uint32_t *)(u->rings + u->p.cq_off.tail);
     const uint32_t *flags = (const uint32_t *)(u->rings + u->p.sq_off.flags);
-    bool look = b->what == CL_BENCH_LOG_URING_LOOK;
+    bool look = b->what == CL_BENCH_LOG_URING_POLL;
     uint32_t slot = *tail & (u->p.sq_entries - 1);
     u->sqes[slot] = (struct io_uring_sqe){.opcode = u->fixed ? IORING_OP_WRITE_FIXED : IORING_OP_WRITE,
                                           .flags = IOSQE_FIXED_FILE, /* file 0; and buffer 0 */
@@ -114,9 +114,9 @@ static int ring_write(struct bare *b, uint64_t offset)
     return res == BLOCK ? 0 : res < 0 ? res : -EIO;
 }
 
-static int write_one(struct bare *b, uint64_t offset)
+static int write_one(struct raw *b, uint64_t offset)
 {
-    if (b->what == CL_BENCH_LOG_URING || b->what == CL_BENCH_LOG_URING_LOOK)
+    if (b->what == CL_BENCH_LOG_URING || b->what == CL_BENCH_LOG_URING_POLL)
         return ring_write(b, offset);
     if (pwrite(b->fd, b->block, BLOCK, (off_t)offset) != BLOCK)
         return -errno;
@@ -127,7 +127,7 @@ static int write_one(struct bare *b, uint64_t offset)
 
 static void *loop(void *arg)
 {
-    struct bare *b = arg;
+    struct raw *b = arg;
     struct cl_bench_log_result *out = b->out;
     uint64_t begin = cl_bench_wall_ns(), start = begin, end, at = b->from;
     for (; start < begin + b->for_ns && b->rc == 0; start = end) {
@@ -143,11 +143,11 @@ static void *loop(void *arg)
     return NULL;
 }
 
-int cl_bench_log_bare(uint32_t what, const char *path, int cpu, uint64_t for_ns, struct cl_bench_log_result *out,
-                      char err[256])
+int cl_bench_log_raw(uint32_t what, const char *path, int cpu, uint64_t for_ns, struct cl_bench_log_result *out,
+                     char err[256])
 {
     static const int flags[] = {O_DIRECT | O_DSYNC, O_DIRECT, O_DIRECT, 0};
-    struct bare b = {.what = what, .for_ns = for_ns, .out = out, .fd = -1, .ring = {.fd = -1}};
+    struct raw b = {.what = what, .for_ns = for_ns, .out = out, .fd = -1, .ring = {.fd = -1}};
     struct stat st;
     pthread_t thread;
     out->operations = out->kept = 0;
@@ -159,7 +159,7 @@ int cl_bench_log_bare(uint32_t what, const char *path, int cpu, uint64_t for_ns,
     if (rc == 0) {
         b.file_bytes = (uint64_t)st.st_size;
         b.from = out->at + BLOCK <= b.file_bytes ? out->at : 0;
-        rc = what == CL_BENCH_LOG_URING || what == CL_BENCH_LOG_URING_LOOK ? ring_open(&b) : 0;
+        rc = what == CL_BENCH_LOG_URING || what == CL_BENCH_LOG_URING_POLL ? ring_open(&b) : 0;
     }
     if (rc)
         snprintf(err, 256, "%s: %s", path, strerror(-rc));

@@ -1,10 +1,10 @@
-/* What a simulated driver of the bare core writes to its modelled stable storage (see bare.h). */
-#include "bare.h"
+/* What a simulated driver of the core alone writes to its modelled stable storage (see sim_core.h). */
+#include "sim_core.h"
 #include <stdlib.h>
 #include <string.h>
 
 /* When a write begun now is done, and not before `after`: completions come in order. */
-uint64_t bare_write_done(struct sim_world *w, struct sim_node *n, uint64_t *after)
+uint64_t sim_core_write_done(struct sim_world *w, struct sim_node *n, uint64_t *after)
 {
     uint64_t ns =
         sim_slow_ns(w, n) + w->swarm.write_ns + cl_random_below(&w->random[SIM_R_DISK], w->swarm.write_spread_ns + 1);
@@ -15,7 +15,7 @@ uint64_t bare_write_done(struct sim_world *w, struct sim_node *n, uint64_t *afte
     return *after;
 }
 
-static void persisted(struct sim_world *w, struct bare *b, const struct sim_write *write)
+static void persisted(struct sim_world *w, struct sim_core *b, const struct sim_write *write)
 {
     uint64_t term = write->last_term;
     uint32_t generation = write->last_generation;
@@ -28,9 +28,9 @@ static void persisted(struct sim_world *w, struct bare *b, const struct sim_writ
 }
 
 /* What is under way fails: any part of it may have reached the disk all the same. */
-void bare_fail_disk(struct sim_world *w, struct sim_node *n)
+void sim_core_fail_disk(struct sim_world *w, struct sim_node *n)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     bool ignore = w->options.mutant == CL_RAFT_SIM_IGNORED_ERROR;
     for (uint32_t i = 0; ignore && i < b->disk.n_writes; i++) {
         const struct sim_write *write = &b->disk.writes[(b->disk.writes_first + i) % SIM_WRITES];
@@ -48,18 +48,18 @@ void bare_fail_disk(struct sim_world *w, struct sim_node *n)
 
 static void begin_write(struct sim_world *w, struct sim_node *n, struct sim_write write)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     if (!sim_disk_write(&b->disk, write)) {
         sim_fail(w, "#%u: too many writes under way", n->id);
         return;
     }
-    sim_at(w, bare_write_done(w, n, &b->disk.writes_until_ns), SIM_WRITTEN, n->slot, ++b->writes);
+    sim_at(w, sim_core_write_done(w, n, &b->disk.writes_until_ns), SIM_WRITTEN, n->slot, ++b->writes);
 }
 
 /* Hand entries to the disk, in one write or in two. */
 static void write_entries(struct sim_world *w, struct sim_node *n, uint64_t first, uint64_t last)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     if (last > first && !cl_random_below(&w->random[SIM_R_DISK], 3)) {
         uint64_t middle = first + cl_random_below(&w->random[SIM_R_DISK], last - first);
         write_entries(w, n, first, middle);
@@ -88,7 +88,7 @@ static void write_entries(struct sim_world *w, struct sim_node *n, uint64_t firs
 
 static void write_hard(struct sim_world *w, struct sim_node *n, const struct cl_raft_ready *r)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     struct sim_hard hard = {r->hard_seq, r->term, r->vote};
     if (w->options.mutant == CL_RAFT_SIM_VOTE_NOT_KEPT) {
         b->disk.term = r->term;
@@ -97,10 +97,10 @@ static void write_hard(struct sim_world *w, struct sim_node *n, const struct cl_
     }
     if (!sim_disk_write_hard(&b->disk, hard))
         return sim_fail(w, "#%u: too many writes under way", n->id);
-    sim_at(w, bare_write_done(w, n, &b->disk.hards_until_ns), SIM_HARD_WRITTEN, n->slot, ++b->hards);
+    sim_at(w, sim_core_write_done(w, n, &b->disk.hards_until_ns), SIM_HARD_WRITTEN, n->slot, ++b->hards);
 }
 
-void bare_write(struct sim_world *w, struct sim_node *n, const struct cl_raft_ready *r)
+void sim_core_write(struct sim_world *w, struct sim_node *n, const struct cl_raft_ready *r)
 {
     if (r->truncate_from)
         begin_write(w, n, (struct sim_write){.kind = SIM_WRITE_TRUNCATE, .first = r->truncate_from});
@@ -111,9 +111,9 @@ void bare_write(struct sim_world *w, struct sim_node *n, const struct cl_raft_re
 }
 
 /* Completions are told in order: a stalled process hears of several at once. */
-void bare_written(struct sim_world *w, struct sim_node *n, uint64_t upto)
+void sim_core_written(struct sim_world *w, struct sim_node *n, uint64_t upto)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     struct sim_write write;
     while (!n->failed && b->writes - b->disk.n_writes < upto && sim_disk_written(&b->disk, &write)) {
         if (write.kind == SIM_WRITE_ENTRIES && w->options.mutant != CL_RAFT_SIM_EARLY_DURABLE)
@@ -122,9 +122,9 @@ void bare_written(struct sim_world *w, struct sim_node *n, uint64_t upto)
     }
 }
 
-void bare_hard_written(struct sim_node *n, uint64_t upto)
+void sim_core_hard_written(struct sim_node *n, uint64_t upto)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     struct sim_hard hard;
     while (!n->failed && b->hards - b->disk.n_hards < upto && sim_disk_hard_written(&b->disk, &hard))
         cl_raft_hard_persisted(b->core, hard.seq);

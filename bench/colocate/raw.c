@@ -1,5 +1,5 @@
-/* See bare.h. */
-#include "bare.h"
+/* See raw.h. */
+#include "raw.h"
 
 #include "../../drivers/random.h"
 #include <corelane/libos/probe.h>
@@ -13,30 +13,30 @@
 
 /* The worker core. */
 
-static __thread struct cl_bare_board *bound;
+static __thread struct cl_raw_board *bound;
 
-static bool over(const struct cl_bare_board *b, uint64_t turn)
+static bool over(const struct cl_raw_board *b, uint64_t turn)
 {
     return cl_load_relaxed(&b->turn) != turn;
 }
 
-void cl_bare_bind(struct cl_bare_board *b)
+void cl_raw_bind(struct cl_raw_board *b)
 {
     bound = b;
     cl_probe_bind(&b->owner);
     cl_rseq_give_up();
 }
 
-void cl_bare_aside(void)
+void cl_raw_cede(void)
 {
-    struct cl_bare_board *b = bound;
+    struct cl_raw_board *b = bound;
     uint64_t turn = cl_load_relaxed(&b->turn);
-    while (turn % 2 && cl_load_acquire(&b->owner) != CL_BARE_BATCH && !over(b, turn))
+    while (turn % 2 && cl_load_acquire(&b->owner) != CL_RAW_BATCH && !over(b, turn))
         sched_yield();
 }
 
 /* All that is due by now and comes meanwhile. */
-static uint64_t work_off(struct cl_bare_board *b, uint64_t next)
+static uint64_t work_off(struct cl_raw_board *b, uint64_t next)
 {
     uint64_t at = cl_tsc(), due_n;
     while ((due_n = cl_load_acquire(&b->due_n)) != next) {
@@ -53,13 +53,13 @@ static uint64_t work_off(struct cl_bare_board *b, uint64_t next)
     return next;
 }
 
-void cl_bare_serve(struct cl_bare_board *b, uint64_t turn)
+void cl_raw_serve(struct cl_raw_board *b, uint64_t turn)
 {
     uint64_t next = 0;
     cl_rseq_give_up();
     cl_store_release(&b->ready, turn);
     while (!over(b, turn)) {
-        if (cl_load_acquire(&b->owner) != CL_BARE_SERVER) {
+        if (cl_load_acquire(&b->owner) != CL_RAW_SERVER) {
             sched_yield();
             continue;
         }
@@ -67,7 +67,7 @@ void cl_bare_serve(struct cl_bare_board *b, uint64_t turn)
         if (b->keeps)
             continue;
         cl_store_relaxed(&b->served, next);
-        cl_store_release(&b->owner, CL_BARE_BATCH);
+        cl_store_release(&b->owner, CL_RAW_BATCH);
         sched_yield();
     }
     cl_store_release(&b->ready, 0);
@@ -76,9 +76,9 @@ void cl_bare_serve(struct cl_bare_board *b, uint64_t turn)
 /* The other one. */
 
 struct offer {
-    struct cl_bare_board *b;
-    const struct cl_bare_load *load;
-    struct cl_bare_result *out;
+    struct cl_raw_board *b;
+    const struct cl_raw_load *load;
+    struct cl_raw_result *out;
     struct cl_random random;
     double gap_ticks, next; /* next: ticks from start_tsc to the next request */
     uint64_t due_n, served; /* served: by the end of the server's last turn */
@@ -95,9 +95,9 @@ static void draw(struct offer *o)
  * it when it is the job's again. */
 static void decide(struct offer *o, uint64_t now)
 {
-    struct cl_bare_board *b = o->b;
+    struct cl_raw_board *b = o->b;
     if (o->with_server) {
-        if (cl_load_acquire(&b->owner) == CL_BARE_SERVER)
+        if (cl_load_acquire(&b->owner) == CL_RAW_SERVER)
             return;
         o->with_server = false;
         o->out->server_ticks += now - o->decided_tsc;
@@ -114,14 +114,14 @@ static void decide(struct offer *o, uint64_t now)
         return;
     o->with_server = true;
     o->decided_tsc = now;
-    cl_store_release(&b->owner, CL_BARE_SERVER);
+    cl_store_release(&b->owner, CL_RAW_SERVER);
 }
 
 static bool push(struct offer *o, uint64_t now)
 {
     uint64_t before = o->due_n, start = o->out->start_tsc;
     while (start + (uint64_t)o->next <= now && start + (uint64_t)o->next < o->out->end_tsc) {
-        if (o->due_n == CL_BARE_MOST)
+        if (o->due_n == CL_RAW_MOST)
             return false;
         o->b->due[o->due_n++] = start + (uint64_t)o->next;
         draw(o);
@@ -133,13 +133,13 @@ static bool push(struct offer *o, uint64_t now)
 
 static bool answered(const struct offer *o)
 {
-    const struct cl_bare_board *b = o->b;
+    const struct cl_raw_board *b = o->b;
     return o->due_n == 0 || cl_load_relaxed(&b->answered[o->due_n - 1]);
 }
 
 static int offer(struct offer *o)
 {
-    struct cl_bare_board *b = o->b;
+    struct cl_raw_board *b = o->b;
     uint64_t work = cl_load_relaxed(&b->work);
     const struct cl_clock *clock = cl_clock_default();
     o->out->start_tsc = cl_tsc();
@@ -154,7 +154,7 @@ static int offer(struct offer *o)
     }
     o->out->work = cl_load_relaxed(&b->work) - work;
     o->out->first_ticks = o->lag_ticks;
-    struct cl_bare_result counted = *o->out;
+    struct cl_raw_result counted = *o->out;
     if (o->with_server)
         counted.server_ticks += now - o->decided_tsc;
     if (!push(o, now))
@@ -168,20 +168,20 @@ static int offer(struct offer *o)
     return 0;
 }
 
-void cl_bare_reset(struct cl_bare_board *b, uint64_t keeps)
+void cl_raw_reset(struct cl_raw_board *b, uint64_t keeps)
 {
-    memset(b->answered, 0, cl_min(b->due_n, (uint64_t)CL_BARE_MOST) * sizeof *b->answered);
+    memset(b->answered, 0, cl_min(b->due_n, (uint64_t)CL_RAW_MOST) * sizeof *b->answered);
     b->due_n = b->served = 0;
     b->keeps = keeps;
-    b->owner = keeps ? CL_BARE_SERVER : CL_BARE_BATCH;
+    b->owner = keeps ? CL_RAW_SERVER : CL_RAW_BATCH;
 }
 
-int cl_bare_offer(struct cl_bare_board *b, const struct cl_bare_load *load, struct cl_bare_result *out, char *err)
+int cl_raw_offer(struct cl_raw_board *b, const struct cl_raw_load *load, struct cl_raw_result *out, char *err)
 {
     cpu_set_t before, set;
-    *out = (struct cl_bare_result){0};
+    *out = (struct cl_raw_result){0};
     if (!(load->rate > 0 && load->rate <= 1e9) || load->cpu < 0 || load->cpu >= CPU_SETSIZE)
-        return snprintf(err, CL_BENCH_ERR_BYTES, "bare hand-overs need a rate above 0 and a core"), -EINVAL;
+        return snprintf(err, CL_BENCH_ERR_BYTES, "raw hand-overs need a rate above 0 and a core"), -EINVAL;
     CPU_ZERO(&set);
     CPU_SET((unsigned)load->cpu, &set);
     sched_getaffinity(0, sizeof before, &before);
@@ -193,12 +193,12 @@ int cl_bare_offer(struct cl_bare_board *b, const struct cl_bare_load *load, stru
     int rc = offer(&o);
     sched_setaffinity(0, sizeof before, &before);
     if (rc)
-        snprintf(err, CL_BENCH_ERR_BYTES, "more than %d requests in a turn of bare hand-overs", CL_BARE_MOST);
+        snprintf(err, CL_BENCH_ERR_BYTES, "more than %d requests in a turn of raw hand-overs", CL_RAW_MOST);
     return rc;
 }
 
-uint64_t cl_bare_latencies(const struct cl_bare_board *b, uint64_t requests, uint64_t from_tsc, uint64_t to_tsc,
-                           struct cl_hist *out)
+uint64_t cl_raw_latencies(const struct cl_raw_board *b, uint64_t requests, uint64_t from_tsc, uint64_t to_tsc,
+                          struct cl_hist *out)
 {
     uint64_t n = 0;
     for (uint64_t i = 0; i < requests; i++) {

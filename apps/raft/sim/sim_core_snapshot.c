@@ -1,11 +1,11 @@
-/* Snapshots of a simulated driver of the bare core (see bare.h). */
-#include "bare.h"
+/* Snapshots of a simulated driver of the core alone (see sim_core.h). */
+#include "sim_core.h"
 #include <stdlib.h>
 #include <string.h>
 
-void bare_make_snapshot(struct sim_world *w, struct sim_node *n)
+void sim_core_make_snapshot(struct sim_world *w, struct sim_node *n)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     bool wanted = cl_raft_snapshot_wanted(b->core); /* one of the same entry, if need be */
     uint32_t every = n->watch.full ? 1 : w->swarm.snapshot_entries;
     bool due = wanted || (every && b->machine.applied >= b->disk.snapshot.index + every);
@@ -22,12 +22,12 @@ void bare_make_snapshot(struct sim_world *w, struct sim_node *n)
         return;
     }
     uint64_t after = 0;
-    sim_at(w, bare_write_done(w, n, &after), SIM_SNAPSHOT_WRITTEN, n->slot, s->index);
+    sim_at(w, sim_core_write_done(w, n, &after), SIM_SNAPSHOT_WRITTEN, n->slot, s->index);
 }
 
-void bare_snapshot_written(struct sim_world *w, struct sim_node *n, uint64_t index)
+void sim_core_snapshot_written(struct sim_world *w, struct sim_node *n, uint64_t index)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     uint64_t first = 0;
     if (b->making.index != index || n->failed)
         return;
@@ -44,9 +44,9 @@ void bare_snapshot_written(struct sim_world *w, struct sim_node *n, uint64_t ind
     b->making.index = 0;
 }
 
-void bare_take_chunk(struct sim_world *w, struct sim_node *n, const struct cl_raft_ready *r)
+void sim_core_take_chunk(struct sim_world *w, struct sim_node *n, const struct cl_raft_ready *r)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     if (r->chunk_offset == 0)
         b->incoming_bytes = 0;
     bool fits = r->chunk_offset == b->incoming_bytes && r->chunk_total == sizeof(b->incoming.machine) &&
@@ -76,12 +76,12 @@ void bare_take_chunk(struct sim_world *w, struct sim_node *n, const struct cl_ra
     b->incoming.members = r->chunk_members;
     b->installing = true;
     uint64_t after = 0;
-    sim_at(w, bare_write_done(w, n, &after), SIM_INSTALLED, n->slot, r->chunk_index);
+    sim_at(w, sim_core_write_done(w, n, &after), SIM_INSTALLED, n->slot, r->chunk_index);
 }
 
-void bare_installed(struct sim_world *w, struct sim_node *n, uint64_t index)
+void sim_core_installed(struct sim_world *w, struct sim_node *n, uint64_t index)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     if (!b->installing || b->incoming.index != index || n->failed)
         return;
     b->installing = false;
@@ -98,5 +98,5 @@ void bare_installed(struct sim_world *w, struct sim_node *n, uint64_t index)
     n->watch.applied = index;
     b->making.index = 0;
     w->result->snapshots_installed++;
-    bare_answer_reads(w, n);
+    sim_core_answer_reads(w, n);
 }

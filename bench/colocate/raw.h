@@ -1,4 +1,4 @@
-/* The floor under a core that changes hands: two bare processes on it, and a third one that decides on another core.
+/* The floor under a core that changes hands: two raw processes on it, and a third one that decides on another core.
  *
  * No packets, no iokernel, no policy, no uthreads. The generator (the calling thread, on the core that an iokernel would have)
  * draws arrivals as the load generator does and puts each one's due time into a shared log. The server spends a service
@@ -8,19 +8,19 @@
  * is sched_yield() by both, with restartable sequences given up, as libos does it.
  *
  * One line has all that the two of the worker core hand over, and its writer is the generator only while it is the job's. */
-#ifndef CORELANE_BENCH_COLOCATE_BARE_H
-#define CORELANE_BENCH_COLOCATE_BARE_H
+#ifndef CORELANE_BENCH_COLOCATE_RAW_H
+#define CORELANE_BENCH_COLOCATE_RAW_H
 
 #include "../../runtime/hist.h"
 
 // cffi: begin
-#define CL_BARE_MOST 1048576 /* requests a turn, at most */
-#define CL_BARE_BATCH 0      /* `owner`: the job computes; the server waits */
-#define CL_BARE_SERVER 1     /* and the other way round */
+#define CL_RAW_MOST 1048576 /* requests a turn, at most */
+#define CL_RAW_BATCH 0      /* `owner`: the job computes; the server waits */
+#define CL_RAW_SERVER 1     /* and the other way round */
 
-struct cl_bare_board {
+struct cl_raw_board {
     /* Who has the core, and how many requests were answered when the server gave it away last. Writer: the generator while it is
-     * CL_BARE_BATCH, the server while it is CL_BARE_SERVER (release: its answers). Readers: all three (acquire). */
+     * CL_RAW_BATCH, the server while it is CL_RAW_SERVER (release: its answers). Readers: all three (acquire). */
     uint64_t owner CL_ALIGNED(128);
     uint64_t served;
     /* Requests due so far. Writer: the generator (release: their times); reader: the server (acquire). */
@@ -38,7 +38,7 @@ struct cl_bare_board {
     uint64_t answered[1048576];
 };
 
-struct cl_bare_load {
+struct cl_raw_load {
     double rate; /* requests a second */
     uint64_t duration_ns;
     uint64_t target_ns; /* age at which the oldest is to be answered; 0: at once */
@@ -47,7 +47,7 @@ struct cl_bare_load {
     int32_t cpu; /* the generator's */
 };
 
-struct cl_bare_result {
+struct cl_raw_result {
     uint64_t start_tsc, end_tsc; /* of the schedule */
     uint64_t requests;           /* due[] and answered[] of the board have as many entries */
     uint64_t moves;              /* to the server and back, of the schedule's time */
@@ -57,19 +57,18 @@ struct cl_bare_result {
 };
 
 /* Forget the last load. Between turns. */
-CL_API void cl_bare_reset(struct cl_bare_board *b, uint64_t keeps);
+CL_API void cl_raw_reset(struct cl_raw_board *b, uint64_t keeps);
 /* Offer a load in the calling thread, pinned meanwhile; the others are in their turn. -errno with a reason in err[256]. */
-CL_API int cl_bare_offer(struct cl_bare_board *b, const struct cl_bare_load *load, struct cl_bare_result *out,
-                         char *err);
+CL_API int cl_raw_offer(struct cl_raw_board *b, const struct cl_raw_load *load, struct cl_raw_result *out, char *err);
 /* Add the latencies, ns, of the requests due from one time to another; returns how many were due. Unanswered: infinite. */
-CL_API uint64_t cl_bare_latencies(const struct cl_bare_board *b, uint64_t requests, uint64_t from_tsc, uint64_t to_tsc,
-                                  struct cl_hist *out);
+CL_API uint64_t cl_raw_latencies(const struct cl_raw_board *b, uint64_t requests, uint64_t from_tsc, uint64_t to_tsc,
+                                 struct cl_hist *out);
 /* Serve, in the calling thread, until the turn is over. */
-CL_API void cl_bare_serve(struct cl_bare_board *b, uint64_t turn);
-/* Let probes of the calling thread look at this board from now on, and cl_bare_aside() wait there. */
-CL_API void cl_bare_bind(struct cl_bare_board *b);
+CL_API void cl_raw_serve(struct cl_raw_board *b, uint64_t turn);
+/* Let probes of the calling thread look at this board from now on, and cl_raw_cede() wait there. */
+CL_API void cl_raw_bind(struct cl_raw_board *b);
 /* What a probe calls if the owner is not the job: waits until it is, or the turn is over. */
-CL_API void cl_bare_aside(void);
+CL_API void cl_raw_cede(void);
 // cffi: end
 
 #endif

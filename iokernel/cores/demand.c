@@ -12,9 +12,9 @@ static bool usable(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     bool running = m->signals.park == CL_KTHREAD_RUNNING;
     if (m->evicted && (!running || (int64_t)(now - m->evicted_until) >= 0))
         m->evicted = false;
-    if (m->look_move && !m->core && !m->leaving && !running) { /* siblings need not look on its account */
-        m->look_move = false;
-        io_look(k);
+    if (m->preempt_move && !m->core && !m->leaving && !running) { /* siblings need not look on its account */
+        m->preempt_move = false;
+        io_preempt_store(k);
     }
     if (cl_unlikely(k->blocked) && !running)
         io_blocked_over(loop, k, now);
@@ -23,7 +23,7 @@ static bool usable(struct io_loop *loop, struct io_kthread *k, uint64_t now)
             m->stalled = false;
     }
     if (cl_unlikely(m->banned))
-        m->banned = (int64_t)(now - m->squat.banned_until) < 0;
+        m->banned = (int64_t)(now - m->overrun.banned_until) < 0;
     return !m->dead && !m->stalled && !m->evicted && !m->banned && !k->blocked && !(m->leaving && running);
 }
 
@@ -38,12 +38,12 @@ static uint64_t barred_until(const struct io_member *m)
     if (m->evicted)
         until = cl_min(until, m->evicted_until);
     if (m->banned)
-        until = cl_min(until, m->squat.banned_until);
+        until = cl_min(until, m->overrun.banned_until);
     return until;
 }
 
 /* A uthread has run for a quantum while others wait behind it. */
-static void look_for_quantum(struct io_cores *c, struct io_kthread *k, uint64_t now)
+static void check_quantum(struct io_cores *c, struct io_kthread *k, uint64_t now)
 {
     struct io_member *m = &k->member;
     const struct cl_signals *s = m->signals.shared;
@@ -53,12 +53,12 @@ static void look_for_quantum(struct io_cores *c, struct io_kthread *k, uint64_t 
         m->switches_since = now;
         return;
     }
-    if (m->look_quantum || m->signals.waiting == 0 || now - m->switches_since < k->app->cores.quantum_ticks)
+    if (m->preempt_quantum || m->signals.waiting == 0 || now - m->switches_since < k->app->cores.quantum_ticks)
         return;
-    m->look_quantum = true;
+    m->preempt_quantum = true;
     c->n_quantum++;
     io_count(k->app->cores.stats.quantum, 1);
-    io_look(k);
+    io_preempt_store(k);
 }
 
 /* Those that were told to look, and have: without waiting for the interval, lest the next uthread look, too. */
@@ -66,7 +66,7 @@ void io_watch_quanta(struct io_cores *c)
 {
     for (uint32_t i = 0; i < c->n && c->n_quantum; i++) {
         struct io_kthread *k = c->core[i].owner;
-        if (!k || !k->member.look_quantum)
+        if (!k || !k->member.preempt_quantum)
             continue;
         const struct cl_signals *s = k->member.signals.shared;
         if (cl_load_relaxed(&s->switches) != k->member.switches || !cl_load_relaxed(&s->in_uthread))
@@ -90,7 +90,7 @@ static inline void add_ages(struct found *f, const struct io_signals *s)
     f->waiting += s->waiting;
 }
 
-static inline void look_at_kthread(struct io_loop *loop, struct io_kthread *k, struct found *f, uint64_t now)
+static inline void check_kthread(struct io_loop *loop, struct io_kthread *k, struct found *f, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     struct io_member *m = &k->member;
@@ -99,12 +99,12 @@ static inline void look_at_kthread(struct io_loop *loop, struct io_kthread *k, s
         io_signals_sample(s, k->sample_tail, k->sample_tsc);
         k->sampled = false;
     }
-    uint32_t lies = io_signals_look(s, k->park, k->rx.shared_head, k->rx.tail, k->rx.size, now);
+    uint32_t lies = io_signals_read(s, k->park, k->rx.shared_head, k->rx.tail, k->rx.size, now);
     if (cl_unlikely(lies))
         io_count(k->app->cores.stats.lies, lies);
     bool owns = m->core && m->core->busy;
     m->usable = usable(loop, k, now);
-    f->stands &= !(lies || m->dead | m->leaving | m->evicted | m->stalled | m->banned | m->look_move | k->blocked);
+    f->stands &= !(lies || m->dead | m->leaving | m->evicted | m->stalled | m->banned | m->preempt_move | k->blocked);
     if (!m->usable && !owns) { /* nothing that it says gets it a core */
         c->next_due = cl_min(c->next_due, barred_until(m));
         if (cl_likely(!k->blocked))
@@ -122,7 +122,7 @@ static inline void look_at_kthread(struct io_loop *loop, struct io_kthread *k, s
         /* One that is still on its way will take one of them. */
         f->extra += s->waiting - (s->waiting && m->core->moving && !m->core->begun);
         if (k->app->cores.quantum_ticks)
-            look_for_quantum(c, k, now);
+            check_quantum(c, k, now);
     } else {
         f->extra += s->waiting != 0;
         c->next_due = cl_min(c->next_due, s->next_timer);
@@ -132,7 +132,7 @@ static inline void look_at_kthread(struct io_loop *loop, struct io_kthread *k, s
 /* "There is work for more kthreads than run": counts as one uthread that waits, until one that got a core since it was said
  * last has begun, or nothing is seen to wait where some run, who look for such work before they park. Not while one is on its
  * way: it may never begin. */
-static void look_at_help(struct io_loop *loop, struct io_app *app, struct found *f, uint64_t now)
+static void check_help(struct io_loop *loop, struct io_app *app, struct found *f, uint64_t now)
 {
     struct io_allotment *a = &app->cores;
     const struct cl_arena_kthread *first = io_lines_of(&a->kthreads[0]);
@@ -176,7 +176,7 @@ static void keep_since(uint64_t *since, uint64_t now, uint64_t age)
     cl_store_relaxed(since, age ? now - age : 0);
 }
 
-/* Where it waits hot it says so each time that the kernel runs it for nothing. A low word, which may lie: that decides between
+/* Where it yield-waits it says so each time that the kernel runs it for nothing. A low word, which may lie: that decides between
  * equals, and no more. */
 static inline uint32_t rested_ns(const struct io_loop *loop, const struct io_allotment *a)
 {
@@ -195,13 +195,13 @@ static inline void tell_ages(const struct io_loop *loop, const struct io_allotme
     row->rested_ns = rested_ns(loop, a);
 }
 
-static CL_NOINLINE void look_at_app(struct io_loop *loop, struct io_app *app, struct cl_policy_app *row)
+static CL_NOINLINE void check_app(struct io_loop *loop, struct io_app *app, struct cl_policy_app *row)
 {
     struct io_allotment *a = &app->cores;
     struct found f = {.stands = a->held == 0};
     for (uint32_t k = 0; k < app->n_kthreads; k++)
-        look_at_kthread(loop, &app->kthreads[k], &f, loop->now);
-    look_at_help(loop, app, &f, loop->now);
+        check_kthread(loop, &app->kthreads[k], &f, loop->now);
+    check_help(loop, app, &f, loop->now);
     a->stands = f.stands && a->help_since == 0;
     a->usable = f.usable;
     a->demand = cl_min(cl_min(a->held + f.extra, a->maximum), f.usable);
@@ -238,7 +238,7 @@ static inline bool stands(const struct io_allotment *a, uint64_t now, uint64_t *
     return true;
 }
 
-void io_look_for_changes(struct io_loop *loop)
+void io_demand_changes(struct io_loop *loop)
 {
     struct io_cores *c = &loop->cores;
     uint64_t now = loop->now, next_due = UINT64_MAX;
@@ -249,7 +249,7 @@ void io_look_for_changes(struct io_loop *loop)
     c->next_due = next_due;
 }
 
-void io_look_at_apps(struct io_loop *loop)
+void io_demand_apps(struct io_loop *loop)
 {
     struct io_cores *c = &loop->cores;
     uint32_t n_active = 0, n_resting = 0;
@@ -257,7 +257,7 @@ void io_look_at_apps(struct io_loop *loop)
         struct io_app *app = c->apps[i];
         struct io_allotment *a = &app->cores;
         if (cl_unlikely(!a->stands || a->held)) {
-            look_at_app(loop, app, &c->table[i]);
+            check_app(loop, app, &c->table[i]);
         } else if (!a->waits) {
             n_resting += a->usable;
             continue;

@@ -1,4 +1,4 @@
-"""Cores that are given and taken, from the application's side. c/aside.c says what each scenario does."""
+"""Cores that are given and taken, from the application's side. c/cede.c says what each scenario does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCENARIOS = (
 @pytest.mark.parametrize("hot", [0, 1], ids=["cold", "hot"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_cores_given_and_taken(c_program: Callable[..., Callable[..., str]], scenario: str, hot: int) -> None:
-    c_program("tests/libos/sched/c/aside.c")(scenario, hot)
+    c_program("tests/libos/sched/c/cede.c")(scenario, hot)
 
 
 @pytest.mark.parametrize("hot", [0, 1], ids=["cold", "hot"])

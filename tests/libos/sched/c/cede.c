@@ -112,7 +112,7 @@ static void first_core(bool hot)
     UNTIL(fake_runs(&fake, 1));
     /* The other one waits, and has run no uthread. Aside, if what was spawned came between its word and its last look at the
      * queues: it had work to see then, so it waits as one that has, until it gets a core, whoever did that work. */
-    CHECK(fake_is_parked(&fake, 0) || fake_is_aside(&fake, 0));
+    CHECK(fake_is_parked(&fake, 0) || fake_is_ceded(&fake, 0));
     CHECK_EQ(switches_of(0), 0);
     CHECK(switches_of(1) > 0);
     stop(0);
@@ -130,7 +130,7 @@ static void asked(cl_uthread_fn fn, bool hot)
         goes_on();
         UNTIL(fake_runs(&fake, 0));
         fake_take(&fake, 0, cpu);
-        UNTIL(fake_is_aside(&fake, 0));
+        UNTIL(fake_is_ceded(&fake, 0));
         if (i % 20 == 0)
             stands_still();
         cpu = (unsigned)i % FAKE_CPUS;
@@ -151,7 +151,7 @@ static void resumed_elsewhere(bool hot)
         unsigned from = i % 2, to = 1 - from;
         goes_on();
         fake_take(&fake, from, 0);
-        UNTIL(fake_is_aside(&fake, from) || fake_is_parked(&fake, from));
+        UNTIL(fake_is_ceded(&fake, from) || fake_is_parked(&fake, from));
         fake_give(&fake, to, 0);
     }
     goes_on();
@@ -171,7 +171,7 @@ static void interrupted(bool hot)
         fake_signal(&fake, 0); /* of no meaning: it still owns its core */
         fake_take(&fake, 0, 0);
         fake_signal(&fake, 0);
-        UNTIL(fake_is_aside(&fake, 0));
+        UNTIL(fake_is_ceded(&fake, 0));
         if (i % 20 == 0)
             stands_still();
         CHECK_EQ(cl_load_relaxed(&fake_lines(&fake, 0)->signals.in_uthread), 1);
@@ -319,13 +319,13 @@ static void churn_round(const uint64_t *expected)
         for (int i = 0; i < 20; i++)
             sched_yield();
         fake_take(&fake, k, 0);
-        UNTIL((fake_signal(&fake, k), fake_is_aside(&fake, k) || fake_is_parked(&fake, k)));
+        UNTIL((fake_signal(&fake, k), fake_is_ceded(&fake, k) || fake_is_parked(&fake, k)));
         k = (k + 1) % 3;
         fake_give(&fake, k, 0);
         moves++;
     }
     fake_take(&fake, k, 0);
-    UNTIL(fake_is_aside(&fake, k) || fake_is_parked(&fake, k));
+    UNTIL(fake_is_ceded(&fake, k) || fake_is_parked(&fake, k));
     printf("%u moves\n", moves);
     for (unsigned i = 0; i < CHURNERS; i++)
         CHECK_EQ(churned[i], expected[i]);
@@ -402,7 +402,7 @@ static void in_handler(bool hot)
         goes_on();
         UNTIL(fake_runs(&fake, 0));
         fake_take(&fake, 0, 0);
-        UNTIL((fake_signal(&fake, 0), fake_is_aside(&fake, 0)));
+        UNTIL((fake_signal(&fake, 0), fake_is_ceded(&fake, 0)));
         CHECK_EQ(cl_load_relaxed(&fake_lines(&fake, 0)->signals.in_uthread), 1);
         fake_give(&fake, 1, 0); /* a sibling finds nothing to take */
         UNTIL(fake_is_parked(&fake, 1));
@@ -445,9 +445,9 @@ static void timers(bool hot)
     for (int i = 0; i < 20; i++) {
         UNTIL(fake_is_parked(&fake, 0));
         fake_take(&fake, 0, 0);
-        UNTIL(fake_is_parked(&fake, 0) || fake_is_aside(&fake, 0));
+        UNTIL(fake_is_parked(&fake, 0) || fake_is_ceded(&fake, 0));
         UNTIL(cl_load_relaxed(&sig->timer_tsc) < cl_tsc()); /* due, and still */
-        if (!fake_is_aside(&fake, 0))
+        if (!fake_is_ceded(&fake, 0))
             stands_still();
         fake_give(&fake, 0, 0);
         goes_on();
@@ -483,7 +483,7 @@ static void stop_without_core(bool hot)
     fake_give(&fake, 0, 0);
     goes_on();
     fake_take(&fake, 0, 0);
-    UNTIL(fake_is_aside(&fake, 0));
+    UNTIL(fake_is_ceded(&fake, 0));
     stop(1);
     CHECK_EQ(done, 0);
 }
@@ -501,16 +501,16 @@ static void death(bool hot, cl_uthread_fn fn)
         fake_take(&fake, 0, 0);
         fake_take(&fake, 1, 1);
         UNTIL((fake_signal(&fake, 0), fake_signal(&fake, 1),
-               (fake_is_aside(&fake, 0) || fake_is_parked(&fake, 0)) &&
-                   (fake_is_aside(&fake, 1) || fake_is_parked(&fake, 1))));
+               (fake_is_ceded(&fake, 0) || fake_is_parked(&fake, 0)) &&
+                   (fake_is_ceded(&fake, 1) || fake_is_parked(&fake, 1))));
         stands_still();
         fake_down(&fake);
         goes_on();
         fake_up(&fake);
         UNTIL(cl_load_acquire(&fake.managed));
         /* Managed again, with nothing. */
-        UNTIL((fake_is_aside(&fake, 0) || fake_is_parked(&fake, 0)) &&
-              (fake_is_aside(&fake, 1) || fake_is_parked(&fake, 1)));
+        UNTIL((fake_is_ceded(&fake, 0) || fake_is_parked(&fake, 0)) &&
+              (fake_is_ceded(&fake, 1) || fake_is_parked(&fake, 1)));
         stands_still();
         CHECK(cl_load_relaxed(&fake_lines(&fake, 0)->signals.timer_tsc) == UINT64_MAX);
     }

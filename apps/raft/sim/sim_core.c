@@ -1,31 +1,31 @@
-/* The life of a node that is the bare core, and the driver's loop of raft.h (see bare.h). */
-#include "bare.h"
+/* The incarnation of a node that is the core alone, and the driver's loop of raft.h (see sim_core.h). */
+#include "sim_core.h"
 #include <stdlib.h>
 #include <string.h>
 
 #define FLIP_PPM 20000
 
-static int bare_make(struct sim_world *w, struct sim_node *n)
+static int sim_core_make(struct sim_world *w, struct sim_node *n)
 {
     (void)w;
-    struct bare *b = calloc(1, sizeof(*b));
-    n->bare = b;
+    struct sim_core *b = calloc(1, sizeof(*b));
+    n->core = b;
     return b ? sim_disk_init(&b->disk) : -1;
 }
 
-static void bare_unmake(struct sim_world *w, struct sim_node *n)
+static void sim_core_unmake(struct sim_world *w, struct sim_node *n)
 {
     (void)w;
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     if (!b)
         return;
     cl_raft_delete(b->core);
     sim_disk_free(&b->disk);
     free(b);
-    n->bare = NULL;
+    n->core = NULL;
 }
 
-static void forget(struct bare *b)
+static void forget(struct sim_core *b)
 {
     cl_raft_delete(b->core);
     b->core = NULL;
@@ -36,10 +36,10 @@ static void forget(struct bare *b)
     b->installing = false;
 }
 
-static void bare_reset(struct sim_world *w, struct sim_node *n)
+static void sim_core_reset(struct sim_world *w, struct sim_node *n)
 {
     (void)w;
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     forget(b);
     sim_disk_clear(&b->disk);
     b->contexts = b->writes = b->hards = 0;
@@ -65,9 +65,9 @@ static void use_rotten(struct sim_world *w, struct sim_disk *d)
         d->entries[at].data[offsetof(struct sim_command, input)] ^= 1;
 }
 
-static int bare_start(struct sim_world *w, struct sim_node *n)
+static int sim_core_start(struct sim_world *w, struct sim_node *n)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     struct sim_disk *d = &b->disk;
     if (d->rotten && (w->options.mutant == CL_RAFT_SIM_ROT_CUT || w->options.mutant == CL_RAFT_SIM_ROT_ADOPTED))
         use_rotten(w, d);
@@ -109,36 +109,36 @@ static int bare_start(struct sim_world *w, struct sim_node *n)
 }
 
 /* Killed or not: the log that the disk is a model of holds what it promised after either. */
-static void bare_crash(struct sim_world *w, struct sim_node *n, bool killed)
+static void sim_core_crash(struct sim_world *w, struct sim_node *n, bool killed)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     (void)killed;
     sim_disk_crash(&b->disk, &w->random[SIM_R_DISK]);
     forget(b);
 }
 
-static bool bare_rot(struct sim_world *w, struct sim_node *n)
+static bool sim_core_rot(struct sim_world *w, struct sim_node *n)
 {
-    struct sim_disk *d = &bare_of(n)->disk;
+    struct sim_disk *d = &sim_core_of(n)->disk;
     (void)w;
     d->rotten = d->last > d->base || d->snapshot.index;
     return d->rotten;
 }
 
-static struct cl_raft *bare_core(struct sim_node *n)
+static struct cl_raft *sim_core_core(struct sim_node *n)
 {
-    return bare_of(n)->core;
+    return sim_core_of(n)->core;
 }
 
-static bool bare_holds(struct sim_node *n, uint64_t index, uint64_t term)
+static bool sim_core_holds(struct sim_node *n, uint64_t index, uint64_t term)
 {
-    return sim_disk_holds(&bare_of(n)->disk, index, term);
+    return sim_disk_holds(&sim_core_of(n)->disk, index, term);
 }
 
 /* What a message promises must be so. */
 static void check_promise(struct sim_world *w, struct sim_node *n, const struct cl_raft_msg *m)
 {
-    const struct sim_disk *d = &bare_of(n)->disk;
+    const struct sim_disk *d = &sim_core_of(n)->disk;
     if (m->flags & CL_RAFT_REJECT)
         return;
     n->voted |= m->type == CL_RAFT_VOTE_REPLY || m->type == CL_RAFT_VOTE;
@@ -147,7 +147,7 @@ static void check_promise(struct sim_world *w, struct sim_node *n, const struct 
     if (w->options.outcomes_only)
         return;
     if (m->type == CL_RAFT_APPEND_REPLY && m->index &&
-        !sim_disk_holds(d, m->index, cl_raft_term_at(bare_of(n)->core, m->index)))
+        !sim_disk_holds(d, m->index, cl_raft_term_at(sim_core_of(n)->core, m->index)))
         sim_fail(w, "durability: #%u acknowledges entry %lu, which is not on its stable storage", n->id, m->index);
     if (m->type == CL_RAFT_VOTE_REPLY) {
         sim_check_vote(w, n->id, m->to, m->term);
@@ -171,7 +171,7 @@ static void take_away(struct sim_world *w, struct cl_raft *core, struct cl_raft_
 
 static void send_messages(struct sim_world *w, struct sim_node *n)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     struct cl_raft_msg m;
     while (!w->stopped && cl_raft_poll_message(b->core, &m)) {
         if (m.type == CL_RAFT_SNAPSHOT) {
@@ -209,23 +209,23 @@ static bool crash_here(struct sim_world *w, struct sim_node *n)
 /* The driver's loop, until there is nothing left to do. */
 static void work(struct sim_world *w, struct sim_node *n)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     struct cl_raft_ready r;
     while (!w->stopped && cl_raft_ready(b->core, &r)) {
-        bare_write(w, n, &r);
+        sim_core_write(w, n, &r);
         if (r.chunk && !w->stopped)
-            bare_take_chunk(w, n, &r);
+            sim_core_take_chunk(w, n, &r);
         if (w->stopped || crash_here(w, n))
             return;
         if (r.apply_first)
-            bare_apply(w, n, r.apply_first, r.apply_last);
+            sim_core_apply(w, n, r.apply_first, r.apply_last);
     }
     if (w->stopped)
         return;
-    bare_take_reads(w, n);
+    sim_core_take_reads(w, n);
     send_messages(w, n);
     if (!w->stopped && !n->failed)
-        bare_make_snapshot(w, n);
+        sim_core_make_snapshot(w, n);
 }
 
 /* Now to all, now to a quorum first, at any time. */
@@ -233,23 +233,23 @@ static void flip(struct sim_world *w, struct sim_node *n)
 {
     struct cl_random *random = &w->random[SIM_R_CORE];
     if (w->swarm.replicate == CL_RAFT_TO_AUTO && sim_chance(random, FLIP_PPM))
-        cl_raft_thrifty(bare_core(n), (int)cl_random_below(random, 2));
+        cl_raft_thrifty(sim_core_core(n), (int)cl_random_below(random, 2));
 }
 
 /* Tell the core of all the time that has passed by this node's clock. */
 static void catch_up(struct sim_world *w, struct sim_node *n)
 {
-    uint64_t due = (sim_local_ns(w, n) - n->born_local_ns) / w->swarm.tick_ns;
+    uint64_t due = (sim_local_ns(w, n) - n->started_local_ns) / w->swarm.tick_ns;
     if (n->ticks_done == due)
         return;
-    cl_raft_missed_ticks(bare_of(n)->core, (uint32_t)(due - n->ticks_done - 1));
-    cl_raft_tick(bare_of(n)->core);
+    cl_raft_missed_ticks(sim_core_of(n)->core, (uint32_t)(due - n->ticks_done - 1));
+    cl_raft_tick(sim_core_of(n)->core);
     n->ticks_done = due;
 }
 
 static void deliver(struct sim_world *w, struct sim_node *n, const struct sim_packet *p)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     struct cl_raft_msg m;
     if (cl_raft_decode(w->swarm.config.cluster, p->data, p->bytes, &m, &b->wire)) {
         sim_fail(w, "#%u cannot decode a message of %u bytes", n->id, p->bytes);
@@ -259,7 +259,7 @@ static void deliver(struct sim_world *w, struct sim_node *n, const struct sim_pa
     cl_raft_step(b->core, &m);
 }
 
-static void bare_event(struct sim_world *w, struct sim_node *n, const struct sim_event *e)
+static void sim_core_event(struct sim_world *w, struct sim_node *n, const struct sim_event *e)
 {
     catch_up(w, n);
     flip(w, n);
@@ -274,19 +274,19 @@ static void bare_event(struct sim_world *w, struct sim_node *n, const struct sim
         deliver(w, n, (const struct sim_packet *)(uintptr_t)e->argument);
         break;
     case SIM_WRITTEN:
-        bare_written(w, n, e->argument);
+        sim_core_written(w, n, e->argument);
         break;
     case SIM_HARD_WRITTEN:
-        bare_hard_written(n, e->argument);
+        sim_core_hard_written(n, e->argument);
         break;
     case SIM_SNAPSHOT_WRITTEN:
-        bare_snapshot_written(w, n, e->argument);
+        sim_core_snapshot_written(w, n, e->argument);
         break;
     case SIM_INSTALLED:
-        bare_installed(w, n, e->argument);
+        sim_core_installed(w, n, e->argument);
         break;
     case SIM_REQUEST:
-        bare_request(w, n, (const struct sim_request *)((const struct sim_packet *)(uintptr_t)e->argument)->data);
+        sim_core_request(w, n, (const struct sim_request *)((const struct sim_packet *)(uintptr_t)e->argument)->data);
         break;
     default:
         break;
@@ -295,31 +295,31 @@ static void bare_event(struct sim_world *w, struct sim_node *n, const struct sim
         work(w, n);
 }
 
-static int bare_change_members(struct sim_world *w, struct sim_node *n, const struct cl_raft_members *m)
+static int sim_core_change_members(struct sim_world *w, struct sim_node *n, const struct cl_raft_members *m)
 {
-    int rc = sim_order_members(w, bare_core(n), m);
+    int rc = sim_order_members(w, sim_core_core(n), m);
     work(w, n);
     return rc;
 }
 
-static int bare_transfer(struct sim_world *w, struct sim_node *n, uint32_t to)
+static int sim_core_transfer(struct sim_world *w, struct sim_node *n, uint32_t to)
 {
-    int rc = cl_raft_transfer(bare_core(n), to);
+    int rc = cl_raft_transfer(sim_core_core(n), to);
     work(w, n);
     return rc;
 }
 
-const struct sim_body sim_bare = {
-    .make = bare_make,
-    .unmake = bare_unmake,
-    .reset = bare_reset,
-    .start = bare_start,
-    .crash = bare_crash,
-    .event = bare_event,
-    .core = bare_core,
-    .change_members = bare_change_members,
-    .transfer = bare_transfer,
-    .fail_disk = bare_fail_disk,
-    .rot = bare_rot,
-    .holds = bare_holds,
+const struct sim_body sim_core_body = {
+    .make = sim_core_make,
+    .unmake = sim_core_unmake,
+    .reset = sim_core_reset,
+    .start = sim_core_start,
+    .crash = sim_core_crash,
+    .event = sim_core_event,
+    .core = sim_core_core,
+    .change_members = sim_core_change_members,
+    .transfer = sim_core_transfer,
+    .fail_disk = sim_core_fail_disk,
+    .rot = sim_core_rot,
+    .holds = sim_core_holds,
 };

@@ -1,5 +1,5 @@
-/* What clients ask of a simulated driver of the bare core, and applying what is committed (see bare.h). */
-#include "bare.h"
+/* What clients ask of a simulated driver of the core alone, and applying what is committed (see sim_core.h). */
+#include "sim_core.h"
 #include <string.h>
 
 static void answer(struct sim_world *w, struct sim_node *n, const struct sim_request *q, uint8_t status,
@@ -12,11 +12,11 @@ static void answer(struct sim_world *w, struct sim_node *n, const struct sim_req
     sim_answer(w, &reply);
 }
 
-void bare_answer_reads(struct sim_world *w, struct sim_node *n)
+void sim_core_answer_reads(struct sim_world *w, struct sim_node *n)
 {
-    struct bare *b = bare_of(n);
-    for (uint32_t i = 0; i < BARE_READS; i++) {
-        struct bare_reading *r = &b->readings[i];
+    struct sim_core *b = sim_core_of(n);
+    for (uint32_t i = 0; i < SIM_CORE_READS; i++) {
+        struct sim_core_reading *r = &b->readings[i];
         if (!r->context || !r->index || (r->index > b->machine.applied && w->options.mutant != CL_RAFT_SIM_EARLY_READ))
             continue;
         answer(w, n, &r->request, SIM_DONE, sim_machine_execute(b->machine.registers, &r->request.command));
@@ -24,9 +24,9 @@ void bare_answer_reads(struct sim_world *w, struct sim_node *n)
     }
 }
 
-void bare_apply(struct sim_world *w, struct sim_node *n, uint64_t first, uint64_t last)
+void sim_core_apply(struct sim_world *w, struct sim_node *n, uint64_t first, uint64_t last)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     for (uint64_t i = first; i <= last && !w->stopped; i++) {
         struct cl_raft_entry e;
         if (cl_raft_entry(b->core, i, &e))
@@ -38,23 +38,23 @@ void bare_apply(struct sim_world *w, struct sim_node *n, uint64_t first, uint64_
         struct sim_outcome outcome = sim_machine_apply(&b->machine, i, is_command ? &command : NULL,
                                                        w->options.mutant == CL_RAFT_SIM_NO_SESSIONS);
         sim_check_applied(w, n, i, b->machine.digest);
-        struct bare_proposal *p = &b->proposals[i & (BARE_PROPOSALS - 1)];
+        struct sim_core_proposal *p = &b->proposals[i & (SIM_CORE_PROPOSALS - 1)];
         if (p->index == i) {
             answer(w, n, &p->request, p->term == e.term ? SIM_DONE : SIM_ELSEWHERE, outcome);
             p->index = 0;
         }
     }
     cl_raft_applied(b->core, last);
-    bare_answer_reads(w, n);
+    sim_core_answer_reads(w, n);
 }
 
-void bare_take_reads(struct sim_world *w, struct sim_node *n)
+void sim_core_take_reads(struct sim_world *w, struct sim_node *n)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     struct cl_raft_read read;
     while (cl_raft_poll_read(b->core, &read)) {
-        for (uint32_t i = 0; i < BARE_READS; i++) {
-            struct bare_reading *r = &b->readings[i];
+        for (uint32_t i = 0; i < SIM_CORE_READS; i++) {
+            struct sim_core_reading *r = &b->readings[i];
             if (r->context != read.context)
                 continue;
             r->index = read.index;
@@ -64,12 +64,12 @@ void bare_take_reads(struct sim_world *w, struct sim_node *n)
             }
         }
     }
-    bare_answer_reads(w, n);
+    sim_core_answer_reads(w, n);
 }
 
 static void read_request(struct sim_world *w, struct sim_node *n, const struct sim_request *q)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     if (w->options.mutant == CL_RAFT_SIM_UNASKED_READ && n->watch.role == CL_RAFT_LEADER) {
         answer(w, n, q, SIM_DONE, sim_machine_execute(b->machine.registers, &q->command));
         return;
@@ -84,12 +84,12 @@ static void read_request(struct sim_world *w, struct sim_node *n, const struct s
         return;
     }
     /* The oldest makes room: its question to the leader, or the answer, was lost. */
-    b->readings[b->contexts % BARE_READS] = (struct bare_reading){.context = context, .request = *q};
+    b->readings[b->contexts % SIM_CORE_READS] = (struct sim_core_reading){.context = context, .request = *q};
 }
 
-void bare_request(struct sim_world *w, struct sim_node *n, const struct sim_request *q)
+void sim_core_request(struct sim_world *w, struct sim_node *n, const struct sim_request *q)
 {
-    struct bare *b = bare_of(n);
+    struct sim_core *b = sim_core_of(n);
     uint64_t index = 0, term = 0;
     if (!q->by_log) {
         read_request(w, n, q);
@@ -102,7 +102,7 @@ void bare_request(struct sim_world *w, struct sim_node *n, const struct sim_requ
     }
     sim_say(w, "#%u proposes %u of session %u as entry %lu of term %lu", n->id, q->command.sequence, q->command.session,
             index, term);
-    b->proposals[index & (BARE_PROPOSALS - 1)] = (struct bare_proposal){index, term, *q};
+    b->proposals[index & (SIM_CORE_PROPOSALS - 1)] = (struct sim_core_proposal){index, term, *q};
     if (w->options.mutant == CL_RAFT_SIM_EARLY_ANSWER) {
         struct sim_machine ahead = b->machine;
         answer(w, n, q, SIM_DONE, sim_machine_execute(ahead.registers, &q->command));

@@ -1,15 +1,15 @@
-/* Old owners that have no time to step aside (iokernel/cores/spare.c), or are in a call of the kernel: pair.h. Those named
+/* Old owners that have no time to cede (iokernel/cores/starved.c), or are in a call of the kernel: pair.h. Those named
  * "starved" need the right to SCHED_FIFO.
  *
- *   cores_spare [NAME] */
+ *   cores_starved [NAME] */
 #include "../../../../iokernel/state/internal.h"
 #include "pair.h"
 
-#define ASK_US 10u /* the first of them begins with the round after the one that decides, and so do the others */
+#define CEDE_US 10u /* the first of them begins with the round after the one that decides, and so do the others */
 #define INTERRUPT_US 50u
 #define START (5 * MS)
 
-static const struct setting times = {.ask_us = ASK_US, .interrupt_us = INTERRUPT_US, .start_us = START / US};
+static const struct setting times = {.cede_us = CEDE_US, .interrupt_us = INTERRUPT_US, .start_us = START / US};
 
 static void decided(struct pair *p, struct wish batch)
 {
@@ -76,9 +76,9 @@ static void starved_it_is_not_evicted(void)
     cpu_set_t before = allowed();
     decided(&p, (struct wish){0});
     starve(p.b);
-    run(&p.w, 40 * (ASK_US + INTERRUPT_US) * US);
+    run(&p.w, 40 * (CEDE_US + INTERRUPT_US) * US);
     CHECK(stats_of(&p.w).interrupted == 1 && evicted(&p.w) == 0);
-    CHECK(stats_of(&p.w).spared == 1 && cores_of(&p.w, p.bat).spared == 1 && cores_of(&p.w, p.lat).spared == 0);
+    CHECK(stats_of(&p.w).starved == 1 && cores_of(&p.w, p.bat).starved == 1 && cores_of(&p.w, p.lat).starved == 0);
     CHECK(!acts(&p.w, p.b) && acts(&p.w, p.l)); /* it got its turn */
     run(&p.w, 2 * US);
     CHECK(moves_by(&p.w, CL_IO_STEP_INTERRUPT) == 1);
@@ -93,11 +93,11 @@ static void starved_it_is_spared_no_longer_than_start_us(void)
     cpu_set_t before = allowed();
     decided(&p, (struct wish){0});
     starve(p.b);
-    run(&p.w, 2 * (ASK_US + INTERRUPT_US) * US);
-    CHECK(stats_of(&p.w).spared == 1 && acts(&p.w, p.l)); /* both run, by their words */
+    run(&p.w, 2 * (CEDE_US + INTERRUPT_US) * US);
+    CHECK(stats_of(&p.w).starved == 1 && acts(&p.w, p.l)); /* both run, by their words */
     unsigned n = rounds_until(&p, evicted);
-    CHECK(n > START / US - 3 * (ASK_US + INTERRUPT_US) && n < START / US);
-    CHECK(stats_of(&p.w).spared == 1 && stats_of(&p.w).evicted_late == 1 && owns(&p.w, p.l));
+    CHECK(n > START / US - 3 * (CEDE_US + INTERRUPT_US) && n < START / US);
+    CHECK(stats_of(&p.w).starved == 1 && stats_of(&p.w).evicted_late == 1 && owns(&p.w, p.l));
     CHECK(sched_getscheduler(p.b->tid) == SCHED_IDLE);
     end_starving(p.b, &before);
     world_delete(&p.w);
@@ -114,8 +114,8 @@ static void starved_it_keeps_nobody_from_its_core(void)
     ready(&sure->k[0], 1);
     run(&p.w, INTERRUPT_US * US);
     CHECK(owns(&p.w, p.l));
-    run(&p.w, 2 * (ASK_US + INTERRUPT_US) * US);
-    CHECK(owns(&p.w, &sure->k[0]) && acts(&p.w, &sure->k[0]) && stats_of(&p.w).spared == 1);
+    run(&p.w, 2 * (CEDE_US + INTERRUPT_US) * US);
+    CHECK(owns(&p.w, &sure->k[0]) && acts(&p.w, &sure->k[0]) && stats_of(&p.w).starved == 1);
     CHECK(evicted(&p.w) == 1);
     end_starving(p.b, &before);
     world_delete(&p.w);
@@ -128,8 +128,8 @@ static void starved_it_is_evicted_when_the_new_owner_goes(void)
     cpu_set_t before = allowed();
     decided(&p, (struct wish){0});
     starve(p.b);
-    run(&p.w, 2 * (ASK_US + INTERRUPT_US) * US);
-    CHECK(stats_of(&p.w).spared == 1 && acts(&p.w, p.l));
+    run(&p.w, 2 * (CEDE_US + INTERRUPT_US) * US);
+    CHECK(stats_of(&p.w).starved == 1 && acts(&p.w, p.l));
     run(&p.w, 2 * US);
     CHECK(evicted(&p.w) == 0);
     app_remove(&p.w, p.lat);
@@ -158,21 +158,21 @@ static void spin_on_the_cpu(struct kthread *k)
 static void starved_since_the_first_look_it_is_spared(void)
 {
     struct pair p;
-    struct setting slow = {.ask_us = ASK_US, .interrupt_us = 1000000};
+    struct setting slow = {.cede_us = CEDE_US, .interrupt_us = 1000000};
     cpu_set_t before = allowed();
     pair_new(&p, slow, (struct wish){.blocks = true});
     ready(p.l, 1);
     while (!owns(&p.w, p.l))
         run(&p.w, 1 * US);
     spin_on_the_cpu(p.b);
-    run(&p.w, 2 * ASK_US * US);
+    run(&p.w, 2 * CEDE_US * US);
     CHECK(interrupted(&p.w) == 1);
     p.w.now += 500 * MS;
     run(&p.w, 2 * US);
     keep_from_cpu(p.b);
     p.w.now += 500 * MS;
     run(&p.w, 2 * US);
-    CHECK(evicted(&p.w) == 0 && stats_of(&p.w).spared == 1);
+    CHECK(evicted(&p.w) == 0 && stats_of(&p.w).starved == 1);
     end_starving(p.b, &before);
     world_delete(&p.w);
 }
@@ -196,13 +196,13 @@ static void starved_the_log_has_it_that_it_is_still_there(void)
     cpu_set_t before = allowed();
     decided(&p, (struct wish){0});
     starve(p.b);
-    run(&p.w, 2 * (ASK_US + INTERRUPT_US) * US);
-    CHECK(stats_of(&p.w).spared == 1 && acts(&p.w, p.l));
+    run(&p.w, 2 * (CEDE_US + INTERRUPT_US) * US);
+    CHECK(stats_of(&p.w).starved == 1 && acts(&p.w, p.l));
     run(&p.w, 2 * US);
     CHECK(last_logged(&p, CL_IO_LOG_DONE).leaving == 1);
     CHECK(!acts(&p.w, p.b));
     run(&p.w, 2 * US);
-    CHECK(last_logged(&p, CL_IO_LOG_ASIDE).leaving == 0 && evicted(&p.w) == 0);
+    CHECK(last_logged(&p, CL_IO_LOG_CEDED).leaving == 0 && evicted(&p.w) == 0);
     end_starving(p.b, &before);
     world_delete(&p.w);
 }
@@ -224,8 +224,8 @@ static void starved_it_goes_and_the_next_one_has_all_its_steps(void)
     cpu_set_t before = allowed();
     decided(&p, (struct wish){0});
     starve(p.b);
-    run(&p.w, 2 * (ASK_US + INTERRUPT_US) * US);
-    CHECK(stats_of(&p.w).spared == 1 && acts(&p.w, p.l));
+    run(&p.w, 2 * (CEDE_US + INTERRUPT_US) * US);
+    CHECK(stats_of(&p.w).starved == 1 && acts(&p.w, p.l));
     run(&p.w, 2 * US);
     end_starving(p.b, &before);
     app_remove(&p.w, p.bat);
@@ -239,10 +239,10 @@ static void starved_it_goes_and_the_next_one_has_all_its_steps(void)
         run(&p.w, 1 * US);
     p.l->line->park = CL_KTHREAD_RUNNING; /* it gets up by itself, and has not seen that its core has gone */
     run(&p.w, 5 * US);
-    CHECK(evicted(&p.w) == 0 && stats_of(&p.w).asked == 2 && *p.lat->look == 1);
+    CHECK(evicted(&p.w) == 0 && stats_of(&p.w).asked == 2 && *p.lat->preempt == 1);
     CHECK(!acts(&p.w, p.l) && acts(&p.w, p.b));
     run(&p.w, 2 * US);
-    CHECK(moves_by(&p.w, CL_IO_STEP_ASK) == 1 && evicted(&p.w) == 0);
+    CHECK(moves_by(&p.w, CL_IO_STEP_REQUEST) == 1 && evicted(&p.w) == 0);
     world_delete(&p.w);
 }
 
@@ -253,8 +253,8 @@ static void one_that_runs_on_is_evicted(void)
     decided(&p, (struct wish){.blocks = true});
     spin(p.b);
     unsigned n = rounds_until(&p, evicted);
-    CHECK(n >= ASK_US + INTERRUPT_US && n < START / US + 2 * (ASK_US + INTERRUPT_US));
-    CHECK(stats_of(&p.w).spared <= 1 && sched_getscheduler(p.b->tid) == SCHED_IDLE);
+    CHECK(n >= CEDE_US + INTERRUPT_US && n < START / US + 2 * (CEDE_US + INTERRUPT_US));
+    CHECK(stats_of(&p.w).starved <= 1 && sched_getscheduler(p.b->tid) == SCHED_IDLE);
     end_spin(p.b);
     world_delete(&p.w);
 }
@@ -265,8 +265,8 @@ static void one_that_sleeps_is_evicted_at_once(void)
     struct pair p;
     decided(&p, (struct wish){.blocks = true});
     p.b->line->signals.in_call = 1;
-    CHECK(rounds_until(&p, evicted) <= 1 + ASK_US + INTERRUPT_US + ASK_US + 1 + INTERRUPT_US);
-    CHECK(stats_of(&p.w).spared == 0);
+    CHECK(rounds_until(&p, evicted) <= 1 + CEDE_US + INTERRUPT_US + CEDE_US + 1 + INTERRUPT_US);
+    CHECK(stats_of(&p.w).starved == 0);
     world_delete(&p.w);
 }
 
@@ -274,20 +274,20 @@ static void one_that_sleeps_is_evicted_at_once(void)
 static void in_a_call_it_has_a_step_more(void)
 {
     struct pair p;
-    struct setting slow = {.ask_us = ASK_US, .interrupt_us = 1000000, .start_us = 4000000};
+    struct setting slow = {.cede_us = CEDE_US, .interrupt_us = 1000000, .start_us = 4000000};
     pair_new(&p, slow, (struct wish){.blocks = true});
     ready(p.l, 1);
     while (!owns(&p.w, p.l))
         run(&p.w, 1 * US);
     spin_on_the_cpu(p.b);
-    run(&p.w, 2 * ASK_US * US);
+    run(&p.w, 2 * CEDE_US * US);
     CHECK(interrupted(&p.w) == 1);
     p.b->line->signals.in_call = 1;
     for (unsigned i = 0; i < 2; i++) {
         p.w.now += 500 * MS;
         run(&p.w, 2 * US);
     }
-    CHECK(evicted(&p.w) == 0 && stats_of(&p.w).spared == 1);
+    CHECK(evicted(&p.w) == 0 && stats_of(&p.w).starved == 1);
     p.w.now += 3100 * MS;
     run(&p.w, 2 * US);
     CHECK(evicted(&p.w) == 1);
@@ -295,7 +295,7 @@ static void in_a_call_it_has_a_step_more(void)
     world_delete(&p.w);
 }
 
-/* In a call that no signal ends it could not step aside, and has no CPU time: state D. */
+/* In a call that no signal ends it could not cede, and has no CPU time: state D. */
 static void one_in_a_call_that_nothing_ends_is_spared(void)
 {
     static struct in_call call;
@@ -308,12 +308,12 @@ static void one_in_a_call_that_nothing_ends_is_spared(void)
     tell_threads(&w, b);
     start(&w, &b->k[0]);
     ready(&l->k[0], 1);
-    run(&w, 10 * (ASK_US + INTERRUPT_US) * US);
-    CHECK(stats_of(&w).interrupted == 1 && stats_of(&w).spared == 1 && stats_of(&w).evicted == 0);
+    run(&w, 10 * (CEDE_US + INTERRUPT_US) * US);
+    CHECK(stats_of(&w).interrupted == 1 && stats_of(&w).starved == 1 && stats_of(&w).evicted == 0);
     const struct io_core *core = &w.io->loops[0].cores.core[0];
-    uint64_t entitled = core->from->member.squat.entitled;
-    run(&w, 10 * (ASK_US + INTERRUPT_US) * US);
-    CHECK(core->spare.on && core->from->member.squat.entitled == entitled); /* a liar earns nothing by it */
+    uint64_t entitled = core->from->member.overrun.entitled;
+    run(&w, 10 * (CEDE_US + INTERRUPT_US) * US);
+    CHECK(core->starved.on && core->from->member.overrun.entitled == entitled); /* a liar earns nothing by it */
     CHECK(!acts(&w, &b->k[0]) && acts(&w, &l->k[0]));
     run(&w, 2 * US);
     CHECK(moves_by(&w, CL_IO_STEP_INTERRUPT) == 1);
@@ -333,7 +333,7 @@ static void in_a_call_it_is_asked_for_longer(void)
     p.b->line->signals.in_call = 0;
     CHECK(!acts(&p.w, p.b) && acts(&p.w, p.l));
     run(&p.w, 2 * US);
-    CHECK(moves_by(&p.w, CL_IO_STEP_ASK) == 1 && interrupted(&p.w) == 0 && seen_signals() == 0);
+    CHECK(moves_by(&p.w, CL_IO_STEP_REQUEST) == 1 && interrupted(&p.w) == 0 && seen_signals() == 0);
     world_delete(&p.w);
 }
 
@@ -343,7 +343,7 @@ static void one_that_says_so_all_the_time_gains_a_step(void)
     decided(&p, (struct wish){.blocks = true});
     p.b->line->signals.in_call = 1;
     unsigned n = rounds_until(&p, interrupted);
-    CHECK(n >= 1 + INTERRUPT_US && n <= 1 + INTERRUPT_US + ASK_US);
+    CHECK(n >= 1 + INTERRUPT_US && n <= 1 + INTERRUPT_US + CEDE_US);
     world_delete(&p.w);
 }
 
@@ -355,10 +355,10 @@ static void without_calls_left_the_signal_is_left_out(void)
     for (uint32_t i = 0; i < p.w.io->loops[0].cores.n_apps; i++)
         if (p.w.io->loops[0].cores.apps[i]->id == p.bat->id)
             p.w.io->loops[0].cores.apps[i]->wakes.tokens = INT64_MIN / 2;
-    run(&p.w, (ASK_US + 5) * US);
-    CHECK(stats_of(&p.w).interrupts_spared == 1 && interrupted(&p.w) == 0 && !p.b->interrupted);
+    run(&p.w, (CEDE_US + 5) * US);
+    CHECK(stats_of(&p.w).interrupts_limited == 1 && interrupted(&p.w) == 0 && !p.b->interrupted);
     CHECK(evicted(&p.w) == 0 && rounds_until(&p, evicted) <= INTERRUPT_US);
-    CHECK(stats_of(&p.w).interrupts_spared == 1 && interrupted(&p.w) == 0 && !p.b->interrupted);
+    CHECK(stats_of(&p.w).interrupts_limited == 1 && interrupted(&p.w) == 0 && !p.b->interrupted);
     CHECK(acts(&p.w, p.l));
     run(&p.w, 2 * US);
     CHECK(moves_by(&p.w, CL_IO_STEP_EVICT) == 1 && moves_by(&p.w, CL_IO_STEP_INTERRUPT) == 0);

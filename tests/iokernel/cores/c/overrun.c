@@ -1,14 +1,14 @@
-/* Kthreads that use a core which is not theirs (iokernel/cores/squat.c), one scenario each: world.h, with threads that do
+/* Kthreads that use a core which is not theirs (iokernel/cores/overrun.c), one scenario each: world.h, with threads that do
  * use CPU time. Prints the names of those that passed.
  *
- *   cores_squat [NAME] */
+ *   cores_overrun [NAME] */
 #include "../../../../iokernel/state/internal.h"
 #include "world.h"
 
 #define WINDOW (50 * MS)
 #define BAN (100 * MS)
 
-/* One core. A latency application runs on it; a batch one had it before, and says that it has stepped aside. */
+/* One core. A latency application runs on it; a batch one had it before, and says that it has ceded. */
 struct pair {
     struct world w;
     struct app *lat, *bat;
@@ -49,32 +49,33 @@ static bool is_idle(const struct kthread *k)
 /* As often as it takes to be caught, and no more. */
 static void lie(struct pair *p, struct kthread *k)
 {
-    uint64_t before = stats_of(&p->w).squatted;
+    uint64_t before = stats_of(&p->w).overruns;
     windows(p, k, 1, 0); /* which the loop begins with */
-    for (unsigned i = 0; stats_of(&p->w).squatted == before; i++) {
+    for (unsigned i = 0; stats_of(&p->w).overruns == before; i++) {
         CHECK(i < 4 && !is_idle(k));
         windows(p, k, 1, 30 * MS);
     }
-    CHECK(stats_of(&p->w).squatted == before + 1 && is_idle(k));
+    CHECK(stats_of(&p->w).overruns == before + 1 && is_idle(k));
 }
 
 /* It says that it waits, or that it runs, or that it has nothing to do: it is the CPU time that counts. */
 static void whatever_it_says_it_is_demoted(void)
 {
-    static const uint32_t words[] = {CL_KTHREAD_ASIDE, CL_KTHREAD_ASIDE_HOT, CL_KTHREAD_PARKED, CL_KTHREAD_RUNNING};
+    static const uint32_t words[] = {CL_KTHREAD_CEDED, CL_KTHREAD_CEDED_YIELDING, CL_KTHREAD_PARKED,
+                                     CL_KTHREAD_RUNNING};
     for (unsigned i = 0; i < sizeof words / sizeof *words; i++) {
         struct pair p;
         pair_new(&p, (struct setting){0});
         p.b->line->park = words[i];
         lie(&p, p.b);
-        CHECK(cores_of(&p.w, p.bat).squatted == 1 && cores_of(&p.w, p.lat).squatted == 0);
+        CHECK(cores_of(&p.w, p.bat).overruns == 1 && cores_of(&p.w, p.lat).overruns == 0);
         CHECK(stats_of(&p.w).evicted == 0 && owns(&p.w, p.l));
-        CHECK(p.b->state->hot == 0 && p.l->state->hot == 0); /* a yield would run it until the tick */
+        CHECK(p.b->state->yield_wait == 0 && p.l->state->yield_wait == 0); /* a yield would run it until the tick */
         uint64_t logged = 0;
         struct cl_io_move m[64];
         for (uint32_t n; (n = cl_io_moves(p.w.io, 0, &p.w.log_next, m, 64, &p.w.log_lost)) > 0;)
             for (uint32_t j = 0; j < n; j++)
-                logged += m[j].what == CL_IO_LOG_SQUATTED && m[j].from == p.l->slot + 1 && m[j].to == m[j].from;
+                logged += m[j].what == CL_IO_LOG_OVERRUN && m[j].from == p.l->slot + 1 && m[j].to == m[j].from;
         CHECK(logged == 1);
         world_delete(&p.w);
     }
@@ -165,7 +166,7 @@ static void honest_ones_are_left_alone(void)
     p.b->line->park = CL_KTHREAD_PARKED;
     park(p.l);
     windows(&p, p.b, 6, 40 * MS); /* the owner has nothing to do */
-    CHECK(stats_of(&p.w).squatted == 0 && stats_of(&p.w).squat_unread == 0 && !is_idle(p.b) && !is_idle(p.l));
+    CHECK(stats_of(&p.w).overruns == 0 && stats_of(&p.w).overrun_unread == 0 && !is_idle(p.b) && !is_idle(p.l));
     world_delete(&p.w);
 }
 
@@ -173,7 +174,7 @@ static void honest_ones_are_left_alone(void)
 static void one_that_is_being_evicted_is_not_caught_as_well(void)
 {
     struct pair p;
-    pair_new(&p, (struct setting){.ask_us = 400000, .interrupt_us = 400000});
+    pair_new(&p, (struct setting){.cede_us = 400000, .interrupt_us = 400000});
     park(p.l);
     run(&p.w, 5 * US);
     CHECK(owns(&p.w, p.b) && acts(&p.w, p.b));
@@ -184,7 +185,7 @@ static void one_that_is_being_evicted_is_not_caught_as_well(void)
         burn(p.b, 40 * MS);
         run(&p.w, WINDOW);
     }
-    CHECK(stats_of(&p.w).squatted == 0 && stats_of(&p.w).evicted == 0);
+    CHECK(stats_of(&p.w).overruns == 0 && stats_of(&p.w).evicted == 0);
     world_delete(&p.w);
 }
 
@@ -205,7 +206,7 @@ static void while_the_loop_was_away_nobody_is_to_blame(void)
         p.l->line->park = CL_KTHREAD_RUNNING;
         run(&p.w, 1 * MS);
     }
-    CHECK(stats_of(&p.w).squatted == 0);
+    CHECK(stats_of(&p.w).overruns == 0);
     lie(&p, p.b); /* but for what it sees */
     world_delete(&p.w);
 }
@@ -236,8 +237,8 @@ static void one_whose_time_cannot_be_read(void)
         else
             end_thread(p.b);
         windows(&p, p.b, 4, 0);
-        CHECK(stats_of(&p.w).squatted == 0 && m->dead == !lives);
-        CHECK(lives ? stats_of(&p.w).squat_unread >= 3 : stats_of(&p.w).squat_unread == 0);
+        CHECK(stats_of(&p.w).overruns == 0 && m->dead == !lives);
+        CHECK(lives ? stats_of(&p.w).overrun_unread >= 3 : stats_of(&p.w).overrun_unread == 0);
         m->account_fd = fd;
         world_delete(&p.w);
     }

@@ -58,7 +58,7 @@ def test_all_know_each_other_soon_and_then_say_no_more_about_it():
     nodes.run(100)
     assert b"CLRF" in sent
     assert b"CLRL" not in sent
-    assert all(n.counters()["other_life"] == 0 for n in nodes.nodes.values())
+    assert all(n.counters()["other_incarnation"] == 0 for n in nodes.nodes.values())
 
 
 @pytest.mark.parametrize("who", ["leader", "follower"])
@@ -69,8 +69,8 @@ def test_who_comes_back_is_refused_and_stops_and_the_others_go_on(nodes, who):
     nodes.run(50)
     assert any(f"node {i}" in stopped(nodes, victim) for i in (1, 2, 3) if i != victim)
     others = {i: n for i, n in nodes.nodes.items() if i != victim}
-    assert sum(n.counters()["other_life"] for n in others.values()) > 0
-    assert {n.counters()["other_life_node"] for n in others.values()} <= {0, victim}
+    assert sum(n.counters()["other_incarnation"] for n in others.values()) > 0
+    assert {n.counters()["other_incarnation_node"] for n in others.values()} <= {0, victim}
     nodes.stop(victim)
     assert nodes.command(nodes.leader(), b"more")[0] == "ok"
     assert nodes.query(nodes.leader()) == ("ok", b"kept,more")
@@ -144,7 +144,7 @@ def test_who_was_away_hears_from_the_others_of_a_life_that_it_never_met(nodes):
 
 
 def test_one_that_came_back_to_who_did_not_know_is_found_out_when_they_meet_others(nodes):
-    """What is not covered (apps/raft/node/lives.c), and how it ends."""
+    """What is not covered (apps/raft/node/incarnations.c), and how it ends."""
     known = nodes.leader()
     others = [i for i in (1, 2, 3) if i != known]
     nodes.run(5)
@@ -164,7 +164,7 @@ def test_one_that_came_back_to_who_did_not_know_is_found_out_when_they_meet_othe
 
 
 def test_of_two_lives_that_were_heard_neither_is_let_in(nodes):
-    """One and the same id, known to node 1 in one life and to node 2 in the next, until those two meet."""
+    """One and the same id, known to node 1 in one incarnation and to node 2 in the next, until those two meet."""
     knows, apart = lib.cl_raft_node_knows, [(1, 2), (2, 3)]
 
     def post(source: int, to: int, frame: bytes) -> bool:
@@ -177,17 +177,17 @@ def test_of_two_lives_that_were_heard_neither_is_let_in(nodes):
     nodes._post = post
     nodes.now_ns += 1
     for i in (1, 2, 3):
-        nodes.start(i, life=10 * i)
+        nodes.start(i, incarnation=10 * i)
     nodes.run(50)
     nodes.stop(3)
     apart[:] = [(1, 2), (1, 3)]
-    nodes.start(3, life=31)
+    nodes.start(3, incarnation=31)
     nodes.run(50)
     assert knows(nodes.nodes[1].ptr, 3, 30)
     assert knows(nodes.nodes[2].ptr, 3, 31)
     apart[:] = [(1, 3), (2, 3)]
     nodes.run(50)
-    assert not any(knows(nodes.nodes[i].ptr, 3, life) for i in (1, 2) for life in (30, 31))
+    assert not any(knows(nodes.nodes[i].ptr, 3, incarnation) for i in (1, 2) for incarnation in (30, 31))
     apart[:] = [(1, 2), (2, 3)]
     nodes.run(50)
     assert "node 1" in stopped(nodes, 3)
@@ -203,24 +203,26 @@ def test_nothing_is_taken_from_a_life_before_it_is_noted(disks):
     nodes.cut.clear()
     nodes.run(30)
     late = nodes.nodes[2]
-    assert late.counters()["unknown_life"] > 0
-    assert (late.leader, late.counters()["other_life"]) == (0, 0)
-    assert not any(lib.cl_raft_node_knows(late.ptr, i, lib.cl_raft_node_life(nodes.nodes[i].ptr)) for i in (1, 3))
+    assert late.counters()["unknown_incarnation"] > 0
+    assert (late.leader, late.counters()["other_incarnation"]) == (0, 0)
+    assert not any(
+        lib.cl_raft_node_knows(late.ptr, i, lib.cl_raft_node_incarnation(nodes.nodes[i].ptr)) for i in (1, 3)
+    )
     disks[1].faults()
     assert nodes.leader() == leader
-    assert all(lib.cl_raft_node_knows(late.ptr, i, lib.cl_raft_node_life(nodes.nodes[i].ptr)) for i in (1, 3))
+    assert all(lib.cl_raft_node_knows(late.ptr, i, lib.cl_raft_node_incarnation(nodes.nodes[i].ptr)) for i in (1, 3))
 
 
 def test_a_life_is_drawn_from_the_clocks_or_given():
     nodes = Nodes(3)
     knows = lib.cl_raft_node_knows
-    nodes.start(3, life=99)
+    nodes.start(3, incarnation=99)
     nodes.run(20)
     assert all(knows(nodes.nodes[i].ptr, 3, 99) for i in (1, 2, 3))
     assert not knows(nodes.nodes[1].ptr, 3, 98)
     assert not knows(nodes.nodes[1].ptr, 4, 99)
     nodes.stop(3)
-    nodes.start(3, life=99)  # the same life: it is not noticed, so it has to be another one each time
+    nodes.start(3, incarnation=99)  # the same incarnation: it is not noticed, so it has to be another one each time
     nodes.run(50)
     assert nodes.nodes[3].state == "running"
 
@@ -261,8 +263,8 @@ def stopped_without_its_log(nodes: Nodes, i: int) -> bool:
 
 
 def knows(nodes: Nodes, i: int, other: int) -> bool:
-    life = lib.cl_raft_node_life(nodes.nodes[other].ptr)
-    return bool(lib.cl_raft_node_knows(nodes.nodes[i].ptr, other, life))
+    incarnation = lib.cl_raft_node_incarnation(nodes.nodes[other].ptr)
+    return bool(lib.cl_raft_node_knows(nodes.nodes[i].ptr, other, incarnation))
 
 
 @pytest.mark.parametrize("who", ["leader", "follower"])
@@ -278,7 +280,7 @@ def test_whose_log_was_made_again_is_refused_by_all_who_knew_it(disks, who, othe
     nodes.run(100)
     assert stopped_without_its_log(nodes, victim)
     assert "start it with the log that it had" in nodes.nodes[victim].why
-    assert sum(nodes.nodes[i].counters()["other_life"] for i in others) > 0
+    assert sum(nodes.nodes[i].counters()["other_incarnation"] for i in others) > 0
     nodes.stop(victim)
     assert nodes.command(nodes.leader(), b"more") == ("ok", b"2")
     assert nodes.query(nodes.leader()) == ("ok", b"kept,more")
@@ -355,7 +357,7 @@ def test_nobody_is_listened_to_before_it_is_durable_which_log_it_has(disks):
     assert knows(nodes, 2, 3)
     assert not knows(nodes, 1, 2)
     assert nodes.nodes[1].leader == 0
-    assert nodes.nodes[1].counters()["unknown_life"] > 0
+    assert nodes.nodes[1].counters()["unknown_incarnation"] > 0
     disks[0].faults()
     nodes.run(200)
     assert knows(nodes, 1, 2)
@@ -408,13 +410,13 @@ def test_who_is_heard_gets_room(disks):
     assert nodes.leader() == leader
     for i in [i for i in learners if not knows(nodes, leader, i)]:
         node = nodes.nodes[leader]
-        before = node.counters()["unknown_life"]
+        before = node.counters()["unknown_incarnation"]
         node.receive(frames[i])
-        assert node.counters()["unknown_life"] == before + 1
+        assert node.counters()["unknown_incarnation"] == before + 1
         nodes.run(2)
         assert knows(nodes, leader, i)
         node.receive(frames[i])
-        assert node.counters()["unknown_life"] == before + 1
+        assert node.counters()["unknown_incarnation"] == before + 1
         assert all(knows(nodes, leader, other) for other in (1, 2, 3))
 
 

@@ -1,4 +1,4 @@
-"""Bare hand-overs: two processes that have nothing but a word between them, and what is made of their slots."""
+"""Raw hand-overs: two processes that have nothing but a word between them, and what is made of their slots."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from corelane.bench.colocate import bare as colocate_bare
 from corelane.bench.colocate import floor as colocate_floor
 from corelane.bench.colocate import judge as colocate_judge
+from corelane.bench.colocate import raw as colocate_bare
 from corelane.bench.colocate.arms import COMPARED, Beside
-from corelane.bench.colocate.bare import BARE, BARE_ALONE, Bare, Turn
 from corelane.bench.colocate.judge import CALM_LEAST, CALM_US, Round
 from corelane.bench.colocate.plot import CANARY, LOWEST
+from corelane.bench.colocate.raw import RAW, RAW_ALONE, Raw, Turn
 from corelane.bench.harness.goals import GOALS
 from corelane.bench.harness.openloop import Point
 from corelane.bench.harness.session import Session
@@ -33,8 +33,8 @@ def session() -> Session:
 
 
 @pytest.fixture(scope="module")
-def bare() -> Iterator[Bare]:
-    with Bare((CORES[0], CORES[-1])) as made:
+def raw() -> Iterator[Raw]:
+    with Raw((CORES[0], CORES[-1])) as made:
         made.learn(beside(2e-7, 1e6))
         yield made
 
@@ -51,8 +51,8 @@ def beside(service_s: float, rps: float, moves_per_s: float = 0.0) -> Beside:
 
 @two_cores
 @pytest.mark.parametrize("target_us", [0.0, 50.0])
-def test_every_request_is_answered_and_the_job_has_the_rest(bare: Bare, target_us: float) -> None:
-    slot = bare.slot(Turn(target_us), 20_000, 0.1)
+def test_every_request_is_answered_and_the_job_has_the_rest(raw: Raw, target_us: float) -> None:
+    slot = raw.slot(Turn(target_us), 20_000, 0.1)
     assert slot.point.answered == slot.point.sent > 0
     assert slot.work > 0
     assert 0 < slot.point.extra["kv_core_share"] < 1
@@ -62,48 +62,48 @@ def test_every_request_is_answered_and_the_job_has_the_rest(bare: Bare, target_u
 
 
 @two_cores
-def test_a_longer_target_takes_fewer_moves_and_lets_requests_wait(bare: Bare) -> None:
+def test_a_longer_target_takes_fewer_moves_and_lets_requests_wait(raw: Raw) -> None:
     """Whatever else runs, who has to let a request get 2 ms old answers none at once but those that came with it."""
-    patient = bare.slot(Turn(2000.0), 20_000, 0.1)
+    patient = raw.slot(Turn(2000.0), 20_000, 0.1)
     assert patient.point.answered == patient.point.sent
     assert patient.point.max_us >= 1500  # the target, less a quarter at most
     assert patient.point.extra["moves_per_s"] <= 2 * 1.1 / 1500e-6
 
 
 @two_cores
-def test_a_server_alone_needs_no_moves(bare: Bare) -> None:
-    slot = bare.alone(20_000, 0.05)
+def test_a_server_alone_needs_no_moves(raw: Raw) -> None:
+    slot = raw.alone(20_000, 0.05)
     assert slot.point.answered == slot.point.sent > 0
     assert "moves_per_s" not in slot.point.extra
 
 
 @two_cores
-def test_a_slot_is_as_long_as_the_log_of_requests_lasts(bare: Bare, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_is_as_long_as_the_log_of_requests_lasts(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(colocate_bare, "MOST", 1000)
-    slot = bare.alone(20_000, 10.0)
+    slot = raw.alone(20_000, 10.0)
     assert slot.point.seconds < 0.05
     assert slot.point.answered == slot.point.sent > 0
 
 
 @two_cores
 def test_closed_ones_say_so() -> None:
-    made = Bare((CORES[0], CORES[-1]))
+    made = Raw((CORES[0], CORES[-1]))
     made.close()
     made.close()
-    with pytest.raises(CorelaneError, match="bare hand-overs: they are closed"):
+    with pytest.raises(CorelaneError, match="raw hand-overs: they are closed"):
         made.alone(1000, 0.01)
 
 
 @two_cores
-def test_a_rate_of_nothing_is_refused(bare: Bare) -> None:
+def test_a_rate_of_nothing_is_refused(raw: Raw) -> None:
     with pytest.raises(CorelaneError, match="a rate above 0"):
-        bare.slot(Turn(0.0), 1e10, 0.01)
-    assert bare.alone(20_000, 0.02).point.sent > 0  # they are whole
+        raw.slot(Turn(0.0), 1e10, 0.01)
+    assert raw.alone(20_000, 0.02).point.sent > 0  # they are whole
 
 
 @two_cores
 def test_what_a_request_takes_is_learnt_from_the_least_disturbed_slot() -> None:
-    with Bare((CORES[0], CORES[-1])) as made:
+    with Raw((CORES[0], CORES[-1])) as made:
         for service_s in (9e-7, 3e-7, 5e-7):
             made.taught_by(lambda rate, seconds, service_s=service_s: beside(service_s, rate))(1e6, 0.0)
         assert made.service_ns == pytest.approx(300)
@@ -123,14 +123,14 @@ def slot(work: float, p99_us: float = 10.0, *, p50_us: float = 1.0, p90_us: floa
 
 
 def low(bare_share: Sequence[float], bare_added_us: float = 1.0) -> dict[str, list[Beside]]:
-    """Rounds in which ours has nine tenths of what bare hand-overs leave, and Linux half of it."""
+    """Rounds in which ours has nine tenths of what raw hand-overs leave, and Linux half of it."""
     return {
         CANARY: [slot(0) for _ in bare_share],
         "kv alone": [slot(0) for _ in bare_share],
         LOWEST: [slot(90 * share) for share in bare_share],
         COMPARED: [slot(50 * share, 40) for share in bare_share],
-        BARE: [slot(100 * share, 10 + bare_added_us + 0.01 * n) for n, share in enumerate(bare_share)],
-        BARE_ALONE: [slot(0, p50_us=0, p90_us=0) for _ in bare_share],
+        RAW: [slot(100 * share, 10 + bare_added_us + 0.01 * n) for n, share in enumerate(bare_share)],
+        RAW_ALONE: [slot(0, p50_us=0, p90_us=0) for _ in bare_share],
         "batch alone": [slot(100) for _ in bare_share],
     }
 
@@ -151,9 +151,9 @@ def test_a_goal_is_beyond_a_core_that_moves_or_not(session: Session, seed: int, 
     (note,) = judged(session, low(shares))["colocate.low_batch_share"]
     assert says in note
     found = session.figures["colocate.low_batch_share"]["beside"]
-    assert found[BARE] == pytest.approx(centre, abs=0.021)
-    assert found[f"{BARE}, 95 % from"] <= found[BARE] <= found[f"{BARE}, 95 % to"]
-    assert found["ours over bare hand-overs"] == pytest.approx(0.9)
+    assert found[RAW] == pytest.approx(centre, abs=0.021)
+    assert found[f"{RAW}, 95 % from"] <= found[RAW] <= found[f"{RAW}, 95 % to"]
+    assert found["ours over raw hand-overs"] == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(("added_us", "says"), [(5.0, "not below 5.0"), (1.0, "is within reach")])
@@ -163,10 +163,10 @@ def test_where_less_is_better_the_other_end_counts(session: Session, added_us: f
     (note,) = notes["colocate.low_p99_added_us"]
     assert says in note
     assert "is within reach" in notes["colocate.batch_over_linux"][0]
-    assert session.figures["colocate.batch_over_linux"]["beside"][BARE] == pytest.approx(2)
+    assert session.figures["colocate.batch_over_linux"]["beside"][RAW] == pytest.approx(2)
     found = session.figures["colocate.low_p99_added_us"]["beside"]
     assert found["p50 added"] == 0  # what stood there stays
-    assert (found[f"{BARE}, p50 added"], found[f"{BARE}, p90 added"]) == (1, 2)
+    assert (found[f"{RAW}, p50 added"], found[f"{RAW}, p90 added"]) == (1, 2)
 
 
 def test_without_linux_there_is_nothing_to_hold_against_it(session: Session) -> None:
@@ -179,7 +179,7 @@ def test_without_linux_there_is_nothing_to_hold_against_it(session: Session) -> 
 
 def test_what_never_ended_tells_nothing(session: Session) -> None:
     got = low([0.8] * ROUNDS)
-    for name in (BARE, BARE_ALONE):
+    for name in (RAW, RAW_ALONE):
         got[name] = [replace(one, point=replace(one.point, window_p99_us=(math.inf,))) for one in got[name]]
     (note,) = judged(session, got)["colocate.low_p99_added_us"]
     assert "tell nothing" in note
@@ -194,21 +194,21 @@ def half(bare_work: float, bare_p99_us: float, machine_us: float = CALM_US) -> R
     return {
         "kv alone": slot(0),
         "beside": slot(45, 60),
-        BARE: slot(bare_work, bare_p99_us),
+        RAW: slot(bare_work, bare_p99_us),
         "batch alone": slot(100),
         CANARY: slot(0, machine_us),
     }
 
 
 def test_half_of_the_peak(session: Session) -> None:
-    """Ours leaves 0.9 of the rest; the bare one 0.96, with its requests in time, in the rounds that count."""
+    """Ours leaves 0.9 of the rest; the raw one 0.96, with its requests in time, in the rounds that count."""
     rounds = [half(48, 55) for _ in range(ROUNDS)] + [half(10, 500, CALM_US + 1) for _ in range(ROUNDS)]
     colocate_judge.judge_half(session, rounds)
     colocate_floor.floor_of_half(session, rounds)
     found = session.figures["colocate.half_batch_share"]["beside"]
-    assert found[BARE] == pytest.approx(0.96)
-    assert found["ours over bare hand-overs"] == pytest.approx(0.9 / 0.96)
-    assert found[f"{BARE}, p99, us, of the middle window"] == 55
+    assert found[RAW] == pytest.approx(0.96)
+    assert found["ours over raw hand-overs"] == pytest.approx(0.9 / 0.96)
+    assert found[f"{RAW}, p99, us, of the middle window"] == 55
     assert any("0.96 of colocate.half_batch_share" in note and "within reach" in note for note in session.notes)
 
 
@@ -218,6 +218,6 @@ def test_half_of_the_peak_is_told_of_all_rounds_where_none_counts(session: Sessi
     colocate_judge.judge_half(session, rounds)
     colocate_floor.floor_of_half(session, rounds)
     assert session.figures["colocate.half_batch_share"]["value"] is None
-    assert any("the p99 of bare hand-overs is 90 us in the middle window of all rounds" in n for n in session.notes)
+    assert any("the p99 of raw hand-overs is 90 us in the middle window of all rounds" in n for n in session.notes)
     assert not any("within reach" in note for note in session.notes)  # of the share alone, which says nothing
     colocate_floor.floor_of_half(session, [])

@@ -131,8 +131,8 @@ class Looks:
                 entry.lines += [word("%clp.last", number, at), f"  store i64 0, ptr {at}"]
             entry.lines += [f"  %clp.full = load atomic i64, ptr {cell(self.site - 1)} monotonic, align 8"]
             entry.lines += ["  store i64 %clp.full, ptr %clp.fuel"]
-        entry.lines += [*self._word_address("%clp.word"), *self._wanted("%clp.word", "%clp.look")]
-        entry.terminator = f"  br i1 %clp.look, label {slow.name}, label {old.name}, {UNLIKELY}"
+        entry.lines += [*self._word_address("%clp.word"), *self._wanted("%clp.word", "%clp.poll")]
+        entry.terminator = f"  br i1 %clp.poll, label {slow.name}, label {old.name}, {UNLIKELY}"
         slow.lines = ["  call preserve_allcc void @clp.slow()"]
         slow.terminator = f"  br label {old.name}"
         function.blocks = {entry.name: entry, **function.blocks, slow.name: slow}

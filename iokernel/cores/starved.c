@@ -1,6 +1,6 @@
 /* Whether an old owner had the CPU for the time of a step.
  *
- * The last step demotes it for not having stepped aside in that time. One that did not have the CPU for so long could not:
+ * The last step demotes it for not having ceded in that time. One that did not have the CPU for so long could not:
  * work of the kernel's own came first (a disk's interrupts, and the workers that complete its writes), or other processes.
  * To demote it helps nobody then, and costs an honest one milliseconds. Its words are not believed here; the kernel's are.
  *
@@ -13,14 +13,14 @@
  * runs, in turns however short, has had its time by its second look at the latest, and is demoted; and none is spared for
  * longer than start_us, nor for a moment if it sleeps or was stopped: it has nothing to wait for.
  *
- * Tests: tests/iokernel/cores/c/spare.c. */
+ * Tests: tests/iokernel/cores/c/starved.c. */
 #include "../state/internal.h"
 
-void io_spare_begin(struct io_loop *loop, struct io_core *core, uint64_t now)
+void io_starved_begin(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
-    struct io_spare *s = &core->spare;
+    struct io_starved *s = &core->starved;
     struct io_account a;
-    *s = (struct io_spare){.since = now, .until = now, .seen_ns = -1};
+    *s = (struct io_starved){.since = now, .until = now, .seen_ns = -1};
     if (!io_thread_account(loop, core->from, &a))
         return;
     s->begin_ns = s->ran_ns = a.ran_ns;
@@ -32,7 +32,7 @@ void io_spare_begin(struct io_loop *loop, struct io_core *core, uint64_t now)
 /* Whether the turn that the account counted last goes on. False, too: the thread has none to wait for (*gone). */
 static bool goes_on(struct io_loop *loop, struct io_core *core, const struct io_account *a, bool *gone)
 {
-    struct io_spare *s = &core->spare;
+    struct io_starved *s = &core->starved;
     struct io_thread_status status;
     if (s->ended || a->ran_ns == s->seen_ns)
         return !s->ended;
@@ -44,10 +44,10 @@ static bool goes_on(struct io_loop *loop, struct io_core *core, const struct io_
     return !s->ended;
 }
 
-/* CPU time that it has had since io_spare_begin, at least. -1: it has none to wait for. */
+/* CPU time that it has had since io_starved_begin, at least. -1: it has none to wait for. */
 static int64_t had_ns(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
-    struct io_spare *s = &core->spare;
+    struct io_starved *s = &core->starved;
     struct io_account a;
     bool gone = false;
     if (!io_thread_account(loop, core->from, &a))
@@ -67,16 +67,16 @@ static int64_t had_ns(struct io_loop *loop, struct io_core *core, uint64_t now)
     return gone ? -1 : a.ran_ns - s->begin_ns;
 }
 
-void io_spare_peek(struct io_loop *loop, struct io_core *core, uint64_t now)
+void io_starved_peek(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
-    core->spare.peek = 0;
+    core->starved.peek = 0;
     had_ns(loop, core, now);
 }
 
-bool io_spare(struct io_loop *loop, struct io_core *core, uint64_t now)
+bool io_starved(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
-    struct io_spare *s = &core->spare;
+    struct io_starved *s = &core->starved;
     int64_t step_ns = cl_ticks_to_ns(loop->io->clock, (int64_t)c->interrupt), had = -1;
     if ((int64_t)(now - s->until) < 0)
         had = had_ns(loop, core, now);
@@ -85,7 +85,7 @@ bool io_spare(struct io_loop *loop, struct io_core *core, uint64_t now)
     bool spared = had >= 0 && had < step_ns, first = spared && !s->on;
     s->next = now + (uint64_t)cl_ns_to_ticks(loop->io->clock, step_ns - had);
     s->on = spared;
-    io_count(c->stats.spared, first);
-    io_count(core->from->app->cores.stats.spared, first);
+    io_count(c->stats.starved, first);
+    io_count(core->from->app->cores.stats.starved, first);
     return spared;
 }

@@ -1,14 +1,14 @@
-"""The floor under a core that changes hands, as arms of `corelane bench colocate`: bare hand-overs.
+"""The floor under a core that changes hands, as arms of `corelane bench colocate`: raw hand-overs.
 
 Two processes have the worker core between them and a third one decides, on the core that an iokernel has
-(bare.h): a server that spends on each request what a request takes kv, and the batch job, the very function
+(raw.h): a server that spends on each request what a request takes kv, and the batch job, the very function
 and its probes. No packets, no iokernel, no policy, no uthreads. What the arm does not reach nothing reaches that moves
 a core between two processes; what it reaches and ours does not is ours.
 
 The two wait by sched_yield, under the kernel's ordinary scheduling, as libos' kthreads do and as all arms have it. That
 of real-time threads is shorter (1.4 us for 2.2), but the kernel takes the core from both for milliseconds where others
 want it. kv's time of a request is the least of the rounds' last slots at half of its peak, since whatever else ran
-meanwhile only made it longer: its core time, less a bare hand-over for each turn.
+meanwhile only made it longer: its core time, less a raw hand-over for each turn.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from ..harness.openloop import Point
 from ..harness.session import Session
 from .arms import WINDOW_S, Arm, Beside
 
-BARE, BARE_ALONE = "bare hand-overs", "bare server alone"
-MOST = int(lib.CL_BARE_MOST)  # requests a turn
-BOARD_BYTES = int(ffi.sizeof("struct cl_bare_board"))
+RAW, RAW_ALONE = "raw hand-overs", "raw server alone"
+MOST = int(lib.CL_RAW_MOST)  # requests a turn
+BOARD_BYTES = int(ffi.sizeof("struct cl_raw_board"))
 ASLEEP_S = 2e-6 * rig.SPIN_US  # after which no loop and no kthread of the other arms polls any more
 DRAIN_NS = 50_000_000
 BEGUN_S, LOOK_S = 2.0, 2e-4
@@ -60,7 +60,7 @@ class Turn:
     alone: bool = False
 
 
-class Bare(Closing):
+class Raw(Closing):
     """The two processes, from construction to `close`. Between turns they sleep."""
 
     def __init__(self, cores: tuple[int, int]) -> None:
@@ -72,10 +72,10 @@ class Bare(Closing):
         try:
             os.ftruncate(self._fd, BOARD_BYTES)
             self._map = mmap.mmap(self._fd, BOARD_BYTES, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
-            self._board = ffi.cast("struct cl_bare_board *", ffi.from_buffer(self._map))
+            self._board = ffi.cast("struct cl_raw_board *", ffi.from_buffer(self._map))
             for role in ROLES:
                 words = [role, "--fd", str(self._fd), "--cpu", str(cores[1])]
-                self._children.append(Child("corelane.bench.colocate.bare", words, pass_fds=(self._fd,)))
+                self._children.append(Child("corelane.bench.colocate.raw", words, pass_fds=(self._fd,)))
         except BaseException:
             self.close()
             raise
@@ -132,17 +132,17 @@ class Bare(Closing):
     def slot(self, turn: Turn, rate: float, seconds: float) -> Beside:
         """A load, of as long as the log of requests lasts at most."""
         if not self._children:
-            raise CorelaneError("bare hand-overs", "they are closed", "make new ones")
+            raise CorelaneError("raw hand-overs", "they are closed", "make new ones")
         time.sleep(ASLEEP_S)
         seconds = min(seconds, 0.9 * MOST / rate)
-        board, out, err = self._board, ffi.new("struct cl_bare_result *"), ffi.new("char[256]")
+        board, out, err = self._board, ffi.new("struct cl_raw_result *"), ffi.new("char[256]")
         load = {"rate": rate, "duration_ns": int(seconds * 1e9), "target_ns": int(turn.target_us * 1e3)}
         load |= {"drain_ns": DRAIN_NS, "seed": self._turns, "cpu": self._cpu}
-        lib.cl_bare_reset(board, turn.alone)
+        lib.cl_raw_reset(board, turn.alone)
         board.service_ticks = default_clock().ns_to_ticks(round(self.service_ns))
         self._begin(turn.alone)
         try:
-            check(lib.cl_bare_offer(board, ffi.new("struct cl_bare_load *", load), out, err), "bare hand-overs", err)
+            check(lib.cl_raw_offer(board, ffi.new("struct cl_raw_load *", load), out, err), "raw hand-overs", err)
         finally:
             board.turn += 1
             self._until(lambda: board.ready == 0, "end")
@@ -166,7 +166,7 @@ class Bare(Closing):
         while not so():
             if time.monotonic() > deadline:
                 raise CorelaneError(
-                    "bare hand-overs",
+                    "raw hand-overs",
                     f"the processes did not {what} a turn in {BEGUN_S:g} s",
                     "is the machine overloaded?",
                 )
@@ -181,7 +181,7 @@ class Bare(Closing):
         whole, p99_us, sent = Hist(), [], 0
         for begin, end in itertools.pairwise(edges):
             window = Hist()
-            sent += lib.cl_bare_latencies(self._board, out.requests, begin, end, window.ptr)
+            sent += lib.cl_raw_latencies(self._board, out.requests, begin, end, window.ptr)
             p99_us.append(window.percentile(99) / 1e3)
             whole.merge(window)
         measured_s = (1 - warm) * seconds
@@ -205,7 +205,7 @@ class Bare(Closing):
 
 def serve(board: Any) -> Callable[[], None]:
     """The server's turn."""
-    return lambda: lib.cl_bare_serve(board, board.turn)
+    return lambda: lib.cl_raw_serve(board, board.turn)
 
 
 def compute(board: Any) -> Callable[[], None]:
@@ -213,7 +213,7 @@ def compute(board: Any) -> Callable[[], None]:
     from ..tenant.numba import handing_over
 
     run = handing_over(board)
-    lib.cl_bare_bind(board)
+    lib.cl_raw_bind(board)
     return run
 
 
@@ -222,7 +222,7 @@ ROLES = {"server": serve, "batch": compute}
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run until stdin ends, a line a turn."""
-    parser = argparse.ArgumentParser(description="one of two bare processes that hand over a core, until stdin ends")
+    parser = argparse.ArgumentParser(description="one of two raw processes that hand over a core, until stdin ends")
     parser.add_argument("role", choices=tuple(ROLES))
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--cpu", type=int, required=True)
@@ -230,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGKILL)  # who measures may die in a turn, which then has no end
     mapped = mmap.mmap(options.fd, BOARD_BYTES, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
     try:
-        run = ROLES[options.role](ffi.cast("struct cl_bare_board *", ffi.from_buffer(mapped)))
+        run = ROLES[options.role](ffi.cast("struct cl_raw_board *", ffi.from_buffer(mapped)))
         os.sched_setaffinity(0, {options.cpu})
     except (CorelaneError, OSError) as error:
         sys.exit(str(error))

@@ -1,16 +1,16 @@
-/* Cores that others may take (docs/cores.md): looking, stepping aside, exporting positions; and the quantum.
+/* Cores that others may take (docs/cores.md): looking, ceding, exporting positions; and the quantum.
  *
- * A kthread looks at one bit (cl_asked) wherever it chooses what runs next, and uthreads do by probes. If its core is lost:
- *   in the loop          it lets go of the core there (cl_step_aside)
+ * A kthread looks at one bit (cl_preempt_needed) wherever it chooses what runs next, and uthreads do by probes. If its core is lost:
+ *   in the loop          it lets go of the core there (cl_cede)
  *   on a uthread         that one is switched away from, put in front, and the loop lets go
- *   where that may not   the kthread waits in place (cl_aside_in_place): the caller has frames of another language
+ *   where that may not   the kthread waits in place (cl_cede_in_place): the caller has frames of another language
  *   switch stacks        run-time on the stack, or was interrupted in the middle of foreign code
  *
  * What a kthread that is aside has ready, its inbox, its frames and its timers may be taken by siblings at once (steal.c),
  * but for the uthread that it waits in. The one in front is the first to run when the core comes back; it is not at the head
  * of the run queue's ring, since a thief that has copied slots relies on head never going back.
  *
- * Tests: tests/libos/sched/c/aside.c. */
+ * Tests: tests/libos/sched/c/cede.c. */
 #include "runq.h"
 
 #include <corelane/libos/probe.h>
@@ -35,33 +35,34 @@ struct cl_uthread *cl_take_front(struct cl_kthread *v)
 }
 
 /* Tell siblings that what we have is theirs to take, and wait for a core. Async-signal-safe. */
-static void wait_aside(struct cl_kthread *k)
+static void cede_core(struct cl_kthread *k)
 {
     struct cl_cores *c = k->sched->cores;
     bool one = k->current || cl_load_relaxed(&k->front), was_away = k->away;
     k->away = true;
-    cl_store_relaxed(&k->aside, 1);
+    cl_store_relaxed(&k->ceded, 1);
     if (one) { /* the uthread that ran waits for a core, like those in the queue: let the iokernel see it */
         cl_store_relaxed(&k->runq.beyond, k->runq.beyond + 1); /* relaxed: only we change it */
         cl_note_ready(k);
     }
-    c->ops->aside(c, k->index);
+    c->ops->cede(c, k->index);
     if (one) {
         __atomic_fetch_add(&k->runq.passed, 1, __ATOMIC_RELAXED); /* thieves add to it, too */
         cl_note_taken(k);
     }
-    cl_store_relaxed(&k->aside, 0);
+    cl_store_relaxed(&k->ceded, 0);
     cl_store_relaxed(&k->sched->help_asked, 0);
     k->away = was_away;
 }
 
-void cl_aside_in_place(struct cl_kthread *k)
+void cl_cede_in_place(struct cl_kthread *k)
 {
     struct cl_cores *c = k->sched->cores;
     do {
-        k->asked = 0;
-        wait_aside(k);
-    } while (k->asked && c->ops->lost(c, k->index)); /* another iokernel came just when we got up: see on_interrupt */
+        k->preempt_pending = 0;
+        cede_core(k);
+    } while (k->preempt_pending &&
+             c->ops->lost(c, k->index)); /* another iokernel came just when we got up: see on_interrupt */
 }
 
 /* Something that only a kthread with a core gets done. */
@@ -72,21 +73,21 @@ static bool has_work(struct cl_kthread *k)
            (s->has_source && s->source.pending(s->source.arg, k->index));
 }
 
-bool cl_step_aside(struct cl_kthread *k)
+bool cl_cede(struct cl_kthread *k)
 {
     struct cl_sched *s = k->sched;
     struct cl_cores *c = s->cores;
-    k->asked = 0;
+    k->preempt_pending = 0;
     if (c && c->ops->lost(c, k->index) && !cl_load_relaxed(&s->ending)) {
         cl_flush(k); /* what was sent before */
-        if (cl_load_relaxed(&k->flying))
+        if (cl_load_relaxed(&k->in_flight))
             cl_completions_poll(k, k);
         cl_requeue(k);
         cl_export(k);
         if (has_work(k)) {
             if (k->searching)
                 cl_idle_over(k);
-            wait_aside(k);
+            cede_core(k);
         } else {
             cl_park_kthread(k);
         }
@@ -145,21 +146,21 @@ static CL_NOINLINE void look(struct cl_kthread *k)
     struct cl_cores *c = k->sched->cores;
     if (k->away)
         return;
-    if (c && cl_asked(k) && c->ops->lost(c, k->index)) {
-        cl_count(&k->stats.asides, 1);
+    if (c && cl_preempt_needed(k) && c->ops->lost(c, k->index)) {
+        cl_count(&k->stats.cedes, 1);
         if (k->no_switch)
-            cl_aside_in_place(k);
+            cl_cede_in_place(k);
         else
             cl_block_to_loop(k, CL_AFTER_FRONT);
         return;
     }
     /* Asked, and the core is ours: the iokernel says that the quantum is over, ours or the one that it was configured with. */
-    bool told = c && cl_asked(k);
+    bool told = c && cl_preempt_needed(k);
     if (!k->no_switch && (told || (k->quantum_ticks && cl_tsc() - k->switched_tsc >= k->quantum_ticks)))
         quantum_over(k);
 }
 
-CL_PROBE_TEXT void cl_sched_look(void)
+CL_PROBE_TEXT void cl_sched_preempt_poll(void)
 {
     struct cl_kthread *k = cl_kthread_self();
     struct cl_uthread *me = k ? k->current : NULL;
@@ -177,7 +178,7 @@ void cl_preempted(void)
     struct cl_uthread *me = k->current;
     bool marked = me->preemptible;
     me->preemptible = false;
-    k->asked = 1; /* the word in the arena is not what this hangs on */
+    k->preempt_pending = 1; /* the word in the arena is not what this hangs on */
     look(k);
     me->preemptible = marked;
 }

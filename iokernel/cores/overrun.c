@@ -13,12 +13,12 @@
  * as a rule, 10 at most, and an honest kthread that loses its core ten thousand times a second stays under it.
  *
  * A loop that was itself kept from running, without having gone to sleep, does not know when an owner parked meanwhile, with
- * whom kthreads that wait hot take turns: all of that time counts as time in which nobody used the core.
+ * whom kthreads that yield-wait take turns: all of that time counts as time in which nobody used the core.
  *
  * It costs a system call a window and kthread, never more than one a GAP_NS; a loop that would sleep wakes up
  * for it once a window while somebody runs and somebody else could.
  *
- * Tests: tests/iokernel/cores/c/squat.c, tests/iokernel/cores/test_hostile.py, tests/iokernel/cores/test_soak.py. */
+ * Tests: tests/iokernel/cores/c/overrun.c, tests/iokernel/cores/test_hostile.py, tests/iokernel/cores/test_soak.py. */
 #include "../state/internal.h"
 
 #define WINDOW_NS 50000000
@@ -39,7 +39,7 @@ static const struct io_core *home_of(const struct io_cores *c, const struct io_k
 /* Ticks for which it might run, since it came. */
 static uint64_t entitled(const struct io_cores *c, const struct io_kthread *k)
 {
-    return k->member.squat.entitled + home_of(c, k)->idle - k->member.squat.idle_mark;
+    return k->member.overrun.entitled + home_of(c, k)->idle - k->member.overrun.idle_mark;
 }
 
 /* The owner had work at the last look and has none now, and that look was longer ago than it should be. */
@@ -50,34 +50,34 @@ static bool parked_unseen(const struct io_loop *loop, const struct io_core *core
     return (int64_t)(unseen - often) > 0 && !core->moving && cl_load_relaxed(core->owner->park) != CL_KTHREAD_RUNNING;
 }
 
-void io_squat_account(const struct io_loop *loop, struct io_core *core, uint64_t ticks, uint64_t now)
+void io_overrun_account(const struct io_loop *loop, struct io_core *core, uint64_t ticks, uint64_t now)
 {
     if (!core->busy || !core->owner || parked_unseen(loop, core, now)) {
         core->idle += ticks;
         return;
     }
-    core->owner->member.squat.entitled += ticks;
-    if (core->from && !core->spare.on)
-        core->from->member.squat.entitled += ticks;
+    core->owner->member.overrun.entitled += ticks;
+    if (core->from && !core->starved.on)
+        core->from->member.overrun.entitled += ticks;
 }
 
-void io_squat_moved(struct io_kthread *k, const struct io_core *core)
+void io_overrun_moved(struct io_kthread *k, const struct io_core *core)
 {
     struct io_member *m = &k->member;
     if (!core) {
-        m->squat.lost++;
+        m->overrun.lost++;
     } else if (core != m->last) {
         if (m->last)
-            m->squat.entitled += m->last->idle - m->squat.idle_mark;
+            m->overrun.entitled += m->last->idle - m->overrun.idle_mark;
         else
-            m->squat.begin = 0; /* what it might before was counted for another core */
-        m->squat.idle_mark = core->idle;
+            m->overrun.begin = 0; /* what it might before was counted for another core */
+        m->overrun.idle_mark = core->idle;
     }
 }
 
 static void begin_window(struct io_cores *c, struct io_kthread *k, int64_t ran_ns, uint64_t now)
 {
-    struct io_squat *s = &k->member.squat;
+    struct io_overrun *s = &k->member.overrun;
     s->begin = now;
     s->entitled_at_begin = entitled(c, k);
     s->lost_at_begin = s->lost;
@@ -87,7 +87,7 @@ static void begin_window(struct io_cores *c, struct io_kthread *k, int64_t ran_n
 static void ban(struct io_loop *loop, struct io_kthread *k, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
-    struct io_squat *s = &k->member.squat;
+    struct io_overrun *s = &k->member.overrun;
     const struct io_core *home = home_of(c, k);
     uint64_t first = (uint64_t)cl_ns_to_ticks(loop->io->clock, BAN_NS);
     if (s->bans && (int64_t)(now - s->banned_until) > (int64_t)(FORGIVEN_AFTER * (first << (s->bans - 1))))
@@ -98,17 +98,17 @@ static void ban(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     k->app->cores.stands = false;
     s->banned_until = now + (first << s->bans);
     s->bans = cl_min(s->bans + 1, MOST_DOUBLINGS);
-    io_count(c->stats.squatted, 1);
-    io_count(k->app->cores.stats.squatted, 1);
-    io_move_note(loop, home, CL_IO_LOG_SQUATTED, k, now);
+    io_count(c->stats.overruns, 1);
+    io_count(k->app->cores.stats.overruns, 1);
+    io_move_note(loop, home, CL_IO_LOG_OVERRUN, k, now);
 }
 
 /* Whether it used more than it might in a window that is over. */
 static bool used_more(const struct io_loop *loop, const struct io_kthread *k, int64_t ran_ns, uint64_t might,
                       uint64_t might_not)
 {
-    const struct io_squat *s = &k->member.squat;
-    uint64_t to_see = (uint64_t)(s->lost - s->lost_at_begin) * loop->cores.ask;
+    const struct io_overrun *s = &k->member.overrun;
+    uint64_t to_see = (uint64_t)(s->lost - s->lost_at_begin) * loop->cores.cede;
     int64_t more = ran_ns - s->ran_ns - cl_ticks_to_ns(loop->io->clock, (int64_t)(might + to_see));
     return more > cl_ticks_to_ns(loop->io->clock, (int64_t)might_not) / 4;
 }
@@ -118,7 +118,7 @@ static bool look(struct io_loop *loop, struct io_kthread *k, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     struct io_member *m = &k->member;
-    struct io_squat *s = &m->squat;
+    struct io_overrun *s = &m->overrun;
     if (m->dead || m->demoted)
         s->begin = s->strikes = 0;
     if (m->dead || m->demoted || m->core || m->leaving)
@@ -130,7 +130,7 @@ static bool look(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     struct io_account a;
     if (!io_thread_account(loop, k, &a)) {
         s->begin = 0;
-        io_count(c->stats.squat_unread, io_thread_alive(loop, k));
+        io_count(c->stats.overrun_unread, io_thread_alive(loop, k));
         return true;
     }
     if (s->begin) {
@@ -145,37 +145,37 @@ static bool look(struct io_loop *loop, struct io_kthread *k, uint64_t now)
 /* The kthread whose turn it is; NULL: the last one's turn is over. */
 static struct io_kthread *next_kthread(struct io_cores *c)
 {
-    if (c->squat_app >= c->n_apps) {
-        c->squat_app = c->squat_kthread = 0;
+    if (c->overrun_app >= c->n_apps) {
+        c->overrun_app = c->overrun_kthread = 0;
         return NULL;
     }
-    struct io_app *app = c->apps[c->squat_app];
-    if (c->squat_kthread >= app->n_kthreads) { /* another application than last time, perhaps */
-        c->squat_app++;
-        c->squat_kthread = 0;
+    struct io_app *app = c->apps[c->overrun_app];
+    if (c->overrun_kthread >= app->n_kthreads) { /* another application than last time, perhaps */
+        c->overrun_app++;
+        c->overrun_kthread = 0;
         return next_kthread(c);
     }
-    return &app->kthreads[c->squat_kthread++];
+    return &app->kthreads[c->overrun_kthread++];
 }
 
-void io_squat_round(struct io_loop *loop, uint64_t now)
+void io_overrun_round(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
-    uint64_t gap = (uint64_t)cl_ns_to_ticks(loop->io->clock, GAP_NS), late = now - c->next_squat;
+    uint64_t gap = (uint64_t)cl_ns_to_ticks(loop->io->clock, GAP_NS), late = now - c->next_overrun;
     if (cl_likely((int64_t)late < 0))
         return;
     uint32_t reads = READS + (uint32_t)cl_min(late / gap, (uint64_t)LOOKS);
-    c->next_squat = now + gap;
+    c->next_overrun = now + gap;
     for (uint32_t i = 0; i < LOOKS && reads; i++) {
         struct io_kthread *k = next_kthread(c);
         if (!k)
             break;
         reads -= look(loop, k, now);
-        io_affinity_look(loop, k, now);
+        io_affinity_check(loop, k, now);
     }
 }
 
-uint64_t io_squat_due(const struct io_loop *loop)
+uint64_t io_overrun_due(const struct io_loop *loop)
 {
-    return loop->cores.next_squat + (uint64_t)cl_ns_to_ticks(loop->io->clock, WINDOW_NS);
+    return loop->cores.next_overrun + (uint64_t)cl_ns_to_ticks(loop->io->clock, WINDOW_NS);
 }
