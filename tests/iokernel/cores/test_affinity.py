@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -48,7 +49,7 @@ def test_what_happens_while_an_iokernel_runs_is_told(monkeypatch: pytest.MonkeyP
     before = signal.pthread_sigmask(signal.SIG_BLOCK, main._STOP_SIGNALS)
     watched = {"gone": main._once(lambda: "it is gone"), "evicted": lambda: next(looks)}
     try:
-        assert main._wait_for_signal(watched, report) == signal.SIGTERM
+        assert main._wait_for_signal(SimpleNamespace(failure=""), watched, report) == signal.SIGTERM
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     assert told == [("gone", "it is gone"), ("evicted", "it happened"), ("evicted", "and again")]

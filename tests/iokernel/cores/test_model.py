@@ -38,7 +38,7 @@ OWN = {
     "SCHED_IDLE_C": "libos/sched/idle.c",
 }
 REPLACED = (
-    *(f"iokernel/cores/{name}.c" for name in ("overrun", "spare", "dying", "blocked")),
+    *(f"iokernel/cores/{name}.c" for name in ("overrun", "starved", "dying", "blocked")),
     "iokernel/loop/round.c",
     "iokernel/loop/loop.c",
 )

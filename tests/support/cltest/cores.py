@@ -24,7 +24,7 @@ RUNS = 65536  # as in tests/iokernel/cores/c/app.c
 DEEP = 8192  # more than any run has requests: what waits while the loop or the server is kept from running is not lost
 FIRST = -15  # priority
 TRACED = "traced"  # the kind "blocking", with probes by the compiler (corelane/libos/trace_pc.h)
-TRACE_PC = ("-fsanitize-coverage=trace-pc", "-include", str(ROOT / "libos" / "trace_pc.h"))
+TRACE_PC = ("-fsanitize-coverage=trace-pc", "-include", str(ROOT / "include" / "corelane" / "libos" / "trace_pc.h"))
 LIARS = ("aside", "relapsing")  # kinds that say what is not so, and run where they may not
 _RUN = np.dtype([("begin", "u8"), ("end", "u8"), ("stamps", "u8"), ("cpu", "u8")])
 _HEAD = np.dtype([("slot", "u8"), ("gap_ticks", "u8"), ("work", "u8"), ("n", "u8"), ("open", _RUN)])

@@ -89,7 +89,7 @@ AGAIN = {
 
 @pytest.mark.parametrize("name", AGAIN)
 def test_mistakes_are_found_by_the_model(name: str, tmp_path: Path) -> None:
-    mistake = planted(tmp_path, f"{LOG}/log_again.c", [AGAIN[name]])
+    mistake = planted(tmp_path, f"{LOG}/again.c", [AGAIN[name]])
     model = build_with(CBuild("plain"), tmp_path, MODEL, mistake)
     for seed in range(1, SEEDS):
         try:
