@@ -1,7 +1,7 @@
 /* Frames that come in from uplinks and from other loops, and ARP.
  *
  * Steering: by destination MAC; under a shared MAC by IPv4 destination (or ARP target). Then the RSS hash chooses the
- * kthread. The iokernel answers ARP for its applications: to the outside, and to each other (switch.c). Announcements
+ * kthread (deliver.c). The iokernel answers ARP for its applications: to the outside, and to each other (switch.c). Announcements
  * (sender = target, RFC 5227) are passed on to all; other requests of strangers for strangers are dropped as not ours. */
 #include "../state/internal.h"
 
