@@ -11,7 +11,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.corelane-setup
 CLANG_FORMAT ?= clang-format-14
-JOBS ?= auto
+# One more than there are CPUs: many tests wait for a disk, a time-out, another process.
+JOBS ?= $(shell echo $$(($$(nproc) + 1)))
 PYTEST_ARGS ?=
 SOAK_S ?= 180
 SOAK_TOTAL_S ?=

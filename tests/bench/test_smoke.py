@@ -69,7 +69,7 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
 )
 def test_benchmark_leaves_a_whole_document(name: str, options: tuple[str, ...], tmp_path: Path) -> None:
     out, png = tmp_path / "x.json", tmp_path / "x.png"
-    command = [sys.executable, "-m", "corelane.cli.main", "bench", name, "--seconds", "0.5", *options]
+    command = [sys.executable, "-m", "corelane.cli.main", "bench", name, "--seconds", "0.2", *options]
     done = run([*command, "--json", str(out), "--plot", str(png)])
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr

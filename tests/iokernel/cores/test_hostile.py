@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cltest import wait_until
+from cltest import soak, wait_until
 from cltest.cores import LIARS, TRACED, FightingApp, before_others, fighting_ground
 from cltest.fairness import Watch, until_in_fair_rounds
 from cltest.moves import DONE, EVICTED, INTERRUPTED, RELEASES, WANTED, Move, MoveLog
@@ -264,10 +264,10 @@ def test_one_that_is_stopped_while_it_has_the_core_is_evicted(fight):
     fight.sound()
 
 
+@pytest.mark.soak(short=True, takes_s=60)
 def test_one_that_is_killed_at_any_point_of_hand_overs(fight, rng):
     """Requests come all the time, so that hundreds of hand-overs a second are cut off somewhere."""
-    rounds = 25
-    for i in range(rounds):
+    for i in range(soak.examples(10, 100)):
         batch = fight.batch(rng.choice(["probed", "probed", "unprobed"]))
         fight.begin(rate=rng.choice([500, 5000]), seconds=0.25)
         enough = fight.counted()["asked"] + rng.randrange(1, 60)
@@ -356,10 +356,11 @@ def test_the_log_has_all_three_steps_of_one_that_is_stopped(fight):
     wait_until(by_all_steps, WAIT_S, "all three steps")
 
 
+@pytest.mark.soak(short=True, takes_s=60)
 def test_the_steps_of_one_that_is_killed_come_in_their_order_as_far_as_they_come(fight, rng):
     """It ignores the flag, so that it is in the middle of a step most of the time. What is dead is neither interrupted
     nor evicted; and each move to the latency application has its end."""
-    for _ in range(10):
+    for _ in range(soak.examples(5, 100)):
         batch = fight.batch("unprobed")
         fight.begin(rate=5000, seconds=0.25)
         enough = fight.counted()["asked"] + rng.randrange(1, 30)

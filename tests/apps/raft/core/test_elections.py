@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable
 
 import pytest
+from cltest import soak
 
 Make = Callable[..., Callable[..., str]]
-RUNS = 500 if os.environ.get("CORELANE_SANITIZE") else 4000
+RUNS = 500 if os.environ.get("CORELANE_SANITIZE") else soak.examples(1500, 10_000)
+pytestmark = pytest.mark.soak(short=True, takes_s=20)
 
 # nodes, us of a link, at least and how much more; of a write, at least and how much more; runs in a thousand that may
 # need a second term; 99th percentile in us. The timeout is 10 to 19 ms, and the earlier of two mostly 10 to 14 ms.

@@ -9,7 +9,7 @@ from corelane.runtime.errors import CorelaneError
 
 SHARDS = 10
 SEEDS = 10_000  # of 5 nodes, in all shards together; of the core alone as of the real node
-OFTEN = 3  # shards that are not left to make soak
+OFTEN = 2  # shards that are not left to make soak
 
 
 def some(seeds: int) -> list[object]:
