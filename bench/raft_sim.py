@@ -1,4 +1,4 @@
-"""How fast simulated Raft clusters run, all checks on, and the seeds of 5 nodes that CI runs.
+"""How fast simulated Raft clusters run, all checks on, and 10 000 seeds of 5 nodes.
 
 Two kinds of nodes: `node`, the real node and log on block devices that fail, and `core`, the raw core on modelled
 storage. A step is the same for both (apps/raft/sim/world.h), and the figure is the slower one's, with 5 nodes. All of

@@ -140,7 +140,7 @@ GOALS: dict[str, Goal] = _table(
         10_000,
         "at least",
         "seeds",
-        "of 5 real nodes that CI runs, and of raw cores, run here without a failure",
+        "of 5 real nodes, and of the core alone, run here without a failure",
     ),
     Goal("log.append_over_bare", 1.1, "at most", "x", "durable append, one at a time, p50 / the best raw loop's"),
     Goal("log.group_gain", 20.0, "at least", "x", "durable appends a second, 64 writers of 256 B / one at a time"),
