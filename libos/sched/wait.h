@@ -5,8 +5,8 @@
 #include <corelane/libos/sync.h>
 #include "internal.h"
 
-/* One uthread in one wait list; lives on its stack. Guarded by the lock beside the list until it has been taken off; from
- * then on it belongs to who took it off, and from cl_uthread_ready on to the uthread. */
+/* One uthread in one wait list; it is on the uthread's stack. Guarded by the lock beside the list until it has been
+ * taken off; from then on it belongs to who took it off, and from cl_uthread_ready on to the uthread. */
 struct cl_waiter {
     struct cl_waiter *next, *prev;
     struct cl_uthread *t;
