@@ -333,7 +333,7 @@ int cl_io_core_stats(const struct cl_io *io, uint32_t index, struct cl_io_core_s
     do {
         accounted = cl_load_acquire(&core->accounted);
         copy_words(out, &core->stats, sizeof *out);
-        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the words before the second look */
+        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the words before the re-check */
     } while ((accounted == 0 || cl_load_relaxed(&core->accounted) != accounted) && ++tries < ACCOUNT_TRIES);
     if (tries < ACCOUNT_TRIES && out->busy)
         out->busy_ns += (uint64_t)cl_ticks_to_ns(io->clock, (int64_t)since(loop, accounted));
@@ -412,7 +412,7 @@ uint32_t cl_io_moves(struct cl_io *io, uint32_t loop, uint64_t *next, struct cl_
         if (*next >= logged)
             break;
         copy_words(&out[got], &c->log[*next % IO_MOVES_LOG], sizeof out[got]);
-        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the words before the second look at the count */
+        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the words before the re-check of the count */
         logged = cl_load_relaxed(&c->logged);
         if (logged - *next >= IO_MOVES_LOG) { /* it may have been written over meanwhile */
             if (got)

@@ -227,7 +227,7 @@ static CL_NOINLINE void check_app(struct io_loop *loop, struct io_app *app, stru
     publish(loop, a, f.waiting);
 }
 
-/* Whether what the last look at it found still stands, but for the ages. */
+/* Whether what the last decision found still stands, but for the ages. */
 static inline bool stands(const struct io_allotment *a, uint64_t now, uint64_t *next_due)
 {
     if (!a->stands || a->held)

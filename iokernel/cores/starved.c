@@ -53,7 +53,7 @@ static int64_t had_ns(struct io_loop *loop, struct io_core *core, uint64_t now)
     bool gone = false;
     if (!io_thread_account(loop, core->from, &a))
         return -1;
-    if (a.turns != s->turns) { /* it was off the CPU in between, and its turn began when nobody looked */
+    if (a.turns != s->turns) { /* it was off the CPU in between, and its turn began when nobody checked */
         if (!s->counted)       /* of the first turn it is not known how much of it was before the interrupt */
             s->begin_ns = a.ran_ns;
         s->counted = true;

@@ -1,6 +1,6 @@
 """Putting probes into the loops of one function (probes.py says what is put where, and why).
 
-The fuel and the ends of strips live in memory, `%clp.fuel` and `%clp.lim.N`. LLVM's SROA turns the ends into registers
+The fuel and the ends of strips are in memory, `%clp.fuel` and `%clp.lim.N`. LLVM's SROA turns the ends into registers
 afterwards (compile.py runs it), and the fuel of outlined copies; a function's own fuel stays in its frame, in
 `%clp.last` (refill.py).
 

@@ -9,9 +9,9 @@
  *   what the kernel ties to a thread there (the signal stack) does not move with the uthread.
  *
  *   Waits in place, if it is other code: that may hold locks and thread-local state. So does the handler of another
- *   signal, wherever it runs: it is known by the signals that it blocks, and could not end on another thread, whose mask
- *   and signal stack its frame does not hold. (One that blocks nothing, by SA_NODEFER, is not known. It must use the
- *   signal stack.)
+ *   signal, wherever it runs: it is known by the signals that it blocks, and could not end on another thread, whose
+ *   mask and signal stack its frame does not hold. (One that blocks nothing, by SA_NODEFER, is not known. It must use
+ *   the signal stack.)
  *
  *   Returns, if the kthread waits for its core already, is in the scheduler's loop, which polls soon, or holds a
  *   spinlock. A sibling that has a core would wait for that lock while it keeps that core. The loop sees to it then

@@ -12,8 +12,8 @@
  *   - without work k polls on for some 200 us, and then parks like any other (at once where somebody else could use
  *     its core, or in mode `block`), its queues armed. A thread of the scheduler's watches their descriptors. It wakes
  *     k, or, where cores are managed, counts the completion in k's signals and calls for help of the iokernel;
- *   - where cores are managed and k alone uses the one queue that there is, k parks at once. It sees by itself, while it
- *     is parked, that something is done (`ready` and `sleep` below, struct cl_park_poll), without the watcher;
+ *   - where cores are managed and k alone uses the one queue that there is, k parks at once. It sees by itself, while
+ *     it is parked, that something is done (`ready` and `sleep` below, struct cl_park_poll), without the watcher;
  *   - a sibling polls for k when k is stuck or has lost its core.
  * So a uthread that waits costs no core, and a lone one is told within one poll.
  *
