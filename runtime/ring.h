@@ -9,7 +9,7 @@
  *
  * The two halves are in private memory of their owners; only the slots and `head` are shared. Each side may distrust
  * the other: a producer takes a `head` that cannot be as "no space" and counts it, a consumer copies each slot once
- * before it looks. Positions count modulo 2^32, of which every size is a divisor, so nothing happens at the wrap.
+ * before it reads. Positions count modulo 2^32, of which every size is a divisor, so nothing happens at the wrap.
  *
  *   slots   writer: producer; reader: consumer. `word` is stored with release after `payload`, loaded with acquire.
  *   head    writer: consumer (release: the slots before it have been copied out); reader: producer (acquire).

@@ -51,7 +51,7 @@ void io_step_evict(struct io_loop *loop, struct io_core *core, uint64_t now)
 
 void io_step_evict_unless_starved(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
-    if (!io_starved(loop, core, now) && io_in_the_way(core)) /* it may have ceded while the kernel was asked */
+    if (!io_starved(loop, core, now) && io_in_the_way(core)) /* it may have ceded during the system call */
         io_step_evict(loop, core, now);
 }
 

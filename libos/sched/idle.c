@@ -199,7 +199,7 @@ static void cancel(struct cl_kthread *k, bool managed)
     cl_store_relaxed(&k->ceded, 0);
 }
 
-/* Wait for a core and, if `look` is not NULL, for completions meanwhile. */
+/* Wait for a core and, if `polled` is not NULL, for completions meanwhile. */
 static void sleep_for_core(struct cl_kthread *k, int64_t ns, const struct cl_park_poll *polled)
 {
     struct cl_cores *c = k->sched->cores;

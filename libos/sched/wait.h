@@ -24,7 +24,7 @@ static inline void cl_wait_push(struct cl_wait_list *l, struct cl_waiter *w, boo
     w->list = l;
     w->next = next;
     w->prev = prev;
-    /* Relaxed: the guard publishes; atomic at all since cl_cond_signal looks at `first` without it. */
+    /* Relaxed: the guard publishes; atomic at all since cl_cond_signal reads `first` without it. */
     if (prev)
         prev->next = w;
     else

@@ -12,7 +12,7 @@
  *   - A uthread is in at most one of: running, a run queue, a wait list. It enters a queue or list only after its
  *     context has been saved, which the context switched to sees to (struct cl_after in internal.h).
  *   - Work is never lost to sleep: whoever publishes work that somebody else should take does so before a full fence
- *     and before looking for sleepers; whoever goes to sleep says so before a full fence and before looking for work
+ *     and before checking for sleepers; whoever goes to sleep says so before a full fence and before checking for work
  *     (idle.c).
  *   - spawned = finished + live, summed over the kthreads; steals out of a queue = steals into another.
  *   - After start-up a kthread makes no system call while it has work, or ever in mode `spin`, but for the yield of a
@@ -150,7 +150,7 @@ CL_API int cl_sched_spawn(struct cl_sched *sched, cl_uthread_fn fn, void *arg);
 /* The same, and sleep until it has ended. From a foreign thread, after cl_sched_start; -EDEADLK on a uthread. */
 CL_API int cl_sched_run(struct cl_sched *sched, cl_uthread_fn fn, void *arg);
 /* Deterministic mode, instead of cl_sched_start: the calling thread is kthread k for one turn of the loop (timers due,
- * a bounded number of uthreads, poll, one look at siblings). Never sleeps. Returns how many things were done; 0: idle.
+ * a bounded number of uthreads, poll, one check of siblings). Never sleeps. Returns how many things were done; 0: idle.
  * -EBUSY if started, -EDEADLK on a kthread. The calls must not overlap. */
 CL_API int cl_sched_step(struct cl_sched *sched, unsigned k);
 /* Counters of kthread k, whole but not all of one instant. -EINVAL if there is no such kthread. */
