@@ -4,7 +4,7 @@
         ...
         iok.stats()["apps"]
 
-Several may live in one process, on different socket paths. `corelane up` runs one (main.py).
+Several may run in one process, on different socket paths. `corelane up` runs one (main.py).
 """
 
 from __future__ import annotations

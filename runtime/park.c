@@ -14,8 +14,9 @@ static struct timespec to_timespec(int64_t ns)
     return (struct timespec){ns / 1000000000, ns % 1000000000};
 }
 
-/* A NIC may move a parker to another word (drivers/port/port.c, rx_sync) while others look. Relaxed is enough: in cl_park_wake
- * this load comes after the fence, so a waker that still gets the old word is one whose work the sleeper will see. */
+/* A NIC may move a parker to another word (drivers/port/port.c, rx_sync) while others read it. Relaxed is enough: in
+ * cl_park_wake this load comes after the fence, so a waker that still gets the old word is one whose work the sleeper
+ * will see. */
 static uint32_t *word_of(struct cl_parker *p)
 {
     return cl_load_relaxed(&p->word);
@@ -37,7 +38,7 @@ void cl_park_close_fd(struct cl_parker *p)
 void cl_park_begin(struct cl_parker *p)
 {
     cl_store_relaxed(word_of(p), CL_PARK_PARKED);
-    cl_fence_seq_cst(); /* before the look at the work sources */
+    cl_fence_seq_cst(); /* before the re-check of the work sources */
 }
 
 void cl_park_cancel(struct cl_parker *p)
@@ -54,7 +55,7 @@ static int futex_flag(const struct cl_parker *p)
 void cl_park_wait(struct cl_parker *p, int64_t timeout_ns)
 {
     struct timespec ts = to_timespec(timeout_ns);
-    /* EAGAIN (woken already), EINTR, ETIMEDOUT all mean: go and look. */
+    /* EAGAIN (woken already), EINTR, ETIMEDOUT all mean: re-check. */
     if (timeout_ns != 0)
         syscall(SYS_futex, word_of(p), FUTEX_WAIT | futex_flag(p), CL_PARK_PARKED, timeout_ns < 0 ? NULL : &ts, NULL,
                 0);
@@ -87,7 +88,8 @@ bool cl_park_wake_parked(struct cl_parker *p)
     /* One of several wakers makes the system call. Acquire-release: the sleeper's word is handed on whole. */
     if (cl_exchange(word, CL_PARK_RUNNING) != CL_PARK_PARKED)
         return false;
-    /* Relaxed: an iokernel takes an uplink's parker over and gives it back while others wake it (iokernel/loop/idle.c). */
+    /* Relaxed: an iokernel takes an uplink's parker over and gives it back while others wake it
+     * (iokernel/loop/idle.c). */
     int event_fd = cl_load_relaxed(&p->event_fd);
     if (event_fd >= 0) {
         uint64_t one = 1;

@@ -39,7 +39,7 @@ static void depot_lock(struct cl_pool *pool)
 
 static void depot_unlock(struct cl_pool *pool)
 {
-    cl_store_release(&pool->lock, 0); /* release: the depot is consistent before the next holder looks */
+    cl_store_release(&pool->lock, 0); /* release: the depot is consistent before the next holder reads it */
 }
 
 struct cl_pool *cl_pool_new(uint32_t first, uint32_t capacity, uint32_t n_caches)

@@ -7,9 +7,9 @@
  * used up. (The idea is that of Shenango's and Caladan's lrpc channels; after zeroed memory the first lap's phase
  * is 1.)
  *
- * The two halves live in private memory of their owners; only the slots and `head` are shared. Each side may distrust
+ * The two halves are in private memory of their owners; only the slots and `head` are shared. Each side may distrust
  * the other: a producer takes a `head` that cannot be as "no space" and counts it, a consumer copies each slot once
- * before it looks. Positions count modulo 2^32, of which every size is a divisor, so nothing happens at the wrap.
+ * before it reads. Positions count modulo 2^32, of which every size is a divisor, so nothing happens at the wrap.
  *
  *   slots   writer: producer; reader: consumer. `word` is stored with release after `payload`, loaded with acquire.
  *   head    writer: consumer (release: the slots before it have been copied out); reader: producer (acquire).
@@ -103,8 +103,8 @@ static inline bool cl_ring_push(struct cl_ring_tx *r, uint64_t word, uint64_t pa
     return true;
 }
 
-/* Take the line of the next descriptor away from a consumer that polls it, while the producer still works on the message: a
- * push finds it there. The consumer's next poll takes it back, so not long before. */
+/* Take the line of the next descriptor away from a consumer that polls it, while the producer still works on the
+ * message: a push finds it there. The consumer's next poll takes it back, so not long before. */
 static inline void cl_ring_prepare(const struct cl_ring_tx *r)
 {
     cl_prefetch_write(&r->slots[r->tail & (r->size - 1)]);

@@ -62,14 +62,14 @@ struct cl_arena_header {
     char name[32];
 };
 
-/* Second line pair of the header's page, at CL_ARENA_PREEMPT_OFFSET in every arena, so that a port can map this page at one
- * address for its whole life, whichever iokernel it is attached to (drivers/port/port.h). */
+/* Second line pair of the header's page, at CL_ARENA_PREEMPT_OFFSET in every arena, so that a port can map this page at
+ * one address for its whole life, whichever iokernel it is attached to (drivers/port/port.h). */
 #define CL_ARENA_PREEMPT_OFFSET 128
 struct cl_arena_preempt {
-    /* Bit k: kthread k is to look at its core (cl_probe_slow): it lost it, or its uthread has run for a quantum while
-     * others wait. Writer: the home loop (relaxed, after the words that it announces, which are stored with release).
-     * Readers: scheduling points and probes of the kthreads, often: the line changes only when a core moves or a
-     * quantum is over. */
+    /* Bit k: the preemption flag of kthread k (cl_probe_slow). It is set if the kthread lost its core, or if its
+     * uthread has run for a quantum while others wait. Writer: the home loop (relaxed, after the words that it
+     * announces, which are stored with release). Readers: scheduling points and probes of the kthreads, often. The line
+     * changes only when a core moves or a quantum is over. */
     uint64_t preempt CL_ALIGNED(64);
 };
 
@@ -82,7 +82,8 @@ struct cl_arena_preempt {
 
 /* Congestion signals of a kthread: positions only, so that a store costs a cycle. The iokernel notes when it first saw
  * each position and so knows how old the oldest entry is (iokernel/state/signals.c). Writer: kthread (relaxed); reader:
- * iokernel (relaxed): a stale or torn view delays a decision by one interval, no more. All positions count modulo 2^32. */
+ * iokernel (relaxed): a stale or torn view delays a decision by one interval, no more. All positions count modulo
+ * 2^32. */
 struct cl_signals {
     uint32_t inbox_tail, inbox_head;     /* frames put into the inbox of this kthread, and taken out of it */
     uint32_t runq_tail, runq_head;       /* uthreads made ready here, overflow included, and taken to run or stolen */
@@ -92,9 +93,9 @@ struct cl_signals {
     uint32_t storage_done, storage_seen; /* completions on its storage queues, and those collected */
     uint32_t in_uthread;                 /* 1: a uthread runs, 0: the scheduler's loop does */
     uint32_t preempted;                  /* times that it ceded, for people */
-    /* Low words of cl_tsc() at the steps of its last hand-overs, for who measures: it saw that its core was another's (the
-     * iokernel gives one that said so since the decision one interval more); it was about to yield or sleep, for that one to
-     * run; it was back as the owner of a core. */
+    /* Low words of cl_tsc() at the steps of its last hand-overs, for who measures: it saw that its core was another's
+     * (the iokernel gives one that said so since the decision one interval more); it was about to yield or sleep, for
+     * that one to run; it was back as the owner of a core. */
     uint32_t lost_tsc, left_tsc, back_tsc;
     uint32_t in_call; /* 1: in a call of the kernel that may take longer than a step, and is given time to come back */
 };
@@ -102,14 +103,14 @@ struct cl_signals {
 /* The lines of one kthread. Lines of one writer are paired, since the hardware prefetches lines in pairs of 128 bytes.
  */
 struct cl_arena_kthread {
-    /* Line 0: park word, the handshake of park.h: CL_KTHREAD_*. Writers: kthread (relaxed store, then seq_cst fence) and,
-     * without managed cores, iokernel and siblings (exchange PARKED -> RUNNING). Readers: the same. Changes only when the
-     * kthread goes to sleep or wakes. */
+    /* Line 0: park word, the handshake of park.h: CL_KTHREAD_*. Writers: kthread (relaxed store, then seq_cst fence)
+     * and, without managed cores, iokernel and siblings (exchange PARKED -> RUNNING). Readers: the same. Changes only
+     * when the kthread goes to sleep or wakes. */
     uint32_t park CL_ALIGNED(64);
-    /* Beside it, since whoever looks at the one looks at the other, and both change seldom: "there is work for more kthreads
-     * than run" (uthreads spawned from outside, a sibling with too much). Writers: any thread of the application (atomic
-     * add, release: after help_tsc; then a seq_cst fence and a look at the loop's `sleeping`). Reader: iokernel (acquire).
-     * Of kthread 0 only. */
+    /* The call for help: "there is work for more kthreads than run" (uthreads spawned from outside, a sibling with too
+     * much). It is beside `park`, since the loop reads both, and both change seldom. Writers: any thread of the
+     * application (atomic add, release: after help_tsc; then a seq_cst fence and a load of the loop's `sleeping`).
+     * Reader: iokernel (acquire). Of kthread 0 only. */
     uint32_t help;
     uint64_t help_tsc; /* cl_tsc() when that was said last. Any thread (relaxed); the iokernel judges ages by it */
     uint64_t rung_tsc; /* cl_tsc() when the loop was last seen asleep and was rung for. Likewise */
@@ -133,7 +134,7 @@ struct cl_state_header {
     uint32_t version;
     uint32_t n_loops;
     uint64_t generation;   /* random, never 0: tells one run of an iokernel from the next */
-    uint32_t never_sleeps; /* 1: polling mode is "spin", an application need not look at `sleeping` */
+    uint32_t never_sleeps; /* 1: polling mode is "spin", an application need not read `sleeping` */
     uint32_t pid;          /* of the iokernel, for messages only */
     uint64_t loops_offset, cores_offset, total_bytes;
     uint32_t n_cores;         /* cl_state_core entries, indexed by CPU id */
@@ -144,9 +145,9 @@ struct cl_state_header {
 
 /* A loop's words. Writer: that loop. */
 struct cl_state_loop {
-    /* Line 0: while the loop sleeps or is about to, which sleep this is, from 1 on; else 0. Writer: loop (relaxed store, seq_cst
-     * fence, then a last look at all rings). Readers: applications (seq_cst fence after publishing to a tx ring, then relaxed): who
-     * has rung in this sleep need not ring again. Changes rarely. */
+    /* Line 0: while the loop sleeps or is about to, which sleep this is, from 1 on; else 0. Writer: loop (relaxed
+     * store, seq_cst fence, then a re-check of all rings). Readers: applications (seq_cst fence after publishing to a
+     * tx ring, then relaxed). An application that has rung in this sleep need not ring again. Changes rarely. */
     uint64_t sleeping CL_ALIGNED(64);
     /* Line 1: cl_tsc() of a recent round. Writer: loop, about once a millisecond while awake (relaxed). Readers: the
      * port's watcher, a few times a second. Stale, with sleeping = 0: the loop is stopped or starved. */
@@ -155,8 +156,9 @@ struct cl_state_loop {
 
 /* Who has a core. Writer: the loop that manages it. Readers: kthreads (owner: acquire). Changes when the core moves.
  *
- * `owner` is the one authority: a kthread runs uthreads only while it is the owner of its core. It is changed at the
- * moment of the decision; the old owner cedes when it looks, the new one begins when the old one has. */
+ * `owner` is the one authority: a kthread runs uthreads only while it is the owner of its core. It changes at the
+ * moment of the decision. The old owner cedes when it polls its preemption flag, the new one begins when the old one
+ * has ceded. */
 struct cl_state_core {
     uint32_t owner CL_ALIGNED(64); /* slot + 1 of a kthread; 0: nobody */
     uint32_t wake;                 /* the owner sleeps on the futex of its slot: who cedes for it wakes it */
@@ -168,14 +170,14 @@ struct cl_state_core {
 /* Words of a kthread, by slot. Writer: its home loop. Readers: the kthread (acquire). */
 struct cl_state_kthread {
     /* Futex. Bumped (release, after `cpu` and the core's `owner`) each time the kthread is given a core, or is woken
-     * while it has one. FUTEX_WAIT and FUTEX_WAKE work on a read-only shared mapping, and so does FUTEX_REQUEUE: who relies on
-     * a wake has another way out (docs/cores.md). */
+     * while it has one. FUTEX_WAIT and FUTEX_WAKE work on a read-only shared mapping, and so does FUTEX_REQUEUE: who
+     * relies on a wake has another way out (docs/cores.md). */
     uint32_t grant CL_ALIGNED(64);
     int32_t cpu;         /* the core it is to run on or wait for */
     uint32_t yield_wait; /* 1: wait by sched_yield(), this core changes hands often; 0: wait on the futex */
 };
 
-/* Geometry of an arena: what is asked for, and what follows from it. */
+/* Geometry of an arena: what was requested, and what follows from it. */
 struct cl_arena_layout {
     uint32_t n_kthreads, rx_slots, tx_slots, n_rx, n_tx, buffer_bytes;
     uint32_t buffer_stride;

@@ -84,7 +84,7 @@ class Ours:
         apps = {"kv": shared.latency(), "batch": shared.batch()}
         self.made = stack.enter_context(shared.shared(cores, apps=apps, traffic=traffic, port=PORT))
         # Alone it must not sleep between requests, or what is added beside the job is less than it is. Where the job
-        # wants the core it lets go of it at once in any case.
+        # wants the core it cedes it at once in any case.
         words = ["kv", "--option", f"memory_bytes={MEMORY_BYTES}", "--spin-us", str(KV_SPIN_US)]
         self.kv = self.made.run(words, "kv")
         self.job = self.made.tenant("batch", "batch", code="numba", paused=True)

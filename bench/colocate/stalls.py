@@ -1,4 +1,4 @@
-"""What made the tail of a slot: how long the loop did not look, and where the longest move spent its time.
+"""What made the tail of a slot: how long the loop did not poll, and where the longest move spent its time.
 
 The canary watches the cores between slots, and a slot of some ten milliseconds has a stall of a millisecond or it has
 none: what the canary saw then says little of this slot. So the iokernel is asked what it saw itself, from the first

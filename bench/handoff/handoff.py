@@ -9,7 +9,7 @@ that was stopped or killed while it computed.
 
 Everybody who takes part in a hand-over stamps his steps with the time-stamp counter (runtime/shm.h, cl_signals), and
 the iokernel's log of moves has the stamps. A move is timed from the decision, before its first store, to the new
-owner's first instruction after its wait in the kernel, and an ask is broken down into its steps beside those of the
+owner's first instruction after its wait in the kernel, and a request is broken down into its steps beside those of the
 raw flag. Two other views are printed with it: the iokernel's own histogram, from the beginning of the round that
 decides to that of the round that sees the new owner run; and the beginning of the application's handler, which adds the
 network stack. A move that was overtaken, whose new owner did not begin, or that ended without a stamp of when that was,
@@ -103,7 +103,7 @@ EVICT_LOAD_S, EVICT_REST_S = 0.004, 0.01
 ENDS_S = 0.01  # in which a move under way ends
 LOOK_S = 0.2  # at the log of moves, which the loop writes over
 BROKEN_DOWN = ("ask", "ask, numba job", "ask, seldom", "evict", "flag, sched_yield")
-BESIDE = ("ask, numba job", "ask, seldom", "flag, sched_yield")  # the figures of an ask: taken as they are
+BESIDE = ("ask, numba job", "ask, seldom", "flag, sched_yield")  # the figures of a request: taken as they are
 BY = {step: f"by_{name}" for name, step in shared.STEPS.items()}
 ADDED = ("asked", "log_lost", "turns", *BY.values())
 ROUNDS = 5
@@ -379,7 +379,7 @@ def say_unstamped(session: Session, got: dict[str, list[Times]]) -> None:
 
 
 def break_down(session: Session, got: dict[str, list[Times]]) -> None:
-    """The steps of an ask, and of the raw flag, as rows: medians do not add up exactly, means do."""
+    """The steps of a preemption request, and of the raw flag, as rows: medians do not add up exactly, means do."""
     for arm in BROKEN_DOWN:
         for step in (*ALL_PARTS, TO_EVICTION, FROM_EVICTION):
             ns = sorted(value for times in got[arm] for value in times.steps.get(step, ()))

@@ -24,7 +24,7 @@ UNFINISHED, UNSTAMPED = "unfinished", "unstamped"
 def pairs(moves: Sequence[Move], step: int) -> list[tuple[Move, Move, Move | None]]:
     """Each decision whose move ended by `step` or had to go further, the entry of its end, and the decision after it.
 
-    An ask that nobody answered in time belongs to the tail of asks.
+    A request that nobody answered in time belongs to the tail of requests.
 
     moves: of one core, in order. A move that was overtaken by another one has no end: see `lost`.
     """

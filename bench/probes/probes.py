@@ -1,4 +1,4 @@
-"""What probes cost in numeric kernels, and how far apart the looks at the flag are.
+"""What probes cost in numeric kernels, and how far apart two polls of the flag are.
 
 Every kernel runs plain and probed in turn, and the figure is the median of the rounds' ratios. Where code happens to
 lie can matter more than probes do: the same short loop takes up to twice as long when it straddles cache lines. So the

@@ -1,9 +1,10 @@
-/* What the applications that share a core in the benchmarks do: a batch job, and a handler that notes when it was called.
+/* What the applications that share a core in the benchmarks do: a batch job, and a handler that notes when it was
+ * called.
  *
- * The job multiplies two matrices of 32 by 32 doubles again and again (24 KB, most of an L1 cache, which it loses in part to
- * whoever had the core meanwhile). One product is one unit of work, counted in a page that the measuring process
- * maps: what is compared is work done, not CPU time. The very same function runs as a uthread with probes, as one without,
- * and in a plain thread on Linux. */
+ * The job multiplies two matrices of 32 by 32 doubles again and again (24 KB, most of an L1 cache, which it loses in
+ * part to whoever had the core meanwhile). One product is one unit of work, counted in a page that the measuring
+ * process maps: what is compared is work done, not CPU time. The very same function runs as a uthread with probes, as
+ * one without, and in a plain thread on Linux. */
 #ifndef CORELANE_BENCH_TENANT_LOOPS_H
 #define CORELANE_BENCH_TENANT_LOOPS_H
 
@@ -17,12 +18,12 @@
 struct cl_tenant_page {
     /* Units done. Writer: the job (relaxed); reader: who measures. */
     uint64_t work CL_ALIGNED(64);
-    /* Odd: the job works. Each turn has a number of its own, and a job that is spawned works until it changes: while it is
-     * even an application has neither a uthread nor a timer, and lets go of its core for good. Writer: who measures, and in the
-     * end the tenant (CL_TENANT_END); readers: the tenant and the job; relaxed. */
+    /* Odd: the job works. Each turn has a number of its own, and a job that is spawned works until it changes: while it
+     * is even an application has neither a uthread nor a timer, and cedes its core for good. Writer: who measures, and
+     * in the end the tenant (CL_TENANT_END); readers: the tenant and the job; relaxed. */
     uint64_t turn CL_ALIGNED(64);
-    /* Calls of the handler, and cl_tsc() at its beginning, of the last ones. Writer: the handler (release after the stamp);
-     * reader: who measures (acquire). */
+    /* Calls of the handler, and cl_tsc() at its beginning, of the last ones. Writer: the handler (release after the
+     * stamp); reader: who measures (acquire). */
     uint64_t calls CL_ALIGNED(64);
     uint64_t stamps[262144];
 };

@@ -1,12 +1,14 @@
 /* The engine of the file device (blk_file.h) for systems without io_uring: worker threads that make plain system calls.
  *
- * A queue has one list of requests to do, under its lock, and one of requests done, which workers push to without it. A submit wakes
- * as many workers as it has brought requests; poll takes the whole done list by one exchange.
+ * A queue has one list of requests to do, under its lock, and one of requests done, which workers push to without it. A
+ * submit wakes as many workers as it has brought requests; poll takes the whole done list by one exchange.
  *
- * Through the page cache, what is to be durable takes turns, all queues together: the kernel tells that it could not write a page to the
- * first who asks, once an open file, and of two who ask side by side the other would take his own lost write for durable.
+ * Through the page cache, what is to be durable takes turns, all queues together: the kernel tells that it could not
+ * write a page to the first who asks, once an open file, and of two who ask side by side the other would take his own
+ * lost write for durable.
  *
- * A worker that the kernel keeps in a call cannot be ended: closing then leaves all as it is, since the call may still write. */
+ * A worker that the kernel keeps in a call cannot be ended: closing then leaves all as it is, since the call may still
+ * write. */
 #include "engine.h"
 
 #include <poll.h>
@@ -74,7 +76,7 @@ static void push_done(struct queue *q, struct cl_blk_req *r)
     r->next = cl_load_relaxed(&q->done);
     while (!__atomic_compare_exchange_n(&q->done, &r->next, r, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
         ;
-    cl_fence_seq_cst(); /* after the push, before the look at `armed` */
+    cl_fence_seq_cst(); /* after the push, before `armed` is read */
     if (cl_load_relaxed(&q->armed))
         announce(q);
 }
@@ -116,8 +118,8 @@ static ssize_t move(struct queue *q, const struct cl_blk_req *r, uint32_t done)
     return n < 0 ? -errno : n;
 }
 
-/* One call, and what follows from it: bytes by which the request has come further; 0: it goes once more; -errno. `refused`: how often
- * the kernel was short of memory since a byte was done. */
+/* One call, and what follows from it: bytes by which the request has come further; 0: it goes once more; -errno.
+ * `refused`: how often the kernel was short of memory since a byte was done. */
 static ssize_t move_on(struct queue *q, const struct cl_blk_req *r, uint32_t done, unsigned *refused)
 {
     ssize_t n = move(q, r, done);
@@ -265,7 +267,7 @@ static int threads_fd(struct cl_blk *blk, unsigned queue)
 static void set_armed(struct queue *q, bool on)
 {
     cl_store_relaxed(&q->armed, on);
-    cl_fence_seq_cst(); /* before the look at `done` */
+    cl_fence_seq_cst(); /* before `done` is read */
 }
 
 static void threads_arm(struct cl_blk *blk, unsigned queue, bool on)

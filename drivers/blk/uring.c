@@ -1,7 +1,7 @@
 /* Submission, completion and waiting of the io_uring engine (uring.h).
  *
- * A request in flight keeps in priv[0] how many bytes are done, and in priv[1] its state: completions that are still to come, and
- * the first error. */
+ * A request in flight keeps in priv[0] how many bytes are done, and in priv[1] its state: completions that are still to
+ * come, and the first error. */
 #include "uring.h"
 
 #include <string.h>
@@ -165,14 +165,15 @@ static void give_up_ring(struct cl_blk_file *f, struct cl_uring_ring *r)
         announce_done(r);
 }
 
-/* Publish the entries and ring the doorbell. What the kernel does not take now (it is short of memory) stays in the ring. */
+/* Publish the entries and ring the doorbell. What the kernel does not take now (it is short of memory) stays in the
+ * ring. */
 static void ring_doorbell(struct cl_blk_file *f, struct cl_uring_ring *r)
 {
     cl_store_release(r->sq_tail, r->tail);
     if (r->sqpoll) {
         cl_fence_seq_cst(); /* the tail is stored before the flag is read: the kernel sets the flag and then reads the tail */
-        /* EOWNERDEAD: the kernel's thread has ended. Only then is what it has not taken taken back: behind any other error it may live
-         * and take it. */
+        /* EOWNERDEAD: the kernel's thread has ended. Only then is what it has not taken taken back: behind any other
+         * error it may live and take it. */
         if (cl_load_relaxed(r->sq_flags) & IORING_SQ_NEED_WAKEUP &&
             cl_unlikely(enter(r, 0, 0, IORING_ENTER_SQ_WAKEUP, NULL, 0) == -EOWNERDEAD))
             give_up_ring(f, r);
@@ -276,7 +277,8 @@ static bool request_ended(struct cl_blk_file *f, struct cl_uring_ring *r, struct
     return false;
 }
 
-/* What a sync says of what it was to make durable. If another one has failed meanwhile, that may have taken the error of this one. */
+/* What a sync says of what it was to make durable. If another one has failed meanwhile, that may have taken the error
+ * of this one. */
 static int synced(struct cl_blk_file *f, int res)
 {
     if (res >= 0)
@@ -312,8 +314,8 @@ void cl_uring_written(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_
         list_push(&r->done_first, &r->done_last, req);
 }
 
-/* A timeout in the ring, whose completion wakes who waits like that of a request. What it holds back has no entries meanwhile, so
- * there is room for this one. */
+/* A timeout in the ring, whose completion wakes who waits like that of a request. What it holds back has no entries
+ * meanwhile, so there is room for this one. */
 static void fill_pause(struct cl_uring_ring *r)
 {
     r->pause_ms = r->pause_ms ? cl_min(2 * r->pause_ms, CL_BLK_PAUSE_MOST_MS) : 1;
@@ -457,9 +459,10 @@ static void take_back_word(struct cl_uring_ring *r)
     r->word_waits = false;
 }
 
-/* A FUTEX_WAIT in the ring, beside the requests. It stays there when a request ends the wait, and serves the next one: the kernel
- * compares the word only when it takes the entry, so it is compared here once the entry is known to be taken. Should it then take a
- * wake from a plain FUTEX_WAIT of this thread, its completion interrupts that one, which begins anew and compares. */
+/* A FUTEX_WAIT in the ring, beside the requests. It stays there when a request ends the wait, and serves the next one:
+ * the kernel compares the word only when it takes the entry, so it is compared here once the entry is known to be
+ * taken. Should it then take a wake from a plain FUTEX_WAIT of this thread, its completion interrupts that one, which
+ * begins anew and compares. */
 int cl_uring_wait_word(struct cl_blk *blk, unsigned queue, const uint32_t *word, uint32_t value, int64_t timeout_ns)
 {
     struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
@@ -477,7 +480,7 @@ int cl_uring_wait_word(struct cl_blk *blk, unsigned queue, const uint32_t *word,
         return 0;
     struct __kernel_timespec t = {timeout_ns / 1000000000, timeout_ns % 1000000000};
     struct io_uring_getevents_arg arg = {.ts = timeout_ns >= 0 ? (uintptr_t)&t : 0};
-    /* EINTR, ETIME, EAGAIN: who waits looks again. */
+    /* EINTR, ETIME, EAGAIN: the caller re-checks. */
     enter(r, r->tail - cl_load_acquire(r->sq_head), 1, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, &arg, sizeof arg);
     if (fresh)
         take_back_word(r);
@@ -508,7 +511,7 @@ void cl_uring_arm(struct cl_blk *blk, unsigned queue, bool on)
         __atomic_fetch_or(r->cq_flags, IORING_CQ_EVENTFD_DISABLED, __ATOMIC_RELAXED); /* one event more does no harm */
         return;
     }
-    /* The flag is cleared, then completions are looked for; the kernel puts a completion there, then looks at the flag. */
+    /* The flag is cleared, then completions are polled for; the kernel puts a completion there, then reads the flag. */
     __atomic_fetch_and(r->cq_flags, ~(uint32_t)IORING_CQ_EVENTFD_DISABLED, __ATOMIC_SEQ_CST);
     cl_fence_seq_cst();
     if (something_done(r))

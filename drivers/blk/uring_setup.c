@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define LOOK_NS 10000000 /* between looks for completions while closing */
+#define LOOK_NS 10000000 /* between polls for completions while closing */
 
 static long enroll(const struct cl_uring_ring *r, unsigned what, const void *arg, unsigned n)
 {
@@ -59,7 +59,8 @@ static void ring_delete(struct cl_uring_ring *r)
     if (r->sqe_map)
         munmap(r->sqe_map, r->sqe_bytes);
     if (r->fd >= 0) {
-        /* A ring is taken down some time after its close: until then it would hold the file open, and a device claimed. */
+        /* A ring is taken down some time after its close: until then it would hold the file open, and a device
+         * claimed. */
         syscall(__NR_io_uring_register, r->fd, IORING_UNREGISTER_FILES, NULL, 0);
         close(r->fd);
     }
@@ -83,7 +84,8 @@ static uint64_t now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* Whether all of a queue's requests came back. What fails to wait is tried again, since the kernel goes on with them. */
+/* Whether all of a queue's requests came back. What fails to wait is tried again, since the kernel goes on with
+ * them. */
 static bool drain(struct cl_blk *blk, unsigned queue)
 {
     const struct cl_uring_ring *r = cl_uring_ring_of(blk, queue);
@@ -97,9 +99,9 @@ static bool drain(struct cl_blk *blk, unsigned queue)
     return !r->in_flight;
 }
 
-/* Closing a ring does not wait for what is in flight: the kernel gives up a ring in a worker, and until then writes to the buffers. So
- * where completions do not come (a disk that hangs, a ring that somebody closed) the ring, the memory mapped from it and the file
- * with its lock stay as they are, for good. */
+/* Closing a ring does not wait for what is in flight: the kernel gives up a ring in a worker, and until then writes to
+ * the buffers. So where completions do not come (a disk that hangs, a ring that somebody closed) the ring, the memory
+ * mapped from it and the file with its lock stay as they are, for good. */
 static int uring_close(struct cl_blk *blk)
 {
     struct cl_blk_file *f = (struct cl_blk_file *)blk;
@@ -140,8 +142,8 @@ static int map_ring(struct cl_uring_ring *r, const struct io_uring_params *p)
     return 0;
 }
 
-/* A request has two entries at most. Completions are to run in our own thread when it enters the kernel, and to say that they
- * wait (kernel 5.19); without that the kernel interrupts the thread for each. */
+/* A request has two entries at most. Completions are to run in our own thread when it enters the kernel, and to say
+ * that they wait (kernel 5.19); without that the kernel interrupts the thread for each. */
 static int ring_new(struct cl_blk_file *f, struct cl_uring_ring *r, const struct cl_blk_file_config *c)
 {
     uint32_t flags = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL;
@@ -171,8 +173,8 @@ static bool sparse_buffers(const struct cl_uring_ring *r)
     return syscall(__NR_io_uring_register, r->fd, IORING_REGISTER_BUFFERS2, &table, sizeof table) == 0;
 }
 
-/* A ring whose thread that looks for submissions is refused (a limit of processes, an old kernel that allows it to root alone) does
- * without one, and says so. */
+/* A ring whose thread that looks for submissions is refused (a limit of processes, an old kernel that allows it to root
+ * alone) does without one, and says so. */
 static int ring_start(struct cl_blk_file *f, struct cl_uring_ring *r, struct cl_blk_file_config *c)
 {
     int rc = ring_new(f, r, c);

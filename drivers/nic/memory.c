@@ -22,7 +22,7 @@
 
 struct rx_side {              /* user: the thread that receives on the queue */
     struct cl_ring_rx *rings; /* one for each queue of the other end */
-    uint32_t next;            /* ring to look at first: rotates, so that no sender starves the others */
+    uint32_t next;            /* ring to poll first: rotates, so that no sender starves the others */
     uint64_t frames, bytes;
 } CL_ALIGNED(CL_CACHELINE);
 
@@ -34,8 +34,9 @@ struct tx_side {              /* user: the thread that sends on the queue */
 
 /* word:   written by the queue's user and by whoever wakes it.
  * sleeps: whether the user has ever slept. Writer: the user, once; readers: senders, relaxed. Set before the first sleep and
- *         followed by a barrier on all threads: a sender whose look at `sleeps` came before that barrier has its frames
- *         visible after it, where the user looks again; one whose look comes after it sees the 1, and fences from then on. */
+ *         followed by a barrier on all threads: a sender whose read of `sleeps` came before that barrier has its
+ *         frames visible after it, where the user re-checks; one whose read comes after it sees the 1, and fences from
+ *         then on. */
 struct park_side {
     uint32_t word;
     uint32_t sleeps;
@@ -155,7 +156,7 @@ static unsigned tx_to_nobody(struct end *e, unsigned queue, struct cl_frame *fra
 
 static void wake_queues(struct end *e, struct tx_side *tx, uint64_t touched)
 {
-    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the looks below come after the pushes in the program; see park_side */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the reads below come after the pushes in the program; see park_side */
     while (touched) {
         unsigned q = (unsigned)__builtin_ctzll(touched);
         touched &= touched - 1;
@@ -226,8 +227,8 @@ static CL_HOT unsigned memory_tx(struct cl_nic *nic, unsigned queue, struct cl_f
     return i;
 }
 
-/* The receiver that polls has a copy of the next descriptor's line, which must be taken from it before the push is seen. With
- * several receiving queues the hash will say later which line it is. */
+/* The receiver that polls has a copy of the next descriptor's line, which must be taken from it before the push is
+ * seen. With several receiving queues the hash will say later which line it is. */
 static CL_HOT void memory_prepare(struct cl_nic *nic, unsigned queue)
 {
     struct end *e = (struct end *)nic;

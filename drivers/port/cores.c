@@ -1,11 +1,11 @@
 /* The port's side of docs/cores.md: where the words are, waiting for a core, telling the iokernel who the kthreads are.
  *
- * Waiting (wait_core) is async-signal-safe, since a kthread that is interrupted in the middle of foreign code waits inside
- * the handler: it stores words, yields, sleeps on a futex, and calls nothing else.
+ * Waiting (wait_core) is async-signal-safe, since a kthread that is interrupted in the middle of foreign code waits
+ * inside the handler: it stores words, yields, sleeps on a futex, and calls nothing else.
  *
- * Getting a waiter out when the iokernel has died, or the kthreads are to end: its condition is changed first (`managed`,
- * `released`), then its futex is woken until it says that it waits no more. Once would not do: it may be between the last
- * look at the condition and its sleep, and the futex's value is not ours to change. */
+ * Getting a waiter out when the iokernel has died, or the kthreads are to end: its condition is changed first
+ * (`managed`, `released`), then its futex is woken until it says that it waits no more. Once would not do: it may be
+ * between the last check of the condition and its sleep, and the futex's value is not ours to change. */
 #include "internal.h"
 
 #include <corelane/runtime/clock.h>
@@ -78,7 +78,7 @@ static bool wake_owner(const struct port_arena *a, unsigned k)
     return true;
 }
 
-/* Lines that the iokernel has read since k wrote them, and that k writes when it lets go of a core or begins: their way
+/* Lines that the iokernel has read since k wrote them, and that k writes when it cedes a core or begins: their way
  * here takes as long as that to the other core and back, each, and k waits for it at its fences. */
 static void fetch_lines(struct port_arena *a, unsigned k)
 {
@@ -89,11 +89,11 @@ static void fetch_lines(struct port_arena *a, unsigned k)
 static void say(struct port_arena *a, unsigned k, uint32_t state)
 {
     cl_store_relaxed(&port_lines(a, k)->park, state);
-    cl_fence_seq_cst(); /* before the look at owner and grant, see docs/cores.md, lost wake-ups */
+    cl_fence_seq_cst(); /* before owner and grant are read, see docs/cores.md, lost wake-ups */
 }
 
-/* sched_yield() without libc's page of code and the page of its address: right after a switch of address spaces each page
- * that is touched costs a walk of the page tables, on both sides. */
+/* sched_yield() without libc's page of code and the page of its address: right after a switch of address spaces each
+ * page that is touched costs a walk of the page tables, on both sides. */
 static void yield_now(void)
 {
 #if defined(__x86_64__)
@@ -115,8 +115,8 @@ static void rouse_loop(struct port_arena *a)
     (void)ignored;
 }
 
-/* One wait. It ends when k owns its core and its grant has changed from `seen`: the grant follows the owner, and without it
- * the iokernel would not know which of its words we act on. */
+/* One wait. It ends when k owns its core and its grant has changed from `seen`: the grant follows the owner, and
+ * without it the iokernel would not know which of its words we act on. */
 struct wait {
     bool parked; /* without work */
     bool lost;   /* k was not the owner some time since `seen`: only a new grant ends it */
@@ -124,7 +124,7 @@ struct wait {
     uint64_t deadline_tsc;             /* or this, if k owned its core all the time; UINT64_MAX: never, 0: at once */
     const struct cl_park_poll *polled; /* NULL: none */
     bool done;                         /* it has seen something */
-    uint64_t yield_until_tsc;          /* yield-wait for what it looks for, as long as k owns its core */
+    uint64_t yield_until_tsc;          /* yield-wait for what it polls for, as long as k owns its core */
     unsigned alone;                    /* yields in a row that came back at once */
     uint64_t back_tsc;                 /* the last yield or sleep came back */
     bool woke;                         /* the owner for whom we ceded */
@@ -137,12 +137,12 @@ static void sleep_on_grant(const struct port_arena *a, unsigned k, const struct 
     struct timespec ts = {timeout_ns / 1000000000, timeout_ns % 1000000000};
     if (w->polled && !w->done && w->polled->sleep(w->polled->arg, word, grant, timeout_ns))
         return;
-    /* EAGAIN, EINTR, ETIMEDOUT: go and look. */
+    /* EAGAIN, EINTR, ETIMEDOUT: re-check. */
     syscall(SYS_futex, word, FUTEX_WAIT, grant, timeout_ns < 0 ? NULL : &ts, NULL, 0);
 }
 
-/* Wait once, by a yield or asleep. `grant` was read before the condition was looked at. To look for something hot on a core that is
- * another's would take half of it from that one. */
+/* Wait once, by a yield or asleep. `grant` was read before the condition was checked. To yield-wait for something on a
+ * core that is another's would take half of it from that one. */
 static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t grant,
                       const struct cl_state_core *core, bool mine, uint32_t *said)
 {
@@ -153,22 +153,23 @@ static void wait_once(struct port_arena *a, unsigned k, struct wait *w, uint32_t
     if (state != *said) {
         say(a, k, state);
         *said = state;
-        return; /* look once more after the fence */
+        return; /* re-check after the fence */
     }
     uint64_t now = cl_tsc();
     const struct cl_clock *clock = cl_clock_default();
     cl_store_relaxed(&port_lines(a, k)->signals.left_tsc, (uint32_t)now); /* see cl_signals, as the other two */
     if (yielding) {
         yield_now();
-        /* All lines that are looked at next come together: which one the owner's is stands in the slot, and is as a rule what it was. */
+        /* All lines that are read next come together: which one the owner's is stands in the slot, and is as a rule
+         * what it was. */
         cl_prefetch(core);
         cl_prefetch(slot_of(a, k));
         fetch_lines(a, k);
         w->back_tsc = cl_tsc();
         bool at_once = cl_ticks_to_ns(clock, (int64_t)(w->back_tsc - now)) < YIELD_AT_ONCE_NS;
         w->alone = at_once ? w->alone + 1 : 0;
-    } else if (!mine || w->lost || now < w->deadline_tsc) { /* else it is time, since it was looked at */
-        /* One that was stopped, and evicted, cedes when nobody looks any more; one that parks is not to be charged
+    } else if (!mine || w->lost || now < w->deadline_tsc) { /* else it is time, since it was checked */
+        /* One that was stopped, and evicted, cedes when nobody polls any more; one that parks is not to be charged
          * for the time from here on. */
         rouse_loop(a);
         /* A timer that is due brings no core: the iokernel sees it in the signals and decides. */
@@ -197,8 +198,8 @@ static bool wait_owner(struct port *port, struct port_arena *a, unsigned k, stru
         bool up = w->done || cl_tsc() >= w->deadline_tsc;
         if (mine && (grant != w->seen || (!w->lost && up)))
             return true;
-        /* Not before it has said that it waits: the wake takes some microseconds, or lets the other one run at once, and
-         * the iokernel would interrupt a kthread that is about to be out of the way. */
+        /* Not before it has said that it waits: the wake takes some microseconds, or lets the other one run at once,
+         * and the iokernel would interrupt a kthread that is about to be out of the way. */
         if (!mine && !w->woke && said != CL_KTHREAD_RUNNING)
             w->woke = wake_owner(a, k);
         wait_once(a, k, w, grant, core, mine, &said);
@@ -214,13 +215,13 @@ static void act(struct port_arena *a, unsigned k)
 }
 
 /* The whole of a wait. The iokernel may take the core from one that it sees parked while that one gets up by itself, so
- * the owner's word is looked at again after RUNNING was said. */
+ * the owner's word is re-checked after RUNNING was said. */
 static void wait_core(struct port *port, struct port_arena *a, unsigned k, struct wait *w)
 {
     struct port_waiter *me = &port->waiters[k];
     uint32_t said = cl_load_relaxed(&port_lines(a, k)->park);
     cl_store_relaxed(&me->waiting, 1);
-    cl_fence_seq_cst(); /* before the look at `managed` and `released`, see end_waits */
+    cl_fence_seq_cst(); /* before `managed` and `released` are read, see end_waits */
     while (wait_owner(port, a, k, w, said)) {
         cl_store_relaxed(&port_lines(a, k)->signals.back_tsc, (uint32_t)w->back_tsc);
         say(a, k, CL_KTHREAD_RUNNING);
@@ -300,10 +301,12 @@ static bool cores_park_begin(struct cl_cores *c, unsigned k)
         return false;
     port_give_back(port, k);
     port->waiters[k].arena = a;
-    /* Not the grant as it is: one that came since k looked last, for which the iokernel waits, would never be acted on. */
+    /* Not the grant as it is: one that came since k's last check, for which the iokernel waits, would never be acted
+     * on. */
     port->waiters[k].seen = port_lines(a, k)->signals.acted;
     port->waiters[k].lost = !owns(a, k);
-    /* Whether it yield-waits or not: who reads PARKED wakes the futex, which costs a call if nobody sleeps there yet. */
+    /* Whether it yield-waits or not: who reads PARKED wakes the futex, which costs a call if nobody sleeps there
+     * yet. */
     say(a, k, cl_load_relaxed(&slot_of(a, k)->yield_wait) ? CL_KTHREAD_PARKED_YIELDING : CL_KTHREAD_PARKED);
     return true;
 }
@@ -353,11 +356,11 @@ static void interrupt_kthread(const struct port *port, unsigned k)
         syscall(SYS_tgkill, getpid(), port->kthreads.tids[k], port->kthreads.signal);
 }
 
-/* Wake waiters of `a` until none waits; their condition has been changed. By the signal too, where a wake was not enough: another
- * process can move them away from their futex (steps.c). */
+/* Wake waiters of `a` until none waits; their condition has been changed. By the signal too, where a wake was not
+ * enough: another process can move them away from their futex (steps.c). */
 static void end_waits(struct port *port, struct port_arena *a)
 {
-    cl_fence_seq_cst(); /* after the change, before the look at `waiting` */
+    cl_fence_seq_cst(); /* after the change, before `waiting` is read */
     for (unsigned k = 0; k < port->nic.n_queues; k++)
         /* Acquire: what it did while it waited is done. */
         for (bool again = false; cl_load_acquire(&port->waiters[k].waiting); again = true) {
@@ -429,8 +432,8 @@ void port_cores_delete(struct port *port)
     free(port->waiters);
 }
 
-/* Without the lock, since a stopped iokernel answers only by the timeout. Meanwhile the watcher does not detach, and nobody
- * attaches again, so that the attachment is the same afterwards; port_close ends the wait. */
+/* Without the lock, since a stopped iokernel answers only by the timeout. Meanwhile the watcher does not detach, and
+ * nobody attaches again, so that the attachment is the same afterwards; port_close ends the wait. */
 static int tell_kthreads(struct port *port, char *err)
 {
     struct cl_control_kthreads kthreads = port->kthreads;

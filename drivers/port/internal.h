@@ -9,8 +9,8 @@
 
 #include <pthread.h>
 
-/* Frames handed out and taken back, by queue. Each line has one writer. `held` frames = received + allocated - returned,
- * summed over the queues, since a frame may be given back on another queue than it came from. */
+/* Frames handed out and taken back, by queue. Each line has one writer. `held` frames = received + allocated -
+ * returned, summed over the queues, since a frame may be given back on another queue than it came from. */
 struct port_counts {
     uint64_t received CL_ALIGNED(CL_CACHELINE);  /* writer: rx side */
     uint64_t allocated CL_ALIGNED(CL_CACHELINE); /* writer: tx side */
@@ -27,15 +27,15 @@ struct port_arena {
     const struct cl_state_loop *loop;
     int doorbell;
     bool never_sleeps;
-    bool released;      /* rings and buffers unmapped (the lines stay: a sibling may still look at an old park word) */
-    uint32_t max_frame; /* longest frame that the iokernel takes */
+    bool released;         /* rings and buffers unmapped (the lines stay: a sibling may still read an old park word) */
+    uint32_t max_frame;    /* longest frame that the iokernel takes */
     uint32_t give_back_at; /* lent buffers that a queue collects before it flushes them */
     bool managed;          /* the iokernel manages the cores; the next five are of use then */
     uint32_t slot;         /* of kthread 0 in `slots` */
     uint32_t n_cores;      /* entries of `cores` */
     const struct cl_state_core *cores;
     const struct cl_state_kthread *slots; /* of all applications */
-    int64_t most_sleep_ns; /* after which a kthread that no signal reaches looks again; 0: it sleeps until woken */
+    int64_t most_sleep_ns; /* after which a kthread that no signal reaches polls again; 0: it sleeps until woken */
     struct cl_pool *pool;
     uint32_t *shadows, *give_backs;
     struct port_counts *counts;
@@ -73,8 +73,8 @@ struct port_waiter {
 struct port {
     struct cl_nic nic;
     struct cl_cores cores;
-    /* The arena whose iokernel manages the cores, NULL: nobody does. Writer: port_cores_manage and _unmanage, under `lock`
-     * (release: tables and the mapping at `view`); readers: kthreads (acquire). */
+    /* The arena whose iokernel manages the cores, NULL: nobody does. Writer: port_cores_manage and _unmanage, under
+     * `lock` (release: tables and the mapping at `view`); readers: kthreads (acquire). */
     struct port_arena *managed;
     uint8_t *view; /* page 0 and the kthreads' lines of `managed`, or private memory; constant address */
     size_t view_bytes;
@@ -148,11 +148,12 @@ int port_view_arena(struct port *port, struct port_arena *a);
 void port_view_delete(struct port *port);
 
 /* cores.c */
-/* Addresses for preemption flag and lines, with private memory behind; of a port that is attached for the first time. */
+/* Addresses for preemption flag and lines, with private memory behind; of a port that is attached for the first
+ * time. */
 int port_cores_new(struct port *port, char *err);
 void port_cores_delete(struct port *port);
-/* Tell the iokernel of the current arena who the kthreads are, and be managed by it. Under `lock`, which is let go of while
- * the answer is waited for. -EBUSY: another thread does so at this moment. */
+/* Tell the iokernel of the current arena who the kthreads are, and be managed by it. Under `lock`, which is let go of
+ * while the answer is waited for. -EBUSY: another thread does so at this moment. */
 int port_cores_manage(struct port *port, char *err);
 /* The iokernel is gone: nobody waits for it any more. Under `lock`. */
 void port_cores_unmanage(struct port *port);

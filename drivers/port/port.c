@@ -135,7 +135,7 @@ static void ring_doorbell(struct port_tx *tx)
     struct port_arena *a = tx->arena;
     if (a->never_sleeps)
         return;
-    /* Dekker's handshake with iokernel/loop/idle.c: our descriptors before its flag; its flag before its last look. */
+    /* Dekker's handshake with iokernel/loop/idle.c: our descriptors before its flag; its flag before its re-check. */
     cl_fence_seq_cst();
     uint64_t sleep = cl_load_relaxed(&a->loop->sleeping), one = 1;
     if (cl_likely(!sleep || sleep == tx->rung)) /* it gets up, which may take longer than a burst */

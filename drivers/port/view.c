@@ -1,5 +1,5 @@
-/* The words by which cores move, at addresses of the port's own: kthreads read and write them there whatever is behind, the current
- * arena or nothing. */
+/* The words by which cores move, at addresses of the port's own: kthreads read and write them there whatever is behind,
+ * the current arena or nothing. */
 #include "internal.h"
 
 #include <errno.h>
@@ -7,8 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The bare system call: kthreads store there meanwhile, which loses nothing that matters, and which TSan would take for a
- * race with the mmap that it knows. The first call, with `at` NULL, makes the place. */
+/* The bare system call: kthreads store there meanwhile, which loses nothing that matters, and which TSan would take for
+ * a race with the mmap that it knows. The first call, with `at` NULL, makes the place. */
 static int map_at(struct port *port, uint8_t *at, size_t bytes, int access, int how, int fd, off_t offset)
 {
     long p = syscall(SYS_mmap, at, bytes, access, how, fd, offset);
@@ -19,14 +19,15 @@ static int map_at(struct port *port, uint8_t *at, size_t bytes, int access, int 
     return 0;
 }
 
-/* Put private memory at the port's addresses. With a quantum nobody says when one is over: probes look at the clock each
- * time. The bits of kthreads stay 0, which say that the iokernel asks; so with 64 kthreads there is no quantum meanwhile. */
+/* Put private memory at the port's addresses. With a quantum nobody says when one is over: probes look at the clock
+ * each time. The bits of kthreads stay 0, which say that the iokernel asks; so with 64 kthreads there is no quantum
+ * meanwhile. */
 int port_view_nothing(struct port *port)
 {
     int how = MAP_PRIVATE | MAP_ANONYMOUS | (port->view ? MAP_FIXED : 0);
     int rc = map_at(port, port->view, port->view_bytes, PROT_READ | PROT_WRITE, how, -1, 0);
     unsigned n = port->nic.n_queues;
-    if (rc == 0 && port->wishes.quantum_us) /* relaxed: the word only says "look" */
+    if (rc == 0 && port->wishes.quantum_us) /* relaxed: a flag orders nothing */
         cl_store_relaxed((uint64_t *)(port->view + CL_ARENA_PREEMPT_OFFSET), n < 64 ? ~0ull << n : 0);
     return rc;
 }

@@ -14,7 +14,7 @@
 
 #define DEFAULT_TIMEOUT_MS 5000
 #define TELLING_NAP_NS 100000
-#define HEARTBEAT_CHECK_MS 2000 /* no heartbeat from one look to the next: stalled */
+#define HEARTBEAT_CHECK_MS 2000 /* no heartbeat from one check to the next: stalled */
 
 static void wake_all(struct port *port)
 {
@@ -64,8 +64,8 @@ static bool may_wait_on(struct port *port, int fd)
     return may;
 }
 
-/* Connect and register. Without the lock, since a stopped iokernel answers only by the timeout; of two threads that try,
- * `attaching` lets one in, which therefore has `wishes` for itself. */
+/* Connect and register. Without the lock, since a stopped iokernel answers only by the timeout; of two threads that
+ * try, `attaching` lets one in, which therefore has `wishes` for itself. */
 static int request_grant(struct port *port, struct grant *g, char *err)
 {
     int fds[CL_CONTROL_FDS];
@@ -84,8 +84,8 @@ static int request_grant(struct port *port, struct grant *g, char *err)
     return rc;
 }
 
-/* Take what was granted. The first time the iokernel chooses what the user left open; later all must be as it was. Under
- * lock (or before there are other threads). */
+/* Take what was granted. The first time the iokernel chooses what the user left open; later all must be as it was.
+ * Under lock (or before there are other threads). */
 static int adopt_grant(struct port *port, struct grant *g, char *err)
 {
     struct port_arena *a = g->arena;
@@ -127,8 +127,8 @@ static int adopt_grant(struct port *port, struct grant *g, char *err)
     return rc;
 }
 
-/* Record a change of state. Under lock, together with what has changed: a reader, or a cl_port_reattach in between, must
- * not see one without the other. */
+/* Record a change of state. Under lock, together with what has changed: a reader, or a cl_port_reattach in between,
+ * must not see one without the other. */
 static void record(struct port *port, int state, const char *text)
 {
     port->info.state = state;
@@ -251,15 +251,15 @@ static bool attach_again(struct port *port)
     }
 }
 
-/* The watcher's memory from one look at the iokernel to the next. */
+/* The watcher's memory from one check of the iokernel to the next. */
 struct looks {
     uint64_t beat;
     bool rung; /* it slept, and was woken for the sake of a heartbeat */
     bool stalled;
 };
 
-/* A look at the heartbeat. One that sleeps shows no sign of life: it is woken, and has beaten by the next look unless it
- * is stopped. That is once in HEARTBEAT_CHECK_MS, some microseconds of an idle iokernel's time. */
+/* A look at the heartbeat. One that sleeps shows no sign of life: it is woken, and has beaten by the next look unless
+ * it is stopped. That is once in HEARTBEAT_CHECK_MS, some microseconds of an idle iokernel's time. */
 static void check_heartbeat(struct port *port, struct looks *l)
 {
     const struct port_arena *a = port->current;
@@ -280,8 +280,8 @@ static void check_heartbeat(struct port *port, struct looks *l)
            silent ? "the iokernel does not poll: is it stopped, or its core taken away?" : "the iokernel polls again");
 }
 
-/* Whether the control socket has ended. The iokernel sends only answers after ACCEPT, for whoever is `telling`, who sees
- * the end, too; anything else is skipped. */
+/* Whether the control socket has ended. The iokernel sends only answers after ACCEPT, for whoever is `telling`, who
+ * sees the end, too; anything else is skipped. */
 static bool ended(struct port *port)
 {
     char byte;

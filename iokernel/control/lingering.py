@@ -4,7 +4,7 @@ Threads that exit on a core that another application has by then were demoted to
 give way (dying.c), and what exits gives back memory: some milliseconds of the processor. Beside an application that
 computes, SCHED_IDLE gives 3 thousandths of it, and a slice of 3 ms each second at best; beside several programs that
 the iokernel does not manage a killed process stayed for a minute and more, with its memory, its name and its address.
-So who has not ended when it is looked at becomes an ordinary thread again, though a nice one.
+So a thread that has not ended at the check becomes an ordinary one again, though a nice one.
 
 Where the iokernel has no right to raise a thread's class it goes on as it was.
 """

@@ -7,9 +7,9 @@ closed. A turn handles one message of a connection, registrations before queries
 _QUERIES_S: who asks on and on delays himself. The end of a registered client's connection is the end of the
 application: `Registry.unregister` is called at once. So is the end of a process whose kthreads are managed, since its
 thread ids are then free for others while a child of it may still hold the connection. Once a second such processes are
-looked at: whether one was killed and does not get to end (lingering.py).
+checked: whether one was killed and does not get to end (lingering.py).
 
-One iokernel a path: a lock file beside the socket is held for as long as we live, so the kernel lets go of it even
+One iokernel a path: a lock file beside the socket is held for as long as we run, so the kernel frees it even
 after SIGKILL, and the socket file that was left behind is replaced.
 
 Does not deal with: applications on other machines, encryption, changing a registration.

@@ -1,10 +1,11 @@
 /* Kthreads that others bind: taskset, a cpuset, a CPU that went offline and came back.
  *
- * The loop binds a kthread to the CPU of the core that it is given (move.c) and knows by that where it runs. Somebody else may
- * change that at any time, and a job that was put on the loop's CPU would stay there, beside an idle core. So once in OFTEN_NS
- * a kthread's affinity is read (a system call of half a microsecond), with the looks of overrun.c. One that is not bound as it
- * was left is counted if it had been, and bound again; without a core it is when it is given one. A bind that the kernel
- * refused is tried again in the same way. An owner whose thread has ended is found by it, too, if not by blocked.c before.
+ * The loop binds a kthread to the CPU of the core that it is given (move.c) and knows by that where it runs. Somebody
+ * else may change that at any time, and a job that was put on the loop's CPU would stay there, beside an idle core. So
+ * once in OFTEN_NS the loop reads a kthread's affinity (a system call of half a microsecond), with the checks of
+ * overrun.c. A kthread that is bound elsewhere is counted, and bound again: at once if it has a core, else when it gets
+ * one. A bind that the kernel refused is tried again in the same way, and not counted. The check also finds an owner
+ * whose thread has ended, if blocked.c has not.
  *
  * Tests: tests/iokernel/cores/c/affinity.c, tests/iokernel/cores/test_affinity.py. */
 #include "../state/internal.h"

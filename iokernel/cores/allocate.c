@@ -2,13 +2,13 @@
  * owner parks, the applications' signals fill the policy's table, the policy says how many cores each should have, and
  * what differs is moved (move.c).
  *
- * What an application demands is what it could use at this moment: kthreads that run, and those that would find work. A core
- * that it is granted beyond that stays with whoever has it until somebody takes it to whom it is granted and who has work.
- * And two of one class do not take cores from each other faster than HOLD_*: a policy that compares attained times would have
- * them alternate every interval.
+ * What an application demands is what it could use at this moment: kthreads that run, and those that would find work. A
+ * core that it is granted beyond that stays with whoever has it until somebody takes it to whom it is granted and who
+ * has work. And two of one class do not take cores from each other faster than HOLD_*: a policy that compares attained
+ * times would have them alternate every interval.
  *
- * Work conservation is not left to the policy: what it grants nobody goes to whoever waits for longer than an interval, or
- * has no core; except under `static`, which is there to show what happens without. */
+ * Work conservation is not left to the policy: what it grants nobody goes to whoever waits for longer than an interval,
+ * or has no core; except under `static`, which is there to show what happens without. */
 #include "../state/internal.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@
 #define ANSWER_MEMORY 16      /* first answers that answer_ns remembers, about */
 #define ANSWER_MOST_NS 100000 /* one that takes longer is about what the application does */
 
-/* A loop that sleeps accounts for nothing, so whoever asks adds the time since (cores.c). What was accounted, and up to
+/* A loop that sleeps accounts for nothing, so who reads adds the time since (cores.c). What was accounted, and up to
  * when, must fit: while they change, `accounted` is 0. */
 void io_core_account(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
@@ -42,7 +42,7 @@ static inline void fetch(const struct io_kthread *k)
     cl_prefetch(&lines->rx_head);
 }
 
-/* The words of those who run, or did a moment ago, are in other cores' caches: have them come all at once. */
+/* The words of kthreads that run, or did a moment ago, are in other cores' caches: have them come all at once. */
 void io_fetch_words(const struct io_cores *c)
 {
     for (uint32_t i = 0; i < c->n; i++) {
@@ -162,8 +162,8 @@ static bool is_stuck(const struct io_member *m)
     return io_park_is_ceded(m->signals.park) && cl_load_relaxed(&m->signals.shared->in_uthread) == 1;
 }
 
-/* The kthread that should get a core: one that waits inside a uthread, one with work of its own, that has a core and parked,
- * that ran last; in this order. */
+/* The kthread that should get a core: one that waits inside a uthread, one with work of its own, that has a core and
+ * parked, that ran last; in this order. */
 static struct io_kthread *best_kthread(struct io_app *app)
 {
     struct io_kthread *best = NULL;
@@ -244,8 +244,8 @@ static bool give_one(struct io_loop *loop, struct io_app *app, uint64_t now)
     return true;
 }
 
-/* Guarantees first, then latency, then batch. Who gets none before it gets none later: only one with more than its grant
- * loses a core to another, and has no less than its grant then. */
+/* Guarantees first, then latency, then batch. Who gets none before it gets none later: only one with more than its
+ * grant loses a core to another, and has no less than its grant then. */
 static void act(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
@@ -276,8 +276,8 @@ static void set_wanted(struct io_core *core, bool wanted)
     cl_store_relaxed(&core->state->wanted, wanted); /* advice: orders nothing */
 }
 
-/* Whether the application said that it waits more than an interval before the loop's sleep ended, and rang for nothing in
- * that sleep: after a ring it is the kernel that lets the loop run late. */
+/* Whether the application said that it waits more than an interval before the loop's sleep ended, and rang for nothing
+ * in that sleep: after a ring it is the kernel that lets the loop run late. */
 static bool was_slept_through(const struct io_loop *loop, const struct io_allotment *a)
 {
     const struct io_cores *c = &loop->cores;
@@ -287,9 +287,9 @@ static bool was_slept_through(const struct io_loop *loop, const struct io_allotm
     return loop->woke - a->help_since > c->interval;
 }
 
-/* Whether nobody looked for a while: this look comes after a sleep, or otherwise more than an interval late. If a core idled
- * beside one that waited meanwhile, then not since somebody had decided so: that is counted apart, and so is sleep beside one
- * that waited. After the look, and before anything is done about it. */
+/* Whether this decision is late: it comes after a sleep, or otherwise more than an interval late. If a core idled
+ * beside an application that waited meanwhile, nobody had decided so: that is counted apart. So is sleep beside an
+ * application that waited. Called once the signals are read, before anything is done about them. */
 static bool late_decision(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
@@ -312,8 +312,8 @@ static bool late_decision(struct io_loop *loop, uint64_t now)
     return late || slept;
 }
 
-/* How long the oldest thing waits in an application that might be served, and could use more cores at each look for more than
- * an interval while one was idle: it may get one core after the other, one at a look. */
+/* How long the oldest thing waits in an application that might be served. It could use more cores at each decision for
+ * more than an interval while one was idle: it may get one core after the other, one at a decision. */
 static uint64_t longest_wait_ns(struct io_cores *c, bool late, uint64_t now)
 {
     uint64_t waits_ns = 0;
@@ -329,8 +329,9 @@ static uint64_t longest_wait_ns(struct io_cores *c, bool late, uint64_t now)
     return waits_ns;
 }
 
-/* Who still waits, and what follows: owners without work park at once, and the loop watches them. A core that was idle at each
- * look for more than an interval, beside something that waits for as long and might be served: that must not be. */
+/* Who still waits, and what follows: owners without work park at once, and the loop watches them. It is a violation if
+ * a core was idle at each decision for more than an interval, beside something that waits for as long and might be
+ * served. */
 static void survey(struct io_loop *loop, bool late, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
@@ -357,7 +358,7 @@ static void survey(struct io_loop *loop, bool late, uint64_t now)
         struct io_core *core = &c->core[i];
         bool is_idle = !io_core_has_work(core) && !core->moving; /* moving without owner: the old one is there */
         idle += is_idle;
-        if (!is_idle || core->idle_since == 0 || late) /* in between nobody looked */
+        if (!is_idle || core->idle_since == 0 || late) /* in between nobody decided */
             core->idle_since = is_idle ? now : 0;
         idles = cl_max(idles, is_idle ? now - core->idle_since : 0);
         set_wanted(core, c->n_waiting > 1 || (one && (!core->owner || core->owner->app != one)));
@@ -432,8 +433,9 @@ CL_HOT void io_cores_round(struct io_loop *loop, uint64_t now)
     if (c->contested && owner_parked(c))
         c->urgent = true;
     if (cl_likely((int64_t)(now - c->next_check) < 0)) {
-        /* What an application can bring about by its words costs the others a decision a microsecond, no more; but two in a
-         * row, since a frame that comes just before its sender parks would keep that one's core idle for a microsecond. */
+        /* What an application can bring about by its words costs the others a decision a microsecond, no more; but two
+         * in a row, since a frame that comes just before its sender parks would keep that one's core idle for a
+         * microsecond. */
         if (cl_likely(!c->urgent) || (int64_t)(now + c->urgent_gap - c->next_urgent) < 0)
             return;
         io_count(c->stats.urgent, 1);

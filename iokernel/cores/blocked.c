@@ -1,30 +1,30 @@
 /* Owners that say that they run and do not: they sleep in a call of the kernel, wait for a page, or were stopped.
  *
- * The park word says RUNNING all the while, so the core would stay theirs, and idle, for as long as that lasts. Where
- * somebody waits for a core, the loop therefore asks the kernel: first for the CPU time of an owner that has run no
- * uthread since the look before (schedstat, 2 us; one that computes is found so, and so is one that sleeps), and if it had
- * none for blocked_us, for its state (status, 15 to 30 us). One that is neither on a CPU nor in line for one (state R) is
- * blocked: its core counts as without work and goes to whoever waits, as that of an owner that has parked. It is neither
- * asked nor interrupted then: a signal would wake it, and would cut short the call. What waits behind it its siblings may
- * take, so it counts for them (demand.c), and frames go to them (io_steer).
+ * The park word says RUNNING all the while, so the core would stay theirs, and idle, for as long as that lasts. So
+ * where somebody waits for a core, the loop checks its owner. If the owner has run no uthread since the last check, the
+ * loop reads its CPU time (schedstat, 2 us). That tells an owner that computes from one that sleeps. If it had no CPU
+ * time for blocked_us, the loop reads its state (status, 15 to 30 us). An owner that is neither on a CPU nor in line
+ * for one (state R) is blocked. Its core counts as without work and goes to whoever waits, as that of an owner that has
+ * parked. It gets neither a preemption request nor a signal then: a signal would wake it, and would cut short the call.
+ * Its siblings may take what waits behind it, so that counts for them (demand.c), and frames go to them (io_steer).
  *
- * One whose thread has ended while the process lives on (pthread_exit in a uthread, or on purpose) says RUNNING for ever: it is
- * found in the same way, and by affinity.c, and its core is taken from it as from one that died during a move.
+ * An owner whose thread has ended while the process goes on (pthread_exit in a uthread, or on purpose) says RUNNING for
+ * ever. The same check finds it, and so does affinity.c. Its core is taken from it as from one that died during a move.
  *
- * It learns of it at its first look when it goes on, as its preemption bit is set, cedes, and gets a core again as anybody
- * who waits for one in the middle of a uthread. One that does not look is found by its CPU time, and the three steps are
- * taken for it (io_move_oust). Up to then it shares the core with the new owner, as the kernel divides it.
+ * A blocked owner that wakes finds its preemption flag set when it polls it. It cedes, and gets a core again as anybody
+ * who waits for one in the middle of a uthread. One that does not poll is found by its CPU time, and the three steps
+ * are taken for it (io_move_oust). Up to then it shares the core with the new owner, as the kernel divides it.
  *
- * What this costs is bounded: nothing but a comparison where nobody waits; one core's owner and one blocked kthread a look,
- * each looked at once in blocked_us at most; and a core that is lost so was idle for that long. One that comes back sooner than
- * half of the time that it was waited for is waited for twice as long from then on, up to MOST_PATIENCE times, until it has not
- * been found blocked for FORGIVEN_AFTER times as long, or was for longer.
+ * The cost is bounded. Where nobody waits it is a comparison. Else one owner and one blocked kthread are checked at a
+ * time, each once in blocked_us at most. A core that is taken so was idle for that long. A blocked owner that wakes
+ * sooner than half of the time that it was waited for is waited for twice as long from then on, up to MOST_PATIENCE
+ * times. That ends when it was not blocked for FORGIVEN_AFTER times as long, or was blocked for longer.
  *
  * Tests: tests/iokernel/cores/c/blocked.c, tests/iokernel/cores/test_blocked.py. */
 #include "../state/internal.h"
 
-#define BUSY_LOOKS 5 /* times blocked_us until one that was found on a CPU, or in line, is looked at again */
-#define AWAY_LOOKS 4 /* times blocked_us between two looks at one that has been blocked for long, at most */
+#define BUSY_LOOKS 5 /* times blocked_us until one that was found on a CPU, or in line, is checked again */
+#define AWAY_LOOKS 4 /* times blocked_us between two checks of one that has been blocked for long, at most */
 #define MOST_PATIENCE 8
 #define FORGIVEN_AFTER 64
 #define MOST_GAP 64 /* times blocked_us for which what siblings left where it was is not offered to them */
@@ -161,7 +161,7 @@ bool io_blocked_still(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     io_blocked_over(loop, k, now);
     if (gone || m->core || cl_load_relaxed(k->park) != CL_KTHREAD_RUNNING)
         return false;
-    m->overrun.entitled += now - b->looked; /* nobody has asked it since it woke up */
+    m->overrun.entitled += now - b->looked; /* it got no preemption request since it woke up */
     io_move_oust(loop, m->last, k);
     return false;
 }

@@ -1,4 +1,4 @@
-/* Managed cores: set-up, registration, and the questions of the controlling thread. See cores.h. */
+/* Managed cores: set-up, registration, and what the control thread reads. See cores.h. */
 #include "../state/internal.h"
 
 #include <errno.h>
@@ -200,7 +200,7 @@ void io_cores_remove(struct io_loop *loop, struct io_app *app)
         if (core->dying && core->dying->app == app)
             core->dying = NULL;
         if (core->from && core->from->app == app) {
-            io_move_demote(loop, core->from, core); /* should it live on, then not on that core */
+            io_move_demote(loop, core->from, core); /* should it run on, then not on that core */
             io_move_forget(core);
         }
         io_yield_wait_forget(core, app);
@@ -214,7 +214,7 @@ void io_cores_remove(struct io_loop *loop, struct io_app *app)
     for (uint32_t i = 0; i < app->n_kthreads; i++) {
         struct io_kthread *k = &app->kthreads[i];
         c->n_quantum -= k->member.preempt_quantum;
-        if (k->blocked && !k->member.core && !k->member.demoted) /* as who has not ceded */
+        if (k->blocked && !k->member.core && !k->member.demoted) /* as one that has not ceded */
             io_move_demote(loop, k, k->member.last);
         io_blocked_over(loop, k, loop->now);
     }
@@ -246,8 +246,8 @@ static void copy_words(void *to, const void *from, size_t bytes)
         ((uint64_t *)to)[i] = cl_load_relaxed((const uint64_t *)from + i);
 }
 
-/* Ticks for which an application has had cores since they were last accounted for. Returns a number that stays as long as
- * none of them is; 0: one is at this moment. */
+/* Ticks for which an application has had cores since they were last accounted for. Returns a number that stays as long
+ * as none of them is; 0: one is at this moment. */
 static uint64_t unaccounted(const struct io_loop *loop, uint32_t id, uint64_t *ticks)
 {
     uint64_t mark = 1;
@@ -266,7 +266,8 @@ static uint64_t unaccounted(const struct io_loop *loop, uint32_t id, uint64_t *t
     return mark;
 }
 
-/* Decisions that found something waiting: those that did not look anew, since the last look stood, found what that did. */
+/* Decisions that found something waiting. Those that read nothing anew, since the last row stood, found what that
+ * said. */
 static uint64_t congested_of(const struct io_loop *loop, const struct io_allotment *a)
 {
     uint64_t looked_at, all, done;
@@ -332,7 +333,7 @@ int cl_io_core_stats(const struct cl_io *io, uint32_t index, struct cl_io_core_s
     do {
         accounted = cl_load_acquire(&core->accounted);
         copy_words(out, &core->stats, sizeof *out);
-        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the words before the second look */
+        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the words before the re-check */
     } while ((accounted == 0 || cl_load_relaxed(&core->accounted) != accounted) && ++tries < ACCOUNT_TRIES);
     if (tries < ACCOUNT_TRIES && out->busy)
         out->busy_ns += (uint64_t)cl_ticks_to_ns(io->clock, (int64_t)since(loop, accounted));
@@ -371,8 +372,8 @@ const struct cl_hist *cl_io_late_decision(const struct cl_io *io, uint32_t loop)
     return loop < io->config.n_loops ? io->loops[loop].cores.late_decision : NULL;
 }
 
-/* The log. Writer: the loop. The count is published after an entry, and a fence keeps the next entry's words behind it: a
- * reader who finds afterwards that the count is less than a lap ahead has read a whole entry. */
+/* The log. Writer: the loop. The count is published after an entry, and a fence keeps the next entry's words behind it:
+ * a reader who finds afterwards that the count is less than a lap ahead has read a whole entry. */
 void io_cores_log(struct io_loop *loop, uint64_t now, const struct io_core *core, uint32_t from, uint32_t to,
                   unsigned what, unsigned step, const struct io_kthread *about)
 {
@@ -411,7 +412,7 @@ uint32_t cl_io_moves(struct cl_io *io, uint32_t loop, uint64_t *next, struct cl_
         if (*next >= logged)
             break;
         copy_words(&out[got], &c->log[*next % IO_MOVES_LOG], sizeof out[got]);
-        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the words before the second look at the count */
+        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the words before the re-check of the count */
         logged = cl_load_relaxed(&c->logged);
         if (logged - *next >= IO_MOVES_LOG) { /* it may have been written over meanwhile */
             if (got)

@@ -1,8 +1,10 @@
-/* What an application has to do, by the words of its kthreads: its demand, and its row of the policy's table. Once a decision.
+/* What an application has to do, by the words of its kthreads: its demand, and its row of the policy's table. Once a
+ * decision.
  *
- * Most applications have no core most of the time, and either rest or wait. While none of its words changes, what the last
- * look at such a one found stands, and what waits in it only grows older (`stands`, io_signals_still): one in sixteen
- * that compute on one core is looked at whole, and two or three lines are read of each of the others. */
+ * Most applications have no core most of the time, and either rest or wait. While none of the words of such an
+ * application changes, what the last decision found stands, and what waits in it only grows older (`stands`,
+ * io_signals_still). Of sixteen that compute on one core, one is read whole, and two or three lines of each of the
+ * others. */
 #include "../state/internal.h"
 
 /* Whether k could be given a core, or has one; and take notice of what changed about that. */
@@ -12,7 +14,7 @@ static bool usable(struct io_loop *loop, struct io_kthread *k, uint64_t now)
     bool running = m->signals.park == CL_KTHREAD_RUNNING;
     if (m->evicted && (!running || (int64_t)(now - m->evicted_until) >= 0))
         m->evicted = false;
-    if (m->preempt_move && !m->core && !m->leaving && !running) { /* siblings need not look on its account */
+    if (m->preempt_move && !m->core && !m->leaving && !running) { /* siblings need not poll on its account */
         m->preempt_move = false;
         io_preempt_store(k);
     }
@@ -61,7 +63,7 @@ static void check_quantum(struct io_cores *c, struct io_kthread *k, uint64_t now
     io_preempt_store(k);
 }
 
-/* Those that were told to look, and have: without waiting for the interval, lest the next uthread look, too. */
+/* Kthreads whose preemption flag was set, and which have polled it: at once, lest the next uthread polls it, too. */
 void io_watch_quanta(struct io_cores *c)
 {
     for (uint32_t i = 0; i < c->n && c->n_quantum; i++) {
@@ -129,9 +131,9 @@ static inline void check_kthread(struct io_loop *loop, struct io_kthread *k, str
     }
 }
 
-/* "There is work for more kthreads than run": counts as one uthread that waits, until one that got a core since it was said
- * last has begun, or nothing is seen to wait where some run, who look for such work before they park. Not while one is on its
- * way: it may never begin. */
+/* "There is work for more kthreads than run": counts as one uthread that waits, until one that got a core since it was
+ * said last has begun, or nothing is seen to wait where some run, who look for such work before they park. Not while
+ * one is on its way: it may never begin. */
 static void check_help(struct io_loop *loop, struct io_app *app, struct found *f, uint64_t now)
 {
     struct io_allotment *a = &app->cores;
@@ -141,7 +143,7 @@ static void check_help(struct io_loop *loop, struct io_app *app, struct found *f
         uint64_t said = cl_load_relaxed(&first->help_tsc), last = loop->cores.last_check;
         a->help = help;
         a->help_last = now;
-        if (a->help_since == 0) /* one that was not said since the last look is no honest stamp, or another's */
+        if (a->help_since == 0) /* one that was not said since the last decision is no honest stamp, or another's */
             a->help_since = said - last <= now - last ? said : now;
     }
     if (cl_likely(a->help_since == 0))
@@ -158,7 +160,8 @@ static void check_help(struct io_loop *loop, struct io_app *app, struct found *f
     f->waiting++;
 }
 
-/* What it found, for readers who take part in nothing: see congested_of in cores.c. `looked_at` is 0 while that changes. */
+/* What it found, for readers who take part in nothing: see congested_of in cores.c. `looked_at` is 0 while that
+ * changes. */
 static void publish(struct io_loop *loop, struct io_allotment *a, uint64_t waiting)
 {
     uint64_t this = loop->cores.stats.decisions + 1, stood = a->waits ? this - a->looked_at - 1 : 0;
@@ -176,8 +179,8 @@ static void keep_since(uint64_t *since, uint64_t now, uint64_t age)
     cl_store_relaxed(since, age ? now - age : 0);
 }
 
-/* Where it yield-waits it says so each time that the kernel runs it for nothing. A low word, which may lie: that decides between
- * equals, and no more. */
+/* Where it yield-waits it says so each time that the kernel runs it for nothing. A low word, which may lie: that
+ * decides between equals, and no more. */
 static inline uint32_t rested_ns(const struct io_loop *loop, const struct io_allotment *a)
 {
     if (a->held || !a->last_run || a->kind != CL_POLICY_LATENCY)
@@ -224,7 +227,7 @@ static CL_NOINLINE void check_app(struct io_loop *loop, struct io_app *app, stru
     publish(loop, a, f.waiting);
 }
 
-/* Whether what the last look at it found still stands, but for the ages. */
+/* Whether what the last decision found still stands, but for the ages. */
 static inline bool stands(const struct io_allotment *a, uint64_t now, uint64_t *next_due)
 {
     if (!a->stands || a->held)

@@ -1,9 +1,10 @@
 /* What reading takes by itself, of what a decision reads: so that its time can be told from that of the caches.
  *
- * One decision in IO_TIMED is preceded by this, another than the one that is timed: the lines are in the state in which that one
- * finds them. They are the lines of all applications that a decision reads whatever it finds: the words that they share with the
- * loop, of which those who ran since the last decision are in another core's cache, and the loop's own copies and rows. All
- * are asked for at once, and what is in another core's cache first. A decision reads more, of those that have changed. */
+ * One decision in IO_TIMED is preceded by this, another than the one that is timed: the lines are in the state in which
+ * that one finds them. They are the lines of all applications that a decision reads whatever it finds: the words that
+ * they share with the loop, of which those who ran since the last decision are in another core's cache, and the loop's
+ * own copies and rows. All are fetched at once, and what is in another core's cache first. A decision reads more, of
+ * those that have changed. */
 #include "../state/internal.h"
 
 static inline uint64_t first_of(const void *line)

@@ -1,9 +1,10 @@
 /* How a core changes hands: docs/cores.md tells the protocol, this is the iokernel's side of it.
  *
  * Order of the words of one change. Where the kthread is to run, whether to wake it and whether to yield-wait, then the
- * owner (release), then the kthread's grant (release; it is the futex), then the old owner's preemption bit (release): who sees
- * one sees what was stored before it. Then a fence and a second look at both park words, against a kthread that changes
- * its mind meanwhile: it stores its park word, fences, and looks at owner and grant. One of the two sees the other.
+ * owner (release), then the kthread's grant (release; it is the futex), then the old owner's preemption flag (release).
+ * Who sees one of them sees what was stored before it. Then come a fence and a re-check of both park words, against a
+ * kthread that changes its mind meanwhile: it stores its park word, fences, and reads owner and grant. One of the two
+ * sees the other.
  *
  * A move ends when the new owner says that it runs (`acted`) and the old one that it does not (park word), or was
  * evicted. Nothing else waits: each step has its time, whatever the application's words say. */
@@ -89,7 +90,7 @@ static void set_owner(struct io_cores *c, struct io_core *core, struct io_kthrea
     /* Release: `wake` and the kthread's `cpu` and `yield_wait` come before. */
     cl_store_release(&core->state->owner, io_owner_word(k));
     if (k)
-        bump(k); /* at once: who sees itself as owner looks for the grant that goes with it */
+        bump(k); /* at once: a kthread that sees itself as owner reads the grant that goes with it */
     cl_store_relaxed(&core->stats.owner, io_owner_word(k));
     cl_store_relaxed(&core->stats.app, k ? k->app->id : 0);
     cl_store_relaxed(&core->stats.kthread, k ? (uint32_t)(k - k->app->kthreads) : 0);
@@ -114,8 +115,8 @@ bool io_core_settled(const struct io_core *core)
     return !core->moving || core->stage == 2;
 }
 
-/* Who is to begin finds that the core is not its own, as one does that gets up while its core is taken from it. Once: whoever gets
- * it so has to begin, or all steps to be taken, before it turns again. */
+/* Who is to begin finds that the core is not its own, as one does that gets up while its core is taken from it. Once:
+ * whoever gets it so has to begin, or all steps to be taken, before it turns again. */
 bool io_core_turns(const struct io_core *core)
 {
     return core->owner && !core->turned && io_park_of(core->owner) != CL_KTHREAD_RUNNING && !io_in_the_way(core);
@@ -151,7 +152,7 @@ static void abandon(struct io_cores *c, const struct io_core *core)
     io_count(c->stats.evicted_void, core->moving && core->owner && !core->begun && core->step == CL_IO_STEP_EVICT);
 }
 
-/* The words of a change lie where the two kthreads look at them: have them come while the loop keeps its books. */
+/* The words of a change lie where the two kthreads poll them: have them come while the loop keeps its books. */
 static inline void fetch_words(const struct io_core *core, const struct io_kthread *k)
 {
     cl_prefetch_write(core->state);
@@ -168,7 +169,7 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
     fetch_words(core, k);
     if (!place(loop, k, core))
         return false;
-    bool turned = !io_core_settled(core); /* one that let go of it and gets up just now sees so by itself */
+    bool turned = !io_core_settled(core); /* one that ceded it and gets up just now sees so by itself */
     if (!turned && core->from != k && io_in_the_way(core)) /* it had ceded, and runs again */
         io_step_evict(loop, core, now);
     io_move_forget(core);
@@ -229,7 +230,7 @@ bool io_move_wake(struct io_loop *loop, struct io_kthread *k, uint64_t now)
         core->busy = true;
         k->app->cores.held++;
     }
-    cl_fence_seq_cst(); /* it stores its park word, fences, and looks at the grant; or sleeps on the old one, and is woken */
+    cl_fence_seq_cst(); /* it stores its park word, fences, and reads the grant; or sleeps on the old one: is woken */
     if (!io_park_yields(io_park_of(k)))
         core->woken = io_thread_wake(loop, k);
     io_move_note(loop, core, CL_IO_LOG_WOKEN, NULL, now);
@@ -246,7 +247,7 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
     io_core_account(loop, core, now);
     core->busy = false;
     cl_store_relaxed(&core->stats.busy, 0);
-    if (core->starved.on && io_in_the_way(core)) /* it was spared for the sake of an owner that is no more */
+    if (core->starved.on && io_in_the_way(core)) /* its eviction was put off, and the new owner is no more */
         io_step_evict(loop, core, now);
     if (!io_in_the_way(core))
         io_move_forget(core);
@@ -266,8 +267,8 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
     io_steer(loop, k->app);
 }
 
-/* What the two say of when they did it. Relaxed: the new owner stored its stamp before `acted`, which was read with acquire, and
- * the old one its own before it yielded to that one. */
+/* What the two say of when they did it. Relaxed: the new owner stored its stamp before `acted`, which was read with
+ * acquire, and the old one its own before it yielded to that one. */
 static void stamp(struct io_core *core)
 {
     core->stamps.back = cl_load_relaxed(&core->owner->member.signals.shared->back_tsc);
@@ -286,7 +287,7 @@ static void done(struct io_loop *loop, struct io_core *core, uint64_t now)
     stamp(core);
     k->member.stalls = 0;
     k->member.not_begun = 0;
-    io_preempt_move(k, false); /* if it was told to look at this grant */
+    io_preempt_move(k, false); /* its preemption flag may still be set */
     uint64_t ns = (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(now - core->decided));
     cl_hist_record(c->actuation[core->step], ns);
     cl_hist_record(k->app->cores.actuation, ns);
@@ -332,7 +333,7 @@ static bool poll_move(struct io_loop *loop, struct io_core *core, uint64_t now)
         poll_old(loop, core, noted, now);
     if (cl_unlikely(core->dying != NULL) && !core->begun && k)
         io_dying_round(loop, core, now);
-    if (core->begun && !noted) /* after that look, which says whether the old owner is still there */
+    if (core->begun && !noted) /* after that check, which says whether the old owner is still there */
         io_cores_log(loop, now, core, io_owner_word(k), io_owner_word(k), CL_IO_LOG_DONE, step, NULL);
     if ((core->begun || !k) && !core->from) {
         io_move_set_moving(&loop->cores, core, false);

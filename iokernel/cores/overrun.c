@@ -1,19 +1,20 @@
 /* Kthreads that use a core which is not theirs.
  *
- * The steps of a move (steps.c) end when the old owner says that it is out of the way. One that says so and spins on, or
- * that says later that it runs, keeps half of the core as the kernel sees it, and the new owner is late at each turn. Here
- * no word is believed: the kernel says how long a thread ran, and the loop knows for how long it might. That is as long as
- * it had a core, or was still to be made to let go by the steps of a move, or nobody used the core that it had last; and
- * for each time that it lost one, as long as it may take to see that.
+ * The steps of a move (steps.c) end when the old owner says that it has ceded. One that says so and spins on, or that
+ * says later that it runs, keeps half of the core as the kernel sees it, and the new owner is late at each turn. Here
+ * no word is believed: the kernel says how long a thread ran, and the loop knows for how long it was entitled to. It is
+ * entitled while it has a core, while the steps of a move are not over, and while nobody uses the core that it had
+ * last. For each core that it lost it is entitled to the time that it may take to see that.
  *
- * Windows are of time in which it might not run, WINDOW_NS of it, so that a core which seldom has another owner is judged
- * by the same measure. One that ran for more than a quarter of that in two windows on end is demoted as by an eviction,
- * counted and logged, and gets no core for BAN_NS, which doubles each time, and is forgiven when it was good for
- * FORGIVEN_AFTER times as long. A quarter is 12 ms: the kernel brings a running thread's time up to date at its tick, 4 ms
- * as a rule, 10 at most, and an honest kthread that loses its core ten thousand times a second stays under it.
+ * Windows are of time in which it might not run, WINDOW_NS of it, so that a core which seldom has another owner is
+ * judged by the same measure. One that ran for more than a quarter of that in two windows on end is demoted as by an
+ * eviction, counted and logged, and gets no core for BAN_NS, which doubles each time, and is forgiven when it was good
+ * for FORGIVEN_AFTER times as long. A quarter is 12 ms: the kernel brings a running thread's time up to date at its
+ * tick, 4 ms as a rule, 10 at most, and an honest kthread that loses its core ten thousand times a second stays under
+ * it.
  *
- * A loop that was itself kept from running, without having gone to sleep, does not know when an owner parked meanwhile, with
- * whom kthreads that yield-wait take turns: all of that time counts as time in which nobody used the core.
+ * A loop that was itself kept from running, without having gone to sleep, does not know when an owner parked meanwhile,
+ * with whom kthreads that yield-wait take turns: all of that time counts as time in which nobody used the core.
  *
  * It costs a system call a window and kthread, never more than one a GAP_NS; a loop that would sleep wakes up
  * for it once a window while somebody runs and somebody else could.
@@ -22,8 +23,8 @@
 #include "../state/internal.h"
 
 #define WINDOW_NS 50000000
-#define GAP_NS 1000000 /* from one look to the next */
-#define LOOKS 8        /* kthreads a look at most, of which READS are read of: more after a loop has slept */
+#define GAP_NS 1000000 /* from one check to the next */
+#define LOOKS 8        /* kthreads a check at most, of which READS are read of: more after a loop has slept */
 #define READS 1
 #define STRIKES 2
 #define BAN_NS 100000000
@@ -32,7 +33,7 @@
 
 static const struct io_core *home_of(const struct io_cores *c, const struct io_kthread *k)
 {
-    /* Until it is given a core it is where its application's kthreads were spread when it came (cores.py). */
+    /* Until it gets a core it is where its application's kthreads were spread when they came (cores.py). */
     return k->member.last ? k->member.last : &c->core[(uint32_t)(k - k->app->kthreads) % c->n];
 }
 
@@ -42,7 +43,7 @@ static uint64_t entitled(const struct io_cores *c, const struct io_kthread *k)
     return k->member.overrun.entitled + home_of(c, k)->idle - k->member.overrun.idle_mark;
 }
 
-/* The owner had work at the last look and has none now, and that look was longer ago than it should be. */
+/* The owner had work at the last check and has none now, and that check was longer ago than it should be. */
 static bool parked_unseen(const struct io_loop *loop, const struct io_core *core, uint64_t now)
 {
     uint64_t often = (uint64_t)cl_ns_to_ticks(loop->io->clock, GAP_NS) + loop->cores.interval;

@@ -1,17 +1,18 @@
-/* Whether an old owner had the CPU for the time of a step.
+/* Whether an old owner was starved: it did not have the CPU for the time of a step.
  *
- * The last step demotes it for not having ceded in that time. One that did not have the CPU for so long could not:
- * work of the kernel's own came first (a disk's interrupts, and the workers that complete its writes), or other processes.
- * To demote it helps nobody then, and costs an honest one milliseconds. Its words are not believed here; the kernel's are.
+ * The last step demotes an old owner that has not ceded in that time. A starved one could not: work of the kernel's own
+ * came first (a disk's interrupts, and the workers that complete its writes), or other processes. To demote it helps
+ * nobody then, and costs an honest one milliseconds. Its words are not believed here; the kernel's are.
  *
- * The kernel counts the CPU time of a thread and the turns in which it had a CPU (schedstat). It brings the time up to date
- * when a turn ends, and at ticks: of a turn that goes on the length is not known, but for when a look saw it first. A look
- * that finds the same turn as the one before asks whether it goes on (a status takes 30 times as long to read, so once a
- * turn): then the thread ran all the time in between; and one that does not cannot go on without another turn. So that the
- * new owner does not wait for that as well, a first look is made in the middle of the step: a turn that went on then has not
- * ended as long as the kernel has not brought the thread's time up to date, as it does when a turn ends. So one that
- * runs, in turns however short, has had its time by its second look at the latest, and is demoted; and none is spared for
- * longer than start_us, nor for a moment if it sleeps or was stopped: it has nothing to wait for.
+ * The kernel counts the CPU time of a thread and the turns in which it had a CPU (schedstat). It brings the time up to
+ * date when a turn ends, and at ticks. The length of a turn that goes on is not known, but for when a check saw it
+ * first. A check that finds the same turn as the one before asks the kernel whether it goes on. (A status takes 30
+ * times as long to read, so once a turn.) If it does, the thread ran all the time in between. If not, the thread cannot
+ * go on without another turn. The new owner should not wait for that as well, so a first check is made in the middle of
+ * the step. A turn that went on then has not ended while the kernel has not brought the thread's time up to date. So a
+ * thread that runs, in turns however short, has had its time by the second check at the latest, and is demoted. No
+ * eviction is put off for longer than start_us. A thread that sleeps or was stopped is evicted at once: it does not
+ * wait for the CPU.
  *
  * Tests: tests/iokernel/cores/c/starved.c. */
 #include "../state/internal.h"
@@ -52,7 +53,7 @@ static int64_t had_ns(struct io_loop *loop, struct io_core *core, uint64_t now)
     bool gone = false;
     if (!io_thread_account(loop, core->from, &a))
         return -1;
-    if (a.turns != s->turns) { /* it was off the CPU in between, and its turn began when nobody looked */
+    if (a.turns != s->turns) { /* it was off the CPU in between, and its turn began when nobody checked */
         if (!s->counted)       /* of the first turn it is not known how much of it was before the interrupt */
             s->begin_ns = a.ran_ns;
         s->counted = true;

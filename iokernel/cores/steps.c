@@ -1,7 +1,7 @@
-/* The steps by which an old owner is made to let go of its core, and what is done about a new one that does not begin.
+/* The steps by which an old owner is made to cede its core, and what is done about a new one that does not begin.
  *
- * Asked, interrupted, evicted: each has its time, which begins anew with each step and runs only while something is waited
- * for (move.c looks whether, once a round). docs/cores.md tells the steps.
+ * Preemption request, interrupt, eviction: each has its time. It begins anew with each step and runs only while
+ * something is waited for (move.c checks that once a round). docs/cores.md tells the steps.
  *
  * Tests: tests/iokernel/cores/c/steps.c, tests/iokernel/cores/c/late.c. */
 #include "../state/internal.h"
@@ -11,8 +11,8 @@
 #define MOST_LATE 20   /* times start_us for which a new owner is waited for while the kernel has it in line */
 #define MOST_STALLS 8u /* doublings of the time for which one that did not begin is not considered: 80 ms at most */
 
-/* The steps are taken from the first one on. `now` is the beginning of a round, and one that decides after a sleep may have
- * taken as long as a step by now: the time of the first step begins when the next round does. */
+/* The steps are taken from the first one on. `now` is the beginning of a round, and one that decides after a sleep may
+ * have taken as long as a step by now: the time of the first step begins when the next round does. */
 void io_steps_begin(struct io_core *core)
 {
     core->stage = 0;
@@ -51,12 +51,13 @@ void io_step_evict(struct io_loop *loop, struct io_core *core, uint64_t now)
 
 void io_step_evict_unless_starved(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
-    if (!io_starved(loop, core, now) && io_in_the_way(core)) /* it may have ceded while the kernel was asked */
+    if (!io_starved(loop, core, now) && io_in_the_way(core)) /* it may have ceded during the system call */
         io_step_evict(loop, core, now);
 }
 
-/* The new owner has not begun in time. Were the core taken from it while it is in line, it would find nothing when its turn
- * comes, and so each time where that takes longer than start_us. Who may have the core by the policy gets it all the same. */
+/* The new owner has not begun in time. Were the core taken from it while it is in line, it would find nothing when its
+ * turn comes, and so each time where that takes longer than start_us. Who may have the core by the policy gets it all
+ * the same. */
 static bool wait_on(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
@@ -89,8 +90,9 @@ static void rouse(struct io_loop *loop, struct io_kthread *k)
     io_count(a->stats.roused, 1);
 }
 
-/* The new owner did not begin. It is not considered again until it does anything, or, since one that was only stopped has
- * nothing to do when it goes on, after a while that doubles each time; but not for one that was in line all the time. */
+/* The new owner did not begin. It is not considered again until it does anything, or, since one that was only stopped
+ * has nothing to do when it goes on, after a while that doubles each time; but not for one that was in line all the
+ * time. */
 static void pass_over(struct io_loop *loop, struct io_kthread *k, uint64_t now)
 {
     struct io_member *m = &k->member;
@@ -123,11 +125,11 @@ static void stalled(struct io_loop *loop, struct io_core *core, uint64_t now)
         k->member.stalls = 0;
     pass_over(loop, k, now);
     io_move_release(loop, core, CL_IO_LOG_STALLED, now);
-    cl_fence_seq_cst(); /* it stores RUNNING, fences, and looks at the owner; one of the two sees the other */
+    cl_fence_seq_cst(); /* it stores RUNNING, fences, and reads the owner; one of the two sees the other */
     if (io_park_of(k) != CL_KTHREAD_RUNNING)
         return;
     io_move_forget(core);        /* who says since a moment ago that it runs again is for overrun.c to find */
-    io_move_oust(loop, core, k); /* it got up by itself, and runs on without a look at its grant: now it must go */
+    io_move_oust(loop, core, k); /* it got up by itself, and runs on without reading its grant: now it must cede */
 }
 
 void io_move_died(struct io_loop *loop, struct io_core *core, uint64_t now)
@@ -163,9 +165,9 @@ static void interrupt(struct io_loop *loop, struct io_core *core, uint64_t now)
     }
 }
 
-/* Wake the new owner once more. Where nobody slept on its futex, not at the wake before either, another process may have moved it
- * away from there or been woken in its place: FUTEX_REQUEUE and FUTEX_WAIT take no right to write. The signal ends its sleep
- * wherever that is, and it looks at its words. At the last step anyhow. */
+/* Wake the new owner once more. If nobody slept on its futex, at the wake before either, another process may have moved
+ * it away from there or been woken in its place: FUTEX_REQUEUE and FUTEX_WAIT take no right to write. The signal ends
+ * its sleep wherever that is, and it reads its words. At the last step the signal is sent anyhow. */
 static void wake_again(struct io_loop *loop, struct io_core *core)
 {
     struct io_kthread *k = core->owner;
@@ -199,11 +201,11 @@ bool io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_
     return true;
 }
 
-/* The old owner is in a call of the kernel, in which a signal does not reach it, and looks when it comes back. Or it said since
- * the decision that it had seen it, and is on its way out: code and words that it has not touched for long take it more than
- * the interval, and a signal would come on top of that. The one for as long as the next step takes at most, the other once a
- * move, so that lies gain that and one interval; and an old stamp that looks young, being a low word, no more than a lie.
- * Relaxed: advice. */
+/* Whether the old owner gets more time to cede. It may be in a call of the kernel in which no signal reaches it, and
+ * polls when it comes back: then for as long as the next step takes at most. Or it has stamped since the decision that
+ * it saw the request, and is on its way out: code and words that it has not touched for long take it more than the
+ * interval, and a signal would come on top of that. Then once a move. So lies gain one step and one interval. An old
+ * stamp that seems young, being a low word, gains no more than a lie. Relaxed: advice. */
 static bool extend(const struct io_cores *c, struct io_core *core, uint64_t now)
 {
     const struct cl_signals *s = core->from->member.signals.shared;
@@ -223,7 +225,7 @@ bool io_steps_escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
     bool waits_for_old = io_in_the_way(core), nobody = core->begun || !core->owner; /* nobody who is to begin */
-    if (core->stage == 2 && waits_for_old) /* it was spared up to now, or said that it had ceded, and runs again */
+    if (core->stage == 2 && waits_for_old) /* its eviction was put off, or it said that it had ceded, and runs again */
         io_step_evict(loop, core, now);
     if (core->stage == 2) {
         if (nobody || wait_on(loop, core, now))
@@ -252,7 +254,8 @@ bool io_steps_escalate(struct io_loop *loop, struct io_core *core, uint64_t now)
         return true;
     }
     if (core->stage == 1 && io_park_of(core->owner) == CL_KTHREAD_RUNNING) {
-        /* It got up by itself before it could see this grant. Busy as it is, it need not look for longer than start_us. */
+        /* It got up by itself before it could see this grant. Busy as it is, it need not poll for longer than
+         * start_us. */
         io_preempt_move(core->owner, true);
         return false;
     }

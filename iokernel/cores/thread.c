@@ -1,7 +1,7 @@
 /* What the loop has the kernel do to a kthread's thread, and what the kernel says of it.
  *
- * Each call is counted, and the application for which a call is made pays for it from its bucket, which is looked at before
- * a move begins; what is only read is nobody's. None of it waits. */
+ * Each call is counted, and the application for which a call is made pays for it from its bucket, which is checked
+ * before a move begins. Reads are charged to nobody. None of it waits. */
 #include "../state/internal.h"
 
 #include <errno.h>

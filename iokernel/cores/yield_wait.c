@@ -1,9 +1,9 @@
-/* Who waits for a core by yields instead of asleep: those that were part of its last moves.
+/* Which kthreads yield-wait for a core, instead of asleep: those that were part of its last moves.
  *
  * Tests: tests/iokernel/cores/c/steps.c. */
 #include "../state/internal.h"
 
-#define YIELD_WAIT_MOVES 6 /* of a core, in which one that is to stay hot for it was part of one */
+#define YIELD_WAIT_MOVES 6 /* a kthread yield-waits for a core if it was part of one of so many last moves */
 
 static void set_yield_wait(struct io_kthread *k, struct io_core *core)
 {
@@ -51,8 +51,9 @@ static void yield_wait_add(struct io_core *core, struct io_kthread *k)
     set_yield_wait(k, core);
 }
 
-/* Those between which the core changes hands yield-wait for it for a while. Each one more is one that a yield may run for nothing,
- * which takes a switch, where one that sleeps takes a wake and some more: so not who had the core some moves ago. */
+/* The kthreads between which the core changes hands yield-wait for it for a while. A yield may run each further one for
+ * nothing, which takes a switch; to wake one that sleeps takes some more. So a kthread that had the core some moves ago
+ * does not yield-wait. */
 void io_yield_wait_moved(const struct io_cores *c, struct io_core *core, struct io_kthread *to, struct io_kthread *from,
                          uint64_t now)
 {

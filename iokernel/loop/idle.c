@@ -1,16 +1,16 @@
-/* What a loop does when a round found nothing: spin, then pause, then sleep in epoll_wait. Before it sleeps it yields to whom else the
- * kernel has for its CPU: each time while somebody took it of late, else now and then.
+/* What a loop does when a round found nothing: spin, then pause, then sleep in epoll_wait. Before it sleeps it yields
+ * to whom else the kernel has for its CPU: each time while somebody took it of late, else now and then.
  *
- * Going to sleep is Dekker's handshake with everybody who gives us work: sleeping = which sleep it is; fence; a last full round; sleep.
- * They publish; fence; read `sleeping` (applications: drivers/port/port.c; other loops: wake.c), or use the parker of an
- * uplink's queue, which is pointed at our event descriptor.
+ * Going to sleep is Dekker's handshake with everybody who gives us work: sleeping = which sleep it is; fence; a last
+ * full round; sleep. They publish; fence; read `sleeping` (applications: drivers/port/port.c; other loops: wake.c), or
+ * use the parker of an uplink's queue, which is pointed at our event descriptor.
  *
  * Doorbells are watched edge-triggered and never read: the eventfd is shared with an application, which could clear its
  * O_NONBLOCK and empty it between our poll and our read, and so block the loop for ever. Every write makes a new edge
  * (fs/eventfd.c wakes on each write).
  *
- * An uplink that has neither a descriptor, nor a parker, nor a time at which it has something (nic.h, next_tsc) keeps the
- * loop polling. */
+ * An uplink that has neither a descriptor, nor a parker, nor a time at which it has something (nic.h, next_tsc) keeps
+ * the loop polling. */
 #include "../state/internal.h"
 
 #include <errno.h>
@@ -160,9 +160,9 @@ static void sleep_unless_work(struct io_loop *loop)
 {
     cl_store_relaxed(&loop->state->sleeping, ++loop->slept);
     park_uplinks(loop, true);
-    cl_fence_seq_cst(); /* our flags before the last look; see the head of this file */
+    cl_fence_seq_cst(); /* our flags before the re-check; see the head of this file */
     uint64_t now = cl_tsc();
-    loop->cores.urgent = true; /* look at the applications' words once more behind the fence */
+    loop->cores.urgent = true; /* re-check the applications' words behind the fence */
     loop->cores.next_urgent = now;
     bool busy = io_round(loop, now);
     uint64_t due = next_due(loop, now);
@@ -178,14 +178,15 @@ static void sleep_unless_work(struct io_loop *loop)
         loop->idle_since = now;
 }
 
-/* Who shares the CPU, such as the kernel's own clients of a tap, would wait for the end of our slice. Returns whether it yielded. */
+/* Who shares the CPU, such as the kernel's own clients of a tap, would wait for the end of our slice. Returns whether
+ * it yielded. */
 static bool yield(struct io_loop *loop)
 {
     const struct cl_clock *clock = loop->io->clock;
     uint64_t begun = cl_tsc();
     uint64_t next = begun < loop->shared_cpu_until ? 0 : loop->yielded + (uint64_t)cl_ns_to_ticks(clock, YIELD_NS);
     if (begun < cl_max(next, loop->hogged_until) || loop->n_touched || loop->cores.n_apps)
-        return false; /* nor while wake-ups are due, or others' cores hang on its looks */
+        return false; /* nor while wake-ups are due, or others' cores depend on its decisions */
     sched_yield();
     loop->yielded = cl_tsc();
     io_count(loop->stats.syscalls, 1);

@@ -1,13 +1,13 @@
 /* Waking kthreads that parked, and loops that sleep.
  *
- * Park's handshake (park.h) asks for a seq_cst fence between publishing work and reading the park word. The fence waits
- * until all stores to lines of other cores are done, too much for every round of a few frames. So a busy loop looks at
- * the words without one, wakes whom it sees parked, and keeps the others on its list until it has looked again behind a
- * fence: at the next round without work, or after fence_ticks at the latest. A sleeper that the first look missed is woken
- * that much later, and never lost.
+ * Park's handshake (park.h) needs a seq_cst fence between publishing work and reading the park word. The fence waits
+ * until all stores to lines of other cores are done, too much for every round of a few frames. So a busy loop reads the
+ * park words without one, and wakes the kthreads that it sees parked. It keeps the others on its list until it has
+ * re-checked behind a fence: at the next round without work, or after fence_ticks at the latest. A sleeper that the
+ * first check missed is woken that much later, and never lost.
  *
- * The word is the application's to write: one that says PARKED all the time would cost a system call a delivery. A bucket
- * an application bounds that; beyond it wake-ups are delayed, not dropped. */
+ * The word is the application's to write: one that says PARKED all the time would cost a system call a delivery. A
+ * bucket an application bounds that; beyond it wake-ups are delayed, not dropped. */
 #include "../state/internal.h"
 
 #include <linux/futex.h>
@@ -33,8 +33,9 @@ static bool wake_one(struct io_loop *loop, struct io_kthread *k)
     return true;
 }
 
-/* Where cores are managed: frames for a kthread without a core, or asleep on it, are the allocator's business, at once if none
- * of its siblings runs; one that has a core and parked is given its work. Returns false if it must be looked at again. */
+/* Where cores are managed: frames for a kthread without a core, or asleep on it, are the allocator's business, at once
+ * if none of its siblings runs; one that has a core and parked is given its work. Returns false if it must be checked
+ * again. */
 static bool wake_managed(struct io_loop *loop, struct io_kthread *k, bool fence)
 {
     const struct io_core *core = k->member.core;
@@ -45,11 +46,11 @@ static bool wake_managed(struct io_loop *loop, struct io_kthread *k, bool fence)
     }
     if (!core->busy && k->app->cores.held >= k->app->cores.maximum)
         return true;  /* it has as many as it may: a sibling takes the frames, or k gets its turn by a decision */
-    if (core->moving) /* it may look at its queues, and park again, before we see that it began */
+    if (core->moving) /* it may poll its queues, and park again, before we see that it began */
         return false;
     if (cl_load_relaxed(k->park) == CL_KTHREAD_RUNNING)
         return fence;
-    if (loop->cores.contested) { /* it has let go of the core: the policy says who has it next */
+    if (loop->cores.contested) { /* it has parked, and others wait: the policy says who has the core next */
         loop->cores.urgent = true;
         return false;
     }

@@ -27,8 +27,8 @@ struct cl_policy_host {
     uint64_t event_seq; /* odd while the event is being written (release); even and unchanged: a whole one (acquire) */
     struct cl_policy_event event;
 
-    /* Writer: the controlling thread (a setting) and the loop (0, having taken it), both by exchange. Ticket and slot, 0:
-     * nothing new. Acquire-release: the slot is written before and read after. */
+    /* Writer: the controlling thread (a setting) and the loop (0, having taken it), both by exchange. Ticket and slot,
+     * 0: nothing new. Acquire-release: the slot is written before and read after. */
     CL_ALIGNED(CL_CACHELINE) uint64_t pending;
     struct cl_policy_setting slots[2];
 
@@ -169,7 +169,7 @@ unsigned cl_policy_run(struct cl_policy_host *h, struct cl_policy_view *view, st
     /* Of a built-in policy, reading the clock would be a good part of it. */
     bool timed = h->now.guarded || h->stats.decisions % TIMED_EVERY == TIMED_EVERY / 4;
     uint64_t begin = timed ? cl_tsc() : 0;
-    /* Relaxed: only whether to look; the exchange orders. */
+    /* Relaxed: only whether to check; the exchange orders. */
     if (cl_unlikely(cl_load_relaxed(&h->pending)))
         take(h, view, apps);
     memcpy(view->params, h->now.params, sizeof view->params);
@@ -194,8 +194,8 @@ int64_t cl_policy_host_set(struct cl_policy_host *h, const struct cl_policy_sett
         if (rc < 0)
             return rc;
     }
-    /* Take back what the loop has not seen: its slot is free again. If it has seen it, it may still be reading that slot,
-     * and the other one is free: the setting before that was read, or taken back, long ago. */
+    /* Take back what the loop has not seen: its slot is free again. If it has seen it, it may still be reading that
+     * slot, and the other one is free: the setting before that was read, or taken back, long ago. */
     uint64_t unseen = cl_exchange(&h->pending, 0);
     uint32_t slot = unseen ? (uint32_t)(unseen & 1) : !h->last_slot;
     h->slots[slot] = *setting;
@@ -236,7 +236,7 @@ bool cl_policy_host_event(const struct cl_policy_host *h, struct cl_policy_event
         out->offset = cl_load_relaxed(&h->event.offset);
         out->app = cl_load_relaxed(&h->event.app);
         out->grant = cl_load_relaxed(&h->event.grant);
-        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the words before the second look at the number */
+        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* the words before the re-check of the number */
     } while ((seq & 1) || cl_load_relaxed(&h->event_seq) != seq);
     return seq != 0;
 }

@@ -3,20 +3,20 @@
  * Threads. One loop thread calls cl_policy_run. One controlling thread calls the rest.
  *
  * Calling. A built-in policy is called on the mechanism's own table. Any other is called on a copy between guard pages,
- * from which only `grant` and `memory` are taken back, and with a way out (guard.h): a call that takes longer than
- * the limit, or that faults, is left, the policy is ejected, `delay` decides in its place from this very decision on,
- * and an event says why. A grant that is no number of cores, or was not written, counts as nonsense, and the application
- * keeps the cores that it holds; a policy in whose answers there is nonsense CL_POLICY_MOST_NONSENSE times in a row is put
- * aside, too. cl_policy_settle then cuts what is left of every policy's grants to what is allowed.
+ * from which only `grant` and `memory` are taken back, and with a way out (guard.h): a call that takes longer than the
+ * limit, or that faults, is left, the policy is ejected, `delay` decides in its place from this very decision on, and
+ * an event says why. A grant that is no number of cores, or was not written, counts as nonsense, and the application
+ * keeps the cores that it holds. A policy in whose answers there is nonsense CL_POLICY_MOST_NONSENSE times in a row is
+ * ejected, too. cl_policy_settle then cuts what is left of every policy's grants to what is allowed.
  *
  * Swapping. The controlling thread writes a setting into one of two slots and publishes ticket and slot in one word,
  * `pending`; the loop takes it out by exchange at its next decision and says so in `taken`. A setting that is replaced
  * before the loop saw it was never called. So once cl_policy_host_taken says yes for a ticket, the loop calls no older
  * function any more, and what they were loaded from can go.
  *
- * `memory` of the applications is zeroed when a policy is swapped in or ejected: it lies in the mechanism's table, whose
- * rows are the same applications' from one call to the next (a row that is given to another application is zeroed by
- * the mechanism).
+ * `memory` of the applications is zeroed when a policy is swapped in or ejected: it lies in the mechanism's table,
+ * whose rows are the same applications' from one call to the next (a row that is given to another application is zeroed
+ * by the mechanism).
  *
  * Tests: tests/iokernel/policy/test_host.py, tests/iokernel/policy/c/policy_swap.c. */
 #ifndef CORELANE_IOKERNEL_POLICY_HOST_H
@@ -26,7 +26,7 @@
 
 // cffi: begin
 #define CL_POLICY_LIMIT_NS 1000000    /* longest decision of a policy that is not built in */
-#define CL_POLICY_WATCH_NS 1000000    /* CPU time of the loop's thread between two looks whether one takes longer */
+#define CL_POLICY_WATCH_NS 1000000    /* CPU time of the loop's thread between two checks whether one takes longer */
 #define CL_POLICY_MOST_GRANT 0xffffff /* a grant above is no number of cores; so is a negative one */
 #define CL_POLICY_MOST_NONSENSE 100   /* decisions in a row with such grants until a policy is ejected */
 
@@ -82,7 +82,8 @@ CL_API void cl_policy_host_delete(struct cl_policy_host *h);
 /* One decision: sets view->params, calls the policy, settles, counts. Returns how many grants were cut. Loop thread. */
 CL_API unsigned cl_policy_run(struct cl_policy_host *h, struct cl_policy_view *view, struct cl_policy_app *apps);
 
-/* Have another policy decide from the next decision on. Returns its ticket (> 0), or -errno with a reason in err[256]. */
+/* Have another policy decide from the next decision on. Returns its ticket (> 0), or -errno with a reason in
+ * err[256]. */
 CL_API int64_t cl_policy_host_set(struct cl_policy_host *h, const struct cl_policy_setting *setting, char *err);
 /* Whether the loop has taken this setting, or a later one. */
 CL_API bool cl_policy_host_taken(struct cl_policy_host *h, int64_t ticket);

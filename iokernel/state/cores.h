@@ -1,9 +1,9 @@
 /* Private to the iokernel: a loop's share of the worker CPUs, and who has them. docs/cores.md is the protocol.
  * The files of iokernel/cores: its README.md.
  *
- * Invariants, checked by tests/iokernel/cores/c/random.c. A core has at most one owner and a kthread at most one core. A
- * core whose last move has not ended (`moving`) changes hands only after all three steps have been taken, or, once, where the
- * old owner is out of the way and the new one has not begun. All of it is the loop thread's own, but for what is marked. */
+ * Invariants, checked by tests/iokernel/cores/c/random.c. A core has at most one owner and a kthread at most one core.
+ * A core whose last move has not ended (`moving`) changes hands only after all three steps were taken, or, once, where
+ * the old owner has ceded and the new one has not begun. All of it is the loop thread's own, but for what is marked. */
 #ifndef CORELANE_IOKERNEL_STATE_CORES_H
 #define CORELANE_IOKERNEL_STATE_CORES_H
 
@@ -25,7 +25,7 @@ struct io_kthread;
 /* What overrun.c knows of a kthread. All times in ticks, but for ran_ns. */
 struct io_overrun {
     uint64_t
-        entitled; /* for which it might run: it had a core, or had not been able to let go yet, or nobody used its core */
+        entitled; /* for which it might run: it had a core, or had not been able to cede yet, or nobody used its core */
     uint64_t idle_mark;                /* idle time of its last core, up to which `entitled` has it */
     uint64_t begin, entitled_at_begin; /* of the window that is being judged; begin 0: there is none */
     uint32_t lost, lost_at_begin;      /* times that it lost a core */
@@ -40,10 +40,10 @@ struct io_block {
     uint32_t mark;         /* of its words, when somebody waited beside it last */
     int64_t ran_ns;        /* its CPU time, and the turns that it had by then, both as they are since `since` */
     uint64_t turns, since; /* since 0: not known */
-    uint64_t next;         /* when to look at it again */
+    uint64_t next;         /* when to check it again */
     uint64_t found;        /* blocked, last */
     uint64_t looked;       /* as it was blocked, last */
-    uint64_t patience;     /* for how long it has no CPU time until it is looked whether it is */
+    uint64_t patience;     /* for how long it has no CPU time until it is checked whether it is */
     uint32_t offered;      /* mark of what waits behind it, which siblings might take */
     uint64_t runs; /* times that kthreads of its application had been given a core when that was offered first */
     uint64_t offer,
@@ -70,15 +70,15 @@ struct io_member {
     bool demoted;                       /* SCHED_IDLE, until it is given a core again */
     bool had_sched;                     /* `sched` is what it had when it was demoted */
     bool dead;                          /* no such thread */
-    bool preempt_move, preempt_quantum; /* why its preemption bit is set */
+    bool preempt_move, preempt_quantum; /* why its preemption flag is set */
     bool stalled;                       /* it was given a core and did not begin; until it does anything, or `retry` */
     bool banned;                        /* it used a core that was another's; until overrun.banned_until */
     uint32_t stall_mark, stalls;
     uint64_t not_begun; /* ticks for which it had cores, since it last began, that went on to others before it did */
     uint64_t retry, evicted_until;
     uint64_t sched[6];      /* struct sched_attr of sched_setattr(2), first version, as the kernel gave it */
-    uint64_t next_affinity; /* when affinity.c looks next */
-    uint32_t switches;      /* at the last look, and since when */
+    uint64_t next_affinity; /* when affinity.c checks next */
+    uint32_t switches;      /* at the last decision, and since when */
     uint64_t switches_since;
     struct io_overrun overrun;
     struct io_block block;
@@ -86,20 +86,20 @@ struct io_member {
 
 /* Managed side of an application. */
 struct io_allotment {
-    /* Line 0: all that a decision looks at where the last look stands. */
+    /* Line 0: all that a decision reads where the last row stands. */
     uint32_t held CL_ALIGNED(CL_CACHELINE); /* cores whose owner is one of its kthreads and has work or is on its way */
     uint32_t usable;                        /* kthreads that could be given a core, those that have one included */
     uint32_t demand;                        /* cores that it could use at this moment, those held included */
     uint32_t help;                          /* last heeded */
-    bool stands; /* what the last look found is so still, but for ages, while the application's words do not change */
-    bool waits;  /* at the last look anything waited */
+    bool stands;         /* the last row is so still, but for ages, while the application's words do not change */
+    bool waits;          /* at the last decision anything waited */
     uint16_t n_kthreads; /* as in struct io_app, and the next, too */
     uint32_t row;        /* of the loop's table */
     struct io_kthread *kthreads;
-    /* Stamps: since when the oldest of each waits, by the last look; 0: none does. */
+    /* Stamps: since when the oldest of each waits, by the last decision; 0: none does. */
     uint64_t packet_since, thread_since, timer_since, stored_since;
 
-    uint64_t looked_at; /* decisions by the last look, its own included. Readers: anybody (demand.c, publish) */
+    uint64_t looked_at; /* decisions by the last row, its own included. Readers: anybody (demand.c, publish) */
     bool told;          /* its threads are known: it is in the loop's list */
     bool steered;       /* its frames go by `steer` */
     int32_t pid, signal;
@@ -111,7 +111,7 @@ struct io_allotment {
     uint64_t help_last;          /* and when it was seen last */
     uint64_t told_at;            /* the loop's next decision when it was; 0: it is not. Readers: anybody (relaxed) */
     uint64_t core_ticks;         /* attained */
-    uint64_t starves_since;      /* it could use more cores at each look while one was idle; 0: it is not so */
+    uint64_t starves_since;      /* it could use more cores at each decision while one was idle; 0: it is not so */
     uint64_t starves_spell;      /* the spell of idle cores that this is about */
     uint64_t given;              /* when it got its only core from another, until it sends a frame; 0: it has */
     uint64_t answer_ns;          /* as in struct cl_policy_app */
@@ -134,8 +134,8 @@ struct io_starved {
     int64_t begin_ns;            /* its CPU time when it was interrupted */
     int64_t ran_ns;              /* and when its last turn was seen first, which was at `since` */
     int64_t seen_ns;             /* and when its last turn was found to go on; -1: it was not */
-    uint64_t since, next, until; /* next: when to look again; until: when it is spared no more */
-    uint64_t peek;               /* when to look before it matters; 0: not again */
+    uint64_t since, next, until; /* next: when to check again; until: up to when its eviction may be put off */
+    uint64_t peek;               /* when to check before it matters; 0: not again */
 };
 
 #define IO_YIELD_WAITERS 4 /* kthreads that yield-wait for one core at most */
@@ -154,7 +154,7 @@ struct io_core {
     bool busy;                    /* as of the last decision: the owner has work, or is on its way */
     bool wanted;                  /* as in state */
     uint8_t step;                 /* CL_IO_STEP_* that was taken last */
-    uint8_t stage;                /* of the escalation: 0 asked, 1 interrupted, 2 evicted */
+    uint8_t stage;                /* of the escalation: 0 preemption request, 1 interrupt, 2 eviction */
     uint8_t kicks;                /* made of `dying` */
     uint8_t late;                 /* times start_us for which the owner was waited for beyond the first */
     uint64_t decided, next_stage; /* next_stage 0: its time begins with the next round */
@@ -165,13 +165,13 @@ struct io_core {
     struct io_kthread
         *dying; /* an old owner that may be in the way, or threads beside it, as they were killed, or NULL */
     uint64_t next_kick;
-    uint32_t kicked; /* threads that exit, among those looked at since */
-    bool kicking;    /* some are yet to be looked at */
+    uint32_t kicked; /* threads that exit, among those checked since */
+    bool kicking;    /* some are yet to be checked */
     struct io_starved starved;
     struct io_stamps stamps; /* of the last hand-over, see struct cl_io_move */
     uint64_t accounted;      /* up to when; 0: being changed, see io_core_account. Writer: loop; readers: anybody */
     uint64_t idle;           /* ticks in which its owner, if it had one, had no work */
-    uint64_t idle_since;     /* found so at each look, as of the end of a decision; 0: it is not so */
+    uint64_t idle_since;     /* found so at each decision, as of its end; 0: it is not so */
     struct cl_io_core_stats stats; /* writer: loop; readers: anybody (relaxed) */
 };
 
@@ -187,7 +187,7 @@ struct io_cores {
     struct cl_policy_view view;
     struct cl_policy_host *host;
     bool urgent;    /* decide as soon as it may be */
-    bool contested; /* somebody could use a core that somebody else has: watch the owners' park words */
+    bool contested; /* somebody could use a core that somebody else has: poll the owners' park words */
     bool awake;     /* the loop must not sleep */
     bool lost_one;  /* of those that were to get a core at this decision: it was found dead */
     bool held_up;   /* somebody did not get a core at the last decision since it was on its way to another */
@@ -195,12 +195,12 @@ struct io_cores {
     uint64_t last_check; /* readers: anybody (relaxed) */
     uint64_t next_due;   /* first timer that nobody runs for, or end of a time of yield-waiting */
     uint64_t interval, cede, interrupt, start, yield_wait, urgent_gap, hold_batch, hold_latency; /* ticks */
-    uint64_t next_overrun;                 /* when overrun.c looks next */
+    uint64_t next_overrun;                 /* when overrun.c checks next */
     uint32_t overrun_app, overrun_kthread; /* whose turn it is there */
     uint64_t idle_spell;                   /* counts decisions after which no core is idle: it stays while one is */
     struct cl_io_cores_stats stats;        /* writer: loop; readers: anybody (relaxed) */
     struct cl_hist *actuation[CL_IO_STEPS], *decision, *reading, *late_decision;
-    uint64_t blocked, next_blocked, blocked_due; /* ticks; when blocked.c looks next; and at one that is blocked */
+    uint64_t blocked, next_blocked, blocked_due; /* ticks; when blocked.c checks next; and one that is blocked */
     uint32_t n_blocked, blocked_core;            /* kthreads that are; whose owner's turn it is there */
     struct cl_io_move *log;
     uint64_t logged; /* writer: loop (release); readers: anybody (acquire) */
@@ -219,11 +219,11 @@ void io_cores_remove(struct io_loop *loop, struct io_app *app);
 void io_cores_log(struct io_loop *loop, uint64_t now, const struct io_core *core, uint32_t from, uint32_t to,
                   unsigned what, unsigned step, const struct io_kthread *about);
 
-/* demand.c: of those without a core, whose words have changed since the last look, and the first of their timers: while the
- * words of who runs are on their way. Then rows of the table, and who has anything to do. */
+/* demand.c: of the kthreads without a core, whose words have changed since the last decision, and the first of their
+ * timers, while the words of those that run are on their way. Then rows of the table, and who has anything to do. */
 void io_demand_changes(struct io_loop *loop);
 void io_demand_apps(struct io_loop *loop);
-/* Those that were told to look since their quantum was over, and have. */
+/* Kthreads whose preemption flag was set as their quantum was over, and which have polled it. */
 void io_watch_quanta(struct io_cores *c);
 
 /* lines.c: time of reading, in c->reading, before a decision. */
@@ -234,7 +234,7 @@ void io_cores_round(struct io_loop *loop, uint64_t now);
 /* It sent frames, the first since `given`. */
 void io_cores_answered(struct io_loop *loop, struct io_app *app);
 void io_fetch_words(const struct io_cores *c);
-/* Core time up to now goes to whoever had work on it at the last look; before its owner changes. */
+/* Core time up to now goes to whoever had work on it at the last decision; before its owner changes. */
 void io_core_account(struct io_loop *loop, struct io_core *core, uint64_t now);
 
 /* move.c */
@@ -242,7 +242,8 @@ void io_core_account(struct io_loop *loop, struct io_core *core, uint64_t now);
 bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, uint64_t now);
 /* k owns a core, has parked, and has work. False: it must wait for its bucket. */
 bool io_move_wake(struct io_loop *loop, struct io_kthread *k, uint64_t now);
-/* See how the moves that are under way go on. True if a decision is due: a core came free, or one has arrived for which somebody else waits. */
+/* See how the moves that are under way go on. True if a decision is due: a core came free, or one has arrived for which
+ * somebody else waits. */
 bool io_moves_poll(struct io_loop *loop, uint64_t now);
 /* Take a core from its owner, for nobody. */
 void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, uint64_t now);
@@ -256,7 +257,7 @@ void io_move_set_moving(struct io_cores *c, struct io_core *core, bool moving);
 /* An entry of the log that does not change the owner; `about` somebody else, or NULL. */
 void io_move_note(struct io_loop *loop, const struct io_core *core, unsigned what, const struct io_kthread *about,
                   uint64_t now);
-/* Store the preemption bit that follows from why it should be set. */
+/* Store the preemption flag that follows from why it should be set. */
 void io_preempt_store(struct io_kthread *k);
 void io_preempt_move(struct io_kthread *k, bool on);
 void io_end_quantum(struct io_cores *c, struct io_kthread *k);
@@ -292,13 +293,15 @@ void io_steer(struct io_loop *loop, struct io_app *app);
 /* starved.c */
 /* From here on the old owner has the time of the last step. */
 void io_starved_begin(struct io_loop *loop, struct io_core *core, uint64_t now);
-/* It is time to look, so that io_starved need not. */
+/* It is time to check, so that io_starved need not. */
 void io_starved_peek(struct io_loop *loop, struct io_core *core, uint64_t now);
-/* That time is over. Whether the old owner did not have the CPU for so long; then core->starved says when to ask again. */
+/* That time is over. Whether the old owner did not have the CPU for so long; then core->starved says when to ask
+ * again. */
 bool io_starved(struct io_loop *loop, struct io_core *core, uint64_t now);
 
 /* dying.c */
-/* The old owner is dead, or may be dying: if it is, all threads of its process that exit give way until the new one begins. */
+/* The old owner is dead, or may be dying: if it is, all threads of its process that exit give way until the new one
+ * begins. */
 void io_dying_begin(const struct io_loop *loop, struct io_core *core, uint64_t now);
 /* core->dying is not NULL, and the new owner has not begun. */
 void io_dying_round(struct io_loop *loop, struct io_core *core, uint64_t now);
@@ -320,8 +323,8 @@ void io_thread_open(struct io_kthread *k);
 void io_thread_close(struct io_kthread *k);
 /* By its futex. Whether somebody slept there: as a rule it did. */
 bool io_thread_wake(struct io_loop *loop, struct io_kthread *k);
-/* signal 0: only ask whether it is there. -errno. A thread's number may be another process's by now: this is the one call
- * that asks for both. */
+/* signal 0: only ask whether it is there. -errno. A thread's number may be another process's by now: this is the one
+ * call that asks for both. */
 int io_thread_signal(struct io_loop *loop, struct io_kthread *k, int signal);
 bool io_thread_alive(struct io_loop *loop, struct io_kthread *k);
 /* False: the kernel refused. */
@@ -334,8 +337,8 @@ void io_thread_restore(struct io_loop *loop, struct io_kthread *k);
 /* False: it cannot be read; k is dead, if that is why. */
 bool io_thread_account(struct io_loop *loop, struct io_kthread *k, struct io_account *out);
 bool io_thread_status(struct io_loop *loop, const struct io_kthread *k, struct io_thread_status *out);
-/* Whether the kernel has it in line for its CPU, or in the middle of a call that will end: it is late since others use the
- * CPU, of whom the loop need not know. One that was stopped, or sleeps, is not. */
+/* Whether the kernel has it in line for its CPU, or in the middle of a call that will end: it is late since others use
+ * the CPU, of whom the loop need not know. One that was stopped, or sleeps, is not. */
 bool io_thread_in_line(struct io_loop *loop, const struct io_kthread *k);
 
 /* affinity.c */
@@ -345,19 +348,20 @@ void io_affinity_bind(struct io_loop *loop, struct io_kthread *k, const struct i
 void io_affinity_check(struct io_loop *loop, struct io_kthread *k, uint64_t now);
 
 /* blocked.c */
-/* Look at an owner beside whom somebody waits, and at one that was blocked, if it is time. After a decision. */
+/* Check an owner beside whom somebody waits, and one that was blocked, if it is time. After a decision. */
 void io_blocked_round(struct io_loop *loop, uint64_t now);
 /* Whether k, which is blocked as far as is known, still is. If not, and it has lost its core, it is made to leave. */
 bool io_blocked_still(struct io_loop *loop, struct io_kthread *k, uint64_t now);
-/* Whether what waits behind k, which is blocked, is to get a sibling a core: not for now what one has come for and left. */
+/* Whether what waits behind k, which is blocked, is to get a sibling a core: not for now what one has come for and
+ * left. */
 bool io_blocked_offers(const struct io_loop *loop, struct io_kthread *k, uint64_t now);
 /* It is not, or not any more. */
 void io_blocked_over(struct io_loop *loop, struct io_kthread *k, uint64_t now);
 
 /* overrun.c */
-/* Have a look at some kthreads, if it is time. After io_core_account of all cores. */
+/* Check some kthreads, if it is time. After io_core_account of all cores. */
 void io_overrun_round(struct io_loop *loop, uint64_t now);
-/* When it must have looked, where there is anything to look for. */
+/* When it must have checked, where there is anything to check. */
 uint64_t io_overrun_due(const struct io_loop *loop);
 /* Time of a core up to now that its owner had, or did not need. */
 void io_overrun_account(const struct io_loop *loop, struct io_core *core, uint64_t ticks, uint64_t now);

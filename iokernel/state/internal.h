@@ -34,7 +34,7 @@ struct io_kthread {
     struct io_app *app;
     bool touched; /* in the loop's list of kthreads to look after */
     bool blocked; /* it says that it runs, and sleeps in the kernel or was stopped (blocked.c) */
-    /* The first push since the last look at its signals; sampled is set where nobody looks. */
+    /* The first push since its signals were last read; sampled is set where nobody reads them. */
     bool sampled;
     uint32_t sample_tail;
     uint64_t sample_tsc;

@@ -144,10 +144,10 @@ struct cl_io_loop_stats {
 /* The cores of one application. Writer: the home loop. Readers: anybody (relaxed). */
 struct cl_io_app_cores {
     uint64_t core_ns;           /* core time that it held with work to do */
-    uint64_t checks, congested; /* decisions that looked at it, and those that found something waiting in it */
+    uint64_t checks, congested; /* decisions that read it, and those that found something waiting in it */
     uint64_t moves_in, moves_out;
     uint64_t wakes;       /* of kthreads that had parked and kept their core */
-    uint64_t asked;       /* as old owner: by the word in its arena */
+    uint64_t asked;       /* as old owner: preemption requests, by the flag in its arena */
     uint64_t interrupted; /* by signal, since it did not answer */
     uint64_t evicted;     /* by demotion, since it did not answer that either */
     uint64_t starved;     /* not evicted when it was time, since it had not had the CPU for as long as that */
@@ -169,7 +169,7 @@ struct cl_io_app_cores {
 #define CL_IO_STEP_IDLE 0      /* nobody had it */
 #define CL_IO_STEP_WAKE 1      /* it had kept it while parked */
 #define CL_IO_STEP_PARKED 2    /* its owner had parked, was blocked in the kernel, or had not begun */
-#define CL_IO_STEP_REQUEST 3   /* its owner ceded when asked */
+#define CL_IO_STEP_REQUEST 3   /* its owner ceded at the preemption request */
 #define CL_IO_STEP_INTERRUPT 4 /* when it got the signal */
 #define CL_IO_STEP_EVICT 5     /* it did not, and was demoted */
 #define CL_IO_STEPS 6
@@ -178,24 +178,24 @@ struct cl_io_app_cores {
 struct cl_io_cores_stats {
     uint64_t decisions, decisions_timed, decision_ns; /* all; those timed, and the sum of their times */
     uint64_t urgent;                                  /* of the decisions: before the interval was over */
-    /* Spells of more than an interval in which a core was idle beside one that waited, and the loop looked and left it so.
-     * Sleeps of the loop in which a core was so, since one had said that it waits and nobody had woken the loop for that.
-     * Decisions more than an interval late: the loop was kept from running, or by a call of its own. And of these, those that
-     * found a core idle beside one that waited. */
+    /* Spells of more than an interval in which a core was idle beside one that waited, and the loop decided and left it
+     * so. Sleeps of the loop in which a core was so, since one had said that it waits and nobody had woken the loop for
+     * that. Decisions more than an interval late: the loop was kept from running, or by a call of its own. And of
+     * these, those that found a core idle beside one that waited. */
     uint64_t violations, violations_asleep, late_decisions, violations_late;
     uint64_t moves, wakes, asked, interrupted, evicted, not_started;
     uint64_t died;   /* owners whose thread was found to have ended, while their process lived */
     uint64_t roused; /* new owners that were sent the signal, since no wake had reached them in time */
     uint64_t late;   /* times that a new owner had not begun, but was in line for the CPU, and was waited for */
-    /* Of those evicted: the new owner ran already, or there was none; and the new owner did not begin either. The others
-     * are the moves that ended by that step, or have not ended. */
+    /* Of those evicted: the new owner ran already, or there was none; and the new owner did not begin either. The
+     * others are the moves that ended by that step, or have not ended. */
     uint64_t evicted_late, evicted_void;
     uint64_t starved;        /* not evicted when it was time, since it had not had the CPU for as long as that */
     uint64_t dying;          /* threads of killed applications that were demoted since they were in a new owner's way */
     uint64_t blocked;        /* owners found asleep in the kernel, or stopped, beside one that waited */
     uint64_t overruns;       /* demoted since they used a core that was another's, and did not say so */
-    uint64_t overrun_unread; /* looks at the CPU time of a kthread that failed: its use of cores is not watched */
-    uint64_t blocked_unread; /* looks at the CPU time or state of an owner that failed: asleep, it would not be found */
+    uint64_t overrun_unread; /* reads of the CPU time of a kthread that failed: its use of cores is not watched */
+    uint64_t blocked_unread; /* reads of the CPU time or state of an owner that failed: asleep, it would not be found */
     uint64_t affinities;     /* kthreads moved to another CPU first */
     uint64_t affinities_failed;  /* sched_setaffinity refused */
     uint64_t affinities_changed; /* kthreads that somebody else had bound elsewhere */
@@ -229,7 +229,7 @@ struct cl_io_core_stats {
 #define CL_IO_LOG_CEDED 8        /* the owner before ceded, after the new one was seen to run, or there was none */
 #define CL_IO_LOG_OVERRUN 9      /* a kthread that had this core last used it without owning one, and was demoted */
 #define CL_IO_LOG_BLOCKED 10     /* the owner sleeps in the kernel, or was stopped, while somebody waits for a core */
-#define CL_IO_LOG_INTERRUPTED 11 /* the owner before did not cede when asked, and was sent the signal */
+#define CL_IO_LOG_INTERRUPTED 11 /* the owner before did not cede at the request, and was sent the signal */
 
 /* One entry of a loop's log of moves. From WOKEN on, and in DONE, from and to are the owner. What an entry tells of
  * happened before tsc + after; a new owner was decided on at tsc or later. */
@@ -241,9 +241,9 @@ struct cl_io_move {
     uint8_t leaving; /* 1: the owner before may still run here, also in DONE: its steps are not over */
     uint8_t pad;
     uint32_t after; /* ticks */
-    /* Low words of cl_tsc() at the steps of the core's last hand-over, those up to here: the loop has decided; its words are
-     * stored and seen by all. And in DONE, as the two applications say (cl_signals): the old owner has seen it; it yields;
-     * the new owner's first instruction. 0: unknown. */
+    /* Low words of cl_tsc() at the steps of the core's last hand-over, those up to here: the loop has decided; its
+     * words are stored and seen by all. And in DONE, as the two applications say (cl_signals): the old owner has seen
+     * it; it yields; the new owner's first instruction. 0: unknown. */
     uint32_t decided, stored, lost, left, back;
     uint16_t about; /* EVICTED, CEDED, INTERRUPTED: slot + 1 of the owner before; OVERRUN: of the offender; else 0 */
     uint16_t pad2;
@@ -267,12 +267,12 @@ CL_API void cl_io_stop(struct cl_io *io);
 /* Stop, remove all applications, free everything. */
 CL_API void cl_io_delete(struct cl_io *io);
 
-/* Register an application. -EEXIST: MAC or address in use; -ENOSPC: too many; -EINVAL; -ENOMEM. -EBUSY, -ETIMEDOUT: a loop
- * did not answer; if grant->app is then not 0, that application cannot be used, but must be removed. */
+/* Register an application. -EEXIST: MAC or address in use; -ENOSPC: too many; -EINVAL; -ENOMEM. -EBUSY, -ETIMEDOUT: a
+ * loop did not answer; if grant->app is then not 0, that application cannot be used, but must be removed. */
 CL_API int cl_io_app_add(struct cl_io *io, const struct cl_io_app_config *config, struct cl_io_app_grant *grant,
                          char *err);
-/* Remove it: its rings are read no more, its memory goes when it, too, lets go. final may be NULL. -EBUSY, -ETIMEDOUT: a
- * loop did not answer; call again later, which does not wait. Its address is taken until then. */
+/* Remove it: its rings are read no more, its memory goes when it, too, lets go. final may be NULL. -EBUSY, -ETIMEDOUT:
+ * a loop did not answer; call again later, which does not wait. Its address is taken until then. */
 CL_API int cl_io_app_remove(struct cl_io *io, uint32_t app, struct cl_io_app_final *final, char *err);
 CL_API int cl_io_app_stats(const struct cl_io *io, uint32_t app, struct cl_io_app_stats *out);
 CL_API int cl_io_loop_stats(const struct cl_io *io, uint32_t loop, struct cl_io_loop_stats *out);
@@ -282,14 +282,14 @@ CL_API uint64_t cl_io_state_bytes(const struct cl_io *io);
 CL_API uint64_t cl_io_generation(const struct cl_io *io);
 CL_API uint32_t cl_io_mtu(const struct cl_io *io);
 
-/* Managed cores: who the kthreads of an application are. From here on they are given cores; without it none is. The caller
- * has made sure that the threads are the application's own. signal: asks a kthread to cede; 0: it has no handler, so
- * that step is left out. -EINVAL: cores are not managed, n is not its number of kthreads, told before; -EBUSY, -ETIMEDOUT as
- * cl_io_app_add. */
+/* Managed cores: who the kthreads of an application are. From here on they are given cores; without it none is. The
+ * caller has made sure that the threads are the application's own. signal: makes a kthread cede; 0: it has no handler,
+ * so that step is left out. -EINVAL: cores are not managed, n is not its number of kthreads, told before; -EBUSY,
+ * -ETIMEDOUT as cl_io_app_add. */
 CL_API int cl_io_app_threads(struct cl_io *io, uint32_t app, int32_t pid, const int32_t *tids, uint32_t n,
                              int32_t signal, char *err);
-/* Have another policy decide, on all loops, from their next decision on (iokernel/policy/host.h). -errno with a reason. Returns a
- * ticket (> 0) for cl_io_policy_taken: then no older function is called any more. */
+/* Have another policy decide, on all loops, from their next decision on (iokernel/policy/host.h). -errno with a reason.
+ * Returns a ticket (> 0) for cl_io_policy_taken: then no older function is called any more. */
 CL_API int64_t cl_io_policy_set(struct cl_io *io, const struct cl_policy_setting *setting, char *err);
 CL_API bool cl_io_policy_taken(struct cl_io *io, int64_t ticket);
 /* A loop's host, for what iokernel/policy/host.h tells of it. NULL: no such loop, or cores are not managed. */
@@ -299,23 +299,23 @@ CL_API int cl_io_app_cores(const struct cl_io *io, uint32_t app, struct cl_io_ap
 CL_API int cl_io_cores_stats(const struct cl_io *io, uint32_t loop, struct cl_io_cores_stats *out);
 /* Worker CPU `index` of the configuration. */
 CL_API int cl_io_core_stats(const struct cl_io *io, uint32_t index, struct cl_io_core_stats *out);
-/* Histograms, ns; to be copied (hist.h) as they are being written. Those of an application live until it is removed, those
- * of a loop as long as the iokernel. NULL: there is none. */
-/* From the moment that the oldest thing began to wait, as far as the loop knows it, to the decision to give a core. Of those
- * of latency class: what waits in batch work waits for its turn. */
+/* Histograms, ns; to be copied (hist.h) as they are being written. Those of an application live until it is removed,
+ * those of a loop as long as the iokernel. NULL: there is none. */
+/* From the moment that the oldest thing began to wait, as far as the loop knows it, to the decision to give a core. Of
+ * those of latency class: what waits in batch work waits for its turn. */
 CL_API const struct cl_hist *cl_io_detection(const struct cl_io *io, uint32_t app);
 /* From the decision to the moment that the loop saw the new owner run, by application and by step. */
 CL_API const struct cl_hist *cl_io_app_actuation(const struct cl_io *io, uint32_t app);
 CL_API const struct cl_hist *cl_io_actuation(const struct cl_io *io, uint32_t loop, uint32_t step);
 /* Time of a decision (one in sixteen is timed). */
 CL_API const struct cl_hist *cl_io_decision_time(const struct cl_io *io, uint32_t loop);
-/* Time of reading the lines that a decision over the same applications reads, before another one in sixteen: what of its
- * time is that of the caches. */
+/* Time of reading the lines that a decision over the same applications reads, before another one in sixteen: what of
+ * its time is that of the caches. */
 CL_API const struct cl_hist *cl_io_reading_time(const struct cl_io *io, uint32_t loop);
-/* Time between two decisions, of the late ones (late_decisions): how long nobody looked. */
+/* Time between two decisions, of the late ones (late_decisions): how long nobody decided. */
 CL_API const struct cl_hist *cl_io_late_decision(const struct cl_io *io, uint32_t loop);
-/* Entries of a loop's log from number *next on, at most n. Returns how many, and moves *next behind the last; *lost grows by
- * those that had been overwritten, which came before the first of them. The loop does not wait. */
+/* Entries of a loop's log from number *next on, at most n. Returns how many, and moves *next behind the last; *lost
+ * grows by those that had been overwritten, which came before the first of them. The loop does not wait. */
 CL_API uint32_t cl_io_moves(struct cl_io *io, uint32_t loop, uint64_t *next, struct cl_io_move *out, uint32_t n,
                             uint64_t *lost);
 /* The number that the next entry will have. */

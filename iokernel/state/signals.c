@@ -16,7 +16,7 @@ static void add_sample(struct io_ages *a, uint32_t tail, uint64_t tsc)
 /* Age in ticks, at least 1, of the entry at `head` of a queue that was filled up to `tail`; 0 if it is empty. */
 static uint64_t age_at(struct io_ages *a, uint32_t head, uint32_t tail, uint64_t now)
 {
-    if ((int32_t)(tail - head) <= 0) { /* empty, or a torn look, or a lie */
+    if ((int32_t)(tail - head) <= 0) { /* empty, or a torn read, or a lie */
         a->n = 0;
         return 0;
     }
@@ -57,8 +57,8 @@ static inline uint64_t age_of(struct io_signals *s, unsigned queue, uint32_t hea
     return age_at(&s->queue[queue], head, tail, now);
 }
 
-/* A queue of the signals line. The head is read first: an entry that comes and goes between the two loads then looks as
- * if it still waited, for one look, and none is missed. Relaxed: shm.h says why a torn look does no harm. */
+/* A queue of the signals line. The head is read first: an entry that comes and goes between the two loads then seems to
+ * wait still, for one decision, and none is missed. Relaxed: shm.h says why a torn read does no harm. */
 static inline uint64_t look_at(struct io_signals *s, unsigned queue, const uint32_t *head_at, const uint32_t *tail_at,
                                uint64_t now)
 {

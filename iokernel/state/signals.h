@@ -2,12 +2,12 @@
  *
  * A kthread exports how far each of its queues was filled and emptied (runtime/shm.h, cl_signals), no times. Here each
  * queue has a short list of samples "by this stamp the tail was there". The entry at the head is as old as the first
- * sample beyond it: too young by at most the time between two looks, never too old. A list that is full forgets its
+ * sample beyond it: too young by at most the time between two decisions, never too old. A list that is full forgets its
  * newest sample for the one that comes, so the oldest entry keeps its age.
  *
- * Nothing that is read here is believed: a head beyond its tail means an empty queue, a tail that goes back starts anew,
- * times are bounded. A lie gets the liar a core that the policy would give to a batch application for the asking, or
- * none.
+ * Nothing that is read here is believed: a head beyond its tail means an empty queue, a tail that goes back starts
+ * anew, times are bounded. A lie gets the liar a core that the policy would give to a batch application for the asking,
+ * or none.
  *
  * Tests: tests/iokernel/cores/c/choice.c. */
 #ifndef CORELANE_IOKERNEL_STATE_SIGNALS_H
@@ -41,7 +41,7 @@ _Static_assert(IO_PAIR(struct cl_signals, inbox_tail, inbox_head), "read in one 
 _Static_assert(IO_PAIR(struct cl_signals, runq_tail, runq_head), "read in one load");
 _Static_assert(IO_PAIR(struct cl_signals, storage_done, storage_seen), "read in one load");
 
-/* The queues of one kthread as the home loop sees them, and what it found at its last look. */
+/* The queues of one kthread as the home loop sees them, and what it found at its last decision. */
 struct io_signals {
     /* Line 0: all that io_signals_still needs. */
     struct cl_signals *shared CL_ALIGNED(CL_CACHELINE); /* in the arena, where its other lines lie beside it */
@@ -57,16 +57,17 @@ struct io_signals {
     struct io_ages queue[IO_QUEUES];
 };
 
-/* The receive ring's tail was there at `tsc`, not later than the next look. */
+/* The receive ring's tail was there at `tsc`, not later than the next decision. */
 void io_signals_sample(struct io_signals *s, uint32_t rx_tail, uint64_t tsc);
 /* Look at everything of one kthread. rx_head, rx_tail: of its receive ring, of rx_slots. Returns lies found. */
 uint32_t io_signals_read(struct io_signals *s, const uint32_t *park, const uint32_t *rx_head, uint32_t rx_tail,
                          uint32_t rx_slots, uint64_t now);
-/* A number that changes when the kthread itself runs a uthread, parks, or acts on a grant: not of the heads of its queues, which
- * siblings that steal from it move, too. */
+/* A number that changes when the kthread itself runs a uthread, parks, or acts on a grant: not of the heads of its
+ * queues, which siblings that steal from it move, too. */
 uint32_t io_signals_mark(const struct io_signals *s, const uint32_t *park);
 
-/* A number that changes when anything comes to wait in its queues, or is taken from them, by whomever, as of the last look. */
+/* A number that changes when anything comes to wait in its queues, or is taken from them, by whomever, as of the last
+ * decision. */
 uint32_t io_signals_waiting_mark(const struct io_signals *s);
 
 /* Two words in one load, against their copies. */
@@ -77,9 +78,9 @@ static inline uint64_t io_differ(const uint32_t *words, const uint32_t *copies)
     return cl_load_relaxed((const uint64_t *)words) ^ were;
 }
 
-/* Whether no word has changed since the last look, and no timer has become due: without a branch a word, since that is so of
- * most applications most of the time. The loop knows by itself whether it has put anything into the receive ring. Relaxed: as
- * if an older look had been made. */
+/* Whether no word has changed since the last decision, and no timer has become due: without a branch a word, since that
+ * is so of most applications most of the time. The loop knows by itself whether it has put anything into the receive
+ * ring. Relaxed: as if the words had been read earlier. */
 static inline bool io_signals_still(const struct io_signals *s, uint64_t now)
 {
     const struct cl_signals *shared = s->shared;

@@ -55,7 +55,7 @@ def _thread_pointer() -> int:
 
 @functools.lru_cache(maxsize=1)
 def default_target() -> Target:
-    """Probes that look at this process's runtimes."""
+    """Probes that poll the flags of this process's runtimes."""
     llvm.initialize_native_asmparser()  # for batch_refill.call_ceded
     word = int(ffi.cast("uintptr_t", lib.cl_probe_word()))
     return Target(word_offset(), "cl_probe_slow", clock.default_clock().hz / 1e6, word=word)

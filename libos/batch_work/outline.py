@@ -32,7 +32,7 @@ def outline(
 ) -> Outlined:
     """Copy a loop whose preheader is `before`. What is used behind it has to come through phis of its exits (LCSSA).
 
-    The copy is `void (ptr out)`, reached like a look (refill.py): fuel, inputs and results, and the number of the
+    The copy is `void (ptr out)`, reached like a poll (refill.py): fuel, inputs and results, and the number of the
     exit, are in `out`.
     """
     blocks = [function.blocks[name] for name in function.blocks if name in loop.blocks]

@@ -1,6 +1,6 @@
-"""The places of a function where it looks at the word: how they look, and when loops come by them each turn.
+"""The places of a function where it polls the flag: how they poll, and when loops come by them each turn.
 
-Where a place gets fuel from, and what a look does, is behind them (refill.py).
+Where a place gets fuel from, and what a poll does, is behind them (refill.py).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Looks:
         also_from(self.function, header, block.name, look.name)
 
     def _less(self, block: Block, cost: int, then: str) -> Block:
-        """Take fuel off at the end of a block that goes on to `then`; the block that looks if none is left."""
+        """Take fuel off at the end of a block that goes on to `then`; the block that polls if none is left."""
         old, new, low, full = (self.fresh(n) for n in ("fuel", "fuel", "low", "fuel"))
         look = Block(self.fresh("look"), terminator=f"  br label {then}")
         block.lines += [
@@ -113,7 +113,7 @@ class Looks:
         return look
 
     def enter(self, has_loops: bool) -> None:
-        """Once, at the end: the fuel count and the slots, and a look at the word where the function begins."""
+        """Once, at the end: the fuel count and the slots, and a poll of the flag where the function begins."""
         function = self.function
         old = function.entry
         entry, slow = Block("%clp.entry"), Block("%clp.entry.slow")
@@ -121,7 +121,7 @@ class Looks:
         old.lines = [line for line in old.lines if line not in moved]
         entry.lines = moved
         if has_loops:
-            # Part of what looks get the address of, the fuel stays in memory, at an address from rsp: loops miss a
+            # Part of what polls get the address of, the fuel stays in memory, at an address from rsp: loops miss a
             # register more than they mind the latency of a subtraction there, once a turn of what is around the
             # innermost.
             entry.lines += [f"  %clp.last = alloca [{WORDS} x i64]", word("%clp.last", FUEL, "%clp.fuel")]

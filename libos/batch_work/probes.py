@@ -5,17 +5,17 @@ vectorised and unrolled already and stay as they are. So the results of a probed
 bit for bit, and array expressions and numba's own helpers (sorting, say) get probes like the code of the user. The text
 has passed loop-simplify and LCSSA: one latch a loop, and phis behind it for what is used there.
 
-How often to look is counted in *fuel*: units of the estimated cost of an instruction (cost.py). A function has
-one fuel count. Where it runs out, `@clp.refill` looks at the word, and sets the count anew (refill.py).
+How often to poll is counted in *fuel*: units of the estimated cost of an instruction (cost.py). A function has
+one fuel count. Where it runs out, `@clp.refill` polls the flag, and sets the count anew (refill.py).
 
     innermost loop that counts to an invariant bound (loops.py): if the fuel lasts to its end, that is taken off
         when the loop begins, and it runs as it was; an exit before the end gives back what it did not use. Else a copy
         of it runs in strips: the exit test compares with the end of the strip, `lim`, instead of the bound; what
-        follows the strip looks and goes on. Inside either no instruction is added. The copy is a function of its own
+        follows the strip polls and goes on. Inside either no instruction is added. The copy is a function of its own
         (outline.py): a second loop here would double what the loops around it have to keep in registers.
     loop around such loops, which make as many turns each time (steady.py): strips of turns whose cost is reckoned
         when it begins, and nothing is asked within; where a turn is too long for that, a copy runs in which it is.
-    other loop that counts and whose loops within are short ones that count: looks at each turn, a load of the word and
+    other loop that counts and whose loops within are short ones that count: polls at each turn, a load of the word and
         a branch, and those within are free unless they are long. Strips would cost more: the processor does not expect
         their ends, and what it has begun to load ahead is lost there.
     loop of cheap turns that seldom comes by the loops within it (a search): strips of half the fuel; the loops within
@@ -24,18 +24,18 @@ one fuel count. Where it runs out, `@clp.refill` looks at the word, and sets the
         would do, all the rest is one strip, and the fuel goes below 0. Short rows then end where they would without
         probes, and the branch predictor meets no other ends in between.
     loop whose turns are few, as the bound shows (remainders of unrolling): no probe; its cost is in its parent's turn.
-    loop that does not count: looks at each turn. What that takes is a guess, and a count of its own costs more than a
-        look does. Where turns are short, four of them are one (unroll.py).
-    loop whose turns all come by such a look of a loop within it: nothing.
+    loop that does not count: polls at each turn. What that takes is a guess, and a count of its own costs more than a
+        poll does. Where turns are short, four of them are one (unroll.py).
+    loop whose turns all come by such a poll of a loop within it: nothing.
     every other loop: fuel is taken off at the beginning of each turn, and a branch.
-    function that has loops or may call itself: looks when it is entered, by a load and a branch.
+    function that has loops or may call itself: polls when it is entered, by a load and a branch.
 
 What keeps a strip as tight as the plain loop: branch weights, so that the register allocator knows what lies between
 strips as rare; an empty `asm` around the counter behind a strip, and behind an early exit, through which loop strength
 reduction cannot see (it would count the distance to the bound as well, every turn); and the begin of a cache line,
 where the innermost loops of copies are put, since a short one that straddles two lines may take twice as long.
 
-Start reading here; strips.py is what changes a function, by looks (polls.py) and strips (fuel.py);
+Start reading here; strips.py is what changes a function, by polls (polls.py) and strips (fuel.py);
 ir.py is what it stands on.
 """
 
@@ -186,7 +186,7 @@ def _align(functions: list[Function], first: int, most: int | None = None) -> li
 
 
 def add_naive_probes(text: str, target: Target) -> str:
-    """A look at the word at the end of every turn of every loop, for comparison."""
+    """A poll of the flag at the end of every turn of every loop, for comparison."""
     module, number = parse(text), 0
     renamed = _make_private(module)
     for function in module.functions():

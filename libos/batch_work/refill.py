@@ -1,14 +1,14 @@
-"""What is behind a probe: looking at the word, and how much fuel to give out until the next look.
+"""What is behind a probe: polling the flag, and how much fuel to give out until the next poll.
 
 Estimates are bad where memory is slow, so they are corrected while running: each place that refills has a cell of
 `@clp.sites` with the fuel that it gives out. Now and then the time stamp counter says how long that lasted, and the
 cell is adjusted towards TARGET_US; for a part of it in proportion, unless that is less than a quarter. Only how often a
-probe looks depends on it, never a result. Threads that run the same code share the cells: loads and stores are
+probe polls depends on it, never a result. Threads that run the same code share the cells: loads and stores are
 monotonic, and a lost update is one correction less.
 
 Only now and then, since reading the counter waits for the loads before it: 50 to 90 ns among loads that miss, once a
 microsecond. While what a cell gives lasts for half to twice as long as it should, it is timed once in UNTIMED_MOST.
-Most looks therefore are those of `clp.poll`: the word, the count of looks that are not timed, and the cell's fuel.
+Most polls therefore are those of `clp.poll`: the flag, the count of polls that are not timed, and the cell's fuel.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ TARGET_US = 0.9
 RAISE = 4  # a short interval grows by 1 in 16: slowly, since turns that are cheap now may become dear again
 FIRST_FUEL = 1024  # of a site's first interval: a tenth of a microsecond or so, until it was measured
 LEAST_FUEL, MOST_FUEL = 16, 1 << 22
-UNTIMED_MOST = 63  # looks in a row that are not timed, behind a cell that keeps to its time; 2^n - 1
+UNTIMED_MOST = 63  # polls in a row that are not timed, behind a cell that keeps to its time; 2^n - 1
 
 # What a function with loops keeps in its frame, `%clp.last`, in words. STAMP: when the interval that is timed began, or
 # 0. GIVER: the cell it got its fuel from. SITE: the cell to take from now. FUEL: what is left; a count that ran out may
-# be negative. RAX, RCX: the caller's, during a look. UNTIMED: looks to come that are not timed.
+# be negative. RAX, RCX: the caller's, during a poll. UNTIMED: polls to come that are not timed.
 STAMP, GIVER, SITE, FUEL, RAX, RCX, UNTIMED, WORDS = range(8)
 
 # Without weights the register allocator takes what is between strips for as hot as the strips.
@@ -33,11 +33,11 @@ _WEIGHTS = {UNLIKELY: (1, 100_000), LIKELY: (1000, 1), RARE: (1, 32), USUAL: (32
 
 @dataclass(frozen=True)
 class Target:
-    """What probes look at and call.
+    """What probes poll and call.
 
     word_offset: of the pointer to the word, from the thread pointer (a thread-local in the initial-exec model). slow:
     the C function `void (void)` for a word that is not 0. ticks_per_us: of the time stamp counter. always: act as if
-    the word were never 0, for measuring when probes look. word: its address, for naive probes only. pad, align: for
+    the word were never 0, for measuring when probes poll. word: its address, for naive probes only. pad, align: for
     measuring what the place of code does (batch_probes.place); pad -1: wherever it comes to lie.
     """
 
@@ -56,7 +56,7 @@ def weights() -> list[str]:
 
 
 def cells(sites: int) -> str:
-    """The fuel that each place gives out, and how many looks behind it are not timed."""
+    """The fuel that each place gives out, and how many polls behind it are not timed."""
     n = max(sites, 1)
     return f"@clp.sites = internal global [{2 * n} x i64] [{', '.join([f'i64 {FIRST_FUEL}, i64 0'] * n)}]"
 
@@ -72,7 +72,7 @@ def word(frame: str, number: int, into: str) -> str:
 
 
 def look(site: int, saved: str) -> str:
-    """Look at the word, and put fuel into `%clp.last`. saved: a pointer to its word RAX. What changes no register:
+    """Poll the flag, and put fuel into `%clp.last`. saved: a pointer to its word RAX. What changes no register:
     see call_ceded."""
     text = "\\0A".join(
         (
@@ -150,7 +150,7 @@ def _slow(function: str) -> tuple[str, ...]:
 
 
 def _look(target: Target) -> tuple[str, ...]:
-    """Called with rax the frame's words and rcx the cell; changes rcx. A look that finds nothing and is not timed ends
+    """Called with rax the frame's words and rcx the cell; changes rcx. A poll that finds nothing and is not timed ends
     here, in a few instructions: loops that wait for memory pay for each of them."""
     nothing = (f"movq %fs:{target.word_offset}, %rcx", "cmpq $$0, (%rcx)", "jne 1f")
     return (

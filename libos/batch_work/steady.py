@@ -2,7 +2,7 @@
 
 Rows of 3 to some hundreds of elements are such loops (`shape[1]`, a constant). A row may be shorter than what asking
 for fuel takes, so nothing is asked there: what a row costs is reckoned once, ahead of the loop around it, which runs in
-strips of so many rows. Where rows are longer, a copy of the whole nest runs instead (outline.py), which looks at
+strips of so many rows. Where rows are longer, a copy of the whole nest runs instead (outline.py), which polls at
 each row, and within long ones.
 """
 
@@ -15,7 +15,7 @@ from .fuel import Fresh, Strips, left
 from .ir import Function, Loop, definitions
 from .loops import Count
 
-MOST = 1024  # units of a row that is counted with others: some 0.1 us. Beside a longer one, a look is little
+MOST = 1024  # units of a row that is counted with others: some 0.1 us. Beside a longer one, a poll is little
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """Putting probes into the loops of one function (probes.py says what is put where, and why).
 
-The fuel and the ends of strips live in memory, `%clp.fuel` and `%clp.lim.N`. LLVM's SROA turns the ends into registers
+The fuel and the ends of strips are in memory, `%clp.fuel` and `%clp.lim.N`. LLVM's SROA turns the ends into registers
 afterwards (compile.py runs it), and the fuel of outlined copies; a function's own fuel stays in its frame, in
 `%clp.last` (refill.py).
 
 Invariant: fuel is 0 or more wherever a turn of a loop has taken fuel off as it began. Within such a turn it may be
-less, by what loops took on credit, and behind a strip by half of what a look gives.
+less, by what loops took on credit, and behind a strip by half of what a poll gives.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .polls import Looks
 from .refill import LIKELY, RARE, UNLIKELY, USUAL, Target, cell
 
 ON_CREDIT = 1024  # a loop that costs no more than this does not ask whether the fuel lasts, if the one around it will
-FREE_IN_ROWS = 2048  # nor does a row in the copy of a loop around rows of one length, which looks at each
+FREE_IN_ROWS = 2048  # nor does a row in the copy of a loop around rows of one length, which polls at each
 _HAS_EFFECT = re.compile(r"\b(call|invoke|atomicrmw|cmpxchg|volatile)\b")
 PART_OF_FREE = 64  # what such a loop is reckoned at in a turn around it, where it is free
 
@@ -41,7 +41,7 @@ PART_OF_FREE = 64  # what such a loop is reckoned at in a turn around it, where 
 class Report:
     """What was done: number of loops by kind, and functions that got probes. unprobed_calls: places that call compiled
     functions whose code is not here (through a pointer, or compiled apart), which run without probes. steady: loops
-    whose turns have a cost that is known ahead. each_turn: loops that look at each turn. missing: why there are no
+    whose turns have a cost that is known ahead. each_turn: loops that poll at each turn. missing: why there are no
     probes at all; "" if all went well."""
 
     functions: int = 0
@@ -123,7 +123,7 @@ class Prober(Looks):
         probed = [loop for loop in found if id(loop) not in short and id(loop) not in self._paid_around]
         self._each_turn |= {id(loop) for loop in probed if counts[id(loop)] is None}
         idom = dominators(self.function)
-        looked: set[int] = set()  # loops that look at each turn, by a look of their own or within
+        looked: set[int] = set()  # loops that poll at each turn, by a poll of their own or within
         for loop in probed:
             if any(
                 id(child) in looked and all(dominates(idom, child.header, latch) for latch in loop.latches)
@@ -208,7 +208,7 @@ class Prober(Looks):
             self.look_each_turn(loop.header, None if loop.children else preheader(self.function, loop, self.fresh))
             self.report.each_turn += 1
             return
-        assert count is not None  # else it looks at each turn
+        assert count is not None  # else it polls at each turn
         if not loop.children:
             self._pay(loop, count, cost)
         elif id(loop) in self._searches | self._light:
@@ -253,7 +253,7 @@ class Prober(Looks):
         asks = self._ask_if_long(strips, distance, before, paid)
         gives = cell(self.site)
         had, half = self._enough(strips, distance, gives, asks, (paid.name, low.name))
-        # If little is left, look early: to call the copy for it costs more. Else the loop is longer than an interval.
+        # If little is left, poll early: to call the copy for it costs more. Else the loop is longer than an interval.
         little, look = fresh("little"), Block(fresh("look"))
         low.lines = [f"  {little} = icmp slt i64 {had}, {half}"]
         low.terminator = f"  br i1 {little}, label {look.name}, label {away.call.name}"
@@ -265,8 +265,8 @@ class Prober(Looks):
             self._give_back(strips, source, to, count.bound)
 
     def _ask_if_long(self, strips: Strips, distance: str, before: Block, paid: Block) -> Block:
-        """Let a loop begin that costs little, in one that looks soon: on credit, or for nothing where that one reckons
-        with it. In a search, which may meet many of them before it looks, on credit only while fuel is left. The block
+        """Let a loop begin that costs little, in one that polls soon: on credit, or for nothing where that one reckons
+        with it. In a search, which may meet many of them before it polls, on credit only while fuel is left. The block
         where a longer one goes on."""
         function, loop = self.function, strips.loop
         free, credit, search = (
@@ -296,8 +296,8 @@ class Prober(Looks):
     def _enough(
         self, strips: Strips, distance: str, place: str, block: Block, ways: tuple[str, str]
     ) -> tuple[str, str]:
-        """Let a block go the first of two ways, likely, if the fuel and half of what a look gives last for a distance.
-        The fuel, and the half. place: of the look, as its cell."""
+        """Let a block go the first of two ways, likely, if the fuel and half of what a poll gives last for a distance.
+        The fuel, and the half. place: of the poll, as its cell."""
         gives, half, fuel, both, reach, enough = (
             self.fresh(n) for n in ("gives", "half", "fuel", "fuel", "reach", "enough")
         )
@@ -346,7 +346,7 @@ class Prober(Looks):
         self._end_of_strip(strips)
 
     def _grant(self, strips: Strips, at: str, names: tuple[str, str, str], *, entry: bool) -> None:
-        """Blocks that give out a strip: look if the fuel does not last for a turn, then set the strip's end. names: of
+        """Blocks that give out a strip: poll if the fuel does not last for a turn, then set the strip's end. names: of
         the first, the last, and where that goes on. entry: on the way into the loop, where the bound may lie behind;
         elsewhere the last strip has used up the fuel."""
         on, look, grant = Block(names[0]), Block(self.fresh("look")), Block(names[1])
@@ -381,7 +381,7 @@ class Prober(Looks):
             self.function.blocks[made.name] = made
 
     def _all_on_credit(self, strips: Strips, at: str, on: Block, then: str) -> Block:
-        """Let all that is left be one strip if half of what a look gives would pay for what the fuel does not last for;
+        """Let all that is left be one strip if half of what a poll gives would pay for what the fuel does not last for;
         the block where it goes on if not."""
         fresh, count = self.fresh, strips.count
         distance, lines = left(count, at, count.bound, fresh)

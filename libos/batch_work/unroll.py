@@ -1,6 +1,6 @@
-"""Unrolling of short loops that do not count, ahead of probes: one look then serves several turns.
+"""Unrolling of short loops that do not count, ahead of probes: one poll then serves several turns.
 
-Such a loop looks at each turn (probes.py), which is two or three instructions more. A walk of a tree takes eight
+Such a loop polls at each turn (probes.py), which is two or three instructions more. A walk of a tree takes eight
 a turn, and how far ahead the processor sees is counted in instructions. LLVM leaves such loops as they are, since it
 cannot know how often they turn; on demand it puts copies of the body one behind the other, each with its exits.
 Operations and their order stay the same.
@@ -15,8 +15,8 @@ from . import cost as batch_cost
 from .ir import dominators, loops, parse
 from .loops import count_of
 
-TURNS = 4  # for one look; eight loads that miss take less than a microsecond
-_MOST_COST = 24  # of a turn: a longer one minds a look less
+TURNS = 4  # for one poll; eight loads that miss take less than a microsecond
+_MOST_COST = 24  # of a turn: a longer one minds a poll less
 _MOST_BLOCKS = 8
 _FIRST_NODE = 970_000  # of metadata; LLVM numbers its own from 0 on
 

@@ -1,4 +1,4 @@
-"""Batch work: functions that run for long on what cores are left over, and let go of them within microseconds.
+"""Batch work: functions that run for long on what cores are left over, and cede them within microseconds.
 
     @libos.batch
     def work(a, b):            # compiled by numba, with probes in its loops (probes.py)

@@ -1,8 +1,8 @@
 /* Running handlers: from the inbox to the reply.
  *
  * This runs on a runner uthread. A handler may block, and then the runner resumes on any kthread, while the scheduler
- * has started another runner for the rest of the inbox. So nothing of a kthread outlives a call of a handler: the queue is looked
- * up again after each, and the reply leaves through the queue of the kthread on which the handler ended. */
+ * has started another runner for the rest of the inbox. So nothing of a kthread outlives a call of a handler: the queue
+ * is looked up again after each, and the reply leaves through the queue of the kthread on which the handler ended. */
 #include "netif.h"
 
 #include <errno.h>
@@ -113,7 +113,7 @@ static inline struct cl_netq *run_plain(struct cl_netif *nif, struct cl_netq *q,
 }
 
 /* The next request of those that wait by type. False: the loop is to go on, since there is none, or another uthread
- * is next, or the one that is could wait and the NIC was not looked at since something ran (`polled` false): it is chosen
+ * is next, or the one that is could wait and the NIC was not polled since something ran (`polled` false): it is chosen
  * among all that have come. */
 static CL_NOINLINE bool run_typed(struct cl_netif *nif, struct cl_netq **q, struct cl_udp_req *req, bool polled)
 {
@@ -177,7 +177,7 @@ CL_HOT void cl_netif_run(void *arg, unsigned self)
     struct cl_rx_item items[CL_UDP_BURST];
     struct cl_udp_req req;
     req.socket = NULL;
-    bool polled = true; /* nothing has run since the loop looked at the NIC */
+    bool polled = true; /* nothing has run since the loop polled the NIC */
     cl_runner_set_local(&req);
 again:
     /* One at a time, so that siblings can take the others; a burst handler asked for more. */

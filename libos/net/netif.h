@@ -5,9 +5,10 @@
  *                                        +--> ARP, ICMP answered at once                                         v
  *   NIC queue k <------------------------------------------------------- flush (netq.c) <-- transmit batch <----+
  *
- * Threads: a cl_netq belongs to kthread k. Everything in it is used by that kthread alone but for the inbox (inbox.h) and
- * the receive side of the NIC queue, which siblings may poll under rx_lock. Statistics: writer kthread k, readers anybody.
- * Received buffers are freed, replies sent, on the queue of the kthread that finishes the request, whoever received it.
+ * Threads: a cl_netq belongs to kthread k. Everything in it is used by that kthread alone but for the inbox (inbox.h)
+ * and the receive side of the NIC queue, which siblings may poll under rx_lock. Statistics: writer kthread k, readers
+ * anybody. Received buffers are freed, replies sent, on the queue of the kthread that finishes the request, whoever
+ * received it.
  *
  * Start reading at receive.c. */
 #ifndef CORELANE_LIBOS_NET_NETIF_H
@@ -30,10 +31,11 @@
 #define CL_NETQ_TX 64     /* frames that may wait for the NIC's queue */
 #define CL_NETQ_SPARE 32  /* empty buffers kept ready */
 #define CL_NETQ_FLUSH 8   /* replies a doorbell, when they come faster than one a microsecond */
-#define CL_NETQ_STASH 8   /* frames taken by a look, for the next poll */
+#define CL_NETQ_STASH 8   /* frames taken by a check, for the next poll */
 #define CL_NETQ_ROUTES 16 /* remembered neighbours, direct-mapped */
-/* While the NIC's queue is full nothing is received, whose answers would find no room: it waits in the NIC. No longer than
- * this: two interfaces could wait for each other for ever, and one below a rate limit would never let go of its core. */
+/* While the NIC's queue is full nothing is received, whose answers would find no room: it waits in the NIC. No longer
+ * than this: two interfaces could wait for each other for ever, and one below a rate limit would never cede its
+ * core. */
 #define CL_NETQ_HOLD_US 10000
 #define CL_UDP_PORTS 65536
 #define CL_UDP_MAX_SOCKETS 4096
@@ -66,8 +68,8 @@ struct cl_netq {
     struct cl_net_stats stats;
     struct cl_signals *signals; /* positions of the inbox are exported there, or to own_signals */
     struct cl_signals own_signals;
-    /* The NIC queue's receive side: owner and thieves, under rx_lock. A NIC cannot be asked whether a frame waits without
-     * taking it, so whoever asks puts what it finds into the stash. n_stash is also read without the lock. */
+    /* The NIC queue's receive side: owner and thieves, under rx_lock. A NIC cannot be asked whether a frame waits
+     * without taking it, so whoever asks puts what it finds into the stash. n_stash is also read without the lock. */
     struct cl_spin rx_lock CL_ALIGNED(CL_CACHELINE);
     uint32_t n_stash;
     struct cl_frame stash[CL_NETQ_STASH];
@@ -79,8 +81,8 @@ enum cl_udp_kind { CL_UDP_CLOSED = 0, CL_UDP_PLAIN, CL_UDP_BURSTS, CL_UDP_FOREIG
 
 struct cl_udp_queue; /* socket.c */
 
-/* A bound port. Its memory is recycled but never freed while the runtime lives, so that a stale pointer finds a socket,
- * perhaps closed. Handlers are never unbound. */
+/* A bound port. Its memory is recycled but never freed while the runtime exists, so that a stale pointer finds a
+ * socket, perhaps closed. Handlers are never unbound. */
 struct cl_udp_socket {
     uint16_t port;
     uint16_t
@@ -162,7 +164,8 @@ void cl_netq_arp_request(struct cl_netq *q, uint32_t ip_be, const uint8_t *mac);
 bool cl_netq_arp_reply(struct cl_netq *q, const struct cl_arp *request);
 /* Send a frame whose headers are complete but for the destination MAC. Takes the frame. -EHOSTUNREACH: no route. */
 int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be);
-/* Give a datagram to the queue of its socket. False: the socket is closed or full (*reason). Takes the frame if true. */
+/* Give a datagram to the queue of its socket. False: the socket is closed or full (*reason). Takes the frame if
+ * true. */
 bool cl_udp_deliver(struct cl_udp_socket *s, const struct cl_rx_item *item, unsigned *reason);
 void cl_udp_sockets_drain(struct cl_netif *nif);
 void cl_udp_sockets_delete(struct cl_netif *nif);
@@ -216,8 +219,8 @@ static inline bool cl_netif_running(const struct cl_netif *nif)
     return cl_load_relaxed(&nif->running) != 0;
 }
 
-/* The inbox of q has changed, or its queues by type, which are exported as a part of it. Relaxed: see cl_signals; a thief's
- * store may come late, the owner's before it sleeps is right. */
+/* The inbox of q has changed, or its queues by type, which are exported as a part of it. Relaxed: see cl_signals; a
+ * thief's store may come late, the owner's before it sleeps is right. */
 static inline void cl_netq_note_inbox(struct cl_netq *q)
 {
     const struct cl_typed *typed = cl_load_relaxed(&q->typed);

@@ -1,10 +1,11 @@
 /* UDP sockets: the table of ports, and sockets with a queue that uthreads read.
  *
- * A socket's memory is never freed while its interface lives, only reused, so that the receive path may follow a pointer from the
- * table without a reference: it takes the queue's lock and looks whether the socket is still what the frame was for.
+ * A socket's memory is never freed while its interface exists, only reused, so that the receive path may follow a
+ * pointer from the table without a reference: it takes the queue's lock and checks whether the socket is still what the
+ * frame was for.
  *
- * Queue: a ring of datagrams behind a lock, and a semaphore that counts them (sync.h), so that readers are served in order of
- * arrival. Closing posts once more; each reader that finds the socket closed passes the post on. */
+ * Queue: a ring of datagrams behind a lock, and a semaphore that counts them (sync.h), so that readers are served in
+ * order of arrival. Closing posts once more; each reader that finds the socket closed passes the post on. */
 #include "netif.h"
 #include <corelane/libos/sync.h>
 
@@ -24,8 +25,8 @@ struct cl_udp_queue {
     struct cl_rx_item *items;
 };
 
-/* Under table_lock: a socket to fill in, new or recycled. Recycled are sockets with a queue, for another queue: whoever still
- * has a pointer to one asks the queue first (cl_udp_deliver), while a handler would just be called. */
+/* Under table_lock: a socket to fill in, new or recycled. Recycled are sockets with a queue, for another queue: whoever
+ * still has a pointer to one asks the queue first (cl_udp_deliver), while a handler would just be called. */
 static struct cl_udp_socket *socket_new(struct cl_netif *nif, bool queued)
 {
     struct cl_udp_socket **at = &nif->free_sockets;
@@ -65,7 +66,8 @@ static uint16_t choose_port(struct cl_netif *nif, uint16_t port)
     return 0;
 }
 
-/* Under table_lock. A recycled socket keeps its queue object, since a late frame may be at its lock, and gets a new ring. */
+/* Under table_lock. A recycled socket keeps its queue object, since a late frame may be at its lock, and gets a new
+ * ring. */
 static void fill_in(struct cl_netif *nif, struct cl_udp_socket *s, uint16_t port, const struct cl_udp_socket *fields,
                     struct cl_udp_queue *queue)
 {
@@ -84,7 +86,7 @@ static void fill_in(struct cl_netif *nif, struct cl_udp_socket *s, uint16_t port
     old->head = old->count = 0;
     cl_sem_init(&old->filled, 0);
     s->port = port;
-    cl_store_relaxed(&s->kind, CL_UDP_QUEUE); /* relaxed: who acts on it looks again under the lock */
+    cl_store_relaxed(&s->kind, CL_UDP_QUEUE); /* relaxed: who acts on it re-checks under the lock */
     cl_spin_unlock(&old->lock);
     free(items);
     free(queue);
@@ -166,7 +168,7 @@ bool cl_udp_deliver(struct cl_udp_socket *s, const struct cl_rx_item *item, unsi
         if (queue->count < queue->size) {
             queue->items[(queue->head + queue->count++) % queue->size] = *item;
             /* A reader until it has posted, for the post must not count in the socket's next life. Relaxed: the lock
-             * orders it before the close, and so before the look of socket_new. */
+             * orders it before the close, and so before the check of socket_new. */
             __atomic_fetch_add(&queue->readers, 1, __ATOMIC_RELAXED);
             taken = true;
         }
@@ -208,7 +210,7 @@ static bool unpublish(struct cl_udp_socket *s, struct cl_netq *q)
         cl_netq_done(q, &queue->items[queue->head].frame);
     cl_spin_unlock(&queue->lock);
     if (open) {
-        cl_store_release(&nif->ports[cl_be16(s->port)], NULL); /* release: for symmetry; a late finder looks at kind */
+        cl_store_release(&nif->ports[cl_be16(s->port)], NULL); /* release: for symmetry; a late finder checks kind */
         s->next_free = nif->free_sockets;
         nif->free_sockets = s;
     }
@@ -298,7 +300,7 @@ int64_t cl_udp_recvfrom(struct cl_udp_socket *s, void *data, int64_t room, struc
         cl_sem_post(&queue->filled);
         rc = -ESHUTDOWN;
     }
-    __atomic_fetch_sub(&queue->readers, 1, __ATOMIC_RELEASE); /* release: our looks come before the reuse */
+    __atomic_fetch_sub(&queue->readers, 1, __ATOMIC_RELEASE); /* release: our reads come before the reuse */
     if (rc < 0)
         return rc;
     const uint8_t *frame = item.frame.data;

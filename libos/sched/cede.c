@@ -1,14 +1,15 @@
-/* Cores that others may take (docs/cores.md): looking, ceding, exporting positions; and the quantum.
+/* Cores that others may take (docs/cores.md): polling the flag, ceding, exporting positions; and the quantum.
  *
- * A kthread looks at one bit (cl_preempt_needed) wherever it chooses what runs next, and uthreads do by probes. If its core is lost:
- *   in the loop          it lets go of the core there (cl_cede)
- *   on a uthread         that one is switched away from, put in front, and the loop lets go
+ * A kthread polls its preemption flag (cl_preempt_needed) wherever it chooses what runs next, and uthreads do by
+ * probes. If its core is lost:
+ *   in the loop          it cedes the core there (cl_cede)
+ *   on a uthread         that one is switched away from, put in front, and the loop cedes
  *   where that may not   the kthread waits in place (cl_cede_in_place): the caller has frames of another language
  *   switch stacks        run-time on the stack, or was interrupted in the middle of foreign code
  *
- * What a kthread that is aside has ready, its inbox, its frames and its timers may be taken by siblings at once (steal.c),
- * but for the uthread that it waits in. The one in front is the first to run when the core comes back; it is not at the head
- * of the run queue's ring, since a thief that has copied slots relies on head never going back.
+ * Siblings may take what a kthread that has ceded has ready, its inbox, its frames and its timers at once (steal.c),
+ * but not the uthread that it waits in. The uthread in front is the first to run when the core comes back. It is not at
+ * the head of the run queue's ring, since a thief that has copied slots relies on head never going back.
  *
  * Tests: tests/libos/sched/c/cede.c. */
 #include "runq.h"
@@ -127,13 +128,13 @@ static bool others_wait(struct cl_kthread *k)
     return s->has_source && (s->source.pending(s->source.arg, k->index) || s->source.ready(s->source.arg, k->index));
 }
 
-/* The uthread has run for a quantum: let others go first. The loop puts it behind all that is ready by then, what timers and
- * foreign threads have woken included (cl_requeue), so that those that run for long share the processor; what comes from
- * the network goes before it, since the loop looks there first. */
+/* The uthread has run for a quantum: let others go first. The loop puts it behind all that is ready by then, what
+ * timers and foreign threads have woken included (cl_requeue), so that those that run for long share the processor;
+ * what comes from the network goes before it, since the loop polls that first. */
 static void quantum_over(struct cl_kthread *k)
 {
     if (!others_wait(k)) {
-        k->switched_tsc += k->quantum_ticks / 4; /* a look at the queues costs more than a probe should */
+        k->switched_tsc += k->quantum_ticks / 4; /* a check of the queues costs more than a probe should */
         return;
     }
     k->network_first = true;
@@ -154,7 +155,7 @@ static CL_NOINLINE void look(struct cl_kthread *k)
             cl_block_to_loop(k, CL_AFTER_FRONT);
         return;
     }
-    /* Asked, and the core is ours: the iokernel says that the quantum is over, ours or the one that it was configured with. */
+    /* The flag is set, and the core is ours: the iokernel says that the quantum is over, ours or its configured one. */
     bool told = c && cl_preempt_needed(k);
     if (!k->no_switch && (told || (k->quantum_ticks && cl_tsc() - k->switched_tsc >= k->quantum_ticks)))
         quantum_over(k);
@@ -178,7 +179,7 @@ void cl_preempted(void)
     struct cl_uthread *me = k->current;
     bool marked = me->preemptible;
     me->preemptible = false;
-    k->preempt_pending = 1; /* the word in the arena is not what this hangs on */
+    k->preempt_pending = 1; /* this does not depend on the preemption flag in the arena */
     look(k);
     me->preemptible = marked;
 }

@@ -48,8 +48,8 @@ unsigned cl_completions_check(struct cl_kthread *k)
         sched_yield();
     }
     unsigned n = cl_completions_poll(k, k);
-    /* What was announced has been seen to, also if what it was part of still flies (landed comes later). Relaxed: signals; one that
-     * the watcher adds meanwhile is seen at the next turn. */
+    /* What was announced has been seen to, also if what it was part of is still in flight (landed comes later).
+     * Relaxed: signals; one that the watcher adds meanwhile is seen at the next turn. */
     cl_store_relaxed(&k->signals->storage_done, cl_load_relaxed(&k->signals->storage_seen));
     return n;
 }
@@ -94,7 +94,7 @@ void cl_completions_arm(struct cl_kthread *k, bool on)
 void cl_sched_in_flight(unsigned n)
 {
     struct cl_kthread *k = cl_kthread_self();
-    /* Relaxed: what flies is found under its queue's lock, and the owner reads its own writes. */
+    /* Relaxed: what is in flight is found under its queue's lock, and the owner reads its own writes. */
     if (!__atomic_fetch_add(&k->in_flight, n, __ATOMIC_RELAXED)) { /* what has only just begun is not done yet */
         k->let_go_tsc = cl_tsc();
         k->looked_ns = cl_sched_clock(k->sched);
@@ -117,7 +117,7 @@ uint64_t cl_sched_turn(void)
 void cl_sched_landed(struct cl_sched *s, unsigned index, unsigned n)
 {
     struct cl_kthread *k = &s->kthreads[index];
-    __atomic_fetch_sub(&k->in_flight, n, __ATOMIC_RELAXED); /* as above; a sibling's comes late by a look at worst */
+    __atomic_fetch_sub(&k->in_flight, n, __ATOMIC_RELAXED); /* as above; a sibling's comes late by a poll at worst */
     uint32_t seen = __atomic_add_fetch(&k->signals->storage_seen, n, __ATOMIC_RELAXED);
     cl_store_relaxed(&k->signals->storage_done, seen); /* what the watcher added was a guess */
 }
@@ -143,8 +143,9 @@ static void tell(struct cl_sched *s, unsigned index)
     s->cores->ops->help(s->cores);
 }
 
-/* Something of the one queue is done: who waits for something, perhaps for that, looks. It flew before its kthread slept and
- * armed the queue, and it flies until it is collected, so whoever sleeps is found. Relaxed: reading the descriptor came before. */
+/* Something of the one queue is done: kthreads that wait for something, perhaps for that, poll it. It was in flight
+ * before its kthread slept and armed the queue, and it is in flight until it is collected, so whoever sleeps is found.
+ * Relaxed: reading the descriptor came before. */
 static void tell_all(struct cl_sched *s)
 {
     for (unsigned k = 0; k < s->n_kthreads; k++)

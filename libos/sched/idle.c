@@ -1,18 +1,19 @@
-/* A kthread without work: it spins, looks at its siblings, and goes to sleep; and how it is woken.
+/* A kthread without work: it spins, checks its siblings, and goes to sleep; and how it is woken.
  *
  * Two shared words, both changed by read-modify-write with sequentially consistent order:
  *   parked     bit k: kthread k sleeps or is about to. Set by k after its park word; taken by k or by the one who wakes it.
- *   searching  how many kthreads are awake and look for work, including ones just woken.
+ *   searching  how many kthreads are awake and search for work, including ones just woken.
  *
- * Whoever publishes work that others should take calls cl_wake_one after it: a full fence, then, only if nobody searches
- * already, one sleeper is counted as searching and woken. Whoever searches and goes to sleep stops searching first, says
- * that it parks, and after a full fence looks at all work once more. So of publisher and sleeper at least one sees the
- * other (the argument of park.h, with `searching` as a second flag on which the same argument holds): no wake-up is lost,
- * and a burst of work wakes siblings one after another, each when the one before has found something, not all at once.
+ * Whoever publishes work that others should take calls cl_wake_one after it: a full fence, then, only if nobody
+ * searches already, one sleeper is counted as searching and woken. Whoever searches and goes to sleep stops searching
+ * first, says that it parks, and after a full fence re-checks all work. So of publisher and sleeper at least one sees
+ * the other (the argument of park.h, with `searching` as a second flag on which the same argument holds): no wake-up is
+ * lost, and a burst of work wakes siblings one after another, each when the one before has found something, not all at
+ * once.
  *
- * Not covered by this: work that appears behind a kthread's back while it is inside a long handler (frames in its queue, a
- * lone ready uthread). Siblings that are awake notice that it is stuck (steal.c); for the case that all sleep, none sleeps
- * longer than watch_ns, doubling up to 64 times that while nothing happens.
+ * Not covered by this: work that appears behind a kthread's back while it is inside a long handler (frames in its
+ * queue, a lone ready uthread). Siblings that are awake notice that it is stuck (steal.c); for the case that all sleep,
+ * none sleeps longer than watch_ns, doubling up to 64 times that while nothing happens.
  *
  * Tests: tests/libos/sched/c/park_wake.c (lost wake-ups, watch_ns = 0). */
 #include "runq.h"
@@ -22,8 +23,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CLOCK_EVERY 16  /* turns without work between two looks at the clock */
-#define LOOK_EVERY 8    /* turns without work between two looks at siblings: their lines are theirs */
+#define CLOCK_EVERY 16  /* turns without work between two reads of the clock */
+#define LOOK_EVERY 8    /* turns without work between two checks of siblings: their lines are theirs */
 #define SEARCH_AFTER 16 /* turns without work before one counts as searching, so that short gaps touch nothing shared */
 #define YIELD_EVERY 32  /* mode spin with more kthreads than CPUs: turns between two sched_yield() */
 #define IDLE_YIELD_NS 50000        /* managed: time without work between two yields of the owner */
@@ -48,8 +49,8 @@ static unsigned choose(const struct cl_sched *s, const struct cl_kthread *waker,
     return (unsigned)__builtin_ctzll(parked);
 }
 
-/* Where cores are managed the iokernel decides who runs: it is told that there is more work than runs, once until a kthread
- * comes; work from foreign threads each time, since no kthread's signals tell of that. */
+/* Where cores are managed the iokernel decides who runs: it is told that there is more work than runs, once until a
+ * kthread comes; work from foreign threads each time, since no kthread's signals tell of that. */
 static void ask_for_help(struct cl_sched *s, struct cl_kthread *waker)
 {
     /* Relaxed: hints. The iokernel sees what waits in run queues and inboxes without it. */
@@ -63,7 +64,7 @@ static void ask_for_help(struct cl_sched *s, struct cl_kthread *waker)
 
 void cl_wake_one(struct cl_sched *s, struct cl_kthread *waker)
 {
-    cl_fence_seq_cst(); /* after the work was published, before the look for sleepers */
+    cl_fence_seq_cst(); /* after the work was published, before the check for sleepers */
     if (cl_managed(s)) {
         ask_for_help(s, waker);
         return;
@@ -80,7 +81,7 @@ void cl_wake_one(struct cl_sched *s, struct cl_kthread *waker)
                 return;
             }
         }
-        /* All woke by themselves. One that parked in between saw us searching: so look again. */
+        /* All woke by themselves. One that parked in between saw us searching: so re-check. */
         __atomic_fetch_sub(&s->searching, 1, __ATOMIC_SEQ_CST);
     }
 }
@@ -147,14 +148,14 @@ void cl_idle_over(struct cl_kthread *k)
     stop_searching(k);
     /* Pass the search on, if there is more than we took: pushes that saw us searching woke nobody. */
     if (cl_load_relaxed(&s->parked)) {
-        cl_fence_seq_cst(); /* after the end of our search, before the look at the queues */
+        cl_fence_seq_cst(); /* after the end of our search, before the re-check of the queues */
         if (cl_work_visible(k))
             cl_wake_one(s, k);
     }
 }
 
-/* How long to sleep: to the next timer, not longer than the watch, and briefly while frames wait to be sent. < 0: for ever;
- * 0: not at all. `managed`: the iokernel watches. */
+/* How long to sleep: to the next timer, not longer than the watch, and briefly while frames wait to be sent. < 0: for
+ * ever; 0: not at all. `managed`: the iokernel watches. */
 static int64_t sleep_ns(struct cl_kthread *k, bool managed)
 {
     const struct cl_sched *s = k->sched;
@@ -182,7 +183,7 @@ static void sleep_on(struct cl_kthread *k, int64_t ns)
         k->watch_ns *= 2;
 }
 
-/* Work was seen on the last look: do not sleep. Managed: the core may be gone meanwhile, and there is work. */
+/* Work was seen at the re-check: do not sleep. Managed: the core may be gone meanwhile, and there is work. */
 static void cancel(struct cl_kthread *k, bool managed)
 {
     struct cl_cores *c = k->sched->cores;
@@ -198,7 +199,7 @@ static void cancel(struct cl_kthread *k, bool managed)
     cl_store_relaxed(&k->ceded, 0);
 }
 
-/* Wait for a core and, if `look` is not NULL, for completions meanwhile. */
+/* Wait for a core and, if `polled` is not NULL, for completions meanwhile. */
 static void sleep_for_core(struct cl_kthread *k, int64_t ns, const struct cl_park_poll *polled)
 {
     struct cl_cores *c = k->sched->cores;
@@ -214,10 +215,11 @@ void cl_park_kthread(struct cl_kthread *k)
     struct cl_sched *s = k->sched;
     uint64_t bit = 1ull << k->index;
     stop_searching(k);
-    k->linger.until = 0; /* what comes while it sleeps says nothing of a short look */
+    k->linger.until = 0; /* what comes while it sleeps says nothing of lingering */
     if (s->cores)
         cl_export(k);
-    /* Before the park word: a core that another has by then is to come back for them, which the loop must know before it sleeps. */
+    /* Before the park word: a core that another has by then is to come back for them, which the loop must know before
+     * it sleeps. */
     if (cl_unlikely(k->ran) && s->cores)
         cl_timers_resend(k, cl_sched_clock(s) + k->retry_ns);
     k->away = true;
@@ -225,7 +227,7 @@ void cl_park_kthread(struct cl_kthread *k)
     if (!managed)
         cl_park_begin(k->parker); /* before the bit: who takes the bit must find the word parked */
     __atomic_fetch_or(&s->parked, bit, __ATOMIC_SEQ_CST);
-    cl_fence_seq_cst(); /* before the last look */
+    cl_fence_seq_cst(); /* before the re-check */
     bool in_flight = cl_load_relaxed(&k->in_flight);
     struct cl_flights flights = {.kthread = k, .only = in_flight && managed ? cl_completions_only(k) : NULL};
     struct cl_park_poll polled = {&flights, s->mode == CL_SCHED_BLOCK ? 0 : IN_FLIGHT_SPIN_NS, cl_flights_done,
@@ -271,8 +273,9 @@ static bool tired(struct cl_kthread *k)
     if (k->idle_turns % CLOCK_EVERY != 1)
         return false;
     uint64_t now = cl_sched_clock(s);
-    /* Whoever yield-waits for this core forfeits a slice with each yield. If the owner, which spins, gets far ahead of it, the kernel
-     * runs those some times each before the owner, once that has given the core away and is to have it again. */
+    /* Whoever yield-waits for this core forfeits a slice with each yield. If the owner, which spins, gets far ahead of
+     * it, the kernel runs those some times each before the owner, once that has given the core away and is to have it
+     * again. */
     if (s->cores && now - k->idle_yield_ns >= IDLE_YIELD_NS) {
         k->idle_yield_ns = now;
         sched_yield();
@@ -283,7 +286,7 @@ static bool tired(struct cl_kthread *k)
         k->idle_since_ns = now;
     if (now - k->idle_since_ns >= spin_ns)
         return true;
-    /* After the first half rest more between looks: less power, and more for the other hyper-thread. */
+    /* After the first half rest more between polls: less power, and more for the other hyper-thread. */
     for (unsigned i = 0; i < 8 && now - k->idle_since_ns >= spin_ns / 2; i++)
         cl_relax();
     return false;
@@ -297,7 +300,7 @@ static void search(struct cl_kthread *k)
     }
 }
 
-/* Whether to look once more before the CPU is let go. While something flies, what it waits for may need the CPU. */
+/* Whether to linger before the CPU is let go. Not while something is in flight: what it waits for may need the CPU. */
 static bool lingers(struct cl_kthread *k)
 {
     if (cl_load_relaxed(&k->in_flight))

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define CL_RUNQ_SIZE 256u /* slots of a run queue's ring */
-#define CL_BUDGET 64      /* uthreads run one after another before the loop looks at timers and the network again */
+#define CL_BUDGET 64      /* uthreads run one after another before the loop polls timers and the network again */
 #define CL_STACK_CACHE 64 /* free uthreads that a kthread keeps; half of them move at a time */
 #define CL_STACK_SLAB 64  /* stacks mapped at a time */
 #define CL_TIMERS_MAX (1u << 20)
@@ -76,8 +76,8 @@ struct cl_runq {
     uint32_t head;
     uint32_t tail;
     uint32_t n_overflow; /* writers: under the lock; readers: all */
-    /* What makes of tail and head the positions that are exported (cl_signals): tail + beyond and head + passed, which count
-     * uthreads that went past the ring, too. Writers: under the lock; readers: all, relaxed. */
+    /* What makes of tail and head the positions that are exported (cl_signals): tail + beyond and head + passed, which
+     * count uthreads that went past the ring, too. Writers: under the lock; readers: all, relaxed. */
     uint32_t beyond, passed;
     struct cl_spin lock;
     struct cl_uthread *first, *last; /* overflow, under the lock */
@@ -99,13 +99,13 @@ struct cl_timers {
     struct cl_timer_slot *heap;
 } CL_ALIGNED(64);
 
-/* What a thief remembers of a sibling between two looks. */
+/* What a thief remembers of a sibling between two checks. */
 struct cl_seen {
     uint32_t head;     /* of its run queue, when that held one uthread */
-    uint32_t alone;    /* looks for which that one has been there */
+    uint32_t alone;    /* checks for which that one has been there */
     uint64_t turns;    /* of its loop */
-    uint32_t stuck;    /* looks for which the loop has not turned */
-    uint32_t takeable; /* looks for which the source had something to take */
+    uint32_t stuck;    /* checks for which the loop has not turned */
+    uint32_t takeable; /* checks for which the source had something to take */
 };
 
 struct cl_kthread {
@@ -113,16 +113,16 @@ struct cl_kthread {
     struct cl_sched *sched;
     struct cl_uthread *current; /* NULL in the loop */
     struct cl_after after;
-    int32_t budget; /* switches until the loop is to look; negative while something flies: see cl_sched_in_flight */
+    int32_t budget; /* switches until the loop's turn; negative while something is in flight: see cl_sched_in_flight */
     uint32_t no_switch;
     uint32_t index;
     bool searching;             /* counted in sched->searching */
     bool ran;                   /* something ran since the last flush of the source, or that left frames behind */
     bool on_loop_stack;         /* inside cl_kthread_call */
-    bool network_first;         /* a uthread's quantum is over: look at the network before the run queue */
-    bool away;                  /* waits for its core. Looked at by the handler of the thread itself, as the next one */
+    bool network_first;         /* a uthread's quantum is over: poll the network before the run queue */
+    bool away;                  /* waits for its core. Read by the handler of the thread itself, as the next one */
     struct cl_uthread *over;    /* its quantum is over, and it is in no queue yet: see cl_requeue */
-    bool watched;               /* constant: an iokernel looks at the signals, or there is a quantum */
+    bool watched;               /* constant: an iokernel reads the signals, or there is a quantum */
     uint32_t preempt_pending;   /* an interrupt came where it could not be answered: the loop sees to it */
     const uint64_t *preempt;    /* word of cl_cores, or a zero, and ... */
     uint64_t preempt_bit;       /* ... our bit in it */
@@ -142,8 +142,8 @@ struct cl_kthread {
     uint64_t resend_ns;     /* managed and parked: when it is to try them again, 0: none wait; under its timers' lock */
     uint64_t service_ns;    /* moving average of a frame's handling */
     uint64_t last_lone_wake_ns, lone_wake_ns;
-    uint64_t looked_ns;      /* while something flies: when completions were last collected, or it began to fly */
-    uint64_t let_go_tsc;     /* while something flies: when it last let the CPU go, or began to wait for it */
+    uint64_t looked_ns;      /* while something is in flight: when completions were last collected, or it began */
+    uint64_t let_go_tsc;     /* while something is in flight: when it last let the CPU go, or began to wait for it */
     struct cl_linger linger; /* of a kthread that collects completions, see cl_idle */
     struct cl_seen seen[CL_SCHED_MAX_KTHREADS];
     uint8_t order[CL_SCHED_MAX_KTHREADS]; /* siblings, nearest first */
@@ -154,7 +154,7 @@ struct cl_kthread {
     sigset_t signals_blocked;    /* constant once the thread runs: outside of handlers */
     struct cl_sched_stats stats; /* writer: the kthread; readers: all, relaxed */
 
-    /* Looked at by siblings. */
+    /* Read by siblings. */
     uint64_t
         turns CL_ALIGNED(128); /* of the loop; writer: the kthread; readers: thieves, relaxed: only change matters */
     uint32_t behind; /* polls in a row that brought CL_BEHIND_FRAMES; writer: the kthread; readers: thieves, relaxed */
@@ -202,7 +202,7 @@ struct cl_sched {
 
     /* Sleeping and waking; see idle.c. All RMW. */
     uint64_t parked CL_ALIGNED(64); /* bit k: kthread k sleeps or is about to */
-    uint32_t searching;             /* kthreads awake that look for work */
+    uint32_t searching;             /* kthreads awake that search for work */
     uint32_t help_asked; /* the iokernel was asked for help, and no kthread has come since. Relaxed: a hint */
 
     /* uthreads made ready by foreign threads. */
@@ -283,15 +283,15 @@ void cl_signal_stack_remove(struct cl_kthread *k);
 void cl_loop_stack_bounds(struct cl_kthread *k);
 
 /* complete.c. What is done on the queues of `of`; for ourselves; before and after sleeping. */
-#define CL_LET_GO_NS 50000      /* while something flies and there is work: how often the CPU is let go */
-#define CL_COMPLETIONS_NS 20000 /* the same: how long uthreads run one after another before completions are looked at */
+#define CL_LET_GO_NS 50000      /* while something is in flight and there is work: how often the CPU is let go */
+#define CL_COMPLETIONS_NS 20000 /* the same: how long uthreads run one after another before completions are polled */
 unsigned cl_completions_poll(struct cl_kthread *k, struct cl_kthread *of);
 unsigned cl_completions_check(struct cl_kthread *k);
 void cl_completions_arm(struct cl_kthread *k, bool on);
 void cl_completions_export(struct cl_kthread *k);
-/* The one queue that something of k flies on, if k can sleep on it by itself; NULL otherwise. */
+/* The one queue on which something of k is in flight, if k can sleep on it by itself; NULL otherwise. */
 struct cl_completions *cl_completions_only(const struct cl_kthread *k);
-/* A kthread that parks while something flies: done and sleep of struct cl_park_poll. */
+/* A kthread that parks while something is in flight: done and sleep of struct cl_park_poll. */
 struct cl_flights {
     struct cl_kthread *kthread;
     struct cl_completions *only;
@@ -304,14 +304,15 @@ void cl_watcher_stop(struct cl_sched *s);
 /* rseq.c: have the kernel switch to this thread sooner. */
 void cl_rseq_give_up(void);
 /* cede.c: cores that others may take. */
-/* The loop was asked to look: if the core is lost, let go of it, and come back with it. Returns whether a uthread was run then. */
+/* The preemption flag is set: if the core is lost, cede it, and come back with it. Returns whether a uthread was run
+ * then. */
 bool cl_cede(struct cl_kthread *k);
 /* The same where the uthread cannot be switched away from. Async-signal-safe. */
 void cl_cede_in_place(struct cl_kthread *k);
 /* Take the uthread that ran when v lost its core. */
 struct cl_uthread *cl_take_front(struct cl_kthread *v);
 void cl_export(struct cl_kthread *k);
-/* interrupt.c: the signal by which an iokernel takes a core from code that does not look. */
+/* interrupt.c: the signal by which an iokernel takes a core from code that does not poll. */
 int cl_interrupt_install(int signal, char err[256]);
 /* Trampoline's call: the uthread was interrupted where that is safe. */
 void cl_preempted(void);
@@ -327,8 +328,8 @@ static inline void cl_count_finished(struct cl_kthread *k)
     cl_store_release(&k->stats.finished, k->stats.finished + 1);
 }
 
-/* The loop has looked at all there is: uthreads may run one after another again. Relaxed: a sibling that collects what flies makes it
- * less, and we then look sooner than we need. */
+/* The loop has polled all there is: uthreads may run one after another again. Relaxed: a sibling that collects
+ * completions makes what is in flight less, and we then poll sooner than we need. */
 static inline void cl_budget(struct cl_kthread *k)
 {
     k->budget = cl_unlikely(cl_load_relaxed(&k->in_flight)) ? -CL_BUDGET : CL_BUDGET;
@@ -339,15 +340,15 @@ static inline bool cl_managed(const struct cl_sched *s)
     return cl_unlikely(s->cores != NULL) && s->cores->ops->managed(s->cores);
 }
 
-/* Whether k is to look at its core. Relaxed: the word only says "look". */
+/* Whether k's preemption flag is set. Relaxed: it only says that the owner word is to be read. */
 static inline bool cl_preempt_needed(const struct cl_kthread *k)
 {
     return cl_unlikely(k->watched) &&
            cl_unlikely(((cl_load_relaxed(k->preempt) & k->preempt_bit) | k->preempt_pending) != 0);
 }
 
-/* Export run queue positions: uthreads made ready, and taken. Relaxed, see cl_signals. Where nobody looks they are not
- * stored: that would be an eighth of a switch. */
+/* Export run queue positions: uthreads made ready, and taken. Relaxed, see cl_signals. Where nobody reads them they are
+ * not stored: that would be an eighth of a switch. */
 static inline void cl_note_ready(struct cl_kthread *k)
 {
     if (cl_unlikely(k->watched))

@@ -1,24 +1,25 @@
-/* The interrupt: a signal from the iokernel to a kthread that has lost its core and does not look.
+/* The interrupt: a signal from the iokernel to a kthread that has lost its core and does not poll its preemption flag.
  *
  * The handler runs on the kthread's signal stack. It does one of three things.
  *
  *   Switches the uthread away, if its code is known to be interruptible: its address is in a registered range
  *   (cl_preemptible_add), or it is between cl_preemptible_begin and _end. The handler makes the uthread call cl_preempt_entry
  *   as if its code had done so just here, and returns. That trampoline saves every register on the uthread's own stack,
- *   lets the scheduler look, and restores them, perhaps on another kthread. Nothing of the signal's frame is kept, so that
+ *   calls the scheduler, and restores them, perhaps on another kthread. Nothing of the signal's frame is kept, so that
  *   what the kernel ties to a thread there (the signal stack) does not move with the uthread.
  *
- *   Waits in place, if it is other code: that may hold locks and thread-local state. So does the handler of another signal,
- *   wherever it runs: it is known by the signals that it blocks, and could not end on another thread, whose mask and signal
- *   stack its frame does not hold. (One that blocks nothing, by SA_NODEFER, is not known. It must use the signal stack.)
+ *   Waits in place, if it is other code: that may hold locks and thread-local state. So does the handler of another
+ *   signal, wherever it runs: it is known by the signals that it blocks, and could not end on another thread, whose
+ *   mask and signal stack its frame does not hold. (One that blocks nothing, by SA_NODEFER, is not known. It must use
+ *   the signal stack.)
  *
- *   Returns, if the kthread waits for its core already, is in the scheduler's loop, which looks soon, or holds a spinlock,
- *   for which a sibling that has a core would wait while it keeps that core. The loop sees to it then (k->preempt_pending); if it
- *   does not come to that in time, the iokernel evicts the kthread.
+ *   Returns, if the kthread waits for its core already, is in the scheduler's loop, which polls soon, or holds a
+ *   spinlock. A sibling that has a core would wait for that lock while it keeps that core. The loop sees to it then
+ *   (k->preempt_pending); if it does not come to that in time, the iokernel evicts the kthread.
  *
  * Interrupting inside a range is sound if code there holds nothing that others wait for and keeps no address of a
- * thread-local in a register: so compiled numeric code, and nothing that calls out. A call out of the range is outside of
- * it, and waits in place.
+ * thread-local in a register: so compiled numeric code, and nothing that calls out. A call out of the range is outside
+ * of it, and waits in place.
  *
  * On aarch64 everything waits in place. */
 #include "internal.h"
@@ -33,8 +34,8 @@
 #define RED_ZONE 128
 #define SCHEDULER_BYTES 4096 /* stack that the trampoline and a switch take, without the registers */
 
-/* Code that may be interrupted. A slot is used for one range only, ever, so that a reader never sees halves of two; `end` 0:
- * not in use. Writers: under the lock (end: release); readers: handlers (acquire). */
+/* Code that may be interrupted. A slot is used for one range only, ever, so that a reader never sees halves of two;
+ * `end` 0: not in use. Writers: under the lock (end: release); readers: handlers (acquire). */
 static struct {
     uint64_t begin, end;
 } ranges[RANGES];

@@ -1,5 +1,6 @@
-/* A kthread: the scheduler loop. One turn: timers that are due, completions, uthreads woken from outside, at most CL_BUDGET uthreads
- * from the run queue, the own network queue, a runner for what it brought. A turn without any of these is idle (idle.c). */
+/* A kthread: the scheduler loop. One turn: timers that are due, completions, uthreads woken from outside, at most
+ * CL_BUDGET uthreads from the run queue, the own network queue, a runner for what it brought. A turn without any of
+ * these is idle (idle.c). */
 #include "runq.h"
 
 #include <corelane/libos/probe.h>
@@ -175,7 +176,8 @@ static unsigned look_at_network(struct cl_kthread *k)
         cl_store_relaxed(&k->behind, frames >= CL_BEHIND_FRAMES ? k->behind + (k->behind < CL_BEHIND_POLLS) : 0);
     if (frames)
         k->ran = true; /* it may have answered some at once */
-    /* Asked on account of a quantum that is over, the kthread goes on: else nothing would switch, and the bit would stay. */
+    /* If the flag is set as a quantum is over, the kthread goes on: else nothing would switch, and it would stay
+     * set. */
     bool lost = cl_preempt_needed(k) && k->sched->cores && k->sched->cores->ops->lost(k->sched->cores, k->index);
     if (source->pending(source->arg, k->index) == 0 || lost || !cl_run_runner(k))
         return frames;
@@ -183,8 +185,8 @@ static unsigned look_at_network(struct cl_kthread *k)
     return frames + 1;
 }
 
-/* Not when it was switched away from, but after timers and foreign threads were looked at: what they have woken waited while
- * it ran, and would wait for its next quantum, too. */
+/* Not when it was switched away from, but after timers and foreign threads were polled: what they have woken waited
+ * while it ran, and would wait for its next quantum, too. */
 void cl_requeue(struct cl_kthread *k)
 {
     struct cl_uthread *t = k->over;
@@ -213,7 +215,7 @@ unsigned cl_turn(struct cl_kthread *k)
         k->ran = true;
     if (cl_unlikely(cl_load_relaxed(&k->in_flight)))
         work += cl_completions_check(k);
-    if (cl_load_relaxed(&s->n_inject)) /* relaxed: looked at again under the lock, and before sleeping */
+    if (cl_load_relaxed(&s->n_inject)) /* relaxed: re-checked under the lock, and before sleeping */
         work += take_injected(k);
     if (cl_unlikely(k->over != NULL))
         cl_requeue(k);
@@ -254,9 +256,10 @@ static void begin(struct cl_kthread *k)
     k->preempt_pending = 1;
 }
 
-/* What the kernel takes of a thread's turn when it yields is a slice of the thread, 3 ms as a rule: a kthread that yield-waits for
- * its core would come after everybody else on that CPU for as long, the exit of a process that was killed included. So ask for
- * the shortest (Linux 6.12; sched(7), sched_runtime). Before that, or for a real-time thread, it changes nothing. */
+/* What the kernel takes of a thread's turn when it yields is a slice of the thread, 3 ms as a rule: a kthread that
+ * yield-waits for its core would come after everybody else on that CPU for as long, the exit of a process that was
+ * killed included. So ask for the shortest (Linux 6.12; sched(7), sched_runtime). Before that, or for a real-time
+ * thread, it changes nothing. */
 static void ask_for_short_slices(void)
 {
     struct {

@@ -1,5 +1,6 @@
-/* In which order a kthread looks at its siblings: first those on the same physical core, then those that share the last
- * level cache, then the same package, then the rest; within each group starting behind itself, so that thieves spread. */
+/* In which order a kthread checks its siblings: first those on the same physical core, then those that share the last
+ * level cache, then the same package, then the rest; within each group starting behind itself, so that thieves
+ * spread. */
 #include "internal.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* Restartable sequences, which glibc registers for every thread: whenever the kernel has switched to it, it writes the number
- * of its CPU to the thread's own storage before it returns. That page is cold then, and a switch between two processes takes
- * a tenth longer for it. A kthread whose core changes hands lives by such switches and has no use for the number but
- * sched_getcpu(), which asks the kernel when there is none. So it is given up, for this thread.
+/* Restartable sequences, which glibc registers for every thread: whenever the kernel has switched to it, it writes the
+ * number of its CPU to the thread's own storage before it returns. That page is cold then, and a switch between two
+ * processes takes a tenth longer for it. A kthread whose core changes hands depends on such switches. It uses the
+ * number only for sched_getcpu(), which calls the kernel when there is none. So it is given up, for this thread.
  *
  * Does not deal with libraries that bring sequences of their own to a kthread (some allocators do): they find none
  * registered, and register, or do without. Failing costs only the time. */

@@ -1,9 +1,9 @@
 /* Runners: the uthreads on which the work source handles its inbox.
  *
- * A kthread keeps one runner that has nothing to do, and switches to it when frames are pending. If a handler blocks, the
- * runner is gone with it, like any uthread, and another is started for the rest of the inbox. A runner that comes back goes
- * on with the inbox of the kthread it is then on, and at the end becomes that kthread's idle runner, or ends if there is
- * one. A runner counts as alive (spawned, finished) only while it is inside the source's run. */
+ * A kthread keeps one runner that has nothing to do, and switches to it when frames are pending. If a handler blocks,
+ * the runner is gone with it, like any uthread, and another is started for the rest of the inbox. A runner that comes
+ * back goes on with the inbox of the kthread it is then on, and at the end becomes that kthread's idle runner, or ends
+ * if there is one. A runner counts as alive (spawned, finished) only while it is inside the source's run. */
 #include "runq.h"
 
 #include <corelane/runtime/clock.h>
@@ -20,7 +20,7 @@ static void runner_main(void *arg)
         k = cl_kthread_self();
         if (k->idle_runner)
             return;
-        k->idle_runner = k->current; /* private to k, which looks at it only after we have left */
+        k->idle_runner = k->current; /* private to k, which reads it only after we have left */
         cl_count_finished(k);
         k->after.op = CL_AFTER_NOTHING;
         cl_switch_to(k, k->current, &k->loop);

@@ -50,7 +50,7 @@ static uint32_t cpus_allowed(void)
     return sched_getaffinity(0, sizeof set, &set) ? 1 : (uint32_t)CPU_COUNT(&set);
 }
 
-/* Look words where no iokernel says anything: never; and with a quantum, at each probe. */
+/* Preemption flags without an iokernel: never set; or with a quantum always set, so that each probe reads the clock. */
 static const uint64_t no_preempt = 0, always_preempt = UINT64_MAX;
 
 static int init_kthread(struct cl_sched *s, uint32_t index, const struct cl_sched_config *c)
@@ -248,7 +248,7 @@ int cl_sched_stop(struct cl_sched *s, int64_t timeout_ns)
     if (s->started) {
         cl_wake_all(s);
         if (s->cores)
-            cl_drain_check(s); /* kthreads without a core are not woken by that, and look no more */
+            cl_drain_check(s); /* kthreads without a core are not woken by that, and check no more */
         wait_drained(s, timeout_ns);
         join_kthreads(s, s->n_kthreads);
     }

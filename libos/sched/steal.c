@@ -1,15 +1,16 @@
 /* What a kthread without work takes from its siblings: half of a run queue, frames, timers that are overdue.
  *
- * Nothing is taken from a sibling that gets on with it. One ready uthread alone is left for some looks, since it usually is
- * the other half of a hand-over (signal, then wait) and would only drag its data along. Frames and timers are taken only from
- * a sibling whose loop has not turned for some looks: it is inside a long handler, or its core runs something else. Both
- * are counted in looks, not in time, so that they work the same on an injected clock.
+ * Nothing is taken from a sibling that gets on with it. One ready uthread alone is left for some checks, since it
+ * usually is the other half of a hand-over (signal, then wait) and would only drag its data along. Frames and timers
+ * are taken only from a sibling whose loop has not turned for some checks: it is inside a long handler, or its core
+ * runs something else. Both are counted in checks, not in time, so that they work the same on an injected clock.
  *
- * Frames are also taken from a sibling that gets on and still falls behind: CL_BEHIND_POLLS polls one after another have
- * brought it CL_BEHIND_FRAMES or more. Under a load that it can carry the polls of a loop bring few frames, for what comes
- * while one batch is handled is the next batch; so this is a queue that stays. It ends with the first shorter poll.
+ * Frames are also taken from a sibling that gets on and still falls behind: CL_BEHIND_POLLS polls one after another
+ * have brought it CL_BEHIND_FRAMES or more. Under a load that it can carry the polls of a loop bring few frames, for
+ * what comes while one batch is handled is the next batch; so this is a queue that stays. It ends with the first
+ * shorter poll.
  *
- * What the source says may be taken in any case (its takeable) is taken after as many looks.
+ * What the source says may be taken in any case (its takeable) is taken after as many checks.
  *
  * From a sibling that has lost its core (cede.c) everything is taken at once. */
 #include "runq.h"
@@ -63,15 +64,15 @@ static unsigned steal_from_stuck(struct cl_kthread *k, struct cl_kthread *v, str
         seen->stuck = 0;
         return 0;
     }
-    /* One that sleeps wakes by itself for its queue and its timers. Relaxed: a wrong guess costs a look. Where cores are
-     * managed it may not have one to wake on. */
+    /* One that sleeps wakes by itself for its queue and its timers. Relaxed: a wrong guess costs a check. Where cores
+     * are managed it may not have one to wake on. */
     bool managed = cl_managed(s);
     if (!managed && cl_load_relaxed(&s->parked) & 1ull << v->index)
         return 0;
     bool frames = s->has_source && s->source.ready(s->source.arg, v->index);
     bool timers = next_ns != CL_NEVER && next_ns <= cl_sched_clock(s);
-    /* The look may have taken a frame from where it would have woken the owner, and the owner may have gone to sleep since.
-     * Its bit is set before its last look, ours was a look, and looks exclude each other: one of us sees the other. */
+    /* Our poll may have taken a frame from where it would have woken the owner, and the owner may have gone to sleep
+     * since. Its bit is set before its last poll, and polls exclude each other: one of us sees the other. */
     cl_fence_seq_cst();
     if (frames && !managed && cl_load_relaxed(&s->parked) & 1ull << v->index) {
         cl_park_wake(v->parker);
@@ -95,7 +96,7 @@ static unsigned steal_from_stuck(struct cl_kthread *k, struct cl_kthread *v, str
     return n;
 }
 
-/* Whether something has been there to be taken for some looks. */
+/* Whether something has been there to be taken for some checks. */
 static bool takeable(const struct cl_sched *s, const struct cl_kthread *v, struct cl_seen *seen, bool *promising)
 {
     if (!s->source.takeable || s->source.takeable(s->source.arg, v->index) == 0) {

@@ -1,9 +1,9 @@
-/* Timers: see corelane/libos/timer.h. One 4-ary heap a kthread, behind a spinlock, since siblings run the timers of a kthread that is
- * busy and cancel timers armed elsewhere.
+/* Timers: see corelane/libos/timer.h. One 4-ary heap a kthread, behind a spinlock, since siblings run the timers of a
+ * kthread that is busy and cancel timers armed elsewhere.
  *
- * A timer that is taken out of the heap to be run is noted, under the lock, in `firing` of the kthread that runs it. The
- * timer itself is not touched any more once its callback has begun, so the callback may free it; cl_timer_cancel waits
- * until that kthread no longer points to it. No other kthread runs it before that.
+ * A timer that is taken out of the heap to be run is noted, under the lock, in `firing` of the kthread that runs it.
+ * The timer itself is not touched any more once its callback has begun, so the callback may free it; cl_timer_cancel
+ * waits until that kthread no longer points to it. No other kthread runs it before that.
  *
  * tests/libos/sched/c/timer_model.c runs this file through the interleavings of two kthreads and one that cancels. */
 #include "internal.h"
@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 
 #define CL_TIMER_RUNNERS 128u /* of cl_timer.fired: more than kthreads */
-#define BATCH 64              /* timers run before the loop looks at other things */
+#define BATCH 64              /* timers run before the loop polls other things */
 
 int cl_timers_new(struct cl_timers *h)
 {
@@ -113,10 +113,11 @@ void cl_timer_init(struct cl_timer *timer, cl_timer_fn fn, void *arg)
     *timer = (struct cl_timer){.fn = fn, .arg = arg};
 }
 
-/* Take it out of the heap it is in; `move`: it is about to enter another. Returns whether it was in one, or -1: it is just
- * being moved. *fired is as of that moment.
+/* Take it out of the heap it is in; `move`: it is about to enter another. Returns whether it was in one, or -1: it is
+ * just being moved. *fired is as of that moment.
  *
- * `home` leaves a heap only under that heap's lock, so that one who holds the lock and finds it there may trust `pos`. */
+ * `home` leaves a heap only under that heap's lock, so that one who holds the lock and finds it there may trust
+ * `pos`. */
 static int disarm(struct cl_timer *timer, bool move, uint32_t *fired)
 {
     for (;;) {
@@ -181,9 +182,9 @@ static struct cl_kthread *firing_on(const struct cl_timer *timer, struct cl_kthr
     return &kthreads[runner - 1];
 }
 
-/* A callback that runs may arm the timer again, so "not armed, then no callback seen" proves nothing: it may have armed it
- * and ended in between. "Not armed, no callback, not armed, and not fired between the two" does: a callback that was
- * there at the first look was over at the second one, and what it had armed would be armed still. */
+/* A callback that runs may arm the timer again, so "not armed, then no callback seen" proves nothing: it may have armed
+ * it and ended in between. "Not armed, no callback, not armed, and not fired between the two" does: a callback that was
+ * there at the first check was over at the second one, and what it had armed would be armed still. */
 int cl_timer_cancel(struct cl_timer *timer)
 {
     struct cl_kthread *self = cl_kthread_self();

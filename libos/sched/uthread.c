@@ -1,13 +1,13 @@
 /* uthreads: switching, and what happens between one context and the next; spawn, join, yield, exit.
  *
- * A switch never goes through the loop if another uthread is ready and the budget lasts: the one that leaves picks the next
- * and says in k->after what has to be done once its own context is saved (be queued, release a lock, be joined, be
+ * A switch never goes through the loop if another uthread is ready and the budget lasts: the one that leaves picks the
+ * next and says in k->after what has to be done once its own context is saved (be queued, release a lock, be joined, be
  * recycled). The one that arrives does it first of all. */
 #include "runq.h"
 
 #include <corelane/libos/uthread.h>
 
-/* Take one of the budget. While something flies, what is left of it is negative, and time ends the run, too. */
+/* Take one of the budget. While something is in flight, what is left of it is negative, and time ends the run, too. */
 static bool may_go_on(struct cl_kthread *k)
 {
     if (k->budget > 0) {
@@ -20,7 +20,8 @@ static bool may_go_on(struct cl_kthread *k)
     return true;
 }
 
-/* Where somebody looks at what we do, or asks us to look, or something flies, or the budget is spent. */
+/* Where an iokernel reads our signals, or has set our preemption flag, or something is in flight, or the budget is
+ * spent. */
 static CL_NOINLINE struct cl_uthread *pick_with_care(struct cl_kthread *k)
 {
     struct cl_uthread *t = !cl_preempt_needed(k) && may_go_on(k) ? cl_runq_pop(&k->runq) : NULL;
@@ -95,7 +96,7 @@ static CL_NOINLINE void after_rare(struct cl_kthread *k, enum cl_after_op op)
         k->over = k->after.t;
         break;
     case CL_AFTER_FRONT:
-        k->preempt_pending = 1; /* the loop is to look, whatever the word says by then */
+        k->preempt_pending = 1; /* the loop is to see to it, whatever the preemption flag is by then */
         if (cl_load_relaxed(&k->front))
             ready_here(k, k->after.t);
         else
@@ -122,8 +123,8 @@ static inline void after_switch(struct cl_kthread *k)
         after_rare(k, op);
 }
 
-/* Before a switch: tell the sanitizers. `fake_stack`: where ASan keeps the leaver's, NULL if it ends. Always inline, like all
- * between it and the switch: TSan would take the end of a function for one of the next uthread's. */
+/* Before a switch: tell the sanitizers. `fake_stack`: where ASan keeps the leaver's, NULL if it ends. Always inline,
+ * like all between it and the switch: TSan would take the end of a function for one of the next uthread's. */
 static inline __attribute__((always_inline)) void announce(struct cl_uthread *next, void **fake_stack)
 {
 #if CL_TSAN

@@ -5,8 +5,8 @@
 #include <corelane/libos/sync.h>
 #include "internal.h"
 
-/* One uthread in one wait list; lives on its stack. Guarded by the lock beside the list until it has been taken off; from
- * then on it belongs to who took it off, and from cl_uthread_ready on to the uthread. */
+/* One uthread in one wait list; it is on the uthread's stack. Guarded by the lock beside the list until it has been
+ * taken off; from then on it belongs to who took it off, and from cl_uthread_ready on to the uthread. */
 struct cl_waiter {
     struct cl_waiter *next, *prev;
     struct cl_uthread *t;
@@ -24,7 +24,7 @@ static inline void cl_wait_push(struct cl_wait_list *l, struct cl_waiter *w, boo
     w->list = l;
     w->next = next;
     w->prev = prev;
-    /* Relaxed: the guard publishes; atomic at all since cl_cond_signal looks at `first` without it. */
+    /* Relaxed: the guard publishes; atomic at all since cl_cond_signal reads `first` without it. */
     if (prev)
         prev->next = w;
     else

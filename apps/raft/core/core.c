@@ -81,7 +81,7 @@ int cl_raft_new(const struct cl_raft_config *config, struct cl_raft **out, char 
         return -ENOMEM;
     }
     r->random = c.seed ^ ((uint64_t)c.id << 32);
-    r->promised_until = c.lease_reads ? c.election_ticks : 0; /* to whom may be forgotten */
+    r->promised_until = c.lease_reads ? c.election_ticks : 0; /* it may not know to whom */
     raft_members_set(r, &c.members, 0);
     r->base_members = r->snapshot_members = c.members;
     raft_reset_timeout(r);
@@ -208,8 +208,8 @@ static bool from_leader(uint8_t type)
     return type == CL_RAFT_APPEND || type == CL_RAFT_SNAPSHOT;
 }
 
-/* A message of an older term. Its sender is told of ours where that gets something going: a deposed leader, or a node that asks
- * for votes, would else never learn of it. */
+/* A message of an older term. Its sender is told of ours where that gets something going: a deposed leader, or a node
+ * that asks for votes, would else never learn of it. */
 static int on_older_term(struct cl_raft *r, const struct cl_raft_msg *m)
 {
     r->count.stale_term++;
@@ -287,8 +287,8 @@ static bool unwanted(struct cl_raft *r, const struct cl_raft_msg *m)
         r->count.refused_cluster++;
         return true;
     }
-    /* Those that are asked for nothing cannot have an answer. A node that does not know of its removal, or a member that this node
-     * does not know of yet, may ask for votes and may lead. */
+    /* Those that are asked for nothing cannot have an answer. A node that does not know of its removal, or a member
+     * that this node does not know of yet, may ask for votes and may lead. */
     bool asks = is_vote_request(m->type) || from_leader(m->type) || m->type == CL_RAFT_TIMEOUT_NOW;
     if (!asks && !raft_find_peer(r, m->from)) {
         r->count.from_strangers++;
@@ -338,7 +338,8 @@ int cl_raft_step(struct cl_raft *r, const struct cl_raft_msg *m)
     return rc;
 }
 
-/* Time that passes for leases and for the disk: does that get on with what it was given? Becoming durable sets it back. */
+/* Time that passes for leases and for the disk: does that get on with what it was given? Becoming durable sets it
+ * back. */
 static void time_passes(struct cl_raft *r, uint32_t ticks)
 {
     bool waits = r->hard_durable != r->hard_handed || r->log.durable + 1 < r->log.unstable;

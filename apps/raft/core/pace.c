@@ -2,17 +2,20 @@
  *
  * Batches: what is proposed while one is on its way gathers (raft.h: cl_raft_let_go).
  *
- * Thrifty (the name is that of Moraru, Andersen and Kaminsky, "There Is More Consensus in Egalitarian Parliaments", SOSP 2013): a
- * batch goes at once only to the front, as many followers as make a quorum with this node, and to the others, who trail, with the
- * next tick, or when so much was held back that it fills a message or that a compaction might drop it. So an entry that the front
- * does not commit is with everybody a tick after it went at the latest, and no entry depends on how well the front was chosen.
+ * Thrifty (the name is that of Moraru, Andersen and Kaminsky, "There Is More Consensus in Egalitarian Parliaments",
+ * SOSP 2013): a batch goes at once only to the front, as many followers as make a quorum with this node, and to the
+ * others, who trail, with the next tick, or when so much was held back that it fills a message or that a compaction
+ * might drop it. So an entry that the front does not commit is with everybody a tick after it went at the latest, and
+ * no entry depends on how well the front was chosen.
  *
- * Who is in front is decided anew for each batch. Those may be who have what went to everybody two ticks ago, and of these first who
- * was not late: an entry that was still awaited at a tick goes to the others too, and who does not have it when it is committed,
- * though it went there first, was overtaken. This node's own copy is one like the others': if its disk is what is late, there
- * is one more follower in front. Where no quorum can be chosen all is sent to everybody, as are configurations.
+ * Who is in front is decided anew for each batch. Those may be who have what went to everybody two ticks ago, and of
+ * these first who was not late: an entry that was still awaited at a tick goes to the others too, and who does not have
+ * it when it is committed, though it went there first, was overtaken. This node's own copy is one like the others': if
+ * its disk is what is late, there is one more follower in front. Where no quorum can be chosen all is sent to
+ * everybody, as are configurations.
  *
- * Only entries are held back. Heartbeats, rounds of reads, snapshots and what goes to who is to lead next are as ever. */
+ * Only entries are held back. Heartbeats, rounds of reads, snapshots and what goes to who is to lead next are as
+ * ever. */
 #include "internal.h"
 
 #define LATE_HEDGES 8 /* so many entries in time make up for one that was late */
@@ -31,7 +34,8 @@ void cl_raft_hold(struct cl_raft *r)
     r->held = 1;
 }
 
-/* Where the driver leaves it to the core: the next batch goes when the one before is committed, or has been out for a tick. */
+/* Where the driver leaves it to the core: the next batch goes when the one before is committed, or has been out for a
+ * tick. */
 void raft_let_go_unheld(struct cl_raft *r)
 {
     if (!r->held && (r->commit >= r->let_go || r->let_go_tick != r->ticks))
@@ -78,7 +82,8 @@ static bool may_be_in_front(const struct cl_raft *r, uint32_t i)
            raft_is_voter(&r->members, p->id);
 }
 
-/* Choose the front: leave out who is needed least until nobody can be spared. False: those who could be in it are no quorum. */
+/* Choose the front: leave out the node that is needed least, until all are needed. False: the candidates are no
+ * quorum. */
 static bool choose_front(struct cl_raft *r)
 {
     uint32_t order[CL_RAFT_MAX_NODES + 1], rank[CL_RAFT_MAX_NODES + 1], n = 0; /* who is to be left out first, first */
@@ -111,7 +116,8 @@ static void spread_all(struct cl_raft *r)
     r->spread = r->let_go;
 }
 
-/* What is held back fills a message, might be dropped by a compaction (snapshot.c: first_kept), or changes who belongs to the group. */
+/* What is held back fills a message, might be dropped by a compaction (snapshot.c: first_kept), or changes who belongs
+ * to the group. */
 static bool holds_enough(const struct cl_raft *r)
 {
     const struct cl_raft_config *c = &r->config;

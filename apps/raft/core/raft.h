@@ -1,9 +1,9 @@
 /* The Raft consensus core: a pure, deterministic state machine (Ongaro and Ousterhout, "In Search of an Understandable
  * Consensus Algorithm", 2014; Ongaro's thesis, "Consensus: Bridging Theory and Practice", 2014).
  *
- * It has no clock, no threads, no I/O, no randomness but its seed. One thread at a time calls it. In go messages, ticks,
- * proposals, and word of what became durable; out come messages, log writes and committed entries. All memory is taken by
- * cl_raft_new. The driver's loop, after any call that goes in:
+ * It has no clock, no threads, no I/O, no randomness but its seed. One thread at a time calls it. In go messages,
+ * ticks, proposals, and word of what became durable; out come messages, log writes and committed entries. All memory is
+ * taken by cl_raft_new. The driver's loop, after any call that goes in:
  *
  *   cl_raft_ready(raft, &ready)         what to do now; each thing is handed over once
  *     ready.truncate_from               1. drop durable entries from there on
@@ -16,60 +16,65 @@
  *                                       what must wait for a write is not there before persisted() was called.
  *   cl_raft_poll_read(raft, &read)      until 0: reads that may be answered once `read.index` is applied
  *
- * Persistence. Nothing that promises anything leaves before what it promises is durable: a granted vote waits for the vote,
- * a candidate's requests for its own vote, an acknowledgement of entries for the entries and the term. A leader's
- * AppendEntries goes out in parallel with its own write (thesis 10.2.1); its own copy counts towards commitment only when
- * persisted() said so. persisted() of an entry that was truncated meanwhile does not count, even if the same entry was
- * appended again since: the generation tells. If a write fails call cl_raft_fail: this replica then neither votes nor
- * acknowledges anything any more, until it is made anew from what its log says.
+ * Persistence. Nothing that promises anything leaves before what it promises is durable: a granted vote waits for the
+ * vote, a candidate's requests for its own vote, an acknowledgement of entries for the entries and the term. A leader's
+ * AppendEntries goes out in parallel with its own write (thesis 10.2.1); its own copy counts towards commitment only
+ * when persisted() said so. persisted() of an entry that was truncated meanwhile does not count, even if the same entry
+ * was appended again since: the generation tells. If a write fails call cl_raft_fail: this replica then neither votes
+ * nor acknowledges anything any more, until it is made anew from what its log says.
  *
  * Restart: cl_raft_new; cl_raft_restore (term, vote, newest snapshot); cl_raft_restore_entry for each entry after the
- * snapshot, in order; then use it. A new cluster: give `members` in the configuration, the same on all of its first nodes; a
- * node that is to be added later starts with none and learns of them from the leader.
+ * snapshot, in order; then use it. A new cluster: give `members` in the configuration, the same on all of its first
+ * nodes; a node that is to be added later starts with none and learns of them from the leader.
  *
- * Snapshots. cl_raft_compact tells of a snapshot that the driver made at an applied index. A follower that needs entries
- * that are gone gets it in chunks: poll_message gives CL_RAFT_SNAPSHOT messages with `offset` and `data_bytes`, the driver
- * sets `data` before it encodes. On the other side ready.chunk appears right after the cl_raft_step of such a message and
- * points into that message: take it before the next step and say so with cl_raft_chunk_taken. Chunks come in order, from
- * offset 0, which begins anew. After the last one (chunk.last) make the snapshot durable, restore the state machine
- * from it and call cl_raft_snapshot_installed, which drops the log up to it. While cl_raft_snapshot_in_use says so
- * keep the newest snapshot readable, and rather put off making another: it would begin those transfers anew.
+ * Snapshots. cl_raft_compact tells of a snapshot that the driver made at an applied index. A follower that needs
+ * entries that are gone gets it in chunks: poll_message gives CL_RAFT_SNAPSHOT messages with `offset` and `data_bytes`,
+ * the driver sets `data` before it encodes. On the other side ready.chunk appears right after the cl_raft_step of such
+ * a message and points into that message: take it before the next step and say so with cl_raft_chunk_taken. Chunks come
+ * in order, from offset 0, which begins anew. After the last one (chunk.last) make the snapshot durable, restore the
+ * state machine from it and call cl_raft_snapshot_installed, which drops the log up to it. While
+ * cl_raft_snapshot_in_use says so keep the newest snapshot readable, and rather put off making another: it would begin
+ * those transfers anew.
  *
- * Ticks. The driver calls cl_raft_tick at even intervals. Election timeouts are drawn from [election_ticks,
- * 2 * election_ticks). Of two nodes that stand at the same time one gives way, and after a split vote the next try comes after some
- * heartbeats (election.c); so heartbeat_ticks should be no shorter than a round trip. Pre-vote and check-quorum are always on: a
- * node that hears from a leader refuses votes (leader stickiness, thesis 4.2.3 and 9.6), a leader that hears from no majority for
- * election_ticks steps down. Time in which this node did not run is no silence of the others, whose messages may wait in its queue:
- * a driver that comes late calls cl_raft_missed_ticks for all ticks that were due but the last, and cl_raft_tick for that one. They
- * count for leases and for the disk only.
+ * Ticks. The driver calls cl_raft_tick at even intervals. Election timeouts are drawn from [election_ticks, 2 *
+ * election_ticks). Of two nodes that stand at the same time one gives way, and after a split vote the next try comes
+ * after some heartbeats (election.c); so heartbeat_ticks should be no shorter than a round trip. Pre-vote and
+ * check-quorum are always on: a node that hears from a leader refuses votes (leader stickiness, thesis 4.2.3 and 9.6),
+ * a leader that hears from no majority for election_ticks steps down. Time in which this node did not run is no silence
+ * of the others, whose messages may wait in its queue: a driver that comes late calls cl_raft_missed_ticks for all
+ * ticks that were due but the last, and cl_raft_tick for that one. They count for leases and for the disk only.
  *
- * A disk that hangs, without an error. What was handed out to be written and does not become durable for disk_ticks makes a
- * leader step down, though it could go on with the disks of the others for as long as its memory has room: it tells the voter
- * that is furthest to campaign at once. Without another voter that is heard from and has acknowledged more than is durable here
- * it stays: where all disks are as slow, as those of nodes that share one, an election only costs. Nobody whose disk hangs stands
- * for election. disk_ticks are several election timeouts, since a disk's slow moments are far longer than its usual ones, and a
- * leader whose disk is merely slow costs nothing. An election on slow disks takes two writes, and more where candidates are in each
- * other's way; timeouts without a leader grow with what writes of votes take (election.c).
+ * A disk that hangs, without an error. What was handed out to be written and does not become durable for disk_ticks
+ * makes a leader step down, though it could go on with the disks of the others for as long as its memory has room: it
+ * tells the voter that is furthest to campaign at once. Without another voter that is heard from and has acknowledged
+ * more than is durable here it stays: where all disks are as slow, as those of nodes that share one, an election only
+ * costs. Nobody whose disk hangs stands for election. disk_ticks are several election timeouts, since a disk's slow
+ * moments are far longer than its usual ones, and a leader whose disk is merely slow costs nothing. An election on slow
+ * disks takes two writes, and more where candidates are in each other's way; timeouts without a leader grow with what
+ * writes of votes take (election.c).
  *
- * Reads. cl_raft_read_index: linearizable by read index (a round of heartbeats, shared by all reads that wait), or, where
- * `lease_reads` is set, without one while the leader's lease lasts. The lease is sound only if no node's ticks run faster
- * than another's by more than lease_margin_ticks in election_ticks, and if the driver accounts for all time that has passed, also
- * while it was stopped (ticks, above), before it calls cl_raft_read_index and before it calls cl_raft_step: a follower's promise
- * to vote for nobody else counts from when it hears from its leader. Hence it is off by default. With it on,
- * a node refuses votes for election_ticks from then, also after it learnt of a newer term and in that term, unless a leader
- * ordered them (transfer, which ends its lease); and from its start, for it may have forgotten that it had heard from a leader.
+ * Reads. cl_raft_read_index: linearizable by read index (a round of heartbeats, shared by all reads that wait), or,
+ * where `lease_reads` is set, without one while the leader's lease lasts. The lease is sound only if no node's ticks
+ * run faster than another's by more than lease_margin_ticks in election_ticks, and if the driver accounts for all time
+ * that has passed, also while it was stopped (ticks, above), before it calls cl_raft_read_index and before it calls
+ * cl_raft_step: a follower's promise to vote for nobody else counts from when it hears from its leader. Hence it is off
+ * by default. With it on, a node refuses votes for election_ticks from then, also after it learnt of a newer term and
+ * in that term, unless a leader ordered them (transfer, which ends its lease); and from its start, for it may not know
+ * that it had heard from a leader.
  *
- * Membership. cl_raft_change_members goes through joint consensus (thesis 4.3) where voters change, and in one entry where
- * only learners do. A configuration counts as soon as it is in the log and is rolled back when it is truncated; one change
- * at a time. A leader that is not in the new configuration leads until that is committed and then steps down.
+ * Membership. cl_raft_change_members goes through joint consensus (thesis 4.3) where voters change, and in one entry
+ * where only learners do. A configuration counts as soon as it is in the log and is rolled back when it is truncated;
+ * one change at a time. A leader that is not in the new configuration leads until that is committed and then steps
+ * down.
  *
- * Bounds. At most CL_RAFT_MAX_NODES nodes, log_entries entries and log_bytes bytes since the last compaction. A full log
- * refuses proposals (-ENOSPC) until the driver compacts; a follower whose log is full takes what fits and says so.
+ * Bounds. At most CL_RAFT_MAX_NODES nodes, log_entries entries and log_bytes bytes since the last compaction. A full
+ * log refuses proposals (-ENOSPC) until the driver compacts; a follower whose log is full takes what fits and says so.
  *
  * Not here: encryption, authentication (a member that lies breaks any guarantee; the wire's CRC is against accidents),
  * Byzantine faults, witness nodes, reads at followers without asking the leader.
  *
- * Start reading at core.c (step, tick) and ready.c; then election.c, replicate.c, pace.c, log.c, snapshot.c, membership.c, read.c. */
+ * Start reading at core.c (step, tick) and ready.c; then election.c, replicate.c, pace.c, log.c, snapshot.c,
+ * membership.c, read.c. */
 #ifndef CORELANE_APPS_RAFT_CORE_RAFT_H
 #define CORELANE_APPS_RAFT_CORE_RAFT_H
 
@@ -286,7 +291,8 @@ struct cl_raft;
 /* Memory for everything. -EINVAL or -ENOMEM with a reason in err. */
 CL_API int cl_raft_new(const struct cl_raft_config *config, struct cl_raft **out, char err[256]);
 CL_API void cl_raft_delete(struct cl_raft *raft);
-/* Before first use: what was durable. members: of the snapshot; without one, the first ones. NULL: those of the configuration. */
+/* Before first use: what was durable. members: of the snapshot; without one, the first ones. NULL: those of the
+ * configuration. */
 CL_API int cl_raft_restore(struct cl_raft *raft, uint64_t term, uint32_t vote, uint64_t snapshot_index,
                            uint64_t snapshot_term, uint64_t snapshot_bytes, const struct cl_raft_members *members);
 /* The next durable entry: snapshot_index + 1, ... -EINVAL: not the next, or its term goes back; -ENOSPC. */
@@ -301,39 +307,43 @@ CL_API int cl_raft_step(struct cl_raft *raft, const struct cl_raft_msg *msg);
 CL_API void cl_raft_tick(struct cl_raft *raft);
 /* Before cl_raft_tick, if it comes late: so many more were due since the last one. */
 CL_API void cl_raft_missed_ticks(struct cl_raft *raft, uint32_t ticks);
-/* Append a command, copied. *index and *term say where it will be committed, if this leader stays. -EPERM: not the leader;
- * -EBUSY: a transfer is under way; -ENOSPC: the log is full; -EAGAIN: too much is not committed yet; -EMSGSIZE; -EIO. */
+/* Append a command, copied. *index and *term say where it will be committed, if this leader stays. -EPERM: not the
+ * leader; -EBUSY: a transfer is under way; -ENOSPC: the log is full; -EAGAIN: too much is not committed yet; -EMSGSIZE;
+ * -EIO. */
 CL_API int cl_raft_propose(struct cl_raft *raft, const void *data, uint32_t bytes, uint64_t *index, uint64_t *term);
-/* Batches. What is proposed while a batch is on its way to be committed gathers, and goes as one when that is committed or a tick
- * has gone by: one write to the disk, and one message to each follower if it fits. After cl_raft_hold a batch goes only by
- * cl_raft_let_go, whatever is on its way. */
+/* Batches. What is proposed while a batch is on its way to be committed gathers, and goes as one when that is committed
+ * or a tick has gone by: one write to the disk, and one message to each follower if it fits. After cl_raft_hold a batch
+ * goes only by cl_raft_let_go, whatever is on its way. */
 CL_API void cl_raft_hold(struct cl_raft *raft);
 CL_API void cl_raft_let_go(struct cl_raft *raft);
-/* A leader's batches go to a quorum first, and to the others with the next tick, or when a message's worth is held back (pace.c). */
+/* A leader's batches go to a quorum first, and to the others with the next tick, or when a message's worth is held back
+ * (pace.c). */
 CL_API void cl_raft_thrifty(struct cl_raft *raft, int on);
 CL_API void cl_raft_gathering(const struct cl_raft *raft, struct cl_raft_gathering *out);
-/* Ask for a linearizable read; the answer with this context comes from cl_raft_poll_read. -EPERM: no leader known; -EAGAIN:
- * too many wait. A follower asks its leader; that question or its answer may get lost: ask again. */
+/* Ask for a linearizable read; the answer with this context comes from cl_raft_poll_read. -EPERM: no leader known;
+ * -EAGAIN: too many wait. A follower asks its leader; that question or its answer may get lost: ask again. */
 CL_API int cl_raft_read_index(struct cl_raft *raft, uint64_t context);
-/* Become these voters and learners. -EPERM: not leader; -EBUSY: a change is under way, or this leader has not committed an
- * entry of its term yet; -EINVAL: no voters, a node twice, too many; -EALREADY: it is so; -EHOSTUNREACH: this leader has not heard
- * from a majority of these voters for an election timeout or two (who is no member yet: ever), so they might decide nothing any more. */
+/* Become these voters and learners. -EPERM: not leader; -EBUSY: a change is under way, or this leader has not committed
+ * an entry of its term yet; -EINVAL: no voters, a node twice, too many; -EALREADY: it is so; -EHOSTUNREACH: this leader
+ * has not heard from a majority of these voters for an election timeout or two (who is no member yet: ever), so they
+ * might decide nothing any more. */
 CL_API int cl_raft_change_members(struct cl_raft *raft, const uint32_t *voters, uint32_t n_voters,
                                   const uint32_t *learners, uint32_t n_learners);
 /* The same without the last of these: nobody may be there to undo it. */
 CL_API int cl_raft_force_members(struct cl_raft *raft, const uint32_t *voters, uint32_t n_voters,
                                  const uint32_t *learners, uint32_t n_learners);
 /* Hand leadership to a voter. It takes effect when `to` has caught up, or is given up after election_ticks. -EPERM: not
- * leader; -EINVAL: no such voter; -EBUSY: another transfer; -EALREADY: it is this node; -EHOSTDOWN: nothing was heard from it for an
- * election timeout or two. Proposals are refused meanwhile. */
+ * leader; -EINVAL: no such voter; -EBUSY: another transfer; -EALREADY: it is this node; -EHOSTDOWN: nothing was heard
+ * from it for an election timeout or two. Proposals are refused meanwhile. */
 CL_API int cl_raft_transfer(struct cl_raft *raft, uint32_t to);
-/* Campaign now, without waiting for the election timeout: pre-vote first. Does nothing where a leader may hold a lease that
- * this node granted. */
+/* Campaign now, without waiting for the election timeout: pre-vote first. Does nothing where a leader may hold a lease
+ * that this node granted. */
 CL_API void cl_raft_campaign(struct cl_raft *raft);
 
 /* Fill *ready. 1: there is something to do; 0: nothing. */
 CL_API int cl_raft_ready(struct cl_raft *raft, struct cl_raft_ready *ready);
-/* The next message to send. 1 or 0. Its entries are read by the encoder from the log: encode before anything goes in. */
+/* The next message to send. 1 or 0. Its entries are read by the encoder from the log: encode before anything goes
+ * in. */
 CL_API int cl_raft_poll_message(struct cl_raft *raft, struct cl_raft_msg *msg);
 CL_API int cl_raft_poll_read(struct cl_raft *raft, struct cl_raft_read *read);
 /* Entry `index`. -ENOENT: not held (compacted, or beyond the end). */
@@ -348,23 +358,24 @@ CL_API void cl_raft_hard_persisted(struct cl_raft *raft, uint64_t hard_seq);
 CL_API void cl_raft_fail(struct cl_raft *raft);
 CL_API void cl_raft_applied(struct cl_raft *raft, uint64_t index);
 
-/* A durable snapshot of `bytes` bytes covers all up to `index`, which is applied. *first: entries before it are not needed
- * any more (drop them from the durable log). Entries that are not durable here yet are kept until they are, and then go without
- * further word: the next *first tells of them. -EINVAL: not applied, not newer than the one
- * before (unless cl_raft_snapshot_wanted), or cl_raft_members_at does not know. */
+/* A durable snapshot of `bytes` bytes covers all up to `index`, which is applied. *first: entries before it are not
+ * needed any more (drop them from the durable log). Entries that are not durable here yet are kept until they are, and
+ * then go without further word: the next *first tells of them. -EINVAL: not applied, not newer than the one before
+ * (unless cl_raft_snapshot_wanted), or cl_raft_members_at does not know. */
 CL_API int cl_raft_compact(struct cl_raft *raft, uint64_t index, uint64_t bytes, uint64_t *first);
 /* 1: a follower is being sent the newest snapshot. */
 CL_API int cl_raft_snapshot_in_use(const struct cl_raft *raft);
-/* 1: this leader's newest snapshot cannot be sent, for it was made when this node knew no members: make another, of the same
- * index if nothing was applied since. */
+/* 1: this leader's newest snapshot cannot be sent, for it was made when this node knew no members: make another, of the
+ * same index if nothing was applied since. */
 CL_API int cl_raft_snapshot_wanted(const struct cl_raft *raft);
 /* The configuration as of an applied index, to be kept with a snapshot of it. -EINVAL: not known any more. Without
  * voters: a node added later knows none before the entry that added it. */
 CL_API int cl_raft_members_at(const struct cl_raft *raft, uint64_t index, struct cl_raft_members *out);
 /* The chunk that ready told of was taken (ok 1), or could not be stored (ok 0: the leader will begin anew). */
 CL_API void cl_raft_chunk_taken(struct cl_raft *raft, int ok);
-/* The snapshot whose last chunk was taken is durable and restored (ok 1), or is not to be used (ok 0). When ok, whatever the
- * durable log holds up to chunk_index is void, and so is all behind it unless 1 is returned: those entries are kept. */
+/* The snapshot whose last chunk was taken is durable and restored (ok 1), or is not to be used (ok 0). When ok,
+ * whatever the durable log holds up to chunk_index is void, and so is all behind it unless 1 is returned: those entries
+ * are kept. */
 CL_API int cl_raft_snapshot_installed(struct cl_raft *raft, int ok);
 
 /* Who leads, as far as this node knows; 0: nobody. */

@@ -33,8 +33,8 @@ static uint64_t acked_round(const struct cl_raft *r, uint32_t id)
     return id == r->config.id ? r->round : p ? p->acked_round : 0;
 }
 
-/* A majority has heard this leader since round `round` began, and will not vote for another for election_ticks less one, as
- * their ticks may have been about to come. */
+/* A majority has heard this leader since round `round` began, and will not vote for another for election_ticks less
+ * one, as their ticks may have been about to come. */
 static void renew_lease(struct cl_raft *r, uint64_t round)
 {
     uint32_t lost = 1 + r->config.lease_margin_ticks;
@@ -93,7 +93,8 @@ static int lead_read(struct cl_raft *r, uint64_t context, uint32_t from)
     r->count.reads++;
     if (r->reads_count + r->answers_count >= r->config.pending_reads)
         return -EAGAIN;
-    /* A lease is looked at by who has told the core the time just now: the node does for its own reads, not for messages. */
+    /* A lease is checked only where the core was told the time just now: the node does so for its own reads, not for
+     * messages. */
     if (known && !from && r->ticks < r->lease_until) {
         r->count.reads_by_lease++;
         answer_read(r, &read, r->commit);

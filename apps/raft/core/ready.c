@@ -1,4 +1,5 @@
-/* What a driver asks the core for, and what it tells of what it was given: ready, messages, entries; durable, applied. See raft.h. */
+/* What a driver gets from the core, and what it tells of that: ready, messages, entries; durable, applied. See
+ * raft.h. */
 #include "internal.h"
 #include <errno.h>
 #include <string.h>

@@ -35,7 +35,7 @@ void raft_peer_probe(struct raft_peer *p, uint64_t next)
     inflight_clear(p);
 }
 
-/* Begin to look where its log agrees with ours. */
+/* Begin to search where its log agrees with ours. */
 void raft_peer_reset(struct cl_raft *r, struct raft_peer *p)
 {
     uint32_t id = p->id;
@@ -119,7 +119,7 @@ static uint64_t is_active(const struct cl_raft *r, uint32_t id)
     return id == r->config.id || (p && p->active);
 }
 
-/* Step down unless a quorum was heard from since the last look. */
+/* Step down unless a quorum was heard from since the last check. */
 static bool check_quorum(struct cl_raft *r)
 {
     bool ok = raft_quorum(r, is_active);
@@ -135,8 +135,9 @@ static bool check_quorum(struct cl_raft *r)
     return ok;
 }
 
-/* The own disk hangs. Step down in favour of the voter that has most, if one is heard from whose disk gets on: it has what is not
- * durable here. It does not wait for its timeout. Where all disks are as slow, an election on them would only cost. */
+/* The own disk hangs. Step down in favour of the voter that has most, if one is heard from whose disk gets on: it has
+ * what is not durable here. It does not wait for its timeout. Where all disks are as slow, an election on them would
+ * only cost. */
 void raft_yield(struct cl_raft *r)
 {
     struct raft_peer *best = NULL;

@@ -7,7 +7,7 @@
     disk.{h,c} save.c recover.c room.c   log writes, durable snapshots, starting from a log, room in it
     snapshot.c compact.c   what a snapshot holds; when one is taken
     first.c settings.c     the voters that a group began with; what else has to be the same on every node
-    known.c incarnations.c        the lives that a node knows; nodes that have forgotten what they promised
+    known.c incarnations.c        the incarnations that a node knows; nodes with amnesia
     clock.c round.c in_call.{h,c} chooser.{h,c}   the log's clock; when a batch goes; waiting for the disk
     kv_machine.{h,c}   the key-value store as a state machine; machine.py: one in Python
     internal.h         the structure that these files share

@@ -1,5 +1,5 @@
-/* Answers to those who asked: clients of this node, and nodes that passed on what theirs asked. All of them get one, also when this
- * node ceases to lead, or stops. */
+/* Answers to requesters: clients of this node, and nodes that passed on requests of theirs. All of them get one, also
+ * when this node ceases to lead, or stops. */
 #include "internal.h"
 #include "frame.h"
 #include <stdarg.h>
@@ -54,8 +54,8 @@ void node_end_forward(struct cl_raft_node *node, struct node_forward *f, uint64_
     node_answer(node, &requester, status, reply, bytes);
 }
 
-/* A new leader or term, or a stop, ends all: the old leader may have done them or not, and its word may never come. Where no
- * leader is known the old one may come back; time ends what waits too long. */
+/* A new leader or term, or a stop, ends all: the old leader may have done them or not, and its word may never come.
+ * Where no leader is known the old one may come back; time ends what waits too long. */
 void node_forwards_end(struct cl_raft_node *node)
 {
     uint32_t leader = cl_raft_leader(node->raft);
@@ -77,7 +77,8 @@ void node_forwards_end(struct cl_raft_node *node)
     }
 }
 
-/* What was proposed here may or may not be committed by others. So reads that wait for that are asked again; of one that stops, all. */
+/* What was proposed here may or may not be committed by others. So reads that wait for that are asked again; of one
+ * that stops, all. */
 void node_lost_leadership(struct cl_raft_node *node)
 {
     node->round = (struct node_round){0};

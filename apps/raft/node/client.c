@@ -1,4 +1,4 @@
-/* What clients ask of a node: commands through the log, queries once they may be answered. */
+/* Requests of clients: commands through the log, queries once they may be answered. */
 #include "internal.h"
 #include "../core/bytes.h"
 #include "frame.h"
@@ -72,8 +72,8 @@ static bool take_pending(struct cl_raft_node *node, uint64_t index, uint64_t ter
     return false;
 }
 
-/* Not the index alone: a group without logs counts its entries anew when it begins again, and clients of before still ask in the
- * sessions that they had. 0 is none. */
+/* Not the index alone: a group without logs counts its entries anew when it begins again, and clients of before still
+ * ask in the sessions that they had. 0 is none. */
 static uint64_t session_number(const struct cl_raft_node *node, uint64_t index, uint64_t word)
 {
     uint64_t id = node_digest(node_digest(0, word), index);
@@ -206,7 +206,7 @@ void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, co
     }
     if (node->state == CL_RAFT_RUNNING && node_forward(node, NODE_FRAME_QUERY, 0, 0, data, bytes, requester))
         return;
-    /* Who leads no more does not ask the next one: what got lost on that way would keep the query's place for ever. */
+    /* A former leader does not ask the next one: what got lost on that way would keep the query's place for ever. */
     bool leads = cl_raft_leader(node->raft) == node->config.raft.id;
     if (leads && node->config.raft.lease_reads)
         node_advance_ticks(node); /* the lease may have run out while this process did not run */
@@ -255,7 +255,7 @@ static void end_query(struct cl_raft_node *node, struct node_query *q, int statu
     node_answer(node, &q->requester, status, node->reply, bytes);
 }
 
-/* Reads become ready in the order in which they were asked, but for those that a lease lets pass. */
+/* Reads become ready in the order in which they were requested, but for those that a lease lets pass. */
 void node_answer_reads(struct cl_raft_node *node)
 {
     struct cl_raft_read read;

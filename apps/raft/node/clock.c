@@ -1,14 +1,15 @@
-/* The log's clock: of sessions, and of what the state machine lets expire. A leader stamps each command, and applying it moves the clock on
- * to the stamp, never back.
+/* The log's clock: of sessions, and of what the state machine lets expire. A leader stamps each command, and applying
+ * it moves the clock on to the stamp, never back.
  *
- * A stamp is what the leader's wall clock says, but no more than twice, and no less than half, of what its monotonic clock counted since the
- * stamp before. So a wall clock that is wrong, or jumps, makes time pass twice or half as fast for as long as it is off, and not all at
- * once: a session lives for half of session_ms at least. Only the first stamp of a group is taken as it is. The stamp before is the
- * leader's own; in the beginning the newest in its log, which was given when it was applied here at the latest.
+ * A stamp is what the leader's wall clock says, but no more than twice, and no less than half, of what its monotonic
+ * clock counted since the stamp before. So a wall clock that is wrong, or jumps, makes time pass twice or half as fast
+ * for as long as it is off, and not all at once: a session lasts for half of session_ms at least. Only the first stamp
+ * of a group is taken as it is. The stamp before is the leader's own; in the beginning the newest in its log, which was
+ * given when it was applied here at the latest.
  *
- * Where nothing is written the clock would stand still, and nothing would expire. So for a state machine that ages a leader that is
- * asked for a read proposes an entry of its own when its newest stamp is older than ages_ms, and the read waits for that. Where the log
- * takes none the read is answered by the clock as it is. */
+ * Where nothing is written the clock would stand still, and nothing would expire. So for a state machine that ages a
+ * leader that is asked for a read proposes an entry of its own when its newest stamp is older than ages_ms, and the
+ * read waits for that. Where the log takes none the read is answered by the clock as it is. */
 #include "disk.h"
 #include "../core/bytes.h"
 

@@ -4,8 +4,8 @@
  *    16  u64 cluster   24  u32 from (0: a client), u32 to (0: whoever gets it)   32  u64 ticket, given back in the answer
  *    40  u64 session; in an answer: the leader, 0 if none is known   48  u64 sequence   56  data
  *
- * Kinds are those of commands (node.h), 3: a query, and what an operator asks of the node that gets it (apps/raft/service/admin.c): 4: its
- * status, 5: to change the members, 6: to hand leadership over. */
+ * Kinds are those of commands (node.h), 3: a query, and what an operator asks of the node that gets it
+ * (apps/raft/service/admin.c): 4: its status, 5: to change the members, 6: to hand leadership over. */
 #ifndef CORELANE_APPS_RAFT_NODE_FRAME_H
 #define CORELANE_APPS_RAFT_NODE_FRAME_H
 
@@ -32,7 +32,7 @@ bool node_frame_is(const uint8_t *data, uint64_t bytes);
 uint32_t node_frame_encode(uint64_t cluster, const struct node_frame *frame, uint8_t *out);
 /* False: it is damaged, or of another cluster or version. */
 bool node_frame_decode(uint64_t cluster, const uint8_t *data, uint64_t bytes, struct node_frame *out);
-/* The same of one of which only the first `there` bytes are: `data` is NULL then, and its checksum is not looked at. */
+/* The same of one of which only the first `there` bytes are: `data` is NULL then, and its checksum is not checked. */
 bool node_frame_begins(uint64_t cluster, const uint8_t *data, uint64_t there, uint64_t bytes, struct node_frame *out);
 
 #endif

@@ -1,26 +1,30 @@
-/* Nodes that have forgotten: without a log one that ended and is started again under its id, with logs one whose log was lost and made
- * again. It does not know its votes and what it acknowledged, and must not take part as if it did. It cannot know that it was there
- * before, so the others have to.
+/* Nodes with amnesia: a node without a log that ended and is started again under its id, or one whose log was lost and
+ * made again. It does not know its votes and what it acknowledged, and must not take part as if it did. It cannot know
+ * that it was there before, so the others have to.
  *
- * Each incarnation of a node has a random number, which goes with its messages (wire.h). A log's is drawn when it is made, so with logs an incarnation
- * lasts for as long as the log. Nobody takes a message from a node that it does not
- * know, nor from one that it knows in another incarnation; so who was promised something knows in which incarnation. With a log it knows when that
- * is noted in its own log, beside its vote. Incarnations are told in frames of their own:
+ * Each incarnation of a node has a random number, which goes with its messages (wire.h). A log's number is drawn when
+ * the log is made, so with logs an incarnation lasts for as long as the log. No node takes a message from a node that
+ * it does not know, nor from one that it knows in another incarnation. So a node that was promised something knows by
+ * which incarnation. A node with a log knows another once that is noted in its own log, beside its vote. Incarnations
+ * are told in frames of their own:
  *
  *     0  u32 magic "CLRL"   4  u8 version, u8 count, u8 whether to answer, u8 0   8  u32 CRC32C with this field 0   12  u32 bytes
  *    16  u64 cluster   24  u32 from, u32 to   32  u64 from's incarnation   40  u64 to's, as far as the sender knows; 0: it does not
  *    48  u64 group settings   56  u64 first voters   64  count times: u32 id, u32 0, u64 incarnation: all that the sender knows, itself first
  *
- * Only a frame that names the receiver's present incarnation is believed, since its sender was alive in that, and not only in one that a group
- * had before all of it was stopped; others are answered. Who reads of itself in another incarnation stops. What one node knows, the others hear, too,
- * also those that are added later; a node of which two incarnations were heard is refused in both.
+ * Only a frame that names the receiver's present incarnation is believed: its sender ran at the same time, and not only
+ * before the whole group was stopped. Other frames are answered. A node that reads of itself in another incarnation
+ * stops. What one node knows, the others hear, too, also those that are added later. A node of which two incarnations
+ * were heard is refused in both.
  *
- * So a node that comes back is refused by all who heard of its former incarnation, from itself or from others, and have not forgotten since. If
- * all have, nobody knows anything, and nothing that was promised is left either. Not covered: nodes that started (with logs: for the first
- * time) after that incarnation had ended, and reach nobody who knew of it. They and the one that came back may go on together, until they do
- * reach one. Nor a majority of the first voters that have all forgotten and reach none of the others.
+ * So a node that comes back is refused by all nodes that heard of its former incarnation, from itself or from others,
+ * and have no amnesia themselves. If all have amnesia, nobody knows anything, and nothing that was promised is left
+ * either. Two cases are not covered. Nodes may have started (with logs: for the first time) after that incarnation had
+ * ended, and reach no node that knew of it. They and the one that came back may go on together, until they do reach
+ * one. And a majority of the first voters may all have amnesia and reach none of the others.
  *
- * The log has room for 15 others: members first, then who was heard or met last. Of its incarnation 32 bits go there, and so are all that count. */
+ * The log has room for 15 others: members first, then the nodes that were heard or met last. Of an incarnation's number
+ * 32 bits go there, so only these count. */
 #include "internal.h"
 #include "../../../libos/storage/crc32c.h"
 #include "../core/bytes.h"

@@ -1,4 +1,4 @@
-/* The lives that a node knows, its own first, and which of them are noted in its log. See incarnations.c. */
+/* The incarnations that a node knows, its own first, and which of them are noted in its log. See incarnations.c. */
 #include "internal.h"
 #include "../core/bytes.h"
 #include <string.h>
@@ -37,7 +37,8 @@ static bool is_member(const struct cl_raft_status *s, uint32_t id)
     return false;
 }
 
-/* Members go first, then who was heard and had no room, the latest first, then who was met last. 0: all are in `put`. */
+/* Members go first, then who was heard and had no room, the latest first, then who was met last. 0: all are in
+ * `put`. */
 static uint32_t next_to_put(const struct node_incarnations *l, const struct cl_raft_status *s, uint64_t put)
 {
     uint32_t best = 0;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SWEEP_ITEMS 16 /* looked at for expiry with each command */
+#define SWEEP_ITEMS 16 /* checked for expiry with each command */
 #define ITEM_BYTES 8192
 #define NODE_BYTES 4096 /* of a snapshot: its header and the group's members */
 #define NO_QUERY "CLIENT_ERROR a query is one line of get, gets, version, stats or verbosity\r\n"

@@ -1,6 +1,7 @@
-/* A Raft node: the core (raft.h), its log on a device (corelane/libos/log.h) or in memory, client sessions, and the user's state
- * machine, behind an environment that gives it time and a network. It has no thread, no clock and no socket of its own: the
- * same code runs in the simulation (sim/) and over libos UDP (serve.h). One thread at a time is inside calls on a node.
+/* A Raft node: the core (raft.h), its log on a device (corelane/libos/log.h) or in memory, client sessions, and the
+ * user's state machine, behind an environment that gives it time and a network. It has no thread, no clock and no
+ * socket of its own: the same code runs in the simulation (sim/) and over libos UDP (serve.h). One thread at a time is
+ * inside calls on a node.
  *
  *   cl_raft_node_new      takes an opened log; the node is RECOVERING until polls have read it
  *   cl_raft_node_receive  a frame from another node      \
@@ -9,45 +10,50 @@
  *   cl_raft_node_poll     does everything that is to be done: ticks, log, messages, applying, answers; returns when to call
  *                         it again at the latest. Also call it when the log's device has completed something.
  *
- * Commands are answered once applied. On a node that does not lead they are forwarded to the leader, once, and the answer comes
- * back through the node that was asked. If there is a new leader or term before it comes, or it does not come in twenty election
- * timeouts, the answer is CL_RAFT_RETRY: the outcome is not known.
+ * Commands are answered once applied. On a node that does not lead they are forwarded to the leader, once, and the
+ * answer comes back through the node that was asked. If there is a new leader or term before it comes, or it does not
+ * come in twenty election timeouts, the answer is CL_RAFT_RETRY: the outcome is not known.
  *
- * Exactly once (thesis 6.3). A client opens a session by a command (CL_RAFT_OPEN; the answer is the session's number, 8 bytes little
- * endian; asked again with the same word it is the same session until that is used) and numbers its commands 1, 2, 3, ..., one
- * outstanding at a time. A command that comes again gets the answer of the first time. The number is made of the word and the entry's
- * index, so draw words at random: a group without logs that begins again counts its entries anew, and who has a session of before
- * must not share it with who opens one now (with 0 for a word they may). Sessions are part of the replicated state and of snapshots.
- * A session ends when nothing came in it for session_ms of the log's clock (clock.c), which the leaders' stamps in the log
- * drive, or when max_sessions others were used since; then its commands answer CL_RAFT_EXPIRED and are not applied. Session 0 is
- * none: a command that is sent twice may be applied twice.
+ * Exactly once (thesis 6.3). A client opens a session by a command (CL_RAFT_OPEN; the answer is the session's number, 8
+ * bytes little endian; asked again with the same word it is the same session until that is used) and numbers its
+ * commands 1, 2, 3, ..., one outstanding at a time. A command that comes again gets the answer of the first time. The
+ * number is made of the word and the entry's index, so draw words at random: a group without logs that begins again
+ * counts its entries anew, and who has a session of before must not share it with who opens one now (with 0 for a word
+ * they may). Sessions are part of the replicated state and of snapshots. A session ends when nothing came in it for
+ * session_ms of the log's clock (clock.c), which the leaders' stamps in the log drive, or when max_sessions others were
+ * used since; then its commands answer CL_RAFT_EXPIRED and are not applied. Session 0 is none: a command that is sent
+ * twice may be applied twice.
  *
  * Reads are linearizable: read index, or lease where raft.lease_reads is set. They are made by the leader.
  *
- * Group settings. What is applied depends on max_sessions, session_ms, reply_bytes and the machine's own settings, and who may lead, and
- * for how long a lease holds, on how long election_ticks are and on lease_reads; what a leader takes for an entry, its followers must
- * take, too (raft.entry_bytes, by default what the log takes). So these are the same on every node of a group: a
- * digest of them goes with the core's messages, and those of a node with others are refused, both ways, and counted. So such
- * a node neither leads, votes nor follows; the others go on without it. Those that decide what is applied are written to the log, too:
- * a node that is started on it with others is FAILED. All nodes of a group have logs, or none: that is in the digest, too.
+ * Group settings. What is applied depends on max_sessions, session_ms, reply_bytes and the machine's own settings, and
+ * who may lead, and for how long a lease holds, on how long election_ticks are and on lease_reads; what a leader takes
+ * for an entry, its followers must take, too (raft.entry_bytes, by default what the log takes). So these are the same
+ * on every node of a group: a digest of them goes with the core's messages, and those of a node with others are
+ * refused, both ways, and counted. So such a node neither leads, votes nor follows; the others go on without it. Those
+ * that decide what is applied are written to the log, too: a node that is started on it with others is FAILED. All
+ * nodes of a group have logs, or none: that is in the digest, too.
  *
- * First voters. raft.members are voters and count when the log is empty, or there is none; they are written to it before the node says
- * anything. Later they come from the log, whatever the configuration says. None: the node joins a group. A digest of them goes with
- * messages, and those of a node that began with others are refused and counted (first.c).
+ * First voters. raft.members are voters and count when the log is empty, or there is none; they are written to it
+ * before the node says anything. Later they come from the log, whatever the configuration says. None: the node joins a
+ * group. A digest of them goes with messages, and those of a node that began with others are refused and counted
+ * (first.c).
  *
- * Lives. Who has forgotten what it promised must not come back under its id: without logs a node that ended, with logs one whose log
- * was lost and made again. Those who knew it refuse it, and it stops (incarnations.c).
+ * Incarnations. A node with amnesia must not come back under its id: without logs a node that ended, with logs one
+ * whose log was lost and made again. The nodes that knew it refuse it, and it stops (incarnations.c).
  *
- * Snapshots are taken inside poll when the log is half full (compact_bytes), as a whole and at once: saving and restoring stop the
- * node for as long as copying takes. The newest is kept in memory too, to be sent to others.
+ * Snapshots are taken inside poll when the log is half full (compact_bytes), as a whole and at once: saving and
+ * restoring stop the node for as long as copying takes. The newest is kept in memory too, to be sent to others.
  *
- * Failure. A write or flush that fails, or damage in the log, makes the node FAILED: it says nothing more to anybody, and
- * cl_raft_node_why says what happened. A log that is full is no failure: proposals are refused until a snapshot makes room.
- * Before that a leader refuses them (CL_RAFT_BUSY) while what is not committed yet, which no snapshot can free, might fill a quarter
- * of a replica's area, each entry in a flush of its own. All replicas' areas should be of one size.
+ * Failure. A write or flush that fails, or damage in the log, makes the node FAILED: it says nothing more to anybody,
+ * and cl_raft_node_why says what happened. A log that is full is no failure: proposals are refused until a snapshot
+ * makes room. Before that a leader refuses them (CL_RAFT_BUSY) while what is not committed yet, which no snapshot can
+ * free, might fill a quarter of a replica's area, each entry in a flush of its own. All replicas' areas should be of
+ * one size.
  *
- * Bounds: raft's, plus max_sessions, `waiting` commands forwarded and as many queries at one time. Everything refused is
- * counted. Not here: batching of several commands into an entry (round.c batches entries into a write and a message). */
+ * Bounds: raft's, plus max_sessions, `waiting` commands forwarded and as many queries at one time. Everything refused
+ * is counted. Not here: batching of several commands into an entry (round.c batches entries into a write and a
+ * message). */
 #ifndef CORELANE_APPS_RAFT_NODE_NODE_H
 #define CORELANE_APPS_RAFT_NODE_NODE_H
 
@@ -95,29 +101,29 @@ struct cl_raft_env {
     void *arg;
     uint64_t (*now_ns)(void *arg);  /* monotonic */
     uint64_t (*wall_ms)(void *arg); /* stamps the log when this node leads; may jump, clock.c */
-    /* Send a frame to a node. `data` is the node's own and is used again at once. lasting: it is wanted for longer than until the
-     * next one, so it should be sent again if it is lost; one that asks for a command must never arrive twice. False: it was
-     * not sent, and will not be. */
+    /* Send a frame to a node. `data` is the node's own and is used again at once. lasting: it is wanted for longer than
+     * until the next one, so it should be sent again if it is lost; one that asks for a command must never arrive
+     * twice. False: it was not sent, and will not be. */
     bool (*send)(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes, bool lasting);
     /* A command or query ended. `reply` is good during the call. */
     void (*answer)(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes);
 };
 
-/* The user's state machine. apply must be deterministic: the same commands in the same order give the same state and the same
- * replies, on every replica and after a restart. clock_ms is the log's clock. */
+/* The user's state machine. apply must be deterministic: the same commands in the same order give the same state and
+ * the same replies, on every replica and after a restart. clock_ms is the log's clock. */
 struct cl_raft_machine {
     void *arg;
-    /* Returns the reply's bytes. More than `room`: CL_RAFT_REPLY_TOO_LARGE, and what was written is not sent. < 0: -errno; the node
-     * fails, for its state is not the others' any more. */
+    /* Returns the reply's bytes. More than `room`: CL_RAFT_REPLY_TOO_LARGE, and what was written is not sent. < 0:
+     * -errno; the node fails, for its state is not the others' any more. */
     int64_t (*apply)(void *arg, uint64_t index, uint64_t clock_ms, const uint8_t *command, uint32_t bytes,
                      uint8_t *reply, uint32_t room);
     /* The same for a read: may change nothing. < 0: CL_RAFT_QUERY_FAILED. */
     int64_t (*query)(void *arg, uint64_t clock_ms, const uint8_t *query, uint32_t bytes, uint8_t *reply, uint32_t room);
-    /* Copy up to `room` bytes of the state as it is, from byte `at` on; 0 at its end. Between the calls of one snapshot, which
-     * begins at 0, nothing is applied. < 0: -errno, and there is no snapshot. */
+    /* Copy up to `room` bytes of the state as it is, from byte `at` on; 0 at its end. Between the calls of one
+     * snapshot, which begins at 0, nothing is applied. < 0: -errno, and there is no snapshot. */
     int64_t (*save)(void *arg, uint64_t at, uint8_t *out, uint64_t room);
-    /* Become what save saved: called with consecutive pieces; at == 0: forget everything first; at + bytes == total: the last.
-     * < 0: -errno; the node fails, as it has no state any more. */
+    /* Become what save saved: called with consecutive pieces; at == 0: forget everything first; at + bytes == total:
+     * the last. < 0: -errno; the node fails, as it has no state any more. */
     int (*load)(void *arg, uint64_t at, const uint8_t *data, uint64_t bytes, uint64_t total);
     uint64_t settings; /* of which its replies and state depend; refused where they differ. The store's: memory_bytes */
     /* More than the -errno of the call that failed last says; good until the next call. May be NULL. */
@@ -156,13 +162,15 @@ struct cl_raft_node_counters {
     uint64_t frames_in, frames_refused;           /* refused: neither of the core nor of a node, or not for this one */
     uint64_t other_settings, other_settings_node; /* of those refused: for its group settings; the last node that was */
     uint64_t other_voters, other_voters_node;     /* the same: for it began with other voters */
-    /* Of those refused: for its node was known in another incarnation, or with another log; the last node that was; not known yet. */
+    /* Of those refused: for its node was known in another incarnation, or with another log; the last node that was; not
+     * known yet. */
     uint64_t other_incarnation, other_incarnation_node, unknown_incarnation;
     uint64_t commands, queries; /* of own clients and forwarded */
     uint64_t answered, answers_busy, answers_retry, answers_refused;
     uint64_t batches, batches_ahead; /* ahead: of those, that went before the one before was committed */
     uint64_t applied, duplicates;    /* duplicates: answered from the session, not applied again */
-    /* forwarded = forward_answers + forward_lost + those that wait; lost: answered CL_RAFT_RETRY here. refused: never sent. */
+    /* forwarded = forward_answers + forward_lost + those that wait; lost: answered CL_RAFT_RETRY here. refused: never
+     * sent. */
     uint64_t forwarded, forward_answers, forward_lost, forward_refused;
     uint64_t answers_not_sent; /* to who forwarded, since the frames on their way to it filled the window */
     uint64_t sessions_opened, sessions_closed, sessions_expired;
@@ -180,8 +188,8 @@ CL_API int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_
 /* The log is not closed; with writes in flight, cl_log_close or cl_log_discard comes first. */
 CL_API void cl_raft_node_delete(struct cl_raft_node *node);
 
-/* Whether its log is empty, or its own and written with the settings that it has now: what recovery, which stops the node otherwise,
- * would find first. Before the first poll. -EINVAL with a reason in err. Without a log: 0. */
+/* Whether its log is empty, or its own and written with the settings that it has now: what recovery, which stops the
+ * node otherwise, would find first. Before the first poll. -EINVAL with a reason in err. Without a log: 0. */
 CL_API int cl_raft_node_check_log(const struct cl_raft_node *node, char err[256]);
 
 /* The log's clock, by the newest command applied. */
@@ -197,7 +205,8 @@ CL_API uint64_t cl_raft_node_poll(struct cl_raft_node *node);
 
 CL_API int cl_raft_node_state(const struct cl_raft_node *node);
 CL_API const char *cl_raft_node_why(const struct cl_raft_node *node); /* STOPPED: one sentence; else "" */
-/* What its log owes it, writes or what it begins with: odd while it does, and another number with each answer. From any thread. */
+/* What its log owes it, writes or what it begins with: odd while it does, and another number with each answer. From any
+ * thread. */
 CL_API uint64_t cl_raft_node_awaits(const struct cl_raft_node *node);
 /* When it began to lead, on env.now_ns; 0: it does not lead. */
 CL_API uint64_t cl_raft_node_led_ns(const struct cl_raft_node *node);
@@ -206,11 +215,11 @@ CL_API uint64_t cl_raft_node_incarnation(const struct cl_raft_node *node);
 CL_API int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint64_t incarnation);
 /* The voters that it began with: how many; 0: it joined. Good once it is RUNNING. */
 CL_API uint32_t cl_raft_node_first_voters(const struct cl_raft_node *node, uint32_t ids[16]);
-/* Of its log's meta blob and of its entries: another one if replicas make something else of the same. Nodes and logs of other
- * versions are refused. */
+/* Of its log's meta blob and of its entries: another one if replicas make something else of the same. Nodes and logs of
+ * other versions are refused. */
 #define CL_RAFT_NODE_VERSION 4
-/* Digests of its group settings and of the voters that the group began with (0: it joined, and was not told of them yet). Nodes of
- * which one differs refuse each other. */
+/* Digests of its group settings and of the voters that the group began with (0: it joined, and was not told of them
+ * yet). Nodes of which one differs refuse each other. */
 CL_API uint64_t cl_raft_node_settings(const struct cl_raft_node *node);
 CL_API uint64_t cl_raft_node_first_digest(const struct cl_raft_node *node);
 /* The core, for its status, and to change members or transfer leadership; poll afterwards. */

@@ -73,8 +73,8 @@ static bool same_node(const struct cl_raft_config *c, const uint8_t *meta, char 
     return false;
 }
 
-/* Whether a log is of this node and of what it is started with, by the meta blob, as disk.c writes it, of `bytes` bytes; or is
- * empty. */
+/* Whether a log is of this node and of what it is started with, by the meta blob, as disk.c writes it, of `bytes`
+ * bytes; or is empty. */
 static bool own_log(const struct node_disk *d, const uint8_t *meta, uint32_t bytes, char why[NODE_WHY_BYTES])
 {
     const struct cl_raft_node_config *c = &d->node->config;
@@ -108,8 +108,8 @@ int cl_raft_node_check_log(const struct cl_raft_node *node, char err[256])
     return !node->disk || own_log(node->disk, meta, cl_log_meta_get(node->disk->log, meta), err) ? 0 : -EINVAL;
 }
 
-/* What is beside the entries. A log that nothing was written to yet: from now on the first voters are those of the configuration.
- * False: it is another node's. */
+/* What is beside the entries. A log that nothing was written to yet: from now on the first voters are those of the
+ * configuration. False: it is another node's. */
 static bool read_meta(struct node_disk *d)
 {
     uint8_t meta[CL_LOG_META_BYTES];
@@ -275,7 +275,7 @@ void node_disk_recover(struct cl_raft_node *node)
         node->state = CL_RAFT_RUNNING;
         return;
     }
-    /* A device may complete at the next look what it was given at this one. */
+    /* A device may complete at the next poll what it was given at this one. */
     for (unsigned idle = 0; idle < 2 && node->state == CL_RAFT_RECOVERING;) {
         bool happened = cl_log_pump(d->log) > 0; /* answers of the disk, which a step is not */
         node_disk_note(d, happened); /* a step may take long without the disk: the machine loads its state in one */

@@ -29,7 +29,7 @@ struct cl_raft_service {
     struct cl_udp_socket *out;       /* to peers and frame clients */
     struct cl_udp_socket *kv_socket; /* of kv_port; known once a request has come. Answers leave from it */
     struct cl_timer timer;
-    uint64_t now_ns;    /* when what is being done began: a burst, a timer, a look at the disk */
+    uint64_t now_ns;    /* when what is being done began: a burst, a timer, a poll of the disk */
     uint8_t disk_flies; /* the scheduler has been told that the log has something in flight */
     struct cl_raft_in_call in_call;
     struct cl_completions completions; /* the scheduler's until it stops, which it does for good */
@@ -54,7 +54,7 @@ void serve_poll(struct cl_raft_service *s);
 
 /* Whether the log has something in flight that this node waits for. */
 bool serve_disk_busy(const struct cl_raft_service *s);
-/* Have the scheduler look at the log's device, if there is a log. -errno with a reason in err. */
+/* Have the scheduler poll the log's device, if there is a log. -errno with a reason in err. */
 int serve_watch_disk(struct cl_raft_service *s, char err[256]);
 
 /* admin.c */

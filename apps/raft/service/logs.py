@@ -1,7 +1,7 @@
 """Where a node's persistent log lies: in a file, or in a storage area of the iokernel (docs/storage.md).
 
 A log is made once, by hand (`make_log_file`, `make_log_area`; `corelane raft init`), and never by a node that starts:
-one that found none and made one would have forgotten what it acknowledged and whom it voted for.
+one that found none and made one would have amnesia: it would not know what it acknowledged and whom it voted for.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-/* The service's turn: the clock, the node, its channels and the device of its log. Each burst of requests ends with one, and so does
- * each timer; while the log has something in flight the scheduler asks for them (corelane/libos/complete.h). */
+/* The service's turn: the clock, the node, its channels and the device of its log. Each burst of requests ends with
+ * one, and so does each timer; while the log has something in flight the scheduler asks for them
+ * (corelane/libos/complete.h). */
 #include "internal.h"
 #include <corelane/libos/log.h>
 #include <corelane/runtime/clock.h>
@@ -60,8 +61,8 @@ static void settle(struct cl_raft_service *s)
     cl_raft_in_call_ended(c, began, s->now_ns);
 }
 
-/* While the log has something in flight the scheduler looks at the device for us, lets the kernel's worker run and, when it parks,
- * is woken by the device (corelane/libos/complete.h). In its loop. */
+/* While the log has something in flight the scheduler polls the device for us, lets the kernel's worker run and, when
+ * it parks, is woken by the device (corelane/libos/complete.h). In its loop. */
 static unsigned collect(void *arg, unsigned self, unsigned k)
 {
     struct cl_raft_service *s = arg;

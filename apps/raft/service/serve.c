@@ -11,7 +11,7 @@
 
 #define REPLY_BYTES 16384
 #define REPLY_BYTES_MOST 65536   /* a client's socket takes so much at once */
-#define STOPPED_LOOK_NS 20000000 /* until a node that has stopped looks for orders again */
+#define STOPPED_LOOK_NS 20000000 /* until a node that has stopped checks for orders again */
 #define FRAME_EXTRA 1024         /* headers and a configuration, beside the largest entry or piece of a snapshot */
 
 /* False: the runtime has ended, and what its log's last writes bring is of no use to anybody outside. */
@@ -106,7 +106,7 @@ static void refuse_too_long(struct cl_raft_service *s, const struct cl_udp_req *
     uint64_t there = (uint64_t)req->len - RAFT_LINK_HEADER;
     if (data && node_frame_begins(s->config.node.raft.cluster, data, there, bytes, &f) && !f.answer && !f.from &&
         f.kind <= NODE_FRAME_QUERY)
-        on_client(s, &f, &req->peer); /* the node refuses it by its length, and does not look at the data */
+        on_client(s, &f, &req->peer); /* the node refuses it by its length, and does not read the data */
 }
 
 static void from_client(struct cl_raft_service *s, const struct cl_udp_req *req)

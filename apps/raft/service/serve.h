@@ -1,12 +1,13 @@
 /* A Raft node on a libos runtime: its peers and clients over UDP, its log on a block device or in memory.
  *
- * Two ports. On `port`, frames of other nodes (channel.h) and of clients (link.h): a client's are those of apps/raft/node/frame.h with `from` 0,
- * and it gets its answer in the same form (client.py). On `kv_port`, if it is not 0, memcached's protocol over UDP as kv speaks it, for
- * the built-in state machine; any node may be asked.
+ * Two ports. On `port`, frames of other nodes (channel.h) and of clients (link.h): a client's are those of
+ * apps/raft/node/frame.h with `from` 0, and it gets its answer in the same form (client.py). On `kv_port`, if it is not
+ * 0, memcached's protocol over UDP as kv speaks it, for the built-in state machine; any node may be asked.
  *
- * Everything happens on the runtime's one kthread, in handlers and timer callbacks that do not block, so there are no locks: a
- * frame that comes is handled to its end, its answers sent, in the same burst. A log's device is looked at after each burst, and
- * by the scheduler while writes are in flight (corelane/libos/complete.h). A lone write may be the kthread's own (in_call.h). */
+ * Everything happens on the runtime's one kthread, in handlers and timer callbacks that do not block, so there are no
+ * locks: a frame that comes is handled to its end, its answers sent, in the same burst. A log's device is polled after
+ * each burst, and by the scheduler while writes are in flight (corelane/libos/complete.h). A lone write may be the
+ * kthread's own (in_call.h). */
 #ifndef CORELANE_APPS_RAFT_SERVICE_SERVE_H
 #define CORELANE_APPS_RAFT_SERVICE_SERVE_H
 
@@ -45,8 +46,9 @@ struct cl_raft_serve_counters {
     uint64_t given_up;  /* frames of which a piece never came */
     uint64_t not_sent;  /* datagrams that the NIC did not take: no room, or longer than its MTU */
     uint64_t unknown_peer;
-    /* Between nodes (channel.h): datagrams sent again, and timeouts; received twice, of or for a former incarnation of a node, and pieces that
-     * there was no place for (they come again); frames refused for a full window; datagrams dropped that were never acknowledged. */
+    /* Between nodes (channel.h): datagrams sent again, and timeouts; received twice, of or for a former incarnation of
+     * a node, and pieces that there was no place for (they come again); frames refused for a full window; datagrams
+     * dropped that were never acknowledged. */
     uint64_t retransmitted, timeouts, duplicates, stale, no_room, window_full, unacknowledged;
     uint64_t in_call, in_call_late,
         in_call_long; /* lone writes by the kthread; work came meanwhile; too long (in_call.h) */
@@ -55,16 +57,17 @@ struct cl_raft_serve_counters {
 
 struct cl_raft_service;
 
-/* Bind the ports on a runtime of one kthread that has not started. -EINVAL, -EADDRINUSE, -ENOMEM with a reason in err. */
+/* Bind the ports on a runtime of one kthread that has not started. -EINVAL, -EADDRINUSE, -ENOMEM with a reason in
+ * err. */
 CL_API int cl_raft_serve(struct cl_runtime *rt, const struct cl_raft_serve_config *config, struct cl_raft_service **out,
                          char err[256]);
-/* The runtime must have stopped, and may be deleted; or it never started, and is deleted next. A log is closed before, by its owner:
- * what its last writes make the node answer goes nowhere. */
+/* The runtime must have stopped, and may be deleted; or it never started, and is deleted next. A log is closed before,
+ * by its owner: what its last writes make the node answer goes nowhere. */
 CL_API void cl_raft_service_delete(struct cl_raft_service *service);
 CL_API struct cl_raft_node *cl_raft_service_node(struct cl_raft_service *service);
 CL_API void cl_raft_service_counters(const struct cl_raft_service *service, struct cl_raft_serve_counters *out);
-/* Ask for a change of members, or, with n_voters 0, to hand leadership to learners[0]: it is done on the kthread at the next
- * tick. From any thread. cl_raft_service_asked says how it ended: -EINPROGRESS until then. */
+/* Ask for a change of members, or, with n_voters 0, to hand leadership to learners[0]: it is done on the kthread at the
+ * next tick. From any thread. cl_raft_service_asked says how it ended: -EINPROGRESS until then. */
 CL_API int cl_raft_service_ask(struct cl_raft_service *service, const uint32_t *voters, uint32_t n_voters,
                                const uint32_t *learners, uint32_t n_learners);
 CL_API int cl_raft_service_asked(const struct cl_raft_service *service);

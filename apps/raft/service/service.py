@@ -31,7 +31,7 @@ from .logs import Disk, LogArea, LogFile, NodeLog
 
 _LOGGER = logging.getLogger("corelane.raft")
 WATCH_S = 0.2
-"""How often a node is looked at for having stopped."""
+"""How often a node is checked for having stopped."""
 LATE_S = 1.0
 """A disk that is silent for so long is spoken of."""
 
@@ -332,7 +332,7 @@ def serve(
     key-value store. kv_port: memcached's protocol there (only for that). log: a file that
     `make_log_file` made once (logs.py). area: in its place, a storage area of the runtime's iokernel. Neither, as
     for all nodes of the group: in memory. A node that ends must not be started again under its id then, since it has
-    forgotten its votes and what it acknowledged: the others refuse it, and it stops (docs/raft.md). sqpoll: a kernel
+    lost its votes and what it acknowledged: the others refuse it, and it stops (docs/raft.md). sqpoll: a kernel
     thread looks for its writes (docs/storage.md). in_call: from election_ms 80 on, the runtime's thread itself
     waits in the kernel for a lone write, unless that proves to hold anything up (docs/raft.md).
     memory_bytes: of the store. election_ms: without a leader for so long, a node asks for votes; 10 needs a core that

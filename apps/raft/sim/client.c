@@ -1,5 +1,5 @@
-/* Clients: each has a session, one operation at a time, and tries again, elsewhere, until there is an answer or it has had
- * enough. Then the outcome stays unknown and it goes on under a new session. */
+/* Clients: each has a session, one operation at a time, and tries again, elsewhere, until there is an answer or it has
+ * had enough. Then the outcome stays unknown and it goes on under a new session. */
 #include "world.h"
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static bool only_reads(const struct sim_world *w, uint32_t client)
     return w->swarm.readers && client % 2;
 }
 
-/* Whether it asks a node that has been left alone: who only reads, or everybody. */
+/* Whether it sends to a node that has been left alone: a client that only reads, or every one. */
 static bool stays(const struct sim_world *w, uint32_t client)
 {
     return w->swarm.loyal || only_reads(w, client);

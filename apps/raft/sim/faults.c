@@ -129,8 +129,8 @@ static void transfer(struct sim_world *w)
     sim_say(w, "-- #%u is to hand over to #%u: %d", leader->id, to, rc);
 }
 
-/* A leader is told to hand over and is cut off just when the other takes over: for a while there are two that take themselves
- * for the leader, and clients at both. */
+/* A leader is told to hand over and is cut off just when the other takes over: for a while there are two that take
+ * themselves for the leader, and clients at both. */
 static void depose(struct sim_world *w)
 {
     const struct sim_swarm *s = &w->swarm;
@@ -157,8 +157,9 @@ static void cut_off(struct sim_world *w, struct sim_node *n)
     mend_later(w);
 }
 
-/* A leader keeps its lease with a bare majority, and the others do not hear it. Then one of that majority is started again, as if it
- * had promised nothing, and the leader is cut off: whoever is elected is so while the lease is on. */
+/* A leader keeps its lease with the smallest majority, and the others do not hear it. Then one of that majority is
+ * started again, as if it had promised nothing, and the leader is cut off: whoever is elected is so while the lease is
+ * on. */
 static void forget_promise(struct sim_world *w)
 {
     const struct cl_raft_config *c = &w->swarm.config;

@@ -24,8 +24,8 @@ struct sim_outcome {
     uint8_t pad[7];
 };
 
-/* A snapshot is these bytes. They differ from node to node where nothing depends on it, as a user's may: a node has its id at
- * both ends, and an image that has not the same there was put together from those of two. */
+/* A snapshot is these bytes. They differ from node to node where nothing depends on it, as a user's may: a node has its
+ * id at both ends, and an image that has not the same there was put together from those of two. */
 struct sim_machine {
     uint64_t salt_first;
     uint64_t applied;
@@ -39,7 +39,7 @@ struct sim_machine {
 };
 
 void sim_machine_init(struct sim_machine *m);
-/* Carry a command out, without looking at its session. */
+/* Carry a command out, without checking its session. */
 struct sim_outcome sim_machine_execute(uint64_t registers[SIM_KEYS], const struct sim_command *command);
 /* Apply the entry at `index` (NULL: one that is no command). A command of a session that was seen before has its old
  * outcome; `no_sessions`, for a test, carries it out again. */

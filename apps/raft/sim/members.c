@@ -1,16 +1,17 @@
 /* Changes of membership, and nodes that are lost for good.
  *
- * A node whose disk is damaged before its end must say so and not start: what it acknowledged may be gone, and with a log cut
- * short it could vote and lead as if it had never been. The world leaves it dead. An operator may take it out of the
- * configuration and bring another node in, which gets everything from the leader. The same node with an empty disk would
- * not know for whom it voted.
+ * A node whose disk is damaged before its end must say so and not start: what it acknowledged may be gone, and with a
+ * log cut short it could vote and lead as if it had never been. The world leaves it dead. An operator may take it out
+ * of the configuration and bring another node in, which gets everything from the leader. The same node with an empty
+ * disk would not know for whom it voted.
  *
- * Without logs a node that crashed is started again under its id all the same, as somebody might, and must be refused and stop. With
- * logs that is done to one whose log was lost in a crash: it is given a new one.
+ * Without logs a node that crashed is started again under its id all the same, as somebody might, and must be refused
+ * and stop. With logs that is done to one whose log was lost in a crash: it is given a new one.
  *
- * Rot, and crashes without logs, take at most so many that the others are a majority of every configuration that any node knows: more, and committed
- * entries are gone, whatever the protocol does. And a node that will have forgotten crashes only when all others know it (apps/raft/node/incarnations.c), and the first
- * voters that never did are a majority of those: who is started again takes these for its group, whoever belongs to it now. */
+ * Rot, and crashes without logs, take at most so many that the others are a majority of every configuration that any
+ * node knows: more, and committed entries are gone, whatever the protocol does. And a node that will have amnesia
+ * crashes only when all others know it (apps/raft/node/incarnations.c), and the first voters that never did are a
+ * majority of those: who is started again takes these for its group, whoever belongs to it now. */
 #include "world.h"
 #include <errno.h>
 
@@ -114,8 +115,8 @@ int sim_order_members(struct sim_world *w, struct cl_raft *core, const struct cl
     return cl_raft_force_members(core, m->voters, m->n_voters, m->learners, m->n_learners);
 }
 
-/* From the configuration in force: each node may become a voter, a learner or neither. One or two roles change; now and then
- * all are drawn anew. */
+/* From the configuration in force: each node may become a voter, a learner or neither. One or two roles change; now and
+ * then all are drawn anew. */
 void sim_change_members(struct sim_world *w)
 {
     struct sim_node *leader = sim_leader(w);

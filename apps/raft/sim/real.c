@@ -274,8 +274,8 @@ static int new_node(struct real *r)
     return rc;
 }
 
-/* The log, or the node of its snapshot, says that what the disk holds is damaged. Where reads fail now and then, one that failed is
- * damage only where there is some. */
+/* The log, or the node of its snapshot, says that what the disk holds is damaged. Where reads fail now and then, one
+ * that failed is damage only where there is some. */
 static bool tells_damage(const struct real *r, const char *why)
 {
     if (!r->owner->doomed && strstr(why, "cannot be read"))
@@ -285,7 +285,7 @@ static bool tells_damage(const struct real *r, const char *why)
     return strstr(why, "is damaged") || (strstr(why, "cannot be read") && strstr(why, "offset"));
 }
 
-/* How many of those who asked this node were not answered yet. */
+/* How many requesters of this node were not answered yet. */
 static uint64_t unanswered(const struct real *r)
 {
     struct cl_raft_node_counters c;

@@ -37,7 +37,7 @@ struct real {
     uint64_t all_slow_ns;         /* this: how much slower than it was drawn */
     bool slow, hung;              /* and this to be slow, or to do nothing */
     uint64_t said;                /* the last flush of which the disk says that it was acknowledged */
-    uint64_t held, held_snapshot; /* durable in its log, or in a snapshot, as of when it was last looked at */
+    uint64_t held, held_snapshot; /* durable in its log, or in a snapshot, as of its last check */
     uint64_t wake_ns;             /* virtual time of the next wake that is under way; 0: none */
 };
 

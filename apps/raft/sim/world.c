@@ -126,8 +126,8 @@ bool sim_crash(struct sim_world *w, struct sim_node *n)
     return true;
 }
 
-/* What a killed process leaves in its disk's cache is lost when the power goes before it was written again: while the log is being
- * opened, or has gone on behind it for a while. */
+/* What a killed process leaves in its disk's cache is lost when the power goes before it was written again: while the
+ * log is being opened, or has gone on behind it for a while. */
 static void power_later(struct sim_world *w, struct sim_node *n)
 {
     struct cl_random *random = &w->random[SIM_R_DISK];
@@ -182,8 +182,8 @@ static bool owns_packet(uint8_t kind)
     return kind == SIM_DELIVER || kind == SIM_REQUEST || kind == SIM_ANSWER;
 }
 
-/* What was to happen in an earlier incarnation of a node, and a wake that an earlier one has replaced: nothing happens, and it is
- * no step. */
+/* What was to happen in an earlier incarnation of a node, and a wake that an earlier one has replaced: nothing happens,
+ * and it is no step. */
 static bool is_void(const struct sim_node *n, const struct sim_event *e)
 {
     if (e->kind > SIM_WAKE || e->kind == SIM_DELIVER)
@@ -325,7 +325,7 @@ static bool idle(struct sim_world *w)
     return sim_clients_idle(w);
 }
 
-/* Who asked for something that was forgotten would wait until its patience is over. */
+/* A client whose request was lost would wait until its patience is over. */
 static bool all_answered(struct sim_world *w)
 {
     for (uint32_t i = 0; i < w->n_nodes && w->body->owes; i++)

@@ -1,8 +1,8 @@
 /* A simulated cluster: nodes, clients and faults on one virtual clock, all from one seed.
  *
- * One thread runs a world; worlds share nothing. A step is one event that happens to somebody: a datagram that arrives, a
- * tick, a write that is done, a wake that a node asked for, a client's turn, a fault. After each step that touched a node its invariants are checked (check.h). The world
- * stops at the first thing that is wrong.
+ * One thread runs a world; worlds share nothing. A step is one event that happens to somebody: a datagram that arrives,
+ * a tick, a write that is done, a wake that a node asked for, a client's turn, a fault. After each step that touched a
+ * node its invariants are checked (check.h). The world stops at the first thing that is wrong.
  *
  * A run has three parts: faults and load for as many steps as asked; then everything is mended and the cluster must
  * come to rest with all replicas equal, within a bounded time; then every register is read once more, and the history
@@ -55,7 +55,8 @@ enum sim_kind {
     SIM_POWER, /* goes, of a node that was killed and started again; argument: its epoch */
 };
 
-/* A node that was stopped goes on with what waited in the order of time, with its timers last, or with requests first. */
+/* A node that was stopped goes on with what waited in the order of time, with its timers last, or with requests
+ * first. */
 enum sim_stall { SIM_BY_TIME, SIM_TIMERS_LAST, SIM_REQUESTS_FIRST, SIM_STALLS };
 
 /* Streams of random numbers, one for each concern. */
@@ -149,7 +150,7 @@ struct sim_body {
     bool (*rot)(struct sim_world *w, struct sim_node *n);
     /* The log of a node that is down is gone: it is given an empty one when it starts. NULL: never asked for. */
     void (*lose_log)(struct sim_world *w, struct sim_node *n);
-    /* Whether an entry is durable at this node. NULL: the world cannot look. */
+    /* Whether an entry is durable at this node. NULL: the world cannot check. */
     bool (*holds)(struct sim_node *n, uint64_t index, uint64_t term);
     /* Whether it knows another one in its present incarnation. NULL: nobody asks. */
     bool (*knows)(struct sim_node *n, const struct sim_node *other);
@@ -290,7 +291,8 @@ void sim_swarm_draw(struct sim_world *w);
 
 /* faults.c */
 void sim_faults_begin(struct sim_world *w);
-/* The next one. id: it is the leader `id` that is cut off now, and node `restart`, if not 0, starts again; 0: one is drawn. */
+/* The next one. id: it is the leader `id` that is cut off now, and node `restart`, if not 0, starts again; 0: one is
+ * drawn. */
 void sim_fault(struct sim_world *w, uint32_t id, uint32_t restart);
 /* Start a node again after a while. */
 void sim_restart_later(struct sim_world *w, struct sim_node *n, uint64_t most_ns);
@@ -299,10 +301,11 @@ void sim_calm(struct sim_world *w);
 
 /* members.c */
 void sim_change_members(struct sim_world *w);
-/* As an operator who means it: what the leader refuses, since it does not hear from a majority of the new voters, is forced. */
+/* As an operator who means it: what the leader refuses, since it does not hear from a majority of the new voters, is
+ * forced. */
 int sim_order_members(struct sim_world *w, struct cl_raft *core, const struct cl_raft_members *m);
 void sim_rot(struct sim_world *w, struct sim_node *n);
-/* Whether what is promised outlives that this node forgets all. */
+/* Whether what is promised outlasts amnesia of this node. */
 bool sim_may_forget(struct sim_world *w, struct sim_node *n);
 /* A node found its disk damaged when it started, or was told that it was there before. */
 void sim_lost(struct sim_world *w, struct sim_node *n, const char *why);
@@ -326,7 +329,8 @@ void sim_check_begin(struct sim_world *w);
 void sim_check_start(struct sim_world *w, struct sim_node *n);
 void sim_check_node(struct sim_world *w, struct sim_node *n);
 void sim_check_vote(struct sim_world *w, uint32_t voter, uint32_t candidate, uint64_t term);
-/* Around a read that a node is asked for: how many it has answered by its lease, and whether it may have answered this one. */
+/* Around a read that a node is asked for: how many it has answered by its lease, and whether it may have answered this
+ * one. */
 uint64_t sim_lease_reads(struct sim_world *w, struct sim_node *n);
 void sim_check_lease_reads(struct sim_world *w, struct sim_node *n, uint64_t before);
 /* The state machine of a node, right after it applied an entry. */

@@ -320,7 +320,7 @@ static void on_ack(struct raft_channel *ch, struct raft_channel_peer *p, uint64_
     if (bits)
         send_overtaken(ch, p, ack, bits, now_ns);
     bool more = p->n_free > before && p->lost_before_ns;
-    if (silent && p->n_free == before && !p->tried) { /* it lives, and has not got what went last */
+    if (silent && p->n_free == before && !p->tried) { /* it is there, and has not got what went last */
         p->tried = true;
         p->lost_before_ns = now_ns;
         more = true;

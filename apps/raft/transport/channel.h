@@ -1,6 +1,6 @@
-/* Frames between two nodes over datagrams that may be lost, doubled, overtaken and late: what is sent as lasting arrives at most
- * once, and is sent again until it is acknowledged; in no order. It has no clock, no socket and no thread: time is passed in, datagrams
- * go out by a callback. One thread at a time.
+/* Frames between two nodes over datagrams that may be lost, doubled, overtaken and late: what is sent as lasting
+ * arrives at most once, and is sent again until it is acknowledged; in no order. It has no clock, no socket and no
+ * thread: time is passed in, datagrams go out by a callback. One thread at a time.
  *
  * A datagram holds a frame or a piece of one, behind 64 bytes, little endian:
  *
@@ -10,27 +10,30 @@
  *    40  u64 all up to this number were received   48  u64 bit i: so was this number + 2 + i
  *    56  u32 bytes of the frame (0: none, an acknowledgement)   60  u16 number of the piece   62  u16 bytes of every piece but the last
  *
- * What is behind the header has UDP's checksum, and its own CRC in the frame: one that UDP's does not see is refused there, as if lost.
+ * What is behind the header has UDP's checksum, and its own CRC in the frame: one that UDP's does not see is refused
+ * there, as if lost.
  *
- * Incarnations. A process draws one at its start. What is numbered is taken only if it names the present ones of both sides, so what
- * was sent to or by a former incarnation is dropped (`stale`). Another incarnation than the known one is asked (flag 2: a hello, in which 40
- * is a random word to be given back and 48 one given back) and believed when it gives the word back: only who lives can. Both sides'
- * numbers begin again at 1 then, and what was sent to the former one and not acknowledged is dropped (`reset`), for it may have been
- * done or not. Before the first hello was answered, what is to last waits.
+ * Incarnations. A process draws one at its start. What is numbered is taken only if it names the present ones of both
+ * sides, so what was sent to or by a former incarnation is dropped (`stale`). Another incarnation than the known one is
+ * sent a hello (flag 2: 40 is a random word to be given back and 48 one given back). It is believed when it gives the
+ * word back: only a running one can. Both sides' numbers begin again at 1 then, and what was sent to the former one and
+ * not acknowledged is dropped (`reset`), for it may have been done or not. Before the first hello was answered, what is
+ * to last waits.
  *
- * Sending. Each numbered datagram is kept, in RAFT_CHANNEL_WINDOW buffers that each peer has; with none left raft_channel_send refuses
- * (`window_full`), and the caller knows. Sent again is what is not acknowledged after a time that follows the round trips (RFC 6298
- * with Karn's rule; 5 ms at least, doubled up to 200 ms), what three later ones overtook, once, and, as acknowledgements come
- * in after a silence, all that went before it. After RAFT_CHANNEL_SILENT timeouts in a row, about a second, all that is kept is given up
- * (`given_up`); `kept` tells the receiver which numbers are not to be waited for.
+ * Sending. Each numbered datagram is kept, in RAFT_CHANNEL_WINDOW buffers that each peer has; with none left
+ * raft_channel_send refuses (`window_full`), and the caller knows. Sent again is what is not acknowledged after a time
+ * that follows the round trips (RFC 6298 with Karn's rule; 5 ms at least, doubled up to 200 ms), what three later ones
+ * overtook, once, and, as acknowledgements come in after a silence, all that went before it. After RAFT_CHANNEL_SILENT
+ * timeouts in a row, about a second, all that is kept is given up (`given_up`); `kept` tells the receiver which numbers
+ * are not to be waited for.
  *
- * Receiving. Every datagram carries an acknowledgement; one goes by itself 2 ms after a numbered datagram when nothing else did, at the
- * next poll if something is missing, came twice, or RAFT_CHANNEL_ACK_EVERY have come. Frames of several datagrams are put together from pieces
- * (pieces.h), all that a window can hold: each piece in the window is taken, whatever was lost before it (`no_room` counts those for
- * which there is no memory: they are not acknowledged).
+ * Receiving. Every datagram carries an acknowledgement; one goes by itself 2 ms after a numbered datagram when nothing
+ * else did, at the next poll if something is missing, came twice, or RAFT_CHANNEL_ACK_EVERY have come. Frames of
+ * several datagrams are put together from pieces (pieces.h), all that a window can hold: each piece in the window is
+ * taken, whatever was lost before it (`no_room` counts those for which there is no memory: they are not acknowledged).
  *
- * Frames that are not lasting have no number and no copy: they may be lost, or come twice. Longer ones than a datagram always last.
- * Does not deal with: order, congestion (a window, and the doubled timeout, are all), authentication. */
+ * Frames that are not lasting have no number and no copy: they may be lost, or come twice. Longer ones than a datagram
+ * always last. Does not deal with: order, congestion (a window, and the doubled timeout, are all), authentication. */
 #ifndef CORELANE_APPS_RAFT_TRANSPORT_CHANNEL_H
 #define CORELANE_APPS_RAFT_TRANSPORT_CHANNEL_H
 

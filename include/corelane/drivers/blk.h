@@ -1,24 +1,26 @@
 /* The one vtable that every block device implements, and what its user may rely on.
  *
- * A block device has n_queues queues of requests. A request is the user's own structure and belongs to the device from the
- * submit that takes it to the poll that returns it, and so does its buffer:
+ * A block device has n_queues queues of requests. A request is the user's own structure and belongs to the device from
+ * the submit that takes it to the poll that returns it, and so does its buffer:
  *
  *   submit  takes the first `returned` requests; the rest stay the caller's (depth requests are in flight already). One call
  *           is one doorbell. A request that makes no sense is taken, too, and comes back with -EINVAL or -ERANGE.
  *   poll    gives back requests that are done, in any order, with their result: 0, or -errno. A request is whole or failed.
  *
- * Durability. No order holds between requests in flight, be they of one queue or of several. A write that is done is seen by
- * every read submitted later. It survives a crash only when it carried CL_BLK_DURABLE, or when a flush submitted after it was
- * done is done, too, on whatever queue. A crash tears a write that is not yet durable at multiples of atomic_bytes: any of its
- * pieces may be there. A write or flush that failed leaves its blocks, and all that was not yet durable, in an unknown state: it
- * may not be tried again as if nothing had happened, for the kernel forgets what it could not write.
+ * Durability. No order holds between requests in flight, be they of one queue or of several. A write that is done is
+ * seen by every read submitted later. It survives a crash only when it carried CL_BLK_DURABLE, or when a flush
+ * submitted after it was done is done, too, on whatever queue. A crash tears a write that is not yet durable at
+ * multiples of atomic_bytes: any of its pieces may be there. A write or flush that failed leaves its blocks, and all
+ * that was not yet durable, in an unknown state: it may not be tried again as if nothing had happened, for the kernel
+ * forgets what it could not write.
  *
- * Queue q is used by one thread at a time, which also registers memory with it. Submit, poll and arm never block, never allocate and make at most one system call
- * (devices made for tests say what they do instead).
+ * Queue q is used by one thread at a time, which also registers memory with it. Submit, poll and arm never block, never
+ * allocate and make at most one system call (devices made for tests say what they do instead).
  *
- * Waiting: `wait` returns when a request of the queue is done, when none is in flight, or at the timeout; every return means only
- * "go and poll". Who waits for other things besides has `fd` in its poll() set: while the queue is armed, each completion
- * makes it readable, and so does arming itself if something is done already. Reading it, eight bytes, is the waiter's business.
+ * Waiting: `wait` returns when a request of the queue is done, when none is in flight, or at the timeout; every return
+ * means only "go and poll". Who waits for other things besides has `fd` in its poll() set: while the queue is armed,
+ * each completion makes it readable, and so does arming itself if something is done already. Reading it, eight bytes,
+ * is the waiter's business.
  *
  * Every request is counted: submitted = completed + in flight, and completed = reads + writes + flushes + failed. */
 #ifndef CORELANE_DRIVERS_BLK_H
@@ -76,32 +78,35 @@ struct cl_blk_ops {
     int (*fd)(struct cl_blk *blk,
               unsigned queue); /* the device's own: not to be closed. Same thread as submit at first */
     void (*arm)(struct cl_blk *blk, unsigned queue, bool on);
-    /* Buffers of this queue will often lie in this memory: a hint, with which some devices do with less work. 0, or -errno: it makes
-     * no difference (-ENOMEM: the kernel's limit of locked memory). The memory stays until it is unregistered, or the device is closed. NULL:
-     * no device of this kind has a use for it. */
+    /* Buffers of this queue will often lie in this memory: a hint, with which some devices do with less work. 0, or
+     * -errno: it makes no difference (-ENOMEM: the kernel's limit of locked memory). The memory stays until it is
+     * unregistered, or the device is closed. NULL: no device of this kind has a use for it. */
     int (*register_memory)(struct cl_blk *blk, unsigned queue, void *ptr, uint64_t bytes);
-    /* No request of the queue with a buffer in it is in flight. What was never registered does no harm. NULL as well. */
+    /* No request of the queue with a buffer in it is in flight. What was never registered does no harm. NULL as
+     * well. */
     void (*unregister_memory)(struct cl_blk *blk, unsigned queue, void *ptr);
     void (*stats)(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out);
-    /* Waits for what is in flight, and touches no request after it has returned with 0. -EBUSY: the kernel has kept some for too
-     * long. It may write to them and to their buffers at any time, so they are never to be freed; nor is what the device has. */
+    /* Waits for what is in flight, and touches no request after it has returned with 0. -EBUSY: the kernel has kept
+     * some for too long. It may write to them and to their buffers at any time, so they are never to be freed; nor is
+     * what the device has. */
     int (*close)(struct cl_blk *blk);
-    /* The time, on the device's own clock, from which on poll may have something that nobody announces; UINT64_MAX: none is
-     * known. NULL for devices that announce everything. By the thread that uses the queue. */
+    /* The time, on the device's own clock, from which on poll may have something that nobody announces; UINT64_MAX:
+     * none is known. NULL for devices that announce everything. By the thread that uses the queue. */
     uint64_t (*next_ns)(struct cl_blk *blk, unsigned queue);
-    /* Whether poll would have something. No system call; costs a look at a word or two. NULL: only poll can tell. By the thread
+    /* Whether poll would have something. No system call; reads a word or two. NULL: only poll can tell. By the thread
      * that uses the queue. */
     bool (*ready)(struct cl_blk *blk, unsigned queue);
-    /* Like wait, and it also ends when *word is not `value` and a FUTEX_WAKE (shared) has been made on it, and perhaps for no reason.
-     * 0, or -ENOTSUP: arm the queue and wait in another way; NULL: always. By the thread that submits, with one word a queue. */
+    /* Like wait, and it also ends when *word is not `value` and a FUTEX_WAKE (shared) has been made on it, and perhaps
+     * for no reason. 0, or -ENOTSUP: arm the queue and wait in another way; NULL: always. By the thread that submits,
+     * with one word a queue. */
     int (*wait_word)(struct cl_blk *blk, unsigned queue, const uint32_t *word, uint32_t value, int64_t timeout_ns);
-    /* While `on`, a durable write that is submitted alone to a queue with nothing in flight may be kept, for `settle`. Who turns this on
-     * settles what he submits before he does anything else for long; another submit, wait and arm give it to the device themselves.
-     * NULL: nothing is ever kept. Both by the thread that uses the queue. */
+    /* While `on`, a durable write that is submitted alone to a queue with nothing in flight may be kept, for `settle`.
+     * Who turns this on settles what he submits before he does anything else for long; another submit, wait and arm
+     * give it to the device themselves. NULL: nothing is ever kept. Both by the thread that uses the queue. */
     void (*keep)(struct cl_blk *blk, unsigned queue, bool on);
-    /* What is kept goes to the device, or, `here`, is carried out in this thread, which waits in the kernel for as long as the device
-     * takes, and can be given back by poll then. Sooner than by a ring: the kernel does the second half of a durable write in
-     * a worker, which has to be switched to and back. Whether something was kept. */
+    /* What is kept goes to the device, or, `here`, is carried out in this thread, which waits in the kernel for as long
+     * as the device takes, and can be given back by poll then. Sooner than by a ring: the kernel does the second half
+     * of a durable write in a worker, which has to be switched to and back. Whether something was kept. */
     bool (*settle)(struct cl_blk *blk, unsigned queue, bool here);
 };
 
@@ -133,8 +138,8 @@ CL_API void cl_blk_unregister_memory(struct cl_blk *blk, unsigned queue, void *p
 CL_API void cl_blk_stats(struct cl_blk *blk, unsigned queue, struct cl_blk_stats *out);
 CL_API int cl_blk_close(struct cl_blk *blk);
 
-/* One request and its completion, by a thread that has nothing else in flight on the queue. 0 or -errno. Blocks: for setting
- * up, recovery and tests. */
+/* One request and its completion, by a thread that has nothing else in flight on the queue. 0 or -errno. Blocks: for
+ * setting up, recovery and tests. */
 CL_API int cl_blk_do(struct cl_blk *blk, unsigned queue, struct cl_blk_req *req);
 CL_API int cl_blk_read(struct cl_blk *blk, unsigned queue, uint64_t offset, void *buf, uint32_t bytes);
 CL_API int cl_blk_write(struct cl_blk *blk, unsigned queue, uint64_t offset, const void *buf, uint32_t bytes,

@@ -15,19 +15,20 @@
  *
  * What came of it, and why, is in cl_blk_file_info.
  *
- * Files. A durable write costs least where it changes nothing but the blocks: cl_blk_file_create makes a file of its full size, filled
- * with zeros that are on the disk. (Into blocks that are only reserved each first write is also one of the file system's metadata.) A
- * file that is open here is locked with flock: a second one who opens it is refused.
+ * Files. A durable write costs least where it changes nothing but the blocks: cl_blk_file_create makes a file of its
+ * full size, filled with zeros that are on the disk. (Into blocks that are only reserved each first write is also one
+ * of the file system's metadata.) A file that is open here is locked with flock: a second one who opens it is refused.
  *
- * Raw devices are opened with O_EXCL: one that is mounted, or has a mounted partition, or is part of something else is refused.
+ * Raw devices are opened with O_EXCL: one that is mounted, or has a mounted partition, or is part of something else is
+ * refused.
  *
- * Who polls in a loop must let the CPU go between looks (sched_yield is enough): the second half of a durable write runs in a kernel
- * worker on the CPU that took the disk's interrupt, and waits there for the next tick if a thread spins.
+ * Who polls in a loop must let the CPU go between polls (sched_yield is enough): the second half of a durable write
+ * runs in a kernel worker on the CPU that took the disk's interrupt, and waits there for the next tick if a thread
+ * spins.
  *
- * Does not deal with: files that shrink while open (what was there is then an error), disks that answer flushes before they have
- * stored anything, NVMe passthrough, polled I/O (IOPOLL).
- * Tests: tests/drivers/blk/test_file.py, c/stress.c, the engines on a kernel that is not one (c/uring_fake.c, c/threads_fake.c), and
- * the common suite. */
+ * Does not deal with: files that shrink while open (what was there is then an error), disks that answer flushes before
+ * they have stored anything, NVMe passthrough, polled I/O (IOPOLL). Tests: tests/drivers/blk/test_file.py, c/stress.c,
+ * the engines on a kernel that is not one (c/uring_fake.c, c/threads_fake.c), and the common suite. */
 #ifndef CORELANE_DRIVERS_BLK_FILE_H
 #define CORELANE_DRIVERS_BLK_FILE_H
 
@@ -52,16 +53,16 @@ struct cl_blk_file_config {
     uint32_t engine;      /* CL_BLK_ENGINE_* */
     uint32_t direct;      /* CL_BLK_DIRECT_* */
     uint32_t no_dsync;    /* link an fdatasync to durable writes, as if RWF_DSYNC were refused */
-    uint32_t sqpoll;      /* a kernel thread looks for submissions; it sleeps after sqpoll_idle_ms without any [off] */
+    uint32_t sqpoll;      /* a kernel thread polls for submissions; it sleeps after sqpoll_idle_ms without any [off] */
     uint32_t sqpoll_idle_ms;          /* [10] */
     uint32_t threads;                 /* engine threads: workers a queue, 1..64 [4] */
     uint64_t part_offset, part_bytes; /* only this part of it, multiples of block_bytes [all] */
     uint32_t shared;                  /* do not lock it: others may have it open */
-    uint32_t read_only;               /* who may not write it may look at it: writes answer -EBADF */
+    uint32_t read_only;               /* who may not write it may read it: writes answer -EBADF */
 };
 
-/* What is written past the page cache goes to a disk; or it is not known whether through the page cache of a loop device below; or it
- * goes through that. */
+/* What is written past the page cache goes to a disk; or it is not known whether through the page cache of a loop
+ * device below; or it goes through that. */
 #define CL_BLK_BELOW_DIRECT 0
 #define CL_BLK_BELOW_UNKNOWN 1
 #define CL_BLK_BELOW_CACHED 2
@@ -82,11 +83,13 @@ CL_API int cl_blk_file_open(const struct cl_blk_file_config *config, struct cl_b
 CL_API void cl_blk_file_info(struct cl_blk *blk, struct cl_blk_file_info *out);
 /* CL_BLK_BELOW_* of a file, folder or device, and why in why[256], empty if direct; or -errno. */
 CL_API int cl_blk_file_below(const char *path, char *why);
-/* A new file of `bytes` (a multiple of 4096) zeros that are on the disk. It has its name only once it is whole. `progress` (may be
- * NULL) is called from time to time; not 0 ends it with -ECANCELED. -EEXIST, -ENOSPC..., with a reason in err[256]. */
+/* A new file of `bytes` (a multiple of 4096) zeros that are on the disk. It has its name only once it is whole.
+ * `progress` (may be NULL) is called from time to time; not 0 ends it with -ECANCELED. -EEXIST, -ENOSPC..., with a
+ * reason in err[256]. */
 CL_API int cl_blk_file_create(const char *path, uint64_t bytes, int (*progress)(void *arg, uint64_t done, uint64_t of),
                               void *arg, char *err);
-/* The same for what is to be added to a file's end. Not for raw devices, nor for files of another size than a multiple of 4096. */
+/* The same for what is to be added to a file's end. Not for raw devices, nor for files of another size than a multiple
+ * of 4096. */
 CL_API int cl_blk_file_grow(const char *path, uint64_t bytes, char *err);
 // cffi: end
 

@@ -11,9 +11,10 @@
  *             two the first lines of all buffers would compete for a few sets of the L1 cache.
  *   threads   queue q of an end has one user at a time; rx state and tx state of a queue are apart, so that a sibling may
  *             receive while the owner sends (under the owner's receive lock).
- *   waking    a sender must look whether the receiver sleeps after its frames are visible, which takes a fence that waits for
- *             every store under way: some 100 ns. Nobody pays it for a queue that has never slept: the first wait of a queue
- *             says that it sleeps from now on, and makes every thread of the process pass a barrier (membarrier(2)).
+ *   waking    a sender must check whether the receiver sleeps after its frames are visible, which takes a fence that
+ *             waits for every store under way: some 100 ns. Nobody pays it for a queue that has never slept: the first
+ *             wait of a queue says that it sleeps from now on, and makes every thread of the process pass a barrier
+ *             (membarrier(2)).
  *   full      `drop_when_full` 0: back-pressure, tx_burst takes fewer frames and nothing is ever lost; 1: as hardware,
  *             the frame is dropped and counted as rx_dropped_ring_full at the receiving queue.
  *   closing   ends close separately, in any order. The end that stays sees `gone`, is woken, receives what was under way,

@@ -13,11 +13,11 @@
  * frame received on one queue may be sent or freed on another. No call blocks, allocates or makes more than one system
  * call a burst, but for `wait`.
  *
- * Sleeping: the thread that polls queue q owns the parker ops->parker(nic, q). After cl_park_begin it must look at its queues
- * once more, then call wait, which returns when a frame has come, when somebody called cl_park_wake on that parker, or
- * at the timeout. Who sleeps in another way must have set the parker's event_fd before. Whoever puts a frame into a queue
- * calls cl_park_wake on that queue's parker, or lets the kernel's poll() do so; a NIC may leave it out for a queue that has
- * neither called wait nor an event_fd.
+ * Sleeping: the thread that polls queue q owns the parker ops->parker(nic, q). After cl_park_begin it must poll its
+ * queues once more, then call wait, which returns when a frame has come, when somebody called cl_park_wake on that
+ * parker, or at the timeout. Who sleeps in another way must have set the parker's event_fd before. Whoever puts a frame
+ * into a queue calls cl_park_wake on that queue's parker, or lets the kernel's poll() do so; a NIC may leave it out for
+ * a queue that has neither called wait nor an event_fd.
  *
  * Every frame is counted: what a NIC received is what it delivered plus what it dropped, by reason. */
 #ifndef CORELANE_DRIVERS_NIC_H
@@ -74,8 +74,8 @@ struct cl_nic_ops {
     /* The stamp (cl_tsc) from which on rx_burst may have frames that no wake-up announces, UINT64_MAX: none is known.
      * NULL for devices whose frames all announce themselves. By the thread that uses the queue. */
     uint64_t (*next_tsc)(struct cl_nic *nic, unsigned queue);
-    /* The caller will send a frame on this queue in some 20 to 50 ns: take what that needs away from the other cores now. Not
-     * earlier, a receiver that polls fetches it back. A hint; NULL for devices that have no use for it. */
+    /* The caller will send a frame on this queue in some 20 to 50 ns: take what that needs away from the other cores
+     * now. Not earlier, a receiver that polls fetches it back. A hint; NULL for devices that have no use for it. */
     void (*prepare)(struct cl_nic *nic, unsigned queue);
 };
 

@@ -1,15 +1,16 @@
-/* What a core-allocation policy is: a function that looks at a table of applications and writes how many cores each
+/* What a core-allocation policy is: a function that reads a table of applications and writes how many cores each
  * should have. Mechanisms (which core, how it moves) are elsewhere; the discrete-event simulator in bench/sim calls the
  * very same functions. docs/policies.md is this page for users.
  *
- * Contract. A policy is called every `interval_ns` by one thread. It reads `view` and `apps[0..n_apps)`, writes `grant` of
- * every application, and may use `memory` (zero when the application registers and when the policy is swapped in, never
- * touched by others). It allocates nothing, locks nothing, calls nothing, keeps no state elsewhere, gives the same grants
- * for the same table, and takes time in O(n_apps). None of it is trusted: iokernel/policy/trial.h tries a policy before it is
- * installed, iokernel/policy/host.h bounds it while it runs, and cl_policy_settle brings each grant into [what is guaranteed and
- * demanded, maximum], and when the grants exceed the cores, cuts them: what is over a guarantee and not demanded, then what is
- * over a guarantee, then what was guaranteed, of each batch before latency, and among equals whoever is most over its
- * guarantee first, in the order of the table. Who wants equals to take turns grants no more than there is (iokernel/policies/deal.h).
+ * Contract. A policy is called every `interval_ns` by one thread. It reads `view` and `apps[0..n_apps)`, writes `grant`
+ * of every application, and may use `memory` (zero when the application registers and when the policy is swapped in,
+ * never touched by others). It allocates nothing, locks nothing, calls nothing, keeps no state elsewhere, gives the
+ * same grants for the same table, and takes time in O(n_apps). None of it is trusted: iokernel/policy/trial.h tries a
+ * policy before it is installed, iokernel/policy/host.h bounds it while it runs, and cl_policy_settle brings each grant
+ * into [what is guaranteed and demanded, maximum], and when the grants exceed the cores, cuts them: what is over a
+ * guarantee and not demanded, then what is over a guarantee, then what was guaranteed, of each batch before latency,
+ * and among equals whoever is most over its guarantee first, in the order of the table. Who wants equals to take turns
+ * grants no more than there is (iokernel/policies/deal.h).
  *
  * Signals are ages: how long the oldest packet, runnable thread, overdue timer or storage completion of the application
  * has been waiting at this instant; 0 if none waits (Shenango, NSDI 2019, section 4.1; Caladan, OSDI 2020, section 4).
@@ -65,8 +66,9 @@ struct cl_policy_view {
     uint32_t n_apps;
     uint32_t n_cores;   /* that can be granted */
     uint64_t params[8]; /* the policy's settings, in its own order; 0: its default */
-    /* How long it lately took a core to move from an owner with work, from the grant to the new owner's first instruction;
-     * 0: not known. Last, so that policies compiled before there was such a word read the others where they are. */
+    /* How long it lately took a core to move from an owner with work, from the grant to the new owner's first
+     * instruction; 0: not known. Last, so that policies compiled before there was such a word read the others where
+     * they are. */
     uint64_t move_ns;
 };
 
@@ -83,8 +85,8 @@ CL_API unsigned cl_policy_settle(const struct cl_policy_view *view, struct cl_po
 _Static_assert(sizeof(struct cl_policy_app) == 128, "two cache lines");
 _Static_assert(offsetof(struct cl_policy_app, grant) == 88, "what a policy only reads comes first");
 
-/* What a compiled policy says of itself: exported as NAME_policy beside the function NAME, and read from the file before
- * anything of it is loaded. */
+/* What a compiled policy says of itself: exported as NAME_policy beside the function NAME, and read from the file
+ * before anything of it is loaded. */
 struct cl_policy_note {
     uint32_t abi;
     uint32_t app_bytes;
@@ -107,12 +109,14 @@ static inline uint64_t cl_policy_oldest_ns(const struct cl_policy_app *a)
     return cl_max(packet, other);
 }
 
-/* For the end of a policy that wrote `grant` of the latency applications: one pass over the table, mostly. Where these want more
- * than there is: guarantees of either kind first, and the rest core by core to whoever of them attained least for its weight,
- * in turns of 20 us. Each batch application has what it is guaranteed and demands, and what all these leave goes to those that
- * demand more, by attained time over weight (iokernel/policies/deal.h). Returns cores that are left. Uses memory[1], [2] and [3]. */
+/* For the end of a policy that wrote `grant` of the latency applications: one pass over the table, mostly. Where these
+ * want more than there is: guarantees of either kind first, and the rest core by core to whoever of them attained least
+ * for its weight, in turns of 20 us. Each batch application has what it is guaranteed and demands, and what all these
+ * leave goes to those that demand more, by attained time over weight (iokernel/policies/deal.h). Returns cores that are
+ * left. Uses memory[1], [2] and [3]. */
 uint32_t cl_policy_share(const struct cl_policy_view *view, struct cl_policy_app *apps);
-/* After that: the cores left, that nobody wants, go, one each, to latency applications in which anything waits at all. */
+/* After that: the cores left, that nobody wants, go, one each, to latency applications in which anything waits at
+ * all. */
 void cl_policy_share_rest(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t left);
 /* Give what all grants leave to batch applications that demand more than theirs, by attained time over weight.
  * Uses the batch applications' memory[1], [2] and [3]. */

@@ -14,11 +14,11 @@
  *
  *   runtime.h  create, bind, start, stop, statistics      udp.h    handlers, requests, sockets
  *   uthread.h  user-level threads                         sync.h   mutex, condition variable, semaphore, wait group
- *   probe.h    letting go of a core in long loops
+ *   probe.h    ceding a core in long loops
  *   timer.h    timers                                     sched.h  the scheduler alone
  *
- * Not included here: log.h, the persistent log, and log_shared.h, which appends to it on uthreads (the runtime's scheduler is
- * cl_runtime_sched); corelane/drivers: NICs and block devices. */
+ * Not included here: log.h, the persistent log, and log_shared.h, which appends to it on uthreads (the runtime's
+ * scheduler is cl_runtime_sched); corelane/drivers: NICs and block devices. */
 #ifndef CORELANE_LIBOS_LIBOS_H
 #define CORELANE_LIBOS_LIBOS_H
 

@@ -1,21 +1,24 @@
 /* The log for uthreads: many of them append, on any number of kthreads, and each blocks until its record is durable.
  *
- * Nobody has a thread for it, and nobody who waits stays awake for it: the scheduler's loop pumps the log while somebody waits
- * (corelane/libos/complete.h), and a kthread that has nothing else to do sleeps with the log's queue armed.
+ * Nobody has a thread for it, and nobody who waits stays awake for it: the scheduler's loop pumps the log while
+ * somebody waits (corelane/libos/complete.h), and a kthread that has nothing else to do sleeps with the log's queue
+ * armed.
  *
- * When a flush goes. Who waits pumps at once, on its own uthread, if no flush is in flight, whoever else is ready to run: so a lone
- * append is held back by nobody. It leaves that to the loop's next look, which comes within 20 us and the turn of one uthread, while a
- * flush is in flight, or while uthreads that the log has just brought back have not run yet, since those are likely to append,
- * too: what gathers until then shares the flush. The last of those pumps, or the loop, whichever comes first. A log with a fixed setting
- * (fixed_records, fixed_wait_ns) is pumped with each append.
+ * When a flush goes. Who waits pumps at once, on its own uthread, if no flush is in flight, whoever else is ready to
+ * run: so a lone append is held back by nobody. It leaves that to the loop's next poll, which comes within 20 us and
+ * the turn of one uthread, while a flush is in flight, or while uthreads that the log has just brought back have not
+ * run yet, since those are likely to append, too: what gathers until then shares the flush. The last of those pumps, or
+ * the loop, whichever comes first. A log with a fixed setting (fixed_records, fixed_wait_ns) is pumped with each
+ * append.
  *
- * What nobody waits for, such as the superblock that confirms the last appends (libos/storage/log/confirm.c), a timer pumps.
+ * What nobody waits for, such as the superblock that confirms the last appends (libos/storage/log/confirm.c), a timer
+ * pumps.
  *
- * `lock` guards all of it, the log and its queue of the device too. It is held for as long as a pump takes: microseconds, and the
- * copying of one record. Calls block only on uthreads of that scheduler: elsewhere -EDEADLK.
- * Does not deal with: futures that nobody waits for (somebody has to wait for a later one), cancelling, fixed_wait_ns without others
- * who keep the kthread awake.
- * From Python: Runtime.share (libos/storage/log/shared.py). Tests: tests/libos/storage/log/test_log.py, tests/libos/storage/log/test_shared.py. */
+ * `lock` guards all of it, the log and its queue of the device too. It is held for as long as a pump takes:
+ * microseconds, and the copying of one record. Calls block only on uthreads of that scheduler: elsewhere -EDEADLK. Does
+ * not deal with: futures that nobody waits for (somebody has to wait for a later one), cancelling, fixed_wait_ns
+ * without others who keep the kthread awake. From Python: Runtime.share (libos/storage/log/shared.py). Tests:
+ * tests/libos/storage/log/test_log.py, tests/libos/storage/log/test_shared.py. */
 #ifndef CORELANE_LIBOS_LOG_SHARED_H
 #define CORELANE_LIBOS_LOG_SHARED_H
 
@@ -40,7 +43,7 @@ struct cl_log_shared {
     uint32_t
         roused; /* uthreads that were brought back and have not run since. RMW, relaxed: a guess at who appends next */
     bool pump_gathers; /* the pump that runs leaves what is not sent to those that it brings back */
-    bool looks_again;  /* kthread `looker` has been told to look once more */
+    bool looks_again;  /* kthread `looker` has been told to poll once more */
     uint32_t looker;
     struct cl_completions completions;
 };
@@ -54,16 +57,17 @@ struct cl_log_future {
     struct cl_log_future *next;
 };
 
-/* Give a log, whose device has that queue for it alone, to the uthreads of a scheduler, which may run already. From here on the log
- * is used through this, or with the lock held, until the scheduler has stopped; `shared` stays where it is as long. 0; -ENOMEM,
- * -EMFILE, -EEXIST with a reason in err[256]. */
+/* Give a log, whose device has that queue for it alone, to the uthreads of a scheduler, which may run already. From
+ * here on the log is used through this, or with the lock held, until the scheduler has stopped; `shared` stays where it
+ * is as long. 0; -ENOMEM, -EMFILE, -EEXIST with a reason in err[256]. */
 CL_API int cl_log_share(struct cl_log_shared *shared, struct cl_log *log, struct cl_sched *sched, char err[256]);
-/* After cl_sched_stop, or before cl_sched_start: the log is the caller's again. Needed if `shared` goes before the scheduler. Uthreads
- * that still waited are not brought back, but their futures are in the log: their stacks have to be there until it is closed. */
+/* After cl_sched_stop, or before cl_sched_start: the log is the caller's again. Needed if `shared` goes before the
+ * scheduler. Uthreads that still waited are not brought back, but their futures are in the log: their stacks have to be
+ * there until it is closed. */
 CL_API void cl_log_unshare(struct cl_log_shared *shared);
 
-/* Submit a record: its index is in f->op.index, and it is durable when the wait says so. May block while the buffers are full. 0, or the
- * errors of cl_log_append but -EAGAIN; -ESHUTDOWN: the log was closed. */
+/* Submit a record: its index is in f->op.index, and it is durable when the wait says so. May block while the buffers
+ * are full. 0, or the errors of cl_log_append but -EAGAIN; -ESHUTDOWN: the log was closed. */
 CL_API int cl_log_begin(struct cl_log_shared *shared, struct cl_log_future *f);
 /* Block until it is durable: 0, or why it is not. */
 CL_API int cl_log_future_wait(struct cl_log_future *f);
@@ -72,8 +76,8 @@ CL_API int cl_log_append_wait(struct cl_log_shared *shared, const void *data, ui
                               uint64_t *index);
 /* Trim, and block until that is durable. */
 CL_API int cl_log_trim_wait(struct cl_log_shared *shared, uint64_t first_kept);
-/* Close the log while the scheduler runs: those who wait get their answers, who comes later -ESHUTDOWN. Blocks the uthread. The result
- * of cl_log_close. */
+/* Close the log while the scheduler runs: those who wait get their answers, who comes later -ESHUTDOWN. Blocks the
+ * uthread. The result of cl_log_close. */
 CL_API int cl_log_close_wait(struct cl_log_shared *shared);
 // cffi: end
 

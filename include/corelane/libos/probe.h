@@ -1,15 +1,15 @@
-/* Probes: where code that runs for long looks whether it should let go of its core.
+/* Probes: where code that runs for long polls the preemption flag, to learn whether it should cede its core.
  *
- * One word an application, written by the iokernel (runtime/shm.h, cl_arena_preempt), says whether one of its kthreads is
- * to look: because its core was given to somebody else, or because its uthread has run for a quantum while others wait.
- * A probe is one load of that word and a branch; what is behind the branch is slow and rare. Numba code gets probes from
- * `@libos.batch` (libos/batch_work/work.py), C code from CL_PROBE() in its loops or from the compiler (-fsanitize-coverage=trace-pc, see
- * trace_pc.h). Put one about every microsecond: a loop of a few nanoseconds a turn is better split in two, with the probe
- * in the outer one.
+ * An application has one word of preemption flags, which the iokernel writes (runtime/shm.h, cl_arena_preempt). The
+ * flag of a kthread is set if its core was given to somebody else, or if its uthread has run for a quantum while others
+ * wait. A probe is one load of that word and a branch; what is behind the branch is slow and rare. Numba code gets
+ * probes from `@libos.batch` (libos/batch_work/work.py). C code gets them from CL_PROBE() in its loops, or from the
+ * compiler (-fsanitize-coverage=trace-pc, see trace_pc.h). Put one about every microsecond: a loop of a few nanoseconds
+ * a turn is better split in two, with the probe in the outer one.
  *
- * The word's address does not change while a runtime lives, and is the same for all of its kthreads, so it may be kept
- * in a variable across blocking calls and moves to other kthreads. On threads that no runtime owns it is a word that is
- * always 0.
+ * The word's address does not change as long as a runtime exists, and is the same for all of its kthreads. So it may be
+ * kept in a variable across blocking calls and moves to other kthreads. On threads that no runtime owns it is a word
+ * that is always 0.
  *
  * Concord (SOSP 2023, section 3.1) has the idea: preemption by a flag in a cache line instead of an interrupt. */
 #ifndef CORELANE_LIBOS_PROBE_H
@@ -18,11 +18,11 @@
 #include <corelane/runtime/base.h>
 
 // cffi: begin
-/* The word to look at, of the runtime that the calling thread belongs to. Never NULL. */
+/* The word to poll, of the runtime that the calling thread belongs to. Never NULL. */
 CL_API const uint64_t *cl_probe_word(void);
 /* What a probe does when the word is not 0: cede if the core was given away, and come back when it is ours again,
- * perhaps on another kthread; or let other uthreads run, if the quantum is over. On a uthread; does nothing elsewhere, or
- * where it may not block. May be called at any time. */
+ * perhaps on another kthread; or let other uthreads run, if the quantum is over. On a uthread; does nothing elsewhere,
+ * or where it may not block. May be called at any time. */
 CL_API void cl_probe_slow(void);
 // cffi: end
 
@@ -39,7 +39,7 @@ void cl_probe_bind(const uint64_t *word);
 
 #define CL_PROBE()                                                                                                     \
     do {                                                                                                               \
-        /* Relaxed: the word only says "look"; what is seen then is loaded with acquire. */                            \
+        /* Relaxed: a flag orders nothing; what is seen after it is loaded with acquire. */                            \
         if (cl_unlikely(cl_load_relaxed(cl_probe_word_self)))                                                          \
             cl_probe_slow();                                                                                           \
     } while (0)

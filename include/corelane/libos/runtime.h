@@ -18,7 +18,7 @@ CL_EXTERN_C_BEGIN
 // cffi: begin
 /* Events, with one line for people. Called from a thread of the runtime that may not be blocked for long. */
 #define CL_EVENT_ATTACHED 1 /* (again) attached to an iokernel */
-#define CL_EVENT_STALLED 2  /* the iokernel answers no more, but lives */
+#define CL_EVENT_STALLED 2  /* the iokernel answers no more, but its process exists */
 #define CL_EVENT_GONE 3     /* the iokernel or the NIC went away; when a new iokernel comes, all goes on */
 #define CL_EVENT_CONFLICT 4 /* another host on the link claims our address */
 typedef void (*cl_runtime_event)(void *arg, int event, const char *text);
@@ -74,8 +74,8 @@ CL_API int cl_runtime_bind_udp_burst(struct cl_runtime *rt, uint16_t port, cl_ud
 /* The same with requests in queues by type (udp.h); -ENOSPC too. err says what is wrong. *types is copied. */
 CL_API int cl_runtime_bind_udp_typed(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg,
                                      const struct cl_udp_types *types, char err[256]);
-/* As cl_runtime_bind_udp_burst, called on the kthread's own large stack under the no-switch rule (sched.h): for callbacks into
- * language run-times. Blocking calls inside answer -EDEADLK. */
+/* As cl_runtime_bind_udp_burst, called on the kthread's own large stack under the no-switch rule (sched.h): for
+ * callbacks into language run-times. Blocking calls inside answer -EDEADLK. */
 CL_API int cl_runtime_bind_udp_foreign(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg);
 /* Enter a static ARP mapping. Host byte order. -ENOSPC, -EBUSY (being resolved). Any thread. */
 CL_API int cl_runtime_add_neighbour(struct cl_runtime *rt, uint32_t ipv4, const uint8_t *mac);

@@ -1,6 +1,7 @@
 /* The scheduler: user-level threads (uthreads) multiplexed over N kernel threads (kthreads), with work stealing.
  *
- * Its files: libos/sched/README.md. Start reading at kthread.c, the loop. What code on a uthread calls: uthread.h, sync.h, timer.h.
+ * Its files: libos/sched/README.md. Start reading at kthread.c, the loop. What code on a uthread calls: uthread.h,
+ * sync.h, timer.h.
  *
  * Threads: kthread k is one pthread, which runs the scheduler loop on its own stack and uthreads on theirs. It alone
  * pushes to its run queue; siblings take from it. A uthread runs on one kthread at a time and may resume on another
@@ -11,16 +12,16 @@
  *   - A uthread is in at most one of: running, a run queue, a wait list. It enters a queue or list only after its
  *     context has been saved, which the context switched to sees to (struct cl_after in internal.h).
  *   - Work is never lost to sleep: whoever publishes work that somebody else should take does so before a full fence
- *     and before looking for sleepers; whoever goes to sleep says so before a full fence and before looking for work
+ *     and before checking for sleepers; whoever goes to sleep says so before a full fence and before checking for work
  *     (idle.c).
  *   - spawned = finished + live, summed over the kthreads; steals out of a queue = steals into another.
  *   - After start-up a kthread makes no system call while it has work, or ever in mode `spin`, but for the yield of a
  *     contended spinlock (spin.h), what completions in flight take (complete.h), the first use of more stacks (stack.c)
  *     and waking a sleeping sibling.
  *
- * Does not deal with: preemption inside a runtime of a uthread that reaches no scheduling point and no probe, priorities,
- * cancellation, more than one scheduler a kthread, fork (the child has no kthreads: only exec and _exit are useful
- * there), CET shadow stacks (switch.h says why the library never carries the mark that would turn them on). */
+ * Does not deal with: preemption inside a runtime of a uthread that reaches no scheduling point and no probe,
+ * priorities, cancellation, more than one scheduler a kthread, fork (the child has no kthreads: only exec and _exit are
+ * useful there), CET shadow stacks (switch.h says why the library never carries the mark that would turn them on). */
 #ifndef CORELANE_LIBOS_SCHED_H
 #define CORELANE_LIBOS_SCHED_H
 
@@ -33,8 +34,8 @@
 #define CL_SCHED_MAX_KTHREADS 64
 #define CL_SCHED_STACK_FLOOR_BYTES 16384
 
-/* What an idle kthread does. spin: looks for ever. adaptive: looks for spin_ns, then sleeps. block: sleeps at once.
- * With more kthreads than CPUs the process may use, spin calls sched_yield() between looks and adaptive looks briefly.
+/* What an idle kthread does. spin: polls for ever. adaptive: polls for spin_ns, then sleeps. block: sleeps at once.
+ * With more kthreads than CPUs the process may use, spin calls sched_yield() between polls and adaptive polls briefly.
  */
 #define CL_SCHED_SPIN 0
 #define CL_SCHED_ADAPTIVE 1
@@ -58,9 +59,9 @@ struct cl_work_source {
      * returns 0 if it is held. */
     unsigned (*poll)(void *arg, unsigned self, unsigned queue);
     /* S, any kthread: whether poll(.., queue) would find something, in the NIC queue or in the inbox of `queue`. Waits
-     * for no lock: a callee that has to lock the queue to look tries once, and returns true if the lock is held. May be
-     * wrong while others run, but says false only if after a full fence it has seen that nothing was there before it.
-     * What it had to take out of the NIC's queue in order to look stays visible to every later call. */
+     * for no lock: a callee that has to lock the queue to check tries once, and returns true if the lock is held. May
+     * be wrong while others run, but says false only if after a full fence it has seen that nothing was there before
+     * it. What it had to take out of the NIC's queue in order to check stays visible to every later call. */
     bool (*ready)(void *arg, unsigned queue);
     /* S, any kthread: how many frames wait in the inbox of `queue`. The same rules as for ready. */
     unsigned (*pending)(void *arg, unsigned queue);
@@ -75,18 +76,18 @@ struct cl_work_source {
      * poll and before sleeping; cheap when there is nothing. While something stays it is called each turn, and the
      * kthread sleeps briefly only, for nobody wakes it when the NIC's queue drains. May be NULL. */
     bool (*flush)(void *arg, unsigned self);
-    /* The place where kthread k sleeps, constant for the life of the source; asked once at cl_sched_new. NULL (or a
-     * NULL answer): the scheduler brings futexes of its own. */
+    /* The place where kthread k sleeps, constant for the life of the source; called once at cl_sched_new. NULL (or a
+     * NULL result): the scheduler brings futexes of its own. */
     struct cl_parker *(*parker)(void *arg, unsigned k);
-    /* S, after cl_park_begin on parker k and a last look: sleep until woken, until a frame comes, or for timeout_ns
-     * (negative: for ever). Returns with the word RUNNING; a result < 0 is counted in wait_errors. NULL: cl_park_wait
-     * is called. */
+    /* S, after cl_park_begin on parker k and a re-check: sleep until woken, until a frame comes, or for timeout_ns
+     * (negative: for ever). Returns with the park word RUNNING; a result < 0 is counted in wait_errors. NULL:
+     * cl_park_wait is called. */
     int (*wait)(void *arg, unsigned k, int64_t timeout_ns);
     /* S. Store the positions of the inbox of `self` in its signals (runtime/shm.h), where cores are managed. */
     void (*export_positions)(void *arg, unsigned self);
     /* S. The quantum of uthread `t`, which is inside run, is over. `runner` is its cl_runner_local, not NULL. True: the
-     * source keeps it, counts it as pending, and has run call cl_uthread_ready(t) when its turn comes; false: it goes to the
-     * run queue. May be NULL. */
+     * source keeps it, counts it as pending, and has run call cl_uthread_ready(t) when its turn comes; false: it goes
+     * to the run queue. May be NULL. */
     bool (*preempted)(void *arg, unsigned self, struct cl_uthread *t, void *runner);
     /* S, any kthread: how many of what is pending at `queue` a sibling without work should take although its owner gets
      * on with others. May be NULL. */
@@ -121,7 +122,7 @@ struct cl_sched_stats {
     uint64_t runners;           /* runner uthreads started */
     uint64_t runners_refused;   /* times that no uthread was left for a runner; its frames wait */
     uint64_t parks;             /* times that it slept */
-    uint64_t parks_cancelled;   /* work seen on the last look before sleeping */
+    uint64_t parks_cancelled;   /* work seen at the re-check before sleeping */
     uint64_t wakes_sent;        /* siblings woken */
     uint64_t injected;          /* uthreads taken from the queue that foreign threads fill */
     uint64_t overflowed;        /* uthreads that did not fit into the ring of the run queue */
@@ -149,7 +150,7 @@ CL_API int cl_sched_spawn(struct cl_sched *sched, cl_uthread_fn fn, void *arg);
 /* The same, and sleep until it has ended. From a foreign thread, after cl_sched_start; -EDEADLK on a uthread. */
 CL_API int cl_sched_run(struct cl_sched *sched, cl_uthread_fn fn, void *arg);
 /* Deterministic mode, instead of cl_sched_start: the calling thread is kthread k for one turn of the loop (timers due,
- * a bounded number of uthreads, poll, one look at siblings). Never sleeps. Returns how many things were done; 0: idle.
+ * a bounded number of uthreads, poll, one check of siblings). Never sleeps. Returns how many things were done; 0: idle.
  * -EBUSY if started, -EDEADLK on a kthread. The calls must not overlap. */
 CL_API int cl_sched_step(struct cl_sched *sched, unsigned k);
 /* Counters of kthread k, whole but not all of one instant. -EINVAL if there is no such kthread. */
@@ -158,9 +159,9 @@ CL_API int cl_sched_stats(const struct cl_sched *sched, unsigned k, struct cl_sc
 CL_API uint64_t cl_sched_live(const struct cl_sched *sched);
 /* Time of this scheduler's clock, ns. Any thread. */
 CL_API uint64_t cl_sched_now_ns(const struct cl_sched *sched);
-/* Around a call of the kernel that may take longer than the iokernel's `cede_us`, such as the submission of a write: the kthread
- * is asked for its core, and not interrupted, until it comes back, or has been away for longer than `interrupt_us`. On any
- * thread; does nothing on one that is no kthread. */
+/* Around a call of the kernel that may take longer than the iokernel's `cede_us`, such as the submission of a write:
+ * the kthread gets a preemption request, but no signal, until it comes back, or has been away for longer than
+ * `interrupt_us`. On any thread; does nothing on one that is no kthread. */
 CL_API void cl_sched_call_begin(void);
 CL_API void cl_sched_call_end(void);
 CL_API unsigned cl_sched_kthreads(const struct cl_sched *sched);
@@ -178,16 +179,16 @@ CL_API void cl_sched_no_switch_leave(void);
  * rule, and return. For code that needs more stack than a uthread has. On a uthread; -EDEADLK under no-switch. */
 CL_API int cl_kthread_call(void (*fn)(void *arg), void *arg);
 
-/* What cl_probe_slow does (probe.h): let go of the core if it is not ours any more, or yield if the quantum is over. */
+/* What cl_probe_slow does (probe.h): cede the core if it is not ours any more, or yield if the quantum is over. */
 CL_API void cl_sched_preempt_poll(void);
 
-/* Code that an interrupt may switch away from, since it holds nothing that others wait for, has no thread-local's address
- * in a register and calls nothing outside of the range (outside it waits in place): compiled numeric code. -ENOSPC, -EINVAL.
- * Any thread. Remove it before the memory is used for something else. */
+/* Code that an interrupt may switch away from, since it holds nothing that others wait for, has no thread-local's
+ * address in a register and calls nothing outside of the range (outside it waits in place): compiled numeric code.
+ * -ENOSPC, -EINVAL. Any thread. Remove it before the memory is used for something else. */
 CL_API int cl_preemptible_add(const void *begin, const void *end);
 CL_API void cl_preemptible_remove(const void *begin);
-/* The same for what the calling uthread runs between these two: no calls but probes, no spinlocks, no thread-locals. -EPERM
- * in a place that may not switch. */
+/* The same for what the calling uthread runs between these two: no calls but probes, no spinlocks, no thread-locals.
+ * -EPERM in a place that may not switch. */
 CL_API int cl_preemptible_begin(void);
 CL_API void cl_preemptible_end(void);
 

@@ -16,12 +16,12 @@ struct cl_spin {
 };
 // cffi: end
 
-/* Spinlocks that the calling thread holds. A kthread that holds one is not made to wait for its core by an interrupt: its
- * siblings would spin. A lock is released on the thread that took it. */
+/* Spinlocks that the calling thread holds. A kthread that holds one is not made to wait for its core by an interrupt:
+ * its siblings would spin. A lock is released on the thread that took it. */
 extern CL_API __thread uint32_t cl_spins_held __attribute__((tls_model("initial-exec")));
 
-/* Relaxed: only the thread's own interrupts look. Atomic, since uthreads of one kthread share it, which TSan takes for
- * threads that race. */
+/* Relaxed: only the thread's own interrupts read it. Atomic, since uthreads of one kthread share it, which TSan takes
+ * for threads that race. */
 static inline void cl_spins_count(uint32_t add)
 {
     cl_store_relaxed(&cl_spins_held, cl_load_relaxed(&cl_spins_held) + add);

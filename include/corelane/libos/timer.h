@@ -5,7 +5,7 @@
  * cancel timers, spawn and ready uthreads, post semaphores, signal condition variables; they may not block. A callback
  * may run on another kthread than the one that armed it, and may re-arm or free its own timer.
  *
- * Timers of one kthread due at the same look run in order of deadline; those of equal deadline in no particular order.
+ * Timers of one kthread due at the same poll run in order of deadline; those of equal deadline in no particular order.
  * Cost: O(log n) in the timers armed on the kthread. At most 1 Mi are armed on one at a time. */
 #ifndef CORELANE_LIBOS_TIMER_H
 #define CORELANE_LIBOS_TIMER_H
@@ -32,8 +32,8 @@ CL_API void cl_timer_init(struct cl_timer *timer, cl_timer_fn fn, void *arg);
  * Calls on one timer must not overlap each other (they may overlap its callback). */
 CL_API int cl_timer_arm(struct cl_timer *timer, uint64_t deadline_ns);
 /* Disarm, and wait for a callback that is just running elsewhere, so that afterwards the memory is the caller's. From
- * its own callback it does not wait; two callbacks must not cancel each other's timers, which would wait for ever. Returns 1 if
- * the timer was armed and now will not run, 0 if not. Any thread. */
+ * its own callback it does not wait; two callbacks must not cancel each other's timers, which would wait for ever.
+ * Returns 1 if the timer was armed and now will not run, 0 if not. Any thread. */
 CL_API int cl_timer_cancel(struct cl_timer *timer);
 // cffi: end
 

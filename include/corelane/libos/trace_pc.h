@@ -2,8 +2,9 @@
  * block. Compile with what `corelane config --probe-cflags` prints, which includes this file into each unit; nothing in
  * the code has to change. The linker keeps one of the definitions.
  *
- * Every CL_TRACE_PC_EVERY-th call looks at the word. Each block pays for a call, so this suits code whose blocks are long
- * or that is not worth touching; hot loops are better off with CL_PROBE() (probe.h) every few hundred turns.
+ * Every CL_TRACE_PC_EVERY-th call polls the preemption flag. Each block pays for a call, so this suits code whose
+ * blocks are long or that is not worth touching. Inner loops are better off with CL_PROBE() (probe.h) every few hundred
+ * turns.
  *
  * Does not deal with: functions of other libraries, and assembly. Code that must not be left (a signal handler, a
  * section that holds a lock of the C library) is compiled without the flag. */
@@ -18,7 +19,7 @@
 
 #define CL_TRACE_PC_LOCAL __attribute__((weak, visibility("hidden")))
 
-/* Calls left until the next look, of this thread. A uthread that moves goes on with its new thread's count. */
+/* Calls left until the next poll, of this thread. A uthread that moves goes on with its new thread's count. */
 CL_TRACE_PC_LOCAL __thread int cl_trace_pc_left __attribute__((tls_model("initial-exec")));
 
 void __sanitizer_cov_trace_pc(void);

@@ -9,7 +9,7 @@
 #include <corelane/runtime/base.h>
 
 // cffi: begin
-/* The thread itself: only ever a pointer, good as long as the uthread lives. */
+/* The thread itself: only ever a pointer, good until the uthread ends. */
 struct cl_uthread;
 /* A name for a uthread that is never used again: a stale one is refused, not confused with a later thread's. 0: none.
  */
@@ -26,15 +26,15 @@ CL_API int cl_uthread_spawn(cl_uthread_fn fn, void *arg, cl_uthread_id *out);
 CL_API int cl_uthread_join(cl_uthread_id id);
 /* Nobody will join it. Does not block. -ESRCH and -EINVAL as for join; -EPERM on a foreign thread. */
 CL_API int cl_uthread_detach(cl_uthread_id id);
-/* Let the other runnable uthreads go first, and look at the network if there are none. -EDEADLK: nothing happened. */
+/* Let the other runnable uthreads go first, and poll the network if there are none. -EDEADLK: nothing happened. */
 CL_API int cl_uthread_yield(void);
 /* End the calling uthread as if its function had returned. Elsewhere than on a uthread: returns -EDEADLK. */
 CL_API int cl_uthread_exit(void);
 /* The calling uthread; NULL elsewhere. */
 CL_API struct cl_uthread *cl_uthread_self(void);
 CL_API cl_uthread_id cl_uthread_id_of(const struct cl_uthread *t);
-/* One pointer that belongs to the calling uthread, NULL at its start: what a thread-local cannot be here. NULL, and -EPERM
- * for set, elsewhere. */
+/* One pointer that belongs to the calling uthread, NULL at its start: what a thread-local cannot be here. NULL, and
+ * -EPERM for set, elsewhere. */
 CL_API void *cl_uthread_local(void);
 CL_API int cl_uthread_set_local(void *local);
 /* Sleep for at least so long on the scheduler's clock. On a uthread. -EDEADLK; -ENOSPC: too many timers (timer.h). */

@@ -3,9 +3,9 @@
  * The port driver implements it (drivers/port/cores.c) and hands it out with its NIC; the scheduler uses it
  * (libos/sched/cede.c). NIC drivers that know of no iokernel have none.
  *
- * All calls take the kthread's index k. `lost` to `park_wait` are made by kthread k only, and are async-signal-safe: they
- * store words, yield and wait on futexes. Whoever waits comes back when it owns its core, when nobody manages cores any
- * more (the iokernel went away), or after `release`. */
+ * All calls take the kthread's index k. `lost` to `park_wait` are made by kthread k only, and are async-signal-safe:
+ * they store words, yield and wait on futexes. Whoever waits comes back when it owns its core, when nobody manages
+ * cores any more (the iokernel went away), or after `release`. */
 #ifndef CORELANE_RUNTIME_CORES_H
 #define CORELANE_RUNTIME_CORES_H
 
@@ -20,10 +20,11 @@ struct cl_cores;
 struct cl_park_poll {
     void *arg;
     int64_t yield_ns; /* for so long it is waited for by sched_yield(), and then by `sleep` */
-    /* Whether it is there. Then its signals have said so when this returns, and a kthread that has kept its core gets up. */
+    /* Whether it is there. Then its signals have said so when this returns, and a kthread that has kept its core gets
+     * up. */
     bool (*done)(void *arg);
-    /* Sleep until that may have changed, or *word, on which a FUTEX_WAKE is made then, is not `value`, or timeout_ns (< 0: none) is
-     * over. False: it cannot be waited for so; somebody else will tell. */
+    /* Sleep until that may have changed, or *word, on which a FUTEX_WAKE is made then, is not `value`, or timeout_ns (<
+     * 0: none) is over. False: it cannot be waited for so; somebody else will tell. */
     bool (*sleep)(void *arg, const uint32_t *word, uint32_t value, int64_t timeout_ns);
 };
 
@@ -32,23 +33,24 @@ struct cl_cores_ops {
     bool (*managed)(struct cl_cores *c);
     /* Whether k runs on a core that it does not own. */
     bool (*lost)(struct cl_cores *c, unsigned k);
-    /* Whether somebody else could use k's core: without work it parks at once. Called again and again while k has none. */
+    /* Whether somebody else could use k's core: without work it parks at once. Called again and again while k has
+     * none. */
     bool (*wanted)(struct cl_cores *c, unsigned k);
-    /* Let go of the core, and return when k owns one again. */
+    /* Cede the core, and return when k owns one again. */
     void (*cede)(struct cl_cores *c, unsigned k);
-    /* k has no work: say so. False: nobody manages cores, sleep in another way. After it look at all work once more, then
-     * cancel or wait. */
+    /* k has no work: say so. False: nobody manages cores, sleep in another way. After it re-check all work, then cancel
+     * or wait. */
     bool (*park_begin)(struct cl_cores *c, unsigned k);
     /* There is work after all. Returns when k owns a core. */
     void (*park_cancel)(struct cl_cores *c, unsigned k);
-    /* Wait until the iokernel wakes k, or until timeout_ns is over (< 0: never) or `look` (NULL: none) has seen something and k
-     * still owns its core. */
+    /* Wait until the iokernel wakes k, or until timeout_ns is over (< 0: never), or until `polled` (NULL: none) has
+     * seen something and k still owns its core. */
     void (*park_wait)(struct cl_cores *c, unsigned k, int64_t timeout_ns, const struct cl_park_poll *polled);
     /* There is work for more kthreads than run. Any thread. */
     void (*help)(struct cl_cores *c);
     /* Where k exports its signals (shm.h); the same address for the life of the object. */
     struct cl_signals *(*signals)(struct cl_cores *c, unsigned k);
-    /* Tell the iokernel the kthreads' thread ids and the signal that asks one to cede. From then on kthreads are
+    /* Tell the iokernel the kthreads' thread ids and the signal that makes one cede. From then on kthreads are
      * managed; told again, by the object, to each iokernel that comes later. -errno and one line in err. */
     int (*threads)(struct cl_cores *c, const int32_t *tids, unsigned n, int signal, char err[256]);
     /* The kthreads are to end: nobody waits any more. Returns when nobody does. Any thread but a kthread. */
@@ -57,9 +59,9 @@ struct cl_cores_ops {
 
 struct cl_cores {
     const struct cl_cores_ops *ops;
-    /* Bit k: kthread k is to look whether its core is lost, or its quantum over. Constant address; the word is the
-     * iokernel's (cl_arena_preempt). While there is none it is 0, or with a quantum not 0, so that each probe looks at the
-     * clock: bits of no kthread. */
+    /* The preemption flags. Bit k: the core of kthread k may be lost, or its quantum over. The address is constant, and
+     * the iokernel writes the word (cl_arena_preempt). Without an iokernel it is 0, or with a quantum not 0, so that
+     * each probe reads the clock: bits of no kthread. */
     const uint64_t *preempt;
 };
 

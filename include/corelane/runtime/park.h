@@ -9,11 +9,11 @@
  *
  * Both fences are sequentially consistent: of "store word, load work" and "store work, load word" at least one side
  * sees the other's store, so either the sleeper finds the work or the waker finds PARKED (Dekker's argument).
- * tests/runtime/test_park.py checks every interleaving of this on a machine with store buffers, and that it breaks without
- * either fence; tests/runtime/c/park_stress.c runs it.
+ * tests/runtime/test_park.py checks every interleaving of this on a machine with store buffers, and that it breaks
+ * without either fence; tests/runtime/c/park_stress.c runs it.
  *
- * A wake-up that comes late (the waker was preempted between exchange and system call) ends a later sleep too early, never
- * too late: every return from a sleep means only "go and look".
+ * A wake-up that comes late (the waker was preempted between exchange and system call) ends a later sleep too early,
+ * never too late: every return from a sleep means only "re-check".
  *
  * The word may lie in memory shared with a process that is not trusted: a lie costs the waker one system call or the
  * liar its wake-up, nothing else. */
@@ -37,13 +37,13 @@ struct cl_parker {
 
 CL_API void cl_park_begin(struct cl_parker *p);
 CL_API void cl_park_cancel(struct cl_parker *p);
-/* Sleep on the futex until woken or for timeout_ns (< 0: for ever). Returns with the word RUNNING. */
+/* Sleep on the futex until woken or for timeout_ns (< 0: for ever). Returns with the park word RUNNING. */
 CL_API void cl_park_wait(struct cl_parker *p, int64_t timeout_ns);
 /* Sleep in poll() on event_fd and device_fd (POLLIN). Same contract. -errno if poll itself failed. */
 CL_API int cl_park_wait_fd(struct cl_parker *p, int device_fd, int64_t timeout_ns);
 /* Wake the sleeper if it is parked. Returns true if a system call was made. */
 CL_API bool cl_park_wake(struct cl_parker *p);
-/* The slow half of it: the word was seen PARKED. */
+/* The slow half of it: the park word was seen PARKED. */
 CL_API bool cl_park_wake_parked(struct cl_parker *p);
 // cffi: end
 

@@ -1,7 +1,7 @@
 """The persistent log: records, durable in order, on an area of a block device, without a file system in the way.
 
     log.c append.c     the log as an object; records, flushes, acknowledgement (contract: corelane/libos/log.h)
-    width.{h,c}        how many flushes fly side by side
+    width.{h,c}        how many flushes are in flight at once
     disk.h super.c     what lies on the device; superblocks
     snapshot.c grow.c confirm.c   snapshots; a larger area; having the device confirm what was acknowledged
     recover.{h,c} choose.c lap.c judge.c again.c   opening: superblock, flushes in order, what ended them

@@ -1,4 +1,4 @@
-/* Reading durable records by index: one span of the index is read at a time, and each record's checksum looked at. */
+/* Reading durable records by index: one span of the index is read at a time, and each record's checksum checked. */
 #include "internal.h"
 
 #include <stdio.h>

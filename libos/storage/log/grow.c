@@ -1,11 +1,12 @@
 /* Taking into use what an area grew by, when the log is opened.
  *
- * The ring is the end of the area, so it can grow at its end, if what is in use lies in one lap of the old ring: then every flush keeps its
- * offset when the places are counted anew from the beginning of that lap (ring_shift). What wraps around the old end stays in the old ring
- * until an opening at which it does not any more; the report says how much is unused.
+ * The ring is the end of the area, so it can grow at its end, if what is in use lies in one lap of the old ring: then
+ * every flush keeps its offset when the places are counted anew from the beginning of that lap (ring_shift). What wraps
+ * around the old end stays in the old ring until an opening at which it does not any more; the report says how much is
+ * unused.
  *
- * The superblock that begins the new epoch has the new size, and both copies of it are durable before the first append: the old one would
- * not have recovery look behind the old end. */
+ * The superblock that begins the new epoch has the new size, and both copies of it are durable before the first append:
+ * the old one would not have recovery scan behind the old end. */
 #include "internal.h"
 
 void cl_log_grow(struct cl_log *log, bool allowed)

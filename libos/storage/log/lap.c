@@ -1,15 +1,17 @@
-/* Reading a lap of the ring ahead of those who check it, in segments, and looking block by block for what cannot be read.
+/* Reading a lap of the ring ahead of those who check it, in segments, and scanning block by block for what cannot be
+ * read.
  *
- * Segments are a ring of buffers: the current one is being checked, the one before it stays, since a flush may begin in it that ends in
- * the current one, and those behind it are on their way. */
+ * Segments are a ring of buffers: the current one is being checked, the one before it stays, since a flush may begin in
+ * it that ends in the current one, and those behind it are on their way. */
 #include "recover.h"
 
 #include "../../../runtime/pages.h"
 
 #include <stdlib.h>
 
-/* Disks differ, and one disk from minute to minute, in whether they like 1 MiB on its way better or 4: half of the segments is 2. The
- * other half is for checking, which so never keeps the device waiting. Where flushes are large, segments are fewer and larger. */
+/* Disks differ, and one disk from minute to minute, in whether they like 1 MiB on its way better or 4: half of the
+ * segments is 2. The other half is for checking, which so never keeps the device waiting. Where flushes are large,
+ * segments are fewer and larger. */
 #define SEGMENT_LEAST (256u << 10)
 #define SEGMENT_MOST (1u << 20)
 #define SEGMENTS_LEAST 4 /* one is checked while the others are read */
@@ -132,7 +134,8 @@ static void read_next(struct cl_log *log, struct cl_log_segment *g)
     r->reading++;
 }
 
-/* Keep the device busy. The segment before the current one stays: a flush may begin in it that ends in the current one. */
+/* Keep the device busy. The segment before the current one stays: a flush may begin in it that ends in the current
+ * one. */
 void cl_log_lap_ahead(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover;

@@ -1,13 +1,16 @@
-/* Opening: take the newest superblock, apply the flushes behind its head one after another, and look for what ended them.
+/* Opening: take the newest superblock, apply the flushes behind its head one after another, and scan for what ended
+ * them.
  *
- * The ring is read once around from the head on, in segments that are read while those before them are checked. The first
- * flush that is not whole, or is not the one that comes next, ends the log. Then the rest of the lap is searched for proof that there was
- * more: a later flush of this epoch that says the bad one had been acknowledged when it was sent, a flush of an epoch that the
- * superblock does not know, or the superblock's own word. With proof it is damage; without, a write that a crash cut short.
+ * The ring is read once around from the head on, in segments that are read while those before them are checked. The
+ * first flush that is not whole, or is not the one that comes next, ends the log. Then the rest of the lap is searched
+ * for proof that there was more: a later flush of this epoch that says the bad one had been acknowledged when it was
+ * sent, a flush of an epoch that the superblock does not know, or the superblock's own word. With proof it is damage;
+ * without, a write that a crash cut short.
  *
- * What was found is written again where no flush says that it was acknowledged: it may be in a cache alone.
- * Before the log takes appends a superblock with a higher epoch is made durable, which says where that epoch begins. Flushes that
- * were in flight at the crash and became durable behind the gap that another one left are of an older epoch: they never match. */
+ * What was found is written again where no flush says that it was acknowledged: it may be in a cache alone. Before the
+ * log takes appends a superblock with a higher epoch is made durable, which says where that epoch begins. Flushes that
+ * were in flight at the crash and became durable behind the gap that another one left are of an older epoch: they never
+ * match. */
 #include "recover.h"
 
 #include <stdlib.h>
@@ -31,8 +34,8 @@ void cl_log_recover_free(struct cl_log *log)
     log->recover = NULL;
 }
 
-/* The device says that flushes up to `lsn` had been acknowledged, the last index of which was then this one: the latest word counts, as
- * truncations take indexes back. The same word again says nothing new. */
+/* The device says that flushes up to `lsn` had been acknowledged, the last index of which was then this one: the latest
+ * word counts, as truncations take indexes back. The same word again says nothing new. */
 static void acknowledged(struct cl_log *log, uint64_t lsn, uint64_t index)
 {
     struct cl_log_recover *r = log->recover;
@@ -88,7 +91,8 @@ static const char *unexpected(const struct cl_log *log, const struct cl_log_disk
     return NULL;
 }
 
-/* Whether what lies there is a bad copy of the next flush's header, and not a good one of an earlier time or another log. */
+/* Whether what lies there is a bad copy of the next flush's header, and not a good one of an earlier time or another
+ * log. */
 static bool remains(const struct cl_log *log, const struct cl_log_disk_flush *h, uint64_t place)
 {
     return __builtin_popcount(h->magic ^ cl_log_magic(log->area_id)) <= 4 &&
@@ -113,14 +117,16 @@ static void end_at(struct cl_log *log, const struct cl_log_disk_flush *h, const 
     r->searching = true;
     if (log->config.search_bytes)
         r->end = cl_min(r->end, r->at + log->config.search_bytes);
-    /* Nothing was written since it was closed: nothing to look for. But a bad superblock may have been of an opening since. */
+    /* Nothing was written since it was closed: nothing to look for. But a bad superblock may have been of an opening
+     * since. */
     if (s->closed && lsn == s->durable_lsn + 1 && !log->report.bad_superblocks) {
         r->end = r->at;
         r->unread = false;
     }
 }
 
-/* Apply the flushes of a segment. False: the rest of it belongs to one that ends in the next segment, or nothing is left. */
+/* Apply the flushes of a segment. False: the rest of it belongs to one that ends in the next segment, or nothing is
+ * left. */
 static void scan(struct cl_log *log, const struct cl_log_segment *g)
 {
     struct cl_log_recover *r = log->recover;
@@ -220,7 +226,8 @@ static void looked(struct cl_log *log, struct cl_log_io *io)
         (unsigned long long)io->req.offset, (unsigned long long)log->view.next_index);
 }
 
-/* What ended the log is read once more: a read that was wrong that once would else cost for good what had been acknowledged. */
+/* What ended the log is read once more: a read that was wrong that once would else cost for good what had been
+ * acknowledged. */
 static void look_again(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover;
@@ -243,8 +250,9 @@ static void mended(struct cl_log *log, struct cl_log_io *io)
                     (unsigned long long)io->req.offset, strerror(-io->req.result));
 }
 
-/* Blocks that cannot be read are written, so that the disk replaces their sectors: else one of them lies right behind the end one day and
- * is taken for a flush that is lost. One in a flush that is whole all the same holds zeros. False: none is left. */
+/* Blocks that cannot be read are written, so that the disk replaces their sectors: else one of them lies right behind
+ * the end one day and is taken for a flush that is lost. One in a flush that is whole all the same holds zeros. False:
+ * none is left. */
 static bool mend_next(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover;

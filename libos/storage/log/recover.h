@@ -15,7 +15,8 @@
 #define CL_LOG_SEGMENTS 16
 #define CL_LOG_UNREADABLE_MOST 1024 /* blocks: with more, it is the device that fails */
 
-/* Of a superblock or a segment. If it fails it is done again block by block, so that one bad sector costs its block only. */
+/* Of a superblock or a segment. If it fails it is done again block by block, so that one bad sector costs its block
+ * only. */
 struct cl_log_read {
     struct cl_log_io io;
     struct cl_log_segment *segment; /* NULL: of a superblock */
@@ -43,7 +44,7 @@ struct cl_log_recover {
     unsigned current, posted, reading; /* checked next; asked for, from that one on; not there yet of those */
     uint64_t read_place;               /* where the next segment begins */
     uint64_t end;                      /* of the lap, or of the search */
-    uint64_t at;                       /* place of the next flush, or of the next block to look at */
+    uint64_t at;                       /* place of the next flush, or of the next block to scan */
     bool searching, proof, torn, acknowledged_told;
     bool unread; /* the flush that is bad, or what might tell whether it is damaged, cannot be read at unread_place */
     uint64_t bad_place, beyond_place, unread_place;

@@ -5,7 +5,7 @@
 #include <corelane/libos/uthread.h>
 #include "internal.h"
 
-#define LOOK_NS 1000000 /* between looks for what is in flight and nobody waits for */
+#define LOOK_NS 1000000 /* between polls for what is in flight and nobody waits for */
 
 /* Take the sleeper of f off, to be brought back when the lock is free. */
 static void rouse(struct cl_log_shared *s, struct cl_log_future *f)
@@ -34,7 +34,8 @@ static void rouse_short(struct cl_log_shared *s)
     }
 }
 
-/* With the lock, on a kthread. While somebody waits the scheduler's loop collects what is in flight; else the timer looks for it. */
+/* With the lock, on a kthread. While somebody waits the scheduler's loop collects what is in flight; else the timer
+ * does. */
 static void arm_timer(struct cl_log_shared *s)
 {
     bool look = s->log->in_flight && !s->sleepers;
@@ -45,7 +46,7 @@ static void arm_timer(struct cl_log_shared *s)
     s->timer_armed = cl_timer_arm(&s->timer, cl_sched_now_ns(s->sched) + (look ? LOOK_NS : in_ns)) == 0;
 }
 
-/* With the lock. Whether this kthread has to look once more at what was left to gather: nothing else might see to it. */
+/* With the lock. Whether this kthread has to re-check what was left to gather: nothing else might see to it. */
 static void look_again(struct cl_log_shared *s, bool on)
 {
     if (s->looks_again)
@@ -57,8 +58,8 @@ static void look_again(struct cl_log_shared *s, bool on)
     }
 }
 
-/* With the lock. If it brings somebody back, and `gather`, what has not been sent waits for what they append: until the last of them has run,
- * or this kthread looks again. */
+/* With the lock. If it brings somebody back, and `gather`, what has not been sent waits for what they append: until the
+ * last of them has run, or this kthread polls again. */
 static unsigned pump(struct cl_log_shared *s, bool gather)
 {
     struct cl_log *log = s->log;
@@ -129,14 +130,14 @@ static unsigned shared_poll(void *arg, unsigned self, unsigned k)
         cl_spin_lock(&s->lock);
     else if (!cl_spin_try(&s->lock))
         return 0;
-    unsigned n = pump(s, self == k && !me->away && !cl_preempt_needed(me)); /* else it may not look again soon */
+    unsigned n = pump(s, self == k && !me->away && !cl_preempt_needed(me)); /* else it may not poll again soon */
     if (s->log && s->log->config.fixed_wait_ns && cl_log_busy(s->log))
         n++; /* time alone sends the flush: do not sleep */
     release(s);
     return n;
 }
 
-/* The queue is armed while any kthread sleeps; arming it again has it look for what is done already. */
+/* The queue is armed while any kthread sleeps; arming it again has it check for what is done already. */
 static void shared_arm(void *arg, unsigned k, bool on)
 {
     struct cl_log_shared *s = arg;
@@ -210,8 +211,8 @@ int cl_log_begin(struct cl_log_shared *shared, struct cl_log_future *f)
     return ask_log(shared, f, cl_log_append);
 }
 
-/* With the lock. Whether what was appended is left to the loop's next look: more is about to come, or the device has something to do
- * already. Relaxed: a guess. */
+/* With the lock. Whether what was appended is left to the loop's next poll: more is about to come, or the device has
+ * something to do already. Relaxed: a guess. */
 static bool gathers(const struct cl_log_shared *s)
 {
     return cl_log_adapts(s->log) && (s->log->flights || cl_load_relaxed(&s->roused));

@@ -1,15 +1,17 @@
 /* See width.h.
  *
- * A device that does several writes at once gives each back in about the time of a lone one. One that does not makes them wait for each
- * other; then small flushes sent early only stand in line, and records do better to gather. So flushes that had others beside them are
- * compared with the mean of those that flew alone. If most of a round took nearly twice as long, the device does not even do half as
- * many at once as there were, and half as many may fly from now on. From time to time twice as many are tried for a round, the more
- * seldom the more often that was in vain: a device may have been busy with somebody else's writes.
+ * A device that does several writes at once gives each back in about the time of a lone one. One that does not makes
+ * them wait for each other; then small flushes sent early only stand in line, and records do better to gather. So
+ * flushes that had others beside them are compared with the mean of those that were in flight alone. If most of a round
+ * took nearly twice as long, the device does not even do half as many at once as there were, and half as many may be in
+ * flight from now on. From time to time twice as many are tried for a round, the more seldom the more often that was in
+ * vain: a device may have been busy with somebody else's writes.
  *
- * One much larger than those that flew alone takes longer for that, and says nothing; it has also little to gain from gathering.
+ * A flush much larger than those that were alone takes longer for that, and says nothing; it has also little to gain
+ * from gathering.
  *
- * Votes are counted and times not added up, so a single stall of the device decides nothing. On a load that never has two flushes side
- * by side nothing is found out, and nothing needs to be. */
+ * Votes are counted and times not added up, so a single stall of the device decides nothing. On a load that never has
+ * two flushes side by side nothing is found out, and nothing needs to be. */
 #include "width.h"
 
 #include <corelane/runtime/base.h>
@@ -21,7 +23,7 @@
 #define LONE_PART 8 /* weight of the newest one in their mean */
 #define LONE_LEAST_NS 1000
 #define SMALL_BYTES 32768 /* up to here disks take about as long as for a block */
-#define LONE_EACH 512     /* flushes, and then one flies alone */
+#define LONE_EACH 512     /* flushes, and then one goes alone */
 #define LONE_FIRST 32     /* while none has */
 #define PATIENCE 512
 #define MOST_PATIENCE 32768

@@ -1,4 +1,5 @@
-/* How many flushes of a log fly side by side: as many as its device does at once, found out by how long they take. See width.c.
+/* How many flushes of a log are in flight at once: as many as its device does, found out by how long they take. See
+ * width.c.
  *
  * Owned by the log, used by whoever is inside a call on it. Times are the log's clock, in ns. */
 #ifndef CORELANE_LIBOS_STORAGE_LOG_WIDTH_H
@@ -9,7 +10,7 @@
 
 struct cl_log_width {
     uint32_t now, most;  /* flushes in flight at most: now, and ever */
-    uint64_t lone_ns;    /* mean of those that flew alone; 0: not known */
+    uint64_t lone_ns;    /* mean of those that were in flight alone; 0: not known */
     uint64_t lone_bytes; /* the same of their sizes */
     uint32_t since_lone; /* flushes sent since the last one of these */
     uint32_t crowded,
@@ -19,19 +20,19 @@ struct cl_log_width {
     bool tries;        /* this round is such a trial */
 };
 
-/* What is known of a flush while it flies. */
+/* What is known of a flush while it is in flight. */
 struct cl_log_flown {
     uint64_t sent_ns;
     uint32_t bytes;
-    bool beside; /* others flew at the same time */
+    bool beside; /* others were in flight at the same time */
 };
 
 void cl_log_width_init(struct cl_log_width *w, uint32_t most);
 
-/* How many may fly now: `now`, or one, so that a flush flies alone from time to time. 1 .. most. */
+/* How many may be in flight now: `now`, or one, so that a flush goes alone from time to time. 1 .. most. */
 uint32_t cl_log_width_limit(const struct cl_log_width *w);
 
-/* A flush of so many bytes is sent while `others` of them fly. last: the one sent before it, whether it still flies or not. */
+/* A flush of so many bytes is sent while `others` are in flight. last: the one sent before it, also if it is done. */
 void cl_log_width_sent(struct cl_log_width *w, struct cl_log_flown *f, struct cl_log_flown *last, uint32_t others,
                        uint32_t bytes, uint64_t now_ns);
 
