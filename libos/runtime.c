@@ -48,6 +48,18 @@ static void on_conflict(void *arg)
 }
 
 _Static_assert(CL_RUNTIME_LATENCY == CL_CONTROL_LATENCY && CL_RUNTIME_BATCH == CL_CONTROL_BATCH, "passed through");
+/* Embedded mode: a port tells of its iokernel itself. */
+static void on_gone(void *arg)
+{
+    struct cl_runtime *rt = arg;
+    char text[160];
+    snprintf(text, sizeof text,
+             "the NIC (%s) is gone: its device was removed, or its other end closed; nothing comes or goes any more",
+             rt->nic->ops->name);
+    if (rt->on_event)
+        rt->on_event(rt->event_arg, CL_EVENT_GONE, text);
+}
+
 
 static int attach(struct cl_runtime *rt, const struct cl_runtime_config *c, char *err)
 {
@@ -154,6 +166,8 @@ static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char 
     if ((rc = make_sched(rt, c, kthreads, err)) < 0)
         return rc;
     rt->nif->sched = rt->sched;
+    rt->nif->on_gone = rt->own_nic ? NULL : on_gone;
+    rt->nif->gone_arg = rt;
     return 0;
 }
 

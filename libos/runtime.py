@@ -446,3 +446,5 @@ class Runtime(Closing):
             self._on_event(name, line)
         else:
             _log.warning("%s", line)
+        if event == lib.CL_EVENT_GONE and self._nic is not None:
+            line = f"{self._nic.name}: {line}"

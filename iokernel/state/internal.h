@@ -92,6 +92,7 @@ struct io_uplink {
     struct cl_frame staged[IO_STAGED];
     struct io_app *owner[IO_STAGED]; /* whose share a staged frame uses; NULL: another loop's, or our own */
     uint32_t staged_other;
+    bool forgotten;      /* its device went away, and its descriptors are watched no more */
     uint64_t held_since; /* stamp since when what is staged waits for more; 0: it does not */
 };
 

@@ -132,6 +132,9 @@ struct cl_netif {
 int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix, uint32_t gateway,
                  struct cl_netif **out, char *err);
 /* Free everything but the NIC. No kthread runs. */
+    void (*on_gone)(void *arg); /* the NIC's device went away; NULL: the NIC tells itself */
+    void *gone_arg;
+    uint32_t gone_told; /* exchanged by whoever finds it first */
 void cl_netif_delete(struct cl_netif *nif);
 /* Give every buffer back to the NIC that is not held by a uthread. No kthread runs. */
 void cl_netif_drain(struct cl_netif *nif);
@@ -143,6 +146,12 @@ unsigned cl_netif_pending(void *arg, unsigned queue);
 void cl_netif_run(void *arg, unsigned self);
 bool cl_netif_flush(void *arg, unsigned self);
 void cl_netif_export(void *arg, unsigned self);
+/* The NIC is gone: call on_gone, once. Kthreads. */
+void cl_netif_tell_gone(struct cl_netif *nif);
+
+/* The socket whose handler a runner is in; NULL: none. For another thread than its own. */
+const struct cl_udp_socket *cl_netif_socket_of(const void *runner);
+
 bool cl_netif_preempted(void *arg, unsigned self, struct cl_uthread *t, void *runner);
 unsigned cl_netif_takeable(void *arg, unsigned queue);
 
