@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import socket
 import struct
 from dataclasses import dataclass
@@ -47,3 +48,12 @@ def pidfd_of(sock: socket.socket, pid: int) -> int:
         raise Refused(f"process {pid} has just ended", hint="start it again", errno=errno.ESRCH) from None
     except (OSError, ValueError):
         return -1
+
+
+def has_ended(pidfd: int) -> bool:
+    """Whether the process has ended, every thread of it. -1, of a kernel without pidfds: False."""
+    if pidfd < 0:
+        return False
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))

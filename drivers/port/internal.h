@@ -17,17 +17,22 @@ struct port_counts {
     uint64_t returned;                           /* writer: tx side; freed, or taken by tx_burst */
 };
 
-/* One attachment. Constant once published, but for counts, pool, shadows and give_backs (each queue's own). */
+/* One attachment. Constant once published, but for counts, pool, shadows and give_backs (each queue's own).
+ *
+ * An old one that nobody uses any more is vacated: its rings, its buffers, its descriptors and what it needs of the heap
+ * go. Its addresses stay, with private memory behind, since a sibling may still read a park word there, or store to it.
+ * So does the object, and the next attachment takes both. So a port has as many as are in use, and one more. */
 struct port_arena {
-    struct port_arena *older; /* kept while frames of it may be held; all chained until the port is closed */
+    struct port_arena *older; /* chain of all; writers: under `lock` (release); readers: kthreads (acquire) */
     struct cl_arena_layout layout;
     uint32_t tag; /* 1 for the first */
     struct cl_memory memory, state;
     uint8_t *base, *buffers; /* memory.base, and the buffers in it */
     const struct cl_state_loop *loop;
-    int doorbell;
+    int doorbell;        /* the port's number, once published */
+    int passed_doorbell; /* as it came, until then; -1 */
     bool never_sleeps;
-    bool released;         /* rings and buffers unmapped (the lines stay: a sibling may still read an old park word) */
+    bool vacant;           /* vacated */
     uint32_t max_frame;    /* longest frame that the iokernel takes */
     uint32_t give_back_at; /* lent buffers that a queue collects before it flushes them */
     bool managed;          /* the iokernel manages the cores; the next five are of use then */
@@ -96,6 +101,7 @@ struct port {
     bool watching;
     int stop_fd;          /* eventfd: close() or cl_port_reattach() wants the watcher's attention */
     bool stopping;        /* writer: close, under `lock` (release); reader: the watcher (acquire) */
+    int doorbell;         /* one number for the port's life: whoever has read it rings for the iokernel of today */
     pthread_mutex_t lock; /* guards control_fd, joining_fd, attaching, telling, info and what is published */
     int control_fd;
     int joining_fd; /* on which a thread waits for an answer, for port_close to end it; -1: none */
@@ -119,12 +125,15 @@ static inline struct cl_desc *port_slots(struct port_arena *a, uint64_t offset, 
     return (struct cl_desc *)(a->base + offset) + (size_t)queue * slots;
 }
 
-/* arena.c. Build an attachment from an acceptance. Takes over the descriptors. NULL: *rc and err say why. */
-struct port_arena *port_arena_new(const struct cl_control_accept *acc, int *fds, int *rc, char *err);
+/* arena.c. Build an attachment from an acceptance, in a vacant arena if there is one. Takes over the descriptors. NULL:
+ * *rc and err say why. Takes the lock. */
+struct port_arena *port_arena_new(struct port *port, const struct cl_control_accept *acc, int *fds, int *rc, char *err);
+/* It was not published. Under lock. */
+void port_arena_discard(struct port *port, struct port_arena *a);
 void port_arena_free(struct port_arena *a);
-/* Unmap rings and buffers of old arenas that nobody can reach any more. Under lock. */
-void port_release_old(struct port *port);
-/* A frame of an older arena comes back: counted there, so that the arena can be let go. */
+/* Vacate old arenas that nobody uses any more. Under lock. */
+void port_vacate_old(struct port *port);
+/* A frame of an older arena comes back: counted there, so that the arena can be vacated. */
 void port_return_old(struct port *port, unsigned queue, const struct cl_frame *f);
 /* Frames of an arena in its user's hands. Exact while nobody is inside a call. */
 uint32_t port_held(struct port *port, struct port_arena *a);

@@ -2,6 +2,7 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,13 +23,30 @@ static void wake_all(struct port *port)
         cl_park_wake(&port->parkers[q]);
 }
 
+/* Have the port's doorbell ring for the iokernel of `a`. Nothing that fails: the number is ours, and open. */
+static void hang_doorbell(struct port *port, struct port_arena *a)
+{
+    if (port->doorbell < 0)
+        port->doorbell = a->passed_doorbell;
+    else {
+        while (dup3(a->passed_doorbell, port->doorbell, O_CLOEXEC) < 0 && (errno == EINTR || errno == EBUSY))
+            continue;
+        close(a->passed_doorbell);
+    }
+    a->passed_doorbell = -1;
+    a->doorbell = port->doorbell;
+}
+
 /* Make a new attachment the current one. Under lock (or before there are other threads). */
 static void publish(struct port *port, struct port_arena *a, const struct cl_control_accept *acc, int fd)
 {
     struct cl_nic *nic = &port->nic;
     port->control_fd = fd;
-    a->older = port->current;
+    hang_doorbell(port, a);
+    cl_store_release(&a->older, port->current); /* release: who follows it sees a whole arena */
     a->tag = a->older ? a->older->tag + 1 : 1;
+    if (a->older)
+        cl_memory_shut(&a->older->memory); /* nothing of it is mapped any more */
     const struct cl_state_header *s = a->state.base;
     port->info = (struct cl_port_info){.state = CL_PORT_ATTACHED,
                                        .app = acc->app,
@@ -78,7 +96,7 @@ static int request_grant(struct port *port, struct grant *g, char *err)
     else
         snprintf(err, CL_CONTROL_ERR_BYTES, "the port is being closed");
     may_wait_on(port, -1);
-    g->arena = rc < 0 ? NULL : port_arena_new(&g->acc, fds, &rc, err);
+    g->arena = rc < 0 ? NULL : port_arena_new(port, &g->acc, fds, &rc, err);
     if (!g->arena)
         close(g->fd);
     return rc;
@@ -110,7 +128,7 @@ static int adopt_grant(struct port *port, struct grant *g, char *err)
                g->acc.ipv4 != nic->ipv4) {
         snprintf(err, CL_CONTROL_ERR_BYTES, "the new iokernel on %s gives this application another address or layout",
                  port->socket_path);
-        port_arena_free(a);
+        port_arena_discard(port, a);
         close(g->fd);
         return -EPROTO;
     }
@@ -180,7 +198,7 @@ static int reattach(struct port *port, char *err)
     if (rc == 0)
         rc = adopt_grant(port, &g, err);
     if (rc == 0)
-        port_release_old(port);
+        port_vacate_old(port);
     pthread_mutex_unlock(&port->lock);
     if (rc == 0) {
         wake_all(port); /* they take over the new arena */
@@ -300,7 +318,7 @@ static bool ended(struct port *port)
 static void check_old(struct port *port)
 {
     pthread_mutex_lock(&port->lock);
-    port_release_old(port);
+    port_vacate_old(port);
     pthread_mutex_unlock(&port->lock);
 }
 
@@ -376,6 +394,8 @@ static void port_close(struct cl_nic *nic)
         port_arena_free(a);
     }
     pthread_mutex_destroy(&port->lock);
+    if (port->doorbell >= 0)
+        close(port->doorbell);
     port_cores_delete(port);
     free(port->parkers);
     free(port->rx);
@@ -463,7 +483,7 @@ int cl_port_nic_new(const struct cl_port_config *c, struct cl_nic **out, char *e
         return -ENOMEM;
     }
     port->nic.ops = &ops;
-    port->control_fd = port->stop_fd = port->joining_fd = -1;
+    port->control_fd = port->stop_fd = port->joining_fd = port->doorbell = -1;
     port->timeout_ms = c->timeout_ms ? c->timeout_ms : DEFAULT_TIMEOUT_MS;
     port->reattach_ms = c->reattach_ms;
     port->on_change = c->on_change;

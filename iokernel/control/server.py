@@ -5,9 +5,9 @@ Every message of a client is a fixed struct of runtime/control.h. A client gets 
 began and to take an answer; what does not fit the protocol is refused with a reason, counted, and the connection
 closed. A turn handles one message of a connection, registrations before queries, and queries of one user for
 _QUERIES_S: who asks on and on delays himself. The end of a registered client's connection is the end of the
-application: `Registry.unregister` is called at once. So is the end of a process whose kthreads are managed, since its
-thread ids are then free for others while a child of it may still hold the connection. Once a second such processes are
-checked: whether one was killed and does not get to end (lingering.py).
+application: `Registry.unregister` is called at once. So is the end of the process that registered: a child of it may
+hold the connection for longer, and its thread ids are free for others. Once a second the processes whose kthreads are
+managed are checked: whether one was killed and does not get to end (lingering.py).
 
 One iokernel a path: a lock file beside the socket is held for as long as we run, so the kernel frees it even
 after SIGKILL, and the socket file that was left behind is replaced.
@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...runtime.errors import CorelaneError, SystemLimit
-from ...runtime.peers import Peer, peer_of, pidfd_of
+from ...runtime.peers import Peer, has_ended, peer_of, pidfd_of
 from .._native import ffi, lib
 from ..policy import trial as policy_trial
 from .descriptors import Strangers
@@ -107,7 +107,7 @@ class _Connection:
     to_send: bytearray = field(default_factory=bytearray)
     app: int | None = None
     named: bool = False  # its kthreads are known
-    pidfd: int = -1  # of the process that they belong to
+    pidfd: int = -1  # of the process that registered; -1: none did, or the kernel has none
     waits: bool = False  # for a policy that is being loaded, or a storage area; what else it sends is refused
     areas: set[str] = field(default_factory=set)  # storage areas that it has open
     closing: bool = False  # close once to_send is empty
@@ -260,7 +260,7 @@ class ControlServer:
             deadline = min(deadline, self._turned_away[0][0])
         if self._unfinished:
             deadline = min(deadline, time.monotonic() + _SWEEP_S)
-        if any(c.pidfd >= 0 for c in self._connections.values()):
+        if any(c.named for c in self._connections.values()):
             deadline = min(deadline, self._next_look)
         return None if deadline == float("inf") else max(0.0, deadline - time.monotonic())
 
@@ -281,7 +281,7 @@ class ControlServer:
             return
         self._next_look = now + _LINGERS_S
         for connection in self._connections.values():
-            if connection.pidfd >= 0:
+            if connection.named and connection.pidfd >= 0:
                 self.counts["lingering"] += let_end(connection.peer.pid)
 
     def _accept(self) -> None:
@@ -446,6 +446,7 @@ class ControlServer:
             raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
         connection.app = grant.app
         self._apps[grant.app] = connection
+            self._watch_process(connection)
         # A fresh connection's send buffer is empty, so that these few hundred bytes go at once or never.
         if connection.to_send or not send_with(connection.sock, grant.accept, grant.fds):
             self.counts["accept_lost"] += 1
@@ -458,17 +459,23 @@ class ControlServer:
         said = ffi.cast("struct cl_control_kthreads *", ffi.from_buffer(message))
         if connection.app is None or connection.named:
             why = "are known already" if connection.named else "belong to a registered application"
+    def _watch_process(self, connection: _Connection) -> None:
+        """See the end of the client's process, whoever else holds the connection. Raises Refused if it has ended.
+
+        Before anything of it is looked up: from here on no id of it is taken for another's.
+        """
+        if connection.pidfd < 0:
+            connection.pidfd = pidfd_of(connection.sock, connection.peer.pid)
+            if connection.pidfd >= 0:
+                self._selector.register(connection.pidfd, selectors.EVENT_READ, connection)
+
             raise BadMessage("garbage", errno.EPROTO, f"kthreads {why}")
         if not 0 < said.n <= lib.CL_SHM_MAX_KTHREADS:
             raise BadMessage("garbage", errno.EPROTO, f"{said.n} kthreads are not 1 to {lib.CL_SHM_MAX_KTHREADS}")
         try:
-            # Before its threads are looked up: from here on its end is seen, and no id of it is taken for another's.
-            connection.pidfd = pidfd_of(connection.sock, connection.peer.pid)
             self._registry.manage(connection.app, connection.peer.pid, list(said.tids[0 : said.n]), int(said.signal))
         except CorelaneError as error:
             raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
-        if connection.pidfd >= 0:
-            self._selector.register(connection.pidfd, selectors.EVENT_READ, connection)
         connection.named = True
         self.counts["managed"] += 1
         self._send(connection, message_of(lib.CL_CONTROL_KTHREADS_OK))
@@ -568,7 +575,7 @@ class ControlServer:
             ended = False
         except OSError:
             ended = True
-        if ended:
+        if ended or has_ended(connection.pidfd):
             self._close(connection)
 
     def _refuse(self, connection: _Connection, counter: str, code: int, text: str) -> None:
@@ -613,11 +620,16 @@ class ControlServer:
         self._ready.pop(connection, None)
         self._selector.unregister(connection.sock)
         if connection.pidfd >= 0:
-            with contextlib.suppress(KeyError):  # refused before it was registered
-                self._selector.unregister(connection.pidfd)
+            self._selector.unregister(connection.pidfd)
             os.close(connection.pidfd)
             connection.pidfd = -1
-        self._strangers.close(connection.sock)
+        try:
+            self._end_claims(connection)
+        finally:
+            # Last: who sees the end gives its kthreads back their class and CPUs, which the loop may change until then.
+            self._strangers.close(connection.sock)
+
+    def _end_claims(self, connection: _Connection) -> None:
         for name in connection.areas:
             assert self._areas is not None
             self._areas.release(name)

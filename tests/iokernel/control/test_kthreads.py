@@ -224,14 +224,15 @@ def test_kthreads_without_a_registration_are_refused(serve, socket_path):
         assert "kthreads belong to a registered application" in refusal(sock)
 
 
-def test_the_end_of_a_process_counts_even_if_a_child_holds_its_connection(serve, socket_path):
-    """Its thread ids may be another's a moment later: nobody may be signalled by them."""
+@pytest.mark.parametrize("managed", [False, True])
+def test_the_end_of_a_process_counts_even_if_a_child_holds_its_connection(serve, socket_path, managed):
+    """Its name is free, and its thread ids may be another's a moment later: nobody may be signalled by them."""
     server, registry = serve()
     code = (
         "import os, sys\n"
         "from cltest.control import answer, connect, hello, kthreads\n"
         "sock = connect(sys.argv[1]); sock.sendall(hello()); answer(sock)\n"
-        "sock.sendall(kthreads([os.getpid()], 40)); answer(sock)\n"
+        f"if {managed}: sock.sendall(kthreads([os.getpid()], 40)); answer(sock)\n"
         "if os.fork() == 0: sys.stdin.read(); os._exit(0)\n"
         "os._exit(0)"
     )
