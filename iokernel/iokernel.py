@@ -319,6 +319,12 @@ class Iokernel:
 
     def set_policy(self, spec: str, params: str = "") -> str:
         """Have another policy decide who gets the cores; params: "name=value" words. Returns what decides now, a line.
+    def end(self) -> None:
+        """Stop the loops, and give kthreads their class and CPUs back (server.Registry)."""
+        with self._lock:
+            if self._io is not None:
+                lib.cl_io_give_back(self._io)
+
 
         From any thread; loading may take seconds, in which the old one decides. Raises CorelaneError if cores are not
         managed or the policy cannot be used; the old one then stays.

@@ -123,7 +123,7 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
         s.spin_ns = c->spin_ns;
     if (rt->own_nic) {
         cl_port_info(rt->nic, &granted);
-        if (!s.cpus)
+        if (!s.cpus && !granted.managed) /* else the iokernel binds them, and unbinds them when it ends */
             s.cpus = granted.cpus;
         if ((!granted.may_spin || granted.managed) && s.mode == CL_SCHED_SPIN)
             s.mode = CL_SCHED_ADAPTIVE; /* it shares its cores: spinning would take them from others */

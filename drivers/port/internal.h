@@ -5,6 +5,7 @@
 #include "../../runtime/memory.h"
 #include "../../runtime/net.h"
 #include "../../runtime/pool.h"
+#include "../../runtime/scheduling.h"
 #include "port.h"
 
 #include <pthread.h>
@@ -87,6 +88,7 @@ struct port {
     uint32_t
         released; /* kthreads end: nobody waits any more. Writer: cl_cores_ops.release; readers: kthreads, acquire */
     struct cl_control_kthreads kthreads; /* under `lock`; n 0: not known yet */
+    struct cl_scheduling *before;        /* what they had when they were named; as many */
     struct port_arena *current;          /* writer: creator, then watcher or cl_port_reattach under `lock` (release) */
     struct cl_parker *parkers;
     struct port_rx *rx;
@@ -99,9 +101,9 @@ struct port {
     void *arg;
     pthread_t watcher;
     bool watching;
+    int doorbell;         /* one number for the port's life: whoever has read it rings for the iokernel of today */
     int stop_fd;          /* eventfd: close() or cl_port_reattach() wants the watcher's attention */
     bool stopping;        /* writer: close, under `lock` (release); reader: the watcher (acquire) */
-    int doorbell;         /* one number for the port's life: whoever has read it rings for the iokernel of today */
     pthread_mutex_t lock; /* guards control_fd, joining_fd, attaching, telling, info and what is published */
     int control_fd;
     int joining_fd; /* on which a thread waits for an answer, for port_close to end it; -1: none */
@@ -164,8 +166,9 @@ void port_cores_delete(struct port *port);
 /* Tell the iokernel of the current arena who the kthreads are, and be managed by it. Under `lock`, which is let go of
  * while the answer is waited for. -EBUSY: another thread does so at this moment. */
 int port_cores_manage(struct port *port, char *err);
-/* The iokernel is gone: nobody waits for it any more. Under `lock`. */
-void port_cores_unmanage(struct port *port);
+/* The iokernel is gone: the kthreads get back the class and the CPUs that they had before, and nobody waits for it any
+ * more. Under `lock`. Returns how many have to stay in SCHED_IDLE, for want of the right to leave it. */
+unsigned port_cores_unmanage(struct port *port);
 /* Interrupt the kthreads, so that they see that they are managed (again). */
 void port_cores_interrupt(struct port *port);
 

@@ -211,15 +211,20 @@ static int reattach(struct port *port, char *err)
 /* The peer is gone: links down, everybody awake. */
 static void detach(struct port *port)
 {
-    char text[256];
-    snprintf(text, sizeof text, "the iokernel on %s is gone: %s", port->socket_path,
-             port->reattach_ms ? "attaching again when one listens there"
-                               : "no packets until this port is attached again");
+    char text[256], demoted[96] = "";
     pthread_mutex_lock(&port->lock);
     close(port->control_fd);
     port->control_fd = -1;
     cl_store_relaxed(&port->nic.gone, 1); /* relaxed: a flag; whoever misses it sends into a dead arena once more */
-    port_cores_unmanage(port);
+    unsigned stay = port_cores_unmanage(port);
+    if (stay)
+        snprintf(demoted, sizeof demoted, "; %u kthreads stay in SCHED_IDLE: raise RLIMIT_NICE to 20 (ulimit -e)",
+                 stay);
+    snprintf(text, sizeof text, "the iokernel on %s is gone: %s%s", port->socket_path,
+             port->reattach_ms ? "attaching again when one listens there"
+                               : "no packets until this port is attached again",
+             demoted);
+    cl_memory_shut(&port->current->memory); /* it is mapped no more from here on */
     record(port, CL_PORT_GONE, text);
     pthread_mutex_unlock(&port->lock);
     wake_all(port);
@@ -389,13 +394,13 @@ static void port_close(struct cl_nic *nic)
         close(port->stop_fd);
     if (port->control_fd >= 0)
         close(port->control_fd);
+    if (port->doorbell >= 0)
+        close(port->doorbell);
     for (struct port_arena *a = port->current, *older; a; a = older) {
         older = a->older;
         port_arena_free(a);
     }
     pthread_mutex_destroy(&port->lock);
-    if (port->doorbell >= 0)
-        close(port->doorbell);
     port_cores_delete(port);
     free(port->parkers);
     free(port->rx);

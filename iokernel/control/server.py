@@ -86,6 +86,9 @@ class Registry(Protocol):
         """
 
     def sweep(self) -> bool:
+    def end(self) -> None:
+        """The server gives up: connections end next, through no fault of their applications."""
+
         """Try again what `unregister` could not finish; returns whether something is left for the next time."""
 
     def find(self, name: str) -> int | None:
@@ -236,6 +239,7 @@ class ControlServer:
 
     def _give_up(self) -> None:
         for connection in list(self._connections.values()):
+        self._registry.end()
             self._close(connection)
         while self._turned_away:
             self._strangers.close(self._turned_away.popleft()[1])

@@ -180,6 +180,7 @@ struct cl_io {
     bool share_mac[CL_IO_MAX_UPLINKS];
     struct cl_memory state;
     bool running;
+    bool given_back; /* kthreads have back what they had: nothing is done to them any more */
     uint32_t next_id, n_apps;
     struct io_app *apps;
     uint64_t slots_used[CL_SHM_MAX_SLOTS / 64]; /* of the state segment, by kthreads */

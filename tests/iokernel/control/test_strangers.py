@@ -247,6 +247,9 @@ class Slow:
     def sweep(self) -> bool:
         return False
 
+    def end(self) -> None:
+        pass
+
 
 def test_registrations_come_before_queries_and_queries_do_not_fill_a_turn(socket_path: str) -> None:
     registry = Slow()
