@@ -17,7 +17,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -29,6 +29,7 @@ from ..runtime.peers import Peer
 from ._native import ffi, lib
 from .control import moves, report
 from .control.addresses import stable_ipv4, stable_mac
+from .control.claims import OwnClaim
 from .control.cores import Claim, CoreAssigner, claim
 from .control.kthreads import check_threads
 from .control.manager import CoreManager, parse_params
@@ -79,6 +80,9 @@ class Iokernel:
     others. areas: storage areas that it gives out (areas.py); they stay the caller's. idle, timing, access, memory,
     patience: the finer settings (settings.py). network: addresses and MTU; no application may ask for its host_address.
 
+    tell: called by `start` with a line for people for each other iokernel that uses CPUs of ours; None: it is logged as
+    a warning.
+
     manual_hz: for tests. Loops are not started: `step` runs a round at a stamp of the caller's, on a clock of that
     rate.
 
@@ -105,6 +109,7 @@ class Iokernel:
         access: Access | None = None,
         memory: AppMemory | None = None,
         patience: Patience | None = None,
+        tell: Callable[[str], None] | None = None,
         manual_hz: int = 0,
     ) -> None:
         if mode not in MODES:
@@ -120,6 +125,9 @@ class Iokernel:
         self._uplinks = tuple(uplinks)
         self._share_mac = share_mac
         self._loop_cpus = tuple(loop_cpus)
+        self._worker_cpus = tuple(worker_cpus)
+        self._tell = tell or _log.warning
+        self._claim: OwnClaim | None = None
         self._cores = CoreAssigner(worker_cpus)
         self._manager: CoreManager | None = None
         if policy is not None:
@@ -160,6 +168,8 @@ class Iokernel:
         )
         try:
             self._io = self._make_io()
+            loops, workers = ([cpu for cpu in cpus if cpu >= 0] for cpus in (self._loop_cpus, self._worker_cpus))
+            self._claim = OwnClaim(self.socket_path, loops, workers)
             err = ffi.new("char[256]")
             if not self._manual_hz:
                 check(lib.cl_io_start(self._io, err), "start the iokernel's loops", err)
@@ -167,6 +177,8 @@ class Iokernel:
             self._server.close()
             self._delete_io()
             raise
+        for line in self._claim.shared():
+            self._tell(line)
         self._started, self._failure = time.monotonic(), ""
         self._thread = threading.Thread(target=self._serve, name="corelane-control", daemon=True)
         self._thread.start()
@@ -240,6 +252,9 @@ class Iokernel:
             if self._io is not None:
                 io, self._io = self._io, None
                 lib.cl_io_delete(io)
+            if self._claim is not None:
+                self._claim.close()
+                self._claim = None
             self._apps.clear()
             self._leaving.clear()
 
@@ -304,6 +319,12 @@ class Iokernel:
             err = ffi.new("char[256]")
             check(self._remove(app, err), f"remove application {app}", err)
 
+    def end(self) -> None:
+        """Stop the loops, and give kthreads their class and CPUs back (server.Registry)."""
+        with self._lock:
+            if self._io is not None:
+                lib.cl_io_give_back(self._io)
+
     def manage(self, app: int, pid: int, tids: Sequence[int], number: int) -> None:
         """Give cores to the kthreads of an application from now on (server.Registry)."""
         known = self._apps[app]
@@ -319,12 +340,6 @@ class Iokernel:
 
     def set_policy(self, spec: str, params: str = "") -> str:
         """Have another policy decide who gets the cores; params: "name=value" words. Returns what decides now, a line.
-    def end(self) -> None:
-        """Stop the loops, and give kthreads their class and CPUs back (server.Registry)."""
-        with self._lock:
-            if self._io is not None:
-                lib.cl_io_give_back(self._io)
-
 
         From any thread; loading may take seconds, in which the old one decides. Raises CorelaneError if cores are not
         managed or the policy cannot be used; the old one then stays.
