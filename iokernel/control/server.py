@@ -56,6 +56,7 @@ _MAX_UNREAD = 8 << 20  # bytes of answers that a user has not read
 _QUERIES_S = 0.005  # that a user's queries may take in a turn
 _SWEEP_S = 0.1
 _LINGERS_S = 1.0
+_AREA_WAIT_S = 3.0  # for a storage area that is being made, when we stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +86,10 @@ class Registry(Protocol):
         Raises CorelaneError to refuse it. Called in a thread of its own, since it may compile.
         """
 
-    def sweep(self) -> bool:
     def end(self) -> None:
         """The server gives up: connections end next, through no fault of their applications."""
 
+    def sweep(self) -> bool:
         """Try again what `unregister` could not finish; returns whether something is left for the next time."""
 
     def find(self, name: str) -> int | None:
@@ -238,8 +239,8 @@ class ControlServer:
                 self._give_up()
 
     def _give_up(self) -> None:
-        for connection in list(self._connections.values()):
         self._registry.end()
+        for connection in list(self._connections.values()):
             self._close(connection)
         while self._turned_away:
             self._strangers.close(self._turned_away.popleft()[1])
@@ -248,7 +249,7 @@ class ControlServer:
         self._listener.close()
         os.close(self._wake)
         self._loader.close(policy_trial.stop)  # a policy's module may take as long as it likes
-        self._area_worker.close()
+        self._area_worker.close(wait_s=_AREA_WAIT_S)  # to make one takes as long as writing it: a stop is not held up
         for leftover in (self.path, self.path + ".lock"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(leftover)
@@ -445,12 +446,12 @@ class ControlServer:
         hello = ffi.cast("struct cl_control_hello *", ffi.from_buffer(message))
         self._forget_dead(text_of(hello.name))
         try:
+            self._watch_process(connection)
             grant = self._registry.register(hello, connection.peer)
         except CorelaneError as error:
             raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
         connection.app = grant.app
         self._apps[grant.app] = connection
-            self._watch_process(connection)
         # A fresh connection's send buffer is empty, so that these few hundred bytes go at once or never.
         if connection.to_send or not send_with(connection.sock, grant.accept, grant.fds):
             self.counts["accept_lost"] += 1
@@ -458,11 +459,6 @@ class ControlServer:
             raise BadMessage("accept_lost", errno.EPIPE, "")
         self.counts["accepted"] += 1
 
-    def _manage(self, connection: _Connection, message: bytes) -> None:
-        """The kthreads of a registered application, once a registration."""
-        said = ffi.cast("struct cl_control_kthreads *", ffi.from_buffer(message))
-        if connection.app is None or connection.named:
-            why = "are known already" if connection.named else "belong to a registered application"
     def _watch_process(self, connection: _Connection) -> None:
         """See the end of the client's process, whoever else holds the connection. Raises Refused if it has ended.
 
@@ -473,6 +469,11 @@ class ControlServer:
             if connection.pidfd >= 0:
                 self._selector.register(connection.pidfd, selectors.EVENT_READ, connection)
 
+    def _manage(self, connection: _Connection, message: bytes) -> None:
+        """The kthreads of a registered application, once a registration."""
+        said = ffi.cast("struct cl_control_kthreads *", ffi.from_buffer(message))
+        if connection.app is None or connection.named:
+            why = "are known already" if connection.named else "belong to a registered application"
             raise BadMessage("garbage", errno.EPROTO, f"kthreads {why}")
         if not 0 < said.n <= lib.CL_SHM_MAX_KTHREADS:
             raise BadMessage("garbage", errno.EPROTO, f"{said.n} kthreads are not 1 to {lib.CL_SHM_MAX_KTHREADS}")
