@@ -48,6 +48,25 @@ int cl_scheduling_restore(int32_t tid, const struct cl_scheduling *s)
     return rc;
 }
 
+/* Whether we may lower a thread's nice value, which is undone at once, by whoever. */
+static bool may_lower(int32_t tid, int nice)
+{
+    if (nice == LOWEST_NICE || setpriority(PRIO_PROCESS, (id_t)tid, nice - 1) < 0)
+        return false;
+    setpriority(PRIO_PROCESS, (id_t)tid, nice);
+    return true;
+}
+
+/* Whether we have CAP_SYS_NICE where it counts, which in a user namespace of our own it does not. */
+static bool may_all(void)
+{
+    struct rlimit ours;
+    int32_t self = (int32_t)syscall(SYS_gettid);
+    int nice = getpriority(PRIO_PROCESS, (id_t)self);
+    bool by_limit = getrlimit(RLIMIT_NICE, &ours) < 0 || ours.rlim_cur >= (rlim_t)(NICE_RANGE - nice + 1);
+    return !by_limit && may_lower(self, nice);
+}
+
 bool cl_scheduling_returns(int32_t pid, int32_t tid)
 {
     struct rlimit has, more;
@@ -61,9 +80,5 @@ bool cl_scheduling_returns(int32_t pid, int32_t tid)
         if (has.rlim_cur >= needed || prlimit(pid, RLIMIT_NICE, &more, NULL) == 0)
             return true;
     }
-    /* The capability, then: whoever has it may also lower the nice value, which is undone at once, by anybody. */
-    if (nice == LOWEST_NICE || setpriority(PRIO_PROCESS, (id_t)tid, nice - 1) < 0)
-        return false;
-    setpriority(PRIO_PROCESS, (id_t)tid, nice);
-    return true;
+    return may_lower(tid, nice) || (nice == LOWEST_NICE && may_all());
 }

@@ -107,6 +107,14 @@ def test_a_process_is_given_the_right_to_return_and_no_more() -> None:
             child.kill()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs CAP_SYS_NICE: run as root")
+@pytest.mark.parametrize("nice", [19, 0, -19, -20])
+def test_whoever_has_the_right_brings_it_back_from_any_nice_value(other: int, nice: int) -> None:
+    os.setpriority(os.PRIO_PROCESS, other, nice)
+    assert lib.cl_scheduling_returns(os.getpid(), other)
+    assert os.getpriority(os.PRIO_PROCESS, other) == nice
+
+
 UNPRIVILEGED = """
 import os, resource, sys
 from corelane.runtime._native import lib
