@@ -24,6 +24,15 @@ class Peer:
     gid: int
     groups: frozenset[int]
 
+    @property
+    def trusted(self) -> bool:
+        """Root, or the user that we run as."""
+        return self.uid in (0, os.geteuid())
+
+    def among(self, uids: Container[int], gids: Iterable[int]) -> bool:
+        """Whether it is one of these users, or a member of one of these groups."""
+        return self.uid in uids or not (self.groups | {self.gid}).isdisjoint(gids)
+
 
 def peer_of(sock: socket.socket) -> Peer:
     """Who connected. OSError if it has gone."""

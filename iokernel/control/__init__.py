@@ -9,7 +9,7 @@
     cores.py manager.py   what an application may claim of the cores; which policy decides
     lingering.py    applications that were killed and have not ended
     report.py moves.py    statistics as JSON; the log of moves
-    worker.py       one slow function at a time, on a thread of its own
+    worker.py jobs.py   slow functions on threads of their own: one at a time; several users'
 
 Threads: one. It waits for nobody. Start reading at server.py.
 """

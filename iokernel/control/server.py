@@ -35,8 +35,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...runtime.errors import CorelaneError, SystemLimit
 from ...runtime.peers import Peer, peer_of, pidfd_of
 from .._native import ffi, lib
+from ..areas.operations import WRITING, Busy
 from ..policy import trial as policy_trial
 from .descriptors import Strangers
+from .jobs import Jobs
 from .lingering import let_end
 from .lock import lock, remove_stale
 from .messages import BadMessage, is_query, line_of, message_of, refusal, send_with, take, text_of, whole
@@ -56,6 +58,7 @@ _MAX_UNREAD = 8 << 20  # bytes of answers that a user has not read
 _QUERIES_S = 0.005  # that a user's queries may take in a turn
 _SWEEP_S = 0.1
 _LINGERS_S = 1.0
+_AREA_WRITERS = 4  # areas that are made at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +163,10 @@ class ControlServer:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._loader = Worker()  # of policies
         self._areas = areas
-        self._area_worker = Worker()  # making an area takes as long as writing it
-        self._area_jobs: deque[tuple[_Connection, Callable[[], Any]]] = deque()
+        self._area_jobs = Jobs(Busy)
+        self._area_writers = Jobs(Busy, _AREA_WRITERS)  # making an area takes as long as writing it
         self._selector = selectors.DefaultSelector()
-        for readable in (self._listener, self._wake, self._loader.fd, self._area_worker.fd):
+        for readable in (self._listener, self._wake, self._loader.fd, self._area_jobs.fd, self._area_writers.fd):
             self._selector.register(readable, selectors.EVENT_READ)
 
     def _listen(self, mode: int) -> socket.socket:
@@ -185,6 +188,7 @@ class ControlServer:
                 for key, events in self._selector.select(self._timeout()):
                     self._step(functools.partial(self._dispatch, key, events), key.data)
                 self._step(self._work)
+                self._step(self._area_jobs.step)
                 self._step(self._expire)
                 self._step(self._sweep)
                 self._step(self._let_end)
@@ -210,8 +214,10 @@ class ControlServer:
             self._stopping = True
         elif key.fd == self._loader.fd:
             self._answer_policy()
-        elif key.fd == self._area_worker.fd:
-            self._answer_area()
+        elif key.fd == self._area_jobs.fd:
+            self._answer_areas(self._area_jobs)
+        elif key.fd == self._area_writers.fd:
+            self._answer_areas(self._area_writers)
         elif key.fd == key.data.pidfd:
             self.counts["process_ended"] += 1
             self._close(key.data)
@@ -244,7 +250,8 @@ class ControlServer:
         self._listener.close()
         os.close(self._wake)
         self._loader.close(policy_trial.stop)  # a policy's module may take as long as it likes
-        self._area_worker.close()
+        self._area_jobs.close()
+        self._area_writers.close()
         for leftover in (self.path, self.path + ".lock"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(leftover)
@@ -255,7 +262,7 @@ class ControlServer:
         if self._ready:
             return 0.0
         deadline = min((c.deadline for c in self._connections.values()), default=float("inf"))
-        deadline = min(deadline, self._accept_again)
+        deadline = min(deadline, self._accept_again, self._area_jobs.due)
         if self._turned_away:
             deadline = min(deadline, self._turned_away[0][0])
         if self._unfinished:
@@ -502,7 +509,7 @@ class ControlServer:
         self._send(connection, message_of(lib.CL_CONTROL_POLICY_OK, body))
 
     def _ask_area(self, connection: _Connection, message: bytes) -> None:
-        """Have a worker see to a storage area; `_answer_area` says how it went."""
+        """See to a storage area, on another thread; `_answer_area` says how it went."""
         areas = self._areas
         if areas is None:
             why = "this iokernel has no storage: set storage.directory or storage.device"
@@ -510,19 +517,15 @@ class ControlServer:
         said = ffi.cast("struct cl_control_area *", ffi.from_buffer(message))
         op, name, size, owner = int(said.op), text_of(said.name), int(said.bytes), text_of(said.owner)
         connection.waits = True
-        self._area_jobs.append((connection, lambda: areas.handle(op, name, size, owner, connection.peer)))
-        self._next_area()
+        jobs = self._area_writers if op in WRITING else self._area_jobs
+        jobs.put(connection.peer.uid, connection, lambda: areas.handle(op, name, size, owner, connection.peer))
 
-    def _next_area(self) -> None:
-        while self._area_jobs and not self._area_worker.busy:
-            connection, job = self._area_jobs.popleft()
-            if connection.sock.fileno() in self._connections:  # else it did not wait
-                self._area_worker.start(connection, job)
+    def _answer_areas(self, jobs: Jobs) -> None:
+        for connection, result in jobs.results():
+            self._step(functools.partial(self._answer_area, connection, result), connection)
 
-    def _answer_area(self) -> None:
-        connection, result = self._area_worker.result()
+    def _answer_area(self, connection: _Connection, result: Any) -> None:
         connection.waits = False
-        self._next_area()
         gone = connection.sock.fileno() not in self._connections
         if isinstance(result, BaseException):
             if not gone:
@@ -611,6 +614,9 @@ class ControlServer:
             return
         self._of_user[connection.peer.uid] -= 1
         self._ready.pop(connection, None)
+        if connection.waits:
+            self._area_jobs.forget(connection)
+            self._area_writers.forget(connection)
         self._selector.unregister(connection.sock)
         if connection.pidfd >= 0:
             with contextlib.suppress(KeyError):  # refused before it was registered
