@@ -30,10 +30,11 @@ from ..runtime.peers import Peer
 from ._native import ffi, lib
 from .control import moves, report
 from .control.addresses import Addresses
-from .control.cores import Claim, CoreAssigner, claim
+from .control.cores import Claim, CoreAssigner, claim, not_granted
 from .control.descriptors import Closer
 from .control.kthreads import check_threads
 from .control.manager import CoreManager, parse_params
+from .control.messages import line_of
 from .control.server import ControlServer, Grant
 from .control.settings import Access, AppMemory, Idle, Patience, Timing
 from .control.users import Held, Users
@@ -66,6 +67,7 @@ class _App:
     cpus: tuple[int, ...]
     may_spin: bool
     claim: Claim | None  # None: its cores are not managed
+    note: str  # what it wished for and did not get
     layout: dict[str, int]
     slot: int  # of its first kthread in the state segment
     since: float
@@ -289,7 +291,7 @@ class Iokernel:
         config.ipv4 = self._addresses.ipv4(name, settings, int(hello.ipv4))
         mac = self._addresses.mac(name, settings)
         ffi.memmove(config.mac, mac, 6)
-        claimed = claim(name, hello, settings, int(config.layout.n_kthreads)) if self._manager is not None else None
+        claimed = self._claim(name, hello, settings, peer, more.kthreads) if self._manager is not None else None
         config.loop = self._home(name, settings, claimed)
         if self._manager is not None and claimed is not None:
             self._manager.fill(config, claimed)
@@ -315,6 +317,7 @@ class Iokernel:
                 cpus=cpus,
                 may_spin=alone and settings.may_spin,
                 claim=claimed,
+                note=not_granted(name, hello, claimed, peer.uid) if claimed is not None else "",
                 layout=report.fields(grant.layout, "struct cl_arena_layout"),
                 slot=int(grant.slot),
                 since=time.monotonic(),
@@ -490,6 +493,8 @@ class Iokernel:
         message.gateway = int(ipaddress.IPv4Address(self._network.gateway or 0))
         for k in range(lib.CL_SHM_MAX_KTHREADS):
             message.cpus[k] = app.cpus[k] if k < len(app.cpus) else -1
+        note = line_of(app.note, len(message.note))
+        ffi.memmove(message.note, note, len(note))
         return bytes(ffi.buffer(message))
 
     # Statistics.
