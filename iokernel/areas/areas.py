@@ -8,8 +8,7 @@ What opens an area is its claim: until the connection of that client ends nobody
 carries a claim, too, which outlives us: an iokernel that starts anew gives no area away that a client of the old one
 still uses.
 
-Threads: making and growing areas (operations.WRITING) may take minutes. So `handle` is called with those by several
-threads at a time, beside one that calls it with all else; `release` by any.
+Threads: any, since making and growing areas (operations.WRITING) may take minutes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -87,7 +86,7 @@ class Areas:
         self._store = store
         self._quota = quota
         self._claims: set[str] = set()
-        self._growing: dict[str, Area] = {}  # those that are being made or grown, with the bytes that are added
+        self._changes: dict[str, Area] = {}  # those that are being made, grown or deleted, with the bytes added
         self._lock = threading.Lock()  # of both
 
     def handle(self, op: int, name: str, size: int, owner: str, peer: Peer) -> tuple[dict[str, Any], int]:
@@ -100,14 +99,12 @@ class Areas:
             )
         if op == lib.CL_CONTROL_AREA_CREATE:
             return self._create(name, size, owner, peer), -1
-        area = self._find(name, peer)
         if op == lib.CL_CONTROL_AREA_GROW:
-            return self._grow(area, size), -1
+            return self._grow(name, size, peer), -1
         if op == lib.CL_CONTROL_AREA_DELETE:
-            return self._delete(area), -1
+            return self._delete(name, peer), -1
         if op == lib.CL_CONTROL_AREA_OPEN:
-            self._check_peer(name, peer)
-            return self._open(area)
+            return self._open(name, peer)
         raise Refused("storage areas", f"there is no operation {op}", errno=errno.EPROTO)
 
     def release(self, name: str) -> None:
@@ -160,7 +157,7 @@ class Areas:
         if size <= before:
             why = f"it has {before} bytes already, and {size} are not more; an area only grows"
             raise Refused(f"storage area {name}", why, errno=errno.EINVAL)
-        used = sum(a.size for a in (*self._store.areas(), *self._growing.values()) if a.owner == owner) - before
+        used = sum(a.size for a in (*self._store.areas(), *self._changes.values()) if a.owner == owner) - before
         if self._quota and used + size > self._quota:
             why = f"user {owner} has {used} of {self._quota} bytes in use besides; {size} more are too many"
             raise Refused(f"storage area {name}", why, "raise storage.quota_mib or delete one", errno.EDQUOT)
@@ -170,57 +167,77 @@ class Areas:
         uid = _uid(owner) if owner else peer.uid
         if uid != peer.uid and not _may(peer, None):
             raise Refused(f"storage area {name}", f"user {peer.uid} may not make one for another", errno=errno.EACCES)
-        with self._lock:
-            if any(a.name == name for a in (*self._store.areas(), *self._growing.values())):
+
+        def new() -> Area:
+            if any(a.name == name for a in self._store.areas()):
                 raise Refused(f"storage area {name}", "it exists already", errno=errno.EEXIST)
             self._check_size(name, size, uid)
-            self._growing[name] = Area(name, uid, size)
-        try:
+            return Area(name, uid, size)
+
+        with self._changing(name, new):
             self._store.create(name, uid, size)
-        finally:
-            self._has_grown(name)
         return {"area": self._tell(self._find(name, peer))}
 
-    def _grow(self, area: Area, size: int) -> dict[str, Any]:
-        with self._lock:
-            self._check_at_rest(area.name)
-            self._check_size(area.name, size, area.owner, before=area.size)
-            self._growing[area.name] = Area(area.name, area.owner, size - area.size)
-        try:
-            self._store.grow(area, size)
-        finally:
-            self._has_grown(area.name)
-        return {"area": self._tell(Area(area.name, area.owner, size, area.offset))}
+    def _grow(self, name: str, size: int, peer: Peer) -> dict[str, Any]:
+        area = Area(name, 0, 0)
 
-    def _has_grown(self, name: str) -> None:
+        def added() -> Area:
+            nonlocal area
+            area = self._find(name, peer)
+            self._check_size(name, size, area.owner, before=area.size)
+            return Area(name, area.owner, size - area.size)
+
+        with self._changing(name, added):
+            self._store.grow(area, size)
+        return {"area": self._tell(Area(name, area.owner, size, area.offset))}
+
+    def _delete(self, name: str, peer: Peer) -> dict[str, Any]:
+        area = Area(name, 0, 0)
+
+        def nothing() -> Area:
+            nonlocal area
+            area = self._find(name, peer)
+            if name in self._claims:
+                raise Refused(f"storage area {name}", "an application has it open", "end that one", errno.EBUSY)
+            return Area(name, area.owner, 0)
+
+        with self._changing(name, nothing):
+            if self._store.in_use(area):
+                raise Busy(f"storage area {name}", "an application has it open", "end that one", errno.EBUSY)
+            self._store.delete(area)
+        return {"deleted": name}
+
+    @contextlib.contextmanager
+    def _changing(self, name: str, find: Callable[[], Area]) -> Iterator[None]:
+        """Nobody else opens or changes the area meanwhile, and the bytes that `find` says are its owner's. What `find`
+        looks at stays so."""
         with self._lock:
-            del self._growing[name]
+            self._check_at_rest(name)
+            self._changes[name] = find()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._changes[name]
 
     def _check_at_rest(self, name: str) -> None:
         """Under the lock."""
-        if name in self._growing:
-            raise Refused(f"storage area {name}", "it is being grown", "ask again when it is", errno=errno.EBUSY)
+        if name in self._changes:
+            why = "it is being made, grown or deleted"
+            raise Refused(f"storage area {name}", why, "ask again when that is done", errno=errno.EBUSY)
 
-    def _delete(self, area: Area) -> dict[str, Any]:
+    def _open(self, name: str, peer: Peer) -> tuple[dict[str, Any], int]:
         with self._lock:
-            self._check_at_rest(area.name)
-            claimed = area.name in self._claims
-        if claimed or self._store.in_use(area):
-            kind = Refused if claimed else Busy
-            raise kind(f"storage area {area.name}", "an application has it open", "end that one", errno.EBUSY)
-        self._store.delete(area)
-        return {"deleted": area.name}
-
-    def _open(self, area: Area) -> tuple[dict[str, Any], int]:
-        with self._lock:
-            self._check_at_rest(area.name)
-            if area.name in self._claims:
-                raise Refused(f"storage area {area.name}", "another client has it open", errno=errno.EBUSY)
-            self._claims.add(area.name)
+            area = self._find(name, peer)
+            self._check_peer(name, peer)
+            self._check_at_rest(name)
+            if name in self._claims:
+                raise Refused(f"storage area {name}", "another client has it open", errno=errno.EBUSY)
+            self._claims.add(name)
         try:
             fd, limited = self._store.open(area)
         except BaseException:
-            self.release(area.name)
+            self.release(name)
             raise
         return {"area": self._tell(area), "limited": limited}, fd
 

@@ -64,7 +64,7 @@ _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 _NO_ROOM = (*_NO_DESCRIPTOR, errno.ENOBUFS, errno.ENOMEM)
 _SWEEP_S = 0.1
 _LINGERS_S = 1.0
-_AREA_WRITERS = 4  # areas that are made at a time
+_AREAS_AT_ONCE = 4  # storage areas that are made at a time, and as many that are opened or deleted meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +178,8 @@ class ControlServer:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._loader = Worker()  # of policies
         self._areas = areas
-        self._area_jobs = Jobs(Busy)
-        self._area_writers = Jobs(Busy, _AREA_WRITERS)  # making an area takes as long as writing it
+        self._area_jobs = Jobs(Busy, _AREAS_AT_ONCE)
+        self._area_writers = Jobs(Busy, _AREAS_AT_ONCE)  # making an area takes as long as writing it
         self._selector = selectors.DefaultSelector()
         for readable in (self._listener, self._wake, self._loader.fd, self._area_jobs.fd, self._area_writers.fd):
             self._selector.register(readable, selectors.EVENT_READ)

@@ -546,11 +546,11 @@ def test_what_is_being_made_or_grown_is_nobody_elses_meanwhile(store, writing):
         assert begun.wait(60)
         if op == GROW:
             for other in (GROW, OPEN, DELETE):
-                with pytest.raises(Refused, match="it is being grown") as caught:
+                with pytest.raises(Refused, match="it is being made, grown or deleted") as caught:
                     areas.handle(other, name, 9 * MIB, "", ROOT)
                 assert caught.value.errno == errno.EBUSY
         else:
-            with pytest.raises(Refused, match="it exists already"):
+            with pytest.raises(Refused, match="it is being made, grown or deleted"):
                 areas.handle(CREATE, name, MIB, "12002", ROOT)
         with pytest.raises(Refused) as caught:
             areas.handle(CREATE, "more", 6 * MIB, "", ROOT)
@@ -561,6 +561,24 @@ def test_what_is_being_made_or_grown_is_nobody_elses_meanwhile(store, writing):
         go.set()
         maker.join()
     assert {a.name: a.size for a in store.areas()} == {"log": 8 * MIB, "new": 2 * MIB}
+
+
+def test_what_is_being_deleted_is_opened_by_nobody(store, monkeypatch):
+    """Between the look whether somebody has it and its end: on a device another area may lie there then."""
+    areas = Areas(store)
+    areas.handle(CREATE, "log", MIB, "", ROOT)
+    delete = store.delete
+
+    def look(area: Area) -> None:
+        for op in (OPEN, GROW, DELETE):
+            with pytest.raises(Refused, match="it is being made, grown or deleted"):
+                areas.handle(op, "log", 2 * MIB, "", ROOT)
+        delete(area)
+
+    monkeypatch.setattr(store, "delete", look)
+    areas.handle(DELETE, "log", 0, "", ROOT)
+    with pytest.raises(Refused, match="there is none"):
+        areas.handle(OPEN, "log", 0, "", ROOT)
 
 
 def test_several_users_make_areas_at_a_time(store, writing):
