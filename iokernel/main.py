@@ -169,7 +169,7 @@ def open_storage(config: Config, report: Report | None = None) -> Iterator[Areas
         from .areas.device import open_device
 
         store = open_device(storage.device, trusted=storage.trusted, tell=tell)
-    with contextlib.closing(Areas(store, storage.quota_mib << 20)) as areas:
+    with contextlib.closing(Areas(store, storage.quota_mib << 20, storage.quota_areas)) as areas:
         yield areas
 
 

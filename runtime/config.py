@@ -148,7 +148,13 @@ class StorageConfig(Group):
     directory: str = option("", 'folder of the storage areas, a file each; "": none')
     device: str = option("", 'raw block device that the areas are parts of; "": none. One of both')
     capacity_mib: int = option(0, "directory: all areas together; 0: what the file system has", low=0, high=1 << 30)
-    quota_mib: int = option(0, "areas of one user together; 0: no limit", low=0, high=1 << 30)
+    quota_mib: int = option(
+        0,
+        "areas of one user together; 0: half of all, and no limit for root and the iokernel's own user",
+        low=0,
+        high=1 << 30,
+    )
+    quota_areas: int = option(64, "areas of one user, other than these two", low=1, high=1 << 16)
     trusted: bool = option(
         False,
         "device: all clients are trusted with the whole of it. Users other than root and the iokernel's get areas too; "

@@ -16,6 +16,11 @@ _SO_PEERGROUPS = 59  # asm-generic/socket.h; Linux 4.13
 _SO_PEERPIDFD = 77  # the same; Linux 6.5
 
 
+def trusted(uid: int) -> bool:
+    """Whether that is root, or the user that we run as."""
+    return uid in (0, os.geteuid())
+
+
 @dataclass(frozen=True, slots=True)
 class Peer:
     """Credentials of a client when it connected, as the kernel tells them."""
@@ -27,8 +32,8 @@ class Peer:
 
     @property
     def trusted(self) -> bool:
-        """Root, or the user that we run as."""
-        return self.uid in (0, os.geteuid())
+        """See `trusted`."""
+        return trusted(self.uid)
 
     def among(self, uids: Container[int], gids: Iterable[int]) -> bool:
         """Whether it is one of these users, or a member of one of these groups."""

@@ -28,7 +28,7 @@ from typing import Any, Protocol
 
 from ...drivers.blk import file as blk_file
 from ...runtime.errors import CorelaneError, Refused
-from ...runtime.peers import Peer
+from ...runtime.peers import Peer, trusted
 from .._native import lib
 from .operations import Busy
 
@@ -80,11 +80,16 @@ class Store(Protocol):
 
 
 class Areas:
-    """Who may do what with the areas of a store. quota: bytes that the areas of one user have together; 0: no limit."""
+    """Who may do what with the areas of a store.
 
-    def __init__(self, store: Store, quota: int = 0) -> None:
+    quota: bytes that the areas of one user have together; 0: half of all, and no limit for root and our own user.
+    quota_areas: areas of any other user.
+    """
+
+    def __init__(self, store: Store, quota: int = 0, quota_areas: int = 64) -> None:
         self._store = store
         self._quota = quota
+        self._quota_areas = quota_areas
         self._claims: set[str] = set()
         self._changes: dict[str, Area] = {}  # those that are being made, grown or deleted, with the bytes added
         self._lock = threading.Lock()  # of both
@@ -127,7 +132,7 @@ class Areas:
             "kind": self._store.kind,
             "capacity_bytes": total,
             "largest_bytes": free,
-            "quota_bytes": self._quota,
+            "quota_bytes": self._quota_of(peer.uid),
             "areas": [self._tell(a) for a in mine],
             "notes": list(self._store.notes),
         }
@@ -157,10 +162,18 @@ class Areas:
         if size <= before:
             why = f"it has {before} bytes already, and {size} are not more; an area only grows"
             raise Refused(f"storage area {name}", why, errno=errno.EINVAL)
-        used = sum(a.size for a in (*self._store.areas(), *self._changes.values()) if a.owner == owner) - before
-        if self._quota and used + size > self._quota:
-            why = f"user {owner} has {used} of {self._quota} bytes in use besides; {size} more are too many"
+        used = sum(a.size for a in self._all() if a.owner == owner) - before
+        quota = self._quota_of(owner)
+        if quota and used + size > quota:
+            why = f"user {owner} has {used} of {quota} bytes in use besides; {size} more are too many"
             raise Refused(f"storage area {name}", why, "raise storage.quota_mib or delete one", errno.EDQUOT)
+
+    def _all(self) -> list[Area]:
+        """Areas, and what is being added to some."""
+        return [*self._store.areas(), *self._changes.values()]
+
+    def _quota_of(self, owner: int) -> int:
+        return self._quota or (0 if trusted(owner) else self._store.space()[0] // 2)
 
     def _create(self, name: str, size: int, owner: str, peer: Peer) -> dict[str, Any]:
         self._check_peer(name, peer)
@@ -171,6 +184,9 @@ class Areas:
         def new() -> Area:
             if any(a.name == name for a in self._store.areas()):
                 raise Refused(f"storage area {name}", "it exists already", errno=errno.EEXIST)
+            if not trusted(uid) and sum(a.owner == uid for a in self._all()) >= self._quota_areas:
+                why = f"user {uid} has {self._quota_areas} areas already"
+                raise Refused(f"storage area {name}", why, "raise storage.quota_areas or delete one", errno.EDQUOT)
             self._check_size(name, size, uid)
             return Area(name, uid, size)
 

@@ -273,6 +273,21 @@ def test_quota_and_capacity_are_kept(shared_store):
     areas.handle(CREATE, "d", 6 * MIB, "", BERT)
 
 
+def test_by_default_no_user_takes_all_that_there_is(shared_store):
+    areas = Areas(shared_store, quota_areas=3)
+    with pytest.raises(CorelaneError, match="user 12001 has 0 of 7864320 bytes in use besides") as caught:
+        areas.handle(CREATE, "a", 8 * MIB, "", ANNA)
+    assert caught.value.errno == errno.EDQUOT
+    assert areas.handle(LIST, "", 0, "", ANNA)[0]["quota_bytes"] == 7864320
+    for i in range(3):
+        areas.handle(CREATE, f"a{i}", UNIT, "", ANNA)
+    with pytest.raises(CorelaneError, match=r"user 12001 has 3 areas already \(raise storage\.quota_areas") as caught:
+        areas.handle(CREATE, "more", UNIT, "", ANNA)
+    assert caught.value.errno == errno.EDQUOT
+    assert areas.handle(LIST, "", 0, "", ROOT)[0]["quota_bytes"] == 0
+    areas.handle(CREATE, "roots", 14 * MIB, "", ROOT)
+
+
 def test_an_area_grows_to_the_quota_and_no_further(shared_store):
     areas = Areas(shared_store, quota=6 * MIB)
     areas.handle(CREATE, "other", MIB, "", ANNA)
