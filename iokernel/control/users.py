@@ -37,7 +37,7 @@ class Users:
         defaults: UserConfig | None = None,
     ) -> None:
         self._defaults = defaults or UserConfig()
-        self._sections = {user_ids([name], "users")[0]: section for name, section in (users or {}).items()}
+        self._sections = {user_ids([name], f"users.{name}")[0]: section for name, section in (users or {}).items()}
         self._for_all: set[str] = set()
         self._namers: dict[str, tuple[frozenset[int], frozenset[int]]] = {}  # users and groups who may use a name
         for name, app in (apps or {}).items():

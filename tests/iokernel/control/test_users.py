@@ -49,7 +49,7 @@ def test_a_name_with_a_section_is_for_those_whom_it_names() -> None:
     [
         ({"a": AppConfig(users=("nobody-of-that-name",))}, {}, r"apps\.a\.users: 'nobody-of-that-name' does not exist"),
         ({"a": AppConfig(groups=("no-such-group",))}, {}, r"apps\.a\.groups: 'no-such-group' does not exist"),
-        ({}, {"nobody-of-that-name": UserConfig()}, "users: 'nobody-of-that-name' does not exist"),
+        ({}, {"nobody-of-that-name": UserConfig()}, r"users\.nobody-of-that-name: .* does not exist"),
     ],
 )
 def test_who_does_not_exist_is_an_error(apps: dict[str, AppConfig], users: dict[str, UserConfig], said: str) -> None:
