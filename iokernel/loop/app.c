@@ -15,7 +15,11 @@
 
 #define WAKES_PER_S 250000
 #define WAKES_BURST 64
-#define PREFAULT_BUFFERS 256 /* receive buffers whose pages are there from the start, lest the loop pay for them */
+/* What has its pages from the start, lest the loop pay for them: not more, whatever was asked for. All else takes
+ * memory when it is used. */
+#define PREFAULT_BUFFERS 256 /* receive buffers, but not more than so many bytes */
+#define PREFAULT_BUFFER_BYTES (1u << 20)
+#define PREFAULT_SLOTS 4096 /* of each ring */
 
 static void app_free(struct io_app *app)
 {
@@ -30,6 +34,41 @@ static void app_free(struct io_app *app)
     cl_hist_delete(app->cores.detection);
     cl_hist_delete(app->cores.actuation);
     free(app);
+}
+
+static void populate(struct io_app *app, uint64_t offset, uint64_t bytes)
+{
+#ifdef MADV_POPULATE_WRITE
+    uint64_t from = offset / CL_SHM_PAGE * CL_SHM_PAGE; /* may fail, before Linux 5.14 always: then it faults */
+    madvise((uint8_t *)app->memory.base + from, offset + bytes - from, MADV_POPULATE_WRITE);
+#else
+    (void)app, (void)offset, (void)bytes;
+#endif
+}
+
+static uint32_t first_buffers(const struct cl_arena_layout *l)
+{
+    return cl_min(l->n_rx, cl_min((uint32_t)PREFAULT_BUFFERS, PREFAULT_BUFFER_BYTES / l->buffer_stride));
+}
+
+static void populate_rings(struct io_app *app, uint64_t offset, uint32_t slots)
+{
+    uint64_t ring = (uint64_t)slots * sizeof(struct cl_desc);
+    if (slots <= PREFAULT_SLOTS) {
+        populate(app, offset, ring * app->layout.n_kthreads);
+        return;
+    }
+    for (uint32_t k = 0; k < app->layout.n_kthreads; k++)
+        populate(app, offset + k * ring, PREFAULT_SLOTS * sizeof(struct cl_desc));
+}
+
+static void prefault(struct io_app *app)
+{
+    const struct cl_arena_layout *l = &app->layout;
+    populate(app, 0, l->rx_offset);
+    populate_rings(app, l->rx_offset, l->rx_slots);
+    populate_rings(app, l->tx_offset, l->tx_slots);
+    populate(app, l->buffers_offset, (uint64_t)first_buffers(l) * l->buffer_stride);
 }
 
 static int make_arena(struct cl_io *io, struct io_app *app, const char *name, char *err)
@@ -55,11 +94,7 @@ static int make_arena(struct cl_io *io, struct io_app *app, const char *name, ch
                                   .total_bytes = l->total_bytes,
                                   .generation = io->config.generation};
     memcpy(h->name, name, sizeof h->name - 1);
-    uint64_t warm = l->buffers_offset + (uint64_t)cl_min(l->n_rx, (uint32_t)PREFAULT_BUFFERS) * l->buffer_stride;
-#ifdef MADV_POPULATE_WRITE
-    madvise(app->memory.base, warm / CL_SHM_PAGE * CL_SHM_PAGE,
-            MADV_POPULATE_WRITE); /* may fail before Linux 5.14: then it faults */
-#endif
+    prefault(app);
     app->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (app->doorbell_fd < 0) {
         rc = -errno;
@@ -83,9 +118,9 @@ static void make_kthreads(struct io_app *app)
         kt->app = app;
         kt->sampled = true;
     }
-    for (uint32_t i = 0; i < l->n_rx; i++)
-        app->free[i] = l->n_rx - 1 - i; /* low indices first: those are prefaulted */
-    app->n_free = l->n_rx;
+    app->fresh = app->n_free = first_buffers(l);
+    for (uint32_t i = 0; i < app->n_free; i++)
+        app->free[i] = app->n_free - 1 - i; /* low indices first */
 }
 
 static struct io_app *app_new(struct cl_io *io, const struct cl_io_app_config *c, int *rc, char *err)
@@ -193,8 +228,8 @@ int cl_io_app_add(struct cl_io *io, const struct cl_io_app_config *config, struc
 /* Receive buffers that are neither in the free list, once, nor lent. */
 static uint32_t count_lost(struct io_app *app)
 {
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < app->n_rx; i++)
+    uint32_t found = app->n_rx - app->fresh;
+    for (uint32_t i = 0; i < app->fresh; i++)
         found += app->lent[i];
     for (uint32_t i = 0; i < app->n_free; i++) {
         found += app->lent[app->free[i]] == 0;
@@ -215,7 +250,7 @@ static void app_stats(const struct io_app *app, struct cl_io_app_stats *out)
     copy_stats(out, &app->stats, sizeof *out);
     for (uint32_t k = 0; k < app->n_kthreads; k++)
         out->lies += cl_load_relaxed(&app->kthreads[k].rx.lies);
-    out->buffers_free = cl_load_relaxed(&app->n_free);
+    out->buffers_free = cl_load_relaxed(&app->n_free) + app->n_rx - cl_load_relaxed(&app->fresh);
     out->buffers_lent = out->rx_delivered - out->frees;
 }
 

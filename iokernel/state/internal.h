@@ -52,6 +52,9 @@ struct io_app {
     struct io_kthread *kthreads;
 
     uint32_t n_free CL_ALIGNED(CL_CACHELINE); /* writer: home loop; readers: anybody (relaxed) */
+    /* Receive buffers from here on were never used and are not in `free` yet, so that they take no memory, nor do their
+     * entries there. Writer: home loop; readers: anybody (relaxed) */
+    uint32_t fresh;
     uint32_t *free; /* stack of receive buffers: the last that came back goes first, it is warm */
     uint8_t *lent;  /* 1: the application holds this receive buffer */
     int32_t deficit;

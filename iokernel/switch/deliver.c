@@ -5,6 +5,7 @@
  * in the sender's buffer is nobody's business. */
 #include "../state/internal.h"
 
+#define FRESH_BUFFERS 64 /* that are taken into the free list at a time */
 #define HELD_NS 10000 /* frames of an uplink wait for more for so long at most: some eight turns' and a system call */
 
 /* Copy n bytes; inline for what small frames need. The last chunk overlaps the one before, within the n bytes. */
@@ -52,6 +53,17 @@ static inline uint32_t hash_of(const struct io_loop *loop, const struct io_frame
     return cl_rss_frame(loop->io->config.rss_key, f->header, cl_min(f->len, (uint32_t)IO_HEADER));
 }
 
+/* Put some of those that were never used into the empty free list, low ones on top. False: there are none. */
+static bool more_buffers(struct io_app *app)
+{
+    uint32_t n = cl_min(app->n_rx - app->fresh, (uint32_t)FRESH_BUFFERS);
+    for (uint32_t i = 0; i < n; i++)
+        app->free[i] = app->fresh + n - 1 - i;
+    cl_count(&app->fresh, n);
+    cl_count(&app->n_free, n);
+    return n != 0;
+}
+
 CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io_frame *f)
 {
     uint32_t hash = hash_of(loop, f);
@@ -63,7 +75,7 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
         io_count(app->stats.rx_dropped_ring_full, 1);
         return;
     }
-    if (cl_unlikely(app->n_free == 0)) {
+    if (cl_unlikely(app->n_free == 0) && !more_buffers(app)) {
         io_count(app->stats.rx_dropped_no_buffer, 1);
         return;
     }
