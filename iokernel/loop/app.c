@@ -10,12 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define WAKES_PER_S 250000
 #define WAKES_BURST 64
-#define PREFAULT_BUFFERS 256 /* receive buffers whose pages are there from the start, lest the loop pay for them */
+#define PREFAULT_BUFFERS 256 /* receive buffers that have pages from the start (n_paged) */
 
 static void app_free(struct io_app *app)
 {
@@ -55,11 +54,8 @@ static int make_arena(struct cl_io *io, struct io_app *app, const char *name, ch
                                   .total_bytes = l->total_bytes,
                                   .generation = io->config.generation};
     memcpy(h->name, name, sizeof h->name - 1);
-    uint64_t warm = l->buffers_offset + (uint64_t)cl_min(l->n_rx, (uint32_t)PREFAULT_BUFFERS) * l->buffer_stride;
-#ifdef MADV_POPULATE_WRITE
-    madvise(app->memory.base, warm / CL_SHM_PAGE * CL_SHM_PAGE,
-            MADV_POPULATE_WRITE); /* may fail before Linux 5.14: then it faults */
-#endif
+    app->n_paged = cl_min(l->n_rx, (uint32_t)PREFAULT_BUFFERS);
+    cl_memory_populate(&app->memory, 0, l->buffers_offset + (uint64_t)app->n_paged * l->buffer_stride);
     app->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (app->doorbell_fd < 0) {
         rc = -errno;
@@ -113,6 +109,7 @@ static struct io_app *app_new(struct cl_io *io, const struct cl_io_app_config *c
     app->n_buffers = l.n_rx + l.n_tx;
     app->buffer_bytes = l.buffer_bytes;
     app->stride = l.buffer_stride;
+    app->any_ethertype = c->any_ethertype;
     app->kthreads = aligned_alloc(CL_CACHELINE, l.n_kthreads * sizeof *app->kthreads);
     app->free = malloc(l.n_rx * sizeof *app->free);
     app->lent = calloc(l.n_rx, 1);

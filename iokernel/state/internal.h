@@ -33,6 +33,7 @@ struct io_kthread {
     uint32_t *park;       /* its park word, in the arena */
     struct io_app *app;
     bool touched; /* in the loop's list of kthreads to look after */
+    bool patient; /* and only for frames that go to everybody */
     bool blocked; /* it says that it runs, and sleeps in the kernel or was stopped (blocked.c) */
     /* The first push since its signals were last read; sampled is set where nobody reads them. */
     bool sampled;
@@ -48,10 +49,12 @@ struct io_app {
     uint32_t ip_be;
     uint32_t id, loop;
     uint32_t n_kthreads, n_rx, n_buffers, buffer_bytes, stride;
+    bool any_ethertype;
     uint8_t *buffers; /* in the arena */
     struct io_kthread *kthreads;
 
     uint32_t n_free CL_ALIGNED(CL_CACHELINE); /* writer: home loop; readers: anybody (relaxed) */
+    uint32_t n_paged; /* receive buffers that have pages, from 0 on: they are first used in this order */
     uint32_t *free; /* stack of receive buffers: the last that came back goes first, it is warm */
     uint8_t *lent;  /* 1: the application holds this receive buffer */
     int32_t deficit;
@@ -78,6 +81,7 @@ struct io_frame {
     const uint8_t *rest;   /* where bytes from IO_HEADER on are; may change under our eyes */
     uint32_t len;
     uint32_t hash; /* RSS hash, 0: not yet computed */
+    bool flood;    /* goes to everybody */
 };
 
 /* A loop's end of an uplink queue, and frames on their way out. */
@@ -92,6 +96,7 @@ struct io_uplink {
     struct cl_frame staged[IO_STAGED];
     struct io_app *owner[IO_STAGED]; /* whose share a staged frame uses; NULL: another loop's, or our own */
     uint32_t staged_other;
+    struct cl_bucket floods; /* frames for everybody that it may bring to this loop */
     uint64_t held_since; /* stamp since when what is staged waits for more; 0: it does not */
 };
 
@@ -122,6 +127,7 @@ struct io_loop {
     struct io_app *apps[CL_IO_MAX_APPS];
     struct io_slot by_mac[IO_TABLE], by_ip[IO_TABLE]; /* all applications of the iokernel */
     uint32_t n_uplinks;
+    bool shares_mac; /* one of them does */
     struct io_uplink *uplinks;
     struct io_handover **in, **out; /* from and to loop i; NULL at our own index */
     bool handed[CL_SHM_MAX_LOOPS];  /* something was handed to loop i in this round */

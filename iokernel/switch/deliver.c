@@ -2,9 +2,14 @@
  *
  * A frame's first IO_HEADER bytes are taken from `header`, the rest from `rest`: what was checked is what is delivered,
  * even if the sender writes into its buffer meanwhile. No byte beyond the frame's length is copied: what lies behind it
- * in the sender's buffer is nobody's business. */
+ * in the sender's buffer is nobody's business.
+ *
+ * Pages of receive buffers come when they are first needed, which is slow: for a batch of buffers by one call, and
+ * never for a frame that goes to everybody, or each of those would cost that for every application that does not read.
+ * */
 #include "../state/internal.h"
 
+#define PAGED_BUFFERS 16 /* a batch: some 8 pages, a few microseconds */
 #define HELD_NS 10000 /* frames of an uplink wait for more for so long at most: some eight turns' and a system call */
 
 /* Copy n bytes; inline for what small frames need. The last chunk overlaps the one before, within the n bytes. */
@@ -52,6 +57,19 @@ static inline uint32_t hash_of(const struct io_loop *loop, const struct io_frame
     return cl_rss_frame(loop->io->config.rss_key, f->header, cl_min(f->len, (uint32_t)IO_HEADER));
 }
 
+/* The buffer is the first that has no page yet. Returns false if the frame is not worth one. */
+static CL_NOINLINE bool page_in(struct io_loop *loop, struct io_app *app, const struct io_frame *f)
+{
+    if (f->flood)
+        return false;
+    uint32_t to = cl_min(app->n_paged + PAGED_BUFFERS, app->n_rx);
+    cl_memory_populate(&app->memory, app->layout.buffers_offset + (uint64_t)app->n_paged * app->stride,
+                       (uint64_t)(to - app->n_paged) * app->stride);
+    io_count(loop->stats.syscalls, 1);
+    app->n_paged = to;
+    return true;
+}
+
 CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io_frame *f)
 {
     uint32_t hash = hash_of(loop, f);
@@ -72,6 +90,10 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
         return;
     }
     uint32_t buffer = app->free[app->n_free - 1];
+    if (cl_unlikely(buffer >= app->n_paged) && !page_in(loop, app, f)) {
+        io_count(app->stats.rx_dropped_no_buffer, 1);
+        return;
+    }
     cl_count(&app->n_free, -1u);
     uint8_t *to = app->buffers + (size_t)buffer * app->stride;
     copy_frame(to, f);
@@ -90,16 +112,18 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
     }
     io_active(loop, app);
     if (!k->touched) {
-        k->touched = true;
+        k->touched = k->patient = true;
         loop->touched[loop->n_touched++] = k;
     }
+    k->patient &= f->flood;
 }
 
 void io_deliver_all(struct io_loop *loop, const struct io_frame *f, const struct io_app *but)
 {
+    const struct io_frame copy = {f->header, f->rest, f->len, hash_of(loop, f), true};
     for (uint32_t i = 0; i < loop->n_apps; i++)
         if (loop->apps[i] != but)
-            io_deliver(loop, loop->apps[i], f);
+            io_deliver(loop, loop->apps[i], &copy);
 }
 
 static void note_staged(struct io_loop *loop)

@@ -8,7 +8,7 @@
  * the neighbour has had more to send than it may for 64 turns while somebody else has not. To an uplink that takes several frames by
  * one system call (nic.h, tx_joins) frames wait for others of such a neighbour's for 10 us at most. What it may not send yet stays
  * in its ring: that is its back-pressure. A frame that ends in a drop is charged, too. */
-#include "../state/internal.h"
+#include "kind.h"
 
 /* A receive buffer comes back. A buffer that the application does not hold: a lie, and nothing happens. */
 static inline void give_back(struct io_app *app, uint32_t buffer)
@@ -32,37 +32,32 @@ static inline void give_back_two(struct io_app *app, uint64_t payload)
         give_back(app, b);
 }
 
-/* Whether source addresses are the sender's own. Counts the reason if not. */
-static inline bool source_ok(struct io_app *app, const uint8_t *header, uint32_t len)
+/* Whether an ARP message speaks for its sender alone. A request without a sender address is a probe (RFC 5227). */
+static inline bool speaks_for(const struct io_app *app, const struct cl_arp *arp)
 {
-    if (cl_unlikely(io_mac(header + 6) != app->mac)) {
+    bool probe = arp->sender_ip_be == 0 && arp->op_be == cl_be16(CL_ARP_REQUEST);
+    return io_mac(arp->sender_mac) == app->mac && (arp->sender_ip_be == app->ip_be || probe);
+}
+
+/* Whether a frame may leave: it is IPv4 or ARP, and its source addresses are the sender's own. Counts the reason if
+ * not. */
+static inline bool may_leave(struct io_app *app, const uint8_t *header, uint32_t len)
+{
+    enum io_kind kind = io_kind_of(header, len);
+    bool own = io_mac(header + 6) == app->mac;
+    if (cl_likely(own && kind == IO_KIND_IPV4 && io_ipv4_source(header) == app->ip_be))
+        return true;
+    if (!own || kind == IO_KIND_IPV4 || kind == IO_KIND_TAGGED ||
+        (kind == IO_KIND_ARP && !speaks_for(app, io_arp_in(header)))) {
         io_count(app->stats.tx_dropped_spoofed, 1);
         return false;
     }
-    uint16_t type = cl_get16(header + 12);
-    uint32_t source;
-    if (cl_likely(type == cl_be16(CL_ETHERTYPE_IPV4))) {
-        if (cl_unlikely(len < CL_ETH_HLEN + CL_IPV4_HLEN)) {
-            io_count(app->stats.tx_dropped_malformed, 1);
-            return false;
-        }
-        source = cl_get32(header + CL_ETH_HLEN + offsetof(struct cl_ipv4, src_be));
-    } else if (type == cl_be16(CL_ETHERTYPE_ARP)) {
-        if (len < CL_ETH_HLEN + sizeof(struct cl_arp)) {
-            io_count(app->stats.tx_dropped_malformed, 1);
-            return false;
-        }
-        const struct cl_arp *arp = (const struct cl_arp *)(header + CL_ETH_HLEN);
-        /* A probe has no sender address yet (RFC 5227). */
-        bool own = io_mac(arp->sender_mac) == app->mac && (arp->sender_ip_be == app->ip_be || arp->sender_ip_be == 0);
-        source = own ? app->ip_be : ~app->ip_be;
-    } else {
-        /* Tags hide an inner type, and with it a source address, from this check (802.1Q, 802.1ad, QinQ). */
-        bool tagged = type == cl_be16(0x8100) || type == cl_be16(0x88a8) || type == cl_be16(0x9100);
-        source = tagged ? ~app->ip_be : app->ip_be;
+    if (kind == IO_KIND_BROKEN) {
+        io_count(app->stats.tx_dropped_malformed, 1);
+        return false;
     }
-    if (cl_unlikely(source != app->ip_be)) {
-        io_count(app->stats.tx_dropped_spoofed, 1);
+    if (kind == IO_KIND_ANOTHER && !app->any_ethertype) {
+        io_count(app->stats.tx_dropped_ethertype, 1);
         return false;
     }
     return true;
@@ -98,7 +93,7 @@ static int32_t send_to_group(struct io_loop *loop, struct io_app *app, const str
     if (target && target != app) {
         uint8_t reply[IO_HEADER];
         io_arp_reply(reply, f->header, target->mac);
-        const struct io_frame answer = {reply, reply, CL_ETH_HLEN + sizeof(struct cl_arp), 1};
+        const struct io_frame answer = {reply, reply, CL_ETH_HLEN + sizeof(struct cl_arp), 1, false};
         io_deliver(loop, app, &answer);
         io_count(app->stats.tx_answered, 1);
         return COST_FRAME;
@@ -166,10 +161,10 @@ static inline int32_t send_one(struct io_loop *loop, struct io_app *app, uint64_
         const uint8_t *data = app->buffers + (size_t)buffer * app->stride + offset;
         uint8_t header[IO_HEADER] CL_ALIGNED(16);
         __builtin_memcpy(header, data, IO_HEADER); /* the buffer's slack (shm.h) makes that legal for short frames */
-        const struct io_frame f = {header, data, len, 0};
+        const struct io_frame f = {header, data, len, 0, false};
         cl_bucket_take(&app->frames, 1);
         cl_bucket_take(&app->bytes, len);
-        if (cl_likely(source_ok(app, header, len))) {
+        if (cl_likely(may_leave(app, header, len))) {
             io_count(app->stats.tx_bytes, len);
             cost = route(loop, app, &f);
         }

@@ -186,12 +186,14 @@ static void check_balance(const struct app *a)
     CHECK(cl_io_app_stats(io, a->id, &s) == 0);
     CHECK(s.tx_taken == s.tx_local + s.tx_remote + s.tx_uplink + s.tx_flooded + s.tx_answered +
                             s.tx_dropped_descriptor + s.tx_dropped_malformed + s.tx_dropped_spoofed +
-                            s.tx_dropped_no_route + s.tx_dropped_uplink_full + s.tx_dropped_loop_full);
+                            s.tx_dropped_no_route + s.tx_dropped_uplink_full + s.tx_dropped_loop_full +
+                            s.tx_dropped_ethertype);
     CHECK(s.rx_offered == s.rx_delivered + s.rx_dropped_ring_full + s.rx_dropped_no_buffer + s.rx_dropped_too_long);
     CHECK(s.buffers_free + s.buffers_lent == BUFFERS);
     CHECK(cl_io_loop_stats(io, 0, &l) == 0);
     CHECK(l.up_received ==
-          l.up_local + l.up_remote + l.up_flooded + l.up_answered + l.up_dropped_not_ours + l.up_dropped_malformed);
+          l.up_local + l.up_remote + l.up_flooded + l.up_answered + l.up_dropped_not_ours + l.up_dropped_malformed +
+              l.up_dropped_spoofed + l.up_dropped_flood);
     CHECK(l.out_offered == l.out_sent + l.out_staged + l.out_dropped_no_buffer + l.out_dropped_full +
                                l.out_dropped_too_long + l.out_dropped_no_uplink);
 }
