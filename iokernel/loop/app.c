@@ -52,7 +52,9 @@ static int make_arena(struct cl_io *io, struct io_app *app, const char *name, ch
                                   .tx_offset = l->tx_offset,
                                   .buffers_offset = l->buffers_offset,
                                   .total_bytes = l->total_bytes,
-                                  .generation = io->config.generation};
+                                  .generation = io->config.generation,
+                                  .doorbell_offset = cl_doorbell_offset(io->next_id)};
+    app->doorbell = (struct cl_arena_doorbell *)((uint8_t *)app->memory.base + h->doorbell_offset);
     memcpy(h->name, name, sizeof h->name - 1);
     app->n_paged = cl_min(l->n_rx, (uint32_t)PREFAULT_BUFFERS);
     cl_memory_populate(&app->memory, 0, l->buffers_offset + (uint64_t)app->n_paged * l->buffer_stride);

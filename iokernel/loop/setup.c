@@ -15,7 +15,8 @@
 #define DEFAULT_FLOODS_PER_S 250
 #define DEFAULT_FLOODS_BURST 64
 #define HEARTBEAT_NS 1000000
-#define FENCE_NS 1000 /* see wake.c */
+#define FENCE_NS 1000    /* see wake.c */
+#define QUIET_NS 1000000 /* see ../switch/doorbell.h */
 
 static int make_state(struct cl_io *io, char *err)
 {
@@ -127,6 +128,7 @@ int cl_io_new(const struct cl_io_config *config, struct cl_io **out, char *err)
         io->spin_ticks = (uint64_t)cl_ns_to_ticks(io->clock, (int64_t)io->config.spin_us * 1000);
         io->pause_ticks = (uint64_t)cl_ns_to_ticks(io->clock, (int64_t)io->config.pause_us * 1000);
         io->heartbeat_ticks = (uint64_t)cl_ns_to_ticks(io->clock, HEARTBEAT_NS);
+        io->quiet_ticks = (uint64_t)cl_ns_to_ticks(io->clock, QUIET_NS);
         io->fence_ticks = (uint64_t)cl_ns_to_ticks(io->clock, FENCE_NS);
         io->loops = aligned_alloc(CL_CACHELINE, io->config.n_loops * sizeof *io->loops);
         rc = io->loops ? make_state(io, err) : -ENOMEM;

@@ -3,11 +3,14 @@
  * Nothing in an arena is believed: descriptors are copied before they are looked at (ring.h), indices and lengths checked
  * on the copy, and the first 64 bytes of a frame copied before its addresses are checked (deliver.c delivers that copy).
  *
+ * Who has frames: doorbell.h.
+ *
  * Turns. Each application with frames gets a quantum of work a round (limits.h), shorter while other sources have work,
  * so that the wait behind a neighbour's turn is bounded by some 8 small frames, whatever the neighbour does, and by 2 once
  * the neighbour has had more to send than it may for 64 turns while somebody else has not. To an uplink that takes several frames by
  * one system call (nic.h, tx_joins) frames wait for others of such a neighbour's for 10 us at most. What it may not send yet stays
  * in its ring: that is its back-pressure. A frame that ends in a drop is charged, too. */
+#include "doorbell.h"
 #include "kind.h"
 
 /* A receive buffer comes back. A buffer that the application does not hold: a lie, and nothing happens. */
@@ -227,17 +230,11 @@ static CL_HOT bool poll_ring(struct io_loop *loop, struct io_app *app, struct io
         if (n < want)
             break;
     }
-    if (any)
+    if (any) {
+        k->heard = loop->now;
         cl_ring_publish(&k->tx); /* the frames are copied: the send buffers are the application's again */
+    }
     return any;
-}
-
-bool io_app_has_work(const struct io_app *app)
-{
-    for (uint32_t i = 0; i < app->n_kthreads; i++)
-        if (cl_ring_ready(&app->kthreads[i].tx))
-            return true;
-    return false;
 }
 
 static inline bool greedy(const struct io_app *app)
@@ -257,37 +254,59 @@ static inline struct quanta quanta_of(const struct io_loop *loop)
     return (struct quanta){QUANTUM_SHARED, loop->stats.rounds < loop->modest_until ? QUANTUM_GREEDY : QUANTUM_SHARED};
 }
 
-static CL_HOT bool poll_app(struct io_loop *loop, struct io_app *app, int32_t quantum)
+/* Whether any ring that is polled has something left. */
+static bool has_more(const struct io_app *app, uint64_t polled)
 {
-    if (!io_app_has_work(app)) {
+    for (; polled; polled &= polled - 1)
+        if (cl_ring_ready(&app->kthreads[__builtin_ctzll(polled)].tx))
+            return true;
+    return false;
+}
+
+/* The rings of `ready` in turn, as far as turn and limits go. Returns whether anything was read. */
+static inline bool poll_rings(struct io_loop *loop, struct io_app *app, uint64_t ready)
+{
+    uint64_t first = ready & ~0ull << app->next_kthread, last = ready & ~first;
+    bool any = false;
+    while (first | last) {
+        uint64_t *from = first ? &first : &last;
+        uint32_t k = (uint32_t)__builtin_ctzll(*from);
+        *from &= *from - 1;
+        any |= poll_ring(loop, app, &app->kthreads[k]);
+        if (app->deficit <= 0 || app->throttled) { /* the next turn begins with the next kthread */
+            app->next_kthread = k + 1 == app->n_kthreads ? 0 : k + 1;
+            break;
+        }
+    }
+    return any;
+}
+
+static CL_HOT bool poll_app(struct io_loop *loop, uint32_t at, const struct quanta *quanta)
+{
+    struct io_app *app = loop->apps[at];
+    struct io_doorbell *bell = &loop->doorbells[at];
+    uint64_t ready = io_ready(loop, app, bell);
+    if (!ready) {
         app->deficit = 0;
         app->greedy_turns = 0;
         app->throttled = false;
         return false;
     }
+    int32_t quantum = greedy(app) ? quanta->greedy : quanta->modest;
     cl_bucket_refill(&app->frames, loop->now);
     cl_bucket_refill(&app->bytes, loop->now);
     app->deficit = cl_min(app->deficit + quantum, quantum);
     app->throttled = false;
     loop->sent_to = 0;
-    bool any = false;
     uint64_t sent_before = app->stats.tx_taken;
-    uint32_t k = app->next_kthread;
-    for (uint32_t i = 0; i < app->n_kthreads; i++) {
-        any |= poll_ring(loop, app, &app->kthreads[k]);
-        if (++k == app->n_kthreads)
-            k = 0;
-        if (app->deficit <= 0 || app->throttled)
-            break; /* the next turn begins with the next kthread */
-    }
-    app->next_kthread = k;
+    bool any = poll_rings(loop, app, ready);
     bool backlogged = !app->throttled && app->deficit <= 0;
     app->greedy_turns = backlogged ? app->greedy_turns + 1 : 0;
     if (app->throttled)
         io_count(app->stats.tx_throttled, 1);
     else if (backlogged)
         io_count(app->stats.backlogged, 1);
-    if (backlogged && any && io_app_has_work(app))
+    if (backlogged && any && has_more(app, bell->polled))
         loop->more_for |= loop->sent_to;
     if (any) {
         io_active(loop, app);
@@ -307,9 +326,11 @@ bool io_poll_apps(struct io_loop *loop)
     const struct quanta quanta = quanta_of(loop);
     bool busy = false;
     uint32_t at = loop->next_app;
+    io_look_around(loop);
     for (uint32_t i = 0; i < loop->n_apps; i++) {
-        struct io_app *app = loop->apps[at];
-        busy |= poll_app(loop, app, greedy(app) ? quanta.greedy : quanta.modest);
+        const struct io_doorbell *bell = &loop->doorbells[at];
+        if (bell->polled | cl_load_relaxed(bell->rung))
+            busy |= poll_app(loop, at, &quanta);
         if (++at >= loop->n_apps)
             at = 0;
     }
