@@ -14,7 +14,7 @@
 
 #define WAKES_PER_S 250000
 #define WAKES_BURST 64
-#define PREFAULT_BUFFERS 256 /* receive buffers that have pages from the start (n_paged) */
+#define PREFAULT_BUFFERS 256 /* receive buffers that have pages from the start */
 
 static void app_free(struct io_app *app)
 {
@@ -56,8 +56,9 @@ static int make_arena(struct cl_io *io, struct io_app *app, const char *name, ch
                                   .doorbell_offset = cl_doorbell_offset(io->next_id)};
     app->doorbell = (struct cl_arena_doorbell *)((uint8_t *)app->memory.base + h->doorbell_offset);
     memcpy(h->name, name, sizeof h->name - 1);
-    app->n_paged = cl_min(l->n_rx, (uint32_t)PREFAULT_BUFFERS);
-    cl_memory_populate(&app->memory, 0, l->buffers_offset + (uint64_t)app->n_paged * l->buffer_stride);
+    uint32_t paged = cl_min(l->n_rx, (uint32_t)PREFAULT_BUFFERS);
+    cl_memory_populate(&app->memory, 0, l->buffers_offset + (uint64_t)paged * l->buffer_stride);
+    app->n_unpaged = l->n_rx - paged;
     app->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (app->doorbell_fd < 0) {
         rc = -errno;

@@ -68,7 +68,7 @@ static bool wake_unmanaged(struct io_loop *loop, struct io_kthread *k, bool fenc
 {
     if (cl_load_relaxed(k->park) != CL_PARK_PARKED)
         return fence;
-    if (cl_unlikely(k->patient) && --*patient < 0)
+    if (cl_unlikely(k->touched == IO_TOUCHED_BY_FLOOD) && --*patient < 0)
         return false;
     return wake_one(loop, k);
 }
@@ -92,7 +92,7 @@ void io_wake(struct io_loop *loop, bool idle)
         else
             done = wake_unmanaged(loop, k, fence, &patient);
         if (done)
-            k->touched = false;
+            k->touched = IO_NOT_TOUCHED;
         else
             loop->touched[keep++] = k;
     }

@@ -26,16 +26,18 @@
 
 struct io_app;
 
+/* Whether frames have come for a kthread that may be parked: none, only such as go to everybody, or others. */
+enum { IO_NOT_TOUCHED, IO_TOUCHED_BY_FLOOD, IO_TOUCHED };
+
 /* One kthread's rings, as the home loop sees them. */
 struct io_kthread {
     struct cl_ring_rx tx; /* its tx ring: we consume */
     struct cl_ring_tx rx; /* its rx ring: we produce */
     uint32_t *park;       /* its park word, in the arena */
     struct io_app *app;
-    uint64_t heard; /* stamp: its tx ring had something last; or the wait that began then is half over (doorbell.h) */
-    bool touched;   /* in the loop's list of kthreads to look after */
-    bool patient;   /* and only for frames that go to everybody */
-    bool blocked;   /* it says that it runs, and sleeps in the kernel or was stopped (blocked.c) */
+    uint64_t heard;  /* stamp: its tx ring had something last; or the wait that began then is half over (doorbell.h) */
+    uint8_t touched; /* IO_NOT_TOUCHED, or in the loop's list of kthreads to look after */
+    bool blocked;    /* it says that it runs, and sleeps in the kernel or was stopped (blocked.c) */
     /* The first push since its signals were last read; sampled is set where nobody reads them. */
     bool sampled;
     uint32_t sample_tail;
@@ -56,9 +58,10 @@ struct io_app {
     struct io_kthread *kthreads;
 
     uint32_t n_free CL_ALIGNED(CL_CACHELINE); /* writer: home loop; readers: anybody (relaxed) */
-    uint32_t n_paged; /* receive buffers that have pages, from 0 on: they are first used in this order */
-    uint32_t *free;   /* stack of receive buffers: the last that came back goes first, it is warm */
-    uint8_t *lent;    /* 1: the application holds this receive buffer */
+    uint32_t
+        n_unpaged;  /* receive buffers that have no pages yet: the last ones, which lie at the bottom of the stack */
+    uint32_t *free; /* stack of receive buffers: the last that came back goes first, it is warm */
+    uint8_t *lent;  /* 1: the application holds this receive buffer */
     int32_t deficit;
     uint32_t greedy_turns;                 /* turns in a row that ended with frames left */
     uint32_t next_kthread;                 /* whose turn it is within the application */

@@ -57,17 +57,24 @@ static inline uint32_t hash_of(const struct io_loop *loop, const struct io_frame
     return cl_rss_frame(loop->io->config.rss_key, f->header, cl_min(f->len, (uint32_t)IO_HEADER));
 }
 
-/* The buffer is the first that has no page yet. Returns false if the frame is not worth one. */
+/* No buffer that has pages is free: fetch some, if there are any, and the frame is worth it. */
 static CL_NOINLINE bool page_in(struct io_loop *loop, struct io_app *app, const struct io_frame *f)
 {
-    if (f->flood)
+    uint32_t n = cl_min(app->n_unpaged, (uint32_t)PAGED_BUFFERS);
+    if (n == 0 || f->flood)
         return false;
-    uint32_t to = cl_min(app->n_paged + PAGED_BUFFERS, app->n_rx);
-    cl_memory_populate(&app->memory, app->layout.buffers_offset + (uint64_t)app->n_paged * app->stride,
-                       (uint64_t)(to - app->n_paged) * app->stride);
+    uint64_t first = app->n_rx - app->n_unpaged;
+    cl_memory_populate(&app->memory, app->layout.buffers_offset + first * app->stride, (uint64_t)n * app->stride);
     io_count(loop->stats.syscalls, 1);
-    app->n_paged = to;
+    app->n_unpaged -= n;
     return true;
+}
+
+static CL_NOINLINE void look_after(struct io_loop *loop, struct io_kthread *k, bool flood)
+{
+    if (k->touched == IO_NOT_TOUCHED)
+        loop->touched[loop->n_touched++] = k;
+    k->touched = flood ? IO_TOUCHED_BY_FLOOD : IO_TOUCHED;
 }
 
 CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io_frame *f)
@@ -81,7 +88,7 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
         io_count(app->stats.rx_dropped_ring_full, 1);
         return;
     }
-    if (cl_unlikely(app->n_free == 0)) {
+    if (cl_unlikely(app->n_free == app->n_unpaged) && !page_in(loop, app, f)) {
         io_count(app->stats.rx_dropped_no_buffer, 1);
         return;
     }
@@ -90,10 +97,6 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
         return;
     }
     uint32_t buffer = app->free[app->n_free - 1];
-    if (cl_unlikely(buffer >= app->n_paged) && !page_in(loop, app, f)) {
-        io_count(app->stats.rx_dropped_no_buffer, 1);
-        return;
-    }
     cl_count(&app->n_free, -1u);
     uint8_t *to = app->buffers + (size_t)buffer * app->stride;
     copy_frame(to, f);
@@ -111,11 +114,8 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
         k->sample_tsc = loop->now;
     }
     io_active(loop, app);
-    if (!k->touched) {
-        k->touched = k->patient = true;
-        loop->touched[loop->n_touched++] = k;
-    }
-    k->patient &= f->flood;
+    if (k->touched != IO_TOUCHED)
+        look_after(loop, k, f->flood);
 }
 
 void io_deliver_all(struct io_loop *loop, const struct io_frame *f, const struct io_app *but)

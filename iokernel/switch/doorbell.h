@@ -33,29 +33,55 @@ static inline void io_heard_nothing(struct io_loop *loop, struct io_doorbell *be
         bell->polled &= ~bit;
 }
 
-/* The kthreads of an application, a bit each, whose rings have something: those that have just rung first. */
-static inline uint64_t io_ready(struct io_loop *loop, struct io_app *app, struct io_doorbell *bell)
+static inline uint64_t io_rotate(uint64_t bits, uint32_t n)
 {
-    uint64_t all = ~0ull >> (64 - app->n_kthreads), rung = cl_load_relaxed(bell->rung) & all, ready = 0;
-    uint64_t fresh = rung & ~bell->seen, later = ~0ull << app->next_look;
+    return bits >> n | bits << (-n & 63);
+}
+
+/* Those of `bits` whose rings have something; `*looks` at empty ones are made, from kthread `first` on. */
+static inline uint64_t io_look(struct io_loop *loop, struct io_app *app, struct io_doorbell *bell, uint64_t bits,
+                               uint32_t first, uint32_t *looks)
+{
+    uint64_t ready = 0;
+    for (uint64_t left = io_rotate(bits, first); left && *looks; left &= left - 1) {
+        uint32_t k = ((uint32_t)__builtin_ctzll(left) + first) & 63;
+        if (cl_ring_ready(&app->kthreads[k].tx)) {
+            ready |= 1ull << k;
+            continue;
+        }
+        io_heard_nothing(loop, bell, &app->kthreads[k], 1ull << k);
+        if (--*looks == 0)
+            app->next_look = k + 1 == app->n_kthreads ? 0 : k + 1;
+    }
+    return ready;
+}
+
+/* Of more than EMPTY_LOOKS kthreads: those that have just rung first. */
+static CL_NOINLINE uint64_t io_ready_of_many(struct io_loop *loop, struct io_app *app, struct io_doorbell *bell,
+                                             uint64_t rung)
+{
+    uint64_t fresh = rung & ~bell->seen;
     bell->seen = rung;
-    bell->polled |= rung;
-    uint64_t order[] = {fresh, bell->polled & ~fresh & later, bell->polled & ~fresh & ~later};
     /* The last round before a sleep leaves nothing out. */
     uint32_t looks = cl_load_relaxed(&loop->state->sleeping) ? CL_SHM_MAX_KTHREADS + 1 : EMPTY_LOOKS;
-    for (unsigned i = 0; i < 3; i++)
-        for (; order[i]; order[i] &= order[i] - 1) {
-            uint32_t k = (uint32_t)__builtin_ctzll(order[i]);
-            if (cl_ring_ready(&app->kthreads[k].tx)) {
-                ready |= 1ull << k;
-                continue;
-            }
+    uint64_t ready = io_look(loop, app, bell, fresh, 0, &looks);
+    return ready | io_look(loop, app, bell, bell->polled & ~fresh, app->next_look, &looks);
+}
+
+/* The kthreads of an application, a bit each, whose rings have something. */
+static inline uint64_t io_ready(struct io_loop *loop, struct io_app *app, struct io_doorbell *bell)
+{
+    uint64_t rung = cl_load_relaxed(bell->rung) & ~0ull >> (64 - app->n_kthreads), ready = 0;
+    bell->polled |= rung;
+    if (cl_unlikely(app->n_kthreads > EMPTY_LOOKS))
+        return io_ready_of_many(loop, app, bell, rung);
+    for (uint64_t left = bell->polled; left; left &= left - 1) {
+        uint32_t k = (uint32_t)__builtin_ctzll(left);
+        if (cl_ring_ready(&app->kthreads[k].tx))
+            ready |= 1ull << k;
+        else
             io_heard_nothing(loop, bell, &app->kthreads[k], 1ull << k);
-            if (cl_unlikely(--looks == 0)) {
-                app->next_look = k + 1 == app->n_kthreads ? 0 : k + 1;
-                return ready;
-            }
-        }
+    }
     return ready;
 }
 

@@ -28,14 +28,20 @@ static inline bool io_is_whole_arp(const uint8_t *header, uint32_t len)
            (arp->op_be == cl_be16(CL_ARP_REQUEST) || arp->op_be == cl_be16(CL_ARP_REPLY));
 }
 
+static inline bool io_is_whole_ipv4(const uint8_t *header, uint32_t len)
+{
+    return cl_get16(header + 12) == cl_be16(CL_ETHERTYPE_IPV4) && len >= CL_ETH_HLEN + CL_IPV4_HLEN &&
+           header[CL_ETH_HLEN] >> 4 == 4;
+}
+
 /* len: at least CL_ETH_HLEN. */
 static inline enum io_kind io_kind_of(const uint8_t *header, uint32_t len)
 {
+    if (io_is_whole_ipv4(header, len))
+        return IO_KIND_IPV4;
     uint16_t type = cl_get16(header + 12);
-    if (cl_likely(type == cl_be16(CL_ETHERTYPE_IPV4))) {
-        bool whole = len >= CL_ETH_HLEN + CL_IPV4_HLEN && header[CL_ETH_HLEN] >> 4 == 4;
-        return cl_likely(whole) ? IO_KIND_IPV4 : IO_KIND_BROKEN;
-    }
+    if (type == cl_be16(CL_ETHERTYPE_IPV4))
+        return IO_KIND_BROKEN;
     if (type == cl_be16(CL_ETHERTYPE_ARP))
         return io_is_whole_arp(header, len) ? IO_KIND_ARP : IO_KIND_BROKEN;
     bool tagged = type == cl_be16(0x8100) || type == cl_be16(0x88a8) || type == cl_be16(0x9100);

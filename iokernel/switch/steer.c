@@ -150,22 +150,22 @@ static void steer_rest(struct io_loop *loop, unsigned uplink, const struct io_fr
 /* Whether a MAC address is one under which our own frames leave: an application's, or an uplink's that they share. */
 static inline bool is_our_mac(const struct io_loop *loop, uint64_t mac)
 {
-    if (cl_unlikely(io_find(loop->by_mac, mac) != NULL))
+    if (io_find(loop->by_mac, mac))
         return true;
-    for (uint32_t i = 0; cl_unlikely(loop->shares_mac) && i < loop->n_uplinks; i++)
+    for (uint32_t i = 0; loop->shares_mac && i < loop->n_uplinks; i++)
         if (loop->uplinks[i].share_mac && loop->uplinks[i].mac == mac)
             return true;
     return false;
 }
 
-/* Whether a frame may come in: it is whole, and claims no local address. Whoever is local sends through us, so what
- * comes from a wire is never believed about what is local: it would be answered to somebody who has not asked, or take
- * what is meant for him. Counts the reason if not. */
-static inline bool may_come_in(struct io_loop *loop, const struct io_frame *f)
+/* Whether a frame from outside is whole, and claims no local address. Whoever is local sends through us, so what comes
+ * from a wire is never believed about what is local: it would be answered to somebody who has not asked, or take what
+ * is meant for him. Counts the reason if not. */
+static CL_NOINLINE bool check_claims(struct io_loop *loop, const struct io_frame *f)
 {
     enum io_kind kind = io_kind_of(f->header, f->len);
     bool ours = is_our_mac(loop, io_mac(f->header + 6));
-    if (cl_likely(kind == IO_KIND_IPV4)) {
+    if (kind == IO_KIND_IPV4) {
         ours |= io_find(loop->by_ip, io_ipv4_source(f->header)) != NULL;
     } else if (kind == IO_KIND_ARP) {
         const struct cl_arp *arp = io_arp_in(f->header);
@@ -174,10 +174,20 @@ static inline bool may_come_in(struct io_loop *loop, const struct io_frame *f)
         io_count(loop->stats.up_dropped_malformed, 1);
         return false;
     }
-    if (cl_likely(!ours && kind != IO_KIND_TAGGED))
+    if (!ours && kind != IO_KIND_TAGGED)
         return true;
     io_count(loop->stats.up_dropped_spoofed, 1);
     return false;
+}
+
+/* The same, and soon done for an IPv4 packet where nobody has an address of that hash. */
+static inline bool may_come_in(struct io_loop *loop, const struct io_frame *f)
+{
+    if (cl_likely(io_is_whole_ipv4(f->header, f->len) && !loop->shares_mac &&
+                  !loop->by_mac[io_slot_of(io_mac(f->header + 6))].app &&
+                  !loop->by_ip[io_slot_of(io_ipv4_source(f->header))].app))
+        return true;
+    return check_claims(loop, f);
 }
 
 static CL_HOT void steer_burst(struct io_loop *loop, unsigned uplink, const struct cl_frame *frames, unsigned n)

@@ -42,14 +42,11 @@ static inline bool speaks_for(const struct io_app *app, const struct cl_arp *arp
     return io_mac(arp->sender_mac) == app->mac && (arp->sender_ip_be == app->ip_be || probe);
 }
 
-/* Whether a frame may leave: it is IPv4 or ARP, and its source addresses are the sender's own. Counts the reason if
- * not. */
-static inline bool may_leave(struct io_app *app, const uint8_t *header, uint32_t len)
+/* Not an IPv4 packet from its sender's addresses: whether it may leave all the same. Counts the reason if not. */
+static CL_NOINLINE bool may_leave_yet(struct io_app *app, const uint8_t *header, uint32_t len)
 {
     enum io_kind kind = io_kind_of(header, len);
     bool own = io_mac(header + 6) == app->mac;
-    if (cl_likely(own && kind == IO_KIND_IPV4 && io_ipv4_source(header) == app->ip_be))
-        return true;
     if (!own || kind == IO_KIND_IPV4 || kind == IO_KIND_TAGGED ||
         (kind == IO_KIND_ARP && !speaks_for(app, io_arp_in(header)))) {
         io_count(app->stats.tx_dropped_spoofed, 1);
@@ -64,6 +61,16 @@ static inline bool may_leave(struct io_app *app, const uint8_t *header, uint32_t
         return false;
     }
     return true;
+}
+
+/* Whether a frame may leave: it is IPv4 or ARP, and its source addresses are the sender's own. Counts the reason if
+ * not. */
+static inline bool may_leave(struct io_app *app, const uint8_t *header, uint32_t len)
+{
+    if (cl_likely(io_mac(header + 6) == app->mac && io_is_whole_ipv4(header, len) &&
+                  io_ipv4_source(header) == app->ip_be))
+        return true;
+    return may_leave_yet(app, header, len);
 }
 
 /* Out of uplink `uplink`, here or on the loop that has it. */
@@ -266,12 +273,10 @@ static bool has_more(const struct io_app *app, uint64_t polled)
 /* The rings of `ready` in turn, as far as turn and limits go. Returns whether anything was read. */
 static inline bool poll_rings(struct io_loop *loop, struct io_app *app, uint64_t ready)
 {
-    uint64_t first = ready & ~0ull << app->next_kthread, last = ready & ~first;
+    uint32_t first = app->next_kthread;
     bool any = false;
-    while (first | last) {
-        uint64_t *from = first ? &first : &last;
-        uint32_t k = (uint32_t)__builtin_ctzll(*from);
-        *from &= *from - 1;
+    for (uint64_t left = io_rotate(ready, first); left; left &= left - 1) {
+        uint32_t k = ((uint32_t)__builtin_ctzll(left) + first) & 63;
         any |= poll_ring(loop, app, &app->kthreads[k]);
         if (app->deficit <= 0 || app->throttled) { /* the next turn begins with the next kthread */
             app->next_kthread = k + 1 == app->n_kthreads ? 0 : k + 1;
