@@ -205,6 +205,7 @@ def _cpus_of(options: argparse.Namespace, name: str, runtime: Runtime) -> list[i
 
 def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runtime, generator: Any) -> int:
     service = target.setup(runtime)
+    runtime.publish(service.stats)
     try:
         if generator is not None:
             runtime.start()

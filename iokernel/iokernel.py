@@ -460,7 +460,8 @@ class Iokernel:
         """Everything that is counted, as it can go into JSON, read while the loops run.
 
         loops: `struct cl_io_loop_stats` each, with cpu and busy_s. apps: `struct cl_io_app_stats` each, with name, pid,
-        addresses, cpus, arena, and cores (CoreManager.app_stats, None: not managed). uplinks: name, mac, `struct
+        addresses, cpus, arena, counters (report.app_counters: what it counts of itself), and cores
+        (CoreManager.app_stats, None: not managed). uplinks: name, mac, `struct
         cl_nic_stats` summed over queues. control: what the control socket saw. departed: applications that have left,
         and buffers lost by them (always 0). leaving: names of those that a loop without a core has not let go. cores:
         CoreManager.stats, None: they are not managed.
@@ -505,6 +506,7 @@ class Iokernel:
             "arena": app.layout,
             "age_s": age_s,
             **report.app_stats(self._io, app.id, app.name),
+            "counters": report.app_counters(self._io, app.id, app.name),
             "cores": self._manager.app_stats(self._io, app.id, app.name, app.loop, app.claim, age_s)
             if self._manager is not None and app.claim is not None
             else None,

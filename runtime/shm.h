@@ -17,6 +17,7 @@
  *
  *   cl_arena_header                            constant after creation; in its page cl_arena_preempt, cl_arena_doorbell
  *   cl_arena_kthread[n_kthreads]               512 bytes each, see there
+ *   cl_arena_counters                          what the application counts, for people; right before the rx rings
  *   rx rings: cl_desc[n_kthreads][rx_slots]    producer: iokernel; consumer: kthread k, or its thief under k's lock
  *   tx rings: cl_desc[n_kthreads][tx_slots]    producer: kthread k; consumer: iokernel
  *   buffers: [n_rx + n_tx] of buffer_stride    [0, n_rx) receive, the rest send
@@ -32,7 +33,7 @@
 #ifndef CORELANE_RUNTIME_SHM_H
 #define CORELANE_RUNTIME_SHM_H
 
-#include <corelane/runtime/base.h>
+#include <corelane/runtime/counter.h>
 #include "ring.h"
 
 // cffi: begin
@@ -140,6 +141,17 @@ struct cl_arena_kthread {
     uint8_t reserved[192] CL_ALIGNED(64);
 };
 
+/* What an application counts of itself, by name: the iokernel shows it to whoever asks for statistics. Writer: the
+ * port's watcher, some times a second (relaxed; `n` last, release). Reader: the iokernel's control thread (n: acquire),
+ * which reads each word once and takes only names of small letters, digits and '_'. Each number is right by itself. */
+#define CL_ARENA_MAX_COUNTERS 200
+struct cl_arena_counters {
+    uint32_t n; /* entries that hold something */
+    uint32_t reserved;
+    uint64_t published_ns; /* CLOCK_MONOTONIC */
+    struct cl_counter counter[CL_ARENA_MAX_COUNTERS];
+};
+
 /* First page of the state segment. Writer: iokernel, before the first application; readers: applications. Constant. */
 struct cl_state_header {
     uint64_t magic; /* CL_STATE_MAGIC */
@@ -212,6 +224,7 @@ _Static_assert(offsetof(struct cl_arena_kthread, reserved_iokernel) == 192, "lin
 _Static_assert(offsetof(struct cl_arena_kthread, signals) == 256, "line 4");
 _Static_assert(offsetof(struct cl_arena_kthread, rung_tsc) < 64, "line 0");
 _Static_assert(sizeof(struct cl_signals) == 64, "one line");
+_Static_assert(sizeof(struct cl_arena_counters) == 16 + 40 * CL_ARENA_MAX_COUNTERS, "no hidden padding");
 _Static_assert(sizeof(struct cl_state_header) == 128, "no hidden padding");
 _Static_assert(sizeof(struct cl_state_loop) == 128, "two lines");
 _Static_assert(offsetof(struct cl_state_loop, heartbeat_tsc) == 64,
@@ -236,7 +249,9 @@ static inline int cl_arena_layout_init(struct cl_arena_layout *l)
     uint32_t lines = (l->buffer_bytes + 2 * CL_CACHELINE - 1) / CL_CACHELINE; /* with 64 bytes of slack */
     l->buffer_stride = (lines | 1) * CL_CACHELINE;
     l->lines_offset = page;
-    l->rx_offset = l->lines_offset + (l->n_kthreads * sizeof(struct cl_arena_kthread) + page - 1) / page * page;
+    uint64_t counters = sizeof(struct cl_arena_counters);
+    l->rx_offset =
+        (l->lines_offset + l->n_kthreads * sizeof(struct cl_arena_kthread) + counters + page - 1) / page * page;
     uint64_t rx_bytes = (uint64_t)l->n_kthreads * l->rx_slots * sizeof(struct cl_desc);
     uint64_t tx_bytes = (uint64_t)l->n_kthreads * l->tx_slots * sizeof(struct cl_desc);
     l->tx_offset = l->rx_offset + (rx_bytes + page - 1) / page * page;
@@ -244,6 +259,12 @@ static inline int cl_arena_layout_init(struct cl_arena_layout *l)
     uint64_t buffers = (uint64_t)(l->n_rx + l->n_tx) * l->buffer_stride;
     l->total_bytes = l->buffers_offset + (buffers + page - 1) / page * page;
     return 0;
+}
+
+/* Where in an arena its counters are: the end of the lines' part. */
+static inline struct cl_arena_counters *cl_arena_counters_of(void *base, const struct cl_arena_layout *l)
+{
+    return (struct cl_arena_counters *)((uint8_t *)base + l->rx_offset - sizeof(struct cl_arena_counters));
 }
 
 /* Descriptors (ring.h: bit 63 of `word` is the ring's phase).

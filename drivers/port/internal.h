@@ -93,6 +93,8 @@ struct port {
     uint32_t timeout_ms, reattach_ms;
     void (*on_change)(void *arg, int state, const char *text);
     void *arg;
+    cl_counters_fn counters; /* under `lock`, as the next one; NULL: nothing is published */
+    void *counters_arg;
     pthread_t watcher;
     bool watching;
     int stop_fd;          /* eventfd: close() or cl_port_reattach() wants the watcher's attention */

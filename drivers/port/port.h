@@ -77,6 +77,9 @@ CL_API void cl_port_info(struct cl_nic *nic, struct cl_port_info *out);
 /* Try now to attach again; for ports made with reattach_ms = 0. -EALREADY while attached, while
  * another thread is at it, and for ports that try by themselves. Any thread but the watcher. */
 CL_API int cl_port_reattach(struct cl_nic *nic, char *err);
+/* Have the watcher call `counters` some times a second, and the iokernel show what it says. It must not call the port.
+ * NULL: no more; when this returns it is not called any more. Any thread. */
+CL_API void cl_port_publish(struct cl_nic *nic, cl_counters_fn counters, void *arg);
 // cffi: end
 
 #endif

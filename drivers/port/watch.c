@@ -14,6 +14,7 @@
 
 #define DEFAULT_TIMEOUT_MS 5000
 #define TELLING_NAP_NS 100000
+#define PUBLISH_MS 250
 #define HEARTBEAT_CHECK_MS 2000 /* no heartbeat from one check to the next: stalled */
 
 static void wake_all(struct port *port)
@@ -295,6 +296,31 @@ static bool ended(struct port *port)
     return over;
 }
 
+/* Put what the application counts where the iokernel sees it. */
+static void publish_counters(struct port *port)
+{
+    pthread_mutex_lock(&port->lock);
+    struct port_arena *a = port->current;
+    if (port->counters && port->control_fd >= 0) {
+        struct cl_arena_counters *at = cl_arena_counters_of(a->base, &a->layout);
+        unsigned n = port->counters(port->counters_arg, at->counter, CL_ARENA_MAX_COUNTERS);
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        cl_store_relaxed(&at->published_ns, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+        cl_store_release(&at->n, n);
+    }
+    pthread_mutex_unlock(&port->lock);
+}
+
+void cl_port_publish(struct cl_nic *nic, cl_counters_fn counters, void *arg)
+{
+    struct port *port = port_of(nic);
+    pthread_mutex_lock(&port->lock);
+    port->counters = counters;
+    port->counters_arg = arg;
+    pthread_mutex_unlock(&port->lock);
+}
+
 /* An old arena that was still in use when the port attached again: its last frame may have come back, or a sleeping
  * kthread moved on, without a word to anybody. */
 static void check_old(struct port *port)
@@ -308,14 +334,17 @@ static void *watch(void *arg)
 {
     struct port *port = arg;
     struct looks looks = {0};
-    for (;;) {
+    for (unsigned turn = 1;;) {
         struct pollfd fds[2] = {{port->stop_fd, POLLIN, 0}, {port->control_fd, POLLIN | POLLRDHUP, 0}};
-        int n = poll(fds, 2, HEARTBEAT_CHECK_MS);
+        int n = poll(fds, 2, PUBLISH_MS);
         if (cl_load_acquire(&port->stopping))
             return NULL;
         if (n == 0) {
-            check_heartbeat(port, &looks);
-            check_old(port);
+            publish_counters(port);
+            if (turn++ % (HEARTBEAT_CHECK_MS / PUBLISH_MS) == 0) {
+                check_heartbeat(port, &looks);
+                check_old(port);
+            }
             continue;
         }
         if (n > 0 && fds[0].revents)

@@ -261,6 +261,21 @@ int cl_io_app_stats(const struct cl_io *io, uint32_t id, struct cl_io_app_stats 
     return -ENOENT;
 }
 
+int cl_io_app_counters(const struct cl_io *io, uint32_t id, struct cl_arena_counters *out)
+{
+    for (const struct io_app *a = io->apps; a; a = a->next)
+        if (a->id == id) {
+            const struct cl_arena_counters *theirs = cl_arena_counters_of(a->memory.base, &a->layout);
+            /* Acquire: the entries were written before their number. */
+            uint32_t n = cl_min(cl_load_acquire(&theirs->n), (uint32_t)CL_ARENA_MAX_COUNTERS);
+            memcpy(out->counter, theirs->counter, n * sizeof *out->counter);
+            out->published_ns = cl_load_relaxed(&theirs->published_ns);
+            out->n = n;
+            return 0;
+        }
+    return -ENOENT;
+}
+
 int cl_io_loop_stats(const struct cl_io *io, uint32_t loop, struct cl_io_loop_stats *out)
 {
     if (loop >= io->config.n_loops)

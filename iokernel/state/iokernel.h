@@ -286,6 +286,8 @@ CL_API int cl_io_app_add(struct cl_io *io, const struct cl_io_app_config *config
  * a loop did not answer; call again later, which does not wait. Its address is taken until then. */
 CL_API int cl_io_app_remove(struct cl_io *io, uint32_t app, struct cl_io_app_final *final, char *err);
 CL_API int cl_io_app_stats(const struct cl_io *io, uint32_t app, struct cl_io_app_stats *out);
+/* What the application says of itself (shm.h). Numbers and names are whatever it has written. */
+CL_API int cl_io_app_counters(const struct cl_io *io, uint32_t app, struct cl_arena_counters *out);
 CL_API int cl_io_loop_stats(const struct cl_io *io, uint32_t loop, struct cl_io_loop_stats *out);
 /* The state segment's descriptor and size, for ACCEPT. */
 CL_API int cl_io_state_fd(const struct cl_io *io);

@@ -155,6 +155,8 @@ def test_up_run_ps(start: Any, tmp_path: Path) -> None:
     assert [a["name"] for a in stats["apps"]] == ["echo"]
     assert stats["apps"][0]["pid"] == run.process.pid
     assert "rates" in stats["apps"][0]
+    wait_until(lambda: "echo" in ask("metrics", "--socket", path).stdout)
+    wait_until(lambda: watch.snapshot(path)["apps"][0]["counters"])
     assert {k: serving[k] for k in ("address", "mac", "cpus")} == {
         "address": stats["apps"][0]["ipv4"],
         "mac": stats["apps"][0]["mac"],

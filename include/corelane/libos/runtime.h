@@ -12,6 +12,7 @@
 #include <corelane/libos/reasons.h>
 #include <corelane/libos/sched.h>
 #include <corelane/libos/udp.h>
+#include <corelane/runtime/counter.h>
 
 CL_EXTERN_C_BEGIN
 
@@ -91,6 +92,13 @@ CL_API void cl_runtime_delete(struct cl_runtime *rt);
 /* Counters of kthread k, or the sum for k = -1. Any thread. */
 CL_API int cl_runtime_net_stats(const struct cl_runtime *rt, int k, struct cl_net_stats *out);
 CL_API int cl_runtime_sched_stats(const struct cl_runtime *rt, int k, struct cl_sched_stats *out);
+/* The same under names, those that are not 0, summed over the kthreads: the fields of struct cl_net_stats, the reasons as
+ * dropped_REASON, and sched_FIELD of struct cl_sched_stats. Returns how many of them are in `out`. Any thread. */
+CL_API unsigned cl_runtime_counters(const struct cl_runtime *rt, struct cl_counter *out, unsigned room);
+/* Attached: an iokernel shows these counters, some times a second, to whoever asks it (corelane ps). `more` adds counters
+ * of the application's own; it is called by a thread of the runtime. NULL: no more; when this returns it is not called
+ * any more. Any thread. */
+CL_API void cl_runtime_publish(struct cl_runtime *rt, cl_counters_fn more, void *arg);
 CL_API void cl_runtime_info(const struct cl_runtime *rt, struct cl_runtime_info *out);
 CL_API struct cl_nic *cl_runtime_nic(struct cl_runtime *rt);
 CL_API struct cl_sched *cl_runtime_sched(struct cl_runtime *rt);

@@ -24,6 +24,7 @@ from cltest.control import STATS, answer, connect, hello, kind_of, refusal, stat
 from corelane.iokernel import Access, Iokernel
 from corelane.iokernel._native import lib
 from corelane.iokernel.control import descriptors, server
+from corelane.iokernel.control.descriptors import Strangers
 from corelane.iokernel.control.kthreads import _caught
 from corelane.iokernel.control.lingering import let_end
 from corelane.iokernel.control.server import ControlServer, Grant
@@ -117,6 +118,14 @@ def test_a_descriptor_whose_close_blocks_holds_nobody_up(
     """whole: it comes with something to read; else it waits unread in a connection that is closed."""
     if kernel == "older":
         monkeypatch.setattr(descriptors, "_refuse", lambda _listener: False)
+    closed, receive = threading.Event(), Strangers.receive
+
+    def receives_late(self: Strangers, sock: socket.socket, n_bytes: int) -> tuple[bytes, bool]:
+        """After we have closed ours: who closes last is who blocks."""
+        assert closed.wait(10)
+        return receive(self, sock, n_bytes)
+
+    monkeypatch.setattr(Strangers, "receive", receives_late)
     io = start()
     theirs = lingering()
     sock = connect(io.socket_path)
@@ -131,6 +140,7 @@ def test_a_descriptor_whose_close_blocks_holds_nobody_up(
     assert sent or kernel == "as it is"
     if sent:
         os.close(theirs.detach())  # the last one is the iokernel's now
+    closed.set()
     sock.close()
     for _ in range(5):
         assert stats(io.socket_path)["control"]["last_error"] == ""
