@@ -237,6 +237,8 @@ class Iokernel:
         config.spin_us, config.pause_us = (us or lib.CL_IO_NO_TIME for us in (self._idle.spin_us, self._idle.pause_us))
         config.mtu = self._network.mtu
         config.ipv4, config.ipv4_prefix = int(self.subnet.network_address), self.subnet.prefixlen
+        config.floods_per_s = self._network.flood_frames_per_s or lib.CL_IO_NO_LIMIT
+        config.floods_burst = self._network.flood_burst_frames
         config.command_timeout_ms = int(self._patience.loop_s * 1000)
         config.memory_flags = lib.CL_MEMORY_HUGE if self._memory.huge_pages else 0
         config.tsc_hz = self._manual_hz
@@ -298,6 +300,7 @@ class Iokernel:
         limits = config.limits
         limits.frames_per_s, limits.bytes_per_s = settings.rate_frames_per_s, settings.rate_bytes_per_s
         limits.burst_frames, limits.burst_bytes = settings.burst_frames, settings.burst_bytes
+        config.any_ethertype = settings.any_ethertype
         grant, err = ffi.new("struct cl_io_app_grant *"), ffi.new("char[256]")
         with self._lock:
             rc = lib.cl_io_app_add(self._io, config, grant, err)

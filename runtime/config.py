@@ -213,6 +213,10 @@ class NetworkConfig(Group):
     )
     gateway: str | None = option(None, "next hop for what is outside of the subnet", check=_address)
     mtu: int = option(1500, "largest IP packet in bytes", low=576, high=9000)
+    flood_frames_per_s: int = option(
+        250, "broadcasts and multicasts that an uplink may bring a second; 0: no limit", low=0, high=10**9
+    )
+    flood_burst_frames: int = option(64, "and at once after a pause", low=1, high=1 << 20)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,6 +271,7 @@ class AppConfig(Group):
     rate_bytes_per_s: int = option(0, "most bytes it may send a second; 0: no limit", low=0, high=10**12)
     burst_frames: int = option(64, "frames it may send at once after a pause", low=1, high=1 << 20)
     burst_bytes: int = option(65536, "bytes it may send at once after a pause", low=1514, high=1 << 30)
+    any_ethertype: bool = option(False, "whether it may send frames that are neither IPv4 nor ARP")
 
     @property
     def cpus(self) -> tuple[int, ...]:

@@ -52,8 +52,9 @@ struct port_rx {
 struct port_tx {
     struct port_arena *arena CL_ALIGNED(CL_CACHELINE);
     struct cl_ring_tx ring;
-    uint32_t *shadow;    /* a slot: the send buffer in it, or CL_SHM_NO_BUFFER */
-    uint32_t *give_back; /* lent buffers to return; room for all that exist */
+    struct cl_arena_doorbell *doorbell; /* the arena's word */
+    uint32_t *shadow;                   /* a slot: the send buffer in it, or CL_SHM_NO_BUFFER */
+    uint32_t *give_back;                /* lent buffers to return; room for all that exist */
     uint32_t n_give_back;
     uint32_t reclaimed; /* slots below are the pool's again */
     uint64_t rung;      /* the sleep of the loop in which we have rung the doorbell last */

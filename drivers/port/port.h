@@ -6,7 +6,8 @@
  *             the next sends (two indices ride on a SEND) or in FREE descriptors of three.
  *   tx        a SEND descriptor a frame; send buffers come back when the ring's published head has passed them (a private
  *             shadow of the slots says which). A received frame may be sent as it is.
- *   doorbell  an iokernel that polls never needs one. If it may sleep, tx_burst looks at its sleeping flag after a fence
+ *   doorbell  a bit of the application's word (shm.h) says that the ring has something: an iokernel polls no others. If
+ * it may sleep, tx_burst looks at its sleeping flag after a fence
  *             and writes the eventfd if it is set: once in each sleep, by each queue.
  *
  * When the iokernel dies. A watcher thread, asleep in poll(), sees the control socket end. It sets nic->gone, wakes

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define WAKES_PER_S 250000
@@ -36,16 +35,6 @@ static void app_free(struct io_app *app)
     free(app);
 }
 
-static void populate(struct io_app *app, uint64_t offset, uint64_t bytes)
-{
-#ifdef MADV_POPULATE_WRITE
-    uint64_t from = offset / CL_SHM_PAGE * CL_SHM_PAGE; /* may fail, before Linux 5.14 always: then it faults */
-    madvise((uint8_t *)app->memory.base + from, offset + bytes - from, MADV_POPULATE_WRITE);
-#else
-    (void)app, (void)offset, (void)bytes;
-#endif
-}
-
 static uint32_t first_buffers(const struct cl_arena_layout *l)
 {
     return cl_min(l->n_rx, cl_min((uint32_t)PREFAULT_BUFFERS, PREFAULT_BUFFER_BYTES / l->buffer_stride));
@@ -55,20 +44,20 @@ static void populate_rings(struct io_app *app, uint64_t offset, uint32_t slots)
 {
     uint64_t ring = (uint64_t)slots * sizeof(struct cl_desc);
     if (slots <= PREFAULT_SLOTS) {
-        populate(app, offset, ring * app->layout.n_kthreads);
+        cl_memory_populate(&app->memory, offset, ring * app->layout.n_kthreads);
         return;
     }
     for (uint32_t k = 0; k < app->layout.n_kthreads; k++)
-        populate(app, offset + k * ring, PREFAULT_SLOTS * sizeof(struct cl_desc));
+        cl_memory_populate(&app->memory, offset + k * ring, PREFAULT_SLOTS * sizeof(struct cl_desc));
 }
 
 static void prefault(struct io_app *app)
 {
     const struct cl_arena_layout *l = &app->layout;
-    populate(app, 0, l->rx_offset);
+    cl_memory_populate(&app->memory, 0, l->rx_offset);
     populate_rings(app, l->rx_offset, l->rx_slots);
     populate_rings(app, l->tx_offset, l->tx_slots);
-    populate(app, l->buffers_offset, (uint64_t)first_buffers(l) * l->buffer_stride);
+    cl_memory_populate(&app->memory, l->buffers_offset, (uint64_t)first_buffers(l) * l->buffer_stride);
 }
 
 static int make_arena(struct cl_io *io, struct io_app *app, const char *name, char *err)
@@ -92,7 +81,9 @@ static int make_arena(struct cl_io *io, struct io_app *app, const char *name, ch
                                   .tx_offset = l->tx_offset,
                                   .buffers_offset = l->buffers_offset,
                                   .total_bytes = l->total_bytes,
-                                  .generation = io->config.generation};
+                                  .generation = io->config.generation,
+                                  .doorbell_offset = cl_doorbell_offset(io->next_id)};
+    app->doorbell = (struct cl_arena_doorbell *)((uint8_t *)app->memory.base + h->doorbell_offset);
     memcpy(h->name, name, sizeof h->name - 1);
     prefault(app);
     app->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -148,6 +139,7 @@ static struct io_app *app_new(struct cl_io *io, const struct cl_io_app_config *c
     app->n_buffers = l.n_rx + l.n_tx;
     app->buffer_bytes = l.buffer_bytes;
     app->stride = l.buffer_stride;
+    app->any_ethertype = c->any_ethertype;
     app->kthreads = aligned_alloc(CL_CACHELINE, l.n_kthreads * sizeof *app->kthreads);
     app->free = malloc(l.n_rx * sizeof *app->free);
     app->lent = calloc(l.n_rx, 1);
