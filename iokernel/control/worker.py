@@ -49,18 +49,13 @@ class Worker:
         self._thread = None
         return self._tag, self._result
 
-    def close(self, stop: Callable[[int], None] | None = None, wait_s: float | None = None) -> None:
-        """Wait for the function. stop: called with its thread's number, again and again, to have it return soon.
-
-        wait_s: for so long; then it is left to itself, and ends with the process at the latest.
-        """
+    def close(self, stop: Callable[[int], None] | None = None) -> None:
+        """Wait for the function. stop: called with its thread's number, again and again, to have it return soon."""
         thread = self._thread
         while thread is not None and stop is not None and thread.is_alive():
             assert thread.ident is not None  # it was started
             stop(thread.ident)
             thread.join(STOP_EVERY_S)  # it may not have come to what can be stopped yet
         if thread is not None:
-            thread.join(wait_s)
-            if thread.is_alive():
-                return  # it will write to our descriptor
+            thread.join()
         os.close(self.fd)

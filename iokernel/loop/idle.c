@@ -24,7 +24,8 @@
 #define NEVER UINT64_MAX
 #define PAUSES 32         /* cl_relax calls between rounds when pausing */
 #define SHORTEST_NS 3000  /* a sleep shorter than going to sleep takes is no sleep */
-#define RETRY_NS 100000   /* how often frames that an uplink did not take are offered again */
+#define RETRY_NS 100000   /* how often frames that an uplink did not take are offered again; doubled each time, ... */
+#define RETRY_DOUBLINGS 7 /* ... up to so often: its interface may be down for long */
 #define YIELD_NS 50000    /* between two yields to whom may be there */
 #define TAKEN_NS 2000     /* a yield that lasts as long has let somebody run: alone it is a system call */
 #define SHARED_NS 1000000 /* for so long after one who ran more are expected */
@@ -131,7 +132,7 @@ static uint64_t next_due(struct io_loop *loop, uint64_t now)
     }
     for (uint32_t i = 0; i < loop->n_uplinks; i++)
         if (loop->uplinks[i].n_staged)
-            due = cl_min(due, now + (uint64_t)cl_ns_to_ticks(loop->io->clock, RETRY_NS));
+            due = cl_min(due, now + (uint64_t)cl_ns_to_ticks(loop->io->clock, RETRY_NS << loop->uplinks[i].retries));
     FOR_EACH_QUEUE(loop, i, q)
     {
         struct cl_nic *nic = loop->uplinks[i].nic;
@@ -196,6 +197,9 @@ static void sleep_unless_work(struct io_loop *loop)
     if (!busy && !io_commands_pending(loop) && !cl_load_relaxed(&loop->stop) && (ns < 0 || ns >= SHORTEST_NS)) {
         wait_for_event(loop, ns);
         loop->woke = cl_min(cl_tsc(), due); /* from when it was due, it was kept from running */
+        for (uint32_t i = 0; i < loop->n_uplinks; i++)
+            if (loop->uplinks[i].n_staged && loop->uplinks[i].retries < RETRY_DOUBLINGS)
+                loop->uplinks[i].retries++;
     }
     cl_store_relaxed(&loop->state->sleeping, 0);
     park_uplinks(loop, false);
