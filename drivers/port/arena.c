@@ -136,11 +136,39 @@ static struct port_arena *make_object(uint32_t q)
     return NULL;
 }
 
+uint32_t port_held(struct port *port, struct port_arena *a)
+{
+    uint64_t held = 0;
+    for (unsigned q = 0; q < port->nic.n_queues; q++)
+        held += cl_load_relaxed(&a->counts[q].received) + cl_load_relaxed(&a->counts[q].allocated) -
+                cl_load_relaxed(&a->counts[q].returned);
+    return (uint32_t)held;
+}
+
+/* Whether every queue has moved on from an old arena, and no frame of it is out. */
+static bool arena_idle(struct port *port, struct port_arena *a)
+{
+    for (unsigned q = 0; q < port->nic.n_queues; q++)
+        /* Acquire: the counts that a queue wrote before it moved on are seen. */
+        if (cl_load_acquire(&port->rx[q].arena) == a || cl_load_acquire(&port->tx[q].arena) == a)
+            return false;
+    return port_held(port, a) == 0;
+}
+
+void port_vacate_old(struct port *port)
+{
+    for (struct port_arena *a = port->current->older; a; a = a->older)
+        if (!a->vacant && arena_idle(port, a))
+            vacate(a);
+}
+
 /* Out of the chain. A thread that stands on it goes on to older ones. */
 static struct port_arena *take_vacant(struct port *port, const struct cl_arena_layout *layout)
 {
     struct port_arena *found = NULL;
     pthread_mutex_lock(&port->lock);
+    if (port->current)
+        port_vacate_old(port);
     for (struct port_arena *a = port->current; a && a->older && !found; a = a->older)
         if (a->older->vacant && !memcmp(&a->older->layout, layout, sizeof *layout)) {
             found = a->older;
@@ -198,37 +226,11 @@ void port_arena_discard(struct port *port, struct port_arena *a)
     }
 }
 
-uint32_t port_held(struct port *port, struct port_arena *a)
-{
-    uint64_t held = 0;
-    for (unsigned q = 0; q < port->nic.n_queues; q++)
-        held += cl_load_relaxed(&a->counts[q].received) + cl_load_relaxed(&a->counts[q].allocated) -
-                cl_load_relaxed(&a->counts[q].returned);
-    return (uint32_t)held;
-}
-
 void port_return_old(struct port *port, unsigned queue, const struct cl_frame *f)
 {
     for (struct port_arena *a = cl_load_acquire(&port->current); a; a = cl_load_acquire(&a->older))
-        if (a->tag == f->tag) {
+        if (cl_load_relaxed(&a->tag) == f->tag) { /* relaxed: of one that is being used again, neither is it */
             cl_count(&a->counts[queue].returned, 1);
             return;
         }
-}
-
-/* Whether every queue has moved on from an old arena, and no frame of it is out. */
-static bool arena_idle(struct port *port, struct port_arena *a)
-{
-    for (unsigned q = 0; q < port->nic.n_queues; q++)
-        /* Acquire: the counts that a queue wrote before it moved on are seen. */
-        if (cl_load_acquire(&port->rx[q].arena) == a || cl_load_acquire(&port->tx[q].arena) == a)
-            return false;
-    return port_held(port, a) == 0;
-}
-
-void port_vacate_old(struct port *port)
-{
-    for (struct port_arena *a = port->current->older; a; a = a->older)
-        if (!a->vacant && arena_idle(port, a))
-            vacate(a);
 }

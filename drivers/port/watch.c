@@ -45,7 +45,7 @@ static void publish(struct port *port, struct port_arena *a, const struct cl_con
     port->control_fd = fd;
     hang_doorbell(port, a);
     cl_store_release(&a->older, port->current); /* release: who follows it sees a whole arena */
-    a->tag = a->older ? a->older->tag + 1 : 1;
+    cl_store_relaxed(&a->tag, a->older ? a->older->tag + 1 : 1);
     if (a->older)
         cl_memory_shut(&a->older->memory); /* nothing of it is mapped any more */
     const struct cl_state_header *s = a->state.base;

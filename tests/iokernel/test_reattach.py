@@ -231,7 +231,7 @@ def test_nothing_of_a_former_attachment_stays(attach, socket_path, policy):
     assert len(set(seen[2:])) == 1, seen  # two arenas take turns by then
     addresses.sort()
     size = a.info().arena_bytes
-    assert sum(after - before > size for before, after in itertools.pairwise(addresses)) <= 1, addresses
+    assert sum(after - before > size // 2 for before, after in itertools.pairwise(addresses)) <= 1, addresses
 
 
 def test_an_arena_with_frames_out_is_not_used_again(attach, socket_path):
