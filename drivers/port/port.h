@@ -48,7 +48,8 @@ struct cl_port_config {
     uint32_t timeout_ms;  /* for connecting and for each answer; 0: 5000 */
     uint32_t reattach_ms; /* pause between attempts to attach again after the iokernel died; 0: do not */
     uint32_t reserved;
-    /* What it wants of the cores, where they are managed: cl_control_hello says what each is. */
+    /* What it wants of the cores, where they are managed: cl_control_hello says what each is, cl_port_info.note what
+     * was not granted of it. */
     uint32_t kind, guaranteed, maximum, weight, deadline_us, quantum_us;
     /* Called by the watcher thread at each change of state, with one line for people. May be NULL. Must not close the
      * port. */
@@ -67,7 +68,8 @@ struct cl_port_info {
     uint32_t gateway; /* host byte order; 0: none */
     uint64_t arena_bytes;
     int32_t cpus[64];
-    char text[256]; /* what happened last, for people */
+    char text[512]; /* what happened last, for people */
+    char note[320]; /* what was wished for and is not granted, for people; empty: nothing */
 };
 
 /* Attach to the iokernel at a socket path. -errno with one line in err (CL_CONTROL_ERR_BYTES). */

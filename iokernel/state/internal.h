@@ -58,8 +58,9 @@ struct io_app {
     struct io_kthread *kthreads;
 
     uint32_t n_free CL_ALIGNED(CL_CACHELINE); /* writer: home loop; readers: anybody (relaxed) */
-    uint32_t
-        n_unpaged;  /* receive buffers that have no pages yet: the last ones, which lie at the bottom of the stack */
+    /* Receive buffers from here on were never used and have no pages. They are not in `free` yet, so that their entries
+     * there take no memory either. Writer: home loop; readers: anybody (relaxed) */
+    uint32_t fresh;
     uint32_t *free; /* stack of receive buffers: the last that came back goes first, it is warm */
     uint8_t *lent;  /* 1: the application holds this receive buffer */
     int32_t deficit;

@@ -5,8 +5,7 @@
  * in the sender's buffer is nobody's business.
  *
  * Pages of receive buffers come when they are first needed, which is slow: for a batch of buffers by one call, and
- * never for a frame that goes to everybody, or each of those would cost that for every application that does not read.
- * */
+ * never for a frame that goes to everybody, or each of those would cost that for every application that does not read. */
 #include "../state/internal.h"
 
 #define PAGED_BUFFERS 16 /* a batch: some 8 pages, a few microseconds */
@@ -57,16 +56,19 @@ static inline uint32_t hash_of(const struct io_loop *loop, const struct io_frame
     return cl_rss_frame(loop->io->config.rss_key, f->header, cl_min(f->len, (uint32_t)IO_HEADER));
 }
 
-/* No buffer that has pages is free: fetch some, if there are any, and the frame is worth it. */
+/* No buffer is free: fetch pages for some that were never used, if there are any, and the frame is worth it. */
 static CL_NOINLINE bool page_in(struct io_loop *loop, struct io_app *app, const struct io_frame *f)
 {
-    uint32_t n = cl_min(app->n_unpaged, (uint32_t)PAGED_BUFFERS);
+    uint32_t n = cl_min(app->n_rx - app->fresh, (uint32_t)PAGED_BUFFERS);
     if (n == 0 || f->flood)
         return false;
-    uint64_t first = app->n_rx - app->n_unpaged;
+    uint64_t first = app->fresh;
     cl_memory_populate(&app->memory, app->layout.buffers_offset + first * app->stride, (uint64_t)n * app->stride);
     io_count(loop->stats.syscalls, 1);
-    app->n_unpaged -= n;
+    for (uint32_t i = 0; i < n; i++)
+        app->free[i] = app->fresh + n - 1 - i; /* low ones on top */
+    cl_count(&app->fresh, n);
+    cl_count(&app->n_free, n);
     return true;
 }
 
@@ -88,7 +90,7 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
         io_count(app->stats.rx_dropped_ring_full, 1);
         return;
     }
-    if (cl_unlikely(app->n_free == app->n_unpaged) && !page_in(loop, app, f)) {
+    if (cl_unlikely(app->n_free == 0) && !page_in(loop, app, f)) {
         io_count(app->stats.rx_dropped_no_buffer, 1);
         return;
     }

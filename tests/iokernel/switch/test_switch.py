@@ -529,3 +529,14 @@ def test_random_traffic_balances(start, attach, outside, rng: random.Random):
     answered = sum(a["tx_answered"] for a in apps)
     assert delivered == sum(a["tx_local"] for a in apps) + loop["up_local"] + flooded + answered
     assert sum(a["rx_dropped_ring_full"] for a in apps) > 0, "the small rings were overrun"
+
+
+def test_every_buffer_is_used_before_a_frame_is_dropped(start, attach):
+    """They come into the free list a few at a time, as they are needed."""
+    io = start()
+    a, b = attach("a", rx_slots=1024, rx_buffers=500), attach("b")
+    assert b.send([between(b, a, b"%d" % i) for i in range(600)]) == 600
+    wait_until(lambda: stats_of(io, "a")["rx_offered"] == 600)
+    got = stats_of(io, "a")
+    assert (got["rx_delivered"], got["rx_dropped_no_buffer"], got["buffers_free"]) == (500, 100, 0)
+    assert [frame[-3:] for frame in collect(a, 500)][-1] == b"499"
