@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("corelane.iokernel")
 
 _MAX_CONNECTIONS = 1024
+_BACKLOG = 512  # connections that wait to be taken: the last one waits for all before it, also for those long gone
 _MAX_REFUSED = 64  # that are kept for a moment, so that their users can read why
 _ACCEPT_PAUSE_S = 0.1  # after the system had no descriptor for a connection
 _MAX_UNREAD = 8 << 20  # bytes of answers that a user has not read
@@ -127,6 +128,16 @@ class _Connection:
     closing: bool = False  # close once to_send is empty
 
 
+def _has_gone(sock: socket.socket) -> bool:
+    """Whether the other end has closed, and sent nothing before. sock: does not block."""
+    try:
+        return not sock.recv(1, socket.MSG_PEEK)
+    except (BlockingIOError, InterruptedError):
+        return False
+    except OSError:
+        return True
+
+
 def _most_connections() -> int:
     """Half of the descriptors is kept for what applications are given."""
     return min(_MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
@@ -193,7 +204,7 @@ class ControlServer:
         try:
             sock.bind(self.path)
             os.chmod(self.path, mode)  # before listen: nobody can have connected yet
-            sock.listen(socket.SOMAXCONN)  # whoever is turned away stands in this queue, too
+            sock.listen(_BACKLOG)  # whoever is turned away stands in this queue, too
         except OSError as error:
             sock.close()
             why = "the path is too long" if "too long" in str(error) else str(error.strerror)
@@ -323,12 +334,15 @@ class ControlServer:
                     self._pause(error)
                 return
             sock.setblocking(False)
+            self.counts["connections"] += 1
+            if _has_gone(sock):  # who connects and closes again and again holds up those behind him: be quick
+                self._strangers.close(sock)
+                continue
             try:
                 peer = peer_of(sock)
             except OSError:  # it has gone
                 self._strangers.close(sock)
                 continue
-            self.counts["connections"] += 1
             uid, budget = peer.uid, self._users.budget(peer)
             if not peer.among(self._uids, self._gids):
                 text = f"user {uid} may not attach: allow it in iokernel.users or iokernel.groups"
@@ -624,13 +638,7 @@ class ControlServer:
         connection = self._apps.get(app) if app is not None else None
         if connection is None:
             return
-        try:
-            ended = not connection.sock.recv(1, socket.MSG_PEEK)
-        except (BlockingIOError, InterruptedError):
-            ended = False
-        except OSError:
-            ended = True
-        if ended or has_ended(connection.pidfd):
+        if _has_gone(connection.sock) or has_ended(connection.pidfd):
             self._close(connection)
 
     def _refuse(self, connection: _Connection, counter: str, code: int, text: str) -> None:

@@ -30,7 +30,7 @@ from corelane.iokernel.control.lingering import let_end
 from corelane.iokernel.control.server import ControlServer, Grant
 from corelane.iokernel.main import _wait_for_signal
 from corelane.runtime.errors import CorelaneError
-from corelane.runtime.peers import Peer
+from corelane.runtime.peers import Peer, peer_of
 
 LINGER_S = 30  # longer than any socket of a test waits
 NOBODY = 65534
@@ -213,6 +213,43 @@ def test_those_who_may_not_attach_take_no_connection_from_others(
             assert kind_of(answer(sock)) == lib.CL_CONTROL_ACCEPT
         assert io.stats()["control"]["not_allowed"] == 900
         stranger.communicate()
+
+
+def test_connections_that_have_gone_are_passed_over(socket_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is looked up for them: who came behind them waits meanwhile."""
+    looked_up = []
+
+    def look(sock: socket.socket) -> Peer:
+        looked_up.append(sock)
+        return peer_of(sock)
+
+    monkeypatch.setattr(server, "peer_of", look)
+    control = ControlServer(socket_path, Slow(), patience_s=30)  # type: ignore[arg-type]
+    for _ in range(100):
+        connect(socket_path).close()
+    thread = threading.Thread(target=control.serve)
+    with connect(socket_path) as honest:
+        honest.sendall(hello(b"honest"))
+        thread.start()
+        assert "this is a test" in refusal(honest)
+        assert len(looked_up) == 1
+        assert control.counts["connections"] == 101
+        control.stop()
+        thread.join()
+
+
+def test_few_may_wait_to_be_taken(socket_path: str) -> None:
+    """The last of them waits for all before it."""
+    control = ControlServer(socket_path, Slow())  # type: ignore[arg-type]
+    waiting = []
+    with pytest.raises(BlockingIOError):
+        for _ in range(2 * server._BACKLOG):
+            waiting.append(socket.socket(socket.AF_UNIX))
+            waiting[-1].setblocking(False)
+            waiting[-1].connect(socket_path)
+    control.close()
+    for sock in waiting:
+        sock.close()
 
 
 def leave_descriptors(process: subprocess.Popen[str], n: int) -> None:
