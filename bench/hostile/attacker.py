@@ -109,7 +109,8 @@ def _attack(steps: Steps, target: Target) -> None:
 
 
 def _attach(target: Target, n: int, prefix: str) -> None:
-    took, refused = [], ""
+    took: list[float | None] = []
+    refused = ""
     for number in range(n):
         begin = time.monotonic()
         try:

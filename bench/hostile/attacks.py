@@ -38,7 +38,7 @@ FLOOD_SLOTS = 4096
 FLOOD_PIECE_S = 0.02
 FRAME_BYTES = 60
 IPV6 = b"\x86\xdd"
-KTHREADS = 64
+KTHREADS, KTHREADS_ALLOWED = 64, 256  # of an application; a user's budget by default
 ARENA = {"n_kthreads": 1, "rx_slots": 64, "tx_slots": 64, "n_rx": 64, "n_tx": 64}
 HEADER = struct.Struct("=IHHII")  # struct cl_control_header
 
@@ -307,21 +307,24 @@ def random_arena(target: Target) -> Steps:
 
 
 def doorbell_bits(target: Target) -> Steps:
-    """Sets the bits of all 64 kthreads in its doorbell all the time; none of their rings holds anything."""
-    one = target.attach("doorbell-bits", n_kthreads=KTHREADS)
-    try:
-        with one.map() as arena:
+    """Sets the bits of all kthreads that it may have in its doorbells, all the time; none of their rings has anything."""
+    word = b"\xff" * 8
+    with contextlib.ExitStack() as stack:
+        arenas = []
+        for number in range(KTHREADS_ALLOWED // KTHREADS):
+            one = target.attach(f"doorbell-bits-{number}", n_kthreads=KTHREADS)
+            stack.callback(one.close)
+            arena = stack.enter_context(one.map())
             header = ffi.cast("struct cl_arena_header *", ffi.from_buffer(arena))
-            at, word = int(header.doorbell_offset), b"\xff" * 8
+            arenas.append((one, arena, int(header.doorbell_offset)))
             del header
-            while True:
-                for _ in range(1000):
+        while True:
+            for one, arena, at in arenas:
+                for _ in range(250):
                     arena[at : at + 8] = word
                 one.ring()
-                target.counts["writes"] += 1000
-                yield
-    finally:
-        one.close()
+                target.counts["writes"] += 250
+            yield
 
 
 def broadcast_flood(target: Target) -> Steps:
@@ -339,9 +342,7 @@ def spoofed_flood(target: Target) -> Steps:
     return _flood(target, "spoofed-flood", src_ip=target.victim_ip)
 
 
-def _flood(
-    target: Target, name: str, *, dst_mac: bytes = b"", src_ip: int = 0, ethertype: bytes = b""
-) -> Steps:
+def _flood(target: Target, name: str, *, dst_mac: bytes = b"", src_ip: int = 0, ethertype: bytes = b"") -> Steps:
     out, err = ffi.new("struct cl_flood **"), ffi.new("char[256]")
     check(lib.cl_flood_new(target.path.encode(), name.encode(), FLOOD_SLOTS, out, err), "flood", err)
     try:

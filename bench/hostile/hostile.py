@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import statistics
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -52,7 +53,7 @@ ATTACHES = 3  # in a turn
 WISHES_RPS = 50_000.0
 WISHES_SLICE_S = 0.1
 WISHES, NO_WISHES = "computing, weight 1000 and a guarantee wished for", "computing, nothing wished for"
-CONTROL_THREAD = "corelane-control"
+LOOP = "cl-loop"  # the thread's name
 AREAS_BYTES = 16 << 20
 OF_USERS = (  # mean nothing unless the attacker is another user than the victim: budgets are by user
     "idle connections",
@@ -69,15 +70,14 @@ OF_USERS = (  # mean nothing unless the attacker is another user than the victim
 
 @dataclass
 class Scene:
-    """The iokernel, its load, and who attacks it and attaches to it. control: thread id of the control thread."""
+    """The iokernel, its load, and who attacks it and attaches to it. loop: thread id of its loop."""
 
     iokernel: Iokernel
     load: Load
     attacker: Attacker
     honest: Attacker
-    control: int
+    loop: int
     number: int = 0  # of names that attach
-    failed: dict[str, str] = field(default_factory=dict)
 
 
 def run(session: Session) -> None:
@@ -110,19 +110,19 @@ def scene(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int],
         stack.callback(store.close)
         options["areas"] = Areas(store)
     echo = AppConfig(ip=rig.SERVER_IP, users=(HONEST_USER,))
-    before = set(threading.enumerate())
+    before = usage.threads()
     kernel, generator = rig.loaded_iokernel(
         stack, cores, traffic=None, port=9000, idle=Idle(spin_us=rig.SPIN_US), apps={"echo": echo}, **options
     )
-    control = next(one for one in set(threading.enumerate()) - before if one.name == CONTROL_THREAD)
+    loop = next(tid for tid, name in usage.threads().items() if tid not in before and name.startswith(LOOP))
     words = ["echo", "--socket", kernel.socket_path, "--spin-us", str(rig.SPIN_US)]
     stack.callback(rig.App(words, user=honest).close)
     mac = kernel.stats()["uplinks"][0]["mac"]
-    people = []
-    for user in (attacking, honest):
-        people.append(Attacker(kernel.socket_path, apart, user, rig.SERVER_IP, mac))
-        stack.callback(people[-1].close)
-    return Scene(kernel, Load(generator), *people, control.native_id or 0)
+    attacker, other = (
+        stack.enter_context(Attacker(kernel.socket_path, apart, user, rig.SERVER_IP, mac))
+        for user in (attacking, honest)
+    )
+    return Scene(kernel, Load(generator), attacker, other, loop)
 
 
 def attacked(session: Session, made: Scene) -> dict[str, list[Turn]]:
@@ -187,15 +187,17 @@ def as_busy(made: Scene, rate: float, first: Turn) -> Turn:
 
 
 class Used:
-    """CPU time that the attacker, who attaches and the control thread use while it is entered."""
+    """CPU time that the attacker, and the control thread with those that work for it, use while it is entered."""
 
     def __init__(self, made: Scene) -> None:
         self._made = made
 
     def _now(self) -> dict[str, usage.Usage]:
-        made = self._made
-        control = usage.of_thread(made.control) + usage.of_process(made.honest.pid)  # a stand-in for it, too
-        return {"attacker": usage.of_process(made.attacker.pid), "control": control}
+        made, all_of_us = self._made, resource.getrusage(resource.RUSAGE_SELF)  # threads that have ended, too
+        ours = usage.Usage(all_of_us.ru_utime, all_of_us.ru_stime, all_of_us.ru_nvcsw, all_of_us.ru_nivcsw)
+        others = usage.of_thread(made.loop) + usage.of_thread(threading.get_native_id())
+        stand_in = usage.of_process(made.honest.pid)
+        return {"attacker": usage.of_process(made.attacker.pid), "control": ours - others + stand_in}
 
     def __enter__(self) -> Used:
         self._before, self._begin = self._now(), time.monotonic()
@@ -210,8 +212,8 @@ class Used:
         """Of a CPU, and in how many pieces."""
         found = {}
         for who, (used, took) in self._used.items():
-            found[f"{who}_core_share"] = used.busy_s / took
-            found[f"{who}_pieces_per_s"] = used.voluntary / took
+            found[f"{who}_core_share"] = max(used.busy_s, 0.0) / took  # a difference of sums read one by one
+            found[f"{who}_pieces_per_s"] = max(used.voluntary, 0) / took
         return found
 
 

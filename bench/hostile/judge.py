@@ -53,11 +53,12 @@ def judge(session: Session, turns: Turns, *, shares_core: bool, wishes: Turns) -
         below = stand_in(name) if shares_core else ALONE
         if (ratio := compare(session, turns, name, below) if shares_core else ratio) is not None:
             figure[name] = ratio
+    attacked = bool(figure)
     without, with_wishes = wishes
     if (ratio := compare(session, wishes, with_wishes, without)) is not None:
         figure[with_wishes] = ratio
     beside = {OVER_ALONE: max(ratio.median for ratio in over_alone.values())} if over_alone else {}
-    if over_alone:
+    if attacked:
         worst = max(figure, key=lambda name: figure[name].median)
         session.settings["figure_from"] = worst
         session.figure(P99, figure[worst].median, runs=figure[worst].pairs, beside=beside)

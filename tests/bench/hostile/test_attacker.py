@@ -18,6 +18,7 @@ from corelane.iokernel.areas.areas import Areas, DirectoryStore
 from corelane.runtime.errors import CorelaneError
 
 STEPS = 20
+SOMEWHERE = (min(os.sched_getaffinity(0)), None, "10.77.0.2", "02:00:00:00:00:01")  # CPU, user, victim, uplink
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_a_flood_is_of_its_kind(io: Iokernel, name: str, counter: str) -> None:
 
 
 def test_an_attacker_goes_on_until_it_is_stopped(io: Iokernel) -> None:
-    with Attacker(io.socket_path, min(os.sched_getaffinity(0)), None, "10.77.0.2", "02:00:00:00:00:01") as attacker:
+    with Attacker(io.socket_path, *SOMEWHERE) as attacker:
         attacker.start("connect and close")
         wait_until(lambda: told(io).get("connections", 0) > 100)
         assert attacker.stop()["connections"] > 100
@@ -77,7 +78,7 @@ def test_an_attacker_goes_on_until_it_is_stopped(io: Iokernel) -> None:
 
 
 def test_an_attack_that_cannot_begin_says_why(tmp_path: Path) -> None:
-    with Attacker(str(tmp_path / "none.sock"), min(os.sched_getaffinity(0)), None, "10.77.0.2", "02:00:00:00:00:01") as a:
+    with Attacker(str(tmp_path / "none.sock"), *SOMEWHERE) as a:
         with pytest.raises(CorelaneError, match="no iokernel listens"):
             a.start("random arena")
         assert a.attach(1, "honest")["ms"] == [None]
