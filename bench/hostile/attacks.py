@@ -307,7 +307,7 @@ def random_arena(target: Target) -> Steps:
 
 
 def doorbell_bits(target: Target) -> Steps:
-    """Sets the bits of all kthreads that it may have in its doorbells, all the time; none of their rings has anything."""
+    """Sets the bits of all kthreads that it may have, all the time; none of their rings has anything."""
     word = b"\xff" * 8
     with contextlib.ExitStack() as stack:
         arenas = []
