@@ -16,6 +16,8 @@
 
 #include <corelane/libos/spin.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 struct cl_waiter;
 
@@ -87,4 +89,5 @@ CL_API int cl_wait_group_done(struct cl_wait_group *g);
 CL_API int cl_wait_group_wait(struct cl_wait_group *g);
 // cffi: end
 
+CL_EXTERN_C_END
 #endif

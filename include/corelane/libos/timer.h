@@ -12,6 +12,8 @@
 
 #include <corelane/runtime/base.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 struct cl_timer;
 typedef void (*cl_timer_fn)(struct cl_timer *timer, void *arg);
@@ -37,4 +39,5 @@ CL_API int cl_timer_arm(struct cl_timer *timer, uint64_t deadline_ns);
 CL_API int cl_timer_cancel(struct cl_timer *timer);
 // cffi: end
 
+CL_EXTERN_C_END
 #endif

@@ -8,6 +8,8 @@
 
 #include <corelane/runtime/base.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 /* The thread itself: only ever a pointer, good until the uthread ends. */
 struct cl_uthread;
@@ -45,4 +47,5 @@ CL_API int cl_uthread_sleep_until_ns(uint64_t deadline_ns);
 CL_API uint64_t cl_uthread_stack_left_bytes(void);
 // cffi: end
 
+CL_EXTERN_C_END
 #endif
