@@ -56,8 +56,8 @@ USES = {
 }
 # What a use needs outside of its function, and in it.
 ABOVE = {
-    "iokernel/policy.h": 'CL_POLICY(mine, "spare")\nvoid mine(const struct cl_policy_view *view, struct cl_policy_app *a)'
-    "\n{ a->grant = view->n_cores; }",
+    "iokernel/policy.h": 'CL_POLICY(mine, "spare")\n'
+    "void mine(const struct cl_policy_view *view, struct cl_policy_app *a)\n{ a->grant = view->n_cores; }",
     "libos/handler.h": "CL_HANDLER(serve, 9000);\nint64_t serve(const uint8_t *request, int64_t len, uint8_t *reply, "
     "int64_t room, void *arg)\n{ (void)request, (void)reply, (void)arg; return cl_min(len, room); }",
 }
@@ -154,3 +154,19 @@ def test_no_public_header_declares_what_the_library_hides():
     hidden = [f"{header}: {name}" for header in HEADERS for name in declared(header) if name not in exported]
     assert sum(len(declared(header)) for header in HEADERS) > 150
     assert not hidden, hidden
+
+
+def test_the_example_of_timers_is_c(tmp_path):
+    """Three lines in timer.h arm a timer, and say whose clock its deadline is of."""
+    opening = (ROOT / "include" / "corelane" / "libos" / "timer.h").read_text().split("*/")[0]
+    example = "\n".join(re.findall(r"^ \*   (\w.*;)$", opening, re.M))
+    assert "cl_sched_now_ns(cl_runtime_sched(rt))" in example
+    source = tmp_path / "example.c"
+    source.write_text(
+        "#include <corelane/libos/libos.h>\n"
+        "int on(struct cl_runtime *rt, cl_timer_fn fn, void *arg)\n"
+        f"{{\nstatic struct cl_timer timer;\n{example}\nreturn rc;\n}}\n"
+    )
+    flags = ["-std=c11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I", str(ROOT / "include")]
+    done = subprocess.run(["gcc", *flags, str(source)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
