@@ -1,4 +1,4 @@
-"""What `pip install` makes is whole: every package, the library, the headers, and a C program built against them."""
+"""What `pip install` makes is whole: packages, library, headers, examples, and a C program built against them."""
 
 from __future__ import annotations
 
@@ -57,6 +57,11 @@ def test_an_installed_corelane_is_whole(installed):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(installed))
     assert (installed / "corelane" / "runtime" / "py.typed").exists()
+    examples = {p.name for p in (ROOT / "examples").iterdir() if p.is_file()}
+    assert {p.name for p in (installed / "corelane" / "examples").iterdir() if p.is_file()} == examples
+    lib = installed / "corelane" / "runtime" / "_lib"
+    assert (lib / "pkgconfig" / "corelane.pc").exists()
+    assert len(list((lib / "cmake" / "corelane").glob("corelane-config*.cmake"))) == 2
 
 
 @pytest.mark.slow
