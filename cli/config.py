@@ -10,12 +10,13 @@ from pathlib import Path
 from ..runtime.errors import CorelaneError
 
 BASE = Path(__file__).resolve().parent.parent
-# An option and the folder that it prints, relative to the installed corelane. CMake's has the file of find_package.
+# An option, and the folder or file that it prints, relative to the installed corelane.
 FOLDERS = {
     "include-dir": ("runtime/_include", "folder of the headers: #include <corelane/libos/...>"),
     "pkgconfig-dir": ("runtime/_lib/pkgconfig", "folder of corelane.pc, for PKG_CONFIG_PATH"),
     "cmake-dir": ("runtime/_lib/cmake/corelane", "folder of the CMake package: cmake -Dcorelane_DIR=..."),
     "examples": ("examples", "folder of small servers in C and Python, to copy"),
+    "gdb": ("libos/sched/uthreads_gdb.py", "commands for gdb that show uthreads: gdb -x ..."),
 }
 
 

@@ -35,6 +35,7 @@ def test_each_folder_is_there(capsys):
         "pkgconfig-dir": "corelane.pc",
         "cmake-dir": "corelane-config.cmake",
         "examples": "c_echo.c",
+        "gdb": "",
     }.items():
         folder = config(capsys, f"--{option}")
         assert asked[option.replace("-", "_")] == folder
