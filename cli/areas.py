@@ -9,6 +9,7 @@ from typing import Any
 from . import values
 
 # Making an area takes as long as writing it.
+IMPORTS = ("..runtime._native",)
 _TIMEOUT_S = 3600.0
 
 

@@ -13,6 +13,8 @@ from ..bench import registry
 from ..runtime.errors import CorelaneError
 from . import values
 
+IMPORTS = ("..bench._native",)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments that every benchmark takes; a benchmark's own ones are added when its name is known."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..libos.storage.log.log import Log
     from ..libos.storage.log.report import LogReport
 
+IMPORTS = ("..libos._native",)
 _MIB = 1 << 20
 
 

@@ -1,5 +1,6 @@
 """corelane metrics: what the iokernel and its applications count, in Prometheus' text format.
 
+IMPORTS = ("..runtime._native",)
 Printed once, as node_exporter's textfile collector wants it, or served over HTTP. A counter of the statistics is
 `corelane_GROUP_NAME_total`, a number that goes up and down `corelane_GROUP_NAME`. What was dropped is one metric of a
 group, with the reason as a label. What an application counts of itself is `corelane_app_own_NAME`.

@@ -10,6 +10,7 @@ from ..runtime.errors import CorelaneError
 from . import values
 
 # Loading one that must be compiled takes seconds, on a busy machine many.
+IMPORTS = ("..runtime._native",)
 _TIMEOUT_MS = 120_000
 
 
@@ -56,9 +57,9 @@ def choose(path: str, spec: str, words: list[str]) -> str:
     if colon and "/" in file:  # the iokernel has another folder
         spec = f"{os.path.abspath(file)}:{symbol}"
     err, text = ffi.new("char[256]"), ffi.new("char[]", lib.CL_CONTROL_TEXT_BYTES)
-    fd = check(lib.cl_control_connect(path.encode(), 1000, err), f"connect to {path}", err)
+    fd = check(lib.cl_control_connect(os.fsencode(path), 1000, err), f"connect to {path}", err)
     try:
-        rc = lib.cl_control_policy(fd, spec.encode(), " ".join(words).encode(), text, _TIMEOUT_MS, err)
+        rc = lib.cl_control_policy(fd, os.fsencode(spec), os.fsencode(" ".join(words)), text, _TIMEOUT_MS, err)
         check(rc, f"set the policy {spec}", err)
         return str(ffi.string(text).decode(errors="replace"))
     finally:

@@ -10,6 +10,8 @@ from typing import Any
 from . import values
 from .watch import columns, dropped, failures, policy_line, rate_of, rates, snapshot
 
+IMPORTS = ("..runtime._native",)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: the user's own, or root's)")

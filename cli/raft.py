@@ -9,6 +9,7 @@ from typing import Any
 from ..runtime.errors import CorelaneError
 from . import values
 
+IMPORTS = ("..apps._native",)
 _COLUMNS = ("NODE", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "DURABLE", "MEMBER", "SENDS TO", "STATE")
 
 

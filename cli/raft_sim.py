@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from . import values
 
+IMPORTS = ("..apps._native",)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=values.positive, metavar="N", help="how many (default 1000, or 1 with --seed)")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -13,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from ..runtime.errors import CorelaneError
 from ..runtime.paths import default_socket
 from . import values
+from .streams import tell
 
 if TYPE_CHECKING:
     from ..libos import Runtime
     from .targets import Service, Target
 
 
+IMPORTS = ("..libos", "..apps._native")
 _HINTS = {
     "udp_checksum": "wrong sums from a sender on this machine are left to its device: ethtool -K ITS_INTERFACE tx off"
 }
@@ -187,7 +188,7 @@ def _say(options: argparse.Namespace, event: str, text: str, **more: object) -> 
     if options.json:
         print(json.dumps({"event": event, "text": text, **more}), flush=True)
     else:
-        print(f"corelane run: {text}", file=sys.stderr, flush=True)
+        tell(f"corelane run: {text}")
 
 
 def _cpus_of(options: argparse.Namespace, name: str, runtime: Runtime) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -170,7 +171,7 @@ def _compiled(path: Path, words: Sequence[str], port: int | None) -> Target:
 
         object_ = _load(path)
         arg = ffi.new("void **")
-        keep = [ffi.new("char[]", word.encode()) for word in words]
+        keep = [ffi.new("char[]", os.fsencode(word)) for word in words]
         for export in exports:
             if export.kind == "setup":
                 function = ffi.cast("int (*)(void *, char **, void **, char *)", object_.address(export.symbol))

@@ -15,6 +15,7 @@ from ..runtime.errors import CorelaneError
 from . import values
 from .watch import columns, dropped, policy_line, rate_of, rates, snapshot
 
+IMPORTS = ("..runtime._native",)
 _CLEAR = "\x1b[H\x1b[J"
 _HEAD = (
     *("NAME", "CLASS", "CORES", "CORE%", "GUAR/MAX", "IN/s", "OUT/s", "PKT-AGE", "THR-AGE"),

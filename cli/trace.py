@@ -19,6 +19,7 @@ from . import values
 from .traced import Recording, events, summary
 from .watch import columns, snapshot
 
+IMPORTS = ("..runtime._native",)
 LOOK_S = 0.05  # a log has some hundreds of ms of the most that cores move
 MOST = 500_000  # entries of a recording: some 400 MB
 FAULTS_SHOWN = 20
@@ -114,7 +115,7 @@ class _Log:
 
         self._ffi, self._lib, self._check, self._path = ffi, lib, check, path
         self._err = ffi.new("char[256]")
-        self._fd = check(lib.cl_control_connect(path.encode(), 1000, self._err), f"connect to {path}", self._err)
+        self._fd = check(lib.cl_control_connect(os.fsencode(path), 1000, self._err), f"connect to {path}", self._err)
         self._ask = ffi.new("struct cl_control_moves *", {"loop": loop, "next": lib.CL_CONTROL_FROM_NOW})
         self._said = ffi.new("struct cl_control_moves_ok *")
         self._entries = ffi.new("char **")

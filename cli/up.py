@@ -8,9 +8,14 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from .streams import tell
+
 if TYPE_CHECKING:
     from ..runtime.config import Config
     from ..runtime.ending import Ending
+
+
+IMPORTS = ("..iokernel",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +105,7 @@ def _say(options: argparse.Namespace, event: str, text: str, **more: object) -> 
     if options.json:
         print(json.dumps({"event": event, "text": text, **more}), flush=True)
     else:
-        print(f"corelane up: {text}", file=sys.stderr, flush=True)
+        tell(f"corelane up: {text}")
 
 
 def _under_load(options: argparse.Namespace, config: Config) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +24,7 @@ def snapshot(path: str, wait_s: float = 0.0) -> dict[str, Any]:
 
     err, text = ffi.new("char[256]"), ffi.new("char **")
     deadline = time.monotonic() + wait_s
-    while (fd := lib.cl_control_connect(path.encode(), 1000, err)) in (-errno.ENOENT, -errno.ECONNREFUSED):
+    while (fd := lib.cl_control_connect(os.fsencode(path), 1000, err)) in (-errno.ENOENT, -errno.ECONNREFUSED):
         if time.monotonic() >= deadline:
             break
         time.sleep(0.05)

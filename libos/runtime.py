@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -150,10 +151,10 @@ class Runtime(Closing):
             )
         keep: list[Any] = []
         if socket is not None:
-            keep.append(owned := ffi.new("char[]", socket.encode()))
+            keep.append(owned := ffi.new("char[]", os.fsencode(socket)))
             config.socket_path = owned
         if name is not None:
-            keep.append(owned := ffi.new("char[]", name.encode()))
+            keep.append(owned := ffi.new("char[]", os.fsencode(name)))
             config.name = owned
         if nic is not None:
             config.nic = nic.ptr

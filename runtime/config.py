@@ -10,6 +10,7 @@ docs/runtime.md shows it. The machinery, and how errors look, is in options.py.
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ MAX_KTHREADS: int = lib.CL_SHM_MAX_KTHREADS
 
 def _socket_path(value: str) -> None:
     # sun_path of struct sockaddr_un, with its terminating zero (unix(7)).
-    if len(value.encode()) >= 108:
+    if len(os.fsencode(value)) >= 108:
         raise ValueError("a path of at most 107 bytes")
 
 
@@ -64,7 +65,7 @@ def _app_name(value: str) -> None:
 
 
 def _policy(value: str) -> None:
-    if not value or len(value.encode()) >= 240:
+    if not value or len(os.fsencode(value)) >= 240:
         raise ValueError('a policy\'s name, module:function, file.so:symbol, or "none"')
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import os
 
 from ...runtime.errors import ConfigError
 
 
 def _digest(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=16, person=b"corelane-addr").digest(), "big")
+    return int.from_bytes(hashlib.blake2b(os.fsencode(name), digest_size=16, person=b"corelane-addr").digest(), "big")
 
 
 def stable_mac(name: str) -> bytes:
