@@ -72,7 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spin-us", type=values.microseconds, metavar="US", help="adaptive: how long it spins first (default 20)"
     )
-    cores = parser.add_argument_group("what it wants of cores that an iokernel moves; [apps.NAME] there wins")
+    cores = parser.add_argument_group(
+        "what it wishes of cores that an iokernel moves; of guarantee and weight it gets what [apps.NAME] or "
+        "[users.NAME] there allow"
+    )
     cores.add_argument(
         "--class",
         dest="kind",

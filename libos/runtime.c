@@ -68,7 +68,14 @@ static int attach(struct cl_runtime *rt, const struct cl_runtime_config *c, char
                                   .on_change = on_port,
                                   .arg = rt};
     rt->own_nic = true;
-    return cl_port_nic_new(&port, &rt->nic, err);
+    int rc = cl_port_nic_new(&port, &rt->nic, err);
+    if (rc < 0 || !rt->on_event)
+        return rc;
+    struct cl_port_info granted;
+    cl_port_info(rt->nic, &granted);
+    if (*granted.note)
+        rt->on_event(rt->event_arg, CL_EVENT_LIMITED, granted.note);
+    return 0;
 }
 
 static int source_wait(void *arg, unsigned k, int64_t timeout_ns)

@@ -37,6 +37,7 @@ EVENTS = {
     lib.CL_EVENT_STALLED: "stalled",
     lib.CL_EVENT_GONE: "gone",
     lib.CL_EVENT_CONFLICT: "conflict",
+    lib.CL_EVENT_LIMITED: "limited",
 }
 
 _log = logging.getLogger("corelane.libos")
@@ -93,8 +94,9 @@ class Runtime(Closing):
     gets the cores that others leave, and has larger stacks and a quantum. power: "spin", "adaptive" or "block", what a
     kthread without work does. cpus: CPU of each kthread, -1 for any. address: "10.77.0.9" or "10.77.0.9/16", for a NIC
     that has none. scheduler, network, share: the finer settings (options.py). on_event: called with ("attached" |
-    "stalled" | "gone" | "conflict", text) on a thread of the runtime; without it they are logged as warnings of the
-    logger "corelane.libos". Public attribute: socket, as given.
+    "stalled" | "gone" | "conflict", text) on a thread of the runtime, and with ("limited", text), which are wishes that
+    the iokernel does not grant, before this returns; without it they are logged as warnings of the logger
+    "corelane.libos". Public attribute: socket, as given.
 
     Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...
     """

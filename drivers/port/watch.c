@@ -31,6 +31,7 @@ static void publish(struct port *port, struct port_arena *a, const struct cl_con
     a->older = port->current;
     a->tag = a->older ? a->older->tag + 1 : 1;
     const struct cl_state_header *s = a->state.base;
+    port->note_is_new = *acc->note && strcmp(acc->note, port->info.note) != 0;
     port->info = (struct cl_port_info){.state = CL_PORT_ATTACHED,
                                        .app = acc->app,
                                        .loop = acc->loop,
@@ -44,6 +45,7 @@ static void publish(struct port *port, struct port_arena *a, const struct cl_con
     memcpy(port->info.cpus, acc->cpus, sizeof port->info.cpus);
     snprintf(port->info.text, sizeof port->info.text, "attached to the iokernel with pid %u on %s", s->pid,
              port->socket_path);
+    memcpy(port->info.note, acc->note, sizeof port->info.note);
     cl_store_release(&port->current, a); /* release: see rx_sync in port.c */
     cl_store_relaxed(&nic->gone, 0);
 }
@@ -330,6 +332,17 @@ static void check_old(struct port *port)
     pthread_mutex_unlock(&port->lock);
 }
 
+/* Say that it is attached again, and what it wished for and does not get of this iokernel, unless the last said so. */
+static void report_attached(struct port *port)
+{
+    char text[64 + CL_CONTROL_NOTE_BYTES];
+    pthread_mutex_lock(&port->lock);
+    snprintf(text, sizeof text, "attached again, to a new iokernel%s%s", port->note_is_new ? "; " : "",
+             port->note_is_new ? port->info.note : "");
+    pthread_mutex_unlock(&port->lock);
+    report(port, CL_PORT_ATTACHED, text);
+}
+
 static void *watch(void *arg)
 {
     struct port *port = arg;
@@ -355,7 +368,7 @@ static void *watch(void *arg)
         if (!attach_again(port))
             return NULL;
         looks = (struct looks){0};
-        report(port, CL_PORT_ATTACHED, "attached again, to a new iokernel");
+        report_attached(port);
     }
 }
 

@@ -225,13 +225,15 @@ def two_cpus() -> Iterator[None]:
 def test_a_server_and_batch_work_share_a_core(start: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "io.sock")
     with two_cpus():
-        up = start("up", "--socket", path, "--nic", "loadgen:echo,rate=2e3,seconds=5", "--json")
+        held = ("--set", "apps.echo.guaranteed_cores=1")
+        up = start("up", "--socket", path, "--nic", "loadgen:echo,rate=2e3,seconds=5", *held, "--json")
     begun = up.event("iokernel")
     assert (begun["policy"], len(begun["worker_cpus"])) == ("delay", 1)  # or nobody had to give way
     job = start("run", "batch", "--socket", path, "--option", "size=32", "--every", "0.1", "--json")
     assert job.event("serving")["ports"] == []
     assert job.event("work")["kernel"] == "matmul"
-    run = start("run", "echo", "--socket", path, "--guaranteed", "1", "--deadline-us", "100", "--json")
+    run = start("run", "echo", "--socket", path, "--weight", "7", "--deadline-us", "100", "--json")
+    assert "it has weight 1 instead of 7: to allow more" in run.event("limited")["text"]
     run.event("serving")
 
     def answered_asks() -> int:

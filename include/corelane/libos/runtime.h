@@ -22,6 +22,7 @@ CL_EXTERN_C_BEGIN
 #define CL_EVENT_STALLED 2  /* the iokernel answers no more, but its process exists */
 #define CL_EVENT_GONE 3     /* the iokernel or the NIC went away; when a new iokernel comes, all goes on */
 #define CL_EVENT_CONFLICT 4 /* another host on the link claims our address */
+#define CL_EVENT_LIMITED 5  /* the iokernel does not grant all that was wished for; once, inside cl_runtime_new */
 typedef void (*cl_runtime_event)(void *arg, int event, const char *text);
 
 #define CL_RUNTIME_LATENCY 1
@@ -44,7 +45,8 @@ struct cl_runtime_config {
     uint32_t gateway;        /* next hop beyond the subnet [attached: as the iokernel says; embedded: none] */
     uint32_t no_udp_checksum; /* do not generate UDP checksums (RFC 768 permits 0). For trusted links only */
     uint32_t no_steal;        /* siblings take nothing: each flow stays on its kthread */
-    /* What it wants of the cores where an iokernel manages them (docs/cores.md); the iokernel's configuration wins. */
+    /* What it wishes of the cores where an iokernel manages them (docs/cores.md). It gets of guaranteed, max_cores and
+     * weight what the iokernel's configuration allows, which is no guarantee and weight 1 where that says nothing. */
     uint32_t kind;        /* CL_RUNTIME_LATENCY, _BATCH [latency] */
     uint32_t guaranteed;  /* cores that it gets whenever it has work for them [0] */
     uint32_t max_cores;   /* [as many as kthreads] */
