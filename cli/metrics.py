@@ -144,8 +144,8 @@ def run(options: argparse.Namespace) -> int:
     """Print the metrics, or serve them."""
     from ..runtime.paths import default_socket
 
+    text = render(snapshot(options.socket, options.wait))
     path = options.socket or default_socket()
-    text = render(snapshot(path, options.wait))
     if options.listen is None:
         print(text, end="")
         return 0

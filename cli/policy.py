@@ -34,10 +34,10 @@ def run(options: argparse.Namespace) -> int:
     from ..runtime.paths import default_socket
     from .watch import policy_line, snapshot
 
-    path = options.socket or default_socket()
     if options.set and options.spec is None:
         raise CorelaneError("set a policy", "settings without a policy", "name it: corelane policy delay --set ...")
-    before = snapshot(path, options.wait)  # a sentence of its own if nobody listens
+    before = snapshot(options.socket, options.wait)  # a sentence of its own if nobody listens
+    path = options.socket or default_socket()
     if options.spec is not None:
         choose(path, options.spec, options.set)
     stats = snapshot(path) if options.spec is not None else before

@@ -68,8 +68,8 @@ def run(options: argparse.Namespace) -> int:
     """Print statistics with rates over --interval."""
     from ..runtime.paths import default_socket
 
+    before = snapshot(options.socket, options.wait)
     path = options.socket or default_socket()
-    before = snapshot(path, options.wait)
     time.sleep(options.interval)
     stats = rates(before, snapshot(path))
     print(json.dumps(stats, indent=1) if options.json else render(stats))

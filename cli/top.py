@@ -41,12 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print until Ctrl-C, the end of -n, or the end of the iokernel."""
-    from ..runtime.paths import default_socket
-
-    path = options.socket or default_socket()
     live = sys.stdout.isatty() and not options.json
     try:
-        for shown, stats in enumerate(_watch(path, 1 if options.once else options.count, options)):
+        for shown, stats in enumerate(_watch(1 if options.once else options.count, options)):
             if options.json:
                 print(json.dumps(stats), flush=True)
             elif live:
@@ -58,9 +55,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _watch(path: str, count: int | None, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def _watch(count: int | None, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Statistics with rates, one each delay. CorelaneError if the iokernel is not there, or ends."""
-    before = snapshot(path, options.wait)
+    from ..runtime.paths import default_socket
+
+    before = snapshot(options.socket, options.wait)
+    path = options.socket or default_socket()
     due = time.monotonic()
     for _ in itertools.count() if count is None else range(count):
         due += options.delay

@@ -44,10 +44,10 @@ def run(options: argparse.Namespace) -> int:
     """Record, then say what was seen."""
     from ..runtime.paths import default_socket
 
-    path = options.socket or default_socket()
     out = _Out(options.out) if options.out is not None else None
     try:
-        before = snapshot(path, options.wait)
+        before = snapshot(options.socket, options.wait)
+        path = options.socket or default_socket()
         if before["cores"] is None:
             hint = "start the iokernel with a policy: corelane up --policy delay"
             raise CorelaneError("trace the moves of cores", "cores stay where they were given out", hint)

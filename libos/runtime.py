@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -121,6 +122,7 @@ class Runtime(Closing):
         self._nic = nic
         self.socket = socket
         self._handlers: list[Handler] = []
+        self._ports: list[int] = []
         self._shared: list[SharedLog] = []
         self._done = Ending()
         self._failure: CorelaneError | None = None
@@ -289,15 +291,28 @@ class Runtime(Closing):
         """On the main thread SIGINT and SIGTERM end `wait`, or keep it from waiting if they come before it."""
         return self._done.by_signals()
 
-    def serve(self, *handlers: Any) -> None:
-        """Bind, start, and run until Ctrl-C, SIGTERM or `stop`; then close. Handlers as for `bind`."""
+    def serve(self, *handlers: Any, quiet: bool = False) -> None:
+        """Bind, start, and run until Ctrl-C, SIGTERM or `stop`; then close. Handlers as for `bind`.
+
+        Once it serves it says where: as the event "serving" to on_event, or on stderr. quiet: it does not."""
         with self:
             for handler in handlers:
                 self.bind(handler)
             with self.ended_by_signals():  # before the first request can be answered
                 self.start()
+                if not quiet:
+                    self._say_where()
                 self.wait()
             self.stop()
+
+    def _say_where(self) -> None:
+        ports = f"UDP port {', '.join(map(str, self._ports))}" if self._ports else "no port"
+        where = f"attached to {self.socket}" if self.attached else "embedded"
+        line = f"corelane: process {os.getpid()} serves {ports} at {self.address} ({where}); ^C ends it"
+        if self._on_event is not None:
+            self._on_event("serving", line)
+        else:
+            print(line, file=sys.stderr, flush=True)
 
     # Handlers and sockets
 
@@ -318,6 +333,7 @@ class Runtime(Closing):
 
             refuse_small_stack(f"bind a handler to UDP port {number}", prepared.stack_bytes, self.stack_bytes)
         self._handlers.append(made)
+        self._ports.append(number)
         if prepared.types is not None:
             err = ffi.new("char[256]")
             rc = lib.cl_runtime_bind_udp_typed(self.ptr, number, prepared.pointer, prepared.arg, prepared.types, err)
