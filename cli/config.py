@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 from ..runtime.errors import CorelaneError
+from .usage import WrongUsage
 
 
 def folders() -> tuple[Path, Path]:
@@ -58,6 +59,6 @@ def run(options: argparse.Namespace) -> int:
     if options.libs:
         words += libs
     if not words:
-        raise CorelaneError("say what to print", "", "--cflags, --probe-cflags, --libs, --include-dir or --json")
+        raise WrongUsage("say what to print", "", "--cflags, --probe-cflags, --libs, --include-dir or --json")
     print(shlex.join(words))
     return 0

@@ -108,6 +108,7 @@ def _version(args: list[str]) -> int:
 
 def _call(command: str, args: list[str], own: bool) -> int:
     """Import a subcommand, parse its arguments and run it. own: the process is the command's."""
+    command = command.replace("_", "-")
     if command not in COMMANDS:
         raise WrongUsage(f"there is no command {command!r}", "", f"choose one of {', '.join(COMMANDS)}")
     module = importlib.import_module(f"{__package__}.{command.replace('-', '_')}")

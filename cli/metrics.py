@@ -119,7 +119,7 @@ def _own(out: Metrics, labels: Labels, counted: Mapping[str, int]) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: the user's own, or root's)")
+    parser.add_argument("--socket", type=values.socket, metavar="PATH", help=values.SOCKET)
     parser.add_argument(
         "--listen", type=address, metavar="[HOST:]PORT", help="serve /metrics over HTTP (HOST: 127.0.0.1) until Ctrl-C"
     )

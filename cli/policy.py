@@ -6,8 +6,8 @@ import argparse
 import json
 import os
 
-from ..runtime.errors import CorelaneError
 from . import values
+from .usage import WrongUsage
 
 # Loading one that must be compiled takes seconds, on a busy machine many.
 IMPORTS = ("..runtime._native",)
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="static, shenango, delay, fair, module:function or file.so:symbol; without it, what decides now",
     )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the policy")
-    parser.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: the user's own, or root's)")
+    parser.add_argument("--socket", type=values.socket, metavar="PATH", help=values.SOCKET)
     parser.add_argument(
         "--wait", type=values.seconds, default=0, metavar="S", help="wait so long for the iokernel to come up"
     )
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     from .watch import policy_line, snapshot
 
     if options.set and options.spec is None:
-        raise CorelaneError("set a policy", "settings without a policy", "name it: corelane policy delay --set ...")
+        raise WrongUsage("set a policy", "settings without a policy", "name it: corelane policy delay --set ...")
     before = snapshot(options.socket, options.wait)  # a sentence of its own if nobody listens
     path = options.socket or default_socket()
     if options.spec is not None:

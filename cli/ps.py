@@ -14,7 +14,7 @@ IMPORTS = ("..runtime._native",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: the user's own, or root's)")
+    parser.add_argument("--socket", type=values.socket, metavar="PATH", help=values.SOCKET)
     parser.add_argument(
         "--interval", type=values.seconds, default=0.5, metavar="S", help="rates over so long (default 0.5)"
     )

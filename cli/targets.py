@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..runtime.errors import CorelaneError
+from .usage import WrongUsage
 
 if TYPE_CHECKING:
     from ..libos import Runtime
@@ -77,7 +78,7 @@ def pairs(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         key, equals, value = word.partition("=")
         if not key or not equals:
-            raise CorelaneError(f"--option {word}", "it is not of the form key=value", "as in --option port=9000")
+            raise WrongUsage(f"--option {word}", "it is not of the form key=value", "as in --option port=9000")
         out[key] = value
     return out
 
@@ -93,7 +94,7 @@ def _convert(kind: object, text: str, what: str) -> Any:
         if name == "float":
             return float(text)
     except (ValueError, KeyError):
-        raise CorelaneError(what, f"{text!r} is no {name}", f"give a value of type {name}") from None
+        raise WrongUsage(what, f"{text!r} is no {name}", f"give a value of type {name}") from None
     return text
 
 
@@ -103,7 +104,7 @@ def _built_in(name: str, words: Sequence[str], port: int | None) -> Target:
     try:
         app = registry.load(name)
     except CorelaneError as e:
-        raise CorelaneError(e.what, e.why, f"{e.hint}; or module:handler, or a file ending in .so") from e
+        raise WrongUsage(e.what, e.why, f"{e.hint}; or module:handler, or a file ending in .so") from e
     fields = {f.name: f for f in dataclasses.fields(app.options)}
     given = pairs(words)
     if port is not None:
@@ -111,7 +112,7 @@ def _built_in(name: str, words: Sequence[str], port: int | None) -> Target:
     values = {}
     for key, text in given.items():
         if key not in fields:
-            raise CorelaneError(f"--option {key}", f"{name} has no such option", f"one of: {', '.join(fields)}")
+            raise WrongUsage(f"--option {key}", f"{name} has no such option", f"one of: {', '.join(fields)}")
         values[key] = _convert(fields[key].type, text, f"--option {key}={text}")
     options = app.options(**values)
     return Target(name, lambda runtime: app.setup(runtime, options), app.kind)
@@ -120,7 +121,7 @@ def _built_in(name: str, words: Sequence[str], port: int | None) -> Target:
 def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> Target:
     module_name, _, attribute = text.partition(":")
     if words:
-        raise CorelaneError(f"run {text}", "a Python handler takes no --option", "let it read its environment")
+        raise WrongUsage(f"run {text}", "a Python handler takes no --option", "let it read its environment")
     # As `python -m` does: modules of the current folder come first.
     sys.path.insert(0, "")
     try:
@@ -144,9 +145,7 @@ def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> T
         handler = udp(found.port, compiled=False)(found.function)
     number = port if port is not None else handler.port
     if number is None:
-        raise CorelaneError(
-            f"run {text}", "it names no UDP port", "decorate it with @libos.udp(port=...), or give --port"
-        )
+        raise WrongUsage(f"run {text}", "it names no UDP port", "decorate it with @libos.udp(port=...), or give --port")
 
     def setup(runtime: Runtime) -> Service:
         runtime.bind(handler, number)
@@ -161,7 +160,7 @@ def _compiled(path: Path, words: Sequence[str], port: int | None) -> Target:
     exports = elf.inspect(path, config.library())
     handlers = [e for e in exports if e.kind != "setup"]
     if port is not None and len(handlers) != 1:
-        raise CorelaneError(f"run {path}", f"it has {len(handlers)} handlers, and --port gives one port")
+        raise WrongUsage(f"run {path}", f"it has {len(handlers)} handlers, and --port gives one port")
     pairs(words)  # refuse malformed options before anything is loaded
     ports = tuple(e.port if port is None else port for e in handlers)
 

@@ -27,7 +27,7 @@ NAMES_S = 0.2  # who came and went in between has no name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: the user's own, or root's)")
+    parser.add_argument("--socket", type=values.socket, metavar="PATH", help=values.SOCKET)
     parser.add_argument(
         "--seconds", type=values.seconds, default=1.0, metavar="S", help="for so long, or until Ctrl-C (default 1)"
     )

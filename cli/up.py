@@ -8,7 +8,9 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from . import values
 from .streams import tell
+from .usage import words_are_wrong
 
 if TYPE_CHECKING:
     from ..runtime.config import Config
@@ -22,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="TOML file; without one, all defaults")
     parser.add_argument(
         "--socket",
+        type=values.socket,
         metavar="PATH",
         help="control socket (default: /run/corelane.sock as root, else in $XDG_RUNTIME_DIR)",
     )
@@ -63,7 +66,9 @@ def configuration(options: argparse.Namespace) -> Config:
         overrides.append(f"cores.policy={options.policy}")
     if options.nic is not None:
         overrides += _nic_overrides(options.nic)
-    return config.load(options.config, [*overrides, *options.set])
+    settled = config.load(options.config)
+    with words_are_wrong():
+        return config.override(settled, [*overrides, *options.set])
 
 
 def _nic_overrides(text: str) -> list[str]:

@@ -373,6 +373,11 @@ def load(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Confi
     return options.override(config, overrides)
 
 
+def override(config: Config, overrides: Sequence[str]) -> Config:
+    """A copy with assignments like "iokernel.poll=spin" made."""
+    return options.override(config, overrides)
+
+
 def loads(text: str, source: str = "<text>", overrides: Sequence[str] = ()) -> Config:
     """The same from a TOML text."""
     return options.loads(Config, text, source, overrides)

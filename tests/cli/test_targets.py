@@ -91,9 +91,9 @@ def test_nic_names() -> None:
         ("loadgen:echo,port=0", "port: 0 is outside"),
         ("loadgen:tea", "there is no traffic 'tea'"),
         ("loadgen:echo,sugar=1", "loadgen has no option 'sugar'"),
-        ("tap", "there is no such NIC for embedded mode"),
+        ("tap", "tap needs a name"),
         ("af_xdp:nosuch0", "--address"),
-        ("floppy:a", "there is no such NIC for embedded mode"),
+        ("floppy:a", "--nic af_xdp:a; a tap device: --nic tap:a"),
     ],
 )
 def test_wrong_nics_are_refused_in_a_sentence(text: str, finding: str) -> None:
