@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..runtime.errors import CorelaneError
+from . import imports
 from .usage import WrongUsage
 
 if TYPE_CHECKING:
@@ -122,20 +122,18 @@ def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> T
     module_name, _, attribute = text.partition(":")
     if words:
         raise WrongUsage(f"run {text}", "a Python handler takes no --option", "let it read its environment")
-    # As `python -m` does: modules of the current folder come first.
-    sys.path.insert(0, "")
+    imports.come_first()
     try:
         module = importlib.import_module(module_name)
     except ImportError as e:
-        missing = e.name == module_name or e.name == module_name.partition(".")[0]
-        hint = "start it in the module's folder, or install it" if missing else f"{module_name} needs it"
-        raise CorelaneError(f"run {text}", str(e), hint) from e
+        raise CorelaneError(f"run {text}", str(e), imports.why_not(module_name, e)) from e
     except Exception as e:
         raise CorelaneError(f"run {text}", f"importing {module_name} failed: {type(e).__name__}: {e}") from e
     found = getattr(module, attribute, None)
     if found is None:
         names = [n for n in vars(module) if not n.startswith("_")]
-        raise CorelaneError(f"run {text}", f"{module_name} has no {attribute!r}", f"it has: {', '.join(names)}")
+        hidden = imports.hidden(module_name, getattr(module, "__file__", None))
+        raise CorelaneError(f"run {text}", f"{module_name} has no {attribute!r}", f"{hidden}it has: {', '.join(names)}")
     from ..libos import Handler, udp
 
     if not isinstance(found, Handler) and not callable(found):

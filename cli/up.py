@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
-from . import values
+from . import imports, values
 from .streams import tell
 from .usage import words_are_wrong
 
@@ -98,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
         return _under_load(options, settled)
     from ..iokernel import main
 
-    sys.path.insert(0, "")  # as `python -m` does: a policy of the user's own lies in the current folder
+    imports.come_first()  # a policy of the user's own may lie there
 
     def report(event: str, text: str, /, **facts: object) -> None:
         _say(options, event, text, **facts)
