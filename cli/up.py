@@ -133,7 +133,7 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
     try:
         with (
             main.open_storage(config, functools.partial(_say, options)) as areas,
-            main.make(config, nic, main.place(config), areas) as iokernel,
+            main.make(config, nic, main.place(config), areas, functools.partial(_say, options, "shared")) as iokernel,
         ):
             text = f"iokernel on {iokernel.socket_path} waits for the application {name} to load it"
             _say(options, "iokernel", text, **main.facts(iokernel, "loadgen"))

@@ -30,6 +30,7 @@ from ..runtime.peers import Peer
 from ._native import ffi, lib
 from .control import moves, report
 from .control.addresses import Addresses
+from .control.claims import OwnClaim
 from .control.cores import Claim, CoreAssigner, claim, not_granted
 from .control.descriptors import Closer
 from .control.kthreads import check_threads
@@ -86,6 +87,9 @@ class Iokernel:
     the finer settings (settings.py). network: addresses and MTU. host_macs, host_addresses: this machine's own, which
     no application gets; the second tells its IPv4 addresses at any time, in host byte order.
 
+    tell: called by `start` with a line for people for each other iokernel that uses CPUs of ours; None: it is logged as
+    a warning.
+
     manual_hz: for tests. Loops are not started: `step` runs a round at a stamp of the caller's, on a clock of that
     rate.
 
@@ -116,6 +120,7 @@ class Iokernel:
         access: Access | None = None,
         memory: AppMemory | None = None,
         patience: Patience | None = None,
+        tell: Callable[[str], None] | None = None,
         manual_hz: int = 0,
     ) -> None:
         if mode not in MODES:
@@ -131,6 +136,9 @@ class Iokernel:
         self._uplinks = tuple(uplinks)
         self._share_mac = share_mac
         self._loop_cpus = tuple(loop_cpus)
+        self._worker_cpus = tuple(worker_cpus)
+        self._tell = tell or _log.warning
+        self._own_claim: OwnClaim | None = None
         self._cores = CoreAssigner(worker_cpus)
         self._manager: CoreManager | None = None
         if policy is not None:
@@ -181,6 +189,8 @@ class Iokernel:
         )
         try:
             self._io = self._make_io()
+            loops, workers = ([cpu for cpu in cpus if cpu >= 0] for cpus in (self._loop_cpus, self._worker_cpus))
+            self._own_claim = OwnClaim(self.socket_path, loops, workers)
             err = ffi.new("char[256]")
             if not self._manual_hz:
                 check(lib.cl_io_start(self._io, err), "start the iokernel's loops", err)
@@ -188,6 +198,8 @@ class Iokernel:
             self._server.close()
             self._delete_io()
             raise
+        for line in self._own_claim.shared():
+            self._tell(line)
         self._started, self._failure = time.monotonic(), ""
         self._thread = threading.Thread(target=self._serve, name="corelane-control", daemon=True)
         self._thread.start()
@@ -263,6 +275,9 @@ class Iokernel:
             if self._io is not None:
                 io, self._io = self._io, None
                 lib.cl_io_delete(io)
+            if self._own_claim is not None:
+                self._own_claim.close()
+                self._own_claim = None
             for fd in self._arenas.values():
                 self._closer.close(fd)
             self._arenas.clear()
@@ -340,6 +355,12 @@ class Iokernel:
             self._leaving[app] = left.name if left else "?"
             err = ffi.new("char[256]")
             check(self._remove(app, err), f"remove application {app}", err)
+
+    def end(self) -> None:
+        """Stop the loops, and give kthreads their class and CPUs back (server.Registry)."""
+        with self._lock:
+            if self._io is not None:
+                lib.cl_io_give_back(self._io)
 
     def manage(self, app: int, pid: int, tids: Sequence[int], number: int) -> None:
         """Give cores to the kthreads of an application from now on (server.Registry)."""

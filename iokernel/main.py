@@ -109,8 +109,15 @@ def _managed(config: Config, workers: Sequence[int]) -> bool:
     return True
 
 
-def make(config: Config, uplink: Nic | None, plan: Placement, areas: Areas | None = None) -> Iokernel:
-    """The Iokernel object that a configuration describes. uplink, areas (`open_storage`): they stay the caller's."""
+def make(
+    config: Config,
+    uplink: Nic | None,
+    plan: Placement,
+    areas: Areas | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Iokernel:
+    """The Iokernel object that a configuration describes. uplink, areas (`open_storage`): they stay the caller's. tell:
+    gets a line for each other iokernel that uses the same CPUs."""
     io, workers = config.iokernel, [cpu for cpu in dict.fromkeys(plan.kthreads) if cpu not in plan.iokernel]
     if not workers and io.poll == "spin":
         raise SystemLimit("poll all the time", "no CPU is left for applications", 'set iokernel.poll = "adaptive"')
@@ -142,6 +149,7 @@ def make(config: Config, uplink: Nic | None, plan: Placement, areas: Areas | Non
         timing=Timing(interval_us=cores.interval_us, cede_us=cores.cede_us, interrupt_us=cores.interrupt_us),
         access=allowed(config),
         memory=AppMemory(max_apps=io.max_apps, max_arena_mib=io.max_arena_mib, huge_pages=io.huge_pages),
+        tell=tell,
     )
 
 
@@ -194,9 +202,12 @@ def facts(iokernel: Iokernel, driver: str) -> dict[str, Any]:
 
 
 class Report(Protocol):
-    """Takes what happens ("placement"; "storage": damage and doubts; "iokernel": it has started, with `facts`; "gone":
-    the uplink; "bound": kthreads, to other CPUs, by somebody else; "evicted": who did not cede; "stopping") and a
-    line for people."""
+    """Takes what happens, and a line for people.
+
+    "placement"; "shared": CPUs, with another iokernel; "storage": damage and doubts; "iokernel": it has started, with
+    `facts`; "gone": the uplink; "bound": kthreads, to other CPUs, by somebody else; "evicted": who did not cede;
+    "stopping".
+    """
 
     def __call__(self, event: str, text: str, /, **facts: Any) -> None: ...
 
@@ -316,7 +327,8 @@ def run(config: Config, report: Report = _print) -> int:
                 stack.enter_context(uplink)
                 stack.callback(_tell_recording, uplink, report)  # once the loops have stopped
             areas = stack.enter_context(open_storage(config, report))
-            iokernel = stack.enter_context(make(config, uplink, plan, areas))
+            tell = functools.partial(report, "shared")
+            iokernel = stack.enter_context(make(config, uplink, plan, areas, tell))
             if others := os.sched_getaffinity(0) - set(plan.iokernel):
                 os.sched_setaffinity(0, others)  # this thread, after the loops have started, keeps off their CPUs
             where = f"uplink {uplink.name} {uplink.mac}" if uplink is not None else "no uplink"

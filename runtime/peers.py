@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import socket
 import struct
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 
-from .errors import ConfigError, Refused
+from .errors import ConfigError, Refused, SystemLimit
 
 _SO_PEERGROUPS = 59  # asm-generic/socket.h; Linux 4.13
 _SO_PEERPIDFD = 77  # the same; Linux 6.5
@@ -76,7 +77,10 @@ def _ids(names: Iterable[str | int], find: Callable[[str], int], option: str) ->
 
 
 def pidfd_of(sock: socket.socket, pid: int) -> int:
-    """A descriptor that becomes readable when the client's process ends; -1: this kernel has none (before 5.3)."""
+    """A descriptor that becomes readable when the client's process ends; -1: this kernel has none (before 5.3).
+
+    Raises Refused if it has ended, SystemLimit without a descriptor to be had.
+    """
     try:
         return sock.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
     except OSError:
@@ -85,5 +89,17 @@ def pidfd_of(sock: socket.socket, pid: int) -> int:
         return os.pidfd_open(pid)
     except ProcessLookupError:
         raise Refused(f"process {pid} has just ended", hint="start it again", errno=errno.ESRCH) from None
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        number = getattr(error, "errno", 0)
+        if number in (errno.EMFILE, errno.ENFILE):
+            raise SystemLimit(f"watch process {pid}", os.strerror(number), "ulimit -n", number) from error
         return -1
+
+
+def has_ended(pidfd: int) -> bool:
+    """Whether the process has ended, every thread of it. -1, of a kernel without pidfds: False."""
+    if pidfd < 0:
+        return False
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))

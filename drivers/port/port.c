@@ -101,39 +101,7 @@ static uint32_t take_give_back(struct port_tx *tx)
     return tx->n_give_back ? tx->give_back[--tx->n_give_back] : CL_SHM_NO_BUFFER;
 }
 
-/* Give receive buffers back by themselves, three a descriptor, while the ring has room. A loop that sleeps is not
- * woken: it needs them only when frames come, and then it is awake. */
-static void flush_give_back(struct port_tx *tx, unsigned queue)
-{
-    bool any = false;
-    while (tx->n_give_back && cl_ring_tx_space(&tx->ring, 1)) {
-        if (tx->ring.tail - tx->reclaimed == tx->ring.size)
-            break; /* the shadow of the next slot still names a buffer: reclaim first */
-        tx->shadow[tx->ring.tail & (tx->ring.size - 1)] = CL_SHM_NO_BUFFER;
-        uint32_t a = take_give_back(tx), b = take_give_back(tx), c = take_give_back(tx);
-        cl_ring_push(&tx->ring, cl_tx_word(CL_TX_FREE, a, 0, 0), cl_tx_payload(b, c));
-        any = true;
-    }
-    if (any)
-        cl_doorbell_set(tx->doorbell, queue);
-}
-
-/* Take a frame's buffer from its holder without sending it. */
-static void drop_buffer(struct port *port, struct port_tx *tx, unsigned queue, const struct cl_frame *f)
-{
-    struct port_arena *a = tx->arena;
-    if (cl_unlikely(f->tag != a->tag)) {
-        port_return_old(port, queue, f);
-        return;
-    }
-    cl_count(&a->counts[queue].returned, 1);
-    if (f->buf >= a->layout.n_rx)
-        cl_pool_put(a->pool, queue, &f->buf, 1);
-    else
-        tx->give_back[tx->n_give_back++] = f->buf;
-}
-
-/* Frames are in the ring: tell the loop, and get it up if it sleeps. */
+/* The ring has something to be taken: tell the loop, and get it up if it sleeps. */
 static void announce(struct port_tx *tx, unsigned queue)
 {
     struct port_arena *a = tx->arena;
@@ -151,6 +119,41 @@ static void announce(struct port_tx *tx, unsigned queue)
     ssize_t ignored = write(a->doorbell, &one, sizeof one); /* EAGAIN: a ring is pending anyway */
     (void)ignored;
     cl_count(&tx->syscalls, 1);
+}
+
+/* Give receive buffers back by themselves, three a descriptor, while the ring has room. A loop that sleeps needs them
+ * only when frames come, and then it is awake; but it is woken before they fill the ring, in which no frame to send
+ * would find room any more, to wake it. */
+static void flush_give_back(struct port_tx *tx, unsigned queue)
+{
+    bool any = false;
+    while (tx->n_give_back && cl_ring_tx_space(&tx->ring, 1)) {
+        if (tx->ring.tail - tx->reclaimed == tx->ring.size)
+            break; /* the shadow of the next slot still names a buffer: reclaim first */
+        tx->shadow[tx->ring.tail & (tx->ring.size - 1)] = CL_SHM_NO_BUFFER;
+        uint32_t a = take_give_back(tx), b = take_give_back(tx), c = take_give_back(tx);
+        cl_ring_push(&tx->ring, cl_tx_word(CL_TX_FREE, a, 0, 0), cl_tx_payload(b, c));
+        any = true;
+    }
+    if (tx->ring.tail - tx->reclaimed > tx->ring.size / 2)
+        announce(tx, queue);
+    else if (any)
+        cl_doorbell_set(tx->doorbell, queue);
+}
+
+/* Take a frame's buffer from its holder without sending it. */
+static void drop_buffer(struct port *port, struct port_tx *tx, unsigned queue, const struct cl_frame *f)
+{
+    struct port_arena *a = tx->arena;
+    if (cl_unlikely(f->tag != a->tag)) {
+        port_return_old(port, queue, f);
+        return;
+    }
+    cl_count(&a->counts[queue].returned, 1);
+    if (f->buf >= a->layout.n_rx)
+        cl_pool_put(a->pool, queue, &f->buf, 1);
+    else
+        tx->give_back[tx->n_give_back++] = f->buf;
 }
 
 static unsigned drop_all(struct port *port, struct port_tx *tx, unsigned queue, const struct cl_frame *frames,
@@ -209,7 +212,7 @@ unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *fram
     cl_count(&tx->bytes, bytes);
     if (cl_unlikely(take < n))
         cl_count(&tx->full, 1);
-    if (sent)
+    if (sent || take < n)
         announce(tx, queue);
     return take;
 }

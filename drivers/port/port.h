@@ -16,7 +16,8 @@
  * path until an iokernel accepts; the new arena is taken over by each queue at its next rx or tx call, by the thread
  * that uses it. Frames of the old arena stay readable until they are given back (`tag` of a frame is the number of its
  * arena): freed they vanish, sent they count as tx_dropped_error. The parker structs keep their address; their `word`
- * changes. Name, MAC and address stay.
+ * changes. Name, MAC and address stay. Once the frames are back and the queues have moved on, nothing of the old arena is
+ * left but its addresses, which a later attachment uses again (internal.h).
  *
  * Cores. If ACCEPT says that they are managed, nic->cores is there (corelane/runtime/cores.h, cores.c). The preemption flag and the
  * kthreads' lines of each arena are mapped once more, at addresses that stay for the port's life; between two iokernels

@@ -88,14 +88,20 @@ class Jobs:
                 yield job.tag, job.result
         self._start()
 
-    def close(self) -> None:
-        """Wait for those that run; the others are not begun."""
+    def close(self, wait_s: float | None = None) -> None:
+        """Wait for those that run; the others are not begun.
+
+        wait_s: for so long in all. One that has not ended then is left to itself, and ends with the process at the
+        latest.
+        """
         self._waiting.clear()
         self._aside.clear()
-        for job in self._running.values():
-            assert job.thread is not None  # it was started
-            job.thread.join()
-        os.close(self.fd)
+        until = None if wait_s is None else time.monotonic() + wait_s
+        threads = [job.thread for job in self._running.values() if job.thread is not None]
+        for thread in threads:
+            thread.join(None if until is None else max(0.0, until - time.monotonic()))
+        if not any(thread.is_alive() for thread in threads):
+            os.close(self.fd)  # else one will write to it
 
     def _add(self, job: _Job) -> None:
         self._waiting.setdefault(job.user, deque()).append(job)

@@ -8,9 +8,9 @@ who asks on and on delays himself. Connections have a budget by user (users.py);
 new, an idle one is closed. Storage areas are seen to by threads of their own (jobs.py).
 
 The end of a registered client's connection is the end of the application: `Registry.unregister` is called at once. So
-is the end of a process whose kthreads are managed, since its thread ids are then free for others while a child of it
-may still hold the connection. Once a second such processes are checked: whether one was killed and does not get to end
-(lingering.py).
+is the end of the process that registered: a child of it may hold the connection for longer, and its thread ids are free
+for others. Once a second the processes whose kthreads are managed are checked: whether one was killed and does not get
+to end (lingering.py).
 
 One iokernel a path: a lock file beside the socket is held for as long as we run, so the kernel frees it even
 after SIGKILL, and the socket file that was left behind is replaced.
@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...runtime.errors import CorelaneError, SystemLimit
-from ...runtime.peers import Peer, peer_of, pidfd_of
+from ...runtime.peers import Peer, has_ended, peer_of, pidfd_of
 from .._native import ffi, lib
 from ..areas.operations import WRITING, Busy
 from ..policy import trial as policy_trial
@@ -64,6 +64,7 @@ _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 _NO_ROOM = (*_NO_DESCRIPTOR, errno.ENOBUFS, errno.ENOMEM)
 _SWEEP_S = 0.1
 _LINGERS_S = 1.0
+_AREA_WAIT_S = 3.0  # for a storage area that is being made, when we stop
 _AREAS_AT_ONCE = 4  # storage areas that are made at a time, and as many that are opened or deleted meanwhile
 
 
@@ -94,6 +95,9 @@ class Registry(Protocol):
         Raises CorelaneError to refuse it. Called in a thread of its own, since it may compile.
         """
 
+    def end(self) -> None:
+        """The server gives up: connections end next, through no fault of their applications."""
+
     def sweep(self) -> bool:
         """Try again what `unregister` could not finish; returns whether something is left for the next time."""
 
@@ -117,7 +121,7 @@ class _Connection:
     to_send: bytearray = field(default_factory=bytearray)
     app: int | None = None
     named: bool = False  # its kthreads are known
-    pidfd: int = -1  # of the process that they belong to
+    pidfd: int = -1  # of the process that registered; -1: none did, or the kernel has none
     waits: bool = False  # for a policy that is being loaded, or a storage area; what else it sends is refused
     areas: set[str] = field(default_factory=set)  # storage areas that it has open
     closing: bool = False  # close once to_send is empty
@@ -256,6 +260,7 @@ class ControlServer:
                 self._give_up()
 
     def _give_up(self) -> None:
+        self._registry.end()
         for connection in list(self._connections.values()):
             self._close(connection)
         while self._turned_away:
@@ -265,8 +270,8 @@ class ControlServer:
         self._listener.close()
         os.close(self._wake)
         self._loader.close(policy_trial.stop)  # a policy's module may take as long as it likes
-        self._area_jobs.close()
-        self._area_writers.close()
+        for jobs in (self._area_jobs, self._area_writers):
+            jobs.close(_AREA_WAIT_S)  # to make an area takes as long as writing it: a stop is not held up
         for leftover in (self.path, self.path + ".lock"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(leftover)
@@ -282,7 +287,7 @@ class ControlServer:
             deadline = min(deadline, self._turned_away[0][0])
         if self._unfinished:
             deadline = min(deadline, time.monotonic() + _SWEEP_S)
-        if any(c.pidfd >= 0 for c in self._connections.values()):
+        if any(c.named for c in self._connections.values()):
             deadline = min(deadline, self._next_look)
         return None if deadline == float("inf") else max(0.0, deadline - time.monotonic())
 
@@ -303,7 +308,7 @@ class ControlServer:
             return
         self._next_look = now + _LINGERS_S
         for connection in self._connections.values():
-            if connection.pidfd >= 0:
+            if connection.named and connection.pidfd >= 0:
                 self.counts["lingering"] += let_end(connection.peer.pid)
 
     def _accept(self) -> None:
@@ -493,6 +498,7 @@ class ControlServer:
         self._forget_dead(text_of(hello.name))
         while True:
             try:
+                self._watch_process(connection)
                 grant = self._registry.register(hello, connection.peer)
                 break
             except CorelaneError as error:
@@ -507,6 +513,16 @@ class ControlServer:
             raise BadMessage("accept_lost", errno.EPIPE, "")
         self.counts["accepted"] += 1
 
+    def _watch_process(self, connection: _Connection) -> None:
+        """See the end of the client's process, whoever else holds the connection. Raises Refused if it has ended.
+
+        Before anything of it is looked up: from here on no id of it is taken for another's.
+        """
+        if connection.pidfd < 0:
+            connection.pidfd = pidfd_of(connection.sock, connection.peer.pid)
+            if connection.pidfd >= 0:
+                self._selector.register(connection.pidfd, selectors.EVENT_READ, connection)
+
     def _manage(self, connection: _Connection, message: bytes) -> None:
         """The kthreads of a registered application, once a registration."""
         said = ffi.cast("struct cl_control_kthreads *", ffi.from_buffer(message))
@@ -516,13 +532,9 @@ class ControlServer:
         if not 0 < said.n <= lib.CL_SHM_MAX_KTHREADS:
             raise BadMessage("garbage", errno.EPROTO, f"{said.n} kthreads are not 1 to {lib.CL_SHM_MAX_KTHREADS}")
         try:
-            # Before its threads are looked up: from here on its end is seen, and no id of it is taken for another's.
-            connection.pidfd = pidfd_of(connection.sock, connection.peer.pid)
             self._registry.manage(connection.app, connection.peer.pid, list(said.tids[0 : said.n]), int(said.signal))
         except CorelaneError as error:
             raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
-        if connection.pidfd >= 0:
-            self._selector.register(connection.pidfd, selectors.EVENT_READ, connection)
         connection.named = True
         self.counts["managed"] += 1
         self._send(connection, message_of(lib.CL_CONTROL_KTHREADS_OK))
@@ -618,7 +630,7 @@ class ControlServer:
             ended = False
         except OSError:
             ended = True
-        if ended:
+        if ended or has_ended(connection.pidfd):
             self._close(connection)
 
     def _refuse(self, connection: _Connection, counter: str, code: int, text: str) -> None:
@@ -666,11 +678,16 @@ class ControlServer:
             self._area_writers.forget(connection)
         self._selector.unregister(connection.sock)
         if connection.pidfd >= 0:
-            with contextlib.suppress(KeyError):  # refused before it was registered
-                self._selector.unregister(connection.pidfd)
+            self._selector.unregister(connection.pidfd)
             os.close(connection.pidfd)
             connection.pidfd = -1
-        self._strangers.close(connection.sock)
+        try:
+            self._end_claims(connection)
+        finally:
+            # Last: who sees the end gives its kthreads back their class and CPUs, which the loop may change until then.
+            self._strangers.close(connection.sock)
+
+    def _end_claims(self, connection: _Connection) -> None:
         for name in connection.areas:
             assert self._areas is not None
             self._areas.release(name)

@@ -324,14 +324,15 @@ int cl_io_app_threads(struct cl_io *io, uint32_t id, int32_t pid, const int32_t 
         return snprintf(err, IO_ERR_BYTES, "application %u has %u kthreads; these are %u, or not all exist", id,
                         app->n_kthreads, n),
                -EINVAL;
+    if (!app->cores.before && !(app->cores.before = calloc(n, sizeof *app->cores.before)))
+        return snprintf(err, IO_ERR_BYTES, "out of memory for %u kthreads", n), -ENOMEM;
     app->cores.pid = pid;
     app->cores.signal = signal;
     for (uint32_t k = 0; k < n; k++) {
         app->kthreads[k].member.tid = tids[k];
         io_thread_close(&app->kthreads[k]); /* of an attempt that failed */
         io_thread_open(&app->kthreads[k]);
-        if (sched_getscheduler(tids[k]) == SCHED_IDLE) /* demoted when it was attached before */
-            sched_setscheduler(tids[k], SCHED_OTHER, &(struct sched_param){0});
+        io_before_note(&app->kthreads[k]);
     }
     int rc = io_tell_loop(io, &io->loops[app->loop], IO_THREADS, app, err);
     if (rc < 0)

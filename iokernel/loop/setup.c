@@ -256,6 +256,15 @@ void cl_io_stop(struct cl_io *io)
     io->running = false;
 }
 
+void cl_io_give_back(struct cl_io *io)
+{
+    cl_io_stop(io);
+    io->given_back = true;
+    for (struct io_app *app = io->config.manage_cores ? io->apps : NULL; app; app = app->next)
+        for (uint32_t k = 0; k < app->n_kthreads && app->cores.pid; k++)
+            io_before_restore(&app->kthreads[k]);
+}
+
 /* Frames that wait in our hands belong to the uplink's NIC, and its parkers no longer lead to us. */
 static void return_frames(struct io_loop *loop, struct io_uplink *u)
 {
@@ -298,7 +307,7 @@ void cl_io_delete(struct cl_io *io)
     if (!io)
         return;
     if (io->loops) {
-        cl_io_stop(io);
+        cl_io_give_back(io);
         while (io->apps && cl_io_app_remove(io, io->apps->id, NULL, err) == 0)
             continue;
         for (uint32_t l = 0; l < io->config.n_loops; l++)

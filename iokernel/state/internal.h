@@ -104,6 +104,8 @@ struct io_uplink {
     struct io_app *owner[IO_STAGED]; /* whose share a staged frame uses; NULL: another loop's, or our own */
     uint32_t staged_other;
     struct cl_bucket floods; /* frames for everybody that it may bring to this loop */
+    uint8_t retries;         /* sleeps in a row after which it took nothing of what is staged */
+    bool forgotten;          /* its device went away, and its descriptors are watched no more */
     uint64_t held_since;     /* stamp since when what is staged waits for more; 0: it does not */
 };
 
@@ -201,6 +203,7 @@ struct cl_io {
     bool share_mac[CL_IO_MAX_UPLINKS];
     struct cl_memory state;
     bool running;
+    bool given_back; /* kthreads have back what they had: nothing is done to them any more */
     uint32_t next_id, n_apps;
     struct io_app *apps;
     uint64_t slots_used[CL_SHM_MAX_SLOTS / 64]; /* of the state segment, by kthreads */

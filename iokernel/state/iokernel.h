@@ -275,7 +275,10 @@ CL_API int cl_io_add_uplink(struct cl_io *io, struct cl_nic *nic, bool share_mac
 CL_API int cl_io_start(struct cl_io *io, char *err);
 /* Stop the loops; idempotent. */
 CL_API void cl_io_stop(struct cl_io *io);
-/* Stop, remove all applications, free everything. */
+/* Stop the loops for good, and give the kthreads whose cores were managed back the scheduling class, nice value and CPUs
+ * that they had when they were named. Before their applications learn of the end: they do the same then. Idempotent. */
+CL_API void cl_io_give_back(struct cl_io *io);
+/* Give back, remove all applications, free everything. */
 CL_API void cl_io_delete(struct cl_io *io);
 
 /* Register an application. -EEXIST: MAC or address in use; -ENOSPC: too many; -EINVAL; -ENOMEM. -EBUSY, -ETIMEDOUT: a

@@ -135,19 +135,36 @@ static void note_staged(struct io_loop *loop)
                                                   loop->stats.out_dropped_too_long - loop->stats.out_dropped_no_uplink);
 }
 
+/* The device went away, and its NIC takes nothing any more: give the buffers of staged frames from `from` on back. */
+static CL_NOINLINE void drop_staged(struct io_loop *loop, struct io_uplink *u, uint32_t from)
+{
+    io_count(loop->stats.out_dropped_no_uplink, u->n_staged - from);
+    for (uint32_t n; from < u->n_staged; from += n) {
+        n = cl_min(u->n_staged - from, (uint32_t)CL_NIC_BURST);
+        u->nic->ops->free(u->nic, u->tx_queue, u->staged + from, n);
+    }
+}
+
 /* Hand staged frames to the NIC; what it does not take stays. */
 static void flush(struct io_loop *loop, struct io_uplink *u)
 {
     u->held_since = 0;
     if (u->n_staged == 0)
         return;
-    uint32_t done = 0;
+    uint32_t done = 0, sent;
     while (done < u->n_staged) {
         uint32_t n = cl_min(u->n_staged - done, (uint32_t)CL_NIC_BURST);
         uint32_t took = u->nic->ops->tx_burst(u->nic, u->tx_queue, u->staged + done, n);
         done += took;
         if (took < n)
             break;
+    }
+    sent = done;
+    if (done)
+        u->retries = 0;
+    if (cl_unlikely(done < u->n_staged && cl_load_relaxed(&u->nic->gone))) {
+        drop_staged(loop, u, done);
+        done = u->n_staged;
     }
     for (uint32_t i = 0; i < done; i++) {
         if (u->owner[i])
@@ -160,7 +177,7 @@ static void flush(struct io_loop *loop, struct io_uplink *u)
         memmove(u->staged, u->staged + done, u->n_staged * sizeof u->staged[0]);
         memmove(u->owner, u->owner + done, u->n_staged * sizeof u->owner[0]);
     }
-    io_count(loop->stats.out_sent, done);
+    io_count(loop->stats.out_sent, sent);
     note_staged(loop);
 }
 

@@ -131,6 +131,15 @@ def test_what_nobody_waits_for_is_not_begun(jobs: Callable[..., Jobs]) -> None:
     assert begun == ["stays"]
 
 
+def test_closing_leaves_what_takes_too_long_to_itself() -> None:
+    made, go = Jobs(Later), threading.Event()
+    made.put("anna", "runs", go.wait)
+    made.close(0.0)
+    go.set()
+    assert {tag for tag, _ in collect(made, 1)} == {"runs"}, "it could still say that it is done"
+    made.close()
+
+
 def test_closing_waits_for_what_runs_and_begins_nothing() -> None:
     made, go, begun = Jobs(Later), threading.Event(), []
     made.put("anna", "runs", go.wait)

@@ -230,8 +230,8 @@ def attached(path: str, name: bytes) -> socket.socket:
 
 def test_out_of_descriptors_the_listener_pauses(child: Callable[..., subprocess.Popen[str]], socket_path: str) -> None:
     process = child("iokernel.py", socket_path)
-    leave_descriptors(process, 8)
-    held = [attached(socket_path, b"a%d" % i) for i in range(2)]  # each has four, and none of these can be closed
+    leave_descriptors(process, 10)
+    held = [attached(socket_path, b"a%d" % i) for i in range(2)]  # each has five, and none of these can be closed
     held += [connect(socket_path) for _ in range(4)]  # they wait
 
     def told() -> dict[str, Any]:
@@ -381,6 +381,9 @@ class Slow:
 
     def sweep(self) -> bool:
         return False
+
+    def end(self) -> None:
+        pass
 
 
 def test_registrations_come_before_queries_and_queries_do_not_fill_a_turn(socket_path: str) -> None:
