@@ -5,6 +5,7 @@ What it needs is imported before it becomes that user, who perhaps may not read 
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 
@@ -18,14 +19,11 @@ def become(uid: int) -> None:
 
 def main(arguments: list[str]) -> int:
     """The program."""
-    import ctypes  # noqa: F401  what an application uses is imported late
-
-    from ...apps import echo  # noqa: F401
-    from ...cli import main as cli
-    from ...cli import run  # noqa: F401
-
+    for late in ("ctypes", "corelane.apps.echo", "corelane.cli.run"):
+        importlib.import_module(late)
+    cli = importlib.import_module("corelane.cli.main")
     become(int(arguments[0]))
-    return cli.main(arguments[1:])
+    return int(cli.main(arguments[1:]) or 0)
 
 
 if __name__ == "__main__":
