@@ -2,6 +2,7 @@
 #include "input.h"
 #include "arp.h"
 #include "icmp.h"
+#include "tcp.h"
 
 static unsigned parse_ipv4(const struct cl_net_self *self, const uint8_t *frame, unsigned len, struct cl_rx_info *out)
 {
@@ -15,6 +16,10 @@ static unsigned parse_ipv4(const struct cl_net_self *self, const uint8_t *frame,
     if (ip->proto == CL_IPPROTO_ICMP) {
         out->verdict = CL_RX_ICMP;
         return cl_icmp_check(frame + out->l4, out->l4_len, out->broadcast);
+    }
+    if (ip->proto == CL_IPPROTO_TCP) {
+        out->verdict = CL_RX_TCP;
+        return cl_tcp_check(self, ip, frame + out->l4, out->l4_len);
     }
     if (ip->proto != CL_IPPROTO_UDP)
         return CL_DROP_IP_PROTOCOL;

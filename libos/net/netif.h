@@ -70,7 +70,7 @@ struct cl_netq {
     struct cl_frame spare[CL_NETQ_SPARE]; /* empty */
     struct cl_frame done[CL_NIC_BURST];   /* received, to be given back */
     struct cl_route routes[CL_NETQ_ROUTES];
-    struct cl_icmp_limit icmp;
+    struct cl_icmp_limit icmp, resets;
     struct cl_net_stats stats;
     struct cl_signals *signals; /* positions of the inbox are exported there, or to own_signals */
     struct cl_signals own_signals;

@@ -19,6 +19,7 @@ from cltest.packets import (
     mac_bytes,
     ones_sum,
     read_datagram,
+    tcp,
     udp,
     verdict,
 )
@@ -149,6 +150,58 @@ def test_closed_port_is_told_and_limited(serve: Serve) -> None:
     stats = served.settled(lambda s: s.dropped["udp_no_port"] == 301)
     assert stats.net["icmp_unreachable_sent"] + stats.net["icmp_rate_limited"] == 301
     assert stats.net["icmp_rate_limited"] > 0
+
+
+FIN, SYN, RST, ACK = 1, 2, 4, 16
+
+
+@pytest.mark.parametrize(
+    ("flags", "payload", "fields", "answer"),
+    [
+        (SYN, b"", {"seq": 1000}, (0, 1001, RST | ACK)),
+        (SYN, b"fast", {"seq": 0xFFFFFFFF}, (0, 4, RST | ACK)),
+        (SYN, bytes(12) + b"xy", {"seq": 7, "offset": 8}, (0, 10, RST | ACK)),
+        (FIN, b"abc", {"seq": 7}, (0, 11, RST | ACK)),
+        (0, b"", {"seq": 7}, (0, 7, RST | ACK)),
+        (ACK, b"abc", {"seq": 7, "ack": 0x80000001}, (0x80000001, 0, RST)),
+        (SYN | ACK, b"", {"seq": 7, "ack": 55}, (55, 0, RST)),
+        (RST, b"", {"seq": 7}, None),
+        (RST | ACK, b"", {"seq": 7, "ack": 8}, None),
+    ],
+)
+def test_a_segment_that_nobody_waits_for_is_reset(
+    flags: int, payload: bytes, fields: dict[str, int], answer: tuple[int, int, int] | None, serve: Serve
+) -> None:
+    """RFC 9293, section 3.10.7.1: what arrives at a connection that is closed."""
+    served = serve(echo_handler("c"))
+    segment = tcp(payload, CLIENT.ip, SERVER.ip, 5555, 80, flags, **fields)
+    served.send(ethernet(ipv4(segment, CLIENT.ip, SERVER.ip, 6), CLIENT.mac, SERVER.mac))
+    stats = served.settled(lambda s: s.dropped["tcp_no_port"] == 1)
+    assert stats.net["tcp_resets_sent"] == (answer is not None)
+    assert stats.net["tcp_rate_limited"] == 0
+    if answer is not None:
+        seq, ack, reset = answer
+        (frame,) = served.receive()
+        head = ethernet(b"", SERVER.mac, CLIENT.mac)
+        assert frame[:14] == head
+        expected = tcp(b"", SERVER.ip, CLIENT.ip, 80, 5555, reset, seq=seq, ack=ack)
+        assert frame[34:46] + frame[46:48] == expected[:12] + expected[12:14]
+        assert verdict(frame, CLIENT.mac, CLIENT.ip) == "tcp", "its sums are right"
+    assert served.ask(b"next frame") == b"next frame"
+
+
+def test_resets_are_limited_and_none_answers_a_broadcast(serve: Serve) -> None:
+    served = serve(echo_handler("c"))
+    everybody = ipv4(tcp(b"", CLIENT.ip, "10.0.0.255", 5555, 80, SYN), CLIENT.ip, "10.0.0.255", 6)
+    served.send(ethernet(everybody, CLIENT.mac, BROADCAST))
+    stats = served.settled(lambda s: s.dropped["tcp_no_port"] == 1)
+    assert stats.net["tcp_resets_sent"] == stats.net["tcp_rate_limited"] == 0
+    one = ethernet(ipv4(tcp(b"", CLIENT.ip, SERVER.ip, 5555, 80, SYN), CLIENT.ip, SERVER.ip, 6), CLIENT.mac, SERVER.mac)
+    for _ in range(10):
+        served.send(*[one] * 30)
+    stats = served.settled(lambda s: s.dropped["tcp_no_port"] == 301)
+    assert stats.net["tcp_resets_sent"] + stats.net["tcp_rate_limited"] == 300
+    assert stats.net["tcp_rate_limited"] > 0
 
 
 def test_no_icmp_error_about_a_broadcast(serve: Serve) -> None:
