@@ -1,13 +1,15 @@
-"""corelane config: flags for compiling a C server or a handler against corelane."""
+"""corelane config: flags for compiling a C server or a handler against corelane, and unit files for systemd."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import shlex
+import sys
 from pathlib import Path
 
 from ..runtime.errors import CorelaneError
+from . import values
 from .usage import WrongUsage
 
 
@@ -25,6 +27,17 @@ def library() -> Path:
     return folders()[1] / "libcorelane.so"
 
 
+def unit(app: str) -> str:
+    """The unit file of the iokernel, or of an application ("": the iokernel)."""
+    command = Path(sys.argv[0])
+    if command.name != "corelane" or not command.is_file():
+        command = Path(sys.executable).parent / "corelane"
+    text = (Path(__file__).parent / ("corelane-app.service" if app else "corelane.service")).read_text()
+    # systemd's quoting: % and $ are its own (systemd.service(5)).
+    path = str(command.resolve()).replace("%", "%%").replace("$", "$$")
+    return text.replace("@COMMAND@", f'"{path}"' if " " in path else path).replace("@APP@", app)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cflags", action="store_true", help="flags for compiling")
     parser.add_argument(
@@ -36,11 +49,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--include-dir", action="store_true", help="folder of the headers: #include <corelane/libos/...>"
     )
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument(
+        "--unit",
+        nargs="?",
+        const=False,
+        type=values.app_name,
+        metavar="APP",
+        help="a unit file of systemd, and how to install it: of the iokernel, or of the built-in application APP",
+    )
+    parser.add_argument("--json", action="store_true", help="print everything but unit files as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what was asked for on one line."""
+    """Print what was asked for, flags on one line."""
+    if options.unit is not None:
+        print(unit(options.unit or ""), end="")
+        return 0
     include, lib = folders()
     cflags = [f"-I{include}", "-D_GNU_SOURCE", "-pthread", "-fstack-clash-protection"]
     probe = ["-fsanitize-coverage=trace-pc", "-include", "corelane/libos/trace_pc.h"]
@@ -59,6 +83,6 @@ def run(options: argparse.Namespace) -> int:
     if options.libs:
         words += libs
     if not words:
-        raise WrongUsage("say what to print", "", "--cflags, --probe-cflags, --libs, --include-dir or --json")
+        raise WrongUsage("say what to print", "", "--cflags, --probe-cflags, --libs, --include-dir, --unit or --json")
     print(shlex.join(words))
     return 0
