@@ -205,8 +205,8 @@ class Report(Protocol):
     """Takes what happens, and a line for people.
 
     "placement"; "shared": CPUs, with another iokernel; "storage": damage and doubts; "iokernel": it has started, with
-    `facts`; "gone": the uplink; "bound": kthreads, to other CPUs, by somebody else; "evicted": who did not cede;
-    "stopping".
+    `facts`; "gone": the uplink; "unfinished": checksums, over a veth; "bound": kthreads, to other CPUs, by somebody
+    else; "evicted": who did not cede; "stopping".
     """
 
     def __call__(self, event: str, text: str, /, **facts: Any) -> None: ...
@@ -247,6 +247,27 @@ def _is_gone(uplink: Nic) -> str:
         return ""
     text = f"the uplink {uplink.name} is gone: its device was removed"
     return f"{text}; applications still reach each other; start the iokernel again for another uplink"
+
+
+def _is_veth(device: str) -> bool:
+    from ..drivers.linux.ethtool import driver
+
+    return driver(device) == "veth"
+
+
+def _is_unfinished(iokernel: Iokernel, config: Config) -> str:
+    """Applications drop for their checksums what came over a veth: the sender left them to its device."""
+    values = {app["name"]: (app.get("counters") or {}).get("values", {}) for app in iokernel.stats()["apps"]}
+    reasons = ("dropped_udp_checksum", "dropped_tcp_checksum")
+    dropping = [name for name, counted in values.items() if any(counted.get(reason) for reason in reasons)]
+    if not dropping:
+        return ""
+    from ..drivers.linux.ethtool import veth_peer
+
+    device = config.nic.device
+    other = veth_peer(device) or f"IF (the other end of {device}: `ip -d link show {device}`)"
+    text = f"{', '.join(dropping)} drop frames with wrong checksums: their sender left them to its device"
+    return f"{text}; run `ethtool -K {other} tx off`"
 
 
 def _is_bound_elsewhere(iokernel: Iokernel, loops: int) -> str:
@@ -340,6 +361,8 @@ def run(config: Config, report: Report = _print) -> int:
             watched: dict[str, Callable[[], str]] = {}
             if uplink is not None:
                 watched["gone"] = _once(functools.partial(_is_gone, uplink))
+                if config.nic.driver == "af_xdp" and _is_veth(config.nic.device):
+                    watched["unfinished"] = _once(functools.partial(_is_unfinished, iokernel, config))
             if told["worker_cpus"]:
                 watched["bound"] = _once(functools.partial(_is_bound_elsewhere, iokernel, len(told["cpus"])))
                 watched["evicted"] = _Evictions(iokernel)

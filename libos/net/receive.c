@@ -2,6 +2,7 @@
  *
  * Every frame taken from the NIC is counted exactly once, under delivered, answered or a reason (reasons.h). */
 #include "netif.h"
+#include "input.h"
 #include "tcp.h"
 
 #include <string.h>
@@ -146,6 +147,8 @@ static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, co
         refuse_segment(b->q, f, info);
         break;
     default:
+        if (cl_rx_unfinished(f->data, info))
+            cl_netif_tell_unfinished(b->q->nif);
         cl_netq_drop(b->q, info->reason);
     }
     cl_netq_done(b->q, f);

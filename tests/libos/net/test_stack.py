@@ -204,6 +204,32 @@ def test_resets_are_limited_and_none_answers_a_broadcast(serve: Serve) -> None:
     assert stats.net["tcp_rate_limited"] > 0
 
 
+@pytest.mark.parametrize("kind", ["udp", "tcp"])
+def test_checksums_that_were_left_to_a_device_are_told_once(kind: str, serve: Serve) -> None:
+    """Linux then puts the sum of the pseudo-header into the field, and the device is to add the rest."""
+    told: list[tuple[str, str]] = []
+    served = serve(echo_handler("c"), on_event=lambda *event: told.append(event))
+
+    def datagram(check: int) -> bytes:
+        if kind == "udp":
+            body, number = udp(b"x" * 9, CLIENT.ip, SERVER.ip, 5555, 9000, check=check), 17
+        else:
+            body, number = tcp(b"x" * 9, CLIENT.ip, SERVER.ip, 5555, 80, SYN, check=check), 6
+        return ethernet(ipv4(body, CLIENT.ip, SERVER.ip, number), CLIENT.mac, SERVER.mac)
+
+    served.send(datagram(0x1234))
+    assert served.ask(b"next frame") == b"next frame"
+    assert not told, "wrong, and no more"
+    length, number = (17, 17) if kind == "udp" else (29, 6)
+    pseudo = bytes([10, 0, 0, 2, 10, 0, 0, 1, 0, number]) + struct.pack(">H", length)
+    for _ in range(3):
+        served.send(datagram(ones_sum(pseudo)))
+    served.settled(lambda s: s.dropped[f"{kind}_checksum"] == 4)
+    ((event, line),) = told
+    assert event == "unfinished"
+    assert "`ethtool -K IF tx off`" in line
+
+
 def test_no_icmp_error_about_a_broadcast(serve: Serve) -> None:
     served = serve(echo_handler("c"))
     served.send(CLIENT.datagram(Host(BROADCAST, "10.0.0.255"), b"?", 5555, 7))
