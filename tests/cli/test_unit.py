@@ -16,7 +16,8 @@ import pytest
 from cltest import die_with_parent
 
 from corelane.cli import run, up
-from corelane.cli.main import Parser, main
+from corelane.cli.main import main
+from corelane.cli.usage import Parser
 
 ROOT = Path(__file__).parents[2]
 
