@@ -24,8 +24,9 @@ def prepare() -> None:
     raw = _Output(1, "w", closefd=False)
     encoding = sys.stdout.encoding if sys.stdout is not None else None
     live = raw.isatty()
-    buffer = raw if sys.flags.unbuffered else io.BufferedWriter(raw)
-    sys.stdout = io.TextIOWrapper(buffer, encoding, "corelane", line_buffering=live, write_through=buffer is raw)
+    unbuffered = getattr(sys.stdout, "write_through", False)  # python -u, PYTHONUNBUFFERED
+    buffer = raw if unbuffered else io.BufferedWriter(raw)
+    sys.stdout = io.TextIOWrapper(buffer, encoding, "corelane", line_buffering=live, write_through=unbuffered)
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  for as long as the process lives
 
@@ -37,7 +38,7 @@ class _Output(io.FileIO):
 
     def write(self, data: Any, /) -> int:
         try:
-            return super().write(data)  # type: ignore[return-value]  # None where it would block
+            return super().write(data)
         except OSError as error:
             self.failed = error
             raise
