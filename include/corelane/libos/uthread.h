@@ -8,6 +8,8 @@
 
 #include <corelane/runtime/base.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 /* The thread itself: only ever a pointer, good until the uthread ends. */
 struct cl_uthread;
@@ -39,10 +41,11 @@ CL_API void *cl_uthread_local(void);
 CL_API int cl_uthread_set_local(void *local);
 /* Sleep for at least so long on the scheduler's clock. On a uthread. -EDEADLK; -ENOSPC: too many timers (timer.h). */
 CL_API int cl_uthread_sleep_ns(uint64_t ns);
-/* The same until an instant of cl_sched_now_ns. Returns at once if it has passed. */
+/* The same until an instant of cl_sched_now_ns(cl_sched_self()). Returns at once if it has passed. */
 CL_API int cl_uthread_sleep_until_ns(uint64_t deadline_ns);
 /* Bytes of stack left below the caller's frame; 0 elsewhere than on a uthread. */
 CL_API uint64_t cl_uthread_stack_left_bytes(void);
 // cffi: end
 
+CL_EXTERN_C_END
 #endif
