@@ -27,6 +27,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"(?:<!-- not run: (?P<why>.+?) -->\n)?^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.M | re.S)
+RUN = re.compile(r"sh(?: needs=(?P<needs>\S+))?")  # info of a block that is run
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,11 @@ def script(page: Path) -> str:
     """The page's shell blocks as one script; empty if there is none."""
     parts = []
     for block in blocks(page):
-        if block.info.split()[:1] != ["sh"] or block.why_not:
+        kind = RUN.fullmatch(block.info)
+        if kind is None or block.why_not:
             continue
-        needed = re.findall(r"needs=(\S+)", block.info)
-        if any(shutil.which(program) is None for program in needed):
-            print(f"{page.name}: left out a block for want of {' '.join(needed)}")
+        if kind["needs"] and shutil.which(kind["needs"]) is None:
+            print(f"{page.name}: a block is left out for want of {kind['needs']}")
             continue
         if "sudo " in block.body and os.geteuid() != 0:
             continue
@@ -68,7 +69,7 @@ def test_fences_are_closed_and_reasons_given(page: Path) -> None:
     text = page.read_text()
     assert len(re.findall(r"^```", text, re.M)) % 2 == 0
     for block in blocks(page):
-        assert not (block.info.split()[:1] == ["sh"] and block.why_not == "" and not block.body.strip())
+        assert not (RUN.fullmatch(block.info) and block.why_not == "" and not block.body.strip())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
