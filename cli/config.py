@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 from ..runtime.errors import CorelaneError
+from .usage import WrongUsage
 
 BASE = Path(__file__).resolve().parent.parent
 # An option, and the folder or file that it prints, relative to the installed corelane.
@@ -66,6 +67,6 @@ def run(options: argparse.Namespace) -> int:
     words += [word for name, some in flags().items() if getattr(options, name) for word in some]
     if not words:
         names = ["cflags", "probe-cflags", "libs", *FOLDERS]
-        raise CorelaneError("say what to print", "", f"{', '.join(f'--{n}' for n in names)} or --json")
+        raise WrongUsage("say what to print", "", f"{', '.join(f'--{n}' for n in names)} or --json")
     print(shlex.join(words))
     return 0

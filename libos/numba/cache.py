@@ -51,7 +51,8 @@ class _Locator(_CacheLocator):
     def __init__(self, py_func: Callable[..., Any], py_file: str) -> None:
         self._py_file = py_file
         self._lineno = py_func.__code__.co_firstlineno
-        self._path = str(cache_dir() / self.get_suitable_cache_subpath(py_file))
+        named = py_file.encode(errors="backslashreplace").decode()  # numba hashes it, and takes text only
+        self._path = str(cache_dir() / self.get_suitable_cache_subpath(named))
 
     def get_cache_path(self) -> str:
         return self._path
