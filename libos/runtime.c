@@ -51,6 +51,16 @@ static void on_conflict(void *arg)
                      "another host answers ARP for this runtime's IPv4 address; give one of them another address");
 }
 
+static void on_unfinished(void *arg)
+{
+    struct cl_runtime *rt = arg;
+    if (rt->on_event)
+        rt->on_event(
+            rt->event_arg, CL_EVENT_UNFINISHED,
+            "frames come with checksums that their sender left to its device, as over a veth, and are dropped; "
+            "run `ethtool -K IF tx off`, where IF is the sender's interface: of a veth its other end");
+}
+
 /* Embedded mode: a port tells of its iokernel itself. */
 static void on_gone(void *arg)
 {
@@ -194,6 +204,7 @@ static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char 
     rt->nif->steal = !c->no_steal;
     rt->nif->on_conflict = on_conflict;
     rt->nif->conflict_arg = rt;
+    rt->nif->on_unfinished = on_unfinished;
     rt->nif->on_gone = rt->own_nic ? NULL : on_gone;
     rt->nif->gone_arg = rt;
     if ((rc = make_sched(rt, c, kthreads, err)) < 0)

@@ -40,6 +40,7 @@ EVENTS = {
     lib.CL_EVENT_STALLED: "stalled",
     lib.CL_EVENT_GONE: "gone",
     lib.CL_EVENT_CONFLICT: "conflict",
+    lib.CL_EVENT_UNFINISHED: "unfinished",
     lib.CL_EVENT_LIMITED: "limited",
 }
 

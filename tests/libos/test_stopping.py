@@ -175,7 +175,6 @@ class Server:
         ("python", signal.SIGTERM, "python"),
         ("sleeping", signal.SIGINT, "sleeping"),
         ("locked", signal.SIGTERM, "locked"),
-        ("locked", signal.SIGINT, "locked"),
         ("compiled", signal.SIGTERM, "compiled.<locals>.loops"),
         ("C", signal.SIGTERM, "endless_handler"),
     ],

@@ -18,11 +18,12 @@ CL_EXTERN_C_BEGIN
 
 // cffi: begin
 /* Events, with one line for people. Called from a thread of the runtime that may not be blocked for long. */
-#define CL_EVENT_ATTACHED 1 /* (again) attached to an iokernel */
-#define CL_EVENT_STALLED 2  /* the iokernel answers no more, but its process exists */
-#define CL_EVENT_GONE 3     /* the iokernel or the NIC went away; when a new iokernel comes, all goes on */
-#define CL_EVENT_CONFLICT 4 /* another host on the link claims our address */
-#define CL_EVENT_LIMITED 5  /* the iokernel does not grant all that was wished for; once, inside cl_runtime_new */
+#define CL_EVENT_ATTACHED 1   /* (again) attached to an iokernel */
+#define CL_EVENT_STALLED 2    /* the iokernel answers no more, but its process exists */
+#define CL_EVENT_GONE 3       /* the iokernel or the NIC went away; when a new iokernel comes, all goes on */
+#define CL_EVENT_CONFLICT 4   /* another host on the link claims our address */
+#define CL_EVENT_LIMITED 5    /* the iokernel does not grant all that was wished for; once, inside cl_runtime_new */
+#define CL_EVENT_UNFINISHED 6 /* frames come whose checksum their sender left to a device; once */
 typedef void (*cl_runtime_event)(void *arg, int event, const char *text);
 
 #define CL_RUNTIME_LATENCY 1
