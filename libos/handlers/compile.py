@@ -30,7 +30,7 @@ from ...runtime.errors import CorelaneError, plain_text
 from .._native import lib
 from ..batch_work.compile import default_target, probed_compiler, warn_if_missing
 from ..batch_work.refuse import libraries_of, stack_bytes
-from ..numba.cache import enable_cache, load_library, load_remarks, save_remarks
+from ..numba.cache import enable_cache, load_library, without_numbas_own
 from ..numba.views import make_view, reply_view_t, request_view_t
 
 _SIGNATURE = types.int64(
@@ -223,9 +223,14 @@ def _compile(
     load_library()
     python = getattr(function, "py_func", function)
     dispatcher = numba.njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(python)
-    cached = cache and enable_cache(dispatcher)
+
+    def describe(compiled: Any) -> tuple[str, ...]:
+        return lint(compiled.library.get_llvm_str(), python)
+
+    kept = enable_cache(dispatcher, argtypes, describe) if cache else None
     try:
-        dispatcher.compile(argtypes)
+        with without_numbas_own(python):
+            dispatcher.compile(argtypes)
         call = _guarded(dispatcher, argtypes, what)
         signature, python_entry = entry_of(call)
         # All that the handler calls becomes a part of the entry's code, and gets its probes there. The dispatcher's own
@@ -239,11 +244,8 @@ def _compile(
     if pipeline:
         warn_if_missing(f"{what} {python.__qualname__}", entry._library.report)
         stack = stack_bytes([entry._library, *libraries_of(dispatcher, dispatcher.overloads[argtypes])])
-    from_cache = cached and bool(dispatcher.stats.cache_hits)
-    if from_cache:
-        remarks = load_remarks(dispatcher, argtypes)
-    else:
-        remarks = lint(dispatcher.overloads[argtypes].library.get_llvm_str(), python)
-        if cached:
-            save_remarks(dispatcher, argtypes, remarks)
+    from_cache = kept is not None and kept.hit
+    remarks = kept.remarks if kept is not None else None
+    if remarks is None:
+        remarks = describe(dispatcher.overloads[argtypes])
     return CompiledHandler(entry.address, remarks, from_cache, (dispatcher, entry, call, *keep), stack)
