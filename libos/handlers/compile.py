@@ -19,7 +19,7 @@ import pickle
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 from numba import types
@@ -32,6 +32,7 @@ from ..batch_work.compile import default_target, probed_compiler, warn_if_missin
 from ..batch_work.refuse import libraries_of, stack_bytes
 from ..numba.cache import enable_cache, load_library, without_numbas_own
 from ..numba.views import make_view, reply_view_t, request_view_t
+from .shape import check_compiled, name_of
 
 _SIGNATURE = types.int64(
     types.CPointer(types.uint8), types.int64, types.CPointer(types.uint8), types.int64, types.voidptr
@@ -39,22 +40,29 @@ _SIGNATURE = types.int64(
 _CLASSIFIER = types.int64(types.CPointer(types.uint8), types.int64, types.voidptr)
 # What is compiled: what it may return besides an integer, and what to do if it returns anything else.
 _ANSWERS = {
-    "handler": (types.NoneType, "return the reply's length as an integer, 0 for no reply"),
-    "classifier": (types.Boolean, "return the request's type, an integer from 0 on"),
+    "handler": ((), "the reply's length as an integer, 0 for no reply"),
+    "classifier": ((types.Boolean,), "the request's type, an integer from 0 on"),
 }
+
+
+class Remark(NamedTuple):
+    """What the lint found in one line, and the line of the handler's source that it is about."""
+
+    text: str
+    line: int
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledHandler:
     """A handler as C sees it.
 
-    address: of the entry point. remarks: what the lint found, one line each. from_cache: whether the code came from
+    address: of the entry point. remarks: what the lint found. from_cache: whether the code came from
     the disk. keep: what must stay alive as long as C may call the address. stack_bytes: the least that a uthread which
     runs it must have, 0 for any.
     """
 
     address: int
-    remarks: tuple[str, ...]
+    remarks: tuple[Remark, ...]
     from_cache: bool
     keep: tuple[object, ...]
     stack_bytes: int = 0
@@ -64,21 +72,18 @@ def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
     """An intrinsic that calls one overload and turns a raised exception into CL_HANDLER_RAISED."""
     overload = dispatcher.overloads[argtypes]
     returns = overload.signature.return_type
-    other, mend = _ANSWERS[what]
-    if not isinstance(returns, types.Integer | other):
-        raise CorelaneError(
-            f"compile {what} {dispatcher.py_func.__qualname__}",
-            f"it returns {returns}",
-            mend,
-        )
+    other, answer = _ANSWERS[what]
+    if not isinstance(returns, (types.Integer, *other)):
+        kind = "nothing" if isinstance(returns, types.NoneType) else str(returns)
+        if isinstance(returns, types.Optional):
+            kind = f"{returns.type}, and on some way nothing"
+        raise CorelaneError(f"compile {what} {name_of(dispatcher.py_func)}", f"it returns {kind}", f"return {answer}")
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         context.add_linking_libs((overload.library,))
         status, result = context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
         raised = context.get_constant(types.int64, lib.CL_HANDLER_RAISED)
-        length = context.get_constant(types.int64, 0)
-        if not isinstance(returns, types.NoneType):
-            length = context.cast(builder, result, returns, types.int64)
+        length = context.cast(builder, result, returns, types.int64)
         return builder.select(status.is_error, raised, length)
 
     @intrinsic
@@ -131,9 +136,9 @@ def _unescape(text: str) -> bytes:
     )
 
 
-def _exceptions(text: str) -> list[str]:
+def _exceptions(text: str, function: Any) -> list[Remark]:
     """What numba's code may raise, from the pickled exceptions among its constants: 'ValueError: ... (line 12)'."""
-    found = []
+    code, found = function.__code__, set()
     raised = set(re.findall(r"store ptr @\.const\.picklebuf\.(\w+),", text))
     for match in re.finditer(r'@\.const\.pickledata\.(\w+) = [^\n]*?c"([^"\n]*)"\n', text):
         if match[1] not in raised:
@@ -144,41 +149,48 @@ def _exceptions(text: str) -> list[str]:
         except Exception:  # what numba keeps there is its own business: a remark less
             continue
         name = getattr(kind, "__name__", str(kind))
-        what = str(args[0]) if args else ""
-        line = f" (line {where[2]})" if where else ""
-        found.append(f"may raise {name}: {what}{line}" if what else f"may raise {name}{line}")
-    return sorted(set(found))
+        what = f"may raise {name}: {args[0]}" if args else f"may raise {name}"
+        if where is None:
+            found.add(Remark(what, code.co_firstlineno))
+        elif where[1] == code.co_filename:
+            found.add(Remark(f"{what} (line {where[2]})", int(where[2])))
+        else:
+            found.add(Remark(f"{what} ({where[1]}, line {where[2]})", code.co_firstlineno))
+    return sorted(found)
 
 
-def _allocating_lines(function: Callable[..., Any]) -> str:
+def _allocating_lines(function: Callable[..., Any]) -> list[int]:
     """Lines of calls that are known to allocate, as far as the source tells."""
     try:
         source, first = inspect.getsourcelines(function)
         tree = ast.parse(inspect.cleandoc("".join(source)))
     except (OSError, SyntaxError, TypeError):
-        return ""
+        return []
     names = {"empty", "zeros", "ones", "full", "array", "arange", "copy", "concatenate", "list", "dict", "bytes", "str"}
     lines = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.List | ast.Dict | ast.ListComp | ast.JoinedStr):
-            lines.add(node.lineno)
+            lines.add(first + node.lineno - 1)
         elif isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if called in names:
-                lines.add(node.lineno)
-    return " (line " + ", ".join(str(first + n - 1) for n in sorted(lines)) + ")" if lines else ""
+                lines.add(first + node.lineno - 1)
+    return sorted(lines)
 
 
-def lint(text: str, function: Callable[..., Any]) -> tuple[str, ...]:
+def lint(text: str, function: Callable[..., Any]) -> tuple[Remark, ...]:
     """Remarks on a handler's LLVM code: what may raise, allocate or need the GIL."""
-    remarks = _exceptions(text)
+    remarks = _exceptions(text, function)
+    first = function.__code__.co_firstlineno
     called = set(re.findall(r"\bcall\b[^\n]*?@([\w.$]+)", text))
     if any(name.startswith("PyErr_") for name in called) and not remarks:
-        remarks.append("may raise")
+        remarks.append(Remark("may raise", first))
     if any(name.startswith(("NRT_MemInfo_alloc", "NRT_Allocate")) for name in called):
-        remarks.append(f"allocates memory for a request{_allocating_lines(function)}")
+        lines = _allocating_lines(function)
+        where = f" (line {', '.join(map(str, lines))})" if lines else ""
+        remarks.append(Remark(f"allocates memory for a request{where}", lines[0] if lines else first))
     if "numba_gil_ensure" in called:
-        remarks.append("takes the GIL, so it waits for Python code of this process")
+        remarks.append(Remark("takes the GIL, so it waits for Python code of this process", first))
     return tuple(remarks)
 
 
@@ -222,9 +234,10 @@ def _compile(
     """One overload of the function, and the entry point that C calls."""
     load_library()
     python = getattr(function, "py_func", function)
+    check_compiled(what, python, ("request", "reply", "state")[: len(argtypes)], _ANSWERS[what][1])
     dispatcher = numba.njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(python)
 
-    def describe(compiled: Any) -> tuple[str, ...]:
+    def describe(compiled: Any) -> tuple[Remark, ...]:
         return lint(compiled.library.get_llvm_str(), python)
 
     kept = enable_cache(dispatcher, argtypes, describe) if cache else None
@@ -239,10 +252,10 @@ def _compile(
         entry = numba.cfunc(signature, error_model="numpy", nopython=True, **pipeline)(python_entry)
     except NumbaError as error:
         mend = "mend it, or run it as plain Python with compiled=False" if what == "handler" else "mend it"
-        raise CorelaneError(f"compile {what} {python.__qualname__}", plain_text(error), mend) from error
+        raise CorelaneError(f"compile {what} {name_of(python)}", plain_text(error), mend) from error
     stack = 0
     if pipeline:
-        warn_if_missing(f"{what} {python.__qualname__}", entry._library.report)
+        warn_if_missing(f"{what} {name_of(python)}", entry._library.report)
         stack = stack_bytes([entry._library, *libraries_of(dispatcher, dispatcher.overloads[argtypes])])
     from_cache = kept is not None and kept.hit
     remarks = kept.remarks if kept is not None else None

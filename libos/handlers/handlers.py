@@ -15,6 +15,7 @@ from ...runtime.errors import CorelaneError
 from .._native import ffi
 from .c_functions import address_of_function, is_c_function
 from .request_types import Types, as_c, types_of
+from .shape import name_of
 
 Kind = Literal["request", "burst", "foreign"]
 
@@ -90,8 +91,7 @@ class Handler:
 
         made = compile_handler(self.function, self.state, cache=self.cache)
         for remark in made.remarks:
-            name = getattr(self.function, "__qualname__", repr(self.function))
-            warnings.warn(f"handler {name} {remark}", HandlerWarning, stacklevel=4)
+            _warn(self.function, remark.text, remark.line)
         arg = ffi.NULL if self.state is None else ffi.cast("void *", self.state.ctypes.data)
         pointer = ffi.cast("cl_udp_handler", made.address)
         return Prepared("request", pointer, arg, (made, self.state), stack_bytes=made.stack_bytes)
@@ -101,6 +101,14 @@ class Handler:
         """Of a Python callable: `errors` (exceptions), `kept_views` (views that outlived their request); else empty."""
         from_python = [k for k in self._prepared.keep if hasattr(k, "counters")] if self._prepared else []
         return dict(from_python[0].counters) if from_python else {}
+
+
+def _warn(function: Any, text: str, line: int) -> None:
+    """Warn at a line of the function's own source, wherever it is bound."""
+    plain = getattr(function, "py_func", function)
+    registry = plain.__globals__.setdefault("__warningregistry__", {})
+    message, file = f"handler {name_of(function)} {text}", plain.__code__.co_filename
+    warnings.warn_explicit(message, HandlerWarning, file, line, plain.__module__, registry)
 
 
 def udp(

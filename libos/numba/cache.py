@@ -60,13 +60,13 @@ class HandlerCache(_Cache):
     or kept; else None. hit: whether it was loaded.
     """
 
-    def __init__(self, python: Callable[..., Any], key: str, describe: Callable[[Any], tuple[str, ...]]) -> None:
+    def __init__(self, python: Callable[..., Any], key: str, describe: Callable[[Any], object]) -> None:
         code = python.__code__
         place = hashlib.sha256(f"{code.co_filename}:{python.__qualname__}".encode("utf-8", "surrogatepass")).hexdigest()
         self._base = f"{re.sub('[^A-Za-z0-9_]', '_', python.__name__)[:64]}-{place[:12]}"
         self._file = cache_dir() / f"{self._base}-{key[:32]}.code"
         self._describe = describe
-        self.remarks: tuple[str, ...] | None = None
+        self.remarks: Any = None
         self.hit = False
 
     @property
@@ -117,7 +117,7 @@ class HandlerCache(_Cache):
         """Nothing: files are written whole."""
 
 
-def enable_cache(dispatcher: Any, argtypes: object, describe: Callable[[Any], tuple[str, ...]]) -> HandlerCache | None:
+def enable_cache(dispatcher: Any, argtypes: object, describe: Callable[[Any], object]) -> HandlerCache | None:
     """Let a dispatcher use the cache.
 
     None: it is made of something that may change unseen (fingerprint.Unknown), or there is no place for a cache.

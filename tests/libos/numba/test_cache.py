@@ -54,7 +54,7 @@ def test_a_handler_is_found_again_with_its_remarks(folder: Path) -> None:
     assert (first.from_cache, again.from_cache) == (False, True)
     assert ask(first, 4) == ask(again, 4) == (1, b"\7")
     assert first.remarks == again.remarks
-    assert "may raise ValueError: nought" in first.remarks[0]
+    assert "may raise ValueError: nought" in first.remarks[0].text
     assert not compile_handler(handler_of(3), cache=False).from_cache
 
 
