@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -10,6 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.ending import end_now
 from ..runtime.errors import CorelaneError
 from ..runtime.paths import default_socket
 from . import values
@@ -71,7 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spin-us", type=values.microseconds, metavar="US", help="adaptive: how long it spins first (default 20)"
     )
-    cores = parser.add_argument_group("what it wants of cores that an iokernel moves; [apps.NAME] there wins")
+    cores = parser.add_argument_group(
+        "what it wishes of cores that an iokernel moves; of guarantee and weight it gets what [apps.NAME] or "
+        "[users.NAME] there allow"
+    )
     cores.add_argument(
         "--class",
         dest="kind",
@@ -99,6 +104,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--every", type=values.seconds, default=1.0, metavar="S", help="how often batch work is reported (default 1)"
     )
     parser.add_argument("--seconds", type=values.seconds, metavar="S", help="end after so long (default: at Ctrl-C)")
+    parser.add_argument(
+        "--stop-s",
+        type=values.seconds,
+        default=5.0,
+        metavar="S",
+        help="how long a handler may take to come back at the end; then the process ends with status 1 (default 5)",
+    )
     parser.add_argument(
         "--wait",
         type=values.seconds,
@@ -165,7 +177,7 @@ def _runtime(options: argparse.Namespace, name: str, kind: str, nic: Any, addres
                 power=options.poll,
                 cpus=options.cpus,
                 address=address,
-                scheduler=Scheduler(quantum_us=options.quantum_us, **spin),
+                scheduler=Scheduler(quantum_us=options.quantum_us, stop_s=options.stop_s, **spin),
                 share=CoreShare(
                     guaranteed=options.guaranteed,
                     max_cores=options.max_cores or 0,
@@ -175,8 +187,6 @@ def _runtime(options: argparse.Namespace, name: str, kind: str, nic: Any, addres
                 on_event=lambda event, text: _say(options, event, text),
             )
         except CorelaneError as e:
-            import errno
-
             if e.errno not in (errno.ENOENT, errno.ECONNREFUSED) or time.monotonic() >= deadline:
                 raise
             time.sleep(0.05)
@@ -213,12 +223,13 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
             generator.start()
             generator.wait()
             runtime.wait(0)  # raises what has failed meanwhile
+            _stop(options, runtime)
         else:
-            with runtime.ended_by_signals():  # before anybody can know that it serves
+            with runtime.ended_by_signals(), runtime.ends_in_time():  # before anybody can know that it serves
                 runtime.start()
                 _announce(options, name, runtime, service)
                 _wait(options, runtime, service)
-        runtime.stop()
+                _stop(options, runtime)
         _finish(options, name, runtime, service, generator)
     finally:
         # Handlers point into the service: the runtime goes first.
@@ -226,6 +237,17 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
         service.close()
     runtime.wait(0)  # raises what was found to have failed only then
     return 0
+
+
+def _stop(options: argparse.Namespace, runtime: Runtime) -> None:
+    """Stop it. If a kthread's code does not come back the process ends here: nothing that it uses can be closed."""
+    try:
+        runtime.stop()
+    except CorelaneError as error:
+        if error.errno != errno.ETIMEDOUT:
+            raise
+        _say(options, "stuck", str(error))
+        end_now(1)
 
 
 def _announce(options: argparse.Namespace, name: str, runtime: Runtime, service: Service) -> None:

@@ -4,6 +4,7 @@
 #include "counters.h"
 #include "net/netif.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,18 @@ static void on_conflict(void *arg)
                      "another host answers ARP for this runtime's IPv4 address; give one of them another address");
 }
 
+/* Embedded mode: a port tells of its iokernel itself. */
+static void on_gone(void *arg)
+{
+    struct cl_runtime *rt = arg;
+    char text[160];
+    snprintf(text, sizeof text,
+             "the NIC (%s) is gone: its device was removed, or its other end closed; nothing comes or goes any more",
+             rt->nic->ops->name);
+    if (rt->on_event)
+        rt->on_event(rt->event_arg, CL_EVENT_GONE, text);
+}
+
 _Static_assert(CL_RUNTIME_LATENCY == CL_CONTROL_LATENCY && CL_RUNTIME_BATCH == CL_CONTROL_BATCH, "passed through");
 
 static int attach(struct cl_runtime *rt, const struct cl_runtime_config *c, char *err)
@@ -68,7 +81,14 @@ static int attach(struct cl_runtime *rt, const struct cl_runtime_config *c, char
                                   .on_change = on_port,
                                   .arg = rt};
     rt->own_nic = true;
-    return cl_port_nic_new(&port, &rt->nic, err);
+    int rc = cl_port_nic_new(&port, &rt->nic, err);
+    if (rc < 0 || !rt->on_event)
+        return rc;
+    struct cl_port_info granted;
+    cl_port_info(rt->nic, &granted);
+    if (*granted.note)
+        rt->on_event(rt->event_arg, CL_EVENT_LIMITED, granted.note);
+    return 0;
 }
 
 static int source_wait(void *arg, unsigned k, int64_t timeout_ns)
@@ -103,6 +123,8 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
     s.source = &source;
     s.cores = rt->nic->cores;
     s.quantum_ns = c->quantum_us * 1000ull;
+    if (c->stop_ms)
+        s.stop_ns = c->stop_ms * 1000000ull;
     s.cpus = c->cpus;
     if (c->mode_set)
         s.mode = c->mode;
@@ -114,7 +136,7 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
         s.spin_ns = c->spin_ns;
     if (rt->own_nic) {
         cl_port_info(rt->nic, &granted);
-        if (!s.cpus)
+        if (!s.cpus && !granted.managed) /* else the iokernel binds them, and unbinds them when it ends */
             s.cpus = granted.cpus;
         if ((!granted.may_spin || granted.managed) && s.mode == CL_SCHED_SPIN)
             s.mode = CL_SCHED_ADAPTIVE; /* it shares its cores: spinning would take them from others */
@@ -172,6 +194,8 @@ static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char 
     rt->nif->steal = !c->no_steal;
     rt->nif->on_conflict = on_conflict;
     rt->nif->conflict_arg = rt;
+    rt->nif->on_gone = rt->own_nic ? NULL : on_gone;
+    rt->nif->gone_arg = rt;
     if ((rc = make_sched(rt, c, kthreads, err)) < 0)
         return rc;
     rt->nif->sched = rt->sched;
@@ -270,13 +294,51 @@ int cl_runtime_stop(struct cl_runtime *rt, int64_t timeout_ns)
     return rt->left;
 }
 
+int cl_runtime_name_udp(struct cl_runtime *rt, uint16_t port, const char *name)
+{
+    return cl_udp_name(rt->nif, port, name);
+}
+
+static void describe(const struct cl_sched_running *k, struct cl_runtime_stuck *out, char text[256])
+{
+    const struct cl_udp_socket *s = cl_netif_socket_of(k->runner);
+    const char *name = s ? cl_load_acquire(&s->name) : NULL;
+    Dl_info symbol = {0};
+    char at[96];
+    *out = (struct cl_runtime_stuck){.kthread = k->kthread, .tid = k->tid, .port = s ? s->port : 0};
+    out->fn = s ? (void *)(uintptr_t)s->fn.plain : (void *)(uintptr_t)k->fn;
+    out->arg = s ? s->arg : k->arg;
+    if (!name && out->fn && dladdr(out->fn, &symbol))
+        name = symbol.dli_sname;
+    snprintf(at, sizeof at, "%.60s at %p", name ? name : "a function", out->fn);
+    if (s)
+        snprintf(text, 256, "kthread %u (thread %d) in the handler of UDP port %u, %s,", k->kthread, k->tid, s->port,
+                 at);
+    else if (k->fn)
+        snprintf(text, 256, "kthread %u (thread %d) in a uthread, %s,", k->kthread, k->tid, at);
+    else
+        snprintf(text, 256, "kthread %u (thread %d) in the scheduler's loop", k->kthread, k->tid);
+}
+
+unsigned cl_runtime_stuck(const struct cl_runtime *rt, struct cl_runtime_stuck *out, char text[256])
+{
+    struct cl_sched_running running, worst = {0};
+    unsigned n = 0;
+    for (unsigned k = 0; k < rt->nif->n_queues; k++)
+        if (cl_sched_running(rt->sched, k, &running) && (n++ == 0 || (running.fn && !worst.fn)))
+            worst = running;
+    if (n)
+        describe(&worst, out, text);
+    return n;
+}
+
 void cl_runtime_delete(struct cl_runtime *rt)
 {
     if (!rt)
         return;
-    if (rt->started)
-        cl_runtime_stop(rt, 0);
-    else if (rt->nif)
+    if (rt->started && cl_runtime_stop(rt, 0) == -ETIMEDOUT)
+        return;
+    if (!rt->started && rt->nif)
         cl_netif_drain(rt->nif);
     if (rt->own_nic && rt->nic)
         cl_port_publish(rt->nic, NULL, NULL); /* what is counted goes now */

@@ -5,21 +5,23 @@ Attached to an iokernel (`Runtime("/run/corelane.sock")`) or embedded on a NIC o
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import ipaddress
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from ..drivers.nic.nic import Nic
 from ..runtime.closing import Closing
-from ..runtime.ending import Ending
+from ..runtime.ending import Ending, exit_address
 from ..runtime.errors import CorelaneError, check
 from ._native import ffi, lib
-from .handlers.handlers import Handler, as_handler, check_port
+from .handlers.handlers import Handler, Prepared, as_handler, check_port
 from .options import CoreShare, Network, Scheduler
 
 if TYPE_CHECKING:
@@ -36,9 +38,13 @@ EVENTS = {
     lib.CL_EVENT_STALLED: "stalled",
     lib.CL_EVENT_GONE: "gone",
     lib.CL_EVENT_CONFLICT: "conflict",
+    lib.CL_EVENT_LIMITED: "limited",
 }
 
+_STOP_TIMEOUT_S = 1.0  # for uthreads, unless `stop` is told otherwise
+_LATE_S = 1.0  # after a stop should have said that a kthread does not come back
 _log = logging.getLogger("corelane.libos")
+_abandoned: list[Runtime] = []  # whose kthreads do not come back: they use what C and Python have of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +98,9 @@ class Runtime(Closing):
     gets the cores that others leave, and has larger stacks and a quantum. power: "spin", "adaptive" or "block", what a
     kthread without work does. cpus: CPU of each kthread, -1 for any. address: "10.77.0.9" or "10.77.0.9/16", for a NIC
     that has none. scheduler, network, share: the finer settings (options.py). on_event: called with ("attached" |
-    "stalled" | "gone" | "conflict", text) on a thread of the runtime; without it they are logged as warnings of the
-    logger "corelane.libos". Public attribute: socket, as given.
+    "stalled" | "gone" | "conflict", text) on a thread of the runtime, and with ("limited", text), which are wishes that
+    the iokernel does not grant, before this returns; without it they are logged as warnings of the logger
+    "corelane.libos". Public attribute: socket, as given.
 
     Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...
     """
@@ -121,7 +128,7 @@ class Runtime(Closing):
         self._shared: list[SharedLog] = []
         self._done = Ending()
         self._failure: CorelaneError | None = None
-        self._started = self._stopped = self._ended = False
+        self._started = self._stopped = self._ended = self._stuck = False
         self._lock = threading.Lock()
         self._on_event = on_event
         self._event_callback = ffi.callback("cl_runtime_event", self._event)
@@ -132,6 +139,7 @@ class Runtime(Closing):
         keep += self._fill_kthreads(config, kthreads, power, cpus)
         self._fill_network(config, address, network or Network())
         self._fill_scheduler(config, kind, scheduler)
+        self._stop_s = scheduler.stop_s
         self._fill_share(config, kthreads, share)
         self.stack_bytes = scheduler.stack_bytes or STACK_BYTES[kind]
         config.on_event = self._event_callback
@@ -198,6 +206,7 @@ class Runtime(Closing):
         config.quantum_us = default_us if scheduler.quantum_us is None else scheduler.quantum_us
         config.stack_bytes, config.no_steal = scheduler.stack_bytes, not scheduler.steal
         config.spin_ns = int(scheduler.spin_us * 1000) or 1  # C takes 0 for its default
+        config.stop_ms = int(scheduler.stop_s * 1000) or 1
 
     @staticmethod
     def _fill_share(config: Any, kthreads: int | None, share: CoreShare) -> None:
@@ -228,14 +237,18 @@ class Runtime(Closing):
         self._started = True
         return self
 
-    def stop(self, timeout_s: float = 1.0) -> int:
+    def stop(self, timeout_s: float = _STOP_TIMEOUT_S) -> int:
         """Stop receiving, wait up to timeout_s for uthreads, end the kthreads; `wait` then returns.
 
         Returns how many uthreads were still alive (blocked for good, or in an endless loop of yields). From any thread
         but a handler. May be called twice. Logs that were shared are their openers' again.
+
+        Raises CorelaneError (errno ETIMEDOUT) if a kthread is in code that does not come back within
+        Scheduler(stop_s=...), and says in which: a handler or job that loops for ever, or sleeps in the kernel. The
+        runtime cannot be freed then, and the process should end; `stop` may be called again.
         """
         with self._lock:
-            left = check(lib.cl_runtime_stop(self.ptr, int(timeout_s * 1e9)), "stop the runtime")
+            left = self._stop(timeout_s)
             self._stopped = True
             self._ended = self._started
             if self._ended:
@@ -247,11 +260,17 @@ class Runtime(Closing):
     def close(self) -> None:
         """Stop, free everything, and unregister from the iokernel. From any thread but a handler. May be called twice.
 
-        Logs that were shared are their openers' again; what uthreads left behind have appended is waited for.
+        Logs that were shared are their openers' again; what uthreads left behind have appended is waited for. Raises
+        what `stop` raises, unless that has raised it: then nothing is freed, and nothing more is said.
         """
         with self._lock:
+            if self._ptr is not None and self._stuck and lib.cl_runtime_stop(self._ptr, 0) == -errno.ETIMEDOUT:
+                _abandoned.append(self)
+                self._ptr = None
+                self._done.set()
+                return
             if self._ptr is not None:
-                check(lib.cl_runtime_stop(self._ptr, 0), "close the runtime")
+                self._stop(0.0, "close the runtime")
                 ptr, self._ptr = self._ptr, None
                 for shared in self._shared:
                     shared.give_back()
@@ -262,6 +281,48 @@ class Runtime(Closing):
                 self._ended = True
         self._done.set()
         self._handlers.clear()
+
+    def _stop(self, timeout_s: float, what: str = "stop the runtime") -> int:
+        rc = int(lib.cl_runtime_stop(self.ptr, int(timeout_s * 1e9)))
+        self._stuck = rc == -errno.ETIMEDOUT
+        if self._stuck:
+            hint = "end the process; a handler returns, and a job that runs on looks whether it is to end"
+            raise CorelaneError(what, f"{self._stuck_in()} does not come back", hint, errno.ETIMEDOUT)
+        return check(rc, what)
+
+    def _stuck_in(self) -> str:
+        """The kthread that does not come back, and the code that it is in."""
+        stuck, text = ffi.new("struct cl_runtime_stuck *"), ffi.new("char[256]")
+        if not lib.cl_runtime_stuck(self.ptr, stuck, text):
+            return "a kthread"  # it just has
+        if not stuck.port and stuck.arg:
+            from .batch_work.work import name_of
+
+            if name := name_of(self, int(ffi.cast("uintptr_t", stuck.arg))):
+                return f"kthread {stuck.kthread} (thread {stuck.tid}) in batch job {name}"
+        return str(ffi.string(text).decode(errors="replace")).rstrip(",")
+
+    @contextlib.contextmanager
+    def ends_in_time(self) -> Iterator[None]:
+        """While this is open, the process ends with status 1 if it is asked to end and a kthread does not come back.
+
+        Asked: by `stop`, `fail` or a signal. Inside of `ended_by_signals` on the main thread; elsewhere it does
+        nothing. For a program that serves and does nothing else. `stop` raises where it can. It cannot where a handler
+        keeps the interpreter's lock for ever.
+        """
+        if self._done.descriptors[1] < 0:
+            yield
+            return
+        config, out = ffi.new("struct cl_deadline_config *"), ffi.new("struct cl_deadline **")
+        config.end_fd, config.signal_fd = self._done.descriptors
+        config.after_ns = int((self._stop_s + _STOP_TIMEOUT_S + _LATE_S) * 1e9)
+        config.report_fd = 2
+        config.end = ffi.cast("void (*)(int)", exit_address())  # a thread without the interpreter's lock calls it
+        check(lib.cl_deadline_new(self.ptr, config, out), "watch the end of the runtime")
+        try:
+            yield
+        finally:
+            lib.cl_deadline_delete(out[0])
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Sleep until `stop` is called, or on the main thread until SIGINT or SIGTERM; then True.
@@ -287,14 +348,18 @@ class Runtime(Closing):
         return self._done.by_signals()
 
     def serve(self, *handlers: Any) -> None:
-        """Bind, start, and run until Ctrl-C, SIGTERM or `stop`; then close. Handlers as for `bind`."""
+        """Bind, start, and run until Ctrl-C, SIGTERM or `stop`; then close. Handlers as for `bind`.
+
+        Raises what `stop` raises for a handler that does not come back. If it also keeps the interpreter's lock, the
+        process ends, with status 1 and the reason on stderr.
+        """
         with self:
             for handler in handlers:
                 self.bind(handler)
-            with self.ended_by_signals():  # before the first request can be answered
+            with self.ended_by_signals(), self.ends_in_time():  # before the first request can be answered
                 self.start()
                 self.wait()
-            self.stop()
+                self.stop()
 
     # Handlers and sockets
 
@@ -315,18 +380,23 @@ class Runtime(Closing):
 
             refuse_small_stack(f"bind a handler to UDP port {number}", prepared.stack_bytes, self.stack_bytes)
         self._handlers.append(made)
+        self._bind(prepared, number)
+        if made.name:
+            lib.cl_runtime_name_udp(self.ptr, number, made.name.encode())  # without it, its address has to do
+        return made
+
+    def _bind(self, prepared: Prepared, number: int) -> None:
         if prepared.types is not None:
             err = ffi.new("char[256]")
             rc = lib.cl_runtime_bind_udp_typed(self.ptr, number, prepared.pointer, prepared.arg, prepared.types, err)
             check(rc, f"bind a handler to UDP port {number}", err)
-            return made
+            return
         bind = {
             "request": lib.cl_runtime_bind_udp,
             "burst": lib.cl_runtime_bind_udp_burst,
             "foreign": lib.cl_runtime_bind_udp_foreign,
         }[prepared.kind]
         check(bind(self.ptr, number, prepared.pointer, prepared.arg), f"bind a handler to UDP port {number}")
-        return made
 
     def open_udp(self, port: int = 0, *, queue: int = 0) -> UdpSocket:
         """A UDP socket for uthreads.
@@ -474,6 +544,8 @@ class Runtime(Closing):
 
     def _event(self, arg: Any, event: int, text: Any) -> None:
         name, line = EVENTS.get(event, str(event)), ffi.string(text).decode(errors="replace")
+        if event == lib.CL_EVENT_GONE and self._nic is not None:
+            line = f"{self._nic.name}: {line}"
         if self._on_event is not None:
             self._on_event(name, line)
         else:

@@ -2,7 +2,7 @@
 
 threading.Event does not do for it: a handler that sets one while its thread holds the event's lock waits for ever, and
 a signal that comes between the interpreter's last look and the system call is told of when the wait is over. Here
-a system call without a lock sets it, and the C handler of a signal writes to a pipe that is waited for as well
+a system call without a lock sets it, and the C handler of a signal writes to a socket that is waited for as well
 (signal.set_wakeup_fd).
 """
 
@@ -12,12 +12,30 @@ import contextlib
 import os
 import select
 import signal
+import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
+from typing import NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def end_now(status: int) -> NoReturn:
+    """End the process at once, though threads run that cannot be ended: what is printed gets out, and no more."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # closed at the other end, or here
+            stream.flush()
+    os._exit(status)
+
+
+def exit_address() -> int:
+    """Address of C's `_exit`, for a thread that ends the process without the interpreter."""
+    import ctypes
+
+    return ctypes.cast(ctypes.CDLL(None)._exit, ctypes.c_void_p).value or 0
 
 
 class Ending:
@@ -26,13 +44,21 @@ class Ending:
     _fd = -1
 
     def __init__(self) -> None:
-        self._signalled = -1  # the pipe's end, while signals end us
+        self._signalled = -1  # our end of the socket, while signals end us
         self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def set(self) -> None:
         """From now on nobody waits."""
         if self._fd >= 0:  # the collector may finalize us before who has us
             os.eventfd_write(self._fd, 1)
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        """One that is readable once this is set, and the socket that signals come by (-1 outside of `by_signals`).
+
+        Not to be read from: for who polls.
+        """
+        return self._fd, self._signalled
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Sleep until it is set, then True; False: time is over."""
@@ -61,7 +87,10 @@ class Ending:
         def on_signal(number: int, frame: FrameType | None) -> None:
             self.set()
 
-        self._signalled, written = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        ours, theirs = socket.socketpair()  # not a pipe: another thread may look what is in it, and leave it there
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        self._signalled, written = ours.detach(), theirs.detach()
         wakes = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
         before = {number: signal.signal(number, on_signal) for number in SIGNALS}
         try:

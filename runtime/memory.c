@@ -60,6 +60,7 @@ static int size_and_map(int fd, uint64_t bytes, struct cl_memory *out)
     if (at == MAP_FAILED)
         return -errno;
     out->base = at;
+    out->room = out->bytes;
     out->fd = fd;
     return 0;
 }
@@ -121,10 +122,10 @@ int cl_memory_create(const char *name, uint64_t bytes, uint32_t flags, struct cl
     return 0;
 }
 
-int cl_memory_map(int fd, uint64_t bytes, bool writable, struct cl_memory *out, char err[256])
+/* Check a peer's file and map it: anywhere, or, with base, there. */
+static int map_peers(int fd, uint64_t bytes, bool writable, struct cl_memory *m, char err[256])
 {
     struct stat st;
-    *out = (struct cl_memory){.fd = -1};
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || !(seals & F_SEAL_SHRINK))
         return fail(err, EPERM, "the peer passed a file that may shrink under its mapping");
@@ -135,21 +136,73 @@ int cl_memory_map(int fd, uint64_t bytes, bool writable, struct cl_memory *out, 
                     (unsigned long long)bytes);
     if (writable && (seals & (F_SEAL_FUTURE_WRITE | F_SEAL_WRITE)))
         return fail(err, EACCES, "the peer's memory file can be mapped read-only only");
-    void *at = mmap(NULL, (size_t)st.st_size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+    if (m->base && (uint64_t)st.st_size > m->room)
+        return fail(err, ENOSPC, "the peer's memory file has grown to %lld bytes", (long long)st.st_size);
+    int access = PROT_READ | (writable ? PROT_WRITE : 0), how = MAP_SHARED | (m->base ? MAP_FIXED : 0);
+    void *at = mmap(m->base, (size_t)st.st_size, access, how, fd, 0);
     if (at == MAP_FAILED)
         return fail(err, errno, "cannot map the peer's memory file: %s", strerror(errno));
-    *out = (struct cl_memory){.base = at, .bytes = (uint64_t)st.st_size, .fd = fd};
-    out->page_bytes = (uint64_t)st.st_blksize;
-    out->flags = (out->page_bytes > (uint64_t)sysconf(_SC_PAGESIZE) ? CL_MEMORY_HUGE : 0) |
-                 (seals & F_SEAL_FUTURE_WRITE ? CL_MEMORY_PEERS_READ : 0);
+    *m = (struct cl_memory){
+        .base = at, .bytes = (uint64_t)st.st_size, .room = cl_max(m->room, (uint64_t)st.st_size), .fd = fd};
+    m->page_bytes = (uint64_t)st.st_blksize;
+    m->flags = (m->page_bytes > (uint64_t)sysconf(_SC_PAGESIZE) ? CL_MEMORY_HUGE : 0) |
+               (seals & F_SEAL_FUTURE_WRITE ? CL_MEMORY_PEERS_READ : 0);
     return 0;
+}
+
+int cl_memory_map(int fd, uint64_t bytes, bool writable, struct cl_memory *out, char err[256])
+{
+    *out = (struct cl_memory){.fd = -1};
+    return map_peers(fd, bytes, writable, out, err);
+}
+
+/* Private memory, anywhere or at `at`; no page of it exists before it is touched. */
+static void *map_private(void *at, uint64_t bytes)
+{
+    int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0);
+    return mmap(at, bytes, PROT_READ | PROT_WRITE, how, -1, 0);
+}
+
+int cl_memory_reserve(uint64_t bytes, struct cl_memory *out)
+{
+    *out = (struct cl_memory){.fd = -1};
+    void *at = map_private(NULL, bytes);
+    if (at == MAP_FAILED)
+        return -errno;
+    out->base = at;
+    out->room = bytes;
+    return 0;
+}
+
+int cl_memory_map_over(int fd, uint64_t bytes, bool writable, struct cl_memory *m, char err[256])
+{
+    int rc = map_peers(fd, bytes, writable, m, err);
+    if (rc < 0) /* a mapping that fails may leave a hole at its addresses */
+        map_private(m->base, m->room);
+    return rc;
+}
+
+int cl_memory_vacate(struct cl_memory *m)
+{
+    if (map_private(m->base, m->room) == MAP_FAILED)
+        return -errno;
+    cl_memory_shut(m);
+    *m = (struct cl_memory){.base = m->base, .room = m->room, .fd = -1};
+    return 0;
+}
+
+void cl_memory_shut(struct cl_memory *m)
+{
+    if (m->fd >= 0)
+        close(m->fd);
+    m->fd = -1;
 }
 
 void cl_memory_close(struct cl_memory *m)
 {
     if (m->base) {
-        munmap(m->base, m->bytes);
-        close(m->fd);
+        munmap(m->base, m->room);
+        cl_memory_shut(m);
     }
     m->base = NULL;
     m->fd = -1;
@@ -162,6 +215,13 @@ int cl_memory_used(const struct cl_memory *m, uint64_t *used_bytes)
         return -errno;
     *used_bytes = (uint64_t)st.st_blocks * 512; /* stat(2): st_blocks counts 512 bytes whatever st_blksize */
     return 0;
+}
+
+void cl_memory_populate(const struct cl_memory *m, uint64_t offset, uint64_t bytes)
+{
+    uint64_t end = cl_min(round_up(offset + bytes, m->page_bytes), m->bytes);
+    offset -= offset % m->page_bytes;
+    madvise((uint8_t *)m->base + offset, end - offset, MADV_POPULATE_WRITE);
 }
 
 int64_t cl_fds_send(int sock, const void *data, uint64_t n, const int *fds, unsigned n_fds)

@@ -25,8 +25,9 @@ CL_EXTERN_C_BEGIN
 struct cl_memory {
     void *base;
     uint64_t bytes;      /* of the mapping and of the file: what was asked for, rounded up to pages */
+    uint64_t room;       /* bytes of address space from base on that are the object's: `bytes`, or more */
     uint64_t page_bytes; /* of the pages behind it */
-    int fd;              /* the file; closed by cl_memory_close */
+    int fd;              /* the file; closed by cl_memory_close, or -1 after cl_memory_shut */
     uint32_t flags;      /* what was obtained */
     int huge_error;      /* errno why huge pages were not obtained; 0 if they were, or were not asked for */
 };
@@ -36,10 +37,24 @@ CL_API int cl_memory_create(const char *name, uint64_t bytes, uint32_t flags, st
 /* Map a peer's memory file of at least `bytes`, after checking that it cannot shrink. Takes over fd if it succeeds.
  * -EPERM: not sealed; -EPROTO: shorter than announced; -EACCES: writable was asked for and is not allowed. */
 CL_API int cl_memory_map(int fd, uint64_t bytes, bool writable, struct cl_memory *out, char err[256]);
+/* Take `bytes` of address space, with private zeroed memory behind, for cl_memory_map_over. -errno. */
+CL_API int cl_memory_reserve(uint64_t bytes, struct cl_memory *out);
+/* As cl_memory_map, at the addresses of an object that was reserved or vacated. -ENOSPC: they are too few; other errors:
+ * as it was. */
+CL_API int cl_memory_map_over(int fd, uint64_t bytes, bool writable, struct cl_memory *m, char err[256]);
+/* Let the file go, and put private zeroed memory at its addresses: whoever has one of them may still read and write
+ * there. -errno: as it was. */
+CL_API int cl_memory_vacate(struct cl_memory *m);
+/* Close the descriptor; the mapping stays. */
+CL_API void cl_memory_shut(struct cl_memory *m);
 /* Unmap and close. Again, or on a zeroed object: nothing. */
 CL_API void cl_memory_close(struct cl_memory *m);
 /* Bytes of the file that take memory now, whichever process touched them. */
 CL_API int cl_memory_used(const struct cl_memory *m, uint64_t *used_bytes);
+
+/* Have bytes [offset, offset + bytes) of a writable mapping take memory now, by one call of the kernel's instead of a
+ * fault a page. Where it refuses (before Linux 5.14, or out of memory) a page comes when it is touched, as ever. */
+CL_API void cl_memory_populate(const struct cl_memory *m, uint64_t offset, uint64_t bytes);
 
 /* Send up to 16 descriptors along with n > 0 bytes. Returns the bytes sent or -errno; sends all descriptors or none. */
 CL_API int64_t cl_fds_send(int sock, const void *data, uint64_t n, const int *fds, unsigned n_fds);

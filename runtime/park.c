@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define FAILED_NS 10000000 /* between two looks at a device that shows an error and nothing to read */
+
 static struct timespec to_timespec(int64_t ns)
 {
     return (struct timespec){ns / 1000000000, ns % 1000000000};
@@ -62,11 +64,19 @@ void cl_park_wait(struct cl_parker *p, int64_t timeout_ns)
     cl_store_relaxed(word_of(p), CL_PARK_RUNNING); /* relaxed, for the reason given in cl_park_cancel */
 }
 
+static int poll_for(struct pollfd *fds, nfds_t n, int64_t timeout_ns)
+{
+    struct timespec ts = to_timespec(timeout_ns);
+    return ppoll(fds, n, timeout_ns < 0 ? NULL : &ts, NULL);
+}
+
 int cl_park_wait_fd(struct cl_parker *p, int device_fd, int64_t timeout_ns)
 {
     struct pollfd fds[2] = {{p->event_fd, POLLIN, 0}, {device_fd, POLLIN, 0}};
-    struct timespec ts = to_timespec(timeout_ns);
-    int n = ppoll(fds, device_fd >= 0 ? 2 : 1, timeout_ns < 0 ? NULL : &ts, NULL);
+    int n = poll_for(fds, device_fd >= 0 ? 2 : 1, timeout_ns);
+    /* An error that nothing takes away, as of a device that was removed, would end each sleep at once. */
+    if (cl_unlikely(n > 0 && fds[0].revents == 0 && !(fds[1].revents & POLLIN)))
+        n = poll_for(fds, 1, timeout_ns < 0 ? FAILED_NS : cl_min(timeout_ns, (int64_t)FAILED_NS));
     int err = n < 0 && errno != EINTR ? -errno : 0;
     cl_store_relaxed(word_of(p), CL_PARK_RUNNING);
     if (n > 0 && (fds[0].revents & POLLIN)) {

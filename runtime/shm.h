@@ -15,7 +15,7 @@
  *
  * Arena, in file order; each part begins on a page:
  *
- *   cl_arena_header                            constant after creation
+ *   cl_arena_header                            constant after creation; in its page cl_arena_preempt, cl_arena_doorbell
  *   cl_arena_kthread[n_kthreads]               512 bytes each, see there
  *   cl_arena_counters                          what the application counts, for people; right before the rx rings
  *   rx rings: cl_desc[n_kthreads][rx_slots]    producer: iokernel; consumer: kthread k, or its thief under k's lock
@@ -61,6 +61,7 @@ struct cl_arena_header {
     uint64_t lines_offset, rx_offset, tx_offset, buffers_offset, total_bytes;
     uint64_t generation; /* of the iokernel that made it, equal to cl_state_header.generation */
     char name[32];
+    uint64_t doorbell_offset; /* of cl_arena_doorbell */
 };
 
 /* Second line pair of the header's page, at CL_ARENA_PREEMPT_OFFSET in every arena, so that a port can map this page at
@@ -72,6 +73,17 @@ struct cl_arena_preempt {
      * announces, which are stored with release). Readers: scheduling points and probes of the kthreads, often. The line
      * changes only when a core moves or a quantum is over. */
     uint64_t preempt CL_ALIGNED(64);
+};
+
+/* The doorbell word: further on in the header's page, in a pair of lines of its own. Which one differs from arena to
+ * arena: the loop reads those of all applications, and at one and the same place in its page they would push each other
+ * out of the cache. */
+struct cl_arena_doorbell {
+    /* Bit k: kthread k says that there is something in its tx ring, and the home loop polls that. Writers: kthread k
+     * sets it (atomic or, seq_cst), after the descriptor, if it is not set; the loop takes it back when nothing has
+     * come for long (atomic and, relaxed). Readers: both. iokernel/switch/doorbell.h says why nothing is lost. The line
+     * changes only when a kthread becomes active, or stops being so. */
+    uint64_t rung CL_ALIGNED(64);
 };
 
 /* Values of cl_arena_kthread.park. Without managed cores only the first two occur (park.h). */
@@ -201,7 +213,7 @@ struct cl_arena_layout {
 #define CL_ARENA_MAGIC 0x616e6572616c63ull   /* "clarena" */
 #define CL_STATE_MAGIC 0x6574617473006c63ull /* "cl", 0, "state" */
 
-_Static_assert(sizeof(struct cl_arena_header) == 120, "no hidden padding, one page is plenty");
+_Static_assert(sizeof(struct cl_arena_header) == 128, "no hidden padding, one page is plenty");
 _Static_assert(offsetof(struct cl_arena_header, lines_offset) == 40, "64-bit fields aligned");
 _Static_assert(sizeof(((struct cl_arena_header *)0)->name) == CL_SHM_NAME_BYTES, "name");
 _Static_assert(sizeof(struct cl_arena_kthread) == 512, "eight lines a kthread");
@@ -220,6 +232,8 @@ _Static_assert(offsetof(struct cl_state_loop, heartbeat_tsc) == 64,
 _Static_assert(sizeof(struct cl_state_core) == 64, "one line a core");
 _Static_assert(sizeof(struct cl_arena_header) <= CL_ARENA_PREEMPT_OFFSET, "the look line comes after it");
 _Static_assert(sizeof(struct cl_arena_preempt) == 64, "one line");
+_Static_assert(sizeof(struct cl_arena_doorbell) == 64, "one line");
+_Static_assert(CL_SHM_MAX_KTHREADS <= 64, "a bit each");
 _Static_assert(sizeof(struct cl_state_kthread) == 64, "one line a kthread");
 
 /* Work out the layout from its first six fields. -EINVAL if one of them is out of bounds. */
@@ -264,6 +278,28 @@ static inline struct cl_arena_counters *cl_arena_counters_of(void *base, const s
  *            payload  as for SEND: up to three buffers in all */
 #define CL_TX_SEND 1u
 #define CL_TX_FREE 2u
+
+/* Where the doorbell word of the arena with this id is. For who makes the arena. */
+static inline uint64_t cl_doorbell_offset(uint32_t id)
+{
+    const uint32_t pair = 2 * CL_CACHELINE, first = CL_ARENA_PREEMPT_OFFSET / pair + 1;
+    return (first + id % (CL_SHM_PAGE / pair - first)) * pair;
+}
+
+/* For an application, which trusts the header. */
+static inline struct cl_arena_doorbell *cl_arena_doorbell_of(void *arena)
+{
+    const struct cl_arena_header *h = arena;
+    return (struct cl_arena_doorbell *)((uint8_t *)arena + h->doorbell_offset);
+}
+
+/* Kthread k has put something into its tx ring: a load, while the loop polls that anyway. */
+static inline void cl_doorbell_set(struct cl_arena_doorbell *d, unsigned k)
+{
+    uint64_t bit = 1ull << k;
+    if (cl_unlikely(!(cl_load_relaxed(&d->rung) & bit)))
+        __atomic_fetch_or(&d->rung, bit, __ATOMIC_SEQ_CST);
+}
 
 static inline uint64_t cl_rx_word(uint32_t hash, uint32_t len)
 {

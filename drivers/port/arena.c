@@ -1,12 +1,34 @@
-/* The arenas of a port, one an attachment: made of what an iokernel passed, kept while frames of them are out. */
+/* The arenas of a port, one an attachment: made of what an iokernel passed, kept while frames of them are out, and used
+ * again. */
 #include "internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
+
+/* The longest state segment of this version: addresses for the next iokernel's, which may have more loops. */
+#define STATE_ROOM                                                                                                     \
+    (2 * CL_SHM_PAGE + CL_SHM_MAX_LOOPS * sizeof(struct cl_state_loop) +                                               \
+     CL_SHM_MAX_CORES * sizeof(struct cl_state_core) + CL_SHM_MAX_SLOTS * sizeof(struct cl_state_kthread))
+
+/* What an attachment has on the heap, but for the object and its counts. */
+static void free_heap(struct port_arena *a)
+{
+    cl_pool_delete(a->pool);
+    free(a->shadows);
+    free(a->give_backs);
+    a->pool = NULL;
+    a->shadows = a->give_backs = NULL;
+}
+
+static void close_passed_doorbell(struct port_arena *a)
+{
+    if (a->passed_doorbell >= 0)
+        close(a->passed_doorbell);
+    a->passed_doorbell = -1;
+}
 
 void port_arena_free(struct port_arena *a)
 {
@@ -14,13 +36,20 @@ void port_arena_free(struct port_arena *a)
         return;
     cl_memory_close(&a->memory);
     cl_memory_close(&a->state);
-    if (a->doorbell >= 0)
-        close(a->doorbell);
-    cl_pool_delete(a->pool);
-    free(a->shadows);
-    free(a->give_backs);
+    close_passed_doorbell(a);
+    free_heap(a);
     free(a->counts);
     free(a);
+}
+
+/* Nobody uses it any more. If the kernel refuses, all stays, and it is tried again. */
+static void vacate(struct port_arena *a)
+{
+    close_passed_doorbell(a);
+    if (cl_memory_vacate(&a->memory) < 0 || cl_memory_vacate(&a->state) < 0)
+        return;
+    free_heap(a);
+    a->vacant = true;
 }
 
 /* Check what the iokernel wrote into the two segments against what it said in ACCEPT. */
@@ -61,55 +90,50 @@ static int find_cores(struct port_arena *a, const struct cl_control_accept *acc,
     return 0;
 }
 
+/* Map the arena over the addresses of the one before. If that cannot be, as it is on pages of another size now, then
+ * elsewhere; those addresses stay as they are. */
+static int map_arena(struct port_arena *a, int fd, char *err)
+{
+    uint64_t bytes = a->layout.total_bytes;
+    struct cl_memory fresh;
+    if (a->memory.base && cl_memory_map_over(fd, bytes, true, &a->memory, err) == 0)
+        return 0;
+    int rc = cl_memory_map(fd, bytes, true, &fresh, err);
+    if (rc == 0)
+        a->memory = fresh;
+    return rc;
+}
+
 /* Map what the iokernel passed; takes over what it maps. */
 static int map_segments(struct port_arena *a, const struct cl_control_accept *acc, int *fds, char *err)
 {
-    int rc = cl_memory_map(fds[0], a->layout.total_bytes, true, &a->memory, err);
+    int rc = map_arena(a, fds[0], err);
     if (rc < 0)
         return rc;
     fds[0] = -1;
     a->base = a->memory.base;
-    rc = cl_memory_map(fds[1], acc->state_bytes, false, &a->state, err);
+    rc = cl_memory_map_over(fds[1], acc->state_bytes, false, &a->state, err);
     if (rc < 0)
         return rc;
     fds[1] = -1;
+    cl_memory_shut(&a->state); /* it is mapped once */
     rc = check_segments(a, acc, err);
     return rc < 0 ? rc : find_cores(a, acc, err);
 }
 
-struct port_arena *port_arena_new(const struct cl_control_accept *acc, int *fds, int *rc, char *err)
+/* An object with room for counts of q queues and addresses for a state segment. NULL: out of memory. */
+static struct port_arena *make_object(uint32_t q)
 {
     struct port_arena *a = calloc(1, sizeof *a);
-    uint32_t q = acc->layout.n_kthreads;
-    *rc = -ENOMEM;
-    snprintf(err, CL_CONTROL_ERR_BYTES, "out of memory for a port of %u queues", q);
-    if (a) {
-        a->doorbell = fds[2];
-        fds[2] = -1;
-        a->layout = acc->layout;
-        a->pool = cl_pool_new(a->layout.n_rx, a->layout.n_tx, q);
-        a->shadows = malloc((size_t)q * a->layout.tx_slots * sizeof(uint32_t));
-        a->give_backs = malloc((size_t)q * a->layout.n_rx * sizeof(uint32_t)); /* touched only as far as it is used */
-        a->counts = aligned_alloc(CL_CACHELINE, q * sizeof(*a->counts));
-        if (a->pool && a->shadows && a->give_backs && a->counts) {
-            memset(a->counts, 0, q * sizeof(*a->counts));
-            *rc = map_segments(a, acc, fds, err);
-        }
-    }
-    for (unsigned i = 0; i < CL_CONTROL_FDS; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
-    if (*rc < 0) {
-        port_arena_free(a);
+    if (!a)
         return NULL;
-    }
-    const struct cl_state_header *s = a->state.base;
-    a->buffers = a->base + a->layout.buffers_offset;
-    a->loop = (const struct cl_state_loop *)((const uint8_t *)a->state.base + s->loops_offset) + acc->loop;
-    a->never_sleeps = s->never_sleeps;
-    a->max_frame = cl_min(acc->mtu + CL_ETH_HLEN, a->layout.buffer_bytes);
-    a->give_back_at = cl_max(3u, cl_min(48u, a->layout.n_rx / (4 * q)));
-    return a;
+    a->passed_doorbell = -1;
+    a->memory.fd = a->state.fd = -1;
+    a->counts = aligned_alloc(CL_CACHELINE, q * sizeof(*a->counts));
+    if (a->counts && cl_memory_reserve(STATE_ROOM, &a->state) == 0)
+        return a;
+    port_arena_free(a);
+    return NULL;
 }
 
 uint32_t port_held(struct port *port, struct port_arena *a)
@@ -119,15 +143,6 @@ uint32_t port_held(struct port *port, struct port_arena *a)
         held += cl_load_relaxed(&a->counts[q].received) + cl_load_relaxed(&a->counts[q].allocated) -
                 cl_load_relaxed(&a->counts[q].returned);
     return (uint32_t)held;
-}
-
-void port_return_old(struct port *port, unsigned queue, const struct cl_frame *f)
-{
-    for (struct port_arena *a = cl_load_acquire(&port->current); a; a = a->older)
-        if (a->tag == f->tag) {
-            cl_count(&a->counts[queue].returned, 1);
-            return;
-        }
 }
 
 /* Whether every queue has moved on from an old arena, and no frame of it is out. */
@@ -140,14 +155,82 @@ static bool arena_idle(struct port *port, struct port_arena *a)
     return port_held(port, a) == 0;
 }
 
-void port_release_old(struct port *port)
+void port_vacate_old(struct port *port)
 {
-    for (struct port_arena *a = port->current->older; a; a = a->older) {
-        if (a->released || !arena_idle(port, a))
-            continue;
-        /* Fails, harmlessly, where pages are larger than the parts' alignment: then all goes at close. */
-        a->released = munmap(a->base + a->layout.rx_offset, a->memory.bytes - a->layout.rx_offset) == 0;
-        if (a->released)
-            a->memory.bytes = a->layout.rx_offset;
+    for (struct port_arena *a = port->current->older; a; a = a->older)
+        if (!a->vacant && arena_idle(port, a))
+            vacate(a);
+}
+
+/* Out of the chain. A thread that stands on it goes on to older ones. */
+static struct port_arena *take_vacant(struct port *port, const struct cl_arena_layout *layout)
+{
+    struct port_arena *found = NULL;
+    pthread_mutex_lock(&port->lock);
+    if (port->current)
+        port_vacate_old(port);
+    for (struct port_arena *a = port->current; a && a->older && !found; a = a->older)
+        if (a->older->vacant && !memcmp(&a->older->layout, layout, sizeof *layout)) {
+            found = a->older;
+            cl_store_release(&a->older, found->older); /* release: as in publish() */
+        }
+    pthread_mutex_unlock(&port->lock);
+    return found;
+}
+
+struct port_arena *port_arena_new(struct port *port, const struct cl_control_accept *acc, int *fds, int *rc, char *err)
+{
+    uint32_t q = acc->layout.n_kthreads;
+    struct port_arena *a = take_vacant(port, &acc->layout);
+    a = a ? a : make_object(q);
+    *rc = -ENOMEM;
+    snprintf(err, CL_CONTROL_ERR_BYTES, "out of memory for a port of %u queues", q);
+    if (a) {
+        a->vacant = a->managed = false;
+        a->passed_doorbell = fds[2];
+        fds[2] = -1;
+        a->layout = acc->layout;
+        a->pool = cl_pool_new(a->layout.n_rx, a->layout.n_tx, q);
+        a->shadows = malloc((size_t)q * a->layout.tx_slots * sizeof(uint32_t));
+        a->give_backs = malloc((size_t)q * a->layout.n_rx * sizeof(uint32_t)); /* touched only as far as it is used */
+        memset(a->counts, 0, q * sizeof(*a->counts));
+        if (a->pool && a->shadows && a->give_backs)
+            *rc = map_segments(a, acc, fds, err);
     }
+    for (unsigned i = 0; i < CL_CONTROL_FDS; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    if (*rc < 0) {
+        pthread_mutex_lock(&port->lock);
+        port_arena_discard(port, a);
+        pthread_mutex_unlock(&port->lock);
+        return NULL;
+    }
+    const struct cl_state_header *s = a->state.base;
+    a->buffers = a->base + a->layout.buffers_offset;
+    a->loop = (const struct cl_state_loop *)((const uint8_t *)a->state.base + s->loops_offset) + acc->loop;
+    a->never_sleeps = s->never_sleeps;
+    a->max_frame = cl_min(acc->mtu + CL_ETH_HLEN, a->layout.buffer_bytes);
+    a->give_back_at = cl_max(3u, cl_min(48u, a->layout.n_rx / (4 * q)));
+    return a;
+}
+
+void port_arena_discard(struct port *port, struct port_arena *a)
+{
+    if (a && port->current && a->memory.base) { /* its addresses may be known from an attachment before */
+        vacate(a);
+        cl_store_release(&a->older, port->current->older);
+        cl_store_release(&port->current->older, a);
+    } else {
+        port_arena_free(a);
+    }
+}
+
+void port_return_old(struct port *port, unsigned queue, const struct cl_frame *f)
+{
+    for (struct port_arena *a = cl_load_acquire(&port->current); a; a = cl_load_acquire(&a->older))
+        if (cl_load_relaxed(&a->tag) == f->tag) { /* relaxed: of one that is being used again, neither is it */
+            cl_count(&a->counts[queue].returned, 1);
+            return;
+        }
 }

@@ -341,7 +341,7 @@ static void cores_help(struct cl_cores *c)
         return;
     cl_store_relaxed(&port_lines(a, 0)->help_tsc, cl_tsc());
     __atomic_fetch_add(&port_lines(a, 0)->help, 1, __ATOMIC_RELEASE); /* release: the stamp */
-    cl_fence_seq_cst(); /* as in ring_doorbell: our word before its flag */
+    cl_fence_seq_cst(); /* as in announce() of port.c: our word before its flag */
     rouse_loop(a);
 }
 
@@ -385,7 +385,16 @@ static void cores_release(struct cl_cores *c)
 static int cores_threads(struct cl_cores *c, const int32_t *tids, unsigned n, int signal, char err[256])
 {
     struct port *port = port_of_cores(c);
+    struct cl_scheduling *before = calloc(n, sizeof *before);
+    if (!before) {
+        snprintf(err, CL_CONTROL_ERR_BYTES, "out of memory for %u kthreads", n);
+        return -ENOMEM;
+    }
+    for (unsigned k = 0; k < n; k++)
+        cl_scheduling_read(tids[k], &before[k]);
     pthread_mutex_lock(&port->lock);
+    free(port->before);
+    port->before = before;
     port->kthreads.n = n;
     port->kthreads.signal = signal;
     memcpy(port->kthreads.tids, tids, n * sizeof *tids);
@@ -430,6 +439,7 @@ void port_cores_delete(struct port *port)
 {
     port_view_delete(port);
     free(port->waiters);
+    free(port->before);
 }
 
 /* Without the lock, since a stopped iokernel answers only by the timeout. Meanwhile the watcher does not detach, and
@@ -472,15 +482,27 @@ int port_cores_manage(struct port *port, char *err)
     return rc;
 }
 
-void port_cores_unmanage(struct port *port)
+/* Kthreads that end are left alone: a number may be a stranger's by now. */
+static unsigned give_back(const struct port *port)
+{
+    unsigned stay = 0;
+    for (unsigned k = 0; k < port->kthreads.n && !cl_load_relaxed(&port->released); k++)
+        if (syscall(SYS_tgkill, getpid(), port->kthreads.tids[k], 0) == 0)
+            stay += cl_scheduling_restore(port->kthreads.tids[k], &port->before[k]) == -EPERM;
+    return stay;
+}
+
+unsigned port_cores_unmanage(struct port *port)
 {
     struct port_arena *a = port->managed;
     if (!a)
-        return;
+        return 0;
+    unsigned stay = give_back(port); /* first: those that wait need a CPU to see that it is over */
     cl_store_release(&port->managed, NULL);
     port_view_nothing(
         port); /* fails where address space does: then the dead arena's words stay, which nobody changes */
     end_waits(port, a);
+    return stay;
 }
 
 void port_cores_interrupt(struct port *port)

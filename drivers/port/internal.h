@@ -5,6 +5,7 @@
 #include "../../runtime/memory.h"
 #include "../../runtime/net.h"
 #include "../../runtime/pool.h"
+#include "../../runtime/scheduling.h"
 #include "port.h"
 
 #include <pthread.h>
@@ -17,17 +18,22 @@ struct port_counts {
     uint64_t returned;                           /* writer: tx side; freed, or taken by tx_burst */
 };
 
-/* One attachment. Constant once published, but for counts, pool, shadows and give_backs (each queue's own). */
+/* One attachment. Constant once published, but for counts, pool, shadows and give_backs (each queue's own).
+ *
+ * An old one that nobody uses any more is vacated: its rings, its buffers, its descriptors and what it needs of the heap
+ * go. Its addresses stay, with private memory behind, since a sibling may still read a park word there, or store to it.
+ * So does the object, and the next attachment takes both. So a port has as many as are in use, and one more. */
 struct port_arena {
-    struct port_arena *older; /* kept while frames of it may be held; all chained until the port is closed */
+    struct port_arena *older; /* chain of all; writers: under `lock` (release); readers: kthreads (acquire) */
     struct cl_arena_layout layout;
     uint32_t tag; /* 1 for the first */
     struct cl_memory memory, state;
     uint8_t *base, *buffers; /* memory.base, and the buffers in it */
     const struct cl_state_loop *loop;
-    int doorbell;
+    int doorbell;        /* the port's number, once published */
+    int passed_doorbell; /* as it came, until then; -1 */
     bool never_sleeps;
-    bool released;         /* rings and buffers unmapped (the lines stay: a sibling may still read an old park word) */
+    bool vacant;           /* vacated */
     uint32_t max_frame;    /* longest frame that the iokernel takes */
     uint32_t give_back_at; /* lent buffers that a queue collects before it flushes them */
     bool managed;          /* the iokernel manages the cores; the next five are of use then */
@@ -52,8 +58,9 @@ struct port_rx {
 struct port_tx {
     struct port_arena *arena CL_ALIGNED(CL_CACHELINE);
     struct cl_ring_tx ring;
-    uint32_t *shadow;    /* a slot: the send buffer in it, or CL_SHM_NO_BUFFER */
-    uint32_t *give_back; /* lent buffers to return; room for all that exist */
+    struct cl_arena_doorbell *doorbell; /* the arena's word */
+    uint32_t *shadow;                   /* a slot: the send buffer in it, or CL_SHM_NO_BUFFER */
+    uint32_t *give_back;                /* lent buffers to return; room for all that exist */
     uint32_t n_give_back;
     uint32_t reclaimed; /* slots below are the pool's again */
     uint64_t rung;      /* the sleep of the loop in which we have rung the doorbell last */
@@ -82,6 +89,7 @@ struct port {
     uint32_t
         released; /* kthreads end: nobody waits any more. Writer: cl_cores_ops.release; readers: kthreads, acquire */
     struct cl_control_kthreads kthreads; /* under `lock`; n 0: not known yet */
+    struct cl_scheduling *before;        /* what they had when they were named; as many */
     struct port_arena *current;          /* writer: creator, then watcher or cl_port_reattach under `lock` (release) */
     struct cl_parker *parkers;
     struct port_rx *rx;
@@ -96,14 +104,17 @@ struct port {
     void *counters_arg;
     pthread_t watcher;
     bool watching;
-    int stop_fd;          /* eventfd: close() or cl_port_reattach() wants the watcher's attention */
-    bool stopping;        /* writer: close, under `lock` (release); reader: the watcher (acquire) */
-    pthread_mutex_t lock; /* guards control_fd, joining_fd, attaching, telling, info and what is published */
+    int doorbell;  /* one number for the port's life: whoever has read it rings for the iokernel of today */
+    int stop_fd;   /* eventfd: close() or cl_port_reattach() wants the watcher's attention */
+    bool stopping; /* writer: close, under `lock` (release); reader: the watcher (acquire) */
+    /* Guards control_fd, joining_fd, attaching, telling, info, note_is_new and what is published. */
+    pthread_mutex_t lock;
     int control_fd;
     int joining_fd; /* on which a thread waits for an answer, for port_close to end it; -1: none */
     bool telling;   /* a thread waits for an answer on control_fd, which is its own to read and to keep open */
     bool attaching; /* a thread has begun to, and does so without the lock */
     struct cl_port_info info;
+    bool note_is_new; /* info.note is another one than that of the last attachment */
 };
 
 static inline struct port *port_of(struct cl_nic *nic)
@@ -121,12 +132,15 @@ static inline struct cl_desc *port_slots(struct port_arena *a, uint64_t offset, 
     return (struct cl_desc *)(a->base + offset) + (size_t)queue * slots;
 }
 
-/* arena.c. Build an attachment from an acceptance. Takes over the descriptors. NULL: *rc and err say why. */
-struct port_arena *port_arena_new(const struct cl_control_accept *acc, int *fds, int *rc, char *err);
+/* arena.c. Build an attachment from an acceptance, in a vacant arena if there is one. Takes over the descriptors. NULL:
+ * *rc and err say why. Takes the lock. */
+struct port_arena *port_arena_new(struct port *port, const struct cl_control_accept *acc, int *fds, int *rc, char *err);
+/* It was not published. Under lock. */
+void port_arena_discard(struct port *port, struct port_arena *a);
 void port_arena_free(struct port_arena *a);
-/* Unmap rings and buffers of old arenas that nobody can reach any more. Under lock. */
-void port_release_old(struct port *port);
-/* A frame of an older arena comes back: counted there, so that the arena can be let go. */
+/* Vacate old arenas that nobody uses any more. Under lock. */
+void port_vacate_old(struct port *port);
+/* A frame of an older arena comes back: counted there, so that the arena can be vacated. */
 void port_return_old(struct port *port, unsigned queue, const struct cl_frame *f);
 /* Frames of an arena in its user's hands. Exact while nobody is inside a call. */
 uint32_t port_held(struct port *port, struct port_arena *a);
@@ -157,8 +171,9 @@ void port_cores_delete(struct port *port);
 /* Tell the iokernel of the current arena who the kthreads are, and be managed by it. Under `lock`, which is let go of
  * while the answer is waited for. -EBUSY: another thread does so at this moment. */
 int port_cores_manage(struct port *port, char *err);
-/* The iokernel is gone: nobody waits for it any more. Under `lock`. */
-void port_cores_unmanage(struct port *port);
+/* The iokernel is gone: the kthreads get back the class and the CPUs that they had before, and nobody waits for it any
+ * more. Under `lock`. Returns how many have to stay in SCHED_IDLE, for want of the right to leave it. */
+unsigned port_cores_unmanage(struct port *port);
 /* Interrupt the kthreads, so that they see that they are managed (again). */
 void port_cores_interrupt(struct port *port);
 

@@ -6,7 +6,8 @@
  *             the next sends (two indices ride on a SEND) or in FREE descriptors of three.
  *   tx        a SEND descriptor a frame; send buffers come back when the ring's published head has passed them (a private
  *             shadow of the slots says which). A received frame may be sent as it is.
- *   doorbell  an iokernel that polls never needs one. If it may sleep, tx_burst looks at its sleeping flag after a fence
+ *   doorbell  a bit of the application's word (shm.h) says that the ring has something: an iokernel polls no others. If
+ * it may sleep, tx_burst looks at its sleeping flag after a fence
  *             and writes the eventfd if it is set: once in each sleep, by each queue.
  *
  * When the iokernel dies. A watcher thread, asleep in poll(), sees the control socket end. It sets nic->gone, wakes
@@ -15,7 +16,8 @@
  * path until an iokernel accepts; the new arena is taken over by each queue at its next rx or tx call, by the thread
  * that uses it. Frames of the old arena stay readable until they are given back (`tag` of a frame is the number of its
  * arena): freed they vanish, sent they count as tx_dropped_error. The parker structs keep their address; their `word`
- * changes. Name, MAC and address stay.
+ * changes. Name, MAC and address stay. Once the frames are back and the queues have moved on, nothing of the old arena is
+ * left but its addresses, which a later attachment uses again (internal.h).
  *
  * Cores. If ACCEPT says that they are managed, nic->cores is there (corelane/runtime/cores.h, cores.c). The preemption flag and the
  * kthreads' lines of each arena are mapped once more, at addresses that stay for the port's life; between two iokernels
@@ -47,7 +49,8 @@ struct cl_port_config {
     uint32_t timeout_ms;  /* for connecting and for each answer; 0: 5000 */
     uint32_t reattach_ms; /* pause between attempts to attach again after the iokernel died; 0: do not */
     uint32_t reserved;
-    /* What it wants of the cores, where they are managed: cl_control_hello says what each is. */
+    /* What it wants of the cores, where they are managed: cl_control_hello says what each is, cl_port_info.note what
+     * was not granted of it. */
     uint32_t kind, guaranteed, maximum, weight, deadline_us, quantum_us;
     /* Called by the watcher thread at each change of state, with one line for people. May be NULL. Must not close the
      * port. */
@@ -66,7 +69,8 @@ struct cl_port_info {
     uint32_t gateway; /* host byte order; 0: none */
     uint64_t arena_bytes;
     int32_t cpus[64];
-    char text[256]; /* what happened last, for people */
+    char text[512]; /* what happened last, for people */
+    char note[320]; /* what was wished for and is not granted, for people; empty: nothing */
 };
 
 /* Attach to the iokernel at a socket path. -errno with one line in err (CL_CONTROL_ERR_BYTES). */

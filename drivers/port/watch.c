@@ -2,6 +2,7 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,14 +24,32 @@ static void wake_all(struct port *port)
         cl_park_wake(&port->parkers[q]);
 }
 
+/* Have the port's doorbell ring for the iokernel of `a`. Nothing that fails: the number is ours, and open. */
+static void hang_doorbell(struct port *port, struct port_arena *a)
+{
+    if (port->doorbell < 0)
+        port->doorbell = a->passed_doorbell;
+    else {
+        while (dup3(a->passed_doorbell, port->doorbell, O_CLOEXEC) < 0 && (errno == EINTR || errno == EBUSY))
+            continue;
+        close(a->passed_doorbell);
+    }
+    a->passed_doorbell = -1;
+    a->doorbell = port->doorbell;
+}
+
 /* Make a new attachment the current one. Under lock (or before there are other threads). */
 static void publish(struct port *port, struct port_arena *a, const struct cl_control_accept *acc, int fd)
 {
     struct cl_nic *nic = &port->nic;
     port->control_fd = fd;
-    a->older = port->current;
-    a->tag = a->older ? a->older->tag + 1 : 1;
+    hang_doorbell(port, a);
+    cl_store_release(&a->older, port->current); /* release: who follows it sees a whole arena */
+    cl_store_relaxed(&a->tag, a->older ? a->older->tag + 1 : 1);
+    if (a->older)
+        cl_memory_shut(&a->older->memory); /* nothing of it is mapped any more */
     const struct cl_state_header *s = a->state.base;
+    port->note_is_new = *acc->note && strcmp(acc->note, port->info.note) != 0;
     port->info = (struct cl_port_info){.state = CL_PORT_ATTACHED,
                                        .app = acc->app,
                                        .loop = acc->loop,
@@ -44,6 +63,7 @@ static void publish(struct port *port, struct port_arena *a, const struct cl_con
     memcpy(port->info.cpus, acc->cpus, sizeof port->info.cpus);
     snprintf(port->info.text, sizeof port->info.text, "attached to the iokernel with pid %u on %s", s->pid,
              port->socket_path);
+    memcpy(port->info.note, acc->note, sizeof port->info.note);
     cl_store_release(&port->current, a); /* release: see rx_sync in port.c */
     cl_store_relaxed(&nic->gone, 0);
 }
@@ -79,7 +99,7 @@ static int request_grant(struct port *port, struct grant *g, char *err)
     else
         snprintf(err, CL_CONTROL_ERR_BYTES, "the port is being closed");
     may_wait_on(port, -1);
-    g->arena = rc < 0 ? NULL : port_arena_new(&g->acc, fds, &rc, err);
+    g->arena = rc < 0 ? NULL : port_arena_new(port, &g->acc, fds, &rc, err);
     if (!g->arena)
         close(g->fd);
     return rc;
@@ -111,7 +131,7 @@ static int adopt_grant(struct port *port, struct grant *g, char *err)
                g->acc.ipv4 != nic->ipv4) {
         snprintf(err, CL_CONTROL_ERR_BYTES, "the new iokernel on %s gives this application another address or layout",
                  port->socket_path);
-        port_arena_free(a);
+        port_arena_discard(port, a);
         close(g->fd);
         return -EPROTO;
     }
@@ -181,7 +201,7 @@ static int reattach(struct port *port, char *err)
     if (rc == 0)
         rc = adopt_grant(port, &g, err);
     if (rc == 0)
-        port_release_old(port);
+        port_vacate_old(port);
     pthread_mutex_unlock(&port->lock);
     if (rc == 0) {
         wake_all(port); /* they take over the new arena */
@@ -194,15 +214,20 @@ static int reattach(struct port *port, char *err)
 /* The peer is gone: links down, everybody awake. */
 static void detach(struct port *port)
 {
-    char text[256];
-    snprintf(text, sizeof text, "the iokernel on %s is gone: %s", port->socket_path,
-             port->reattach_ms ? "attaching again when one listens there"
-                               : "no packets until this port is attached again");
+    char text[256], demoted[96] = "";
     pthread_mutex_lock(&port->lock);
     close(port->control_fd);
     port->control_fd = -1;
     cl_store_relaxed(&port->nic.gone, 1); /* relaxed: a flag; whoever misses it sends into a dead arena once more */
-    port_cores_unmanage(port);
+    unsigned stay = port_cores_unmanage(port);
+    if (stay)
+        snprintf(demoted, sizeof demoted, "; %u kthreads stay in SCHED_IDLE: raise RLIMIT_NICE to 20 (ulimit -e)",
+                 stay);
+    snprintf(text, sizeof text, "the iokernel on %s is gone: %s%s", port->socket_path,
+             port->reattach_ms ? "attaching again when one listens there"
+                               : "no packets until this port is attached again",
+             demoted);
+    cl_memory_shut(&port->current->memory); /* it is mapped no more from here on */
     record(port, CL_PORT_GONE, text);
     pthread_mutex_unlock(&port->lock);
     wake_all(port);
@@ -326,8 +351,19 @@ void cl_port_publish(struct cl_nic *nic, cl_counters_fn counters, void *arg)
 static void check_old(struct port *port)
 {
     pthread_mutex_lock(&port->lock);
-    port_release_old(port);
+    port_vacate_old(port);
     pthread_mutex_unlock(&port->lock);
+}
+
+/* Say that it is attached again, and what it wished for and does not get of this iokernel, unless the last said so. */
+static void report_attached(struct port *port)
+{
+    char text[64 + CL_CONTROL_NOTE_BYTES];
+    pthread_mutex_lock(&port->lock);
+    snprintf(text, sizeof text, "attached again, to a new iokernel%s%s", port->note_is_new ? "; " : "",
+             port->note_is_new ? port->info.note : "");
+    pthread_mutex_unlock(&port->lock);
+    report(port, CL_PORT_ATTACHED, text);
 }
 
 static void *watch(void *arg)
@@ -355,7 +391,7 @@ static void *watch(void *arg)
         if (!attach_again(port))
             return NULL;
         looks = (struct looks){0};
-        report(port, CL_PORT_ATTACHED, "attached again, to a new iokernel");
+        report_attached(port);
     }
 }
 
@@ -400,6 +436,8 @@ static void port_close(struct cl_nic *nic)
         close(port->stop_fd);
     if (port->control_fd >= 0)
         close(port->control_fd);
+    if (port->doorbell >= 0)
+        close(port->doorbell);
     for (struct port_arena *a = port->current, *older; a; a = older) {
         older = a->older;
         port_arena_free(a);
@@ -492,7 +530,7 @@ int cl_port_nic_new(const struct cl_port_config *c, struct cl_nic **out, char *e
         return -ENOMEM;
     }
     port->nic.ops = &ops;
-    port->control_fd = port->stop_fd = port->joining_fd = -1;
+    port->control_fd = port->stop_fd = port->joining_fd = port->doorbell = -1;
     port->timeout_ms = c->timeout_ms ? c->timeout_ms : DEFAULT_TIMEOUT_MS;
     port->reattach_ms = c->reattach_ms;
     port->on_change = c->on_change;

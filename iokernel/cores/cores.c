@@ -172,6 +172,8 @@ void io_unallot(struct cl_io *io, struct io_app *app)
         io->slots_used[slot / 64] &= ~(1ull << slot % 64);
         io_thread_close(&app->kthreads[k]);
     }
+    free(app->cores.before);
+    app->cores.before = NULL;
 }
 
 void io_cores_add(struct io_loop *loop, struct io_app *app)
@@ -194,13 +196,15 @@ void io_cores_add(struct io_loop *loop, struct io_app *app)
 void io_cores_remove(struct io_loop *loop, struct io_app *app)
 {
     struct io_cores *c = &loop->cores;
+    bool demotes = !loop->io->given_back;
     for (uint32_t i = 0; i < c->n; i++) {
         struct io_core *core = &c->core[i];
         bool owns = core->owner && core->owner->app == app;
         if (core->dying && core->dying->app == app)
             core->dying = NULL;
         if (core->from && core->from->app == app) {
-            io_move_demote(loop, core->from, core); /* should it run on, then not on that core */
+            if (demotes)
+                io_move_demote(loop, core->from, core); /* should it run on, then not on that core */
             io_move_forget(core);
         }
         io_yield_wait_forget(core, app);
@@ -208,13 +212,13 @@ void io_cores_remove(struct io_loop *loop, struct io_app *app)
             continue;
         struct io_kthread *k = core->owner;
         io_move_release(loop, core, CL_IO_LOG_LEFT, loop->now);
-        if (cl_load_relaxed(k->park) == CL_KTHREAD_RUNNING)
+        if (demotes && cl_load_relaxed(k->park) == CL_KTHREAD_RUNNING)
             io_move_demote(loop, k, core);
     }
     for (uint32_t i = 0; i < app->n_kthreads; i++) {
         struct io_kthread *k = &app->kthreads[i];
         c->n_quantum -= k->member.preempt_quantum;
-        if (k->blocked && !k->member.core && !k->member.demoted) /* as one that has not ceded */
+        if (demotes && k->blocked && !k->member.core && !k->member.demoted) /* as one that has not ceded */
             io_move_demote(loop, k, k->member.last);
         io_blocked_over(loop, k, loop->now);
     }

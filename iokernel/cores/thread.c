@@ -71,6 +71,8 @@ bool io_thread_is_bound(struct io_loop *loop, const struct io_kthread *k, int32_
 int io_thread_demote(struct io_loop *loop, struct io_kthread *k)
 {
     struct io_member *m = &k->member;
+    if (m->stays_classed)
+        return -EPERM;
     if (!m->demoted) {
         count_call(loop);
         m->had_sched = syscall(SYS_sched_getattr, m->tid, m->sched, sizeof m->sched, 0) == 0;

@@ -10,7 +10,7 @@
  * (fs/eventfd.c wakes on each write).
  *
  * An uplink that has neither a descriptor, nor a parker, nor a time at which it has something (nic.h, next_tsc) keeps
- * the loop polling. */
+ * the loop polling. One whose device went away is watched no more: its descriptor shows an error for ever. */
 #include "../state/internal.h"
 
 #include <errno.h>
@@ -24,7 +24,8 @@
 #define NEVER UINT64_MAX
 #define PAUSES 32         /* cl_relax calls between rounds when pausing */
 #define SHORTEST_NS 3000  /* a sleep shorter than going to sleep takes is no sleep */
-#define RETRY_NS 100000   /* how often frames that an uplink did not take are offered again */
+#define RETRY_NS 100000   /* how often frames that an uplink did not take are offered again; doubled each time, ... */
+#define RETRY_DOUBLINGS 7 /* ... up to so often: its interface may be down for long */
 #define YIELD_NS 50000    /* between two yields to whom may be there */
 #define TAKEN_NS 2000     /* a yield that lasts as long has let somebody run: alone it is a system call */
 #define SHARED_NS 1000000 /* for so long after one who ran more are expected */
@@ -93,6 +94,29 @@ int io_idle_init(struct io_loop *loop, char *err)
     for (uint32_t i = 0; i < (loop)->n_uplinks; i++)                                                                   \
         for (uint32_t q = (loop)->index; q < (loop)->uplinks[i].nic->n_queues; q += (loop)->io->config.n_loops)
 
+/* Watch the uplinks whose device went away no more. */
+static void forget_gone(struct io_loop *loop)
+{
+    for (uint32_t i = 0; i < loop->n_uplinks; i++) {
+        struct io_uplink *u = &loop->uplinks[i];
+        if (cl_likely(u->forgotten || !cl_load_relaxed(&u->nic->gone)))
+            continue;
+        u->forgotten = true;
+        for (uint32_t q = loop->index; q < u->nic->n_queues; q += loop->io->config.n_loops)
+            if (u->nic->ops->fd(u->nic, q) >= 0)
+                io_idle_forget(loop, u->nic->ops->fd(u->nic, q));
+    }
+}
+
+/* A descriptor that shows an error and nothing to read: from now on each change of it ends one sleep, and not its state
+ * every one. What is readable is read to its end before a sleep. */
+static void watch_edges(struct io_loop *loop, int fd)
+{
+    struct epoll_event e = {.events = EPOLLIN | EPOLLET, .data.fd = fd};
+    epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, fd, &e);
+    io_count(loop->stats.syscalls, 1);
+}
+
 /* When the earliest work falls due that nobody will announce. 0: at any time, so do not sleep. */
 static uint64_t next_due(struct io_loop *loop, uint64_t now)
 {
@@ -108,7 +132,7 @@ static uint64_t next_due(struct io_loop *loop, uint64_t now)
     }
     for (uint32_t i = 0; i < loop->n_uplinks; i++)
         if (loop->uplinks[i].n_staged)
-            due = cl_min(due, now + (uint64_t)cl_ns_to_ticks(loop->io->clock, RETRY_NS));
+            due = cl_min(due, now + (uint64_t)cl_ns_to_ticks(loop->io->clock, RETRY_NS << loop->uplinks[i].retries));
     FOR_EACH_QUEUE(loop, i, q)
     {
         struct cl_nic *nic = loop->uplinks[i].nic;
@@ -153,11 +177,14 @@ static void wait_for_event(struct io_loop *loop, int64_t ns)
         uint64_t drained;
         if (events[i].data.fd == loop->event_fd && read(loop->event_fd, &drained, sizeof drained) > 0)
             io_count(loop->stats.syscalls, 1);
+        if (cl_unlikely(!(events[i].events & EPOLLIN)))
+            watch_edges(loop, events[i].data.fd);
     }
 }
 
 static void sleep_unless_work(struct io_loop *loop)
 {
+    forget_gone(loop);
     cl_store_relaxed(&loop->state->sleeping, ++loop->slept);
     park_uplinks(loop, true);
     cl_fence_seq_cst(); /* our flags before the re-check; see the head of this file */
@@ -170,6 +197,9 @@ static void sleep_unless_work(struct io_loop *loop)
     if (!busy && !io_commands_pending(loop) && !cl_load_relaxed(&loop->stop) && (ns < 0 || ns >= SHORTEST_NS)) {
         wait_for_event(loop, ns);
         loop->woke = cl_min(cl_tsc(), due); /* from when it was due, it was kept from running */
+        for (uint32_t i = 0; i < loop->n_uplinks; i++)
+            if (loop->uplinks[i].n_staged && loop->uplinks[i].retries < RETRY_DOUBLINGS)
+                loop->uplinks[i].retries++;
     }
     cl_store_relaxed(&loop->state->sleeping, 0);
     park_uplinks(loop, false);

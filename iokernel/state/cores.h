@@ -8,6 +8,7 @@
 #define CORELANE_IOKERNEL_STATE_CORES_H
 
 #include "../../runtime/hist.h"
+#include "../../runtime/scheduling.h"
 #include "iokernel.h"
 #include "../policy/host.h"
 #include "signals.h"
@@ -68,6 +69,7 @@ struct io_member {
     bool leaving;                       /* its core went to another, and it has not ceded */
     bool evicted;                       /* it never did; until its park word says so, or `evicted_until` */
     bool demoted;                       /* SCHED_IDLE, until it is given a core again */
+    bool stays_classed;                 /* not to be made SCHED_IDLE: nobody could undo it */
     bool had_sched;                     /* `sched` is what it had when it was demoted */
     bool dead;                          /* no such thread */
     bool preempt_move, preempt_quantum; /* why its preemption flag is set */
@@ -103,6 +105,7 @@ struct io_allotment {
     bool told;          /* its threads are known: it is in the loop's list */
     bool steered;       /* its frames go by `steer` */
     int32_t pid, signal;
+    struct cl_scheduling *before; /* of its kthreads, when they were named; NULL: they are not. Controlling thread */
     uint32_t kind, guaranteed, maximum, weight;
     uint64_t deadline_ns, quantum_ticks;
     uint64_t preempt; /* copy of the arena's preemption flag, which we write */
@@ -305,6 +308,12 @@ bool io_starved(struct io_loop *loop, struct io_core *core, uint64_t now);
 void io_dying_begin(const struct io_loop *loop, struct io_core *core, uint64_t now);
 /* core->dying is not NULL, and the new owner has not begun. */
 void io_dying_round(struct io_loop *loop, struct io_core *core, uint64_t now);
+
+/* before.c, by the controlling thread. */
+/* k's thread is known, and nobody has changed anything of it for us. */
+void io_before_note(struct io_kthread *k);
+/* Give it back. The loop manages it no more. */
+void io_before_restore(struct io_kthread *k);
 
 /* thread.c */
 /* By the kernel. */

@@ -259,6 +259,11 @@ class _Alive:
         with self._lock:
             return iter(list(self._by_event.values()))
 
+    def of(self, runtime: Any) -> list[Job]:
+        """Those of a runtime."""
+        with self._lock:
+            return list(self._by_runtime.get(runtime, ()))
+
     def add(self, job: Job) -> None:
         with self._lock:
             self._events.register(job._event, select.EPOLLIN)
@@ -333,6 +338,15 @@ class Job:
     def _fetch(self) -> Any:
         """The result, or raises what the function raised."""
         raise NotImplementedError
+
+    def works_on(self, arg: int) -> bool:
+        """Whether that address is what its uthread was given."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """Of its function."""
+        return self._name
 
     def done(self) -> bool:
         """Whether it has ended, well or badly."""
@@ -425,6 +439,9 @@ class CompiledJob(Job):
     def _fetch(self) -> Any:
         return self._calls.fetch(self._frame)
 
+    def works_on(self, arg: int) -> bool:
+        return arg == self._frame
+
 
 class PythonJob(Job):
     """Of a plain Python function: called on the kthread's own stack, since frames of CPython must nest."""
@@ -440,6 +457,9 @@ class PythonJob(Job):
     def _prepare(self) -> tuple[Any, Any]:
         return ffi.addressof(lib, "cl_batch_foreign"), self._call
 
+    def works_on(self, arg: int) -> bool:
+        return arg == int(ffi.cast("uintptr_t", self._call))
+
     def _run(self, arg: Any) -> None:
         try:
             self._returned = self._function(*self._args)
@@ -451,6 +471,11 @@ class PythonJob(Job):
         if self._raised is not None:
             raise self._raised
         return self._returned
+
+
+def name_of(runtime: Any, arg: int) -> str:
+    """The job of a runtime whose uthread was given the address `arg`, by name; "" if it is none's."""
+    return next((job.name for job in _alive.of(runtime) if job.works_on(arg)), "")
 
 
 def start(runtime: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job:

@@ -97,6 +97,11 @@ class Handler:
         return Prepared("request", pointer, arg, (made, self.state), stack_bytes=made.stack_bytes)
 
     @property
+    def name(self) -> str:
+        """Of the Python function, for people; "" of a C function, which has its symbol."""
+        return str(getattr(self.function, "__qualname__", "")) if callable(self.function) else ""
+
+    @property
     def counters(self) -> dict[str, int]:
         """Of a Python callable: `errors` (exceptions), `kept_views` (views that outlived their request); else empty."""
         from_python = [k for k in self._prepared.keep if hasattr(k, "counters")] if self._prepared else []

@@ -10,8 +10,16 @@
 /* The runner keeps the request at hand in its own frame and says where by a word of the uthread (sched.h). */
 struct cl_udp_req *cl_current_request(void)
 {
-    struct cl_udp_req *req = cl_runner_local();
+    struct cl_udp_req *req = cl_runner_local(); /* the first of struct cl_running */
     return req && req->socket ? req : NULL;
+}
+
+/* Relaxed: the runner's own words, in a stack that stays mapped. */
+const struct cl_udp_socket *cl_netif_socket_of(const void *runner)
+{
+    const struct cl_running *r = runner;
+    const struct cl_udp_socket *burst = r ? cl_load_relaxed(&r->burst) : NULL;
+    return burst || !r ? burst : cl_load_relaxed(&r->req.socket);
 }
 
 void cl_handler_fault(void)
@@ -147,7 +155,7 @@ static void call_foreign(void *arg)
 }
 
 static CL_NOINLINE struct cl_netq *run_burst(struct cl_netif *nif, struct cl_netq *q, struct cl_rx_item *items,
-                                             unsigned n)
+                                             unsigned n, struct cl_running *running)
 {
     struct cl_udp_socket *s = items[0].socket;
     struct cl_udp_req reqs[CL_UDP_BURST];
@@ -156,6 +164,7 @@ static CL_NOINLINE struct cl_netq *run_burst(struct cl_netif *nif, struct cl_net
         give_room(q, &reqs[i]);
     }
     cl_count(&q->stats.handled, n);
+    cl_store_relaxed(&running->burst, s);
     if (s->kind == CL_UDP_FOREIGN) {
         struct foreign_call call = {s, reqs, n};
         if (cl_kthread_call(call_foreign, &call) < 0)
@@ -164,6 +173,7 @@ static CL_NOINLINE struct cl_netq *run_burst(struct cl_netif *nif, struct cl_net
     } else {
         s->fn.burst(reqs, n, s->arg);
     }
+    cl_store_relaxed(&running->burst, NULL);
     q = cl_netq_self(nif);
     for (unsigned i = 0; i < n; i++)
         close_request(q, &reqs[i], reqs[i].reply_len);
@@ -175,10 +185,11 @@ CL_HOT void cl_netif_run(void *arg, unsigned self)
     struct cl_netif *nif = arg;
     struct cl_netq *q = &nif->queues[self];
     struct cl_rx_item items[CL_UDP_BURST];
-    struct cl_udp_req req;
-    req.socket = NULL;
+    struct cl_running running;
+    running.req.socket = NULL;
+    running.burst = NULL;
     bool polled = true; /* nothing has run since the loop polled the NIC */
-    cl_runner_set_local(&req);
+    cl_runner_set_local(&running);
 again:
     /* One at a time, so that siblings can take the others; a burst handler asked for more. */
     while (cl_inbox_take_one(q->inbox, &items[0])) {
@@ -186,13 +197,13 @@ again:
         cl_netq_note_inbox(q);
         polled = false;
         if (cl_likely(kind == CL_UDP_PLAIN)) {
-            q = run_plain(nif, q, &items[0], &req);
+            q = run_plain(nif, q, &items[0], &running.req);
             continue;
         }
         unsigned more = cl_inbox_take_of(q->inbox, items + 1, CL_UDP_BURST - 1, items[0].socket);
-        q = run_burst(nif, q, items, 1 + more);
+        q = run_burst(nif, q, items, 1 + more, &running);
     }
-    if (cl_unlikely(cl_load_acquire(&q->typed) != NULL) && run_typed(nif, &q, &req, polled)) {
+    if (cl_unlikely(cl_load_acquire(&q->typed) != NULL) && run_typed(nif, &q, &running.req, polled)) {
         polled = false;
         goto again;
     }

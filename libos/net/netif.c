@@ -92,6 +92,13 @@ int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix,
     return 0;
 }
 
+void cl_netif_tell_gone(struct cl_netif *nif)
+{
+    /* Relaxed: the exchange decides. */
+    if (nif->on_gone && !cl_load_relaxed(&nif->gone_told) && !cl_exchange(&nif->gone_told, 1))
+        nif->on_gone(nif->gone_arg);
+}
+
 void cl_netif_drain(struct cl_netif *nif)
 {
     struct cl_nic *nic = nif->nic;

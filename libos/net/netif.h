@@ -42,6 +42,12 @@
 
 struct cl_netif;
 
+/* What a runner works on: its cl_runner_local. */
+struct cl_running {
+    struct cl_udp_req req;       /* of a plain handler; its socket NULL: none runs */
+    struct cl_udp_socket *burst; /* whose burst handler runs; NULL: none does */
+};
+
 /* A neighbour as of cache epoch `epoch`. */
 struct cl_route {
     uint32_t ip_be;
@@ -99,6 +105,7 @@ struct cl_udp_socket {
     struct cl_netif *nif;
     struct cl_udp_queue *queue;
     struct cl_udp_socket *next_free;
+    char *name; /* of its handler, for people; NULL: unknown. Set once (release); readers: anybody */
 };
 
 struct cl_netif {
@@ -125,6 +132,9 @@ struct cl_netif {
     uint32_t arp_timer_armed; /* exchanged by whoever asks first */
     void (*on_conflict)(void *arg);
     void *conflict_arg;
+    void (*on_gone)(void *arg); /* the NIC's device went away; NULL: the NIC tells itself */
+    void *gone_arg;
+    uint32_t gone_told; /* exchanged by whoever finds it first */
     struct cl_netq *queues;
 };
 
@@ -135,6 +145,12 @@ int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix,
 void cl_netif_delete(struct cl_netif *nif);
 /* Give every buffer back to the NIC that is not held by a uthread. No kthread runs. */
 void cl_netif_drain(struct cl_netif *nif);
+
+/* The NIC is gone: call on_gone, once. Kthreads. */
+void cl_netif_tell_gone(struct cl_netif *nif);
+
+/* The socket whose handler a runner is in; NULL: none. For another thread than its own. */
+const struct cl_udp_socket *cl_netif_socket_of(const void *runner);
 
 /* The work source's callbacks; `arg` is the netif. */
 unsigned cl_netif_poll(void *arg, unsigned self, unsigned queue);
@@ -171,6 +187,8 @@ void cl_udp_sockets_drain(struct cl_netif *nif);
 void cl_udp_sockets_delete(struct cl_netif *nif);
 int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, uint32_t size, struct cl_udp_socket **out);
 int cl_udp_bind(struct cl_netif *nif, uint16_t port, unsigned kind, void (*fn)(void), void *arg);
+/* Say what the handler of a port is called; copied. -ENOENT, -ENOMEM, -EALREADY. */
+int cl_udp_name(struct cl_netif *nif, uint16_t port, const char *name);
 int cl_udp_publish_typed(struct cl_netif *nif, uint16_t port, cl_udp_handler fn, void *arg,
                          const struct cl_udp_types *types, uint16_t first_type);
 

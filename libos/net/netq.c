@@ -18,6 +18,11 @@ void cl_netq_ring(struct cl_netq *q)
         uint64_t now = cl_tsc(), took = now - q->last_flush_tsc;
         q->last_flush_tsc = now;
         q->flush_at = took > n * (uint64_t)q->nif->ticks_per_us ? 1 : CL_NETQ_FLUSH;
+        if (cl_unlikely(q->n_tx && cl_load_relaxed(&nic->gone))) { /* it will never take them */
+            cl_count(&q->stats.tx_dropped_gone, q->n_tx);
+            nic->ops->free(nic, q->index, q->tx, q->n_tx);
+            q->n_tx = 0;
+        }
         if (cl_unlikely(q->n_tx)) {
             q->flush_at = CL_NETQ_TX; /* the NIC's queue is full: do not knock again for each frame */
             if (!q->full_since_tsc)

@@ -74,7 +74,7 @@ static void take_arp(struct cl_netq *q, const struct cl_frame *f, const struct c
         cl_count(&q->stats.learned, 1);
         cl_count(&q->stats.delivered, 1);
     } else {
-        cl_netq_drop(q, CL_DROP_ARP_NOT_OURS);
+        cl_netq_drop(q, todo.unsolicited ? CL_DROP_ARP_UNSOLICITED : CL_DROP_ARP_NOT_OURS);
     }
 }
 
@@ -222,8 +222,10 @@ static unsigned receive(struct cl_netq *q, struct cl_netq *victim, unsigned n)
         cl_spin_unlock(&victim->rx_lock);
     if (n)
         return take_in(q, frames, n);
-    if (cl_unlikely(cl_load_relaxed(&q->nic->gone)))
+    if (cl_unlikely(cl_load_relaxed(&q->nic->gone))) {
         cl_netq_renew(q); /* a kthread that only sends would not notice otherwise; all are woken when it goes */
+        cl_netif_tell_gone(q->nif);
+    }
     return 0;
 }
 

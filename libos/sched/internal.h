@@ -149,7 +149,8 @@ struct cl_kthread {
     uint8_t order[CL_SCHED_MAX_KTHREADS]; /* siblings, nearest first */
     int32_t cpu;
     pthread_t thread;
-    int32_t tid; /* futex: 0 until the thread runs */
+    int32_t tid;    /* futex: 0 until the thread runs */
+    uint32_t ended; /* it has left the loop. Writer: the kthread (release) */
     void *signal_stack;
     sigset_t signals_blocked;    /* constant once the thread runs: outside of handlers */
     struct cl_sched_stats stats; /* writer: the kthread; readers: all, relaxed */
@@ -223,6 +224,9 @@ struct cl_sched {
     uint32_t drained;                 /* futex: nothing alive was seen while stopping */
     uint32_t ending;                  /* leave the loop */
     uint32_t go;                      /* futex: kthreads may begin */
+    uint32_t n_ended;                 /* futex: kthreads that have left the loop. RMW, release */
+    uint64_t stop_ns;                 /* for which a stop waits for kthreads */
+    bool overdue;                     /* it has waited in vain */
     int stopped;                      /* result of the first stop + 1 */
 };
 

@@ -245,10 +245,11 @@ unsigned cl_turn(struct cl_kthread *k)
 static void begin(struct cl_kthread *k)
 {
     struct cl_sched *s = k->sched;
+    if (s->cores)
+        cl_rseq_give_up();
+    cl_store_release(&k->tid, (int32_t)syscall(SYS_gettid));
     if (!s->cores)
         return;
-    cl_rseq_give_up();
-    cl_store_release(&k->tid, (int32_t)syscall(SYS_gettid));
     syscall(SYS_futex, &k->tid, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     while (!cl_load_acquire(&s->go)) /* acquire: pairs with cl_sched_start */
         syscall(SYS_futex, &s->go, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
@@ -300,5 +301,8 @@ void *cl_kthread_main(void *arg)
     }
     cl_signal_stack_remove(k);
     cl_kthread_bind(NULL);
+    cl_store_release(&k->ended, 1);
+    __atomic_fetch_add(&s->n_ended, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &s->n_ended, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     return NULL;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define SHORT_SPIN_NS 2000 /* adaptive with more kthreads than CPUs */
+#define AGAIN_NS 100000000 /* how long a stop waits that comes after one that has waited in vain */
 
 static uint64_t machine_clock(void *arg)
 {
@@ -27,6 +28,7 @@ void cl_sched_config_init(struct cl_sched_config *config)
         .max_uthreads = 65536,
         .spin_ns = 20000,
         .watch_ns = 1000000,
+        .stop_ns = CL_SCHED_STOP_NS,
     };
 }
 
@@ -85,6 +87,7 @@ static void init_fields(struct cl_sched *s, const struct cl_sched_config *c)
     s->oversubscribed = c->n_kthreads > cpus_allowed();
     s->spin_ns = s->oversubscribed ? cl_min(c->spin_ns, SHORT_SPIN_NS) : c->spin_ns;
     s->watch_ns = c->watch_ns;
+    s->stop_ns = c->stop_ns ? c->stop_ns : CL_SCHED_STOP_NS;
     s->clock = c->clock ? c->clock : machine_clock;
     s->clock_arg = c->clock ? c->clock_arg : (void *)(uintptr_t)cl_clock_default();
     s->fp_control = cl_context_fp_control();
@@ -184,15 +187,35 @@ static int register_kthreads(struct cl_sched *s, char err[256])
     return s->cores->ops->threads(s->cores, tids, s->n_kthreads, CL_SCHED_SIGNAL, err);
 }
 
-static void join_kthreads(struct cl_sched *s, uint32_t n)
+/* Sleep on a futex while it has `value`, until cl_monotonic_raw_ns() is `until`. False: the time is over. */
+static bool sleep_until(const uint32_t *word, uint32_t value, uint64_t until)
 {
+    int64_t left = (int64_t)(until - cl_monotonic_raw_ns());
+    struct timespec ts = {left / 1000000000, left % 1000000000};
+    if (left <= 0)
+        return false;
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &ts, NULL, 0);
+    return true;
+}
+
+/* End and join n kthreads. False: after stop_ns some have not come back to the loop. */
+static bool join_kthreads(struct cl_sched *s, uint32_t n)
+{
+    uint64_t until = cl_monotonic_raw_ns() + (s->overdue ? AGAIN_NS : s->stop_ns);
+    uint32_t ended;
     cl_store_release(&s->ending, 1);
     begin(s);
     if (s->cores)
         s->cores->ops->release(s->cores);
     cl_wake_all(s);
+    while ((ended = cl_load_acquire(&s->n_ended)) < n) /* acquire: what they did */
+        if (!sleep_until(&s->n_ended, ended, until)) {
+            s->overdue = true;
+            return false;
+        }
     for (uint32_t k = 0; k < n; k++)
         pthread_join(s->kthreads[k].thread, NULL);
+    return true;
 }
 
 int cl_sched_start(struct cl_sched *s, char err[256])
@@ -249,8 +272,10 @@ int cl_sched_stop(struct cl_sched *s, int64_t timeout_ns)
         cl_wake_all(s);
         if (s->cores)
             cl_drain_check(s); /* kthreads without a core are not woken by that, and check no more */
-        wait_drained(s, timeout_ns);
-        join_kthreads(s, s->n_kthreads);
+        if (!s->overdue)
+            wait_drained(s, timeout_ns);
+        if (!join_kthreads(s, s->n_kthreads))
+            return -ETIMEDOUT;
     }
     s->stopped = (int)cl_sched_live(s) + 1;
     return s->stopped - 1;
@@ -260,8 +285,8 @@ void cl_sched_delete(struct cl_sched *s)
 {
     if (!s)
         return;
-    if (s->started)
-        cl_sched_stop(s, 0);
+    if (s->started && cl_sched_stop(s, 0) == -ETIMEDOUT)
+        return;
     for (uint32_t k = 0; k < s->n_kthreads; k++)
         cl_timers_delete(&s->kthreads[k].timers);
     cl_watcher_stop(s);
@@ -341,6 +366,24 @@ int cl_sched_stats(const struct cl_sched *s, unsigned k, struct cl_sched_stats *
     if (k == 0)
         out->spawned += cl_load_relaxed(&s->foreign_spawned);
     return 0;
+}
+
+bool cl_sched_running(const struct cl_sched *s, unsigned index, struct cl_sched_running *out)
+{
+    if (index >= s->n_kthreads || !s->started)
+        return false;
+    const struct cl_kthread *k = &s->kthreads[index];
+    if (cl_load_acquire(&k->ended))
+        return false;
+    /* Relaxed, and of uthreads that are never freed: right of a kthread that is stuck, a guess of others. */
+    const struct cl_uthread *t = cl_load_relaxed(&k->current);
+    *out = (struct cl_sched_running){.kthread = index, .tid = cl_load_relaxed(&k->tid)};
+    if (t) {
+        out->fn = cl_load_relaxed(&t->fn);
+        out->arg = cl_load_relaxed(&t->arg);
+        out->runner = cl_load_relaxed(&t->runner);
+    }
+    return true;
 }
 
 uint64_t cl_sched_live(const struct cl_sched *s)

@@ -16,8 +16,12 @@ from typing import Any
 
 import pytest
 from cltest import die_with_parent, wait_until
+from cltest.switching import udp_frame
 
 from corelane.cli import config, watch
+from corelane.drivers.nic.nic import ipv4_to_int, mac_to_bytes
+from corelane.drivers.port.port import open_port
+from corelane.iokernel import Iokernel
 
 DEADLINE_S = 60.0
 
@@ -33,6 +37,15 @@ def compiled(request, reply):
 def plain(request, reply):
     reply[: len(request)] = request
     return len(request)
+"""
+
+STUCK = """
+import pathlib
+
+def for_ever(request):
+    pathlib.Path("entered").touch()
+    while True:
+        pass
 """
 
 C_ECHO = """
@@ -225,13 +238,15 @@ def two_cpus() -> Iterator[None]:
 def test_a_server_and_batch_work_share_a_core(start: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "io.sock")
     with two_cpus():
-        up = start("up", "--socket", path, "--nic", "loadgen:echo,rate=2e3,seconds=5", "--json")
+        held = ("--set", "apps.echo.guaranteed_cores=1")
+        up = start("up", "--socket", path, "--nic", "loadgen:echo,rate=2e3,seconds=100", *held, "--json")
     begun = up.event("iokernel")
     assert (begun["policy"], len(begun["worker_cpus"])) == ("delay", 1)  # or nobody had to give way
     job = start("run", "batch", "--socket", path, "--option", "size=32", "--every", "0.1", "--json")
     assert job.event("serving")["ports"] == []
     assert job.event("work")["kernel"] == "matmul"
-    run = start("run", "echo", "--socket", path, "--guaranteed", "1", "--deadline-us", "100", "--json")
+    run = start("run", "echo", "--socket", path, "--weight", "7", "--deadline-us", "100", "--json")
+    assert "it has weight 1 instead of 7: to allow more" in run.event("limited")["text"]
     run.event("serving")
 
     def answered_asks() -> int:
@@ -252,9 +267,8 @@ def test_a_server_and_batch_work_share_a_core(start: Any, tmp_path: Path) -> Non
         lows = [low for low, _, _ in times["buckets_ns"]]
         assert lows == sorted(set(lows))
         assert lows[0] <= 1000 * times["p50_us"] <= 1000 * times["p99_us"]
-    load = up.event("load")
-    assert load["sent"] > 1000
-    assert 0 < load["answered"] <= load["sent"]
+    wait_until(lambda: watch.snapshot(path)["uplinks"][0]["rx_frames"] > 1000)
+    up.process.send_signal(signal.SIGTERM)
     run.event("gone")
     assert job.event("gone")["text"]
     assert run.stop() == 0
@@ -506,6 +520,22 @@ def test_an_application_ends_promptly_when_asked(start: Any, tmp_path: Path, nic
         run.event("serving")
     run.process.send_signal(signal.SIGTERM)
     assert run.process.wait(20) in (0, -signal.SIGTERM)
+
+
+def test_a_handler_that_never_comes_back_is_named_when_asked_to_end(start: Any, tmp_path: Path) -> None:
+    (tmp_path / "stuck.py").write_text(STUCK)
+    path = str(tmp_path / "io.sock")
+    with Iokernel(path), open_port(path, name="client") as client:
+        words = ("--plain", "--port", "9000", "--stop-s", "0.3", "--socket", path, "--json")
+        run = start("run", "stuck:for_ever", *words)
+        server = run.event("serving")
+        ends = [(mac_to_bytes(mac), ipv4_to_int(ipv4)) for mac, ipv4 in (
+            (client.mac, client.ipv4), (server["mac"], server["address"]))]  # fmt: skip
+        assert client.send(udp_frame(ends[0], ends[1], b"x")) == 1
+        wait_until((tmp_path / "entered").exists, 20, "the request to be taken")
+        run.process.send_signal(signal.SIGTERM)
+        assert "in the handler of UDP port 9000, for_ever" in run.event("stuck")["text"]
+        assert run.process.wait(60) == 1
 
 
 def test_setup_of_a_compiled_application_may_refuse(tmp_path: Path) -> None:

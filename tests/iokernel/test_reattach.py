@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import signal
 import socket
 import threading
 from pathlib import Path
 
 import pytest
-from cltest import wait_until
+from cltest import open_descriptors, wait_until
 from cltest.switching import between, collect, ip_int, mac_bytes
 
 from corelane.drivers._native import ffi, lib
@@ -194,6 +195,66 @@ def test_an_old_arena_is_let_go_when_its_last_frame_comes_back(child, attach, so
     lib.cl_nic_free(a.ptr, 0, held, 1)
     assert a.send(between(a, a, b"x")) == 1
     wait_until(lambda: not before & _inodes(size), 20)
+
+
+def _shared_mappings() -> int:
+    return sum("/memfd:corelane" in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+
+def _buffer_address(port) -> int:
+    """Where a packet buffer is."""
+    frame = ffi.new("struct cl_frame[1]")
+    assert lib.cl_nic_alloc(port.ptr, 0, frame, 1) == 1
+    lib.cl_nic_free(port.ptr, 0, frame, 1)
+    return int(ffi.cast("uintptr_t", frame[0].data))
+
+
+@pytest.mark.parametrize("policy", [None, "delay"])
+def test_nothing_of_a_former_attachment_stays(attach, socket_path, policy):
+    """Its addresses are used again."""
+    options = {} if policy is None else {"policy": policy, "worker_cpus": [0]}
+    io = Iokernel(socket_path, **options)
+    io.start()
+    a = attach("a", kthreads=2, reattach_s=0.01)
+    addresses = [_buffer_address(a)]
+    steady: tuple[int, int] | None = None
+    for life in range(2, 10):
+        io.stop()
+        io = Iokernel(socket_path, **options)
+        io.start()
+        wait_until(lambda n=life: a.info().attached == n and not a.gone)
+        for queue in range(2):  # each side of a queue moves on by itself
+            a.recv(queue=queue)
+            assert a.send(between(a, a, b"x"), queue=queue) == 1
+        addresses.append(_buffer_address(a))
+        if life == 4:  # two arenas take turns from here on
+            steady = open_descriptors(), _shared_mappings()
+        elif steady is not None:  # other threads of this process close theirs when they get to it
+            wait_until(lambda s=steady: open_descriptors() <= s[0] and _shared_mappings() <= s[1])
+    io.stop()
+    addresses.sort()
+    size = a.info().arena_bytes
+    assert sum(after - before > size // 2 for before, after in itertools.pairwise(addresses)) <= 1, addresses
+
+
+def test_an_arena_with_frames_out_is_not_used_again(attach, socket_path):
+    io = Iokernel(socket_path)
+    io.start()
+    a = attach("a", reattach_s=0.01)
+    held = ffi.new("struct cl_frame[1]")
+    assert lib.cl_nic_alloc(a.ptr, 0, held, 1) == 1
+    ffi.memmove(held[0].data, b"still here", 10)
+    for life in range(2, 6):
+        io.stop()
+        io = Iokernel(socket_path)
+        io.start()
+        wait_until(lambda n=life: a.info().attached == n and not a.gone)
+        a.recv()
+        assert a.send(between(a, a, b"x")) == 1
+    assert bytes(ffi.buffer(held[0].data, 10)) == b"still here"
+    lib.cl_nic_free(a.ptr, 0, held, 1)
+    wait_until(lambda: a.recv() is not None and a.buffers_free == a.buffers)
+    io.stop()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 from collections.abc import Iterator
 
@@ -177,3 +178,29 @@ def test_event_fd_is_drained():
 def test_no_wakeup_is_lost(c_program, kind, between, extra):
     run = c_program("tests/runtime/c/park_stress.c", ["runtime/park.c"])
     assert "all data right" in run(kind, between, 20_000, extra, timeout_s=100)
+
+
+@pytest.mark.parametrize("shows", ["hang-up", "error", "nothing of that number"])
+def test_a_device_that_shows_an_error_for_ever_does_not_end_each_sleep_at_once(shows: str) -> None:
+    """Each wait gives the CPU away; one that ends at once would not."""
+    read, write = os.pipe()
+    event = os.eventfd(0, os.EFD_NONBLOCK)
+    word = ffi.new("uint32_t *")
+    parker = ffi.new("struct cl_parker *", {"word": word, "event_fd": event})
+    device = {"hang-up": read, "error": write, "nothing of that number": 2**20}[shows]
+    if shows == "hang-up":
+        os.close(write)
+    elif shows == "error":
+        os.close(read)
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    for _ in range(5):
+        lib.cl_park_begin(parker)
+        assert lib.cl_park_wait_fd(parker, device, -1) == 0
+        assert word[0] == lib.CL_PARK_RUNNING
+    assert resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw >= before + 5
+    lib.cl_park_begin(parker)
+    lib.cl_park_wake(parker)
+    assert lib.cl_park_wait_fd(parker, device, -1) == 0
+    assert not select.select([event], [], [], 0)[0], "the wake-up was taken"
+    for fd in {read, write, event} - ({write} if shows == "hang-up" else {read} if shows == "error" else set()):
+        os.close(fd)

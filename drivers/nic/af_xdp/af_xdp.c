@@ -15,17 +15,20 @@
 #include <unistd.h>
 
 #define REAP_BATCH 64
-/* A queue that the kernel could not drain is tried again after at most this long asleep. */
+/* A queue that the kernel could not drain is tried again after at most this long asleep; doubled each time, so often. */
 #define RETRY_NS 50000
-/* Every so many fruitless waits the socket is asked whether its device is still there. */
+#define RETRY_DOUBLINGS 8
+/* Every so many fruitless waits, or polls, the socket is asked whether its device is still there. */
 #define GONE_CHECK 16
+#define GONE_CHECK_POLLS 65536
 
 /* Private to the queue's thread, but for `stats` (read by anybody, relaxed) and `look`. */
 struct queue {
     struct cl_xsk xsk;
     bool kick_pending; /* frames are in the tx ring and the last sendto did not take them all */
     uint32_t released; /* rx.ours as the kernel was last told */
-    uint32_t empty_waits;
+    uint32_t empty_waits, empty_polls;
+    uint32_t retries; /* waits in a row with a doorbell that did not take all */
     uint32_t tx_lost; /* frames that the device refused in copy mode (EBUSY) */
     uint32_t look;    /* writers: stats (1, any thread), the queue's thread (0). Relaxed: it asks for a look, no more */
     struct cl_parker parker;
@@ -105,6 +108,7 @@ static CL_NOINLINE void kick(struct af_xdp *a, struct queue *q)
     q->kick_pending = false;
     switch (r) {
     case 0:
+        q->retries = 0;
         break;
     case -ENXIO: /* the device was removed */
     case -EBADF:
@@ -204,7 +208,7 @@ static CL_HOT unsigned rx_burst(struct cl_nic *nic, unsigned queue, struct cl_fr
         /* One system call a burst at most. */
         if (cl_unlikely(q->kick_pending || unsent(q)))
             kick(a, q);
-        else if (cl_unlikely(cl_load_relaxed(&q->look)))
+        else if (cl_unlikely(++q->empty_polls % GONE_CHECK_POLLS == 0 || cl_load_relaxed(&q->look)))
             want_gone_check(a, q);
         else
             drive_rx(a, q);
@@ -328,8 +332,10 @@ static int wait_frames(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
     settle(a, q, queue);              /* or the kernel has no chunk to wake us with */
     if (q->kick_pending || unsent(q)) /* after cl_park_begin's fence */
         kick(a, q);
-    if (q->kick_pending && (timeout_ns < 0 || timeout_ns > RETRY_NS))
-        timeout_ns = RETRY_NS;
+    if (q->kick_pending) {
+        int64_t retry_ns = (int64_t)RETRY_NS << cl_min(q->retries++, (uint32_t)RETRY_DOUBLINGS);
+        timeout_ns = timeout_ns < 0 ? retry_ns : cl_min(timeout_ns, retry_ns);
+    }
     if (cl_xsk_ready(&q->xsk.rx)) {
         cl_park_cancel(&q->parker);
         return 0;

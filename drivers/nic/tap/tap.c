@@ -207,10 +207,11 @@ static struct cl_parker *parker(struct cl_nic *nic, unsigned queue)
 static int wait_frames(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
 {
     struct queue *q = &self(nic)->queues[queue];
+    bool gone = cl_load_relaxed(&nic->gone); /* then its descriptor shows an error for ever */
     if (tap_super_left(&q->super))
         timeout_ns = 0;
     cl_count(&q->stats.syscalls, 1);
-    return cl_park_wait_fd(&q->parker, q->fd, timeout_ns);
+    return cl_park_wait_fd(&q->parker, gone ? -1 : q->fd, timeout_ns);
 }
 
 static void stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out)

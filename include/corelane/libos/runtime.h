@@ -22,6 +22,7 @@ CL_EXTERN_C_BEGIN
 #define CL_EVENT_STALLED 2  /* the iokernel answers no more, but its process exists */
 #define CL_EVENT_GONE 3     /* the iokernel or the NIC went away; when a new iokernel comes, all goes on */
 #define CL_EVENT_CONFLICT 4 /* another host on the link claims our address */
+#define CL_EVENT_LIMITED 5  /* the iokernel does not grant all that was wished for; once, inside cl_runtime_new */
 typedef void (*cl_runtime_event)(void *arg, int event, const char *text);
 
 #define CL_RUNTIME_LATENCY 1
@@ -38,13 +39,15 @@ struct cl_runtime_config {
     uint32_t mode_set;       /* 0: `mode` is ignored and adaptive taken */
     uint32_t stack_bytes;    /* [65536; batch: 8 MiB, for what libraries do there; only what is touched is memory] */
     uint64_t spin_ns;        /* [scheduler's] */
+    uint32_t stop_ms;        /* how long a stop waits for kthreads whose code does not come back [5000] */
     const int32_t *cpus;     /* CPU of each kthread, -1 unpinned [attached: as the iokernel says; embedded: unpinned] */
     uint32_t ipv4;           /* host byte order [the NIC's] */
     uint32_t ipv4_prefix;    /* [the NIC's, else 24] */
     uint32_t gateway;        /* next hop beyond the subnet [attached: as the iokernel says; embedded: none] */
     uint32_t no_udp_checksum; /* do not generate UDP checksums (RFC 768 permits 0). For trusted links only */
     uint32_t no_steal;        /* siblings take nothing: each flow stays on its kthread */
-    /* What it wants of the cores where an iokernel manages them (docs/cores.md); the iokernel's configuration wins. */
+    /* What it wishes of the cores where an iokernel manages them (docs/cores.md). It gets of guaranteed, max_cores and
+     * weight what the iokernel's configuration allows, which is no guarantee and weight 1 where that says nothing. */
     uint32_t kind;        /* CL_RUNTIME_LATENCY, _BATCH [latency] */
     uint32_t guaranteed;  /* cores that it gets whenever it has work for them [0] */
     uint32_t max_cores;   /* [as many as kthreads] */
@@ -84,10 +87,25 @@ CL_API int cl_runtime_add_neighbour(struct cl_runtime *rt, uint32_t ipv4, const 
 CL_API int cl_runtime_spawn(struct cl_runtime *rt, cl_uthread_fn fn, void *arg);
 /* Start the kthreads. Once. */
 CL_API int cl_runtime_start(struct cl_runtime *rt, char err[256]);
+/* Say what the handler of a UDP port is called, for cl_runtime_stuck; copied. -ENOENT, -ENOMEM, -EALREADY. Any thread. */
+CL_API int cl_runtime_name_udp(struct cl_runtime *rt, uint16_t port, const char *name);
 /* Stop receiving, wait up to timeout_ns (< 0: no limit) for uthreads, end the kthreads, give back every frame that is
- * not held by a uthread that was still alive. Returns the number of those. From a foreign thread. */
+ * not held by a uthread that was still alive. Returns the number of those. From a foreign thread. -ETIMEDOUT: stop_ms
+ * later a kthread is still in code that does not come back. cl_runtime_stuck says in which; it may be called again. */
 CL_API int cl_runtime_stop(struct cl_runtime *rt, int64_t timeout_ns);
-/* Stop if need be and free everything; attached: unregister. NULL is allowed. */
+/* A kthread that has not ended, and the code that it is in. */
+struct cl_runtime_stuck {
+    uint32_t kthread;
+    int32_t tid;
+    uint32_t port; /* of the handler; 0: it is in none */
+    uint32_t pad;
+    void *fn, *arg; /* the handler's, or the uthread's function; NULL: in neither, but in the scheduler's loop */
+};
+/* How many kthreads have not ended, and one of them, if possible one in a handler or a uthread, in words, too. For who
+ * has stopped in vain; a guess while they run. Any thread. */
+CL_API unsigned cl_runtime_stuck(const struct cl_runtime *rt, struct cl_runtime_stuck *out, char text[256]);
+/* Stop if need be and free everything; attached: unregister. NULL is allowed. If the stop fails with -ETIMEDOUT nothing
+ * is freed: it is in use. */
 CL_API void cl_runtime_delete(struct cl_runtime *rt);
 /* Counters of kthread k, or the sum for k = -1. Any thread. */
 CL_API int cl_runtime_net_stats(const struct cl_runtime *rt, int k, struct cl_net_stats *out);

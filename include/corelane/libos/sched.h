@@ -41,6 +41,8 @@
 #define CL_SCHED_ADAPTIVE 1
 #define CL_SCHED_BLOCK 2
 
+#define CL_SCHED_STOP_NS 5000000000ull /* default of cl_sched_config.stop_ns */
+
 struct cl_sched;
 
 /* Where work other than uthreads comes from: the network, seen through callbacks. Kthread k owns queue k. Frames go
@@ -105,6 +107,7 @@ struct cl_sched_config {
     const int32_t *cpus;   /* CPU of kthread k, -1 for unpinned; NULL: none pinned. Copied. */
     const struct cl_work_source *source; /* NULL: none. Copied. */
     struct cl_cores *cores; /* who owns the kthreads' cores (corelane/runtime/cores.h); NULL: nobody manages them */
+    uint64_t stop_ns;       /* how long a stop waits for kthreads whose code does not come back; 0: 5 s, the default */
     uint64_t quantum_ns;    /* a uthread that ran for so long lets others go first, at its next probe; 0: never */
     uint64_t (*clock)(void *arg); /* monotonic nanoseconds; NULL: the machine's clock */
     void *clock_arg;
@@ -140,10 +143,22 @@ CL_API int cl_sched_new(const struct cl_sched_config *config, struct cl_sched **
 CL_API int cl_sched_start(struct cl_sched *sched, char err[256]);
 /* Let uthreads go on until none is left or timeout_ns is over (< 0: no limit), then end and join the kthreads. Frames
  * still in inboxes stay there. Returns the number of uthreads that were still alive (their stacks go with
- * cl_sched_delete), or -EDEADLK from a kthread of this scheduler. A second call returns the same number. */
+ * cl_sched_delete), or -EDEADLK from a kthread of this scheduler. A second call returns the same number. -ETIMEDOUT:
+ * stop_ns later a kthread is still in code that does not come back (cl_sched_running says in which); it may be called
+ * again, and then waits for a moment only. */
 CL_API int cl_sched_stop(struct cl_sched *sched, int64_t timeout_ns);
+/* What a kthread runs, for who waits for it in vain. */
+struct cl_sched_running {
+    uint32_t kthread;
+    int32_t tid;
+    cl_uthread_fn fn; /* the uthread's; NULL: none runs, the loop does */
+    void *arg;        /* the uthread's */
+    void *runner;     /* its cl_runner_local: the work source's */
+};
+/* False: kthread k has ended, or was not started. A guess while it switches. Any thread. */
+CL_API bool cl_sched_running(const struct cl_sched *sched, unsigned k, struct cl_sched_running *out);
 /* Stop (timeout 0) if need be, and free everything. From a foreign thread, while no other is inside a call that wakes a
- * uthread of this scheduler. NULL is allowed. */
+ * uthread of this scheduler. NULL is allowed. If the stop fails with -ETIMEDOUT nothing is freed: it is in use. */
 CL_API void cl_sched_delete(struct cl_sched *sched);
 /* A detached uthread from any thread, before or after cl_sched_start. -EAGAIN: max_uthreads; -ESHUTDOWN: stopped. */
 CL_API int cl_sched_spawn(struct cl_sched *sched, cl_uthread_fn fn, void *arg);

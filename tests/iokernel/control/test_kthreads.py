@@ -114,6 +114,7 @@ class Registry:
     def __init__(self) -> None:
         self.managed: list[tuple[int, int, list[int], int]] = []
         self.left: list[int] = []
+        self.ended_before = False  # anybody had left
         self.refusal: CorelaneError | None = None
         self.loading, self.loaded = threading.Event(), threading.Event()
 
@@ -129,6 +130,9 @@ class Registry:
 
     def sweep(self) -> bool:
         return False
+
+    def end(self) -> None:
+        self.ended_before = not self.left
 
     def find(self, name: str) -> int | None:
         return None
@@ -224,14 +228,15 @@ def test_kthreads_without_a_registration_are_refused(serve, socket_path):
         assert "kthreads belong to a registered application" in refusal(sock)
 
 
-def test_the_end_of_a_process_counts_even_if_a_child_holds_its_connection(serve, socket_path):
-    """Its thread ids may be another's a moment later: nobody may be signalled by them."""
+@pytest.mark.parametrize("managed", [False, True])
+def test_the_end_of_a_process_counts_even_if_a_child_holds_its_connection(serve, socket_path, managed):
+    """Its name is free, and its thread ids may be another's a moment later: nobody may be signalled by them."""
     server, registry = serve()
     code = (
         "import os, sys\n"
         "from cltest.control import answer, connect, hello, kthreads\n"
         "sock = connect(sys.argv[1]); sock.sendall(hello()); answer(sock)\n"
-        "sock.sendall(kthreads([os.getpid()], 40)); answer(sock)\n"
+        f"if {managed}: sock.sendall(kthreads([os.getpid()], 40)); answer(sock)\n"
         "if os.fork() == 0: sys.stdin.read(); os._exit(0)\n"
         "os._exit(0)"
     )
@@ -242,6 +247,15 @@ def test_the_end_of_a_process_counts_even_if_a_child_holds_its_connection(serve,
         process.wait()
         wait_until(lambda: registry.left == [7])
         assert server.counts["process_ended"] == 1
+
+
+def test_one_that_gives_up_says_so_before_it_lets_anybody_go(serve, socket_path):
+    server, registry = serve()
+    with registered(socket_path) as sock:
+        server.stop()
+        assert sock.recv(1) == b""
+        assert registry.left == [7]
+        assert registry.ended_before
 
 
 def test_processes_whose_kthreads_are_managed_are_looked_at_whether_they_linger(serve, socket_path, monkeypatch):

@@ -1,5 +1,6 @@
 /* The doorbell of a port whose iokernel sleeps, against an iokernel whose words this test writes: rung once in each sleep, by each queue
- * that sends, and never while it is awake; anew after the next sleep has begun, and at another iokernel.
+ * that sends, and never while it is awake; anew after the next sleep has begun, and at another iokernel. Also before
+ * buffers that are given back fill the ring, and when a frame finds it full.
  *
  *   port_doorbell */
 #include "tests/support/c/check.h"
@@ -40,6 +41,13 @@ static void send_on(unsigned queue)
 {
     struct cl_frame f = {.data = buffers, .len = FRAME, .room = FRAME, .tag = port.current->tag};
     CHECK_EQ(port_tx_burst(&port.nic, queue, &f, 1), 1);
+}
+
+/* A received frame is given back; nobody takes it out of the ring. */
+static void give_back_on(unsigned queue)
+{
+    struct cl_frame f = {.data = buffers, .buf = 0, .len = FRAME, .room = FRAME, .tag = port.current->tag};
+    port_free(&port.nic, queue, &f, 1);
 }
 
 static void world(void)
@@ -92,6 +100,20 @@ int main(void)
     send_on(0);
     CHECK_EQ(rings(), 1); /* another iokernel, which happens to have slept as often */
     CHECK_EQ(tx[0].syscalls, 4);
+    loops[1].sleeping++;
+    while (tx[1].ring.tail < SLOTS / 2) {
+        give_back_on(1);
+        CHECK_EQ(rings(), 0); /* it needs no buffers while nothing comes */
+    }
+    give_back_on(1);
+    CHECK_EQ(rings(), 1);
+    while (tx[1].ring.tail < SLOTS)
+        give_back_on(1);
+    CHECK_EQ(rings(), 0);
+    loops[1].sleeping++; /* it slept again without having taken anything */
+    struct cl_frame f = {.data = buffers, .len = FRAME, .room = FRAME, .tag = port.current->tag};
+    CHECK_EQ(port_tx_burst(&port.nic, 1, &f, 1), 0);
+    CHECK_EQ(rings(), 1);
     close(arenas[0].doorbell);
     puts("ok");
     return 0;

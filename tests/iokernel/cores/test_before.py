@@ -1,0 +1,96 @@
+"""Kthreads get back the scheduling class, nice value and CPUs that they had (iokernel/cores/before.c): from an iokernel
+that stops, and by themselves after one that was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cltest import wait_until
+from cltest.cores import FightingApp
+
+from corelane.iokernel import Iokernel
+
+WAIT_S = 60.0
+NICE = 3
+pytestmark = [
+    pytest.mark.root,  # of an unprivileged iokernel nobody is demoted
+    pytest.mark.skipif(os.geteuid() != 0, reason="a class is given back by who has the right to: run as root"),
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs"),
+]
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "demoted_and_bound_they_get_back_what_they_had",
+        "one_whose_process_runs_in_idle_goes_back_to_it",
+        "one_that_was_left_in_idle_goes_back_to_its_process_class",
+        "one_that_nobody_could_bring_back_is_not_demoted",
+    ],
+)
+def test_what_they_had(c_program, scenario):
+    assert f"passed {scenario}" in c_program("tests/iokernel/cores/c/before.c")(scenario, timeout_s=90)
+
+
+class Fight:
+    """A job and one that says what is not so, on one worker core: kthreads of both are bound, and one is demoted."""
+
+    def __init__(self, socket_path: str, folder: Path, stack: contextlib.ExitStack) -> None:
+        self.apps = [
+            FightingApp(socket_path, name, kind, folder, nice=NICE)
+            for name, kind in (("job", "probed"), ("liar", "aside"))
+        ]
+        for app in self.apps:
+            stack.callback(app.kill)
+        for app in self.apps:
+            app.await_ready(WAIT_S)
+
+    def kthreads(self) -> list[tuple[int, int, set[int]]]:
+        """Class, nice value and CPUs of each."""
+        found = []
+        for app in self.apps:
+            for task in Path(f"/proc/{app.process.pid}/task").iterdir():
+                if (task / "comm").read_text().startswith("cl-kthread"):
+                    tid = int(task.name)
+                    nice = os.getpriority(os.PRIO_PROCESS, tid)
+                    found.append((os.sched_getscheduler(tid), nice, os.sched_getaffinity(tid)))
+        assert len(found) == 2
+        return found
+
+    def await_demoted(self) -> None:
+        wait_until(lambda: os.SCHED_IDLE in [k[0] for k in self.kthreads()], WAIT_S, "a kthread to be demoted")
+
+    def given_back(self) -> bool:
+        return self.kthreads() == [(os.SCHED_OTHER, NICE, os.sched_getaffinity(0))] * 2
+
+
+def test_an_iokernel_that_stops_gives_it_back(socket_path: str, tmp_path: Path) -> None:
+    """To applications that are stopped, which do nothing about it themselves."""
+    loop, worker = sorted(os.sched_getaffinity(0))[:2]
+    with contextlib.ExitStack() as stack:
+        io = stack.enter_context(Iokernel(socket_path, loop_cpus=[loop], worker_cpus=[worker], policy="delay"))
+        fight = Fight(socket_path, tmp_path, stack)
+        fight.await_demoted()
+        for app in fight.apps:
+            app.signal(signal.SIGSTOP)
+        io.stop()
+        assert fight.given_back(), fight.kthreads()
+
+
+def test_applications_of_one_that_was_killed_give_it_back_themselves(
+    child: Callable[..., subprocess.Popen[str]], socket_path: str, tmp_path: Path
+) -> None:
+    worker = sorted(os.sched_getaffinity(0))[1]
+    iokernel = child("iokernel.py", socket_path, "adaptive", str(worker))
+    with contextlib.ExitStack() as stack:
+        fight = Fight(socket_path, tmp_path, stack)
+        fight.await_demoted()
+        iokernel.kill()
+        iokernel.wait()
+        wait_until(fight.given_back, WAIT_S, lambda: f"what they had: {fight.kthreads()}")
