@@ -9,6 +9,7 @@ import contextlib
 import errno
 import ipaddress
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from ..drivers.nic.nic import Nic
 from ..runtime.closing import Closing
 from ..runtime.ending import Ending, exit_address
 from ..runtime.errors import CorelaneError, check
+from ..runtime.typed import typed
 from ._native import ffi, lib
 from .handlers.handlers import Handler, Prepared, as_handler, check_port
 from .options import CoreShare, Network, Scheduler
@@ -105,9 +107,10 @@ class Runtime(Closing):
     Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...
     """
 
+    @typed("make a runtime")
     def __init__(
         self,
-        socket: str | None = None,
+        socket: str | os.PathLike[str] | None = None,
         *,
         nic: Nic | None = None,
         name: str | None = None,
@@ -122,6 +125,7 @@ class Runtime(Closing):
         on_event: Callable[[str, str], None] | None = None,
     ) -> None:
         self._ptr: Any = None
+        socket = None if socket is None else os.fspath(socket)
         self._nic = nic
         self.socket = socket
         self._handlers: list[Handler] = []
@@ -237,6 +241,7 @@ class Runtime(Closing):
         self._started = True
         return self
 
+    @typed("stop the runtime")
     def stop(self, timeout_s: float = _STOP_TIMEOUT_S) -> int:
         """Stop receiving, wait up to timeout_s for uthreads, end the kthreads; `wait` then returns.
 
@@ -324,6 +329,7 @@ class Runtime(Closing):
         finally:
             lib.cl_deadline_delete(out[0])
 
+    @typed("wait for the end of the runtime")
     def wait(self, timeout_s: float | None = None) -> bool:
         """Sleep until `stop` is called, or on the main thread until SIGINT or SIGTERM; then True.
 
@@ -367,7 +373,7 @@ class Runtime(Closing):
         """Give a port to a handler: made by `udp` or `c_handler`, or a bare function, which is compiled.
 
         port overrides the handler's own. Before or after start. Raises CorelaneError: port in use, none given, the
-        function cannot be compiled, or needs more stack than uthreads have. Returns the Handler.
+        function cannot be compiled, or needs more stack than uthreads have.
         """
         made = as_handler(handler)
         check_port(port)
@@ -398,6 +404,7 @@ class Runtime(Closing):
         }[prepared.kind]
         check(bind(self.ptr, number, prepared.pointer, prepared.arg), f"bind a handler to UDP port {number}")
 
+    @typed("open a UDP socket")
     def open_udp(self, port: int = 0, *, queue: int = 0) -> UdpSocket:
         """A UDP socket for uthreads.
 
@@ -423,12 +430,17 @@ class Runtime(Closing):
             self._shared.append(shared)
         return shared
 
+    @typed("add a neighbour")
     def add_neighbour(self, address: str, mac: str) -> None:
         """A static ARP entry. Raises CorelaneError if its set of the cache holds only static ones."""
-        raw = bytes.fromhex(mac.replace(":", ""))
-        check(
-            lib.cl_runtime_add_neighbour(self.ptr, int(ipaddress.IPv4Address(address)), raw), f"add neighbour {address}"
-        )
+        try:
+            ipv4, raw = int(ipaddress.IPv4Address(address)), bytes.fromhex(mac.replace(":", ""))
+            if len(raw) != 6:
+                raise ValueError(f"{mac!r} has not six bytes")
+        except ValueError as error:
+            hint = 'as in add_neighbour("10.77.0.9", "02:00:00:00:00:09")'
+            raise CorelaneError(f"add neighbour {address}", str(error), hint) from error
+        check(lib.cl_runtime_add_neighbour(self.ptr, ipv4, raw), f"add neighbour {address}")
 
     def batch(self, function: Any, *args: Any, **kwargs: Any) -> Job:
         """Start a function as batch work on a uthread; before or after `start`.
@@ -457,6 +469,7 @@ class Runtime(Closing):
 
     # What it is doing
 
+    @typed("publish numbers")
     def publish(self, numbers: Callable[[], Mapping[str, int]] | None) -> None:
         """Show these numbers to whoever asks the iokernel (corelane ps --json, corelane metrics), live.
 
@@ -488,6 +501,7 @@ class Runtime(Closing):
         lib.cl_runtime_publish(self.ptr, callback, ffi.NULL)
         self._counters_callback = callback  # the one before may be called until here
 
+    @typed("read the statistics")
     def stats(self, kthread: int | None = None) -> RuntimeStats:
         """Counters of one kthread, or of all."""
         k = -1 if kthread is None else kthread

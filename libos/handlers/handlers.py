@@ -6,22 +6,21 @@ In order of speed: a C function, a function compiled by numba (the default for P
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ...runtime.errors import CorelaneError
+from ...runtime.typed import typed
 from .._native import ffi
 from .c_functions import address_of_function, is_c_function
 from .request_types import Types, as_c, types_of
 from .shape import name_of
+from .warn import HandlerWarning, warn_of
+
+__all__ = ["Handler", "HandlerWarning", "Prepared", "as_handler", "c_handler", "check_port", "udp"]
 
 Kind = Literal["request", "burst", "foreign"]
-
-
-class HandlerWarning(UserWarning):
-    """A compiled handler can do something that costs time or fails a request: raise, allocate, take the GIL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +89,7 @@ class Handler:
         from .compile import compile_handler
 
         made = compile_handler(self.function, self.state, cache=self.cache)
-        for remark in made.remarks:
-            _warn(self.function, remark.text, remark.line)
+        warn_of(self.function, made.remarks)
         arg = ffi.NULL if self.state is None else ffi.cast("void *", self.state.ctypes.data)
         pointer = ffi.cast("cl_udp_handler", made.address)
         return Prepared("request", pointer, arg, (made, self.state), stack_bytes=made.stack_bytes)
@@ -106,14 +104,6 @@ class Handler:
         """Of a Python callable: `errors` (exceptions), `kept_views` (views that outlived their request); else empty."""
         from_python = [k for k in self._prepared.keep if hasattr(k, "counters")] if self._prepared else []
         return dict(from_python[0].counters) if from_python else {}
-
-
-def _warn(function: Any, text: str, line: int) -> None:
-    """Warn at a line of the function's own source, wherever it is bound."""
-    plain = getattr(function, "py_func", function)
-    registry = plain.__globals__.setdefault("__warningregistry__", {})
-    message, file = f"handler {name_of(function)} {text}", plain.__code__.co_filename
-    warnings.warn_explicit(message, HandlerWarning, file, line, plain.__module__, registry)
 
 
 def udp(
@@ -142,7 +132,13 @@ def udp(
 
     Raises CorelaneError for a port outside 1..65535, or types that cannot be.
     """
-    check_port(port)
+    if callable(port) and not isinstance(port, type):
+        raise CorelaneError(
+            f"make handler {name_of(port)}",
+            "@libos.udp is called with options, a port among them",
+            "write @libos.udp(port=9000); or @libos.udp(), and give the port to Runtime.bind",
+        )
+    _check_udp(port, compiled=compiled, cache=cache)
     types = types_of(classify, targets_us)
     if types is not None and not compiled:
         raise CorelaneError(
@@ -160,6 +156,7 @@ def udp(
     return decorate
 
 
+@typed("make a C handler")
 def c_handler(
     function: Any,
     port: int | None = None,
@@ -187,6 +184,11 @@ def c_handler(
         )
     address = address_of_function(function)
     return Handler(address, port, "burst" if burst else "request", True, arg=arg, keep=(function,), types=types)
+
+
+@typed("make a handler")
+def _check_udp(port: Any, *, compiled: bool, cache: bool) -> None:
+    check_port(port)
 
 
 def as_handler(what: Any) -> Handler:

@@ -11,6 +11,7 @@ import socket
 import sys
 
 from ....runtime.errors import CorelaneError
+from ....runtime.typed import typed
 from ..._native import ffi, lib
 from ...device import check
 from ..nic import Nic, ipv4_and_prefix, mac_to_bytes
@@ -30,6 +31,7 @@ class Tap(Nic):
     Raises CorelaneError that says what is missing and how to mend it.
     """
 
+    @typed("open a tap")
     def __init__(
         self,
         ifname: str = "cl%d",
