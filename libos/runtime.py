@@ -24,6 +24,7 @@ from ..runtime.errors import CorelaneError, check
 from ..runtime.typed import typed
 from ._native import ffi, lib
 from .handlers.handlers import Handler, Prepared, as_handler, check_port
+from .handlers.periodic import Periodic
 from .options import CoreShare, Network, Scheduler
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ class Runtime(Closing):
         self._nic = nic
         self.socket = socket
         self._handlers: list[Handler] = []
+        self._periodic: list[Periodic] = []
         self._shared: list[SharedLog] = []
         self._done = Ending()
         self._failure: CorelaneError | None = None
@@ -281,7 +283,10 @@ class Runtime(Closing):
                     shared.give_back()
                 for shared in self._shared:
                     shared.settle()
+                for work in self._periodic:
+                    work.ended(self)
                 lib.cl_runtime_delete(ptr)
+                self._periodic.clear()
                 self._shared.clear()
                 self._ended = True
         self._done.set()
@@ -369,12 +374,20 @@ class Runtime(Closing):
 
     # Handlers and sockets
 
-    def bind(self, handler: Any, port: int | None = None) -> Handler:
+    def bind(self, handler: Any, port: int | None = None) -> Handler | Periodic:
         """Give a port to a handler: made by `udp` or `c_handler`, or a bare function, which is compiled.
+
+        Or start periodic work, made by `every`, which has no port. Returns what was given, or the Handler made of it.
 
         port overrides the handler's own. Before or after start. Raises CorelaneError: port in use, none given, the
         function cannot be compiled, or needs more stack than uthreads have.
         """
+        if isinstance(handler, Periodic):
+            if port is not None:
+                raise CorelaneError("bind periodic work", f"it was given port {port}", "leave the port out")
+            handler.start(self)
+            self._periodic.append(handler)
+            return handler
         made = as_handler(handler)
         check_port(port)
         number = port if port is not None else made.port

@@ -38,10 +38,12 @@ _SIGNATURE = types.int64(
     types.CPointer(types.uint8), types.int64, types.CPointer(types.uint8), types.int64, types.voidptr
 )
 _CLASSIFIER = types.int64(types.CPointer(types.uint8), types.int64, types.voidptr)
+_PERIODIC = types.int64(types.voidptr)
 # What is compiled: what it may return besides an integer, and what to do if it returns anything else.
 _ANSWERS = {
     "handler": ((), "the reply's length as an integer, 0 for no reply"),
     "classifier": ((types.Boolean,), "the request's type, an integer from 0 on"),
+    "periodic work": ((types.NoneType,), ""),
 }
 
 
@@ -77,18 +79,25 @@ def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
         kind = "nothing" if isinstance(returns, types.NoneType) else str(returns)
         if isinstance(returns, types.Optional):
             kind = f"{returns.type}, and on some way nothing"
-        raise CorelaneError(f"compile {what} {name_of(dispatcher.py_func)}", f"it returns {kind}", f"return {answer}")
+        mend = f"return {answer or 'nothing, or an integer'}"
+        raise CorelaneError(f"compile {what} {name_of(dispatcher.py_func)}", f"it returns {kind}", mend)
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         context.add_linking_libs((overload.library,))
         status, result = context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
         raised = context.get_constant(types.int64, lib.CL_HANDLER_RAISED)
-        length = context.cast(builder, result, returns, types.int64)
+        length = context.get_constant(types.int64, 0)
+        if not isinstance(returns, types.NoneType):
+            length = context.cast(builder, result, returns, types.int64)
         return builder.select(status.is_error, raised, length)
 
     @intrinsic
-    def call_classifier(typingctx: Any, request: Any) -> Any:
-        return types.int64(request), emit
+    def call_alone(typingctx: Any) -> Any:
+        return types.int64(), emit
+
+    @intrinsic
+    def call_of_one(typingctx: Any, request_or_state: Any) -> Any:
+        return types.int64(request_or_state), emit
 
     @intrinsic
     def call(typingctx: Any, request: Any, reply: Any) -> Any:
@@ -98,7 +107,7 @@ def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
     def call_with_state(typingctx: Any, request: Any, reply: Any, state: Any) -> Any:
         return types.int64(request, reply, state), emit
 
-    return (call_classifier, call, call_with_state)[len(argtypes) - 1]
+    return (call_alone, call_of_one, call, call_with_state)[len(argtypes)]
 
 
 def _state_type(state: Any) -> Any:
@@ -223,6 +232,30 @@ def compile_classifier(function: Callable[..., Any], *, cache: bool = True) -> C
     return _compile(function, "classifier", (request_view_t,), entry_of, cache, ())
 
 
+def compile_periodic(function: Callable[..., Any], state: Any = None, *, cache: bool = True) -> CompiledHandler:
+    """Compile `function()` or `function(state)` into a cl_every_fn.
+
+    Raises CorelaneError with numba's reason if it cannot be compiled.
+    """
+
+    def entry_of(call: Any) -> tuple[Any, Callable[..., Any]]:
+        if state is None:
+
+            def entry(arg: Any) -> Any:
+                return call()
+
+            return _PERIODIC, entry
+        shape, dtype = state.shape, state.dtype
+
+        def entry_with_state(arg: Any) -> Any:
+            return call(numba.carray(arg, shape, dtype))
+
+        return _PERIODIC, entry_with_state
+
+    argtypes = () if state is None else (_state_type(state),)
+    return _compile(function, "periodic work", argtypes, entry_of, cache, (state,))
+
+
 def _compile(
     function: Callable[..., Any],
     what: str,
@@ -234,7 +267,8 @@ def _compile(
     """One overload of the function, and the entry point that C calls."""
     load_library()
     python = getattr(function, "py_func", function)
-    check_compiled(what, python, ("request", "reply", "state")[: len(argtypes)], _ANSWERS[what][1])
+    names = ("state",) if what == "periodic work" else ("request", "reply", "state")
+    check_compiled(what, python, names[: len(argtypes)], _ANSWERS[what][1])
     dispatcher = numba.njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(python)
 
     def describe(compiled: Any) -> tuple[Remark, ...]:
@@ -248,10 +282,10 @@ def _compile(
         signature, python_entry = entry_of(call)
         # All that the handler calls becomes a part of the entry's code, and gets its probes there. The dispatcher's own
         # code has none: so what is kept on disk holds for any process. A classifier runs in the scheduler's loop.
-        pipeline = {"pipeline_class": probed_compiler(default_target())} if what == "handler" else {}
+        pipeline = {"pipeline_class": probed_compiler(default_target())} if what != "classifier" else {}
         entry = numba.cfunc(signature, error_model="numpy", nopython=True, **pipeline)(python_entry)
     except NumbaError as error:
-        mend = "mend it, or run it as plain Python with compiled=False" if what == "handler" else "mend it"
+        mend = "mend it, or run it as plain Python with compiled=False" if what != "classifier" else "mend it"
         raise CorelaneError(f"compile {what} {name_of(python)}", plain_text(error), mend) from error
     stack = 0
     if pipeline:

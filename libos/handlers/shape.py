@@ -30,23 +30,38 @@ def takes(function: Callable[..., Any], n: int) -> bool:
 def check_compiled(what: str, function: Any, names: tuple[str, ...], returns: str) -> None:
     """Raise CorelaneError unless numba can compile it as function(*names) -> returns.
 
-    what: "handler" or "classifier". Its types numba looks at, when it compiles.
+    what: "handler", say. Its types numba looks at, when it compiles. returns: "" if it may return nothing.
     """
-    wanted = f"write def {getattr(function, '__name__', what).strip('<>')}({', '.join(names)}), which returns {returns}"
+    wanted = f"write def {getattr(function, '__name__', 'it').strip('<>')}({', '.join(names)})"
+    wanted += f", which returns {returns}" if returns else ""
     doing = f"compile {what} {name_of(function)}"
     if not inspect.isfunction(function):
         why = f"{type(function).__name__} is no function that numba compiles"
         raise CorelaneError(doing, why, f"{wanted}, or run it as plain Python with compiled=False")
     if not takes(function, len(names)):
         hint = wanted
-        if len(names) == 2 and takes(function, 1):
+        if names == ("state",) or not names:
+            hint += ", where every(state=array) gives it a state"
+        elif len(names) == 2 and takes(function, 1):
             hint += ", or say compiled=False: plain Python may be a function of the request that returns bytes"
         elif len(names) == 2 and takes(function, 3):
             hint += ", or give it a state: @libos.udp(port, state=array)"
         raise CorelaneError(
-            doing, f"it is called with {', '.join(names)}, and takes {inspect.signature(function)}", hint
+            doing, f"it is called with {', '.join(names) or 'nothing'}, and takes {inspect.signature(function)}", hint
         )
-    _check_answers(doing, function, returns)
+    if returns:
+        _check_answers(doing, function, returns)
+
+
+def check_periodic(function: Any, with_state: bool) -> None:
+    """Raise CorelaneError unless plain Python can call it with its state, or with nothing."""
+    doing = f"make periodic work {name_of(function)}"
+    if not takes(function, int(with_state)):
+        called = "its state" if with_state else "nothing"
+        hint = "write def tick(), or def tick(state) and every(ms=..., state=...)"
+        raise CorelaneError(doing, f"it is called with {called}, and takes {inspect.signature(function)}", hint)
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise CorelaneError(doing, "it is async or yields, and each call runs to its end", "write a plain def")
 
 
 def check_python(function: Any) -> bool:

@@ -1,6 +1,7 @@
 """libos calls in compiled handlers.
 
     sleep_ns(ns), yield_now(), now_ns()          the uthread; tsc() is the raw time stamp counter
+    stopping()                                   1 once the runtime stops: what runs for ever ends now
     mutex_lock(m), mutex_unlock(m)               m: address of a struct cl_mutex
     sem_wait(s), sem_post(s)                     s: address of a struct cl_sem
     udp_send(socket, ipv4, port, view)           socket: UdpSocket.address; ipv4 in host order; view: bytes to send
@@ -42,6 +43,7 @@ def _external(name: str, returns: Any, *args: Any) -> Any:
 
 _address = types.uint64
 sleep_ns = _external("cl_uthread_sleep_ns", types.int32, types.uint64)
+stopping = _external("cl_uthread_stopping", types.int32)
 yield_now = _external("cl_uthread_yield", types.int32)
 tsc = _external("cl_tsc_read", types.uint64)
 mutex_lock = _external("cl_mutex_lock", types.int32, _address)
