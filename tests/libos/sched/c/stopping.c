@@ -12,7 +12,6 @@ static unsigned asleep, told;
 static void sleep_long(void *arg)
 {
     __atomic_fetch_add(&asleep, 1, __ATOMIC_RELAXED);
-    CHECK_EQ(cl_uthread_stopping(), 0);
     CHECK_EQ(cl_uthread_sleep_ns(HOUR_NS + (uint64_t)(uintptr_t)arg * 7919 % SLEEPERS * 1000000000ull), -ESHUTDOWN);
     CHECK_EQ(cl_uthread_stopping(), 1);
     CHECK_EQ(cl_uthread_sleep_ns(HOUR_NS), -ESHUTDOWN); /* later ones, too */
@@ -41,6 +40,13 @@ static void timed_wait(void *arg)
     CHECK_EQ(cl_sem_wait_until(arg, cl_sched_now_ns(cl_sched_self()) + 1000000), -ETIMEDOUT);
 }
 
+static void not_yet(void *arg)
+{
+    (void)arg;
+    CHECK_EQ(cl_uthread_stopping(), 0);
+    CHECK_EQ(cl_uthread_sleep_ns(1000), 0);
+}
+
 static void wait_asleep(unsigned n)
 {
     while (__atomic_load_n(&asleep, __ATOMIC_RELAXED) < n)
@@ -53,6 +59,7 @@ int main(int argc, char **argv)
     struct cl_sem never = {0};
     struct cl_sched *s = sched_started(&c);
     CHECK_EQ(cl_uthread_stopping(), 0); /* on a foreign thread */
+    CHECK_EQ(cl_sched_run(s, not_yet, NULL), 0);
     for (uintptr_t i = 0; i < SLEEPERS; i++)
         CHECK_EQ(cl_sched_spawn(s, sleep_long, (void *)i), 0);
     CHECK_EQ(cl_sched_spawn(s, timed_wait, &never), 0);
