@@ -34,6 +34,7 @@ $(STAMP): pyproject.toml
 	    { rm -rf $(VENV); echo "cannot make a virtual environment: apt-get install python3-venv"; exit 1; }
 	@echo "installing corelane and its test tools into $(VENV) (a few minutes the first time)"
 	$(PY) -m pip install --disable-pip-version-check -e '.[test]'
+	@sed -i '1s/python[0-9.]*$$/& -S/' $(VENV)/bin/corelane  # see cli/corelane
 	@touch $@
 	@echo "set up in $(VENV)"
 

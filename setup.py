@@ -5,6 +5,7 @@ recompiles one object. The library, the cffi modules and the public headers land
 
     runtime/_lib/libcorelane.so            every C source of every floor
     runtime/_include/corelane/<floor>/*.h  the public headers (include/): what a C server compiles against
+    runtime/_lib/pkgconfig, _lib/cmake     how pkg-config and CMake find both (packaging/)
     <floor>/_native.abi3.so                cffi bindings of that floor's headers, public and private
 
 What cffi sees of a header is the text between the lines "// cffi: begin" and "// cffi: end".
@@ -21,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -43,6 +45,8 @@ CFLAGS = shlex.split(
     "-fno-omit-frame-pointer -fno-strict-aliasing -fstack-clash-protection -pthread -Wall -Wextra -Werror "
     "-D_GNU_SOURCE -Iinclude"
 )
+# What a program that uses the library is compiled with; its guards count on the last (libos/sched/stack.c).
+USER_CFLAGS = ("-D_GNU_SOURCE", "-pthread", "-fstack-clash-protection")
 # Calls within the library go straight, not through the PLT: nobody interposes its functions.
 LDFLAGS = shlex.split(
     "-shared -pthread -Wl,-z,defs -Wl,-z,now -Wl,-z,noexecstack -Wl,-Bsymbolic-functions "
@@ -75,6 +79,7 @@ def packages() -> dict[str, str]:
     """Installed name -> folder of every package. All are under one umbrella: a user's own drivers/ shadows no flat
     name."""
     found = [p.parent.relative_to(ROOT) for floor in (*FLOORS, "cli") for p in (ROOT / floor).rglob("__init__.py")]
+    found.append(Path("examples"))  # installed for people to copy
     return {".".join(["corelane", *folder.parts]): str(folder) for folder in sorted(found)}
 
 
@@ -163,6 +168,25 @@ def install_headers(out: Path) -> None:
         (out / stale).unlink()  # public once, and no more
 
 
+def write_if_changed(target: Path, text: str) -> None:
+    """Write a file, unless it says that already."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.exists() or target.read_text() != text:
+        target.write_text(text)
+
+
+def install_packaging(lib: Path) -> None:
+    """What has pkg-config and CMake find the headers and the library, beside the library."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    values = {"VERSION": version, "CFLAGS": " ".join(USER_CFLAGS), "CFLAGS_LIST": ";".join(USER_CFLAGS)}
+    for template in sorted((ROOT / "packaging").glob("*.in")):
+        text = template.read_text()
+        for name, value in values.items():
+            text = text.replace(f"@{name}@", value)
+        folder = lib / "pkgconfig" if ".pc" in template.suffixes else lib / "cmake" / "corelane"
+        write_if_changed(folder / template.stem, text)
+
+
 def make_ffis() -> dict[str, object]:
     """One cffi builder a floor that has anything to bind."""
     from cffi import FFI
@@ -219,6 +243,7 @@ class BuildNative(build_ext):
         lib = base / "runtime" / "_lib"
         build_library(lib, objdir)
         install_headers(base / "runtime" / "_include")
+        install_packaging(lib)
         for floor, ffi in make_ffis().items():
             self.build_module(floor, ffi, base / floor, lib, objdir)
 

@@ -1,9 +1,13 @@
 """corelane.cli: the `corelane` command.
 
+    corelane    the script that is installed: Ctrl-C ends it from its first import on
     main.py     finds the subcommand, prints errors as one sentence, turns them into exit codes
+    usage.py    parsers, and the error that a command line is wrong
+    streams.py  standard streams that are closed or full, and paths that are no text
     doctor.py   what this machine gives, what is missing, the command that mends it
     up.py       the iokernel in the foreground
     run.py      an application: built in, module:handler, or a compiled .so (elf.py reads it first)
+    imports.py  modules of the current folder
     ps.py       the running iokernel and its applications
     top.py      the same, again and again, with rates and who has the cores
     metrics.py  all counters, in Prometheus' text format
@@ -13,7 +17,8 @@
     config.py   flags for compiling C against corelane
 
 A subcommand is a module with add_arguments(parser) and run(options) -> exit code, imported only when it is called, so
-that `corelane --help` starts in the time of Python itself (tests/cli/test_main.py).
+that `corelane --help` starts in the time of Python itself (tests/cli/test_main.py). Its IMPORTS are what run() is going
+to import: they are imported while Ctrl-C still ends the process.
 
 Exit codes: 0 done; 1 it could not be done, or the answer is no; 2 the command line was wrong. Results go to stdout,
 progress and errors to stderr. Every subcommand takes --json and then prints one JSON document on stdout.

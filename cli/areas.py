@@ -9,6 +9,7 @@ from typing import Any
 from . import values
 
 # Making an area takes as long as writing it.
+IMPORTS = ("..runtime._native",)
 _TIMEOUT_S = 3600.0
 
 
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_common(parser: argparse.ArgumentParser, socket: object, as_json: object) -> None:
     """Options that may stand before and behind the action."""
     text = "the iokernel's socket (default: the user's own, or root's)"
-    parser.add_argument("--socket", metavar="PATH", default=socket, help=text)
+    parser.add_argument("--socket", type=values.socket, metavar="PATH", default=socket, help=text)
     parser.add_argument("--json", action="store_true", default=as_json, help="print the iokernel's answer as JSON")
 
 

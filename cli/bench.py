@@ -12,6 +12,9 @@ from typing import Any
 from ..bench import registry
 from ..runtime.errors import CorelaneError
 from . import values
+from .usage import WrongUsage, words_are_wrong
+
+IMPORTS = ("..bench._native",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,12 +31,14 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         return _list(options.json)
     if options.name is None:
-        raise CorelaneError("name a benchmark", "", f"one of {', '.join(registry.entries())}, all, or report FILE...")
+        raise WrongUsage("name a benchmark", "", f"one of {', '.join(registry.entries())}, all, or report FILE...")
     if options.name == "report":
         return _report(options.rest)
     if options.name == "all":
         return _measure([n for n in registry.entries() if n not in registry.SHOWS], options.rest, every=True)
-    return _measure([registry.find(options.name).name], options.rest, every=False)
+    with words_are_wrong():
+        name = registry.find(options.name).name
+    return _measure([name], options.rest, every=False)
 
 
 def _list(as_json: bool) -> int:
@@ -119,7 +124,7 @@ def _show_doctor() -> None:
     from .doctor import render
     from .system import System
 
-    print(render(examine(System()), brief=True, colour=sys.stdout.isatty()), flush=True)
+    print(render(examine(System()), brief=True, colour=sys.stdout.isatty(), columns=values.width()), flush=True)
 
 
 def measure(name: str, options: argparse.Namespace, defaults: bool = False) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""corelane config: flags for compiling a C server or a handler against corelane."""
+"""corelane config: flags for compiling a C server or a handler against corelane, and where its parts are installed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,22 @@ import shlex
 from pathlib import Path
 
 from ..runtime.errors import CorelaneError
+from .usage import WrongUsage
+
+BASE = Path(__file__).resolve().parent.parent
+# An option, and the folder or file that it prints, relative to the installed corelane.
+FOLDERS = {
+    "include-dir": ("runtime/_include", "folder of the headers: #include <corelane/libos/...>"),
+    "pkgconfig-dir": ("runtime/_lib/pkgconfig", "folder of corelane.pc, for PKG_CONFIG_PATH"),
+    "cmake-dir": ("runtime/_lib/cmake/corelane", "folder of the CMake package: cmake -Dcorelane_DIR=..."),
+    "examples": ("examples", "folder of small servers in C and Python, to copy"),
+    "gdb": ("libos/sched/uthreads_gdb.py", "commands for gdb that show uthreads: gdb -x ..."),
+}
 
 
 def folders() -> tuple[Path, Path]:
     """The installed folders of headers and of libcorelane.so. CorelaneError if the C core was not built."""
-    base = Path(__file__).resolve().parent.parent / "runtime"
-    include, lib = base / "_include", base / "_lib"
+    include, lib = BASE / "runtime" / "_include", BASE / "runtime" / "_lib"
     if not (lib / "libcorelane.so").exists() or not include.is_dir():
         raise CorelaneError("find the C core", f"{lib} has no libcorelane.so", "build it: pip install .")
     return include, lib
@@ -24,6 +34,16 @@ def library() -> Path:
     return folders()[1] / "libcorelane.so"
 
 
+def flags() -> dict[str, list[str]]:
+    """Words for a compiler: cflags, probe_cflags, libs."""
+    include, lib = folders()
+    return {
+        "cflags": [f"-I{include}", "-D_GNU_SOURCE", "-pthread", "-fstack-clash-protection"],
+        "probe_cflags": ["-fsanitize-coverage=trace-pc", "-include", "corelane/libos/trace_pc.h"],
+        "libs": [f"-L{lib}", f"-Wl,-rpath,{lib}", "-lcorelane"],
+    }
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cflags", action="store_true", help="flags for compiling")
     parser.add_argument(
@@ -32,32 +52,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--libs", action="store_true", help="flags for linking; the library is then found at run time too"
     )
-    parser.add_argument(
-        "--include-dir", action="store_true", help="folder of the headers: #include <corelane/libos/...>"
-    )
+    for name, (_, text) in FOLDERS.items():
+        parser.add_argument(f"--{name}", action="store_true", help=text)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print what was asked for on one line."""
-    include, lib = folders()
-    cflags = [f"-I{include}", "-D_GNU_SOURCE", "-pthread", "-fstack-clash-protection"]
-    probe = ["-fsanitize-coverage=trace-pc", "-include", "corelane/libos/trace_pc.h"]
-    libs = [f"-L{lib}", f"-Wl,-rpath,{lib}", "-lcorelane"]
+    found = {name.replace("-", "_"): str(BASE / path) for name, (path, _) in FOLDERS.items()}
     if options.json:
-        folder = {"include_dir": str(include), "library": str(library())}
-        print(json.dumps({"cflags": cflags, "probe_cflags": probe, "libs": libs, **folder}))
+        print(json.dumps({**flags(), **found, "library": str(library())}))
         return 0
-    words: list[str] = []
-    if options.include_dir:
-        words.append(str(include))
-    if options.cflags:
-        words += cflags
-    if options.probe_cflags:
-        words += probe
-    if options.libs:
-        words += libs
+    words = [path for name, path in found.items() if getattr(options, name)]
+    words += [word for name, some in flags().items() if getattr(options, name) for word in some]
     if not words:
-        raise CorelaneError("say what to print", "", "--cflags, --probe-cflags, --libs, --include-dir or --json")
+        names = ["cflags", "probe-cflags", "libs", *FOLDERS]
+        raise WrongUsage("say what to print", "", f"{', '.join(f'--{n}' for n in names)} or --json")
     print(shlex.join(words))
     return 0

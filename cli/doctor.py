@@ -7,6 +7,7 @@ import sys
 
 from .checks import Check, examine
 from .system import System
+from .values import width, wrapped, wrapped_command
 
 SIGNS = {"ok": "ok     ", "warn": "warn   ", "missing": "missing"}
 COLOURS = {"ok": "32", "warn": "33", "missing": "31"}
@@ -34,23 +35,25 @@ def verdict(checks: list[Check]) -> str:
     return f"{text}; {warned} thing(s) would make it faster or steadier" if warned else text
 
 
-def render(checks: list[Check], brief: bool = False, colour: bool = False) -> str:
-    """The checks as text: state, name and finding, then what it means and what mends it."""
-    width = max(len(c.name) for c in checks)
+def render(checks: list[Check], brief: bool = False, colour: bool = False, columns: int | None = None) -> str:
+    """The checks as text: state, name and finding, then what it means and what mends it. columns: None for any."""
+    name_width = max(len(c.name) for c in checks)
     lines = []
     for c in checks:
         if brief and c.state == "ok":
             continue
         sign = f"\x1b[{COLOURS[c.state]}m{SIGNS[c.state]}\x1b[0m" if colour else SIGNS[c.state]
-        lines.append(f"{sign}  {c.name.ljust(width)}  {c.found}")
-        indent = " " * (len(SIGNS["ok"]) + width + 4)
+        said = f"{sign}  {c.name.ljust(name_width)}  {c.found}"
+        hidden = len(sign) - len(SIGNS[c.state])
+        lines += wrapped(said, columns and columns + hidden, " " * (len(SIGNS["ok"]) + name_width + 4))
+        indent = " " * (len(SIGNS["ok"]) + 2)
         if c.meaning and c.state != "ok":
-            lines.append(f"{indent}{c.meaning}")
+            lines += wrapped(f"{indent}{c.meaning}", columns, indent)
         if c.mend:
-            lines.append(f"{indent}$ {c.mend}")
+            lines += wrapped_command(f"{indent}$ {c.mend}", columns, f"{indent}    ")
         if c.stuck:
-            lines.append(f"{indent}nothing mends it here: {c.stuck}")
-    return "\n".join([*lines, verdict(checks)])
+            lines += wrapped(f"{indent}nothing mends it here: {c.stuck}", columns, indent)
+    return "\n".join([*lines, *wrapped(verdict(checks), columns)])
 
 
 def run(options: argparse.Namespace) -> int:
@@ -63,5 +66,5 @@ def run(options: argparse.Namespace) -> int:
         document = {"can_run": can_run(checks), "verdict": verdict(checks), "checks": [asdict(c) for c in checks]}
         print(json.dumps(document, indent=1))
     else:
-        print(render(checks, options.brief, colour=sys.stdout.isatty()))
+        print(render(checks, options.brief, colour=sys.stdout.isatty(), columns=width()))
     return 0 if can_run(checks) else 1

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import CorelaneError
 from . import values
+from .usage import WrongUsage
 
 if TYPE_CHECKING:
     from ..libos.storage.log.log import Log
     from ..libos.storage.log.report import LogReport
 
+IMPORTS = ("..libos._native",)
 _MIB = 1 << 20
 
 
@@ -24,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", help="the file or block device; with --area a storage area's name")
     parser.add_argument("--area", action="store_true", help="check, dump: in a storage area that nobody has open")
     text = "with --area: the iokernel's socket (default: the user's own, or root's)"
-    parser.add_argument("--socket", metavar="PATH", help=text)
+    parser.add_argument("--socket", type=values.socket, metavar="PATH", help=text)
     parser.add_argument("--first", type=values.positive, metavar="INDEX", help="dump: from this record on")
     parser.add_argument("--count", type=values.positive, metavar="N", help="dump: at most so many records")
     text = "create: size of the file (default 64; a device's own)"
@@ -43,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     if options.action == "create":
         if options.area:
             why = "who opens a log in a new area makes it"
-            raise CorelaneError(f"make a log in storage area {options.path}", why, "use `corelane areas create`")
+            raise WrongUsage(f"make a log in storage area {options.path}", why, "use `corelane areas create`")
         size = _create(options)
         print(json.dumps({"path": options.path, "bytes": size}) if options.json else "created")
         return 0
@@ -62,10 +64,10 @@ def _create(options: argparse.Namespace) -> int:
     snapshot_bytes = options.snapshot_mib * _MIB
     if is_device(options.path):
         if options.mib:
-            raise CorelaneError(f"make a log of {options.path}", "--mib is given", "a block device has its own size")
+            raise WrongUsage(f"make a log of {options.path}", "--mib is given", "a block device has its own size")
         return format_device(options.path, snapshot_bytes=snapshot_bytes, force=options.force)
     if options.force:
-        raise CorelaneError(f"make the log {options.path}", "--force is given", "it is for block devices only")
+        raise WrongUsage(f"make the log {options.path}", "--force is given", "it is for block devices only")
     size = int(options.mib or 64) * _MIB
     Log.create(options.path, size, snapshot_bytes=snapshot_bytes)
     return size

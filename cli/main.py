@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import os
+import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 from ..runtime.errors import CorelaneError
+from .streams import output_error, prepare, tell
+from .usage import Parser, WrongUsage
 
 COMMANDS = {
     "doctor": "say what this machine gives, what is missing, and the command that mends it",
@@ -29,17 +29,6 @@ COMMANDS = {
 }
 
 
-class WrongUsage(CorelaneError):
-    """The command line was wrong: exit code 2."""
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse, with errors of one sentence and no usage dump."""
-
-    def error(self, message: str) -> NoReturn:
-        raise WrongUsage(self.prog, message, f"see {self.prog} --help")
-
-
 def wants_json(args: Sequence[str]) -> bool:
     """Whether a command line asks for JSON: errors are then an object on stdout, too."""
     return any(word == "--json" or word.startswith("--json=") for word in args)
@@ -48,7 +37,7 @@ def wants_json(args: Sequence[str]) -> bool:
 def say_error(command: str, error: CorelaneError, as_json: bool) -> None:
     """An error as one sentence on stderr and, if asked for, as {"error": {"what", "why", "hint"}} on stdout."""
     text = str(error)
-    print(text if text.startswith(command) else f"{command}: {text}", file=sys.stderr, flush=True)
+    tell(text if text.startswith(command) else f"{command}: {text}")
     if as_json:
         import json
 
@@ -65,26 +54,42 @@ def _overview() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line; returns the exit code. argv: None for the process's own, whose streams it then prepares."""
     args = list(sys.argv[1:] if argv is None else argv)
-    if not args or args[0] in ("-h", "--help", "help"):
-        print(_overview(), end="")
-        return 0 if args else 2
+    if argv is None:
+        prepare()
+    command = f"corelane {args[0]}" if args and args[0] in COMMANDS else "corelane"
+    error = None
     try:
-        code = _version(args[1:]) if args[0] == "--version" else _call(args[0], args[1:])
-        sys.stdout.flush()
+        code = _main(command, args, own=argv is None)
+    except OSError as e:
+        code, error = 1, e
+    lost = output_error()
+    error = lost or error
+    if error is None or isinstance(error, BrokenPipeError):  # whoever read us has gone, and wants no word
+        return code if error is None else 1
+    what = "write to the standard output" if lost else f"use {error.filename}" if error.filename else "ask the system"
+    say_error(command, CorelaneError(what, error.strerror or str(error)), wants_json(args) and not lost)
+    return 1
+
+
+def _main(command: str, args: list[str], own: bool) -> int:
+    """`main`; raises OSError, of the standard output above all."""
+    try:
+        if not args or args[0] in ("-h", "--help", "help"):
+            print(_overview(), end="")
+            return 0 if args else 2
+        return _version(args[1:]) if args[0] == "--version" else _call(args[0], args[1:], own)
     except CorelaneError as e:
-        command = f"corelane {args[0]}" if args[0] in COMMANDS else "corelane"
         say_error(command, e, wants_json(args))
         return 2 if isinstance(e, WrongUsage) else 1
     except KeyboardInterrupt:
-        say_error(f"corelane {args[0]}", CorelaneError("interrupted"), wants_json(args))
+        say_error(command, CorelaneError("interrupted"), wants_json(args))
         return 130
-    except BrokenPipeError:
-        # Whoever read us has gone: nothing more to say, and nothing for the interpreter's own flush to fail on.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit:  # argparse's, of --help
+        if output_error() is None:
+            raise
         return 1
-    return code
 
 
 def _version(args: list[str]) -> int:
@@ -101,15 +106,22 @@ def _version(args: list[str]) -> int:
     return 0
 
 
-def _call(command: str, args: list[str]) -> int:
-    """Import a subcommand, parse its arguments and run it."""
+def _call(command: str, args: list[str], own: bool) -> int:
+    """Import a subcommand, parse its arguments and run it. own: the process is the command's."""
+    command = command.replace("_", "-")
     if command not in COMMANDS:
         raise WrongUsage(f"there is no command {command!r}", "", f"choose one of {', '.join(COMMANDS)}")
     module = importlib.import_module(f"{__package__}.{command.replace('-', '_')}")
     # A command may have a help of its own.
     parser = Parser(prog=f"corelane {command}", description=COMMANDS[command], conflict_handler="resolve")
     module.add_arguments(parser)
-    code = module.run(parser.parse_args(args))
+    options = parser.parse_args(args)
+    # Now, while Ctrl-C ends the process: an interrupt makes an ImportError of the import of a module of C.
+    for name in getattr(module, "IMPORTS", ()):
+        importlib.import_module(name, __package__)
+    if own and callable(signal.getsignal(signal.SIGINT)):
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # in place of the one of the script `corelane`
+    code = module.run(options)
     assert isinstance(code, int)
     return code
 

@@ -1,5 +1,6 @@
 """corelane metrics: what the iokernel and its applications count, in Prometheus' text format.
 
+IMPORTS = ("..runtime._native",)
 Printed once, as node_exporter's textfile collector wants it, or served over HTTP. A counter of the statistics is
 `corelane_GROUP_NAME_total`, a number that goes up and down `corelane_GROUP_NAME`. What was dropped is one metric of a
 group, with the reason as a label. What an application counts of itself is `corelane_app_own_NAME`.
@@ -118,7 +119,7 @@ def _own(out: Metrics, labels: Labels, counted: Mapping[str, int]) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: the user's own, or root's)")
+    parser.add_argument("--socket", type=values.socket, metavar="PATH", help=values.SOCKET)
     parser.add_argument(
         "--listen", type=address, metavar="[HOST:]PORT", help="serve /metrics over HTTP (HOST: 127.0.0.1) until Ctrl-C"
     )
@@ -143,8 +144,8 @@ def run(options: argparse.Namespace) -> int:
     """Print the metrics, or serve them."""
     from ..runtime.paths import default_socket
 
+    text = render(snapshot(options.socket, options.wait))
     path = options.socket or default_socket()
-    text = render(snapshot(path, options.wait))
     if options.listen is None:
         print(text, end="")
         return 0

@@ -5,25 +5,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import CorelaneError
+from .usage import WrongUsage
 from .values import DAY_S
 
 if TYPE_CHECKING:
     from ..drivers.nic.nic import Nic
 
 FORMS = "tap:NAME, af_xdp:IF, pcap:FILE, loadgen:echo|memcached[,rate=R][,seconds=S]"
+DRIVERS = ("none", "tap", "af_xdp", "pcap", "loadgen")
+NAMED = ("tap", "af_xdp", "pcap")
 WRAPPING = ("record", "loss", "duplicate", "reorder", "delay", "corrupt", "delay_us", "seed")
 """Words that any NIC may have: options of `wrapped` in drivers/nic/wrap.py."""
 
 
 def parse(text: str) -> tuple[str, str, dict[str, str]]:
-    """("af_xdp", "eth0", {"queues": "2"}) of "af_xdp:eth0,queues=2". CorelaneError for anything that is not a name."""
+    """("af_xdp", "eth0", {"queues": "2"}) of "af_xdp:eth0,queues=2". WrongUsage for anything that is not a name."""
     driver, _, rest = text.partition(":")
     device, *words = rest.split(",")
+    driver, *more = driver.split(",")
+    words = [*more, *words]
+    if driver not in DRIVERS:
+        name = device or driver
+        hint = f"queues of an interface: --nic af_xdp:{name}; a tap device: --nic tap:{name}; else one of {FORMS}"
+        raise WrongUsage(f"--nic {text}", f"there is no driver {driver!r}", hint)
+    if driver in NAMED and not device:
+        raise WrongUsage(f"--nic {text}", f"{driver} needs a name", f"one of: {FORMS}")
     options: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not key or not equals:
-            raise CorelaneError(f"--nic {text}", f"{word!r} is not of the form key=value", FORMS)
+            raise WrongUsage(f"--nic {text}", f"{word!r} is not of the form key=value", FORMS)
         options[key] = value
     return driver, device, options
 
@@ -38,13 +49,13 @@ def _take(text: str, options: dict[str, str], key: str, kind: type, default: Any
     try:
         return kind(options.pop(key)) if key in options else default
     except ValueError as e:
-        raise CorelaneError(f"--nic {text}", f"{key}: {e}") from e
+        raise WrongUsage(f"--nic {text}", f"{key}: {e}") from e
 
 
 def _take_between(text: str, options: dict[str, str], key: str, kind: type, default: Any, low: Any, high: Any) -> Any:
     value = _take(text, options, key, kind, default)
     if not low <= value <= high:
-        raise CorelaneError(f"--nic {text}", f"{key}: {value} is outside of its limits", f"give {low:g} to {high:g}")
+        raise WrongUsage(f"--nic {text}", f"{key}: {value} is outside of its limits", f"give {low:g} to {high:g}")
     return value
 
 
@@ -80,7 +91,7 @@ def _open_device(
     if driver == "loadgen":
         return _loadgen(text, device, options, address)
     if driver not in ("tap", "af_xdp", "pcap") or not device:
-        raise CorelaneError(f"--nic {text}", "there is no such NIC for embedded mode", f"one of: {FORMS}")
+        raise WrongUsage(f"--nic {text}", "there is no such NIC for embedded mode", f"one of: {FORMS}")
     nic: Nic
     if driver == "tap":
         from ..drivers.nic.tap.tap import Tap
@@ -90,21 +101,19 @@ def _open_device(
         from ..drivers.nic.pcap import ReplayNic
 
         if queues != 1:
-            raise CorelaneError(f"--nic {text}", "a replay has one queue", "use one kthread")
+            raise WrongUsage(f"--nic {text}", "a replay has one queue", "use one kthread")
         speed, loops = _take(text, options, "speed", float, 1.0), _take(text, options, "loops", int, 1)
         nic = ReplayNic(device, speed=speed, loops=loops)
     else:
         from ..drivers.nic.af_xdp.af_xdp import AfXdp
 
         if address is None:
-            raise CorelaneError(
-                f"--nic {text}", "it takes the traffic of one address", "give it with --address a.b.c.d/n"
-            )
+            raise WrongUsage(f"--nic {text}", "it takes the traffic of one address", "give it with --address a.b.c.d/n")
         number = _take(text, options, "queues", int, queues)
         nic = AfXdp(device, number, addresses=[address.partition("/")[0]], mode=options.pop("mode", "auto"))
     if options:
         nic.close()
-        raise CorelaneError(f"--nic {text}", f"{driver} has no option {next(iter(options))!r}")
+        raise WrongUsage(f"--nic {text}", f"{driver} has no option {next(iter(options))!r}")
     return nic, None
 
 
@@ -112,13 +121,13 @@ def _loadgen(text: str, traffic: str, options: dict[str, str], address: str | No
     from ..drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached, Phase
 
     if traffic not in ("echo", "memcached"):
-        raise CorelaneError(f"--nic {text}", f"there is no traffic {traffic!r}", "loadgen:echo or loadgen:memcached")
+        raise WrongUsage(f"--nic {text}", f"there is no traffic {traffic!r}", "loadgen:echo or loadgen:memcached")
     rate = _take_between(text, options, "rate", float, 1e5, 0.01, 1e9)
     seconds = _take_between(text, options, "seconds", float, 5.0, 0.001, DAY_S)
     port = _take_between(text, options, "port", int, 9000 if traffic == "echo" else 11211, 1, 65535)
     keys = _take_between(text, options, "keys", int, 100_000, 1, 1 << 28)
     if options:
-        raise CorelaneError(f"--nic {text}", f"loadgen has no option {next(iter(options))!r}")
+        raise WrongUsage(f"--nic {text}", f"loadgen has no option {next(iter(options))!r}")
     kind = Echo() if traffic == "echo" else Memcached(keys=keys, get_fraction=0.9)
     generator = Loadgen(
         kind,

@@ -6,10 +6,11 @@ import argparse
 import json
 import os
 
-from ..runtime.errors import CorelaneError
 from . import values
+from .usage import WrongUsage
 
 # Loading one that must be compiled takes seconds, on a busy machine many.
+IMPORTS = ("..runtime._native",)
 _TIMEOUT_MS = 120_000
 
 
@@ -21,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="static, shenango, delay, fair, module:function or file.so:symbol; without it, what decides now",
     )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the policy")
-    parser.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: the user's own, or root's)")
+    parser.add_argument("--socket", type=values.socket, metavar="PATH", help=values.SOCKET)
     parser.add_argument(
         "--wait", type=values.seconds, default=0, metavar="S", help="wait so long for the iokernel to come up"
     )
@@ -33,10 +34,10 @@ def run(options: argparse.Namespace) -> int:
     from ..runtime.paths import default_socket
     from .watch import policy_line, snapshot
 
-    path = options.socket or default_socket()
     if options.set and options.spec is None:
-        raise CorelaneError("set a policy", "settings without a policy", "name it: corelane policy delay --set ...")
-    before = snapshot(path, options.wait)  # a sentence of its own if nobody listens
+        raise WrongUsage("set a policy", "settings without a policy", "name it: corelane policy delay --set ...")
+    before = snapshot(options.socket, options.wait)  # a sentence of its own if nobody listens
+    path = options.socket or default_socket()
     if options.spec is not None:
         choose(path, options.spec, options.set)
     stats = snapshot(path) if options.spec is not None else before
@@ -56,9 +57,9 @@ def choose(path: str, spec: str, words: list[str]) -> str:
     if colon and "/" in file:  # the iokernel has another folder
         spec = f"{os.path.abspath(file)}:{symbol}"
     err, text = ffi.new("char[256]"), ffi.new("char[]", lib.CL_CONTROL_TEXT_BYTES)
-    fd = check(lib.cl_control_connect(path.encode(), 1000, err), f"connect to {path}", err)
+    fd = check(lib.cl_control_connect(os.fsencode(path), 1000, err), f"connect to {path}", err)
     try:
-        rc = lib.cl_control_policy(fd, spec.encode(), " ".join(words).encode(), text, _TIMEOUT_MS, err)
+        rc = lib.cl_control_policy(fd, os.fsencode(spec), os.fsencode(" ".join(words)), text, _TIMEOUT_MS, err)
         check(rc, f"set the policy {spec}", err)
         return str(ffi.string(text).decode(errors="replace"))
     finally:

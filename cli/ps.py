@@ -10,9 +10,11 @@ from typing import Any
 from . import values
 from .watch import columns, dropped, failures, policy_line, rate_of, rates, snapshot
 
+IMPORTS = ("..runtime._native",)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: the user's own, or root's)")
+    parser.add_argument("--socket", type=values.socket, metavar="PATH", help=values.SOCKET)
     parser.add_argument(
         "--interval", type=values.seconds, default=0.5, metavar="S", help="rates over so long (default 0.5)"
     )
@@ -66,8 +68,8 @@ def run(options: argparse.Namespace) -> int:
     """Print statistics with rates over --interval."""
     from ..runtime.paths import default_socket
 
+    before = snapshot(options.socket, options.wait)
     path = options.socket or default_socket()
-    before = snapshot(path, options.wait)
     time.sleep(options.interval)
     stats = rates(before, snapshot(path))
     print(json.dumps(stats, indent=1) if options.json else render(stats))

@@ -8,7 +8,9 @@ from typing import Any
 
 from ..runtime.errors import CorelaneError
 from . import values
+from .usage import WrongUsage, words_are_wrong
 
+IMPORTS = ("..apps._native",)
 _COLUMNS = ("NODE", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "DURABLE", "MEMBER", "SENDS TO", "STATE")
 
 
@@ -21,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     made.add_argument("--force", action="store_true", help="give up what the block device holds")
     made.add_argument("--area", metavar="NAME", help="in this storage area, which nothing was written to yet")
-    made.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: the user's own, or root's)")
+    made.add_argument("--socket", type=values.socket, metavar="PATH", help=values.SOCKET)
     made.add_argument("--json", action="store_true", help="print JSON")
     texts = {
         "status": "each node's role, term and progress, as it says itself",
@@ -51,7 +53,10 @@ def run(options: argparse.Namespace) -> int:
     if options.action == "init":
         return _init(options)
     from ..apps.raft.service.operate import Operator
+    from ..apps.raft.service.service import parse_peers
 
+    with words_are_wrong():
+        parse_peers(options.peers)
     with Operator(options.peers, timeout_s=options.timeout, group=options.group) as group:
         if options.action == "status":
             seen = group.all()
@@ -81,13 +86,13 @@ def _init(options: argparse.Namespace) -> int:
     from ..runtime.paths import default_socket
 
     if bool(options.log) == bool(options.area):
-        raise CorelaneError("make a node's log", "neither or both of --log and --area are given", "give one of them")
+        raise WrongUsage("make a node's log", "neither or both of --log and --area are given", "give one of them")
     if options.log and is_device(options.log):
         if options.size:
-            raise CorelaneError(f"make a log of {options.log}", "--size is given", "a block device has its own")
+            raise WrongUsage(f"make a log of {options.log}", "--size is given", "a block device has its own")
         size = make_log_device(options.log, force=options.force)
     elif options.force:
-        raise CorelaneError("make a node's log", "--force is given", "it is for block devices only")
+        raise WrongUsage("make a node's log", "--force is given", "it is for block devices only")
     elif options.log:
         size = options.size or 256 << 20
         make_log_file(options.log, size)

@@ -11,11 +11,13 @@ from collections.abc import Callable
 
 from . import values
 
+IMPORTS = ("..apps._native",)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=values.positive, metavar="N", help="how many (default 1000, or 1 with --seed)")
     parser.add_argument("--seed", type=values.whole, metavar="S", help="the first seed (default 1); alone: this one")
-    parser.add_argument("--nodes", type=values.positive, default=5, metavar="N", help="of a cluster (default 5)")
+    parser.add_argument("--nodes", type=values.raft_nodes, default=5, metavar="N", help="of a cluster (default 5)")
     parser.add_argument(
         "--mode",
         choices=("core", "node", "kv"),

@@ -6,7 +6,6 @@ import argparse
 import errno
 import json
 import os
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,12 +14,15 @@ from ..runtime.ending import end_now
 from ..runtime.errors import CorelaneError
 from ..runtime.paths import default_socket
 from . import values
+from .streams import tell
+from .usage import WrongUsage
 
 if TYPE_CHECKING:
     from ..libos import Runtime
     from .targets import Service, Target
 
 
+IMPORTS = ("..libos", "..apps._native")
 _HINTS = {
     "udp_checksum": "wrong sums from a sender on this machine are left to its device: ethtool -K ITS_INTERFACE tx off"
 }
@@ -52,7 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="a built-in application's name, module:handler, or a compiled .so")
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
-        "--socket", metavar="PATH", help="attach to the iokernel there (default: the user's own, or root's)"
+        "--socket",
+        type=values.socket,
+        metavar="PATH",
+        help="attach to the iokernel there (default: the user's own, or root's)",
     )
     place.add_argument(
         "--nic",
@@ -60,9 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="embedded mode: tap:NAME[,host=ADDRESS/N], af_xdp:IF, pcap:FILE, "
         "loadgen:echo|memcached[,rate=R]; record=FILE, loss=P, ... as in corelane up --help",
     )
-    parser.add_argument("--name", help="the application's name; its addresses follow from it")
+    parser.add_argument("--name", type=values.app_name, help="the application's name; its addresses follow from it")
     parser.add_argument(
-        "--kthreads", type=values.positive, default=1, metavar="N", help="threads that run handlers (default 1)"
+        "--kthreads", type=values.kthreads, default=1, metavar="N", help="threads that run handlers (default 1)"
     )
     parser.add_argument(
         "--cpus", type=values.own_cpus, metavar="A,B", help="CPU of each kthread (default: as the iokernel says)"
@@ -85,19 +90,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     cores.add_argument("--guaranteed", type=values.whole, default=0, metavar="N", help="cores whenever it wants them")
     cores.add_argument("--max-cores", type=values.positive, metavar="N", help="most cores (default: one a kthread)")
-    cores.add_argument("--weight", type=values.positive, default=1, metavar="N", help="share among equals (default 1)")
+    cores.add_argument("--weight", type=values.weight, default=1, metavar="N", help="share among equals (default 1)")
     cores.add_argument(
-        "--deadline-us", type=values.whole, default=0, metavar="US", help="what its tail should stay under"
+        "--deadline-us", type=values.whole_u32, default=0, metavar="US", help="what its tail should stay under"
     )
     cores.add_argument(
         "--quantum-us",
-        type=values.whole,
+        type=values.whole_u32,
         metavar="US",
         help="a user-level thread that ran for so long lets others go first at its next probe; 0: never (default: 1000 "
         "of batch, else 0)",
     )
-    parser.add_argument("--address", metavar="A.B.C.D/N", help="embedded mode: the application's IPv4 address")
-    parser.add_argument("--port", type=int, metavar="P", help="UDP port, instead of the handler's own")
+    parser.add_argument(
+        "--address",
+        type=values.interface,
+        metavar="A.B.C.D/N",
+        help="embedded mode: the application's IPv4 address",
+    )
+    parser.add_argument("--port", type=values.port, metavar="P", help="UDP port, instead of the handler's own")
     parser.add_argument("--plain", action="store_true", help="module:handler: call it as it is, do not compile it")
     parser.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the application")
     parser.add_argument(
@@ -128,6 +138,8 @@ def run(options: argparse.Namespace) -> int:
 
     if options.with_parent:
         _end_with_parent()
+    if options.cpus is not None and len(options.cpus) != options.kthreads:
+        raise WrongUsage("--cpus", f"{len(options.cpus)} CPUs for {options.kthreads} kthreads", "give each one CPU")
     target = targets.resolve(options.target, options.option, port=options.port, plain=options.plain)
     name = options.name or target.name
     nic = generator = None
@@ -197,7 +209,7 @@ def _say(options: argparse.Namespace, event: str, text: str, **more: object) -> 
     if options.json:
         print(json.dumps({"event": event, "text": text, **more}), flush=True)
     else:
-        print(f"corelane run: {text}", file=sys.stderr, flush=True)
+        tell(f"corelane run: {text}")
 
 
 def _cpus_of(options: argparse.Namespace, name: str, runtime: Runtime) -> list[int]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import sys
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..runtime.errors import CorelaneError
+from . import imports
+from .usage import WrongUsage
 
 if TYPE_CHECKING:
     from ..libos import Runtime
@@ -76,7 +78,7 @@ def pairs(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         key, equals, value = word.partition("=")
         if not key or not equals:
-            raise CorelaneError(f"--option {word}", "it is not of the form key=value", "as in --option port=9000")
+            raise WrongUsage(f"--option {word}", "it is not of the form key=value", "as in --option port=9000")
         out[key] = value
     return out
 
@@ -92,7 +94,7 @@ def _convert(kind: object, text: str, what: str) -> Any:
         if name == "float":
             return float(text)
     except (ValueError, KeyError):
-        raise CorelaneError(what, f"{text!r} is no {name}", f"give a value of type {name}") from None
+        raise WrongUsage(what, f"{text!r} is no {name}", f"give a value of type {name}") from None
     return text
 
 
@@ -102,7 +104,7 @@ def _built_in(name: str, words: Sequence[str], port: int | None) -> Target:
     try:
         app = registry.load(name)
     except CorelaneError as e:
-        raise CorelaneError(e.what, e.why, f"{e.hint}; or module:handler, or a file ending in .so") from e
+        raise WrongUsage(e.what, e.why, f"{e.hint}; or module:handler, or a file ending in .so") from e
     fields = {f.name: f for f in dataclasses.fields(app.options)}
     given = pairs(words)
     if port is not None:
@@ -110,7 +112,7 @@ def _built_in(name: str, words: Sequence[str], port: int | None) -> Target:
     values = {}
     for key, text in given.items():
         if key not in fields:
-            raise CorelaneError(f"--option {key}", f"{name} has no such option", f"one of: {', '.join(fields)}")
+            raise WrongUsage(f"--option {key}", f"{name} has no such option", f"one of: {', '.join(fields)}")
         values[key] = _convert(fields[key].type, text, f"--option {key}={text}")
     options = app.options(**values)
     return Target(name, lambda runtime: app.setup(runtime, options), app.kind)
@@ -119,21 +121,19 @@ def _built_in(name: str, words: Sequence[str], port: int | None) -> Target:
 def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> Target:
     module_name, _, attribute = text.partition(":")
     if words:
-        raise CorelaneError(f"run {text}", "a Python handler takes no --option", "let it read its environment")
-    # As `python -m` does: modules of the current folder come first.
-    sys.path.insert(0, "")
+        raise WrongUsage(f"run {text}", "a Python handler takes no --option", "let it read its environment")
+    imports.come_first()
     try:
         module = importlib.import_module(module_name)
     except ImportError as e:
-        missing = e.name == module_name or e.name == module_name.partition(".")[0]
-        hint = "start it in the module's folder, or install it" if missing else f"{module_name} needs it"
-        raise CorelaneError(f"run {text}", str(e), hint) from e
+        raise CorelaneError(f"run {text}", str(e), imports.why_not(module_name, e)) from e
     except Exception as e:
         raise CorelaneError(f"run {text}", f"importing {module_name} failed: {type(e).__name__}: {e}") from e
     found = getattr(module, attribute, None)
     if found is None:
         names = [n for n in vars(module) if not n.startswith("_")]
-        raise CorelaneError(f"run {text}", f"{module_name} has no {attribute!r}", f"it has: {', '.join(names)}")
+        hidden = imports.hidden(module_name, getattr(module, "__file__", None))
+        raise CorelaneError(f"run {text}", f"{module_name} has no {attribute!r}", f"{hidden}it has: {', '.join(names)}")
     from ..libos import Handler, udp
 
     if not isinstance(found, Handler) and not callable(found):
@@ -143,9 +143,7 @@ def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> T
         handler = udp(found.port, compiled=False)(found.function)
     number = port if port is not None else handler.port
     if number is None:
-        raise CorelaneError(
-            f"run {text}", "it names no UDP port", "decorate it with @libos.udp(port=...), or give --port"
-        )
+        raise WrongUsage(f"run {text}", "it names no UDP port", "decorate it with @libos.udp(port=...), or give --port")
 
     def setup(runtime: Runtime) -> Service:
         runtime.bind(handler, number)
@@ -160,7 +158,7 @@ def _compiled(path: Path, words: Sequence[str], port: int | None) -> Target:
     exports = elf.inspect(path, config.library())
     handlers = [e for e in exports if e.kind != "setup"]
     if port is not None and len(handlers) != 1:
-        raise CorelaneError(f"run {path}", f"it has {len(handlers)} handlers, and --port gives one port")
+        raise WrongUsage(f"run {path}", f"it has {len(handlers)} handlers, and --port gives one port")
     pairs(words)  # refuse malformed options before anything is loaded
     ports = tuple(e.port if port is None else port for e in handlers)
 
@@ -170,7 +168,7 @@ def _compiled(path: Path, words: Sequence[str], port: int | None) -> Target:
 
         object_ = _load(path)
         arg = ffi.new("void **")
-        keep = [ffi.new("char[]", word.encode()) for word in words]
+        keep = [ffi.new("char[]", os.fsencode(word)) for word in words]
         for export in exports:
             if export.kind == "setup":
                 function = ffi.cast("int (*)(void *, char **, void **, char *)", object_.address(export.symbol))

@@ -15,6 +15,7 @@ from ..runtime.errors import CorelaneError
 from . import values
 from .watch import columns, dropped, policy_line, rate_of, rates, snapshot
 
+IMPORTS = ("..runtime._native",)
 _CLEAR = "\x1b[H\x1b[J"
 _HEAD = (
     *("NAME", "CLASS", "CORES", "CORE%", "GUAR/MAX", "IN/s", "OUT/s", "PKT-AGE", "THR-AGE"),
@@ -22,9 +23,15 @@ _HEAD = (
     *("GAINED/s", "LOST/s", "ASK/s", "INT/s", "EVICT/s", "DROPS/s"),
 )
 
+# Which columns stay where not all fit, the first ones longest.
+_WANTED = (
+    *("NAME", "CORES", "CORE%", "IN/s", "OUT/s", "DROPS/s", "PKT-AGE", "ACT99", "CLASS", "DET99", "THR-AGE"),
+    *("GUAR/MAX", "DET50", "ACT50", "TMR-AGE", "DSK-AGE", "LOST/s", "GAINED/s", "EVICT/s", "INT/s", "ASK/s"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: the user's own, or root's)")
+    parser.add_argument("--socket", type=values.socket, metavar="PATH", help=values.SOCKET)
     parser.add_argument(
         "-d", "--delay", type=values.seconds, default=1.0, metavar="S", help="rates over so long (default 1)"
     )
@@ -35,31 +42,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", type=values.seconds, default=0, metavar="S", help="wait so long for the iokernel to come up"
     )
+    parser.add_argument("--wide", action="store_true", help="all columns (default: those that fit the terminal, or 80)")
     parser.add_argument("--json", action="store_true", help="print all statistics as JSON, a line each time")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print until Ctrl-C, the end of -n, or the end of the iokernel."""
-    from ..runtime.paths import default_socket
-
-    path = options.socket or default_socket()
     live = sys.stdout.isatty() and not options.json
     try:
-        for shown, stats in enumerate(_watch(path, 1 if options.once else options.count, options)):
+        for shown, stats in enumerate(_watch(1 if options.once else options.count, options)):
             if options.json:
                 print(json.dumps(stats), flush=True)
             elif live:
-                print(_CLEAR + _fit(render(stats)), flush=True)
+                print(_CLEAR + _fit(render(stats, None if options.wide else values.width())), flush=True)
             else:
-                print(("\n" if shown else "") + render(stats), flush=True)
+                text = render(stats, None if options.wide else values.width())
+                print(("\n" if shown else "") + text, flush=True)
     except KeyboardInterrupt:
         return 0  # how one ends it
     return 0
 
 
-def _watch(path: str, count: int | None, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def _watch(count: int | None, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Statistics with rates, one each delay. CorelaneError if the iokernel is not there, or ends."""
-    before = snapshot(path, options.wait)
+    from ..runtime.paths import default_socket
+
+    before = snapshot(options.socket, options.wait)
+    path = options.socket or default_socket()
     due = time.monotonic()
     for _ in itertools.count() if count is None else range(count):
         due += options.delay
@@ -84,13 +93,16 @@ def _fit(text: str) -> str:
 # Rendering: statistics with rates in, text out.
 
 
-def render(stats: Mapping[str, Any]) -> str:
-    """The applications, most core use first; then the worker cores; then the allocator of each loop."""
+def render(stats: Mapping[str, Any], width: int | None = None) -> str:
+    """The applications, most core use first; then the worker cores; then the allocator of each loop.
+
+    width: columns of the terminal; None: as wide as it is.
+    """
     head = f"iokernel pid {stats['pid']} on {stats['socket']}, up {stats['uptime_s']:.0f} s, {stats['mode']} polling"
     lines = [head, policy_line(stats), ""]
     apps = sorted(stats["apps"], key=lambda app: (-_core_percent(app), app["name"]))
     if apps:
-        lines += columns([list(_HEAD), *(_app(app) for app in apps)], left=2)
+        lines += _fitting([list(_HEAD), *(_app(app) for app in apps)], width)
     else:
         lines.append("no application is attached: corelane run NAME attaches one")
     if stats["cores"] is not None:
@@ -100,7 +112,17 @@ def render(stats: Mapping[str, Any]) -> str:
     lines.append("")
     for loop in stats["loops"]:
         lines.append(f"loop on cpu {loop['cpu']}: {100 * loop['rates']['busy_s']:.1f} % busy")
-    return "\n".join(lines)
+    return "\n".join(piece for line in lines for piece in values.wrapped(line, width))
+
+
+def _fitting(rows: list[list[str]], width: int | None) -> list[str]:
+    """The table without the columns that are wanted least, as many as it takes."""
+    for shown in range(len(_WANTED), 1, -1):
+        kept = [i for i, head in enumerate(rows[0]) if head in _WANTED[:shown]]
+        lines = columns([[row[i] for i in kept] for row in rows], left=2 if "CLASS" in _WANTED[:shown] else 1)
+        if width is None or max(map(len, lines)) <= width:
+            break
+    return lines
 
 
 def _core_percent(app: Mapping[str, Any]) -> float:

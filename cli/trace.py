@@ -19,6 +19,7 @@ from . import values
 from .traced import Recording, events, summary
 from .watch import columns, snapshot
 
+IMPORTS = ("..runtime._native",)
 LOOK_S = 0.05  # a log has some hundreds of ms of the most that cores move
 MOST = 500_000  # entries of a recording: some 400 MB
 FAULTS_SHOWN = 20
@@ -26,7 +27,7 @@ NAMES_S = 0.2  # who came and went in between has no name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--socket", metavar="PATH", help="the iokernel's socket (default: the user's own, or root's)")
+    parser.add_argument("--socket", type=values.socket, metavar="PATH", help=values.SOCKET)
     parser.add_argument(
         "--seconds", type=values.seconds, default=1.0, metavar="S", help="for so long, or until Ctrl-C (default 1)"
     )
@@ -43,10 +44,10 @@ def run(options: argparse.Namespace) -> int:
     """Record, then say what was seen."""
     from ..runtime.paths import default_socket
 
-    path = options.socket or default_socket()
     out = _Out(options.out) if options.out is not None else None
     try:
-        before = snapshot(path, options.wait)
+        before = snapshot(options.socket, options.wait)
+        path = options.socket or default_socket()
         if before["cores"] is None:
             hint = "start the iokernel with a policy: corelane up --policy delay"
             raise CorelaneError("trace the moves of cores", "cores stay where they were given out", hint)
@@ -114,7 +115,7 @@ class _Log:
 
         self._ffi, self._lib, self._check, self._path = ffi, lib, check, path
         self._err = ffi.new("char[256]")
-        self._fd = check(lib.cl_control_connect(path.encode(), 1000, self._err), f"connect to {path}", self._err)
+        self._fd = check(lib.cl_control_connect(os.fsencode(path), 1000, self._err), f"connect to {path}", self._err)
         self._ask = ffi.new("struct cl_control_moves *", {"loop": loop, "next": lib.CL_CONTROL_FROM_NOW})
         self._said = ffi.new("struct cl_control_moves_ok *")
         self._entries = ffi.new("char **")

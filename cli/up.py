@@ -5,18 +5,25 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import sys
 from typing import TYPE_CHECKING, Any
+
+from . import imports, values
+from .streams import tell
+from .usage import words_are_wrong
 
 if TYPE_CHECKING:
     from ..runtime.config import Config
     from ..runtime.ending import Ending
 
 
+IMPORTS = ("..iokernel",)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="TOML file; without one, all defaults")
     parser.add_argument(
         "--socket",
+        type=values.socket,
         metavar="PATH",
         help="control socket (default: /run/corelane.sock as root, else in $XDG_RUNTIME_DIR)",
     )
@@ -58,7 +65,9 @@ def configuration(options: argparse.Namespace) -> Config:
         overrides.append(f"cores.policy={options.policy}")
     if options.nic is not None:
         overrides += _nic_overrides(options.nic)
-    return config.load(options.config, [*overrides, *options.set])
+    settled = config.load(options.config)
+    with words_are_wrong():
+        return config.override(settled, [*overrides, *options.set])
 
 
 def _nic_overrides(text: str) -> list[str]:
@@ -88,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
         return _under_load(options, settled)
     from ..iokernel import main
 
-    sys.path.insert(0, "")  # as `python -m` does: a policy of the user's own lies in the current folder
+    imports.come_first()  # a policy of the user's own may lie there
 
     def report(event: str, text: str, /, **facts: object) -> None:
         _say(options, event, text, **facts)
@@ -100,7 +109,7 @@ def _say(options: argparse.Namespace, event: str, text: str, **more: object) -> 
     if options.json:
         print(json.dumps({"event": event, "text": text, **more}), flush=True)
     else:
-        print(f"corelane up: {text}", file=sys.stderr, flush=True)
+        tell(f"corelane up: {text}")
 
 
 def _under_load(options: argparse.Namespace, config: Config) -> int:

@@ -7,6 +7,55 @@ import math
 import re
 
 DAY_S = 86400.0
+SOCKET = "the iokernel's socket (default: the user's own, or root's)"
+
+
+def width() -> int:
+    """Columns that lines for people may have: the terminal's, else 80."""
+    import os
+    import sys
+
+    try:
+        return max(40, os.get_terminal_size(sys.stdout.fileno()).columns)
+    except (OSError, ValueError):  # no terminal, or no descriptor
+        return 80
+
+
+def wrapped(line: str, columns: int | None, indent: str = "  ") -> list[str]:
+    """A line in pieces of so many columns (None: any), those behind the first one indented."""
+    import textwrap
+
+    if columns is None or len(line) <= columns:
+        return [line]
+    return textwrap.wrap(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def wrapped_command(line: str, columns: int | None, indent: str = "    ") -> list[str]:
+    """A shell command in pieces, which a shell reads as one: broken at spaces that no quotes are around."""
+    import textwrap
+
+    command, comment, told = line.partition("  # ")  # goes on to the end of its line, whatever is there
+    words, quote, word = [], "", ""
+    for c in command:
+        quote = "" if c == quote else quote or (c if c in "'\"" else "")
+        if c == " " and not quote:
+            words.append(word)
+            word = ""
+        else:
+            word += c
+    words.append(word)
+    out = [words[0]]
+    for word in words[1:]:
+        if columns is not None and len(out[-1]) + 1 + len(word) > columns - 2:
+            out[-1] += " \\"
+            out.append(indent + word)
+        else:
+            out[-1] += f" {word}"
+    if comment and (columns is None or len(out[-1]) + len(comment) + len(told) <= columns):
+        out[-1] += comment + told
+    elif comment:
+        out += textwrap.wrap(told, columns or 80, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
+    return out
 
 
 def positive(text: str) -> int:
@@ -60,6 +109,68 @@ def _within(text: str, most: float, expected: str) -> float:
     return value
 
 
+def _whole_within(text: str, low: int, high: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = low - 1
+    if not low <= value <= high:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} to {high}")
+    return value
+
+
+def port(text: str) -> int:
+    """A UDP port."""
+    return _whole_within(text, 1, 65535)
+
+
+def kthreads(text: str) -> int:
+    """Kthreads of an application (CL_SHM_MAX_KTHREADS)."""
+    return _whole_within(text, 1, 64)
+
+
+def raft_nodes(text: str) -> int:
+    """Nodes of a simulated cluster (MOST_NODES)."""
+    return _whole_within(text, 1, 9)
+
+
+def weight(text: str) -> int:
+    """A share among equals."""
+    return _whole_within(text, 1, 1000)
+
+
+def whole_u32(text: str) -> int:
+    """A whole number that 32 bits hold."""
+    return _whole_within(text, 0, (1 << 32) - 1)
+
+
+def interface(text: str) -> str:
+    """An IPv4 address, with or without the length of its network's prefix."""
+    import ipaddress
+
+    try:
+        ipaddress.IPv4Interface(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no IPv4 address: write it as in 10.77.0.9/16") from None
+    return text
+
+
+def app_name(text: str) -> str:
+    """The name of an application."""
+    if not re.fullmatch(r"[A-Za-z0-9_.:-]{1,31}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name: use 1 to 31 letters, digits and _.:-")
+    return text
+
+
+def socket(text: str) -> str:
+    """The path of a Unix socket (unix(7), sun_path)."""
+    import os
+
+    if not 0 < len(os.fsencode(text)) < 108:
+        raise argparse.ArgumentTypeError("the path of a socket has 1 to 107 bytes")
+    return text
+
+
 def cpus(text: str) -> tuple[int, ...]:
     """CPU numbers as in 0,1."""
     try:
@@ -90,8 +201,8 @@ def own_cpus(text: str) -> tuple[int, ...]:
 
 
 def distinct_cpus(text: str) -> tuple[int, ...]:
-    """CPU numbers, none of them twice."""
+    """CPU numbers that this process may run on, none of them twice."""
     found = cpus(text)
     if len(set(found)) != len(found):
         raise argparse.ArgumentTypeError(f"{text!r} names a CPU twice")
-    return found
+    return own_cpus(text)

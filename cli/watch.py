@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -14,17 +15,22 @@ from ..runtime.errors import CorelaneError
 _DROP = "dropped_"
 
 
-def snapshot(path: str, wait_s: float = 0.0) -> dict[str, Any]:
-    """The iokernel's statistics. CorelaneError if none answers there within wait_s."""
+def snapshot(path: str | None, wait_s: float = 0.0) -> dict[str, Any]:
+    """The iokernel's statistics. path: None for the default, looked up again while this waits: it depends on what is
+    there. CorelaneError if none answers within wait_s."""
     import errno
 
     from ..runtime._native import ffi, lib
     from ..runtime.errors import check
+    from ..runtime.paths import default_socket
 
     err, text = ffi.new("char[256]"), ffi.new("char **")
     deadline = time.monotonic() + wait_s
-    while (fd := lib.cl_control_connect(path.encode(), 1000, err)) in (-errno.ENOENT, -errno.ECONNREFUSED):
-        if time.monotonic() >= deadline:
+    given = path
+    while True:
+        path = given or default_socket()
+        fd = lib.cl_control_connect(os.fsencode(path), 1000, err)
+        if fd not in (-errno.ENOENT, -errno.ECONNREFUSED) or time.monotonic() >= deadline:
             break
         time.sleep(0.05)
     if fd in (-errno.ENOENT, -errno.ECONNREFUSED):

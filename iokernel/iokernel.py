@@ -298,7 +298,10 @@ class Iokernel:
         self._users.check_name(name, peer)
         if (other := self.find(name)) is not None:
             pid = self._apps[other].peer.pid
-            raise _refused(f"an application named {name} is attached (pid {pid})", "choose another name with --name")
+            raise _refused(
+                f"the name {name} is taken: process {pid} is attached under it",
+                f"end process {pid} first, or give another name: corelane run --name NAME, Runtime(..., name=NAME)",
+            )
         if len(self._apps) >= self._memory.max_apps:
             raise _refused(f"{self._memory.max_apps} applications are attached already", "stop one, or raise max_apps")
         settings = self._settings_of(name)

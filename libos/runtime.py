@@ -10,6 +10,7 @@ import errno
 import ipaddress
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -131,6 +132,7 @@ class Runtime(Closing):
         self.socket = socket
         self._handlers: list[Handler] = []
         self._periodic: list[Periodic] = []
+        self._ports: list[int] = []
         self._shared: list[SharedLog] = []
         self._done = Ending()
         self._failure: CorelaneError | None = None
@@ -164,10 +166,10 @@ class Runtime(Closing):
             )
         keep: list[Any] = []
         if socket is not None:
-            keep.append(owned := ffi.new("char[]", socket.encode()))
+            keep.append(owned := ffi.new("char[]", os.fsencode(socket)))
             config.socket_path = owned
         if name is not None:
-            keep.append(owned := ffi.new("char[]", name.encode()))
+            keep.append(owned := ffi.new("char[]", os.fsencode(name)))
             config.name = owned
         if nic is not None:
             config.nic = nic.ptr
@@ -358,19 +360,31 @@ class Runtime(Closing):
         """On the main thread SIGINT and SIGTERM end `wait`, or keep it from waiting if they come before it."""
         return self._done.by_signals()
 
-    def serve(self, *handlers: Any) -> None:
+    def serve(self, *handlers: Any, quiet: bool = False) -> None:
         """Bind, start, and run until Ctrl-C, SIGTERM or `stop`; then close. Handlers as for `bind`.
 
-        Raises what `stop` raises for a handler that does not come back. If it also keeps the interpreter's lock, the
-        process ends, with status 1 and the reason on stderr.
+        Once it serves it says where: as the event "serving" to on_event, or on stderr. quiet: it does not. Raises what
+        `stop` raises for a handler that does not come back. If it also keeps the interpreter's lock, the process ends,
+        with status 1 and the reason on stderr.
         """
         with self:
             for handler in handlers:
                 self.bind(handler)
             with self.ended_by_signals(), self.ends_in_time():  # before the first request can be answered
                 self.start()
+                if not quiet:
+                    self._say_where()
                 self.wait()
                 self.stop()
+
+    def _say_where(self) -> None:
+        ports = f"UDP port {', '.join(map(str, self._ports))}" if self._ports else "no port"
+        where = f"attached to {self.socket}" if self.attached else "embedded"
+        line = f"corelane: process {os.getpid()} serves {ports} at {self.address} ({where}); ^C ends it"
+        if self._on_event is not None:
+            self._on_event("serving", line)
+        else:
+            print(line, file=sys.stderr, flush=True)
 
     # Handlers and sockets
 
@@ -399,9 +413,10 @@ class Runtime(Closing):
 
             refuse_small_stack(f"bind a handler to UDP port {number}", prepared.stack_bytes, self.stack_bytes)
         self._handlers.append(made)
+        self._ports.append(number)
         self._bind(prepared, number)
         if made.name:
-            lib.cl_runtime_name_udp(self.ptr, number, made.name.encode())  # without it, its address has to do
+            lib.cl_runtime_name_udp(self.ptr, number, os.fsencode(made.name))  # without it, its address has to do
         return made
 
     def _bind(self, prepared: Prepared, number: int) -> None:

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -25,6 +26,13 @@
 #define BRACKETS 16
 
 uint32_t cl_tsc_fallback;
+
+uint64_t cl_monotonic_raw_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC_RAW, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
 
 #if defined(__x86_64__)
 /* Whether the kernel lists the TSC as a clock source; it takes it off the list when it finds it unstable. */

@@ -10,6 +10,7 @@ docs/runtime.md shows it. The machinery, and how errors look, is in options.py.
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ EVERYBODY = "*"
 
 def _socket_path(value: str) -> None:
     # sun_path of struct sockaddr_un, with its terminating zero (unix(7)).
-    if len(value.encode()) >= 108:
+    if len(os.fsencode(value)) >= 108:
         raise ValueError("a path of at most 107 bytes")
 
 
@@ -73,7 +74,7 @@ def _user(value: str) -> None:
 
 
 def _policy(value: str) -> None:
-    if not value or len(value.encode()) >= 240:
+    if not value or len(os.fsencode(value)) >= 240:
         raise ValueError('a policy\'s name, module:function, file.so:symbol, or "none"')
 
 
@@ -369,6 +370,11 @@ def load(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Confi
     ConfigError names file, line, key, value and what was expected.
     """
     config = Config() if path is None else options.load(Config, path)
+    return options.override(config, overrides)
+
+
+def override(config: Config, overrides: Sequence[str]) -> Config:
+    """A copy with assignments like "iokernel.poll=spin" made."""
     return options.override(config, overrides)
 
 

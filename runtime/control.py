@@ -4,6 +4,7 @@ drivers/port/port.py."""
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 from ._native import ffi, lib
@@ -17,7 +18,7 @@ def statistics(socket_path: str, timeout_s: float = 2.0) -> dict[str, Any]:
     """
     err, text = ffi.new("char[256]"), ffi.new("char **")
     timeout_ms = max(1, int(timeout_s * 1e3))
-    fd = check(lib.cl_control_connect(socket_path.encode(), timeout_ms, err), f"connect to {socket_path}", err)
+    fd = check(lib.cl_control_connect(os.fsencode(socket_path), timeout_ms, err), f"connect to {socket_path}", err)
     try:
         check(lib.cl_control_stats(fd, text, timeout_ms, err), f"ask the iokernel on {socket_path}", err)
         document: dict[str, Any] = json.loads(ffi.string(text[0]))
@@ -37,13 +38,13 @@ def area(
     """
     err, text, fd = ffi.new("char[256]"), ffi.new("char **"), ffi.new("int *")
     ask = ffi.new("struct cl_control_area *", {"op": op, "bytes": size})
-    for field, value in ((ask.name, name.encode()), (ask.owner, owner.encode())):
+    for field, value in ((ask.name, os.fsencode(name)), (ask.owner, os.fsencode(owner))):
         if len(value) >= len(field):
             raise CorelaneError(
-                f"ask for storage area {name}", f"{value.decode()!r} is longer than {len(field) - 1} bytes"
+                f"ask for storage area {name}", f"{os.fsdecode(value)!r} is longer than {len(field) - 1} bytes"
             )
         ffi.memmove(field, value, len(value))
-    connection = check(lib.cl_control_connect(socket_path.encode(), 2000, err), f"connect to {socket_path}", err)
+    connection = check(lib.cl_control_connect(os.fsencode(socket_path), 2000, err), f"connect to {socket_path}", err)
     keep = False
     try:
         what = f"storage area {name}" if name else "storage areas"

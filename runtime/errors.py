@@ -80,6 +80,13 @@ def plain_text(error: BaseException) -> str:
     return _COLOURS.sub("", str(error))
 
 
+# Of these a sentence of C's says all that the number does, and more.
+_SAID_BY_WORDS = {
+    *(_errno.EINVAL, _errno.ERANGE, _errno.ENAMETOOLONG, _errno.EPROTO, _errno.EOPNOTSUPP, _errno.ENOMEM),
+    *(_errno.ENOENT, _errno.EEXIST, _errno.EBUSY, _errno.ECONNREFUSED),
+}
+
+
 def _reason(number: int, err: Any) -> str:
     text = ""
     if isinstance(err, str):
@@ -87,6 +94,8 @@ def _reason(number: int, err: Any) -> str:
     elif err is not None:  # a cffi char[]
         text = b"".join(err).split(b"\0", 1)[0].decode(errors="replace")
     system = os.strerror(number) if number else ""
+    if text and (number in _SAID_BY_WORDS or system in text):
+        return text
     return f"{text} [{system}]" if text and system else text or system
 
 

@@ -53,7 +53,7 @@ class Memory:
         flags |= lib.CL_MEMORY_PEERS_READ * peers_read_only
         ptr, err = ffi.new("struct cl_memory *"), ffi.new("char[256]")
         size = max(0, min(size_bytes, 1 << 62))
-        check(lib.cl_memory_create(name.encode()[:200], size, flags, ptr, err), f"make shared memory {name!r}", err)
+        check(lib.cl_memory_create(os.fsencode(name)[:200], size, flags, ptr, err), f"make shared memory {name!r}", err)
         return cls(ptr)
 
     @classmethod

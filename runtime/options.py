@@ -76,7 +76,7 @@ def _hints(cls: type[Any]) -> dict[str, Any]:
 def load(cls: type[T], path: str | Path) -> T:
     """Read a TOML file into section `cls`; ConfigError if it cannot be read, parsed or used."""
     try:
-        text = Path(path).read_text()
+        text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(f"read the configuration {path}", why or str(error), "give its path with --config") from error

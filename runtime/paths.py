@@ -20,9 +20,9 @@ DEFAULT_SOCKET_DOC = f"{SYSTEM_SOCKET} as root, else $XDG_RUNTIME_DIR/corelane.s
 """For help texts."""
 
 
-def _own_folder(make: bool) -> Path | None:
-    """The folder of this user's sockets; None if it does not exist. SystemLimit if it is another's: its owner could
-    pass himself off as our iokernel."""
+def _own_folder(make: bool) -> Path:
+    """The folder of this user's sockets, which may not be there unless `make`. SystemLimit if it is another's: its
+    owner could pass himself off as our iokernel."""
     given = os.environ.get("XDG_RUNTIME_DIR", "")
     if given and Path(given).is_dir():
         return Path(given)
@@ -32,18 +32,19 @@ def _own_folder(make: bool) -> Path | None:
     try:
         found = folder.lstat()
     except FileNotFoundError:
-        return None
+        return folder
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise SystemLimit(f"use {folder}", "others can write there", "set XDG_RUNTIME_DIR, or give --socket PATH")
     return folder
 
 
 def default_socket(*, listen: bool = False) -> str:
-    """The path of the control socket. listen: to listen on (its folder is made), else to find an iokernel."""
+    """The path of the control socket. listen: to listen on (its folder is made), else to find an iokernel.
+
+    Who waits for an iokernel asks again each time: root's may come, or the user's own.
+    """
     if os.geteuid() == 0:
         return SYSTEM_SOCKET
     folder = _own_folder(listen)
-    own = None if folder is None else folder / "corelane.sock"
-    if own is None or not (listen or own.exists()):
-        return SYSTEM_SOCKET if own is None or Path(SYSTEM_SOCKET).exists() else str(own)
-    return str(own)
+    own = folder / "corelane.sock"
+    return SYSTEM_SOCKET if not (listen or own.exists()) and Path(SYSTEM_SOCKET).exists() else str(own)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import os
 import socket
 import struct
 
@@ -24,7 +25,7 @@ _FLAG_TXVLAN, _FLAG_RXVLAN = 1 << 7, 1 << 8
 def _call(name: str, data: bytes) -> bytes:
     """One ioctl; `data` begins with the command. Returns what the kernel left there. Raises OSError."""
     buffer = ctypes.create_string_buffer(data, len(data))
-    request = struct.pack("16sP16x", name.encode(), ctypes.addressof(buffer))
+    request = struct.pack("16sP16x", os.fsencode(name), ctypes.addressof(buffer))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         fcntl.ioctl(sock, _SIOCETHTOOL, request)
     return buffer.raw

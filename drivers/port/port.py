@@ -4,6 +4,7 @@ fails."""
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -94,7 +95,7 @@ def open_port(
     change of state. Raises CorelaneError: nobody listens, refused (with the iokernel's reason), another version.
     """
     config = ffi.new("struct cl_port_config *")
-    path, label = ffi.new("char[]", (socket_path or default_socket()).encode()), ffi.new("char[]", name.encode())
+    path, label = ffi.new("char[]", os.fsencode(socket_path or default_socket())), ffi.new("char[]", os.fsencode(name))
     config.socket_path, config.name, config.n_kthreads = path, label, kthreads
     config.rx_slots, config.tx_slots, config.buffer_bytes = rx_slots, tx_slots, buffer_bytes
     config.n_rx, config.n_tx = rx_buffers, tx_buffers

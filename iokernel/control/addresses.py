@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import ipaddress
+import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 
@@ -18,7 +19,7 @@ from ...runtime.errors import ConfigError, Refused
 
 
 def _digest(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=16, person=b"corelane-addr").digest(), "big")
+    return int.from_bytes(hashlib.blake2b(os.fsencode(name), digest_size=16, person=b"corelane-addr").digest(), "big")
 
 
 def stable_mac(name: str) -> bytes:

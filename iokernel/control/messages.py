@@ -95,4 +95,4 @@ def text_of(field: Any) -> str:
 
 def line_of(text: str, room: int = lib.CL_CONTROL_TEXT_BYTES) -> bytes:
     """A text as it fits into a message: one line, zero-terminated by the last byte of the field's `room`."""
-    return text.replace("\n", " ").encode()[: room - 1]
+    return text.replace("\n", " ").encode(errors="backslashreplace")[: room - 1]

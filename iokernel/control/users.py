@@ -58,7 +58,7 @@ class Users:
         """Raises Refused for a name that has a section, and not for this user."""
         if name not in self._namers or name in self._for_all or peer.trusted or peer.among(*self._namers[name]):
             return
-        hint = f"allow it in apps.{name}.users, or choose another name with --name"
+        hint = f"allow it in apps.{name}.users, or give another name: corelane run --name NAME, Runtime(..., name=NAME)"
         raise Refused(f"user {peer.uid} may not use the name {name}", hint=hint, errno=errno.EACCES)
 
     def check(self, peer: Peer, held: Held, more: Held) -> None:

@@ -170,7 +170,7 @@ class _Found:
 def _find(spec: str) -> _Found:
     """What a spec names. Imports a Python policy's module; reads a shared object, but does not load it."""
     if spec in BUILTIN:
-        return _Found(BUILTIN[spec], False, int(ffi.cast("uintptr_t", lib.cl_policy_find(spec.encode()))))
+        return _Found(BUILTIN[spec], False, int(ffi.cast("uintptr_t", lib.cl_policy_find(os.fsencode(spec)))))
     where, name, python = _parts(spec)
     return _find_python(spec, where, name) if python else _find_compiled(Path(where), name)
 

@@ -4,8 +4,8 @@
  * even if the sender writes into its buffer meanwhile. No byte beyond the frame's length is copied: what lies behind it
  * in the sender's buffer is nobody's business.
  *
- * Pages of receive buffers come when they are first needed, which is slow: for a batch of buffers by one call, and
- * never for a frame that goes to everybody, or each of those would cost that for every application that does not read. */
+ * Pages of receive buffers come when they are first needed, which is slow: 16 buffers' by one call, and none for a
+ * frame that goes to everybody, or each of those would cost that for every application that does not read. */
 #include "../state/internal.h"
 
 #define PAGED_BUFFERS 16 /* a batch: some 8 pages, a few microseconds */

@@ -13,13 +13,12 @@
 #ifndef CORELANE_LIBOS_NET_INBOX_H
 #define CORELANE_LIBOS_NET_INBOX_H
 
-#include <corelane/drivers/nic.h>
+#include <corelane/libos/udp.h>
 
 #include <stdlib.h>
 #include <string.h>
 
 #define CL_INBOX_ITEMS 256 /* a frame that finds it full waits in the NIC's queue */
-#define CL_TYPE_ITEMS 512  /* of a queue by type, where it is dropped: ms of what comes while the host has the core */
 
 struct cl_udp_socket;
 struct cl_uthread;

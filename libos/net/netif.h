@@ -38,7 +38,6 @@
  * core. */
 #define CL_NETQ_HOLD_US 10000
 #define CL_UDP_PORTS 65536
-#define CL_UDP_MAX_SOCKETS 4096
 
 struct cl_netif;
 

@@ -14,9 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_QUEUE 256
-#define MAX_QUEUE 4096
-
 struct cl_udp_queue {
     struct cl_spin lock; /* of the ring, and of the socket's kind */
     uint32_t size;       /* datagrams at most */
@@ -154,12 +151,12 @@ int cl_udp_publish_typed(struct cl_netif *nif, uint16_t port, cl_udp_handler fn,
 int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, uint32_t size, struct cl_udp_socket **out)
 {
     struct cl_udp_socket fields = {.kind = CL_UDP_QUEUE};
-    if (size > MAX_QUEUE)
+    if (size > CL_UDP_MAX_SOCKET_QUEUE)
         return -EINVAL;
     struct cl_udp_queue *queue = calloc(1, sizeof *queue);
     if (!queue)
         return -ENOMEM;
-    queue->size = size ? size : DEFAULT_QUEUE;
+    queue->size = size ? size : CL_UDP_SOCKET_QUEUE;
     queue->items = calloc(queue->size, sizeof *queue->items);
     int rc = queue->items ? publish(nif, port, &fields, queue, out) : -ENOMEM;
     if (rc < 0)

@@ -59,7 +59,7 @@ static int make_queues(struct cl_netif *nif, uint32_t first, uint32_t n)
         for (uint32_t i = first; i < first + n; i++) {
             if (typed->ring[i])
                 continue; /* of an attempt that failed */
-            if (!(typed->ring[i] = cl_inbox_new(CL_TYPE_ITEMS)))
+            if (!(typed->ring[i] = cl_inbox_new(CL_UDP_TYPE_QUEUE)))
                 return -ENOMEM;
         }
     }

@@ -47,10 +47,11 @@ struct CL_ALIGNED(64) cl_uthread {
     char *stack_lo;  /* constant: lowest usable byte; the guard page is below */
     char *stack_top; /* constant: where its first frame goes */
     struct cl_sched *sched;
-    int32_t result;   /* of a join that could not be, set before the joiner is resumed */
-    bool preemptible; /* between cl_preemptible_begin and _end; read by the handler of the thread that runs it */
-    void *fake_stack; /* ASan */
-    void *fiber;      /* TSan */
+    int32_t result;    /* of a join that could not be, set before the joiner is resumed */
+    bool preemptible;  /* between cl_preemptible_begin and _end; read by the handler of the thread that runs it */
+    uint32_t stack_id; /* valgrind */
+    void *fake_stack;  /* ASan */
+    void *fiber;       /* TSan */
 };
 
 enum cl_after_op {
@@ -218,6 +219,7 @@ struct cl_sched {
     uint32_t n_depot;
     uint32_t created;  /* objects ever made; readers: all, relaxed */
     bool light_guards; /* the kernel has guard pages without mappings of their own */
+    bool valgrind;     /* constant: it runs us, and is told of stacks */
 
     /* Stopping: writers under nothing but order (cl_sched_stop); readers: kthreads, relaxed at each turn. */
     uint32_t stopping CL_ALIGNED(64); /* drain */

@@ -7,9 +7,10 @@
  *
  * Below each stack lies a guard of 1 MiB of address space, so that a large frame of some library does not step over it
  * into the stack below: MADV_GUARD_INSTALL where the kernel has it (6.13), which costs no mapping of its own; else
- * mprotect, and then about 32 000 stacks fit into vm.max_map_count. First frames start at staggered offsets, or the
+ * and under valgrind mprotect, and then about 32 000 stacks fit into vm.max_map_count. First frames start at staggered offsets, or the
  * hottest lines of all stacks would share a few sets of the L1 cache. */
 #include "internal.h"
+#include "valgrind.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -41,7 +42,8 @@ int cl_stacks_new(struct cl_sched *s, const struct cl_sched_config *config, char
     s->max_uthreads = config->max_uthreads + s->n_kthreads * CL_STACK_CACHE;
     s->stack_bytes = (uint32_t)((config->stack_bytes + page - 1) & ~(page - 1));
     s->guard_bytes = GUARD_BYTES;
-    s->light_guards = true;
+    s->valgrind = cl_valgrind_runs();
+    s->light_guards = !s->valgrind;
     s->stack_stride = s->guard_bytes + s->stack_bytes + page /* for staggering */;
     s->slab_bytes = s->stack_stride * CL_STACK_SLAB;
     s->uthreads_bytes = (size_t)s->max_uthreads * sizeof(struct cl_uthread);
@@ -60,6 +62,8 @@ int cl_stacks_new(struct cl_sched *s, const struct cl_sched_config *config, char
 
 void cl_stacks_delete(struct cl_sched *s)
 {
+    for (uint32_t i = 0; s->valgrind && i < s->created; i++)
+        cl_valgrind_request(CL_VALGRIND_STACK_DEREGISTER, s->uthreads[i].stack_id, 0);
 #if CL_TSAN
     for (uint32_t i = 0; i < s->created; i++)
         if (s->uthreads[i].fiber)
@@ -122,6 +126,9 @@ static struct cl_uthread *create(struct cl_sched *s)
     t->sched = s;
     t->stack_lo = lo + s->guard_bytes;
     t->stack_top = lo + s->stack_stride - (i % COLOURS) * COLOUR_BYTES;
+    if (s->valgrind)
+        t->stack_id = (uint32_t)cl_valgrind_request(CL_VALGRIND_STACK_REGISTER, (uintptr_t)t->stack_lo,
+                                                    (uintptr_t)lo + s->stack_stride - 1);
     cl_store_relaxed(&s->created, i + 1);
     return t;
 }

@@ -14,6 +14,7 @@ from corelane.cli.checks import Check, examine
 from corelane.cli.doctor import can_run, render, verdict
 from corelane.cli.main import main
 from corelane.cli.system import System
+from corelane.cli.values import wrapped_command
 
 GOOD_FILES = {
     "/proc/sys/kernel/osrelease": "6.1.0-18-amd64\n",
@@ -370,6 +371,25 @@ def test_rendering_says_what_and_how(make: Make) -> None:
         examine(make({"/proc/stat": "cpu 100 0 100 1000 0 0 0 300 0 0\n"}))
     )
     assert "\x1b[33m" in render(found, colour=True)
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_lines_fit_and_commands_stay_commands(make: Make, columns: int) -> None:
+    found = examine(make({"/dev/net/tun": None, "/sys/devices/system/cpu/isolated": ""}))
+    lines = render(found, columns=columns).splitlines()
+    assert max(map(len, lines)) <= columns
+    joined = " ".join(" ".join(line.removesuffix(" \\").split()) for line in lines)
+    for check in found:
+        assert f"$ {' '.join(check.mend.partition('  # ')[0].split())}" in joined or not check.mend
+        assert " ".join(check.found.split()) in joined
+
+
+def test_a_command_in_pieces_is_the_same_command() -> None:
+    command = "printf '%s|' 'a  b   c d' \"e f\" g h | tr a-z A-Z  # as loud as it may be said"
+    for columns in range(8, 60):
+        text = "\n".join(wrapped_command(command, columns))
+        done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
+        assert done.stdout == "A  B   C D|E F|G|H|", text
 
 
 def test_this_machine_as_json(capsys: pytest.CaptureFixture[str]) -> None:

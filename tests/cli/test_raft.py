@@ -36,7 +36,7 @@ def test_a_log_of_no_size_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("words", [[], ["--log", "a", "--area", "b"]])
 def test_one_place_is_given(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["raft", "init", *words]) == 1
+    assert main(["raft", "init", *words]) == 2
     assert "give one of them" in capsys.readouterr().err
     assert main(["raft", "init", "--log", "a", "--size", "little"]) == 2
     assert "is no size" in capsys.readouterr().err

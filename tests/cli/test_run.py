@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import struct
 from pathlib import Path
 
 import pytest
 
-from corelane.cli import targets
+from corelane.cli import targets, watch
 from corelane.cli.main import main
+from corelane.iokernel import Iokernel
 from corelane.libos import Runtime
+from corelane.runtime import paths
 from corelane.runtime.errors import CorelaneError
 
 
@@ -39,3 +43,30 @@ def test_what_is_found_to_have_failed_when_it_is_closed_is_the_end_of_the_run(
     words = ["--nic", nic.replace("FILE", str(file)), "--address", "10.77.0.2/16", "--seconds", "0.01"]
     assert main(["run", "echo", *words]) == 1
     assert "serve it: it has stopped" in capsys.readouterr().err
+
+
+def test_who_waits_finds_an_iokernel_whose_folder_comes_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without root the default place depends on what is there: it is looked up again while somebody waits."""
+    monkeypatch.setattr(paths, "SYSTEM_SOCKET", str(tmp_path / "system.sock"))
+    monkeypatch.setattr(paths, "TEMPORARY", str(tmp_path))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    user = os.geteuid() or 4242
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    started: list[str] = []
+
+    def comes(_seconds: float) -> None:  # in place of sleeping
+        if started:
+            return
+        folder = tmp_path / f"corelane-{user}"
+        folder.mkdir(mode=0o700)  # and not before
+        os.chown(folder, user, -1)
+        started.append(stack.enter_context(Iokernel(str(folder / "corelane.sock"), mode="block")).socket_path)
+
+    monkeypatch.setattr(watch.time, "sleep", comes)
+    with contextlib.ExitStack() as stack:
+        code = main(["ps", "--wait", "60", "--interval", "0"])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    assert started[0] in out

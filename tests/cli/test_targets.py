@@ -1,5 +1,7 @@
 """What `corelane run` takes as a target, and what it says about what it does not take."""
 
+import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,42 @@ def test_the_three_kinds_are_told_apart(module: str) -> None:
     assert resolve(f"{module}:plain").name == "plain"
     with pytest.raises(CorelaneError, match="cannot read"):
         resolve("./absent.so")
+
+
+@pytest.fixture
+def unimported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test imports is forgotten after it, and how."""
+    for name in ("path", "path_hooks", "meta_path"):
+        monkeypatch.setattr(sys, name, list(getattr(sys, name)))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+
+
+@pytest.mark.usefixtures("unimported")
+@pytest.mark.parametrize("name", ["shout_beside", "package_beside.shout"])
+def test_a_python_module_is_found_beside_a_shared_object_of_its_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stem = tmp_path / name.replace(".", "/")
+    stem.parent.mkdir(exist_ok=True)
+    stem.with_suffix(".so").write_bytes(b"\x7fELF, a handler in C")
+    with pytest.raises(CorelaneError) as refused:
+        resolve(f"{name}:shout", port=9000, plain=True)
+    if "." not in name:
+        assert f"a handler in C is run as ./{name}.so" in refused.value.hint
+    stem.with_suffix(".py").write_text("import beside_it\ndef shout(request, reply):\n    return beside_it.n\n")
+    (tmp_path / "beside_it.so").write_bytes(b"no module either")
+    (tmp_path / "beside_it.py").write_text("n = 0\n")
+    importlib.invalidate_caches()
+    assert resolve(f"{name}:shout", port=9000, plain=True).name == "shout"
+
+
+@pytest.mark.usefixtures("unimported")
+def test_a_module_that_hides_the_users_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "json.py").write_text("def shout(request, reply):\n    return 0\n")
+    with pytest.raises(CorelaneError, match=r"it is .*/json/__init__\.py, and hides json\.py: give that another name"):
+        resolve("json:shout")
 
 
 @pytest.mark.parametrize(
@@ -91,9 +129,9 @@ def test_nic_names() -> None:
         ("loadgen:echo,port=0", "port: 0 is outside"),
         ("loadgen:tea", "there is no traffic 'tea'"),
         ("loadgen:echo,sugar=1", "loadgen has no option 'sugar'"),
-        ("tap", "there is no such NIC for embedded mode"),
+        ("tap", "tap needs a name"),
         ("af_xdp:nosuch0", "--address"),
-        ("floppy:a", "there is no such NIC for embedded mode"),
+        ("floppy:a", "--nic af_xdp:a; a tap device: --nic tap:a"),
     ],
 )
 def test_wrong_nics_are_refused_in_a_sentence(text: str, finding: str) -> None:

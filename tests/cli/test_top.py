@@ -200,6 +200,17 @@ def test_columns_are_under_their_heads():
         assert all(line[end - 1] != " " and line[end : end + 1] in ("", " ") for end in ends), line
 
 
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 240])
+def test_columns_that_fit_are_shown(width):
+    text = top.render(watch.rates(statistics(), later()), width)
+    assert max(map(len, text.splitlines())) <= width
+    heads = row_of(text, "NAME")
+    assert heads == [head for head in top._HEAD if head in top._WANTED[: len(heads)]], "the wanted, in their order"
+    assert len(heads) >= (21 if width == 240 else width // 10), "no more is left out than must be"
+    assert len(row_of(text, "kv")) == len(heads)
+    assert sorted(top._WANTED) == sorted(top._HEAD)
+
+
 def test_without_managed_cores_top_says_how_to_get_them():
     before, after = statistics(), later()
     for stats in (before, after):

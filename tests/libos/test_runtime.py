@@ -183,7 +183,7 @@ def test_signals_end_serve(number: signal.Signals, at: str) -> None:
         "        super().start()\n"
         f"        {at == 'start'} and os.kill(os.getpid(), {int(number)})\n"
         "        return self\n"
-        "Loud(nic=a).serve(handler('python'))\n"
+        "Loud(nic=a).serve(handler('python'), quiet=True)\n"
         "print('over')\n"
     )
     child = subprocess.Popen(
@@ -328,3 +328,17 @@ def test_read_datagram_is_strict() -> None:
     frame[-1] ^= 1
     with pytest.raises(AssertionError, match="checksum"):
         read_datagram(bytes(frame))
+
+
+@pytest.mark.parametrize("how", ["stderr", "event", "quiet"])
+def test_serve_says_where(how: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, str]] = []
+    monkeypatch.setattr(libos.Runtime, "wait", lambda *_: True)  # then it stops
+    nic, end = memory_link()
+    with nic, end:
+        on_event = (lambda *event: told.append(event)) if how == "event" else None
+        runtime = libos.Runtime(nic=nic, address="10.0.0.1/24", on_event=on_event)
+        runtime.serve(echo_handler("c"), quiet=how == "quiet")
+    line = f"corelane: process {os.getpid()} serves UDP port 9000 at 10.0.0.1 (embedded); ^C ends it"
+    assert told == ([("serving", line)] if how == "event" else [])
+    assert capfd.readouterr().err == (f"{line}\n" if how == "stderr" else "")

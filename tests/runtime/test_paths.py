@@ -37,8 +37,9 @@ def test_the_users_own_runtime_folder(somebody, monkeypatch):
 
 
 def test_without_a_runtime_folder_one_in_tmp(somebody, monkeypatch):
-    assert paths.default_socket() == paths.SYSTEM_SOCKET
     own = somebody / "corelane-4242"
+    assert paths.default_socket() == str(own / "corelane.sock"), "where the user's own will come"
+    assert not own.exists()
     own.mkdir(mode=0o700)
     if os.getuid() == 0:
         os.chown(own, 4242, -1)

@@ -1,8 +1,9 @@
-"""What `pip install` makes is whole: every package, the library, the headers, and a C program built against them."""
+"""What `pip install` makes is whole: packages, library, headers, examples, and a C program built against them."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -57,6 +58,56 @@ def test_an_installed_corelane_is_whole(installed):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(installed))
     assert (installed / "corelane" / "runtime" / "py.typed").exists()
+    examples = {p.name for p in (ROOT / "examples").iterdir() if p.is_file()}
+    assert {p.name for p in (installed / "corelane" / "examples").iterdir() if p.is_file()} == examples
+    assert (installed / "corelane" / "libos" / "sched" / "uthreads_gdb.py").exists()
+    lib = installed / "corelane" / "runtime" / "_lib"
+    assert (lib / "pkgconfig" / "corelane.pc").exists()
+    assert len(list((lib / "cmake" / "corelane").glob("corelane-config*.cmake"))) == 2
+    assert_benchmarks_can_compile(installed)
+
+
+# A baseline that needs a library of others may be missing that, and nothing of ours.
+COMPILES = """
+import sys
+from pathlib import Path
+from corelane.bench.baseline.compiled import build
+from corelane.bench.probes import c
+from corelane.bench import footprint
+from corelane.runtime.errors import SystemLimit
+
+folder = Path(sys.argv[1])
+for name, define, libraries in {baselines!r}:
+    try:
+        build(name, define, libraries, folder)
+    except SystemLimit as why:
+        if not libraries or "source" in str(why) or "load.h" in str(why):
+            raise
+c.build("plain", folder)
+footprint._compile("gcc", folder)
+"""
+
+
+def assert_benchmarks_can_compile(installed):
+    """What benchmarks compile while they run is installed: a figure is not lost for want of a source."""
+    calls = [
+        re.search(r'\bbuild\("(\w+)", "(\w+)", \(([^)]*)\)', line)
+        for path in sorted((ROOT / "bench").rglob("*.py"))
+        for line in path.read_text().splitlines()
+    ]
+    baselines = [(m[1], m[2], tuple(re.findall(r"\w+", m[3]))) for m in calls if m]
+    assert {"udp_put", "udp_mux_put", "raw_put", "libraft_put", "etcd_put"} <= {name for name, *_ in baselines}
+    folder = installed / "compiled"
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILES.format(baselines=baselines), str(folder)],
+        cwd=installed,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

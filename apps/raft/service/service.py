@@ -80,7 +80,7 @@ Addresses = Mapping[int, tuple[str, int]]
 
 def cluster_of(group: str) -> int:
     """The number by which messages and logs name a group; 0 for the one without a name."""
-    return int.from_bytes(hashlib.blake2b(group.encode(), digest_size=8).digest(), "little") if group else 0
+    return int.from_bytes(hashlib.blake2b(os.fsencode(group), digest_size=8).digest(), "little") if group else 0
 
 
 def parse_peers(peers: str | Addresses) -> dict[int, tuple[str, int]]:

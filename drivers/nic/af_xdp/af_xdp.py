@@ -261,7 +261,7 @@ def _xskmap(program: loader.Loaded) -> loader.Map:
 
 def _create(ifname: str, queues: range, umem: Umem, sockets: SocketOptions) -> Any:
     """The C object. Raises CorelaneError with the reason."""
-    name = ffi.new("char[]", ifname.encode())
+    name = ffi.new("char[]", os.fsencode(ifname))
     c = ffi.new("struct cl_af_xdp_config *")
     c.socket.ifname = name
     c.socket.rx_size = c.socket.tx_size = c.socket.fill_size = umem.ring_slots

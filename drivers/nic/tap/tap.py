@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import os
 import socket
 import sys
 
@@ -45,7 +46,7 @@ class Tap(Nic):
         set_up: bool = True,
     ) -> None:
         own, prefix = _address(address)
-        name = ffi.new("char[]", ifname.encode())
+        name = ffi.new("char[]", os.fsencode(ifname))
         config = ffi.new("struct cl_tap_config *")
         config.ifname, config.n_queues, config.mtu = name, queues, mtu
         config.n_buffers = buffers or queues * BUFFERS_PER_QUEUE
@@ -53,7 +54,7 @@ class Tap(Nic):
         out, chosen, err = ffi.new("struct cl_nic **"), ffi.new("char[16]"), ffi.new("char[256]")
         check(lib.cl_tap_nic_new(config, out, chosen, err), err, "cannot open a tap")
         super().__init__(out[0])
-        self.ifname: str = ffi.string(chosen).decode()
+        self.ifname: str = os.fsdecode(ffi.string(chosen))
         if set_up:
             code = lib.cl_tap_set_up(chosen, mtu, own, prefix, err)
             if code < 0:
@@ -66,7 +67,7 @@ class Tap(Nic):
 
 def stable_mac(name: str) -> bytes:
     """A locally administered unicast MAC (02:...) that depends on the name alone."""
-    return b"\x02" + hashlib.sha256(name.encode()).digest()[:5]
+    return b"\x02" + hashlib.sha256(os.fsencode(name)).digest()[:5]
 
 
 def _address(text: str | None) -> tuple[int, int]:

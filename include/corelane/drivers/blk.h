@@ -30,6 +30,8 @@
 
 #include <errno.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 #define CL_BLK_READ 0
 #define CL_BLK_WRITE 1
@@ -196,4 +198,5 @@ static inline void cl_blk_stats_read(const struct cl_blk_stats *from, struct cl_
         (&out->submitted)[i] = cl_load_relaxed(&words[i]);
 }
 
+CL_EXTERN_C_END
 #endif

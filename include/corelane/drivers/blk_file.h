@@ -34,6 +34,8 @@
 
 #include <corelane/drivers/blk.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 #define CL_BLK_ENGINE_AUTO 0
 #define CL_BLK_ENGINE_URING 1 /* or fail */
@@ -93,4 +95,5 @@ CL_API int cl_blk_file_create(const char *path, uint64_t bytes, int (*progress)(
 CL_API int cl_blk_file_grow(const char *path, uint64_t bytes, char *err);
 // cffi: end
 
+CL_EXTERN_C_END
 #endif

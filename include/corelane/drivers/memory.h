@@ -27,6 +27,8 @@
 
 #include <corelane/drivers/nic.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 /* Zero means the default, given in brackets. Index 0 and 1 are the two ends. */
 struct cl_memory_config {
@@ -47,4 +49,5 @@ struct cl_memory_config {
 CL_API int cl_memory_link_new(const struct cl_memory_config *config, struct cl_nic **ends, char *err);
 // cffi: end
 
+CL_EXTERN_C_END
 #endif

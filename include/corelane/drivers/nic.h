@@ -27,6 +27,8 @@
 #include <corelane/runtime/cores.h>
 #include <corelane/runtime/park.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 #define CL_NIC_MAX_QUEUES 64
 #define CL_NIC_BURST 64 /* largest burst that a caller may ask for */
@@ -123,4 +125,5 @@ static inline void cl_nic_prepare(struct cl_nic *nic, unsigned queue)
 
 _Static_assert(sizeof(struct cl_frame) == 32 || sizeof(struct cl_frame) == 24, "a burst of frames stays in L1");
 
+CL_EXTERN_C_END
 #endif

@@ -16,6 +16,8 @@
 
 #include <corelane/drivers/nic.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 struct cl_tap_config {
     const char *ifname; /* "" or with %d lets the kernel choose */
@@ -33,4 +35,5 @@ CL_API int cl_tap_nic_new(const struct cl_tap_config *config, struct cl_nic **ou
 CL_API int cl_tap_set_up(const char *ifname, uint32_t mtu, uint32_t address, uint32_t prefix, char *err);
 // cffi: end
 
+CL_EXTERN_C_END
 #endif

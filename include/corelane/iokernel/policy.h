@@ -27,6 +27,8 @@
 
 #include <corelane/runtime/base.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 #define CL_POLICY_LATENCY 0 /* requests wait for it: served before batch */
 #define CL_POLICY_BATCH 1   /* uses what it gets; never "congested" */
@@ -92,14 +94,19 @@ struct cl_policy_note {
     uint32_t app_bytes;
     char params[120]; /* names of its settings, in the order of view->params, separated by spaces */
 };
+/* In C++ this stands above the function, which gets its C name by it. */
 #define CL_POLICY(function, names)                                                                                     \
-    CL_API const struct cl_policy_note function##_policy = {CL_POLICY_ABI, sizeof(struct cl_policy_app), names};
+    CL_EXTERN_C_BEGIN                                                                                                  \
+    CL_API void function(const struct cl_policy_view *, struct cl_policy_app *);                                       \
+    extern CL_API const struct cl_policy_note function##_policy;                                                       \
+    CL_EXTERN_C_END                                                                                                    \
+    const struct cl_policy_note function##_policy = {CL_POLICY_ABI, sizeof(struct cl_policy_app), names};
 
 /* The built-in ones, one a file in policies/. */
-void cl_policy_static(const struct cl_policy_view *view, struct cl_policy_app *apps);
-void cl_policy_shenango(const struct cl_policy_view *view, struct cl_policy_app *apps);
-void cl_policy_delay(const struct cl_policy_view *view, struct cl_policy_app *apps);
-void cl_policy_fair(const struct cl_policy_view *view, struct cl_policy_app *apps);
+CL_API void cl_policy_static(const struct cl_policy_view *view, struct cl_policy_app *apps);
+CL_API void cl_policy_shenango(const struct cl_policy_view *view, struct cl_policy_app *apps);
+CL_API void cl_policy_delay(const struct cl_policy_view *view, struct cl_policy_app *apps);
+CL_API void cl_policy_fair(const struct cl_policy_view *view, struct cl_policy_app *apps);
 
 /* Age of the oldest thing that waits, whatever it is. */
 static inline uint64_t cl_policy_oldest_ns(const struct cl_policy_app *a)
@@ -114,12 +121,13 @@ static inline uint64_t cl_policy_oldest_ns(const struct cl_policy_app *a)
  * for its weight, in turns of 20 us. Each batch application has what it is guaranteed and demands, and what all these
  * leave goes to those that demand more, by attained time over weight (iokernel/policies/deal.h). Returns cores that are
  * left. Uses memory[1], [2] and [3]. */
-uint32_t cl_policy_share(const struct cl_policy_view *view, struct cl_policy_app *apps);
+CL_API uint32_t cl_policy_share(const struct cl_policy_view *view, struct cl_policy_app *apps);
 /* After that: the cores left, that nobody wants, go, one each, to latency applications in which anything waits at
  * all. */
-void cl_policy_share_rest(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t left);
+CL_API void cl_policy_share_rest(const struct cl_policy_view *view, struct cl_policy_app *apps, uint32_t left);
 /* Give what all grants leave to batch applications that demand more than theirs, by attained time over weight.
  * Uses the batch applications' memory[1], [2] and [3]. */
-void cl_policy_share_left(const struct cl_policy_view *view, struct cl_policy_app *apps);
+CL_API void cl_policy_share_left(const struct cl_policy_view *view, struct cl_policy_app *apps);
 
+CL_EXTERN_C_END
 #endif

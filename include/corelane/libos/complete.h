@@ -23,6 +23,8 @@
 
 #include <corelane/libos/sched.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 /* Contexts as in cl_work_source: S = scheduler loop of kthread `self`. */
 struct cl_completions {
@@ -63,4 +65,5 @@ CL_API bool cl_sched_alone(void);
 /* On a kthread. Turns of its loop so far: what is handled in one turn had come before any of it was. */
 CL_API uint64_t cl_sched_turn(void);
 
+CL_EXTERN_C_END
 #endif

@@ -19,6 +19,8 @@
 
 #include <corelane/libos/udp.h>
 
+CL_EXTERN_C_BEGIN
+
 #ifdef __cplusplus
 #define CL_HANDLER_EXPORT_ extern "C" CL_API
 #else
@@ -50,7 +52,8 @@ _Static_assert(sizeof(struct cl_handler_note) == 96, "read field by field by cli
     static const struct cl_handler_note cl_note_##fn __attribute__((used, section(".note.corelane"), aligned(4))) = {  \
         9, 72, CL_HANDLER_NOTE_TYPE, "corelane", CL_HANDLER_ABI, kind, port, #fn}
 
-/* Serve UDP port `port` with the function `fn`, one request a call. */
+/* Serve UDP port `port` with the function `fn`, one request a call. In C++ these macros stand above the function, which
+ * gets its C name by them. */
 #define CL_HANDLER(fn, port)                                                                                           \
     CL_HANDLER_EXPORT_ int64_t fn(const uint8_t *, int64_t, uint8_t *, int64_t, void *);                               \
     CL_HANDLER_NOTE_(fn, CL_HANDLER_REQUEST, port)
@@ -63,4 +66,5 @@ _Static_assert(sizeof(struct cl_handler_note) == 96, "read field by field by cli
     CL_HANDLER_EXPORT_ int fn(struct cl_runtime *, const char *const *, void **, char *);                              \
     CL_HANDLER_NOTE_(fn, CL_HANDLER_SETUP, 0)
 
+CL_EXTERN_C_END
 #endif

@@ -43,6 +43,8 @@
 
 #include <corelane/drivers/blk.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 #define CL_LOG_BLOCK_BYTES 4096 /* the device's block_bytes must divide it */
 #define CL_LOG_META_BYTES 256   /* the meta blob at most */
@@ -263,4 +265,5 @@ struct cl_log_stats {
 CL_API void cl_log_stats(const struct cl_log *log, struct cl_log_stats *out);
 // cffi: end
 
+CL_EXTERN_C_END
 #endif

@@ -26,6 +26,8 @@
 #include <corelane/libos/timer.h>
 #include <corelane/libos/log.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 struct cl_log_future;
 
@@ -81,4 +83,5 @@ CL_API int cl_log_trim_wait(struct cl_log_shared *shared, uint64_t first_kept);
 CL_API int cl_log_close_wait(struct cl_log_shared *shared);
 // cffi: end
 
+CL_EXTERN_C_END
 #endif

@@ -17,6 +17,8 @@
 
 #include <corelane/runtime/base.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 /* The word to poll, of the runtime that the calling thread belongs to. Never NULL. */
 CL_API const uint64_t *cl_probe_word(void);
@@ -31,7 +33,7 @@ CL_API void cl_probe_slow(void);
 extern CL_API __thread const uint64_t *cl_probe_word_self __attribute__((tls_model("initial-exec")));
 
 /* The calling thread is a kthread of a runtime with this word; NULL: of none. */
-void cl_probe_bind(const uint64_t *word);
+CL_API void cl_probe_bind(const uint64_t *word);
 
 /* What runs between a probe and the moment that the scheduler knows of it: code that may not be interrupted like that
  * around the probe (sched/interrupt.c tells them apart by the section). */
@@ -44,4 +46,5 @@ void cl_probe_bind(const uint64_t *word);
             cl_probe_slow();                                                                                           \
     } while (0)
 
+CL_EXTERN_C_END
 #endif

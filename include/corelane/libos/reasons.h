@@ -11,6 +11,8 @@
 
 #include <corelane/runtime/base.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 enum cl_drop {
     CL_DROP_NONE = 0,        /* not dropped */
@@ -85,4 +87,5 @@ CL_API const char *cl_drop_name(unsigned reason);
 // cffi: end
 _Static_assert(CL_DROP_REASONS <= 40, "dropped[] has room for every reason");
 
+CL_EXTERN_C_END
 #endif

@@ -30,6 +30,8 @@
 #include <corelane/libos/uthread.h>
 #include <corelane/libos/spin.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 #define CL_SCHED_MAX_KTHREADS 64
 #define CL_SCHED_STACK_FLOOR_BYTES 16384
@@ -225,4 +227,5 @@ CL_API void cl_runner_set_local(void *local);
 CL_API int cl_sched_report_overflow(void);
 // cffi: end
 
+CL_EXTERN_C_END
 #endif

@@ -9,6 +9,8 @@
 
 #include <corelane/runtime/base.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 /* Zero is an unlocked lock. */
 struct cl_spin {
@@ -52,4 +54,5 @@ static inline void cl_spin_unlock(struct cl_spin *l)
     cl_spins_count(-1u);
 }
 
+CL_EXTERN_C_END
 #endif

@@ -6,7 +6,7 @@
  *
  * Waiters queue first in, first out. Blocking calls work only on a uthread (else -EDEADLK, nothing changed); calls
  * marked "any thread" work in timer callbacks and on foreign threads too. There is no cancellation; timed waits end by
- * a timer.
+ * a timer, at an instant of cl_sched_now_ns(cl_runtime_sched(rt)).
  *
  * Mutex: an unlock with waiters frees the mutex and wakes the first of them, and whoever comes first takes it (barging,
  * which avoids a switch per critical section); a waiter that has lost four times is given the mutex directly, so each
@@ -15,6 +15,8 @@
 #define CORELANE_LIBOS_SYNC_H
 
 #include <corelane/libos/spin.h>
+
+CL_EXTERN_C_BEGIN
 
 // cffi: begin
 struct cl_waiter;
@@ -87,4 +89,5 @@ CL_API int cl_wait_group_done(struct cl_wait_group *g);
 CL_API int cl_wait_group_wait(struct cl_wait_group *g);
 // cffi: end
 
+CL_EXTERN_C_END
 #endif

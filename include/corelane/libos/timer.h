@@ -5,12 +5,21 @@
  * cancel timers, spawn and ready uthreads, post semaphores, signal condition variables; they may not block. A callback
  * may run on another kthread than the one that armed it, and may re-arm or free its own timer.
  *
+ * A deadline is an instant of cl_sched_now_ns. The scheduler of a runtime is cl_runtime_sched(rt), and on a kthread
+ * cl_sched_self() is the same one. On a uthread, for a call of fn(&timer, arg) in a millisecond:
+ *
+ *   cl_timer_init(&timer, fn, arg);
+ *   uint64_t now_ns = cl_sched_now_ns(cl_runtime_sched(rt));
+ *   int rc = cl_timer_arm(&timer, now_ns + 1000000);
+ *
  * Timers of one kthread due at the same poll run in order of deadline; those of equal deadline in no particular order.
  * Cost: O(log n) in the timers armed on the kthread. At most 1 Mi are armed on one at a time. */
 #ifndef CORELANE_LIBOS_TIMER_H
 #define CORELANE_LIBOS_TIMER_H
 
 #include <corelane/runtime/base.h>
+
+CL_EXTERN_C_BEGIN
 
 // cffi: begin
 struct cl_timer;
@@ -37,4 +46,5 @@ CL_API int cl_timer_arm(struct cl_timer *timer, uint64_t deadline_ns);
 CL_API int cl_timer_cancel(struct cl_timer *timer);
 // cffi: end
 
+CL_EXTERN_C_END
 #endif

@@ -13,6 +13,8 @@
 
 #include <corelane/libos/probe.h>
 
+CL_EXTERN_C_BEGIN
+
 #ifndef CL_TRACE_PC_EVERY
 #define CL_TRACE_PC_EVERY 256
 #endif
@@ -39,4 +41,5 @@ __sanitizer_cov_trace_pc(void)
     }
 }
 
+CL_EXTERN_C_END
 #endif

@@ -19,8 +19,12 @@
 CL_EXTERN_C_BEGIN
 
 // cffi: begin
-#define CL_UDP_TYPES 16 /* types that all handlers of a runtime have together at most */
-#define CL_UDP_BURST 32 /* most requests that a burst handler gets at a time */
+#define CL_UDP_TYPES 16              /* types that all handlers of a runtime have together at most */
+#define CL_UDP_BURST 32              /* most requests that a burst handler gets at a time */
+#define CL_UDP_TYPE_QUEUE 512        /* requests of a type that wait on a kthread at most: what it gets in some ms */
+#define CL_UDP_SOCKET_QUEUE 256      /* datagrams that may wait for a socket, unless it is opened with another number */
+#define CL_UDP_MAX_SOCKET_QUEUE 4096 /* such a number at most */
+#define CL_UDP_MAX_SOCKETS 4096      /* open at one time */
 #define CL_HANDLER_ERROR -1
 #define CL_HANDLER_RAISED -2 /* a compiled Python handler raised: counted as a fault too */
 
@@ -61,7 +65,8 @@ typedef void (*cl_udp_burst_handler)(struct cl_udp_req *reqs, unsigned n, void *
  * arrives, on the kthread that received it, in its loop: it must not block and should be short. */
 typedef int64_t (*cl_udp_classifier)(const uint8_t *request, int64_t len, void *arg);
 /* Requests in queues by type. The next one is the head of the queue with the largest ratio of waiting time to target; so a
- * type of half the target waits half as long. A queue holds 256 requests a kthread; what finds it full is dropped. */
+ * type of half the target waits half as long. A queue holds
+ * CL_UDP_TYPE_QUEUE requests a kthread; what finds it full is dropped. */
 struct cl_udp_types {
     uint32_t n;                       /* 1..CL_UDP_TYPES */
     uint32_t target_us[CL_UDP_TYPES]; /* how long requests of each type should wait at most; not 0 */
@@ -80,7 +85,8 @@ CL_API int cl_udp_reply_more(struct cl_udp_req *req, int64_t used);
 CL_API void cl_handler_fault(void);
 
 /* Open a UDP socket for recvfrom and sendto. port 0: any free one from 49152 on. queue: datagrams that may
- * wait, 1..4096 (0: 256). -EADDRINUSE, -EINVAL, -ENOMEM, -EMFILE (4096 sockets). Any thread. */
+ * wait, 1..CL_UDP_MAX_SOCKET_QUEUE (0: CL_UDP_SOCKET_QUEUE). -EADDRINUSE, -EINVAL, -ENOMEM, -EMFILE
+ * (CL_UDP_MAX_SOCKETS are open). Any thread. */
 CL_API int cl_udp_open(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_udp_socket **out);
 /* Close; waiters get -ESHUTDOWN. On a uthread, or while the runtime is stopped; else -EPERM. */
 CL_API int cl_udp_close(struct cl_udp_socket *s);

@@ -41,6 +41,8 @@
 /* Single-writer counter: the writer need not use a locked instruction, readers see whole values. */
 #define cl_count(p, n) cl_store_relaxed((p), cl_load_relaxed(p) + (n))
 
+CL_EXTERN_C_BEGIN
+
 /* Tell the core that this is a spin-wait loop. */
 static inline void cl_relax(void)
 {
@@ -76,4 +78,5 @@ static inline void cl_demote(const void *p)
 #endif
 }
 
+CL_EXTERN_C_END
 #endif

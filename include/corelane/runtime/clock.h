@@ -16,8 +16,6 @@
 
 #include <corelane/runtime/base.h>
 
-#include <time.h>
-
 CL_EXTERN_C_BEGIN
 
 // cffi: begin
@@ -84,12 +82,8 @@ _Static_assert(sizeof(struct cl_clock) == 56, "a clock fits a cache line");
 /* 1 where the counter cannot serve. Set before main by a constructor, constant from then on. */
 extern CL_API uint32_t cl_tsc_fallback;
 
-static inline uint64_t cl_monotonic_raw_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC_RAW, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
+/* CLOCK_MONOTONIC_RAW. Not inline: this header asks for no feature macro of the C library. */
+CL_API uint64_t cl_monotonic_raw_ns(void);
 
 /* A stamp. Not ordered against the loads and stores around it: at most some ten ns early or late. */
 static inline uint64_t cl_tsc(void)

@@ -11,6 +11,8 @@
 
 #include <corelane/runtime/base.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 struct cl_signals;
 struct cl_cores;
@@ -65,4 +67,5 @@ struct cl_cores {
     const uint64_t *preempt;
 };
 
+CL_EXTERN_C_END
 #endif

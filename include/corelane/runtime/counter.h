@@ -4,6 +4,8 @@
 
 #include <corelane/runtime/base.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 struct cl_counter {
     char name[32]; /* small letters, digits, '_'; zero-terminated */
@@ -16,4 +18,5 @@ typedef unsigned (*cl_counters_fn)(void *arg, struct cl_counter *out, unsigned r
 
 _Static_assert(sizeof(struct cl_counter) == 40, "no hidden padding: it is shared");
 
+CL_EXTERN_C_END
 #endif

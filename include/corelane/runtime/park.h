@@ -22,6 +22,8 @@
 
 #include <corelane/runtime/base.h>
 
+CL_EXTERN_C_BEGIN
+
 // cffi: begin
 #define CL_PARK_RUNNING 0
 #define CL_PARK_PARKED 1
@@ -50,8 +52,8 @@ CL_API bool cl_park_wake_parked(struct cl_parker *p);
 // cffi: end
 
 /* A sleeper that waits on a device's descriptor has an event_fd of its own. -errno; the parker is then not open. */
-int cl_park_open_fd(struct cl_parker *p, uint32_t *word);
-void cl_park_close_fd(struct cl_parker *p);
+CL_API int cl_park_open_fd(struct cl_parker *p, uint32_t *word);
+CL_API void cl_park_close_fd(struct cl_parker *p);
 
 /* Wake after a burst: the caller made one cl_fence_seq_cst() after publishing work to several sleepers. */
 static inline bool cl_park_wake_fenced(struct cl_parker *p)
@@ -68,4 +70,5 @@ static inline bool cl_park_wake_fast(struct cl_parker *p)
     return cl_park_wake_fenced(p);
 }
 
+CL_EXTERN_C_END
 #endif

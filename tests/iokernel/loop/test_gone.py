@@ -1,4 +1,4 @@
-"""An uplink whose device went away: the loop sleeps as if there were none, and applications reach each other."""
+"""An uplink whose device went away, or takes nothing: the loop sleeps, and applications reach each other."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import time
 
 import pytest
 from cltest import wait_until
-from cltest.switching import assert_balanced, between
+from cltest.switching import assert_balanced, between, ip_int, mac_bytes, udp_frame
 
 from corelane.drivers.nic.af_xdp.af_xdp import AfXdp
 from corelane.drivers.nic.tap.tap import Tap
 from corelane.iokernel import Iokernel
 
-pytestmark = pytest.mark.root
 LOOK_S = 0.05
+
+
+def outward(a) -> bytes:
+    """A datagram that leaves by the uplink."""
+    return udp_frame((mac_bytes(a), ip_int(a)), (b"\x02\xaa\xaa\xaa\xaa\xaa", ip_int(a) ^ 1), b"outward")
 
 
 def rests(io) -> bool:
@@ -23,6 +27,7 @@ def rests(io) -> bool:
     return bool(io.stats()["loops"][0]["rounds"] == rounds)
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("mode", ["adaptive", "block"])
 @pytest.mark.parametrize("driver", ["tap", "af_xdp"])
 def test_the_loop_sleeps(netns, attach, socket_path, mode, driver):
@@ -37,7 +42,7 @@ def test_the_loop_sleeps(netns, attach, socket_path, mode, driver):
         wait_until(lambda: rests(io), what="the loop to sleep")
         space.ip("link", "delete", "cl0")
         wait_until(lambda: nic.stats() and nic.gone, what="the uplink to be found gone")
-        flood = b"\xff" * 6 + bytes.fromhex(a.mac.replace(":", "")) + b"\x08\x00" + bytes(46)
+        flood = outward(a)
         for _ in range(300):  # more than the uplink's queue holds
             a.send(flood)
         frame = between(a, b, b"still here")
@@ -47,3 +52,33 @@ def test_the_loop_sleeps(netns, attach, socket_path, mode, driver):
         loop = io.stats()["loops"][0]
         assert loop["out_staged"] == 0
         assert_balanced(io)
+
+
+def test_a_loop_whose_uplink_takes_nothing_tries_ever_more_rarely(link, start, attach):
+    """As one whose interface is down: what waits for it is offered again, but does not keep the loop awake."""
+    inner, outer = link()
+    io = start(uplinks=[inner], mode="block")
+    a = attach("a")
+    flood = outward(a)
+
+    def loop(counter: str) -> int:
+        return int(io.stats()["loops"][0][counter])
+
+    def waits_long() -> bool:
+        sleeps = loop("sleeps")
+        time.sleep(LOOK_S)
+        return loop("sleeps") - sleeps < LOOK_S / 0.001
+
+    def is_full() -> bool:
+        a.send([flood] * 64)
+        return loop("out_staged") > 0
+
+    wait_until(is_full, what="the uplink to be full")
+    wait_until(waits_long, what="the loop to sleep for longer")
+    assert loop("out_staged") > 0
+
+    def drained() -> bool:
+        outer.recv()
+        return loop("out_staged") == 0
+
+    wait_until(drained, what="what waited to go out")

@@ -16,7 +16,7 @@ CL_API struct rule *rule_new(uint32_t n, const uint64_t *targets)
     r->queues.types = &r->types;
     for (uint32_t i = 0; i < n; i++) {
         r->types.target_ticks[i] = targets[i];
-        r->queues.ring[i] = cl_inbox_new(CL_TYPE_ITEMS);
+        r->queues.ring[i] = cl_inbox_new(CL_UDP_TYPE_QUEUE);
     }
     r->types.n = n;
     return r;

@@ -67,7 +67,7 @@ int main(int argc, char **argv)
     queues.types = &types;
     for (unsigned i = 0; i < TYPES; i++) {
         types.target_ticks[i] = 1 + i * i;
-        queues.ring[i] = cl_inbox_new(CL_TYPE_ITEMS);
+        queues.ring[i] = cl_inbox_new(CL_UDP_TYPE_QUEUE);
     }
     cl_store_release(&types.n, TYPES);
     for (unsigned i = 0; i < n; i++)

@@ -76,7 +76,7 @@ def test_what_is_out_of_range_is_said_with_the_range(tmp_path: Path) -> None:
         assert [r.index for r in log.records()] == [2, 3]
         log.trim(4)
         for call in (lambda: next(log.records(3)), lambda: log.truncate(3), lambda: log.trim(5)):
-            with pytest.raises(CorelaneError, match=r"it keeps none: the next is 4 \[Numerical") as raised:
+            with pytest.raises(CorelaneError, match=r"it keeps none: the next is 4") as raised:
                 call()
             assert raised.value.errno == errno.ERANGE
 

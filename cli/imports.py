@@ -1,0 +1,49 @@
+"""Importing a user's module from the current folder, as `python -m` does, beside shared objects of the same name."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import machinery
+from pathlib import Path
+
+_LOADERS = (  # Python's own order begins with extension modules, and shout.so, a handler in C, is none
+    (machinery.SourceFileLoader, machinery.SOURCE_SUFFIXES),
+    (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
+    (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
+)
+
+
+def come_first() -> None:
+    """Modules of the current folder come first from now on, and of it and what is below it NAME.py before NAME.so."""
+    here = os.getcwd()
+    below = here.rstrip("/") + "/"
+
+    def finder(path: str) -> machinery.FileFinder:
+        where = os.path.abspath(path or ".")
+        if where != here and not where.startswith(below):
+            raise ImportError("not of the current folder", path=path)
+        return machinery.FileFinder(path or ".", *_LOADERS)
+
+    sys.path.insert(0, "")
+    sys.path_hooks.insert(0, finder)
+    for path in [p for p in sys.path_importer_cache if p == here or p.startswith(below)]:
+        del sys.path_importer_cache[path]
+
+
+def why_not(name: str, error: ImportError) -> str:
+    """What to do about a module that cannot be imported."""
+    top = name.partition(".")[0]
+    if error.name not in (name, top):
+        return f"{name} needs it"
+    if (shared := Path(f"{top}.so")).exists() and not Path(f"{top}.py").exists():
+        return f"{shared} lies here, and is no Python module: a handler in C is run as ./{shared}"
+    return "start it in the module's folder, or install it"
+
+
+def hidden(name: str, file: str | None) -> str:
+    """A note if the module of that name in the current folder is not the one that was imported."""
+    own = Path(f"{name.replace('.', '/')}.py")
+    if not own.exists() or (file is not None and own.resolve() == Path(file).resolve()):
+        return ""
+    return f"it is {file or 'a part of Python'}, and hides {own}: give that another name; "
