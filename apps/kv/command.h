@@ -5,7 +5,11 @@
  *   CL_KV_MORE  everything complete was done; the rest of the input waits for more bytes (session.want says how many bytes
  *               from its start on would complete the command, as far as that is known)
  *   CL_KV_FULL  the answer has no room for the next piece; call again from where it stopped with more room
- *   CL_KV_QUIT  the client asked to be disconnected, or sent a line without end
+ *   CL_KV_QUIT  the rest of the input is dropped: the client asked to be disconnected, or sent a line without end, or
+ *               what follows may be a value of which nobody knows where it ends. A stream is closed, a datagram is over
+ *
+ * A value is never executed. The data block of a refused store is skipped; if its size is not known, or it does not end
+ * where it should, all the rest is dropped.
  *
  * Commands: get gets gat gats set add replace append prepend cas incr decr touch delete flush_all version verbosity stats
  * quit. Not there: the binary protocol, meta commands, and those that steer slabs, LRU or external storage.

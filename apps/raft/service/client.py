@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from ....runtime.errors import CorelaneError
+from ....runtime.typed import typed
 from ..._native import ffi, lib
 from ..node.machine import CommandRefused
 from .service import Addresses, cluster_of, parse_peers
@@ -83,6 +84,7 @@ class Client:
     CorelaneError.
     """
 
+    @typed("make a Raft client")
     def __init__(
         self,
         peers: str | Addresses,

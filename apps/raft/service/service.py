@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from ....runtime.errors import CorelaneError, check
+from ....runtime.typed import typed
 from ..._native import ffi, lib
 from ..core.core import PEER_STATES, ROLES, Members, members_of, members_struct
 from ..core.orders import check_order
@@ -302,6 +303,7 @@ def _log_of(runtime: Any, path: str | None, area: str | None, disk: Disk | None,
     return LogArea(runtime.socket, area, disk, sqpoll=sqpoll)
 
 
+@typed("serve a Raft node")
 def serve(
     runtime: Any,
     id: int,

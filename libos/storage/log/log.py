@@ -32,6 +32,7 @@ from ....drivers.blk.blk import Blk, BlkError
 from ....runtime.closing import Closing
 from ....runtime.errors import CorelaneError, check
 from ....runtime.paths import default_socket
+from ....runtime.typed import typed
 from ..._native import ffi, lib
 from .cut import SUPERBLOCKS_BYTES, refuse_cut
 from .group import Batch, Group, Submit, operation
@@ -84,6 +85,7 @@ def is_device(path: str | os.PathLike[str]) -> bool:
         return False
 
 
+@typed("format a device for logs")
 def format_device(
     path: str | os.PathLike[str], *, snapshots: int = 0, snapshot_bytes: int = 0, force: bool = False
 ) -> int:
@@ -137,6 +139,7 @@ class Log(Closing):
 
     _ptr: Any
 
+    @typed("open a log")
     def __init__(
         self,
         blk: Blk,
