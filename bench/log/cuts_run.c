@@ -227,6 +227,7 @@ int cuts_run_make(struct cuts_run *run, uint32_t appends, uint32_t in_flight, ch
     struct cl_log_stats stats;
     cl_log_stats(log, &stats);
     run->confirms = stats.confirms;
+    run->repacks = stats.repacks;
     run->flush_bytes = stats.flush_bytes;
     if (rc == 0)
         rc = cl_log_error(log);
