@@ -42,7 +42,7 @@ static int take_entry(struct cl_raft *r, uint64_t index, const struct cl_raft_en
         raft_log_truncate(&r->log, index);
         raft_members_truncated(r);
     }
-    if (raft_log_append(&r->log, e->term, e->kind, e->data, e->bytes, 0, 0)) {
+    if (raft_append(r, e->term, e->kind, e->data, e->bytes)) {
         r->count.entries_refused++;
         return 1;
     }

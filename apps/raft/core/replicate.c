@@ -47,7 +47,7 @@ void raft_peer_reset(struct cl_raft *r, struct raft_peer *p)
 
 static int append_own(struct cl_raft *r, uint32_t kind, const void *data, uint32_t bytes)
 {
-    int rc = raft_log_append(&r->log, r->term, kind, data, bytes, 0, 0);
+    int rc = raft_append(r, r->term, kind, data, bytes);
     r->count.entries_appended += !rc;
     return rc;
 }
