@@ -53,8 +53,20 @@ def _first_voters(status: dict[str, Any]) -> str:
     return ",".join(map(str, sorted(status["first_voters"]))) or "some that it, which joined, does not name"
 
 
+def _sure_leader(said: dict[int, dict[str, Any] | None]) -> dict[str, Any] | None:
+    """The status of the node that leads, if most of its voters have answered and none of them knows a later term."""
+    heard = {node: s for node, s in said.items() if s}
+    leader = max((s for s in heard.values() if s["role"] == "leader"), key=lambda s: int(s["term"]), default=None)
+    if leader is None or any(int(s["term"]) > int(leader["term"]) for s in heard.values()):
+        return None
+    voters = leader["members"]["voters"]
+    return leader if 2 * len(heard.keys() & set(voters)) > len(voters) else None
+
+
 class Operator(Client):
     """Asks the nodes of a group. `peers` as for Client; timeout_s: how long a change may take. Raises CorelaneError."""
+
+    _silent: frozenset[int] = frozenset()  # who did not answer when it was asked last
 
     def _ask_node(self, node: int, kind: int, data: bytes = b"", wait_s: float = 0.5) -> bytes | None:
         """What that node answers, or None."""
@@ -82,10 +94,16 @@ class Operator(Client):
         return {node: self.status(node) for node in sorted(self._nodes)}
 
     def leader_status(self) -> dict[str, Any]:
-        """That of the node that leads, waited for."""
+        """That of the node that leads, waited for. Who did not answer is asked last, and not if the others are sure."""
         deadline = time.monotonic() + self._timeout_s
         while True:
-            known = [s for s in self.all().values() if s and s["role"] == "leader"]
+            said: dict[int, dict[str, Any] | None] = {}
+            for node in sorted(self._nodes, key=lambda node: (node in self._silent, node)):
+                said[node] = self.status(node)
+                self._silent = self._silent - {node} if said[node] else self._silent | {node}
+                if sure := _sure_leader(said):
+                    return sure
+            known = [s for s in said.values() if s and s["role"] == "leader"]
             if known:
                 return max(known, key=lambda s: int(s["term"]))
             if time.monotonic() > deadline:
@@ -200,11 +218,15 @@ class Operator(Client):
             raise CorelaneError(what, f"{some} not know its address", hint)
 
     def _await_log(self, what: str, node: int) -> None:
-        """Wait until a learner gets, within a round of _ROUND_S, all that was committed when the round began."""
+        """Wait until a learner gets, within a round of _ROUND_S, all that was committed when the round began.
+
+        The leader alone is asked as long as it leads: a round has no time for those who do not answer.
+        """
         deadline = time.monotonic() + self._timeout_s
-        begun, commit = 0.0, 0
+        begun, commit, status = 0.0, 0, self.leader_status()
         while time.monotonic() < deadline:
-            status = self.leader_status()
+            said = self.status(int(status["id"]))
+            status = said if said and said["role"] == "leader" else self.leader_status()
             match = next((p["match"] for p in status["peers"] if p["id"] == node), 0)
             if begun and match >= commit and time.monotonic() - begun < _ROUND_S:
                 return
