@@ -17,6 +17,47 @@ static int status_of(int rc)
     return rc == -ENOSPC || rc == -EAGAIN || rc == -EBUSY ? CL_RAFT_BUSY : CL_RAFT_RETRY;
 }
 
+/* What the state machine answered: n >= 0, or with CL_RAFT_REFUSES. */
+static int take_reply(struct cl_raft_node *node, int64_t n, uint32_t *bytes)
+{
+    int status = n & CL_RAFT_REFUSES ? CL_RAFT_REFUSED : CL_RAFT_OK;
+    n &= ~CL_RAFT_REFUSES;
+    cl_count(&node->count.replies_refused, status == CL_RAFT_REFUSED);
+    *bytes = (uint32_t)n;
+    if (n <= (int64_t)node->config.reply_bytes)
+        return status;
+    cl_count(&node->count.replies_too_large, 1);
+    *bytes = 0;
+    return status == CL_RAFT_OK ? CL_RAFT_REPLY_TOO_LARGE : status;
+}
+
+/* Why the state machine could not, for the reply: its bytes. */
+static uint32_t reply_why(struct cl_raft_node *node, int64_t rc)
+{
+    const char *why = node_machine_why(node, (int)rc);
+    uint32_t bytes = (uint32_t)cl_min((uint64_t)strlen(why), (uint64_t)node->config.reply_bytes);
+    memcpy(node->reply, why, bytes);
+    return bytes;
+}
+
+/* Whether the state machine will not have a command in the log: then it is answered. */
+static bool is_refused(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes,
+                       const struct node_requester *requester)
+{
+    const struct cl_raft_machine *m = &node->config.machine;
+    uint32_t reply;
+    int64_t n = m->check ? m->check(m->arg, data, bytes, node->reply, node->config.reply_bytes) : 0;
+    if (!n)
+        return false;
+    if (n < 0)
+        reply = reply_why(node, n);
+    else
+        take_reply(node, n | CL_RAFT_REFUSES, &reply);
+    cl_count(&node->count.commands_refused, 1);
+    node_answer(node, requester, CL_RAFT_REFUSED, node->reply, reply);
+    return true;
+}
+
 void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
                  uint32_t bytes, const struct node_requester *requester)
 {
@@ -32,6 +73,8 @@ void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t
         node_answer(node, requester, CL_RAFT_BUSY, NULL, 0);
         return;
     }
+    if (kind == CL_RAFT_APPLY && is_refused(node, data, bytes, requester))
+        return;
     uint8_t *p = node->scratch;
     put64(p, (uint64_t)kind);
     put64(p + 8, session);
@@ -100,20 +143,6 @@ static int apply_open(struct cl_raft_node *node, uint64_t index, uint64_t word, 
     return CL_RAFT_OK;
 }
 
-/* What the state machine answered: n >= 0, or with CL_RAFT_REFUSES. */
-static int take_reply(struct cl_raft_node *node, int64_t n, uint32_t *bytes)
-{
-    int status = n & CL_RAFT_REFUSES ? CL_RAFT_REFUSED : CL_RAFT_OK;
-    n &= ~CL_RAFT_REFUSES;
-    cl_count(&node->count.replies_refused, status == CL_RAFT_REFUSED);
-    *bytes = (uint32_t)n;
-    if (n <= (int64_t)node->config.reply_bytes)
-        return status;
-    cl_count(&node->count.replies_too_large, 1);
-    *bytes = 0;
-    return status == CL_RAFT_OK ? CL_RAFT_REPLY_TOO_LARGE : status;
-}
-
 static int run_machine(struct cl_raft_node *node, uint64_t index, const uint8_t *data, uint32_t bytes,
                        uint32_t *reply_bytes)
 {
@@ -122,6 +151,11 @@ static int run_machine(struct cl_raft_node *node, uint64_t index, const uint8_t 
     cl_count(&node->count.applied, 1);
     if (n >= 0)
         return take_reply(node, n, reply_bytes);
+    if (m->atomic) {
+        cl_count(&node->count.applies_failed, 1);
+        *reply_bytes = reply_why(node, n);
+        return CL_RAFT_APPLY_FAILED;
+    }
     node_stop(node, "the state machine could not apply entry %llu: %s", (unsigned long long)index,
               node_machine_why(node, (int)n));
     return CL_RAFT_RETRY;
@@ -235,13 +269,10 @@ void cl_raft_node_query(struct cl_raft_node *node, const uint8_t *data, uint32_t
 static int run_query(struct cl_raft_node *node, const struct node_query *q, uint32_t *bytes)
 {
     const struct cl_raft_machine *m = &node->config.machine;
-    uint32_t room = node->config.reply_bytes;
-    int64_t n = m->query(m->arg, node->clock_ms, q->data, q->bytes, node->reply, room);
+    int64_t n = m->query(m->arg, node->clock_ms, q->data, q->bytes, node->reply, node->config.reply_bytes);
     if (n >= 0)
         return take_reply(node, n, bytes);
-    const char *why = node_machine_why(node, (int)n);
-    *bytes = (uint32_t)cl_min((uint64_t)strlen(why), (uint64_t)room);
-    memcpy(node->reply, why, *bytes);
+    *bytes = reply_why(node, n);
     cl_count(&node->count.queries_failed, 1);
     return CL_RAFT_QUERY_FAILED;
 }

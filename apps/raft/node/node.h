@@ -78,6 +78,7 @@ struct cl_log;
 #define CL_RAFT_REFUSED 6      /* the state machine said no, and nothing has changed; the reply is its own */
 #define CL_RAFT_REPLY_TOO_LARGE 7 /* done; there is no reply, as it is longer than reply_bytes */
 #define CL_RAFT_QUERY_FAILED 8    /* the state machine could not answer; the reply says why */
+#define CL_RAFT_APPLY_FAILED 9 /* the state machine could not apply it, and nothing has changed; the reply says why */
 
 /* Sessions of clients at one time. */
 #define CL_RAFT_SESSIONS_MOST 16777216
@@ -114,7 +115,8 @@ struct cl_raft_env {
 struct cl_raft_machine {
     void *arg;
     /* Returns the reply's bytes. More than `room`: CL_RAFT_REPLY_TOO_LARGE, and what was written is not sent. < 0:
-     * -errno; the node fails, for its state is not the others' any more. */
+     * -errno; the node fails, for its state is not the others' any more, unless the machine is atomic. A command that
+     * nobody can apply stops all nodes, again at each start: see `check`, `atomic`, docs/raft.md. */
     int64_t (*apply)(void *arg, uint64_t index, uint64_t clock_ms, const uint8_t *command, uint32_t bytes,
                      uint8_t *reply, uint32_t room);
     /* The same for a read: may change nothing. < 0: CL_RAFT_QUERY_FAILED. */
@@ -125,9 +127,16 @@ struct cl_raft_machine {
     /* Become what save saved: called with consecutive pieces; at == 0: forget everything first; at + bytes == total:
      * the last. < 0: -errno; the node fails, as it has no state any more. */
     int (*load)(void *arg, uint64_t at, const uint8_t *data, uint64_t bytes, uint64_t total);
+    /* Whether a command may enter the log at all: asked of the leader, before it proposes it. 0: it may. CL_RAFT_REFUSES
+     * and the bytes of a reply: CL_RAFT_REFUSED. < 0: the same, with what `why` says for the reply. It may look at the
+     * command alone, for the state is not yet the one that the command is applied to; a command that was applied may
+     * come here again, in its session. NULL: all may. */
+    int64_t (*check)(void *arg, const uint8_t *command, uint32_t bytes, uint8_t *reply, uint32_t room);
     uint64_t settings; /* of which its replies and state depend; refused where they differ. The store's: memory_bytes */
     /* More than the -errno of the call that failed last says; good until the next call. May be NULL. */
     const char *(*why)(void *arg);
+    uint32_t
+        atomic; /* 1: an apply that returns < 0 has changed nothing, and does so on every replica alike: CL_RAFT_APPLY_FAILED */
     uint32_t
         ages_ms; /* what queries read depends on clock_ms, so that must not be older while nothing is written; 0: it may */
 };
@@ -178,7 +187,8 @@ struct cl_raft_node_counters {
     uint64_t snapshots_too_large; /* of those that failed */
     uint64_t snapshot_errno;      /* of the last one that failed and was not too large; 0: none has */
     uint64_t replies_refused, replies_too_large,
-        queries_failed; /* what the state machine said no to, or could not answer */
+        queries_failed;                        /* what the state machine said no to, or could not answer */
+    uint64_t commands_refused, applies_failed; /* that did not enter the log (check); that changed nothing (atomic) */
 };
 
 struct cl_raft_node;
