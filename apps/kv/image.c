@@ -11,7 +11,8 @@ struct image_header {
     uint64_t magic, bytes, buckets, n_overflow, log_bytes;
     uint64_t head, tail, cursor, live_bytes, cas_count, items, flush_cas;
     uint32_t flush_at_s, overflow_free, overflow_used, overflow_fresh;
-    uint64_t secret_check, pad;
+    uint64_t secret_check;
+    uint64_t seed; /* of the hash secret; 0: not told, the store that loads it has the same */
 };
 _Static_assert(sizeof(struct image_header) == CL_KV_IMAGE_HEADER, "what image.h says");
 
@@ -57,7 +58,8 @@ static struct image_header header_of(const struct cl_kv *store)
                                  .overflow_free = p->overflow_free,
                                  .overflow_used = p->overflow_used,
                                  .overflow_fresh = p->overflow_fresh,
-                                 .secret_check = secret_check(store)};
+                                 .secret_check = secret_check(store),
+                                 .seed = store->seed};
 }
 
 int64_t cl_kv_image_bytes(const struct cl_kv *store)
@@ -119,8 +121,11 @@ static int load_header(struct cl_kv *store, const uint8_t *data, uint64_t bytes)
         return -EINVAL;
     memcpy(&h, data, sizeof(h));
     if (h.magic != MAGIC || h.buckets != p->bucket_mask + 1 || h.n_overflow != p->n_overflow ||
-        h.log_bytes != p->log_bytes || h.secret_check != secret_check(store) || h.tail > h.head ||
-        h.head - h.tail > h.log_bytes)
+        h.log_bytes != p->log_bytes || h.tail > h.head || h.head - h.tail > h.log_bytes)
+        return -EINVAL;
+    if (h.seed)
+        kv_set_seed(store, h.seed); /* what hung on the other one is overwritten */
+    if (h.secret_check != secret_check(store))
         return -EINVAL;
     p->head = h.head;
     p->tail = h.tail;

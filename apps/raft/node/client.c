@@ -58,6 +58,22 @@ static bool is_refused(struct cl_raft_node *node, const uint8_t *data, uint32_t 
     return true;
 }
 
+/* Before the first command of a group a leader draws its random word. Of several that are in the log the first counts. */
+static int draw_seed(struct cl_raft_node *node)
+{
+    uint8_t entry[NODE_COMMAND_HEADER] = {CL_RAFT_SEED};
+    uint64_t index, term = cl_raft_term(node->raft);
+    if (node->seeded || node->seed_term == term)
+        return 0;
+    uint64_t now_ns = node->config.env.now_ns(node->config.env.arg);
+    put64(entry + 16, node_digest(node_digest(node->config.incarnation, now_ns), term) | 1);
+    put64(entry + 24, node_clock_stamp(node));
+    int rc = cl_raft_propose(node->raft, entry, sizeof(entry), &index, &term);
+    if (!rc)
+        node->seed_term = term;
+    return rc;
+}
+
 void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
                  uint32_t bytes, const struct node_requester *requester)
 {
@@ -75,6 +91,11 @@ void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t
     }
     if (kind == CL_RAFT_APPLY && is_refused(node, data, bytes, requester))
         return;
+    int rc = draw_seed(node);
+    if (rc) {
+        node_answer(node, requester, status_of(rc), NULL, 0);
+        return;
+    }
     uint8_t *p = node->scratch;
     put64(p, (uint64_t)kind);
     put64(p + 8, session);
@@ -83,7 +104,7 @@ void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t
     if (bytes)
         memcpy(p + NODE_COMMAND_HEADER, data, bytes);
     uint64_t index, term;
-    int rc = cl_raft_propose(node->raft, p, NODE_COMMAND_HEADER + bytes, &index, &term);
+    rc = cl_raft_propose(node->raft, p, NODE_COMMAND_HEADER + bytes, &index, &term);
     if (rc) {
         node_answer(node, requester, status_of(rc), NULL, 0);
         return;
@@ -147,6 +168,7 @@ static int run_machine(struct cl_raft_node *node, uint64_t index, const uint8_t 
                        uint32_t *reply_bytes)
 {
     const struct cl_raft_machine *m = &node->config.machine;
+    node->seeded = 1;
     int64_t n = m->apply(m->arg, index, node->clock_ms, data, bytes, node->reply, node->config.reply_bytes);
     cl_count(&node->count.applied, 1);
     if (n >= 0)
@@ -200,6 +222,12 @@ static int apply_command(struct cl_raft_node *node, const struct cl_raft_entry *
                  raft_sessions_expire(&node->sessions, node->clock_ms - node->config.session_ms));
     if (get64(p) == CL_RAFT_CLOCK)
         return CL_RAFT_OK;
+    if (get64(p) == CL_RAFT_SEED) {
+        if (!node->seeded)
+            node->config.machine.seed(node->config.machine.arg, get64(p + 16));
+        node->seeded = 1;
+        return CL_RAFT_OK;
+    }
     if (get64(p) == CL_RAFT_OPEN)
         return apply_open(node, e->index, get64(p + 16), node->reply, reply_bytes);
     if (get64(p + 8))

@@ -120,6 +120,9 @@ struct cl_raft_node {
     uint64_t led_ns; /* when this node began to lead; 0: it does not */
     uint8_t leading;
     uint8_t compact_asked;
+    uint8_t
+        seeded; /* the state machine has the group's random word, or does without: it needs none, or has applied commands */
+    uint64_t seed_term; /* in which this node has proposed one */
 
     struct node_pending *pending;        /* by index, modulo raft.log_entries */
     uint64_t pending_last;               /* the newest index proposed */

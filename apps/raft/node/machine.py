@@ -55,6 +55,13 @@ class CheckedMachine(Machine, Protocol):
         """Raise CommandRefused, or anything else, and the command is refused. It may look at the command alone."""
 
 
+class SeededMachine(Machine, Protocol):
+    """A machine that needs a random word, say for a hash: the same on all replicas, and known to nobody outside."""
+
+    def seed(self, word: int) -> None:
+        """Take it, before the first command. It belongs to what `save` saves."""
+
+
 class AtomicMachine(Machine, Protocol):
     """A machine with `atomic = True`: an `apply` that raises has changed nothing, and raises on every replica alike.
 
@@ -111,6 +118,12 @@ def machine_struct(machine: Machine) -> tuple[dict[str, Any], list[Any]]:
             return failed(error)
         return 0
 
+    def seed(_arg: Any, word: int) -> None:
+        try:
+            machine.seed(word)  # type: ignore[attr-defined]  # a SeededMachine
+        except BaseException as error:
+            _LOGGER.error("the state machine does not take its random word: %s", _text(error).decode(errors="replace"))
+
     def query(_arg: Any, _clock: int, data: Any, n: int, out: Any, room: int) -> int:
         return answered(machine.query, data, n, out, room)
 
@@ -154,5 +167,7 @@ def machine_struct(machine: Machine) -> tuple[dict[str, Any], list[Any]]:
         calls["check"] = ffi.callback(
             "int64_t(void *, const uint8_t *, uint32_t, uint8_t *, uint32_t)", check, error=-5
         )
+    if hasattr(machine, "seed"):
+        calls["seed"] = ffi.callback("void(void *, uint64_t)", seed)
     atomic = int(bool(getattr(machine, "atomic", False)))
     return {"arg": ffi.NULL, "atomic": atomic, **calls}, [*calls.values(), why]

@@ -104,6 +104,7 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
     cl_raft_thrifty(node->raft, node->config.replicate == CL_RAFT_TO_MAJORITY);
     node->ticket_next = node->ticket_oldest = number_of_incarnation(&node->config);
     node_incarnations_new(node);
+    node->seeded = !config->machine.seed;
     *out = node;
     return 0;
 }

@@ -91,6 +91,7 @@ struct cl_log;
 #define CL_RAFT_OPEN 1   /* open a session: no data; `sequence` is a word drawn at random, or 0 */
 #define CL_RAFT_CLOSE 2  /* end `session` */
 #define CL_RAFT_CLOCK 16 /* a leader's own: time has passed (clock.c). The state machine does not see it */
+#define CL_RAFT_SEED 17  /* a leader's own: `sequence` is the group's random word */
 
 /* Who asked: the environment's own words, given back with the answer. */
 struct cl_raft_token {
@@ -132,6 +133,9 @@ struct cl_raft_machine {
      * command alone, for the state is not yet the one that the command is applied to; a command that was applied may
      * come here again, in its session. NULL: all may. */
     int64_t (*check)(void *arg, const uint8_t *command, uint32_t bytes, uint8_t *reply, uint32_t room);
+    /* A random word that the group draws, the same on every replica, before its first command; the machine keeps it in
+     * what it saves. Not called in a group that began before there were such words. NULL: it needs none. */
+    void (*seed)(void *arg, uint64_t word);
     uint64_t settings; /* of which its replies and state depend; refused where they differ. The store's: memory_bytes */
     /* More than the -errno of the call that failed last says; good until the next call. May be NULL. */
     const char *(*why)(void *arg);
@@ -226,8 +230,9 @@ CL_API int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint
 /* The voters that it began with: how many; 0: it joined. Good once it is RUNNING. */
 CL_API uint32_t cl_raft_node_first_voters(const struct cl_raft_node *node, uint32_t ids[16]);
 /* Of its log's meta blob and of its entries: another one if replicas make something else of the same. Nodes and logs of
- * other versions are refused. */
-#define CL_RAFT_NODE_VERSION 4
+ * other versions are refused, but logs of the oldest on that have nothing that this one takes for something else. */
+#define CL_RAFT_NODE_VERSION 5
+#define CL_RAFT_NODE_VERSION_LEAST 4 /* knows neither CL_RAFT_SEED nor CL_RAFT_CLOCK_SET */
 /* Digests of its group settings and of the voters that the group began with (0: it joined, and was not told of them
  * yet). Nodes of which one differs refuse each other. */
 CL_API uint64_t cl_raft_node_settings(const struct cl_raft_node *node);

@@ -311,3 +311,48 @@ def test_a_poisoned_group_comes_back_with_a_machine_that_refuses_the_command(mon
     for i, disk in disks.items():
         nodes.stop(i)
         disk.close()
+
+
+class Seeded(Journal):
+    """Keeps the group's random word, and when it came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.word = 0
+
+    def seed(self, word: int) -> None:
+        """Before all commands."""
+        assert not self.commands
+        assert not self.word
+        self.word = word
+
+    def save(self) -> bytes:
+        """The word, and the rest."""
+        return self.word.to_bytes(8, "big") + super().save()
+
+    def load(self, state: bytes) -> None:
+        """The same."""
+        self.word = int.from_bytes(state[:8], "big")
+        super().load(state[8:])
+
+
+def test_a_group_draws_its_random_word_before_its_first_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raftnodes.Journal", Seeded)
+    words = set()
+    for incarnation in (1, 2):
+        nodes = Nodes(3, incarnation=incarnation)
+        leader, late = nodes.leader(), 0
+        late = other(nodes)
+        nodes.cut = {late}
+        for i in range(60):
+            assert nodes.command(leader, b"%d" % i) == ("ok", b"%d" % (i + 1))
+        nodes.nodes[leader].compact()
+        nodes.settle()
+        nodes.cut = set()
+        nodes.run(200)  # the late one has it from a snapshot, or from the entry
+        seen = {m.word for m in nodes.machines.values() if isinstance(m, Seeded)}
+        assert len(seen) == 1
+        words |= seen
+        assert nodes.command(late, b"more") == ("ok", b"61")
+    assert 0 not in words
+    assert len(words) == 2
