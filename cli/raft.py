@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
+from datetime import UTC, datetime
 from typing import Any
 
 from ..runtime.errors import CorelaneError
 from . import values
 
+_PLACES = ("NODE", "LOG'S CLOCK", "ITS OWN", "AHEAD", "LOG", "FULL", "ENTRIES", "DEAD")
 _COLUMNS = ("NODE", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "DURABLE", "MEMBER", "SENDS TO", "STATE")
 
 
@@ -29,11 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "add": "make a node that was started with join=yes a member",
         "remove": "take a node out of the group",
         "transfer": "hand leadership to a node",
+        "clock": "show the log's clock, by which items and sessions expire, or set it",
     }
     for action, text in texts.items():
         made = actions.add_parser(action, help=text)
         if action in ("add", "remove", "transfer"):
             made.add_argument("node", type=values.positive, metavar="ID", help="the node")
+        if action == "clock":
+            text = "to this time (as in 2026-11-27T21:00:00Z, or seconds since 1970), or to this machine's"
+            made.add_argument("--set", nargs="?", const="now", type=_time_ms, metavar="TIME", help=text)
         if action == "add":
             made.add_argument("--learner", action="store_true", help="it gets the log and does not vote")
         if action in ("add", "remove"):
@@ -44,6 +51,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         text = "give up after so long (default 10)"
         made.add_argument("--timeout", type=values.seconds, default=10.0, metavar="S", help=text)
         made.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _time_ms(text: str) -> int:
+    """A time as ms since 1970; "now"."""
+    if text == "now":
+        return int(time.time() * 1000)
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = datetime.fromisoformat(text).astimezone(UTC).timestamp()
+        except ValueError:
+            seconds = -1
+    if not 0 < seconds < 1 << 32:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: write it as in 2026-11-27T21:00:00Z")
+    return int(seconds * 1000)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -63,6 +86,13 @@ def run(options: argparse.Namespace) -> int:
         if options.action == "members":
             said = members(group.leader_status())
             print(json.dumps(said) if options.json else members_text(said))
+            return 0
+        if options.action == "clock":
+            if options.set is not None:
+                group.set_clock(options.set)
+            seen = group.all()
+            clocks = {node: s["clock"] for node, s in seen.items() if s and "clock" in s}
+            print(json.dumps({"clocks": clocks}) if options.json else places_text(seen))
             return 0
         if options.action == "add":
             status = group.add(options.node, options.learner, options.force)
@@ -131,7 +161,40 @@ def status_text(seen: dict[int, dict[str, Any] | None]) -> str:
         numbers = (str(s[name]) for name in ("term", "leader", "commit", "applied", "durable"))
         to = s["replicate"]["to"] if s["role"] == "leader" else "-"
         rows.append((str(node), s["role"], *numbers, member_of(s), to, state_of(s, leader)))
-    return table(rows)
+    places = places_text(seen)
+    return table(rows) + (f"\n\n{places}" if places else "")
+
+
+def _clock_cells(clock: dict[str, int]) -> tuple[str, str, str]:
+    """The log's clock, which was never set while it is 0, and the node's own."""
+    log_ms, wall_ms, ahead_ms = clock["log_ms"], clock["wall_ms"], clock["ahead_ms"]
+    at = [datetime.fromtimestamp(ms / 1000, UTC).strftime("%F %T") for ms in (wall_ms + ahead_ms, wall_ms)]
+    return (at[0] if log_ms else "not yet", at[1], f"{ahead_ms / 1000:+.1f} s" if log_ms else "-")
+
+
+def _log_cells(log: dict[str, int] | None) -> tuple[str, str, str, str]:
+    """How large a node's log is, how full, and of what: entries that are kept, and what will be won back."""
+    if not log:
+        return ("none", "-", "-", "-")
+    ring = log["ring_bytes"]
+    full = ring - log["free_bytes"] - log["reserved_bytes"]
+    parts = (f"{100 * n // ring} %" for n in (full, log["kept_bytes"], log["dead_bytes"]))
+    return (f"{ring / (1 << 20):.1f} MiB", *parts)
+
+
+def places_text(seen: dict[int, dict[str, Any] | None]) -> str:
+    """Clocks and logs: a line each node that tells them, and a warning of a clock that is far off."""
+    from ..apps.raft.service.service import CLOCK_S
+
+    told = {node: s for node, s in seen.items() if s and "clock" in s}
+    rows = [_PLACES, *((str(n), *_clock_cells(s["clock"]), *_log_cells(s.get("log"))) for n, s in told.items())]
+    warnings = [
+        f"the log's clock is {abs(s['clock']['ahead_ms']) // 1000} s {'ahead of' if s['clock']['ahead_ms'] > 0 else 'behind'}"
+        f" node {n}'s: set the one that is wrong (`corelane raft clock --set`)"
+        for n, s in told.items()
+        if abs(s["clock"]["ahead_ms"]) > 1000 * CLOCK_S
+    ]
+    return "\n".join([table(rows), *warnings]) if told else ""
 
 
 def table(rows: list[tuple[str, ...]]) -> str:

@@ -216,6 +216,10 @@ static int apply_command(struct cl_raft_node *node, const struct cl_raft_entry *
     if (e->bytes < NODE_COMMAND_HEADER)
         return CL_RAFT_OK; /* no node writes such an entry; every replica passes over it alike */
     const uint8_t *p = e->data;
+    if (get64(p) == CL_RAFT_CLOCK_SET) {
+        node_clock_put(node, get64(p + 24));
+        return CL_RAFT_OK;
+    }
     node_clock_advance(node, get64(p + 24));
     if (node->clock_ms > node->config.session_ms)
         cl_count(&node->count.sessions_expired,

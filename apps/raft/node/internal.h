@@ -190,6 +190,8 @@ void node_round(struct cl_raft_node *node);
 /* clock.c */
 /* An entry that says so is applied. */
 void node_clock_advance(struct cl_raft_node *node, uint64_t stamp_ms);
+/* The same of CL_RAFT_CLOCK_SET: also back. */
+void node_clock_put(struct cl_raft_node *node, uint64_t stamp_ms);
 /* This node begins to lead. */
 void node_clock_lead(struct cl_raft_node *node);
 /* What a command that is proposed now says. */

@@ -87,11 +87,12 @@ struct cl_log;
 #define CL_RAFT_REFUSES 0x4000000000000000
 
 /* Kinds of commands. */
-#define CL_RAFT_APPLY 0  /* for the state machine */
-#define CL_RAFT_OPEN 1   /* open a session: no data; `sequence` is a word drawn at random, or 0 */
-#define CL_RAFT_CLOSE 2  /* end `session` */
-#define CL_RAFT_CLOCK 16 /* a leader's own: time has passed (clock.c). The state machine does not see it */
-#define CL_RAFT_SEED 17  /* a leader's own: `sequence` is the group's random word */
+#define CL_RAFT_APPLY 0      /* for the state machine */
+#define CL_RAFT_OPEN 1       /* open a session: no data; `sequence` is a word drawn at random, or 0 */
+#define CL_RAFT_CLOSE 2      /* end `session` */
+#define CL_RAFT_CLOCK 16     /* a leader's own: time has passed (clock.c). The state machine does not see it */
+#define CL_RAFT_SEED 17      /* a leader's own: `sequence` is the group's random word */
+#define CL_RAFT_CLOCK_SET 18 /* an operator's: the log's clock is its stamp from here on (cl_raft_node_set_clock) */
 
 /* Who asked: the environment's own words, given back with the answer. */
 struct cl_raft_token {
@@ -192,6 +193,7 @@ struct cl_raft_node_counters {
     uint64_t snapshot_errno;      /* of the last one that failed and was not too large; 0: none has */
     uint64_t replies_refused, replies_too_large,
         queries_failed;                        /* what the state machine said no to, or could not answer */
+    uint64_t clock_sets;                       /* entries that set the log's clock */
     uint64_t commands_refused, applies_failed; /* that did not enter the log (check); that changed nothing (atomic) */
 };
 
@@ -208,6 +210,12 @@ CL_API int cl_raft_node_check_log(const struct cl_raft_node *node, char err[256]
 
 /* The log's clock, by the newest command applied. */
 CL_API uint64_t cl_raft_node_clock_ms(const struct cl_raft_node *node);
+/* By how many ms the log's clock is ahead of this node's wall clock (< 0: behind), as a command that this node stamped now
+ * would say. 0: nothing was ever stamped. */
+CL_API int64_t cl_raft_node_clock_ahead_ms(const struct cl_raft_node *node);
+/* Have the group set the log's clock, by an entry: of the node that leads. Sessions are as old as before; what the state
+ * machine keeps by the clock before is its own to mend. -EPERM, -EINVAL (0), or the log's reason. */
+CL_API int cl_raft_node_set_clock(struct cl_raft_node *node, uint64_t ms);
 CL_API void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);
 /* kind: CL_RAFT_APPLY... The answer comes through env.answer, inside this call or a later one. */
 CL_API void cl_raft_node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence,

@@ -4,10 +4,13 @@
  *   members    u64 entry that the configuration to be changed came with, u32 voters, u32 learners, u32 1: whoever is heard from
  *              (cl_raft_force_members), u32[] their ids. Refused with ESTALE if another one is in force: two operators who both
  *              began with the same one do not undo each other.
- *   transfer   u32 id. The answer of both: u32 errno, 0 if it was begun. Only the leader does them (EPERM). */
+ *   transfer   u32 id
+ *   clock      u64 ms since 1970, which the log's clock is set to
+ *              The answer of the last three: u32 errno, 0 if it was begun. Only the leader does them (EPERM). */
 #include "../core/bytes.h"
 #include "../node/frame.h"
 #include "internal.h"
+#include <corelane/libos/log.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -94,6 +97,23 @@ static void say_why(struct text *t, const char *why)
     say(t, "\"");
 }
 
+/* The log's clock beside the wall's, and how full the log's area is, of what. */
+static void say_clock_and_log(struct text *t, struct cl_raft_service *svc)
+{
+    const struct cl_raft_env *env = &svc->config.node.env;
+    struct cl_raft_node_counters c;
+    struct cl_log_usage u;
+    cl_raft_node_counters(svc->node, &c);
+    say(t, ", \"clock\": {\"log_ms\": %lu, \"wall_ms\": %lu, \"ahead_ms\": %ld, \"sets\": %lu}",
+        cl_raft_node_clock_ms(svc->node), env->wall_ms(env->arg), cl_raft_node_clock_ahead_ms(svc->node), c.clock_sets);
+    if (!svc->config.node.log || cl_log_state(svc->config.node.log) != CL_LOG_READY)
+        return;
+    cl_log_usage(svc->config.node.log, &u);
+    say(t, ", \"log\": {\"ring_bytes\": %lu, \"kept_bytes\": %lu, \"dead_bytes\": %lu, \"free_bytes\": %lu",
+        u.ring_bytes, u.kept_bytes, u.dead_bytes, u.free_bytes);
+    say(t, ", \"reserved_bytes\": %lu}", u.reserved_bytes);
+}
+
 static uint32_t status_text(struct cl_raft_service *svc, char out[SERVE_STATUS_BYTES])
 {
     struct cl_raft_status s;
@@ -121,6 +141,7 @@ static uint32_t status_text(struct cl_raft_service *svc, char out[SERVE_STATUS_B
     say_peers(&t, &s);
     say_replicate(&t, svc->node, cl_raft_node_core(svc->node));
     say_links(&t, &svc->channel);
+    say_clock_and_log(&t, svc);
     say_why(&t, cl_raft_node_why(svc->node));
     say(&t, "}");
     return (uint32_t)(t.at - out);
@@ -149,9 +170,13 @@ uint32_t serve_admin(struct cl_raft_service *s, const struct node_frame *f, char
     struct cl_raft *raft = cl_raft_node_core(s->node);
     if (f->kind == NODE_FRAME_STATUS)
         return status_text(s, out);
-    int rc = f->kind == NODE_FRAME_MEMBERS ? change(raft, f)
-             : f->bytes == 4               ? cl_raft_transfer(raft, get32(f->data))
-                                           : -EINVAL;
+    int rc = -EINVAL;
+    if (f->kind == NODE_FRAME_MEMBERS)
+        rc = change(raft, f);
+    else if (f->kind == NODE_FRAME_TRANSFER && f->bytes == 4)
+        rc = cl_raft_transfer(raft, get32(f->data));
+    else if (f->kind == NODE_FRAME_CLOCK && f->bytes == 8)
+        rc = cl_raft_node_set_clock(s->node, get64(f->data));
     put32((uint8_t *)out, (uint32_t)-rc);
     return 4;
 }

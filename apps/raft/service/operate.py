@@ -22,7 +22,7 @@ from ..core.orders import REASONS
 from .client import Client
 
 _LOGGER = logging.getLogger("corelane.raft")
-_STATUS, _MEMBERS, _TRANSFER = 4, 5, 6
+_STATUS, _MEMBERS, _TRANSFER, _CLOCK = 4, 5, 6, 7
 _ASK_AGAIN_S = 0.05
 _ROUND_S, _LOOK_S = 0.5, 0.02
 _REST = 4  # a transfer that came to nothing is ordered again after so many times as long as it took
@@ -282,6 +282,22 @@ class Operator(Client):
         if members["outgoing"]:
             raise CorelaneError("change the members", "a change is under way", "wait until it is done")
         return set(members["voters"]), set(members["learners"]), int(status["members_index"])
+
+    def set_clock(self, ms: int) -> dict[str, Any]:
+        """Set the log's clock to `ms` since 1970 as of now, by an entry; the leader's status once that is applied."""
+        begun: list[int] = []
+        at = time.monotonic()
+
+        def done(status: dict[str, Any]) -> bool:
+            sets = int(status["clock"]["sets"])
+            if not begun:
+                begun.append(sets)
+            return sets > begun[0]
+
+        def order(_status: dict[str, Any]) -> tuple[int, bytes]:
+            return _CLOCK, struct.pack("<Q", ms + int(1000 * (time.monotonic() - at)))
+
+        return self._order("set the log's clock", done, order)
 
     def transfer(self, to: int) -> dict[str, Any]:
         """Hand leadership to a voter; returns its status."""

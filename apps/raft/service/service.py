@@ -32,6 +32,8 @@ from .logs import Disk, LogArea, LogFile, NodeLog
 _LOGGER = logging.getLogger("corelane.raft")
 WATCH_S = 0.2
 """How often a node is checked for having stopped."""
+CLOCK_S = 60.0
+"""How far the log's clock may be from this machine's before that is spoken of."""
 LATE_S = 1.0
 """A disk that is silent for so long is spoken of."""
 
@@ -160,6 +162,7 @@ class RaftService:
         node = lib.cl_raft_service_node(self._ptr)
         counters = ffi.new("struct cl_raft_node_counters *")
         awaits, since, told, told_large, told_failed = -1, 0.0, False, False, False
+        told_clock = False
         refused: set[tuple[str, int]] = set()
         closing = False
         while not closing:
@@ -191,6 +194,7 @@ class RaftService:
                     " can, its log cannot be trimmed, and once that is full it takes no more commands"
                 )
                 _LOGGER.error(text, self.id, os.strerror(number), number)
+            told_clock = self._watch_clock(told_clock)
             now = time.monotonic()
             word = int(lib.cl_raft_node_awaits(node))  # of the node itself: its thread may wait in the kernel
             if not word % 2 or word != awaits:
@@ -199,6 +203,18 @@ class RaftService:
                 told = True
                 text = "Raft node %d: its disk has not answered for %g s, and it does not vote before it does"
                 _LOGGER.error(text, self.id, LATE_S)
+
+    def _watch_clock(self, told: bool) -> bool:
+        """Say it once, and again once it was mended, if the log's clock is far from this machine's."""
+        ahead_s = int(lib.cl_raft_service_clock_ahead_ms(self._ptr)) / 1000
+        if abs(ahead_s) > CLOCK_S and not told:
+            text = (
+                "Raft node %d: the log's clock is %.0f s %s this machine's, so what expires does so too %s. If this"
+                " machine's is right, `corelane raft clock --set` sets the log's"
+            )
+            way = ("ahead of", "early") if ahead_s > 0 else ("behind", "late")
+            _LOGGER.warning(text, self.id, abs(ahead_s), *way)
+        return abs(ahead_s) > CLOCK_S
 
     @staticmethod
     def _first_voters(node: Any) -> str:
